@@ -1,0 +1,184 @@
+// The manifest: what a module is, as plain values with a canonical JSON text (sorted keys, no
+// spaces; print∘parse is the identity on canonical text). A manifest that parses is valid: ids,
+// ranges, sizes and references are checked, so that the code behind it needs no second look.
+// Hostile text gives an error, never a crash. Values are owned; const use is thread-safe.
+#ifndef DEPLOY_MODULE_MANIFEST_H_
+#define DEPLOY_MODULE_MANIFEST_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/module/dtype.h"
+
+namespace tilewright::module {
+
+// Raised when a reader of the previous version would misread a manifest.
+inline constexpr int64_t kManifestFormatVersion = 1;
+
+// Offsets of tensors in the arena and of constants in their section are multiples of this.
+inline constexpr int64_t kTensorAlignment = 64;
+
+// One dimension: an integer, or an expression over the size variables ("batch*2"), in which case
+// `value` is kSymbolic. Modules with symbolic dimensions parse; the runtime refuses them for now.
+struct Dim {
+  static constexpr int64_t kSymbolic = -1;
+  Dim() = default;
+  Dim(int64_t v) : value(v) {}  // NOLINT(google-explicit-constructor): shapes read as {1, 3, 8}
+  explicit Dim(std::string e) : value(kSymbolic), expr(std::move(e)) {}
+  bool symbolic() const { return value == kSymbolic; }
+  bool operator==(const Dim&) const = default;
+
+  int64_t value = 0;
+  std::string expr;  // empty unless symbolic
+};
+
+enum class TensorKind {
+  kInput,         // bound by the caller; offset is 0
+  kOutput,        // written by a launch, read by the caller (and by later launches); offset is 0
+  kConstant,      // in the constants section at `offset`
+  kIntermediate,  // in the arena at `offset`, dead between runs
+  kPrepared,      // in the arena at `offset`, written by a prepare launch, kept between runs:
+                  // overlaps no intermediate
+};
+std::string_view TensorKindName(TensorKind kind);
+
+struct Tensor {
+  int64_t id = 0;  // equals the tensor's position in Manifest::tensors
+  std::string
+      name;  // inputs and outputs: the model's names, unique among their kind; else may be ""
+  DType dtype = DType::kFloat32;
+  std::vector<Dim> shape;  // logical row-major shape; [] is a scalar
+  TensorKind kind = TensorKind::kIntermediate;
+  int64_t offset = 0;
+  int64_t bytes = 0;  // product of the shape × element size (for symbolic shapes: an upper bound)
+  bool operator==(const Tensor&) const = default;
+};
+
+// A size parameter that symbolic dimensions may name, with the range it was compiled for.
+struct SizeVar {
+  std::string name;
+  int64_t min = 1;
+  int64_t max = 1;
+  bool operator==(const SizeVar&) const = default;
+};
+
+// One call of a kernel entry. Launches of a function run in order.
+struct Launch {
+  std::string symbol;          // exported symbol in the code object: tw_kernel_<name>
+  int64_t code = 0;            // index into Manifest::code
+  std::vector<int64_t> args;   // tensor ids in the kernel's buffer order
+  int64_t num_outputs = 1;     // the last num_outputs args are written, the others only read
+  std::vector<int64_t> sizes;  // values of the kernel's size parameters
+  int64_t workspace_bytes = 0;
+  std::string name;          // what to show people ("conv2d+relu"); may be ""
+  std::string task;          // task hash; "" where the launch belongs to no tuned task
+  std::string steps;         // schedule text, lines separated by '\n'; "" where there is none
+  std::string program_hash;  // hash of the final program
+  double flops = 0;          // floating-point (or integer) operations of one call; 0 if unknown
+  bool operator==(const Launch&) const = default;
+};
+
+struct Function {
+  std::string name;              // the function to run by default is "main"
+  std::vector<int64_t> inputs;   // tensor ids in the graph's order
+  std::vector<int64_t> outputs;  // tensor ids in the graph's order
+  std::vector<Launch> prepare;   // run before the first call, untimed; write prepared tensors
+  std::vector<Launch> launches;
+  bool operator==(const Function&) const = default;
+};
+
+struct CodeObject {
+  std::string format;  // "elf-x86_64": a shared object without dependencies but libc and libm
+  int64_t abi_version = 1;
+  int64_t size = 0;
+  std::string digest;  // SHA-256, 64 lower-case hex digits
+  bool operator==(const CodeObject&) const = default;
+};
+
+// How the values of a generated input are drawn; deploy/runtime/input_gen.h defines the numbers.
+struct Distribution {
+  enum class Kind {
+    kUniform,   // reals in [a, b)
+    kNormal,    // mean a, standard deviation b
+    kIntRange,  // integers in [a, b], both included
+  };
+  Kind kind = Kind::kUniform;
+  double a = -1;
+  double b = 1;
+  bool operator==(const Distribution&) const = default;
+};
+
+struct InputSpec {
+  int64_t tensor = 0;  // id of an input of "main"
+  uint64_t seed = 0;
+  Distribution distribution;
+  bool operator==(const InputSpec&) const = default;
+};
+
+// |actual − expected| ≤ abs + rel·|expected| for every element.
+struct Tolerance {
+  double abs = 0;
+  double rel = 0;
+  bool operator==(const Tolerance&) const = default;
+};
+
+// What a candidate module needs to be measured and checked anywhere.
+struct Measurement {
+  std::vector<InputSpec> inputs;  // exactly one per input of "main"
+  // SHA-256 of the expected outputs: the outputs of "main" in order, each as its raw little-endian
+  // row-major bytes, nothing between. "" where the result is not checked (a pure timing).
+  std::string expected_digest;
+  Tolerance tolerance;
+  double flops = 0;  // operations of one run of "main"
+  bool operator==(const Measurement&) const = default;
+};
+
+struct Manifest {
+  int64_t format_version = kManifestFormatVersion;
+  std::string name;
+  std::map<std::string, std::string> producer;  // "tilewright", "toolchain", …: versions
+  std::string target;                           // target string the code was compiled for
+  std::vector<std::string> cpu_features;        // needed, LLVM spelling ("avx512f"); sorted, unique
+  std::vector<Tensor> tensors;
+  std::vector<SizeVar> size_vars;
+  int64_t arena_bytes = 0;
+  int64_t workspace_bytes = 0;  // the largest need of any launch
+  int64_t constants_bytes = 0;
+  std::string constants_digest;  // SHA-256; "" when there are none
+  std::vector<Function> functions;
+  std::vector<CodeObject> code;
+  std::optional<Measurement> measurement;
+  std::map<std::string, std::string> provenance;  // "job", "model_digest", "log_records", …
+  bool operator==(const Manifest&) const = default;
+
+  const Function* FindFunction(std::string_view function_name) const;
+};
+
+// Checks everything a reader relies on. INVALID_ARGUMENT `module.manifest.<reason>` on the first
+// violation; the text names the place ("tensors[3].bytes").
+absl::Status ValidateManifest(const Manifest& manifest);
+
+// Canonical JSON. INVALID_ARGUMENT when the manifest is not valid (ValidateManifest) or holds text
+// that is not UTF-8.
+absl::StatusOr<std::string> ManifestToJson(const Manifest& manifest);
+
+// DATA_LOSS `module.manifest.<reason>` for text that is no valid manifest: broken JSON, unknown or
+// missing keys, wrong types, values out of range. UNIMPLEMENTED `module.manifest.version` for a
+// manifest of a later format.
+absl::StatusOr<Manifest> ManifestFromJson(std::string_view json);
+
+// Elements of a shape without symbolic dimensions; nullopt where symbolic or beyond int64.
+std::optional<int64_t> NumElements(const std::vector<Dim>& shape);
+
+// "1x3x224x224", "batch x 3" as "batchx3"; a scalar is "scalar".
+std::string ShapeText(const std::vector<Dim>& shape);
+
+}  // namespace tilewright::module
+
+#endif  // DEPLOY_MODULE_MANIFEST_H_

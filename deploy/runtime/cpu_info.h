@@ -1,0 +1,43 @@
+// What the CPU that this process runs on is and can do: for the check before code is loaded, and
+// for a device's fingerprint. Read once from the CPU and the kernel; a plain value.
+#ifndef DEPLOY_RUNTIME_CPU_INFO_H_
+#define DEPLOY_RUNTIME_CPU_INFO_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tilewright::runtime {
+
+struct CpuInfo {
+  std::string arch;        // "x86_64", "aarch64", …
+  std::string vendor;      // "AuthenticAMD"; "" where the machine does not say
+  std::string model_name;  // "AMD EPYC …" as the CPU itself says; "" where it does not
+  int family = 0;          // x86: display family and model
+  int model = 0;
+  int stepping = 0;
+  // Usable by user code (the operating system saves their registers), LLVM spelling, sorted:
+  // "avx2", "avx512f", "fma", …
+  std::vector<std::string> features;
+  // Cores of the machine that are on line, and those this process may use (affinity, cgroup).
+  int cores_online = 1;
+  int cores_usable = 1;
+  // Sizes of the caches one core sees, in bytes; 0 where unknown. L3 is the shared slice.
+  int64_t l1d_bytes = 0;
+  int64_t l2_bytes = 0;
+  int64_t l3_bytes = 0;
+  int64_t line_bytes = 64;
+
+  bool HasFeature(const std::string& name) const;
+};
+
+// Reads the CPU now: affinity and cgroup limits can change while a process runs.
+CpuInfo DetectCpu();
+
+// Those of `required` that `cpu` lacks, in order.
+std::vector<std::string> MissingFeatures(const CpuInfo& cpu,
+                                         const std::vector<std::string>& required);
+
+}  // namespace tilewright::runtime
+
+#endif  // DEPLOY_RUNTIME_CPU_INFO_H_

@@ -1,0 +1,42 @@
+// Tensors in files: ONNX TensorProto (`.pb`) and NumPy (`.npy`, versions 1 and 2, C order, little
+// endian). Both readers take hostile bytes: sizes are checked before anything is allocated, and
+// what is not understood is an error. Values are owned; thread-safe.
+#ifndef DEPLOY_RUNTIME_TENSOR_IO_H_
+#define DEPLOY_RUNTIME_TENSOR_IO_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/module/dtype.h"
+
+namespace tilewright::runtime {
+
+struct HostTensor {
+  std::string name;  // TensorProto only; may be empty
+  module::DType dtype = module::DType::kFloat32;
+  std::vector<int64_t> shape;
+  std::string data;  // raw little-endian row-major bytes: product of shape × element size
+};
+
+// DATA_LOSS `runtime.tensor_pb.<reason>` for bytes that are no TensorProto or lack data;
+// UNIMPLEMENTED for strings, complex numbers, external data and segments.
+absl::StatusOr<HostTensor> ParseTensorProto(std::string_view bytes);
+// With raw_data; fields in order of their numbers, so the same tensor gives the same bytes.
+std::string SerializeTensorProto(const HostTensor& tensor);
+
+// DATA_LOSS `runtime.npy.<reason>`; UNIMPLEMENTED for Fortran order, big endian and other dtypes.
+absl::StatusOr<HostTensor> ParseNpy(std::string_view bytes);
+// NumPy has no bfloat16: INVALID_ARGUMENT for such a tensor.
+absl::StatusOr<std::string> SerializeNpy(const HostTensor& tensor);
+
+// By the file name's end: `.npy`, otherwise TensorProto.
+absl::StatusOr<HostTensor> ReadTensorFile(const std::string& path);
+absl::Status WriteTensorFile(const std::string& path, const HostTensor& tensor);
+
+}  // namespace tilewright::runtime
+
+#endif  // DEPLOY_RUNTIME_TENSOR_IO_H_
