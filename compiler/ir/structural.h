@@ -1,0 +1,17 @@
+// Structural equality and hash of the tensor IR, up to renaming of variables, intermediate buffers and blocks (parameter
+// order counts, names do not). Equal functions have equal hashes; the hash is stable over runs and machines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/ir/ir.h"
+
+namespace tilewright::ir {
+
+bool StructuralEqual(const Function& a, const Function& b);
+bool StructuralEqual(const Expr& a, const Expr& b);  // free variables and buffers by address
+uint64_t StructuralHash(const Function& f);
+std::string ProgramHash(const Function& f);          // 16 hex digits of StructuralHash: the log's program_hash
+
+}  // namespace tilewright::ir
