@@ -1,0 +1,1 @@
+#include "deploy/support/file.h"
