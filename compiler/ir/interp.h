@@ -1,5 +1,6 @@
-// The reference interpreter: the executable definition of the tensor IR, for every stage. Slow and strict: out-of-bounds
-// accesses, reads of uninitialised intermediates, division by zero and step-limit overruns are errors (ir.interp.*).
+// The reference interpreter: the executable definition of the tensor IR, for every stage. Slow and
+// strict: out-of-bounds accesses, reads of uninitialised intermediates, division by zero and
+// step-limit overruns are errors (ir.interp.*).
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,12 @@ struct InterpOptions {
   int64_t max_steps = 2'000'000'000;  // executed stores and loop iterations
   bool check_uninitialised = true;
 };
-// `args` in parameter order (outputs are resized and overwritten); `sizes` in size_params order. Parallel loops run in a
-// seed-free but deliberately reversed order, so that a wrong `parallel` shows.
-absl::Status Interpret(const Function& function, const std::vector<int64_t>& sizes, std::vector<TensorData*> args,
-                       const InterpOptions& options = {});
-absl::StatusOr<int64_t> BufferElements(const Function& function, const Buffer& buffer, const std::vector<int64_t>& sizes);
+// `args` in parameter order (outputs are resized and overwritten); `sizes` in size_params order.
+// Parallel loops run in a seed-free but deliberately reversed order, so that a wrong `parallel`
+// shows.
+absl::Status Interpret(const Function& function, const std::vector<int64_t>& sizes,
+                       std::vector<TensorData*> args, const InterpOptions& options = {});
+absl::StatusOr<int64_t> BufferElements(const Function& function, const Buffer& buffer,
+                                       const std::vector<int64_t>& sizes);
 
 }  // namespace tilewright::ir

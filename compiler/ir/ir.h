@@ -1,21 +1,29 @@
-// The tensor IR: immutable expression and statement nodes, buffers and functions. One IR carries an operator from its
-// naive description through scheduling to flat loops ready for code generation; `Stage` says how far it has come.
-// Nodes are immutable and shared (`shared_ptr<const Node>`); a rewriter returns the same pointer when nothing changed.
-// Thread-safe for reading. Text form: ir_text.h. Checks: verify.h. Executable meaning: interp.h.
+// The tensor IR: immutable expression and statement nodes, buffers and functions. One IR carries an
+// operator from its naive description through scheduling to flat loops ready for code generation;
+// `Stage` says how far it has come. Nodes are immutable and shared (`shared_ptr<const Node>`); a
+// rewriter returns the same pointer when nothing changed. Thread-safe for reading. Text form:
+// ir_text.h. Checks: verify.h. Executable meaning: interp.h.
 //
-// NUMERIC SEMANTICS (the only place where they are pinned; the interpreter is their executable form)
-// - Integers are two's complement and wrap at their width. `/` and `%` truncate; floordiv and floormod floor.
-//   Division by zero is an error of the program (the interpreter reports it; code generation may assume it away).
+// NUMERIC SEMANTICS (the only place where they are pinned; the interpreter is their executable
+// form)
+// - Integers are two's complement and wrap at their width. `/` and `%` truncate; floordiv and
+// floormod floor.
+//   Division by zero is an error of the program (the interpreter reports it; code generation may
+//   assume it away).
 // - Index arithmetic is int64 or int32; loops run over [min, min + extent) with extent >= 0.
-// - Float operations round to nearest even in their type at each node. `a * b + c` written as Mul and Add *may* be
-//   contracted to one fma by the pass `contract_fma`; nothing else changes rounding. Reassociation happens only where a
-//   schedule step reorders a reduction loop.
+// - Float operations round to nearest even in their type at each node. `a * b + c` written as Mul
+// and Add *may* be
+//   contracted to one fma by the pass `contract_fma`; nothing else changes rounding. Reassociation
+//   happens only where a schedule step reorders a reduction loop.
 // - min/max on floats: if one side is NaN the result is the second operand (as x86 minps/maxps).
-// - Cast float -> int saturates, NaN becomes 0; int -> int wraps; int -> float and float -> float round half even.
+// - Cast float -> int saturates, NaN becomes 0; int -> int wraps; int -> float and float -> float
+// round half even.
 // - Select evaluates only the chosen side. And/Or evaluate both.
-// - Vectors (lanes > 1) are element-wise. Load/Store with a mask touch only lanes whose mask is true; masked-off lanes of a
+// - Vectors (lanes > 1) are element-wise. Load/Store with a mask touch only lanes whose mask is
+// true; masked-off lanes of a
 //   Load are 0.
-// - A reduction block runs `init` at the first visit of each spatial point, then `body` at every visit.
+// - A reduction block runs `init` at the first visit of each spatial point, then `body` at every
+// visit.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +36,8 @@
 
 namespace tilewright::ir {
 
-// ------------------------------------------------------------------------------------------------ types
+// ------------------------------------------------------------------------------------------------
+// types
 
 enum class TypeCode : uint8_t { kInt, kUInt, kFloat, kBFloat, kBool };
 
@@ -56,10 +65,11 @@ inline constexpr DType kI32{TypeCode::kInt, 32, 1};
 inline constexpr DType kI64{TypeCode::kInt, 64, 1};
 inline constexpr DType kU8{TypeCode::kUInt, 8, 1};
 inline constexpr DType kBool{TypeCode::kBool, 1, 1};
-std::string TypeName(DType type);                      // "f32x16"
-bool ParseType(std::string_view text, DType* type);    // false when not a type
+std::string TypeName(DType type);                    // "f32x16"
+bool ParseType(std::string_view text, DType* type);  // false when not a type
 
-// ------------------------------------------------------------------------------------------------ expressions
+// ------------------------------------------------------------------------------------------------
+// expressions
 
 enum class ExprKind : uint8_t {
 #define TW_EXPR(Kind, text, arity) k##Kind,
@@ -82,30 +92,31 @@ using Stmt = std::shared_ptr<const StmtNode>;
 struct ExprNode {
   ExprKind kind;
   DType dtype;
-  std::vector<Expr> args;          // operands; for Load the indices
-  int64_t int_value = 0;           // IntImm
-  double float_value = 0;          // FloatImm
-  std::string name;                // Var
-  Buffer buffer;                   // Load
-  Expr mask;                       // Load, may be null: bool of the same lanes
+  std::vector<Expr> args = {};             // operands; for Load the indices
+  int64_t int_value = 0;                   // IntImm
+  double float_value = 0;                  // FloatImm
+  std::string name = {};                   // Var
+  Buffer buffer = {};                      // Load
+  Expr mask = {};                          // Load, may be null: bool of the same lanes
   Intrinsic intrinsic = Intrinsic::kNone;  // Call
 };
 
-// Where a buffer lives. `kLocal` is private to one iteration of the innermost parallel loop around its allocation, small,
-// and promoted to registers where all its indices are constants.
+// Where a buffer lives. `kLocal` is private to one iteration of the innermost parallel loop around
+// its allocation, small, and promoted to registers where all its indices are constants.
 enum class Scope : uint8_t { kGlobal, kShared, kLocal };
 enum class Role : uint8_t { kInput, kConstant, kOutput, kIntermediate };
 
 struct BufferNode {
-  std::string name;                // unique in a function
+  std::string name;  // unique in a function
   DType dtype;
-  std::vector<Expr> shape;         // IntImm, or an expression over the function's size parameters
+  std::vector<Expr> shape;  // IntImm, or an expression over the function's size parameters
   Scope scope = Scope::kGlobal;
   Role role = Role::kIntermediate;
-  int alignment = 64;              // bytes
+  int alignment = 64;  // bytes
 };
 
-// Factories check types (TW_CHECK: a mismatch is a bug of the caller) and fold constants of two immediates; nothing else.
+// Factories check types (TW_CHECK: a mismatch is a bug of the caller) and fold constants of two
+// immediates; nothing else.
 Var MakeVar(std::string name, DType dtype = kI64);
 Expr Int(int64_t value, DType dtype = kI64);
 Expr Bool(bool value);
@@ -133,12 +144,13 @@ Expr operator>=(Expr a, Expr b);
 Expr operator&&(Expr a, Expr b);
 Expr Eq(Expr a, Expr b);
 
-Buffer MakeBuffer(std::string name, DType dtype, std::vector<Expr> shape, Role role = Role::kIntermediate,
-                  Scope scope = Scope::kGlobal);
-bool IsInt(const Expr& e, int64_t value);            // IntImm of that value
-const int64_t* AsInt(const Expr& e);                 // null unless IntImm
+Buffer MakeBuffer(std::string name, DType dtype, std::vector<Expr> shape,
+                  Role role = Role::kIntermediate, Scope scope = Scope::kGlobal);
+bool IsInt(const Expr& e, int64_t value);  // IntImm of that value
+const int64_t* AsInt(const Expr& e);       // null unless IntImm
 
-// ------------------------------------------------------------------------------------------------ statements
+// ------------------------------------------------------------------------------------------------
+// statements
 
 enum class StmtKind : uint8_t {
 #define TW_STMT(Kind) k##Kind,
@@ -157,62 +169,66 @@ struct Range {
 };
 struct BufferRegion {
   Buffer buffer;
-  std::vector<Range> region;       // one per dimension; may over-approximate reads, never under-approximate
+  std::vector<Range>
+      region;  // one per dimension; may over-approximate reads, never under-approximate
 };
 struct IterVar {
   Var var;
-  Range domain;                    // min is 0 unless stated; values outside the domain never execute (see predicate)
+  Range domain;  // min is 0 unless stated; values outside the domain never execute (see predicate)
   IterType type = IterType::kSpatial;
-  Expr binding;                    // value in terms of the enclosing loops
+  Expr binding;  // value in terms of the enclosing loops
 };
 
 // One struct for all statements keeps rewriters short; only the fields named for a kind are set.
 struct StmtNode {
   StmtKind kind;
   // For: var, range, for_kind, annotations, body
-  Var var;                         // also Let
-  Range range;
+  Var var = {};  // also Let
+  Range range = {};
   ForKind for_kind = ForKind::kSerial;
-  Annotations annotations;         // For, Block
+  Annotations annotations = {};  // For, Block
   // Block: name, iters, predicate (may be null = true), reads, writes, init (may be null), body
-  std::string name;                // unique in a function
-  std::vector<IterVar> iters;
-  Expr predicate;
-  std::vector<BufferRegion> reads, writes;
-  Stmt init;
+  std::string name = {};  // unique in a function
+  std::vector<IterVar> iters = {};
+  Expr predicate = {};
+  std::vector<BufferRegion> reads = {}, writes = {};
+  Stmt init = {};
   // Store: buffer[indices] = value, mask may be null;  Alloc: buffer, body
-  Buffer buffer;
-  std::vector<Expr> indices;
-  Expr value;                      // Store, Let, Evaluate
-  Expr mask;
+  Buffer buffer = {};
+  std::vector<Expr> indices = {};
+  Expr value = {};  // Store, Let, Evaluate
+  Expr mask = {};
   // If: condition, body (then), else_body (may be null)
-  Expr condition;
-  Stmt else_body;
-  Stmt body;                       // For, Block, Let, Alloc, If
-  std::vector<Stmt> stmts;         // Seq
+  Expr condition = {};
+  Stmt else_body = {};
+  Stmt body = {};                // For, Block, Let, Alloc, If
+  std::vector<Stmt> stmts = {};  // Seq
 };
 
-Stmt MakeFor(Var var, Expr min, Expr extent, Stmt body, ForKind kind = ForKind::kSerial, Annotations annotations = {});
+Stmt MakeFor(Var var, Expr min, Expr extent, Stmt body, ForKind kind = ForKind::kSerial,
+             Annotations annotations = {});
 Stmt MakeStore(Buffer buffer, std::vector<Expr> indices, Expr value, Expr mask = nullptr);
-Stmt MakeSeq(std::vector<Stmt> stmts);               // flattens nested Seq; one statement stays itself
+Stmt MakeSeq(std::vector<Stmt> stmts);  // flattens nested Seq; one statement stays itself
 Stmt MakeIf(Expr condition, Stmt then_body, Stmt else_body = nullptr);
 Stmt MakeLet(Var var, Expr value, Stmt body);
 Stmt MakeAlloc(Buffer buffer, Stmt body);
 Stmt MakeEvaluate(Expr value);
-Stmt MakeBlock(StmtNode block);                      // kind is set here
+Stmt MakeBlock(StmtNode block);  // kind is set here
 
-// ------------------------------------------------------------------------------------------------ functions
+// ------------------------------------------------------------------------------------------------
+// functions
 
-// kScheduled: blocks under loops, intermediate buffers listed in Function::allocs, multi-dimensional accesses.
-// kLoops: no blocks; Alloc statements in place; For kinds still annotations of intent; multi-dimensional accesses.
-// kFlat: vectors explicit (no kVectorized / kUnrolled loops left), every access has exactly one index.
+// kScheduled: blocks under loops, intermediate buffers listed in Function::allocs,
+// multi-dimensional accesses. kLoops: no blocks; Alloc statements in place; For kinds still
+// annotations of intent; multi-dimensional accesses. kFlat: vectors explicit (no kVectorized /
+// kUnrolled loops left), every access has exactly one index.
 enum class Stage : uint8_t { kScheduled, kLoops, kFlat };
 
 struct Function {
-  std::string name;                // [a-z0-9_]+
-  std::vector<Var> size_params;    // i64, >= 1
-  std::vector<Buffer> params;      // inputs, constants, outputs: the order of the C ABI
-  std::vector<Buffer> allocs;      // intermediates (stage kScheduled only)
+  std::string name;              // [a-z0-9_]+
+  std::vector<Var> size_params;  // i64, >= 1
+  std::vector<Buffer> params;    // inputs, constants, outputs: the order of the C ABI
+  std::vector<Buffer> allocs;    // intermediates (stage kScheduled only)
   Stmt body;
   Annotations attrs;
   Stage stage = Stage::kScheduled;

@@ -1,5 +1,6 @@
-// Text form of the tensor IR: Print and Parse are inverse (print∘parse = id on printed text; parse∘print gives a
-// structurally equal function). Grammar in the .cc and in README.md. Hostile text gives an error with line and column.
+// Text form of the tensor IR: Print and Parse are inverse (print∘parse = id on printed text;
+// parse∘print gives a structurally equal function). Grammar in the .cc and in README.md. Hostile
+// text gives an error with line and column.
 #pragma once
 
 #include <string>

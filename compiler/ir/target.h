@@ -1,5 +1,6 @@
-// Targets: the string form of DESIGN.md section 8 and the limits the space rules and generators use.
-// `cpu,arch=x86_64,cpu=znver4,threads=2`. `native` is expanded (CLI only) from the machine it runs on.
+// Targets: the string form of DESIGN.md section 8 and the limits the space rules and generators
+// use. `cpu,arch=x86_64,cpu=znver4,threads=2`. `native` is expanded (CLI only) from the machine it
+// runs on.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +15,20 @@ namespace tilewright::ir {
 struct Target {
   std::string kind = "cpu";
   std::string arch = "x86_64";
-  std::string cpu = "x86-64";            // LLVM CPU name
+  std::string cpu = "x86-64";  // LLVM CPU name
   int threads = 1;
   // Derived from (arch, cpu): what the hardware gives.
-  int vector_bytes = 16;                 // widest useful SIMD register
+  int vector_bytes = 16;  // widest useful SIMD register
   int vector_registers = 16;
   int64_t l1_bytes = 32 << 10, l2_bytes = 512 << 10, l3_bytes = 8 << 20;
-  double fma_per_cycle = 1;              // vector FMAs per cycle at vector_bytes
-  std::vector<std::string> required_features;  // cpuid names the module needs ("avx512f", "fma", ...)
+  double fma_per_cycle = 1;  // vector FMAs per cycle at vector_bytes
+  std::vector<std::string>
+      required_features;  // cpuid names the module needs ("avx512f", "fma", ...)
 
-  std::string ToString() const;          // canonical, keys sorted; parses back
-  std::string WithoutThreads() const;    // part of a record's key
+  std::string ToString() const;        // canonical, keys sorted; parses back
+  std::string WithoutThreads() const;  // part of a record's key
 };
-absl::StatusOr<Target> ParseTarget(std::string_view text);  // ir.target.unknown_kind | unknown_cpu | bad_value
+absl::StatusOr<Target> ParseTarget(
+    std::string_view text);  // ir.target.unknown_kind | unknown_cpu | bad_value
 
 }  // namespace tilewright::ir

@@ -1,0 +1,199 @@
+#include "compiler/ir/type_rules.h"
+
+#include <algorithm>
+
+namespace tilewright::ir {
+namespace {
+
+std::string Mismatch(std::string_view what, std::string_view expected, std::string_view found) {
+  std::string text(what);
+  return text.append(": expected ").append(expected).append(", found ").append(found);
+}
+
+std::string IndicesError(const Buffer& buffer, const std::vector<Expr>& indices, const Expr& mask) {
+  // Flat accesses have one index whatever the rank; the verifier knows the stage and checks the
+  // count.
+  if (indices.size() != buffer->shape.size() && indices.size() != 1) {
+    return Mismatch("indices of " + buffer->name, std::to_string(buffer->shape.size()),
+                    std::to_string(indices.size()));
+  }
+  int lanes = LanesOf(indices);
+  for (const Expr& i : indices) {
+    if (i == nullptr) return "null index of " + buffer->name;
+    if (!i->dtype.is_int())
+      return Mismatch("index of " + buffer->name, "an integer", TypeName(i->dtype));
+    if (i->dtype.lanes != 1 && i->dtype.lanes != lanes) {
+      return Mismatch("index of " + buffer->name, std::to_string(lanes) + " lanes",
+                      TypeName(i->dtype));
+    }
+  }
+  if (mask != nullptr && mask->dtype != kBool.WithLanes(lanes)) {
+    return Mismatch("mask of " + buffer->name, TypeName(kBool.WithLanes(lanes)),
+                    TypeName(mask->dtype));
+  }
+  return "";
+}
+
+std::string BinaryError(const ExprNode& n) {
+  DType a = n.args[0]->dtype, b = n.args[1]->dtype;
+  std::string what = "operands of " + std::string(KindText(n.kind));
+  if (a != b) return Mismatch(what, TypeName(a), TypeName(b));
+  bool logical = n.kind == ExprKind::kAnd || n.kind == ExprKind::kOr;
+  bool integral =
+      n.kind == ExprKind::kMod || n.kind == ExprKind::kFloorDiv || n.kind == ExprKind::kFloorMod;
+  bool equality = n.kind == ExprKind::kEq || n.kind == ExprKind::kNe;
+  if (logical && !a.is_bool()) return Mismatch(what, "bool", TypeName(a));
+  if (integral && !a.is_int()) return Mismatch(what, "an integer", TypeName(a));
+  if (!logical && !equality && a.is_bool()) return Mismatch(what, "a number", TypeName(a));
+  DType result = IsComparison(n.kind) ? kBool.WithLanes(a.lanes) : a;
+  if (n.dtype != result)
+    return Mismatch("type of " + std::string(KindText(n.kind)), TypeName(result),
+                    TypeName(n.dtype));
+  return "";
+}
+
+std::string CallError(const ExprNode& n) {
+  if (n.intrinsic == Intrinsic::kNone) return "call without an intrinsic";
+  std::string name(IntrinsicText(n.intrinsic));
+  if (static_cast<int>(n.args.size()) != IntrinsicArity(n.intrinsic)) {
+    return Mismatch("arguments of " + name, std::to_string(IntrinsicArity(n.intrinsic)),
+                    std::to_string(n.args.size()));
+  }
+  if (n.intrinsic == Intrinsic::kPrefetch) {
+    if (n.args[0]->kind != ExprKind::kLoad) return "argument of prefetch: expected a load";
+    return n.dtype == n.args[0]->dtype ? "" : "type of prefetch: expected that of its load";
+  }
+  for (const Expr& a : n.args) {
+    if (a->dtype != n.dtype)
+      return Mismatch("arguments of " + name, TypeName(n.dtype), TypeName(a->dtype));
+  }
+  bool ok = n.dtype.is_float() || (n.intrinsic == Intrinsic::kAbs && n.dtype.is_int());
+  return ok ? "" : Mismatch("arguments of " + name, "a float", TypeName(n.dtype));
+}
+
+std::string SelectError(const ExprNode& n) {
+  DType c = n.args[0]->dtype, t = n.args[1]->dtype, e = n.args[2]->dtype;
+  if (t != e) return Mismatch("branches of select", TypeName(t), TypeName(e));
+  if (n.dtype != t) return Mismatch("type of select", TypeName(t), TypeName(n.dtype));
+  // A scalar condition chooses whole vectors.
+  if (!c.is_bool() || (c.lanes != 1 && c.lanes != t.lanes)) {
+    return Mismatch("condition of select", TypeName(kBool.WithLanes(t.lanes)), TypeName(c));
+  }
+  return "";
+}
+
+std::string VectorError(const ExprNode& n) {
+  std::string what(KindText(n.kind));
+  DType base = n.args[0]->dtype;
+  if (base.is_vector()) return Mismatch("operand of " + what, "a scalar", TypeName(base));
+  if (n.dtype.lanes < 2 || n.dtype.Element() != base)
+    return Mismatch("type of " + what, "lanes of " + TypeName(base), TypeName(n.dtype));
+  if (n.kind == ExprKind::kRamp) {
+    if (!base.is_int()) return Mismatch("operand of ramp", "an integer", TypeName(base));
+    if (n.args[1]->dtype != base)
+      return Mismatch("stride of ramp", TypeName(base), TypeName(n.args[1]->dtype));
+  }
+  return "";
+}
+
+constexpr int kArity[] = {
+#define TW_EXPR(Kind, text, arity) arity,
+#include "compiler/ir/nodes.def"
+};
+
+}  // namespace
+
+bool IsBinary(ExprKind kind) { return kind >= ExprKind::kAdd && kind <= ExprKind::kOr; }
+bool IsComparison(ExprKind kind) { return kind >= ExprKind::kEq && kind <= ExprKind::kGe; }
+
+std::string_view KindText(ExprKind kind) {
+  static constexpr std::string_view kText[] = {
+#define TW_EXPR(Kind, text, arity) text,
+#include "compiler/ir/nodes.def"
+  };
+  return kText[static_cast<int>(kind)];
+}
+
+std::string_view IntrinsicText(Intrinsic intrinsic) {
+  static constexpr std::string_view kText[] = {
+#define TW_INTRINSIC(Name, text, arity) text,
+#include "compiler/ir/nodes.def"
+      "none"};
+  return kText[static_cast<int>(intrinsic)];
+}
+
+int IntrinsicArity(Intrinsic intrinsic) {
+  static constexpr int kIntrinsicArity[] = {
+#define TW_INTRINSIC(Name, text, arity) arity,
+#include "compiler/ir/nodes.def"
+      0};
+  return kIntrinsicArity[static_cast<int>(intrinsic)];
+}
+
+int LanesOf(const std::vector<Expr>& indices) {
+  int lanes = 1;
+  for (const Expr& i : indices) lanes = std::max<int>(lanes, i == nullptr ? 1 : i->dtype.lanes);
+  return lanes;
+}
+
+std::string TypeErrorOf(const ExprNode& n) {
+  int arity = kArity[static_cast<int>(n.kind)];
+  if (arity >= 0 && static_cast<int>(n.args.size()) != arity) {
+    return Mismatch("operands of " + std::string(KindText(n.kind)), std::to_string(arity),
+                    std::to_string(n.args.size()));
+  }
+  for (const Expr& a : n.args) {
+    if (a == nullptr) return "null operand of " + std::string(KindText(n.kind));
+  }
+  switch (n.kind) {
+    case ExprKind::kVar:
+      return "";
+    case ExprKind::kIntImm:
+      return n.dtype.is_vector() || n.dtype.is_float()
+                 ? Mismatch("integer constant", "a scalar integer type", TypeName(n.dtype))
+                 : "";
+    case ExprKind::kFloatImm:
+      return n.dtype.is_vector() || !n.dtype.is_float()
+                 ? Mismatch("float constant", "a scalar float type", TypeName(n.dtype))
+                 : "";
+    case ExprKind::kCast:
+      return n.args[0]->dtype.lanes == n.dtype.lanes
+                 ? ""
+                 : Mismatch("cast", std::to_string(n.dtype.lanes) + " lanes",
+                            TypeName(n.args[0]->dtype));
+    case ExprKind::kNot:
+      return n.dtype.is_bool() && n.args[0]->dtype == n.dtype
+                 ? ""
+                 : Mismatch("operand of !", "bool", TypeName(n.args[0]->dtype));
+    case ExprKind::kSelect:
+      return SelectError(n);
+    case ExprKind::kLoad: {
+      if (n.buffer == nullptr) return "load of a null buffer";
+      std::string error = IndicesError(n.buffer, n.args, n.mask);
+      if (!error.empty()) return error;
+      DType expected = n.buffer->dtype.WithLanes(LanesOf(n.args));
+      return n.dtype == expected ? ""
+                                 : Mismatch("type of load of " + n.buffer->name, TypeName(expected),
+                                            TypeName(n.dtype));
+    }
+    case ExprKind::kRamp:
+    case ExprKind::kBroadcast:
+      return VectorError(n);
+    case ExprKind::kCall:
+      return CallError(n);
+    default:
+      return BinaryError(n);
+  }
+}
+
+std::string StoreErrorOf(const StmtNode& s) {
+  if (s.buffer == nullptr || s.value == nullptr) return "store without a buffer or a value";
+  std::string error = IndicesError(s.buffer, s.indices, s.mask);
+  if (!error.empty()) return error;
+  DType expected = s.buffer->dtype.WithLanes(LanesOf(s.indices));
+  return s.value->dtype == expected ? ""
+                                    : Mismatch("value stored to " + s.buffer->name,
+                                               TypeName(expected), TypeName(s.value->dtype));
+}
+
+}  // namespace tilewright::ir

@@ -1,0 +1,27 @@
+// The type rules of the tensor IR in one place: the factories (which abort), the parser and the
+// verifier (which report) all ask these functions. Pure; thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace tilewright::ir {
+
+bool IsBinary(ExprKind kind);              // Add .. Or
+bool IsComparison(ExprKind kind);          // Eq .. Ge
+std::string_view KindText(ExprKind kind);  // the word or operator of nodes.def
+std::string_view IntrinsicText(Intrinsic intrinsic);
+int IntrinsicArity(Intrinsic intrinsic);
+
+// Lanes of an access with these indices: the lanes of its vector indices, 1 when all are scalar.
+int LanesOf(const std::vector<Expr>& indices);
+
+// Empty when the node (its own type included) is well typed given well-typed children; else what
+// was expected and found.
+std::string TypeErrorOf(const ExprNode& node);
+std::string StoreErrorOf(const StmtNode& store);
+
+}  // namespace tilewright::ir
