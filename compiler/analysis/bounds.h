@@ -1,0 +1,75 @@
+// Constant ranges of integer expressions: what the simplifier, the access regions and the schedule
+// primitives know about variables. Sound with wrapping arithmetic: where an operation might
+// overflow, its interval is the whole range of its type. Value types; not thread-safe for writing.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <unordered_map>
+
+#include "compiler/ir/ir.h"
+
+namespace tilewright::analysis {
+
+// Both ends included. `Everything()` is the range of i64.
+struct Interval {
+  int64_t min = std::numeric_limits<int64_t>::min();
+  int64_t max = std::numeric_limits<int64_t>::max();
+
+  bool operator==(const Interval&) const = default;
+  static Interval Everything() { return {}; }
+  static Interval Point(int64_t v) { return {v, v}; }
+  bool is_point() const { return min == max; }
+  bool is_bounded() const { return *this != Everything(); }
+  bool Contains(int64_t v) const { return min <= v && v <= max; }
+  bool Within(const Interval& o) const { return o.min <= min && max <= o.max; }
+};
+Interval Union(const Interval& a, const Interval& b);
+Interval Intersect(const Interval& a, const Interval& b);  // of disjoint intervals: `a`
+
+// value = remainder (mod modulus). modulus 1: nothing known; modulus 0: the constant `remainder`.
+struct Congruence {
+  int64_t modulus = 1;
+  int64_t remainder = 0;
+  bool operator==(const Congruence&) const = default;
+};
+
+// What is known about variables. Unknown variables have the range of their type.
+class Bounds {
+ public:
+  // Symbolic sizes are taken to be in [1, kMaxSize], so that index arithmetic on them is known not
+  // to wrap.
+  static constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;
+
+  Bounds() = default;
+  // Knows the function's size parameters.
+  explicit Bounds(const ir::Function& function);
+
+  void Set(const ir::Var& var, Interval interval, Congruence congruence = {});
+  // The variable runs over [min, min + extent); an empty range gives the point min.
+  void SetRange(const ir::Var& var, const ir::Range& range);
+  // Iteration variables of a block: the domain, cut by the interval of the binding.
+  void SetBlock(const ir::StmtNode& block);
+  // Narrows variables by a condition known to hold: conjunctions of comparisons that are linear in
+  // one variable at a time.
+  void Assume(const ir::Expr& condition);
+
+  Interval Get(const ir::ExprNode* var) const;
+  Congruence GetCongruence(const ir::ExprNode* var) const;
+
+ private:
+  struct Fact {
+    Interval interval;
+    Congruence congruence;
+  };
+  std::unordered_map<const ir::ExprNode*, Fact> facts_;
+};
+
+// The values a scalar or vector (all lanes) integer or bool expression may take.
+Interval EvalInterval(const ir::Expr& e, const Bounds& bounds);
+Congruence EvalCongruence(const ir::Expr& e, const Bounds& bounds);
+
+// Every value of a type.
+Interval TypeInterval(ir::DType type);
+
+}  // namespace tilewright::analysis
