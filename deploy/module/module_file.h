@@ -56,8 +56,9 @@ class ModuleFile {
   // Maps the file and checks it. NOT_FOUND for a missing file; DATA_LOSS `module.file.<reason>`
   // for anything that is not an intact module; UNIMPLEMENTED for a later version.
   static absl::StatusOr<ModuleFile> Open(const std::string& path, const ReadOptions& options = {});
-  // The same from memory; copies nothing but takes the bytes.
-  static absl::StatusOr<ModuleFile> FromBytes(std::string bytes, const ReadOptions& options = {});
+  // The same from memory; copies the bytes once, to where they are aligned.
+  static absl::StatusOr<ModuleFile> FromBytes(std::string_view bytes,
+                                              const ReadOptions& options = {});
 
   ModuleFile(ModuleFile&&) noexcept;
   ModuleFile& operator=(ModuleFile&&) noexcept;

@@ -1,0 +1,424 @@
+#include "deploy/module/manifest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "deploy/support/status.h"
+
+namespace tilewright::module {
+namespace {
+
+using support::InvalidArgument;
+
+// Bounds that keep sums of sizes far from overflow and absurd manifests from being allocated.
+constexpr int64_t kMaxBytes = int64_t{1} << 46;
+constexpr size_t kMaxRank = 32;
+constexpr size_t kMaxText = size_t{1} << 20;
+constexpr std::string_view kSymbolPrefix = "tw_kernel_";
+
+std::string At(std::string_view what, size_t index) {
+  return std::string(what) + "[" + std::to_string(index) + "]";
+}
+
+absl::Status Bad(std::string_view reason, std::string_view where, std::string_view detail) {
+  return InvalidArgument("module.manifest." + std::string(reason),
+                         std::string(where) + ": " + std::string(detail));
+}
+
+bool IsIdentifier(std::string_view text) {
+  if (text.empty() || text.size() > 1024) return false;
+  if (text[0] >= '0' && text[0] <= '9') return false;
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+bool IsDigest(std::string_view text) {
+  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+absl::Status CheckBytes(int64_t bytes, std::string_view where) {
+  if (bytes < 0 || bytes > kMaxBytes) {
+    return Bad("size", where,
+               "expected 0 to " + std::to_string(kMaxBytes) + ", found " + std::to_string(bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCount(double value, std::string_view where) {
+  if (!std::isfinite(value) || value < 0) {
+    return Bad("number", where, "expected a finite number >= 0");
+  }
+  return absl::OkStatus();
+}
+
+// The walk over one manifest; every check names the place that it looks at.
+class Validator {
+ public:
+  explicit Validator(const Manifest& manifest) : m_(manifest) {}
+
+  absl::Status Run() {
+    TW_TRY(Header());
+    TW_TRY(Tensors());
+    TW_TRY(PreparedApart());
+    TW_TRY(Code());
+    TW_TRY(Functions());
+    return m_.measurement.has_value() ? CheckMeasurement(*m_.measurement) : absl::OkStatus();
+  }
+
+ private:
+  absl::Status Header();
+  absl::Status SizeVars();
+  absl::Status Tensors();
+  absl::Status CheckTensor(const Tensor& tensor, const std::string& where);
+  absl::Status CheckShape(const Tensor& tensor, const std::string& where);
+  absl::Status PreparedApart();
+  absl::Status Code();
+  absl::Status Functions();
+  absl::Status CheckFunction(const Function& function, const std::string& where);
+  absl::Status CheckEnds(const std::vector<int64_t>& ids, TensorKind kind,
+                         const std::string& where);
+  absl::Status CheckLaunch(const Launch& launch, bool prepare, const std::string& where);
+  absl::Status CheckArgs(const Launch& launch, bool prepare, const std::string& where);
+  absl::Status CheckMeasurement(const Measurement& measurement);
+
+  const Tensor* TensorAt(int64_t id) const {
+    if (id < 0 || static_cast<size_t>(id) >= m_.tensors.size()) return nullptr;
+    return &m_.tensors[static_cast<size_t>(id)];
+  }
+
+  const Manifest& m_;
+  // Of the function being checked: its inputs and outputs, and what its launches write.
+  std::set<int64_t> ends_;
+  std::set<int64_t> written_;
+};
+
+absl::Status Validator::Header() {
+  if (m_.format_version != kManifestFormatVersion) {
+    return Bad("version", "format_version",
+               "expected " + std::to_string(kManifestFormatVersion) + ", found " +
+                   std::to_string(m_.format_version));
+  }
+  if (m_.name.size() > kMaxText) return Bad("text", "name", "too long");
+  for (size_t i = 0; i < m_.cpu_features.size(); ++i) {
+    if (m_.cpu_features[i].empty() || (i > 0 && m_.cpu_features[i - 1] >= m_.cpu_features[i])) {
+      return Bad("features", At("cpu_features", i), "expected sorted, unique names");
+    }
+  }
+  TW_TRY(CheckBytes(m_.arena_bytes, "arena_bytes"));
+  TW_TRY(CheckBytes(m_.workspace_bytes, "workspace_bytes"));
+  TW_TRY(CheckBytes(m_.constants_bytes, "constants_bytes"));
+  const bool digest_ok =
+      m_.constants_bytes == 0 ? m_.constants_digest.empty() : IsDigest(m_.constants_digest);
+  if (!digest_ok) return Bad("digest", "constants_digest", "expected SHA-256 iff there are any");
+  return SizeVars();
+}
+
+absl::Status Validator::SizeVars() {
+  std::set<std::string> names;
+  for (size_t i = 0; i < m_.size_vars.size(); ++i) {
+    const SizeVar& var = m_.size_vars[i];
+    if (!IsIdentifier(var.name) || !names.insert(var.name).second) {
+      return Bad("size_var", At("size_vars", i), "expected a new identifier as name");
+    }
+    if (var.min < 0 || var.min > var.max) {
+      return Bad("size_var", At("size_vars", i), "expected 0 <= min <= max");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validator::Tensors() {
+  std::set<std::pair<TensorKind, std::string>> names;
+  for (size_t i = 0; i < m_.tensors.size(); ++i) {
+    const Tensor& tensor = m_.tensors[i];
+    const std::string where = At("tensors", i);
+    if (tensor.id != static_cast<int64_t>(i)) {
+      return Bad("tensor_id", where,
+                 "expected id " + std::to_string(i) + ", found " + std::to_string(tensor.id));
+    }
+    TW_TRY(CheckTensor(tensor, where));
+    const bool end = tensor.kind == TensorKind::kInput || tensor.kind == TensorKind::kOutput;
+    if (end && (tensor.name.empty() || !names.emplace(tensor.kind, tensor.name).second)) {
+      return Bad("tensor_name", where, "inputs and outputs need a name of their own");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validator::CheckTensor(const Tensor& tensor, const std::string& where) {
+  if (tensor.name.size() > kMaxText) return Bad("text", where, "name too long");
+  TW_TRY(CheckBytes(tensor.bytes, where + ".bytes"));
+  TW_TRY(CheckShape(tensor, where));
+  int64_t end = 0;
+  switch (tensor.kind) {
+    case TensorKind::kInput:
+    case TensorKind::kOutput:
+      if (tensor.offset != 0) return Bad("tensor_offset", where, "expected 0 for this kind");
+      return absl::OkStatus();
+    case TensorKind::kConstant:
+      end = m_.constants_bytes;
+      break;
+    case TensorKind::kIntermediate:
+    case TensorKind::kPrepared:
+      end = m_.arena_bytes;
+      break;
+  }
+  if (tensor.offset < 0 || tensor.offset % kTensorAlignment != 0 || tensor.offset > end ||
+      tensor.bytes > end - tensor.offset) {
+    return Bad("tensor_offset", where,
+               "expected a multiple of " + std::to_string(kTensorAlignment) + " with " +
+                   std::to_string(tensor.bytes) + " bytes inside " + std::to_string(end) +
+                   ", found " + std::to_string(tensor.offset));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validator::CheckShape(const Tensor& tensor, const std::string& where) {
+  if (tensor.shape.size() > kMaxRank) return Bad("shape", where, "rank above 32");
+  bool symbolic = false;
+  for (const Dim& dim : tensor.shape) {
+    if (dim.symbolic() ? dim.expr.empty() || dim.expr.size() > 1024
+                       : dim.value < 0 || !dim.expr.empty()) {
+      return Bad("shape", where, "expected dimensions >= 0 or expressions");
+    }
+    symbolic = symbolic || dim.symbolic();
+  }
+  if (symbolic) {
+    if (m_.size_vars.empty()) return Bad("shape", where, "symbolic without any size_vars");
+    return absl::OkStatus();
+  }
+  const std::optional<int64_t> count = NumElements(tensor.shape);
+  int64_t bytes = 0;
+  if (!count.has_value() || __builtin_mul_overflow(*count, DTypeBytes(tensor.dtype), &bytes) ||
+      bytes != tensor.bytes) {
+    return Bad("tensor_bytes", where,
+               ShapeText(tensor.shape) + " of " + std::string(DTypeName(tensor.dtype)) +
+                   " does not have " + std::to_string(tensor.bytes) + " bytes");
+  }
+  return absl::OkStatus();
+}
+
+// A prepared tensor outlives runs, so nothing that a run writes may share its place.
+absl::Status Validator::PreparedApart() {
+  struct Span {
+    int64_t begin, end, id;
+    bool prepared;
+  };
+  std::vector<Span> spans;
+  for (const Tensor& t : m_.tensors) {
+    const bool prepared = t.kind == TensorKind::kPrepared;
+    if (t.bytes > 0 && (prepared || t.kind == TensorKind::kIntermediate)) {
+      spans.push_back({t.offset, t.offset + t.bytes, t.id, prepared});
+    }
+  }
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return std::pair(a.begin, a.id) < std::pair(b.begin, b.id);
+  });
+  int64_t end_of[2] = {0, 0};  // furthest end so far of intermediates and of prepared tensors
+  for (const Span& span : spans) {
+    if (span.begin < end_of[span.prepared ? 0 : 1]) {
+      return Bad("prepared_overlap", At("tensors", static_cast<size_t>(span.id)),
+                 "a prepared tensor shares its place with an intermediate");
+    }
+    int64_t& end = end_of[span.prepared ? 1 : 0];
+    end = std::max(end, span.end);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validator::Code() {
+  for (size_t i = 0; i < m_.code.size(); ++i) {
+    const CodeObject& code = m_.code[i];
+    const std::string where = At("code", i);
+    if (code.format.empty() || code.format.size() > 64) return Bad("code", where, "bad format");
+    if (code.abi_version < 1) return Bad("code", where, "expected abi_version >= 1");
+    TW_TRY(CheckBytes(code.size, where + ".size"));
+    if (!IsDigest(code.digest)) return Bad("digest", where, "expected a SHA-256 in hex");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validator::Functions() {
+  if (m_.functions.empty()) return Bad("functions", "functions", "expected at least one");
+  std::set<std::string> names;
+  for (size_t i = 0; i < m_.functions.size(); ++i) {
+    const Function& function = m_.functions[i];
+    if (!IsIdentifier(function.name) || !names.insert(function.name).second) {
+      return Bad("functions", At("functions", i), "expected a new identifier as name");
+    }
+    TW_TRY(CheckFunction(function, At("functions", i)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validator::CheckFunction(const Function& function, const std::string& where) {
+  TW_TRY(CheckEnds(function.inputs, TensorKind::kInput, where + ".inputs"));
+  TW_TRY(CheckEnds(function.outputs, TensorKind::kOutput, where + ".outputs"));
+  ends_ = std::set<int64_t>(function.inputs.begin(), function.inputs.end());
+  ends_.insert(function.outputs.begin(), function.outputs.end());
+  written_.clear();
+  for (size_t i = 0; i < function.prepare.size(); ++i) {
+    TW_TRY(CheckLaunch(function.prepare[i], true, At(where + ".prepare", i)));
+  }
+  for (size_t i = 0; i < function.launches.size(); ++i) {
+    TW_TRY(CheckLaunch(function.launches[i], false, At(where + ".launches", i)));
+  }
+  for (const int64_t id : function.outputs) {
+    if (!written_.contains(id)) {
+      return Bad("unwritten_output", where, "no launch writes tensor " + std::to_string(id));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validator::CheckEnds(const std::vector<int64_t>& ids, TensorKind kind,
+                                  const std::string& where) {
+  std::set<int64_t> seen;
+  for (const int64_t id : ids) {
+    const Tensor* tensor = TensorAt(id);
+    if (tensor == nullptr || tensor->kind != kind || !seen.insert(id).second) {
+      return Bad("function_ends", where,
+                 "expected distinct tensors of kind " + std::string(TensorKindName(kind)) +
+                     ", found " + std::to_string(id));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validator::CheckLaunch(const Launch& launch, bool prepare, const std::string& where) {
+  if (!IsIdentifier(launch.symbol) || launch.symbol.rfind(kSymbolPrefix, 0) != 0) {
+    return Bad("symbol", where, "expected tw_kernel_<name>, found '" + launch.symbol + "'");
+  }
+  if (launch.code < 0 || static_cast<size_t>(launch.code) >= m_.code.size()) {
+    return Bad("code_index", where, "no code object " + std::to_string(launch.code));
+  }
+  if (launch.workspace_bytes < 0 || launch.workspace_bytes > m_.workspace_bytes) {
+    return Bad("workspace", where, "workspace_bytes exceeds the module's");
+  }
+  TW_TRY(CheckCount(launch.flops, where + ".flops"));
+  return CheckArgs(launch, prepare, where);
+}
+
+absl::Status Validator::CheckArgs(const Launch& launch, bool prepare, const std::string& where) {
+  const auto count = static_cast<int64_t>(launch.args.size());
+  if (launch.num_outputs < 1 || launch.num_outputs > count) {
+    return Bad("num_outputs", where, "expected 1 to " + std::to_string(count));
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t id = launch.args[static_cast<size_t>(i)];
+    const Tensor* tensor = TensorAt(id);
+    const std::string arg = At(where + ".args", static_cast<size_t>(i));
+    if (tensor == nullptr) return Bad("arg", arg, "no tensor " + std::to_string(id));
+    const bool end = tensor->kind == TensorKind::kInput || tensor->kind == TensorKind::kOutput;
+    if (end && !ends_.contains(id)) {
+      return Bad("arg", arg, "an input or output of another function");
+    }
+    if (i < count - launch.num_outputs) continue;
+    const bool writable =
+        prepare ? tensor->kind == TensorKind::kPrepared || tensor->kind == TensorKind::kIntermediate
+                : tensor->kind == TensorKind::kOutput || tensor->kind == TensorKind::kIntermediate;
+    if (!writable) {
+      return Bad("arg", arg,
+                 "a " + std::string(prepare ? "prepare " : "") + "launch may not write a tensor " +
+                     "of kind " + std::string(TensorKindName(tensor->kind)));
+    }
+    written_.insert(id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDistribution(const Distribution& d, const std::string& where) {
+  const bool finite = std::isfinite(d.a) && std::isfinite(d.b);
+  bool ok = false;
+  switch (d.kind) {
+    case Distribution::Kind::kUniform:
+      ok = d.a < d.b;
+      break;
+    case Distribution::Kind::kNormal:
+      ok = d.b >= 0;
+      break;
+    case Distribution::Kind::kIntRange:
+      ok = d.a <= d.b && std::abs(d.a) < 0x1p53 && std::abs(d.b) < 0x1p53 &&
+           d.a == std::floor(d.a) && d.b == std::floor(d.b);
+      break;
+  }
+  return finite && ok ? absl::OkStatus() : Bad("distribution", where, "impossible parameters");
+}
+
+absl::Status Validator::CheckMeasurement(const Measurement& measurement) {
+  const Function* main = m_.FindFunction("main");
+  if (main == nullptr) return Bad("measurement", "measurement", "there is no function main");
+  std::set<int64_t> open(main->inputs.begin(), main->inputs.end());
+  for (size_t i = 0; i < measurement.inputs.size(); ++i) {
+    const InputSpec& input = measurement.inputs[i];
+    const std::string where = At("measurement.inputs", i);
+    if (open.erase(input.tensor) == 0) {
+      return Bad("measurement", where, "expected each input of main once");
+    }
+    TW_TRY(CheckDistribution(input.distribution, where));
+  }
+  if (!open.empty()) return Bad("measurement", "measurement.inputs", "an input of main is missing");
+  if (!measurement.expected_digest.empty() && !IsDigest(measurement.expected_digest)) {
+    return Bad("digest", "measurement.expected_digest", "expected a SHA-256 in hex");
+  }
+  TW_TRY(CheckCount(measurement.tolerance.abs, "measurement.tolerance.abs"));
+  TW_TRY(CheckCount(measurement.tolerance.rel, "measurement.tolerance.rel"));
+  return CheckCount(measurement.flops, "measurement.flops");
+}
+
+}  // namespace
+
+std::string_view TensorKindName(TensorKind kind) {
+  switch (kind) {
+    case TensorKind::kInput:
+      return "input";
+    case TensorKind::kOutput:
+      return "output";
+    case TensorKind::kConstant:
+      return "constant";
+    case TensorKind::kIntermediate:
+      return "intermediate";
+    case TensorKind::kPrepared:
+      return "prepared";
+  }
+  return "";
+}
+
+const Function* Manifest::FindFunction(std::string_view function_name) const {
+  for (const Function& function : functions) {
+    if (function.name == function_name) return &function;
+  }
+  return nullptr;
+}
+
+absl::Status ValidateManifest(const Manifest& manifest) { return Validator(manifest).Run(); }
+
+std::optional<int64_t> NumElements(const std::vector<Dim>& shape) {
+  int64_t count = 1;
+  bool zero = false;
+  bool overflow = false;
+  for (const Dim& dim : shape) {
+    if (dim.symbolic() || dim.value < 0) return std::nullopt;
+    zero = zero || dim.value == 0;
+    overflow = __builtin_mul_overflow(count, std::max<int64_t>(dim.value, 1), &count) || overflow;
+  }
+  if (overflow) return std::nullopt;
+  return zero ? 0 : count;
+}
+
+std::string ShapeText(const std::vector<Dim>& shape) {
+  if (shape.empty()) return "scalar";
+  std::string text;
+  for (const Dim& dim : shape) {
+    if (!text.empty()) text += 'x';
+    text += dim.symbolic() ? dim.expr : std::to_string(dim.value);
+  }
+  return text;
+}
+
+}  // namespace tilewright::module

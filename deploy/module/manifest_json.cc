@@ -1,0 +1,443 @@
+// The manifest's canonical JSON. The writer emits every key; the reader knows every key and refuses
+// others, so that a misspelt or later field is an error and not a silent loss.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "deploy/module/manifest.h"
+#include "deploy/support/status.h"
+#include "nlohmann/json.hpp"
+
+namespace tilewright::module {
+namespace {
+
+using Json = nlohmann::json;
+using support::DataLoss;
+
+constexpr size_t kMaxJsonBytes = size_t{16} << 20;
+constexpr int kMaxJsonDepth = 16;
+
+constexpr std::pair<TensorKind, const char*> kTensorKinds[] = {
+    {TensorKind::kInput, "input"},       {TensorKind::kOutput, "output"},
+    {TensorKind::kConstant, "constant"}, {TensorKind::kIntermediate, "intermediate"},
+    {TensorKind::kPrepared, "prepared"},
+};
+constexpr std::pair<Distribution::Kind, const char*> kDistributions[] = {
+    {Distribution::Kind::kUniform, "uniform"},
+    {Distribution::Kind::kNormal, "normal"},
+    {Distribution::Kind::kIntRange, "int_range"},
+};
+
+template <typename Enum, size_t N>
+const char* NameOf(const std::pair<Enum, const char*> (&table)[N], Enum value) {
+  for (const auto& row : table) {
+    if (row.first == value) return row.second;
+  }
+  return "";
+}
+
+// --- writing
+// ---------------------------------------------------------------------------------------
+
+Json ShapeToJson(const std::vector<Dim>& shape) {
+  Json out = Json::array();
+  for (const Dim& dim : shape) out.push_back(dim.symbolic() ? Json(dim.expr) : Json(dim.value));
+  return out;
+}
+
+Json TensorToJson(const Tensor& t) {
+  return Json{{"id", t.id},
+              {"name", t.name},
+              {"dtype", std::string(DTypeName(t.dtype))},
+              {"shape", ShapeToJson(t.shape)},
+              {"kind", NameOf(kTensorKinds, t.kind)},
+              {"offset", t.offset},
+              {"bytes", t.bytes}};
+}
+
+Json LaunchToJson(const Launch& l) {
+  return Json{{"symbol", l.symbol}, {"code", l.code},
+              {"args", l.args},     {"num_outputs", l.num_outputs},
+              {"sizes", l.sizes},   {"workspace_bytes", l.workspace_bytes},
+              {"name", l.name},     {"task", l.task},
+              {"steps", l.steps},   {"program_hash", l.program_hash},
+              {"flops", l.flops}};
+}
+
+template <typename T, typename Fn>
+Json ListToJson(const std::vector<T>& items, Fn to_json) {
+  Json out = Json::array();
+  for (const T& item : items) out.push_back(to_json(item));
+  return out;
+}
+
+Json FunctionToJson(const Function& f) {
+  return Json{{"name", f.name},
+              {"inputs", f.inputs},
+              {"outputs", f.outputs},
+              {"prepare", ListToJson(f.prepare, LaunchToJson)},
+              {"launches", ListToJson(f.launches, LaunchToJson)}};
+}
+
+Json InputSpecToJson(const InputSpec& input) {
+  const Distribution& d = input.distribution;
+  return Json{{"tensor", input.tensor},
+              {"seed", input.seed},
+              {"distribution", NameOf(kDistributions, d.kind)},
+              {"a", d.a},
+              {"b", d.b}};
+}
+
+Json MeasurementToJson(const Measurement& m) {
+  return Json{{"inputs", ListToJson(m.inputs, InputSpecToJson)},
+              {"expected_digest", m.expected_digest},
+              {"tolerance", Json{{"abs", m.tolerance.abs}, {"rel", m.tolerance.rel}}},
+              {"flops", m.flops}};
+}
+
+Json ToJson(const Manifest& m) {
+  Json out{{"format_version", m.format_version},
+           {"name", m.name},
+           {"producer", m.producer},
+           {"target", m.target},
+           {"cpu_features", m.cpu_features},
+           {"tensors", ListToJson(m.tensors, TensorToJson)},
+           {"size_vars", ListToJson(m.size_vars,
+                                    [](const SizeVar& v) {
+                                      return Json{{"name", v.name}, {"min", v.min}, {"max", v.max}};
+                                    })},
+           {"arena_bytes", m.arena_bytes},
+           {"workspace_bytes", m.workspace_bytes},
+           {"constants_bytes", m.constants_bytes},
+           {"constants_digest", m.constants_digest},
+           {"functions", ListToJson(m.functions, FunctionToJson)},
+           {"code", ListToJson(m.code,
+                               [](const CodeObject& c) {
+                                 return Json{{"format", c.format},
+                                             {"abi_version", c.abi_version},
+                                             {"size", c.size},
+                                             {"digest", c.digest}};
+                               })},
+           {"provenance", m.provenance}};
+  if (m.measurement.has_value()) out["measurement"] = MeasurementToJson(*m.measurement);
+  return out;
+}
+
+// --- reading
+// ---------------------------------------------------------------------------------------
+
+// Reads the members of one JSON object. The first error sticks; Done() returns it, or names a
+// member that nobody asked for.
+class Fields {
+ public:
+  Fields(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
+    if (!json.is_object()) Fail("expected an object");
+  }
+
+  void Get(const char* key, int64_t* out) {
+    const Json* value = Find(key);
+    if (value == nullptr) return;
+    if (!IsInt64(*value)) return Fail(std::string(key) + ": expected an integer");
+    *out = value->get<int64_t>();
+  }
+  void Get(const char* key, uint64_t* out) {
+    const Json* value = Find(key);
+    if (value == nullptr) return;
+    if (!value->is_number_unsigned()) {
+      return Fail(std::string(key) + ": expected an integer >= 0");
+    }
+    *out = value->get<uint64_t>();
+  }
+  void Get(const char* key, double* out) {
+    const Json* value = Find(key);
+    if (value == nullptr) return;
+    if (!value->is_number()) return Fail(std::string(key) + ": expected a number");
+    *out = value->get<double>();
+  }
+  void Get(const char* key, std::string* out) {
+    const Json* value = Find(key);
+    if (value == nullptr) return;
+    if (!value->is_string()) return Fail(std::string(key) + ": expected a string");
+    *out = value->get_ref<const std::string&>();
+  }
+  void Get(const char* key, std::vector<int64_t>* out) {
+    List(key, [&](const Json& item, const std::string& where) {
+      if (!IsInt64(item)) return DataLoss("module.manifest.type", where + ": expected an integer");
+      out->push_back(item.get<int64_t>());
+      return absl::OkStatus();
+    });
+  }
+  void Get(const char* key, std::vector<std::string>* out) {
+    List(key, [&](const Json& item, const std::string& where) {
+      if (!item.is_string()) return DataLoss("module.manifest.type", where + ": expected a string");
+      out->push_back(item.get_ref<const std::string&>());
+      return absl::OkStatus();
+    });
+  }
+  void Get(const char* key, std::map<std::string, std::string>* out) {
+    const Json* value = Find(key);
+    if (value == nullptr) return;
+    if (!value->is_object()) return Fail(std::string(key) + ": expected an object");
+    for (const auto& [name, item] : value->items()) {
+      if (!item.is_string()) return Fail(std::string(key) + ": expected strings as values");
+      (*out)[name] = item.get_ref<const std::string&>();
+    }
+  }
+  // A word of a fixed table.
+  template <typename Enum, size_t N>
+  void Get(const char* key, const std::pair<Enum, const char*> (&table)[N], Enum* out) {
+    std::string word;
+    Get(key, &word);
+    if (!status_.ok()) return;
+    for (const auto& row : table) {
+      if (word == row.second) {
+        *out = row.first;
+        return;
+      }
+    }
+    Fail(std::string(key) + ": unknown word '" + word.substr(0, 64) + "'");
+  }
+  // Every element of an array through `read(element, where)`.
+  template <typename Fn>
+  void List(const char* key, Fn read) {
+    const Json* value = Find(key);
+    if (value == nullptr) return;
+    if (!value->is_array()) return Fail(std::string(key) + ": expected an array");
+    for (size_t i = 0; i < value->size() && status_.ok(); ++i) {
+      status_ = read((*value)[i], Path(key) + "[" + std::to_string(i) + "]");
+    }
+  }
+  // A member that may be absent.
+  const Json* Optional(const char* key) {
+    if (!status_.ok()) return nullptr;
+    const auto it = json_.find(key);
+    if (it == json_.end()) return nullptr;
+    ++used_;
+    return &*it;
+  }
+
+  std::string Path(const char* key) const { return where_.empty() ? key : where_ + "." + key; }
+
+  absl::Status Done() {
+    if (status_.ok() && used_ != json_.size()) {
+      Fail("expected " + std::to_string(used_) + " members, found " + std::to_string(json_.size()));
+    }
+    return status_;
+  }
+
+ private:
+  static bool IsInt64(const Json& value) {
+    if (value.is_number_unsigned()) {
+      return value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
+    }
+    return value.is_number_integer();
+  }
+  const Json* Find(const char* key) {
+    if (!status_.ok()) return nullptr;
+    const Json* value = Optional(key);
+    if (value == nullptr) Fail("expected the member '" + std::string(key) + "'");
+    return value;
+  }
+  void Fail(const std::string& text) {
+    if (!status_.ok()) return;
+    status_ = DataLoss("module.manifest.type", where_.empty() ? text : where_ + ": " + text);
+  }
+
+  const Json& json_;
+  std::string where_;
+  absl::Status status_;
+  size_t used_ = 0;
+};
+
+absl::Status ReadDim(const Json& json, const std::string& where, std::vector<Dim>* shape) {
+  if (json.is_string()) {
+    shape->push_back(Dim(json.get_ref<const std::string&>()));
+    return absl::OkStatus();
+  }
+  if (json.is_number_unsigned() && json.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)) {
+    shape->push_back(Dim(json.get<int64_t>()));
+    return absl::OkStatus();
+  }
+  return DataLoss("module.manifest.type", where + ": expected an integer >= 0 or an expression");
+}
+
+absl::Status ReadTensor(const Json& json, const std::string& where, Tensor* t) {
+  Fields fields(json, where);
+  std::string dtype;
+  fields.Get("id", &t->id);
+  fields.Get("name", &t->name);
+  fields.Get("dtype", &dtype);
+  fields.List("shape", [&](const Json& item, const std::string& at) {
+    return ReadDim(item, at, &t->shape);
+  });
+  fields.Get("kind", kTensorKinds, &t->kind);
+  fields.Get("offset", &t->offset);
+  fields.Get("bytes", &t->bytes);
+  TW_TRY(fields.Done());
+  const std::optional<DType> parsed = DTypeFromName(dtype);
+  if (!parsed.has_value()) {
+    return DataLoss("module.manifest.dtype", where + ": unknown '" + dtype.substr(0, 64) + "'");
+  }
+  t->dtype = *parsed;
+  return absl::OkStatus();
+}
+
+absl::Status ReadLaunch(const Json& json, const std::string& where, Launch* l) {
+  Fields fields(json, where);
+  fields.Get("symbol", &l->symbol);
+  fields.Get("code", &l->code);
+  fields.Get("args", &l->args);
+  fields.Get("num_outputs", &l->num_outputs);
+  fields.Get("sizes", &l->sizes);
+  fields.Get("workspace_bytes", &l->workspace_bytes);
+  fields.Get("name", &l->name);
+  fields.Get("task", &l->task);
+  fields.Get("steps", &l->steps);
+  fields.Get("program_hash", &l->program_hash);
+  fields.Get("flops", &l->flops);
+  return fields.Done();
+}
+
+absl::Status ReadSizeVar(const Json& json, const std::string& where, SizeVar* v) {
+  Fields fields(json, where);
+  fields.Get("name", &v->name);
+  fields.Get("min", &v->min);
+  fields.Get("max", &v->max);
+  return fields.Done();
+}
+
+absl::Status ReadCode(const Json& json, const std::string& where, CodeObject* c) {
+  Fields fields(json, where);
+  fields.Get("format", &c->format);
+  fields.Get("abi_version", &c->abi_version);
+  fields.Get("size", &c->size);
+  fields.Get("digest", &c->digest);
+  return fields.Done();
+}
+
+// Adapts a `ReadX(json, where, X*)` to a list member.
+template <typename T>
+auto Into(std::vector<T>* out, absl::Status (*read)(const Json&, const std::string&, T*)) {
+  return [out, read](const Json& item, const std::string& where) {
+    return read(item, where, &out->emplace_back());
+  };
+}
+
+absl::Status ReadFunction(const Json& json, const std::string& where, Function* f) {
+  Fields fields(json, where);
+  fields.Get("name", &f->name);
+  fields.Get("inputs", &f->inputs);
+  fields.Get("outputs", &f->outputs);
+  fields.List("prepare", Into(&f->prepare, ReadLaunch));
+  fields.List("launches", Into(&f->launches, ReadLaunch));
+  return fields.Done();
+}
+
+absl::Status ReadInputSpec(const Json& json, const std::string& where, InputSpec* input) {
+  Fields fields(json, where);
+  fields.Get("tensor", &input->tensor);
+  fields.Get("seed", &input->seed);
+  fields.Get("distribution", kDistributions, &input->distribution.kind);
+  fields.Get("a", &input->distribution.a);
+  fields.Get("b", &input->distribution.b);
+  return fields.Done();
+}
+
+absl::Status ReadMeasurement(const Json& json, Measurement* m) {
+  Fields fields(json, "measurement");
+  fields.List("inputs", Into(&m->inputs, ReadInputSpec));
+  fields.Get("expected_digest", &m->expected_digest);
+  fields.Get("flops", &m->flops);
+  const Json* tolerance = fields.Optional("tolerance");
+  TW_TRY(fields.Done());
+  if (tolerance == nullptr) {
+    return DataLoss("module.manifest.type", "measurement: expected the member 'tolerance'");
+  }
+  Fields parts(*tolerance, "measurement.tolerance");
+  parts.Get("abs", &m->tolerance.abs);
+  parts.Get("rel", &m->tolerance.rel);
+  return parts.Done();
+}
+
+absl::Status ReadManifest(const Json& json, Manifest* m) {
+  Fields fields(json, "");
+  fields.Get("format_version", &m->format_version);
+  fields.Get("name", &m->name);
+  fields.Get("producer", &m->producer);
+  fields.Get("target", &m->target);
+  fields.Get("cpu_features", &m->cpu_features);
+  fields.List("tensors", Into(&m->tensors, ReadTensor));
+  fields.List("size_vars", Into(&m->size_vars, ReadSizeVar));
+  fields.Get("arena_bytes", &m->arena_bytes);
+  fields.Get("workspace_bytes", &m->workspace_bytes);
+  fields.Get("constants_bytes", &m->constants_bytes);
+  fields.Get("constants_digest", &m->constants_digest);
+  fields.List("functions", Into(&m->functions, ReadFunction));
+  fields.List("code", Into(&m->code, ReadCode));
+  fields.Get("provenance", &m->provenance);
+  const Json* measurement = fields.Optional("measurement");
+  TW_TRY(fields.Done());
+  if (measurement == nullptr) return absl::OkStatus();
+  return ReadMeasurement(*measurement, &m->measurement.emplace());
+}
+
+// The parser builds its tree before anything can be checked, so nesting is bounded beforehand.
+bool DepthWithin(std::string_view text, int limit) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (depth > limit) return false;
+  }
+  return true;
+}
+
+absl::Status CheckVersion(const Json& json) {
+  const auto version = json.is_object() ? json.find("format_version") : json.end();
+  if (version != json.end() && version->is_number_unsigned() &&
+      version->get<uint64_t>() > static_cast<uint64_t>(kManifestFormatVersion)) {
+    return support::Unimplemented("module.manifest.version",
+                                  "expected at most " + std::to_string(kManifestFormatVersion) +
+                                      ", found " + std::to_string(version->get<uint64_t>()) +
+                                      ": the module was made by a later version");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ManifestToJson(const Manifest& manifest) {
+  TW_TRY(ValidateManifest(manifest));
+  try {
+    return ToJson(manifest).dump(-1, ' ', false, Json::error_handler_t::strict);
+  } catch (const Json::exception&) {
+    return support::InvalidArgument("module.manifest.utf8", "expected UTF-8 in all texts");
+  }
+}
+
+absl::StatusOr<Manifest> ManifestFromJson(std::string_view json) {
+  if (json.size() > kMaxJsonBytes) {
+    return DataLoss("module.manifest.size", std::to_string(json.size()) + " bytes of JSON");
+  }
+  if (!DepthWithin(json, kMaxJsonDepth)) {
+    return DataLoss("module.manifest.depth", "JSON is nested too deep");
+  }
+  const Json parsed = Json::parse(json, nullptr, false);
+  if (parsed.is_discarded()) return DataLoss("module.manifest.json", "text is not JSON");
+  TW_TRY(CheckVersion(parsed));
+  Manifest manifest;
+  TW_TRY(ReadManifest(parsed, &manifest));
+  const absl::Status valid = ValidateManifest(manifest);
+  if (!valid.ok()) return absl::DataLossError(valid.message());
+  return manifest;
+}
+
+}  // namespace tilewright::module
