@@ -1,0 +1,92 @@
+// The common frame of our daemons' main functions: flags, configuration file, log, state folder
+// with its lock, metrics, signals, exit codes, systemd's readiness protocol. A daemon's own main
+// adds its flags and a body.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/daemon/daemon_log.h"
+#include "deploy/daemon/metrics.h"
+#include "deploy/daemon/server_host.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::daemon {
+
+// The flags every daemon shares. `--config FILE` holds lines "flag = value" with the same names
+// (without the dashes in front); the command line wins over the file.
+struct DaemonFlags {
+  std::string listen = "127.0.0.1:0";  // --listen HOST:PORT
+  std::string tracker;                 // --tracker HOST:PORT
+  std::string state_dir;               // --state-dir DIR, created if missing, locked while running
+  std::string port_file;               // --port-file FILE
+  std::vector<std::string> device;     // --device KIND[,...] (split at commas)
+  std::string metrics;                 // --metrics HOST:PORT
+  bool insecure = false;               // --insecure
+  std::string log_level = "info";      // --log-level
+};
+
+// Which of the shared flags a daemon has; state_dir, metrics, insecure, log-level, config and
+// check-config are always there.
+struct DaemonSpec {
+  std::string name;         // "tilewright-tracker"
+  std::string description;  // one line for --help
+  bool has_listen = false;
+  bool has_tracker = false;
+  bool has_device = false;
+};
+
+// Stops the process in an orderly way: SIGTERM, SIGINT, or a call from anywhere.
+class StopSignal {
+ public:
+  // Catches SIGTERM and SIGINT from now on. One per process.
+  static absl::StatusOr<std::unique_ptr<StopSignal>> Install();
+  ~StopSignal();
+
+  // True once a stop was asked for. Waits at most timeout_ms (negative: without end).
+  bool Wait(int64_t timeout_ms);
+  bool requested() const { return requested_.load(); }
+  // Asks for a stop. Thread-safe.
+  void Request();
+  // Becomes readable when a stop is asked for; for poll loops. Do not read from it.
+  int fd() const { return event_fd_; }
+
+ private:
+  StopSignal() = default;
+  int event_fd_ = -1;
+  std::atomic<bool> requested_{false};
+};
+
+struct DaemonContext {
+  DaemonFlags flags;
+  Metrics* metrics = nullptr;
+  StopSignal* stop = nullptr;
+
+  // The host options that the flags ask for.
+  HostOptions host_options() const;
+};
+
+// Sysexits. ok 0; invalid_argument 64 (usage); data_loss 65; not_found 66 (input missing);
+// unavailable, deadline 69; internal 70; resource_exhausted 74 (input/output, disk full);
+// aborted 75 (temporary); permission_denied 77; failed_precondition 78 (configuration).
+int ExitCode(const absl::Status& status);
+
+// Runs a daemon from main: parses the command line (a mistake exits with 64, in the configuration
+// file with 78), answers --help, --version and --check-config (0 when flags and configuration file
+// are fine; nothing is started or written), sets up log, state folder, metrics and signals, then
+// calls `body`, which serves until context.stop says so. Its error is logged with slug and becomes
+// the exit code. A state folder that another process holds exits with 75.
+int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
+               const std::function<void(CLI::App&)>& add_flags,
+               const std::function<absl::Status(const DaemonContext&)>& check,
+               const std::function<absl::Status(DaemonContext&)>& body);
+
+// Tells systemd ("READY=1", "STOPPING=1"); does nothing when NOTIFY_SOCKET is not set.
+void NotifySystemd(const std::string& message);
+
+}  // namespace tilewright::daemon

@@ -1,0 +1,58 @@
+// Prometheus metrics of a daemon: a registry, and an HTTP endpoint when one is asked for. Names
+// start with tilewright_, units are base units and part of the name, labels never carry ids.
+// Metric objects are thread-safe and live as long as the Metrics that made them.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/exposer.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/support/status.h"
+
+namespace tilewright::daemon {
+
+using MetricLabels = std::map<std::string, std::string>;
+
+class Metrics {
+ public:
+  // `listen` is HOST:PORT (port 0 = any) or empty for no endpoint. failed_precondition
+  // (daemon.metrics.insecure) off loopback without `insecure`, unavailable (daemon.metrics.failed)
+  // when the address cannot be bound. Adds tilewright_build_info{service,version}.
+  static absl::StatusOr<std::unique_ptr<Metrics>> Create(const std::string& service,
+                                                         const std::string& listen, bool insecure);
+
+  // The metric of that name and these labels, made on the first call. A bad name, or one name with
+  // two types, is a bug and aborts.
+  prometheus::Counter& Counter(const std::string& name, const std::string& help,
+                               const MetricLabels& labels = {});
+  prometheus::Gauge& Gauge(const std::string& name, const std::string& help,
+                           const MetricLabels& labels = {});
+  // Buckets are upper bounds, rising.
+  prometheus::Histogram& Histogram(const std::string& name, const std::string& help,
+                                   const std::vector<double>& buckets,
+                                   const MetricLabels& labels = {});
+
+  // HOST:PORT of the endpoint; empty without one.
+  const std::string& address() const { return address_; }
+
+ private:
+  Metrics() = default;
+
+  std::shared_ptr<prometheus::Registry> registry_;
+  std::unique_ptr<prometheus::Exposer> exposer_;
+  std::string address_;
+};
+
+// 0.1 ms .. 30 s, for latencies in seconds.
+std::vector<double> LatencyBuckets();
+
+inline constexpr char kVersion[] = "0.1.0";
+
+}  // namespace tilewright::daemon

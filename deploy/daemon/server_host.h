@@ -1,0 +1,74 @@
+// Hosts gRPC services the way every daemon of ours does: listens on HOST:PORT (0 = any port),
+// refuses an address off loopback unless it is told to, answers health checks (one name per service
+// and "" for the process) and reflection, counts calls, writes the port file when it is ready,
+// drains on Stop. Services are not owned and must outlive the host. Used from one thread.
+//
+// Transport is plain text in this version; TLS and tokens come with their own issue, and until then
+// only --insecure opens an address beyond the local machine.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deploy/daemon/metrics.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::daemon {
+
+struct HostOptions {
+  std::string listen = "127.0.0.1:0";
+  bool insecure = false;       // allow an address that other machines can reach
+  std::string port_file;       // empty = none
+  int64_t drain_ms = 3000;     // how long Stop waits for calls in flight before it cancels them
+  Metrics* metrics = nullptr;  // counts calls when set; not owned
+};
+
+class ServerHost {
+ public:
+  explicit ServerHost(HostOptions options);
+  // Stops if still running.
+  ~ServerHost();
+
+  // REQUIRES: before Start; `service` outlives this host. `full_name` is e.g.
+  // "tilewright.v1.AgentService".
+  void AddService(grpc::Service* service, std::string full_name);
+
+  // Listens and answers. failed_precondition (daemon.listen.insecure) off loopback without
+  // `insecure`, unavailable (daemon.listen.failed) when the address cannot be bound,
+  // invalid_argument (daemon.listen.invalid) when it is not HOST:PORT.
+  absl::Status Start();
+
+  // HOST:PORT that clients can dial, once Start returned ok.
+  const std::string& address() const { return address_; }
+
+  // Health of all services and the process.
+  void SetServing(bool serving);
+
+  // NOT_SERVING, no new calls, wait for calls in flight (cancelled after drain_ms), port file
+  // removed. Idempotent. Must not be called from a handler.
+  void Stop();
+
+ private:
+  HostOptions options_;
+  std::vector<std::pair<grpc::Service*, std::string>> services_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+struct HostPort {
+  std::string host;
+  int port = 0;
+};
+
+// "127.0.0.1:80", "[::1]:0", "localhost:1234". invalid_argument (<slug>) otherwise.
+absl::StatusOr<HostPort> ParseHostPort(const std::string& text, std::string_view slug);
+
+// Whether only this machine can reach the host part of an address.
+bool IsLoopbackHost(const std::string& host);
+
+}  // namespace tilewright::daemon

@@ -1,0 +1,81 @@
+// What both ends of a gRPC connection share: errors as absl::Status, channels that reconnect fast
+// and notice dead peers, deadlines, and the pauses between attempts. Functions are thread-safe;
+// Backoff belongs to one owner.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+#include "tilewright/v1/common.pb.h"
+
+namespace tilewright::daemon {
+
+// Largest message either side accepts. Artifacts of any size travel in chunks below it.
+inline constexpr int kMaxMessageBytes = 16 << 20;
+// Largest piece of an artifact in one chunk.
+inline constexpr int64_t kChunkBytes = 1 << 20;
+
+// Keepalive of clients and what servers tolerate come from here, so that they cannot disagree.
+inline constexpr int kKeepaliveTimeMs = 30'000;
+inline constexpr int kKeepaliveTimeoutMs = 10'000;
+inline constexpr int kMinPingIntervalMs = 10'000;
+inline constexpr int kReconnectMinMs = 200;
+inline constexpr int kReconnectMaxMs = 10'000;
+
+// The same code and message. The slug also travels as google.rpc.ErrorInfo.reason (domain
+// "tilewright") in the status details, where clients of any language find it. Long messages are cut
+// so that the trailer stays within gRPC's metadata limit.
+grpc::Status ToGrpc(const absl::Status& status);
+
+// The inverse. A transport's own error (server gone, deadline) has no slug: it gets rpc.<code>,
+// e.g. "rpc.unavailable: failed to connect ...".
+absl::Status FromGrpc(const grpc::Status& status);
+
+struct ChannelOptions {
+  // A connection of its own instead of one shared by all channels to that address.
+  bool own_connection = false;
+};
+
+// A plain-text channel to HOST:PORT that connects when it is first used.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const ChannelOptions& options = {});
+
+// Every call has a deadline: this long from now.
+void SetTimeout(grpc::ClientContext* context, int64_t timeout_ms);
+
+// True for errors after which the same idempotent call may succeed later: unavailable,
+// deadline_exceeded, resource_exhausted, aborted.
+bool IsRetryable(const absl::Status& status);
+
+// Pauses between attempts: doubling from kReconnectMinMs to max_ms, each drawn uniformly from its
+// upper half, so that many clients of a restarted server do not return at the same moment.
+class Backoff {
+ public:
+  explicit Backoff(support::Rng rng, int64_t max_ms = kReconnectMaxMs)
+      : rng_(rng), max_ms_(max_ms) {}
+  int64_t NextMs();
+  void Reset() { step_ms_ = kReconnectMinMs; }
+
+ private:
+  support::Rng rng_;
+  int64_t max_ms_;
+  int64_t step_ms_ = kReconnectMinMs;
+};
+
+// Digest message <-> lower-case hexadecimal SHA-256.
+v1::Digest MakeDigest(std::string_view sha256_hex, int64_t size_bytes);
+// invalid_argument (artifact.digest.invalid) unless it is a sha256 of 32 bytes.
+absl::StatusOr<std::string> DigestToHex(const v1::Digest& digest);
+
+// "wall_ns", "device_ns", ...; "unspecified" for anything unknown.
+std::string ValueKindText(v1::ValueKind kind);
+// "OK", "RUN_CRASH", ...; "OUTCOME_UNSPECIFIED" for anything unknown.
+std::string OutcomeText(v1::Outcome outcome);
+
+}  // namespace tilewright::daemon
