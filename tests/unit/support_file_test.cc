@@ -1,0 +1,183 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::support {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class FileTest : public testing::Test {
+ protected:
+  TempDir dir_ = *TempDir::Create("file-test");
+};
+
+TEST_F(FileTest, WritesAndReadsBackAndReplaces) {
+  const std::string path = dir_.File("a");
+  const std::string data("with\0zero", 9);
+  ASSERT_TRUE(WriteFileAtomic(path, data, 0600).ok());
+  EXPECT_EQ(*ReadFile(path, 100), data);
+  struct stat info{};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  ASSERT_TRUE(WriteFileAtomic(path, "new").ok());
+  EXPECT_EQ(*ReadFile(path, 3), "new");
+  EXPECT_EQ(*FileSize(path), 3u);
+  EXPECT_THAT(*ListDir(dir_.path()), ElementsAre("a"));
+}
+
+TEST_F(FileTest, ReadErrorsAreTold) {
+  EXPECT_EQ(ReadFile(dir_.File("none"), 10).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadFile(dir_.path(), 10).status().code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(WriteFileAtomic(dir_.File("a"), "12345").ok());
+  const absl::Status too_large = ReadFile(dir_.File("a"), 4).status();
+  EXPECT_EQ(Slug(too_large), "file.read.too_large");
+  EXPECT_THAT(StatusText(too_large), HasSubstr(dir_.File("a")));
+  // A file whose size the system does not know beforehand.
+  EXPECT_THAT(*ReadFile("/proc/self/status", 1 << 20), HasSubstr("Name:"));
+  EXPECT_EQ(Slug(ReadFile("/dev/zero", 1 << 20).status()), "file.read.too_large");
+}
+
+TEST_F(FileTest, FailedWriteLeavesNothingBehind) {
+  ASSERT_TRUE(MakeDirs(dir_.File("target/child")).ok());
+  // A folder with content cannot be replaced by a file: the rename fails after the write.
+  EXPECT_FALSE(WriteFileAtomic(dir_.File("target"), "x").ok());
+  EXPECT_THAT(*ListDir(dir_.path()), ElementsAre("target"));
+  EXPECT_EQ(WriteFileAtomic(dir_.File("none/a"), "x").code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(FileTest, ReadersNeverSeeHalfAFile) {
+  const std::string path = dir_.File("a");
+  const std::string first(100'000, 'a');
+  const std::string second(50'000, 'b');
+  ASSERT_TRUE(WriteFileAtomic(path, first).ok());
+  std::atomic<bool> done{false};
+  std::thread writer([&] {
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_TRUE(WriteFileAtomic(path, i % 2 == 0 ? second : first).ok());
+    }
+    done = true;
+  });
+  int reads = 0;
+  while (!done || reads == 0) {
+    absl::StatusOr<std::string> data = ReadFile(path, 1 << 20);
+    ASSERT_TRUE(data.ok());
+    EXPECT_TRUE(*data == first || *data == second) << data->size();
+    ++reads;
+  }
+  writer.join();
+}
+
+TEST_F(FileTest, FullDiskIsResourceExhaustedAndKeepsTheOldFile) {
+  const std::string mount_point = dir_.File("small");
+  ASSERT_TRUE(MakeDirs(mount_point).ok());
+  if (mount("tmpfs", mount_point.c_str(), "tmpfs", 0, "size=64k") != 0) {
+    GTEST_SKIP() << "[SKIP] needs the right to mount a tmpfs";
+  }
+  const std::string path = PathJoin(mount_point, "a");
+  EXPECT_TRUE(WriteFileAtomic(path, "old").ok());
+  const absl::Status full = WriteFileAtomic(path, std::string(1 << 20, 'x'));
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << StatusText(full);
+  EXPECT_EQ(*ReadFile(path, 10), "old");
+  EXPECT_THAT(*ListDir(mount_point), ElementsAre("a"));
+  EXPECT_EQ(umount(mount_point.c_str()), 0);
+}
+
+TEST_F(FileTest, RemoveTreeStaysInside) {
+  ASSERT_TRUE(MakeDirs(dir_.File("tree/a/b")).ok());
+  ASSERT_TRUE(MakeDirs(dir_.File("outside")).ok());
+  ASSERT_TRUE(WriteFileAtomic(dir_.File("outside/keep"), "x").ok());
+  ASSERT_TRUE(WriteFileAtomic(dir_.File("tree/a/b/c"), "x").ok());
+  ASSERT_EQ(symlink(dir_.File("outside").c_str(), dir_.File("tree/link").c_str()), 0);
+  ASSERT_TRUE(RemoveTree(dir_.File("tree")).ok());
+  EXPECT_FALSE(FileExists(dir_.File("tree")));
+  EXPECT_TRUE(FileExists(dir_.File("outside/keep")));
+  EXPECT_TRUE(RemoveTree(dir_.File("tree")).ok());
+  EXPECT_TRUE(RemoveFile(dir_.File("none")).ok());
+}
+
+TEST_F(FileTest, MakeDirsIsIdempotentAndRefusesFiles) {
+  EXPECT_TRUE(MakeDirs(dir_.File("a/b/c")).ok());
+  EXPECT_TRUE(MakeDirs(dir_.File("a/b/c")).ok());
+  ASSERT_TRUE(WriteFileAtomic(dir_.File("file"), "x").ok());
+  EXPECT_FALSE(MakeDirs(dir_.File("file/x")).ok());
+  EXPECT_FALSE(MakeDirs(dir_.File("file")).ok());
+}
+
+TEST_F(FileTest, TempDirIsRemovedUnlessReleased) {
+  std::string path;
+  {
+    TempDir temporary = *TempDir::Create("x", dir_.path());
+    path = temporary.path();
+    ASSERT_TRUE(WriteFileAtomic(temporary.File("a"), "1").ok());
+    TempDir moved = std::move(temporary);
+    EXPECT_TRUE(IsDirectory(path));
+  }
+  EXPECT_FALSE(FileExists(path));
+  {
+    path = TempDir::Create("x", dir_.path())->Release();
+  }
+  EXPECT_TRUE(IsDirectory(path));
+  EXPECT_FALSE(TempDir::Create("x", dir_.File("none")).ok());
+}
+
+TEST_F(FileTest, LockExcludesAndNamesItsHolder) {
+  const std::string path = dir_.File("lock");
+  {
+    absl::StatusOr<FileLock> lock = FileLock::TryLock(path);
+    ASSERT_TRUE(lock.ok());
+    const absl::Status held = FileLock::TryLock(path).status();
+    EXPECT_EQ(held.code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(Slug(held), "file.lock.held");
+    EXPECT_THAT(StatusText(held), HasSubstr(StrCat("process ", getpid())));
+  }
+  EXPECT_TRUE(FileLock::TryLock(path).ok());
+}
+
+TEST_F(FileTest, MappedFileShowsTheBytesEvenAfterRemoval) {
+  const std::string path = dir_.File("a");
+  ASSERT_TRUE(WriteFileAtomic(path, "mapped").ok());
+  absl::StatusOr<MappedFile> file = MappedFile::Open(path);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE(RemoveFile(path).ok());
+  MappedFile moved = *std::move(file);
+  EXPECT_EQ(moved.view(), "mapped");
+  ASSERT_TRUE(WriteFileAtomic(path, "").ok());
+  EXPECT_THAT(MappedFile::Open(path)->view(), IsEmpty());
+  EXPECT_EQ(MappedFile::Open(dir_.File("none")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Slug(MappedFile::Open(dir_.path()).status()), "file.map.not_a_file");
+}
+
+TEST(PathTest, JoinsAndSplits) {
+  EXPECT_EQ(PathJoin("a", "b"), "a/b");
+  EXPECT_EQ(PathJoin("a/", "b"), "a/b");
+  EXPECT_EQ(PathJoin("", "b"), "b");
+  EXPECT_EQ(PathJoin("a", "/b"), "/b");
+  EXPECT_EQ(DirName("/a/b"), "/a");
+  EXPECT_EQ(DirName("/a"), "/");
+  EXPECT_EQ(DirName("a"), ".");
+  EXPECT_EQ(DirName("a/b/"), "a");
+  EXPECT_EQ(BaseName("/a/b"), "b");
+  EXPECT_EQ(BaseName("a/b/"), "b");
+  EXPECT_EQ(BaseName("/"), "/");
+}
+
+TEST(PathTest, FindsItselfButNoStranger) {
+  EXPECT_TRUE(FindSibling("support_file_test").ok());
+  EXPECT_EQ(Slug(FindSibling("no-such-binary").status()), "file.sibling.missing");
+}
+
+}  // namespace
+}  // namespace tilewright::support
