@@ -1,9 +1,15 @@
-// Operators: one row each (OpSpec) with type rule, compute, FLOPs, fusion class, ONNX names and a plain reference
-// implementation. The one table is in op.cc; an operator lives in its family's .cc. Adding one touches that file and its test.
-// Attributes are typed values; shapes are int64 (symbolic sizes come with the next issue: a dimension may be an expression).
+// Operators: one row each (OpSpec) with type rule, compute, FLOPs, fusion class, ONNX names and a
+// plain reference implementation. The one table is in op.cc; an operator lives in its family's .cc.
+// Adding one touches that file and its test. Attributes are typed values; shapes are int64
+// (symbolic sizes come with the next issue: a dimension may be an expression). Rows are immutable;
+// everything is thread-safe.
+//
+// Rows leave to the functions below what all operators share: use `InferTypes`, `Compute`,
+// `Element`, `Flops` and `Reference`, not the row's pointers.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -24,45 +30,107 @@ struct TensorType {
   ir::DType dtype = ir::kF32;
   std::vector<int64_t> shape;
   bool operator==(const TensorType&) const = default;
+  // REQUIRES: CheckType was ok (the product fits).
   int64_t elements() const;
   int64_t bytes() const;
 };
-std::string ToText(const TensorType& type);              // "f32[1,4,84,84]"
+std::string ToText(const TensorType& type);  // "f32[1,4,84,84]"
+// Largest tensor that types may describe; keeps all index arithmetic far from overflow.
+inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;
+// Dimensions >= 1, rank <= 16, a product below kMaxTensorBytes (op.type.*).
+absl::Status CheckType(const TensorType& type);
 
-using AttrValue = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+using AttrValue =
+    std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 using Attrs = std::map<std::string, AttrValue>;
 
-// A dense row-major tensor for the reference implementations: values as double, exact for f32 and integers below 2^53.
+// A dense row-major tensor for the reference implementations: values as double, exact for f32 and
+// integers below 2^53.
 struct RefTensor {
   TensorType type;
   std::vector<double> values;
 };
+// Raw little-endian bytes ⇄ values. FromBytes: op.tensor.size when the length is not the type's.
+absl::StatusOr<RefTensor> FromBytes(const TensorType& type, std::string_view bytes);
+std::string ToBytes(const RefTensor& tensor);
+// `value` as the element type holds it: floats round to nearest even, integers truncate and
+// saturate.
+double RoundToType(double value, ir::DType dtype);
+
+// Reads the element of one input at an index.
+using ElementReader = std::function<ir::Expr(std::vector<ir::Expr>)>;
 
 struct OpSpec {
-  std::string_view name;                                  // "conv2d"
-  std::vector<std::string_view> onnx;                     // ONNX operators that import to it, may be empty
-  FusionClass fusion;
+  std::string_view name;               // "conv2d"
+  std::vector<std::string_view> onnx;  // ONNX operators that import to it, may be empty
+  FusionClass fusion = FusionClass::kOpaque;
+  int min_inputs = 1, max_inputs = 1;
+  bool float_only = false;  // refuses integer and bool operands
+
+  // Elementwise operators (NumPy broadcasting, one output) state only what happens to one element;
+  // type rule, compute, element and reference follow from it. Null for all others.
+  ir::Expr (*scalar)(std::span<const ir::Expr> args, const Attrs& attrs) = nullptr;
+  double (*scalar_reference)(std::span<const double> args, const Attrs& attrs) = nullptr;
+
   // Result types; errors name the operator and the offending operand (op.<name>.<reason>).
-  absl::StatusOr<std::vector<TensorType>> (*infer)(std::span<const TensorType> inputs, const Attrs& attrs);
-  // Adds the compute of this operator to a function under construction and returns its output buffer(s).
-  absl::StatusOr<std::vector<ir::Buffer>> (*compute)(ir::FunctionBuilder& b, const std::string& name,
+  absl::StatusOr<std::vector<TensorType>> (*infer)(std::span<const TensorType> inputs,
+                                                   const Attrs& attrs) = nullptr;
+  // Adds the compute of this operator to a function under construction; returns its output buffers.
+  // Null where `element` is given.
+  absl::StatusOr<std::vector<ir::Buffer>> (*compute)(ir::FunctionBuilder& b,
+                                                     const std::string& name,
                                                      std::span<const ir::Buffer> inputs,
-                                                     std::span<const TensorType> outputs, const Attrs& attrs);
-  // Element expression of an injective operator, for inlining chains into one block (null for the other classes):
-  // value of the output at `index`, given a reader of each input's element.
-  ir::Expr (*element)(std::span<const std::function<ir::Expr(std::vector<ir::Expr>)>> inputs, std::span<const TensorType> input_types,
-                      const TensorType& output, const std::vector<ir::Expr>& index, const Attrs& attrs);
-  double (*flops)(std::span<const TensorType> inputs, std::span<const TensorType> outputs, const Attrs& attrs);
+                                                     std::span<const TensorType> outputs,
+                                                     const Attrs& attrs) = nullptr;
+  // Element expression of an injective operator, for inlining chains into one block: value of the
+  // output at `index`, given a reader of each input's element.
+  ir::Expr (*element)(std::span<const ElementReader> inputs,
+                      std::span<const TensorType> input_types, const TensorType& output,
+                      const std::vector<ir::Expr>& index, const Attrs& attrs) = nullptr;
+  // Null: one operation per output element.
+  double (*flops)(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                  const Attrs& attrs) = nullptr;
+  // Additions in the longest chain of sums one output element depends on (1 where null): what the
+  // tolerance of a result check grows with.
+  double (*reduction_length)(std::span<const TensorType> inputs, const Attrs& attrs) = nullptr;
   // Plain loops in double: no IR, no schedule, no LLVM. The independent truth for measured results.
-  absl::StatusOr<std::vector<RefTensor>> (*reference)(std::span<const RefTensor> inputs, const Attrs& attrs);
+  absl::StatusOr<std::vector<RefTensor>> (*reference)(std::span<const RefTensor> inputs,
+                                                      std::span<const TensorType> outputs,
+                                                      const Attrs& attrs) = nullptr;
+
+  bool elementwise() const { return scalar != nullptr; }
 };
 
 std::span<const OpSpec> Operators();
 const OpSpec* FindOp(std::string_view name);
 
+// Checks the number and the types of the inputs, then the row's rule, then the results' types.
+absl::StatusOr<std::vector<TensorType>> InferTypes(const OpSpec& spec,
+                                                   std::span<const TensorType> inputs,
+                                                   const Attrs& attrs);
+// REQUIRES for the next four: InferTypes accepted these types and attributes.
+absl::StatusOr<std::vector<ir::Buffer>> Compute(const OpSpec& spec, ir::FunctionBuilder& b,
+                                                const std::string& name,
+                                                std::span<const ir::Buffer> inputs,
+                                                std::span<const TensorType> input_types,
+                                                std::span<const TensorType> outputs,
+                                                const Attrs& attrs);
+// REQUIRES: spec.fusion == kInjective.
+ir::Expr Element(const OpSpec& spec, std::span<const ElementReader> inputs,
+                 std::span<const TensorType> input_types, const TensorType& output,
+                 const std::vector<ir::Expr>& index, const Attrs& attrs);
+double Flops(const OpSpec& spec, std::span<const TensorType> inputs,
+             std::span<const TensorType> outputs, const Attrs& attrs);
+double ReductionLength(const OpSpec& spec, std::span<const TensorType> inputs, const Attrs& attrs);
+// Infers, runs the reference, rounds the results to their element types.
+absl::StatusOr<std::vector<RefTensor>> Reference(const OpSpec& spec,
+                                                 std::span<const RefTensor> inputs,
+                                                 const Attrs& attrs);
+
 int64_t GetInt(const Attrs& attrs, std::string_view name, int64_t fallback);
 double GetDouble(const Attrs& attrs, std::string_view name, double fallback);
 std::string GetString(const Attrs& attrs, std::string_view name, std::string_view fallback);
-std::vector<int64_t> GetInts(const Attrs& attrs, std::string_view name, std::vector<int64_t> fallback);
+std::vector<int64_t> GetInts(const Attrs& attrs, std::string_view name,
+                             std::vector<int64_t> fallback);
 
 }  // namespace tilewright::op

@@ -1,0 +1,202 @@
+// Contractions: dense (a matrix of weights in one of two layouts) and matmul (NumPy semantics with
+// batch dimensions).
+#include "compiler/op/op_rows.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+namespace {
+
+using support::StrCat;
+
+absl::StatusOr<bool> IsKn(const Attrs& attrs) {
+  const std::string layout = GetString(attrs, "weight_layout", "NK");
+  if (layout != "NK" && layout != "KN") {
+    return OpError("dense", "attribute", StrCat("expected weight_layout NK or KN, found ", layout));
+  }
+  return layout == "KN";
+}
+
+absl::StatusOr<std::vector<TensorType>> InferDense(std::span<const TensorType> inputs,
+                                                   const Attrs& attrs) {
+  const TensorType &a = inputs[0], &w = inputs[1];
+  TW_ASSIGN(const bool kn, IsKn(attrs));
+  if (a.shape.empty() || w.shape.size() != 2 || a.dtype != w.dtype) {
+    return OpError(
+        "dense", "shape",
+        StrCat("expected data [...,k] and a weight matrix, found ", ToText(a), " and ", ToText(w)));
+  }
+  const int64_t k = kn ? w.shape[0] : w.shape[1], n = kn ? w.shape[1] : w.shape[0];
+  if (a.shape.back() != k) {
+    return OpError("dense", "shape",
+                   StrCat("expected data whose last dimension is ", k, ", found ", ToText(a)));
+  }
+  TensorType out = a;
+  out.shape.back() = n;
+  return std::vector<TensorType>{out};
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> BuildDense(ir::FunctionBuilder& b, const std::string& name,
+                                                   std::span<const ir::Buffer> inputs,
+                                                   std::span<const TensorType> outputs,
+                                                   const Attrs& attrs) {
+  TW_ASSIGN(const bool kn, IsKn(attrs));
+  const ir::Axis k = b.ReduceAxis("k", inputs[1]->shape[kn ? 0 : 1]);
+  const size_t rank = outputs[0].shape.size();
+  std::vector<std::string> axes;
+  for (size_t d = 0; d + 1 < rank; ++d) axes.push_back(rank == 2 ? "m" : StrCat("m", d));
+  axes.push_back("n");
+  return std::vector<ir::Buffer>{
+      b.Reduce(name, outputs[0].dtype, ShapeExprs(outputs[0].shape), axes, {k}, ir::Combiner::kSum,
+               [&](const std::vector<ir::Var>& i) {
+                 std::vector<ir::Expr> at = VarExprs(i);
+                 const ir::Expr n = at.back();
+                 at.back() = k.var;
+                 return ir::Load(inputs[0], at) *
+                        (kn ? ir::Load(inputs[1], {k.var, n}) : ir::Load(inputs[1], {n, k.var}));
+               })};
+}
+
+double DenseReduction(std::span<const TensorType> inputs, const Attrs&) {
+  return static_cast<double>(inputs[0].shape.back());
+}
+
+double ContractFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                     const Attrs&) {
+  return 2.0 * static_cast<double>(outputs[0].elements()) *
+         static_cast<double>(inputs[0].shape.back());
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainDense(std::span<const RefTensor> inputs,
+                                                  std::span<const TensorType> outputs,
+                                                  const Attrs& attrs) {
+  TW_ASSIGN(const bool kn, IsKn(attrs));
+  const int64_t n_size = outputs[0].shape.back(), k_size = inputs[0].type.shape.back();
+  const int64_t rows = outputs[0].elements() / n_size;
+  RefTensor out{outputs[0], {}};
+  out.values.reserve(outputs[0].elements());
+  for (int64_t m = 0; m < rows; ++m) {
+    for (int64_t n = 0; n < n_size; ++n) {
+      double sum = 0;
+      for (int64_t k = 0; k < k_size; ++k) {
+        sum += inputs[0].values[m * k_size + k] *
+               inputs[1].values[kn ? k * n_size + n : n * k_size + k];
+      }
+      out.values.push_back(sum);
+    }
+  }
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+absl::StatusOr<std::vector<TensorType>> InferMatmul(std::span<const TensorType> inputs,
+                                                    const Attrs&) {
+  const auto &a = inputs[0].shape, &b = inputs[1].shape;
+  auto refuse = [&] {
+    return OpError("matmul", "shape",
+                   StrCat("expected [...,m,k] and [...,k,n], found ", ToText(inputs[0]), " and ",
+                          ToText(inputs[1])));
+  };
+  if (a.size() < 2 || b.size() < 2 || inputs[0].dtype != inputs[1].dtype) return refuse();
+  if (a.back() != b[b.size() - 2]) return refuse();
+  TensorType out{inputs[0].dtype, {}};
+  if (!BroadcastShapes({a.begin(), a.end() - 2}, {b.begin(), b.end() - 2}, &out.shape)) {
+    return refuse();
+  }
+  out.shape.push_back(a[a.size() - 2]);
+  out.shape.push_back(b.back());
+  return std::vector<TensorType>{out};
+}
+
+// Index of an operand's matrix element (row, col) under broadcast batch dimensions `batch`.
+std::vector<ir::Expr> MatrixIndex(const ir::Buffer& operand, std::span<const ir::Expr> batch,
+                                  const ir::Expr& row, const ir::Expr& col) {
+  std::vector<ir::Expr> index;
+  const size_t own = operand->shape.size() - 2;
+  for (size_t d = 0; d < own; ++d) {
+    const bool one = ir::IsInt(operand->shape[d], 1);
+    index.push_back(one ? ir::Int(0) : batch[batch.size() - own + d]);
+  }
+  index.push_back(row);
+  index.push_back(col);
+  return index;
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> BuildMatmul(ir::FunctionBuilder& b, const std::string& name,
+                                                    std::span<const ir::Buffer> inputs,
+                                                    std::span<const TensorType> outputs,
+                                                    const Attrs&) {
+  const ir::Axis k = b.ReduceAxis("k", inputs[0]->shape.back());
+  const size_t rank = outputs[0].shape.size();
+  std::vector<std::string> axes;
+  for (size_t d = 0; d + 2 < rank; ++d) axes.push_back(StrCat("b", d));
+  axes.push_back("m");
+  axes.push_back("n");
+  return std::vector<ir::Buffer>{
+      b.Reduce(name, outputs[0].dtype, ShapeExprs(outputs[0].shape), axes, {k}, ir::Combiner::kSum,
+               [&](const std::vector<ir::Var>& vars) {
+                 const std::vector<ir::Expr> i = VarExprs(vars);
+                 const std::span<const ir::Expr> batch(i.data(), rank - 2);
+                 return ir::Load(inputs[0], MatrixIndex(inputs[0], batch, i[rank - 2], k.var)) *
+                        ir::Load(inputs[1], MatrixIndex(inputs[1], batch, k.var, i[rank - 1]));
+               })};
+}
+
+// Offset of the matrix of `shape` that belongs to batch position `batch`.
+int64_t MatrixOffset(const std::vector<int64_t>& shape, const std::vector<int64_t>& batch) {
+  const std::vector<int64_t> strides = RowMajorStrides(shape);
+  int64_t offset = 0;
+  const size_t own = shape.size() - 2;
+  for (size_t d = 0; d < own; ++d) {
+    if (shape[d] != 1) offset += batch[batch.size() - own + d] * strides[d];
+  }
+  return offset;
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainMatmul(std::span<const RefTensor> inputs,
+                                                   std::span<const TensorType> outputs,
+                                                   const Attrs&) {
+  const auto& shape = outputs[0].shape;
+  const int64_t m_size = shape[shape.size() - 2], n_size = shape.back();
+  const int64_t k_size = inputs[0].type.shape.back();
+  const std::vector<int64_t> batch_shape(shape.begin(), shape.end() - 2);
+  std::vector<int64_t> batch(batch_shape.size(), 0);
+  RefTensor out{outputs[0], {}};
+  do {
+    const double* a = inputs[0].values.data() + MatrixOffset(inputs[0].type.shape, batch);
+    const double* b = inputs[1].values.data() + MatrixOffset(inputs[1].type.shape, batch);
+    for (int64_t m = 0; m < m_size; ++m) {
+      for (int64_t n = 0; n < n_size; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < k_size; ++k) sum += a[m * k_size + k] * b[k * n_size + n];
+        out.values.push_back(sum);
+      }
+    }
+  } while (NextIndex(batch_shape, &batch));
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+}  // namespace
+
+std::vector<OpSpec> ContractRows() {
+  OpSpec dense;
+  dense.name = "dense";
+  dense.onnx = {"Gemm", "MatMul"};
+  dense.fusion = FusionClass::kComplexOutFusable;
+  dense.min_inputs = dense.max_inputs = 2;
+  dense.float_only = true;
+  dense.infer = InferDense;
+  dense.compute = BuildDense;
+  dense.flops = ContractFlops;
+  dense.reduction_length = DenseReduction;
+  dense.reference = PlainDense;
+
+  OpSpec matmul = dense;
+  matmul.name = "matmul";
+  matmul.onnx = {"MatMul"};
+  matmul.infer = InferMatmul;
+  matmul.compute = BuildMatmul;
+  matmul.reference = PlainMatmul;
+  return {dense, matmul};
+}
+
+}  // namespace tilewright::op

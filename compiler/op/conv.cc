@@ -1,0 +1,206 @@
+// Convolutions. Padding is a guarded load, so that there is no padded copy and no separate block;
+// the schedule decides whether to stage the input. Weight layouts: OIHW as in ONNX, IHWO where a
+// kernel reads the output channels contiguously.
+#include "compiler/op/op_rows.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+namespace {
+
+using support::StrCat;
+
+// Everything about one convolution that its rules need.
+struct ConvShape {
+  int64_t batch, in_channels, height, width;
+  int64_t out_channels, group_in, groups;
+  bool ihwo;
+  Window h, w;
+  int64_t out_height, out_width;
+
+  int64_t group_out() const { return out_channels / groups; }
+};
+
+absl::StatusOr<bool> IsIhwo(std::string_view op, const Attrs& attrs) {
+  const std::string layout = GetString(attrs, "weight_layout", "OIHW");
+  if (layout != "OIHW" && layout != "IHWO") {
+    return OpError(op, "attribute", StrCat("expected weight_layout OIHW or IHWO, found ", layout));
+  }
+  return layout == "IHWO";
+}
+
+absl::StatusOr<ConvShape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
+  constexpr std::string_view kOp = "conv2d";
+  const TensorType &x = inputs[0], &w = inputs[1];
+  if (x.shape.size() != 4 || w.shape.size() != 4) {
+    return OpError(
+        kOp, "shape",
+        StrCat("expected input and weight of rank 4, found ", ToText(x), " and ", ToText(w)));
+  }
+  for (const TensorType& in : inputs) {
+    if (in.dtype != x.dtype) {
+      return OpError(
+          kOp, "type",
+          StrCat("expected operands of one type, found ", ToText(x), " and ", ToText(in)));
+    }
+  }
+  ConvShape c;
+  TW_ASSIGN(c.ihwo, IsIhwo(kOp, attrs));
+  const auto& ws = w.shape;
+  c.out_channels = c.ihwo ? ws[3] : ws[0];
+  c.group_in = c.ihwo ? ws[0] : ws[1];
+  const int64_t kh = c.ihwo ? ws[1] : ws[2], kw = c.ihwo ? ws[2] : ws[3];
+  c.batch = x.shape[0];
+  c.in_channels = x.shape[1];
+  c.height = x.shape[2];
+  c.width = x.shape[3];
+  c.groups = GetInt(attrs, "groups", 1);
+  if (c.groups < 1 || c.out_channels % c.groups != 0 || c.in_channels % c.groups != 0 ||
+      c.in_channels / c.groups != c.group_in) {
+    return OpError(kOp, "channels",
+                   StrCat("expected channels that divide into ", c.groups, " groups, found input ",
+                          ToText(x), " and weight ", ToText(w)));
+  }
+  TW_ASSIGN(std::vector<Window> windows, WindowsOf(kOp, attrs, kh, kw));
+  c.h = windows[0];
+  c.w = windows[1];
+  c.out_height = c.h.OutputSize(c.height);
+  c.out_width = c.w.OutputSize(c.width);
+  if (c.out_height < 1 || c.out_width < 1) {
+    return OpError(kOp, "kernel",
+                   StrCat("expected a kernel that fits the padded input, found input ", ToText(x),
+                          " and weight ", ToText(w)));
+  }
+  if (inputs.size() > 2 && inputs[2].shape != std::vector<int64_t>{c.out_channels}) {
+    return OpError(kOp, "bias",
+                   StrCat("expected a bias of [", c.out_channels, "], found ", ToText(inputs[2])));
+  }
+  return c;
+}
+
+absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
+                                              const Attrs& attrs) {
+  TW_ASSIGN(ConvShape c, ShapeOf(inputs, attrs));
+  return std::vector<TensorType>{
+      {inputs[0].dtype, {c.batch, c.out_channels, c.out_height, c.out_width}}};
+}
+
+TensorType TypeOf(const ir::Buffer& buffer) {
+  TensorType type{buffer->dtype, {}};
+  for (const ir::Expr& dim : buffer->shape) type.shape.push_back(*ir::AsInt(dim));
+  return type;
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const std::string& name,
+                                                  std::span<const ir::Buffer> inputs,
+                                                  std::span<const TensorType> outputs,
+                                                  const Attrs& attrs) {
+  std::vector<TensorType> types;
+  for (const ir::Buffer& input : inputs) types.push_back(TypeOf(input));
+  TW_ASSIGN(ConvShape c, ShapeOf(types, attrs));
+  const ir::Buffer &x = inputs[0], &w = inputs[1];
+  const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in));
+  const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
+  const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));
+  const ir::DType dtype = outputs[0].dtype;
+  auto value = [&](const std::vector<ir::Var>& i) {
+    ir::Expr channel = ic.var;
+    if (c.groups > 1) {
+      ir::Expr group = c.group_out() == 1 ? i[1] : ir::FloorDiv(i[1], ir::Int(c.group_out()));
+      channel = c.group_in == 1 ? group : group * ir::Int(c.group_in) + ic.var;
+    }
+    ir::Expr row = c.h.Position(i[2], kh.var), col = c.w.Position(i[3], kw.var);
+    std::vector<ir::Expr> inside;
+    c.h.Guards(row, c.height, c.out_height, &inside);
+    c.w.Guards(col, c.width, c.out_width, &inside);
+    ir::Expr data = Guarded(inside, ir::Load(x, {i[0], channel, row, col}), ir::Zero(dtype));
+    ir::Expr weight = c.ihwo ? ir::Load(w, {ic.var, kh.var, kw.var, i[1]})
+                             : ir::Load(w, {i[1], ic.var, kh.var, kw.var});
+    return data * weight;
+  };
+  const std::vector<std::string> axes = {"n", "oc", "oh", "ow"};
+  ir::Buffer sum =
+      b.Reduce(inputs.size() > 2 ? name + "_sum" : name, dtype, ShapeExprs(outputs[0].shape), axes,
+               {ic, kh, kw}, ir::Combiner::kSum, value);
+  if (inputs.size() == 2) return std::vector<ir::Buffer>{sum};
+  ir::Buffer out = b.Compute(name, dtype, ShapeExprs(outputs[0].shape), axes,
+                             [&](const std::vector<ir::Var>& i) {
+                               return ir::Load(sum, VarExprs(i)) + ir::Load(inputs[2], {i[1]});
+                             });
+  return std::vector<ir::Buffer>{out};
+}
+
+double ConvFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+                 const Attrs&) {
+  const double per_output =
+      2.0 * static_cast<double>(inputs[1].elements()) / static_cast<double>(outputs[0].shape[1]);
+  return static_cast<double>(outputs[0].elements()) * (per_output + (inputs.size() > 2 ? 1 : 0));
+}
+
+double ConvReduction(std::span<const TensorType> inputs, const Attrs& attrs) {
+  absl::StatusOr<ConvShape> c = ShapeOf(inputs, attrs);
+  return c.ok() ? static_cast<double>(c->group_in * c->h.kernel * c->w.kernel) : 1;
+}
+
+double PlainSum(const ConvShape& c, const RefTensor& x, const RefTensor& w, int64_t n, int64_t oc,
+                int64_t oh, int64_t ow) {
+  double sum = 0;
+  const int64_t first_channel = oc / c.group_out() * c.group_in;
+  for (int64_t ic = 0; ic < c.group_in; ++ic) {
+    for (int64_t kh = 0; kh < c.h.kernel; ++kh) {
+      const int64_t row = oh * c.h.stride + kh * c.h.dilation - c.h.pad_begin;
+      if (row < 0 || row >= c.height) continue;
+      for (int64_t kw = 0; kw < c.w.kernel; ++kw) {
+        const int64_t col = ow * c.w.stride + kw * c.w.dilation - c.w.pad_begin;
+        if (col < 0 || col >= c.width) continue;
+        const int64_t at = ((n * c.in_channels + first_channel + ic) * c.height + row) * c.width;
+        const int64_t tap = c.ihwo
+                                ? ((ic * c.h.kernel + kh) * c.w.kernel + kw) * c.out_channels + oc
+                                : ((oc * c.group_in + ic) * c.h.kernel + kh) * c.w.kernel + kw;
+        sum += x.values[at + col] * w.values[tap];
+      }
+    }
+  }
+  return sum;
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainConv(std::span<const RefTensor> inputs,
+                                                 std::span<const TensorType> outputs,
+                                                 const Attrs& attrs) {
+  std::vector<TensorType> types;
+  for (const RefTensor& input : inputs) types.push_back(input.type);
+  TW_ASSIGN(ConvShape c, ShapeOf(types, attrs));
+  RefTensor out{outputs[0], {}};
+  out.values.reserve(outputs[0].elements());
+  for (int64_t n = 0; n < c.batch; ++n) {
+    for (int64_t oc = 0; oc < c.out_channels; ++oc) {
+      const double bias = inputs.size() > 2 ? inputs[2].values[oc] : 0;
+      for (int64_t oh = 0; oh < c.out_height; ++oh) {
+        for (int64_t ow = 0; ow < c.out_width; ++ow) {
+          out.values.push_back(bias + PlainSum(c, inputs[0], inputs[1], n, oc, oh, ow));
+        }
+      }
+    }
+  }
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+}  // namespace
+
+std::vector<OpSpec> ConvRows() {
+  OpSpec conv;
+  conv.name = "conv2d";
+  conv.onnx = {"Conv"};
+  conv.fusion = FusionClass::kComplexOutFusable;
+  conv.min_inputs = 2;
+  conv.max_inputs = 3;
+  conv.float_only = true;
+  conv.infer = Infer;
+  conv.compute = BuildConv;
+  conv.flops = ConvFlops;
+  conv.reduction_length = ConvReduction;
+  conv.reference = PlainConv;
+  return {conv};
+}
+
+}  // namespace tilewright::op

@@ -1,0 +1,224 @@
+#include "compiler/op/op.h"
+
+#include <utility>
+
+#include "compiler/op/op_rows.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+namespace {
+
+using support::StrCat;
+
+std::vector<OpSpec> MakeTable() {
+  std::vector<OpSpec> table;
+  for (auto rows :
+       {ElementwiseRows(), ConvRows(), ContractRows(), ReductionRows(), PoolRows(), ShapeRows()}) {
+    for (OpSpec& row : rows) table.push_back(std::move(row));
+  }
+  return table;
+}
+
+absl::StatusOr<std::vector<TensorType>> InferElementwise(const OpSpec& spec,
+                                                         std::span<const TensorType> inputs) {
+  TensorType out = inputs[0];
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i].dtype != out.dtype) {
+      return OpError(spec.name, "type",
+                     StrCat("expected operand ", i, " of type ", ir::TypeName(out.dtype),
+                            ", found ", ToText(inputs[i])));
+    }
+    if (!BroadcastShapes(out.shape, inputs[i].shape, &out.shape)) {
+      return OpError(spec.name, "shape",
+                     StrCat("expected shapes that broadcast, found ", ToText(inputs[0]), " and ",
+                            ToText(inputs[i])));
+    }
+  }
+  return std::vector<TensorType>{out};
+}
+
+// The index of an operand of shape `from` at the output index `index` (broadcasting aligns right).
+std::vector<ir::Expr> BroadcastIndex(const std::vector<ir::Expr>& index,
+                                     const std::vector<int64_t>& from) {
+  std::vector<ir::Expr> result;
+  const size_t skip = index.size() - from.size();
+  for (size_t d = 0; d < from.size(); ++d) {
+    result.push_back(from[d] == 1 ? ir::Int(0) : index[skip + d]);
+  }
+  return result;
+}
+
+absl::StatusOr<std::vector<RefTensor>> ReferenceElementwise(const OpSpec& spec,
+                                                            std::span<const RefTensor> inputs,
+                                                            const TensorType& type,
+                                                            const Attrs& attrs) {
+  RefTensor out{type, std::vector<double>(type.elements())};
+  // Per operand, the stride of every output dimension (0 where it is broadcast).
+  std::vector<std::vector<int64_t>> strides;
+  for (const RefTensor& in : inputs) {
+    std::vector<int64_t> own = RowMajorStrides(in.type.shape);
+    std::vector<int64_t> aligned(type.shape.size(), 0);
+    const size_t skip = type.shape.size() - own.size();
+    for (size_t d = 0; d < own.size(); ++d) {
+      aligned[skip + d] = in.type.shape[d] == 1 ? 0 : own[d];
+    }
+    strides.push_back(std::move(aligned));
+  }
+  std::vector<int64_t> index(type.shape.size(), 0);
+  std::vector<double> args(inputs.size());
+  size_t at = 0;
+  do {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      int64_t offset = 0;
+      for (size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[i][d];
+      args[i] = inputs[i].values[offset];
+    }
+    out.values[at++] = spec.scalar_reference(args, attrs);
+  } while (NextIndex(type.shape, &index));
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+}  // namespace
+
+std::span<const OpSpec> Operators() {
+  static const std::vector<OpSpec>* const table = new std::vector<OpSpec>(MakeTable());
+  return *table;
+}
+
+const OpSpec* FindOp(std::string_view name) {
+  static const std::map<std::string_view, const OpSpec*>* const by_name = [] {
+    auto* map = new std::map<std::string_view, const OpSpec*>;
+    for (const OpSpec& spec : Operators()) (*map)[spec.name] = &spec;
+    return map;
+  }();
+  auto it = by_name->find(name);
+  return it == by_name->end() ? nullptr : it->second;
+}
+
+absl::StatusOr<std::vector<TensorType>> InferTypes(const OpSpec& spec,
+                                                   std::span<const TensorType> inputs,
+                                                   const Attrs& attrs) {
+  const int count = static_cast<int>(inputs.size());
+  if (count < spec.min_inputs || count > spec.max_inputs) {
+    std::string expected = spec.min_inputs == spec.max_inputs
+                               ? StrCat(spec.min_inputs)
+                               : StrCat(spec.min_inputs, " to ", spec.max_inputs);
+    return OpError(spec.name, "inputs", StrCat("expected ", expected, " inputs, found ", count));
+  }
+  for (int i = 0; i < count; ++i) {
+    absl::Status status = CheckType(inputs[i]);
+    if (!status.ok()) return support::WithContext(status, StrCat(spec.name, " operand ", i));
+    if (spec.float_only && !inputs[i].dtype.is_float()) {
+      return OpError(spec.name, "type",
+                     StrCat("expected floating-point operands, found ", ToText(inputs[i])));
+    }
+  }
+  TW_ASSIGN(std::vector<TensorType> types,
+            spec.infer != nullptr ? spec.infer(inputs, attrs) : InferElementwise(spec, inputs));
+  for (const TensorType& type : types) {
+    absl::Status status = CheckType(type);
+    if (!status.ok()) return support::WithContext(status, StrCat(spec.name, " result"));
+  }
+  return types;
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> Compute(const OpSpec& spec, ir::FunctionBuilder& b,
+                                                const std::string& name,
+                                                std::span<const ir::Buffer> inputs,
+                                                std::span<const TensorType> input_types,
+                                                std::span<const TensorType> outputs,
+                                                const Attrs& attrs) {
+  if (spec.compute != nullptr) return spec.compute(b, name, inputs, outputs, attrs);
+  if (spec.fusion != FusionClass::kInjective) {
+    return support::Unimplemented(StrCat("op.", spec.name, ".compute"),
+                                  "expected an operator with a compute rule, found none");
+  }
+  std::vector<ElementReader> readers;
+  for (const ir::Buffer& input : inputs) {
+    readers.push_back([input](std::vector<ir::Expr> index) { return ir::Load(input, index); });
+  }
+  ir::Buffer out =
+      b.Compute(name, outputs[0].dtype, ShapeExprs(outputs[0].shape), {},
+                [&](const std::vector<ir::Var>& vars) {
+                  return Element(spec, readers, input_types, outputs[0], VarExprs(vars), attrs);
+                });
+  return std::vector<ir::Buffer>{out};
+}
+
+ir::Expr Element(const OpSpec& spec, std::span<const ElementReader> inputs,
+                 std::span<const TensorType> input_types, const TensorType& output,
+                 const std::vector<ir::Expr>& index, const Attrs& attrs) {
+  TW_CHECK(spec.fusion == FusionClass::kInjective) << spec.name << " is not injective";
+  if (spec.scalar == nullptr) return spec.element(inputs, input_types, output, index, attrs);
+  std::vector<ir::Expr> args;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    args.push_back(inputs[i](BroadcastIndex(index, input_types[i].shape)));
+  }
+  return spec.scalar(args, attrs);
+}
+
+double Flops(const OpSpec& spec, std::span<const TensorType> inputs,
+             std::span<const TensorType> outputs, const Attrs& attrs) {
+  if (spec.flops != nullptr) return spec.flops(inputs, outputs, attrs);
+  double total = 0;
+  for (const TensorType& out : outputs) total += static_cast<double>(out.elements());
+  return total;
+}
+
+double ReductionLength(const OpSpec& spec, std::span<const TensorType> inputs, const Attrs& attrs) {
+  return spec.reduction_length == nullptr ? 1 : spec.reduction_length(inputs, attrs);
+}
+
+absl::StatusOr<std::vector<RefTensor>> Reference(const OpSpec& spec,
+                                                 std::span<const RefTensor> inputs,
+                                                 const Attrs& attrs) {
+  std::vector<TensorType> input_types;
+  for (const RefTensor& in : inputs) {
+    input_types.push_back(in.type);
+    TW_TRY(CheckType(in.type));
+    if (static_cast<int64_t>(in.values.size()) != in.type.elements()) {
+      return OpError(spec.name, "values",
+                     StrCat("expected ", in.type.elements(), " values, found ", in.values.size()));
+    }
+  }
+  TW_ASSIGN(std::vector<TensorType> types, InferTypes(spec, input_types, attrs));
+  TW_ASSIGN(std::vector<RefTensor> results,
+            spec.scalar_reference != nullptr ? ReferenceElementwise(spec, inputs, types[0], attrs)
+                                             : spec.reference(inputs, types, attrs));
+  for (RefTensor& result : results) {
+    for (double& value : result.values) value = RoundToType(value, result.type.dtype);
+  }
+  return results;
+}
+
+int64_t GetInt(const Attrs& attrs, std::string_view name, int64_t fallback) {
+  auto it = attrs.find(std::string(name));
+  if (it == attrs.end()) return fallback;
+  const int64_t* value = std::get_if<int64_t>(&it->second);
+  return value != nullptr ? *value : fallback;
+}
+
+double GetDouble(const Attrs& attrs, std::string_view name, double fallback) {
+  auto it = attrs.find(std::string(name));
+  if (it == attrs.end()) return fallback;
+  const double* value = std::get_if<double>(&it->second);
+  return value != nullptr ? *value : fallback;
+}
+
+std::string GetString(const Attrs& attrs, std::string_view name, std::string_view fallback) {
+  auto it = attrs.find(std::string(name));
+  if (it == attrs.end()) return std::string(fallback);
+  const std::string* value = std::get_if<std::string>(&it->second);
+  return value != nullptr ? *value : std::string(fallback);
+}
+
+std::vector<int64_t> GetInts(const Attrs& attrs, std::string_view name,
+                             std::vector<int64_t> fallback) {
+  auto it = attrs.find(std::string(name));
+  if (it == attrs.end()) return fallback;
+  const auto* value = std::get_if<std::vector<int64_t>>(&it->second);
+  return value != nullptr ? *value : fallback;
+}
+
+}  // namespace tilewright::op

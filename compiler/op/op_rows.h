@@ -1,0 +1,59 @@
+// For the families of this folder only: the rows each family contributes to the one table, and the
+// small helpers that several of them share. Free functions without state.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/op/op.h"
+
+namespace tilewright::op {
+
+std::vector<OpSpec> ElementwiseRows();
+std::vector<OpSpec> ConvRows();
+std::vector<OpSpec> ContractRows();
+std::vector<OpSpec> ReductionRows();
+std::vector<OpSpec> PoolRows();
+std::vector<OpSpec> ShapeRows();
+
+// op.<name>.<reason>: <detail>
+absl::Status OpError(std::string_view op, std::string_view reason, std::string_view detail);
+
+// Element strides of a row-major shape.
+std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape);
+// NumPy broadcasting; false where the shapes do not fit.
+bool BroadcastShapes(const std::vector<int64_t>& a, const std::vector<int64_t>& b,
+                     std::vector<int64_t>* out);
+// Steps `index` through `shape` in row-major order; false after the last element.
+bool NextIndex(const std::vector<int64_t>& shape, std::vector<int64_t>* index);
+// A vector attribute of exactly `n` values, each in [low, high].
+absl::StatusOr<std::vector<int64_t>> IntsInRange(std::string_view op, const Attrs& attrs,
+                                                 std::string_view name,
+                                                 std::vector<int64_t> fallback, size_t n,
+                                                 int64_t low, int64_t high);
+// `axis` in [-rank, rank) made non-negative.
+absl::StatusOr<int64_t> NormalizeAxis(std::string_view op, int64_t axis, size_t rank);
+
+std::vector<ir::Expr> ShapeExprs(const std::vector<int64_t>& shape);
+std::vector<ir::Expr> VarExprs(const std::vector<ir::Var>& vars);
+
+// One sliding-window dimension: output size, and the input position of a window's element.
+struct Window {
+  int64_t kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
+  int64_t OutputSize(int64_t input) const;  // may be <= 0: no window fits
+  // output * stride + tap * dilation - pad_begin
+  ir::Expr Position(const ir::Expr& output, const ir::Expr& tap) const;
+  // Whether some window of `output` positions reaches outside [0, input); adds the conditions.
+  void Guards(const ir::Expr& position, int64_t input, int64_t output,
+              std::vector<ir::Expr>* conditions) const;
+};
+inline constexpr int64_t kMaxWindowAttr = int64_t{1} << 24;
+// strides, pads, dilations of a 2-D window operator with the given kernel (op.<name>.attribute).
+absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& attrs, int64_t kh,
+                                              int64_t kw);
+// value if all conditions hold, else otherwise.
+ir::Expr Guarded(const std::vector<ir::Expr>& conditions, ir::Expr value, ir::Expr otherwise);
+
+}  // namespace tilewright::op

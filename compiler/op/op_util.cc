@@ -1,0 +1,120 @@
+// Helpers that several operator families share.
+#include <algorithm>
+
+#include "compiler/op/op_rows.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+
+using support::StrCat;
+
+absl::Status OpError(std::string_view op, std::string_view reason, std::string_view detail) {
+  return support::InvalidArgument(StrCat("op.", op, ".", reason), detail);
+}
+
+std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size(), 1);
+  for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  return strides;
+}
+
+bool BroadcastShapes(const std::vector<int64_t>& a, const std::vector<int64_t>& b,
+                     std::vector<int64_t>* out) {
+  std::vector<int64_t> result(std::max(a.size(), b.size()), 1);
+  for (size_t d = 0; d < result.size(); ++d) {
+    const size_t from_end = result.size() - d;
+    const int64_t da = from_end <= a.size() ? a[a.size() - from_end] : 1;
+    const int64_t db = from_end <= b.size() ? b[b.size() - from_end] : 1;
+    if (da != db && da != 1 && db != 1) return false;
+    result[d] = std::max(da, db);
+  }
+  *out = std::move(result);
+  return true;
+}
+
+bool NextIndex(const std::vector<int64_t>& shape, std::vector<int64_t>* index) {
+  for (size_t d = shape.size(); d-- > 0;) {
+    if (++(*index)[d] < shape[d]) return true;
+    (*index)[d] = 0;
+  }
+  return false;
+}
+
+absl::StatusOr<std::vector<int64_t>> IntsInRange(std::string_view op, const Attrs& attrs,
+                                                 std::string_view name,
+                                                 std::vector<int64_t> fallback, size_t n,
+                                                 int64_t low, int64_t high) {
+  std::vector<int64_t> values = GetInts(attrs, name, std::move(fallback));
+  if (values.size() != n) {
+    return OpError(op, "attribute",
+                   StrCat("expected ", n, " values of ", name, ", found ", values.size()));
+  }
+  for (int64_t value : values) {
+    if (value < low || value > high) {
+      return OpError(op, "attribute",
+                     StrCat("expected ", name, " in ", low, " to ", high, ", found ", value));
+    }
+  }
+  return values;
+}
+
+absl::StatusOr<int64_t> NormalizeAxis(std::string_view op, int64_t axis, size_t rank) {
+  const int64_t r = static_cast<int64_t>(rank);
+  if (axis < -r || axis >= r) {
+    return OpError(op, "axis",
+                   StrCat("expected an axis of a tensor of rank ", r, ", found ", axis));
+  }
+  return axis < 0 ? axis + r : axis;
+}
+
+std::vector<ir::Expr> ShapeExprs(const std::vector<int64_t>& shape) {
+  std::vector<ir::Expr> result;
+  for (int64_t dim : shape) result.push_back(ir::Int(dim));
+  return result;
+}
+
+std::vector<ir::Expr> VarExprs(const std::vector<ir::Var>& vars) {
+  return {vars.begin(), vars.end()};
+}
+
+int64_t Window::OutputSize(int64_t input) const {
+  const int64_t covered = input + pad_begin + pad_end - (dilation * (kernel - 1) + 1);
+  return covered < 0 ? 0 : covered / stride + 1;
+}
+
+ir::Expr Window::Position(const ir::Expr& output, const ir::Expr& tap) const {
+  ir::Expr position = stride == 1 ? output : output * ir::Int(stride);
+  if (kernel > 1) position = position + (dilation == 1 ? tap : tap * ir::Int(dilation));
+  return pad_begin == 0 ? position : position - ir::Int(pad_begin);
+}
+
+void Window::Guards(const ir::Expr& position, int64_t input, int64_t output,
+                    std::vector<ir::Expr>* conditions) const {
+  if (pad_begin > 0) conditions->push_back(position >= ir::Int(0));
+  const int64_t last = (output - 1) * stride + (kernel - 1) * dilation - pad_begin;
+  if (last >= input) conditions->push_back(position < ir::Int(input));
+}
+
+absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& attrs, int64_t kh,
+                                              int64_t kw) {
+  TW_ASSIGN(auto strides, IntsInRange(op, attrs, "strides", {1, 1}, 2, 1, kMaxWindowAttr));
+  TW_ASSIGN(auto pads, IntsInRange(op, attrs, "pads", {0, 0, 0, 0}, 4, 0, kMaxWindowAttr));
+  TW_ASSIGN(auto dilations, IntsInRange(op, attrs, "dilations", {1, 1}, 2, 1, kMaxWindowAttr));
+  if (kh < 1 || kw < 1 || kh > kMaxWindowAttr || kw > kMaxWindowAttr) {
+    return OpError(op, "kernel",
+                   StrCat("expected a kernel of 1 to ", kMaxWindowAttr,
+                          " in each direction, found ", kh, "x", kw));
+  }
+  return std::vector<Window>{{kh, strides[0], dilations[0], pads[0], pads[2]},
+                             {kw, strides[1], dilations[1], pads[1], pads[3]}};
+}
+
+ir::Expr Guarded(const std::vector<ir::Expr>& conditions, ir::Expr value, ir::Expr otherwise) {
+  if (conditions.empty()) return value;
+  ir::Expr all = conditions[0];
+  for (size_t i = 1; i < conditions.size(); ++i) all = all && conditions[i];
+  return ir::Select(all, value, otherwise);
+}
+
+}  // namespace tilewright::op

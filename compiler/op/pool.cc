@@ -1,0 +1,173 @@
+// Sliding-window pooling: pool2d with kind=max|avg. A window reads only what lies inside the input;
+// an average counts the padding only where count_include_pad says so.
+#include <cmath>
+#include <limits>
+
+#include "compiler/op/op_rows.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+namespace {
+
+using support::StrCat;
+
+struct PoolShape {
+  int64_t height, width, out_height, out_width;
+  Window h, w;
+  bool max, include_pad;
+};
+
+absl::StatusOr<PoolShape> ShapeOf(const std::vector<int64_t>& shape, const Attrs& attrs) {
+  constexpr std::string_view kOp = "pool2d";
+  if (shape.size() != 4) {
+    return OpError(kOp, "shape", StrCat("expected an input of rank 4, found rank ", shape.size()));
+  }
+  const std::string kind = GetString(attrs, "kind", "max");
+  if (kind != "max" && kind != "avg") {
+    return OpError(kOp, "attribute", StrCat("expected kind max or avg, found ", kind));
+  }
+  TW_ASSIGN(auto kernel, IntsInRange(kOp, attrs, "kernel", {}, 2, 1, kMaxWindowAttr));
+  TW_ASSIGN(std::vector<Window> windows, WindowsOf(kOp, attrs, kernel[0], kernel[1]));
+  PoolShape p{shape[2],
+              shape[3],
+              0,
+              0,
+              windows[0],
+              windows[1],
+              kind == "max",
+              GetInt(attrs, "count_include_pad", 0) != 0};
+  for (const Window& w : windows) {
+    // A window that lies in the padding alone would have no value.
+    if (w.pad_begin > (w.kernel - 1) * w.dilation || w.pad_end > (w.kernel - 1) * w.dilation) {
+      return OpError(kOp, "pads", "expected pads smaller than the window, found larger ones");
+    }
+  }
+  p.out_height = p.h.OutputSize(p.height);
+  p.out_width = p.w.OutputSize(p.width);
+  if (p.out_height < 1 || p.out_width < 1) {
+    return OpError(kOp, "kernel", "expected a kernel that fits the padded input");
+  }
+  return p;
+}
+
+absl::StatusOr<std::vector<TensorType>> InferPool(std::span<const TensorType> inputs,
+                                                  const Attrs& attrs) {
+  TW_ASSIGN(PoolShape p, ShapeOf(inputs[0].shape, attrs));
+  TensorType out = inputs[0];
+  out.shape[2] = p.out_height;
+  out.shape[3] = p.out_width;
+  return std::vector<TensorType>{out};
+}
+
+// How many taps of the window at `output` lie inside [0, input).
+ir::Expr TapsInside(const Window& w, int64_t input, int64_t output_size, const ir::Expr& output) {
+  const int64_t last = (output_size - 1) * w.stride + (w.kernel - 1) * w.dilation - w.pad_begin;
+  if (w.pad_begin == 0 && last < input) return ir::Int(w.kernel);
+  const ir::Expr start = output * ir::Int(w.stride) - ir::Int(w.pad_begin);
+  const ir::Expr d = ir::Int(w.dilation);
+  // First tap at or after 0, and one past the last tap before `input`.
+  ir::Expr first =
+      ir::FloorDiv(ir::Max(ir::Int(0) - start, ir::Int(0)) + ir::Int(w.dilation - 1), d);
+  ir::Expr past =
+      ir::Min(ir::Int(w.kernel), ir::FloorDiv(ir::Int(input + w.dilation - 1) - start, d));
+  return past - first;
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> BuildPool(ir::FunctionBuilder& b, const std::string& name,
+                                                  std::span<const ir::Buffer> inputs,
+                                                  std::span<const TensorType> outputs,
+                                                  const Attrs& attrs) {
+  const ir::Buffer& x = inputs[0];
+  std::vector<int64_t> shape;
+  for (const ir::Expr& dim : x->shape) shape.push_back(*ir::AsInt(dim));
+  TW_ASSIGN(PoolShape p, ShapeOf(shape, attrs));
+  const ir::Axis kh = b.ReduceAxis("kh", ir::Int(p.h.kernel));
+  const ir::Axis kw = b.ReduceAxis("kw", ir::Int(p.w.kernel));
+  const ir::DType dtype = outputs[0].dtype;
+  const std::vector<ir::Expr> out_shape = ShapeExprs(outputs[0].shape);
+  const std::vector<std::string> axes = {"n", "c", "oh", "ow"};
+  const ir::Expr outside = ir::Float(p.max ? -INFINITY : 0, dtype);
+  auto value = [&](const std::vector<ir::Var>& i) {
+    ir::Expr row = p.h.Position(i[2], kh.var), col = p.w.Position(i[3], kw.var);
+    std::vector<ir::Expr> inside;
+    p.h.Guards(row, p.height, p.out_height, &inside);
+    p.w.Guards(col, p.width, p.out_width, &inside);
+    return Guarded(inside, ir::Load(x, {i[0], i[1], row, col}), outside);
+  };
+  ir::Buffer total = b.Reduce(p.max ? name : name + "_sum", dtype, out_shape, axes, {kh, kw},
+                              p.max ? ir::Combiner::kMax : ir::Combiner::kSum, value);
+  if (p.max) return std::vector<ir::Buffer>{total};
+  return std::vector<ir::Buffer>{
+      b.Compute(name, dtype, out_shape, axes, [&](const std::vector<ir::Var>& i) {
+        ir::Expr count = ir::Int(p.h.kernel * p.w.kernel);
+        if (!p.include_pad) {
+          count = TapsInside(p.h, p.height, p.out_height, i[2]) *
+                  TapsInside(p.w, p.width, p.out_width, i[3]);
+        }
+        return ir::Load(total, VarExprs(i)) / ir::Cast(dtype, count);
+      })};
+}
+
+// The pooled value of one plane at one output position.
+double PoolOne(const PoolShape& p, const double* plane, int64_t oh, int64_t ow) {
+  double best = -std::numeric_limits<double>::infinity(), sum = 0;
+  int64_t count = 0;
+  for (int64_t kh = 0; kh < p.h.kernel; ++kh) {
+    const int64_t row = oh * p.h.stride + kh * p.h.dilation - p.h.pad_begin;
+    if (row < 0 || row >= p.height) continue;
+    for (int64_t kw = 0; kw < p.w.kernel; ++kw) {
+      const int64_t col = ow * p.w.stride + kw * p.w.dilation - p.w.pad_begin;
+      if (col < 0 || col >= p.width) continue;
+      const double value = plane[row * p.width + col];
+      best = std::max(best, value);
+      sum += value;
+      ++count;
+    }
+  }
+  if (p.max) return best;
+  return sum / static_cast<double>(p.include_pad ? p.h.kernel * p.w.kernel : count);
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainPool(std::span<const RefTensor> inputs,
+                                                 std::span<const TensorType> outputs,
+                                                 const Attrs& attrs) {
+  const RefTensor& x = inputs[0];
+  TW_ASSIGN(PoolShape p, ShapeOf(x.type.shape, attrs));
+  RefTensor out{outputs[0], {}};
+  for (int64_t plane = 0; plane < x.type.shape[0] * x.type.shape[1]; ++plane) {
+    for (int64_t oh = 0; oh < p.out_height; ++oh) {
+      for (int64_t ow = 0; ow < p.out_width; ++ow) {
+        out.values.push_back(PoolOne(p, x.values.data() + plane * p.height * p.width, oh, ow));
+      }
+    }
+  }
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+double KernelArea(std::span<const TensorType>, const Attrs& attrs) {
+  double area = 1;
+  for (int64_t k : GetInts(attrs, "kernel", {})) area *= static_cast<double>(k);
+  return area;
+}
+
+}  // namespace
+
+std::vector<OpSpec> PoolRows() {
+  OpSpec pool;
+  pool.name = "pool2d";
+  pool.onnx = {"MaxPool", "AveragePool"};
+  pool.fusion = FusionClass::kReduction;
+  pool.float_only = true;
+  pool.infer = InferPool;
+  pool.compute = BuildPool;
+  pool.flops = [](std::span<const TensorType>, std::span<const TensorType> outputs,
+                  const Attrs& attrs) {
+    return static_cast<double>(outputs[0].elements()) * KernelArea({}, attrs);
+  };
+  pool.reduction_length = KernelArea;
+  pool.reference = PlainPool;
+  return {pool};
+}
+
+}  // namespace tilewright::op

@@ -1,0 +1,271 @@
+// Reductions over axes (one row, attribute `kind`), and softmax as two reductions and a division.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compiler/op/op_rows.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+namespace {
+
+using support::StrCat;
+
+enum class Kind { kMean, kSum, kMax, kMin, kProd };
+
+absl::StatusOr<Kind> KindOf(const Attrs& attrs) {
+  const std::string kind = GetString(attrs, "kind", "sum");
+  if (kind == "mean") return Kind::kMean;
+  if (kind == "sum") return Kind::kSum;
+  if (kind == "max") return Kind::kMax;
+  if (kind == "min") return Kind::kMin;
+  if (kind == "prod") return Kind::kProd;
+  return OpError("reduce", "attribute",
+                 StrCat("expected kind mean, sum, max, min or prod, found ", kind));
+}
+
+// Which dimensions the reduction removes: attribute `axes`, all where it is empty.
+absl::StatusOr<std::vector<bool>> ReducedDims(size_t rank, const Attrs& attrs) {
+  const std::vector<int64_t> axes = GetInts(attrs, "axes", {});
+  std::vector<bool> reduced(rank, axes.empty());
+  for (int64_t axis : axes) {
+    TW_ASSIGN(const int64_t d, NormalizeAxis("reduce", axis, rank));
+    if (reduced[d]) {
+      return OpError("reduce", "axis", StrCat("expected each axis once, found ", axis, " twice"));
+    }
+    reduced[d] = true;
+  }
+  return reduced;
+}
+
+absl::StatusOr<std::vector<TensorType>> InferReduce(std::span<const TensorType> inputs,
+                                                    const Attrs& attrs) {
+  const auto& shape = inputs[0].shape;
+  TW_TRY(KindOf(attrs).status());
+  TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(shape.size(), attrs));
+  const bool keep = GetInt(attrs, "keepdims", 1) != 0;
+  TensorType out{inputs[0].dtype, {}};
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (!reduced[d]) out.shape.push_back(shape[d]);
+    if (reduced[d] && keep) out.shape.push_back(1);
+  }
+  return std::vector<TensorType>{out};
+}
+
+ir::Combiner CombinerOf(Kind kind) {
+  switch (kind) {
+    case Kind::kMax:
+      return ir::Combiner::kMax;
+    case Kind::kMin:
+      return ir::Combiner::kMin;
+    case Kind::kProd:
+      return ir::Combiner::kProd;
+    default:
+      return ir::Combiner::kSum;
+  }
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> BuildReduce(ir::FunctionBuilder& b, const std::string& name,
+                                                    std::span<const ir::Buffer> inputs,
+                                                    std::span<const TensorType> outputs,
+                                                    const Attrs& attrs) {
+  const ir::Buffer& x = inputs[0];
+  const size_t rank = x->shape.size();
+  TW_ASSIGN(const Kind kind, KindOf(attrs));
+  TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(rank, attrs));
+  const bool keep = GetInt(attrs, "keepdims", 1) != 0;
+  std::vector<ir::Axis> axes;
+  double count = 1;
+  for (size_t d = 0; d < rank; ++d) {
+    if (!reduced[d]) continue;
+    axes.push_back(b.ReduceAxis(StrCat("r", d), x->shape[d]));
+    count *= static_cast<double>(*ir::AsInt(x->shape[d]));
+  }
+  const ir::DType dtype = outputs[0].dtype;
+  const std::vector<ir::Expr> shape = ShapeExprs(outputs[0].shape);
+  auto value = [&](const std::vector<ir::Var>& i) {
+    std::vector<ir::Expr> at;
+    size_t out_dim = 0, axis = 0;
+    for (size_t d = 0; d < rank; ++d) {
+      at.push_back(reduced[d] ? axes[axis++].var : i[out_dim]);
+      if (!reduced[d] || keep) ++out_dim;
+    }
+    return ir::Load(x, at);
+  };
+  const bool mean = kind == Kind::kMean;
+  ir::Buffer total =
+      b.Reduce(mean ? name + "_sum" : name, dtype, shape, {}, axes, CombinerOf(kind), value);
+  if (!mean) return std::vector<ir::Buffer>{total};
+  return std::vector<ir::Buffer>{
+      b.Compute(name, dtype, shape, {}, [&](const std::vector<ir::Var>& i) {
+        return ir::Load(total, VarExprs(i)) / ir::Float(count, dtype);
+      })};
+}
+
+double Combine(Kind kind, double a, double b) {
+  switch (kind) {
+    case Kind::kMax:
+      return a > b ? a : b;
+    case Kind::kMin:
+      return a < b ? a : b;
+    case Kind::kProd:
+      return a * b;
+    default:
+      return a + b;
+  }
+}
+
+double Identity(Kind kind) {
+  if (kind == Kind::kMax) return -std::numeric_limits<double>::infinity();
+  if (kind == Kind::kMin) return std::numeric_limits<double>::infinity();
+  return kind == Kind::kProd ? 1 : 0;
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainReduce(std::span<const RefTensor> inputs,
+                                                   std::span<const TensorType> outputs,
+                                                   const Attrs& attrs) {
+  const RefTensor& x = inputs[0];
+  TW_ASSIGN(const Kind kind, KindOf(attrs));
+  TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(x.type.shape.size(), attrs));
+  RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), Identity(kind))};
+  // Stride of each input dimension in the output, 0 where it is reduced.
+  std::vector<int64_t> strides(x.type.shape.size(), 0);
+  int64_t stride = 1;
+  for (size_t d = strides.size(); d-- > 0;) {
+    if (reduced[d]) continue;
+    strides[d] = stride;
+    stride *= x.type.shape[d];
+  }
+  std::vector<int64_t> index(strides.size(), 0);
+  size_t at = 0;
+  do {
+    int64_t to = 0;
+    for (size_t d = 0; d < index.size(); ++d) to += index[d] * strides[d];
+    out.values[to] = Combine(kind, out.values[to], x.values[at++]);
+  } while (NextIndex(x.type.shape, &index));
+  if (kind == Kind::kMean) {
+    const double count =
+        static_cast<double>(x.values.size()) / static_cast<double>(out.values.size());
+    for (double& value : out.values) value /= count;
+  }
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+double ReduceFlops(std::span<const TensorType> inputs, std::span<const TensorType>, const Attrs&) {
+  return static_cast<double>(inputs[0].elements());
+}
+
+double ReduceLength(std::span<const TensorType> inputs, const Attrs& attrs) {
+  absl::StatusOr<std::vector<bool>> reduced = ReducedDims(inputs[0].shape.size(), attrs);
+  double length = 1;
+  for (size_t d = 0; reduced.ok() && d < reduced->size(); ++d) {
+    if ((*reduced)[d]) length *= static_cast<double>(inputs[0].shape[d]);
+  }
+  return length;
+}
+
+// ------------------------------------------------------------------------------------------
+// softmax
+
+absl::StatusOr<std::vector<TensorType>> InferSoftmax(std::span<const TensorType> inputs,
+                                                     const Attrs& attrs) {
+  TW_TRY(NormalizeAxis("softmax", GetInt(attrs, "axis", -1), inputs[0].shape.size()).status());
+  return std::vector<TensorType>{inputs[0]};
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> BuildSoftmax(ir::FunctionBuilder& b,
+                                                     const std::string& name,
+                                                     std::span<const ir::Buffer> inputs,
+                                                     std::span<const TensorType> outputs,
+                                                     const Attrs& attrs) {
+  const ir::Buffer& x = inputs[0];
+  const ir::DType dtype = outputs[0].dtype;
+  TW_ASSIGN(const int64_t axis,
+            NormalizeAxis("softmax", GetInt(attrs, "axis", -1), x->shape.size()));
+  std::vector<ir::Expr> row_shape = x->shape;
+  row_shape.erase(row_shape.begin() + axis);
+  auto row_of = [axis](std::vector<ir::Expr> index) {
+    index.erase(index.begin() + axis);
+    return index;
+  };
+  auto with = [axis](const std::vector<ir::Var>& row, const ir::Expr& along) {
+    std::vector<ir::Expr> index = VarExprs(row);
+    index.insert(index.begin() + axis, along);
+    return index;
+  };
+  const ir::Axis over_max = b.ReduceAxis("k", x->shape[axis]);
+  ir::Buffer max =
+      b.Reduce(name + "_max", dtype, row_shape, {}, {over_max}, ir::Combiner::kMax,
+               [&](const std::vector<ir::Var>& i) { return ir::Load(x, with(i, over_max.var)); });
+  const ir::Axis over_sum = b.ReduceAxis("k", x->shape[axis]);
+  ir::Buffer sum =
+      b.Reduce(name + "_sum", dtype, row_shape, {}, {over_sum}, ir::Combiner::kSum,
+               [&](const std::vector<ir::Var>& i) {
+                 return ir::Call(ir::Intrinsic::kExp,
+                                 {ir::Load(x, with(i, over_sum.var)) - ir::Load(max, VarExprs(i))});
+               });
+  return std::vector<ir::Buffer>{
+      b.Compute(name, dtype, x->shape, {}, [&](const std::vector<ir::Var>& i) {
+        const std::vector<ir::Expr> at = VarExprs(i);
+        return ir::Call(ir::Intrinsic::kExp, {ir::Load(x, at) - ir::Load(max, row_of(at))}) /
+               ir::Load(sum, row_of(at));
+      })};
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainSoftmax(std::span<const RefTensor> inputs,
+                                                    std::span<const TensorType>,
+                                                    const Attrs& attrs) {
+  const RefTensor& x = inputs[0];
+  const auto& shape = x.type.shape;
+  TW_ASSIGN(const int64_t axis, NormalizeAxis("softmax", GetInt(attrs, "axis", -1), shape.size()));
+  const int64_t length = shape[axis], stride = RowMajorStrides(shape)[axis];
+  RefTensor out = x;
+  for (int64_t start = 0; start < static_cast<int64_t>(x.values.size()); ++start) {
+    if (start / stride % length != 0) continue;
+    double max = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t k = 0; k < length; ++k) max = std::max(max, x.values[start + k * stride]);
+    for (int64_t k = 0; k < length; ++k) sum += std::exp(x.values[start + k * stride] - max);
+    for (int64_t k = 0; k < length; ++k) {
+      out.values[start + k * stride] = std::exp(x.values[start + k * stride] - max) / sum;
+    }
+  }
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+double SoftmaxFlops(std::span<const TensorType> inputs, std::span<const TensorType>, const Attrs&) {
+  return 5.0 * static_cast<double>(inputs[0].elements());
+}
+
+}  // namespace
+
+std::vector<OpSpec> ReductionRows() {
+  OpSpec reduce;
+  reduce.name = "reduce";
+  reduce.onnx = {"ReduceMean", "ReduceSum",         "ReduceMax",    "ReduceMin",
+                 "ReduceProd", "GlobalAveragePool", "GlobalMaxPool"};
+  reduce.fusion = FusionClass::kReduction;
+  reduce.float_only = true;
+  reduce.infer = InferReduce;
+  reduce.compute = BuildReduce;
+  reduce.flops = ReduceFlops;
+  reduce.reduction_length = ReduceLength;
+  reduce.reference = PlainReduce;
+
+  OpSpec softmax;
+  softmax.name = "softmax";
+  softmax.onnx = {"Softmax"};
+  softmax.fusion = FusionClass::kReduction;
+  softmax.float_only = true;
+  softmax.infer = InferSoftmax;
+  softmax.compute = BuildSoftmax;
+  softmax.flops = SoftmaxFlops;
+  softmax.reduction_length = [](std::span<const TensorType> inputs, const Attrs& attrs) {
+    auto axis = NormalizeAxis("softmax", GetInt(attrs, "axis", -1), inputs[0].shape.size());
+    return axis.ok() ? static_cast<double>(inputs[0].shape[*axis]) : 1;
+  };
+  softmax.reference = PlainSoftmax;
+  return {reduce, softmax};
+}
+
+}  // namespace tilewright::op

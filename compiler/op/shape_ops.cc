@@ -1,0 +1,189 @@
+// Operators that move elements: reshape (a free view in a compiled graph), transpose, and
+// inference-time batch normalisation, which is a broadcast over channels.
+#include <cmath>
+
+#include "compiler/op/op_rows.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+namespace {
+
+using support::StrCat;
+
+// ------------------------------------------------------------------------------------------
+// reshape
+
+absl::StatusOr<std::vector<TensorType>> InferReshape(std::span<const TensorType> inputs,
+                                                     const Attrs& attrs) {
+  TensorType out{inputs[0].dtype, GetInts(attrs, "shape", {})};
+  absl::Status status = CheckType(out);
+  if (!status.ok() || out.elements() != inputs[0].elements()) {
+    return OpError(
+        "reshape", "shape",
+        StrCat("expected a shape of ", inputs[0].elements(), " elements, found ", ToText(out)));
+  }
+  return std::vector<TensorType>{out};
+}
+
+ir::Expr ReshapeElement(std::span<const ElementReader> inputs,
+                        std::span<const TensorType> input_types, const TensorType& output,
+                        const std::vector<ir::Expr>& index, const Attrs&) {
+  ir::Expr flat = ir::Int(0);
+  const std::vector<int64_t> strides = RowMajorStrides(output.shape);
+  for (size_t d = 0; d < index.size(); ++d) {
+    if (output.shape[d] == 1) continue;
+    ir::Expr term = strides[d] == 1 ? index[d] : index[d] * ir::Int(strides[d]);
+    flat = ir::IsInt(flat, 0) ? term : flat + term;
+  }
+  const auto& shape = input_types[0].shape;
+  const std::vector<int64_t> from = RowMajorStrides(shape);
+  std::vector<ir::Expr> at;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) {
+      at.push_back(ir::Int(0));
+      continue;
+    }
+    ir::Expr i = from[d] == 1 ? flat : ir::FloorDiv(flat, ir::Int(from[d]));
+    const bool outermost = from[d] * shape[d] == input_types[0].elements();
+    at.push_back(outermost ? i : ir::FloorMod(i, ir::Int(shape[d])));
+  }
+  return inputs[0](std::move(at));
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainReshape(std::span<const RefTensor> inputs,
+                                                    std::span<const TensorType> outputs,
+                                                    const Attrs&) {
+  return std::vector<RefTensor>{{outputs[0], inputs[0].values}};
+}
+
+// ------------------------------------------------------------------------------------------
+// transpose
+
+absl::StatusOr<std::vector<TensorType>> InferTranspose(std::span<const TensorType> inputs,
+                                                       const Attrs& attrs) {
+  const std::vector<int64_t> perm = GetInts(attrs, "perm", {});
+  const size_t rank = inputs[0].shape.size();
+  std::vector<bool> seen(rank, false);
+  bool valid = perm.size() == rank;
+  TensorType out{inputs[0].dtype, {}};
+  for (size_t d = 0; valid && d < rank; ++d) {
+    valid = perm[d] >= 0 && perm[d] < static_cast<int64_t>(rank) && !seen[perm[d]];
+    if (!valid) break;
+    seen[perm[d]] = true;
+    out.shape.push_back(inputs[0].shape[perm[d]]);
+  }
+  if (!valid) {
+    return OpError("transpose", "perm",
+                   StrCat("expected a permutation of ", rank, " dimensions, found [",
+                          support::Join(perm, ","), "]"));
+  }
+  return std::vector<TensorType>{out};
+}
+
+ir::Expr TransposeElement(std::span<const ElementReader> inputs, std::span<const TensorType>,
+                          const TensorType&, const std::vector<ir::Expr>& index,
+                          const Attrs& attrs) {
+  const std::vector<int64_t> perm = GetInts(attrs, "perm", {});
+  std::vector<ir::Expr> at(index.size());
+  for (size_t d = 0; d < perm.size(); ++d) at[perm[d]] = index[d];
+  return inputs[0](std::move(at));
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainTranspose(std::span<const RefTensor> inputs,
+                                                      std::span<const TensorType> outputs,
+                                                      const Attrs& attrs) {
+  const std::vector<int64_t> perm = GetInts(attrs, "perm", {});
+  const std::vector<int64_t> strides = RowMajorStrides(inputs[0].type.shape);
+  std::vector<int64_t> index(perm.size(), 0);
+  RefTensor out{outputs[0], {}};
+  do {
+    int64_t at = 0;
+    for (size_t d = 0; d < perm.size(); ++d) at += index[d] * strides[perm[d]];
+    out.values.push_back(inputs[0].values[at]);
+  } while (NextIndex(outputs[0].shape, &index));
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+// ------------------------------------------------------------------------------------------
+// batch_norm
+
+// Operands: x [n,c,...], scale, bias, mean, variance [c].
+absl::StatusOr<std::vector<TensorType>> InferBatchNorm(std::span<const TensorType> inputs,
+                                                       const Attrs&) {
+  const TensorType& x = inputs[0];
+  if (x.shape.size() < 2) {
+    return OpError("batch_norm", "shape",
+                   StrCat("expected data of rank 2 or more, found ", ToText(x)));
+  }
+  for (const TensorType& in : inputs.subspan(1)) {
+    if (in.shape != std::vector<int64_t>{x.shape[1]} || in.dtype != x.dtype) {
+      return OpError("batch_norm", "shape",
+                     StrCat("expected parameters of [", x.shape[1], "], found ", ToText(in)));
+    }
+  }
+  return std::vector<TensorType>{x};
+}
+
+ir::Expr BatchNormElement(std::span<const ElementReader> inputs,
+                          std::span<const TensorType> input_types, const TensorType&,
+                          const std::vector<ir::Expr>& index, const Attrs& attrs) {
+  const ir::DType dtype = input_types[0].dtype;
+  const std::vector<ir::Expr> c = {index[1]};
+  const ir::Expr epsilon = ir::Float(GetDouble(attrs, "epsilon", 1e-5), dtype);
+  ir::Expr deviation = ir::Call(ir::Intrinsic::kSqrt, {inputs[4](c) + epsilon});
+  return (inputs[0](index) - inputs[3](c)) * (inputs[1](c) / deviation) + inputs[2](c);
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainBatchNorm(std::span<const RefTensor> inputs,
+                                                      std::span<const TensorType> outputs,
+                                                      const Attrs& attrs) {
+  const double epsilon = GetDouble(attrs, "epsilon", 1e-5);
+  RefTensor out{outputs[0], inputs[0].values};
+  const int64_t inner = RowMajorStrides(outputs[0].shape)[1], channels = outputs[0].shape[1];
+  for (size_t i = 0; i < out.values.size(); ++i) {
+    const int64_t c = static_cast<int64_t>(i) / inner % channels;
+    out.values[i] = (out.values[i] - inputs[3].values[c]) /
+                        std::sqrt(inputs[4].values[c] + epsilon) * inputs[1].values[c] +
+                    inputs[2].values[c];
+  }
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+OpSpec Injective(std::string_view name, std::vector<std::string_view> onnx) {
+  OpSpec spec;
+  spec.name = name;
+  spec.onnx = std::move(onnx);
+  spec.fusion = FusionClass::kInjective;
+  return spec;
+}
+
+double NoFlops(std::span<const TensorType>, std::span<const TensorType>, const Attrs&) { return 0; }
+
+}  // namespace
+
+std::vector<OpSpec> ShapeRows() {
+  OpSpec reshape = Injective("reshape", {"Reshape", "Flatten", "Squeeze", "Unsqueeze"});
+  reshape.infer = InferReshape;
+  reshape.element = ReshapeElement;
+  reshape.flops = NoFlops;
+  reshape.reference = PlainReshape;
+
+  OpSpec transpose = Injective("transpose", {"Transpose"});
+  transpose.infer = InferTranspose;
+  transpose.element = TransposeElement;
+  transpose.flops = NoFlops;
+  transpose.reference = PlainTranspose;
+
+  OpSpec batch_norm = Injective("batch_norm", {"BatchNormalization"});
+  batch_norm.min_inputs = batch_norm.max_inputs = 5;
+  batch_norm.float_only = true;
+  batch_norm.infer = InferBatchNorm;
+  batch_norm.element = BatchNormElement;
+  batch_norm.flops = [](std::span<const TensorType>, std::span<const TensorType> outputs,
+                        const Attrs&) { return 2.0 * static_cast<double>(outputs[0].elements()); };
+  batch_norm.reference = PlainBatchNorm;
+  return {reshape, transpose, batch_norm};
+}
+
+}  // namespace tilewright::op
