@@ -1,0 +1,256 @@
+#include "deploy/daemon/daemon_main.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <optional>
+#include <utility>
+
+#include "deploy/support/env.h"
+#include "deploy/support/file.h"
+#include "deploy/support/process.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::daemon {
+namespace {
+
+// The one thing a signal handler can reach: the event descriptor of the installed StopSignal.
+volatile sig_atomic_t g_stop_fd = -1;
+
+extern "C" void OnStopSignal(int) {
+  const int saved = errno;
+  const uint64_t one = 1;
+  if (g_stop_fd >= 0) {
+    [[maybe_unused]] const ssize_t written = write(g_stop_fd, &one, sizeof(one));
+  }
+  errno = saved;
+}
+
+// CLI11 reports everything by exceptions; this is the only place that sees them.
+// Returns an exit code when the process is to end now.
+std::optional<int> ParseCommandLine(CLI::App* app, int argc, const char* const* argv) {
+  try {
+    app->parse(argc, argv);
+    return std::nullopt;
+  } catch (const CLI::Success& success) {
+    app->exit(success);
+    return 0;
+  } catch (const CLI::ConfigError& error) {
+    std::cerr << "error: daemon.config.invalid: " << error.what() << "\n";
+    return 78;
+  } catch (const CLI::FileError& error) {
+    std::cerr << "error: daemon.config.unreadable: " << error.what() << "\n";
+    return 78;
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "error: daemon.flags.invalid: " << error.what() << "\n"
+              << "run with --help for the flags\n";
+    return 64;
+  }
+}
+
+void AddFlags(CLI::App* app, const DaemonSpec& spec, DaemonFlags* flags, bool* check_config) {
+  app->set_version_flag("--version", kVersion);
+  if (spec.has_listen) {
+    app->add_option("--listen", flags->listen, "HOST:PORT to serve on (port 0 = any)")
+        ->capture_default_str();
+    app->add_option("--port-file", flags->port_file,
+                    "file that gets one line HOST:PORT when the daemon is ready");
+  }
+  if (spec.has_tracker) {
+    app->add_option("--tracker", flags->tracker, "HOST:PORT of the tracker");
+  }
+  if (spec.has_device) {
+    app->add_option("--device", flags->device, "device kinds, separated by commas")->delimiter(',');
+  }
+  if (!spec.has_listen) {
+    app->add_option("--port-file", flags->port_file,
+                    "file that is written when the daemon is ready");
+  }
+  app->add_option("--state-dir", flags->state_dir,
+                  "folder for everything the daemon keeps (required)");
+  app->add_option("--metrics", flags->metrics, "HOST:PORT of the Prometheus endpoint");
+  app->add_flag("--insecure", flags->insecure,
+                "allow plain text beyond the local machine (no TLS in this version)");
+  app->add_option("--log-level", flags->log_level, "debug, info, warning or error")
+      ->capture_default_str();
+  app->set_config("--config", "", "file with lines \"flag = value\"");
+  app->add_flag("--check-config", *check_config, "check flags and configuration file, then exit")
+      ->configurable(false);
+  app->allow_config_extras(CLI::config_extras_mode::error);
+}
+
+int Fail(const absl::Status& status) {
+  LogError("daemon.failed", {{"slug", support::Slug(status)},
+                             {"code", absl::StatusCodeToString(status.code())},
+                             {"error", support::StatusText(status)}});
+  return ExitCode(status);
+}
+
+absl::Status Run(const DaemonSpec& spec, const DaemonFlags& flags,
+                 const std::function<absl::Status(DaemonContext&)>& body) {
+  support::IgnoreSigpipe();
+  TW_ASSIGN(const std::unique_ptr<StopSignal> stop, StopSignal::Install());
+  TW_TRY(support::MakeDirs(flags.state_dir));
+  auto lock = support::FileLock::TryLock(support::PathJoin(flags.state_dir, "lock"));
+  if (!lock.ok()) {
+    if (lock.status().code() != absl::StatusCode::kUnavailable) return lock.status();
+    return support::Aborted("daemon.state_dir.locked", support::StatusText(lock.status()));
+  }
+  TW_ASSIGN(const std::unique_ptr<Metrics> metrics,
+            Metrics::Create(spec.name, flags.metrics, flags.insecure));
+  if (!metrics->address().empty()) {
+    LogInfo("daemon.metrics", {{"address", metrics->address()}});
+  }
+  DaemonContext context{flags, metrics.get(), stop.get()};
+  LogInfo("daemon.start", {{"version", kVersion}, {"state_dir", flags.state_dir}});
+  TW_TRY(body(context));
+  LogInfo("daemon.stop");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StopSignal>> StopSignal::Install() {
+  TW_CHECK(g_stop_fd < 0) << "one StopSignal per process";
+  auto stop = std::unique_ptr<StopSignal>(new StopSignal());
+  stop->event_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (stop->event_fd_ < 0) {
+    return support::ErrnoError(errno, "daemon.signals.failed", "eventfd");
+  }
+  g_stop_fd = stop->event_fd_;
+  struct sigaction action{};
+  action.sa_handler = OnStopSignal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int signal_number : {SIGTERM, SIGINT}) {
+    if (sigaction(signal_number, &action, nullptr) != 0) {
+      return support::ErrnoError(errno, "daemon.signals.failed", "sigaction");
+    }
+  }
+  return stop;
+}
+
+StopSignal::~StopSignal() {
+  if (event_fd_ < 0) return;
+  signal(SIGTERM, SIG_DFL);
+  signal(SIGINT, SIG_DFL);
+  g_stop_fd = -1;
+  close(event_fd_);
+}
+
+bool StopSignal::Wait(int64_t timeout_ms) {
+  if (requested_.load()) return true;
+  pollfd waiting{event_fd_, POLLIN, 0};
+  const int result = poll(&waiting, 1, static_cast<int>(timeout_ms));
+  if (result > 0) requested_.store(true);
+  return requested_.load();
+}
+
+void StopSignal::Request() {
+  requested_.store(true);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof(one));
+}
+
+HostOptions DaemonContext::host_options() const {
+  HostOptions options;
+  options.listen = flags.listen;
+  options.insecure = flags.insecure;
+  options.port_file = flags.port_file;
+  options.metrics = metrics;
+  return options;
+}
+
+int ExitCode(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 0;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+      return 64;
+    case absl::StatusCode::kDataLoss:
+      return 65;
+    case absl::StatusCode::kNotFound:
+      return 66;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return 69;
+    case absl::StatusCode::kResourceExhausted:
+      return 74;
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kCancelled:
+      return 75;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return 77;
+    case absl::StatusCode::kFailedPrecondition:
+      return 78;
+    default:
+      return 70;
+  }
+}
+
+int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
+               const std::function<void(CLI::App&)>& add_flags,
+               const std::function<absl::Status(const DaemonContext&)>& check,
+               const std::function<absl::Status(DaemonContext&)>& body) {
+  CLI::App app(spec.description, spec.name);
+  DaemonFlags flags;
+  bool check_config = false;
+  AddFlags(&app, spec, &flags, &check_config);
+  if (add_flags) add_flags(app);
+  if (const auto code = ParseCommandLine(&app, argc, argv)) return *code;
+
+  const auto level = ParseLogLevel(flags.log_level);
+  InitLog(spec.name, level.value_or(LogLevel::kInfo));
+  if (!level.ok()) return Fail(level.status());
+  const auto check_flags = [&]() -> absl::Status {
+    if (spec.has_listen) TW_TRY(ParseHostPort(flags.listen, "daemon.listen.invalid").status());
+    if (!flags.tracker.empty()) {
+      TW_TRY(ParseHostPort(flags.tracker, "daemon.tracker.invalid").status());
+    }
+    if (!flags.metrics.empty()) {
+      TW_TRY(ParseHostPort(flags.metrics, "daemon.metrics.invalid").status());
+    }
+    if (check) TW_TRY(check(DaemonContext{flags, nullptr, nullptr}));
+    return absl::OkStatus();
+  };
+  const absl::Status checked = check_flags();
+  if (!checked.ok()) return Fail(checked);
+  if (check_config) {
+    std::cout << "ok\n";
+    return 0;
+  }
+  if (flags.state_dir.empty()) {
+    return Fail(support::InvalidArgument("daemon.state_dir.missing", "--state-dir is required"));
+  }
+  const absl::Status status = Run(spec, flags, body);
+  return status.ok() ? 0 : Fail(status);
+}
+
+void NotifySystemd(const std::string& message) {
+  const auto path = support::GetEnv("NOTIFY_SOCKET");
+  if (!path.has_value() || path->empty()) return;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path->size() >= sizeof(address.sun_path)) return;
+  std::memcpy(address.sun_path, path->data(), path->size());
+  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';  // the abstract namespace
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  const socklen_t length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path->size());
+  if (sendto(fd, message.data(), message.size(), MSG_NOSIGNAL,
+             reinterpret_cast<const sockaddr*>(&address), length) < 0) {
+    LogWarning("daemon.notify.failed", {{"error", std::strerror(errno)}});
+  }
+  close(fd);
+}
+
+}  // namespace tilewright::daemon

@@ -1,0 +1,155 @@
+#include "deploy/daemon/wire.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "deploy/support/strings.h"
+
+namespace tilewright::daemon {
+namespace {
+
+// gRPC's default limit on all trailers together is 8 KiB; the message travels twice (in the status
+// and in its details), percent-encoded once.
+constexpr size_t kMaxMessageText = 1500;
+
+// google.rpc.Status and google.rpc.ErrorInfo are not packaged; these are their wire formats.
+constexpr uint32_t LengthDelimitedTag(uint32_t field) { return field << 3 | 2; }
+constexpr uint32_t VarintTag(uint32_t field) { return field << 3; }
+
+void PutBytes(google::protobuf::io::CodedOutputStream* out, uint32_t field,
+              std::string_view bytes) {
+  out->WriteTag(LengthDelimitedTag(field));
+  out->WriteVarint32(static_cast<uint32_t>(bytes.size()));
+  out->WriteRaw(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+std::string StatusDetails(int code, std::string_view message, std::string_view slug) {
+  const auto build = [](const auto& fill) {
+    std::string bytes;
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream out(&stream);
+    fill(&out);
+    out.Trim();
+    return bytes;
+  };
+  const std::string info = build([&](auto* out) {
+    PutBytes(out, 1, slug);          // ErrorInfo.reason
+    PutBytes(out, 2, "tilewright");  // ErrorInfo.domain
+  });
+  const std::string any = build([&](auto* out) {
+    PutBytes(out, 1, "type.googleapis.com/google.rpc.ErrorInfo");
+    PutBytes(out, 2, info);
+  });
+  return build([&](auto* out) {
+    out->WriteTag(VarintTag(1));
+    out->WriteVarint32(static_cast<uint32_t>(code));
+    PutBytes(out, 2, message);
+    PutBytes(out, 3, any);
+  });
+}
+
+// Cut at a character boundary, so that the text stays valid UTF-8.
+std::string Shorten(std::string text) {
+  if (text.size() <= kMaxMessageText) return text;
+  size_t end = kMaxMessageText;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+}  // namespace
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  const int code = static_cast<int>(status.code());
+  const std::string message = Shorten(support::StatusText(status));
+  const std::string slug = support::Slug(status);
+  if (slug.empty()) return grpc::Status(static_cast<grpc::StatusCode>(code), message);
+  return grpc::Status(static_cast<grpc::StatusCode>(code), message,
+                      StatusDetails(code, message, slug));
+}
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  // Our servers always send details with a slug; whatever comes without is the transport's own.
+  if (!status.error_details().empty()) return absl::Status(code, status.error_message());
+  const std::string slug = "rpc." + support::ToLower(absl::StatusCodeToString(code));
+  return support::MakeError(code, slug, status.error_message());
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const ChannelOptions& options) {
+  grpc::ChannelArguments args;
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMinMs * 5);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
+  args.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  args.SetMaxSendMessageSize(kMaxMessageBytes);
+  // Peers are named by address; a proxy of the environment is never meant.
+  args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (options.own_connection) args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
+}
+
+void SetTimeout(grpc::ClientContext* context, int64_t timeout_ms) {
+  context->set_deadline(
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(timeout_ms, GPR_TIMESPAN)));
+}
+
+bool IsRetryable(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kAborted:
+      return true;
+    default:
+      return false;
+  }
+}
+
+int64_t Backoff::NextMs() {
+  const int64_t ceiling = std::min<int64_t>(step_ms_, max_ms_);
+  step_ms_ = std::min<int64_t>(step_ms_ * 2, max_ms_);
+  return rng_.UniformInt(ceiling / 2, ceiling);
+}
+
+v1::Digest MakeDigest(std::string_view sha256_hex, int64_t size_bytes) {
+  v1::Digest digest;
+  digest.set_algorithm("sha256");
+  digest.set_hash(support::HexDecode(sha256_hex).value_or(""));
+  digest.set_size_bytes(size_bytes);
+  return digest;
+}
+
+absl::StatusOr<std::string> DigestToHex(const v1::Digest& digest) {
+  if (digest.algorithm() != "sha256" || digest.hash().size() != 32) {
+    return support::InvalidArgument("artifact.digest.invalid",
+                                    support::StrCat("expected a sha256 of 32 bytes, found ",
+                                                    support::Quote(digest.algorithm(), 32), " of ",
+                                                    digest.hash().size(), " bytes"));
+  }
+  return support::HexEncode(digest.hash());
+}
+
+std::string ValueKindText(v1::ValueKind kind) {
+  constexpr std::string_view kPrefix = "VALUE_KIND_";
+  const std::string& name = v1::ValueKind_Name(kind);
+  if (name.size() <= kPrefix.size()) return "unspecified";
+  return support::ToLower(std::string_view(name).substr(kPrefix.size()));
+}
+
+std::string OutcomeText(v1::Outcome outcome) {
+  const std::string& name = v1::Outcome_Name(outcome);
+  return name.empty() ? "OUTCOME_UNSPECIFIED" : name;
+}
+
+}  // namespace tilewright::daemon
