@@ -5,6 +5,7 @@
 #define DEPLOY_RUNTIME_TENSOR_IO_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct HostTensor {
   std::vector<int64_t> shape;
   std::string data;  // raw little-endian row-major bytes: product of shape × element size
 };
+
+// Bytes of a compact tensor; nullopt for a negative extent or a size beyond int64.
+std::optional<int64_t> TensorBytes(module::DType dtype, const std::vector<int64_t>& shape);
 
 // DATA_LOSS `runtime.tensor_pb.<reason>` for bytes that are no TensorProto or lack data;
 // UNIMPLEMENTED for strings, complex numbers, external data and segments.

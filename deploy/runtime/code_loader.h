@@ -1,0 +1,42 @@
+// Loads code objects into the process and finds their symbols. A LoadedCode owns its object and
+// unloads it when destroyed; const use is thread-safe.
+#ifndef DEPLOY_RUNTIME_CODE_LOADER_H_
+#define DEPLOY_RUNTIME_CODE_LOADER_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace tilewright::runtime {
+
+// The format of the code objects that this build of the runtime loads: "elf-x86_64".
+std::string_view NativeCodeFormat();
+
+class LoadedCode {
+ public:
+  // Puts the shared object into anonymous memory and loads it from there; nothing touches a disk.
+  // Its constructors run: the caller trusts the code. DATA_LOSS `runtime.code.<reason>` for bytes
+  // that are no shared object for this machine or that the loader refuses.
+  static absl::StatusOr<LoadedCode> Load(std::string_view format, std::string_view image);
+
+  LoadedCode(LoadedCode&& other) noexcept;
+  LoadedCode& operator=(LoadedCode&& other) noexcept;
+  ~LoadedCode();
+
+  // NOT_FOUND `runtime.code.symbol`.
+  absl::StatusOr<void*> Symbol(const std::string& name) const;
+
+ private:
+  LoadedCode(int fd, void* handle) : fd_(fd), handle_(handle) {}
+  void Release();
+
+  // Stays open as long as the object: the loader knows objects by the descriptor's path, so the
+  // number must not be used again meanwhile.
+  int fd_ = -1;
+  void* handle_ = nullptr;
+};
+
+}  // namespace tilewright::runtime
+
+#endif  // DEPLOY_RUNTIME_CODE_LOADER_H_

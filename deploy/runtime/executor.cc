@@ -1,0 +1,277 @@
+// Session: the executor of a memory-planned function. Every pointer that a launch needs is worked
+// out when the session is made; a run is a loop over calls.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "deploy/runtime/buffer.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/runtime/thread_pool.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::runtime {
+namespace {
+
+using module::Function;
+using module::Launch;
+using module::Manifest;
+using module::Tensor;
+using module::TensorKind;
+
+struct BoundLaunch {
+  const Launch* launch = nullptr;
+  TwKernelFn kernel = nullptr;
+  std::vector<void*> buffers;
+  const int64_t* sizes = nullptr;
+  void* workspace = nullptr;
+};
+
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+int32_t ContextParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64_t num_tasks) {
+  return static_cast<ThreadPool*>(ctx->opaque)->ParallelFor(body, closure, num_tasks);
+}
+
+}  // namespace
+
+struct Session::Impl {
+  Impl(std::shared_ptr<const LoadedModule> m, const Function* f, int threads)
+      : module(std::move(m)), function(f), pool(threads) {
+    context.abi_version = TW_ABI_VERSION;
+    context.num_threads = pool.num_threads();
+    context.opaque = &pool;
+    context.parallel_for = ContextParallelFor;
+  }
+
+  absl::Status AllocateBuffers(bool guard);
+  absl::StatusOr<std::vector<Buffer>> AllocateEnds(const std::vector<int64_t>& ids, bool guard);
+  void PlaceTensors();
+  std::vector<BoundLaunch> Bind(const std::vector<Launch>& list) const;
+  void BindLaunches();
+  absl::Status SealInputs();
+  absl::Status Call(const BoundLaunch& launch);
+  absl::Status Prepare();
+
+  const Tensor& TensorOf(int64_t id) const {
+    return module->manifest().tensors[static_cast<size_t>(id)];
+  }
+
+  std::shared_ptr<const LoadedModule> module;
+  const Function* function;
+  ThreadPool pool;
+  TwContext context{};
+
+  Buffer arena;
+  Buffer workspace;
+  std::vector<Buffer> inputs;
+  std::vector<Buffer> outputs;
+  std::vector<void*> addresses;     // by tensor id; nullptr for ends of other functions
+  std::set<int64_t> prepare_reads;  // tensors that prepare launches touch
+  std::vector<BoundLaunch> prepare;
+  std::vector<BoundLaunch> launches;
+  bool prepared = false;
+  bool sealed = false;  // guarded inputs are read-only
+};
+
+absl::StatusOr<std::vector<Buffer>> Session::Impl::AllocateEnds(const std::vector<int64_t>& ids,
+                                                                bool guard) {
+  std::vector<Buffer> buffers;
+  for (const int64_t id : ids) {
+    const auto bytes = static_cast<size_t>(TensorOf(id).bytes);
+    TW_ASSIGN(Buffer buffer, guard ? Buffer::AllocateGuarded(bytes) : Buffer::Allocate(bytes));
+    buffers.push_back(std::move(buffer));
+  }
+  return buffers;
+}
+
+absl::Status Session::Impl::AllocateBuffers(bool guard) {
+  const Manifest& manifest = module->manifest();
+  TW_ASSIGN(arena, Buffer::Allocate(static_cast<size_t>(manifest.arena_bytes)));
+  TW_ASSIGN(workspace, Buffer::Allocate(static_cast<size_t>(manifest.workspace_bytes)));
+  TW_ASSIGN(inputs, AllocateEnds(function->inputs, guard));
+  TW_ASSIGN(outputs, AllocateEnds(function->outputs, guard));
+  return absl::OkStatus();
+}
+
+void Session::Impl::PlaceTensors() {
+  const Manifest& manifest = module->manifest();
+  addresses.assign(manifest.tensors.size(), nullptr);
+  const auto place = [this](int64_t id, void* address) {
+    addresses[static_cast<size_t>(id)] = address;
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) place(function->inputs[i], inputs[i].data());
+  for (size_t i = 0; i < outputs.size(); ++i) place(function->outputs[i], outputs[i].data());
+  // Kernels get one pointer type; the manifest's checks and the read-only mapping keep constants
+  // constant.
+  char* constants = const_cast<char*>(module->file().constants().data());
+  for (const Tensor& tensor : manifest.tensors) {
+    const bool in_arena =
+        tensor.kind == TensorKind::kIntermediate || tensor.kind == TensorKind::kPrepared;
+    if (in_arena) place(tensor.id, static_cast<char*>(arena.data()) + tensor.offset);
+    if (tensor.kind == TensorKind::kConstant) place(tensor.id, constants + tensor.offset);
+  }
+}
+
+std::vector<BoundLaunch> Session::Impl::Bind(const std::vector<Launch>& list) const {
+  std::vector<BoundLaunch> bound;
+  for (const Launch& launch : list) {
+    BoundLaunch& entry = bound.emplace_back();
+    entry.launch = &launch;
+    entry.kernel = module->Kernel(launch);
+    entry.sizes = launch.sizes.empty() ? nullptr : launch.sizes.data();
+    entry.workspace = launch.workspace_bytes > 0 ? workspace.data() : nullptr;
+    for (const int64_t id : launch.args) {
+      entry.buffers.push_back(addresses[static_cast<size_t>(id)]);
+    }
+  }
+  return bound;
+}
+
+void Session::Impl::BindLaunches() {
+  prepare = Bind(function->prepare);
+  launches = Bind(function->launches);
+  for (const Launch& launch : function->prepare) {
+    prepare_reads.insert(launch.args.begin(), launch.args.end());
+  }
+}
+
+absl::Status Session::Impl::SealInputs() {
+  if (sealed) return absl::OkStatus();
+  for (Buffer& buffer : inputs) TW_TRY(buffer.SetReadOnly(true));
+  sealed = true;
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::Call(const BoundLaunch& bound) {
+  const int32_t result = bound.kernel(&context, bound.buffers.data(), bound.sizes, bound.workspace);
+  if (result == TW_OK) return absl::OkStatus();
+  return support::Internal("runtime.run.kernel_failed",
+                           bound.launch->symbol + " returned " + std::to_string(result));
+}
+
+absl::Status Session::Impl::Prepare() {
+  TW_TRY(SealInputs());
+  if (prepared) return absl::OkStatus();
+  for (const BoundLaunch& bound : prepare) TW_TRY(Call(bound));
+  prepared = true;
+  return absl::OkStatus();
+}
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const LoadedModule> module,
+                                                         const SessionOptions& options) {
+  const Function* function = module->manifest().FindFunction(options.function);
+  if (function == nullptr) {
+    return support::InvalidArgument("runtime.session.function",
+                                    "the module has no function '" + options.function + "'");
+  }
+  const int threads = std::clamp(options.num_threads, 1, UsableCores());
+  auto impl = std::make_unique<Impl>(std::move(module), function, threads);
+  TW_TRY(impl->AllocateBuffers(options.guard_pages));
+  impl->PlaceTensors();
+  impl->BindLaunches();
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+const LoadedModule& Session::module() const { return *impl_->module; }
+const Function& Session::function() const { return *impl_->function; }
+int Session::num_threads() const { return impl_->context.num_threads; }
+size_t Session::num_inputs() const { return impl_->inputs.size(); }
+size_t Session::num_outputs() const { return impl_->outputs.size(); }
+
+TensorView Session::input(size_t index) const {
+  TW_CHECK(index < num_inputs()) << "input " << index;
+  const Buffer& buffer = impl_->inputs[index];
+  return {&impl_->TensorOf(impl_->function->inputs[index]), buffer.data(), buffer.bytes()};
+}
+
+TensorView Session::output(size_t index) const {
+  TW_CHECK(index < num_outputs()) << "output " << index;
+  const Buffer& buffer = impl_->outputs[index];
+  return {&impl_->TensorOf(impl_->function->outputs[index]), buffer.data(), buffer.bytes()};
+}
+
+void* Session::MutableInput(size_t index) {
+  TW_CHECK(index < num_inputs()) << "input " << index;
+  if (impl_->prepare_reads.contains(impl_->function->inputs[index])) impl_->prepared = false;
+  if (impl_->sealed) {
+    impl_->sealed = false;
+    for (Buffer& buffer : impl_->inputs) {
+      const absl::Status writable = buffer.SetReadOnly(false);
+      TW_CHECK(writable.ok()) << support::StatusText(writable);
+    }
+  }
+  return impl_->inputs[index].data();
+}
+
+absl::Status Session::SetInput(size_t index, const void* data, size_t bytes) {
+  if (index >= num_inputs()) {
+    return support::InvalidArgument(
+        "runtime.session.input_index",
+        "expected less than " + std::to_string(num_inputs()) + ", found " + std::to_string(index));
+  }
+  const TensorView view = input(index);
+  if (bytes != view.bytes || (data == nullptr && bytes > 0)) {
+    return support::InvalidArgument("runtime.session.input_bytes",
+                                    "input '" + view.tensor->name + "': expected " +
+                                        std::to_string(view.bytes) + " bytes, found " +
+                                        std::to_string(data == nullptr ? 0 : bytes));
+  }
+  void* destination = MutableInput(index);
+  if (bytes > 0) std::memcpy(destination, data, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status Session::Prepare() { return impl_->Prepare(); }
+
+absl::Status Session::Run() {
+  TW_TRY(impl_->Prepare());
+  for (const BoundLaunch& bound : impl_->launches) TW_TRY(impl_->Call(bound));
+  return absl::OkStatus();
+}
+
+absl::Status Session::RunProfiled(std::vector<LaunchTime>* times) {
+  TW_TRY(impl_->Prepare());
+  times->clear();
+  for (const BoundLaunch& bound : impl_->launches) {
+    const int64_t start = NowNs();
+    TW_TRY(impl_->Call(bound));
+    times->push_back({bound.launch, NowNs() - start});
+  }
+  return absl::OkStatus();
+}
+
+void Session::Poison(uint8_t byte) {
+  for (const Buffer& buffer : impl_->outputs) std::memset(buffer.data(), byte, buffer.bytes());
+  for (const Tensor& tensor : module().manifest().tensors) {
+    if (tensor.kind != TensorKind::kIntermediate) continue;
+    std::memset(impl_->addresses[static_cast<size_t>(tensor.id)], byte,
+                static_cast<size_t>(tensor.bytes));
+  }
+  std::memset(impl_->workspace.data(), byte, impl_->workspace.bytes());
+}
+
+absl::Status Session::CheckGuards() const {
+  const auto check = [this](const std::vector<Buffer>& buffers, const std::vector<int64_t>& ids) {
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      if (!buffers[i].PaddingIntact()) {
+        return support::DataLoss(
+            "runtime.guard.overwritten",
+            "bytes around '" + impl_->TensorOf(ids[i]).name + "' were written");
+      }
+    }
+    return absl::OkStatus();
+  };
+  TW_TRY(check(impl_->inputs, impl_->function->inputs));
+  return check(impl_->outputs, impl_->function->outputs);
+}
+
+}  // namespace tilewright::runtime

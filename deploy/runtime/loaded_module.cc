@@ -1,0 +1,108 @@
+#include <map>
+#include <utility>
+
+#include "deploy/runtime/code_loader.h"
+#include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::runtime {
+
+using module::Function;
+using module::Launch;
+using module::Manifest;
+
+struct LoadedModule::Impl {
+  explicit Impl(module::ModuleFile f) : file(std::move(f)) {}
+
+  absl::Status CheckMachine() const;
+  absl::Status CheckShapes() const;
+  absl::Status LoadCode();
+  absl::Status Resolve(const Launch& launch);
+
+  module::ModuleFile file;
+  std::vector<LoadedCode> code;
+  std::map<std::pair<int64_t, std::string>, TwKernelFn> kernels;
+};
+
+absl::Status LoadedModule::Impl::CheckMachine() const {
+  const Manifest& manifest = file.manifest();
+  const CpuInfo cpu = DetectCpu();
+  const std::vector<std::string> missing = MissingFeatures(cpu, manifest.cpu_features);
+  if (!missing.empty()) {
+    return support::FailedPrecondition(
+        "runtime.load.cpu_features",
+        "the module was compiled for '" + manifest.target + "'; this CPU (" + cpu.model_name +
+            ") lacks " + support::Join(missing, ", ") + "; compile it for this machine");
+  }
+  for (const module::CodeObject& object : manifest.code) {
+    if (object.abi_version > static_cast<int64_t>(TW_ABI_VERSION)) {
+      return support::FailedPrecondition("runtime.load.abi_version",
+                                         "expected at most " + std::to_string(TW_ABI_VERSION) +
+                                             ", found " + std::to_string(object.abi_version) +
+                                             ": the module needs a newer runtime");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadedModule::Impl::CheckShapes() const {
+  for (const module::Tensor& tensor : file.manifest().tensors) {
+    if (!module::NumElements(tensor.shape).has_value()) {
+      return support::Unimplemented("runtime.load.symbolic_shape",
+                                    "expected static shapes, found " +
+                                        module::ShapeText(tensor.shape) + " for tensor '" +
+                                        tensor.name + "'");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadedModule::Impl::LoadCode() {
+  for (size_t i = 0; i < file.num_code(); ++i) {
+    TW_ASSIGN(LoadedCode loaded, LoadedCode::Load(file.manifest().code[i].format, file.code(i)));
+    code.push_back(std::move(loaded));
+  }
+  for (const Function& function : file.manifest().functions) {
+    for (const Launch& launch : function.prepare) TW_TRY(Resolve(launch));
+    for (const Launch& launch : function.launches) TW_TRY(Resolve(launch));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadedModule::Impl::Resolve(const Launch& launch) {
+  const auto [it, added] = kernels.try_emplace({launch.code, launch.symbol}, nullptr);
+  if (!added) return absl::OkStatus();
+  const absl::StatusOr<void*> symbol = code[static_cast<size_t>(launch.code)].Symbol(launch.symbol);
+  if (!symbol.ok()) return absl::DataLossError(symbol.status().message());
+  it->second = reinterpret_cast<TwKernelFn>(*symbol);
+  return absl::OkStatus();
+}
+
+LoadedModule::LoadedModule(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LoadedModule::~LoadedModule() = default;
+
+absl::StatusOr<std::shared_ptr<const LoadedModule>> LoadedModule::Load(module::ModuleFile file) {
+  auto impl = std::make_unique<Impl>(std::move(file));
+  TW_TRY(impl->CheckMachine());
+  TW_TRY(impl->CheckShapes());
+  TW_TRY(impl->LoadCode());
+  return std::shared_ptr<const LoadedModule>(new LoadedModule(std::move(impl)));
+}
+
+absl::StatusOr<std::shared_ptr<const LoadedModule>> LoadedModule::Open(const std::string& path) {
+  TW_ASSIGN(module::ModuleFile file, module::ModuleFile::Open(path));
+  return Load(std::move(file));
+}
+
+const module::ModuleFile& LoadedModule::file() const { return impl_->file; }
+const Manifest& LoadedModule::manifest() const { return impl_->file.manifest(); }
+
+TwKernelFn LoadedModule::Kernel(const Launch& launch) const {
+  const auto it = impl_->kernels.find({launch.code, launch.symbol});
+  TW_CHECK(it != impl_->kernels.end()) << launch.symbol;
+  return it->second;
+}
+
+}  // namespace tilewright::runtime

@@ -1,0 +1,216 @@
+#include "deploy/runtime/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "deploy/runtime/cpu_info.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::runtime {
+namespace {
+
+constexpr size_t kCacheLine = 64;
+// About 50 µs of looking for the next loop before a thread sleeps: longer than the gap between two
+// launches of a model, shorter than what a neighbour would notice.
+constexpr int kSpinsBeforeSleep = 2000;
+// A caller that waits for the last tasks gives up its core this often; where cores are scarce the
+// thread it waits for may need it.
+constexpr int kSpinsBeforeYield = 1000;
+
+void CpuPause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// The tasks one thread starts with. `next` runs past `end` when others look for work in vain.
+struct alignas(kCacheLine) Range {
+  std::atomic<int64_t> next{0};
+  int64_t end = 0;
+};
+
+// True on a thread that is inside a task; nested loops run serially there.
+thread_local bool inside_task = false;
+
+// What the state word holds: a loop's number, whether threads may still join it, and how many have.
+constexpr uint64_t kActiveMask = 0xFFFF;
+constexpr uint64_t kOpen = uint64_t{1} << 16;
+constexpr uint64_t kLoopOne = uint64_t{1} << 17;
+
+}  // namespace
+
+struct ThreadPool::Impl {
+  explicit Impl(int num_threads) : ranges(static_cast<size_t>(num_threads)) {}
+
+  void WorkerMain(size_t slot);
+  bool WaitForLoop(uint64_t* seen);
+  bool Join(uint64_t* seen);
+  void RunTasks(size_t slot);
+  void RunRange(Range* range);
+  void Open(TwTaskBody new_body, void* new_closure, int64_t num_tasks);
+  void CloseAndWait();
+
+  // The loop; written by the caller before `state` opens it, constant while it is open or any
+  // thread is in it.
+  TwTaskBody body = nullptr;
+  void* closure = nullptr;
+  std::vector<Range> ranges;
+  alignas(kCacheLine) std::atomic<int32_t> error{0};
+  alignas(kCacheLine) std::atomic<uint64_t> state{0};
+
+  // Sleeping: a thread counts itself in `sleepers` before it looks at `state` a last time, the
+  // caller changes `state` before it looks at `sleepers`; so one of them sees the other.
+  alignas(kCacheLine) std::atomic<int> sleepers{0};
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::vector<std::thread> threads;
+};
+
+void ThreadPool::Impl::RunRange(Range* range) {
+  while (error.load(std::memory_order_relaxed) == 0) {
+    if (range->next.load(std::memory_order_relaxed) >= range->end) return;
+    const int64_t task = range->next.fetch_add(1, std::memory_order_relaxed);
+    if (task >= range->end) return;
+    const int32_t result = body(closure, task);
+    if (result != 0) {
+      int32_t none = 0;
+      error.compare_exchange_strong(none, result, std::memory_order_relaxed);
+    }
+  }
+}
+
+void ThreadPool::Impl::RunTasks(size_t slot) {
+  inside_task = true;
+  for (size_t i = 0; i < ranges.size(); ++i) RunRange(&ranges[(slot + i) % ranges.size()]);
+  inside_task = false;
+}
+
+void ThreadPool::Impl::Open(TwTaskBody new_body, void* new_closure, int64_t num_tasks) {
+  body = new_body;
+  closure = new_closure;
+  error.store(0, std::memory_order_relaxed);
+  const auto count = static_cast<int64_t>(ranges.size());
+  const int64_t share = num_tasks / count;
+  const int64_t extra = num_tasks % count;
+  int64_t begin = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    Range& range = ranges[static_cast<size_t>(i)];
+    range.next.store(begin, std::memory_order_relaxed);
+    begin += share + (i < extra ? 1 : 0);
+    range.end = begin;
+  }
+  const uint64_t loop = state.load(std::memory_order_relaxed) & ~(kOpen | kActiveMask);
+  state.store((loop + kLoopOne) | kOpen, std::memory_order_seq_cst);
+  if (sleepers.load(std::memory_order_seq_cst) > 0) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    wake.notify_all();
+  }
+}
+
+void ThreadPool::Impl::CloseAndWait() {
+  uint64_t now = state.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen;
+  for (int spins = 1; (now & kActiveMask) != 0; ++spins) {
+    if (spins % kSpinsBeforeYield == 0) {
+      sched_yield();
+    } else {
+      CpuPause();
+    }
+    now = state.load(std::memory_order_acquire);
+  }
+}
+
+// Enters the loop that is open, if it is not the one in `seen`. False when there is none (any
+// more).
+bool ThreadPool::Impl::Join(uint64_t* seen) {
+  uint64_t now = state.load(std::memory_order_seq_cst);
+  while ((now & kOpen) != 0 && (now & ~(kOpen | kActiveMask)) != *seen) {
+    if (state.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel)) {
+      *seen = now & ~(kOpen | kActiveMask);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ThreadPool::Impl::WaitForLoop(uint64_t* seen) {
+  for (int spins = 0; spins < kSpinsBeforeSleep; ++spins) {
+    if (Join(seen)) return true;
+    if (stop.load(std::memory_order_relaxed)) return false;
+    CpuPause();
+  }
+  std::unique_lock<std::mutex> lock(mutex);
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  bool joined = false;
+  while (!stop.load(std::memory_order_relaxed) && !(joined = Join(seen))) wake.wait(lock);
+  sleepers.fetch_sub(1, std::memory_order_relaxed);
+  return joined;
+}
+
+void ThreadPool::Impl::WorkerMain(size_t slot) {
+  uint64_t seen = 0;
+  while (WaitForLoop(&seen)) {
+    RunTasks(slot);
+    state.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+ThreadPool::ThreadPool(int num_threads) : impl_(std::make_unique<Impl>(num_threads)) {
+  TW_CHECK(num_threads >= 1 && num_threads < static_cast<int>(kActiveMask)) << num_threads;
+  // Signals are the host program's business: its handlers run on its own threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (int slot = 1; slot < num_threads; ++slot) {
+    try {
+      impl_->threads.emplace_back([impl = impl_.get(), slot] {
+        pthread_setname_np(pthread_self(), "tw-worker");
+        impl->WorkerMain(static_cast<size_t>(slot));
+      });
+    } catch (const std::system_error&) {
+      break;  // the ranges of threads that are missing are taken over by the others
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    const std::lock_guard<std::mutex> lock(impl_->mutex);
+    impl_->stop.store(true, std::memory_order_relaxed);
+  }
+  impl_->wake.notify_all();
+  for (std::thread& thread : impl_->threads) thread.join();
+}
+
+int ThreadPool::num_threads() const { return static_cast<int>(impl_->threads.size()) + 1; }
+
+int32_t ThreadPool::ParallelFor(TwTaskBody body, void* closure, int64_t num_tasks) {
+  if (num_tasks <= 0) return TW_OK;
+  if (inside_task || impl_->threads.empty() || num_tasks == 1) {
+    for (int64_t task = 0; task < num_tasks; ++task) {
+      const int32_t result = body(closure, task);
+      if (result != 0) return result;
+    }
+    return TW_OK;
+  }
+  impl_->Open(body, closure, num_tasks);
+  impl_->RunTasks(0);
+  impl_->CloseAndWait();
+  return impl_->error.load(std::memory_order_relaxed);
+}
+
+int UsableCores() { return DetectCpu().cores_usable; }
+
+}  // namespace tilewright::runtime
