@@ -1,0 +1,328 @@
+// The C interface: decode, call the C++ interface, encode. No exception leaves a function: an
+// allocation that fails becomes RESOURCE_EXHAUSTED.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "deploy/runtime/runtime.h"
+#include "deploy/runtime/thread_pool.h"
+#include "deploy/runtime/tilewright.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace rt = tilewright::runtime;
+namespace mod = tilewright::module;
+namespace support = tilewright::support;
+
+namespace {
+
+thread_local std::string last_error;
+
+TwStatus Report(const absl::Status& status) {
+  if (status.ok()) return TW_STATUS_OK;
+  last_error = support::StatusText(status);
+  return static_cast<TwStatus>(status.code());
+}
+
+// Runs `call` (a callable giving absl::Status) where nothing may be thrown.
+template <typename Fn>
+TwStatus Guarded(Fn call) noexcept {
+  try {
+    return Report(call());
+  } catch (const std::bad_alloc&) {
+    return TW_STATUS_RESOURCE_EXHAUSTED;
+  } catch (...) {
+    return TW_STATUS_UNKNOWN;
+  }
+}
+
+absl::Status NullArgument(std::string_view name) {
+  return support::InvalidArgument("runtime.c_api.null", std::string(name) + " is NULL");
+}
+
+DLDataType ToDl(mod::DType dtype) {
+  const auto bits = static_cast<uint8_t>(8 * mod::DTypeBytes(dtype));
+  if (dtype == mod::DType::kBool) return {kDLBool, bits, 1};
+  if (dtype == mod::DType::kBFloat16) return {kDLBfloat, bits, 1};
+  if (mod::IsFloat(dtype)) return {kDLFloat, bits, 1};
+  return {static_cast<uint8_t>(mod::IsSignedInt(dtype) ? kDLInt : kDLUInt), bits, 1};
+}
+
+// What the C structures point to for one tensor; one per input and output, made with the module.
+struct TensorFacts {
+  std::string name;
+  std::string dtype_name;
+  mod::DType dtype = mod::DType::kFloat32;
+  std::vector<int64_t> shape;
+  size_t bytes = 0;
+
+  explicit TensorFacts(const mod::Tensor& tensor)
+      : name(tensor.name),
+        dtype_name(mod::DTypeName(tensor.dtype)),
+        dtype(tensor.dtype),
+        bytes(static_cast<size_t>(tensor.bytes)) {
+    for (const mod::Dim& dim : tensor.shape) shape.push_back(dim.value);
+  }
+};
+
+}  // namespace
+
+struct TwModule {
+  std::shared_ptr<const rt::LoadedModule> loaded;
+  std::string manifest_json;
+  std::vector<TensorFacts> inputs;
+  std::vector<TensorFacts> outputs;
+};
+
+struct TwSession {
+  std::unique_ptr<rt::Session> session;
+  std::vector<TensorFacts> inputs;
+  std::vector<TensorFacts> outputs;
+  std::vector<TwLaunchTime> times;
+};
+
+namespace {
+
+absl::Status FinishOpen(absl::StatusOr<mod::ModuleFile> file, TwModule** out) {
+  TW_TRY(file.status());
+  auto module = std::make_unique<TwModule>();
+  TW_ASSIGN(module->loaded, rt::LoadedModule::Load(*std::move(file)));
+  const mod::Manifest& manifest = module->loaded->manifest();
+  const mod::Function* main = manifest.FindFunction("main");
+  if (main == nullptr) {
+    return support::InvalidArgument("runtime.c_api.no_main", "the module has no function main");
+  }
+  module->manifest_json = std::string(module->loaded->file().manifest_json());
+  const auto facts = [&](const std::vector<int64_t>& ids, std::vector<TensorFacts>* list) {
+    for (const int64_t id : ids) list->emplace_back(manifest.tensors[static_cast<size_t>(id)]);
+  };
+  facts(main->inputs, &module->inputs);
+  facts(main->outputs, &module->outputs);
+  *out = module.release();
+  return absl::OkStatus();
+}
+
+absl::Status CheckIndex(const std::vector<TensorFacts>& list, size_t index) {
+  if (index < list.size()) return absl::OkStatus();
+  return support::InvalidArgument(
+      "runtime.c_api.index",
+      "expected less than " + std::to_string(list.size()) + ", found " + std::to_string(index));
+}
+
+TwStatus Info(const std::vector<TensorFacts>& list, size_t index, TwTensorInfo* out) {
+  return Guarded([&]() -> absl::Status {
+    if (out == nullptr) return NullArgument("out");
+    TW_TRY(CheckIndex(list, index));
+    const TensorFacts& facts = list[index];
+    *out = {facts.name.c_str(),       ToDl(facts.dtype),
+            facts.dtype_name.c_str(), static_cast<int32_t>(facts.shape.size()),
+            facts.shape.data(),       facts.bytes};
+    return absl::OkStatus();
+  });
+}
+
+TwStatus Find(const std::vector<TensorFacts>& list, const char* name, size_t* index) {
+  return Guarded([&]() -> absl::Status {
+    if (name == nullptr || index == nullptr) return NullArgument("name or index");
+    std::vector<std::string> names;
+    for (size_t i = 0; i < list.size(); ++i) {
+      names.push_back(list[i].name);
+      if (list[i].name != name) continue;
+      *index = i;
+      return absl::OkStatus();
+    }
+    return support::NotFound("runtime.c_api.name", "expected one of " + support::Join(names, ", ") +
+                                                       "; found " + support::Quote(name));
+  });
+}
+
+absl::Status CheckTensor(const DLTensor& tensor, const TensorFacts& facts) {
+  const auto bad = [&facts](std::string_view reason, std::string_view detail) {
+    return support::InvalidArgument("runtime.c_api." + std::string(reason),
+                                    "input '" + facts.name + "': " + std::string(detail));
+  };
+  if (tensor.device.device_type != kDLCPU) return bad("device", "expected a tensor in CPU memory");
+  const DLDataType want = ToDl(facts.dtype);
+  // Older producers call booleans 8-bit unsigned integers.
+  const bool old_bool = want.code == kDLBool && tensor.dtype.code == kDLUInt;
+  if ((tensor.dtype.code != want.code && !old_bool) || tensor.dtype.bits != want.bits ||
+      tensor.dtype.lanes != 1) {
+    return bad("dtype", "expected " + facts.dtype_name);
+  }
+  const std::string want_shape = support::Join(facts.shape, "x");
+  if (tensor.ndim != static_cast<int32_t>(facts.shape.size())) {
+    return bad("shape",
+               "expected " + want_shape + ", found " + std::to_string(tensor.ndim) + " dimensions");
+  }
+  for (size_t i = 0; i < facts.shape.size(); ++i) {
+    if (tensor.shape[i] != facts.shape[i]) {
+      return bad("shape", "expected " + want_shape + ", found " + std::to_string(tensor.shape[i]) +
+                              " at dimension " + std::to_string(i));
+    }
+  }
+  if (tensor.data == nullptr && facts.bytes > 0) return bad("null", "data is NULL");
+  return absl::OkStatus();
+}
+
+bool IsCompact(const DLTensor& tensor) {
+  if (tensor.strides == nullptr) return true;
+  int64_t expected = 1;
+  for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
+    expected *= tensor.shape[i];
+  }
+  return true;
+}
+
+// Copies a strided tensor of at least one element, in row-major order, into compact memory.
+void CopyStrided(const DLTensor& tensor, size_t element, char* out) {
+  const char* base = static_cast<const char*>(tensor.data) + tensor.byte_offset;
+  const auto rank = static_cast<size_t>(tensor.ndim);
+  std::vector<int64_t> index(rank, 0);
+  while (true) {
+    int64_t offset = 0;
+    for (size_t i = 0; i < rank; ++i) offset += index[i] * tensor.strides[i];
+    std::memcpy(out, base + offset * static_cast<int64_t>(element), element);
+    out += element;
+    size_t i = rank;
+    while (i > 0 && ++index[i - 1] == tensor.shape[i - 1]) index[--i] = 0;
+    if (i == 0) return;
+  }
+}
+
+}  // namespace
+
+const char* tw_last_error(void) { return last_error.c_str(); }
+const char* tw_runtime_version(void) { return TILEWRIGHT_VERSION; }
+uint32_t tw_abi_version(void) { return TW_ABI_VERSION; }
+
+TwStatus tw_module_open(const char* path, TwModule** out) {
+  return Guarded([&]() -> absl::Status {
+    if (path == nullptr || out == nullptr) return NullArgument("path or out");
+    return FinishOpen(mod::ModuleFile::Open(path), out);
+  });
+}
+
+TwStatus tw_module_open_memory(const void* bytes, size_t size, TwModule** out) {
+  return Guarded([&]() -> absl::Status {
+    if ((bytes == nullptr && size > 0) || out == nullptr) return NullArgument("bytes or out");
+    const std::string_view view(static_cast<const char*>(bytes), size);
+    return FinishOpen(mod::ModuleFile::FromBytes(view), out);
+  });
+}
+
+void tw_module_close(TwModule* module) { delete module; }
+
+const char* tw_module_name(const TwModule* module) {
+  return module->loaded->manifest().name.c_str();
+}
+const char* tw_module_target(const TwModule* module) {
+  return module->loaded->manifest().target.c_str();
+}
+const char* tw_module_manifest(const TwModule* module) { return module->manifest_json.c_str(); }
+
+size_t tw_module_num_inputs(const TwModule* module) { return module->inputs.size(); }
+size_t tw_module_num_outputs(const TwModule* module) { return module->outputs.size(); }
+
+TwStatus tw_module_input(const TwModule* module, size_t index, TwTensorInfo* out) {
+  return Info(module->inputs, index, out);
+}
+TwStatus tw_module_output(const TwModule* module, size_t index, TwTensorInfo* out) {
+  return Info(module->outputs, index, out);
+}
+TwStatus tw_module_find_input(const TwModule* module, const char* name, size_t* index) {
+  return Find(module->inputs, name, index);
+}
+TwStatus tw_module_find_output(const TwModule* module, const char* name, size_t* index) {
+  return Find(module->outputs, name, index);
+}
+
+TwStatus tw_session_create(TwModule* module, int num_threads, TwSession** out) {
+  return Guarded([&]() -> absl::Status {
+    if (module == nullptr || out == nullptr) return NullArgument("module or out");
+    if (num_threads < 0) {
+      return support::InvalidArgument("runtime.c_api.threads",
+                                      "expected >= 0, found " + std::to_string(num_threads));
+    }
+    auto session = std::make_unique<TwSession>();
+    rt::SessionOptions options;
+    options.num_threads = num_threads == 0 ? rt::UsableCores() : num_threads;
+    TW_ASSIGN(session->session, rt::Session::Create(module->loaded, options));
+    session->inputs = module->inputs;
+    session->outputs = module->outputs;
+    *out = session.release();
+    return absl::OkStatus();
+  });
+}
+
+void tw_session_destroy(TwSession* session) { delete session; }
+
+int tw_session_num_threads(const TwSession* session) { return session->session->num_threads(); }
+
+TwStatus tw_session_set_input(TwSession* session, size_t index, const DLTensor* tensor) {
+  return Guarded([&]() -> absl::Status {
+    if (session == nullptr || tensor == nullptr) return NullArgument("session or tensor");
+    TW_TRY(CheckIndex(session->inputs, index));
+    const TensorFacts& facts = session->inputs[index];
+    TW_TRY(CheckTensor(*tensor, facts));
+    if (facts.bytes == 0) return absl::OkStatus();
+    if (IsCompact(*tensor)) {
+      const char* data = static_cast<const char*>(tensor->data) + tensor->byte_offset;
+      return session->session->SetInput(index, data, facts.bytes);
+    }
+    char* destination = static_cast<char*>(session->session->MutableInput(index));
+    CopyStrided(*tensor, static_cast<size_t>(mod::DTypeBytes(facts.dtype)), destination);
+    return absl::OkStatus();
+  });
+}
+
+TwStatus tw_session_set_input_bytes(TwSession* session, size_t index, const void* data,
+                                    size_t bytes) {
+  return Guarded([&]() -> absl::Status {
+    if (session == nullptr) return NullArgument("session");
+    return session->session->SetInput(index, data, bytes);
+  });
+}
+
+TwStatus tw_session_run(TwSession* session) {
+  return Guarded([&]() -> absl::Status {
+    if (session == nullptr) return NullArgument("session");
+    return session->session->Run();
+  });
+}
+
+TwStatus tw_session_get_output(TwSession* session, size_t index, DLTensor* out) {
+  return Guarded([&]() -> absl::Status {
+    if (session == nullptr || out == nullptr) return NullArgument("session or out");
+    TW_TRY(CheckIndex(session->outputs, index));
+    TensorFacts& facts = session->outputs[index];
+    out->data = session->session->output(index).data;
+    out->device = {kDLCPU, 0};
+    out->ndim = static_cast<int32_t>(facts.shape.size());
+    out->dtype = ToDl(facts.dtype);
+    out->shape = facts.shape.data();
+    out->strides = nullptr;
+    out->byte_offset = 0;
+    return absl::OkStatus();
+  });
+}
+
+TwStatus tw_session_run_profiled(TwSession* session, const TwLaunchTime** times, size_t* count) {
+  return Guarded([&]() -> absl::Status {
+    if (session == nullptr || times == nullptr || count == nullptr) return NullArgument("argument");
+    std::vector<rt::LaunchTime> launches;
+    TW_TRY(session->session->RunProfiled(&launches));
+    session->times.clear();
+    for (const rt::LaunchTime& time : launches) {
+      session->times.push_back({time.launch->symbol.c_str(), time.launch->name.c_str(), time.ns});
+    }
+    *times = session->times.data();
+    *count = session->times.size();
+    return absl::OkStatus();
+  });
+}
