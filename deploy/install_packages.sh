@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Installs the Debian 12 packages that Tilewright needs to build, run and test. Quick and silent when
+# all of them are present; otherwise needs root or sudo, and the package manager's network.
+#
+#   deploy/install_packages.sh          what the build and the quickstart need
+#   deploy/install_packages.sh --test   also what only tests need (stock clients, network namespaces)
+#   deploy/install_packages.sh --dev    also the formatter and the static analyser
+#   deploy/install_packages.sh --check  lists what is missing, installs nothing (exit code 1 if any)
+set -euo pipefail
+
+BUILD_PACKAGES=(
+  g++ cmake ninja-build pkg-config mold ccache git
+  libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev
+  llvm-19-dev lld-19 liblld-19-dev libzstd-dev zlib1g-dev
+  libxgboost-dev libsqlite3-dev prometheus-cpp-dev libonnx-dev libseccomp-dev
+  libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev
+)
+QUICKSTART_PACKAGES=(python3 python3-numpy python3-onnx python3-grpcio python3-protobuf grpc-proto)
+TEST_PACKAGES=(iproute2 sqlite3 python3-xgboost)
+DEV_PACKAGES=(clang-format-19 clang-tidy-19)
+
+ATTEMPTS=4
+
+packages=("${BUILD_PACKAGES[@]}" "${QUICKSTART_PACKAGES[@]}")
+check_only=0
+for argument in "$@"; do
+  case "$argument" in
+    --test) packages+=("${TEST_PACKAGES[@]}") ;;
+    --dev) packages+=("${DEV_PACKAGES[@]}") ;;
+    --check) check_only=1 ;;
+    -h | --help)
+      sed -n '2,9s/^# \{0,1\}//p' "$0"
+      exit 0
+      ;;
+    *)
+      echo "install_packages.sh: unknown option $argument (try --help)" >&2
+      exit 2
+      ;;
+  esac
+done
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "install_packages.sh: expected Debian 12 with apt-get and dpkg-query" >&2
+  echo "on another system install the equivalents of: ${packages[*]}" >&2
+  exit 1
+fi
+
+installed="$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null |
+  awk '$2 == "installed" {print $1}')"
+missing=()
+for package in "${packages[@]}"; do
+  grep -qxF -- "$package" <<<"$installed" || missing+=("$package")
+done
+if [[ ${#missing[@]} -eq 0 ]]; then
+  exit 0
+fi
+if [[ $check_only -eq 1 ]]; then
+  printf '%s\n' "${missing[@]}"
+  exit 1
+fi
+
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "install_packages.sh: expected root or sudo, to install: ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+apt_get() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=900 \
+    -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 "$@"
+}
+
+echo "installing ${#missing[@]} packages: ${missing[*]}"
+for ((attempt = 1; attempt <= ATTEMPTS; ++attempt)); do
+  # The index of a fresh machine is empty or old; fetching it may fail for a moment.
+  if apt_get update && apt_get install -y --no-install-recommends "${missing[@]}"; then
+    exit 0
+  fi
+  echo "install_packages.sh: attempt $attempt of $ATTEMPTS failed" >&2
+  if ((attempt < ATTEMPTS)); then
+    sleep $((attempt * 5))
+  fi
+done
+echo "install_packages.sh: could not install: ${missing[*]}" >&2
+exit 1

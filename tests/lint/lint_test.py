@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Plants violations in a small tree and expects each lint check to find them, and nothing else."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import check_size
+import source_files
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+CLEAN = {
+    "deploy/support/README.md": "# support, see `status.h`\n",
+    "deploy/support/CMakeLists.txt": "tw_library(tilewright_support SRCS status.cc)\n",
+    "deploy/support/status.h": "#pragma once\nnamespace a {\nint F();\n}  // namespace a\n",
+    "deploy/support/status.cc": '#include "deploy/support/status.h"\n\n'
+                                "namespace a {\nint F() { return 1; }\n}  // namespace a\n",
+    "compiler/ir/README.md": "# ir\n",
+    "compiler/ir/ir.h": '#pragma once\n#include <string>\n\n#include "deploy/support/status.h"\n',
+    "compiler/op/README.md": "# op\n",
+    "compiler/op/op.h": '#pragma once\n#include "compiler/ir/ir.h"\n',
+}
+
+
+class LintTest(unittest.TestCase):
+
+    def setUp(self):
+        self.root = tempfile.mkdtemp(prefix="lint-test-")
+        for path, text in CLEAN.items():
+            self.put(path, text)
+
+    def tearDown(self):
+        shutil.rmtree(self.root)
+
+    def put(self, path, text):
+        full = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def run_check(self, name):
+        result = subprocess.run([sys.executable, os.path.join(HERE, name), self.root],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                universal_newlines=True, check=False)
+        self.assertIn(result.returncode, (0, 1), result.stdout)
+        return result.returncode, result.stdout
+
+    def expect_finding(self, check, *parts):
+        code, output = self.run_check(check)
+        self.assertEqual(code, 1, output)
+        for part in parts:
+            self.assertIn(part, output)
+        self.assertIn("1 findings", output)
+
+    def test_clean_tree_passes_everything(self):
+        for check in ("check_layers.py", "check_size.py", "check_docs.py"):
+            code, output = self.run_check(check)
+            self.assertEqual(code, 0, output)
+
+    def test_arrow_up_is_found_with_its_line(self):
+        self.put("compiler/ir/ir.h", '#pragma once\n\n#include "compiler/op/op_kind.h"\n')
+        self.put("compiler/op/op_kind.h", "#pragma once\n")
+        self.put("compiler/op/op.h", "#pragma once\n")
+        self.expect_finding("check_layers.py", "compiler/ir/ir.h:3:",
+                            "compiler/ir may not include compiler/op")
+
+    def test_cycle_is_found(self):
+        self.put("compiler/ir/ir.h", '#pragma once\n#include "compiler/op/op.h"\n')
+        code, output = self.run_check("check_layers.py")
+        self.assertEqual(code, 1)
+        self.assertIn("folder cycle: compiler/ir -> compiler/op -> compiler/ir", output)
+
+    def test_only_the_named_header_of_a_folder(self):
+        self.put("deploy/runtime/c_abi.h", "#pragma once\n")
+        self.put("deploy/runtime/runtime.h", "#pragma once\n")
+        self.put("compiler/codegen/a.h", '#include "deploy/runtime/c_abi.h"\n')
+        self.assertEqual(self.run_check("check_layers.py")[0], 0)
+        self.put("compiler/codegen/a.h", '#include "deploy/runtime/runtime.h"\n')
+        self.expect_finding("check_layers.py", "compiler/codegen/a.h:1:")
+
+    def test_includes_in_comments_do_not_count(self):
+        self.put("compiler/ir/ir.h", '// #include "compiler/op/op.h"\n/*\n'
+                                     '#include "compiler/op/op.h"\n*/\n')
+        self.assertEqual(self.run_check("check_layers.py")[0], 0)
+
+    def test_libraries_stay_where_they_belong(self):
+        for include in ("<llvm/IR/IRBuilder.h>", '"llvm/IR/IRBuilder.h"', "<sqlite3.h>",
+                        "<grpcpp/grpcpp.h>", '"absl/log/log.h"'):
+            self.put("compiler/op/op.h", "#include %s\n" % include)
+            self.expect_finding("check_layers.py", "compiler/op/op.h:1:")
+
+    def test_tests_are_out_of_bounds_and_unknown_folders_have_no_row(self):
+        self.put("tests/support/golden.h", "#pragma once\n")
+        self.put("compiler/op/op.h", '#include "tests/support/golden.h"\n')
+        self.expect_finding("check_layers.py", "product code may not include tests")
+        self.put("compiler/op/op.h", "#pragma once\n")
+        self.put("compiler/zzz/z.h", "#pragma once\n")
+        self.expect_finding("check_layers.py", "no row in LAYERS")
+
+    def test_missing_and_relative_includes(self):
+        self.put("compiler/op/op.h", '#include "compiler/op/none.h"\n')
+        self.expect_finding("check_layers.py", "no such file")
+        self.put("compiler/op/op.h", '#include "ir.h"\n')
+        self.expect_finding("check_layers.py", "expected an include from the root")
+
+    def test_long_file_and_long_function(self):
+        self.put("compiler/op/op.h", "#pragma once\n" + "// x\n" * 900)
+        self.expect_finding("check_size.py", "compiler/op/op.h", "found 901")
+        body = "  x = \"}\";  // }\n" * 120
+        self.put("compiler/op/op.h", "namespace a {\nclass C {\n  void G() {}\n\n"
+                                     "  int F(int x) const {\n%s  }\n};\n}\n" % body)
+        self.expect_finding("check_size.py", "compiler/op/op.h:5", "in F, found 122")
+
+    def test_function_sizes_of_tricky_code(self):
+        functions = check_size.cpp_functions('''
+namespace n {
+enum class E : int { kA, kB };
+constexpr int kTable[] = {F(1), 2};
+struct S : public B<int()> {
+  S(int a) : a_{a}, b_(a) {
+    if (a) { Use([&] { return 1; }); }
+  }
+  bool operator==(const S& o) const { return true; }
+};
+template <typename T>
+T Max(
+    T a) {
+  return R"(}}})", a;
+}
+}
+''')
+        self.assertEqual([f[0] for f in functions], ["S", "operator==", "Max"])
+        self.assertEqual([f[2] for f in functions], [3, 1, 5])
+
+    def test_missing_readme_and_stale_readme(self):
+        os.remove(os.path.join(self.root, "compiler/op/README.md"))
+        self.expect_finding("check_docs.py", "compiler/op: expected a README.md")
+        self.put("compiler/op/README.md", "see `gone.h` and `ir.h`\n")
+        self.expect_finding("check_docs.py", "compiler/op/README.md:1:", "gone.h")
+
+    def test_unregistered_source(self):
+        self.put("compiler/op/op.cc", '#include "compiler/op/op.h"\n')
+        self.expect_finding("check_docs.py", "compiler/op/op.cc: expected in a CMakeLists.txt")
+        self.put("compiler/op/CMakeLists.txt", "tw_library(x SRCS pre_op.cc)\n")
+        self.expect_finding("check_docs.py", "compiler/op/op.cc: expected in a CMakeLists.txt")
+        self.put("compiler/op/CMakeLists.txt", "tw_library(x SRCS op.cc)\n")
+        self.assertEqual(self.run_check("check_docs.py")[0], 0)
+        self.put("compiler/op/CMakeLists.txt", "")
+        self.put("compiler/CMakeLists.txt", "tw_library(x SRCS op/op.cc)\n")
+        self.assertEqual(self.run_check("check_docs.py")[0], 0)
+
+    def test_same_basename(self):
+        self.put("compiler/op/ir.h", "#pragma once\n")
+        self.expect_finding("check_docs.py", "also taken by compiler/ir/ir.h")
+
+    def test_forbidden_calls(self):
+        for call in ("std::chrono::system_clock::now()", "rand()", "std::getenv(\"A\")",
+                     "std::this_thread::sleep_for(x)", "fopen(\"a\", \"r\")", "std::mt19937 g"):
+            self.put("compiler/op/op.h", "int x = %s;\n" % call)
+            self.expect_finding("check_docs.py", "compiler/op/op.h:1:")
+        self.put("compiler/op/op.h", "// rand() is not used\nint brand();\nint x = brand();\n")
+        self.assertEqual(self.run_check("check_docs.py")[0], 0)
+        self.put("compiler/op/op.h", "// TO" + "DO: later\n")
+        self.expect_finding("check_docs.py", "compiler/op/op.h:1:")
+
+    def test_strip_keeps_lines(self):
+        text = 'a /* b\n c */ d "e // f" \'"\' g // h\n1\'000\'000 i'
+        stripped = source_files.strip_cpp(text)
+        self.assertEqual(stripped.count("\n"), text.count("\n"))
+        for kept in ("a ", " d ", " g ", "1'000'000 i"):
+            self.assertIn(kept, stripped)
+        for gone in ("b", "c", "e", "h"):
+            self.assertNotIn(gone, stripped)
+
+    def test_layout_of_code_and_scripts(self):
+        for path in CLEAN:
+            if not path.endswith((".h", ".cc")):
+                continue
+            self.put(path, CLEAN[path])
+        shutil.copy(os.path.join(source_files.ROOT, ".clang-format"), self.root)
+        code, output = self.run_check("check_format.py")
+        self.assertEqual(code, 0, output)
+        if "[SKIP]" in output:
+            self.skipTest("[SKIP] no formatter here")
+        self.put("compiler/op/op.h", "#pragma once\nint   F( );\n")
+        self.expect_finding("check_format.py", "compiler/op/op.h:2")
+        self.put("compiler/op/op.h", CLEAN["compiler/op/op.h"])
+        self.put("tests/broken.py", "def f(:\n")
+        self.expect_finding("check_format.py", "tests/broken.py:1")
+
+
+if __name__ == "__main__":
+    unittest.main()
