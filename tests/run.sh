@@ -1,0 +1,202 @@
+#!/usr/bin/env bash
+# Everything from nothing: installs packages, builds release, checks the sources, runs every lane of
+# tests. The last line is "N passed, N failed"; the exit code is 0 only if nothing failed.
+#
+#   tests/run.sh                 all of it
+#   tests/run.sh --lane NAME     one lane, with what it needs (may be repeated)
+#   tests/run.sh --list          the lanes with their time budgets
+#   tests/run.sh --build DIR     another build tree than build/release
+set -uo pipefail
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+build="$root/build/release"
+jobs="$(nproc)"
+
+# lane, budget in seconds on two cores, fewest tests, how it runs:
+#   step     a function below            ctest[:N]  the tests with that label, N at a time
+#   scripts  tests/<lane>/*.py in order
+LANES="
+packages      180 0 step
+build        1500 0 step
+lint           30 4 step
+unit           90 1 ctest:$jobs
+golden         60 0 ctest:$jobs
+differential  120 0 ctest:$jobs
+conformance   120 0 ctest:1
+fault         300 0 ctest:1
+e2e           300 0 scripts
+"
+WHOLE_BUDGET_S=2700
+
+usage() {
+  sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+}
+
+list_lanes() {
+  awk 'NF {printf "%-14s budget %5d s\n", $1, $2}' <<<"$LANES"
+}
+
+wanted=()
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --lane)
+      if ! awk 'NF {print $1}' <<<"$LANES" | grep -qxF -- "${2-}"; then
+        echo "run.sh: no lane '${2-}'; there are:" >&2
+        list_lanes >&2
+        exit 2
+      fi
+      wanted+=("$2")
+      shift 2
+      ;;
+    --build)
+      mkdir -p "${2?run.sh: --build wants a folder}" && build="$(cd "$2" && pwd)"
+      shift 2
+      ;;
+    --list)
+      list_lanes
+      exit 0
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *)
+      echo "run.sh: unknown option $1 (try --help)" >&2
+      exit 2
+      ;;
+  esac
+done
+
+scratch="$(mktemp -d)"
+trap 'rm -rf "$scratch"' EXIT
+
+# Each lane leaves its counts here; a lane that cannot even count has failed once.
+passed=0
+failed=0
+skipped=0
+
+run_packages() {
+  "$root/deploy/install_packages.sh" --test --dev || failed=1
+}
+
+run_build() {
+  # The test program of a removed source must not be found by ctest, so configure every time.
+  if ! cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DTILEWRIGHT_BUILD_TESTS=ON >"$scratch/configure" 2>&1; then
+    cat "$scratch/configure"
+    failed=1
+  elif ! cmake --build "$build" -j "$jobs"; then
+    failed=1
+  fi
+}
+
+run_lint() {
+  local check
+  for check in "$root"/tests/lint/check_*.py; do
+    echo "== $(basename "$check")"
+    if /usr/bin/python3 "$check"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+  done
+}
+
+run_ctest() {
+  local lane="$1" parallel="$2"
+  local junit="$scratch/$lane.xml"
+  # The output of passed tests is wanted too: it has the counts and the skipped cases.
+  ctest --test-dir "$build" -L "^$lane\$" -j "$parallel" --no-tests=ignore --output-junit "$junit" \
+    --output-on-failure --test-output-size-passed 10000000 --test-output-size-failed 10000000 ||
+    true
+  if [[ ! -s "$junit" ]]; then
+    echo "run.sh: ctest gave no results for $lane"
+    failed=1
+    return
+  fi
+  read -r passed failed skipped < <(/usr/bin/python3 "$root/tests/lint/count_results.py" "$junit" \
+    "$scratch/skipped")
+}
+
+run_scripts() {
+  local lane="$1" script code
+  for script in "$root/tests/$lane"/*.py; do
+    [[ -e "$script" ]] || continue
+    echo "== $(basename "$script")"
+    TILEWRIGHT_BUILD_DIR="$build" /usr/bin/python3 "$script"
+    code=$?
+    case "$code" in
+      0) passed=$((passed + 1)) ;;
+      77)
+        skipped=$((skipped + 1))
+        echo "$lane: $(basename "$script")" >>"$scratch/skipped"
+        ;;
+      *)
+        failed=$((failed + 1))
+        echo "$(basename "$script"): exit code $code"
+        ;;
+    esac
+  done
+}
+
+total_passed=0
+total_failed=0
+started=$SECONDS
+: >"$scratch/table"
+: >"$scratch/skipped"
+
+run_lane() {
+  local lane="$1" budget="$2" least="$3" how="$4"
+  local begin=$SECONDS note=""
+  passed=0
+  failed=0
+  skipped=0
+  echo
+  echo "=== $lane"
+  case "$how" in
+    step) "run_$lane" ;;
+    ctest:*) run_ctest "$lane" "${how#ctest:}" ;;
+    scripts) run_scripts "$lane" ;;
+  esac
+  if ((passed + failed + skipped < least)); then
+    note="expected at least $least tests"
+    failed=$((failed + 1))
+  fi
+  local seconds=$((SECONDS - begin))
+  if ((seconds > budget)); then note="$note over its budget"; fi
+  printf '%-14s %6d s of %5d s  %5d passed %4d failed %4d skipped %s\n' \
+    "$lane" "$seconds" "$budget" "$passed" "$failed" "$skipped" "$note" >>"$scratch/table"
+  total_passed=$((total_passed + passed))
+  total_failed=$((total_failed + failed))
+  lane_failed=$failed
+}
+
+is_wanted() {
+  local lane="$1" name
+  [[ ${#wanted[@]} -eq 0 ]] && return 0
+  for name in "${wanted[@]}"; do
+    [[ "$name" == "$lane" ]] && return 0
+    # Every lane but lint runs what the first two made.
+    [[ ("$lane" == packages || "$lane" == build) && "$name" != lint && "$name" != packages ]] &&
+      return 0
+  done
+  return 1
+}
+
+while read -r lane budget least how; do
+  [[ -n "$lane" ]] || continue
+  is_wanted "$lane" || continue
+  run_lane "$lane" "$budget" "$least" "$how" </dev/null
+  if [[ ("$lane" == packages || "$lane" == build) && $lane_failed -gt 0 ]]; then
+    echo "run.sh: $lane failed, nothing to test"
+    break
+  fi
+done <<<"$LANES"
+
+echo
+if [[ -s "$scratch/skipped" ]]; then
+  echo "skipped:"
+  sed 's/^/  [SKIP] /' "$scratch/skipped"
+fi
+echo "time by lane:"
+sed 's/^/  /' "$scratch/table"
+whole=$((SECONDS - started))
+printf '  %-14s %6d s of %5d s\n' whole "$whole" "$WHOLE_BUDGET_S"
+echo "$total_passed passed, $total_failed failed"
+[[ $total_failed -eq 0 ]]
