@@ -1,0 +1,145 @@
+#include "compiler/codegen/linear_index.h"
+
+#include <bit>
+
+namespace tilewright::codegen {
+
+using ir::Expr;
+using ir::ExprKind;
+
+int IndexTable::Number(const Expr& e) {
+  auto found = by_node_.find(e.get());
+  if (found != by_node_.end()) return found->second;
+  std::vector<int64_t> key = {static_cast<int64_t>(e->kind), static_cast<int64_t>(e->dtype.code),
+                              e->dtype.bits, e->dtype.lanes, static_cast<int64_t>(e->intrinsic)};
+  auto address = [](const void* p) { return static_cast<int64_t>(reinterpret_cast<intptr_t>(p)); };
+  bool load = e->kind == ExprKind::kLoad;
+  if (e->kind == ExprKind::kVar || (load && !immutable_.contains(e->buffer.get()))) {
+    key.push_back(address(e.get()));
+  } else {
+    if (load) key.push_back(address(e->buffer.get()));
+    if (load) key.push_back(e->mask == nullptr ? -1 : Number(e->mask));
+    key.push_back(e->int_value);
+    key.push_back(std::bit_cast<int64_t>(e->float_value));
+    for (const Expr& a : e->args) key.push_back(Number(a));
+  }
+  int id =
+      by_structure_.emplace(std::move(key), static_cast<int>(by_structure_.size())).first->second;
+  by_node_.emplace(e.get(), id);
+  kept_.push_back(e);
+  return id;
+}
+
+bool IndexTable::IsVolatile(const Expr& e) const {
+  if (e->kind == ExprKind::kLoad) {
+    if (!immutable_.contains(e->buffer.get())) return true;
+    if (e->mask != nullptr && IsVolatile(e->mask)) return true;
+  }
+  for (const Expr& a : e->args) {
+    if (IsVolatile(a)) return true;
+  }
+  return false;
+}
+
+void IndexTable::Collect(const Expr& e, int64_t scale, std::map<int, LinearTerm>* terms,
+                         int64_t* constant) {
+  switch (e->kind) {
+    case ExprKind::kIntImm:
+      *constant += scale * e->int_value;
+      return;
+    case ExprKind::kAdd:
+      Collect(e->args[0], scale, terms, constant);
+      Collect(e->args[1], scale, terms, constant);
+      return;
+    case ExprKind::kSub:
+      Collect(e->args[0], scale, terms, constant);
+      Collect(e->args[1], -scale, terms, constant);
+      return;
+    case ExprKind::kMul:
+      for (int side = 0; side < 2; ++side) {
+        if (const int64_t* factor = ir::AsInt(e->args[1 - side])) {
+          Collect(e->args[side], scale * *factor, terms, constant);
+          return;
+        }
+      }
+      break;
+    default:
+      break;
+  }
+  int id = Number(e);
+  LinearTerm& term = (*terms)[id];
+  term.atom = e;
+  term.id = id;
+  term.coefficient += scale;
+}
+
+LinearIndex IndexTable::Decompose(const Expr& e) {
+  std::map<int, LinearTerm> terms;
+  LinearIndex result;
+  Collect(e, 1, &terms, &result.constant);
+  for (auto& [id, term] : terms) {
+    if (term.coefficient != 0) result.terms.push_back(std::move(term));
+  }
+  return result;
+}
+
+namespace {
+
+Expr Plus(const Expr& a, const Expr& b) {
+  if (ir::IsInt(a, 0)) return b;
+  if (ir::IsInt(b, 0)) return a;
+  return a + b;
+}
+
+}  // namespace
+
+bool AsRampForm(const Expr& index, RampForm* form) {
+  if (!index->dtype.is_vector()) {
+    *form = {index, 0};
+    return true;
+  }
+  switch (index->kind) {
+    case ExprKind::kBroadcast:
+      *form = {index->args[0], 0};
+      return true;
+    case ExprKind::kRamp: {
+      const int64_t* stride = ir::AsInt(index->args[1]);
+      if (stride == nullptr) return false;
+      *form = {index->args[0], *stride};
+      return true;
+    }
+    case ExprKind::kAdd:
+    case ExprKind::kSub: {
+      RampForm a, b;
+      if (!AsRampForm(index->args[0], &a) || !AsRampForm(index->args[1], &b)) return false;
+      bool add = index->kind == ExprKind::kAdd;
+      *form = {add ? Plus(a.base, b.base) : a.base - b.base,
+               add ? a.stride + b.stride : a.stride - b.stride};
+      return true;
+    }
+    case ExprKind::kMul: {
+      RampForm a, b;
+      if (!AsRampForm(index->args[0], &a) || !AsRampForm(index->args[1], &b)) return false;
+      if (a.stride != 0) std::swap(a, b);
+      const int64_t* factor = ir::AsInt(a.base);
+      if (a.stride != 0 || factor == nullptr) return false;
+      *form = {b.base * a.base, b.stride * *factor};
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+bool ConstantElements(const Expr& index, std::vector<int64_t>* elements) {
+  RampForm form;
+  if (!AsRampForm(index, &form)) return false;
+  const int64_t* base = ir::AsInt(form.base);
+  if (base == nullptr) return false;
+  elements->clear();
+  for (int lane = 0; lane < index->dtype.lanes; ++lane)
+    elements->push_back(*base + lane * form.stride);
+  return true;
+}
+
+}  // namespace tilewright::codegen

@@ -1,0 +1,58 @@
+#include "compiler/codegen/link_elf.h"
+
+#include <lld/Common/Driver.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <mutex>
+
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+
+LLD_HAS_DRIVER(elf)
+
+namespace tilewright::codegen {
+namespace {
+
+constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 30;
+
+std::mutex& LinkerMutex() {
+  static std::mutex* mutex = new std::mutex;
+  return *mutex;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> LinkSharedObject(const std::string& object) {
+  TW_ASSIGN(support::TempDir folder, support::TempDir::Create("tilewright-link"));
+  std::string input = folder.File("kernel.o"), output = folder.File("kernel.so");
+  TW_TRY(support::WriteFileAtomic(input, object));
+  std::string errors;
+  llvm::raw_string_ostream error_stream(errors);
+  const char* arguments[] = {"ld.lld",
+                             "-shared",
+                             "--build-id=none",
+                             "--hash-style=gnu",
+                             "--strip-debug",
+                             "-soname",
+                             "tilewright_kernel.so",
+                             "-z",
+                             "now",
+                             "-z",
+                             "noexecstack",
+                             "--threads=1",
+                             "-o",
+                             output.c_str(),
+                             input.c_str()};
+  int code = 0;
+  {
+    std::lock_guard<std::mutex> lock(LinkerMutex());
+    lld::Result result =
+        lld::lldMain(arguments, llvm::nulls(), error_stream, {{lld::Gnu, &lld::elf::link}});
+    code = result.retCode;
+    if (!result.canRunAgain) return support::Internal("codegen.link.crashed", error_stream.str());
+  }
+  if (code != 0) return support::Internal("codegen.link.failed", error_stream.str());
+  return support::ReadFile(output, kMaxObjectBytes);
+}
+
+}  // namespace tilewright::codegen

@@ -1,0 +1,14 @@
+// Links one object file to a shared object with lld, inside the process. Thread-safe: lld is not,
+// so calls queue.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace tilewright::codegen {
+
+// Same bytes in, same bytes out. Symbols that stay undefined are libc's and libm's.
+absl::StatusOr<std::string> LinkSharedObject(const std::string& object);  // codegen.link.*
+
+}  // namespace tilewright::codegen

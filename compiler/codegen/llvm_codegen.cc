@@ -1,0 +1,187 @@
+// The LLVM back end of codegen.h: target machines, object emission, and the whole way from
+// functions to a shared object.
+#include <llvm/Config/llvm-config.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Target/TargetOptions.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+
+#include <map>
+#include <mutex>
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/codegen/link_elf.h"
+#include "compiler/codegen/llvm_emitter.h"
+#include "deploy/runtime/c_abi.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::codegen {
+namespace {
+
+constexpr char kTriple[] = "x86_64-unknown-linux-gnu";
+
+// Process-wide settings of LLVM's code generator. Strength reduction and the machine scheduler cost
+// half of the compile time and make hand-shaped kernels slower, never faster.
+void InitializeLlvmOnce() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    const char* arguments[] = {"tilewright", "-disable-lsr", "-enable-misched=false"};
+    llvm::cl::ParseCommandLineOptions(3, arguments, "", &llvm::errs());
+  });
+}
+
+// Target machines are dear to make and not safe to share between threads: they are lent.
+class MachinePool {
+ public:
+  absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> Take(const std::string& cpu) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      std::vector<std::unique_ptr<llvm::TargetMachine>>& idle = idle_[cpu];
+      if (!idle.empty()) {
+        std::unique_ptr<llvm::TargetMachine> machine = std::move(idle.back());
+        idle.pop_back();
+        return machine;
+      }
+    }
+    return Make(cpu);
+  }
+  void Return(const std::string& cpu, std::unique_ptr<llvm::TargetMachine> machine) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    idle_[cpu].push_back(std::move(machine));
+  }
+  static MachinePool& Get() {
+    static MachinePool* pool = new MachinePool;
+    return *pool;
+  }
+
+ private:
+  static absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> Make(const std::string& cpu) {
+    std::string error;
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(kTriple, error);
+    if (target == nullptr) return support::Internal("codegen.target.missing", error);
+    llvm::TargetOptions options;
+    std::unique_ptr<llvm::MCSubtargetInfo> info(target->createMCSubtargetInfo(kTriple, "", ""));
+    if (info == nullptr || !info->isCPUStringValid(cpu)) {
+      return support::InvalidArgument("codegen.target.unknown_cpu",
+                                      "expected a CPU of x86_64, found " + cpu);
+    }
+    std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+        kTriple, cpu, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Less));
+    if (machine == nullptr)
+      return support::Internal("codegen.target.missing", "no target machine for " + cpu);
+    return machine;
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::unique_ptr<llvm::TargetMachine>>> idle_;
+};
+
+double SecondsSince(int64_t start_ns) {
+  return static_cast<double>(support::SystemClock().NowNs() - start_ns) * 1e-9;
+}
+
+absl::StatusOr<std::string> EmitFile(llvm::Module& module, llvm::TargetMachine& machine,
+                                     llvm::CodeGenFileType type) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream out(bytes);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, out, nullptr, type)) {
+    return support::Internal("codegen.emit.unsupported", "the target machine writes no such file");
+  }
+  passes.run(module);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+std::string ModuleText(const llvm::Module& module) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  module.print(out, nullptr);
+  return text;
+}
+
+absl::Status Dump(const std::string& folder, const std::string& name, const std::string& suffix,
+                  const std::string& text) {
+  TW_TRY(support::MakeDirs(folder));
+  return support::WriteFileAtomic(support::PathJoin(folder, name + suffix), text);
+}
+
+absl::Status CheckFunctions(const std::vector<ir::Function>& functions) {
+  for (const ir::Function& f : functions) {
+    if (f.stage != ir::Stage::kFlat) {
+      return support::InvalidArgument("codegen.function.not_flat",
+                                      f.name + ": expected stage flat");
+    }
+  }
+  if (functions.empty())
+    return support::InvalidArgument("codegen.function.none", "expected at least one function");
+  return absl::OkStatus();
+}
+
+// The object file of all functions; fills symbols and workspaces.
+absl::StatusOr<std::string> EmitObject(const std::vector<ir::Function>& functions,
+                                       const ir::Target& target, const CodegenOptions& options,
+                                       llvm::TargetMachine& machine, Artifact* artifact) {
+  llvm::LLVMContext context;
+  context.setDiscardValueNames(options.dump_dir.empty());
+  ModuleEmitter emitter(context, target);
+  emitter.module().setTargetTriple(kTriple);
+  emitter.module().setDataLayout(machine.createDataLayout());
+  for (const ir::Function& f : functions) {
+    auto workspace = emitter.AddKernel(f);
+    if (!workspace.ok()) return support::WithContext(workspace.status(), f.name);
+    artifact->workspace_bytes.push_back(*workspace);
+    artifact->symbols.push_back(TW_KERNEL_SYMBOL_PREFIX + f.name);
+  }
+  std::string problem;
+  llvm::raw_string_ostream problem_stream(problem);
+  if (llvm::verifyModule(emitter.module(), &problem_stream)) {
+    return support::Internal("codegen.llvm.malformed",
+                             problem_stream.str() + "\n" + ModuleText(emitter.module()));
+  }
+  if (!options.dump_dir.empty()) {
+    TW_TRY(Dump(options.dump_dir, functions[0].name, ".ll", ModuleText(emitter.module())));
+    std::unique_ptr<llvm::Module> copy = llvm::CloneModule(emitter.module());
+    TW_ASSIGN(std::string assembly, EmitFile(*copy, machine, llvm::CodeGenFileType::AssemblyFile));
+    TW_TRY(Dump(options.dump_dir, functions[0].name, ".s", assembly));
+  }
+  return EmitFile(emitter.module(), machine, llvm::CodeGenFileType::ObjectFile);
+}
+
+}  // namespace
+
+absl::StatusOr<Artifact> Generate(const std::vector<ir::Function>& functions,
+                                  const ir::Target& target, const CodegenOptions& options) {
+  if (target.kind != "cpu" || target.arch != "x86_64") {
+    return support::Unimplemented("codegen.target.unsupported",
+                                  "expected cpu,arch=x86_64, found " + target.ToString());
+  }
+  TW_TRY(CheckFunctions(functions));
+  InitializeLlvmOnce();
+  Artifact artifact;
+  artifact.format = "elf-x86_64";
+  int64_t start = support::SystemClock().NowNs();
+  TW_ASSIGN(std::unique_ptr<llvm::TargetMachine> machine, MachinePool::Get().Take(target.cpu));
+  absl::StatusOr<std::string> object = EmitObject(functions, target, options, *machine, &artifact);
+  MachinePool::Get().Return(target.cpu, std::move(machine));
+  if (!object.ok()) return object.status();
+  artifact.codegen_seconds = SecondsSince(start);
+  start = support::SystemClock().NowNs();
+  TW_ASSIGN(artifact.bytes, LinkSharedObject(*object));
+  artifact.link_seconds = SecondsSince(start);
+  return artifact;
+}
+
+std::string ToolchainName() { return "llvm-" LLVM_VERSION_STRING; }
+
+}  // namespace tilewright::codegen

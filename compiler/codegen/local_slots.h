@@ -1,0 +1,33 @@
+// Which intermediate buffers can live in registers: those whose every access has constant indices
+// once loops are unrolled and vectorised. Such a buffer is cut into slots, one value of the
+// generated code each; an access that does not match a slot is assembled from lanes. Pure
+// functions; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace tilewright::codegen {
+
+struct LocalSlot {
+  int64_t first = 0;  // element
+  int lanes = 1;
+};
+struct SlotPlan {
+  bool promotable = false;
+  std::vector<LocalSlot> slots;
+  struct Place {
+    int slot;
+    int lane;
+  };
+  std::map<int64_t, Place> elements;  // where each element is
+};
+
+// `outlined_loops`: parallel loops in `body` become functions of their own, whose accesses need
+// memory.
+SlotPlan PlanSlots(const ir::Buffer& buffer, const ir::Stmt& body, bool outlined_loops);
+
+}  // namespace tilewright::codegen
