@@ -1,10 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mount.h>
-#include <unistd.h>
 
 #include <array>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "deploy/sql/database.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
+#include "tests/support/small_disk.h"
 
 namespace tilewright::sql {
 namespace {
@@ -198,24 +197,18 @@ TEST_F(SqlTest, ManyWritersLoseNothing) {
 }
 
 TEST_F(SqlTest, FullDiskIsResourceExhausted) {
-  const std::string mount_point = dir_.File("small");
-  ASSERT_TRUE(support::MakeDirs(mount_point).ok());
-  if (mount("tmpfs", mount_point.c_str(), "tmpfs", 0, "size=256k") != 0) {
-    GTEST_SKIP() << "[SKIP] needs the right to mount a tmpfs";
+  const std::unique_ptr<tests::SmallDisk> disk = tests::SmallDisk::Mount(256 << 10);
+  if (disk == nullptr) GTEST_SKIP() << tests::kNoMountSkip;
+  Database db = OpenMigrated(support::PathJoin(disk->path(), "a.db"));
+  absl::Status status;
+  int stored = 0;
+  for (; stored < 1000 && status.ok(); ++stored) {
+    Statement insert = *db.Prepare("INSERT INTO item (name) VALUES (?1)");
+    status = insert.BindText(1, support::StrCat(stored, std::string(4000, 'x'))).Run();
   }
-  {
-    Database db = OpenMigrated(support::PathJoin(mount_point, "a.db"));
-    absl::Status status;
-    int stored = 0;
-    for (; stored < 1000 && status.ok(); ++stored) {
-      Statement insert = *db.Prepare("INSERT INTO item (name) VALUES (?1)");
-      status = insert.BindText(1, support::StrCat(stored, std::string(4000, 'x'))).Run();
-    }
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << StatusText(status);
-    EXPECT_EQ(Slug(status), "sql.step.full");
-    EXPECT_EQ(*db.QueryInt64("SELECT count(*) FROM item"), stored - 1);
-  }
-  EXPECT_EQ(umount(mount_point.c_str()), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << StatusText(status);
+  EXPECT_EQ(Slug(status), "sql.step.full");
+  EXPECT_EQ(*db.QueryInt64("SELECT count(*) FROM item"), stored - 1);
 }
 
 }  // namespace

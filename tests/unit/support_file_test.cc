@@ -1,16 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
+#include "tests/support/small_disk.h"
 
 namespace tilewright::support {
 namespace {
@@ -81,18 +81,14 @@ TEST_F(FileTest, ReadersNeverSeeHalfAFile) {
 }
 
 TEST_F(FileTest, FullDiskIsResourceExhaustedAndKeepsTheOldFile) {
-  const std::string mount_point = dir_.File("small");
-  ASSERT_TRUE(MakeDirs(mount_point).ok());
-  if (mount("tmpfs", mount_point.c_str(), "tmpfs", 0, "size=64k") != 0) {
-    GTEST_SKIP() << "[SKIP] needs the right to mount a tmpfs";
-  }
-  const std::string path = PathJoin(mount_point, "a");
+  const std::unique_ptr<tests::SmallDisk> disk = tests::SmallDisk::Mount(64 << 10);
+  if (disk == nullptr) GTEST_SKIP() << tests::kNoMountSkip;
+  const std::string path = PathJoin(disk->path(), "a");
   EXPECT_TRUE(WriteFileAtomic(path, "old").ok());
   const absl::Status full = WriteFileAtomic(path, std::string(1 << 20, 'x'));
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << StatusText(full);
   EXPECT_EQ(*ReadFile(path, 10), "old");
-  EXPECT_THAT(*ListDir(mount_point), ElementsAre("a"));
-  EXPECT_EQ(umount(mount_point.c_str()), 0);
+  EXPECT_THAT(*ListDir(disk->path()), ElementsAre("a"));
 }
 
 TEST_F(FileTest, RemoveTreeStaysInside) {
