@@ -69,7 +69,11 @@ class Bounds {
 Interval EvalInterval(const ir::Expr& e, const Bounds& bounds);
 Congruence EvalCongruence(const ir::Expr& e, const Bounds& bounds);
 
-// Every value of a type.
+// The transfer function of one integer operator; comparisons give an interval of {0, 1}.
+Interval BinaryInterval(ir::ExprKind kind, ir::DType operand_type, const Interval& a,
+                        const Interval& b);
+
+// Every value of a type (u64: of its bit patterns).
 Interval TypeInterval(ir::DType type);
 
 }  // namespace tilewright::analysis

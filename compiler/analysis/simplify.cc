@@ -1,0 +1,443 @@
+// Expressions: the rule for each kind of node. Sums and divisions are in simplify_sum.cc.
+#include "compiler/analysis/simplify.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "compiler/analysis/simplify_expr.h"
+#include "compiler/ir/numeric.h"
+#include "compiler/ir/structural.h"
+#include "compiler/ir/type_rules.h"
+#include "compiler/ir/visit.h"
+
+namespace tilewright::analysis {
+
+using ir::DType;
+using ir::Expr;
+using ir::ExprKind;
+
+namespace {
+
+// Sums are for signed scalars. Unsigned arithmetic occurs in data only and is left as written
+// (constants fold).
+bool IsSumType(DType t) { return t.code == ir::TypeCode::kInt && !t.is_vector(); }
+
+bool IsTrue(const Expr& e) {
+  if (e->kind == ExprKind::kBroadcast) return IsTrue(e->args[0]);
+  return e->dtype.is_bool() && ir::IsInt(e, 1);
+}
+bool IsFalse(const Expr& e) {
+  if (e->kind == ExprKind::kBroadcast) return IsFalse(e->args[0]);
+  return e->dtype.is_bool() && ir::IsInt(e, 0);
+}
+Expr BoolOf(bool value, int lanes) { return ir::Broadcast(ir::Bool(value), lanes); }
+
+// !(a op b) as a comparison; floats have NaN, so only their equality inverts.
+bool InvertComparison(const Expr& e, ExprKind* kind) {
+  bool is_float = e->args[0]->dtype.is_float();
+  switch (e->kind) {
+    case ExprKind::kEq:
+      *kind = ExprKind::kNe;
+      return true;
+    case ExprKind::kNe:
+      *kind = ExprKind::kEq;
+      return true;
+    case ExprKind::kLt:
+      *kind = ExprKind::kGe;
+      return !is_float;
+    case ExprKind::kLe:
+      *kind = ExprKind::kGt;
+      return !is_float;
+    case ExprKind::kGt:
+      *kind = ExprKind::kLe;
+      return !is_float;
+    case ExprKind::kGe:
+      *kind = ExprKind::kLt;
+      return !is_float;
+    default:
+      return false;
+  }
+}
+
+bool IsFloatImm(const Expr& e, double value) {
+  if (e->kind == ExprKind::kBroadcast) return IsFloatImm(e->args[0], value);
+  return e->kind == ExprKind::kFloatImm && e->float_value == value;
+}
+
+}  // namespace
+
+// The original node when the simplified one is the same expression.
+Expr ExprSimplifier::Keep(const Expr& built, const Expr& original) const {
+  return ir::StructuralEqual(built, original) ? original : built;
+}
+
+Expr ExprSimplifier::Simplify(const Expr& e) {
+  if (e->kind == ExprKind::kIntImm || e->kind == ExprKind::kFloatImm) return e;
+  if (e->dtype.is_vector()) return SimplifyVector(e);
+  if (e->dtype.is_bool()) return SimplifyBool(e);
+  if (IsSumType(e->dtype)) return Build(SumOf(e), e);
+  return SimplifyOther(e);
+}
+
+// ------------------------------------------------------------------------------------------------
+// integers
+
+ExprSimplifier::Sum ExprSimplifier::SimplifyAtom(const Expr& e) {
+  switch (e->kind) {
+    case ExprKind::kMul:
+      return SimplifyMul(e);
+    case ExprKind::kDiv:
+    case ExprKind::kMod:
+    case ExprKind::kFloorDiv:
+    case ExprKind::kFloorMod:
+      return SimplifyDivision(e);
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+      return SimplifyMinMax(e);
+    case ExprKind::kSelect:
+      return SimplifySelect(e);
+    default: {
+      Expr s = SimplifyOther(e);
+      return AtomSum(s, EvalInterval(s, bounds_));
+    }
+  }
+}
+
+ExprSimplifier::Sum ExprSimplifier::SimplifyMul(const Expr& e) {
+  Sum a = SumOf(e->args[0]), b = SumOf(e->args[1]);
+  if (a.is_constant()) std::swap(a, b);
+  if (b.is_constant()) {
+    Sum r{e->dtype, {}, 0};
+    AddSum(b.constant, a, &r);
+    return r;
+  }
+  // Constant factors of single terms come out: (x * 2) * y = (x * y) * 2.
+  int64_t factor = 1;
+  for (Sum* side : {&a, &b}) {
+    if (side->terms.size() != 1 || side->constant != 0) continue;
+    factor = ir::WrapInt(static_cast<int64_t>(static_cast<uint64_t>(factor) *
+                                              static_cast<uint64_t>(side->terms[0].coefficient)),
+                         e->dtype);
+    side->terms[0].coefficient = 1;
+  }
+  Interval range = BinaryInterval(ExprKind::kMul, e->dtype, ClampedRange(a), ClampedRange(b));
+  Expr product = Build(a, e->args[0]) * Build(b, e->args[1]);
+  Sum r{e->dtype, {}, 0};
+  AddSum(factor, AtomSum(Keep(product, e), range), &r);
+  return r;
+}
+
+ExprSimplifier::Sum ExprSimplifier::SimplifyMinMax(const Expr& e) {
+  Sum a = SumOf(e->args[0]), b = SumOf(e->args[1]);
+  bool is_min = e->kind == ExprKind::kMin;
+  if (Exact(a) && Exact(b)) {
+    Sum difference = a;
+    AddSum(-1, b, &difference);
+    // Wrapping cannot hide anything: each side is exact, and so is their difference when it fits.
+    if (Exact(difference)) {
+      WideRange d = RangeOf(difference);
+      if (d.max <= 0) return is_min ? a : b;
+      if (d.min >= 0) return is_min ? b : a;
+    }
+  }
+  if (a.is_constant()) std::swap(a, b);
+  Interval range = BinaryInterval(e->kind, e->dtype, ClampedRange(a), ClampedRange(b));
+  Expr left = Build(a, e->args[0]), right = Build(b, e->args[1]);
+  // min(min(x, c), d): the decided case is handled by ranges above, here the outer constant is the
+  // tighter one.
+  if (b.is_constant() && left->kind == e->kind && ir::AsInt(left->args[1]) != nullptr) {
+    Expr inner = left->args[0];
+    return AtomSum(ir::Binary(e->kind, inner, right), range);
+  }
+  return AtomSum(Keep(ir::Binary(e->kind, left, right), e), range);
+}
+
+ExprSimplifier::Sum ExprSimplifier::SimplifySelect(const Expr& e) {
+  Expr cond = SimplifyBool(e->args[0]);
+  if (IsTrue(cond)) return SumOf(e->args[1]);
+  if (IsFalse(cond)) return SumOf(e->args[2]);
+  Sum a = SumOf(e->args[1]), b = SumOf(e->args[2]);
+  Expr then_value = Build(a, e->args[1]), else_value = Build(b, e->args[2]);
+  if (ir::StructuralEqual(then_value, else_value)) return a;
+  Interval range = Union(ClampedRange(a), ClampedRange(b));
+  return AtomSum(Keep(ir::Select(cond, then_value, else_value), e), range);
+}
+
+// ------------------------------------------------------------------------------------------------
+// conditions
+
+Expr ExprSimplifier::Known(Expr condition) const {
+  for (const Expr& known : assumptions_) {
+    if (ir::StructuralEqual(known, condition)) return ir::Bool(true);
+  }
+  return condition;
+}
+
+Expr ExprSimplifier::SimplifyBool(const Expr& e) {
+  if (e->dtype.is_vector()) return SimplifyVector(e);
+  switch (e->kind) {
+    case ExprKind::kIntImm:
+      return e;
+    case ExprKind::kAnd:
+    case ExprKind::kOr:
+    case ExprKind::kNot:
+      return Known(SimplifyLogical(e));
+    case ExprKind::kVar:
+    case ExprKind::kLoad:
+    case ExprKind::kCast:
+    case ExprKind::kSelect: {
+      Expr s = SimplifyOther(e);
+      Interval range = EvalInterval(s, bounds_);
+      return Known(range.is_point() ? ir::Bool(range.min != 0) : s);
+    }
+    default:
+      return ir::IsComparison(e->kind) ? Known(SimplifyComparison(e)) : SimplifyOther(e);
+  }
+}
+
+Expr ExprSimplifier::SimplifyLogical(const Expr& e) {
+  if (e->kind == ExprKind::kNot) {
+    Expr a = SimplifyBool(e->args[0]);
+    ExprKind inverse = a->kind;
+    if (a->kind == ExprKind::kNot) return a->args[0];
+    if (ir::IsComparison(a->kind) && InvertComparison(a, &inverse)) {
+      return SimplifyBool(ir::Binary(inverse, a->args[0], a->args[1]));
+    }
+    return Keep(ir::Not(a), e);
+  }
+  Expr a = SimplifyBool(e->args[0]), b = SimplifyBool(e->args[1]);
+  bool is_and = e->kind == ExprKind::kAnd;
+  if (is_and ? IsTrue(a) : IsFalse(a)) return b;
+  if (is_and ? IsTrue(b) : IsFalse(b)) return a;
+  if (is_and ? IsFalse(a) : IsTrue(a)) return a;
+  if (is_and ? IsFalse(b) : IsTrue(b)) return b;
+  if (ir::StructuralEqual(a, b)) return a;
+  return Keep(ir::Binary(e->kind, a, b), e);
+}
+
+Expr ExprSimplifier::SimplifyComparison(const Expr& e) {
+  const Expr &left = e->args[0], &right = e->args[1];
+  if (IsSumType(left->dtype)) return CompareSums(e->kind, SumOf(left), SumOf(right), e);
+  Expr a = Simplify(left), b = Simplify(right);
+  if (left->dtype.is_bool()) {  // == and != only
+    bool is_eq = e->kind == ExprKind::kEq;
+    if (ir::StructuralEqual(a, b)) return ir::Bool(is_eq);
+    for (const auto& [x, y] : {std::pair(a, b), std::pair(b, a)}) {
+      if (IsTrue(x)) return is_eq ? y : SimplifyBool(ir::Not(y));
+      if (IsFalse(x)) return is_eq ? SimplifyBool(ir::Not(y)) : y;
+    }
+  }
+  Expr built = ir::Binary(e->kind, a, b);
+  if (built->kind == ExprKind::kIntImm) return built;
+  if (left->dtype.is_int()) {
+    Interval range = EvalInterval(built, bounds_);
+    if (range.is_point()) return ir::Bool(range.min != 0);
+  }
+  return Keep(built, e);
+}
+
+// a op b through the sign of their difference, where neither side can wrap.
+Expr ExprSimplifier::CompareSums(ExprKind kind, const Sum& a, const Sum& b, const Expr& original) {
+  auto as_written = [&] {
+    Expr built = ir::Binary(kind, Build(a, original->args[0]), Build(b, original->args[1]));
+    Interval range = EvalInterval(built, bounds_);
+    return range.is_point() ? ir::Bool(range.min != 0) : Keep(built, original);
+  };
+  // Equality survives wrapping in both directions, but its normal form below needs true integers as
+  // well.
+  if (!Exact(a) || !Exact(b)) return as_written();
+  bool swapped = kind == ExprKind::kGt || kind == ExprKind::kGe;
+  Sum difference = swapped ? b : a;
+  AddSum(-1, swapped ? a : b, &difference);
+  if (!Exact(difference)) return as_written();
+  Expr result;
+  if (kind == ExprKind::kEq || kind == ExprKind::kNe) {
+    result = EqualsZero(std::move(difference), kind == ExprKind::kNe);
+  } else {
+    if (kind == ExprKind::kLe || kind == ExprKind::kGe) {  // d <= 0  ==  d - 1 < 0
+      if (difference.constant == ir::MinInt(difference.type)) return as_written();
+      --difference.constant;
+    }
+    if (!Exact(difference)) return as_written();
+    result = LessThanZero(std::move(difference));
+  }
+  return result == nullptr ? as_written() : Keep(result, original);
+}
+
+// The terms with the given sign of coefficient, made positive, plus a constant. Null when that sum
+// might wrap.
+Expr ExprSimplifier::Side(const Sum& difference, int64_t sign, int64_t constant) {
+  Sum side{difference.type, {}, constant};
+  for (const Term& t : difference.terms) {
+    if ((t.coefficient > 0) != (sign > 0)) continue;
+    if (t.coefficient == ir::MinInt(difference.type)) return nullptr;
+    side.terms.push_back({t.coefficient * sign, t.e, t.range});
+  }
+  return Exact(side) ? Build(side, nullptr) : nullptr;
+}
+
+// d < 0 as `positive terms < negative terms + constant`, divided by what all of d is a multiple of
+// up to a small rest.
+Expr ExprSimplifier::LessThanZero(Sum d) {
+  WideRange range = RangeOf(d);
+  if (range.max < 0) return ir::Bool(true);
+  if (range.min >= 0) return ir::Bool(false);
+  int64_t g = 0;
+  Sum scaled, small;
+  // d = g * s + r with r in [0, g): d < 0 exactly when s < 0. A candidate g is the size of one of
+  // the coefficients.
+  std::vector<int64_t> sizes;
+  for (const Term& t : d.terms) {
+    if (t.coefficient != ir::MinInt(d.type)) sizes.push_back(std::abs(t.coefficient));
+  }
+  std::sort(sizes.rbegin(), sizes.rend());
+  for (int64_t size : sizes) {
+    if (size > 1 && SplitByRange(d, size, &g, &scaled, &small))
+      return LessThanZero(std::move(scaled));
+  }
+  bool any_positive =
+      std::any_of(d.terms.begin(), d.terms.end(), [](const Term& t) { return t.coefficient > 0; });
+  if (d.constant == ir::MinInt(d.type)) return nullptr;
+  Expr left = Side(d, 1, any_positive ? 0 : d.constant);
+  Expr right = Side(d, -1, any_positive ? -d.constant : 0);
+  if (left == nullptr || right == nullptr) return nullptr;
+  return ir::Binary(ExprKind::kLt, left, right);
+}
+
+Expr ExprSimplifier::EqualsZero(Sum d, bool negate) {
+  WideRange range = RangeOf(d);
+  if (range.min > 0 || range.max < 0) return ir::Bool(negate);
+  if (d.is_constant()) return ir::Bool((d.constant == 0) != negate);
+  int64_t g = 0;
+  for (const Term& t : d.terms) {
+    if (t.coefficient == ir::MinInt(d.type)) return nullptr;
+    g = std::gcd(g, t.coefficient);
+  }
+  if (d.constant % g != 0) return ir::Bool(negate);
+  d.constant /= g;
+  for (Term& t : d.terms) t.coefficient /= g;
+  if (d.terms[0].coefficient < 0) {  // one spelling for x == y and y == x
+    if (d.constant == ir::MinInt(d.type)) return nullptr;
+    d.constant = -d.constant;
+    for (Term& t : d.terms) t.coefficient = -t.coefficient;
+  }
+  if (d.constant == ir::MinInt(d.type)) return nullptr;
+  Expr left = Side(d, 1, 0), right = Side(d, -1, -d.constant);
+  if (left == nullptr || right == nullptr) return nullptr;
+  return ir::Binary(negate ? ExprKind::kNe : ExprKind::kEq, left, right);
+}
+
+// ------------------------------------------------------------------------------------------------
+// vectors and the rest
+
+Expr ExprSimplifier::SimplifyVectorBinary(const Expr& e, const Expr& a, const Expr& b) {
+  int lanes = e->dtype.lanes;
+  bool both = a->kind == ExprKind::kBroadcast && b->kind == ExprKind::kBroadcast;
+  if (both) return ir::Broadcast(Simplify(ir::Binary(e->kind, a->args[0], b->args[0])), lanes);
+  if (ir::IsComparison(e->kind) && a->dtype.is_int()) {
+    Interval range = EvalInterval(ir::Binary(e->kind, a, b), bounds_);
+    if (range.is_point()) return BoolOf(range.min != 0, lanes);
+  }
+  bool is_and = e->kind == ExprKind::kAnd, is_or = e->kind == ExprKind::kOr;
+  if (is_and || is_or) {
+    for (const auto& [x, y] : {std::pair(a, b), std::pair(b, a)}) {
+      if (is_and ? IsTrue(x) : IsFalse(x)) return y;
+      if (is_and ? IsFalse(x) : IsTrue(x)) return x;
+    }
+    if (ir::StructuralEqual(a, b)) return a;
+  }
+  bool ramp_left = a->kind == ExprKind::kRamp && b->kind == ExprKind::kBroadcast;
+  bool ramp_right = a->kind == ExprKind::kBroadcast && b->kind == ExprKind::kRamp;
+  const Expr& ramp = ramp_left ? a : b;
+  const Expr& splat = ramp_left ? b : a;
+  if (e->kind == ExprKind::kAdd && (ramp_left || ramp_right)) {
+    return ir::Ramp(Simplify(ramp->args[0] + splat->args[0]), ramp->args[1], lanes);
+  }
+  if (e->kind == ExprKind::kSub && ramp_left) {
+    return ir::Ramp(Simplify(ramp->args[0] - splat->args[0]), ramp->args[1], lanes);
+  }
+  if (e->kind == ExprKind::kMul && (ramp_left || ramp_right)) {
+    Expr factor = splat->args[0];
+    return ir::Ramp(Simplify(ramp->args[0] * factor), Simplify(ramp->args[1] * factor), lanes);
+  }
+  return nullptr;
+}
+
+Expr ExprSimplifier::SimplifyVector(const Expr& e) {
+  if (e->kind == ExprKind::kRamp) {
+    Expr base = Simplify(e->args[0]), stride = Simplify(e->args[1]);
+    if (ir::IsInt(stride, 0)) return ir::Broadcast(base, e->dtype.lanes);
+    return Keep(ir::Ramp(base, stride, e->dtype.lanes), e);
+  }
+  if (ir::IsBinary(e->kind) && !e->args[0]->dtype.is_float()) {
+    Expr a = Simplify(e->args[0]), b = Simplify(e->args[1]);
+    if (Expr r = SimplifyVectorBinary(e, a, b); r != nullptr) return Keep(r, e);
+    return Keep(ir::Binary(e->kind, a, b), e);
+  }
+  return SimplifyOther(e);
+}
+
+// Simplified operands, then the rules that hold bit for bit for every type.
+Expr ExprSimplifier::SimplifyOther(const Expr& e) {
+  if (e->args.empty() && e->kind != ExprKind::kLoad) {
+    if (e->kind != ExprKind::kVar || e->dtype.is_float() || e->dtype.is_vector()) return e;
+    Interval range = EvalInterval(e, bounds_);
+    return range.is_point() && e->dtype.is_int() ? ir::Int(range.min, e->dtype) : e;
+  }
+  bool changed = false;
+  std::vector<Expr> args;
+  args.reserve(e->args.size());
+  for (const Expr& a : e->args) {
+    args.push_back(Simplify(a));
+    changed |= args.back() != a;
+  }
+  switch (e->kind) {
+    case ExprKind::kSelect:
+      if (IsTrue(args[0])) return args[1];
+      if (IsFalse(args[0])) return args[2];
+      if (ir::StructuralEqual(args[1], args[2])) return args[1];
+      break;
+    case ExprKind::kLoad: {
+      Expr mask = e->mask == nullptr ? nullptr : Simplify(e->mask);
+      if (mask != nullptr && IsTrue(mask)) mask = nullptr;
+      if (!changed && mask == e->mask) return e;
+      if (ir::LanesOf(args) != e->dtype.lanes)
+        return e;  // a ramp of stride 0 folded: the load would lose its lanes
+      return ir::Load(e->buffer, std::move(args), std::move(mask));
+    }
+    case ExprKind::kMul:  // x * 1 and x / 1 are exact for floats too
+      if (IsFloatImm(args[1], 1)) return args[0];
+      if (IsFloatImm(args[0], 1)) return args[1];
+      break;
+    case ExprKind::kDiv:
+      if (IsFloatImm(args[1], 1)) return args[0];
+      break;
+    case ExprKind::kMin:
+    case ExprKind::kMax:
+      if (ir::StructuralEqual(args[0], args[1])) return args[0];
+      break;
+    default:
+      break;
+  }
+  return changed ? ir::WithArgs(e, std::move(args)) : e;
+}
+
+// ------------------------------------------------------------------------------------------------
+// entry points
+
+Expr Simplify(const Expr& e, const Bounds& bounds) { return ExprSimplifier(bounds).Simplify(e); }
+
+bool Proves(const Expr& condition, const Bounds& bounds) {
+  return IsTrue(Simplify(condition, bounds));
+}
+
+bool ConstantDifference(const Expr& a, const Expr& b, const Bounds& bounds, int64_t* difference) {
+  Expr d = Simplify(a - b, bounds);
+  const int64_t* value = ir::AsInt(d);
+  if (value == nullptr) return false;
+  *difference = *value;
+  return true;
+}
+
+}  // namespace tilewright::analysis

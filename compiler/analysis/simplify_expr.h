@@ -1,0 +1,88 @@
+// The engine behind simplify.h: integer expressions as sums of terms with known ranges. Internal to
+// compiler/analysis. One object per walk; not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/analysis/bounds.h"
+#include "compiler/ir/ir.h"
+
+namespace tilewright::analysis {
+
+class ExprSimplifier {
+ public:
+  explicit ExprSimplifier(const Bounds& bounds) : bounds_(bounds) {}
+
+  ir::Expr Simplify(const ir::Expr& e);
+  // Conditions (in simplified form) that hold where the next expressions stand.
+  void PushAssumption(ir::Expr simplified) { assumptions_.push_back(std::move(simplified)); }
+  void PopAssumption() { assumptions_.pop_back(); }
+
+ private:
+  using Wide = __int128;
+  // A simplified integer expression that is not itself a sum, with the range of its values.
+  struct Term {
+    int64_t coefficient;
+    ir::Expr e;
+    Interval range;
+  };
+  // sum(coefficient * e) + constant in the ring of `type` (wrapping): always equal to the
+  // expression it came from.
+  struct Sum {
+    ir::DType type;
+    std::vector<Term> terms;
+    int64_t constant = 0;
+    bool is_constant() const { return terms.empty(); }
+  };
+  struct WideRange {
+    Wide min, max;
+  };
+
+  // Building sums.
+  void Accumulate(const ir::Expr& e, int64_t scale, Sum* sum);
+  void AddTerm(int64_t coefficient, const ir::Expr& e, const Interval& range, Sum* sum);
+  void AddSum(int64_t scale, const Sum& other, Sum* sum);
+  void Recombine(Sum* sum);
+  Sum SumOf(const ir::Expr& e);
+  Sum AtomSum(ir::Expr e, const Interval& range);
+  ir::Expr Build(const Sum& sum, const ir::Expr& original);
+
+  // The range of the true integer sum, and whether it surely fits its type: only then do order and
+  // division mean what they mean for integers.
+  WideRange RangeOf(const Sum& sum) const;
+  bool Exact(const Sum& sum) const;
+  Interval ClampedRange(const Sum& sum) const;
+
+  // Integer operators that are not sums.
+  Sum SimplifyAtom(const ir::Expr& e);
+  Sum SimplifyMul(const ir::Expr& e);
+  Sum SimplifyDivision(const ir::Expr& e);
+  Sum DivideBy(Sum sum, int64_t c);
+  Sum ModuloBy(Sum sum, int64_t c);
+  Sum SimplifyMinMax(const ir::Expr& e);
+  Sum SimplifySelect(const ir::Expr& e);
+  // Parts of `sum` by coefficient: quotient * c + rest.
+  void SplitBy(const Sum& sum, int64_t c, Sum* quotient, Sum* rest);
+  // rest = g * scaled + small with small in [0, g) and g | c; false when no such g > 1 exists.
+  bool SplitByRange(const Sum& sum, int64_t c, int64_t* g, Sum* scaled, Sum* small);
+
+  // Conditions and everything else.
+  ir::Expr SimplifyBool(const ir::Expr& e);
+  ir::Expr SimplifyLogical(const ir::Expr& e);
+  ir::Expr SimplifyComparison(const ir::Expr& e);
+  ir::Expr CompareSums(ir::ExprKind kind, const Sum& a, const Sum& b, const ir::Expr& original);
+  ir::Expr LessThanZero(Sum difference);
+  ir::Expr EqualsZero(Sum difference, bool negate);
+  ir::Expr Side(const Sum& difference, int64_t sign, int64_t constant);
+  ir::Expr SimplifyVector(const ir::Expr& e);
+  ir::Expr SimplifyVectorBinary(const ir::Expr& e, const ir::Expr& a, const ir::Expr& b);
+  ir::Expr SimplifyOther(const ir::Expr& e);
+  ir::Expr Known(ir::Expr condition) const;
+  ir::Expr Keep(const ir::Expr& built, const ir::Expr& original) const;
+
+  const Bounds& bounds_;
+  std::vector<ir::Expr> assumptions_;
+};
+
+}  // namespace tilewright::analysis
