@@ -1,0 +1,240 @@
+#include "tuner_server/log/migrations.h"
+
+#include <array>
+
+namespace tilewright::log {
+namespace {
+
+// 1: jobs, tasks, batches, drafts, trials, records, models, module versions.
+//
+// Column names are those of row_fields.h. Numbers that people see (jobs.number, trials.number) are
+// given inside the inserting transaction, so they have no gaps. Floats are raw little-endian
+// (features: 32 bit, samples: 64 bit); lists of words are separated by blanks.
+constexpr std::string_view kVersion1 = R"sql(
+CREATE TABLE jobs (
+  id TEXT NOT NULL PRIMARY KEY,
+  project TEXT NOT NULL DEFAULT 'default',
+  number INTEGER NOT NULL UNIQUE,
+  uid TEXT NOT NULL UNIQUE,
+  request_id TEXT NOT NULL,
+  request_hash TEXT NOT NULL,
+  spec_json TEXT NOT NULL,
+  model_sha256 TEXT NOT NULL,
+  model_name TEXT NOT NULL,
+  target TEXT NOT NULL,
+  cost_model TEXT NOT NULL,
+  seed INTEGER NOT NULL,
+  created_by TEXT NOT NULL,
+  toolchain TEXT NOT NULL,
+  state TEXT NOT NULL,
+  state_reason TEXT NOT NULL,
+  published_module TEXT NOT NULL,
+  created_us INTEGER NOT NULL,
+  updated_us INTEGER NOT NULL,
+  started_us INTEGER NOT NULL,
+  ended_us INTEGER NOT NULL,
+  elapsed_s REAL NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX jobs_by_request ON jobs(request_id) WHERE request_id <> '';
+
+CREATE TABLE job_events (
+  job TEXT NOT NULL REFERENCES jobs(id),
+  seq INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  at_us INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  trial INTEGER NOT NULL,
+  text TEXT NOT NULL,
+  PRIMARY KEY (job, seq)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tasks (
+  job TEXT NOT NULL REFERENCES jobs(id),
+  task_index INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  description TEXT NOT NULL,
+  text TEXT NOT NULL,
+  weight INTEGER NOT NULL,
+  flops REAL NOT NULL,
+  default_steps TEXT NOT NULL,
+  default_program_hash TEXT NOT NULL,
+  PRIMARY KEY (job, task_index),
+  UNIQUE (job, name),
+  UNIQUE (job, hash)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE batches (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  job TEXT NOT NULL REFERENCES jobs(id),
+  task TEXT NOT NULL,
+  model_id TEXT NOT NULL,
+  asked INTEGER NOT NULL,
+  considered INTEGER NOT NULL,
+  exploration_share REAL NOT NULL,
+  invalid INTEGER NOT NULL,
+  search_s REAL NOT NULL,
+  features_s REAL NOT NULL,
+  model_s REAL NOT NULL,
+  created_us INTEGER NOT NULL
+) STRICT;
+CREATE INDEX batches_by_job ON batches(job, seq);
+
+CREATE TABLE drafts (
+  batch TEXT NOT NULL REFERENCES batches(id),
+  rank INTEGER NOT NULL,
+  program_hash TEXT NOT NULL,
+  steps TEXT NOT NULL,
+  predicted REAL NOT NULL,
+  picked INTEGER NOT NULL,
+  features BLOB NOT NULL,
+  features_hash TEXT NOT NULL,
+  PRIMARY KEY (batch, rank)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE trials (
+  job TEXT NOT NULL REFERENCES jobs(id),
+  number INTEGER NOT NULL,
+  task TEXT NOT NULL,
+  state TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  steps TEXT NOT NULL,
+  program_hash TEXT NOT NULL,
+  generated_by TEXT NOT NULL,
+  proposed_by TEXT NOT NULL,
+  batch TEXT NOT NULL,
+  rank INTEGER NOT NULL,
+  considered INTEGER NOT NULL,
+  predicted REAL NOT NULL,
+  model_id TEXT NOT NULL,
+  features BLOB NOT NULL,
+  features_hash TEXT NOT NULL,
+  is_default INTEGER NOT NULL,
+  artifact_sha256 TEXT NOT NULL,
+  artifact_size INTEGER NOT NULL,
+  work_item TEXT NOT NULL,
+  work_spec BLOB NOT NULL,
+  lower_s REAL NOT NULL,
+  codegen_s REAL NOT NULL,
+  link_s REAL NOT NULL,
+  measurement_id TEXT NOT NULL,
+  median REAL NOT NULL,
+  created_us INTEGER NOT NULL,
+  ended_us INTEGER NOT NULL,
+  PRIMARY KEY (job, number),
+  FOREIGN KEY (job, task) REFERENCES tasks(job, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE records (
+  seq INTEGER PRIMARY KEY,
+  measurement_id TEXT NOT NULL UNIQUE,
+  job TEXT NOT NULL,
+  task TEXT NOT NULL,
+  trial INTEGER NOT NULL,
+  task_hash TEXT NOT NULL,
+  target_key TEXT NOT NULL,
+  threads INTEGER NOT NULL,
+  device_class TEXT NOT NULL,
+  toolchain TEXT NOT NULL,
+  accepted INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  outcome TEXT NOT NULL,
+  error_class TEXT NOT NULL,
+  error_detail TEXT NOT NULL,
+  signal INTEGER NOT NULL,
+  exit_code INTEGER NOT NULL,
+  phase TEXT NOT NULL,
+  value_kind TEXT NOT NULL,
+  samples BLOB NOT NULL,
+  inner_loops INTEGER NOT NULL,
+  median REAL NOT NULL,
+  mad REAL NOT NULL,
+  ci_rel REAL NOT NULL,
+  baseline_before REAL NOT NULL,
+  baseline_after REAL NOT NULL,
+  valid INTEGER NOT NULL,
+  invalid_reasons TEXT NOT NULL,
+  max_abs_error REAL NOT NULL,
+  voluntary_context_switches INTEGER NOT NULL,
+  involuntary_context_switches INTEGER NOT NULL,
+  steal_fraction REAL NOT NULL,
+  load_average REAL NOT NULL,
+  clock_mhz REAL NOT NULL,
+  temperature_celsius REAL NOT NULL,
+  fetch_s REAL NOT NULL,
+  load_s REAL NOT NULL,
+  run_s REAL NOT NULL,
+  device TEXT NOT NULL,
+  device_fingerprint TEXT NOT NULL,
+  agent TEXT NOT NULL,
+  agent_address TEXT NOT NULL,
+  agent_version TEXT NOT NULL,
+  boot_id TEXT NOT NULL,
+  lease TEXT NOT NULL,
+  fencing_token INTEGER NOT NULL,
+  started_us INTEGER NOT NULL,
+  stored_us INTEGER NOT NULL,
+  FOREIGN KEY (job, trial) REFERENCES trials(job, number)
+) STRICT;
+CREATE INDEX records_by_trial ON records(job, trial, seq);
+CREATE UNIQUE INDEX records_accepted ON records(job, trial) WHERE accepted = 1;
+CREATE INDEX records_best ON records(task_hash, target_key, threads, device_class, toolchain,
+                                     median)
+  WHERE accepted = 1 AND valid = 1 AND outcome = 'OK' AND median > 0;
+
+CREATE TABLE models (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL,
+  job TEXT NOT NULL REFERENCES jobs(id),
+  bytes BLOB NOT NULL,
+  sha256 TEXT NOT NULL,
+  features_schema TEXT NOT NULL,
+  replaced INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  train_rows INTEGER NOT NULL,
+  held_out_rows INTEGER NOT NULL,
+  pairwise_accuracy REAL NOT NULL,
+  recall_at_8 REAL NOT NULL,
+  previous_recall_at_8 REAL NOT NULL,
+  prior_recall_at_8 REAL NOT NULL,
+  rounds INTEGER NOT NULL,
+  seconds REAL NOT NULL,
+  created_us INTEGER NOT NULL,
+  UNIQUE (job, id)
+) STRICT;
+CREATE INDEX models_by_id ON models(id);
+
+CREATE TABLE module_versions (
+  seq INTEGER PRIMARY KEY,
+  project TEXT NOT NULL DEFAULT 'default',
+  module TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  sha256 TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  manifest_sha256 TEXT NOT NULL,
+  manifest_size INTEGER NOT NULL,
+  target TEXT NOT NULL,
+  job TEXT NOT NULL,
+  model_sha256 TEXT NOT NULL,
+  model_size INTEGER NOT NULL,
+  task_hashes TEXT NOT NULL,
+  median_us REAL NOT NULL,
+  ci_rel REAL NOT NULL,
+  speedup REAL NOT NULL,
+  devices INTEGER NOT NULL,
+  device_fingerprint TEXT NOT NULL,
+  created_us INTEGER NOT NULL,
+  UNIQUE (module, number)
+) STRICT;
+CREATE UNIQUE INDEX module_versions_by_job ON module_versions(job) WHERE job <> '';
+)sql";
+
+constexpr std::array<sql::Migration, 1> kMigrations = {{{1, kVersion1}}};
+
+}  // namespace
+
+std::span<const sql::Migration> TuningLogMigrations() { return kMigrations; }
+
+}  // namespace tilewright::log

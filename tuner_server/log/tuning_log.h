@@ -1,0 +1,216 @@
+// The tuner's memory: jobs, tasks, trials, measurements, models, module versions. A narrow store
+// interface: every method is one use case and one transaction, durable when it returns. Two
+// implementations (memory_log.h, sqlite_log.h) pass one conformance suite.
+//
+// Thread-safe: any thread may call any method. A log has one owner process.
+//
+// Errors: not_found log.<what>.not_found, failed_precondition log.<what>.<why>, already_exists
+// log.<what>.exists, and what the storage itself says (disk full, damage).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deploy/support/status.h"
+#include "tuner_server/log/log_types.h"
+
+namespace tilewright::log {
+
+struct CreatedJob {
+  JobRow job;
+  bool existed = false;  // the request_id was seen before
+};
+
+struct JobQuery {
+  int64_t before_number = 0;  // 0: from the newest
+  int64_t limit = 50;
+  bool open_only = false;  // not in a final state
+};
+
+// Moves a job from one state to another. The end time is set with a final state, the start time
+// with the first RUNNING.
+struct JobTransition {
+  std::string id;
+  JobState from = JobState::kQueued;
+  JobState to = JobState::kQueued;
+  std::string reason;
+  double elapsed_s = -1;  // negative: unchanged
+  int64_t now_us = 0;
+};
+
+struct NewBatch {
+  std::optional<BatchRow> batch;  // none: default schedules
+  std::vector<DraftRow> drafts;
+  std::vector<TrialRow> trials;  // numbers are given by the log
+};
+
+// What a trial's build made. The trial becomes `state`.
+struct TrialBuilt {
+  int64_t number = 0;
+  TrialState state = TrialState::kBuilt;
+  std::string artifact_sha256;
+  int64_t artifact_size = 0;
+  std::string work_item;
+  std::string work_spec;
+  double lower_s = 0;
+  double codegen_s = 0;
+  double link_s = 0;
+};
+
+// Something that happened to a trial: a record, an end, or both.
+struct TrialNews {
+  int64_t number = 0;
+  std::optional<RecordRow> record;  // stored once by measurement_id; seq and accepted are set here
+  bool final = false;               // the trial ends with this, unless it ended before
+  TrialState state = TrialState::kSucceeded;
+  Outcome outcome = Outcome::kUnspecified;
+  std::string reason;
+};
+
+struct StoredNews {
+  bool record_stored = false;  // false: no record, or its measurement_id was there already
+  bool trial_ended = false;    // false: not final, or the trial had ended before
+};
+
+struct TrialQuery {
+  std::string job;
+  std::string task;  // empty: all
+  int64_t after_number = 0;
+  int64_t limit = 50;
+  bool open_only = false;
+};
+
+struct TrialCounts {
+  int64_t proposed = 0;
+  int64_t built = 0;
+  int64_t ended = 0;
+  std::map<Outcome, int64_t> by_outcome;  // of the ended ones
+  double device_s = 0;                    // sum of run_s over all records
+
+  bool operator==(const TrialCounts&) const = default;
+};
+
+struct RecordQuery {
+  std::string job;  // empty: all
+  int64_t after_seq = 0;
+  int64_t limit = 100;
+};
+
+struct BatchQuery {
+  std::string job;  // empty: all
+  int64_t after_seq = 0;
+  int64_t limit = 100;
+};
+struct BatchPage {
+  std::vector<BatchRow> batches;
+  int64_t last_seq = 0;  // after_seq of the next page
+};
+
+struct ModuleQuery {
+  std::string module;           // empty: all
+  std::string model_sha256;     // empty: any
+  std::string task_hash;        // empty: any
+  int64_t before_position = 0;  // 0: from the newest; else the last_position of a page
+  int64_t limit = 50;
+};
+struct ModulePage {
+  std::vector<ModuleVersionRow> versions;  // newest first
+  int64_t last_position = 0;               // before_position of the next page
+};
+
+class TuningLog {
+ public:
+  virtual ~TuningLog() = default;
+
+  // --- jobs ---
+  // The same request_id with the same request_hash returns the job made first; with another hash it
+  // is invalid_argument log.job.request_id_reused. A taken id is already_exists log.job.exists.
+  virtual absl::StatusOr<CreatedJob> CreateJob(const JobRow& job) = 0;
+  virtual absl::StatusOr<JobRow> GetJob(const std::string& id) = 0;
+  // Newest first.
+  virtual absl::StatusOr<std::vector<JobRow>> ListJobs(const JobQuery& query) = 0;
+  // failed_precondition log.job.state when the job is not in `from`. Adds an event.
+  virtual absl::StatusOr<JobRow> MoveJob(const JobTransition& transition) = 0;
+  virtual absl::Status SetElapsed(const std::string& id, double elapsed_s) = 0;
+  // Adds a line to the job's events.
+  virtual absl::Status AddText(const std::string& job, const std::string& text, int64_t now_us) = 0;
+  virtual absl::StatusOr<std::vector<EventRow>> ListEvents(const std::string& job,
+                                                           int64_t after_seq, int64_t limit) = 0;
+
+  // --- tasks ---
+  // The first call stores them; later calls must name the same hashes in the same order
+  // (failed_precondition log.tasks.changed). Sets the job's toolchain, and its model name when it
+  // has none.
+  virtual absl::Status PutTasks(const std::string& job, const std::string& toolchain,
+                                const std::string& model_name,
+                                const std::vector<TaskRow>& tasks) = 0;
+  virtual absl::StatusOr<std::vector<TaskRow>> ListTasks(const std::string& job) = 0;
+
+  // --- trials ---
+  // Returns the numbers of the new trials. already_exists log.batch.exists for a known batch id.
+  virtual absl::StatusOr<std::vector<int64_t>> AddBatch(const std::string& job,
+                                                        const NewBatch& batch) = 0;
+  // Trials that have ended are left as they are.
+  virtual absl::Status SetBuilt(const std::string& job, const std::vector<TrialBuilt>& built) = 0;
+  // One result per entry, in order.
+  virtual absl::StatusOr<std::vector<StoredNews>> StoreNews(const std::string& job,
+                                                            const std::vector<TrialNews>& news,
+                                                            double elapsed_s, int64_t now_us) = 0;
+  virtual absl::StatusOr<TrialRow> GetTrial(const std::string& job, int64_t number) = 0;
+  // By number.
+  virtual absl::StatusOr<std::vector<TrialRow>> ListTrials(const TrialQuery& query) = 0;
+  virtual absl::StatusOr<TrialCounts> CountTrials(const std::string& job) = 0;
+
+  // --- batches and records ---
+  virtual absl::StatusOr<int64_t> CountBatches(const std::string& job) = 0;
+  virtual absl::StatusOr<BatchPage> ListBatches(const BatchQuery& query) = 0;
+  // By rank.
+  virtual absl::StatusOr<std::vector<DraftRow>> ListDrafts(const std::string& batch) = 0;
+  // In order of arrival.
+  virtual absl::StatusOr<std::vector<RecordRow>> ListRecords(const RecordQuery& query) = 0;
+  // Measurement ids of one trial, oldest first.
+  virtual absl::StatusOr<std::vector<std::string>> ListMeasurementIds(const std::string& job,
+                                                                      int64_t trial) = 0;
+  virtual absl::StatusOr<RecordRow> GetRecord(const std::string& measurement_id) = 0;
+  // The usable accepted record with the smallest median; not_found without one.
+  virtual absl::StatusOr<RecordRow> BestRecord(const RecordKey& key) = 0;
+
+  // --- models ---
+  // A known (job, id) is left as it is.
+  virtual absl::Status AddModel(const ModelRow& model) = 0;
+  // By id, with its bytes; the newest where several jobs have one of that id. An empty job means
+  // any.
+  virtual absl::StatusOr<ModelRow> GetModel(const std::string& job, const std::string& id) = 0;
+  // Oldest first, without bytes.
+  virtual absl::StatusOr<std::vector<ModelRow>> ListModels(const std::string& job) = 0;
+
+  // --- modules ---
+  // Gives the next number of the module. A job publishes once: a second call for it returns the
+  // first version. Sets the job's published_module.
+  virtual absl::StatusOr<ModuleVersionRow> AddModuleVersion(const ModuleVersionRow& version) = 0;
+  virtual absl::StatusOr<ModuleVersionRow> GetModuleVersion(const std::string& module,
+                                                            int64_t number) = 0;
+  virtual absl::StatusOr<ModulePage> ListModuleVersions(const ModuleQuery& query) = 0;
+
+  // --- import ---
+  // Adds rows that another log exported, as they are (numbers included). Rows that are there
+  // already are skipped; returns how many records were new.
+  struct Import {
+    std::vector<JobRow> jobs;
+    std::vector<TaskRow> tasks;
+    std::vector<BatchRow> batches;
+    std::vector<DraftRow> drafts;
+    std::vector<TrialRow> trials;
+    std::vector<RecordRow> records;
+  };
+  virtual absl::StatusOr<int64_t> AddImported(const Import& rows) = 0;
+};
+
+// "projects/default/modules/m/versions/3"
+std::string ModuleVersionName(const std::string& module, int64_t number);
+
+}  // namespace tilewright::log
