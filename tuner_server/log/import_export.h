@@ -32,7 +32,7 @@ namespace tilewright::log {
 inline constexpr int kExportSchema = 1;
 
 struct ExportOptions {
-  std::string job;        // empty: all jobs
+  std::string job = {};   // empty: all jobs
   bool features = false;  // with the feature vectors
   bool drafts = false;    // the drafts of all batches instead of the records
 };

@@ -92,7 +92,7 @@ struct EventRow {
   int64_t at_us = 0;
   JobState state = JobState::kQueued;  // kState
   int64_t trial = 0;                   // kTrial: its number
-  std::string text;                    // kState: the reason; kText: the line
+  std::string text = {};               // kState: the reason; kText: the line
 
   bool operator==(const EventRow&) const = default;
 };

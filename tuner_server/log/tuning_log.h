@@ -34,10 +34,10 @@ struct JobQuery {
 // Moves a job from one state to another. The end time is set with a final state, the start time
 // with the first RUNNING.
 struct JobTransition {
-  std::string id;
+  std::string id = {};
   JobState from = JobState::kQueued;
   JobState to = JobState::kQueued;
-  std::string reason;
+  std::string reason = {};
   double elapsed_s = -1;  // negative: unchanged
   int64_t now_us = 0;
 };
@@ -77,8 +77,8 @@ struct StoredNews {
 };
 
 struct TrialQuery {
-  std::string job;
-  std::string task;  // empty: all
+  std::string job = {};
+  std::string task = {};  // empty: all
   int64_t after_number = 0;
   int64_t limit = 50;
   bool open_only = false;
@@ -95,13 +95,13 @@ struct TrialCounts {
 };
 
 struct RecordQuery {
-  std::string job;  // empty: all
+  std::string job = {};  // empty: all
   int64_t after_seq = 0;
   int64_t limit = 100;
 };
 
 struct BatchQuery {
-  std::string job;  // empty: all
+  std::string job = {};  // empty: all
   int64_t after_seq = 0;
   int64_t limit = 100;
 };
@@ -111,10 +111,10 @@ struct BatchPage {
 };
 
 struct ModuleQuery {
-  std::string module;           // empty: all
-  std::string model_sha256;     // empty: any
-  std::string task_hash;        // empty: any
-  int64_t before_position = 0;  // 0: from the newest; else the last_position of a page
+  std::string module = {};        // empty: all
+  std::string model_sha256 = {};  // empty: any
+  std::string task_hash = {};     // empty: any
+  int64_t before_position = 0;    // 0: from the newest; else the last_position of a page
   int64_t limit = 50;
 };
 struct ModulePage {

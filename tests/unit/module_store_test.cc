@@ -1,0 +1,137 @@
+#include "tuner_server/modules/module_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "deploy/daemon/blob_store.h"
+#include "deploy/module/module_file.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/strings.h"
+#include "tests/support/tiny_module.h"
+#include "tuner_server/log/memory_log.h"
+
+namespace tilewright::modules {
+namespace {
+
+using support::Slug;
+using support::StatusText;
+using support::TempDir;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <typename T>
+T Value(absl::StatusOr<T> result) {
+  TW_CHECK(result.ok()) << StatusText(result.status());
+  return *std::move(result);
+}
+
+class ModuleStoreTest : public testing::Test {
+ protected:
+  // Publishes a module that differs by `text`.
+  absl::StatusOr<log::ModuleVersionRow> Publish(const std::string& module, const std::string& text,
+                                                const std::string& target,
+                                                const std::string& job = "") {
+    PublishRequest request;
+    request.path = dir_.File("model.tw");
+    TW_TRY(support::WriteFileAtomic(request.path, tests::TinyModule(text)));
+    request.module = module;
+    request.target = target;
+    request.job = job;
+    request.model_sha256 = "m-" + module;
+    return store_.Publish(request);
+  }
+
+  TempDir dir_ = Value(TempDir::Create("module-store"));
+  std::unique_ptr<log::TuningLog> log_ = log::MakeMemoryLog();
+  std::unique_ptr<daemon::BlobStore> blobs_ = Value(daemon::BlobStore::Open(dir_.File("blobs")));
+  ModuleStore store_{log_.get(), blobs_.get()};
+};
+
+TEST_F(ModuleStoreTest, APublishedModuleIsFoundByNameAndByDigest) {
+  const log::ModuleVersionRow row = Value(Publish("DQN v1!", "a", "cpu"));
+  EXPECT_EQ(row.module, "dqn-v1");
+  EXPECT_EQ(row.number, 1);
+  EXPECT_THAT(row.task_hashes, ElementsAre("task-of-a"));
+  EXPECT_EQ(Value(blobs_->Get(row.sha256)), tests::TinyModule("a"));
+  const std::string manifest = Value(blobs_->Get(row.manifest_sha256));
+  EXPECT_EQ(static_cast<int64_t>(manifest.size()), row.manifest_size);
+  EXPECT_THAT(manifest, HasSubstr("task-of-a"));
+  EXPECT_EQ(Value(store_.Get("projects/default/modules/dqn-v1/versions/1")), row);
+  EXPECT_EQ(Slug(store_.Get("projects/default/modules/dqn-v1/versions/2").status()),
+            "log.module_version.not_found");
+}
+
+TEST_F(ModuleStoreTest, RefusesWhatIsNotTheModuleThatWasMeant) {
+  PublishRequest request;
+  request.path = dir_.File("bad.tw");
+  request.module = "m";
+  const std::string good = tests::TinyModule("a");
+  for (size_t cut : {size_t{0}, size_t{10}, good.size() - 1}) {
+    ASSERT_TRUE(support::WriteFileAtomic(request.path, good.substr(0, cut)).ok());
+    EXPECT_EQ(store_.Publish(request).status().code(), absl::StatusCode::kDataLoss) << cut;
+  }
+  ASSERT_TRUE(support::WriteFileAtomic(request.path, good).ok());
+  request.expected_sha256 = support::Sha256Hex("something else");
+  EXPECT_EQ(Slug(store_.Publish(request).status()), "module.publish.digest_mismatch");
+  request.path = dir_.File("missing.tw");
+  EXPECT_TRUE(absl::IsNotFound(store_.Publish(request).status()));
+  EXPECT_TRUE(Value(log_->ListModuleVersions({})).versions.empty());
+  EXPECT_EQ(blobs_->count(), 0);
+}
+
+TEST_F(ModuleStoreTest, AJobPublishesOnce) {
+  log::JobRow job;
+  job.id = "j1";
+  Value(log_->CreateJob(job));
+  const log::ModuleVersionRow first = Value(Publish("m", "a", "cpu", "j1"));
+  EXPECT_EQ(Value(Publish("m", "b", "cpu", "j1")), first);
+  EXPECT_EQ(Value(Publish("m", "b", "cpu", "")).number, 2);
+}
+
+TEST_F(ModuleStoreTest, ResolvesToTheNewestThatFitsAndSaysHowWell) {
+  const std::string two = "cpu,arch=x86_64,cpu=znver4,threads=2";
+  Value(Publish("m", "a", two));
+  Value(Publish("m", "b", two));
+  Value(Publish("m", "c", "cpu,arch=aarch64,cpu=cortex-a76,threads=2"));
+  Resolved got = Value(store_.Resolve({.module = "m", .target = two}));
+  EXPECT_EQ(got.match, Match::kExact);
+  EXPECT_EQ(got.version.number, 2);
+  got = Value(store_.Resolve({.module = "m", .target = ""}));
+  EXPECT_EQ(got.version.number, 3);
+  got = Value(store_.Resolve({.module = "m", .target = two, .number = 1}));
+  EXPECT_EQ(got.version.number, 1);
+  const std::string one = "cpu,arch=x86_64,cpu=znver4,threads=1";
+  got = Value(store_.Resolve({.module = "m", .target = one}));
+  EXPECT_EQ(got.match, Match::kCompatible);
+  EXPECT_EQ(got.version.number, 2);
+  EXPECT_THAT(got.explanation, HasSubstr(two));
+  got = Value(store_.Resolve({.module = "m", .target = one, .exact = true}));
+  EXPECT_EQ(got.match, Match::kNone);
+  EXPECT_THAT(got.explanation, HasSubstr(two));
+  EXPECT_EQ(Value(store_.Resolve({.module = "", .model_sha256 = "m-m", .target = two})).match,
+            Match::kExact);
+  EXPECT_EQ(
+      Value(store_.Resolve({.module = "", .task_hash = "task-of-a", .target = ""})).version.number,
+      1);
+  EXPECT_EQ(Value(store_.Resolve({.module = "nope", .target = ""})).match, Match::kNone);
+}
+
+TEST(ModuleNames, AreMadeFitAndParsed) {
+  EXPECT_EQ(ModuleName("ResNet-18 (v1.5)"), "resnet-18-v1.5");
+  EXPECT_EQ(ModuleName("///"), "model");
+  EXPECT_EQ(ModuleName(std::string(200, 'x')).size(), 63U);
+  EXPECT_EQ(Value(ParseModuleParent("projects/default/modules/m")), "m");
+  EXPECT_EQ(Value(ParseModuleParent("projects/default/modules/-")), "");
+  EXPECT_EQ(Value(ParseModuleParent("")), "");
+  for (const char* bad : {"m", "projects/p", "projects/default/modules/",
+                          "projects/default/modules/a/b", "projects/defaultx"}) {
+    EXPECT_EQ(Slug(ParseModuleParent(bad).status()), "module.name.bad") << bad;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::modules

@@ -1,0 +1,79 @@
+// Published modules: versions in the tuning log, bytes in the blob store, both by digest. A version
+// is immutable; publishing is blobs first, then one row, so a crash leaves at most an unreferenced
+// blob. Owns neither the log nor the blob store; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "deploy/daemon/blob_store.h"
+#include "deploy/support/status.h"
+#include "tuner_server/log/tuning_log.h"
+
+namespace tilewright::modules {
+
+// What is known about a new module besides its bytes.
+struct PublishRequest {
+  std::string path;             // the model.tw to publish; stays where it is
+  std::string expected_sha256;  // checked when not empty
+  std::string module;           // see ModuleName
+  std::string job;              // a job publishes once
+  std::string target;
+  std::string model_sha256;
+  int64_t model_size = 0;
+  double median_us = 0;
+  double ci_rel = 0;
+  double speedup = 0;
+  int64_t devices = 0;
+  std::string device_fingerprint;
+  int64_t now_us = 0;
+};
+
+struct ResolveRequest {
+  std::string module = {};        // empty: any
+  std::string model_sha256 = {};  // empty: any
+  std::string task_hash = {};     // empty: any
+  std::string target = {};        // canonical text; empty: any
+  bool exact = false;             // no other target will do
+  int64_t number = 0;             // this version only; 0: the newest that fits
+};
+
+enum class Match { kExact, kCompatible, kNone };
+
+struct Resolved {
+  Match match = Match::kNone;
+  log::ModuleVersionRow version;  // valid unless kNone
+  std::string explanation;        // for people; always says why
+};
+
+class ModuleStore {
+ public:
+  ModuleStore(log::TuningLog* log, daemon::BlobStore* blobs) : log_(log), blobs_(blobs) {}
+
+  // data_loss when the file is not an intact module, or (module.publish.digest_mismatch) not the
+  // expected one. The digest in the answer names bytes that the blob store holds.
+  absl::StatusOr<log::ModuleVersionRow> Publish(const PublishRequest& request);
+
+  // By full name, projects/default/modules/{module}/versions/{number}. invalid_argument
+  // module.name.bad, not_found.
+  absl::StatusOr<log::ModuleVersionRow> Get(std::string_view name);
+
+  // The newest version that answers; no fall-back without a word.
+  absl::StatusOr<Resolved> Resolve(const ResolveRequest& request);
+
+  log::TuningLog* log() const { return log_; }
+
+ private:
+  log::TuningLog* log_;
+  daemon::BlobStore* blobs_;
+};
+
+// A text made fit to name a module: lower-case letters, digits and ".-_", 1 to 63 of them.
+std::string ModuleName(std::string_view text);
+
+// The {module} of "projects/default/modules/{module}"; "" for "projects/default" or nothing,
+// and for the module "-", which means all. invalid_argument module.name.bad for anything else.
+absl::StatusOr<std::string> ParseModuleParent(std::string_view name);
+
+}  // namespace tilewright::modules
