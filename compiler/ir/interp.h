@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
 
 namespace tilewright::ir {
@@ -18,13 +20,20 @@ struct TensorData {
 struct InterpOptions {
   int64_t max_steps = 2'000'000'000;  // executed stores and loop iterations
   bool check_uninitialised = true;
+  // Accesses inside a block must lie in the regions it declares (and in those of the blocks around
+  // it).
+  bool check_regions = false;
 };
 // `args` in parameter order (outputs are resized and overwritten); `sizes` in size_params order.
-// Parallel loops run in a seed-free but deliberately reversed order, so that a wrong `parallel`
-// shows.
+// Parallel and vectorized loops run in a seed-free but deliberately reversed order, so that a wrong
+// claim of independence shows.
 absl::Status Interpret(const Function& function, const std::vector<int64_t>& sizes,
                        std::vector<TensorData*> args, const InterpOptions& options = {});
 absl::StatusOr<int64_t> BufferElements(const Function& function, const Buffer& buffer,
                                        const std::vector<int64_t>& sizes);
+// The value of a scalar integer or bool expression under an assignment of its variables. Loads are
+// errors.
+absl::StatusOr<int64_t> EvalIntExpr(const Expr& e,
+                                    const std::vector<std::pair<Var, int64_t>>& values);
 
 }  // namespace tilewright::ir

@@ -22,8 +22,12 @@
 // - Vectors (lanes > 1) are element-wise. Load/Store with a mask touch only lanes whose mask is
 // true; masked-off lanes of a
 //   Load are 0.
-// - A reduction block runs `init` at the first visit of each spatial point, then `body` at every
-// visit.
+// - A reduction block runs `init` at the visit where all its reduce variables are at their domain's
+// minimum, then `body` at
+//   every visit. Schedules keep that visit the first one of each spatial point (the interpreter
+//   reports it otherwise); a point that is computed again (overlapping tiles) starts again with
+//   `init`.
+// - Iterations of parallel and vectorized loops are independent: their order must not matter.
 #pragma once
 
 #include <cstdint>

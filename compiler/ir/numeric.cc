@@ -54,6 +54,18 @@ bool EvalOrdered(ExprKind kind, T a, T b, bool* out) {
   }
 }
 
+// round(a * b + c) with one rounding, for types whose product is exact in double: the sum is
+// rounded to odd first, which makes the second rounding harmless.
+double FmaNarrow(double a, double b, double c, DType t) {
+  double p = a * b, s = p + c;
+  if (!std::isfinite(s) || std::isinf(p)) return RoundFloat(s, t);
+  double back = s - p, error = (p - (s - back)) + (c - back);
+  if (error != 0 && (Bits(s) & 1) == 0) {
+    s = std::nextafter(s, error > 0 ? HUGE_VAL : -HUGE_VAL);
+  }
+  return RoundFloat(s, t);
+}
+
 bool EvalDivision(ExprKind kind, DType t, int64_t a, int64_t b, int64_t* out) {
   if (b == 0) return false;
   if (t.code == TypeCode::kUInt) {
@@ -178,6 +190,37 @@ bool EvalFloatArith(ExprKind kind, DType t, double a, double b, double* out) {
 
 bool EvalFloatCompare(ExprKind kind, double a, double b, bool* out) {
   return EvalOrdered(kind, a, b, out);
+}
+
+double EvalFloatIntrinsic(Intrinsic intrinsic, DType t, double a, double b, double c) {
+  switch (intrinsic) {
+    case Intrinsic::kFma:
+      return t.bits == 64 ? std::fma(a, b, c) : FmaNarrow(a, b, c, t);
+    case Intrinsic::kExp:
+      return RoundFloat(std::exp(a), t);
+    case Intrinsic::kLog:
+      return RoundFloat(std::log(a), t);
+    case Intrinsic::kSqrt:
+      return RoundFloat(std::sqrt(a), t);
+    case Intrinsic::kTanh:
+      return RoundFloat(std::tanh(a), t);
+    case Intrinsic::kErf:
+      return RoundFloat(std::erf(a), t);
+    case Intrinsic::kAbs:
+      return std::fabs(a);
+    case Intrinsic::kFloor:
+      return std::floor(a);
+    case Intrinsic::kCeil:
+      return std::ceil(a);
+    case Intrinsic::kRoundEven:
+      return std::nearbyint(a);
+    case Intrinsic::kPow:
+      return RoundFloat(std::pow(a, b), t);
+    case Intrinsic::kPrefetch:
+    case Intrinsic::kNone:
+      break;
+  }
+  return 0;
 }
 
 int64_t MinInt(DType t) {

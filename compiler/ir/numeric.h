@@ -25,6 +25,10 @@ bool EvalFloatArith(ExprKind kind, DType t, double a, double b,
                     double* out);                                     // Add Sub Mul Div Min Max
 bool EvalFloatCompare(ExprKind kind, double a, double b, bool* out);  // Eq .. Ge
 
+// A pure intrinsic (not prefetch) on floats of type `t`; unused operands are ignored. fma rounds
+// once; transcendental functions are computed in double and rounded.
+double EvalFloatIntrinsic(Intrinsic intrinsic, DType t, double a, double b, double c);
+
 // Casts between scalar types. Integers and bools travel in *i, floats in *d.
 int64_t CastFloatToInt(double v, DType to);  // saturates, NaN -> 0
 int64_t CastIntToInt(int64_t v, DType to);   // wraps; to bool: v != 0

@@ -1,0 +1,473 @@
+#include "compiler/ir/interp.h"
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <unordered_set>
+#include <utility>
+
+#include "compiler/ir/interp_expr.h"
+#include "compiler/ir/numeric.h"
+#include "compiler/ir/type_rules.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::ir {
+namespace {
+
+// ------------------------------------------------------------------------------------------------
+// bytes and cells
+
+template <typename T>
+T ReadAs(const uint8_t* p) {
+  T v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <typename T>
+void WriteAs(uint8_t* p, T v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+Cell DecodeCell(const uint8_t* p, DType t) {
+  switch (t.code) {
+    case TypeCode::kBool:
+      return {.i = *p != 0};
+    case TypeCode::kBFloat:
+      return {.d = BfloatToFloat(ReadAs<uint16_t>(p))};
+    case TypeCode::kFloat:
+      if (t.bits == 16) return {.d = HalfToFloat(ReadAs<uint16_t>(p))};
+      return {.d = t.bits == 32 ? static_cast<double>(ReadAs<float>(p)) : ReadAs<double>(p)};
+    default: {
+      int64_t v = 0;
+      std::memcpy(&v, p, t.bytes());  // little-endian; WrapInt extends the sign
+      return {.i = WrapInt(v, t)};
+    }
+  }
+}
+
+void EncodeCell(Cell c, DType t, uint8_t* p) {
+  switch (t.code) {
+    case TypeCode::kBool:
+      *p = c.i != 0;
+      return;
+    case TypeCode::kBFloat:
+      return WriteAs(p, FloatToBfloat(c.d));
+    case TypeCode::kFloat:
+      if (t.bits == 16) return WriteAs(p, FloatToHalf(c.d));
+      return t.bits == 32 ? WriteAs(p, static_cast<float>(c.d)) : WriteAs(p, c.d);
+    default:
+      std::memcpy(p, &c.i, t.bytes());
+  }
+}
+
+// ------------------------------------------------------------------------------------------------
+// statements
+
+struct RegionCode {
+  BufferState* buffer;
+  std::vector<Code> min, extent;
+};
+struct IterCode {
+  int slot;
+  Code binding, min, extent;
+  IterType type;
+  const ExprNode* var;
+};
+
+// A statement with its expressions resolved.
+struct Action {
+  const StmtNode* stmt;
+  int slot = -1;                  // For, Let
+  Code min, extent;               // For
+  Code value;                     // Store, Let, Evaluate
+  Code condition;                 // If, Block predicate
+  std::unique_ptr<Code> mask;     // Store
+  std::vector<Code> indices;      // Store; Alloc: the shape
+  BufferState* buffer = nullptr;  // Store, Alloc
+  std::vector<IterCode> iters;    // Block
+  std::vector<RegionCode> reads, writes;
+  std::unique_ptr<Action> init, body, else_body;
+  std::vector<Action> stmts;
+  std::unordered_set<uint64_t> started;  // Block: spatial points whose init has run
+  uint64_t last_started = 0;
+};
+
+class Interpreter {
+ public:
+  explicit Interpreter(const InterpOptions& options) : options_(options) {
+    machine_.check_uninitialised = options.check_uninitialised;
+  }
+
+  absl::Status Run(const Function& f, const std::vector<int64_t>& sizes,
+                   const std::vector<TensorData*>& args);
+  absl::StatusOr<std::vector<int64_t>> Shape(const Function& f, const Buffer& b,
+                                             const std::vector<int64_t>& sizes);
+
+ private:
+  absl::Status BindSizes(const Function& f, const std::vector<int64_t>& sizes);
+  absl::Status Bind(const Buffer& param, TensorData* data);
+  absl::Status Result() const {
+    return machine_.failed() ? support::InvalidArgument(machine_.slug(), machine_.detail())
+                             : absl::OkStatus();
+  }
+  std::vector<Code> ResolveAll(const std::vector<Expr>& list) {
+    std::vector<Code> codes;
+    for (const Expr& e : list) codes.push_back(machine_.Resolve(e));
+    return codes;
+  }
+  std::unique_ptr<Action> ResolveChild(const Stmt& s) {
+    return s == nullptr ? nullptr : std::make_unique<Action>(Resolve(s));
+  }
+  Action Resolve(const Stmt& s);
+  void ResolveBlock(const StmtNode& s, Action* a);
+  std::vector<RegionCode> ResolveRegions(const std::vector<BufferRegion>& regions);
+
+  bool Step() {
+    if (++steps_ > options_.max_steps)
+      machine_.Fail("step_limit",
+                    "expected at most " + std::to_string(options_.max_steps) + " steps");
+    return !machine_.failed();
+  }
+  void Execute(Action& a);
+  void ExecuteFor(Action& a);
+  void ExecuteBlock(Action& a);
+  void ExecuteStore(Action& a);
+  bool BindIters(Action& a, uint64_t* point, bool* at_start);
+  std::vector<ConcreteRegion> Concrete(const std::vector<RegionCode>& regions);
+
+  const InterpOptions options_;
+  ExprMachine machine_;
+  int64_t steps_ = 0;
+};
+
+std::vector<RegionCode> Interpreter::ResolveRegions(const std::vector<BufferRegion>& regions) {
+  std::vector<RegionCode> codes;
+  for (const BufferRegion& r : regions) {
+    RegionCode code{machine_.Find(r.buffer), {}, {}};
+    for (const Range& dim : r.region) {
+      code.min.push_back(machine_.Resolve(dim.min));
+      code.extent.push_back(machine_.Resolve(dim.extent));
+    }
+    codes.push_back(std::move(code));
+  }
+  return codes;
+}
+
+void Interpreter::ResolveBlock(const StmtNode& s, Action* a) {
+  for (const IterVar& iter : s.iters) {
+    a->iters.push_back({-1, machine_.Resolve(iter.binding), machine_.Resolve(iter.domain.min),
+                        machine_.Resolve(iter.domain.extent), iter.type, iter.var.get()});
+  }
+  if (s.predicate != nullptr) a->condition = machine_.Resolve(s.predicate);
+  for (size_t i = 0; i < s.iters.size(); ++i)
+    a->iters[i].slot = machine_.DeclareVar(s.iters[i].var);
+  a->reads = ResolveRegions(s.reads);
+  a->writes = ResolveRegions(s.writes);
+  a->init = ResolveChild(s.init);
+  a->body = ResolveChild(s.body);
+}
+
+Action Interpreter::Resolve(const Stmt& s) {
+  Action a;
+  a.stmt = s.get();
+  switch (s->kind) {
+    case StmtKind::kFor:
+      a.min = machine_.Resolve(s->range.min);
+      a.extent = machine_.Resolve(s->range.extent);
+      a.slot = machine_.DeclareVar(s->var);
+      a.body = ResolveChild(s->body);
+      break;
+    case StmtKind::kBlock:
+      ResolveBlock(*s, &a);
+      break;
+    case StmtKind::kStore: {
+      std::string error = StoreErrorOf(*s);
+      if (!error.empty()) machine_.Fail("type", error);
+      a.buffer = machine_.Find(s->buffer);
+      a.indices = ResolveAll(s->indices);
+      a.value = machine_.Resolve(s->value);
+      if (s->mask != nullptr) a.mask = std::make_unique<Code>(machine_.Resolve(s->mask));
+      break;
+    }
+    case StmtKind::kSeq:
+      for (const Stmt& child : s->stmts) a.stmts.push_back(Resolve(child));
+      break;
+    case StmtKind::kIf:
+      a.condition = machine_.Resolve(s->condition);
+      a.body = ResolveChild(s->body);
+      a.else_body = ResolveChild(s->else_body);
+      break;
+    case StmtKind::kLet:
+      a.value = machine_.Resolve(s->value);
+      a.slot = machine_.DeclareVar(s->var);
+      a.body = ResolveChild(s->body);
+      break;
+    case StmtKind::kAlloc:
+      a.buffer = machine_.DeclareBuffer(s->buffer);
+      a.indices = ResolveAll(s->buffer->shape);
+      a.body = ResolveChild(s->body);
+      break;
+    case StmtKind::kEvaluate:
+      a.value = machine_.Resolve(s->value);
+      break;
+  }
+  return a;
+}
+
+void Interpreter::ExecuteFor(Action& a) {
+  int64_t min = machine_.EvalInt(a.min), extent = machine_.EvalInt(a.extent);
+  // Iterations that claim to be independent run backwards, so that a false claim shows.
+  bool reversed =
+      a.stmt->for_kind == ForKind::kParallel || a.stmt->for_kind == ForKind::kVectorized;
+  for (int64_t k = 0; k < extent && Step(); ++k) {
+    machine_.SetVar(a.slot, {.i = min + (reversed ? extent - 1 - k : k)});
+    Execute(*a.body);
+  }
+}
+
+// Sets the iteration variables. `point` identifies the values of all but the reduce variables.
+bool Interpreter::BindIters(Action& a, uint64_t* point, bool* at_start) {
+  *point = 0x9e3779b97f4a7c15ULL;
+  *at_start = true;
+  std::vector<int64_t> values;
+  for (const IterCode& iter : a.iters) values.push_back(machine_.EvalInt(iter.binding));
+  for (size_t i = 0; i < a.iters.size(); ++i) {
+    const IterCode& iter = a.iters[i];
+    int64_t min = machine_.EvalInt(iter.min), extent = machine_.EvalInt(iter.extent), v = values[i];
+    if (v < min || v - min >= extent) {
+      machine_.Fail("domain", "block " + a.stmt->name + ", " + iter.var->name +
+                                  ": expected a value in [" + std::to_string(min) + ", " +
+                                  std::to_string(min + extent) + "), found " + std::to_string(v));
+      return false;
+    }
+    if (iter.type == IterType::kReduce) {
+      *at_start &= v == min;
+    } else {
+      *point = (*point ^ static_cast<uint64_t>(v)) * 0xbf58476d1ce4e5b9ULL;
+      *point ^= *point >> 29;
+    }
+  }
+  for (size_t i = 0; i < a.iters.size(); ++i) machine_.SetVar(a.iters[i].slot, {.i = values[i]});
+  return true;
+}
+
+std::vector<ConcreteRegion> Interpreter::Concrete(const std::vector<RegionCode>& regions) {
+  std::vector<ConcreteRegion> boxes;
+  for (const RegionCode& r : regions) {
+    ConcreteRegion box{r.buffer, {}, {}};
+    for (const Code& c : r.min) box.min.push_back(machine_.EvalInt(c));
+    for (const Code& c : r.extent) box.extent.push_back(machine_.EvalInt(c));
+    boxes.push_back(std::move(box));
+  }
+  return boxes;
+}
+
+void Interpreter::ExecuteBlock(Action& a) {
+  if (a.stmt->predicate != nullptr && !machine_.EvalBool(a.condition)) return;
+  uint64_t point = 0;
+  bool at_start = true;
+  if (!BindIters(a, &point, &at_start)) return;
+  std::vector<ConcreteRegion> reads, writes;
+  if (options_.check_regions) {
+    reads = Concrete(a.reads);
+    writes = Concrete(a.writes);
+    // A reduction reads back what it accumulates.
+    if (a.init != nullptr) reads.insert(reads.end(), writes.begin(), writes.end());
+    machine_.read_regions.push_back(&reads);
+    machine_.write_regions.push_back(&writes);
+  }
+  if (a.init != nullptr && at_start) {
+    a.started.insert(point);
+    Execute(*a.init);
+  } else if (a.init != nullptr && point != a.last_started && a.started.count(point) == 0) {
+    machine_.Fail("init_order",
+                  "block " + a.stmt->name + " accumulates into a point before its init");
+  }
+  a.last_started = point;
+  Execute(*a.body);
+  if (options_.check_regions) {
+    machine_.read_regions.pop_back();
+    machine_.write_regions.pop_back();
+  }
+}
+
+void Interpreter::ExecuteStore(Action& a) {
+  if (!Step()) return;
+  int lanes = a.value.dtype.lanes;
+  std::vector<Cell> value(lanes), mask(lanes, Cell{.i = 1});
+  if (a.mask != nullptr) machine_.EvalVector(*a.mask, mask.data());
+  machine_.EvalVector(a.value, value.data());
+  std::vector<std::vector<Cell>> indices;
+  for (const Code& index : a.indices) {
+    indices.emplace_back(index.dtype.lanes);
+    machine_.EvalVector(index, indices.back().data());
+  }
+  for (int lane = 0; lane < lanes && !machine_.failed(); ++lane) {
+    if (mask[lane].i == 0) continue;
+    int64_t position = machine_.Locate(*a.buffer, indices, lane);
+    if (position < 0) return;
+    if (a.buffer->buffer->role == Role::kInput || a.buffer->buffer->role == Role::kConstant) {
+      return machine_.Fail("read_only", "store to " + a.buffer->buffer->name);
+    }
+    if (!machine_.write_regions.empty()) {
+      std::vector<int64_t> where(a.buffer->shape.size());
+      for (size_t d = where.size(), rest = position; d-- > 0; rest /= a.buffer->shape[d])
+        where[d] = rest % a.buffer->shape[d];
+      machine_.CheckRegions(machine_.write_regions, *a.buffer, where, /*is_write=*/true);
+    }
+    a.buffer->cells[position] = value[lane];
+    a.buffer->written[position] = 1;
+  }
+}
+
+void Interpreter::Execute(Action& a) {
+  if (machine_.failed()) return;
+  switch (a.stmt->kind) {
+    case StmtKind::kFor:
+      return ExecuteFor(a);
+    case StmtKind::kBlock:
+      return ExecuteBlock(a);
+    case StmtKind::kStore:
+      return ExecuteStore(a);
+    case StmtKind::kSeq:
+      for (Action& child : a.stmts) Execute(child);
+      return;
+    case StmtKind::kIf:
+      if (machine_.EvalBool(a.condition)) {
+        Execute(*a.body);
+      } else if (a.else_body != nullptr) {
+        Execute(*a.else_body);
+      }
+      return;
+    case StmtKind::kLet:
+      machine_.SetVar(a.slot, machine_.EvalScalar(a.value));
+      return Execute(*a.body);
+    case StmtKind::kAlloc:
+      if (machine_.Allocate(a.buffer, a.indices)) Execute(*a.body);
+      return;
+    case StmtKind::kEvaluate: {
+      std::vector<Cell> ignored(a.value.dtype.lanes);
+      machine_.EvalVector(a.value, ignored.data());
+      return;
+    }
+  }
+}
+
+absl::Status Interpreter::BindSizes(const Function& f, const std::vector<int64_t>& sizes) {
+  if (sizes.size() != f.size_params.size()) {
+    return support::InvalidArgument(
+        "ir.interp.sizes", "expected " + std::to_string(f.size_params.size()) + " sizes, found " +
+                               std::to_string(sizes.size()));
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] < 1) {
+      return support::InvalidArgument(
+          "ir.interp.sizes",
+          f.size_params[i]->name + ": expected at least 1, found " + std::to_string(sizes[i]));
+    }
+    machine_.SetVar(machine_.DeclareVar(f.size_params[i]), {.i = sizes[i]});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Interpreter::Bind(const Buffer& param, TensorData* data) {
+  BufferState* state = machine_.DeclareBuffer(param);
+  if (!machine_.Allocate(state, ResolveAll(param->shape))) return Result();
+  size_t width = param->dtype.bytes(), bytes = state->cells.size() * width;
+  if (param->role == Role::kOutput) {
+    data->bytes.assign(bytes, 0);
+    return Result();
+  }
+  if (data->bytes.size() != bytes) {
+    return support::InvalidArgument("ir.interp.argument_size",
+                                    param->name + ": expected " + std::to_string(bytes) +
+                                        " bytes, found " + std::to_string(data->bytes.size()));
+  }
+  for (size_t i = 0; i < state->cells.size(); ++i) {
+    state->cells[i] = DecodeCell(data->bytes.data() + i * width, param->dtype);
+    state->written[i] = 1;
+  }
+  return Result();
+}
+
+absl::Status Interpreter::Run(const Function& f, const std::vector<int64_t>& sizes,
+                              const std::vector<TensorData*>& args) {
+  TW_TRY(BindSizes(f, sizes));
+  if (args.size() != f.params.size()) {
+    return support::InvalidArgument("ir.interp.arguments",
+                                    "expected " + std::to_string(f.params.size()) +
+                                        " arguments, found " + std::to_string(args.size()));
+  }
+  for (size_t i = 0; i < args.size(); ++i) TW_TRY(Bind(f.params[i], args[i]));
+  for (const Buffer& b : f.allocs) {
+    BufferState* state = machine_.DeclareBuffer(b);
+    if (!machine_.Allocate(state, ResolveAll(b->shape))) return Result();
+  }
+  Action body = Resolve(f.body);
+  if (!machine_.failed()) Execute(body);
+  TW_TRY(Result());
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Buffer& b = f.params[i];
+    if (b->role != Role::kOutput) continue;
+    const BufferState& state = *machine_.Find(b);
+    for (size_t k = 0; k < state.cells.size(); ++k) {
+      if (options_.check_uninitialised && state.written[k] == 0) {
+        return support::InvalidArgument(
+            "ir.interp.unwritten_output",
+            b->name + ": element " + std::to_string(k) + " was never written");
+      }
+      EncodeCell(state.cells[k], b->dtype, args[i]->bytes.data() + k * b->dtype.bytes());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int64_t>> Interpreter::Shape(const Function& f, const Buffer& b,
+                                                        const std::vector<int64_t>& sizes) {
+  TW_TRY(BindSizes(f, sizes));
+  std::vector<int64_t> shape;
+  for (const Expr& extent : b->shape) {
+    Code code = machine_.Resolve(extent);
+    shape.push_back(machine_.failed() ? 0 : machine_.EvalInt(code));
+  }
+  TW_TRY(Result());
+  return shape;
+}
+
+}  // namespace
+
+absl::Status Interpret(const Function& function, const std::vector<int64_t>& sizes,
+                       std::vector<TensorData*> args, const InterpOptions& options) {
+  if (function.body == nullptr) return support::InvalidArgument("ir.interp.no_body", function.name);
+  return Interpreter(options).Run(function, sizes, args);
+}
+
+absl::StatusOr<int64_t> BufferElements(const Function& function, const Buffer& buffer,
+                                       const std::vector<int64_t>& sizes) {
+  TW_ASSIGN(std::vector<int64_t> shape, Interpreter({}).Shape(function, buffer, sizes));
+  int64_t elements = 1;
+  for (int64_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(elements, extent, &elements)) {
+      return support::InvalidArgument(
+          "ir.interp.size",
+          buffer->name + ": expected a sensible shape, found extent " + std::to_string(extent));
+    }
+  }
+  return elements;
+}
+
+absl::StatusOr<int64_t> EvalIntExpr(const Expr& e,
+                                    const std::vector<std::pair<Var, int64_t>>& values) {
+  if (e->dtype.is_float() || e->dtype.is_vector()) {
+    return support::InvalidArgument("ir.interp.type",
+                                    "expected a scalar integer, found " + TypeName(e->dtype));
+  }
+  ExprMachine machine;
+  for (const auto& [var, value] : values) machine.SetVar(machine.DeclareVar(var), {.i = value});
+  Code code = machine.Resolve(e);
+  int64_t result = machine.failed() ? 0 : machine.EvalInt(code);
+  if (machine.failed()) return support::InvalidArgument(machine.slug(), machine.detail());
+  return result;
+}
+
+}  // namespace tilewright::ir
