@@ -1,0 +1,233 @@
+"""Runs Tilewright modules from Python, with NumPy arrays in and out.
+
+    import tilewright_runtime as tw
+    session = tw.Session(tw.Module("model.tw"), num_threads=2)
+    outputs = session.run({"x": x})          # {"y": array}
+
+Needs NumPy and libtilewright_runtime.so, which is looked for in $TILEWRIGHT_RUNTIME_LIBRARY, next to
+this file, and where the system looks for libraries. Nothing is compiled: the binding is ctypes on
+the C interface (deploy/runtime/tilewright.h).
+
+A Module may be shared by threads, a Session belongs to one at a time. Outputs are copies; a session
+keeps its module alive.
+"""
+
+import ctypes
+import os
+
+import numpy as np
+
+__all__ = ["Error", "Module", "Session", "TensorInfo", "runtime_version"]
+
+_STATUS_NAMES = {
+    2: "unknown", 3: "invalid_argument", 5: "not_found", 7: "permission_denied",
+    8: "resource_exhausted", 9: "failed_precondition", 12: "unimplemented", 13: "internal",
+    14: "unavailable", 15: "data_loss",
+}
+
+
+class Error(RuntimeError):
+    """What the runtime refused or failed to do; `status` is the name of its status code."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.status = _STATUS_NAMES.get(code, str(code))
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [("device_type", ctypes.c_int), ("device_id", ctypes.c_int32)]
+
+
+class _DataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device", _Device), ("ndim", ctypes.c_int32),
+        ("dtype", _DataType), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _TensorInfo(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p), ("dtype", _DataType), ("dtype_name", ctypes.c_char_p),
+        ("ndim", ctypes.c_int32), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("bytes", ctypes.c_size_t),
+    ]
+
+
+class _LaunchTime(ctypes.Structure):
+    _fields_ = [("symbol", ctypes.c_char_p), ("name", ctypes.c_char_p), ("ns", ctypes.c_int64)]
+
+
+def _load():
+    name = "libtilewright_runtime.so"
+    asked = os.environ.get("TILEWRIGHT_RUNTIME_LIBRARY")
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    lib = ctypes.CDLL(asked or (beside if os.path.exists(beside) else name))
+    pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
+    status = ctypes.c_int
+    out = ctypes.POINTER
+    signatures = {
+        "tw_last_error": (text, []),
+        "tw_runtime_version": (text, []),
+        "tw_module_open": (status, [text, out(pointer)]),
+        "tw_module_open_memory": (status, [text, size, out(pointer)]),
+        "tw_module_close": (None, [pointer]),
+        "tw_module_name": (text, [pointer]),
+        "tw_module_target": (text, [pointer]),
+        "tw_module_manifest": (text, [pointer]),
+        "tw_module_num_inputs": (size, [pointer]),
+        "tw_module_num_outputs": (size, [pointer]),
+        "tw_module_input": (status, [pointer, size, out(_TensorInfo)]),
+        "tw_module_output": (status, [pointer, size, out(_TensorInfo)]),
+        "tw_session_create": (status, [pointer, ctypes.c_int, out(pointer)]),
+        "tw_session_destroy": (None, [pointer]),
+        "tw_session_num_threads": (ctypes.c_int, [pointer]),
+        "tw_session_set_input": (status, [pointer, size, out(_Tensor)]),
+        "tw_session_run": (status, [pointer]),
+        "tw_session_get_output": (status, [pointer, size, out(_Tensor)]),
+        "tw_session_run_profiled": (status, [pointer, out(out(_LaunchTime)), out(size)]),
+    }
+    for function, (result, arguments) in signatures.items():
+        getattr(lib, function).restype = result
+        getattr(lib, function).argtypes = arguments
+    return lib
+
+
+_lib = _load()
+
+
+def _check(code):
+    if code != 0:
+        raise Error(code, _lib.tw_last_error().decode("utf-8", "replace"))
+
+
+def runtime_version():
+    return _lib.tw_runtime_version().decode()
+
+
+_DL_CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
+_CPU = 1
+
+
+class TensorInfo:
+    """Name, element type (a Tilewright name such as "float32") and shape of an input or output."""
+
+    def __init__(self, raw):
+        self.name = raw.name.decode()
+        self.dtype_name = raw.dtype_name.decode()
+        self.shape = tuple(raw.shape[i] for i in range(raw.ndim))
+
+    @property
+    def dtype(self):
+        """The NumPy type; NumPy has no bfloat16, whose bits are given as uint16."""
+        return np.dtype("uint16" if self.dtype_name == "bfloat16" else self.dtype_name)
+
+    def __repr__(self):
+        return f"{self.name}: {self.dtype_name}{list(self.shape)}"
+
+
+class Module:
+    """A module, from a path or from bytes."""
+
+    def __init__(self, source):
+        self._handle = ctypes.c_void_p()
+        if isinstance(source, (bytes, bytearray)):
+            data = bytes(source)
+            _check(_lib.tw_module_open_memory(data, len(data), ctypes.byref(self._handle)))
+        else:
+            path = os.fsencode(source)
+            _check(_lib.tw_module_open(path, ctypes.byref(self._handle)))
+        self.inputs = self._infos(_lib.tw_module_num_inputs, _lib.tw_module_input)
+        self.outputs = self._infos(_lib.tw_module_num_outputs, _lib.tw_module_output)
+
+    def _infos(self, count, get):
+        infos = []
+        for i in range(count(self._handle)):
+            raw = _TensorInfo()
+            _check(get(self._handle, i, ctypes.byref(raw)))
+            infos.append(TensorInfo(raw))
+        return infos
+
+    @property
+    def name(self):
+        return _lib.tw_module_name(self._handle).decode()
+
+    @property
+    def target(self):
+        return _lib.tw_module_target(self._handle).decode()
+
+    @property
+    def manifest(self):
+        """The manifest as JSON text."""
+        return _lib.tw_module_manifest(self._handle).decode()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            _lib.tw_module_close(self._handle)
+
+
+class Session:
+    """Buffers and threads for calls of a module; num_threads 0 means all that this process may use."""
+
+    def __init__(self, module, num_threads=0):
+        self.module = module
+        self._handle = ctypes.c_void_p()
+        _check(_lib.tw_session_create(module._handle, num_threads, ctypes.byref(self._handle)))
+
+    @property
+    def num_threads(self):
+        return _lib.tw_session_num_threads(self._handle)
+
+    def set_input(self, name, array):
+        """Copies an array of exactly the input's type and shape; any strides will do."""
+        names = [info.name for info in self.module.inputs]
+        if name not in names:
+            raise KeyError(f"no input '{name}': expected one of {', '.join(names)}")
+        index = names.index(name)
+        info = self.module.inputs[index]
+        array = np.asarray(array)
+        if array.dtype != info.dtype:
+            raise TypeError(f"input '{name}': expected {info.dtype}, found {array.dtype}")
+        if array.dtype.byteorder == ">" or any(s % array.itemsize for s in array.strides):
+            array = np.ascontiguousarray(array, dtype=info.dtype)
+        rank = max(array.ndim, 1)
+        shape = (ctypes.c_int64 * rank)(*array.shape)
+        strides = (ctypes.c_int64 * rank)(*(s // array.itemsize for s in array.strides))
+        code = 4 if info.dtype_name == "bfloat16" else _DL_CODES[array.dtype.kind]
+        tensor = _Tensor(
+            data=array.ctypes.data, device=_Device(_CPU, 0), ndim=array.ndim,
+            dtype=_DataType(code, array.itemsize * 8, 1), shape=shape, strides=strides)
+        _check(_lib.tw_session_set_input(self._handle, index, ctypes.byref(tensor)))
+
+    def run(self, inputs=None):
+        """Sets the inputs given, runs, and returns copies of all outputs by name."""
+        for name, array in (inputs or {}).items():
+            self.set_input(name, array)
+        _check(_lib.tw_session_run(self._handle))
+        return {info.name: self._output(i) for i, info in enumerate(self.module.outputs)}
+
+    def profile(self):
+        """Runs once; [(kernel name, nanoseconds)] in order."""
+        times = ctypes.POINTER(_LaunchTime)()
+        count = ctypes.c_size_t()
+        _check(_lib.tw_session_run_profiled(
+            self._handle, ctypes.byref(times), ctypes.byref(count)))
+        return [((times[i].name or times[i].symbol).decode(), times[i].ns)
+                for i in range(count.value)]
+
+    def _output(self, index):
+        tensor = _Tensor()
+        _check(_lib.tw_session_get_output(self._handle, index, ctypes.byref(tensor)))
+        info = self.module.outputs[index]
+        out = np.empty(info.shape, dtype=info.dtype)
+        if out.nbytes:
+            ctypes.memmove(out.ctypes.data, tensor.data + tensor.byte_offset, out.nbytes)
+        return out
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            _lib.tw_session_destroy(self._handle)

@@ -1,0 +1,232 @@
+#include "deploy/module/manifest.h"
+
+#include <functional>
+#include <string>
+
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+#include "gtest/gtest.h"
+#include "tests/unit/module_fixture.h"
+
+namespace tilewright::module {
+namespace {
+
+// A valid manifest with every part present, sizes and digests filled in by the writer.
+Manifest Complete() {
+  const auto bytes = SerializeModule(test::FormatModule());
+  EXPECT_TRUE(bytes.ok()) << bytes.status();
+  const auto file = ModuleFile::FromBytes(*bytes);
+  EXPECT_TRUE(file.ok()) << file.status();
+  return file->manifest();
+}
+
+TEST(ManifestTest, JsonRoundTripsAndIsCanonical) {
+  const Manifest manifest = Complete();
+  const auto json = ManifestToJson(manifest);
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == manifest);
+  EXPECT_EQ(*ManifestToJson(*again), *json);
+  EXPECT_EQ(json->find(": "), std::string::npos) << "no spaces between tokens";
+  EXPECT_LT(json->find("\"arena_bytes\""), json->find("\"code\"")) << "keys are sorted";
+}
+
+TEST(ManifestTest, SymbolicShapesRoundTrip) {
+  Manifest manifest = Complete();
+  manifest.size_vars = {{"batch", 1, 64}};
+  manifest.tensors[0].shape = {Dim(std::string("batch*2")), Dim(8)};
+  const auto json = ManifestToJson(manifest);
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == manifest);
+  EXPECT_EQ(ShapeText(again->tensors[0].shape), "batch*2x8");
+  EXPECT_EQ(NumElements(again->tensors[0].shape), std::nullopt);
+}
+
+struct Rejection {
+  const char* slug;
+  std::function<void(Manifest*)> damage;
+};
+
+TEST(ManifestTest, EveryBrokenRuleHasItsError) {
+  const Rejection rows[] = {
+      {"version", [](Manifest* m) { m->format_version = 0; }},
+      {"features", [](Manifest* m) { m->cpu_features = {"fma", "avx2"}; }},
+      {"features", [](Manifest* m) { m->cpu_features = {"fma", "fma"}; }},
+      {"size", [](Manifest* m) { m->arena_bytes = -1; }},
+      {"size", [](Manifest* m) { m->workspace_bytes = INT64_MAX; }},
+      {"digest", [](Manifest* m) { m->constants_digest = "abc"; }},
+      {"digest", [](Manifest* m) { m->constants_digest.clear(); }},
+      {"size_var", [](Manifest* m) { m->size_vars = {{"n", 2, 1}}; }},
+      {"size_var", [](Manifest* m) { m->size_vars = {{"n", 1, 2}, {"n", 1, 2}}; }},
+      {"tensor_id", [](Manifest* m) { m->tensors[1].id = 7; }},
+      {"tensor_name", [](Manifest* m) { m->tensors[0].name = ""; }},
+      {"tensor_offset", [](Manifest* m) { m->tensors[0].offset = 64; }},
+      {"tensor_offset", [](Manifest* m) { m->tensors[1].offset = 1; }},
+      {"tensor_offset", [](Manifest* m) { m->tensors[1].offset = -64; }},
+      {"tensor_offset", [](Manifest* m) { m->tensors[1].offset = 64 * 1024; }},
+      {"tensor_offset", [](Manifest* m) { m->tensors[3].offset = INT64_MAX - 63; }},
+      {"tensor_bytes", [](Manifest* m) { m->tensors[1].bytes -= 4; }},
+      {"tensor_bytes", [](Manifest* m) { m->tensors[1].shape = {Dim(1), Dim(INT64_MAX)}; }},
+      {"tensor_bytes",
+       [](Manifest* m) { m->tensors[1].shape = {Dim(int64_t{1} << 32), Dim(int64_t{1} << 32)}; }},
+      {"tensor_bytes", [](Manifest* m) { m->tensors[1].dtype = DType::kInt8; }},
+      {"shape", [](Manifest* m) { m->tensors[1].shape[0] = Dim(std::string("n")); }},
+      {"shape", [](Manifest* m) { m->tensors[1].shape[0].value = -2; }},
+      {"shape", [](Manifest* m) { m->tensors[1].shape.resize(33, Dim(1)); }},
+      {"prepared_overlap", [](Manifest* m) { m->tensors[3].offset = 448; }},
+      {"code", [](Manifest* m) { m->code[0].format = ""; }},
+      {"code", [](Manifest* m) { m->code[0].abi_version = 0; }},
+      {"digest", [](Manifest* m) { m->code[0].digest = std::string(64, 'G'); }},
+      {"functions", [](Manifest* m) { m->functions.clear(); }},
+      {"functions", [](Manifest* m) { m->functions.push_back(m->functions[0]); }},
+      {"function_ends", [](Manifest* m) { m->functions[0].inputs = {1}; }},
+      {"function_ends", [](Manifest* m) { m->functions[0].inputs = {0, 0}; }},
+      {"function_ends", [](Manifest* m) { m->functions[0].outputs = {-1}; }},
+      {"symbol", [](Manifest* m) { m->functions[0].launches[0].symbol = "main"; }},
+      {"symbol", [](Manifest* m) { m->functions[0].launches[0].symbol = "tw_kernel_a b"; }},
+      {"code_index", [](Manifest* m) { m->functions[0].launches[0].code = 2; }},
+      {"code_index", [](Manifest* m) { m->functions[0].launches[0].code = -1; }},
+      {"workspace", [](Manifest* m) { m->functions[0].launches[0].workspace_bytes = 1 << 20; }},
+      {"number", [](Manifest* m) { m->functions[0].launches[0].flops = -1; }},
+      {"num_outputs", [](Manifest* m) { m->functions[0].launches[0].num_outputs = 0; }},
+      {"num_outputs", [](Manifest* m) { m->functions[0].launches[0].num_outputs = 4; }},
+      {"arg", [](Manifest* m) { m->functions[0].launches[0].args[0] = 99; }},
+      {"arg", [](Manifest* m) { m->functions[0].launches[0].args[2] = 1; }},
+      {"arg", [](Manifest* m) { m->functions[0].launches[0].args[2] = 0; }},
+      {"arg", [](Manifest* m) { m->functions[0].prepare[0].args[1] = 5; }},
+      {"arg", [](Manifest* m) { m->functions[0].inputs.clear(); }},
+      {"unwritten_output", [](Manifest* m) { m->functions[0].launches.pop_back(); }},
+      {"measurement", [](Manifest* m) { m->measurement->inputs.clear(); }},
+      {"measurement", [](Manifest* m) { m->measurement->inputs[0].tensor = 5; }},
+      {"measurement", [](Manifest* m) { m->functions[0].name = "other"; }},
+      {"distribution", [](Manifest* m) { m->measurement->inputs[0].distribution.a = 2; }},
+      {"number", [](Manifest* m) { m->measurement->tolerance.abs = 0.0 / 0.0; }},
+      {"digest", [](Manifest* m) { m->measurement->expected_digest = "x"; }},
+  };
+  int index = 0;
+  for (const Rejection& row : rows) {
+    SCOPED_TRACE("row " + std::to_string(index++));
+    Manifest manifest = Complete();
+    ASSERT_TRUE(ValidateManifest(manifest).ok());
+    row.damage(&manifest);
+    const absl::Status status = ValidateManifest(manifest);
+    EXPECT_EQ(support::Slug(status), std::string("module.manifest.") + row.slug) << status;
+    EXPECT_FALSE(ManifestToJson(manifest).ok()) << "an invalid manifest is never written";
+  }
+}
+
+TEST(ManifestTest, TextThatIsNotUtf8IsNotWritten) {
+  Manifest manifest = Complete();
+  manifest.name = "\xFF\xFE";
+  EXPECT_EQ(support::Slug(ManifestToJson(manifest).status()), "module.manifest.utf8");
+}
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(ManifestTest, HostileJsonIsRefused) {
+  const std::string good = *ManifestToJson(Complete());
+  const auto slug = [](const std::string& json) {
+    return support::Slug(ManifestFromJson(json).status());
+  };
+  EXPECT_EQ(slug(""), "module.manifest.json");
+  EXPECT_EQ(slug("null"), "module.manifest.type");
+  EXPECT_EQ(slug("[]"), "module.manifest.type");
+  EXPECT_EQ(slug(good.substr(0, good.size() - 1)), "module.manifest.json");
+  EXPECT_EQ(slug(std::string(100000, '[')), "module.manifest.depth");
+  EXPECT_EQ(slug(Replaced(good, "\"target\"", "\"tarket\"")), "module.manifest.type");
+  EXPECT_EQ(slug(Replaced(good, "{\"arena", "{\"aaa\":1,\"arena")), "module.manifest.type");
+  EXPECT_EQ(slug(Replaced(good, "\"arena_bytes\":768", "\"arena_bytes\":768.5")),
+            "module.manifest.type");
+  EXPECT_EQ(slug(Replaced(good, "\"arena_bytes\":768", "\"arena_bytes\":18446744073709551615")),
+            "module.manifest.type");
+  EXPECT_EQ(slug(Replaced(good, "\"arena_bytes\":768", "\"arena_bytes\":1e300")),
+            "module.manifest.type");
+  EXPECT_EQ(slug(Replaced(good, "\"float32\"", "\"float31\"")), "module.manifest.dtype");
+  EXPECT_EQ(slug(Replaced(good, "\"uniform\"", "\"poisson\"")), "module.manifest.type");
+  EXPECT_EQ(slug(Replaced(good, "\"format_version\":1", "\"format_version\":2")),
+            "module.manifest.version");
+  EXPECT_EQ(ManifestFromJson(Replaced(good, "\"format_version\":1", "\"format_version\":2"))
+                .status()
+                .code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(slug(Replaced(good, "\"arena_bytes\":768", "\"arena_bytes\":64")),
+            "module.manifest.tensor_offset");
+}
+
+// Damage to the text either is refused or gives a manifest that is valid and prints again.
+TEST(ManifestTest, RandomDamageNeverCrashes) {
+  const std::string good = *ManifestToJson(Complete());
+  constexpr uint64_t kSeed = 20261121;
+  constexpr int kRounds = 20000;
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  support::Rng rng(kSeed);
+  int accepted = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    std::string text = good;
+    const auto edits = 1 + rng.Uniform(4);
+    for (uint64_t e = 0; e < edits; ++e) {
+      const size_t at = rng.Uniform(text.size());
+      switch (rng.Uniform(5)) {
+        case 0:
+          text[at] = static_cast<char>(rng.Uniform(256));
+          break;
+        case 1:
+          text[at] = "0123456789-[]{},:\""[rng.Uniform(18)];
+          break;
+        case 2:
+          text.erase(at, 1 + rng.Uniform(8));
+          break;
+        case 3:
+          text.insert(at, text.substr(rng.Uniform(text.size()), 1 + rng.Uniform(40)));
+          break;
+        default:
+          text.insert(at, std::string(1 + rng.Uniform(30), '9'));
+          break;
+      }
+      if (text.empty()) text = "{";
+    }
+    const auto manifest = ManifestFromJson(text);
+    if (!manifest.ok()) {
+      ASSERT_EQ(support::Slug(manifest.status()).rfind("module.manifest.", 0), 0u)
+          << manifest.status();
+      continue;
+    }
+    ++accepted;
+    const auto printed = ManifestToJson(*manifest);
+    ASSERT_TRUE(printed.ok()) << printed.status();
+    const auto again = ManifestFromJson(*printed);
+    ASSERT_TRUE(again.ok() && *again == *manifest) << "round " << round;
+  }
+  EXPECT_GT(accepted, 0) << "some damage is harmless (a digit of a hash)";
+}
+
+TEST(DTypeTest, TablesAgree) {
+  for (int i = 0; i <= static_cast<int>(DType::kFloat64); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    EXPECT_EQ(DTypeFromName(DTypeName(dtype)), dtype);
+    EXPECT_EQ(DTypeFromOnnx(DTypeToOnnx(dtype)), dtype);
+  }
+  EXPECT_EQ(DTypeFromName("string"), std::nullopt);
+  EXPECT_EQ(DTypeFromOnnx(8), std::nullopt);
+  EXPECT_EQ(DTypeBytes(DType::kBFloat16), 2);
+}
+
+TEST(ShapeTest, CountsElementsWithoutOverflow) {
+  EXPECT_EQ(NumElements({}), 1);
+  EXPECT_EQ(NumElements({Dim(2), Dim(3)}), 6);
+  EXPECT_EQ(NumElements({Dim(0), Dim(3)}), 0);
+  EXPECT_EQ(NumElements({Dim(INT64_MAX), Dim(2)}), std::nullopt);
+  EXPECT_EQ(NumElements({Dim(INT64_MAX), Dim(2), Dim(0)}), std::nullopt);
+  EXPECT_EQ(ShapeText({}), "scalar");
+  EXPECT_EQ(ShapeText({Dim(2), Dim(3)}), "2x3");
+}
+
+}  // namespace
+}  // namespace tilewright::module

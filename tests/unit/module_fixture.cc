@@ -1,0 +1,158 @@
+#include "tests/unit/module_fixture.h"
+
+#include <cstring>
+#include <utility>
+
+#include "deploy/runtime/code_loader.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::test {
+namespace {
+
+using module::DType;
+using module::Function;
+using module::Launch;
+using module::Manifest;
+using module::ModuleParts;
+using module::Tensor;
+using module::TensorKind;
+
+constexpr uint64_t kMaxCode = 16 << 20;
+
+std::string KernelCode() {
+  absl::StatusOr<std::string> code = support::ReadFile(TILEWRIGHT_TEST_KERNELS, kMaxCode);
+  TW_CHECK(code.ok()) << support::StatusText(code.status());
+  return *std::move(code);
+}
+
+int64_t AddTensor(Manifest* m, std::string name, std::vector<module::Dim> shape, TensorKind kind,
+                  int64_t offset = 0) {
+  Tensor t;
+  t.id = static_cast<int64_t>(m->tensors.size());
+  t.name = std::move(name);
+  t.bytes = *module::NumElements(shape) * 4;
+  t.shape = std::move(shape);
+  t.kind = kind;
+  t.offset = offset;
+  m->tensors.push_back(t);
+  return t.id;
+}
+
+Launch Call(const std::string& kernel, std::vector<int64_t> args, std::vector<int64_t> sizes,
+            int64_t workspace_bytes = 0) {
+  Launch launch;
+  launch.symbol = "tw_kernel_" + kernel;
+  launch.name = kernel;
+  launch.args = std::move(args);
+  launch.sizes = std::move(sizes);
+  launch.workspace_bytes = workspace_bytes;
+  return launch;
+}
+
+std::vector<float> DenseWeights() {
+  std::vector<float> w;
+  for (int64_t k = 0; k < kInner; ++k) {
+    for (int64_t n = 0; n < kColumns; ++n) {
+      w.push_back(static_cast<float>(k) - 0.25f * static_cast<float>(n));
+    }
+  }
+  return w;
+}
+
+std::vector<float> DenseBias() {
+  std::vector<float> b;
+  for (int64_t n = 0; n < kColumns; ++n) b.push_back(100.0f * static_cast<float>(n));
+  return b;
+}
+
+std::string Bytes(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+}  // namespace
+
+ModuleParts DenseModule() {
+  ModuleParts parts;
+  Manifest& m = parts.manifest;
+  m.name = "dense";
+  m.target = "native";
+  m.producer = {{"tilewright", "test"}};
+  const int64_t x = AddTensor(&m, "x", {kRows, kInner}, TensorKind::kInput);
+  const int64_t w = AddTensor(&m, "w", {kInner, kColumns}, TensorKind::kConstant, 0);
+  const int64_t packed = AddTensor(&m, "", {kColumns, kInner}, TensorKind::kPrepared, 0);
+  const int64_t product = AddTensor(&m, "", {kRows, kColumns}, TensorKind::kIntermediate, 512);
+  std::vector<float> rows;  // the bias once per row, so that the addition needs no broadcast
+  for (int64_t i = 0; i < kRows; ++i) {
+    const std::vector<float> row = DenseBias();
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  const int64_t b = AddTensor(&m, "b", {kRows, kColumns}, TensorKind::kConstant, 512);
+  const int64_t y = AddTensor(&m, "y", {kRows, kColumns}, TensorKind::kOutput);
+  m.arena_bytes = 512 + kRows * kColumns * 4;
+  m.workspace_bytes = kRows * kColumns * 4;
+  parts.constants = Bytes(DenseWeights()) + Bytes(rows);
+  Function main;
+  main.name = "main";
+  main.inputs = {x};
+  main.outputs = {y};
+  main.prepare = {Call("pack", {w, packed}, {kInner, kColumns})};
+  main.launches = {
+      Call("matmul", {x, packed, product}, {kRows, kInner, kColumns}, m.workspace_bytes),
+      Call("add", {product, b, y}, {kRows * kColumns})};
+  m.functions = {main};
+  m.code.push_back({std::string(runtime::NativeCodeFormat()), 1, 0, ""});
+  parts.code = {KernelCode()};
+  return parts;
+}
+
+std::vector<float> DenseReference(const std::vector<float>& x) {
+  const std::vector<float> w = DenseWeights();
+  const std::vector<float> b = DenseBias();
+  std::vector<float> y;
+  for (size_t m = 0; m < kRows; ++m) {
+    for (size_t n = 0; n < kColumns; ++n) {
+      double sum = b[n];
+      for (size_t k = 0; k < kInner; ++k) sum += double{x[m * kInner + k]} * w[k * kColumns + n];
+      y.push_back(static_cast<float>(sum));
+    }
+  }
+  return y;
+}
+
+ModuleParts OneKernelModule(const std::string& symbol, int64_t elements,
+                            std::vector<int64_t> sizes) {
+  ModuleParts parts;
+  Manifest& m = parts.manifest;
+  m.name = symbol;
+  const int64_t x = AddTensor(&m, "x", {elements}, TensorKind::kInput);
+  const int64_t y = AddTensor(&m, "y", {elements}, TensorKind::kOutput);
+  m.functions = {Function{"main", {x}, {y}, {}, {Call(symbol, {x, y}, std::move(sizes))}}};
+  m.code.push_back({std::string(runtime::NativeCodeFormat()), 1, 0, ""});
+  parts.code = {KernelCode()};
+  return parts;
+}
+
+ModuleParts FormatModule() {
+  ModuleParts parts = DenseModule();
+  Manifest& m = parts.manifest;
+  m.name = "format \"quoted\" \xC3\xA9\n";
+  m.cpu_features = {"avx2", "fma"};
+  m.provenance = {{"job", "projects/default/jobs/7"}, {"model_digest", std::string(64, 'a')}};
+  m.functions[0].launches[0].steps = "split %3 [4,16,?,8]\nvectorize %5";
+  m.functions[0].launches[0].task = "00ff";
+  m.functions[0].launches[0].program_hash = "1234";
+  m.functions[0].launches[0].flops = 1024;
+  module::Measurement measurement;
+  measurement.inputs = {
+      {0, 0xFFFFFFFFFFFFFFFFULL, {module::Distribution::Kind::kUniform, -0.1, 1e-7}}};
+  measurement.expected_digest = std::string(64, 'b');
+  measurement.tolerance = {1e-5, 0.001};
+  measurement.flops = 1.5e9;
+  m.measurement = measurement;
+  parts.code = {"code!", std::string(5000, 'x')};
+  m.code = {{"elf-x86_64", 1, 0, ""}, {"elf-aarch64", 1, 0, ""}};
+  return parts;
+}
+
+}  // namespace tilewright::test

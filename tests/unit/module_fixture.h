@@ -1,0 +1,32 @@
+// Modules for tests, made by the real writer from the kernels of runtime_test_kernels.c. Free
+// functions without state.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "deploy/module/manifest.h"
+#include "deploy/module/module_file.h"
+
+namespace tilewright::test {
+
+inline constexpr int64_t kRows = 4;
+inline constexpr int64_t kInner = 8;
+inline constexpr int64_t kColumns = 16;
+
+// A module without real code, for tests of the format: one code object of a few bytes and one of
+// more than a page, two constants, a prepare launch, a measurement, odd texts.
+module::ModuleParts FormatModule();
+
+// y = x · W + b: x is [4, 8]; a prepare launch packs W, a parallel matmul with workspace, a
+// parallel addition through an intermediate. W[k][n] = k - 0.25·n, b[n] = 100·n.
+module::ModuleParts DenseModule();
+// What DenseModule computes for `x`.
+std::vector<float> DenseReference(const std::vector<float>& x);
+
+// One launch of `symbol` with an input "x" and an output "y" of `elements` floats.
+module::ModuleParts OneKernelModule(const std::string& symbol, int64_t elements,
+                                    std::vector<int64_t> sizes = {});
+
+}  // namespace tilewright::test

@@ -1,0 +1,84 @@
+"""The Python binding against NumPy's own arithmetic, on a module written by the C++ writer."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.environ["TILEWRIGHT_BUILD_DIR"]
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+os.environ["TILEWRIGHT_RUNTIME_LIBRARY"] = os.path.join(BUILD, "lib", "libtilewright_runtime.so")
+sys.path.insert(0, os.path.join(SOURCE, "deploy", "bindings", "python"))
+
+import numpy as np  # noqa: E402
+import tilewright_runtime as tw  # noqa: E402
+
+
+def reference(x):
+    k = np.arange(8, dtype=np.float64)[:, None]
+    n = np.arange(16, dtype=np.float64)[None, :]
+    return (x.astype(np.float64) @ (k - 0.25 * n) + 100 * n).astype(np.float32)
+
+
+class PythonBindingTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = os.path.join(cls.folder.name, "dense.tw")
+        subprocess.run([os.path.join(BUILD, "bin", "tilewright_make_test_module"), cls.path],
+                       check=True)
+        cls.module = tw.Module(cls.path)
+        cls.x = np.random.default_rng(3).integers(-8, 8, (4, 8)).astype(np.float32)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_runs(self):
+        for threads in (0, 1, 2):
+            session = tw.Session(self.module, threads)
+            outputs = session.run({"x": self.x})
+            np.testing.assert_array_equal(outputs["y"], reference(self.x))
+
+    def test_strided_and_transposed_inputs(self):
+        session = tw.Session(self.module)
+        wide = np.zeros((8, 9), np.float32)
+        wide[:, ::2][:, :4] = self.x.T
+        outputs = session.run({"x": wide[:, ::2][:, :4].T})
+        np.testing.assert_array_equal(outputs["y"], reference(self.x))
+
+    def test_module_from_bytes_and_facts(self):
+        with open(self.path, "rb") as file:
+            module = tw.Module(file.read())
+        self.assertEqual(module.name, "dense")
+        self.assertEqual([repr(i) for i in module.inputs], ["x: float32[4, 8]"])
+        self.assertEqual(json.loads(module.manifest)["functions"][0]["name"], "main")
+
+    def test_profile(self):
+        names = [name for name, ns in tw.Session(self.module).profile() if ns >= 0]
+        self.assertEqual(names, ["matmul", "add"])
+
+    def test_errors(self):
+        session = tw.Session(self.module)
+        with self.assertRaises(KeyError):
+            session.run({"z": self.x})
+        with self.assertRaises(TypeError):
+            session.run({"x": self.x.astype(np.float64)})
+        with self.assertRaises(tw.Error) as caught:
+            session.run({"x": self.x[:2]})
+        self.assertEqual(caught.exception.status, "invalid_argument")
+        with self.assertRaises(tw.Error) as caught:
+            tw.Module(os.path.join(self.folder.name, "none.tw"))
+        self.assertEqual(caught.exception.status, "not_found")
+        with open(self.path, "rb") as file:
+            damaged = bytearray(file.read())
+        damaged[-1] ^= 1
+        with self.assertRaises(tw.Error) as caught:
+            tw.Module(bytes(damaged))
+        self.assertEqual(caught.exception.status, "data_loss")
+
+
+if __name__ == "__main__":
+    unittest.main()

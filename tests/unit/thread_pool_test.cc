@@ -1,0 +1,118 @@
+#include "deploy/runtime/thread_pool.h"
+
+#include <atomic>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace tilewright::runtime {
+namespace {
+
+struct Counts {
+  std::vector<int> runs;  // one element per task: only its own task writes it
+};
+int32_t CountTask(void* closure, int64_t task) {
+  ++static_cast<Counts*>(closure)->runs[static_cast<size_t>(task)];
+  return TW_OK;
+}
+
+class PoolTest : public testing::TestWithParam<int> {};
+
+TEST_P(PoolTest, EveryTaskRunsOnceAndItsWritesAreSeen) {
+  ThreadPool pool(GetParam());
+  for (const int64_t tasks : {0, 1, 2, 3, 7, 64, 1000}) {
+    Counts counts{std::vector<int>(static_cast<size_t>(tasks), 0)};
+    ASSERT_EQ(pool.ParallelFor(CountTask, &counts, tasks), TW_OK);
+    ASSERT_EQ(counts.runs, std::vector<int>(static_cast<size_t>(tasks), 1)) << tasks << " tasks";
+  }
+  EXPECT_EQ(pool.ParallelFor(CountTask, nullptr, -5), TW_OK);
+}
+
+TEST_P(PoolTest, ManyShortLoopsFollowEachOther) {
+  ThreadPool pool(GetParam());
+  constexpr int kLoops = 5000;
+  Counts counts{std::vector<int>(3, 0)};
+  for (int i = 0; i < kLoops; ++i) ASSERT_EQ(pool.ParallelFor(CountTask, &counts, 3), TW_OK);
+  EXPECT_EQ(counts.runs, std::vector<int>(3, kLoops));
+}
+
+TEST_P(PoolTest, AnErrorIsReturnedAndTheNextLoopIsClean) {
+  ThreadPool pool(GetParam());
+  const auto fail_at_ten = [](void*, int64_t task) -> int32_t { return task == 10 ? 5 : TW_OK; };
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(pool.ParallelFor(fail_at_ten, nullptr, 50), 5);
+    Counts counts{std::vector<int>(20, 0)};
+    ASSERT_EQ(pool.ParallelFor(CountTask, &counts, 20), TW_OK);
+    ASSERT_EQ(counts.runs, std::vector<int>(20, 1));
+  }
+}
+
+struct Nested {
+  ThreadPool* pool;
+  std::atomic<int64_t> inner{0};
+};
+
+TEST_P(PoolTest, LoopsInsideTasksRunSerially) {
+  ThreadPool pool(GetParam());
+  Nested nested{&pool};
+  const auto outer = [](void* closure, int64_t) -> int32_t {
+    auto* n = static_cast<Nested*>(closure);
+    return n->pool->ParallelFor(
+        [](void* c, int64_t) -> int32_t {
+          ++static_cast<Nested*>(c)->inner;
+          return TW_OK;
+        },
+        n, 10);
+  };
+  ASSERT_EQ(pool.ParallelFor(outer, &nested, 8), TW_OK);
+  EXPECT_EQ(nested.inner.load(), 80);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, PoolTest, testing::Values(1, 2, 3, 16));
+
+// With more than one thread, tasks that wait for each other can only end if they run together.
+TEST(ThreadPoolTest, TasksRunAtTheSameTime) {
+  ThreadPool pool(2);
+  std::atomic<int> arrived{0};
+  const auto meet = [](void* closure, int64_t) -> int32_t {
+    auto* count = static_cast<std::atomic<int>*>(closure);
+    ++*count;
+    while (count->load() < 2) {
+    }
+    return TW_OK;
+  };
+  ASSERT_EQ(pool.ParallelFor(meet, &arrived, 2), TW_OK);
+  EXPECT_EQ(arrived.load(), 2);
+}
+
+// Of four tasks the first two belong to one thread. The first waits for the second, so it can only
+// end if the other thread takes the second away.
+TEST(ThreadPoolTest, IdleThreadsTakeTasksOfBusyOnes) {
+  ThreadPool pool(2);
+  for (int i = 0; i < 100; ++i) {
+    std::atomic<bool> second_done{false};
+    const auto body = [](void* closure, int64_t task) -> int32_t {
+      auto* done = static_cast<std::atomic<bool>*>(closure);
+      if (task == 1) done->store(true);
+      while (task == 0 && !done->load()) {
+      }
+      return TW_OK;
+    };
+    ASSERT_EQ(pool.ParallelFor(body, &second_done, 4), TW_OK);
+    ASSERT_TRUE(second_done.load());
+  }
+}
+
+TEST(ThreadPoolTest, PoolsComeAndGo) {
+  for (int i = 0; i < 200; ++i) {
+    ThreadPool pool(1 + i % 4);
+    Counts counts{std::vector<int>(5, 0)};
+    if (i % 3 != 0) {
+      ASSERT_EQ(pool.ParallelFor(CountTask, &counts, 5), TW_OK);
+    }
+  }
+  EXPECT_GE(UsableCores(), 1);
+}
+
+}  // namespace
+}  // namespace tilewright::runtime
