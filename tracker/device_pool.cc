@@ -1,0 +1,529 @@
+// Agents, devices and leases. Work items and results: device_pool_work.cc. People:
+// device_pool_admin.cc.
+#include "tracker/device_pool.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "deploy/support/strings.h"
+
+namespace tilewright::tracker {
+namespace {
+
+constexpr int kProtocolRevision = 1;
+constexpr size_t kMaxReplacedSessions = 64;
+constexpr int64_t kRevocationLifeNs = 600 * kSecondNs;
+constexpr int64_t kExpiredLeaseLifeNs = 3600 * kSecondNs;
+// A grant that the agent's Syncs do not name is repeated at most this often.
+constexpr int64_t kRepeatGrantNs = kSecondNs;
+
+void SetDuration(google::protobuf::Duration* out, int64_t ns) {
+  out->set_seconds(ns / kSecondNs);
+  out->set_nanos(static_cast<int32_t>(ns % kSecondNs));
+}
+
+bool ValidName(std::string_view name, std::string_view prefix) {
+  return name.size() > prefix.size() && name.size() <= 256 &&
+         name.substr(0, prefix.size()) == prefix;
+}
+
+}  // namespace
+
+DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
+    : options_(options),
+      store_id_(std::move(snapshot.store_id)),
+      epoch_(snapshot.epoch),
+      next_work_seq_(snapshot.next_work_seq),
+      next_outbox_seq_(snapshot.next_outbox_seq) {
+  for (DeviceRow& row : snapshot.devices) {
+    Device& device = devices_[row.name];
+    if (row.hold.has_value()) {
+      const int64_t left_us = std::max<int64_t>(0, row.hold->expire_us - now.wall_us);
+      device.hold_until_ns = now.mono_ns + left_us * 1000;
+    }
+    device.row = std::move(row);
+  }
+  for (OutboxRow& row : snapshot.outbox) {
+    const int64_t seq = row.seq;
+    outbox_[row.consumer].emplace(seq, std::move(row));
+    ++outbox_size_;
+  }
+  for (WorkRow& loaded : snapshot.items) {
+    WorkRow& row = items_[loaded.item.name()] = std::move(loaded);
+    if (!row.open()) continue;
+    CountReferences(row.item, +1);
+    submitted_ns_[row.item.name()] = now.mono_ns;
+    if (row.item.queue_timeout().seconds() > 0) {
+      const int64_t waited_us = std::max<int64_t>(0, now.wall_us - row.submitted_us);
+      deadlines_.emplace(
+          now.mono_ns + row.item.queue_timeout().seconds() * kSecondNs - waited_us * 1000,
+          row.item.name());
+    }
+    if (row.state == v1::WORK_STATE_QUEUED) {
+      Enqueue(&row);
+      continue;
+    }
+    // A lease lives in the rows of its items. Its agent gets time to come back and say so.
+    const Attempt& attempt = row.attempts.back();
+    Lease& lease = leases_[attempt.lease];
+    lease.name = attempt.lease;
+    lease.device = attempt.device;
+    lease.token = attempt.token;
+    lease.expires_ns = now.mono_ns + std::max(options_.lease_ttl_ns, options_.recovery_ns);
+    lease.items.push_back(row.item.name());
+    devices_[attempt.device].lease = attempt.lease;
+    devices_[attempt.device].row.name = attempt.device;
+  }
+}
+
+absl::Status DevicePool::CheckSync(const v1::SyncRequest& request) const {
+  if (!ValidName(request.agent(), "agents/") || request.session_id().empty()) {
+    return support::InvalidArgument(
+        "agent.sync.invalid",
+        "expected agents/{agent} and a session_id, found " + support::Quote(request.agent(), 80));
+  }
+  if (request.protocol_revision() != kProtocolRevision) {
+    return support::FailedPrecondition(
+        "agent.protocol.unsupported",
+        support::StrCat("expected protocol revision ", kProtocolRevision, ", found ",
+                        request.protocol_revision()));
+  }
+  std::set<std::string> seen;
+  for (const v1::DeviceReport& device : request.devices()) {
+    if (!ValidName(device.device(), "devices/") || device.key().empty()) {
+      return support::InvalidArgument(
+          "agent.sync.invalid",
+          "expected devices/{device} with a key, found " + support::Quote(device.device(), 80));
+    }
+    if (!seen.insert(device.device()).second) {
+      return support::InvalidArgument("agent.sync.invalid",
+                                      "a device is reported twice: " + device.device());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> DevicePool::Sync(const v1::SyncRequest& request, const std::string& address,
+                                      Now now) {
+  TW_TRY(CheckSync(request));
+  Agent& agent = agents_[request.agent()];
+  if (agent.replaced_sessions.count(request.session_id()) != 0) {
+    return support::Aborted("agent.session.replaced",
+                            "a newer session of " + request.agent() + " exists");
+  }
+  if (agent.session != request.session_id()) {
+    if (!agent.session.empty()) {
+      if (agent.replaced_sessions.size() >= kMaxReplacedSessions) agent.replaced_sessions.clear();
+      agent.replaced_sessions.insert(agent.session);
+    }
+    agent.session = request.session_id();
+    agent.sequence = 0;
+    agent.told_unknown.clear();
+  }
+  if (request.sequence() < agent.sequence) return false;
+  agent.sequence = request.sequence();
+  agent.draining = request.draining();
+  agent.leases.assign(request.leases().begin(), request.leases().end());
+  agent.devices.clear();
+  agent.warnings.clear();
+  for (const v1::DeviceReport& report : request.devices()) {
+    UpdateDevice(&agent, request.agent(), report, address, now);
+  }
+  ReconcileLeases(request.agent(), &agent, now);
+  return true;
+}
+
+void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
+                              const v1::DeviceReport& report, const std::string& address, Now now) {
+  Device& device = devices_[report.device()];
+  // One agent owns a device; another may take it over only when the owner is gone.
+  if (device.reported && device.agent != agent_name &&
+      ReachabilityOf(device, now) != v1::REACHABILITY_OFFLINE) {
+    agent->warnings.push_back(report.device() + " belongs to " + device.agent + "; ignored");
+    return;
+  }
+  if (device.row.name.empty()) {
+    device.row.name = report.device();
+    dirty_devices_.insert(report.device());
+  }
+  device.agent = agent_name;
+  device.address = address;
+  device.report = report;
+  device.match_cache.clear();
+  device.last_seen_ns = now.mono_ns;
+  device.last_seen_us = now.wall_us;
+  device.reported = true;
+  agent->devices.push_back(report.device());
+}
+
+void DevicePool::ReconcileLeases(const std::string& agent_name, Agent* agent, Now now) {
+  std::set<std::string> listed;
+  for (const v1::LeaseReport& report : agent->leases) {
+    const auto it = leases_.find(report.lease());
+    if (it == leases_.end()) {
+      if (Reactivate(report.lease(), report.fencing_token(), agent_name, agent->session, now)) {
+        listed.insert(report.lease());
+      }
+      continue;
+    }
+    Lease& lease = it->second;
+    if (lease.token != report.fencing_token() || devices_[lease.device].agent != agent_name) {
+      continue;  // somebody else's: it will hear that the lease is unknown
+    }
+    lease.seen = true;
+    lease.expires_ns = std::max(lease.expires_ns, now.mono_ns + options_.lease_ttl_ns);
+    listed.insert(report.lease());
+  }
+  // A lease that this agent named before and names no more was dropped: its open items go back.
+  for (const std::string& device_name : agent->devices) {
+    const std::string name = devices_[device_name].lease;
+    if (name.empty() || listed.count(name) != 0) continue;
+    if (leases_.at(name).seen) DropLease(name, "lease.dropped_by_agent", true, now);
+  }
+}
+
+bool DevicePool::Reactivate(const std::string& lease_name, int64_t token,
+                            const std::string& agent_name, const std::string& session, Now now) {
+  const auto it = expired_.find(lease_name);
+  if (it == expired_.end()) return false;
+  Lease lease = it->second.lease;
+  Device& device = devices_[lease.device];
+  // Only while nothing else was granted on the device: an older token must stay dead.
+  if (device.agent != agent_name || !device.lease.empty() || lease.token != token ||
+      device.row.last_token != token) {
+    return false;
+  }
+  std::vector<std::string> back;
+  for (const std::string& name : lease.items) {
+    const auto item = items_.find(name);
+    if (item == items_.end() || item->second.state != v1::WORK_STATE_QUEUED) continue;
+    WorkRow& row = item->second;
+    if (row.attempts.empty() || row.attempts.back().lease != lease_name ||
+        row.attempts.back().disposition != v1::DISPOSITION_UNSPECIFIED) {
+      continue;
+    }
+    queue_.Remove(name);
+    row.state = v1::WORK_STATE_LEASED;
+    Touch(row);
+    back.push_back(name);
+  }
+  expired_.erase(it);
+  if (back.empty()) return false;
+  lease.items = std::move(back);
+  lease.seen = true;
+  lease.offered_session = session;
+  lease.expires_ns = now.mono_ns + options_.lease_ttl_ns;
+  device.lease = lease_name;
+  leases_[lease_name] = std::move(lease);
+  ++counters_.leases_reactivated;
+  return true;
+}
+
+bool DevicePool::Matches(Device* device, const std::string& requirement) {
+  const auto [it, inserted] = device->match_cache.try_emplace(requirement, false);
+  if (inserted) {
+    it->second = MatchDevice(Requirement::FromKey(requirement), device->report).ok();
+  }
+  return it->second;
+}
+
+v1::Reachability DevicePool::ReachabilityOf(const Device& device, Now now) const {
+  if (!device.reported) return v1::REACHABILITY_OFFLINE;
+  const int64_t silent = now.mono_ns - device.last_seen_ns;
+  if (silent > options_.offline_after_ns) return v1::REACHABILITY_OFFLINE;
+  return silent > options_.suspect_after_ns ? v1::REACHABILITY_SUSPECT : v1::REACHABILITY_ONLINE;
+}
+
+absl::Status DevicePool::Dispatchable(const Device& device, Now now) const {
+  if (ReachabilityOf(device, now) != v1::REACHABILITY_ONLINE) {
+    return support::FailedPrecondition("device.reachability.away",
+                                       "the device's agent does not report");
+  }
+  if (device.row.admin_state == v1::ADMIN_STATE_DRAINING) {
+    return support::FailedPrecondition("device.admin.draining", device.row.admin_reason);
+  }
+  if (device.row.admin_state == v1::ADMIN_STATE_HELD) {
+    return support::FailedPrecondition(
+        "device.admin.held",
+        device.row.hold.has_value() ? "held by " + device.row.hold->holder : std::string());
+  }
+  const auto agent = agents_.find(device.agent);
+  if (agent != agents_.end() && agent->second.draining) {
+    return support::FailedPrecondition("device.agent.draining", device.agent + " drains");
+  }
+  if (device.report.health() != v1::HEALTH_GOOD) {
+    return support::FailedPrecondition("device.health.not_good",
+                                       v1::Health_Name(device.report.health()));
+  }
+  if (!device.lease.empty()) {
+    return support::FailedPrecondition("device.activity.leased", device.lease);
+  }
+  if (device.report.activity() != v1::ACTIVITY_IDLE) {
+    return support::FailedPrecondition("device.activity.busy",
+                                       v1::Activity_Name(device.report.activity()));
+  }
+  return absl::OkStatus();
+}
+
+bool DevicePool::GrantWork(Device* device, Now now, v1::Grant* grant) {
+  if (!Dispatchable(*device, now).ok()) return false;
+  const auto matches = [&](const std::string& requirement) { return Matches(device, requirement); };
+  const std::vector<std::string> names = queue_.Take(matches, options_.default_batch);
+  if (names.empty()) return false;
+  // Unique for ever: a device's token is durable and only rises.
+  const int64_t token = ++device->row.last_token;
+  const std::string lease_name = support::StrCat(
+      "leases/", device->row.name.substr(std::string_view("devices/").size()), "-", token);
+  Lease& lease = leases_[lease_name];
+  lease.name = lease_name;
+  lease.device = device->row.name;
+  lease.token = token;
+  lease.items = names;
+  lease.expires_ns = now.mono_ns + options_.lease_ttl_ns;
+  device->lease = lease_name;
+  dirty_devices_.insert(device->row.name);
+  for (const std::string& name : names) {
+    WorkRow& row = items_.at(name);
+    row.state = v1::WORK_STATE_LEASED;
+    Attempt attempt;
+    attempt.number = static_cast<int>(row.attempts.size()) + 1;
+    attempt.lease = lease_name;
+    attempt.token = lease.token;
+    attempt.device = lease.device;
+    row.attempts.push_back(std::move(attempt));
+    Touch(row);
+    const double waited =
+        static_cast<double>(now.mono_ns - submitted_ns_.at(name)) / static_cast<double>(kSecondNs);
+    waits_.push_back(waited);
+    constexpr size_t kRecentWaits = 256;
+    if (recent_waits_.size() < kRecentWaits) {
+      recent_waits_.push_back(waited);
+    } else {
+      recent_waits_[recent_wait_next_++ % kRecentWaits] = waited;
+    }
+  }
+  counters_.granted_items += static_cast<int64_t>(names.size());
+  WriteGrant(lease, grant);
+  return true;
+}
+
+void DevicePool::WriteGrant(const Lease& lease, v1::Grant* grant) const {
+  grant->set_lease(lease.name);
+  grant->set_fencing_token(lease.token);
+  grant->set_device(lease.device);
+  SetDuration(grant->mutable_ttl(), options_.lease_ttl_ns);
+  for (const std::string& name : lease.items) {
+    const WorkRow& row = items_.at(name);
+    v1::Work* work = grant->add_work();
+    *work = row.item.work();
+    work->set_work_item(name);
+    work->set_attempt(row.attempts.back().number);
+    work->set_job(row.item.job());
+    if (work->target().empty()) work->set_target(row.item.target());
+  }
+}
+
+bool DevicePool::FillUnknownLeases(Agent* agent, v1::SyncResponse* response) {
+  bool news = false;
+  for (const v1::LeaseReport& report : agent->leases) {
+    const auto it = leases_.find(report.lease());
+    if (it != leases_.end() && it->second.token == report.fencing_token()) continue;
+    if (revocations_.count(report.lease()) != 0) continue;
+    response->add_unknown_leases(report.lease());
+    news = agent->told_unknown.insert(report.lease()).second || news;
+  }
+  return news;
+}
+
+bool DevicePool::FillRevokes(Agent* agent, v1::SyncResponse* response) {
+  bool news = false;
+  for (const v1::LeaseReport& report : agent->leases) {
+    const auto it = revocations_.find(report.lease());
+    if (it == revocations_.end()) continue;
+    *response->add_revokes() = it->second.revoke;
+    if (it->second.delivered_session != agent->session) {
+      it->second.delivered_session = agent->session;
+      news = true;
+    }
+  }
+  return news;
+}
+
+bool DevicePool::FillSyncResponse(const std::string& agent_name, bool may_grant, Now now,
+                                  v1::SyncResponse* response) {
+  response->Clear();
+  response->set_tracker_epoch(epoch_);
+  SetDuration(response->mutable_next_sync(), 0);
+  SetDuration(response->mutable_offline_after(), options_.offline_after_ns);
+  response->mutable_server_time()->set_seconds(now.wall_us / 1'000'000);
+  response->mutable_server_time()->set_nanos(static_cast<int32_t>(now.wall_us % 1'000'000 * 1000));
+  const auto found = agents_.find(agent_name);
+  if (found == agents_.end()) return true;  // not known since a restart of this pool: sync again
+  Agent& agent = found->second;
+  for (const std::string& warning : agent.warnings) response->add_warnings(warning);
+  bool news = !agent.warnings.empty() && !agent.told_warnings;
+  agent.told_warnings = !agent.warnings.empty();
+  news = FillUnknownLeases(&agent, response) || news;
+  news = FillRevokes(&agent, response) || news;
+  for (const std::string& device_name : agent.devices) {
+    Device& device = devices_.at(device_name);
+    if (device.lease.empty()) {
+      if (!may_grant || outbox_size_ >= options_.max_outbox) continue;
+      v1::Grant grant;
+      if (!GrantWork(&device, now, &grant)) continue;
+      Lease& lease = leases_.at(device.lease);
+      lease.offered_session = agent.session;
+      lease.offered_ns = now.mono_ns;
+      *response->add_grants() = std::move(grant);
+      news = true;
+      continue;
+    }
+    Lease& lease = leases_.at(device.lease);
+    if (lease.seen) continue;
+    // The answer that held this grant may be lost: say it again.
+    WriteGrant(lease, response->add_grants());
+    if (lease.offered_session != agent.session ||
+        now.mono_ns - lease.offered_ns >= kRepeatGrantNs) {
+      lease.offered_session = agent.session;
+      lease.offered_ns = now.mono_ns;
+      news = true;
+    }
+  }
+  return news;
+}
+
+void DevicePool::EndLease(const std::string& name) {
+  const auto it = leases_.find(name);
+  if (it == leases_.end()) return;
+  Device& device = devices_[it->second.device];
+  if (device.lease == name) device.lease.clear();
+  leases_.erase(it);
+}
+
+void DevicePool::RemoveFromLease(WorkRow* row) {
+  const auto it = leases_.find(row->attempts.back().lease);
+  if (it == leases_.end()) return;
+  std::vector<std::string>& items = it->second.items;
+  items.erase(std::remove(items.begin(), items.end(), row->item.name()), items.end());
+  if (items.empty()) EndLease(it->first);
+}
+
+void DevicePool::DropLease(const std::string& name, std::string_view reason, bool loss, Now now) {
+  const std::vector<std::string> items = leases_.at(name).items;
+  EndLease(name);
+  for (const std::string& item : items) LoseAttempt(&items_.at(item), reason, loss, now);
+}
+
+void DevicePool::Revoke(const Lease& lease, const std::vector<std::string>& items,
+                        std::string_view reason, bool kill, Now now) {
+  Revocation& revocation = revocations_[lease.name];
+  // A revocation of the whole lease (no items named) covers all later ones.
+  const bool whole = revocation.until_ns != 0 && revocation.revoke.work_items().empty();
+  revocation.device = lease.device;
+  revocation.until_ns = now.mono_ns + kRevocationLifeNs;
+  revocation.delivered_session.clear();
+  revocation.revoke.set_lease(lease.name);
+  revocation.revoke.set_reason(std::string(reason));
+  revocation.revoke.set_kill_now(kill || revocation.revoke.kill_now());
+  if (items.empty() || whole) {
+    revocation.revoke.clear_work_items();
+  } else {
+    for (const std::string& item : items) revocation.revoke.add_work_items(item);
+  }
+}
+
+void DevicePool::ExpireLeases(Now now) {
+  std::vector<std::string> overdue;
+  for (const auto& [name, lease] : leases_) {
+    if (lease.expires_ns <= now.mono_ns) overdue.push_back(name);
+  }
+  for (const std::string& name : overdue) {
+    ExpiredLease& expired = expired_[name];
+    expired.lease = leases_.at(name);
+    expired.expired_ns = now.mono_ns;
+    ++counters_.leases_expired;
+    DropLease(name, "lease.expired", true, now);
+  }
+  std::erase_if(expired_, [&](const auto& entry) {
+    return now.mono_ns - entry.second.expired_ns > kExpiredLeaseLifeNs;
+  });
+  std::erase_if(revocations_,
+                [&](const auto& entry) { return entry.second.until_ns <= now.mono_ns; });
+}
+
+void DevicePool::ExpireHolds(Now now) {
+  for (auto& [name, device] : devices_) {
+    if (device.row.admin_state != v1::ADMIN_STATE_HELD || device.hold_until_ns > now.mono_ns) {
+      continue;
+    }
+    device.row.admin_state = v1::ADMIN_STATE_ENABLED;
+    device.row.admin_reason = "hold expired";
+    device.row.hold.reset();
+    ++device.row.admin_version;
+    dirty_devices_.insert(name);
+  }
+}
+
+void DevicePool::Tick(Now now) {
+  ExpireLeases(now);
+  ExpireHolds(now);
+  FailOverdueWork(now);
+  ForgetClosedWork(now);
+}
+
+Changes DevicePool::TakeChanges() {
+  for (const std::string& name : dirty_items_) {
+    const auto it = items_.find(name);
+    if (it != items_.end()) changes_.items.push_back(it->second);
+  }
+  for (const std::string& name : dirty_devices_) changes_.devices.push_back(devices_.at(name).row);
+  dirty_items_.clear();
+  dirty_devices_.clear();
+  return std::exchange(changes_, Changes());
+}
+
+absl::Status DevicePool::CheckInvariants() const {
+  const auto broken = [](std::string_view rule, const std::string& what) {
+    return support::Internal("pool.invariant." + std::string(rule), what);
+  };
+  std::set<std::string> leased_devices;
+  std::map<std::string, std::string> leased_items;
+  for (const auto& [name, lease] : leases_) {
+    if (!leased_devices.insert(lease.device).second) return broken("i1", lease.device);
+    if (devices_.at(lease.device).lease != name) return broken("i1", name + " is not its device's");
+    if (lease.items.empty()) return broken("i3", name + " is empty");
+    for (const std::string& item : lease.items) {
+      if (!leased_items.emplace(item, name).second) return broken("i3", item + " in two leases");
+    }
+  }
+  int64_t queued = 0;
+  int64_t leased = 0;
+  for (const auto& [name, row] : items_) {
+    const auto accepted = std::count_if(row.attempts.begin(), row.attempts.end(),
+                                        [](const Attempt& a) { return a.accepted; });
+    if (accepted > 1) return broken("i2", name);
+    if ((row.state == v1::WORK_STATE_DONE) != (accepted == 1)) {
+      return broken("i2", name + ": " + v1::WorkState_Name(row.state));
+    }
+    const bool in_queue = queue_.Contains(name);
+    const auto lease = leased_items.find(name);
+    if (in_queue && lease != leased_items.end()) return broken("i4", name);
+    if (in_queue != (row.state == v1::WORK_STATE_QUEUED)) return broken("i3", name);
+    if ((lease != leased_items.end()) != (row.state == v1::WORK_STATE_LEASED)) {
+      return broken("i3", name);
+    }
+    if (lease != leased_items.end() && row.attempts.back().lease != lease->second) {
+      return broken("i3", name + " is in a lease of an older attempt");
+    }
+    queued += in_queue ? 1 : 0;
+    leased += row.state == v1::WORK_STATE_LEASED ? 1 : 0;
+  }
+  if (queued != queue_.size()) return broken("i3", "the queue holds unknown items");
+  if (leased != static_cast<int64_t>(leased_items.size())) {
+    return broken("i3", "leases hold unknown items");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::tracker

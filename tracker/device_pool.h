@@ -1,0 +1,259 @@
+// The tracker's state machine: agents, devices, leases, work items, the outbox of updates for
+// consumers. Pure: no gRPC, threads, clock or I/O; every method takes `now`. What must survive a
+// restart accumulates as Changes, which the caller commits *before* it lets any answer out; a pool
+// made from the Snapshot of the store goes on where the last commit was.
+//
+// Rules (the tests check them after every event):
+//  I1  a device has at most one live lease
+//  I2  a work item has at most one accepted result
+//  I3  every item is in exactly one state; QUEUED items are in the queue, LEASED ones in one lease
+//  I4  no item is queued and leased
+//  I5  the fencing token of a device's new leases rises
+//  I7  a device gets work only when it is online, in good health, idle and enabled
+//
+// Not thread-safe: it belongs to the tracker's loop.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "deploy/support/status.h"
+#include "tilewright/v1/agent.pb.h"
+#include "tilewright/v1/dispatch.pb.h"
+#include "tilewright/v1/fleet_admin.pb.h"
+#include "tracker/device_match.h"
+#include "tracker/pool_rows.h"
+#include "tracker/work_queue.h"
+
+namespace tilewright::tracker {
+
+inline constexpr int64_t kSecondNs = 1'000'000'000;
+
+struct PoolOptions {
+  int64_t lease_ttl_ns = 30 * kSecondNs;      // without a Sync that names the lease
+  int64_t recovery_ns = 30 * kSecondNs;       // leases live at least this long after a restart
+  int64_t suspect_after_ns = 30 * kSecondNs;  // longer than the longest long poll
+  int64_t offline_after_ns = 60 * kSecondNs;
+  int default_batch = 8;
+  int max_batch = 64;
+  int max_candidate_kills = 2;   // attempts that took a device down before an item is quarantined
+  int max_infra_losses = 20;     // attempts lost for other reasons before an item fails
+  int64_t max_outbox = 200'000;  // updates nobody acknowledged, beyond which nothing is granted
+  int64_t keep_closed_us = int64_t{6} * 3600 * 1'000'000;  // to recognise late results
+};
+
+struct Now {
+  int64_t mono_ns = 0;  // for every decision
+  int64_t wall_us = 0;  // for people, and to tell how much of a hold is left after a restart
+};
+
+// Counters since this pool was made, and levels; for metrics.
+struct PoolStats {
+  int64_t queued = 0;
+  int64_t leased = 0;
+  int64_t leases = 0;
+  int64_t outbox = 0;
+  int64_t devices_online = 0;
+  int64_t devices_dispatchable = 0;
+  int64_t granted_items = 0;
+  int64_t leases_expired = 0;
+  int64_t leases_reactivated = 0;
+  std::map<std::string, int64_t> results_by_disposition;
+  std::map<std::string, int64_t> accepted_by_outcome;
+  std::map<std::string, int64_t> closed_by_state;
+};
+
+class DevicePool {
+ public:
+  DevicePool(PoolOptions options, Snapshot snapshot, Now now);
+
+  // --- agents
+  // --------------------------------------------------------------------------------------
+
+  // Takes in an agent's whole state. False: an old message, ignored. invalid_argument
+  // (agent.sync.invalid), aborted (agent.session.replaced), failed_precondition
+  // (agent.protocol.unsupported).
+  absl::StatusOr<bool> Sync(const v1::SyncRequest& request, const std::string& address, Now now);
+
+  // Writes what the agent should know, granting work to its idle devices when `may_grant`. True:
+  // there is something new in it, so answer at once.
+  bool FillSyncResponse(const std::string& agent, bool may_grant, Now now,
+                        v1::SyncResponse* response);
+
+  // Takes in one result. The Ack may go out only after the commit.
+  v1::Ack Report(const v1::MeasurementResult& result, const std::string& address, Now now);
+
+  // --- consumers
+  // -----------------------------------------------------------------------------------
+
+  bool Knows(const std::string& work_item) const { return items_.count(work_item) != 0; }
+  v1::SubmitOutcome Submit(const std::string& consumer, const v1::WorkItem& item, Now now);
+  v1::CancelWorkResponse Cancel(const v1::CancelWorkRequest& request, Now now);
+  // Updates after the cursor; false when there is none.
+  bool Pull(const v1::PullResultsRequest& request, v1::PullResultsResponse* response) const;
+  // invalid_argument (cursor.parse.invalid) for a text that is no cursor.
+  absl::Status Acknowledge(const v1::AckResultsRequest& request);
+  v1::PoolLoad Load(const v1::GetPoolLoadRequest& request, Now now) const;
+
+  // --- people
+  // --------------------------------------------------------------------------------------
+
+  std::vector<v1::Device> ListDevices(const std::string& pool, Now now) const;
+  // not_found (device.name.not_found).
+  absl::StatusOr<v1::Device> GetDevice(const std::string& name, Now now) const;
+  absl::StatusOr<v1::Device> SetAdminState(const v1::SetDeviceAdminStateRequest& request, Now now);
+  // failed_precondition (device.hold.held) when another hold exists.
+  absl::StatusOr<v1::Hold> CreateHold(const v1::CreateHoldRequest& request, Now now);
+  absl::Status ReleaseHold(const std::string& name);
+
+  // --- time and storage
+  // ----------------------------------------------------------------------------
+
+  // Expires leases, holds and queue timeouts. Call at least once a second.
+  void Tick(Now now);
+
+  // What changed since the last call; empty() when nothing did.
+  Changes TakeChanges();
+
+  // Whether an open work item names this artifact.
+  bool References(const std::string& sha256_hex) const;
+
+  PoolStats stats(Now now) const;
+  // Seconds from submission to grant since the last call.
+  std::vector<double> TakeWaits();
+
+  uint64_t epoch() const { return epoch_; }
+
+  // Ok, or internal with the first broken rule. For tests.
+  absl::Status CheckInvariants() const;
+
+ private:
+  struct Device {
+    v1::DeviceReport report;
+    std::string agent;
+    std::string address;
+    int64_t last_seen_ns = 0;
+    int64_t last_seen_us = 0;
+    bool reported = false;  // since this pool was made
+    std::string lease;      // the live one
+    int64_t done = 0;
+    DeviceRow row;
+    int64_t hold_until_ns = 0;
+    std::map<std::string, bool> match_cache;  // by requirement key, for this report
+  };
+  struct Agent {
+    std::string session;
+    std::set<std::string> replaced_sessions;
+    uint64_t sequence = 0;
+    bool draining = false;
+    std::vector<v1::LeaseReport> leases;
+    std::vector<std::string> devices;
+    std::vector<std::string> warnings;
+    std::set<std::string> told_unknown;  // leases, in this session
+    bool told_warnings = false;
+  };
+  struct Lease {
+    std::string name;
+    std::string device;
+    int64_t token = 0;
+    std::vector<std::string> items;  // still open
+    bool seen = false;               // an agent named it since this pool was made
+    std::string offered_session;
+    int64_t offered_ns = 0;
+    int64_t expires_ns = 0;
+  };
+  struct ExpiredLease {
+    Lease lease;
+    int64_t expired_ns = 0;
+  };
+  struct Revocation {
+    std::string device;
+    v1::Revoke revoke;
+    std::string delivered_session;
+    int64_t until_ns = 0;
+  };
+
+  // device_pool.cc: agents, devices, leases
+  absl::Status CheckSync(const v1::SyncRequest& request) const;
+  void UpdateDevice(Agent* agent, const std::string& agent_name, const v1::DeviceReport& report,
+                    const std::string& address, Now now);
+  void ReconcileLeases(const std::string& agent_name, Agent* agent, Now now);
+  bool Reactivate(const std::string& lease_name, int64_t token, const std::string& agent_name,
+                  const std::string& session, Now now);
+  bool Matches(Device* device, const std::string& requirement);
+  v1::Reachability ReachabilityOf(const Device& device, Now now) const;
+  // Ok, or the first reason why the device gets no work.
+  absl::Status Dispatchable(const Device& device, Now now) const;
+  bool GrantWork(Device* device, Now now, v1::Grant* grant);
+  void WriteGrant(const Lease& lease, v1::Grant* grant) const;
+  bool FillUnknownLeases(Agent* agent, v1::SyncResponse* response);
+  bool FillRevokes(Agent* agent, v1::SyncResponse* response);
+  // Ends a lease; its items go back to the queue (counted as infrastructure losses when `loss`).
+  void DropLease(const std::string& name, std::string_view reason, bool loss, Now now);
+  void EndLease(const std::string& name);
+  void RemoveFromLease(WorkRow* row);
+  void Revoke(const Lease& lease, const std::vector<std::string>& items, std::string_view reason,
+              bool kill, Now now);
+  void ExpireLeases(Now now);
+  void ExpireHolds(Now now);
+
+  // device_pool_work.cc: work items, results, outbox
+  absl::Status CheckItem(const v1::WorkItem& item) const;
+  void Enqueue(WorkRow* row);
+  void LoseAttempt(WorkRow* row, std::string_view reason, bool loss, Now now);
+  void Close(WorkRow* row, v1::WorkState state, std::string_view reason,
+             const std::string& measurement_id, Now now);
+  void AddUpdate(const WorkRow& row, std::string_view reason, const std::string& measurement_id,
+                 Now now);
+  void TakeResult(WorkRow* row, Attempt* attempt, const v1::MeasurementResult& result, Now now);
+  // When the item is with a device, but not under the attempt that just ended it: stop that.
+  void StopOtherAttempt(const WorkRow& row, bool current, Now now);
+  void TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& result, bool current, Now now);
+  void CancelItem(WorkRow* row, bool kill, v1::CancelWorkResponse* response, Now now);
+  int64_t CursorSeq(const std::string& cursor) const;
+  std::string CursorText(int64_t seq) const;
+  void FailOverdueWork(Now now);
+  void ForgetClosedWork(Now now);
+  void CountReferences(const v1::WorkItem& item, int delta);
+
+  // device_pool_admin.cc: people
+  v1::Device DeviceMessage(const Device& device, Now now) const;
+  bool AnyDeviceMatches(const Requirement& requirement, Now now) const;
+
+  void Touch(const WorkRow& row) { dirty_items_.insert(row.item.name()); }
+
+  const PoolOptions options_;
+  const std::string store_id_;
+  const uint64_t epoch_;
+  int64_t next_work_seq_;
+  int64_t next_outbox_seq_;
+
+  std::map<std::string, WorkRow> items_;
+  WorkQueue queue_;
+  std::map<std::string, Device> devices_;
+  std::map<std::string, Agent> agents_;
+  std::map<std::string, Lease> leases_;
+  std::map<std::string, ExpiredLease> expired_;
+  std::map<std::string, Revocation> revocations_;               // by lease
+  std::map<std::string, std::map<int64_t, OutboxRow>> outbox_;  // consumer -> seq -> update
+  int64_t outbox_size_ = 0;
+  std::map<std::string, int64_t> references_;            // artifact -> open items that name it
+  std::map<std::string, int64_t> submitted_ns_;          // open items
+  std::set<std::pair<int64_t, std::string>> deadlines_;  // queue timeouts of open items
+  int64_t next_forget_ns_ = 0;
+
+  std::set<std::string> dirty_items_;
+  std::set<std::string> dirty_devices_;
+  Changes changes_;
+  PoolStats counters_;
+  std::vector<double> waits_;
+  std::vector<double> recent_waits_;  // ring of the last grants, for GetPoolLoad
+  size_t recent_wait_next_ = 0;
+};
+
+}  // namespace tilewright::tracker

@@ -1,0 +1,220 @@
+// The part of DevicePool that people see: devices with the reason why they get no work, admin
+// states, holds, load and statistics.
+#include <algorithm>
+#include <utility>
+
+#include "deploy/support/strings.h"
+#include "tracker/device_pool.h"
+
+namespace tilewright::tracker {
+namespace {
+
+constexpr int64_t kDefaultHoldNs = 3600 * kSecondNs;
+constexpr int64_t kMaxHoldNs = 7 * 24 * 3600 * kSecondNs;
+
+void SetTimestamp(google::protobuf::Timestamp* out, int64_t micros) {
+  out->set_seconds(micros / 1'000'000);
+  out->set_nanos(static_cast<int32_t>(micros % 1'000'000 * 1000));
+}
+
+v1::Hold HoldMessage(const std::string& device, const HoldRow& row) {
+  v1::Hold hold;
+  hold.set_name(row.name);
+  hold.set_device(device);
+  hold.set_holder(row.holder);
+  hold.set_purpose(row.purpose);
+  SetTimestamp(hold.mutable_expire_time(), row.expire_us);
+  return hold;
+}
+
+absl::Status NoSuchDevice(const std::string& name) {
+  return support::NotFound("device.name.not_found", "no device " + support::Quote(name, 80));
+}
+
+}  // namespace
+
+v1::Device DevicePool::DeviceMessage(const Device& device, Now now) const {
+  v1::Device message;
+  message.set_name(device.row.name);
+  message.set_pool(device.report.key());
+  message.set_agent(device.agent);
+  *message.mutable_labels() = device.report.labels();
+  *message.mutable_attributes() = device.report.attributes();
+  message.set_fingerprint(device.report.fingerprint());
+  message.set_reachability(ReachabilityOf(device, now));
+  message.set_health(device.report.health());
+  message.set_activity(device.report.activity());
+  message.set_admin_state(device.row.admin_state);
+  message.set_admin_reason(device.row.admin_reason);
+  for (const v1::Condition& condition : device.report.conditions()) {
+    *message.add_conditions() = condition;
+  }
+  const absl::Status dispatchable = Dispatchable(device, now);
+  if (!dispatchable.ok()) {
+    v1::Condition* condition = message.add_conditions();
+    condition->set_type("NOT_DISPATCHABLE");
+    condition->set_reason(support::Slug(dispatchable));
+    condition->set_message(support::Detail(dispatchable));
+  }
+  message.set_current_lease(device.lease);
+  if (device.reported) SetTimestamp(message.mutable_last_seen(), device.last_seen_us);
+  message.set_etag(support::StrCat(device.row.admin_version));
+  message.set_address(device.address);
+  if (device.row.hold.has_value()) {
+    *message.mutable_hold() = HoldMessage(device.row.name, *device.row.hold);
+  }
+  message.set_work_items_done(device.done);
+  return message;
+}
+
+bool DevicePool::AnyDeviceMatches(const Requirement& requirement, Now now) const {
+  return std::any_of(devices_.begin(), devices_.end(), [&](const auto& entry) {
+    return ReachabilityOf(entry.second, now) == v1::REACHABILITY_ONLINE &&
+           MatchDevice(requirement, entry.second.report).ok();
+  });
+}
+
+std::vector<v1::Device> DevicePool::ListDevices(const std::string& pool, Now now) const {
+  std::vector<v1::Device> result;
+  for (const auto& [name, device] : devices_) {
+    if (!pool.empty() && device.report.key() != pool) continue;
+    result.push_back(DeviceMessage(device, now));
+  }
+  return result;
+}
+
+absl::StatusOr<v1::Device> DevicePool::GetDevice(const std::string& name, Now now) const {
+  const auto it = devices_.find(name);
+  if (it == devices_.end()) return NoSuchDevice(name);
+  return DeviceMessage(it->second, now);
+}
+
+absl::StatusOr<v1::Device> DevicePool::SetAdminState(const v1::SetDeviceAdminStateRequest& request,
+                                                     Now now) {
+  const auto it = devices_.find(request.name());
+  if (it == devices_.end()) return NoSuchDevice(request.name());
+  Device& device = it->second;
+  if (request.admin_state() != v1::ADMIN_STATE_ENABLED &&
+      request.admin_state() != v1::ADMIN_STATE_DRAINING) {
+    return support::InvalidArgument(
+        "device.admin_state.invalid",
+        "expected ENABLED or DRAINING, found " + v1::AdminState_Name(request.admin_state()));
+  }
+  if (!request.etag().empty() && request.etag() != support::StrCat(device.row.admin_version)) {
+    return support::Aborted("device.etag.mismatch",
+                            support::StrCat("expected ", device.row.admin_version, ", found ",
+                                            support::Quote(request.etag(), 40)));
+  }
+  device.row.admin_state = request.admin_state();
+  device.row.admin_reason = request.reason();
+  device.row.hold.reset();
+  ++device.row.admin_version;
+  dirty_devices_.insert(request.name());
+  if (request.admin_state() == v1::ADMIN_STATE_DRAINING && request.kill_running() &&
+      !device.lease.empty()) {
+    const std::string lease = device.lease;
+    Revoke(leases_.at(lease), {}, "lease.revoked.draining", true, now);
+    DropLease(lease, "lease.revoked.draining", false, now);
+  }
+  return DeviceMessage(device, now);
+}
+
+absl::StatusOr<v1::Hold> DevicePool::CreateHold(const v1::CreateHoldRequest& request, Now now) {
+  const auto it = devices_.find(request.hold().device());
+  if (it == devices_.end()) return NoSuchDevice(request.hold().device());
+  Device& device = it->second;
+  if (request.hold().holder().empty()) {
+    return support::InvalidArgument("device.hold.invalid", "expected a holder");
+  }
+  if (device.row.hold.has_value()) {
+    return support::FailedPrecondition(
+        "device.hold.held",
+        support::StrCat(device.row.name, " is held by ", device.row.hold->holder, " (",
+                        device.row.hold->name, ")"));
+  }
+  const int64_t asked = request.ttl().seconds() * kSecondNs + request.ttl().nanos();
+  const int64_t ttl = asked <= 0 ? kDefaultHoldNs : std::min(asked, kMaxHoldNs);
+  HoldRow hold;
+  // Unique for ever: the version of a device's admin state only rises.
+  hold.name = support::StrCat("holds/", device.row.name.substr(device.row.name.rfind('/') + 1), "-",
+                              device.row.admin_version + 1);
+  hold.holder = request.hold().holder();
+  hold.purpose = request.hold().purpose();
+  hold.expire_us = now.wall_us + ttl / 1000;
+  device.hold_until_ns = now.mono_ns + ttl;
+  device.row.hold = hold;
+  device.row.admin_state = v1::ADMIN_STATE_HELD;
+  device.row.admin_reason = hold.purpose;
+  ++device.row.admin_version;
+  dirty_devices_.insert(device.row.name);
+  return HoldMessage(device.row.name, hold);
+}
+
+absl::Status DevicePool::ReleaseHold(const std::string& name) {
+  for (auto& [device_name, device] : devices_) {
+    if (!device.row.hold.has_value() || device.row.hold->name != name) continue;
+    device.row.hold.reset();
+    device.row.admin_state = v1::ADMIN_STATE_ENABLED;
+    device.row.admin_reason = "hold released";
+    ++device.row.admin_version;
+    dirty_devices_.insert(device_name);
+    return absl::OkStatus();
+  }
+  return support::NotFound("device.hold.not_found", "no hold " + support::Quote(name, 80));
+}
+
+v1::PoolLoad DevicePool::Load(const v1::GetPoolLoadRequest& request, Now now) const {
+  v1::PoolLoad load;
+  const Requirement wanted{request.pool(), request.target(), ""};
+  std::vector<const Device*> devices;
+  for (const auto& [name, device] : devices_) {
+    if (ReachabilityOf(device, now) != v1::REACHABILITY_ONLINE ||
+        !MatchDevice(wanted, device.report).ok()) {
+      continue;
+    }
+    devices.push_back(&device);
+    load.set_online(load.online() + 1);
+    const bool enabled = device.row.admin_state == v1::ADMIN_STATE_ENABLED &&
+                         device.report.health() == v1::HEALTH_GOOD;
+    if (enabled) load.set_dispatchable(load.dispatchable() + 1);
+    if (enabled && device.lease.empty()) load.set_idle(load.idle() + 1);
+    if (!device.lease.empty()) {
+      load.set_leased(load.leased() + static_cast<int64_t>(leases_.at(device.lease).items.size()));
+    }
+  }
+  load.set_queued(queue_.Count([&](const std::string& requirement) {
+    const Requirement asked = Requirement::FromKey(requirement);
+    return std::any_of(devices.begin(), devices.end(), [&](const Device* device) {
+      return MatchDevice(asked, device->report).ok();
+    });
+  }));
+  if (!recent_waits_.empty()) {
+    std::vector<double> sorted = recent_waits_;
+    std::nth_element(sorted.begin(), sorted.begin() + static_cast<int64_t>(sorted.size() / 2),
+                     sorted.end());
+    const double median = sorted[sorted.size() / 2];
+    load.mutable_p50_wait()->set_seconds(static_cast<int64_t>(median));
+    load.mutable_p50_wait()->set_nanos(
+        static_cast<int32_t>((median - static_cast<double>(static_cast<int64_t>(median))) * 1e9));
+  }
+  return load;
+}
+
+PoolStats DevicePool::stats(Now now) const {
+  PoolStats stats = counters_;
+  stats.queued = queue_.size();
+  stats.leases = static_cast<int64_t>(leases_.size());
+  for (const auto& [name, lease] : leases_) {
+    stats.leased += static_cast<int64_t>(lease.items.size());
+  }
+  stats.outbox = outbox_size_;
+  for (const auto& [name, device] : devices_) {
+    if (ReachabilityOf(device, now) == v1::REACHABILITY_ONLINE) ++stats.devices_online;
+    if (Dispatchable(device, now).ok()) ++stats.devices_dispatchable;
+  }
+  return stats;
+}
+
+std::vector<double> DevicePool::TakeWaits() { return std::exchange(waits_, {}); }
+
+}  // namespace tilewright::tracker

@@ -1,0 +1,103 @@
+// The durable rows of the tracker, shared by the state machine that makes them and the store that
+// keeps them. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tilewright/v1/agent.pb.h"
+#include "tilewright/v1/dispatch.pb.h"
+#include "tilewright/v1/fleet_admin.pb.h"
+
+namespace tilewright::tracker {
+
+// One grant of a work item.
+struct Attempt {
+  int number = 0;  // from 1
+  std::string lease;
+  int64_t token = 0;
+  std::string device;
+  // UNSPECIFIED until a result arrives.
+  v1::Disposition disposition = v1::DISPOSITION_UNSPECIFIED;
+  bool accepted = false;  // this result closed the item
+};
+
+struct WorkRow {
+  std::string consumer;
+  int64_t seq = 0;         // order of submission
+  v1::WorkItem item;       // after closing only its name and job are kept
+  uint64_t spec_hash = 0;  // of the item as submitted
+  v1::WorkState state = v1::WORK_STATE_QUEUED;
+  std::vector<Attempt> attempts;
+  int infra_losses = 0;
+  int candidate_kills = 0;
+  int invalid_results = 0;
+  int64_t submitted_us = 0;
+  int64_t closed_us = 0;
+
+  bool open() const { return state == v1::WORK_STATE_QUEUED || state == v1::WORK_STATE_LEASED; }
+};
+
+struct ResultRow {
+  v1::Disposition disposition = v1::DISPOSITION_UNSPECIFIED;
+  int64_t at_us = 0;
+  v1::MeasurementResult result;
+};
+
+struct OutboxRow {
+  int64_t seq = 0;
+  std::string consumer;
+  std::string work_item;
+  v1::WorkState state = v1::WORK_STATE_UNSPECIFIED;
+  std::string reason;
+  std::string measurement_id;  // empty without a result
+  int64_t at_us = 0;
+  v1::MeasurementResult result;  // kept once, in the result's row, when stored
+};
+
+struct HoldRow {
+  std::string name;
+  std::string holder;
+  std::string purpose;
+  int64_t expire_us = 0;
+};
+
+struct DeviceRow {
+  std::string name;
+  int64_t last_token = 0;
+  v1::AdminState admin_state = v1::ADMIN_STATE_ENABLED;
+  std::string admin_reason;
+  int64_t admin_version = 0;  // the etag
+  std::optional<HoldRow> hold;
+};
+
+// One transaction's worth of changes.
+struct Changes {
+  std::vector<WorkRow> items;            // new or changed, with all their attempts
+  std::vector<std::string> forgotten;    // closed items to delete, with attempts and results
+  std::vector<ResultRow> results;        // new
+  std::vector<OutboxRow> outbox;         // new
+  std::map<std::string, int64_t> acked;  // consumer -> delete its updates up to this seq
+  std::vector<DeviceRow> devices;        // new or changed
+
+  bool empty() const {
+    return items.empty() && forgotten.empty() && results.empty() && outbox.empty() &&
+           acked.empty() && devices.empty();
+  }
+};
+
+// Everything durable, as of the last commit.
+struct Snapshot {
+  std::string store_id;  // random name of this database: makes cursors of another one visible
+  uint64_t epoch = 1;    // rises at each start
+  int64_t next_work_seq = 1;
+  int64_t next_outbox_seq = 1;
+  std::vector<WorkRow> items;
+  std::vector<OutboxRow> outbox;
+  std::vector<DeviceRow> devices;
+};
+
+}  // namespace tilewright::tracker

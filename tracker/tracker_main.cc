@@ -1,0 +1,115 @@
+// tilewright-tracker: the broker between tuners and agents.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "deploy/daemon/artifact_service.h"
+#include "deploy/daemon/daemon_main.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/file.h"
+#include "tracker/tracker_loop.h"
+#include "tracker/tracker_metrics.h"
+#include "tracker/tracker_service.h"
+#include "tracker/tracker_store.h"
+
+namespace tilewright::tracker {
+namespace {
+
+struct TrackerFlags {
+  int64_t lease_ttl_ms = 30'000;
+  int64_t recovery_ms = 30'000;
+  int64_t offline_after_ms = 60'000;
+  int default_batch = 8;
+  int64_t artifact_cache_bytes = int64_t{20} << 30;
+};
+
+absl::Status CheckFlags(const TrackerFlags& flags) {
+  if (flags.lease_ttl_ms < 100 || flags.recovery_ms < 0 || flags.offline_after_ms < 100 ||
+      flags.default_batch < 1 || flags.artifact_cache_bytes < 0) {
+    return support::InvalidArgument("tracker.flags.invalid",
+                                    "expected times of at least 100 ms and a batch of at least 1");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Serve(const TrackerFlags& flags, daemon::DaemonContext& context) {
+  const std::string& dir = context.flags.state_dir;
+  support::SystemClock clock;
+  TW_ASSIGN(const std::unique_ptr<TrackerStore> store,
+            TrackerStore::Open(support::PathJoin(dir, "tracker.db")));
+  TW_ASSIGN(const std::unique_ptr<daemon::BlobStore> blobs,
+            daemon::BlobStore::Open(support::PathJoin(dir, "artifacts")));
+  TrackerMetrics metrics(context.metrics);
+  PoolOptions pool_options;
+  pool_options.lease_ttl_ns = flags.lease_ttl_ms * 1'000'000;
+  pool_options.recovery_ns = flags.recovery_ms * 1'000'000;
+  pool_options.offline_after_ns = flags.offline_after_ms * 1'000'000;
+  pool_options.suspect_after_ns =
+      std::min(pool_options.suspect_after_ns, pool_options.offline_after_ns);
+  pool_options.default_batch = flags.default_batch;
+  LoopOptions loop_options;
+  loop_options.max_artifact_bytes = flags.artifact_cache_bytes;
+  TW_ASSIGN(
+      const std::unique_ptr<TrackerLoop> loop,
+      TrackerLoop::Create(loop_options, pool_options, store.get(), blobs.get(), &clock, &metrics));
+
+  daemon::ArtifactServiceOptions artifact_options;
+  artifact_options.metrics = context.metrics;
+  daemon::ArtifactServiceImpl artifacts(blobs.get(), artifact_options);
+  AgentServiceImpl agents(loop.get());
+  DispatchServiceImpl dispatch(loop.get(), blobs.get());
+  FleetAdminServiceImpl admin(loop.get());
+  daemon::ServerHost host(context.host_options());
+  host.AddService(&agents, kAgentServiceName);
+  host.AddService(&dispatch, kDispatchServiceName);
+  host.AddService(&admin, kFleetAdminServiceName);
+  host.AddService(&artifacts, daemon::kArtifactServiceName);
+
+  absl::Status fatal;  // written by the loop before it asks for the stop
+  loop->Start([&](absl::Status status) {
+    fatal = std::move(status);
+    context.stop->Request();
+  });
+  TW_TRY(host.Start());
+  daemon::LogInfo("tracker.serving", {{"address", host.address()}});
+  daemon::NotifySystemd("READY=1");
+  context.stop->Wait(-1);
+  daemon::NotifySystemd("STOPPING=1");
+  loop->Drain();
+  host.Stop();
+  loop->Stop();
+  return fatal;
+}
+
+}  // namespace
+}  // namespace tilewright::tracker
+
+int main(int argc, char** argv) {
+  using tilewright::tracker::TrackerFlags;
+  TrackerFlags flags;
+  tilewright::daemon::DaemonSpec spec;
+  spec.name = "tilewright-tracker";
+  spec.description = "Hands work items of tuners to the devices of agents";
+  spec.has_listen = true;
+  const auto add_flags = [&](CLI::App& app) {
+    app.add_option("--lease-ttl-ms", flags.lease_ttl_ms,
+                   "a lease ends this long after its agent's last call")
+        ->capture_default_str();
+    app.add_option("--recovery-ms", flags.recovery_ms,
+                   "after a start, leases live at least this long")
+        ->capture_default_str();
+    app.add_option("--offline-after-ms", flags.offline_after_ms,
+                   "a device unheard of for this long is offline")
+        ->capture_default_str();
+    app.add_option("--default-batch", flags.default_batch, "work items in one grant")
+        ->capture_default_str();
+    app.add_option("--artifact-cache-bytes", flags.artifact_cache_bytes,
+                   "unused artifacts are dropped beyond this size")
+        ->capture_default_str();
+  };
+  return tilewright::daemon::DaemonMain(
+      argc, argv, spec, add_flags,
+      [&](const tilewright::daemon::DaemonContext&) { return CheckFlags(flags); },
+      [&](tilewright::daemon::DaemonContext& context) { return Serve(flags, context); });
+}

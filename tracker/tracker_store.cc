@@ -1,0 +1,375 @@
+#include "tracker/tracker_store.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::tracker {
+namespace {
+
+constexpr std::array<sql::Migration, 1> kMigrations = {{{1, R"sql(
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE work_items (
+  name TEXT PRIMARY KEY,
+  consumer TEXT NOT NULL,
+  job TEXT NOT NULL,
+  seq INTEGER NOT NULL UNIQUE,
+  spec BLOB NOT NULL,            -- WorkItem; after closing only name and job
+  spec_hash INTEGER NOT NULL,    -- of the item as submitted
+  state INTEGER NOT NULL,        -- WorkState
+  infra_losses INTEGER NOT NULL,
+  candidate_kills INTEGER NOT NULL,
+  invalid_results INTEGER NOT NULL,
+  submitted_us INTEGER NOT NULL,
+  closed_us INTEGER NOT NULL
+) STRICT;
+CREATE TABLE attempts (
+  work_item TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  lease TEXT NOT NULL,
+  token INTEGER NOT NULL,
+  device TEXT NOT NULL,
+  disposition INTEGER NOT NULL,  -- Disposition of its result; 0 = none yet
+  accepted INTEGER NOT NULL,
+  PRIMARY KEY (work_item, number)
+) STRICT, WITHOUT ROWID;
+-- A second accepted result of one work item is impossible, whatever the code above believes.
+CREATE UNIQUE INDEX one_accepted ON attempts (work_item) WHERE accepted = 1;
+CREATE TABLE results (
+  measurement_id TEXT PRIMARY KEY,
+  work_item TEXT NOT NULL,
+  disposition INTEGER NOT NULL,
+  at_us INTEGER NOT NULL,
+  result BLOB NOT NULL           -- MeasurementResult
+) STRICT;
+CREATE INDEX results_by_item ON results (work_item);
+CREATE TABLE outbox (
+  seq INTEGER PRIMARY KEY,
+  consumer TEXT NOT NULL,
+  work_item TEXT NOT NULL,
+  state INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  measurement_id TEXT NOT NULL,  -- empty without a result
+  at_us INTEGER NOT NULL
+) STRICT;
+CREATE INDEX outbox_by_consumer ON outbox (consumer, seq);
+CREATE TABLE devices (
+  name TEXT PRIMARY KEY,
+  last_token INTEGER NOT NULL,
+  admin_state INTEGER NOT NULL,
+  admin_reason TEXT NOT NULL,
+  admin_version INTEGER NOT NULL,
+  hold_name TEXT,
+  hold_holder TEXT,
+  hold_purpose TEXT,
+  hold_expire_us INTEGER
+) STRICT;
+)sql"}}};
+
+absl::Status Damaged(const std::string& what) {
+  return support::DataLoss("tracker.store.damaged", what);
+}
+
+// A name no other database has: outbox cursors carry it.
+absl::StatusOr<std::string> RandomId() {
+  TW_ASSIGN(const std::string uuid, support::ReadFile("/proc/sys/kernel/random/uuid", 64));
+  const std::string text(support::Trim(uuid));
+  return text.substr(0, 8);
+}
+
+}  // namespace
+
+struct TrackerStore::Statements {
+  sql::Statement write_meta;
+  sql::Statement read_meta;
+  sql::Statement write_item;
+  sql::Statement write_attempt;
+  sql::Statement write_result;
+  sql::Statement write_update;
+  sql::Statement ack_updates;
+  sql::Statement write_device;
+  sql::Statement forget_item;
+  sql::Statement forget_attempts;
+  sql::Statement forget_results;
+};
+
+TrackerStore::TrackerStore(sql::Database database) : database_(std::move(database)) {}
+
+TrackerStore::~TrackerStore() = default;
+
+absl::StatusOr<std::unique_ptr<TrackerStore>> TrackerStore::Open(const std::string& path) {
+  sql::OpenOptions options;
+  options.quick_check = true;
+  TW_ASSIGN(sql::Database database, sql::Database::Open(path, options));
+  TW_TRY(sql::Migrate(&database, kMigrations));
+  auto store = std::unique_ptr<TrackerStore>(new TrackerStore(std::move(database)));
+  TW_TRY(store->Prepare());
+  TW_TRY(store->RaiseEpoch());
+  return store;
+}
+
+absl::Status TrackerStore::Prepare() {
+  const auto prepare = [this](std::string_view text) { return database_.Prepare(text); };
+  TW_ASSIGN(sql::Statement write_meta, prepare("INSERT OR REPLACE INTO meta VALUES (?1, ?2)"));
+  TW_ASSIGN(sql::Statement read_meta, prepare("SELECT value FROM meta WHERE key = ?1"));
+  TW_ASSIGN(sql::Statement write_item,
+            prepare("INSERT OR REPLACE INTO work_items VALUES "
+                    "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"));
+  TW_ASSIGN(sql::Statement write_attempt,
+            prepare("INSERT INTO attempts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) "
+                    "ON CONFLICT (work_item, number) DO UPDATE SET "
+                    "disposition = excluded.disposition, accepted = excluded.accepted"));
+  TW_ASSIGN(sql::Statement write_result,
+            prepare("INSERT OR IGNORE INTO results VALUES (?1, ?2, ?3, ?4, ?5)"));
+  TW_ASSIGN(sql::Statement write_update,
+            prepare("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"));
+  TW_ASSIGN(sql::Statement ack_updates,
+            prepare("DELETE FROM outbox WHERE consumer = ?1 AND seq <= ?2"));
+  TW_ASSIGN(sql::Statement write_device, prepare("INSERT OR REPLACE INTO devices VALUES "
+                                                 "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"));
+  TW_ASSIGN(sql::Statement forget_item, prepare("DELETE FROM work_items WHERE name = ?1"));
+  TW_ASSIGN(sql::Statement forget_attempts, prepare("DELETE FROM attempts WHERE work_item = ?1"));
+  TW_ASSIGN(sql::Statement forget_results, prepare("DELETE FROM results WHERE work_item = ?1"));
+  statements_ = std::make_unique<Statements>(
+      Statements{std::move(write_meta), std::move(read_meta), std::move(write_item),
+                 std::move(write_attempt), std::move(write_result), std::move(write_update),
+                 std::move(ack_updates), std::move(write_device), std::move(forget_item),
+                 std::move(forget_attempts), std::move(forget_results)});
+  return absl::OkStatus();
+}
+
+absl::Status TrackerStore::WriteMeta(const std::string& key, const std::string& value) {
+  return statements_->write_meta.BindText(1, key).BindText(2, value).Run();
+}
+
+absl::StatusOr<std::string> TrackerStore::ReadMeta(const std::string& key) {
+  sql::Statement& statement = statements_->read_meta;
+  statement.BindText(1, key);
+  TW_ASSIGN(const bool row, statement.Step());
+  std::string value = row ? statement.ColumnText(0) : std::string();
+  statement.Reset();
+  return value;
+}
+
+absl::Status TrackerStore::RaiseEpoch() {
+  TW_ASSIGN(sql::Transaction transaction, sql::Transaction::Begin(&database_));
+  TW_ASSIGN(const std::string store_id, ReadMeta("store_id"));
+  if (store_id.empty()) {
+    TW_ASSIGN(const std::string fresh, RandomId());
+    TW_TRY(WriteMeta("store_id", fresh));
+  }
+  TW_ASSIGN(const std::string epoch, ReadMeta("epoch"));
+  TW_TRY(WriteMeta("epoch", support::StrCat(support::ParseInt64(epoch).value_or(0) + 1)));
+  return transaction.Commit();
+}
+
+absl::StatusOr<Snapshot> TrackerStore::Load() {
+  Snapshot snapshot;
+  TW_ASSIGN(snapshot.store_id, ReadMeta("store_id"));
+  TW_ASSIGN(const std::string epoch, ReadMeta("epoch"));
+  snapshot.epoch = static_cast<uint64_t>(support::ParseInt64(epoch).value_or(1));
+  TW_ASSIGN(const std::string work_seq, ReadMeta("next_work_seq"));
+  TW_ASSIGN(const std::string outbox_seq, ReadMeta("next_outbox_seq"));
+  snapshot.next_work_seq = support::ParseInt64(work_seq).value_or(1);
+  snapshot.next_outbox_seq = support::ParseInt64(outbox_seq).value_or(1);
+  TW_TRY(LoadItems(&snapshot));
+  TW_TRY(LoadOutbox(&snapshot));
+  TW_TRY(LoadDevices(&snapshot));
+  next_work_seq_ = snapshot.next_work_seq;
+  next_outbox_seq_ = snapshot.next_outbox_seq;
+  return snapshot;
+}
+
+absl::Status TrackerStore::LoadItems(Snapshot* snapshot) {
+  TW_ASSIGN(sql::Statement rows, database_.Prepare("SELECT * FROM work_items ORDER BY name"));
+  while (true) {
+    TW_ASSIGN(const bool row, rows.Step());
+    if (!row) break;
+    WorkRow& item = snapshot->items.emplace_back();
+    const std::string name = rows.ColumnText(0);
+    item.consumer = rows.ColumnText(1);
+    item.seq = rows.ColumnInt64(3);
+    if (!item.item.ParseFromString(rows.ColumnBlob(4)) || item.item.name() != name) {
+      return Damaged("work item " + support::Quote(name) + " cannot be read");
+    }
+    item.spec_hash = static_cast<uint64_t>(rows.ColumnInt64(5));
+    item.state = static_cast<v1::WorkState>(rows.ColumnInt64(6));
+    item.infra_losses = static_cast<int>(rows.ColumnInt64(7));
+    item.candidate_kills = static_cast<int>(rows.ColumnInt64(8));
+    item.invalid_results = static_cast<int>(rows.ColumnInt64(9));
+    item.submitted_us = rows.ColumnInt64(10);
+    item.closed_us = rows.ColumnInt64(11);
+  }
+  return LoadAttempts(snapshot);
+}
+
+absl::Status TrackerStore::LoadAttempts(Snapshot* snapshot) {
+  std::map<std::string_view, WorkRow*> by_name;
+  for (WorkRow& row : snapshot->items) by_name[row.item.name()] = &row;
+  TW_ASSIGN(sql::Statement rows,
+            database_.Prepare("SELECT * FROM attempts ORDER BY work_item, number"));
+  while (true) {
+    TW_ASSIGN(const bool row, rows.Step());
+    if (!row) break;
+    const auto it = by_name.find(rows.ColumnText(0));
+    if (it == by_name.end()) return Damaged("an attempt without a work item");
+    Attempt& attempt = it->second->attempts.emplace_back();
+    attempt.number = static_cast<int>(rows.ColumnInt64(1));
+    attempt.lease = rows.ColumnText(2);
+    attempt.token = rows.ColumnInt64(3);
+    attempt.device = rows.ColumnText(4);
+    attempt.disposition = static_cast<v1::Disposition>(rows.ColumnInt64(5));
+    attempt.accepted = rows.ColumnInt64(6) != 0;
+    if (attempt.number != static_cast<int>(it->second->attempts.size())) {
+      return Damaged("attempts of " + support::Quote(it->first) + " have gaps");
+    }
+  }
+  for (const WorkRow& row : snapshot->items) {
+    if (row.state == v1::WORK_STATE_LEASED && row.attempts.empty()) {
+      return Damaged("work item " + support::Quote(row.item.name()) + " is leased by nobody");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrackerStore::LoadOutbox(Snapshot* snapshot) {
+  TW_ASSIGN(sql::Statement rows,
+            database_.Prepare("SELECT o.seq, o.consumer, o.work_item, o.state, o.reason, "
+                              "o.measurement_id, o.at_us, r.result FROM outbox o LEFT JOIN results "
+                              "r ON r.measurement_id = o.measurement_id ORDER BY o.seq"));
+  while (true) {
+    TW_ASSIGN(const bool row, rows.Step());
+    if (!row) return absl::OkStatus();
+    OutboxRow& update = snapshot->outbox.emplace_back();
+    update.seq = rows.ColumnInt64(0);
+    update.consumer = rows.ColumnText(1);
+    update.work_item = rows.ColumnText(2);
+    update.state = static_cast<v1::WorkState>(rows.ColumnInt64(3));
+    update.reason = rows.ColumnText(4);
+    update.measurement_id = rows.ColumnText(5);
+    update.at_us = rows.ColumnInt64(6);
+    if (update.measurement_id.empty()) continue;
+    if (rows.ColumnIsNull(7) || !update.result.ParseFromString(rows.ColumnBlob(7))) {
+      return Damaged("result " + support::Quote(update.measurement_id) + " cannot be read");
+    }
+  }
+}
+
+absl::Status TrackerStore::LoadDevices(Snapshot* snapshot) {
+  TW_ASSIGN(sql::Statement rows, database_.Prepare("SELECT * FROM devices ORDER BY name"));
+  while (true) {
+    TW_ASSIGN(const bool row, rows.Step());
+    if (!row) return absl::OkStatus();
+    DeviceRow& device = snapshot->devices.emplace_back();
+    device.name = rows.ColumnText(0);
+    device.last_token = rows.ColumnInt64(1);
+    device.admin_state = static_cast<v1::AdminState>(rows.ColumnInt64(2));
+    device.admin_reason = rows.ColumnText(3);
+    device.admin_version = rows.ColumnInt64(4);
+    if (rows.ColumnIsNull(5)) continue;
+    device.hold =
+        HoldRow{rows.ColumnText(5), rows.ColumnText(6), rows.ColumnText(7), rows.ColumnInt64(8)};
+  }
+}
+
+absl::Status TrackerStore::WriteItem(const WorkRow& row) {
+  std::string spec;
+  row.item.SerializeToString(&spec);
+  TW_TRY(statements_->write_item.BindText(1, row.item.name())
+             .BindText(2, row.consumer)
+             .BindText(3, row.item.job())
+             .BindInt64(4, row.seq)
+             .BindBlob(5, spec)
+             .BindInt64(6, static_cast<int64_t>(row.spec_hash))
+             .BindInt64(7, row.state)
+             .BindInt64(8, row.infra_losses)
+             .BindInt64(9, row.candidate_kills)
+             .BindInt64(10, row.invalid_results)
+             .BindInt64(11, row.submitted_us)
+             .BindInt64(12, row.closed_us)
+             .Run());
+  for (const Attempt& attempt : row.attempts) {
+    TW_TRY(statements_->write_attempt.BindText(1, row.item.name())
+               .BindInt64(2, attempt.number)
+               .BindText(3, attempt.lease)
+               .BindInt64(4, attempt.token)
+               .BindText(5, attempt.device)
+               .BindInt64(6, attempt.disposition)
+               .BindInt64(7, attempt.accepted ? 1 : 0)
+               .Run());
+  }
+  next_work_seq_ = std::max(next_work_seq_, row.seq + 1);
+  return absl::OkStatus();
+}
+
+absl::Status TrackerStore::WriteResult(const ResultRow& row) {
+  std::string bytes;
+  row.result.SerializeToString(&bytes);
+  return statements_->write_result.BindText(1, row.result.measurement_id())
+      .BindText(2, row.result.work_item())
+      .BindInt64(3, row.disposition)
+      .BindInt64(4, row.at_us)
+      .BindBlob(5, bytes)
+      .Run();
+}
+
+absl::Status TrackerStore::WriteUpdate(const OutboxRow& row) {
+  next_outbox_seq_ = std::max(next_outbox_seq_, row.seq + 1);
+  return statements_->write_update.BindInt64(1, row.seq)
+      .BindText(2, row.consumer)
+      .BindText(3, row.work_item)
+      .BindInt64(4, row.state)
+      .BindText(5, row.reason)
+      .BindText(6, row.measurement_id)
+      .BindInt64(7, row.at_us)
+      .Run();
+}
+
+absl::Status TrackerStore::WriteDevice(const DeviceRow& row) {
+  sql::Statement& statement = statements_->write_device;
+  statement.BindText(1, row.name)
+      .BindInt64(2, row.last_token)
+      .BindInt64(3, row.admin_state)
+      .BindText(4, row.admin_reason)
+      .BindInt64(5, row.admin_version);
+  if (row.hold.has_value()) {
+    statement.BindText(6, row.hold->name)
+        .BindText(7, row.hold->holder)
+        .BindText(8, row.hold->purpose)
+        .BindInt64(9, row.hold->expire_us);
+  } else {
+    for (int position = 6; position <= 9; ++position) statement.BindNull(position);
+  }
+  return statement.Run();
+}
+
+absl::Status TrackerStore::Forget(const std::string& work_item) {
+  TW_TRY(statements_->forget_item.BindText(1, work_item).Run());
+  TW_TRY(statements_->forget_attempts.BindText(1, work_item).Run());
+  return statements_->forget_results.BindText(1, work_item).Run();
+}
+
+absl::Status TrackerStore::Commit(const Changes& changes) {
+  TW_ASSIGN(sql::Transaction transaction, sql::Transaction::Begin(&database_));
+  for (const WorkRow& row : changes.items) TW_TRY(WriteItem(row));
+  for (const ResultRow& row : changes.results) TW_TRY(WriteResult(row));
+  for (const OutboxRow& row : changes.outbox) TW_TRY(WriteUpdate(row));
+  for (const auto& [consumer, seq] : changes.acked) {
+    TW_TRY(statements_->ack_updates.BindText(1, consumer).BindInt64(2, seq).Run());
+  }
+  for (const DeviceRow& row : changes.devices) TW_TRY(WriteDevice(row));
+  for (const std::string& name : changes.forgotten) TW_TRY(Forget(name));
+  if (!changes.items.empty()) {
+    TW_TRY(WriteMeta("next_work_seq", support::StrCat(next_work_seq_)));
+  }
+  if (!changes.outbox.empty()) {
+    TW_TRY(WriteMeta("next_outbox_seq", support::StrCat(next_outbox_seq_)));
+  }
+  return transaction.Commit();
+}
+
+}  // namespace tilewright::tracker

@@ -1,0 +1,54 @@
+// The tracker's database: SQLite, one file, one connection, every commit durable before an answer
+// goes out. Belongs to the tracker's loop; not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "deploy/sql/database.h"
+#include "deploy/support/status.h"
+#include "tracker/pool_rows.h"
+
+namespace tilewright::tracker {
+
+class TrackerStore {
+ public:
+  // Opens or creates the file, brings its schema up to date, raises the epoch (durably). data_loss
+  // when the file is damaged: it is left as it is. Codes follow deploy/sql/database.h.
+  static absl::StatusOr<std::unique_ptr<TrackerStore>> Open(const std::string& path);
+
+  // Everything committed so far.
+  absl::StatusOr<Snapshot> Load();
+
+  // All or nothing. After an error the database is as before; the caller must go back to Load().
+  absl::Status Commit(const Changes& changes);
+
+ private:
+  explicit TrackerStore(sql::Database database);
+  absl::Status Prepare();
+  absl::Status RaiseEpoch();
+  absl::Status WriteItem(const WorkRow& row);
+  absl::Status WriteResult(const ResultRow& row);
+  absl::Status WriteUpdate(const OutboxRow& row);
+  absl::Status WriteDevice(const DeviceRow& row);
+  absl::Status Forget(const std::string& work_item);
+  absl::Status WriteMeta(const std::string& key, const std::string& value);
+  absl::StatusOr<std::string> ReadMeta(const std::string& key);
+  absl::Status LoadItems(Snapshot* snapshot);
+  absl::Status LoadAttempts(Snapshot* snapshot);
+  absl::Status LoadOutbox(Snapshot* snapshot);
+  absl::Status LoadDevices(Snapshot* snapshot);
+
+  struct Statements;
+
+  sql::Database database_;
+  std::unique_ptr<Statements> statements_;  // destroyed before the database
+  int64_t next_work_seq_ = 1;
+  int64_t next_outbox_seq_ = 1;
+
+ public:
+  ~TrackerStore();
+};
+
+}  // namespace tilewright::tracker
