@@ -1,14 +1,17 @@
-// The graph IR: operators on named tensors in topological order. A value is produced once (an input, a constant or a node
-// output). A fused node (op "fused") carries a sub-graph: that sub-graph's canonical text is a *task*. Value semantics:
-// copy freely (constants are shared).
+// The graph IR: operators on named tensors in topological order. A value is produced once (an
+// input, a constant or a node output). A fused node (op "fused") carries a sub-graph: that
+// sub-graph's canonical text is a *task*. Value semantics: copy freely (constants are shared).
+// Const use is thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/op/op.h"
 
@@ -17,42 +20,77 @@ namespace tilewright::graph {
 using ValueId = int;
 
 struct ConstantData {
-  std::vector<uint8_t> bytes;              // row-major, little endian
+  std::vector<uint8_t> bytes;  // row-major, little endian
+  std::string_view view() const {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
 };
 struct Value {
-  std::string name;                        // unique
+  std::string name;  // unique
   op::TensorType type;
-  std::shared_ptr<const ConstantData> constant;  // null unless a constant
+  std::shared_ptr<const ConstantData> constant = nullptr;  // null unless a constant
+  // In the body of a fused node: an input that the module binds to a constant. Tasks are
+  // independent of the weights' values; constants of one element stay in the body, where they
+  // become literals.
+  bool weight = false;
 };
 struct Graph;
 struct Node {
   std::string name;
-  std::string op;                          // row of op.h, or "fused"
+  std::string op;  // row of op.h, or "fused"
   op::Attrs attrs;
   std::vector<ValueId> inputs, outputs;
-  std::shared_ptr<const Graph> body;       // "fused" only
+  std::shared_ptr<const Graph> body =
+      nullptr;  // "fused" only: its inputs and outputs are this node's
 };
 struct Graph {
   std::string name;
   std::vector<Value> values;
-  std::vector<Node> nodes;                 // topological order
-  std::vector<ValueId> inputs, outputs;    // constants are not inputs
+  std::vector<Node> nodes;               // topological order
+  std::vector<ValueId> inputs, outputs;  // constants are not inputs
 };
 
-// Text form with constants elided to digests (or inline when small); round trip with a constant table.
+inline constexpr std::string_view kFusedOp = "fused";
+inline constexpr std::string_view kViewOp = "reshape";  // in a fused graph: an alias, not a kernel
+
+// Appends a value (the name gets a suffix where it is taken); returns its id.
+ValueId AddValue(Graph* graph, std::string name, op::TensorType type);
+ValueId AddConstant(Graph* graph, std::string name, op::TensorType type, std::string_view bytes);
+// Nodes that read each value; a node that reads it twice stands twice. Graph outputs are no
+// readers.
+std::vector<std::vector<int>> Readers(const Graph& graph);
+// The value whose storage each value shares: reshape nodes are views of their operand.
+std::vector<ValueId> StorageRoots(const Graph& graph);
+// Removes unreachable nodes and values that nothing uses; renumbers.
+Graph Compact(const Graph& graph);
+
+// Text form: Print and ParseGraph are inverse (print∘parse = id on printed text). Constants above
+// 64 bytes stand as digests ("sha256:…"); ParseGraph takes their bytes from `constants` by digest.
+// Grammar in README.md. Hostile text gives an error with its line (graph.text.*).
 std::string Print(const Graph& graph);
-absl::StatusOr<Graph> ParseGraph(std::string_view text, const std::map<std::string, std::shared_ptr<const ConstantData>>& constants = {});
+absl::StatusOr<Graph> ParseGraph(
+    std::string_view text,
+    const std::map<std::string, std::shared_ptr<const ConstantData>>& constants = {});
+// The same without names: equal for graphs that are structurally equal.
+std::string CanonicalText(const Graph& graph);
+
+// Well formed: ids in range, every value defined once and before its use, unique names, known
+// operators, types as the operators' rules say, fused bodies that match their nodes
+// (graph.verify.*).
 absl::Status Verify(const Graph& graph);
-bool StructuralEqual(const Graph& a, const Graph& b);    // up to names
+bool StructuralEqual(const Graph& a, const Graph& b);  // up to names
 uint64_t StructuralHash(const Graph& graph);
-// Runs every node by op/reference: the executable definition of the graph IR.
-absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph, const std::vector<op::RefTensor>& inputs);
+// Runs every node by op::Reference: the executable definition of the graph IR.
+absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
+                                                     const std::vector<op::RefTensor>& inputs);
+double Flops(const Graph& graph);
 
 struct ImportOptions {
-  std::map<std::string, std::vector<int64_t>> shapes;    // --shape NAME=1x3x224x224
-  int64_t max_bytes = int64_t{2} << 30;
+  std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=1x3x224x224
+  int64_t max_bytes = int64_t{2} << 30;                // of the model and of any one tensor
 };
-// ONNX bytes → graph. Unknown operators are all named (node, operator, opset); hostile bytes give errors (graph.onnx.*).
+// ONNX bytes → graph. Unknown operators are all named (node, operator, opset); hostile bytes give
+// errors (graph.onnx.*).
 absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options = {});
 
 }  // namespace tilewright::graph

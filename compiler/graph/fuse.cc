@@ -1,0 +1,216 @@
+// Operator fusion: groups of nodes that become one kernel each.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "compiler/graph/graph_passes.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph {
+namespace {
+
+using support::StrCat;
+
+// Operations in the expression of one output element, with shared parts counted as often as they
+// are written: what keeps diamonds from growing without bound.
+constexpr int64_t kMaxExpression = 64;
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& g)
+      : g_(g),
+        readers_(Readers(g)),
+        outputs_(g.outputs.begin(), g.outputs.end()),
+        producer_(g.values.size(), -1),
+        group_(g.nodes.size(), -1) {
+    for (size_t n = 0; n < g.nodes.size(); ++n) {
+      for (ValueId id : g.nodes[n].outputs) producer_[id] = static_cast<int>(n);
+    }
+  }
+
+  absl::StatusOr<Graph> Run() {
+    for (const Node& node : g_.nodes) {
+      if (node.op == kFusedOp || op::FindOp(node.op) == nullptr) {
+        return support::InvalidArgument(
+            "graph.fuse.operator",
+            StrCat("expected operators that are not fused yet, found ", node.op));
+      }
+    }
+    // Later anchors first: of two branches that meet in an addition, the one computed last takes it
+    // and reads the other's finished result.
+    for (size_t n = g_.nodes.size(); n-- > 0;) {
+      if (ClassOf(n) != op::FusionClass::kInjective) Grow(static_cast<int>(n));
+    }
+    for (size_t n = 0; n < g_.nodes.size(); ++n) {
+      if (group_[n] < 0 && g_.nodes[n].op != kViewOp) Grow(static_cast<int>(n));
+    }
+    return Rebuild();
+  }
+
+ private:
+  op::FusionClass ClassOf(size_t n) const { return op::FindOp(g_.nodes[n].op)->fusion; }
+  int64_t Elements(int n) const { return g_.values[g_.nodes[n].outputs[0]].type.elements(); }
+
+  bool Joinable(int n, int root, bool anchor) const {
+    if (group_[n] >= 0 || g_.nodes[n].op == kViewOp || Elements(n) != Elements(root)) return false;
+    const op::OpSpec* spec = op::FindOp(g_.nodes[n].op);
+    return spec->fusion == op::FusionClass::kInjective && (!anchor || spec->elementwise());
+  }
+
+  // Nodes that an expression grown from `root` can reach without leaving joinable nodes, with their
+  // expression sizes; the root counts 1.
+  std::map<int, int64_t> Candidates(int root) const {
+    const bool anchor = ClassOf(root) != op::FusionClass::kInjective;
+    std::map<int, int64_t> size = {{root, 1}};
+    std::set<int> frontier(readers_[g_.nodes[root].outputs[0]].begin(),
+                           readers_[g_.nodes[root].outputs[0]].end());
+    while (!frontier.empty()) {
+      const int n = *frontier.begin();  // in topological order: all members before n are decided
+      frontier.erase(frontier.begin());
+      if (!Joinable(n, root, anchor)) continue;
+      int64_t total = 1;
+      for (ValueId id : g_.nodes[n].inputs) {
+        auto it = producer_[id] < 0 ? size.end() : size.find(producer_[id]);
+        if (it != size.end()) total += it->second;
+      }
+      if (total > kMaxExpression) continue;
+      size[n] = total;
+      const auto& next = readers_[g_.nodes[n].outputs[0]];
+      frontier.insert(next.begin(), next.end());
+    }
+    return size;
+  }
+
+  // The members of the group that ends in `last`: its ancestors among the candidates.
+  std::set<int> Ancestors(int last, const std::map<int, int64_t>& candidates) const {
+    std::set<int> members = {last};
+    std::vector<int> work = {last};
+    while (!work.empty()) {
+      const int n = work.back();
+      work.pop_back();
+      for (ValueId id : g_.nodes[n].inputs) {
+        const int from = producer_[id];
+        if (from >= 0 && candidates.count(from) > 0 && members.insert(from).second) {
+          work.push_back(from);
+        }
+      }
+    }
+    return members;
+  }
+
+  // All uses of all members but the last stay inside.
+  bool Closed(const std::set<int>& members, int last) const {
+    for (int n : members) {
+      if (n == last) continue;
+      const ValueId out = g_.nodes[n].outputs[0];
+      if (outputs_.count(out) > 0) return false;
+      for (int reader : readers_[out]) {
+        if (members.count(reader) == 0) return false;
+      }
+    }
+    return true;
+  }
+
+  void Grow(int root) {
+    std::set<int> members = {root};
+    int last = root;
+    if (ClassOf(root) != op::FusionClass::kOpaque && g_.nodes[root].outputs.size() == 1) {
+      const std::map<int, int64_t> candidates = Candidates(root);
+      for (auto it = candidates.rbegin(); it != candidates.rend(); ++it) {
+        std::set<int> chosen = Ancestors(it->first, candidates);
+        // An inner root keeps its own inputs outside: everything else must hang on it.
+        if (chosen.count(root) == 0 || *chosen.begin() != root || !Closed(chosen, it->first)) {
+          continue;
+        }
+        members = std::move(chosen);
+        last = it->first;
+        break;
+      }
+    }
+    for (int n : members) group_[n] = last;
+    members_[last] = std::move(members);
+  }
+
+  // Whether a constant becomes a literal of the expression that reads it.
+  bool IsLiteral(const Node& reader, ValueId id) const {
+    return g_.values[id].constant != nullptr && g_.values[id].type.elements() == 1 &&
+           op::FindOp(reader.op)->fusion == op::FusionClass::kInjective;
+  }
+
+  Node Fused(int last) const {
+    Node fused;
+    auto body = std::make_shared<Graph>();
+    std::map<ValueId, ValueId> renumbered;
+    std::vector<std::string> ops;
+    auto add = [&](ValueId id) {
+      Value value = g_.values[id];
+      renumbered[id] = static_cast<ValueId>(body->values.size());
+      body->values.push_back(std::move(value));
+      return renumbered[id];
+    };
+    // Data first, then weights, each in order of first use; literals stay constants of the body.
+    for (const bool weights : {false, true}) {
+      for (int n : members_.at(last)) {
+        for (ValueId id : g_.nodes[n].inputs) {
+          const bool inside = producer_[id] >= 0 && members_.at(last).count(producer_[id]) > 0;
+          const bool constant = g_.values[id].constant != nullptr;
+          if (inside || renumbered.count(id) > 0 || constant != weights) continue;
+          if (IsLiteral(g_.nodes[n], id) && !ReadByAnchor(last, id)) continue;
+          fused.inputs.push_back(id);
+          body->inputs.push_back(add(id));
+          body->values.back().constant = nullptr;
+          body->values.back().weight = constant;
+        }
+      }
+    }
+    for (int n : members_.at(last)) {
+      Node node = g_.nodes[n];
+      for (ValueId& id : node.inputs) id = renumbered.count(id) > 0 ? renumbered[id] : add(id);
+      for (ValueId& id : node.outputs) id = add(id);
+      ops.push_back(node.op);
+      body->nodes.push_back(std::move(node));
+    }
+    body->name = support::Join(ops, "_");
+    fused.name = g_.nodes[last].name;
+    fused.op = std::string(kFusedOp);
+    fused.outputs = g_.nodes[last].outputs;
+    for (ValueId id : fused.outputs) body->outputs.push_back(renumbered[id]);
+    fused.body = std::move(body);
+    return fused;
+  }
+
+  bool ReadByAnchor(int last, ValueId id) const {
+    for (int n : members_.at(last)) {
+      const auto& inputs = g_.nodes[n].inputs;
+      if (ClassOf(n) != op::FusionClass::kInjective &&
+          std::find(inputs.begin(), inputs.end(), id) != inputs.end()) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Graph Rebuild() const {
+    Graph result = g_;
+    result.nodes.clear();
+    for (size_t n = 0; n < g_.nodes.size(); ++n) {
+      if (group_[n] < 0) result.nodes.push_back(g_.nodes[n]);
+      if (group_[n] == static_cast<int>(n)) result.nodes.push_back(Fused(static_cast<int>(n)));
+    }
+    return Compact(result);
+  }
+
+  const Graph& g_;
+  const std::vector<std::vector<int>> readers_;
+  const std::set<ValueId> outputs_;
+  std::vector<int> producer_;
+  std::vector<int> group_;  // last node of the group of each node; -1 = none yet, or a view
+  std::map<int, std::set<int>> members_;  // by last node
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> FuseOperators(Graph g, const GraphPassContext&) { return Fuser(g).Run(); }
+
+}  // namespace tilewright::graph

@@ -1,0 +1,260 @@
+#include "compiler/graph/graph.h"
+
+#include <set>
+#include <utility>
+
+#include "deploy/support/hash.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph {
+namespace {
+
+using support::StrCat;
+
+absl::Status Bad(std::string_view reason, std::string_view detail) {
+  return support::InvalidArgument(StrCat("graph.verify.", reason), detail);
+}
+
+std::string NodeText(const Node& node) {
+  return StrCat("node ", support::Quote(node.name), " (", node.op, ")");
+}
+
+// Follows the definition order of a graph.
+class Verifier {
+ public:
+  Verifier(const Graph& graph, int depth) : g_(graph), depth_(depth) {}
+
+  absl::Status Run() {
+    if (depth_ > 1) return Bad("nesting", "expected fused bodies without fused nodes inside");
+    defined_.assign(g_.values.size(), false);
+    TW_TRY(Names());
+    for (ValueId id : g_.inputs) {
+      TW_TRY(Define(id, "graph input"));
+      if (g_.values[id].constant != nullptr) {
+        return Bad("input", StrCat("expected inputs without data, found constant ",
+                                   support::Quote(g_.values[id].name)));
+      }
+    }
+    for (size_t id = 0; id < g_.values.size(); ++id) TW_TRY(CheckValue(static_cast<ValueId>(id)));
+    for (const Node& node : g_.nodes) TW_TRY(CheckNode(node));
+    for (ValueId id : g_.outputs) TW_TRY(Used(id, "a graph output"));
+    for (size_t id = 0; id < g_.values.size(); ++id) {
+      if (!defined_[id]) {
+        return Bad("undefined", StrCat("expected every value to be defined, found none for ",
+                                       support::Quote(g_.values[id].name)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Names() {
+    std::set<std::string_view> names;
+    for (const Value& value : g_.values) {
+      if (!names.insert(value.name).second) {
+        return Bad("name", StrCat("expected unique value names, found ", support::Quote(value.name),
+                                  " twice"));
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status InRange(ValueId id, std::string_view what) {
+    if (id >= 0 && id < static_cast<ValueId>(g_.values.size())) return absl::OkStatus();
+    return Bad("value_id",
+               StrCat("expected value ids below ", g_.values.size(), " in ", what, ", found ", id));
+  }
+  absl::Status Define(ValueId id, std::string_view what) {
+    TW_TRY(InRange(id, what));
+    if (defined_[id]) {
+      return Bad("defined_twice",
+                 StrCat("expected one definition of ", support::Quote(g_.values[id].name),
+                        ", found another in ", what));
+    }
+    defined_[id] = true;
+    return absl::OkStatus();
+  }
+  absl::Status Used(ValueId id, std::string_view what) {
+    TW_TRY(InRange(id, what));
+    if (defined_[id]) return absl::OkStatus();
+    return Bad("order", StrCat("expected ", support::Quote(g_.values[id].name),
+                               " to be defined before ", what, ", found it undefined"));
+  }
+  absl::Status CheckValue(ValueId id) {
+    const Value& value = g_.values[id];
+    TW_TRY(op::CheckType(value.type));
+    if (value.constant == nullptr) return absl::OkStatus();
+    TW_TRY(Define(id, "constant"));
+    if (static_cast<int64_t>(value.constant->bytes.size()) != value.type.bytes()) {
+      return Bad("constant",
+                 StrCat("expected ", value.type.bytes(), " bytes for ", support::Quote(value.name),
+                        ", found ", value.constant->bytes.size()));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status CheckNode(const Node& node) {
+    std::vector<op::TensorType> types;
+    for (ValueId id : node.inputs) {
+      TW_TRY(Used(id, NodeText(node)));
+      types.push_back(g_.values[id].type);
+    }
+    for (ValueId id : node.outputs) TW_TRY(Define(id, NodeText(node)));
+    TW_ASSIGN(std::vector<op::TensorType> results, ResultTypes(node, types));
+    if (results.size() != node.outputs.size()) {
+      return Bad("outputs", StrCat("expected ", results.size(), " outputs of ", NodeText(node),
+                                   ", found ", node.outputs.size()));
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      const Value& value = g_.values[node.outputs[i]];
+      if (results[i] == value.type) continue;
+      return Bad("type", StrCat("expected ", op::ToText(results[i]), " from ", NodeText(node),
+                                ", found ", op::ToText(value.type)));
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<op::TensorType>> ResultTypes(
+      const Node& node, const std::vector<op::TensorType>& types) {
+    if (node.op != kFusedOp) {
+      const op::OpSpec* spec = op::FindOp(node.op);
+      if (spec == nullptr) {
+        return Bad("operator", StrCat("expected a known operator, found ", NodeText(node)));
+      }
+      if (node.body != nullptr) {
+        return Bad("body",
+                   StrCat("expected a body in fused nodes only, found one in ", NodeText(node)));
+      }
+      absl::StatusOr<std::vector<op::TensorType>> results =
+          op::InferTypes(*spec, types, node.attrs);
+      if (!results.ok()) return support::WithContext(results.status(), NodeText(node));
+      return results;
+    }
+    if (node.body == nullptr) {
+      return Bad("body", StrCat("expected a body, found none in ", NodeText(node)));
+    }
+    TW_TRY(Verifier(*node.body, depth_ + 1).Run());
+    std::vector<op::TensorType> wanted, results;
+    for (ValueId id : node.body->inputs) wanted.push_back(node.body->values[id].type);
+    for (ValueId id : node.body->outputs) results.push_back(node.body->values[id].type);
+    if (wanted != types) {
+      return Bad("body", StrCat("expected operands of the body's input types in ", NodeText(node),
+                                ", found others"));
+    }
+    return results;
+  }
+
+  const Graph& g_;
+  const int depth_;
+  std::vector<bool> defined_;
+};
+
+std::string UniqueName(const Graph& graph, const std::string& name) {
+  auto taken = [&](const std::string& candidate) {
+    for (const Value& value : graph.values) {
+      if (value.name == candidate) return true;
+    }
+    return false;
+  };
+  if (!taken(name)) return name;
+  for (int suffix = 1;; ++suffix) {
+    std::string candidate = StrCat(name, ".", suffix);
+    if (!taken(candidate)) return candidate;
+  }
+}
+
+}  // namespace
+
+ValueId AddValue(Graph* graph, std::string name, op::TensorType type) {
+  Value value;
+  value.name = UniqueName(*graph, name);
+  value.type = std::move(type);
+  graph->values.push_back(std::move(value));
+  return static_cast<ValueId>(graph->values.size()) - 1;
+}
+
+ValueId AddConstant(Graph* graph, std::string name, op::TensorType type, std::string_view bytes) {
+  TW_CHECK(static_cast<int64_t>(bytes.size()) == type.bytes()) << name << " " << op::ToText(type);
+  const ValueId id = AddValue(graph, std::move(name), std::move(type));
+  auto data = std::make_shared<ConstantData>();
+  data->bytes.assign(bytes.begin(), bytes.end());
+  graph->values[id].constant = std::move(data);
+  return id;
+}
+
+std::vector<std::vector<int>> Readers(const Graph& graph) {
+  std::vector<std::vector<int>> readers(graph.values.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (ValueId id : graph.nodes[n].inputs) readers[id].push_back(static_cast<int>(n));
+  }
+  return readers;
+}
+
+std::vector<ValueId> StorageRoots(const Graph& graph) {
+  std::vector<ValueId> roots(graph.values.size());
+  for (size_t id = 0; id < roots.size(); ++id) roots[id] = static_cast<ValueId>(id);
+  for (const Node& node : graph.nodes) {
+    if (node.op == kViewOp) roots[node.outputs[0]] = roots[node.inputs[0]];
+  }
+  return roots;
+}
+
+Graph Compact(const Graph& graph) {
+  std::vector<bool> live(graph.values.size(), false);
+  for (ValueId id : graph.inputs) live[id] = true;
+  for (ValueId id : graph.outputs) live[id] = true;
+  std::vector<bool> keep(graph.nodes.size(), false);
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    for (ValueId id : node.outputs) keep[n] = keep[n] || live[id];
+    if (!keep[n]) continue;
+    for (ValueId id : node.inputs) live[id] = true;
+    for (ValueId id : node.outputs) live[id] = true;
+  }
+  Graph result;
+  result.name = graph.name;
+  std::vector<ValueId> renumbered(graph.values.size(), -1);
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    if (!live[id]) continue;
+    renumbered[id] = static_cast<ValueId>(result.values.size());
+    result.values.push_back(graph.values[id]);
+  }
+  auto map = [&](std::vector<ValueId> ids) {
+    for (ValueId& id : ids) id = renumbered[id];
+    return ids;
+  };
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!keep[n]) continue;
+    Node node = graph.nodes[n];
+    node.inputs = map(node.inputs);
+    node.outputs = map(node.outputs);
+    result.nodes.push_back(std::move(node));
+  }
+  result.inputs = map(graph.inputs);
+  result.outputs = map(graph.outputs);
+  return result;
+}
+
+absl::Status Verify(const Graph& graph) { return Verifier(graph, 0).Run(); }
+
+bool StructuralEqual(const Graph& a, const Graph& b) {
+  return CanonicalText(a) == CanonicalText(b);
+}
+
+uint64_t StructuralHash(const Graph& graph) { return support::StableHash64(CanonicalText(graph)); }
+
+double Flops(const Graph& graph) {
+  double total = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.body != nullptr) {
+      total += Flops(*node.body);
+      continue;
+    }
+    std::vector<op::TensorType> inputs, outputs;
+    for (ValueId id : node.inputs) inputs.push_back(graph.values[id].type);
+    for (ValueId id : node.outputs) outputs.push_back(graph.values[id].type);
+    const op::OpSpec* spec = op::FindOp(node.op);
+    if (spec != nullptr) total += op::Flops(*spec, inputs, outputs, node.attrs);
+  }
+  return total;
+}
+
+}  // namespace tilewright::graph

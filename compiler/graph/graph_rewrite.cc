@@ -1,0 +1,333 @@
+// Rewrites of the graph before fusion: cleaning, constant folding, batch normalisation, biases,
+// weight layouts, outputs.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "compiler/graph/graph_passes.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph {
+namespace {
+
+using support::StrCat;
+
+bool IsConstant(const Graph& g, ValueId id) { return g.values[id].constant != nullptr; }
+
+absl::StatusOr<op::RefTensor> ConstantTensor(const Graph& g, ValueId id) {
+  return op::FromBytes(g.values[id].type, g.values[id].constant->view());
+}
+
+ValueId AddTensor(Graph* g, const std::string& name, const op::RefTensor& tensor) {
+  return AddConstant(g, name, tensor.type, op::ToBytes(tensor));
+}
+
+std::set<ValueId> OutputSet(const Graph& g) { return {g.outputs.begin(), g.outputs.end()}; }
+
+// Which node produces each value; -1 for inputs and constants.
+std::vector<int> Producers(const Graph& g) {
+  std::vector<int> producer(g.values.size(), -1);
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    for (ValueId id : g.nodes[n].outputs) producer[id] = static_cast<int>(n);
+  }
+  return producer;
+}
+
+// [c] → [c,1,1,…], which broadcasts along dimension 1 of a tensor of this rank.
+std::vector<int64_t> ChannelShape(int64_t channels, size_t rank) {
+  std::vector<int64_t> shape(rank - 1, 1);
+  shape[0] = channels;
+  return shape;
+}
+
+Node MakeNode(std::string name, std::string op_name, std::vector<ValueId> inputs, ValueId output,
+              op::Attrs attrs = {}) {
+  Node node;
+  node.name = std::move(name);
+  node.op = std::move(op_name);
+  node.attrs = std::move(attrs);
+  node.inputs = std::move(inputs);
+  node.outputs = {output};
+  return node;
+}
+
+// ------------------------------------------------------------------------------------------ batch
+// norm
+
+// y = x * scale[c] + shift[c]
+struct Affine {
+  std::vector<double> scale, shift;
+};
+
+absl::StatusOr<Affine> AffineOf(const Graph& g, const Node& norm) {
+  std::vector<op::RefTensor> p;  // scale, bias, mean, variance
+  for (int i = 1; i < 5; ++i) {
+    TW_ASSIGN(op::RefTensor tensor, ConstantTensor(g, norm.inputs[i]));
+    p.push_back(std::move(tensor));
+  }
+  const double epsilon = op::GetDouble(norm.attrs, "epsilon", 1e-5);
+  Affine affine;
+  for (size_t c = 0; c < p[0].values.size(); ++c) {
+    const double scale = p[0].values[c] / std::sqrt(p[3].values[c] + epsilon);
+    affine.scale.push_back(scale);
+    affine.shift.push_back(p[1].values[c] - p[2].values[c] * scale);
+  }
+  return affine;
+}
+
+// A constant that holds `values` rounded to the element type.
+ValueId AddRounded(Graph* g, const std::string& name, op::TensorType type,
+                   std::vector<double> values) {
+  for (double& v : values) v = op::RoundToType(v, type.dtype);
+  return AddTensor(g, name, {std::move(type), std::move(values)});
+}
+
+// The convolution with its weights scaled and its bias shifted; reads weights in layout OIHW.
+absl::Status ScaleConv(Graph* g, Node* conv, const Affine& affine) {
+  TW_ASSIGN(op::RefTensor weight, ConstantTensor(*g, conv->inputs[1]));
+  const size_t per_channel = weight.values.size() / affine.scale.size();
+  for (size_t i = 0; i < weight.values.size(); ++i) {
+    weight.values[i] *= affine.scale[i / per_channel];
+  }
+  std::vector<double> bias = affine.shift;
+  if (conv->inputs.size() > 2) {
+    TW_ASSIGN(op::RefTensor old, ConstantTensor(*g, conv->inputs[2]));
+    for (size_t c = 0; c < bias.size(); ++c) bias[c] += old.values[c] * affine.scale[c];
+  }
+  const op::TensorType bias_type{weight.type.dtype, {static_cast<int64_t>(bias.size())}};
+  const std::string base = g->values[conv->inputs[1]].name;
+  const op::TensorType weight_type = weight.type;
+  conv->inputs.resize(2);
+  conv->inputs[1] = AddRounded(g, base + "_scaled", weight_type, std::move(weight.values));
+  conv->inputs.push_back(AddRounded(g, base + "_shift", bias_type, std::move(bias)));
+  return absl::OkStatus();
+}
+
+// ------------------------------------------------------------------------------------------
+// layouts
+
+std::string PermuteBytes(std::string_view bytes, const std::vector<int64_t>& shape,
+                         const std::vector<int64_t>& perm, int64_t element) {
+  const size_t rank = shape.size();
+  std::vector<int64_t> strides(rank, element), out_shape, index(rank, 0);
+  for (size_t d = rank; d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  for (int64_t p : perm) out_shape.push_back(shape[p]);
+  std::string out(bytes.size(), '\0');
+  for (size_t to = 0; to < out.size(); to += element) {
+    int64_t from = 0;
+    for (size_t d = 0; d < rank; ++d) from += index[d] * strides[perm[d]];
+    std::memcpy(out.data() + to, bytes.data() + from, element);
+    for (size_t d = rank; d-- > 0;) {
+      if (++index[d] < out_shape[d]) break;
+      index[d] = 0;
+    }
+  }
+  return out;
+}
+
+struct LayoutRule {
+  std::string_view op, from, to;
+  std::vector<int64_t> perm;
+};
+
+std::vector<LayoutRule> LayoutRules() {
+  return {{"conv2d", "OIHW", "IHWO", {1, 2, 3, 0}}, {"dense", "NK", "KN", {1, 0}}};
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> Clean(Graph g, const GraphPassContext&) {
+  std::vector<ValueId> replacement(g.values.size());
+  for (size_t id = 0; id < replacement.size(); ++id) replacement[id] = static_cast<ValueId>(id);
+  const std::vector<int> producer = Producers(g);
+  std::map<ValueId, ValueId> reshaped_from;  // result of a reshape → its operand
+  for (Node& node : g.nodes) {
+    for (ValueId& id : node.inputs) id = replacement[id];
+    const ValueId in = node.inputs.empty() ? -1 : node.inputs[0];
+    if (node.op == kViewOp) {
+      auto it = reshaped_from.find(in);
+      if (it != reshaped_from.end()) node.inputs[0] = it->second;
+      reshaped_from[node.outputs[0]] = node.inputs[0];
+    }
+    const ValueId from = node.inputs.empty() ? -1 : node.inputs[0];
+    const bool same = node.op == "identity" ||
+                      (node.op == kViewOp && g.values[from].type == g.values[node.outputs[0]].type);
+    if (!same) continue;
+    const ValueId out = node.outputs[0];
+    const std::set<ValueId> outputs = OutputSet(g);
+    if (outputs.count(out) == 0) {
+      replacement[out] = from;
+      continue;
+    }
+    // The operand becomes the output, with its name, where a node computes it for this output
+    // alone.
+    if (producer[from] < 0 || outputs.count(from) > 0) continue;
+    std::swap(g.values[from].name, g.values[out].name);
+    std::replace(g.outputs.begin(), g.outputs.end(), out, from);
+    replacement[out] = from;
+  }
+  return Compact(g);
+}
+
+absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx) {
+  std::vector<Node> nodes = std::move(g.nodes);
+  g.nodes.clear();
+  for (Node& node : nodes) {
+    const op::OpSpec* spec = op::FindOp(node.op);
+    bool fold = spec != nullptr && !node.inputs.empty();
+    std::vector<op::TensorType> types, results;
+    for (ValueId id : node.inputs) {
+      fold = fold && IsConstant(g, id);
+      types.push_back(g.values[id].type);
+    }
+    for (ValueId id : node.outputs) {
+      results.push_back(g.values[id].type);
+      fold = fold && results.back().bytes() <= ctx.fold_max_bytes;
+    }
+    if (!fold || op::Flops(*spec, types, results, node.attrs) > ctx.fold_max_flops) {
+      g.nodes.push_back(std::move(node));
+      continue;
+    }
+    std::vector<op::RefTensor> inputs;
+    for (ValueId id : node.inputs) {
+      TW_ASSIGN(op::RefTensor tensor, ConstantTensor(g, id));
+      inputs.push_back(std::move(tensor));
+    }
+    TW_ASSIGN(std::vector<op::RefTensor> values, op::Reference(*spec, inputs, node.attrs));
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      auto data = std::make_shared<ConstantData>();
+      const std::string bytes = op::ToBytes(values[i]);
+      data->bytes.assign(bytes.begin(), bytes.end());
+      g.values[node.outputs[i]].constant = std::move(data);
+    }
+  }
+  return Compact(g);
+}
+
+absl::StatusOr<Graph> FoldBatchNorm(Graph g, const GraphPassContext&) {
+  const std::vector<int> producer = Producers(g);
+  const std::vector<std::vector<int>> readers = Readers(g);
+  const std::set<ValueId> outputs = OutputSet(g);
+  std::vector<Node> result;
+  std::vector<int> position(g.nodes.size(), -1);  // of old nodes in `result`
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    const Node& node = g.nodes[n];
+    bool constant = node.op == "batch_norm";
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      constant = constant && IsConstant(g, node.inputs[i]);
+    }
+    if (!constant) {
+      position[n] = static_cast<int>(result.size());
+      result.push_back(node);
+      continue;
+    }
+    TW_ASSIGN(const Affine affine, AffineOf(g, node));
+    const ValueId x = node.inputs[0], y = node.outputs[0];
+    const int before = producer[x];
+    Node* conv = before >= 0 && position[before] >= 0 ? &result[position[before]] : nullptr;
+    const bool into_conv = conv != nullptr && conv->op == "conv2d" && conv->outputs[0] == x &&
+                           readers[x].size() == 1 && outputs.count(x) == 0 &&
+                           IsConstant(g, conv->inputs[1]) &&
+                           (conv->inputs.size() == 2 || IsConstant(g, conv->inputs[2])) &&
+                           op::GetString(conv->attrs, "weight_layout", "OIHW") == "OIHW";
+    if (into_conv) {
+      TW_TRY(ScaleConv(&g, conv, affine));
+      conv->outputs[0] = y;
+      continue;
+    }
+    const op::TensorType type = g.values[x].type;
+    const op::TensorType parameter{type.dtype, ChannelShape(type.shape[1], type.shape.size())};
+    const std::string base = g.values[y].name;
+    const ValueId scaled = AddValue(&g, base + "_scaled", type);
+    const ValueId scale = AddRounded(&g, base + "_scale", parameter, affine.scale);
+    const ValueId shift = AddRounded(&g, base + "_shift", parameter, affine.shift);
+    result.push_back(MakeNode(node.name + "_scale", "mul", {x, scale}, scaled));
+    result.push_back(MakeNode(node.name, "add", {scaled, shift}, y));
+  }
+  g.nodes = std::move(result);
+  return Compact(g);
+}
+
+absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext&) {
+  std::vector<Node> result;
+  std::vector<Node> nodes = std::move(g.nodes);
+  for (Node& node : nodes) {
+    if (node.op != "conv2d" || node.inputs.size() < 3) {
+      result.push_back(std::move(node));
+      continue;
+    }
+    const ValueId bias = node.inputs[2], y = node.outputs[0];
+    const op::TensorType type = g.values[y].type;
+    const op::TensorType wide{type.dtype, ChannelShape(type.shape[1], type.shape.size())};
+    const std::string base = g.values[bias].name;
+    ValueId addend;
+    if (IsConstant(g, bias)) {
+      // Copied first: AddConstant may move the values.
+      const std::shared_ptr<const ConstantData> data = g.values[bias].constant;
+      addend = AddConstant(&g, base + "_wide", wide, data->view());
+    } else {
+      addend = AddValue(&g, base + "_wide", wide);
+      result.push_back(MakeNode(node.name + "_bias", std::string(kViewOp), {bias}, addend,
+                                {{"shape", wide.shape}}));
+    }
+    const ValueId sum = AddValue(&g, g.values[y].name + "_product", type);
+    const std::string name = node.name;
+    node.inputs.resize(2);
+    node.outputs[0] = sum;
+    result.push_back(std::move(node));
+    result.push_back(MakeNode(name + "_add", "add", {sum, addend}, y));
+  }
+  g.nodes = std::move(result);
+  return Compact(g);
+}
+
+absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext&) {
+  const std::vector<LayoutRule> rules = LayoutRules();
+  std::map<std::pair<ValueId, std::string>, ValueId> moved;
+  for (Node& node : g.nodes) {
+    for (const LayoutRule& rule : rules) {
+      if (node.op != rule.op || !IsConstant(g, node.inputs[1]) ||
+          op::GetString(node.attrs, "weight_layout", rule.from) != rule.from) {
+        continue;
+      }
+      const ValueId from = node.inputs[1];
+      ValueId& to = moved.try_emplace({from, std::string(rule.to)}, -1).first->second;
+      if (to < 0) {
+        const Value weight = g.values[from];
+        op::TensorType type{weight.type.dtype, {}};
+        for (int64_t p : rule.perm) type.shape.push_back(weight.type.shape[p]);
+        to = AddConstant(&g, StrCat(weight.name, "_", support::ToLower(rule.to)), type,
+                         PermuteBytes(weight.constant->view(), weight.type.shape, rule.perm,
+                                      weight.type.dtype.bytes()));
+      }
+      node.inputs[1] = to;
+      node.attrs["weight_layout"] = std::string(rule.to);
+    }
+  }
+  return Compact(g);
+}
+
+absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext&) {
+  const std::vector<int> producer = Producers(g);
+  const std::vector<ValueId> roots = StorageRoots(g);
+  std::set<ValueId> claimed;
+  for (ValueId& out : g.outputs) {
+    const ValueId root = roots[out];
+    if (producer[root] >= 0 && claimed.insert(root).second) continue;
+    const Value old = g.values[out];
+    g.values[out].name = old.name + "_source";
+    while (std::count_if(g.values.begin(), g.values.end(),
+                         [&](const Value& v) { return v.name == g.values[out].name; }) > 1) {
+      g.values[out].name += "_";
+    }
+    const ValueId copy = AddValue(&g, old.name, old.type);
+    g.nodes.push_back(MakeNode(old.name, "identity", {out}, copy));
+    out = copy;
+  }
+  return Compact(g);
+}
+
+}  // namespace tilewright::graph

@@ -1,0 +1,152 @@
+// Static memory planning: one arena, lifetimes in node order. Placing tensors one by one at the
+// lowest free offset is near the bound when large ones come first, but not always; several orders
+// are tried and then improved by promoting the tensors that stick out, which ends at the bound in
+// almost every graph.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "compiler/graph/graph_passes.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::graph {
+namespace {
+
+constexpr int kImprovementRounds = 200;
+constexpr uint64_t kSeed = 0x7411e5;
+
+struct Tensor {
+  ValueId root;
+  int64_t bytes;
+  int first, last;  // nodes: written by `first`, read until `last`
+};
+
+int64_t Aligned(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+std::vector<Tensor> Lifetimes(const Graph& g, const std::vector<ValueId>& roots) {
+  std::vector<int> first(g.values.size(), -1), last(g.values.size(), -1);
+  std::vector<bool> outside(g.values.size(), false);
+  for (ValueId id : g.inputs) outside[roots[id]] = true;
+  for (ValueId id : g.outputs) outside[roots[id]] = true;
+  for (size_t id = 0; id < g.values.size(); ++id) {
+    if (g.values[id].constant != nullptr) outside[roots[id]] = true;
+  }
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    const int at = static_cast<int>(n);
+    if (g.nodes[n].op == kViewOp) continue;  // no kernel: reads nothing
+    for (ValueId id : g.nodes[n].inputs) last[roots[id]] = at;
+    for (ValueId id : g.nodes[n].outputs) first[roots[id]] = last[roots[id]] = at;
+  }
+  std::vector<Tensor> tensors;
+  for (size_t id = 0; id < g.values.size(); ++id) {
+    const ValueId root = static_cast<ValueId>(id);
+    if (roots[id] != root || outside[id] || first[id] < 0) continue;
+    tensors.push_back({root, Aligned(g.values[id].type.bytes()), first[id], last[id]});
+  }
+  return tensors;
+}
+
+bool Overlap(const Tensor& a, const Tensor& b) { return a.first <= b.last && b.first <= a.last; }
+
+// Places tensors in the given order, each at the lowest offset that is free during its life.
+int64_t Place(const std::vector<Tensor>& tensors, const std::vector<int>& order,
+              std::vector<int64_t>* offsets) {
+  offsets->assign(tensors.size(), -1);
+  int64_t arena = 0;
+  std::vector<std::pair<int64_t, int64_t>> taken;  // offset, end
+  for (int t : order) {
+    taken.clear();
+    for (size_t other = 0; other < tensors.size(); ++other) {
+      if ((*offsets)[other] >= 0 && Overlap(tensors[t], tensors[other])) {
+        taken.emplace_back((*offsets)[other], (*offsets)[other] + tensors[other].bytes);
+      }
+    }
+    std::sort(taken.begin(), taken.end());
+    int64_t at = 0;
+    for (const auto& [start, end] : taken) {
+      if (start >= at + tensors[t].bytes) break;
+      at = std::max(at, end);
+    }
+    (*offsets)[t] = at;
+    arena = std::max(arena, at + tensors[t].bytes);
+  }
+  return arena;
+}
+
+int64_t LivenessBound(const std::vector<Tensor>& tensors, size_t nodes) {
+  std::vector<int64_t> change(nodes + 1, 0);
+  for (const Tensor& t : tensors) {
+    change[t.first] += t.bytes;
+    change[t.last + 1] -= t.bytes;
+  }
+  int64_t live = 0, bound = 0;
+  for (int64_t delta : change) bound = std::max(bound, live += delta);
+  return bound;
+}
+
+using Less = std::function<bool(const Tensor&, const Tensor&)>;
+
+std::vector<Less> Orders() {
+  auto life = [](const Tensor& t) { return t.last - t.first; };
+  return {
+      [](const Tensor& a, const Tensor& b) { return a.bytes > b.bytes; },
+      [=](const Tensor& a, const Tensor& b) {
+        return a.bytes * (life(a) + 1) > b.bytes * (life(b) + 1);
+      },
+      [=](const Tensor& a, const Tensor& b) { return life(a) > life(b); },
+      [](const Tensor& a, const Tensor& b) { return a.first < b.first; },
+      [](const Tensor& a, const Tensor& b) { return a.last > b.last; },
+  };
+}
+
+}  // namespace
+
+absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused) {
+  const std::vector<ValueId> roots = StorageRoots(fused);
+  const std::vector<Tensor> tensors = Lifetimes(fused, roots);
+  MemoryPlan plan;
+  plan.offset.assign(fused.values.size(), -1);
+  plan.liveness_bound = LivenessBound(tensors, fused.nodes.size());
+
+  std::vector<int> order(tensors.size()), best_order;
+  std::vector<int64_t> offsets, best;
+  int64_t arena = INT64_MAX;
+  auto consider = [&] {
+    const int64_t size = Place(tensors, order, &offsets);
+    if (size >= arena) return false;
+    arena = size;
+    best = offsets;
+    best_order = order;
+    return true;
+  };
+  for (const Less& less : Orders()) {
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return less(tensors[a], tensors[b]); });
+    consider();
+  }
+  // A tensor that reaches the top moves to a random earlier place in the order.
+  support::Rng rng(kSeed);
+  for (int round = 0; round < kImprovementRounds && arena > plan.liveness_bound; ++round) {
+    order = best_order;
+    std::vector<size_t> top;
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (best[order[i]] + tensors[order[i]].bytes == arena) top.push_back(i);
+    }
+    const size_t from = rng.Choice(top);
+    const size_t to = rng.Uniform(from + 1);
+    std::rotate(order.begin() + static_cast<int64_t>(to),
+                order.begin() + static_cast<int64_t>(from),
+                order.begin() + static_cast<int64_t>(from) + 1);
+    consider();
+  }
+  for (size_t t = 0; t < tensors.size(); ++t) plan.offset[tensors[t].root] = best[t];
+  for (size_t id = 0; id < roots.size(); ++id) plan.offset[id] = plan.offset[roots[id]];
+  plan.arena_bytes = tensors.empty() ? 0 : arena;
+  return plan;
+}
+
+}  // namespace tilewright::graph

@@ -1,0 +1,370 @@
+// ONNX model → graph: the model, its tensors and the order of its nodes. The operators are in
+// onnx_ops.cc.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <climits>
+#include <set>
+
+#include "compiler/graph/onnx_importer.h"
+#include "compiler/ir/numeric.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph {
+namespace onnx {
+namespace {
+
+using support::Quote;
+using support::StrCat;
+
+constexpr int64_t kOldestOpset = 1, kNewestOpset = 25;
+constexpr size_t kMaxNamed = 20;  // unsupported operators that one error names
+
+bool IsDefaultDomain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+
+// How people find the node: its name, or its first output where it has none.
+std::string NodeLabel(const pb::NodeProto& node) {
+  const std::string& name =
+      !node.name().empty() || node.output_size() == 0 ? node.name() : node.output(0);
+  return StrCat("node ", Quote(name), " (", node.op_type(), ")");
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> Importer::Run() {
+  TW_TRY(CheckModel());
+  TW_TRY(ReadInitializers());
+  TW_TRY(ReadInputs());
+  TW_TRY(CheckOperators());
+  TW_ASSIGN(const std::vector<int> order, Order());
+  for (int position : order) TW_TRY(Convert(model_.graph().node(position), position));
+  TW_TRY(ReadOutputs());
+  Graph graph = Compact(graph_);
+  TW_TRY(Verify(graph));
+  return graph;
+}
+
+absl::Status Importer::CheckModel() {
+  if (!model_.has_graph() || model_.graph().output_size() == 0) {
+    return Bad("no_graph", "expected a model with a graph that has outputs, found none");
+  }
+  graph_.name = model_.graph().name();
+  for (const auto& import : model_.opset_import()) {
+    if (IsDefaultDomain(import.domain())) opset_ = import.version();
+  }
+  if (opset_ < kOldestOpset || opset_ > kNewestOpset) {
+    return Bad("opset", StrCat("expected opset ", kOldestOpset, " to ", kNewestOpset,
+                               " of the default domain, found ", opset_));
+  }
+  if (model_.graph().sparse_initializer_size() > 0) {
+    return Bad("sparse", "expected dense initializers, found sparse ones");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Importer::ReadInitializers() {
+  for (const pb::TensorProto& tensor : model_.graph().initializer()) {
+    if (tensor.name().empty()) return Bad("initializer", "expected named initializers");
+    if (!initializers_.emplace(tensor.name(), &tensor).second) {
+      return Bad("duplicate",
+                 StrCat("expected unique initializers, found ", Quote(tensor.name()), " twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Importer::ReadInputs() {
+  std::set<std::string> overrides;
+  for (const auto& [name, shape] : options_.shapes) overrides.insert(name);
+  for (const pb::ValueInfoProto& input : model_.graph().input()) {
+    if (initializers_.count(input.name()) > 0) continue;  // a default value: bound to it
+    const std::string what = StrCat("input ", Quote(input.name()));
+    if (!input.type().has_tensor_type()) {
+      return Bad("input_type", StrCat(what, ": expected a tensor, found another type"));
+    }
+    const auto& tensor = input.type().tensor_type();
+    absl::StatusOr<ir::DType> dtype = ElementType(tensor.elem_type());
+    if (!dtype.ok()) return support::WithContext(dtype.status(), what);
+    op::TensorType type{*dtype, {}};
+    auto given = options_.shapes.find(input.name());
+    if (given != options_.shapes.end()) type.shape = given->second;
+    if (given != options_.shapes.end() && tensor.has_shape() &&
+        static_cast<int>(given->second.size()) != tensor.shape().dim_size()) {
+      return Bad("shape_override", StrCat(what, ": expected ", tensor.shape().dim_size(),
+                                          " dimensions, found ", given->second.size()));
+    }
+    if (given == options_.shapes.end() && !tensor.has_shape()) {
+      return Bad("symbolic_shape", StrCat(what,
+                                          ": expected a fixed shape, found none; give one "
+                                          "with --shape ",
+                                          input.name(), "=..."));
+    }
+    for (int d = 0; d < tensor.shape().dim_size(); ++d) {
+      const auto& dim = tensor.shape().dim(d);
+      if (given != options_.shapes.end()) {
+        if (!dim.has_dim_value() || dim.dim_value() == type.shape[d]) continue;
+        return Bad("shape_override",
+                   StrCat(what, ": expected dimension ", d, " to be ", dim.dim_value(),
+                          " as in the model, found ", type.shape[d]));
+      }
+      if (!dim.has_dim_value()) {
+        return Bad("symbolic_shape",
+                   StrCat(what, ": expected fixed dimensions, found ", Quote(dim.dim_param()),
+                          "; give the shape with --shape ", input.name(), "=..."));
+      }
+      type.shape.push_back(dim.dim_value());
+    }
+    absl::Status status = op::CheckType(type);
+    if (!status.ok()) return support::WithContext(status, what);
+    if (type.bytes() > options_.max_bytes) {
+      return Bad("too_large", StrCat(what, ": expected at most ", options_.max_bytes,
+                                     " bytes, found ", op::ToText(type)));
+    }
+    Value value;
+    value.name = FreshName(input.name());
+    value.type = std::move(type);
+    graph_.values.push_back(std::move(value));
+    const ValueId id = static_cast<ValueId>(graph_.values.size()) - 1;
+    TW_TRY(Bind(input.name(), id));
+    graph_.inputs.push_back(id);
+    overrides.erase(input.name());
+  }
+  if (!overrides.empty()) {
+    return Bad("shape_override",
+               StrCat("expected the names of inputs, found ", Quote(*overrides.begin())));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Importer::CheckOperators() {
+  std::vector<std::string> unknown;
+  for (const pb::NodeProto& node : model_.graph().node()) {
+    if (IsDefaultDomain(node.domain()) && FindConversion(node.op_type()) != nullptr) continue;
+    const std::string domain = IsDefaultDomain(node.domain()) ? "" : StrCat(" of ", node.domain());
+    unknown.push_back(StrCat(NodeLabel(node), domain));
+  }
+  if (unknown.empty()) return absl::OkStatus();
+  const size_t total = unknown.size();
+  if (total > kMaxNamed) unknown.resize(kMaxNamed);
+  return support::Unimplemented(
+      "graph.onnx.unsupported_operator",
+      StrCat("expected supported operators, found ", total, " others at opset ", opset_, ": ",
+             support::Join(unknown, ", "), total > kMaxNamed ? ", ..." : ""));
+}
+
+// Positions of the nodes so that producers come first. ONNX demands that order; files that break it
+// are sorted, stable by position, and cycles are refused.
+absl::StatusOr<std::vector<int>> Importer::Order() {
+  const auto& nodes = model_.graph().node();
+  std::map<std::string, int> producer;
+  for (int n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].output_size() == 0) {
+      return Bad("outputs", StrCat(NodeLabel(nodes[n]), ": expected outputs, found none"));
+    }
+    for (const std::string& name : nodes[n].output()) {
+      if (name.empty()) continue;
+      if (values_.count(name) > 0 || initializers_.count(name) > 0 ||
+          !producer.emplace(name, n).second) {
+        return Bad("duplicate", StrCat(NodeLabel(nodes[n]), ": expected a new output name, found ",
+                                       Quote(name), " a second time"));
+      }
+    }
+  }
+  std::vector<int> missing(nodes.size(), 0);
+  std::vector<std::vector<int>> readers(nodes.size());
+  std::set<int> ready;
+  for (int n = 0; n < nodes.size(); ++n) {
+    for (const std::string& name : nodes[n].input()) {
+      auto it = producer.find(name);
+      if (it == producer.end()) continue;
+      readers[it->second].push_back(n);
+      ++missing[n];
+    }
+    if (missing[n] == 0) ready.insert(n);
+  }
+  std::vector<int> order;
+  while (!ready.empty()) {
+    const int n = *ready.begin();
+    ready.erase(ready.begin());
+    order.push_back(n);
+    for (int reader : readers[n]) {
+      if (--missing[reader] == 0) ready.insert(reader);
+    }
+  }
+  if (static_cast<int>(order.size()) != nodes.size()) {
+    const int n =
+        static_cast<int>(std::find_if(missing.begin(), missing.end(), [](int m) { return m > 0; }) -
+                         missing.begin());
+    return Bad("cycle", StrCat("expected an acyclic graph, found ", NodeLabel(nodes[n]),
+                               " on or behind a cycle"));
+  }
+  return order;
+}
+
+absl::Status Importer::Convert(const pb::NodeProto& node, int) {
+  NodeReader reader(*this, node, NodeLabel(node));
+  absl::StatusOr<ValueId> result = FindConversion(node.op_type())->run(reader);
+  if (!result.ok()) {
+    const std::string label = NodeLabel(node);
+    if (support::Detail(result.status()).find(label) != std::string::npos) return result.status();
+    return support::WithContext(result.status(), label);
+  }
+  // Further outputs (a dropout mask, batch statistics) have no meaning at inference; a model that
+  // reads one gets `missing_input` there.
+  if (node.output(0).empty()) return absl::OkStatus();
+  return Bind(node.output(0), *result);
+}
+
+absl::Status Importer::ReadOutputs() {
+  std::set<std::string> names;
+  for (const pb::ValueInfoProto& output : model_.graph().output()) {
+    const std::string what = StrCat("output ", Quote(output.name()));
+    if (!names.insert(output.name()).second) {
+      return Bad("duplicate", StrCat("expected unique outputs, found ", what, " twice"));
+    }
+    TW_ASSIGN(ValueId id, Lookup(output.name()));
+    const op::TensorType type = TypeOf(id);
+    if (output.type().has_tensor_type()) {
+      const auto& claimed = output.type().tensor_type();
+      TW_ASSIGN(ir::DType dtype, ElementType(claimed.elem_type()));
+      bool same = dtype == type.dtype;
+      if (claimed.has_shape()) {
+        same = same && claimed.shape().dim_size() == static_cast<int>(type.shape.size());
+        for (int d = 0; same && d < claimed.shape().dim_size(); ++d) {
+          const auto& dim = claimed.shape().dim(d);
+          same = !dim.has_dim_value() || dim.dim_value() == type.shape[d];
+        }
+      }
+      if (!same) {
+        return Bad("output_type", StrCat(what, ": expected the type that the model states, found ",
+                                         op::ToText(type)));
+      }
+    }
+    // The graph's outputs carry the model's names and are values of their own.
+    if (graph_.values[id].name != output.name()) {
+      TW_ASSIGN(id, Emit("identity", {id}, {}, output.name()));
+    }
+    TakeName(id, output.name());
+    graph_.outputs.push_back(id);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ValueId> Importer::Lookup(const std::string& name) {
+  auto it = values_.find(name);
+  if (it != values_.end()) return it->second;
+  auto tensor = initializers_.find(name);
+  if (tensor == initializers_.end()) {
+    return Bad("missing_input",
+               StrCat("expected an input, an initializer or a node's output named ", Quote(name),
+                      ", found none"));
+  }
+  TW_ASSIGN(HostConstant constant, ReadTensor(*tensor->second, options_.max_bytes));
+  if (constant.empty) {
+    return Bad("empty_tensor",
+               StrCat("expected at least one element, found none in ", Quote(name)));
+  }
+  const ValueId id = Constant(name, std::move(constant.type), constant.bytes);
+  values_[name] = id;
+  return id;
+}
+
+absl::Status Importer::Bind(const std::string& name, ValueId id) {
+  if (!values_.emplace(name, id).second) {
+    return Bad("duplicate", StrCat("expected a new name, found ", Quote(name), " a second time"));
+  }
+  return absl::OkStatus();
+}
+
+void Importer::TakeName(ValueId id, const std::string& name) {
+  for (Value& value : graph_.values) {
+    if (value.name == name) std::swap(value.name, graph_.values[id].name);
+  }
+}
+
+std::string Importer::FreshName(const std::string& name) {
+  std::string candidate = name.empty() ? "value" : name;
+  while (!used_names_.emplace(candidate, 0).second) {
+    candidate = StrCat(name.empty() ? "value" : name, ".", ++used_names_[name]);
+  }
+  return candidate;
+}
+
+absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<ValueId> inputs,
+                                       op::Attrs attrs, const std::string& name) {
+  const op::OpSpec* spec = op::FindOp(op_name);
+  TW_CHECK(spec != nullptr) << op_name;
+  std::vector<op::TensorType> types;
+  for (ValueId id : inputs) types.push_back(TypeOf(id));
+  TW_ASSIGN(std::vector<op::TensorType> results, op::InferTypes(*spec, types, attrs));
+  TW_CHECK(results.size() == 1) << op_name;
+  if (results[0].bytes() > options_.max_bytes) {
+    return Bad("too_large", StrCat("expected a result of at most ", options_.max_bytes,
+                                   " bytes, found ", op::ToText(results[0])));
+  }
+  Value value;
+  value.name = FreshName(name);
+  value.type = std::move(results[0]);
+  Node node;
+  node.name = value.name;
+  node.op = std::string(op_name);
+  node.attrs = std::move(attrs);
+  node.inputs = std::move(inputs);
+  graph_.values.push_back(std::move(value));
+  const ValueId id = static_cast<ValueId>(graph_.values.size()) - 1;
+  node.outputs = {id};
+  graph_.nodes.push_back(std::move(node));
+  return id;
+}
+
+ValueId Importer::Constant(const std::string& name, op::TensorType type, std::string_view bytes) {
+  Value value;
+  value.name = FreshName(name);
+  value.type = std::move(type);
+  auto data = std::make_shared<ConstantData>();
+  data->bytes.assign(bytes.begin(), bytes.end());
+  value.constant = std::move(data);
+  graph_.values.push_back(std::move(value));
+  return static_cast<ValueId>(graph_.values.size()) - 1;
+}
+
+std::optional<std::vector<int64_t>> Importer::ConstantInts(ValueId id) const {
+  const Value& value = graph_.values[id];
+  if (value.constant == nullptr || !value.type.dtype.is_int()) return std::nullopt;
+  absl::StatusOr<op::RefTensor> tensor = op::FromBytes(value.type, value.constant->view());
+  if (!tensor.ok()) return std::nullopt;
+  std::vector<int64_t> result;
+  for (double v : tensor->values) result.push_back(ir::CastFloatToInt(v, ir::kI64));
+  return result;
+}
+
+std::optional<double> Importer::ConstantScalar(ValueId id) const {
+  const Value& value = graph_.values[id];
+  if (value.constant == nullptr || value.type.elements() != 1) return std::nullopt;
+  absl::StatusOr<op::RefTensor> tensor = op::FromBytes(value.type, value.constant->view());
+  if (!tensor.ok()) return std::nullopt;
+  return tensor->values[0];
+}
+
+}  // namespace onnx
+
+absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
+  if (static_cast<int64_t>(bytes.size()) > std::min<int64_t>(options.max_bytes, INT_MAX)) {
+    return onnx::Bad("too_large", support::StrCat("expected a model of at most ",
+                                                  std::min<int64_t>(options.max_bytes, INT_MAX),
+                                                  " bytes, found ", bytes.size()));
+  }
+  onnx::pb::ModelProto model;
+  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream coded(&stream);
+  coded.SetTotalBytesLimit(INT_MAX);
+  if (bytes.empty() || !model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage()) {
+    return onnx::Bad("not_onnx", support::StrCat("expected an ONNX model, found ", bytes.size(),
+                                                 " bytes that are none or a part of one"));
+  }
+  return onnx::Importer(model, options).Run();
+}
+
+}  // namespace tilewright::graph

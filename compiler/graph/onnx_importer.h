@@ -1,0 +1,113 @@
+// Inside of the ONNX import, shared by its three sources: the importer's state while it walks a
+// model, and the helpers that operator conversions use. One Importer per model; not thread-safe.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/graph/graph.h"
+#include "tilewright_onnx.pb.h"
+
+namespace tilewright::graph::onnx {
+
+namespace pb = ::tilewright_onnx;
+
+absl::Status Bad(std::string_view reason, std::string_view detail);  // graph.onnx.<reason>
+
+// A tensor that stands in a file or an attribute. REQUIRES nothing: every field is checked.
+struct HostConstant {
+  op::TensorType type;
+  bool empty = false;  // a dimension is 0: only the shape counts, `type.shape` holds it
+  std::string bytes;
+};
+absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t max_bytes);
+absl::StatusOr<ir::DType> ElementType(int64_t onnx_type);
+
+// One node under conversion.
+class NodeReader;
+
+class Importer {
+ public:
+  Importer(const pb::ModelProto& model, const ImportOptions& options)
+      : model_(model), options_(options) {}
+  absl::StatusOr<Graph> Run();
+
+  // For conversions. Emit infers the types and appends the node; results are named by the caller.
+  absl::StatusOr<ValueId> Emit(std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
+                               const std::string& name);
+  ValueId Constant(const std::string& name, op::TensorType type, std::string_view bytes);
+  const op::TensorType& TypeOf(ValueId id) const { return graph_.values[id].type; }
+  const Value& ValueOf(ValueId id) const { return graph_.values[id]; }
+  // The integers of a constant; nullopt when it is not known at import.
+  std::optional<std::vector<int64_t>> ConstantInts(ValueId id) const;
+  std::optional<double> ConstantScalar(ValueId id) const;
+  int64_t opset() const { return opset_; }
+  int64_t max_bytes() const { return options_.max_bytes; }
+
+ private:
+  friend class NodeReader;
+  absl::Status CheckModel();
+  absl::Status ReadInitializers();
+  absl::Status ReadInputs();
+  absl::Status CheckOperators();
+  absl::StatusOr<std::vector<int>> Order();
+  absl::Status Convert(const pb::NodeProto& node, int position);
+  absl::Status ReadOutputs();
+  absl::StatusOr<ValueId> Lookup(const std::string& name);
+  absl::Status Bind(const std::string& name, ValueId id);
+  std::string FreshName(const std::string& name);
+  // Gives the value this name; a value that an import step happened to call so gets the old one.
+  void TakeName(ValueId id, const std::string& name);
+
+  const pb::ModelProto& model_;
+  const ImportOptions& options_;
+  Graph graph_;
+  std::map<std::string, ValueId> values_;                       // ONNX name → value
+  std::map<std::string, const pb::TensorProto*> initializers_;  // read when first used
+  std::map<std::string, int> used_names_;                       // names of graph_.values
+  int64_t opset_ = 0;
+};
+
+// What a conversion sees of its node: checked access to operands and attributes.
+class NodeReader {
+ public:
+  NodeReader(Importer& importer, const pb::NodeProto& node, std::string label)
+      : importer_(importer), node_(node), label_(std::move(label)) {}
+
+  Importer& importer() { return importer_; }
+  const std::string& label() const { return label_; }
+  int num_inputs() const { return node_.input_size(); }
+  bool HasInput(int i) const { return i < node_.input_size() && !node_.input(i).empty(); }
+  absl::StatusOr<ValueId> Input(int i);
+  absl::StatusOr<std::vector<int64_t>> InputInts(int i, std::string_view what);
+  absl::StatusOr<int64_t> Int(std::string_view name, int64_t fallback);
+  absl::StatusOr<double> Float(std::string_view name, double fallback);
+  absl::StatusOr<std::string> String(std::string_view name, std::string_view fallback);
+  absl::StatusOr<std::vector<int64_t>> Ints(std::string_view name, std::vector<int64_t> fallback);
+  const pb::AttributeProto* Find(std::string_view name) const;
+  const std::string& op_type() const { return node_.op_type(); }
+  const std::string& output_name() const { return node_.output(0); }
+  // The error of this node: graph.onnx.<reason>: <node and operator>: <detail>.
+  absl::Status Error(std::string_view reason, std::string_view detail) const;
+
+ private:
+  absl::StatusOr<const pb::AttributeProto*> Typed(std::string_view name,
+                                                  pb::AttributeProto::AttributeType type);
+  Importer& importer_;
+  const pb::NodeProto& node_;
+  const std::string label_;
+};
+
+// One conversion: appends nodes and returns the value of the node's first output.
+struct Conversion {
+  std::string_view onnx;
+  absl::StatusOr<ValueId> (*run)(NodeReader& node);
+};
+const Conversion* FindConversion(std::string_view onnx_op);
+
+}  // namespace tilewright::graph::onnx
