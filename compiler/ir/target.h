@@ -28,7 +28,12 @@ struct Target {
   std::string ToString() const;        // canonical, keys sorted; parses back
   std::string WithoutThreads() const;  // part of a record's key
 };
-absl::StatusOr<Target> ParseTarget(
-    std::string_view text);  // ir.target.unknown_kind | unknown_cpu | bad_value
+// ir.target.unknown_kind | unknown_cpu | bad_value | native (the command line expands that one)
+absl::StatusOr<Target> ParseTarget(std::string_view text);
+
+// "native[,threads=N]" becomes the canonical text for the machine described by the other arguments
+// (`threads` where the text names none); any other target is checked and made canonical.
+absl::StatusOr<std::string> ExpandNative(std::string_view text, std::string_view arch,
+                                         std::string_view cpu, int threads);
 
 }  // namespace tilewright::ir
