@@ -1,0 +1,126 @@
+// TRANSFORMATIONS of compact_buffers (kLoops → kLoops)
+//   alloc B[d…] around S, where S touches only the box [min, min + extent) of B while everything
+//   outside S stands still
+//     → alloc B'[extent…] around S with B[i…] → B'[i - min…]    (dimension by dimension; kept whole
+//     where the box is unknown)
+#include <vector>
+
+#include "compiler/analysis/access_region.h"
+#include "compiler/analysis/simplify.h"
+#include "compiler/ir/visit.h"
+#include "compiler/transform/passes.h"
+
+namespace tilewright::transform {
+namespace {
+
+using ir::Buffer;
+using ir::Expr;
+using ir::ExprKind;
+using ir::Stmt;
+using ir::StmtKind;
+
+// B[i…] → B'[i - min…]
+class Rebase : public ir::Rewriter {
+ public:
+  Rebase(const Buffer& from, Buffer to, std::vector<Expr> offsets, const analysis::Bounds& bounds)
+      : from_(from), to_(std::move(to)), offsets_(std::move(offsets)), bounds_(bounds) {}
+
+  Expr RewriteExpr(const Expr& e) override {
+    Expr r = RewriteChildren(e);
+    return r->kind == ExprKind::kLoad && r->buffer == from_ ? ir::Load(to_, Moved(r->args), r->mask)
+                                                            : r;
+  }
+  Stmt RewriteStmt(const Stmt& s) override {
+    Stmt r = RewriteChildren(s);
+    bool ours = r->kind == StmtKind::kStore && r->buffer == from_;
+    return ours ? ir::MakeStore(to_, Moved(r->indices), r->value, r->mask) : r;
+  }
+
+ private:
+  std::vector<Expr> Moved(const std::vector<Expr>& indices) const {
+    std::vector<Expr> moved;
+    for (size_t d = 0; d < indices.size(); ++d) {
+      moved.push_back(ir::IsInt(offsets_[d], 0)
+                          ? indices[d]
+                          : analysis::Simplify(indices[d] - offsets_[d], bounds_));
+    }
+    return moved;
+  }
+
+  const Buffer& from_;
+  Buffer to_;
+  std::vector<Expr> offsets_;
+  const analysis::Bounds& bounds_;
+};
+
+class Compactor {
+ public:
+  explicit Compactor(const ir::Function& f) : bounds_(f) {}
+
+  Stmt Walk(const Stmt& s) {
+    switch (s->kind) {
+      case StmtKind::kFor:
+        bounds_.SetRange(s->var, s->range);
+        return Rebuilt(s, Walk(s->body));
+      case StmtKind::kLet:
+        if (s->value->dtype.is_int())
+          bounds_.Set(s->var, analysis::EvalInterval(s->value, bounds_));
+        return Rebuilt(s, Walk(s->body));
+      case StmtKind::kSeq: {
+        std::vector<Stmt> stmts;
+        for (const Stmt& child : s->stmts) stmts.push_back(Walk(child));
+        return ir::MakeSeq(std::move(stmts));
+      }
+      case StmtKind::kIf:
+        return ir::MakeIf(s->condition, Walk(s->body),
+                          s->else_body == nullptr ? nullptr : Walk(s->else_body));
+      case StmtKind::kAlloc:
+        return WalkAlloc(s);
+      default:
+        return s;
+    }
+  }
+
+ private:
+  static Stmt Rebuilt(const Stmt& s, Stmt body) {
+    if (body == s->body) return s;
+    ir::StmtNode node = *s;
+    node.body = std::move(body);
+    return std::make_shared<const ir::StmtNode>(std::move(node));
+  }
+
+  Stmt WalkAlloc(const Stmt& s) {
+    ir::BufferRegion box =
+        analysis::UnionRegion(analysis::ReadRegion(s->body, s->buffer, bounds_),
+                              analysis::WriteRegion(s->body, s->buffer, bounds_), bounds_);
+    std::vector<Expr> shape = s->buffer->shape, offsets;
+    bool changed = false;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      offsets.push_back(ir::Int(0, shape[d]->dtype));
+      if (d >= box.region.size()) continue;
+      Expr extent = analysis::Simplify(box.region[d].extent, bounds_);
+      const int64_t *now = ir::AsInt(extent), *before = ir::AsInt(shape[d]);
+      if (now == nullptr || *now < 1 || (before != nullptr && *now >= *before)) continue;
+      shape[d] = ir::Int(*now, shape[d]->dtype);
+      offsets[d] = ir::Cast(shape[d]->dtype, analysis::Simplify(box.region[d].min, bounds_));
+      changed = true;
+    }
+    if (!changed) return Rebuilt(s, Walk(s->body));
+    auto node = std::make_shared<ir::BufferNode>(*s->buffer);
+    node->shape = std::move(shape);
+    Stmt body = Rebase(s->buffer, node, std::move(offsets), bounds_).RewriteStmt(s->body);
+    return ir::MakeAlloc(node, Walk(body));
+  }
+
+  analysis::Bounds bounds_;
+};
+
+}  // namespace
+
+absl::StatusOr<Function> CompactBuffers(const Function& f, const PassContext&) {
+  Function result = f;
+  result.body = Compactor(f).Walk(f.body);
+  return result;
+}
+
+}  // namespace tilewright::transform

@@ -1,0 +1,342 @@
+// TRANSFORMATIONS of lower_blocks (kScheduled → kLoops)
+//   block b(v = e) where p { init; body }
+//     → init (spatial loops repeated around it) right before the outermost loop that feeds a reduce
+//     iterator, and
+//       if p[v := e] { body[v := e] } in the block's place, when nothing else there touches what
+//       init writes; else
+//     → if p { if every reduce iterator is at its minimum { init }; body }
+//   allocs [B] → alloc B around the smallest statement with every access of B: not inside a
+//   vectorised loop, nor inside a
+//     loop that carries values (it feeds a sequential or opaque iterator)
+// PassContext::test_miscompile plants its mistakes here, where bounds and inits are made.
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <vector>
+
+#include "compiler/analysis/simplify.h"
+#include "compiler/ir/visit.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::transform {
+namespace {
+
+using ir::Buffer;
+using ir::Expr;
+using ir::IterType;
+using ir::Stmt;
+using ir::StmtKind;
+
+using VarSet = std::set<const ir::ExprNode*>;
+
+void AddVars(const Expr& e, VarSet* vars) {
+  ir::VisitExprs(e, [&](const Expr& part) {
+    if (part->kind == ir::ExprKind::kVar) vars->insert(part.get());
+    return true;
+  });
+}
+
+bool Touches(const Stmt& s, const ir::BufferNode* buffer) {
+  bool found = false;
+  ir::VisitStmts(s, [&](const Stmt& part) {
+    found = found || (part->kind == StmtKind::kStore && part->buffer.get() == buffer);
+    return !found;
+  });
+  if (found) return true;
+  ir::VisitExprsIn(s, [&](const Expr& e) {
+    found = found || (e->kind == ir::ExprKind::kLoad && e->buffer.get() == buffer);
+    return !found;
+  });
+  return found;
+}
+
+std::vector<Expr> Conjuncts(const Expr& condition) {
+  if (condition == nullptr) return {};
+  if (condition->kind != ir::ExprKind::kAnd) return {condition};
+  std::vector<Expr> result = Conjuncts(condition->args[0]);
+  for (Expr& c : Conjuncts(condition->args[1])) result.push_back(std::move(c));
+  return result;
+}
+
+Stmt Guarded(const std::vector<Expr>& conditions, Stmt body) {
+  if (conditions.empty()) return body;
+  Expr all = conditions[0];
+  for (size_t i = 1; i < conditions.size(); ++i) all = all && conditions[i];
+  return ir::MakeIf(all, std::move(body));
+}
+
+// A value that no reduction may start from.
+Expr WrongIdentity(const Expr& identity) {
+  if (!identity->dtype.is_float()) return identity + ir::Int(1, identity->dtype);
+  double value = identity->kind == ir::ExprKind::kFloatImm ? identity->float_value : 0;
+  if (value == std::numeric_limits<double>::infinity()) return ir::Float(-1e30, identity->dtype);
+  if (value == -std::numeric_limits<double>::infinity()) return ir::Float(1e30, identity->dtype);
+  return ir::Float(value + 1, identity->dtype);
+}
+
+class WrongInit : public ir::Rewriter {
+ public:
+  Stmt RewriteStmt(const Stmt& s) override {
+    if (s->kind != StmtKind::kStore) return RewriteChildren(s);
+    return ir::MakeStore(s->buffer, s->indices, WrongIdentity(s->value), s->mask);
+  }
+};
+
+class BlockLowering {
+ public:
+  BlockLowering(const ir::Function& f, const PassContext& ctx) : ctx_(ctx), bounds_(f) {}
+
+  Stmt Lower(const Stmt& s) {
+    switch (s->kind) {
+      case StmtKind::kBlock:
+        return LowerBlock(s);
+      case StmtKind::kFor:
+        return LowerFor(s);
+      case StmtKind::kSeq: {
+        std::vector<Stmt> stmts;
+        for (const Stmt& child : s->stmts) stmts.push_back(Lower(child));
+        return ir::MakeSeq(std::move(stmts));
+      }
+      case StmtKind::kIf:
+        return ir::MakeIf(s->condition, Lower(s->body),
+                          s->else_body == nullptr ? nullptr : Lower(s->else_body));
+      case StmtKind::kLet:
+        return ir::MakeLet(s->var, s->value, Lower(s->body));
+      case StmtKind::kAlloc:
+        return ir::MakeAlloc(s->buffer, Lower(s->body));
+      default:
+        return s;
+    }
+  }
+  bool planted() const { return planted_; }
+
+ private:
+  Stmt LowerFor(const Stmt& s) {
+    loops_.push_back(s);
+    bounds_.SetRange(s->var, s->range);
+    Stmt body = Lower(s->body);
+    loops_.pop_back();
+    Stmt loop = ir::MakeFor(s->var, s->range.min, s->range.extent, std::move(body), s->for_kind,
+                            s->annotations);
+    std::vector<Stmt> stmts;
+    for (auto& [before, init] : pending_) {
+      if (before == s->var.get()) stmts.push_back(std::move(init));
+    }
+    std::erase_if(pending_, [&](const auto& p) { return p.first == s->var.get(); });
+    stmts.push_back(std::move(loop));
+    return ir::MakeSeq(std::move(stmts));
+  }
+
+  Stmt LowerBlock(const Stmt& s) {
+    ir::VarMap values;
+    for (const ir::IterVar& iter : s->iters) values[iter.var.get()] = iter.binding;
+    auto bound = [&](const Expr& e) { return ir::Substitute(e, values); };
+    std::vector<Expr> predicate;
+    for (const Expr& c : Conjuncts(s->predicate)) predicate.push_back(bound(c));
+    PlantWrongBound(&predicate);
+    Stmt body = ir::Substitute(Lower(s->body), values);
+    if (s->init == nullptr) return Guarded(predicate, PlantWrongInitBlock(s, std::move(body)));
+    Stmt init = ir::Substitute(Lower(s->init), values);
+    if (ctx_.test_miscompile == "init") init = WrongInit().RewriteStmt(init);
+    std::vector<Expr> at_minimum;
+    VarSet reduce_vars, spatial_vars;
+    for (const ir::IterVar& iter : s->iters) {
+      if (iter.type != IterType::kReduce) {
+        AddVars(iter.binding, &spatial_vars);
+        continue;
+      }
+      AddVars(iter.binding, &reduce_vars);
+      at_minimum.push_back(ir::Eq(iter.binding, iter.domain.min));
+    }
+    if (HoistInit(s, init, predicate, reduce_vars, spatial_vars))
+      return Guarded(predicate, std::move(body));
+    return Guarded(predicate, ir::MakeSeq({Guarded(at_minimum, init), body}));
+  }
+
+  // Puts `init` before the outermost reduction loop, if that is provably the same.
+  bool HoistInit(const Stmt& block, const Stmt& init, const std::vector<Expr>& predicate,
+                 const VarSet& reduce_vars, const VarSet& spatial_vars) {
+    size_t outermost = 0;
+    while (outermost < loops_.size() && !reduce_vars.contains(loops_[outermost]->var.get()))
+      ++outermost;
+    if (outermost == loops_.size()) return false;
+    ir::VarMap first;  // reduction loops at their start
+    for (size_t i = outermost; i < loops_.size(); ++i) {
+      const Stmt& loop = loops_[i];
+      bool reduces = reduce_vars.contains(loop->var.get());
+      if (reduces && spatial_vars.contains(loop->var.get())) return false;
+      if (reduces) first[loop->var.get()] = ir::Substitute(loop->range.min, first);
+    }
+    for (const ir::IterVar& iter : block->iters) {
+      if (iter.type != IterType::kReduce) continue;
+      if (!analysis::Proves(ir::Eq(ir::Substitute(iter.binding, first), iter.domain.min), bounds_))
+        return false;
+    }
+    std::vector<Expr> guard;
+    for (const Expr& c : predicate) {
+      Expr at_start = ir::Substitute(c, first);
+      if (at_start == c) {
+        guard.push_back(c);
+      } else if (!analysis::Proves(at_start, bounds_)) {
+        // The condition also limits spatial iterators: init runs where the first visit would.
+        guard.push_back(at_start);
+      }
+    }
+    if (!OnlyThisBlockTouches(block, init, loops_[outermost])) return false;
+    Stmt nest = Guarded(guard, init);
+    for (size_t i = loops_.size(); i-- > outermost;) {
+      const Stmt& loop = loops_[i];
+      if (reduce_vars.contains(loop->var.get()) || !ir::UsesVar(nest, loop->var)) continue;
+      VarSet range_vars;
+      AddVars(loop->range.min, &range_vars);
+      AddVars(loop->range.extent, &range_vars);
+      for (const ir::ExprNode* var : range_vars) {
+        if (first.contains(var)) return false;
+      }
+      nest = ir::MakeFor(loop->var, loop->range.min, loop->range.extent, nest, loop->for_kind,
+                         loop->annotations);
+    }
+    pending_.emplace_back(loops_[outermost]->var.get(), ir::CloneWithFreshVars(nest));
+    return true;
+  }
+
+  static bool OnlyThisBlockTouches(const Stmt& block, const Stmt& init, const Stmt& loop) {
+    std::set<const ir::BufferNode*> written;
+    ir::VisitStmts(init, [&](const Stmt& s) {
+      if (s->kind == StmtKind::kStore) written.insert(s->buffer.get());
+      return true;
+    });
+    bool alone = true;
+    ir::VisitStmts(loop->body, [&](const Stmt& s) {
+      if (s->kind != StmtKind::kBlock) return true;
+      if (s->name == block->name) return false;
+      for (const ir::BufferNode* buffer : written) alone = alone && !Touches(s, buffer);
+      return false;
+    });
+    return alone;
+  }
+
+  // test_miscompile=tail: the last iteration that a predicate admits is left out.
+  void PlantWrongBound(std::vector<Expr>* predicate) {
+    if (ctx_.test_miscompile != "tail") return;
+    for (Expr& c : *predicate) {
+      if (c->kind != ir::ExprKind::kLt || ir::AsInt(c->args[1]) == nullptr) continue;
+      c = c->args[0] < c->args[1] - ir::Int(1, c->args[1]->dtype);
+      planted_ = true;
+    }
+  }
+  // test_miscompile=init where decompose_reduction made the init a block of its own.
+  Stmt PlantWrongInitBlock(const Stmt& block, Stmt body) const {
+    bool is_init = ctx_.test_miscompile == "init" && block->name.find("_init") != std::string::npos;
+    return is_init ? WrongInit().RewriteStmt(body) : body;
+  }
+
+  const PassContext& ctx_;
+  analysis::Bounds bounds_;
+  std::vector<Stmt> loops_;
+  std::vector<std::pair<const ir::ExprNode*, Stmt>> pending_;  // inits, and the loop they go before
+  bool planted_ = false;
+};
+
+// test_miscompile=tail on a function without predicates: the innermost loop that stores to an
+// output is one short.
+class ShortLoop : public ir::Rewriter {
+ public:
+  Stmt RewriteStmt(const Stmt& s) override {
+    if (done_) return s;
+    Stmt result = RewriteChildren(s);
+    if (done_ || s->kind != StmtKind::kFor) return result;
+    const int64_t* extent = ir::AsInt(s->range.extent);
+    bool stores = false;
+    ir::VisitStmts(s->body, [&](const Stmt& part) {
+      stores =
+          stores || (part->kind == StmtKind::kStore && part->buffer->role == ir::Role::kOutput &&
+                     std::any_of(part->indices.begin(), part->indices.end(),
+                                 [&](const Expr& i) { return ir::UsesVar(i, s->var); }));
+      return true;
+    });
+    if (!stores || extent == nullptr || *extent < 2) return result;
+    done_ = true;
+    return ir::MakeFor(s->var, s->range.min, ir::Int(*extent - 1, s->range.extent->dtype), s->body,
+                       s->for_kind, s->annotations);
+  }
+
+ private:
+  bool done_ = false;
+};
+
+// Loops whose iterations must stay in order: what they share may not become private to one
+// iteration.
+VarSet CarryingLoops(const Stmt& body) {
+  VarSet vars;
+  ir::VisitStmts(body, [&](const Stmt& s) {
+    if (s->kind != StmtKind::kBlock) return true;
+    for (const ir::IterVar& iter : s->iters) {
+      if (iter.type == IterType::kSequential || iter.type == IterType::kOpaque)
+        AddVars(iter.binding, &vars);
+    }
+    return true;
+  });
+  return vars;
+}
+
+class AllocPlacer {
+ public:
+  explicit AllocPlacer(VarSet carrying) : carrying_(std::move(carrying)) {}
+
+  Stmt Place(const Buffer& buffer, const Stmt& s) const {
+    switch (s->kind) {
+      case StmtKind::kFor:
+        if (s->for_kind == ir::ForKind::kVectorized || carrying_.contains(s->var.get())) break;
+        return ir::MakeFor(s->var, s->range.min, s->range.extent, Place(buffer, s->body),
+                           s->for_kind, s->annotations);
+      case StmtKind::kSeq: {
+        size_t first = s->stmts.size(), last = 0;
+        for (size_t i = 0; i < s->stmts.size(); ++i) {
+          if (!Touches(s->stmts[i], buffer.get())) continue;
+          first = std::min(first, i);
+          last = i;
+        }
+        std::vector<Stmt> stmts(s->stmts.begin(), s->stmts.begin() + first);
+        std::vector<Stmt> users(s->stmts.begin() + first, s->stmts.begin() + last + 1);
+        bool one = users.size() == 1;
+        stmts.push_back(one ? Place(buffer, users[0])
+                            : ir::MakeAlloc(buffer, ir::MakeSeq(std::move(users))));
+        stmts.insert(stmts.end(), s->stmts.begin() + last + 1, s->stmts.end());
+        return ir::MakeSeq(std::move(stmts));
+      }
+      case StmtKind::kAlloc:
+        return ir::MakeAlloc(s->buffer, Place(buffer, s->body));
+      default:
+        break;
+    }
+    return ir::MakeAlloc(buffer, s);
+  }
+
+ private:
+  VarSet carrying_;
+};
+
+}  // namespace
+
+absl::StatusOr<Function> LowerBlocks(const Function& f, const PassContext& ctx) {
+  if (f.stage != ir::Stage::kScheduled) {
+    return support::FailedPrecondition("transform.lower_blocks.stage",
+                                       "expected a function of stage scheduled");
+  }
+  Function result = f;
+  BlockLowering lowering(f, ctx);
+  result.body = lowering.Lower(f.body);
+  if (ctx.test_miscompile == "tail" && !lowering.planted())
+    result.body = ShortLoop().RewriteStmt(result.body);
+  AllocPlacer placer(CarryingLoops(f.body));
+  for (const Buffer& buffer : f.allocs) {
+    if (Touches(result.body, buffer.get())) result.body = placer.Place(buffer, result.body);
+  }
+  result.allocs.clear();
+  result.stage = ir::Stage::kLoops;
+  return result;
+}
+
+}  // namespace tilewright::transform

@@ -1,0 +1,284 @@
+// TRANSFORMATIONS of partition_loops (kLoops → kLoops), for conditions `Σ c·v + k < E` on loops
+// marked tail=peel
+//   for v in 0..n { … if c·v + inner < E { S } … }          (serial; true for every inner value
+//   while v < t)
+//     → for v in 0..t { … S … };  for v in t..n { … if … }   and so on with the loops inside the
+//     remainder
+//   the same in a parallel loop, or where v stands inside a division (a fused loop): the loop stays
+//   whole,
+//     → let a = atom;  if a < t { … S … } else { … if … }    with a a constant in the remainder
+//     where only one value is left
+// Both copies are simplified with what is now known, so that conditions are decided, remainders get
+// constant extents and what can never run goes away. Vectorised loops are never cut: their
+// conditions stay masks.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "compiler/analysis/linear.h"
+#include "compiler/analysis/simplify.h"
+#include "compiler/ir/structural.h"
+#include "compiler/ir/visit.h"
+#include "compiler/transform/clone.h"
+#include "compiler/transform/passes.h"
+
+namespace tilewright::transform {
+namespace {
+
+using analysis::Interval;
+using ir::Expr;
+using ir::ExprKind;
+using ir::Stmt;
+using ir::StmtKind;
+
+// Copies of code stop here: a nest of many ragged loops is not worth a compiler's time.
+constexpr int64_t kMaxLeaves = 4096;
+
+bool IsPeel(const Stmt& loop) {
+  auto it = loop->annotations.find("tail");
+  return it != loop->annotations.end() && it->second == ir::AnnotationValue(std::string("peel"));
+}
+
+bool IsConstantLoop(const Stmt& loop) {
+  return ir::AsInt(loop->range.min) && ir::AsInt(loop->range.extent);
+}
+
+void Conjuncts(const Expr& condition, std::vector<Expr>* out) {
+  if (condition->kind == ExprKind::kAnd) {
+    Conjuncts(condition->args[0], out);
+    Conjuncts(condition->args[1], out);
+  } else {
+    out->push_back(condition);
+  }
+}
+
+// Where one condition changes: true for all inner values exactly while `atom` < cut.
+struct Cut {
+  Expr atom;
+  int64_t cut = 0;
+};
+
+// A sum of products of constants and atoms.
+void Flatten(const Expr& e, int64_t scale, std::vector<std::pair<int64_t, Expr>>* terms,
+             int64_t* constant) {
+  if (const int64_t* value = ir::AsInt(e)) {
+    *constant += scale * *value;
+  } else if (e->kind == ExprKind::kAdd || e->kind == ExprKind::kSub) {
+    Flatten(e->args[0], scale, terms, constant);
+    Flatten(e->args[1], e->kind == ExprKind::kAdd ? scale : -scale, terms, constant);
+  } else if (e->kind == ExprKind::kMul && ir::AsInt(e->args[1])) {
+    Flatten(e->args[0], scale * *ir::AsInt(e->args[1]), terms, constant);
+  } else if (e->kind == ExprKind::kMul && ir::AsInt(e->args[0])) {
+    Flatten(e->args[1], scale * *ir::AsInt(e->args[0]), terms, constant);
+  } else {
+    terms->emplace_back(scale, e);
+  }
+}
+
+class Partitioner {
+ public:
+  explicit Partitioner(const ir::Function& f)
+      : cloner_(f), bounds_(f), leaves_(CountLeaves(f.body)) {}
+
+  Stmt Walk(const Stmt& s) {
+    switch (s->kind) {
+      case StmtKind::kFor:
+        return WalkFor(s);
+      case StmtKind::kSeq: {
+        std::vector<Stmt> stmts;
+        for (const Stmt& child : s->stmts) stmts.push_back(Walk(child));
+        return ir::MakeSeq(std::move(stmts));
+      }
+      case StmtKind::kIf:
+        return ir::MakeIf(s->condition, Walk(s->body),
+                          s->else_body == nullptr ? nullptr : Walk(s->else_body));
+      case StmtKind::kLet:
+        bounds_.Set(s->var, analysis::EvalInterval(s->value, bounds_));
+        return ir::MakeLet(s->var, s->value, Walk(s->body));
+      case StmtKind::kAlloc:
+        return ir::MakeAlloc(s->buffer, Walk(s->body));
+      default:
+        return s;
+    }
+  }
+
+ private:
+  Stmt WalkFor(const Stmt& s) {
+    bounds_.SetRange(s->var, s->range);
+    bool peel = IsPeel(s);
+    if (peel) peel_.push_back(s->var.get());
+    Stmt result = CutLoop(s);
+    if (peel) peel_.pop_back();
+    return result;
+  }
+
+  Stmt CutLoop(const Stmt& s) {
+    if (s->for_kind != ir::ForKind::kVectorized && IsConstantLoop(s)) {
+      if (std::optional<Cut> cut = FindCut(s)) {
+        int64_t leaves = CountLeaves(s->body);
+        if (leaves_ + leaves <= kMaxLeaves) {
+          leaves_ += leaves;
+          bool serial =
+              s->for_kind == ir::ForKind::kSerial || s->for_kind == ir::ForKind::kUnrolled;
+          return cut->atom == s->var && serial ? SplitRange(s, cut->cut) : SplitBody(s, *cut);
+        }
+      }
+    }
+    return ir::MakeFor(s->var, s->range.min, s->range.extent, Walk(s->body), s->for_kind,
+                       s->annotations);
+  }
+
+  Stmt SplitRange(const Stmt& s, int64_t cut) {
+    int64_t min = *ir::AsInt(s->range.min), extent = *ir::AsInt(s->range.extent);
+    ir::DType type = s->var->dtype;
+    auto part = [&](const Stmt& from, int64_t first, int64_t count) {
+      Stmt loop = ir::MakeFor(from->var, ir::Int(first, type), ir::Int(count, type), from->body,
+                              from->for_kind, from->annotations);
+      return Walk(analysis::Simplify(loop, bounds_, {.remove_unit_loops = true}));
+    };
+    Stmt rest = cloner_.Clone(s);
+    Stmt main = part(s, min, cut - min);
+    return ir::MakeSeq({main, part(rest, cut, min + extent - cut)});
+  }
+
+  // Keeps the loop: its body asks which part this iteration is in.
+  Stmt SplitBody(const Stmt& s, const Cut& cut) {
+    Expr atom = cut.atom;
+    Stmt body = s->body;
+    bool is_var = atom->kind == ExprKind::kVar;
+    if (!is_var) {
+      atom = ir::MakeVar(s->var->name + "_tile", cut.atom->dtype);
+      body = ReplaceExpr(cut.atom, atom).RewriteStmt(body);
+    }
+    Interval range = analysis::EvalInterval(cut.atom, bounds_);
+    bounds_.Set(atom, range);
+    Stmt rest = cloner_.Clone(body);
+    if (range.max == cut.cut)
+      rest = ir::Substitute(rest, {{atom.get(), ir::Int(cut.cut, atom->dtype)}});
+    Stmt main = WalkUnder(atom, {range.min, cut.cut - 1}, body);
+    rest = WalkUnder(atom, {cut.cut, range.max}, rest);
+    bounds_.Set(atom, range);
+    Stmt split = ir::MakeIf(atom < ir::Int(cut.cut, atom->dtype), main, rest);
+    if (!is_var) split = ir::MakeLet(atom, cut.atom, split);
+    return ir::MakeFor(s->var, s->range.min, s->range.extent, split, s->for_kind, s->annotations);
+  }
+
+  Stmt WalkUnder(const Expr& var, Interval range, const Stmt& s) {
+    bounds_.Set(var, range);
+    return Walk(analysis::Simplify(s, bounds_, {.remove_unit_loops = true}));
+  }
+
+  class ReplaceExpr : public ir::Rewriter {
+   public:
+    ReplaceExpr(Expr from, Expr to) : from_(std::move(from)), to_(std::move(to)) {}
+    Expr RewriteExpr(const Expr& e) override {
+      if (e->kind == from_->kind && ir::StructuralEqual(e, from_)) return to_;
+      return RewriteChildren(e);
+    }
+
+   private:
+    Expr from_, to_;
+  };
+
+  // The first condition below `loop` that this loop decides for part of its range.
+  std::optional<Cut> FindCut(const Stmt& loop) {
+    std::vector<Stmt> inner;
+    std::optional<Cut> found;
+    Search(loop, loop->body, &inner, &found);
+    return found;
+  }
+
+  void Search(const Stmt& loop, const Stmt& s, std::vector<Stmt>* inner,
+              std::optional<Cut>* found) {
+    if (found->has_value()) return;
+    switch (s->kind) {
+      case StmtKind::kFor:
+        inner->push_back(s);
+        Search(loop, s->body, inner, found);
+        inner->pop_back();
+        return;
+      case StmtKind::kSeq:
+        for (const Stmt& child : s->stmts) Search(loop, child, inner, found);
+        return;
+      case StmtKind::kIf: {
+        std::vector<Expr> conditions;
+        Conjuncts(s->condition, &conditions);
+        for (const Expr& c : conditions) {
+          if (!found->has_value()) *found = CutOf(loop, c, *inner);
+        }
+        Search(loop, s->body, inner, found);
+        if (s->else_body != nullptr) Search(loop, s->else_body, inner, found);
+        return;
+      }
+      case StmtKind::kLet:
+      case StmtKind::kAlloc:
+        Search(loop, s->body, inner, found);
+        return;
+      default:
+        return;
+    }
+  }
+
+  bool IsPeelable(const Expr& condition, const std::vector<Stmt>& inner) const {
+    bool peel = false;
+    ir::VisitExprs(condition, [&](const Expr& e) {
+      if (e->kind != ExprKind::kVar) return true;
+      peel = peel || std::find(peel_.begin(), peel_.end(), e.get()) != peel_.end();
+      for (const Stmt& loop : inner) peel = peel || (loop->var == e && IsPeel(loop));
+      return true;
+    });
+    return peel;
+  }
+
+  // `condition` as  c · atom + (something the inner loops run over) < E  with atom over `loop` and
+  // what is outside.
+  std::optional<Cut> CutOf(const Stmt& loop, const Expr& condition,
+                           const std::vector<Stmt>& inner) {
+    if (condition->kind != ExprKind::kLt || !condition->args[0]->dtype.is_int())
+      return std::nullopt;
+    if (!ir::UsesVar(condition, loop->var) || !IsPeelable(condition, inner)) return std::nullopt;
+    std::vector<std::pair<int64_t, Expr>> terms;
+    int64_t constant = 0;
+    Flatten(condition->args[0], 1, &terms, &constant);
+    Flatten(condition->args[1], -1, &terms, &constant);
+    analysis::Bounds bounds = bounds_;
+    for (const Stmt& l : inner) bounds.SetRange(l->var, l->range);
+    Expr atom;
+    int64_t factor = 0, inner_max = 0;
+    for (const auto& [scale, term] : terms) {
+      bool is_inner = std::any_of(inner.begin(), inner.end(),
+                                  [&](const Stmt& l) { return ir::UsesVar(term, l->var); });
+      if (!is_inner) {
+        if (atom != nullptr || scale <= 0) return std::nullopt;
+        atom = term;
+        factor = scale;
+        continue;
+      }
+      Interval range = analysis::EvalInterval(term, bounds);
+      if (!range.is_bounded()) return std::nullopt;
+      inner_max += scale > 0 ? scale * range.max : scale * range.min;
+    }
+    if (atom == nullptr || !ir::UsesVar(atom, loop->var)) return std::nullopt;
+    // factor · atom + inner_max + constant < 0
+    int64_t limit = -(inner_max + constant);
+    int64_t cut = limit <= 0 ? limit / factor : (limit + factor - 1) / factor;
+    Interval range = analysis::EvalInterval(atom, bounds_);
+    if (!range.is_bounded() || cut <= range.min || cut > range.max) return std::nullopt;
+    return Cut{atom, cut};
+  }
+
+  Cloner cloner_;
+  analysis::Bounds bounds_;
+  int64_t leaves_;
+  std::vector<const ir::ExprNode*> peel_;  // marked loops around the current statement
+};
+
+}  // namespace
+
+absl::StatusOr<Function> PartitionLoops(const Function& f, const PassContext&) {
+  Function result = f;
+  result.body = Partitioner(f).Walk(f.body);
+  return result;
+}
+
+}  // namespace tilewright::transform

@@ -1,0 +1,41 @@
+// The table of passes, and which of them a target runs in what order.
+#include <algorithm>
+
+#include "compiler/transform/passes.h"
+
+namespace tilewright::transform {
+namespace {
+
+constexpr PassRow kLowerBlocks{"lower_blocks", LowerBlocks};
+constexpr PassRow kCompactBuffers{"compact_buffers", CompactBuffers};
+constexpr PassRow kSimplify{"simplify", SimplifyFunction};
+constexpr PassRow kPartitionLoops{"partition_loops", PartitionLoops};
+constexpr PassRow kFlattenBuffers{"flatten_buffers", FlattenBuffers};
+constexpr PassRow kVectorizeLoops{"vectorize_loops", VectorizeLoops};
+constexpr PassRow kUnrollLoops{"unroll_loops", UnrollLoops};
+constexpr PassRow kContractFma{"contract_fma", ContractFma};
+
+// Buffers are flattened before loops are vectorised: an index split by a fused loop, like (f / 20)
+// * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
+// which replicates them.
+constexpr PassRow kCpu[] = {
+    kLowerBlocks, kCompactBuffers, kSimplify,    kPartitionLoops, kFlattenBuffers,
+    kSimplify,    kVectorizeLoops, kUnrollLoops, kSimplify,       kContractFma,
+};
+constexpr PassRow kToLoops[] = {kLowerBlocks, kCompactBuffers, kSimplify};
+
+}  // namespace
+
+std::span<const PassRow> CpuPipeline() { return kCpu; }
+
+const PassRow* FindPass(std::string_view name) {
+  auto* row = std::find_if(std::begin(kCpu), std::end(kCpu),
+                           [&](const PassRow& r) { return r.name == name; });
+  return row == std::end(kCpu) ? nullptr : row;
+}
+
+absl::StatusOr<Function> LowerToLoops(const Function& f, const PassContext& ctx) {
+  return RunPipeline(f, kToLoops, ctx);
+}
+
+}  // namespace tilewright::transform

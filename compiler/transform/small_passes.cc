@@ -1,0 +1,119 @@
+// TRANSFORMATIONS
+//   simplify (kLoops → kLoops): integer simplification with loop ranges; decided branches, empty
+//   and unit loops go. flatten_buffers (kLoops → kLoops): every buffer gets one dimension,
+//   row-major:  B[i, j] → B[i * d1 + j] contract_fma (any → same): float a * b + c → fma(a, b, c),
+//   where the target has the instruction
+#include <algorithm>
+
+#include "compiler/analysis/simplify.h"
+#include "compiler/ir/visit.h"
+#include "compiler/transform/passes.h"
+
+namespace tilewright::transform {
+namespace {
+
+using ir::Buffer;
+using ir::Expr;
+using ir::ExprKind;
+using ir::Stmt;
+using ir::StmtKind;
+
+Expr Times(const Expr& a, const Expr& b) {
+  if (ir::IsInt(a, 1)) return b;
+  if (ir::IsInt(b, 1)) return a;
+  return a * b;
+}
+
+class Flattener : public ir::Rewriter {
+ public:
+  Buffer Flat(const Buffer& buffer) {
+    if (buffer->shape.size() == 1) return buffer;
+    Buffer& flat = map_[buffer.get()];
+    if (flat != nullptr) return flat;
+    auto node = std::make_shared<ir::BufferNode>(*buffer);
+    Expr elements = buffer->shape.empty() ? ir::Int(1) : buffer->shape[0];
+    for (size_t d = 1; d < buffer->shape.size(); ++d) elements = Times(elements, buffer->shape[d]);
+    node->shape = {elements};
+    flat = node;
+    kept_.push_back(buffer);
+    return flat;
+  }
+
+  Expr RewriteExpr(const Expr& e) override {
+    Expr r = RewriteChildren(e);
+    if (r->kind != ExprKind::kLoad || r->buffer->shape.size() == 1) return r;
+    return ir::Load(Flat(r->buffer), {Index(r->buffer, r->args)}, r->mask);
+  }
+  Stmt RewriteStmt(const Stmt& s) override {
+    Stmt r = RewriteChildren(s);
+    bool ranked = r->buffer != nullptr && r->buffer->shape.size() != 1;
+    if (r->kind == StmtKind::kStore && ranked) {
+      return ir::MakeStore(Flat(r->buffer), {Index(r->buffer, r->indices)}, r->value, r->mask);
+    }
+    if (r->kind == StmtKind::kAlloc && ranked) return ir::MakeAlloc(Flat(r->buffer), r->body);
+    return r;
+  }
+
+ private:
+  static Expr Index(const Buffer& buffer, const std::vector<Expr>& indices) {
+    if (indices.empty()) return ir::Int(0);
+    int lanes = 1;
+    for (const Expr& i : indices) lanes = std::max<int>(lanes, i->dtype.lanes);
+    auto widen = [&](const Expr& e) {
+      return e->dtype.lanes == lanes ? e : ir::Broadcast(e, lanes);
+    };
+    auto to_i64 = [](const Expr& e) { return ir::Cast(ir::kI64.WithLanes(e->dtype.lanes), e); };
+    Expr sum;
+    Expr stride = ir::Int(1);
+    for (size_t d = indices.size(); d-- > 0;) {
+      Expr term = widen(to_i64(indices[d]));
+      if (!ir::IsInt(stride, 1)) term = term * widen(stride);
+      sum = sum == nullptr ? term : term + sum;
+      stride = Times(stride, to_i64(buffer->shape[d]));
+    }
+    return sum;
+  }
+
+  ir::BufferMap map_;
+  std::vector<Buffer> kept_;  // map_ is keyed by address
+};
+
+class FmaContractor : public ir::Rewriter {
+ public:
+  Expr RewriteExpr(const Expr& e) override {
+    Expr r = RewriteChildren(e);
+    if (r->kind != ExprKind::kAdd || !r->dtype.is_float() || r->dtype.bits < 32) return r;
+    for (int side = 0; side < 2; ++side) {
+      const Expr& product = r->args[side];
+      if (product->kind == ExprKind::kMul) {
+        return ir::Call(ir::Intrinsic::kFma,
+                        {product->args[0], product->args[1], r->args[1 - side]});
+      }
+    }
+    return r;
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<Function> SimplifyFunction(const Function& f, const PassContext&) {
+  return analysis::Simplify(f, {.remove_unit_loops = true});
+}
+
+absl::StatusOr<Function> FlattenBuffers(const Function& f, const PassContext&) {
+  Function result = f;
+  Flattener flattener;
+  result.body = flattener.RewriteStmt(f.body);
+  for (Buffer& b : result.params) b = flattener.Flat(b);
+  return result;
+}
+
+absl::StatusOr<Function> ContractFma(const Function& f, const PassContext& ctx) {
+  const std::vector<std::string>& features = ctx.target.required_features;
+  if (std::find(features.begin(), features.end(), "fma") == features.end()) return f;
+  Function result = f;
+  result.body = FmaContractor().RewriteStmt(f.body);
+  return result;
+}
+
+}  // namespace tilewright::transform

@@ -1,0 +1,329 @@
+// TRANSFORMATIONS of vectorize_loops (kLoops → kLoops, inner loops first; iterations of a
+// vectorised loop are independent)
+//   for v in m..m+L vectorized { S }  → S with, for L lanes at once,
+//     index c·v + r (r without v)       → ramp(c·m + r, c, L); c = 0 stays scalar; anything else
+//     becomes a vector expression value without v                   → stays scalar, broadcast where
+//     it meets a vector if (condition with v) S           → masked loads and stores in S; where a
+//     scalar load in S would run although no lane
+//                                         is active: if (condition at its first lane) { masked S }
+//     select(condition with v, a, b)    → lane-wise, with masked loads in a and b
+//     loop inside                       → stays a loop
+//   What cannot become vectors (loop bounds that depend on v, allocations inside, stores of lanes
+//   to one element, a loop already full of vectors) keeps the meaning as a serial loop, or as an
+//   unrolled one around vectors.
+#include <algorithm>
+#include <vector>
+
+#include "compiler/analysis/linear.h"
+#include "compiler/analysis/simplify.h"
+#include "compiler/ir/visit.h"
+#include "compiler/transform/passes.h"
+
+namespace tilewright::transform {
+namespace {
+
+using ir::Expr;
+using ir::ExprKind;
+using ir::Stmt;
+using ir::StmtKind;
+
+bool HasVectors(const Stmt& s) {
+  bool found = false;
+  ir::VisitExprsIn(s, [&](const Expr& e) {
+    found = found || e->dtype.is_vector();
+    return !found;
+  });
+  return found;
+}
+
+// Rewrites one loop body to lanes. `ok()` is false afterwards when the body has no vector form.
+class LaneWidener {
+ public:
+  LaneWidener(const Stmt& loop, const analysis::Bounds& bounds)
+      : var_(loop->var),
+        min_(loop->range.min),
+        lanes_(static_cast<int>(*ir::AsInt(loop->range.extent))),
+        bounds_(bounds) {
+    bounds_.SetRange(loop->var, loop->range);
+  }
+
+  bool ok() const { return ok_; }
+
+  Stmt Widen(const Stmt& s) {
+    switch (s->kind) {
+      case StmtKind::kFor:
+        return WidenFor(s);
+      case StmtKind::kSeq: {
+        std::vector<Stmt> stmts;
+        for (const Stmt& child : s->stmts) stmts.push_back(Widen(child));
+        return ir::MakeSeq(std::move(stmts));
+      }
+      case StmtKind::kStore:
+        return WidenStore(s);
+      case StmtKind::kIf:
+        return WidenIf(s);
+      case StmtKind::kLet:
+        return Widen(ir::Substitute(s->body, {{s->var.get(), s->value}}));
+      case StmtKind::kEvaluate:  // prefetches: the first lane stands for all
+        return ir::MakeEvaluate(AtLane(s->value, 0));
+      default:
+        ok_ = false;
+        return s;
+    }
+  }
+
+ private:
+  bool IsUniform(const Expr& e) const { return !ir::UsesVar(e, var_); }
+  Expr AtLane(const Expr& e, int lane) const {
+    return analysis::Simplify(ir::Substitute(e, {{var_.get(), min_ + ir::Int(lane, min_->dtype)}}),
+                              bounds_);
+  }
+  Expr Spread(const Expr& e) const { return e->dtype.is_vector() ? e : ir::Broadcast(e, lanes_); }
+  Expr Masked(const Expr& mask) const {
+    return mask_ == nullptr ? mask : mask == nullptr ? mask_ : mask_ && mask;
+  }
+
+  // ---- expressions: scalar results are the same in every lane
+
+  Expr Widen(const Expr& e) {
+    if (IsUniform(e)) return WidenUniform(e);
+    if (e->dtype == ir::kI64) {
+      Expr simple = analysis::Simplify(e, bounds_);
+      if (std::optional<int64_t> stride = analysis::StrideOf(simple, var_)) {
+        Expr base = AtLane(simple, 0);
+        return *stride == 0 ? base : ir::Ramp(base, ir::Int(*stride), lanes_);
+      }
+    }
+    switch (e->kind) {
+      case ExprKind::kVar:
+        return ir::Ramp(min_, ir::Int(1, min_->dtype), lanes_);
+      case ExprKind::kLoad:
+        return WidenLoad(e);
+      case ExprKind::kSelect:
+        return WidenSelect(e);
+      default:
+        break;
+    }
+    std::vector<Expr> args;
+    bool vector = false;
+    for (const Expr& a : e->args) {
+      args.push_back(Widen(a));
+      vector = vector || args.back()->dtype.is_vector();
+    }
+    if (vector) {
+      for (Expr& a : args) a = Spread(a);
+    }
+    return ir::WithArgs(e, std::move(args));
+  }
+
+  // A uniform expression runs once for all lanes. Under a mask its loads still may: WidenIf saw to
+  // it that some lane is active, and a select with a lane-wise condition asks for masked lanes
+  // instead.
+  Expr WidenUniform(const Expr& e) {
+    if (!mask_loads_ || e->kind == ExprKind::kVar || e->args.empty()) return e;
+    if (e->kind == ExprKind::kLoad) {
+      return ir::Load(e->buffer, {ir::Broadcast(e->args[0], lanes_)},
+                      Masked(e->mask == nullptr ? nullptr : Spread(e->mask)));
+    }
+    std::vector<Expr> args;
+    bool vector = false;
+    for (const Expr& a : e->args) {
+      args.push_back(WidenUniform(a));
+      vector = vector || args.back()->dtype.is_vector();
+    }
+    if (!vector) return e;
+    for (Expr& a : args) a = Spread(a);
+    return ir::WithArgs(e, std::move(args));
+  }
+
+  Expr WidenLoad(const Expr& e) {
+    std::vector<Expr> indices;
+    for (const Expr& i : e->args) indices.push_back(Widen(i));
+    Expr mask = e->mask == nullptr ? nullptr : Spread(Widen(e->mask));
+    bool vector = std::any_of(indices.begin(), indices.end(),
+                              [](const Expr& i) { return i->dtype.is_vector(); });
+    if (!vector && mask == nullptr && !mask_loads_) return ir::Load(e->buffer, std::move(indices));
+    if (!vector) indices[0] = ir::Broadcast(indices[0], lanes_);
+    return ir::Load(e->buffer, std::move(indices), Masked(mask));
+  }
+
+  Expr WidenSelect(const Expr& e) {
+    Expr condition = Widen(e->args[0]);
+    Expr sides[2];
+    if (!condition->dtype.is_vector()) {
+      for (int side = 0; side < 2; ++side) sides[side] = Spread(Widen(e->args[side + 1]));
+      return ir::Select(condition, sides[0], sides[1]);
+    }
+    for (int side = 0; side < 2; ++side) {
+      Expr outer = mask_;
+      bool outer_loads = mask_loads_;
+      mask_ = Masked(side == 0 ? condition : ir::Not(condition));
+      mask_loads_ = true;
+      sides[side] = Spread(Widen(e->args[side + 1]));
+      mask_ = outer;
+      mask_loads_ = outer_loads;
+    }
+    return ir::Select(condition, sides[0], sides[1]);
+  }
+
+  // ---- statements
+
+  Stmt WidenFor(const Stmt& s) {
+    if (!IsUniform(s->range.min) || !IsUniform(s->range.extent)) ok_ = false;
+    bounds_.SetRange(s->var, s->range);
+    return ir::MakeFor(s->var, s->range.min, s->range.extent, Widen(s->body), s->for_kind,
+                       s->annotations);
+  }
+
+  Stmt WidenStore(const Stmt& s) {
+    std::vector<Expr> indices;
+    for (const Expr& i : s->indices) indices.push_back(Widen(i));
+    bool vector = std::any_of(indices.begin(), indices.end(),
+                              [](const Expr& i) { return i->dtype.is_vector(); });
+    Expr value = Widen(s->value);
+    Expr mask = s->mask == nullptr ? nullptr : Widen(s->mask);
+    if (!vector) {
+      // All lanes write one element: the same value once, or an order that vectors do not have.
+      bool once = !value->dtype.is_vector() && mask_ == nullptr &&
+                  (mask == nullptr || !mask->dtype.is_vector());
+      if (!once) ok_ = false;
+      return once ? ir::MakeStore(s->buffer, std::move(indices), value, mask) : s;
+    }
+    return ir::MakeStore(s->buffer, std::move(indices), Spread(value),
+                         Masked(mask == nullptr ? nullptr : Spread(mask)));
+  }
+
+  Stmt WidenIf(const Stmt& s) {
+    Expr condition = Widen(s->condition);
+    if (!condition->dtype.is_vector()) {
+      return ir::MakeIf(condition, Widen(s->body),
+                        s->else_body == nullptr ? nullptr : Widen(s->else_body));
+    }
+    Expr outer = mask_;
+    mask_ = Masked(condition);
+    Expr first;
+    bool whole = FirstLaneCondition(s->condition, &first);
+    if (!whole && HasUniformLoad(s->body)) ok_ = false;
+    Stmt result = Widen(s->body);
+    if (whole && !ir::IsInt(first, 1)) result = ir::MakeIf(first, result);
+    mask_ = outer;
+    if (s->else_body == nullptr) return result;
+    mask_ = Masked(ir::Not(condition));
+    if (HasUniformLoad(s->else_body)) ok_ = false;
+    Stmt other = Widen(s->else_body);
+    mask_ = outer;
+    return ir::MakeSeq({result, other});
+  }
+
+  // A scalar condition that holds exactly when some lane's does: for upper bounds on increasing
+  // values, the first lane's.
+  bool FirstLaneCondition(const Expr& condition, Expr* first) {
+    if (condition->kind == ExprKind::kAnd) {
+      Expr a, b;
+      if (!FirstLaneCondition(condition->args[0], &a) ||
+          !FirstLaneCondition(condition->args[1], &b))
+        return false;
+      *first = ir::IsInt(a, 1) ? b : ir::IsInt(b, 1) ? a : a && b;
+      return true;
+    }
+    if (IsUniform(condition)) {
+      *first = condition;
+      return true;
+    }
+    bool below = condition->kind == ExprKind::kLt || condition->kind == ExprKind::kLe;
+    if (!below || !condition->args[0]->dtype.is_int() || !IsUniform(condition->args[1]))
+      return false;
+    std::optional<int64_t> stride =
+        analysis::StrideOf(analysis::Simplify(condition->args[0], bounds_), var_);
+    if (!stride || *stride < 0) return false;
+    *first = AtLane(condition, 0);
+    return true;
+  }
+
+  bool HasUniformLoad(const Stmt& s) const {
+    bool found = false;
+    ir::VisitExprsIn(s, [&](const Expr& e) {
+      if (e->kind == ExprKind::kLoad) {
+        bool uniform = true;
+        for (const Expr& i : e->args) uniform = uniform && IsUniform(i);
+        found = found || uniform;
+      }
+      return !found;
+    });
+    return found;
+  }
+
+  ir::Var var_;
+  Expr min_;
+  int lanes_;
+  analysis::Bounds bounds_;
+  Expr mask_;                // lanes that run here; null = all
+  bool mask_loads_ = false;  // uniform loads need the mask, too
+  bool ok_ = true;
+};
+
+class LoopVectorizer {
+ public:
+  explicit LoopVectorizer(const ir::Function& f) : bounds_(f) {}
+
+  Stmt Walk(const Stmt& s) {
+    switch (s->kind) {
+      case StmtKind::kFor:
+        return WalkFor(s);
+      case StmtKind::kSeq: {
+        std::vector<Stmt> stmts;
+        bool changed = false;
+        for (const Stmt& child : s->stmts) {
+          stmts.push_back(Walk(child));
+          changed = changed || stmts.back() != child;
+        }
+        return changed ? ir::MakeSeq(std::move(stmts)) : s;
+      }
+      case StmtKind::kIf: {
+        Stmt body = Walk(s->body);
+        Stmt other = s->else_body == nullptr ? nullptr : Walk(s->else_body);
+        return body == s->body && other == s->else_body ? s : ir::MakeIf(s->condition, body, other);
+      }
+      case StmtKind::kLet: {
+        if (s->value->dtype.is_int())
+          bounds_.Set(s->var, analysis::EvalInterval(s->value, bounds_));
+        Stmt body = Walk(s->body);
+        return body == s->body ? s : ir::MakeLet(s->var, s->value, body);
+      }
+      case StmtKind::kAlloc: {
+        Stmt body = Walk(s->body);
+        return body == s->body ? s : ir::MakeAlloc(s->buffer, body);
+      }
+      default:
+        return s;
+    }
+  }
+
+ private:
+  Stmt WalkFor(const Stmt& s) {
+    bounds_.SetRange(s->var, s->range);
+    Stmt body = Walk(s->body);
+    auto rebuilt = [&](ir::ForKind kind) {
+      return ir::MakeFor(s->var, s->range.min, s->range.extent, body, kind, s->annotations);
+    };
+    if (s->for_kind != ir::ForKind::kVectorized) return body == s->body ? s : rebuilt(s->for_kind);
+    if (HasVectors(body)) return rebuilt(ir::ForKind::kUnrolled);
+    const int64_t* lanes = ir::AsInt(s->range.extent);
+    if (lanes == nullptr || *lanes < 2 || *lanes > 64) return rebuilt(ir::ForKind::kSerial);
+    LaneWidener widener(s, bounds_);
+    Stmt wide = widener.Widen(body);
+    return widener.ok() ? wide : rebuilt(ir::ForKind::kSerial);
+  }
+
+  analysis::Bounds bounds_;
+};
+
+}  // namespace
+
+absl::StatusOr<Function> VectorizeLoops(const Function& f, const PassContext&) {
+  Function result = f;
+  result.body = LoopVectorizer(f).Walk(f.body);
+  return result;
+}
+
+}  // namespace tilewright::transform
