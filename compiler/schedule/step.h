@@ -1,18 +1,24 @@
-// A schedule step as data: name, handle operands, parameters; and its canonical text line. The same text is log record,
-// wire format, golden file and mutation substrate. Steps are joined by "; " or newlines; `#` starts a comment.
+// A schedule step as data: name, handle operands, parameters; and its canonical text line. The same
+// text is log record, wire format, golden file and mutation substrate. Value types, pure functions;
+// thread-safe.
 //
-// GRAMMAR   step   := NAME operand* parameter*
-//           operand:= '%' INT                      a handle: see schedule.h for how handles are numbered
-//           param  := '[' (INT|'?') {',' (INT|'?')} ']' | INT | WORD | KEY '=' (INT|WORD)
-// Canonical: one space between parts, no space inside brackets, defaults omitted, key=value last in key order.
+// GRAMMAR   steps   := [step] { (';' | newline) [step] }         `#` starts a comment to end of
+// line
+//           step    := NAME operand* parameter*
+//           operand := '%' INT                    a handle: see schedule.h for how they are
+//           numbered param   := '[' (INT|'?') {',' (INT|'?')} ']' | WORD | KEY '=' (INT|WORD)
+// Canonical: one space between parts, no space inside brackets, defaults omitted, key=value last in
+// key order, steps joined by "; ". Parsing accepts more spaces and stated defaults.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace tilewright::schedule {
@@ -24,19 +30,56 @@ enum class StepKind : uint8_t {
 inline constexpr int64_t kInfer = -1;  // the `?` of a factor list
 
 struct Step {
-  StepKind kind;
-  std::vector<int> handles;
-  std::vector<int64_t> factors;                 // Split
-  std::string word;                             // SetScope
-  std::map<std::string, std::string> options;   // tail=…, scope=…, annotate's key=value
+  StepKind kind = StepKind::kSplit;
+  std::vector<int> handles = {};
+  std::vector<int64_t> factors = {};                // Split
+  std::string word = {};                            // SetScope
+  std::map<std::string, std::string> options = {};  // tail=…, scope=…, annotate's key=value;
+                                                    // a default is left out
 
   bool operator==(const Step&) const = default;
+  // The option's value, or its default.
+  std::string_view Option(std::string_view key) const;
 };
 using Steps = std::vector<Step>;
 
+// The row of steps.def, taken apart.
+struct StepOption {
+  std::string key;
+  std::vector<std::string> values;  // the first is the default
+};
+struct StepRow {
+  StepKind kind;
+  std::string name;
+  std::string operands;   // letters, without the '+'
+  bool variadic = false;  // the last operand may repeat
+  bool has_factors = false;
+  std::vector<std::string> words = {};  // empty: no word
+  std::vector<StepOption> options = {};
+  bool has_annotation = false;  // kv
+};
+std::span<const StepRow> StepRows();  // in the order of steps.def
+const StepRow& RowOf(StepKind kind);
+const StepRow* FindRow(std::string_view name);
+
+// What `annotate` may say: hints that a lowering pass reads. Values are integers in [min, max].
+struct AnnotationRow {
+  std::string_view key;
+  int64_t min, max;
+  char on;  // l = loop, b = block, h = either
+  std::string_view meaning;
+};
+std::span<const AnnotationRow> AnnotationRows();
+
+// Whether a step made by a program is one that ParseStep could return (schedule.step.*).
+absl::Status CheckStep(const Step& step);
 std::string ToText(const Step& step);
-std::string ToText(const Steps& steps);                        // joined by "; "
-absl::StatusOr<Step> ParseStep(std::string_view line);         // schedule.step.*
+std::string ToText(const Steps& steps);                 // joined by "; "
+absl::StatusOr<Step> ParseStep(std::string_view line);  // schedule.step.*
 absl::StatusOr<Steps> ParseSteps(std::string_view text);
+// Parsed and printed again.
+absl::StatusOr<std::string> CanonicalText(std::string_view text);
+// Of the canonical text; stable over runs and machines.
+uint64_t StepsHash(const Steps& steps);
 
 }  // namespace tilewright::schedule

@@ -1,0 +1,203 @@
+#include "compiler/schedule/legality.h"
+
+#include <algorithm>
+
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/visit.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::schedule {
+namespace {
+
+using ir::Stmt;
+using ir::StmtKind;
+using support::StrCat;
+
+constexpr size_t kMaxShownBytes = 4096;
+
+bool OnlyLoopsAndBlocks(const Stmt& s) {
+  switch (s->kind) {
+    case StmtKind::kFor:
+      return OnlyLoopsAndBlocks(s->body);
+    case StmtKind::kSeq:
+      return std::all_of(s->stmts.begin(), s->stmts.end(), OnlyLoopsAndBlocks);
+    case StmtKind::kBlock:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+absl::Status Refuse(const Step& step, std::string_view reason, std::string_view detail,
+                    const Stmt& around) {
+  std::string shown = around == nullptr ? "" : ir::Print(around);
+  if (shown.size() > kMaxShownBytes) {
+    shown.resize(shown.rfind('\n', kMaxShownBytes) + 1);
+    shown += "...\n";
+  }
+  return support::FailedPrecondition(StrCat("schedule.", RowOf(step.kind).name, ".", reason),
+                                     StrCat(detail, shown.empty() ? "" : "\n", shown));
+}
+
+absl::StatusOr<Path> LoopPath(const Schedule& s, const Step& step, size_t operand) {
+  TW_ASSIGN(ir::Var var, s.Loop(step.handles[operand]));
+  Path path = FindLoop(s.function().body, var);
+  TW_CHECK(!path.empty()) << "live handle %" << step.handles[operand] << " names no loop";
+  if (!OnlyLoopsAndBlocks(path.back())) {
+    return Refuse(step, "not_scheduled_form",
+                  "expected loops, sequences and blocks below the loop, found another statement",
+                  path.back());
+  }
+  return path;
+}
+
+absl::StatusOr<Path> BlockPath(const Schedule& s, const Step& step, size_t operand) {
+  TW_ASSIGN(std::string name, s.Block(step.handles[operand]));
+  Path path = FindBlock(s.function().body, name);
+  TW_CHECK(!path.empty()) << "live handle %" << step.handles[operand] << " names no block";
+  return path;
+}
+
+AffineContext BlockContext(const ir::Function& f, const BlockSite& site) {
+  AffineContext context = ContextOf(f, site.loops);
+  for (const ir::IterVar& iter : site.block->iters) context.Define(iter.var, iter.binding);
+  return context;
+}
+
+std::vector<AffineSum> BindingSums(const AffineContext& context, const ir::StmtNode& block) {
+  std::vector<AffineSum> sums;
+  for (const ir::IterVar& iter : block.iters) sums.push_back(context.Normalize(iter.binding));
+  return sums;
+}
+
+std::vector<AffineSum> WriteSums(const AffineContext& context, const ir::StmtNode& block) {
+  std::vector<AffineSum> sums;
+  if (block.writes.size() != 1) return sums;
+  for (const ir::Range& r : block.writes[0].region) {
+    if (!ir::IsInt(r.extent, 1)) return {};
+    sums.push_back(context.Normalize(r.min));
+  }
+  return sums;
+}
+
+std::string WhyNotConcurrent(const ir::Function& f, const Path& path, bool vector) {
+  const Stmt& loop = path.back();
+  std::vector<Stmt> outer = LoopsOf(path, path.size() - 1);
+  std::vector<BlockSite> below = BlocksIn(loop, outer);
+  std::vector<BlockSite> all = BlocksIn(path.front());
+  for (const BlockSite& site : below) {
+    const ir::StmtNode& block = *site.block;
+    Feeds feeds = FeedsOf(block, loop->var);
+    if (feeds.reduce || feeds.ordered) {
+      return StrCat("expected a loop over spatial iterators only, found that ", loop->var->name,
+                    " feeds a ", feeds.reduce ? "reduction" : "ordered", " iterator of ",
+                    block.name);
+    }
+    for (const ir::BufferRegion& w : block.writes) {
+      bool used_outside = w.buffer->role != ir::Role::kIntermediate ||
+                          std::any_of(all.begin(), all.end(), [&](const BlockSite& o) {
+                            return (Reads(*o.block, w.buffer) || Writes(*o.block, w.buffer)) &&
+                                   !IsBelow(o, loop->var);
+                          });
+      if (!vector && !used_outside) continue;
+      AffineContext context = BlockContext(f, site);
+      std::vector<AffineSum> sums = WriteSums(context, block);
+      std::vector<ir::Var> vars;
+      for (size_t i = outer.size(); i < site.loops.size(); ++i) vars.push_back(site.loops[i]->var);
+      std::vector<UpperBound> bounds = UpperBounds(context, block.predicate);
+      if (sums.empty() || !Determined(sums, vars, bounds, context)[0]) {
+        return StrCat("expected that each iteration of ", loop->var->name,
+                      " writes its own part of ", w.buffer->name, ", found that block ", block.name,
+                      " may write one element in several");
+      }
+    }
+  }
+  return "";
+}
+
+absl::Status CheckConcurrentLoops(const Step& step, const ir::Function& f, const Stmt& body) {
+  std::vector<ir::Var> seen;
+  for (const BlockSite& site : BlocksIn(body)) {
+    for (const Stmt& loop : site.loops) {
+      if (loop->for_kind != ir::ForKind::kParallel && loop->for_kind != ir::ForKind::kVectorized) {
+        continue;
+      }
+      if (std::find(seen.begin(), seen.end(), loop->var) != seen.end()) continue;
+      seen.push_back(loop->var);
+      bool vector = loop->for_kind == ir::ForKind::kVectorized;
+      std::string why = WhyNotConcurrent(f, FindLoop(body, loop->var), vector);
+      if (!why.empty()) return Refuse(step, "conflict", why, loop);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> WrittenIters(const Step& step, const Stmt& block) {
+  auto bad = [&](std::string_view found) {
+    return Refuse(
+        step, "write_form",
+        StrCat("expected a block that writes one buffer at its spatial iterators, found ", found),
+        block);
+  };
+  if (block->writes.size() != 1) return bad(StrCat(block->writes.size(), " written buffers"));
+  std::vector<int> iters;
+  const ir::BufferRegion& region = block->writes[0];
+  for (size_t d = 0; d < region.region.size(); ++d) {
+    const ir::Range& r = region.region[d];
+    if (!ir::IsInt(r.extent, 1)) return bad("a written region that is not a point");
+    int found = -1;
+    for (size_t i = 0; i < block->iters.size(); ++i) {
+      if (block->iters[i].var == r.min) found = static_cast<int>(i);
+    }
+    bool unit = found < 0 && ir::IsInt(r.min, 0) && ir::IsInt(region.buffer->shape[d], 1);
+    if (found < 0 && !unit) return bad(StrCat("the index ", ir::Print(r.min)));
+    if (found >= 0) {
+      const ir::IterVar& iter = block->iters[static_cast<size_t>(found)];
+      bool twice = std::find(iters.begin(), iters.end(), found) != iters.end();
+      if (twice || iter.type != ir::IterType::kSpatial) {
+        return bad(StrCat("the iterator ", iter.var->name,
+                          twice ? " in two dimensions" : " of another type"));
+      }
+    }
+    iters.push_back(found);
+  }
+  for (size_t i = 0; i < block->iters.size(); ++i) {
+    const ir::IterVar& iter = block->iters[i];
+    bool written = std::find(iters.begin(), iters.end(), static_cast<int>(i)) != iters.end();
+    if (iter.type == ir::IterType::kSpatial && !written) {
+      return bad(StrCat("the spatial iterator ", iter.var->name, " in no dimension"));
+    }
+    if (iter.type == ir::IterType::kSequential || iter.type == ir::IterType::kOpaque) {
+      return bad(StrCat("the ordered iterator ", iter.var->name));
+    }
+  }
+  return iters;
+}
+
+std::vector<BlockSite> WritersOf(const std::vector<BlockSite>& sites, const ir::Buffer& buffer) {
+  std::vector<BlockSite> writers;
+  for (const BlockSite& s : sites) {
+    if (Writes(*s.block, buffer)) writers.push_back(s);
+  }
+  return writers;
+}
+
+bool IsBelow(const BlockSite& site, const ir::Var& loop) {
+  return std::any_of(site.loops.begin(), site.loops.end(),
+                     [&](const Stmt& l) { return l->var == loop; });
+}
+
+bool HasLoopOfKind(const std::vector<Stmt>& loops, ir::ForKind kind) {
+  return std::any_of(loops.begin(), loops.end(),
+                     [&](const Stmt& l) { return l->for_kind == kind; });
+}
+
+std::string LoopNameFor(const ir::IterVar& iter) {
+  const std::string& name = iter.var->name;
+  return name.size() > 1 && name[0] == 'v' ? name.substr(1) : name;
+}
+
+}  // namespace tilewright::schedule

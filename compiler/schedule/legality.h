@@ -1,0 +1,51 @@
+// What the primitives share: looking up operands, refusing with the IR shown, and the checks that
+// keep concurrent loops free of conflicts. Pure functions over immutable trees; thread-safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/schedule/loop_tree.h"
+#include "compiler/schedule/schedule.h"
+
+namespace tilewright::schedule {
+
+// schedule.<primitive>.<reason>: detail, then the printed statement.
+absl::Status Refuse(const Step& step, std::string_view reason, std::string_view detail,
+                    const ir::Stmt& around);
+
+// The path of a handle operand. A loop's subtree must consist of loops, sequences and blocks.
+absl::StatusOr<Path> LoopPath(const Schedule& s, const Step& step, size_t operand);
+absl::StatusOr<Path> BlockPath(const Schedule& s, const Step& step, size_t operand);
+
+// Context of a block: ranges of its loops, and its iterators defined as their bindings.
+AffineContext BlockContext(const ir::Function& f, const BlockSite& site);
+// Values of the iterators, or of the point that the block writes, over the loops. Empty when a
+// written region is not a point.
+std::vector<AffineSum> BindingSums(const AffineContext& context, const ir::StmtNode& block);
+std::vector<AffineSum> WriteSums(const AffineContext& context, const ir::StmtNode& block);
+
+// Why the iterations of the loop at the end of `path` may not run at the same time; empty when they
+// may. `vector`: lanes of one instruction share every buffer, threads do not share buffers that are
+// used below the loop only.
+std::string WhyNotConcurrent(const ir::Function& f, const Path& path, bool vector);
+// The same for every parallel and vectorised loop below `body`, as a refusal of `step`.
+absl::Status CheckConcurrentLoops(const Step& step, const ir::Function& f, const ir::Stmt& body);
+
+// The iterator that each written dimension is, as an index into block.iters: -1 for a constant 0 of
+// an extent-1 dimension. Refuses (reason `write_form`) anything else, two written buffers, or an
+// iterator used twice.
+absl::StatusOr<std::vector<int>> WrittenIters(const Step& step, const ir::Stmt& block);
+
+// Every block of a buffer, in program order.
+std::vector<BlockSite> WritersOf(const std::vector<BlockSite>& sites, const ir::Buffer& buffer);
+bool IsBelow(const BlockSite& site, const ir::Var& loop);
+bool HasLoopOfKind(const std::vector<ir::Stmt>& loops, ir::ForKind kind);
+
+// "oc" for an iteration variable `voc`: what a new loop over it is called.
+std::string LoopNameFor(const ir::IterVar& iter);
+
+}  // namespace tilewright::schedule

@@ -1,0 +1,180 @@
+#include "compiler/schedule/loop_tree.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "compiler/ir/visit.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::schedule {
+namespace {
+
+using ir::Stmt;
+using ir::StmtKind;
+using ir::StmtNode;
+
+template <typename Matches>
+bool Find(const Stmt& s, const Matches& matches, Path* path) {
+  path->push_back(s);
+  if (matches(*s)) return true;
+  if (s->kind == StmtKind::kFor) {
+    if (Find(s->body, matches, path)) return true;
+  } else if (s->kind == StmtKind::kSeq) {
+    for (const Stmt& child : s->stmts) {
+      if (Find(child, matches, path)) return true;
+    }
+  }
+  path->pop_back();
+  return false;
+}
+
+void Collect(const Stmt& s, std::vector<Stmt>* loops, std::vector<BlockSite>* sites) {
+  switch (s->kind) {
+    case StmtKind::kFor:
+      loops->push_back(s);
+      Collect(s->body, loops, sites);
+      loops->pop_back();
+      return;
+    case StmtKind::kSeq:
+      for (const Stmt& child : s->stmts) Collect(child, loops, sites);
+      return;
+    case StmtKind::kBlock:
+      sites->push_back({s, *loops});
+      return;
+    default:
+      return;
+  }
+}
+
+Stmt WithBody(const Stmt& loop, Stmt body) {
+  auto node = std::make_shared<StmtNode>(*loop);
+  node->body = std::move(body);
+  return node;
+}
+
+bool Accesses(const std::vector<ir::BufferRegion>& regions, const ir::Buffer& buffer) {
+  return std::any_of(regions.begin(), regions.end(),
+                     [&](const ir::BufferRegion& r) { return r.buffer == buffer; });
+}
+
+}  // namespace
+
+Path FindLoop(const Stmt& root, const ir::Var& var) {
+  Path path;
+  Find(root, [&](const StmtNode& s) { return s.kind == StmtKind::kFor && s.var == var; }, &path);
+  return path;
+}
+
+Path FindBlock(const Stmt& root, std::string_view name) {
+  Path path;
+  Find(
+      root, [&](const StmtNode& s) { return s.kind == StmtKind::kBlock && s.name == name; }, &path);
+  return path;
+}
+
+Stmt ReplaceAt(const Path& path, size_t depth, Stmt with) {
+  Stmt result = std::move(with);
+  for (size_t i = depth; i-- > 0;) {
+    const Stmt& parent = path[i];
+    if (parent->kind == StmtKind::kFor) {
+      if (result != nullptr) result = WithBody(parent, std::move(result));
+      continue;
+    }
+    TW_CHECK(parent->kind == StmtKind::kSeq) << "a path runs through loops and sequences only";
+    std::vector<Stmt> stmts;
+    stmts.reserve(parent->stmts.size());
+    for (const Stmt& child : parent->stmts) {
+      if (child != path[i + 1]) {
+        stmts.push_back(child);
+      } else if (result != nullptr) {
+        stmts.push_back(result);
+      }
+    }
+    result = stmts.empty() ? nullptr : ir::MakeSeq(std::move(stmts));
+  }
+  return result;
+}
+
+std::vector<BlockSite> BlocksIn(const Stmt& s, const std::vector<Stmt>& outer) {
+  std::vector<BlockSite> sites;
+  std::vector<Stmt> loops = outer;
+  Collect(s, &loops, &sites);
+  return sites;
+}
+
+std::vector<Stmt> LoopsOf(const Path& path, size_t upto) {
+  std::vector<Stmt> loops;
+  for (size_t i = 0; i < std::min(upto, path.size()); ++i) {
+    if (path[i]->kind == StmtKind::kFor) loops.push_back(path[i]);
+  }
+  return loops;
+}
+
+size_t OwnNest(const Path& block_path) {
+  size_t depth = block_path.size() - 1;
+  while (depth > 0 && block_path[depth - 1]->kind == StmtKind::kFor) --depth;
+  return depth;
+}
+
+Stmt MapBlocks(const Stmt& s, const std::function<Stmt(const Stmt&)>& f) {
+  switch (s->kind) {
+    case StmtKind::kFor: {
+      Stmt body = MapBlocks(s->body, f);
+      return body == s->body ? s : WithBody(s, std::move(body));
+    }
+    case StmtKind::kSeq: {
+      bool changed = false;
+      std::vector<Stmt> stmts;
+      for (const Stmt& child : s->stmts) {
+        stmts.push_back(MapBlocks(child, f));
+        changed = changed || stmts.back() != child;
+      }
+      return changed ? ir::MakeSeq(std::move(stmts)) : s;
+    }
+    case StmtKind::kBlock:
+      return f(s);
+    default:
+      return s;
+  }
+}
+
+void AddLoop(const Stmt& loop, AffineContext* context) {
+  context->SetRange(loop->var, loop->range);
+}
+
+AffineContext ContextOf(const ir::Function& f, const std::vector<Stmt>& loops) {
+  AffineContext context;
+  for (const ir::Var& size : f.size_params) {
+    context.SetRange(size, IndexRange{1, kUnboundedIndex});
+  }
+  for (const Stmt& loop : loops) AddLoop(loop, &context);
+  return context;
+}
+
+bool Writes(const StmtNode& block, const ir::Buffer& buffer) {
+  return Accesses(block.writes, buffer);
+}
+bool Reads(const StmtNode& block, const ir::Buffer& buffer) {
+  return Accesses(block.reads, buffer);
+}
+
+std::vector<ir::Var> VarsOf(const std::vector<Stmt>& loops) {
+  std::vector<ir::Var> vars;
+  vars.reserve(loops.size());
+  for (const Stmt& l : loops) vars.push_back(l->var);
+  return vars;
+}
+
+Feeds FeedsOf(const StmtNode& block, const ir::Var& loop) {
+  Feeds feeds;
+  for (const ir::IterVar& iter : block.iters) {
+    if (!ir::UsesVar(iter.binding, loop)) continue;
+    feeds.spatial = feeds.spatial || iter.type == ir::IterType::kSpatial;
+    feeds.reduce = feeds.reduce || iter.type == ir::IterType::kReduce;
+    feeds.ordered = feeds.ordered || iter.type == ir::IterType::kSequential ||
+                    iter.type == ir::IterType::kOpaque;
+  }
+  return feeds;
+}
+
+}  // namespace tilewright::schedule

@@ -1,0 +1,230 @@
+#include "compiler/schedule/schedule.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/verify.h"
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/loop_tree.h"
+#include "compiler/schedule/primitives.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::schedule {
+namespace {
+
+using support::StrCat;
+
+using ApplyFn = absl::Status (*)(Schedule&, const Step&);
+constexpr ApplyFn kApply[] = {
+#define TW_STEP(Name, text, operands, parameters) &Apply##Name,
+#include "compiler/schedule/steps.def"
+};
+
+}  // namespace
+
+Schedule::Schedule(ir::Function function) : function_(std::move(function)) {
+  for (const ir::Var& v : function_.size_params) Reserve(v->name);
+  for (const ir::Buffer& b : function_.params) Reserve(b->name);
+  for (const ir::Buffer& b : function_.allocs) Reserve(b->name);
+  if (function_.body != nullptr) Number(function_.body);
+  last_results_.clear();
+}
+
+void Schedule::Number(const ir::Stmt& s) {
+  switch (s->kind) {
+    case ir::StmtKind::kFor:
+      Reserve(s->var->name);
+      AddLoop(s->var);
+      Number(s->body);
+      return;
+    case ir::StmtKind::kSeq:
+      for (const ir::Stmt& child : s->stmts) Number(child);
+      return;
+    case ir::StmtKind::kBlock:
+      for (const ir::IterVar& iter : s->iters) Reserve(iter.var->name);
+      Reserve(s->name);
+      AddBlock(s->name);
+      return;
+    default:
+      return;
+  }
+}
+
+void Schedule::Reserve(std::string_view name) {
+  used_names_.push_back(support::StableHash64(name));
+}
+
+std::string Schedule::UniqueName(std::string_view wanted) {
+  auto taken = [&](std::string_view name) {
+    uint64_t hash = support::StableHash64(name);
+    return std::find(used_names_.begin(), used_names_.end(), hash) != used_names_.end();
+  };
+  std::string name(wanted);
+  for (int n = 1; taken(name); ++n) name = StrCat(wanted, "_r", n);
+  Reserve(name);
+  return name;
+}
+
+absl::Status Schedule::Apply(const Step& step) {
+  TW_TRY(CheckStep(step));
+  if (!verify_each_) {
+    std::vector<int> before = std::exchange(last_results_, {});
+    absl::Status status = kApply[static_cast<size_t>(step.kind)](*this, step);
+    if (status.ok()) {
+      steps_.push_back(step);
+    } else {
+      last_results_ = std::move(before);
+    }
+    return status;
+  }
+  Schedule before = *this;
+  last_results_.clear();
+  absl::Status status = kApply[static_cast<size_t>(step.kind)](*this, step);
+  if (status.ok()) {
+    absl::Status verified = ir::Verify(function_);
+    if (!verified.ok()) {
+      status = support::Internal(StrCat("schedule.", RowOf(step.kind).name, ".verify"),
+                                 StrCat(support::StatusText(verified), "\n", ir::Print(function_)));
+    }
+  }
+  if (status.ok()) {
+    steps_.push_back(step);
+  } else {
+    *this = std::move(before);
+  }
+  return status;
+}
+
+absl::Status Schedule::ApplyAll(const Steps& steps) {
+  for (const Step& step : steps) {
+    absl::Status status = Apply(step);
+    if (!status.ok()) {
+      return support::WithContext(status, StrCat("step ", steps_.size(), " `", ToText(step), "`"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int Schedule::BlockHandle(std::string_view block) const {
+  for (size_t i = handles_.size(); i-- > 0;) {
+    const Handle& h = handles_[i];
+    if (h.kind == Handle::Kind::kBlock && !h.dead && h.block == block) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+int Schedule::LoopHandle(const ir::Var& var) const {
+  for (size_t i = handles_.size(); i-- > 0;) {
+    const Handle& h = handles_[i];
+    if (h.kind == Handle::Kind::kLoop && !h.dead && h.loop == var) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::vector<int> Schedule::LoopsOf(int block_handle) const {
+  absl::StatusOr<std::string> name = Block(block_handle);
+  std::vector<int> loops;
+  if (!name.ok()) return loops;
+  for (const ir::Stmt& loop : schedule::LoopsOf(FindBlock(function_.body, *name))) {
+    loops.push_back(LoopHandle(loop->var));
+  }
+  return loops;
+}
+
+std::vector<std::string> Schedule::BlockNames() const {
+  std::vector<std::string> names;
+  for (const BlockSite& site : BlocksIn(function_.body)) names.push_back(site.block->name);
+  return names;
+}
+
+ir::Stmt Schedule::StmtOf(int handle) const {
+  if (handle < 0 || handle >= static_cast<int>(handles_.size())) return nullptr;
+  const Handle& h = handles_[static_cast<size_t>(handle)];
+  if (h.dead) return nullptr;
+  Path path = h.kind == Handle::Kind::kLoop ? FindLoop(function_.body, h.loop)
+                                            : FindBlock(function_.body, h.block);
+  return path.empty() ? nullptr : path.back();
+}
+
+std::string Schedule::Describe() const {
+  std::string text = ir::Print(function_);
+  for (size_t i = 0; i < handles_.size(); ++i) {
+    const Handle& h = handles_[i];
+    if (h.dead) continue;
+    text += h.kind == Handle::Kind::kLoop ? StrCat("# %", i, " loop ", h.loop->name, "\n")
+                                          : StrCat("# %", i, " block ", h.block, "\n");
+  }
+  return text;
+}
+
+void Schedule::SetBody(ir::Stmt body) { function_.body = std::move(body); }
+
+int Schedule::AddLoop(const ir::Var& var) {
+  handles_.push_back({Handle::Kind::kLoop, var, "", false});
+  last_results_.push_back(static_cast<int>(handles_.size()) - 1);
+  return last_results_.back();
+}
+
+int Schedule::AddBlock(const std::string& name) {
+  handles_.push_back({Handle::Kind::kBlock, nullptr, name, false});
+  last_results_.push_back(static_cast<int>(handles_.size()) - 1);
+  return last_results_.back();
+}
+
+void Schedule::KillLoop(const ir::Var& var) {
+  int handle = LoopHandle(var);
+  if (handle >= 0) handles_[static_cast<size_t>(handle)].dead = true;
+}
+
+void Schedule::KillBlock(std::string_view name) {
+  int handle = BlockHandle(name);
+  if (handle >= 0) handles_[static_cast<size_t>(handle)].dead = true;
+}
+
+namespace {
+
+absl::StatusOr<const Handle*> Live(const std::vector<Handle>& handles, int handle,
+                                   Handle::Kind kind) {
+  if (handle < 0 || handle >= static_cast<int>(handles.size())) {
+    return support::InvalidArgument(
+        "schedule.handle.unknown",
+        StrCat("expected a handle below %", handles.size(), ", found %", handle));
+  }
+  const Handle& h = handles[static_cast<size_t>(handle)];
+  if (h.kind != kind) {
+    bool want_loop = kind == Handle::Kind::kLoop;
+    return support::InvalidArgument("schedule.handle.kind",
+                                    StrCat("expected a ", want_loop ? "loop" : "block", ", found %",
+                                           handle, ", a ", want_loop ? "block" : "loop"));
+  }
+  if (h.dead) {
+    return support::FailedPrecondition(
+        "schedule.handle.dead",
+        StrCat("expected a live handle, found %", handle, ", replaced by an earlier step"));
+  }
+  return &h;
+}
+
+}  // namespace
+
+absl::StatusOr<ir::Var> Schedule::Loop(int handle) const {
+  TW_ASSIGN(const Handle* h, Live(handles_, handle, Handle::Kind::kLoop));
+  return h->loop;
+}
+
+absl::StatusOr<std::string> Schedule::Block(int handle) const {
+  TW_ASSIGN(const Handle* h, Live(handles_, handle, Handle::Kind::kBlock));
+  return h->block;
+}
+
+absl::StatusOr<ir::Function> Replay(const ir::Function& function, std::string_view steps) {
+  TW_ASSIGN(Steps parsed, ParseSteps(steps));
+  Schedule schedule(function);
+  TW_TRY(schedule.ApplyAll(parsed));
+  return schedule.function();
+}
+
+}  // namespace tilewright::schedule

@@ -1,0 +1,131 @@
+// cache_write, set_scope: where a block's result lives.
+#include <algorithm>
+
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/legality.h"
+#include "compiler/schedule/primitives.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::schedule {
+namespace {
+
+using ir::Stmt;
+using support::StrCat;
+
+ir::Scope ScopeOf(std::string_view word) {
+  return word == "local" ? ir::Scope::kLocal : ir::Scope::kGlobal;
+}
+
+// out[v...] = in[v...] over the whole buffer, as a nest of its own. Names come from the block whose
+// result it copies.
+struct CopyNest {
+  Stmt nest;
+  std::string block;
+  std::vector<ir::Var> loops;
+};
+
+CopyNest MakeCopy(Schedule& s, const ir::StmtNode& source, const std::vector<int>& written,
+                  const ir::Buffer& in, const ir::Buffer& out) {
+  CopyNest copy;
+  copy.block = s.UniqueName(out->name + "_copy");
+  ir::StmtNode block{.kind = ir::StmtKind::kBlock};
+  block.name = copy.block;
+  std::vector<ir::Expr> point;
+  for (size_t d = 0; d < written.size(); ++d) {
+    const ir::DType type = out->shape[d]->dtype;
+    ir::Expr zero = ir::Int(0, type);
+    if (written[d] < 0) {
+      point.push_back(zero);
+      continue;
+    }
+    const ir::IterVar& iter = source.iters[static_cast<size_t>(written[d])];
+    copy.loops.push_back(ir::MakeVar(s.UniqueName(LoopNameFor(iter) + "_c"), type));
+    ir::Var var = ir::MakeVar(s.UniqueName(iter.var->name + "_c"), type);
+    block.iters.push_back({var, {zero, out->shape[d]}, ir::IterType::kSpatial, copy.loops.back()});
+    point.push_back(var);
+  }
+  ir::BufferRegion region{in, {}};
+  for (const ir::Expr& p : point) region.region.push_back({p, ir::Int(1, p->dtype)});
+  block.reads = {region};
+  region.buffer = out;
+  block.writes = {region};
+  block.body = ir::MakeStore(out, point, ir::Load(in, point));
+  Stmt nest = ir::MakeBlock(block);
+  for (size_t i = copy.loops.size(); i-- > 0;) {
+    nest = ir::MakeFor(copy.loops[i], block.iters[i].domain.min, block.iters[i].domain.extent,
+                       std::move(nest));
+  }
+  copy.nest = std::move(nest);
+  return copy;
+}
+
+absl::Status CheckWholeBuffer(const Step& step, const Stmt& block,
+                              const std::vector<int>& written) {
+  const ir::Buffer& buffer = block->writes[0].buffer;
+  for (size_t d = 0; d < written.size(); ++d) {
+    if (written[d] < 0) continue;
+    const ir::Range& domain = block->iters[static_cast<size_t>(written[d])].domain;
+    const int64_t* extent = ir::AsInt(domain.extent);
+    const int64_t* size = ir::AsInt(buffer->shape[d]);
+    bool whole =
+        ir::IsInt(domain.min, 0) && (domain.extent == buffer->shape[d] ||
+                                     (extent != nullptr && size != nullptr && *extent == *size));
+    if (!whole) {
+      return Refuse(step, "partial_write",
+                    StrCat("expected a block that writes all of ", buffer->name,
+                           ", found a part of dimension ", d),
+                    block);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ApplyCacheWrite(Schedule& s, const Step& step) {
+  TW_ASSIGN(Path path, BlockPath(s, step, 0));
+  const Stmt& block = path.back();
+  TW_ASSIGN(std::vector<int> written, WrittenIters(step, block));
+  TW_TRY(CheckWholeBuffer(step, block, written));
+  const ir::Buffer target = block->writes[0].buffer;
+  if (WritersOf(BlocksIn(path[0]), target).size() != 1) {
+    return Refuse(step, "several_writers",
+                  StrCat("expected one block that writes ", target->name, ", found more"), path[0]);
+  }
+  size_t own = OwnNest(path);
+  if (!LoopsOf(path, own).empty()) {
+    return Refuse(step, "nested",
+                  "expected a block in a nest of its own at the top level, found it inside others",
+                  path[0]);
+  }
+  ir::Buffer local =
+      ir::MakeBuffer(s.UniqueName(target->name + "_local"), target->dtype, target->shape,
+                     ir::Role::kIntermediate, ScopeOf(step.Option("scope")));
+  CopyNest copy = MakeCopy(s, *block, written, local, target);
+  Stmt nest = ir::ReplaceBuffers(path[own], {{target.get(), local}});
+  s.SetBody(ReplaceAt(path, own, ir::MakeSeq({std::move(nest), copy.nest})));
+  s.mutable_function().allocs.push_back(local);
+  s.AddBlock(copy.block);
+  for (const ir::Var& v : copy.loops) s.AddLoop(v);
+  return absl::OkStatus();
+}
+
+absl::Status ApplySetScope(Schedule& s, const Step& step) {
+  TW_ASSIGN(Path path, BlockPath(s, step, 0));
+  const Stmt& block = path.back();
+  if (block->writes.size() != 1 || block->writes[0].buffer->role != ir::Role::kIntermediate) {
+    return Refuse(step, "not_intermediate",
+                  "expected a block that writes one intermediate buffer, found another", block);
+  }
+  const ir::Buffer buffer = block->writes[0].buffer;
+  auto node = std::make_shared<ir::BufferNode>(*buffer);
+  node->scope = ScopeOf(step.word);
+  if (node->scope == buffer->scope) return absl::OkStatus();
+  ir::Function& f = s.mutable_function();
+  std::replace(f.allocs.begin(), f.allocs.end(), buffer, ir::Buffer(node));
+  s.SetBody(ir::ReplaceBuffers(f.body, {{buffer.get(), node}}));
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::schedule
