@@ -1,0 +1,99 @@
+#include "tuner_server/cli/cli_error.h"
+
+#include <cstdio>
+
+#include "deploy/support/strings.h"
+
+namespace tilewright::cli {
+namespace {
+
+struct AdviceRow {
+  std::string_view slug_prefix;
+  std::string_view text;
+};
+
+// First match wins: more specific prefixes stand first.
+constexpr AdviceRow kAdvice[] = {
+    {"cli.usage", "see 'tilewright --help' and 'tilewright COMMAND --help'"},
+    {"cli.mismatch",
+     "compare the files by hand, or widen --rtol / --atol if the difference is wanted"},
+    {"cli.tuned_share", "tune the tasks listed as default, or lower --require-tuned"},
+    {"cli.input.name",
+     "use one of the names the module has; 'tilewright run MODULE.tw' lists them"},
+    {"cli.input", "give each input as NAME=FILE with the shape and type listed above"},
+    {"ir.target", "'tilewright targets' lists the targets; 'native' is this machine"},
+    {"graph.onnx.unsupported",
+     "remove or replace the operators named above; README.md lists what is supported"},
+    {"graph.onnx", "check the file with onnx.checker, export it again, or fetch it again"},
+    {"graph", "check the model with onnx.checker and its input shapes (--shape NAME=1x3x224x224)"},
+    {"op.", "check the model's shapes and attributes (--shape NAME=1x3x224x224)"},
+    {"module.file", "the module is damaged: compile or fetch it again"},
+    {"module.manifest",
+     "the module is damaged or newer than this program: compile or fetch it again"},
+    {"runtime.load.cpu_features", "compile the module for this machine (--target native)"},
+    {"runtime.tensor_pb", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
+    {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
+    {"rpc.", "is the server running at that address? Check --server or TILEWRIGHT_SERVER"},
+    {"artifact", "try again; if it stays, look at the server's log"},
+    {"process.start",
+     "build or install all of Tilewright: its binaries find each other side by side"},
+};
+
+}  // namespace
+
+int ExitCodeOf(const absl::Status& status) {
+  if (status.ok()) return kExitOk;
+  const std::string slug = support::Slug(status);
+  if (slug.starts_with("cli.usage") || slug.starts_with("ir.target")) return kExitUsage;
+  if (slug.starts_with("cli.mismatch")) return kExitMismatch;
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+      return kExitNotFound;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kExitUnavailable;
+    default:
+      return kExitFailed;
+  }
+}
+
+std::string Advice(const absl::Status& status) {
+  const std::string slug = support::Slug(status);
+  for (const AdviceRow& row : kAdvice) {
+    if (slug.starts_with(row.slug_prefix)) return std::string(row.text);
+  }
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+      return "check the name or path";
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return "is the server running at that address? Check --server or TILEWRIGHT_SERVER";
+    case absl::StatusCode::kResourceExhausted:
+      return "free some space or memory, then run the command again: nothing was left behind";
+    case absl::StatusCode::kPermissionDenied:
+      return "choose a place you may write to, then run the command again: nothing was left behind";
+    case absl::StatusCode::kDataLoss:
+      return "the file is damaged: make or fetch it again";
+    case absl::StatusCode::kInvalidArgument:
+      return "see 'tilewright COMMAND --help'";
+    default:
+      return "run it again; if it stays, report it with this text";
+  }
+}
+
+std::string ErrorText(std::string_view command, std::string_view what, const absl::Status& status) {
+  return support::StrCat("tilewright ", command, ": ", what,
+                         "\n  why: ", support::StatusText(status), "\n  do:  ", Advice(status),
+                         "\n");
+}
+
+int Finish(std::string_view command, std::string_view what, const absl::Status& status) {
+  if (!status.ok()) {
+    std::fflush(stdout);
+    const std::string text = ErrorText(command, what, status);
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+  return ExitCodeOf(status);
+}
+
+}  // namespace tilewright::cli

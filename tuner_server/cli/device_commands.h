@@ -1,0 +1,19 @@
+// `tilewright devices …`: the fleet as people see it, with the reason why a device gets no work.
+#pragma once
+
+#include <string>
+
+#include "tuner_server/cli/table.h"
+
+namespace tilewright::cli {
+
+int DevicesList(const std::string& server, OutputFormat format);
+int DevicesGet(const std::string& server, const std::string& device, OutputFormat format);
+// drain = finish what runs, take nothing new; undrain = back into service.
+int DevicesDrain(const std::string& server, const std::string& device, bool drain,
+                 const std::string& reason, bool now);
+int DevicesHold(const std::string& server, const std::string& device, const std::string& holder,
+                const std::string& purpose, double minutes);
+int DevicesRelease(const std::string& server, const std::string& hold);
+
+}  // namespace tilewright::cli

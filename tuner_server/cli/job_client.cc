@@ -1,0 +1,191 @@
+// Submitting and watching jobs; the commands that print are in job_commands.cc.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+
+#include "deploy/support/clock.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/job_commands.h"
+#include "tuner_server/cli/native_target.h"
+#include "tuner_server/cli/progress.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr uint64_t kMaxModelBytes = uint64_t{2} << 30;
+constexpr int64_t kWatchStreamMs = 30'000;  // one stream; then it is resumed at its cursor
+
+std::atomic<bool> g_interrupted{false};
+
+void OnInterrupt(int) { g_interrupted.store(true); }
+
+bool IsFinalState(v1::Job::State state) {
+  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
+}
+
+// Unique per process run and content: a retry of the same call finds the same job.
+std::string RequestId(const JobRequest& request, const std::string& model_hex) {
+  static const std::string run =
+      support::StrCat(support::SystemClock().WallMicros(), "-", getpid());
+  return support::Sha256Hex(support::StrCat(run, "|", request.name, "|", model_hex, "|",
+                                            request.target, "|", request.trials, "|", request.seed,
+                                            "|", request.cost_model))
+      .substr(0, 32);
+}
+
+absl::Status AddShapes(const std::vector<std::string>& shapes, v1::Job* job) {
+  for (const std::string& text : shapes) {
+    const size_t eq = text.find('=');
+    v1::TensorShape shape;
+    bool good = eq != std::string::npos && eq > 0;
+    if (good) {
+      for (const std::string& dim : support::Split(text.substr(eq + 1), 'x')) {
+        const auto extent = support::ParseInt64(dim);
+        good = good && extent && *extent >= 1;
+        if (extent) shape.add_dims(*extent);
+      }
+    }
+    if (!good) {
+      return support::InvalidArgument(
+          "cli.usage.shape", "--shape expects NAME=1x3x224x224, found " + support::Quote(text));
+    }
+    (*job->mutable_input_shapes())[text.substr(0, eq)] = shape;
+  }
+  return absl::OkStatus();
+}
+
+ProgressState ToProgress(const v1::Progress& progress, const v1::Job::State state) {
+  ProgressState out;
+  out.done = progress.measured();
+  out.total = progress.trials_total();
+  out.elapsed_s = Seconds(progress.elapsed());
+  if (progress.has_eta()) out.eta_s = Seconds(progress.eta());
+  if (progress.best_us() > 0) {
+    out.best = support::StrCat("best ", TimeText(progress.best_us() * 1e3), " (",
+                               RatioText(progress.baseline_us(), progress.best_us()), ")");
+  }
+  out.note = state == v1::Job::RUNNING ? progress.current_task()
+                                       : support::ToLower(v1::Job::State_Name(state));
+  return out;
+}
+
+// One stream of events until it ends; updates `job` and `cursor`. Returns OK when the job ended.
+absl::Status FollowOnce(ServerClient& client, v1::Job* job, std::string* cursor,
+                        ProgressPrinter* printer, int64_t* last_life_ns) {
+  support::SystemClock clock;
+  grpc::ClientContext context;
+  daemon::SetTimeout(&context, kWatchStreamMs);
+  v1::WatchJobRequest request;
+  request.set_name(job->name());
+  request.set_cursor(*cursor);
+  auto reader = client.jobs()->WatchJob(&context, request);
+  v1::JobEvent event;
+  while (reader->Read(&event)) {
+    *last_life_ns = clock.NowNs();
+    if (!event.cursor().empty()) *cursor = event.cursor();
+    if (event.has_job()) *job = event.job();
+    if (event.has_progress()) *job->mutable_progress() = event.progress();
+    if (event.event_case() == v1::JobEvent::kLogLine) printer->Message("  " + event.log_line());
+    printer->Update(ToProgress(job->progress(), job->state()), clock.NowNs());
+    if (Interrupted() || IsFinalState(job->state())) context.TryCancel();
+  }
+  const absl::Status status = daemon::FromGrpc(reader->Finish());
+  if (IsFinalState(job->state())) return absl::OkStatus();
+  return status.ok() ? support::Unavailable("cli.watch.ended", "the stream ended") : status;
+}
+
+}  // namespace
+
+void CatchInterrupts() {
+  struct sigaction action{};
+  action.sa_handler = OnInterrupt;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESETHAND;  // a second Ctrl-C ends the program at once
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool Interrupted() { return g_interrupted.load(); }
+
+absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& request) {
+  TW_ASSIGN(std::string model, support::ReadFile(request.model_path, kMaxModelBytes));
+  TW_ASSIGN(std::string target, ExpandTarget(request.target));
+  v1::CreateJobRequest create;
+  v1::Job* job = create.mutable_job();
+  TW_TRY(AddShapes(request.shapes, job));
+  TW_ASSIGN(*job->mutable_model(), client.Upload(model));
+  job->set_display_name(support::BaseName(request.model_path));
+  job->set_target(target);
+  job->set_seed(request.seed);
+  job->set_cost_model(request.cost_model);
+  job->set_pool(request.pool);
+  job->set_priority(request.priority);
+  job->mutable_budget()->set_max_trials(request.trials);
+  if (request.minutes > 0) {
+    const int64_t ns = static_cast<int64_t>(request.minutes * 60e9);
+    job->mutable_budget()->mutable_max_wall()->set_seconds(ns / 1'000'000'000);
+    job->mutable_budget()->mutable_max_wall()->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
+  }
+  create.set_parent("projects/default");
+  create.set_job_id(request.name);
+  create.set_request_id(RequestId(request, support::Sha256Hex(model)));
+  return client.Call(client.jobs(), &v1::JobService::Stub::CreateJob, create);
+}
+
+absl::StatusOr<v1::Job> WatchJob(ServerClient& client, const std::string& name, bool quiet) {
+  CatchInterrupts();
+  support::SystemClock clock;
+  ProgressPrinter printer(quiet);
+  daemon::Backoff backoff(support::Rng(static_cast<uint64_t>(getpid())), 5'000);
+  v1::Job job;
+  job.set_name(JobName(name));
+  std::string cursor;
+  int64_t last_life_ns = clock.NowNs();
+  while (true) {
+    const int64_t before = last_life_ns;
+    const absl::Status status = FollowOnce(client, &job, &cursor, &printer, &last_life_ns);
+    if (status.ok()) return job;
+    if (Interrupted()) {
+      return support::Cancelled("cli.interrupted", "stopped watching " + job.name());
+    }
+    if (!daemon::IsRetryable(status) && status.code() != absl::StatusCode::kCancelled) {
+      return support::WithContext(status, "server " + client.address());
+    }
+    if (last_life_ns != before) backoff.Reset();
+    if (clock.NowNs() - last_life_ns > kPatienceMs * 1'000'000) {
+      return support::WithContext(status, "no sign of life from server " + client.address());
+    }
+    if (status.code() != absl::StatusCode::kDeadlineExceeded) support::SleepMs(backoff.NextMs());
+  }
+}
+
+absl::StatusOr<std::vector<v1::Task>> FetchTasks(ServerClient& client, const std::string& job) {
+  std::vector<v1::Task> tasks;
+  v1::ListTasksRequest request;
+  request.set_parent(JobName(job));
+  do {
+    TW_ASSIGN(v1::ListTasksResponse page,
+              client.Call(client.jobs(), &v1::JobService::Stub::ListTasks, request));
+    tasks.insert(tasks.end(), page.tasks().begin(), page.tasks().end());
+    request.mutable_page()->set_page_token(page.next_page_token());
+  } while (!request.page().page_token().empty());
+  return tasks;
+}
+
+double FleetPeakGflops(ServerClient& client) {
+  auto page = client.Call(client.fleet(), &v1::FleetAdminService::Stub::ListDevices,
+                          v1::ListDevicesRequest());
+  double peak = 0;
+  if (!page.ok()) return peak;
+  for (const v1::Device& device : page->devices()) {
+    const auto it = device.attributes().find("peak_gflops");
+    if (it != device.attributes().end()) peak = std::max(peak, it->second.d());
+  }
+  return peak;
+}
+
+}  // namespace tilewright::cli

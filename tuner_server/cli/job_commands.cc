@@ -1,0 +1,221 @@
+#include "tuner_server/cli/job_commands.h"
+
+#include <algorithm>
+
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/cli_error.h"
+
+namespace tilewright::cli {
+namespace {
+
+using support::FormatFixed;
+using support::StrCat;
+
+double Gflops(const v1::Task& task) {
+  return task.best_us() > 0 ? task.flops() / (task.best_us() * 1e3) : 0;
+}
+
+// Sum over tasks of weight x time; 0 as long as one has none.
+double Total(const std::vector<v1::Task>& tasks, double (v1::Task::*time)() const) {
+  double total = 0;
+  for (const v1::Task& task : tasks) {
+    if (!((task.*time)() > 0)) return 0;
+    total += task.weight() * (task.*time)();
+  }
+  return total;
+}
+
+std::string StateText(const v1::Job& job) {
+  return support::ToLower(v1::Job::State_Name(job.state()));
+}
+
+nlohmann::json JobJson(const v1::Job& job) {
+  nlohmann::json failed = nlohmann::json::object();
+  for (const auto& [kind, count] : job.progress().failed_by_kind()) failed[kind] = count;
+  return {{"name", job.name()},
+          {"display_name", job.display_name()},
+          {"state", v1::Job::State_Name(job.state())},
+          {"state_reason", job.state_reason()},
+          {"target", job.target()},
+          {"seed", job.seed()},
+          {"cost_model", job.cost_model()},
+          {"published_module", job.published_module()},
+          {"create_time", TimestampText(job.create_time())},
+          {"progress",
+           {{"proposed", job.progress().proposed()},
+            {"built", job.progress().built()},
+            {"measured", job.progress().measured()},
+            {"trials_total", job.progress().trials_total()},
+            {"best_us", job.progress().best_us()},
+            {"baseline_us", job.progress().baseline_us()},
+            {"elapsed_s", Seconds(job.progress().elapsed())},
+            {"retrainings", job.progress().retrainings()},
+            {"failed_by_kind", failed}}}};
+}
+
+void PrintJob(const v1::Job& job) {
+  std::string text = StrCat("job       ", job.name(), "\nmodel     ", job.display_name(),
+                            "\ntarget    ", job.target(), "\nstate     ", StateText(job));
+  if (!job.state_reason().empty()) text += " (" + job.state_reason() + ")";
+  text += StrCat("\ntrials    ", job.progress().measured(), " of ", job.progress().trials_total());
+  for (const auto& [kind, count] : job.progress().failed_by_kind()) {
+    text += StrCat(", ", count, " ", kind);
+  }
+  text += StrCat("\nend to end ", TimeText(job.progress().best_us() * 1e3), ", default ",
+                 TimeText(job.progress().baseline_us() * 1e3), " (",
+                 RatioText(job.progress().baseline_us(), job.progress().best_us()), ")");
+  if (!job.published_module().empty()) text += "\nmodule    " + job.published_module();
+  for (const v1::Condition& condition : job.conditions()) {
+    text += StrCat("\nwaiting   ", condition.reason(), ": ", condition.message());
+  }
+  PrintOut(text);
+}
+
+}  // namespace
+
+std::string TasksTable(const std::vector<v1::Task>& tasks, double peak_gflops) {
+  Table table({{"task"},
+               {"uses", true},
+               {"default", true},
+               {"tuned", true},
+               {"gain", true},
+               {"GFLOP/s", true},
+               {"of peak", true},
+               {"trials", true}});
+  for (const v1::Task& task : tasks) {
+    const double gflops = Gflops(task);
+    table.AddRow(
+        {task.description(), StrCat(task.weight()), TimeText(task.default_us() * 1e3),
+         TimeText(task.best_us() * 1e3), RatioText(task.default_us(), task.best_us()),
+         gflops > 0 ? FormatFixed(gflops, 1) : "-",
+         gflops > 0 && peak_gflops > 0 ? FormatFixed(100 * gflops / peak_gflops, 1) + "%" : "-",
+         StrCat(task.trials())});
+  }
+  const double before = Total(tasks, &v1::Task::default_us);
+  const double after = Total(tasks, &v1::Task::best_us);
+  return StrCat(table.Render(), "end to end (sum of kernels): default ", TimeText(before * 1e3),
+                ", tuned ", TimeText(after * 1e3), ", gain ", RatioText(before, after), "\n");
+}
+
+nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, double peak_gflops) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const v1::Task& task : tasks) {
+    rows.push_back({{"name", task.name()},
+                    {"description", task.description()},
+                    {"uses", task.weight()},
+                    {"default_us", task.default_us()},
+                    {"tuned_us", task.best_us()},
+                    {"gflops", Gflops(task)},
+                    {"share_of_peak", peak_gflops > 0 ? Gflops(task) / peak_gflops : 0.0},
+                    {"trials", task.trials()},
+                    {"best_steps", task.best_steps()}});
+  }
+  return {{"tasks", rows},
+          {"default_us", Total(tasks, &v1::Task::default_us)},
+          {"tuned_us", Total(tasks, &v1::Task::best_us)}};
+}
+
+int JobsSubmit(const std::string& server, const JobRequest& request, OutputFormat format) {
+  const auto submit = [&]() -> absl::Status {
+    TW_ASSIGN(std::string address, ServerAddress(server));
+    ServerClient client(address);
+    TW_ASSIGN(v1::Job job, SubmitJob(client, request));
+    if (format == OutputFormat::kJson) {
+      PrintJson(JobJson(job));
+    } else {
+      PrintOut(StrCat(job.name(), "\nwatch it with: tilewright jobs watch ", LastPart(job.name()),
+                      " --server ", address));
+    }
+    return absl::OkStatus();
+  };
+  return Finish("jobs submit", "cannot submit the job", submit());
+}
+
+int JobsList(const std::string& server, OutputFormat format) {
+  const auto list = [&]() -> absl::Status {
+    TW_ASSIGN(std::string address, ServerAddress(server));
+    ServerClient client(address);
+    Table table(
+        {{"job"}, {"model"}, {"state"}, {"trials", true}, {"gain", true}, {"created (UTC)"}});
+    nlohmann::json rows = nlohmann::json::array();
+    v1::ListJobsRequest request;
+    request.set_parent("projects/default");
+    do {
+      TW_ASSIGN(v1::ListJobsResponse page,
+                client.Call(client.jobs(), &v1::JobService::Stub::ListJobs, request));
+      for (const v1::Job& job : page.jobs()) {
+        rows.push_back(JobJson(job));
+        table.AddRow({LastPart(job.name()), job.display_name(), StateText(job),
+                      StrCat(job.progress().measured(), "/", job.progress().trials_total()),
+                      RatioText(job.progress().baseline_us(), job.progress().best_us()),
+                      TimestampText(job.create_time())});
+      }
+      request.mutable_page()->set_page_token(page.next_page_token());
+    } while (!request.page().page_token().empty());
+    if (format == OutputFormat::kJson) {
+      PrintJson(rows);
+    } else {
+      PrintOut(table.Render());
+    }
+    return absl::OkStatus();
+  };
+  return Finish("jobs list", "cannot list jobs", list());
+}
+
+int JobsGet(const std::string& server, const std::string& name, OutputFormat format) {
+  const auto get = [&]() -> absl::Status {
+    TW_ASSIGN(std::string address, ServerAddress(server));
+    ServerClient client(address);
+    v1::GetJobRequest request;
+    request.set_name(JobName(name));
+    TW_ASSIGN(v1::Job job, client.Call(client.jobs(), &v1::JobService::Stub::GetJob, request));
+    TW_ASSIGN(std::vector<v1::Task> tasks, FetchTasks(client, job.name()));
+    const double peak = FleetPeakGflops(client);
+    if (format == OutputFormat::kJson) {
+      nlohmann::json out = JobJson(job);
+      out.update(TasksJson(tasks, peak));
+      PrintJson(out);
+    } else {
+      PrintJob(job);
+      if (!tasks.empty()) PrintOut("\n" + TasksTable(tasks, peak));
+    }
+    return absl::OkStatus();
+  };
+  return Finish("jobs get", "cannot show job " + name, get());
+}
+
+int JobsWatch(const std::string& server, const std::string& name) {
+  const auto watch = [&]() -> absl::Status {
+    TW_ASSIGN(std::string address, ServerAddress(server));
+    ServerClient client(address);
+    TW_ASSIGN(v1::Job job, WatchJob(client, name, false));
+    TW_ASSIGN(std::vector<v1::Task> tasks, FetchTasks(client, job.name()));
+    PrintJob(job);
+    PrintOut("\n" + TasksTable(tasks, FleetPeakGflops(client)));
+    if (job.state() == v1::Job::FAILED) {
+      return support::FailedPrecondition("job.failed", job.state_reason());
+    }
+    return absl::OkStatus();
+  };
+  return Finish("jobs watch", "stopped watching " + name, watch());
+}
+
+int JobsCancel(const std::string& server, const std::string& name, OutputFormat format) {
+  const auto cancel = [&]() -> absl::Status {
+    TW_ASSIGN(std::string address, ServerAddress(server));
+    ServerClient client(address);
+    v1::CancelJobRequest request;
+    request.set_name(JobName(name));
+    request.set_reason("cancelled from the command line");
+    TW_ASSIGN(v1::Job job, client.Call(client.jobs(), &v1::JobService::Stub::CancelJob, request));
+    if (format == OutputFormat::kJson) {
+      PrintJson(JobJson(job));
+    } else {
+      PrintOut(job.name() + " is " + StateText(job));
+    }
+    return absl::OkStatus();
+  };
+  return Finish("jobs cancel", "cannot cancel " + name, cancel());
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,17 @@
+// "native" means the CPU of the machine the CLI runs on; it is expanded before anything is sent or
+// stored. Reads the machine; safe from any thread.
+#pragma once
+
+#include <string>
+
+#include "deploy/support/status.h"
+
+namespace tilewright::cli {
+
+// "native[,threads=N]" becomes "cpu,arch=…,cpu=…,threads=…"; any other target is checked and made
+// canonical. ir.target.* errors for what is not a target.
+absl::StatusOr<std::string> ExpandTarget(const std::string& text);
+// Threads named by a canonical target; 1 without.
+int ThreadsOf(const std::string& target);
+
+}  // namespace tilewright::cli

@@ -1,0 +1,260 @@
+#include "tuner_server/cli/run_command.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/compare.h"
+#include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/input_gen.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/runtime/tensor_io.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/table.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr int kWarmUps = 3;
+
+struct NamedFile {
+  std::string name;
+  std::string path;
+};
+
+absl::StatusOr<std::vector<NamedFile>> ParseNamedFiles(const std::vector<std::string>& texts,
+                                                       std::string_view flag) {
+  std::vector<NamedFile> files;
+  for (const std::string& text : texts) {
+    const size_t eq = text.find('=');
+    if (eq == std::string::npos || eq == 0 || eq + 1 == text.size()) {
+      return support::InvalidArgument(
+          "cli.usage.named_file",
+          support::StrCat("--", flag, " expects NAME=FILE, found ", support::Quote(text)));
+    }
+    files.push_back({text.substr(0, eq), text.substr(eq + 1)});
+  }
+  return files;
+}
+
+std::string Describe(const module::Tensor& tensor) {
+  return support::StrCat(tensor.name, " ", module::DTypeName(tensor.dtype), " ",
+                         module::ShapeText(tensor.shape));
+}
+
+std::vector<int64_t> StaticShape(const module::Tensor& tensor) {
+  std::vector<int64_t> shape;
+  for (const module::Dim& dim : tensor.shape) shape.push_back(dim.value);
+  return shape;
+}
+
+// Position of the named tensor among a session's inputs or outputs.
+absl::StatusOr<size_t> FindTensor(const std::vector<runtime::TensorView>& views,
+                                  const std::string& name, std::string_view kind) {
+  std::vector<std::string> known;
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (views[i].tensor->name == name) return i;
+    known.push_back(Describe(*views[i].tensor));
+  }
+  return support::InvalidArgument(
+      "cli.input.name", support::StrCat("the module has no ", kind, " ", support::Quote(name),
+                                        "; it has: ", support::Join(known, ", ")));
+}
+
+absl::Status CheckTensor(const runtime::HostTensor& given, const module::Tensor& wanted,
+                         const std::string& path) {
+  if (given.dtype == wanted.dtype && given.shape == StaticShape(wanted)) return absl::OkStatus();
+  return support::InvalidArgument(
+      "cli.input.shape",
+      support::StrCat("expected ", Describe(wanted), ", found ", module::DTypeName(given.dtype),
+                      " ", support::Join(given.shape, "x"), " in ", path));
+}
+
+class Runner {
+ public:
+  explicit Runner(const RunOptions& options) : options_(options) {}
+
+  absl::Status Run() {
+    TW_TRY(Open());
+    TW_TRY(BindInputs());
+    TW_TRY(LoadExpected());
+    TW_TRY(Execute());
+    absl::Status compared = Compare();
+    // A mismatch still leaves the outputs for looking at.
+    if (compared.ok() || ExitCodeOf(compared) == kExitMismatch) TW_TRY(WriteOutputs());
+    return compared;
+  }
+
+ private:
+  absl::Status Open() {
+    if (options_.repeat < 1) {
+      return support::InvalidArgument("cli.usage.repeat", "--repeat expects a number >= 1");
+    }
+    TW_ASSIGN(auto loaded, runtime::LoadedModule::Open(options_.module_path));
+    runtime::SessionOptions session_options;
+    session_options.num_threads =
+        options_.threads > 0 ? options_.threads : TargetThreads(loaded->manifest().target);
+    TW_ASSIGN(session_, runtime::Session::Create(loaded, session_options));
+    for (size_t i = 0; i < session_->num_inputs(); ++i) inputs_.push_back(session_->input(i));
+    for (size_t i = 0; i < session_->num_outputs(); ++i) outputs_.push_back(session_->output(i));
+    return absl::OkStatus();
+  }
+
+  // The `threads=N` of the module's target; 1 where it names none.
+  static int TargetThreads(const std::string& target) {
+    for (const std::string& part : support::Split(target, ',')) {
+      if (part.starts_with("threads=")) {
+        return static_cast<int>(
+            std::clamp<int64_t>(support::ParseInt64(part.substr(8)).value_or(1), 1, 1024));
+      }
+    }
+    return 1;
+  }
+
+  absl::Status BindInputs() {
+    TW_ASSIGN(std::vector<NamedFile> files, ParseNamedFiles(options_.inputs, "input"));
+    std::vector<bool> bound(inputs_.size(), false);
+    for (const NamedFile& file : files) {
+      TW_ASSIGN(size_t index, FindTensor(inputs_, file.name, "input"));
+      if (bound[index]) {
+        return support::InvalidArgument("cli.usage.input_twice",
+                                        support::StrCat("--input ", file.name, " is given twice"));
+      }
+      TW_ASSIGN(runtime::HostTensor tensor, runtime::ReadTensorFile(file.path));
+      TW_TRY(CheckTensor(tensor, *inputs_[index].tensor, file.path));
+      TW_TRY(session_->SetInput(index, tensor.data.data(), tensor.data.size()));
+      bound[index] = true;
+    }
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (bound[i]) continue;
+      const module::Tensor& tensor = *inputs_[i].tensor;
+      const int64_t count =
+          static_cast<int64_t>(inputs_[i].bytes) / module::DTypeBytes(tensor.dtype);
+      TW_TRY(runtime::GenerateInput(tensor.dtype, count, runtime::DefaultDistribution(tensor.dtype),
+                                    options_.seed + i, session_->MutableInput(i)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status LoadExpected() {
+    TW_ASSIGN(std::vector<NamedFile> files, ParseNamedFiles(options_.expects, "expect"));
+    for (const NamedFile& file : files) {
+      TW_ASSIGN(size_t index, FindTensor(outputs_, file.name, "output"));
+      TW_ASSIGN(runtime::HostTensor tensor, runtime::ReadTensorFile(file.path));
+      TW_TRY(CheckTensor(tensor, *outputs_[index].tensor, file.path));
+      expected_[index] = std::move(tensor);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Execute() {
+    support::SystemClock clock;
+    TW_TRY(session_->Prepare());
+    for (int i = 0; i < kWarmUps; ++i) TW_TRY(session_->Run());
+    std::vector<int64_t> samples;
+    for (int i = 0; i < options_.repeat; ++i) {
+      const int64_t start = clock.NowNs();
+      TW_TRY(session_->Run());
+      samples.push_back(clock.NowNs() - start);
+    }
+    std::sort(samples.begin(), samples.end());
+    const auto quantile = [&](double q) {
+      const size_t index = static_cast<size_t>(q * static_cast<double>(samples.size() - 1) + 0.5);
+      return support::FormatFixed(static_cast<double>(samples[index]) / 1e6, 4);
+    };
+    PrintOut(support::StrCat("latency_ms median=", quantile(0.5), " p10=", quantile(0.1),
+                             " p90=", quantile(0.9), " repeats=", options_.repeat));
+    return options_.profile ? Profile() : absl::OkStatus();
+  }
+
+  absl::Status Profile() {
+    std::map<const module::Launch*, std::vector<int64_t>> samples;
+    std::vector<const module::Launch*> order;
+    for (int i = 0; i < options_.repeat; ++i) {
+      std::vector<runtime::LaunchTime> times;
+      TW_TRY(session_->RunProfiled(&times));
+      for (const runtime::LaunchTime& time : times) {
+        if (samples[time.launch].empty()) order.push_back(time.launch);
+        samples[time.launch].push_back(time.ns);
+      }
+    }
+    Table table({{"kernel"}, {"median", true}, {"GFLOP/s", true}, {"share", true}});
+    double total = 0;
+    for (auto& [launch, ns] : samples) {
+      std::sort(ns.begin(), ns.end());
+      total += static_cast<double>(ns[ns.size() / 2]);
+    }
+    for (const module::Launch* launch : order) {
+      const auto& ns = samples[launch];
+      const double median = static_cast<double>(ns[ns.size() / 2]);
+      table.AddRow({launch->name.empty() ? launch->symbol : launch->name, TimeText(median),
+                    support::FormatFixed(launch->flops / std::max(median, 1.0), 2),
+                    support::FormatFixed(100 * median / std::max(total, 1.0), 1) + "%"});
+    }
+    PrintOut(table.Render());
+    return absl::OkStatus();
+  }
+
+  absl::Status Compare() const {
+    std::vector<std::string> wrong;
+    for (const auto& [index, expected] : expected_) {
+      const runtime::TensorView& view = outputs_[index];
+      const int64_t count =
+          static_cast<int64_t>(view.bytes) / module::DTypeBytes(view.tensor->dtype);
+      const runtime::CompareResult result =
+          runtime::CompareTensors(view.tensor->dtype, view.data, expected.data.data(), count,
+                                  {options_.atol, options_.rtol});
+      PrintOut(support::StrCat("expect ", view.tensor->name, ": ", result.ok() ? "ok" : "MISMATCH",
+                               "  max|a-e|=", result.max_abs_diff,
+                               "  |a-e|/|e|=", result.relative_norm));
+      if (!result.ok()) {
+        wrong.push_back(support::StrCat(view.tensor->name, ": ", runtime::CompareText(result)));
+      }
+    }
+    if (wrong.empty()) return absl::OkStatus();
+    return support::FailedPrecondition("cli.mismatch.output", support::Join(wrong, "; "));
+  }
+
+  // All outputs are written into a fresh folder beside the target first, so that a full disk leaves
+  // nothing half-done behind.
+  absl::Status WriteOutputs() const {
+    if (options_.output_dir.empty()) return absl::OkStatus();
+    const bool existed = support::IsDirectory(options_.output_dir);
+    TW_TRY(support::MakeDirs(options_.output_dir));
+    std::vector<std::string> written;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      runtime::HostTensor tensor{
+          outputs_[i].tensor->name, outputs_[i].tensor->dtype, StaticShape(*outputs_[i].tensor),
+          std::string(static_cast<const char*>(outputs_[i].data), outputs_[i].bytes)};
+      const std::string path =
+          support::PathJoin(options_.output_dir, support::StrCat("output_", i, ".pb"));
+      const bool replaces = support::FileExists(path);
+      absl::Status status = runtime::WriteTensorFile(path, tensor);
+      if (!status.ok()) {
+        for (const std::string& done : written) (void)support::RemoveFile(done);
+        if (!existed) (void)support::RemoveTree(options_.output_dir);
+        return status;
+      }
+      if (!replaces) written.push_back(path);
+    }
+    return absl::OkStatus();
+  }
+
+  const RunOptions& options_;
+  std::unique_ptr<runtime::Session> session_;
+  std::vector<runtime::TensorView> inputs_;
+  std::vector<runtime::TensorView> outputs_;
+  std::map<size_t, runtime::HostTensor> expected_;
+};
+
+}  // namespace
+
+int RunModule(const RunOptions& options) {
+  return Finish("run", support::StrCat("cannot run ", options.module_path), Runner(options).Run());
+}
+
+}  // namespace tilewright::cli

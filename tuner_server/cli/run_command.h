@@ -1,0 +1,25 @@
+// `tilewright run`: executes a module on this machine with given or seeded inputs, checks and
+// writes its outputs, and prints the latency. Nothing is written unless everything succeeded.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tilewright::cli {
+
+struct RunOptions {
+  std::string module_path;
+  std::vector<std::string> inputs;   // NAME=FILE.pb|.npy
+  std::vector<std::string> expects;  // NAME=FILE.pb|.npy
+  double rtol = 1e-3;                // |a - e| <= atol + rtol * |e|
+  double atol = 1e-5;
+  std::string output_dir;
+  int repeat = 10;
+  int threads = 0;  // 0 = what the module's target names
+  uint64_t seed = 0;
+  bool profile = false;
+};
+// Returns the exit code.
+int RunModule(const RunOptions& options);
+
+}  // namespace tilewright::cli

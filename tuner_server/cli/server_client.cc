@@ -1,0 +1,81 @@
+#include "tuner_server/cli/server_client.h"
+
+#include <ctime>
+
+#include "deploy/support/env.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::cli {
+
+absl::StatusOr<std::string> ServerAddress(const std::string& flag) {
+  std::string address = flag;
+  if (address.empty()) address = support::GetEnv("TILEWRIGHT_SERVER").value_or("");
+  if (address.empty()) {
+    return support::InvalidArgument(
+        "cli.usage.server", "expected --server HOST:PORT or TILEWRIGHT_SERVER, found neither");
+  }
+  const size_t colon = address.rfind(':');
+  const auto port =
+      colon == std::string::npos ? std::nullopt : support::ParseInt64(address.substr(colon + 1));
+  if (!port || *port < 1 || *port > 65535 || colon == 0) {
+    return support::InvalidArgument("cli.usage.server",
+                                    "expected HOST:PORT, found " + support::Quote(address));
+  }
+  return address;
+}
+
+ServerClient::ServerClient(const std::string& address)
+    : address_(address),
+      channel_(daemon::MakeChannel(address)),
+      jobs_(v1::JobService::NewStub(channel_)),
+      modules_(v1::ModuleService::NewStub(channel_)),
+      fleet_(v1::FleetAdminService::NewStub(channel_)),
+      artifacts_(v1::ArtifactService::NewStub(channel_)) {}
+
+absl::StatusOr<v1::Digest> ServerClient::Upload(std::string_view bytes) {
+  const std::string hex = support::Sha256Hex(bytes);
+  TW_ASSIGN(std::vector<std::string> missing,
+            daemon::FindMissingArtifacts(artifacts_.get(), {hex}, kCallTimeoutMs));
+  if (!missing.empty()) {
+    TW_TRY(daemon::UploadArtifact(artifacts_.get(), hex, bytes, kTransferTimeoutMs));
+  }
+  return daemon::MakeDigest(hex, static_cast<int64_t>(bytes.size()));
+}
+
+absl::Status ServerClient::Download(const v1::Digest& digest, const std::string& path) {
+  TW_ASSIGN(std::string hex, daemon::DigestToHex(digest));
+  std::string bytes;
+  TW_TRY(daemon::StreamArtifact(artifacts_.get(), hex, kTransferTimeoutMs,
+                                [&](std::string_view piece) {
+                                  bytes.append(piece);
+                                  return absl::OkStatus();
+                                }));
+  return support::WriteFileAtomic(path, bytes);
+}
+
+std::string JobName(const std::string& text) {
+  return text.starts_with("projects/") ? text : "projects/default/jobs/" + text;
+}
+
+std::string LastPart(const std::string& name) {
+  const size_t slash = name.rfind('/');
+  return slash == std::string::npos ? name : name.substr(slash + 1);
+}
+
+double Seconds(const google::protobuf::Duration& duration) {
+  return static_cast<double>(duration.seconds()) + duration.nanos() * 1e-9;
+}
+
+std::string TimestampText(const google::protobuf::Timestamp& timestamp) {
+  if (timestamp.seconds() == 0) return "-";
+  const std::time_t seconds = timestamp.seconds();
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,75 @@
+// The CLI's side of the tuner's services: one channel with all stubs, calls with deadlines, lists
+// followed through their pages, artifacts up and down. Blocking; one thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/daemon/artifact_service.h"
+#include "deploy/daemon/wire.h"
+#include "deploy/support/status.h"
+#include "tilewright/v1/artifact.grpc.pb.h"
+#include "tilewright/v1/fleet_admin.grpc.pb.h"
+#include "tilewright/v1/job.grpc.pb.h"
+#include "tilewright/v1/module.grpc.pb.h"
+
+namespace tilewright::cli {
+
+inline constexpr int64_t kCallTimeoutMs = 15'000;
+inline constexpr int64_t kTransferTimeoutMs = 600'000;
+// How long commands that wait for a job bear an unreachable server.
+inline constexpr int64_t kPatienceMs = 300'000;
+
+// --server, else TILEWRIGHT_SERVER; invalid_argument (cli.usage.server) without either.
+absl::StatusOr<std::string> ServerAddress(const std::string& flag);
+
+class ServerClient {
+ public:
+  explicit ServerClient(const std::string& address);
+
+  const std::string& address() const { return address_; }
+  v1::JobService::Stub* jobs() { return jobs_.get(); }
+  v1::ModuleService::Stub* modules() { return modules_.get(); }
+  v1::FleetAdminService::Stub* fleet() { return fleet_.get(); }
+  v1::ArtifactService::Stub* artifacts() { return artifacts_.get(); }
+
+  // One unary call with the usual deadline; the error names the address.
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Call(Stub* stub,
+                                grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                             Response*),
+                                const Request& request, int64_t timeout_ms = kCallTimeoutMs) {
+    grpc::ClientContext context;
+    daemon::SetTimeout(&context, timeout_ms);
+    Response response;
+    const absl::Status status = daemon::FromGrpc((stub->*method)(&context, request, &response));
+    if (!status.ok()) return support::WithContext(status, "server " + address_);
+    return response;
+  }
+
+  // Uploads the bytes unless the server has them; returns their digest.
+  absl::StatusOr<v1::Digest> Upload(std::string_view bytes);
+  // Fetches a blob (verified) and writes it atomically.
+  absl::Status Download(const v1::Digest& digest, const std::string& path);
+
+ private:
+  std::string address_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::ModuleService::Stub> modules_;
+  std::unique_ptr<v1::FleetAdminService::Stub> fleet_;
+  std::unique_ptr<v1::ArtifactService::Stub> artifacts_;
+};
+
+// "abc" -> "projects/default/jobs/abc"; a full name stays.
+std::string JobName(const std::string& text);
+// The part after the last '/'.
+std::string LastPart(const std::string& name);
+// Seconds of a Duration.
+double Seconds(const google::protobuf::Duration& duration);
+// "2026-11-21 18:00:05" (UTC); "-" when unset.
+std::string TimestampText(const google::protobuf::Timestamp& timestamp);
+
+}  // namespace tilewright::cli

@@ -1,0 +1,45 @@
+// Tables people can read, and the same rows as JSON for scripts. Columns are as wide as their
+// content; numbers are right-aligned. Values only; not thread-safe.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tilewright::cli {
+
+enum class OutputFormat { kTable, kJson };
+
+class Table {
+ public:
+  struct Column {
+    std::string title;
+    bool right = false;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // REQUIRES: one cell per column.
+  void AddRow(std::vector<std::string> cells);
+  size_t rows() const { return rows_.size(); }
+  // Header line, rule, rows; two spaces between columns, no trailing blanks.
+  std::string Render() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// "1.24 ms", "85.3 µs", "412 ns", "2.1 s"; "-" for values that are not positive.
+std::string TimeText(double ns);
+// "12.3 k", "4.5 M"
+std::string CountText(double value);
+std::string BytesText(double bytes);
+// "1.87x"; "-" when either is not positive.
+std::string RatioText(double baseline, double value);
+
+// Prints text (adding a newline if it lacks one) to standard output.
+void PrintOut(std::string_view text);
+void PrintJson(const nlohmann::json& value);
+
+}  // namespace tilewright::cli
