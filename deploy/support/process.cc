@@ -56,6 +56,10 @@ struct Pipe {
   }
 };
 
+enum StartStep : int { kSetpgid, kPrctl, kDup2, kChdir, kSetrlimit, kExecve };
+constexpr std::array<const char*, 6> kStartStepNames = {"setpgid", "prctl",     "dup2",
+                                                        "chdir",   "setrlimit", "execve"};
+
 // Everything the child needs between vfork and exec, made before: there it may only call
 // async-signal-safe functions and must not touch memory that the parent minds.
 struct ExecPlan {
@@ -70,8 +74,13 @@ struct ExecPlan {
   bool die_with_parent = true;
   pid_t parent = 0;
 
-  volatile int failed_errno = 0;
-  const char* volatile failed_call = nullptr;
+  int report_fd = -1;  // the child's end of the pipe for a StartFailure; closes on exec
+};
+
+// What the child says when it cannot exec.
+struct StartFailure {
+  int error_number;
+  StartStep step;
 };
 
 void FillEnvironment(const ChildOptions& options, ExecPlan* plan) {
@@ -125,25 +134,26 @@ bool ApplyLimits(const Limits& limits) {
          SetLimit(RLIMIT_AS, limits.address_space_bytes, limits.address_space_bytes);
 }
 
-[[noreturn]] void FailInChild(ExecPlan* plan, const char* call) {
-  plan->failed_errno = errno;
-  plan->failed_call = call;
+[[noreturn]] void FailInChild(const ExecPlan* plan, StartStep step) {
+  const StartFailure failure{errno, step};
+  // A pipe takes so few bytes at once or not at all; then the exit code has to do.
+  if (write(plan->report_fd, &failure, sizeof(failure)) < 0) _exit(126);
   _exit(127);
 }
 
 // In the child, on the parent's memory, with all signals blocked.
-[[noreturn]] void ExecInChild(ExecPlan* plan) {
-  if (setpgid(0, 0) != 0) FailInChild(plan, "setpgid");
+[[noreturn]] void ExecInChild(const ExecPlan* plan) {
+  if (setpgid(0, 0) != 0) FailInChild(plan, kSetpgid);
   if (plan->die_with_parent) {
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailInChild(plan, "prctl");
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailInChild(plan, kPrctl);
     if (getppid() != plan->parent) _exit(127);  // it ended before the line above
   }
   for (int fd = 0; fd < 3; ++fd) {
-    if (plan->stdio[fd] >= 0 && dup2(plan->stdio[fd], fd) < 0) FailInChild(plan, "dup2");
+    if (plan->stdio[fd] >= 0 && dup2(plan->stdio[fd], fd) < 0) FailInChild(plan, kDup2);
   }
   // Descriptors that other code opened without O_CLOEXEC stay with the parent.
   syscall(SYS_close_range, 3U, UINT_MAX, CLOSE_RANGE_CLOEXEC);
-  if (!plan->cwd.empty() && chdir(plan->cwd.c_str()) != 0) FailInChild(plan, "chdir");
+  if (!plan->cwd.empty() && chdir(plan->cwd.c_str()) != 0) FailInChild(plan, kChdir);
   // Handlers would run on the parent's memory, and ignored signals would stay ignored after exec.
   struct sigaction default_action{};
   default_action.sa_handler = SIG_DFL;
@@ -151,13 +161,13 @@ bool ApplyLimits(const Limits& limits) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (!ApplyLimits(plan->limits)) FailInChild(plan, "setrlimit");
+  if (!ApplyLimits(plan->limits)) FailInChild(plan, kSetrlimit);
   execve(plan->program.c_str(), plan->argv.data(), plan->envp.data());
-  FailInChild(plan, "execve");
+  FailInChild(plan, kExecve);
 }
 
 // Its frame stays alive until the child has left it by exec or _exit.
-__attribute__((noinline)) pid_t VforkExec(ExecPlan* plan) {
+__attribute__((noinline)) pid_t VforkExec(const ExecPlan* plan) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -283,6 +293,9 @@ class Child::Impl {
 };
 
 absl::Status Child::Impl::Exec(ExecPlan* plan) {
+  Pipe report;
+  TW_TRY(report.Open());
+  plan->report_fd = report.write_end;
   int error = 0;
   pid_t pid = -1;
   SpawnThread::Get().Run([&] {
@@ -290,10 +303,16 @@ absl::Status Child::Impl::Exec(ExecPlan* plan) {
     if (pid < 0) error = errno;
   });
   if (pid < 0) return ErrnoError(error, "process.start.fork", plan->program);
-  if (plan->failed_call != nullptr) {
+  CloseFd(&report.write_end);
+  StartFailure failure{};
+  ssize_t got = 0;
+  do {
+    got = read(report.read_end, &failure, sizeof(failure));
+  } while (got < 0 && errno == EINTR);
+  if (got == static_cast<ssize_t>(sizeof(failure))) {
     waitpid(pid, nullptr, 0);
-    return ErrnoError(plan->failed_errno, "process.start.exec",
-                      StrCat(plan->program, ": ", plan->failed_call));
+    return ErrnoError(failure.error_number, "process.start.exec",
+                      StrCat(plan->program, ": ", kStartStepNames[failure.step]));
   }
   pid_ = pid;
   MutexLock lock(mutex_);

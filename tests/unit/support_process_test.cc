@@ -118,6 +118,9 @@ TEST(ProcessTest, DestructionKillsAndReaps) {
 }
 
 TEST(ProcessTest, ChildIsKilledWhenItsParentDies) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "[SKIP] the thread sanitizer allows no threads after a fork";
+#endif
   // The middle process starts a child of its own and is killed without a chance to clean up.
   int report[2];
   ASSERT_EQ(pipe(report), 0);
@@ -128,6 +131,7 @@ TEST(ProcessTest, ChildIsKilledWhenItsParentDies) {
     if (write(report[1], &pid, sizeof(pid)) < 0) _exit(1);
     while (true) pause();
   }
+  close(report[1]);
   pid_t grandchild = 0;
   ASSERT_EQ(read(report[0], &grandchild, sizeof(grandchild)),
             static_cast<ssize_t>(sizeof(grandchild)));
@@ -137,7 +141,6 @@ TEST(ProcessTest, ChildIsKilledWhenItsParentDies) {
   waitpid(middle, nullptr, 0);
   EXPECT_TRUE(GoneSoon(grandchild));
   close(report[0]);
-  close(report[1]);
 }
 
 TEST(ProcessTest, ChildOutlivesTheThreadThatStartedIt) {
