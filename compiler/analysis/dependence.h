@@ -9,11 +9,12 @@
 
 namespace tilewright::analysis {
 
-// True when the iterations of `loop` (a For) may run in any order and at the same time: its
-// variable reaches only spatial iteration variables of the blocks below and every block's written
-// point is different in different iterations; without blocks, when each written buffer's store
-// indices provably differ between iterations and nothing is read from elsewhere in it. `why`
-// (optional) gets the reason for a no.
+// True when the iterations of `loop` (a For) may run in any order and at the same time. With blocks
+// below: when its variable reaches a variable of every block, and spatial ones only. Without: when
+// for each buffer stored to (and not allocated) below, every access provably stays in a part of it
+// that belongs to one iteration. `why` (optional) gets the reason for a no. Blocks that compute
+// overlapping parts of a buffer in different iterations are the schedule's business (it knows which
+// buffers become private).
 bool IsParallelisable(const ir::Stmt& loop, std::string* why = nullptr);
 
 // The loop's variable reaches a reduction variable of a block below.

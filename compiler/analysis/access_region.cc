@@ -1,0 +1,355 @@
+#include "compiler/analysis/access_region.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "compiler/analysis/simplify.h"
+#include "compiler/ir/visit.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::analysis {
+namespace {
+
+using ir::Buffer;
+using ir::BufferRegion;
+using ir::Expr;
+using ir::ExprKind;
+using ir::Range;
+using ir::Stmt;
+using ir::StmtKind;
+using ir::Var;
+
+// The values [lo, lo + span] over the fixed variables.
+struct Span {
+  Expr lo, span;
+};
+
+// A span that is known by an upper bound only is replaced by that bound when it is no larger:
+// beyond that a symbolic span says more.
+constexpr int64_t kLargestReplacedSpan = int64_t{1} << 24;
+
+class SpanEvaluator {
+ public:
+  SpanEvaluator(const std::vector<LoopRange>& inner, const Bounds& bounds)
+      : bounds_(bounds), all_(bounds) {
+    for (const LoopRange& loop : inner) {
+      // In order, so that a range may speak of earlier loops.
+      std::optional<Span> min = Eval(loop.range.min), extent = Eval(loop.range.extent);
+      all_.SetRange(loop.var, loop.range);
+      if (min && extent) {
+        Expr last = S(extent->lo + extent->span - ir::Int(1, loop.var->dtype));
+        if (const int64_t* n = ir::AsInt(last); n != nullptr && *n < 0)
+          last = ir::Int(0, loop.var->dtype);
+        inner_.push_back({loop.var, Span{min->lo, S(min->span + last)}});
+      } else {
+        inner_.push_back({loop.var, std::nullopt});
+      }
+    }
+  }
+
+  // Null when nothing better than "anything" is known.
+  std::optional<Span> Eval(const Expr& e) {
+    if (!UsesInner(e)) return Span{e, ir::Int(0, e->dtype)};
+    std::optional<Span> r = EvalInner(e);
+    return r ? Tighten(*r) : FromInterval(e);
+  }
+
+  Expr S(const Expr& e) { return Simplify(e, bounds_); }
+  const Bounds& all() const { return all_; }
+
+ private:
+  bool UsesInner(const Expr& e) const {
+    return std::any_of(inner_.begin(), inner_.end(),
+                       [&](const auto& loop) { return ir::UsesVar(e, loop.first); });
+  }
+
+  std::optional<Span> FromInterval(const Expr& e) {
+    Interval v = EvalInterval(e, all_);
+    int64_t span = 0;
+    if (!v.is_bounded() || __builtin_sub_overflow(v.max, v.min, &span)) return std::nullopt;
+    return Span{ir::Int(v.min, e->dtype), ir::Int(span, e->dtype)};
+  }
+
+  // Constant spans where that costs nothing.
+  Span Tighten(Span s) {
+    s.lo = S(s.lo);
+    s.span = S(s.span);
+    if (ir::AsInt(s.span) != nullptr) return s;
+    Interval v = EvalInterval(s.span, bounds_);
+    if (v.max >= 0 && v.max <= kLargestReplacedSpan) s.span = ir::Int(v.max, s.span->dtype);
+    return s;
+  }
+
+  std::optional<Span> EvalInner(const Expr& e) {
+    switch (e->kind) {
+      case ExprKind::kVar:
+        for (const auto& [var, span] : inner_) {
+          if (var == e) return span;
+        }
+        return std::nullopt;
+      case ExprKind::kAdd:
+      case ExprKind::kSub:
+        return EvalSum(e);
+      case ExprKind::kMul:
+        return EvalProduct(e);
+      case ExprKind::kFloorDiv:
+      case ExprKind::kFloorMod:
+        return EvalDivision(e);
+      case ExprKind::kMin:
+      case ExprKind::kMax:
+      case ExprKind::kSelect:
+        return EvalChoice(e);
+      case ExprKind::kRamp: {
+        std::optional<Span> base = Eval(e->args[0]);
+        const int64_t* stride = ir::AsInt(e->args[1]);
+        if (!base || stride == nullptr) return std::nullopt;
+        int64_t steps = *stride * (e->dtype.lanes - 1);
+        Expr first = steps < 0 ? base->lo + ir::Int(steps, base->lo->dtype) : base->lo;
+        return Span{first, base->span + ir::Int(std::abs(steps), base->span->dtype)};
+      }
+      case ExprKind::kBroadcast:
+        return Eval(e->args[0]);
+      default:
+        return std::nullopt;
+    }
+  }
+
+  std::optional<Span> EvalSum(const Expr& e) {
+    std::optional<Span> a = Eval(e->args[0]), b = Eval(e->args[1]);
+    if (!a || !b) return std::nullopt;
+    Expr lo = e->kind == ExprKind::kAdd ? a->lo + b->lo : a->lo - (b->lo + b->span);
+    return Span{lo, a->span + b->span};
+  }
+
+  std::optional<Span> EvalProduct(const Expr& e) {
+    const Expr &x = e->args[0], &y = e->args[1];
+    if (UsesInner(x) && UsesInner(y)) return std::nullopt;
+    const Expr& factor = UsesInner(x) ? y : x;
+    std::optional<Span> a = Eval(UsesInner(x) ? x : y);
+    if (!a) return std::nullopt;
+    Interval sign = EvalInterval(factor, bounds_);
+    if (sign.min >= 0) return Span{a->lo * factor, a->span * factor};
+    if (sign.max > 0) return std::nullopt;
+    Expr positive = ir::Int(0, factor->dtype) - factor;
+    return Span{(a->lo + a->span) * factor, a->span * positive};
+  }
+
+  // With x in [lo, lo + s] and r the remainder of lo: floordiv moves on by at most (r + s) / c, and
+  // floormod does not wrap around as long as r + s < c.
+  std::optional<Span> EvalDivision(const Expr& e) {
+    const int64_t* c = ir::AsInt(e->args[1]);
+    std::optional<Span> x = Eval(e->args[0]);
+    if (!x || c == nullptr || *c <= 0) return std::nullopt;
+    Expr divisor = e->args[1];
+    Interval r = EvalInterval(S(ir::FloorMod(x->lo, divisor)), bounds_);
+    Congruence lo = EvalCongruence(x->lo, bounds_);
+    if (lo.modulus > 0 && lo.modulus % *c == 0) r = Interval::Point(lo.remainder % *c);
+    const int64_t* s = ir::AsInt(x->span);
+    bool is_div = e->kind == ExprKind::kFloorDiv;
+    DivisionBounds(&r, *c);
+    if (s == nullptr) {
+      if (!is_div) return Span{ir::Int(0, e->dtype), ir::Int(*c - 1, e->dtype)};
+      Expr first = ir::FloorDiv(x->lo, divisor), last = ir::FloorDiv(x->lo + x->span, divisor);
+      return Span{first, last - first};
+    }
+    if (is_div) return Span{ir::FloorDiv(x->lo, divisor), ir::Int((r.max + *s) / *c, e->dtype)};
+    if (*s < *c && r.max + *s < *c) return Span{ir::FloorMod(x->lo, divisor), x->span};
+    return Span{ir::Int(0, e->dtype), ir::Int(*c - 1, e->dtype)};
+  }
+  static void DivisionBounds(Interval* r, int64_t c) {
+    r->min = std::max<int64_t>(r->min, 0);
+    r->max = std::min<int64_t>(r->max, c - 1);
+  }
+
+  std::optional<Span> EvalChoice(const Expr& e) {
+    size_t first = e->kind == ExprKind::kSelect ? 1 : 0;
+    std::optional<Span> a = Eval(e->args[first]), b = Eval(e->args[first + 1]);
+    if (!a || !b) return std::nullopt;
+    Expr a_hi = a->lo + a->span, b_hi = b->lo + b->span;
+    Expr lo = e->kind == ExprKind::kMax ? ir::Max(a->lo, b->lo) : ir::Min(a->lo, b->lo);
+    Expr hi = e->kind == ExprKind::kMin ? ir::Min(a_hi, b_hi) : ir::Max(a_hi, b_hi);
+    // A symbolic difference of two choices tells nothing: only a known one is worth keeping.
+    Interval span = EvalInterval(S(hi - lo), bounds_);
+    if (span.min < 0 || span.max > kLargestReplacedSpan) return std::nullopt;
+    return Span{lo, ir::Int(span.max, e->dtype)};
+  }
+
+  const Bounds& bounds_;
+  Bounds all_;  // with the inner loops
+  std::vector<std::pair<Var, std::optional<Span>>> inner_;
+};
+
+// The span around both, or null when their ends cannot be compared.
+std::optional<Span> UnionSpan(const Span& a, const Span& b, const Bounds& bounds) {
+  int64_t lo = 0, hi = 0;
+  if (!ConstantDifference(b.lo, a.lo, bounds, &lo)) return std::nullopt;
+  Expr a_hi = a.lo + a.span, b_hi = b.lo + b.span;
+  Expr first = lo >= 0 ? a.lo : b.lo;
+  if (ConstantDifference(b_hi, a_hi, bounds, &hi)) {
+    return Span{first, Simplify((hi >= 0 ? b_hi : a_hi) - first, bounds)};
+  }
+  return Span{first, Simplify(ir::Max(a_hi, b_hi) - first, bounds)};
+}
+
+Range WholeDimension(const Expr& extent) { return {ir::Int(0, extent->dtype), extent}; }
+
+Range ToRange(const std::optional<Span>& span, const Expr& extent, const Bounds& bounds,
+              const RegionOptions& options) {
+  if (!span) return WholeDimension(extent);
+  Expr one = ir::Int(1, span->span->dtype);
+  Range r{Simplify(span->lo, bounds), Simplify(span->span + one, bounds)};
+  // As large as the dimension: accesses outside it do not happen.
+  if (Proves(r.extent >= extent, bounds)) return WholeDimension(extent);
+  if (!options.clamp_to_shape) return r;
+  Expr zero = ir::Int(0, extent->dtype);
+  Expr first = Simplify(ir::Max(r.min, zero), bounds);
+  Expr end = Simplify(ir::Min(r.min + r.extent, extent), bounds);
+  return {first, Simplify(end - first, bounds)};
+}
+
+Expr AsI64(const Expr& e) {
+  return e->dtype.Element() == ir::kI64 ? e : ir::Cast(ir::kI64.WithLanes(e->dtype.lanes), e);
+}
+
+class AccessCollector {
+ public:
+  AccessCollector(const Buffer& buffer, std::vector<StmtAccess>* out)
+      : buffer_(buffer), out_(out) {}
+
+  void Walk(const Stmt& s) {
+    switch (s->kind) {
+      case StmtKind::kFor: {
+        Visit(s->range.min);
+        Visit(s->range.extent);
+        loops_.push_back({s->var, {Outer(s->range.min), Outer(s->range.extent)}});
+        Walk(s->body);
+        loops_.pop_back();
+        return;
+      }
+      case StmtKind::kBlock:
+        for (const ir::IterVar& iter : s->iters) outer_[iter.var.get()] = Outer(iter.binding);
+        if (s->init != nullptr) Walk(s->init);
+        return Walk(s->body);
+      case StmtKind::kLet:
+        Visit(s->value);
+        outer_[s->var.get()] = Outer(s->value);
+        return Walk(s->body);
+      case StmtKind::kStore:
+        for (const Expr& i : s->indices) Visit(i);
+        Visit(s->value);
+        if (s->mask != nullptr) Visit(s->mask);
+        if (s->buffer == buffer_) Add(s->indices, /*is_write=*/true);
+        return;
+      default:
+        break;
+    }
+    for (const Expr* e : {&s->condition, &s->value}) {
+      if (*e != nullptr) Visit(*e);
+    }
+    for (const Stmt* child : {&s->body, &s->else_body}) {
+      if (*child != nullptr) Walk(*child);
+    }
+    for (const Stmt& child : s->stmts) Walk(child);
+  }
+
+ private:
+  Expr Outer(const Expr& e) { return ir::Substitute(e, outer_); }
+  void Visit(const Expr& e) {
+    ir::VisitExprs(e, [&](const Expr& x) {
+      if (x->kind == ExprKind::kLoad && x->buffer == buffer_) Add(x->args, /*is_write=*/false);
+      return true;
+    });
+  }
+  void Add(const std::vector<Expr>& indices, bool is_write) {
+    StmtAccess access{{}, loops_, is_write};
+    for (const Expr& i : indices) access.indices.push_back(Outer(i));
+    out_->push_back(std::move(access));
+  }
+
+  const Buffer buffer_;
+  std::vector<StmtAccess>* out_;
+  std::vector<LoopRange> loops_;
+  ir::VarMap outer_;
+};
+
+BufferRegion RegionOfAccesses(const Stmt& s, const Buffer& buffer, const Bounds& bounds,
+                              const RegionOptions& options, bool writes) {
+  std::vector<std::vector<Expr>> indices;
+  std::vector<LoopRange> inner;
+  for (StmtAccess& access : AccessesOf(s, buffer)) {
+    if (access.is_write != writes) continue;
+    for (LoopRange& loop : access.inner) {
+      bool known = std::any_of(inner.begin(), inner.end(),
+                               [&](const LoopRange& l) { return l.var == loop.var; });
+      if (!known) inner.push_back(std::move(loop));
+    }
+    indices.push_back(std::move(access.indices));
+  }
+  return RegionOf(buffer, indices, inner, bounds, options);
+}
+
+}  // namespace
+
+BufferRegion RegionOf(const Buffer& buffer, const std::vector<std::vector<Expr>>& indices,
+                      const std::vector<LoopRange>& inner, const Bounds& bounds,
+                      const RegionOptions& options) {
+  std::vector<BufferRegion> points;
+  for (const std::vector<Expr>& point : indices) {
+    BufferRegion r{buffer, {}};
+    for (const Expr& i : point) r.region.push_back({i, ir::Int(1, i->dtype)});
+    points.push_back(std::move(r));
+  }
+  return RegionOf(buffer, points, inner, bounds, options);
+}
+
+BufferRegion RegionOf(const Buffer& buffer, const std::vector<BufferRegion>& regions,
+                      const std::vector<LoopRange>& inner, const Bounds& bounds,
+                      const RegionOptions& options) {
+  BufferRegion result{buffer, {}};
+  if (regions.empty()) return result;
+  SpanEvaluator evaluator(inner, bounds);
+  for (size_t d = 0; d < buffer->shape.size(); ++d) {
+    std::optional<Span> all;
+    for (size_t k = 0; k < regions.size(); ++k) {
+      TW_CHECK(regions[k].region.size() == buffer->shape.size())
+          << "access to " << buffer->name << " with " << regions[k].region.size() << " indices";
+      const Range& dim = regions[k].region[d];
+      // Knowing the inner ranges first makes one occurrence out of several of the same variable.
+      std::optional<Span> lo = evaluator.Eval(Simplify(AsI64(dim.min), evaluator.all()));
+      std::optional<Span> extent = evaluator.Eval(Simplify(AsI64(dim.extent), evaluator.all()));
+      std::optional<Span> span;
+      if (lo && extent) {
+        span = Span{lo->lo, evaluator.S(lo->span + extent->lo + extent->span - ir::Int(1))};
+      }
+      all = k == 0 ? span : all && span ? UnionSpan(*all, *span, bounds) : std::nullopt;
+      if (!all) break;
+    }
+    result.region.push_back(ToRange(all, buffer->shape[d], bounds, options));
+  }
+  return result;
+}
+
+std::vector<StmtAccess> AccessesOf(const Stmt& s, const Buffer& buffer) {
+  std::vector<StmtAccess> accesses;
+  AccessCollector(buffer, &accesses).Walk(s);
+  return accesses;
+}
+
+BufferRegion ReadRegion(const Stmt& s, const Buffer& buffer, const Bounds& bounds,
+                        const RegionOptions& options) {
+  return RegionOfAccesses(s, buffer, bounds, options, /*writes=*/false);
+}
+
+BufferRegion WriteRegion(const Stmt& s, const Buffer& buffer, const Bounds& bounds,
+                         const RegionOptions& options) {
+  return RegionOfAccesses(s, buffer, bounds, options, /*writes=*/true);
+}
+
+BufferRegion UnionRegion(const BufferRegion& a, const BufferRegion& b, const Bounds& bounds) {
+  if (a.region.empty()) return b;
+  if (b.region.empty()) return a;
+  return RegionOf(a.buffer, std::vector<BufferRegion>{a, b}, {}, bounds);
+}
+
+}  // namespace tilewright::analysis
