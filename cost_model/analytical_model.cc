@@ -1,0 +1,194 @@
+#include "cost_model/analytical_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tilewright::cost_model {
+namespace {
+
+// Typical of the machines in the target table; only ratios matter for ranking.
+constexpr double kClockGhz = 3.5;
+constexpr double kFmaLatencyCycles = 4;
+constexpr double kLoadsPerCycle = 1;     // full-width vectors
+constexpr double kSlowLaneCycles = 1.2;  // one element of a gather or scatter
+constexpr double kSpillCycles = 1.5;     // store and reload of one vector
+constexpr double kSpecialCycles = 20;    // exp, tanh, ... per element
+constexpr double kDivideCycles = 6;      // per vector
+constexpr double kLoopCycles = 1;        // control of one iteration of a rolled loop
+constexpr double kParallelRegionNs = 700;
+constexpr double kL2BytesPerCycle = 28, kL3BytesPerCycle = 22, kMemoryBytesPerCycle = 7;
+constexpr double kCacheShare = 0.6;  // of a level that one working set may use
+
+// Loops that the generated code runs as loops; the others are vectors or copies of the body.
+bool IsRolled(const LoopSummary& loop) {
+  return loop.kind == ir::ForKind::kSerial || loop.kind == ir::ForKind::kParallel;
+}
+
+// First index of the loops inside the innermost rolled one: the straight-line body.
+size_t BodyStart(const StatementSummary& s) {
+  size_t start = s.loops.size();
+  while (start > 0 && !IsRolled(s.loops[start - 1])) --start;
+  return start;
+}
+
+double Fill(const StatementSummary& s, size_t depth) {
+  double bytes = 0;
+  for (const AccessSummary& access : s.accesses) {
+    bytes += access.unique[depth] * static_cast<double>(access.element_bytes);
+  }
+  return bytes;
+}
+
+// Bytes that cross into a level of `size`: the outermost nest whose working set fits is loaded once
+// per iteration of the loops around it.
+double Traffic(const StatementSummary& s, double size, double* fill) {
+  size_t depth = 0;
+  while (depth < s.loops.size() && Fill(s, depth) > kCacheShare * size) ++depth;
+  *fill = depth == 0 ? Fill(s, 0) / size : Fill(s, depth - 1) / size;
+  double bytes = 0;
+  for (const AccessSummary& access : s.accesses) {
+    // Loops outside that do not move the access find its data still there only when nothing else
+    // moved in between: the innermost of them, as long as the nest inside fits.
+    double trips = 1;
+    bool reused = true;
+    for (size_t i = depth; i-- > 0;) {
+      if (access.strides[i] != 0) reused = false;
+      if (!reused || i + 1 < depth) trips *= static_cast<double>(s.loops[i].extent);
+    }
+    const double once = access.unique[depth] * static_cast<double>(access.element_bytes);
+    const double compulsory = access.unique[0] * static_cast<double>(access.element_bytes);
+    bytes += std::max(compulsory, once * trips) * (access.is_write ? 2 : 1);
+  }
+  return bytes;
+}
+
+double BodyCycles(const StatementSummary& s, const RegisterTile& tile, const ir::Target& target) {
+  const double vector_ops = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
+  double per_op = vector_ops / std::max(target.fma_per_cycle, 0.5);
+  // Too few independent accumulators leave the pipeline idle.
+  if (s.accumulates) {
+    const double wanted = kFmaLatencyCycles * target.fma_per_cycle;
+    per_op *= std::max(1.0, wanted / std::max(tile.accumulators, 1.0));
+  }
+  const double port = tile.loads_per_op / kLoadsPerCycle;
+  double cycles = std::max(per_op, port);
+  cycles += tile.slow_lanes_per_op * kSlowLaneCycles;
+  cycles += s.ops.special * tile.lanes * kSpecialCycles + s.ops.divide * kDivideCycles;
+  cycles += tile.spill * kSpillCycles * 2 / std::max(tile.body_ops, 1.0);
+  if (s.guarded) cycles *= 1.3;
+  return cycles;
+}
+
+double ComputeCycles(const StatementSummary& s, const ir::Target& target, double* control) {
+  const RegisterTile tile = AnalyzeTile(s, target);
+  const double operations = s.iterations / tile.lanes;
+  double trips = 1;
+  *control = 0;
+  for (const LoopSummary& loop : s.loops) {
+    if (!IsRolled(loop)) continue;
+    trips *= static_cast<double>(loop.extent);
+    *control += trips * kLoopCycles;
+  }
+  return operations * BodyCycles(s, tile, target);
+}
+
+// Makespan of n equal tasks on p threads, relative to an even share.
+double Imbalance(double tasks, double threads) {
+  if (threads <= 1) return 1;
+  return std::ceil(tasks / threads) * threads / tasks;
+}
+
+}  // namespace
+
+RegisterTile AnalyzeTile(const StatementSummary& s, const ir::Target& target) {
+  RegisterTile tile;
+  const double machine_lanes =
+      static_cast<double>(target.vector_bytes) /
+      std::max<double>(1,
+                       static_cast<double>(s.accesses.empty() ? 4 : s.accesses[0].element_bytes));
+  double vector = 1;
+  size_t vector_loop = s.loops.size();
+  for (size_t i = 0; i < s.loops.size(); ++i) {
+    if (s.loops[i].kind == ir::ForKind::kVectorized) {
+      vector *= static_cast<double>(s.loops[i].extent);
+      vector_loop = i;
+    }
+  }
+  const double vectors_per_step = std::max(1.0, std::ceil(vector / machine_lanes));
+  tile.lanes = vector / vectors_per_step;
+  const size_t body = BodyStart(s);
+  double spatial = vectors_per_step, reduction = 1;
+  for (size_t i = body; i < s.loops.size(); ++i) {
+    if (s.loops[i].kind != ir::ForKind::kUnrolled) continue;
+    (s.loops[i].moves_store ? spatial : reduction) *= static_cast<double>(s.loops[i].extent);
+  }
+  tile.accumulators = s.accumulates ? spatial : 1;
+  tile.body_ops = spatial * reduction;
+  double loads = 0, slow = 0, live = 0;
+  for (const AccessSummary& access : s.accesses) {
+    const bool is_accumulator =
+        access.is_write && s.accumulates && access.buffer->scope == ir::Scope::kLocal;
+    if (is_accumulator) continue;
+    // Distinct vectors (or broadcast scalars) of this access in one body.
+    double distinct = 1;
+    bool vector_moves = false;
+    int64_t vector_stride = 0;
+    for (size_t i = body; i < s.loops.size(); ++i) {
+      const LoopSummary& loop = s.loops[i];
+      if (access.strides[i] == 0) continue;
+      if (loop.kind == ir::ForKind::kUnrolled) distinct *= static_cast<double>(loop.extent);
+    }
+    if (vector_loop < s.loops.size()) {
+      vector_stride = access.strides[vector_loop];
+      vector_moves = vector_stride != 0;
+      if (vector_moves) distinct *= vectors_per_step;
+    }
+    loads += distinct;
+    if (vector_moves && vector_stride != 1) slow += distinct * tile.lanes;
+    if (!access.is_write) live = std::max(live, vector_moves ? vectors_per_step : 1.0);
+  }
+  tile.loads_per_op = loads / std::max(tile.body_ops, 1.0);
+  tile.slow_lanes_per_op = slow / std::max(tile.body_ops, 1.0);
+  tile.registers = tile.accumulators + live + 1;
+  tile.spill = std::max(0.0, tile.registers - target.vector_registers);
+  return tile;
+}
+
+TimeEstimate EstimateTime(const ProgramSummary& program, const ir::Target& target) {
+  TimeEstimate t;
+  if (program.statements.empty()) return t;
+  const double threads = std::max(1, target.threads);
+  double regions = 0;
+  for (size_t i = 0; i < program.statements.size(); ++i) {
+    const StatementSummary& s = program.statements[i];
+    const double tasks = s.Product(ir::ForKind::kParallel);
+    const double speed = tasks > 1 ? threads / Imbalance(tasks, threads) : 1;
+    double control = 0;
+    const double cycles = ComputeCycles(s, target, &control);
+    const double ns = (cycles + 0.3 * control) / kClockGhz / speed;
+    if (tasks > 1) regions = std::max(regions, 1.0);
+    t.overhead_ns += control / kClockGhz / speed * 0.2;
+    if (i != program.critical) {
+      t.other_ns += ns;
+      continue;
+    }
+    t.compute_ns = ns;
+    t.balance = tasks > 1 ? Imbalance(tasks, threads) : threads;
+    t.l2_bytes = Traffic(s, static_cast<double>(target.l1_bytes), &t.l1_fill);
+    t.l3_bytes = Traffic(s, static_cast<double>(target.l2_bytes), &t.l2_fill);
+    t.memory_bytes = Traffic(s, static_cast<double>(target.l3_bytes), &t.l3_fill);
+    t.l2_ns = t.l2_bytes / kL2BytesPerCycle / kClockGhz / speed;
+    t.l3_ns = t.l3_bytes / kL3BytesPerCycle / kClockGhz / speed;
+    t.memory_ns = t.memory_bytes / kMemoryBytesPerCycle / kClockGhz / speed;
+  }
+  t.overhead_ns += regions * (threads > 1 ? kParallelRegionNs : 30);
+  // Levels overlap with arithmetic, but not perfectly: the largest counts in full, the rest partly.
+  const double parts[] = {t.compute_ns, t.l2_ns, t.l3_ns, t.memory_ns};
+  const double largest = *std::max_element(std::begin(parts), std::end(parts));
+  double rest = 0;
+  for (double part : parts) rest += part;
+  t.total_ns = largest + 0.25 * (rest - largest) + t.other_ns + t.overhead_ns;
+  return t;
+}
+
+}  // namespace tilewright::cost_model

@@ -1,0 +1,44 @@
+// The analytical model: an estimate of a program's time from first principles, before anything was
+// measured: arithmetic against the FMA units (latency, registers, load ports), bytes against each
+// level of the memory hierarchy, and how evenly the parallel tasks fill the cores. It is the prior
+// of the search, and its parts are features of the learned model. Pure functions; thread-safe.
+//
+// The form follows the roofline model per level (Williams et al., CACM 2009) with the register-tile
+// rules of BLIS (Low et al., TOMS 2016): FMA latency x throughput independent accumulators, and no
+// more vectors alive than registers.
+#pragma once
+
+#include "compiler/ir/target.h"
+#include "cost_model/loop_summary.h"
+
+namespace tilewright::cost_model {
+
+// The inner kernel of a statement: what stays in registers and what moves per vector operation.
+struct RegisterTile {
+  double lanes = 1;              // elements computed by one vector operation
+  double accumulators = 1;       // vectors accumulated at once
+  double registers = 1;          // vectors alive
+  double spill = 0;              // registers beyond what there are
+  double loads_per_op = 0;       // vector loads and broadcasts per vector operation
+  double slow_lanes_per_op = 0;  // elements gathered or scattered one by one per vector operation
+  double body_ops = 1;           // vector operations of the unrolled body
+};
+RegisterTile AnalyzeTile(const StatementSummary& statement, const ir::Target& target);
+
+// Seconds x 1e9 of one run on the target's threads.
+struct TimeEstimate {
+  double compute_ns = 0;   // critical statement, FMA units and ports
+  double other_ns = 0;     // the other statements
+  double l2_ns = 0;        // traffic into L1
+  double l3_ns = 0;        // traffic into L2
+  double memory_ns = 0;    // traffic into L3
+  double overhead_ns = 0;  // loop control and parallel regions
+  double balance = 1;      // makespan / perfectly even share of the parallel tasks
+  double total_ns = 0;
+  // Bytes of the loop nest that first exceeds each level, relative to the level's size.
+  double l1_fill = 0, l2_fill = 0, l3_fill = 0;
+  double l2_bytes = 0, l3_bytes = 0, memory_bytes = 0;  // traffic
+};
+TimeEstimate EstimateTime(const ProgramSummary& program, const ir::Target& target);
+
+}  // namespace tilewright::cost_model

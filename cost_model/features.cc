@@ -1,0 +1,247 @@
+#include "cost_model/features.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "cost_model/analytical_model.h"
+#include "cost_model/loop_summary.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::cost_model {
+namespace {
+
+// Raised when a column changes its meaning without changing its name.
+constexpr int kFeatureVersion = 1;
+constexpr size_t kAccesses = 4;  // accesses described one by one
+
+// Collects columns in order; names are kept only when the schema is made.
+class Row {
+ public:
+  void Add(std::string_view name, double value) {
+    if (!std::isfinite(value)) value = 0;
+    values.push_back(static_cast<float>(std::clamp(value, -1e6, 1e6)));
+    names.emplace_back(name);
+  }
+  void AddLog(std::string_view name, double value) {
+    Add(name, std::log2(1 + std::max(value, 0.0)));
+  }
+
+  FeatureVector values;
+  std::vector<std::string> names;
+};
+
+// Signed logarithm of a stride: small strides differ, large ones look alike.
+double StrideClass(int64_t stride) {
+  return stride == 0 ? 0 : std::log2(1 + std::abs(static_cast<double>(stride)));
+}
+
+void AddWorkload(const ProgramSummary& program, double flops, const ir::Target& target, Row* row) {
+  row->AddLog("work.flops", flops);
+  row->AddLog("work.parameter_bytes", program.parameter_bytes);
+  row->Add("work.intensity", std::log2(1 + flops / std::max(program.parameter_bytes, 1.0)));
+  row->Add("work.statements", static_cast<double>(program.statements.size()));
+  row->AddLog("alloc.local_bytes", program.local_bytes);
+  row->AddLog("alloc.global_bytes", program.global_alloc_bytes);
+  row->Add("target.lanes", target.vector_bytes / 4.0);
+  row->Add("target.registers", target.vector_registers);
+  row->Add("target.threads", target.threads);
+}
+
+void AddLoops(const StatementSummary& s, double flops, const ir::Target& target, Row* row) {
+  const double tasks = s.Product(ir::ForKind::kParallel);
+  const double threads = std::max(1, target.threads);
+  row->AddLog("loop.parallel_tasks", tasks);
+  row->Add("loop.makespan", tasks > 1 ? std::ceil(tasks / threads) * threads / tasks : threads);
+  row->AddLog("loop.task_flops", flops / std::max(tasks, 1.0));
+  row->Add("loop.vector_length", s.Product(ir::ForKind::kVectorized));
+  double unrolled_spatial = 1, unrolled_reduction = 1, serial_reduction = 1, serial_spatial = 1;
+  double innermost_serial = 1;
+  int rolled = 0;
+  for (const LoopSummary& loop : s.loops) {
+    const double extent = static_cast<double>(loop.extent);
+    if (loop.kind == ir::ForKind::kUnrolled) {
+      (loop.moves_store ? unrolled_spatial : unrolled_reduction) *= extent;
+    } else if (loop.kind == ir::ForKind::kSerial) {
+      (loop.moves_store ? serial_spatial : serial_reduction) *= extent;
+      innermost_serial = extent;
+      ++rolled;
+    }
+  }
+  row->AddLog("loop.unrolled_spatial", unrolled_spatial);
+  row->AddLog("loop.unrolled_reduction", unrolled_reduction);
+  row->AddLog("loop.serial_spatial", serial_spatial);
+  row->AddLog("loop.serial_reduction", serial_reduction);
+  row->AddLog("loop.innermost_serial", innermost_serial);
+  row->Add("loop.rolled", rolled);
+  row->Add("loop.depth", static_cast<double>(s.loops.size()));
+  row->Add("loop.guarded", s.guarded ? 1 : 0);
+  row->Add("loop.waste", std::log2(std::max(s.flops() / std::max(flops, 1.0), 1e-3)));
+}
+
+void AddOps(const StatementSummary& s, Row* row) {
+  row->Add("op.add", s.ops.add);
+  row->Add("op.mul", s.ops.mul);
+  row->Add("op.divide", s.ops.divide);
+  row->Add("op.special", s.ops.special);
+  row->Add("op.compare", s.ops.compare + s.ops.select);
+  row->Add("op.integer", s.ops.integer);
+  row->Add("op.accumulates", s.accumulates ? 1 : 0);
+}
+
+void AddTile(const StatementSummary& s, const ir::Target& target, Row* row) {
+  const RegisterTile tile = AnalyzeTile(s, target);
+  row->Add("tile.lanes", tile.lanes);
+  row->Add("tile.lane_use", tile.lanes * 4 / std::max(target.vector_bytes, 1));
+  row->Add("tile.accumulators", tile.accumulators);
+  row->Add("tile.registers", tile.registers / std::max(target.vector_registers, 1));
+  row->AddLog("tile.spill", tile.spill);
+  row->Add("tile.loads_per_op", tile.loads_per_op);
+  row->Add("tile.slow_lanes_per_op", tile.slow_lanes_per_op);
+  row->AddLog("tile.body_ops", tile.body_ops);
+}
+
+void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t index, Row* row) {
+  const std::string prefix = support::StrCat("access", index, ".");
+  double touches = 0, unique = 0, run = 0, task_bytes = 0, body_unique = 0;
+  double vector_stride = 0, inner_stride = 0, page_steps = 0, is_write = 0, local = 0;
+  if (access != nullptr) {
+    const double bytes = static_cast<double>(access->element_bytes);
+    touches = s.iterations * bytes;
+    unique = access->unique[0] * bytes;
+    is_write = access->is_write ? 1 : 0;
+    local = access->buffer->scope == ir::Scope::kLocal ? 1 : 0;
+    size_t parallel_end = 0, body = s.loops.size();
+    run = bytes;
+    for (size_t i = 0; i < s.loops.size(); ++i) {
+      const LoopSummary& loop = s.loops[i];
+      const int64_t stride = access->strides[i];
+      if (loop.kind == ir::ForKind::kParallel) parallel_end = i + 1;
+      if (loop.kind == ir::ForKind::kVectorized) vector_stride = StrideClass(stride);
+      if (loop.kind == ir::ForKind::kSerial) inner_stride = StrideClass(stride), body = i + 1;
+      if (stride == 1) run = std::max(run, bytes * static_cast<double>(loop.extent));
+      // Steps of a multiple of a page fall into the same cache set again and again.
+      if (stride != 0 && stride * access->element_bytes % 4096 == 0 && loop.extent > 1)
+        page_steps += 1;
+    }
+    task_bytes = access->unique[parallel_end] * bytes;
+    body_unique = access->unique[std::min(body, s.loops.size())] * bytes;
+  }
+  row->Add(prefix + "is_write", is_write);
+  row->Add(prefix + "local", local);
+  row->AddLog(prefix + "touched_bytes", touches);
+  row->AddLog(prefix + "unique_bytes", unique);
+  row->AddLog(prefix + "task_bytes", task_bytes);
+  row->AddLog(prefix + "body_bytes", body_unique);
+  row->AddLog(prefix + "reuse", unique > 0 ? touches / unique : 0);
+  row->AddLog(prefix + "run_bytes", run);
+  row->Add(prefix + "vector_stride", vector_stride);
+  row->Add(prefix + "inner_stride", inner_stride);
+  row->Add(prefix + "page_steps", page_steps);
+}
+
+void AddAccesses(const StatementSummary& s, Row* row) {
+  // The store first, then loads from the most to the least bytes.
+  std::vector<const AccessSummary*> order;
+  for (const AccessSummary& access : s.accesses) order.push_back(&access);
+  if (order.size() > 1) {
+    std::stable_sort(order.begin() + 1, order.end(), [](const auto* a, const auto* b) {
+      return a->unique[0] * static_cast<double>(a->element_bytes) >
+             b->unique[0] * static_cast<double>(b->element_bytes);
+    });
+  }
+  for (size_t i = 0; i < kAccesses; ++i)
+    AddAccess(s, i < order.size() ? order[i] : nullptr, i, row);
+}
+
+void AddEstimate(const ProgramSummary& program, const ir::Target& target, Row* row) {
+  const TimeEstimate t = EstimateTime(program, target);
+  row->AddLog("level.l1_fill", t.l1_fill);
+  row->AddLog("level.l2_fill", t.l2_fill);
+  row->AddLog("level.l3_fill", t.l3_fill);
+  row->AddLog("level.l2_bytes", t.l2_bytes);
+  row->AddLog("level.l3_bytes", t.l3_bytes);
+  row->AddLog("level.memory_bytes", t.memory_bytes);
+  row->AddLog("time.compute", t.compute_ns);
+  row->AddLog("time.other", t.other_ns);
+  row->AddLog("time.l2", t.l2_ns);
+  row->AddLog("time.l3", t.l3_ns);
+  row->AddLog("time.memory", t.memory_ns);
+  row->AddLog("time.overhead", t.overhead_ns);
+  row->Add("time.balance", t.balance);
+  row->Add("prior.score", -std::log2(1 + t.total_ns));
+}
+
+void AddOthers(const ProgramSummary& program, Row* row) {
+  double iterations = 0, flops = 0;
+  for (size_t i = 0; i < program.statements.size(); ++i) {
+    if (i == program.critical) continue;
+    iterations += program.statements[i].iterations;
+    flops += program.statements[i].flops();
+  }
+  row->AddLog("other.iterations", iterations);
+  row->AddLog("other.flops", flops);
+}
+
+Row MakeRow(const ProgramSummary& program, double flops, const ir::Target& target) {
+  static const StatementSummary kNone;
+  const StatementSummary& critical =
+      program.statements.empty() ? kNone : program.statements[program.critical];
+  Row row;
+  AddWorkload(program, flops, target, &row);
+  AddLoops(critical, flops, target, &row);
+  AddOps(critical, &row);
+  AddTile(critical, target, &row);
+  AddAccesses(critical, &row);
+  AddOthers(program, &row);
+  AddEstimate(program, target, &row);
+  return row;
+}
+
+}  // namespace
+
+const std::vector<std::string>& FeatureNames() {
+  static const std::vector<std::string>* names =
+      new std::vector<std::string>(MakeRow(ProgramSummary(), 0, ir::Target()).names);
+  return *names;
+}
+
+const std::string& SchemaHash() {
+  static const std::string* hash = [] {
+    support::Hasher64 hasher;
+    hasher.Add(static_cast<uint64_t>(kFeatureVersion));
+    for (const std::string& name : FeatureNames()) hasher.Add(std::string_view(name));
+    return new std::string(support::Hex64(hasher.Finish()));
+  }();
+  return *hash;
+}
+
+size_t FeatureIndex(std::string_view name) {
+  const std::vector<std::string>& names = FeatureNames();
+  const auto it = std::find(names.begin(), names.end(), name);
+  TW_CHECK(it != names.end()) << "no feature " << name;
+  return static_cast<size_t>(it - names.begin());
+}
+
+absl::StatusOr<FeatureVector> ComputeFeatures(const ir::Function& loops, double flops,
+                                              const ir::Target& target) {
+  if (loops.stage != ir::Stage::kLoops) {
+    return support::InvalidArgument("features.stage",
+                                    "expected a function at stage loops, found another stage");
+  }
+  return MakeRow(Summarize(loops), flops, target).values;
+}
+
+std::string FeaturesHash(const FeatureVector& features) {
+  support::Hasher64 hasher;
+  for (const float value : features) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    hasher.Add(static_cast<uint64_t>(bits));
+  }
+  return support::Hex64(hasher.Finish());
+}
+
+}  // namespace tilewright::cost_model

@@ -1,0 +1,224 @@
+#include "cost_model/loop_summary.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "compiler/analysis/bounds.h"
+#include "compiler/ir/visit.h"
+
+namespace tilewright::cost_model {
+namespace {
+
+using ir::Expr;
+using ir::ExprKind;
+
+int64_t ConstantExtent(const Expr& extent, const analysis::Bounds& bounds) {
+  if (const int64_t* value = ir::AsInt(extent)) return std::max<int64_t>(*value, 1);
+  const analysis::Interval range = analysis::EvalInterval(extent, bounds);
+  return range.is_bounded() && range.max < (int64_t{1} << 40) ? std::max<int64_t>(range.max, 1) : 1;
+}
+
+void CountOps(const Expr& e, OpCounts* ops) {
+  ir::VisitExprs(e, [&](const Expr& x) {
+    const bool floating = x->dtype.is_float();
+    switch (x->kind) {
+      case ExprKind::kLoad:
+        return false;  // index arithmetic is the addressing's business
+      case ExprKind::kAdd:
+      case ExprKind::kSub:
+        (floating ? ops->add : ops->integer) += 1;
+        break;
+      case ExprKind::kMul:
+        (floating ? ops->mul : ops->integer) += 1;
+        break;
+      case ExprKind::kDiv:
+      case ExprKind::kMod:
+      case ExprKind::kFloorDiv:
+      case ExprKind::kFloorMod:
+        (floating ? ops->divide : ops->integer) += 1;
+        break;
+      case ExprKind::kMin:
+      case ExprKind::kMax:
+        (floating ? ops->compare : ops->integer) += 1;
+        break;
+      case ExprKind::kSelect:
+        ops->select += 1;
+        break;
+      case ExprKind::kCall:
+        if (x->intrinsic == ir::Intrinsic::kFma) {
+          ops->add += 1;
+          ops->mul += 1;
+        } else {
+          ops->special += 1;
+        }
+        break;
+      default:
+        break;
+    }
+    return true;
+  });
+}
+
+bool SameIndices(const AccessSummary& access, const std::vector<Expr>& indices) {
+  return access.indices == indices;  // shared nodes: one address, one index
+}
+
+class Summarizer {
+ public:
+  explicit Summarizer(const ir::Function& f) : size_bounds_(f) {
+    for (const ir::Buffer& param : f.params) out_.parameter_bytes += BufferBytes(param);
+    if (f.body) Walk(f.body, false);
+    for (size_t i = 1; i < out_.statements.size(); ++i) {
+      const StatementSummary& best = out_.statements[out_.critical];
+      const StatementSummary& s = out_.statements[i];
+      if (s.flops() > best.flops() ||
+          (s.flops() == best.flops() && s.iterations > best.iterations)) {
+        out_.critical = i;
+      }
+    }
+  }
+  ProgramSummary Take() { return std::move(out_); }
+
+ private:
+  double BufferBytes(const ir::Buffer& buffer) const {
+    double bytes = buffer->dtype.bytes();
+    for (const Expr& extent : buffer->shape) {
+      bytes *= static_cast<double>(ConstantExtent(extent, size_bounds_));
+    }
+    return bytes;
+  }
+
+  void Walk(const ir::Stmt& s, bool guarded) {
+    switch (s->kind) {
+      case ir::StmtKind::kFor: {
+        const analysis::Interval min = analysis::EvalInterval(s->range.min, size_bounds_);
+        loops_.push_back({s->var, min.is_bounded() ? min.min : 0,
+                          ConstantExtent(s->range.extent, size_bounds_), s->for_kind, false});
+        Walk(s->body, guarded);
+        loops_.pop_back();
+        break;
+      }
+      case ir::StmtKind::kSeq:
+        for (const ir::Stmt& child : s->stmts) Walk(child, guarded);
+        break;
+      case ir::StmtKind::kIf:
+        Walk(s->body, true);
+        if (s->else_body) Walk(s->else_body, true);
+        break;
+      case ir::StmtKind::kAlloc: {
+        const double bytes = BufferBytes(s->buffer);
+        (s->buffer->scope == ir::Scope::kLocal ? out_.local_bytes : out_.global_alloc_bytes) +=
+            bytes;
+        Walk(s->body, guarded);
+        break;
+      }
+      case ir::StmtKind::kLet:
+        Walk(s->body, guarded);
+        break;
+      case ir::StmtKind::kStore:
+        AddStore(*s, guarded);
+        break;
+      default:
+        break;
+    }
+  }
+
+  void AddStore(const ir::StmtNode& store, bool guarded) {
+    StatementSummary summary;
+    summary.loops = loops_;
+    summary.guarded = guarded || store.mask != nullptr;
+    CountOps(store.value, &summary.ops);
+    AddAccess(store.buffer, store.indices, true, &summary);
+    ir::VisitExprs(store.value, [&](const Expr& x) {
+      if (x->kind == ExprKind::kLoad) {
+        if (x->buffer == store.buffer) summary.accumulates = true;
+        AddAccess(x->buffer, x->args, false, &summary);
+      }
+      return true;
+    });
+    for (size_t i = 0; i < summary.loops.size(); ++i) {
+      const LoopSummary& loop = summary.loops[i];
+      summary.iterations *= static_cast<double>(loop.extent);
+      summary.loops[i].moves_store =
+          std::any_of(store.indices.begin(), store.indices.end(),
+                      [&](const Expr& index) { return ir::UsesVar(index, loop.var); });
+    }
+    out_.statements.push_back(std::move(summary));
+  }
+
+  void AddAccess(const ir::Buffer& buffer, const std::vector<Expr>& indices, bool is_write,
+                 StatementSummary* summary) {
+    for (const AccessSummary& seen : summary->accesses) {
+      if (seen.buffer == buffer && (seen.is_write || SameIndices(seen, indices))) return;
+    }
+    AccessSummary access{buffer, indices, buffer->dtype.bytes(), is_write, {}, {}};
+    std::vector<double> dim_stride(indices.size(), 1);
+    for (size_t d = indices.size(); d-- > 1;) {
+      dim_stride[d - 1] =
+          dim_stride[d] * static_cast<double>(ConstantExtent(buffer->shape[d], size_bounds_));
+    }
+    FillStrides(dim_stride, &access);
+    FillUnique(&access);
+    summary->accesses.push_back(std::move(access));
+  }
+
+  // The flat address with every loop at its first iteration but one at its second. Works for the
+  // floordiv / floormod of fused loops as well as for affine indices.
+  void FillStrides(const std::vector<double>& dim_stride, AccessSummary* access) const {
+    const auto address = [&](size_t moved) {
+      analysis::Bounds bounds = size_bounds_;
+      for (size_t i = 0; i < loops_.size(); ++i) {
+        bounds.Set(loops_[i].var, analysis::Interval::Point(loops_[i].min + (i == moved ? 1 : 0)));
+      }
+      double flat = 0;
+      for (size_t d = 0; d < access->indices.size(); ++d) {
+        const analysis::Interval at = analysis::EvalInterval(access->indices[d], bounds);
+        if (at.is_bounded()) flat += dim_stride[d] * static_cast<double>(at.min);
+      }
+      return flat;
+    };
+    const double base = address(loops_.size());
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      access->strides.push_back(static_cast<int64_t>(address(i) - base));
+    }
+  }
+
+  void FillUnique(AccessSummary* access) const {
+    access->unique.assign(loops_.size() + 1, 1);
+    analysis::Bounds bounds = size_bounds_;
+    for (const LoopSummary& loop : loops_) {
+      bounds.Set(loop.var, analysis::Interval::Point(loop.min));
+    }
+    for (size_t i = loops_.size(); i-- > 0;) {
+      bounds.Set(loops_[i].var, {loops_[i].min, loops_[i].min + loops_[i].extent - 1});
+      double unique = 1;
+      for (size_t d = 0; d < access->indices.size(); ++d) {
+        const double extent =
+            static_cast<double>(ConstantExtent(access->buffer->shape[d], size_bounds_));
+        const analysis::Interval range = analysis::EvalInterval(access->indices[d], bounds);
+        const double span =
+            range.is_bounded() ? static_cast<double>(range.max - range.min + 1) : extent;
+        unique *= std::clamp(span, 1.0, extent);
+      }
+      access->unique[i] = unique;
+    }
+  }
+
+  analysis::Bounds size_bounds_;
+  std::vector<LoopSummary> loops_;
+  ProgramSummary out_;
+};
+
+}  // namespace
+
+double StatementSummary::Product(ir::ForKind kind) const {
+  double product = 1;
+  for (const LoopSummary& loop : loops) {
+    if (loop.kind == kind) product *= static_cast<double>(loop.extent);
+  }
+  return product;
+}
+
+ProgramSummary Summarize(const ir::Function& loops) { return Summarizer(loops).Take(); }
+
+}  // namespace tilewright::cost_model

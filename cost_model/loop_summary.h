@@ -1,0 +1,60 @@
+// A loop program summed up for features and the analytical model: every store with the loops around
+// it, what it computes per visit, and how its accesses move. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace tilewright::cost_model {
+
+struct LoopSummary {
+  ir::Var var;
+  int64_t min = 0;
+  int64_t extent = 1;
+  ir::ForKind kind = ir::ForKind::kSerial;
+  bool moves_store = false;  // the store's address depends on it (a spatial loop)
+};
+
+struct AccessSummary {
+  ir::Buffer buffer;
+  std::vector<ir::Expr> indices;
+  int64_t element_bytes = 4;
+  bool is_write = false;
+  // Elements between neighbouring iterations of loops[i] (other loops at their first iteration).
+  std::vector<int64_t> strides;
+  // Distinct elements while loops[i..] run and the loops outside are fixed; unique.size() is one
+  // more than the number of loops (the last entry is 1).
+  std::vector<double> unique;
+};
+
+struct OpCounts {  // per visit of the statement, scalar
+  double add = 0, mul = 0, divide = 0, special = 0, compare = 0, select = 0, integer = 0;
+  double flops() const { return add + mul + divide + special + compare; }
+};
+
+struct StatementSummary {
+  std::vector<LoopSummary> loops;       // outermost first
+  std::vector<AccessSummary> accesses;  // the store first, then distinct loads
+  OpCounts ops;
+  bool guarded = false;      // under a condition or a mask
+  bool accumulates = false;  // reads what it writes
+  double iterations = 1;     // product of the extents
+
+  double flops() const { return iterations * ops.flops(); }
+  // Product of the extents of the loops of a kind.
+  double Product(ir::ForKind kind) const;
+};
+
+struct ProgramSummary {
+  std::vector<StatementSummary> statements;  // program order
+  size_t critical = 0;                       // index of the one with most arithmetic
+  double local_bytes = 0;                    // of all local allocations
+  double global_alloc_bytes = 0;
+  double parameter_bytes = 0;
+};
+
+ProgramSummary Summarize(const ir::Function& loops);
+
+}  // namespace tilewright::cost_model

@@ -1,0 +1,36 @@
+// A cost model: learns from measured rows, scores unmeasured ones. It knows floats and the schema
+// of the features, nothing of programs. Larger score = better; scores compare within a task only.
+// One owner; not thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cost_model/dataset.h"
+
+namespace tilewright::cost_model {
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  // Replaces what was learned. failed_precondition cost_model.fit.too_few with fewer rows than the
+  // model needs.
+  virtual absl::Status Fit(const Dataset& data) = 0;
+  virtual absl::StatusOr<std::vector<float>> Predict(const std::vector<FeatureVector>& rows) = 0;
+  // Bytes that Load of the same class takes.
+  virtual absl::StatusOr<std::string> Save() const = 0;
+  // failed_precondition cost_model.load.schema when it was trained on other features.
+  virtual absl::Status Load(std::string_view bytes) = 0;
+};
+
+// Scores by the analytical estimate (column prior.score). Learns nothing.
+std::unique_ptr<CostModel> MakePriorModel();
+// Scores by a seeded hash of the row: the baseline every other model must beat.
+std::unique_ptr<CostModel> MakeRandomModel(uint64_t seed);
+// Gradient-boosted trees (xgb_model.h).
+std::unique_ptr<CostModel> MakeXgbModel(uint64_t seed);
+
+}  // namespace tilewright::cost_model
