@@ -143,7 +143,8 @@ void DevicePool::AddUpdate(const WorkRow& row, std::string_view reason,
   update.seq = next_outbox_seq_++;
   update.consumer = row.consumer;
   update.work_item = row.item.name();
-  update.state = row.state;
+  // A late attempt that failed while another one runs: to the consumer the item still waits.
+  update.state = row.open() ? v1::WORK_STATE_QUEUED : row.state;
   update.reason = std::string(reason);
   update.measurement_id = measurement_id;
   update.at_us = now.wall_us;
