@@ -258,7 +258,7 @@ std::string WhyNotReorder(const ir::Function& f, const BlockSite& site,
   std::vector<UpperBound> bounds = UpperBounds(context, site.block->predicate);
   std::vector<bool> known = Determined(sums, vars, bounds, context);
   for (size_t i = 0; i < chain.size(); ++i) {
-    if (!known[i]) {
+    if (!known[i] && !ir::IsInt(chain[i]->range.extent, 1)) {
       return StrCat("expected that each iteration of ", chain[i]->var->name,
                     " is work of its own for the reduction ", site.block->name,
                     ", found that it may be repeated");
