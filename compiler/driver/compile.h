@@ -1,9 +1,12 @@
-// The compiler's public API: graph + target + schedules → module; task + steps + target → one-kernel candidate module.
+// The compiler's public API: graph + target + schedules → module; task + steps + target →
+// one-kernel candidate module. Both are reproducible: same inputs, same bytes. Functions keep no
+// state; code generation serialises its linker, so concurrent calls are safe.
 #pragma once
 
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/driver/tasks.h"
@@ -12,44 +15,58 @@
 
 namespace tilewright::driver {
 
-// Where schedules come from (the tuning log implements it). Empty result = none known: the default schedule is used.
+// Where schedules come from (the tuning log implements it). Empty result = none known: the default
+// schedule is used.
 class ScheduleProvider {
  public:
   virtual ~ScheduleProvider() = default;
   struct Found {
-    std::string steps;                     // empty = none
-    std::string program_hash;              // must match the replay, else the record is stale and not applied
+    std::string steps;         // empty = none
+    std::string program_hash;  // must match the replay, else the record is stale and not applied
     std::string measurement_id;
   };
   virtual Found Find(const std::string& task_hash, const ir::Target& target) = 0;
 };
 
 struct CompileOptions {
-  std::string dump_dir;
-  std::string model_digest;                // provenance
-  std::string job;                         // provenance
+  std::string
+      dump_dir;  // --dump-ir: one folder per kernel with the IR after each pass; none where empty
+  std::string model_name;    // the manifest's name; the graph's where empty
+  std::string model_digest;  // provenance
+  std::string job;           // provenance
 };
 struct CompileReport {
   struct Kernel {
     std::string task_hash, task_name, steps, program_hash;
-    int uses;
-    bool tuned, stale;
-    double flops;
+    int uses = 0;
+    bool tuned = false;  // a provided schedule was applied
+    bool stale = false;  // one was provided but did not replay to its hash: `stale_reason` says how
+    std::string stale_reason;
+    std::string measurement_id;
+    double flops = 0;
   };
-  std::vector<Kernel> kernels;
-  int64_t arena_bytes = 0, constant_bytes = 0;
-  double seconds_import = 0, seconds_graph = 0, seconds_lower = 0, seconds_codegen = 0;
+  std::vector<Kernel> kernels;  // in order of first use
+  int64_t arena_bytes = 0, constant_bytes = 0, workspace_bytes = 0;
+  double seconds_graph = 0, seconds_lower = 0, seconds_codegen = 0, seconds_link = 0;
 };
-// The bytes of a model.tw; reproducible: same inputs, same bytes.
-absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Target& target, ScheduleProvider* schedules,
-                                         const CompileOptions& options, CompileReport* report);
+// The bytes of a model.tw. `fused` is what RunGraphPasses returns; `schedules` and `report` may be
+// null.
+absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Target& target,
+                                         ScheduleProvider* schedules, const CompileOptions& options,
+                                         CompileReport* report);
 
 struct BuiltCandidate {
-  std::string module_bytes;                // one function; measurement inputs are specified, weights never travel
-  std::string program_hash;
+  std::string module_bytes;  // one function; measurement inputs are specified, weights never travel
+  std::string program_hash;  // ir::ProgramHash of the scheduled function
   double seconds_lower = 0, seconds_codegen = 0, seconds_link = 0;
 };
-absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::string_view steps, const ir::Target& target,
-                                              const TaskCheck* check, const std::string& test_miscompile = "");
+// `check` null: the module asks for a timing without a result check. Errors of the steps are
+// schedule.*; test_miscompile plants a fault for tests ("tail" | "init").
+absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::string_view steps,
+                                              const ir::Target& target, const TaskCheck* check,
+                                              const std::string& test_miscompile = "");
+
+// The schedule a task gets when nothing is known about it, in the language of all schedules.
+absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const ir::Target& target);
 
 }  // namespace tilewright::driver

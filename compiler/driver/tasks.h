@@ -1,8 +1,11 @@
-// Tasks: the unique fused kernels of a model. A task is the canonical text of its sub-graph (operators, attributes, types,
-// shapes, layouts; names normalised); its hash is the SHA-256 of that text. Everything that tunes, builds, measures or
-// replays a kernel starts from this text.
+// Tasks: the unique fused kernels of a model. A task is the canonical text of its sub-graph
+// (operators, attributes, types, shapes, layouts; no names); its hash is the SHA-256 of that text.
+// Everything that tunes, builds, measures or replays a kernel starts from this text, which may come
+// over the network: hostile text gives errors. Pure functions and plain values; thread-safe. Links
+// no LLVM.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,29 +14,51 @@
 #include "compiler/graph/graph.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
+#include "deploy/module/manifest.h"
 
 namespace tilewright::driver {
 
 struct Task {
-  std::string hash;                        // 64 hex digits
-  std::string name;                        // human: "conv2d_bias_relu 1x4x84x84 → 1x32x20x20 k8s4"
-  std::string text;                        // canonical
-  int weight = 1;                          // uses in the model
+  std::string hash;  // 64 hex digits
+  std::string name;  // human: "conv2d_add_relu 1x4x84x84 → 1x32x20x20 k8x8 s4"
+  std::string text;  // canonical
+  int weight = 1;    // uses in the model
   double flops = 0;
-  int64_t bytes = 0;                       // compulsory traffic: inputs + constants + outputs
+  int64_t bytes = 0;  // compulsory traffic: inputs + constants + outputs
 };
-absl::StatusOr<std::vector<Task>> ExtractTasks(const graph::Graph& fused);   // in order of first use
+std::string TaskHash(std::string_view text);
+// REQUIRES for these: a graph that FuseOperators made, and a task's own graph.
+absl::StatusOr<std::vector<Task>> ExtractTasks(const graph::Graph& fused);  // in order of first use
+Task DescribeTask(const graph::Graph& task);
+// driver.task.text: the text must be canonical, so that equal tasks have equal hashes.
 absl::StatusOr<graph::Graph> ParseTask(std::string_view text);
-// The unscheduled tensor-IR function of a task: parameters are inputs, constants, outputs in the sub-graph's order.
+absl::StatusOr<Task> MakeTask(std::string_view text);
+// The unscheduled tensor-IR function of a task: parameters are inputs, constants, outputs in the
+// sub-graph's order. An anchor (convolution, reduction, …) is a block of its own; every chain of
+// injective operators around it is composed into one block. driver.task.*
 absl::StatusOr<ir::Function> TaskFunction(std::string_view task_text);
 absl::StatusOr<ir::Function> TaskFunction(const graph::Graph& task);
 
-// What a measurement of a task needs: seeded inputs and the expected outputs by op/reference.
+// What a measurement of a task needs: seeded inputs and the expected outputs by op::Reference.
 struct TaskCheck {
-  uint64_t seed;
-  std::string expected_bytes;              // outputs concatenated, row-major
-  double rtol, atol;                       // from type and reduction length
+  uint64_t seed = 0;
+  std::string expected_bytes;  // outputs concatenated, row-major
+  double rtol = 0, atol = 0;   // from type and reduction length
 };
 absl::StatusOr<TaskCheck> MakeTaskCheck(const Task& task, uint64_t seed);
+
+// One operand of a measured task: agents make the values from (seed, distribution), so that neither
+// inputs nor weights travel.
+struct TaskInput {
+  op::TensorType type;
+  bool weight = false;
+  uint64_t seed = 0;
+  module::Distribution distribution;
+};
+absl::StatusOr<std::vector<TaskInput>> TaskInputs(const graph::Graph& task, uint64_t seed);
+// The values of such an operand, the same as the agent's.
+absl::StatusOr<op::RefTensor> MakeInput(const TaskInput& input);
+// driver.task.element_type for types that modules do not have.
+absl::StatusOr<module::DType> ModuleDType(ir::DType dtype);
 
 }  // namespace tilewright::driver

@@ -69,10 +69,12 @@ class Fuser {
       const int n = *frontier.begin();  // in topological order: all members before n are decided
       frontier.erase(frontier.begin());
       if (!Joinable(n, root, anchor)) continue;
+      const Node& node = g_.nodes[n];
       int64_t total = 1;
-      for (ValueId id : g_.nodes[n].inputs) {
-        auto it = producer_[id] < 0 ? size.end() : size.find(producer_[id]);
-        if (it != size.end()) total += it->second;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const int from = producer_[node.inputs[i]];
+        auto it = from < 0 ? size.end() : size.find(from);
+        if (it != size.end()) total += op::OperandUses(*op::FindOp(node.op), i) * it->second;
       }
       if (total > kMaxExpression) continue;
       size[n] = total;

@@ -1,7 +1,9 @@
 #include "compiler/op/op.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "compiler/ir/visit.h"
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -156,6 +158,24 @@ ir::Expr Element(const OpSpec& spec, std::span<const ElementReader> inputs,
     args.push_back(inputs[i](BroadcastIndex(index, input_types[i].shape)));
   }
   return spec.scalar(args, attrs);
+}
+
+int OperandUses(const OpSpec& spec, size_t operand) {
+  if (spec.scalar == nullptr) return 1;
+  const ir::Var probe = ir::MakeVar("probe", ir::kF32);
+  int most = 0;
+  // A rule may look at its operands: they are tried as variables and as the literal 2 (a square).
+  for (const ir::Expr& other : {ir::MakeVar("other", ir::kF32), ir::Float(2)}) {
+    std::vector<ir::Expr> args(spec.max_inputs, other);
+    args[operand] = probe;
+    int uses = 0;
+    ir::VisitExprs(spec.scalar(args, {}), [&](const ir::Expr& e) {
+      uses += e == probe;
+      return true;
+    });
+    most = std::max(most, uses);
+  }
+  return most;
 }
 
 double Flops(const OpSpec& spec, std::span<const TensorType> inputs,

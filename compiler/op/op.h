@@ -119,6 +119,9 @@ absl::StatusOr<std::vector<ir::Buffer>> Compute(const OpSpec& spec, ir::Function
 ir::Expr Element(const OpSpec& spec, std::span<const ElementReader> inputs,
                  std::span<const TensorType> input_types, const TensorType& output,
                  const std::vector<ir::Expr>& index, const Attrs& attrs);
+// How often the expression of one output element reads this operand's: what composed expressions
+// grow by.
+int OperandUses(const OpSpec& spec, size_t operand);
 double Flops(const OpSpec& spec, std::span<const TensorType> inputs,
              std::span<const TensorType> outputs, const Attrs& attrs);
 double ReductionLength(const OpSpec& spec, std::span<const TensorType> inputs, const Attrs& attrs);

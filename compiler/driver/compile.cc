@@ -1,0 +1,144 @@
+#include "compiler/driver/compile.h"
+
+#include <chrono>
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/driver/module_builder.h"
+#include "compiler/ir/structural.h"
+#include "compiler/schedule/default_schedule.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/transform/passes.h"
+#include "deploy/module/module_file.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::driver {
+namespace {
+
+using support::StrCat;
+
+// Seed of the inputs of a measurement that checks nothing.
+constexpr uint64_t kTimingSeed = 1;
+
+// Seconds since construction; for reports only, never for decisions.
+class Stopwatch {
+ public:
+  double Seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+absl::StatusOr<ir::Function> Lower(const ir::Function& scheduled, const ir::Target& target,
+                                   const std::string& dump_dir, const std::string& miscompile) {
+  transform::PassContext context;
+  context.target = target;
+  context.dump_dir = dump_dir;
+  context.test_miscompile = miscompile;
+  return transform::RunPipeline(scheduled, transform::CpuPipeline(), context);
+}
+
+// The scheduled function of a task: the provider's schedule where it replays to the hash it was
+// measured with, else the default.
+absl::StatusOr<ir::Function> ScheduleTask(const ir::Function& function, const Task& task,
+                                          const ir::Target& target, ScheduleProvider* schedules,
+                                          CompileReport::Kernel* kernel) {
+  ScheduleProvider::Found found;
+  if (schedules != nullptr) found = schedules->Find(task.hash, target);
+  if (!found.steps.empty()) {
+    absl::StatusOr<ir::Function> replayed = schedule::Replay(function, found.steps);
+    const std::string hash = replayed.ok() ? ir::ProgramHash(*replayed) : "";
+    if (replayed.ok() && hash == found.program_hash) {
+      kernel->tuned = true;
+      kernel->steps = found.steps;
+      kernel->program_hash = hash;
+      kernel->measurement_id = found.measurement_id;
+      return replayed;
+    }
+    kernel->stale = true;
+    kernel->stale_reason =
+        replayed.ok() ? StrCat("replays to program ", hash, ", recorded as ", found.program_hash)
+                      : support::StatusText(replayed.status());
+  }
+  kernel->steps = schedule::ToText(schedule::DefaultSchedule(function, target));
+  TW_ASSIGN(ir::Function scheduled, schedule::Replay(function, kernel->steps));
+  kernel->program_hash = ir::ProgramHash(scheduled);
+  return scheduled;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Target& target,
+                                         ScheduleProvider* schedules, const CompileOptions& options,
+                                         CompileReport* report) {
+  CompileReport local;
+  CompileReport& out = report != nullptr ? *report : local;
+  out = CompileReport();
+  TW_TRY(graph::Verify(fused));
+  TW_ASSIGN(const std::vector<Task> tasks, ExtractTasks(fused));
+  std::vector<ir::Function> lowered;
+  const Stopwatch lower_time;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const Task& task = tasks[i];
+    CompileReport::Kernel kernel;
+    kernel.task_hash = task.hash;
+    kernel.task_name = task.name;
+    kernel.uses = task.weight;
+    kernel.flops = task.flops;
+    TW_ASSIGN(ir::Function function, TaskFunction(task.text));
+    function.name = StrCat("k", i, "_", function.name);
+    absl::StatusOr<ir::Function> flat = ScheduleTask(function, task, target, schedules, &kernel);
+    const std::string dump =
+        options.dump_dir.empty() ? "" : support::PathJoin(options.dump_dir, function.name);
+    if (!dump.empty()) TW_TRY(support::MakeDirs(dump));
+    if (flat.ok()) flat = Lower(*flat, target, dump, "");
+    if (!flat.ok()) return support::WithContext(flat.status(), StrCat("task ", task.name));
+    lowered.push_back(*std::move(flat));
+    out.kernels.push_back(std::move(kernel));
+  }
+  out.seconds_lower = lower_time.Seconds();
+  codegen::CodegenOptions codegen_options;
+  codegen_options.dump_dir = options.dump_dir;
+  TW_ASSIGN(codegen::Artifact code, codegen::Generate(lowered, target, codegen_options));
+  out.seconds_codegen = code.codegen_seconds;
+  out.seconds_link = code.link_seconds;
+  TW_ASSIGN(module::ModuleParts parts, ModelParts(fused, tasks, target, code, options, &out));
+  return module::SerializeModule(parts);
+}
+
+absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::string_view steps,
+                                              const ir::Target& target, const TaskCheck* check,
+                                              const std::string& test_miscompile) {
+  TW_ASSIGN(const graph::Graph body, ParseTask(task_text));
+  TW_ASSIGN(const ir::Function function, TaskFunction(body));
+  BuiltCandidate result;
+  const Stopwatch lower_time;
+  TW_ASSIGN(const ir::Function scheduled, schedule::Replay(function, steps));
+  result.program_hash = ir::ProgramHash(scheduled);
+  TW_ASSIGN(ir::Function flat, Lower(scheduled, target, "", test_miscompile));
+  result.seconds_lower = lower_time.Seconds();
+  TW_ASSIGN(codegen::Artifact code, codegen::Generate({std::move(flat)}, target));
+  result.seconds_codegen = code.codegen_seconds;
+  result.seconds_link = code.link_seconds;
+  TW_ASSIGN(const std::vector<TaskInput> inputs,
+            TaskInputs(body, check != nullptr ? check->seed : kTimingSeed));
+  TW_ASSIGN(module::ModuleParts parts,
+            CandidateParts(body, inputs, std::string(steps), result.program_hash, target, code));
+  if (check != nullptr) {
+    parts.manifest.measurement->expected_digest = support::Sha256Hex(check->expected_bytes);
+    parts.manifest.measurement->tolerance = {check->atol, check->rtol};
+  }
+  TW_ASSIGN(result.module_bytes, module::SerializeModule(parts));
+  return result;
+}
+
+absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const ir::Target& target) {
+  TW_ASSIGN(const ir::Function function, TaskFunction(task_text));
+  return schedule::ToText(schedule::DefaultSchedule(function, target));
+}
+
+}  // namespace tilewright::driver

@@ -1,0 +1,24 @@
+// The parts of a module from a compiled graph or a compiled task: tensors, constants, launches,
+// provenance. Inside of the driver. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/driver/compile.h"
+#include "deploy/module/module_file.h"
+
+namespace tilewright::driver {
+
+// `code.symbols[i]` is the kernel of `tasks[i]`; fills the report's sizes.
+absl::StatusOr<module::ModuleParts> ModelParts(
+    const graph::Graph& fused, const std::vector<Task>& tasks, const ir::Target& target,
+    const codegen::Artifact& code, const CompileOptions& options, CompileReport* report);
+// One launch over inputs that are all generated where the candidate is measured.
+absl::StatusOr<module::ModuleParts> CandidateParts(
+    const graph::Graph& task, const std::vector<TaskInput>& inputs, const std::string& steps,
+    const std::string& program_hash, const ir::Target& target, const codegen::Artifact& code);
+
+}  // namespace tilewright::driver

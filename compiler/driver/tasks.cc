@@ -1,0 +1,212 @@
+#include "compiler/driver/tasks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "compiler/graph/graph_passes.h"
+#include "deploy/runtime/input_gen.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::driver {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+using support::StrCat;
+
+std::string ShapeWords(const op::TensorType& type) {
+  return type.shape.empty() ? "scalar" : support::Join(type.shape, "x");
+}
+
+std::string KernelWords(const Graph& task) {
+  for (const Node& node : task.nodes) {
+    if (node.op == "conv2d") {
+      const auto& w = task.values[node.inputs[1]].type.shape;
+      const bool ihwo = op::GetString(node.attrs, "weight_layout", "OIHW") == "IHWO";
+      const auto strides = op::GetInts(node.attrs, "strides", {1, 1});
+      std::string words = StrCat(" k", ihwo ? w[1] : w[2], "x", ihwo ? w[2] : w[3]);
+      if (strides[0] != 1 || strides[1] != 1) {
+        words += strides[0] == strides[1] ? StrCat(" s", strides[0])
+                                          : StrCat(" s", strides[0], "x", strides[1]);
+      }
+      const int64_t groups = op::GetInt(node.attrs, "groups", 1);
+      return groups == 1 ? words : words + StrCat(" g", groups);
+    }
+    if (node.op == "pool2d") {
+      return StrCat(" k", support::Join(op::GetInts(node.attrs, "kernel", {}), "x"));
+    }
+  }
+  return "";
+}
+
+std::string TaskName(const Graph& task) {
+  std::vector<std::string> ops, inputs, outputs;
+  for (const Node& node : task.nodes) ops.push_back(node.op);
+  for (ValueId id : task.inputs) {
+    if (!task.values[id].weight) inputs.push_back(ShapeWords(task.values[id].type));
+  }
+  for (ValueId id : task.outputs) outputs.push_back(ShapeWords(task.values[id].type));
+  return StrCat(support::Join(ops, "_"), " ", support::Join(inputs, ", "), " → ",
+                support::Join(outputs, ", "), KernelWords(task));
+}
+
+// Operators whose operands must stay away from zero and negative numbers to have a value at all.
+bool NeedsPositive(const Graph& task) {
+  for (const Node& node : task.nodes) {
+    for (std::string_view name : {"sqrt", "log", "pow", "div", "reciprocal", "batch_norm"}) {
+      if (node.op == name) return true;
+    }
+  }
+  return false;
+}
+
+double UnitRoundoff(ir::DType dtype) {
+  if (!dtype.is_float()) return 0;
+  if (dtype == ir::kF64) return std::ldexp(1, -53);
+  if (dtype == ir::kF32) return std::ldexp(1, -24);
+  return dtype == ir::kF16 ? std::ldexp(1, -11) : std::ldexp(1, -8);
+}
+
+double LongestReduction(const Graph& task) {
+  double longest = 1;
+  for (const Node& node : task.nodes) {
+    const op::OpSpec* spec = op::FindOp(node.op);
+    std::vector<op::TensorType> types;
+    for (ValueId id : node.inputs) types.push_back(task.values[id].type);
+    longest = std::max(longest, op::ReductionLength(*spec, types, node.attrs));
+  }
+  return longest;
+}
+
+}  // namespace
+
+std::string TaskHash(std::string_view text) { return support::Sha256Hex(text); }
+
+Task DescribeTask(const Graph& task) {
+  Task result;
+  result.text = graph::CanonicalText(task);
+  result.hash = TaskHash(result.text);
+  result.name = TaskName(task);
+  result.flops = graph::Flops(task);
+  for (ValueId id : task.inputs) result.bytes += task.values[id].type.bytes();
+  for (ValueId id : task.outputs) result.bytes += task.values[id].type.bytes();
+  return result;
+}
+
+absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& fused) {
+  std::vector<Task> tasks;
+  std::map<std::string, size_t> by_hash;
+  for (const Node& node : fused.nodes) {
+    if (node.op == graph::kViewOp) continue;
+    if (node.body == nullptr) {
+      return support::InvalidArgument(
+          "driver.task.not_fused", StrCat("expected a graph of fused nodes and views, found node ",
+                                          node.name, " (", node.op, ")"));
+    }
+    Task task = DescribeTask(*node.body);
+    auto [it, fresh] = by_hash.try_emplace(task.hash, tasks.size());
+    if (fresh) {
+      tasks.push_back(std::move(task));
+    } else {
+      ++tasks[it->second].weight;
+    }
+  }
+  return tasks;
+}
+
+absl::StatusOr<Graph> ParseTask(std::string_view text) {
+  TW_ASSIGN(Graph task, graph::ParseGraph(text));
+  if (graph::CanonicalText(task) != text) {
+    return support::InvalidArgument("driver.task.text",
+                                    "expected the canonical text of a task, found another form");
+  }
+  if (task.outputs.size() != 1 || task.nodes.empty()) {
+    return support::InvalidArgument("driver.task.text",
+                                    StrCat("expected a task with operators and one output, found ",
+                                           task.outputs.size(), " outputs"));
+  }
+  for (const Node& node : task.nodes) {
+    if (op::FindOp(node.op) == nullptr) {
+      return support::InvalidArgument("driver.task.text",
+                                      StrCat("expected plain operators, found ", node.op));
+    }
+  }
+  return task;
+}
+
+absl::StatusOr<Task> MakeTask(std::string_view text) {
+  TW_ASSIGN(Graph task, ParseTask(text));
+  return DescribeTask(task);
+}
+
+absl::StatusOr<module::DType> ModuleDType(ir::DType dtype) {
+  if (dtype == ir::kF32) return module::DType::kFloat32;
+  if (dtype == ir::kF64) return module::DType::kFloat64;
+  if (dtype == ir::kF16) return module::DType::kFloat16;
+  if (dtype == ir::kBF16) return module::DType::kBFloat16;
+  if (dtype == ir::kI8) return module::DType::kInt8;
+  if (dtype == ir::kI32) return module::DType::kInt32;
+  if (dtype == ir::kI64) return module::DType::kInt64;
+  if (dtype == ir::kU8) return module::DType::kUInt8;
+  if (dtype == ir::kBool) return module::DType::kBool;
+  return support::InvalidArgument(
+      "driver.task.element_type",
+      StrCat("expected an element type that modules have, found ", ir::TypeName(dtype)));
+}
+
+absl::StatusOr<std::vector<TaskInput>> TaskInputs(const Graph& task, uint64_t seed) {
+  const support::Rng rng(seed);
+  const bool positive = NeedsPositive(task);
+  std::vector<TaskInput> inputs;
+  for (size_t i = 0; i < task.inputs.size(); ++i) {
+    const graph::Value& value = task.values[task.inputs[i]];
+    TW_ASSIGN(const module::DType dtype, ModuleDType(value.type.dtype));
+    TaskInput input{value.type, value.weight, rng.Split(static_cast<uint64_t>(i)).seed(),
+                    runtime::DefaultDistribution(dtype)};
+    if (positive && module::IsFloat(dtype)) {
+      input.distribution = {module::Distribution::Kind::kUniform, 0.5, 1.5};
+    }
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+absl::StatusOr<op::RefTensor> MakeInput(const TaskInput& input) {
+  TW_ASSIGN(const module::DType dtype, ModuleDType(input.type.dtype));
+  std::string bytes(input.type.bytes(), '\0');
+  TW_TRY(runtime::GenerateInput(dtype, input.type.elements(), input.distribution, input.seed,
+                                bytes.data()));
+  return op::FromBytes(input.type, bytes);
+}
+
+absl::StatusOr<TaskCheck> MakeTaskCheck(const Task& task, uint64_t seed) {
+  TW_ASSIGN(Graph body, ParseTask(task.text));
+  TW_ASSIGN(std::vector<TaskInput> inputs, TaskInputs(body, seed));
+  std::vector<op::RefTensor> values;
+  for (const TaskInput& input : inputs) {
+    TW_ASSIGN(op::RefTensor value, MakeInput(input));
+    values.push_back(std::move(value));
+  }
+  TW_ASSIGN(std::vector<op::RefTensor> outputs, graph::Interpret(body, values));
+  TaskCheck check;
+  check.seed = seed;
+  double roundoff = 0;
+  for (const op::RefTensor& output : outputs) {
+    check.expected_bytes += op::ToBytes(output);
+    roundoff = std::max(roundoff, UnitRoundoff(output.type.dtype));
+  }
+  // A sum of n products of operands around 1 is off by about n roundoffs when added in any order,
+  // and its terms are around 1/4, so that one wrong or missing term stands far outside. The factor
+  // covers what follows the sum: epilogues, and library functions good to a few units in the last
+  // place.
+  check.atol = 8 * roundoff * LongestReduction(body);
+  check.rtol = roundoff == 0 ? 0 : std::max(1e-5, 64 * roundoff) + check.atol;
+  return check;
+}
+
+}  // namespace tilewright::driver
