@@ -46,13 +46,13 @@ int CountNodes(const Stmt& s) {
   return count;
 }
 
-// What the body loads, point by point, without the block's own result.
+// What the body loads, point by point; without the block's own result where an init makes it.
 std::vector<ir::BufferRegion> ReadsOf(const StmtNode& block) {
   std::vector<ir::BufferRegion> reads;
   ir::VisitStmts(block.body, [&](const Stmt& s) {
     if (s->kind != ir::StmtKind::kStore) return true;
     for (ir::BufferRegion& r : ir::PointReads(s->value)) {
-      if (!Writes(block, r.buffer)) reads.push_back(std::move(r));
+      if (block.init == nullptr || !Writes(block, r.buffer)) reads.push_back(std::move(r));
     }
     return true;
   });

@@ -216,7 +216,7 @@ void AffineContext::Define(const ir::Var& var, const Expr& value) {
   definitions_.emplace_back(var, Normalize(value));
 }
 
-IndexRange AffineContext::VarRange(const ir::ExprNode* var) const {
+IndexRange AffineContext::RangeOfVar(const ir::ExprNode* var) const {
   for (const auto& [known, range] : ranges_) {
     if (known.get() == var) return range;
   }
@@ -315,9 +315,8 @@ AffineSum AffineContext::NormalizeMod(AffineSum value, int64_t divisor) const {
   AffineSum rest;
   rest.dtype = value.dtype;
   for (AffineTerm& t : value.terms) {
-    // Only the coefficient's remainder matters.
-    int64_t c = FloorModInt(t.coeff, divisor);
-    if (c != 0) rest.terms.push_back({t.atom, c, t.range});
+    // Other coefficients stay: the quotient of the same value has the same operand.
+    if (t.coeff % divisor != 0) rest.terms.push_back(std::move(t));
   }
   rest.constant = FloorModInt(value.constant, divisor);
   IndexRange r = RangeOf(rest);
@@ -348,7 +347,7 @@ AffineSum AffineContext::Normalize(const Expr& e) const {
       for (const auto& [var, value] : definitions_) {
         if (var == e) return value;
       }
-      return Atom(e, VarRange(e.get()));
+      return Atom(e, RangeOfVar(e.get()));
     case ExprKind::kIntImm: {
       AffineSum sum;
       sum.dtype = e->dtype;

@@ -49,6 +49,7 @@ class AffineContext {
   // `var` stands for `value` from now on (value is over variables that are not themselves defined).
   void Define(const ir::Var& var, const ir::Expr& value);
 
+  IndexRange RangeOfVar(const ir::ExprNode* var) const;
   AffineSum Normalize(const ir::Expr& e) const;
   IndexRange RangeOf(const AffineSum& sum) const;
   IndexRange RangeOf(const ir::Expr& e) const { return RangeOf(Normalize(e)); }
@@ -60,7 +61,6 @@ class AffineContext {
   int Decide(const ir::Expr& e) const;
 
  private:
-  IndexRange VarRange(const ir::ExprNode* var) const;
   AffineSum Atom(const ir::Expr& e, IndexRange range) const;
   AffineSum Opaque(const ir::Expr& e) const;
   AffineSum NormalizeDiv(AffineSum value, int64_t divisor) const;

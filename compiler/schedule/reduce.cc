@@ -140,7 +140,8 @@ absl::Status ApplyDecomposeReduction(Schedule& s, const Step& step) {
   }
 
   auto update = std::make_shared<StmtNode>(block);
-  update->init = nullptr;
+  update->init = nullptr;  // from now on it reads what the init block wrote
+  update->reads.insert(update->reads.end(), block.writes.begin(), block.writes.end());
   Stmt body = ReplaceAt(block_path, block_path.size() - 1, std::move(update));
   Path path = FindLoop(body, at);
   body = ReplaceAt(path, path.size() - 1, ir::MakeSeq({std::move(nest), path.back()}));

@@ -226,6 +226,10 @@ class Solver {
 
   std::vector<bool> Solve(std::span<const AffineSum> sums) {
     for (const AffineSum& s : sums) sums_.push_back(s);
+    for (size_t i = 0; i < vars_.size(); ++i) {
+      IndexRange r = context_.RangeOfVar(vars_[i].get());
+      known_vars_[i] = r.lo == r.hi;  // a unit loop has one iteration to tell apart
+    }
     for (progress_ = true; progress_;) {
       progress_ = false;
       for (size_t i = 0; i < sums_.size(); ++i) {

@@ -1,0 +1,127 @@
+#include "tests/support/te_programs.h"
+
+#include "compiler/ir/build.h"
+
+namespace tilewright::tests {
+namespace {
+
+using ir::Axis;
+using ir::Buffer;
+using ir::Combiner;
+using ir::Expr;
+using ir::FunctionBuilder;
+using ir::Int;
+using ir::kF32;
+using ir::kI32;
+using ir::Load;
+using ir::Var;
+
+std::vector<Expr> Shape(std::initializer_list<int64_t> extents) {
+  std::vector<Expr> shape;
+  for (int64_t e : extents) shape.push_back(Int(e));
+  return shape;
+}
+
+}  // namespace
+
+ir::Function MatmulProgram(int64_t m, int64_t n, int64_t k) {
+  FunctionBuilder b("matmul");
+  Buffer x = b.Input("A", kF32, Shape({m, k})), w = b.Constant("B", kF32, Shape({k, n}));
+  Axis axis = b.ReduceAxis("k", Int(k));
+  Buffer y = b.Reduce("Y", kF32, Shape({m, n}), {"i", "j"}, {axis}, Combiner::kSum,
+                      [&](const std::vector<Var>& v) {
+                        return Load(x, {v[0], axis.var}) * Load(w, {axis.var, v[1]});
+                      });
+  return b.Finish({y});
+}
+
+ir::Function DenseReluProgram(int64_t m, int64_t n, int64_t k) {
+  FunctionBuilder b("dense_relu");
+  Buffer x = b.Input("A", kF32, Shape({m, k})), w = b.Constant("B", kF32, Shape({k, n}));
+  Buffer bias = b.Constant("bias", kF32, Shape({n}));
+  Axis axis = b.ReduceAxis("k", Int(k));
+  Buffer y = b.Reduce("Y", kF32, Shape({m, n}), {"i", "j"}, {axis}, Combiner::kSum,
+                      [&](const std::vector<Var>& v) {
+                        return Load(x, {v[0], axis.var}) * Load(w, {axis.var, v[1]});
+                      });
+  Buffer z = b.Compute("Z", kF32, Shape({m, n}), {"i", "j"}, [&](const std::vector<Var>& v) {
+    return ir::Max(Load(y, {v[0], v[1]}) + Load(bias, {v[1]}), ir::Float(0));
+  });
+  return b.Finish({z});
+}
+
+ir::Function ConvProgram(const ConvShape& s) {
+  FunctionBuilder b("conv");
+  Buffer x = b.Input("X", kF32, Shape({1, s.channels_in, s.height, s.width}));
+  Buffer w = b.Constant("W", kF32, Shape({s.channels_out, s.channels_in, s.kernel, s.kernel}));
+  Buffer bias = b.Constant("bias", kF32, Shape({s.channels_out}));
+  int64_t h = s.height + 2 * s.pad, wd = s.width + 2 * s.pad;
+  Buffer pad = b.Compute("pad", kF32, Shape({1, s.channels_in, h, wd}), {"n", "c", "h", "w"},
+                         [&](const std::vector<Var>& v) {
+                           Expr inside = v[2] >= Int(s.pad) && v[2] < Int(s.pad + s.height) &&
+                                         v[3] >= Int(s.pad) && v[3] < Int(s.pad + s.width);
+                           return ir::Select(
+                               inside, Load(x, {v[0], v[1], v[2] - Int(s.pad), v[3] - Int(s.pad)}),
+                               ir::Float(0));
+                         });
+  Axis ic = b.ReduceAxis("ic", Int(s.channels_in));
+  Axis kh = b.ReduceAxis("kh", Int(s.kernel)), kw = b.ReduceAxis("kw", Int(s.kernel));
+  int64_t oh = (h - s.kernel) / s.stride + 1, ow = (wd - s.kernel) / s.stride + 1;
+  auto shape = Shape({1, s.channels_out, oh, ow});
+  Buffer conv = b.Reduce("conv", kF32, shape, {"n", "oc", "oh", "ow"}, {ic, kh, kw}, Combiner::kSum,
+                         [&](const std::vector<Var>& v) {
+                           return Load(pad, {v[0], ic.var, v[2] * Int(s.stride) + kh.var,
+                                             v[3] * Int(s.stride) + kw.var}) *
+                                  Load(w, {v[1], ic.var, kh.var, kw.var});
+                         });
+  Buffer out =
+      b.Compute("out", kF32, shape, {"n", "oc", "oh", "ow"}, [&](const std::vector<Var>& v) {
+        return ir::Max(Load(conv, {v[0], v[1], v[2], v[3]}) + Load(bias, {v[1]}), ir::Float(0));
+      });
+  return b.Finish({out});
+}
+
+ir::Function StencilProgram(int64_t n) {
+  FunctionBuilder b("stencil");
+  Buffer x = b.Input("X", kI32, Shape({n + 4}));
+  Buffer shifted = b.Compute("shifted", kI32, Shape({n + 4}), {"i"},
+                             [&](const auto& v) { return Load(x, {v[0]}) + Int(1, kI32); });
+  auto blur = [&](const Buffer& in) {
+    return [in](const std::vector<Var>& v) {
+      return Load(in, {v[0]}) + Load(in, {v[0] + Int(1)}) + Load(in, {v[0] + Int(2)});
+    };
+  };
+  Buffer blur1 = b.Compute("blur1", kI32, Shape({n + 2}), {"i"}, blur(shifted));
+  Buffer blur2 = b.Compute("blur2", kI32, Shape({n}), {"i"}, blur(blur1));
+  return b.Finish({blur2});
+}
+
+ir::Function SoftmaxProgram(int64_t rows, int64_t columns) {
+  FunctionBuilder b("softmax");
+  Buffer x = b.Input("X", kF32, Shape({rows, columns}));
+  Axis k = b.ReduceAxis("k", Int(columns)), m = b.ReduceAxis("m", Int(columns));
+  Buffer top = b.Reduce("top", kF32, Shape({rows}), {"i"}, {k}, Combiner::kMax,
+                        [&](const std::vector<Var>& v) { return Load(x, {v[0], k.var}); });
+  Buffer e =
+      b.Compute("e", kF32, Shape({rows, columns}), {"i", "j"}, [&](const std::vector<Var>& v) {
+        return ir::Call(ir::Intrinsic::kExp, {Load(x, {v[0], v[1]}) - Load(top, {v[0]})});
+      });
+  Buffer total = b.Reduce("total", kF32, Shape({rows}), {"i"}, {m}, Combiner::kSum,
+                          [&](const std::vector<Var>& v) { return Load(e, {v[0], m.var}); });
+  Buffer out = b.Compute(
+      "out", kF32, Shape({rows, columns}), {"i", "j"},
+      [&](const std::vector<Var>& v) { return Load(e, {v[0], v[1]}) / Load(total, {v[0]}); });
+  return b.Finish({out});
+}
+
+ir::Function SymbolicRowsProgram(int64_t columns) {
+  FunctionBuilder b("symbolic_rows");
+  Var n = b.SizeParam("n");
+  Buffer x = b.Input("X", kF32, {n, Int(columns)});
+  Buffer y = b.Compute("Y", kF32, {n, Int(columns)}, {"i", "j"}, [&](const std::vector<Var>& v) {
+    return Load(x, {v[0], v[1]}) * ir::Float(2) + ir::Float(1);
+  });
+  return b.Finish({y});
+}
+
+}  // namespace tilewright::tests

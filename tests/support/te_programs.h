@@ -1,0 +1,25 @@
+// Small tensor programs for tests of the schedule and of lowering, made with the tensor-expression
+// builder. Pure functions.
+#pragma once
+
+#include "compiler/ir/ir.h"
+
+namespace tilewright::tests {
+
+// Y[i,j] = Σ_k A[i,k] * B[k,j]; blocks: Y.
+ir::Function MatmulProgram(int64_t m, int64_t n, int64_t k);
+// The same with Z = max(Y + bias[j], 0); blocks: Y, Z.
+ir::Function DenseReluProgram(int64_t m, int64_t n, int64_t k);
+// Padded NCHW convolution with bias and relu; blocks: pad, conv, out.
+struct ConvShape {
+  int64_t channels_in = 3, height = 7, width = 9, channels_out = 5, kernel = 3, stride = 1, pad = 1;
+};
+ir::Function ConvProgram(const ConvShape& shape);
+// Blur = 3-point sum of (X + 1), twice; blocks: shifted, blur1, blur2. i32, so exact.
+ir::Function StencilProgram(int64_t n);
+// Row maximum, exponentials of the difference, their sum, the quotient; blocks: top, e, total, out.
+ir::Function SoftmaxProgram(int64_t rows, int64_t columns);
+// Y[i,j] = X[i,j] * 2 + 1 with a symbolic number of rows; blocks: Y.
+ir::Function SymbolicRowsProgram(int64_t columns);
+
+}  // namespace tilewright::tests
