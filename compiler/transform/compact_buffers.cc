@@ -19,6 +19,9 @@ using ir::ExprKind;
 using ir::Stmt;
 using ir::StmtKind;
 
+// Extent up to which a dimension of a local buffer may grow to hold a whole tile.
+constexpr int64_t kMaxPaddedExtent = 256;
+
 // B[i…] → B'[i - min…]
 class Rebase : public ir::Rewriter {
  public:
@@ -100,7 +103,11 @@ class Compactor {
       if (d >= box.region.size()) continue;
       Expr extent = analysis::Simplify(box.region[d].extent, bounds_);
       const int64_t *now = ir::AsInt(extent), *before = ir::AsInt(shape[d]);
-      if (now == nullptr || *now < 1 || (before != nullptr && *now >= *before)) continue;
+      if (now == nullptr || *now < 1 || (before != nullptr && *now == *before)) continue;
+      // A tile may be larger than what is left of the buffer; vectors of a register buffer must not
+      // overlap all the same.
+      bool pads = s->buffer->scope == ir::Scope::kLocal && *now <= kMaxPaddedExtent;
+      if (before != nullptr && *now > *before && !pads) continue;
       shape[d] = ir::Int(*now, shape[d]->dtype);
       offsets[d] = ir::Cast(shape[d]->dtype, analysis::Simplify(box.region[d].min, bounds_));
       changed = true;

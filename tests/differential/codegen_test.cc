@@ -1,0 +1,322 @@
+// Compiled code against the interpreter, for hand-written schedules of the kernels that matter
+// first.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/build.h"
+#include "compiler/ir/interp.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/schedule/schedule.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+#include "tests/support/run_compiled.h"
+
+namespace tilewright {
+namespace {
+
+using ir::Buffer;
+using ir::Expr;
+using ir::Int;
+using ir::Var;
+
+std::vector<Expr> Shape(std::vector<int64_t> dims) {
+  std::vector<Expr> shape;
+  for (int64_t d : dims) shape.push_back(Int(d));
+  return shape;
+}
+
+// ------------------------------------------------------------------------------------------------
+// kernels
+
+ir::Function Matmul(int64_t m, int64_t n, int64_t k, ir::DType type = ir::kF32) {
+  ir::FunctionBuilder b("matmul");
+  Buffer x = b.Input("A", type, Shape({m, k}));
+  Buffer w = b.Constant("B", type, Shape({k, n}));
+  ir::Axis r = b.ReduceAxis("k", Int(k));
+  Buffer c = b.Reduce("C", type, Shape({m, n}), {"i", "j"}, {r}, ir::Combiner::kSum,
+                      [&](const std::vector<Var>& v) {
+                        return ir::Load(x, {v[0], r.var}) * ir::Load(w, {r.var, v[1]});
+                      });
+  return b.Finish({c});
+}
+
+// Convolution without padding, then bias and relu; weights are [ic, kh, kw, oc].
+ir::Function ConvBiasRelu(int64_t ic, int64_t size, int64_t oc, int64_t kernel, int64_t stride) {
+  ir::FunctionBuilder b("conv");
+  int64_t out = (size - kernel) / stride + 1;
+  Buffer x = b.Input("X", ir::kF32, Shape({ic, size, size}));
+  Buffer w = b.Constant("W", ir::kF32, Shape({ic, kernel, kernel, oc}));
+  Buffer bias = b.Constant("bias", ir::kF32, Shape({oc}));
+  ir::Axis rc = b.ReduceAxis("ic", Int(ic)), rh = b.ReduceAxis("kh", Int(kernel)),
+           rw = b.ReduceAxis("kw", Int(kernel));
+  Buffer conv =
+      b.Reduce("conv", ir::kF32, Shape({oc, out, out}), {"oc", "oh", "ow"}, {rc, rh, rw},
+               ir::Combiner::kSum, [&](const std::vector<Var>& v) {
+                 Expr h = v[1] * Int(stride) + rh.var, c = v[2] * Int(stride) + rw.var;
+                 return ir::Load(x, {rc.var, h, c}) * ir::Load(w, {rc.var, rh.var, rw.var, v[0]});
+               });
+  Buffer y = b.Compute("Y", ir::kF32, Shape({oc, out, out}), {"oc", "oh", "ow"},
+                       [&](const std::vector<Var>& v) {
+                         Expr sum = ir::Load(conv, {v[0], v[1], v[2]}) + ir::Load(bias, {v[0]});
+                         return ir::Max(sum, ir::Float(0));
+                       });
+  return b.Finish({y});
+}
+
+ir::Function Elementwise(int64_t rows, int64_t columns) {
+  ir::FunctionBuilder b("elementwise");
+  Buffer x = b.Input("X", ir::kF32, Shape({rows, columns}));
+  Buffer s = b.Constant("S", ir::kF32, Shape({columns}));
+  Buffer y =
+      b.Compute("Y", ir::kF32, Shape({rows, columns}), {"i", "j"}, [&](const std::vector<Var>& v) {
+        Expr e = ir::Load(x, {v[0], v[1]}) * ir::Load(s, {v[1]});
+        return ir::Call(ir::Intrinsic::kTanh, {e}) + ir::Float(0.5);
+      });
+  return b.Finish({y});
+}
+
+// Maximum over each row, of ints or floats.
+ir::Function RowMax(int64_t rows, int64_t columns, ir::DType type) {
+  ir::FunctionBuilder b("rowmax");
+  Buffer x = b.Input("X", type, Shape({rows, columns}));
+  ir::Axis r = b.ReduceAxis("j", Int(columns));
+  Buffer y = b.Reduce("Y", type, Shape({rows}), {"i"}, {r}, ir::Combiner::kMax,
+                      [&](const std::vector<Var>& v) { return ir::Load(x, {v[0], r.var}); });
+  return b.Finish({y});
+}
+
+// A stencil over a zero border: a select guards the loads.
+ir::Function PaddedBlur(int64_t size) {
+  ir::FunctionBuilder b("blur");
+  Buffer x = b.Input("X", ir::kF32, Shape({size}));
+  ir::Axis r = b.ReduceAxis("k", Int(3));
+  Buffer y = b.Reduce("Y", ir::kF32, Shape({size}), {"i"}, {r}, ir::Combiner::kSum,
+                      [&](const std::vector<Var>& v) {
+                        Expr at = v[0] + r.var - Int(1);
+                        Expr inside = (at >= Int(0)) && (at < Int(size));
+                        return ir::Select(inside, ir::Load(x, {at}), ir::Float(0));
+                      });
+  return b.Finish({y});
+}
+
+// ------------------------------------------------------------------------------------------------
+// running
+
+void FillRandom(const Buffer& buffer, int64_t elements, support::Rng& rng, ir::TensorData* data) {
+  data->bytes.resize(elements * buffer->dtype.bytes());
+  for (int64_t i = 0; i < elements; ++i) {
+    if (buffer->dtype == ir::kF32) {
+      float v = static_cast<float>(rng.UniformDouble() * 2 - 1);
+      memcpy(&data->bytes[i * 4], &v, 4);
+    } else if (buffer->dtype == ir::kI32) {
+      int32_t v = static_cast<int32_t>(rng.NextU64() % 2001) - 1000;
+      memcpy(&data->bytes[i * 4], &v, 4);
+    } else {
+      data->bytes[i] = static_cast<uint8_t>(rng.NextU64());
+    }
+  }
+}
+
+struct Difference {
+  double max_abs = 0, norm = 0;
+  int64_t count = 0;
+};
+
+double ValueAt(const Buffer& buffer, const ir::TensorData& data, int64_t i) {
+  if (buffer->dtype == ir::kI32) {
+    int32_t v;
+    memcpy(&v, &data.bytes[i * 4], 4);
+    return v;
+  }
+  float v;
+  memcpy(&v, &data.bytes[i * 4], 4);
+  return v;
+}
+
+Difference Compare(const Buffer& buffer, const ir::TensorData& a, const ir::TensorData& e) {
+  Difference d;
+  double scale = 0;
+  for (size_t i = 0; i < e.bytes.size() / 4; ++i) {
+    double expected = ValueAt(buffer, e, i), diff = std::abs(ValueAt(buffer, a, i) - expected);
+    scale = std::max(scale, std::abs(expected));
+    if (!(diff <= 1e30)) diff = 1e30;
+    d.max_abs = std::max(d.max_abs, diff);
+    ++d.count;
+  }
+  d.norm = d.max_abs / std::max(scale, 1e-30);
+  return d;
+}
+
+struct Case {
+  ir::Function function;
+  std::vector<ir::TensorData> inputs;
+  ir::TensorData expected;
+};
+
+Case MakeCase(const ir::Function& f) {
+  Case c{f, {}, {}};
+  support::Rng rng(7);
+  std::vector<ir::TensorData*> args;
+  c.inputs.resize(f.params.size());
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    int64_t elements = *ir::BufferElements(f, f.params[i], {});
+    FillRandom(f.params[i], elements, rng, &c.inputs[i]);
+    args.push_back(&c.inputs[i]);
+  }
+  absl::Status status = ir::Interpret(f, {}, args);
+  EXPECT_TRUE(status.ok()) << support::StatusText(status);
+  c.expected = c.inputs.back();
+  return c;
+}
+
+// The scheduled function gives what the naive one gives: interpreted, lowered and interpreted, and
+// compiled for every vector width with one and two threads.
+void CheckSchedule(const Case& c, const std::string& steps, double tolerance = 1e-5) {
+  SCOPED_TRACE(steps);
+  absl::StatusOr<ir::Function> scheduled = schedule::Replay(c.function, steps);
+  ASSERT_TRUE(scheduled.ok()) << support::StatusText(scheduled.status());
+  const Buffer& out = c.function.params.back();
+  auto check = [&](const char* what, const absl::Status& status, const ir::TensorData& actual) {
+    ASSERT_TRUE(status.ok()) << what << ": " << support::StatusText(status);
+    Difference d = Compare(out, actual, c.expected);
+    EXPECT_LE(d.norm, tolerance) << what;
+  };
+  for (const ir::Target& target : tests::RunnableTargets()) {
+    absl::StatusOr<ir::Function> flat = tests::LowerChecked(*scheduled, target);
+    ASSERT_TRUE(flat.ok()) << support::StatusText(flat.status());
+    std::vector<ir::TensorData> data = c.inputs;
+    std::vector<ir::TensorData*> args;
+    for (ir::TensorData& d : data) args.push_back(&d);
+    check("lowered", ir::Interpret(*flat, {}, args), data.back());
+    for (int threads : {1, 2}) {
+      data = c.inputs;
+      check(target.cpu.c_str(), tests::RunCompiled(*scheduled, target, threads, {}, args),
+            data.back());
+    }
+    if (testing::Test::HasFailure()) {
+      ADD_FAILURE() << ir::Print(*flat);
+      return;
+    }
+  }
+}
+
+// Writes a schedule with names instead of numbers: `%name` is block `name`, `%name.2` its loop 2,
+// `$0` the first result of the step before. Returns canonical steps.
+class Script {
+ public:
+  explicit Script(const ir::Function& f) : schedule_(f) {}
+
+  Script& Do(const std::string& line) {
+    std::string text = Resolve(line);
+    absl::StatusOr<schedule::Step> step = schedule::ParseStep(text);
+    absl::Status status = step.ok() ? schedule_.Apply(*step) : step.status();
+    EXPECT_TRUE(status.ok()) << line << " (" << text << "): " << support::StatusText(status);
+    return *this;
+  }
+  std::string Text() const { return schedule::ToText(schedule_.steps()); }
+  std::string Describe() const { return schedule_.Describe(); }
+
+ private:
+  std::string Resolve(const std::string& line) const {
+    std::string out;
+    for (size_t i = 0; i < line.size();) {
+      if (line[i] != '%' && line[i] != '$') {
+        out += line[i++];
+        continue;
+      }
+      bool result = line[i] == '$';
+      size_t end = line.find_first_of(" ;", i);
+      std::string name = line.substr(i + 1, end == std::string::npos ? end : end - i - 1);
+      int handle = -1;
+      if (result) {
+        handle = schedule_.LastResults()[std::stoi(name)];
+      } else {
+        size_t dot = name.find('.');
+        int block = schedule_.BlockHandle(name.substr(0, dot));
+        handle = dot == std::string::npos
+                     ? block
+                     : schedule_.LoopsOf(block)[std::stoi(name.substr(dot + 1))];
+      }
+      out += "%" + std::to_string(handle);
+      i = end == std::string::npos ? line.size() : end;
+    }
+    return out;
+  }
+
+  schedule::Schedule schedule_;
+};
+
+// ------------------------------------------------------------------------------------------------
+// tests
+
+TEST(Codegen, NaiveKernels) {
+  for (const ir::Function& f :
+       {Matmul(7, 9, 5), Matmul(4, 4, 4, ir::kI32), ConvBiasRelu(3, 11, 5, 3, 2),
+        Elementwise(3, 13), RowMax(5, 17, ir::kF32), RowMax(3, 6, ir::kI32), PaddedBlur(19)}) {
+    CheckSchedule(MakeCase(f), "");
+  }
+}
+
+TEST(Codegen, VectorisedElementwiseWithTails) {
+  for (int64_t columns : {8, 13, 31, 64}) {
+    for (const char* tail : {"mask", "peel"}) {
+      for (int lanes : {4, 8, 16}) {
+        ir::Function f = Elementwise(3, columns);
+        Script s(f);
+        s.Do("split %Y.1 [?," + std::to_string(lanes) + "] tail=" + tail);
+        s.Do("vectorize %Y.2").Do("parallel %Y.0");
+        CheckSchedule(MakeCase(f), s.Text());
+      }
+    }
+  }
+}
+
+TEST(Codegen, VectorsOverAFusedLoop) {
+  ir::Function f = Elementwise(6, 20);
+  Script s(f);
+  s.Do("fuse %Y.0 %Y.1").Do("split %Y.0 [?,8]").Do("vectorize %Y.1").Do("parallel %Y.0");
+  CheckSchedule(MakeCase(f), s.Text());
+}
+
+std::string TiledMatmul(const ir::Function& f, int mr, int nr, int lanes, const char* tail,
+                        const char* order) {
+  Script s(f);
+  s.Do("cache_write %C");
+  s.Do("split %C_copy.0 [?," + std::to_string(mr) + "] tail=" + tail);
+  s.Do("split %C_copy.2 [?," + std::to_string(nr) + "] tail=" + tail);
+  s.Do("reorder %C_copy.0 %C_copy.2 %C_copy.1 %C_copy.3");
+  s.Do("compute_at %C %C_copy.1");
+  s.Do("split %C.3 [?," + std::to_string(lanes) + "]");
+  // C: i_o j_o | i j_0 j_1 k
+  if (std::string(order) == "outer") {
+    s.Do("reorder %C.5 %C.2 %C.3 %C.4");
+    s.Do("unroll %C.3").Do("unroll %C.4").Do("vectorize %C.5");
+  } else {
+    s.Do("unroll %C.2").Do("unroll %C.3").Do("vectorize %C.4");
+  }
+  s.Do("split %C_copy.3 [?," + std::to_string(lanes) + "]");
+  s.Do("vectorize %C_copy.4").Do("unroll %C_copy.3").Do("unroll %C_copy.2");
+  s.Do("parallel %C_copy.0");
+  return s.Text();
+}
+
+TEST(Codegen, RegisterTiledMatmul) {
+  for (auto [m, n, k] : {std::tuple{12, 32, 9}, std::tuple{13, 37, 8}, std::tuple{5, 7, 3}}) {
+    ir::Function f = Matmul(m, n, k);
+    Case c = MakeCase(f);
+    for (const char* tail : {"mask", "peel"}) {
+      for (const char* order : {"outer", "inner"}) {
+        CheckSchedule(c, TiledMatmul(f, 6, 16, 8, tail, order));
+        CheckSchedule(c, TiledMatmul(f, 4, 16, 16, tail, order));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilewright

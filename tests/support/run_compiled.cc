@@ -1,0 +1,209 @@
+#include "tests/support/run_compiled.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "compiler/transform/passes.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::tests {
+namespace {
+
+constexpr uint8_t kCanary = 0xA5;
+
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// `bytes` of memory whose end, rounded up to the ABI's alignment, is the end of the mapping.
+class GuardedBuffer {
+ public:
+  explicit GuardedBuffer(int64_t bytes) : bytes_(bytes) {
+    int64_t page = sysconf(_SC_PAGESIZE);
+    padded_ = RoundUp(bytes, TW_BUFFER_ALIGNMENT);
+    int64_t body = RoundUp(padded_ + 1, page);
+    mapped_ = body + 2 * page;
+    base_ = static_cast<uint8_t*>(
+        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    TW_CHECK(base_ != MAP_FAILED) << "mmap of " << mapped_ << " bytes";
+    start_ = base_ + page;
+    data_ = start_ + body - padded_;
+    memset(start_, kCanary, body);
+    TW_CHECK(mprotect(base_, page, PROT_NONE) == 0 && mprotect(start_ + body, page, PROT_NONE) == 0)
+        << "mprotect";
+  }
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  ~GuardedBuffer() { munmap(base_, mapped_); }
+
+  uint8_t* data() { return data_; }
+  bool SurroundingsUntouched() const {
+    for (const uint8_t* p = start_; p < data_; ++p) {
+      if (*p != kCanary) return false;
+    }
+    for (const uint8_t* p = data_ + bytes_; p < data_ + padded_; ++p) {
+      if (*p != kCanary) return false;
+    }
+    return true;
+  }
+
+ private:
+  int64_t bytes_, padded_, mapped_;
+  uint8_t *base_, *start_, *data_;
+};
+
+int32_t TestParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64_t num_tasks) {
+  if (ctx->num_threads <= 1) {
+    for (int64_t task = num_tasks; task-- > 0;) {
+      if (int32_t rc = body(closure, task); rc != TW_OK) return rc;
+    }
+    return TW_OK;
+  }
+  std::atomic<int64_t> next{0};
+  std::atomic<int32_t> result{TW_OK};
+  auto work = [&] {
+    for (int64_t task = next++; task < num_tasks && result == TW_OK; task = next++) {
+      if (int32_t rc = body(closure, task); rc != TW_OK) result = rc;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < ctx->num_threads; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  return result;
+}
+
+}  // namespace
+
+namespace {
+
+std::vector<ir::Target> FindRunnableTargets() {
+  __builtin_cpu_init();
+  struct Level {
+    const char* cpu;
+    bool available;
+  };
+  const Level levels[] = {
+      {"x86-64", true},
+      {"x86-64-v3", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
+      {"x86-64-v4", __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")},
+  };
+  std::vector<ir::Target> targets;
+  for (const Level& level : levels) {
+    if (!level.available) {
+      fprintf(stderr, "[SKIP] %s: this machine does not execute it\n", level.cpu);
+      continue;
+    }
+    absl::StatusOr<ir::Target> target =
+        ir::ParseTarget(std::string("cpu,arch=x86_64,cpu=") + level.cpu);
+    TW_CHECK(target.ok()) << support::StatusText(target.status());
+    targets.push_back(*std::move(target));
+  }
+  return targets;
+}
+
+}  // namespace
+
+std::vector<ir::Target> RunnableTargets() {
+  static const std::vector<ir::Target>* targets =
+      new std::vector<ir::Target>(FindRunnableTargets());
+  return *targets;
+}
+
+ir::Target WidestTarget() { return RunnableTargets().back(); }
+
+absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const ir::Target& target,
+                                          const std::string& miscompile) {
+  transform::PassContext ctx;
+  ctx.target = target;
+  ctx.verify_each = true;
+  ctx.test_miscompile = miscompile;
+  return transform::RunPipeline(f, transform::CpuPipeline(), ctx);
+}
+
+LoadedKernel::LoadedKernel(support::TempDir folder, void* library, TwKernelFn entry,
+                           int64_t workspace_bytes)
+    : folder_(std::move(folder)),
+      library_(library),
+      entry_(entry),
+      workspace_(
+          workspace_bytes == 0
+              ? nullptr
+              : aligned_alloc(TW_BUFFER_ALIGNMENT, RoundUp(workspace_bytes, TW_BUFFER_ALIGNMENT))) {
+  if (workspace_ != nullptr) memset(workspace_, kCanary, workspace_bytes);
+}
+
+LoadedKernel::LoadedKernel(LoadedKernel&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      library_(std::exchange(other.library_, nullptr)),
+      entry_(other.entry_),
+      workspace_(std::exchange(other.workspace_, nullptr)) {}
+
+LoadedKernel::~LoadedKernel() {
+  if (library_ != nullptr) dlclose(library_);
+  free(workspace_);
+}
+
+absl::StatusOr<LoadedKernel> LoadedKernel::Load(const codegen::Artifact& artifact,
+                                                size_t function) {
+  TW_ASSIGN(support::TempDir folder, support::TempDir::Create("tilewright-test"));
+  std::string path = folder.File("kernel.so");
+  TW_TRY(support::WriteFileAtomic(path, artifact.bytes));
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return support::Internal("tests.kernel.load", dlerror());
+  auto entry = reinterpret_cast<TwKernelFn>(dlsym(library, artifact.symbols[function].c_str()));
+  if (entry == nullptr) return support::Internal("tests.kernel.symbol", artifact.symbols[function]);
+  return LoadedKernel(std::move(folder), library, entry, artifact.workspace_bytes[function]);
+}
+
+TwContext TestContext(int threads) { return {TW_ABI_VERSION, threads, nullptr, TestParallelFor}; }
+
+int32_t LoadedKernel::Call(void* const* buffers, const int64_t* sizes, int threads) const {
+  TwContext context = TestContext(threads);
+  return entry_(&context, buffers, sizes, workspace_);
+}
+
+absl::Status RunCompiled(const ir::Function& f, const ir::Target& target, int threads,
+                         const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args) {
+  TW_ASSIGN(ir::Function flat, LowerChecked(f, target));
+  TW_ASSIGN(codegen::Artifact artifact, codegen::Generate({flat}, target));
+  TW_ASSIGN(LoadedKernel kernel, LoadedKernel::Load(artifact));
+  std::vector<std::unique_ptr<GuardedBuffer>> buffers;
+  std::vector<void*> pointers;
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    TW_ASSIGN(int64_t elements, ir::BufferElements(f, f.params[i], sizes));
+    args[i]->bytes.resize(elements * f.params[i]->dtype.bytes());
+    buffers.push_back(std::make_unique<GuardedBuffer>(args[i]->bytes.size()));
+    bool output = f.params[i]->role == ir::Role::kOutput;
+    if (output) {
+      memset(buffers.back()->data(), kCanary, args[i]->bytes.size());
+    } else {
+      memcpy(buffers.back()->data(), args[i]->bytes.data(), args[i]->bytes.size());
+    }
+    pointers.push_back(buffers.back()->data());
+  }
+  int32_t rc = kernel.Call(pointers.data(), sizes.data(), threads);
+  if (rc != TW_OK) return support::Internal("tests.kernel.failed", "code " + std::to_string(rc));
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    const ir::Buffer& param = f.params[i];
+    if (!buffers[i]->SurroundingsUntouched()) {
+      return support::Internal("tests.kernel.overrun", "bytes around " + param->name + " changed");
+    }
+    size_t bytes = args[i]->bytes.size();
+    if (param->role == ir::Role::kOutput) {
+      memcpy(args[i]->bytes.data(), buffers[i]->data(), bytes);
+    } else if (memcmp(args[i]->bytes.data(), buffers[i]->data(), bytes) != 0) {
+      return support::Internal("tests.kernel.wrote_input", "bytes of " + param->name + " changed");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::tests

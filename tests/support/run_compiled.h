@@ -1,0 +1,57 @@
+// Compiles a function for this machine and runs it inside the test process: the other side of every
+// comparison with the interpreter. Buffers end at a guard page, so an access beyond the ABI's
+// promise stops the test; the bytes around them are checked afterwards. Objects belong to one
+// thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/codegen/codegen.h"
+#include "compiler/ir/interp.h"
+#include "compiler/ir/ir.h"
+#include "compiler/ir/target.h"
+#include "deploy/runtime/c_abi.h"
+#include "deploy/support/file.h"
+
+namespace tilewright::tests {
+
+// The x86-64 levels that this machine executes, narrowest vectors first. Says on stderr which it
+// lacks.
+std::vector<ir::Target> RunnableTargets();
+// The widest of them.
+ir::Target WidestTarget();
+
+// Scheduled or lowered → kFlat, verified after every pass.
+absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const ir::Target& target,
+                                          const std::string& miscompile = "");
+
+class LoadedKernel {
+ public:
+  static absl::StatusOr<LoadedKernel> Load(const codegen::Artifact& artifact, size_t function = 0);
+  LoadedKernel(LoadedKernel&& other) noexcept;
+  ~LoadedKernel();
+
+  // Raw call. With one thread, tasks run in reverse order on the calling thread.
+  int32_t Call(void* const* buffers, const int64_t* sizes, int threads) const;
+  TwKernelFn entry() const { return entry_; }
+  void* workspace() const { return workspace_; }
+
+ private:
+  LoadedKernel(support::TempDir folder, void* library, TwKernelFn entry, int64_t workspace_bytes);
+  support::TempDir folder_;
+  void* library_;
+  TwKernelFn entry_;
+  void* workspace_;
+};
+
+// A context whose parallel_for runs tasks on `threads` threads of its own.
+TwContext TestContext(int threads);
+
+// Lowers, compiles and runs; `args` in parameter order, outputs are resized and overwritten.
+absl::Status RunCompiled(const ir::Function& f, const ir::Target& target, int threads,
+                         const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args);
+
+}  // namespace tilewright::tests
