@@ -1,7 +1,6 @@
 // Session: the executor of a memory-planned function. Every pointer that a launch needs is worked
 // out when the session is made; a run is a loop over calls.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "deploy/runtime/buffer.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/thread_pool.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::runtime {
@@ -27,12 +27,6 @@ struct BoundLaunch {
   const int64_t* sizes = nullptr;
   void* workspace = nullptr;
 };
-
-int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 int32_t ContextParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64_t num_tasks) {
   return static_cast<ThreadPool*>(ctx->opaque)->ParallelFor(body, closure, num_tasks);
@@ -241,10 +235,11 @@ absl::Status Session::Run() {
 absl::Status Session::RunProfiled(std::vector<LaunchTime>* times) {
   TW_TRY(impl_->Prepare());
   times->clear();
+  support::SystemClock clock;
   for (const BoundLaunch& bound : impl_->launches) {
-    const int64_t start = NowNs();
+    const int64_t start = clock.NowNs();
     TW_TRY(impl_->Call(bound));
-    times->push_back({bound.launch, NowNs() - start});
+    times->push_back({bound.launch, clock.NowNs() - start});
   }
   return absl::OkStatus();
 }
