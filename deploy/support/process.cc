@@ -172,7 +172,8 @@ __attribute__((noinline)) pid_t VforkExec(const ExecPlan* plan) {
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const pid_t pid = vfork();
+  // posix_spawn has no limits, no parent-death signal and no working folder.
+  const pid_t pid = vfork();  // NOLINT(bugprone-unsafe-functions)
   if (pid == 0) ExecInChild(plan);
   const int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
