@@ -1,0 +1,126 @@
+#include "tuner_server/search/rules/block_info.h"
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/analysis/bounds.h"
+#include "compiler/ir/visit.h"
+
+namespace tilewright::search {
+namespace {
+
+using ir::Expr;
+
+// Flat address with all iterators at 0 but `moved` at 1. Probing instead of algebra: it also
+// answers for padding selects and floordivs.
+int64_t Address(const ir::Buffer& buffer, const std::vector<Expr>& indices,
+                const std::vector<ir::IterVar>& iters, size_t moved) {
+  analysis::Bounds bounds;
+  for (size_t i = 0; i < iters.size(); ++i) {
+    bounds.Set(iters[i].var, analysis::Interval::Point(i == moved ? 1 : 0));
+  }
+  int64_t flat = 0;
+  for (size_t d = 0; d < indices.size(); ++d) {
+    const int64_t* extent = ir::AsInt(buffer->shape[d]);
+    const analysis::Interval at = analysis::EvalInterval(indices[d], bounds);
+    flat = flat * (extent != nullptr ? *extent : 1) + (at.is_bounded() ? at.min : 0);
+  }
+  return flat;
+}
+
+std::vector<int64_t> Strides(const ir::Buffer& buffer, const std::vector<Expr>& indices,
+                             const std::vector<ir::IterVar>& iters) {
+  const int64_t base = Address(buffer, indices, iters, iters.size());
+  std::vector<int64_t> strides;
+  for (size_t i = 0; i < iters.size(); ++i) {
+    strides.push_back(Address(buffer, indices, iters, i) - base);
+  }
+  return strides;
+}
+
+void AddLoads(const Expr& value, const ir::StmtNode& block, BlockInfo* info) {
+  ir::VisitExprs(value, [&](const Expr& e) {
+    if (e->kind == ir::ExprKind::kLoad && e->buffer != info->writes) {
+      if (std::find(info->reads.begin(), info->reads.end(), e->buffer) == info->reads.end()) {
+        info->reads.push_back(e->buffer);
+      }
+      info->load_strides.push_back(Strides(e->buffer, e->args, block.iters));
+    }
+    return true;
+  });
+}
+
+BlockInfo Describe(const ir::StmtNode& block, const std::vector<const ir::StmtNode*>& loops) {
+  BlockInfo info;
+  info.name = block.name;
+  info.has_init = block.init != nullptr;
+  info.perfect_nest = loops.size() == block.iters.size() && block.predicate == nullptr;
+  for (size_t i = 0; i < block.iters.size(); ++i) {
+    const ir::IterVar& iter = block.iters[i];
+    const int64_t* extent = ir::AsInt(iter.domain.extent);
+    info.iters.push_back(
+        {iter.var->name, extent != nullptr ? *extent : 0, iter.type == ir::IterType::kReduce});
+    info.plain = info.plain && extent != nullptr &&
+                 (iter.type == ir::IterType::kSpatial || iter.type == ir::IterType::kReduce);
+    info.perfect_nest = info.perfect_nest && iter.binding == loops[i]->var;
+  }
+  if (!block.body || block.body->kind != ir::StmtKind::kStore) {
+    info.plain = false;
+    return info;
+  }
+  const ir::StmtNode& store = *block.body;
+  info.writes = store.buffer;
+  info.store_strides = Strides(store.buffer, store.indices, block.iters);
+  size_t d = 0;
+  info.identity_store = true;
+  for (size_t i = 0; i < block.iters.size(); ++i) {
+    if (info.iters[i].reduce) continue;
+    info.identity_store =
+        info.identity_store && d < store.indices.size() && store.indices[d++] == block.iters[i].var;
+  }
+  info.identity_store = info.identity_store && d == store.indices.size();
+  AddLoads(store.value, block, &info);
+  return info;
+}
+
+void Walk(const ir::Stmt& s, std::vector<const ir::StmtNode*>* loops, std::vector<BlockInfo>* out) {
+  switch (s->kind) {
+    case ir::StmtKind::kFor:
+      loops->push_back(s.get());
+      Walk(s->body, loops, out);
+      loops->pop_back();
+      break;
+    case ir::StmtKind::kSeq:
+      for (const ir::Stmt& child : s->stmts) Walk(child, loops, out);
+      break;
+    case ir::StmtKind::kBlock:
+      out->push_back(Describe(*s, *loops));
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+std::vector<BlockInfo> DescribeBlocks(const ir::Function& function) {
+  std::vector<BlockInfo> blocks;
+  std::vector<const ir::StmtNode*> loops;
+  if (function.body) Walk(function.body, &loops, &blocks);
+  return blocks;
+}
+
+std::vector<int64_t> TileMenu(int64_t extent, int64_t limit) {
+  limit = std::min(extent, limit);
+  std::set<int64_t> menu = {1};
+  for (const int64_t size : {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}) {
+    if (size <= limit) menu.insert(size);
+  }
+  for (int64_t d = 1; d <= limit; ++d) {
+    if (extent % d == 0) menu.insert(d);
+  }
+  if (extent <= limit) menu.insert(extent);
+  return {menu.begin(), menu.end()};
+}
+
+}  // namespace tilewright::search

@@ -1,0 +1,15 @@
+#include "tuner_server/search/rules/rules.h"
+
+namespace tilewright::search {
+namespace {
+
+constexpr Rule kRules[] = {
+    {"multi_level_tiling", MakeMultiLevelTiling},
+    {"parallel_vectorize_unroll", MakeParallelVectorizeUnroll},
+};
+
+}  // namespace
+
+std::span<const Rule> Rules() { return kRules; }
+
+}  // namespace tilewright::search

@@ -1,0 +1,33 @@
+// The space rules, one file each: a rule looks at a function and a target and makes the sketches
+// that fit, or none. To add one: a file here with its Make function, a row in rules.cc, a test.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+#include "compiler/ir/target.h"
+#include "tuner_server/search/space.h"
+
+namespace tilewright::search {
+
+struct Rule {
+  std::string_view name;
+  std::vector<std::unique_ptr<Sketch>> (*make)(const ir::Function& function,
+                                               const ir::Target& target);
+};
+// In order of preference.
+std::span<const Rule> Rules();
+
+// One reduction block, alone or followed by one element-wise consumer: multi-level tiles, the
+// reduction computed in registers within the consumer's tile (multi_level_tiling.cc).
+std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& function,
+                                                          const ir::Target& target);
+// Everything else: each block's nest is vectorised along its innermost loop, unrolled a little and
+// run in parallel over its outer loops (parallel_vectorize_unroll.cc).
+std::vector<std::unique_ptr<Sketch>> MakeParallelVectorizeUnroll(const ir::Function& function,
+                                                                 const ir::Target& target);
+
+}  // namespace tilewright::search

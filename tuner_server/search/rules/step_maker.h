@@ -1,0 +1,62 @@
+// Applies steps to a schedule one by one and hands out the handles they create: what rules are
+// written with. The first error stays; later calls do nothing. One owner.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/schedule/schedule.h"
+
+namespace tilewright::search {
+
+class StepMaker {
+ public:
+  explicit StepMaker(schedule::Schedule* schedule) : schedule_(schedule) {}
+
+  const absl::Status& status() const { return status_; }
+  const std::vector<int>& results() const { return schedule_->LastResults(); }
+
+  // The new loops, outermost first; empty after an error.
+  std::vector<int> Split(int loop, std::vector<int64_t> factors, bool peel) {
+    schedule::Step step{schedule::StepKind::kSplit, {loop}, std::move(factors), "", {}};
+    if (peel) step.options["tail"] = "peel";
+    return Do(std::move(step));
+  }
+  int Fuse(std::vector<int> loops) {
+    if (loops.size() == 1) return loops[0];
+    const std::vector<int> made = Do({schedule::StepKind::kFuse, std::move(loops), {}, "", {}});
+    return made.empty() ? -1 : made[0];
+  }
+  void Reorder(std::vector<int> loops) {
+    if (loops.size() > 1) Do({schedule::StepKind::kReorder, std::move(loops), {}, "", {}});
+  }
+  void Vectorize(int loop) { Do({schedule::StepKind::kVectorize, {loop}, {}, "", {}}); }
+  void Unroll(int loop) { Do({schedule::StepKind::kUnroll, {loop}, {}, "", {}}); }
+  void Parallel(int loop) { Do({schedule::StepKind::kParallel, {loop}, {}, "", {}}); }
+  std::vector<int> CacheWrite(int block) {
+    return Do({schedule::StepKind::kCacheWrite, {block}, {}, "", {}});
+  }
+  void SetScope(int block, std::string scope) {
+    Do({schedule::StepKind::kSetScope, {block}, {}, std::move(scope), {}});
+  }
+  std::vector<int> ComputeAt(int block, int loop) {
+    return Do({schedule::StepKind::kComputeAt, {block, loop}, {}, "", {}});
+  }
+  std::vector<int> DecomposeReduction(int block, int loop) {
+    return Do({schedule::StepKind::kDecomposeReduction, {block, loop}, {}, "", {}});
+  }
+
+ private:
+  std::vector<int> Do(schedule::Step step) {
+    if (!status_.ok()) return {};
+    status_ = schedule_->Apply(step);
+    return status_.ok() ? schedule_->LastResults() : std::vector<int>();
+  }
+
+  schedule::Schedule* schedule_;
+  absl::Status status_;
+};
+
+}  // namespace tilewright::search

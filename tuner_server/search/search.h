@@ -1,0 +1,42 @@
+// The vocabulary of the search: points of a design space, the candidates made from them, what was
+// told about them. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost_model/features.h"
+#include "tilewright/v1/common.pb.h"
+
+namespace tilewright::search {
+
+// A point of a space: one choice per knob of one sketch (positions in the knobs' menus).
+struct Point {
+  int sketch = 0;
+  std::vector<int> choices;
+  bool operator==(const Point&) const = default;
+};
+
+enum class Origin { kDraft, kMutation, kCrossover, kRandom };
+// As the log writes it: draft, mutation, crossover, random.
+std::string_view OriginText(Origin origin);
+
+// A legal program of a space, lowered as far as the cost model needs.
+struct Candidate {
+  Point point;
+  Origin origin = Origin::kDraft;
+  std::string steps;
+  std::string program_hash;
+  cost_model::FeatureVector features;
+  bool has_point = true;  // false: known only by its steps (told by a log, or the default)
+};
+
+struct Told {
+  std::string program_hash;
+  v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
+  double median_ns = 0;  // 0 unless OK
+  bool pending = false;  // picked, not measured yet
+};
+
+}  // namespace tilewright::search

@@ -1,0 +1,129 @@
+#include "tuner_server/search/space.h"
+
+#include <algorithm>
+
+#include "deploy/support/status.h"
+#include "tuner_server/search/rules/rules.h"
+
+namespace tilewright::search {
+namespace {
+
+constexpr int kTries = 64;
+
+}  // namespace
+
+std::string_view OriginText(Origin origin) {
+  switch (origin) {
+    case Origin::kDraft:
+      return "draft";
+    case Origin::kMutation:
+      return "mutation";
+    case Origin::kCrossover:
+      return "crossover";
+    case Origin::kRandom:
+      return "random";
+  }
+  return "draft";
+}
+
+size_t Sketch::AddKnob(std::string name, std::vector<int64_t> menu) {
+  TW_CHECK(!menu.empty()) << "knob " << name << " has an empty menu";
+  knobs_.push_back({std::move(name), std::move(menu)});
+  return knobs_.size() - 1;
+}
+
+absl::StatusOr<std::unique_ptr<Space>> Space::Create(ir::Function function,
+                                                     const ir::Target& target) {
+  if (function.stage != ir::Stage::kScheduled) {
+    return support::InvalidArgument("space.function", "expected an unscheduled function");
+  }
+  std::unique_ptr<Space> space(new Space(std::move(function)));
+  // The rules in order of preference: the first that describes the function makes its sketches.
+  for (const Rule& rule : Rules()) {
+    space->sketches_ = rule.make(space->function_, target);
+    if (!space->sketches_.empty()) break;
+  }
+  return space;
+}
+
+double Space::size() const {
+  double total = 0;
+  for (const auto& sketch : sketches_) {
+    double product = 1;
+    for (const Knob& knob : sketch->knobs()) product *= static_cast<double>(knob.menu.size());
+    total += product;
+  }
+  return total;
+}
+
+bool Space::Feasible(const Point& point) const {
+  return sketches_[static_cast<size_t>(point.sketch)]->Feasible(point);
+}
+
+bool Space::Sample(support::Rng* rng, Point* point) const {
+  if (sketches_.empty()) return false;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    point->sketch = static_cast<int>(rng->Uniform(sketches_.size()));
+    point->choices.clear();
+    for (const Knob& knob : sketches_[static_cast<size_t>(point->sketch)]->knobs()) {
+      point->choices.push_back(static_cast<int>(rng->Uniform(knob.menu.size())));
+    }
+    if (Feasible(*point)) return true;
+  }
+  return false;
+}
+
+bool Space::Mutate(const Point& from, support::Rng* rng, Point* point) const {
+  const std::vector<Knob>& knobs = sketches_[static_cast<size_t>(from.sketch)]->knobs();
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    *point = from;
+    const int changes = 1 + static_cast<int>(rng->Uniform(3) == 0);
+    for (int i = 0; i < changes; ++i) {
+      const size_t k = rng->Uniform(knobs.size());
+      const int menu = static_cast<int>(knobs[k].menu.size());
+      if (rng->Uniform(3) == 0) {
+        point->choices[k] = static_cast<int>(rng->Uniform(static_cast<uint64_t>(menu)));
+      } else {
+        point->choices[k] =
+            std::clamp(point->choices[k] + (rng->Uniform(2) == 0 ? 1 : -1), 0, menu - 1);
+      }
+    }
+    if (*point != from && Feasible(*point)) return true;
+  }
+  return false;
+}
+
+bool Space::Cross(const Point& a, const Point& b, support::Rng* rng, Point* point) const {
+  if (a.sketch != b.sketch) return false;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    *point = a;
+    for (size_t k = 0; k < a.choices.size(); ++k) {
+      if (rng->Uniform(2) == 0) point->choices[k] = b.choices[k];
+    }
+    if (*point != a && *point != b && Feasible(*point)) return true;
+  }
+  return false;
+}
+
+std::vector<Point> Space::Neighbours(const Point& from) const {
+  std::vector<Point> out;
+  const std::vector<Knob>& knobs = sketches_[static_cast<size_t>(from.sketch)]->knobs();
+  for (size_t k = 0; k < knobs.size(); ++k) {
+    for (const int step : {-1, 1}) {
+      Point point = from;
+      point.choices[k] += step;
+      if (point.choices[k] < 0 || point.choices[k] >= static_cast<int>(knobs[k].menu.size()))
+        continue;
+      if (Feasible(point)) out.push_back(std::move(point));
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<schedule::Schedule> Space::Apply(const Point& point) const {
+  schedule::Schedule schedule(function_);
+  TW_TRY(sketches_[static_cast<size_t>(point.sketch)]->Apply(point, &schedule));
+  return schedule;
+}
+
+}  // namespace tilewright::search

@@ -1,0 +1,75 @@
+// The design space of a task on a target: sketches (structures of schedules) made by generic rules,
+// each with knobs whose menus the rules derive from the target. A point is turned into schedule
+// steps; every feasible point gives a legal program (one that does not is a bug of the rule,
+// counted by the search). Immutable after creation; thread-safe for reading.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+#include "compiler/ir/target.h"
+#include "compiler/schedule/schedule.h"
+#include "deploy/support/rng.h"
+#include "tuner_server/search/search.h"
+
+namespace tilewright::search {
+
+struct Knob {
+  std::string name;
+  std::vector<int64_t> menu;  // never empty
+};
+
+// One structure of schedules. Implemented by the rules.
+class Sketch {
+ public:
+  virtual ~Sketch() = default;
+  virtual std::string name() const = 0;
+  const std::vector<Knob>& knobs() const { return knobs_; }
+  // Whether the machine's limits admit the point. REQUIRES: one choice per knob, in range.
+  virtual bool Feasible(const Point& point) const = 0;
+  // Applies the point's steps to a fresh schedule of the task's function.
+  virtual absl::Status Apply(const Point& point, schedule::Schedule* schedule) const = 0;
+
+ protected:
+  int64_t Value(const Point& point, size_t knob) const {
+    return knobs_[knob].menu[static_cast<size_t>(point.choices[knob])];
+  }
+  size_t AddKnob(std::string name, std::vector<int64_t> menu);
+
+  std::vector<Knob> knobs_;
+};
+
+class Space {
+ public:
+  // invalid_argument space.function for a function that is not freshly built.
+  static absl::StatusOr<std::unique_ptr<Space>> Create(ir::Function function,
+                                                       const ir::Target& target);
+
+  const ir::Function& function() const { return function_; }
+  const std::vector<std::unique_ptr<Sketch>>& sketches() const { return sketches_; }
+  // Product of the menus, summed over sketches; feasible or not.
+  double size() const;
+
+  // A feasible point drawn at random. False when none was found in a bounded number of tries.
+  bool Sample(support::Rng* rng, Point* point) const;
+  // A feasible neighbour: one knob one step along its menu, or (one time in three) anywhere.
+  bool Mutate(const Point& from, support::Rng* rng, Point* point) const;
+  // Each knob from one of two points of the same sketch.
+  bool Cross(const Point& a, const Point& b, support::Rng* rng, Point* point) const;
+  // Each feasible point next to `from`: one knob, one step up or down.
+  std::vector<Point> Neighbours(const Point& from) const;
+
+  bool Feasible(const Point& point) const;
+  absl::StatusOr<schedule::Schedule> Apply(const Point& point) const;
+
+ private:
+  Space(ir::Function function) : function_(std::move(function)) {}
+
+  ir::Function function_;
+  std::vector<std::unique_ptr<Sketch>> sketches_;
+};
+
+}  // namespace tilewright::search
