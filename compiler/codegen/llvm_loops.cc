@@ -394,7 +394,8 @@ absl::Status FunctionEmitter::AllocSlots(const Stmt& s, SlotPlan plan) {
   binding.id = static_cast<int>(buffers_.size()) + 1;
   llvm::IRBuilder<> in_entry(entry_);
   for (const LocalSlot& slot : binding.plan->slots) {
-    TW_ASSIGN(llvm::Type * type, module_.ValueType(s->buffer->dtype.WithLanes(slot.lanes)));
+    TW_ASSIGN(llvm::Type * type,
+              module_.ValueType(s->buffer->dtype.WithLanes(static_cast<int>(slot.size()))));
     binding.slots.push_back(in_entry.CreateAlloca(type));
     promotable_.push_back(binding.slots.back());
   }

@@ -349,12 +349,7 @@ namespace {
 int WholeSlot(const SlotPlan& plan, const std::vector<int64_t>& elements) {
   auto it = plan.elements.find(elements[0]);
   TW_CHECK(it != plan.elements.end()) << "codegen: element " << elements[0] << " has no slot";
-  int slot = it->second.slot;
-  if (plan.slots[slot].lanes != static_cast<int>(elements.size())) return -1;
-  for (size_t lane = 0; lane < elements.size(); ++lane) {
-    if (elements[lane] != plan.slots[slot].first + static_cast<int64_t>(lane)) return -1;
-  }
-  return slot;
+  return plan.slots[it->second.slot] == elements ? it->second.slot : -1;
 }
 
 }  // namespace
@@ -377,7 +372,7 @@ StatusOrValue FunctionEmitter::LoadSlots(const Access& access) {
     for (size_t lane = 0; lane < elements.size(); ++lane) {
       SlotPlan::Place place = plan.elements.at(elements[lane]);
       Value* value = load(place.slot);
-      if (plan.slots[place.slot].lanes > 1)
+      if (plan.slots[place.slot].size() > 1)
         value = builder_.CreateExtractElement(value, place.lane);
       result = access.dtype.is_vector() ? builder_.CreateInsertElement(result, value, lane) : value;
     }
@@ -408,7 +403,7 @@ absl::Status FunctionEmitter::StoreSlots(const Access& access, Value* value) {
   for (size_t lane = 0; lane < elements.size(); ++lane) {
     SlotPlan::Place place = plan.elements.at(elements[lane]);
     llvm::AllocaInst* alloca = access.binding->slots[place.slot];
-    bool vector_slot = plan.slots[place.slot].lanes > 1;
+    bool vector_slot = plan.slots[place.slot].size() > 1;
     Value* old_slot = builder_.CreateLoad(alloca->getAllocatedType(), alloca);
     Value* element = access.dtype.is_vector() ? builder_.CreateExtractElement(value, lane) : value;
     if (mask != nullptr) {

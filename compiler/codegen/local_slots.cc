@@ -1,7 +1,7 @@
 #include "compiler/codegen/local_slots.h"
 
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "compiler/codegen/linear_index.h"
 #include "compiler/ir/visit.h"
@@ -17,64 +17,113 @@ using ir::StmtKind;
 // More values than this in one buffer would spill anyway.
 constexpr size_t kMaxSlots = 512;
 
+// An access counts this much more for each loop around it, up to a limit.
+constexpr int64_t kLoopWeight = 16;
+constexpr int64_t kMaxWeight = int64_t{1} << 32;
+
 struct Uses {
   bool all_constant = true;
-  std::map<std::pair<int64_t, int>, int64_t> contiguous;  // (first, lanes) → number of accesses
-  std::vector<int64_t> elements;
+  std::map<LocalSlot, int64_t> weights;  // of each distinct set of lanes
 };
 
-void AddAccess(const Expr& index, Uses* uses) {
-  std::vector<int64_t> elements;
-  if (!ConstantElements(index, &elements)) {
-    uses->all_constant = false;
-    return;
-  }
-  bool contiguous = elements.size() == 1 || elements[1] == elements[0] + 1;
-  if (contiguous) ++uses->contiguous[{elements[0], static_cast<int>(elements.size())}];
-  uses->elements.insert(uses->elements.end(), elements.begin(), elements.end());
+bool HasRepeats(LocalSlot elements) {
+  std::sort(elements.begin(), elements.end());
+  return std::adjacent_find(elements.begin(), elements.end()) != elements.end();
 }
 
-void CollectUses(const ir::Buffer& buffer, const Stmt& body, bool outlined_loops, Uses* uses) {
-  ir::VisitExprsIn(body, [&](const Expr& e) {
-    if (e->kind == ExprKind::kLoad && e->buffer == buffer) AddAccess(e->args[0], uses);
-    return uses->all_constant;
-  });
-  ir::VisitStmts(body, [&](const Stmt& s) {
-    if (s->kind == StmtKind::kStore && s->buffer == buffer) AddAccess(s->indices[0], uses);
-    if (outlined_loops && s->kind == StmtKind::kFor && s->for_kind == ir::ForKind::kParallel) {
-      Uses inside;
-      CollectUses(buffer, s->body, false, &inside);
-      if (!inside.all_constant || !inside.elements.empty()) uses->all_constant = false;
+class UseCollector {
+ public:
+  UseCollector(const ir::Buffer& buffer, bool outlined_loops, Uses* uses)
+      : buffer_(buffer), outlined_loops_(outlined_loops), uses_(uses) {}
+
+  void Walk(const Stmt& s, int64_t weight) {
+    if (!uses_->all_constant || s == nullptr) return;
+    auto loads = [&](const Expr& e) { WalkExpr(e, weight); };
+    switch (s->kind) {
+      case StmtKind::kFor:
+        WalkFor(s, weight);
+        return;
+      case StmtKind::kSeq:
+        for (const Stmt& child : s->stmts) Walk(child, weight);
+        return;
+      case StmtKind::kStore:
+        loads(s->value);
+        loads(s->indices[0]);
+        loads(s->mask);
+        if (s->buffer == buffer_) Add(s->indices[0], weight);
+        return;
+      default:
+        loads(s->condition);
+        loads(s->value);
+        Walk(s->body, weight);
+        Walk(s->else_body, weight);
+        return;
     }
-    return uses->all_constant;
-  });
-}
+  }
+
+ private:
+  void WalkFor(const Stmt& s, int64_t weight) {
+    WalkExpr(s->range.min, weight);
+    WalkExpr(s->range.extent, weight);
+    bool outlined = outlined_loops_ && s->for_kind == ir::ForKind::kParallel;
+    Uses inside;
+    Uses* outer = uses_;
+    if (outlined) uses_ = &inside;
+    Walk(s->body, std::min(kMaxWeight, weight * kLoopWeight));
+    uses_ = outer;
+    // The body becomes a function of its own, which cannot reach the values of this one.
+    if (outlined && (!inside.all_constant || !inside.weights.empty())) uses_->all_constant = false;
+  }
+
+  void WalkExpr(const Expr& e, int64_t weight) {
+    if (e == nullptr) return;
+    ir::VisitExprs(e, [&](const Expr& part) {
+      if (part->kind == ExprKind::kLoad && part->buffer == buffer_) Add(part->args[0], weight);
+      return uses_->all_constant;
+    });
+  }
+
+  void Add(const Expr& index, int64_t weight) {
+    LocalSlot elements;
+    if (!ConstantElements(index, &elements)) {
+      uses_->all_constant = false;
+      return;
+    }
+    uses_->weights[elements] += weight * static_cast<int64_t>(elements.size());
+  }
+
+  const ir::Buffer& buffer_;
+  bool outlined_loops_;
+  Uses* uses_;
+};
 
 }  // namespace
 
 SlotPlan PlanSlots(const ir::Buffer& buffer, const Stmt& body, bool outlined_loops) {
   SlotPlan plan;
   Uses uses;
-  CollectUses(buffer, body, outlined_loops, &uses);
+  UseCollector(buffer, outlined_loops, &uses).Walk(body, 1);
   if (!uses.all_constant) return plan;
-  // The most used shapes first: what does not fit them pays for shuffles.
-  std::vector<std::tuple<int64_t, int64_t, int>> order;  // (-weight, first, lanes)
-  for (const auto& [access, count] : uses.contiguous) {
-    order.emplace_back(-count * access.second, access.first, access.second);
-  }
-  std::sort(order.begin(), order.end());
-  auto add = [&](int64_t first, int lanes) {
-    for (int lane = 0; lane < lanes; ++lane) {
-      if (plan.elements.contains(first + lane)) return;
+  // The most used sets of lanes first: what does not fit them pays for shuffles.
+  std::vector<std::pair<int64_t, const LocalSlot*>> order;
+  for (const auto& [lanes, weight] : uses.weights) order.emplace_back(-weight, &lanes);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  auto add = [&](const LocalSlot& slot) {
+    for (int64_t element : slot) {
+      if (plan.elements.contains(element)) return;
     }
-    for (int lane = 0; lane < lanes; ++lane) {
-      plan.elements[first + lane] = {static_cast<int>(plan.slots.size()), lane};
+    for (size_t lane = 0; lane < slot.size(); ++lane) {
+      plan.elements[slot[lane]] = {static_cast<int>(plan.slots.size()), static_cast<int>(lane)};
     }
-    plan.slots.push_back({first, lanes});
+    plan.slots.push_back(slot);
   };
-  for (const auto& [weight, first, lanes] : order) add(first, lanes);
-  std::sort(uses.elements.begin(), uses.elements.end());
-  for (int64_t element : uses.elements) add(element, 1);
+  for (const auto& [weight, lanes] : order) {
+    if (!HasRepeats(*lanes)) add(*lanes);
+  }
+  for (const auto& [weight, lanes] : order) {
+    for (int64_t element : *lanes) add({element});
+  }
   plan.promotable = plan.slots.size() <= kMaxSlots;
   return plan;
 }

@@ -12,10 +12,9 @@
 
 namespace tilewright::codegen {
 
-struct LocalSlot {
-  int64_t first = 0;  // element
-  int lanes = 1;
-};
+// The elements that one value holds, lane by lane. They need not lie together in the buffer:
+// registers have no addresses.
+using LocalSlot = std::vector<int64_t>;
 struct SlotPlan {
   bool promotable = false;
   std::vector<LocalSlot> slots;
