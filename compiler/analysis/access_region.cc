@@ -13,6 +13,7 @@ namespace {
 
 using ir::Buffer;
 using ir::BufferRegion;
+using ir::DType;
 using ir::Expr;
 using ir::ExprKind;
 using ir::Range;
@@ -50,8 +51,9 @@ class SpanEvaluator {
 
   // Null when nothing better than "anything" is known.
   std::optional<Span> Eval(const Expr& e) {
-    if (!UsesInner(e)) return Span{e, ir::Int(0, e->dtype)};
-    std::optional<Span> r = EvalInner(e);
+    bool vector = e->dtype.is_vector();
+    if (!vector && !UsesInner(e)) return Span{e, ir::Int(0, e->dtype)};
+    std::optional<Span> r = vector ? EvalLanes(e) : EvalInner(e);
     return r ? Tighten(*r) : FromInterval(e);
   }
 
@@ -68,7 +70,8 @@ class SpanEvaluator {
     Interval v = EvalInterval(e, all_);
     int64_t span = 0;
     if (!v.is_bounded() || __builtin_sub_overflow(v.max, v.min, &span)) return std::nullopt;
-    return Span{ir::Int(v.min, e->dtype), ir::Int(span, e->dtype)};
+    DType type = e->dtype.Element();
+    return Span{ir::Int(v.min, type), ir::Int(span, type)};
   }
 
   // Constant spans where that costs nothing.
@@ -99,6 +102,20 @@ class SpanEvaluator {
       case ExprKind::kMin:
       case ExprKind::kMax:
       case ExprKind::kSelect:
+        return EvalChoice(e);
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // All lanes of a vector: spans are scalar.
+  std::optional<Span> EvalLanes(const Expr& e) {
+    switch (e->kind) {
+      case ExprKind::kAdd:
+      case ExprKind::kSub:
+        return EvalSum(e);
+      case ExprKind::kMin:
+      case ExprKind::kMax:
         return EvalChoice(e);
       case ExprKind::kRamp: {
         std::optional<Span> base = Eval(e->args[0]);
@@ -172,7 +189,7 @@ class SpanEvaluator {
     // A symbolic difference of two choices tells nothing: only a known one is worth keeping.
     Interval span = EvalInterval(S(hi - lo), bounds_);
     if (span.min < 0 || span.max > kLargestReplacedSpan) return std::nullopt;
-    return Span{lo, ir::Int(span.max, e->dtype)};
+    return Span{lo, ir::Int(span.max, lo->dtype)};
   }
 
   const Bounds& bounds_;
@@ -297,7 +314,7 @@ BufferRegion RegionOf(const Buffer& buffer, const std::vector<std::vector<Expr>>
   std::vector<BufferRegion> points;
   for (const std::vector<Expr>& point : indices) {
     BufferRegion r{buffer, {}};
-    for (const Expr& i : point) r.region.push_back({i, ir::Int(1, i->dtype)});
+    for (const Expr& i : point) r.region.push_back({i, ir::Int(1)});
     points.push_back(std::move(r));
   }
   return RegionOf(buffer, points, inner, bounds, options);

@@ -128,29 +128,53 @@ ExprSimplifier::Sum ExprSimplifier::SimplifyMul(const Expr& e) {
   return r;
 }
 
-ExprSimplifier::Sum ExprSimplifier::SimplifyMinMax(const Expr& e) {
-  Sum a = SumOf(e->args[0]), b = SumOf(e->args[1]);
-  bool is_min = e->kind == ExprKind::kMin;
-  if (Exact(a) && Exact(b)) {
-    Sum difference = a;
-    AddSum(-1, b, &difference);
-    // Wrapping cannot hide anything: each side is exact, and so is their difference when it fits.
-    if (Exact(difference)) {
-      WideRange d = RangeOf(difference);
-      if (d.max <= 0) return is_min ? a : b;
-      if (d.min >= 0) return is_min ? b : a;
+// The operands of nested minima (or maxima) in order, without those that another operand makes
+// superfluous.
+void ExprSimplifier::CollectOperands(ExprKind kind, const Expr& e, std::vector<Sum>* operands) {
+  if (e->kind == kind) {
+    CollectOperands(kind, e->args[0], operands);
+    CollectOperands(kind, e->args[1], operands);
+    return;
+  }
+  Sum sum = SumOf(e);
+  bool single = sum.terms.size() == 1 && sum.constant == 0 && sum.terms[0].coefficient == 1;
+  if (single && sum.terms[0].e->kind == kind)
+    return CollectOperands(kind, sum.terms[0].e, operands);
+  for (size_t i = 0; i < operands->size();) {
+    Sum difference = (*operands)[i];
+    AddSum(-1, sum, &difference);
+    // Each side is exact, and so is their difference when it fits: its sign is that of the
+    // integers.
+    bool exact = Exact((*operands)[i]) && Exact(sum) && Exact(difference);
+    WideRange d = exact ? RangeOf(difference) : WideRange{-1, 1};
+    bool keep_old = kind == ExprKind::kMin ? d.max <= 0 : d.min >= 0;
+    bool keep_new = kind == ExprKind::kMin ? d.min >= 0 : d.max <= 0;
+    if (keep_old) return;
+    if (keep_new) {
+      operands->erase(operands->begin() + static_cast<int64_t>(i));
+    } else {
+      ++i;
     }
   }
-  if (a.is_constant()) std::swap(a, b);
-  Interval range = BinaryInterval(e->kind, e->dtype, ClampedRange(a), ClampedRange(b));
-  Expr left = Build(a, e->args[0]), right = Build(b, e->args[1]);
-  // min(min(x, c), d): the decided case is handled by ranges above, here the outer constant is the
-  // tighter one.
-  if (b.is_constant() && left->kind == e->kind && ir::AsInt(left->args[1]) != nullptr) {
-    Expr inner = left->args[0];
-    return AtomSum(ir::Binary(e->kind, inner, right), range);
+  operands->push_back(std::move(sum));
+}
+
+ExprSimplifier::Sum ExprSimplifier::SimplifyMinMax(const Expr& e) {
+  std::vector<Sum> operands;
+  CollectOperands(e->kind, e, &operands);
+  // The constant, of which one at most is left, goes last.
+  std::stable_partition(operands.begin(), operands.end(),
+                        [](const Sum& s) { return !s.is_constant(); });
+  Sum result = operands[0];
+  if (operands.size() == 1) return result;
+  Interval range = ClampedRange(result);
+  Expr built = Build(result, operands.size() == 2 ? e->args[0] : nullptr);
+  for (size_t i = 1; i < operands.size(); ++i) {
+    Expr next = Build(operands[i], operands.size() == 2 ? e->args[1] : nullptr);
+    built = ir::Binary(e->kind, built, next);
+    range = BinaryInterval(e->kind, e->dtype, range, ClampedRange(operands[i]));
   }
-  return AtomSum(Keep(ir::Binary(e->kind, left, right), e), range);
+  return AtomSum(Keep(built, e), range);
 }
 
 ExprSimplifier::Sum ExprSimplifier::SimplifySelect(const Expr& e) {

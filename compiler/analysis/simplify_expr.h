@@ -60,6 +60,7 @@ class ExprSimplifier {
   Sum SimplifyDivision(const ir::Expr& e);
   Sum DivideBy(Sum sum, int64_t c);
   Sum ModuloBy(Sum sum, int64_t c);
+  void CollectOperands(ir::ExprKind kind, const ir::Expr& e, std::vector<Sum>* operands);
   Sum SimplifyMinMax(const ir::Expr& e);
   Sum SimplifySelect(const ir::Expr& e);
   // Parts of `sum` by coefficient: quotient * c + rest.

@@ -24,6 +24,10 @@ int64_t AddWrap(int64_t a, int64_t b, DType t) {
   return ir::WrapInt(static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)), t);
 }
 
+uint64_t Magnitude(int64_t v) {
+  return v < 0 ? 0 - static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
+}
+
 // The operands of floordiv(x, c) or floormod(x, c) with a constant c > 0.
 bool MatchByConstant(const Expr& e, ExprKind kind, int64_t* c) {
   if (e->kind != kind) return false;
@@ -158,8 +162,13 @@ Interval ExprSimplifier::ClampedRange(const Sum& sum) const {
   return {static_cast<int64_t>(r.min), static_cast<int64_t>(r.max)};
 }
 
-// Positive terms first, in order of appearance, then the others, then the constant.
+// Positive terms first, those with the largest coefficients in front (as a flat index is written),
+// then the others, then the constant.
 Expr ExprSimplifier::Build(const Sum& sum, const Expr& original) {
+  std::vector<Term> terms = sum.terms;
+  std::stable_sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
+    return Magnitude(a.coefficient) > Magnitude(b.coefficient);
+  });
   Expr r;
   auto add = [&](int64_t c, const Expr& e) {
     // The most negative coefficient has no positive counterpart: it is added as it is.
@@ -168,7 +177,7 @@ Expr ExprSimplifier::Build(const Sum& sum, const Expr& original) {
     Expr part = magnitude == 1 ? e : e * ir::Int(magnitude, sum.type);
     r = r == nullptr ? part : subtract ? r - part : r + part;
   };
-  for (const Term& t : sum.terms) {
+  for (const Term& t : terms) {
     if (t.coefficient > 0) add(t.coefficient, t.e);
   }
   int64_t constant = sum.constant;
@@ -176,7 +185,7 @@ Expr ExprSimplifier::Build(const Sum& sum, const Expr& original) {
     r = ir::Int(constant, sum.type);
     constant = 0;
   }
-  for (const Term& t : sum.terms) {
+  for (const Term& t : terms) {
     if (t.coefficient < 0) add(t.coefficient, t.e);
   }
   if (r == nullptr) r = ir::Int(0, sum.type);

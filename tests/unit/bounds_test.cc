@@ -1,0 +1,363 @@
+// Intervals, congruences, affine forms, access regions and dependence, against exhaustive
+// evaluation.
+#include "compiler/analysis/bounds.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "compiler/analysis/access_region.h"
+#include "compiler/analysis/dependence.h"
+#include "compiler/analysis/linear.h"
+#include "compiler/analysis/simplify.h"
+#include "compiler/ir/interp.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/numeric.h"
+#include "compiler/ir/visit.h"
+#include "deploy/support/rng.h"
+#include "tests/support/random_ir.h"
+#include "tests/support/test_seed.h"
+
+namespace tilewright::analysis {
+namespace {
+
+using ir::DType;
+using ir::Expr;
+using ir::ExprKind;
+using ir::Int;
+using ir::MakeVar;
+using ir::Var;
+
+// Every operator on small intervals holds exactly what can happen; the interval may be larger,
+// never smaller.
+TEST(Interval, OperatorsContainEveryResult) {
+  constexpr DType kSmall = ir::kI8;
+  const ExprKind kinds[] = {
+      ExprKind::kAdd,      ExprKind::kSub,      ExprKind::kMul, ExprKind::kDiv, ExprKind::kMod,
+      ExprKind::kFloorDiv, ExprKind::kFloorMod, ExprKind::kMin, ExprKind::kMax, ExprKind::kEq,
+      ExprKind::kNe,       ExprKind::kLt,       ExprKind::kLe,  ExprKind::kGt,  ExprKind::kGe};
+  const int64_t ends[] = {-128, -127, -20, -3, -1, 0, 1, 2, 7, 12, 100, 126, 127};
+  int64_t tight = 0, all = 0;
+  for (ExprKind kind : kinds) {
+    support::Rng rng(static_cast<uint64_t>(kind));
+    for (int round = 0; round < 150; ++round) {
+      Interval a{ends[rng.Uniform(13)], ends[rng.Uniform(13)]},
+          b{ends[rng.Uniform(13)], ends[rng.Uniform(13)]};
+      if (a.min > a.max) std::swap(a.min, a.max);
+      if (b.min > b.max) std::swap(b.min, b.max);
+      Interval r = BinaryInterval(kind, kSmall, a, b), seen{1000, -1000};
+      for (int64_t x = a.min; x <= a.max; ++x) {
+        for (int64_t y = b.min; y <= b.max; ++y) {
+          int64_t v = 0;
+          if (!ir::EvalIntBinary(kind, kSmall, x, y, &v)) continue;
+          seen = {std::min(seen.min, v), std::max(seen.max, v)};
+        }
+      }
+      if (seen.min > seen.max) continue;
+      ASSERT_TRUE(seen.Within(r)) << static_cast<int>(kind) << " [" << a.min << "," << a.max
+                                  << "] [" << b.min << "," << b.max << "] gave [" << r.min << ","
+                                  << r.max << "], seen [" << seen.min << "," << seen.max << "]";
+      tight += seen == r;
+      ++all;
+    }
+  }
+  EXPECT_GT(tight * 10, all * 6);  // and it says something
+}
+
+struct Scope {
+  std::vector<Var> vars;
+  Bounds bounds;
+  std::vector<std::pair<Var, int64_t>> Sample(support::Rng* rng) const {
+    std::vector<std::pair<Var, int64_t>> values;
+    for (const Var& v : vars) {
+      Interval range = bounds.Get(v.get());
+      Congruence c = bounds.GetCongruence(v.get());
+      int64_t x = rng->UniformInt(range.min, range.max);
+      if (c.modulus > 1)
+        x = std::min(range.max,
+                     std::max(range.min, x - ir::FloorModInt(x - c.remainder, c.modulus)));
+      if (c.modulus > 1 && ir::FloorModInt(x - c.remainder, c.modulus) != 0)
+        x += c.modulus - ir::FloorModInt(x - c.remainder, c.modulus);
+      values.emplace_back(v, x);
+    }
+    return values;
+  }
+};
+
+Scope MakeScope() {
+  Scope s;
+  s.vars = {MakeVar("a"), MakeVar("b"), MakeVar("c"), MakeVar("d")};
+  s.bounds.Set(s.vars[0], {0, 31});
+  s.bounds.Set(s.vars[1], {0, 3});
+  s.bounds.Set(s.vars[2], {-10, 20});
+  s.bounds.Set(s.vars[3], {0, 96}, {8, 0});
+  return s;
+}
+
+TEST(Interval, ExpressionsStayInTheirIntervalAndCongruence) {
+  Scope scope = MakeScope();
+  support::Rng rng(tests::TestSeed(7));
+  int64_t bounded = 0, congruent = 0;
+  for (int i = 0; i < 4000; ++i) {
+    Expr e = tests::RandomIndexExpr(&rng, scope.vars, 4);
+    Interval range = EvalInterval(e, scope.bounds);
+    Congruence c = EvalCongruence(e, scope.bounds);
+    bounded += range.is_bounded();
+    congruent += c.modulus != 1;
+    for (int k = 0; k < 10; ++k) {
+      auto values = scope.Sample(&rng);
+      absl::StatusOr<int64_t> v = ir::EvalIntExpr(e, values);
+      ASSERT_TRUE(v.ok()) << v.status();
+      ASSERT_TRUE(range.Contains(*v))
+          << ir::Print(e) << " = " << *v << " outside [" << range.min << ", " << range.max << "]";
+      bool holds =
+          c.modulus == 0 ? *v == c.remainder : ir::FloorModInt(*v, c.modulus) == c.remainder;
+      ASSERT_TRUE(holds) << ir::Print(e) << " = " << *v << " is not " << c.remainder << " mod "
+                         << c.modulus;
+    }
+  }
+  EXPECT_GT(bounded, 3000);
+  EXPECT_GT(congruent, 400);
+}
+
+TEST(Bounds, AssumptionsNarrowSoundly) {
+  support::Rng rng(tests::TestSeed(9));
+  int64_t narrowed = 0;
+  for (int i = 0; i < 4000; ++i) {
+    Scope scope = MakeScope();
+    Expr condition = tests::RandomCondition(&rng, scope.vars, 3);
+    Bounds assumed = scope.bounds;
+    assumed.Assume(condition);
+    for (const Var& v : scope.vars) narrowed += assumed.Get(v.get()) != scope.bounds.Get(v.get());
+    for (int k = 0; k < 10; ++k) {
+      auto values = scope.Sample(&rng);
+      if (*ir::EvalIntExpr(condition, values) == 0) continue;
+      for (const auto& [v, x] : values) {
+        ASSERT_TRUE(assumed.Get(v.get()).Contains(x))
+            << ir::Print(condition) << " with " << v->name << " = " << x;
+      }
+    }
+  }
+  EXPECT_GT(narrowed, 300);
+  Scope scope = MakeScope();
+  scope.bounds.Assume(scope.vars[0] * Int(4) + scope.vars[1] < Int(30));
+  EXPECT_EQ(scope.bounds.Get(scope.vars[0].get()), (Interval{0, 7}));
+}
+
+TEST(Linear, TakesAffineExpressionsApart) {
+  Var i = MakeVar("i"), j = MakeVar("j"), n = MakeVar("n");
+  auto l = AsLinear((i * Int(4) + j) * Int(3) - j + n + Int(7), {i, j});
+  ASSERT_TRUE(l);
+  EXPECT_EQ(l->coefficients, (std::vector<int64_t>{12, 2}));
+  EXPECT_EQ(l->constant, 7);
+  EXPECT_EQ(ir::Print(l->rest), "n");
+  EXPECT_FALSE(AsLinear(i * j, {i}));
+  EXPECT_FALSE(AsLinear(ir::FloorDiv(i, Int(2)), {i}));
+  EXPECT_EQ(AsLinear(i * j, {n})->coefficients[0], 0);
+  EXPECT_EQ(StrideOf(j * Int(20) + i * Int(400), i), 400);
+  EXPECT_EQ(StrideOf(ir::FloorMod(i, Int(4)), i), std::nullopt);
+}
+
+// ------------------------------------------------------------------------------------------------
+// regions
+
+struct LoopSpec {
+  Var var;
+  int64_t extent;
+};
+
+// The touched values of `index` for one setting of the fixed variables, compared with the region's
+// claim.
+void CheckRegion(const Expr& index, const std::vector<LoopSpec>& inner,
+                 const std::vector<LoopSpec>& outer, bool exact) {
+  Bounds bounds;
+  std::vector<LoopRange> ranges;
+  for (const LoopSpec& l : outer) bounds.SetRange(l.var, {Int(0), Int(l.extent)});
+  for (const LoopSpec& l : inner) ranges.push_back({l.var, {Int(0), Int(l.extent)}});
+  ir::Buffer buffer = ir::MakeBuffer("b", ir::kF32, {Int(1 << 20)});
+  ir::BufferRegion region =
+      RegionOf(buffer, std::vector<std::vector<Expr>>{{index}}, ranges, bounds);
+  std::vector<std::pair<Var, int64_t>> values;
+  std::function<void(const std::vector<LoopSpec>&, size_t, const std::function<void()>&)> each =
+      [&](const std::vector<LoopSpec>& loops, size_t k, const std::function<void()>& body) {
+        if (k == loops.size()) return body();
+        for (int64_t x = 0; x < loops[k].extent; ++x) {
+          values.emplace_back(loops[k].var, x);
+          each(loops, k + 1, body);
+          values.pop_back();
+        }
+      };
+  each(outer, 0, [&] {
+    absl::StatusOr<int64_t> min = ir::EvalIntExpr(region.region[0].min, values),
+                            extent = ir::EvalIntExpr(region.region[0].extent, values);
+    ASSERT_TRUE(min.ok() && extent.ok())
+        << min.status() << extent.status() << ir::Print(region.region[0].min);
+    int64_t lo = INT64_MAX, hi = INT64_MIN;
+    each(inner, 0, [&] {
+      int64_t v = *ir::EvalIntExpr(index, values);
+      lo = std::min(lo, v);
+      hi = std::max(hi, v);
+    });
+    ASSERT_LE(*min, lo) << ir::Print(index) << " region " << ir::Print(region.region[0].min);
+    ASSERT_GE(*min + *extent, hi + 1) << ir::Print(index);
+    if (exact) {
+      ASSERT_EQ(*min, lo) << ir::Print(index);
+      ASSERT_EQ(*extent, hi - lo + 1)
+          << ir::Print(index) << " extent " << ir::Print(region.region[0].extent);
+    }
+  });
+}
+
+TEST(Region, SplitAndFusedIndicesAreExact) {
+  Var o = MakeVar("o"), i = MakeVar("i"), k = MakeVar("k"), f = MakeVar("f");
+  const LoopSpec outer{o, 5}, inner{i, 4}, taps{k, 3};
+  CheckRegion(o * Int(4) + i, {inner}, {outer}, true);
+  CheckRegion(o * Int(4) + i, {outer}, {inner}, true);
+  CheckRegion((o * Int(4) + i) * Int(2) + k, {inner, taps}, {outer}, true);
+  CheckRegion(Int(40) - (o * Int(4) + i), {inner}, {outer}, true);
+  CheckRegion(o * Int(4) + i - k, {inner, taps}, {outer}, true);
+  // Fused loop o * 4 + i in one variable, taken apart again.
+  CheckRegion(ir::FloorDiv(o * Int(4) + i, Int(4)), {inner}, {outer}, true);
+  CheckRegion(ir::FloorMod(o * Int(4) + i, Int(4)), {inner}, {outer}, true);
+  CheckRegion(ir::FloorDiv(o * Int(4) + i, Int(8)), {inner}, {outer}, true);
+  CheckRegion(ir::FloorMod(o * Int(4) + i, Int(8)), {inner}, {outer}, true);
+  CheckRegion(ir::FloorDiv(f, Int(6)) * Int(6) + ir::FloorMod(f, Int(6)), {{f, 24}}, {outer}, true);
+}
+
+TEST(Region, AwkwardIndicesAreCovered) {
+  Var o = MakeVar("o"), i = MakeVar("i"), k = MakeVar("k");
+  const LoopSpec outer{o, 5}, inner{i, 4}, taps{k, 3};
+  CheckRegion(ir::FloorDiv(o * Int(3) + i, Int(4)), {inner}, {outer}, false);
+  CheckRegion(ir::FloorMod(o * Int(3) + i, Int(5)), {inner}, {outer}, false);
+  CheckRegion(ir::Min(o * Int(4) + i, Int(11)), {inner}, {outer}, false);
+  CheckRegion(ir::Max(i - o, Int(0)), {inner}, {outer}, false);
+  CheckRegion(ir::Select(i < Int(2), o, o + k), {inner, taps}, {outer}, false);
+  CheckRegion(i * k + o, {inner, taps}, {outer}, false);
+  support::Rng rng(tests::TestSeed(31));
+  for (int n = 0; n < 400; ++n) {
+    CheckRegion(tests::RandomIndexExpr(&rng, {o, i, k}, 3), {inner, taps}, {outer}, false);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(Region, UnionOfStencilTapsAndWholeDimension) {
+  Var o = MakeVar("o"), i = MakeVar("i");
+  Bounds bounds;
+  bounds.SetRange(o, {Int(0), Int(4)});
+  ir::Buffer b = ir::MakeBuffer("b", ir::kF32, {Int(16)});
+  std::vector<LoopRange> inner = {{i, {Int(0), Int(4)}}};
+  Expr at = o * Int(4) + i;
+  ir::BufferRegion r = RegionOf(
+      b, std::vector<std::vector<Expr>>{{at - Int(1)}, {at}, {at + Int(1)}}, inner, bounds);
+  EXPECT_EQ(ir::Print(r.region[0].min), "o * 4 - 1");
+  EXPECT_TRUE(ir::IsInt(r.region[0].extent, 6));
+  RegionOptions clamp;
+  clamp.clamp_to_shape = true;
+  r = RegionOf(b, std::vector<std::vector<Expr>>{{at - Int(1)}, {at + Int(1)}}, inner, bounds,
+               clamp);
+  EXPECT_EQ(ir::Print(r.region[0].min), "max(o * 4 - 1, 0)");
+  r = RegionOf(
+      b, std::vector<std::vector<Expr>>{{ir::Load(ir::MakeBuffer("idx", ir::kI64, {Int(4)}), {i})}},
+      inner, bounds);
+  EXPECT_TRUE(ir::IsInt(r.region[0].min, 0));
+  EXPECT_TRUE(ir::IsInt(r.region[0].extent, 16));
+}
+
+TEST(Region, SymbolicExtentsStaySymbolic) {
+  Var n = MakeVar("n"), i = MakeVar("i");
+  Bounds bounds;
+  bounds.Set(n, {1, Bounds::kMaxSize});
+  ir::Buffer b = ir::MakeBuffer("b", ir::kF32, {n * Int(2) + Int(8)});
+  ir::BufferRegion r =
+      RegionOf(b, std::vector<std::vector<Expr>>{{i + Int(3)}}, {{i, {Int(0), n}}}, bounds);
+  EXPECT_TRUE(ir::IsInt(r.region[0].min, 3));
+  EXPECT_EQ(ir::Print(r.region[0].extent), "n");
+}
+
+TEST(Region, OfStatementsThroughBlocksAndLets) {
+  ir::Function f = *ir::ParseFunction(R"(fn f(x: f32[64] input, y: f32[16] output) {
+    for o in 0..4 { for i in 0..4 { block b(v: spatial 0..16 = o * 4 + i) { reads x[v * 4:3]; writes y[v:1];
+      y[v] = x[v * 4] + x[v * 4 + 2]; } } } })");
+  Bounds bounds;
+  bounds.SetRange(f.body->var, f.body->range);
+  ir::BufferRegion reads = ReadRegion(f.body->body, f.params[0], bounds),
+                   writes = WriteRegion(f.body->body, f.params[1], bounds);
+  EXPECT_EQ(ir::Print(reads.region[0].min), "o * 16");
+  EXPECT_TRUE(ir::IsInt(reads.region[0].extent, 15));
+  EXPECT_EQ(ir::Print(writes.region[0].min), "o * 4");
+  EXPECT_TRUE(ir::IsInt(writes.region[0].extent, 4));
+  EXPECT_TRUE(ReadRegion(f.body, f.params[1], bounds).region.empty());
+}
+
+// ------------------------------------------------------------------------------------------------
+// dependence
+
+ir::Stmt Loop(const std::string& text) {
+  static std::vector<ir::Function> kept;  // buffers and variables must live
+  absl::StatusOr<ir::Function> f = ir::ParseFunction(text);
+  EXPECT_TRUE(f.ok()) << f.status();
+  kept.push_back(*f);
+  return f->body;
+}
+
+TEST(Dependence, BlocksDecideByIterationTypes) {
+  const std::string text =
+      R"(fn f(x: f32[8, 8] input, y: f32[8] output) { for i in 0..8 { for k in 0..8 {
+    block b(v: spatial 0..8 = i, r: reduce 0..8 = k) { reads x[v:1, r:1]; writes y[v:1]; init { y[v] = 0.0f32; } y[v] = y[v] + x[v, r]; } } } })";
+  ir::Stmt loop = Loop(text);
+  std::string why;
+  EXPECT_TRUE(IsParallelisable(loop, &why)) << why;
+  EXPECT_FALSE(IsParallelisable(loop->body, &why));
+  EXPECT_EQ(why, "the loop drives a reduction variable of block b");
+  EXPECT_TRUE(IsReductionLoop(loop->body));
+  EXPECT_FALSE(IsReductionLoop(loop));
+  EXPECT_EQ(LoopIterType(loop), ir::IterType::kSpatial);
+  EXPECT_EQ(LoopIterType(loop->body), ir::IterType::kReduce);
+  std::string again = text;
+  again.replace(again.find("= i,"), 4, "= 0,");
+  EXPECT_FALSE(IsParallelisable(Loop(again), &why));
+  EXPECT_EQ(LoopIterType(Loop(again)), ir::IterType::kSequential);
+}
+
+TEST(Dependence, StoresDecideWithoutBlocks) {
+  struct Row {
+    bool parallel;
+    const char* body;
+  };
+  const Row rows[] = {
+      {true, "for i in 0..8 { y[i] = 1.0f32; }"},
+      {true, "for i in 0..8 { for j in 0..8 { y[i * 8 + j] = y[i * 8 + j] + 1.0f32; } }"},
+      {false, "for i in 0..8 { for j in 0..9 { y[i * 8 + j] = 1.0f32; } }"},
+      {false, "for i in 0..8 { y[0] = 1.0f32; }"},
+      {false, "for i in 0..7 { y[i] = y[i + 1]; }"},
+      {true, "for i in 0..8 { y[i * 2 + 1] = y[i * 2]; }"},
+      {true, "for i in 0..4 { y[ramp(i * 8, 1, 8)] = broadcast(1.0f32, 8); }"},
+      {false, "for i in 0..4 { y[ramp(i * 4, 1, 8)] = broadcast(1.0f32, 8); }"},
+      {true, "for i in 0..8 { alloc t: f32[1] scope=local { t[0] = 1.0f32; y[i] = t[0]; } }"},
+      {true, "for i in 0..1 { y[0] = 1.0f32; }"},
+      {true, "for f in 0..64 { y[floordiv(f, 8) * 8 + floormod(f, 8)] = 1.0f32; }"},
+      {false, "for f in 0..64 { y[floordiv(f, 8)] = 1.0f32; }"},
+  };
+  for (const Row& row : rows) {
+    std::string why;
+    EXPECT_EQ(
+        IsParallelisable(
+            Loop(std::string("fn f(y: f32[64] output) stage=flat { ") + row.body + " }"), &why),
+        row.parallel)
+        << row.body << " " << why;
+  }
+  std::string why;
+  EXPECT_TRUE(IsParallelisable(Loop("fn f(y: f32[8, 8] output) stage=loops { for f in 0..64 { "
+                                    "y[floordiv(f, 8), floormod(f, 8)] = 1.0f32; } }"),
+                               &why))
+      << why;
+  EXPECT_TRUE(IsParallelisable(Loop("fn f(n: size, y: f32[8, n] output) stage=loops { for f in "
+                                    "0..8 { for j in 0..n { y[f, j] = 1.0f32; } } }"),
+                               &why))
+      << why;
+}
+
+}  // namespace
+}  // namespace tilewright::analysis

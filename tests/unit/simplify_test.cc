@@ -1,0 +1,290 @@
+// The simplifier: rules by example, values preserved, idempotent, quick.
+#include "compiler/analysis/simplify.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "compiler/ir/interp.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/structural.h"
+#include "compiler/ir/verify.h"
+#include "compiler/ir/visit.h"
+#include "deploy/support/rng.h"
+#include "tests/support/random_ir.h"
+#include "tests/support/test_seed.h"
+
+namespace tilewright::analysis {
+namespace {
+
+using ir::Expr;
+using ir::ExprKind;
+using ir::FloorDiv;
+using ir::FloorMod;
+using ir::Int;
+using ir::MakeVar;
+using ir::Var;
+
+class Rules : public testing::Test {
+ protected:
+  Rules() {
+    bounds.Set(o, {0, 7});
+    bounds.Set(i, {0, 3});
+    bounds.Set(j, {0, 15});
+    bounds.Set(n, {1, Bounds::kMaxSize});
+  }
+  std::string S(const Expr& e) { return ir::Print(Simplify(e, bounds)); }
+  const Var o = MakeVar("o"), i = MakeVar("i"), j = MakeVar("j"), n = MakeVar("n"),
+            x = MakeVar("x");
+  Bounds bounds;
+};
+
+TEST_F(Rules, Sums) {
+  EXPECT_EQ(S(o + Int(0)), "o");
+  EXPECT_EQ(S(o * Int(1) + i * Int(0)), "o");
+  EXPECT_EQ(S(Int(3) + o + Int(4)), "o + 7");
+  EXPECT_EQ(S(o - o), "0");
+  EXPECT_EQ(S((o + i) * Int(4) - o * Int(4)), "i * 4");
+  EXPECT_EQ(S(Int(0) - o + i), "i - o");
+  EXPECT_EQ(S(Int(5) - o), "5 - o");
+  EXPECT_EQ(S(o - Int(-3)), "o + 3");
+  EXPECT_EQ(S(x * n - n * x + i), "x * n + i - n * x");  // products are compared as written
+  EXPECT_EQ(S(x + x + x), "x * 3");
+}
+
+TEST_F(Rules, DivisionOfSplitIndices) {
+  EXPECT_EQ(S(FloorDiv(o * Int(4) + i, Int(4))), "o");
+  EXPECT_EQ(S(FloorMod(o * Int(4) + i, Int(4))), "i");
+  EXPECT_EQ(S(FloorDiv(o * Int(4) + i, Int(8))), "floordiv(o, 2)");
+  EXPECT_EQ(S(FloorMod(o * Int(4) + i, Int(8))), "floormod(o, 2) * 4 + i");
+  EXPECT_EQ(S(FloorDiv(i, Int(4))), "0");
+  EXPECT_EQ(S(FloorDiv(i + Int(8), Int(4))), "2");
+  EXPECT_EQ(S(FloorMod(i + Int(8), Int(4))), "i");
+  EXPECT_EQ(S(FloorDiv(Int(0) - i - Int(1), Int(4))), "-1");
+  EXPECT_EQ(S(FloorDiv(FloorDiv(j, Int(2)), Int(3))), "floordiv(j, 6)");
+  EXPECT_EQ(S(FloorMod(FloorMod(x, Int(12)), Int(4))), "floormod(x, 4)");
+  EXPECT_EQ(S(o * Int(4) / Int(4)), "o");  // truncating, but never negative
+  EXPECT_EQ(S(Binary(ExprKind::kMod, o * Int(4) + i, Int(4))), "i");
+  EXPECT_EQ(S(x / Int(4)), "x / 4");                                 // may be negative
+  EXPECT_EQ(S(FloorDiv(x * Int(4), Int(4))), "floordiv(x * 4, 4)");  // may wrap
+}
+
+TEST_F(Rules, FusedIndicesComeTogether) {
+  EXPECT_EQ(S(FloorDiv(x, Int(4)) * Int(4) + FloorMod(x, Int(4))), "x");
+  EXPECT_EQ(S(FloorDiv(j, Int(12)) * Int(12) + FloorMod(FloorDiv(j, Int(4)), Int(3)) * Int(4) +
+              FloorMod(j, Int(4))),
+            "j");
+  EXPECT_EQ(S(FloorMod(j, Int(4)) * Int(8) + FloorDiv(j, Int(4)) * Int(32) + o), "j * 8 + o");
+  EXPECT_EQ(S(FloorDiv(j, Int(4)) * Int(5) + FloorMod(j, Int(4))),
+            "floordiv(j, 4) * 5 + floormod(j, 4)");
+}
+
+TEST_F(Rules, Comparisons) {
+  EXPECT_EQ(S(o < Int(8)), "true");
+  EXPECT_EQ(S(o >= Int(8)), "false");
+  EXPECT_EQ(S(o * Int(4) + i < Int(32)), "true");
+  EXPECT_EQ(S(o * Int(4) + i < Int(16)), "o < 4");
+  EXPECT_EQ(S(o * Int(4) + i < Int(30)), "o * 4 + i < 30");
+  EXPECT_EQ(S(o * Int(4) <= Int(13)), "o < 4");
+  EXPECT_EQ(S(o + i < i + Int(3)), "o < 3");
+  EXPECT_EQ(S(Int(3) <= o), "2 < o");
+  EXPECT_EQ(S(ir::Eq(o * Int(4), Int(6))), "false");
+  EXPECT_EQ(S(ir::Eq(o * Int(4), Int(8))), "o == 2");
+  EXPECT_EQ(S(ir::Not(o < Int(3))), "2 < o");
+  EXPECT_EQ(S(x < x + Int(1)), "x < x + 1");  // wraps at the top
+  EXPECT_EQ(S(n >= Int(1)), "true");
+  EXPECT_EQ(S((o < Int(8)) && (i < Int(2))), "i < 2");
+}
+
+TEST_F(Rules, Choices) {
+  EXPECT_EQ(S(ir::Min(o, Int(7))), "o");
+  EXPECT_EQ(S(ir::Max(o + Int(1), o)), "o + 1");
+  EXPECT_EQ(S(ir::Min(Int(16), Int(30) - o * Int(4))), "min(30 - o * 4, 16)");
+  EXPECT_EQ(S(ir::Min(ir::Min(x, Int(9)), Int(4))), "min(x, 4)");
+  EXPECT_EQ(S(ir::Select(o < Int(8), i, j)), "i");
+  EXPECT_EQ(S(ir::Select(o < Int(4), i + Int(0), i)), "i");
+}
+
+TEST_F(Rules, VectorsAndFloats) {
+  Expr lanes = ir::Ramp(o * Int(8), Int(1), 8);
+  EXPECT_EQ(S(lanes + ir::Broadcast(i, 8)), "ramp(o * 8 + i, 1, 8)");
+  EXPECT_EQ(S(lanes * ir::Broadcast(Int(4), 8)), "ramp(o * 32, 4, 8)");
+  EXPECT_EQ(S(lanes < ir::Broadcast(Int(64), 8)), "broadcast(true, 8)");
+  Expr f = MakeVar("f", ir::kF32);
+  EXPECT_EQ(S(f * ir::Float(1)), "f");
+  EXPECT_EQ(S(f + ir::Float(0)), "f + 0.0f32");  // not for -0
+  EXPECT_EQ(S(f * ir::Float(0)), "f * 0.0f32");  // not for NaN
+}
+
+TEST_F(Rules, DivisionByZeroIsNotHidden) {
+  Expr zero = FloorDiv(o, Int(0));
+  EXPECT_EQ(S(zero), "floordiv(o, 0)");
+}
+
+TEST_F(Rules, UnchangedExpressionsKeepTheirIdentity) {
+  for (const Expr& e :
+       {o * Int(4) + i, ir::Min(Int(30) - o * Int(4), Int(16)), FloorDiv(x, Int(4)), o < Int(3)}) {
+    EXPECT_EQ(Simplify(e, bounds), e) << ir::Print(e);
+  }
+}
+
+TEST_F(Rules, ProvesAndDifferences) {
+  EXPECT_TRUE(Proves(o * Int(4) + i < Int(32), bounds));
+  EXPECT_FALSE(Proves(o < Int(7), bounds));
+  int64_t d = 0;
+  EXPECT_TRUE(ConstantDifference(o * Int(4) + Int(9), (o + Int(1)) * Int(4), bounds, &d));
+  EXPECT_EQ(d, 5);
+  EXPECT_FALSE(ConstantDifference(o, i, bounds, &d));
+}
+
+// ------------------------------------------------------------------------------------------------
+// fuzz
+
+struct Scope {
+  std::vector<Var> vars;
+  Bounds bounds;
+  std::vector<Interval> ranges;
+};
+
+Scope MakeScope(support::Rng* rng, ir::DType type) {
+  Scope s;
+  for (const char* name : {"a", "b", "c"}) {
+    s.vars.push_back(MakeVar(name, type));
+    Interval range{0, rng->UniformInt(0, 40)};
+    if (rng->Bernoulli(0.2)) range.min = rng->UniformInt(-20, 0);
+    if (rng->Bernoulli(0.1)) range = TypeInterval(type);
+    s.ranges.push_back(range);
+    s.bounds.Set(s.vars.back(), range);
+  }
+  return s;
+}
+
+TEST(SimplifyFuzz, PreservesValuesAndIsIdempotent) {
+  support::Rng rng(tests::TestSeed(41));
+  int64_t evaluations = 0, changed = 0;
+  const int64_t rounds = tests::TestRounds(14'000);
+  for (int64_t round = 0; round < rounds; ++round) {
+    Scope scope = MakeScope(&rng, rng.Bernoulli(0.8) ? ir::kI64 : ir::kI32);
+    bool condition = rng.Bernoulli(0.3);
+    Expr e = condition ? tests::RandomCondition(&rng, scope.vars, 4)
+                       : tests::RandomIndexExpr(&rng, scope.vars, 5);
+    Expr s = Simplify(e, scope.bounds);
+    changed += s != e;
+    ASSERT_EQ(s->dtype, e->dtype);
+    Expr again = Simplify(s, scope.bounds);
+    ASSERT_TRUE(ir::StructuralEqual(again, s))
+        << ir::Print(e) << "\n-> " << ir::Print(s) << "\n-> " << ir::Print(again);
+    ASSERT_EQ(again, s) << "identity: " << ir::Print(s);
+    for (int k = 0; k < 8; ++k) {
+      std::vector<std::pair<Var, int64_t>> values;
+      for (size_t v = 0; v < scope.vars.size(); ++v) {
+        int64_t lo = scope.ranges[v].min, hi = scope.ranges[v].max;
+        int64_t x = rng.Bernoulli(0.2) ? (rng.Bernoulli(0.5) ? lo : hi) : rng.UniformInt(lo, hi);
+        values.emplace_back(scope.vars[v], x);
+      }
+      absl::StatusOr<int64_t> before = ir::EvalIntExpr(e, values),
+                              after = ir::EvalIntExpr(s, values);
+      ASSERT_TRUE(before.ok() && after.ok()) << before.status() << after.status();
+      ++evaluations;
+      if (*before == *after) continue;
+      std::string at;
+      for (const auto& [v, x] : values) at += v->name + "=" + std::to_string(x) + " ";
+      FAIL() << ir::Print(e) << "\n-> " << ir::Print(s) << "\nat " << at << ": expected " << *before
+             << ", found " << *after;
+    }
+  }
+  EXPECT_GE(evaluations, rounds * 8);
+  EXPECT_GT(changed, rounds / 2);
+}
+
+TEST(SimplifyFuzz, StatementsKeepTheirMeaning) {
+  uint64_t base = tests::TestSeed(500);
+  SimplifyOptions unit;
+  unit.remove_unit_loops = true;
+  for (int i = 0; i < tests::TestRounds(150); ++i) {
+    ir::Function flat = tests::RandomFlat(base + i);
+    auto expected = tests::RunProgram(flat, {}, 1);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    for (const SimplifyOptions& options : {SimplifyOptions{}, unit}) {
+      ir::Function s = Simplify(flat, options);
+      ASSERT_TRUE(ir::Verify(s).ok()) << ir::Verify(s) << ir::Print(s);
+      auto found = tests::RunProgram(s, {}, 1);
+      ASSERT_TRUE(found.ok()) << found.status() << ir::Print(flat) << ir::Print(s);
+      ASSERT_EQ(*found, *expected) << "seed " << base + i << "\n"
+                                   << ir::Print(flat) << ir::Print(s);
+      ASSERT_TRUE(ir::StructuralEqual(Simplify(s, options), s))
+          << ir::Print(s) << ir::Print(Simplify(s, options));
+    }
+    tests::RandomProgram p = tests::RandomTe(base + i);
+    auto te_expected = tests::RunProgram(p.function, p.sizes, 1);
+    ir::Function s = Simplify(p.function);
+    ASSERT_TRUE(ir::Verify(s).ok()) << ir::Verify(s) << ir::Print(s);
+    auto te_found = tests::RunProgram(s, p.sizes, 1);
+    ASSERT_TRUE(te_expected.ok() && te_found.ok())
+        << te_expected.status() << te_found.status() << ir::Print(s);
+    ASSERT_EQ(*te_found, *te_expected) << p.Describe() << ir::Print(s);
+  }
+}
+
+std::string SimplifiedBody(const std::string& text, const SimplifyOptions& options = {}) {
+  absl::StatusOr<ir::Function> f = ir::ParseFunction(text);
+  EXPECT_TRUE(f.ok()) << f.status();
+  return ir::Print(Simplify(*f, options).body);
+}
+
+TEST(SimplifyStmt, ConditionsAreDecidedByLoops) {
+  EXPECT_EQ(SimplifiedBody("fn f(y: i64[8] output) stage=flat { for i in 0..8 { if (i < 8) { y[i] "
+                           "= 1; } else { y[i] = 2; } } }"),
+            "for i in 0..8 {\n  y[i] = 1;\n}\n");
+  EXPECT_EQ(SimplifiedBody("fn f(y: i64[8] output) stage=flat { for i in 0..8 { if (i < 4) { if (i "
+                           "< 6) { y[i] = 1; } } else { if (i < 3) { y[i] = 2; } } } }"),
+            "for i in 0..8 {\n  if (i < 4) {\n    y[i] = 1;\n  }\n}\n");
+  // The same condition again, though no range follows from it.
+  EXPECT_EQ(SimplifiedBody("fn f(x: i64[8] input, y: i64[8] output) stage=flat { for i in 0..8 { "
+                           "if (x[i] == 3) { if (x[i] == 3) { y[i] = 1; } } } }"),
+            "for i in 0..8 {\n  if (x[i] == 3) {\n    y[i] = 1;\n  }\n}\n");
+  EXPECT_EQ(SimplifiedBody("fn f(y: i64[8] output) stage=flat { for i in 0..0 { y[i] = 1; } for j "
+                           "in 0..8 { if (j < 0) { y[j] = 1; } } }"),
+            "");
+  EXPECT_EQ(SimplifiedBody(
+                "fn f(y: i64[8] output) stage=flat { for i in 3..4 { let v = i { y[v] = v; } } }",
+                {.remove_unit_loops = true}),
+            "y[3] = 3;\n");
+  EXPECT_EQ(SimplifiedBody("fn f(y: i64[8] output) stage=flat { y[ramp(0, 1, 8)] masked(ramp(0, 1, "
+                           "8) < broadcast(8, 8)) = ramp(0, 1, 8); }"),
+            "y[ramp(0, 1, 8)] = ramp(0, 1, 8);\n");
+  EXPECT_EQ(SimplifiedBody("fn f(y: i64[30] output) { for o in 0..8 { for i in 0..4 { block b(v: "
+                           "spatial 0..32 = o * 4 + i) where (o * 4 + i < 32) "
+                           "{ writes y[v:1]; y[v] = 1; } } } }"),
+            R"(for o in 0..8 {
+  for i in 0..4 {
+    block b(v: spatial 0..32 = o * 4 + i) {
+      writes y[v:1];
+      y[v] = 1;
+    }
+  }
+}
+)");
+}
+
+// The search simplifies thousands of programs: this guards against an accidental square, not
+// against slow machines.
+TEST(SimplifySpeed, ManyNodesPerMillisecond) {
+  support::Rng rng(1);
+  Scope scope = MakeScope(&rng, ir::kI64);
+  std::vector<Expr> exprs;
+  int64_t nodes = 0;
+  for (int i = 0; i < 3000; ++i) {
+    exprs.push_back(tests::RandomIndexExpr(&rng, scope.vars, 4));
+    ir::VisitExprs(exprs.back(), [&](const Expr&) { return ++nodes > 0; });
+  }
+  auto start = std::chrono::steady_clock::now();
+  for (const Expr& e : exprs) Simplify(e, scope.bounds);
+  double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  std::printf("simplify: %.0f nodes per ms\n", static_cast<double>(nodes) / ms);
+  EXPECT_GT(static_cast<double>(nodes) / ms, 20);
+}
+
+}  // namespace
+}  // namespace tilewright::analysis
