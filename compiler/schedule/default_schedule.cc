@@ -1,0 +1,427 @@
+// Per reduction: its result goes through a local accumulator tile. The consumer with the same
+// iterators (an elementwise epilogue, or a copy made by cache_write) is tiled, the reduction is
+// computed at the tile with its reduction loops outside the tile's own, lanes run along the axis
+// whose loads are contiguous, and rows of a second axis reuse them. Everything else is split by
+// lanes along its best axis.
+#include "compiler/schedule/default_schedule.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/legality.h"
+#include "compiler/schedule/schedule.h"
+
+namespace tilewright::schedule {
+namespace {
+
+using ir::Expr;
+using ir::Stmt;
+using ir::StmtNode;
+
+// Stands for an extent that is known only at run time.
+constexpr int64_t kSymbolicExtent = 1 << 20;
+// Fewer scalar operations than this are done before a second thread has started.
+constexpr int64_t kParallelWork = 20'000;
+constexpr int64_t kMaxTileRows = 8;
+constexpr int64_t kMaxTileVectors = 4;
+// Cost of one irregular load, in contiguous ones, per lane.
+constexpr int64_t kGatherCost = 2;
+// A stage this small is computed again at every use.
+constexpr int kCheapNodes = 24;
+
+int64_t ExtentOf(const Expr& e) {
+  const int64_t* value = ir::AsInt(e);
+  return value == nullptr ? kSymbolicExtent : *value;
+}
+
+class Scheduler {
+ public:
+  Scheduler(const ir::Function& function, const ir::Target& target)
+      : schedule_(function), target_(target) {}
+
+  Steps Run() {
+    InlineCheapStages();
+    for (const std::string& name : schedule_.BlockNames()) {
+      if (IsDone(name)) continue;
+      Stmt block = BlockOf(name);
+      done_.push_back(name);
+      if (block->init != nullptr) {
+        ScheduleReduction(name);
+      } else if (!FeedsFromReduction(*block)) {
+        ScheduleElementwise(name);
+      }
+    }
+    // Epilogues that no reduction took.
+    for (const std::string& name : schedule_.BlockNames()) {
+      if (std::find(tiled_.begin(), tiled_.end(), name) == tiled_.end()) ScheduleElementwise(name);
+    }
+    return schedule_.steps();
+  }
+
+ private:
+  bool Try(Step step) { return schedule_.Apply(step).ok(); }
+  Stmt BlockOf(std::string_view name) const {
+    return schedule_.StmtOf(schedule_.BlockHandle(name));
+  }
+  bool IsDone(const std::string& name) const {
+    return std::find(done_.begin(), done_.end(), name) != done_.end();
+  }
+
+  void InlineCheapStages();
+  bool FeedsFromReduction(const StmtNode& block) const;
+  std::optional<std::string> EpilogueOf(const StmtNode& reduction) const;
+  void ScheduleReduction(const std::string& name);
+  void ScheduleElementwise(const std::string& name);
+  void ParallelOuter(const std::vector<int>& loops, int64_t work);
+
+  // How one access of a block moves with an iterator: elements per step; nothing = irregular.
+  static std::optional<int64_t> Stride(const ir::Buffer& buffer, const std::vector<Expr>& indices,
+                                       const ir::Var& var);
+  // Cost of one vector of iterations along iterator `axis`, in contiguous loads.
+  int64_t LaneCost(const StmtNode& block, size_t axis, int lanes, bool count_store) const;
+  // The iterator along which lanes should run, -1 when scalars are as good.
+  int VectorAxis(const StmtNode& block, int lanes, bool count_store) const;
+  int RowAxis(const StmtNode& block, int vector_axis) const;
+  int Lanes(const StmtNode& block) const {
+    return std::max(2, target_.vector_bytes / std::max(1, block.writes[0].buffer->dtype.bytes()));
+  }
+
+  Schedule schedule_;
+  const ir::Target& target_;
+  std::vector<std::string> done_, tiled_;
+};
+
+void Scheduler::InlineCheapStages() {
+  for (const std::string& name : schedule_.BlockNames()) {
+    Stmt block = BlockOf(name);
+    if (block->init != nullptr || block->body->kind != ir::StmtKind::kStore) continue;
+    int nodes = 0;
+    bool calls = false;
+    ir::VisitExprs(block->body->value, [&](const Expr& e) {
+      ++nodes;
+      calls = calls || e->kind == ir::ExprKind::kCall;
+      return true;
+    });
+    bool into_reduction = false;
+    int uses = 0;
+    for (const BlockSite& site : BlocksIn(schedule_.function().body)) {
+      if (!Reads(*site.block, block->writes[0].buffer)) continue;
+      ++uses;
+      into_reduction = into_reduction || site.block->init != nullptr;
+    }
+    bool cheap = nodes <= kCheapNodes && !calls;
+    if (cheap || (uses == 1 && !into_reduction)) {
+      Try({.kind = StepKind::kInline, .handles = {schedule_.BlockHandle(name)}});
+    }
+  }
+}
+
+bool Scheduler::FeedsFromReduction(const StmtNode& block) const {
+  for (const BlockSite& site : BlocksIn(schedule_.function().body)) {
+    if (site.block->init == nullptr) continue;
+    for (const ir::BufferRegion& w : site.block->writes) {
+      if (Reads(block, w.buffer)) return true;
+    }
+  }
+  return false;
+}
+
+// The one consumer of a reduction, when it reads each result once at its own iterators.
+std::optional<std::string> Scheduler::EpilogueOf(const StmtNode& reduction) const {
+  const ir::Buffer& result = reduction.writes[0].buffer;
+  if (result->role != ir::Role::kIntermediate) return std::nullopt;
+  std::optional<std::string> epilogue;
+  for (const BlockSite& site : BlocksIn(schedule_.function().body)) {
+    const StmtNode& block = *site.block;
+    if (!Reads(block, result)) continue;
+    if (epilogue.has_value() || block.init != nullptr || IsDone(block.name)) return std::nullopt;
+    for (const ir::BufferRegion& r : block.reads) {
+      if (r.buffer != result) continue;
+      size_t d = 0;  // the iterators in order, constants only where there is one element
+      for (const ir::Range& dim : r.region) {
+        if (d < block.iters.size() && dim.min == block.iters[d].var) {
+          ++d;
+        } else if (!ir::IsInt(dim.min, 0)) {
+          return std::nullopt;
+        }
+      }
+      if (d != block.iters.size()) return std::nullopt;
+    }
+    epilogue = block.name;
+  }
+  return epilogue;
+}
+
+std::optional<int64_t> Scheduler::Stride(const ir::Buffer& buffer, const std::vector<Expr>& indices,
+                                         const ir::Var& var) {
+  AffineContext context;
+  int64_t stride = 0, row = 1;
+  for (size_t d = indices.size(); d-- > 0;) {
+    for (const AffineTerm& t : context.Normalize(indices[d]).terms) {
+      if (t.atom == var) {
+        stride += t.coeff * row;
+      } else if (ir::UsesVar(t.atom, var)) {
+        return std::nullopt;
+      }
+    }
+    row *= ExtentOf(buffer->shape[d]);
+  }
+  return stride;
+}
+
+int64_t Scheduler::LaneCost(const StmtNode& block, size_t axis, int lanes, bool count_store) const {
+  const ir::Var& var = block.iters[axis].var;
+  int64_t cost = 0;
+  auto access = [&](const ir::Buffer& buffer, const std::vector<Expr>& indices) {
+    std::optional<int64_t> stride = Stride(buffer, indices, var);
+    bool easy = stride.has_value() && (*stride == 0 || *stride == 1);
+    cost += easy ? 1 : kGatherCost * lanes;
+  };
+  ir::VisitExprs(block.body->value, [&](const Expr& e) {
+    if (e->kind == ir::ExprKind::kLoad && !Writes(block, e->buffer)) access(e->buffer, e->args);
+    return true;
+  });
+  if (count_store) access(block.body->buffer, block.body->indices);
+  return cost;
+}
+
+int Scheduler::VectorAxis(const StmtNode& block, int lanes, bool count_store) const {
+  if (block.body->kind != ir::StmtKind::kStore) return -1;
+  int best = -1;
+  double best_cost = 0;
+  for (size_t i = block.iters.size(); i-- > 0;) {
+    const ir::IterVar& iter = block.iters[i];
+    int64_t extent = ExtentOf(iter.domain.extent);
+    if (iter.type != ir::IterType::kSpatial || extent < 2) continue;
+    // Per iteration: idle lanes count.
+    double vectors = static_cast<double>((extent + lanes - 1) / lanes);
+    double cost = static_cast<double>(LaneCost(block, i, lanes, count_store)) * vectors /
+                  static_cast<double>(extent);
+    if (best < 0 || cost < best_cost) {
+      best = static_cast<int>(i);
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+// A second spatial axis along which the contiguous loads stay the same.
+int Scheduler::RowAxis(const StmtNode& block, int vector_axis) const {
+  if (block.body->kind != ir::StmtKind::kStore) return -1;
+  int best = -1, best_shared = -1;
+  for (size_t i = block.iters.size(); i-- > 0;) {
+    const ir::IterVar& iter = block.iters[i];
+    if (static_cast<int>(i) == vector_axis || iter.type != ir::IterType::kSpatial ||
+        ExtentOf(iter.domain.extent) < 2) {
+      continue;
+    }
+    int shared = 0;
+    ir::VisitExprs(block.body->value, [&](const Expr& e) {
+      if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
+      std::optional<int64_t> stride = Stride(e->buffer, e->args, iter.var);
+      shared += stride.has_value() && *stride == 0 ? 1 : 0;
+      return true;
+    });
+    if (shared > best_shared) {
+      best = static_cast<int>(i);
+      best_shared = shared;
+    }
+  }
+  return best;
+}
+
+// The tile of an axis in 1..limit that wastes least, the largest of those.
+int64_t TileFor(int64_t extent, int64_t limit) {
+  int64_t best = 1;
+  double best_score = 0;
+  for (int64_t tile = 1; tile <= std::min(extent, limit); ++tile) {
+    double used =
+        static_cast<double>(extent) / static_cast<double>((extent + tile - 1) / tile * tile);
+    // Small tiles pay for loads and loop overhead: about as much as one and a half rows.
+    double score = used * static_cast<double>(tile) / (static_cast<double>(tile) + 1.5);
+    if (score >= best_score) {
+      best = tile;
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+// Fuses as many of the outermost `loops` as needed to keep every thread busy, and maps them.
+void Scheduler::ParallelOuter(const std::vector<int>& loops, int64_t work) {
+  if (target_.threads < 2 || work < kParallelWork || loops.empty()) return;
+  std::vector<int> fused;
+  int64_t tasks = 1;
+  for (int loop : loops) {
+    fused.push_back(loop);
+    tasks *= ExtentOf(schedule_.StmtOf(loop)->range.extent);
+    if (tasks >= 4 * target_.threads) break;
+  }
+  int mapped = fused[0];
+  if (fused.size() > 1) {
+    if (!Try({.kind = StepKind::kFuse, .handles = fused})) return;
+    mapped = schedule_.LastResults()[0];
+  }
+  Try({.kind = StepKind::kParallel, .handles = {mapped}});
+}
+
+int64_t WorkOf(const StmtNode& block) {
+  int64_t work = 1;
+  for (const ir::IterVar& iter : block.iters) {
+    work = std::min(kSymbolicExtent * kSymbolicExtent, work * ExtentOf(iter.domain.extent));
+  }
+  return work;
+}
+
+void Scheduler::ScheduleReduction(const std::string& name) {
+  const Stmt reduction = BlockOf(name);
+  const int block = schedule_.BlockHandle(name);
+  tiled_.push_back(name);
+  std::string target;
+  if (std::optional<std::string> epilogue = EpilogueOf(*reduction); epilogue.has_value()) {
+    target = *epilogue;
+  } else {
+    if (!Try({.kind = StepKind::kCacheWrite, .handles = {block}})) return;
+    target = schedule_.handles()[static_cast<size_t>(schedule_.LastResults()[0])].block;
+  }
+  done_.push_back(target);
+  tiled_.push_back(target);
+
+  // The target's loops are the reduction's spatial iterators in order.
+  const int lanes = Lanes(*reduction);
+  std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(target));
+  std::vector<size_t> spatial;
+  for (size_t i = 0; i < reduction->iters.size(); ++i) {
+    if (reduction->iters[i].type == ir::IterType::kSpatial) spatial.push_back(i);
+  }
+  if (loops.empty() || loops.size() != spatial.size()) return;
+  auto position = [&](int axis) {
+    return axis < 0 ? -1
+                    : static_cast<int>(
+                          std::find(spatial.begin(), spatial.end(), static_cast<size_t>(axis)) -
+                          spatial.begin());
+  };
+  const int vector_axis = VectorAxis(*reduction, lanes, /*count_store=*/false);
+  const int row_axis = RowAxis(*reduction, vector_axis);
+  const int v = position(vector_axis), r = position(row_axis);
+
+  // Tile: vectors × rows accumulators, plus the vectors being multiplied and one broadcast.
+  int64_t width = 1, vectors = 1, rows = 1;
+  if (v >= 0) {
+    int64_t extent = ExtentOf(reduction->iters[spatial[static_cast<size_t>(v)]].domain.extent);
+    width = std::min<int64_t>(lanes, extent);
+    int64_t row_extent =
+        r < 0 ? 1 : ExtentOf(reduction->iters[spatial[static_cast<size_t>(r)]].domain.extent);
+    // One row of accumulators per step of the reduction hides no latency: without rows, more
+    // vectors.
+    int64_t limit = row_extent >= 4 ? 2 : kMaxTileVectors;
+    vectors = TileFor((extent + width - 1) / width, limit);
+  }
+  if (r >= 0) {
+    int64_t extent = ExtentOf(reduction->iters[spatial[static_cast<size_t>(r)]].domain.extent);
+    int64_t registers = (target_.vector_registers - 1 - vectors) / vectors;
+    rows = TileFor(extent, std::clamp<int64_t>(registers, 1, kMaxTileRows));
+  }
+
+  // Outer loops, then the tile loops of the target: rows, vectors, lanes.
+  std::vector<int> outer, inner;
+  int row_loop = -1, vector_loop = -1, lane_loop = -1;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    Step split{.kind = StepKind::kSplit, .handles = {loops[i]}};
+    if (static_cast<int>(i) == v) {
+      split.factors = {kInfer, vectors, width};
+      if (!Try(split)) return;
+      outer.push_back(schedule_.LastResults()[0]);
+      vector_loop = schedule_.LastResults()[1];
+      lane_loop = schedule_.LastResults()[2];
+    } else if (static_cast<int>(i) == r) {
+      split.factors = {kInfer, rows};
+      if (!Try(split)) return;
+      outer.push_back(schedule_.LastResults()[0]);
+      row_loop = schedule_.LastResults()[1];
+    } else {
+      outer.push_back(loops[i]);
+    }
+  }
+  std::vector<int> order = outer;
+  for (int loop : {row_loop, vector_loop, lane_loop}) {
+    if (loop >= 0) order.push_back(loop);
+  }
+  Try({.kind = StepKind::kReorder, .handles = order});
+  if (!Try({.kind = StepKind::kComputeAt, .handles = {block, outer.back()}})) return;
+  Try({.kind = StepKind::kSetScope, .handles = {block}, .word = "local"});
+
+  // The reduction's own loops: spatial tile loops in iterator order, then reduction loops.
+  std::vector<int> own = schedule_.LoopsOf(block);
+  own.erase(own.begin(), own.end() - static_cast<std::ptrdiff_t>(reduction->iters.size()));
+  std::vector<int> tile_order;
+  for (size_t i = 0; i < reduction->iters.size(); ++i) {
+    if (reduction->iters[i].type != ir::IterType::kSpatial) tile_order.push_back(own[i]);
+  }
+  int own_row = -1, own_vector = -1, own_lane = -1;
+  for (size_t i = 0; i < spatial.size(); ++i) {
+    int loop = own[spatial[i]];
+    if (static_cast<int>(i) == v && vectors > 1 &&
+        Try({.kind = StepKind::kSplit, .handles = {loop}, .factors = {vectors, width}})) {
+      own_vector = schedule_.LastResults()[0];
+      own_lane = schedule_.LastResults()[1];
+    } else if (static_cast<int>(i) == v) {
+      own_lane = loop;
+    } else if (static_cast<int>(i) == r) {
+      own_row = loop;
+    } else {
+      tile_order.push_back(loop);
+    }
+  }
+  for (int loop : {own_row, own_vector, own_lane}) {
+    if (loop >= 0) tile_order.push_back(loop);
+  }
+  Try({.kind = StepKind::kReorder, .handles = tile_order});
+  for (int loop : {own_lane, lane_loop}) {
+    if (loop >= 0 && width > 1) Try({.kind = StepKind::kVectorize, .handles = {loop}});
+  }
+  for (int loop : {own_row, own_vector, row_loop, vector_loop}) {
+    if (loop >= 0) Try({.kind = StepKind::kUnroll, .handles = {loop}});
+  }
+  ParallelOuter(outer, WorkOf(*reduction));
+}
+
+void Scheduler::ScheduleElementwise(const std::string& name) {
+  tiled_.push_back(name);
+  const Stmt block = BlockOf(name);
+  std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(name));
+  if (loops.size() != block->iters.size() || loops.empty()) return;
+  const int lanes = Lanes(*block);
+  const int axis = VectorAxis(*block, lanes, /*count_store=*/true);
+  std::vector<int> outer;
+  int lane_loop = -1;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    if (static_cast<int>(i) != axis) {
+      outer.push_back(loops[i]);
+      continue;
+    }
+    int64_t width = std::min<int64_t>(lanes, ExtentOf(block->iters[i].domain.extent));
+    Step split{.kind = StepKind::kSplit, .handles = {loops[i]}, .factors = {kInfer, width}};
+    if (!Try(split)) return;
+    outer.push_back(schedule_.LastResults()[0]);
+    lane_loop = schedule_.LastResults()[1];
+  }
+  if (lane_loop >= 0) {
+    std::vector<int> order = outer;
+    order.push_back(lane_loop);
+    Try({.kind = StepKind::kReorder, .handles = order});
+    Try({.kind = StepKind::kVectorize, .handles = {lane_loop}});
+  }
+  ParallelOuter(outer, WorkOf(*block));
+}
+
+}  // namespace
+
+Steps DefaultSchedule(const ir::Function& function, const ir::Target& target) {
+  if (function.body == nullptr) return {};
+  return Scheduler(function, target).Run();
+}
+
+}  // namespace tilewright::schedule

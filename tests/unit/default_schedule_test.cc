@@ -1,0 +1,87 @@
+// The default schedule: legal and meaning-preserving for whatever the builder can describe, and
+// with lanes, threads and register tiles where a kernel has room for them.
+#include "compiler/schedule/default_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "compiler/ir/ir_text.h"
+#include "compiler/schedule/schedule.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/golden.h"
+#include "tests/support/random_ir.h"
+#include "tests/support/te_programs.h"
+#include "tests/support/test_seed.h"
+
+namespace tilewright::schedule {
+namespace {
+
+ir::Target MakeTarget(int vector_bytes, int registers, int threads) {
+  ir::Target target;
+  target.vector_bytes = vector_bytes;
+  target.vector_registers = registers;
+  target.threads = threads;
+  return target;
+}
+
+const ir::Target kTargets[] = {MakeTarget(16, 16, 1), MakeTarget(32, 16, 3), MakeTarget(64, 32, 2)};
+
+// The scheduled function; every step must be accepted and verified, the result must be the same.
+ir::Function Check(const ir::Function& f, const ir::Target& target,
+                   const std::vector<int64_t>& sizes = {}) {
+  Steps steps = DefaultSchedule(f, target);
+  EXPECT_EQ(ToText(steps), ToText(DefaultSchedule(f, target)));
+  Schedule s(f);
+  s.set_verify_each(true);
+  absl::Status applied = s.ApplyAll(steps);
+  EXPECT_TRUE(applied.ok()) << applied << "\n" << ir::Print(f);
+  tests::EquivalenceOptions options;
+  options.sizes = sizes;
+  absl::Status same = tests::SameResults(f, s.function(), options);
+  EXPECT_TRUE(same.ok()) << same << "\n" << ToText(steps) << "\n" << ir::Print(f) << s.Describe();
+  return s.function();
+}
+
+bool Contains(const ir::Function& f, std::string_view text) {
+  return ir::Print(f).find(text) != std::string::npos;
+}
+
+TEST(DefaultScheduleTest, KernelsOfEveryKind) {
+  for (const ir::Target& target : kTargets) {
+    Check(tests::MatmulProgram(13, 37, 5), target);
+    Check(tests::MatmulProgram(1, 6, 40), target);
+    Check(tests::DenseReluProgram(8, 40, 9), target);
+    Check(tests::ConvProgram({.height = 8, .width = 20, .channels_out = 6}), target);
+    Check(tests::ConvProgram({.height = 8, .width = 8, .channels_out = 3, .stride = 2}), target);
+    Check(tests::StencilProgram(50), target);
+    Check(tests::SoftmaxProgram(7, 19), target);
+    for (int64_t rows : {1, 9}) Check(tests::SymbolicRowsProgram(21), target, {rows});
+  }
+}
+
+TEST(DefaultScheduleTest, LargeKernelsGetThreadsLanesAndRegisterTiles) {
+  ir::Function f = tests::DenseReluProgram(48, 64, 32);
+  ir::Function scheduled = Check(f, kTargets[2]);
+  EXPECT_TRUE(Contains(scheduled, "parallel"));
+  EXPECT_TRUE(Contains(scheduled, "in 0..16 vectorized"));
+  EXPECT_TRUE(Contains(scheduled, "unrolled"));
+  EXPECT_TRUE(Contains(scheduled, "scope=local"));
+  EXPECT_TRUE(tests::MatchesGolden("schedule/default_dense.txt", ir::Print(scheduled)));
+  EXPECT_FALSE(Contains(Check(f, kTargets[0]), "parallel"));  // one thread
+}
+
+TEST(DefaultScheduleTest, RandomPrograms) {
+  uint64_t seed = tests::TestSeed(11);
+  int64_t rounds = tests::TestRounds(150);
+  for (int64_t round = 0; round < rounds; ++round) {
+    tests::RandomIrOptions small;
+    small.max_work = 4000;
+    tests::RandomProgram p = tests::RandomTe(seed + static_cast<uint64_t>(round) * 7919, small);
+    Check(p.function, kTargets[round % 3], p.sizes);
+    ASSERT_FALSE(HasFailure()) << "round " << round << " of seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::schedule
