@@ -1,5 +1,6 @@
 #include "deploy/daemon/daemon_main.h"
 
+#include <grpc/support/log.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -84,6 +85,15 @@ void AddFlags(CLI::App* app, const DaemonSpec& spec, DaemonFlags* flags, bool* c
   app->add_flag("--check-config", *check_config, "check flags and configuration file, then exit")
       ->configurable(false);
   app->allow_config_extras(CLI::config_extras_mode::error);
+}
+
+// gRPC's own messages become lines of our log.
+void OnGrpcLog(gpr_log_func_args* args) {
+  const LogLevel level = args->severity == GPR_LOG_SEVERITY_ERROR  ? LogLevel::kWarning
+                         : args->severity == GPR_LOG_SEVERITY_INFO ? LogLevel::kInfo
+                                                                   : LogLevel::kDebug;
+  Log(level, "grpc.message",
+      {{"message", args->message}, {"file", args->file}, {"line", args->line}});
 }
 
 int Fail(const absl::Status& status) {
@@ -210,6 +220,7 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
 
   const auto level = ParseLogLevel(flags.log_level);
   InitLog(spec.name, level.value_or(LogLevel::kInfo));
+  gpr_set_log_function(OnGrpcLog);
   if (!level.ok()) return Fail(level.status());
   const auto check_flags = [&]() -> absl::Status {
     if (spec.has_listen) TW_TRY(ParseHostPort(flags.listen, "daemon.listen.invalid").status());

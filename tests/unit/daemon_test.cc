@@ -1,0 +1,401 @@
+// What every daemon shares: hosting, errors over the wire, artifacts, log, metrics.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/impl/codegen/client_unary_call.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "deploy/daemon/artifact_service.h"
+#include "deploy/daemon/blob_store.h"
+#include "deploy/daemon/daemon_log.h"
+#include "deploy/daemon/daemon_main.h"
+#include "deploy/daemon/metrics.h"
+#include "deploy/daemon/server_host.h"
+#include "deploy/daemon/wire.h"
+#include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::daemon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A call by method name with raw bytes: what a client without our protos does.
+grpc::Status RawCall(const std::shared_ptr<grpc::Channel>& channel, const char* method,
+                     const std::string& request, std::string* response) {
+  grpc::Slice slice(request);
+  grpc::ByteBuffer in(&slice, 1);
+  grpc::ByteBuffer out;
+  grpc::ClientContext context;
+  SetTimeout(&context, 5000);
+  const grpc::internal::RpcMethod rpc(method, grpc::internal::RpcMethod::NORMAL_RPC);
+  const grpc::Status status = grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+      channel.get(), rpc, &context, in, &out);
+  std::vector<grpc::Slice> slices;
+  if (status.ok() && out.Dump(&slices).ok()) {
+    for (const grpc::Slice& s : slices) {
+      response->append(reinterpret_cast<const char*>(s.begin()), s.size());
+    }
+  }
+  return status;
+}
+
+std::string HealthRequest(const std::string& service) {
+  return service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
+}
+
+class DaemonTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto dir = support::TempDir::Create();
+    ASSERT_TRUE(dir.ok());
+    dir_ = std::make_unique<support::TempDir>(*std::move(dir));
+    auto blobs = BlobStore::Open(dir_->File("server"));
+    ASSERT_TRUE(blobs.ok()) << blobs.status();
+    blobs_ = *std::move(blobs);
+    artifacts_ = std::make_unique<ArtifactServiceImpl>(blobs_.get(), ArtifactServiceOptions());
+  }
+
+  void StartHost(HostOptions options = {}) {
+    host_ = std::make_unique<ServerHost>(options);
+    host_->AddService(artifacts_.get(), kArtifactServiceName);
+    const absl::Status status = host_->Start();
+    ASSERT_TRUE(status.ok()) << status;
+    ChannelOptions own;
+    own.own_connection = true;
+    channel_ = MakeChannel(host_->address(), own);
+    stub_ = v1::ArtifactService::NewStub(channel_);
+  }
+
+  std::unique_ptr<support::TempDir> dir_;
+  std::unique_ptr<BlobStore> blobs_;
+  std::unique_ptr<ArtifactServiceImpl> artifacts_;
+  std::unique_ptr<ServerHost> host_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::ArtifactService::Stub> stub_;
+};
+
+TEST_F(DaemonTest, HostAnswersHealthAndReflectionAndWritesItsPortFile) {
+  HostOptions options;
+  options.port_file = dir_->File("port");
+  StartHost(options);
+  EXPECT_EQ(*support::ReadFile(options.port_file, 100), host_->address() + "\n");
+  std::string answer;
+  EXPECT_TRUE(RawCall(channel_, "/grpc.health.v1.Health/Check", "", &answer).ok());
+  EXPECT_EQ(answer, "\x08\x01") << "SERVING";
+  answer.clear();
+  EXPECT_TRUE(RawCall(channel_, "/grpc.health.v1.Health/Check", HealthRequest(kArtifactServiceName),
+                      &answer)
+                  .ok());
+  EXPECT_EQ(answer, "\x08\x01");
+  EXPECT_EQ(RawCall(channel_, "/grpc.health.v1.Health/Check", HealthRequest("no.Such"), &answer)
+                .error_code(),
+            grpc::NOT_FOUND);
+  answer.clear();
+  ASSERT_TRUE(RawCall(channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                      "\x3a\x01*", &answer)
+                  .ok());
+  EXPECT_THAT(answer, HasSubstr(kArtifactServiceName));
+  host_->SetServing(false);
+  answer.clear();
+  EXPECT_TRUE(RawCall(channel_, "/grpc.health.v1.Health/Check", "", &answer).ok());
+  EXPECT_EQ(answer, "\x08\x02") << "NOT_SERVING";
+  host_->Stop();
+  EXPECT_FALSE(support::FileExists(options.port_file));
+  EXPECT_EQ(RawCall(channel_, "/grpc.health.v1.Health/Check", "", &answer).error_code(),
+            grpc::UNAVAILABLE);
+}
+
+TEST_F(DaemonTest, HostRefusesWhatItMustNotServe) {
+  const auto start = [&](const std::string& listen, bool insecure) {
+    HostOptions options;
+    options.listen = listen;
+    options.insecure = insecure;
+    ServerHost host(options);
+    host.AddService(artifacts_.get(), kArtifactServiceName);
+    return host.Start();
+  };
+  EXPECT_EQ(support::Slug(start("0.0.0.0:0", false)), "daemon.listen.insecure");
+  EXPECT_EQ(support::Slug(start("[::]:0", false)), "daemon.listen.insecure");
+  EXPECT_TRUE(start("0.0.0.0:0", true).ok());
+  EXPECT_EQ(support::Slug(start("127.0.0.1", false)), "daemon.listen.invalid");
+  EXPECT_EQ(support::Slug(start("127.0.0.1:99999", false)), "daemon.listen.invalid");
+  StartHost();
+  EXPECT_EQ(support::Slug(start(host_->address(), false)), "daemon.listen.failed")
+      << "two servers must never share a port";
+}
+
+TEST(DaemonAddressTest, OnlyRealLoopbackCounts) {
+  EXPECT_TRUE(IsLoopbackHost("127.0.0.1"));
+  EXPECT_TRUE(IsLoopbackHost("127.255.0.3"));
+  EXPECT_TRUE(IsLoopbackHost("localhost"));
+  EXPECT_TRUE(IsLoopbackHost("::1"));
+  EXPECT_FALSE(IsLoopbackHost("127.0.0.1.example.org"));
+  EXPECT_FALSE(IsLoopbackHost("127.0.0"));
+  EXPECT_FALSE(IsLoopbackHost("0.0.0.0"));
+  EXPECT_FALSE(IsLoopbackHost("10.0.0.1"));
+  EXPECT_EQ(ParseHostPort("[::1]:7", "x")->host, "::1");
+  EXPECT_EQ(ParseHostPort("host:7", "x")->port, 7);
+  for (const char* bad : {"", ":7", "host", "host:", "host:x", "::1:7", "[::1:7", "host:-1"}) {
+    EXPECT_FALSE(ParseHostPort(bad, "x").ok()) << bad;
+  }
+}
+
+TEST_F(DaemonTest, ErrorsKeepCodeAndSlugOverTheWire) {
+  StartHost();
+  v1::ReadRequest request;
+  *request.mutable_digest() = MakeDigest(support::Sha256Hex("nothing"), 0);
+  grpc::ClientContext context;
+  SetTimeout(&context, 5000);
+  const auto reader = stub_->Read(&context, request);
+  v1::Chunk chunk;
+  EXPECT_FALSE(reader->Read(&chunk));
+  const absl::Status status = FromGrpc(reader->Finish());
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(support::Slug(status), "artifact.read.not_found");
+  const absl::Status long_one = support::Internal("a.b.c", std::string(100'000, 'x'));
+  EXPECT_LT(ToGrpc(long_one).error_message().size(), 2000u);
+  EXPECT_LT(ToGrpc(long_one).error_details().size(), 3000u);
+  EXPECT_TRUE(FromGrpc(ToGrpc(absl::OkStatus())).ok());
+  EXPECT_EQ(support::Slug(FromGrpc(grpc::Status(grpc::UNAVAILABLE, "gone"))), "rpc.unavailable");
+  EXPECT_TRUE(IsRetryable(FromGrpc(grpc::Status(grpc::UNAVAILABLE, "gone"))));
+  EXPECT_FALSE(IsRetryable(status));
+}
+
+TEST_F(DaemonTest, ArtifactsTravelInPiecesAndArriveWhole) {
+  StartHost();
+  auto local = BlobStore::Open(dir_->File("client"));
+  ASSERT_TRUE(local.ok());
+  std::vector<std::string> names;
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{1} << 20, (size_t{5} << 20) + 17}) {
+    std::string data(size, '\0');
+    for (size_t i = 0; i < size; ++i) data[i] = static_cast<char>(i * 2654435761u >> 13);
+    names.push_back(*(*local)->Put(data));
+  }
+  ASSERT_TRUE(UploadMissingArtifacts(stub_.get(), local->get(), names, 20'000).ok());
+  EXPECT_TRUE(FindMissingArtifacts(stub_.get(), names, 5000)->empty());
+  auto fetched = BlobStore::Open(dir_->File("agent"));
+  ASSERT_TRUE(fetched.ok());
+  for (const std::string& name : names) {
+    const absl::Status status = FetchArtifact(stub_.get(), fetched->get(), name, 20'000);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(*(*fetched)->Get(name), *(*local)->Get(name));
+    std::string streamed;
+    ASSERT_TRUE(StreamArtifact(stub_.get(), name, 5000, [&](std::string_view piece) {
+                  streamed += piece;
+                  return absl::OkStatus();
+                }).ok());
+    EXPECT_EQ(support::Sha256Hex(streamed), name);
+  }
+  EXPECT_EQ(FetchArtifact(stub_.get(), fetched->get(), support::Sha256Hex("absent"), 5000).code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(DaemonTest, AnUploadThatIsNotItsDigestLeavesNothing) {
+  StartHost();
+  const absl::Status status =
+      UploadArtifact(stub_.get(), support::Sha256Hex("promised"), "delivered", 5000);
+  EXPECT_EQ(support::Slug(status), "artifact.write.digest_mismatch");
+  EXPECT_EQ(blobs_->count(), 0);
+  EXPECT_TRUE(support::ListDir(dir_->File("server/tmp"))->empty());
+  v1::BatchWriteRequest batch;
+  v1::InlineArtifact* artifact = batch.add_artifacts();
+  *artifact->mutable_digest() = MakeDigest(support::Sha256Hex("a"), 1);
+  artifact->set_data("b");
+  v1::InlineArtifact* good = batch.add_artifacts();
+  *good->mutable_digest() = MakeDigest(support::Sha256Hex("c"), 1);
+  good->set_data("c");
+  v1::BatchWriteResponse response;
+  grpc::ClientContext context;
+  SetTimeout(&context, 5000);
+  ASSERT_TRUE(stub_->BatchWrite(&context, batch, &response).ok());
+  EXPECT_EQ(response.statuses(0).code(), static_cast<int>(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(response.statuses(1).code(), 0);
+  EXPECT_TRUE(blobs_->Contains(support::Sha256Hex("c")));
+}
+
+TEST_F(DaemonTest, UploadsOutOfOrderOrCutShortAreRefused) {
+  StartHost();
+  const auto write = [&](const std::vector<v1::WriteChunk>& chunks) {
+    grpc::ClientContext context;
+    SetTimeout(&context, 5000);
+    v1::WriteResponse response;
+    const auto writer = stub_->Write(&context, &response);
+    for (const v1::WriteChunk& chunk : chunks) {
+      if (!writer->Write(chunk)) break;
+    }
+    writer->WritesDone();
+    return support::Slug(FromGrpc(writer->Finish()));
+  };
+  v1::WriteChunk first;
+  *first.mutable_digest() = MakeDigest(support::Sha256Hex("abcdef"), 6);
+  first.set_data("abc");
+  v1::WriteChunk second;
+  second.set_offset(4);
+  second.set_data("def");
+  second.set_finish(true);
+  EXPECT_EQ(write({first, second}), "artifact.write.offset");
+  EXPECT_EQ(write({first}), "artifact.write.incomplete");
+  EXPECT_EQ(write({}), "artifact.write.incomplete");
+  second.set_offset(3);
+  EXPECT_EQ(write({second}), "artifact.digest.invalid");
+  EXPECT_EQ(write({first, second}), "");
+  EXPECT_EQ(*blobs_->Get(support::Sha256Hex("abcdef")), "abcdef");
+  EXPECT_TRUE(support::ListDir(dir_->File("server/tmp"))->empty());
+}
+
+TEST_F(DaemonTest, ReadsOfARangeStayInTheRange) {
+  StartHost();
+  const std::string name = *blobs_->Put("0123456789");
+  const auto read = [&](int64_t offset, int64_t limit, std::string* text) {
+    v1::ReadRequest request;
+    *request.mutable_digest() = MakeDigest(name, 10);
+    request.set_offset(offset);
+    request.set_limit(limit);
+    grpc::ClientContext context;
+    SetTimeout(&context, 5000);
+    const auto reader = stub_->Read(&context, request);
+    v1::Chunk chunk;
+    while (reader->Read(&chunk)) *text += chunk.data();
+    return support::Slug(FromGrpc(reader->Finish()));
+  };
+  std::string text;
+  EXPECT_EQ(read(3, 4, &text), "");
+  EXPECT_EQ(text, "3456");
+  text.clear();
+  EXPECT_EQ(read(8, 100, &text), "");
+  EXPECT_EQ(text, "89");
+  EXPECT_EQ(read(11, 0, &text), "artifact.read.range");
+  EXPECT_EQ(read(-1, 0, &text), "artifact.read.range");
+}
+
+TEST_F(DaemonTest, ADamagedArtifactIsNeverServedAndHealsByUpload) {
+  StartHost();
+  const std::string name = *blobs_->Put("precious bytes");
+  const std::string path = *blobs_->Path(name);
+  ASSERT_TRUE(support::WriteFileAtomic(path, "precious bytez").ok());
+  auto local = BlobStore::Open(dir_->File("client"));
+  const absl::Status status = FetchArtifact(stub_.get(), local->get(), name, 5000);
+  EXPECT_EQ(support::Slug(status), "artifact.read.corrupt");
+  EXPECT_FALSE(blobs_->Contains(name));
+  ASSERT_TRUE(UploadArtifact(stub_.get(), name, "precious bytes", 5000).ok());
+  EXPECT_TRUE(FetchArtifact(stub_.get(), local->get(), name, 5000).ok());
+}
+
+TEST_F(DaemonTest, BlobStoreFindsItsBlobsAgainAndCollectsTheOldest) {
+  const std::string a = *blobs_->Put("aaaa");
+  const std::string b = *blobs_->Put("bbbb");
+  const std::string c = *blobs_->Put("cccc");
+  EXPECT_EQ(blobs_->total_bytes(), 12);
+  EXPECT_EQ(*blobs_->Put("aaaa"), a);
+  EXPECT_EQ(blobs_->count(), 3);
+  ASSERT_TRUE(blobs_->Get(a).ok());  // now the most recently used
+  EXPECT_EQ(blobs_->Collect(8, [&](const std::string& hex) { return hex == b; }), 1);
+  EXPECT_FALSE(blobs_->Contains(c)) << "b is kept, a is younger";
+  blobs_.reset();
+  ASSERT_TRUE(support::WriteFileAtomic(dir_->File("server/tmp/half"), "half a blob").ok());
+  auto again = BlobStore::Open(dir_->File("server"));
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ((*again)->count(), 2);
+  EXPECT_EQ((*again)->total_bytes(), 8);
+  EXPECT_FALSE(support::FileExists(dir_->File("server/tmp/half")));
+  EXPECT_FALSE((*again)->Get("../../etc/passwd").ok());
+}
+
+TEST_F(DaemonTest, MetricsAreServedWithCallCounts) {
+  auto metrics = Metrics::Create("test", "127.0.0.1:0", false);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  HostOptions options;
+  options.metrics = metrics->get();
+  StartHost(options);
+  ASSERT_TRUE(FindMissingArtifacts(stub_.get(), {support::Sha256Hex("x")}, 5000).ok());
+  (*metrics)->Counter("tilewright_things_total", "things", {{"kind", "odd"}}).Increment(3);
+  const HostPort where = *ParseHostPort((*metrics)->address(), "x");
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(where.port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
+  ASSERT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  std::string page;
+  char buffer[4096];
+  for (ssize_t n; (n = read(fd, buffer, sizeof(buffer))) > 0;) page.append(buffer, n);
+  close(fd);
+  EXPECT_THAT(page, HasSubstr("tilewright_things_total{kind=\"odd\"} 3"));
+  EXPECT_THAT(page, HasSubstr("tilewright_build_info{service=\"test\""));
+  EXPECT_THAT(page, HasSubstr("tilewright_rpc_calls_total{code=\"OK\",method=\"/tilewright.v1."
+                              "ArtifactService/FindMissing\"} 1"));
+  EXPECT_EQ(support::Slug(Metrics::Create("t", "0.0.0.0:0", false).status()),
+            "daemon.metrics.insecure");
+  EXPECT_EQ(support::Slug(Metrics::Create("t", (*metrics)->address(), false).status()),
+            "daemon.metrics.failed");
+}
+
+TEST(DaemonLogTest, LinesAreJsonWithTypedFields) {
+  const std::string line = FormatLogLine("svc", LogLevel::kWarning, "lease.expired",
+                                         {{"lease", "leases/1"},
+                                          {"count", 3},
+                                          {"ratio", 0.5},
+                                          {"ok", true},
+                                          {"bytes", std::string("\xff\"\n")}},
+                                         1'700'000'000'123'456);
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << line;
+  EXPECT_EQ(json["ts"], "2023-11-14T22:13:20.123456Z");
+  EXPECT_EQ(json["level"], "warning");
+  EXPECT_EQ(json["service"], "svc");
+  EXPECT_EQ(json["event"], "lease.expired");
+  EXPECT_EQ(json["count"], 3);
+  EXPECT_EQ(json["ratio"], 0.5);
+  EXPECT_EQ(json["ok"], true);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+}
+
+TEST(DaemonWireTest, BackoffGrowsWithinItsBoundsAndStartsAgain) {
+  Backoff backoff(support::Rng(1));
+  int64_t ceiling = kReconnectMinMs;
+  for (int i = 0; i < 12; ++i) {
+    const int64_t pause = backoff.NextMs();
+    EXPECT_LE(pause, ceiling);
+    EXPECT_GE(pause, ceiling / 2);
+    ceiling = std::min<int64_t>(ceiling * 2, kReconnectMaxMs);
+  }
+  backoff.Reset();
+  EXPECT_LE(backoff.NextMs(), kReconnectMinMs);
+}
+
+TEST(DaemonWireTest, DigestsAndNames) {
+  const std::string hex = support::Sha256Hex("x");
+  EXPECT_EQ(*DigestToHex(MakeDigest(hex, 1)), hex);
+  v1::Digest wrong = MakeDigest(hex, 1);
+  wrong.set_algorithm("md5");
+  EXPECT_EQ(support::Slug(DigestToHex(wrong).status()), "artifact.digest.invalid");
+  EXPECT_EQ(ValueKindText(v1::VALUE_KIND_WALL_NS), "wall_ns");
+  EXPECT_EQ(ValueKindText(v1::VALUE_KIND_SIMULATED_CYCLES), "simulated_cycles");
+  EXPECT_EQ(ValueKindText(static_cast<v1::ValueKind>(77)), "unspecified");
+  EXPECT_EQ(OutcomeText(v1::WRONG_RESULT), "WRONG_RESULT");
+  EXPECT_EQ(OutcomeText(static_cast<v1::Outcome>(77)), "OUTCOME_UNSPECIFIED");
+}
+
+TEST(DaemonMainTest, ExitCodesAreSysexits) {
+  EXPECT_EQ(ExitCode(absl::OkStatus()), 0);
+  EXPECT_EQ(ExitCode(support::InvalidArgument("a", "")), 64);
+  EXPECT_EQ(ExitCode(support::DataLoss("a", "")), 65);
+  EXPECT_EQ(ExitCode(support::Unavailable("a", "")), 69);
+  EXPECT_EQ(ExitCode(support::ResourceExhausted("a", "")), 74);
+  EXPECT_EQ(ExitCode(support::PermissionDenied("a", "")), 77);
+  EXPECT_EQ(ExitCode(support::FailedPrecondition("a", "")), 78);
+}
+
+}  // namespace
+}  // namespace tilewright::daemon
