@@ -232,12 +232,14 @@ absl::Status FunctionEmitter::EmitFor(const Stmt& s) {
 absl::Status FunctionEmitter::EmitSerialLoop(const Stmt& s) {
   TW_ASSIGN(Value * min, Emit(s->range.min));
   TW_ASSIGN(Value * extent, Emit(s->range.extent));
+  auto* constant_extent = llvm::dyn_cast<llvm::ConstantInt>(extent);
+  if (constant_extent != nullptr && constant_extent->getSExtValue() <= 0) return absl::OkStatus();
   Value* end = builder_.CreateNSWAdd(min, extent);
   llvm::BasicBlock* preheader = builder_.GetInsertBlock();
   llvm::BasicBlock* header = llvm::BasicBlock::Create(module_.context(), "", function_);
   llvm::BasicBlock* exit = llvm::BasicBlock::Create(module_.context(), "", function_);
   Scope scope;
-  if (llvm::isa<llvm::ConstantInt>(extent)) {
+  if (constant_extent != nullptr) {
     scope.entry_branch = builder_.CreateBr(header);
   } else {
     Value* some = builder_.CreateICmpSGT(extent, llvm::Constant::getNullValue(extent->getType()));
@@ -378,9 +380,12 @@ absl::Status FunctionEmitter::EmitAlloc(const Stmt& s) {
                                           std::to_string(tasks) + " tasks");
   }
   int64_t offset = workspace_plan_.Push(slice * tasks);
-  Value* base = builder_.CreatePtrAdd(workspace_, builder_.getInt64(offset));
-  if (!host_)
-    base = builder_.CreatePtrAdd(base, builder_.CreateNSWMul(task_, builder_.getInt64(slice)));
+  // In the entry block, because addresses of outer loops are computed out there.
+  llvm::IRBuilder<> in_entry(entry_);
+  Value* base = in_entry.CreatePtrAdd(workspace_, in_entry.getInt64(offset));
+  if (!host_) {
+    base = in_entry.CreatePtrAdd(base, in_entry.CreateNSWMul(task_, in_entry.getInt64(slice)));
+  }
   BindBuffer(s->buffer, base, {false, bytes});
   TW_TRY(EmitStmt(s->body));
   workspace_plan_.PopTo(offset);

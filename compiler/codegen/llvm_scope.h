@@ -1,6 +1,8 @@
 // The position guard of FunctionEmitter. Included by the llvm_*.cc files only.
 #pragma once
 
+#include <optional>
+
 #include "compiler/codegen/llvm_emitter.h"
 
 namespace tilewright::codegen {
@@ -9,13 +11,15 @@ namespace tilewright::codegen {
 // the builder is.
 class FunctionEmitter::AtLevel {
  public:
-  AtLevel(FunctionEmitter& emitter, int level) : guard_(emitter.builder_) {
-    if (level < emitter.top())
-      emitter.builder_.SetInsertPoint(emitter.scopes_[level + 1].entry_branch);
+  AtLevel(FunctionEmitter& emitter, int level) {
+    // At the current level the builder moves on by itself, possibly into a new block.
+    if (level >= emitter.top()) return;
+    guard_.emplace(emitter.builder_);
+    emitter.builder_.SetInsertPoint(emitter.scopes_[level + 1].entry_branch);
   }
 
  private:
-  llvm::IRBuilderBase::InsertPointGuard guard_;
+  std::optional<llvm::IRBuilderBase::InsertPointGuard> guard_;
 };
 
 }  // namespace tilewright::codegen

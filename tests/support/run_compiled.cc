@@ -121,6 +121,7 @@ ir::Target WidestTarget() { return RunnableTargets().back(); }
 
 absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const ir::Target& target,
                                           const std::string& miscompile) {
+  if (f.stage == ir::Stage::kFlat) return f;
   transform::PassContext ctx;
   ctx.target = target;
   ctx.verify_each = true;

@@ -1,0 +1,69 @@
+// Random programs: compiled code against the interpreter. The seed is printed; TILEWRIGHT_SEED and
+// TILEWRIGHT_ROUNDS replay and extend.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "compiler/ir/ir_text.h"
+#include "deploy/support/status.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/random_ir.h"
+#include "tests/support/run_compiled.h"
+#include "tests/support/test_seed.h"
+
+namespace tilewright::tests {
+namespace {
+
+EquivalenceOptions Compiled(const ir::Target& target, int threads, uint64_t seed) {
+  EquivalenceOptions options;
+  options.seed = seed;
+  options.run_other = [target, threads](const ir::Function& f, const std::vector<int64_t>& sizes,
+                                        std::vector<ir::TensorData*> args) {
+    return RunCompiled(f, target, threads, sizes, std::move(args));
+  };
+  return options;
+}
+
+// Symbolic intermediates have no storage plan yet; everything else must compile.
+bool IsUnsupported(const absl::Status& status) {
+  return support::StatusText(status).find("codegen.alloc.symbolic") != std::string::npos;
+}
+
+TEST(RandomCodegen, FlatPrograms) {
+  uint64_t first = TestSeed();
+  int64_t rounds = TestRounds(200), skipped = 0;
+  std::vector<ir::Target> targets = RunnableTargets();
+  for (int64_t i = 0; i < rounds; ++i) {
+    uint64_t seed = first + i;
+    ir::Function f = RandomFlat(seed);
+    const ir::Target& target = targets[i % targets.size()];
+    absl::Status same = SameResults(f, f, Compiled(target, 1 + i % 2, seed));
+    skipped += IsUnsupported(same) ? 1 : 0;
+    ASSERT_TRUE(same.ok() || IsUnsupported(same))
+        << "seed " << seed << " on " << target.cpu << ": " << support::StatusText(same) << "\n"
+        << ir::Print(f);
+  }
+  EXPECT_LE(skipped, rounds / 2);
+}
+
+TEST(RandomCodegen, NaivePrograms) {
+  uint64_t first = TestSeed();
+  int64_t rounds = TestRounds(150), skipped = 0;
+  std::vector<ir::Target> targets = RunnableTargets();
+  for (int64_t i = 0; i < rounds; ++i) {
+    uint64_t seed = first + i;
+    RandomProgram program = RandomTe(seed);
+    const ir::Target& target = targets[i % targets.size()];
+    EquivalenceOptions options = Compiled(target, 1, seed);
+    options.sizes = program.sizes;
+    absl::Status same = SameResults(program.function, program.function, options);
+    skipped += IsUnsupported(same) ? 1 : 0;
+    ASSERT_TRUE(same.ok() || IsUnsupported(same))
+        << "seed " << seed << " on " << target.cpu << ": " << support::StatusText(same) << "\n"
+        << program.Describe();
+  }
+  EXPECT_LE(skipped, rounds / 3);
+}
+
+}  // namespace
+}  // namespace tilewright::tests
