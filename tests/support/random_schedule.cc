@@ -1,0 +1,210 @@
+#include "tests/support/random_schedule.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "compiler/ir/structural.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::tests {
+namespace {
+
+using schedule::Handle;
+using schedule::Schedule;
+using schedule::Step;
+using schedule::StepKind;
+using schedule::StepRow;
+using schedule::Steps;
+using support::Rng;
+using support::StrCat;
+
+std::vector<int> Live(const Schedule& s, Handle::Kind kind) {
+  std::vector<int> live;
+  for (size_t i = 0; i < s.handles().size(); ++i) {
+    if (!s.handles()[i].dead && s.handles()[i].kind == kind) live.push_back(static_cast<int>(i));
+  }
+  return live;
+}
+
+// Several loops: mostly of one block, in order or shuffled, mostly neighbours.
+std::vector<int> LoopChain(const Schedule& s, Rng* rng) {
+  std::vector<int> blocks = Live(s, Handle::Kind::kBlock);
+  std::vector<int> loops = s.LoopsOf(rng->Choice(blocks));
+  if (loops.size() < 2) return loops;
+  size_t first = rng->Uniform(loops.size() - 1);
+  size_t count = 2 + rng->Uniform(std::min<size_t>(loops.size() - first - 1, 4));
+  std::vector<int> chain(loops.begin() + static_cast<std::ptrdiff_t>(first), loops.end());
+  if (chain.size() > count) {
+    if (rng->Bernoulli(0.3)) rng->Shuffle(&chain);
+    chain.resize(count);
+  }
+  return chain;
+}
+
+int64_t ExtentOf(const Schedule& s, int loop) {
+  ir::Stmt stmt = s.StmtOf(loop);
+  const int64_t* extent = stmt == nullptr ? nullptr : ir::AsInt(stmt->range.extent);
+  return extent == nullptr ? -1 : *extent;
+}
+
+// Mostly covers the loop with little waste, sometimes not at all.
+std::vector<int64_t> Factors(int64_t extent, Rng* rng) {
+  std::vector<int64_t> factors;
+  size_t count = 2 + rng->Uniform(2);
+  for (size_t i = 0; i < count; ++i) {
+    int64_t top = std::max<int64_t>(2, std::min<int64_t>(extent, 8));
+    factors.push_back(1 + static_cast<int64_t>(rng->Uniform(static_cast<uint64_t>(top))));
+  }
+  if (rng->Bernoulli(0.9)) {
+    factors[extent < 0 ? 0 : rng->Uniform(count)] = schedule::kInfer;
+  }
+  return factors;
+}
+
+std::optional<Step> RandomStep(const Schedule& s, const StepRow& row, Rng* rng) {
+  Step step{.kind = row.kind};
+  std::vector<int> loops = Live(s, Handle::Kind::kLoop), blocks = Live(s, Handle::Kind::kBlock);
+  if (loops.empty() || blocks.empty()) return std::nullopt;
+  if (row.variadic) {
+    step.handles = LoopChain(s, rng);
+    if (row.kind == StepKind::kReorder) rng->Shuffle(&step.handles);
+    if (step.handles.empty()) return std::nullopt;
+  } else {
+    for (char operand : row.operands) {
+      bool block = operand == 'b' || (operand == 'h' && rng->Bernoulli(0.5));
+      step.handles.push_back(rng->Choice(block ? blocks : loops));
+    }
+  }
+  if (row.has_factors) step.factors = Factors(ExtentOf(s, step.handles[0]), rng);
+  if (!row.words.empty()) step.word = rng->Choice(row.words);
+  for (const schedule::StepOption& o : row.options) {
+    const std::string& value = rng->Choice(o.values);
+    if (value != o.values.front()) step.options[o.key] = value;
+  }
+  if (row.has_annotation) {
+    auto annotations = schedule::AnnotationRows();
+    const schedule::AnnotationRow& a = annotations[rng->Uniform(annotations.size())];
+    step.options[std::string(a.key)] = std::to_string(rng->UniformInt(a.min, a.max));
+  }
+  return step;
+}
+
+// Results of each step, so that handles can be renumbered when one is left out.
+struct Numbered {
+  Step step;
+  std::vector<int> results;
+};
+
+std::vector<Numbered> Number(const ir::Function& f, const Steps& steps) {
+  Schedule s(f);
+  std::vector<Numbered> numbered;
+  for (const Step& step : steps) {
+    if (!s.Apply(step).ok()) continue;
+    numbered.push_back({step, s.LastResults()});
+  }
+  return numbered;
+}
+
+// Replays without step `left_out`; what cannot be applied any more is left out too.
+std::pair<Steps, ir::Function> Without(const ir::Function& f, const std::vector<Numbered>& all,
+                                       size_t left_out) {
+  Schedule s(f);
+  std::map<int, int> moved;
+  for (size_t i = 0; i < s.handles().size(); ++i) {
+    moved[static_cast<int>(i)] = static_cast<int>(i);
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i == left_out) continue;
+    Step step = all[i].step;
+    bool known = true;
+    for (int& h : step.handles) {
+      auto it = moved.find(h);
+      known = known && it != moved.end();
+      if (known) h = it->second;
+    }
+    if (!known || !s.Apply(step).ok()) continue;
+    for (size_t r = 0; r < all[i].results.size() && r < s.LastResults().size(); ++r) {
+      moved[all[i].results[r]] = s.LastResults()[r];
+    }
+  }
+  return {s.steps(), s.function()};
+}
+
+}  // namespace
+
+namespace {
+
+// Tries one step; true when it was accepted.
+bool TryStep(Schedule* s, const Step& step, RandomScheduleResult* result) {
+  ir::Stmt body = s->function().body;
+  size_t handles = s->handles().size(), allocs = s->function().allocs.size();
+  absl::Status status = s->Apply(step);
+  const std::string& name = schedule::RowOf(step.kind).name;
+  if (status.ok()) {
+    ++result->accepted[name];
+    return true;
+  }
+  ++result->refused[name];
+  std::string slug = support::Slug(status);
+  if (slug.ends_with(".verify")) {
+    result->broken =
+        StrCat("`", schedule::ToText(step), "` does not verify: ", support::StatusText(status));
+  } else if (!slug.starts_with(StrCat("schedule.", name, ".")) &&
+             !slug.starts_with("schedule.handle.")) {
+    result->broken =
+        StrCat("`", schedule::ToText(step), "` has a foreign error: ", support::StatusText(status));
+  } else if (body != s->function().body || handles != s->handles().size() ||
+             allocs != s->function().allocs.size()) {
+    result->broken = StrCat("refused `", schedule::ToText(step), "` changed the schedule");
+  }
+  return false;
+}
+
+}  // namespace
+
+RandomScheduleResult RandomSchedule(const ir::Function& f, Rng rng,
+                                    const RandomScheduleOptions& options) {
+  RandomScheduleResult result;
+  Schedule s(f);
+  s.set_verify_each(options.verify_each);
+  auto rows = schedule::StepRows();
+  for (int i = 0; i < options.attempts && result.broken.empty(); ++i) {
+    const StepRow& row = rows[rng.Uniform(rows.size())];
+    // Few pairs of a block and a loop go together.
+    int choices = row.operands.size() > 1 ? 6 : 1;
+    for (int c = 0; c < choices && result.broken.empty(); ++c) {
+      std::optional<Step> step = RandomStep(s, row, &rng);
+      if (step.has_value() && TryStep(&s, *step, &result)) break;
+    }
+  }
+  result.steps = s.steps();
+  result.function = s.function();
+  auto replayed = schedule::Replay(f, schedule::ToText(result.steps));
+  if (result.broken.empty() &&
+      (!replayed.ok() || ir::StructuralHash(*replayed) != ir::StructuralHash(result.function))) {
+    result.broken = StrCat("replay gives another program: ", replayed.status().ToString());
+  }
+  return result;
+}
+
+Steps ShrinkSteps(const ir::Function& f, const Steps& steps,
+                  const std::function<bool(const ir::Function&)>& fails) {
+  Steps best = steps;
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    std::vector<Numbered> numbered = Number(f, best);
+    for (size_t i = numbered.size(); i-- > 0;) {
+      auto [fewer, function] = Without(f, numbered, i);
+      if (fewer.size() >= best.size() || !fails(function)) continue;
+      best = fewer;
+      smaller = true;
+      break;
+    }
+  }
+  return best;
+}
+
+}  // namespace tilewright::tests
