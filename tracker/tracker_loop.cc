@@ -110,8 +110,7 @@ void TrackerLoop::TakeIn(LoopCall call, Now now, std::vector<Finished>* finished
   if (!call.key.empty()) {
     for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
       if (it->call.key != call.key) continue;
-      // The older call is answered without taking grants: its client already asks anew.
-      PollContext context{pool_.get(), now, false, draining_.load()};
+      PollContext context{pool_.get(), now, false, draining_.load(), true};
       it->call.poll(context);
       finished->push_back({std::move(it->call.finish), absl::OkStatus()});
       waiting_.erase(it);
@@ -126,7 +125,8 @@ void TrackerLoop::TakeIn(LoopCall call, Now now, std::vector<Finished>* finished
 }
 
 void TrackerLoop::PollWaiting(bool all, Now now, std::vector<Finished>* finished) {
-  PollContext context{pool_.get(), now, now.mono_ns >= no_grants_before_ns_, draining_.load()};
+  PollContext context{pool_.get(), now, now.mono_ns >= no_grants_before_ns_, draining_.load(),
+                      false};
   if (context.draining) context.may_grant = false;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     const bool due = it->deadline_ns <= now.mono_ns || context.draining || dead_;
@@ -143,12 +143,18 @@ void TrackerLoop::PollWaiting(bool all, Now now, std::vector<Finished>* finished
     it->fresh = false;
     if (dead_) {
       finished->push_back({std::move(it->call.finish), Stopping()});
-    } else if (it->call.poll(context) || due) {
-      finished->push_back({std::move(it->call.finish), absl::OkStatus()});
-    } else {
+      it = waiting_.erase(it);
+      continue;
+    }
+    const PollResult result = it->call.poll(context);
+    if (result != PollResult::kAnswer && !due) {
+      if (result == PollResult::kSoon) {
+        it->deadline_ns = std::min(it->deadline_ns, now.mono_ns + options_.soon_ms * kMsNs);
+      }
       ++it;
       continue;
     }
+    finished->push_back({std::move(it->call.finish), absl::OkStatus()});
     it = waiting_.erase(it);
   }
 }

@@ -29,7 +29,14 @@ struct PollContext {
   DevicePool* pool = nullptr;
   Now now;
   bool may_grant = true;
-  bool draining = false;  // the tracker is about to stop: say so and answer
+  bool draining = false;    // the tracker is about to stop: say so and answer
+  bool superseded = false;  // the client already asks anew: answer as little as possible
+};
+
+enum class PollResult {
+  kWait,    // nothing to say yet
+  kSoon,    // nothing new, but something said before may not have arrived: answer within a second
+  kAnswer,  // there is something to answer
 };
 
 // One call of a client on its way through the loop. The functions run on the loop's thread,
@@ -37,8 +44,8 @@ struct PollContext {
 struct LoopCall {
   // Takes the request in. An error ends the call with it.
   std::function<absl::Status(DevicePool&, Now)> apply;
-  // Writes the response; true when there is something to answer. Null: answer after apply.
-  std::function<bool(const PollContext&)> poll;
+  // Writes the response. Null: answer after apply.
+  std::function<PollResult(const PollContext&)> poll;
   std::function<void(const absl::Status&)> finish;
   // The client is gone. Null: never.
   std::function<bool()> cancelled;
@@ -52,6 +59,7 @@ struct LoopOptions {
   int64_t tick_ms = 100;
   int64_t max_artifact_bytes = int64_t{20} << 30;  // beyond which unused artifacts are dropped
   int64_t collect_every_ms = 30'000;
+  int64_t soon_ms = 1000;           // how long PollResult::kSoon waits
   int64_t after_failure_ms = 1000;  // nothing is granted for this long after a failed commit
 };
 

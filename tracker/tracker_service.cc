@@ -77,12 +77,23 @@ grpc::ServerUnaryReactor* AgentServiceImpl::Sync(grpc::CallbackServerContext* co
     return pool.Sync(*request, address, now).status();
   };
   call.poll = [request, response](const PollContext& poll) {
+    if (poll.superseded) {  // what it carried could be lost; the newer call gets all of it
+      response->Clear();
+      response->set_tracker_epoch(poll.pool->epoch());
+      return PollResult::kAnswer;
+    }
     const bool news =
         poll.pool->FillSyncResponse(request->agent(), poll.may_grant, poll.now, response);
-    if (!poll.draining) return news;
-    response->mutable_restarting()->mutable_retry_after_min()->set_nanos(200'000'000);
-    response->mutable_restarting()->mutable_retry_after_max()->set_seconds(2);
-    return true;
+    if (poll.draining) {
+      response->mutable_restarting()->mutable_retry_after_min()->set_nanos(200'000'000);
+      response->mutable_restarting()->mutable_retry_after_max()->set_seconds(2);
+      return PollResult::kAnswer;
+    }
+    if (news) return PollResult::kAnswer;
+    // Told before, and the agent's state does not show it yet: the answer may have been lost.
+    const bool pending = response->grants_size() > 0 || response->revokes_size() > 0 ||
+                         response->unknown_leases_size() > 0;
+    return pending ? PollResult::kSoon : PollResult::kWait;
   };
   call.cancelled = [context] { return context->IsCancelled(); };
   call.wait_ms = ToMs(request->max_wait());
@@ -143,7 +154,12 @@ grpc::ServerUnaryReactor* DispatchServiceImpl::PullResults(grpc::CallbackServerC
   LoopCall call;
   call.apply = [](DevicePool&, Now) { return absl::OkStatus(); };
   call.poll = [request, response](const PollContext& poll) {
-    return poll.pool->Pull(*request, response);
+    if (poll.superseded) {
+      response->set_cursor(request->cursor());
+      response->set_tracker_epoch(poll.pool->epoch());
+      return PollResult::kAnswer;
+    }
+    return poll.pool->Pull(*request, response) ? PollResult::kAnswer : PollResult::kWait;
   };
   call.cancelled = [context] { return context->IsCancelled(); };
   call.wait_ms = ToMs(request->max_wait());

@@ -27,7 +27,7 @@
 namespace tilewright::tracker::testing {
 namespace {
 
-constexpr int kItems = 600;
+constexpr int kItems = 300;
 constexpr int64_t kDeadlineMs = 120'000;
 
 // The tracker as a process that can be killed and started again at the same address.
