@@ -85,6 +85,7 @@ struct Action {
   std::vector<Code> indices;      // Store; Alloc: the shape
   BufferState* buffer = nullptr;  // Store, Alloc
   std::vector<IterCode> iters;    // Block
+  std::vector<int64_t> values;    // of the iters, at this visit
   std::vector<RegionCode> reads, writes;
   std::unique_ptr<Action> init, body, else_body;
   std::vector<Action> stmts;
@@ -132,6 +133,7 @@ class Interpreter {
   void ExecuteFor(Action& a);
   void ExecuteBlock(Action& a);
   void ExecuteStore(Action& a);
+  void StoreLane(BufferState* state, int64_t position, Cell value);
   bool BindIters(Action& a, uint64_t* point, bool* at_start);
   std::vector<ConcreteRegion> Concrete(const std::vector<RegionCode>& regions);
 
@@ -229,7 +231,8 @@ void Interpreter::ExecuteFor(Action& a) {
 bool Interpreter::BindIters(Action& a, uint64_t* point, bool* at_start) {
   *point = 0x9e3779b97f4a7c15ULL;
   *at_start = true;
-  std::vector<int64_t> values;
+  std::vector<int64_t>& values = a.values;
+  values.clear();
   for (const IterCode& iter : a.iters) values.push_back(machine_.EvalInt(iter.binding));
   for (size_t i = 0; i < a.iters.size(); ++i) {
     const IterCode& iter = a.iters[i];
@@ -291,9 +294,30 @@ void Interpreter::ExecuteBlock(Action& a) {
   }
 }
 
+void Interpreter::StoreLane(BufferState* state, int64_t position, Cell value) {
+  if (position < 0) return;
+  if (state->buffer->role == Role::kInput || state->buffer->role == Role::kConstant) {
+    return machine_.Fail("read_only", "store to " + state->buffer->name);
+  }
+  if (!machine_.write_regions.empty()) {
+    std::vector<int64_t> where(state->shape.size());
+    for (size_t d = where.size(), rest = position; d-- > 0; rest /= state->shape[d]) {
+      where[d] = rest % state->shape[d];
+    }
+    machine_.CheckRegions(machine_.write_regions, *state, where, /*is_write=*/true);
+  }
+  state->cells[position] = value;
+  state->written[position] = 1;
+}
+
 void Interpreter::ExecuteStore(Action& a) {
   if (!Step()) return;
   int lanes = a.value.dtype.lanes;
+  if (lanes == 1) {
+    if (a.mask != nullptr && !machine_.EvalBool(*a.mask)) return;
+    Cell value = machine_.EvalScalar(a.value);
+    return StoreLane(a.buffer, machine_.LocateScalar(*a.buffer, a.indices), value);
+  }
   std::vector<Cell> value(lanes), mask(lanes, Cell{.i = 1});
   if (a.mask != nullptr) machine_.EvalVector(*a.mask, mask.data());
   machine_.EvalVector(a.value, value.data());
@@ -303,20 +327,8 @@ void Interpreter::ExecuteStore(Action& a) {
     machine_.EvalVector(index, indices.back().data());
   }
   for (int lane = 0; lane < lanes && !machine_.failed(); ++lane) {
-    if (mask[lane].i == 0) continue;
-    int64_t position = machine_.Locate(*a.buffer, indices, lane);
-    if (position < 0) return;
-    if (a.buffer->buffer->role == Role::kInput || a.buffer->buffer->role == Role::kConstant) {
-      return machine_.Fail("read_only", "store to " + a.buffer->buffer->name);
-    }
-    if (!machine_.write_regions.empty()) {
-      std::vector<int64_t> where(a.buffer->shape.size());
-      for (size_t d = where.size(), rest = position; d-- > 0; rest /= a.buffer->shape[d])
-        where[d] = rest % a.buffer->shape[d];
-      machine_.CheckRegions(machine_.write_regions, *a.buffer, where, /*is_write=*/true);
-    }
-    a.buffer->cells[position] = value[lane];
-    a.buffer->written[position] = 1;
+    if (mask[lane].i != 0)
+      StoreLane(a.buffer, machine_.Locate(*a.buffer, indices, lane), value[lane]);
   }
 }
 
