@@ -182,11 +182,11 @@ struct TrialRow {
 
 // Under what a measurement may be reused: same task, same code, same kind of device.
 struct RecordKey {
-  std::string task_hash;
-  std::string target_key;  // target without threads
+  std::string task_hash = {};
+  std::string target_key = {};  // target without threads
   int64_t threads = 1;
-  std::string device_class;
-  std::string toolchain;
+  std::string device_class = {};
+  std::string toolchain = {};
 
   bool operator==(const RecordKey&) const = default;
 };

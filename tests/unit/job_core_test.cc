@@ -1,0 +1,388 @@
+#include "tuner_server/jobs/job_core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "deploy/support/strings.h"
+#include "tests/support/test_seed.h"
+#include "tests/unit/job_world.h"
+#include "tuner_server/jobs/work_items.h"
+#include "tuner_server/log/log_stats.h"
+
+namespace tilewright::jobs {
+namespace {
+
+using support::StatusText;
+using support::StrCat;
+using testing::HasSubstr;
+using tests::Faults;
+using tests::JobWorld;
+
+constexpr int64_t kManySteps = 200'000;
+
+template <typename T>
+T Value(absl::StatusOr<T> result) {
+  TW_CHECK(result.ok()) << StatusText(result.status());
+  return *std::move(result);
+}
+
+// The module that the job must publish: of each task the fastest trial that was measured well.
+std::string BestSteps(JobWorld* world) {
+  std::string steps;
+  for (const log::TaskStats& task : Value(log::ComputeTaskStats(&world->log(), "job1"))) {
+    if (task.best_trial != 0) steps += task.task.hash + ":" + task.best_steps + ";";
+  }
+  return steps;
+}
+
+void ExpectSucceeded(JobWorld* world, int64_t trials) {
+  world->CheckEnded();
+  const log::JobRow job = world->job();
+  EXPECT_EQ(log::JobStateName(job.state), "SUCCEEDED") << job.state_reason;
+  EXPECT_EQ(Value(world->log().CountTrials("job1")).ended, trials);
+  EXPECT_EQ(job.published_module, "projects/default/modules/net/versions/1");
+  EXPECT_EQ(world->steps_of_module, BestSteps(world));
+}
+
+TEST(JobCore, RunsAJobFromQueuedToAPublishedModule) {
+  JobWorld world(tests::TestSeed(1), {});
+  world.CreateJob(40);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 40);
+  const log::JobStats stats = Value(log::ComputeJobStats(&world.log(), "job1"));
+  for (const log::TaskStats& task : stats.tasks) {
+    EXPECT_EQ(task.default_median, 5000) << task.task.name;
+    EXPECT_LT(task.best_median, task.default_median);
+    EXPECT_GE(task.ended, 5) << "every task has its warm-up";
+  }
+  // The default schedule of each task comes first.
+  for (int64_t number = 1; number <= 3; ++number) {
+    EXPECT_TRUE(Value(world.log().GetTrial("job1", number)).is_default);
+  }
+  EXPECT_GE(stats.models.size(), 2U);
+  EXPECT_EQ(world.searches_started(), 1);
+  // Picks that a model chose name a model that the log has.
+  int64_t by_model = 0;
+  for (const log::TrialRow& trial : Value(world.log().ListTrials({.job = "job1", .limit = 99}))) {
+    if (trial.proposed_by != "model") continue;
+    ++by_model;
+    EXPECT_TRUE(world.log().GetModel("job1", trial.model_id).ok()) << trial.model_id;
+  }
+  EXPECT_GT(by_model, 0);
+  const log::ModuleVersionRow module = Value(world.log().GetModuleVersion("net", 1));
+  EXPECT_NEAR(module.median_us, stats.best_total() / 1000, 1e-9);
+  EXPECT_NEAR(module.speedup, stats.default_total() / stats.best_total(), 1e-9);
+  EXPECT_EQ(module.devices, 1);
+}
+
+TEST(JobCore, StagesOverlapAndAreBounded) {
+  JobWorld world(3, {});
+  world.CreateJob(120);
+  world.StartCore();
+  int64_t most_open = 0;
+  bool proposed_while_open = false;
+  int64_t last_proposed = 0;
+  while (!world.core()->done()) {
+    world.Step();
+    const v1::Progress progress = world.core()->progress();
+    const int64_t open = progress.proposed() - progress.measured();
+    most_open = std::max(most_open, open);
+    if (progress.proposed() > last_proposed && last_proposed > 0 && open > 8) {
+      proposed_while_open = true;
+    }
+    last_proposed = progress.proposed();
+  }
+  ExpectSucceeded(&world, 120);
+  EXPECT_TRUE(proposed_while_open) << "a new batch waited for the last one";
+  EXPECT_LE(most_open, 24);
+}
+
+TEST(JobCore, OtherCostModelsTrainNothing) {
+  JobWorld world(1, {});
+  world.CreateJob(40, nullptr, "prior");
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 40);
+  EXPECT_TRUE(Value(world.log().ListModels("job1")).empty());
+}
+
+TEST(JobCore, ARestartAtEveryEventLosesNothing) {
+  // How many events a run takes without restarts.
+  int64_t events = 0;
+  {
+    JobWorld world(5, {});
+    world.CreateJob(20);
+    world.StartCore();
+    world.RunToEnd(kManySteps);
+    events = world.events();
+  }
+  const int64_t step = std::max<int64_t>(1, events / tests::TestRounds(60));
+  for (int64_t at = 1; at < events; at += step) {
+    SCOPED_TRACE(StrCat("restart after event ", at, " of ", events));
+    JobWorld world(5, {});
+    world.CreateJob(20);
+    world.StartCore();
+    world.RunToEnd(kManySteps, at);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    ExpectSucceeded(&world, 20);
+  }
+}
+
+TEST(JobCore, EveryKindOfFaultAtOnce) {
+  const uint64_t first = tests::TestSeed(100);
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(tests::TestRounds(40)); ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    Faults faults;
+    faults.search_dies = 0.03;
+    faults.build_crashes = 0.1;
+    faults.build_fails = 0.05;
+    faults.build_times_out = 0.02;
+    faults.submit_fails = 0.2;
+    faults.pull_fails = 0.1;
+    faults.ack_is_lost = 0.3;
+    faults.attempt_is_lost = 0.1;
+    faults.invalid = 0.1;
+    faults.wrong_result = 0.1;
+    faults.tracker_restarts = 0.01;
+    faults.core_restarts = 0.02;
+    JobWorld world(seed, faults);
+    world.CreateJob(40);
+    world.StartCore();
+    world.RunToEnd(kManySteps);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    const log::JobRow job = world.job();
+    if (job.state_reason.find("job.search.crashed") == 0) continue;  // three deaths in a row
+    if (job.state_reason.find("job.task.wrong_result") == 0) continue;
+    ExpectSucceeded(&world, 40);
+  }
+}
+
+TEST(JobCore, ATrackerThatForgetsEverythingGetsEverythingAgain) {
+  for (uint64_t seed = 1; seed <= 15; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    Faults faults;
+    faults.tracker_loses_all = 0.01;
+    faults.core_restarts = 0.01;
+    faults.ack_is_lost = 0.2;
+    JobWorld world(seed, faults);
+    world.CreateJob(30);
+    world.StartCore();
+    world.RunToEnd(kManySteps);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    ExpectSucceeded(&world, 30);
+  }
+}
+
+TEST(JobCore, ATrackerThatIsAwayIsWaitedFor) {
+  JobWorld world(2, {});
+  world.tracker_away = true;
+  world.CreateJob(20);
+  world.StartCore();
+  for (int i = 0; i < 3000; ++i) world.Step();
+  EXPECT_EQ(world.job().state, log::JobState::kRunning);
+  ASSERT_FALSE(world.core()->conditions().empty());
+  EXPECT_EQ(world.core()->conditions().back().type(), "TRACKER_UNREACHABLE");
+  EXPECT_LE(world.core()->progress().proposed(), 16) << "nothing bounds what is proposed";
+  world.tracker_away = false;
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 20);
+  EXPECT_TRUE(world.core()->conditions().empty());
+}
+
+TEST(JobCore, WithoutADeviceTheJobWaitsAndSaysSo) {
+  JobWorld world(2, {});
+  world.devices = 0;
+  world.tracker_measures = false;
+  world.CreateJob(20);
+  world.StartCore();
+  for (int i = 0; i < 2000; ++i) world.Step();
+  ASSERT_EQ(world.core()->conditions().size(), 1U);
+  EXPECT_EQ(world.core()->conditions()[0].reason(), "job.pool.no_device");
+  world.devices = 1;
+  world.tracker_measures = true;
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 20);
+}
+
+TEST(JobCore, WrongAndFailedTrialsCountAndNeverWin) {
+  Faults faults;
+  faults.wrong_result = 0.3;
+  faults.build_fails = 0.2;
+  JobWorld world(11, faults);
+  world.CreateJob(60);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 60);
+  const log::TrialCounts counts = Value(world.log().CountTrials("job1"));
+  EXPECT_GT(counts.by_outcome.at(log::Outcome::kWrongResult), 5);
+  EXPECT_GT(counts.by_outcome.at(log::Outcome::kBuildError), 5);
+  // A wrong result was told to be "measured" in 1 ns.
+  for (const log::TaskStats& task : Value(log::ComputeTaskStats(&world.log(), "job1"))) {
+    EXPECT_GT(task.best_median, 1);
+  }
+  // Failed builds have a record too: attempt 0.
+  int64_t build_records = 0;
+  for (const log::RecordRow& record : Value(world.log().ListRecords({.job = "job1"}))) {
+    if (record.outcome == log::Outcome::kBuildError && record.attempt == 0) ++build_records;
+  }
+  EXPECT_EQ(build_records, counts.by_outcome.at(log::Outcome::kBuildError));
+}
+
+TEST(JobCore, ATaskWithOnlyWrongResultsFailsTheJob) {
+  Faults faults;
+  faults.wrong_result = 1;
+  JobWorld world(1, faults);
+  world.CreateJob(20);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_EQ(world.job().state, log::JobState::kFailed);
+  EXPECT_THAT(world.job().state_reason, HasSubstr("job.task.wrong_result"));
+}
+
+TEST(JobCore, ARequestThatKillsEveryChildFailsTheJob) {
+  JobWorld world(1, {});
+  world.search_poison = [](const v1::BuilderRequest& request) { return request.has_open_job(); };
+  world.CreateJob(20);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_EQ(world.job().state, log::JobState::kFailed);
+  EXPECT_THAT(world.job().state_reason, HasSubstr("job.search.crashed"));
+  EXPECT_EQ(world.searches_started(), 3);
+}
+
+TEST(JobCore, ATaskThatKillsTheSearchIsGivenUpAndTheOthersGoOn) {
+  JobWorld world(1, {});
+  world.search_poison = [](const v1::BuilderRequest& request) {
+    return request.has_ask() && request.ask().task() == "h1";
+  };
+  world.CreateJob(40);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 40);
+  const auto tasks = Value(log::ComputeTaskStats(&world.log(), "job1"));
+  EXPECT_EQ(tasks[1].ended, 1);  // its default
+  EXPECT_GT(tasks[0].ended, 5);
+}
+
+TEST(JobCore, AModelThatIsRefusedFailsTheJobWithTheReason) {
+  JobWorld world(1, {});
+  world.search_refusal = [](const v1::BuilderRequest& request) -> std::string {
+    return request.has_open_job() ? "onnx.node.unknown_operator: found Foo" : "";
+  };
+  world.CreateJob(20);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  EXPECT_EQ(world.job().state, log::JobState::kFailed);
+  EXPECT_THAT(world.job().state_reason, HasSubstr("onnx.node.unknown_operator"));
+}
+
+TEST(JobCore, ARefusedWorkItemFailsTheJobWithTheReason) {
+  JobWorld world(1, {});
+  world.tracker_refusal = [](const v1::WorkItem&) { return "selector.parse.invalid: found ,,"; };
+  world.CreateJob(20);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_EQ(world.job().state, log::JobState::kFailed);
+  EXPECT_THAT(world.job().state_reason, HasSubstr("selector.parse.invalid"));
+}
+
+TEST(JobCore, AnExhaustedSpaceEndsTheJobEarly) {
+  JobWorld world(1, {});
+  world.space = 6;
+  world.CreateJob(1000);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 3 * 7);
+  EXPECT_THAT(world.job().state_reason, HasSubstr("exhausted"));
+}
+
+TEST(JobCore, TimeAndGainLimitsEndTheJob) {
+  {
+    JobWorld world(1, {});
+    world.CreateJob(
+        0, [](v1::Job* job) { job->mutable_budget()->mutable_max_wall()->set_seconds(5); });
+    world.StartCore();
+    world.RunToEnd(kManySteps);
+    world.CheckEnded();
+    EXPECT_EQ(world.job().state, log::JobState::kSucceeded) << world.job().state_reason;
+    EXPECT_GE(world.job().elapsed_s, 5);
+    EXPECT_LT(world.job().elapsed_s, 25);
+  }
+  JobWorld world(1, {});
+  world.CreateJob(0, [](v1::Job* job) {
+    job->mutable_budget()->set_stop_if_no_gain(0.5);
+    job->mutable_budget()->set_patience_trials(20);
+  });
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_THAT(world.job().state_reason, HasSubstr("gained too little"));
+  EXPECT_LT(Value(world.log().CountTrials("job1")).ended, 100);
+}
+
+TEST(JobCore, CancellingStopsWhatRunsHereAndAtTheTracker) {
+  for (int64_t steps : {0, 5, 40, 150}) {
+    SCOPED_TRACE(steps);
+    JobWorld world(1, {});
+    world.CreateJob(1000);
+    world.StartCore();
+    for (int64_t i = 0; i < steps; ++i) world.Step();
+    world.Cancel();
+    world.RunToEnd(kManySteps);
+    world.CheckEnded();
+    EXPECT_EQ(world.job().state, log::JobState::kCancelled);
+    EXPECT_EQ(world.job().state_reason, "by request");
+    EXPECT_EQ(world.job().published_module, "");
+  }
+}
+
+TEST(JobCore, ACancelledJobEndsEvenWhenTheTrackerIsAway) {
+  JobWorld world(1, {});
+  world.tracker_measures = false;
+  world.CreateJob(50);
+  world.StartCore();
+  for (int i = 0; i < 300; ++i) world.Step();
+  world.tracker_away = true;
+  world.Cancel();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_EQ(world.job().state, log::JobState::kCancelled);
+}
+
+TEST(JobCore, ARestartWhileCancellingOrFinishingEndsTheSameWay) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    Faults faults;
+    faults.core_restarts = 0.2;
+    JobWorld world(seed, faults);
+    world.CreateJob(1000);
+    world.StartCore();
+    for (int i = 0; i < 200; ++i) world.Step();
+    world.Cancel();
+    world.RunToEnd(kManySteps);
+    world.CheckEnded();
+    EXPECT_EQ(world.job().state, log::JobState::kCancelled);
+  }
+}
+
+TEST(JobCore, AJobWithFewerTrialsThanTasksMeasuresTheHeaviest) {
+  JobWorld world(1, {});
+  world.CreateJob(2);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_EQ(world.job().state, log::JobState::kSucceeded);
+  const auto tasks = Value(log::ComputeTaskStats(&world.log(), "job1"));
+  EXPECT_EQ(tasks[0].ended, 0);
+  EXPECT_EQ(tasks[1].ended, 1);
+  EXPECT_EQ(tasks[2].ended, 1);
+}
+
+}  // namespace
+}  // namespace tilewright::jobs

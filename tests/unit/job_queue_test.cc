@@ -1,0 +1,220 @@
+// The pure parts of tuner_server/jobs: states, admission, task choice, names and messages.
+#include "tuner_server/jobs/job_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "deploy/support/status.h"
+#include "tuner_server/jobs/task_scheduler.h"
+#include "tuner_server/jobs/work_items.h"
+
+namespace tilewright::jobs {
+namespace {
+
+using log::JobState;
+using support::Slug;
+using testing::ElementsAre;
+
+constexpr JobState kAllStates[] = {JobState::kQueued,     JobState::kRunning,   JobState::kPaused,
+                                   JobState::kFinishing,  JobState::kSucceeded, JobState::kFailed,
+                                   JobState::kCancelling, JobState::kCancelled};
+
+TEST(JobStates, EveryOpenStateReachesAnEndByCancellation) {
+  for (const JobState state : kAllStates) {
+    const auto next = NextState(state, JobAction::kCancel);
+    ASSERT_TRUE(next.ok()) << log::JobStateName(state);
+    if (log::IsFinal(state)) {
+      EXPECT_EQ(*next, state) << "a final state is final";
+    } else if (*next == JobState::kCancelling) {
+      EXPECT_EQ(*NextState(*next, JobAction::kCancelled), JobState::kCancelled);
+    } else {
+      EXPECT_EQ(*next, JobState::kCancelled);
+    }
+  }
+}
+
+TEST(JobStates, FinalStatesTakeNoOtherAction) {
+  for (const JobState state : kAllStates) {
+    if (!log::IsFinal(state)) continue;
+    for (const JobAction action :
+         {JobAction::kStart, JobAction::kPause, JobAction::kResume, JobAction::kMeasured,
+          JobAction::kSucceed, JobAction::kFail, JobAction::kCancelled}) {
+      EXPECT_FALSE(NextState(state, action).ok());
+    }
+  }
+  EXPECT_EQ(Slug(NextState(JobState::kQueued, JobAction::kSucceed).status()), "job.state.succeed");
+}
+
+TEST(JobStates, TheOrdinaryWay) {
+  EXPECT_EQ(*NextState(JobState::kQueued, JobAction::kStart), JobState::kRunning);
+  EXPECT_EQ(*NextState(JobState::kRunning, JobAction::kPause), JobState::kPaused);
+  EXPECT_EQ(*NextState(JobState::kPaused, JobAction::kResume), JobState::kRunning);
+  EXPECT_EQ(*NextState(JobState::kRunning, JobAction::kMeasured), JobState::kFinishing);
+  EXPECT_EQ(*NextState(JobState::kFinishing, JobAction::kSucceed), JobState::kSucceeded);
+}
+
+TEST(Admission, UrgentFirstThenByAgeAndNobodyWaitsForEver) {
+  std::vector<WaitingJob> waiting = {{"a", 1, 3}, {"b", 2, 1}, {"c", 3, 3}};
+  EXPECT_THAT(JobsToStart(waiting, 0, 2), ElementsAre("b", "a"));
+  EXPECT_THAT(JobsToStart(waiting, 2, 2), ElementsAre());
+  EXPECT_THAT(JobsToStart(waiting, 1, 3), ElementsAre("b", "a"));
+  waiting[2].waiting_ns = 3 * kAgeingNs;  // class 3 has become class 0
+  EXPECT_THAT(JobsToStart(waiting, 0, 1), ElementsAre("c"));
+  waiting[0].must_resume = true;
+  EXPECT_THAT(JobsToStart(waiting, 0, 3), ElementsAre("a", "c", "b"));
+}
+
+TaskView View(double weight, double best, int64_t proposed) {
+  TaskView view;
+  view.weight = weight;
+  view.best = best;
+  view.proposed = proposed;
+  view.flops = 1000;
+  view.best_by_trial.assign(static_cast<size_t>(proposed), best);
+  return view;
+}
+
+TEST(TaskScheduler, WarmsEveryTaskUpFirst) {
+  std::vector<TaskView> tasks = {View(1, 100, 5), View(1, 1, 1), View(1, 0, 4)};
+  EXPECT_EQ(PickTask(tasks, 0), 1);
+  tasks[1].exhausted = true;
+  EXPECT_EQ(PickTask(tasks, 0), 2);
+  tasks[2].exhausted = true;
+  EXPECT_EQ(PickTask(tasks, 0), 0);
+  tasks[0].exhausted = true;
+  EXPECT_EQ(PickTask(tasks, 0), -1);
+  EXPECT_EQ(PickTask({}, 0), -1);
+}
+
+TEST(TaskScheduler, PrefersWhereTheTimeIsAndWhereItStillFalls) {
+  // The same times, one is used four times as often.
+  EXPECT_EQ(PickTask({View(1, 100, 20), View(4, 100, 20)}, 0), 1);
+  // Less tried is more promising.
+  EXPECT_EQ(PickTask({View(1, 100, 200), View(1, 100, 20)}, 0), 1);
+  // A task that just got much faster goes on.
+  TaskView falling = View(1, 100, 60);
+  for (int i = 0; i < 25; ++i) {
+    falling.best_by_trial[falling.best_by_trial.size() - 25 + static_cast<size_t>(i)] =
+        400.0 - 300.0 * i / 24.0;
+  }
+  EXPECT_EQ(PickTask({View(1, 100, 50), falling}, 0), 1);
+  // A task that is as good per operation as any has little left to gain.
+  TaskView slow = View(1, 90, 40);
+  slow.flops = 100;
+  TaskView good = View(1, 100, 40);
+  good.flops = 10000;
+  EXPECT_EQ(PickTask({good, slow}, 0), 1);
+}
+
+TEST(TaskScheduler, SmallTasksAreFrozenAndOthersGetTheirShare) {
+  const std::vector<TaskView> tasks = {View(1, 10000, 500), View(1, 1, 5), View(1, 9000, 5)};
+  int counts[3] = {0, 0, 0};
+  for (int64_t batch = 0; batch < 100; ++batch) ++counts[PickTask(tasks, batch)];
+  EXPECT_EQ(counts[1], 0) << "0.005 % of the time";
+  EXPECT_GT(counts[2], 50);
+  // Round robin reaches what the gain alone would not.
+  std::vector<TaskView> uneven = {View(1, 10000, 10), View(1, 100, 9)};
+  EXPECT_EQ(PickTask(uneven, 0), 0);
+  EXPECT_EQ(PickTask(uneven, 19), 1);
+}
+
+TEST(TaskScheduler, ATaskWithoutAnyGoodTrialIsTriedButNotForEver) {
+  EXPECT_EQ(PickTask({View(1, 100, 10), View(1, 0, 10)}, 0), 1);
+  EXPECT_EQ(PickTask({View(1, 100, 10), View(1, 0, 100)}, 0), 0);
+  EXPECT_EQ(PickTask({View(1, 0, 100)}, 0), 0) << "nothing else is left";
+}
+
+TEST(WorkItems, NamesRoundTrip) {
+  EXPECT_EQ(WorkItemName("j.1", "conv", 7), "j.1/conv/7");
+  const auto id = ParseWorkItemName("j.1", WorkItemName("j.1", "conv", 7, 2));
+  ASSERT_TRUE(id.has_value());
+  EXPECT_EQ(id->task, "conv");
+  EXPECT_EQ(id->trial, 7);
+  EXPECT_EQ(id->generation, 2);
+  for (const char* other : {"j.2/conv/7", "j.11/conv/7", "j.1/conv", "j.1/conv/x", "j.1/conv/7/1",
+                            "j.1/conv/7+x", "", "j.1"}) {
+    EXPECT_FALSE(ParseWorkItemName("j.1", other).has_value()) << other;
+  }
+}
+
+TEST(WorkItems, SpecsRoundTripAsText) {
+  v1::Job job;
+  job.set_target("cpu");
+  job.mutable_budget()->set_max_trials(64);
+  (*job.mutable_input_shapes())["x"].add_dims(3);
+  job.mutable_plan()->mutable_warmup()->set_nanos(5000);
+  EXPECT_EQ(SpecFromJson(SpecToJson(job))->SerializeAsString(), job.SerializeAsString());
+  EXPECT_EQ(Slug(SpecFromJson("{").status()), "job.spec.bad");
+}
+
+TEST(WorkItems, TheJobsOwnPlanWins) {
+  v1::MeasurementPlan wanted;
+  wanted.set_min_repeats(50);
+  wanted.mutable_warmup()->set_seconds(1);
+  v1::MeasurementPlan plan = TrialPlan(wanted, 1000);
+  EXPECT_EQ(plan.min_repeats(), 50);
+  EXPECT_GE(plan.max_repeats(), 50);
+  EXPECT_EQ(plan.warmup().seconds(), 1);
+  EXPECT_EQ(plan.abort_if_slower_than_ns(), 5000);
+  EXPECT_EQ(TrialPlan({}, 0).abort_if_slower_than_ns(), 0);
+  EXPECT_GT(TrialPlan({}, 0).budget_per_candidate().nanos(), 0);
+}
+
+log::TrialNews NewsFor(v1::WorkState state, v1::Outcome outcome, double median, bool valid) {
+  v1::WorkUpdate update;
+  update.set_work_item("j.1/conv/7");
+  update.set_state(state);
+  v1::MeasurementResult* result = update.mutable_result();
+  result->set_measurement_id("j.1/conv/7/1");
+  result->set_outcome(outcome);
+  result->set_median(median);
+  result->set_valid(valid);
+  result->set_value_kind(v1::VALUE_KIND_WALL_NS);
+  log::TrialRow trial;
+  trial.job = "j";
+  trial.number = 7;
+  trial.task = "conv";
+  return NewsOf(update, trial,
+                {.task_hash = "h", .target_key = "t", .device_class = "", .toolchain = "tc"}, 5);
+}
+
+TEST(WorkItems, EveryEndOfAWorkItemIsAnEndOfItsTrial) {
+  log::TrialNews news = NewsFor(v1::WORK_STATE_DONE, v1::OK, 10, true);
+  EXPECT_TRUE(news.final);
+  EXPECT_EQ(news.state, log::TrialState::kSucceeded);
+  EXPECT_TRUE(news.record->usable());
+  EXPECT_EQ(news.record->value_kind, "wall_ns");
+  EXPECT_EQ(news.record->key.task_hash, "h");
+  news = NewsFor(v1::WORK_STATE_DONE, v1::WRONG_RESULT, 10, true);
+  EXPECT_EQ(news.state, log::TrialState::kInfeasible);
+  EXPECT_FALSE(news.record->usable());
+  news = NewsFor(v1::WORK_STATE_DONE, v1::EARLY_STOPPED, 10, true);
+  EXPECT_EQ(news.state, log::TrialState::kSucceeded);
+  EXPECT_FALSE(news.record->usable());
+  news = NewsFor(v1::WORK_STATE_QUEUED, v1::DEVICE_LOST, 0, false);
+  EXPECT_FALSE(news.final);
+  EXPECT_TRUE(news.record.has_value());
+  news = NewsFor(v1::WORK_STATE_QUARANTINED, v1::DEVICE_LOST, 0, false);
+  EXPECT_TRUE(news.final);
+  EXPECT_EQ(news.state, log::TrialState::kQuarantined);
+  EXPECT_EQ(NewsFor(v1::WORK_STATE_FAILED, v1::DEVICE_LOST, 0, false).state,
+            log::TrialState::kFailed);
+  EXPECT_EQ(NewsFor(v1::WORK_STATE_CANCELLED, v1::CANCELLED, 0, false).outcome,
+            log::Outcome::kCancelled);
+}
+
+TEST(WorkItems, AnOkWithoutATimeIsNotUsable) {
+  for (const double median : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(),
+                              std::numeric_limits<double>::infinity()}) {
+    const log::TrialNews news = NewsFor(v1::WORK_STATE_DONE, v1::OK, median, true);
+    EXPECT_FALSE(news.record->usable()) << median;
+    EXPECT_THAT(news.record->invalid_reasons, ElementsAre("tuner.median.missing"));
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::jobs

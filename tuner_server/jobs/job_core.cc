@@ -1,0 +1,242 @@
+#include "tuner_server/jobs/job_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "deploy/support/strings.h"
+#include "tuner_server/jobs/work_items.h"
+
+namespace tilewright::jobs {
+namespace {
+
+constexpr int64_t kPageRows = 500;
+constexpr int64_t kMinEtaTrials = 8;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobCore>> JobCore::Resume(const JobEnvironment& environment,
+                                                         const JobCoreOptions& options,
+                                                         const std::string& job) {
+  std::unique_ptr<JobCore> core(new JobCore(environment, options));
+  TW_ASSIGN(core->job_, environment.log->GetJob(job));
+  TW_CHECK(!log::IsFinal(core->job_.state)) << job << " has ended";
+  TW_TRY(core->Load());
+  return core;
+}
+
+absl::Status JobCore::Load() {
+  TW_ASSIGN(spec_, SpecFromJson(job_.spec_json));
+  started_ns_ = env_.clock->NowNs();
+  elapsed_before_s_ = job_.elapsed_s;
+  TW_ASSIGN(const std::vector<log::TaskRow> tasks, env_.log->ListTasks(job_.id));
+  for (const log::TaskRow& task : tasks) {
+    tasks_.emplace_back();
+    tasks_.back().row = task;
+    tasks_.back().view.weight = static_cast<double>(task.weight);
+    tasks_.back().view.flops = task.flops;
+  }
+  TW_TRY(LoadTrials());
+  TW_ASSIGN(const std::vector<log::ModelRow> models, env_.log->ListModels(job_.id));
+  for (const log::ModelRow& model : models) {
+    ++retrainings_;
+    trained_rows_ = model.train_rows + model.held_out_rows;
+    if (model.replaced) model_id_ = model.id;
+  }
+  TW_ASSIGN(batches_, env_.log->CountBatches(job_.id));
+  TW_ASSIGN(const log::TrialCounts counts, env_.log->CountTrials(job_.id));
+  device_s_ = counts.device_s;
+  return absl::OkStatus();
+}
+
+// Ended trials are taken in the order in which they ended, open ones go to where they were.
+absl::Status JobCore::LoadTrials() {
+  std::vector<log::TrialRow> ended;
+  log::TrialQuery query{.job = job_.id, .after_number = 0, .limit = kPageRows};
+  for (;;) {
+    TW_ASSIGN(const std::vector<log::TrialRow> page, env_.log->ListTrials(query));
+    if (page.empty()) break;
+    query.after_number = page.back().number;
+    for (const log::TrialRow& trial : page) {
+      ++proposed_;
+      TaskState* task = FindTask(trial.task);
+      TW_CHECK(task != nullptr) << job_.id << " has a trial of the unknown task " << trial.task;
+      ++task->view.proposed;
+      task->hashes.insert(trial.program_hash);
+      task->has_default = task->has_default || trial.is_default;
+      if (!trial.artifact_sha256.empty()) ++built_;
+      if (log::IsFinal(trial.state)) {
+        ended.push_back(trial);
+        continue;
+      }
+      OpenTrial open;
+      open.row = trial;
+      // What the tracker may know already is submitted again, byte for byte.
+      if (!trial.work_spec.empty() && env_.blobs->Contains(trial.artifact_sha256)) {
+        open.phase = OpenTrial::Phase::kToSubmit;
+      }
+      open_[trial.number] = std::move(open);
+    }
+  }
+  std::stable_sort(ended.begin(), ended.end(),
+                   [](const auto& a, const auto& b) { return a.ended_us < b.ended_us; });
+  for (const log::TrialRow& trial : ended) {
+    if (trial.measurement_id.empty()) {
+      TakeEnd(trial, nullptr);
+      continue;
+    }
+    TW_ASSIGN(const log::RecordRow record, env_.log->GetRecord(trial.measurement_id));
+    TakeEnd(trial, &record);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobCore::Start() {
+  if (job_.state == log::JobState::kQueued) TW_TRY(Move(JobAction::kStart, ""));
+  if (job_.state == log::JobState::kCancelling) return Handle(CancelRequested{});
+  if (job_.state == log::JobState::kFinishing && !open_.empty()) WindDown();
+  return Pump();
+}
+
+absl::Status JobCore::Handle(JobEvent event) {
+  if (done_) return absl::OkStatus();
+  TW_TRY(std::visit([this](auto&& one) { return On(std::move(one)); }, std::move(event)));
+  return done_ ? absl::OkStatus() : Pump();
+}
+
+absl::Status JobCore::Pump() {
+  TW_TRY(CheckBudget());
+  TW_TRY(PumpEnd());
+  if (done_) return absl::OkStatus();
+  TW_TRY(PumpSearch());
+  if (done_) return absl::OkStatus();
+  TW_TRY(PumpBuilds());
+  TW_TRY(PumpSubmit());
+  PumpTracker();
+  return absl::OkStatus();
+}
+
+// Whether measuring is over, and why.
+absl::Status JobCore::CheckBudget() {
+  if (job_.state != log::JobState::kRunning || tasks_.empty()) return absl::OkStatus();
+  const v1::Budget& budget = spec_.budget();
+  if (budget.max_trials() > 0 && ended_ >= budget.max_trials()) return Finish("");
+  const double max_wall = static_cast<double>(budget.max_wall().seconds()) +
+                          static_cast<double>(budget.max_wall().nanos()) * 1e-9;
+  if (max_wall > 0 && elapsed_s() >= max_wall) return Finish("the time of the job is over");
+  const double max_device = static_cast<double>(budget.max_device_time().seconds()) +
+                            static_cast<double>(budget.max_device_time().nanos()) * 1e-9;
+  if (max_device > 0 && device_s_ >= max_device) return Finish("the device time is used up");
+  if (NoGain()) return Finish("the last trials gained too little");
+  const bool all_exhausted = std::all_of(tasks_.begin(), tasks_.end(),
+                                         [](const TaskState& task) { return task.view.exhausted; });
+  if (all_exhausted && open_.empty()) return Finish("the design space is exhausted");
+  return absl::OkStatus();
+}
+
+bool JobCore::NoGain() const {
+  const v1::Budget& budget = spec_.budget();
+  const auto patience = static_cast<size_t>(std::max(budget.patience_trials(), 0));
+  if (budget.stop_if_no_gain() <= 0 || patience == 0) return false;
+  if (total_by_trial_.size() <= patience) return false;
+  const double before = total_by_trial_[total_by_trial_.size() - 1 - patience];
+  const double now = total_by_trial_.back();
+  return before > 0 && (before - now) / before < budget.stop_if_no_gain();
+}
+
+absl::Status JobCore::Move(JobAction action, const std::string& reason) {
+  log::JobTransition transition;
+  transition.id = job_.id;
+  transition.from = job_.state;
+  TW_ASSIGN(transition.to, NextState(job_.state, action));
+  transition.reason = reason;
+  transition.elapsed_s = elapsed_s();
+  transition.now_us = env_.clock->WallMicros();
+  const absl::StatusOr<log::JobRow> moved = env_.log->MoveJob(transition);
+  if (support::Slug(moved.status()) == "log.job.state") {
+    // Somebody asked for cancellation in the meantime; the event about it is on its way.
+    TW_ASSIGN(const log::JobRow now, env_.log->GetJob(job_.id));
+    if (now.state == log::JobState::kCancelling) return absl::OkStatus();
+  }
+  TW_TRY(moved.status());
+  job_ = *moved;
+  return absl::OkStatus();
+}
+
+absl::Status JobCore::AddText(const std::string& text) {
+  return env_.log->AddText(job_.id, text, env_.clock->WallMicros());
+}
+
+double JobCore::elapsed_s() const {
+  return elapsed_before_s_ + static_cast<double>(env_.clock->NowNs() - started_ns_) * 1e-9;
+}
+
+int64_t JobCore::open_limit() const {
+  return std::clamp(options_.open_per_device * (devices_ + 1), options_.min_open,
+                    options_.max_open);
+}
+
+JobCore::TaskState* JobCore::FindTask(const std::string& name) {
+  for (TaskState& task : tasks_) {
+    if (task.row.name == name) return &task;
+  }
+  return nullptr;
+}
+
+void JobCore::SetCondition(const std::string& type, const std::string& reason,
+                           const std::string& message) {
+  v1::Condition& condition = conditions_[type];
+  if (condition.type().empty()) {
+    const int64_t now_us = env_.clock->WallMicros();
+    condition.set_type(type);
+    condition.mutable_since()->set_seconds(now_us / 1'000'000);
+    condition.mutable_since()->set_nanos(static_cast<int32_t>(now_us % 1'000'000 * 1000));
+  }
+  condition.set_reason(reason);
+  condition.set_message(message);
+}
+
+std::vector<v1::Condition> JobCore::conditions() const {
+  std::vector<v1::Condition> list;
+  for (const auto& [type, condition] : conditions_) list.push_back(condition);
+  return list;
+}
+
+v1::Progress JobCore::progress() const {
+  v1::Progress progress;
+  progress.set_proposed(static_cast<int32_t>(proposed_));
+  progress.set_built(static_cast<int32_t>(built_));
+  progress.set_measured(static_cast<int32_t>(ended_));
+  for (const auto& [outcome, count] : by_outcome_) {
+    if (outcome == log::Outcome::kOk) continue;
+    (*progress.mutable_failed_by_kind())[std::string(log::OutcomeName(outcome))] =
+        static_cast<int32_t>(count);
+  }
+  double best = 0;
+  double baseline = 0;
+  bool all = !tasks_.empty();
+  bool all_defaults = all;
+  for (const TaskState& task : tasks_) {
+    all = all && task.best.median > 0;
+    all_defaults = all_defaults && task.default_median > 0;
+    best += task.view.weight * task.best.median;
+    baseline += task.view.weight * task.default_median;
+  }
+  if (all) progress.set_best_us(best / 1000);
+  if (all_defaults) progress.set_baseline_us(baseline / 1000);
+  progress.set_trials_total(spec_.budget().max_trials());
+  const double elapsed = elapsed_s();
+  progress.mutable_elapsed()->set_seconds(static_cast<int64_t>(elapsed));
+  progress.mutable_elapsed()->set_nanos(
+      static_cast<int32_t>((elapsed - static_cast<double>(static_cast<int64_t>(elapsed))) * 1e9));
+  const int64_t left = spec_.budget().max_trials() - ended_;
+  if (ended_ >= kMinEtaTrials && left > 0) {
+    const double eta = elapsed * static_cast<double>(left) / static_cast<double>(ended_);
+    progress.mutable_eta()->set_seconds(static_cast<int64_t>(eta));
+  }
+  progress.set_current_task(current_task_);
+  progress.set_retrainings(static_cast<int32_t>(retrainings_));
+  progress.set_model_id(model_id_);
+  return progress;
+}
+
+}  // namespace tilewright::jobs

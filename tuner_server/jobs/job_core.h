@@ -1,0 +1,240 @@
+// One job from its first state to its last: an event-driven core without threads, clocks or I/O of
+// its own. It asks its ports (job_ports.h), takes their answers as events, and writes everything
+// that must not be lost to the log before it acts on it; so a core made from the log at any moment
+// goes on where the last one stopped.
+//
+//   search ──Ask──▶ trials in the log ──▶ build ──▶ artifact ──▶ work item ──▶ tracker
+//      ▲                                                                          │
+//      └── Tell, TrainModel ◀── record in the log (then AckResults) ◀─────────────┘
+//
+// All stages of several batches overlap; `max open trials` bounds them together.
+//
+// Handle returns an error when the log or the artifact store failed: the owner throws the core away
+// and makes another one from the log, later. Everything else is the core's own business: a search
+// child that dies is started again and told the log; a tracker that is away is waited for.
+//
+// Not thread-safe; owns nothing of its environment.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "deploy/daemon/blob_store.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/status.h"
+#include "tilewright/v1/job.pb.h"
+#include "tuner_server/jobs/job_ports.h"
+#include "tuner_server/jobs/job_queue.h"
+#include "tuner_server/jobs/task_scheduler.h"
+#include "tuner_server/log/tuning_log.h"
+#include "tuner_server/modules/module_store.h"
+
+namespace tilewright::jobs {
+
+struct JobEnvironment {
+  log::TuningLog* log = nullptr;
+  modules::ModuleStore* modules = nullptr;
+  daemon::BlobStore* blobs = nullptr;
+  support::Clock* clock = nullptr;
+  SearchChild* search = nullptr;
+  BuildPool* builds = nullptr;
+  Dispatcher* dispatcher = nullptr;
+};
+
+struct JobCoreOptions {
+  std::string state_dir;  // the job's own folder, exists; children write into it
+  double exploration_share = 0.1;
+  int64_t batch = 8;
+  int64_t warm_up_batch = 4;
+  int64_t min_open = 16;        // open trials that are always allowed
+  int64_t open_per_device = 8;  // and more for each device that could measure
+  int64_t max_open = 512;
+  int64_t train_min_rows = 16;                         // first training
+  int64_t train_every_rows = 16;                       // then after so many new ones,
+  int64_t train_grown_rows = 8;                        // or so many, when they are
+  double train_growth = 0.2;                           // this share of what the last training had
+  int max_search_crashes = 3;                          // on one request, in a row
+  int max_build_crashes = 2;                           // of one trial
+  int64_t wind_down_ns = int64_t{15} * 1'000'000'000;  // for what is measured when a job ends early
+  SchedulerOptions scheduler;
+};
+
+class JobCore {
+ public:
+  // Reads the job from the log. REQUIRES: the job is not in a final state.
+  static absl::StatusOr<std::unique_ptr<JobCore>> Resume(const JobEnvironment& environment,
+                                                         const JobCoreOptions& options,
+                                                         const std::string& job);
+
+  // Asks the ports for the first things. Call once.
+  absl::Status Start();
+  // Takes one event. After an error the core must not be used any more.
+  absl::Status Handle(JobEvent event);
+
+  // The job is in a final state; nothing is left to do.
+  bool done() const { return done_; }
+
+  const log::JobRow& job() const { return job_; }
+  v1::Progress progress() const;
+  std::vector<v1::Condition> conditions() const;
+
+ private:
+  // A trial that has not ended.
+  struct OpenTrial {
+    enum class Phase { kToBuild, kBuilding, kToSubmit, kSubmitting, kAtTracker };
+    log::TrialRow row;
+    Phase phase = Phase::kToBuild;
+    int build_crashes = 0;
+  };
+
+  // A task and what is known about it.
+  struct TaskState {
+    log::TaskRow row;
+    v1::BuilderTask spec;  // of the search child
+    TaskView view;
+    int64_t records = 0;
+    bool has_default = false;    // its default schedule is a trial
+    bool default_wrong = false;  // and gave wrong results
+    double default_median = 0;
+    log::TrialRow best;  // valid when best.median > 0
+    log::RecordRow best_record;
+    std::set<std::string> hashes;  // programs that were chosen before
+  };
+
+  // A request to the search child, and how often it died over it.
+  enum class SearchStep { kNone, kOpen, kTell, kLoadModel, kTrain, kAsk, kCompile };
+
+  JobCore(const JobEnvironment& environment, const JobCoreOptions& options)
+      : env_(environment), options_(options) {}
+
+  // job_core.cc: state from the log, time, the job's own states
+  absl::Status Load();
+  absl::Status LoadTrials();
+  absl::Status Pump();
+  absl::Status CheckBudget();
+  bool NoGain() const;
+  absl::Status Move(JobAction action, const std::string& reason);
+  absl::Status AddText(const std::string& text);
+  double elapsed_s() const;
+  int64_t open_limit() const;
+  TaskState* FindTask(const std::string& name);
+  void SetCondition(const std::string& type, const std::string& reason, const std::string& message);
+  void ClearCondition(const std::string& type) { conditions_.erase(type); }
+
+  // job_search.cc: the dialogue with the search child
+  absl::Status PumpSearch();
+  void Ask(SearchStep step, const v1::BuilderRequest& request, int64_t timeout_ms);
+  void AskOpen();
+  void AskTell();
+  absl::Status AskLoadModel();
+  void AskTrain();
+  absl::Status AskCompile();
+  bool AskPicks();  // false: there is nothing to ask for
+  bool TrainDue() const;
+  absl::Status On(SearchAnswered event);
+  absl::Status OnSearchDied(const absl::Status& why);
+  absl::Status OnSearchRefused(const v1::BuilderError& error);
+  absl::Status OnOpened(const v1::JobOpened& opened);
+  absl::Status AddDefaultTrials();
+  absl::Status OnTrained(const v1::ModelTrained& trained);
+  absl::Status OnAsked(const v1::Asked& asked);
+  absl::Status OnCompiled(const v1::ModuleCompiled& compiled);
+  absl::Status AddTrials(log::NewBatch batch);
+  v1::ToldRecord ToldOf(const log::TrialRow& trial, const log::RecordRow* record);
+
+  // job_trials.cc: builds, submissions, results
+  absl::Status PumpBuilds();
+  absl::Status On(BuildEnded event);
+  absl::Status TakeArtifact(OpenTrial* trial, const v1::Built& built);
+  absl::Status PumpSubmit();
+  absl::Status On(WorkSubmitted event);
+  absl::Status TakeOutcome(OpenTrial* trial, const v1::SubmitOutcome& outcome);
+  absl::Status NoteQueued(const std::vector<int64_t>& trials);
+  void PumpTracker();
+  absl::Status On(ResultsPulled event);
+  absl::Status On(LoadKnown event);
+  void ResubmitAll();
+  absl::Status Store(const std::vector<log::TrialNews>& news);
+  void TakeEnd(const log::TrialRow& trial, const log::RecordRow* record);
+
+  // job_end.cc: ways for a job to end
+  absl::Status Finish(const std::string& why);
+  absl::Status Fail(const std::string& why);
+  absl::Status On(CancelRequested event);
+  absl::Status On(WorkCancelled event);
+  absl::Status On(Tick event);
+  void WindDown();
+  absl::Status PumpEnd();
+  absl::Status CancelTrials(bool at_tracker_too, const std::string& reason);
+  modules::PublishRequest MakePublishRequest(const v1::ModuleCompiled& compiled) const;
+
+  JobEnvironment env_;
+  JobCoreOptions options_;
+  log::JobRow job_;
+  v1::Job spec_;
+  bool done_ = false;
+  int64_t started_ns_ = 0;       // of this core
+  double elapsed_before_s_ = 0;  // of the cores before it
+  std::map<std::string, v1::Condition> conditions_;
+
+  // Trials.
+  std::vector<TaskState> tasks_;
+  std::map<int64_t, OpenTrial> open_;
+  int64_t proposed_ = 0;
+  int64_t built_ = 0;
+  int64_t ended_ = 0;
+  std::map<log::Outcome, int64_t> by_outcome_;
+  double device_s_ = 0;
+  int64_t batches_ = 0;
+  std::vector<double> total_by_trial_;  // end-to-end best after each ended trial; 0 while unknown
+  std::string current_task_;
+
+  // Search child.
+  SearchStep search_step_ = SearchStep::kNone;  // what is being asked
+  std::string search_request_;                  // names the request, to count its crashes
+  std::string crashed_request_;
+  int search_crashes_ = 0;  // on crashed_request_, in a row
+  int64_t search_retry_ns_ = 0;
+  bool opened_ = false;
+  bool model_loaded_ = false;
+  bool pending_told_ = false;         // this child knows the trials that were open when it started
+  std::vector<v1::ToldRecord> told_;  // everything measured, in order
+  size_t told_upto_ = 0;              // by this child
+  size_t telling_upto_ = 0;           // when the Tell that is out succeeds
+  std::string asked_task_;
+  std::string asked_batch_;
+  int64_t asked_count_ = 0;
+  std::string model_id_;       // in use
+  int64_t ok_rows_ = 0;        // usable records
+  int64_t trained_rows_ = 0;   // of them at the last training
+  int64_t training_rows_ = 0;  // of them in the training that is out
+  int64_t retrainings_ = 0;
+
+  // Builds and tracker.
+  int64_t building_ = 0;
+  bool submitting_ = false;
+  int64_t submit_retry_ns_ = 0;
+  int64_t submit_failures_ = 0;
+  bool pulling_ = false;
+  int64_t pull_retry_ns_ = 0;
+  int64_t pull_failures_ = 0;
+  std::string cursor_;
+  uint64_t tracker_epoch_ = 0;
+  bool load_asked_ = false;
+  int64_t load_next_ns_ = 0;
+  int64_t devices_ = 0;  // that could measure, as far as known
+  int64_t resubmit_ns_ = 0;
+
+  // The end.
+  bool winding_down_ = false;
+  bool cancel_sent_ = false;
+  int64_t wind_down_until_ns_ = 0;
+};
+
+}  // namespace tilewright::jobs

@@ -1,0 +1,464 @@
+// The part of JobCore that talks with the search child.
+#include <algorithm>
+#include <utility>
+
+#include "deploy/daemon/wire.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/jobs/job_core.h"
+#include "tuner_server/jobs/work_items.h"
+
+namespace tilewright::jobs {
+namespace {
+
+using support::StrCat;
+
+constexpr int64_t kSecondMs = 1000;
+constexpr int64_t kOpenTimeoutMs = 900 * kSecondMs;  // expected outputs of large models take time
+constexpr int64_t kTellTimeoutMs = 300 * kSecondMs;  // a restarted child replays the whole log
+constexpr int64_t kModelTimeoutMs = 120 * kSecondMs;
+constexpr int64_t kAskTimeoutMs = 120 * kSecondMs;
+constexpr int64_t kCompileTimeoutMs = 900 * kSecondMs;
+
+constexpr int64_t kFirstRetryNs = 200'000'000;
+constexpr size_t kTellRecords = 2000;
+constexpr uint64_t kMaxExpectedBytes = uint64_t{1} << 30;
+constexpr size_t kMaxReasonBytes = 2000;
+
+constexpr char kDefault[] = "default";
+constexpr char kSearchCondition[] = "SEARCH_RESTARTING";
+
+}  // namespace
+
+// Chooses what to ask next: the child first learns, then trains, then proposes.
+absl::Status JobCore::PumpSearch() {
+  if (search_step_ != SearchStep::kNone || env_.clock->NowNs() < search_retry_ns_) {
+    return absl::OkStatus();
+  }
+  const bool running = job_.state == log::JobState::kRunning;
+  const bool compiling = job_.state == log::JobState::kFinishing && open_.empty();
+  if (!running && !compiling) return absl::OkStatus();
+  if (!opened_) {
+    AskOpen();
+  } else if (compiling) {
+    return AskCompile();
+  } else if (!pending_told_ || told_upto_ < told_.size()) {
+    AskTell();
+  } else if (!model_loaded_) {
+    return AskLoadModel();
+  } else if (TrainDue()) {
+    AskTrain();
+  } else {
+    AskPicks();
+  }
+  return absl::OkStatus();
+}
+
+void JobCore::Ask(SearchStep step, const v1::BuilderRequest& request, int64_t timeout_ms) {
+  search_step_ = step;
+  env_.search->Send(request, timeout_ms);
+}
+
+void JobCore::AskOpen() {
+  v1::BuilderRequest request;
+  v1::OpenJob* open = request.mutable_open_job();
+  open->set_model_path(support::PathJoin(options_.state_dir, "model.onnx"));
+  open->set_target(job_.target);
+  open->set_seed(job_.seed);
+  open->set_cost_model(job_.cost_model);
+  open->set_state_dir(options_.state_dir);
+  open->set_exploration_share(options_.exploration_share);
+  for (const auto& [name, shape] : spec_.input_shapes()) {
+    *(*open->mutable_input_shapes())[name].mutable_dims() = shape.dims();
+  }
+  search_request_ = "OpenJob";
+  Ask(SearchStep::kOpen, request, kOpenTimeoutMs);
+}
+
+v1::ToldRecord JobCore::ToldOf(const log::TrialRow& trial, const log::RecordRow* record) {
+  v1::ToldRecord told;
+  TaskState* task = FindTask(trial.task);
+  told.set_task(task->row.hash);
+  told.set_steps(trial.steps);
+  told.set_program_hash(trial.program_hash);
+  told.set_features_hash(trial.features_hash);
+  // What says nothing about the candidate only keeps it from being chosen again.
+  const bool judged = record != nullptr && record->valid &&
+                      record->outcome != log::Outcome::kDeviceLost &&
+                      record->outcome != log::Outcome::kCancelled;
+  if (!judged) {
+    told.set_measurement_id(WorkItemName(job_.uid, trial.task, trial.number));
+    told.set_pending(true);
+    return told;
+  }
+  told.set_measurement_id(record->measurement_id);
+  told.set_outcome(static_cast<v1::Outcome>(record->outcome));
+  if (record->usable()) {
+    told.set_median_ns(record->median);
+    told.set_ci_rel(record->ci_rel);
+  }
+  return told;
+}
+
+void JobCore::AskTell() {
+  v1::BuilderRequest request;
+  v1::Tell* tell = request.mutable_tell();
+  if (!pending_told_) {
+    for (const auto& [number, trial] : open_) *tell->add_records() = ToldOf(trial.row, nullptr);
+  }
+  telling_upto_ = std::min(told_.size(), told_upto_ + kTellRecords);
+  for (size_t i = told_upto_; i < telling_upto_; ++i) *tell->add_records() = told_[i];
+  search_request_ = StrCat("Tell from ", told_upto_);
+  Ask(SearchStep::kTell, request, kTellTimeoutMs);
+}
+
+absl::Status JobCore::AskLoadModel() {
+  model_loaded_ = true;
+  if (model_id_.empty()) return PumpSearch();
+  TW_ASSIGN(const log::ModelRow model, env_.log->GetModel(job_.id, model_id_));
+  v1::BuilderRequest request;
+  request.mutable_load_model()->set_model_id(model.id);
+  request.mutable_load_model()->set_model(model.bytes);
+  search_request_ = "LoadModel " + model.id;
+  Ask(SearchStep::kLoadModel, request, kModelTimeoutMs);
+  return absl::OkStatus();
+}
+
+bool JobCore::TrainDue() const {
+  if (job_.cost_model != "xgboost") return false;
+  const int64_t fresh = ok_rows_ - trained_rows_;
+  if (retrainings_ == 0) return fresh >= options_.train_min_rows;
+  return fresh >= options_.train_every_rows ||
+         (fresh >= options_.train_grown_rows &&
+          static_cast<double>(fresh) >= options_.train_growth * static_cast<double>(trained_rows_));
+}
+
+void JobCore::AskTrain() {
+  v1::BuilderRequest request;
+  request.mutable_train_model();
+  training_rows_ = ok_rows_;
+  search_request_ = StrCat("TrainModel on ", ok_rows_);
+  Ask(SearchStep::kTrain, request, kModelTimeoutMs);
+}
+
+bool JobCore::AskPicks() {
+  const int64_t open = static_cast<int64_t>(open_.size());
+  const int64_t budget = spec_.budget().max_trials();
+  const int64_t left = budget > 0 ? budget - proposed_ : options_.batch;
+  if (left <= 0 || (open > 0 && open >= open_limit())) return false;
+  std::vector<TaskView> views;
+  for (const TaskState& task : tasks_) views.push_back(task.view);
+  const int index = PickTask(views, batches_, options_.scheduler);
+  if (index < 0) return false;
+  const TaskState& task = tasks_[static_cast<size_t>(index)];
+  const bool warm = task.view.proposed >= options_.scheduler.warm_up;
+  const int64_t count = std::min(left, warm ? options_.batch : options_.warm_up_batch);
+  if (open > 0 && open + count > open_limit()) return false;
+  asked_task_ = task.row.name;
+  asked_batch_ = StrCat(job_.uid, "/b", batches_ + 1);
+  asked_count_ = count;
+  v1::BuilderRequest request;
+  request.mutable_ask()->set_task(task.row.hash);
+  request.mutable_ask()->set_count(static_cast<int32_t>(count));
+  request.mutable_ask()->set_batch_id(asked_batch_);
+  search_request_ = StrCat("Ask ", asked_batch_, " for task ", asked_task_);
+  Ask(SearchStep::kAsk, request, kAskTimeoutMs);
+  return true;
+}
+
+absl::Status JobCore::AskCompile() {
+  v1::BuilderRequest request;
+  v1::CompileModule* compile = request.mutable_compile_module();
+  for (const TaskState& task : tasks_) {
+    if (task.best.median <= 0) {
+      // Nothing usable was measured: its default, unless that is known to be wrong.
+      if (!task.default_wrong) continue;
+      return Fail("job.task.wrong_result: every schedule of task " + task.row.name +
+                  " that was measured failed the result check");
+    }
+    (*compile->mutable_steps_by_task())[task.row.hash] = task.best.steps;
+    (*compile->mutable_record_by_task())[task.row.hash] = task.best.measurement_id;
+    (*compile->mutable_predicted_ns_by_task())[task.row.hash] = task.best.median;
+  }
+  compile->set_output_path(support::PathJoin(options_.state_dir, "model.tw"));
+  compile->set_job(job_.uid);
+  search_request_ = "CompileModule";
+  Ask(SearchStep::kCompile, request, kCompileTimeoutMs);
+  return absl::OkStatus();
+}
+
+absl::Status JobCore::On(SearchAnswered event) {
+  if (!event.reply.ok()) return OnSearchDied(event.reply.status());
+  const SearchStep step = std::exchange(search_step_, SearchStep::kNone);
+  const v1::BuilderReply& reply = *event.reply;
+  if (search_request_ == crashed_request_) search_crashes_ = 0;
+  ClearCondition(kSearchCondition);
+  if (reply.has_error()) {
+    search_step_ = step;
+    return OnSearchRefused(reply.error());
+  }
+  if (step == SearchStep::kOpen && reply.has_job_opened()) return OnOpened(reply.job_opened());
+  if (step == SearchStep::kTell && reply.has_told()) {
+    pending_told_ = true;
+    told_upto_ = telling_upto_;
+    return absl::OkStatus();
+  }
+  if (step == SearchStep::kLoadModel && reply.has_model_loaded()) return absl::OkStatus();
+  if (step == SearchStep::kTrain && reply.has_model_trained()) {
+    return OnTrained(reply.model_trained());
+  }
+  if (step == SearchStep::kAsk && reply.has_asked()) return OnAsked(reply.asked());
+  if (step == SearchStep::kCompile && reply.has_module_compiled()) {
+    return OnCompiled(reply.module_compiled());
+  }
+  search_step_ = step;
+  env_.search->Kill();
+  return OnSearchDied(
+      support::Internal("job.search.wrong_reply", "the reply does not fit " + search_request_));
+}
+
+// The child is gone: another one is told everything. The same request must not kill them for ever.
+absl::Status JobCore::OnSearchDied(const absl::Status& why) {
+  const SearchStep step = std::exchange(search_step_, SearchStep::kNone);
+  opened_ = false;
+  pending_told_ = false;
+  model_loaded_ = false;
+  told_upto_ = 0;
+  search_crashes_ = search_request_ == crashed_request_ ? search_crashes_ + 1 : 1;
+  crashed_request_ = search_request_;
+  const std::string text = support::StatusText(why).substr(0, kMaxReasonBytes);
+  TW_TRY(AddText(StrCat("search child ended on ", search_request_, ": ", text)));
+  search_retry_ns_ = env_.clock->NowNs() + (kFirstRetryNs << std::min(search_crashes_ - 1, 5));
+  SetCondition(kSearchCondition, "job.search.died", text);
+  if (search_crashes_ < options_.max_search_crashes) return absl::OkStatus();
+  search_crashes_ = 0;
+  if (step == SearchStep::kAsk) {
+    FindTask(asked_task_)->view.exhausted = true;
+    return AddText("no more candidates of task " + asked_task_);
+  }
+  if (step == SearchStep::kTrain) {
+    trained_rows_ = training_rows_;
+    return absl::OkStatus();
+  }
+  if (step == SearchStep::kLoadModel) {
+    model_id_.clear();
+    trained_rows_ = 0;
+    return absl::OkStatus();
+  }
+  return Fail(StrCat("job.search.crashed: the search child ended ", options_.max_search_crashes,
+                     " times on ", search_request_, ": ", text));
+}
+
+// The child lives and says no.
+absl::Status JobCore::OnSearchRefused(const v1::BuilderError& error) {
+  const SearchStep step = std::exchange(search_step_, SearchStep::kNone);
+  const std::string text = error.message().substr(0, kMaxReasonBytes);
+  switch (step) {
+    case SearchStep::kAsk:
+      FindTask(asked_task_)->view.exhausted = true;
+      return AddText(StrCat("no more candidates of task ", asked_task_, ": ", text));
+    case SearchStep::kTrain:
+      trained_rows_ = training_rows_;
+      return AddText("training refused: " + text);
+    case SearchStep::kLoadModel:
+      model_id_.clear();
+      trained_rows_ = 0;
+      return AddText("the stored model was refused and will be trained again: " + text);
+    default:
+      return Fail(text);
+  }
+}
+
+absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
+  std::vector<log::TaskRow> rows;
+  for (const v1::BuilderTask& task : opened.tasks()) {
+    log::TaskRow row;
+    row.job = job_.id;
+    row.index = static_cast<int64_t>(rows.size());
+    row.name = task.name();
+    row.hash = task.hash();
+    row.description = task.description();
+    row.text = task.canonical_text();
+    row.weight = task.weight();
+    row.flops = task.flops();
+    row.default_steps = task.default_steps();
+    row.default_program_hash = task.default_program_hash();
+    rows.push_back(std::move(row));
+  }
+  if (rows.empty()) return Fail("job.model.no_tasks: the model has nothing to tune");
+  const absl::Status put =
+      env_.log->PutTasks(job_.id, opened.toolchain(), opened.model_name(), rows);
+  if (absl::IsFailedPrecondition(put)) return Fail(support::StatusText(put));
+  TW_TRY(put);
+  TW_ASSIGN(job_, env_.log->GetJob(job_.id));
+  if (tasks_.empty()) {
+    for (const log::TaskRow& row : rows) {
+      tasks_.emplace_back();
+      tasks_.back().row = row;
+      tasks_.back().view.weight = static_cast<double>(row.weight);
+      tasks_.back().view.flops = row.flops;
+    }
+  }
+  for (int i = 0; i < opened.tasks_size(); ++i) {
+    TaskState& task = tasks_[static_cast<size_t>(i)];
+    task.spec = opened.tasks(i);
+    TW_ASSIGN(const std::string hex, daemon::DigestToHex(task.spec.expected_output()));
+    if (env_.blobs->Contains(hex)) continue;
+    TW_ASSIGN(
+        const std::string bytes,
+        support::ReadFile(support::PathJoin(options_.state_dir, task.spec.expected_output_path()),
+                          kMaxExpectedBytes));
+    TW_TRY(env_.blobs->PutVerified(hex, bytes));
+  }
+  opened_ = true;
+  return job_.state == log::JobState::kRunning ? AddDefaultTrials() : absl::OkStatus();
+}
+
+// The first trial of each task is its default schedule: what every other one is compared with.
+absl::Status JobCore::AddDefaultTrials() {
+  std::vector<const TaskState*> missing;
+  for (const TaskState& task : tasks_) {
+    if (!task.has_default) missing.push_back(&task);
+  }
+  const int64_t budget = spec_.budget().max_trials();
+  const auto left = static_cast<size_t>(std::max<int64_t>(budget - proposed_, 0));
+  if (budget > 0 && missing.size() > left) {
+    // Too few trials for all: the heaviest tasks.
+    std::stable_sort(missing.begin(), missing.end(), [](const TaskState* a, const TaskState* b) {
+      return a->view.weight * a->view.flops > b->view.weight * b->view.flops;
+    });
+    missing.resize(left);
+  }
+  log::NewBatch batch;
+  for (const TaskState* task : missing) {
+    log::TrialRow trial;
+    trial.job = job_.id;
+    trial.task = task->row.name;
+    trial.steps = task->row.default_steps;
+    trial.program_hash = task->row.default_program_hash;
+    trial.generated_by = kDefault;
+    trial.proposed_by = kDefault;
+    trial.is_default = true;
+    trial.created_us = env_.clock->WallMicros();
+    batch.trials.push_back(std::move(trial));
+  }
+  return batch.trials.empty() ? absl::OkStatus() : AddTrials(std::move(batch));
+}
+
+// Stores the batch, then makes its trials open ones.
+absl::Status JobCore::AddTrials(log::NewBatch batch) {
+  TW_ASSIGN(const std::vector<int64_t> numbers, env_.log->AddBatch(job_.id, batch));
+  if (batch.batch) ++batches_;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    OpenTrial open;
+    open.row = std::move(batch.trials[i]);
+    open.row.number = numbers[i];
+    TaskState* task = FindTask(open.row.task);
+    task->hashes.insert(open.row.program_hash);
+    task->has_default = task->has_default || open.row.is_default;
+    ++task->view.proposed;
+    ++proposed_;
+    open_[numbers[i]] = std::move(open);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobCore::OnTrained(const v1::ModelTrained& trained) {
+  trained_rows_ = training_rows_;
+  if (!trained.trained()) return absl::OkStatus();
+  log::ModelRow model;
+  model.id = trained.model_id();
+  model.job = job_.id;
+  model.bytes = trained.model();
+  model.sha256 = support::Sha256Hex(model.bytes);
+  model.features_schema = trained.features_schema();
+  model.replaced = trained.replaced();
+  model.reason = trained.reason();
+  const v1::ModelMetrics& metrics = trained.metrics();
+  model.train_rows = metrics.train_rows();
+  model.held_out_rows = metrics.held_out_rows();
+  model.pairwise_accuracy = metrics.pairwise_accuracy();
+  model.recall_at_8 = metrics.recall_at_8();
+  model.previous_recall_at_8 = metrics.previous_recall_at_8();
+  model.prior_recall_at_8 = metrics.prior_recall_at_8();
+  model.rounds = metrics.rounds();
+  model.seconds = trained.seconds();
+  model.created_us = env_.clock->WallMicros();
+  // In the log before any pick names it.
+  TW_TRY(env_.log->AddModel(model));
+  ++retrainings_;
+  if (trained.replaced()) model_id_ = model.id;
+  return absl::OkStatus();
+}
+
+absl::Status JobCore::OnAsked(const v1::Asked& asked) {
+  if (job_.state != log::JobState::kRunning) return absl::OkStatus();
+  TaskState* task = FindTask(asked_task_);
+  const int64_t now_us = env_.clock->WallMicros();
+  log::NewBatch batch;
+  log::BatchRow& row = batch.batch.emplace();
+  row.id = asked_batch_;
+  row.job = job_.id;
+  row.task = asked_task_;
+  row.model_id = model_id_;
+  row.asked = asked_count_;
+  row.considered = asked.drafts_size();
+  row.exploration_share = options_.exploration_share;
+  row.invalid = asked.invalid();
+  row.search_s = asked.search_seconds();
+  row.features_s = asked.features_seconds();
+  row.model_s = asked.model_seconds();
+  row.created_us = now_us;
+  std::set<std::string> fresh;
+  for (const v1::Candidate& pick : asked.picks()) {
+    if (static_cast<int64_t>(batch.trials.size()) == asked_count_) break;
+    if (task->hashes.count(pick.program_hash()) != 0 || !fresh.insert(pick.program_hash()).second) {
+      continue;  // chosen before
+    }
+    log::TrialRow trial;
+    trial.job = job_.id;
+    trial.task = asked_task_;
+    trial.steps = pick.steps();
+    trial.program_hash = pick.program_hash();
+    trial.generated_by = pick.generated_by();
+    trial.proposed_by = pick.proposed_by();
+    trial.batch = asked_batch_;
+    trial.rank = pick.rank();
+    trial.considered = pick.considered();
+    trial.predicted = pick.predicted();
+    trial.model_id = pick.model_id();
+    trial.features.assign(pick.features().begin(), pick.features().end());
+    trial.features_hash = pick.features_hash();
+    trial.is_default = pick.is_default();
+    trial.created_us = now_us;
+    batch.trials.push_back(std::move(trial));
+  }
+  std::set<int64_t> ranks;
+  for (const v1::Draft& draft : asked.drafts()) {
+    if (!ranks.insert(draft.rank()).second) continue;
+    batch.drafts.push_back({asked_batch_, draft.rank(), draft.program_hash(), draft.steps(),
+                            draft.predicted(), draft.picked(),
+                            std::vector<float>(draft.features().begin(), draft.features().end()),
+                            draft.features_hash()});
+  }
+  current_task_ = asked_task_;
+  if (batch.trials.empty()) {
+    task->view.exhausted = true;
+    return AddText("the search has no more candidates of task " + asked_task_);
+  }
+  return AddTrials(std::move(batch));
+}
+
+absl::Status JobCore::OnCompiled(const v1::ModuleCompiled& compiled) {
+  const auto published = env_.modules->Publish(MakePublishRequest(compiled));
+  if (absl::IsDataLoss(published.status()) || absl::IsNotFound(published.status())) {
+    return Fail(support::StatusText(published.status()));
+  }
+  TW_TRY(published.status());
+  TW_TRY(Move(JobAction::kSucceed, job_.state_reason));
+  done_ = log::IsFinal(job_.state);
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::jobs

@@ -1,0 +1,345 @@
+// The part of JobCore that builds trials, hands them to the tracker and takes the results.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "deploy/daemon/wire.h"
+#include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/jobs/job_core.h"
+#include "tuner_server/jobs/work_items.h"
+
+namespace tilewright::jobs {
+namespace {
+
+using support::StrCat;
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kFirstRetryNs = 200'000'000;
+constexpr int64_t kMaxRetryNs = 5 * kSecondNs;
+constexpr int64_t kLoadEveryNs = 2 * kSecondNs;
+// Open items are named to the tracker again after so long without any news: a level, not an edge.
+constexpr int64_t kResubmitNs = 60 * kSecondNs;
+constexpr size_t kMaxSubmit = 100;
+constexpr uint64_t kMaxArtifactBytes = uint64_t{1} << 30;
+
+constexpr char kTrackerCondition[] = "TRACKER_UNREACHABLE";
+constexpr char kDeviceCondition[] = "NO_DEVICE";
+constexpr char kConflict[] = "work_item.submit.conflict";
+
+int64_t RetryDelayNs(int64_t failures) {
+  return std::min(kMaxRetryNs, kFirstRetryNs << std::min<int64_t>(failures, 10));
+}
+
+}  // namespace
+
+absl::Status JobCore::PumpBuilds() {
+  // What a work item needs comes with the search child.
+  if (!opened_ || job_.state != log::JobState::kRunning) return absl::OkStatus();
+  for (auto& [number, trial] : open_) {
+    if (building_ >= env_.builds->slots()) break;
+    if (trial.phase != OpenTrial::Phase::kToBuild) continue;
+    const TaskState* task = FindTask(trial.row.task);
+    v1::Build build;
+    build.set_task_canonical_text(task->row.text);
+    build.set_steps(trial.row.steps);
+    build.set_target(job_.target);
+    build.set_output_path(support::PathJoin(options_.state_dir, StrCat("builds/", number, ".tw")));
+    build.set_expected_program_hash(trial.row.program_hash);
+    trial.phase = OpenTrial::Phase::kBuilding;
+    ++building_;
+    env_.builds->Start(number, build);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobCore::On(BuildEnded event) {
+  --building_;
+  const auto it = open_.find(event.trial);
+  if (it == open_.end()) return absl::OkStatus();  // cancelled meanwhile
+  OpenTrial& trial = it->second;
+  if (event.outcome == log::Outcome::kOk) return TakeArtifact(&trial, event.built);
+  if (event.crashed && ++trial.build_crashes < options_.max_build_crashes) {
+    trial.phase = OpenTrial::Phase::kToBuild;
+    return absl::OkStatus();
+  }
+  const log::TrialNews news =
+      BuildFailureNews(trial.row, WorkItemName(job_.uid, trial.row.task, trial.row.number),
+                       event.outcome, event.crashed ? "BUILDER_CRASH" : "", event.error,
+                       KeyOf(job_, FindTask(trial.row.task)->row.hash), env_.clock->WallMicros());
+  return Store({news});
+}
+
+// Moves the built module into the artifact store and decides on the work item's bytes.
+absl::Status JobCore::TakeArtifact(OpenTrial* trial, const v1::Built& built) {
+  const std::string path = support::PathJoin(options_.state_dir, built.artifact_path());
+  const absl::StatusOr<std::string> bytes = support::ReadFile(path, kMaxArtifactBytes);
+  if (absl::IsNotFound(bytes.status())) {
+    trial->phase = OpenTrial::Phase::kToBuild;
+    return absl::OkStatus();
+  }
+  TW_TRY(bytes.status());
+  TW_ASSIGN(const std::string hex, env_.blobs->Put(*bytes));
+  TW_TRY(support::RemoveFile(path));
+  log::TrialRow& row = trial->row;
+  // A trial that was submitted before keeps its work item as long as its bytes are the same.
+  if (row.work_spec.empty() || row.artifact_sha256 != hex) {
+    const auto before = ParseWorkItemName(job_.uid, row.work_item);
+    const int64_t generation = before ? before->generation + 1 : 0;
+    const TaskState* task = FindTask(row.task);
+    WorkItemSource source;
+    source.job = &job_;
+    source.spec = &spec_;
+    source.task = &task->spec;
+    source.name = WorkItemName(job_.uid, row.task, row.number, generation);
+    source.artifact_sha256 = hex;
+    source.artifact_size = static_cast<int64_t>(bytes->size());
+    source.best_ns = task->best.median;
+    source.task_records = task->records;
+    row.state = log::TrialState::kProposed;  // the log does not know these bytes yet
+    row.work_item = source.name;
+    row.work_spec = MakeWorkItem(source).SerializeAsString();
+  }
+  if (row.artifact_sha256.empty()) ++built_;
+  row.artifact_sha256 = hex;
+  row.artifact_size = static_cast<int64_t>(bytes->size());
+  row.lower_s = built.lower_seconds();
+  row.codegen_s = built.codegen_seconds();
+  row.link_s = built.link_seconds();
+  trial->phase = OpenTrial::Phase::kToSubmit;
+  return absl::OkStatus();
+}
+
+absl::Status JobCore::PumpSubmit() {
+  if (submitting_ || env_.clock->NowNs() < submit_retry_ns_ || winding_down_) {
+    return absl::OkStatus();
+  }
+  std::vector<Submission> items;
+  std::vector<log::TrialBuilt> built;
+  for (auto& [number, trial] : open_) {
+    if (trial.phase != OpenTrial::Phase::kToSubmit) continue;
+    if (items.size() == kMaxSubmit) break;
+    Submission submission;
+    submission.trial = number;
+    if (!submission.item.ParseFromString(trial.row.work_spec)) {
+      return support::DataLoss("job.trial.work_spec", StrCat(job_.id, " trial ", number));
+    }
+    items.push_back(std::move(submission));
+    trial.phase = OpenTrial::Phase::kSubmitting;
+    // The log knows the bytes before the tracker can.
+    if (trial.row.state == log::TrialState::kProposed) {
+      trial.row.state = log::TrialState::kBuilt;
+      const log::TrialRow& row = trial.row;
+      built.push_back({number, row.state, row.artifact_sha256, row.artifact_size, row.work_item,
+                       row.work_spec, row.lower_s, row.codegen_s, row.link_s});
+    }
+  }
+  if (items.empty()) return absl::OkStatus();
+  if (!built.empty()) TW_TRY(env_.log->SetBuilt(job_.id, built));
+  submitting_ = true;
+  env_.dispatcher->Submit(std::move(items));
+  return absl::OkStatus();
+}
+
+absl::Status JobCore::On(WorkSubmitted event) {
+  submitting_ = false;
+  if (!event.response.ok()) {
+    submit_retry_ns_ = env_.clock->NowNs() + RetryDelayNs(submit_failures_++);
+    SetCondition(kTrackerCondition, "job.tracker.unreachable",
+                 support::StatusText(event.response.status()));
+    for (const int64_t number : event.trials) {
+      const auto it = open_.find(number);
+      if (it != open_.end()) it->second.phase = OpenTrial::Phase::kToSubmit;
+    }
+    return absl::OkStatus();
+  }
+  submit_failures_ = 0;
+  ClearCondition(kTrackerCondition);
+  for (size_t i = 0; i < event.trials.size() && !done_; ++i) {
+    const auto it = open_.find(event.trials[i]);
+    if (it == open_.end() || static_cast<int>(i) >= event.response->outcomes_size()) continue;
+    TW_TRY(TakeOutcome(&it->second, event.response->outcomes(static_cast<int>(i))));
+  }
+  return done_ ? absl::OkStatus() : NoteQueued(event.trials);
+}
+
+// Writes down that the tracker has these, for people: nothing depends on it.
+absl::Status JobCore::NoteQueued(const std::vector<int64_t>& trials) {
+  std::vector<log::TrialBuilt> queued;
+  for (const int64_t number : trials) {
+    const auto it = open_.find(number);
+    if (it == open_.end() || it->second.phase != OpenTrial::Phase::kAtTracker) continue;
+    log::TrialRow& row = it->second.row;
+    if (row.state == log::TrialState::kQueued) continue;
+    row.state = log::TrialState::kQueued;
+    queued.push_back({number, row.state, row.artifact_sha256, row.artifact_size, row.work_item,
+                      row.work_spec, row.lower_s, row.codegen_s, row.link_s});
+  }
+  return queued.empty() ? absl::OkStatus() : env_.log->SetBuilt(job_.id, queued);
+}
+
+absl::Status JobCore::TakeOutcome(OpenTrial* trial, const v1::SubmitOutcome& outcome) {
+  switch (outcome.kind()) {
+    case v1::SubmitOutcome::KIND_NO_DEVICE_NOW:
+      SetCondition(kDeviceCondition, "job.pool.no_device", outcome.detail());
+      trial->phase = OpenTrial::Phase::kAtTracker;
+      return absl::OkStatus();
+    case v1::SubmitOutcome::KIND_ACCEPTED:
+    case v1::SubmitOutcome::KIND_EXISTS:
+      trial->phase = OpenTrial::Phase::kAtTracker;
+      return absl::OkStatus();
+    case v1::SubmitOutcome::KIND_MISSING_ARTIFACT:
+      // The store lost it, here or there: send it again, or make it again.
+      trial->phase = env_.blobs->Contains(trial->row.artifact_sha256) ? OpenTrial::Phase::kToSubmit
+                                                                      : OpenTrial::Phase::kToBuild;
+      submit_retry_ns_ = env_.clock->NowNs() + kFirstRetryNs;
+      return absl::OkStatus();
+    default:
+      break;
+  }
+  if (outcome.detail().substr(0, sizeof(kConflict) - 1) == kConflict) {
+    // The name is taken by other bytes: another one, from a fresh build.
+    trial->row.work_spec.clear();
+    trial->row.state = log::TrialState::kProposed;
+    trial->phase = OpenTrial::Phase::kToBuild;
+    return absl::OkStatus();
+  }
+  return Fail("the tracker refused a work item: " + outcome.detail());
+}
+
+void JobCore::PumpTracker() {
+  const int64_t now = env_.clock->NowNs();
+  if (!pulling_ && now >= pull_retry_ns_) {
+    pulling_ = true;
+    env_.dispatcher->Pull(cursor_);
+  }
+  if (!load_asked_ && now >= load_next_ns_) {
+    load_asked_ = true;
+    env_.dispatcher->QueryLoad();
+  }
+  if (resubmit_ns_ == 0) resubmit_ns_ = now + kResubmitNs;
+  if (now >= resubmit_ns_) ResubmitAll();
+}
+
+// Names every open item to the tracker again. It answers EXISTS for those that it has.
+void JobCore::ResubmitAll() {
+  resubmit_ns_ = env_.clock->NowNs() + kResubmitNs;
+  for (auto& [number, trial] : open_) {
+    if (trial.phase == OpenTrial::Phase::kAtTracker) trial.phase = OpenTrial::Phase::kToSubmit;
+  }
+}
+
+absl::Status JobCore::On(ResultsPulled event) {
+  pulling_ = false;
+  const int64_t now = env_.clock->NowNs();
+  if (!event.response.ok()) {
+    pull_retry_ns_ = now + RetryDelayNs(pull_failures_++);
+    cursor_.clear();  // whatever was not acknowledged comes again
+    SetCondition(kTrackerCondition, "job.tracker.unreachable",
+                 support::StatusText(event.response.status()));
+    return absl::OkStatus();
+  }
+  const v1::PullResultsResponse& response = *event.response;
+  const bool other_tracker = tracker_epoch_ != 0 && response.tracker_epoch() != tracker_epoch_;
+  const bool was_away = pull_failures_ > 0;
+  tracker_epoch_ = response.tracker_epoch();
+  pull_failures_ = 0;
+  ClearCondition(kTrackerCondition);
+  // A tracker that was started again may have lost what it had.
+  if (other_tracker || was_away) ResubmitAll();
+  if (other_tracker) cursor_.clear();
+  std::vector<log::TrialNews> news;
+  for (const v1::WorkUpdate& update : response.updates()) {
+    const auto id = ParseWorkItemName(job_.uid, update.work_item());
+    if (!id || id->trial < 1 || id->trial > proposed_) continue;
+    TaskState* task = FindTask(id->task);
+    if (task == nullptr) continue;
+    log::TrialRow trial;
+    const auto open = open_.find(id->trial);
+    if (open != open_.end()) {
+      trial = open->second.row;
+    } else {
+      TW_ASSIGN(trial, env_.log->GetTrial(job_.id, id->trial));
+    }
+    log::TrialNews one =
+        NewsOf(update, trial, KeyOf(job_, task->row.hash), env_.clock->WallMicros());
+    if (one.record || one.final) news.push_back(std::move(one));
+  }
+  TW_TRY(Store(news));
+  if (response.updates_size() > 0) {
+    if (!other_tracker) cursor_ = response.cursor();
+    env_.dispatcher->Acknowledge(response.cursor());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobCore::On(LoadKnown event) {
+  load_asked_ = false;
+  load_next_ns_ = env_.clock->NowNs() + kLoadEveryNs;
+  if (!event.load.ok()) return absl::OkStatus();  // Pull tells about a tracker that is away
+  devices_ = event.load->dispatchable();
+  if (devices_ > 0) {
+    ClearCondition(kDeviceCondition);
+  } else {
+    SetCondition(kDeviceCondition, "job.pool.no_device",
+                 StrCat("no device that satisfies ", job_.target,
+                        " is ready: ", event.load->online(), " online"));
+  }
+  return absl::OkStatus();
+}
+
+// Commits news, then acts on them.
+absl::Status JobCore::Store(const std::vector<log::TrialNews>& news) {
+  if (news.empty()) return absl::OkStatus();
+  const int64_t now_us = env_.clock->WallMicros();
+  TW_ASSIGN(const std::vector<log::StoredNews> stored,
+            env_.log->StoreNews(job_.id, news, elapsed_s(), now_us));
+  for (size_t i = 0; i < news.size(); ++i) {
+    if (stored[i].record_stored) device_s_ += news[i].record->run_s;
+    if (!stored[i].trial_ended) continue;
+    const auto it = open_.find(news[i].number);
+    TW_CHECK(it != open_.end()) << job_.id << " trial " << news[i].number << " ended twice";
+    log::TrialRow trial = std::move(it->second.row);
+    open_.erase(it);
+    trial.state = news[i].state;
+    trial.outcome = news[i].outcome;
+    if (news[i].record) {
+      trial.measurement_id = news[i].record->measurement_id;
+      if (news[i].record->usable()) trial.median = news[i].record->median;
+    }
+    TakeEnd(trial, news[i].record ? &*news[i].record : nullptr);
+  }
+  return absl::OkStatus();
+}
+
+// What an ended trial changes in memory.
+void JobCore::TakeEnd(const log::TrialRow& trial, const log::RecordRow* record) {
+  ++ended_;
+  ++by_outcome_[trial.outcome];
+  TaskState* task = FindTask(trial.task);
+  if (record != nullptr) ++task->records;
+  if (trial.is_default && trial.outcome == log::Outcome::kWrongResult) task->default_wrong = true;
+  if (record != nullptr && record->usable()) {
+    ++ok_rows_;
+    if (trial.is_default && task->default_median == 0) task->default_median = record->median;
+    if (task->best.median <= 0 || record->median < task->best.median) {
+      task->best = trial;
+      task->best.median = record->median;
+      task->best_record = *record;
+      task->view.best = record->median;
+    }
+  }
+  task->view.best_by_trial.push_back(task->view.best);
+  double total = 0;
+  for (const TaskState& one : tasks_) {
+    if (one.view.best <= 0) {
+      total = 0;
+      break;
+    }
+    total += one.view.weight * one.view.best;
+  }
+  total_by_trial_.push_back(total);
+  told_.push_back(ToldOf(trial, record));
+}
+
+}  // namespace tilewright::jobs

@@ -1,0 +1,308 @@
+#include "tuner_server/jobs/work_items.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "deploy/daemon/wire.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/log/target_text.h"
+
+namespace tilewright::jobs {
+namespace {
+
+using support::StrCat;
+
+// Measurement defaults where the job sets nothing.
+constexpr int kMinRepeats = 5;
+constexpr int kMaxRepeats = 30;
+constexpr int64_t kMinRepeatTimeNs = 300'000;
+constexpr int64_t kCandidateBudgetNs = 100'000'000;
+constexpr int64_t kWarmupNs = 5'000'000;
+constexpr double kTargetRelCi = 0.02;
+constexpr double kMaxBaselineDrift = 0.3;
+// A candidate this much slower than the best one is not worth its time on the device.
+constexpr double kAbortFactor = 5;
+
+// How long a work item may take in the worker: start, inputs, check, then the timed region and what
+// one slow run may take.
+constexpr int64_t kWallBaseNs = 5'000'000'000;
+constexpr int64_t kWallUnknownNs = 15'000'000'000;
+constexpr double kWallRuns = 100;
+constexpr int64_t kMaxWallNs = 60'000'000'000;
+
+constexpr int kInvalidRetries = 2;
+constexpr int64_t kFewRecords = 16;
+constexpr int kSmallBatch = 4;
+constexpr int kLargeBatch = 8;
+
+void SetDuration(int64_t ns, google::protobuf::Duration* duration) {
+  duration->set_seconds(ns / 1'000'000'000);
+  duration->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
+}
+
+int64_t DurationNs(const google::protobuf::Duration& duration) {
+  return duration.seconds() * 1'000'000'000 + duration.nanos();
+}
+
+double Seconds(const google::protobuf::Duration& duration) {
+  return static_cast<double>(DurationNs(duration)) * 1e-9;
+}
+
+log::Outcome OutcomeOf(v1::Outcome outcome) {
+  return v1::Outcome_IsValid(outcome) ? static_cast<log::Outcome>(outcome)
+                                      : log::Outcome::kUnspecified;
+}
+
+log::TrialState EndState(log::Outcome outcome) {
+  switch (outcome) {
+    case log::Outcome::kOk:
+    case log::Outcome::kEarlyStopped:
+      return log::TrialState::kSucceeded;
+    case log::Outcome::kCancelled:
+      return log::TrialState::kCancelled;
+    case log::Outcome::kDeviceLost:
+    case log::Outcome::kUnspecified:
+      return log::TrialState::kFailed;
+    default:
+      return log::TrialState::kInfeasible;
+  }
+}
+
+void CopyCounters(const v1::Telemetry& from, log::RecordRow* to) {
+  to->voluntary_context_switches = from.voluntary_context_switches();
+  to->involuntary_context_switches = from.involuntary_context_switches();
+  to->steal_fraction = from.steal_fraction();
+  to->load_average = from.load_average();
+  to->clock_mhz = from.clock_mhz();
+  to->temperature_celsius = from.temperature_celsius();
+}
+
+log::RecordRow RecordOf(const v1::MeasurementResult& result, const log::TrialRow& trial,
+                        log::RecordKey key, int64_t now_us) {
+  log::RecordRow record;
+  key.device_class = result.device_class();
+  record.key = std::move(key);
+  record.measurement_id = result.measurement_id();
+  record.job = trial.job;
+  record.task = trial.task;
+  record.trial = trial.number;
+  record.attempt = result.attempt();
+  record.outcome = OutcomeOf(result.outcome());
+  record.error_class = result.error_class();
+  record.error_detail = result.error_detail();
+  record.signal = result.signal();
+  record.exit_code = result.exit_code();
+  record.phase = result.phase();
+  record.value_kind = daemon::ValueKindText(result.value_kind());
+  record.samples.assign(result.samples().begin(), result.samples().end());
+  record.inner_loops = result.inner_loops();
+  record.median = result.median();
+  record.mad = result.mad();
+  record.ci_rel = result.ci_rel();
+  record.baseline_before = result.baseline_before();
+  record.baseline_after = result.baseline_after();
+  // An OK without a positive finite time is no measurement, whatever the agent says.
+  const bool timed = std::isfinite(result.median()) && result.median() > 0;
+  record.valid = result.valid() && (record.outcome != log::Outcome::kOk || timed);
+  record.invalid_reasons.assign(result.invalid_reasons().begin(), result.invalid_reasons().end());
+  if (result.valid() && !record.valid) record.invalid_reasons.push_back("tuner.median.missing");
+  record.max_abs_error = result.max_abs_error();
+  CopyCounters(result.telemetry(), &record);
+  record.fetch_s = Seconds(result.fetch_time());
+  record.load_s = Seconds(result.load_time());
+  record.run_s = Seconds(result.run_time());
+  record.device = result.device();
+  record.device_fingerprint = result.device_fingerprint();
+  record.agent = result.agent();
+  record.agent_address = result.agent_address();
+  record.agent_version = result.agent_version();
+  record.boot_id = result.boot_id();
+  record.lease = result.lease();
+  record.fencing_token = result.fencing_token();
+  record.started_us =
+      result.started_at().seconds() * 1'000'000 + result.started_at().nanos() / 1000;
+  record.stored_us = now_us;
+  return record;
+}
+
+}  // namespace
+
+std::string WorkItemName(const std::string& job_uid, const std::string& task, int64_t trial,
+                         int64_t generation) {
+  return generation == 0 ? StrCat(job_uid, "/", task, "/", trial)
+                         : StrCat(job_uid, "/", task, "/", trial, "+", generation);
+}
+
+std::optional<WorkItemId> ParseWorkItemName(std::string_view job_uid, std::string_view name) {
+  if (name.substr(0, job_uid.size()) != job_uid) return std::nullopt;
+  const std::vector<std::string> parts = support::Split(name.substr(job_uid.size()), '/');
+  if (parts.size() != 3 || !parts[0].empty()) return std::nullopt;
+  const size_t plus = parts[2].find('+');
+  WorkItemId id;
+  id.task = parts[1];
+  const auto trial = support::ParseInt64(std::string_view(parts[2]).substr(0, plus));
+  if (!trial) return std::nullopt;
+  id.trial = *trial;
+  if (plus != std::string::npos) {
+    const auto generation = support::ParseInt64(std::string_view(parts[2]).substr(plus + 1));
+    if (!generation) return std::nullopt;
+    id.generation = *generation;
+  }
+  return id;
+}
+
+std::string ConsumerName(const std::string& job_uid) { return "jobs/" + job_uid; }
+
+std::string SpecToJson(const v1::Job& job) {
+  std::string json;
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  const auto status = google::protobuf::util::MessageToJsonString(job, &json, options);
+  TW_CHECK(status.ok()) << "a job message has no JSON form";
+  return json;
+}
+
+absl::StatusOr<v1::Job> SpecFromJson(const std::string& json) {
+  v1::Job job;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  const auto status = google::protobuf::util::JsonStringToMessage(json, &job, options);
+  if (!status.ok()) {
+    return support::DataLoss("job.spec.bad",
+                             "expected a job as JSON, found " + support::Quote(json));
+  }
+  return job;
+}
+
+v1::MeasurementPlan TrialPlan(const v1::MeasurementPlan& wanted, double best_ns) {
+  v1::MeasurementPlan plan = wanted;
+  if (plan.min_repeats() <= 0) plan.set_min_repeats(kMinRepeats);
+  if (plan.max_repeats() <= 0) plan.set_max_repeats(std::max(kMaxRepeats, plan.min_repeats()));
+  if (!plan.has_min_repeat_time()) SetDuration(kMinRepeatTimeNs, plan.mutable_min_repeat_time());
+  if (!plan.has_budget_per_candidate()) {
+    SetDuration(kCandidateBudgetNs, plan.mutable_budget_per_candidate());
+  }
+  if (!plan.has_warmup()) SetDuration(kWarmupNs, plan.mutable_warmup());
+  if (plan.target_rel_ci() <= 0) plan.set_target_rel_ci(kTargetRelCi);
+  if (plan.max_baseline_drift() <= 0) plan.set_max_baseline_drift(kMaxBaselineDrift);
+  if (plan.abort_if_slower_than_ns() <= 0 && best_ns > 0) {
+    plan.set_abort_if_slower_than_ns(kAbortFactor * best_ns);
+  }
+  return plan;
+}
+
+v1::WorkItem MakeWorkItem(const WorkItemSource& source) {
+  v1::WorkItem item;
+  item.set_name(source.name);
+  item.set_pool(source.spec->pool());
+  item.set_target(source.job->target);
+  item.set_selector(source.spec->selector());
+  item.set_job(source.job->uid);
+  item.set_priority(source.spec->priority());
+  item.set_max_batch(source.task_records < kFewRecords ? kSmallBatch : kLargeBatch);
+  item.set_invalid_retries(kInvalidRetries);
+  v1::Work* work = item.mutable_work();
+  work->set_work_item(source.name);
+  *work->mutable_artifact() = daemon::MakeDigest(source.artifact_sha256, source.artifact_size);
+  *work->mutable_inputs() = source.task->inputs();
+  *work->mutable_expected_output() = source.task->expected_output();
+  *work->mutable_tolerance() = source.task->tolerance();
+  *work->mutable_plan() = TrialPlan(source.spec->plan(), source.best_ns);
+  const int64_t wall_ns = source.best_ns > 0
+                              ? kWallBaseNs + DurationNs(work->plan().budget_per_candidate()) +
+                                    static_cast<int64_t>(std::min(kWallRuns * source.best_ns, 1e18))
+                              : kWallUnknownNs;
+  SetDuration(std::min(wall_ns, kMaxWallNs), work->mutable_wall_limit());
+  work->set_job(source.job->uid);
+  work->set_target(source.job->target);
+  return item;
+}
+
+log::RecordKey KeyOf(const log::JobRow& job, const std::string& task_hash) {
+  log::RecordKey key;
+  key.task_hash = task_hash;
+  key.target_key = job.target;
+  const auto target = log::ParseTargetText(job.target);
+  if (target.ok()) {
+    key.target_key = target->WithoutThreads();
+    key.threads = target->threads();
+  }
+  key.toolchain = job.toolchain;
+  return key;
+}
+
+log::TrialNews NewsOf(const v1::WorkUpdate& update, const log::TrialRow& trial,
+                      const log::RecordKey& key, int64_t now_us) {
+  log::TrialNews news;
+  news.number = trial.number;
+  if (update.has_result()) news.record = RecordOf(update.result(), trial, key, now_us);
+  news.reason = update.reason();
+  if (news.record && !news.record->error_detail.empty()) {
+    news.reason = news.record->error_detail.substr(0, 500);
+  }
+  switch (update.state()) {
+    case v1::WORK_STATE_DONE:
+      news.final = true;
+      news.outcome = news.record ? news.record->outcome : log::Outcome::kUnspecified;
+      news.state = EndState(news.outcome);
+      break;
+    case v1::WORK_STATE_QUARANTINED:
+      news.final = true;
+      news.outcome = log::Outcome::kDeviceLost;
+      news.state = log::TrialState::kQuarantined;
+      break;
+    case v1::WORK_STATE_FAILED:
+      news.final = true;
+      news.outcome = log::Outcome::kDeviceLost;
+      news.state = log::TrialState::kFailed;
+      break;
+    case v1::WORK_STATE_CANCELLED:
+      news.final = true;
+      news.outcome = log::Outcome::kCancelled;
+      news.state = log::TrialState::kCancelled;
+      break;
+    default:
+      break;  // an attempt that did not end the item
+  }
+  return news;
+}
+
+log::TrialNews BuildFailureNews(const log::TrialRow& trial, const std::string& work_item,
+                                log::Outcome outcome, const std::string& error_class,
+                                const std::string& error, const log::RecordKey& key,
+                                int64_t now_us) {
+  log::TrialNews news;
+  news.number = trial.number;
+  news.final = true;
+  news.state = EndState(outcome);
+  news.outcome = outcome;
+  news.reason = error.substr(0, 500);
+  log::RecordRow record;
+  record.measurement_id = work_item + "/0";
+  record.job = trial.job;
+  record.task = trial.task;
+  record.trial = trial.number;
+  record.key = key;
+  record.outcome = outcome;
+  record.error_class = error_class;
+  record.error_detail = error;
+  record.value_kind = "wall_ns";
+  record.valid = true;
+  record.stored_us = now_us;
+  news.record = std::move(record);
+  return news;
+}
+
+log::TrialNews CancelledNews(int64_t trial, const std::string& reason) {
+  log::TrialNews news;
+  news.number = trial;
+  news.final = true;
+  news.state = log::TrialState::kCancelled;
+  news.outcome = log::Outcome::kCancelled;
+  news.reason = reason;
+  return news;
+}
+
+}  // namespace tilewright::jobs

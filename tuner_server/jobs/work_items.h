@@ -1,0 +1,70 @@
+// Names and messages at the border between a job and the tracker: how a trial becomes a work item,
+// and how an update of the tracker becomes news for the log. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "deploy/support/status.h"
+#include "tilewright/v1/builder.pb.h"
+#include "tilewright/v1/dispatch.pb.h"
+#include "tilewright/v1/job.pb.h"
+#include "tuner_server/log/tuning_log.h"
+
+namespace tilewright::jobs {
+
+// "{job uid}/{task}/{trial}", the idempotency key of a trial. A later `generation` is a rebuilt
+// trial whose bytes came out different: "{job uid}/{task}/{trial}+{generation}".
+std::string WorkItemName(const std::string& job_uid, const std::string& task, int64_t trial,
+                         int64_t generation = 0);
+// The inverse, for work items of this job; nullopt for any other name.
+struct WorkItemId {
+  std::string task;
+  int64_t trial = 0;
+  int64_t generation = 0;
+};
+std::optional<WorkItemId> ParseWorkItemName(std::string_view job_uid, std::string_view name);
+
+// The name under which a job's consumer pulls, and its fair share is counted.
+std::string ConsumerName(const std::string& job_uid);
+
+// The job as it was asked for, to and from the text kept in the log. data_loss job.spec.bad.
+std::string SpecToJson(const v1::Job& job);
+absl::StatusOr<v1::Job> SpecFromJson(const std::string& json);
+
+// The plan of a trial: the job's own settings, else the tuner's, and a limit against candidates
+// that are far slower than the best one (`best_ns`, 0: none yet).
+v1::MeasurementPlan TrialPlan(const v1::MeasurementPlan& wanted, double best_ns);
+
+// The work item of a built trial. The same arguments give the same bytes.
+struct WorkItemSource {
+  const log::JobRow* job = nullptr;
+  const v1::Job* spec = nullptr;
+  const v1::BuilderTask* task = nullptr;
+  std::string name;
+  std::string artifact_sha256;
+  int64_t artifact_size = 0;
+  double best_ns = 0;        // of the task so far
+  int64_t task_records = 0;  // of the task so far
+};
+v1::WorkItem MakeWorkItem(const WorkItemSource& source);
+
+// Under what records of this job's task are kept. The device class comes with each record.
+log::RecordKey KeyOf(const log::JobRow& job, const std::string& task_hash);
+
+// What the update means for the trial. REQUIRES: update.work_item() belongs to the trial.
+log::TrialNews NewsOf(const v1::WorkUpdate& update, const log::TrialRow& trial,
+                      const log::RecordKey& key, int64_t now_us);
+
+// A failed build as news: a record with attempt 0.
+log::TrialNews BuildFailureNews(const log::TrialRow& trial, const std::string& work_item,
+                                log::Outcome outcome, const std::string& error_class,
+                                const std::string& error, const log::RecordKey& key,
+                                int64_t now_us);
+
+// An end without a measurement.
+log::TrialNews CancelledNews(int64_t trial, const std::string& reason);
+
+}  // namespace tilewright::jobs
