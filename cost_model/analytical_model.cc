@@ -15,6 +15,8 @@ constexpr double kSpillCycles = 1.5;     // store and reload of one vector
 constexpr double kSpecialCycles = 20;    // exp, tanh, ... per element
 constexpr double kDivideCycles = 6;      // per vector
 constexpr double kLoopCycles = 1;        // control of one iteration of a rolled loop
+constexpr double kGuardedFactor = 2.5;   // a condition in the innermost body
+constexpr double kPeeledFactor = 1.15;   // the same, cut off into a tail
 constexpr double kParallelRegionNs = 700;
 constexpr double kL2BytesPerCycle = 28, kL3BytesPerCycle = 22, kMemoryBytesPerCycle = 7;
 constexpr double kCacheShare = 0.6;  // of a level that one working set may use
@@ -75,7 +77,7 @@ double BodyCycles(const StatementSummary& s, const RegisterTile& tile, const ir:
   cycles += tile.slow_lanes_per_op * kSlowLaneCycles;
   cycles += s.ops.special * tile.lanes * kSpecialCycles + s.ops.divide * kDivideCycles;
   cycles += tile.spill * kSpillCycles * 2 / std::max(tile.body_ops, 1.0);
-  if (s.guarded) cycles *= 1.3;
+  if (s.guarded) cycles *= s.peeled ? kPeeledFactor : kGuardedFactor;
   return cycles;
 }
 

@@ -78,6 +78,7 @@ void AddLoops(const StatementSummary& s, double flops, const ir::Target& target,
   row->Add("loop.rolled", rolled);
   row->Add("loop.depth", static_cast<double>(s.loops.size()));
   row->Add("loop.guarded", s.guarded ? 1 : 0);
+  row->Add("loop.peeled", s.guarded && s.peeled ? 1 : 0);
   row->Add("loop.waste", std::log2(std::max(s.flops() / std::max(flops, 1.0), 1e-3)));
 }
 

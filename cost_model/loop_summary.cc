@@ -94,7 +94,10 @@ class Summarizer {
         const analysis::Interval min = analysis::EvalInterval(s->range.min, size_bounds_);
         loops_.push_back({s->var, min.is_bounded() ? min.min : 0,
                           ConstantExtent(s->range.extent, size_bounds_), s->for_kind, false});
+        const bool peel = s->annotations.count("tail") > 0;
+        peeled_loops_ += peel;
         Walk(s->body, guarded);
+        peeled_loops_ -= peel;
         loops_.pop_back();
         break;
       }
@@ -127,6 +130,7 @@ class Summarizer {
     StatementSummary summary;
     summary.loops = loops_;
     summary.guarded = guarded || store.mask != nullptr;
+    summary.peeled = peeled_loops_ > 0;
     CountOps(store.value, &summary.ops);
     AddAccess(store.buffer, store.indices, true, &summary);
     ir::VisitExprs(store.value, [&](const Expr& x) {
@@ -206,6 +210,7 @@ class Summarizer {
 
   analysis::Bounds size_bounds_;
   std::vector<LoopSummary> loops_;
+  int peeled_loops_ = 0;
   ProgramSummary out_;
 };
 

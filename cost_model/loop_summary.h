@@ -39,6 +39,7 @@ struct StatementSummary {
   std::vector<AccessSummary> accesses;  // the store first, then distinct loads
   OpCounts ops;
   bool guarded = false;      // under a condition or a mask
+  bool peeled = false;       // the condition will be cut off as a tail (annotation tail=peel)
   bool accumulates = false;  // reads what it writes
   double iterations = 1;     // product of the extents
 

@@ -9,6 +9,17 @@ namespace tilewright::search {
 namespace {
 
 constexpr int kTries = 64;
+constexpr int kRepairs = 48;
+
+// Lowers knobs at random until the machine's limits admit the point: limits bound tiles from above.
+bool Repair(const Sketch& sketch, support::Rng* rng, Point* point) {
+  for (int i = 0; i < kRepairs; ++i) {
+    if (sketch.Feasible(*point)) return true;
+    int& choice = point->choices[rng->Uniform(point->choices.size())];
+    if (choice > 0) choice -= 1 + static_cast<int>(rng->Uniform(static_cast<uint64_t>(choice)));
+  }
+  return sketch.Feasible(*point);
+}
 
 }  // namespace
 
@@ -68,7 +79,7 @@ bool Space::Sample(support::Rng* rng, Point* point) const {
     for (const Knob& knob : sketches_[static_cast<size_t>(point->sketch)]->knobs()) {
       point->choices.push_back(static_cast<int>(rng->Uniform(knob.menu.size())));
     }
-    if (Feasible(*point)) return true;
+    if (Repair(*sketches_[static_cast<size_t>(point->sketch)], rng, point)) return true;
   }
   return false;
 }

@@ -1,0 +1,222 @@
+#include "tuner_server/search/builder_messages.h"
+
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "deploy/module/module_file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::search {
+namespace {
+
+constexpr size_t kMinTrainRows = 12;
+constexpr int kHeldOutOneIn = 5;
+// A retrained model must not order held-out pairs much worse than the prior does.
+constexpr double kGateSlack = 0.05;
+constexpr int kMinGatePairs = 20;
+
+nlohmann::json TensorJson(const module::Tensor& tensor) {
+  return {{"name", tensor.name},
+          {"dtype", std::string(module::DTypeName(tensor.dtype))},
+          {"shape", module::ShapeText(tensor.shape)}};
+}
+
+std::vector<cost_model::FeatureVector> Rows(const cost_model::Dataset& data) {
+  std::vector<cost_model::FeatureVector> rows;
+  for (const cost_model::DataRow& row : data.rows) rows.push_back(row.features);
+  return rows;
+}
+
+absl::StatusOr<cost_model::RankQuality> Judge(cost_model::CostModel* model,
+                                              const cost_model::Dataset& data) {
+  TW_ASSIGN(std::vector<float> scores, model->Predict(Rows(data)));
+  return cost_model::MeasureRanking(data, scores);
+}
+
+}  // namespace
+
+v1::Digest DigestMessage(std::string_view sha256_hex, int64_t size_bytes) {
+  v1::Digest digest;
+  digest.set_algorithm("sha256");
+  digest.set_hash(support::HexDecode(sha256_hex).value_or(""));
+  digest.set_size_bytes(size_bytes);
+  return digest;
+}
+
+std::string ResourceName(std::string_view text) {
+  std::string name;
+  for (const char c : text) {
+    const unsigned char u = static_cast<unsigned char>(c);
+    if (std::isalnum(u) != 0) {
+      name += static_cast<char>(std::tolower(u));
+    } else if (!name.empty() && name.back() != '-') {
+      name += '-';
+    }
+  }
+  while (!name.empty() && (name.back() == '-')) name.pop_back();
+  if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0) name = "model" + name;
+  return name.substr(0, 60);
+}
+
+absl::Status DescribeInputs(const driver::Task& task, uint64_t seed, v1::InputSpec* spec) {
+  TW_ASSIGN(graph::Graph graph, driver::ParseTask(task.text));
+  TW_ASSIGN(std::vector<driver::TaskInput> inputs, driver::TaskInputs(graph, seed));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const driver::TaskInput& input = inputs[i];
+    v1::TensorSpec* tensor = spec->add_tensors();
+    tensor->set_name(support::StrCat("in", i));
+    tensor->set_dtype(ir::TypeName(input.type.dtype));
+    for (const int64_t dim : input.type.shape) tensor->add_shape(dim);
+    tensor->set_seed(input.seed);
+    v1::Distribution* law = tensor->mutable_distribution();
+    switch (input.distribution.kind) {
+      case module::Distribution::Kind::kUniform:
+        law->mutable_uniform()->set_low(input.distribution.a);
+        law->mutable_uniform()->set_high(input.distribution.b);
+        break;
+      case module::Distribution::Kind::kNormal:
+        law->mutable_normal()->set_mean(input.distribution.a);
+        law->mutable_normal()->set_standard_deviation(input.distribution.b);
+        break;
+      case module::Distribution::Kind::kIntRange:
+        law->mutable_integers()->set_low(static_cast<int64_t>(input.distribution.a));
+        law->mutable_integers()->set_high(static_cast<int64_t>(input.distribution.b));
+        break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void FillAsked(const AskResult& result, const std::string& chooser, const std::string& model_id,
+               v1::Asked* reply) {
+  std::set<std::string> picked;
+  for (const Pick& pick : result.picks) {
+    picked.insert(pick.candidate.program_hash);
+    v1::Candidate* out = reply->add_picks();
+    out->set_steps(pick.candidate.steps);
+    out->set_program_hash(pick.candidate.program_hash);
+    out->set_predicted(pick.predicted);
+    out->set_rank(pick.rank);
+    out->set_considered(result.considered);
+    out->set_generated_by(std::string(OriginText(pick.candidate.origin)));
+    out->set_proposed_by(pick.explored ? "random" : chooser);
+    out->set_model_id(model_id);
+    out->mutable_features()->Assign(pick.candidate.features.begin(), pick.candidate.features.end());
+    out->set_features_hash(cost_model::FeaturesHash(pick.candidate.features));
+  }
+  for (const Pick& draft : result.ranked) {
+    v1::Draft* out = reply->add_drafts();
+    out->set_program_hash(draft.candidate.program_hash);
+    out->set_steps(draft.candidate.steps);
+    out->set_predicted(draft.predicted);
+    out->set_rank(draft.rank);
+    out->set_picked(picked.count(draft.candidate.program_hash) > 0);
+    out->mutable_features()->Assign(draft.candidate.features.begin(),
+                                    draft.candidate.features.end());
+    out->set_features_hash(cost_model::FeaturesHash(draft.candidate.features));
+  }
+  reply->set_search_seconds(result.search_seconds);
+  reply->set_features_seconds(result.features_seconds);
+  reply->set_model_seconds(result.model_seconds);
+  reply->set_invalid(result.invalid);
+}
+
+absl::Status DescribeModule(const std::string& bytes, const ir::Target& target,
+                            const driver::CompileReport& report, v1::ModuleCompiled* reply) {
+  TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
+  const std::string_view manifest = file.manifest_json();
+  *reply->mutable_manifest_digest() =
+      DigestMessage(support::Sha256Hex(manifest), static_cast<int64_t>(manifest.size()));
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const driver::CompileReport::Kernel& kernel : report.kernels) {
+    kernels.push_back({{"task_hash", kernel.task_hash},
+                       {"task_name", kernel.task_name},
+                       {"uses", kernel.uses},
+                       {"tuned", kernel.tuned},
+                       {"stale", kernel.stale},
+                       {"stale_reason", kernel.stale_reason},
+                       {"steps", kernel.steps},
+                       {"program_hash", kernel.program_hash},
+                       {"measurement_id", kernel.measurement_id},
+                       {"flops", kernel.flops}});
+  }
+  nlohmann::json inputs = nlohmann::json::array(), outputs = nlohmann::json::array();
+  for (const module::Tensor& tensor : file.manifest().tensors) {
+    if (tensor.kind == module::TensorKind::kInput) inputs.push_back(TensorJson(tensor));
+    if (tensor.kind == module::TensorKind::kOutput) outputs.push_back(TensorJson(tensor));
+  }
+  const nlohmann::json summary = {{"target", target.ToString()},
+                                  {"inputs", inputs},
+                                  {"outputs", outputs},
+                                  {"kernels", kernels},
+                                  {"arena_bytes", report.arena_bytes},
+                                  {"constant_bytes", report.constant_bytes},
+                                  {"workspace_bytes", report.workspace_bytes},
+                                  {"seconds",
+                                   {{"graph", report.seconds_graph},
+                                    {"lower", report.seconds_lower},
+                                    {"codegen", report.seconds_codegen},
+                                    {"link", report.seconds_link}}}};
+  reply->set_manifest_summary_json(
+      summary.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  return absl::OkStatus();
+}
+
+driver::ScheduleProvider::Found RequestSchedules::Find(const std::string& task_hash,
+                                                       const ir::Target&) {
+  Found found;
+  const auto steps = request_.steps_by_task().find(task_hash);
+  if (steps == request_.steps_by_task().end()) return found;
+  found.steps = steps->second;
+  const auto hash = request_.program_hash_by_task().find(task_hash);
+  if (hash != request_.program_hash_by_task().end()) found.program_hash = hash->second;
+  const auto record = request_.record_by_task().find(task_hash);
+  if (record != request_.record_by_task().end()) found.measurement_id = record->second;
+  return found;
+}
+
+absl::StatusOr<TrainedModel> TrainAndJudge(const cost_model::Dataset& all, uint64_t seed,
+                                           cost_model::CostModel* previous, bool has_previous) {
+  TrainedModel out;
+  out.metrics.set_train_rows(static_cast<int32_t>(all.rows.size()));
+  if (all.rows.size() < kMinTrainRows) {
+    out.reason = support::StrCat("expected at least ", kMinTrainRows, " measured rows, found ",
+                                 all.rows.size());
+    return out;
+  }
+  cost_model::Dataset train, held_out;
+  cost_model::SplitHeldOut(all, kHeldOutOneIn, &train, &held_out);
+  out.metrics.set_held_out_rows(static_cast<int32_t>(held_out.rows.size()));
+  out.replaces = true;
+  if (train.rows.size() >= kMinTrainRows / 2 && held_out.rows.size() >= 2) {
+    std::unique_ptr<cost_model::CostModel> twin = cost_model::MakeXgbModel(seed);
+    if (twin->Fit(train).ok()) {
+      TW_ASSIGN(cost_model::RankQuality learned, Judge(twin.get(), held_out));
+      TW_ASSIGN(cost_model::RankQuality prior, Judge(cost_model::MakePriorModel().get(), held_out));
+      out.metrics.set_pairwise_accuracy(learned.pairwise_accuracy);
+      out.metrics.set_recall_at_8(learned.recall_at_8);
+      out.metrics.set_prior_recall_at_8(prior.recall_at_8);
+      if (has_previous) {
+        TW_ASSIGN(cost_model::RankQuality before, Judge(previous, held_out));
+        out.metrics.set_previous_recall_at_8(before.recall_at_8);
+      }
+      if (learned.pairs >= kMinGatePairs &&
+          learned.pairwise_accuracy + kGateSlack < prior.pairwise_accuracy) {
+        out.replaces = false;
+        out.reason =
+            support::StrCat("orders ", support::FormatFixed(100 * learned.pairwise_accuracy, 1),
+                            " % of held-out pairs, the prior ",
+                            support::FormatFixed(100 * prior.pairwise_accuracy, 1), " %");
+      }
+    }
+  }
+  out.model = cost_model::MakeXgbModel(seed);
+  TW_TRY(out.model->Fit(all));
+  out.metrics.set_rounds(120);
+  return out;
+}
+
+}  // namespace tilewright::search

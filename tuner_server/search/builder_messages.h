@@ -1,0 +1,53 @@
+// Between the builder's own values and its messages, and the training of a job's cost model. Pure
+// functions.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "compiler/driver/compile.h"
+#include "compiler/driver/tasks.h"
+#include "cost_model/model.h"
+#include "tilewright/v1/builder.pb.h"
+#include "tuner_server/search/search_task.h"
+
+namespace tilewright::search {
+
+v1::Digest DigestMessage(std::string_view sha256_hex, int64_t size_bytes);
+// Lower-case letters, digits and '-', starting with a letter; "model" when nothing is left.
+std::string ResourceName(std::string_view text);
+// What an agent needs to make the operands of a task's measurement.
+absl::Status DescribeInputs(const driver::Task& task, uint64_t seed, v1::InputSpec* spec);
+// `chooser`: what ranks now (prior, model or random).
+void FillAsked(const AskResult& result, const std::string& chooser, const std::string& model_id,
+               v1::Asked* reply);
+// Manifest digest and the summary JSON: {"target","inputs","outputs","kernels":[{task_hash,
+// task_name, uses, tuned, stale, stale_reason, steps, program_hash, measurement_id, flops}],
+// "arena_bytes","constant_bytes","workspace_bytes","seconds":{graph,lower,codegen,link}}.
+absl::Status DescribeModule(const std::string& bytes, const ir::Target& target,
+                            const driver::CompileReport& report, v1::ModuleCompiled* reply);
+
+// The schedules that a CompileModule request names.
+class RequestSchedules final : public driver::ScheduleProvider {
+ public:
+  explicit RequestSchedules(const v1::CompileModule& request) : request_(request) {}
+  Found Find(const std::string& task_hash, const ir::Target& target) override;
+
+ private:
+  const v1::CompileModule& request_;
+};
+
+struct TrainedModel {
+  std::unique_ptr<cost_model::CostModel> model;  // null: too few rows
+  bool replaces = false;                         // good enough to rank from now on
+  std::string reason;
+  v1::ModelMetrics metrics;
+};
+// Trains on all rows. Its quality is measured by a twin that does not see the held-out rows; the
+// gate compares that with the analytical prior on the same rows.
+absl::StatusOr<TrainedModel> TrainAndJudge(const cost_model::Dataset& all, uint64_t seed,
+                                           cost_model::CostModel* previous, bool has_previous);
+
+}  // namespace tilewright::search

@@ -1,0 +1,287 @@
+#include "tuner_server/search/builder_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/driver/compile.h"
+#include "compiler/graph/graph_passes.h"
+#include "compiler/ir/structural.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/search/builder_messages.h"
+
+namespace tilewright::search {
+namespace {
+
+constexpr uint64_t kMaxModelBytes = uint64_t{2} << 30;
+constexpr double kDefaultExploration = 0.1;
+
+std::unique_ptr<cost_model::CostModel> UntrainedModel(const std::string& kind, uint64_t seed) {
+  return kind == "random" ? cost_model::MakeRandomModel(seed) : cost_model::MakePriorModel();
+}
+
+// Names of tasks in a job: letters and digits, with the task's position.
+std::string TaskName(const driver::Task& task, size_t index) {
+  std::string word;
+  for (const char c : task.name) {
+    if (c == ' ') break;
+    word += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '-';
+  }
+  return support::StrCat("t", index, "-", word);
+}
+
+}  // namespace
+
+v1::BuilderReply BuilderSession::Handle(const v1::BuilderRequest& request) {
+  v1::BuilderReply reply;
+  const absl::Status status = Dispatch(request, &reply);
+  if (!status.ok()) {
+    reply.mutable_error()->set_code(static_cast<int32_t>(status.code()));
+    reply.mutable_error()->set_message(support::StatusText(status));
+  }
+  reply.set_id(request.id());
+  return reply;
+}
+
+absl::Status BuilderSession::Dispatch(const v1::BuilderRequest& request, v1::BuilderReply* reply) {
+  switch (request.request_case()) {
+    case v1::BuilderRequest::kOpenJob:
+      return OpenJob(request.open_job(), reply->mutable_job_opened());
+    case v1::BuilderRequest::kBuild:
+      return Build(request.build(), reply->mutable_built());
+    default:
+      break;
+  }
+  if (!opened_) {
+    return support::FailedPrecondition("builder.job.not_open", "expected OpenJob first");
+  }
+  switch (request.request_case()) {
+    case v1::BuilderRequest::kTell:
+      return Tell(request.tell(), reply->mutable_told());
+    case v1::BuilderRequest::kTrainModel:
+      return TrainModel(reply->mutable_model_trained());
+    case v1::BuilderRequest::kLoadModel:
+      reply->mutable_model_loaded();
+      return LoadModel(request.load_model());
+    case v1::BuilderRequest::kAsk:
+      return Ask(request.ask(), reply->mutable_asked());
+    case v1::BuilderRequest::kCompileModule:
+      return CompileModule(request.compile_module(), reply->mutable_module_compiled());
+    default:
+      return support::InvalidArgument("builder.request.unknown",
+                                      "a request this builder does not know");
+  }
+}
+
+absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* reply) {
+  if (opened_) return support::FailedPrecondition("builder.job.open", "a job is open already");
+  if (request.cost_model() != "xgboost" && request.cost_model() != "prior" &&
+      request.cost_model() != "random") {
+    return support::InvalidArgument(
+        "builder.cost_model",
+        "expected xgboost, prior or random, found " + support::Quote(request.cost_model()));
+  }
+  job_ = request;
+  TW_ASSIGN(target_, ir::ParseTarget(request.target()));
+  TW_ASSIGN(std::string bytes, support::ReadFile(request.model_path(), kMaxModelBytes));
+  model_digest_ = support::Sha256Hex(bytes);
+  graph::ImportOptions options;
+  for (const auto& [name, shape] : request.input_shapes()) {
+    options.shapes[name].assign(shape.dims().begin(), shape.dims().end());
+  }
+  TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(bytes, options));
+  TW_ASSIGN(graph_, graph::RunGraphPasses(std::move(imported)));
+  TW_ASSIGN(std::vector<driver::Task> tasks, driver::ExtractTasks(graph_));
+  for (const driver::Task& task : tasks) TW_TRY(AddTask(task, request, reply));
+  model_ = UntrainedModel(request.cost_model(), request.seed());
+  reply->set_model_name(ResourceName(graph_.name));
+  *reply->mutable_model() = DigestMessage(model_digest_, static_cast<int64_t>(bytes.size()));
+  reply->set_toolchain(codegen::ToolchainName());
+  opened_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob& request,
+                                     v1::JobOpened* reply) {
+  JobTask entry;
+  entry.task = task;
+  TW_ASSIGN(ir::Function function, driver::TaskFunction(task.text));
+  SearchOptions options;
+  options.seed = request.seed() ^ support::StableHash64(task.hash);
+  options.exploration_share =
+      request.exploration_share() > 0 ? request.exploration_share() : kDefaultExploration;
+  TW_ASSIGN(entry.search, SearchTask::Create(function, task.flops, target_, options));
+  TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
+  TW_ASSIGN(ir::Function scheduled, schedule::Replay(function, entry.default_steps));
+  entry.default_program_hash = ir::ProgramHash(scheduled);
+
+  v1::BuilderTask* out = reply->add_tasks();
+  out->set_hash(task.hash);
+  out->set_name(TaskName(task, task_order_.size()));
+  out->set_description(task.name);
+  out->set_weight(task.weight);
+  out->set_flops(task.flops);
+  out->set_canonical_text(task.text);
+  out->set_default_steps(entry.default_steps);
+  out->set_default_program_hash(entry.default_program_hash);
+  // Without a state folder nothing is going to be measured (a plain compile).
+  if (!request.state_dir().empty()) {
+    const uint64_t seed = support::StableHash64(task.hash);
+    TW_ASSIGN(driver::TaskCheck check, driver::MakeTaskCheck(task, seed));
+    TW_TRY(DescribeInputs(task, seed, out->mutable_inputs()));
+    const std::string path =
+        support::PathJoin(request.state_dir(), support::StrCat("expected-", task.hash, ".bin"));
+    TW_TRY(support::WriteFileAtomic(path, check.expected_bytes));
+    out->set_expected_output_path(path);
+    *out->mutable_expected_output() =
+        DigestMessage(support::Sha256Hex(check.expected_bytes),
+                      static_cast<int64_t>(check.expected_bytes.size()));
+    out->mutable_tolerance()->set_abs(check.atol);
+    out->mutable_tolerance()->set_rel(check.rtol);
+  }
+  task_order_.push_back(task.hash);
+  tasks_[task.hash] = std::move(entry);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BuilderSession::JobTask*> BuilderSession::FindTask(const std::string& hash) {
+  const auto it = tasks_.find(hash);
+  if (it == tasks_.end()) {
+    return support::NotFound("builder.task.not_found", "this job has no task " + hash);
+  }
+  return &it->second;
+}
+
+absl::Status BuilderSession::Tell(const v1::Tell& request, v1::Told* reply) {
+  for (const v1::ToldRecord& record : request.records()) {
+    TW_ASSIGN(JobTask * task, FindTask(record.task()));
+    if (!record.pending() && !record.measurement_id().empty() &&
+        !records_.emplace(record.measurement_id(), record).second) {
+      continue;
+    }
+    task->search->Tell({record.program_hash(), record.outcome(),
+                        record.outcome() == v1::OK ? record.median_ns() : 0, record.pending()},
+                       record.steps());
+  }
+  reply->set_known_records(static_cast<int32_t>(records_.size()));
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::TrainModel(v1::ModelTrained* reply) {
+  reply->set_features_schema(cost_model::SchemaHash());
+  if (job_.cost_model() != "xgboost") {
+    reply->set_reason("cost model " + job_.cost_model() + " does not learn");
+    return absl::OkStatus();
+  }
+  support::SystemClock clock;
+  const int64_t start = clock.NowNs();
+  cost_model::Dataset all;
+  int group = 0;
+  for (const std::string& hash : task_order_) {
+    for (cost_model::DataRow& row : tasks_[hash].search->TrainingRows(group)) {
+      all.rows.push_back(std::move(row));
+    }
+    ++group;
+  }
+  TW_ASSIGN(TrainedModel trained,
+            TrainAndJudge(all, job_.seed(), model_.get(), !model_id_.empty()));
+  *reply->mutable_metrics() = trained.metrics;
+  reply->set_trained(trained.model != nullptr);
+  reply->set_reason(trained.reason);
+  if (trained.model != nullptr) {
+    TW_ASSIGN(std::string bytes, trained.model->Save());
+    const std::string digest = support::Sha256Hex(bytes);
+    reply->set_model_id("m-" + digest.substr(0, 16));
+    *reply->mutable_model_digest() = DigestMessage(digest, static_cast<int64_t>(bytes.size()));
+    reply->set_model(std::move(bytes));
+    reply->set_replaced(trained.replaces);
+    if (trained.replaces) {
+      model_ = std::move(trained.model);
+      model_id_ = reply->model_id();
+    }
+  }
+  reply->set_seconds(static_cast<double>(clock.NowNs() - start) * 1e-9);
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::LoadModel(const v1::LoadModel& request) {
+  if (job_.cost_model() != "xgboost") {
+    return support::FailedPrecondition("builder.model.unused",
+                                       "cost model " + job_.cost_model() + " loads nothing");
+  }
+  std::unique_ptr<cost_model::CostModel> model = cost_model::MakeXgbModel(job_.seed());
+  TW_TRY(model->Load(request.model()));
+  model_ = std::move(model);
+  model_id_ = request.model_id();
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::Ask(const v1::Ask& request, v1::Asked* reply) {
+  TW_ASSIGN(JobTask * task, FindTask(request.task()));
+  if (request.count() < 1) {
+    return support::InvalidArgument("builder.ask.count", "expected a count >= 1");
+  }
+  TW_ASSIGN(AskResult result, task->search->Ask(request.count(), request.batch_id(), model_.get()));
+  const std::string chooser = job_.cost_model() == "random" ? "random"
+                              : model_id_.empty()           ? "prior"
+                                                            : "model";
+  FillAsked(result, chooser, model_id_, reply);
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::CompileModule(const v1::CompileModule& request,
+                                           v1::ModuleCompiled* reply) {
+  support::SystemClock clock;
+  const int64_t start = clock.NowNs();
+  RequestSchedules schedules(request);
+  driver::CompileOptions options;
+  options.dump_dir = request.dump_dir();
+  options.model_name = graph_.name;
+  options.model_digest = model_digest_;
+  options.job = request.job();
+  driver::CompileReport report;
+  TW_ASSIGN(std::string bytes, driver::CompileModel(graph_, target_, &schedules, options, &report));
+  TW_TRY(support::WriteFileAtomic(request.output_path(), bytes));
+  reply->set_path(request.output_path());
+  *reply->mutable_digest() =
+      DigestMessage(support::Sha256Hex(bytes), static_cast<int64_t>(bytes.size()));
+  TW_TRY(DescribeModule(bytes, target_, report, reply));
+  reply->set_seconds(static_cast<double>(clock.NowNs() - start) * 1e-9);
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::Build(const v1::Build& request, v1::Built* reply) {
+  const auto build = [&]() -> absl::Status {
+    TW_ASSIGN(ir::Target target, ir::ParseTarget(request.target()));
+    TW_ASSIGN(driver::BuiltCandidate built,
+              driver::BuildCandidate(request.task_canonical_text(), request.steps(), target,
+                                     nullptr, test_miscompile_));
+    if (!request.expected_program_hash().empty() &&
+        built.program_hash != request.expected_program_hash()) {
+      return support::FailedPrecondition(
+          "builder.build.stale", support::StrCat("the steps replay to program ", built.program_hash,
+                                                 ", expected ", request.expected_program_hash()));
+    }
+    TW_TRY(support::WriteFileAtomic(request.output_path(), built.module_bytes));
+    reply->set_artifact_path(request.output_path());
+    *reply->mutable_artifact() = DigestMessage(support::Sha256Hex(built.module_bytes),
+                                               static_cast<int64_t>(built.module_bytes.size()));
+    reply->set_program_hash(built.program_hash);
+    reply->set_lower_seconds(built.seconds_lower);
+    reply->set_codegen_seconds(built.seconds_codegen);
+    reply->set_link_seconds(built.seconds_link);
+    return absl::OkStatus();
+  };
+  const absl::Status status = build();
+  // A full disk is no fault of the candidate.
+  if (status.code() == absl::StatusCode::kResourceExhausted) return status;
+  reply->set_outcome(status.ok() ? v1::OK : v1::BUILD_ERROR);
+  if (!status.ok()) reply->set_error(support::StatusText(status));
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::search

@@ -1,0 +1,61 @@
+// What a tilewright-builder child does, apart from its pipes: answers BuilderRequests. Search mode
+// holds one job (its tasks, their searches, the cost model); build mode builds candidates. One
+// owner; not thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/driver/tasks.h"
+#include "compiler/graph/graph.h"
+#include "cost_model/model.h"
+#include "tilewright/v1/builder.pb.h"
+#include "tuner_server/search/search_task.h"
+
+namespace tilewright::search {
+
+// Every reply carries its request's id; an error becomes a BuilderError.
+class BuilderSession {
+ public:
+  // `test_miscompile` plants a fault in every candidate built (tests only): "tail" or "init".
+  explicit BuilderSession(std::string test_miscompile = "")
+      : test_miscompile_(std::move(test_miscompile)) {}
+
+  v1::BuilderReply Handle(const v1::BuilderRequest& request);
+
+ private:
+  struct JobTask {
+    driver::Task task;
+    std::string default_steps;
+    std::string default_program_hash;
+    std::unique_ptr<SearchTask> search;
+  };
+
+  absl::Status Dispatch(const v1::BuilderRequest& request, v1::BuilderReply* reply);
+  absl::Status OpenJob(const v1::OpenJob& request, v1::JobOpened* reply);
+  absl::Status AddTask(const driver::Task& task, const v1::OpenJob& request, v1::JobOpened* reply);
+  absl::Status Tell(const v1::Tell& request, v1::Told* reply);
+  absl::Status TrainModel(v1::ModelTrained* reply);
+  absl::Status LoadModel(const v1::LoadModel& request);
+  absl::Status Ask(const v1::Ask& request, v1::Asked* reply);
+  absl::Status CompileModule(const v1::CompileModule& request, v1::ModuleCompiled* reply);
+  absl::Status Build(const v1::Build& request, v1::Built* reply);
+  absl::StatusOr<JobTask*> FindTask(const std::string& hash);
+
+  std::string test_miscompile_;
+  // Search mode.
+  bool opened_ = false;
+  v1::OpenJob job_;
+  ir::Target target_;
+  graph::Graph graph_;
+  std::string model_digest_;
+  std::vector<std::string> task_order_;
+  std::map<std::string, JobTask> tasks_;
+  std::map<std::string, v1::ToldRecord> records_;  // by measurement id: each counts once
+  std::unique_ptr<cost_model::CostModel> model_;   // ranks now
+  std::string model_id_;                           // empty: nothing was trained yet
+};
+
+}  // namespace tilewright::search
