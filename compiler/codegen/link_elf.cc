@@ -20,12 +20,25 @@ std::mutex& LinkerMutex() {
   return *mutex;
 }
 
+// Without the care for power failures that support::WriteFileAtomic takes: it would cost more than
+// the link.
+absl::Status WriteScratch(const std::string& path, const std::string& bytes) {
+  std::error_code error;
+  llvm::raw_fd_ostream out(path, error);
+  if (!error) out << bytes;
+  out.close();
+  if (!error) error = out.error();
+  out.clear_error();
+  if (!error) return absl::OkStatus();
+  return support::ResourceExhausted("codegen.link.scratch", path + ": " + error.message());
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> LinkSharedObject(const std::string& object) {
   TW_ASSIGN(support::TempDir folder, support::TempDir::Create("tilewright-link"));
   std::string input = folder.File("kernel.o"), output = folder.File("kernel.so");
-  TW_TRY(support::WriteFileAtomic(input, object));
+  TW_TRY(WriteScratch(input, object));
   std::string errors;
   llvm::raw_string_ostream error_stream(errors);
   const char* arguments[] = {"ld.lld",
