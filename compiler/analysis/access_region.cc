@@ -1,6 +1,7 @@
 #include "compiler/analysis/access_region.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -120,7 +121,9 @@ class SpanEvaluator {
       case ExprKind::kRamp: {
         std::optional<Span> base = Eval(e->args[0]);
         const int64_t* stride = ir::AsInt(e->args[1]);
-        if (!base || stride == nullptr) return std::nullopt;
+        bool known = stride != nullptr &&
+                     Interval{-kLargestReplacedSpan, kLargestReplacedSpan}.Contains(*stride);
+        if (!base || !known) return std::nullopt;
         int64_t steps = *stride * (e->dtype.lanes - 1);
         Expr first = steps < 0 ? base->lo + ir::Int(steps, base->lo->dtype) : base->lo;
         return Span{first, base->span + ir::Int(std::abs(steps), base->span->dtype)};
@@ -163,6 +166,8 @@ class SpanEvaluator {
     Congruence lo = EvalCongruence(x->lo, bounds_);
     if (lo.modulus > 0 && lo.modulus % *c == 0) r = Interval::Point(lo.remainder % *c);
     const int64_t* s = ir::AsInt(x->span);
+    if (s != nullptr && *s > kLargestReplacedSpan)
+      return std::nullopt;  // nothing real, and it could overflow
     bool is_div = e->kind == ExprKind::kFloorDiv;
     DivisionBounds(&r, *c);
     if (s == nullptr) {

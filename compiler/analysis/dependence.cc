@@ -1,7 +1,7 @@
 #include "compiler/analysis/dependence.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -133,7 +133,7 @@ bool DisjointAlong(const std::vector<Expr>& positions, const Stmt& loop,
         p->kind == ir::ExprKind::kRamp || p->kind == ir::ExprKind::kBroadcast ? p->args[0] : p;
     if (base->dtype.is_vector()) return false;
     std::optional<int64_t> c = StrideOf(base, loop->var);
-    if (!c || *c == 0 || (coefficient && *coefficient != *c)) return false;
+    if (!c || *c == 0 || *c == INT64_MIN || (coefficient && *coefficient != *c)) return false;
     coefficient = c;
     Expr rest = Simplify(base - loop->var * ir::Int(*c, base->dtype), all);
     if (p->kind == ir::ExprKind::kRamp) rest = ir::Ramp(rest, p->args[1], p->dtype.lanes);
@@ -144,7 +144,7 @@ bool DisjointAlong(const std::vector<Expr>& positions, const Stmt& loop,
   std::vector<LoopRange> without_loop = inner;
   ir::BufferRegion r = RegionOf(line, rests, without_loop, bounds);
   const int64_t* touched = ir::AsInt(r.region[0].extent);
-  return touched != nullptr && *touched <= std::llabs(*coefficient);
+  return touched != nullptr && (*touched <= *coefficient || *touched <= -*coefficient);
 }
 
 bool StoresAllow(const Stmt& loop, std::string* why) {

@@ -234,7 +234,7 @@ bool ExprSimplifier::SplitByRange(const Sum& sum, int64_t c, int64_t* g, Sum* sc
     int64_t whole = ir::FloorDivInt(static_cast<int64_t>(r.min), candidate);
     if (ir::FloorDivInt(static_cast<int64_t>(r.max), candidate) != whole) continue;
     scaled->constant = whole;
-    small->constant = AddWrap(small->constant, -MulWrap(whole, candidate, sum.type), sum.type);
+    small->constant = AddWrap(small->constant, MulWrap(whole, -candidate, sum.type), sum.type);
     if (!Exact(*scaled)) continue;
     *g = candidate;
     return true;

@@ -237,7 +237,7 @@ bool Interpreter::BindIters(Action& a, uint64_t* point, bool* at_start) {
   for (size_t i = 0; i < a.iters.size(); ++i) {
     const IterCode& iter = a.iters[i];
     int64_t min = machine_.EvalInt(iter.min), extent = machine_.EvalInt(iter.extent), v = values[i];
-    if (v < min || v - min >= extent) {
+    if (v < min || static_cast<__int128>(v) - min >= extent) {
       machine_.Fail("domain", "block " + a.stmt->name + ", " + iter.var->name +
                                   ": expected a value in [" + std::to_string(min) + ", " +
                                   std::to_string(min + extent) + "), found " + std::to_string(v));

@@ -20,7 +20,8 @@ std::string PointText(const std::vector<int64_t>& point) {
 bool InBox(const ConcreteRegion& r, const std::vector<int64_t>& point) {
   if (r.min.size() != point.size()) return false;
   for (size_t d = 0; d < point.size(); ++d) {
-    if (point[d] < r.min[d] || point[d] - r.min[d] >= r.extent[d]) return false;
+    if (point[d] < r.min[d] || static_cast<__int128>(point[d]) - r.min[d] >= r.extent[d])
+      return false;
   }
   return true;
 }

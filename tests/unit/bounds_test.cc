@@ -122,6 +122,27 @@ TEST(Interval, ExpressionsStayInTheirIntervalAndCongruence) {
   EXPECT_GT(congruent, 400);
 }
 
+// What wraps keeps no congruence, except what the width itself divides.
+TEST(Interval, CongruencesSurviveWrappingSoundly) {
+  Var x = MakeVar("x", ir::kI8);
+  Bounds bounds;
+  for (int64_t factor = 1; factor < 40; ++factor) {
+    for (int64_t offset : {0, 1, 100}) {
+      Expr e = x * Int(factor, ir::kI8) + Int(offset, ir::kI8);
+      Congruence c = EvalCongruence(e, bounds);
+      for (int64_t v = -128; v < 128; ++v) {
+        int64_t value = *ir::EvalIntExpr(e, {{x, v}});
+        ASSERT_TRUE(c.modulus == 0 ? value == c.remainder
+                                   : ir::FloorModInt(value, c.modulus) == c.remainder)
+            << ir::Print(e) << " at " << v << " = " << value << " is not " << c.remainder << " mod "
+            << c.modulus;
+      }
+    }
+  }
+  bounds.Set(x, {0, 9});
+  EXPECT_EQ(EvalCongruence(x * Int(12, ir::kI8) + Int(5, ir::kI8), bounds), (Congruence{12, 5}));
+}
+
 TEST(Bounds, AssumptionsNarrowSoundly) {
   support::Rng rng(tests::TestSeed(9));
   int64_t narrowed = 0;
