@@ -24,8 +24,8 @@ namespace {
 
 constexpr int64_t kMaxRegisterTile = 16;  // rows of one axis
 constexpr int64_t kMaxBodyOps = 192;      // vector operations of the unrolled body
-constexpr int64_t kMaxReductionTile = 16;
-constexpr double kMaxWaste = 1.6;  // computed / needed points
+constexpr int64_t kMaxReductionTile = 64;
+constexpr double kMaxWaste = 2.0;  // computed / needed points
 constexpr size_t kMaxOrders = 12;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -174,7 +174,7 @@ class TilingSketch final : public Sketch {
     int64_t longest = 1;
     for (const size_t a : vector_axes_) longest = std::max(longest, extents_[a]);
     for (int64_t n = target_.vector_bytes / std::max(p_.writes->dtype.bytes(), 1); n >= 4; n /= 2) {
-      if (n < 2 * longest && lanes.size() < 2) lanes.push_back(n);
+      if (n < 2 * longest && lanes.size() < 3) lanes.push_back(n);
     }
     if (lanes.empty()) lanes.push_back(4);
     lanes_ = AddKnob("lanes", lanes);
