@@ -38,7 +38,15 @@ class Verifier {
     }
     for (size_t id = 0; id < g_.values.size(); ++id) TW_TRY(CheckValue(static_cast<ValueId>(id)));
     for (const Node& node : g_.nodes) TW_TRY(CheckNode(node));
-    for (ValueId id : g_.outputs) TW_TRY(Used(id, "a graph output"));
+    if (g_.outputs.empty()) return Bad("outputs", "expected at least one output, found none");
+    std::set<ValueId> outputs;
+    for (ValueId id : g_.outputs) {
+      TW_TRY(Used(id, "a graph output"));
+      if (!outputs.insert(id).second) {
+        return Bad("outputs", StrCat("expected different values as outputs, found ",
+                                     support::Quote(g_.values[id].name), " twice"));
+      }
+    }
     for (size_t id = 0; id < g_.values.size(); ++id) {
       if (!defined_[id]) {
         return Bad("undefined", StrCat("expected every value to be defined, found none for ",

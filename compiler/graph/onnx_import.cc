@@ -24,11 +24,18 @@ constexpr size_t kMaxNamed = 20;  // unsupported operators that one error names
 
 bool IsDefaultDomain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
+// A name that may come from hostile bytes, fit for a line of text.
+std::string Printable(std::string_view text) {
+  std::string out;
+  for (char c : text.substr(0, 64)) out += c > ' ' && c <= '~' ? c : '?';
+  return out;
+}
+
 // How people find the node: its name, or its first output where it has none.
 std::string NodeLabel(const pb::NodeProto& node) {
   const std::string& name =
       !node.name().empty() || node.output_size() == 0 ? node.name() : node.output(0);
-  return StrCat("node ", Quote(name), " (", node.op_type(), ")");
+  return StrCat("node ", Quote(name), " (", Printable(node.op_type()), ")");
 }
 
 }  // namespace
@@ -142,7 +149,8 @@ absl::Status Importer::CheckOperators() {
   std::vector<std::string> unknown;
   for (const pb::NodeProto& node : model_.graph().node()) {
     if (IsDefaultDomain(node.domain()) && FindConversion(node.op_type()) != nullptr) continue;
-    const std::string domain = IsDefaultDomain(node.domain()) ? "" : StrCat(" of ", node.domain());
+    const std::string domain =
+        IsDefaultDomain(node.domain()) ? "" : StrCat(" of ", Printable(node.domain()));
     unknown.push_back(StrCat(NodeLabel(node), domain));
   }
   if (unknown.empty()) return absl::OkStatus();

@@ -1,0 +1,340 @@
+// From a model's bytes to numbers: tasks, compiled modules run by the runtime against the graph
+// interpreter, schedules from a provider, candidates as the agent measures them.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "compiler/driver/compile.h"
+#include "compiler/driver/tasks.h"
+#include "compiler/graph/graph_passes.h"
+#include "compiler/ir/interp.h"
+#include "compiler/ir/structural.h"
+#include "compiler/schedule/schedule.h"
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/compare.h"
+#include "deploy/runtime/input_gen.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+#include "tests/support/run_compiled.h"
+#include "tests/support/test_seed.h"
+#include "tests/unit/onnx_builder.h"
+
+namespace tilewright::driver {
+namespace {
+
+using graph::Graph;
+using op::RefTensor;
+using tests::OnnxBuilder;
+
+Graph Fused(const OnnxBuilder& b) {
+  auto g = graph::ImportOnnx(b.Bytes());
+  EXPECT_TRUE(g.ok()) << g.status();
+  auto fused = graph::RunGraphPasses(*g);
+  EXPECT_TRUE(fused.ok()) << fused.status();
+  return *fused;
+}
+
+// Two equal convolutions, a branch, several kinds of outputs.
+OnnxBuilder Twins() {
+  OnnxBuilder b;
+  b.Input("x", {1, 6, 7, 5}).Weight("w1", {6, 6, 3, 3}, 0.3).Weight("w2", {6, 6, 3, 3}, 0.3);
+  for (int i : {1, 2}) {
+    const std::string n = std::to_string(i);
+    auto* conv = b.Node("Conv", {i == 1 ? "x" : "r1", "w" + n}, "c" + n);
+    OnnxBuilder::Attr(conv, "pads", std::vector<int64_t>{1, 1, 1, 1});
+    b.Node("Relu", {"c" + n}, "r" + n);
+  }
+  b.Node("Add", {"r2", "x"}, "sum");
+  OnnxBuilder::Attr(b.Node("Flatten", {"r1"}, "flat"), "axis", int64_t{1});
+  OnnxBuilder::Attr(b.Node("Softmax", {"flat"}, "soft"), "axis", int64_t{1});
+  b.Output("sum", {1, 6, 7, 5})
+      .Output("flat", {1, 210})
+      .Output("soft", {1, 210})
+      .Output("x", {1, 6, 7, 5});
+  return b;
+}
+
+struct Compiled {
+  std::string bytes;
+  CompileReport report;
+};
+
+Compiled Compile(const Graph& fused, ScheduleProvider* schedules = nullptr) {
+  Compiled c;
+  auto bytes = CompileModel(fused, tests::WidestTarget(), schedules, {}, &c.report);
+  EXPECT_TRUE(bytes.ok()) << bytes.status();
+  if (bytes.ok()) c.bytes = *bytes;
+  return c;
+}
+
+// Runs the module on seeded inputs and compares every output with the graph interpreter.
+void ExpectRunsLikeInterpreter(const std::string& bytes, const Graph& fused, int threads) {
+  auto file = module::ModuleFile::FromBytes(bytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  auto loaded = runtime::LoadedModule::Load(*std::move(file));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  runtime::SessionOptions options;
+  options.num_threads = threads;
+  options.guard_pages = true;
+  auto session = runtime::Session::Create(*loaded, options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  support::Rng rng(tests::TestSeed());
+  std::vector<RefTensor> inputs;
+  for (size_t i = 0; i < fused.inputs.size(); ++i) {
+    RefTensor tensor{fused.values[fused.inputs[i]].type, {}};
+    for (int64_t e = 0; e < tensor.type.elements(); ++e) {
+      tensor.values.push_back(op::RoundToType(2 * rng.UniformDouble() - 1, tensor.type.dtype));
+    }
+    const std::string raw = op::ToBytes(tensor);
+    ASSERT_TRUE((*session)->SetInput(i, raw.data(), raw.size()).ok());
+    inputs.push_back(std::move(tensor));
+  }
+  auto expected = graph::Interpret(fused, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  (*session)->Poison(0xFF);
+  ASSERT_TRUE((*session)->Run().ok());
+  ASSERT_TRUE((*session)->CheckGuards().ok());
+  ASSERT_EQ((*session)->num_outputs(), expected->size());
+  for (size_t o = 0; o < expected->size(); ++o) {
+    const runtime::TensorView view = (*session)->output(o);
+    EXPECT_EQ(view.tensor->name, fused.values[fused.outputs[o]].name);
+    auto actual =
+        op::FromBytes((*expected)[o].type, {static_cast<const char*>(view.data), view.bytes});
+    ASSERT_TRUE(actual.ok()) << actual.status();
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < actual->values.size(); ++i) {
+      const double d = actual->values[i] - (*expected)[o].values[i];
+      error += d * d;
+      norm += (*expected)[o].values[i] * (*expected)[o].values[i];
+    }
+    EXPECT_LE(std::sqrt(error), 1e-5 * std::sqrt(norm)) << view.tensor->name;
+    EXPECT_GT(norm, 0);
+  }
+}
+
+TEST(Tasks, UniqueByTextWithWeights) {
+  const Graph fused = Fused(Twins());
+  auto tasks = ExtractTasks(fused);
+  ASSERT_TRUE(tasks.ok()) << tasks.status();
+  std::map<std::string, int> weights;
+  for (const Task& task : *tasks) {
+    EXPECT_EQ(task.hash, support::Sha256Hex(task.text));
+    EXPECT_EQ(task.hash.size(), 64u);
+    weights[task.name.substr(0, task.name.find(' '))] = task.weight;
+    auto again = MakeTask(task.text);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->name, task.name);
+    EXPECT_EQ(again->flops, task.flops);
+  }
+  EXPECT_EQ(weights["conv2d_relu"], 1);  // the second one adds x
+  EXPECT_EQ(weights["conv2d_relu_add"], 1);
+
+  OnnxBuilder same;
+  same.Input("x", {1, 4, 6, 6}).Output("y", {1, 4, 6, 6});
+  std::string x = "x";
+  for (int i = 0; i < 3; ++i) {
+    const std::string n = "c" + std::to_string(i);
+    same.Weight(n + "w", {4, 4, 3, 3});
+    OnnxBuilder::Attr(same.Node("Conv", {x, n + "w"}, i == 2 ? "y" : n), "pads",
+                      std::vector<int64_t>{1, 1, 1, 1});
+    x = n;
+  }
+  tasks = ExtractTasks(Fused(same));
+  ASSERT_TRUE(tasks.ok());
+  ASSERT_EQ(tasks->size(), 1u);
+  EXPECT_EQ((*tasks)[0].weight, 3);
+  EXPECT_EQ((*tasks)[0].name, "conv2d 1x4x6x6 → 1x4x6x6 k3x3");
+}
+
+TEST(Tasks, TextMustBeCanonical) {
+  const std::string text = (*ExtractTasks(Fused(OnnxBuilder::Dqn(36, 4, 4, 4, 8))))[0].text;
+  EXPECT_TRUE(ParseTask(text).ok());
+  EXPECT_EQ(support::Slug(ParseTask(text + "\n").status()), "driver.task.text");
+  EXPECT_EQ(support::Slug(ParseTask(" " + text).status()), "driver.task.text");
+  EXPECT_FALSE(ParseTask("").ok());
+  EXPECT_FALSE(ParseTask("graph {\n  input %0: f32[2]\n  output %0\n}\n").ok());
+}
+
+// The unscheduled function of every task of two models, run by the IR interpreter, is the
+// reference.
+TEST(Tasks, FunctionMatchesReference) {
+  for (const OnnxBuilder& b : {OnnxBuilder::Dqn(36, 6, 5, 4, 7), Twins()}) {
+    auto tasks = ExtractTasks(Fused(b));
+    ASSERT_TRUE(tasks.ok()) << tasks.status();
+    for (const Task& task : *tasks) {
+      SCOPED_TRACE(task.name);
+      auto function = TaskFunction(task.text);
+      ASSERT_TRUE(function.ok()) << function.status();
+      auto body = ParseTask(task.text);
+      auto check = MakeTaskCheck(task, 5);
+      ASSERT_TRUE(check.ok()) << check.status();
+      auto inputs = TaskInputs(*body, 5);
+      ASSERT_TRUE(inputs.ok());
+      std::vector<ir::TensorData> data(inputs->size() + 1);
+      std::vector<ir::TensorData*> args;
+      for (size_t i = 0; i < inputs->size(); ++i) {
+        const std::string bytes = op::ToBytes(*MakeInput((*inputs)[i]));
+        data[i].bytes.assign(bytes.begin(), bytes.end());
+      }
+      for (auto& d : data) args.push_back(&d);
+      ASSERT_TRUE(ir::Interpret(*function, {}, args).ok()) << ir::Interpret(*function, {}, args);
+      ASSERT_EQ(data.back().bytes.size(), check->expected_bytes.size());
+      auto result = runtime::CompareTensors(
+          module::DType::kFloat32, data.back().bytes.data(), check->expected_bytes.data(),
+          static_cast<int64_t>(check->expected_bytes.size() / 4), {check->atol, check->rtol});
+      EXPECT_TRUE(result.ok()) << runtime::CompareText(result);
+      // A tolerance that accepts zeros would check nothing.
+      const std::string zeros(check->expected_bytes.size(), '\0');
+      EXPECT_FALSE(runtime::CompareTensors(
+                       module::DType::kFloat32, zeros.data(), check->expected_bytes.data(),
+                       static_cast<int64_t>(zeros.size() / 4), {check->atol, check->rtol})
+                       .ok());
+    }
+  }
+}
+
+TEST(Tasks, HostileTasksAreErrors) {
+  // 60 gelus as one expression would be 2^60 operations.
+  std::string text = "graph {\n  input %0: f32[2]\n";
+  for (int i = 1; i <= 60; ++i) {
+    text += "  %" + std::to_string(i) + ": f32[2] = gelu(%" + std::to_string(i - 1) + ")\n";
+  }
+  text += "  output %60\n}\n";
+  EXPECT_EQ(support::Slug(TaskFunction(text).status()), "driver.task.expression");
+  const std::string constant =
+      "graph {\n  constant %0: f32[1,2] = hex:0000803f00000040\n  input %1: f32[2,2]\n"
+      "  %2: f32[1,2] = dense(%0, %1) {weight_layout=\"KN\"}\n  output %2\n}\n";
+  auto odd = ParseTask(constant);
+  EXPECT_EQ(support::Slug(odd.status()),
+            "driver.task.text");  // inputs come first in canonical text
+}
+
+TEST(Compile, SmallDqnRunsLikeTheInterpreter) {
+  for (int64_t size : {36, 44, 52}) {
+    const Graph fused = Fused(OnnxBuilder::Dqn(size, 8, 16, 12, 33));
+    const Compiled c = Compile(fused);
+    EXPECT_EQ(c.report.kernels.size(), 5u);
+    for (int threads : {1, 2}) ExpectRunsLikeInterpreter(c.bytes, fused, threads);
+    EXPECT_EQ(Compile(fused).bytes, c.bytes) << "same inputs, same bytes";
+  }
+}
+
+TEST(Compile, OutputsOfEveryKindAndSharedKernels) {
+  const Graph fused = Fused(Twins());
+  const Compiled c = Compile(fused);
+  ExpectRunsLikeInterpreter(c.bytes, fused, 2);
+  auto file = module::ModuleFile::FromBytes(c.bytes);
+  ASSERT_TRUE(file.ok());
+  const module::Manifest& m = file->manifest();
+  EXPECT_EQ(m.arena_bytes, c.report.arena_bytes);
+  for (const module::Launch& launch : m.functions[0].launches) {
+    EXPECT_EQ(launch.task.size(), 64u);
+    EXPECT_EQ(launch.program_hash.size(), 16u);
+  }
+}
+
+class FixedProvider : public ScheduleProvider {
+ public:
+  Found Find(const std::string& task_hash, const ir::Target&) override { return found[task_hash]; }
+  std::map<std::string, Found> found;
+};
+
+TEST(Compile, ProvidedSchedulesAreAppliedUnlessStale) {
+  const Graph fused = Fused(OnnxBuilder::Dqn(36, 8, 8, 8, 16));
+  auto tasks = ExtractTasks(fused);
+  ASSERT_TRUE(tasks.ok());
+  FixedProvider provider;
+  auto provide = [&](const Task& task, const std::string& steps) {
+    auto scheduled = schedule::Replay(*TaskFunction(task.text), steps);
+    ASSERT_TRUE(scheduled.ok()) << scheduled.status();
+    provider.found[task.hash] = {steps, ir::ProgramHash(*scheduled), "m-" + task.hash.substr(0, 4)};
+  };
+  // %2 is the second loop of the first block.
+  provide((*tasks)[0], "split %1 [?,4]");
+  provide((*tasks)[1], "split %1 [?,3]");
+  provider.found[(*tasks)[1].hash].program_hash = "0123456789abcdef";
+  provider.found[(*tasks)[2].hash] = {"split %999 [2,2]", "0", "bad"};
+  const Compiled c = Compile(fused, &provider);
+  ASSERT_EQ(c.report.kernels.size(), 5u);
+  EXPECT_TRUE(c.report.kernels[0].tuned);
+  EXPECT_EQ(c.report.kernels[0].steps, "split %1 [?,4]");
+  EXPECT_TRUE(c.report.kernels[1].stale && !c.report.kernels[1].tuned);
+  EXPECT_NE(c.report.kernels[1].stale_reason.find("recorded as 0123456789abcdef"),
+            std::string::npos);
+  EXPECT_TRUE(c.report.kernels[2].stale);
+  EXPECT_NE(c.report.kernels[2].stale_reason.find("schedule."), std::string::npos);
+  EXPECT_FALSE(c.report.kernels[3].tuned || c.report.kernels[3].stale);
+  ExpectRunsLikeInterpreter(c.bytes, fused, 1);
+  auto file = module::ModuleFile::FromBytes(c.bytes);
+  EXPECT_EQ(file->manifest().provenance.at("log_records"), c.report.kernels[0].measurement_id);
+}
+
+// Runs a candidate as the agent does: generated inputs, outputs against the expected bytes.
+runtime::CompareResult RunCandidate(const std::string& bytes, const TaskCheck& check) {
+  auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(bytes));
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  const module::Manifest& m = (*loaded)->manifest();
+  auto session = runtime::Session::Create(*loaded);
+  EXPECT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ(m.measurement->inputs.size(), (*session)->num_inputs());
+  for (size_t i = 0; i < (*session)->num_inputs(); ++i) {
+    const runtime::TensorView view = (*session)->input(i);
+    const module::InputSpec& spec = m.measurement->inputs[i];
+    EXPECT_TRUE(runtime::GenerateInput(view.tensor->dtype, *module::NumElements(view.tensor->shape),
+                                       spec.distribution, spec.seed, (*session)->MutableInput(i))
+                    .ok());
+  }
+  (*session)->Poison(0xFF);
+  EXPECT_TRUE((*session)->Run().ok());
+  EXPECT_EQ(m.measurement->expected_digest, support::Sha256Hex(check.expected_bytes));
+  return runtime::CompareTensors(
+      (*session)->output(0).tensor->dtype, (*session)->output(0).data, check.expected_bytes.data(),
+      static_cast<int64_t>(check.expected_bytes.size() / 4), m.measurement->tolerance);
+}
+
+TEST(Candidate, DefaultScheduleOfEveryTaskPassesItsCheck) {
+  const ir::Target target = tests::WidestTarget();
+  for (const OnnxBuilder& b : {OnnxBuilder::Dqn(44, 8, 12, 7, 33), Twins()}) {
+    for (const Task& task : *ExtractTasks(Fused(b))) {
+      SCOPED_TRACE(task.name);
+      auto check = MakeTaskCheck(task, 11);
+      ASSERT_TRUE(check.ok()) << check.status();
+      auto steps = DefaultSteps(task.text, target);
+      ASSERT_TRUE(steps.ok()) << steps.status();
+      auto built = BuildCandidate(task.text, *steps, target, &*check);
+      ASSERT_TRUE(built.ok()) << built.status();
+      const runtime::CompareResult result = RunCandidate(built->module_bytes, *check);
+      EXPECT_TRUE(result.ok()) << runtime::CompareText(result);
+      EXPECT_EQ(built->program_hash,
+                ir::ProgramHash(*schedule::Replay(*TaskFunction(task.text), *steps)));
+      EXPECT_EQ(BuildCandidate(task.text, *steps, target, &*check)->module_bytes,
+                built->module_bytes);
+      auto unscheduled = BuildCandidate(task.text, "", target, &*check);
+      ASSERT_TRUE(unscheduled.ok()) << unscheduled.status();
+      EXPECT_TRUE(RunCandidate(unscheduled->module_bytes, *check).ok());
+    }
+  }
+}
+
+TEST(Candidate, PlantedMiscompileIsCaught) {
+  const Task task = (*ExtractTasks(Fused(OnnxBuilder::Dqn(36, 8, 8, 8, 16))))[0];
+  const ir::Target target = tests::WidestTarget();
+  auto check = MakeTaskCheck(task, 3);
+  ASSERT_TRUE(check.ok());
+  auto wrong = BuildCandidate(task.text, *DefaultSteps(task.text, target), target, &*check, "init");
+  ASSERT_TRUE(wrong.ok()) << wrong.status();
+  EXPECT_FALSE(RunCandidate(wrong->module_bytes, *check).ok());
+}
+
+TEST(Candidate, BadStepsAreScheduleErrors) {
+  const Task task = (*ExtractTasks(Fused(OnnxBuilder::Dqn(36, 4, 4, 4, 8))))[0];
+  auto bad = BuildCandidate(task.text, "split %999 [2,2]", tests::WidestTarget(), nullptr);
+  EXPECT_EQ(support::Slug(bad.status()).substr(0, 9), "schedule.") << bad.status();
+  EXPECT_FALSE(BuildCandidate("nonsense", "", tests::WidestTarget(), nullptr).ok());
+}
+
+}  // namespace
+}  // namespace tilewright::driver

@@ -1,0 +1,387 @@
+// Every row of the operator table: its compute, run by the tensor IR's interpreter, against its
+// plain reference, on random shapes; its types; what it refuses.
+#include "compiler/op/op.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "compiler/ir/interp.h"
+#include "compiler/ir/verify.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/strings.h"
+#include "tests/support/test_seed.h"
+
+namespace tilewright::op {
+namespace {
+
+using support::Rng;
+using support::StrCat;
+
+uint64_t Seed() {
+  static const uint64_t seed = tests::TestSeed();
+  return seed;
+}
+
+struct Case {
+  std::string op;
+  std::vector<std::vector<int64_t>> shapes;
+  Attrs attrs;
+  double low = -2, high = 2;
+  ir::DType dtype = ir::kF32;
+};
+
+RefTensor RandomTensor(const TensorType& type, double low, double high, Rng* rng) {
+  RefTensor tensor{type, std::vector<double>(type.elements())};
+  for (double& v : tensor.values) {
+    v = RoundToType(low + (high - low) * rng->UniformDouble(), type.dtype);
+  }
+  return tensor;
+}
+
+// The operator alone as a function of the tensor IR.
+absl::StatusOr<ir::Function> AsFunction(const OpSpec& spec, const std::vector<TensorType>& inputs,
+                                        const std::vector<TensorType>& outputs,
+                                        const Attrs& attrs) {
+  ir::FunctionBuilder b("test");
+  std::vector<ir::Buffer> buffers;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<ir::Expr> shape;
+    for (int64_t dim : inputs[i].shape) shape.push_back(ir::Int(dim));
+    buffers.push_back(b.Input(StrCat("x", i), inputs[i].dtype, shape));
+  }
+  auto results = Compute(spec, b, "y", buffers, inputs, outputs, attrs);
+  if (!results.ok()) return results.status();
+  return b.Finish(*results);
+}
+
+void ExpectComputeMatchesReference(const Case& c, Rng* rng) {
+  const OpSpec* spec = FindOp(c.op);
+  ASSERT_NE(spec, nullptr) << c.op;
+  std::vector<RefTensor> inputs;
+  std::vector<TensorType> types;
+  for (const auto& shape : c.shapes) {
+    types.push_back({c.dtype, shape});
+    inputs.push_back(RandomTensor(types.back(), c.low, c.high, rng));
+  }
+  auto outputs = InferTypes(*spec, types, c.attrs);
+  ASSERT_TRUE(outputs.ok()) << c.op << ": " << outputs.status();
+  auto expected = Reference(*spec, inputs, c.attrs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ASSERT_EQ((*expected)[0].type, (*outputs)[0]);
+  auto function = AsFunction(*spec, types, *outputs, c.attrs);
+  ASSERT_TRUE(function.ok()) << function.status();
+  ASSERT_TRUE(ir::Verify(*function).ok()) << c.op << ir::Verify(*function);
+
+  std::vector<ir::TensorData> data(inputs.size() + 1);
+  std::vector<ir::TensorData*> args;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string bytes = ToBytes(inputs[i]);
+    data[i].bytes.assign(bytes.begin(), bytes.end());
+  }
+  for (ir::TensorData& d : data) args.push_back(&d);
+  ir::InterpOptions options;
+  options.check_regions = true;
+  absl::Status status = ir::Interpret(*function, {}, args, options);
+  ASSERT_TRUE(status.ok()) << c.op << ": " << status;
+  auto actual = FromBytes((*outputs)[0],
+                          std::string_view(reinterpret_cast<const char*>(data.back().bytes.data()),
+                                           data.back().bytes.size()));
+  ASSERT_TRUE(actual.ok()) << actual.status();
+  for (size_t i = 0; i < actual->values.size(); ++i) {
+    const double a = actual->values[i], e = (*expected)[0].values[i];
+    if (!c.dtype.is_float()) {
+      ASSERT_EQ(a, e) << c.op << " at " << i;
+      continue;
+    }
+    if (std::isnan(e)) {
+      ASSERT_TRUE(std::isnan(a)) << c.op << " at " << i;
+    } else {
+      ASSERT_NEAR(a, e, 2e-5 * (1 + std::fabs(e)))
+          << c.op << " at " << i << " of " << ToText((*outputs)[0]);
+    }
+  }
+}
+
+TEST(OpTable, NamesAreUniqueAndRowsComplete) {
+  std::set<std::string_view> names;
+  for (const OpSpec& spec : Operators()) {
+    EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
+    EXPECT_EQ(FindOp(spec.name), &spec);
+    const bool injective = spec.fusion == FusionClass::kInjective;
+    if (spec.elementwise()) {
+      EXPECT_TRUE(injective && spec.scalar_reference != nullptr) << spec.name;
+    } else {
+      EXPECT_TRUE(spec.infer != nullptr && spec.reference != nullptr) << spec.name;
+      EXPECT_EQ(injective, spec.element != nullptr) << spec.name;
+      EXPECT_EQ(injective, spec.compute == nullptr) << spec.name;
+    }
+  }
+  EXPECT_EQ(FindOp("no_such_operator"), nullptr);
+}
+
+// Elementwise rows run over every broadcasting pattern; the domain keeps every function defined.
+TEST(OpCompute, ElementwiseRowsMatchTheirReference) {
+  Rng rng(Seed());
+  for (const OpSpec& spec : Operators()) {
+    if (!spec.elementwise()) continue;
+    const bool positive = spec.name == "log" || spec.name == "sqrt" || spec.name == "pow" ||
+                          spec.name == "div" || spec.name == "reciprocal";
+    const double low = positive ? 0.5 : -2.5;
+    Case c{std::string(spec.name), {}, {}, low, 2.5, ir::kF32};
+    if (spec.max_inputs == 1) {
+      c.shapes = {{3, 1, 5}};
+      ExpectComputeMatchesReference(c, &rng);
+      c.shapes = {{}};
+      ExpectComputeMatchesReference(c, &rng);
+      continue;
+    }
+    for (const auto& shapes : std::vector<std::vector<std::vector<int64_t>>>{
+             {{2, 3}, {2, 3}}, {{2, 3}, {3}}, {{1, 3}, {2, 1}}, {{}, {4}}, {{5, 1, 2}, {3, 1}}}) {
+      c.shapes = shapes;
+      ExpectComputeMatchesReference(c, &rng);
+    }
+  }
+}
+
+TEST(OpCompute, AttributesOfElementwiseRows) {
+  Rng rng(Seed());
+  ExpectComputeMatchesReference({"clip", {{4, 7}}, {{"min", -0.5}, {"max", 0.75}}}, &rng);
+  ExpectComputeMatchesReference({"clip", {{4, 7}}, {{"max", 0.25}}}, &rng);
+  ExpectComputeMatchesReference({"leaky_relu", {{9}}, {{"alpha", 0.3}}}, &rng);
+  ExpectComputeMatchesReference({"elu", {{9}}, {{"alpha", 1.5}}}, &rng);
+  ExpectComputeMatchesReference({"hard_sigmoid", {{9}}, {{"alpha", 0.3}, {"beta", 0.4}}}, &rng);
+}
+
+TEST(OpCompute, IntegerElementwise) {
+  Rng rng(Seed());
+  for (const char* name : {"add", "sub", "mul", "max", "min"}) {
+    ExpectComputeMatchesReference({name, {{3, 4}, {4}}, {}, -50, 50, ir::kI32}, &rng);
+  }
+  for (const char* name : {"relu", "neg", "identity"}) {
+    ExpectComputeMatchesReference({name, {{3, 4}}, {}, -50, 50, ir::kI64}, &rng);
+  }
+  const TensorType ints{ir::kI32, {2}};
+  EXPECT_FALSE(InferTypes(*FindOp("exp"), std::vector{ints}, {}).ok());
+  EXPECT_FALSE(InferTypes(*FindOp("div"), std::vector{ints, ints}, {}).ok());
+}
+
+Case RandomConv(Rng* rng) {
+  const int64_t groups = rng->Choice(std::vector<int64_t>{1, 1, 2, 3});
+  const bool depthwise = rng->Bernoulli(0.25);
+  const int64_t group_in = depthwise ? 1 : rng->UniformInt(1, 3);
+  const int64_t group_out = rng->UniformInt(1, 3);
+  const int64_t kh = rng->UniformInt(1, 3), kw = rng->UniformInt(1, 4);
+  std::vector<int64_t> strides = {rng->UniformInt(1, 3), rng->UniformInt(1, 2)};
+  std::vector<int64_t> dilations = {rng->UniformInt(1, 2), rng->UniformInt(1, 3)};
+  std::vector<int64_t> pads;
+  for (int i = 0; i < 4; ++i) pads.push_back(rng->UniformInt(0, 2));
+  const int64_t reach_h = (kh - 1) * dilations[0] + 1, reach_w = (kw - 1) * dilations[1] + 1;
+  const int64_t h = std::max<int64_t>(1, reach_h - pads[0] - pads[2]) + rng->UniformInt(0, 4);
+  const int64_t w = std::max<int64_t>(1, reach_w - pads[1] - pads[3]) + rng->UniformInt(0, 4);
+  const bool ihwo = rng->Bernoulli(0.5);
+  const int64_t oc = groups * group_out;
+  Case c{"conv2d",
+         {{rng->UniformInt(1, 2), groups * group_in, h, w},
+          ihwo ? std::vector<int64_t>{group_in, kh, kw, oc}
+               : std::vector<int64_t>{oc, group_in, kh, kw}},
+         {{"strides", strides},
+          {"pads", pads},
+          {"dilations", dilations},
+          {"groups", groups},
+          {"weight_layout", std::string(ihwo ? "IHWO" : "OIHW")}},
+         -1,
+         1};
+  if (rng->Bernoulli(0.5)) c.shapes.push_back({oc});
+  return c;
+}
+
+TEST(OpCompute, RandomConvolutions) {
+  for (uint64_t i = 0; i < 60; ++i) {
+    Rng rng = Rng(Seed()).Split(i);
+    SCOPED_TRACE(StrCat("seed ", Seed(), " case ", i));
+    ExpectComputeMatchesReference(RandomConv(&rng), &rng);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(OpReference, ConvolutionByHand) {
+  const OpSpec* conv = FindOp("conv2d");
+  const RefTensor x{{ir::kF32, {1, 1, 3, 3}}, {0, 1, 2, 3, 4, 5, 6, 7, 8}};
+  const RefTensor w{{ir::kF32, {1, 1, 2, 2}}, {1, 0, 0, 2}};
+  const RefTensor bias{{ir::kF32, {1}}, {100}};
+  auto y = Reference(
+      *conv, std::vector{x, w, bias},
+      {{"pads", std::vector<int64_t>{1, 0, 0, 1}}, {"strides", std::vector<int64_t>{2, 1}}});
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_EQ((*y)[0].type.shape, (std::vector<int64_t>{1, 1, 2, 3}));
+  EXPECT_EQ((*y)[0].values, (std::vector<double>{102, 104, 100, 117, 120, 105}));
+}
+
+TEST(OpCompute, Contractions) {
+  Rng rng(Seed());
+  for (uint64_t i = 0; i < 20; ++i) {
+    const int64_t m = rng.UniformInt(1, 5), n = rng.UniformInt(1, 6), k = rng.UniformInt(1, 9);
+    ExpectComputeMatchesReference({"dense", {{m, k}, {n, k}}, {}}, &rng);
+    ExpectComputeMatchesReference(
+        {"dense", {{2, m, k}, {k, n}}, {{"weight_layout", std::string("KN")}}}, &rng);
+    ExpectComputeMatchesReference({"matmul", {{m, k}, {k, n}}, {}}, &rng);
+    ExpectComputeMatchesReference({"matmul", {{2, 1, m, k}, {3, k, n}}, {}}, &rng);
+    ExpectComputeMatchesReference({"matmul", {{2, m, k}, {1, k, n}}, {}}, &rng);
+  }
+}
+
+TEST(OpCompute, Pooling) {
+  for (uint64_t i = 0; i < 40; ++i) {
+    Rng rng = Rng(Seed()).Split(1000 + i);
+    SCOPED_TRACE(StrCat("case ", i));
+    const int64_t kh = rng.UniformInt(1, 3), kw = rng.UniformInt(1, 3);
+    const std::vector<int64_t> dilations = {rng.UniformInt(1, 2), rng.UniformInt(1, 2)};
+    std::vector<int64_t> pads;
+    for (int d = 0; d < 4; ++d) {
+      pads.push_back(rng.UniformInt(0, ((d % 2 == 0 ? kh : kw) - 1) * dilations[d % 2]));
+    }
+    const bool average = rng.Bernoulli(0.5);
+    Attrs attrs = {{"kind", std::string(average ? "avg" : "max")},
+                   {"kernel", std::vector<int64_t>{kh, kw}},
+                   {"strides", std::vector<int64_t>{rng.UniformInt(1, 3), rng.UniformInt(1, 2)}},
+                   {"pads", pads},
+                   {"dilations", dilations}};
+    if (average) attrs["count_include_pad"] = rng.UniformInt(0, 1);
+    const int64_t reach_h = (kh - 1) * dilations[0] + 1, reach_w = (kw - 1) * dilations[1] + 1;
+    ExpectComputeMatchesReference(
+        {"pool2d", {{1, 2, reach_h + rng.UniformInt(0, 4), reach_w + rng.UniformInt(0, 4)}}, attrs},
+        &rng);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(OpCompute, ReductionsAndSoftmax) {
+  Rng rng(Seed());
+  for (const char* kind : {"mean", "sum", "max", "min", "prod"}) {
+    for (int64_t keep : {0, 1}) {
+      for (const auto& axes : std::vector<std::vector<int64_t>>{{}, {0}, {-1}, {1, 2}, {0, 2}}) {
+        ExpectComputeMatchesReference(
+            {"reduce",
+             {{2, 3, 4}},
+             {{"kind", std::string(kind)}, {"axes", axes}, {"keepdims", keep}}},
+            &rng);
+      }
+    }
+  }
+  for (int64_t axis : {-1, 0, 1}) {
+    ExpectComputeMatchesReference({"softmax", {{3, 4, 5}}, {{"axis", axis}}, -30, 30}, &rng);
+  }
+}
+
+TEST(OpCompute, ShapeOperators) {
+  Rng rng(Seed());
+  ExpectComputeMatchesReference(
+      {"reshape", {{2, 3, 4}}, {{"shape", std::vector<int64_t>{6, 1, 4}}}}, &rng);
+  ExpectComputeMatchesReference({"reshape", {{5, 7}}, {{"shape", std::vector<int64_t>{7, 5}}}},
+                                &rng);
+  ExpectComputeMatchesReference({"reshape", {{1, 1}}, {{"shape", std::vector<int64_t>{}}}}, &rng);
+  ExpectComputeMatchesReference(
+      {"transpose", {{2, 3, 4}}, {{"perm", std::vector<int64_t>{2, 0, 1}}}}, &rng);
+  ExpectComputeMatchesReference(
+      {"batch_norm", {{2, 3, 2, 2}, {3}, {3}, {3}, {3}}, {{"epsilon", 1e-3}}, 0.25, 2}, &rng);
+}
+
+struct Refusal {
+  std::string op;
+  std::vector<TensorType> inputs;
+  Attrs attrs;
+  std::string slug;
+};
+
+TEST(OpInfer, RefusesWithTheOperatorsName) {
+  auto f32 = [](std::vector<int64_t> shape) { return TensorType{ir::kF32, std::move(shape)}; };
+  const std::vector<int64_t> two = {2, 2};
+  const Refusal refusals[] = {
+      {"conv2d", {f32({1, 3, 8, 8})}, {}, "op.conv2d.inputs"},
+      {"conv2d", {f32({1, 3, 8}), f32({4, 3, 3, 3})}, {}, "op.conv2d.shape"},
+      {"conv2d", {f32({1, 3, 8, 8}), f32({4, 2, 3, 3})}, {}, "op.conv2d.channels"},
+      {"conv2d",
+       {f32({1, 4, 8, 8}), f32({3, 2, 3, 3})},
+       {{"groups", int64_t{2}}},
+       "op.conv2d.channels"},
+      {"conv2d",
+       {f32({1, 4, 8, 8}), f32({3, 4, 3, 3})},
+       {{"groups", int64_t{0}}},
+       "op.conv2d.channels"},
+      {"conv2d", {f32({1, 3, 2, 2}), f32({4, 3, 3, 3})}, {}, "op.conv2d.kernel"},
+      {"conv2d", {f32({1, 3, 8, 8}), f32({4, 3, 3, 3}), f32({3})}, {}, "op.conv2d.bias"},
+      {"conv2d",
+       {f32({1, 3, 8, 8}), f32({4, 3, 3, 3})},
+       {{"strides", std::vector<int64_t>{0, 1}}},
+       "op.conv2d.attribute"},
+      {"conv2d",
+       {f32({1, 3, 8, 8}), f32({4, 3, 3, 3})},
+       {{"pads", std::vector<int64_t>{-1, 0, 0, 0}}},
+       "op.conv2d.attribute"},
+      {"conv2d",
+       {f32({1, 3, 8, 8}), f32({4, 3, 3, 3})},
+       {{"weight_layout", std::string("HWIO")}},
+       "op.conv2d.attribute"},
+      {"dense", {f32({2, 3}), f32({4, 5})}, {}, "op.dense.shape"},
+      {"matmul", {f32({2, 3}), f32({4, 5})}, {}, "op.matmul.shape"},
+      {"add", {f32({2, 3}), f32({2, 4})}, {}, "op.add.shape"},
+      {"add", {f32({2}), TensorType{ir::kI32, {2}}}, {}, "op.add.type"},
+      {"reshape", {f32({2, 3})}, {{"shape", std::vector<int64_t>{5}}}, "op.reshape.shape"},
+      {"transpose", {f32({2, 3})}, {{"perm", std::vector<int64_t>{0, 0}}}, "op.transpose.perm"},
+      {"softmax", {f32({2, 3})}, {{"axis", int64_t{2}}}, "op.softmax.axis"},
+      {"reduce", {f32({2, 3})}, {{"axes", std::vector<int64_t>{1, -1}}}, "op.reduce.axis"},
+      {"reduce", {f32({2, 3})}, {{"kind", std::string("median")}}, "op.reduce.attribute"},
+      {"pool2d", {f32({1, 1, 4, 4})}, {}, "op.pool2d.attribute"},
+      {"pool2d",
+       {f32({1, 1, 4, 4})},
+       {{"kernel", two}, {"pads", std::vector<int64_t>{2, 0, 0, 0}}},
+       "op.pool2d.pads"},
+      {"batch_norm",
+       {f32({1, 3}), f32({3}), f32({3}), f32({3}), f32({4})},
+       {},
+       "op.batch_norm.shape"},
+      {"relu", {f32({0, 3})}, {}, "op.type.dimension"},
+      {"relu", {f32({-1})}, {}, "op.type.dimension"},
+      {"relu", {f32({int64_t{1} << 31, int64_t{1} << 31, 4})}, {}, "op.type.size"},
+      {"add", {f32({int64_t{1} << 30, 1}), f32({1, int64_t{1} << 30})}, {}, "op.type.size"},
+  };
+  for (const Refusal& r : refusals) {
+    auto result = InferTypes(*FindOp(r.op), r.inputs, r.attrs);
+    ASSERT_FALSE(result.ok()) << r.op << " " << r.slug;
+    EXPECT_EQ(support::Slug(result.status()), r.slug) << result.status();
+    EXPECT_NE(std::string(result.status().message()).find("expected"), std::string::npos);
+  }
+}
+
+TEST(OpCost, FlopsAndReductionLength) {
+  const std::vector<TensorType> conv = {{ir::kF32, {1, 4, 84, 84}}, {ir::kF32, {32, 4, 8, 8}}};
+  const Attrs attrs = {{"strides", std::vector<int64_t>{4, 4}}};
+  const OpSpec* spec = FindOp("conv2d");
+  auto out = InferTypes(*spec, conv, attrs);
+  ASSERT_TRUE(out.ok());
+  EXPECT_EQ((*out)[0].shape, (std::vector<int64_t>{1, 32, 20, 20}));
+  EXPECT_EQ(Flops(*spec, conv, *out, attrs), 2.0 * 32 * 20 * 20 * 4 * 64);
+  EXPECT_EQ(ReductionLength(*spec, conv, attrs), 256);
+  EXPECT_EQ(OperandUses(*FindOp("add"), 0), 1);
+  EXPECT_EQ(OperandUses(*FindOp("gelu"), 0), 2);
+  EXPECT_EQ(OperandUses(*FindOp("pow"), 0), 2);
+}
+
+TEST(RefTensor, BytesRoundTripForEveryType) {
+  for (ir::DType type :
+       {ir::kF32, ir::kF64, ir::kF16, ir::kBF16, ir::kI8, ir::kU8, ir::kI32, ir::kI64, ir::kBool}) {
+    RefTensor tensor{{type, {3}}, {0, 1, type.is_bool() ? 1.0 : 100}};
+    auto back = FromBytes(tensor.type, ToBytes(tensor));
+    ASSERT_TRUE(back.ok());
+    EXPECT_EQ(back->values, tensor.values) << ir::TypeName(type);
+  }
+  EXPECT_FALSE(FromBytes({ir::kF32, {3}}, "short").ok());
+  EXPECT_EQ(RoundToType(300, ir::kI8), 127);
+  EXPECT_EQ(RoundToType(-1.7, ir::kI32), -1);
+  EXPECT_EQ(RoundToType(1 + std::ldexp(1, -30), ir::kF32), 1);
+}
+
+}  // namespace
+}  // namespace tilewright::op
