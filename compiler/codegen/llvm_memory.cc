@@ -366,6 +366,7 @@ StatusOrValue FunctionEmitter::LoadSlots(const Access& access) {
   Value* result = nullptr;
   if (int slot = WholeSlot(plan, elements); slot >= 0) {
     result = load(slot);
+    if (plan.ignore_masks[slot]) return result;
   } else {
     TW_ASSIGN(llvm::Type * type, module_.ValueType(access.dtype));
     result = llvm::PoisonValue::get(type);
@@ -393,7 +394,7 @@ absl::Status FunctionEmitter::StoreSlots(const Access& access, Value* value) {
   }
   if (int slot = WholeSlot(plan, elements); slot >= 0) {
     llvm::AllocaInst* alloca = access.binding->slots[slot];
-    if (mask != nullptr) {
+    if (mask != nullptr && !plan.ignore_masks[slot]) {
       value = builder_.CreateSelect(mask, value,
                                     builder_.CreateLoad(alloca->getAllocatedType(), alloca));
     }

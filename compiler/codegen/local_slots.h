@@ -23,6 +23,9 @@ struct SlotPlan {
     int lane;
   };
   std::map<int64_t, Place> elements;  // where each element is
+  // Slots whose every access is whole and under one and the same mask: no other lane is ever
+  // observed, so accesses need not mask anything.
+  std::vector<bool> ignore_masks;
 };
 
 // `outlined_loops`: parallel loops in `body` become functions of their own, whose accesses need

@@ -7,7 +7,7 @@
 //     → if p { if every reduce iterator is at its minimum { init }; body }
 //   allocs [B] → alloc B around the smallest statement with every access of B: not inside a
 //   vectorised loop, nor inside a
-//     loop that carries values (it feeds a sequential or opaque iterator)
+//     loop that carries its values (it feeds an ordered iterator, or a reduction that builds B)
 // PassContext::test_miscompile plants its mistakes here, where bounds and inits are made.
 #include <algorithm>
 #include <limits>
@@ -266,15 +266,17 @@ class ShortLoop : public ir::Rewriter {
   bool done_ = false;
 };
 
-// Loops whose iterations must stay in order: what they share may not become private to one
-// iteration.
-VarSet CarryingLoops(const Stmt& body) {
+// Loops that carry values of `buffer` from one iteration to the next: those of ordered iterators,
+// and of the reductions that build it up. It may not become private to one of their iterations.
+VarSet CarryingLoops(const Stmt& body, const ir::BufferNode* buffer) {
   VarSet vars;
   ir::VisitStmts(body, [&](const Stmt& s) {
     if (s->kind != StmtKind::kBlock) return true;
+    bool writes = std::any_of(s->writes.begin(), s->writes.end(),
+                              [&](const ir::BufferRegion& r) { return r.buffer.get() == buffer; });
     for (const ir::IterVar& iter : s->iters) {
-      if (iter.type == IterType::kSequential || iter.type == IterType::kOpaque)
-        AddVars(iter.binding, &vars);
+      bool ordered = iter.type == IterType::kSequential || iter.type == IterType::kOpaque;
+      if (ordered || (writes && iter.type == IterType::kReduce)) AddVars(iter.binding, &vars);
     }
     return true;
   });
@@ -330,9 +332,10 @@ absl::StatusOr<Function> LowerBlocks(const Function& f, const PassContext& ctx) 
   result.body = lowering.Lower(f.body);
   if (ctx.test_miscompile == "tail" && !lowering.planted())
     result.body = ShortLoop().RewriteStmt(result.body);
-  AllocPlacer placer(CarryingLoops(f.body));
   for (const Buffer& buffer : f.allocs) {
-    if (Touches(result.body, buffer.get())) result.body = placer.Place(buffer, result.body);
+    if (!Touches(result.body, buffer.get())) continue;
+    AllocPlacer placer(CarryingLoops(f.body, buffer.get()));
+    result.body = placer.Place(buffer, result.body);
   }
   result.allocs.clear();
   result.stage = ir::Stage::kLoops;

@@ -8,6 +8,7 @@
 //   whole,
 //     → let a = atom;  if a < t { … S … } else { … if … }    with a a constant in the remainder
 //     where only one value is left
+//   for v in 0..n { if v < t { S } }  → for v in 0..t { S }   (marked or not)
 // Both copies are simplified with what is now known, so that conditions are decided, remainders get
 // constant extents and what can never run goes away. Vectorised loops are never cut: their
 // conditions stay masks.
@@ -236,7 +237,8 @@ class Partitioner {
                            const std::vector<Stmt>& inner) {
     if (condition->kind != ExprKind::kLt || !condition->args[0]->dtype.is_int())
       return std::nullopt;
-    if (!ir::UsesVar(condition, loop->var) || !IsPeelable(condition, inner)) return std::nullopt;
+    if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
+    bool peelable = IsPeelable(condition, inner);
     std::vector<std::pair<int64_t, Expr>> terms;
     int64_t constant = 0;
     Flatten(condition->args[0], 1, &terms, &constant);
@@ -259,6 +261,9 @@ class Partitioner {
       inner_max += scale > 0 ? scale * range.max : scale * range.min;
     }
     if (atom == nullptr || !ir::UsesVar(atom, loop->var)) return std::nullopt;
+    // What asks for nothing but this loop's variable is a shorter loop.
+    bool clips = atom == loop->var && terms.size() == 1;
+    if (!peelable && !clips) return std::nullopt;
     // factor · atom + inner_max + constant < 0
     int64_t limit = -(inner_max + constant);
     int64_t cut = limit <= 0 ? limit / factor : (limit + factor - 1) / factor;

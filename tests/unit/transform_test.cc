@@ -1,0 +1,329 @@
+// Each lowering pass on a small text: the result against a golden file, valid for its stage, and
+// computing the same.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/verify.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/golden.h"
+
+namespace tilewright::transform {
+namespace {
+
+PassContext Context(const std::string& cpu = "x86-64-v3") {
+  PassContext ctx;
+  ctx.target = *ir::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
+  ctx.verify_each = true;
+  return ctx;
+}
+
+ir::Function Parsed(const std::string& text) {
+  absl::StatusOr<ir::Function> f = ir::ParseFunction(text);
+  EXPECT_TRUE(f.ok()) << support::StatusText(f.status());
+  EXPECT_TRUE(ir::Verify(*f).ok()) << support::StatusText(ir::Verify(*f));
+  return *f;
+}
+
+std::vector<PassRow> Rows(const std::string& names) {
+  std::vector<PassRow> rows;
+  for (const std::string& name : support::Split(names, ',')) rows.push_back(*FindPass(name));
+  return rows;
+}
+
+// Runs the passes, compares with tests/golden/transform/<name>.tir, interprets both.
+void CheckGolden(const std::string& name, const std::string& passes, const std::string& text,
+                 const PassContext& ctx = Context()) {
+  SCOPED_TRACE(name);
+  ir::Function before = Parsed(text);
+  absl::StatusOr<ir::Function> after = RunPipeline(before, Rows(passes), ctx);
+  ASSERT_TRUE(after.ok()) << support::StatusText(after.status());
+  EXPECT_TRUE(tests::MatchesGolden("transform/" + name + ".tir", ir::Print(*after)));
+  absl::Status same = tests::SameResults(before, *after);
+  EXPECT_TRUE(same.ok()) << support::StatusText(same);
+}
+
+// C[i, j] += A[i, k] * B[k, j] with j in ragged tiles of 8.
+constexpr char kTiledMatmul[] = R"(
+fn matmul(A: f32[3,5] input, B: f32[5,20] constant, C: f32[3,20] output) stage=scheduled {
+  alloc T: f32[3,20] scope=local;
+  for jo in 0..3 @{tail="peel"} {
+    for i in 0..3 {
+      for k in 0..5 {
+        for ji in 0..8 vectorized {
+          block T(vi: spatial 0..3 = i, vj: spatial 0..20 = jo * 8 + ji, vk: reduce 0..5 = k)
+              where (jo * 8 + ji < 20) {
+            reads A[vi:1, vk:1], B[vk:1, vj:1];
+            writes T[vi:1, vj:1];
+            init {
+              T[vi, vj] = 0.0f32;
+            }
+            T[vi, vj] = T[vi, vj] + A[vi, vk] * B[vk, vj];
+          }
+        }
+      }
+    }
+    for i in 0..3 unrolled {
+      for ji in 0..8 vectorized {
+        block C(vi: spatial 0..3 = i, vj: spatial 0..20 = jo * 8 + ji)
+            where (jo * 8 + ji < 20) {
+          reads T[vi:1, vj:1];
+          writes C[vi:1, vj:1];
+          C[vi, vj] = T[vi, vj];
+        }
+      }
+    }
+  }
+}
+)";
+
+TEST(LowerBlocks, HoistsTheInitAndPlacesAllocations) {
+  CheckGolden("lower_blocks", "lower_blocks", kTiledMatmul);
+}
+
+TEST(LowerBlocks, GuardsTheInitWhereOthersTouchTheBuffer) {
+  // The second block reads T inside the reduction loop: the init has to stay there.
+  CheckGolden("lower_blocks_guarded", "lower_blocks", R"(
+fn prefix(X: f32[6] input, Y: f32[6] output) stage=scheduled {
+  alloc T: f32[1] scope=global;
+  for k in 0..6 {
+    block T(v: spatial 0..1 = 0, vk: reduce 0..6 = k) {
+      reads X[vk:1];
+      writes T[v:1];
+      init {
+        T[v] = 0.0f32;
+      }
+      T[v] = T[v] + X[vk];
+    }
+    block Y(vk: spatial 0..6 = k) {
+      reads T[0:1];
+      writes Y[vk:1];
+      Y[vk] = T[0];
+    }
+  }
+}
+)");
+}
+
+TEST(LowerBlocks, KeepsSharedValuesOutsideCarryingLoops) {
+  CheckGolden("lower_blocks_sequential", "lower_blocks,compact_buffers", R"(
+fn scan(X: f32[4] input, Y: f32[4] output) stage=scheduled {
+  alloc H: f32[5] scope=global;
+  for t in 0..4 {
+    block H(vt: sequential 0..4 = t) {
+      reads X[vt:1], H[vt:1];
+      writes H[vt + 1:1];
+      H[vt + 1] = X[vt] + select(vt > 0, H[vt], 0.0f32);
+    }
+    block Y(vt: sequential 0..4 = t) {
+      reads H[vt + 1:1];
+      writes Y[vt:1];
+      Y[vt] = H[vt + 1];
+    }
+  }
+}
+)");
+}
+
+TEST(CompactBuffers, ShrinksToTheTileAndKeepsItsFullExtent) {
+  CheckGolden("compact_buffers", "lower_blocks,compact_buffers", kTiledMatmul);
+}
+
+TEST(PartitionLoops, PeelsRaggedTiles) {
+  CheckGolden("partition_loops", "lower_blocks,compact_buffers,simplify,partition_loops",
+              kTiledMatmul);
+}
+
+TEST(PartitionLoops, AsksInsideParallelAndFusedLoops) {
+  CheckGolden("partition_loops_fused", "lower_blocks,simplify,partition_loops", R"(
+fn add(X: f32[10,6] input, Y: f32[10,6] output) stage=scheduled {
+  for f in 0..9 parallel @{tail="peel"} {
+    for i in 0..4 {
+      for j in 0..2 {
+        block Y(vi: spatial 0..10 = floordiv(f, 3) * 4 + i, vj: spatial 0..6 = floormod(f, 3) * 2 + j)
+            where (floordiv(f, 3) * 4 + i < 10) {
+          reads X[vi:1, vj:1];
+          writes Y[vi:1, vj:1];
+          Y[vi, vj] = X[vi, vj] + 1.0f32;
+        }
+      }
+    }
+  }
+}
+)");
+}
+
+TEST(FlattenBuffers, RowMajor) {
+  CheckGolden("flatten_buffers", "lower_blocks,compact_buffers,simplify,flatten_buffers,simplify",
+              kTiledMatmul);
+}
+
+TEST(VectorizeLoops, RampsMasksAndBroadcasts) {
+  CheckGolden("vectorize_loops",
+              "lower_blocks,compact_buffers,simplify,flatten_buffers,simplify,vectorize_loops",
+              kTiledMatmul);
+}
+
+constexpr char kVectorCases[] = R"(
+fn cases(X: f32[64] input, K: i32[8] constant, Y: f32[64] output, Z: f32[8] output) stage=loops {
+  for i in 0..64 {
+    Y[i] = 0.0f32;
+  }
+  for v in 0..8 vectorized {
+    Y[v * 3] = X[63 - v] * X[5];
+    Y[v + 24] = select(v + 2 < 6, X[v + 60], X[0]);
+    if (v + 1 < 7) {
+      Y[floormod(v * 5, 8) + 32] = X[v] + f32(v);
+    }
+    for k in 0..2 {
+      Y[v + 40] = Y[v + 40] + X[v * 4 + k];
+    }
+  }
+  for v in 0..8 vectorized {
+    Z[v] = f32(K[v]);
+  }
+}
+)";
+
+TEST(VectorizeLoops, StridesGathersAndConditions) {
+  CheckGolden("vectorize_loops_cases", "vectorize_loops,simplify", kVectorCases);
+}
+
+TEST(VectorizeLoops, KeepsWhatHasNoVectorForm) {
+  // A loop bound that depends on the lane.
+  CheckGolden("vectorize_loops_serial", "vectorize_loops", R"(
+fn serial(X: f32[8] input, Y: f32[8] output) stage=loops {
+  for v in 0..8 vectorized {
+    Y[v] = 0.0f32;
+    for k in 0..v {
+      Y[v] = Y[v] + X[k];
+    }
+  }
+}
+)");
+}
+
+TEST(UnrollLoops, ReplicatesMarkedLoopsAndLoopsOverRegisters) {
+  CheckGolden("unroll_loops",
+              "lower_blocks,compact_buffers,simplify,partition_loops,flatten_buffers,simplify,"
+              "vectorize_loops,unroll_loops,simplify",
+              kTiledMatmul);
+}
+
+TEST(UnrollLoops, HonoursUnrollMax) {
+  CheckGolden("unroll_loops_max", "unroll_loops,simplify", R"(
+fn fill(Y: f32[24] output) stage=loops {
+  for i in 0..2 @{unroll_max=6} {
+    for j in 0..4 {
+      for k in 0..3 {
+        Y[i * 12 + j * 3 + k] = 1.0f32;
+      }
+    }
+  }
+}
+)");
+}
+
+TEST(ContractFma, OnlyWhereTheTargetHasIt) {
+  constexpr char kText[] = R"(
+fn axpy(X: f32[4] input, Y: f32[4] output) stage=loops {
+  for i in 0..4 {
+    Y[i] = 2.0f32 * X[i] + 1.0f32;
+  }
+}
+)";
+  CheckGolden("contract_fma", "contract_fma", kText);
+  absl::StatusOr<ir::Function> same = ContractFma(Parsed(kText), Context("x86-64"));
+  ASSERT_TRUE(same.ok());
+  EXPECT_EQ(ir::Print(*same), ir::Print(Parsed(kText)));
+}
+
+// ------------------------------------------------------------------------------------------------
+
+TEST(Pipeline, LowersToFlat) {
+  absl::StatusOr<ir::Function> flat = RunPipeline(Parsed(kTiledMatmul), CpuPipeline(), Context());
+  ASSERT_TRUE(flat.ok()) << support::StatusText(flat.status());
+  EXPECT_EQ(flat->stage, ir::Stage::kFlat);
+  absl::StatusOr<ir::Function> loops = LowerToLoops(Parsed(kTiledMatmul), Context());
+  ASSERT_TRUE(loops.ok()) << support::StatusText(loops.status());
+  EXPECT_EQ(loops->stage, ir::Stage::kLoops);
+}
+
+TEST(Pipeline, ErrorsNameThePassAndTheCommand) {
+  PassContext ctx = Context();
+  auto folder = support::TempDir::Create();
+  ASSERT_TRUE(folder.ok());
+  ctx.dump_dir = folder->path();
+  ir::Function loops = *LowerToLoops(Parsed(kTiledMatmul), Context());
+  absl::StatusOr<ir::Function> result = RunPipeline(loops, CpuPipeline(), ctx);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(support::Slug(result.status()), "transform.lower_blocks.stage");
+  std::string text = support::StatusText(result.status());
+  EXPECT_THAT(text, testing::HasSubstr("pass lower_blocks on matmul"));
+  EXPECT_THAT(text, testing::HasSubstr("tilewright-opt " + folder->path() +
+                                       "/failed_01_lower_blocks.tir --passes=lower_blocks"));
+  EXPECT_TRUE(support::FileExists(folder->File("failed_01_lower_blocks.tir")));
+}
+
+TEST(Pipeline, MalformedResultsAreCaughtBetweenPasses) {
+  PassRow breaks{"breaks", [](const Function& f, const PassContext&) {
+                   Function broken = f;
+                   ir::Var stranger = ir::MakeVar("stranger");
+                   broken.body = ir::MakeStore(f.params[2], {stranger, stranger}, ir::Float(0));
+                   return absl::StatusOr<Function>(broken);
+                 }};
+  std::vector<PassRow> rows = {Rows("lower_blocks")[0], breaks};
+  absl::StatusOr<ir::Function> result = RunPipeline(Parsed(kTiledMatmul), rows, Context());
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(support::Slug(result.status()), "transform.pass.malformed");
+}
+
+TEST(Pipeline, DumpsEveryPass) {
+  PassContext ctx = Context();
+  auto folder = support::TempDir::Create();
+  ASSERT_TRUE(folder.ok());
+  ctx.dump_dir = folder->path();
+  ASSERT_TRUE(RunPipeline(Parsed(kTiledMatmul), CpuPipeline(), ctx).ok());
+  std::vector<std::string> names = *support::ListDir(folder->path());
+  EXPECT_EQ(names.size(), CpuPipeline().size() + 1);
+  EXPECT_EQ(names[0], "00_input.tir");
+  EXPECT_EQ(names[1], "01_lower_blocks.tir");
+}
+
+// The faults that prove that measurements check results must show on every kernel they apply to.
+TEST(Miscompile, ChangesResults) {
+  for (const char* kind : {"tail", "init"}) {
+    PassContext ctx = Context();
+    ctx.test_miscompile = kind;
+    ir::Function f = Parsed(kTiledMatmul);
+    absl::StatusOr<ir::Function> broken = RunPipeline(f, CpuPipeline(), ctx);
+    ASSERT_TRUE(broken.ok()) << support::StatusText(broken.status());
+    EXPECT_FALSE(tests::SameResults(f, *broken).ok()) << kind;
+  }
+  PassContext ctx = Context();
+  ctx.test_miscompile = "tail";
+  ir::Function even = Parsed(R"(
+fn copy(X: f32[8] input, Y: f32[8] output) stage=scheduled {
+  for i in 0..8 {
+    block Y(v: spatial 0..8 = i) {
+      reads X[v:1];
+      writes Y[v:1];
+      Y[v] = X[v];
+    }
+  }
+}
+)");
+  absl::StatusOr<ir::Function> broken = RunPipeline(even, CpuPipeline(), ctx);
+  ASSERT_TRUE(broken.ok()) << support::StatusText(broken.status());
+  EXPECT_FALSE(tests::SameResults(even, *broken).ok());
+}
+
+}  // namespace
+}  // namespace tilewright::transform
