@@ -318,5 +318,96 @@ TEST(Codegen, RegisterTiledMatmul) {
   }
 }
 
+// DQN's convolutions at their real reduction sizes, tiled over columns and channels; the output is
+// NCHW, so that vectors over channels are stored lane by lane.
+std::string TiledConv(const ir::Function& f, int tile_w, int tile_c, int lanes, const char* tail,
+                      bool decompose) {
+  Script s(f);
+  s.Do("set_scope %conv local");
+  s.Do("split %Y.0 [?," + std::to_string(tile_c) + "]");
+  s.Do("split %Y.3 [?," + std::to_string(tile_w) + "] tail=" + tail);
+  s.Do("reorder %Y.0 %Y.2 %Y.3 %Y.4 %Y.1");
+  s.Do("compute_at %conv %Y.2");
+  s.Do("split %conv.3 [?," + std::to_string(lanes) + "]");
+  s.Do("reorder %conv.7 %conv.8 %conv.9 %conv.5 %conv.6 %conv.3 %conv.4");
+  s.Do("unroll %conv.7").Do("unroll %conv.8").Do("vectorize %conv.9");
+  if (decompose) s.Do("decompose_reduction %conv %conv.3");
+  s.Do("split %Y.4 [?," + std::to_string(lanes) + "]");
+  s.Do("vectorize %Y.5").Do("unroll %Y.4").Do("unroll %Y.3");
+  s.Do("fuse %Y.0 %Y.1").Do("parallel %Y.0");
+  return s.Text();
+}
+
+TEST(Codegen, TiledConvolutionsWithBiasAndRelu) {
+  struct Shape4 {
+    int64_t ic, size, oc, kernel, stride;
+  };
+  for (const Shape4& c : {Shape4{4, 20, 32, 8, 4}, Shape4{8, 14, 16, 4, 2}, Shape4{6, 9, 32, 3, 1},
+                          Shape4{3, 9, 24, 3, 2}}) {
+    ir::Function f = ConvBiasRelu(c.ic, c.size, c.oc, c.kernel, c.stride);
+    Case kase = MakeCase(f);
+    for (const char* tail : {"mask", "peel"}) {
+      CheckSchedule(kase, TiledConv(f, 3, 16, 8, tail, true));
+    }
+    CheckSchedule(kase, TiledConv(f, 4, 8, 4, "peel", false));
+    CheckSchedule(kase, TiledConv(f, 2, 16, 16, "peel", true));
+  }
+}
+
+TEST(Codegen, ReductionsIntoSplitAccumulators) {
+  for (ir::DType type : {ir::kF32, ir::kI32}) {
+    ir::Function f = RowMax(21, 37, type);
+    Script s(f);
+    s.Do("split %Y.0 [?,8] tail=peel").Do("reorder %Y.0 %Y.2 %Y.1").Do("vectorize %Y.2");
+    CheckSchedule(MakeCase(f), s.Text());
+    Script k(f);
+    k.Do("split %Y.1 [?,4]").Do("unroll %Y.2").Do("parallel %Y.0");
+    CheckSchedule(MakeCase(f), k.Text());
+  }
+}
+
+TEST(Codegen, PaddingUnderVectors) {
+  for (int64_t size : {8, 19, 33}) {
+    ir::Function f = PaddedBlur(size);
+    for (const char* tail : {"mask", "peel"}) {
+      Script s(f);
+      s.Do(std::string("split %Y.0 [?,8] tail=") + tail).Do("reorder %Y.0 %Y.2 %Y.1");
+      s.Do("unroll %Y.1").Do("vectorize %Y.2");
+      CheckSchedule(MakeCase(f), s.Text());
+    }
+  }
+}
+
+// A dense layer whose reduction is longer than its output: small rows, unrolled by annotation.
+TEST(Codegen, DenseWithUnrollHint) {
+  ir::Function f = Matmul(1, 24, 50);
+  Script s(f);
+  s.Do("cache_write %C").Do("split %C_copy.1 [?,8]").Do("compute_at %C %C_copy.1");
+  s.Do("vectorize %C.3").Do("vectorize %C_copy.2");
+  CheckSchedule(MakeCase(f), s.Text());
+  Script k(f);
+  k.Do("split %C.2 [?,5]").Do("annotate %C.2 unroll_max=16");
+  CheckSchedule(MakeCase(f), k.Text());
+}
+
+TEST(Codegen, MathFunctions) {
+  for (ir::Intrinsic op : {ir::Intrinsic::kExp, ir::Intrinsic::kTanh, ir::Intrinsic::kErf,
+                           ir::Intrinsic::kSqrt, ir::Intrinsic::kFloor, ir::Intrinsic::kCeil,
+                           ir::Intrinsic::kRoundEven, ir::Intrinsic::kAbs, ir::Intrinsic::kLog}) {
+    ir::FunctionBuilder b("math");
+    Buffer x = b.Input("X", ir::kF32, Shape({29}));
+    Buffer y = b.Compute("Y", ir::kF32, Shape({29}), {"i"}, [&](const std::vector<Var>& v) {
+      Expr e = ir::Load(x, {v[0]});
+      bool positive = op == ir::Intrinsic::kSqrt || op == ir::Intrinsic::kLog;
+      if (positive) e = e * e + ir::Float(0.125);
+      return ir::Call(op, {e * ir::Float(3)});
+    });
+    ir::Function f = b.Finish({y});
+    Script s(f);
+    s.Do("split %Y.0 [?,8]").Do("vectorize %Y.1");
+    CheckSchedule(MakeCase(f), s.Text());
+  }
+}
+
 }  // namespace
 }  // namespace tilewright
