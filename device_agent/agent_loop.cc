@@ -1,0 +1,520 @@
+#include "device_agent/agent_loop.h"
+
+#include <algorithm>
+#include <list>
+#include <thread>
+#include <utility>
+
+#include "deploy/daemon/daemon_log.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/strings.h"
+#include "device_agent/host_state.h"
+#include "device_agent/measured_result.h"
+
+namespace tilewright::device_agent {
+namespace {
+
+using daemon::LogError;
+using daemon::LogInfo;
+using daemon::LogWarning;
+
+constexpr int64_t kSyncSlackMs = 10'000;  // beyond the hold, before a silent tracker is given up
+constexpr int64_t kReportTimeoutMs = 15'000;
+constexpr int64_t kRetryLaterMs = 1'000;
+constexpr int64_t kSpoolRetryMs = 500;
+constexpr size_t kReportBatch = 64;
+constexpr int64_t kDrainStepMs = 50;
+
+int64_t MsOf(const google::protobuf::Duration& duration) {
+  return duration.seconds() * 1000 + duration.nanos() / 1'000'000;
+}
+
+void SetDuration(int64_t ns, google::protobuf::Duration* out) {
+  out->set_seconds(ns / 1'000'000'000);
+  out->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
+}
+
+support::Rng JitterOf(const AgentIdentity& identity, std::string_view purpose) {
+  return support::Rng(support::StableHash64(identity.session_id)).Split(purpose);
+}
+
+}  // namespace
+
+struct AgentLoop::SyncCall {
+  grpc::ClientContext context;
+  v1::SyncRequest request;
+  v1::SyncResponse response;
+  absl::Status status;
+  bool done = false;  // guarded by the loop's mutex
+};
+
+absl::StatusOr<std::unique_ptr<AgentLoop>> AgentLoop::Create(AgentLoopOptions options,
+                                                             std::shared_ptr<grpc::Channel> channel,
+                                                             daemon::Metrics* metrics,
+                                                             daemon::StopSignal* stop) {
+  auto loop = std::unique_ptr<AgentLoop>(
+      new AgentLoop(std::move(options), std::move(channel), metrics, stop));
+  const AgentLoopOptions& given = loop->options_;
+  Ledger ledger;
+  {
+    support::MutexLock lock(loop->spool_mutex_);
+    TW_ASSIGN(loop->spool_, Spool::Open(support::PathJoin(given.state_dir, "spool"), &ledger));
+    if (loop->spool_->dropped_bytes() > 0) {
+      LogWarning("spool.torn", {{"bytes", loop->spool_->dropped_bytes()}});
+    }
+  }
+  TW_ASSIGN(loop->cache_, ArtifactCache::Open(support::PathJoin(given.state_dir, "artifacts"),
+                                              given.cache_bytes, loop->artifact_stub_.get()));
+  std::vector<Record> recovered;
+  {
+    support::MutexLock lock(loop->mutex_);
+    loop->core_ = std::make_unique<AgentCore>(given.identity, std::move(ledger));
+    for (const v1::DeviceReport& device : given.devices) {
+      loop->devices_[device.device()] = device;
+      loop->core_->SetDevice(device);
+    }
+    recovered = loop->core_->Recover();
+  }
+  for (const v1::DeviceReport& device : given.devices) {
+    loop->supervisors_[device.device()] = std::make_unique<Supervisor>(given.supervisor);
+  }
+  TW_TRY(loop->Persist(recovered));
+  if (!recovered.empty()) {
+    LogInfo("spool.recovered", {{"records", static_cast<int64_t>(recovered.size())}});
+  }
+  return loop;
+}
+
+AgentLoop::AgentLoop(AgentLoopOptions options, std::shared_ptr<grpc::Channel> channel,
+                     daemon::Metrics* metrics, daemon::StopSignal* stop)
+    : options_(std::move(options)),
+      metrics_(metrics),
+      stop_(stop),
+      agent_stub_(v1::AgentService::NewStub(channel)),
+      artifact_stub_(v1::ArtifactService::NewStub(channel)) {}
+
+AgentLoop::~AgentLoop() = default;
+
+absl::Status AgentLoop::Persist(const std::vector<Record>& records) {
+  support::MutexLock spool_lock(spool_mutex_);
+  for (const Record& record : records) {
+    // An acknowledgement that is lost is asked for again.
+    TW_TRY(spool_->Append(record, record.kind != Record::Kind::kAcked));
+    support::MutexLock lock(mutex_);
+    core_->Apply(record);
+  }
+  if (!spool_->WantsCompaction()) return absl::OkStatus();
+  std::vector<Record> snapshot;
+  {
+    support::MutexLock lock(mutex_);
+    snapshot = core_->ledger().Snapshot();
+  }
+  const absl::Status rewritten = spool_->Rewrite(snapshot);
+  // The long file serves as well as the short one would.
+  if (!rewritten.ok()) LogWarning("spool.rewrite", {{"error", support::StatusText(rewritten)}});
+  return absl::OkStatus();
+}
+
+void AgentLoop::SetHealth(const std::string& device, const absl::Status& trouble) {
+  support::MutexLock lock(mutex_);
+  v1::DeviceReport& report = devices_.at(device);
+  report.clear_conditions();
+  report.set_health(trouble.ok() ? v1::HEALTH_GOOD : v1::HEALTH_DEGRADED);
+  if (!trouble.ok()) {
+    v1::Condition* condition = report.add_conditions();
+    condition->set_type("AGENT_TROUBLE");
+    condition->set_reason(support::Slug(trouble));
+    condition->set_message(support::StatusText(trouble));
+  }
+  core_->SetDevice(report);
+  news_ = true;
+  changed_.NotifyAll();
+}
+
+bool AgentLoop::PersistStubbornly(const Record& record, const std::string& device) {
+  bool degraded = false;
+  while (true) {
+    const absl::Status status = Persist({record});
+    if (status.ok()) break;
+    if (!degraded) LogError("spool.failed", {{"error", support::StatusText(status)}});
+    if (!degraded) SetHealth(device, status);
+    degraded = true;
+    if (!Pause(kSpoolRetryMs)) return false;
+  }
+  if (degraded) SetHealth(device, absl::OkStatus());
+  return true;
+}
+
+bool AgentLoop::Pause(int64_t pause_ms) {
+  support::SystemClock clock;
+  const int64_t end_ns = clock.NowNs() + pause_ms * 1'000'000;
+  support::MutexLock lock(mutex_);
+  while (!ending_) {
+    const int64_t left_ms = (end_ns - clock.NowNs()) / 1'000'000;
+    if (left_ms <= 0) break;
+    changed_.WaitForMs(mutex_, left_ms);
+  }
+  return !ending_;
+}
+
+void AgentLoop::Finish(absl::Status status) {
+  support::MutexLock lock(mutex_);
+  if (status_.ok()) status_ = std::move(status);
+  ending_ = true;
+  changed_.NotifyAll();
+}
+
+// --- Sync
+// -----------------------------------------------------------------------------------------
+
+std::shared_ptr<AgentLoop::SyncCall> AgentLoop::StartSync() {
+  auto call = std::make_shared<SyncCall>();
+  {
+    support::MutexLock lock(mutex_);
+    // The first answer says that the tracker knows this agent: nothing to hold it back for.
+    call->request = core_->MakeSync(ready_ ? options_.max_wait_ms : 0);
+    news_ = false;
+  }
+  daemon::SetTimeout(&call->context, options_.max_wait_ms + kSyncSlackMs);
+  agent_stub_->async()->Sync(&call->context, &call->request, &call->response,
+                             [this, call](grpc::Status status) {
+                               support::MutexLock lock(mutex_);
+                               call->status = daemon::FromGrpc(status);
+                               call->done = true;
+                               changed_.NotifyAll();
+                             });
+  return call;
+}
+
+void AgentLoop::AnnounceReady() {
+  {
+    support::MutexLock lock(mutex_);
+    if (ready_) return;
+    ready_ = true;
+  }
+  LogInfo("agent.ready", {{"agent", options_.identity.agent}, {"tracker", options_.ready_text}});
+  daemon::NotifySystemd("READY=1");
+  if (options_.ready_file.empty()) return;
+  const absl::Status written =
+      support::WriteFileAtomic(options_.ready_file, options_.ready_text + "\n");
+  if (!written.ok()) Finish(written);
+}
+
+void AgentLoop::TakeResponse(const v1::SyncResponse& response) {
+  AgentCore::SyncActions actions;
+  {
+    support::MutexLock lock(mutex_);
+    actions = core_->OnSync(response);
+  }
+  for (const std::string& warning : actions.warnings) {
+    LogWarning("tracker.warning", {{"text", warning}});
+  }
+  for (const Record& record : actions.records) {
+    if (record.kind != Record::Kind::kGrant) continue;
+    LogInfo("lease.granted", {{"lease", record.grant.lease()},
+                              {"device", record.grant.device()},
+                              {"work_items", record.grant.work_size()}});
+  }
+  // A grant that cannot be written down is not taken: the tracker offers it again.
+  const absl::Status status = Persist(actions.records);
+  if (!status.ok()) LogError("spool.failed", {{"error", support::StatusText(status)}});
+  for (const std::string& device : actions.kill) {
+    LogInfo("worker.revoked", {{"device", device}});
+    supervisors_.at(device)->Abort();
+  }
+  support::MutexLock lock(mutex_);
+  if (!actions.records.empty()) news_ = true;  // name the lease, or show what is dropped
+  changed_.NotifyAll();
+}
+
+int64_t AgentLoop::PauseAfter(const v1::SyncResponse& response) {
+  if (!response.has_restarting()) return MsOf(response.next_sync());
+  const int64_t low = std::max<int64_t>(0, MsOf(response.restarting().retry_after_min()));
+  const int64_t high = std::max(low, MsOf(response.restarting().retry_after_max()));
+  return JitterOf(options_.identity, "restarting").UniformInt(low, high);
+}
+
+void AgentLoop::SyncLoop() {
+  daemon::Backoff backoff(JitterOf(options_.identity, "sync"));
+  std::list<std::shared_ptr<SyncCall>> overtaken;
+  std::shared_ptr<SyncCall> current = StartSync();
+  bool reachable = true;
+  while (true) {
+    bool overtake = false;
+    {
+      support::MutexLock lock(mutex_);
+      while (!ending_ && !news_ && !current->done) changed_.WaitForMs(mutex_, 1000);
+      if (ending_) break;
+      overtake = !current->done;
+    }
+    if (overtake) {  // something changed: tell at once; the tracker then answers the older call
+      overtaken.push_back(std::exchange(current, StartSync()));
+    }
+    for (auto it = overtaken.begin(); it != overtaken.end();) {
+      bool done = false;
+      {
+        support::MutexLock lock(mutex_);
+        done = (*it)->done;
+      }
+      if (done && (*it)->status.ok()) TakeResponse((*it)->response);
+      it = done ? overtaken.erase(it) : std::next(it);
+    }
+    if (overtake) continue;
+    int64_t pause_ms = 0;
+    if (current->status.ok()) {
+      if (!reachable) LogInfo("tracker.reachable");
+      reachable = true;
+      backoff.Reset();
+      TakeResponse(current->response);
+      AnnounceReady();
+      pause_ms = PauseAfter(current->response);
+    } else if (absl::IsAborted(current->status) &&
+               support::Slug(current->status) == "agent.session.replaced") {
+      Finish(current->status);
+      break;
+    } else {
+      pause_ms = backoff.NextMs();
+      if (reachable) LogWarning("tracker.lost", {{"error", support::StatusText(current->status)}});
+      reachable = false;
+    }
+    if (!Pause(pause_ms)) break;
+    current = StartSync();
+  }
+  overtaken.push_back(current);
+  for (const auto& call : overtaken) call->context.TryCancel();
+  support::MutexLock lock(mutex_);
+  for (const auto& call : overtaken) {
+    while (!call->done) changed_.Wait(mutex_);
+  }
+}
+
+// --- results
+// --------------------------------------------------------------------------------------
+
+bool AgentLoop::ReportOnce(daemon::Backoff* backoff, int64_t* pause_ms) {
+  v1::ReportResultsRequest request;
+  {
+    support::MutexLock lock(mutex_);
+    while (!ending_ && core_->unacked_count() == 0) changed_.Wait(mutex_);
+    if (ending_) return false;
+    for (v1::MeasurementResult& result : core_->Unacked(kReportBatch)) {
+      *request.add_results() = std::move(result);
+    }
+  }
+  request.set_agent(options_.identity.agent);
+  request.set_session_id(options_.identity.session_id);
+  v1::ReportResultsResponse response;
+  grpc::ClientContext context;
+  daemon::SetTimeout(&context, kReportTimeoutMs);
+  absl::Status status = daemon::FromGrpc(agent_stub_->ReportResults(&context, request, &response));
+  if (!status.ok()) {
+    *pause_ms = backoff->NextMs();
+    return true;
+  }
+  backoff->Reset();
+  std::vector<Record> records;
+  {
+    support::MutexLock lock(mutex_);
+    records = core_->OnAcks(response);
+  }
+  for (const v1::Ack& ack : response.acks()) {
+    if (ack.disposition() != v1::DISPOSITION_REJECTED) continue;
+    LogWarning("result.rejected",
+               {{"measurement_id", ack.measurement_id()}, {"detail", ack.detail()}});
+  }
+  status = Persist(records);
+  if (!status.ok()) LogError("spool.failed", {{"error", support::StatusText(status)}});
+  *pause_ms = !status.ok() || records.empty() ? kRetryLaterMs : 0;
+  support::MutexLock lock(mutex_);
+  news_ = true;
+  changed_.NotifyAll();
+  return true;
+}
+
+void AgentLoop::ReportLoop() {
+  daemon::Backoff backoff(JitterOf(options_.identity, "report"));
+  int64_t pause_ms = 0;
+  while (ReportOnce(&backoff, &pause_ms)) {
+    if (pause_ms > 0 && !Pause(pause_ms)) return;
+    pause_ms = 0;
+  }
+}
+
+// --- measuring
+// ------------------------------------------------------------------------------------
+
+absl::Status AgentLoop::Fetch(const WorkOrder& order, const v1::Digest& digest, std::string* bytes,
+                              bool* fetched) {
+  daemon::Backoff backoff(JitterOf(options_.identity, MeasurementId(order.work)));
+  while (true) {
+    auto got = cache_->Get(digest, fetched);
+    if (got.ok()) {
+      *bytes = *std::move(got);
+      return absl::OkStatus();
+    }
+    if (!daemon::IsRetryable(got.status())) return got.status();
+    {
+      support::MutexLock lock(mutex_);
+      if (!core_->StillWanted(order)) return got.status();
+    }
+    if (!Pause(backoff.NextMs())) return got.status();
+  }
+}
+
+absl::Status AgentLoop::FetchAll(const WorkOrder& order, MeasureInput* input, bool* fetched) {
+  TW_TRY(Fetch(order, order.work.artifact(), &input->module, fetched));
+  if (order.work.has_expected_output()) {
+    TW_TRY(Fetch(order, order.work.expected_output(), &input->expected, fetched));
+  }
+  if (order.work.has_baseline()) {
+    TW_TRY(Fetch(order, order.work.baseline(), &input->baseline, fetched));
+  }
+  return absl::OkStatus();
+}
+
+void AgentLoop::CountResult(const v1::MeasurementResult& result) {
+  const std::string outcome = daemon::OutcomeText(result.outcome());
+  LogInfo("measurement.done", {{"measurement_id", result.measurement_id()},
+                               {"outcome", outcome},
+                               {"error_class", result.error_class()},
+                               {"median_ns", result.median()}});
+  metrics_
+      ->Counter("tilewright_agent_measurements_total", "measurements by outcome",
+                {{"outcome", outcome}})
+      .Increment();
+}
+
+void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
+  const std::string id = MeasurementId(order.work);
+  support::SystemClock clock;
+  const int64_t begin_ns = clock.NowNs();
+  const int64_t begin_us = clock.WallMicros();
+  MeasureInput input;
+  input.work = order.work;
+  input.fault = options_.faults.Choose(id);
+  bool fetched = false;
+  const absl::Status ready = FetchAll(order, &input, &fetched);
+  const int64_t fetched_ns = clock.NowNs() - begin_ns;
+  v1::ModuleMeasured measured;
+  HostState host;
+  if (ready.ok()) {
+    {
+      support::MutexLock lock(mutex_);
+      if (!core_->StillWanted(order)) return;
+    }
+    Record started;
+    {
+      support::MutexLock lock(mutex_);
+      started = core_->StartedRecord(order);
+    }
+    if (!PersistStubbornly(started, order.device)) return;
+    measured = supervisor->Measure(input);
+    MarkTestFault(input.fault, &measured);
+  } else {
+    {
+      support::MutexLock lock(mutex_);
+      if (!core_->StillWanted(order)) return;
+    }
+    measured.set_outcome(v1::DEVICE_LOST);
+    measured.set_error_class("AGENT");
+    measured.set_error_detail("an artifact could not be fetched: " + support::StatusText(ready));
+  }
+  v1::MeasurementResult result = ResultFrom(measured, order.work.plan());
+  host.Finish(result.mutable_telemetry());
+  result.mutable_started_at()->set_seconds(begin_us / 1'000'000);
+  result.mutable_started_at()->set_nanos(static_cast<int32_t>(begin_us % 1'000'000 * 1000));
+  if (fetched) SetDuration(fetched_ns, result.mutable_fetch_time());
+  Record record;
+  {
+    support::MutexLock lock(mutex_);
+    record = core_->ResultRecord(order, std::move(result));
+  }
+  CountResult(record.result);
+  PersistStubbornly(record, order.device);
+  support::MutexLock lock(mutex_);
+  changed_.NotifyAll();
+}
+
+void AgentLoop::DeviceLoop(const std::string& device) {
+  Supervisor* supervisor = supervisors_.at(device).get();
+  daemon::Backoff backoff(JitterOf(options_.identity, device));
+  bool degraded = false;
+  while (true) {
+    WorkOrder order;
+    {
+      support::MutexLock lock(mutex_);
+      std::optional<WorkOrder> next;
+      while (!ending_ && !(next = core_->Next(device)).has_value()) changed_.Wait(mutex_);
+      if (ending_) return;
+      order = *std::move(next);
+    }
+    // A worker that does not start is this host's trouble: no candidate pays for it.
+    if (degraded) {
+      const auto ready = supervisor->Start();
+      SetHealth(device, ready.status());
+      degraded = !ready.ok();
+      if (degraded) {
+        if (!Pause(backoff.NextMs())) return;
+        continue;
+      }
+      backoff.Reset();
+    }
+    MeasureOne(order, supervisor);
+    degraded = supervisor->broken();
+    if (degraded) {
+      SetHealth(device, support::Unavailable("agent.worker.failed", "the worker does not start"));
+    }
+  }
+}
+
+// --- start and end
+// --------------------------------------------------------------------------------
+
+void AgentLoop::BeginDrain() {
+  std::vector<Record> records;
+  {
+    support::MutexLock lock(mutex_);
+    records = core_->Drain();
+    news_ = true;
+    changed_.NotifyAll();
+  }
+  LogInfo("agent.draining", {{"returned", static_cast<int64_t>(records.size())}});
+  const absl::Status status = Persist(records);
+  if (!status.ok()) LogError("spool.failed", {{"error", support::StatusText(status)}});
+  // What runs ends, is reported and acknowledged; what is not stays in the spool.
+  support::SystemClock clock;
+  const int64_t end_ns = clock.NowNs() + options_.drain_ms * 1'000'000;
+  while (clock.NowNs() < end_ns) {
+    {
+      support::MutexLock lock(mutex_);
+      if (core_->quiet() && core_->unacked_count() == 0) break;
+    }
+    if (!Pause(kDrainStepMs)) break;
+  }
+}
+
+absl::Status AgentLoop::Run() {
+  std::vector<std::thread> threads;
+  threads.emplace_back([this] { SyncLoop(); });
+  threads.emplace_back([this] { ReportLoop(); });
+  for (const auto& [device, supervisor] : supervisors_) {
+    threads.emplace_back([this, name = device] { DeviceLoop(name); });
+  }
+  while (!stop_->Wait(200)) {
+    support::MutexLock lock(mutex_);
+    if (ending_) break;
+  }
+  daemon::NotifySystemd("STOPPING=1");
+  if (stop_->requested()) BeginDrain();
+  Finish(absl::OkStatus());
+  for (const auto& [device, supervisor] : supervisors_) supervisor->Abort();
+  for (std::thread& thread : threads) thread.join();
+  if (!options_.ready_file.empty()) support::RemoveFile(options_.ready_file).IgnoreError();
+  support::MutexLock lock(mutex_);
+  return status_;
+}
+
+}  // namespace tilewright::device_agent

@@ -1,0 +1,105 @@
+// The agent at work: one thread that talks Sync with the tracker, one that reports results, one per
+// device that measures. Decisions are AgentCore's; this class makes them durable, moves bytes and
+// waits. Run returns when asked to stop and drained, or when it must not go on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deploy/daemon/daemon_main.h"
+#include "deploy/daemon/wire.h"
+#include "deploy/support/mutex.h"
+#include "deploy/support/status.h"
+#include "device_agent/agent_core.h"
+#include "device_agent/artifact_cache.h"
+#include "device_agent/spool.h"
+#include "device_agent/supervisor.h"
+#include "device_agent/test_faults.h"
+#include "tilewright/v1/agent.grpc.pb.h"
+
+namespace tilewright::device_agent {
+
+struct AgentLoopOptions {
+  AgentIdentity identity;
+  std::vector<v1::DeviceReport> devices;
+  SupervisorOptions supervisor;
+  TestFaults faults;
+  int64_t max_wait_ms = 10'000;  // how long a Sync may be held
+  int64_t drain_ms = 30'000;     // how long a stop waits for what runs and for reports
+  std::string state_dir;
+  int64_t cache_bytes = int64_t{4} << 30;
+  std::string ready_file;  // written with `ready_text` after the first answer of the tracker
+  std::string ready_text;
+};
+
+class AgentLoop {
+ public:
+  // Opens spool and cache. `channel` leads to the tracker; `metrics` and `stop` are not owned.
+  static absl::StatusOr<std::unique_ptr<AgentLoop>> Create(AgentLoopOptions options,
+                                                           std::shared_ptr<grpc::Channel> channel,
+                                                           daemon::Metrics* metrics,
+                                                           daemon::StopSignal* stop);
+  ~AgentLoop();
+
+  // aborted (agent.session.replaced) when the tracker knows a newer session of this agent.
+  absl::Status Run();
+
+ private:
+  struct SyncCall;
+
+  AgentLoop(AgentLoopOptions options, std::shared_ptr<grpc::Channel> channel,
+            daemon::Metrics* metrics, daemon::StopSignal* stop);
+
+  // Writes the records, then lets the core know. On error the rest is neither written nor known.
+  absl::Status Persist(const std::vector<Record>& records) TW_EXCLUDES(spool_mutex_, mutex_);
+  // The same until it works or the agent is at its end; the device is DEGRADED meanwhile.
+  bool PersistStubbornly(const Record& record, const std::string& device);
+  void SetHealth(const std::string& device, const absl::Status& trouble);
+
+  void SyncLoop();
+  std::shared_ptr<SyncCall> StartSync();
+  void TakeResponse(const v1::SyncResponse& response);
+  int64_t PauseAfter(const v1::SyncResponse& response);
+  void AnnounceReady();
+
+  void ReportLoop();
+  bool ReportOnce(daemon::Backoff* backoff, int64_t* pause_ms);
+
+  void DeviceLoop(const std::string& device);
+  void MeasureOne(const WorkOrder& order, Supervisor* supervisor);
+  absl::Status FetchAll(const WorkOrder& order, MeasureInput* input, bool* fetched);
+  absl::Status Fetch(const WorkOrder& order, const v1::Digest& digest, std::string* bytes,
+                     bool* fetched);
+  void CountResult(const v1::MeasurementResult& result);
+
+  void BeginDrain();
+  void Finish(absl::Status status);
+  // Sleeps at most that long, less when the agent ends. False when it has.
+  bool Pause(int64_t pause_ms) TW_EXCLUDES(mutex_);
+
+  const AgentLoopOptions options_;
+  daemon::Metrics* const metrics_;
+  daemon::StopSignal* const stop_;
+  const std::unique_ptr<v1::AgentService::Stub> agent_stub_;
+  const std::unique_ptr<v1::ArtifactService::Stub> artifact_stub_;
+  std::unique_ptr<ArtifactCache> cache_;
+  std::map<std::string, std::unique_ptr<Supervisor>> supervisors_;  // by device
+
+  support::Mutex spool_mutex_;  // held while the spool is written; taken before mutex_
+  std::unique_ptr<Spool> spool_ TW_GUARDED_BY(spool_mutex_);
+
+  support::Mutex mutex_;
+  support::CondVar changed_;
+  std::unique_ptr<AgentCore> core_ TW_GUARDED_BY(mutex_);
+  std::map<std::string, v1::DeviceReport> devices_ TW_GUARDED_BY(mutex_);
+  bool news_ TW_GUARDED_BY(mutex_) = true;     // the tracker should hear of a change now
+  bool ending_ TW_GUARDED_BY(mutex_) = false;  // threads return
+  bool ready_ TW_GUARDED_BY(mutex_) = false;
+  absl::Status status_ TW_GUARDED_BY(mutex_);
+};
+
+}  // namespace tilewright::device_agent

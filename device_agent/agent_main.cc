@@ -1,0 +1,212 @@
+// tilewright-agent: offers this machine's devices to a tracker and measures what it is given.
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "deploy/daemon/daemon_main.h"
+#include "deploy/daemon/server_host.h"
+#include "deploy/daemon/wire.h"
+#include "deploy/runtime/cpu_info.h"
+#include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+#include "device_agent/agent_loop.h"
+#include "device_agent/fingerprint.h"
+#include "device_agent/fma_peak.h"
+#include "device_agent/host_state.h"
+
+namespace tilewright::device_agent {
+namespace {
+
+constexpr int64_t kPeakRoundMs = 40;
+constexpr uint64_t kMaxNameFile = 4096;
+
+struct AgentFlags {
+  std::string name;
+  std::vector<std::string> labels;
+  std::string pool;
+  std::string worker;
+  std::string test_faults;
+  int threads = 0;
+  std::vector<int> cores;
+  int64_t memory_limit_bytes = int64_t{4} << 30;
+  int64_t cache_bytes = int64_t{4} << 30;
+  int64_t wall_limit_ms = 10'000;
+  int64_t drain_ms = 30'000;
+  int64_t sync_hold_ms = 10'000;
+};
+
+void AddFlags(CLI::App& app, AgentFlags* flags) {
+  app.add_option("--name", flags->name,
+                 "name of this agent, unique in the fleet (default: made up and kept in the state "
+                 "folder)");
+  app.add_option("--label", flags->labels, "KEY=VALUE for selectors of work; repeatable");
+  app.add_option("--pool", flags->pool, "device class (default: cpu-<processor>)");
+  app.add_option("--worker", flags->worker,
+                 "path of tilewright-worker (default: next to this program)");
+  app.add_option("--threads", flags->threads, "threads a module may use (0 = all usable cores)")
+      ->capture_default_str();
+  app.add_option("--cores", flags->cores, "cores to measure on, separated by commas")
+      ->delimiter(',');
+  app.add_option("--memory-limit-bytes", flags->memory_limit_bytes,
+                 "memory of one measurement, where the work says nothing")
+      ->capture_default_str();
+  app.add_option("--cache-bytes", flags->cache_bytes, "artifacts kept from the tracker")
+      ->capture_default_str();
+  app.add_option("--wall-limit-ms", flags->wall_limit_ms,
+                 "longest measurement, where the work says nothing")
+      ->capture_default_str();
+  app.add_option("--drain-ms", flags->drain_ms, "a stop waits this long for what runs")
+      ->capture_default_str();
+  app.add_option("--sync-hold-ms", flags->sync_hold_ms,
+                 "how long the tracker may hold a call without news")
+      ->capture_default_str();
+  app.add_option("--test-faults", flags->test_faults,
+                 "TESTS ONLY: seed=N,wrong=P,crash=P,hang=P makes that share of measurements fail");
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
+    const std::vector<std::string>& texts) {
+  std::map<std::string, std::string> labels;
+  for (const std::string& text : texts) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || text.find(',') != std::string::npos) {
+      return support::InvalidArgument("agent.label.invalid",
+                                      "expected KEY=VALUE, found " + support::Quote(text));
+    }
+    labels[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return labels;
+}
+
+absl::Status CheckName(const std::string& name) {
+  constexpr size_t kMaxName = 100;
+  const bool good = !name.empty() && name.size() <= kMaxName &&
+                    name.find_first_not_of(
+                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789-_.") == std::string::npos;
+  if (good) return absl::OkStatus();
+  return support::InvalidArgument(
+      "agent.name.invalid",
+      "expected letters, digits, '-', '_' and '.', found " + support::Quote(name));
+}
+
+absl::Status CheckFlags(const AgentFlags& flags, const daemon::DaemonFlags& common) {
+  if (common.tracker.empty()) {
+    return support::InvalidArgument("agent.tracker.missing", "--tracker HOST:PORT is required");
+  }
+  TW_ASSIGN(const daemon::HostPort tracker,
+            daemon::ParseHostPort(common.tracker, "daemon.tracker.invalid"));
+  if (!daemon::IsLoopbackHost(tracker.host) && !common.insecure) {
+    return support::FailedPrecondition(
+        "agent.tracker.insecure",
+        "expected --insecure for plain text beyond this machine, found tracker " + common.tracker);
+  }
+  for (const std::string& kind : common.device) TW_TRY(CheckDeviceKind(kind));
+  if (!flags.name.empty()) TW_TRY(CheckName(flags.name));
+  TW_TRY(ParseLabels(flags.labels).status());
+  if (!flags.test_faults.empty()) TW_TRY(ParseTestFaults(flags.test_faults).status());
+  if (flags.threads < 0 || flags.memory_limit_bytes < 0 || flags.cache_bytes < 0 ||
+      flags.wall_limit_ms < 1 || flags.drain_ms < 0 || flags.sync_hold_ms < 0) {
+    return support::InvalidArgument("agent.flags.invalid",
+                                    "expected numbers that are not negative");
+  }
+  return absl::OkStatus();
+}
+
+// The name survives restarts; it says nothing about the machine or its owner.
+absl::StatusOr<std::string> AgentName(const AgentFlags& flags, const std::string& state_dir) {
+  if (!flags.name.empty()) return flags.name;
+  const std::string path = support::PathJoin(state_dir, "agent-name");
+  if (support::FileExists(path)) {
+    TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxNameFile));
+    const std::string name(support::Trim(text));
+    TW_TRY(CheckName(name));
+    return name;
+  }
+  const std::string name = "agent-" + NewUuid().substr(0, 8);
+  TW_TRY(support::WriteFileAtomic(path, name + "\n"));
+  return name;
+}
+
+std::vector<v1::DeviceReport> MakeDevices(const AgentFlags& flags, const std::string& agent,
+                                          const std::map<std::string, std::string>& labels) {
+  const runtime::CpuInfo cpu = runtime::DetectCpu();
+  const double peak = MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
+  v1::DeviceReport device = CpuDevice(cpu, ReadHostFacts(), peak);
+  device.set_device("devices/" + agent + "-cpu");
+  if (!flags.pool.empty()) device.set_key(flags.pool);
+  for (const auto& [key, value] : labels) (*device.mutable_labels())[key] = value;
+  daemon::LogInfo("agent.device", {{"device", device.device()},
+                                   {"pool", device.key()},
+                                   {"fingerprint", device.fingerprint()},
+                                   {"cores", cpu.cores_usable},
+                                   {"peak_gflops", peak}});
+  return {device};
+}
+
+absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
+  AgentLoopOptions options;
+  options.state_dir = context.flags.state_dir;
+  TW_ASSIGN(const std::string name, AgentName(flags, options.state_dir));
+  TW_ASSIGN(const auto labels, ParseLabels(flags.labels));
+  options.identity = {"agents/" + name, NewUuid(), ReadBootId(), daemon::kVersion};
+  options.supervisor.worker_path = flags.worker;
+  if (flags.worker.empty()) {
+    TW_ASSIGN(options.supervisor.worker_path, support::FindSibling("tilewright-worker"));
+  }
+  options.supervisor.threads = flags.threads;
+  options.supervisor.cores = flags.cores;
+  options.supervisor.memory_limit_bytes = flags.memory_limit_bytes;
+  options.supervisor.default_wall_ms = flags.wall_limit_ms;
+  if (!flags.test_faults.empty()) {
+    TW_ASSIGN(options.faults, ParseTestFaults(flags.test_faults));
+    daemon::LogWarning("agent.test_faults",
+                       {{"faults", flags.test_faults},
+                        {"text",
+                         "THIS AGENT MAKES MEASUREMENTS FAIL ON PURPOSE; never use it "
+                         "for real work"}});
+  }
+  if (context.flags.insecure) {
+    daemon::LogWarning("agent.insecure", {{"text", "plain text to the tracker"}});
+  }
+  // Before anything is measured, and a worker that cannot run is found out at once.
+  Supervisor probe(options.supervisor);
+  TW_ASSIGN(const v1::WorkerReady worker, probe.Start());
+  daemon::LogInfo("agent.worker",
+                  {{"sandboxed", worker.sandboxed()}, {"detail", worker.sandbox_detail()}});
+  if (!worker.sandboxed()) {
+    daemon::LogWarning("agent.unsandboxed", {{"reason", worker.sandbox_detail()}});
+  }
+  options.devices = MakeDevices(flags, name, labels);
+  options.devices[0].mutable_attributes()->operator[]("sandboxed").set_b(worker.sandboxed());
+  options.max_wait_ms = flags.sync_hold_ms;
+  options.drain_ms = flags.drain_ms;
+  options.cache_bytes = flags.cache_bytes;
+  options.ready_file = context.flags.port_file;
+  options.ready_text = context.flags.tracker;
+  TW_ASSIGN(const std::unique_ptr<AgentLoop> loop,
+            AgentLoop::Create(std::move(options), daemon::MakeChannel(context.flags.tracker),
+                              context.metrics, context.stop));
+  return loop->Run();
+}
+
+}  // namespace
+}  // namespace tilewright::device_agent
+
+int main(int argc, char** argv) {
+  using tilewright::device_agent::AgentFlags;
+  AgentFlags flags;
+  tilewright::daemon::DaemonSpec spec;
+  spec.name = "tilewright-agent";
+  spec.description = "Measures kernels on this machine's devices for a tracker";
+  spec.has_tracker = true;
+  spec.has_device = true;
+  return tilewright::daemon::DaemonMain(
+      argc, argv, spec, [&](CLI::App& app) { AddFlags(app, &flags); },
+      [&](const tilewright::daemon::DaemonContext& context) {
+        return CheckFlags(flags, context.flags);
+      },
+      [&](tilewright::daemon::DaemonContext& context) { return Serve(flags, context); });
+}

@@ -1,0 +1,181 @@
+#include "device_agent/fma_peak.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace tilewright::device_agent {
+namespace {
+
+// Independent chains: enough to hide the latency of two units.
+constexpr int kChains = 10;
+constexpr int64_t kSteps = 20'000;
+constexpr int kRounds = 3;
+
+// One block of kSteps · kChains vector operations; returns a value that depends on all of them, and
+// the floating-point operations done.
+using Block = double (*)(float seed, double* operations);
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) double BlockAvx512(float seed, double* operations) {
+  __m512 s0 = _mm512_set1_ps(seed + 0);
+  __m512 s1 = _mm512_set1_ps(seed + 1);
+  __m512 s2 = _mm512_set1_ps(seed + 2);
+  __m512 s3 = _mm512_set1_ps(seed + 3);
+  __m512 s4 = _mm512_set1_ps(seed + 4);
+  __m512 s5 = _mm512_set1_ps(seed + 5);
+  __m512 s6 = _mm512_set1_ps(seed + 6);
+  __m512 s7 = _mm512_set1_ps(seed + 7);
+  __m512 s8 = _mm512_set1_ps(seed + 8);
+  __m512 s9 = _mm512_set1_ps(seed + 9);
+  const __m512 factor = _mm512_set1_ps(0.5f);
+  const __m512 term = _mm512_set1_ps(seed);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    // The compiler must neither fold the chains nor keep them in memory.
+    asm volatile(
+        "vfmadd213ps %[term], %[factor], %0\n"
+        "vfmadd213ps %[term], %[factor], %1\n"
+        "vfmadd213ps %[term], %[factor], %2\n"
+        "vfmadd213ps %[term], %[factor], %3\n"
+        "vfmadd213ps %[term], %[factor], %4\n"
+        "vfmadd213ps %[term], %[factor], %5\n"
+        "vfmadd213ps %[term], %[factor], %6\n"
+        "vfmadd213ps %[term], %[factor], %7\n"
+        "vfmadd213ps %[term], %[factor], %8\n"
+        "vfmadd213ps %[term], %[factor], %9\n"
+        : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7), "+v"(s8),
+          "+v"(s9)
+        : [factor] "v"(factor), [term] "v"(term));
+  }
+  *operations = 2.0 * 16 * kChains * static_cast<double>(kSteps);
+  return _mm512_cvtss_f32(s0) + _mm512_cvtss_f32(s1) + _mm512_cvtss_f32(s2) + _mm512_cvtss_f32(s3) +
+         _mm512_cvtss_f32(s4) + _mm512_cvtss_f32(s5) + _mm512_cvtss_f32(s6) + _mm512_cvtss_f32(s7) +
+         _mm512_cvtss_f32(s8) + _mm512_cvtss_f32(s9);
+}
+
+__attribute__((target("avx2,fma"))) double BlockAvx2(float seed, double* operations) {
+  __m256 s0 = _mm256_set1_ps(seed + 0);
+  __m256 s1 = _mm256_set1_ps(seed + 1);
+  __m256 s2 = _mm256_set1_ps(seed + 2);
+  __m256 s3 = _mm256_set1_ps(seed + 3);
+  __m256 s4 = _mm256_set1_ps(seed + 4);
+  __m256 s5 = _mm256_set1_ps(seed + 5);
+  __m256 s6 = _mm256_set1_ps(seed + 6);
+  __m256 s7 = _mm256_set1_ps(seed + 7);
+  __m256 s8 = _mm256_set1_ps(seed + 8);
+  __m256 s9 = _mm256_set1_ps(seed + 9);
+  const __m256 factor = _mm256_set1_ps(0.5f);
+  const __m256 term = _mm256_set1_ps(seed);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    // The compiler must neither fold the chains nor keep them in memory.
+    asm volatile(
+        "vfmadd213ps %[term], %[factor], %0\n"
+        "vfmadd213ps %[term], %[factor], %1\n"
+        "vfmadd213ps %[term], %[factor], %2\n"
+        "vfmadd213ps %[term], %[factor], %3\n"
+        "vfmadd213ps %[term], %[factor], %4\n"
+        "vfmadd213ps %[term], %[factor], %5\n"
+        "vfmadd213ps %[term], %[factor], %6\n"
+        "vfmadd213ps %[term], %[factor], %7\n"
+        "vfmadd213ps %[term], %[factor], %8\n"
+        "vfmadd213ps %[term], %[factor], %9\n"
+        : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6), "+x"(s7), "+x"(s8),
+          "+x"(s9)
+        : [factor] "x"(factor), [term] "x"(term));
+  }
+  *operations = 2.0 * 8 * kChains * static_cast<double>(kSteps);
+  return _mm256_cvtss_f32(s0) + _mm256_cvtss_f32(s1) + _mm256_cvtss_f32(s2) + _mm256_cvtss_f32(s3) +
+         _mm256_cvtss_f32(s4) + _mm256_cvtss_f32(s5) + _mm256_cvtss_f32(s6) + _mm256_cvtss_f32(s7) +
+         _mm256_cvtss_f32(s8) + _mm256_cvtss_f32(s9);
+}
+#endif
+
+typedef float Vector __attribute__((vector_size(16)));
+
+// Multiplications and additions of the narrowest vectors, where there is nothing better.
+double BlockPlain(float seed, double* operations) {
+  Vector s0 = Vector{} + seed, s1 = s0 + 1, s2 = s0 + 2, s3 = s0 + 3, s4 = s0 + 4;
+  Vector s5 = s0 + 5, s6 = s0 + 6, s7 = s0 + 7, s8 = s0 + 8, s9 = s0 + 9;
+  const Vector factor = Vector{} + 0.5f;
+  const Vector term = Vector{} + seed;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    s0 = s0 * factor + term;
+    s1 = s1 * factor + term;
+    s2 = s2 * factor + term;
+    s3 = s3 * factor + term;
+    s4 = s4 * factor + term;
+    s5 = s5 * factor + term;
+    s6 = s6 * factor + term;
+    s7 = s7 * factor + term;
+    s8 = s8 * factor + term;
+    s9 = s9 * factor + term;
+  }
+  *operations = 2.0 * 4 * kChains * static_cast<double>(kSteps);
+  const Vector sum = s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7 + s8 + s9;
+  return sum[0];
+}
+
+Block ChooseBlock(const runtime::CpuInfo& cpu) {
+#if defined(__x86_64__)
+  if (cpu.HasFeature("avx512f")) return BlockAvx512;
+  if (cpu.HasFeature("avx2") && cpu.HasFeature("fma")) return BlockAvx2;
+#endif
+  (void)cpu;
+  return BlockPlain;
+}
+
+// The calling thread's processor time: neighbours on the core do not make a machine slower.
+int64_t ThreadNs() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+// Operations per nanosecond of one round: every thread's own rate, added up.
+double Round(Block block, int threads, int64_t round_ns) {
+  std::vector<double> rates(static_cast<size_t>(threads), 0);
+  std::atomic<int> ready{0};
+  const auto work = [&](size_t slot) {
+    volatile double sink = 0;
+    double operations = 0;
+    sink = block(1.0f, &operations);  // raises the clock
+    ready.fetch_add(1);
+    while (ready.load() < threads) std::this_thread::yield();
+    const int64_t start = ThreadNs();
+    double total = 0;
+    int64_t elapsed = 0;
+    while (elapsed < round_ns) {
+      sink = sink + block(1.0f, &operations);
+      total += operations;
+      elapsed = ThreadNs() - start;
+    }
+    rates[slot] = total / static_cast<double>(elapsed);
+  };
+  std::vector<std::thread> helpers;
+  for (int slot = 1; slot < threads; ++slot) helpers.emplace_back(work, static_cast<size_t>(slot));
+  work(0);
+  for (std::thread& helper : helpers) helper.join();
+  double sum = 0;
+  for (const double rate : rates) sum += rate;
+  return sum;
+}
+
+}  // namespace
+
+double MeasureFmaPeak(const runtime::CpuInfo& cpu, int threads, int64_t round_ms) {
+  const Block block = ChooseBlock(cpu);
+  double best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    best = std::max(best, Round(block, std::max(threads, 1), round_ms * 1'000'000));
+  }
+  return best;  // operations per nanosecond are GFLOP/s
+}
+
+}  // namespace tilewright::device_agent

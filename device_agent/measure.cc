@@ -1,0 +1,521 @@
+#include "device_agent/measure.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/compare.h"
+#include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/result_check.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/support/strings.h"
+#include "device_agent/sample_stats.h"
+
+namespace tilewright::device_agent {
+namespace {
+
+using support::StrCat;
+
+constexpr int kDefaultMinRepeats = 10;
+constexpr int kDefaultMaxRepeats = 30;
+constexpr int64_t kDefaultMinRepeatNs = 500'000;
+constexpr int64_t kDefaultBudgetNs = 1'000'000'000;
+constexpr int64_t kDefaultWarmupNs = 5'000'000;
+constexpr double kDefaultRelCi = 0.01;
+constexpr int kMaxInnerLoops = 1 << 20;
+constexpr int kBaselineSamples = 7;
+constexpr int64_t kBaselineSampleNs = 200'000;
+constexpr int64_t kCalibrationSteps = 1 << 17;
+constexpr int64_t kMinFlushBytes = int64_t{32} << 20;
+constexpr uint8_t kPoison = 0xFF;  // NaN of floats
+// More than this much of the samples' sum over the child's life is no rounding of clocks.
+constexpr double kClockSlack = 1.05;
+constexpr double kClockSlackNs = 2e6;
+// A timed phase that is spent almost wholly outside of the samples did not take them.
+constexpr double kMinTimedShare = 1e-3;
+
+int64_t NsOf(const google::protobuf::Duration& duration) {
+  return duration.seconds() * 1'000'000'000 + duration.nanos();
+}
+
+void SetDuration(int64_t ns, google::protobuf::Duration* out) {
+  out->set_seconds(ns / 1'000'000'000);
+  out->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
+}
+
+int64_t ReadClock(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+int64_t WallNs() { return ReadClock(CLOCK_MONOTONIC); }
+
+struct Switches {
+  int64_t voluntary = 0;
+  int64_t involuntary = 0;
+};
+
+Switches SwitchesNow(bool all_threads) {
+  rusage usage{};
+  getrusage(all_threads ? RUSAGE_SELF : RUSAGE_THREAD, &usage);
+  return {usage.ru_nvcsw, usage.ru_nivcsw};
+}
+
+// A fixed chain of dependent integer steps: its time follows the clock of the core and nothing
+// else.
+uint64_t CalibrationLoop(uint64_t x) {
+  for (int64_t i = 0; i < kCalibrationSteps; ++i) {
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+  }
+  return x;
+}
+
+// The value of "threads" in a target string; 1 where it says nothing.
+int ThreadsOf(const std::string& target) {
+  for (const std::string& part : support::Split(target, ',')) {
+    if (part.rfind("threads=", 0) != 0) continue;
+    const auto value = support::ParseInt64(std::string_view(part).substr(8));
+    if (value.has_value() && *value > 0) return static_cast<int>(std::min<int64_t>(*value, 4096));
+  }
+  return 1;
+}
+
+absl::StatusOr<module::Distribution> DistributionOf(const v1::Distribution& from) {
+  module::Distribution to;
+  switch (from.kind_case()) {
+    case v1::Distribution::kUniform:
+      to.kind = module::Distribution::Kind::kUniform;
+      to.a = from.uniform().low();
+      to.b = from.uniform().high();
+      return to;
+    case v1::Distribution::kNormal:
+      to.kind = module::Distribution::Kind::kNormal;
+      to.a = from.normal().mean();
+      to.b = from.normal().standard_deviation();
+      return to;
+    case v1::Distribution::kIntegers:
+      to.kind = module::Distribution::Kind::kIntRange;
+      to.a = static_cast<double>(from.integers().low());
+      to.b = static_cast<double>(from.integers().high());
+      return to;
+    case v1::Distribution::KIND_NOT_SET:
+      break;
+  }
+  return support::InvalidArgument("measure.inputs.distribution", "expected a law, found none");
+}
+
+// Specifications for all inputs of `function`, by name where every name is one of its inputs, else
+// in order. Without any, those that the module itself carries.
+absl::StatusOr<std::vector<module::InputSpec>> InputsOf(const v1::InputSpec& given,
+                                                        const module::Manifest& manifest,
+                                                        const module::Function& function) {
+  if (given.tensors().empty()) {
+    if (manifest.measurement.has_value()) return manifest.measurement->inputs;
+    if (function.inputs.empty()) return std::vector<module::InputSpec>();
+  }
+  if (given.tensors_size() != static_cast<int>(function.inputs.size())) {
+    return support::InvalidArgument(
+        "measure.inputs.count",
+        StrCat("expected ", function.inputs.size(), " tensors, found ", given.tensors_size()));
+  }
+  const auto find = [&](const std::string& name) -> int64_t {
+    for (const int64_t id : function.inputs) {
+      if (manifest.tensors[static_cast<size_t>(id)].name == name) return id;
+    }
+    return -1;
+  };
+  const bool by_name = std::all_of(given.tensors().begin(), given.tensors().end(),
+                                   [&](const auto& spec) { return find(spec.name()) >= 0; });
+  std::vector<module::InputSpec> specs;
+  for (int i = 0; i < given.tensors_size(); ++i) {
+    const v1::TensorSpec& from = given.tensors(i);
+    module::InputSpec& spec = specs.emplace_back();
+    spec.tensor = by_name ? find(from.name()) : function.inputs[static_cast<size_t>(i)];
+    spec.seed = from.seed();
+    TW_ASSIGN(spec.distribution, DistributionOf(from.distribution()));
+    int64_t elements = 1;
+    for (const int64_t extent : from.shape()) elements *= extent;
+    const module::Tensor& tensor = manifest.tensors[static_cast<size_t>(spec.tensor)];
+    if (elements * module::DTypeBytes(tensor.dtype) != tensor.bytes) {
+      return support::InvalidArgument("measure.inputs.shape",
+                                      StrCat("input '", tensor.name, "': expected ", tensor.bytes,
+                                             " bytes, found ", elements, " elements"));
+    }
+  }
+  return specs;
+}
+
+struct Loaded {
+  std::shared_ptr<const runtime::LoadedModule> module;
+  std::unique_ptr<runtime::Session> session;
+};
+
+absl::StatusOr<Loaded> LoadSession(std::string_view bytes, const std::string& entry_point,
+                                   int max_threads) {
+  TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
+  Loaded loaded;
+  TW_ASSIGN(loaded.module, runtime::LoadedModule::Load(std::move(file)));
+  const module::Manifest& manifest = loaded.module->manifest();
+  runtime::SessionOptions options;
+  options.guard_pages = true;
+  options.num_threads = std::min(ThreadsOf(manifest.target), max_threads);
+  if (!entry_point.empty()) options.function = entry_point;
+  if (entry_point.empty() && manifest.functions.size() == 1) {
+    options.function = manifest.functions[0].name;
+  }
+  TW_ASSIGN(loaded.session, runtime::Session::Create(loaded.module, options));
+  return loaded;
+}
+
+// One measurement under way. Each step returns false when the outcome is decided.
+class Measurement {
+ public:
+  Measurement(const MeasureJob& job, const PhaseSink& announce)
+      : job_(job), announce_(announce), plan_(CompletePlan(job.request->plan())) {
+    result_.set_value_kind(v1::VALUE_KIND_WALL_NS);
+  }
+
+  v1::ModuleMeasured Run(const std::function<absl::Status()>& after_load) {
+    const int64_t start = WallNs();
+    int64_t loaded = start;
+    if (Load(after_load) && MakeInputs() && Prepare()) {
+      loaded = WallNs();
+      if (FirstRun() && Baseline(&before_) && Warmup() && Timed() && Baseline(&after_)) LastCheck();
+    }
+    if (loaded == start) loaded = WallNs();
+    SetDuration(loaded - start, result_.mutable_load_time());
+    SetDuration(WallNs() - loaded, result_.mutable_run_time());
+    result_.set_baseline_before(before_);
+    result_.set_baseline_after(after_);
+    if (result_.outcome() == v1::OUTCOME_UNSPECIFIED) {
+      result_.set_outcome(v1::OK);
+      result_.set_phase(v1::WORKER_PHASE_UNSPECIFIED);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void Enter(v1::WorkerPhase phase) {
+    result_.set_phase(phase);
+    announce_(phase);
+  }
+
+  bool Fail(v1::Outcome outcome, const std::string& error_class, const std::string& detail) {
+    result_.set_outcome(outcome);
+    result_.set_error_class(error_class);
+    result_.set_error_detail(detail);
+    return false;
+  }
+
+  bool FailLoad(const absl::Status& status) {
+    if (absl::IsResourceExhausted(status)) {
+      return Fail(v1::OUT_OF_MEMORY, "ALLOCATION", support::StatusText(status));
+    }
+    return Fail(v1::BUILD_ERROR, "LOAD_REFUSED", support::StatusText(status));
+  }
+
+  bool Load(const std::function<absl::Status()>& after_load) {
+    Enter(v1::WORKER_PHASE_LOAD);
+    auto loaded = LoadSession(job_.module, job_.request->entry_point(), job_.max_threads);
+    if (!loaded.ok()) return FailLoad(loaded.status());
+    candidate_ = *std::move(loaded);
+    if (!job_.baseline.empty()) {
+      auto baseline = LoadSession(job_.baseline, "", job_.max_threads);
+      if (!baseline.ok()) {
+        return Fail(v1::BUILD_ERROR, "BASELINE_REFUSED", support::StatusText(baseline.status()));
+      }
+      baseline_ = *std::move(baseline);
+    }
+    // One thread: its own processor time, which other processes on the core do not add to.
+    clock_ = candidate_.session->num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    result_.set_clock(clock_ == CLOCK_MONOTONIC ? "monotonic" : "thread_cpu");
+    if (plan_.flush_cache()) {
+      flush_.resize(static_cast<size_t>(
+          std::max<int64_t>(2 * runtime::DetectCpu().l3_bytes, kMinFlushBytes)));
+    }
+    const absl::Status sealed = after_load();
+    if (!sealed.ok()) return Fail(v1::RUN_CRASH, "SANDBOX", support::StatusText(sealed));
+    return true;
+  }
+
+  static absl::Status Fill(const v1::InputSpec& given, const Loaded& loaded) {
+    TW_ASSIGN(const auto specs,
+              InputsOf(given, loaded.module->manifest(), loaded.session->function()));
+    return runtime::FillInputs(specs, loaded.session.get());
+  }
+
+  bool MakeInputs() {
+    Enter(v1::WORKER_PHASE_INPUTS);
+    absl::Status status = Fill(job_.request->inputs(), candidate_);
+    if (status.ok() && baseline_.has_value()) status = Fill({}, *baseline_);
+    return status.ok() || FailLoad(status);
+  }
+
+  bool KernelFailed(const absl::Status& status) {
+    return Fail(v1::RUN_CRASH, "KERNEL_ERROR", support::StatusText(status));
+  }
+
+  bool Prepare() {
+    Enter(v1::WORKER_PHASE_PREPARE);
+    absl::Status status = candidate_.session->Prepare();
+    if (!status.ok()) return KernelFailed(status);
+    if (!baseline_.has_value()) return true;
+    status = baseline_->session->Prepare();
+    return status.ok() || Fail(v1::BUILD_ERROR, "BASELINE_REFUSED", support::StatusText(status));
+  }
+
+  bool RunOnce() {
+    const absl::Status status = candidate_.session->Run();
+    return status.ok() || KernelFailed(status);
+  }
+
+  bool FirstRun() {
+    Enter(v1::WORKER_PHASE_FIRST_RUN);
+    candidate_.session->Poison(kPoison);
+    if (!RunOnce()) return false;
+    if (job_.request->fault() == v1::INJECTED_FAULT_WRONG) SpoilOutput();
+    return Check(v1::WORKER_PHASE_CHECK);
+  }
+
+  // A flipped bit of the exponent (of a high value bit for integers), in one element or, where a
+  // share may differ, in all.
+  void SpoilOutput() {
+    if (candidate_.session->num_outputs() == 0) return;
+    const runtime::TensorView view = candidate_.session->output(0);
+    const auto step = static_cast<size_t>(module::DTypeBytes(view.tensor->dtype));
+    const bool all = job_.request->tolerance().max_mismatch_fraction() > 0;
+    auto* bytes = static_cast<uint8_t*>(view.data);
+    for (size_t end = step; end <= view.bytes; end += step) {
+      bytes[end - 1] ^= view.tensor->dtype == module::DType::kBool ? 0x01 : 0x40;
+      if (!all) return;
+    }
+  }
+
+  bool Check(v1::WorkerPhase phase) {
+    Enter(phase);
+    const absl::Status guards = candidate_.session->CheckGuards();
+    if (!guards.ok()) {
+      return Fail(v1::WRONG_RESULT, "OUT_OF_BOUNDS", support::StatusText(guards));
+    }
+    const std::string& expected = job_.request->expected_output();
+    if (expected.empty()) return true;
+    const module::Tolerance tolerance{job_.request->tolerance().abs(),
+                                      job_.request->tolerance().rel()};
+    const auto compared = runtime::CheckOutputs(*candidate_.session, expected, tolerance);
+    if (!compared.ok()) return FailLoad(compared.status());
+    int64_t mismatches = 0;
+    int64_t count = 0;
+    std::string text;
+    double max_error = result_.max_abs_error();
+    for (size_t i = 0; i < compared->size(); ++i) {
+      const runtime::CompareResult& output = (*compared)[i];
+      mismatches += output.mismatches;
+      count += output.count;
+      max_error = std::max(max_error, output.max_abs_diff);
+      if (!output.ok() && text.empty()) {
+        text = StrCat("output ", i, ": ", runtime::CompareText(output));
+      }
+    }
+    result_.set_max_abs_error(max_error);
+    const double allowed = job_.request->tolerance().max_mismatch_fraction();
+    if (static_cast<double>(mismatches) <= allowed * static_cast<double>(count)) return true;
+    return Fail(v1::WRONG_RESULT, phase == v1::WORKER_PHASE_CHECK ? "FIRST_RUN" : "LAST_RUN", text);
+  }
+
+  bool Baseline(double* value) {
+    Enter(v1::WORKER_PHASE_BASELINE);
+    std::vector<double> samples;
+    int loops = 1;
+    for (int i = -1; i < kBaselineSamples; ++i) {  // the first one warms up and sets the loops
+      const int64_t start = ReadClock(clock_);
+      for (int k = 0; k < loops; ++k) {
+        if (!baseline_.has_value()) {
+          calibration_ = CalibrationLoop(calibration_ | 1);
+          continue;
+        }
+        const absl::Status status = baseline_->session->Run();
+        if (!status.ok()) {
+          return Fail(v1::BUILD_ERROR, "BASELINE_REFUSED", support::StatusText(status));
+        }
+      }
+      const auto elapsed = static_cast<double>(ReadClock(clock_) - start);
+      if (i >= 0) samples.push_back(elapsed / loops);
+      if (i < 0) loops = LoopsFor(elapsed, kBaselineSampleNs);
+    }
+    *value = Median(samples);
+    return true;
+  }
+
+  static int LoopsFor(double one_run_ns, int64_t wanted_ns) {
+    const double loops = std::ceil(static_cast<double>(wanted_ns) / std::max(one_run_ns, 1.0));
+    return static_cast<int>(std::clamp(loops, 1.0, static_cast<double>(kMaxInnerLoops)));
+  }
+
+  void CommitFault() {
+    if (job_.request->fault() == v1::INJECTED_FAULT_CRASH) {
+      *reinterpret_cast<volatile char*>(uintptr_t{64}) = 1;
+    }
+    if (job_.request->fault() == v1::INJECTED_FAULT_HANG) {
+      for (volatile bool forever = true; forever;) continue;
+    }
+  }
+
+  // Runs for the plan's warm-up time, at least twice where the first one looks too slow.
+  bool Warmup() {
+    Enter(v1::WORKER_PHASE_WARMUP);
+    CommitFault();
+    const double limit = plan_.abort_if_slower_than_ns();
+    const int64_t end = WallNs() + NsOf(plan_.warmup());
+    double best = 0;
+    for (int run = 0;; ++run) {
+      const int64_t start = ReadClock(clock_);
+      if (!RunOnce()) return false;
+      const auto elapsed = static_cast<double>(ReadClock(clock_) - start);
+      best = run == 0 ? elapsed : std::min(best, elapsed);
+      if (limit > 0 && best > limit) {
+        if (run == 0) continue;
+        result_.add_samples(best);
+        result_.set_inner_loops(1);
+        result_.set_outcome(v1::EARLY_STOPPED);
+        return false;
+      }
+      if (WallNs() >= end) break;
+    }
+    loops_ = plan_.flush_cache() ? 1 : LoopsFor(best, NsOf(plan_.min_repeat_time()));
+    return true;
+  }
+
+  void FlushCache() {
+    for (size_t i = 0; i < flush_.size(); i += 64) flush_[i] = static_cast<char>(flush_[i] + 1);
+  }
+
+  // One sample in nanoseconds per run; `clean` tells whether the scheduler left it alone.
+  bool Sample(double* ns, bool* clean) {
+    FlushCache();
+    const bool threads = clock_ == CLOCK_MONOTONIC;
+    const int64_t before = SwitchesNow(threads).involuntary;
+    const int64_t start = ReadClock(clock_);
+    for (int k = 0; k < loops_; ++k) {
+      if (!RunOnce()) return false;
+    }
+    const int64_t elapsed = ReadClock(clock_) - start;
+    *ns = static_cast<double>(elapsed) / loops_;
+    *clean = SwitchesNow(threads).involuntary == before;
+    return true;
+  }
+
+  bool Timed() {
+    Enter(v1::WORKER_PHASE_TIMED);
+    const bool threads = clock_ == CLOCK_MONOTONIC;
+    const Switches before = SwitchesNow(threads);
+    const int64_t end = WallNs() + NsOf(plan_.budget_per_candidate());
+    std::vector<double> all;
+    std::vector<double> clean_ones;
+    const auto min_repeats = static_cast<size_t>(plan_.min_repeats());
+    const auto max_repeats = static_cast<size_t>(plan_.max_repeats());
+    while (all.size() < max_repeats && (all.empty() || WallNs() < end)) {
+      double ns = 0;
+      bool clean = false;
+      if (!Sample(&ns, &clean)) return false;
+      all.push_back(ns);
+      if (clean) clean_ones.push_back(ns);
+      if (clean_ones.size() >= min_repeats &&
+          ComputeStats(clean_ones).ci_rel <= plan_.target_rel_ci()) {
+        break;
+      }
+    }
+    // Disturbed samples are left out where enough others remain.
+    const bool enough = clean_ones.size() >= std::min(min_repeats, all.size());
+    for (const double ns : enough ? clean_ones : all) result_.add_samples(ns);
+    result_.set_inner_loops(loops_);
+    // The last timed run writes onto poison, so that what is checked afterwards is its own work.
+    candidate_.session->Poison(kPoison);
+    if (!RunOnce()) return false;
+    const Switches after = SwitchesNow(threads);
+    v1::Telemetry* telemetry = result_.mutable_telemetry();
+    telemetry->set_voluntary_context_switches(after.voluntary - before.voluntary);
+    telemetry->set_involuntary_context_switches(after.involuntary - before.involuntary);
+    return true;
+  }
+
+  void LastCheck() { Check(v1::WORKER_PHASE_LAST_CHECK); }
+
+  const MeasureJob& job_;
+  const PhaseSink& announce_;
+  const v1::MeasurementPlan plan_;
+  v1::ModuleMeasured result_;
+  Loaded candidate_;
+  std::optional<Loaded> baseline_;
+  clockid_t clock_ = CLOCK_MONOTONIC;
+  std::vector<char> flush_;
+  volatile uint64_t calibration_ = 1;
+  double before_ = 0;
+  double after_ = 0;
+  int loops_ = 1;
+};
+
+}  // namespace
+
+v1::ModuleMeasured Measure(const MeasureJob& job, const PhaseSink& announce,
+                           const std::function<absl::Status()>& after_load) {
+  return Measurement(job, announce).Run(after_load);
+}
+
+v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan) {
+  v1::MeasurementPlan full = plan;
+  if (full.min_repeats() <= 0) full.set_min_repeats(kDefaultMinRepeats);
+  if (full.max_repeats() <= 0) full.set_max_repeats(kDefaultMaxRepeats);
+  full.set_max_repeats(std::max(full.max_repeats(), full.min_repeats()));
+  if (NsOf(full.min_repeat_time()) <= 0) {
+    SetDuration(kDefaultMinRepeatNs, full.mutable_min_repeat_time());
+  }
+  if (NsOf(full.budget_per_candidate()) <= 0) {
+    SetDuration(kDefaultBudgetNs, full.mutable_budget_per_candidate());
+  }
+  if (!full.has_warmup()) SetDuration(kDefaultWarmupNs, full.mutable_warmup());
+  if (full.target_rel_ci() <= 0) full.set_target_rel_ci(kDefaultRelCi);
+  return full;
+}
+
+absl::Status CheckPlausible(const v1::ModuleMeasured& measured, bool flush_cache,
+                            int64_t lifetime_ns, int64_t timed_ns) {
+  const auto forged = [](const std::string& why) {
+    return support::DataLoss("measure.samples.forged", why);
+  };
+  if (measured.outcome() != v1::OK && measured.outcome() != v1::EARLY_STOPPED) {
+    return absl::OkStatus();
+  }
+  if (measured.samples().empty() || measured.inner_loops() < 1 ||
+      measured.inner_loops() > kMaxInnerLoops) {
+    return forged("expected samples of at least one run each");
+  }
+  double sum = 0;
+  for (const double sample : measured.samples()) {
+    if (!std::isfinite(sample) || sample < 1) {
+      return forged(StrCat("expected at least 1 ns per run, found ", sample));
+    }
+    sum += sample * measured.inner_loops();
+  }
+  const auto lifetime = static_cast<double>(lifetime_ns);
+  if (sum > lifetime * kClockSlack + kClockSlackNs) {
+    return forged(StrCat("samples of ", sum, " ns from a process that lived ", lifetime, " ns"));
+  }
+  const auto timed = static_cast<double>(timed_ns);
+  if (measured.outcome() == v1::OK && !flush_cache && sum < timed * kMinTimedShare) {
+    return forged(StrCat("samples of ", sum, " ns in a timed phase of ", timed, " ns"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::device_agent

@@ -1,0 +1,39 @@
+// The measuring protocol of one candidate: load, make inputs, check, warm up, time, check again.
+// Runs in a process of its own that the candidate's code may destroy at any moment, so every step
+// is announced before it begins. No I/O but the announcements. One call per process.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "deploy/support/status.h"
+#include "tilewright/v1/worker.pb.h"
+
+namespace tilewright::device_agent {
+
+struct MeasureJob {
+  std::string_view module;    // bytes of a model.tw
+  std::string_view baseline;  // likewise; empty = the built-in calibration loop
+  const v1::MeasureModule* request = nullptr;
+  int max_threads = 1;  // a module uses what its target says, at most this many
+};
+
+using PhaseSink = std::function<void(v1::WorkerPhase)>;
+
+// `after_load` is called when all code is loaded and every file that is needed is open; its error
+// ends the measurement as an error of the sandbox.
+v1::ModuleMeasured Measure(const MeasureJob& job, const PhaseSink& announce,
+                           const std::function<absl::Status()>& after_load);
+
+// The plan with the defaults filled in.
+v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan);
+
+// Whether a child's report can be true, as far as its parent can tell: `lifetime_ns` is how long
+// the child lived, `timed_ns` how long its timed phase lasted, both on the parent's clock.
+// data_loss (measure.samples.forged) when not.
+absl::Status CheckPlausible(const v1::ModuleMeasured& measured, bool flush_cache,
+                            int64_t lifetime_ns, int64_t timed_ns);
+
+}  // namespace tilewright::device_agent

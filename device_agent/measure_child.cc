@@ -1,0 +1,343 @@
+#include "device_agent/measure_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "deploy/support/clock.h"
+#include "deploy/support/frame_io.h"
+#include "deploy/support/process.h"
+#include "deploy/support/strings.h"
+#include "device_agent/sandbox.h"
+
+namespace tilewright::device_agent {
+namespace {
+
+using support::StrCat;
+
+constexpr size_t kMaxReplyBytes = 4 << 20;  // all that a child may say
+constexpr size_t kErrorTailBytes = 4096;
+constexpr int kReplyFd = 3;
+constexpr int64_t kMaxDeadlineMs = 24 * 3600 * 1000;
+
+// --- in the child
+// ---------------------------------------------------------------------------------
+
+// Only the reply pipe and standard error stay: the worker's own streams are not the candidate's.
+void ArrangeDescriptors(int reply, int error) {
+  // Above all targets first, so that no copy overwrites a source.
+  const int high_reply = fcntl(reply, F_DUPFD, 10);
+  const int high_error = fcntl(error, F_DUPFD, 10);
+  const int null = open("/dev/null", O_RDWR);
+  dup2(null, 0);
+  dup2(null, 1);
+  dup2(high_error, 2);
+  dup2(high_reply, kReplyFd);
+  syscall(SYS_close_range, static_cast<unsigned>(kReplyFd + 1), UINT_MAX, 0U);
+}
+
+void Say(const v1::WorkerReply& reply) {
+  if (!support::WriteFrame(kReplyFd, reply.SerializeAsString(), -1).ok()) _exit(1);
+}
+
+int64_t SecondsUp(const google::protobuf::Duration& duration) {
+  return duration.seconds() + (duration.nanos() > 0 ? 1 : 0);
+}
+
+[[noreturn]] void ChildMain(const ChildJob& job, pid_t parent, int reply, int error) {
+  setpgid(0, 0);
+  ArrangeDescriptors(reply, error);
+  std::set_new_handler([] { _exit(kExitOutOfMemory); });
+  SandboxLimits limits;
+  limits.memory_bytes = job.memory_limit_bytes;
+  limits.code_bytes = static_cast<int64_t>(job.measure.module.size() + job.measure.baseline.size());
+  const int64_t wall_s = SecondsUp(job.measure.request->wall_limit());
+  if (wall_s > 0) limits.cpu_s = (wall_s + 1) * (job.measure.max_threads + 1);
+  absl::Status status = ApplyLimits(limits, parent);
+  if (status.ok() && job.sandboxed) status = ApplyFilter();
+  v1::WorkerReply answer;
+  if (status.ok()) {
+    const PhaseSink announce = [](v1::WorkerPhase phase) {
+      v1::WorkerReply note;
+      note.mutable_phase()->set_phase(phase);
+      note.mutable_phase()->set_monotonic_ns(support::SystemClock().NowNs());
+      Say(note);
+    };
+    *answer.mutable_measured() = Measure(
+        job.measure, announce, [&] { return job.sandboxed ? SealFilter() : absl::OkStatus(); });
+  } else {
+    answer.mutable_measured()->set_outcome(v1::DEVICE_LOST);
+    answer.mutable_measured()->set_error_class("AGENT");
+    answer.mutable_measured()->set_error_detail(support::StatusText(status));
+  }
+  Say(answer);
+  _exit(0);
+}
+
+// --- in the parent
+// --------------------------------------------------------------------------------
+
+void CloseFd(int* fd) {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}
+
+struct Pipe {
+  int ends[2] = {-1, -1};
+  ~Pipe() {
+    CloseFd(&ends[0]);
+    CloseFd(&ends[1]);
+  }
+  bool Open() {
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
+    return fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0;
+  }
+};
+
+v1::ModuleMeasured AgentFault(const std::string& detail) {
+  v1::ModuleMeasured measured;
+  measured.set_outcome(v1::DEVICE_LOST);
+  measured.set_error_class("AGENT");
+  measured.set_error_detail(detail);
+  return measured;
+}
+
+// Watches one child from its start to its end.
+class Watch {
+ public:
+  Watch(const ChildJob& job, const std::function<void(v1::WorkerPhase)>& phase)
+      : job_(job), phase_(phase) {}
+
+  v1::ModuleMeasured Run() {
+    if (!reply_.Open() || !error_.Open()) return AgentFault("measure.child.pipe: no pipe");
+    started_ns_ = clock_.NowNs();
+    const pid_t parent = getpid();
+    pid_ = fork();
+    if (pid_ == 0) ChildMain(job_, parent, reply_.ends[1], error_.ends[1]);
+    if (pid_ < 0) return AgentFault(StrCat("measure.child.fork: ", strerror(errno)));
+    setpgid(pid_, pid_);  // both sides: whoever comes first
+    CloseFd(&reply_.ends[1]);
+    CloseFd(&error_.ends[1]);
+    pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+    Wait();
+    kill(-pid_, SIGKILL);
+    kill(pid_, SIGKILL);
+    int raw = 0;
+    while (waitpid(pid_, &raw, 0) < 0 && errno == EINTR) {
+    }
+    Drain();
+    CloseFd(&pidfd_);
+    return Verdict(raw);
+  }
+
+ private:
+  // Until the answer is there, the child has ended, time is up, or nobody waits for it any more.
+  void Wait() {
+    const auto& limit = job_.measure.request->wall_limit();
+    int64_t limit_ns = limit.seconds() * 1'000'000'000 + limit.nanos();
+    if (limit_ns <= 0) limit_ns = kMaxDeadlineMs * 1'000'000;
+    while (!answer_.has_value() && !broken_) {
+      const int64_t left_ns = started_ns_ + limit_ns - clock_.NowNs();
+      if (left_ns <= 0) {
+        timed_out_ = true;
+        return;
+      }
+      std::array<pollfd, 4> entries = {pollfd{reply_.ends[0], POLLIN, 0},
+                                       pollfd{error_.ends[0], POLLIN, 0}, pollfd{pidfd_, POLLIN, 0},
+                                       pollfd{job_.stop_fd, 0, 0}};
+      const int64_t wait_ms = std::min((left_ns + 999'999) / 1'000'000, kMaxDeadlineMs);
+      if (poll(entries.data(), entries.size(), static_cast<int>(wait_ms)) < 0) continue;
+      const bool ended = (entries[2].revents & POLLIN) != 0;  // before the last look at the pipes
+      Drain();
+      if (ended) return;
+      if ((entries[3].revents & (POLLHUP | POLLERR)) != 0) return;
+    }
+  }
+
+  void Drain() {
+    ReadSome(&error_.ends[0], &error_text_, 2 * kErrorTailBytes, true);
+    ReadSome(&reply_.ends[0], &reply_bytes_, kMaxReplyBytes, false);
+    TakeFrames();
+  }
+
+  // Reads what is there. Beyond `limit` the front is dropped (a tail) or the rest refused.
+  void ReadSome(int* fd, std::string* text, size_t limit, bool tail) {
+    std::array<char, 65536> buffer;
+    // A child that writes without end must not keep its parent here.
+    for (int round = 0; *fd >= 0 && round < 16; ++round) {
+      const ssize_t got = read(*fd, buffer.data(), buffer.size());
+      if (got < 0) return;
+      if (got == 0) {
+        CloseFd(fd);
+        return;
+      }
+      reply_total_ += tail ? 0 : static_cast<size_t>(got);
+      text->append(buffer.data(), static_cast<size_t>(got));
+      if (tail && text->size() > limit) text->erase(0, text->size() - limit / 2);
+      if (!tail && reply_total_ > limit) {
+        broken_ = true;
+        text->clear();
+        return;
+      }
+    }
+  }
+
+  void TakeFrames() {
+    constexpr size_t kHead = 4;
+    while (!broken_ && !answer_.has_value() && reply_bytes_.size() >= kHead) {
+      size_t size = 0;
+      for (size_t i = 0; i < kHead; ++i) {
+        size |= static_cast<size_t>(static_cast<uint8_t>(reply_bytes_[i])) << (8 * i);
+      }
+      if (size > kMaxReplyBytes) {
+        broken_ = true;
+        return;
+      }
+      if (reply_bytes_.size() < kHead + size) return;
+      v1::WorkerReply reply;
+      if (!reply.ParseFromArray(reply_bytes_.data() + kHead, static_cast<int>(size))) {
+        broken_ = true;
+        return;
+      }
+      reply_bytes_.erase(0, kHead + size);
+      Take(&reply);
+    }
+  }
+
+  void Take(v1::WorkerReply* reply) {
+    const int64_t now = clock_.NowNs();
+    if (timed_since_ns_ > 0) {
+      timed_ns_ += now - timed_since_ns_;
+      timed_since_ns_ = 0;
+    }
+    if (reply->has_measured()) {
+      answer_ = std::move(*reply->mutable_measured());
+      answered_ns_ = now;
+    } else if (reply->has_phase()) {
+      last_phase_ = reply->phase().phase();
+      if (last_phase_ == v1::WORKER_PHASE_TIMED) timed_since_ns_ = now;
+      phase_(last_phase_);
+    } else {
+      broken_ = true;
+    }
+  }
+
+  v1::ModuleMeasured Verdict(int raw) {
+    v1::ModuleMeasured measured;
+    if (answer_.has_value()) {
+      measured = *std::move(answer_);
+      const absl::Status plausible =
+          CheckPlausible(measured, job_.measure.request->plan().flush_cache(),
+                         answered_ns_ - started_ns_, timed_ns_);
+      if (!plausible.ok()) {
+        measured = v1::ModuleMeasured();
+        measured.set_outcome(v1::RUN_CRASH);
+        measured.set_error_class("SANDBOX");
+        measured.set_error_detail("forged: " + support::StatusText(plausible));
+        measured.set_phase(last_phase_);
+      }
+    } else if (broken_) {
+      measured.set_outcome(v1::RUN_CRASH);
+      measured.set_error_class("SANDBOX");
+      measured.set_error_detail("forged: the child's answer is no valid message");
+      measured.set_phase(last_phase_);
+    } else {
+      ClassifyDeath(raw, timed_out_, &measured);
+      measured.set_phase(last_phase_);
+    }
+    const bool failed = measured.outcome() != v1::OK && measured.outcome() != v1::EARLY_STOPPED;
+    const std::string_view said = support::Trim(error_text_);
+    if (failed && !said.empty()) {
+      const size_t start = said.size() > kErrorTailBytes ? said.size() - kErrorTailBytes : 0;
+      // A field of the protocol is text; a candidate may print anything.
+      std::string text;
+      for (const char c : said.substr(start)) {
+        text.push_back(c == '\n' || (c >= ' ' && c <= '~') ? c : '?');
+      }
+      measured.set_error_detail(StrCat(measured.error_detail(), "; stderr: ", text));
+    }
+    return measured;
+  }
+
+  const ChildJob& job_;
+  const std::function<void(v1::WorkerPhase)>& phase_;
+  support::SystemClock clock_;
+  Pipe reply_;
+  Pipe error_;
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  int64_t started_ns_ = 0;
+  int64_t answered_ns_ = 0;
+  int64_t timed_since_ns_ = 0;
+  int64_t timed_ns_ = 0;
+  std::string reply_bytes_;
+  size_t reply_total_ = 0;
+  std::string error_text_;
+  v1::WorkerPhase last_phase_ = v1::WORKER_PHASE_UNSPECIFIED;
+  std::optional<v1::ModuleMeasured> answer_;
+  bool broken_ = false;
+  bool timed_out_ = false;
+};
+
+}  // namespace
+
+void ClassifyDeath(int raw, bool timed_out, v1::ModuleMeasured* measured) {
+  const auto set = [&](v1::Outcome outcome, const char* error_class, const std::string& detail) {
+    measured->set_outcome(outcome);
+    measured->set_error_class(error_class);
+    measured->set_error_detail(detail);
+  };
+  support::ExitStatus status;
+  status.signal = WIFSIGNALED(raw) ? WTERMSIG(raw) : 0;
+  status.exit_code = WIFEXITED(raw) ? WEXITSTATUS(raw) : 0;
+  if (timed_out) {
+    measured->set_signal(SIGKILL);
+    set(v1::RUN_TIMEOUT, "WALL_LIMIT", "the measurement was ended at its wall limit");
+    return;
+  }
+  measured->set_signal(status.signal);
+  measured->set_exit_code(status.exit_code);
+  const std::string text = status.ToString();
+  switch (status.signal) {
+    case 0:
+      if (status.exit_code == kExitOutOfMemory) {
+        set(v1::OUT_OF_MEMORY, "ALLOCATION", "an allocation failed");
+      } else {
+        set(v1::RUN_CRASH, "EXITED", text + " without an answer");
+      }
+      return;
+    case SIGKILL:  // not ours: the kernel's, when memory is short
+      set(v1::OUT_OF_MEMORY, "KILLED", text);
+      return;
+    case SIGXCPU:
+      set(v1::RUN_TIMEOUT, "CPU_LIMIT", text);
+      return;
+    case SIGSYS:
+    case SIGXFSZ:
+      set(v1::RUN_CRASH, "SANDBOX", text + ": a system call that measuring processes may not make");
+      return;
+    default:
+      set(v1::RUN_CRASH, "SIGNAL", text);
+      return;
+  }
+}
+
+v1::ModuleMeasured MeasureInChild(const ChildJob& job,
+                                  const std::function<void(v1::WorkerPhase)>& phase) {
+  return Watch(job, phase).Run();
+}
+
+}  // namespace tilewright::device_agent

@@ -1,0 +1,35 @@
+// One measurement in one forked child: the parent stays small, single-threaded and untouched by
+// what the candidate does; it relays phases, keeps the time, and says how the child ended. Not
+// thread-safe; the calling process must have no other threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "deploy/support/status.h"
+#include "device_agent/measure.h"
+#include "tilewright/v1/worker.pb.h"
+
+namespace tilewright::device_agent {
+
+struct ChildJob {
+  MeasureJob measure;
+  int64_t memory_limit_bytes = 0;  // address-space growth; 0 = none
+  bool sandboxed = true;           // false where ProbeSandbox found that it cannot be
+  int stop_fd = -1;                // the child is killed when this one's other end closes; -1 none
+};
+
+// Never fails: whatever happens to the child is an outcome. `phase` is called for every step that
+// the child announces.
+v1::ModuleMeasured MeasureInChild(const ChildJob& job,
+                                  const std::function<void(v1::WorkerPhase)>& phase);
+
+// How a child's end without an answer counts. `raw` is its wait status, `timed_out` whether the
+// parent killed it for taking too long. Exposed for tests.
+void ClassifyDeath(int raw, bool timed_out, v1::ModuleMeasured* measured);
+
+// The child ends with this where memory runs out in our own code.
+inline constexpr int kExitOutOfMemory = 87;
+
+}  // namespace tilewright::device_agent

@@ -1,0 +1,13 @@
+// Words for what a worker says. Pure; thread-safe.
+#pragma once
+
+#include <string>
+
+#include "tilewright/v1/worker.pb.h"
+
+namespace tilewright::device_agent {
+
+// "first_run" for WORKER_PHASE_FIRST_RUN; empty for UNSPECIFIED and unknown ones.
+std::string PhaseText(v1::WorkerPhase phase);
+
+}  // namespace tilewright::device_agent

@@ -1,0 +1,58 @@
+#include "device_agent/measured_result.h"
+
+#include <cmath>
+#include <vector>
+
+#include "device_agent/measure_names.h"
+#include "device_agent/sample_stats.h"
+
+namespace tilewright::device_agent {
+namespace {
+
+// More of the samples than this left out: something disturbed the measurement.
+constexpr double kMaxOutliers = 0.2;
+
+void Judge(const v1::MeasurementPlan& plan, double outliers, v1::MeasurementResult* result) {
+  if (result->outcome() == v1::DEVICE_LOST) result->add_invalid_reasons("measure.device.lost");
+  if (result->outcome() == v1::CANCELLED) result->add_invalid_reasons("measure.run.cancelled");
+  if (result->outcome() == v1::OK) {
+    const double before = result->baseline_before();
+    const double drift = before > 0 ? std::abs(result->baseline_after() / before - 1) : 0;
+    if (plan.max_baseline_drift() > 0 && drift > plan.max_baseline_drift()) {
+      result->add_invalid_reasons("measure.baseline.drift");
+    }
+    if (outliers > kMaxOutliers) result->add_invalid_reasons("measure.samples.outliers");
+  }
+  result->set_valid(result->invalid_reasons().empty());
+}
+
+}  // namespace
+
+v1::MeasurementResult ResultFrom(const v1::ModuleMeasured& measured,
+                                 const v1::MeasurementPlan& plan) {
+  v1::MeasurementResult result;
+  result.set_outcome(measured.outcome());
+  result.set_error_class(measured.error_class());
+  result.set_error_detail(measured.error_detail());
+  result.set_signal(measured.signal());
+  result.set_exit_code(measured.exit_code());
+  result.set_phase(PhaseText(measured.phase()));
+  result.set_value_kind(measured.value_kind());
+  *result.mutable_samples() = measured.samples();
+  result.set_inner_loops(measured.inner_loops());
+  const std::vector<double> samples(measured.samples().begin(), measured.samples().end());
+  const SampleStats stats = ComputeStats(samples);
+  result.set_median(stats.median);
+  result.set_mad(stats.mad);
+  result.set_ci_rel(stats.ci_rel);
+  result.set_baseline_before(measured.baseline_before());
+  result.set_baseline_after(measured.baseline_after());
+  *result.mutable_telemetry() = measured.telemetry();
+  result.set_max_abs_error(measured.max_abs_error());
+  *result.mutable_load_time() = measured.load_time();
+  *result.mutable_run_time() = measured.run_time();
+  Judge(plan, stats.outlier_fraction, &result);
+  return result;
+}
+
+}  // namespace tilewright::device_agent

@@ -1,0 +1,15 @@
+// From what a worker measured to what is reported: statistics, validity, the names of phases. Pure
+// functions; thread-safe.
+#pragma once
+
+#include "tilewright/v1/common.pb.h"
+#include "tilewright/v1/worker.pb.h"
+
+namespace tilewright::device_agent {
+
+// Everything of a result that follows from the worker's answer. Slugs of invalid results:
+// measure.baseline.drift, measure.samples.outliers, measure.device.lost, measure.run.cancelled.
+v1::MeasurementResult ResultFrom(const v1::ModuleMeasured& measured,
+                                 const v1::MeasurementPlan& plan);
+
+}  // namespace tilewright::device_agent

@@ -1,0 +1,56 @@
+// The agent's durable memory: an append-only file of ledger records. What Append returned ok for is
+// there after any crash; a record that was being written then is cut off at the next start.
+// Rewritten when most of it is history. Not thread-safe.
+//
+// File: the 8 bytes "TWSPOOL1", then records: u32 length of the payload, u64 StableHash64 of the
+// payload, payload (one byte kind, then the record's message), little-endian.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "deploy/support/status.h"
+#include "device_agent/ledger.h"
+
+namespace tilewright::device_agent {
+
+class Spool {
+ public:
+  // Opens or creates the file and replays it into `ledger`. Bytes that are no records and reach to
+  // the end of the file are a torn write: cut off (dropped_bytes). With intact records behind them
+  // the disk has lost data: data_loss (spool.file.damaged), nothing is changed.
+  static absl::StatusOr<std::unique_ptr<Spool>> Open(const std::string& path, Ledger* ledger);
+  ~Spool();
+  Spool(const Spool&) = delete;
+  Spool& operator=(const Spool&) = delete;
+
+  // With `durable` the record is on the disk when ok is returned. After an error nothing of it is
+  // left in the file, so that the same call can be tried again.
+  absl::Status Append(const Record& record, bool durable = true);
+
+  // True when rewriting is worth its cost.
+  bool WantsCompaction() const;
+  // Replaces the file by these records, atomically.
+  absl::Status Rewrite(const std::vector<Record>& records);
+
+  int64_t bytes() const { return bytes_; }
+  int64_t dropped_bytes() const { return dropped_bytes_; }
+
+ private:
+  explicit Spool(std::string path) : path_(std::move(path)) {}
+  absl::Status OpenForAppend();
+
+  const std::string path_;
+  int fd_ = -1;
+  int64_t bytes_ = 0;
+  int64_t compact_bytes_ = 0;  // size after the last rewrite
+  int64_t dropped_bytes_ = 0;
+};
+
+// One record as it stands in the file. Exposed for tests.
+std::string EncodeRecord(const Record& record);
+
+}  // namespace tilewright::device_agent

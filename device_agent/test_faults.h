@@ -1,0 +1,32 @@
+// Faults on purpose (agent flag --test-faults): which measurement commits which, decided by a seed
+// and the measurement's name alone, so that a run can be repeated. Values; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "deploy/support/status.h"
+#include "tilewright/v1/worker.pb.h"
+
+namespace tilewright::device_agent {
+
+struct TestFaults {
+  uint64_t seed = 0;
+  double wrong = 0;  // shares of the measurements, together at most 1
+  double crash = 0;
+  double hang = 0;
+
+  bool any() const { return wrong > 0 || crash > 0 || hang > 0; }
+  v1::InjectedFault Choose(std::string_view measurement_id) const;
+};
+
+// "seed=N,wrong=.1,crash=.1,hang=.05", each part optional. invalid_argument
+// (agent.test_faults.invalid).
+absl::StatusOr<TestFaults> ParseTestFaults(std::string_view text);
+
+// Marks the result of a measurement that was told to fail and did: class TEST_FAULT, what it was in
+// the detail. The outcome stays what the ordinary checks found.
+void MarkTestFault(v1::InjectedFault fault, v1::ModuleMeasured* measured);
+
+}  // namespace tilewright::device_agent

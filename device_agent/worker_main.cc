@@ -1,0 +1,170 @@
+// tilewright-worker: the agent's measuring child. Reads requests from standard input, answers on
+// standard output (frames of proto/tilewright/v1/worker.proto), measures each candidate in a
+// process of its own.
+#include <signal.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "deploy/runtime/thread_pool.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/frame_io.h"
+#include "deploy/support/process.h"
+#include "deploy/support/strings.h"
+#include "device_agent/measure_child.h"
+#include "device_agent/sandbox.h"
+#include "tilewright/v1/worker.pb.h"
+
+namespace tilewright::device_agent {
+namespace {
+
+constexpr size_t kMaxRequestBytes = size_t{2} << 30;
+constexpr int kProtocolRevision = 1;
+constexpr char kVersion[] = "0.1.0";
+constexpr int kExitUsage = 64;
+constexpr int kExitProtocol = 76;
+
+class Worker {
+ public:
+  // The exit code.
+  int Run() {
+    while (true) {
+      auto frame = support::ReadFrame(STDIN_FILENO, kMaxRequestBytes, -1);
+      if (!frame.ok()) {
+        if (absl::IsUnavailable(frame.status())) return 0;  // the agent closed the stream
+        std::cerr << "error: " << support::StatusText(frame.status()) << "\n";
+        return kExitProtocol;
+      }
+      v1::WorkerRequest request;
+      if (!request.ParseFromString(*frame)) {
+        std::cerr << "error: worker.request.invalid: expected a WorkerRequest\n";
+        return kExitProtocol;
+      }
+      frame->clear();
+      frame->shrink_to_fit();
+      id_ = request.id();
+      if (request.has_quit()) return 0;
+      const v1::WorkerReply reply = Answer(&request);
+      if (!Send(reply)) return 0;
+    }
+  }
+
+ private:
+  bool Send(v1::WorkerReply reply) {
+    reply.set_id(id_);
+    return support::WriteFrame(STDOUT_FILENO, reply.SerializeAsString(), -1).ok();
+  }
+
+  v1::WorkerReply Answer(v1::WorkerRequest* request) {
+    switch (request->request_case()) {
+      case v1::WorkerRequest::kHello:
+        return Hello(request->hello());
+      case v1::WorkerRequest::kLoad:
+        modules_[request->load().slot()] = std::move(*request->mutable_load()->mutable_module());
+        return Loaded(request->load().slot());
+      case v1::WorkerRequest::kUnload:
+        modules_.erase(request->unload().slot());
+        return Loaded(request->unload().slot());
+      case v1::WorkerRequest::kMeasure:
+        return MeasureSlot(request->measure());
+      default:
+        return Error("worker.request.unknown", "expected hello, load, measure, unload or quit");
+    }
+  }
+
+  static v1::WorkerReply Loaded(const std::string& slot) {
+    v1::WorkerReply reply;
+    reply.mutable_loaded()->set_slot(slot);
+    return reply;
+  }
+
+  static v1::WorkerReply Error(const std::string& slug, const std::string& detail) {
+    v1::WorkerReply reply;
+    reply.mutable_error()->set_slug(slug);
+    reply.mutable_error()->set_detail(detail);
+    return reply;
+  }
+
+  v1::WorkerReply Hello(const v1::WorkerHello& hello) {
+    if (hello.device_kind() != "cpu") {
+      return Error("worker.device.unknown", support::StrCat("expected \"cpu\", found ",
+                                                            support::Quote(hello.device_kind())));
+    }
+    memory_limit_bytes_ = hello.memory_limit_bytes();
+    threads_ = hello.threads() > 0 ? hello.threads() : runtime::UsableCores();
+    if (!Pin(hello)) return Error("worker.cores.refused", "the cores cannot be used");
+    const SandboxProbe probe = ProbeSandbox();
+    sandboxed_ = probe.sandboxed;
+    v1::WorkerReply reply;
+    v1::WorkerReady* ready = reply.mutable_ready();
+    ready->set_protocol_revision(kProtocolRevision);
+    ready->set_software_version(kVersion);
+    ready->set_sandboxed(probe.sandboxed);
+    ready->set_sandbox_detail(probe.detail);
+    return reply;
+  }
+
+  static bool Pin(const v1::WorkerHello& hello) {
+    if (hello.cores().empty()) return true;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int core : hello.cores()) {
+      if (core < 0 || core >= CPU_SETSIZE) return false;
+      CPU_SET(core, &set);
+    }
+    return sched_setaffinity(0, sizeof(set), &set) == 0;
+  }
+
+  v1::WorkerReply MeasureSlot(const v1::MeasureModule& request) {
+    const auto module = modules_.find(request.slot());
+    const auto baseline = modules_.find(request.baseline_slot());
+    if (module == modules_.end() ||
+        (!request.baseline_slot().empty() && baseline == modules_.end())) {
+      return Error("worker.slot.empty", "expected a module in the slots named");
+    }
+    ChildJob job;
+    job.measure.module = module->second;
+    if (!request.baseline_slot().empty()) job.measure.baseline = baseline->second;
+    job.measure.request = &request;
+    job.measure.max_threads = threads_;
+    job.memory_limit_bytes = memory_limit_bytes_;
+    job.sandboxed = sandboxed_;
+    job.stop_fd = STDIN_FILENO;
+    v1::WorkerReply reply;
+    *reply.mutable_measured() = MeasureInChild(job, [this](v1::WorkerPhase phase) {
+      v1::WorkerReply note;
+      note.mutable_phase()->set_phase(phase);
+      note.mutable_phase()->set_monotonic_ns(support::SystemClock().NowNs());
+      Send(note);
+    });
+    return reply;
+  }
+
+  uint64_t id_ = 0;
+  std::map<std::string, std::string> modules_;
+  int64_t memory_limit_bytes_ = 0;
+  int threads_ = 1;
+  bool sandboxed_ = false;
+};
+
+}  // namespace
+}  // namespace tilewright::device_agent
+
+int main(int argc, char** argv) {
+  const std::string_view argument = argc > 1 ? argv[1] : "";
+  if (argument == "--version") {
+    std::cout << tilewright::device_agent::kVersion << "\n";
+    return 0;
+  }
+  if (!argument.empty()) {
+    std::cerr << "usage: tilewright-worker [--version]; started by tilewright-agent, speaks frames "
+                 "on standard input and output\n";
+    return argument == "--help" ? 0 : tilewright::device_agent::kExitUsage;
+  }
+  tilewright::support::IgnoreSigpipe();
+  return tilewright::device_agent::Worker().Run();
+}
