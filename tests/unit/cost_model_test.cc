@@ -1,0 +1,177 @@
+// Features, models and rank measures of the cost model.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "compiler/schedule/schedule.h"
+#include "compiler/transform/passes.h"
+#include "cost_model/analytical_model.h"
+#include "cost_model/features.h"
+#include "cost_model/model.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+#include "tests/support/te_programs.h"
+
+namespace tilewright::cost_model {
+namespace {
+
+const ir::Target& Cpu() {
+  static const ir::Target* target =
+      new ir::Target(*ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2"));
+  return *target;
+}
+
+ir::Function Lowered(const ir::Function& function, const std::string& steps) {
+  auto scheduled = schedule::Replay(function, steps);
+  TW_CHECK(scheduled.ok()) << support::StatusText(scheduled.status());
+  transform::PassContext context;
+  context.target = Cpu();
+  auto loops = transform::LowerToLoops(*scheduled, context);
+  TW_CHECK(loops.ok()) << support::StatusText(loops.status());
+  return *loops;
+}
+
+FeatureVector Features(const std::string& steps) {
+  auto features =
+      ComputeFeatures(Lowered(tests::MatmulProgram(64, 64, 64), steps), 2.0 * 64 * 64 * 64, Cpu());
+  TW_CHECK(features.ok()) << support::StatusText(features.status());
+  return *features;
+}
+
+double Column(const FeatureVector& row, std::string_view name) { return row[FeatureIndex(name)]; }
+
+constexpr char kPlain[] = "";
+constexpr char kTiled[] =
+    "cache_write %3; split %5 [?,4]; split %6 [?,2,8]; reorder %7 %9 %8 %10 %11; parallel %7; "
+    "compute_at %3 %9; split %13 [2,8]; reorder %14 %12 %15 %16; unroll %12; unroll %15; "
+    "vectorize %16; unroll %8; unroll %10; vectorize %11";
+
+TEST(FeaturesTest, SchemaIsFixedAndNamesAreUnique) {
+  const std::vector<std::string>& names = FeatureNames();
+  EXPECT_GE(names.size(), 60U);
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+  EXPECT_EQ(SchemaHash().size(), 16U);
+}
+
+TEST(FeaturesTest, AreFiniteAndDeterministic) {
+  for (const char* steps : {kPlain, kTiled}) {
+    const FeatureVector row = Features(steps);
+    ASSERT_EQ(row.size(), FeatureNames().size());
+    for (size_t i = 0; i < row.size(); ++i) EXPECT_TRUE(std::isfinite(row[i])) << FeatureNames()[i];
+    EXPECT_EQ(FeaturesHash(row), FeaturesHash(Features(steps)));
+  }
+  EXPECT_NE(FeaturesHash(Features(kPlain)), FeaturesHash(Features(kTiled)));
+}
+
+TEST(FeaturesTest, DescribeTheRegisterTile) {
+  const FeatureVector row = Features(kTiled);
+  EXPECT_EQ(Column(row, "tile.lanes"), 8);
+  EXPECT_EQ(Column(row, "tile.accumulators"), 8);  // 4 rows x 2 vectors
+  EXPECT_EQ(Column(row, "loop.vector_length"), 8);
+  EXPECT_EQ(Column(row, "op.accumulates"), 1);
+  EXPECT_NEAR(Column(row, "loop.waste"), 0, 1e-6);
+  EXPECT_FLOAT_EQ(static_cast<float>(Column(row, "loop.parallel_tasks")), std::log2(17.0F));
+}
+
+TEST(FeaturesTest, RefuseAnotherStage) {
+  const auto row = ComputeFeatures(tests::MatmulProgram(4, 4, 4), 128, Cpu());
+  EXPECT_EQ(support::Slug(row.status()), "features.stage");
+}
+
+TEST(AnalyticalModelTest, PrefersTheTiledProgram) {
+  const auto plain =
+      EstimateTime(Summarize(Lowered(tests::MatmulProgram(64, 64, 64), kPlain)), Cpu());
+  const auto tiled =
+      EstimateTime(Summarize(Lowered(tests::MatmulProgram(64, 64, 64), kTiled)), Cpu());
+  EXPECT_LT(tiled.total_ns * 4, plain.total_ns);
+  EXPECT_GT(tiled.total_ns, 0);
+}
+
+// Rows whose time depends on one column.
+Dataset Synthetic(int rows, uint64_t seed) {
+  support::Rng rng(seed);
+  Dataset data;
+  for (int i = 0; i < rows; ++i) {
+    FeatureVector row(FeatureNames().size());
+    for (float& value : row) value = static_cast<float>(rng.UniformDouble());
+    const double time = 100 * (1 + 3 * row[5] + row[9]);
+    data.rows.push_back({row, i % 3, i % 17 == 0 ? 0 : time});
+  }
+  return data;
+}
+
+std::vector<FeatureVector> Rows(const Dataset& data) {
+  std::vector<FeatureVector> rows;
+  for (const DataRow& row : data.rows) rows.push_back(row.features);
+  return rows;
+}
+
+TEST(XgbModelTest, LearnsAndKeepsItsPredictionsWhenSaved) {
+  auto model = MakeXgbModel(7);
+  ASSERT_TRUE(model->Fit(Synthetic(300, 1)).ok());
+  const Dataset test = Synthetic(200, 2);
+  const std::vector<float> scores = *model->Predict(Rows(test));
+  EXPECT_GT(MeasureRanking(test, scores).pairwise_accuracy, 0.8);
+  auto loaded = MakeXgbModel(1);
+  ASSERT_TRUE(loaded->Load(*model->Save()).ok());
+  EXPECT_EQ(*loaded->Predict(Rows(test)), scores);
+}
+
+TEST(XgbModelTest, IsDeterministicBySeed) {
+  auto a = MakeXgbModel(7), b = MakeXgbModel(7);
+  const Dataset data = Synthetic(100, 1);
+  ASSERT_TRUE(a->Fit(data).ok());
+  ASSERT_TRUE(b->Fit(data).ok());
+  EXPECT_EQ(*a->Save(), *b->Save());
+}
+
+TEST(XgbModelTest, RefusesWhatItCannotUse) {
+  auto model = MakeXgbModel(1);
+  EXPECT_EQ(support::Slug(model->Fit(Synthetic(3, 1))), "cost_model.fit.too_few");
+  EXPECT_FALSE(model->Predict({FeatureVector(FeatureNames().size())}).ok());
+  EXPECT_EQ(support::Slug(model->Load("not a model")), "cost_model.load.corrupt");
+  ASSERT_TRUE(model->Fit(Synthetic(50, 1)).ok());
+  EXPECT_EQ(support::Slug(model->Predict({FeatureVector(3)}).status()), "cost_model.columns");
+}
+
+TEST(RankingTest, PerfectAndReversedOrders) {
+  Dataset data = Synthetic(60, 3);
+  std::vector<float> perfect, reversed;
+  for (const DataRow& row : data.rows) {
+    perfect.push_back(row.time_ns > 0 ? static_cast<float>(-row.time_ns) : -1e9F);
+    reversed.push_back(-perfect.back());
+  }
+  const RankQuality good = MeasureRanking(data, perfect), bad = MeasureRanking(data, reversed);
+  EXPECT_EQ(good.pairwise_accuracy, 1);
+  EXPECT_EQ(good.recall_at_8, 1);
+  EXPECT_EQ(good.best_at_1, 1);
+  EXPECT_EQ(bad.pairwise_accuracy, 0);
+  EXPECT_EQ(good.groups, 3);
+}
+
+TEST(DatasetTest, LabelsPutFailuresLast) {
+  Dataset data;
+  for (const double time : {100.0, 200.0, 0.0}) {
+    data.rows.push_back({FeatureVector(FeatureNames().size()), 0, time});
+  }
+  EXPECT_EQ(Labels(data), (std::vector<float>{0, -1, -2}));
+}
+
+TEST(DatasetTest, HeldOutRowsStayHeldOutAsTheLogGrows) {
+  const Dataset big = Synthetic(200, 5);
+  Dataset small = big;
+  small.rows.resize(100);
+  Dataset train, held, train_small, held_small;
+  SplitHeldOut(big, 5, &train, &held);
+  SplitHeldOut(small, 5, &train_small, &held_small);
+  EXPECT_EQ(train.rows.size() + held.rows.size(), 200U);
+  EXPECT_GT(held.rows.size(), 15U);
+  for (size_t i = 0; i < held_small.rows.size(); ++i) {
+    EXPECT_EQ(held_small.rows[i].features, held.rows[i].features);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::cost_model

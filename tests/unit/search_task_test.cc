@@ -1,0 +1,178 @@
+// The search of a task: picks are the top of what was considered, everything is rebuilt from what
+// was told, and learning beats chance on a landscape that can be learned.
+#include "tuner_server/search/search_task.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "deploy/support/status.h"
+#include "tests/support/te_programs.h"
+#include "tuner_server/search/builder_messages.h"
+
+namespace tilewright::search {
+namespace {
+
+constexpr double kFlops = 2.0 * 24 * 64 * 40;
+
+std::unique_ptr<SearchTask> MakeTask(uint64_t seed, double exploration = 0.1) {
+  SearchOptions options;
+  options.seed = seed;
+  options.considered = 256;
+  options.fresh = 48;
+  options.exploration_share = exploration;
+  auto task = SearchTask::Create(tests::DenseReluProgram(24, 64, 40), kFlops,
+                                 *ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2"), options);
+  TW_CHECK(task.ok()) << support::StatusText(task.status());
+  return *std::move(task);
+}
+
+AskResult Ask(SearchTask* task, int count, const std::string& batch, cost_model::CostModel* model) {
+  auto result = task->Ask(count, batch, model);
+  TW_CHECK(result.ok()) << support::StatusText(result.status());
+  return *std::move(result);
+}
+
+std::vector<std::string> Hashes(const AskResult& result) {
+  std::vector<std::string> hashes;
+  for (const Pick& pick : result.picks) hashes.push_back(pick.candidate.program_hash);
+  return hashes;
+}
+
+// A made-up time that features can explain, but not the prior's own estimate.
+double FakeTime(const cost_model::FeatureVector& features) {
+  const double a = features[cost_model::FeatureIndex("tile.accumulators")];
+  const double l = features[cost_model::FeatureIndex("loop.unrolled_reduction")];
+  return 1000 * (1 + std::abs(a - 6) + 2 * std::abs(l - 2));
+}
+
+TEST(SearchTaskTest, PicksAreTheTopOfTheConsideredLessTheExploredShare) {
+  auto task = MakeTask(1);
+  auto model = cost_model::MakePriorModel();
+  const AskResult result = Ask(task.get(), 20, "b1", model.get());
+  EXPECT_GE(result.considered, 256);
+  EXPECT_EQ(result.invalid, 0);
+  ASSERT_EQ(result.picks.size(), 20U);
+  int explored = 0;
+  for (size_t i = 0; i < result.picks.size(); ++i) {
+    if (result.picks[i].explored) {
+      ++explored;
+    } else {
+      EXPECT_EQ(result.picks[i].rank, static_cast<int>(i) + 1);
+    }
+  }
+  EXPECT_EQ(explored, 2);
+  for (size_t i = 1; i < result.ranked.size(); ++i) {
+    EXPECT_GE(result.ranked[i - 1].predicted, result.ranked[i].predicted);
+  }
+}
+
+TEST(SearchTaskTest, SameSeedAndBatchGiveTheSamePicksAndOthersDiffer) {
+  auto prior = cost_model::MakePriorModel();
+  auto random = cost_model::MakeRandomModel(1);
+  const auto one = Hashes(Ask(MakeTask(1).get(), 8, "b1", prior.get()));
+  EXPECT_EQ(one, Hashes(Ask(MakeTask(1).get(), 8, "b1", prior.get())));
+  EXPECT_NE(one, Hashes(Ask(MakeTask(2).get(), 8, "b1", prior.get())));
+  EXPECT_NE(one, Hashes(Ask(MakeTask(1).get(), 8, "b2", prior.get())));
+  EXPECT_NE(one, Hashes(Ask(MakeTask(1).get(), 8, "b1", random.get())));
+}
+
+TEST(SearchTaskTest, NothingIsPickedTwiceAlsoAfterARestart) {
+  auto task = MakeTask(1);
+  auto model = cost_model::MakePriorModel();
+  std::set<std::string> seen;
+  std::vector<Pick> all;
+  for (int b = 0; b < 4; ++b) {
+    for (Pick& pick : Ask(task.get(), 8, "b" + std::to_string(b), model.get()).picks) {
+      EXPECT_TRUE(seen.insert(pick.candidate.program_hash).second);
+      all.push_back(std::move(pick));
+    }
+  }
+  auto restarted = MakeTask(1);
+  for (const Pick& pick : all) {
+    restarted->Tell({pick.candidate.program_hash, v1::OUTCOME_UNSPECIFIED, 0, true},
+                    pick.candidate.steps);
+  }
+  for (const Pick& pick : Ask(restarted.get(), 16, "b0", model.get()).picks) {
+    EXPECT_TRUE(seen.insert(pick.candidate.program_hash).second);
+  }
+}
+
+TEST(SearchTaskTest, TrainingRowsAreRebuiltFromStepsAlone) {
+  auto task = MakeTask(1);
+  auto model = cost_model::MakePriorModel();
+  const AskResult result = Ask(task.get(), 10, "b", model.get());
+  auto restarted = MakeTask(1);
+  double time = 1000;
+  for (const Pick& pick : result.picks) {
+    const Told told{pick.candidate.program_hash, v1::OK, time += 10, false};
+    task->Tell(told, pick.candidate.steps);
+    restarted->Tell(told, pick.candidate.steps);
+  }
+  restarted->Tell({"0123456789abcdef", v1::OK, 5, false},
+                  result.picks[0].candidate.steps);  // stale
+  const auto before = task->TrainingRows(0), after = restarted->TrainingRows(0);
+  ASSERT_EQ(before.size(), 10U);
+  ASSERT_EQ(after.size(), 10U);
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(before[i].features, after[i].features);
+    EXPECT_EQ(before[i].time_ns, after[i].time_ns);
+  }
+}
+
+// The best fake time after `batches` of 8 picks each.
+double Search(const std::string& kind, uint64_t seed, int batches) {
+  auto task = MakeTask(seed);
+  std::unique_ptr<cost_model::CostModel> model =
+      kind == "random" ? cost_model::MakeRandomModel(seed) : cost_model::MakePriorModel();
+  double best = 1e12;
+  cost_model::Dataset rows;
+  for (int b = 0; b < batches; ++b) {
+    for (const Pick& pick : Ask(task.get(), 8, "b" + std::to_string(b), model.get()).picks) {
+      const double time = FakeTime(pick.candidate.features);
+      best = std::min(best, time);
+      rows.rows.push_back({pick.candidate.features, 0, time});
+      task->Tell({pick.candidate.program_hash, v1::OK, time, false}, pick.candidate.steps);
+    }
+    if (kind != "xgboost" || rows.rows.size() < 16) continue;
+    auto learned = cost_model::MakeXgbModel(seed);
+    const absl::Status fitted = learned->Fit(rows);
+    TW_CHECK(fitted.ok()) << support::StatusText(fitted);
+    model = std::move(learned);
+  }
+  return best;
+}
+
+TEST(SearchTaskTest, LearningBeatsChance) {
+  int wins = 0, losses = 0;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const double learned = Search("xgboost", seed, 5), chance = Search("random", seed, 5);
+    wins += learned < chance;
+    losses += learned > chance;
+  }
+  EXPECT_GT(wins, losses);
+}
+
+TEST(TrainAndJudgeTest, WantsRowsAndReportsHeldOutQuality) {
+  auto task = MakeTask(1);
+  auto prior = cost_model::MakePriorModel();
+  cost_model::Dataset rows;
+  for (const Pick& pick : Ask(task.get(), 64, "b", prior.get()).ranked) {
+    rows.rows.push_back({pick.candidate.features, 0, FakeTime(pick.candidate.features)});
+  }
+  auto trained = TrainAndJudge(rows, 1, prior.get(), false);
+  ASSERT_TRUE(trained.ok()) << support::StatusText(trained.status());
+  EXPECT_TRUE(trained->replaces);
+  EXPECT_GT(trained->metrics.held_out_rows(), 10);
+  EXPECT_GT(trained->metrics.pairwise_accuracy(), 0.8);
+  rows.rows.resize(3);
+  auto too_few = TrainAndJudge(rows, 1, prior.get(), false);
+  ASSERT_TRUE(too_few.ok());
+  EXPECT_EQ(too_few->model, nullptr);
+  EXPECT_FALSE(too_few->reason.empty());
+}
+
+}  // namespace
+}  // namespace tilewright::search

@@ -1,0 +1,182 @@
+// The design space: large, legal, and every program in it computes what the task computes.
+#include "tuner_server/search/space.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "compiler/ir/build.h"
+#include "compiler/ir/structural.h"
+#include "compiler/ir/verify.h"
+#include "deploy/support/status.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/te_programs.h"
+#include "tests/support/test_seed.h"
+#include "tuner_server/search/rules/block_info.h"
+
+namespace tilewright::search {
+namespace {
+
+using ir::Buffer;
+using ir::Expr;
+using ir::Int;
+using ir::Var;
+
+std::vector<Expr> Shape(std::vector<int64_t> dims) {
+  std::vector<Expr> shape;
+  for (const int64_t d : dims) shape.push_back(Int(d));
+  return shape;
+}
+
+// Convolution, bias, relu as the driver builds them for DQN; weights [ic, kh, kw, oc].
+ir::Function Conv(int64_t ic, int64_t size, int64_t oc, int64_t kernel, int64_t stride) {
+  ir::FunctionBuilder b("conv");
+  const int64_t out = (size - kernel) / stride + 1;
+  Buffer x = b.Input("x", ir::kF32, Shape({1, ic, size, size}));
+  Buffer w = b.Constant("w", ir::kF32, Shape({ic, kernel, kernel, oc}));
+  Buffer bias = b.Constant("bias", ir::kF32, Shape({oc}));
+  ir::Axis rc = b.ReduceAxis("ic", Int(ic)), rh = b.ReduceAxis("kh", Int(kernel)),
+           rw = b.ReduceAxis("kw", Int(kernel));
+  Buffer conv = b.Reduce("conv", ir::kF32, Shape({1, oc, out, out}), {"n", "oc", "oh", "ow"},
+                         {rc, rh, rw}, ir::Combiner::kSum, [&](const std::vector<Var>& v) {
+                           return ir::Load(x, {v[0], rc.var, v[2] * Int(stride) + rh.var,
+                                               v[3] * Int(stride) + rw.var}) *
+                                  ir::Load(w, {rc.var, rh.var, rw.var, v[1]});
+                         });
+  Buffer y =
+      b.Compute("out", ir::kF32, Shape({1, oc, out, out}), {"n", "oc", "oh", "ow"},
+                [&](const std::vector<Var>& v) {
+                  return ir::Max(ir::Load(conv, {v[0], v[1], v[2], v[3]}) + ir::Load(bias, {v[1]}),
+                                 ir::Float(0));
+                });
+  return b.Finish({y});
+}
+
+ir::Target Cpu(const std::string& cpu, int threads) {
+  auto target =
+      ir::ParseTarget("cpu,arch=x86_64,cpu=" + cpu + ",threads=" + std::to_string(threads));
+  TW_CHECK(target.ok()) << support::StatusText(target.status());
+  return *target;
+}
+
+std::unique_ptr<Space> MakeSpace(const ir::Function& function, const ir::Target& target) {
+  auto space = Space::Create(function, target);
+  TW_CHECK(space.ok()) << support::StatusText(space.status());
+  return *std::move(space);
+}
+
+TEST(SpaceTest, DqnConvolutionHasTenThousandDistinctLegalPrograms) {
+  auto space = MakeSpace(Conv(32, 20, 64, 4, 2), Cpu("znver3", 2));
+  support::Rng rng(tests::TestSeed(1));
+  std::set<std::string> programs;
+  int samples = 0;
+  for (; programs.size() < 10'000 && samples < 20'000; ++samples) {
+    Point point;
+    ASSERT_TRUE(space->Sample(&rng, &point));
+    auto schedule = space->Apply(point);
+    ASSERT_TRUE(schedule.ok()) << support::StatusText(schedule.status());
+    programs.insert(ir::ProgramHash(schedule->function()));
+  }
+  EXPECT_GE(programs.size(), 10'000U) << "after " << samples << " samples";
+}
+
+struct Case {
+  std::string name;
+  ir::Function function;
+  std::string cpu;
+};
+std::vector<Case> Cases() {
+  return {{"conv", Conv(3, 11, 10, 3, 2), "x86-64-v3"},
+          {"conv_wide", Conv(2, 9, 20, 2, 1), "x86-64-v4"},
+          {"dense_relu", tests::DenseReluProgram(5, 13, 7), "x86-64-v3"},
+          {"matmul", tests::MatmulProgram(9, 17, 6), "x86-64"},
+          {"softmax", tests::SoftmaxProgram(5, 19), "x86-64-v3"},
+          {"stencil", tests::StencilProgram(37), "x86-64-v3"},
+          {"padded_conv", tests::ConvProgram({}), "x86-64-v3"}};
+}
+
+TEST(SpaceTest, EverySampledProgramIsLegalAndComputesTheSame) {
+  support::Rng rng(tests::TestSeed(2));
+  for (const Case& c : Cases()) {
+    auto space = MakeSpace(c.function, Cpu(c.cpu, 2));
+    ASSERT_FALSE(space->sketches().empty()) << c.name;
+    for (int64_t i = 0; i < tests::TestRounds(12); ++i) {
+      Point point;
+      ASSERT_TRUE(space->Sample(&rng, &point)) << c.name;
+      auto schedule = space->Apply(point);
+      ASSERT_TRUE(schedule.ok()) << c.name << ": " << support::StatusText(schedule.status());
+      const std::string steps = schedule::ToText(schedule->steps());
+      ASSERT_TRUE(ir::Verify(schedule->function()).ok()) << c.name << ": " << steps;
+      const absl::Status same = tests::SameResults(c.function, schedule->function());
+      ASSERT_TRUE(same.ok()) << c.name << ": " << steps << "\n" << support::StatusText(same);
+    }
+  }
+}
+
+TEST(SpaceTest, StepsReplayToTheSameProgram) {
+  const ir::Function function = Conv(3, 11, 10, 3, 2);
+  auto space = MakeSpace(function, Cpu("znver3", 2));
+  support::Rng rng(3);
+  for (int i = 0; i < 20; ++i) {
+    Point point;
+    ASSERT_TRUE(space->Sample(&rng, &point));
+    auto schedule = space->Apply(point);
+    ASSERT_TRUE(schedule.ok());
+    auto replayed = schedule::Replay(function, schedule::ToText(schedule->steps()));
+    ASSERT_TRUE(replayed.ok()) << support::StatusText(replayed.status());
+    EXPECT_EQ(ir::ProgramHash(*replayed), ir::ProgramHash(schedule->function()));
+  }
+}
+
+TEST(SpaceTest, MutationsAndCrossingsStayFeasible) {
+  auto space = MakeSpace(Conv(32, 20, 64, 4, 2), Cpu("znver3", 2));
+  support::Rng rng(4);
+  Point a, b, child;
+  ASSERT_TRUE(space->Sample(&rng, &a));
+  ASSERT_TRUE(space->Sample(&rng, &b));
+  int made = 0;
+  for (int i = 0; i < 100; ++i) {
+    if (space->Mutate(a, &rng, &child)) {
+      EXPECT_TRUE(space->Feasible(child));
+      EXPECT_NE(child, a);
+      ++made;
+    }
+    if (space->Cross(a, b, &rng, &child)) {
+      EXPECT_TRUE(space->Feasible(child));
+      ++made;
+    }
+  }
+  EXPECT_GT(made, 50);
+  for (const Point& next : space->Neighbours(a)) EXPECT_TRUE(space->Feasible(next));
+}
+
+TEST(SpaceTest, RegisterTilesFitTheTarget) {
+  // SSE has 16 registers: no sampled tile may name more accumulators than that.
+  auto space = MakeSpace(Conv(8, 20, 64, 3, 1), Cpu("x86-64", 1));
+  support::Rng rng(5);
+  for (int i = 0; i < 50; ++i) {
+    Point point;
+    ASSERT_TRUE(space->Sample(&rng, &point));
+    const auto& knobs = space->sketches()[static_cast<size_t>(point.sketch)]->knobs();
+    // Lanes run along oc (weights contiguous) or ow (input contiguous, stride 1).
+    int64_t rows = 1, vectors = 1, axis = 0;
+    for (size_t k = 0; k < knobs.size(); ++k) {
+      const int64_t value = knobs[k].menu[static_cast<size_t>(point.choices[k])];
+      if (knobs[k].name == "vector_axis") axis = value;
+      if (knobs[k].name == "vectors") vectors = value;
+      const bool lanes_run_here = knobs[k].name.ends_with(axis == 0 ? "oc" : "ow");
+      if (knobs[k].name.starts_with("register_") && !lanes_run_here) rows *= value;
+    }
+    EXPECT_LE(rows * vectors + vectors + 1, 16);
+  }
+}
+
+TEST(TileMenuTest, HoldsDivisorsAndSmallNumbers) {
+  EXPECT_EQ(TileMenu(7, 16), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(TileMenu(1, 16), (std::vector<int64_t>{1}));
+  const std::vector<int64_t> menu = TileMenu(49, 64);
+  EXPECT_NE(std::find(menu.begin(), menu.end(), 49), menu.end());
+}
+
+}  // namespace
+}  // namespace tilewright::search
