@@ -1,0 +1,249 @@
+// Candidates that misbehave, measured by the real worker binary: each ends as the outcome it is,
+// the worker survives, and the next candidate is measured as if nothing had happened.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "deploy/support/file.h"
+#include "device_agent/supervisor.h"
+#include "tests/support/measured_kernels.h"
+
+namespace tilewright::device_agent {
+namespace {
+
+constexpr int64_t kMemoryLimit = int64_t{512} << 20;
+
+struct Case {
+  const char* name;  // of the test, and of the kernel unless `kernel` is set
+  v1::Outcome outcome;
+  const char* error_class;
+  int signal = 0;
+  const char* phase = "first_run";
+  const char* detail = "";  // must be part of the error's text
+  const char* kernel = nullptr;
+  int64_t elements = 1024;
+  int constructor = 0;
+};
+
+void PrintTo(const Case& row, std::ostream* out) { *out << row.name; }
+
+class WorkerSandboxTest : public ::testing::TestWithParam<Case> {
+ protected:
+  // One worker for all cases, as for an agent: what one case breaks, the next ones feel.
+  static void SetUpTestSuite() {
+    SupervisorOptions options;
+    const auto worker = support::FindSibling("tilewright-worker");
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    options.worker_path = *worker;
+    options.memory_limit_bytes = kMemoryLimit;
+    options.threads = 2;
+    supervisor_ = new Supervisor(options);
+    const auto ready = supervisor_->Start();
+    ASSERT_TRUE(ready.ok()) << ready.status();
+    ready_ = new v1::WorkerReady(*ready);
+  }
+  static void TearDownTestSuite() {
+    delete supervisor_;
+    delete ready_;
+  }
+
+  static v1::ModuleMeasured Measure(const std::string& kernel,
+                                    const tests::KernelOptions& options = {},
+                                    v1::InjectedFault fault = v1::INJECTED_FAULT_UNSPECIFIED) {
+    MeasureInput input;
+    input.module = tests::KernelModule(kernel, options);
+    input.expected = tests::KernelExpected(options.elements);
+    input.fault = fault;
+    *input.work.mutable_inputs() = tests::KernelInputs(options.elements);
+    input.work.mutable_tolerance()->set_rel(1e-6);
+    input.work.mutable_wall_limit()->set_seconds(20);
+    if (kernel == "hang" || fault == v1::INJECTED_FAULT_HANG) {
+      input.work.mutable_wall_limit()->set_seconds(1);
+    }
+    v1::MeasurementPlan* plan = input.work.mutable_plan();
+    plan->set_min_repeats(3);
+    plan->set_max_repeats(5);
+    plan->mutable_min_repeat_time()->set_nanos(100'000);
+    plan->mutable_warmup()->set_nanos(100'000);
+    return supervisor_->Measure(input);
+  }
+
+  static bool sandboxed() { return ready_->sandboxed(); }
+  static std::string why_not() { return ready_->sandbox_detail(); }
+  static int64_t restarts() { return supervisor_->restarts(); }
+
+ private:
+  static Supervisor* supervisor_;
+  static v1::WorkerReady* ready_;
+};
+
+Supervisor* WorkerSandboxTest::supervisor_ = nullptr;
+v1::WorkerReady* WorkerSandboxTest::ready_ = nullptr;
+
+TEST_P(WorkerSandboxTest, EndsAsItIsAndHarmsNobody) {
+  const Case& row = GetParam();
+  if (!sandboxed() && (std::string(row.error_class) == "SANDBOX" || row.constructor == 2)) {
+    GTEST_SKIP() << "[SKIP] this machine or build has no system-call filter: " << why_not();
+  }
+  const int64_t restarts_before = restarts();
+  tests::KernelOptions options;
+  options.elements = row.elements;
+  options.constructor = row.constructor;
+  const v1::ModuleMeasured bad = Measure(row.kernel != nullptr ? row.kernel : row.name, options);
+  EXPECT_EQ(bad.outcome(), row.outcome) << bad.DebugString();
+  EXPECT_EQ(bad.error_class(), row.error_class) << bad.DebugString();
+  EXPECT_EQ(bad.signal(), row.signal) << bad.DebugString();
+  EXPECT_NE(bad.error_detail().find(row.detail), std::string::npos) << bad.error_detail();
+  const std::string phase = v1::WorkerPhase_Name(bad.phase());
+  std::string expected_phase = "WORKER_PHASE_";
+  for (const char* c = row.phase; *c != 0; ++c) expected_phase += static_cast<char>(toupper(*c));
+  EXPECT_EQ(phase, expected_phase);
+
+  const v1::ModuleMeasured good = Measure("honest");
+  EXPECT_EQ(good.outcome(), v1::OK) << good.DebugString();
+  EXPECT_EQ(restarts(), restarts_before) << "the worker did not survive";
+  EXPECT_FALSE(support::FileExists("/tmp/tilewright_hostile"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, WorkerSandboxTest,
+    ::testing::Values(
+        Case{"wrong", v1::WRONG_RESULT, "FIRST_RUN", 0, "check", "1 of 1024 elements differ"},
+        Case{"wrong_later", v1::WRONG_RESULT, "LAST_RUN", 0, "last_check"},
+        Case{"lazy", v1::WRONG_RESULT, "LAST_RUN", 0, "last_check"},
+        Case{"nothing", v1::WRONG_RESULT, "FIRST_RUN", 0, "check"},
+        Case{"past_end", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
+        Case{"past_end_padded", v1::WRONG_RESULT, "OUT_OF_BOUNDS", 0, "check", "'y'", "past_end",
+             1000},
+        Case{"before_begin", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
+        Case{"before_begin_padded", v1::WRONG_RESULT, "OUT_OF_BOUNDS", 0, "check", "'y'",
+             "before_begin", 1000},
+        Case{"write_input", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
+        Case{"error", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 42"},
+        Case{"hang", v1::RUN_TIMEOUT, "WALL_LIMIT", SIGKILL},
+        Case{"crash", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
+        Case{"exit_zero", v1::RUN_CRASH, "EXITED", 0, "first_run", "exit code 0"},
+        Case{"abort", v1::RUN_CRASH, "SIGNAL", SIGABRT},
+        Case{"stack_smash", v1::RUN_CRASH, "SIGNAL", SIGABRT, "first_run", "stack smashing"},
+        Case{"stack_overflow", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
+        Case{"chatter", v1::RUN_CRASH, "SIGNAL", SIGABRT, "first_run", "last words"},
+        Case{"fork_bomb", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+        Case{"connect", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+        Case{"open_write", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+        Case{"open_read", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+        Case{"unlink", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+        Case{"exec", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+        Case{"ptrace", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+        Case{"kill_parent", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+        Case{"big_malloc", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 12"},
+        Case{"forge", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
+        Case{"garble", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
+        Case{"exit_on_load", v1::RUN_CRASH, "EXITED", 0, "load", "exit code 0", "honest", 1024, 1},
+        Case{"open_on_load", v1::RUN_CRASH, "SANDBOX", SIGSYS, "load", "", "honest", 1024, 2}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+using Honest = WorkerSandboxTest;
+
+TEST_F(Honest, OneAndTwoThreads) {
+  const v1::ModuleMeasured one = Measure("honest");
+  EXPECT_EQ(one.outcome(), v1::OK) << one.DebugString();
+  EXPECT_EQ(one.clock(), "thread_cpu");
+  EXPECT_GE(one.samples_size(), 3);
+  EXPECT_GT(one.baseline_before(), 0);
+  EXPECT_GT(one.baseline_after(), 0);
+  tests::KernelOptions options;
+  options.threads = 2;
+  const v1::ModuleMeasured two = Measure("parallel", options);
+  EXPECT_EQ(two.outcome(), v1::OK) << two.DebugString();
+}
+
+TEST_F(Honest, MemoryBeyondTheLimitIsOutOfMemory) {
+  tests::KernelOptions options;
+  options.elements = kMemoryLimit / 4;  // two tensors of the whole limit
+  const v1::ModuleMeasured measured = Measure("honest", {});
+  EXPECT_EQ(measured.outcome(), v1::OK);
+  MeasureInput input;
+  input.module = tests::KernelModule("honest", options);
+  *input.work.mutable_inputs() = tests::KernelInputs(options.elements);
+  SupervisorOptions limits;
+  limits.worker_path = *support::FindSibling("tilewright-worker");
+  limits.memory_limit_bytes = kMemoryLimit;
+  Supervisor supervisor(limits);
+  const v1::ModuleMeasured big = supervisor.Measure(input);
+  if (!sandboxed()) GTEST_SKIP() << "[SKIP] no address-space limit in this build: " << why_not();
+  EXPECT_EQ(big.outcome(), v1::OUT_OF_MEMORY) << big.DebugString();
+}
+
+TEST_F(Honest, RefusedModulesAreBuildErrors) {
+  SupervisorOptions options;
+  options.worker_path = *support::FindSibling("tilewright-worker");
+  Supervisor supervisor(options);
+  MeasureInput input;
+  input.module = tests::KernelModule("honest");
+  input.module[input.module.size() / 2] ^= 1;
+  v1::ModuleMeasured measured = supervisor.Measure(input);
+  EXPECT_EQ(measured.outcome(), v1::BUILD_ERROR) << measured.DebugString();
+  EXPECT_EQ(measured.error_class(), "LOAD_REFUSED");
+  input.module = tests::KernelModule("no_such_kernel");
+  measured = supervisor.Measure(input);
+  EXPECT_EQ(measured.outcome(), v1::BUILD_ERROR) << measured.DebugString();
+  input.module = "";
+  measured = supervisor.Measure(input);
+  EXPECT_EQ(measured.outcome(), v1::BUILD_ERROR) << measured.DebugString();
+}
+
+TEST_F(Honest, InjectedFaultsAreFoundTheOrdinaryWay) {
+  const v1::ModuleMeasured wrong = Measure("honest", {}, v1::INJECTED_FAULT_WRONG);
+  EXPECT_EQ(wrong.outcome(), v1::WRONG_RESULT) << wrong.DebugString();
+  const v1::ModuleMeasured crash = Measure("honest", {}, v1::INJECTED_FAULT_CRASH);
+  EXPECT_EQ(crash.outcome(), v1::RUN_CRASH) << crash.DebugString();
+  EXPECT_EQ(crash.signal(), SIGSEGV);
+  const v1::ModuleMeasured hang = Measure("honest", {}, v1::INJECTED_FAULT_HANG);
+  EXPECT_EQ(hang.outcome(), v1::RUN_TIMEOUT) << hang.DebugString();
+}
+
+TEST_F(Honest, AnAbortedMeasurementIsCancelledAndTheNextOneWorks) {
+  SupervisorOptions options;
+  options.worker_path = *support::FindSibling("tilewright-worker");
+  Supervisor supervisor(options);
+  MeasureInput input;
+  input.module = tests::KernelModule("hang");
+  *input.work.mutable_inputs() = tests::KernelInputs();
+  supervisor.Abort();  // before it begins: the decision counts all the same
+  EXPECT_EQ(supervisor.Measure(input).outcome(), v1::CANCELLED);
+  input.module = tests::KernelModule("honest");
+  EXPECT_EQ(supervisor.Measure(input).outcome(), v1::OK);
+}
+
+TEST_F(Honest, AMissingWorkerIsNotTheCandidatesFault) {
+  SupervisorOptions options;
+  options.worker_path = "/nonexistent/tilewright-worker";
+  Supervisor supervisor(options);
+  MeasureInput input;
+  input.module = tests::KernelModule("honest");
+  const v1::ModuleMeasured measured = supervisor.Measure(input);
+  EXPECT_EQ(measured.outcome(), v1::DEVICE_LOST);
+  EXPECT_EQ(measured.error_class(), "AGENT");
+  EXPECT_EQ(measured.phase(), v1::WORKER_PHASE_UNSPECIFIED);
+  EXPECT_TRUE(supervisor.broken());
+}
+
+TEST_F(Honest, ASlowCandidateIsStoppedEarly) {
+  SupervisorOptions options;
+  options.worker_path = *support::FindSibling("tilewright-worker");
+  Supervisor supervisor(options);
+  MeasureInput input;
+  input.module = tests::KernelModule("slow");
+  input.expected = tests::KernelExpected();
+  *input.work.mutable_inputs() = tests::KernelInputs();
+  input.work.mutable_tolerance()->set_rel(1e-6);
+  input.work.mutable_plan()->set_abort_if_slower_than_ns(10'000);
+  const v1::ModuleMeasured measured = supervisor.Measure(input);
+  EXPECT_EQ(measured.outcome(), v1::EARLY_STOPPED) << measured.DebugString();
+  ASSERT_EQ(measured.samples_size(), 1);
+  EXPECT_GT(measured.samples(0), 10'000);
+}
+
+}  // namespace
+}  // namespace tilewright::device_agent

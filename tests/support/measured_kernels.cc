@@ -1,0 +1,87 @@
+#include "tests/support/measured_kernels.h"
+
+#include <utility>
+#include <vector>
+
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/code_loader.h"
+#include "deploy/runtime/input_gen.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::tests {
+namespace {
+
+constexpr uint64_t kSeed = 7;
+constexpr uint64_t kMaxCode = 16 << 20;
+
+std::string Code(int constructor) {
+  const char* path = constructor == 0   ? TILEWRIGHT_TEST_MEASURED
+                     : constructor == 1 ? TILEWRIGHT_TEST_MEASURED_1
+                                        : TILEWRIGHT_TEST_MEASURED_2;
+  absl::StatusOr<std::string> code = support::ReadFile(path, kMaxCode);
+  TW_CHECK(code.ok()) << support::StatusText(code.status());
+  return *std::move(code);
+}
+
+module::Tensor FloatTensor(int64_t id, const char* name, int64_t elements,
+                           module::TensorKind kind) {
+  module::Tensor tensor;
+  tensor.id = id;
+  tensor.name = name;
+  tensor.shape = {module::Dim(elements)};
+  tensor.kind = kind;
+  tensor.bytes = elements * 4;
+  return tensor;
+}
+
+}  // namespace
+
+std::string KernelModule(const std::string& kernel, const KernelOptions& options) {
+  module::ModuleParts parts;
+  module::Manifest& manifest = parts.manifest;
+  manifest.name = kernel;
+  manifest.target = support::StrCat("cpu,arch=x86_64,cpu=x86-64,threads=", options.threads);
+  manifest.tensors = {FloatTensor(0, "x", options.elements, module::TensorKind::kInput),
+                      FloatTensor(1, "y", options.elements, module::TensorKind::kOutput)};
+  module::Launch launch;
+  launch.symbol = "tw_kernel_" + kernel;
+  launch.args = {0, 1};
+  launch.sizes = {options.elements};
+  module::Function function;
+  function.name = "main";
+  function.inputs = {0};
+  function.outputs = {1};
+  function.launches = {launch};
+  manifest.functions = {function};
+  manifest.code.push_back({std::string(runtime::NativeCodeFormat()), 1, 0, ""});
+  parts.code = {Code(options.constructor)};
+  absl::StatusOr<std::string> bytes = module::SerializeModule(parts);
+  TW_CHECK(bytes.ok()) << support::StatusText(bytes.status());
+  return *std::move(bytes);
+}
+
+v1::InputSpec KernelInputs(int64_t elements) {
+  v1::InputSpec inputs;
+  v1::TensorSpec* tensor = inputs.add_tensors();
+  tensor->set_name("x");
+  tensor->set_dtype("f32");
+  tensor->add_shape(elements);
+  tensor->set_seed(kSeed);
+  tensor->mutable_distribution()->mutable_uniform()->set_low(-1);
+  tensor->mutable_distribution()->mutable_uniform()->set_high(1);
+  return inputs;
+}
+
+std::string KernelExpected(int64_t elements) {
+  std::vector<float> values(static_cast<size_t>(elements));
+  const module::Distribution law{module::Distribution::Kind::kUniform, -1, 1};
+  const absl::Status made =
+      runtime::GenerateInput(module::DType::kFloat32, elements, law, kSeed, values.data());
+  TW_CHECK(made.ok()) << support::StatusText(made);
+  for (float& value : values) value = 2 * value + 1;
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+}  // namespace tilewright::tests

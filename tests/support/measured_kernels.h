@@ -1,0 +1,26 @@
+// Candidate modules made of the kernels of measured_kernels.c, with the inputs and the expected
+// output that go with them: y = 2 x + 1 on floats. Stateless.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tilewright/v1/common.pb.h"
+
+namespace tilewright::tests {
+
+struct KernelOptions {
+  int64_t elements = 1024;  // 4096 bytes: no padding before the guard page
+  int threads = 1;
+  // Code with a constructor: 1 ends the process with status 0, 2 opens a file for writing.
+  int constructor = 0;
+};
+
+// Bytes of a model.tw with one launch of the kernel.
+std::string KernelModule(const std::string& kernel, const KernelOptions& options = {});
+
+v1::InputSpec KernelInputs(int64_t elements = 1024);
+// What an honest kernel makes of those inputs, in the format of expected outputs.
+std::string KernelExpected(int64_t elements = 1024);
+
+}  // namespace tilewright::tests
