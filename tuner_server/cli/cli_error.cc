@@ -35,9 +35,34 @@ constexpr AdviceRow kAdvice[] = {
     {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"rpc.", "is the server running at that address? Check --server or TILEWRIGHT_SERVER"},
     {"artifact", "try again; if it stays, look at the server's log"},
+    {"cli.stdout", "write to a place with room, or into a pipe whose reader stays"},
+    {"cli.embedded.locked", "wait for the other one to end, or give --state-dir another folder"},
+    {"cli.embedded.target",
+     "tune for this machine (--target native), or give --server of a fleet that has such a device"},
+    {"cli.embedded", "look at the log files in the state folder named above"},
+    {"cli.interrupted", "start it again when you like: measurements are kept in the log"},
+    {"job.", "see 'tilewright jobs get JOB' and 'tilewright log stats JOB' for what happened"},
+    {"cli.log.source", "give --log FILE or --server HOST:PORT"},
+    {"builder.", "run it again; if it stays, report the model and this text"},
+    {"file.sibling",
+     "build or install all of Tilewright: its binaries find each other side by side"},
     {"process.start",
      "build or install all of Tilewright: its binaries find each other side by side"},
 };
+
+constexpr size_t kMaxLine = 2000;
+
+// Line breaks and other control characters become blanks, runs of blanks one.
+std::string OneLine(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool blank = c == ' ' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    if (blank && (out.empty() || out.back() == ' ')) continue;
+    out.push_back(blank ? ' ' : c);
+  }
+  while (!out.empty() && out.back() == ' ') out.pop_back();
+  return out.size() > kMaxLine ? out.substr(0, kMaxLine) + "..." : out;
+}
 
 }  // namespace
 
@@ -46,6 +71,8 @@ int ExitCodeOf(const absl::Status& status) {
   const std::string slug = support::Slug(status);
   if (slug.starts_with("cli.usage") || slug.starts_with("ir.target")) return kExitUsage;
   if (slug.starts_with("cli.mismatch")) return kExitMismatch;
+  // A child of ours, not something the user named or a server that is away.
+  if (slug.starts_with("file.sibling") || slug.starts_with("builder.")) return kExitFailed;
   switch (status.code()) {
     case absl::StatusCode::kNotFound:
       return kExitNotFound;
@@ -82,9 +109,9 @@ std::string Advice(const absl::Status& status) {
 }
 
 std::string ErrorText(std::string_view command, std::string_view what, const absl::Status& status) {
-  return support::StrCat("tilewright ", command, ": ", what,
-                         "\n  why: ", support::StatusText(status), "\n  do:  ", Advice(status),
-                         "\n");
+  return support::StrCat("tilewright ", command, ": ", OneLine(what),
+                         "\n  why: ", OneLine(support::StatusText(status)),
+                         "\n  do:  ", Advice(status), "\n");
 }
 
 int Finish(std::string_view command, std::string_view what, const absl::Status& status) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <thread>
 
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -12,12 +13,14 @@
 #include "tuner_server/cli/job_commands.h"
 #include "tuner_server/cli/native_target.h"
 #include "tuner_server/cli/progress.h"
+#include "tuner_server/cli/shape_flags.h"
 
 namespace tilewright::cli {
 namespace {
 
 constexpr uint64_t kMaxModelBytes = uint64_t{2} << 30;
 constexpr int64_t kWatchStreamMs = 30'000;  // one stream; then it is resumed at its cursor
+constexpr int64_t kInterruptPollMs = 20;
 
 std::atomic<bool> g_interrupted{false};
 
@@ -37,27 +40,6 @@ std::string RequestId(const JobRequest& request, const std::string& model_hex) {
       .substr(0, 32);
 }
 
-absl::Status AddShapes(const std::vector<std::string>& shapes, v1::Job* job) {
-  for (const std::string& text : shapes) {
-    const size_t eq = text.find('=');
-    v1::TensorShape shape;
-    bool good = eq != std::string::npos && eq > 0;
-    if (good) {
-      for (const std::string& dim : support::Split(text.substr(eq + 1), 'x')) {
-        const auto extent = support::ParseInt64(dim);
-        good = good && extent && *extent >= 1;
-        if (extent) shape.add_dims(*extent);
-      }
-    }
-    if (!good) {
-      return support::InvalidArgument(
-          "cli.usage.shape", "--shape expects NAME=1x3x224x224, found " + support::Quote(text));
-    }
-    (*job->mutable_input_shapes())[text.substr(0, eq)] = shape;
-  }
-  return absl::OkStatus();
-}
-
 ProgressState ToProgress(const v1::Progress& progress, const v1::Job::State state) {
   ProgressState out;
   out.done = progress.measured();
@@ -75,7 +57,8 @@ ProgressState ToProgress(const v1::Progress& progress, const v1::Job::State stat
 
 // One stream of events until it ends; updates `job` and `cursor`. Returns OK when the job ended.
 absl::Status FollowOnce(ServerClient& client, v1::Job* job, std::string* cursor,
-                        ProgressPrinter* printer, int64_t* last_life_ns) {
+                        ProgressPrinter* printer, int64_t* last_life_ns,
+                        const std::function<bool()>& stopped) {
   support::SystemClock clock;
   grpc::ClientContext context;
   daemon::SetTimeout(&context, kWatchStreamMs);
@@ -83,6 +66,11 @@ absl::Status FollowOnce(ServerClient& client, v1::Job* job, std::string* cursor,
   request.set_name(job->name());
   request.set_cursor(*cursor);
   auto reader = client.jobs()->WatchJob(&context, request);
+  // Read does not notice signals: a second thread does.
+  const std::jthread interrupter([&](const std::stop_token& stop) {
+    while (!stop.stop_requested() && !stopped()) support::SleepMs(kInterruptPollMs);
+    if (!stop.stop_requested()) context.TryCancel();
+  });
   v1::JobEvent event;
   while (reader->Read(&event)) {
     *last_life_ns = clock.NowNs();
@@ -91,7 +79,7 @@ absl::Status FollowOnce(ServerClient& client, v1::Job* job, std::string* cursor,
     if (event.has_progress()) *job->mutable_progress() = event.progress();
     if (event.event_case() == v1::JobEvent::kLogLine) printer->Message("  " + event.log_line());
     printer->Update(ToProgress(job->progress(), job->state()), clock.NowNs());
-    if (Interrupted() || IsFinalState(job->state())) context.TryCancel();
+    if (IsFinalState(job->state())) context.TryCancel();
   }
   const absl::Status status = daemon::FromGrpc(reader->Finish());
   if (IsFinalState(job->state())) return absl::OkStatus();
@@ -116,7 +104,10 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
   TW_ASSIGN(std::string target, ExpandTarget(request.target));
   v1::CreateJobRequest create;
   v1::Job* job = create.mutable_job();
-  TW_TRY(AddShapes(request.shapes, job));
+  TW_ASSIGN(const auto shapes, ParseShapes(request.shapes));
+  for (const auto& [name, dims] : shapes) {
+    (*job->mutable_input_shapes())[name].mutable_dims()->Assign(dims.begin(), dims.end());
+  }
   TW_ASSIGN(*job->mutable_model(), client.Upload(model));
   job->set_display_name(support::BaseName(request.model_path));
   job->set_target(target);
@@ -136,7 +127,8 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
   return client.Call(client.jobs(), &v1::JobService::Stub::CreateJob, create);
 }
 
-absl::StatusOr<v1::Job> WatchJob(ServerClient& client, const std::string& name, bool quiet) {
+absl::StatusOr<v1::Job> WatchJob(ServerClient& client, const std::string& name, bool quiet,
+                                 const AliveCheck& alive) {
   CatchInterrupts();
   support::SystemClock clock;
   ProgressPrinter printer(quiet);
@@ -147,11 +139,14 @@ absl::StatusOr<v1::Job> WatchJob(ServerClient& client, const std::string& name, 
   int64_t last_life_ns = clock.NowNs();
   while (true) {
     const int64_t before = last_life_ns;
-    const absl::Status status = FollowOnce(client, &job, &cursor, &printer, &last_life_ns);
+    const absl::Status status =
+        FollowOnce(client, &job, &cursor, &printer, &last_life_ns,
+                   [&alive] { return Interrupted() || (alive != nullptr && !alive().ok()); });
     if (status.ok()) return job;
     if (Interrupted()) {
       return support::Cancelled("cli.interrupted", "stopped watching " + job.name());
     }
+    if (alive != nullptr) TW_TRY(alive());
     if (!daemon::IsRetryable(status) && status.code() != absl::StatusCode::kCancelled) {
       return support::WithContext(status, "server " + client.address());
     }
@@ -176,14 +171,18 @@ absl::StatusOr<std::vector<v1::Task>> FetchTasks(ServerClient& client, const std
   return tasks;
 }
 
-double FleetPeakGflops(ServerClient& client) {
-  auto page = client.Call(client.fleet(), &v1::FleetAdminService::Stub::ListDevices,
-                          v1::ListDevicesRequest());
+double FleetPeakGflops(ServerClient& client, const std::string& target) {
+  const auto page = client.Call(client.fleet(), &v1::FleetAdminService::Stub::ListDevices,
+                                v1::ListDevicesRequest());
   double peak = 0;
   if (!page.ok()) return peak;
   for (const v1::Device& device : page->devices()) {
-    const auto it = device.attributes().find("peak_gflops");
-    if (it != device.attributes().end()) peak = std::max(peak, it->second.d());
+    const auto& attributes = device.attributes();
+    const auto all = attributes.find("peak_gflops");
+    const auto cores = attributes.find("cores");
+    if (all == attributes.end() || cores == attributes.end() || cores->second.i() < 1) continue;
+    const double of_one = all->second.d() / static_cast<double>(cores->second.i());
+    peak = std::max(peak, of_one * ThreadsOf(target));
   }
   return peak;
 }

@@ -29,6 +29,26 @@ std::string StateText(const v1::Job& job) {
   return support::ToLower(v1::Job::State_Name(job.state()));
 }
 
+void PrintJob(const v1::Job& job) {
+  std::string text = StrCat("job       ", job.name(), "\nmodel     ", job.display_name(),
+                            "\ntarget    ", job.target(), "\nstate     ", StateText(job));
+  if (!job.state_reason().empty()) text += " (" + job.state_reason() + ")";
+  text += StrCat("\ntrials    ", job.progress().measured(), " of ", job.progress().trials_total());
+  for (const auto& [kind, count] : job.progress().failed_by_kind()) {
+    text += StrCat(", ", count, " ", kind);
+  }
+  text += StrCat("\nend to end ", TimeText(job.progress().best_us() * 1e3), ", default ",
+                 TimeText(job.progress().baseline_us() * 1e3), " (",
+                 RatioText(job.progress().baseline_us(), job.progress().best_us()), ")");
+  if (!job.published_module().empty()) text += "\nmodule    " + job.published_module();
+  for (const v1::Condition& condition : job.conditions()) {
+    text += StrCat("\nwaiting   ", condition.reason(), ": ", condition.message());
+  }
+  PrintOut(text);
+}
+
+}  // namespace
+
 nlohmann::json JobJson(const v1::Job& job) {
   nlohmann::json failed = nlohmann::json::object();
   for (const auto& [kind, count] : job.progress().failed_by_kind()) failed[kind] = count;
@@ -53,25 +73,14 @@ nlohmann::json JobJson(const v1::Job& job) {
             {"failed_by_kind", failed}}}};
 }
 
-void PrintJob(const v1::Job& job) {
-  std::string text = StrCat("job       ", job.name(), "\nmodel     ", job.display_name(),
-                            "\ntarget    ", job.target(), "\nstate     ", StateText(job));
-  if (!job.state_reason().empty()) text += " (" + job.state_reason() + ")";
-  text += StrCat("\ntrials    ", job.progress().measured(), " of ", job.progress().trials_total());
-  for (const auto& [kind, count] : job.progress().failed_by_kind()) {
-    text += StrCat(", ", count, " ", kind);
-  }
-  text += StrCat("\nend to end ", TimeText(job.progress().best_us() * 1e3), ", default ",
-                 TimeText(job.progress().baseline_us() * 1e3), " (",
-                 RatioText(job.progress().baseline_us(), job.progress().best_us()), ")");
-  if (!job.published_module().empty()) text += "\nmodule    " + job.published_module();
-  for (const v1::Condition& condition : job.conditions()) {
-    text += StrCat("\nwaiting   ", condition.reason(), ": ", condition.message());
-  }
-  PrintOut(text);
+absl::Status CheckSucceeded(const v1::Job& job) {
+  if (job.state() == v1::Job::SUCCEEDED) return absl::OkStatus();
+  const bool cancelled = job.state() == v1::Job::CANCELLED;
+  return support::FailedPrecondition(
+      cancelled ? "job.cancelled" : "job.failed",
+      StrCat(job.name(), " is ", StateText(job), ": ",
+             job.state_reason().empty() ? "no reason given" : job.state_reason()));
 }
-
-}  // namespace
 
 std::string TasksTable(const std::vector<v1::Task>& tasks, double peak_gflops) {
   Table table({{"task"},
@@ -170,7 +179,7 @@ int JobsGet(const std::string& server, const std::string& name, OutputFormat for
     request.set_name(JobName(name));
     TW_ASSIGN(v1::Job job, client.Call(client.jobs(), &v1::JobService::Stub::GetJob, request));
     TW_ASSIGN(std::vector<v1::Task> tasks, FetchTasks(client, job.name()));
-    const double peak = FleetPeakGflops(client);
+    const double peak = FleetPeakGflops(client, job.target());
     if (format == OutputFormat::kJson) {
       nlohmann::json out = JobJson(job);
       out.update(TasksJson(tasks, peak));
@@ -191,11 +200,8 @@ int JobsWatch(const std::string& server, const std::string& name) {
     TW_ASSIGN(v1::Job job, WatchJob(client, name, false));
     TW_ASSIGN(std::vector<v1::Task> tasks, FetchTasks(client, job.name()));
     PrintJob(job);
-    PrintOut("\n" + TasksTable(tasks, FleetPeakGflops(client)));
-    if (job.state() == v1::Job::FAILED) {
-      return support::FailedPrecondition("job.failed", job.state_reason());
-    }
-    return absl::OkStatus();
+    PrintOut("\n" + TasksTable(tasks, FleetPeakGflops(client, job.target())));
+    return CheckSucceeded(job);
   };
   return Finish("jobs watch", "stopped watching " + name, watch());
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,19 +29,29 @@ struct JobRequest {
 // Uploads the model and creates the job; safe to repeat (one request id per process run).
 absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& request);
 
+// Asked many times a second from another thread; an error ends the waiting with that error.
+using AliveCheck = std::function<absl::Status()>;
+
 // Follows the job to its final state, drawing progress; reconnects with back-off for kPatienceMs
 // after the last sign of life. Ends early with cancelled (cli.interrupted) on SIGINT / SIGTERM.
-absl::StatusOr<v1::Job> WatchJob(ServerClient& client, const std::string& name, bool quiet);
+absl::StatusOr<v1::Job> WatchJob(ServerClient& client, const std::string& name, bool quiet,
+                                 const AliveCheck& alive = nullptr);
 
 // All tasks of the job.
 absl::StatusOr<std::vector<v1::Task>> FetchTasks(ServerClient& client, const std::string& job);
 
 // task, uses, default, tuned, gain, GFLOP/s, share of peak, trials; then the end-to-end line.
-// `peak_gflops` 0 = unknown.
+// `peak_gflops` is what the job's threads can reach together; 0 = unknown.
 std::string TasksTable(const std::vector<v1::Task>& tasks, double peak_gflops);
 nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, double peak_gflops);
-// Highest measured peak among the fleet's devices (attribute peak_gflops); 0 when nobody says.
-double FleetPeakGflops(ServerClient& client);
+// What the fleet's fastest device can reach with as many cores as the job's target has threads, from
+// the peak that its agent measured (attributes peak_gflops and cores); 0 when nobody says.
+double FleetPeakGflops(ServerClient& client, const std::string& target);
+
+// A job as JSON: state, progress, published module.
+nlohmann::json JobJson(const v1::Job& job);
+// failed_precondition (job.failed, job.cancelled) unless the job succeeded.
+absl::Status CheckSucceeded(const v1::Job& job);
 
 // Sets the flag that ends WatchJob on SIGINT and SIGTERM. Idempotent.
 void CatchInterrupts();

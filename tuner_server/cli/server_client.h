@@ -9,6 +9,7 @@
 
 #include "deploy/daemon/artifact_service.h"
 #include "deploy/daemon/wire.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/artifact.grpc.pb.h"
 #include "tilewright/v1/fleet_admin.grpc.pb.h"
@@ -62,6 +63,28 @@ class ServerClient {
   std::unique_ptr<v1::FleetAdminService::Stub> fleet_;
   std::unique_ptr<v1::ArtifactService::Stub> artifacts_;
 };
+
+inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+
+// Repeats an idempotent call while the server is away, at most patience_ms; the last error then.
+template <typename Fn>
+auto Patiently(int64_t patience_ms, Fn call) -> decltype(call()) {
+  support::SystemClock clock;
+  const int64_t start_ns = clock.NowNs();
+  daemon::Backoff backoff(support::Rng(1), 2'000);
+  while (true) {
+    auto result = call();
+    if (StatusOf(result).ok() || !daemon::IsRetryable(StatusOf(result)) ||
+        clock.NowNs() - start_ns > patience_ms * 1'000'000) {
+      return result;
+    }
+    support::SleepMs(backoff.NextMs());
+  }
+}
 
 // "abc" -> "projects/default/jobs/abc"; a full name stays.
 std::string JobName(const std::string& text);

@@ -1,0 +1,469 @@
+// tilewright: the command line. This is the only file that sees CLI11: one function per group of
+// commands declares flags, help and examples, and says which function of the library runs.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "deploy/support/process.h"
+#include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/compile_command.h"
+#include "tuner_server/cli/device_commands.h"
+#include "tuner_server/cli/job_commands.h"
+#include "tuner_server/cli/log_commands.h"
+#include "tuner_server/cli/module_commands.h"
+#include "tuner_server/cli/run_command.h"
+#include "tuner_server/cli/targets_command.h"
+#include "tuner_server/cli/tune_command.h"
+
+namespace tilewright::cli {
+namespace {
+
+// What the chosen command will do, and its name for messages.
+using Action = std::function<int()>;
+
+CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& what,
+                     const std::string& examples) {
+  CLI::App* command = parent->add_subcommand(name, what);
+  command->footer("\nExamples:\n" + examples);
+  return command;
+}
+
+CLI::App* AddGroup(CLI::App* parent, const std::string& name, const std::string& what,
+                   const std::string& examples) {
+  CLI::App* group = AddCommand(parent, name, what, examples);
+  group->require_subcommand(1);
+  return group;
+}
+
+void AddServer(CLI::App* command, std::string* server) {
+  command->add_option("--server", *server,
+                      "HOST:PORT of tilewright-tuner (default: environment TILEWRIGHT_SERVER)");
+}
+
+// `-o json` where there is no output file, `--format json` elsewhere.
+void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format) {
+  command
+      ->add_option_function<std::string>(
+          flag,
+          [format](const std::string& text) {
+            *format = text == "json" ? OutputFormat::kJson : OutputFormat::kTable;
+          },
+          "table or json")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->default_str("table");
+}
+
+constexpr char kOutputFlag[] = "-o,--output";
+constexpr char kFormatFlag[] = "--format";
+
+void AddCompile(CLI::App* app, Action* action) {
+  auto options = std::make_shared<CompileOptions>();
+  CLI::App* command = AddCommand(
+      app, "compile", "compile an ONNX model to a module",
+      "  tilewright compile model.onnx --target native -o model.tw\n"
+      "  tilewright compile model.onnx --target cpu,arch=x86_64,cpu=znver4,threads=2 --log "
+      "tuner.db --require-tuned 100\n"
+      "  tilewright compile model.onnx --target native --shape input=1x3x224x224 --dump-ir ir/\n");
+  CLI::Option* model = command->add_option("MODEL", options->model_path, "ONNX file");
+  CLI::Option* target =
+      command->add_option("--target", options->target, "target, see 'tilewright targets'");
+  command->add_option("-o,--output", options->output,
+                      "module to write (default: the model's name with .tw, in this folder)");
+  command->add_option("--log", options->log_path,
+                      "tuning log (SQLite): the best measured schedule of each kernel is used");
+  command->add_option("--device-class", options->device_class,
+                      "whose records to use (default: the class that knows most kernels)");
+  command->add_option("--shape", options->shapes, "input shape NAME=1x3x224x224; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option("--require-tuned", options->require_tuned,
+                   "fail unless at least this percentage of the kernels is tuned")
+      ->check(CLI::Range(0.0, 100.0));
+  command->add_option("--dump-ir", options->dump_dir,
+                      "folder that gets the IR of each kernel after each pass");
+  command->add_flag("--print-passes", options->print_passes,
+                    "print the passes in order (alone: without a model)");
+  AddFormat(command, kFormatFlag, &options->format);
+  command->callback([=] {
+    if (model->empty() && !options->print_passes) throw CLI::RequiredError("MODEL");
+    if (!model->empty() && target->empty()) throw CLI::RequiredError("--target");
+    *action = [options] { return CompileModel(*options); };
+  });
+}
+
+void AddRun(CLI::App* app, Action* action) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = AddCommand(
+      app, "run", "run a module on this machine: check its output, time it",
+      "  tilewright run model.tw --repeat 100 --profile\n"
+      "  tilewright run model.tw --input x=input_0.pb --expect y=output_0.pb --rtol 1e-4\n"
+      "  tilewright run model.tw --input x=image.npy --output-dir out\n");
+  command->add_option("MODULE", options->module_path, "module (.tw)")->required();
+  command
+      ->add_option("--input", options->inputs,
+                   "NAME=FILE, ONNX TensorProto (.pb) or NumPy (.npy); repeatable; inputs that are "
+                   "not given are drawn from --seed")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option("--expect", options->expects,
+                   "NAME=FILE of an output: |a - e| <= ATOL + RTOL * |e|, else exit code 5")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--rtol", options->rtol, "relative tolerance of --expect")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--atol", options->atol, "absolute tolerance of --expect")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--output-dir", options->output_dir,
+                      "folder that gets output_N.pb, N in the model's order");
+  command->add_option("--repeat", options->repeat, "timed runs, after 3 warm-ups")
+      ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str();
+  command->add_option("--threads", options->threads, "threads (default: the module's target)")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--seed", options->seed, "of inputs that are not given")
+      ->capture_default_str();
+  command->add_flag("--profile", options->profile, "time per kernel");
+  command->callback([=] { *action = [options] { return RunModule(*options); }; });
+}
+
+// What `tune` and `jobs submit` share. `trials` is 0 when not given.
+void AddJobFlags(CLI::App* command, JobRequest* job) {
+  command->add_option("MODEL", job->model_path, "ONNX file")->required();
+  command->add_option("--target", job->target, "target, see 'tilewright targets'")->required();
+  CLI::Option* trials = command
+                            ->add_option("--trials", job->trials,
+                                         "measured candidates, all kernels together (default 256)")
+                            ->check(CLI::Range(1, 100'000'000));
+  command->add_option("--minutes", job->minutes, "tune for this long instead")
+      ->check(CLI::PositiveNumber)
+      ->excludes(trials);
+  command->add_option("--seed", job->seed, "of the search")->capture_default_str();
+  command->add_option("--cost-model", job->cost_model, "what chooses candidates")
+      ->check(CLI::IsMember({"xgboost", "prior", "random"}))
+      ->capture_default_str();
+  command->add_option("--shape", job->shapes, "input shape NAME=1x3x224x224; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--name", job->name, "id of the job (default: the server chooses)");
+  command->add_option("--pool", job->pool, "device class (default: any that satisfies the target)");
+  command->add_option("--priority", job->priority, "1 (urgent) to 5 (idle)")
+      ->check(CLI::Range(1, 5))
+      ->capture_default_str();
+}
+
+void SetDefaultBudget(JobRequest* job) {
+  constexpr int kDefaultTrials = 256;
+  if (job->trials == 0 && job->minutes <= 0) job->trials = kDefaultTrials;
+}
+
+void AddTune(CLI::App* app, Action* action) {
+  auto options = std::make_shared<TuneOptions>();
+  CLI::App* command = AddCommand(
+      app, "tune", "tune a model and fetch the module",
+      "  tilewright tune model.onnx --target native --trials 300 -o model.tw\n"
+      "  tilewright tune model.onnx --target native --log tuner.db --minutes 5\n"
+      "  tilewright tune model.onnx --target cpu,arch=x86_64,cpu=znver4,threads=2 --server "
+      "tuner:7000\n"
+      "  tilewright tune model.onnx --target native --server tuner:7000 --detach\n"
+      "\nWithout --server a tracker, a tuner and an agent run on this machine as long as the\n"
+      "command, with a state folder of their own. With --server, Ctrl-C leaves the job running;\n"
+      "restarts of the server are waited for (5 minutes).\n");
+  AddJobFlags(command, &options->job);
+  AddServer(command, &options->server);
+  command->add_option("--log", options->log_path,
+                      "without --server: tuning log (SQLite) to keep the measurements in");
+  command->add_option("--state-dir", options->state_dir,
+                      "without --server: folder of the services (default: "
+                      "$XDG_STATE_HOME/tilewright/embedded, one of its own per --log; "
+                      "XDG_STATE_HOME defaults to ~/.local/state)");
+  command->add_option("-o,--output", options->output,
+                      "module to write (default: the model's name with .tw, in this folder)");
+  command->add_flag("--detach", options->detach, "with --server: submit the job and return");
+  AddFormat(command, kFormatFlag, &options->format);
+  command->callback([=] {
+    SetDefaultBudget(&options->job);
+    *action = [options] { return TuneModel(*options); };
+  });
+}
+
+// Flags of a group's commands: each command that has them fills the same place.
+struct GroupOptions {
+  std::string server;
+  std::string name;
+  OutputFormat format = OutputFormat::kTable;
+  JobRequest job;
+  std::string reason = "drained from the command line";
+  std::string holder;
+  std::string purpose;
+  double minutes = 60;
+  bool now = false;
+  bool release = false;
+  std::string output;
+  bool if_newer = false;
+};
+
+void AddJobs(CLI::App* app, Action* action) {
+  auto o = std::make_shared<GroupOptions>();
+  CLI::App* group = AddGroup(app, "jobs", "tuning jobs of a server",
+                             "  tilewright jobs list --server tuner:7000\n"
+                             "  tilewright jobs watch dqn-1\n");
+  CLI::App* submit =
+      AddCommand(group, "submit", "submit a job and return",
+                 "  tilewright jobs submit model.onnx --target native --trials 300\n");
+  AddJobFlags(submit, &o->job);
+  AddServer(submit, &o->server);
+  AddFormat(submit, kOutputFlag, &o->format);
+  submit->callback([=] {
+    SetDefaultBudget(&o->job);
+    *action = [o] { return JobsSubmit(o->server, o->job, o->format); };
+  });
+  CLI::App* list =
+      AddCommand(group, "list", "all jobs, newest first", "  tilewright jobs list -o json\n");
+  AddServer(list, &o->server);
+  AddFormat(list, kOutputFlag, &o->format);
+  list->callback([=] { *action = [o] { return JobsList(o->server, o->format); }; });
+
+  CLI::App* get =
+      AddCommand(group, "get", "one job with its tasks", "  tilewright jobs get dqn-1\n");
+  CLI::App* watch = AddCommand(group, "watch", "follow a job to its end",
+                               "  tilewright jobs watch dqn-1 --server tuner:7000\n");
+  CLI::App* cancel = AddCommand(group, "cancel", "end a job; its records stay",
+                                "  tilewright jobs cancel dqn-1\n");
+  for (CLI::App* command : {get, watch, cancel}) {
+    command->add_option("JOB", o->name, "id of the job")->required();
+    AddServer(command, &o->server);
+  }
+  AddFormat(get, kOutputFlag, &o->format);
+  AddFormat(cancel, kOutputFlag, &o->format);
+  get->callback([=] { *action = [o] { return JobsGet(o->server, o->name, o->format); }; });
+  watch->callback([=] { *action = [o] { return JobsWatch(o->server, o->name); }; });
+  cancel->callback([=] { *action = [o] { return JobsCancel(o->server, o->name, o->format); }; });
+}
+
+void AddDevices(CLI::App* app, Action* action) {
+  auto o = std::make_shared<GroupOptions>();
+  CLI::App* group = AddGroup(app, "devices", "the fleet's devices",
+                             "  tilewright devices list --server tuner:7000\n"
+                             "  tilewright devices drain board-3 --reason 'new kernel'\n");
+  CLI::App* list = AddCommand(group, "list", "all devices, and why one gets no work",
+                              "  tilewright devices list -o json\n");
+  AddServer(list, &o->server);
+  AddFormat(list, kOutputFlag, &o->format);
+  list->callback([=] { *action = [o] { return DevicesList(o->server, o->format); }; });
+
+  CLI::App* get = AddCommand(group, "get", "one device with its attributes",
+                             "  tilewright devices get board-3\n");
+  CLI::App* drain = AddCommand(group, "drain", "finish what runs, take nothing new",
+                               "  tilewright devices drain board-3 --reason 'new kernel' --now\n");
+  CLI::App* undrain = AddCommand(group, "undrain", "back into service (ends a hold too)",
+                                 "  tilewright devices undrain board-3\n");
+  CLI::App* hold = AddCommand(
+      group, "hold", "reserve a device for a person",
+      "  tilewright devices hold board-3 --holder ana --purpose 'power test' --minutes 90\n"
+      "  tilewright devices hold holds/7 --release\n");
+  for (CLI::App* command : {get, drain, undrain, hold}) {
+    command->add_option("DEVICE", o->name, "name of the device")->required();
+    AddServer(command, &o->server);
+  }
+  AddFormat(get, kOutputFlag, &o->format);
+  drain->add_option("--reason", o->reason, "for people")->capture_default_str();
+  drain->add_flag("--now", o->now, "take the running batch away at once; it is measured elsewhere");
+  hold->add_option("--holder", o->holder, "who");
+  hold->add_option("--purpose", o->purpose, "what for");
+  hold->add_option("--minutes", o->minutes, "for how long")
+      ->check(CLI::Range(1.0, 7 * 24 * 60.0))
+      ->capture_default_str();
+  hold->add_flag("--release", o->release, "end the hold named holds/N instead");
+  get->callback([=] { *action = [o] { return DevicesGet(o->server, o->name, o->format); }; });
+  drain->callback(
+      [=] { *action = [o] { return DevicesDrain(o->server, o->name, true, o->reason, o->now); }; });
+  undrain->callback(
+      [=] { *action = [o] { return DevicesDrain(o->server, o->name, false, "", false); }; });
+  hold->callback([=] {
+    if (o->release) {
+      *action = [o] { return DevicesRelease(o->server, o->name); };
+      return;
+    }
+    if (o->holder.empty()) throw CLI::RequiredError("--holder");
+    *action = [o] { return DevicesHold(o->server, o->name, o->holder, o->purpose, o->minutes); };
+  });
+}
+
+void AddModules(CLI::App* app, Action* action) {
+  auto o = std::make_shared<GroupOptions>();
+  CLI::App* group = AddGroup(app, "modules", "finished modules of a server",
+                             "  tilewright modules list --server tuner:7000\n"
+                             "  tilewright modules fetch dqn -o dqn.tw\n");
+  CLI::App* list = AddCommand(group, "list", "versions, newest first",
+                              "  tilewright modules list dqn -o json\n");
+  list->add_option("MODULE", o->name, "name (default: all)");
+  AddServer(list, &o->server);
+  AddFormat(list, kOutputFlag, &o->format);
+  list->callback([=] { *action = [o] { return ModulesList(o->server, o->name, o->format); }; });
+  CLI::App* get = AddCommand(group, "get", "one version with its files and digests",
+                             "  tilewright modules get dqn/3\n");
+  get->add_option("MODULE", o->name, "NAME (the newest) or NAME/NUMBER")->required();
+  AddServer(get, &o->server);
+  AddFormat(get, kOutputFlag, &o->format);
+  get->callback([=] { *action = [o] { return ModulesGet(o->server, o->name, o->format); }; });
+  CLI::App* fetch = AddCommand(group, "fetch", "fetch a module; its digest is checked",
+                               "  tilewright modules fetch dqn -o dqn.tw --if-newer\n");
+  fetch->add_option("MODULE", o->name, "NAME (the newest) or NAME/NUMBER")->required();
+  AddServer(fetch, &o->server);
+  fetch->add_option("-o,--output", o->output, "file to write (default: model.tw)");
+  fetch->add_flag("--if-newer", o->if_newer, "do nothing when the file is that version already");
+  fetch->callback(
+      [=] { *action = [o] { return ModulesFetch(o->server, o->name, o->output, o->if_newer); }; });
+}
+
+void AddLogPlace(CLI::App* command, LogPlace* place) {
+  command->add_option("--log", place->log_path,
+                      "tuning log (SQLite), e.g. tuner.db of a tuner's state folder");
+  AddServer(command, &place->server);
+}
+
+void AddLogQueries(CLI::App* group, Action* action) {
+  auto show = std::make_shared<LogShowOptions>();
+  CLI::App* command =
+      AddCommand(group, "show", "one task: its records, the steps of the best, its program",
+                 "  tilewright log show conv2d-1 --log tuner.db\n"
+                 "  tilewright log show 3f9a --log tuner.db --ir\n"
+                 "  tilewright log show conv2d-1 --record dqn-1/conv2d-1/17/1 --ir\n");
+  command->add_option("TASK", show->task, "name, or at least 4 digits of its hash")->required();
+  AddLogPlace(command, &show->place);
+  command->add_option("--job", show->job, "of this job (default: the newest that has the task)");
+  command->add_option("--record", show->record, "measurement id (default: the best)");
+  command->add_flag("--ir", show->show_ir, "print the scheduled program");
+  command->add_option("--limit", show->limit, "records listed")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  AddFormat(command, kOutputFlag, &show->format);
+  command->callback([=] { *action = [show] { return LogShow(*show); }; });
+
+  struct BestOptions {
+    LogPlace place;
+    std::string task;
+    OutputFormat format = OutputFormat::kTable;
+  };
+  auto best = std::make_shared<BestOptions>();
+  command = AddCommand(group, "best", "the best record per task, target and device class",
+                       "  tilewright log best --log tuner.db\n");
+  command->add_option("TASK", best->task, "name or first digits of the hash (default: all)");
+  AddLogPlace(command, &best->place);
+  AddFormat(command, kOutputFlag, &best->format);
+  command->callback(
+      [=] { *action = [best] { return LogBest(best->place, best->task, best->format); }; });
+}
+
+void AddLog(CLI::App* app, Action* action) {
+  CLI::App* group = AddGroup(
+      app, "log", "what was measured",
+      "  tilewright log stats --log tuner.db --model\n"
+      "  tilewright log export --server tuner:7000 > records.jsonl\n"
+      "\nWithout --log and --server: TILEWRIGHT_SERVER, else the log of 'tilewright tune' on this\n"
+      "machine.\n");
+  AddLogQueries(group, action);
+
+  auto exported = std::make_shared<LogExportOptions>();
+  CLI::App* command = AddCommand(
+      group, "export", "records as JSON lines",
+      "  tilewright log export --log tuner.db > records.jsonl\n"
+      "  tilewright log export dqn-1 --drafts --features --server tuner:7000 -o drafts.jsonl\n");
+  command->add_option("JOB", exported->request.job, "id of the job (default: all)");
+  AddLogPlace(command, &exported->place);
+  command->add_flag("--features", exported->request.features, "with the feature vectors");
+  command->add_flag("--drafts", exported->request.drafts,
+                    "the drafts considered for each batch instead of the records");
+  command->add_option("-o,--output", exported->output, "file (default: standard output)");
+  command->callback([=] { *action = [exported] { return LogExport(*exported); }; });
+
+  auto stats = std::make_shared<LogStatsOptions>();
+  command = AddCommand(group, "stats", "outcomes, times, gains, quality of the cost models",
+                       "  tilewright log stats dqn-1 --log tuner.db --model -o json\n");
+  command->add_option("JOB", stats->job, "id of the job (default: each)");
+  AddLogPlace(command, &stats->place);
+  command->add_flag("--model", stats->models, "with the cost models");
+  AddFormat(command, kOutputFlag, &stats->format);
+  command->callback([=] { *action = [stats] { return LogStats(*stats); }; });
+
+  struct ModelOptions {
+    LogPlace place;
+    std::string id, job, output;
+  };
+  auto model = std::make_shared<ModelOptions>();
+  command = AddCommand(group, "model", "write a stored cost model (XGBoost UBJSON)",
+                       "  tilewright log model m3 --log tuner.db -o model.ubj\n"
+                       "\nModels are in log files only: servers do not export them.\n");
+  command->add_option("ID", model->id, "model_id of a record, see 'log stats --model'")->required();
+  command->add_option("--log", model->place.log_path,
+                      "tuning log (default: that of 'tilewright tune' on this machine)");
+  command->add_option("--job", model->job, "of this job (default: the newest with that id)");
+  command->add_option("-o,--output", model->output, "file to write")->required();
+  command->callback([=] {
+    *action = [model] { return LogModel(model->place, model->id, model->job, model->output); };
+  });
+}
+
+void AddTargets(CLI::App* app, Action* action) {
+  auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
+  CLI::App* command = AddCommand(app, "targets", "the targets there are; what native means here",
+                                 "  tilewright targets -o json\n");
+  AddFormat(command, kOutputFlag, format.get());
+  command->callback([=] { *action = [format] { return ListTargets(*format); }; });
+}
+
+// The command that was being read when parsing ended: "jobs submit".
+std::string CommandName(const CLI::App& app) {
+  std::string name;
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    name += (name.empty() ? "" : " ") + at->get_name();
+  }
+  return name.empty() ? "COMMAND" : name;
+}
+
+int Main(int argc, const char* const* argv) {
+  support::IgnoreSigpipe();
+  CLI::App app("Tilewright: compile, tune and run machine-learning models", "tilewright");
+  app.set_version_flag("--version", TILEWRIGHT_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "\n'tilewright COMMAND --help' shows flags and examples.\n"
+      "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unavailable, 5 mismatch.\n");
+  Action action;
+  AddCompile(&app, &action);
+  AddRun(&app, &action);
+  AddTune(&app, &action);
+  AddJobs(&app, &action);
+  AddDevices(&app, &action);
+  AddModules(&app, &action);
+  AddLog(&app, &action);
+  AddTargets(&app, &action);
+  // CLI11 reports everything by exceptions; they end here.
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    const std::string name = CommandName(app);
+    return Finish(name, "cannot understand the command line",
+                  support::InvalidArgument("cli.usage.flags", error.what()));
+  }
+  const int code = action();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const int failed = Finish(CommandName(app), "cannot write standard output",
+                            support::ResourceExhausted("cli.stdout.failed", "write error"));
+  return code != kExitOk ? code : failed;
+}
+
+}  // namespace
+}  // namespace tilewright::cli
+
+int main(int argc, char** argv) { return tilewright::cli::Main(argc, argv); }

@@ -1,0 +1,179 @@
+#include "tuner_server/cli/compile_command.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/model_compiler.h"
+#include "tuner_server/cli/native_target.h"
+#include "tuner_server/cli/schedule_choice.h"
+#include "tuner_server/cli/shape_flags.h"
+#include "tuner_server/log/sqlite_log.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::json;
+using support::StrCat;
+
+std::string Text(const json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
+}
+double Number(const json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_number() ? it->get<double>() : 0;
+}
+bool Flag(const json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_boolean() && it->get<bool>();
+}
+
+absl::StatusOr<json> ParseSummary(const v1::ModuleCompiled& compiled) {
+  json summary = json::parse(compiled.manifest_summary_json(), nullptr, false);
+  if (!summary.is_object() || !summary.contains("kernels") || !summary["kernels"].is_array()) {
+    return support::Internal("builder.summary.malformed", "expected an object with kernels");
+  }
+  return summary;
+}
+
+// Puts the log's schedules into the request.
+absl::StatusOr<ScheduleChoice> UseLog(const CompileOptions& options, const std::string& target,
+                                      const v1::JobOpened& opened, v1::CompileModule* request) {
+  TW_TRY(support::FileSize(options.log_path).status());
+  TW_ASSIGN(const std::unique_ptr<log::TuningLog> log,
+            log::OpenSqliteLog(options.log_path, {.read_only = true}));
+  ScheduleQuery query{target, opened.toolchain(), options.device_class, {}};
+  for (const v1::BuilderTask& task : opened.tasks()) query.task_hashes.push_back(task.hash());
+  TW_ASSIGN(ScheduleChoice choice, ChooseSchedules(log.get(), query));
+  for (const auto& [hash, chosen] : choice.by_task) {
+    (*request->mutable_steps_by_task())[hash] = chosen.steps;
+    (*request->mutable_program_hash_by_task())[hash] = chosen.program_hash;
+    (*request->mutable_record_by_task())[hash] = chosen.measurement_id;
+    (*request->mutable_predicted_ns_by_task())[hash] = chosen.median_ns;
+  }
+  return choice;
+}
+
+void TellChoice(const ScheduleChoice& choice) {
+  std::string text;
+  if (choice.by_task.empty()) {
+    text = "note: the log has no usable record for these tasks, this target and this toolchain";
+  } else {
+    text = StrCat("using records of device class ", choice.device_class);
+    if (!choice.other_classes.empty()) {
+      text += StrCat(" (the log also has ", support::Join(choice.other_classes, ", "),
+                     ": choose with --device-class)");
+    }
+  }
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+absl::Status Compile(const CompileOptions& options) {
+  if (options.print_passes) {
+    TW_ASSIGN(const std::string passes, PassTables());
+    PrintOut(passes);
+    if (options.model_path.empty()) return absl::OkStatus();
+  }
+  TW_ASSIGN(const auto shapes, ParseShapes(options.shapes));
+  TW_ASSIGN(const std::string target, ExpandTarget(options.target));
+  const std::string output =
+      options.output.empty() ? DefaultOutput(options.model_path) : options.output;
+  TW_TRY(CheckWritable(output));
+  TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open(options.model_path, target, shapes));
+  v1::CompileModule request;
+  if (!options.log_path.empty()) {
+    TW_ASSIGN(const ScheduleChoice choice, UseLog(options, target, compiler.opened(), &request));
+    TellChoice(choice);
+  }
+  if (!options.dump_dir.empty()) {
+    TW_TRY(support::MakeDirs(options.dump_dir));
+    request.set_dump_dir(options.dump_dir);
+  }
+  std::string module_bytes;
+  TW_ASSIGN(const v1::ModuleCompiled compiled, compiler.Compile(std::move(request), &module_bytes));
+  TW_ASSIGN(json summary, ParseSummary(compiled));
+  const double share = TunedShare(summary);
+  if (share < options.require_tuned) {
+    return support::FailedPrecondition(
+        "cli.tuned_share.low",
+        StrCat("expected ", options.require_tuned, " % of the kernels tuned, found ",
+               support::FormatFixed(share, 1), " %"));
+  }
+  TW_TRY(support::WriteFileAtomic(output, module_bytes));
+  if (options.format == OutputFormat::kJson) {
+    summary["output"] = output;
+    summary["bytes"] = module_bytes.size();
+    summary["sha256"] = support::HexEncode(compiled.digest().hash());
+    PrintJson(summary);
+    return absl::OkStatus();
+  }
+  TW_ASSIGN(const std::string table, KernelTable(summary));
+  PrintOut(table);
+  PrintOut(StrCat("wrote ", output, "  ", BytesText(static_cast<double>(module_bytes.size())),
+                  "  target ", target, "  ", support::FormatFixed(share, 0), " % tuned  sha256 ",
+                  support::HexEncode(compiled.digest().hash())));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string DefaultOutput(const std::string& model_path) {
+  std::string stem = support::BaseName(model_path);
+  const size_t dot = stem.rfind('.');
+  if (dot != std::string::npos && dot > 0) stem.resize(dot);
+  return stem + ".tw";
+}
+
+absl::Status CheckWritable(const std::string& path) {
+  const std::string folder = support::DirName(path);
+  if (support::IsDirectory(path)) {
+    return support::InvalidArgument("cli.output.is_folder",
+                                    "expected a file, found folder " + path);
+  }
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
+    return support::ErrnoError(errno, "cli.output.not_writable", "cannot write into " + folder);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> KernelTable(const json& summary) {
+  Table table({{"kernel"}, {"uses", true}, {"MFLOP", true}, {"schedule"}});
+  std::vector<std::string> reasons;
+  for (const json& kernel : summary["kernels"]) {
+    if (!kernel.is_object()) {
+      return support::Internal("builder.summary.malformed", "expected kernels as objects");
+    }
+    const bool stale = Flag(kernel, "stale");
+    table.AddRow({Text(kernel, "task_name"), StrCat(Number(kernel, "uses")),
+                  support::FormatFixed(Number(kernel, "flops") / 1e6, 3),
+                  Flag(kernel, "tuned") ? "tuned"
+                  : stale               ? "stale, default used"
+                                        : "default"});
+    if (stale) {
+      reasons.push_back(
+          StrCat("stale: ", Text(kernel, "task_name"), ": ", Text(kernel, "stale_reason")));
+    }
+  }
+  std::string text = table.Render();
+  for (const std::string& reason : reasons) text += reason + "\n";
+  return text;
+}
+
+double TunedShare(const json& summary) {
+  double tuned = 0;
+  for (const json& kernel : summary["kernels"]) tuned += Flag(kernel, "tuned") ? 1 : 0;
+  const double all = static_cast<double>(summary["kernels"].size());
+  return all > 0 ? 100 * tuned / all : 100;
+}
+
+int CompileModel(const CompileOptions& options) {
+  const std::string what = options.model_path.empty() ? "cannot print the passes"
+                                                      : "cannot compile " + options.model_path;
+  return Finish("compile", what, Compile(options));
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,39 @@
+// `tilewright compile`: ONNX model to module, with the tuning log's best schedules where there are
+// any. The module is written at the very end, atomically; a failure writes nothing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "deploy/support/status.h"
+#include "tuner_server/cli/table.h"
+
+namespace tilewright::cli {
+
+struct CompileOptions {
+  std::string model_path;  // may be empty with print_passes alone
+  std::string target;
+  std::string output;               // empty: the model's name with .tw, in the current folder
+  std::string log_path;             // tuning log (SQLite); empty: default schedules
+  std::string device_class;         // whose records; empty: the one that knows most tasks
+  std::vector<std::string> shapes;  // NAME=1x3x224x224
+  double require_tuned = -1;        // least percentage of kernels with a tuned schedule; < 0: any
+  std::string dump_dir;
+  bool print_passes = false;
+  OutputFormat format = OutputFormat::kTable;
+};
+// Returns the exit code.
+int CompileModel(const CompileOptions& options);
+
+// "model.tw" for "some/where/model.onnx".
+std::string DefaultOutput(const std::string& model_path);
+// An error (with nothing written) when `path` cannot be written: missing folder, no permission, a
+// folder of that name. For finding out before the long work.
+absl::Status CheckWritable(const std::string& path);
+
+// The kernels of ModuleCompiled.manifest_summary_json as a table; `{}` of bad JSON is an error.
+absl::StatusOr<std::string> KernelTable(const nlohmann::json& summary);
+// Percentage of the distinct kernels with a tuned schedule; 100 without kernels.
+double TunedShare(const nlohmann::json& summary);
+
+}  // namespace tilewright::cli

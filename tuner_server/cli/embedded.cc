@@ -1,0 +1,263 @@
+#include "tuner_server/cli/embedded.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "compiler/ir/target.h"
+#include "deploy/runtime/cpu_info.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/env.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/process.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::cli {
+namespace {
+
+using support::PathJoin;
+using support::StrCat;
+
+constexpr int64_t kReadyMs = 30'000;
+constexpr int64_t kPollMs = 20;
+constexpr int64_t kStopMs = 8'000;
+constexpr int kMaxRestarts = 5;  // of one service
+
+absl::StatusOr<std::string> AbsolutePath(const std::string& path) {
+  if (path.starts_with("/")) return path;
+  char buffer[4096];
+  if (getcwd(buffer, sizeof buffer) == nullptr) {
+    return support::ErrnoError(errno, "cli.embedded.folder", "current folder");
+  }
+  return PathJoin(buffer, path);
+}
+
+// One daemon and what it takes to start it again at the same address.
+class Service {
+ public:
+  Service(std::string name, const std::string& state_dir, std::vector<std::string> args)
+      : name_(std::move(name)), args_(std::move(args)) {
+    port_file_ = PathJoin(state_dir, name_ + ".port");
+    log_file_ = PathJoin(state_dir, name_ + ".log");
+    args_.insert(args_.end(),
+                 {"--state-dir", PathJoin(state_dir, name_), "--port-file", port_file_});
+  }
+
+  absl::Status Start() {
+    TW_TRY(Launch());
+    support::SystemClock clock;
+    const int64_t deadline_ns = clock.NowNs() + kReadyMs * 1'000'000;
+    while (true) {
+      if (auto text = support::ReadFile(port_file_, 4096); text.ok() && !text->empty()) {
+        address_ = support::Trim(*text);
+        return absl::OkStatus();
+      }
+      const auto ended = child_->Wait(kPollMs);
+      if (ended.ok()) return Failed(ended->ToString());
+      if (clock.NowNs() > deadline_ns) return Failed("not ready in time");
+    }
+  }
+
+  // Starts it again if it has ended; an error when that happened too often. `listen` = it serves.
+  absl::Status Supervise(bool listen) {
+    const auto ended = child_->Wait(0);
+    if (!ended.ok()) return absl::OkStatus();
+    WriteLog();
+    if (++restarts_ > kMaxRestarts) return Failed(ended->ToString() + " again and again");
+    std::fprintf(stderr, "tilewright-%s ended (%s): starting it again\n", name_.c_str(),
+                 ended->ToString().c_str());
+    if (listen && !address_.empty()) listen_args_ = {"--listen", address_};
+    return Launch();
+  }
+
+  void Stop() {
+    if (child_ == nullptr) return;
+    child_->Kill(SIGTERM);
+    if (!child_->Wait(kStopMs).ok()) {
+      child_->Kill(SIGKILL);
+      (void)child_->Wait(kStopMs);
+    }
+    WriteLog();
+    child_.reset();
+  }
+
+  const std::string& address() const { return address_; }
+
+ private:
+  absl::Status Launch() {
+    (void)support::RemoveFile(port_file_);
+    support::ChildOptions options;
+    TW_ASSIGN(options.program, support::FindSibling("tilewright-" + name_));
+    options.args = args_;
+    options.args.insert(options.args.end(), listen_args_.begin(), listen_args_.end());
+    options.stdout_mode = support::Stdio::kNull;
+    TW_ASSIGN(child_, support::Child::Start(options));
+    return absl::OkStatus();
+  }
+
+  absl::Status Failed(const std::string& why) {
+    WriteLog();
+    const std::string tail = child_->stderr_tail();
+    const size_t last = tail.find_last_not_of('\n');
+    const size_t line = last == std::string::npos ? 0 : tail.rfind('\n', last) + 1;
+    return support::Unavailable(
+        "cli.embedded.start",
+        StrCat("tilewright-", name_, ": ", why, "; log ", log_file_, "; ", tail.substr(line)));
+  }
+
+  void WriteLog() { (void)support::WriteFileAtomic(log_file_, child_->stderr_tail()); }
+
+  std::string name_;
+  std::vector<std::string> args_;
+  std::vector<std::string> listen_args_;  // after the first start: the same address again
+  std::string port_file_;
+  std::string log_file_;
+  std::string address_;
+  std::unique_ptr<support::Child> child_;
+  int restarts_ = 0;
+};
+
+// Makes the tuner's log the file that the user named.
+absl::Status LinkLog(const std::string& state_dir, const std::string& log_path) {
+  if (log_path.empty()) return absl::OkStatus();
+  TW_ASSIGN(const std::string wanted, AbsolutePath(log_path));
+  const std::string link = EmbeddedLog(state_dir);
+  TW_TRY(support::MakeDirs(support::DirName(link)));
+  char present[4096];
+  const ssize_t length = readlink(link.c_str(), present, sizeof present);
+  if (length > 0 && std::string_view(present, static_cast<size_t>(length)) == wanted) {
+    return absl::OkStatus();
+  }
+  if (symlink(wanted.c_str(), link.c_str()) != 0) {
+    return support::ErrnoError(errno, "cli.embedded.log",
+                               StrCat("the state folder ", state_dir, " has another log"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> EmbeddedStateDir(const std::string& log_path) {
+  std::string root = support::GetEnv("XDG_STATE_HOME").value_or("");
+  if (root.empty()) {
+    const std::string home = support::GetEnv("HOME").value_or("");
+    if (home.empty()) {
+      return support::InvalidArgument("cli.usage.state_dir",
+                                      "expected --state-dir DIR, or HOME or XDG_STATE_HOME in the "
+                                      "environment, found none");
+    }
+    root = PathJoin(home, ".local/state");
+  }
+  std::string name = "tilewright/embedded";
+  if (!log_path.empty()) {
+    TW_ASSIGN(const std::string absolute, AbsolutePath(log_path));
+    name += "-" + support::Sha256Hex(absolute).substr(0, 12);
+  }
+  return PathJoin(root, name);
+}
+
+std::string EmbeddedLog(const std::string& state_dir) {
+  return PathJoin(state_dir, "tuner/tuner.db");
+}
+
+absl::Status CheckRunsHere(const std::string& target) {
+  TW_ASSIGN(const ir::Target parsed, ir::ParseTarget(target));
+  const runtime::CpuInfo cpu = runtime::DetectCpu();
+  std::string why;
+  if (parsed.kind != "cpu" || parsed.arch != cpu.arch) {
+    why = "this machine is cpu,arch=" + cpu.arch;
+  } else if (const auto missing = runtime::MissingFeatures(cpu, parsed.required_features);
+             !missing.empty()) {
+    why = "this CPU lacks " + support::Join(missing, ", ");
+  } else if (parsed.threads > cpu.cores_usable) {
+    why = StrCat("this process may use ", cpu.cores_usable, " cores");
+  }
+  if (why.empty()) return absl::OkStatus();
+  return support::InvalidArgument("cli.embedded.target",
+                                  StrCat("cannot measure ", target, " here: ", why));
+}
+
+class EmbeddedFleet::Impl {
+ public:
+  Impl(std::string state_dir, support::FileLock lock)
+      : state_dir_(std::move(state_dir)), lock_(std::move(lock)) {}
+
+  ~Impl() {
+    supervisor_ = std::jthread();  // asks it to stop and waits
+    for (auto service = services_.rbegin(); service != services_.rend(); ++service) {
+      (*service)->Stop();
+    }
+  }
+
+  absl::Status Start() {
+    TW_TRY(Add("tracker", {}));
+    const std::string tracker = services_[0]->address();
+    TW_TRY(Add("tuner", {"--tracker", tracker}));
+    TW_TRY(Add("agent", {"--tracker", tracker, "--device", "cpu"}));
+    supervisor_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        for (size_t i = 0; i < services_.size(); ++i) {
+          const absl::Status status = services_[i]->Supervise(/*listen=*/i < 2);
+          const std::lock_guard guard(mutex_);
+          if (healthy_.ok()) healthy_ = status;
+        }
+        if (!Healthy().ok()) return;
+        support::SleepMs(kPollMs);
+      }
+    });
+    return absl::OkStatus();
+  }
+
+  const std::string& tuner_address() const { return services_[1]->address(); }
+  const std::string& state_dir() const { return state_dir_; }
+  absl::Status Healthy() const {
+    const std::lock_guard guard(mutex_);
+    return healthy_;
+  }
+
+ private:
+  absl::Status Add(const std::string& name, std::vector<std::string> args) {
+    services_.push_back(std::make_unique<Service>(name, state_dir_, std::move(args)));
+    return services_.back()->Start();
+  }
+
+  std::string state_dir_;
+  support::FileLock lock_;
+  std::vector<std::unique_ptr<Service>> services_;  // tracker, tuner, agent
+  mutable std::mutex mutex_;
+  absl::Status healthy_;
+  std::jthread supervisor_;
+};
+
+absl::StatusOr<std::unique_ptr<EmbeddedFleet>> EmbeddedFleet::Start(
+    const EmbeddedOptions& options) {
+  std::string state_dir = options.state_dir;
+  if (state_dir.empty()) {
+    TW_ASSIGN(state_dir, EmbeddedStateDir(options.log_path));
+  }
+  TW_TRY(support::MakeDirs(state_dir));
+  auto lock = support::FileLock::TryLock(PathJoin(state_dir, "embedded.lock"));
+  if (!lock.ok()) {
+    if (lock.status().code() != absl::StatusCode::kUnavailable) return lock.status();
+    return support::Unavailable("cli.embedded.locked", support::StatusText(lock.status()));
+  }
+  TW_TRY(LinkLog(state_dir, options.log_path));
+  auto impl = std::make_unique<Impl>(state_dir, *std::move(lock));
+  TW_TRY(impl->Start());
+  return std::unique_ptr<EmbeddedFleet>(new EmbeddedFleet(std::move(impl)));
+}
+
+EmbeddedFleet::EmbeddedFleet(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+EmbeddedFleet::~EmbeddedFleet() = default;
+const std::string& EmbeddedFleet::address() const { return impl_->tuner_address(); }
+const std::string& EmbeddedFleet::state_dir() const { return impl_->state_dir(); }
+absl::Status EmbeddedFleet::Healthy() const { return impl_->Healthy(); }
+
+}  // namespace tilewright::cli

@@ -1,0 +1,204 @@
+// `tilewright log show`: one task, its records, and the program of one of them.
+#include <algorithm>
+
+#include "compiler/driver/tasks.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/structural.h"
+#include "compiler/schedule/schedule.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/log_commands.h"
+#include "tuner_server/cli/server_client.h"
+
+namespace tilewright::cli {
+namespace {
+
+using support::StrCat;
+
+constexpr int64_t kPageRows = 500;
+
+struct Measured {
+  log::TrialRow trial;
+  log::RecordRow record;
+};
+
+bool Names(const log::TaskRow& task, const std::string& text) {
+  return task.name == text || (text.size() >= 4 && task.hash.starts_with(text));
+}
+
+// The task's trials that have an accepted record: usable ones first, fastest first.
+absl::StatusOr<std::vector<Measured>> MeasuredTrials(log::TuningLog* log,
+                                                     const log::TaskRow& task) {
+  std::vector<Measured> out;
+  log::TrialQuery query{.job = task.job, .task = task.name, .limit = kPageRows};
+  while (true) {
+    TW_ASSIGN(const std::vector<log::TrialRow> page, log->ListTrials(query));
+    if (page.empty()) break;
+    for (const log::TrialRow& trial : page) {
+      if (trial.measurement_id.empty()) continue;
+      TW_ASSIGN(log::RecordRow record, log->GetRecord(trial.measurement_id));
+      out.push_back({trial, std::move(record)});
+    }
+    query.after_number = page.back().number;
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Measured& a, const Measured& b) {
+    if (a.record.usable() != b.record.usable()) return a.record.usable();
+    return a.record.usable() && a.record.median < b.record.median;
+  });
+  return out;
+}
+
+// The task of that name or hash in the newest job that has one.
+absl::StatusOr<log::TaskRow> FindTask(log::TuningLog* log, const LogShowOptions& options) {
+  std::string known;
+  log::JobQuery query{.before_number = 0, .limit = kPageRows};
+  while (true) {
+    TW_ASSIGN(const std::vector<log::JobRow> jobs, log->ListJobs(query));
+    if (jobs.empty()) break;
+    for (const log::JobRow& job : jobs) {
+      if (!options.job.empty() && job.id != LastPart(options.job)) continue;
+      TW_ASSIGN(const std::vector<log::TaskRow> tasks, log->ListTasks(job.id));
+      for (const log::TaskRow& task : tasks) {
+        if (Names(task, options.task)) return task;
+        if (known.size() < 1000) known += StrCat(known.empty() ? "" : ", ", task.name);
+      }
+    }
+    query.before_number = jobs.back().number;
+  }
+  return support::NotFound("log.task.not_found",
+                           StrCat("no task ", support::Quote(options.task),
+                                  "; the log has: ", known.empty() ? "none" : known));
+}
+
+// The record that is shown in full.
+absl::StatusOr<Measured> ChooseRecord(log::TuningLog* log, const LogShowOptions& options,
+                                      const log::TaskRow& task,
+                                      const std::vector<Measured>& measured) {
+  if (options.record.empty()) {
+    if (!measured.empty() && measured[0].record.usable()) return measured[0];
+    Measured none;  // nothing measured yet: the default schedule
+    none.trial.steps = task.default_steps;
+    none.trial.program_hash = task.default_program_hash;
+    none.trial.is_default = true;
+    return none;
+  }
+  Measured chosen;
+  TW_ASSIGN(chosen.record, log->GetRecord(options.record));
+  if (chosen.record.job != task.job || chosen.record.task != task.name) {
+    return support::NotFound("log.record.not_found",
+                             StrCat(options.record, " is a record of another task"));
+  }
+  TW_ASSIGN(chosen.trial, log->GetTrial(chosen.record.job, chosen.record.trial));
+  return chosen;
+}
+
+// The program's text; the first line says whether it is the one that was measured.
+absl::StatusOr<std::string> ProgramText(const log::TaskRow& task, const log::TrialRow& trial) {
+  TW_ASSIGN(const ir::Function function, driver::TaskFunction(task.text));
+  TW_ASSIGN(const ir::Function scheduled, schedule::Replay(function, trial.steps));
+  const std::string hash = ir::ProgramHash(scheduled);
+  const std::string note =
+      hash == trial.program_hash
+          ? StrCat("program ", hash, " (the measured one)\n")
+          : StrCat("program ", hash, " is STALE: ", trial.program_hash, " was measured\n");
+  return note + ir::Print(scheduled);
+}
+
+nlohmann::json RecordJson(const Measured& row) {
+  return {{"measurement_id", row.record.measurement_id},
+          {"outcome", log::OutcomeName(row.record.outcome)},
+          {"valid", row.record.valid},
+          {"median", row.record.median},
+          {"ci_rel", row.record.ci_rel},
+          {"value_kind", row.record.value_kind},
+          {"proposed_by", row.trial.proposed_by},
+          {"generated_by", row.trial.generated_by},
+          {"predicted", row.trial.predicted},
+          {"rank", row.trial.rank},
+          {"considered", row.trial.considered},
+          {"model_id", row.trial.model_id},
+          {"device", row.record.device},
+          {"program_hash", row.trial.program_hash},
+          {"error", row.record.error_detail},
+          {"steps", row.trial.steps}};
+}
+
+std::string RecordsTable(const std::vector<Measured>& rows, int limit) {
+  Table table({{"measurement"},
+               {"outcome"},
+               {"median", true},
+               {"± (95 %)", true},
+               {"proposed by"},
+               {"made by"},
+               {"rank", true},
+               {"device"}});
+  for (const Measured& row : rows) {
+    if (static_cast<int>(table.rows()) >= limit) break;
+    const bool ok = row.record.outcome == log::Outcome::kOk;
+    table.AddRow(
+        {row.record.measurement_id,
+         StrCat(log::OutcomeName(row.record.outcome), ok && !row.record.valid ? " (invalid)" : ""),
+         TimeText(row.record.median),
+         row.record.median > 0 ? support::FormatFixed(100 * row.record.ci_rel, 1) + "%" : "-",
+         row.trial.proposed_by, row.trial.generated_by,
+         row.trial.considered > 0 ? StrCat(row.trial.rank, "/", row.trial.considered) : "-",
+         LastPart(row.record.device)});
+  }
+  std::string text = table.Render();
+  if (static_cast<int>(rows.size()) > limit) {
+    text += StrCat("... and ", static_cast<int>(rows.size()) - limit, " more (--limit)\n");
+  }
+  return text;
+}
+
+absl::Status Show(const LogShowOptions& options) {
+  TW_ASSIGN(const LogPlace place, ResolveLogPlace(options.place));
+  TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, options.job, false));
+  TW_ASSIGN(const log::TaskRow task, FindTask(log.get(), options));
+  TW_ASSIGN(const std::vector<Measured> rows, MeasuredTrials(log.get(), task));
+  TW_ASSIGN(const Measured chosen, ChooseRecord(log.get(), options, task, rows));
+  std::string program;
+  if (options.show_ir) {
+    TW_ASSIGN(program, ProgramText(task, chosen.trial));
+  }
+  if (options.format == OutputFormat::kJson) {
+    nlohmann::json out = {{"task", task.name},
+                          {"hash", task.hash},
+                          {"job", task.job},
+                          {"description", task.description},
+                          {"uses", task.weight},
+                          {"flops", task.flops},
+                          {"text", task.text},
+                          {"default_steps", task.default_steps},
+                          {"chosen", RecordJson(chosen)}};
+    out["records"] = nlohmann::json::array();
+    for (const Measured& row : rows) out["records"].push_back(RecordJson(row));
+    if (options.show_ir) out["program"] = program;
+    PrintJson(out);
+    return absl::OkStatus();
+  }
+  if (options.show_ir) {
+    PrintOut(program);
+    return absl::OkStatus();
+  }
+  PrintOut(StrCat("task    ", task.name, "  ", task.description, "\nhash    ", task.hash,
+                  "\njob     ", task.job, ", used ", task.weight, " times, ",
+                  support::FormatFixed(task.flops / 1e6, 3), " MFLOP\n\n", task.text));
+  PrintOut("\n" + RecordsTable(rows, options.limit));
+  PrintOut(StrCat(
+      "\nsteps of ",
+      chosen.record.measurement_id.empty() ? "the default schedule" : chosen.record.measurement_id,
+      " (program ", chosen.trial.program_hash, ")\n", chosen.trial.steps));
+  if (!chosen.record.error_detail.empty()) {
+    PrintOut("\nerror   " + chosen.record.error_class + ": " + chosen.record.error_detail);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int LogShow(const LogShowOptions& options) {
+  return Finish("log show", "cannot show task " + options.task, Show(options));
+}
+
+}  // namespace tilewright::cli

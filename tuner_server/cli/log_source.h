@@ -1,0 +1,39 @@
+// Where the `log` commands read from: a tuning log on disk, or what a server exports of its own, so
+// that the same code serves both. Reads only; one owner, one thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "deploy/support/status.h"
+#include "tuner_server/log/tuning_log.h"
+
+namespace tilewright::cli {
+
+struct LogPlace {
+  std::string log_path;  // --log
+  std::string server;    // --server
+};
+
+struct ExportRequest {
+  std::string job;  // id or full name; empty: all
+  bool features = false;
+  bool drafts = false;
+};
+
+// --log, else --server, else TILEWRIGHT_SERVER, else the log of `tilewright tune` on this machine.
+// not_found when there is none of these.
+absl::StatusOr<LogPlace> ResolveLogPlace(const LogPlace& flags);
+
+// A file is opened read-only. A server's records (and batches, with `drafts`) become a log in
+// memory; its models and modules are not part of what servers export. Empty job: all.
+absl::StatusOr<std::unique_ptr<log::TuningLog>> OpenLog(const LogPlace& place,
+                                                        const std::string& job, bool drafts);
+
+// The lines of the export as they come, in pieces of whole lines or of arbitrary size.
+absl::Status StreamExport(const LogPlace& place, const ExportRequest& request,
+                          const std::function<absl::Status(std::string_view)>& sink);
+
+}  // namespace tilewright::cli

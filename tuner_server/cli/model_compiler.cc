@@ -1,0 +1,68 @@
+#include "tuner_server/cli/model_compiler.h"
+
+#include "deploy/support/process.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr int64_t kOpenTimeoutMs = 600'000;
+constexpr int64_t kCompileTimeoutMs = 3'600'000;
+constexpr int64_t kPassesTimeoutMs = 30'000;
+constexpr uint64_t kMaxModuleBytes = uint64_t{8} << 30;
+
+}  // namespace
+
+absl::StatusOr<ModelCompiler> ModelCompiler::Open(
+    const std::string& model_path, const std::string& target,
+    const std::map<std::string, std::vector<int64_t>>& shapes) {
+  TW_TRY(support::FileSize(model_path).status());
+  TW_ASSIGN(support::TempDir scratch, support::TempDir::Create("tilewright-compile"));
+  search::BuilderOptions options;
+  options.mode = "search";
+  TW_ASSIGN(auto client, search::BuilderClient::Start(options));
+  ModelCompiler opened(std::move(client), std::move(scratch));
+  v1::BuilderRequest request;
+  v1::OpenJob* open = request.mutable_open_job();
+  open->set_model_path(model_path);
+  open->set_target(target);
+  open->set_cost_model("prior");  // and no state_dir: nothing is measured
+  for (const auto& [name, dims] : shapes) {
+    (*open->mutable_input_shapes())[name].mutable_dims()->Assign(dims.begin(), dims.end());
+  }
+  TW_ASSIGN(v1::BuilderReply reply, opened.client_->Ask(std::move(request), kOpenTimeoutMs));
+  if (!reply.has_job_opened()) {
+    return support::Internal("builder.reply.unexpected", "expected job_opened");
+  }
+  opened.opened_ = std::move(*reply.mutable_job_opened());
+  return opened;
+}
+
+absl::StatusOr<v1::ModuleCompiled> ModelCompiler::Compile(v1::CompileModule request,
+                                                          std::string* module_bytes) {
+  v1::BuilderRequest ask;
+  *ask.mutable_compile_module() = std::move(request);
+  const std::string path = scratch_.File("module.tw");
+  ask.mutable_compile_module()->set_output_path(path);
+  TW_ASSIGN(v1::BuilderReply reply, client_->Ask(std::move(ask), kCompileTimeoutMs));
+  if (!reply.has_module_compiled()) {
+    return support::Internal("builder.reply.unexpected", "expected module_compiled");
+  }
+  TW_ASSIGN(*module_bytes, support::ReadFile(path, kMaxModuleBytes));
+  TW_TRY(support::RemoveFile(path));
+  return std::move(*reply.mutable_module_compiled());
+}
+
+absl::StatusOr<std::string> PassTables() {
+  support::ChildOptions options;
+  TW_ASSIGN(options.program, support::FindSibling("tilewright-builder"));
+  options.args = {"--mode=passes"};
+  TW_ASSIGN(support::CommandResult result, support::RunCommand(options, "", kPassesTimeoutMs));
+  if (!result.status.ok()) {
+    return support::Internal("builder.passes.failed",
+                             support::StrCat(result.status.ToString(), ": ", result.stderr_text));
+  }
+  return result.stdout_text;
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,41 @@
+// A model opened in a tilewright-builder child: how the CLI compiles without linking LLVM. Owns the
+// child and its scratch folder; one owner, one thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "tilewright/v1/builder.pb.h"
+#include "tuner_server/search/builder_client.h"
+
+namespace tilewright::cli {
+
+class ModelCompiler {
+ public:
+  // Starts the child and imports the model. not_found when there is no such file; what the importer
+  // says about a bad model; `target` is canonical.
+  static absl::StatusOr<ModelCompiler> Open(
+      const std::string& model_path, const std::string& target,
+      const std::map<std::string, std::vector<int64_t>>& shapes);
+
+  const v1::JobOpened& opened() const { return opened_; }
+  // output_path of the request is set here: the module's bytes come back, nothing else is left.
+  absl::StatusOr<v1::ModuleCompiled> Compile(v1::CompileModule request, std::string* module_bytes);
+
+ private:
+  ModelCompiler(std::unique_ptr<search::BuilderClient> client, support::TempDir scratch)
+      : scratch_(std::move(scratch)), client_(std::move(client)) {}
+
+  support::TempDir scratch_;  // outlives the child that writes into it
+  std::unique_ptr<search::BuilderClient> client_;
+  v1::JobOpened opened_;
+};
+
+// What `tilewright-builder --mode=passes` prints: the pass tables.
+absl::StatusOr<std::string> PassTables();
+
+}  // namespace tilewright::cli

@@ -1,0 +1,37 @@
+// Which measured schedules of a tuning log fit a model's tasks: the best usable record per task,
+// all of one device class. Reads only; as thread-safe as the log.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "deploy/support/status.h"
+#include "tuner_server/log/tuning_log.h"
+
+namespace tilewright::cli {
+
+struct ChosenSchedule {
+  std::string steps;
+  std::string program_hash;
+  std::string measurement_id;
+  double median_ns = 0;
+};
+
+struct ScheduleChoice {
+  std::string device_class;                       // empty: nothing fits
+  std::vector<std::string> other_classes;         // that had records too
+  std::map<std::string, ChosenSchedule> by_task;  // task hash -> the best
+};
+
+struct ScheduleQuery {
+  std::string target;        // canonical
+  std::string toolchain;     // of the builder that will replay the steps
+  std::string device_class;  // empty: the class with usable records for most of the tasks
+  std::vector<std::string> task_hashes;
+};
+
+// Records of other targets, thread counts or toolchains never count (DESIGN section 3).
+absl::StatusOr<ScheduleChoice> ChooseSchedules(log::TuningLog* log, const ScheduleQuery& query);
+
+}  // namespace tilewright::cli

@@ -1,0 +1,33 @@
+#include "tuner_server/cli/shape_flags.h"
+
+#include "deploy/support/strings.h"
+
+namespace tilewright::cli {
+
+absl::StatusOr<std::map<std::string, std::vector<int64_t>>> ParseShapes(
+    const std::vector<std::string>& texts) {
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const std::string& text : texts) {
+    const size_t eq = text.find('=');
+    bool good = eq != std::string::npos && eq > 0;
+    std::vector<int64_t> dims;
+    if (good) {
+      for (const std::string& dim : support::Split(text.substr(eq + 1), 'x')) {
+        const auto extent = support::ParseInt64(dim);
+        good = good && extent && *extent >= 1;
+        dims.push_back(extent.value_or(0));
+      }
+    }
+    if (!good) {
+      return support::InvalidArgument(
+          "cli.usage.shape", "--shape expects NAME=1x3x224x224, found " + support::Quote(text));
+    }
+    if (!shapes.emplace(text.substr(0, eq), dims).second) {
+      return support::InvalidArgument(
+          "cli.usage.shape", "--shape names " + support::Quote(text.substr(0, eq)) + " twice");
+    }
+  }
+  return shapes;
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,17 @@
+// The values of --shape. Pure function; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "deploy/support/status.h"
+
+namespace tilewright::cli {
+
+// "NAME=1x3x224x224", each name once; cli.usage.shape for anything else.
+absl::StatusOr<std::map<std::string, std::vector<int64_t>>> ParseShapes(
+    const std::vector<std::string>& texts);
+
+}  // namespace tilewright::cli

@@ -1,0 +1,178 @@
+#include "tuner_server/cli/tune_command.h"
+
+#include <algorithm>
+
+#include "deploy/support/env.h"
+#include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/compile_command.h"
+#include "tuner_server/cli/embedded.h"
+#include "tuner_server/cli/module_commands.h"
+#include "tuner_server/cli/native_target.h"
+
+namespace tilewright::cli {
+namespace {
+
+using support::StrCat;
+
+constexpr int64_t kSubmitPatienceMs = 2'000;
+constexpr int64_t kDevicePatienceMs = 20'000;
+constexpr int64_t kDevicePollMs = 100;
+
+bool IsOnline(const v1::Device& device) { return device.reachability() == v1::REACHABILITY_ONLINE; }
+
+void Say(const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }
+
+class Tuner {
+ public:
+  explicit Tuner(const TuneOptions& options)
+      : options_(options),
+        output_(options.output.empty() ? DefaultOutput(options.job.model_path) : options.output) {}
+
+  absl::Status Run() {
+    TW_ASSIGN(target_, ExpandTarget(options_.job.target));
+    TW_TRY(support::FileSize(options_.job.model_path).status());
+    if (!options_.detach) TW_TRY(CheckWritable(output_));
+    const bool local_wanted = !options_.log_path.empty() || !options_.state_dir.empty();
+    const bool has_env = support::GetEnv("TILEWRIGHT_SERVER").has_value();
+    if (!options_.server.empty() && local_wanted) {
+      return support::InvalidArgument("cli.usage.server",
+                                      "--log and --state-dir are for tuning without --server");
+    }
+    CatchInterrupts();
+    return !options_.server.empty() || (has_env && !local_wanted) ? RunOnServer() : RunHere();
+  }
+
+ private:
+  absl::Status RunOnServer() {
+    TW_ASSIGN(const std::string address, ServerAddress(options_.server));
+    ServerClient client(address);
+    TW_ASSIGN(v1::Job job,
+              Patiently(kSubmitPatienceMs, [&] { return SubmitJob(client, options_.job); }));
+    const std::string watch =
+        StrCat("tilewright jobs watch ", LastPart(job.name()), " --server ", address);
+    if (options_.detach) {
+      if (options_.format == OutputFormat::kJson) {
+        PrintJson(JobJson(job));
+      } else {
+        PrintOut(StrCat(job.name(), "\nwatch it with: ", watch));
+      }
+      return absl::OkStatus();
+    }
+    Say(StrCat("job ", job.name(), " on ", address, ", target ", job.target()));
+    auto watched = WatchJob(client, job.name(), false);
+    if (!watched.ok() && Interrupted()) {
+      Say(StrCat("the job goes on; watch it with: ", watch, "\nor end it with: tilewright jobs ",
+                 "cancel ", LastPart(job.name()), " --server ", address));
+    }
+    TW_TRY(watched.status());
+    return Conclude(client, *watched);
+  }
+
+  absl::Status RunHere() {
+    if (options_.detach) {
+      return support::InvalidArgument("cli.usage.detach", "--detach needs --server");
+    }
+    TW_TRY(CheckRunsHere(target_));
+    TW_ASSIGN(auto fleet, EmbeddedFleet::Start({options_.state_dir, options_.log_path}));
+    ServerClient client(fleet->address());
+    TW_TRY(CancelLeftOvers(client));
+    TW_TRY(WaitForDevice(client, *fleet));
+    Say(StrCat("tuning on this machine, target ", target_, "; tuning log ",
+               options_.log_path.empty() ? EmbeddedLog(fleet->state_dir()) : options_.log_path));
+    TW_ASSIGN(v1::Job job,
+              Patiently(kSubmitPatienceMs, [&] { return SubmitJob(client, options_.job); }));
+    auto watched = WatchJob(client, job.name(), false, [&fleet] { return fleet->Healthy(); });
+    if (!watched.ok()) {
+      (void)Cancel(client, job.name(), "the command line ended");
+      return watched.status();
+    }
+    return Conclude(client, *watched);
+  }
+
+  // Jobs that an earlier run left behind when it was killed: their commands are gone.
+  static absl::Status CancelLeftOvers(ServerClient& client) {
+    v1::ListJobsRequest request;
+    request.set_parent("projects/default");
+    do {
+      TW_ASSIGN(v1::ListJobsResponse page,
+                client.Call(client.jobs(), &v1::JobService::Stub::ListJobs, request));
+      for (const v1::Job& job : page.jobs()) {
+        const bool ended = job.state() == v1::Job::SUCCEEDED || job.state() == v1::Job::FAILED ||
+                           job.state() == v1::Job::CANCELLED;
+        if (!ended) TW_TRY(Cancel(client, job.name(), "left behind by an earlier tune"));
+      }
+      request.mutable_page()->set_page_token(page.next_page_token());
+    } while (!request.page().page_token().empty());
+    return absl::OkStatus();
+  }
+
+  static absl::Status Cancel(ServerClient& client, const std::string& name,
+                             const std::string& reason) {
+    v1::CancelJobRequest request;
+    request.set_name(name);
+    request.set_reason(reason);
+    return client.Call(client.jobs(), &v1::JobService::Stub::CancelJob, request).status();
+  }
+
+  static absl::Status WaitForDevice(ServerClient& client, const EmbeddedFleet& fleet) {
+    support::SystemClock clock;
+    const int64_t deadline_ns = clock.NowNs() + kDevicePatienceMs * 1'000'000;
+    while (!Interrupted()) {
+      TW_TRY(fleet.Healthy());
+      const auto page = client.Call(client.fleet(), &v1::FleetAdminService::Stub::ListDevices,
+                                    v1::ListDevicesRequest());
+      if (page.ok() && std::any_of(page->devices().begin(), page->devices().end(), IsOnline)) {
+        return absl::OkStatus();
+      }
+      if (clock.NowNs() > deadline_ns) {
+        return support::Unavailable("cli.embedded.device",
+                                    "no device has registered; see " + fleet.state_dir());
+      }
+      support::SleepMs(kDevicePollMs);
+    }
+    return support::Cancelled("cli.interrupted", "stopped before the job was submitted");
+  }
+
+  // The job has ended: table, module.
+  absl::Status Conclude(ServerClient& client, const v1::Job& job) {
+    TW_ASSIGN(const std::vector<v1::Task> tasks,
+              Patiently(kPatienceMs, [&] { return FetchTasks(client, job.name()); }));
+    const double peak = FleetPeakGflops(client, job.target());
+    const absl::Status succeeded = CheckSucceeded(job);
+    if (!succeeded.ok()) {
+      if (!tasks.empty() && options_.format == OutputFormat::kTable) {
+        PrintOut(TasksTable(tasks, peak));
+      }
+      return succeeded;
+    }
+    TW_ASSIGN(const v1::ModuleVersion version,
+              Patiently(kPatienceMs, [&] { return FindModule(client, job.published_module()); }));
+    TW_TRY(Patiently(kPatienceMs, [&] { return FetchModule(client, version, output_); }));
+    const std::string digest = support::HexEncode(version.files(0).digest().hash());
+    if (options_.format == OutputFormat::kJson) {
+      nlohmann::json out = JobJson(job);
+      out.update(TasksJson(tasks, peak));
+      out["output"] = output_;
+      out["sha256"] = digest;
+      PrintJson(out);
+    } else {
+      PrintOut(TasksTable(tasks, peak));
+      PrintOut(StrCat("wrote ", output_, "  ", version.name(), "  sha256 ", digest));
+    }
+    return absl::OkStatus();
+  }
+
+  const TuneOptions& options_;
+  std::string output_;
+  std::string target_;
+};
+
+}  // namespace
+
+int TuneModel(const TuneOptions& options) {
+  return Finish("tune", "cannot tune " + options.job.model_path, Tuner(options).Run());
+}
+
+}  // namespace tilewright::cli

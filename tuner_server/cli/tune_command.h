@@ -1,0 +1,23 @@
+// `tilewright tune`: a model is tuned by a server's fleet, or by a fleet on this machine that lives
+// as long as the command, and comes back as a module.
+#pragma once
+
+#include <string>
+
+#include "tuner_server/cli/job_commands.h"
+
+namespace tilewright::cli {
+
+struct TuneOptions {
+  JobRequest job;
+  std::string server;     // empty: TILEWRIGHT_SERVER; neither: this machine
+  std::string state_dir;  // of the fleet on this machine
+  std::string log_path;   // likewise: where its tuning log is kept
+  std::string output;     // empty: the model's name with .tw
+  bool detach = false;    // submit and return
+  OutputFormat format = OutputFormat::kTable;
+};
+// Returns the exit code.
+int TuneModel(const TuneOptions& options);
+
+}  // namespace tilewright::cli
