@@ -213,8 +213,8 @@ const StepRow* FindRow(std::string_view name) {
 
 std::span<const AnnotationRow> AnnotationRows() {
   static constexpr AnnotationRow kRows[] = {
-      {"unroll_max", 0, 4096, 'h',
-       "serial loops of constant extent below are unrolled while the copies stay within this many"},
+      {"unroll_max", 0, 4096, 'l',
+       "loops inside are unrolled, innermost first, while that gives at most so many statements"},
   };
   return kRows;
 }

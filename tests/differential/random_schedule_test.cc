@@ -14,6 +14,7 @@
 #include "compiler/schedule/schedule.h"
 #include "deploy/support/status.h"
 #include "tests/support/equivalence.h"
+#include "tests/support/race_check.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/run_compiled.h"
 #include "tests/support/te_programs.h"
@@ -58,13 +59,15 @@ RandomProgram SmallProgram(uint64_t seed, bool symbolic) {
 
 // Fixed kernels take part too: the generator's programs have few shared loops.
 RandomProgram ProgramOf(uint64_t seed, bool symbolic) {
-  switch (seed % 8) {
+  switch (seed % 9) {
     case 0:
       return {ConvProgram({.channels_in = 2, .height = 4, .width = 5, .channels_out = 3}), {}};
     case 1:
       return {SoftmaxProgram(3, 7), {}};
     case 2:
       return {StencilProgram(11), {}};
+    case 4:
+      return {MeanProgram(3, 5), {}};
     case 3:
       return {DenseReluProgram(5, 7, 6), {}};
     default:
@@ -96,6 +99,13 @@ void CheckPair(uint64_t seed, Tally* tally, const FunctionRunner& runner) {
                           << p.Describe() << "\n"
                           << schedule::ToText(r.steps) << "\n"
                           << ir::Print(r.function);
+  absl::Status races = CheckRaces(r.function, p.sizes);
+  ASSERT_TRUE(races.ok() || support::Slug(races) == "test.race.budget")
+      << "seed " << seed << ": " << races << "\n"
+      << p.Describe() << "\n"
+      << schedule::ToText(ShrinkSteps(p.function, r.steps, [&](const ir::Function& f) {
+           return support::Slug(CheckRaces(f, p.sizes)) == "test.race.conflict";
+         }));
   absl::Status same = Compare(p, r.function, seed, runner);
   if (IsCutOff(same)) {
     ++tally->too_slow;

@@ -114,6 +114,22 @@ ir::Function SoftmaxProgram(int64_t rows, int64_t columns) {
   return b.Finish({out});
 }
 
+ir::Function MeanProgram(int64_t rows, int64_t columns) {
+  FunctionBuilder b("mean");
+  Buffer x = b.Input("X", kF32, Shape({rows, columns}));
+  Axis k = b.ReduceAxis("k", Int(columns));
+  Buffer sum = b.Reduce("sum", kF32, Shape({rows}), {"i"}, {k}, Combiner::kSum,
+                        [&](const std::vector<Var>& v) { return Load(x, {v[0], k.var}); });
+  auto shape = Shape({rows, columns});
+  Buffer apart = b.Compute("apart", kF32, shape, {"i", "j"}, [&](const std::vector<Var>& v) {
+    return Load(x, {v[0], v[1]}) - Load(sum, {v[0]}) * ir::Float(0.25);
+  });
+  Buffer out = b.Compute("out", kF32, shape, {"i", "j"}, [&](const std::vector<Var>& v) {
+    return Load(apart, {v[0], v[1]}) * Load(apart, {v[0], v[1]});
+  });
+  return b.Finish({out});
+}
+
 ir::Function SymbolicRowsProgram(int64_t columns) {
   FunctionBuilder b("symbolic_rows");
   Var n = b.SizeParam("n");

@@ -19,6 +19,8 @@ ir::Function ConvProgram(const ConvShape& shape);
 ir::Function StencilProgram(int64_t n);
 // Row maximum, exponentials of the difference, their sum, the quotient; blocks: top, e, total, out.
 ir::Function SoftmaxProgram(int64_t rows, int64_t columns);
+// Row sums, the differences from them, their squares; blocks: sum, apart, out.
+ir::Function MeanProgram(int64_t rows, int64_t columns);
 // Y[i,j] = X[i,j] * 2 + 1 with a symbolic number of rows; blocks: Y.
 ir::Function SymbolicRowsProgram(int64_t columns);
 
