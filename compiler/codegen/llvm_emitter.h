@@ -75,6 +75,7 @@ class ModuleEmitter {
   llvm::StructType* context_struct() { return context_struct_; }
 
  private:
+  absl::Status CheckTypes(const ir::Function& function);
   void AddCommonAttributes(llvm::Function* function);
   void EmitEntry(const ir::Function& function, llvm::Function* body);
 

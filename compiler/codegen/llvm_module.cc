@@ -1,6 +1,7 @@
 // Kernels of one module: entries with the C ABI, attributes, and what several functions share.
 #include "compiler/codegen/llvm_emitter.h"
 #include "compiler/ir/target.h"
+#include "compiler/ir/visit.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/support/status.h"
 
@@ -125,7 +126,23 @@ void ModuleEmitter::EmitEntry(const ir::Function& function, llvm::Function* body
   builder.CreateRet(builder.CreateCall(body, arguments));
 }
 
+// Types are checked once up front; memory accesses do not ask again.
+absl::Status ModuleEmitter::CheckTypes(const ir::Function& function) {
+  absl::Status status;
+  auto check = [&](ir::DType type) {
+    if (status.ok()) status = ValueType(type).status();
+    return status.ok();
+  };
+  for (const ir::Buffer& buffer : function.params) check(buffer->dtype);
+  ir::VisitExprsIn(function.body, [&](const ir::Expr& e) { return check(e->dtype); });
+  ir::VisitStmts(function.body, [&](const ir::Stmt& s) {
+    return s->kind != ir::StmtKind::kAlloc || check(s->buffer->dtype);
+  });
+  return status;
+}
+
 absl::StatusOr<int64_t> ModuleEmitter::AddKernel(const ir::Function& function) {
+  TW_TRY(CheckTypes(function));
   auto* i64 = llvm::Type::getInt64Ty(context_);
   auto* pointer = llvm::PointerType::get(context_, 0);
   std::vector<llvm::Type*> parameters(function.params.size(), pointer);

@@ -1,0 +1,251 @@
+// What generated code promises to the runtime: symbols, versions, sizes, errors, determinism; and
+// what machine code it consists of where no machine here could run it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "compiler/codegen/codegen.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/transform/passes.h"
+#include "deploy/runtime/c_abi.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/status.h"
+#include "tests/support/run_compiled.h"
+#include "tests/support/te_programs.h"
+
+namespace tilewright::codegen {
+namespace {
+
+ir::Target Cpu(const std::string& name) { return *ir::ParseTarget("cpu,arch=x86_64,cpu=" + name); }
+
+ir::Function Parsed(const std::string& text) {
+  absl::StatusOr<ir::Function> f = ir::ParseFunction(text);
+  EXPECT_TRUE(f.ok()) << support::StatusText(f.status());
+  return *f;
+}
+
+// Y[i] = X[i] + 1 over a symbolic length, one task per element.
+constexpr char kSymbolic[] = R"(
+fn inc(n: size, X: f32[n] input, Y: f32[n] output) stage=flat {
+  for i in 0..n parallel {
+    Y[i] = X[i] + 1.0f32;
+  }
+}
+)";
+
+TEST(CodegenAbi, SymbolsAndWorkspaces) {
+  ir::Function inc = Parsed(kSymbolic);
+  ir::Function other = Parsed(R"(
+fn other(Y: f32[40000] output) stage=flat {
+  alloc T: f32[40000] scope=global {
+    for i in 0..40000 {
+      T[i] = 2.0f32;
+    }
+    for i in 0..40000 {
+      Y[i] = T[39999 - i];
+    }
+  }
+}
+)");
+  absl::StatusOr<Artifact> artifact = Generate({inc, other}, Cpu("x86-64"));
+  ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
+  EXPECT_EQ(artifact->format, "elf-x86_64");
+  EXPECT_THAT(artifact->symbols, testing::ElementsAre("tw_kernel_inc", "tw_kernel_other"));
+  EXPECT_THAT(artifact->workspace_bytes, testing::ElementsAre(0, 160000));
+  absl::StatusOr<tests::LoadedKernel> kernel = tests::LoadedKernel::Load(*artifact, 1);
+  ASSERT_TRUE(kernel.ok()) << support::StatusText(kernel.status());
+  std::vector<float> y(40000);
+  void* buffers[] = {y.data()};
+  EXPECT_EQ(kernel->Call(buffers, nullptr, 1), TW_OK);
+  EXPECT_EQ(y[0], 2.0f);
+  EXPECT_EQ(y[39999], 2.0f);
+}
+
+TEST(CodegenAbi, WorkspaceOfSiblingsOverlapsAndTasksHaveSlices) {
+  ir::Function f = Parsed(R"(
+fn slices(Y: f32[4,20000] output) stage=loops {
+  for t in 0..4 parallel {
+    alloc A: f32[20000] scope=global {
+      for i in 0..20000 {
+        A[i] = f32(t);
+      }
+      for i in 0..20000 {
+        Y[t, i] = A[i];
+      }
+    }
+    alloc B: f32[20000] scope=global {
+      for i in 0..20000 {
+        B[i] = f32(i);
+      }
+      for i in 0..20000 {
+        Y[t, i] = Y[t, i] + B[i];
+      }
+    }
+  }
+}
+)");
+  transform::PassContext ctx;
+  ctx.target = Cpu("x86-64");
+  const transform::PassRow rows[] = {*transform::FindPass("flatten_buffers"),
+                                     *transform::FindPass("unroll_loops")};
+  absl::StatusOr<ir::Function> flat = transform::RunPipeline(f, rows, ctx);
+  ASSERT_TRUE(flat.ok()) << support::StatusText(flat.status());
+  absl::StatusOr<Artifact> artifact = Generate({*flat}, ctx.target);
+  ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
+  EXPECT_EQ(artifact->workspace_bytes[0], 4 * 80000);
+  absl::StatusOr<tests::LoadedKernel> kernel = tests::LoadedKernel::Load(*artifact);
+  ASSERT_TRUE(kernel.ok()) << support::StatusText(kernel.status());
+  std::vector<float> y(4 * 20000);
+  void* buffers[] = {y.data()};
+  EXPECT_EQ(kernel->Call(buffers, nullptr, 3), TW_OK);
+  EXPECT_EQ(y[3 * 20000 + 7], 10.0f);
+  EXPECT_EQ(y[2 * 20000], 2.0f);
+}
+
+class SymbolicKernel : public testing::Test {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<Artifact> artifact = Generate({Parsed(kSymbolic)}, Cpu("x86-64"));
+    ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
+    absl::StatusOr<tests::LoadedKernel> kernel = tests::LoadedKernel::Load(*artifact);
+    ASSERT_TRUE(kernel.ok()) << support::StatusText(kernel.status());
+    kernel_ = std::make_unique<tests::LoadedKernel>(*std::move(kernel));
+  }
+  int32_t Call(TwContext context, int64_t size) {
+    return kernel_->entry()(&context, buffers_, &size, nullptr);
+  }
+  alignas(64) float x_[16] = {1, 2, 3, 4, 5, 6, 7, 8};
+  alignas(64) float y_[16] = {};
+  void* buffers_[2] = {x_, y_};
+  std::unique_ptr<tests::LoadedKernel> kernel_;
+};
+
+TEST_F(SymbolicKernel, RunsForAnySize) {
+  EXPECT_EQ(Call(tests::TestContext(2), 7), TW_OK);
+  EXPECT_EQ(y_[6], 8.0f);
+  EXPECT_EQ(y_[7], 0.0f);
+}
+
+TEST_F(SymbolicKernel, RefusesSizesBelowOne) {
+  EXPECT_EQ(Call(tests::TestContext(1), 0), TW_ERROR_SIZE);
+  EXPECT_EQ(Call(tests::TestContext(1), -3), TW_ERROR_SIZE);
+  EXPECT_EQ(y_[0], 0.0f);
+}
+
+TEST_F(SymbolicKernel, RefusesAnOlderRuntime) {
+  TwContext context = tests::TestContext(1);
+  context.abi_version = TW_ABI_VERSION - 1;
+  EXPECT_EQ(Call(context, 4), TW_ERROR_ABI);
+  context.abi_version = TW_ABI_VERSION + 1;
+  EXPECT_EQ(Call(context, 4), TW_OK);
+}
+
+TEST_F(SymbolicKernel, ReturnsWhatParallelForReturns) {
+  TwContext context = tests::TestContext(1);
+  context.parallel_for = [](TwContext*, TwTaskBody body, void* closure, int64_t tasks) -> int32_t {
+    EXPECT_EQ(tasks, 5);
+    EXPECT_EQ(body(closure, 2), TW_OK);
+    return 42;
+  };
+  EXPECT_EQ(Call(context, 5), 42);
+  EXPECT_EQ(y_[2], 4.0f);
+  EXPECT_EQ(y_[0], 0.0f);
+}
+
+TEST(Codegen, SameInputSameBytes) {
+  ir::Function flat = *tests::LowerChecked(tests::DenseReluProgram(9, 20, 7), Cpu("x86-64-v3"));
+  std::string first = Generate({flat}, Cpu("x86-64-v3"))->bytes;
+  // Also with others at work: target machines and the linker are shared.
+  std::vector<std::string> digests(4);
+  std::vector<std::thread> threads;
+  for (std::string& digest : digests) {
+    threads.emplace_back([&] {
+      absl::StatusOr<Artifact> again = Generate({flat}, Cpu("x86-64-v3"));
+      digest = again.ok() ? support::Sha256Hex(again->bytes) : support::StatusText(again.status());
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_THAT(digests, testing::Each(support::Sha256Hex(first)));
+  EXPECT_NE(support::Sha256Hex(Generate({flat}, Cpu("x86-64"))->bytes), support::Sha256Hex(first));
+}
+
+TEST(Codegen, RefusesWithReasons) {
+  auto slug = [](const absl::StatusOr<Artifact>& a) {
+    return a.ok() ? "ok" : support::Slug(a.status());
+  };
+  ir::Function scheduled = tests::MatmulProgram(4, 4, 4);
+  EXPECT_EQ(slug(Generate({scheduled}, Cpu("x86-64"))), "codegen.function.not_flat");
+  EXPECT_EQ(slug(Generate({}, Cpu("x86-64"))), "codegen.function.none");
+  ir::Function inc = Parsed(kSymbolic);
+  absl::StatusOr<ir::Target> arm = ir::ParseTarget("cpu,arch=aarch64,cpu=cortex-a76");
+  ASSERT_TRUE(arm.ok());
+  EXPECT_EQ(slug(Generate({inc}, *arm)), "codegen.target.unsupported");
+  ir::Target odd = Cpu("x86-64");
+  odd.cpu = "no-such-cpu";
+  EXPECT_EQ(slug(Generate({inc}, odd)), "codegen.target.unknown_cpu");
+  EXPECT_EQ(slug(Generate({Parsed(R"(
+fn half(X: f16[4] input, Y: f16[4] output) stage=flat {
+  for i in 0..4 {
+    Y[i] = X[i] + X[i];
+  }
+}
+)")},
+                          Cpu("x86-64"))),
+            "codegen.type.unsupported");
+  EXPECT_EQ(slug(Generate({Parsed(R"(
+fn symbolic(n: size, Y: f32[n] output) stage=flat {
+  alloc T: f32[n] scope=global {
+    for i in 0..n {
+      T[i] = 1.0f32;
+    }
+    for i in 0..n {
+      Y[i] = T[i];
+    }
+  }
+}
+)")},
+                          Cpu("x86-64"))),
+            "codegen.alloc.symbolic");
+}
+
+// A register tile of 6 x 4 vectors of 16 lanes: one register per accumulator, nothing on the stack.
+// Read from the assembly, because not every machine executes AVX-512.
+TEST(Codegen, Avx512TilesStayInWholeRegisters) {
+  ir::Function f = tests::MatmulProgram(24, 128, 64);
+  auto scheduled = schedule::Replay(
+      f,
+      "cache_write %3; split %5 [?,6]; split %6 [?,64]; reorder %7 %9 %8 %10; compute_at %3 %9; "
+      "split %12 [?,16]; reorder %13 %11 %14 %15; unroll %11; unroll %14; vectorize %15; "
+      "split %10 [?,16]; vectorize %17; unroll %16; unroll %8");
+  ASSERT_TRUE(scheduled.ok()) << support::StatusText(scheduled.status());
+  for (const char* cpu : {"x86-64-v4", "skylake-avx512", "znver4"}) {
+    SCOPED_TRACE(cpu);
+    absl::StatusOr<ir::Function> flat = tests::LowerChecked(*scheduled, Cpu(cpu));
+    ASSERT_TRUE(flat.ok()) << support::StatusText(flat.status());
+    auto folder = support::TempDir::Create();
+    ASSERT_TRUE(folder.ok());
+    absl::StatusOr<Artifact> artifact = Generate({*flat}, Cpu(cpu), {.dump_dir = folder->path()});
+    ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
+    std::string assembly = *support::ReadFile(folder->File(f.name + ".s"), 1 << 20);
+    int fma = 0, fma512 = 0, spills = 0;
+    for (size_t start = 0; start < assembly.size();) {
+      size_t end = std::min(assembly.find('\n', start), assembly.size());
+      std::string line = assembly.substr(start, end - start);
+      bool zmm = line.find("%zmm") != std::string::npos;
+      if (line.find("vfmadd") != std::string::npos) ++(zmm ? fma512 : fma);
+      if (zmm && line.find("(%rsp)") != std::string::npos) ++spills;
+      start = end + 1;
+    }
+    EXPECT_EQ(fma512, 24);
+    EXPECT_EQ(fma, 0);
+    EXPECT_EQ(spills, 0);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::codegen
