@@ -19,7 +19,9 @@ absl::StatusOr<std::unique_ptr<JobCore>> JobCore::Resume(const JobEnvironment& e
                                                          const std::string& job) {
   std::unique_ptr<JobCore> core(new JobCore(environment, options));
   TW_ASSIGN(core->job_, environment.log->GetJob(job));
-  TW_CHECK(!log::IsFinal(core->job_.state)) << job << " has ended";
+  if (log::IsFinal(core->job_.state)) {
+    return support::FailedPrecondition("job.core.ended", job);
+  }
   TW_TRY(core->Load());
   return core;
 }
@@ -92,6 +94,7 @@ absl::Status JobCore::LoadTrials() {
 
 absl::Status JobCore::Start() {
   if (job_.state == log::JobState::kQueued) TW_TRY(Move(JobAction::kStart, ""));
+  if (done_) return absl::OkStatus();
   if (job_.state == log::JobState::kCancelling) return Handle(CancelRequested{});
   if (job_.state == log::JobState::kFinishing && !open_.empty()) WindDown();
   return Pump();
@@ -153,9 +156,15 @@ absl::Status JobCore::Move(JobAction action, const std::string& reason) {
   transition.now_us = env_.clock->WallMicros();
   const absl::StatusOr<log::JobRow> moved = env_.log->MoveJob(transition);
   if (support::Slug(moved.status()) == "log.job.state") {
-    // Somebody asked for cancellation in the meantime; the event about it is on its way.
+    // Somebody asked for cancellation in the meantime; the event about it is on its way. A job that
+    // had not started yet is cancelled already.
     TW_ASSIGN(const log::JobRow now, env_.log->GetJob(job_.id));
     if (now.state == log::JobState::kCancelling) return absl::OkStatus();
+    if (log::IsFinal(now.state)) {
+      job_ = now;
+      done_ = true;
+      return absl::OkStatus();
+    }
   }
   TW_TRY(moved.status());
   job_ = *moved;
@@ -199,6 +208,17 @@ std::vector<v1::Condition> JobCore::conditions() const {
   std::vector<v1::Condition> list;
   for (const auto& [type, condition] : conditions_) list.push_back(condition);
   return list;
+}
+
+std::string JobCore::best_trial() const {
+  const TaskState* heaviest = nullptr;
+  const auto share = [](const TaskState* task) { return task->view.weight * task->best.median; };
+  for (const TaskState& task : tasks_) {
+    if (task.best.median <= 0) continue;
+    if (heaviest == nullptr || share(&task) > share(heaviest)) heaviest = &task;
+  }
+  if (heaviest == nullptr) return "";
+  return support::StrCat("tasks/", heaviest->row.name, "/trials/", heaviest->best.number);
 }
 
 v1::Progress JobCore::progress() const {

@@ -67,7 +67,7 @@ struct JobCoreOptions {
 
 class JobCore {
  public:
-  // Reads the job from the log. REQUIRES: the job is not in a final state.
+  // Reads the job from the log. failed_precondition job.core.ended: it is in a final state.
   static absl::StatusOr<std::unique_ptr<JobCore>> Resume(const JobEnvironment& environment,
                                                          const JobCoreOptions& options,
                                                          const std::string& job);
@@ -82,6 +82,9 @@ class JobCore {
 
   const log::JobRow& job() const { return job_; }
   v1::Progress progress() const;
+  // "tasks/{task}/trials/{number}": the best trial of the task with the largest share of time;
+  // empty while there is none.
+  std::string best_trial() const;
   std::vector<v1::Condition> conditions() const;
 
  private:

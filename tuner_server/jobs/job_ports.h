@@ -1,6 +1,6 @@
 // The seams of a job: what its core (job_core.h) asks of the world, and what the world answers. A
 // port's method returns at once; its answer is exactly one event, handed later to the core's owner.
-// Ports have a real implementation each (search_process.h, build_pool.h, tracker_dispatcher.h) and
+// Ports have a real implementation each (search_process.h, build_farm.h, tracker_dispatcher.h) and
 // fakes in the tests.
 #pragma once
 

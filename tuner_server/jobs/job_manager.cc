@@ -1,0 +1,229 @@
+#include "tuner_server/jobs/job_manager.h"
+
+#include <utility>
+#include <vector>
+
+#include "deploy/daemon/daemon_log.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/jobs/job_queue.h"
+#include "tuner_server/jobs/work_items.h"
+#include "tuner_server/log/log_stats.h"
+
+namespace tilewright::jobs {
+namespace {
+
+using support::MutexLock;
+
+constexpr int64_t kCheckMs = 1'000;
+constexpr int64_t kManyJobs = 100'000;
+constexpr int kCancelTries = 10;
+constexpr size_t kMaxCached = 10'000;
+
+// Progress of a job that does not run now.
+v1::Progress ProgressOf(const log::JobStats& stats, const v1::Job& spec) {
+  v1::Progress progress;
+  progress.set_proposed(static_cast<int32_t>(stats.counts.proposed));
+  progress.set_built(static_cast<int32_t>(stats.counts.built));
+  progress.set_measured(static_cast<int32_t>(stats.counts.ended));
+  for (const auto& [outcome, count] : stats.counts.by_outcome) {
+    if (outcome == log::Outcome::kOk) continue;
+    (*progress.mutable_failed_by_kind())[std::string(log::OutcomeName(outcome))] =
+        static_cast<int32_t>(count);
+  }
+  progress.set_best_us(stats.best_total() / 1000);
+  progress.set_baseline_us(stats.default_total() / 1000);
+  progress.set_trials_total(spec.budget().max_trials());
+  progress.mutable_elapsed()->set_seconds(static_cast<int64_t>(stats.job.elapsed_s));
+  progress.set_retrainings(static_cast<int32_t>(stats.models.size()));
+  for (const log::ModelRow& model : stats.models) {
+    if (model.replaced) progress.set_model_id(model.id);
+  }
+  return progress;
+}
+
+std::string BestTrialOf(const log::JobStats& stats) {
+  const log::TaskStats* heaviest = nullptr;
+  const auto share = [](const log::TaskStats* task) {
+    return static_cast<double>(task->task.weight) * task->best_median;
+  };
+  for (const log::TaskStats& task : stats.tasks) {
+    if (task.best_trial == 0) continue;
+    if (heaviest == nullptr || share(&task) > share(heaviest)) heaviest = &task;
+  }
+  if (heaviest == nullptr) return "";
+  return support::StrCat("tasks/", heaviest->task.name, "/trials/", heaviest->best_trial);
+}
+
+}  // namespace
+
+JobManager::JobManager(const ServerEnvironment& environment, int64_t max_running)
+    : env_(environment), max_running_(max_running) {}
+
+JobManager::~JobManager() { Stop(); }
+
+void JobManager::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void JobManager::Stop() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.NotifyAll();
+  if (thread_.joinable()) thread_.join();
+  std::map<std::string, std::shared_ptr<JobRunner>> runners;
+  {
+    MutexLock lock(mutex_);
+    runners.swap(runners_);
+  }
+  // Each runner ends its thread when the last owner lets go.
+}
+
+void JobManager::Loop() {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      if (!stopping_ && !check_) wake_.WaitForMs(mutex_, kCheckMs);
+      if (stopping_) return;
+      check_ = false;
+    }
+    Reap();
+    Admit();
+  }
+}
+
+void JobManager::Changed(const std::string& id, bool check) {
+  MutexLock lock(mutex_);
+  ++versions_[id];
+  if (!check) return;
+  check_ = true;
+  wake_.NotifyAll();
+}
+
+void JobManager::Reap() {
+  std::vector<std::shared_ptr<JobRunner>> ended;  // destroyed without the mutex
+  MutexLock lock(mutex_);
+  for (auto it = runners_.begin(); it != runners_.end();) {
+    if (!it->second->done()) {
+      ++it;
+      continue;
+    }
+    ended.push_back(std::move(it->second));
+    it = runners_.erase(it);
+  }
+}
+
+void JobManager::Admit() {
+  const auto open = env_.log->ListJobs({.limit = kManyJobs, .open_only = true});
+  if (!open.ok()) {
+    daemon::LogError("jobs.list.failed", {{"error", support::StatusText(open.status())}});
+    return;
+  }
+  std::map<std::string, log::JobRow> rows;
+  std::vector<WaitingJob> waiting;
+  int64_t running = 0;
+  {
+    MutexLock lock(mutex_);
+    running = static_cast<int64_t>(runners_.size());
+    for (const log::JobRow& row : *open) {
+      if (runners_.count(row.id) != 0) continue;
+      rows[row.id] = row;
+      WaitingJob job;
+      job.id = row.id;
+      job.number = row.number;
+      const auto spec = SpecFromJson(row.spec_json);
+      if (spec.ok() && spec->priority() > 0) job.priority = spec->priority();
+      job.waiting_ns = (env_.clock->WallMicros() - row.created_us) * 1000;
+      job.must_resume = row.state != log::JobState::kQueued;
+      waiting.push_back(std::move(job));
+    }
+  }
+  for (const std::string& id : JobsToStart(std::move(waiting), running, max_running_)) {
+    auto runner =
+        std::make_shared<JobRunner>(env_, rows[id], [this, id](bool ended) { Changed(id, ended); });
+    MutexLock lock(mutex_);
+    runners_[id] = std::move(runner);
+  }
+  if (env_.metrics != nullptr) {
+    env_.metrics->Gauge("tilewright_tuner_jobs_running", "Jobs that run now", {})
+        .Set(static_cast<double>(running));
+    env_.metrics->Gauge("tilewright_tuner_jobs_open", "Jobs that have not ended", {})
+        .Set(static_cast<double>(open->size()));
+  }
+}
+
+absl::StatusOr<log::CreatedJob> JobManager::Create(const log::JobRow& job) {
+  TW_ASSIGN(log::CreatedJob created, env_.log->CreateJob(job));
+  Changed(created.job.id, true);
+  return created;
+}
+
+absl::StatusOr<log::JobRow> JobManager::Cancel(const std::string& id, const std::string& reason) {
+  absl::Status last;
+  for (int i = 0; i < kCancelTries; ++i) {
+    TW_ASSIGN(log::JobRow job, env_.log->GetJob(id));
+    TW_ASSIGN(const log::JobState next, NextState(job.state, JobAction::kCancel));
+    if (next == job.state) return job;
+    const auto moved = env_.log->MoveJob({.id = id,
+                                          .from = job.state,
+                                          .to = next,
+                                          .reason = reason,
+                                          .now_us = env_.clock->WallMicros()});
+    if (moved.ok()) {
+      std::shared_ptr<JobRunner> runner;
+      {
+        MutexLock lock(mutex_);
+        const auto it = runners_.find(id);
+        if (it != runners_.end()) runner = it->second;
+      }
+      if (runner != nullptr) runner->NotifyCancelled();
+      Changed(id, true);
+      return moved;
+    }
+    last = moved.status();
+    if (support::Slug(last) != "log.job.state") return last;
+  }
+  return last;
+}
+
+absl::StatusOr<JobSnapshot> JobManager::Snapshot(const log::JobRow& job) {
+  std::shared_ptr<JobRunner> runner;
+  {
+    MutexLock lock(mutex_);
+    const auto it = runners_.find(job.id);
+    if (it != runners_.end() && !log::IsFinal(job.state)) runner = it->second;
+  }
+  if (runner != nullptr) return runner->snapshot();
+  if (log::IsFinal(job.state)) {
+    MutexLock lock(mutex_);
+    const auto it = ended_.find(job.id);
+    if (it != ended_.end()) return it->second;
+  }
+  JobSnapshot snapshot;
+  TW_ASSIGN(const log::JobStats stats, log::ComputeJobStats(env_.log, job.id));
+  TW_ASSIGN(const v1::Job spec, SpecFromJson(job.spec_json));
+  snapshot.progress = ProgressOf(stats, spec);
+  snapshot.best_trial = BestTrialOf(stats);
+  if (job.state == log::JobState::kQueued) {
+    v1::Condition waiting;
+    waiting.set_type("WAITING");
+    waiting.set_reason("job.queue.waiting");
+    waiting.set_message("other jobs are running; this one starts when its turn comes");
+    snapshot.conditions.push_back(waiting);
+  }
+  if (log::IsFinal(job.state)) {
+    MutexLock lock(mutex_);
+    if (ended_.size() >= kMaxCached) ended_.clear();
+    ended_[job.id] = snapshot;
+  }
+  return snapshot;
+}
+
+int64_t JobManager::Version(const std::string& id) {
+  MutexLock lock(mutex_);
+  const auto it = versions_.find(id);
+  return it == versions_.end() ? 0 : it->second;
+}
+
+}  // namespace tilewright::jobs

@@ -1,0 +1,55 @@
+// All jobs of a server: takes new ones, starts the waiting ones in order, cancels, tells how each
+// is doing. Jobs that were open when the server stopped are resumed first. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "deploy/support/mutex.h"
+#include "tuner_server/jobs/job_runner.h"
+
+namespace tilewright::jobs {
+
+class JobManager {
+ public:
+  JobManager(const ServerEnvironment& environment, int64_t max_running);
+  ~JobManager();
+
+  // Starts to run jobs.
+  void Start();
+  // Stops all runners; their jobs stay open in the log. Idempotent.
+  void Stop();
+
+  // Stores the job, then starts it when its turn comes. As TuningLog::CreateJob.
+  absl::StatusOr<log::CreatedJob> Create(const log::JobRow& job);
+  // Asks for the job's end; a job that has ended is returned as it is.
+  absl::StatusOr<log::JobRow> Cancel(const std::string& id, const std::string& reason);
+
+  // How a job is doing: live while it runs, else from the log.
+  absl::StatusOr<JobSnapshot> Snapshot(const log::JobRow& job);
+
+  // Rises whenever something of the job may have changed. For streams that wait for news.
+  int64_t Version(const std::string& id);
+
+ private:
+  void Loop();
+  void Reap();
+  void Admit();
+  void Changed(const std::string& id, bool check);
+
+  const ServerEnvironment env_;
+  const int64_t max_running_;
+  support::Mutex mutex_;
+  support::CondVar wake_;
+  bool stopping_ TW_GUARDED_BY(mutex_) = false;
+  bool check_ TW_GUARDED_BY(mutex_) = true;  // something may have to be started or reaped
+  std::map<std::string, std::shared_ptr<JobRunner>> runners_ TW_GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> versions_ TW_GUARDED_BY(mutex_);
+  std::map<std::string, JobSnapshot> ended_ TW_GUARDED_BY(mutex_);  // cache of final jobs
+  std::thread thread_;
+};
+
+}  // namespace tilewright::jobs

@@ -1,0 +1,87 @@
+// A thread around one job's core: it makes the core from the log, gives it its ports, hands it
+// events, publishes snapshots. When the core reports that storage failed, everything of it is
+// thrown away and made again from the log after a pause. Thread-safe. Destruction stops the thread
+// and leaves the job as it is, to be resumed.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "deploy/daemon/metrics.h"
+#include "deploy/support/mutex.h"
+#include "tuner_server/jobs/build_farm.h"
+#include "tuner_server/jobs/job_core.h"
+
+namespace tilewright::jobs {
+
+// What all jobs of a server share. Not owned.
+struct ServerEnvironment {
+  log::TuningLog* log = nullptr;
+  modules::ModuleStore* modules = nullptr;
+  daemon::BlobStore* blobs = nullptr;
+  support::Clock* clock = nullptr;
+  BuildFarm* builds = nullptr;
+  std::shared_ptr<grpc::Channel> tracker;
+  search::BuilderOptions builder;  // mode is set where it is used
+  std::string jobs_dir;            // exists; each job gets a folder in it
+  JobCoreOptions core;             // state_dir is set per job
+  daemon::Metrics* metrics = nullptr;
+};
+
+struct JobSnapshot {
+  v1::Progress progress;
+  std::vector<v1::Condition> conditions;
+  std::string best_trial;  // as JobCore::best_trial
+};
+
+class JobRunner {
+ public:
+  // `on_change(ended)` is called from the runner's thread whenever the job's log or snapshot
+  // changed.
+  JobRunner(const ServerEnvironment& environment, const log::JobRow& job,
+            std::function<void(bool)> on_change);
+  ~JobRunner();
+
+  // The log says CANCELLING; make it so.
+  void NotifyCancelled();
+  // The job is in a final state.
+  bool done() const { return done_.load(); }
+  JobSnapshot snapshot();
+
+ private:
+  void Loop();
+  absl::Status RunOnce();
+  absl::Status PrepareFolder();
+  void Post(JobEvent event);
+  JobEvent NextEvent();
+  bool stopping();
+  void Publish(const JobCore& core);
+  void PublishProblem(const absl::Status& problem);
+  void GiveUp(const absl::Status& problem);
+  void CountChanges(const v1::Progress& now);
+
+  const ServerEnvironment env_;
+  const std::string id_;
+  const std::string dir_;
+  const std::string model_sha256_;
+  const std::function<void(bool)> on_change_;
+  std::atomic<bool> done_{false};
+
+  support::Mutex mutex_;
+  support::CondVar wake_;
+  bool stopping_ TW_GUARDED_BY(mutex_) = false;
+  std::deque<JobEvent> events_ TW_GUARDED_BY(mutex_);
+  JobSnapshot snapshot_ TW_GUARDED_BY(mutex_);
+  v1::Progress counted_;  // what the metrics have; of the thread
+  std::thread thread_;
+};
+
+}  // namespace tilewright::jobs

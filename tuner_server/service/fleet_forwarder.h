@@ -1,0 +1,36 @@
+// FleetAdminService of the tuner: forwards each call to the tracker, so that people and CI need one
+// address only. Thread-safe.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+
+#include "tilewright/v1/fleet_admin.grpc.pb.h"
+
+namespace tilewright::service {
+
+inline constexpr char kFleetAdminServiceName[] = "tilewright.v1.FleetAdminService";
+
+class FleetForwarder final : public v1::FleetAdminService::Service {
+ public:
+  explicit FleetForwarder(std::shared_ptr<grpc::Channel> tracker)
+      : stub_(v1::FleetAdminService::NewStub(tracker)) {}
+
+  grpc::Status ListDevices(grpc::ServerContext* context, const v1::ListDevicesRequest* request,
+                           v1::ListDevicesResponse* response) override;
+  grpc::Status GetDevice(grpc::ServerContext* context, const v1::GetDeviceRequest* request,
+                         v1::Device* response) override;
+  grpc::Status SetDeviceAdminState(grpc::ServerContext* context,
+                                   const v1::SetDeviceAdminStateRequest* request,
+                                   v1::Device* response) override;
+  grpc::Status CreateHold(grpc::ServerContext* context, const v1::CreateHoldRequest* request,
+                          v1::Hold* response) override;
+  grpc::Status ReleaseHold(grpc::ServerContext* context, const v1::ReleaseHoldRequest* request,
+                           google::protobuf::Empty* response) override;
+
+ private:
+  std::unique_ptr<v1::FleetAdminService::Stub> stub_;
+};
+
+}  // namespace tilewright::service

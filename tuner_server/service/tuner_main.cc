@@ -1,0 +1,91 @@
+// tilewright-tuner: the daemon that owns jobs, trials, records, models and modules.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "deploy/daemon/daemon_main.h"
+#include "deploy/support/file.h"
+#include "tuner_server/service/tuner_server.h"
+
+namespace tilewright::service {
+namespace {
+
+struct TunerFlags {
+  int64_t build_children = 0;  // 0: one less than there are cores
+  std::string builder;
+  std::vector<std::string> builder_args;
+  int64_t build_timeout_ms = 60'000;
+  int64_t running_jobs = 4;
+};
+
+absl::Status Check(const TunerFlags& flags, const daemon::DaemonContext& context) {
+  if (flags.build_children < 0 || flags.build_children > 1024 || flags.running_jobs < 1 ||
+      flags.build_timeout_ms < 100) {
+    return support::InvalidArgument(
+        "tuner.flags.invalid",
+        "expected 0..1024 build children, at least 1 running job and a timeout of 100 ms or more");
+  }
+  if (context.flags.tracker.empty()) {
+    return support::InvalidArgument("tuner.flags.tracker", "expected --tracker HOST:PORT");
+  }
+  return daemon::ParseHostPort(context.flags.tracker, "tuner.flags.tracker").status();
+}
+
+absl::Status Serve(const TunerFlags& flags, daemon::DaemonContext& context) {
+  TunerOptions options;
+  options.state_dir = context.flags.state_dir;
+  options.tracker = context.flags.tracker;
+  options.host = context.host_options();
+  options.builder = flags.builder;
+  options.builder_args = flags.builder_args;
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  options.build_children =
+      flags.build_children > 0 ? flags.build_children : std::max<int64_t>(1, cores - 1);
+  options.build_timeout_ms = flags.build_timeout_ms;
+  options.running_jobs = flags.running_jobs;
+  options.metrics = context.metrics;
+  TW_ASSIGN(const std::unique_ptr<TunerServer> server, TunerServer::Start(options));
+  daemon::LogInfo("tuner.serving", {{"address", server->address()},
+                                    {"tracker", options.tracker},
+                                    {"build_children", options.build_children}});
+  daemon::NotifySystemd("READY=1");
+  context.stop->Wait(-1);
+  daemon::NotifySystemd("STOPPING=1");
+  server->Stop();
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tilewright::service
+
+int main(int argc, char** argv) {
+  tilewright::service::TunerFlags flags;
+  tilewright::daemon::DaemonSpec spec;
+  spec.name = "tilewright-tuner";
+  spec.description = "Tunes models on the fleet and keeps the log, the cost models and the modules";
+  spec.has_listen = true;
+  spec.has_tracker = true;
+  const auto add_flags = [&](CLI::App& app) {
+    app.add_option("--build-children", flags.build_children,
+                   "child processes that build candidates; 0: one less than there are cores")
+        ->capture_default_str();
+    app.add_option("--builder", flags.builder,
+                   "the tilewright-builder to use; default: the one beside this program");
+    app.add_option("--builder-arg", flags.builder_args,
+                   "one more argument for each builder, as in --builder-arg=--flag; repeatable")
+        ->allow_extra_args(false);
+    app.add_option("--build-timeout-ms", flags.build_timeout_ms, "limit of one build")
+        ->capture_default_str();
+    app.add_option("--running-jobs", flags.running_jobs, "jobs that run at a time; others wait")
+        ->capture_default_str();
+  };
+  return tilewright::daemon::DaemonMain(
+      argc, argv, spec, add_flags,
+      [&](const tilewright::daemon::DaemonContext& context) {
+        return tilewright::service::Check(flags, context);
+      },
+      [&](tilewright::daemon::DaemonContext& context) {
+        return tilewright::service::Serve(flags, context);
+      });
+}

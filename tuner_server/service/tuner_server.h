@@ -1,0 +1,47 @@
+// The tuner daemon as an object: storage, jobs, services, listener, wired together. main owns one;
+// tests make them in-process. Used from one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/daemon/server_host.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/status.h"
+#include "tuner_server/jobs/job_core.h"
+
+namespace tilewright::service {
+
+struct TunerOptions {
+  std::string state_dir;  // exists; one server per folder (the daemon's lock sees to it)
+  std::string tracker;    // HOST:PORT
+  daemon::HostOptions host;
+  std::string builder;                    // program; empty: tilewright-builder beside this one
+  std::vector<std::string> builder_args;  // for search and build children alike
+  int64_t build_children = 1;
+  int64_t build_timeout_ms = 60'000;
+  int64_t running_jobs = 4;
+  jobs::JobCoreOptions core;
+  daemon::Metrics* metrics = nullptr;  // not owned
+};
+
+class TunerServer {
+ public:
+  // Opens the storage and listens. Jobs that were open go on.
+  static absl::StatusOr<std::unique_ptr<TunerServer>> Start(const TunerOptions& options);
+  // Stops.
+  ~TunerServer();
+
+  const std::string& address() const;
+  // Ends streams, stops jobs (they stay open in the log), stops listening. Idempotent.
+  void Stop();
+
+ private:
+  struct Parts;
+  explicit TunerServer(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace tilewright::service

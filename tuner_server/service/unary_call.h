@@ -1,0 +1,20 @@
+// The end of every unary handler: an answer or an error, as gRPC wants them. Stateless.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <utility>
+
+#include "deploy/daemon/wire.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::service {
+
+template <typename Message>
+grpc::Status Reply(absl::StatusOr<Message> result, Message* response) {
+  if (!result.ok()) return daemon::ToGrpc(result.status());
+  *response = *std::move(result);
+  return grpc::Status::OK;
+}
+
+}  // namespace tilewright::service
