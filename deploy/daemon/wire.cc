@@ -91,6 +91,12 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMinMs * 5);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
+  // A channel whose connection was refused tries again only after it resolved its address again,
+  // which gRPC limits to once in 30 s (and then takes about 5 s even for an address in numbers).
+  const bool numeric =
+      !address.empty() && (address[0] == '[' || (address[0] >= '0' && address[0] <= '9'));
+  args.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS,
+              numeric ? kReconnectMinMs : kReconnectMinMs * 10);
   args.SetMaxReceiveMessageSize(kMaxMessageBytes);
   args.SetMaxSendMessageSize(kMaxMessageBytes);
   // Peers are named by address; a proxy of the environment is never meant.

@@ -5,8 +5,11 @@
 #include <grpcpp/impl/codegen/client_unary_call.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,6 +22,7 @@
 #include "deploy/daemon/metrics.h"
 #include "deploy/daemon/server_host.h"
 #include "deploy/daemon/wire.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 
@@ -168,6 +172,27 @@ TEST_F(DaemonTest, ErrorsKeepCodeAndSlugOverTheWire) {
   EXPECT_EQ(support::Slug(FromGrpc(grpc::Status(grpc::UNAVAILABLE, "gone"))), "rpc.unavailable");
   EXPECT_TRUE(IsRetryable(FromGrpc(grpc::Status(grpc::UNAVAILABLE, "gone"))));
   EXPECT_FALSE(IsRetryable(status));
+}
+
+TEST_F(DaemonTest, AClientFindsARestartedServerSoon) {
+  StartHost();
+  ASSERT_TRUE(FindMissingArtifacts(stub_.get(), {}, 5000).ok());
+  HostOptions options;
+  options.listen = host_->address();
+  host_.reset();
+  support::SystemClock clock;
+  const int64_t down_ns = clock.NowNs();
+  while (clock.NowNs() - down_ns < 500'000'000) {  // refused again and again
+    EXPECT_FALSE(FindMissingArtifacts(stub_.get(), {}, 5000).ok());
+    support::SleepMs(10);
+  }
+  ServerHost again(options);
+  again.AddService(artifacts_.get(), kArtifactServiceName);
+  ASSERT_TRUE(again.Start().ok());
+  const int64_t up_ns = clock.NowNs();
+  while (!FindMissingArtifacts(stub_.get(), {}, 5000).ok()) support::SleepMs(10);
+  // Typically 0.3 s; gRPC's own defaults take 5 s.
+  EXPECT_LT(static_cast<double>(clock.NowNs() - up_ns) * 1e-9, 3.5);
 }
 
 TEST_F(DaemonTest, ArtifactsTravelInPiecesAndArriveWhole) {
@@ -385,6 +410,36 @@ TEST(DaemonWireTest, DigestsAndNames) {
   EXPECT_EQ(ValueKindText(static_cast<v1::ValueKind>(77)), "unspecified");
   EXPECT_EQ(OutcomeText(v1::WRONG_RESULT), "WRONG_RESULT");
   EXPECT_EQ(OutcomeText(static_cast<v1::Outcome>(77)), "OUTCOME_UNSPECIFIED");
+}
+
+TEST(DaemonMainTest, SystemdHearsThatTheDaemonIsReady) {
+  const auto dir = support::TempDir::Create();
+  ASSERT_TRUE(dir.ok());
+  const std::string path = dir->File("notify");
+  const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(path.size(), sizeof(address.sun_path));
+  path.copy(address.sun_path, path.size());
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  NotifySystemd("READY=1");
+  unsetenv("NOTIFY_SOCKET");
+  NotifySystemd("READY=1");  // no socket: nothing happens
+  char buffer[64];
+  const ssize_t size = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
+  close(fd);
+  ASSERT_GT(size, 0);
+  EXPECT_EQ(std::string(buffer, static_cast<size_t>(size)), "READY=1");
+}
+
+TEST(DaemonMainTest, ASignalEndsTheWait) {
+  auto stop = StopSignal::Install();
+  ASSERT_TRUE(stop.ok());
+  EXPECT_FALSE((*stop)->Wait(0));
+  raise(SIGTERM);
+  EXPECT_TRUE((*stop)->Wait(5000));
+  EXPECT_TRUE((*stop)->requested());
 }
 
 TEST(DaemonMainTest, ExitCodesAreSysexits) {
