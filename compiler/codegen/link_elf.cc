@@ -53,6 +53,12 @@ absl::StatusOr<std::string> LinkSharedObject(const std::string& object) {
                              "-z",
                              "noexecstack",
                              "--threads=1",
+                             // lld puts LLVM's process-wide options back to their defaults; these
+                             // are the code generator's (llvm_codegen.cc), for the next kernel.
+                             "-mllvm",
+                             "-disable-lsr",
+                             "-mllvm",
+                             "-enable-misched=false",
                              "-o",
                              output.c_str(),
                              input.c_str()};

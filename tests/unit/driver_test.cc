@@ -218,7 +218,7 @@ TEST(Compile, SmallDqnRunsLikeTheInterpreter) {
     const Compiled c = Compile(fused);
     EXPECT_EQ(c.report.kernels.size(), 5u);
     for (int threads : {1, 2}) ExpectRunsLikeInterpreter(c.bytes, fused, threads);
-    EXPECT_EQ(Compile(fused).bytes, c.bytes) << "same inputs, same bytes";
+    EXPECT_TRUE(Compile(fused).bytes == c.bytes) << "same inputs, other bytes";
   }
 }
 
@@ -298,7 +298,9 @@ runtime::CompareResult RunCandidate(const std::string& bytes, const TaskCheck& c
 TEST(Candidate, DefaultScheduleOfEveryTaskPassesItsCheck) {
   const ir::Target target = tests::WidestTarget();
   for (const OnnxBuilder& b : {OnnxBuilder::Dqn(44, 8, 12, 7, 33), Twins()}) {
-    for (const Task& task : *ExtractTasks(Fused(b))) {
+    const auto tasks = ExtractTasks(Fused(b));
+    ASSERT_TRUE(tasks.ok()) << tasks.status();
+    for (const Task& task : *tasks) {
       SCOPED_TRACE(task.name);
       auto check = MakeTaskCheck(task, 11);
       ASSERT_TRUE(check.ok()) << check.status();
@@ -310,8 +312,8 @@ TEST(Candidate, DefaultScheduleOfEveryTaskPassesItsCheck) {
       EXPECT_TRUE(result.ok()) << runtime::CompareText(result);
       EXPECT_EQ(built->program_hash,
                 ir::ProgramHash(*schedule::Replay(*TaskFunction(task.text), *steps)));
-      EXPECT_EQ(BuildCandidate(task.text, *steps, target, &*check)->module_bytes,
-                built->module_bytes);
+      EXPECT_TRUE(BuildCandidate(task.text, *steps, target, &*check)->module_bytes ==
+                  built->module_bytes);
       auto unscheduled = BuildCandidate(task.text, "", target, &*check);
       ASSERT_TRUE(unscheduled.ok()) << unscheduled.status();
       EXPECT_TRUE(RunCandidate(unscheduled->module_bytes, *check).ok());
