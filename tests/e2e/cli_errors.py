@@ -1,0 +1,387 @@
+#!/usr/bin/env python3
+"""Bad input to the real command line: every case must end with its exit code, three lines on standard
+error (what, why, what to do), and the folder as it was before.
+
+    cli_errors.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
+
+Prints "N passed, N failed". Needs root for the full disk (a small tmpfs); says so when it skips that.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = ""
+OK, FAILED, USAGE, NOT_FOUND, UNAVAILABLE, MISMATCH = range(6)
+
+
+def dense_model(op="MatMul", shape=(1, 8)):
+    """x[1, 8] -> MatMul with w[8, 4] -> y."""
+    rng = numpy.random.default_rng(1)
+    weight = numpy_helper.from_array(rng.standard_normal((8, 4)).astype(numpy.float32), "w")
+    node = helper.make_node(op, ["x", "w"], ["y"], name="node_of_y")
+    graph = helper.make_graph(
+        [node], "dense", [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])], [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+def snapshot(folder):
+    """Every path below the folder with its content's digest."""
+    found = {}
+    for base, folders, files in os.walk(folder):
+        for name in folders:
+            found[os.path.relpath(os.path.join(base, name), folder)] = "folder"
+        for name in files:
+            path = os.path.join(base, name)
+            with open(path, "rb") as f:
+                found[os.path.relpath(path, folder)] = hashlib.sha256(f.read()).hexdigest()
+    return found
+
+
+class CliCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.mkdtemp(prefix="cli-errors-")
+        cls.model = os.path.join(cls.shared, "model.onnx")
+        onnx.save(dense_model(), cls.model)
+        cls.module = os.path.join(cls.shared, "model.tw")
+        done = cls.call(["compile", cls.model, "--target", "native", "-o", cls.module], cls.shared)
+        assert done.returncode == OK, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared)
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="cli-errors-")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    @staticmethod
+    def call(args, folder, **env):
+        environment = {k: v for k, v in os.environ.items() if k != "TILEWRIGHT_SERVER"}
+        environment["XDG_STATE_HOME"] = os.path.join(folder, "no-state")
+        environment.update(env)
+        return subprocess.run([os.path.join(BUILD, "bin", "tilewright")] + args, cwd=folder,
+                              env=environment, capture_output=True, text=True, timeout=120)
+
+    def write(self, name, data):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as f:
+            f.write(data)
+        return path
+
+    def write_tensor(self, name, values, tensor="x"):
+        return self.write(name, numpy_helper.from_array(values, tensor).SerializeToString())
+
+    def fails(self, code, args, why=(), **env):
+        """The command ends with `code`, a well-formed error with the words `why`, and no trace."""
+        before = snapshot(self.folder)
+        done = self.call(args, self.folder, **env)
+        text = "%s\nexit code %d\n%s\n%s" % (args, done.returncode, done.stdout, done.stderr)
+        self.assertEqual(done.returncode, code, text)
+        lines = done.stderr.strip("\n").split("\n")[-3:]
+        self.assertEqual(len(lines), 3, text)
+        self.assertRegex(lines[0], r"^tilewright \S.*: \S", text)
+        self.assertRegex(lines[1], r"^  why: [a-z0-9_.]+: \S", text)
+        self.assertRegex(lines[2], r"^  do:  \S", text)
+        for word in why:
+            self.assertIn(word, done.stderr, text)
+        self.assertEqual(snapshot(self.folder), before, text)
+        return done
+
+
+class Compile(CliCase):
+    def compile_fails(self, code, model, why=(), more=()):
+        return self.fails(code, ["compile", model, "--target", "native", "-o", "out.tw", *more], why)
+
+    def test_truncated_models(self):
+        whole = dense_model().SerializeToString()
+        for size in (0, 1, 7, len(whole) // 2, len(whole) - 1):
+            self.compile_fails(FAILED, self.write("cut.onnx", whole[:size]))
+
+    def test_random_bytes(self):
+        rng = random.Random(7)
+        for size in (1, 100, 5000):
+            self.compile_fails(FAILED, self.write("noise.onnx", rng.randbytes(size)))
+
+    def test_flipped_bytes_never_crash(self):
+        whole = bytearray(dense_model().SerializeToString())
+        rng = random.Random(11)
+        for _ in range(20):
+            broken = bytearray(whole)
+            for _ in range(4):
+                broken[rng.randrange(len(broken))] ^= 1 << rng.randrange(8)
+            path = self.write("flip.onnx", bytes(broken))
+            done = self.call(["compile", path, "--target", "native", "-o", "out.tw"], self.folder)
+            # A flipped weight or name may still be a model; anything else is an error, not a crash.
+            self.assertIn(done.returncode, (OK, FAILED), done.stderr)
+            self.assertEqual(os.path.exists(os.path.join(self.folder, "out.tw")),
+                             done.returncode == OK)
+            if done.returncode == OK:
+                os.remove(os.path.join(self.folder, "out.tw"))
+
+    def test_unknown_operator_is_named_with_its_node(self):
+        path = self.write("odd.onnx", dense_model("Frobnicate").SerializeToString())
+        self.compile_fails(FAILED, path, ["Frobnicate", "node_of_y"])
+
+    def test_absurd_shapes(self):
+        for shape in ((1, 1 << 40), (1 << 20, 1 << 20), (1, 9)):
+            path = self.write("shape.onnx", dense_model(shape=shape).SerializeToString())
+            self.compile_fails(FAILED, path)
+
+    def test_shape_flag(self):
+        self.compile_fails(FAILED, self.model, ["nosuch"], ["--shape", "nosuch=1x8"])
+        self.compile_fails(FAILED, self.model, [], ["--shape", "x=1x9"])
+        for bad in ("x", "x=", "=1x8", "x=1xA", "x=0x8", "x=-1x8", "x=1x99999999999999999999"):
+            self.compile_fails(USAGE, self.model, ["--shape"], ["--shape", bad])
+
+    def test_missing_model(self):
+        self.compile_fails(NOT_FOUND, "nosuch.onnx", ["nosuch.onnx"])
+
+    def test_model_is_a_folder(self):
+        os.mkdir(os.path.join(self.folder, "d.onnx"))
+        self.compile_fails(FAILED, "d.onnx")
+
+    def test_targets(self):
+        for bad in ("", "nosuch", "cpu,arch=vax", "cpu,arch=x86_64,cpu=i8086", "native,threads=x",
+                    "native,threads=0", "cpu,arch", "cuda,arch=sm_90"):
+            self.fails(USAGE, ["compile", self.model, "--target", bad, "-o", "out.tw"])
+
+    def test_output_in_a_missing_folder(self):
+        self.fails(NOT_FOUND, ["compile", self.model, "--target", "native", "-o", "no/out.tw"])
+
+    def test_output_is_a_folder(self):
+        os.mkdir(os.path.join(self.folder, "out.tw"))
+        self.compile_fails(FAILED, self.model)
+
+    def test_require_tuned(self):
+        self.compile_fails(FAILED, self.model, ["cli.tuned_share"], ["--require-tuned", "100"])
+
+    def test_log(self):
+        self.compile_fails(NOT_FOUND, self.model, ["nosuch.db"], ["--log", "nosuch.db"])
+        noise = self.write("noise.db", random.Random(3).randbytes(5000))
+        self.compile_fails(FAILED, self.model, [], ["--log", noise])
+
+
+class Run(CliCase):
+    def test_corrupt_modules(self):
+        with open(self.module, "rb") as f:
+            whole = f.read()
+        for size in (0, 1, 15, 64, len(whole) // 2, len(whole) - 1):
+            self.fails(FAILED, ["run", self.write("cut.tw", whole[:size])], ["module."])
+        rng = random.Random(5)
+        for _ in range(20):
+            broken = bytearray(whole)
+            broken[rng.randrange(len(broken))] ^= 1 << rng.randrange(8)
+            path = self.write("flip.tw", bytes(broken))
+            done = self.call(["run", path, "--repeat", "1"], self.folder)
+            self.assertIn(done.returncode, (OK, FAILED), done.stderr)  # padding may flip unnoticed
+        self.fails(FAILED, ["run", self.write("noise.tw", rng.randbytes(4096))], ["module."])
+
+    def test_missing_files(self):
+        self.fails(NOT_FOUND, ["run", "nosuch.tw"], ["nosuch.tw"])
+        self.fails(NOT_FOUND, ["run", self.module, "--input", "x=nosuch.pb"], ["nosuch.pb"])
+
+    def test_wrong_names_list_the_right_ones(self):
+        good = self.write_tensor("x.pb", numpy.zeros((1, 8), numpy.float32))
+        self.fails(FAILED, ["run", self.module, "--input", "z=" + good], ["z", "x float32 1x8"])
+        self.fails(FAILED, ["run", self.module, "--expect", "z=" + good], ["z", "y float32 1x4"])
+
+    def test_wrong_shape_or_type(self):
+        for values in (numpy.zeros((1, 9), numpy.float32), numpy.zeros((8,), numpy.float32),
+                       numpy.zeros((1, 8), numpy.int32)):
+            path = self.write_tensor("x.pb", values)
+            self.fails(FAILED, ["run", self.module, "--input", "x=" + path], ["1x8"])
+
+    def test_broken_tensor_files(self):
+        rng = random.Random(9)
+        for name in ("x.pb", "x.npy"):
+            path = self.write(name, rng.randbytes(77))
+            self.fails(FAILED, ["run", self.module, "--input", "x=" + path])
+
+    def test_flags(self):
+        for flags in (["--input", "x"], ["--input", "=f"], ["--repeat", "0"], ["--repeat", "many"],
+                      ["--rtol", "-1"], ["--threads", "0"], ["--nosuch"]):
+            self.fails(USAGE, ["run", self.module, *flags])
+
+    def test_mismatch_tells_the_error_and_keeps_the_output(self):
+        x = self.write_tensor("x.pb", numpy.ones((1, 8), numpy.float32))
+        wrong = self.write_tensor("y.pb", numpy.full((1, 4), 1e6, numpy.float32), "y")
+        done = self.fails(MISMATCH, ["run", self.module, "--input", "x=" + x, "--expect",
+                                     "y=" + wrong], ["cli.mismatch"])
+        self.assertIn("max|a-e|=", done.stdout)
+
+    def test_right_answer(self):
+        values = numpy.arange(8, dtype=numpy.float32).reshape(1, 8)
+        x = self.write_tensor("x.pb", values)
+        weight = numpy_helper.to_array(dense_model().graph.initializer[0])
+        y = self.write_tensor("y.pb", values @ weight, "y")
+        done = self.call(["run", self.module, "--input", "x=" + x, "--expect", "y=" + y,
+                          "--output-dir", "out", "--repeat", "5"], self.folder)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertRegex(done.stdout, r"latency_ms median=\d+\.\d+ p10=\S+ p90=\S+ repeats=5")
+        with open(os.path.join(self.folder, "out", "output_0.pb"), "rb") as f:
+            tensor = onnx.TensorProto.FromString(f.read())
+        self.assertEqual(tensor.name, "y")
+        numpy.testing.assert_allclose(numpy_helper.to_array(tensor), values @ weight, rtol=1e-5)
+
+
+def closed_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server(CliCase):
+    def test_unreachable(self):
+        server = "127.0.0.1:%d" % closed_port()
+        for args in (["jobs", "list"], ["jobs", "get", "j"], ["jobs", "cancel", "j"],
+                     ["devices", "list"], ["devices", "get", "d"], ["modules", "list"],
+                     ["modules", "fetch", "m", "-o", "m.tw"], ["log", "stats"],
+                     ["log", "export", "-o", "x.jsonl"], ["log", "best"],
+                     ["jobs", "submit", self.model, "--target", "native"],
+                     ["tune", self.model, "--target", "native", "-o", "t.tw"]):
+            self.fails(UNAVAILABLE, args + ["--server", server], [server])
+        self.fails(UNAVAILABLE, ["jobs", "list"], [server], TILEWRIGHT_SERVER=server)
+
+    def test_no_server_named(self):
+        for args in (["jobs", "list"], ["devices", "list"], ["modules", "list"]):
+            self.fails(USAGE, args, ["TILEWRIGHT_SERVER"])
+
+    def test_bad_addresses(self):
+        for bad in ("nowhere", "host:", ":7000", "host:0", "host:99999", "host:x"):
+            self.fails(USAGE, ["jobs", "list", "--server", bad], ["HOST:PORT"])
+
+
+class Tune(CliCase):
+    def test_bad_requests_start_nothing(self):
+        native = ["--target", "native"]
+        self.fails(NOT_FOUND, ["tune", "nosuch.onnx"] + native, ["nosuch.onnx"])
+        self.fails(USAGE, ["tune", self.model, "--target", "nosuch"])
+        self.fails(USAGE, ["tune", self.model] + native + ["--trials", "0"])
+        self.fails(USAGE, ["tune", self.model] + native + ["--trials", "5", "--minutes", "1"])
+        self.fails(USAGE, ["tune", self.model] + native + ["--cost-model", "oracle"])
+        self.fails(USAGE, ["tune", self.model] + native + ["--detach"])
+        self.fails(USAGE, ["tune", self.model] + native + ["--server", "h:1", "--log", "a.db"])
+        self.fails(NOT_FOUND, ["tune", self.model] + native + ["-o", "no/such/folder.tw"])
+        arch = "aarch64" if os.uname().machine == "x86_64" else "x86_64"
+        self.fails(FAILED, ["tune", self.model, "--target", "cpu,arch=" + arch],
+                   ["cli.embedded.target"])
+
+
+class Log(CliCase):
+    def test_no_log(self):
+        for command in (["stats"], ["best"], ["export"], ["show", "t"], ["model", "m", "-o", "m.ubj"]):
+            self.fails(NOT_FOUND, ["log"] + command, ["--log"])
+            self.fails(NOT_FOUND, ["log"] + command + ["--log", "nosuch.db"], ["nosuch.db"])
+
+    def test_not_a_log(self):
+        noise = self.write("noise.db", random.Random(3).randbytes(5000))
+        for command in (["stats"], ["best"], ["export"], ["show", "t"], ["model", "m", "-o", "m.ubj"]):
+            self.fails(FAILED, ["log"] + command + ["--log", noise])
+
+
+class CommandLine(CliCase):
+    def test_unknown(self):
+        for args in ([], ["nosuch"], ["jobs"], ["jobs", "nosuch"], ["compile"], ["run"],
+                     ["compile", self.model], ["log", "show"], ["targets", "-o", "xml"],
+                     ["modules", "push"]):
+            self.fails(USAGE, args)
+
+    def test_help_everywhere(self):
+        groups = {"": ["compile", "run", "tune", "targets", "jobs", "devices", "modules", "log"],
+                  "jobs": ["submit", "list", "get", "watch", "cancel"],
+                  "devices": ["list", "get", "drain", "undrain", "hold"],
+                  "modules": ["list", "get", "fetch"],
+                  "log": ["show", "best", "export", "stats", "model"]}
+        for group, commands in groups.items():
+            for command in commands:
+                args = [group] * bool(group) + [command, "--help"]
+                done = self.call(args, self.folder)
+                self.assertEqual((done.returncode, done.stderr), (OK, ""), args)
+                self.assertIn("Examples:", done.stdout, args)
+
+    def test_full_standard_output(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([os.path.join(BUILD, "bin", "tilewright"), "targets"],
+                                  stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(done.returncode, FAILED)
+        self.assertIn("cli.stdout", done.stderr)
+
+
+class SmallDisk(CliCase):
+    """A folder that is full or read-only; root mounts it."""
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("needs root to mount a small disk")
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", self.folder],
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest("cannot mount: " + done.stderr.strip())
+        self.addCleanup(subprocess.run, ["umount", "-l", self.folder], check=True)
+
+    def fill(self):
+        with open(os.path.join(self.folder, "filler"), "wb", buffering=0) as f:
+            for piece in (b"x" * 4096, b"x"):
+                try:
+                    while f.write(piece):
+                        pass
+                except OSError:
+                    pass
+
+    def read_only(self):
+        subprocess.run(["mount", "-o", "remount,ro", self.folder], check=True)
+
+    def commands(self):
+        return (["compile", self.model, "--target", "native", "-o", "out.tw"],
+                ["run", self.module, "--repeat", "1", "--output-dir", "."],
+                ["run", self.module, "--repeat", "1", "--output-dir", "new/folder"])
+
+    def test_full(self):
+        self.fill()
+        for args in self.commands():
+            self.fails(FAILED, args)
+
+    def test_read_only(self):
+        self.read_only()
+        for args in self.commands():
+            self.fails(FAILED, args)
+
+
+def main():
+    global BUILD
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", default=os.environ.get("TILEWRIGHT_BUILD_DIR",
+                                                          os.path.join(ROOT, "build", "release")))
+    parser.add_argument("names", nargs="*", help="test classes or methods, as for unittest")
+    args = parser.parse_args()
+    BUILD = os.path.abspath(args.build)
+    loader = unittest.defaultTestLoader
+    module = sys.modules[__name__]
+    suite = (loader.loadTestsFromNames(args.names, module) if args.names
+             else loader.loadTestsFromModule(module))
+    result = unittest.TextTestRunner(verbosity=2).run(suite)
+    failed = len(result.failures) + len(result.errors)
+    for test, why in result.skipped:
+        print("[SKIP] %s: %s" % (test, why))
+    print("%d passed, %d failed" % (result.testsRun - failed - len(result.skipped), failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

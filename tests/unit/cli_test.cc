@@ -1,0 +1,363 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/compile_command.h"
+#include "tuner_server/cli/embedded.h"
+#include "tuner_server/cli/job_commands.h"
+#include "tuner_server/cli/log_stats_text.h"
+#include "tuner_server/cli/native_target.h"
+#include "tuner_server/cli/progress.h"
+#include "tuner_server/cli/schedule_choice.h"
+#include "tuner_server/cli/server_client.h"
+#include "tuner_server/cli/shape_flags.h"
+#include "tuner_server/cli/table.h"
+#include "tuner_server/log/memory_log.h"
+
+namespace tilewright::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(CliTable, ColumnsAreAsWideAsTheirContentAndNumbersStandRight) {
+  Table table({{"name"}, {"time", true}, {"note"}});
+  table.AddRow({"a", "1.24 ms", ""});
+  table.AddRow({"longer", "85.3 µs", "x"});
+  EXPECT_EQ(table.Render(),
+            "name       time  note\n"
+            "------  -------  ----\n"
+            "a       1.24 ms\n"
+            "longer  85.3 µs  x\n");
+}
+
+TEST(CliTable, UnitsSuitTheSize) {
+  EXPECT_EQ(TimeText(0), "-");
+  EXPECT_EQ(TimeText(-3), "-");
+  EXPECT_EQ(TimeText(412), "412 ns");
+  EXPECT_EQ(TimeText(85'300), "85.3 µs");
+  EXPECT_EQ(TimeText(1'240'000), "1.24 ms");
+  EXPECT_EQ(TimeText(2.1e9), "2.10 s");
+  EXPECT_EQ(BytesText(1536), "1.50 KiB");
+  EXPECT_EQ(RatioText(3, 2), "1.50x");
+  EXPECT_EQ(RatioText(0, 2), "-");
+  EXPECT_EQ(RatioText(2, 0), "-");
+}
+
+TEST(CliProgress, LineShowsShareBestAndRest) {
+  const ProgressState state{25, 100, 61, 183, "best 412 µs (1.9x)", "t0-conv2d"};
+  EXPECT_EQ(ProgressLine(state, 200),
+            "[######..................] 25/100 trials  best 412 µs (1.9x)  1:01 elapsed  ETA 3:03  "
+            "t0-conv2d");
+}
+
+TEST(CliProgress, LineNeverEndsInsideACharacter) {
+  const ProgressState state{0, 0, 0, -1, "µµµµ", ""};
+  for (int width = 0; width < 80; ++width) {
+    const std::string line = ProgressLine(state, width);
+    EXPECT_TRUE(line.empty() || (static_cast<unsigned char>(line.back()) & 0xC0) != 0xC0) << line;
+    const auto columns = std::count_if(line.begin(), line.end(), [](char c) {
+      return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    });
+    EXPECT_LE(columns, width);
+  }
+}
+
+TEST(CliProgress, MoreDoneThanPlannedStaysInTheBar) {
+  const ProgressState state{120, 100, 1, 0, "", ""};
+  EXPECT_THAT(ProgressLine(state, 200), HasSubstr("[########################] 120/100"));
+}
+
+TEST(CliProgress, Durations) {
+  EXPECT_EQ(DurationText(0.4), "0:00");
+  EXPECT_EQ(DurationText(65), "1:05");
+  EXPECT_EQ(DurationText(7420), "2:03:40");
+}
+
+TEST(CliError, ExitCodesFollowTheDesign) {
+  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), 0);
+  EXPECT_EQ(ExitCodeOf(support::InvalidArgument("graph.onnx.bad", "x")), 1);
+  EXPECT_EQ(ExitCodeOf(support::InvalidArgument("cli.usage.flags", "x")), 2);
+  EXPECT_EQ(ExitCodeOf(support::InvalidArgument("ir.target.unknown_kind", "x")), 2);
+  EXPECT_EQ(ExitCodeOf(support::NotFound("log.job.not_found", "x")), 3);
+  EXPECT_EQ(ExitCodeOf(support::Unavailable("rpc.unavailable", "x")), 4);
+  EXPECT_EQ(ExitCodeOf(support::DeadlineExceeded("rpc.deadline_exceeded", "x")), 4);
+  EXPECT_EQ(ExitCodeOf(support::FailedPrecondition("cli.mismatch.output", "x")), 5);
+  // Our own children are neither something the user named nor a server that is away.
+  EXPECT_EQ(ExitCodeOf(support::NotFound("file.sibling.missing", "x")), 1);
+  EXPECT_EQ(ExitCodeOf(support::Unavailable("builder.died", "x")), 1);
+}
+
+TEST(CliError, TextIsThreeLinesWhateverTheMessageHolds) {
+  const std::string text =
+      ErrorText("run", "cannot run m.tw", support::DataLoss("module.file.bad", "a\nb\r\n\tc"));
+  EXPECT_EQ(text,
+            "tilewright run: cannot run m.tw\n"
+            "  why: module.file.bad: a b c\n"
+            "  do:  the module is damaged: compile or fetch it again\n");
+}
+
+TEST(CliError, EveryCodeHasAdvice) {
+  for (int code = 1; code <= 16; ++code) {
+    EXPECT_FALSE(Advice(absl::Status(static_cast<absl::StatusCode>(code), "odd: x")).empty());
+  }
+}
+
+TEST(CliShapes, NamesAndExtents) {
+  const auto shapes = ParseShapes({"x=1x3x224x224", "odd=name=2"});
+  EXPECT_FALSE(shapes.ok());  // "name=2" is no shape
+  const auto good = ParseShapes({"x=1x3x224x224", "y=7"});
+  ASSERT_TRUE(good.ok()) << good.status();
+  EXPECT_THAT(good->at("x"), ElementsAre(1, 3, 224, 224));
+  EXPECT_THAT(good->at("y"), ElementsAre(7));
+  for (const char* bad : {"", "x", "x=", "=1", "x=0", "x=-1", "x=1x", "x=1xx2", "x=1e3"}) {
+    EXPECT_EQ(ExitCodeOf(ParseShapes({bad}).status()), kExitUsage) << bad;
+  }
+  EXPECT_EQ(ExitCodeOf(ParseShapes({"x=1", "x=2"}).status()), kExitUsage);
+}
+
+TEST(CliTarget, NativeBecomesThisMachine) {
+  const auto native = ExpandTarget("native,threads=1");
+  ASSERT_TRUE(native.ok()) << native.status();
+  EXPECT_TRUE(native->starts_with("cpu,arch=")) << *native;
+  EXPECT_EQ(ThreadsOf(*native), 1);
+  EXPECT_EQ(*ExpandTarget(*native), *native);
+  EXPECT_TRUE(CheckRunsHere(*native).ok());
+  EXPECT_EQ(ExitCodeOf(ExpandTarget("toaster").status()), kExitUsage);
+  const std::string other =
+      native->find("x86_64") != std::string::npos ? "cpu,arch=aarch64" : "cpu,arch=x86_64";
+  EXPECT_EQ(ExitCodeOf(CheckRunsHere(other)), kExitFailed);
+}
+
+TEST(CliServer, AddressIsChecked) {
+  EXPECT_EQ(*ServerAddress("host:7000"), "host:7000");
+  for (const char* bad : {"host", "host:", ":1", "host:0", "host:65536", "host:x"}) {
+    EXPECT_EQ(ExitCodeOf(ServerAddress(bad).status()), kExitUsage) << bad;
+  }
+}
+
+TEST(CliServer, PatienceRepeatsOnlyWhatMayPass) {
+  int calls = 0;
+  const auto away_once = [&calls]() -> absl::Status {
+    return ++calls < 2 ? support::Unavailable("rpc.unavailable", "x") : absl::OkStatus();
+  };
+  EXPECT_TRUE(Patiently(10'000, away_once).ok());
+  EXPECT_EQ(calls, 2);
+  calls = 0;
+  const auto wrong = [&calls]() -> absl::StatusOr<int> {
+    ++calls;
+    return support::NotFound("job.not_found", "x");
+  };
+  EXPECT_EQ(Patiently(10'000, wrong).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(calls, 1);
+}
+
+v1::Task MakeTask(const std::string& text, int weight, double flops, double default_us,
+                  double best_us) {
+  v1::Task task;
+  task.set_description(text);
+  task.set_weight(weight);
+  task.set_flops(flops);
+  task.set_default_us(default_us);
+  task.set_best_us(best_us);
+  task.set_trials(32);
+  return task;
+}
+
+TEST(CliJobs, TableShowsShareOfPeakAndTheWeightedGain) {
+  const std::string text =
+      TasksTable({MakeTask("conv", 2, 4e6, 400, 100), MakeTask("dense", 1, 1e6, 200, 100)}, 80);
+  EXPECT_THAT(text, HasSubstr("conv      2   400 µs  100 µs  4.00x     40.0    50.0%      32"));
+  EXPECT_THAT(text, HasSubstr("end to end (sum of kernels): default 1.00 ms, tuned 300 µs, gain "
+                              "3.33x"));
+}
+
+TEST(CliJobs, NothingIsSummedWhileATaskIsUnmeasured) {
+  const std::vector<v1::Task> tasks = {MakeTask("conv", 2, 4e6, 400, 100),
+                                       MakeTask("dense", 1, 1e6, 0, 0)};
+  EXPECT_THAT(TasksTable(tasks, 0), HasSubstr("default -, tuned -, gain -"));
+  EXPECT_EQ(TasksJson(tasks, 0)["tuned_us"], 0.0);
+}
+
+TEST(CliJobs, OnlySucceededIsSuccess) {
+  v1::Job job;
+  job.set_state(v1::Job::SUCCEEDED);
+  EXPECT_TRUE(CheckSucceeded(job).ok());
+  job.set_state(v1::Job::CANCELLED);
+  EXPECT_EQ(support::Slug(CheckSucceeded(job)), "job.cancelled");
+  job.set_state(v1::Job::FAILED);
+  EXPECT_EQ(support::Slug(CheckSucceeded(job)), "job.failed");
+}
+
+TEST(CliCompile, DefaultOutputIsTheModelsName) {
+  EXPECT_EQ(DefaultOutput("some/where/model.onnx"), "model.tw");
+  EXPECT_EQ(DefaultOutput("a.b.onnx"), "a.b.tw");
+  EXPECT_EQ(DefaultOutput("plain"), "plain.tw");
+}
+
+TEST(CliCompile, OutputPlacesAreCheckedBeforeTheWork) {
+  auto dir = support::TempDir::Create();
+  ASSERT_TRUE(dir.ok());
+  EXPECT_TRUE(CheckWritable(dir->File("new.tw")).ok());
+  EXPECT_EQ(ExitCodeOf(CheckWritable(dir->path())), kExitFailed);
+  EXPECT_EQ(ExitCodeOf(CheckWritable(dir->File("no/new.tw"))), kExitNotFound);
+}
+
+TEST(CliCompile, KernelTableTellsTunedDefaultAndStale) {
+  const auto summary = nlohmann::json::parse(R"({"kernels": [
+      {"task_name": "a", "uses": 2, "flops": 2e6, "tuned": true, "stale": false},
+      {"task_name": "b", "uses": 1, "flops": 0, "tuned": false, "stale": false},
+      {"task_name": "c", "uses": 1, "flops": 5, "tuned": false, "stale": true,
+       "stale_reason": "other program"}]})");
+  const auto text = KernelTable(summary);
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(*text, HasSubstr("a          2  2.000  tuned\n"));
+  EXPECT_THAT(*text, HasSubstr("b          1  0.000  default\n"));
+  EXPECT_THAT(*text, HasSubstr("stale, default used\n"));
+  EXPECT_THAT(*text, HasSubstr("stale: c: other program\n"));
+  EXPECT_NEAR(TunedShare(summary), 33.33, 0.01);
+  EXPECT_EQ(TunedShare(nlohmann::json::parse(R"({"kernels": []})")), 100);
+}
+
+// A log with one job and records made from (task, target key, threads, class, toolchain, median).
+struct RecordSpec {
+  std::string task;
+  std::string device_class;
+  double median;
+  int64_t threads = 2;
+  std::string toolchain = "llvm-19";
+  log::Outcome outcome = log::Outcome::kOk;
+};
+
+constexpr char kTarget[] = "cpu,arch=x86_64,cpu=znver4,threads=2";
+
+std::unique_ptr<log::TuningLog> MakeLog(const std::vector<RecordSpec>& specs) {
+  log::TuningLog::Import rows;
+  log::JobRow job;
+  job.id = "j";
+  job.number = 1;
+  job.uid = "u";
+  job.spec_json = "{}";
+  rows.jobs.push_back(job);
+  int64_t number = 0;
+  for (const RecordSpec& spec : specs) {
+    ++number;
+    const std::string id = support::StrCat("j/", spec.task, "/", number, "/1");
+    log::TrialRow trial;
+    trial.job = "j";
+    trial.number = number;
+    trial.task = spec.task;
+    trial.state = log::TrialState::kSucceeded;
+    trial.steps = support::StrCat("steps ", number);
+    trial.program_hash = support::StrCat("hash ", number);
+    trial.measurement_id = id;
+    trial.outcome = spec.outcome;
+    rows.trials.push_back(trial);
+    log::RecordRow record;
+    record.measurement_id = id;
+    record.job = "j";
+    record.task = spec.task;
+    record.trial = number;
+    record.key = {"hash-" + spec.task, "cpu,arch=x86_64,cpu=znver4", spec.threads,
+                  spec.device_class, spec.toolchain};
+    record.accepted = true;
+    record.attempt = 1;
+    record.outcome = spec.outcome;
+    record.valid = true;
+    record.median = spec.median;
+    record.value_kind = "wall_ns";
+    rows.records.push_back(record);
+  }
+  for (const char* task : {"a", "b"}) {
+    log::TaskRow row;
+    row.job = "j";
+    row.index = static_cast<int64_t>(rows.tasks.size());
+    row.name = task;
+    row.hash = std::string("hash-") + task;
+    rows.tasks.push_back(row);
+  }
+  auto log = log::MakeMemoryLog();
+  const auto added = log->AddImported(rows);
+  EXPECT_TRUE(added.ok()) << added.status();
+  return log;
+}
+
+ScheduleQuery Query(const std::string& device_class = "") {
+  return {kTarget, "llvm-19", device_class, {"hash-a", "hash-b"}};
+}
+
+TEST(CliScheduleChoice, BestUsableRecordPerTask) {
+  const auto log = MakeLog({{"a", "x", 30},
+                            {"a", "x", 20},
+                            {"a", "x", 10, 2, "llvm-19", log::Outcome::kWrongResult},
+                            {"b", "x", 7}});
+  const auto choice = ChooseSchedules(log.get(), Query());
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_EQ(choice->device_class, "x");
+  EXPECT_EQ(choice->by_task.at("hash-a").steps, "steps 2");
+  EXPECT_EQ(choice->by_task.at("hash-a").program_hash, "hash 2");
+  EXPECT_EQ(choice->by_task.at("hash-b").median_ns, 7);
+}
+
+TEST(CliScheduleChoice, OtherThreadsAndToolchainsNeverCount) {
+  const auto log = MakeLog({{"a", "x", 5, 4}, {"b", "x", 5, 2, "llvm-18"}});
+  const auto choice = ChooseSchedules(log.get(), Query());
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_TRUE(choice->by_task.empty());
+}
+
+TEST(CliScheduleChoice, OneDeviceClassTheFullestOrTheOneAskedFor) {
+  const auto log = MakeLog({{"a", "fast", 1}, {"a", "full", 9}, {"b", "full", 9}});
+  const auto fullest = ChooseSchedules(log.get(), Query());
+  ASSERT_TRUE(fullest.ok());
+  EXPECT_EQ(fullest->device_class, "full");
+  EXPECT_EQ(fullest->by_task.at("hash-a").median_ns, 9);
+  EXPECT_THAT(fullest->other_classes, ElementsAre("fast"));
+  const auto asked = ChooseSchedules(log.get(), Query("fast"));
+  ASSERT_TRUE(asked.ok());
+  EXPECT_EQ(asked->by_task.size(), 1U);
+  EXPECT_EQ(asked->by_task.at("hash-a").median_ns, 1);
+}
+
+log::TrialRow Pick(const std::string& task, const std::string& model, double predicted,
+                   double median) {
+  log::TrialRow trial;
+  trial.task = task;
+  trial.model_id = model;
+  trial.proposed_by = model.empty() ? "prior" : "model";
+  trial.predicted = predicted;
+  trial.median = median;
+  return trial;
+}
+
+TEST(CliStats, PickQualityCountsPairsWithinATaskAndAModel) {
+  // Larger predictions are better: (3, 1) right, (3, 2) right, (1, 2) wrong; other tasks apart.
+  const auto quality =
+      ComputePickQuality({Pick("a", "m", 3, 10), Pick("a", "m", 1, 20), Pick("a", "m", 2, 30),
+                          Pick("b", "m", 9, 99), Pick("a", "", 1, 5), Pick("a", "m", 7, 0)});
+  ASSERT_EQ(quality.size(), 2U);
+  EXPECT_EQ(quality[0].model_id, "m");
+  EXPECT_EQ(quality[0].measured, 4);
+  EXPECT_EQ(quality[0].pairs, 3);
+  EXPECT_EQ(quality[0].right, 2);
+  EXPECT_EQ(quality[1].model_id, "prior");
+  EXPECT_EQ(quality[1].pairs, 0);
+}
+
+TEST(CliEmbedded, StateFoldersDifferByLog) {
+  const auto plain = EmbeddedStateDir("");
+  const auto first = EmbeddedStateDir("a.db");
+  const auto second = EmbeddedStateDir("b.db");
+  if (!plain.ok()) GTEST_SKIP() << plain.status();  // neither HOME nor XDG_STATE_HOME
+  EXPECT_NE(*plain, *first);
+  EXPECT_NE(*first, *second);
+  EXPECT_EQ(*first, *EmbeddedStateDir("a.db"));
+  EXPECT_EQ(EmbeddedLog("/s"), "/s/tuner/tuner.db");
+}
+
+}  // namespace
+}  // namespace tilewright::cli
