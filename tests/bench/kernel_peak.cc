@@ -19,6 +19,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/ir/build.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/transform/passes.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 #include "tests/support/run_compiled.h"
@@ -164,21 +165,42 @@ struct Prepared {
   tests::LoadedKernel loaded;
   std::vector<void*> buffers;
   codegen::Artifact artifact;
-  double best = 0;  // GFLOP/s
+  double best = 0;                                                   // GFLOP/s
+  double replay_ms = 0, loops_ms = 0, lower_ms = 0, codegen_ms = 0;  // CPU time, best of some
   std::vector<double> share;
 };
 
+// CPU milliseconds of the quickest of some runs.
+template <typename F>
+double Quickest(const F& f) {
+  double best = 1e30;
+  for (int i = 0; i < 7; ++i) {
+    double start = ThreadSeconds();
+    f();
+    best = std::min(best, ThreadSeconds() - start);
+  }
+  return best * 1e3;
+}
+
 Prepared Prepare(const Kernel& kernel, const ir::Target& target, const std::string& dump) {
-  absl::StatusOr<ir::Function> scheduled = schedule::Replay(kernel.function, kernel.steps);
+  transform::PassContext ctx;
+  ctx.target = target;
+  absl::StatusOr<ir::Function> scheduled, loops, flat;
+  absl::StatusOr<codegen::Artifact> artifact;
+  double replay_ms = Quickest([&] { scheduled = schedule::Replay(kernel.function, kernel.steps); });
   TW_CHECK(scheduled.ok()) << support::StatusText(scheduled.status());
-  absl::StatusOr<ir::Function> flat = tests::LowerChecked(*scheduled, target);
+  double loops_ms = Quickest([&] { loops = transform::LowerToLoops(*scheduled, ctx); });
+  TW_CHECK(loops.ok()) << support::StatusText(loops.status());
+  double lower_ms =
+      Quickest([&] { flat = transform::RunPipeline(*scheduled, transform::CpuPipeline(), ctx); });
   TW_CHECK(flat.ok()) << support::StatusText(flat.status());
-  absl::StatusOr<codegen::Artifact> artifact =
-      codegen::Generate({*flat}, target, {.dump_dir = dump});
+  double codegen_ms = Quickest([&] { artifact = codegen::Generate({*flat}, target); });
   TW_CHECK(artifact.ok()) << support::StatusText(artifact.status());
+  if (!dump.empty()) TW_CHECK(codegen::Generate({*flat}, target, {.dump_dir = dump}).ok()) << dump;
   absl::StatusOr<tests::LoadedKernel> loaded = tests::LoadedKernel::Load(*artifact);
   TW_CHECK(loaded.ok()) << support::StatusText(loaded.status());
-  Prepared p{kernel, *std::move(loaded), {}, *artifact, 0, {}};
+  Prepared p{kernel,    *std::move(loaded), {},       *artifact,  0,
+             replay_ms, loops_ms,           lower_ms, codegen_ms, {}};
   for (const Buffer& param : kernel.function.params) {
     int64_t bytes = 4;
     for (const Expr& d : param->shape) bytes *= *ir::AsInt(d);
@@ -242,14 +264,13 @@ int Main(int argc, char** argv) {
     }
   }
   printf("%s, FMA peak %.1f GFLOP/s\n", target.ToString().c_str(), peak);
-  printf("%-34s %9s %7s %8s %9s %8s\n", "kernel", "GFLOP/s", "best %", "median %", "codegen",
-         "link ms");
+  printf("%-34s %9s %7s %8s | CPU ms: %7s %7s %7s %8s\n", "kernel", "GFLOP/s", "best %", "median %",
+         "replay", "loops", "lower", "codegen");
   for (Prepared& p : prepared) {
     std::sort(p.share.begin(), p.share.end());
     double median = p.share.empty() ? 0 : p.share[p.share.size() / 2];
-    printf("%-34s %9.1f %7.1f %8.1f %9.2f %8.2f\n", p.kernel.name.c_str(), p.best,
-           100 * p.best / peak, 100 * median, p.artifact.codegen_seconds * 1e3,
-           p.artifact.link_seconds * 1e3);
+    printf("%-34s %9.1f %7.1f %8.1f | %15.3f %7.3f %7.3f %8.2f\n", p.kernel.name.c_str(), p.best,
+           100 * p.best / peak, 100 * median, p.replay_ms, p.loops_ms, p.lower_ms, p.codegen_ms);
   }
   return 0;
 }
