@@ -7,7 +7,6 @@ error (what, why, what to do), and the folder as it was before.
 Prints "N passed, N failed". Needs root for the full disk (a small tmpfs); says so when it skips that.
 """
 
-import argparse
 import hashlib
 import os
 import random
@@ -20,22 +19,11 @@ import unittest
 
 import numpy
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = ""
-OK, FAILED, USAGE, NOT_FOUND, UNAVAILABLE, MISMATCH = range(6)
-
-
-def dense_model(op="MatMul", shape=(1, 8)):
-    """x[1, 8] -> MatMul with w[8, 4] -> y."""
-    rng = numpy.random.default_rng(1)
-    weight = numpy_helper.from_array(rng.standard_normal((8, 4)).astype(numpy.float32), "w")
-    node = helper.make_node(op, ["x", "w"], ["y"], name="node_of_y")
-    graph = helper.make_graph(
-        [node], "dense", [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])], [weight])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+import cli
+from cli import FAILED, MISMATCH, NOT_FOUND, OK, UNAVAILABLE, USAGE, dense_model
 
 
 def snapshot(folder):
@@ -71,11 +59,9 @@ class CliCase(unittest.TestCase):
 
     @staticmethod
     def call(args, folder, **env):
-        environment = {k: v for k, v in os.environ.items() if k != "TILEWRIGHT_SERVER"}
-        environment["XDG_STATE_HOME"] = os.path.join(folder, "no-state")
-        environment.update(env)
-        return subprocess.run([os.path.join(BUILD, "bin", "tilewright")] + args, cwd=folder,
-                              env=environment, capture_output=True, text=True, timeout=120)
+        return subprocess.run([cli.binary("tilewright")] + args, cwd=folder,
+                              env=cli.environment(os.path.join(folder, "no-state"), env),
+                              capture_output=True, text=True, timeout=120)
 
     def write(self, name, data):
         path = os.path.join(self.folder, name)
@@ -316,7 +302,7 @@ class CommandLine(CliCase):
 
     def test_full_standard_output(self):
         with open("/dev/full", "w") as full:
-            done = subprocess.run([os.path.join(BUILD, "bin", "tilewright"), "targets"],
+            done = subprocess.run([cli.binary("tilewright"), "targets"],
                                   stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         self.assertEqual(done.returncode, FAILED)
         self.assertIn("cli.stdout", done.stderr)
@@ -363,25 +349,5 @@ class SmallDisk(CliCase):
             self.fails(FAILED, args)
 
 
-def main():
-    global BUILD
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", default=os.environ.get("TILEWRIGHT_BUILD_DIR",
-                                                          os.path.join(ROOT, "build", "release")))
-    parser.add_argument("names", nargs="*", help="test classes or methods, as for unittest")
-    args = parser.parse_args()
-    BUILD = os.path.abspath(args.build)
-    loader = unittest.defaultTestLoader
-    module = sys.modules[__name__]
-    suite = (loader.loadTestsFromNames(args.names, module) if args.names
-             else loader.loadTestsFromModule(module))
-    result = unittest.TextTestRunner(verbosity=2).run(suite)
-    failed = len(result.failures) + len(result.errors)
-    for test, why in result.skipped:
-        print("[SKIP] %s: %s" % (test, why))
-    print("%d passed, %d failed" % (result.testsRun - failed - len(result.skipped), failed))
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli.main(sys.modules[__name__]))

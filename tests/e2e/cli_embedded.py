@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""`tilewright tune` without a server: a fleet on this machine that lives as long as the command.
+
+    cli_embedded.py [--build DIR]      DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy
+import onnx
+from onnx import numpy_helper
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+import cli
+from cli import FAILED, OK, UNAVAILABLE
+
+TRIALS = 24
+
+
+class Embedded(cli.Case):
+    def setUp(self):
+        super().setUp()
+        onnx.save(cli.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
+
+    def tune_args(self, trials, *more):
+        return ["tune", "m.onnx", "--target", "native,threads=1", "--trials", str(trials),
+                "-o", "m.tw", *more]
+
+    def start_and_measure(self, trials, *more):
+        """A tune in the background that has measured something."""
+        child = self.start(*self.tune_args(trials, *more))
+        self.wait_for("a measurement", lambda: " trials  best " in self.err() or child.poll() is not None)
+        self.assertIsNone(child.poll(), self.err())
+        return child
+
+    def log_file(self):
+        return self.path("state", "tilewright", "embedded", "tuner", "tuner.db")
+
+    def test_tune_then_everything_from_the_log(self):
+        out = json.loads(self.good(*self.tune_args(TRIALS, "--log", "tuner.db", "--format", "json")))
+        self.assertEqual(out["state"], "SUCCEEDED")
+        self.assertEqual(out["progress"]["measured"], TRIALS)
+        self.assertTrue(os.path.isfile(self.path("tuner.db")))
+        self.assertEqual(self.processes(), [])
+
+        # The module computes what NumPy says.
+        x = numpy.random.default_rng(3).standard_normal((4, 256)).astype(numpy.float32)
+        weight = numpy_helper.to_array(onnx.load(self.path("m.onnx")).graph.initializer[0])
+        for name, values, tensor in (("x.pb", x, "x"), ("y.pb", x @ weight, "y")):
+            with open(self.path(name), "wb") as f:
+                f.write(numpy_helper.from_array(values, tensor).SerializeToString())
+        self.good("run", "m.tw", "--input", "x=x.pb", "--expect", "y=y.pb", "--rtol", "1e-4",
+                  "--atol", "1e-4", "--repeat", "3")
+
+        # The log holds each trial once, and whoever reads it finds the same best schedule.
+        lines = [json.loads(line) for line in self.good("log", "export", "--log", "tuner.db").splitlines()]
+        ids = [line["measurement_id"] for line in lines]
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertEqual(len({line["trial"] for line in lines if line["accepted"]}), TRIALS)
+        best = json.loads(self.good("log", "best", "--log", "tuner.db", "-o", "json"))
+        self.assertEqual(len(best), 1)
+        usable = [line for line in lines if line["accepted"] and line["valid"] and line["outcome"] == "OK"]
+        fastest = min(usable, key=lambda line: line["median"])
+        self.assertEqual(best[0]["measurement_id"], fastest["measurement_id"])
+        compiled = json.loads(self.good("compile", "m.onnx", "--target", "native,threads=1", "--log",
+                                        "tuner.db", "--require-tuned", "100", "-o", "c.tw",
+                                        "--format", "json"))
+        kernel = compiled["kernels"][0]
+        self.assertEqual((kernel["program_hash"], kernel["tuned"]), (fastest["program_hash"], True))
+        self.assertEqual(kernel["measurement_id"], fastest["measurement_id"])
+        # Records of one thread say nothing about two.
+        done = self.call("compile", "m.onnx", "--target", "native,threads=2", "--log", "tuner.db",
+                         "--require-tuned", "1", "-o", "two.tw")
+        self.assertEqual(done.returncode, FAILED)
+        self.assertFalse(os.path.exists(self.path("two.tw")))
+
+        task = fastest["task"]
+        shown = self.good("log", "show", task, "--log", "tuner.db", "--ir")
+        self.assertIn("(the measured one)", shown.splitlines()[0])
+        self.assertIn(fastest["program_hash"], shown.splitlines()[0])
+        any_record = json.loads(self.good("log", "show", task, "--log", "tuner.db", "--record",
+                                          usable[-1]["measurement_id"], "-o", "json"))
+        self.assertEqual(any_record["chosen"]["steps"], usable[-1]["steps"])
+        stats = json.loads(self.good("log", "stats", "--model", "--log", "tuner.db", "-o", "json"))
+        self.assertEqual((stats[0]["trials_ended"], stats[0]["records"]), (TRIALS, len(lines)))
+        for model in stats[0]["models"]:
+            self.good("log", "model", model["id"], "--log", "tuner.db", "-o", "model.ubj")
+            self.assertGreater(os.path.getsize(self.path("model.ubj")), 0)
+        self.good("log", "stats", "--model", "--log", "tuner.db")
+        drafts = self.good("log", "export", "--drafts", "--log", "tuner.db").splitlines()
+        self.assertEqual(len(drafts), stats[0]["considered"])
+
+        # A reader that leaves early is no error.
+        with subprocess.Popen([cli.binary("tilewright"), "log", "export", "--drafts", "--features",
+                               "--log", "tuner.db"], cwd=self.folder, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as child:
+            child.stdout.read(10)
+            child.stdout.close()
+            self.assertEqual(child.stderr.read(), b"")
+            self.assertEqual(child.wait(60), OK)
+
+    def test_interrupt_cancels_the_job_and_stops_everything(self):
+        child = self.start_and_measure(100000)
+        child.send_signal(signal.SIGINT)
+        self.assertEqual(child.wait(60), FAILED, self.err())
+        self.assertIn("cli.interrupted", self.err())
+        self.assertEqual(self.processes(), [])
+        self.assertFalse(os.path.exists(self.path("m.tw")))
+        stats = json.loads(self.good("log", "stats", "-o", "json"))  # the log of this machine
+        self.assertIn(stats[0]["state"], ("CANCELLED", "CANCELLING"))
+        self.assertGreater(stats[0]["records"], 0)
+
+    def test_children_die_with_a_killed_command_and_the_next_one_starts_clean(self):
+        child = self.start_and_measure(100000)
+        child.kill()
+        child.wait()
+        self.wait_for("the end of all children", lambda: not self.processes(), 20)
+        out = json.loads(self.good(*self.tune_args(8, "--format", "json")))
+        self.assertEqual((out["state"], out["progress"]["measured"]), ("SUCCEEDED", 8))
+        states = [job["state"] for job in json.loads(self.good("log", "stats", "-o", "json"))]
+        self.assertEqual(states, ["CANCELLED", "SUCCEEDED"])
+
+    def test_a_service_that_dies_is_started_again(self):
+        child = self.start_and_measure(40)
+        for name in ("tracker", "tuner", "agent"):
+            for process in self.processes("tilewright-" + name):
+                os.kill(process, signal.SIGKILL)
+            self.wait_for("a new " + name, lambda name=name: self.processes("tilewright-" + name))
+        self.assertEqual(child.wait(200), OK, self.err())
+        self.assertIn("starting it again", self.err())
+        stats = json.loads(self.good("log", "stats", "-o", "json"))
+        self.assertEqual((stats[0]["state"], stats[0]["trials_ended"]), ("SUCCEEDED", 40))
+        lines = [json.loads(line) for line in self.good("log", "export").splitlines()]
+        ids = [line["measurement_id"] for line in lines]
+        self.assertEqual(len(ids), len(set(ids)))
+        self.assertEqual(len({line["trial"] for line in lines if line["accepted"]}), 40)
+
+    def test_one_at_a_time_in_a_folder(self):
+        child = self.start_and_measure(100000)
+        done = self.call(*self.tune_args(4))
+        self.assertEqual(done.returncode, UNAVAILABLE, done.stderr)
+        self.assertIn("cli.embedded.locked", done.stderr)
+        child.send_signal(signal.SIGTERM)
+        self.assertEqual(child.wait(60), FAILED, self.err())
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main(sys.modules[__name__]))

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""The command line against a tracker, a tuner and an agent that are daemons of their own.
+
+    cli_server.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
+"""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+
+import onnx
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
+import cli
+from cli import FAILED, NOT_FOUND, OK, USAGE
+
+TRIALS = 16
+
+
+class Server(cli.Case):
+    def setUp(self):
+        super().setUp()
+        onnx.save(cli.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
+        self.tracker = cli.Daemon(self, "tracker")
+        self.tuner = cli.Daemon(self, "tuner", "--tracker", self.tracker.address)
+        self.agent = cli.Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu")
+        self.server = ["--server", self.tuner.address]
+        self.wait_for("a device", lambda: self.devices(), 60)
+
+    def devices(self):
+        done = self.call("devices", "list", *self.server, "-o", "json")
+        return json.loads(done.stdout) if done.returncode == OK else []
+
+    def tune(self, trials, *more):
+        return ["tune", "m.onnx", "--target", "native,threads=1", "--trials", str(trials),
+                *self.server, *more]
+
+    def job(self, name):
+        return json.loads(self.good("jobs", "get", name, *self.server, "-o", "json"))
+
+    def measured(self, name):
+        return self.job(name)["progress"]["measured"]
+
+    def digest(self, name):
+        with open(self.path(name), "rb") as f:
+            return hashlib.sha256(f.read()).hexdigest()
+
+    def test_a_job_and_all_that_can_be_asked_about_it(self):
+        out = json.loads(self.good(*self.tune(TRIALS, "-o", "m.tw", "--name", "first", "--format",
+                                              "json")))
+        self.assertEqual((out["state"], out["progress"]["measured"]), ("SUCCEEDED", TRIALS))
+        self.assertEqual(out["sha256"], self.digest("m.tw"))
+        self.good("run", "m.tw", "--repeat", "2")
+
+        jobs = json.loads(self.good("jobs", "list", *self.server, "-o", "json"))
+        self.assertEqual([job["name"] for job in jobs], ["projects/default/jobs/first"])
+        self.assertIn("first", self.good("jobs", "list", *self.server))
+        self.assertEqual(len(self.job("first")["tasks"]), 1)
+        self.assertIn("end to end", self.good("jobs", "watch", "first", *self.server))
+
+        # modules: list, get, fetch, fetch only what is new
+        modules = json.loads(self.good("modules", "list", *self.server, "-o", "json"))
+        self.assertEqual(len(modules), 1)
+        name = modules[0]["name"].split("/")[3]
+        shown = json.loads(self.good("modules", "get", name + "/1", *self.server, "-o", "json"))
+        self.assertEqual(shown["files"][0]["sha256"], out["sha256"])
+        self.good("modules", "fetch", name, "-o", "fetched.tw", *self.server)
+        self.assertEqual(self.digest("fetched.tw"), out["sha256"])
+        before = os.stat(self.path("fetched.tw")).st_ino
+        self.good("modules", "fetch", name, "-o", "fetched.tw", "--if-newer", *self.server)
+        self.assertEqual(os.stat(self.path("fetched.tw")).st_ino, before)
+
+        # log: the server's export and its file say the same
+        exported = self.good("log", "export", "first", *self.server).splitlines()
+        from_file = self.good("log", "export", "--log", "tuner/tuner.db").splitlines()
+        self.assertEqual(exported, from_file)
+        best = self.good("log", "best", *self.server, "-o", "json")
+        self.assertEqual(best, self.good("log", "best", "--log", "tuner/tuner.db", "-o", "json"))
+        task = json.loads(exported[0])["task"]
+        shown = self.good("log", "show", task, "--ir", *self.server)
+        self.assertEqual(shown, self.good("log", "show", task, "--ir", "--log", "tuner/tuner.db"))
+        stats = json.loads(self.good("log", "stats", *self.server, "-o", "json"))
+        self.assertEqual(stats[0]["trials_ended"], TRIALS)
+
+        for args, code in ((["jobs", "get", "nosuch"], NOT_FOUND),
+                           (["jobs", "watch", "nosuch"], NOT_FOUND),
+                           (["jobs", "cancel", "nosuch"], NOT_FOUND),
+                           (["modules", "get", "nosuch"], NOT_FOUND),
+                           (["modules", "get", name + "/99"], NOT_FOUND),
+                           (["modules", "fetch", "nosuch", "-o", "x.tw"], NOT_FOUND),
+                           (["modules", "get", "a/b/c/d"], USAGE),
+                           (["devices", "get", "nosuch"], NOT_FOUND),
+                           (["log", "show", "nosuch"], NOT_FOUND),
+                           (["log", "export", "nosuch"], NOT_FOUND),
+                           (["log", "stats", "nosuch"], NOT_FOUND),
+                           (["log", "best", "nosuch"], NOT_FOUND)):
+            done = self.call(*args, *self.server)
+            self.assertEqual(done.returncode, code, "%s\n%s" % (args, done.stderr))
+        self.assertFalse(os.path.exists(self.path("x.tw")))
+
+    def test_devices_tell_why_they_get_no_work(self):
+        device = self.devices()[0]["name"].split("/")[1]
+        self.assertIn("online", self.good("devices", "get", device, *self.server))
+        self.good("devices", "drain", device, "--reason", "new kernel", *self.server)
+        row = self.devices()[0]
+        self.assertEqual((row["admin_state"], row["admin_reason"]), ("draining", "new kernel"))
+        self.assertTrue(row["conditions"])
+        self.assertIn("drain", self.good("devices", "list", *self.server))
+        self.good("devices", "undrain", device, *self.server)
+        self.assertEqual(self.devices()[0]["admin_state"], "enabled")
+        held = self.good("devices", "hold", device, "--holder", "ana", "--purpose", "test", "--minutes",
+                         "5", *self.server)
+        self.assertEqual(self.devices()[0]["admin_state"], "held")
+        hold = held.split()[-1]
+        self.good("devices", "hold", hold, "--release", *self.server)
+        self.assertEqual(self.devices()[0]["admin_state"], "enabled")
+
+    def test_interrupt_leaves_the_job_running(self):
+        child = self.start(*self.tune(100000, "-o", "m.tw", "--name", "long"))
+        self.wait_for("a measurement", lambda: " trials  best " in self.err())
+        child.send_signal(signal.SIGINT)
+        self.assertEqual(child.wait(30), FAILED, self.err())
+        self.assertIn("tilewright jobs watch long", self.err())
+        self.assertFalse(os.path.exists(self.path("m.tw")))
+        self.assertEqual(self.job("long")["state"], "RUNNING")
+        before = self.measured("long")
+        self.wait_for("more measurements", lambda: self.measured("long") > before)
+        self.good("jobs", "cancel", "long", *self.server)
+        self.wait_for("the end", lambda: self.job("long")["state"] == "CANCELLED")
+        done = self.call("jobs", "watch", "long", *self.server)
+        self.assertEqual(done.returncode, FAILED)
+        self.assertIn("job.cancelled", done.stderr)
+
+    def test_detach_then_watch(self):
+        self.good(*self.tune(TRIALS, "--detach", "--name", "apart"))
+        self.assertIn("SUCCEEDED".lower(), self.good("jobs", "watch", "apart", *self.server).lower())
+        self.assertEqual(self.measured("apart"), TRIALS)
+        # The same name again is refused, whatever it asks for.
+        self.assertEqual(self.call(*self.tune(3, "--detach", "--name", "apart")).returncode, FAILED)
+
+    def test_tune_waits_through_restarts(self):
+        child = self.start(*self.tune(60, "-o", "m.tw", "--name", "hard"))
+        self.wait_for("a measurement", lambda: " trials  best " in self.err())
+        for daemon in (self.tuner, self.tracker, self.agent):
+            daemon.kill()
+            daemon.start()
+        self.assertEqual(child.wait(240), OK, self.err())
+        self.assertEqual(self.measured("hard"), 60)
+        self.good("run", "m.tw", "--repeat", "2")
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main(sys.modules[__name__]))

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""An agent on a host of its own: a network namespace whose only route leads to the tracker, no shared
+folder. The job still completes: agents dial out and fetch everything from the tracker."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from fleet import BIN, BUILD, Daemon, Fleet, make_models, run_checks, skip  # noqa: E402
+
+NAMESPACE = f"tw-e2e-{os.getpid()}"
+HOST, AGENT = "10.231.77.1", "10.231.77.2"
+
+
+def sh(*command, check=True):
+    return subprocess.run(list(map(str, command)), check=check, capture_output=True, text=True)
+
+
+def make_namespace():
+    host_end, agent_end = f"twh{os.getpid() % 10000}", f"twa{os.getpid() % 10000}"
+    sh("ip", "netns", "add", NAMESPACE)
+    sh("ip", "link", "add", host_end, "type", "veth", "peer", "name", agent_end)
+    sh("ip", "link", "set", agent_end, "netns", NAMESPACE)
+    sh("ip", "addr", "add", f"{HOST}/30", "dev", host_end)
+    sh("ip", "link", "set", host_end, "up")
+    sh("ip", "-n", NAMESPACE, "addr", "add", f"{AGENT}/30", "dev", agent_end)
+    sh("ip", "-n", NAMESPACE, "link", "set", agent_end, "up")
+
+
+def agent_with_a_route_only_to_the_tracker_does_the_work():
+    with Fleet(threads=1) as fleet:
+        fleet.start_tracker(listen=f"{HOST}:0", extra=("--insecure",))
+        fleet.start_tuner()
+        # Its own mount namespace hides this test's state folder: nothing is shared but the binaries.
+        private = Path("/tmp") / f"{NAMESPACE}-agent"
+        script = (f'mount -t tmpfs none "{fleet.state}" && mkdir -p "{private}" && mount -t tmpfs none "{private}" && '
+                  f'exec "{BIN}/tilewright-agent" --state-dir "{private}/state" --tracker {fleet.tracker_address} --device cpu')
+        agent = Daemon("agent", [], fleet.state)
+        log = open(agent.log_path, "ab")
+        agent.process = subprocess.Popen(["ip", "netns", "exec", NAMESPACE, "unshare", "--mount", "sh", "-c", script],
+                                         stdout=log, stderr=log, start_new_session=True)
+        fleet.daemons["agent"] = agent
+        try:
+            reach = sh("ip", "netns", "exec", NAMESPACE, "ip", "route", check=True).stdout
+            assert "default" not in reach, reach
+            model = make_models(fleet.state / "models", "--size", 44, "--width", 0.5, "dqn") / "dqn" / "model.onnx"
+            name = fleet.submit(model, 20)
+            job = fleet.wait_job(name, 300)
+            assert job["state"] == "SUCCEEDED" and job["progress"]["measured"] == 20, job
+            addresses = {r["device"]["address"] for r in fleet.export(job=name) if r["outcome"] == "OK"}
+            assert addresses and all(AGENT in address for address in addresses), addresses
+        finally:
+            agent.stop()
+            sh("rm", "-rf", private, check=False)
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        skip("network namespaces need root")
+    try:
+        make_namespace()
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        sh("ip", "netns", "del", NAMESPACE, check=False)
+        skip(f"this machine makes no network namespaces: {getattr(error, 'stderr', error)}")
+    try:
+        run_checks(agent_with_a_route_only_to_the_tracker_does_the_work)
+    finally:
+        sh("ip", "netns", "del", NAMESPACE, check=False)
