@@ -41,27 +41,13 @@ absl::StatusOr<std::string> LinkSharedObject(const std::string& object) {
   TW_TRY(WriteScratch(input, object));
   std::string errors;
   llvm::raw_string_ostream error_stream(errors);
-  const char* arguments[] = {"ld.lld",
-                             "-shared",
-                             "--build-id=none",
-                             "--hash-style=gnu",
-                             "--strip-debug",
-                             "-soname",
-                             "tilewright_kernel.so",
-                             "-z",
-                             "now",
-                             "-z",
-                             "noexecstack",
-                             "--threads=1",
+  const char* arguments[] = {"ld.lld", "-shared", "--build-id=none", "--hash-style=gnu",
+                             "--strip-debug", "-soname", "tilewright_kernel.so", "-z", "now", "-z",
+                             "noexecstack", "--threads=1",
                              // lld puts LLVM's process-wide options back to their defaults; these
                              // are the code generator's (llvm_codegen.cc), for the next kernel.
-                             "-mllvm",
-                             "-disable-lsr",
-                             "-mllvm",
-                             "-enable-misched=false",
-                             "-o",
-                             output.c_str(),
-                             input.c_str()};
+                             "-mllvm", "-disable-lsr", "-mllvm", "-enable-misched=false", "-o",
+                             output.c_str(), input.c_str()};
   int code = 0;
   {
     std::lock_guard<std::mutex> lock(LinkerMutex());

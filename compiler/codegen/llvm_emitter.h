@@ -15,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -172,6 +173,14 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitIndex(const ir::Expr& e);
   absl::StatusOr<llvm::Value*> EmitAtom(const LinearTerm& term);
   absl::StatusOr<llvm::Value*> EmitTerms(const std::vector<LinearTerm>& terms);
+
+  // llvm_store_runs.cc
+  struct RunStore;
+  std::optional<RunStore> AsRunStore(const ir::Stmt& s);
+  size_t RunLength(const std::vector<ir::Stmt>& stmts, size_t first, std::vector<RunStore>* run);
+  absl::Status EmitStoreRun(std::vector<RunStore> run);
+  absl::Status StoreTransposed(const std::vector<RunStore>& chain);
+  absl::Status EmitSeq(const std::vector<ir::Stmt>& stmts);
 
   // llvm_memory.cc
   absl::StatusOr<llvm::Value*> EmitLoad(const ir::Expr& e);

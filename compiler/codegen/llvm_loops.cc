@@ -139,8 +139,7 @@ absl::Status FunctionEmitter::EmitStmt(const Stmt& s) {
     case StmtKind::kStore:
       return EmitStore(s);
     case StmtKind::kSeq:
-      for (const Stmt& child : s->stmts) TW_TRY(EmitStmt(child));
-      return absl::OkStatus();
+      return EmitSeq(s->stmts);
     case StmtKind::kIf:
       return EmitIf(s);
     case StmtKind::kLet: {

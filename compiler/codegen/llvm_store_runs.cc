@@ -1,0 +1,165 @@
+// Runs of strided stores: a register tile whose vectors lie across the rows of its output (channels
+// in vectors, pixels in memory) is transposed in registers and stored row by row, instead of lane
+// by lane.
+//   Y[c + ramp(0, S, L)] = v0; Y[c + 1 + ramp(0, S, L)] = v1; …   →   Y[c + S·l + ramp(0, 1, P)] =
+//   <v0[l], v1[l], …>
+#include <algorithm>
+#include <optional>
+
+#include "compiler/codegen/llvm_emitter.h"
+#include "compiler/ir/visit.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::codegen {
+
+using ir::Expr;
+using ir::Stmt;
+using ir::StmtKind;
+using llvm::Value;
+
+namespace {
+
+bool LoadsFrom(const Expr& e, const ir::Buffer& buffer) {
+  bool found = false;
+  ir::VisitExprs(e, [&](const Expr& part) {
+    found = found || (part->kind == ir::ExprKind::kLoad && part->buffer == buffer);
+    return !found;
+  });
+  return found;
+}
+
+// Shuffles within 128-bit groups, which cost one instruction each.
+std::vector<int> PairMask(int lanes, std::initializer_list<int> picks) {
+  std::vector<int> mask;
+  for (int group = 0; group < lanes; group += 4) {
+    for (int pick : picks) mask.push_back(pick < 4 ? group + pick : lanes + group + pick - 4);
+  }
+  return mask;
+}
+
+}  // namespace
+
+// One store of a run: where it starts, by the same terms for all of a run.
+struct FunctionEmitter::RunStore {
+  const Stmt* stmt;
+  LinearIndex index;
+  int64_t stride = 0;
+  int lanes = 0;
+};
+
+std::optional<FunctionEmitter::RunStore> FunctionEmitter::AsRunStore(const Stmt& s) {
+  bool plain = s->kind == StmtKind::kStore && s->mask == nullptr && s->value->dtype.is_vector();
+  if (!plain || s->value->dtype.bytes() != 4 || s->value->dtype.lanes % 4 != 0) return std::nullopt;
+  if (BindingOf(s->buffer).plan != nullptr || LoadsFrom(s->value, s->buffer)) return std::nullopt;
+  RampForm ramp;
+  if (!AsRampForm(s->indices[0], &ramp) || ramp.stride < 2) return std::nullopt;
+  if (table_.IsVolatile(ramp.base)) return std::nullopt;
+  return RunStore{&s, table_.Decompose(ramp.base), ramp.stride, s->value->dtype.lanes};
+}
+
+namespace {
+
+bool SameTerms(const LinearIndex& a, const LinearIndex& b) {
+  return std::equal(
+      a.terms.begin(), a.terms.end(), b.terms.begin(), b.terms.end(),
+      [](const auto& x, const auto& y) { return x.id == y.id && x.coefficient == y.coefficient; });
+}
+
+}  // namespace
+
+// How many statements from `first` on form a run: same buffer and terms, no element written twice.
+size_t FunctionEmitter::RunLength(const std::vector<Stmt>& stmts, size_t first,
+                                  std::vector<RunStore>* run) {
+  for (size_t i = first; i < stmts.size(); ++i) {
+    std::optional<RunStore> next = AsRunStore(stmts[i]);
+    if (!next.has_value()) break;
+    if (!run->empty()) {
+      const RunStore& head = run->front();
+      bool alike = (*next->stmt)->buffer == (*head.stmt)->buffer && next->stride == head.stride &&
+                   next->lanes == head.lanes && SameTerms(next->index, head.index);
+      for (const RunStore& other : *run) {
+        int64_t apart = std::abs(next->index.constant - other.index.constant);
+        alike = alike && (apart % head.stride != 0 || apart / head.stride >= head.lanes);
+      }
+      if (!alike) break;
+    }
+    run->push_back(std::move(*next));
+  }
+  return run->size();
+}
+
+absl::Status FunctionEmitter::EmitSeq(const std::vector<Stmt>& stmts) {
+  for (size_t i = 0; i < stmts.size();) {
+    std::vector<RunStore> run;
+    size_t length = RunLength(stmts, i, &run);
+    if (length < 2) {
+      TW_TRY(EmitStmt(stmts[i++]));
+      continue;
+    }
+    TW_TRY(EmitStoreRun(std::move(run)));
+    i += length;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FunctionEmitter::EmitStoreRun(std::vector<RunStore> run) {
+  std::stable_sort(run.begin(), run.end(), [](const RunStore& a, const RunStore& b) {
+    return a.index.constant < b.index.constant;
+  });
+  for (size_t i = 0; i < run.size();) {
+    size_t chain = 1;
+    while (i + chain < run.size() && chain < 4 &&
+           run[i + chain].index.constant == run[i].index.constant + static_cast<int64_t>(chain)) {
+      ++chain;
+    }
+    if (chain == 3) chain = 2;
+    if (chain == 1) {
+      TW_TRY(EmitStore(*run[i].stmt));
+    } else {
+      TW_TRY(StoreTransposed({run.begin() + i, run.begin() + i + chain}));
+    }
+    i += chain;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FunctionEmitter::StoreTransposed(const std::vector<RunStore>& chain) {
+  const Stmt& head = *chain[0].stmt;
+  int lanes = chain[0].lanes, width = static_cast<int>(chain.size());
+  std::vector<Value*> v;
+  for (const RunStore& store : chain) {
+    TW_ASSIGN(Value * value, Emit((*store.stmt)->value));
+    v.push_back(value);
+  }
+  auto shuffle = [&](Value* a, Value* b, std::initializer_list<int> picks) {
+    return builder_.CreateShuffleVector(a, b, PairMask(lanes, picks));
+  };
+  // Each of `rows` holds, for every 128-bit group, one row of four lanes or two rows of two.
+  std::vector<Value*> rows;
+  if (width == 2) {
+    rows = {shuffle(v[0], v[1], {0, 4, 1, 5}), shuffle(v[0], v[1], {2, 6, 3, 7})};
+  } else {
+    Value *a = shuffle(v[0], v[1], {0, 4, 1, 5}), *b = shuffle(v[0], v[1], {2, 6, 3, 7});
+    Value *c = shuffle(v[2], v[3], {0, 4, 1, 5}), *d = shuffle(v[2], v[3], {2, 6, 3, 7});
+    rows = {shuffle(a, c, {0, 1, 4, 5}), shuffle(a, c, {2, 3, 6, 7}), shuffle(b, d, {0, 1, 4, 5}),
+            shuffle(b, d, {2, 3, 6, 7})};
+  }
+  RampForm ramp;
+  TW_CHECK(AsRampForm(head->indices[0], &ramp)) << "codegen: a run without a ramp";
+  Access access{&head->buffer, &BindingOf(head->buffer), head->indices[0], nullptr,
+                head->value->dtype};
+  int per_value = lanes / width;  // rows in one of `rows`
+  for (int row = 0; row < lanes; ++row) {
+    int group = row / 4, in_group = row % 4;
+    int value = width == 4 ? in_group : in_group / 2;
+    int first = group * 4 + (width == 4 ? 0 : (in_group % 2) * 2);
+    std::vector<int> pick;
+    for (int lane = 0; lane < width; ++lane) pick.push_back(first + lane);
+    Value* part = per_value == 1 ? rows[value] : builder_.CreateShuffleVector(rows[value], pick);
+    TW_ASSIGN(Address address, EmitAddress(access, ramp.base, row * ramp.stride));
+    builder_.CreateAlignedStore(part, address.pointer, address.align);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::codegen
