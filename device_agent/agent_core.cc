@@ -50,11 +50,13 @@ std::vector<Record> AgentCore::Recover() const {
 
 void AgentCore::Apply(const Record& record) {
   const std::string& id = record.result.measurement_id();
-  if (record.kind == Record::Kind::kStarted) running_[record.result.device()] = id;
-  if (record.kind == Record::Kind::kResult || record.kind == Record::Kind::kDropped) {
+  if (record.kind == Record::Kind::kResult) {
     std::erase_if(running_, [&](const auto& entry) { return entry.second == id; });
   }
   ledger_.Apply(record);
+  if (record.kind != Record::Kind::kStarted) return;
+  const LedgerItem* item = ledger_.FindItem(id);
+  if (item != nullptr && item->state == ItemState::kStarted) running_[record.result.device()] = id;
 }
 
 v1::Activity AgentCore::ActivityOf(const std::string& device) const {

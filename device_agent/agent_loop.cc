@@ -221,7 +221,13 @@ void AgentLoop::TakeResponse(const v1::SyncResponse& response) {
   // A grant that cannot be written down is not taken: the tracker offers it again.
   const absl::Status status = Persist(actions.records);
   if (!status.ok()) LogError("spool.failed", {{"error", support::StatusText(status)}});
-  for (const std::string& device : actions.kill) {
+  // Looked at again: what waited when the answer came may run by now.
+  std::vector<std::string> kill;
+  {
+    support::MutexLock lock(mutex_);
+    kill = core_->OnSync(response).kill;
+  }
+  for (const std::string& device : kill) {
     LogInfo("worker.revoked", {{"device", device}});
     supervisors_.at(device)->Abort();
   }
@@ -411,6 +417,10 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
       started = core_->StartedRecord(order);
     }
     if (!PersistStubbornly(started, order.device)) return;
+    {
+      support::MutexLock lock(mutex_);
+      if (!core_->busy(order.device)) return;  // revoked in the meantime
+    }
     measured = supervisor->Measure(input);
     MarkTestFault(input.fault, &measured);
   } else {

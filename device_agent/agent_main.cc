@@ -96,13 +96,7 @@ absl::Status CheckFlags(const AgentFlags& flags, const daemon::DaemonFlags& comm
   if (common.tracker.empty()) {
     return support::InvalidArgument("agent.tracker.missing", "--tracker HOST:PORT is required");
   }
-  TW_ASSIGN(const daemon::HostPort tracker,
-            daemon::ParseHostPort(common.tracker, "daemon.tracker.invalid"));
-  if (!daemon::IsLoopbackHost(tracker.host) && !common.insecure) {
-    return support::FailedPrecondition(
-        "agent.tracker.insecure",
-        "expected --insecure for plain text beyond this machine, found tracker " + common.tracker);
-  }
+  TW_TRY(daemon::ParseHostPort(common.tracker, "daemon.tracker.invalid").status());
   for (const std::string& kind : common.device) TW_TRY(CheckDeviceKind(kind));
   if (!flags.name.empty()) TW_TRY(CheckName(flags.name));
   TW_TRY(ParseLabels(flags.labels).status());
@@ -168,8 +162,13 @@ absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
                          "THIS AGENT MAKES MEASUREMENTS FAIL ON PURPOSE; never use it "
                          "for real work"}});
   }
-  if (context.flags.insecure) {
-    daemon::LogWarning("agent.insecure", {{"text", "plain text to the tracker"}});
+  // Whoever opens the tracker to the network decides on plain text (its own --insecure); the agent,
+  // which only dials out, says that it takes part.
+  TW_ASSIGN(const daemon::HostPort tracker,
+            daemon::ParseHostPort(context.flags.tracker, "daemon.tracker.invalid"));
+  if (!daemon::IsLoopbackHost(tracker.host)) {
+    daemon::LogWarning("agent.insecure",
+                       {{"text", "plain text to the tracker"}, {"tracker", context.flags.tracker}});
   }
   // Before anything is measured, and a worker that cannot run is found out at once.
   Supervisor probe(options.supervisor);

@@ -84,7 +84,9 @@ void Ledger::Apply(const Record& record) {
       // attempt has one result.
       if (item != nullptr && !open) return;
       unacked_.emplace(id, record.result);
-      if (item != nullptr) item->state = ItemState::kReported;
+      if (item == nullptr) return;
+      item->state = ItemState::kReported;
+      item->boot_id.clear();
       return;
     case Record::Kind::kAcked:
       unacked_.erase(id);
@@ -92,7 +94,8 @@ void Ledger::Apply(const Record& record) {
       item->state = ItemState::kAcked;
       break;
     case Record::Kind::kDropped:
-      if (!open) return;
+      // Decided while it waited; where it was started meanwhile, it runs to its end.
+      if (item == nullptr || item->state != ItemState::kWaiting) return;
       item->state = ItemState::kDropped;
       break;
     default:

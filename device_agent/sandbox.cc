@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include <array>
-#include <cinttypes>
-#include <cstdio>
 
+#include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 
 // <linux/sched.h> and <sched.h> cannot both be included; the flag is part of the kernel's ABI.
@@ -139,13 +138,12 @@ absl::Status Limit(__rlimit_resource resource, const char* name, int64_t soft, i
   return ErrnoError(errno, "sandbox.limit.refused", name);
 }
 
+// The first number of the file: pages that are mapped.
 int64_t MappedBytes() {
-  int64_t pages = 0;
-  FILE* file = fopen("/proc/self/statm", "re");
-  if (file == nullptr) return 0;
-  if (fscanf(file, "%" SCNd64, &pages) != 1) pages = 0;
-  fclose(file);
-  return pages * sysconf(_SC_PAGESIZE);
+  constexpr uint64_t kMaxText = 4096;
+  const auto text = support::ReadFile("/proc/self/statm", kMaxText);
+  if (!text.ok()) return 0;
+  return support::ParseInt64(text->substr(0, text->find(' '))).value_or(0) * sysconf(_SC_PAGESIZE);
 }
 
 // A candidate never runs as root. Changing the user clears "dumpable", without which the process

@@ -1,0 +1,109 @@
+// What a device says of itself.
+#include "device_agent/fingerprint.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "device_agent/fma_peak.h"
+#include "device_agent/host_state.h"
+
+namespace tilewright::device_agent {
+namespace {
+
+runtime::CpuInfo Zen4() {
+  runtime::CpuInfo cpu;
+  cpu.arch = "x86_64";
+  cpu.vendor = "AuthenticAMD";
+  cpu.model_name = "AMD EPYC 9000";
+  cpu.family = 0x19;
+  cpu.model = 0x11;
+  cpu.features = {"avx",      "avx2",       "avx512bw", "avx512cd", "avx512dq", "avx512f",
+                  "avx512vl", "avx512vnni", "bmi",      "bmi2",     "f16c",     "fma",
+                  "popcnt",   "sse2",       "sse3",     "sse4.1",   "sse4.2",   "ssse3"};
+  cpu.cores_usable = 2;
+  cpu.l1d_bytes = 32 << 10;
+  cpu.l2_bytes = 1 << 20;
+  cpu.l3_bytes = 32 << 20;
+  return cpu;
+}
+
+std::string Text(const v1::DeviceReport& device, const std::string& name) {
+  return device.attributes().at(name).s();
+}
+
+TEST(Fingerprint, AttributesMatchTargets) {
+  const v1::DeviceReport device = CpuDevice(Zen4(), {"6.1.0", 8LL << 30}, 236.5);
+  EXPECT_EQ(device.key(), "cpu-znver4");
+  EXPECT_EQ(Text(device, "kind"), "cpu");
+  EXPECT_EQ(Text(device, "arch"), "x86_64");
+  EXPECT_EQ(Text(device, "cpu"), "znver4");
+  const std::string accepts = "," + Text(device, "cpu_accepts") + ",";
+  for (const char* cpu : {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "znver4", "znver3"}) {
+    EXPECT_NE(accepts.find("," + std::string(cpu) + ","), std::string::npos) << cpu;
+  }
+  EXPECT_EQ(accepts.find("sapphirerapids-amx"), std::string::npos);
+  EXPECT_EQ(device.attributes().at("cores").i(), 2);
+  EXPECT_EQ(device.attributes().at("l2_bytes").unit(), "bytes");
+  EXPECT_EQ(device.attributes().at("peak_gflops").d(), 236.5);
+  EXPECT_EQ(device.attributes().at("peak_gflops").unit(), "GFLOP/s");
+  EXPECT_EQ(device.health(), v1::HEALTH_GOOD);
+}
+
+TEST(Fingerprint, AMachineWithoutAvx512AcceptsNoCodeForIt) {
+  runtime::CpuInfo cpu = Zen4();
+  std::erase_if(cpu.features, [](const std::string& f) { return f.rfind("avx512", 0) == 0; });
+  const v1::DeviceReport device = CpuDevice(cpu, {}, 1);
+  EXPECT_EQ(Text(device, "cpu_accepts").find("x86-64-v4"), std::string::npos);
+  EXPECT_EQ(Text(device, "cpu_accepts").find("znver4"), std::string::npos);
+  EXPECT_EQ(device.key(), "cpu-x86-64-v3");
+}
+
+TEST(Fingerprint, TheHashFollowsWhatMattersForTimingOnly) {
+  const std::string base = CpuDevice(Zen4(), {"6.1.0", 8LL << 30}, 100).fingerprint();
+  EXPECT_EQ(base.size(), 64u);
+  EXPECT_EQ(CpuDevice(Zen4(), {"6.9.9", 64LL << 30}, 90).fingerprint(), base)
+      << "kernel, memory and the measured peak do not count";
+  runtime::CpuInfo cpu = Zen4();
+  cpu.cores_usable = 4;
+  EXPECT_NE(CpuDevice(cpu, {}, 100).fingerprint(), base);
+  cpu = Zen4();
+  cpu.l2_bytes = 512 << 10;
+  EXPECT_NE(CpuDevice(cpu, {}, 100).fingerprint(), base);
+  cpu = Zen4();
+  cpu.model_name = "another";
+  EXPECT_NE(CpuDevice(cpu, {}, 100).fingerprint(), base);
+  cpu = Zen4();
+  cpu.features.push_back("zzz");
+  EXPECT_NE(CpuDevice(cpu, {}, 100).fingerprint(), base);
+}
+
+TEST(Fingerprint, ThisMachine) {
+  const runtime::CpuInfo cpu = runtime::DetectCpu();
+  const HostFacts host = ReadHostFacts();
+  EXPECT_GT(host.memory_bytes, 0);
+  EXPECT_FALSE(host.kernel.empty());
+  const v1::DeviceReport device = CpuDevice(cpu, host, MeasureFmaPeak(cpu, 1, 5));
+  const std::string accepts = "," + Text(device, "cpu_accepts") + ",";
+  EXPECT_NE(accepts.find("," + Text(device, "cpu") + ","), std::string::npos)
+      << "a machine accepts code for itself";
+  // Any machine that runs this test does more than a billion operations per second.
+  EXPECT_GT(device.attributes().at("peak_gflops").d(), 1);
+  EXPECT_EQ(CheckDeviceKind("cpu"), absl::OkStatus());
+  EXPECT_EQ(support::Slug(CheckDeviceKind("toaster")), "agent.device.unknown");
+}
+
+TEST(HostState, ReadsTheKernelsFiles) {
+  HostState host;
+  v1::Telemetry telemetry;
+  host.Finish(&telemetry);
+  EXPECT_GE(telemetry.load_average(), 0);
+  EXPECT_GE(telemetry.steal_fraction(), 0);
+  EXPECT_LE(telemetry.steal_fraction(), 1);
+  EXPECT_EQ(ReadBootId().size(), 36u);
+  EXPECT_EQ(ReadBootId(), ReadBootId());
+  EXPECT_NE(NewUuid(), NewUuid());
+}
+
+}  // namespace
+}  // namespace tilewright::device_agent

@@ -1,0 +1,211 @@
+// Parts of a measurement that need no process: statistics, validity, plausibility, classes of
+// deaths, faults on purpose.
+#include "device_agent/measure.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "deploy/support/strings.h"
+#include "device_agent/measure_child.h"
+#include "device_agent/measure_names.h"
+#include "device_agent/measured_result.h"
+#include "device_agent/sample_stats.h"
+#include "device_agent/test_faults.h"
+
+namespace tilewright::device_agent {
+namespace {
+
+TEST(SampleStats, MedianMadAndOutliers) {
+  EXPECT_EQ(Median({}), 0);
+  EXPECT_EQ(Median({3, 1, 2}), 2);
+  EXPECT_EQ(Median({4, 1, 2, 3}), 2.5);
+  const SampleStats calm = ComputeStats({100, 101, 99, 100, 102, 98, 100});
+  EXPECT_EQ(calm.median, 100);
+  EXPECT_EQ(calm.mad, 1);
+  EXPECT_EQ(calm.outlier_fraction, 0);
+  // One sample ten times as long moves neither the median nor the interval much.
+  const SampleStats disturbed = ComputeStats({100, 101, 99, 100, 102, 98, 1000});
+  EXPECT_NEAR(disturbed.median, 100, 0.6);
+  EXPECT_NEAR(disturbed.outlier_fraction, 1.0 / 7, 1e-12);
+  EXPECT_LT(disturbed.ci_rel, 0.05);
+  EXPECT_EQ(ComputeStats({5}).ci_rel, 1);
+  EXPECT_EQ(ComputeStats({5, 5, 5}).ci_rel, 0);
+  EXPECT_EQ(ComputeStats({}).median, 0);
+}
+
+TEST(SampleStats, TheIntervalShrinksWithTheRootOfTheNumber) {
+  std::vector<double> few;
+  std::vector<double> many;
+  for (int i = 0; i < 10; ++i) few.push_back(100 + i % 3);
+  for (int i = 0; i < 1000; ++i) many.push_back(100 + i % 3);
+  EXPECT_NEAR(ComputeStats(few).ci_rel / ComputeStats(many).ci_rel, 10, 0.5);
+}
+
+v1::ModuleMeasured Good() {
+  v1::ModuleMeasured measured;
+  measured.set_outcome(v1::OK);
+  for (int i = 0; i < 10; ++i) measured.add_samples(1000);
+  measured.set_inner_loops(100);
+  measured.set_baseline_before(50);
+  measured.set_baseline_after(51);
+  return measured;
+}
+
+TEST(MeasuredResult, ValidityFollowsThePlan) {
+  v1::MeasurementPlan plan;
+  EXPECT_TRUE(ResultFrom(Good(), plan).valid()) << "no limit, no check";
+  plan.set_max_baseline_drift(0.03);
+  EXPECT_TRUE(ResultFrom(Good(), plan).valid());
+  v1::ModuleMeasured drifted = Good();
+  drifted.set_baseline_after(55);
+  v1::MeasurementResult result = ResultFrom(drifted, plan);
+  EXPECT_FALSE(result.valid());
+  ASSERT_EQ(result.invalid_reasons_size(), 1);
+  EXPECT_EQ(result.invalid_reasons(0), "measure.baseline.drift");
+  v1::ModuleMeasured noisy = Good();
+  for (int i = 0; i < 3; ++i) noisy.set_samples(i, 9000);
+  result = ResultFrom(noisy, plan);
+  EXPECT_FALSE(result.valid());
+  EXPECT_EQ(result.invalid_reasons(0), "measure.samples.outliers");
+}
+
+TEST(MeasuredResult, FailuresOfTheCandidateAreValidFindings) {
+  v1::ModuleMeasured crash;
+  crash.set_outcome(v1::RUN_CRASH);
+  crash.set_signal(SIGSEGV);
+  crash.set_error_class("SIGNAL");
+  crash.set_phase(v1::WORKER_PHASE_FIRST_RUN);
+  const v1::MeasurementResult result = ResultFrom(crash, {});
+  EXPECT_TRUE(result.valid());
+  EXPECT_EQ(result.signal(), SIGSEGV);
+  EXPECT_EQ(result.phase(), "first_run");
+  EXPECT_EQ(result.error_class(), "SIGNAL");
+  v1::ModuleMeasured lost;
+  lost.set_outcome(v1::DEVICE_LOST);
+  EXPECT_FALSE(ResultFrom(lost, {}).valid());
+  EXPECT_EQ(ResultFrom(lost, {}).phase(), "");
+}
+
+TEST(Plausible, HonestReportsPass) {
+  // 10 samples of 100 runs of 1000 ns: one millisecond.
+  EXPECT_TRUE(CheckPlausible(Good(), false, 5'000'000, 1'200'000).ok());
+  EXPECT_TRUE(CheckPlausible(Good(), true, 5'000'000'000, 4'000'000'000).ok()) << "cache flushes";
+  v1::ModuleMeasured crash;
+  crash.set_outcome(v1::RUN_CRASH);
+  EXPECT_TRUE(CheckPlausible(crash, false, 1, 1).ok());
+}
+
+TEST(Plausible, ForgedReportsAreSeen) {
+  const auto forged = [](v1::ModuleMeasured measured, int64_t lifetime_ns, int64_t timed_ns) {
+    return support::Slug(CheckPlausible(measured, false, lifetime_ns, timed_ns));
+  };
+  const std::string slug = "measure.samples.forged";
+  v1::ModuleMeasured measured = Good();
+  measured.set_samples(0, 1e9);  // more time than the process lived
+  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
+  measured.set_samples(0, 0.001);
+  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
+  measured.set_samples(0, -1);
+  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
+  measured.set_samples(0, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
+  EXPECT_EQ(forged(Good(), 60'000'000'000, 50'000'000'000), slug) << "50 s for a millisecond";
+  measured = Good();
+  measured.clear_samples();
+  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
+  measured = Good();
+  measured.set_inner_loops(0);
+  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
+}
+
+TEST(Plan, DefaultsFillWhatIsMissingAndKeepWhatIsThere) {
+  const v1::MeasurementPlan full = CompletePlan({});
+  EXPECT_GT(full.min_repeats(), 0);
+  EXPECT_GE(full.max_repeats(), full.min_repeats());
+  EXPECT_GT(full.min_repeat_time().nanos(), 0);
+  EXPECT_GT(full.budget_per_candidate().seconds(), 0);
+  v1::MeasurementPlan given;
+  given.set_min_repeats(50);
+  given.mutable_warmup();
+  EXPECT_EQ(CompletePlan(given).min_repeats(), 50);
+  EXPECT_GE(CompletePlan(given).max_repeats(), 50);
+  EXPECT_EQ(CompletePlan(given).warmup().nanos(), 0) << "no warm-up was asked for";
+}
+
+TEST(Death, EveryEndHasItsClass) {
+  const auto of_signal = [](int signal) { return signal; };          // wait status of a signal
+  const auto of_exit = [](int code) { return (code & 0xff) << 8; };  // and of an exit
+  struct Row {
+    int raw;
+    bool timed_out;
+    v1::Outcome outcome;
+    std::string error_class;
+  };
+  const std::vector<Row> rows = {
+      {of_signal(SIGKILL), true, v1::RUN_TIMEOUT, "WALL_LIMIT"},
+      {of_signal(SIGKILL), false, v1::OUT_OF_MEMORY, "KILLED"},
+      {of_signal(SIGSEGV), false, v1::RUN_CRASH, "SIGNAL"},
+      {of_signal(SIGILL), false, v1::RUN_CRASH, "SIGNAL"},
+      {of_signal(SIGSYS), false, v1::RUN_CRASH, "SANDBOX"},
+      {of_signal(SIGXFSZ), false, v1::RUN_CRASH, "SANDBOX"},
+      {of_signal(SIGXCPU), false, v1::RUN_TIMEOUT, "CPU_LIMIT"},
+      {of_exit(0), false, v1::RUN_CRASH, "EXITED"},
+      {of_exit(3), false, v1::RUN_CRASH, "EXITED"},
+      {of_exit(kExitOutOfMemory), false, v1::OUT_OF_MEMORY, "ALLOCATION"},
+  };
+  for (const Row& row : rows) {
+    v1::ModuleMeasured measured;
+    ClassifyDeath(row.raw, row.timed_out, &measured);
+    EXPECT_EQ(measured.outcome(), row.outcome) << row.raw;
+    EXPECT_EQ(measured.error_class(), row.error_class) << row.raw;
+    EXPECT_FALSE(measured.error_detail().empty());
+  }
+}
+
+TEST(Faults, TextIsCheckedAndTheSharesHold) {
+  for (const char* bad :
+       {"", "wrong", "wrong=2", "wrong=-1", "wrong=.6,crash=.6", "seed=x", "sedd=1", "wrong=nan"}) {
+    EXPECT_EQ(support::Slug(ParseTestFaults(bad).status()), "agent.test_faults.invalid") << bad;
+  }
+  const auto faults = ParseTestFaults("seed=9,wrong=.1,crash=.2,hang=.05");
+  ASSERT_TRUE(faults.ok()) << faults.status();
+  std::map<v1::InjectedFault, int> seen;
+  constexpr int kDraws = 20'000;
+  for (int i = 0; i < kDraws; ++i) {
+    const std::string id = support::StrCat("job/task/", i, "/1");
+    ++seen[faults->Choose(id)];
+    EXPECT_EQ(faults->Choose(id), faults->Choose(id));
+  }
+  EXPECT_NEAR(seen[v1::INJECTED_FAULT_WRONG], 0.1 * kDraws, 200);
+  EXPECT_NEAR(seen[v1::INJECTED_FAULT_CRASH], 0.2 * kDraws, 250);
+  EXPECT_NEAR(seen[v1::INJECTED_FAULT_HANG], 0.05 * kDraws, 150);
+  EXPECT_FALSE(TestFaults().any());
+  EXPECT_EQ(TestFaults().Choose("x"), v1::INJECTED_FAULT_UNSPECIFIED);
+}
+
+TEST(Faults, OnlyTheOutcomeThatWasAskedForIsMarked) {
+  v1::ModuleMeasured measured;
+  measured.set_outcome(v1::RUN_CRASH);
+  measured.set_error_class("SIGNAL");
+  MarkTestFault(v1::INJECTED_FAULT_WRONG, &measured);
+  EXPECT_EQ(measured.error_class(), "SIGNAL") << "the candidate's own crash";
+  MarkTestFault(v1::INJECTED_FAULT_CRASH, &measured);
+  EXPECT_EQ(measured.error_class(), "TEST_FAULT");
+  EXPECT_NE(measured.error_detail().find("SIGNAL"), std::string::npos);
+}
+
+TEST(Names, PhasesAreLowerCaseWords) {
+  EXPECT_EQ(PhaseText(v1::WORKER_PHASE_FIRST_RUN), "first_run");
+  EXPECT_EQ(PhaseText(v1::WORKER_PHASE_LAST_CHECK), "last_check");
+  EXPECT_EQ(PhaseText(v1::WORKER_PHASE_UNSPECIFIED), "");
+  EXPECT_EQ(PhaseText(static_cast<v1::WorkerPhase>(99)), "");
+}
+
+}  // namespace
+}  // namespace tilewright::device_agent
