@@ -87,6 +87,8 @@ TEST(CliError, ExitCodesFollowTheDesign) {
   EXPECT_EQ(ExitCodeOf(support::Unavailable("rpc.unavailable", "x")), 4);
   EXPECT_EQ(ExitCodeOf(support::DeadlineExceeded("rpc.deadline_exceeded", "x")), 4);
   EXPECT_EQ(ExitCodeOf(support::FailedPrecondition("cli.mismatch.output", "x")), 5);
+  // "| head" has seen enough.
+  EXPECT_EQ(ExitCodeOf(support::Cancelled("cli.stdout.closed", "x")), 0);
   // Our own children are neither something the user named nor a server that is away.
   EXPECT_EQ(ExitCodeOf(support::NotFound("file.sibling.missing", "x")), 1);
   EXPECT_EQ(ExitCodeOf(support::Unavailable("builder.died", "x")), 1);

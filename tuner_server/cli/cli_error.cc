@@ -70,6 +70,7 @@ int ExitCodeOf(const absl::Status& status) {
   const std::string slug = support::Slug(status);
   if (slug.starts_with("cli.usage") || slug.starts_with("ir.target")) return kExitUsage;
   if (slug.starts_with("cli.mismatch")) return kExitMismatch;
+  if (slug == "cli.stdout.closed") return kExitOk;  // "| head" has seen enough
   // A child of ours, not something the user named or a server that is away.
   if (slug.starts_with("file.sibling") || slug.starts_with("builder.")) return kExitFailed;
   switch (status.code()) {
@@ -114,7 +115,7 @@ std::string ErrorText(std::string_view command, std::string_view what, const abs
 }
 
 int Finish(std::string_view command, std::string_view what, const absl::Status& status) {
-  if (!status.ok()) {
+  if (!status.ok() && support::Slug(status) != "cli.stdout.closed") {
     std::fflush(stdout);
     const std::string text = ErrorText(command, what, status);
     std::fwrite(text.data(), 1, text.size(), stderr);

@@ -1,7 +1,6 @@
 // tilewright: the command line. This is the only file that sees CLI11: one function per group of
 // commands declares flags, help and examples, and says which function of the library runs.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
@@ -457,10 +456,9 @@ int Main(int argc, const char* const* argv) {
                   support::InvalidArgument("cli.usage.flags", error.what()));
   }
   const int code = action();
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  const int failed = Finish(CommandName(app), "cannot write standard output",
-                            support::ResourceExhausted("cli.stdout.failed", "write error"));
-  return code != kExitOk ? code : failed;
+  const absl::Status printed = StdoutStatus();
+  if (printed.ok() || code != kExitOk) return code;
+  return Finish(CommandName(app), "cannot write standard output", printed);
 }
 
 }  // namespace

@@ -47,8 +47,10 @@ ProgressState ToProgress(const v1::Progress& progress, const v1::Job::State stat
   out.elapsed_s = Seconds(progress.elapsed());
   if (progress.has_eta()) out.eta_s = Seconds(progress.eta());
   if (progress.best_us() > 0) {
-    out.best = support::StrCat("best ", TimeText(progress.best_us() * 1e3), " (",
-                               RatioText(progress.baseline_us(), progress.best_us()), ")");
+    out.best = "best " + TimeText(progress.best_us() * 1e3);
+    if (progress.baseline_us() > 0) {
+      out.best += " (" + RatioText(progress.baseline_us(), progress.best_us()) + ")";
+    }
   }
   out.note = state == v1::Job::RUNNING ? progress.current_task()
                                        : support::ToLower(v1::Job::State_Name(state));

@@ -44,8 +44,8 @@ absl::StatusOr<std::vector<v1::Task>> FetchTasks(ServerClient& client, const std
 // `peak_gflops` is what the job's threads can reach together; 0 = unknown.
 std::string TasksTable(const std::vector<v1::Task>& tasks, double peak_gflops);
 nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, double peak_gflops);
-// What the fleet's fastest device can reach with as many cores as the job's target has threads, from
-// the peak that its agent measured (attributes peak_gflops and cores); 0 when nobody says.
+// What the fleet's fastest device can reach with as many cores as the job's target has threads,
+// from the peak that its agent measured (attributes peak_gflops and cores); 0 when nobody says.
 double FleetPeakGflops(ServerClient& client, const std::string& target);
 
 // A job as JSON: state, progress, published module.

@@ -146,10 +146,8 @@ int LogExport(const LogExportOptions& options) {
     TW_ASSIGN(const LogPlace place, ResolveLogPlace(options.place));
     if (options.output.empty()) {
       return StreamExport(place, options.request, [](std::string_view piece) {
-        if (std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size()) {
-          return absl::OkStatus();
-        }
-        return support::ErrnoError(errno, "cli.stdout.failed", "cannot write standard output");
+        PrintRaw(piece);
+        return StdoutStatus();  // no use in reading on when nobody listens
       });
     }
     std::string text;

@@ -1,6 +1,7 @@
 #include "tuner_server/cli/table.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 
 #include "deploy/support/status.h"
@@ -8,6 +9,8 @@
 
 namespace tilewright::cli {
 namespace {
+
+int g_stdout_errno = 0;  // of the first write that failed
 
 // Columns of a terminal that the UTF-8 text takes (no wide characters are used here).
 size_t DisplayWidth(std::string_view text) {
@@ -91,10 +94,23 @@ std::string RatioText(double baseline, double value) {
   return support::FormatFixed(baseline / value, 2) + "x";
 }
 
+void PrintRaw(std::string_view text) {
+  const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+  if ((written != text.size() || std::fflush(stdout) != 0) && g_stdout_errno == 0) {
+    g_stdout_errno = errno;
+  }
+}
+
 void PrintOut(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  if (text.empty() || text.back() != '\n') std::fputc('\n', stdout);
-  std::fflush(stdout);
+  PrintRaw(text);
+  if (text.empty() || text.back() != '\n') PrintRaw("\n");
+}
+
+absl::Status StdoutStatus() {
+  if (g_stdout_errno == 0) return absl::OkStatus();
+  if (g_stdout_errno == EPIPE)
+    return support::Cancelled("cli.stdout.closed", "the reader has gone");
+  return support::ErrnoError(g_stdout_errno, "cli.stdout.failed", "cannot write standard output");
 }
 
 void PrintJson(const nlohmann::json& value) {

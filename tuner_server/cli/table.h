@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "deploy/support/status.h"
+
 namespace tilewright::cli {
 
 enum class OutputFormat { kTable, kJson };
@@ -38,8 +40,14 @@ std::string BytesText(double bytes);
 // "1.87x"; "-" when either is not positive.
 std::string RatioText(double baseline, double value);
 
-// Prints text (adding a newline if it lacks one) to standard output.
+// Prints text (adding a newline if it lacks one) to standard output. What goes wrong is remembered:
+// see StdoutStatus.
 void PrintOut(std::string_view text);
+// The same without a newline.
+void PrintRaw(std::string_view text);
+// Whether all that was printed arrived: resource_exhausted and others (cli.stdout.failed) if not. A
+// reader that has gone (EPIPE) has seen enough: cancelled (cli.stdout.closed), no error for people.
+absl::Status StdoutStatus();
 void PrintJson(const nlohmann::json& value);
 
 }  // namespace tilewright::cli
