@@ -24,8 +24,13 @@ using ir::StmtNode;
 constexpr int64_t kSymbolicExtent = 1 << 20;
 // Fewer scalar operations than this are done before a second thread has started.
 constexpr int64_t kParallelWork = 20'000;
-constexpr int64_t kMaxTileRows = 8;
-constexpr int64_t kMaxTileVectors = 4;
+constexpr int64_t kMaxTileRows = 14;
+constexpr int64_t kMaxTileVectors = 8;
+// Independent sums that hide the latency of a multiply-add; the cost of a load beside one; what is
+// left of the speed where a tile does not divide its axis.
+constexpr double kSumsInFlight = 8;
+constexpr double kLoadWeight = 0.8;
+constexpr double kRaggedShare = 0.95;
 // Cost of one irregular load, in contiguous ones, per lane.
 constexpr int64_t kGatherCost = 2;
 // A stage this small is computed again at every use.
@@ -232,17 +237,29 @@ int Scheduler::RowAxis(const StmtNode& block, int vector_axis) const {
   return best;
 }
 
-// The tile of an axis in 1..limit that wastes least, the largest of those.
-int64_t TileFor(int64_t extent, int64_t limit) {
-  int64_t best = 1;
+struct Tile {
+  int64_t vectors = 1, rows = 1;
+};
+
+// The register tile that multiplies most per load: `vectors` of the lanes' axis, `rows` of the
+// other. Accumulators, the vectors being multiplied and one broadcast must fit the registers.
+Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t registers) {
+  Tile best;
   double best_score = 0;
-  for (int64_t tile = 1; tile <= std::min(extent, limit); ++tile) {
-    double used =
+  auto used = [](int64_t extent, int64_t tile) {
+    double share =
         static_cast<double>(extent) / static_cast<double>((extent + tile - 1) / tile * tile);
-    // Small tiles pay for loads and loop overhead: about as much as one and a half rows.
-    double score = used * static_cast<double>(tile) / (static_cast<double>(tile) + 1.5);
-    if (score >= best_score) {
-      best = tile;
+    return extent % tile == 0 ? share : share * kRaggedShare;
+  };
+  for (int64_t v = 1; v <= std::min(vector_extent, kMaxTileVectors); ++v) {
+    for (int64_t r = 1; r <= std::min(row_extent, kMaxTileRows); ++r) {
+      // With one row each vector is used once, straight from memory.
+      if (v * r + (r > 1 ? v : 1) + 1 > registers) break;
+      double sums = static_cast<double>(v * r), loads = static_cast<double>(v + r);
+      double score = used(vector_extent, v) * used(row_extent, r) *
+                     std::min(1.0, sums / kSumsInFlight) * sums / (sums + kLoadWeight * loads);
+      if (score <= best_score) continue;
+      best = {v, r};
       best_score = score;
     }
   }
@@ -307,29 +324,19 @@ void Scheduler::ScheduleReduction(const std::string& name) {
   const int row_axis = RowAxis(*reduction, vector_axis);
   const int v = position(vector_axis), r = position(row_axis);
 
-  // Tile: vectors × rows accumulators, plus the vectors being multiplied and one broadcast.
-  int64_t width = 1, vectors = 1, rows = 1;
-  if (v >= 0) {
-    int64_t extent = ExtentOf(reduction->iters[spatial[static_cast<size_t>(v)]].domain.extent);
-    width = std::min<int64_t>(lanes, extent);
-    int64_t row_extent =
-        r < 0 ? 1 : ExtentOf(reduction->iters[spatial[static_cast<size_t>(r)]].domain.extent);
-    // One row of accumulators per step of the reduction hides no latency: without rows, more
-    // vectors.
-    int64_t limit = row_extent >= 4 ? 2 : kMaxTileVectors;
-    vectors = TileFor((extent + width - 1) / width, limit);
-  }
-  if (r >= 0) {
-    int64_t extent = ExtentOf(reduction->iters[spatial[static_cast<size_t>(r)]].domain.extent);
-    int64_t registers = (target_.vector_registers - 1 - vectors) / vectors;
-    rows = TileFor(extent, std::clamp<int64_t>(registers, 1, kMaxTileRows));
-  }
+  auto extent_at = [&](int at) {
+    return at < 0 ? int64_t{1}
+                  : ExtentOf(reduction->iters[spatial[static_cast<size_t>(at)]].domain.extent);
+  };
+  const int64_t width = v < 0 ? 1 : std::min<int64_t>(lanes, extent_at(v));
+  const auto [vectors, rows] =
+      ChooseTile((extent_at(v) + width - 1) / width, extent_at(r), target_.vector_registers);
 
   // Outer loops, then the tile loops of the target: rows, vectors, lanes.
   std::vector<int> outer, inner;
   int row_loop = -1, vector_loop = -1, lane_loop = -1;
   for (size_t i = 0; i < loops.size(); ++i) {
-    Step split{.kind = StepKind::kSplit, .handles = {loops[i]}};
+    Step split{.kind = StepKind::kSplit, .handles = {loops[i]}, .options = {{"tail", "peel"}}};
     if (static_cast<int>(i) == v) {
       split.factors = {kInfer, vectors, width};
       if (!Try(split)) return;

@@ -129,7 +129,7 @@ absl::Status ApplySplit(Schedule& s, const Step& step) {
   Expr offset;
   for (size_t i = 0; i < plan.extents.size(); ++i) {
     vars.push_back(
-        ir::MakeVar(s.UniqueName(StrCat(BaseName(loop->var), "_", i)), loop->var->dtype));
+        ir::MakeVar(s.UniqueName(BaseName(loop->var) + "_" + std::to_string(i)), loop->var->dtype));
     Expr part =
         plan.strides[i] == 1 ? vars[i] : vars[i] * ir::Int(plan.strides[i], loop->var->dtype);
     offset = offset == nullptr ? part : offset + part;

@@ -63,7 +63,7 @@ std::string Schedule::UniqueName(std::string_view wanted) {
     return std::find(used_names_.begin(), used_names_.end(), hash) != used_names_.end();
   };
   std::string name(wanted);
-  for (int n = 1; taken(name); ++n) name = StrCat(wanted, "_r", n);
+  for (int n = 1; taken(name); ++n) name = std::string(wanted) + "_r" + std::to_string(n);
   Reserve(name);
   return name;
 }
