@@ -9,22 +9,23 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy
 import onnx
 from onnx import numpy_helper
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-import cli
-from cli import FAILED, OK, UNAVAILABLE
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import cli_case  # noqa: E402
+from cli_case import FAILED, OK, UNAVAILABLE  # noqa: E402
 
 TRIALS = 24
 
 
-class Embedded(cli.Case):
+class Embedded(cli_case.Case):
     def setUp(self):
         super().setUp()
-        onnx.save(cli.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
+        onnx.save(cli_case.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
 
     def tune_args(self, trials, *more):
         return ["tune", "m.onnx", "--target", "native,threads=1", "--trials", str(trials),
@@ -95,7 +96,7 @@ class Embedded(cli.Case):
         self.assertEqual(len(drafts), stats[0]["considered"])
 
         # A reader that leaves early is no error.
-        with subprocess.Popen([cli.binary("tilewright"), "log", "export", "--drafts", "--features",
+        with subprocess.Popen([cli_case.binary("tilewright"), "log", "export", "--drafts", "--features",
                                "--log", "tuner.db"], cwd=self.folder, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as child:
             child.stdout.read(10)
@@ -149,4 +150,4 @@ class Embedded(cli.Case):
 
 
 if __name__ == "__main__":
-    sys.exit(cli.main(sys.modules[__name__]))
+    sys.exit(cli_case.run_cases(sys.modules[__name__]))

@@ -16,14 +16,15 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from pathlib import Path
 
 import numpy
 import onnx
 from onnx import numpy_helper
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-import cli
-from cli import FAILED, MISMATCH, NOT_FOUND, OK, UNAVAILABLE, USAGE, dense_model
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import cli_case  # noqa: E402
+from cli_case import FAILED, MISMATCH, NOT_FOUND, OK, UNAVAILABLE, USAGE, dense_model  # noqa: E402
 
 
 def snapshot(folder):
@@ -59,8 +60,8 @@ class CliCase(unittest.TestCase):
 
     @staticmethod
     def call(args, folder, **env):
-        return subprocess.run([cli.binary("tilewright")] + args, cwd=folder,
-                              env=cli.environment(os.path.join(folder, "no-state"), env),
+        return subprocess.run([cli_case.binary("tilewright")] + args, cwd=folder,
+                              env=cli_case.environment(os.path.join(folder, "no-state"), env),
                               capture_output=True, text=True, timeout=120)
 
     def write(self, name, data):
@@ -302,7 +303,7 @@ class CommandLine(CliCase):
 
     def test_full_standard_output(self):
         with open("/dev/full", "w") as full:
-            done = subprocess.run([cli.binary("tilewright"), "targets"],
+            done = subprocess.run([cli_case.binary("tilewright"), "targets"],
                                   stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         self.assertEqual(done.returncode, FAILED)
         self.assertIn("cli.stdout", done.stderr)
@@ -350,4 +351,4 @@ class SmallDisk(CliCase):
 
 
 if __name__ == "__main__":
-    sys.exit(cli.main(sys.modules[__name__]))
+    sys.exit(cli_case.run_cases(sys.modules[__name__]))

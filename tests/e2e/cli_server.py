@@ -9,23 +9,24 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import onnx
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support"))
-import cli
-from cli import FAILED, NOT_FOUND, OK, USAGE
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import cli_case  # noqa: E402
+from cli_case import FAILED, NOT_FOUND, OK, USAGE  # noqa: E402
 
 TRIALS = 16
 
 
-class Server(cli.Case):
+class Server(cli_case.Case):
     def setUp(self):
         super().setUp()
-        onnx.save(cli.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
-        self.tracker = cli.Daemon(self, "tracker")
-        self.tuner = cli.Daemon(self, "tuner", "--tracker", self.tracker.address)
-        self.agent = cli.Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu")
+        onnx.save(cli_case.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
+        self.tracker = cli_case.Daemon(self, "tracker")
+        self.tuner = cli_case.Daemon(self, "tuner", "--tracker", self.tracker.address)
+        self.agent = cli_case.Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu")
         self.server = ["--server", self.tuner.address]
         self.wait_for("a device", lambda: self.devices(), 60)
 
@@ -152,4 +153,4 @@ class Server(cli.Case):
 
 
 if __name__ == "__main__":
-    sys.exit(cli.main(sys.modules[__name__]))
+    sys.exit(cli_case.run_cases(sys.modules[__name__]))

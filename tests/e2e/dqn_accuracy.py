@@ -28,7 +28,7 @@ def check_module(module, case, expected, folder, source=None):
 
 def untuned_variants_are_exact_enough():
     for name, options in VARIANTS.items():
-        case = make_models(fleet.state / name, *options, "dqn") / "dqn"
+        case = make_models(fleet.state / name, "dqn", *options) / "dqn"
         module = fleet.state / f"{name}.tw"
         fleet.cli("compile", case / "model.onnx", "--target", fleet.target, "-o", module)
         check_module(module, case, expected_output(case), fleet.state / f"out-{name}")

@@ -46,7 +46,7 @@ def miscompiles_are_caught():
             fleet.tuner_args = ("--builder", wrapper)
             fleet.start_all()
             # Odd sizes: tails exist in every kernel.
-            model = make_models(fleet.state / "models", "--size", 52, "--width", 0.6, "dqn") / "dqn" / "model.onnx"
+            model = make_models(fleet.state / "models", "dqn", "--size", 52, "--width", 0.6) / "dqn" / "model.onnx"
             name = fleet.submit(model, 40)
             job = fleet.wait_job(name, 900)
             records = fleet.export(job=name)

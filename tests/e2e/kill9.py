@@ -69,7 +69,7 @@ def main():
     rounds = jobs = 0
     with Fleet(threads=1) as fleet:
         fleet.start_all()
-        model = make_models(fleet.state / "models", "--size", 44, "--width", 0.5, "dqn") / "dqn" / "model.onnx"
+        model = make_models(fleet.state / "models", "dqn", "--size", 44, "--width", 0.5) / "dqn" / "model.onnx"
         while rounds < options.rounds:
             kills = min(KILLS_PER_JOB, options.rounds - rounds)
             run_job(fleet, model, rng, options.seed + jobs, kills)

@@ -45,7 +45,7 @@ def agent_with_a_route_only_to_the_tracker_does_the_work():
         try:
             reach = sh("ip", "netns", "exec", NAMESPACE, "ip", "route", check=True).stdout
             assert "default" not in reach, reach
-            model = make_models(fleet.state / "models", "--size", 44, "--width", 0.5, "dqn") / "dqn" / "model.onnx"
+            model = make_models(fleet.state / "models", "dqn", "--size", 44, "--width", 0.5) / "dqn" / "model.onnx"
             name = fleet.submit(model, 20)
             job = fleet.wait_job(name, 300)
             assert job["state"] == "SUCCEEDED" and job["progress"]["measured"] == 20, job

@@ -185,6 +185,7 @@ class Fleet:
 
 
 def make_models(folder, *args):
+    """make_models(folder, "dqn", "--size", 61): names first, as argparse wants them."""
     subprocess.run([PYTHON, str(ROOT / "tests/models/make_models.py"), str(folder), *map(str, args)], check=True,
                    stdout=subprocess.DEVNULL)
     return Path(folder)
