@@ -41,6 +41,11 @@ int64_t ExtentOf(const Expr& e) {
   return value == nullptr ? kSymbolicExtent : *value;
 }
 
+// A register tile: `vectors` of the lanes' axis, `rows` of the other.
+struct Tile {
+  int64_t vectors = 1, rows = 1;
+};
+
 class Scheduler {
  public:
   Scheduler(const ir::Function& function, const ir::Target& target)
@@ -77,6 +82,23 @@ class Scheduler {
   void InlineCheapStages();
   bool FeedsFromReduction(const StmtNode& block) const;
   std::optional<std::string> EpilogueOf(const StmtNode& reduction) const;
+  // Which of a reduction's spatial iterators get lanes and rows (positions in `spatial`, -1 =
+  // none).
+  struct Plan {
+    std::vector<size_t> spatial;  // indices into the block's iterators
+    int vector_at = -1, row_at = -1;
+    int64_t width = 1;  // lanes
+    Tile tile;
+  };
+  struct TileLoops {
+    std::vector<int> outer;
+    int row = -1, vector = -1, lane = -1;
+  };
+  std::string TargetOf(const StmtNode& reduction);
+  Plan PlanTile(const StmtNode& reduction) const;
+  bool TileTarget(const Plan& plan, const std::vector<int>& loops, TileLoops* tile);
+  void TileReduction(const Plan& plan, const StmtNode& reduction, TileLoops* tile);
+  void MapTile(const Plan& plan, const TileLoops& tile);
   void ScheduleReduction(const std::string& name);
   void ScheduleElementwise(const std::string& name);
   void ParallelOuter(const std::vector<int>& loops, int64_t work);
@@ -237,10 +259,6 @@ int Scheduler::RowAxis(const StmtNode& block, int vector_axis) const {
   return best;
 }
 
-struct Tile {
-  int64_t vectors = 1, rows = 1;
-};
-
 // The register tile that multiplies most per load: `vectors` of the lanes' axis, `rows` of the
 // other. Accumulators, the vectors being multiplied and one broadcast must fit the registers.
 Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t registers) {
@@ -292,107 +310,132 @@ int64_t WorkOf(const StmtNode& block) {
   return work;
 }
 
-void Scheduler::ScheduleReduction(const std::string& name) {
-  const Stmt reduction = BlockOf(name);
-  const int block = schedule_.BlockHandle(name);
-  tiled_.push_back(name);
+// The block through which a reduction's result leaves: its epilogue, or a copy; "" when there is
+// none.
+std::string Scheduler::TargetOf(const StmtNode& reduction) {
   std::string target;
-  if (std::optional<std::string> epilogue = EpilogueOf(*reduction); epilogue.has_value()) {
+  if (std::optional<std::string> epilogue = EpilogueOf(reduction); epilogue.has_value()) {
     target = *epilogue;
   } else {
-    if (!Try({.kind = StepKind::kCacheWrite, .handles = {block}})) return;
+    int block = schedule_.BlockHandle(reduction.name);
+    if (!Try({.kind = StepKind::kCacheWrite, .handles = {block}})) return "";
     target = schedule_.handles()[static_cast<size_t>(schedule_.LastResults()[0])].block;
   }
   done_.push_back(target);
   tiled_.push_back(target);
+  return target;
+}
 
-  // The target's loops are the reduction's spatial iterators in order.
-  const int lanes = Lanes(*reduction);
-  std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(target));
-  std::vector<size_t> spatial;
-  for (size_t i = 0; i < reduction->iters.size(); ++i) {
-    if (reduction->iters[i].type == ir::IterType::kSpatial) spatial.push_back(i);
+Scheduler::Plan Scheduler::PlanTile(const StmtNode& reduction) const {
+  Plan plan;
+  for (size_t i = 0; i < reduction.iters.size(); ++i) {
+    if (reduction.iters[i].type == ir::IterType::kSpatial) plan.spatial.push_back(i);
   }
-  if (loops.empty() || loops.size() != spatial.size()) return;
   auto position = [&](int axis) {
-    return axis < 0 ? -1
-                    : static_cast<int>(
-                          std::find(spatial.begin(), spatial.end(), static_cast<size_t>(axis)) -
-                          spatial.begin());
+    auto at = std::find(plan.spatial.begin(), plan.spatial.end(), static_cast<size_t>(axis));
+    return axis < 0 ? -1 : static_cast<int>(at - plan.spatial.begin());
   };
-  const int vector_axis = VectorAxis(*reduction, lanes, /*count_store=*/false);
-  const int row_axis = RowAxis(*reduction, vector_axis);
-  const int v = position(vector_axis), r = position(row_axis);
-
-  auto extent_at = [&](int at) {
-    return at < 0 ? int64_t{1}
-                  : ExtentOf(reduction->iters[spatial[static_cast<size_t>(at)]].domain.extent);
+  auto extent = [&](int axis) {
+    return axis < 0 ? int64_t{1}
+                    : ExtentOf(reduction.iters[static_cast<size_t>(axis)].domain.extent);
   };
-  const int64_t width = v < 0 ? 1 : std::min<int64_t>(lanes, extent_at(v));
-  const auto [vectors, rows] =
-      ChooseTile((extent_at(v) + width - 1) / width, extent_at(r), target_.vector_registers);
+  const int lanes = Lanes(reduction);
+  const int vector_axis = VectorAxis(reduction, lanes, /*count_store=*/false);
+  const int row_axis = RowAxis(reduction, vector_axis);
+  plan.vector_at = position(vector_axis);
+  plan.row_at = position(row_axis);
+  plan.width = vector_axis < 0 ? 1 : std::min<int64_t>(lanes, extent(vector_axis));
+  plan.tile = ChooseTile((extent(vector_axis) + plan.width - 1) / plan.width, extent(row_axis),
+                         target_.vector_registers);
+  return plan;
+}
 
-  // Outer loops, then the tile loops of the target: rows, vectors, lanes.
-  std::vector<int> outer, inner;
-  int row_loop = -1, vector_loop = -1, lane_loop = -1;
+// The target's loops (the reduction's spatial iterators in order) become outer loops, then the
+// tile's: rows, vectors, lanes.
+bool Scheduler::TileTarget(const Plan& plan, const std::vector<int>& loops, TileLoops* tile) {
   for (size_t i = 0; i < loops.size(); ++i) {
     Step split{.kind = StepKind::kSplit, .handles = {loops[i]}, .options = {{"tail", "peel"}}};
-    if (static_cast<int>(i) == v) {
-      split.factors = {kInfer, vectors, width};
-      if (!Try(split)) return;
-      outer.push_back(schedule_.LastResults()[0]);
-      vector_loop = schedule_.LastResults()[1];
-      lane_loop = schedule_.LastResults()[2];
-    } else if (static_cast<int>(i) == r) {
-      split.factors = {kInfer, rows};
-      if (!Try(split)) return;
-      outer.push_back(schedule_.LastResults()[0]);
-      row_loop = schedule_.LastResults()[1];
+    if (static_cast<int>(i) == plan.vector_at) {
+      split.factors = {kInfer, plan.tile.vectors, plan.width};
+    } else if (static_cast<int>(i) == plan.row_at) {
+      split.factors = {kInfer, plan.tile.rows};
     } else {
-      outer.push_back(loops[i]);
+      tile->outer.push_back(loops[i]);
+      continue;
+    }
+    if (!Try(split)) return false;
+    const std::vector<int>& made = schedule_.LastResults();
+    tile->outer.push_back(made[0]);
+    if (made.size() == 3) {
+      tile->vector = made[1];
+      tile->lane = made[2];
+    } else {
+      tile->row = made[1];
     }
   }
-  std::vector<int> order = outer;
-  for (int loop : {row_loop, vector_loop, lane_loop}) {
+  std::vector<int> order = tile->outer;
+  for (int loop : {tile->row, tile->vector, tile->lane}) {
     if (loop >= 0) order.push_back(loop);
   }
   Try({.kind = StepKind::kReorder, .handles = order});
-  if (!Try({.kind = StepKind::kComputeAt, .handles = {block, outer.back()}})) return;
-  Try({.kind = StepKind::kSetScope, .handles = {block}, .word = "local"});
+  return true;
+}
 
-  // The reduction's own loops: spatial tile loops in iterator order, then reduction loops.
-  std::vector<int> own = schedule_.LoopsOf(block);
-  own.erase(own.begin(), own.end() - static_cast<std::ptrdiff_t>(reduction->iters.size()));
-  std::vector<int> tile_order;
-  for (size_t i = 0; i < reduction->iters.size(); ++i) {
-    if (reduction->iters[i].type != ir::IterType::kSpatial) tile_order.push_back(own[i]);
+// The reduction's own loops at the tile: reduction loops outside, then rows, vectors, lanes.
+void Scheduler::TileReduction(const Plan& plan, const StmtNode& reduction, TileLoops* tile) {
+  std::vector<int> own = schedule_.LoopsOf(schedule_.BlockHandle(reduction.name));
+  own.erase(own.begin(), own.end() - static_cast<std::ptrdiff_t>(reduction.iters.size()));
+  std::vector<int> order;
+  for (size_t i = 0; i < reduction.iters.size(); ++i) {
+    if (reduction.iters[i].type != ir::IterType::kSpatial) order.push_back(own[i]);
   }
-  int own_row = -1, own_vector = -1, own_lane = -1;
-  for (size_t i = 0; i < spatial.size(); ++i) {
-    int loop = own[spatial[i]];
-    if (static_cast<int>(i) == v && vectors > 1 &&
-        Try({.kind = StepKind::kSplit, .handles = {loop}, .factors = {vectors, width}})) {
-      own_vector = schedule_.LastResults()[0];
-      own_lane = schedule_.LastResults()[1];
-    } else if (static_cast<int>(i) == v) {
-      own_lane = loop;
-    } else if (static_cast<int>(i) == r) {
-      own_row = loop;
+  for (size_t i = 0; i < plan.spatial.size(); ++i) {
+    int loop = own[plan.spatial[i]];
+    if (static_cast<int>(i) == plan.row_at) {
+      tile->row = loop;
+    } else if (static_cast<int>(i) != plan.vector_at) {
+      order.push_back(loop);
+    } else if (plan.tile.vectors > 1 && Try({.kind = StepKind::kSplit,
+                                             .handles = {loop},
+                                             .factors = {plan.tile.vectors, plan.width}})) {
+      tile->vector = schedule_.LastResults()[0];
+      tile->lane = schedule_.LastResults()[1];
     } else {
-      tile_order.push_back(loop);
+      tile->lane = loop;
     }
   }
-  for (int loop : {own_row, own_vector, own_lane}) {
-    if (loop >= 0) tile_order.push_back(loop);
+  for (int loop : {tile->row, tile->vector, tile->lane}) {
+    if (loop >= 0) order.push_back(loop);
   }
-  Try({.kind = StepKind::kReorder, .handles = tile_order});
-  for (int loop : {own_lane, lane_loop}) {
-    if (loop >= 0 && width > 1) Try({.kind = StepKind::kVectorize, .handles = {loop}});
+  Try({.kind = StepKind::kReorder, .handles = order});
+}
+
+void Scheduler::MapTile(const Plan& plan, const TileLoops& tile) {
+  if (tile.lane >= 0 && plan.width > 1) {
+    Try({.kind = StepKind::kVectorize, .handles = {tile.lane}});
   }
-  for (int loop : {own_row, own_vector, row_loop, vector_loop}) {
+  for (int loop : {tile.row, tile.vector}) {
     if (loop >= 0) Try({.kind = StepKind::kUnroll, .handles = {loop}});
   }
-  ParallelOuter(outer, WorkOf(*reduction));
+}
+
+void Scheduler::ScheduleReduction(const std::string& name) {
+  const Stmt reduction = BlockOf(name);
+  const int block = schedule_.BlockHandle(name);
+  tiled_.push_back(name);
+  const std::string target = TargetOf(*reduction);
+  if (target.empty()) return;
+  const Plan plan = PlanTile(*reduction);
+  std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(target));
+  if (loops.empty() || loops.size() != plan.spatial.size()) return;
+  TileLoops outside, inside;
+  if (!TileTarget(plan, loops, &outside)) return;
+  if (!Try({.kind = StepKind::kComputeAt, .handles = {block, outside.outer.back()}})) return;
+  Try({.kind = StepKind::kSetScope, .handles = {block}, .word = "local"});
+  TileReduction(plan, *reduction, &inside);
+  MapTile(plan, inside);
+  MapTile(plan, outside);
+  ParallelOuter(outside.outer, WorkOf(*reduction));
 }
 
 void Scheduler::ScheduleElementwise(const std::string& name) {

@@ -65,6 +65,70 @@ absl::Status CheckOnce(const Step& step, const ir::Function& f, const BlockSite&
   return absl::OkStatus();
 }
 
+// Of the predicate what speaks about spatial loops; a conjunct over reduction loops only says which
+// steps of the reduction there are.
+absl::StatusOr<std::vector<Expr>> SpatialConjuncts(const Step& step, const BlockSite& site,
+                                                   const Cut& cut) {
+  std::vector<Expr> kept;
+  for (const Expr& part : Conjuncts(site.block->predicate)) {
+    bool reduces = std::any_of(cut.reduce.begin(), cut.reduce.end(),
+                               [&](const Stmt& l) { return ir::UsesVar(part, l->var); });
+    if (!reduces) {
+      kept.push_back(part);
+      continue;
+    }
+    for (const Stmt& l : site.loops) {
+      if (FeedsOf(*site.block, l->var).spatial && ir::UsesVar(part, l->var)) {
+        return Refuse(
+            step, "mixed_predicate",
+            "expected predicates over spatial or over reduction loops, found one over both",
+            site.block);
+      }
+    }
+  }
+  return kept;
+}
+
+// The init block over loops of its own.
+struct InitNest {
+  Stmt nest;
+  std::string block;
+  std::vector<ir::Var> loops;
+};
+
+InitNest MakeInitNest(Schedule& s, const StmtNode& block, const Cut& cut,
+                      const std::vector<Expr>& conjuncts) {
+  InitNest result;
+  ir::VarMap loop_map, iter_map;
+  for (const Stmt& l : cut.spatial) {
+    result.loops.push_back(ir::MakeVar(s.UniqueName(l->var->name + "_i"), l->var->dtype));
+    loop_map[l->var.get()] = result.loops.back();
+  }
+  StmtNode init{.kind = ir::StmtKind::kBlock};
+  result.block = init.name = s.UniqueName(block.name + "_init");
+  for (const ir::IterVar& iter : block.iters) {
+    if (iter.type != ir::IterType::kSpatial) continue;
+    ir::Var var = ir::MakeVar(s.UniqueName(iter.var->name + "_i"), iter.var->dtype);
+    iter_map[iter.var.get()] = var;
+    init.iters.push_back({var, iter.domain, iter.type, ir::Substitute(iter.binding, loop_map)});
+  }
+  std::vector<Expr> predicate;
+  for (const Expr& part : conjuncts) predicate.push_back(ir::Substitute(part, loop_map));
+  init.predicate = Conjunction(predicate);
+  init.writes = block.writes;
+  for (ir::BufferRegion& w : init.writes) {
+    for (ir::Range& r : w.region) r.min = ir::Substitute(r.min, iter_map);
+  }
+  init.body = ir::Substitute(block.init, iter_map);
+  result.nest = ir::MakeBlock(std::move(init));
+  for (size_t i = cut.spatial.size(); i-- > 0;) {
+    const ir::Range& r = cut.spatial[i]->range;
+    result.nest = ir::MakeFor(result.loops[i], ir::Substitute(r.min, loop_map),
+                              ir::Substitute(r.extent, loop_map), std::move(result.nest));
+  }
+  return result;
+}
+
 }  // namespace
 
 absl::Status ApplyDecomposeReduction(Schedule& s, const Step& step) {
@@ -89,66 +153,20 @@ absl::Status ApplyDecomposeReduction(Schedule& s, const Step& step) {
   TW_ASSIGN(Cut cut, CutLoops(step, site, at));
   TW_TRY(CheckOnce(step, s.function(), site, at));
 
-  // The init's own loops and iterators; a conjunct of the predicate over reduction loops only says
-  // which steps of the reduction there are.
-  Schedule trial = s;
-  ir::VarMap loop_map, iter_map;
-  std::vector<ir::Var> loops;
-  for (const Stmt& l : cut.spatial) {
-    loops.push_back(ir::MakeVar(trial.UniqueName(l->var->name + "_i"), l->var->dtype));
-    loop_map[l->var.get()] = loops.back();
-  }
-  auto uses_reduce = [&](const Expr& e) {
-    return std::any_of(cut.reduce.begin(), cut.reduce.end(),
-                       [&](const Stmt& l) { return ir::UsesVar(e, l->var); });
-  };
-  StmtNode init{.kind = ir::StmtKind::kBlock};
-  init.name = trial.UniqueName(block.name + "_init");
-  for (const ir::IterVar& iter : block.iters) {
-    if (iter.type != ir::IterType::kSpatial) continue;
-    ir::Var var = ir::MakeVar(trial.UniqueName(iter.var->name + "_i"), iter.var->dtype);
-    iter_map[iter.var.get()] = var;
-    init.iters.push_back({var, iter.domain, iter.type, ir::Substitute(iter.binding, loop_map)});
-  }
-  std::vector<Expr> kept;
-  for (const Expr& part : Conjuncts(block.predicate)) {
-    if (!uses_reduce(part)) {
-      kept.push_back(ir::Substitute(part, loop_map));
-      continue;
-    }
-    for (const Stmt& l : site.loops) {
-      if (FeedsOf(block, l->var).spatial && ir::UsesVar(part, l->var)) {
-        return Refuse(
-            step, "mixed_predicate",
-            "expected predicates over spatial or over reduction loops, found one over both",
-            site.block);
-      }
-    }
-  }
-  init.predicate = Conjunction(kept);
-  init.writes = block.writes;
-  for (ir::BufferRegion& w : init.writes) {
-    for (ir::Range& r : w.region) r.min = ir::Substitute(r.min, iter_map);
-  }
-  init.body = ir::Substitute(block.init, iter_map);
-  std::string init_name = init.name;
-  Stmt nest = ir::MakeBlock(std::move(init));
-  for (size_t i = cut.spatial.size(); i-- > 0;) {
-    const ir::Range& r = cut.spatial[i]->range;
-    nest = ir::MakeFor(loops[i], ir::Substitute(r.min, loop_map),
-                       ir::Substitute(r.extent, loop_map), std::move(nest));
-  }
+  TW_ASSIGN(std::vector<Expr> conjuncts, SpatialConjuncts(step, site, cut));
+  Schedule trial = s;  // names and handles are taken only when the step is accepted
+  InitNest init = MakeInitNest(trial, block, cut, conjuncts);
 
   auto update = std::make_shared<StmtNode>(block);
   update->init = nullptr;  // from now on it reads what the init block wrote
   update->reads.insert(update->reads.end(), block.writes.begin(), block.writes.end());
   Stmt body = ReplaceAt(block_path, block_path.size() - 1, std::move(update));
   Path path = FindLoop(body, at);
-  body = ReplaceAt(path, path.size() - 1, ir::MakeSeq({std::move(nest), path.back()}));
+  body = ReplaceAt(path, path.size() - 1, ir::MakeSeq({std::move(init.nest), path.back()}));
   TW_TRY(CheckConcurrentLoops(step, trial.function(), body));
   trial.SetBody(std::move(body));
-  trial.AddBlock(init_name);
-  for (const ir::Var& v : loops) trial.AddLoop(v);
+  trial.AddBlock(init.block);
+  for (const ir::Var& v : init.loops) trial.AddLoop(v);
   s = std::move(trial);
   return absl::OkStatus();
 }
