@@ -135,6 +135,11 @@ class FunctionEmitter {
   // Moves the builder to the end of scope `level`'s code for the life of the object.
   class AtLevel;
 
+  // llvm_sequence.cc
+  absl::Status EmitSeq(const std::vector<ir::Stmt>& stmts);
+  std::vector<bool> RevisitBoundaries(const std::vector<ir::Stmt>& stmts);
+  void SeparateLoads();
+
   // llvm_loops.cc
   absl::Status EmitStmt(const ir::Stmt& s);
   absl::Status EmitFor(const ir::Stmt& s);
@@ -175,13 +180,16 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitTerms(const std::vector<LinearTerm>& terms);
 
   // llvm_store_runs.cc
-  struct RunStore;
+  struct RunStore {  // one store of a run: where it starts, by the same terms for all of a run
+    const ir::Stmt* stmt;
+    LinearIndex index;
+    int64_t stride = 0;
+    int lanes = 0;
+  };
   std::optional<RunStore> AsRunStore(const ir::Stmt& s);
   size_t RunLength(const std::vector<ir::Stmt>& stmts, size_t first, std::vector<RunStore>* run);
   absl::Status EmitStoreRun(std::vector<RunStore> run);
   absl::Status StoreTransposed(const std::vector<RunStore>& chain);
-  absl::Status EmitSeq(const std::vector<ir::Stmt>& stmts);
-
   // llvm_memory.cc
   absl::StatusOr<llvm::Value*> EmitLoad(const ir::Expr& e);
   absl::Status EmitStore(const ir::Stmt& s);
@@ -203,7 +211,7 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> PointerAt(const Access& access, const std::vector<LinearTerm>& terms,
                                          int level);
   llvm::Value* NewInduction(Scope& scope, int level, llvm::Value* start_base, int64_t byte_step);
-  llvm::LoadInst* Load1(llvm::Type* type, const Address& address, const Binding& binding);
+  llvm::LoadInst* Load1(llvm::Type* type, const Address& address);
   llvm::Value* FromMemory(llvm::Value* value, ir::DType type);
   llvm::Value* ToMemory(llvm::Value* value, ir::DType type);
   Binding& BindingOf(const ir::Buffer& buffer);

@@ -1,6 +1,5 @@
 // Memory: addresses, loads and stores of buffers in memory and of buffers held in slots.
 #include <llvm/IR/Intrinsics.h>
-#include <llvm/IR/MDBuilder.h>
 
 #include <algorithm>
 
@@ -150,14 +149,10 @@ StatusOrValue FunctionEmitter::LanePointers(const Access& access) {
 // ------------------------------------------------------------------------------------------------
 // loads
 
-llvm::LoadInst* FunctionEmitter::Load1(llvm::Type* type, const Address& address,
-                                       const Binding& binding) {
-  llvm::LoadInst* load = builder_.CreateAlignedLoad(type, address.pointer, address.align);
-  if (binding.facts.read_only) {
-    load->setMetadata(llvm::LLVMContext::MD_invariant_load,
-                      llvm::MDNode::get(module_.context(), {}));
-  }
-  return load;
+llvm::LoadInst* FunctionEmitter::Load1(llvm::Type* type, const Address& address) {
+  // Not marked invariant, whatever the buffer: loads would be merged over long distances, and tiles
+  // would lose their registers to them.
+  return builder_.CreateAlignedLoad(type, address.pointer, address.align);
 }
 
 StatusOrValue FunctionEmitter::EmitLoad(const Expr& e) {
@@ -179,15 +174,14 @@ StatusOrValue FunctionEmitter::LoadMemory(const Access& access) {
   llvm::Type* element = module_.ElementMemoryType(access.dtype);
   if (!access.dtype.is_vector()) {
     TW_ASSIGN(Address address, EmitAddress(access, access.index, 0));
-    return FromMemory(Load1(element, address, *access.binding), access.dtype);
+    return FromMemory(Load1(element, address), access.dtype);
   }
   RampForm ramp;
   bool is_ramp = AsRampForm(access.index, &ramp);
   if (is_ramp && ramp.stride == 1) {
     llvm::Type* type = llvm::FixedVectorType::get(element, access.dtype.lanes);
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, 0));
-    if (access.mask == nullptr)
-      return FromMemory(Load1(type, address, *access.binding), access.dtype);
+    if (access.mask == nullptr) return FromMemory(Load1(type, address), access.dtype);
     TW_ASSIGN(Value * mask, Emit(access.mask));
     Value* zero = llvm::Constant::getNullValue(type);
     return FromMemory(builder_.CreateMaskedLoad(type, address.pointer, address.align, mask, zero),
@@ -195,7 +189,7 @@ StatusOrValue FunctionEmitter::LoadMemory(const Access& access) {
   }
   if (is_ramp && ramp.stride == 0 && access.mask == nullptr) {
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, 0));
-    Value* scalar = Load1(element, address, *access.binding);
+    Value* scalar = Load1(element, address);
     return FromMemory(builder_.CreateVectorSplat(access.dtype.lanes, scalar), access.dtype);
   }
   TW_ASSIGN(Value * lanes, LoadLanes(access, is_ramp ? &ramp : nullptr));
@@ -213,7 +207,7 @@ StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm&
   for (int64_t first = 0; first < span; first += lanes) {
     int64_t start = std::min(first, span - lanes);
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, start));
-    Value* part = Load1(type, address, *access.binding);
+    Value* part = Load1(type, address);
     std::vector<int> shuffle(lanes, llvm::PoisonMaskElem);
     for (int lane = 0; lane < lanes; ++lane) {
       int64_t element = lane * ramp.stride;
@@ -263,7 +257,7 @@ StatusOrValue FunctionEmitter::LoadLanes(const Access& access, const RampForm* r
       address.pointer = builder_.CreateGEP(element, access.binding->base,
                                            builder_.CreateExtractElement(index, lane));
     }
-    result = builder_.CreateInsertElement(result, Load1(element, address, *access.binding), lane);
+    result = builder_.CreateInsertElement(result, Load1(element, address), lane);
   }
   return result;
 }

@@ -39,14 +39,6 @@ std::vector<int> PairMask(int lanes, std::initializer_list<int> picks) {
 
 }  // namespace
 
-// One store of a run: where it starts, by the same terms for all of a run.
-struct FunctionEmitter::RunStore {
-  const Stmt* stmt;
-  LinearIndex index;
-  int64_t stride = 0;
-  int lanes = 0;
-};
-
 std::optional<FunctionEmitter::RunStore> FunctionEmitter::AsRunStore(const Stmt& s) {
   bool plain = s->kind == StmtKind::kStore && s->mask == nullptr && s->value->dtype.is_vector();
   if (!plain || s->value->dtype.bytes() != 4 || s->value->dtype.lanes % 4 != 0) return std::nullopt;
@@ -86,20 +78,6 @@ size_t FunctionEmitter::RunLength(const std::vector<Stmt>& stmts, size_t first,
     run->push_back(std::move(*next));
   }
   return run->size();
-}
-
-absl::Status FunctionEmitter::EmitSeq(const std::vector<Stmt>& stmts) {
-  for (size_t i = 0; i < stmts.size();) {
-    std::vector<RunStore> run;
-    size_t length = RunLength(stmts, i, &run);
-    if (length < 2) {
-      TW_TRY(EmitStmt(stmts[i++]));
-      continue;
-    }
-    TW_TRY(EmitStoreRun(std::move(run)));
-    i += length;
-  }
-  return absl::OkStatus();
 }
 
 absl::Status FunctionEmitter::EmitStoreRun(std::vector<RunStore> run) {

@@ -147,15 +147,16 @@ Kernel Conv(const std::string& name, int64_t ic, int64_t size, int64_t oc, int64
   // Y: oc_o oc_i oh ow_o ow_i → oc_o oh ow_o | ow_i oc_i;  conv there over [oc tile, 1, ow tile,
   // ic, kh, kw]
   std::string oc_tile = std::to_string(nv * lanes), vectors = std::to_string(lanes);
-  std::string steps = Schedule(
-      f, {"set_scope %conv local", "split %Y.0 [?," + oc_tile + "]",
-          "split %Y.3 [?," + std::to_string(tile_w) + "] tail=peel",
-          "reorder %Y.0 %Y.2 %Y.3 %Y.4 %Y.1", "compute_at %conv %Y.2",
-          "split %conv.3 [?," + vectors + "]",
-          // conv: oc_o oh ow_o | oc_0 oc_1 oh ow ic kh kw
-          "reorder %conv.7 %conv.8 %conv.9 %conv.5 %conv.6 %conv.3 %conv.4", "unroll %conv.7",
-          "unroll %conv.8", "vectorize %conv.9", "decompose_reduction %conv %conv.3",
-          "split %Y.4 [?," + vectors + "]", "vectorize %Y.5", "unroll %Y.4", "unroll %Y.3"});
+  std::string steps =
+      Schedule(f, {"set_scope %conv local", "split %Y.0 [?," + oc_tile + "]",
+                   "split %Y.3 [?," + std::to_string(tile_w) + "] tail=peel",
+                   "reorder %Y.0 %Y.2 %Y.3 %Y.4 %Y.1", "compute_at %conv %Y.2",
+                   "split %conv.3 [?," + vectors + "]",
+                   // conv: oc_o oh ow_o | oc_0 oc_1 oh ow ic kh kw
+                   "reorder %conv.7 %conv.8 %conv.9 %conv.5 %conv.6 %conv.3 %conv.4",
+                   "unroll %conv.5", "unroll %conv.7", "unroll %conv.8", "vectorize %conv.9",
+                   "decompose_reduction %conv %conv.3", "split %Y.4 [?," + vectors + "]",
+                   "vectorize %Y.5", "unroll %Y.4", "unroll %Y.3"});
   return {name + " tile " + std::to_string(tile_w) + "x" + oc_tile, f, steps,
           2.0 * static_cast<double>(oc * out * out * ic * kernel * kernel)};
 }
@@ -254,7 +255,7 @@ int Main(int argc, char** argv) {
     prepared.push_back(Prepare(k, target, folder));
   }
   double peak = 0;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 200; ++round) {
     double now = PeakSlice(wide);
     peak = std::max(peak, now);
     for (Prepared& p : prepared) {
