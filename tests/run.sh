@@ -19,12 +19,12 @@ LANES="
 packages      180 0 step
 build        1500 0 step
 lint           30 4 step
-unit           90 1 ctest:$jobs
-golden         60 0 ctest:$jobs
-differential  120 0 ctest:$jobs
+unit          240 100 ctest:$jobs
+golden         60 1 ctest:$jobs
+differential  180 1 ctest:$jobs
 conformance   120 0 ctest:1
-fault         300 0 ctest:1
-e2e           300 0 scripts
+fault         300 1 ctest:1
+e2e           600 5 scripts
 "
 WHOLE_BUDGET_S=2700
 
