@@ -1,0 +1,155 @@
+// ONNX's own node tests, from the folder of public test data beside the repository. Every case that
+// the importer accepts must give the expected outputs twice: by the graph interpreter, and compiled
+// with default schedules and run by the runtime. Cases it refuses are counted by reason; the number
+// of accepted ones may not fall.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "compiler/driver/compile.h"
+#include "compiler/graph/graph_passes.h"
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/compare.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/runtime/tensor_io.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/run_compiled.h"
+
+namespace tilewright {
+namespace {
+
+using runtime::HostTensor;
+using support::PathJoin;
+using support::StrCat;
+
+constexpr uint64_t kMaxFile = uint64_t{1} << 28;
+constexpr int kAcceptedFloor = 270;
+// ONNX's own rule for its node tests, with an absolute part for values near zero.
+constexpr module::Tolerance kTolerance = {1e-6, 1e-3};
+
+std::string DataFolder() {
+  const char* given = std::getenv("TILEWRIGHT_SHARED");
+  return PathJoin(given != nullptr ? given : PathJoin(TILEWRIGHT_SOURCE_DIR, "../shared"), "onnx");
+}
+
+std::vector<std::string> Cases(const std::string& root) {
+  std::vector<std::string> cases;
+  for (const char* part : {"node", "node_legacy/v1.4.1", "node_legacy/v1.5.0", "node_legacy/v1.7.0",
+                           "node_legacy/v1.12.0"}) {
+    auto names = support::ListDir(PathJoin(root, part));
+    if (!names.ok()) continue;
+    for (const std::string& name : *names) cases.push_back(StrCat(part, "/", name));
+  }
+  return cases;
+}
+
+// input_0.pb, input_1.pb, … as far as they exist.
+absl::StatusOr<std::vector<HostTensor>> Tensors(const std::string& folder,
+                                                const std::string& stem) {
+  std::vector<HostTensor> tensors;
+  for (int i = 0;; ++i) {
+    const std::string path = PathJoin(folder, StrCat(stem, "_", i, ".pb"));
+    if (!support::FileExists(path)) return tensors;
+    TW_ASSIGN(HostTensor tensor, runtime::ReadTensorFile(path));
+    tensors.push_back(std::move(tensor));
+  }
+}
+
+std::string Compare(const HostTensor& expected, const void* actual, size_t bytes,
+                    const std::vector<int64_t>& shape) {
+  if (bytes != expected.data.size() || shape != expected.shape) return "another type or shape";
+  auto result = runtime::CompareTensors(
+      expected.dtype, actual, expected.data.data(),
+      static_cast<int64_t>(bytes) / module::DTypeBytes(expected.dtype), kTolerance);
+  return result.ok() ? "" : runtime::CompareText(result);
+}
+
+std::string Interpreted(const graph::Graph& g, const std::vector<HostTensor>& inputs,
+                        const std::vector<HostTensor>& outputs) {
+  std::vector<op::RefTensor> values;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    auto value = op::FromBytes(g.values[g.inputs[i]].type, inputs[i].data);
+    if (!value.ok()) return support::StatusText(value.status());
+    values.push_back(*std::move(value));
+  }
+  auto results = graph::Interpret(g, values);
+  if (!results.ok()) return support::StatusText(results.status());
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const std::string bytes = op::ToBytes((*results)[o]);
+    std::string problem = Compare(outputs[o], bytes.data(), bytes.size(), (*results)[o].type.shape);
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
+std::string CompiledAndRun(const graph::Graph& g, const std::vector<HostTensor>& inputs,
+                           const std::vector<HostTensor>& outputs) {
+  auto fused = graph::RunGraphPasses(g);
+  if (!fused.ok()) return support::StatusText(fused.status());
+  auto bytes = driver::CompileModel(*fused, tests::WidestTarget(), nullptr, {}, nullptr);
+  if (!bytes.ok()) return support::StatusText(bytes.status()).substr(0, 600);
+  auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(*bytes));
+  if (!loaded.ok()) return support::StatusText(loaded.status());
+  runtime::SessionOptions options;
+  options.guard_pages = true;
+  auto session = runtime::Session::Create(*loaded, options);
+  if (!session.ok()) return support::StatusText(session.status());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    absl::Status set = (*session)->SetInput(i, inputs[i].data.data(), inputs[i].data.size());
+    if (!set.ok()) return support::StatusText(set);
+  }
+  (*session)->Poison(0xFF);
+  if (absl::Status run = (*session)->Run(); !run.ok()) return support::StatusText(run);
+  if (absl::Status guards = (*session)->CheckGuards(); !guards.ok())
+    return support::StatusText(guards);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const runtime::TensorView view = (*session)->output(o);
+    std::vector<int64_t> shape;
+    for (const module::Dim& dim : view.tensor->shape) shape.push_back(dim.value);
+    std::string problem = Compare(outputs[o], view.data, view.bytes, shape);
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
+TEST(OnnxNodes, EveryAcceptedCaseGivesTheExpectedOutputs) {
+  const std::string root = DataFolder();
+  if (!support::IsDirectory(PathJoin(root, "node"))) {
+    std::fprintf(stderr, "[SKIP] %s is not there: ONNX's node tests are NOT run\n", root.c_str());
+    GTEST_SKIP();
+  }
+  std::map<std::string, int> refused;
+  int accepted = 0;
+  for (const std::string& name : Cases(root)) {
+    const std::string folder = PathJoin(root, name);
+    auto bytes = support::ReadFile(PathJoin(folder, "model.onnx"), kMaxFile);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    auto g = graph::ImportOnnx(*bytes);
+    if (!g.ok()) {
+      EXPECT_FALSE(support::Slug(g.status()).empty()) << name << g.status();
+      ++refused[support::Slug(g.status())];
+      continue;
+    }
+    auto inputs = Tensors(PathJoin(folder, "test_data_set_0"), "input");
+    auto outputs = Tensors(PathJoin(folder, "test_data_set_0"), "output");
+    ASSERT_TRUE(inputs.ok() && outputs.ok()) << name;
+    ASSERT_EQ(inputs->size(), g->inputs.size()) << name;
+    ASSERT_EQ(outputs->size(), g->outputs.size()) << name;
+    ++accepted;
+    EXPECT_EQ(Interpreted(*g, *inputs, *outputs), "") << name << " interpreted";
+    EXPECT_EQ(CompiledAndRun(*g, *inputs, *outputs), "") << name << " compiled";
+  }
+  std::printf("%d cases run; refused:", accepted);
+  for (const auto& [slug, count] : refused) std::printf(" %s %d,", slug.c_str(), count);
+  std::printf("\n");
+  EXPECT_GE(accepted, kAcceptedFloor);
+}
+
+}  // namespace
+}  // namespace tilewright
