@@ -27,6 +27,7 @@ constexpr int64_t kRetryLaterMs = 1'000;
 constexpr int64_t kSpoolRetryMs = 500;
 constexpr size_t kReportBatch = 64;
 constexpr int64_t kDrainStepMs = 50;
+constexpr int64_t kTellEndMs = 2'000;
 
 int64_t MsOf(const google::protobuf::Duration& duration) {
   return duration.seconds() * 1000 + duration.nanos() / 1'000'000;
@@ -174,8 +175,9 @@ std::shared_ptr<AgentLoop::SyncCall> AgentLoop::StartSync() {
   auto call = std::make_shared<SyncCall>();
   {
     support::MutexLock lock(mutex_);
-    // The first answer says that the tracker knows this agent: nothing to hold it back for.
-    call->request = core_->MakeSync(ready_ ? options_.max_wait_ms : 0);
+    // The first answer says that the tracker knows this agent, the last ones that it knows of the
+    // end: nothing to hold them back for.
+    call->request = core_->MakeSync(ready_ && !core_->draining() ? options_.max_wait_ms : 0);
     news_ = false;
   }
   daemon::SetTimeout(&call->context, options_.max_wait_ms + kSyncSlackMs);
@@ -277,6 +279,11 @@ void AgentLoop::SyncLoop() {
       TakeResponse(current->response);
       AnnounceReady();
       pause_ms = PauseAfter(current->response);
+      if (current->request.draining()) {
+        pause_ms = std::max(pause_ms, kDrainStepMs);
+        support::MutexLock lock(mutex_);
+        end_told_ = current->request.leases().empty();
+      }
     } else if (absl::IsAborted(current->status) &&
                support::Slug(current->status) == "agent.session.replaced") {
       Finish(current->status);
@@ -494,13 +501,17 @@ void AgentLoop::BeginDrain() {
   LogInfo("agent.draining", {{"returned", static_cast<int64_t>(records.size())}});
   const absl::Status status = Persist(records);
   if (!status.ok()) LogError("spool.failed", {{"error", support::StatusText(status)}});
-  // What runs ends, is reported and acknowledged; what is not stays in the spool.
+  // What runs ends, is reported and acknowledged; what is not stays in the spool. The tracker hears
+  // that the rest is given back, where it can be reached; else the leases expire.
   support::SystemClock clock;
-  const int64_t end_ns = clock.NowNs() + options_.drain_ms * 1'000'000;
-  while (clock.NowNs() < end_ns) {
+  const int64_t begin_ns = clock.NowNs();
+  while (true) {
+    const int64_t elapsed_ms = (clock.NowNs() - begin_ns) / 1'000'000;
+    if (elapsed_ms > options_.drain_ms) break;
     {
       support::MutexLock lock(mutex_);
-      if (core_->quiet() && core_->unacked_count() == 0) break;
+      const bool told = end_told_ || elapsed_ms > kTellEndMs;
+      if (core_->quiet() && core_->unacked_count() == 0 && told) break;
     }
     if (!Pause(kDrainStepMs)) break;
   }

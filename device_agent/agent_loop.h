@@ -99,6 +99,7 @@ class AgentLoop {
   bool news_ TW_GUARDED_BY(mutex_) = true;     // the tracker should hear of a change now
   bool ending_ TW_GUARDED_BY(mutex_) = false;  // threads return
   bool ready_ TW_GUARDED_BY(mutex_) = false;
+  bool end_told_ TW_GUARDED_BY(mutex_) = false;  // the tracker knows that this agent holds nothing
   absl::Status status_ TW_GUARDED_BY(mutex_);
 };
 

@@ -140,6 +140,19 @@ std::vector<v1::DeviceReport> MakeDevices(const AgentFlags& flags, const std::st
   return {device};
 }
 
+// Before anything is measured: a worker that cannot run is found out at once. Whether it confines
+// candidates.
+absl::StatusOr<bool> ProbeWorker(const SupervisorOptions& options) {
+  Supervisor probe(options);
+  TW_ASSIGN(const v1::WorkerReady worker, probe.Start());
+  daemon::LogInfo("agent.worker",
+                  {{"sandboxed", worker.sandboxed()}, {"detail", worker.sandbox_detail()}});
+  if (!worker.sandboxed()) {
+    daemon::LogWarning("agent.unsandboxed", {{"reason", worker.sandbox_detail()}});
+  }
+  return worker.sandboxed();
+}
+
 absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
   AgentLoopOptions options;
   options.state_dir = context.flags.state_dir;
@@ -170,16 +183,9 @@ absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
     daemon::LogWarning("agent.insecure",
                        {{"text", "plain text to the tracker"}, {"tracker", context.flags.tracker}});
   }
-  // Before anything is measured, and a worker that cannot run is found out at once.
-  Supervisor probe(options.supervisor);
-  TW_ASSIGN(const v1::WorkerReady worker, probe.Start());
-  daemon::LogInfo("agent.worker",
-                  {{"sandboxed", worker.sandboxed()}, {"detail", worker.sandbox_detail()}});
-  if (!worker.sandboxed()) {
-    daemon::LogWarning("agent.unsandboxed", {{"reason", worker.sandbox_detail()}});
-  }
+  TW_ASSIGN(const bool sandboxed, ProbeWorker(options.supervisor));
   options.devices = MakeDevices(flags, name, labels);
-  options.devices[0].mutable_attributes()->operator[]("sandboxed").set_b(worker.sandboxed());
+  options.devices[0].mutable_attributes()->operator[]("sandboxed").set_b(sandboxed);
   options.max_wait_ms = flags.sync_hold_ms;
   options.drain_ms = flags.drain_ms;
   options.cache_bytes = flags.cache_bytes;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -31,16 +32,26 @@ constexpr int64_t kDefaultBudgetNs = 1'000'000'000;
 constexpr int64_t kDefaultWarmupNs = 5'000'000;
 constexpr double kDefaultRelCi = 0.01;
 constexpr int kMaxInnerLoops = 1 << 20;
-constexpr int kBaselineSamples = 7;
+constexpr int kBaselineSamples = 9;
+// A run that is this much slower than the limit needs no second look; others get three.
+constexpr double kHopeless = 4;
+constexpr int kLooks = 3;
+// Samples that the statistic must rest on before measuring may end.
+constexpr int kMinKept = 3;
 constexpr int64_t kBaselineSampleNs = 200'000;
 constexpr int64_t kCalibrationSteps = 1 << 17;
+constexpr int64_t kProbeSteps = 12'000;
+// A probe that is this much slower than a quiet one had company.
+constexpr double kQuietFactor = 1.25;
+// While clean samples are short, so many times the plan's samples are taken within the budget.
+constexpr size_t kPatience = 10;
 constexpr int64_t kMinFlushBytes = int64_t{32} << 20;
 constexpr uint8_t kPoison = 0xFF;  // NaN of floats
 // More than this much of the samples' sum over the child's life is no rounding of clocks.
 constexpr double kClockSlack = 1.05;
 constexpr double kClockSlackNs = 2e6;
-// A timed phase that is spent almost wholly outside of the samples did not take them.
-constexpr double kMinTimedShare = 1e-3;
+// A process that computed so much more than what it reports did something else.
+constexpr double kMinShare = 1e-5;
 
 int64_t NsOf(const google::protobuf::Duration& duration) {
   return duration.seconds() * 1'000'000'000 + duration.nanos();
@@ -79,6 +90,20 @@ uint64_t CalibrationLoop(uint64_t x) {
     x ^= x << 17;
   }
   return x;
+}
+
+// Independent chains, as many as keep all integer units busy; about 20 microseconds.
+uint64_t BusyLoop(uint64_t seed) {
+  uint64_t a = seed, b = seed + 1, c = seed + 2, d = seed + 3, e = seed + 4, f = seed + 5;
+  for (int64_t i = 0; i < kProbeSteps; ++i) {
+    a ^= a << 7;
+    b ^= b >> 9;
+    c += c << 3;
+    d ^= d >> 5;
+    e += e << 11;
+    f ^= f << 13;
+  }
+  return a ^ b ^ c ^ d ^ e ^ f;
 }
 
 // The value of "threads" in a target string; 1 where it says nothing.
@@ -353,7 +378,7 @@ class Measurement {
       if (i >= 0) samples.push_back(elapsed / loops);
       if (i < 0) loops = LoopsFor(elapsed, kBaselineSampleNs);
     }
-    *value = Median(samples);
+    *value = ComputeStats(samples).median;
     return true;
   }
 
@@ -371,7 +396,8 @@ class Measurement {
     }
   }
 
-  // Runs for the plan's warm-up time, at least twice where the first one looks too slow.
+  // Runs for the plan's warm-up time, and again where it looks too slow: a disturbed run is no
+  // verdict.
   bool Warmup() {
     Enter(v1::WORKER_PHASE_WARMUP);
     CommitFault();
@@ -384,7 +410,7 @@ class Measurement {
       const auto elapsed = static_cast<double>(ReadClock(clock_) - start);
       best = run == 0 ? elapsed : std::min(best, elapsed);
       if (limit > 0 && best > limit) {
-        if (run == 0) continue;
+        if (best < kHopeless * limit && run + 1 < kLooks) continue;
         result_.add_samples(best);
         result_.set_inner_loops(1);
         result_.set_outcome(v1::EARLY_STOPPED);
@@ -400,8 +426,17 @@ class Measurement {
     for (size_t i = 0; i < flush_.size(); i += 64) flush_[i] = static_cast<char>(flush_[i] + 1);
   }
 
-  // One sample in nanoseconds per run; `clean` tells whether the scheduler left it alone.
+  // Whether nobody shares the core now. Only one-thread kernels can tell: others' own threads are
+  // such company.
+  bool Quiet() {
+    if (clock_ == CLOCK_MONOTONIC || job_.quiet_probe_ns <= 0) return true;
+    return ProbeNs() <= kQuietFactor * job_.quiet_probe_ns;
+  }
+
+  // One sample in nanoseconds per run; `clean` tells whether scheduler and neighbours left it
+  // alone.
   bool Sample(double* ns, bool* clean) {
+    const bool quiet_before = quiet_;
     FlushCache();
     const bool threads = clock_ == CLOCK_MONOTONIC;
     const int64_t before = SwitchesNow(threads).involuntary;
@@ -412,6 +447,8 @@ class Measurement {
     const int64_t elapsed = ReadClock(clock_) - start;
     *ns = static_cast<double>(elapsed) / loops_;
     *clean = SwitchesNow(threads).involuntary == before;
+    quiet_ = Quiet();
+    *clean = *clean && quiet_before && quiet_;
     return true;
   }
 
@@ -424,20 +461,30 @@ class Measurement {
     std::vector<double> clean_ones;
     const auto min_repeats = static_cast<size_t>(plan_.min_repeats());
     const auto max_repeats = static_cast<size_t>(plan_.max_repeats());
-    while (all.size() < max_repeats && (all.empty() || WallNs() < end)) {
+    quiet_ = Quiet();
+    while (all.empty() || WallNs() < end) {
+      const bool enough_clean = clean_ones.size() >= min_repeats;
+      if (all.size() >= (enough_clean ? max_repeats : kPatience * max_repeats)) break;
       double ns = 0;
       bool clean = false;
       if (!Sample(&ns, &clean)) return false;
       all.push_back(ns);
       if (clean) clean_ones.push_back(ns);
-      if (clean_ones.size() >= min_repeats &&
-          ComputeStats(clean_ones).ci_rel <= plan_.target_rel_ci()) {
+      const SampleStats stats = ComputeStats(clean_ones);
+      if (clean_ones.size() >= min_repeats && stats.kept >= kMinKept &&
+          stats.ci_rel <= plan_.target_rel_ci()) {
         break;
       }
     }
     // Disturbed samples are left out where enough others remain.
-    const bool enough = clean_ones.size() >= std::min(min_repeats, all.size());
-    for (const double ns : enough ? clean_ones : all) result_.add_samples(ns);
+    const bool enough = clean_ones.size() >= std::min<size_t>(kMinKept, all.size());
+    std::vector<double>& reported = enough ? clean_ones : all;
+    if (reported.size() > max_repeats) {  // disturbances only ever add time
+      std::nth_element(reported.begin(),
+                       reported.begin() + static_cast<std::ptrdiff_t>(max_repeats), reported.end());
+      reported.resize(max_repeats);
+    }
+    for (const double ns : reported) result_.add_samples(ns);
     result_.set_inner_loops(loops_);
     // The last timed run writes onto poison, so that what is checked afterwards is its own work.
     candidate_.session->Poison(kPoison);
@@ -463,6 +510,7 @@ class Measurement {
   double before_ = 0;
   double after_ = 0;
   int loops_ = 1;
+  bool quiet_ = true;
 };
 
 }  // namespace
@@ -470,6 +518,13 @@ class Measurement {
 v1::ModuleMeasured Measure(const MeasureJob& job, const PhaseSink& announce,
                            const std::function<absl::Status()>& after_load) {
   return Measurement(job, announce).Run(after_load);
+}
+
+double ProbeNs() {
+  static volatile uint64_t sink = 1;
+  const int64_t start = ReadClock(CLOCK_THREAD_CPUTIME_ID);
+  sink = BusyLoop(sink);
+  return static_cast<double>(ReadClock(CLOCK_THREAD_CPUTIME_ID) - start);
 }
 
 v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan) {
@@ -488,8 +543,8 @@ v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan) {
   return full;
 }
 
-absl::Status CheckPlausible(const v1::ModuleMeasured& measured, bool flush_cache,
-                            int64_t lifetime_ns, int64_t timed_ns) {
+absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime_ns,
+                            int64_t cpu_ns) {
   const auto forged = [](const std::string& why) {
     return support::DataLoss("measure.samples.forged", why);
   };
@@ -507,13 +562,14 @@ absl::Status CheckPlausible(const v1::ModuleMeasured& measured, bool flush_cache
     }
     sum += sample * measured.inner_loops();
   }
-  const auto lifetime = static_cast<double>(lifetime_ns);
-  if (sum > lifetime * kClockSlack + kClockSlackNs) {
-    return forged(StrCat("samples of ", sum, " ns from a process that lived ", lifetime, " ns"));
-  }
-  const auto timed = static_cast<double>(timed_ns);
-  if (measured.outcome() == v1::OK && !flush_cache && sum < timed * kMinTimedShare) {
-    return forged(StrCat("samples of ", sum, " ns in a timed phase of ", timed, " ns"));
+  const auto at_most = [&](int64_t limit_ns, const char* of) {
+    if (sum <= static_cast<double>(limit_ns) * kClockSlack + kClockSlackNs) return absl::OkStatus();
+    return forged(StrCat("samples of ", sum, " ns from a process with ", limit_ns, " ns of ", of));
+  };
+  TW_TRY(at_most(lifetime_ns, "life"));
+  if (measured.clock() != "monotonic") TW_TRY(at_most(cpu_ns, "processor time"));
+  if (sum < static_cast<double>(cpu_ns) * kMinShare) {
+    return forged(StrCat("samples of ", sum, " ns from ", cpu_ns, " ns of processor time"));
   }
   return absl::OkStatus();
 }

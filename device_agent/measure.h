@@ -18,7 +18,14 @@ struct MeasureJob {
   std::string_view baseline;  // likewise; empty = the built-in calibration loop
   const v1::MeasureModule* request = nullptr;
   int max_threads = 1;  // a module uses what its target says, at most this many
+  // What ProbeNs gives on a core without neighbours; 0 = not known.
+  double quiet_probe_ns = 0;
 };
+
+// Processor time of a short loop that uses all of a core's units: twice as long when another thread
+// works on the same core, whatever else the scheduler does. For one-thread kernels, samples between
+// two slow probes are not clean.
+double ProbeNs();
 
 using PhaseSink = std::function<void(v1::WorkerPhase)>;
 
@@ -31,9 +38,9 @@ v1::ModuleMeasured Measure(const MeasureJob& job, const PhaseSink& announce,
 v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan);
 
 // Whether a child's report can be true, as far as its parent can tell: `lifetime_ns` is how long
-// the child lived, `timed_ns` how long its timed phase lasted, both on the parent's clock.
+// the child lived on the parent's clock, `cpu_ns` the processor time that the kernel says it used.
 // data_loss (measure.samples.forged) when not.
-absl::Status CheckPlausible(const v1::ModuleMeasured& measured, bool flush_cache,
-                            int64_t lifetime_ns, int64_t timed_ns);
+absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime_ns,
+                            int64_t cpu_ns);
 
 }  // namespace tilewright::device_agent

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -107,6 +108,10 @@ struct Pipe {
   }
 };
 
+int64_t NsOf(const timeval& time) {
+  return time.tv_sec * int64_t{1'000'000'000} + time.tv_usec * int64_t{1000};
+}
+
 v1::ModuleMeasured AgentFault(const std::string& detail) {
   v1::ModuleMeasured measured;
   measured.set_outcome(v1::DEVICE_LOST);
@@ -136,8 +141,10 @@ class Watch {
     kill(-pid_, SIGKILL);
     kill(pid_, SIGKILL);
     int raw = 0;
-    while (waitpid(pid_, &raw, 0) < 0 && errno == EINTR) {
+    rusage usage{};
+    while (wait4(pid_, &raw, 0, &usage) < 0 && errno == EINTR) {
     }
+    cpu_ns_ = NsOf(usage.ru_utime) + NsOf(usage.ru_stime);
     Drain();
     CloseFd(&pidfd_);
     return Verdict(raw);
@@ -218,17 +225,11 @@ class Watch {
   }
 
   void Take(v1::WorkerReply* reply) {
-    const int64_t now = clock_.NowNs();
-    if (timed_since_ns_ > 0) {
-      timed_ns_ += now - timed_since_ns_;
-      timed_since_ns_ = 0;
-    }
     if (reply->has_measured()) {
       answer_ = std::move(*reply->mutable_measured());
-      answered_ns_ = now;
+      answered_ns_ = clock_.NowNs();
     } else if (reply->has_phase()) {
       last_phase_ = reply->phase().phase();
-      if (last_phase_ == v1::WORKER_PHASE_TIMED) timed_since_ns_ = now;
       phase_(last_phase_);
     } else {
       broken_ = true;
@@ -239,9 +240,7 @@ class Watch {
     v1::ModuleMeasured measured;
     if (answer_.has_value()) {
       measured = *std::move(answer_);
-      const absl::Status plausible =
-          CheckPlausible(measured, job_.measure.request->plan().flush_cache(),
-                         answered_ns_ - started_ns_, timed_ns_);
+      const absl::Status plausible = CheckPlausible(measured, answered_ns_ - started_ns_, cpu_ns_);
       if (!plausible.ok()) {
         measured = v1::ModuleMeasured();
         measured.set_outcome(v1::RUN_CRASH);
@@ -281,8 +280,7 @@ class Watch {
   int pidfd_ = -1;
   int64_t started_ns_ = 0;
   int64_t answered_ns_ = 0;
-  int64_t timed_since_ns_ = 0;
-  int64_t timed_ns_ = 0;
+  int64_t cpu_ns_ = 0;
   std::string reply_bytes_;
   size_t reply_total_ = 0;
   std::string error_text_;

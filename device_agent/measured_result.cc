@@ -9,10 +9,10 @@
 namespace tilewright::device_agent {
 namespace {
 
-// More of the samples than this left out: something disturbed the measurement.
-constexpr double kMaxOutliers = 0.2;
+// Samples that say so little about their median tell nothing.
+constexpr double kMaxRelCi = 0.25;
 
-void Judge(const v1::MeasurementPlan& plan, double outliers, v1::MeasurementResult* result) {
+void Judge(const v1::MeasurementPlan& plan, v1::MeasurementResult* result) {
   if (result->outcome() == v1::DEVICE_LOST) result->add_invalid_reasons("measure.device.lost");
   if (result->outcome() == v1::CANCELLED) result->add_invalid_reasons("measure.run.cancelled");
   if (result->outcome() == v1::OK) {
@@ -21,7 +21,9 @@ void Judge(const v1::MeasurementPlan& plan, double outliers, v1::MeasurementResu
     if (plan.max_baseline_drift() > 0 && drift > plan.max_baseline_drift()) {
       result->add_invalid_reasons("measure.baseline.drift");
     }
-    if (outliers > kMaxOutliers) result->add_invalid_reasons("measure.samples.outliers");
+    if (result->samples_size() > 1 && result->ci_rel() > kMaxRelCi) {
+      result->add_invalid_reasons("measure.samples.scattered");
+    }
   }
   result->set_valid(result->invalid_reasons().empty());
 }
@@ -51,7 +53,7 @@ v1::MeasurementResult ResultFrom(const v1::ModuleMeasured& measured,
   result.set_max_abs_error(measured.max_abs_error());
   *result.mutable_load_time() = measured.load_time();
   *result.mutable_run_time() = measured.run_time();
-  Judge(plan, stats.outlier_fraction, &result);
+  Judge(plan, &result);
   return result;
 }
 

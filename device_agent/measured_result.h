@@ -8,7 +8,7 @@
 namespace tilewright::device_agent {
 
 // Everything of a result that follows from the worker's answer. Slugs of invalid results:
-// measure.baseline.drift, measure.samples.outliers, measure.device.lost, measure.run.cancelled.
+// measure.baseline.drift, measure.samples.scattered, measure.device.lost, measure.run.cancelled.
 v1::MeasurementResult ResultFrom(const v1::ModuleMeasured& measured,
                                  const v1::MeasurementPlan& plan);
 

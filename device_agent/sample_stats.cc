@@ -2,13 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <utility>
 
 namespace tilewright::device_agent {
 namespace {
 
-constexpr double kOutlierMads = 5;
+constexpr double kReachMads = 5;
+constexpr double kReachShare = 0.03;
 // Half-width of the 95 % interval of a median in units of MAD / sqrt(n).
 constexpr double kIntervalPerMad = 1.96 * 1.2533 * 1.4826;
+
+// Median distance of the values from `center`.
+double Deviation(const std::vector<double>& values, double center) {
+  std::vector<double> distances;
+  for (const double value : values) distances.push_back(std::abs(value - center));
+  return Median(std::move(distances));
+}
 
 }  // namespace
 
@@ -23,19 +33,21 @@ double Median(std::vector<double> values) {
 SampleStats ComputeStats(const std::vector<double>& samples) {
   SampleStats stats;
   if (samples.empty()) return stats;
-  const double center = Median(samples);
-  std::vector<double> distances;
-  for (const double sample : samples) distances.push_back(std::abs(sample - center));
-  stats.mad = Median(distances);
+  std::vector<double> sorted = samples;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t quarter = (sorted.size() - 1) / 4;
+  const double anchor = sorted[quarter];
+  const std::vector<double> fast(sorted.begin(),
+                                 sorted.begin() + static_cast<std::ptrdiff_t>(quarter) + 1);
+  const double reach =
+      std::max(kReachMads * Deviation(fast, anchor), std::abs(anchor) * kReachShare);
   std::vector<double> kept;
-  for (const double sample : samples) {
-    // Equal samples have no deviation; a neighbour within a per mille is no outlier then.
-    const double reach = std::max(kOutlierMads * stats.mad, std::abs(center) * 1e-3);
-    if (std::abs(sample - center) <= reach) kept.push_back(sample);
+  for (const double sample : sorted) {
+    if (std::abs(sample - anchor) <= reach) kept.push_back(sample);
   }
-  const auto total = static_cast<double>(samples.size());
-  stats.outlier_fraction = (total - static_cast<double>(kept.size())) / total;
+  stats.kept = static_cast<int>(kept.size());
   stats.median = Median(kept);
+  stats.mad = Deviation(kept, stats.median);
   if (samples.size() == 1) {
     stats.ci_rel = 1;
   } else if (stats.median > 0) {

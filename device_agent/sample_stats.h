@@ -8,15 +8,17 @@
 namespace tilewright::device_agent {
 
 struct SampleStats {
-  double median = 0;            // after outlier removal
-  double mad = 0;               // median absolute deviation of all samples
-  double ci_rel = 0;            // relative half-width of the 95 % interval of the median
-  double outlier_fraction = 0;  // share of the samples that were left out
+  double median = 0;  // of the samples that were kept
+  double mad = 0;     // their median absolute deviation
+  double ci_rel = 0;  // relative half-width of the 95 % interval of the median
+  int kept = 0;
 };
 
-// Samples more than five MADs away from the median are outliers. Zeros for no samples. The interval
-// assumes a normal core: 1.96 · 1.2533 · sigma / sqrt(n), with sigma = 1.4826 · MAD; one sample
-// gives an interval of 1 (unknown).
+// Disturbances only ever make a sample longer (a neighbour on the core's other thread doubles it,
+// and may be there most of the time), so the fast samples are the ones that tell. Kept are those
+// near the first quartile: within five times the deviation of the fastest quarter, at least 3 %.
+// The interval assumes a normal core: 1.96 · 1.2533 · sigma / sqrt(kept), with sigma = 1.4826 ·
+// MAD; one sample gives an interval of 1 (unknown), none gives zeros.
 SampleStats ComputeStats(const std::vector<double>& samples);
 
 // 0 for no values.

@@ -1,9 +1,10 @@
 // tilewright-worker: the agent's measuring child. Reads requests from standard input, answers on
 // standard output (frames of proto/tilewright/v1/worker.proto), measures each candidate in a
 // process of its own.
-#include <signal.h>
+#include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <string>
@@ -23,6 +24,8 @@ namespace tilewright::device_agent {
 namespace {
 
 constexpr size_t kMaxRequestBytes = size_t{2} << 30;
+constexpr int kProbesAtStart = 500;
+constexpr int kProbesPerJob = 10;
 constexpr int kProtocolRevision = 1;
 constexpr char kVersion[] = "0.1.0";
 constexpr int kExitUsage = 64;
@@ -96,6 +99,7 @@ class Worker {
     }
     memory_limit_bytes_ = hello.memory_limit_bytes();
     threads_ = hello.threads() > 0 ? hello.threads() : runtime::UsableCores();
+    QuietProbe(kProbesAtStart);
     if (!Pin(hello)) return Error("worker.cores.refused", "the cores cannot be used");
     const SandboxProbe probe = ProbeSandbox();
     sandboxed_ = probe.sandboxed;
@@ -106,6 +110,16 @@ class Worker {
     ready->set_sandboxed(probe.sandboxed);
     ready->set_sandbox_detail(probe.detail);
     return reply;
+  }
+
+  // The fastest probe so far. Taken here, not in the measuring processes: those are new each time
+  // and may have a neighbour all their life.
+  double QuietProbe(int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+      const double ns = ProbeNs();
+      quiet_probe_ns_ = quiet_probe_ns_ > 0 ? std::min(quiet_probe_ns_, ns) : ns;
+    }
+    return quiet_probe_ns_;
   }
 
   static bool Pin(const v1::WorkerHello& hello) {
@@ -131,6 +145,7 @@ class Worker {
     if (!request.baseline_slot().empty()) job.measure.baseline = baseline->second;
     job.measure.request = &request;
     job.measure.max_threads = threads_;
+    job.measure.quiet_probe_ns = QuietProbe(kProbesPerJob);
     job.memory_limit_bytes = memory_limit_bytes_;
     job.sandboxed = sandboxed_;
     job.stop_fd = STDIN_FILENO;
@@ -145,6 +160,7 @@ class Worker {
   }
 
   uint64_t id_ = 0;
+  double quiet_probe_ns_ = 0;
   std::map<std::string, std::string> modules_;
   int64_t memory_limit_bytes_ = 0;
   int threads_ = 1;

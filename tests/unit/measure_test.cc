@@ -21,22 +21,30 @@
 namespace tilewright::device_agent {
 namespace {
 
-TEST(SampleStats, MedianMadAndOutliers) {
+TEST(SampleStats, MedianAndDeviation) {
   EXPECT_EQ(Median({}), 0);
   EXPECT_EQ(Median({3, 1, 2}), 2);
   EXPECT_EQ(Median({4, 1, 2, 3}), 2.5);
   const SampleStats calm = ComputeStats({100, 101, 99, 100, 102, 98, 100});
   EXPECT_EQ(calm.median, 100);
-  EXPECT_EQ(calm.mad, 1);
-  EXPECT_EQ(calm.outlier_fraction, 0);
-  // One sample ten times as long moves neither the median nor the interval much.
-  const SampleStats disturbed = ComputeStats({100, 101, 99, 100, 102, 98, 1000});
-  EXPECT_NEAR(disturbed.median, 100, 0.6);
-  EXPECT_NEAR(disturbed.outlier_fraction, 1.0 / 7, 1e-12);
-  EXPECT_LT(disturbed.ci_rel, 0.05);
+  EXPECT_EQ(calm.mad, 0.5) << "102 is more than 3 % from the first quartile";
+  EXPECT_GE(calm.kept, 6);
   EXPECT_EQ(ComputeStats({5}).ci_rel, 1);
+  EXPECT_EQ(ComputeStats({5}).median, 5);
   EXPECT_EQ(ComputeStats({5, 5, 5}).ci_rel, 0);
   EXPECT_EQ(ComputeStats({}).median, 0);
+}
+
+TEST(SampleStats, ANeighbourOnTheCoreChangesNothing) {
+  // Two modes, as with a busy sibling thread: the fast one counts, also when it is the rarer one.
+  std::vector<double> samples;
+  for (int i = 0; i < 30; ++i) samples.push_back(i % 3 == 0 ? 650 + i % 2 : 1560 + i);
+  const SampleStats stats = ComputeStats(samples);
+  EXPECT_NEAR(stats.median, 650.5, 0.6);
+  EXPECT_EQ(stats.kept, 10);
+  EXPECT_LT(stats.ci_rel, 0.01);
+  // A single slow one in a calm row.
+  EXPECT_NEAR(ComputeStats({100, 101, 99, 100, 102, 98, 1000}).median, 100, 0.6);
 }
 
 TEST(SampleStats, TheIntervalShrinksWithTheRootOfTheNumber) {
@@ -70,9 +78,16 @@ TEST(MeasuredResult, ValidityFollowsThePlan) {
   EXPECT_EQ(result.invalid_reasons(0), "measure.baseline.drift");
   v1::ModuleMeasured noisy = Good();
   for (int i = 0; i < 3; ++i) noisy.set_samples(i, 9000);
+  EXPECT_TRUE(ResultFrom(noisy, plan).valid()) << "the others agree";
+  for (int i = 0; i < 10; ++i) noisy.set_samples(i, 100 << i);
+  noisy.mutable_samples()->Truncate(4);
+  result = ResultFrom(noisy, plan);
+  EXPECT_TRUE(result.valid()) << "the fastest of few";
+  noisy.mutable_samples()->Truncate(0);
+  for (const double ns : {100.0, 300.0, 310.0, 600.0, 900.0}) noisy.add_samples(ns);
   result = ResultFrom(noisy, plan);
   EXPECT_FALSE(result.valid());
-  EXPECT_EQ(result.invalid_reasons(0), "measure.samples.outliers");
+  EXPECT_EQ(result.invalid_reasons(0), "measure.samples.scattered");
 }
 
 TEST(MeasuredResult, FailuresOfTheCandidateAreValidFindings) {
@@ -94,34 +109,38 @@ TEST(MeasuredResult, FailuresOfTheCandidateAreValidFindings) {
 
 TEST(Plausible, HonestReportsPass) {
   // 10 samples of 100 runs of 1000 ns: one millisecond.
-  EXPECT_TRUE(CheckPlausible(Good(), false, 5'000'000, 1'200'000).ok());
-  EXPECT_TRUE(CheckPlausible(Good(), true, 5'000'000'000, 4'000'000'000).ok()) << "cache flushes";
+  EXPECT_TRUE(CheckPlausible(Good(), 5'000'000, 3'000'000).ok());
+  EXPECT_TRUE(CheckPlausible(Good(), 60'000'000'000, 50'000'000).ok()) << "a starved machine";
+  v1::ModuleMeasured threads = Good();
+  threads.set_clock("monotonic");
+  for (int i = 0; i < 10; ++i) threads.set_samples(i, 100'000);
+  EXPECT_TRUE(CheckPlausible(threads, 200'000'000, 10'000'000).ok()) << "waiting is no computing";
   v1::ModuleMeasured crash;
   crash.set_outcome(v1::RUN_CRASH);
-  EXPECT_TRUE(CheckPlausible(crash, false, 1, 1).ok());
+  EXPECT_TRUE(CheckPlausible(crash, 1, 1).ok());
 }
 
 TEST(Plausible, ForgedReportsAreSeen) {
-  const auto forged = [](v1::ModuleMeasured measured, int64_t lifetime_ns, int64_t timed_ns) {
-    return support::Slug(CheckPlausible(measured, false, lifetime_ns, timed_ns));
+  const auto forged = [](const v1::ModuleMeasured& measured, int64_t lifetime_ns, int64_t cpu_ns) {
+    return support::Slug(CheckPlausible(measured, lifetime_ns, cpu_ns));
   };
   const std::string slug = "measure.samples.forged";
   v1::ModuleMeasured measured = Good();
   measured.set_samples(0, 1e9);  // more time than the process lived
-  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
-  measured.set_samples(0, 0.001);
-  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
-  measured.set_samples(0, -1);
-  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
-  measured.set_samples(0, std::numeric_limits<double>::quiet_NaN());
-  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
-  EXPECT_EQ(forged(Good(), 60'000'000'000, 50'000'000'000), slug) << "50 s for a millisecond";
+  EXPECT_EQ(forged(measured, 5'000'000, 4'000'000), slug);
+  EXPECT_EQ(forged(measured, 500'000'000'000, 4'000'000), slug) << "more than it computed";
+  for (const double bad : {0.001, 0.0, -1.0, std::numeric_limits<double>::quiet_NaN(),
+                           std::numeric_limits<double>::infinity()}) {
+    measured.set_samples(0, bad);
+    EXPECT_EQ(forged(measured, 5'000'000, 4'000'000), slug) << bad;
+  }
+  EXPECT_EQ(forged(Good(), 600'000'000'000, 500'000'000'000), slug) << "500 s for a millisecond";
   measured = Good();
   measured.clear_samples();
-  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
+  EXPECT_EQ(forged(measured, 5'000'000, 4'000'000), slug);
   measured = Good();
   measured.set_inner_loops(0);
-  EXPECT_EQ(forged(measured, 5'000'000, 1'200'000), slug);
+  EXPECT_EQ(forged(measured, 5'000'000, 4'000'000), slug);
 }
 
 TEST(Plan, DefaultsFillWhatIsMissingAndKeepWhatIsThere) {
