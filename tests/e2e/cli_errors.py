@@ -309,6 +309,27 @@ class CommandLine(CliCase):
         self.assertIn("cli.stdout", done.stderr)
 
 
+class Incomplete(CliCase):
+    """The command line alone, without the binaries that belong beside it."""
+
+    def alone_fails(self, *args):
+        shutil.copy(cli_case.binary("tilewright"), self.folder)
+        before = snapshot(self.folder)
+        done = subprocess.run([os.path.join(self.folder, "tilewright"), *args], cwd=self.folder,
+                              env=cli_case.environment(os.path.join(self.folder, "state")),
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, FAILED, done.stderr)
+        self.assertIn("side by side", done.stderr)
+        shutil.rmtree(os.path.join(self.folder, "state"), ignore_errors=True)
+        self.assertEqual(snapshot(self.folder), before)
+
+    def test_compile(self):
+        self.alone_fails("compile", self.model, "--target", "native", "-o", "out.tw")
+
+    def test_tune(self):
+        self.alone_fails("tune", self.model, "--target", "native", "-o", "out.tw")
+
+
 class SmallDisk(CliCase):
     """A folder that is full or read-only; root mounts it."""
 

@@ -49,14 +49,14 @@ TEST(CliTable, UnitsSuitTheSize) {
 }
 
 TEST(CliProgress, LineShowsShareBestAndRest) {
-  const ProgressState state{25, 100, 61, 183, "best 412 µs (1.9x)", "t0-conv2d"};
+  const ProgressState state{25, 100, 61, 183, "best 412 µs (1.9x)", "t0-conv2d", true};
   EXPECT_EQ(ProgressLine(state, 200),
             "[######..................] 25/100 trials  best 412 µs (1.9x)  1:01 elapsed  ETA 3:03  "
             "t0-conv2d");
 }
 
 TEST(CliProgress, LineNeverEndsInsideACharacter) {
-  const ProgressState state{0, 0, 0, -1, "µµµµ", ""};
+  const ProgressState state{0, 0, 0, -1, "µµµµ", "", false};
   for (int width = 0; width < 80; ++width) {
     const std::string line = ProgressLine(state, width);
     EXPECT_TRUE(line.empty() || (static_cast<unsigned char>(line.back()) & 0xC0) != 0xC0) << line;
@@ -68,8 +68,17 @@ TEST(CliProgress, LineNeverEndsInsideACharacter) {
 }
 
 TEST(CliProgress, MoreDoneThanPlannedStaysInTheBar) {
-  const ProgressState state{120, 100, 1, 0, "", ""};
+  const ProgressState state{120, 100, 1, 0, "", "", true};
   EXPECT_THAT(ProgressLine(state, 200), HasSubstr("[########################] 120/100"));
+}
+
+TEST(CliProgress, TimeGoesOnWithoutNews) {
+  const ProgressState later = Later({5, 10, 20, 8, "best", "t0", true}, 3);
+  EXPECT_EQ(later.elapsed_s, 23);
+  EXPECT_EQ(later.eta_s, 5);
+  EXPECT_EQ(later.done, 5);
+  EXPECT_EQ(Later({5, 10, 20, 1, "", "", true}, 3).eta_s, 0);
+  EXPECT_EQ(Later({5, 10, 20, -1, "", "", true}, 3).eta_s, -1);
 }
 
 TEST(CliProgress, Durations) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"

@@ -1,5 +1,7 @@
 #include "tuner_server/cli/device_commands.h"
 
+#include <nlohmann/json.hpp>
+
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/server_client.h"

@@ -52,8 +52,8 @@ ProgressState ToProgress(const v1::Progress& progress, const v1::Job::State stat
       out.best += " (" + RatioText(progress.baseline_us(), progress.best_us()) + ")";
     }
   }
-  out.note = state == v1::Job::RUNNING ? progress.current_task()
-                                       : support::ToLower(v1::Job::State_Name(state));
+  out.running = state == v1::Job::RUNNING;
+  out.note = out.running ? progress.current_task() : support::ToLower(v1::Job::State_Name(state));
   return out;
 }
 
@@ -68,9 +68,12 @@ absl::Status FollowOnce(ServerClient& client, v1::Job* job, std::string* cursor,
   request.set_name(job->name());
   request.set_cursor(*cursor);
   auto reader = client.jobs()->WatchJob(&context, request);
-  // Read does not notice signals: a second thread does.
-  const std::jthread interrupter([&](const std::stop_token& stop) {
-    while (!stop.stop_requested() && !stopped()) support::SleepMs(kInterruptPollMs);
+  // Read notices neither signals nor the passing of time: a second thread does.
+  const std::jthread watcher([&](const std::stop_token& stop) {
+    while (!stop.stop_requested() && !stopped()) {
+      support::SleepMs(kInterruptPollMs);
+      printer->Tick(support::SystemClock().NowNs());
+    }
     if (!stop.stop_requested()) context.TryCancel();
   });
   v1::JobEvent event;

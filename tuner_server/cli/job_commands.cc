@@ -1,6 +1,7 @@
 #include "tuner_server/cli/job_commands.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"

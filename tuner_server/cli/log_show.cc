@@ -1,5 +1,6 @@
 // `tilewright log show`: one task, its records, and the program of one of them.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "compiler/driver/tasks.h"
 #include "compiler/ir/ir_text.h"

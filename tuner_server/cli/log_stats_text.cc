@@ -1,6 +1,7 @@
 #include "tuner_server/cli/log_stats_text.h"
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/progress.h"

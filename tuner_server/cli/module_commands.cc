@@ -1,5 +1,7 @@
 #include "tuner_server/cli/module_commands.h"
 
+#include <nlohmann/json.hpp>
+
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kTerminalPeriodNs = 100'000'000;
 constexpr int64_t kPlainPeriodNs = 5'000'000'000;
+constexpr int64_t kTickPeriodNs = 1'000'000'000;
 constexpr int kBarWidth = 24;
 
 int TerminalWidth() {
@@ -57,12 +58,31 @@ std::string ProgressLine(const ProgressState& state, int width) {
   return line.substr(0, end);
 }
 
+ProgressState Later(ProgressState state, double seconds) {
+  state.elapsed_s += seconds;
+  if (state.eta_s >= 0) state.eta_s = std::max(0.0, state.eta_s - seconds);
+  return state;
+}
+
 ProgressPrinter::ProgressPrinter(bool quiet)
     : quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 ProgressPrinter::~ProgressPrinter() { Done(); }
 
 void ProgressPrinter::Update(const ProgressState& state, int64_t now_ns) {
+  const std::lock_guard guard(mutex_);
+  last_state_ = state;
+  last_update_ns_ = now_ns;
+  Draw(state, now_ns);
+}
+
+void ProgressPrinter::Tick(int64_t now_ns) {
+  const std::lock_guard guard(mutex_);
+  if (!last_state_.running || now_ns - last_ns_ < kTickPeriodNs) return;
+  Draw(Later(last_state_, static_cast<double>(now_ns - last_update_ns_) * 1e-9), now_ns);
+}
+
+void ProgressPrinter::Draw(const ProgressState& state, int64_t now_ns) {
   if (quiet_) return;
   const bool complete = state.total > 0 && state.done >= state.total && state.done != last_done_;
   const int64_t period = terminal_ ? kTerminalPeriodNs : kPlainPeriodNs;
@@ -80,6 +100,7 @@ void ProgressPrinter::Update(const ProgressState& state, int64_t now_ns) {
 }
 
 void ProgressPrinter::Message(const std::string& text) {
+  const std::lock_guard guard(mutex_);
   if (quiet_) return;
   if (drawn_) std::fputs("\r\033[K", stderr);
   std::fprintf(stderr, "%s\n", text.c_str());
@@ -88,6 +109,7 @@ void ProgressPrinter::Message(const std::string& text) {
 }
 
 void ProgressPrinter::Done() {
+  const std::lock_guard guard(mutex_);
   if (!drawn_) return;
   std::fputc('\n', stderr);
   std::fflush(stderr);

@@ -1,8 +1,10 @@
 // Progress of long work on standard error: one line redrawn in place on a terminal (bar, share,
-// best so far, elapsed, ETA), plain lines at most every few seconds elsewhere. One owner.
+// best so far, elapsed, ETA), plain lines at most every few seconds elsewhere. Printers are
+// thread-safe: events and the clock update them from two threads.
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 namespace tilewright::cli {
@@ -11,13 +13,16 @@ struct ProgressState {
   int64_t done = 0;
   int64_t total = 0;
   double elapsed_s = 0;
-  double eta_s = -1;  // negative = unknown
-  std::string best;   // "best 412 µs (1.9x)"
-  std::string note;   // current task, state
+  double eta_s = -1;     // negative = unknown
+  std::string best;      // "best 412 µs (1.9x)"
+  std::string note;      // current task, state
+  bool running = false;  // time counts
 };
 
 // The line without control characters; `width` is the room there is.
 std::string ProgressLine(const ProgressState& state, int width);
+// The state as it is `seconds` later when nothing else has changed.
+ProgressState Later(ProgressState state, double seconds);
 // "1:05", "2:03:40"
 std::string DurationText(double seconds);
 
@@ -27,12 +32,19 @@ class ProgressPrinter {
   explicit ProgressPrinter(bool quiet);
   ~ProgressPrinter();
   void Update(const ProgressState& state, int64_t now_ns);
+  // Time has passed since the last Update: elapsed and ETA go on while it runs.
+  void Tick(int64_t now_ns);
   // A message of its own line, without destroying the bar.
   void Message(const std::string& text);
   // Leaves the last state on the screen.
   void Done();
 
  private:
+  void Draw(const ProgressState& state, int64_t now_ns);  // REQUIRES: mutex_ is held
+
+  std::mutex mutex_;
+  ProgressState last_state_;
+  int64_t last_update_ns_ = -1;
   bool quiet_;
   bool terminal_;
   bool drawn_ = false;

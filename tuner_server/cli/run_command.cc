@@ -1,6 +1,8 @@
 #include "tuner_server/cli/run_command.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <map>
 #include <optional>
 
@@ -219,29 +221,45 @@ class Runner {
     return support::FailedPrecondition("cli.mismatch.output", support::Join(wrong, "; "));
   }
 
-  // All outputs are written into a fresh folder beside the target first, so that a full disk leaves
-  // nothing half-done behind.
+  // Everything or nothing: the files are written in a folder of their own inside the output folder,
+  // then moved; a failure removes whatever was made, folders included.
   absl::Status WriteOutputs() const {
     if (options_.output_dir.empty()) return absl::OkStatus();
-    const bool existed = support::IsDirectory(options_.output_dir);
-    TW_TRY(support::MakeDirs(options_.output_dir));
-    std::vector<std::string> written;
+    const std::string made = FirstMissing(options_.output_dir);
+    absl::Status status = support::MakeDirs(options_.output_dir);
+    if (status.ok()) status = WriteAndMove();
+    if (!status.ok() && !made.empty()) (void)support::RemoveTree(made);
+    return status;
+  }
+
+  absl::Status WriteAndMove() const {
+    TW_ASSIGN(const support::TempDir fresh,
+              support::TempDir::Create("outputs", options_.output_dir));
+    std::vector<std::string> names;
     for (size_t i = 0; i < outputs_.size(); ++i) {
       runtime::HostTensor tensor{
           outputs_[i].tensor->name, outputs_[i].tensor->dtype, StaticShape(*outputs_[i].tensor),
           std::string(static_cast<const char*>(outputs_[i].data), outputs_[i].bytes)};
-      const std::string path =
-          support::PathJoin(options_.output_dir, support::StrCat("output_", i, ".pb"));
-      const bool replaces = support::FileExists(path);
-      absl::Status status = runtime::WriteTensorFile(path, tensor);
-      if (!status.ok()) {
-        for (const std::string& done : written) (void)support::RemoveFile(done);
-        if (!existed) (void)support::RemoveTree(options_.output_dir);
-        return status;
+      names.push_back(support::StrCat("output_", i, ".pb"));
+      TW_TRY(runtime::WriteTensorFile(fresh.File(names.back()), tensor));
+    }
+    for (const std::string& name : names) {
+      const std::string to = support::PathJoin(options_.output_dir, name);
+      if (std::rename(fresh.File(name).c_str(), to.c_str()) != 0) {
+        return support::ErrnoError(errno, "cli.output.failed", to);
       }
-      if (!replaces) written.push_back(path);
     }
     return absl::OkStatus();
+  }
+
+  // The outermost folder of `path` that is not there yet; empty when all are.
+  static std::string FirstMissing(std::string path) {
+    std::string missing;
+    while (!path.empty() && path != "." && path != "/" && !support::FileExists(path)) {
+      missing = path;
+      path = support::DirName(path);
+    }
+    return missing;
   }
 
   const RunOptions& options_;

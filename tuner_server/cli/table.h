@@ -2,7 +2,7 @@
 // content; numbers are right-aligned. Values only; not thread-safe.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,6 +1,7 @@
 #include "tuner_server/cli/targets_command.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/support/cpu_table.h"

@@ -1,6 +1,7 @@
 #include "tuner_server/cli/tune_command.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
