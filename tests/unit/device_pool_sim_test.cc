@@ -443,9 +443,8 @@ class Fleet {
       }
       if (update.state() == v1::WORK_STATE_QUEUED) continue;
       const auto [it, first] = final_updates_.emplace(update.work_item(), update);
-      EXPECT_TRUE(first) << update.work_item() << " ended twice: "
-                         << it->second.ShortDebugString() << "\n and "
-                         << update.ShortDebugString() << "\nwith cursor " << cursor_;
+      EXPECT_TRUE(first) << update.work_item() << " ended twice: " << it->second.ShortDebugString()
+                         << "\n and " << update.ShortDebugString() << "\nwith cursor " << cursor_;
     }
     cursor_ = response.cursor();
     if (Roll(0.2)) return;
