@@ -43,6 +43,8 @@ constexpr int64_t kCalibrationSteps = 1 << 17;
 constexpr int64_t kProbeSteps = 12'000;
 // A probe that is this much slower than a quiet one had company.
 constexpr double kQuietFactor = 1.25;
+// Longer than the runtime's threads wait for the next loop before they sleep.
+constexpr int64_t kPoolRestNs = 150'000;
 // While clean samples are short, so many times the plan's samples are taken within the budget.
 constexpr size_t kPatience = 10;
 constexpr int64_t kMinFlushBytes = int64_t{32} << 20;
@@ -426,10 +428,14 @@ class Measurement {
     for (size_t i = 0; i < flush_.size(); i += 64) flush_[i] = static_cast<char>(flush_[i] + 1);
   }
 
-  // Whether nobody shares the core now. Only one-thread kernels can tell: others' own threads are
-  // such company.
+  // Whether nobody shares the core now. The pool's own threads look for work for a while after a
+  // run; they are let go to sleep first.
   bool Quiet() {
-    if (clock_ == CLOCK_MONOTONIC || job_.quiet_probe_ns <= 0) return true;
+    if (job_.quiet_probe_ns <= 0) return true;
+    if (clock_ == CLOCK_MONOTONIC) {
+      const timespec pause{0, kPoolRestNs};
+      nanosleep(&pause, nullptr);
+    }
     return ProbeNs() <= kQuietFactor * job_.quiet_probe_ns;
   }
 
@@ -437,8 +443,9 @@ class Measurement {
   // alone.
   bool Sample(double* ns, bool* clean) {
     const bool quiet_before = quiet_;
-    FlushCache();
     const bool threads = clock_ == CLOCK_MONOTONIC;
+    if (threads && !RunOnce()) return false;  // wakes the pool
+    FlushCache();
     const int64_t before = SwitchesNow(threads).involuntary;
     const int64_t start = ReadClock(clock_);
     for (int k = 0; k < loops_; ++k) {
