@@ -1,7 +1,5 @@
 #include "compiler/driver/compile.h"
 
-#include <chrono>
-
 #include "compiler/codegen/codegen.h"
 #include "compiler/driver/module_builder.h"
 #include "compiler/ir/structural.h"
@@ -9,6 +7,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/transform/passes.h"
 #include "deploy/module/module_file.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
@@ -25,12 +24,11 @@ constexpr uint64_t kTimingSeed = 1;
 // Seconds since construction; for reports only, never for decisions.
 class Stopwatch {
  public:
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  double Seconds() { return static_cast<double>(clock_.NowNs() - start_) * 1e-9; }
 
  private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  support::SystemClock clock_;
+  int64_t start_ = clock_.NowNs();
 };
 
 absl::StatusOr<ir::Function> Lower(const ir::Function& scheduled, const ir::Target& target,

@@ -178,8 +178,7 @@ TEST_F(DevicePoolTest, ExpiredLeaseGoesBackToTheQueueAndTheFirstResultWins) {
   pool_.FillSyncResponse("agents/b", true, At(33), &answer);
   ASSERT_EQ(answer.grants_size(), 1);
   EXPECT_EQ(answer.grants(0).work(0).attempt(), 2);
-  EXPECT_EQ(pool_.Report(ResultOf(old_grant, 0), "", At(34)).disposition(),
-            v1::DISPOSITION_STORED);
+  EXPECT_EQ(pool_.Report(ResultOf(old_grant, 0), "", At(34)).disposition(), v1::DISPOSITION_STORED);
   EXPECT_EQ(pool_.Report(ResultOf(answer.grants(0), 0), "", At(35)).disposition(),
             v1::DISPOSITION_SUPERSEDED);
   EXPECT_THAT(States(), ElementsAre("w1 QUEUED", "w1 DONE"));
@@ -210,8 +209,7 @@ TEST_F(DevicePoolTest, ADroppedLeaseIsQueuedAgainAndAnUnknownOneIsNamedOnce) {
   const v1::SyncResponse stale = SyncA(At(4), {grant, answer.grants(0)});
   EXPECT_THAT(stale.unknown_leases(), ElementsAre(grant.lease()));
   EXPECT_TRUE(news_);
-  EXPECT_THAT(SyncA(At(5), {grant, answer.grants(0)}).unknown_leases(),
-              ElementsAre(grant.lease()));
+  EXPECT_THAT(SyncA(At(5), {grant, answer.grants(0)}).unknown_leases(), ElementsAre(grant.lease()));
   EXPECT_FALSE(news_);
 }
 
@@ -311,8 +309,7 @@ TEST_F(DevicePoolTest, CancellingStopsQueuedAndRunningItems) {
   EXPECT_EQ(answer.unknown_leases_size(), 0);
   SyncA(At(5), {grant}, true);
   EXPECT_FALSE(news_) << "told once per session";
-  EXPECT_EQ(pool_.Report(ResultOf(grant, 0), "", At(6)).disposition(),
-            v1::DISPOSITION_SUPERSEDED);
+  EXPECT_EQ(pool_.Report(ResultOf(grant, 0), "", At(6)).disposition(), v1::DISPOSITION_SUPERSEDED);
   EXPECT_EQ(SyncA(At(7)).grants(0).work(0).work_item(), "x1");
 }
 
@@ -338,9 +335,9 @@ TEST_F(DevicePoolTest, ANewSessionReplacesTheOldOne) {
   ASSERT_TRUE(pool_.Sync(SyncOf("agents/a", {"devices/d"}, 5, "s1"), "", At(1)).ok());
   EXPECT_FALSE(*pool_.Sync(SyncOf("agents/a", {"devices/d"}, 4, "s1"), "", At(1)));
   ASSERT_TRUE(pool_.Sync(SyncOf("agents/a", {"devices/d"}, 1, "s2"), "", At(1)).ok());
-  EXPECT_EQ(support::Slug(
-                pool_.Sync(SyncOf("agents/a", {"devices/d"}, 6, "s1"), "", At(1)).status()),
-            "agent.session.replaced");
+  EXPECT_EQ(
+      support::Slug(pool_.Sync(SyncOf("agents/a", {"devices/d"}, 6, "s1"), "", At(1)).status()),
+      "agent.session.replaced");
   EXPECT_EQ(support::Slug(pool_.Sync(SyncOf("a", {}, 1), "", At(1)).status()),
             "agent.sync.invalid");
   v1::SyncRequest future = SyncOf("agents/z", {}, 1);
@@ -363,8 +360,7 @@ TEST_F(DevicePoolTest, ReachabilityFollowsSilence) {
   EXPECT_EQ(pool_.GetDevice("devices/d", At(2))->reachability(), v1::REACHABILITY_ONLINE);
   EXPECT_EQ(pool_.GetDevice("devices/d", At(40))->reachability(), v1::REACHABILITY_SUSPECT);
   EXPECT_EQ(pool_.GetDevice("devices/d", At(70))->reachability(), v1::REACHABILITY_OFFLINE);
-  EXPECT_EQ(support::Slug(pool_.GetDevice("devices/q", At(70)).status()),
-            "device.name.not_found");
+  EXPECT_EQ(support::Slug(pool_.GetDevice("devices/q", At(70)).status()), "device.name.not_found");
 }
 
 TEST_F(DevicePoolTest, QueueTimeoutFailsWhatWaitsNotWhatRuns) {
@@ -449,8 +445,8 @@ TEST_F(DevicePoolTest, LoadCountsWhatCouldRun) {
   v1::WorkItem phone = Item("w2");
   phone.set_pool("phone");
   Submit(phone);
-  ASSERT_TRUE(pool_.Sync(SyncOf("agents/a", {"devices/d", "devices/e"}, ++sequence_), "", At(1))
-                  .ok());
+  ASSERT_TRUE(
+      pool_.Sync(SyncOf("agents/a", {"devices/d", "devices/e"}, ++sequence_), "", At(1)).ok());
   v1::GetPoolLoadRequest request;
   request.set_target("cpu,arch=x86_64");
   EXPECT_EQ(pool_.Load(request, At(1)).online(), 2);
@@ -465,7 +461,8 @@ TEST_F(DevicePoolTest, LoadCountsWhatCouldRun) {
   EXPECT_EQ(pool_.Load(request, At(1)).online(), 0);
 }
 
-// --- the queue --------------------------------------------------------------------------------------
+// --- the queue
+// --------------------------------------------------------------------------------------
 
 QueuedWork Queued(const std::string& name, int64_t seq, const std::string& job, int priority = 3,
                   int max_batch = 0) {
@@ -537,7 +534,8 @@ TEST(WorkQueueTest, RemovedItemsAreNotTaken) {
   EXPECT_TRUE(queue.Take(Anything, 8).empty());
 }
 
-// --- matching ----------------------------------------------------------------------------------------
+// --- matching
+// ----------------------------------------------------------------------------------------
 
 std::string MatchSlug(const Requirement& requirement) {
   const absl::Status status = MatchDevice(requirement, Report("devices/d"));
