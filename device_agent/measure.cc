@@ -433,8 +433,7 @@ class Measurement {
   bool Quiet() {
     if (job_.quiet_probe_ns <= 0) return true;
     if (clock_ == CLOCK_MONOTONIC) {
-      const timespec pause{0, kPoolRestNs};
-      nanosleep(&pause, nullptr);
+      for (const int64_t end = WallNs() + kPoolRestNs; WallNs() < end;) continue;
     }
     return ProbeNs() <= kQuietFactor * job_.quiet_probe_ns;
   }
