@@ -103,6 +103,11 @@ constexpr std::array kSealed = {
     SCMP_SYS(readlinkat),   SCMP_SYS(stat),       SCMP_SYS(statx),
 };
 
+// A condition on an argument of a system call.
+scmp_arg_cmp When(unsigned argument, scmp_compare comparison, uint64_t a, uint64_t b = 0) {
+  return {argument, comparison, a, b};
+}
+
 class Filter {
  public:
   explicit Filter(uint32_t default_action) : context_(seccomp_init(default_action)) {}
@@ -187,17 +192,17 @@ absl::Status ApplyFilter() {
   for (const int call : kAllowed) filter.Add(SCMP_ACT_ALLOW, call);
   // Reading only. O_CREAT and O_TRUNC imply a change whatever the access mode says.
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(openat),
-             SCMP_A2_64(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC | __O_TMPFILE, O_RDONLY));
+             When(2, SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC | __O_TMPFILE, O_RDONLY));
   // Threads, no processes. The arguments of clone3 lie in memory, out of a filter's sight; the C
   // library falls back to clone.
   filter.Add(SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3));
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(clone),
-             SCMP_A0_64(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
-  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), SCMP_A0_32(SCMP_CMP_EQ, PR_SET_NAME));
-  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), SCMP_A0_32(SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS));
+             When(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), When(0, SCMP_CMP_EQ, PR_SET_NAME));
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), When(0, SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS));
   // abort() signals its own process only.
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill),
-             SCMP_A0_32(SCMP_CMP_EQ, static_cast<scmp_datum_t>(getpid())));
+             When(0, SCMP_CMP_EQ, static_cast<uint64_t>(getpid())));
   return filter.Load();
 }
 
@@ -205,7 +210,7 @@ absl::Status SealFilter() {
   TW_TRY(Limit(RLIMIT_FSIZE, "file size", 0, 0));
   Filter filter(SCMP_ACT_ALLOW);
   for (const int call : kSealed) filter.Add(SCMP_ACT_KILL_PROCESS, call);
-  filter.Add(SCMP_ACT_KILL_PROCESS, SCMP_SYS(prlimit64), SCMP_A2_64(SCMP_CMP_NE, 0));
+  filter.Add(SCMP_ACT_KILL_PROCESS, SCMP_SYS(prlimit64), When(2, SCMP_CMP_NE, 0));
   return filter.Load();
 }
 

@@ -129,7 +129,7 @@ class Consumer {
     *work->mutable_expected_output() = Upload(tests::KernelExpected());
     *work->mutable_inputs() = tests::KernelInputs();
     work->mutable_tolerance()->set_rel(1e-6);
-    work->mutable_wall_limit()->set_seconds(5);
+    work->mutable_wall_limit()->set_seconds(30);
     v1::MeasurementPlan* plan = work->mutable_plan();
     plan->set_min_repeats(3);
     plan->set_max_repeats(4);
@@ -270,7 +270,7 @@ TEST_F(AgentTrackerTest, EveryCandidateComesBackAsWhatItIs) {
   for (const auto& [kernel, outcome] : kinds) {
     items.push_back(consumer_.Item("w-" + kernel, kernel, kernel == "parallel" ? 2 : 1));
     items.back().set_selector("rack=7");
-    items.back().mutable_work()->mutable_wall_limit()->set_seconds(kernel == "hang" ? 1 : 20);
+    items.back().mutable_work()->mutable_wall_limit()->set_seconds(kernel == "hang" ? 1 : 30);
   }
   consumer_.Submit(items);
   ASSERT_TRUE(consumer_.PullUntil(items.size())) << agent->log();
@@ -356,7 +356,7 @@ TEST_F(AgentTrackerTest, InjectedFaultsAreCountedRight) {
   std::vector<v1::WorkItem> items;
   for (int i = 0; i < 24; ++i) {
     items.push_back(consumer_.Item(StrCat("w", i), "honest"));
-    items.back().mutable_work()->mutable_wall_limit()->set_seconds(1);
+    items.back().mutable_work()->mutable_wall_limit()->set_seconds(3);
   }
   consumer_.Submit(items);
   ASSERT_TRUE(consumer_.PullUntil(items.size())) << agent->log();
