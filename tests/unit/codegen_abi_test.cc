@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/ir/build.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/transform/passes.h"
@@ -213,6 +214,26 @@ fn symbolic(n: size, Y: f32[n] output) stage=flat {
             "codegen.alloc.symbolic");
 }
 
+struct AssemblyCounts {
+  int fma = 0, wide_fma = 0, spills = 0;
+};
+// Fused multiply-adds, those of a register kind, and moves of that kind to or from the stack.
+AssemblyCounts CountIn(const std::string& assembly, const std::string& wide) {
+  AssemblyCounts counts;
+  for (size_t start = 0; start < assembly.size();) {
+    size_t end = std::min(assembly.find('\n', start), assembly.size());
+    std::string line = assembly.substr(start, end - start);
+    bool is_wide = line.find(wide) != std::string::npos;
+    if (line.find("vfmadd") != std::string::npos) {
+      ++counts.fma;
+      if (is_wide) ++counts.wide_fma;
+    }
+    if (is_wide && line.find("(%rsp)") != std::string::npos) ++counts.spills;
+    start = end + 1;
+  }
+  return counts;
+}
+
 // A register tile of 6 x 4 vectors of 16 lanes: one register per accumulator, nothing on the stack.
 // Read from the assembly, because not every machine executes AVX-512.
 TEST(Codegen, Avx512TilesStayInWholeRegisters) {
@@ -231,20 +252,48 @@ TEST(Codegen, Avx512TilesStayInWholeRegisters) {
     ASSERT_TRUE(folder.ok());
     absl::StatusOr<Artifact> artifact = Generate({*flat}, Cpu(cpu), {.dump_dir = folder->path()});
     ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
-    std::string assembly = *support::ReadFile(folder->File(f.name + ".s"), 1 << 20);
-    int fma = 0, fma512 = 0, spills = 0;
-    for (size_t start = 0; start < assembly.size();) {
-      size_t end = std::min(assembly.find('\n', start), assembly.size());
-      std::string line = assembly.substr(start, end - start);
-      bool zmm = line.find("%zmm") != std::string::npos;
-      if (line.find("vfmadd") != std::string::npos) ++(zmm ? fma512 : fma);
-      if (zmm && line.find("(%rsp)") != std::string::npos) ++spills;
-      start = end + 1;
-    }
-    EXPECT_EQ(fma512, 24);
-    EXPECT_EQ(fma, 0);
-    EXPECT_EQ(spills, 0);
+    AssemblyCounts counts =
+        CountIn(*support::ReadFile(folder->File(f.name + ".s"), 1 << 20), "%zmm");
+    EXPECT_EQ(counts.wide_fma, 24);
+    EXPECT_EQ(counts.fma, 24);
+    EXPECT_EQ(counts.spills, 0);
   }
+}
+
+// Neighbouring taps of a strided convolution read the same inputs. Kept in registers from tap to
+// tap, they would push accumulators onto the stack.
+TEST(Codegen, UnrolledTapsDoNotSpill) {
+  ir::FunctionBuilder b("taps");
+  auto shape = [](std::vector<int64_t> dims) {
+    std::vector<ir::Expr> result;
+    for (int64_t d : dims) result.push_back(ir::Int(d));
+    return result;
+  };
+  ir::Buffer x = b.Input("X", ir::kF32, shape({8, 12}));
+  ir::Buffer w = b.Constant("W", ir::kF32, shape({8, 4, 16}));
+  ir::Axis channel = b.ReduceAxis("ic", ir::Int(8)), tap = b.ReduceAxis("kw", ir::Int(4));
+  ir::Buffer y =
+      b.Reduce("Y", ir::kF32, shape({5, 16}), {"ow", "oc"}, {channel, tap}, ir::Combiner::kSum,
+               [&](const std::vector<ir::Var>& v) {
+                 ir::Expr at = v[0] * ir::Int(2) + tap.var;
+                 return ir::Load(x, {channel.var, at}) * ir::Load(w, {channel.var, tap.var, v[1]});
+               });
+  ir::Function f = b.Finish({y});
+  auto scheduled = schedule::Replay(
+      f,
+      "cache_write %4; reorder %2 %3 %0 %1; split %1 [2,8]; unroll %3; unroll %0; unroll %8; "
+      "vectorize %9; split %7 [2,8]; vectorize %11; unroll %10; unroll %6");
+  ASSERT_TRUE(scheduled.ok()) << support::StatusText(scheduled.status());
+  absl::StatusOr<ir::Function> flat = tests::LowerChecked(*scheduled, Cpu("x86-64-v3"));
+  ASSERT_TRUE(flat.ok()) << support::StatusText(flat.status());
+  auto folder = support::TempDir::Create();
+  ASSERT_TRUE(folder.ok());
+  absl::StatusOr<Artifact> artifact =
+      Generate({*flat}, Cpu("x86-64-v3"), {.dump_dir = folder->path()});
+  ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
+  AssemblyCounts counts = CountIn(*support::ReadFile(folder->File("taps.s"), 1 << 20), "%ymm");
+  EXPECT_EQ(counts.wide_fma, 40) << ir::Print(*flat);
+  EXPECT_EQ(counts.spills, 0);
 }
 
 }  // namespace
