@@ -24,10 +24,10 @@ constexpr uint64_t kTimingSeed = 1;
 // Seconds since construction; for reports only, never for decisions.
 class Stopwatch {
  public:
-  double Seconds() { return static_cast<double>(clock_.NowNs() - start_) * 1e-9; }
+  double Seconds() const { return static_cast<double>(clock_.NowNs() - start_) * 1e-9; }
 
  private:
-  support::SystemClock clock_;
+  mutable support::SystemClock clock_;
   int64_t start_ = clock_.NowNs();
 };
 
