@@ -261,6 +261,32 @@ AffineSum AffineContext::Opaque(const Expr& e) const {
   return Atom(atom, range);
 }
 
+// value = factor * high + low with low in [0, factor): the part that a division by a multiple of
+// `factor` does not see. The largest such factor of `divisor`; 1 when there is none.
+AffineContext::Factored AffineContext::Factor(AffineSum value, int64_t divisor) const {
+  SortTerms(&value);
+  int64_t g = divisor;
+  for (size_t k = 1; k <= value.terms.size() && g > 1; ++k) {
+    g = std::gcd(g, value.terms[k - 1].coeff);
+    Factored f{g, {}, {}};
+    f.high.dtype = f.low.dtype = value.dtype;
+    f.high.constant = FloorDivInt(value.constant, g);
+    f.low.constant = FloorModInt(value.constant, g);
+    for (const AffineTerm& t : value.terms) {
+      if (t.coeff % g == 0) {
+        f.high.terms.push_back({t.atom, t.coeff / g, t.range});
+      } else {
+        f.low.terms.push_back(t);
+      }
+    }
+    IndexRange r = RangeOf(f.low);
+    if (g > 1 && r.lo >= 0 && r.hi < g) return f;
+  }
+  Factored whole{1, std::move(value), {}};
+  whole.low.dtype = whole.high.dtype;
+  return whole;
+}
+
 AffineSum AffineContext::NormalizeDiv(AffineSum value, int64_t divisor) const {
   AffineSum whole;  // what leaves the division
   whole.dtype = value.dtype;
@@ -280,15 +306,9 @@ AffineSum AffineContext::NormalizeDiv(AffineSum value, int64_t divisor) const {
     whole.constant += FloorDivInt(r.lo, divisor);
     return whole;
   }
-  int64_t g = divisor;
-  for (const AffineTerm& t : rest.terms) g = std::gcd(g, t.coeff);
-  for (AffineTerm& t : rest.terms) t.coeff /= g;
-  rest.constant = FloorDivInt(rest.constant, g);
+  auto [g, high, low] = Factor(std::move(rest), divisor);
+  rest = std::move(high);
   divisor /= g;
-  if (divisor == 1) {
-    AddScaled(&whole, rest, 1);
-    return whole;
-  }
   // floordiv(floordiv(x, a), b) = floordiv(x, a * b).
   int64_t inner = 0;
   if (rest.terms.size() == 1 && rest.constant == 0 && rest.terms[0].coeff == 1 &&
@@ -324,17 +344,8 @@ AffineSum AffineContext::NormalizeMod(AffineSum value, int64_t divisor) const {
     rest.constant -= FloorDivInt(r.lo, divisor) * divisor;
     return rest;
   }
-  int64_t g = divisor;
-  for (const AffineTerm& t : rest.terms) g = std::gcd(g, t.coeff);
-  int64_t below = FloorModInt(rest.constant, g);
-  AffineSum scaled = rest;
-  for (AffineTerm& t : scaled.terms) t.coeff /= g;
-  scaled.constant = FloorDivInt(rest.constant, g);
+  auto [g, scaled, result] = Factor(std::move(rest), divisor);
   divisor /= g;
-  AffineSum result;
-  result.dtype = rest.dtype;
-  result.constant = below;
-  if (divisor == 1) return result;
   SortTerms(&scaled);
   Expr atom = ir::FloorMod(ToExpr(scaled), ir::Int(divisor, rest.dtype));
   AddScaled(&result, Atom(atom, {0, divisor - 1}), g);

@@ -63,6 +63,11 @@ class AffineContext {
  private:
   AffineSum Atom(const ir::Expr& e, IndexRange range) const;
   AffineSum Opaque(const ir::Expr& e) const;
+  struct Factored {
+    int64_t factor = 1;
+    AffineSum high, low;
+  };
+  Factored Factor(AffineSum value, int64_t divisor) const;
   AffineSum NormalizeDiv(AffineSum value, int64_t divisor) const;
   AffineSum NormalizeMod(AffineSum value, int64_t divisor) const;
   ir::Expr SimplifyConjunct(const ir::Expr& e) const;

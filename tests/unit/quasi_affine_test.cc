@@ -1,0 +1,220 @@
+// The normal forms of index expressions against brute force: values, ranges, swept boxes, decided
+// conditions, and which loops a tuple of values determines.
+#include "compiler/schedule/quasi_affine.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "compiler/ir/interp.h"
+#include "compiler/ir/ir_text.h"
+#include "deploy/support/rng.h"
+#include "tests/support/random_ir.h"
+#include "tests/support/test_seed.h"
+
+namespace tilewright::schedule {
+namespace {
+
+using ir::Expr;
+using ir::Int;
+using ir::Var;
+using Point = std::vector<std::pair<Var, int64_t>>;
+
+int64_t Eval(const Expr& e, const Point& point) {
+  auto value = ir::EvalIntExpr(e, point);
+  EXPECT_TRUE(value.ok()) << value.status() << " " << ir::Print(e);
+  return value.ok() ? *value : 0;
+}
+
+// Loops 0..extent with all their points.
+struct Loops {
+  std::vector<Var> vars;
+  std::vector<int64_t> extents;
+  AffineContext context;
+
+  explicit Loops(std::vector<int64_t> e) : extents(std::move(e)) {
+    for (size_t i = 0; i < extents.size(); ++i) {
+      vars.push_back(ir::MakeVar("v" + std::to_string(i)));
+      context.SetRange(vars[i], {Int(0), Int(extents[i])});
+    }
+  }
+  void ForEachPoint(const std::function<void(const Point&)>& f) const {
+    Point point;
+    std::function<void(size_t)> run = [&](size_t i) {
+      if (i == vars.size()) return f(point);
+      for (int64_t v = 0; v < extents[i]; ++v) {
+        point.emplace_back(vars[i], v);
+        run(i + 1);
+        point.pop_back();
+      }
+    };
+    run(0);
+  }
+};
+
+Loops RandomLoops(support::Rng* rng) {
+  std::vector<int64_t> extents;
+  for (uint64_t n = 2 + rng->Uniform(2); n > 0; --n) extents.push_back(rng->UniformInt(1, 7));
+  return Loops(extents);
+}
+
+// What split and fuse make of indices: sums of multiples, divided and taken modulo.
+Expr RandomBinding(support::Rng* rng, const std::vector<Var>& vars) {
+  Expr sum = Int(rng->UniformInt(0, 2));
+  for (const Var& v : vars) {
+    if (rng->Bernoulli(0.7)) sum = sum + v * Int(rng->UniformInt(1, 8));
+  }
+  if (rng->Bernoulli(0.3)) sum = ir::FloorDiv(sum, Int(rng->UniformInt(1, 6)));
+  if (rng->Bernoulli(0.3)) sum = ir::FloorMod(sum, Int(rng->UniformInt(1, 9)));
+  if (rng->Bernoulli(0.2)) sum = sum + rng->Choice(vars);
+  return sum;
+}
+
+TEST(QuasiAffineTest, NormalFormsKeepTheValueAndTheirRangesHoldIt) {
+  support::Rng rng(tests::TestSeed(3));
+  for (int64_t round = 0; round < tests::TestRounds(2000); ++round) {
+    Loops loops = RandomLoops(&rng);
+    Expr e = rng.Bernoulli(0.5) ? tests::RandomIndexExpr(&rng, loops.vars, 3)
+                                : RandomBinding(&rng, loops.vars);
+    if (e->dtype != ir::kI64) continue;
+    Expr simple = loops.context.Simplify(e);
+    EXPECT_EQ(ir::Print(loops.context.Simplify(simple)), ir::Print(simple)) << ir::Print(e);
+    IndexRange range = loops.context.RangeOf(e);
+    loops.ForEachPoint([&](const Point& p) {
+      int64_t value = Eval(e, p);
+      ASSERT_EQ(Eval(simple, p), value) << ir::Print(e) << " -> " << ir::Print(simple);
+      ASSERT_LE(range.lo, value) << ir::Print(e);
+      ASSERT_GE(range.hi, value) << ir::Print(e);
+    });
+    ASSERT_FALSE(HasFailure());
+  }
+}
+
+TEST(QuasiAffineTest, DefinitionsAreReplaced) {
+  Loops loops({3, 4});
+  Var i = ir::MakeVar("i");
+  loops.context.Define(i, loops.vars[0] * Int(4) + loops.vars[1]);
+  EXPECT_EQ(ir::Print(loops.context.Simplify(ir::FloorDiv(i, Int(4)))), "v0");
+  EXPECT_EQ(ir::Print(loops.context.Simplify(ir::FloorMod(i, Int(4)) + Int(1))), "v1 + 1");
+  EXPECT_EQ(ir::Print(loops.context.Simplify(ir::FloorDiv(i, Int(8)))), "floordiv(v0, 2)");
+  Expr joined = ir::FloorDiv(i, Int(5)) * Int(5) + ir::FloorMod(i, Int(5));
+  EXPECT_EQ(ir::Print(loops.context.Simplify(joined)), "v0 * 4 + v1");
+  EXPECT_EQ(loops.context.SimplifyPredicate(i < Int(12)), nullptr);
+  EXPECT_EQ(ir::Print(loops.context.SimplifyPredicate(i < Int(12) && i < Int(11))),
+            "v0 * 4 + v1 < 11");
+}
+
+TEST(QuasiAffineTest, DecidedConditionsHold) {
+  support::Rng rng(tests::TestSeed(5));
+  int decided = 0;
+  for (int64_t round = 0; round < tests::TestRounds(2000); ++round) {
+    Loops loops = RandomLoops(&rng);
+    Expr c = RandomBinding(&rng, loops.vars) < Int(rng.UniformInt(-1, 40));
+    if (rng.Bernoulli(0.3)) c = c && loops.vars[0] >= Int(rng.UniformInt(-1, 2));
+    int verdict = loops.context.Decide(c);
+    decided += verdict != 0 ? 1 : 0;
+    Expr simple = loops.context.SimplifyPredicate(c);
+    loops.ForEachPoint([&](const Point& p) {
+      int64_t value = Eval(c, p);
+      if (verdict != 0) {
+        ASSERT_EQ(value != 0, verdict > 0) << ir::Print(c);
+      }
+      ASSERT_EQ(simple == nullptr ? 1 : Eval(simple, p), value) << ir::Print(c);
+    });
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GT(decided, 200);
+}
+
+// A box holds every value that the inner loops reach; an exact one has no others, also where a
+// bound among the inner loops cuts it.
+TEST(QuasiAffineTest, SweptBoxesHoldTheValues) {
+  support::Rng rng(tests::TestSeed(7));
+  int exact = 0;
+  for (int64_t round = 0; round < tests::TestRounds(2000); ++round) {
+    Loops loops = RandomLoops(&rng);
+    std::vector<Var> inner(loops.vars.begin() + 1, loops.vars.end());
+    Expr e = RandomBinding(&rng, loops.vars);
+    Expr bound;
+    if (rng.Bernoulli(0.4)) {
+      Expr sum = Int(0);
+      for (size_t i = 1; i < loops.vars.size(); ++i) {
+        sum = sum + loops.vars[i] * Int(rng.UniformInt(1, 3));
+      }
+      if (rng.Bernoulli(0.7)) e = sum + loops.vars[0] * Int(rng.UniformInt(0, 9));
+      bound = loops.context.SimplifyPredicate(sum < Int(rng.UniformInt(1, 12)));
+    }
+    std::vector<UpperBound> bounds = UpperBounds(loops.context, bound);
+    AffineSum plain = loops.context.Normalize(e);
+    AffineSum cut = TightenByBounds(plain, bounds, loops.context);
+    Sweep sweep = SweepOver(cut, inner, loops.context);
+    ASSERT_LT(sweep.width, kUnboundedIndex);
+    Expr min = ToExpr(sweep.min);
+    std::map<int64_t, std::set<int64_t>> reached;  // per outer iteration
+    loops.ForEachPoint([&](const Point& p) {
+      if (bound != nullptr && Eval(bound, p) == 0) return;
+      int64_t at = Eval(e, p) - Eval(min, p);
+      ASSERT_GE(at, 0) << ir::Print(e) << " from " << ir::Print(min);
+      ASSERT_LE(at, sweep.width) << ir::Print(e) << " from " << ir::Print(min);
+      reached[p[0].second].insert(at);
+    });
+    ASSERT_FALSE(HasFailure());
+    // A bound that did not shrink the box may still thin it out: exactness is about the others.
+    bool used = loops.context.RangeOf(cut).hi < loops.context.RangeOf(plain).hi;
+    if (!sweep.exact || (bound != nullptr && !used)) continue;
+    ++exact;
+    for (const auto& [outer, values] : reached) {
+      ASSERT_EQ(static_cast<int64_t>(values.size()), sweep.width + 1)
+          << ir::Print(e) << " where " << (bound == nullptr ? "true" : ir::Print(bound));
+    }
+  }
+  EXPECT_GT(exact, 100);
+}
+
+// Where a loop counts as determined, no two points with different values of it agree in all sums.
+TEST(QuasiAffineTest, DeterminedLoopsAreDetermined) {
+  support::Rng rng(tests::TestSeed(9));
+  int determined = 0;
+  for (int64_t round = 0; round < tests::TestRounds(4000); ++round) {
+    Loops loops = RandomLoops(&rng);
+    std::vector<Expr> exprs;
+    for (uint64_t n = 1 + rng.Uniform(2); n > 0; --n) {
+      exprs.push_back(RandomBinding(&rng, loops.vars));
+    }
+    if (rng.Bernoulli(0.4)) {  // both halves of a division
+      Expr fused = RandomBinding(&rng, loops.vars);
+      Expr by = Int(rng.UniformInt(1, 7));
+      exprs = {ir::FloorDiv(fused, by), ir::FloorMod(fused, by)};
+    }
+    Expr bound;
+    if (rng.Bernoulli(0.4)) {
+      bound = loops.vars[0] * Int(rng.UniformInt(1, 4)) + loops.vars[1] < Int(rng.UniformInt(1, 9));
+    }
+    std::vector<AffineSum> sums;
+    for (const Expr& e : exprs) sums.push_back(loops.context.Normalize(e));
+    std::vector<bool> known =
+        Determined(sums, loops.vars, UpperBounds(loops.context, bound), loops.context);
+    std::map<std::vector<int64_t>, std::vector<int64_t>> seen;
+    loops.ForEachPoint([&](const Point& p) {
+      if (bound != nullptr && Eval(bound, p) == 0) return;
+      std::vector<int64_t> values, at;
+      for (const Expr& e : exprs) values.push_back(Eval(e, p));
+      for (const auto& [var, value] : p) at.push_back(value);
+      auto [it, first] = seen.emplace(values, at);
+      for (size_t i = 0; i < known.size() && !first; ++i) {
+        if (known[i]) {
+          ASSERT_EQ(it->second[i], at[i]) << ir::Print(exprs[0]);
+        }
+      }
+    });
+    ASSERT_FALSE(HasFailure());
+    for (bool k : known) determined += k ? 1 : 0;
+  }
+  EXPECT_GT(determined, 1000);
+}
+
+}  // namespace
+}  // namespace tilewright::schedule
