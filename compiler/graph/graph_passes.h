@@ -29,7 +29,8 @@ absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);
 // Batch normalisation with constant parameters goes into the weights of the convolution before it,
 // else it becomes a multiplication and an addition.
 absl::StatusOr<Graph> FoldBatchNorm(Graph g, const GraphPassContext& ctx);
-// conv2d with a bias → conv2d and an addition, so that the bias is part of the fused epilogue.
+// A (transposed) convolution with a bias → one without and an addition, so that the bias is part of
+// the fused epilogue.
 absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext& ctx);
 // Constant weights move to the layout kernels read contiguously (conv OIHW → IHWO, dense [N,K] →
 // [K,N]); the operator's `weight_layout` attribute says which. Weights that are not constants stay.

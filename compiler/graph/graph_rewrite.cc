@@ -54,8 +54,7 @@ Node MakeNode(std::string name, std::string op_name, std::vector<ValueId> inputs
   return node;
 }
 
-// ------------------------------------------------------------------------------------------ batch
-// norm
+// ------------------------------------------------------------ batch norm
 
 // y = x * scale[c] + shift[c]
 struct Affine {
@@ -106,8 +105,7 @@ absl::Status ScaleConv(Graph* g, Node* conv, const Affine& affine) {
   return absl::OkStatus();
 }
 
-// ------------------------------------------------------------------------------------------
-// layouts
+// ------------------------------------------------------------ layouts
 
 std::string PermuteBytes(std::string_view bytes, const std::vector<int64_t>& shape,
                          const std::vector<int64_t>& perm, int64_t element) {
@@ -255,7 +253,7 @@ absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext&) {
   std::vector<Node> result;
   std::vector<Node> nodes = std::move(g.nodes);
   for (Node& node : nodes) {
-    if (node.op != "conv2d" || node.inputs.size() < 3) {
+    if ((node.op != "conv2d" && node.op != "conv2d_transpose") || node.inputs.size() < 3) {
       result.push_back(std::move(node));
       continue;
     }

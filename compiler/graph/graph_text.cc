@@ -17,8 +17,7 @@ constexpr size_t kInlineBytes = 64;
 constexpr size_t kMaxList = 1 << 16;
 constexpr std::string_view kDigestPrefix = "sha256:", kHexPrefix = "hex:";
 
-// ------------------------------------------------------------------------------------------
-// printer
+// ------------------------------------------------------------ printer
 
 std::string Quoted(std::string_view text) {
   std::string out = "\"";
@@ -110,7 +109,7 @@ class Printer {
   int next_ = 0;
 };
 
-// ------------------------------------------------------------------------------------------ parser
+// ------------------------------------------------------------ parser
 
 class Parser {
  public:

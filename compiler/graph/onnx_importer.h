@@ -91,7 +91,10 @@ class NodeReader {
   absl::StatusOr<std::vector<int64_t>> Ints(std::string_view name, std::vector<int64_t> fallback);
   const pb::AttributeProto* Find(std::string_view name) const;
   const std::string& op_type() const { return node_.op_type(); }
-  const std::string& output_name() const { return node_.output(0); }
+  int num_outputs() const { return node_.output_size(); }
+  const std::string& output_name(int i = 0) const { return node_.output(i); }
+  // Names the value of an output after the first; nothing where the model does not ask for it.
+  absl::Status BindOutput(int i, ValueId id);
   // The error of this node: graph.onnx.<reason>: <node and operator>: <detail>.
   absl::Status Error(std::string_view reason, std::string_view detail) const;
 

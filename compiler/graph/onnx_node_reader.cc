@@ -18,6 +18,11 @@ absl::StatusOr<ValueId> NodeReader::Input(int i) {
   return importer_.Lookup(node_.input(i));
 }
 
+absl::Status NodeReader::BindOutput(int i, ValueId id) {
+  if (i >= node_.output_size() || node_.output(i).empty()) return absl::OkStatus();
+  return importer_.Bind(node_.output(i), id);
+}
+
 absl::StatusOr<std::vector<int64_t>> NodeReader::InputInts(int i, std::string_view what) {
   // An empty tensor has no place in the graph, but is a valid list here.
   if (HasInput(i)) {

@@ -13,7 +13,9 @@ namespace tilewright::op {
 
 std::vector<OpSpec> ElementwiseRows();
 std::vector<OpSpec> ConvRows();
+std::vector<OpSpec> ConvTransposeRows();
 std::vector<OpSpec> ContractRows();
+std::vector<OpSpec> IndexingRows();
 std::vector<OpSpec> ReductionRows();
 std::vector<OpSpec> PoolRows();
 std::vector<OpSpec> ShapeRows();

@@ -165,8 +165,7 @@ double ReduceLength(std::span<const TensorType> inputs, const Attrs& attrs) {
   return length;
 }
 
-// ------------------------------------------------------------------------------------------
-// softmax
+// ------------------------------------------------------------ softmax
 
 absl::StatusOr<std::vector<TensorType>> InferSoftmax(std::span<const TensorType> inputs,
                                                      const Attrs& attrs) {

@@ -11,8 +11,7 @@ namespace {
 
 using support::StrCat;
 
-// ------------------------------------------------------------------------------------------
-// reshape
+// ------------------------------------------------------------ reshape
 
 absl::StatusOr<std::vector<TensorType>> InferReshape(std::span<const TensorType> inputs,
                                                      const Attrs& attrs) {
@@ -57,8 +56,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainReshape(std::span<const RefTensor> i
   return std::vector<RefTensor>{{outputs[0], inputs[0].values}};
 }
 
-// ------------------------------------------------------------------------------------------
-// transpose
+// ------------------------------------------------------------ transpose
 
 absl::StatusOr<std::vector<TensorType>> InferTranspose(std::span<const TensorType> inputs,
                                                        const Attrs& attrs) {
@@ -105,8 +103,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainTranspose(std::span<const RefTensor>
   return std::vector<RefTensor>{std::move(out)};
 }
 
-// ------------------------------------------------------------------------------------------
-// batch_norm
+// ------------------------------------------------------------ batch_norm
 
 // Operands: x [n,c,...], scale, bias, mean, variance [c].
 absl::StatusOr<std::vector<TensorType>> InferBatchNorm(std::span<const TensorType> inputs,

@@ -203,6 +203,47 @@ TEST(OnnxImport, ConstantsShapesAndOmittedParts) {
   EXPECT_EQ(Evaluate(b, {Tensor({2, 3}, Ramp(6))}).values[5], 10);
 }
 
+TEST(OnnxImport, SliceSplitConcatGatherPad) {
+  OnnxBuilder b;
+  b.Input("x", {4, 6}).Ints("starts", {-1, 1}).Ints("ends", {-100, 100}).Ints("axes", {0, 1});
+  b.Ints("steps", {-1, 2}).Ints("which", {2, 0}).Ints("pads", {0, 1, 0, 0});
+  b.Node("Slice", {"x", "starts", "ends", "axes", "steps"}, "s");  // rows reversed, columns 1 3 5
+  pb::NodeProto* split = b.Node("Split", {"s"}, "top");
+  split->add_output("bottom");
+  b.Node("Concat", {"bottom", "top"}, "c")
+      ->add_attribute()
+      ->CopyFrom(*OnnxBuilder::Attr(split, "axis", int64_t{0}));
+  OnnxBuilder::Attr(b.Node("Gather", {"c", "which"}, "g"), "axis", int64_t{1});
+  b.Node("Pad", {"g", "pads"}, "y");
+  b.Output("y", {4, 3});
+  // Rows 1 0 3 2 of x, columns 5 and 1, a zero before them.
+  EXPECT_EQ(Evaluate(b, {Tensor({4, 6}, Ramp(24))}).values,
+            (std::vector<double>{0, 11, 7, 0, 5, 1, 0, 23, 19, 0, 17, 13}));
+}
+
+TEST(OnnxImport, LstmByHand) {
+  // One unit, weights 0 but for the cell gate: c = sigmoid(0) * c + sigmoid(0) * tanh(x).
+  OnnxBuilder b;
+  b.Input("x", {3, 1, 1}).Weight("w", {1, 4, 1}, 0).Weight("r", {1, 4, 1}, 0);
+  b.graph().mutable_initializer(0)->set_float_data(3, 1);
+  pb::NodeProto* lstm = b.Node("LSTM", {"x", "w", "r"}, "y");
+  OnnxBuilder::Attr(lstm, "hidden_size", int64_t{1});
+  lstm->add_output("h");
+  lstm->add_output("c");
+  b.Output("y", {3, 1, 1, 1}).Output("c", {1, 1, 1});
+  double c = 0;
+  std::vector<double> h;
+  for (double x : {0.5, -1.0, 2.0}) {
+    c = 0.5 * c + 0.5 * std::tanh(x);
+    h.push_back(0.5 * std::tanh(c));
+  }
+  const RefTensor y = Evaluate(b, {Tensor({3, 1, 1}, {0.5, -1, 2})});
+  ASSERT_EQ(y.values.size(), 3u);
+  for (int t = 0; t < 3; ++t) EXPECT_NEAR(y.values[t], h[t], 1e-6);
+  OnnxBuilder::AttrText(lstm, "direction", "reverse");
+  EXPECT_EQ(Slug(b), "graph.onnx.attribute");
+}
+
 TEST(OnnxImport, NodesInAnyOrderAndOutputsOfAnyKind) {
   OnnxBuilder b;
   b.Input("x", {2}).Weight("k", {2});

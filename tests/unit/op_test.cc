@@ -288,6 +288,52 @@ TEST(OpCompute, ShapeOperators) {
       {"batch_norm", {{2, 3, 2, 2}, {3}, {3}, {3}, {3}}, {{"epsilon", 1e-3}}, 0.25, 2}, &rng);
 }
 
+TEST(OpCompute, IndexingOperators) {
+  Rng rng(Seed());
+  using V = std::vector<int64_t>;
+  ExpectComputeMatchesReference({"concat", {{2, 3}, {2, 1}, {2, 4}}, {{"axis", int64_t{-1}}}},
+                                &rng);
+  ExpectComputeMatchesReference({"concat", {{1, 3}, {2, 3}}, {{"axis", int64_t{0}}}}, &rng);
+  ExpectComputeMatchesReference({"concat", {{4}}, {}}, &rng);
+  ExpectComputeMatchesReference(
+      {"slice", {{5, 7}}, {{"starts", V{1, 6}}, {"steps", V{2, -3}}, {"sizes", V{2, 3}}}}, &rng);
+  ExpectComputeMatchesReference({"pad", {{3, 4}}, {{"pads", V{1, 0, 2, 3}}, {"value", 0.5}}}, &rng);
+  ExpectComputeMatchesReference({"pad", {{3, 4}}, {{"pads", V{-1, 2, 0, -1}}}}, &rng);
+}
+
+TEST(OpReference, GatherClampsAndCountsFromTheEnd) {
+  const RefTensor data{{ir::kF32, {3, 2}}, {0, 1, 10, 11, 20, 21}};
+  const RefTensor at{{ir::kI64, {4}}, {2, -3, 7, -9}};
+  auto y = Reference(*FindOp("gather"), std::vector{data, at}, {{"axis", int64_t{0}}});
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_EQ((*y)[0].values, (std::vector<double>{20, 21, 0, 1, 20, 21, 0, 1}));
+  y = Reference(*FindOp("gather"), std::vector{data, at}, {{"axis", int64_t{1}}});
+  EXPECT_EQ((*y)[0].type.shape, (std::vector<int64_t>{3, 4}));
+}
+
+TEST(OpCompute, TransposedConvolutions) {
+  for (uint64_t i = 0; i < 30; ++i) {
+    Rng rng = Rng(Seed()).Split(2000 + i);
+    SCOPED_TRACE(StrCat("case ", i));
+    const int64_t groups = rng.UniformInt(1, 2), in = groups * rng.UniformInt(1, 2);
+    const int64_t out = rng.UniformInt(1, 2), kh = rng.UniformInt(1, 3), kw = rng.UniformInt(1, 3);
+    std::vector<int64_t> strides = {rng.UniformInt(1, 3), rng.UniformInt(1, 2)};
+    Case c{
+        "conv2d_transpose",
+        {{rng.UniformInt(1, 2), in, rng.UniformInt(2, 4), rng.UniformInt(2, 4)}, {in, out, kh, kw}},
+        {{"strides", strides},
+         {"dilations", std::vector<int64_t>{rng.UniformInt(1, 2), 1}},
+         {"pads", std::vector<int64_t>{rng.UniformInt(0, 1), 0, 0, rng.UniformInt(0, 1)}},
+         {"output_padding", std::vector<int64_t>{rng.UniformInt(0, strides[0] - 1), 0}},
+         {"groups", groups}},
+        -1,
+        1};
+    if (rng.Bernoulli(0.5)) c.shapes.push_back({groups * out});
+    ExpectComputeMatchesReference(c, &rng);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
 struct Refusal {
   std::string op;
   std::vector<TensorType> inputs;
@@ -342,6 +388,19 @@ TEST(OpInfer, RefusesWithTheOperatorsName) {
        {f32({1, 3}), f32({3}), f32({3}), f32({3}), f32({4})},
        {},
        "op.batch_norm.shape"},
+      {"concat", {f32({2, 3}), f32({3, 3})}, {{"axis", int64_t{1}}}, "op.concat.shape"},
+      {"slice",
+       {f32({4})},
+       {{"starts", std::vector<int64_t>{2}},
+        {"steps", std::vector<int64_t>{1}},
+        {"sizes", std::vector<int64_t>{3}}},
+       "op.slice.range"},
+      {"gather", {f32({4}), f32({2})}, {}, "op.gather.type"},
+      {"pad", {f32({4})}, {{"pads", std::vector<int64_t>{1}}}, "op.pad.attribute"},
+      {"conv2d_transpose",
+       {f32({1, 3, 4, 4}), f32({2, 2, 3, 3})},
+       {},
+       "op.conv2d_transpose.channels"},
       {"relu", {f32({0, 3})}, {}, "op.type.dimension"},
       {"relu", {f32({-1})}, {}, "op.type.dimension"},
       {"relu", {f32({int64_t{1} << 31, int64_t{1} << 31, 4})}, {}, "op.type.size"},

@@ -1,0 +1,51 @@
+// ONNX operator conversions by family; the table that names them is in onnx_ops.cc. Each appends
+// nodes and returns the value of the node's first output. Inside of the import.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/graph/onnx_importer.h"
+
+namespace tilewright::graph::onnx {
+
+using Result = absl::StatusOr<ValueId>;
+
+// onnx_window_ops.cc
+Result ImportConv(NodeReader& n);
+Result ImportConvTranspose(NodeReader& n);
+Result ImportPool(NodeReader& n);
+Result ImportGlobalPool(NodeReader& n);
+// onnx_matrix_ops.cc
+Result ImportGemm(NodeReader& n);
+Result ImportMatMul(NodeReader& n);
+// onnx_shape_ops.cc
+Result ImportConcat(NodeReader& n);
+Result ImportConstant(NodeReader& n);
+Result ImportFlatten(NodeReader& n);
+Result ImportGather(NodeReader& n);
+Result ImportPad(NodeReader& n);
+Result ImportReshape(NodeReader& n);
+Result ImportShape(NodeReader& n);
+Result ImportSlice(NodeReader& n);
+Result ImportSplit(NodeReader& n);
+Result ImportSqueeze(NodeReader& n);
+Result ImportTranspose(NodeReader& n);
+Result ImportUnsqueeze(NodeReader& n);
+// onnx_recurrent_ops.cc
+Result ImportLstm(NodeReader& n);
+
+// Shared by the families.
+std::string PartName(NodeReader& n, std::string_view suffix);  // of the node's first output
+Result Reshaped(NodeReader& n, ValueId x, std::vector<int64_t> shape, const std::string& name);
+// The elements start, start + step, ... (count of them) along one axis.
+Result Sliced(NodeReader& n, ValueId x, int64_t axis, int64_t start, int64_t step, int64_t count,
+              const std::string& name);
+// Axes of Squeeze, Unsqueeze and the reductions: an attribute, later an input. Sorted, each once,
+// >= 0.
+absl::StatusOr<std::vector<int64_t>> ReadAxes(NodeReader& n, int input, int64_t rank);
+// Attribute `axis` in [-rank, rank), made non-negative.
+absl::StatusOr<int64_t> ReadAxis(NodeReader& n, int64_t fallback, int64_t rank);
+
+}  // namespace tilewright::graph::onnx

@@ -1,0 +1,201 @@
+// Conversions of sliding-window operators; padding modes and 1-D forms are resolved here.
+#include <algorithm>
+
+#include "compiler/graph/onnx_conversions.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+namespace {
+
+using support::StrCat;
+
+constexpr int64_t kAttrLimit = int64_t{1} << 24;  // windows, strides, pads beyond are absurd
+
+struct WindowAttrs {
+  std::vector<int64_t> kernel, strides, pads, dilations;  // pads: begin then end
+};
+
+absl::Status CheckValues(NodeReader& n, std::string_view what, const std::vector<int64_t>& values,
+                         size_t count, int64_t low) {
+  bool fine = values.size() == count;
+  for (int64_t v : values) fine = fine && v >= low && v <= kAttrLimit;
+  if (fine) return absl::OkStatus();
+  return n.Error("attribute", StrCat("expected ", count, " values of ", what, " in ", low, " to ",
+                                     kAttrLimit, ", found [", support::Join(values, ","), "]"));
+}
+
+// Attributes of a 2-D window operator over an input of spatial size `input`, with padding modes
+// resolved.
+absl::StatusOr<WindowAttrs> ReadWindow(NodeReader& n, const std::vector<int64_t>& input,
+                                       std::vector<int64_t> kernel) {
+  WindowAttrs w;
+  TW_ASSIGN(w.kernel, n.Ints("kernel_shape", kernel));
+  TW_ASSIGN(w.strides, n.Ints("strides", std::vector<int64_t>(input.size(), 1)));
+  TW_ASSIGN(w.dilations, n.Ints("dilations", std::vector<int64_t>(input.size(), 1)));
+  TW_ASSIGN(w.pads, n.Ints("pads", std::vector<int64_t>(2 * input.size(), 0)));
+  TW_TRY(CheckValues(n, "kernel_shape", w.kernel, input.size(), 1));
+  TW_TRY(CheckValues(n, "strides", w.strides, input.size(), 1));
+  TW_TRY(CheckValues(n, "dilations", w.dilations, input.size(), 1));
+  TW_TRY(CheckValues(n, "pads", w.pads, 2 * input.size(), 0));
+  if (!kernel.empty() && w.kernel != kernel) {
+    return n.Error("attribute",
+                   StrCat("expected kernel_shape [", support::Join(kernel, ","),
+                          "] as the weight has, found [", support::Join(w.kernel, ","), "]"));
+  }
+  TW_ASSIGN(const std::string mode, n.String("auto_pad", "NOTSET"));
+  if (mode == "NOTSET" || mode.empty()) return w;
+  if (mode != "VALID" && mode != "SAME_UPPER" && mode != "SAME_LOWER") {
+    return n.Error("attribute", StrCat("expected a known auto_pad, found ", support::Quote(mode)));
+  }
+  for (size_t d = 0; d < input.size(); ++d) {
+    const int64_t covered = w.dilations[d] * (w.kernel[d] - 1) + 1;
+    const int64_t outputs = (input[d] + w.strides[d] - 1) / w.strides[d];
+    int64_t total = std::max<int64_t>(0, (outputs - 1) * w.strides[d] + covered - input[d]);
+    if (mode == "VALID") total = 0;
+    const int64_t small = total / 2, large = total - total / 2;
+    w.pads[d] = mode == "SAME_LOWER" ? large : small;
+    w.pads[d + input.size()] = mode == "SAME_LOWER" ? small : large;
+  }
+  return w;
+}
+
+// A 1-D operand of a window operator as a 2-D one of height 1, and attributes to match.
+void Widen(WindowAttrs* w) {
+  w->kernel.insert(w->kernel.begin(), 1);
+  w->strides.insert(w->strides.begin(), 1);
+  w->dilations.insert(w->dilations.begin(), 1);
+  w->pads = {0, w->pads[0], 0, w->pads[1]};
+}
+
+absl::StatusOr<std::vector<int64_t>> Spatial(NodeReader& n, ValueId x) {
+  const auto& shape = n.importer().TypeOf(x).shape;
+  if (shape.size() != 3 && shape.size() != 4) {
+    return n.Error("rank", StrCat("expected one or two spatial dimensions, found ",
+                                  op::ToText(n.importer().TypeOf(x))));
+  }
+  return std::vector<int64_t>(shape.begin() + 2, shape.end());
+}
+
+Result Flattened1d(NodeReader& n, ValueId value, bool flat) {
+  if (!flat) return value;
+  std::vector<int64_t> shape = n.importer().TypeOf(value).shape;
+  shape.erase(shape.begin() + 2);
+  return Reshaped(n, value, shape, n.output_name());
+}
+
+Result Expanded1d(NodeReader& n, ValueId value, bool flat, const char* suffix) {
+  if (!flat) return value;
+  std::vector<int64_t> shape = n.importer().TypeOf(value).shape;
+  shape.insert(shape.begin() + 2, 1);
+  return Reshaped(n, value, shape, PartName(n, suffix));
+}
+
+}  // namespace
+
+Result ImportConv(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(ValueId w, n.Input(1));
+  TW_ASSIGN(const std::vector<int64_t> spatial, Spatial(n, x));
+  const auto& weight = n.importer().TypeOf(w).shape;
+  if (weight.size() != spatial.size() + 2) {
+    return n.Error("rank", StrCat("expected a weight of rank ", spatial.size() + 2, ", found ",
+                                  op::ToText(n.importer().TypeOf(w))));
+  }
+  TW_ASSIGN(WindowAttrs window, ReadWindow(n, spatial, {weight.begin() + 2, weight.end()}));
+  TW_ASSIGN(const int64_t group, n.Int("group", 1));
+  const bool flat = spatial.size() == 1;
+  if (flat) Widen(&window);
+  TW_ASSIGN(x, Expanded1d(n, x, flat, "_x"));
+  TW_ASSIGN(w, Expanded1d(n, w, flat, "_w"));
+  std::vector<ValueId> inputs = {x, w};
+  if (n.HasInput(2)) {
+    TW_ASSIGN(ValueId bias, n.Input(2));
+    inputs.push_back(bias);
+  }
+  TW_ASSIGN(ValueId out, n.importer().Emit("conv2d", inputs,
+                                           {{"strides", window.strides},
+                                            {"pads", window.pads},
+                                            {"dilations", window.dilations},
+                                            {"groups", group},
+                                            {"weight_layout", std::string("OIHW")}},
+                                           flat ? PartName(n, "_2d") : n.output_name()));
+  return Flattened1d(n, out, flat);
+}
+
+Result ImportConvTranspose(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(ValueId w, n.Input(1));
+  TW_ASSIGN(const std::vector<int64_t> spatial, Spatial(n, x));
+  const auto& weight = n.importer().TypeOf(w).shape;
+  TW_ASSIGN(const std::string mode, n.String("auto_pad", "NOTSET"));
+  if (spatial.size() != 2 || weight.size() != 4 || mode != "NOTSET" ||
+      n.Find("output_shape") != nullptr) {
+    return n.Error("attribute",
+                   "expected two spatial dimensions and explicit pads, found another form");
+  }
+  TW_ASSIGN(WindowAttrs window, ReadWindow(n, spatial, {weight.begin() + 2, weight.end()}));
+  TW_ASSIGN(const int64_t group, n.Int("group", 1));
+  TW_ASSIGN(const std::vector<int64_t> extra, n.Ints("output_padding", {0, 0}));
+  std::vector<ValueId> inputs = {x, w};
+  if (n.HasInput(2)) {
+    TW_ASSIGN(ValueId bias, n.Input(2));
+    inputs.push_back(bias);
+  }
+  return n.importer().Emit("conv2d_transpose", inputs,
+                           {{"strides", window.strides},
+                            {"pads", window.pads},
+                            {"dilations", window.dilations},
+                            {"output_padding", extra},
+                            {"groups", group}},
+                           n.output_name());
+}
+
+Result ImportPool(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(const std::vector<int64_t> spatial, Spatial(n, x));
+  TW_ASSIGN(WindowAttrs w, ReadWindow(n, spatial, {}));
+  TW_ASSIGN(const int64_t ceil_mode, n.Int("ceil_mode", 0));
+  TW_ASSIGN(const int64_t include_pad, n.Int("count_include_pad", 0));
+  const bool average = n.op_type() == "AveragePool";
+  if (ceil_mode != 0 && average && include_pad != 0) {
+    return n.Error("attribute", "expected ceil_mode without count_include_pad, found both");
+  }
+  for (size_t d = 0; ceil_mode != 0 && d < spatial.size(); ++d) {
+    // The last window may hang over the end, but must begin inside the padded input.
+    int64_t& end = w.pads[d + spatial.size()];
+    const int64_t covered = w.dilations[d] * (w.kernel[d] - 1) + 1;
+    const int64_t room = spatial[d] + w.pads[d] + end - covered;
+    if (room < 0) continue;
+    const int64_t extra = (w.strides[d] - room % w.strides[d]) % w.strides[d];
+    const int64_t last_start = room + extra;
+    if (extra > 0 && last_start < spatial[d] + w.pads[d]) end += extra;
+  }
+  const bool flat = spatial.size() == 1;
+  if (flat) Widen(&w);
+  TW_ASSIGN(x, Expanded1d(n, x, flat, "_x"));
+  op::Attrs attrs = {{"kind", std::string(average ? "avg" : "max")},
+                     {"kernel", w.kernel},
+                     {"strides", w.strides},
+                     {"pads", w.pads},
+                     {"dilations", w.dilations}};
+  if (average) attrs["count_include_pad"] = include_pad;
+  TW_ASSIGN(ValueId out,
+            n.importer().Emit("pool2d", {x}, attrs, flat ? PartName(n, "_2d") : n.output_name()));
+  return Flattened1d(n, out, flat);
+}
+
+Result ImportGlobalPool(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  const size_t rank = n.importer().TypeOf(x).shape.size();
+  if (rank < 3) return n.Error("rank", "expected spatial dimensions, found none");
+  std::vector<int64_t> axes;
+  for (size_t d = 2; d < rank; ++d) axes.push_back(static_cast<int64_t>(d));
+  return n.importer().Emit("reduce", {x},
+                           {{"kind", std::string(n.op_type() == "GlobalMaxPool" ? "max" : "mean")},
+                            {"axes", axes},
+                            {"keepdims", int64_t{1}}},
+                           n.output_name());
+}
+
+}  // namespace tilewright::graph::onnx

@@ -1,0 +1,280 @@
+// Operators that select or place elements along axes: concat, slice, gather, pad.
+#include <algorithm>
+
+#include "compiler/op/op_rows.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+namespace {
+
+using support::StrCat;
+
+constexpr int kMaxParts = 4096;
+
+ir::Expr AddConstant(const ir::Expr& e, int64_t value) {
+  if (value == 0) return e;
+  return value > 0 ? e + ir::Int(value) : e - ir::Int(-value);
+}
+
+// Values of `out` by a rule that maps each output index to a flat position of an input, or -1.
+template <typename Rule>
+RefTensor Mapped(const TensorType& type, const Rule& rule) {
+  RefTensor out{type, {}};
+  out.values.reserve(type.elements());
+  std::vector<int64_t> index(type.shape.size(), 0);
+  do {
+    out.values.push_back(rule(index));
+  } while (NextIndex(type.shape, &index));
+  return out;
+}
+
+int64_t Flat(const std::vector<int64_t>& index, const std::vector<int64_t>& strides) {
+  int64_t at = 0;
+  for (size_t d = 0; d < index.size(); ++d) at += index[d] * strides[d];
+  return at;
+}
+
+// ------------------------------------------------------------ concat
+
+absl::StatusOr<std::vector<TensorType>> InferConcat(std::span<const TensorType> inputs,
+                                                    const Attrs& attrs) {
+  TensorType out = inputs[0];
+  TW_ASSIGN(const int64_t axis,
+            NormalizeAxis("concat", GetInt(attrs, "axis", 0), out.shape.size()));
+  for (const TensorType& in : inputs.subspan(1)) {
+    std::vector<int64_t> like = in.shape;
+    if (like.size() == out.shape.size()) like[axis] = out.shape[axis];
+    if (like != out.shape || in.dtype != out.dtype) {
+      return OpError("concat", "shape",
+                     StrCat("expected operands that differ in dimension ", axis, " only, found ",
+                            ToText(inputs[0]), " and ", ToText(in)));
+    }
+    out.shape[axis] += in.shape[axis];
+  }
+  return std::vector<TensorType>{out};
+}
+
+ir::Expr ConcatElement(std::span<const ElementReader> inputs,
+                       std::span<const TensorType> input_types, const TensorType& output,
+                       const std::vector<ir::Expr>& index, const Attrs& attrs) {
+  const size_t axis = *NormalizeAxis("concat", GetInt(attrs, "axis", 0), output.shape.size());
+  int64_t start = output.shape[axis];
+  ir::Expr result;
+  for (size_t i = inputs.size(); i-- > 0;) {
+    start -= input_types[i].shape[axis];
+    std::vector<ir::Expr> at = index;
+    at[axis] = AddConstant(index[axis], -start);
+    ir::Expr value = inputs[i](std::move(at));
+    result =
+        result == nullptr
+            ? value
+            : ir::Select(index[axis] < ir::Int(start + input_types[i].shape[axis]), value, result);
+  }
+  return result;
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainConcat(std::span<const RefTensor> inputs,
+                                                   std::span<const TensorType> outputs,
+                                                   const Attrs& attrs) {
+  const size_t axis = *NormalizeAxis("concat", GetInt(attrs, "axis", 0), outputs[0].shape.size());
+  // Which operand each position along the axis comes from, and where in it.
+  std::vector<std::pair<size_t, int64_t>> origin;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (int64_t k = 0; k < inputs[i].type.shape[axis]; ++k) origin.emplace_back(i, k);
+  }
+  return std::vector<RefTensor>{Mapped(outputs[0], [&](std::vector<int64_t> index) {
+    const auto [part, k] = origin[index[axis]];
+    index[axis] = k;
+    return inputs[part].values[Flat(index, RowMajorStrides(inputs[part].type.shape))];
+  })};
+}
+
+// ------------------------------------------------------------ slice
+
+// Per dimension: output index i reads starts + i * steps.
+absl::StatusOr<std::vector<TensorType>> InferSlice(std::span<const TensorType> inputs,
+                                                   const Attrs& attrs) {
+  const auto& shape = inputs[0].shape;
+  const auto starts = GetInts(attrs, "starts", {}), steps = GetInts(attrs, "steps", {}),
+             sizes = GetInts(attrs, "sizes", {});
+  bool valid =
+      starts.size() == shape.size() && steps.size() == shape.size() && sizes.size() == shape.size();
+  for (size_t d = 0; valid && d < shape.size(); ++d) {
+    int64_t last = 0;
+    valid = starts[d] >= 0 && starts[d] < shape[d] && sizes[d] >= 1 && sizes[d] <= shape[d] &&
+            steps[d] != 0 && !__builtin_mul_overflow(sizes[d] - 1, steps[d], &last) &&
+            !__builtin_add_overflow(last, starts[d], &last) && last >= 0 && last < shape[d];
+  }
+  if (!valid) {
+    return OpError("slice", "range",
+                   StrCat("expected starts, steps and sizes inside of ", ToText(inputs[0]),
+                          ", found [", support::Join(starts, ","), "], [",
+                          support::Join(steps, ","), "], [", support::Join(sizes, ","), "]"));
+  }
+  return std::vector<TensorType>{{inputs[0].dtype, sizes}};
+}
+
+ir::Expr SliceElement(std::span<const ElementReader> inputs, std::span<const TensorType>,
+                      const TensorType&, const std::vector<ir::Expr>& index, const Attrs& attrs) {
+  const auto starts = GetInts(attrs, "starts", {}), steps = GetInts(attrs, "steps", {});
+  std::vector<ir::Expr> at;
+  for (size_t d = 0; d < index.size(); ++d) {
+    ir::Expr scaled = steps[d] == 1 ? index[d] : index[d] * ir::Int(steps[d]);
+    at.push_back(AddConstant(scaled, starts[d]));
+  }
+  return inputs[0](std::move(at));
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainSlice(std::span<const RefTensor> inputs,
+                                                  std::span<const TensorType> outputs,
+                                                  const Attrs& attrs) {
+  const auto starts = GetInts(attrs, "starts", {}), steps = GetInts(attrs, "steps", {});
+  const std::vector<int64_t> strides = RowMajorStrides(inputs[0].type.shape);
+  return std::vector<RefTensor>{Mapped(outputs[0], [&](std::vector<int64_t> index) {
+    for (size_t d = 0; d < index.size(); ++d) index[d] = starts[d] + index[d] * steps[d];
+    return inputs[0].values[Flat(index, strides)];
+  })};
+}
+
+// ------------------------------------------------------------ gather
+
+// out[..., i..., ...] = data[..., indices[i...], ...]; negative indices count from the end, others
+// outside are clamped, so that no value of an input makes a kernel read outside its buffers.
+absl::StatusOr<std::vector<TensorType>> InferGather(std::span<const TensorType> inputs,
+                                                    const Attrs& attrs) {
+  const TensorType &data = inputs[0], &indices = inputs[1];
+  TW_ASSIGN(const int64_t axis,
+            NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.shape.size()));
+  if (indices.dtype != ir::kI64 && indices.dtype != ir::kI32) {
+    return OpError("gather", "type",
+                   StrCat("expected indices of i32 or i64, found ", ToText(indices)));
+  }
+  TensorType out{data.dtype, {data.shape.begin(), data.shape.begin() + axis}};
+  out.shape.insert(out.shape.end(), indices.shape.begin(), indices.shape.end());
+  out.shape.insert(out.shape.end(), data.shape.begin() + axis + 1, data.shape.end());
+  return std::vector<TensorType>{out};
+}
+
+ir::Expr GatherElement(std::span<const ElementReader> inputs,
+                       std::span<const TensorType> input_types, const TensorType&,
+                       const std::vector<ir::Expr>& index, const Attrs& attrs) {
+  const auto& data = input_types[0].shape;
+  const size_t axis = *NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.size());
+  const size_t rank = input_types[1].shape.size();
+  ir::Expr i = inputs[1]({index.begin() + axis, index.begin() + axis + rank});
+  if (i->dtype != ir::kI64) i = ir::Cast(ir::kI64, i);
+  i = ir::Select(i < ir::Int(0), i + ir::Int(data[axis]), i);
+  i = ir::Min(ir::Max(i, ir::Int(0)), ir::Int(data[axis] - 1));
+  std::vector<ir::Expr> at(index.begin(), index.begin() + axis);
+  at.push_back(i);
+  at.insert(at.end(), index.begin() + axis + rank, index.end());
+  return inputs[0](std::move(at));
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainGather(std::span<const RefTensor> inputs,
+                                                   std::span<const TensorType> outputs,
+                                                   const Attrs& attrs) {
+  const auto& data = inputs[0].type.shape;
+  const size_t axis = *NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.size());
+  const auto strides = RowMajorStrides(data), of_indices = RowMajorStrides(inputs[1].type.shape);
+  const size_t rank = of_indices.size();
+  return std::vector<RefTensor>{Mapped(outputs[0], [&](const std::vector<int64_t>& index) {
+    const std::vector<int64_t> which(index.begin() + axis, index.begin() + axis + rank);
+    int64_t i = static_cast<int64_t>(inputs[1].values[Flat(which, of_indices)]);
+    if (i < 0) i += data[axis];
+    std::vector<int64_t> at(index.begin(), index.begin() + axis);
+    at.push_back(std::clamp<int64_t>(i, 0, data[axis] - 1));
+    at.insert(at.end(), index.begin() + axis + rank, index.end());
+    return inputs[0].values[Flat(at, strides)];
+  })};
+}
+
+// ------------------------------------------------------------ pad
+
+// pads: begin of every dimension, then end; negative ones crop.
+absl::StatusOr<std::vector<TensorType>> InferPad(std::span<const TensorType> inputs,
+                                                 const Attrs& attrs) {
+  TensorType out = inputs[0];
+  const size_t rank = out.shape.size();
+  TW_ASSIGN(const auto pads,
+            IntsInRange("pad", attrs, "pads", {}, 2 * rank, -kMaxWindowAttr, kMaxWindowAttr));
+  for (size_t d = 0; d < rank; ++d) out.shape[d] += pads[d] + pads[d + rank];
+  return std::vector<TensorType>{out};
+}
+
+ir::Expr PadElement(std::span<const ElementReader> inputs, std::span<const TensorType> input_types,
+                    const TensorType& output, const std::vector<ir::Expr>& index,
+                    const Attrs& attrs) {
+  const std::vector<int64_t> pads = GetInts(attrs, "pads", {});
+  const auto& shape = input_types[0].shape;
+  std::vector<ir::Expr> at, inside;
+  for (size_t d = 0; d < index.size(); ++d) {
+    at.push_back(AddConstant(index[d], -pads[d]));
+    if (pads[d] > 0) inside.push_back(at[d] >= ir::Int(0));
+    if (pads[d + index.size()] > 0) inside.push_back(at[d] < ir::Int(shape[d]));
+  }
+  const double value = GetDouble(attrs, "value", 0);
+  return Guarded(inside, inputs[0](at),
+                 output.dtype.is_float() ? ir::Float(value, output.dtype)
+                                         : ir::Int(static_cast<int64_t>(value), output.dtype));
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainPad(std::span<const RefTensor> inputs,
+                                                std::span<const TensorType> outputs,
+                                                const Attrs& attrs) {
+  const std::vector<int64_t> pads = GetInts(attrs, "pads", {});
+  const double value = GetDouble(attrs, "value", 0);
+  const auto& shape = inputs[0].type.shape;
+  const std::vector<int64_t> strides = RowMajorStrides(shape);
+  return std::vector<RefTensor>{Mapped(outputs[0], [&](std::vector<int64_t> index) {
+    for (size_t d = 0; d < index.size(); ++d) {
+      index[d] -= pads[d];
+      if (index[d] < 0 || index[d] >= shape[d]) return value;
+    }
+    return inputs[0].values[Flat(index, strides)];
+  })};
+}
+
+OpSpec Row(std::string_view name) {
+  OpSpec spec;
+  spec.name = name;
+  spec.fusion = FusionClass::kInjective;
+  spec.flops = [](std::span<const TensorType>, std::span<const TensorType>, const Attrs&) {
+    return 0.0;
+  };
+  return spec;
+}
+
+}  // namespace
+
+std::vector<OpSpec> IndexingRows() {
+  OpSpec concat = Row("concat");
+  concat.onnx = {"Concat"};
+  concat.max_inputs = kMaxParts;
+  concat.infer = InferConcat;
+  concat.element = ConcatElement;
+  concat.reference = PlainConcat;
+
+  OpSpec slice = Row("slice");
+  slice.onnx = {"Slice", "Split"};
+  slice.infer = InferSlice;
+  slice.element = SliceElement;
+  slice.reference = PlainSlice;
+
+  OpSpec gather = Row("gather");
+  gather.onnx = {"Gather"};
+  gather.min_inputs = gather.max_inputs = 2;
+  gather.infer = InferGather;
+  gather.element = GatherElement;
+  gather.reference = PlainGather;
+
+  OpSpec pad = Row("pad");
+  pad.onnx = {"Pad"};
+  pad.infer = InferPad;
+  pad.element = PadElement;
+  pad.reference = PlainPad;
+  return {concat, slice, gather, pad};
+}
+
+}  // namespace tilewright::op
