@@ -225,12 +225,14 @@ v1::Progress JobCore::progress() const {
   v1::Progress progress;
   progress.set_proposed(static_cast<int32_t>(proposed_));
   progress.set_built(static_cast<int32_t>(built_));
-  progress.set_measured(static_cast<int32_t>(ended_));
+  int64_t measured = ended_;
   for (const auto& [outcome, count] : by_outcome_) {
-    if (outcome == log::Outcome::kOk) continue;
+    if (outcome == log::Outcome::kCancelled) measured -= count;
+    if (outcome == log::Outcome::kOk || outcome == log::Outcome::kCancelled) continue;
     (*progress.mutable_failed_by_kind())[std::string(log::OutcomeName(outcome))] =
         static_cast<int32_t>(count);
   }
+  progress.set_measured(static_cast<int32_t>(measured));
   double best = 0;
   double baseline = 0;
   bool all = !tasks_.empty();

@@ -1,5 +1,6 @@
 #include "tuner_server/jobs/job_manager.h"
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -24,12 +25,14 @@ v1::Progress ProgressOf(const log::JobStats& stats, const v1::Job& spec) {
   v1::Progress progress;
   progress.set_proposed(static_cast<int32_t>(stats.counts.proposed));
   progress.set_built(static_cast<int32_t>(stats.counts.built));
-  progress.set_measured(static_cast<int32_t>(stats.counts.ended));
+  int64_t measured = stats.counts.ended;
   for (const auto& [outcome, count] : stats.counts.by_outcome) {
-    if (outcome == log::Outcome::kOk) continue;
+    if (outcome == log::Outcome::kCancelled) measured -= count;
+    if (outcome == log::Outcome::kOk || outcome == log::Outcome::kCancelled) continue;
     (*progress.mutable_failed_by_kind())[std::string(log::OutcomeName(outcome))] =
         static_cast<int32_t>(count);
   }
+  progress.set_measured(static_cast<int32_t>(measured));
   progress.set_best_us(stats.best_total() / 1000);
   progress.set_baseline_us(stats.default_total() / 1000);
   progress.set_trials_total(spec.budget().max_trials());
@@ -56,8 +59,9 @@ std::string BestTrialOf(const log::JobStats& stats) {
 
 }  // namespace
 
-JobManager::JobManager(const ServerEnvironment& environment, int64_t max_running)
-    : env_(environment), max_running_(max_running) {}
+JobManager::JobManager(const ServerEnvironment& environment, int64_t max_running,
+                       int64_t max_artifact_bytes)
+    : env_(environment), max_running_(max_running), max_artifact_bytes_(max_artifact_bytes) {}
 
 JobManager::~JobManager() { Stop(); }
 
@@ -103,15 +107,47 @@ void JobManager::Changed(const std::string& id, bool check) {
 
 void JobManager::Reap() {
   std::vector<std::shared_ptr<JobRunner>> ended;  // destroyed without the mutex
-  MutexLock lock(mutex_);
-  for (auto it = runners_.begin(); it != runners_.end();) {
-    if (!it->second->done()) {
-      ++it;
-      continue;
+  {
+    MutexLock lock(mutex_);
+    for (auto it = runners_.begin(); it != runners_.end();) {
+      if (!it->second->done()) {
+        ++it;
+        continue;
+      }
+      ended.push_back(std::move(it->second));
+      it = runners_.erase(it);
     }
-    ended.push_back(std::move(it->second));
-    it = runners_.erase(it);
   }
+  if (ended.empty()) return;
+  const absl::Status collected = CollectArtifacts();
+  if (!collected.ok()) {
+    daemon::LogError("artifacts.collect.failed", {{"error", support::StatusText(collected)}});
+  }
+}
+
+// The tasks' expected outputs are named by nothing that lasts; jobs in progress use them all the
+// time, so they are never the oldest.
+absl::Status JobManager::CollectArtifacts() {
+  if (env_.blobs->total_bytes() <= max_artifact_bytes_) return absl::OkStatus();
+  std::set<std::string> named;
+  log::ModuleQuery modules{.limit = kManyJobs};
+  TW_ASSIGN(const log::ModulePage versions, env_.log->ListModuleVersions(modules));
+  for (const log::ModuleVersionRow& version : versions.versions) {
+    named.insert(version.sha256);
+    named.insert(version.manifest_sha256);
+  }
+  TW_ASSIGN(const std::vector<log::JobRow> all, env_.log->ListJobs({.limit = kManyJobs}));
+  for (const log::JobRow& job : all) {
+    named.insert(job.model_sha256);
+    if (log::IsFinal(job.state)) continue;
+    TW_ASSIGN(const std::vector<log::TrialRow> trials,
+              env_.log->ListTrials({.job = job.id, .limit = kManyJobs, .open_only = true}));
+    for (const log::TrialRow& trial : trials) named.insert(trial.artifact_sha256);
+  }
+  const int64_t dropped = env_.blobs->Collect(
+      max_artifact_bytes_, [&named](const std::string& hex) { return named.count(hex) != 0; });
+  daemon::LogInfo("artifacts.collected", {{"dropped", dropped}});
+  return absl::OkStatus();
 }
 
 void JobManager::Admit() {

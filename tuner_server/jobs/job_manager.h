@@ -15,7 +15,9 @@ namespace tilewright::jobs {
 
 class JobManager {
  public:
-  JobManager(const ServerEnvironment& environment, int64_t max_running);
+  // Beyond `max_artifact_bytes`, artifacts that no module, job or open trial names are dropped, the
+  // least recently used ones first.
+  JobManager(const ServerEnvironment& environment, int64_t max_running, int64_t max_artifact_bytes);
   ~JobManager();
 
   // Starts to run jobs.
@@ -38,10 +40,12 @@ class JobManager {
   void Loop();
   void Reap();
   void Admit();
+  absl::Status CollectArtifacts();
   void Changed(const std::string& id, bool check);
 
   const ServerEnvironment env_;
   const int64_t max_running_;
+  const int64_t max_artifact_bytes_;
   support::Mutex mutex_;
   support::CondVar wake_;
   bool stopping_ TW_GUARDED_BY(mutex_) = false;

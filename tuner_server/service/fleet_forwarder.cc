@@ -1,7 +1,6 @@
 #include "tuner_server/service/fleet_forwarder.h"
 
-#include <algorithm>
-#include <chrono>
+#include <cstdint>
 
 #include "deploy/daemon/wire.h"
 #include "deploy/support/status.h"
@@ -11,7 +10,7 @@ namespace {
 
 using Stub = v1::FleetAdminService::Stub;
 
-constexpr std::chrono::milliseconds kTimeout{10'000};
+constexpr int64_t kTimeoutMs = 10'000;
 
 // The same call to the tracker, with what remains of the caller's deadline.
 template <typename Request, typename Response>
@@ -20,7 +19,7 @@ grpc::Status Forward(Stub* stub,
                      grpc::ServerContext* caller, const Request* request, Response* response) {
   const std::unique_ptr<grpc::ClientContext> context =
       grpc::ClientContext::FromServerContext(*caller);
-  context->set_deadline(std::min(caller->deadline(), std::chrono::system_clock::now() + kTimeout));
+  daemon::SetTimeout(context.get(), kTimeoutMs);  // the caller's own deadline holds as well
   const absl::Status status = daemon::FromGrpc((stub->*method)(context.get(), *request, response));
   if (status.ok()) return grpc::Status::OK;
   return daemon::ToGrpc(support::WithContext(status, "tracker"));

@@ -17,11 +17,12 @@ struct TunerFlags {
   std::vector<std::string> builder_args;
   int64_t build_timeout_ms = 60'000;
   int64_t running_jobs = 4;
+  int64_t artifact_cache_bytes = int64_t{20} << 30;
 };
 
 absl::Status Check(const TunerFlags& flags, const daemon::DaemonContext& context) {
   if (flags.build_children < 0 || flags.build_children > 1024 || flags.running_jobs < 1 ||
-      flags.build_timeout_ms < 100) {
+      flags.build_timeout_ms < 100 || flags.artifact_cache_bytes < 0) {
     return support::InvalidArgument(
         "tuner.flags.invalid",
         "expected 0..1024 build children, at least 1 running job and a timeout of 100 ms or more");
@@ -44,6 +45,7 @@ absl::Status Serve(const TunerFlags& flags, daemon::DaemonContext& context) {
       flags.build_children > 0 ? flags.build_children : std::max<int64_t>(1, cores - 1);
   options.build_timeout_ms = flags.build_timeout_ms;
   options.running_jobs = flags.running_jobs;
+  options.artifact_cache_bytes = flags.artifact_cache_bytes;
   options.metrics = context.metrics;
   TW_ASSIGN(const std::unique_ptr<TunerServer> server, TunerServer::Start(options));
   daemon::LogInfo("tuner.serving", {{"address", server->address()},
@@ -78,6 +80,9 @@ int main(int argc, char** argv) {
     app.add_option("--build-timeout-ms", flags.build_timeout_ms, "limit of one build")
         ->capture_default_str();
     app.add_option("--running-jobs", flags.running_jobs, "jobs that run at a time; others wait")
+        ->capture_default_str();
+    app.add_option("--artifact-cache-bytes", flags.artifact_cache_bytes,
+                   "artifacts that nothing names are dropped beyond this size")
         ->capture_default_str();
   };
   return tilewright::daemon::DaemonMain(

@@ -68,7 +68,8 @@ absl::StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const TunerOptio
   environment.jobs_dir = jobs_dir;
   environment.core = options.core;
   environment.metrics = options.metrics;
-  parts->manager = std::make_unique<jobs::JobManager>(environment, options.running_jobs);
+  parts->manager = std::make_unique<jobs::JobManager>(environment, options.running_jobs,
+                                                      options.artifact_cache_bytes);
   parts->api = std::make_unique<JobApi>(parts->manager.get(), parts->log.get(), parts->blobs.get(),
                                         &parts->clock);
 

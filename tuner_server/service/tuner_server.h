@@ -23,6 +23,7 @@ struct TunerOptions {
   int64_t build_children = 1;
   int64_t build_timeout_ms = 60'000;
   int64_t running_jobs = 4;
+  int64_t artifact_cache_bytes = int64_t{20} << 30;
   jobs::JobCoreOptions core;
   daemon::Metrics* metrics = nullptr;  // not owned
 };
