@@ -1,0 +1,124 @@
+// Whole networks: made by tests/models/make_models.py, compiled with default schedules, run by the
+// runtime on one and two threads, compared with what tests/models/numpy_eval.py computes. Fresh
+// weights, inputs, image sizes and widths, so that nothing can be prepared for them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/compile.h"
+#include "compiler/graph/graph_passes.h"
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/runtime/tensor_io.h"
+#include "deploy/support/file.h"
+#include "deploy/support/process.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/run_compiled.h"
+
+namespace tilewright {
+namespace {
+
+using runtime::HostTensor;
+using support::PathJoin;
+
+constexpr char kPython[] = "/usr/bin/python3";
+constexpr uint64_t kMaxFile = uint64_t{1} << 31;
+constexpr int64_t kScriptTimeoutMs = 300'000;
+// Golden rule of the networks: ‖a−e‖ / ‖e‖ and max|a−e| / max|e|.
+constexpr double kNorm = 1e-5, kMax = 1e-4;
+
+absl::Status RunScript(const std::string& script, std::vector<std::string> args) {
+  support::ChildOptions options;
+  options.program = kPython;
+  options.args = {PathJoin(TILEWRIGHT_SOURCE_DIR, "tests/models/" + script)};
+  options.args.insert(options.args.end(), args.begin(), args.end());
+  TW_ASSIGN(support::CommandResult result, support::RunCommand(options, "", kScriptTimeoutMs));
+  if (result.status.ok()) return absl::OkStatus();
+  return support::Internal("test.script", support::StrCat(script, ": ", result.status.ToString(),
+                                                          ": ", result.stderr_text));
+}
+
+struct Errors {
+  double norm = 0, max = 0;
+};
+
+Errors Difference(const float* actual, const std::string& expected) {
+  const float* e = reinterpret_cast<const float*>(expected.data());
+  double error = 0, size = 0, worst = 0, largest = 0;
+  for (size_t i = 0; i < expected.size() / sizeof(float); ++i) {
+    const double d = static_cast<double>(actual[i]) - e[i];
+    error += d * d;
+    size += static_cast<double>(e[i]) * e[i];
+    worst = std::max(worst, std::fabs(d));
+    largest = std::max(largest, std::fabs(static_cast<double>(e[i])));
+  }
+  return {std::sqrt(error / size), worst / largest};
+}
+
+class Networks : public ::testing::TestWithParam<std::vector<std::string>> {};
+
+TEST_P(Networks, CompiledOutputsMatchNumpy) {
+  auto folder = support::TempDir::Create("networks");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  std::vector<std::string> arguments = GetParam();
+  const std::string name = arguments[0];
+  arguments.insert(arguments.begin(), folder->path());
+  absl::Status made = RunScript("make_models.py", arguments);
+  ASSERT_TRUE(made.ok()) << made;
+  const std::string model = folder->File(name + "/model.onnx");
+  const std::string input = folder->File(name + "/test_data_set_0/input_0.pb");
+  absl::Status evaluated = RunScript("numpy_eval.py", {model, input, "-o", folder->path()});
+  ASSERT_TRUE(evaluated.ok()) << evaluated;
+
+  auto bytes = support::ReadFile(model, kMaxFile);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  auto imported = graph::ImportOnnx(*bytes);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  auto fused = graph::RunGraphPasses(*imported);
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  driver::CompileReport report;
+  auto module = driver::CompileModel(*fused, tests::WidestTarget(), nullptr, {}, &report);
+  ASSERT_TRUE(module.ok()) << module.status();
+  auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(*module));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  auto feed = runtime::ReadTensorFile(input);
+  auto expected = runtime::ReadTensorFile(folder->File("output_0.pb"));
+  ASSERT_TRUE(feed.ok() && expected.ok());
+  for (int threads : {1, 2}) {
+    runtime::SessionOptions options;
+    options.num_threads = threads;
+    options.guard_pages = true;
+    auto session = runtime::Session::Create(*loaded, options);
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_TRUE((*session)->SetInput(0, feed->data.data(), feed->data.size()).ok());
+    (*session)->Poison(0xFF);
+    ASSERT_TRUE((*session)->Run().ok());
+    ASSERT_TRUE((*session)->CheckGuards().ok());
+    const runtime::TensorView output = (*session)->output(0);
+    ASSERT_EQ(output.bytes, expected->data.size());
+    const Errors errors = Difference(static_cast<const float*>(output.data), expected->data);
+    std::printf("%s, %d threads: %zu kernels, |a-e|/|e| %.2g, max %.2g\n", name.c_str(), threads,
+                report.kernels.size(), errors.norm, errors.max);
+    EXPECT_LE(errors.norm, kNorm);
+    EXPECT_LE(errors.max, kMax);
+  }
+}
+
+using V = std::vector<std::string>;
+INSTANTIATE_TEST_SUITE_P(
+    MakeModels, Networks,
+    ::testing::Values(V{"dqn"}, V{"dqn", "--seed", "3"}, V{"dqn", "--size", "60", "--width", "0.5"},
+                      V{"dqn", "--size", "111", "--width", "1.7", "--seed", "9"},
+                      V{"resnet18", "--size", "64", "--width", "0.3", "--logits"},
+                      V{"resnet50", "--size", "64", "--width", "0.2", "--seed", "2"},
+                      V{"mobilenet", "--size", "96", "--width", "0.4", "--logits"}, V{"lstm_lm"},
+                      V{"dcgan"}, V{"bert_small"}),
+    [](const auto& info) { return info.param[0] + "_" + std::to_string(info.index); });
+
+}  // namespace
+}  // namespace tilewright
