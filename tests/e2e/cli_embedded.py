@@ -126,7 +126,7 @@ class Embedded(cli_case.Case):
         self.assertEqual(states, ["CANCELLED", "SUCCEEDED"])
 
     def test_a_service_that_dies_is_started_again(self):
-        child = self.start_and_measure(40)
+        child = self.start_and_measure(300)
         for name in ("tracker", "tuner", "agent"):
             for process in self.processes("tilewright-" + name):
                 os.kill(process, signal.SIGKILL)
@@ -134,11 +134,11 @@ class Embedded(cli_case.Case):
         self.assertEqual(child.wait(200), OK, self.err())
         self.assertIn("starting it again", self.err())
         stats = json.loads(self.good("log", "stats", "-o", "json"))
-        self.assertEqual((stats[0]["state"], stats[0]["trials_ended"]), ("SUCCEEDED", 40))
+        self.assertEqual((stats[0]["state"], stats[0]["trials_ended"]), ("SUCCEEDED", 300))
         lines = [json.loads(line) for line in self.good("log", "export").splitlines()]
         ids = [line["measurement_id"] for line in lines]
         self.assertEqual(len(ids), len(set(ids)))
-        self.assertEqual(len({line["trial"] for line in lines if line["accepted"]}), 40)
+        self.assertEqual(len({line["trial"] for line in lines if line["accepted"]}), 300)
 
     def test_one_at_a_time_in_a_folder(self):
         child = self.start_and_measure(100000)
