@@ -1,6 +1,5 @@
 #include "tests/support/run_compiled.h"
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -129,10 +128,8 @@ absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const ir::Targe
   return transform::RunPipeline(f, transform::CpuPipeline(), ctx);
 }
 
-LoadedKernel::LoadedKernel(support::TempDir folder, void* library, TwKernelFn entry,
-                           int64_t workspace_bytes)
-    : folder_(std::move(folder)),
-      library_(library),
+LoadedKernel::LoadedKernel(runtime::LoadedCode code, TwKernelFn entry, int64_t workspace_bytes)
+    : code_(std::move(code)),
       entry_(entry),
       workspace_(
           workspace_bytes == 0
@@ -142,26 +139,18 @@ LoadedKernel::LoadedKernel(support::TempDir folder, void* library, TwKernelFn en
 }
 
 LoadedKernel::LoadedKernel(LoadedKernel&& other) noexcept
-    : folder_(std::move(other.folder_)),
-      library_(std::exchange(other.library_, nullptr)),
+    : code_(std::move(other.code_)),
       entry_(other.entry_),
       workspace_(std::exchange(other.workspace_, nullptr)) {}
 
-LoadedKernel::~LoadedKernel() {
-  if (library_ != nullptr) dlclose(library_);
-  free(workspace_);
-}
+LoadedKernel::~LoadedKernel() { free(workspace_); }
 
 absl::StatusOr<LoadedKernel> LoadedKernel::Load(const codegen::Artifact& artifact,
                                                 size_t function) {
-  TW_ASSIGN(support::TempDir folder, support::TempDir::Create("tilewright-test"));
-  std::string path = folder.File("kernel.so");
-  TW_TRY(support::WriteFileAtomic(path, artifact.bytes));
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return support::Internal("tests.kernel.load", dlerror());
-  auto entry = reinterpret_cast<TwKernelFn>(dlsym(library, artifact.symbols[function].c_str()));
-  if (entry == nullptr) return support::Internal("tests.kernel.symbol", artifact.symbols[function]);
-  return LoadedKernel(std::move(folder), library, entry, artifact.workspace_bytes[function]);
+  TW_ASSIGN(runtime::LoadedCode code, runtime::LoadedCode::Load(artifact.format, artifact.bytes));
+  TW_ASSIGN(void* entry, code.Symbol(artifact.symbols[function]));
+  return LoadedKernel(std::move(code), reinterpret_cast<TwKernelFn>(entry),
+                      artifact.workspace_bytes[function]);
 }
 
 TwContext TestContext(int threads) { return {TW_ABI_VERSION, threads, nullptr, TestParallelFor}; }

@@ -14,7 +14,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
 #include "deploy/runtime/c_abi.h"
-#include "deploy/support/file.h"
+#include "deploy/runtime/code_loader.h"
 
 namespace tilewright::tests {
 
@@ -40,9 +40,8 @@ class LoadedKernel {
   void* workspace() const { return workspace_; }
 
  private:
-  LoadedKernel(support::TempDir folder, void* library, TwKernelFn entry, int64_t workspace_bytes);
-  support::TempDir folder_;
-  void* library_;
+  LoadedKernel(runtime::LoadedCode code, TwKernelFn entry, int64_t workspace_bytes);
+  runtime::LoadedCode code_;
   TwKernelFn entry_;
   void* workspace_;
 };
