@@ -212,6 +212,59 @@ TEST(Tasks, HostileTasksAreErrors) {
             "driver.task.text");  // inputs come first in canonical text
 }
 
+// Task text comes over the network: changed numbers, words and structure must give a function or an
+// error.
+TEST(Tasks, MutatedTextsNeverCrash) {
+  std::vector<std::string> texts = {
+      "graph {\n  input %0: f32[2,3,5]\n  input %1: i64[4]\n"
+      "  %2: f32[2,4,5] = gather(%0, %1) {axis=1}\n"
+      "  %3: f32[2,6,5] = pad(%2) {pads=[0,1,0,0,1,0], value=0.5}\n"
+      "  %4: f32[2,3,5] = slice(%3) {sizes=[2,3,5], starts=[0,5,0], steps=[1,-2,1]}\n"
+      "  %5: f32[2,6,5] = concat(%4, %0) {axis=1}\n"
+      "  %6: f32[2,5,6] = transpose(%5) {perm=[0,2,1]}\n"
+      "  %7: f32[10,6] = reshape(%6) {shape=[10,6]}\n"
+      "  %8: f32[10,6] = softmax(%7) {axis=1}\n  output %8\n}\n",
+      "graph {\n  input %0: f32[1,2,6,6]\n  weight %1: f32[2,3,3,3]\n"
+      "  %2: f32[1,3,13,13] = conv2d_transpose(%0, %1) {dilations=[1,1], groups=1, "
+      "output_padding=[0,0], pads=[0,0,0,0], strides=[2,2]}\n"
+      "  %3: f32[1,3,6,6] = pool2d(%2) {count_include_pad=0, dilations=[1,1], kernel=[3,3], "
+      "kind=\"avg\", pads=[0,0,0,0], strides=[2,2]}\n"
+      "  %4: f32[1,3,1,1] = reduce(%3) {axes=[2,3], keepdims=1, kind=\"mean\"}\n"
+      "  output %4\n}\n"};
+  for (const OnnxBuilder& b : {OnnxBuilder::Dqn(36, 4, 4, 4, 8), Twins()}) {
+    const auto tasks = ExtractTasks(Fused(b));
+    ASSERT_TRUE(tasks.ok()) << tasks.status();
+    for (const Task& task : *tasks) texts.push_back(task.text);
+  }
+  for (const std::string& text : texts) {
+    ASSERT_TRUE(TaskFunction(text).ok()) << TaskFunction(text).status() << text;
+  }
+  support::Rng rng(tests::TestSeed());
+  int64_t accepted = 0;
+  const int64_t rounds = tests::TestRounds(20000);
+  for (int64_t round = 0; round < rounds; ++round) {
+    std::string text = rng.Choice(texts);
+    for (uint64_t edits = 1 + rng.Uniform(2); edits > 0; --edits) {
+      const size_t at = rng.Uniform(text.size());
+      if (text[at] >= '0' && text[at] <= '9') {
+        text[at] = static_cast<char>('0' + rng.Uniform(10));
+      } else if (rng.Bernoulli(0.3)) {
+        text[at] = static_cast<char>(rng.Uniform(128));
+      } else if (rng.Bernoulli(0.2)) {
+        text.erase(at, 1 + rng.Uniform(6));
+      }
+    }
+    auto function = TaskFunction(text);
+    if (!function.ok()) {
+      ASSERT_FALSE(support::Slug(function.status()).empty()) << function.status();
+      continue;
+    }
+    ++accepted;
+    ASSERT_TRUE(ParseTask(text).ok());
+  }
+  EXPECT_GT(accepted, rounds / 100);
+}
+
 TEST(Compile, SmallDqnRunsLikeTheInterpreter) {
   for (int64_t size : {36, 44, 52}) {
     const Graph fused = Fused(OnnxBuilder::Dqn(size, 8, 16, 12, 33));
