@@ -1,6 +1,6 @@
-// Convolutions. Padding is a guarded load, so that there is no padded copy and no separate block;
-// the schedule decides whether to stage the input. Weight layouts: OIHW as in ONNX, IHWO where a
-// kernel reads the output channels contiguously.
+// Convolutions. Padding is a stage of its own in front of the sum: a schedule keeps the padded
+// copy, makes it per tile (compute_at), or guards the loads instead (inline). Weight layouts: OIHW
+// as in ONNX, IHWO where a kernel reads the output channels contiguously.
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -91,6 +91,30 @@ TensorType TypeOf(const ir::Buffer& buffer) {
   return type;
 }
 
+// The input positions that windows touch, zeros outside the input; the input itself where no window
+// reaches outside. Windows of the result need no padding.
+ir::Buffer PaddedInput(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x,
+                       ConvShape* c) {
+  auto reach = [](const Window& w, int64_t output) {
+    return (output - 1) * w.stride + (w.kernel - 1) * w.dilation + 1;
+  };
+  const int64_t height = reach(c->h, c->out_height), width = reach(c->w, c->out_width);
+  const Window h{.pad_begin = c->h.pad_begin}, w{.pad_begin = c->w.pad_begin};
+  if (h.pad_begin == 0 && height <= c->height && w.pad_begin == 0 && width <= c->width) return x;
+  c->h.pad_begin = c->w.pad_begin = 0;
+  const std::vector<int64_t> shape = {c->batch, c->in_channels, height, width};
+  return b.Compute(name + "_pad", x->dtype, ShapeExprs(shape), {"n", "ic", "ih", "iw"},
+                   [&](const std::vector<ir::Var>& i) {
+                     const ir::Expr row = h.Position(i[2], ir::Int(0));
+                     const ir::Expr col = w.Position(i[3], ir::Int(0));
+                     std::vector<ir::Expr> inside;
+                     h.Guards(row, c->height, height, &inside);
+                     w.Guards(col, c->width, width, &inside);
+                     return Guarded(inside, ir::Load(x, {i[0], i[1], row, col}),
+                                    ir::Zero(x->dtype));
+                   });
+}
+
 absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const std::string& name,
                                                   std::span<const ir::Buffer> inputs,
                                                   std::span<const TensorType> outputs,
@@ -98,7 +122,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const 
   std::vector<TensorType> types;
   for (const ir::Buffer& input : inputs) types.push_back(TypeOf(input));
   TW_ASSIGN(ConvShape c, ShapeOf(types, attrs));
-  const ir::Buffer &x = inputs[0], &w = inputs[1];
+  const ir::Buffer x = PaddedInput(b, name, inputs[0], &c), &w = inputs[1];
   const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in));
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));
@@ -110,10 +134,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const 
       channel = c.group_in == 1 ? group : group * ir::Int(c.group_in) + ic.var;
     }
     ir::Expr row = c.h.Position(i[2], kh.var), col = c.w.Position(i[3], kw.var);
-    std::vector<ir::Expr> inside;
-    c.h.Guards(row, c.height, c.out_height, &inside);
-    c.w.Guards(col, c.width, c.out_width, &inside);
-    ir::Expr data = Guarded(inside, ir::Load(x, {i[0], channel, row, col}), ir::Zero(dtype));
+    ir::Expr data = ir::Load(x, {i[0], channel, row, col});
     ir::Expr weight = c.ihwo ? ir::Load(w, {ic.var, kh.var, kw.var, i[1]})
                              : ir::Load(w, {i[1], ic.var, kh.var, kw.var});
     return data * weight;

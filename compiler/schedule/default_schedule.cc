@@ -30,6 +30,9 @@ constexpr int64_t kMaxTileVectors = 8;
 // left of the speed where a tile does not divide its axis.
 constexpr double kSumsInFlight = 8;
 constexpr double kLoadWeight = 0.8;
+// The same for the lanes' operand where the part of it that a tile uses fits no closer cache than
+// the second, or none.
+constexpr double kSecondCacheWeight = 1.2, kFarWeight = 3;
 constexpr double kRaggedShare = 0.95;
 // Cost of one irregular load, in contiguous ones, per lane.
 constexpr int64_t kGatherCost = 2;
@@ -125,10 +128,11 @@ void Scheduler::InlineCheapStages() {
     Stmt block = BlockOf(name);
     if (block->init != nullptr || block->body->kind != ir::StmtKind::kStore) continue;
     int nodes = 0;
-    bool calls = false;
+    bool calls = false, chooses = false;
     ir::VisitExprs(block->body->value, [&](const Expr& e) {
       ++nodes;
       calls = calls || e->kind == ir::ExprKind::kCall;
+      chooses = chooses || e->kind == ir::ExprKind::kSelect;
       return true;
     });
     bool into_reduction = false;
@@ -138,7 +142,8 @@ void Scheduler::InlineCheapStages() {
       ++uses;
       into_reduction = into_reduction || site.block->init != nullptr;
     }
-    bool cheap = nodes <= kCheapNodes && !calls;
+    // A choice (padding) would be made again in every turn of the innermost loop.
+    bool cheap = nodes <= kCheapNodes && !calls && !(chooses && into_reduction);
     if (cheap || (uses == 1 && !into_reduction)) {
       Try({.kind = StepKind::kInline, .handles = {schedule_.BlockHandle(name)}});
     }
@@ -155,6 +160,23 @@ bool Scheduler::FeedsFromReduction(const StmtNode& block) const {
   return false;
 }
 
+// The iterators in order; where there is one element, a constant may stand for it.
+bool AtOwnIterators(const ir::BufferRegion& read, const StmtNode& block) {
+  auto skip_units = [&](size_t d) {
+    while (d < block.iters.size() && ir::IsInt(block.iters[d].domain.extent, 1)) ++d;
+    return d;
+  };
+  size_t d = 0;
+  for (const ir::Range& dim : read.region) {
+    if (ir::IsInt(dim.min, 0)) continue;
+    while (d < block.iters.size() && dim.min != block.iters[d].var) {
+      if (!ir::IsInt(block.iters[d++].domain.extent, 1)) return false;
+    }
+    if (d++ >= block.iters.size()) return false;
+  }
+  return skip_units(d) == block.iters.size();
+}
+
 // The one consumer of a reduction, when it reads each result once at its own iterators.
 std::optional<std::string> Scheduler::EpilogueOf(const StmtNode& reduction) const {
   const ir::Buffer& result = reduction.writes[0].buffer;
@@ -166,15 +188,7 @@ std::optional<std::string> Scheduler::EpilogueOf(const StmtNode& reduction) cons
     if (epilogue.has_value() || block.init != nullptr || IsDone(block.name)) return std::nullopt;
     for (const ir::BufferRegion& r : block.reads) {
       if (r.buffer != result) continue;
-      size_t d = 0;  // the iterators in order, constants only where there is one element
-      for (const ir::Range& dim : r.region) {
-        if (d < block.iters.size() && dim.min == block.iters[d].var) {
-          ++d;
-        } else if (!ir::IsInt(dim.min, 0)) {
-          return std::nullopt;
-        }
-      }
-      if (d != block.iters.size()) return std::nullopt;
+      if (!AtOwnIterators(r, block)) return std::nullopt;
     }
     epilogue = block.name;
   }
@@ -226,7 +240,8 @@ int Scheduler::VectorAxis(const StmtNode& block, int lanes, bool count_store) co
     double vectors = static_cast<double>((extent + lanes - 1) / lanes);
     double cost = static_cast<double>(LaneCost(block, i, lanes, count_store)) * vectors /
                   static_cast<double>(extent);
-    if (best < 0 || cost < best_cost) {
+    // Of equals the outer one: along the inner axes of a convolution, windows overlap.
+    if (best < 0 || cost <= best_cost) {
       best = static_cast<int>(i);
       best_cost = cost;
     }
@@ -234,9 +249,15 @@ int Scheduler::VectorAxis(const StmtNode& block, int lanes, bool count_store) co
   return best;
 }
 
-// A second spatial axis along which the contiguous loads stay the same.
+// A second spatial axis along which the loads that differ between lanes stay the same.
 int Scheduler::RowAxis(const StmtNode& block, int vector_axis) const {
   if (block.body->kind != ir::StmtKind::kStore) return -1;
+  auto between_lanes = [&](const Expr& load) {
+    if (vector_axis < 0) return false;
+    const ir::Var& lane = block.iters[static_cast<size_t>(vector_axis)].var;
+    std::optional<int64_t> stride = Stride(load->buffer, load->args, lane);
+    return !stride.has_value() || *stride != 0;
+  };
   int best = -1, best_shared = -1;
   for (size_t i = block.iters.size(); i-- > 0;) {
     const ir::IterVar& iter = block.iters[i];
@@ -248,7 +269,7 @@ int Scheduler::RowAxis(const StmtNode& block, int vector_axis) const {
     ir::VisitExprs(block.body->value, [&](const Expr& e) {
       if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
       std::optional<int64_t> stride = Stride(e->buffer, e->args, iter.var);
-      shared += stride.has_value() && *stride == 0 ? 1 : 0;
+      if (stride.has_value() && *stride == 0) shared += between_lanes(e) ? 2 : 1;
       return true;
     });
     if (shared > best_shared) {
@@ -261,7 +282,10 @@ int Scheduler::RowAxis(const StmtNode& block, int vector_axis) const {
 
 // The register tile that multiplies most per load: `vectors` of the lanes' axis, `rows` of the
 // other. Accumulators, the vectors being multiplied and one broadcast must fit the registers.
-Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t registers) {
+// `panel_bytes`: what one vector along the lanes' axis reads in the whole reduction.
+Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t panel_bytes,
+                const ir::Target& target) {
+  const int64_t registers = target.vector_registers;
   Tile best;
   double best_score = 0;
   auto used = [](int64_t extent, int64_t tile) {
@@ -273,9 +297,13 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t registers) {
     for (int64_t r = 1; r <= std::min(row_extent, kMaxTileRows); ++r) {
       // With one row each vector is used once, straight from memory.
       if (v * r + (r > 1 ? v : 1) + 1 > registers) break;
-      double sums = static_cast<double>(v * r), loads = static_cast<double>(v + r);
+      const double panel_weight = v * panel_bytes <= target.l1_bytes / 2   ? kLoadWeight
+                                  : v * panel_bytes <= target.l2_bytes / 2 ? kSecondCacheWeight
+                                                                           : kFarWeight;
+      double sums = static_cast<double>(v * r);
+      double loads = static_cast<double>(v) * panel_weight + static_cast<double>(r) * kLoadWeight;
       double score = used(vector_extent, v) * used(row_extent, r) *
-                     std::min(1.0, sums / kSumsInFlight) * sums / (sums + kLoadWeight * loads);
+                     std::min(1.0, sums / kSumsInFlight) * sums / (sums + loads);
       if (score <= best_score) continue;
       best = {v, r};
       best_score = score;
@@ -345,8 +373,14 @@ Scheduler::Plan Scheduler::PlanTile(const StmtNode& reduction) const {
   plan.vector_at = position(vector_axis);
   plan.row_at = position(row_axis);
   plan.width = vector_axis < 0 ? 1 : std::min<int64_t>(lanes, extent(vector_axis));
+  int64_t panel = plan.width * reduction.writes[0].buffer->dtype.bytes();
+  for (const ir::IterVar& iter : reduction.iters) {
+    if (iter.type != ir::IterType::kSpatial) {
+      panel = std::min(kSymbolicExtent * kSymbolicExtent, panel * ExtentOf(iter.domain.extent));
+    }
+  }
   plan.tile = ChooseTile((extent(vector_axis) + plan.width - 1) / plan.width, extent(row_axis),
-                         target_.vector_registers);
+                         panel, target_);
   return plan;
 }
 
@@ -372,6 +406,11 @@ bool Scheduler::TileTarget(const Plan& plan, const std::vector<int>& loops, Tile
     } else {
       tile->row = made[1];
     }
+  }
+  // The lanes' operand (weights) stays close while the rows go by.
+  if (plan.row_at >= 0 && plan.row_at < plan.vector_at) {
+    std::swap(tile->outer[static_cast<size_t>(plan.row_at)],
+              tile->outer[static_cast<size_t>(plan.vector_at)]);
   }
   std::vector<int> order = tile->outer;
   for (int loop : {tile->row, tile->vector, tile->lane}) {

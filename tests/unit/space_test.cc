@@ -113,6 +113,27 @@ TEST(SpaceTest, EverySampledProgramIsLegalAndComputesTheSame) {
   }
 }
 
+TEST(SpaceTest, PaddingIsKeptInlinedOrMadePerTile) {
+  auto space = MakeSpace(tests::ConvProgram({}), Cpu("x86-64-v3", 2));
+  ASSERT_EQ(space->sketches()[0]->name(), "multi_level_tiling");
+  support::Rng rng(tests::TestSeed(5));
+  std::set<std::string> places;
+  for (int i = 0; i < 60; ++i) {
+    Point point;
+    ASSERT_TRUE(space->Sample(&rng, &point));
+    auto schedule = space->Apply(point);
+    ASSERT_TRUE(schedule.ok()) << support::StatusText(schedule.status());
+    const int pad = schedule->BlockHandle("pad"), conv = schedule->BlockHandle("conv");
+    if (pad < 0) {
+      places.insert("inlined");
+    } else {
+      const bool shared = schedule->LoopsOf(pad).front() == schedule->LoopsOf(conv).front();
+      places.insert(shared ? "per tile" : "kept");
+    }
+  }
+  EXPECT_EQ(places, (std::set<std::string>{"inlined", "kept", "per tile"}));
+}
+
 TEST(SpaceTest, StepsReplayToTheSameProgram) {
   const ir::Function function = Conv(3, 11, 10, 3, 2);
   auto space = MakeSpace(function, Cpu("znver3", 2));

@@ -32,11 +32,11 @@ class Sketch {
   virtual bool Feasible(const Point& point) const = 0;
   // Applies the point's steps to a fresh schedule of the task's function.
   virtual absl::Status Apply(const Point& point, schedule::Schedule* schedule) const = 0;
-
- protected:
   int64_t Value(const Point& point, size_t knob) const {
     return knobs_[knob].menu[static_cast<size_t>(point.choices[knob])];
   }
+
+ protected:
   size_t AddKnob(std::string name, std::vector<int64_t> menu);
 
   std::vector<Knob> knobs_;

@@ -1,5 +1,7 @@
 // multi_level_tiling: one reduction block P (convolution, matrix product, pooling), alone or
-// followed by one element-wise block O over the same points.
+// followed by one element-wise block O over the same points. Stages in front of P (padding) are
+// kept whole, inlined, or computed for each outer tile; element-wise stages behind that have other
+// points than P are nests of their own.
 //
 //   for outer tiles (fused, parallel):        S0
 //     for cache tiles, in some order:         S1
@@ -15,7 +17,7 @@
 #include <numeric>
 
 #include "deploy/support/strings.h"
-#include "tuner_server/search/rules/block_info.h"
+#include "tuner_server/search/rules/plain_nest.h"
 #include "tuner_server/search/rules/rules.h"
 #include "tuner_server/search/rules/step_maker.h"
 
@@ -27,6 +29,7 @@ constexpr int64_t kMaxBodyOps = 192;      // vector operations of the unrolled b
 constexpr int64_t kMaxReductionTile = 64;
 constexpr double kMaxWaste = 2.0;  // computed / needed points
 constexpr size_t kMaxOrders = 12;
+constexpr size_t kMaxBlocks = 6;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -72,7 +75,9 @@ std::vector<size_t> VectorAxes(const BlockInfo& p, const std::vector<size_t>& sp
 
 class TilingSketch final : public Sketch {
  public:
-  TilingSketch(BlockInfo producer, std::string consumer, const ir::Target& target)
+  // `before`: the stages that P reads; `behind`: what follows P (and O).
+  TilingSketch(BlockInfo producer, std::string consumer, const std::vector<BlockInfo>& before,
+               const std::vector<BlockInfo>& behind, const ir::Target& target)
       : p_(std::move(producer)), consumer_(std::move(consumer)), target_(target) {
     for (size_t i = 0; i < p_.iters.size(); ++i) {
       if (p_.iters[i].reduce) {
@@ -84,11 +89,26 @@ class TilingSketch final : public Sketch {
     }
     vector_axes_ = VectorAxes(p_, spatial_, extents_);
     AddKnobs();
+    const auto add = [this](std::string name, std::vector<int64_t> menu) {
+      return AddKnob(std::move(name), std::move(menu));
+    };
+    for (const BlockInfo& block : before) {
+      before_.push_back({AddKnob("place_" + block.name, {kKeep, kPerTile, kInline}),
+                         PlainNest(block, target, add)});
+    }
+    for (const BlockInfo& block : behind) behind_.emplace_back(block, target, add);
   }
   bool usable() const { return !vector_axes_.empty(); }
   std::string name() const override { return "multi_level_tiling"; }
 
   bool Feasible(const Point& point) const override {
+    for (const Stage& stage : before_) {
+      if (!stage.nest.Feasible(*this, point)) return false;
+      if (Value(point, stage.place) != kKeep && !stage.nest.Untouched(point)) return false;
+    }
+    for (const PlainNest& nest : behind_) {
+      if (!nest.Feasible(*this, point)) return false;
+    }
     const Tile t = Read(point);
     int64_t rows = 1, body = 1;
     double waste = 1;
@@ -122,6 +142,12 @@ class TilingSketch final : public Sketch {
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
     const Tile t = Read(point);
     StepMaker make(s);
+    for (const Stage& stage : before_) {
+      if (Value(point, stage.place) == kKeep) TW_TRY(stage.nest.Apply(*this, point, s));
+      if (Value(point, stage.place) == kInline)
+        make.Inline(s->BlockHandle(stage.nest.block().name));
+    }
+    for (const PlainNest& nest : behind_) TW_TRY(nest.Apply(*this, point, s));
     const int p = s->BlockHandle(p_.name);
     int o = -1;
     if (consumer_.empty()) {
@@ -141,10 +167,23 @@ class TilingSketch final : public Sketch {
     TW_TRY(make.status());
     for (const int loop : levels.inner) make.Unroll(loop);
     if (levels.lanes >= 0) make.Vectorize(levels.lanes);
+    for (const Stage& stage : before_) {
+      if (Value(point, stage.place) != kPerTile) continue;
+      const int outermost = s->LoopsOf(p).front();
+      const std::vector<int> own =
+          make.ComputeAt(s->BlockHandle(stage.nest.block().name), outermost);
+      if (!own.empty()) VectorizeRows(own.back(), *s, &make);
+    }
     return make.status();
   }
 
  private:
+  // Where a stage in front of P is computed: once, for each outermost tile, or at each load.
+  enum Place : int64_t { kKeep, kPerTile, kInline };
+  struct Stage {
+    size_t place;  // a knob
+    PlainNest nest;
+  };
   struct Axis {
     int64_t outer = 1, mid = 1, inner = 1;
   };
@@ -165,6 +204,15 @@ class TilingSketch final : public Sketch {
     std::vector<int> inner;  // without the lanes
     int lanes = -1;
   };
+
+  // Lanes along the innermost loop of a stage.
+  void VectorizeRows(int loop, const schedule::Schedule& s, StepMaker* make) const {
+    const int64_t* extent = ir::AsInt(s.StmtOf(loop)->range.extent);
+    const int64_t lanes = target_.vector_bytes / std::max(p_.writes->dtype.bytes(), 1);
+    if (extent == nullptr || *extent < lanes) return;
+    const std::vector<int> parts = make->Split(loop, {schedule::kInfer, lanes}, true);
+    if (!parts.empty()) make->Vectorize(parts.back());
+  }
 
   static int64_t RoundUp(int64_t value, int64_t step) { return CeilDiv(value, step) * step; }
 
@@ -328,7 +376,9 @@ class TilingSketch final : public Sketch {
   }
 
   BlockInfo p_;
-  std::string consumer_;  // empty: P is the output, cache_write makes the consumer
+  std::string consumer_;  // empty: cache_write makes the consumer
+  std::vector<Stage> before_;
+  std::vector<PlainNest> behind_;
   ir::Target target_;
   std::vector<size_t> spatial_;   // P's iterators that are spatial
   std::vector<int64_t> extents_;  // of those
@@ -340,34 +390,43 @@ class TilingSketch final : public Sketch {
   std::vector<size_t> register_, mid_, reduction_;
 };
 
+// An element-wise block over exactly the points of P's result.
+bool FollowsPointwise(const BlockInfo& p, const BlockInfo& o) {
+  std::vector<int64_t> wanted, found;
+  for (const IterInfo& iter : p.iters) {
+    if (!iter.reduce) wanted.push_back(iter.extent);
+  }
+  for (const IterInfo& iter : o.iters) found.push_back(iter.extent);
+  return o.plain && o.perfect_nest && !o.has_init && o.identity_store && wanted == found &&
+         std::find(o.reads.begin(), o.reads.end(), p.writes) != o.reads.end();
+}
+
+bool IsTileable(const BlockInfo& p) {
+  return p.plain && p.perfect_nest && p.has_init && p.identity_store &&
+         std::any_of(p.iters.begin(), p.iters.end(), [](const IterInfo& i) { return i.reduce; });
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& function,
                                                           const ir::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
-  if (blocks.empty() || blocks.size() > 2) return out;
-  const BlockInfo& p = blocks[0];
-  const auto is_reduce = [](const IterInfo& iter) { return iter.reduce; };
-  if (!p.plain || !p.perfect_nest || !p.has_init || !p.identity_store ||
-      std::none_of(p.iters.begin(), p.iters.end(), is_reduce)) {
+  const auto p = std::find_if(blocks.begin(), blocks.end(),
+                              [](const BlockInfo& block) { return block.has_init; });
+  const auto reductions = std::count_if(blocks.begin(), blocks.end(),
+                                        [](const BlockInfo& block) { return block.has_init; });
+  if (p == blocks.end() || reductions != 1 || !IsTileable(*p) || blocks.size() > kMaxBlocks) {
     return out;
   }
+  const std::vector<BlockInfo> before(blocks.begin(), p);
+  std::vector<BlockInfo> behind(p + 1, blocks.end());
   std::string consumer;
-  if (blocks.size() == 2) {
-    const BlockInfo& o = blocks[1];
-    std::vector<int64_t> wanted, found;
-    for (const IterInfo& iter : p.iters) {
-      if (!iter.reduce) wanted.push_back(iter.extent);
-    }
-    for (const IterInfo& iter : o.iters) found.push_back(iter.extent);
-    if (!o.plain || !o.perfect_nest || o.has_init || !o.identity_store || wanted != found ||
-        std::find(o.reads.begin(), o.reads.end(), p.writes) == o.reads.end()) {
-      return out;
-    }
-    consumer = o.name;
+  if (!behind.empty() && FollowsPointwise(*p, behind[0])) {
+    consumer = behind[0].name;
+    behind.erase(behind.begin());
   }
-  auto sketch = std::make_unique<TilingSketch>(p, consumer, target);
+  auto sketch = std::make_unique<TilingSketch>(*p, consumer, before, behind, target);
   if (sketch->usable()) out.push_back(std::move(sketch));
   return out;
 }

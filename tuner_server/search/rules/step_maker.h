@@ -44,6 +44,7 @@ class StepMaker {
   std::vector<int> ComputeAt(int block, int loop) {
     return Do({schedule::StepKind::kComputeAt, {block, loop}, {}, "", {}});
   }
+  void Inline(int block) { Do({schedule::StepKind::kInline, {block}, {}, "", {}}); }
   std::vector<int> DecomposeReduction(int block, int loop) {
     return Do({schedule::StepKind::kDecomposeReduction, {block, loop}, {}, "", {}});
   }
