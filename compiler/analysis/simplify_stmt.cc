@@ -45,6 +45,13 @@ class StmtSimplifier {
         Expr value = exprs_.Simplify(s->value);
         return value == s->value ? s : ir::MakeEvaluate(value);
       }
+      case StmtKind::kAsync: {
+        Stmt body = Walk(s->body);
+        if (body == s->body) return s;
+        return IsNoOp(body) ? body : ir::MakeAsync(body);
+      }
+      case StmtKind::kSync:
+        return s;
     }
     return s;
   }

@@ -222,6 +222,7 @@ class FunctionEmitter {
   ModuleEmitter& module_;
   llvm::Function* function_;
   WorkspacePlan& workspace_plan_;
+  int thread_loops_ = 0;  // around the current statement, of more than one iteration
   bool host_;
   llvm::IRBuilder<> builder_;
   llvm::BasicBlock* entry_;  // allocas only; branches to the body at the end

@@ -154,6 +154,12 @@ absl::Status FunctionEmitter::EmitStmt(const Stmt& s) {
           s->value->kind == ExprKind::kCall && s->value->intrinsic == ir::Intrinsic::kPrefetch;
       return prefetch ? EmitPrefetch(s->value->args[0]) : Emit(s->value).status();
     }
+    case StmtKind::kAsync:  // done at once: early is allowed
+      return EmitStmt(s->body);
+    case StmtKind::kSync:
+      if (s->sync != ir::SyncKind::kBarrier || thread_loops_ == 0) return absl::OkStatus();
+      return support::Unimplemented(
+          "codegen.sync.barrier", "expected no barrier between the threads of a group, found one");
     case StmtKind::kBlock:
       break;
   }
@@ -225,7 +231,10 @@ absl::Status FunctionEmitter::EmitFor(const Stmt& s) {
   }
   if (s->for_kind == ForKind::kParallel && host_)
     return EmitParallelLoop(s, extent == nullptr ? 0 : *extent);
-  return EmitSerialLoop(s);
+  thread_loops_ += ir::IsThreadAxis(s->for_kind);
+  absl::Status status = EmitSerialLoop(s);
+  thread_loops_ -= ir::IsThreadAxis(s->for_kind);
+  return status;
 }
 
 absl::Status FunctionEmitter::EmitSerialLoop(const Stmt& s) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -91,7 +92,21 @@ struct Action {
   std::vector<Action> stmts;
   std::unordered_set<uint64_t> started;  // Block: spatial points whose init has run
   uint64_t last_started = 0;
+  bool has_barrier = false;  // here or below
 };
+
+// One thread of a nest of thread loops with barriers, while another one runs.
+struct Thread {
+  std::vector<std::pair<int, Cell>> vars;  // of the thread loops, and lets around barriers
+  struct Storage {
+    BufferState* buffer;
+    std::vector<Cell> cells;
+    std::vector<uint8_t> written;
+  };
+  std::vector<Storage> locals;  // private allocations around barriers
+  AsyncQueue queue;
+};
+using Team = std::vector<Thread>;
 
 class Interpreter {
  public:
@@ -134,12 +149,24 @@ class Interpreter {
   void ExecuteBlock(Action& a);
   void ExecuteStore(Action& a);
   void StoreLane(BufferState* state, int64_t position, Cell value);
+  void ExecuteAlloc(Action& a);
+  void ExecuteSync(const StmtNode& s);
+  // Threads that go together from barrier to barrier.
+  void ExecuteThreads(Action& a);
+  void Together(Action& a, Team& team);
+  void FlowTogether(Action& a, Team& team);
+  void AllocTogether(Action& a, Team& team);
+  template <typename Task>
+  void EachThread(Team& team, const Task& run);
+  // A value that has to be the same for all threads.
+  int64_t Uniform(Code& code, Team& team, std::string_view what);
   bool BindIters(Action& a, uint64_t* point, bool* at_start);
   std::vector<ConcreteRegion> Concrete(const std::vector<RegionCode>& regions);
 
   const InterpOptions options_;
   ExprMachine machine_;
   int64_t steps_ = 0;
+  bool async_ = false;  // inside of async { }
 };
 
 std::vector<RegionCode> Interpreter::ResolveRegions(const std::vector<BufferRegion>& regions) {
@@ -212,15 +239,24 @@ Action Interpreter::Resolve(const Stmt& s) {
     case StmtKind::kEvaluate:
       a.value = machine_.Resolve(s->value);
       break;
+    case StmtKind::kAsync:
+      a.body = ResolveChild(s->body);
+      break;
+    case StmtKind::kSync:
+      a.has_barrier = s->sync == SyncKind::kBarrier;
+      break;
   }
+  for (const auto* child : {&a.init, &a.body, &a.else_body})
+    a.has_barrier |= *child != nullptr && (*child)->has_barrier;
+  for (const Action& child : a.stmts) a.has_barrier |= child.has_barrier;
   return a;
 }
 
 void Interpreter::ExecuteFor(Action& a) {
+  if (a.has_barrier && IsThreadAxis(a.stmt->for_kind)) return ExecuteThreads(a);
   int64_t min = machine_.EvalInt(a.min), extent = machine_.EvalInt(a.extent);
   // Iterations that claim to be independent run backwards, so that a false claim shows.
-  bool reversed =
-      a.stmt->for_kind == ForKind::kParallel || a.stmt->for_kind == ForKind::kVectorized;
+  bool reversed = IsConcurrent(a.stmt->for_kind);
   for (int64_t k = 0; k < extent && Step(); ++k) {
     machine_.SetVar(a.slot, {.i = min + (reversed ? extent - 1 - k : k)});
     Execute(*a.body);
@@ -306,8 +342,148 @@ void Interpreter::StoreLane(BufferState* state, int64_t position, Cell value) {
     }
     machine_.CheckRegions(machine_.write_regions, *state, where, /*is_write=*/true);
   }
+  if (state->written[position] == kInFlight && !async_)
+    machine_.Fail("in_flight", "store to " + state->buffer->name + " while another is in flight");
+  machine_.Touched(state, position, /*is_write=*/true);
+  if (async_) return machine_.Issue(state, position, value);
   state->cells[position] = value;
-  state->written[position] = 1;
+  state->written[position] = kWritten;
+}
+
+void Interpreter::ExecuteAlloc(Action& a) {
+  if (!machine_.Allocate(a.buffer, a.indices)) return;
+  Execute(*a.body);
+  machine_.CheckLanded(a.buffer);
+}
+
+void Interpreter::ExecuteSync(const StmtNode& s) {
+  if (s.sync == SyncKind::kCommit) machine_.Commit();
+  if (s.sync == SyncKind::kWait) machine_.Wait(s.pending);
+}
+
+// ------------------------------------------------------------------------------------------------
+// threads
+
+// The last thread runs first, so that an order that happens to be right does not hide a missing
+// barrier.
+template <typename Task>
+void Interpreter::EachThread(Team& team, const Task& run) {
+  for (size_t t = team.size(); t-- > 0 && !machine_.failed();) {
+    Thread& thread = team[t];
+    auto swap_locals = [&] {
+      for (Thread::Storage& s : thread.locals) {
+        std::swap(s.buffer->cells, s.cells);
+        std::swap(s.buffer->written, s.written);
+      }
+    };
+    swap_locals();
+    for (const auto& [slot, value] : thread.vars) machine_.SetVar(slot, value);
+    machine_.EnterLane(static_cast<int32_t>(t));
+    machine_.UseQueue(&thread.queue);
+    run(thread);
+    machine_.EnterLane(-1);
+    machine_.UseQueue(nullptr);
+    swap_locals();
+  }
+}
+
+void Interpreter::ExecuteThreads(Action& a) {
+  constexpr size_t kMaxThreads = 1 << 14;
+  Team team(1);
+  Action* inner = &a;
+  while (inner->stmt->kind == StmtKind::kFor && IsThreadAxis(inner->stmt->for_kind)) {
+    int64_t min = machine_.EvalInt(inner->min), extent = machine_.EvalInt(inner->extent);
+    Team wider;
+    for (const Thread& t : team) {
+      for (int64_t i = 0; i < extent && wider.size() <= kMaxThreads; ++i) {
+        wider.push_back(t);
+        wider.back().vars.emplace_back(inner->slot, Cell{.i = min + i});
+      }
+    }
+    team = std::move(wider);
+    inner = inner->body.get();
+  }
+  if (team.size() > kMaxThreads)
+    return machine_.Fail("threads", "expected at most " + std::to_string(kMaxThreads) + " threads");
+  machine_.NextEpoch();
+  Together(*inner, team);
+  machine_.NextEpoch();
+  EachThread(team, [&](Thread&) { machine_.CheckLanded(nullptr); });
+}
+
+int64_t Interpreter::Uniform(Code& code, Team& team, std::string_view what) {
+  std::optional<int64_t> common;
+  EachThread(team, [&](Thread&) {
+    int64_t value = machine_.EvalInt(code);
+    if (common.has_value() && *common != value) {
+      machine_.Fail("divergent", "expected the same " + std::string(what) +
+                                     " around a barrier for all threads, found " +
+                                     std::to_string(*common) + " and " + std::to_string(value));
+    }
+    common = value;
+  });
+  return common.value_or(0);
+}
+
+void Interpreter::Together(Action& a, Team& team) {
+  if (machine_.failed()) return;
+  if (!a.has_barrier) return EachThread(team, [&](Thread&) { Execute(a); });
+  switch (a.stmt->kind) {
+    case StmtKind::kSync:
+      return machine_.NextEpoch();
+    case StmtKind::kSeq:
+      for (Action& child : a.stmts) Together(child, team);
+      return;
+    case StmtKind::kAlloc:
+      return AllocTogether(a, team);
+    case StmtKind::kFor:
+    case StmtKind::kIf:
+    case StmtKind::kLet:
+      return FlowTogether(a, team);
+    default:
+      return machine_.Fail("divergent", "expected barriers under loops and conditions only");
+  }
+}
+
+void Interpreter::FlowTogether(Action& a, Team& team) {
+  if (a.stmt->kind == StmtKind::kIf) {
+    if (Uniform(a.condition, team, "condition") != 0) {
+      Together(*a.body, team);
+    } else if (a.else_body != nullptr) {
+      Together(*a.else_body, team);
+    }
+    return;
+  }
+  if (a.stmt->kind == StmtKind::kLet) {
+    EachThread(team, [&](Thread& t) { t.vars.emplace_back(a.slot, machine_.EvalScalar(a.value)); });
+    Together(*a.body, team);
+    for (Thread& t : team) t.vars.pop_back();
+    return;
+  }
+  if (IsConcurrent(a.stmt->for_kind)) {
+    return machine_.Fail("divergent",
+                         "expected serial loops around a barrier, found " + a.stmt->var->name);
+  }
+  int64_t min = Uniform(a.min, team, "range"), extent = Uniform(a.extent, team, "range");
+  for (int64_t k = 0; k < extent && Step(); ++k) {
+    machine_.SetVar(a.slot, {.i = min + k});
+    Together(*a.body, team);
+  }
+}
+
+void Interpreter::AllocTogether(Action& a, Team& team) {
+  if (PrivacyOf(a.buffer->buffer->scope) != Privacy::kThread) {
+    if (!machine_.Allocate(a.buffer, a.indices)) return;
+    Together(*a.body, team);
+    return EachThread(team, [&](Thread&) { machine_.CheckLanded(a.buffer); });
+  }
+  EachThread(team, [&](Thread& t) {
+    if (!machine_.Allocate(a.buffer, a.indices)) return;
+    t.locals.push_back({a.buffer, {}, {}});  // swapped in when the thread leaves
+  });
+  Together(*a.body, team);
+  EachThread(team, [&](Thread&) { machine_.CheckLanded(a.buffer); });
+  for (Thread& t : team) t.locals.pop_back();
 }
 
 void Interpreter::ExecuteStore(Action& a) {
@@ -355,13 +531,19 @@ void Interpreter::Execute(Action& a) {
       machine_.SetVar(a.slot, machine_.EvalScalar(a.value));
       return Execute(*a.body);
     case StmtKind::kAlloc:
-      if (machine_.Allocate(a.buffer, a.indices)) Execute(*a.body);
-      return;
+      return ExecuteAlloc(a);
     case StmtKind::kEvaluate: {
       std::vector<Cell> ignored(a.value.dtype.lanes);
       machine_.EvalVector(a.value, ignored.data());
       return;
     }
+    case StmtKind::kAsync:
+      async_ = true;
+      Execute(*a.body);
+      async_ = false;
+      return;
+    case StmtKind::kSync:
+      return ExecuteSync(*a.stmt);
   }
 }
 
@@ -417,6 +599,7 @@ absl::Status Interpreter::Run(const Function& f, const std::vector<int64_t>& siz
   }
   Action body = Resolve(f.body);
   if (!machine_.failed()) Execute(body);
+  machine_.CheckLanded(nullptr);
   TW_TRY(Result());
   for (size_t i = 0; i < args.size(); ++i) {
     const Buffer& b = f.params[i];

@@ -25,8 +25,9 @@ struct InterpOptions {
   bool check_regions = false;
 };
 // `args` in parameter order (outputs are resized and overwritten); `sizes` in size_params order.
-// Parallel and vectorized loops run in a seed-free but deliberately reversed order, so that a wrong
-// claim of independence shows.
+// Loops whose iterations are independent run in a seed-free but deliberately reversed order, so
+// that a wrong claim shows. Thread loops around barriers run their threads side by side and report
+// races (ir.interp.race) and divergent barriers (ir.interp.divergent).
 absl::Status Interpret(const Function& function, const std::vector<int64_t>& sizes,
                        std::vector<TensorData*> args, const InterpOptions& options = {});
 absl::StatusOr<int64_t> BufferElements(const Function& function, const Buffer& buffer,

@@ -89,8 +89,80 @@ bool ExprMachine::Allocate(BufferState* state, const std::vector<Code>& shape) {
     state->shape.push_back(n);
   }
   state->cells.assign(elements, Cell{});
-  state->written.assign(elements, 0);
+  state->written.assign(elements, kUnwritten);
+  state->touches.clear();
   return true;
+}
+
+void ExprMachine::Touched(BufferState* state, int64_t position, bool is_write) {
+  if (lane_ < 0 || position < 0 || PrivacyOf(state->buffer->scope) == Privacy::kThread) return;
+  if (state->touches.empty()) state->touches.resize(state->cells.size());
+  Touch& t = state->touches[position];
+  if (t.epoch != epoch_) t = {.epoch = epoch_};
+  bool other_wrote = t.writer >= 0 && t.writer != lane_;
+  bool other_read = t.many_readers || (t.reader >= 0 && t.reader != lane_);
+  if (other_wrote || (is_write && other_read)) {
+    Fail("race", state->buffer->name + ": thread " + std::to_string(lane_) +
+                     (is_write ? " writes" : " reads") + " element " + std::to_string(position) +
+                     ", which thread " + std::to_string(other_wrote ? t.writer : t.reader) +
+                     (other_wrote ? " wrote" : " read") + " since the last barrier");
+  }
+  if (is_write) {
+    t.writer = lane_;
+  } else {
+    t.many_readers |= other_read;
+    t.reader = lane_;
+  }
+}
+
+void ExprMachine::Issue(BufferState* state, int64_t position, Cell value) {
+  if (position < 0) return;
+  if (state->written[position] == kInFlight) {
+    Fail("in_flight", "store to element " + std::to_string(position) + " of " +
+                          state->buffer->name + " while another is in flight");
+  }
+  state->written[position] = kInFlight;
+  queue_->open.push_back({state, position, value});
+}
+
+void ExprMachine::Commit() {
+  queue_->groups.push_back(std::move(queue_->open));
+  queue_->open.clear();
+}
+
+void ExprMachine::Wait(int64_t pending) {
+  auto& groups = queue_->groups;
+  size_t landing = groups.size() - std::min(groups.size(), static_cast<size_t>(pending));
+  for (size_t i = 0; i < landing; ++i) {
+    for (const PendingStore& p : groups[i]) {
+      p.buffer->cells[p.position] = p.value;
+      p.buffer->written[p.position] = kWritten;
+    }
+  }
+  groups.erase(groups.begin(), groups.begin() + static_cast<int64_t>(landing));
+}
+
+void ExprMachine::CheckLanded(const BufferState* state) {
+  auto check = [&](const std::vector<PendingStore>& stores) {
+    for (const PendingStore& p : stores) {
+      if (state != nullptr && p.buffer != state) continue;
+      return Fail("in_flight", "expected that all stores to " + p.buffer->buffer->name +
+                                   " have landed, found one in flight at its end");
+    }
+  };
+  check(queue_->open);
+  for (const auto& group : queue_->groups) check(group);
+}
+
+void ExprMachine::CheckReadable(const BufferState& state, int64_t position) {
+  uint8_t flag = state.written[position];
+  if (flag == kInFlight) {
+    Fail("in_flight", "read of " + state.buffer->name + " at element " + std::to_string(position) +
+                          " while a store to it is in flight");
+  } else if (check_uninitialised && flag == kUnwritten) {
+    Fail("uninitialised", "read of " + state.buffer->name + " at element " +
+                              std::to_string(position) + " before any write");
+  }
 }
 
 void ExprMachine::CheckRegions(const std::vector<const std::vector<ConcreteRegion>*>& stack,
@@ -150,10 +222,8 @@ int64_t ExprMachine::LocateScalar(const BufferState& state, const std::vector<Co
 Cell ExprMachine::EvalLoadLane(const Code& code, int64_t position) {
   if (position < 0) return {};
   const BufferState& state = *code.buffer;
-  if (check_uninitialised && state.written[position] == 0) {
-    Fail("uninitialised", "read of " + state.buffer->name + " at element " +
-                              std::to_string(position) + " before any write");
-  }
+  if (state.written[position] != kWritten) CheckReadable(state, position);
+  if (lane_ >= 0) Touched(code.buffer, position, /*is_write=*/false);
   if (!read_regions.empty()) {
     std::vector<int64_t> point(state.shape.size());
     for (size_t d = point.size(), rest = position; d-- > 0; rest /= state.shape[d])

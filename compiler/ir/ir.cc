@@ -105,6 +105,22 @@ bool ParseType(std::string_view text, DType* type) {
   return false;
 }
 
+std::string_view EngineOf(Scope scope) {
+  static constexpr std::string_view kEngines[] = {
+#define TW_SCOPE(Name, text, engine, privacy) engine,
+#include "compiler/ir/scopes.def"
+  };
+  return kEngines[static_cast<int>(scope)];
+}
+
+Privacy PrivacyOf(Scope scope) {
+  static constexpr Privacy kPrivacy[] = {
+#define TW_SCOPE(Name, text, engine, privacy) Privacy::privacy,
+#include "compiler/ir/scopes.def"
+  };
+  return kPrivacy[static_cast<int>(scope)];
+}
+
 // ------------------------------------------------------------------------------------------------
 // expressions
 
@@ -311,6 +327,21 @@ Stmt MakeAlloc(Buffer buffer, Stmt body) {
 Stmt MakeEvaluate(Expr value) {
   StmtNode node{.kind = StmtKind::kEvaluate};
   node.value = std::move(value);
+  return MakeStmt(std::move(node));
+}
+
+Stmt MakeAsync(Stmt body) {
+  TW_CHECK(body != nullptr) << "async without a body";
+  StmtNode node{.kind = StmtKind::kAsync};
+  node.body = std::move(body);
+  return MakeStmt(std::move(node));
+}
+
+Stmt MakeSync(SyncKind kind, int64_t pending) {
+  TW_CHECK(pending >= 0 && (pending == 0 || kind == SyncKind::kWait)) << "malformed sync";
+  StmtNode node{.kind = StmtKind::kSync};
+  node.sync = kind;
+  node.pending = pending;
   return MakeStmt(std::move(node));
 }
 

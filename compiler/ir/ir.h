@@ -27,7 +27,22 @@
 //   every visit. Schedules keep that visit the first one of each spatial point (the interpreter
 //   reports it otherwise); a point that is computed again (overlapping tiles) starts again with
 //   `init`.
-// - Iterations of parallel and vectorized loops are independent: their order must not matter.
+// - Iterations of parallel, vectorized, virtual and bound loops are independent: their order must
+// not
+//   matter.
+// - THREADS. A bound loop is an axis of a launch. Every loop bound to a thread axis runs over the
+// same
+//   threads of the block, each thread its own iteration; several such loops may follow each other
+//   below one block (the end of the outermost one is a point where all threads meet), so that the
+//   program means the same when its bound loops are read as serial ones. The pass merge_threads
+//   gives each launch one nest of thread loops instead; only there stand barriers, and only there
+//   do threads run side by side: all threads go from one barrier to the next, in any order. Between
+//   two barriers no two threads touch the same element unless both read (the interpreter reports a
+//   race); loops and conditions around a barrier are the same for all threads.
+// - ASYNC. `async { S }` issues the stores of S: they read their operands at once and land together
+//   with their group. `sync commit` closes a group, `sync wait n` returns when at most the n
+//   youngest groups are in flight. An element in flight is neither read nor written. Without a
+//   thread nest there is one sequence of groups, inside of one each thread has its own.
 #pragma once
 
 #include <cstdint>
@@ -105,9 +120,16 @@ struct ExprNode {
   Intrinsic intrinsic = Intrinsic::kNone;  // Call
 };
 
-// Where a buffer lives. `kLocal` is private to one iteration of the innermost parallel loop around
-// its allocation, small, and promoted to registers where all its indices are constants.
-enum class Scope : uint8_t { kGlobal, kShared, kLocal };
+// Where a buffer lives: rows of scopes.def. `kLocal` is private to one iteration of the innermost
+// parallel or thread loop around its allocation, small, and promoted to registers where all its
+// indices are constants.
+enum class Scope : uint8_t {
+#define TW_SCOPE(Name, text, engine, privacy) k##Name,
+#include "compiler/ir/scopes.def"
+};
+enum class Privacy : uint8_t { kDevice, kBlock, kThread };
+std::string_view EngineOf(Scope scope);
+Privacy PrivacyOf(Scope scope);
 enum class Role : uint8_t { kInput, kConstant, kOutput, kIntermediate };
 
 struct BufferNode {
@@ -160,8 +182,24 @@ enum class StmtKind : uint8_t {
 #define TW_STMT(Kind) k##Kind,
 #include "compiler/ir/nodes.def"
 };
-// kVirtual (virtual threads) and kBound (GPU thread axes) are declared when their lowering exists.
-enum class ForKind : uint8_t { kSerial, kParallel, kVectorized, kUnrolled };
+enum class ForKind : uint8_t {
+#define TW_FOR_KIND(Name, text) k##Name,
+#include "compiler/ir/nodes.def"
+};
+inline bool IsBlockAxis(ForKind k) { return k >= ForKind::kBlockX && k <= ForKind::kBlockZ; }
+inline bool IsThreadAxis(ForKind k) { return k >= ForKind::kThreadX && k <= ForKind::kThreadZ; }
+inline bool IsBound(ForKind k) { return IsBlockAxis(k) || IsThreadAxis(k); }
+// Of a bound kind: x 0, y 1, z 2.
+inline int AxisOf(ForKind k) {
+  return static_cast<int>(k) -
+         static_cast<int>(IsBlockAxis(k) ? ForKind::kBlockX : ForKind::kThreadX);
+}
+// The iterations may run in any order and at the same time.
+inline bool IsConcurrent(ForKind k) { return k != ForKind::kSerial && k != ForKind::kUnrolled; }
+enum class SyncKind : uint8_t {
+#define TW_SYNC(Name, text) k##Name,
+#include "compiler/ir/nodes.def"
+};
 enum class IterType : uint8_t { kSpatial, kReduce, kSequential, kOpaque };
 
 using AnnotationValue = std::variant<int64_t, std::string>;
@@ -205,8 +243,10 @@ struct StmtNode {
   // If: condition, body (then), else_body (may be null)
   Expr condition = {};
   Stmt else_body = {};
-  Stmt body = {};                // For, Block, Let, Alloc, If
-  std::vector<Stmt> stmts = {};  // Seq
+  Stmt body = {};                      // For, Block, Let, Alloc, If, Async
+  SyncKind sync = SyncKind::kBarrier;  // Sync
+  int64_t pending = 0;                 // Sync: groups that wait leaves in flight
+  std::vector<Stmt> stmts = {};        // Seq
 };
 
 Stmt MakeFor(Var var, Expr min, Expr extent, Stmt body, ForKind kind = ForKind::kSerial,
@@ -217,6 +257,8 @@ Stmt MakeIf(Expr condition, Stmt then_body, Stmt else_body = nullptr);
 Stmt MakeLet(Var var, Expr value, Stmt body);
 Stmt MakeAlloc(Buffer buffer, Stmt body);
 Stmt MakeEvaluate(Expr value);
+Stmt MakeAsync(Stmt body);
+Stmt MakeSync(SyncKind kind, int64_t pending = 0);
 Stmt MakeBlock(StmtNode block);  // kind is set here
 
 // ------------------------------------------------------------------------------------------------

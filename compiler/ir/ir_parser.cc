@@ -67,7 +67,8 @@ std::optional<int64_t> Parser::SignedNumber() {
 }
 
 std::string Parser::Name(std::string_view what) {
-  if (token_.kind == TokenKind::kWord && !IsReserved(token_.text)) return std::string(Take().text);
+  bool name = token_.kind == TokenKind::kWord && !IsReserved(token_.text);
+  if (name && IsPlainWord(token_.text)) return std::string(Take().text);
   Fail("name", what);
   return "";
 }
@@ -130,7 +131,23 @@ Stmt Parser::Statement() {
     Expect(";");
     return MakeEvaluate(value);
   }
+  if (Accept("async")) return MakeAsync(Body());
+  if (Is("sync")) return ParseSync();
   return ParseStore();
+}
+
+Stmt Parser::ParseSync() {
+  Expect("sync");
+  Token at = token_;
+  std::optional<SyncKind> kind = ParseSyncKind(token_.text);
+  if (!kind) Fail("sync", "barrier, commit or wait");
+  Take();
+  std::optional<int64_t> pending = 0;
+  if (kind == SyncKind::kWait) pending = SignedNumber();
+  if (pending && *pending < 0)
+    FailAt(at, "sync", "expected at least 0 groups in flight, found " + std::to_string(*pending));
+  Expect(";");
+  return failed() ? MakeSync(SyncKind::kBarrier) : MakeSync(*kind, *pending);
 }
 
 Range Parser::ParseRange() {
@@ -370,7 +387,7 @@ Buffer Parser::ParseBuffer(Role default_role) {
   if (Accept("scope")) {
     Expect("=");
     std::optional<Scope> scope = ParseScope(token_.text);
-    if (!scope) Fail("scope", "global, shared or local");
+    if (!scope) Fail("scope", "a scope (scopes.def)");
     if (scope) node.scope = *scope;
     Take();
   }

@@ -76,6 +76,7 @@ class Parser {
   Stmt ParseIf();
   Stmt ParseLet();
   Stmt ParseAlloc();
+  Stmt ParseSync();
   Range ParseRange();
   std::vector<BufferRegion> Regions();
   Annotations ParseAnnotations();

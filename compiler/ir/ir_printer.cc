@@ -344,6 +344,15 @@ void Printer::Print(const Stmt& s) {
       Print(s->value);
       out_ += ';';
       break;
+    case StmtKind::kAsync:
+      out_ += "async ";
+      PrintBody(s->body);
+      break;
+    case StmtKind::kSync:
+      out_.append("sync ").append(SyncText(s->sync));
+      if (s->sync == SyncKind::kWait) out_ += " " + std::to_string(s->pending);
+      out_ += ';';
+      break;
     case StmtKind::kSeq:
       break;
   }

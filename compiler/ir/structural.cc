@@ -206,6 +206,13 @@ void Encoder::Encode(const Stmt& s) {
     case StmtKind::kEvaluate:
       Encode(s->value);
       return;
+    case StmtKind::kAsync:
+      Encode(s->body);
+      return;
+    case StmtKind::kSync:
+      Put(uint64_t(s->sync));
+      Put(s->pending);
+      return;
   }
 }
 

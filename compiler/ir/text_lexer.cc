@@ -95,7 +95,11 @@ Token Lexer::Next() {
   if (c == '"') return Quoted(token);
   if (IsWordStart(c)) {
     size_t i = position_;
-    while (i < text_.size() && IsWordChar(text_[i])) ++i;
+    // A point joins words (`vta.inp`); two are a range.
+    auto joins = [&] {
+      return text_[i] == '.' && i + 1 < text_.size() && IsWordChar(text_[i + 1]);
+    };
+    while (i < text_.size() && (IsWordChar(text_[i]) || joins())) ++i;
     token.kind = TokenKind::kWord;
     token.text = text_.substr(position_, i - position_);
     Advance(i - position_);

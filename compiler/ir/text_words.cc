@@ -8,16 +8,26 @@
 namespace tilewright::ir {
 namespace {
 
-constexpr std::string_view kScopes[] = {"global", "shared", "local"};
+constexpr std::string_view kScopes[] = {
+#define TW_SCOPE(Name, text, engine, privacy) text,
+#include "compiler/ir/scopes.def"
+};
 constexpr std::string_view kRoles[] = {"input", "constant", "output", "intermediate"};
-constexpr std::string_view kForKinds[] = {"serial", "parallel", "vectorized", "unrolled"};
+constexpr std::string_view kForKinds[] = {
+#define TW_FOR_KIND(Name, text) text,
+#include "compiler/ir/nodes.def"
+};
+constexpr std::string_view kSyncKinds[] = {
+#define TW_SYNC(Name, text) text,
+#include "compiler/ir/nodes.def"
+};
 constexpr std::string_view kIterTypes[] = {"spatial", "reduce", "sequential", "opaque"};
 constexpr std::string_view kStages[] = {"scheduled", "loops", "flat"};
 
-constexpr std::string_view kKeywords[] = {"alloc", "attrs",  "block", "else",   "eval",  "false",
-                                          "fn",    "for",    "if",    "in",     "inf",   "init",
-                                          "let",   "masked", "nan",   "reads",  "scope", "size",
-                                          "stage", "true",   "where", "writes", "align"};
+constexpr std::string_view kKeywords[] = {
+    "alloc", "attrs", "block", "else",   "eval",   "false", "fn",    "for",   "if",
+    "in",    "inf",   "init",  "let",    "masked", "nan",   "reads", "scope", "size",
+    "stage", "true",  "where", "writes", "align",  "async", "sync"};
 
 template <typename Enum, size_t N>
 std::optional<Enum> Find(const std::string_view (&table)[N], std::string_view text) {
@@ -35,12 +45,16 @@ bool IsWordChar(char c) { return IsWordStart(c) || (c >= '0' && c <= '9'); }
 std::string_view ScopeText(Scope scope) { return kScopes[static_cast<int>(scope)]; }
 std::string_view RoleText(Role role) { return kRoles[static_cast<int>(role)]; }
 std::string_view ForKindText(ForKind kind) { return kForKinds[static_cast<int>(kind)]; }
+std::string_view SyncText(SyncKind kind) { return kSyncKinds[static_cast<int>(kind)]; }
 std::string_view IterTypeText(IterType type) { return kIterTypes[static_cast<int>(type)]; }
 std::string_view StageText(Stage stage) { return kStages[static_cast<int>(stage)]; }
 std::optional<Scope> ParseScope(std::string_view text) { return Find<Scope>(kScopes, text); }
 std::optional<Role> ParseRole(std::string_view text) { return Find<Role>(kRoles, text); }
 std::optional<ForKind> ParseForKind(std::string_view text) {
   return Find<ForKind>(kForKinds, text);
+}
+std::optional<SyncKind> ParseSyncKind(std::string_view text) {
+  return Find<SyncKind>(kSyncKinds, text);
 }
 std::optional<IterType> ParseIterType(std::string_view text) {
   return Find<IterType>(kIterTypes, text);

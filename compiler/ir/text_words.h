@@ -13,11 +13,13 @@ namespace tilewright::ir {
 std::string_view ScopeText(Scope scope);
 std::string_view RoleText(Role role);
 std::string_view ForKindText(ForKind kind);
+std::string_view SyncText(SyncKind kind);
 std::string_view IterTypeText(IterType type);
 std::string_view StageText(Stage stage);
 std::optional<Scope> ParseScope(std::string_view text);
 std::optional<Role> ParseRole(std::string_view text);
 std::optional<ForKind> ParseForKind(std::string_view text);
+std::optional<SyncKind> ParseSyncKind(std::string_view text);
 std::optional<IterType> ParseIterType(std::string_view text);
 std::optional<Stage> ParseStage(std::string_view text);
 

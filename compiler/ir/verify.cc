@@ -52,6 +52,8 @@ class Verifier {
   void Check(const Range& r, const Var& var, const Stmt& in);
   void Check(const Stmt& s);
   void CheckFor(const Stmt& s);
+  void CheckBoundLoop(const Stmt& s);
+  void CheckAsync(const Stmt& s);
   void CheckBlock(const Stmt& s);
   void CheckIters(const Stmt& s);
   void CheckRegions(const Stmt& s, const std::vector<BufferRegion>& regions, bool is_write);
@@ -70,6 +72,7 @@ class Verifier {
   std::unordered_set<const ExprNode*> vars_;
   std::unordered_set<const BufferNode*> buffers_;
   std::unordered_set<std::string> buffer_names_, block_names_;
+  std::vector<ForKind> loop_kinds_;  // of the loops around
 };
 
 void Verifier::CheckSignature() {
@@ -183,7 +186,45 @@ void Verifier::CheckFor(const Stmt& s) {
   bool lowered = f_.stage == Stage::kFlat &&
                  (s->for_kind == ForKind::kVectorized || s->for_kind == ForKind::kUnrolled);
   if (lowered) FailIn("stage", "expected no vectorized or unrolled loops in flat code", s);
+  if (IsBound(s->for_kind)) CheckBoundLoop(s);
+  loop_kinds_.push_back(s->for_kind);
   Bound(s->var, s, [&] { Check(s->body); });
+  loop_kinds_.pop_back();
+}
+
+void Verifier::CheckBoundLoop(const Stmt& s) {
+  if (!IsInt(s->range.min, 0)) FailIn("bound_range", s->var->name + ": expected a range from 0", s);
+  for (ForKind outer : loop_kinds_) {
+    if (outer == s->for_kind)
+      FailIn("bound_nesting", s->var->name + ": expected each axis once on a path", s);
+    if (IsBlockAxis(s->for_kind) && IsThreadAxis(outer))
+      FailIn("bound_nesting", s->var->name + ": expected block axes around thread axes", s);
+    if (outer == ForKind::kVectorized || outer == ForKind::kParallel)
+      FailIn("bound_nesting", s->var->name + ": expected no parallel or vectorized loop around", s);
+  }
+}
+
+// Stores under loops and conditions only: what a copy engine can do.
+void Verifier::CheckAsync(const Stmt& s) {
+  if (s == nullptr) return Fail("null_stmt", "async without a body");
+  switch (s->kind) {
+    case StmtKind::kFor:
+    case StmtKind::kIf:
+    case StmtKind::kLet:
+      CheckAsync(s->body);
+      if (s->else_body != nullptr) CheckAsync(s->else_body);
+      return;
+    case StmtKind::kSeq:
+      for (const Stmt& child : s->stmts) CheckAsync(child);
+      return;
+    case StmtKind::kBlock:
+      return s->init == nullptr ? CheckAsync(s->body)
+                                : FailIn("async", "expected copies, found a reduction", s);
+    case StmtKind::kStore:
+      return;
+    default:
+      return FailIn("async", "expected stores under loops and conditions", s);
+  }
 }
 
 void Verifier::CheckIters(const Stmt& s) {
@@ -358,6 +399,14 @@ void Verifier::Check(const Stmt& s) {
         return error.empty() ? Check(s->value->args[0]) : FailIn("type", error, s);
       }
       return Check(s->value);
+    case StmtKind::kAsync:
+      CheckAsync(s->body);
+      return Check(s->body);
+    case StmtKind::kSync:
+      if (f_.stage == Stage::kScheduled) FailIn("stage", "expected no sync before lowering", s);
+      if (s->pending < 0 || (s->pending != 0 && s->sync != SyncKind::kWait))
+        FailIn("sync", "expected a number of groups for wait only", s);
+      return;
   }
 }
 

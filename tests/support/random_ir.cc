@@ -383,7 +383,21 @@ class FlatGenerator {
     if (rng_.Bernoulli(0.2)) annotations["pragma"] = std::string("x");
     Stmt body = Statement(depth - 1);
     vars_.pop_back();
-    return ir::MakeFor(v, min, extent, body, ir::ForKind::kSerial, annotations);
+    bool once = rng_.Bernoulli(0.1);  // in any order: a claim that holds for one iteration
+    return ir::MakeFor(v, min, once ? Int(1) : extent, body,
+                       once ? ir::ForKind::kVirtual : ir::ForKind::kSerial, annotations);
+  }
+  // Stores in flight, waited for, and what has no effect on one thread.
+  Stmt Async() {
+    Stmt landed = ir::MakeSeq({ir::MakeAsync(AsyncStore()), ir::MakeSync(ir::SyncKind::kCommit)});
+    int64_t pending = rng_.Bernoulli(0.3) ? 1 : 0;
+    if (pending == 1) landed = ir::MakeSeq({landed, ir::MakeSync(ir::SyncKind::kCommit)});
+    return ir::MakeSeq({landed, ir::MakeSync(ir::SyncKind::kWait, pending),
+                        ir::MakeSync(ir::SyncKind::kBarrier), Store()});
+  }
+  Stmt AsyncStore() {
+    const Buffer& to = local_ != nullptr ? local_ : out_;
+    return ir::MakeStore(to, {Index(1)}, Value(1, 2));
   }
   Stmt Alloc(int depth) {
     Buffer outer = local_;
@@ -400,10 +414,12 @@ class FlatGenerator {
   }
   Stmt Statement(int depth) {
     if (depth == 0) return Store();
-    switch (rng_.Uniform(7)) {
+    switch (rng_.Uniform(8)) {
       case 0:
       case 1:
         return Loop(depth);
+      case 7:
+        return Async();
       case 2: {
         Stmt then_body = Statement(depth - 1);
         Stmt else_body = rng_.Bernoulli(0.5) ? Statement(depth - 1) : nullptr;

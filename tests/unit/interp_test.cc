@@ -135,13 +135,61 @@ TEST(Interp, SelectEvaluatesTheChosenSideOnly) {
 }
 
 TEST(Interp, ParallelAndVectorizedLoopsRunBackwards) {
-  for (const char* kind : {"parallel", "vectorized"}) {
+  for (const char* kind : {"parallel", "vectorized", "virtual", "blockIdx.y", "threadIdx.x"}) {
     absl::StatusOr<std::vector<int64_t>> out =
         RunInts(std::string("fn f(y: i64[1] output) stage=loops { y[0] = 0; for i in 0..4 ") +
                 kind + " { y[0] = y[0] * 10 + i; } }");
     ASSERT_TRUE(out.ok()) << out.status();
     EXPECT_EQ((*out)[0], 3210);
   }
+}
+
+// Four threads turn a buffer around through shared memory; `sync` stands between store and load.
+std::string Turn(const std::string& sync, const std::string& last = "4") {
+  return "fn f(y: i64[4] output) stage=flat { alloc s: i64[4] scope=shared { "
+         "for t in 0..4 threadIdx.x { alloc r: i64[1] scope=local { r[0] = t * 10; s[t] = r[0]; " +
+         sync + " if (t < " + last + ") { y[t] = s[3 - t] + r[0]; } } } } }";
+}
+
+TEST(Interp, ThreadsGoTogetherFromBarrierToBarrier) {
+  absl::StatusOr<std::vector<int64_t>> out = RunInts(Turn("sync barrier;"));
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(*out, (std::vector<int64_t>{30, 30, 30, 30}));
+  // Without the barrier the program is one of loops: thread 3 runs first and reads what is not
+  // there.
+  EXPECT_EQ(Failure(Turn("")), "ir.interp.uninitialised");
+  // A barrier elsewhere does not help.
+  EXPECT_EQ(
+      Failure("fn f(y: i64[4] output) stage=flat { alloc s: i64[4] scope=shared { for t in 0..4 "
+              "threadIdx.x { s[t] = 0; sync barrier; s[t] = t; y[t] = s[3 - t]; } } }"),
+      "ir.interp.race");
+  EXPECT_EQ(
+      Failure("fn f(y: i64[1] output) stage=flat { for t in 0..4 threadIdx.x { y[0] = t; sync "
+              "barrier; } }"),
+      "ir.interp.race");
+  EXPECT_EQ(Failure(Turn("if (t < 2) { sync barrier; }")), "ir.interp.divergent");
+  EXPECT_EQ(Failure(Turn("for k in 0..t { sync barrier; }")), "ir.interp.divergent");
+}
+
+TEST(Interp, AsynchronousStoresLandWithTheirGroup) {
+  auto program = [](const std::string& middle) {
+    return "fn f(y: i64[2] output) stage=flat { alloc s: i64[2] scope=shared { "
+           "async { s[0] = 1; } sync commit; async { s[1] = 2; } sync commit; " +
+           middle + " y[0] = s[0]; sync wait 0; y[1] = s[1]; } }";
+  };
+  absl::StatusOr<std::vector<int64_t>> out = RunInts(program("sync wait 1;"));
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(*out, (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(Failure(program("sync wait 2;")), "ir.interp.in_flight");
+  EXPECT_EQ(Failure(program("s[1] = 3; sync wait 1;")), "ir.interp.in_flight");
+  EXPECT_EQ(Failure("fn f(y: i64[1] output) stage=flat { async { y[0] = 1; } sync commit; }"),
+            "ir.interp.in_flight");
+  // Each thread waits for its own.
+  EXPECT_EQ(
+      Failure("fn f(y: i64[2] output) stage=flat { alloc s: i64[2] scope=shared { for t in 0..2 "
+              "threadIdx.x { async { s[t] = t; } sync commit; if (t < 1) { sync wait 0; } sync "
+              "barrier; y[t] = s[1 - t]; sync wait 0; } } }"),
+      "ir.interp.in_flight");
 }
 
 TEST(Interp, StatementsMeanWhatTheySay) {

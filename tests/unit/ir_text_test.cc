@@ -150,6 +150,32 @@ TEST(IrText, EveryFeatureIsWrittenAsTheGrammarSays) {
   EXPECT_EQ(Print(*f), expected);
 }
 
+TEST(IrText, ThreadsScopesAndSyncsAreWrittenAsTheGrammarSays) {
+  const std::string text =
+      R"(fn gpu(X: i8[16] input, Y: i8[16] output) stage=flat {
+  for b in 0..2 blockIdx.z {
+    alloc S: i8[16] scope=vta.inp {
+      for v in 0..2 virtual {
+        for t in 0..4 threadIdx.y {
+          async {
+            S[v * 8 + b * 4 + t] = X[v * 8 + b * 4 + t];
+          }
+          sync commit;
+          sync wait 3;
+          sync barrier;
+          sync wait 0;
+        }
+      }
+    }
+  }
+}
+)";
+  absl::StatusOr<Function> f = ParseFunction(text);
+  ASSERT_TRUE(f.ok()) << f.status();
+  EXPECT_EQ(Print(*f), text);
+  EXPECT_EQ(EngineOf(f->body->body->buffer->scope), "load");
+}
+
 TEST(IrText, ErrorsSayWhere) {
   struct Row {
     const char *text, *slug, *where;

@@ -56,6 +56,15 @@ constexpr TextRow kTexts[] = {
      "fn f(y: f32[8] output) { for i in 0..8 { block b(v: spatial 0..8 = i) { writes y[v:1]; y[v] "
      "= 1.0f32; } } "
      "for i in 0..8 { block b(v: spatial 0..8 = i) { writes y[v:1]; y[v] = 1.0f32; } } }"},
+    {"bound_range", "fn f(y: f32[9] output) { for i in 1..9 blockIdx.x { } }"},
+    {"bound_nesting",
+     "fn f(y: f32[9] output) { for i in 0..9 threadIdx.x { for j in 0..9 threadIdx.x { } } }"},
+    {"bound_nesting",
+     "fn f(y: f32[9] output) { for i in 0..9 threadIdx.x { for j in 0..9 blockIdx.x { } } }"},
+    {"bound_nesting",
+     "fn f(y: f32[9] output) { for i in 0..9 parallel { for j in 0..9 threadIdx.x { } } }"},
+    {"async", "fn f(y: f32[9] output) stage=flat { async { sync barrier; } }"},
+    {"stage", "fn f(y: f32[9] output) { sync barrier; }"},
     {"init",
      "fn f(y: f32[8] output) { for i in 0..8 { block b(v: spatial 0..8 = i) { writes y[v:1]; init "
      "{ y[v] = 0.0f32; } y[v] = 1.0f32; } } }"},
