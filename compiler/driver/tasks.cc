@@ -27,9 +27,9 @@ std::string KernelWords(const Graph& task) {
   for (const Node& node : task.nodes) {
     if (node.op == "conv2d") {
       const auto& w = task.values[node.inputs[1]].type.shape;
-      const bool ihwo = op::GetString(node.attrs, "weight_layout", "OIHW") == "IHWO";
+      const size_t kh = op::GetString(node.attrs, "weight_layout", "OIHW") == "IHWO" ? 1 : 2;
       const auto strides = op::GetInts(node.attrs, "strides", {1, 1});
-      std::string words = StrCat(" k", ihwo ? w[1] : w[2], "x", ihwo ? w[2] : w[3]);
+      std::string words = StrCat(" k", w[kh], "x", w[kh + 1]);
       if (strides[0] != 1 || strides[1] != 1) {
         words += strides[0] == strides[1] ? StrCat(" s", strides[0])
                                           : StrCat(" s", strides[0], "x", strides[1]);

@@ -32,8 +32,9 @@ absl::StatusOr<Graph> FoldBatchNorm(Graph g, const GraphPassContext& ctx);
 // A (transposed) convolution with a bias → one without and an addition, so that the bias is part of
 // the fused epilogue.
 absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext& ctx);
-// Constant weights move to the layout kernels read contiguously (conv OIHW → IHWO, dense [N,K] →
-// [K,N]); the operator's `weight_layout` attribute says which. Weights that are not constants stay.
+// Constant weights move to the layout kernels read contiguously (conv OIHW → OIHW16o or IHWO,
+// dense [N,K] → NK16n or KN); the operator's `weight_layout` attribute says which. Weights that are
+// not constants stay.
 absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx);
 // Every graph output gets storage that a kernel of its own writes: outputs that are inputs,
 // constants or views of these or of another output become copies.

@@ -1,5 +1,5 @@
-// Contractions: dense (a matrix of weights in one of two layouts) and matmul (NumPy semantics with
-// batch dimensions).
+// Contractions: dense (a matrix of weights in one of three layouts) and matmul (NumPy semantics
+// with batch dimensions).
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -9,24 +9,31 @@ namespace {
 
 using support::StrCat;
 
-absl::StatusOr<bool> IsKn(const Attrs& attrs) {
+enum class WeightLayout : uint8_t { kNk, kKn, kBlocked };
+
+absl::StatusOr<WeightLayout> LayoutOf(const Attrs& attrs) {
   const std::string layout = GetString(attrs, "weight_layout", "NK");
-  if (layout != "NK" && layout != "KN") {
-    return OpError("dense", "attribute", StrCat("expected weight_layout NK or KN, found ", layout));
-  }
-  return layout == "KN";
+  if (layout == "NK") return WeightLayout::kNk;
+  if (layout == "KN") return WeightLayout::kKn;
+  if (layout == "NK16n") return WeightLayout::kBlocked;
+  return OpError("dense", "attribute",
+                 StrCat("expected weight_layout NK, KN or NK16n, found ", layout));
 }
 
 absl::StatusOr<std::vector<TensorType>> InferDense(std::span<const TensorType> inputs,
                                                    const Attrs& attrs) {
   const TensorType &a = inputs[0], &w = inputs[1];
-  TW_ASSIGN(const bool kn, IsKn(attrs));
-  if (a.shape.empty() || w.shape.size() != 2 || a.dtype != w.dtype) {
-    return OpError(
-        "dense", "shape",
-        StrCat("expected data [...,k] and a weight matrix, found ", ToText(a), " and ", ToText(w)));
+  TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
+  const bool blocked = layout == WeightLayout::kBlocked;
+  if (a.shape.empty() || w.shape.size() != (blocked ? 3 : 2) || a.dtype != w.dtype ||
+      (blocked && w.shape[2] != kWeightBlock)) {
+    return OpError("dense", "shape",
+                   StrCat("expected data [...,k] and a weight matrix of the layout, found ",
+                          ToText(a), " and ", ToText(w)));
   }
-  const int64_t k = kn ? w.shape[0] : w.shape[1], n = kn ? w.shape[1] : w.shape[0];
+  const bool kn = layout == WeightLayout::kKn;
+  const int64_t k = w.shape[kn ? 0 : 1];
+  const int64_t n = w.shape[kn ? 1 : 0] * (blocked ? kWeightBlock : 1);
   if (a.shape.back() != k) {
     return OpError("dense", "shape",
                    StrCat("expected data whose last dimension is ", k, ", found ", ToText(a)));
@@ -36,25 +43,31 @@ absl::StatusOr<std::vector<TensorType>> InferDense(std::span<const TensorType> i
   return std::vector<TensorType>{out};
 }
 
+std::vector<ir::Expr> WeightIndex(WeightLayout layout, const ir::Expr& n, const ir::Expr& k) {
+  if (layout == WeightLayout::kNk) return {n, k};
+  if (layout == WeightLayout::kKn) return {k, n};
+  const ir::Expr block = ir::Int(kWeightBlock);
+  return {ir::FloorDiv(n, block), k, ir::FloorMod(n, block)};
+}
+
 absl::StatusOr<std::vector<ir::Buffer>> BuildDense(ir::FunctionBuilder& b, const std::string& name,
                                                    std::span<const ir::Buffer> inputs,
                                                    std::span<const TensorType> outputs,
                                                    const Attrs& attrs) {
-  TW_ASSIGN(const bool kn, IsKn(attrs));
-  const ir::Axis k = b.ReduceAxis("k", inputs[1]->shape[kn ? 0 : 1]);
+  TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
+  const ir::Axis k = b.ReduceAxis("k", inputs[0]->shape.back());
   const size_t rank = outputs[0].shape.size();
   std::vector<std::string> axes;
   for (size_t d = 0; d + 1 < rank; ++d) axes.push_back(rank == 2 ? "m" : StrCat("m", d));
   axes.push_back("n");
-  return std::vector<ir::Buffer>{
-      b.Reduce(name, outputs[0].dtype, ShapeExprs(outputs[0].shape), axes, {k}, ir::Combiner::kSum,
-               [&](const std::vector<ir::Var>& i) {
-                 std::vector<ir::Expr> at = VarExprs(i);
-                 const ir::Expr n = at.back();
-                 at.back() = k.var;
-                 return ir::Load(inputs[0], at) *
-                        (kn ? ir::Load(inputs[1], {k.var, n}) : ir::Load(inputs[1], {n, k.var}));
-               })};
+  return std::vector<ir::Buffer>{b.Reduce(
+      name, outputs[0].dtype, ShapeExprs(outputs[0].shape), axes, {k}, ir::Combiner::kSum,
+      [&](const std::vector<ir::Var>& i) {
+        std::vector<ir::Expr> at = VarExprs(i);
+        const ir::Expr n = at.back();
+        at.back() = k.var;
+        return ir::Load(inputs[0], at) * ir::Load(inputs[1], WeightIndex(layout, n, k.var));
+      })};
 }
 
 double DenseReduction(std::span<const TensorType> inputs, const Attrs&) {
@@ -70,17 +83,21 @@ double ContractFlops(std::span<const TensorType> inputs, std::span<const TensorT
 absl::StatusOr<std::vector<RefTensor>> PlainDense(std::span<const RefTensor> inputs,
                                                   std::span<const TensorType> outputs,
                                                   const Attrs& attrs) {
-  TW_ASSIGN(const bool kn, IsKn(attrs));
+  TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
   const int64_t n_size = outputs[0].shape.back(), k_size = inputs[0].type.shape.back();
   const int64_t rows = outputs[0].elements() / n_size;
+  auto weight = [&](int64_t n, int64_t k) {
+    if (layout == WeightLayout::kNk) return n * k_size + k;
+    if (layout == WeightLayout::kKn) return k * n_size + n;
+    return (n / kWeightBlock * k_size + k) * kWeightBlock + n % kWeightBlock;
+  };
   RefTensor out{outputs[0], {}};
   out.values.reserve(outputs[0].elements());
   for (int64_t m = 0; m < rows; ++m) {
     for (int64_t n = 0; n < n_size; ++n) {
       double sum = 0;
       for (int64_t k = 0; k < k_size; ++k) {
-        sum += inputs[0].values[m * k_size + k] *
-               inputs[1].values[kn ? k * n_size + n : n * k_size + k];
+        sum += inputs[0].values[m * k_size + k] * inputs[1].values[weight(n, k)];
       }
       out.values.push_back(sum);
     }

@@ -1,6 +1,8 @@
 // Convolutions. Padding is a stage of its own in front of the sum: a schedule keeps the padded
 // copy, makes it per tile (compute_at), or guards the loads instead (inline). Weight layouts: OIHW
 // as in ONNX, IHWO where a kernel reads the output channels contiguously.
+#include <optional>
+
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -10,32 +12,48 @@ namespace {
 
 using support::StrCat;
 
+enum class WeightLayout : uint8_t { kOihw, kIhwo, kBlocked };
+
 // Everything about one convolution that its rules need.
 struct ConvShape {
   int64_t batch, in_channels, height, width;
   int64_t out_channels, group_in, groups;
-  bool ihwo;
+  WeightLayout layout;
   Window h, w;
   int64_t out_height, out_width;
 
   int64_t group_out() const { return out_channels / groups; }
 };
 
-absl::StatusOr<bool> IsIhwo(std::string_view op, const Attrs& attrs) {
+absl::StatusOr<WeightLayout> LayoutOf(std::string_view op, const Attrs& attrs) {
   const std::string layout = GetString(attrs, "weight_layout", "OIHW");
-  if (layout != "OIHW" && layout != "IHWO") {
-    return OpError(op, "attribute", StrCat("expected weight_layout OIHW or IHWO, found ", layout));
+  if (layout == "OIHW") return WeightLayout::kOihw;
+  if (layout == "IHWO") return WeightLayout::kIhwo;
+  if (layout == "OIHW16o") return WeightLayout::kBlocked;
+  return OpError(op, "attribute",
+                 StrCat("expected weight_layout OIHW, IHWO or OIHW16o, found ", layout));
+}
+
+// The weight's sizes as [out, in, kh, kw]; nothing where the shape is not the layout's.
+std::optional<std::vector<int64_t>> Oihw(WeightLayout layout, const std::vector<int64_t>& w) {
+  if (layout == WeightLayout::kBlocked) {
+    if (w.size() != 5 || w[4] != kWeightBlock) return std::nullopt;
+    return std::vector<int64_t>{w[0] * kWeightBlock, w[1], w[2], w[3]};
   }
-  return layout == "IHWO";
+  if (w.size() != 4) return std::nullopt;
+  return layout == WeightLayout::kIhwo ? std::vector<int64_t>{w[3], w[0], w[1], w[2]} : w;
 }
 
 absl::StatusOr<ConvShape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   constexpr std::string_view kOp = "conv2d";
   const TensorType &x = inputs[0], &w = inputs[1];
-  if (x.shape.size() != 4 || w.shape.size() != 4) {
-    return OpError(
-        kOp, "shape",
-        StrCat("expected input and weight of rank 4, found ", ToText(x), " and ", ToText(w)));
+  ConvShape c;
+  TW_ASSIGN(c.layout, LayoutOf(kOp, attrs));
+  const std::optional<std::vector<int64_t>> ws = Oihw(c.layout, w.shape);
+  if (x.shape.size() != 4 || !ws.has_value()) {
+    return OpError(kOp, "shape",
+                   StrCat("expected an input of rank 4 and a weight of the layout, found ",
+                          ToText(x), " and ", ToText(w)));
   }
   for (const TensorType& in : inputs) {
     if (in.dtype != x.dtype) {
@@ -44,12 +62,9 @@ absl::StatusOr<ConvShape> ShapeOf(std::span<const TensorType> inputs, const Attr
           StrCat("expected operands of one type, found ", ToText(x), " and ", ToText(in)));
     }
   }
-  ConvShape c;
-  TW_ASSIGN(c.ihwo, IsIhwo(kOp, attrs));
-  const auto& ws = w.shape;
-  c.out_channels = c.ihwo ? ws[3] : ws[0];
-  c.group_in = c.ihwo ? ws[0] : ws[1];
-  const int64_t kh = c.ihwo ? ws[1] : ws[2], kw = c.ihwo ? ws[2] : ws[3];
+  c.out_channels = (*ws)[0];
+  c.group_in = (*ws)[1];
+  const int64_t kh = (*ws)[2], kw = (*ws)[3];
   c.batch = x.shape[0];
   c.in_channels = x.shape[1];
   c.height = x.shape[2];
@@ -89,6 +104,14 @@ TensorType TypeOf(const ir::Buffer& buffer) {
   TensorType type{buffer->dtype, {}};
   for (const ir::Expr& dim : buffer->shape) type.shape.push_back(*ir::AsInt(dim));
   return type;
+}
+
+ir::Expr Weight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc, const ir::Expr& ic,
+                const ir::Expr& kh, const ir::Expr& kw) {
+  if (layout == WeightLayout::kOihw) return ir::Load(w, {oc, ic, kh, kw});
+  if (layout == WeightLayout::kIhwo) return ir::Load(w, {ic, kh, kw, oc});
+  const ir::Expr block = ir::Int(kWeightBlock);
+  return ir::Load(w, {ir::FloorDiv(oc, block), ic, kh, kw, ir::FloorMod(oc, block)});
 }
 
 // The input positions that windows touch, zeros outside the input; the input itself where no window
@@ -135,9 +158,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const 
     }
     ir::Expr row = c.h.Position(i[2], kh.var), col = c.w.Position(i[3], kw.var);
     ir::Expr data = ir::Load(x, {i[0], channel, row, col});
-    ir::Expr weight = c.ihwo ? ir::Load(w, {ic.var, kh.var, kw.var, i[1]})
-                             : ir::Load(w, {i[1], ic.var, kh.var, kw.var});
-    return data * weight;
+    return data * Weight(c.layout, w, i[1], ic.var, kh.var, kw.var);
   };
   const std::vector<std::string> axes = {"n", "oc", "oh", "ow"};
   ir::Buffer sum =
@@ -163,6 +184,21 @@ double ConvReduction(std::span<const TensorType> inputs, const Attrs& attrs) {
   return c.ok() ? static_cast<double>(c->group_in * c->h.kernel * c->w.kernel) : 1;
 }
 
+int64_t WeightOffset(const ConvShape& c, int64_t oc, int64_t ic, int64_t kh, int64_t kw) {
+  auto tap = [&](int64_t first) {
+    return ((first * c.group_in + ic) * c.h.kernel + kh) * c.w.kernel + kw;
+  };
+  switch (c.layout) {
+    case WeightLayout::kOihw:
+      return tap(oc);
+    case WeightLayout::kIhwo:
+      return tap(0) * c.out_channels + oc;
+    case WeightLayout::kBlocked:
+      return tap(oc / kWeightBlock) * kWeightBlock + oc % kWeightBlock;
+  }
+  return 0;
+}
+
 double PlainSum(const ConvShape& c, const RefTensor& x, const RefTensor& w, int64_t n, int64_t oc,
                 int64_t oh, int64_t ow) {
   double sum = 0;
@@ -175,10 +211,7 @@ double PlainSum(const ConvShape& c, const RefTensor& x, const RefTensor& w, int6
         const int64_t col = ow * c.w.stride + kw * c.w.dilation - c.w.pad_begin;
         if (col < 0 || col >= c.width) continue;
         const int64_t at = ((n * c.in_channels + first_channel + ic) * c.height + row) * c.width;
-        const int64_t tap = c.ihwo
-                                ? ((ic * c.h.kernel + kh) * c.w.kernel + kw) * c.out_channels + oc
-                                : ((oc * c.group_in + ic) * c.h.kernel + kh) * c.w.kernel + kw;
-        sum += x.values[at + col] * w.values[tap];
+        sum += x.values[at + col] * w.values[WeightOffset(c, oc, ic, kh, kw)];
       }
     }
   }

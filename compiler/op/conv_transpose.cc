@@ -1,5 +1,8 @@
-// Transposed convolution, written as a gather: every output element sums the taps whose stride
-// meets an input element. Weights are [in, out / groups, kh, kw] as in ONNX.
+// Transposed convolution. With stride s, output element o meets every s-th tap only; which ones is
+// its phase (o + pad) mod s. So the sum is a plain convolution for each phase, over a padded input,
+// and the result interleaves the phases. (Dilated with a stride, a gather of all taps.) Weight
+// layouts: IOHW = [in, out / groups, kh, kw] as in ONNX, IHWO where a kernel reads the output
+// channels contiguously, OIHW16o where it also reads a block of them as one stream.
 #include <algorithm>
 
 #include "compiler/op/op_rows.h"
@@ -15,17 +18,35 @@ constexpr std::string_view kOp = "conv2d_transpose";
 
 struct Shape {
   int64_t batch, in_channels, height, width, out_channels, groups, out_height, out_width;
+  std::string layout;
   Window h, w;
   int64_t group_in() const { return in_channels / groups; }
   int64_t group_out() const { return out_channels / groups; }
 };
 
+// The weight's sizes as [in, out / groups, kh, kw].
+absl::StatusOr<std::vector<int64_t>> Iohw(std::string_view layout, const TensorType& weight) {
+  const std::vector<int64_t>& w = weight.shape;
+  if (layout == "IOHW" && w.size() == 4) return w;
+  if (layout == "IHWO" && w.size() == 4) return std::vector<int64_t>{w[0], w[3], w[1], w[2]};
+  if (layout == "OIHW16o" && w.size() == 5 && w[4] == kWeightBlock) {
+    return std::vector<int64_t>{w[1], w[0] * kWeightBlock, w[2], w[3]};
+  }
+  if (layout == "IOHW" || layout == "IHWO" || layout == "OIHW16o") {
+    return OpError(kOp, "shape",
+                   StrCat("expected a weight of layout ", layout, ", found ", ToText(weight)));
+  }
+  return OpError(kOp, "attribute",
+                 StrCat("expected weight_layout IOHW, IHWO or OIHW16o, found ", layout));
+}
+
 absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   const TensorType &x = inputs[0], &w = inputs[1];
-  if (x.shape.size() != 4 || w.shape.size() != 4) {
-    return OpError(
-        kOp, "shape",
-        StrCat("expected input and weight of rank 4, found ", ToText(x), " and ", ToText(w)));
+  Shape c;
+  c.layout = GetString(attrs, "weight_layout", "IOHW");
+  TW_ASSIGN(const std::vector<int64_t> ws, Iohw(c.layout, w));
+  if (x.shape.size() != 4) {
+    return OpError(kOp, "shape", StrCat("expected an input of rank 4, found ", ToText(x)));
   }
   for (const TensorType& in : inputs) {
     if (in.dtype != x.dtype) {
@@ -34,21 +55,20 @@ absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& a
           StrCat("expected operands of one type, found ", ToText(x), " and ", ToText(in)));
     }
   }
-  Shape c;
   c.groups = GetInt(attrs, "groups", 1);
   c.batch = x.shape[0];
   c.in_channels = x.shape[1];
   c.height = x.shape[2];
   c.width = x.shape[3];
-  if (c.groups < 1 || w.shape[0] != c.in_channels || c.in_channels % c.groups != 0) {
+  if (c.groups < 1 || ws[0] != c.in_channels || c.in_channels % c.groups != 0) {
     return OpError(kOp, "channels",
                    StrCat("expected channels that divide into ", c.groups, " groups, found input ",
                           ToText(x), " and weight ", ToText(w)));
   }
-  if (__builtin_mul_overflow(w.shape[1], c.groups, &c.out_channels)) {
+  if (__builtin_mul_overflow(ws[1], c.groups, &c.out_channels)) {
     return OpError(kOp, "channels", "expected fewer channels");
   }
-  TW_ASSIGN(std::vector<Window> windows, WindowsOf(kOp, attrs, w.shape[2], w.shape[3]));
+  TW_ASSIGN(std::vector<Window> windows, WindowsOf(kOp, attrs, ws[2], ws[3]));
   TW_ASSIGN(auto extra, IntsInRange(kOp, attrs, "output_padding", {0, 0}, 2, 0, kMaxWindowAttr));
   c.h = windows[0];
   c.w = windows[1];
@@ -90,6 +110,119 @@ ir::Expr Source(const Window& w, const ir::Expr& out, const ir::Expr& tap, int64
   return at;
 }
 
+// Channels that an output channel reads and its place among its group's.
+struct Channels {
+  ir::Expr in, within;
+};
+Channels ChannelsOf(const Shape& c, const ir::Expr& oc, const ir::Expr& ic) {
+  if (c.groups == 1) return {ic, oc};
+  ir::Expr group = ir::FloorDiv(oc, ir::Int(c.group_out()));
+  return {group * ir::Int(c.group_in()) + ic, ir::FloorMod(oc, ir::Int(c.group_out()))};
+}
+
+ir::Expr Weight(const Shape& c, const ir::Buffer& w, const Channels& at, ir::Expr kh, ir::Expr kw) {
+  if (c.layout == "IOHW") return ir::Load(w, {at.in, at.within, kh, kw});
+  if (c.layout == "IHWO") return ir::Load(w, {at.in, kh, kw, at.within});
+  const ir::Expr block = ir::Int(kWeightBlock);
+  return ir::Load(w,
+                  {ir::FloorDiv(at.within, block), at.in, kh, kw, ir::FloorMod(at.within, block)});
+}
+
+// All taps of every output element, those that meet no input element guarded away.
+ir::Buffer GatherSum(ir::FunctionBuilder& b, const std::string& name, const Shape& c,
+                     const ir::Buffer& x, const ir::Buffer& w, const TensorType& out) {
+  const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in()));
+  const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
+  const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));
+  auto value = [&](const std::vector<ir::Var>& i) {
+    const Channels channels = ChannelsOf(c, i[1], ic.var);
+    std::vector<ir::Expr> inside;
+    ir::Expr row = Source(c.h, i[2], kh.var, c.height, &inside);
+    ir::Expr col = Source(c.w, i[3], kw.var, c.width, &inside);
+    return Guarded(inside, ir::Load(x, {i[0], channels.in, row, col}), ir::Zero(out.dtype)) *
+           Weight(c, w, channels, kh.var, kw.var);
+  };
+  return b.Reduce(name, out.dtype, ShapeExprs(out.shape), {"n", "oc", "oh", "ow"}, {ic, kh, kw},
+                  ir::Combiner::kSum, value);
+}
+
+// One dimension cut into phases. Output element o stands at (o + pad) = (first + block) * stride +
+// phase; tap number t of a phase is tap phase + stride * t and meets input element
+// first + block - t * dilation (dilation is 1 where the stride is not).
+struct Phases {
+  Phases(const Window& window, int64_t output)
+      : w(window),
+        first(w.pad_begin / w.stride),
+        blocks((w.pad_begin + output - 1) / w.stride - first + 1),
+        taps((w.kernel + w.stride - 1) / w.stride),
+        reach((taps - 1) * w.dilation) {}
+
+  ir::Expr Block(const ir::Expr& o) const {
+    if (w.stride == 1) return o;
+    return ir::FloorDiv(o + ir::Int(w.pad_begin), ir::Int(w.stride)) - ir::Int(first);
+  }
+  ir::Expr Phase(const ir::Expr& o) const {
+    if (w.stride == 1) return ir::Int(0);
+    return ir::FloorMod(o + ir::Int(w.pad_begin), ir::Int(w.stride));
+  }
+  ir::Expr Tap(const ir::Expr& phase, const ir::Expr& t) const {
+    return phase + (w.stride == 1 ? t : t * ir::Int(w.stride));
+  }
+  // Where phases have unequal numbers of taps.
+  void Guards(const ir::Expr& tap, std::vector<ir::Expr>* conditions) const {
+    if (w.kernel % w.stride != 0) conditions->push_back(tap < ir::Int(w.kernel));
+  }
+  // Row of the padded input, which begins at input element first - reach.
+  ir::Expr Row(const ir::Expr& block, const ir::Expr& t) const {
+    return block + ir::Int(reach) - (w.dilation == 1 ? t : t * ir::Int(w.dilation));
+  }
+
+  Window w;
+  int64_t first, blocks, taps, reach;
+};
+
+ir::Buffer PaddedInput(ir::FunctionBuilder& b, const std::string& name, const Shape& c,
+                       const ir::Buffer& x, const Phases& h, const Phases& w) {
+  const Window top{.pad_begin = h.reach - h.first}, left{.pad_begin = w.reach - w.first};
+  const int64_t height = h.blocks + h.reach, width = w.blocks + w.reach;
+  return b.Compute(
+      name + "_pad", x->dtype, ShapeExprs({c.batch, c.in_channels, height, width}),
+      {"n", "ic", "ih", "iw"}, [&](const std::vector<ir::Var>& i) {
+        const ir::Expr row = top.Position(i[2], ir::Int(0)), col = left.Position(i[3], ir::Int(0));
+        std::vector<ir::Expr> inside;
+        top.Guards(row, c.height, height, &inside);
+        left.Guards(col, c.width, width, &inside);
+        return Guarded(inside, ir::Load(x, {i[0], i[1], row, col}), ir::Zero(x->dtype));
+      });
+}
+
+ir::Buffer PhaseSum(ir::FunctionBuilder& b, const std::string& name, const Shape& c,
+                    const ir::Buffer& x, const ir::Buffer& w, const TensorType& out) {
+  const Phases ph(c.h, c.out_height), pw(c.w, c.out_width);
+  const ir::Buffer padded = PaddedInput(b, name, c, x, ph, pw);
+  const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in()));
+  const ir::Axis th = b.ReduceAxis("th", ir::Int(ph.taps));
+  const ir::Axis tw = b.ReduceAxis("tw", ir::Int(pw.taps));
+  const std::vector<int64_t> shape = {c.batch,    c.out_channels, ph.blocks,
+                                      c.h.stride, pw.blocks,      c.w.stride};
+  const ir::Buffer phases = b.Reduce(
+      name + "_phases", out.dtype, ShapeExprs(shape), {"n", "oc", "bh", "ph", "bw", "pw"},
+      {ic, th, tw}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& i) {
+        const Channels channels = ChannelsOf(c, i[1], ic.var);
+        const ir::Expr kh = ph.Tap(i[3], th.var), kw = pw.Tap(i[5], tw.var);
+        std::vector<ir::Expr> exists;
+        ph.Guards(kh, &exists);
+        pw.Guards(kw, &exists);
+        return ir::Load(padded, {i[0], channels.in, ph.Row(i[2], th.var), pw.Row(i[4], tw.var)}) *
+               Guarded(exists, Weight(c, w, channels, kh, kw), ir::Zero(out.dtype));
+      });
+  return b.Compute(name, out.dtype, ShapeExprs(out.shape), {"n", "oc", "oh", "ow"},
+                   [&](const std::vector<ir::Var>& i) {
+                     return ir::Load(phases, {i[0], i[1], ph.Block(i[2]), ph.Phase(i[2]),
+                                              pw.Block(i[3]), pw.Phase(i[3])});
+                   });
+}
+
 absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std::string& name,
                                               std::span<const ir::Buffer> inputs,
                                               std::span<const TensorType> outputs,
@@ -100,39 +233,23 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std:
     for (const ir::Expr& dim : input->shape) types.back().shape.push_back(*ir::AsInt(dim));
   }
   TW_ASSIGN(Shape c, ShapeOf(types, attrs));
-  const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in()));
-  const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
-  const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));
-  const ir::DType dtype = outputs[0].dtype;
-  auto value = [&](const std::vector<ir::Var>& i) {
-    ir::Expr channel = ic.var, within = i[1];
-    if (c.groups > 1) {
-      ir::Expr group = ir::FloorDiv(i[1], ir::Int(c.group_out()));
-      channel = group * ir::Int(c.group_in()) + ic.var;
-      within = ir::FloorMod(i[1], ir::Int(c.group_out()));
-    }
-    std::vector<ir::Expr> inside;
-    ir::Expr row = Source(c.h, i[2], kh.var, c.height, &inside);
-    ir::Expr col = Source(c.w, i[3], kw.var, c.width, &inside);
-    return Guarded(inside, ir::Load(inputs[0], {i[0], channel, row, col}), ir::Zero(dtype)) *
-           ir::Load(inputs[1], {channel, within, kh.var, kw.var});
-  };
-  const std::vector<std::string> axes = {"n", "oc", "oh", "ow"};
-  ir::Buffer sum =
-      b.Reduce(inputs.size() > 2 ? name + "_sum" : name, dtype, ShapeExprs(outputs[0].shape), axes,
-               {ic, kh, kw}, ir::Combiner::kSum, value);
+  const bool gather = (c.h.stride > 1 && c.h.dilation > 1) || (c.w.stride > 1 && c.w.dilation > 1);
+  const std::string sum_name = inputs.size() > 2 ? name + "_sum" : name;
+  const ir::Buffer sum =
+      (gather ? GatherSum : PhaseSum)(b, sum_name, c, inputs[0], inputs[1], outputs[0]);
   if (inputs.size() == 2) return std::vector<ir::Buffer>{sum};
-  return std::vector<ir::Buffer>{b.Compute(
-      name, dtype, ShapeExprs(outputs[0].shape), axes, [&](const std::vector<ir::Var>& i) {
-        return ir::Load(sum, VarExprs(i)) + ir::Load(inputs[2], {i[1]});
-      })};
+  return std::vector<ir::Buffer>{
+      b.Compute(name, outputs[0].dtype, ShapeExprs(outputs[0].shape), {"n", "oc", "oh", "ow"},
+                [&](const std::vector<ir::Var>& i) {
+                  return ir::Load(sum, VarExprs(i)) + ir::Load(inputs[2], {i[1]});
+                })};
 }
 
 double Flops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
              const Attrs&) {
   // Every input element meets every tap of its weights once.
   const double taps =
-      static_cast<double>(inputs[1].elements()) / static_cast<double>(inputs[1].shape[0]);
+      static_cast<double>(inputs[1].elements()) / static_cast<double>(inputs[0].shape[1]);
   return 2.0 * static_cast<double>(inputs[0].elements()) * taps +
          (inputs.size() > 2 ? static_cast<double>(outputs[0].elements()) : 0);
 }
@@ -140,6 +257,15 @@ double Flops(std::span<const TensorType> inputs, std::span<const TensorType> out
 double Length(std::span<const TensorType> inputs, const Attrs& attrs) {
   absl::StatusOr<Shape> c = ShapeOf(inputs, attrs);
   return c.ok() ? static_cast<double>(c->group_in() * c->h.kernel * c->w.kernel) : 1;
+}
+
+int64_t WeightOffset(const Shape& c, int64_t ic, int64_t oc, int64_t kh, int64_t kw) {
+  auto at = [&](int64_t outer, int64_t size, int64_t inner) {
+    return ((outer * size + inner) * c.h.kernel + kh) * c.w.kernel + kw;
+  };
+  if (c.layout == "IOHW") return at(ic, c.group_out(), oc);
+  if (c.layout == "IHWO") return at(0, c.in_channels, ic) * c.group_out() + oc;
+  return at(oc / kWeightBlock, c.in_channels, ic) * kWeightBlock + oc % kWeightBlock;
 }
 
 // Scatters, unlike the kernel: each input element is added to every output it reaches.
@@ -167,7 +293,7 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
               for (int64_t kw = 0; kw < c.w.kernel; ++kw) {
                 const int64_t ow = iw * c.w.stride + kw * c.w.dilation - c.w.pad_begin;
                 if (ow < 0 || ow >= c.out_width) continue;
-                const int64_t tap = ((ic * c.group_out() + g) * c.h.kernel + kh) * c.w.kernel + kw;
+                const int64_t tap = WeightOffset(c, ic, g, kh, kw);
                 out.values[(n * c.out_channels + oc) * plane + oh * c.out_width + ow] +=
                     inputs[0].values[at] * inputs[1].values[tap];
               }

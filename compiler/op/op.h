@@ -57,6 +57,11 @@ std::string ToBytes(const RefTensor& tensor);
 // saturate.
 double RoundToType(double value, ir::DType dtype);
 
+// Output channels that lie side by side in the blocked weight layouts (conv2d OIHW16o, dense
+// NK16n): two AVX2 or one AVX-512 vector of f32. A kernel that computes some blocks reads one
+// contiguous stream for each.
+inline constexpr int64_t kWeightBlock = 16;
+
 // Reads the element of one input at an index.
 using ElementReader = std::function<ir::Expr(std::vector<ir::Expr>)>;
 

@@ -197,19 +197,28 @@ std::optional<std::string> Scheduler::EpilogueOf(const StmtNode& reduction) cons
 
 std::optional<int64_t> Scheduler::Stride(const ir::Buffer& buffer, const std::vector<Expr>& indices,
                                          const ir::Var& var) {
-  AffineContext context;
-  int64_t stride = 0, row = 1;
-  for (size_t d = indices.size(); d-- > 0;) {
-    for (const AffineTerm& t : context.Normalize(indices[d]).terms) {
-      if (t.atom == var) {
-        stride += t.coeff * row;
-      } else if (ir::UsesVar(t.atom, var)) {
-        return std::nullopt;
-      }
+  // Where only `var` differs from zero: indices of blocked layouts divide, so two points tell more
+  // than coefficients.
+  auto address = [&](int64_t value) -> std::optional<int64_t> {
+    int64_t at = 0, row = 1;
+    for (size_t d = indices.size(); d-- > 0;) {
+      ir::VarMap point;
+      ir::VisitExprs(indices[d], [&](const Expr& e) {
+        if (e->kind == ir::ExprKind::kVar) point[e.get()] = ir::Int(e == var ? value : 0, e->dtype);
+        return true;
+      });
+      const Expr index = ir::Substitute(indices[d], point);
+      const int64_t* constant = ir::AsInt(index);
+      if (constant == nullptr) return std::nullopt;
+      at += *constant * row;
+      row *= ExtentOf(buffer->shape[d]);
     }
-    row *= ExtentOf(buffer->shape[d]);
-  }
-  return stride;
+    return at;
+  };
+  const std::optional<int64_t> at0 = address(0), at1 = address(1), at7 = address(7);
+  if (!at0.has_value() || !at1.has_value() || !at7.has_value()) return std::nullopt;
+  const int64_t stride = *at1 - *at0;
+  return *at7 - *at0 == 7 * stride ? std::optional(stride) : std::nullopt;
 }
 
 int64_t Scheduler::LaneCost(const StmtNode& block, size_t axis, int lanes, bool count_store) const {

@@ -348,6 +348,14 @@ TEST(GraphPassLayout, ConstantWeightsMove) {
   const Node& conv = g.nodes[0];
   EXPECT_EQ(op::GetString(conv.attrs, "weight_layout", ""), "IHWO");
   EXPECT_EQ(g.values[conv.inputs[1]].type.shape, (std::vector<int64_t>{2, 3, 3, 3}));
+  const Graph dense = Checked(LayoutWeights, Parse(R"(graph {
+  input %0 "x": f32[2,1]
+  constant %1 "w": f32[16,1] = hex:)" + std::string(128, '1') +
+                                                   R"(
+  %2 "y": f32[2,16] = dense(%0, %1)
+  output %2
+})"));
+  EXPECT_EQ(op::GetString(dense.nodes[0].attrs, "weight_layout", ""), "NK16n");
   g = Checked(LayoutWeights, Parse(kSmall));  // weights are inputs there
   EXPECT_EQ(op::GetString(g.nodes[0].attrs, "weight_layout", ""), "OIHW");
 }

@@ -171,7 +171,7 @@ Case RandomConv(Rng* rng) {
   const int64_t groups = rng->Choice(std::vector<int64_t>{1, 1, 2, 3});
   const bool depthwise = rng->Bernoulli(0.25);
   const int64_t group_in = depthwise ? 1 : rng->UniformInt(1, 3);
-  const int64_t group_out = rng->UniformInt(1, 3);
+  const int64_t group_out = rng->Bernoulli(0.3) ? kWeightBlock : rng->UniformInt(1, 3);
   const int64_t kh = rng->UniformInt(1, 3), kw = rng->UniformInt(1, 4);
   std::vector<int64_t> strides = {rng->UniformInt(1, 3), rng->UniformInt(1, 2)};
   std::vector<int64_t> dilations = {rng->UniformInt(1, 2), rng->UniformInt(1, 3)};
@@ -180,17 +180,21 @@ Case RandomConv(Rng* rng) {
   const int64_t reach_h = (kh - 1) * dilations[0] + 1, reach_w = (kw - 1) * dilations[1] + 1;
   const int64_t h = std::max<int64_t>(1, reach_h - pads[0] - pads[2]) + rng->UniformInt(0, 4);
   const int64_t w = std::max<int64_t>(1, reach_w - pads[1] - pads[3]) + rng->UniformInt(0, 4);
-  const bool ihwo = rng->Bernoulli(0.5);
   const int64_t oc = groups * group_out;
+  const std::string layout = oc % kWeightBlock == 0 && groups == 1 && rng->Bernoulli(0.7)
+                                 ? "OIHW16o"
+                             : rng->Bernoulli(0.5) ? "IHWO"
+                                                   : "OIHW";
+  std::vector<int64_t> weight = {oc, group_in, kh, kw};
+  if (layout == "IHWO") weight = {group_in, kh, kw, oc};
+  if (layout == "OIHW16o") weight = {oc / kWeightBlock, group_in, kh, kw, kWeightBlock};
   Case c{"conv2d",
-         {{rng->UniformInt(1, 2), groups * group_in, h, w},
-          ihwo ? std::vector<int64_t>{group_in, kh, kw, oc}
-               : std::vector<int64_t>{oc, group_in, kh, kw}},
+         {{rng->UniformInt(1, 2), groups * group_in, h, w}, weight},
          {{"strides", strides},
           {"pads", pads},
           {"dilations", dilations},
           {"groups", groups},
-          {"weight_layout", std::string(ihwo ? "IHWO" : "OIHW")}},
+          {"weight_layout", layout}},
          -1,
          1};
   if (rng->Bernoulli(0.5)) c.shapes.push_back({oc});
@@ -226,6 +230,8 @@ TEST(OpCompute, Contractions) {
     ExpectComputeMatchesReference({"dense", {{m, k}, {n, k}}, {}}, &rng);
     ExpectComputeMatchesReference(
         {"dense", {{2, m, k}, {k, n}}, {{"weight_layout", std::string("KN")}}}, &rng);
+    ExpectComputeMatchesReference(
+        {"dense", {{m, k}, {n, k, kWeightBlock}}, {{"weight_layout", std::string("NK16n")}}}, &rng);
     ExpectComputeMatchesReference({"matmul", {{m, k}, {k, n}}, {}}, &rng);
     ExpectComputeMatchesReference({"matmul", {{2, 1, m, k}, {3, k, n}}, {}}, &rng);
     ExpectComputeMatchesReference({"matmul", {{2, m, k}, {1, k, n}}, {}}, &rng);
@@ -312,22 +318,29 @@ TEST(OpReference, GatherClampsAndCountsFromTheEnd) {
 }
 
 TEST(OpCompute, TransposedConvolutions) {
-  for (uint64_t i = 0; i < 30; ++i) {
+  for (uint64_t i = 0; i < 60; ++i) {
     Rng rng = Rng(Seed()).Split(2000 + i);
     SCOPED_TRACE(StrCat("case ", i));
     const int64_t groups = rng.UniformInt(1, 2), in = groups * rng.UniformInt(1, 2);
-    const int64_t out = rng.UniformInt(1, 2), kh = rng.UniformInt(1, 3), kw = rng.UniformInt(1, 3);
+    const bool blocked = groups == 1 && rng.Bernoulli(0.2);
+    const int64_t out = blocked ? kWeightBlock : rng.UniformInt(1, 2);
+    const int64_t kh = rng.UniformInt(1, 4), kw = rng.UniformInt(1, 4);
+    const std::string layout = blocked ? "OIHW16o" : rng.Bernoulli(0.5) ? "IHWO" : "IOHW";
+    std::vector<int64_t> weight = {in, out, kh, kw};
+    if (layout == "IHWO") weight = {in, kh, kw, out};
+    if (blocked) weight = {1, in, kh, kw, kWeightBlock};
     std::vector<int64_t> strides = {rng.UniformInt(1, 3), rng.UniformInt(1, 2)};
-    Case c{
-        "conv2d_transpose",
-        {{rng.UniformInt(1, 2), in, rng.UniformInt(2, 4), rng.UniformInt(2, 4)}, {in, out, kh, kw}},
-        {{"strides", strides},
-         {"dilations", std::vector<int64_t>{rng.UniformInt(1, 2), 1}},
-         {"pads", std::vector<int64_t>{rng.UniformInt(0, 1), 0, 0, rng.UniformInt(0, 1)}},
-         {"output_padding", std::vector<int64_t>{rng.UniformInt(0, strides[0] - 1), 0}},
-         {"groups", groups}},
-        -1,
-        1};
+    Case c{"conv2d_transpose",
+           {{rng.UniformInt(1, 2), in, rng.UniformInt(2, 4), rng.UniformInt(2, 4)}, weight},
+           {{"strides", strides},
+            {"weight_layout", layout},
+            {"dilations", std::vector<int64_t>{rng.UniformInt(1, 2), 1}},
+            {"pads", std::vector<int64_t>{rng.UniformInt(0, 1), rng.UniformInt(0, 1), 0,
+                                          rng.UniformInt(0, 1)}},
+            {"output_padding", std::vector<int64_t>{rng.UniformInt(0, strides[0] - 1), 0}},
+            {"groups", groups}},
+           -1,
+           1};
     if (rng.Bernoulli(0.5)) c.shapes.push_back({groups * out});
     ExpectComputeMatchesReference(c, &rng);
     if (::testing::Test::HasFatalFailure()) return;
