@@ -177,12 +177,46 @@ absl::StatusOr<std::vector<int>> WrittenIters(const Step& step, const Stmt& bloc
   return iters;
 }
 
+absl::StatusOr<std::vector<int>> ReadIters(const Step& step, const Stmt& block,
+                                           const ir::BufferRegion& region) {
+  std::vector<int> iters;
+  for (size_t d = 0; d < region.region.size(); ++d) {
+    int found = -1;
+    for (size_t i = 0; i < block->iters.size(); ++i) {
+      if (block->iters[i].var == region.region[d].min) found = static_cast<int>(i);
+    }
+    bool zero = ir::IsInt(region.region[d].min, 0) && ir::IsInt(region.buffer->shape[d], 1);
+    bool twice = found >= 0 && std::find(iters.begin(), iters.end(), found) != iters.end();
+    if (!ir::IsInt(region.region[d].extent, 1) || (found < 0 && !zero) || twice) {
+      return Refuse(step, "read_form",
+                    StrCat("expected that ", block->name, " reads ", region.buffer->name,
+                           " at its own iterators, found another index"),
+                    block);
+    }
+    iters.push_back(found);
+  }
+  return iters;
+}
+
 std::vector<BlockSite> WritersOf(const std::vector<BlockSite>& sites, const ir::Buffer& buffer) {
   std::vector<BlockSite> writers;
   for (const BlockSite& s : sites) {
     if (Writes(*s.block, buffer)) writers.push_back(s);
   }
   return writers;
+}
+
+ir::Buffer ReadBuffer(const ir::StmtNode& block, int64_t index) {
+  std::vector<ir::Buffer> seen;
+  for (const ir::BufferRegion& r : block.reads) {
+    if (Writes(block, r.buffer)) continue;
+    if (std::find(seen.begin(), seen.end(), r.buffer) == seen.end()) seen.push_back(r.buffer);
+  }
+  return index < static_cast<int64_t>(seen.size()) ? seen[static_cast<size_t>(index)] : nullptr;
+}
+
+bool IsGiven(const ir::Buffer& buffer) {
+  return buffer->role == ir::Role::kInput || buffer->role == ir::Role::kConstant;
 }
 
 bool IsBelow(const BlockSite& site, const ir::Var& loop) {

@@ -40,8 +40,17 @@ absl::Status CheckConcurrentLoops(const Step& step, const ir::Function& f, const
 // iterator used twice.
 absl::StatusOr<std::vector<int>> WrittenIters(const Step& step, const ir::Stmt& block);
 
+// The iterator that each dimension of a read is, as an index into block.iters; -1 for a constant 0.
+// Refuses (reason `read_form`) anything else, and an iterator used twice.
+absl::StatusOr<std::vector<int>> ReadIters(const Step& step, const ir::Stmt& block,
+                                           const ir::BufferRegion& region);
+
 // Every block of a buffer, in program order.
 std::vector<BlockSite> WritersOf(const std::vector<BlockSite>& sites, const ir::Buffer& buffer);
+// The `index`-th distinct buffer that the block reads and does not write; null when there is none.
+ir::Buffer ReadBuffer(const ir::StmtNode& block, int64_t index);
+// Inputs and constants: complete before the function starts.
+bool IsGiven(const ir::Buffer& buffer);
 bool IsBelow(const BlockSite& site, const ir::Var& loop);
 bool HasLoopOfKind(const std::vector<ir::Stmt>& loops, ir::ForKind kind);
 

@@ -5,6 +5,7 @@
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
+#include "compiler/schedule/produced.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -15,14 +16,6 @@ using ir::Expr;
 using ir::Stmt;
 using ir::StmtNode;
 using support::StrCat;
-
-// One dimension of a box: [min, min + extent), over the loops that stay fixed; nothing means the
-// whole dimension.
-struct Dim {
-  AffineSum min;
-  int64_t extent = 1;
-};
-using Box = std::vector<std::optional<Dim>>;
 
 // Whether block b (path `from`) can be moved next to what is in loop l (path `to`): b stands in a
 // nest of its own beside the subtree that holds l. On success the depth of that nest.
@@ -59,77 +52,6 @@ absl::StatusOr<Move> PlanMove(const Step& step, const Path& from, const Path& to
     if (child == from[common] || child == to[common]) break;
   }
   return move;
-}
-
-// The variables of a block's loops that run inside `loop`.
-std::vector<ir::Var> InnerVars(const BlockSite& site, const ir::Var& loop) {
-  std::vector<ir::Var> vars;
-  bool inside = false;
-  for (const Stmt& l : site.loops) {
-    if (inside) vars.push_back(l->var);
-    inside = inside || l->var == loop;
-  }
-  return vars;
-}
-
-bool OnlyMentions(const AffineSum& sum, const std::vector<ir::Var>& vars) {
-  bool only = true;
-  for (const AffineTerm& t : sum.terms) {
-    ir::VisitExprs(t.atom, [&](const Expr& e) {
-      if (e->kind == ir::ExprKind::kVar && std::find(vars.begin(), vars.end(), e) == vars.end()) {
-        only = false;
-      }
-      return only;
-    });
-  }
-  return only;
-}
-
-// Bounds that hold among the inner variables alone: they cut boxes without naming outer loops.
-std::vector<UpperBound> InnerBounds(const std::vector<UpperBound>& bounds,
-                                    const std::vector<ir::Var>& inner) {
-  std::vector<UpperBound> kept;
-  for (const UpperBound& b : bounds) {
-    if (OnlyMentions(b.terms, inner)) kept.push_back(b);
-  }
-  return kept;
-}
-
-// Grows `box` to hold `region` (of a block at `site`) while the loops inside `loop` run.
-void GrowBox(const ir::Function& f, const BlockSite& site, const ir::BufferRegion& region,
-             const ir::Var& loop, bool first, Box* box) {
-  AffineContext context = BlockContext(f, site);
-  std::vector<ir::Var> inner = InnerVars(site, loop);
-  std::vector<UpperBound> bounds = InnerBounds(UpperBounds(context, site.block->predicate), inner);
-  for (size_t d = 0; d < region.region.size(); ++d) {
-    const int64_t* extent = ir::AsInt(region.region[d].extent);
-    AffineSum point = TightenByBounds(context.Normalize(region.region[d].min), bounds, context);
-    Sweep sweep = SweepOver(point, inner, context);
-    Dim dim{sweep.min, 0};
-    if (extent == nullptr || sweep.width >= kUnboundedIndex) {
-      (*box)[d] = std::nullopt;
-      continue;
-    }
-    dim.extent = sweep.width + *extent;
-    if (first) {
-      (*box)[d] = std::move(dim);
-      continue;
-    }
-    if (!(*box)[d].has_value()) continue;
-    Dim& old = *(*box)[d];
-    AffineSum apart = dim.min;
-    AddScaled(&apart, old.min, -1);
-    if (!apart.terms.empty()) {
-      (*box)[d] = std::nullopt;
-      continue;
-    }
-    int64_t end = std::max(old.extent, apart.constant + dim.extent);
-    if (apart.constant < 0) {
-      old.min = dim.min;
-      end -= apart.constant;
-    }
-    old.extent = end;
-  }
 }
 
 // The block's new nest: one loop per iterator, spatial ones over their part of the box.
@@ -285,127 +207,6 @@ absl::Status ApplyComputeAt(Schedule& s, const Step& step) {
   FinishMove(s, from, move.own, nest, MovedBody(from, move.own, loop, nest.nest, /*at_end=*/false));
   return absl::OkStatus();
 }
-
-namespace {
-
-// What one producer below the loop has completed at the end of an iteration: a box, and conditions
-// over outer loops under which it ran at all.
-struct Produced {
-  Box box;
-  std::vector<Expr> guards;
-};
-
-// Whether a bound says no more than that one whole index stays inside the buffer.
-bool IsDomainBound(const UpperBound& bound, const std::vector<AffineSum>& sums,
-                   const ir::Buffer& buffer) {
-  for (size_t d = 0; d < sums.size(); ++d) {
-    AffineSum terms = sums[d];
-    int64_t offset = terms.constant;
-    terms.constant = 0;
-    const int64_t* size = ir::AsInt(buffer->shape[d]);
-    if (SameSum(terms, bound.terms) && size != nullptr && bound.hi + offset >= *size - 1) {
-      return true;
-    }
-  }
-  return false;
-}
-
-absl::StatusOr<Produced> ProducedAt(const Step& step, const ir::Function& f, const BlockSite& site,
-                                    const ir::Var& loop) {
-  auto inexact = [&](std::string_view what) {
-    return Refuse(step, "inexact_region",
-                  StrCat("expected that an iteration of ", loop->name, " produces a box, found ",
-                         what, " in ", site.block->name),
-                  site.block);
-  };
-  bool around = true;
-  for (const Stmt& l : site.loops) {
-    Feeds feeds = FeedsOf(*site.block, l->var);
-    if (around && (feeds.reduce || feeds.ordered)) {
-      return Refuse(
-          step, "incomplete",
-          StrCat("expected that ", site.block->name, " is complete after an iteration of ",
-                 loop->name, ", found its reduction loop ", l->var->name, " around"),
-          site.loops[0]);
-    }
-    if (l->var == loop) around = false;
-  }
-  AffineContext context = BlockContext(f, site);
-  std::vector<ir::Var> inner = InnerVars(site, loop);
-  std::vector<AffineSum> sums = WriteSums(context, *site.block);
-  if (sums.empty()) return inexact("a written region that is not a point");
-  const ir::Buffer& buffer = site.block->writes[0].buffer;
-
-  Produced produced;
-  std::vector<UpperBound> cutting;
-  for (const Expr& part : Conjuncts(site.block->predicate)) {
-    std::vector<UpperBound> bound = UpperBounds(context, part);
-    bool over_inner = std::any_of(inner.begin(), inner.end(),
-                                  [&](const ir::Var& v) { return ir::UsesVar(part, v); });
-    // A ragged reduction skips steps of the reduction, never a point.
-    bool over_points = std::any_of(sums.begin(), sums.end(), [&](const AffineSum& sum) {
-      return std::any_of(inner.begin(), inner.end(), [&](const ir::Var& v) {
-        return ir::UsesVar(part, v) && Mentions(sum, v);
-      });
-    });
-    if (!over_inner) {
-      produced.guards.push_back(part);
-    } else if (bound.size() == 1 && over_points && OnlyMentions(bound[0].terms, inner)) {
-      cutting.push_back(bound[0]);
-    } else if (bound.size() != 1 || (over_points && !IsDomainBound(bound[0], sums, buffer))) {
-      return inexact("a predicate that is not a bound of the buffer");
-    }
-  }
-  std::stable_sort(cutting.begin(), cutting.end(), [](const UpperBound& a, const UpperBound& b) {
-    return a.terms.terms.size() < b.terms.terms.size();
-  });
-  // Each bound must cut one dimension's own loops: then the box below is what it leaves.
-  for (size_t i = 0; i < cutting.size(); ++i) {
-    std::span<const UpperBound> all(cutting);
-    size_t cut = 0;
-    for (const AffineSum& sum : sums) {
-      int64_t before = context.RangeOf(TightenByBounds(sum, all.first(i), context)).hi;
-      cut += context.RangeOf(TightenByBounds(sum, all.first(i + 1), context)).hi < before ? 1 : 0;
-    }
-    if (cut != 1) return inexact("a predicate over several dimensions");
-  }
-  for (size_t d = 0; d < sums.size(); ++d) {
-    Sweep sweep = SweepOver(TightenByBounds(sums[d], cutting, context), inner, context);
-    if (!sweep.exact || sweep.width >= kUnboundedIndex) return inexact("gaps");
-    for (size_t e = 0; e < d; ++e) {
-      for (const ir::Var& v : inner) {
-        if (Mentions(sums[d], v) && Mentions(sums[e], v))
-          return inexact("a loop over two dimensions");
-      }
-    }
-    produced.box.push_back(Dim{sweep.min, sweep.width + 1});
-  }
-  return produced;
-}
-
-// The iterator that each dimension of a read is, where it is one; -1 for a constant 0.
-absl::StatusOr<std::vector<int>> ReadIters(const Step& step, const Stmt& block,
-                                           const ir::BufferRegion& region) {
-  std::vector<int> iters;
-  for (size_t d = 0; d < region.region.size(); ++d) {
-    int found = -1;
-    for (size_t i = 0; i < block->iters.size(); ++i) {
-      if (block->iters[i].var == region.region[d].min) found = static_cast<int>(i);
-    }
-    bool zero = ir::IsInt(region.region[d].min, 0) && ir::IsInt(region.buffer->shape[d], 1);
-    bool twice = found >= 0 && std::find(iters.begin(), iters.end(), found) != iters.end();
-    if (!ir::IsInt(region.region[d].extent, 1) || (found < 0 && !zero) || twice) {
-      return Refuse(step, "read_form",
-                    StrCat("expected that ", block->name, " reads ", region.buffer->name,
-                           " at its own iterators, found another index"),
-                    block);
-    }
-    iters.push_back(found);
-  }
-  return iters;
-}
-
-}  // namespace
 
 absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step) {
   TW_ASSIGN(Path from, BlockPath(s, step, 0));

@@ -13,16 +13,24 @@
 
 namespace tilewright::schedule {
 
-// split %l [f0,f1,…] tail=mask|peel — factors outermost first, at most one `?` = ceil(extent /
-// product of the others).
+// split %l [f0,f1,…] tail=mask|peel|overlap|pad — factors outermost first, at most one `?` =
+// ceil(extent / product of the others).
 //   for i in 0..E: S   →   for i_0 in 0..f0: for i_1 in 0..f1: S[i := i_0*f1 + i_1]
 //                          where (i_0*f1 + i_1 < E) if the product is not E
 // A block is never cloned; the tail is a predicate. With tail=peel an uneven split carries the
 // annotation tail="peel" on its outermost loop: the pass partition_loops makes a main part without
 // the predicate and a remainder with constant extents. mask keeps the predicate (vector stores are
-// masked). Results: the new loops, outermost first.
+// masked). With overlap the last tile is moved back so that it ends at E, and computes some points
+// a second time:
+//                          S[i := min(i_0*f1, E - f1) + i_1]
+// with pad the loop runs to the end of the last tile, and what S writes grows to hold it; the rest
+// holds values of padded operands where S reads such at i, zeros otherwise:
+//   for i in 0..E: P[i] = f(X[i])   →   P[i_0*f1 + i_1] = select(i_0*f1 + i_1 < E, f(X[…]), 0)
+// Results: the new loops, outermost first.
 // Refuses: not_serial, too_few (product < extent), too_large, symbolic_extent (`?` must come
-// first).
+// first; overlap and pad want constants); overlap: too_short (E < f1), not_repeatable (a block
+// below adds to what it finds); pad: pad_form (the loop is more than one spatial iterator of each
+// block below), output, several_writers, write_form.
 absl::Status ApplySplit(Schedule& s, const Step& step);
 
 // fuse %a %b … — perfectly nested adjacent serial loops, outermost first, become one.
@@ -48,6 +56,16 @@ absl::Status ApplyReorder(Schedule& s, const Step& step);
 absl::Status ApplyVectorize(Schedule& s, const Step& step);
 absl::Status ApplyUnroll(Schedule& s, const Step& step);
 absl::Status ApplyParallel(Schedule& s, const Step& step);
+
+// cache_read %b read=N scope=local|global — block b reads the N-th buffer that it reads (counted by
+// distinct buffers, its own result left out) through a copy; a new block X_local right before b's
+// outermost nest fills the copy, all of it. compute_at brings it to where it is used.
+//   for i, k: B[i] += X[i,k]   →   for d0, d1: X_local[d0,d1] = X[d0,d1];
+//                                  for i, k: B[i] += X_local[i,k]
+// Results: the copy block, then its loops, outermost first.
+// Refuses: no_such_read, nested (the buffer is written in the nest that b stands in),
+// partial_write (nobody writes all of the buffer).
+absl::Status ApplyCacheRead(Schedule& s, const Step& step);
 
 // cache_write %b scope=local|global — block b writes a new buffer B_local; a new block B_copy right
 // after b's nest copies it to B.
@@ -84,8 +102,18 @@ absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step);
 
 // inline %b — a block of one store without reduction is replaced by its expression in its
 // consumers; its buffer and loops are gone. No results.
-// Refuses: write_form, not_injective, output, several_writers, no_consumer, too_large, conflict.
+// Refuses: write_form, not_injective, output, several_writers, no_consumer, prefetched (a prefetch
+// reads it), too_large, conflict.
 absl::Status ApplyInline(Schedule& s, const Step& step);
+
+// reverse_inline %b — a block of one store without reduction, which reads the result of one
+// producer at its own iterators, moves into that producer; the buffer between them is gone. No
+// results.
+//   for i: P[i] = f(X[i]);  for j: C[j] = g(P[j])   →   for i: C[i] = g(f(X[i]))
+// Refuses: write_form, not_injective, read_form, no_producer, output (P leaves the function),
+// other_consumer, several_writers, reduction (the producer's), domain (the two do not run over the
+// same points), input_later, too_large, conflict.
+absl::Status ApplyReverseInline(Schedule& s, const Step& step);
 
 // decompose_reduction %b %l — the init of block b becomes a block `b_init` right before loop l,
 // over copies of b's loops at or below l that feed spatial iterators.
@@ -94,6 +122,68 @@ absl::Status ApplyInline(Schedule& s, const Step& step);
 // Refuses: no_init, not_around, reduction_outside, mixed_loop, mixed_predicate, repeated,
 // vectorized, write_form, conflict.
 absl::Status ApplyDecomposeReduction(Schedule& s, const Step& step);
+
+// rfactor %b %l axis=last|first — the reduction over loop l is put off: block b_rf computes one
+// partial result per iteration of l, and b, in a nest of its own right after, combines them. l
+// becomes a spatial loop of b_rf; the partial results' dimension over l comes last or first.
+//   for i: for k_0: for k_1: B[i] += X[i, k_0*T + k_1]
+//   →  for i: for k_0: for k_1: B_rf[i,k_1] += X[i, k_0*T + k_1];
+//      for i_w: for k_1_w: B[i_w] += B_rf[i_w,k_1_w]
+// The reduction is reassociated; steps that a tail's predicate leaves out add op's identity.
+// Results: the block b_rf, then b's new loops, outermost first.
+// Refuses: no_init, not_around, not_reduction (l feeds no reduction, or also a spatial iterator),
+// not_serial, extent, combiner (the update is not B = B op x with op's identity as init),
+// mixed_loop, mixed_predicate, reduction_outside, repeated, write_form, conflict.
+absl::Status ApplyRfactor(Schedule& s, const Step& step);
+
+// transform_layout %b (D0,D1,…) — the intermediate buffer that b writes gets a new shape, each
+// dimension a digit of an old one: `d` all of it, `d/N` the part above N, `d%N` the part below,
+// `d/N%M` one between. All accesses follow. The blocks that write it iterate over the digits; their
+// loops stay.
+//   map (0,1/16,2,1%16):  B[n,c,h] = …  →  B[n, c floordiv 16, h, c floormod 16] = …
+// With cache_read of a constant before it, this packs the constant: the copy is a block of its own
+// that reads constants only. A dimension that N does not divide is padded first (split tail=pad of
+// its loop). No results.
+// Refuses: not_intermediate, write_form, map (the digits of a dimension do not make it up), uneven
+// (they make up more), domain, aligned, conflict.
+absl::Status ApplyTransformLayout(Schedule& s, const Step& step);
+
+// pad_einsum %b [p0,p1,…] — block b, a sum of products of elements at single iterators, runs over
+// extents rounded up to multiples of p (one factor per iterator, in their order). Operands get
+// zero-padded copies, a padded result is copied back.
+//   for i, j, k: C[i,j] += A[i,k] * B[k,j]
+//   →  for d0, d1: A_pad[d0,d1] = select(inside, A[d0,d1], 0);  … B_pad;
+//      for i, j, k to the padded extents: C_pad[i,j] += A_pad[i,k] * B_pad[k,j];
+//      for d0, d1: C[d0,d1] = C_pad[d0,d1]
+// Results: each copy's block followed by its loops, operands in the order of the product, the
+// result's copy last.
+// Refuses: write_form, loops (not one plain serial loop per iterator), nested, factors,
+// not_einsum (also: a factor that does not know a padded reduction iterator), extent,
+// several_writers, partial_write.
+absl::Status ApplyPadEinsum(Schedule& s, const Step& step);
+
+// storage_align %b dim=D factor=F offset=O — the stride of dimension D of the intermediate that b
+// writes becomes O modulo F elements: rows are padded in memory (flatten_buffers). No results.
+// Refuses: not_intermediate, dimension (none inside D), offset (>= factor), symbolic_extent.
+absl::Status ApplyStorageAlign(Schedule& s, const Step& step);
+
+// double_buffer %b — marks block b so that the pipeline passes give its buffer two versions, one
+// read while the other is written. No results.
+// Refuses: not_intermediate, several_writers, not_in_loop (no loop around b and all consumers),
+// not_serial (that loop is mapped).
+absl::Status ApplyDoubleBuffer(Schedule& s, const Step& step);
+
+// prefetch %b %l read=N distance=D — at the start of loop l's body, a new block touches the cache
+// lines of what b will read of its N-th read buffer, a parameter, D iterations of l later.
+//   for i: for k: B[i] += X[i,k]   →   for i: { prefetch(X[i+D, …]) where inside X;  for k: … }
+// Results: the prefetching block, then its loops, outermost first.
+// Refuses: not_around, vectorized, not_parameter, region (unknown, or more than 64 lines).
+absl::Status ApplyPrefetch(Schedule& s, const Step& step);
+
+// variant NAME — the schedule starts from another of the operator's algorithms. First step only;
+// handles are numbered anew, as if the schedule had been made of that function. No results.
+// Refuses: not_first, unknown.
+absl::Status ApplyVariant(Schedule& s, const Step& step);
 
 // annotate %h key=value — a hint for later passes (step.h lists the keys). No results.
 // Refuses: unknown_key, wrong_kind, value.

@@ -1,6 +1,10 @@
-// decompose_reduction: the init of a reduction as a block of its own.
-#include <algorithm>
+#include "compiler/schedule/reduce.h"
 
+#include <algorithm>
+#include <limits>
+
+#include "compiler/ir/numeric.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
@@ -8,18 +12,58 @@
 #include "deploy/support/strings.h"
 
 namespace tilewright::schedule {
-namespace {
 
 using ir::Expr;
 using ir::Stmt;
 using ir::StmtNode;
 using support::StrCat;
 
-// The loops of a block split at the loop before which its init goes.
-struct Cut {
-  std::vector<Stmt> spatial;  // at or below the loop, feeding spatial iterators
-  std::vector<Stmt> reduce;   // at or below the loop, feeding reduction iterators
-};
+namespace {
+
+bool IsIdentity(ir::ExprKind op, const Expr& e) {
+  const bool is_float = e->kind == ir::ExprKind::kFloatImm;
+  if (!is_float && e->kind != ir::ExprKind::kIntImm) return false;
+  const double inf = std::numeric_limits<double>::infinity();
+  switch (op) {
+    case ir::ExprKind::kAdd:
+      return is_float ? e->float_value == 0 : e->int_value == 0;
+    case ir::ExprKind::kMul:
+      return is_float ? e->float_value == 1 : e->int_value == 1;
+    case ir::ExprKind::kMax:
+      return is_float ? e->float_value == -inf : e->int_value == ir::MinInt(e->dtype);
+    case ir::ExprKind::kMin:
+      return is_float ? e->float_value == inf : e->int_value == ir::MaxInt(e->dtype);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::optional<Combine> CombineOf(const StmtNode& block) {
+  if (block.init == nullptr || block.init->kind != ir::StmtKind::kStore ||
+      block.body->kind != ir::StmtKind::kStore || block.body->mask != nullptr) {
+    return std::nullopt;
+  }
+  const Expr& update = block.body->value;
+  if (update->args.size() != 2 || !IsIdentity(update->kind, block.init->value)) return std::nullopt;
+  for (size_t side = 0; side < 2; ++side) {
+    const Expr& load = update->args[side];
+    bool accumulates = load->kind == ir::ExprKind::kLoad && load->buffer == block.body->buffer &&
+                       load->args.size() == block.body->indices.size();
+    for (size_t d = 0; accumulates && d < load->args.size(); ++d) {
+      accumulates = ir::StructuralEqual(load->args[d], block.body->indices[d]);
+    }
+    const Expr& value = update->args[1 - side];
+    bool again = false;
+    ir::VisitExprs(value, [&](const Expr& e) {
+      again = again || (e->kind == ir::ExprKind::kLoad && e->buffer == block.body->buffer);
+      return !again;
+    });
+    if (accumulates && !again) return Combine{update->kind, value, block.init->value, side == 0};
+  }
+  return std::nullopt;
+}
 
 absl::StatusOr<Cut> CutLoops(const Step& step, const BlockSite& site, const ir::Var& at) {
   Cut cut;
@@ -42,8 +86,6 @@ absl::StatusOr<Cut> CutLoops(const Step& step, const BlockSite& site, const ir::
   return cut;
 }
 
-// Every iteration at or below the loop must be work of its own: otherwise a point would be added to
-// twice after one init.
 absl::Status CheckOnce(const Step& step, const ir::Function& f, const BlockSite& site,
                        const ir::Var& at) {
   AffineContext context = BlockContext(f, site);
@@ -65,8 +107,6 @@ absl::Status CheckOnce(const Step& step, const ir::Function& f, const BlockSite&
   return absl::OkStatus();
 }
 
-// Of the predicate what speaks about spatial loops; a conjunct over reduction loops only says which
-// steps of the reduction there are.
 absl::StatusOr<std::vector<Expr>> SpatialConjuncts(const Step& step, const BlockSite& site,
                                                    const Cut& cut) {
   std::vector<Expr> kept;
@@ -88,6 +128,8 @@ absl::StatusOr<std::vector<Expr>> SpatialConjuncts(const Step& step, const Block
   }
   return kept;
 }
+
+namespace {
 
 // The init block over loops of its own.
 struct InitNest {

@@ -4,6 +4,7 @@
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
+#include "compiler/schedule/split_tail.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -113,17 +114,49 @@ absl::StatusOr<SplitPlan> PlanSplit(const Step& step, const Stmt& loop) {
   return plan;
 }
 
+// Where the outermost of the new loops puts its tile.
+Expr TileStart(const SplitPlan& plan, const ir::Var& outer, const Expr& extent, bool overlaps) {
+  const ir::DType type = outer->dtype;
+  Expr start = plan.strides[0] == 1 ? outer : outer * ir::Int(plan.strides[0], type);
+  return overlaps ? ir::Min(start, ir::Int(*ir::AsInt(extent) - plan.strides[0], type)) : start;
+}
+
+absl::Status CheckTail(const Step& step, const SplitPlan& plan, const Path& path) {
+  const int64_t* extent = ir::AsInt(path.back()->range.extent);
+  if (extent == nullptr) {
+    return Refuse(step, "symbolic_extent",
+                  "expected a constant extent for this tail, found another", path.back());
+  }
+  if (step.Option("tail") != "overlap") return absl::OkStatus();
+  if (*extent < plan.strides[0]) {
+    return Refuse(step, "too_short",
+                  StrCat("expected at least one whole tile of ", plan.strides[0], ", found ",
+                         *extent, " iterations"),
+                  path.back());
+  }
+  return CheckRepeatable(step, path);
+}
+
 std::string BaseName(const ir::Var& var) { return var->name.substr(0, kMaxNameBytes); }
 
 }  // namespace
 
 absl::Status ApplySplit(Schedule& s, const Step& step) {
   TW_ASSIGN(Path path, LoopPath(s, step, 0));
-  const Stmt& loop = path.back();
+  Stmt loop = path.back();
   if (loop->for_kind != ir::ForKind::kSerial) {
     return Refuse(step, "not_serial", "expected a serial loop, found a mapped one", loop);
   }
   TW_ASSIGN(SplitPlan plan, PlanSplit(step, loop));
+  const std::string_view tail = step.Option("tail");
+  const bool overlaps = plan.ragged && tail == "overlap", pads = plan.ragged && tail == "pad";
+  if (overlaps || pads) TW_TRY(CheckTail(step, plan, path));
+  if (pads) {
+    TW_TRY(PadLoop(s, step, path, plan.strides[0] * *ir::AsInt(plan.extents[0])));
+    plan.ragged = false;
+    TW_ASSIGN(path, LoopPath(s, step, 0));
+    loop = path.back();
+  }
 
   std::vector<ir::Var> vars;
   Expr offset;
@@ -132,19 +165,20 @@ absl::Status ApplySplit(Schedule& s, const Step& step) {
         ir::MakeVar(s.UniqueName(BaseName(loop->var) + "_" + std::to_string(i)), loop->var->dtype));
     Expr part =
         plan.strides[i] == 1 ? vars[i] : vars[i] * ir::Int(plan.strides[i], loop->var->dtype);
+    if (i == 0) part = TileStart(plan, vars[0], loop->range.extent, overlaps);
     offset = offset == nullptr ? part : offset + part;
   }
   AffineContext context = ContextOf(s.function(), LoopsOf(path, path.size() - 1));
   Expr zero = ir::Int(0, loop->var->dtype);
   for (size_t i = 0; i < vars.size(); ++i) context.SetRange(vars[i], {zero, plan.extents[i]});
-  Expr guard = plan.ragged ? offset < loop->range.extent : nullptr;
+  Expr guard = plan.ragged && !overlaps ? offset < loop->range.extent : nullptr;
   context.Define(loop->var, loop->range.min + offset);
   Stmt body = SubstituteBelow(loop->body, {loop->var}, guard, &context);
   for (size_t i = vars.size(); i-- > 0;) {
     ir::Annotations annotations;
     if (i == 0) {
       annotations = loop->annotations;
-      if (plan.ragged && step.Option("tail") == "peel") annotations["tail"] = "peel";
+      if (plan.ragged && tail == "peel") annotations["tail"] = "peel";
     }
     body = ir::MakeFor(vars[i], zero, plan.extents[i], std::move(body), ir::ForKind::kSerial,
                        std::move(annotations));

@@ -25,7 +25,23 @@ constexpr ApplyFn kApply[] = {
 
 }  // namespace
 
-Schedule::Schedule(ir::Function function) : function_(std::move(function)) {
+Schedule::Schedule(ir::Function function) { Restart(std::move(function)); }
+
+Schedule::Schedule(std::vector<Variant> variants)
+    : variants_(std::make_shared<const std::vector<Variant>>(std::move(variants))) {
+  TW_CHECK(!variants_->empty()) << "a schedule starts from a function";
+  Restart(variants_->front().function);
+}
+
+const std::vector<Variant>& Schedule::variants() const {
+  static const std::vector<Variant>* const kNone = new std::vector<Variant>();
+  return variants_ == nullptr ? *kNone : *variants_;
+}
+
+void Schedule::Restart(ir::Function function) {
+  function_ = std::move(function);
+  handles_.clear();
+  used_names_.clear();
   for (const ir::Var& v : function_.size_params) Reserve(v->name);
   for (const ir::Buffer& b : function_.params) Reserve(b->name);
   for (const ir::Buffer& b : function_.allocs) Reserve(b->name);
@@ -220,9 +236,31 @@ absl::StatusOr<std::string> Schedule::Block(int handle) const {
   return h->block;
 }
 
+absl::Status ApplyVariant(Schedule& s, const Step& step) {
+  if (!s.steps().empty()) {
+    return support::FailedPrecondition(
+        "schedule.variant.not_first",
+        StrCat("expected variant as the first step, found ", s.steps().size(), " before it"));
+  }
+  std::string names;
+  for (const Variant& v : s.variants()) {
+    names += " " + v.name;
+    if (v.name != step.word) continue;
+    s.Restart(v.function);
+    return absl::OkStatus();
+  }
+  return support::FailedPrecondition("schedule.variant.unknown",
+                                     StrCat("expected one of", names.empty() ? " none" : names,
+                                            ", found ", step.word, "\n", ir::Print(s.function())));
+}
+
 absl::StatusOr<ir::Function> Replay(const ir::Function& function, std::string_view steps) {
+  return Replay({{"direct", function}}, steps);
+}
+
+absl::StatusOr<ir::Function> Replay(std::vector<Variant> variants, std::string_view steps) {
   TW_ASSIGN(Steps parsed, ParseSteps(steps));
-  Schedule schedule(function);
+  Schedule schedule(std::move(variants));
   TW_TRY(schedule.ApplyAll(parsed));
   return schedule.function();
 }

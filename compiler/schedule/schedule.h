@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +34,18 @@ struct Handle {
   bool dead = false;
 };
 
+// One of an operator's algorithms.
+struct Variant {
+  std::string name;  // as the step `variant` names it
+  ir::Function function;
+};
+
 class Schedule {
  public:
   explicit Schedule(ir::Function function);
+  // Starts as the first of the variants; a first step `variant NAME` chooses another.
+  // REQUIRES: not empty.
+  explicit Schedule(std::vector<Variant> variants);
 
   absl::Status Apply(const Step& step);
   // Stops at the first refused step; the steps before it stay applied. The error names the step.
@@ -56,6 +66,7 @@ class Schedule {
   std::vector<std::string> BlockNames() const;  // pre-order
   // The statement a handle stands for (a For or a Block); null when dead or out of range.
   ir::Stmt StmtOf(int handle) const;
+  const std::vector<Variant>& variants() const;
   // Handles created by the last successful step.
   const std::vector<int>& LastResults() const { return last_results_; }
   std::string Describe() const;  // the printed function, then what each live handle names
@@ -64,6 +75,8 @@ class Schedule {
   // checks have passed: an error leaves the schedule as it was.
   void SetBody(ir::Stmt body);
   ir::Function& mutable_function() { return function_; }
+  // Starts again from a function: all handles and names are new.
+  void Restart(ir::Function function);
   int AddLoop(const ir::Var& var);
   int AddBlock(const std::string& name);
   void KillLoop(const ir::Var& var);
@@ -78,6 +91,7 @@ class Schedule {
   void Number(const ir::Stmt& s);
   void Reserve(std::string_view name);
 
+  std::shared_ptr<const std::vector<Variant>> variants_;
   ir::Function function_;
   std::vector<Handle> handles_;
   Steps steps_;
@@ -88,5 +102,6 @@ class Schedule {
 
 // Parses, applies, returns the scheduled function: what a log record's replay is.
 absl::StatusOr<ir::Function> Replay(const ir::Function& function, std::string_view steps);
+absl::StatusOr<ir::Function> Replay(std::vector<Variant> variants, std::string_view steps);
 
 }  // namespace tilewright::schedule

@@ -1,9 +1,10 @@
-// cache_write, set_scope: where a block's result lives.
+// cache_read, cache_write, set_scope: where what a block reads and writes lives.
 #include <algorithm>
 
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
+#include "compiler/schedule/produced.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -17,31 +18,33 @@ ir::Scope ScopeOf(std::string_view word) {
   return word == "local" ? ir::Scope::kLocal : ir::Scope::kGlobal;
 }
 
-// out[v...] = in[v...] over the whole buffer, as a nest of its own. Names come from the block whose
-// result it copies.
+// out[v...] = in[v...] over the whole buffer, as a nest of its own.
 struct CopyNest {
   Stmt nest;
   std::string block;
   std::vector<ir::Var> loops;
 };
 
-CopyNest MakeCopy(Schedule& s, const ir::StmtNode& source, const std::vector<int>& written,
-                  const ir::Buffer& in, const ir::Buffer& out) {
+// `block_name` is unused so far. `loop_names` and `iter_names` per dimension; an empty name: the
+// dimension has one element, at 0.
+CopyNest MakeCopy(Schedule& s, const std::string& block_name,
+                  const std::vector<std::string>& loop_names,
+                  const std::vector<std::string>& iter_names, const ir::Buffer& in,
+                  const ir::Buffer& out) {
   CopyNest copy;
-  copy.block = s.UniqueName(out->name + "_copy");
+  copy.block = block_name;
   ir::StmtNode block{.kind = ir::StmtKind::kBlock};
   block.name = copy.block;
   std::vector<ir::Expr> point;
-  for (size_t d = 0; d < written.size(); ++d) {
+  for (size_t d = 0; d < out->shape.size(); ++d) {
     const ir::DType type = out->shape[d]->dtype;
     ir::Expr zero = ir::Int(0, type);
-    if (written[d] < 0) {
+    if (loop_names[d].empty()) {
       point.push_back(zero);
       continue;
     }
-    const ir::IterVar& iter = source.iters[static_cast<size_t>(written[d])];
-    copy.loops.push_back(ir::MakeVar(s.UniqueName(LoopNameFor(iter) + "_c"), type));
-    ir::Var var = ir::MakeVar(s.UniqueName(iter.var->name + "_c"), type);
+    copy.loops.push_back(ir::MakeVar(s.UniqueName(loop_names[d]), type));
+    ir::Var var = ir::MakeVar(s.UniqueName(iter_names[d]), type);
     block.iters.push_back({var, {zero, out->shape[d]}, ir::IterType::kSpatial, copy.loops.back()});
     point.push_back(var);
   }
@@ -58,6 +61,18 @@ CopyNest MakeCopy(Schedule& s, const ir::StmtNode& source, const std::vector<int
   }
   copy.nest = std::move(nest);
   return copy;
+}
+
+// Names come from the block whose result is copied.
+CopyNest MakeCopyOfResult(Schedule& s, const ir::StmtNode& source, const std::vector<int>& written,
+                          const ir::Buffer& in, const ir::Buffer& out) {
+  std::vector<std::string> loop_names, iter_names;
+  for (int w : written) {
+    const ir::IterVar* iter = w < 0 ? nullptr : &source.iters[static_cast<size_t>(w)];
+    loop_names.push_back(iter == nullptr ? "" : LoopNameFor(*iter) + "_c");
+    iter_names.push_back(iter == nullptr ? "" : iter->var->name + "_c");
+  }
+  return MakeCopy(s, s.UniqueName(out->name + "_copy"), loop_names, iter_names, in, out);
 }
 
 absl::Status CheckWholeBuffer(const Step& step, const Stmt& block,
@@ -83,6 +98,46 @@ absl::Status CheckWholeBuffer(const Step& step, const Stmt& block,
 
 }  // namespace
 
+absl::Status ApplyCacheRead(Schedule& s, const Step& step) {
+  TW_ASSIGN(Path path, BlockPath(s, step, 0));
+  const Stmt& block = path.back();
+  const int64_t index = support::ParseInt64(step.Option("read")).value_or(0);
+  const ir::Buffer source = ReadBuffer(*block, index);
+  if (source == nullptr) {
+    return Refuse(step, "no_such_read",
+                  StrCat("expected a block that reads more than ", index,
+                         " buffers beside its result, found fewer"),
+                  block);
+  }
+  const size_t top = path[0]->kind == ir::StmtKind::kSeq ? 1 : 0;
+  if (!IsGiven(source)) {
+    std::vector<BlockSite> sites = BlocksIn(path[0]);
+    for (const BlockSite& writer : WritersOf(BlocksIn(path[top]), source)) {
+      return Refuse(step, "nested",
+                    StrCat("expected that ", source->name, " is complete before the nest of ",
+                           block->name, ", found that ", writer.block->name, " writes it there"),
+                    path[top]);
+    }
+    TW_TRY(CheckWhollyWritten(step, s.function(), sites, source));
+  }
+  const std::string_view scope = step.Option("scope");
+  ir::Buffer copied = ir::MakeBuffer(s.UniqueName(StrCat(source->name, "_", scope)), source->dtype,
+                                     source->shape, ir::Role::kIntermediate, ScopeOf(scope));
+  std::vector<std::string> loop_names, iter_names;
+  for (size_t d = 0; d < source->shape.size(); ++d) {
+    loop_names.push_back("d" + std::to_string(d));
+    iter_names.push_back("vd" + std::to_string(d));
+  }
+  CopyNest copy = MakeCopy(s, copied->name, loop_names, iter_names, source, copied);
+  Stmt body = ReplaceAt(path, path.size() - 1, ir::ReplaceBuffers(block, {{source.get(), copied}}));
+  Path moved = FindBlock(body, block->name);
+  s.SetBody(ReplaceAt(moved, top, ir::MakeSeq({copy.nest, moved[top]})));
+  s.mutable_function().allocs.push_back(copied);
+  s.AddBlock(copy.block);
+  for (const ir::Var& v : copy.loops) s.AddLoop(v);
+  return absl::OkStatus();
+}
+
 absl::Status ApplyCacheWrite(Schedule& s, const Step& step) {
   TW_ASSIGN(Path path, BlockPath(s, step, 0));
   const Stmt& block = path.back();
@@ -102,7 +157,7 @@ absl::Status ApplyCacheWrite(Schedule& s, const Step& step) {
   ir::Buffer local =
       ir::MakeBuffer(s.UniqueName(target->name + "_local"), target->dtype, target->shape,
                      ir::Role::kIntermediate, ScopeOf(step.Option("scope")));
-  CopyNest copy = MakeCopy(s, *block, written, local, target);
+  CopyNest copy = MakeCopyOfResult(s, *block, written, local, target);
   Stmt nest = ir::ReplaceBuffers(path[own], {{target.get(), local}});
   s.SetBody(ReplaceAt(path, own, ir::MakeSeq({std::move(nest), copy.nest})));
   s.mutable_function().allocs.push_back(local);

@@ -16,6 +16,8 @@ using support::StrCat;
 
 constexpr size_t kMaxHandles = 64;
 constexpr size_t kMaxFactors = 8;
+constexpr size_t kMaxDigits = 16;
+constexpr size_t kMaxNameBytes = 40;
 constexpr int64_t kMaxHandle = 1 << 20;
 constexpr int64_t kMaxFactor = int64_t{1} << 31;
 constexpr size_t kMaxTextBytes = 1 << 20;
@@ -32,6 +34,10 @@ StepRow MakeRow(StepKind kind, const char* name, std::string_view operands,
       row.has_factors = true;
     } else if (p == "kv") {
       row.has_annotation = true;
+    } else if (p == "map") {
+      row.has_map = true;
+    } else if (p == "name") {
+      row.has_name = true;
     } else if (p.starts_with("word:")) {
       row.words = support::Split(p.substr(5), '|');
     } else if (size_t eq = p.find('='); eq != std::string::npos) {
@@ -50,7 +56,8 @@ const StepOption* FindOption(const StepRow& row, std::string_view key) {
   return nullptr;
 }
 
-// Splits one line into words; a bracketed list is one word with its blanks removed.
+// Splits one line into words; a list in brackets or parentheses is one word with its blanks
+// removed.
 absl::StatusOr<std::vector<std::string>> Words(std::string_view line) {
   std::vector<std::string> words;
   size_t i = 0;
@@ -61,17 +68,18 @@ absl::StatusOr<std::vector<std::string>> Words(std::string_view line) {
       continue;
     }
     std::string word;
-    if (line[i] == '[') {
-      size_t close = line.find(']', i);
+    if (line[i] == '[' || line[i] == '(') {
+      const char closing = line[i] == '[' ? ']' : ')';
+      size_t close = line.find(closing, i);
       if (close == std::string_view::npos) {
-        return InvalidArgument("schedule.step.syntax",
-                               StrCat("expected ']', found end of ", Quote(line)));
+        return InvalidArgument("schedule.step.syntax", StrCat("expected '", std::string(1, closing),
+                                                              "', found end of ", Quote(line)));
       }
       for (; i <= close; ++i) {
         if (!blank(i)) word += line[i];
       }
     } else {
-      while (i < line.size() && !blank(i) && line[i] != '[') word += line[i++];
+      while (i < line.size() && !blank(i) && line[i] != '[' && line[i] != '(') word += line[i++];
     }
     words.push_back(std::move(word));
   }
@@ -156,6 +164,13 @@ absl::Status ParseOption(const StepRow& row, const std::string& word, Step* step
   return absl::OkStatus();
 }
 
+bool IsName(std::string_view word) {
+  return !word.empty() && word.size() <= kMaxNameBytes &&
+         std::all_of(word.begin(), word.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+         });
+}
+
 absl::Status CheckComplete(const StepRow& row, const Step& step) {
   size_t wanted = row.operands.size();
   if (step.handles.size() < wanted || (!row.variadic && step.handles.size() > wanted)) {
@@ -171,6 +186,11 @@ absl::Status CheckComplete(const StepRow& row, const Step& step) {
     return InvalidArgument("schedule.step.word", StrCat("expected ", support::Join(row.words, "|"),
                                                         " after ", row.name, ", found none"));
   }
+  if ((row.has_map || row.has_name) && step.word.empty()) {
+    return InvalidArgument("schedule.step.word",
+                           StrCat("expected ", row.has_map ? "an index map" : "a name", " after ",
+                                  row.name, ", found none"));
+  }
   if (row.has_annotation && step.options.empty()) {
     return InvalidArgument("schedule.step.option",
                            StrCat("expected key=value after ", row.name, ", found none"));
@@ -182,6 +202,15 @@ absl::Status ParseWord(const StepRow& row, const std::string& word, Step* step) 
   if (word[0] == '%') return ParseHandle(word, step);
   if (word[0] == '[' && row.has_factors) return ParseFactors(word, step);
   if (word.find('=') != std::string::npos) return ParseOption(row, word, step);
+  if (word[0] == '(' && row.has_map && step->word.empty()) {
+    TW_ASSIGN(IndexMap map, ParseIndexMap(word));
+    step->word = ToText(map);
+    return absl::OkStatus();
+  }
+  if (row.has_name && step->word.empty() && IsName(word)) {
+    step->word = word;
+    return absl::OkStatus();
+  }
   bool known = std::find(row.words.begin(), row.words.end(), word) != row.words.end();
   if (known && step->word.empty()) {
     step->word = word;
@@ -219,6 +248,72 @@ std::span<const AnnotationRow> AnnotationRows() {
   return kRows;
 }
 
+namespace {
+
+// "1/16%4"
+absl::StatusOr<IndexDigit> ParseDigit(const std::string& text) {
+  auto bad = [&] {
+    return InvalidArgument("schedule.step.map",
+                           StrCat("expected DIM[/INT][%INT] with numbers in 1..", kMaxFactor,
+                                  ", found ", Quote(text)));
+  };
+  size_t slash = text.find('/'), percent = text.find('%');
+  if (slash != std::string::npos && percent != std::string::npos && percent < slash) return bad();
+  auto number = [&](size_t from, size_t to) { return text.substr(from, to - from); };
+  size_t end = std::min({slash, percent, text.size()});
+  IndexDigit digit;
+  auto parse = [](const std::string& word, int64_t lowest, int64_t* value) {
+    auto parsed = support::ParseInt64(word);
+    if (!parsed.has_value() || *parsed < lowest || *parsed > kMaxFactor ||
+        std::to_string(*parsed) != word) {
+      return false;
+    }
+    *value = *parsed;
+    return true;
+  };
+  int64_t dim = 0;
+  if (!parse(number(0, end), 0, &dim) || dim >= static_cast<int64_t>(kMaxDigits)) return bad();
+  digit.dim = static_cast<int>(dim);
+  if (slash != std::string::npos &&
+      !parse(number(slash + 1, std::min(percent, text.size())), 2, &digit.div)) {
+    return bad();
+  }
+  if (percent != std::string::npos && !parse(number(percent + 1, text.size()), 1, &digit.mod)) {
+    return bad();
+  }
+  return digit;
+}
+
+}  // namespace
+
+absl::StatusOr<IndexMap> ParseIndexMap(std::string_view text) {
+  if (text.size() < 2 || text.front() != '(' || text.back() != ')') {
+    return InvalidArgument("schedule.step.map",
+                           StrCat("expected an index map in parentheses, found ", Quote(text)));
+  }
+  IndexMap map;
+  for (const std::string& part : support::Split(text.substr(1, text.size() - 2), ',')) {
+    TW_ASSIGN(IndexDigit digit, ParseDigit(part));
+    map.push_back(digit);
+  }
+  if (map.size() > kMaxDigits) {
+    return InvalidArgument("schedule.step.map", StrCat("expected at most ", kMaxDigits,
+                                                       " dimensions, found ", map.size()));
+  }
+  return map;
+}
+
+std::string ToText(const IndexMap& map) {
+  std::string text = "(";
+  for (const IndexDigit& d : map) {
+    if (text.size() > 1) text += ',';
+    text += std::to_string(d.dim);
+    if (d.div != 1) text += "/" + std::to_string(d.div);
+    if (d.mod != 0) text += "%" + std::to_string(d.mod);
+  }
+  return text + ")";
+}
+
 std::string_view Step::Option(std::string_view key) const {
   auto it = options.find(std::string(key));
   if (it != options.end()) return it->second;
@@ -239,6 +334,11 @@ absl::Status CheckStep(const Step& step) {
   bool word = row.words.empty()
                   ? step.word.empty()
                   : std::find(row.words.begin(), row.words.end(), step.word) != row.words.end();
+  if (row.has_map) {
+    absl::StatusOr<IndexMap> map = ParseIndexMap(step.word);
+    word = map.ok() && ToText(*map) == step.word;
+  }
+  if (row.has_name) word = IsName(step.word);
   if (!handles || !factors || !word) {
     return InvalidArgument("schedule.step.value",
                            StrCat("expected parameters of ", row.name, ", found ", ToText(step)));

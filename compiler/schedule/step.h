@@ -6,7 +6,8 @@
 // line
 //           step    := NAME operand* parameter*
 //           operand := '%' INT                    a handle: see schedule.h for how they are
-//           numbered param   := '[' (INT|'?') {',' (INT|'?')} ']' | WORD | KEY '=' (INT|WORD)
+//           numbered param   := '[' (INT|'?') {',' (INT|'?')} ']' | MAP | WORD | KEY '=' (INT|WORD)
+//           MAP     := '(' DIGIT {',' DIGIT} ')'     DIGIT := DIM ['/' INT] ['%' INT]
 // Canonical: one space between parts, no space inside brackets, defaults omitted, key=value last in
 // key order, steps joined by "; ". Parsing accepts more spaces and stated defaults.
 #pragma once
@@ -33,7 +34,7 @@ struct Step {
   StepKind kind = StepKind::kSplit;
   std::vector<int> handles = {};
   std::vector<int64_t> factors = {};                // Split
-  std::string word = {};                            // SetScope
+  std::string word = {};                            // SetScope; an index map; a name
   std::map<std::string, std::string> options = {};  // tail=…, scope=…, annotate's key=value;
                                                     // a default is left out
 
@@ -57,10 +58,24 @@ struct StepRow {
   std::vector<std::string> words = {};  // empty: no word
   std::vector<StepOption> options = {};
   bool has_annotation = false;  // kv
+  bool has_map = false;         // an index map, held in Step::word
+  bool has_name = false;        // a name, held in Step::word
 };
 std::span<const StepRow> StepRows();  // in the order of steps.def
 const StepRow& RowOf(StepKind kind);
 const StepRow* FindRow(std::string_view name);
+
+// One dimension of a new layout: floor(i / div) mod `mod` of the old dimension's index i; mod 0:
+// whole.
+struct IndexDigit {
+  int dim = 0;
+  int64_t div = 1, mod = 0;
+  bool operator==(const IndexDigit&) const = default;
+};
+using IndexMap = std::vector<IndexDigit>;
+// "(0,1/16,2,1%16,3/4%2)"
+absl::StatusOr<IndexMap> ParseIndexMap(std::string_view text);  // schedule.step.map
+std::string ToText(const IndexMap& map);
 
 // What `annotate` may say: hints that a lowering pass reads. Values are integers in [min, max].
 struct AnnotationRow {

@@ -4,8 +4,10 @@
 //   row-major:  B[i, j] → B[i * d1 + j] contract_fma (any → same): float a * b + c → fma(a, b, c),
 //   where the target has the instruction
 #include <algorithm>
+#include <optional>
 
 #include "compiler/analysis/simplify.h"
+#include "compiler/ir/storage_align.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
 
@@ -26,13 +28,18 @@ Expr Times(const Expr& a, const Expr& b) {
 
 class Flattener : public ir::Rewriter {
  public:
+  explicit Flattener(const ir::Function& f) : function_(f) {}
+
   Buffer Flat(const Buffer& buffer) {
     if (buffer->shape.size() == 1) return buffer;
     Buffer& flat = map_[buffer.get()];
     if (flat != nullptr) return flat;
     auto node = std::make_shared<ir::BufferNode>(*buffer);
-    Expr elements = buffer->shape.empty() ? ir::Int(1) : buffer->shape[0];
-    for (size_t d = 1; d < buffer->shape.size(); ++d) elements = Times(elements, buffer->shape[d]);
+    Expr elements = ir::Int(1, buffer->shape.empty() ? ir::kI64 : buffer->shape[0]->dtype);
+    for (size_t d = buffer->shape.size(); d-- > 0;) {
+      elements = Aligned(*buffer, d, elements);
+      elements = Times(elements, buffer->shape[d]);
+    }
     node->shape = {elements};
     flat = node;
     kept_.push_back(buffer);
@@ -55,7 +62,15 @@ class Flattener : public ir::Rewriter {
   }
 
  private:
-  static Expr Index(const Buffer& buffer, const std::vector<Expr>& indices) {
+  // The stride of a dimension, padded where the buffer asks for it.
+  Expr Aligned(const ir::BufferNode& buffer, size_t dim, const Expr& stride) const {
+    std::optional<ir::StorageAlign> align = ir::StorageAlignOf(function_, buffer.name);
+    const int64_t* elements = ir::AsInt(stride);
+    if (!align.has_value() || align->dim != dim || elements == nullptr) return stride;
+    int64_t missing = (align->offset - *elements) % align->factor;
+    return ir::Int(*elements + (missing < 0 ? missing + align->factor : missing), stride->dtype);
+  }
+  Expr Index(const Buffer& buffer, const std::vector<Expr>& indices) const {
     if (indices.empty()) return ir::Int(0);
     int lanes = 1;
     for (const Expr& i : indices) lanes = std::max<int>(lanes, i->dtype.lanes);
@@ -66,6 +81,7 @@ class Flattener : public ir::Rewriter {
     Expr sum;
     Expr stride = ir::Int(1);
     for (size_t d = indices.size(); d-- > 0;) {
+      stride = Aligned(*buffer, d, stride);
       Expr term = widen(to_i64(indices[d]));
       if (!ir::IsInt(stride, 1)) term = term * widen(stride);
       sum = sum == nullptr ? term : term + sum;
@@ -74,6 +90,7 @@ class Flattener : public ir::Rewriter {
     return sum;
   }
 
+  const ir::Function& function_;
   ir::BufferMap map_;
   std::vector<Buffer> kept_;  // map_ is keyed by address
 };
@@ -102,7 +119,7 @@ absl::StatusOr<Function> SimplifyFunction(const Function& f, const PassContext&)
 
 absl::StatusOr<Function> FlattenBuffers(const Function& f, const PassContext&) {
   Function result = f;
-  Flattener flattener;
+  Flattener flattener(f);
   result.body = flattener.RewriteStmt(f.body);
   for (Buffer& b : result.params) b = flattener.Flat(b);
   return result;

@@ -64,6 +64,46 @@ std::vector<int64_t> Factors(int64_t extent, Rng* rng) {
   return factors;
 }
 
+// One small multiple per iterator of the block.
+std::vector<int64_t> PadFactors(const Schedule& s, int block, Rng* rng) {
+  ir::Stmt stmt = s.StmtOf(block);
+  std::vector<int64_t> factors;
+  size_t count = stmt == nullptr ? 1 : std::max<size_t>(stmt->iters.size(), 1);
+  for (size_t i = 0; i < std::min<size_t>(count, 8); ++i) {
+    factors.push_back(rng->Bernoulli(0.5) ? 1 : rng->UniformInt(2, 4));
+  }
+  return factors;
+}
+
+// Digits of each dimension, shuffled; sometimes not a map of the buffer at all.
+std::string RandomMap(const Schedule& s, int block, Rng* rng) {
+  ir::Stmt stmt = s.StmtOf(block);
+  size_t rank = stmt == nullptr || stmt->writes.empty() ? 1 : stmt->writes[0].region.size();
+  schedule::IndexMap map;
+  for (size_t d = 0; d < rank; ++d) {
+    int dim = static_cast<int>(d);
+    if (!rng->Bernoulli(0.5)) {
+      map.push_back({dim, 1, 0});
+      continue;
+    }
+    int64_t low = rng->UniformInt(2, 5), high = rng->UniformInt(2, 3);
+    const int64_t* size = stmt == nullptr || stmt->writes.empty()
+                              ? nullptr
+                              : ir::AsInt(stmt->writes[0].buffer->shape[d]);
+    for (int64_t n = 5; size != nullptr && n > 1 && *size % low != 0; --n) low = n;
+    map.push_back({dim, 1, low});
+    if (rng->Bernoulli(0.3)) {
+      map.push_back({dim, low, high});
+      low *= high;
+    }
+    map.push_back({dim, low, 0});
+  }
+  if (map.empty()) map.push_back({0, 1, 0});
+  rng->Shuffle(&map);
+  if (rng->Bernoulli(0.05)) map.pop_back();
+  return map.empty() ? "(0)" : schedule::ToText(map);
+}
+
 std::optional<Step> RandomStep(const Schedule& s, const StepRow& row, Rng* rng) {
   Step step{.kind = row.kind};
   std::vector<int> loops = Live(s, Handle::Kind::kLoop), blocks = Live(s, Handle::Kind::kBlock);
@@ -78,10 +118,20 @@ std::optional<Step> RandomStep(const Schedule& s, const StepRow& row, Rng* rng) 
       step.handles.push_back(rng->Choice(block ? blocks : loops));
     }
   }
-  if (row.has_factors) step.factors = Factors(ExtentOf(s, step.handles[0]), rng);
+  if (row.kind == StepKind::kPadEinsum) {
+    step.factors = PadFactors(s, step.handles[0], rng);
+  } else if (row.has_factors) {
+    step.factors = Factors(ExtentOf(s, step.handles[0]), rng);
+  }
   if (!row.words.empty()) step.word = rng->Choice(row.words);
+  if (row.has_map) step.word = RandomMap(s, step.handles[0], rng);
+  if (row.has_name) {
+    step.word = s.variants().empty() ? "nothing" : rng->Choice(s.variants()).name;
+  }
   for (const schedule::StepOption& o : row.options) {
-    const std::string& value = rng->Choice(o.values);
+    // Of a long list (positions of operands) mostly the first few.
+    size_t count = o.values.size() > 4 && !rng->Bernoulli(0.1) ? 3 : o.values.size();
+    const std::string& value = o.values[rng->Uniform(count)];
     if (value != o.values.front()) step.options[o.key] = value;
   }
   if (row.has_annotation) {
@@ -98,8 +148,8 @@ struct Numbered {
   std::vector<int> results;
 };
 
-std::vector<Numbered> Number(const ir::Function& f, const Steps& steps) {
-  Schedule s(f);
+std::vector<Numbered> Number(const std::vector<schedule::Variant>& variants, const Steps& steps) {
+  Schedule s(variants);
   std::vector<Numbered> numbered;
   for (const Step& step : steps) {
     if (!s.Apply(step).ok()) continue;
@@ -109,13 +159,16 @@ std::vector<Numbered> Number(const ir::Function& f, const Steps& steps) {
 }
 
 // Replays without step `left_out`; what cannot be applied any more is left out too.
-std::pair<Steps, ir::Function> Without(const ir::Function& f, const std::vector<Numbered>& all,
-                                       size_t left_out) {
-  Schedule s(f);
+std::pair<Steps, ir::Function> Without(const std::vector<schedule::Variant>& variants,
+                                       const std::vector<Numbered>& all, size_t left_out) {
+  Schedule s(variants);
   std::map<int, int> moved;
-  for (size_t i = 0; i < s.handles().size(); ++i) {
-    moved[static_cast<int>(i)] = static_cast<int>(i);
-  }
+  auto start = [&] {
+    for (size_t i = 0; i < s.handles().size(); ++i) {
+      moved[static_cast<int>(i)] = static_cast<int>(i);
+    }
+  };
+  start();
   for (size_t i = 0; i < all.size(); ++i) {
     if (i == left_out) continue;
     Step step = all[i].step;
@@ -126,6 +179,7 @@ std::pair<Steps, ir::Function> Without(const ir::Function& f, const std::vector<
       if (known) h = it->second;
     }
     if (!known || !s.Apply(step).ok()) continue;
+    if (step.kind == StepKind::kVariant) start();
     for (size_t r = 0; r < all[i].results.size() && r < s.LastResults().size(); ++r) {
       moved[all[i].results[r]] = s.LastResults()[r];
     }
@@ -165,14 +219,29 @@ bool TryStep(Schedule* s, const Step& step, RandomScheduleResult* result) {
 
 }  // namespace
 
+std::vector<schedule::Variant> VariantsOf(const ir::Function& f,
+                                          const RandomScheduleOptions& options) {
+  std::vector<schedule::Variant> variants = {{"direct", f}};
+  variants.insert(variants.end(), options.variants.begin(), options.variants.end());
+  return variants;
+}
+
 RandomScheduleResult RandomSchedule(const ir::Function& f, Rng rng,
                                     const RandomScheduleOptions& options) {
   RandomScheduleResult result;
-  Schedule s(f);
+  const std::vector<schedule::Variant> variants = VariantsOf(f, options);
+  Schedule s(variants);
   s.set_verify_each(options.verify_each);
   auto rows = schedule::StepRows();
+  if (!options.variants.empty() && rng.Bernoulli(0.7)) {
+    TryStep(&s, {.kind = StepKind::kVariant, .word = rng.Choice(variants).name}, &result);
+  }
   for (int i = 0; i < options.attempts && result.broken.empty(); ++i) {
     const StepRow& row = rows[rng.Uniform(rows.size())];
+    if (std::find(options.without.begin(), options.without.end(), row.name) !=
+        options.without.end()) {
+      continue;
+    }
     // Few pairs of a block and a loop go together.
     int choices = row.operands.size() > 1 ? 6 : 1;
     for (int c = 0; c < choices && result.broken.empty(); ++c) {
@@ -182,7 +251,7 @@ RandomScheduleResult RandomSchedule(const ir::Function& f, Rng rng,
   }
   result.steps = s.steps();
   result.function = s.function();
-  auto replayed = schedule::Replay(f, schedule::ToText(result.steps));
+  auto replayed = schedule::Replay(variants, schedule::ToText(result.steps));
   if (result.broken.empty() &&
       (!replayed.ok() || ir::StructuralHash(*replayed) != ir::StructuralHash(result.function))) {
     result.broken = StrCat("replay gives another program: ", replayed.status().ToString());
@@ -190,14 +259,14 @@ RandomScheduleResult RandomSchedule(const ir::Function& f, Rng rng,
   return result;
 }
 
-Steps ShrinkSteps(const ir::Function& f, const Steps& steps,
+Steps ShrinkSteps(const std::vector<schedule::Variant>& variants, const Steps& steps,
                   const std::function<bool(const ir::Function&)>& fails) {
   Steps best = steps;
   for (bool smaller = true; smaller;) {
     smaller = false;
-    std::vector<Numbered> numbered = Number(f, best);
+    std::vector<Numbered> numbered = Number(variants, best);
     for (size_t i = numbered.size(); i-- > 0;) {
-      auto [fewer, function] = Without(f, numbered, i);
+      auto [fewer, function] = Without(variants, numbered, i);
       if (fewer.size() >= best.size() || !fails(function)) continue;
       best = fewer;
       smaller = true;

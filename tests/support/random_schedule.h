@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "compiler/ir/ir.h"
 #include "compiler/schedule/schedule.h"
@@ -14,8 +15,10 @@
 namespace tilewright::tests {
 
 struct RandomScheduleOptions {
-  int attempts = 24;        // steps tried
-  bool verify_each = true;  // ir::Verify after every step
+  int attempts = 24;                             // steps tried
+  bool verify_each = true;                       // ir::Verify after every step
+  std::vector<schedule::Variant> variants = {};  // other algorithms of the same operator
+  std::vector<std::string> without = {};         // primitives that are not drawn
 };
 
 struct RandomScheduleResult {
@@ -26,12 +29,17 @@ struct RandomScheduleResult {
                        // result that does not verify; empty when all is well
 };
 
+// The function and its alternatives, as a schedule starts from them.
+std::vector<schedule::Variant> VariantsOf(const ir::Function& f,
+                                          const RandomScheduleOptions& options);
+
 RandomScheduleResult RandomSchedule(const ir::Function& f, support::Rng rng,
                                     const RandomScheduleOptions& options = {});
 
 // The fewest steps found for which `fails` still holds; steps whose operands are gone with a
 // dropped step are dropped with it.
-schedule::Steps ShrinkSteps(const ir::Function& f, const schedule::Steps& steps,
+schedule::Steps ShrinkSteps(const std::vector<schedule::Variant>& variants,
+                            const schedule::Steps& steps,
                             const std::function<bool(const ir::Function&)>& fails);
 
 }  // namespace tilewright::tests

@@ -96,6 +96,18 @@ ir::Function StencilProgram(int64_t n) {
   return b.Finish({blur2});
 }
 
+ir::Function ComposedStencilProgram(int64_t n) {
+  FunctionBuilder b("stencil");
+  Buffer x = b.Input("X", kI32, Shape({n + 4}));
+  Buffer blur2 = b.Compute("blur2", kI32, Shape({n}), {"i"}, [&](const std::vector<Var>& v) {
+    Expr sum = Int(9, kI32);
+    const int64_t weights[] = {1, 2, 3, 2, 1};
+    for (int64_t d = 0; d < 5; ++d) sum = sum + Load(x, {v[0] + Int(d)}) * Int(weights[d], kI32);
+    return sum;
+  });
+  return b.Finish({blur2});
+}
+
 ir::Function SoftmaxProgram(int64_t rows, int64_t columns) {
   FunctionBuilder b("softmax");
   Buffer x = b.Input("X", kF32, Shape({rows, columns}));
@@ -128,6 +140,87 @@ ir::Function MeanProgram(int64_t rows, int64_t columns) {
     return Load(apart, {v[0], v[1]}) * Load(apart, {v[0], v[1]});
   });
   return b.Finish({out});
+}
+
+ir::Function AddedRowsProgram(int64_t rows, int64_t columns) {
+  FunctionBuilder b("added_rows");
+  Buffer x = b.Input("X", kF32, Shape({rows, columns}));
+  Axis k = b.ReduceAxis("k", Int(columns));
+  auto shape = Shape({rows, columns});
+  Buffer doubled = b.Compute("doubled", kF32, shape, {"i", "j"}, [&](const std::vector<Var>& v) {
+    return Load(x, {v[0], v[1]}) * ir::Float(2);
+  });
+  Buffer sum = b.Reduce("sum", kF32, Shape({rows}), {"i"}, {k}, Combiner::kSum,
+                        [&](const std::vector<Var>& v) { return Load(x, {v[0], k.var}); });
+  Buffer out = b.Compute("out", kF32, shape, {"i", "j"}, [&](const std::vector<Var>& v) {
+    return Load(doubled, {v[0], v[1]}) + Load(sum, {v[0]});
+  });
+  return b.Finish({out});
+}
+
+ir::Function QuantizedDenseProgram(int64_t m, int64_t n, int64_t k) {
+  FunctionBuilder b("quantized_dense");
+  Buffer x = b.Input("A", ir::kU8, Shape({m, k})), w = b.Constant("B", ir::kI8, Shape({k, n}));
+  Axis axis = b.ReduceAxis("k", Int(k));
+  Buffer acc = b.Reduce("acc", kI32, Shape({m, n}), {"i", "j"}, {axis}, Combiner::kSum,
+                        [&](const std::vector<Var>& v) {
+                          Expr left = ir::Cast(kI32, Load(x, {v[0], axis.var})) - Int(3, kI32);
+                          return left * ir::Cast(kI32, Load(w, {axis.var, v[1]}));
+                        });
+  Buffer out = b.Compute("out", ir::kU8, Shape({m, n}), {"i", "j"}, [&](const std::vector<Var>& v) {
+    Expr scaled = ir::Cast(kF32, Load(acc, {v[0], v[1]})) * ir::Float(0.375);
+    return ir::Cast(ir::kU8, ir::Call(ir::Intrinsic::kRoundEven, {scaled + ir::Float(17)}));
+  });
+  return b.Finish({out});
+}
+
+ir::Function Bf16DenseProgram(int64_t m, int64_t n, int64_t k) {
+  FunctionBuilder b("bf16_dense");
+  Buffer x = b.Input("A", ir::kBF16, Shape({m, k})), w = b.Constant("B", ir::kBF16, Shape({k, n}));
+  Axis axis = b.ReduceAxis("k", Int(k));
+  Buffer acc = b.Reduce("acc", kF32, Shape({m, n}), {"i", "j"}, {axis}, Combiner::kSum,
+                        [&](const std::vector<Var>& v) {
+                          return ir::Cast(kF32, Load(x, {v[0], axis.var})) *
+                                 ir::Cast(kF32, Load(w, {axis.var, v[1]}));
+                        });
+  Buffer out =
+      b.Compute("out", ir::kBF16, Shape({m, n}), {"i", "j"},
+                [&](const std::vector<Var>& v) { return ir::Cast(ir::kBF16, Load(acc, v)); });
+  return b.Finish({out});
+}
+
+ir::Function MaxPoolProgram(int64_t channels, int64_t size, int64_t window, int64_t stride) {
+  FunctionBuilder b("max_pool");
+  Buffer x = b.Input("X", kF32, Shape({channels, size, size}));
+  const int64_t wide = size + 2, out_size = (wide - window) / stride + 1;
+  Buffer padded = b.Compute(
+      "padded", kF32, Shape({channels, wide, wide}), {"c", "h", "w"},
+      [&](const std::vector<Var>& v) {
+        Expr inside = v[1] >= Int(1) && v[1] <= Int(size) && v[2] >= Int(1) && v[2] <= Int(size);
+        return ir::Select(inside, Load(x, {v[0], v[1] - Int(1), v[2] - Int(1)}), ir::Float(-1000));
+      });
+  Axis kh = b.ReduceAxis("kh", Int(window)), kw = b.ReduceAxis("kw", Int(window));
+  Buffer out = b.Reduce(
+      "out", kF32, Shape({channels, out_size, out_size}), {"c", "h", "w"}, {kh, kw}, Combiner::kMax,
+      [&](const std::vector<Var>& v) {
+        return Load(padded, {v[0], v[1] * Int(stride) + kh.var, v[2] * Int(stride) + kw.var});
+      });
+  return b.Finish({out});
+}
+
+ir::Function SymbolicDenseProgram(int64_t n, int64_t k) {
+  FunctionBuilder b("symbolic_dense");
+  Var m = b.SizeParam("m");
+  Buffer x = b.Input("A", kF32, {m, Int(k)}), w = b.Constant("B", kF32, Shape({k, n}));
+  Axis axis = b.ReduceAxis("k", Int(k));
+  Buffer y = b.Reduce("Y", kF32, {m, Int(n)}, {"i", "j"}, {axis}, Combiner::kSum,
+                      [&](const std::vector<Var>& v) {
+                        return Load(x, {v[0], axis.var}) * Load(w, {axis.var, v[1]});
+                      });
+  Buffer z = b.Compute("Z", kF32, {m, Int(n)}, {"i", "j"}, [&](const std::vector<Var>& v) {
+    return ir::Max(Load(y, {v[0], v[1]}), ir::Float(0));
+  });
+  return b.Finish({z});
 }
 
 ir::Function SymbolicRowsProgram(int64_t columns) {

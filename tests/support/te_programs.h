@@ -17,10 +17,22 @@ struct ConvShape {
 ir::Function ConvProgram(const ConvShape& shape);
 // Blur = 3-point sum of (X + 1), twice; blocks: shifted, blur1, blur2. i32, so exact.
 ir::Function StencilProgram(int64_t n);
+// The same results in one stage of five taps; blocks: blur2.
+ir::Function ComposedStencilProgram(int64_t n);
 // Row maximum, exponentials of the difference, their sum, the quotient; blocks: top, e, total, out.
 ir::Function SoftmaxProgram(int64_t rows, int64_t columns);
 // Row sums, the differences from them, their squares; blocks: sum, apart, out.
 ir::Function MeanProgram(int64_t rows, int64_t columns);
+// Doubled rows, row sums, and the two added: doubled, sum, out.
+ir::Function AddedRowsProgram(int64_t rows, int64_t columns);
+// u8 by s8 products with a zero point, summed in i32, requantised to u8; blocks: acc, out.
+ir::Function QuantizedDenseProgram(int64_t m, int64_t n, int64_t k);
+// bf16 operands, products summed in f32, the result in bf16 again; blocks: acc, out.
+ir::Function Bf16DenseProgram(int64_t m, int64_t n, int64_t k);
+// A padded window maximum with stride; blocks: padded, out.
+ir::Function MaxPoolProgram(int64_t channels, int64_t size, int64_t window, int64_t stride);
+// A dense layer with a symbolic number of rows, relu; blocks: Y, Z.
+ir::Function SymbolicDenseProgram(int64_t n, int64_t k);
 // Y[i,j] = X[i,j] * 2 + 1 with a symbolic number of rows; blocks: Y.
 ir::Function SymbolicRowsProgram(int64_t columns);
 

@@ -11,6 +11,7 @@
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/structural.h"
 #include "compiler/schedule/primitives.h"
+#include "compiler/transform/passes.h"
 #include "deploy/support/status.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
@@ -20,6 +21,7 @@
 namespace tilewright::schedule {
 namespace {
 
+using tests::AddedRowsProgram;
 using tests::ConvProgram;
 using tests::DenseReluProgram;
 using tests::MatchesGolden;
@@ -29,6 +31,16 @@ using tests::SameResults;
 using tests::SoftmaxProgram;
 using tests::StencilProgram;
 using tests::SymbolicRowsProgram;
+
+// The passes place buffers inside loops: what an iteration leaves undefined shows only then.
+absl::Status RunLowered(const ir::Function& f, const std::vector<int64_t>& sizes,
+                        std::vector<ir::TensorData*> args) {
+  transform::PassContext context;
+  TW_ASSIGN(context.target, ir::ParseTarget("cpu,arch=x86_64,cpu=x86-64-v3"));
+  context.verify_each = true;
+  TW_ASSIGN(ir::Function flat, transform::RunPipeline(f, transform::CpuPipeline(), context));
+  return ir::Interpret(flat, sizes, std::move(args));
+}
 
 // Applies steps one by one with verification; the result must compute the same as the start.
 Schedule Scheduled(const ir::Function& f, std::string_view steps, std::vector<int64_t> sizes = {}) {
@@ -45,6 +57,9 @@ Schedule Scheduled(const ir::Function& f, std::string_view steps, std::vector<in
   options.sizes = std::move(sizes);
   absl::Status same = SameResults(f, s.function(), options);
   EXPECT_TRUE(same.ok()) << same << "\n" << s.Describe();
+  options.run_other = RunLowered;
+  same = SameResults(f, s.function(), options);
+  EXPECT_TRUE(same.ok()) << "lowered: " << same << "\n" << s.Describe();
   absl::Status races = tests::CheckRaces(s.function(), options.sizes);
   EXPECT_TRUE(races.ok()) << races << "\n" << s.Describe();
   return s;
@@ -153,6 +168,43 @@ TEST(SplitTest, Refusals) {
   ExpectRefused(f, "split %0 [2147483648,2147483648]", "schedule.split.too_large");
 }
 
+TEST(SplitTest, OverlappingTiles) {
+  ExpectGolden(Scheduled(MatmulProgram(10, 6, 3),
+                         "split %0 [?,4] tail=overlap; reorder %1 %2 %5; vectorize %5"),
+               "split_overlap");
+  Scheduled(StencilProgram(10), "split %4 [?,4] tail=overlap; compute_at %3 %6; vectorize %7");
+  Scheduled(MatmulProgram(12, 6, 3), "split %0 [?,4] tail=overlap; parallel %4");  // no tail
+  ir::Function f = MatmulProgram(10, 6, 3);
+  ExpectRefused(f, "split %2 [?,2] tail=overlap", "schedule.split.not_repeatable");
+  ExpectRefused(f, "reorder %2 %0; split %0 [?,4] tail=overlap", "schedule.split.not_repeatable");
+  ExpectRefused(f, "decompose_reduction %3 %2; split %0 [?,4] tail=overlap",
+                "schedule.split.not_repeatable");
+  ExpectRefused(f, "split %0 [?,16] tail=overlap", "schedule.split.too_short");
+  ExpectRefused(f, "split %0 [?,4] tail=overlap; parallel %4", "schedule.parallel.conflict");
+  ExpectRefused(f, "split %0 [?,4] tail=overlap; reorder %2 %4 %1 %5",
+                "schedule.reorder.order_matters");
+  ExpectRefused(SymbolicRowsProgram(5), "split %0 [?,4] tail=overlap",
+                "schedule.split.symbolic_extent");
+}
+
+TEST(SplitTest, PaddedBuffers) {
+  // The packed operand holds zeros behind its end; what reads it there needs no condition.
+  ExpectGolden(Scheduled(MatmulProgram(6, 5, 4),
+                         "cache_read %3 read=1; split %6 [?,4] tail=pad; cache_write %3;"
+                         "split %1 [?,4] tail=pad; reorder %12 %2 %13; vectorize %13"),
+               "split_pad");
+  Scheduled(StencilProgram(9), "split %2 [?,4] tail=pad; split %0 [?,8] tail=pad; vectorize %7");
+  Scheduled(MatmulProgram(6, 5, 4),
+            "cache_write %3; split %0 [?,4] tail=pad; decompose_reduction %3 %2");
+  ir::Function f = MatmulProgram(6, 5, 4);
+  ExpectRefused(f, "split %1 [?,4] tail=pad", "schedule.split.output");
+  ExpectRefused(f, "cache_write %3; split %2 [?,3] tail=pad", "schedule.split.pad_form");
+  ExpectRefused(f, "cache_write %3; fuse %0 %1; split %7 [?,4] tail=pad",
+                "schedule.split.pad_form");
+  ExpectRefused(f, "cache_write %3; decompose_reduction %3 %2; split %0 [?,4] tail=pad",
+                "schedule.split.several_writers");
+}
+
 TEST(FuseTest, DividesBindings) {
   ExpectGolden(Scheduled(DenseReluProgram(4, 6, 5), "fuse %4 %5; parallel %7; fuse %0 %1 %2"),
                "fuse");
@@ -241,6 +293,53 @@ TEST(MapLoopsTest, LanesAndThreadsMustNotShareWhatTheyWrite) {
 // -------------------------------------------------------------------------------------- data,
 // place
 
+TEST(CacheReadTest, CopiesTheOperand) {
+  ExpectGolden(Scheduled(MatmulProgram(6, 5, 4),
+                         "cache_read %3 read=1; split %1 [?,3]; reorder %7 %0 %8 %2;"
+                         "compute_at %4 %7"),
+               "cache_read");
+  // An intermediate, through a copy that is complete before it is read; a padded read.
+  Scheduled(StencilProgram(9), "cache_read %5 scope=global; cache_read %3");
+  Scheduled(ConvProgram({}), "inline %4; cache_read %12; compute_at %18 %6; split %8 [?,4]");
+  Scheduled(SymbolicRowsProgram(5), "cache_read %2", {6});
+}
+
+TEST(CacheReadTest, Refusals) {
+  ir::Function f = DenseReluProgram(6, 5, 4);
+  ExpectRefused(f, "cache_read %3 read=2", "schedule.cache_read.no_such_read");
+  ExpectRefused(f, "reverse_compute_at %6 %0; cache_read %6", "schedule.cache_read.nested");
+  // Only what the consumer needs is computed: the rest of the buffer is undefined.
+  auto halves = ir::ParseFunction(R"(
+    fn halves(X: f32[8] input, Y: f32[4] output) stage=scheduled {
+      alloc P: f32[8];
+      alloc Q: f32[4];
+      for i in 0..8 {
+        block P(vi: spatial 0..8 = i) {
+          reads X[vi:1];
+          writes P[vi:1];
+          P[vi] = X[vi] + 1.0f32;
+        }
+      }
+      for j in 0..4 {
+        block Q(vj: spatial 0..4 = j) {
+          reads P[vj * 2:1];
+          writes Q[vj:1];
+          Q[vj] = P[vj * 2];
+        }
+      }
+      for k in 0..4 {
+        block Y(vk: spatial 0..4 = k) {
+          reads Q[vk:1];
+          writes Y[vk:1];
+          Y[vk] = Q[vk] * 2.0f32;
+        }
+      }
+    })");
+  ASSERT_TRUE(halves.ok()) << halves.status();
+  ExpectRefused(*halves, "compute_at %1 %2; inline %3; cache_read %5",
+                "schedule.cache_read.partial_write");
+}
+
 TEST(CacheWriteTest, CopiesTheResult) {
   ExpectGolden(Scheduled(MatmulProgram(6, 5, 4), "cache_write %3"), "cache_write");
   Schedule s = Scheduled(DenseReluProgram(6, 5, 4), "cache_write %3 scope=global; cache_write %6");
@@ -313,6 +412,14 @@ TEST(ReverseComputeAtTest, TilesCutInside) {
   Scheduled(MatmulProgram(10, 5, 3), steps + "reverse_compute_at %4 %7");
 }
 
+// Tiles beyond the end run no iteration at all of a loop that repeats the producer's point: the
+// consumer must not run there either.
+TEST(ReverseComputeAtTest, TilesWithoutAnyIteration) {
+  ExpectGolden(Scheduled(MeanProgram(4, 6),
+                         "compute_at %2 %4; inline %5; split %4 [3,4]; reverse_compute_at %8 %11"),
+               "reverse_compute_at_empty_tile");
+}
+
 TEST(ReverseComputeAtTest, Refusals) {
   ir::Function f = DenseReluProgram(6, 5, 4);
   ExpectRefused(f, "reorder %2 %0 %1; reverse_compute_at %6 %0",
@@ -348,6 +455,25 @@ TEST(InlineTest, Refusals) {
   ExpectRefused(f, "inline %11", "schedule.inline.output");
 }
 
+TEST(ReverseInlineTest, TheConsumerMovesIntoItsProducer) {
+  ExpectGolden(Scheduled(MeanProgram(4, 6), "reverse_inline %8"), "reverse_inline");
+  // Into a producer that stands in another nest, and through a permuted copy.
+  Scheduled(MeanProgram(4, 6), "compute_at %2 %3; parallel %3; reverse_inline %8");
+  Scheduled(StencilProgram(9), "cache_write %5; cache_write %6; reverse_inline %6");
+}
+
+TEST(ReverseInlineTest, Refusals) {
+  ir::Function f = SoftmaxProgram(4, 6);  // %2 top %5 e %8 total %11 out
+  ExpectRefused(f, "reverse_inline %8", "schedule.reverse_inline.not_injective");
+  ExpectRefused(f, "reverse_inline %11", "schedule.reverse_inline.other_consumer");
+  ExpectRefused(DenseReluProgram(4, 5, 6), "reverse_inline %6",
+                "schedule.reverse_inline.reduction");
+  ExpectRefused(StencilProgram(9), "reverse_inline %5", "schedule.reverse_inline.read_form");
+  ExpectRefused(StencilProgram(9), "reverse_inline %1", "schedule.reverse_inline.no_producer");
+  // The sum is complete only after the loop that would hold the product.
+  ExpectRefused(AddedRowsProgram(4, 6), "reverse_inline %8", "schedule.reverse_inline.input_later");
+}
+
 TEST(DecomposeReductionTest, InitComesFirst) {
   ExpectGolden(Scheduled(MatmulProgram(6, 10, 4),
                          "split %1 [?,4]; split %2 [?,3]; reorder %0 %4 %6 %5 %7;"
@@ -364,6 +490,152 @@ TEST(DecomposeReductionTest, Refusals) {
                 "schedule.decompose_reduction.reduction_outside");
   ExpectRefused(f, "fuse %1 %2; decompose_reduction %3 %7",
                 "schedule.decompose_reduction.mixed_loop");
+}
+
+TEST(RfactorTest, PartialResultsAreCombined) {
+  ExpectGolden(Scheduled(MatmulProgram(6, 5, 12), "split %2 [?,4]; rfactor %3 %5"), "rfactor");
+  // Vectorised partial sums of a dot product; the tail of the reduction is a predicate.
+  Scheduled(MatmulProgram(3, 1, 37),
+            "split %2 [?,8]; rfactor %3 %5; vectorize %5; compute_at %6 %7; parallel %7");
+  Scheduled(MatmulProgram(3, 4, 8), "split %2 [2,?]; rfactor %3 %4 axis=first; parallel %4");
+  Scheduled(MatmulProgram(3, 4, 8), "rfactor %3 %2; unroll %2");
+  Scheduled(ConvProgram({}), "inline %4; rfactor %12 %10; rfactor %18 %11");
+  Scheduled(SoftmaxProgram(4, 9), "split %1 [3,?]; rfactor %2 %13; split %7 [?,2]; rfactor %8 %18");
+}
+
+TEST(RfactorTest, Refusals) {
+  ir::Function f = MatmulProgram(6, 5, 12);
+  ExpectRefused(f, "rfactor %3 %0", "schedule.rfactor.not_reduction");
+  ExpectRefused(f, "fuse %1 %2; rfactor %3 %4", "schedule.rfactor.not_reduction");
+  ExpectRefused(f, "decompose_reduction %3 %2; rfactor %3 %2", "schedule.rfactor.no_init");
+  ExpectRefused(DenseReluProgram(4, 5, 6), "rfactor %3 %4", "schedule.rfactor.not_around");
+  ExpectRefused(SoftmaxProgram(4, 6), "decompose_reduction %2 %1; rfactor %8 %7; rfactor %2 %1",
+                "schedule.rfactor.no_init");
+}
+
+TEST(TransformLayoutTest, DigitsOfTheOldIndices) {
+  Schedule s = Scheduled(ConvProgram({.channels_out = 6}),
+                         "split %1 [?,2] tail=pad; transform_layout %4 (0,1/2,2,3,1%2);"
+                         "transform_layout %12 (0,1/3,2,3,1%3)");
+  ExpectGolden(s, "transform_layout");
+  // A constant is packed by a block of its own, tile by tile as it is read.
+  Schedule packed = Scheduled(MatmulProgram(6, 20, 7),
+                              "cache_read %3 read=1 scope=global; split %6 [?,8] tail=pad;"
+                              "transform_layout %4 (1/8,0,1%8);"
+                              "split %1 [?,8] tail=peel; reorder %9 %0 %2 %10; vectorize %10");
+  ExpectGolden(packed, "pack_constant");
+  Scheduled(StencilProgram(10), "transform_layout %3 (0/6,0%3,0/3%2); compute_at %3 %4");
+  Scheduled(SymbolicRowsProgram(6), "cache_write %2; transform_layout %2 (1%2,0,1/2)", {7});
+  // A digit of one element keeps its iterator.
+  Scheduled(StencilProgram(10), "transform_layout %3 (0/12,0%12); cache_write %3");
+}
+
+TEST(TransformLayoutTest, Refusals) {
+  ir::Function f = DenseReluProgram(6, 5, 4);
+  ExpectRefused(f, "transform_layout %6 (0,1)", "schedule.transform_layout.not_intermediate");
+  ExpectRefused(f, "transform_layout %3 (0/4,1,0%4)", "schedule.transform_layout.uneven");
+  for (const char* map :
+       {"(0)", "(0,1/2)", "(0,1%2)", "(0,0,1)", "(0,1/4,1%2)", "(0,1,2)", "(0/4,0%4,1%2,1/2%2)"}) {
+    ExpectRefused(f, std::string("transform_layout %3 ") + map, "schedule.transform_layout.map");
+  }
+  ExpectRefused(f, "transform_layout %3 (1,0); transform_layout %3 (0,1,0)",
+                "schedule.transform_layout.map");
+}
+
+TEST(TransformLayoutTest, ComesBeforeAlignment) {
+  ExpectRefused(DenseReluProgram(6, 5, 4), "storage_align %3; transform_layout %3 (1,0)",
+                "schedule.transform_layout.aligned");
+}
+
+TEST(PadEinsumTest, OperandsAndResultArePadded) {
+  ExpectGolden(Scheduled(MatmulProgram(6, 5, 7), "pad_einsum %3 [4,4,8]"), "pad_einsum");
+  Scheduled(MatmulProgram(6, 5, 7), "reorder %2 %0 %1; pad_einsum %3 [1,1,4]; split %2 [?,4]");
+  Scheduled(DenseReluProgram(6, 5, 7), "pad_einsum %3 [1,16,1]; vectorize %1");
+}
+
+TEST(PadEinsumTest, Refusals) {
+  ir::Function f = MatmulProgram(6, 5, 7);
+  ExpectRefused(f, "pad_einsum %3 [4,4]", "schedule.pad_einsum.factors");
+  ExpectRefused(f, "pad_einsum %3 [4,?,4]", "schedule.pad_einsum.factors");
+  ExpectRefused(f, "split %0 [2,3]; pad_einsum %3 [4,4,4]", "schedule.pad_einsum.loops");
+  ExpectRefused(DenseReluProgram(6, 5, 7), "compute_at %3 %4; pad_einsum %3 [4,4,4]",
+                "schedule.pad_einsum.nested");
+  ExpectRefused(SoftmaxProgram(4, 6), "pad_einsum %2 [4,4]", "schedule.pad_einsum.not_einsum");
+  ExpectRefused(StencilProgram(6), "pad_einsum %3 [4]", "schedule.pad_einsum.not_einsum");
+}
+
+TEST(StorageAlignTest, RowsArePadded) {
+  Schedule s = Scheduled(DenseReluProgram(6, 5, 4), "storage_align %3 factor=16 offset=4");
+  ExpectGolden(s, "storage_align");
+  transform::PassContext context;
+  auto loops = transform::LowerToLoops(s.function(), context);
+  ASSERT_TRUE(loops.ok()) << loops.status();
+  auto flat = transform::FlattenBuffers(*loops, context);
+  ASSERT_TRUE(flat.ok()) << flat.status();
+  // Rows of 5 elements, 20 apart.
+  EXPECT_THAT(ir::Print(*flat), testing::HasSubstr("Y: f32[120]"));
+  EXPECT_THAT(ir::Print(*flat), testing::HasSubstr("i * 20 + j"));
+}
+
+TEST(StorageAlignTest, Refusals) {
+  ir::Function f = DenseReluProgram(6, 5, 4);
+  ExpectRefused(f, "storage_align %6", "schedule.storage_align.not_intermediate");
+  ExpectRefused(f, "storage_align %3 dim=1", "schedule.storage_align.dimension");
+  ExpectRefused(f, "storage_align %3 factor=4 offset=8", "schedule.storage_align.offset");
+}
+
+TEST(DoubleBufferTest, MarksTheProducerInALoop) {
+  ExpectGolden(Scheduled(StencilProgram(10), "split %4 [?,4]; compute_at %3 %6; double_buffer %3"),
+               "double_buffer");
+  ir::Function f = StencilProgram(10);
+  ExpectRefused(f, "double_buffer %5", "schedule.double_buffer.not_intermediate");
+  ExpectRefused(f, "double_buffer %3", "schedule.double_buffer.not_in_loop");
+  ExpectRefused(f, "split %4 [?,4]; compute_at %3 %6; parallel %6; double_buffer %3",
+                "schedule.double_buffer.not_serial");
+  ExpectRefused(DenseReluProgram(6, 5, 4),
+                "compute_at %3 %4; decompose_reduction %3 %9;"
+                "double_buffer %3",
+                "schedule.double_buffer.several_writers");
+}
+
+TEST(PrefetchTest, TouchesLaterIterations) {
+  ExpectGolden(Scheduled(MatmulProgram(6, 40, 5), "prefetch %3 %2 read=1 distance=2"), "prefetch");
+  Scheduled(MatmulProgram(6, 40, 5),
+            "split %1 [?,16]; reorder %0 %4 %2 %5; prefetch %3 %2 read=1;"
+            "vectorize %5; parallel %0; unroll %2");
+  ir::Function f = DenseReluProgram(6, 5, 4);
+  ExpectRefused(f, "prefetch %6 %0", "schedule.prefetch.not_around");
+  ExpectRefused(f, "prefetch %6 %4", "schedule.prefetch.not_parameter");
+  ExpectRefused(f, "vectorize %5; prefetch %6 %5 read=1", "schedule.prefetch.vectorized");
+  ExpectRefused(MatmulProgram(6, 40, 100), "prefetch %3 %0 read=1", "schedule.prefetch.region");
+}
+
+// A fetched element has an address: no expression takes its place.
+TEST(PrefetchTest, WhatIsFetchedStaysABuffer) {
+  ExpectRefused(MatmulProgram(6, 8, 5), "prefetch %3 %2; cache_read %4 scope=global; inline %7",
+                "schedule.inline.prefetched");
+}
+
+TEST(VariantTest, ChoosesAmongTheAlgorithms) {
+  std::vector<Variant> variants = {{"direct", StencilProgram(9)},
+                                   {"composed", tests::ComposedStencilProgram(9)}};
+  Schedule s(variants);
+  EXPECT_EQ(s.BlockNames().size(), 3u);
+  ASSERT_TRUE(s.Apply(*ParseStep("variant composed")).ok());
+  EXPECT_EQ(s.BlockNames(), std::vector<std::string>{"blur2"});
+  EXPECT_EQ(s.handles().size(), 2u);
+  ASSERT_TRUE(s.Apply(*ParseStep("split %0 [?,4]")).ok());
+  auto replayed = Replay(variants, ToText(s.steps()));
+  ASSERT_TRUE(replayed.ok()) << replayed.status();
+  EXPECT_EQ(ir::ProgramHash(*replayed), ir::ProgramHash(s.function()));
+  absl::Status same = SameResults(variants[0].function, s.function());
+  EXPECT_TRUE(same.ok()) << same;
+  EXPECT_EQ(support::Slug(s.Apply(*ParseStep("variant direct"))), "schedule.variant.not_first");
+  Schedule t(variants);
+  absl::Status unknown = t.Apply(*ParseStep("variant winograd_4"));
+  EXPECT_EQ(support::Slug(unknown), "schedule.variant.unknown");
+  EXPECT_THAT(support::StatusText(unknown), testing::HasSubstr("expected one of direct composed"));
+  ExpectRefused(StencilProgram(9), "variant direct", "schedule.variant.unknown");
 }
 
 // ----------------------------------------------------------------------------------------- speed

@@ -19,6 +19,8 @@ std::vector<Step> ExamplesOf(const StepRow& row) {
   for (size_t i = 0; i < row.operands.size(); ++i) least.handles.push_back(static_cast<int>(i));
   if (row.has_factors) least.factors = {8};
   if (!row.words.empty()) least.word = row.words.front();
+  if (row.has_map) least.word = "(0)";
+  if (row.has_name) least.word = "direct";
   if (row.has_annotation) {
     const AnnotationRow& a = AnnotationRows().front();
     least.options[std::string(a.key)] = std::to_string(a.max);
@@ -27,6 +29,8 @@ std::vector<Step> ExamplesOf(const StepRow& row) {
   if (row.variadic) most.handles.insert(most.handles.end(), {11, 12, 13});
   if (row.has_factors) most.factors = {kInfer, 3, 16};
   if (!row.words.empty()) most.word = row.words.back();
+  if (row.has_map) most.word = "(0,1/32,2,1/4%8,1%4)";
+  if (row.has_name) most.word = "winograd_4";
   for (const StepOption& o : row.options) most.options[o.key] = o.values.back();
   return {least, most};
 }
@@ -102,6 +106,19 @@ TEST(StepTest, RefusesHostileTextBySlug) {
       {"set_scope %0 nowhere", "schedule.step.syntax"},
       {"set_scope %0 local local", "schedule.step.syntax"},
       {"compute_at %0", "schedule.step.operands"},
+      {"transform_layout %0", "schedule.step.word"},
+      {"transform_layout %0 ()", "schedule.step.map"},
+      {"transform_layout %0 (0", "schedule.step.syntax"},
+      {"transform_layout %0 (0,)", "schedule.step.map"},
+      {"transform_layout %0 (a)", "schedule.step.map"},
+      {"transform_layout %0 (0/1)", "schedule.step.map"},
+      {"transform_layout %0 (0%0)", "schedule.step.map"},
+      {"transform_layout %0 (0%4/2)", "schedule.step.map"},
+      {"transform_layout %0 (0/2/2)", "schedule.step.map"},
+      {"transform_layout %0 (16)", "schedule.step.map"},
+      {"transform_layout %0 (-1)", "schedule.step.map"},
+      {"transform_layout %0 (0)(0)", "schedule.step.syntax"},
+      {"transform_layout %0 (0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0)", "schedule.step.map"},
       {"annotate %0", "schedule.step.option"},
       {"annotate %0 shape=round", "schedule.step.option"},
       {"annotate %0 unroll_max=many", "schedule.step.option"},
@@ -139,7 +156,7 @@ TEST(StepTest, MutatedTextNeverCrashesAndCanonicalTextIsAFixedPoint) {
     for (const Step& step : ExamplesOf(row)) all.push_back(step);
   }
   const std::string good = ToText(all);
-  const std::string alphabet = std::string("%[]?,;=# \n-0129azpmktl_\"\xff") + std::string(1, 0);
+  const std::string alphabet = std::string("%[]()/?,;=# \n-0129azpmktl_\"\xff") + std::string(1, 0);
   support::Rng rng(7);
   int accepted = 0;
   for (int round = 0; round < 20000; ++round) {

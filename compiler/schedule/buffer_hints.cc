@@ -1,0 +1,199 @@
+// storage_align, double_buffer, prefetch: how data lies and moves, not what is computed.
+#include <algorithm>
+#include <utility>
+
+#include "compiler/ir/storage_align.h"
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/legality.h"
+#include "compiler/schedule/primitives.h"
+#include "compiler/schedule/produced.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::schedule {
+namespace {
+
+using ir::Expr;
+using ir::Stmt;
+using ir::StmtNode;
+using support::StrCat;
+
+constexpr int64_t kLineBytes = 64;    // what one prefetch brings
+constexpr int64_t kMaxPrefetch = 64;  // per iteration: more is traffic, not help
+
+int64_t IntOption(const Step& step, std::string_view key) {
+  return support::ParseInt64(step.Option(key)).value_or(0);
+}
+
+absl::Status CheckWritesIntermediate(const Step& step, const Stmt& block) {
+  if (block->writes.size() == 1 && block->writes[0].buffer->role == ir::Role::kIntermediate) {
+    return absl::OkStatus();
+  }
+  return Refuse(step, "not_intermediate",
+                "expected a block that writes one intermediate buffer, found another", block);
+}
+
+}  // namespace
+
+absl::Status ApplyStorageAlign(Schedule& s, const Step& step) {
+  TW_ASSIGN(Path path, BlockPath(s, step, 0));
+  const Stmt& block = path.back();
+  TW_TRY(CheckWritesIntermediate(step, block));
+  const ir::Buffer& buffer = block->writes[0].buffer;
+  const int64_t dim = IntOption(step, "dim");
+  if (dim + 1 >= static_cast<int64_t>(buffer->shape.size())) {
+    return Refuse(
+        step, "dimension",
+        StrCat("expected a dimension of ", buffer->name, " with another inside it, found ", dim),
+        block);
+  }
+  if (IntOption(step, "offset") >= IntOption(step, "factor")) {
+    return Refuse(step, "offset", "expected an offset below the factor, found a larger one", block);
+  }
+  for (size_t d = static_cast<size_t>(dim) + 1; d < buffer->shape.size(); ++d) {
+    if (ir::AsInt(buffer->shape[d]) != nullptr) continue;
+    return Refuse(step, "symbolic_extent",
+                  StrCat("expected constant extents inside dimension ", dim, " of ", buffer->name,
+                         ", found another"),
+                  block);
+  }
+  ir::SetStorageAlign(
+      &s.mutable_function(), buffer->name,
+      {static_cast<size_t>(dim), IntOption(step, "factor"), IntOption(step, "offset")});
+  return absl::OkStatus();
+}
+
+absl::Status ApplyDoubleBuffer(Schedule& s, const Step& step) {
+  TW_ASSIGN(Path path, BlockPath(s, step, 0));
+  const Stmt& block = path.back();
+  TW_TRY(CheckWritesIntermediate(step, block));
+  const ir::Buffer& buffer = block->writes[0].buffer;
+  std::vector<BlockSite> sites = BlocksIn(path[0]);
+  if (WritersOf(sites, buffer).size() != 1) {
+    return Refuse(step, "several_writers",
+                  StrCat("expected one block that writes ", buffer->name, ", found more"), path[0]);
+  }
+  // The innermost loop around the block and everything that reads its result.
+  std::vector<Stmt> shared = LoopsOf(path);
+  bool consumed = false;
+  for (const BlockSite& site : sites) {
+    if (site.block == block || !Reads(*site.block, buffer)) continue;
+    consumed = true;
+    while (!shared.empty() && !IsBelow(site, shared.back()->var)) shared.pop_back();
+  }
+  if (!consumed || shared.empty()) {
+    return Refuse(step, "not_in_loop",
+                  StrCat("expected a loop around ", block->name, " and all that reads ",
+                         buffer->name, ", found none"),
+                  path[0]);
+  }
+  if (shared.back()->for_kind != ir::ForKind::kSerial) {
+    return Refuse(step, "not_serial",
+                  StrCat("expected that the loop ", shared.back()->var->name,
+                         " runs one iteration after the other, found a mapped one"),
+                  shared.back());
+  }
+  auto node = std::make_shared<StmtNode>(*block);
+  node->annotations["double_buffer"] = int64_t{1};
+  s.SetBody(ReplaceAt(path, path.size() - 1, std::move(node)));
+  return absl::OkStatus();
+}
+
+namespace {
+
+Stmt PrefetchNest(Schedule& s, const ir::Buffer& buffer, const std::vector<Expr>& mins,
+                  const std::vector<int64_t>& counts, int64_t line_elements, AffineContext context,
+                  std::string* name, std::vector<ir::Var>* loops) {
+  StmtNode block{.kind = ir::StmtKind::kBlock};
+  block.name = *name = s.UniqueName(buffer->name + "_prefetch");
+  std::vector<Expr> point, guards;
+  for (size_t d = 0; d < counts.size(); ++d) {
+    const ir::DType type = buffer->shape[d]->dtype;
+    std::string axis = s.UniqueName("p" + std::to_string(d));
+    loops->push_back(ir::MakeVar(axis, type));
+    context.SetRange(loops->back(), {ir::Int(0, type), ir::Int(counts[d], type)});
+    ir::Var var = ir::MakeVar(s.UniqueName("v" + axis), type);
+    bool last = d + 1 == counts.size();
+    Expr at = mins[d] + (last ? loops->back() * ir::Int(line_elements, type) : loops->back());
+    at = context.Simplify(at);
+    block.iters.push_back({var, {ir::Int(0, type), buffer->shape[d]}, ir::IterType::kSpatial, at});
+    guards.push_back(at >= ir::Int(0, type));
+    guards.push_back(at < buffer->shape[d]);
+    point.push_back(var);
+  }
+  block.predicate = context.SimplifyPredicate(Conjunction(guards));
+  ir::BufferRegion region{buffer, {}};
+  for (const Expr& p : point) region.region.push_back({p, ir::Int(1, p->dtype)});
+  block.reads = {region};
+  block.body = ir::MakeEvaluate(ir::Call(ir::Intrinsic::kPrefetch, {ir::Load(buffer, point)}));
+  Stmt nest = ir::MakeBlock(std::move(block));
+  for (size_t d = counts.size(); d-- > 0;) {
+    const ir::DType type = (*loops)[d]->dtype;
+    nest = ir::MakeFor((*loops)[d], ir::Int(0, type), ir::Int(counts[d], type), std::move(nest));
+  }
+  return nest;
+}
+
+}  // namespace
+
+absl::Status ApplyPrefetch(Schedule& s, const Step& step) {
+  TW_ASSIGN(Path block_path, BlockPath(s, step, 0));
+  TW_ASSIGN(Path loop_path, LoopPath(s, step, 1));
+  const BlockSite site{block_path.back(), LoopsOf(block_path)};
+  const Stmt& loop = loop_path.back();
+  if (!IsBelow(site, loop->var)) {
+    return Refuse(step, "not_around",
+                  StrCat("expected a loop around ", site.block->name, ", found ", loop->var->name),
+                  loop);
+  }
+  if (HasLoopOfKind(LoopsOf(loop_path), ir::ForKind::kVectorized)) {
+    return Refuse(step, "vectorized", "expected a place outside vectorised loops, found one inside",
+                  loop);
+  }
+  const ir::Buffer buffer = ReadBuffer(*site.block, IntOption(step, "read"));
+  if (buffer == nullptr || !IsGiven(buffer) || buffer->shape.empty()) {
+    return Refuse(step, "not_parameter", "expected a read of a parameter, found none", site.block);
+  }
+  Box box(buffer->shape.size());
+  bool first = true;
+  for (const ir::BufferRegion& r : site.block->reads) {
+    if (r.buffer != buffer) continue;
+    GrowBox(s.function(), site, r, loop->var, first, &box);
+    first = false;
+  }
+  // The region of a later iteration, line by line.
+  const int64_t line = std::max<int64_t>(1, kLineBytes / buffer->dtype.bytes());
+  AffineContext context = ContextOf(s.function(), LoopsOf(loop_path));
+  ir::VarMap ahead{
+      {loop->var.get(), loop->var + ir::Int(IntOption(step, "distance"), loop->var->dtype)}};
+  std::vector<Expr> mins;
+  std::vector<int64_t> counts;
+  int64_t total = 1;
+  for (size_t d = 0; d < box.size() && total <= kMaxPrefetch; ++d) {
+    if (!box[d].has_value()) {
+      total = kMaxPrefetch + 1;
+      break;
+    }
+    bool last = d + 1 == box.size();
+    mins.push_back(context.Simplify(ir::Substitute(ToExpr(box[d]->min), ahead)));
+    counts.push_back(last ? (box[d]->extent + line - 1) / line : box[d]->extent);
+    total = counts.back() > kMaxPrefetch ? kMaxPrefetch + 1 : total * counts.back();
+  }
+  if (total > kMaxPrefetch) {
+    return Refuse(step, "region",
+                  StrCat("expected a region of at most ", kMaxPrefetch, " lines of ", buffer->name,
+                         " per iteration of ", loop->var->name, ", found more"),
+                  loop);
+  }
+  std::string name;
+  std::vector<ir::Var> loops;
+  Stmt nest = PrefetchNest(s, buffer, mins, counts, line, context, &name, &loops);
+  auto node = std::make_shared<StmtNode>(*loop);
+  node->body = ir::MakeSeq({std::move(nest), loop->body});
+  s.SetBody(ReplaceAt(loop_path, loop_path.size() - 1, std::move(node)));
+  s.AddBlock(name);
+  for (const ir::Var& v : loops) s.AddLoop(v);
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::schedule
