@@ -30,7 +30,9 @@ TEST(CompiledScheduleTest, CompiledResultsAreTheSame) {
     ASSERT_EQ(failure, "") << target.ToString() << ", " << threads << " threads";
   }
   std::cout << tally.Table();
-  if (rounds >= 500) EXPECT_EQ(tally.AppliedLessThan(3), "");
+  if (rounds >= 500) {
+    EXPECT_EQ(tally.AppliedLessThan(3), "");
+  }
 }
 
 }  // namespace
