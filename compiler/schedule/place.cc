@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
@@ -208,6 +209,30 @@ absl::Status ApplyComputeAt(Schedule& s, const Step& step) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// A block that pads what it reads has points that no producer leads to.
+absl::Status CheckInsideInput(const Step& step, const Stmt& block, const std::vector<int>& iters,
+                              const ir::Buffer& input) {
+  for (size_t d = 0; d < iters.size(); ++d) {
+    if (iters[d] < 0) continue;
+    const ir::Range& domain = block->iters[static_cast<size_t>(iters[d])].domain;
+    const int64_t *min = ir::AsInt(domain.min), *extent = ir::AsInt(domain.extent),
+                  *size = ir::AsInt(input->shape[d]);
+    bool inside = min != nullptr && *min >= 0 &&
+                  ((extent != nullptr && size != nullptr && *min + *extent <= *size) ||
+                   (*min == 0 && ir::StructuralEqual(domain.extent, input->shape[d])));
+    if (inside) continue;
+    return Refuse(step, "domain",
+                  StrCat("expected that ", block->name, " runs over points of ", input->name,
+                         " only, found more in dimension ", d),
+                  block);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step) {
   TW_ASSIGN(Path from, BlockPath(s, step, 0));
   TW_ASSIGN(Path to, LoopPath(s, step, 1));
@@ -247,6 +272,7 @@ absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step) {
       }
       fed = true;
       TW_ASSIGN(std::vector<int> iters, ReadIters(step, block, input));
+      TW_TRY(CheckInsideInput(step, block, iters, input.buffer));
       TW_ASSIGN(Produced produced, ProducedAt(step, s.function(), sites[i], loop));
       for (size_t d = 0; d < iters.size(); ++d) {
         if (iters[d] < 0) continue;

@@ -412,6 +412,12 @@ TEST(ReverseComputeAtTest, TilesCutInside) {
   Scheduled(MatmulProgram(10, 5, 3), steps + "reverse_compute_at %4 %7");
 }
 
+// Padding has points that no iteration of the producer's loop leads to.
+TEST(ReverseComputeAtTest, PaddedConsumersStayOutside) {
+  ExpectRefused(SoftmaxProgram(3, 7), "pad_einsum %8 [1,3]; reverse_compute_at %12 %4",
+                "schedule.reverse_compute_at.domain");
+}
+
 // Tiles beyond the end run no iteration at all of a loop that repeats the producer's point: the
 // consumer must not run there either.
 TEST(ReverseComputeAtTest, TilesWithoutAnyIteration) {
