@@ -13,6 +13,7 @@ namespace tilewright::op {
 
 std::vector<OpSpec> ElementwiseRows();
 std::vector<OpSpec> ConvRows();
+std::vector<OpSpec> ConvBlockedRows();
 std::vector<OpSpec> ConvTransposeRows();
 std::vector<OpSpec> ContractRows();
 std::vector<OpSpec> IndexingRows();
@@ -55,6 +56,15 @@ inline constexpr int64_t kMaxWindowAttr = int64_t{1} << 24;
 // strides, pads, dilations of a 2-D window operator with the given kernel (op.<name>.attribute).
 absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& attrs, int64_t kh,
                                               int64_t kw);
+// One padded spatial dimension: position j holds input j - begin, zero outside the input.
+struct Padded {
+  int64_t begin, extent;
+  bool covers(int64_t input) const { return begin == 0 && extent <= input; }
+};
+// A stage that pads dimensions 2 and 3 of `x`, whose extents are known; `x` itself where it covers
+// both. Schedules place it, or guard the loads instead (inline).
+ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x, Padded h,
+                    Padded w);
 // value if all conditions hold, else otherwise.
 ir::Expr Guarded(const std::vector<ir::Expr>& conditions, ir::Expr value, ir::Expr otherwise);
 

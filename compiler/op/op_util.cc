@@ -110,6 +110,32 @@ absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& 
                              {kw, strides[1], dilations[1], pads[1], pads[3]}};
 }
 
+ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x, Padded h,
+                    Padded w) {
+  const int64_t height = *ir::AsInt(x->shape[2]), width = *ir::AsInt(x->shape[3]);
+  if (h.covers(height) && w.covers(width)) return x;
+  std::vector<ir::Expr> shape = x->shape;
+  shape[2] = ir::Int(h.extent);
+  shape[3] = ir::Int(w.extent);
+  std::vector<std::string> axes = {"n", "ic", "ih", "iw"};
+  if (shape.size() == 5) axes.push_back("ib");
+  auto at = [](const ir::Var& j, int64_t begin) {
+    if (begin == 0) return ir::Expr(j);
+    return begin > 0 ? j - ir::Int(begin) : j + ir::Int(-begin);
+  };
+  return b.Compute(name + "_pad", x->dtype, shape, axes, [&](const std::vector<ir::Var>& i) {
+    std::vector<ir::Expr> index = VarExprs(i);
+    index[2] = at(i[2], h.begin);
+    index[3] = at(i[3], w.begin);
+    std::vector<ir::Expr> inside;
+    if (h.begin > 0) inside.push_back(index[2] >= ir::Int(0));
+    if (h.extent - h.begin > height) inside.push_back(index[2] < ir::Int(height));
+    if (w.begin > 0) inside.push_back(index[3] >= ir::Int(0));
+    if (w.extent - w.begin > width) inside.push_back(index[3] < ir::Int(width));
+    return Guarded(inside, ir::Load(x, std::move(index)), ir::Zero(x->dtype));
+  });
+}
+
 ir::Expr Guarded(const std::vector<ir::Expr>& conditions, ir::Expr value, ir::Expr otherwise) {
   if (conditions.empty()) return value;
   ir::Expr all = conditions[0];

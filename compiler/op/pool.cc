@@ -1,4 +1,5 @@
-// Sliding-window pooling: pool2d with kind=max|avg. A window reads only what lies inside the input;
+// Sliding-window pooling: pool2d with kind=max|avg over dimensions 2 and 3 (a channel block may
+// follow: [n, c/b, h, w, b]). A window reads only what lies inside the input;
 // an average counts the padding only where count_include_pad says so.
 #include <cmath>
 #include <limits>
@@ -20,8 +21,9 @@ struct PoolShape {
 
 absl::StatusOr<PoolShape> ShapeOf(const std::vector<int64_t>& shape, const Attrs& attrs) {
   constexpr std::string_view kOp = "pool2d";
-  if (shape.size() != 4) {
-    return OpError(kOp, "shape", StrCat("expected an input of rank 4, found rank ", shape.size()));
+  if (shape.size() != 4 && shape.size() != 5) {
+    return OpError(kOp, "shape",
+                   StrCat("expected an input of rank 4 or 5, found rank ", shape.size()));
   }
   const std::string kind = GetString(attrs, "kind", "max");
   if (kind != "max" && kind != "avg") {
@@ -86,14 +88,18 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildPool(ir::FunctionBuilder& b, const 
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(p.w.kernel));
   const ir::DType dtype = outputs[0].dtype;
   const std::vector<ir::Expr> out_shape = ShapeExprs(outputs[0].shape);
-  const std::vector<std::string> axes = {"n", "c", "oh", "ow"};
+  std::vector<std::string> axes = {"n", "c", "oh", "ow"};
+  if (shape.size() == 5) axes.push_back("b");
   const ir::Expr outside = ir::Float(p.max ? -INFINITY : 0, dtype);
   auto value = [&](const std::vector<ir::Var>& i) {
     ir::Expr row = p.h.Position(i[2], kh.var), col = p.w.Position(i[3], kw.var);
     std::vector<ir::Expr> inside;
     p.h.Guards(row, p.height, p.out_height, &inside);
     p.w.Guards(col, p.width, p.out_width, &inside);
-    return Guarded(inside, ir::Load(x, {i[0], i[1], row, col}), outside);
+    std::vector<ir::Expr> at = VarExprs(i);
+    at[2] = row;
+    at[3] = col;
+    return Guarded(inside, ir::Load(x, std::move(at)), outside);
   };
   ir::Buffer total = b.Reduce(p.max ? name : name + "_sum", dtype, out_shape, axes, {kh, kw},
                               p.max ? ir::Combiner::kMax : ir::Combiner::kSum, value);
@@ -109,8 +115,8 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildPool(ir::FunctionBuilder& b, const 
       })};
 }
 
-// The pooled value of one plane at one output position.
-double PoolOne(const PoolShape& p, const double* plane, int64_t oh, int64_t ow) {
+// The pooled value of one plane at one output position; neighbours are `step` values apart.
+double PoolOne(const PoolShape& p, const double* plane, int64_t step, int64_t oh, int64_t ow) {
   double best = -std::numeric_limits<double>::infinity(), sum = 0;
   int64_t count = 0;
   for (int64_t kh = 0; kh < p.h.kernel; ++kh) {
@@ -119,7 +125,7 @@ double PoolOne(const PoolShape& p, const double* plane, int64_t oh, int64_t ow) 
     for (int64_t kw = 0; kw < p.w.kernel; ++kw) {
       const int64_t col = ow * p.w.stride + kw * p.w.dilation - p.w.pad_begin;
       if (col < 0 || col >= p.width) continue;
-      const double value = plane[row * p.width + col];
+      const double value = plane[(row * p.width + col) * step];
       best = std::max(best, value);
       sum += value;
       ++count;
@@ -135,10 +141,14 @@ absl::StatusOr<std::vector<RefTensor>> PlainPool(std::span<const RefTensor> inpu
   const RefTensor& x = inputs[0];
   TW_ASSIGN(PoolShape p, ShapeOf(x.type.shape, attrs));
   RefTensor out{outputs[0], {}};
+  const int64_t step = x.type.shape.size() == 5 ? x.type.shape[4] : 1;
   for (int64_t plane = 0; plane < x.type.shape[0] * x.type.shape[1]; ++plane) {
+    const double* values = x.values.data() + plane * p.height * p.width * step;
     for (int64_t oh = 0; oh < p.out_height; ++oh) {
       for (int64_t ow = 0; ow < p.out_width; ++ow) {
-        out.values.push_back(PoolOne(p, x.values.data() + plane * p.height * p.width, oh, ow));
+        for (int64_t lane = 0; lane < step; ++lane) {
+          out.values.push_back(PoolOne(p, values + lane, step, oh, ow));
+        }
       }
     }
   }

@@ -347,6 +347,32 @@ TEST(OpCompute, TransposedConvolutions) {
   }
 }
 
+TEST(OpCompute, BlockedConvolutionsAndPools) {
+  for (uint64_t i = 0; i < 40; ++i) {
+    Rng rng = Rng(Seed()).Split(3000 + i);
+    SCOPED_TRACE(StrCat("case ", i));
+    const int64_t b = rng.UniformInt(1, 4), in = rng.UniformInt(1, 3), out = rng.UniformInt(1, 3);
+    const int64_t kh = rng.UniformInt(1, 3), kw = rng.UniformInt(1, 3);
+    const std::vector<int64_t> x = {rng.UniformInt(1, 2), in, rng.UniformInt(3, 6),
+                                    rng.UniformInt(3, 6), b};
+    const Attrs window = {
+        {"strides", std::vector<int64_t>{rng.UniformInt(1, 2), rng.UniformInt(1, 2)}},
+        {"dilations", std::vector<int64_t>{1, rng.Bernoulli(0.2) && kw < 3 ? 2 : 1}},
+        {"pads", std::vector<int64_t>{rng.UniformInt(0, kh - 1), 0, rng.UniformInt(0, kh - 1), 0}}};
+    const bool depthwise = rng.Bernoulli(0.4);
+    Case conv{"conv2d_blocked",
+              {x, depthwise ? std::vector<int64_t>{in, kh, kw, b}
+                            : std::vector<int64_t>{out, in, kh, kw, b, b}},
+              window};
+    ExpectComputeMatchesReference(conv, &rng);
+    Case pool{"pool2d", {x}, window};
+    pool.attrs["kernel"] = std::vector<int64_t>{kh, kw};
+    pool.attrs["kind"] = std::string(rng.Bernoulli(0.5) ? "max" : "avg");
+    ExpectComputeMatchesReference(pool, &rng);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+}
+
 struct Refusal {
   std::string op;
   std::vector<TensorType> inputs;

@@ -1,0 +1,180 @@
+// Convolutions on activations in channel blocks, [n, c/b, h, w, b]: lanes along the block need
+// neither gathered loads nor transposed stores. Weights are packed to match: [o/b, i/b, kh, kw, b
+// in, b out], or [c/b, kh, kw, b] where every channel is convolved alone (depthwise). The graph
+// pass block_layouts makes them from conv2d.
+#include <utility>
+
+#include "compiler/op/op_rows.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+namespace {
+
+using support::StrCat;
+
+constexpr std::string_view kOp = "conv2d_blocked";
+
+struct Shape {
+  int64_t batch, in_blocks, height, width, block, out_blocks, out_height, out_width;
+  bool depthwise;
+  Window h, w;
+};
+
+absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
+  const TensorType &x = inputs[0], &w = inputs[1];
+  auto refuse = [&] {
+    return OpError(kOp, "shape",
+                   StrCat("expected input [n,i,h,w,b] and weight [o,i,kh,kw,b,b] or [i,kh,kw,b], "
+                          "found ",
+                          ToText(x), " and ", ToText(w)));
+  };
+  if (x.shape.size() != 5 || x.dtype != w.dtype) return refuse();
+  Shape c;
+  c.batch = x.shape[0];
+  c.in_blocks = x.shape[1];
+  c.height = x.shape[2];
+  c.width = x.shape[3];
+  c.block = x.shape[4];
+  c.depthwise = w.shape.size() == 4;
+  c.out_blocks = w.shape[0];
+  const std::vector<int64_t> tail = {w.shape.begin() + 1, w.shape.end()};
+  int64_t kh, kw;
+  if (c.depthwise) {
+    kh = tail[0];
+    kw = tail[1];
+    if (w.shape[0] != c.in_blocks || tail[2] != c.block) return refuse();
+  } else {
+    if (w.shape.size() != 6 || tail[0] != c.in_blocks || tail[3] != c.block || tail[4] != c.block) {
+      return refuse();
+    }
+    kh = tail[1];
+    kw = tail[2];
+  }
+  TW_ASSIGN(std::vector<Window> windows, WindowsOf(kOp, attrs, kh, kw));
+  c.h = windows[0];
+  c.w = windows[1];
+  c.out_height = c.h.OutputSize(c.height);
+  c.out_width = c.w.OutputSize(c.width);
+  if (c.out_height < 1 || c.out_width < 1) {
+    return OpError(kOp, "kernel",
+                   StrCat("expected a kernel that fits the padded input, found input ", ToText(x),
+                          " and weight ", ToText(w)));
+  }
+  return c;
+}
+
+absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
+                                              const Attrs& attrs) {
+  if (inputs[1].shape.empty()) {
+    return OpError(kOp, "shape", StrCat("expected packed weights, found ", ToText(inputs[1])));
+  }
+  TW_ASSIGN(Shape c, ShapeOf(inputs, attrs));
+  return std::vector<TensorType>{
+      {inputs[0].dtype, {c.batch, c.out_blocks, c.out_height, c.out_width, c.block}}};
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std::string& name,
+                                              std::span<const ir::Buffer> inputs,
+                                              std::span<const TensorType> outputs,
+                                              const Attrs& attrs) {
+  std::vector<TensorType> types;
+  for (const ir::Buffer& input : inputs) {
+    types.push_back({input->dtype, {}});
+    for (const ir::Expr& dim : input->shape) types.back().shape.push_back(*ir::AsInt(dim));
+  }
+  TW_ASSIGN(Shape c, ShapeOf(types, attrs));
+  std::vector<ir::Axis> taps;
+  if (!c.depthwise) taps.push_back(b.ReduceAxis("ic", ir::Int(c.in_blocks)));
+  const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
+  const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));
+  taps.push_back(kh);
+  taps.push_back(kw);
+  if (!c.depthwise) taps.push_back(b.ReduceAxis("ib", ir::Int(c.block)));
+  auto padded = [](Window* window, int64_t output) {
+    const int64_t reach =
+        (output - 1) * window->stride + (window->kernel - 1) * window->dilation + 1;
+    return Padded{std::exchange(window->pad_begin, 0), reach};
+  };
+  const Padded rows = padded(&c.h, c.out_height), cols = padded(&c.w, c.out_width);
+  const ir::Buffer x = PadImage(b, name, inputs[0], rows, cols);
+  // i: batch, block, row, column, channel within the block
+  auto value = [&](const std::vector<ir::Var>& i) {
+    const ir::Expr row = c.h.Position(i[2], kh.var), col = c.w.Position(i[3], kw.var);
+    const ir::Expr in_block = c.depthwise ? i[1] : taps.front().var;
+    const ir::Expr within = c.depthwise ? i[4] : taps.back().var;
+    const ir::Expr data = ir::Load(x, {i[0], in_block, row, col, within});
+    const ir::Expr weight =
+        c.depthwise ? ir::Load(inputs[1], {i[1], kh.var, kw.var, i[4]})
+                    : ir::Load(inputs[1], {i[1], in_block, kh.var, kw.var, within, i[4]});
+    return data * weight;
+  };
+  return std::vector<ir::Buffer>{b.Reduce(name, outputs[0].dtype, ShapeExprs(outputs[0].shape),
+                                          {"n", "oc", "oh", "ow", "ob"}, taps, ir::Combiner::kSum,
+                                          value)};
+}
+
+double TapsPerOutput(std::span<const TensorType> inputs) {
+  const TensorType& w = inputs[1];
+  const double per_channel = static_cast<double>(w.elements()) / static_cast<double>(w.shape[0]);
+  return per_channel / static_cast<double>(w.shape.back());
+}
+
+double Flops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
+             const Attrs&) {
+  return 2.0 * static_cast<double>(outputs[0].elements()) * TapsPerOutput(inputs);
+}
+
+// Unpacks nothing: walks the weights in their order, whatever it is.
+absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
+                                             std::span<const TensorType> outputs,
+                                             const Attrs& attrs) {
+  std::vector<TensorType> types;
+  for (const RefTensor& input : inputs) types.push_back(input.type);
+  TW_ASSIGN(Shape c, ShapeOf(types, attrs));
+  RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
+  const std::vector<int64_t> from = RowMajorStrides(types[0].shape),
+                             to = RowMajorStrides(outputs[0].shape);
+  std::vector<int64_t> k(types[1].shape.size(), 0);  // o, [i,] kh, kw, [in,] out
+  size_t at = 0;
+  do {
+    const double weight = inputs[1].values[at++];
+    const size_t spatial = c.depthwise ? 1 : 2;
+    const int64_t in_block = c.depthwise ? k[0] : k[1];
+    const int64_t within = c.depthwise ? k.back() : k[4];
+    for (int64_t n = 0; n < c.batch; ++n) {
+      for (int64_t oh = 0; oh < c.out_height; ++oh) {
+        const int64_t row = oh * c.h.stride + k[spatial] * c.h.dilation - c.h.pad_begin;
+        if (row < 0 || row >= c.height) continue;
+        for (int64_t ow = 0; ow < c.out_width; ++ow) {
+          const int64_t col = ow * c.w.stride + k[spatial + 1] * c.w.dilation - c.w.pad_begin;
+          if (col < 0 || col >= c.width) continue;
+          out.values[n * to[0] + k[0] * to[1] + oh * to[2] + ow * to[3] + k.back()] +=
+              weight * inputs[0].values[n * from[0] + in_block * from[1] + row * from[2] +
+                                        col * from[3] + within];
+        }
+      }
+    }
+  } while (NextIndex(types[1].shape, &k));
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+}  // namespace
+
+std::vector<OpSpec> ConvBlockedRows() {
+  OpSpec conv;
+  conv.name = kOp;
+  conv.fusion = FusionClass::kComplexOutFusable;
+  conv.min_inputs = conv.max_inputs = 2;
+  conv.float_only = true;
+  conv.infer = Infer;
+  conv.compute = Build;
+  conv.flops = Flops;
+  conv.reduction_length = [](std::span<const TensorType> inputs, const Attrs&) {
+    return TapsPerOutput(inputs);
+  };
+  conv.reference = Plain;
+  return {conv};
+}
+
+}  // namespace tilewright::op

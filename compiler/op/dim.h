@@ -1,0 +1,69 @@
+// A dimension as an expression over size variables ("N", "2*N + 1", "(N + 1) / 2"): a polynomial
+// with whole coefficients whose atoms are variables and floor quotients by constants. Canonical:
+// equal polynomials are equal values with equal text. Immutable value; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tilewright::op {
+
+using Sizes = std::map<std::string, int64_t>;
+
+class Dim {
+ public:
+  Dim(int64_t value = 0);  // NOLINT: a number is a dimension
+  static Dim Variable(std::string name);
+  // What ToText writes, in any spacing: sums of products of numbers, variables and (…) with `/ k`
+  // behind a factor. op.dim.syntax; `*rest` gets what follows the longest expression.
+  static absl::StatusOr<Dim> Parse(std::string_view text, std::string_view* rest);
+
+  std::optional<int64_t> constant() const;  // nothing where a variable occurs
+  // The variable that the dimension is; "" for all others.
+  std::string variable() const;
+  std::set<std::string> variables() const;
+
+  Dim operator+(const Dim& other) const;
+  Dim operator-(const Dim& other) const;
+  Dim operator*(const Dim& other) const;
+  // Rounded down. REQUIRES: divisor > 0.
+  Dim FloorDiv(int64_t divisor) const;
+  // The quotient where `divisor` is one product that divides every term; nothing else.
+  std::optional<Dim> DivideExactly(const Dim& divisor) const;
+  Dim Substitute(const std::map<std::string, Dim>& values) const;
+
+  // op.dim.unknown where a variable has no size, op.dim.overflow.
+  absl::StatusOr<int64_t> Evaluate(const Sizes& sizes) const;
+  std::string ToText() const;
+  bool operator==(const Dim& other) const { return ToText() == other.ToText(); }
+
+ private:
+  // A variable, or floor(numerator / divisor) where there is one.
+  struct Atom {
+    std::string text;
+    std::shared_ptr<const Dim> numerator;
+    int64_t divisor = 1;
+    bool operator<(const Atom& other) const { return text < other.text; }
+    bool operator==(const Atom& other) const { return text == other.text; }
+  };
+  using Product = std::vector<Atom>;  // sorted; empty = 1
+
+  static Dim Of(Product product, int64_t coefficient);
+  void Add(const Product& product, int64_t coefficient);
+  friend class DimParser;
+
+  std::map<Product, int64_t> terms_;  // no zero coefficients
+};
+
+// A tensor type some of whose dimensions may be expressions.
+std::string DimsText(const std::vector<Dim>& dims);  // "[N,128]"
+
+}  // namespace tilewright::op
