@@ -4,6 +4,8 @@
 #include <set>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/graph/rewrite_util.h"
+#include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -15,6 +17,8 @@ using support::StrCat;
 // Operations in the expression of one output element, with shared parts counted as often as they
 // are written: what keeps diamonds from growing without bound.
 constexpr int64_t kMaxExpression = 64;
+// Operations per element that a reduction computes on the fly.
+constexpr int kMaxPrologue = 8;
 
 class Fuser {
  public:
@@ -27,6 +31,16 @@ class Fuser {
     for (size_t n = 0; n < g.nodes.size(); ++n) {
       for (ValueId id : g.nodes[n].outputs) producer_[id] = static_cast<int>(n);
     }
+  }
+
+  // One group per operator, whatever it could join.
+  Graph Wrap() {
+    for (size_t n = 0; n < g_.nodes.size(); ++n) {
+      if (g_.nodes[n].op == kViewOp || g_.nodes[n].op == kFusedOp) continue;
+      group_[n] = static_cast<int>(n);
+      members_[group_[n]] = {group_[n]};
+    }
+    return Rebuild(1);
   }
 
   absl::StatusOr<Graph> Run() {
@@ -42,10 +56,14 @@ class Fuser {
     for (size_t n = g_.nodes.size(); n-- > 0;) {
       if (ClassOf(n) != op::FusionClass::kInjective) Grow(static_cast<int>(n));
     }
+    // What no anchor took as its epilogue may be the prologue of a reduction.
+    for (size_t n = g_.nodes.size(); n-- > 0;) {
+      if (ClassOf(n) == op::FusionClass::kReduction) TakePrologue(static_cast<int>(n));
+    }
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
       if (group_[n] < 0 && g_.nodes[n].op != kViewOp) Grow(static_cast<int>(n));
     }
-    return Rebuild();
+    return Rebuild(2);
   }
 
  private:
@@ -134,6 +152,51 @@ class Fuser {
     members_[last] = std::move(members);
   }
 
+  // Whether an element costs a few additions and multiplications: then it is computed again
+  // wherever the reduction reads it.
+  bool Cheap(const Node& node) const {
+    const op::OpSpec* spec = op::FindOp(node.op);
+    if (!spec->elementwise()) return false;
+    std::vector<ir::Expr> args;
+    for (ValueId id : node.inputs) {
+      const op::TensorType& type = g_.values[id].type;
+      absl::StatusOr<op::RefTensor> literal = op::RefTensor{};
+      if (IsLiteral(node, id) && type.dtype.is_float()) literal = ConstantTensor(g_, id);
+      if (!literal.ok()) return false;
+      args.push_back(literal->values.size() == 1 ? ir::Float(literal->values[0], type.dtype)
+                                                 : ir::MakeVar("x", type.dtype));
+    }
+    int operations = 0;
+    bool calls = false;
+    ir::VisitExprs(spec->scalar(args, node.attrs), [&](const ir::Expr& e) {
+      ++operations;
+      calls = calls || e->kind == ir::ExprKind::kCall || e->kind == ir::ExprKind::kDiv;
+      return true;
+    });
+    return !calls && operations <= kMaxPrologue;
+  }
+
+  // Elementwise nodes in front of a reduction that nothing else reads become part of its group.
+  void TakePrologue(int root) {
+    const int last = group_[root];
+    std::set<int>& members = members_.at(last);
+    std::vector<int> work = {root};
+    int taken = 0;
+    while (!work.empty()) {
+      const Node& reader = g_.nodes[work.back()];
+      work.pop_back();
+      for (ValueId id : reader.inputs) {
+        const int from = producer_[id];
+        if (from < 0 || group_[from] >= 0 || g_.nodes[from].op == kViewOp) continue;
+        if (outputs_.count(id) > 0 || readers_[id].size() != 1 || !Cheap(g_.nodes[from])) continue;
+        if (++taken > kMaxPrologue) return;
+        members.insert(from);
+        group_[from] = last;
+        work.push_back(from);
+      }
+    }
+  }
+
   // Whether a constant becomes a literal of the expression that reads it.
   bool IsLiteral(const Node& reader, ValueId id) const {
     return g_.values[id].constant != nullptr && g_.values[id].type.elements() == 1 &&
@@ -193,12 +256,17 @@ class Fuser {
     return false;
   }
 
-  Graph Rebuild() const {
+  // Groups of at least this many nodes become fused nodes.
+  Graph Rebuild(size_t least) const {
     Graph result = g_;
     result.nodes.clear();
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
-      if (group_[n] < 0) result.nodes.push_back(g_.nodes[n]);
-      if (group_[n] == static_cast<int>(n)) result.nodes.push_back(Fused(static_cast<int>(n)));
+      const int last = group_[n];
+      if (last < 0 || members_.at(last).size() < least) {
+        result.nodes.push_back(g_.nodes[n]);
+      } else if (last == static_cast<int>(n)) {
+        result.nodes.push_back(Fused(last));
+      }
     }
     return Compact(result);
   }
@@ -214,5 +282,7 @@ class Fuser {
 }  // namespace
 
 absl::StatusOr<Graph> FuseOperators(Graph g, const GraphPassContext&) { return Fuser(g).Run(); }
+
+absl::StatusOr<Graph> WrapOperators(Graph g, const GraphPassContext&) { return Fuser(g).Wrap(); }
 
 }  // namespace tilewright::graph

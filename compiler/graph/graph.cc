@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "compiler/graph/symbolic_shapes.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -26,6 +27,8 @@ class Verifier {
   Verifier(const Graph& graph, int depth) : g_(graph), depth_(depth) {}
 
   absl::Status Run() {
+    symbolic_ = IsSymbolic(g_);
+    if (symbolic_ && depth_ > 0) return Bad("body", "expected fixed shapes in fused bodies");
     if (depth_ > 1) return Bad("nesting", "expected fused bodies without fused nodes inside");
     defined_.assign(g_.values.size(), false);
     TW_TRY(Names());
@@ -91,6 +94,10 @@ class Verifier {
   absl::Status CheckValue(ValueId id) {
     const Value& value = g_.values[id];
     TW_TRY(op::CheckType(value.type));
+    if (!value.dims.empty() && (!value.type.shape.empty() || value.constant != nullptr)) {
+      return Bad("type", StrCat("expected fixed dimensions or expressions, found both in ",
+                                support::Quote(value.name)));
+    }
     if (value.constant == nullptr) return absl::OkStatus();
     TW_TRY(Define(id, "constant"));
     if (static_cast<int64_t>(value.constant->bytes.size()) != value.type.bytes()) {
@@ -107,6 +114,7 @@ class Verifier {
       types.push_back(g_.values[id].type);
     }
     for (ValueId id : node.outputs) TW_TRY(Define(id, NodeText(node)));
+    if (symbolic_) return CheckSymbolic(node);
     TW_ASSIGN(std::vector<op::TensorType> results, ResultTypes(node, types));
     if (results.size() != node.outputs.size()) {
       return Bad("outputs", StrCat("expected ", results.size(), " outputs of ", NodeText(node),
@@ -119,6 +127,18 @@ class Verifier {
                                 ", found ", op::ToText(value.type)));
     }
     return absl::OkStatus();
+  }
+  absl::Status CheckSymbolic(const Node& node) {
+    op::DimEqualities equal;  // hold for some sizes only; Specialize checks them
+    TW_ASSIGN(const std::vector<op::SymbolicType> results, SymbolicResults(g_, node, &equal));
+    bool same = results.size() == node.outputs.size();
+    for (size_t i = 0; same && i < results.size(); ++i) {
+      const op::SymbolicType declared = SymbolicTypeOf(g_.values[node.outputs[i]]);
+      same = declared.dtype == results[i].dtype && declared.dims == results[i].dims;
+    }
+    if (same) return absl::OkStatus();
+    return Bad("type", StrCat("expected ", results.empty() ? "" : op::DimsText(results[0].dims),
+                              " from ", NodeText(node), ", found others"));
   }
   absl::StatusOr<std::vector<op::TensorType>> ResultTypes(
       const Node& node, const std::vector<op::TensorType>& types) {
@@ -152,6 +172,7 @@ class Verifier {
 
   const Graph& g_;
   const int depth_;
+  bool symbolic_ = false;
   std::vector<bool> defined_;
 };
 

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "compiler/op/dim.h"
 #include "compiler/op/op.h"
 
 namespace tilewright::graph {
@@ -33,6 +35,9 @@ struct Value {
   // independent of the weights' values; constants of one element stay in the body, where they
   // become literals.
   bool weight = false;
+  // Where a dimension is an expression over size variables: all dimensions, and type.shape is
+  // empty.
+  std::vector<op::Dim> dims = {};
 };
 struct Graph;
 struct Node {
@@ -85,9 +90,22 @@ absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
                                                      const std::vector<op::RefTensor>& inputs);
 double Flops(const Graph& graph);
 
+// Graphs with size variables have text, verifier, shape inference and equality; everything else
+// works on what Specialize makes of them.
+bool IsSymbolic(const Graph& graph);
+std::set<std::string> SizeVariables(const Graph& graph);
+// Dimensions of all results from the inputs'. Where operators demand that a variable equals another
+// dimension, that takes its place everywhere (graph.shape.* where no sizes fit).
+absl::StatusOr<Graph> InferShapes(Graph graph);
+// The graph at these sizes: fixed shapes, checked by the operators' own rules. graph.shape.size
+// where one is missing, unknown or below 1; graph.shape.unequal where operators demand equal sizes.
+absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes);
+
 struct ImportOptions {
-  std::map<std::string, std::vector<int64_t>> shapes;  // --shape NAME=1x3x224x224
-  int64_t max_bytes = int64_t{2} << 30;                // of the model and of any one tensor
+  // --shape NAME=1x3x224x224: of an input, or of a named dimension (NAME=8). A size that one shape
+  // settles holds wherever the model uses the dimension's name.
+  std::map<std::string, std::vector<int64_t>> shapes;
+  int64_t max_bytes = int64_t{2} << 30;  // of the model and of any one tensor
 };
 // ONNX bytes → graph. Unknown operators are all named (node, operator, opset); hostile bytes give
 // errors (graph.onnx.*).

@@ -11,6 +11,10 @@ using support::StrCat;
 
 absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
                                                      const std::vector<op::RefTensor>& inputs) {
+  if (IsSymbolic(graph)) {
+    return support::InvalidArgument(
+        "graph.interp.symbolic", "expected fixed shapes, found size variables; specialize first");
+  }
   if (inputs.size() != graph.inputs.size()) {
     return support::InvalidArgument(
         "graph.interp.inputs",

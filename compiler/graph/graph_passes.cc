@@ -1,5 +1,8 @@
 #include "compiler/graph/graph_passes.h"
 
+#include <algorithm>
+#include <set>
+
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -10,14 +13,20 @@ namespace {
 using support::StrCat;
 
 constexpr GraphPass kPasses[] = {
-    {"infer_types", InferTypes},
+    {"infer_types", InferTypes, GraphPass::Use::kRequired},
     {"fold_constants", FoldConstants},
+    {"simplify_algebra", SimplifyAlgebra},
+    {"eliminate_common", EliminateCommon},
     {"fold_batch_norm", FoldBatchNorm},
+    {"fold_scales", FoldScales},
     {"split_bias", SplitBias},
+    {"simplify_algebra", SimplifyAlgebra},
+    {"block_layouts", BlockLayouts, GraphPass::Use::kOptional},
     {"clean", Clean},
     {"layout_weights", LayoutWeights},
-    {"materialize_outputs", MaterializeOutputs},
+    {"materialize_outputs", MaterializeOutputs, GraphPass::Use::kRequired},
     {"fuse_operators", FuseOperators},
+    {"wrap_operators", WrapOperators, GraphPass::Use::kRequired},
 };
 
 absl::Status Dump(const std::string& dir, size_t number, std::string_view pass, const Graph& g) {
@@ -25,6 +34,32 @@ absl::Status Dump(const std::string& dir, size_t number, std::string_view pass, 
   TW_TRY(support::MakeDirs(dir));
   const std::string file = StrCat(number < 10 ? "0" : "", number, "_", pass, ".graph");
   return support::WriteFileAtomic(support::PathJoin(dir, file), Print(g));
+}
+
+bool Named(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// `names` may only hold passes of this use.
+absl::Status CheckNames(const std::vector<std::string>& names, GraphPass::Use use) {
+  for (const std::string& name : names) {
+    std::set<std::string_view> known;
+    bool exists = false;
+    for (const GraphPass& pass : kPasses) {
+      exists = exists || pass.name == name;
+      if (pass.use == use) known.insert(pass.name);
+    }
+    if (known.count(name) > 0) continue;
+    return support::InvalidArgument(
+        exists ? "graph.pass.fixed" : "graph.pass.unknown",
+        StrCat("expected one of ", support::Join(known, ", "), ", found ", name));
+  }
+  return absl::OkStatus();
+}
+
+bool Runs(const GraphPass& pass, const GraphPassContext& ctx) {
+  if (pass.use == GraphPass::Use::kOptional) return Named(ctx.enabled, pass.name);
+  return !Named(ctx.disabled, pass.name);
 }
 
 }  // namespace
@@ -49,8 +84,16 @@ absl::StatusOr<Graph> InferTypes(Graph g, const GraphPassContext&) {
 absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
   TW_TRY(Verify(g));
   TW_TRY(Dump(ctx.dump_dir, 0, "import", g));
+  TW_TRY(CheckNames(ctx.disabled, GraphPass::Use::kStandard));
+  TW_TRY(CheckNames(ctx.enabled, GraphPass::Use::kOptional));
+  if (IsSymbolic(g)) {
+    return support::InvalidArgument(
+        "graph.pass.symbolic", StrCat("expected fixed shapes, found size variables ",
+                                      support::Join(SizeVariables(g), ", "), "; specialize first"));
+  }
   size_t number = 0;
   for (const GraphPass& pass : GraphPasses()) {
+    if (!Runs(pass, ctx)) continue;
     absl::StatusOr<Graph> result = pass.run(std::move(g), ctx);
     if (!result.ok()) {
       return support::WithContext(result.status(), StrCat("graph pass ", pass.name));

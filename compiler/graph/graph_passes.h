@@ -15,6 +15,11 @@ namespace tilewright::graph {
 
 struct GraphPassContext {
   std::string dump_dir;  // NN_<pass>.graph after each pass; none where empty
+  // Names of passes to leave out (--disable-pass); graph.pass.* where one is unknown or required.
+  std::vector<std::string> disabled;
+  // Names of optional passes to run (--enable-pass).
+  std::vector<std::string> enabled;
+  int64_t channel_block = 8;  // of block_layouts: the target's lanes
   // Nodes with more operations or larger results are left to run time.
   double fold_max_flops = 1e8;
   int64_t fold_max_bytes = int64_t{64} << 20;
@@ -26,12 +31,23 @@ absl::StatusOr<Graph> InferTypes(Graph g, const GraphPassContext& ctx);
 absl::StatusOr<Graph> Clean(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);
+// Local algebraic rules from a table (simplify_algebra.cc): neutral elements, chains of constants,
+// negations, nested bounds, transposes and slices of each other, operators that move nothing.
+absl::StatusOr<Graph> SimplifyAlgebra(Graph g, const GraphPassContext& ctx);
+// Equal nodes compute once; equal constants stand once.
+absl::StatusOr<Graph> EliminateCommon(Graph g, const GraphPassContext& ctx);
 // Batch normalisation with constant parameters goes into the weights of the convolution before it,
 // else it becomes a multiplication and an addition.
 absl::StatusOr<Graph> FoldBatchNorm(Graph g, const GraphPassContext& ctx);
+// Multiplications by constants per channel go into the constant weights of the convolution or dense
+// operator beside them.
+absl::StatusOr<Graph> FoldScales(Graph g, const GraphPassContext& ctx);
 // A (transposed) convolution with a bias → one without and an addition, so that the bias is part of
 // the fused epilogue.
 absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext& ctx);
+// Optional. Images between convolutions in blocks of channels, transforms only where producer and
+// consumer disagree.
+absl::StatusOr<Graph> BlockLayouts(Graph g, const GraphPassContext& ctx);
 // Constant weights move to the layout kernels read contiguously (conv OIHW → OIHW16o or IHWO,
 // dense [N,K] → NK16n or KN); the operator's `weight_layout` attribute says which. Weights that are
 // not constants stay.
@@ -40,29 +56,42 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx);
 // constants or views of these or of another output become copies.
 absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext& ctx);
 // Complex-out-fusable / reduction anchors take their elementwise epilogues (post-dominator rule:
-// all paths from the anchor end in one node); remaining injective chains fuse. Every remaining
-// operator becomes a fused node of its own, so each node of the result is one kernel = one task
-// use, except `reshape` nodes, which are views without a kernel. Bodies list data inputs first,
-// then weights.
+// all paths from the anchor end in one node); reductions also take what is cheap in front of them;
+// remaining injective chains fuse. Bodies list data
+// inputs first, then weights. Nodes that nothing joins stay as they are.
 absl::StatusOr<Graph> FuseOperators(Graph g, const GraphPassContext& ctx);
+// Every remaining operator becomes a fused node of its own, so each node of the result is one
+// kernel = one task use, except `reshape` nodes, which are views without a kernel.
+absl::StatusOr<Graph> WrapOperators(Graph g, const GraphPassContext& ctx);
 
 struct GraphPass {
   std::string_view name;
   absl::StatusOr<Graph> (*run)(Graph, const GraphPassContext&);
+  enum class Use : uint8_t {
+    kStandard,  // runs unless disabled
+    kRequired,  // later steps need what it establishes: cannot be disabled
+    kOptional,  // runs where it is enabled
+  };
+  Use use = Use::kStandard;
 };
 std::span<const GraphPass> GraphPasses();
 // Runs the table; verifies after each pass.
 absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx = {});
 
 // One arena for all intermediates: lifetimes from the node order, 64-byte aligned offsets, the best
-// of several placement orders.
+// of several placement orders. A result takes the place of an operand that dies with it where the
+// kernel allows that.
 struct MemoryPlan {
   std::vector<int64_t> offset;  // per value; -1 = not in the arena (inputs, outputs, constants)
+  std::vector<int> in_place;    // per node: the operand whose storage its result takes; -1 = none
   int64_t arena_bytes = 0;
   int64_t liveness_bound = 0;  // the largest sum of live bytes: no plan can be smaller
 };
 inline constexpr int64_t kArenaAlignment = 64;
+// Per node: positions of the operands that its result may overwrite (nodes without: empty, or a
+// shorter list).
+using InPlaceOperands = std::vector<std::vector<int>>;
 // Views share their root's offset. REQUIRES: Verify(fused).ok().
-absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused);
+absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands& may = {});
 
 }  // namespace tilewright::graph

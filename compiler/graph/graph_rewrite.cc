@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compiler/graph/graph_passes.h"
+#include "compiler/graph/rewrite_util.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -14,45 +15,6 @@ namespace tilewright::graph {
 namespace {
 
 using support::StrCat;
-
-bool IsConstant(const Graph& g, ValueId id) { return g.values[id].constant != nullptr; }
-
-absl::StatusOr<op::RefTensor> ConstantTensor(const Graph& g, ValueId id) {
-  return op::FromBytes(g.values[id].type, g.values[id].constant->view());
-}
-
-ValueId AddTensor(Graph* g, const std::string& name, const op::RefTensor& tensor) {
-  return AddConstant(g, name, tensor.type, op::ToBytes(tensor));
-}
-
-std::set<ValueId> OutputSet(const Graph& g) { return {g.outputs.begin(), g.outputs.end()}; }
-
-// Which node produces each value; -1 for inputs and constants.
-std::vector<int> Producers(const Graph& g) {
-  std::vector<int> producer(g.values.size(), -1);
-  for (size_t n = 0; n < g.nodes.size(); ++n) {
-    for (ValueId id : g.nodes[n].outputs) producer[id] = static_cast<int>(n);
-  }
-  return producer;
-}
-
-// [c] → [c,1,1,…], which broadcasts along dimension 1 of a tensor of this rank.
-std::vector<int64_t> ChannelShape(int64_t channels, size_t rank) {
-  std::vector<int64_t> shape(rank - 1, 1);
-  shape[0] = channels;
-  return shape;
-}
-
-Node MakeNode(std::string name, std::string op_name, std::vector<ValueId> inputs, ValueId output,
-              op::Attrs attrs = {}) {
-  Node node;
-  node.name = std::move(name);
-  node.op = std::move(op_name);
-  node.attrs = std::move(attrs);
-  node.inputs = std::move(inputs);
-  node.outputs = {output};
-  return node;
-}
 
 // ------------------------------------------------------------ batch norm
 
@@ -77,13 +39,6 @@ absl::StatusOr<Affine> AffineOf(const Graph& g, const Node& norm) {
   return affine;
 }
 
-// A constant that holds `values` rounded to the element type.
-ValueId AddRounded(Graph* g, const std::string& name, op::TensorType type,
-                   std::vector<double> values) {
-  for (double& v : values) v = op::RoundToType(v, type.dtype);
-  return AddTensor(g, name, {std::move(type), std::move(values)});
-}
-
 // The convolution with its weights scaled and its bias shifted; reads weights in layout OIHW.
 absl::Status ScaleConv(Graph* g, Node* conv, const Affine& affine) {
   TW_ASSIGN(op::RefTensor weight, ConstantTensor(*g, conv->inputs[1]));
@@ -106,25 +61,6 @@ absl::Status ScaleConv(Graph* g, Node* conv, const Affine& affine) {
 }
 
 // ------------------------------------------------------------ layouts
-
-std::string PermuteBytes(std::string_view bytes, const std::vector<int64_t>& shape,
-                         const std::vector<int64_t>& perm, int64_t element) {
-  const size_t rank = shape.size();
-  std::vector<int64_t> strides(rank, element), out_shape, index(rank, 0);
-  for (size_t d = rank; d-- > 1;) strides[d - 1] = strides[d] * shape[d];
-  for (int64_t p : perm) out_shape.push_back(shape[p]);
-  std::string out(bytes.size(), '\0');
-  for (size_t to = 0; to < out.size(); to += element) {
-    int64_t from = 0;
-    for (size_t d = 0; d < rank; ++d) from += index[d] * strides[perm[d]];
-    std::memcpy(out.data() + to, bytes.data() + from, element);
-    for (size_t d = rank; d-- > 0;) {
-      if (++index[d] < out_shape[d]) break;
-      index[d] = 0;
-    }
-  }
-  return out;
-}
 
 // `to` is `from` permuted; with a block, of the output channels cut into [blocks, block].
 struct LayoutRule {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler/graph/graph.h"
+#include "compiler/graph/rewrite_util.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -38,18 +39,6 @@ std::string DoubleText(double value) {
   return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
 }
 
-std::string AttrText(const op::AttrValue& value) {
-  if (const auto* i = std::get_if<int64_t>(&value)) return StrCat(*i);
-  if (const auto* d = std::get_if<double>(&value)) return DoubleText(*d);
-  if (const auto* s = std::get_if<std::string>(&value)) return Quoted(*s);
-  if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
-    return StrCat("[", support::Join(*v, ","), "]");
-  }
-  std::vector<std::string> parts;
-  for (double d : std::get<std::vector<double>>(value)) parts.push_back(DoubleText(d));
-  return StrCat("f[", support::Join(parts, ","), "]");
-}
-
 class Printer {
  public:
   Printer(const Graph& graph, bool names, std::string indent)
@@ -80,8 +69,11 @@ class Printer {
   void Line(std::string_view text) { out_ += StrCat(indent_, text, "\n"); }
   std::string Define(ValueId id) {
     number_[id] = next_++;
-    return StrCat("%", number_[id], names_ ? " " + Quoted(g_.values[id].name) : "", ": ",
-                  op::ToText(g_.values[id].type));
+    const Value& value = g_.values[id];
+    return StrCat("%", number_[id], names_ ? " " + Quoted(value.name) : "", ": ",
+                  value.dims.empty()
+                      ? op::ToText(value.type)
+                      : StrCat(ir::TypeName(value.type.dtype), op::DimsText(value.dims)));
   }
   std::string Use(ValueId id) const { return StrCat("%", number_[id]); }
 
@@ -189,22 +181,33 @@ class Parser {
     TW_TRY(Expect("\""));
     return out;
   }
-  absl::StatusOr<op::TensorType> Type() {
-    op::TensorType type;
+  absl::Status Type(Value* value) {
+    op::TensorType& type = value->type;
     if (!ir::ParseType(Word(), &type.dtype) || type.dtype.is_vector()) {
       return Error("type", "expected an element type");
     }
     TW_TRY(Expect("["));
+    std::vector<op::Dim> dims;
+    bool fixed = true;
     if (!Accept("]")) {
       do {
-        TW_ASSIGN(int64_t dim, Int());
-        type.shape.push_back(dim);
-        if (type.shape.size() > 64) return Error("type", "expected fewer dimensions");
+        std::string_view rest;
+        absl::StatusOr<op::Dim> dim = op::Dim::Parse(text_.substr(at_), &rest);
+        if (!dim.ok() || dims.size() >= 64) {
+          return Error("type", "expected a dimension, and not too many");
+        }
+        at_ = text_.size() - rest.size();
+        fixed = fixed && dim->constant().has_value();
+        dims.push_back(*std::move(dim));
       } while (Accept(","));
       TW_TRY(Expect("]"));
     }
-    TW_TRY(op::CheckType(type));
-    return type;
+    if (!fixed) {
+      value->dims = std::move(dims);
+      return absl::OkStatus();
+    }
+    for (const op::Dim& dim : dims) type.shape.push_back(*dim.constant());
+    return op::CheckType(type);
   }
   absl::StatusOr<op::AttrValue> Attr() {
     SkipSpace();
@@ -257,7 +260,7 @@ class Parser {
     }
     if (!names->insert(value.name).second) return Error("name", "expected a new name");
     TW_TRY(Expect(":"));
-    TW_ASSIGN(value.type, Type());
+    TW_TRY(Type(&value));
     graph->values.push_back(std::move(value));
     return static_cast<ValueId>(number);
   }
@@ -376,6 +379,18 @@ class Parser {
 };
 
 }  // namespace
+
+std::string AttrText(const op::AttrValue& value) {
+  if (const auto* i = std::get_if<int64_t>(&value)) return StrCat(*i);
+  if (const auto* d = std::get_if<double>(&value)) return DoubleText(*d);
+  if (const auto* s = std::get_if<std::string>(&value)) return Quoted(*s);
+  if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
+    return StrCat("[", support::Join(*v, ","), "]");
+  }
+  std::vector<std::string> parts;
+  for (double d : std::get<std::vector<double>>(value)) parts.push_back(DoubleText(d));
+  return StrCat("f[", support::Join(parts, ","), "]");
+}
 
 std::string Print(const Graph& graph) { return Printer(graph, true, "").Run() + "\n"; }
 

@@ -4,6 +4,7 @@
 // almost every graph.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include "compiler/graph/graph_passes.h"
@@ -47,6 +48,36 @@ std::vector<Tensor> Lifetimes(const Graph& g, const std::vector<ValueId>& roots)
     tensors.push_back({root, Aligned(g.values[id].type.bytes()), first[id], last[id]});
   }
   return tensors;
+}
+
+// Results that may overwrite an operand join its tensor: one life from the operand's first write to
+// the result's last read. Both must lie in the arena, have one size, and the operand die there.
+void Merge(const Graph& g, const std::vector<ValueId>& roots, const InPlaceOperands& may,
+           std::vector<Tensor>* tensors, MemoryPlan* plan, std::vector<ValueId>* shared) {
+  std::map<ValueId, size_t> at;  // root → tensor
+  for (size_t t = 0; t < tensors->size(); ++t) at[(*tensors)[t].root] = t;
+  for (size_t n = 0; n < g.nodes.size() && n < may.size(); ++n) {
+    const Node& node = g.nodes[n];
+    if (node.op == kViewOp || node.outputs.size() != 1) continue;
+    auto out = at.find(node.outputs[0]);
+    if (out == at.end()) continue;
+    for (int operand : may[n]) {
+      const ValueId root = (*shared)[roots[node.inputs[operand]]];
+      auto in = at.find(root);
+      const auto uses = std::count_if(node.inputs.begin(), node.inputs.end(),
+                                      [&](ValueId id) { return (*shared)[roots[id]] == root; });
+      if (in == at.end() || uses != 1) continue;
+      Tensor &from = (*tensors)[in->second], &to = (*tensors)[out->second];
+      if (from.last != static_cast<int>(n) || from.bytes != to.bytes) continue;
+      from.last = to.last;
+      to.bytes = 0;  // removed below
+      plan->in_place[n] = operand;
+      (*shared)[node.outputs[0]] = root;
+      at.erase(out);
+      break;
+    }
+  }
+  std::erase_if(*tensors, [](const Tensor& t) { return t.bytes == 0; });
 }
 
 bool Overlap(const Tensor& a, const Tensor& b) { return a.first <= b.last && b.first <= a.last; }
@@ -104,11 +135,15 @@ std::vector<Less> Orders() {
 
 }  // namespace
 
-absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused) {
+absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands& may) {
   const std::vector<ValueId> roots = StorageRoots(fused);
-  const std::vector<Tensor> tensors = Lifetimes(fused, roots);
+  std::vector<Tensor> tensors = Lifetimes(fused, roots);
   MemoryPlan plan;
   plan.offset.assign(fused.values.size(), -1);
+  plan.in_place.assign(fused.nodes.size(), -1);
+  std::vector<ValueId> shared(fused.values.size());  // root → the root whose tensor it lives in
+  std::iota(shared.begin(), shared.end(), 0);
+  Merge(fused, roots, may, &tensors, &plan, &shared);
   plan.liveness_bound = LivenessBound(tensors, fused.nodes.size());
 
   std::vector<int> order(tensors.size()), best_order;
@@ -144,7 +179,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused) {
     consider();
   }
   for (size_t t = 0; t < tensors.size(); ++t) plan.offset[tensors[t].root] = best[t];
-  for (size_t id = 0; id < roots.size(); ++id) plan.offset[id] = plan.offset[roots[id]];
+  for (size_t id = 0; id < roots.size(); ++id) plan.offset[id] = plan.offset[shared[roots[id]]];
   plan.arena_bytes = tensors.empty() ? 0 : arena;
   return plan;
 }

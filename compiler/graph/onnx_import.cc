@@ -82,65 +82,110 @@ absl::Status Importer::ReadInitializers() {
   return absl::OkStatus();
 }
 
+// A dimension with a name has one size everywhere: what a given shape says of it holds for all.
+absl::Status Importer::BindSizes(const std::string& name, int64_t size, std::string_view origin) {
+  auto [it, fresh] = sizes_.try_emplace(name, size, origin);
+  if (fresh || it->second.first == size) return absl::OkStatus();
+  return Bad("size_conflict",
+             StrCat("expected one size of dimension ", Quote(name), ", found ", it->second.first,
+                    " from ", it->second.second, " and ", size, " from ", origin));
+}
+
+absl::Status Importer::ReadSizes() {
+  std::set<std::string> inputs, named;
+  for (const pb::ValueInfoProto& input : model_.graph().input()) {
+    if (initializers_.count(input.name()) > 0) continue;
+    inputs.insert(input.name());
+    const auto& dims = input.type().tensor_type().shape().dim();
+    for (const auto& dim : dims) {
+      if (!dim.dim_param().empty()) named.insert(dim.dim_param());
+    }
+    auto given = options_.shapes.find(input.name());
+    if (given == options_.shapes.end()) continue;
+    const size_t rank = std::min<size_t>(given->second.size(), static_cast<size_t>(dims.size()));
+    for (size_t d = 0; d < rank; ++d) {
+      const std::string& name = dims[static_cast<int>(d)].dim_param();
+      if (name.empty()) continue;
+      TW_TRY(BindSizes(name, given->second[d], StrCat("the shape of ", Quote(input.name()))));
+    }
+  }
+  for (const auto& [name, shape] : options_.shapes) {
+    if (inputs.count(name) > 0) continue;
+    if (named.count(name) == 0 || shape.size() != 1) {
+      return Bad(
+          "shape_override",
+          StrCat("expected the names of inputs, or of one dimension of them, found ", Quote(name)));
+    }
+    TW_TRY(BindSizes(name, shape[0], "the size given for it"));
+  }
+  return absl::OkStatus();
+}
+
+// The type of an input: its own fixed dimensions, then the shape given for it, then the sizes
+// known.
+absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& input) {
+  if (!input.type().has_tensor_type()) {
+    return Bad("input_type", "expected a tensor, found another type");
+  }
+  const auto& tensor = input.type().tensor_type();
+  TW_ASSIGN(const ir::DType dtype, ElementType(tensor.elem_type()));
+  op::TensorType type{dtype, {}};
+  auto given = options_.shapes.find(input.name());
+  const bool has_given = given != options_.shapes.end();
+  if (has_given) type.shape = given->second;
+  if (has_given && tensor.has_shape() &&
+      static_cast<int>(given->second.size()) != tensor.shape().dim_size()) {
+    return Bad("shape_override", StrCat("expected ", tensor.shape().dim_size(),
+                                        " dimensions, found ", given->second.size()));
+  }
+  if (!has_given && !tensor.has_shape()) {
+    return Bad(
+        "symbolic_shape",
+        StrCat("expected a fixed shape, found none; give one with --shape ", input.name(), "=..."));
+  }
+  for (int d = 0; d < tensor.shape().dim_size(); ++d) {
+    const auto& dim = tensor.shape().dim(d);
+    if (has_given) {
+      if (!dim.has_dim_value() || dim.dim_value() == type.shape[d]) continue;
+      return Bad("shape_override", StrCat("expected dimension ", d, " to be ", dim.dim_value(),
+                                          " as in the model, found ", type.shape[d]));
+    }
+    auto known = sizes_.find(dim.dim_param());
+    if (dim.has_dim_value()) {
+      type.shape.push_back(dim.dim_value());
+    } else if (!dim.dim_param().empty() && known != sizes_.end()) {
+      type.shape.push_back(known->second.first);
+    } else {
+      const std::string by_size =
+          dim.dim_param().empty() ? "" : StrCat(" or --shape ", dim.dim_param(), "=N");
+      return Bad("symbolic_shape",
+                 StrCat("expected fixed dimensions, found ", Quote(dim.dim_param()),
+                        "; give the shape with --shape ", input.name(), "=...", by_size));
+    }
+  }
+  TW_TRY(op::CheckType(type));
+  if (type.bytes() > options_.max_bytes) {
+    return Bad("too_large",
+               StrCat("expected at most ", options_.max_bytes, " bytes, found ", op::ToText(type)));
+  }
+  return type;
+}
+
 absl::Status Importer::ReadInputs() {
-  std::set<std::string> overrides;
-  for (const auto& [name, shape] : options_.shapes) overrides.insert(name);
+  TW_TRY(ReadSizes());
   for (const pb::ValueInfoProto& input : model_.graph().input()) {
     if (initializers_.count(input.name()) > 0) continue;  // a default value: bound to it
-    const std::string what = StrCat("input ", Quote(input.name()));
-    if (!input.type().has_tensor_type()) {
-      return Bad("input_type", StrCat(what, ": expected a tensor, found another type"));
-    }
-    const auto& tensor = input.type().tensor_type();
-    absl::StatusOr<ir::DType> dtype = ElementType(tensor.elem_type());
-    if (!dtype.ok()) return support::WithContext(dtype.status(), what);
-    op::TensorType type{*dtype, {}};
-    auto given = options_.shapes.find(input.name());
-    if (given != options_.shapes.end()) type.shape = given->second;
-    if (given != options_.shapes.end() && tensor.has_shape() &&
-        static_cast<int>(given->second.size()) != tensor.shape().dim_size()) {
-      return Bad("shape_override", StrCat(what, ": expected ", tensor.shape().dim_size(),
-                                          " dimensions, found ", given->second.size()));
-    }
-    if (given == options_.shapes.end() && !tensor.has_shape()) {
-      return Bad("symbolic_shape", StrCat(what,
-                                          ": expected a fixed shape, found none; give one "
-                                          "with --shape ",
-                                          input.name(), "=..."));
-    }
-    for (int d = 0; d < tensor.shape().dim_size(); ++d) {
-      const auto& dim = tensor.shape().dim(d);
-      if (given != options_.shapes.end()) {
-        if (!dim.has_dim_value() || dim.dim_value() == type.shape[d]) continue;
-        return Bad("shape_override",
-                   StrCat(what, ": expected dimension ", d, " to be ", dim.dim_value(),
-                          " as in the model, found ", type.shape[d]));
-      }
-      if (!dim.has_dim_value()) {
-        return Bad("symbolic_shape",
-                   StrCat(what, ": expected fixed dimensions, found ", Quote(dim.dim_param()),
-                          "; give the shape with --shape ", input.name(), "=..."));
-      }
-      type.shape.push_back(dim.dim_value());
-    }
-    absl::Status status = op::CheckType(type);
-    if (!status.ok()) return support::WithContext(status, what);
-    if (type.bytes() > options_.max_bytes) {
-      return Bad("too_large", StrCat(what, ": expected at most ", options_.max_bytes,
-                                     " bytes, found ", op::ToText(type)));
+    absl::StatusOr<op::TensorType> type = InputType(input);
+    if (!type.ok()) {
+      return support::WithContext(type.status(), StrCat("input ", Quote(input.name())));
     }
     Value value;
     value.name = FreshName(input.name());
-    value.type = std::move(type);
+    value.type = *std::move(type);
     graph_.values.push_back(std::move(value));
     const ValueId id = static_cast<ValueId>(graph_.values.size()) - 1;
     TW_TRY(Bind(input.name(), id));
     graph_.inputs.push_back(id);
-    overrides.erase(input.name());
-  }
-  if (!overrides.empty()) {
-    return Bad("shape_override",
-               StrCat("expected the names of inputs, found ", Quote(*overrides.begin())));
   }
   return absl::OkStatus();
 }

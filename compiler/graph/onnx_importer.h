@@ -53,6 +53,9 @@ class Importer {
   friend class NodeReader;
   absl::Status CheckModel();
   absl::Status ReadInitializers();
+  absl::Status BindSizes(const std::string& name, int64_t size, std::string_view origin);
+  absl::Status ReadSizes();
+  absl::StatusOr<op::TensorType> InputType(const pb::ValueInfoProto& input);
   absl::Status ReadInputs();
   absl::Status CheckOperators();
   absl::StatusOr<std::vector<int>> Order();
@@ -67,9 +70,10 @@ class Importer {
   const pb::ModelProto& model_;
   const ImportOptions& options_;
   Graph graph_;
-  std::map<std::string, ValueId> values_;                       // ONNX name → value
-  std::map<std::string, const pb::TensorProto*> initializers_;  // read when first used
-  std::map<std::string, int> used_names_;                       // names of graph_.values
+  std::map<std::string, ValueId> values_;                         // ONNX name → value
+  std::map<std::string, const pb::TensorProto*> initializers_;    // read when first used
+  std::map<std::string, int> used_names_;                         // names of graph_.values
+  std::map<std::string, std::pair<int64_t, std::string>> sizes_;  // dimension name → size, origin
   int64_t opset_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "compiler/driver/compile.h"
+#include "compiler/driver/in_place.h"
 #include "compiler/driver/tasks.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/interp.h"
@@ -273,6 +274,60 @@ TEST(Compile, SmallDqnRunsLikeTheInterpreter) {
     for (int threads : {1, 2}) ExpectRunsLikeInterpreter(c.bytes, fused, threads);
     EXPECT_TRUE(Compile(fused).bytes == c.bytes) << "same inputs, other bytes";
   }
+}
+
+TEST(InPlace, OnlyOperandsReadWhereTheOutputIsWritten) {
+  auto operands = [](const std::string& body, const std::string& more_steps = "") {
+    const std::string text = "graph {\n" + body + "}\n";
+    auto task = graph::ParseGraph(text);
+    EXPECT_TRUE(task.ok()) << task.status() << text;
+    auto function = TaskFunction(*task);
+    auto steps = DefaultSteps(graph::CanonicalText(*task), tests::WidestTarget());
+    EXPECT_TRUE(function.ok() && steps.ok()) << function.status() << steps.status();
+    auto scheduled = schedule::Replay(*function, *steps);
+    EXPECT_TRUE(scheduled.ok()) << scheduled.status();
+    return InPlaceOperands(*scheduled, *steps + more_steps);
+  };
+  using Positions = std::vector<int>;
+  const std::string elementwise =
+      "  input %0: f32[8,8]\n  input %1: f32[8,8]\n  input %2: f32[8]\n"
+      "  %3: f32[8,8] = add(%0, %1)\n  %4: f32[8,8] = mul(%3, %2)\n  output %4\n";
+  EXPECT_EQ(operands(elementwise), (Positions{0, 1}));
+  EXPECT_EQ(operands(elementwise, "; split %1 [?,3] tail=overlap"), Positions{});
+  EXPECT_EQ(operands("  input %0: f32[8,8]\n  input %1: f32[8,8]\n"
+                     "  %2: f32[8,8] = transpose(%0) {perm=[1,0]}\n"
+                     "  %3: f32[8,8] = add(%2, %1)\n  output %3\n"),
+            Positions{1});
+  EXPECT_EQ(operands("  input %0: f32[8,8]\n  input %1: f32[8,8]\n  weight %2: f32[8,8]\n"
+                     "  %3: f32[8,8] = dense(%0, %2) {weight_layout=\"KN\"}\n"
+                     "  %4: f32[8,8] = add(%3, %1)\n  %5: f32[8,8] = relu(%4)\n  output %5\n"),
+            Positions{1});
+  EXPECT_EQ(operands("  input %0: f32[8,8]\n  %1: f32[8,8] = softmax(%0) {axis=1}\n  output %1\n"),
+            Positions{});
+}
+
+TEST(InPlace, ResidualNetworkNeedsTwoBuffers) {
+  OnnxBuilder b;
+  b.Input("x", {1, 4, 6, 6}).Weight("w", {4, 4, 3, 3}, 0.2);
+  std::string last = "x";
+  for (int i = 0; i < 4; ++i) {
+    const std::string n = std::to_string(i);
+    OnnxBuilder::Attr(b.Node("Conv", {last, "w"}, "c" + n), "pads",
+                      std::vector<int64_t>{1, 1, 1, 1});
+    b.Node("Add", {"c" + n, last}, "s" + n);
+    b.Node("Relu", {"s" + n}, "r" + n);
+    OnnxBuilder::Attr(b.Node("Conv", {"r" + n, "w"}, "d" + n), "pads",
+                      std::vector<int64_t>{1, 1, 1, 1});
+    b.Node("Add", {"d" + n, "r" + n}, "t" + n);
+    last = "t" + n;
+  }
+  b.Node("Relu", {last}, "y");
+  b.Output("y", {1, 4, 6, 6});
+  const Graph fused = Fused(b);
+  const Compiled c = Compile(fused);
+  EXPECT_EQ(c.report.arena_bytes, 2 * 4 * 6 * 6 * 4);  // a convolution's operand and its result
+  EXPECT_EQ(c.report.arena_bound_bytes, c.report.arena_bytes);
+  for (int threads : {1, 2}) ExpectRunsLikeInterpreter(c.bytes, fused, threads);
 }
 
 TEST(Compile, OutputsOfEveryKindAndSharedKernels) {

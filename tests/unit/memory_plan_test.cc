@@ -154,6 +154,34 @@ TEST(MemoryPlan, ChainNeedsTwoBuffersAndViewsNone) {
   EXPECT_EQ(PlanMemory(*g)->offset, plan->offset);
 }
 
+TEST(MemoryPlan, ResultsTakeTheStorageOfDyingOperands) {
+  auto g = ParseGraph(R"(graph {
+  input %0: f32[100]
+  %1: f32[100] = exp(%0)
+  %2: f32[100] = neg(%1)
+  %3: f32[10,10] = reshape(%2) {shape=[10,10]}
+  %4: f32[10,10] = relu(%3)
+  %5: f32[10,10] = add(%4, %3)
+  %6: f32[10,10] = mul(%5, %5)
+  %7: f32[10,10] = tanh(%6)
+  output %7
+}
+)");
+  ASSERT_TRUE(g.ok()) << g.status();
+  // Every operand may be overwritten, as far as the kernels go.
+  const InPlaceOperands may = {{0}, {0}, {}, {0}, {0, 1}, {0, 1}, {0}};
+  auto plan = PlanMemory(*g, may);
+  ASSERT_TRUE(plan.ok());
+  // %1 is an input's reader: the input stays. %4 reads %3, which %5 needs too. %6 reads %5 twice:
+  // one of the two operands would be read after it is overwritten.
+  EXPECT_EQ(plan->in_place, (std::vector<int>{-1, 0, -1, -1, 0, -1, -1}));
+  EXPECT_EQ(plan->offset[1], plan->offset[2]);
+  EXPECT_EQ(plan->offset[4], plan->offset[5]);
+  EXPECT_EQ(plan->arena_bytes, 2 * 448);
+  EXPECT_EQ(plan->liveness_bound, 2 * 448);
+  EXPECT_EQ(PlanMemory(*g)->in_place, std::vector<int>(7, -1));
+}
+
 TEST(MemoryPlan, GraphWithoutIntermediatesNeedsNothing) {
   auto g = ParseGraph("graph {\n  input %0: f32[4]\n  %1: f32[4] = exp(%0)\n  output %1\n}\n");
   ASSERT_TRUE(g.ok());

@@ -286,6 +286,39 @@ TEST(OnnxImport, SymbolicShapesNeedAnOption) {
   EXPECT_EQ(Slug(b, options), "graph.onnx.shape_override");
 }
 
+TEST(OnnxImport, NamedDimensionsHaveOneSize) {
+  OnnxBuilder b;
+  b.Input("x", {1, 4}).Input("z", {1, 4}).Output("y", {});
+  b.graph().mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  auto dim = [&](int input, int d) {
+    auto* type = b.graph().mutable_input(input)->mutable_type()->mutable_tensor_type();
+    return type->mutable_shape()->mutable_dim(d);
+  };
+  dim(0, 0)->set_dim_param("N");
+  dim(1, 0)->set_dim_param("N");
+  b.Node("Add", {"x", "z"}, "y");
+  auto refused = ImportOnnx(b.Bytes());
+  EXPECT_EQ(support::Slug(refused.status()), "graph.onnx.symbolic_shape");
+  EXPECT_NE(std::string(refused.status().message()).find("--shape N="), std::string::npos);
+  ImportOptions options;
+  // The shape of one input settles the other's; so does the size itself.
+  for (const auto& [name, shape] : std::map<std::string, Shape>{{"z", {3, 4}}, {"N", {3}}}) {
+    options.shapes = {{name, shape}};
+    auto g = ImportOnnx(b.Bytes(), options);
+    ASSERT_TRUE(g.ok()) << g.status();
+    for (ValueId id : g->inputs) EXPECT_EQ(g->values[id].type.shape, (Shape{3, 4}));
+    EXPECT_EQ(g->values[g->outputs[0]].type.shape, (Shape{3, 4}));
+  }
+  options.shapes = {{"x", {3, 4}}, {"z", {2, 4}}};
+  refused = ImportOnnx(b.Bytes(), options);
+  EXPECT_EQ(support::Slug(refused.status()), "graph.onnx.size_conflict");
+  EXPECT_NE(std::string(refused.status().message()).find("shape of"), std::string::npos);
+  options.shapes = {{"x", {3, 4}}, {"N", {2}}};
+  EXPECT_EQ(Slug(b, options), "graph.onnx.size_conflict");
+  options.shapes = {{"N", {2, 2}}};
+  EXPECT_EQ(Slug(b, options), "graph.onnx.shape_override");
+}
+
 TEST(OnnxImport, UnsupportedOperatorsAreAllNamed) {
   OnnxBuilder b;
   b.Input("x", {1, 4}).Output("y", {1, 4});

@@ -1,0 +1,206 @@
+// Activations in channel blocks, [n, c/b, h, w, b]. Convolutions with constant weights whose
+// channels divide by the block ask for it; elementwise operators, pools and means over the image
+// follow where all their operands are blocked already. Transforms stand only where a producer and a
+// consumer disagree: a value is packed or unpacked at most once, when somebody first asks for that
+// form.
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "compiler/graph/graph_passes.h"
+#include "compiler/graph/rewrite_util.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph {
+namespace {
+
+using support::StrCat;
+using Ints = std::vector<int64_t>;
+
+class Blocker {
+ public:
+  Blocker(Graph g, int64_t block) : g_(std::move(g)), block_(block) {}
+
+  absl::StatusOr<Graph> Run() {
+    std::vector<Node> nodes = std::move(g_.nodes);
+    g_.nodes.clear();
+    for (const Node& node : nodes) {
+      TW_ASSIGN(const bool blocked, Blocked(node));
+      if (blocked) continue;
+      for (ValueId id : node.inputs) {
+        if (plain_.count(id) > 0) TW_TRY(Plain(id));
+      }
+      g_.nodes.push_back(node);
+    }
+    for (ValueId id : g_.outputs) {
+      if (plain_.count(id) > 0) TW_TRY(Plain(id));
+    }
+    return Compact(g_);
+  }
+
+ private:
+  const Ints& ShapeOf(ValueId id) const { return g_.values[id].type.shape; }
+  bool HasBlocked(ValueId id) const { return blocked_.count(id) > 0; }
+  bool Divides(int64_t channels) const { return channels % block_ == 0; }
+  Ints BlockedShape(const Ints& s) const { return {s[0], s[1] / block_, s[2], s[3], block_}; }
+
+  absl::StatusOr<ValueId> Emit(const std::string& name, std::string_view op_name,
+                               std::vector<ValueId> inputs, op::Attrs attrs) {
+    std::vector<op::TensorType> types;
+    for (ValueId id : inputs) types.push_back(g_.values[id].type);
+    TW_ASSIGN(auto results, op::InferTypes(*op::FindOp(op_name), types, attrs));
+    const ValueId out = AddValue(&g_, name, results[0]);
+    g_.nodes.push_back(
+        MakeNode(name, std::string(op_name), std::move(inputs), out, std::move(attrs)));
+    return out;
+  }
+  // The blocked form of an image; made on first demand.
+  absl::StatusOr<ValueId> Pack(ValueId id) {
+    auto it = blocked_.find(id);
+    if (it != blocked_.end()) return it->second;
+    const Ints s = ShapeOf(id);
+    const std::string name = g_.values[id].name;
+    TW_ASSIGN(const ValueId split,
+              Emit(name + "_split", kViewOp, {id},
+                   {{"shape", Ints{s[0], s[1] / block_, block_, s[2], s[3]}}}));
+    TW_ASSIGN(const ValueId packed,
+              Emit(name + "_blocked", "transpose", {split}, {{"perm", Ints{0, 1, 3, 4, 2}}}));
+    return blocked_[id] = packed;
+  }
+  // Computes a value that so far exists in blocked form only.
+  absl::Status Plain(ValueId id) {
+    plain_.erase(id);
+    const Ints s = ShapeOf(id);
+    TW_ASSIGN(const ValueId moved, Emit(g_.values[id].name + "_unblocked", "transpose",
+                                        {blocked_.at(id)}, {{"perm", Ints{0, 1, 4, 2, 3}}}));
+    g_.nodes.push_back(
+        MakeNode(g_.values[id].name, std::string(kViewOp), {moved}, id, {{"shape", s}}));
+    return absl::OkStatus();
+  }
+  // `id` now exists as `blocked`; its own form is computed when somebody asks.
+  void Define(ValueId id, ValueId blocked) {
+    blocked_[id] = blocked;
+    plain_.insert(id);
+  }
+
+  absl::StatusOr<bool> Blocked(const Node& node) {
+    if (node.outputs.size() != 1) return false;
+    if (node.op == "conv2d") return Convolution(node);
+    const bool image = !node.inputs.empty() && HasBlocked(node.inputs[0]);
+    if (node.op == "pool2d" && image) return Pool(node);
+    if (node.op == "reduce" && image) return Reduce(node);
+    const op::OpSpec* spec = op::FindOp(node.op);
+    return spec != nullptr && spec->elementwise() ? Elementwise(node) : false;
+  }
+
+  absl::StatusOr<bool> Convolution(const Node& node) {
+    const ValueId x = node.inputs[0], w = node.inputs[1], y = node.outputs[0];
+    if (node.inputs.size() != 2 || !IsConstant(g_, w) || !Divides(ShapeOf(x)[1]) ||
+        !Divides(ShapeOf(y)[1]) || op::GetString(node.attrs, "weight_layout", "OIHW") != "OIHW") {
+      return false;
+    }
+    const Ints s = ShapeOf(w);
+    const int64_t groups = op::GetInt(node.attrs, "groups", 1);
+    const bool depthwise = groups > 1 && groups == s[0] && s[1] == 1;
+    if (groups > 1 && !depthwise) return false;
+    const auto& data = g_.values[w].constant;
+    const int64_t element = g_.values[w].type.dtype.bytes();
+    op::TensorType type{g_.values[w].type.dtype, {}};
+    std::string bytes;
+    if (depthwise) {
+      type.shape = {s[0] / block_, s[2], s[3], block_};
+      bytes =
+          PermuteBytes(data->view(), {s[0] / block_, block_, s[2], s[3]}, {0, 2, 3, 1}, element);
+    } else {
+      type.shape = {s[0] / block_, s[1] / block_, s[2], s[3], block_, block_};
+      bytes = PermuteBytes(data->view(), {s[0] / block_, block_, s[1] / block_, block_, s[2], s[3]},
+                           {0, 2, 4, 5, 3, 1}, element);
+    }
+    const ValueId packed = AddConstant(&g_, g_.values[w].name + "_packed", type, bytes);
+    TW_ASSIGN(const ValueId image, Pack(x));
+    op::Attrs attrs = node.attrs;
+    attrs.erase("groups");
+    attrs.erase("weight_layout");
+    TW_ASSIGN(const ValueId out, Emit(node.name + "_b", "conv2d_blocked", {image, packed}, attrs));
+    Define(y, out);
+    return true;
+  }
+
+  absl::StatusOr<bool> Pool(const Node& node) {
+    TW_ASSIGN(const ValueId out,
+              Emit(node.name + "_b", node.op, {blocked_.at(node.inputs[0])}, node.attrs));
+    Define(node.outputs[0], out);
+    return true;
+  }
+
+  // Over the whole image: the channels that are left lie in order.
+  absl::StatusOr<bool> Reduce(const Node& node) {
+    Ints axes = op::GetInts(node.attrs, "axes", {});
+    for (int64_t& axis : axes) axis = axis < 0 ? axis + 4 : axis;
+    std::sort(axes.begin(), axes.end());
+    if (axes != Ints{2, 3}) return false;
+    op::Attrs attrs = node.attrs;
+    attrs["axes"] = axes;
+    TW_ASSIGN(const ValueId out,
+              Emit(node.name + "_b", node.op, {blocked_.at(node.inputs[0])}, attrs));
+    const ValueId y = node.outputs[0];
+    g_.nodes.push_back(
+        MakeNode(node.name, std::string(kViewOp), {out}, y, {{"shape", ShapeOf(y)}}));
+    return true;
+  }
+
+  // A constant that broadcasts over an image, in blocked form: one value, or one per channel.
+  std::optional<ValueId> BlockedConstant(ValueId id) {
+    const Value& value = g_.values[id];
+    if (value.type.elements() == 1) {
+      if (value.type.shape.size() <= 4) {
+        return AddConstant(&g_, value.name + "_b", {value.type.dtype, {}}, value.constant->view());
+      }
+      return std::nullopt;
+    }
+    Ints s = value.type.shape;
+    while (s.size() < 4) s.insert(s.begin(), 1);
+    if (s.size() != 4 || s[0] != 1 || s[2] != 1 || s[3] != 1 || !Divides(s[1])) return std::nullopt;
+    const op::TensorType type{value.type.dtype, {s[1] / block_, 1, 1, block_}};
+    return AddConstant(&g_, value.name + "_b", type, std::string(value.constant->view()));
+  }
+
+  absl::StatusOr<bool> Elementwise(const Node& node) {
+    const Ints shape = ShapeOf(node.outputs[0]);
+    bool any = false;
+    for (ValueId id : node.inputs) {
+      if (IsConstant(g_, id)) continue;
+      if (!HasBlocked(id) || ShapeOf(id) != shape) return false;
+      any = true;
+    }
+    if (!any) return false;
+    std::vector<ValueId> inputs;
+    for (ValueId id : node.inputs) {
+      if (!IsConstant(g_, id)) {
+        inputs.push_back(blocked_.at(id));
+        continue;
+      }
+      const std::optional<ValueId> constant = BlockedConstant(id);
+      if (!constant) return false;
+      inputs.push_back(*constant);
+    }
+    TW_ASSIGN(const ValueId out, Emit(node.name + "_b", node.op, std::move(inputs), node.attrs));
+    Define(node.outputs[0], out);
+    return true;
+  }
+
+  Graph g_;
+  const int64_t block_;
+  std::map<ValueId, ValueId> blocked_;  // value → its blocked form
+  std::set<ValueId> plain_;             // values whose own form nobody computes yet
+};
+
+}  // namespace
+
+absl::StatusOr<Graph> BlockLayouts(Graph g, const GraphPassContext& ctx) {
+  if (ctx.channel_block < 2) return g;
+  return Blocker(std::move(g), ctx.channel_block).Run();
+}
+
+}  // namespace tilewright::graph

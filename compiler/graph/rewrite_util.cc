@@ -1,0 +1,70 @@
+#include "compiler/graph/rewrite_util.h"
+
+#include <cstring>
+#include <utility>
+
+namespace tilewright::graph {
+
+bool IsConstant(const Graph& g, ValueId id) { return g.values[id].constant != nullptr; }
+
+absl::StatusOr<op::RefTensor> ConstantTensor(const Graph& g, ValueId id) {
+  return op::FromBytes(g.values[id].type, g.values[id].constant->view());
+}
+
+ValueId AddTensor(Graph* g, const std::string& name, const op::RefTensor& tensor) {
+  return AddConstant(g, name, tensor.type, op::ToBytes(tensor));
+}
+
+ValueId AddRounded(Graph* g, const std::string& name, op::TensorType type,
+                   std::vector<double> values) {
+  for (double& v : values) v = op::RoundToType(v, type.dtype);
+  return AddTensor(g, name, {std::move(type), std::move(values)});
+}
+
+std::set<ValueId> OutputSet(const Graph& g) { return {g.outputs.begin(), g.outputs.end()}; }
+
+std::vector<int> Producers(const Graph& g) {
+  std::vector<int> producer(g.values.size(), -1);
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    for (ValueId id : g.nodes[n].outputs) producer[id] = static_cast<int>(n);
+  }
+  return producer;
+}
+
+Node MakeNode(std::string name, std::string op_name, std::vector<ValueId> inputs, ValueId output,
+              op::Attrs attrs) {
+  Node node;
+  node.name = std::move(name);
+  node.op = std::move(op_name);
+  node.attrs = std::move(attrs);
+  node.inputs = std::move(inputs);
+  node.outputs = {output};
+  return node;
+}
+
+std::vector<int64_t> ChannelShape(int64_t channels, size_t rank) {
+  std::vector<int64_t> shape(rank - 1, 1);
+  shape[0] = channels;
+  return shape;
+}
+
+std::string PermuteBytes(std::string_view bytes, const std::vector<int64_t>& shape,
+                         const std::vector<int64_t>& perm, int64_t element) {
+  const size_t rank = shape.size();
+  std::vector<int64_t> strides(rank, element), out_shape, index(rank, 0);
+  for (size_t d = rank; d-- > 1;) strides[d - 1] = strides[d] * shape[d];
+  for (int64_t p : perm) out_shape.push_back(shape[p]);
+  std::string out(bytes.size(), '\0');
+  for (size_t to = 0; to < out.size(); to += element) {
+    int64_t from = 0;
+    for (size_t d = 0; d < rank; ++d) from += index[d] * strides[perm[d]];
+    std::memcpy(out.data() + to, bytes.data() + from, element);
+    for (size_t d = rank; d-- > 0;) {
+      if (++index[d] < out_shape[d]) break;
+      index[d] = 0;
+    }
+  }
+  return out;
+}
+
+}  // namespace tilewright::graph

@@ -1,0 +1,36 @@
+// What the graph passes share: who computes a value, constants as numbers, nodes in one line.
+// Inside of compiler/graph. Free functions without state.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/graph/graph.h"
+
+namespace tilewright::graph {
+
+bool IsConstant(const Graph& g, ValueId id);
+// REQUIRES: IsConstant.
+absl::StatusOr<op::RefTensor> ConstantTensor(const Graph& g, ValueId id);
+ValueId AddTensor(Graph* g, const std::string& name, const op::RefTensor& tensor);
+// A constant that holds `values` rounded to the element type.
+ValueId AddRounded(Graph* g, const std::string& name, op::TensorType type,
+                   std::vector<double> values);
+
+std::set<ValueId> OutputSet(const Graph& g);
+// Which node produces each value; -1 for inputs and constants.
+std::vector<int> Producers(const Graph& g);
+Node MakeNode(std::string name, std::string op_name, std::vector<ValueId> inputs, ValueId output,
+              op::Attrs attrs = {});
+// [c] → [c,1,1,…], which broadcasts along dimension 1 of a tensor of this rank.
+std::vector<int64_t> ChannelShape(int64_t channels, size_t rank);
+// The bytes of a row-major tensor of elements of `element` bytes with its dimensions permuted.
+std::string PermuteBytes(std::string_view bytes, const std::vector<int64_t>& shape,
+                         const std::vector<int64_t>& perm, int64_t element);
+// An attribute as the text form writes it; equal texts mean equal values.
+std::string AttrText(const op::AttrValue& value);
+
+}  // namespace tilewright::graph

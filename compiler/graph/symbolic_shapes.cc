@@ -1,0 +1,151 @@
+// Graphs with size variables: inference with equalities, and specialisation to fixed sizes.
+#include "compiler/graph/symbolic_shapes.h"
+
+#include <algorithm>
+#include <map>
+
+#include "compiler/graph/graph_passes.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph {
+namespace {
+
+using support::StrCat;
+
+absl::Status Bad(std::string_view reason, std::string_view detail) {
+  return support::InvalidArgument(StrCat("graph.shape.", reason), detail);
+}
+
+// Fixed dimensions move to the type.
+void SetDims(Value* value, std::vector<op::Dim> dims) {
+  value->type.shape.clear();
+  value->dims.clear();
+  const bool fixed = std::all_of(dims.begin(), dims.end(),
+                                 [](const op::Dim& dim) { return dim.constant().has_value(); });
+  if (!fixed) {
+    value->dims = std::move(dims);
+    return;
+  }
+  for (const op::Dim& dim : dims) value->type.shape.push_back(*dim.constant());
+}
+
+// One round over the nodes: dimensions of all results, equalities demanded on the way.
+absl::StatusOr<op::DimEqualities> InferOnce(Graph* g) {
+  op::DimEqualities equal;
+  for (const Node& node : g->nodes) {
+    TW_ASSIGN(std::vector<op::SymbolicType> results, SymbolicResults(*g, node, &equal));
+    for (size_t i = 0; i < results.size() && i < node.outputs.size(); ++i) {
+      Value& value = g->values[node.outputs[i]];
+      value.type.dtype = results[i].dtype;
+      SetDims(&value, std::move(results[i].dims));
+      TW_TRY(op::CheckType(value.type));
+    }
+  }
+  return equal;
+}
+
+}  // namespace
+
+op::SymbolicType SymbolicTypeOf(const Value& value) {
+  if (value.dims.empty()) return op::Symbolic(value.type);
+  return {value.type.dtype, value.dims};
+}
+
+absl::StatusOr<std::vector<op::SymbolicType>> SymbolicResults(const Graph& g, const Node& node,
+                                                              op::DimEqualities* equal) {
+  const op::OpSpec* spec = op::FindOp(node.op);
+  if (spec == nullptr) {
+    return Bad("operator",
+               StrCat("expected a plain operator in a graph with size variables, found ", node.op));
+  }
+  std::vector<op::SymbolicType> inputs;
+  for (ValueId id : node.inputs) inputs.push_back(SymbolicTypeOf(g.values[id]));
+  auto results = op::InferSymbolic(*spec, inputs, node.attrs, equal);
+  if (!results.ok()) return support::WithContext(results.status(), node.name);
+  return results;
+}
+
+bool IsSymbolic(const Graph& graph) {
+  return std::any_of(graph.values.begin(), graph.values.end(),
+                     [](const Value& value) { return !value.dims.empty(); });
+}
+
+std::set<std::string> SizeVariables(const Graph& graph) {
+  std::set<std::string> names;
+  for (const Value& value : graph.values) {
+    for (const op::Dim& dim : value.dims) names.merge(dim.variables());
+  }
+  return names;
+}
+
+absl::StatusOr<Graph> InferShapes(Graph g) {
+  // Every round removes a variable, or is the last.
+  for (size_t rounds = SizeVariables(g).size() + 1; rounds > 0; --rounds) {
+    TW_ASSIGN(const op::DimEqualities equal, InferOnce(&g));
+    std::map<std::string, op::Dim> values;
+    for (const auto& [a, b] : equal) {
+      const bool left = !a.variable().empty() && b.variables().count(a.variable()) == 0;
+      const bool right = !b.variable().empty() && a.variables().count(b.variable()) == 0;
+      // The smaller name stays of two variables; a number replaces any.
+      if (right && (!left || b.variable() > a.variable())) {
+        values.emplace(b.variable(), a);
+      } else if (left) {
+        values.emplace(a.variable(), b);
+      } else {
+        continue;
+      }
+      break;
+    }
+    if (values.empty()) break;
+    for (ValueId id : g.inputs) {
+      std::vector<op::Dim> dims = SymbolicTypeOf(g.values[id]).dims;
+      for (op::Dim& dim : dims) dim = dim.Substitute(values);
+      SetDims(&g.values[id], std::move(dims));
+      TW_TRY(op::CheckType(g.values[id].type));
+    }
+  }
+  TW_TRY(Verify(g));
+  return g;
+}
+
+absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
+  const std::set<std::string> variables = SizeVariables(graph);
+  for (const auto& [name, size] : sizes) {
+    if (variables.count(name) == 0 || size < 1) {
+      return Bad("size", StrCat("expected sizes above 0 of ", support::Join(variables, ", "),
+                                ", found ", name, "=", size));
+    }
+  }
+  Graph g = graph;
+  for (Value& value : g.values) {
+    if (value.dims.empty()) continue;
+    for (const op::Dim& dim : value.dims) {
+      absl::StatusOr<int64_t> extent = dim.Evaluate(sizes);
+      if (!extent.ok()) {
+        return Bad("size", support::StatusText(support::WithContext(extent.status(), value.name)));
+      }
+      value.type.shape.push_back(*extent);
+    }
+    value.dims.clear();
+    TW_TRY(op::CheckType(value.type));
+  }
+  for (size_t n = 0; n < g.nodes.size(); ++n) {
+    op::DimEqualities equal;
+    TW_TRY(SymbolicResults(graph, graph.nodes[n], &equal).status());
+    for (const auto& [a, b] : equal) {
+      TW_ASSIGN(const int64_t x, a.Evaluate(sizes));
+      TW_ASSIGN(const int64_t y, b.Evaluate(sizes));
+      if (x == y) continue;
+      return Bad("unequal", StrCat(graph.nodes[n].name, ": expected ", a.ToText(), " and ",
+                                   b.ToText(), " to be equal, found ", x, " and ", y));
+    }
+    Node& node = g.nodes[n];
+    node.attrs =
+        op::SpecializeAttrs(*op::FindOp(node.op), node.attrs, g.values[node.outputs[0]].type);
+  }
+  TW_TRY(Verify(g));
+  return g;
+}
+
+}  // namespace tilewright::graph

@@ -1,0 +1,18 @@
+// Type rules of nodes over size variables, shared by the verifier and shape inference. Inside of
+// compiler/graph. Pure functions.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/graph/graph.h"
+#include "compiler/op/symbolic.h"
+
+namespace tilewright::graph {
+
+op::SymbolicType SymbolicTypeOf(const Value& value);
+// What the node's operator makes of its operands' dimensions; collects demanded equalities.
+absl::StatusOr<std::vector<op::SymbolicType>> SymbolicResults(const Graph& g, const Node& node,
+                                                              op::DimEqualities* equal);
+
+}  // namespace tilewright::graph

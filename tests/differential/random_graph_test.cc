@@ -1,0 +1,189 @@
+// Random graphs through the graph passes: the reference interpreter gives the same before and
+// after, with every pass on and with random ones left out; a sample is compiled with default
+// schedules and run on one and two threads, with the memory plan, behind guard pages. A failure is
+// shrunk to text.
+#include "tests/support/random_graph.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <optional>
+
+#include "compiler/driver/compile.h"
+#include "compiler/graph/graph_passes.h"
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/run_compiled.h"
+#include "tests/support/test_seed.h"
+
+namespace tilewright {
+namespace {
+
+using graph::Graph;
+using op::RefTensor;
+using support::StrCat;
+
+// Of the largest value: rounding to the element type once per operator, and constants that were
+// folded; far below what a wrong element does.
+constexpr double kTolerance = 2e-4;
+
+std::string FirstDifference(const std::vector<RefTensor>& expected,
+                            const std::vector<RefTensor>& actual) {
+  if (expected.size() != actual.size()) return "another number of outputs";
+  for (size_t o = 0; o < expected.size(); ++o) {
+    if (expected[o].type != actual[o].type) {
+      return StrCat("output ", o, ": ", op::ToText(expected[o].type), " became ",
+                    op::ToText(actual[o].type));
+    }
+    double largest = 1;
+    for (double v : expected[o].values) largest = std::max(largest, std::fabs(v));
+    for (size_t i = 0; i < expected[o].values.size(); ++i) {
+      const double e = expected[o].values[i], a = actual[o].values[i];
+      if (std::isnan(e) && std::isnan(a)) continue;
+      if (!(std::fabs(a - e) <= kTolerance * largest)) {
+        return StrCat("output ", o, " element ", i, ": expected ", e, ", found ", a);
+      }
+    }
+  }
+  return "";
+}
+
+std::map<std::string, std::shared_ptr<const graph::ConstantData>> Constants(const Graph& g) {
+  std::map<std::string, std::shared_ptr<const graph::ConstantData>> constants;
+  for (const graph::Value& value : g.values) {
+    if (value.constant) constants[support::Sha256Hex(value.constant->view())] = value.constant;
+  }
+  return constants;
+}
+
+// What is wrong with the passes on this graph; "" = nothing.
+std::string CheckPasses(const Graph& g, const std::vector<std::string>& disabled,
+                        const std::vector<std::string>& enabled) {
+  const std::vector<RefTensor> inputs = tests::RandomGraphInputs(g, 1);
+  auto expected = graph::Interpret(g, inputs);
+  if (!expected.ok()) return support::StatusText(expected.status());
+  auto parsed = graph::ParseGraph(graph::Print(g), Constants(g));
+  if (!parsed.ok() || graph::Print(*parsed) != graph::Print(g)) return "text does not round-trip";
+  graph::GraphPassContext context;
+  context.disabled = disabled;
+  context.enabled = enabled;
+  context.channel_block = 2;
+  auto after = graph::RunGraphPasses(g, context);
+  if (!after.ok()) return support::StatusText(after.status());
+  for (const graph::Node& node : after->nodes) {
+    if (node.body == nullptr && node.op != graph::kViewOp) return "not every node is a kernel";
+  }
+  auto actual = graph::Interpret(*after, inputs);
+  if (!actual.ok()) return support::StatusText(actual.status());
+  return FirstDifference(*expected, *actual);
+}
+
+std::optional<std::vector<RefTensor>> RunModule(const Graph& fused, const std::string& module,
+                                                const std::vector<RefTensor>& inputs, int threads,
+                                                std::string* error) {
+  auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(module));
+  if (!loaded.ok()) return *error = support::StatusText(loaded.status()), std::nullopt;
+  runtime::SessionOptions options;
+  options.num_threads = threads;
+  options.guard_pages = true;
+  auto session = runtime::Session::Create(*loaded, options);
+  if (!session.ok()) return *error = support::StatusText(session.status()), std::nullopt;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string bytes = op::ToBytes(inputs[i]);
+    const absl::Status set = (*session)->SetInput(i, bytes.data(), bytes.size());
+    if (!set.ok()) return *error = support::StatusText(set), std::nullopt;
+  }
+  (*session)->Poison(0xFF);
+  for (const absl::Status& status : {(*session)->Run(), (*session)->CheckGuards()}) {
+    if (!status.ok()) return *error = support::StatusText(status), std::nullopt;
+  }
+  std::vector<RefTensor> outputs;
+  for (size_t o = 0; o < fused.outputs.size(); ++o) {
+    const runtime::TensorView view = (*session)->output(o);
+    outputs.push_back(*op::FromBytes(
+        fused.values[fused.outputs[o]].type,
+        std::string_view(static_cast<const char*>(view.data), static_cast<size_t>(view.bytes))));
+  }
+  return outputs;
+}
+
+std::string CheckCompiled(const Graph& g, bool blocks) {
+  const std::vector<RefTensor> inputs = tests::RandomGraphInputs(g, 1);
+  auto expected = graph::Interpret(g, inputs);
+  graph::GraphPassContext context;
+  context.channel_block = 2;
+  if (blocks) context.enabled = {"block_layouts"};
+  auto fused = graph::RunGraphPasses(g, context);
+  if (!expected.ok() || !fused.ok()) return "the passes fail";
+  auto module = driver::CompileModel(*fused, tests::WidestTarget(), nullptr, {}, nullptr);
+  if (!module.ok()) return support::StatusText(module.status());
+  for (int threads : {1, 2}) {
+    std::string error;
+    auto actual = RunModule(*fused, *module, inputs, threads, &error);
+    if (!actual) return error;
+    error = FirstDifference(*expected, *actual);
+    if (!error.empty()) return StrCat(threads, " threads: ", error);
+  }
+  return "";
+}
+
+std::string Shrunk(const Graph& g, const std::function<std::string(const Graph&)>& check) {
+  const Graph small = tests::ShrinkGraph(g, [&](const Graph& s) { return !check(s).empty(); });
+  return StrCat(check(small), "\n", graph::Print(small));
+}
+
+TEST(RandomGraph, PassesKeepEveryOutput) {
+  const uint64_t seed = tests::TestSeed();
+  const int64_t rounds = tests::TestRounds(1500);
+  std::map<std::string, int> made;
+  int64_t kernels = 0, nodes = 0;
+  for (int64_t i = 0; i < rounds; ++i) {
+    support::Rng rng = support::Rng(seed).Split(static_cast<uint64_t>(i));
+    const Graph g = tests::RandomGraph(&rng);
+    ASSERT_TRUE(graph::Verify(g).ok()) << graph::Verify(g) << graph::Print(g);
+    for (const graph::Node& node : g.nodes) ++made[node.op];
+    std::vector<std::string> disabled, enabled;
+    for (const graph::GraphPass& pass : graph::GraphPasses()) {
+      using Use = graph::GraphPass::Use;
+      if (pass.use == Use::kStandard && i % 2 == 1 && rng.Bernoulli(0.3)) {
+        disabled.push_back(std::string(pass.name));
+      }
+      if (pass.use == Use::kOptional && i % 3 == 1) enabled.push_back(std::string(pass.name));
+    }
+    auto check = [&](const Graph& s) { return CheckPasses(s, disabled, enabled); };
+    if (!check(g).empty()) {
+      FAIL() << "seed " << seed << ", graph " << i << ", without [" << support::Join(disabled, ",")
+             << "], with [" << support::Join(enabled, ",") << "]: " << Shrunk(g, check);
+    }
+    nodes += static_cast<int64_t>(g.nodes.size());
+    kernels += static_cast<int64_t>(graph::RunGraphPasses(g)->nodes.size());
+  }
+  std::printf("%lld graphs, %lld nodes, %lld kernels and views\n", static_cast<long long>(rounds),
+              static_cast<long long>(nodes), static_cast<long long>(kernels));
+  std::map<std::string, std::string> left_out;
+  for (const auto& [name, why] : tests::OperatorsLeftOut()) left_out[name] = why;
+  for (const op::OpSpec& spec : op::Operators()) {
+    const std::string name(spec.name);
+    EXPECT_NE(made.count(name) > 0, left_out.count(name) > 0) << name << ": made " << made[name];
+  }
+  EXPECT_LT(kernels, nodes * 3 / 4);
+}
+
+TEST(RandomGraph, CompiledModelsComputeTheSame) {
+  const uint64_t seed = tests::TestSeed();
+  const int64_t rounds = tests::TestRounds(60);
+  for (int64_t i = 0; i < rounds; ++i) {
+    support::Rng rng = support::Rng(seed).Split("compiled").Split(static_cast<uint64_t>(i));
+    const Graph g = tests::RandomGraph(&rng);
+    auto check = [&](const Graph& s) { return CheckCompiled(s, i % 3 == 1); };
+    if (!check(g).empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright

@@ -1,0 +1,501 @@
+#include "tests/support/random_graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "deploy/support/status.h"
+
+namespace tilewright::tests {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+using op::Attrs;
+using op::RefTensor;
+using op::TensorType;
+using support::Rng;
+using Ints = std::vector<int64_t>;
+
+constexpr int kAttempts = 200;
+
+class Generator {
+ public:
+  Generator(Rng* rng, const RandomGraphOptions& options) : rng_(*rng), options_(options) {}
+
+  Graph Run() {
+    g_.name = "random";
+    const int64_t inputs = rng_.UniformInt(1, 3);
+    for (int64_t i = 0; i < inputs; ++i) values_.push_back(Input(RandomShape()));
+    const size_t nodes =
+        static_cast<size_t>(rng_.UniformInt(options_.min_nodes, options_.max_nodes));
+    for (int i = 0; i < kAttempts && g_.nodes.size() < nodes; ++i) Grow();
+    ChooseOutputs();
+    return graph::Compact(g_);
+  }
+
+ private:
+  using Maker = void (Generator::*)();
+
+  // ---- values
+
+  ValueId Input(Ints shape) {
+    const ValueId id = graph::AddValue(&g_, "x", {ir::kF32, std::move(shape)});
+    g_.inputs.push_back(id);
+    return id;
+  }
+  Ints RandomShape() {
+    if (rng_.Bernoulli(0.5)) {  // an image
+      return {rng_.UniformInt(1, 2), rng_.UniformInt(1, 8), rng_.UniformInt(3, 9),
+              rng_.UniformInt(3, 9)};
+    }
+    Ints shape;
+    for (int64_t d = rng_.UniformInt(1, 3); d > 0; --d) shape.push_back(rng_.UniformInt(1, 9));
+    return shape;
+  }
+  const Ints& ShapeOf(ValueId id) const { return g_.values[id].type.shape; }
+  // Recent values more often, so that chains become long and some operands are shared.
+  ValueId Pick() {
+    if (rng_.Bernoulli(0.6)) return values_.back();
+    return values_[rng_.Uniform(values_.size())];
+  }
+  // A value of the rank, if one turns up.
+  ValueId PickRank(size_t rank) {
+    for (int i = 0; i < 8; ++i) {
+      const ValueId id = Pick();
+      if (ShapeOf(id).size() == rank) return id;
+    }
+    return -1;
+  }
+  ValueId Constant(Ints shape, double low, double high) {
+    RefTensor t{{ir::kF32, std::move(shape)}, {}};
+    for (int64_t i = 0; i < t.type.elements(); ++i) {
+      t.values.push_back(op::RoundToType(low + (high - low) * rng_.UniformDouble(), ir::kF32));
+    }
+    return graph::AddConstant(&g_, "c", t.type, op::ToBytes(t));
+  }
+  ValueId Scalar(double value) {
+    return graph::AddConstant(&g_, "s", {ir::kF32, {}},
+                              op::ToBytes({{ir::kF32, {}}, {op::RoundToType(value, ir::kF32)}}));
+  }
+  // Weights that keep the size of what they are multiplied with.
+  ValueId Weights(Ints shape, int64_t sum) {
+    const double size = std::sqrt(3.0 / static_cast<double>(std::max<int64_t>(1, sum)));
+    if (rng_.Bernoulli(0.15)) {
+      const ValueId id = graph::AddValue(&g_, "w", {ir::kF32, std::move(shape)});
+      g_.inputs.push_back(id);
+      return id;
+    }
+    return Constant(std::move(shape), -size, size);
+  }
+  // Appends the node where its types are right and its result small; else -1.
+  ValueId Emit(const std::string& name, std::vector<ValueId> inputs, Attrs attrs = {}) {
+    const op::OpSpec* spec = op::FindOp(name);
+    TW_CHECK(spec != nullptr) << name;
+    std::vector<TensorType> types;
+    for (ValueId id : inputs) {
+      if (id < 0) return -1;
+      types.push_back(g_.values[id].type);
+    }
+    auto results = op::InferTypes(*spec, types, attrs);
+    if (!results.ok() || (*results)[0].elements() > options_.max_elements) return -1;
+    Node node;
+    node.name = node.op = name;
+    node.inputs = std::move(inputs);
+    node.attrs = std::move(attrs);
+    node.outputs = {graph::AddValue(&g_, name, (*results)[0])};
+    g_.nodes.push_back(node);
+    values_.push_back(node.outputs[0]);
+    return node.outputs[0];
+  }
+
+  // ---- nodes
+
+  void Grow() {
+    static constexpr Maker kMakers[] = {
+        &Generator::Unary,         &Generator::Unary,      &Generator::Binary,
+        &Generator::Binary,        &Generator::ByConstant, &Generator::ByConstant,
+        &Generator::Positive,      &Generator::Conv,       &Generator::Conv,
+        &Generator::ConvTranspose, &Generator::Norm,       &Generator::Pool,
+        &Generator::Dense,         &Generator::Matmul,     &Generator::Reduce,
+        &Generator::Softmax,       &Generator::Reshape,    &Generator::Transpose,
+        &Generator::Slice,         &Generator::Concat,     &Generator::Pad,
+        &Generator::Gather,        &Generator::Rounding,   &Generator::Again,
+        &Generator::OfConstants};
+    (this->*kMakers[rng_.Uniform(std::size(kMakers))])();
+  }
+
+  void Unary() {
+    static const std::vector<std::string> names = {
+        "relu",     "neg",        "abs",  "tanh", "erf",          "sigmoid",
+        "softplus", "leaky_relu", "elu",  "gelu", "hard_sigmoid", "hard_swish",
+        "identity", "clip",       "relu", "neg"};
+    const std::string& name = rng_.Choice(names);
+    Attrs attrs;
+    if (name == "clip") {
+      if (rng_.Bernoulli(0.8)) attrs["min"] = rng_.Choice(std::vector<double>{0, -0.5, 0.25});
+      if (rng_.Bernoulli(0.8)) attrs["max"] = rng_.Choice(std::vector<double>{6, 0.5, 1});
+    }
+    if (name == "leaky_relu" || name == "elu") attrs["alpha"] = 0.25;
+    Emit(name, {Pick()}, attrs);
+  }
+  void Binary() {
+    static const std::vector<std::string> names = {"add", "sub", "max", "min", "prelu", "mul"};
+    const std::string& name = rng_.Choice(names);
+    const ValueId a = Pick();
+    for (int i = 0; i < 6; ++i) {
+      const ValueId b = values_[rng_.Uniform(values_.size())];
+      // Products of two results would grow without bound.
+      const ValueId second = name == "mul" || name == "prelu" ? Emit("tanh", {b}) : b;
+      if (Emit(name, {a, second}) >= 0) return;
+    }
+    Emit(name, {a, name == "mul" || name == "prelu" ? Emit("tanh", {a}) : a});
+  }
+  void ByConstant() {
+    static const std::vector<std::string> names = {"add", "sub", "mul", "mul",
+                                                   "add", "div", "max", "min"};
+    const std::string& name = rng_.Choice(names);
+    const ValueId x = Pick();
+    const Ints shape = ShapeOf(x);
+    if (shape.empty()) return;
+    ValueId c;
+    switch (rng_.Uniform(4)) {
+      case 0:
+        c = Scalar(rng_.Choice(std::vector<double>{1, 0.5, 2, 0.25, 8}));
+        break;
+      case 1:
+        c = Scalar(name == "div" || name == "mul" ? 1 : 0);
+        break;
+      case 2:
+        c = Constant(shape, 0.5, 1.5);
+        break;
+      default: {
+        Ints channel(shape.size(), 1);
+        const size_t axis = shape.size() > 1 ? 1 : 0;
+        channel[axis] = shape[axis];
+        c = Constant(channel, 0.5, 1.5);
+      }
+    }
+    const bool left = name != "div" && rng_.Bernoulli(0.3);
+    Emit(name, left ? std::vector<ValueId>{c, x} : std::vector<ValueId>{x, c});
+  }
+  // Roots, logarithms, powers and quotients of numbers between 1/2 and a few.
+  void Positive() {
+    ValueId x = Emit("sigmoid", {Pick()});
+    x = Emit("add", {x, Scalar(0.5)});
+    switch (rng_.Uniform(6)) {
+      case 0:
+        Emit("sqrt", {x});
+        break;
+      case 1:
+        Emit("log", {x});
+        break;
+      case 2:
+        Emit("reciprocal", {x});
+        break;
+      case 3:
+        Emit("pow", {x, Scalar(rng_.Choice(std::vector<double>{1, 2, 0.5}))});
+        break;
+      case 4:
+        Emit("exp", {x});
+        break;
+      default:
+        Emit("div", {Pick(), x});
+    }
+  }
+  Attrs WindowAttrs(int64_t kernel) {
+    const int64_t pad = rng_.UniformInt(0, kernel / 2);
+    return {{"strides", Ints{rng_.UniformInt(1, 2), rng_.UniformInt(1, 2)}},
+            {"pads", Ints{pad, pad, rng_.UniformInt(0, kernel / 2), pad}},
+            {"dilations", Ints{rng_.Bernoulli(0.2) ? 2 : 1, 1}}};
+  }
+  int64_t Groups(int64_t channels) {
+    if (rng_.Bernoulli(0.6)) return 1;
+    return rng_.Bernoulli(0.5) || channels % 2 != 0 ? channels : 2;
+  }
+  void Conv() {
+    const ValueId x = PickRank(4);
+    if (x < 0) return;
+    const int64_t c = ShapeOf(x)[1], k = rng_.UniformInt(1, 3), groups = Groups(c);
+    const int64_t out = groups * rng_.UniformInt(1, groups == 1 ? 8 : 2);
+    Attrs attrs = WindowAttrs(k);
+    attrs["groups"] = groups;
+    std::vector<ValueId> operands = {x, Weights({out, c / groups, k, k}, c / groups * k * k)};
+    if (rng_.Bernoulli(0.5)) operands.push_back(Weights({out}, 3));
+    Scaled(Emit("conv2d", operands, attrs));
+  }
+  void ConvTranspose() {
+    const ValueId x = PickRank(4);
+    if (x < 0) return;
+    const int64_t c = ShapeOf(x)[1], k = rng_.UniformInt(1, 3), groups = Groups(c);
+    const int64_t out = rng_.UniformInt(1, 4);
+    Attrs attrs = {{"strides", Ints{rng_.UniformInt(1, 2), rng_.UniformInt(1, 2)}},
+                   {"pads", Ints(4, rng_.UniformInt(0, k / 2))},
+                   {"groups", groups}};
+    std::vector<ValueId> operands = {x, Weights({c, out, k, k}, c / groups * k * k)};
+    if (rng_.Bernoulli(0.4)) operands.push_back(Weights({out * groups}, 3));
+    Scaled(Emit("conv2d_transpose", operands, attrs));
+  }
+  // What follows a linear operator in exported models.
+  void Scaled(ValueId y) {
+    if (y < 0) return;
+    const Ints& shape = ShapeOf(y);
+    Ints channel = {shape.back()};
+    if (shape.size() == 4) channel = {shape[1], 1, 1};
+    if (rng_.Bernoulli(0.3)) y = Emit("add", {y, Constant(channel, -0.5, 0.5)});
+    if (rng_.Bernoulli(0.4)) y = Emit("mul", {y, Constant(channel, 0.5, 1.5)});
+    if (y >= 0 && rng_.Bernoulli(0.4)) Emit("relu", {y});
+  }
+  void Norm() {
+    const ValueId x = Pick();
+    if (ShapeOf(x).size() < 2) return;
+    const Ints c = {ShapeOf(x)[1]};
+    Emit("batch_norm",
+         {x, Constant(c, 0.5, 1.5), Constant(c, -0.5, 0.5), Constant(c, -0.5, 0.5),
+          Constant(c, 0.5, 1.5)},
+         {{"epsilon", 1e-5}});
+  }
+  void Pool() {
+    const ValueId x = PickRank(4);
+    if (x < 0) return;
+    const int64_t k = rng_.UniformInt(1, 3);
+    Attrs attrs = WindowAttrs(k);
+    attrs["kernel"] = Ints{k, k};
+    attrs["kind"] = std::string(rng_.Bernoulli(0.5) ? "max" : "avg");
+    if (rng_.Bernoulli(0.3)) attrs["count_include_pad"] = int64_t{1};
+    Emit("pool2d", {x}, attrs);
+  }
+  void Dense() {
+    const ValueId x = Pick();
+    if (ShapeOf(x).empty()) return;
+    const int64_t k = ShapeOf(x).back(), n = rng_.UniformInt(1, 12);
+    const bool kn = rng_.Bernoulli(0.5);
+    Scaled(Emit("dense", {x, Weights(kn ? Ints{k, n} : Ints{n, k}, k)},
+                {{"weight_layout", std::string(kn ? "KN" : "NK")}}));
+  }
+  void Matmul() {
+    const ValueId a = Pick();
+    if (ShapeOf(a).size() < 2) return;
+    const Ints shape = ShapeOf(a);
+    const int64_t k = shape.back();
+    for (int i = 0; i < 6; ++i) {
+      const ValueId b = values_[rng_.Uniform(values_.size())];
+      const ValueId small = Emit("tanh", {b});
+      if (Emit("matmul", {a, small}) >= 0) return;
+    }
+    Ints wide = shape;
+    wide[wide.size() - 2] = k;
+    wide.back() = rng_.UniformInt(1, 6);
+    Emit("matmul", {a, Weights(wide, k)});
+  }
+  void Reduce() {
+    const ValueId x = Pick();
+    const int64_t rank = static_cast<int64_t>(ShapeOf(x).size());
+    if (rank == 0) return;
+    Ints axes;
+    for (int64_t d = 0; d < rank; ++d) {
+      if (rng_.Bernoulli(0.5)) axes.push_back(d);
+    }
+    static const std::vector<std::string> kinds = {"mean", "max", "min", "mean", "sum", "prod"};
+    std::string kind = rng_.Choice(kinds);
+    double length = 1;
+    for (int64_t d : axes) length *= static_cast<double>(ShapeOf(x)[d]);
+    if (length > 16 && (kind == "sum" || kind == "prod")) kind = "mean";
+    Emit("reduce", {x}, {{"axes", axes}, {"keepdims", rng_.UniformInt(0, 1)}, {"kind", kind}});
+  }
+  void Softmax() {
+    const ValueId x = Pick();
+    const int64_t rank = static_cast<int64_t>(ShapeOf(x).size());
+    if (rank > 0) Emit("softmax", {x}, {{"axis", rng_.UniformInt(-rank, rank - 1)}});
+  }
+  void Reshape() {
+    const ValueId x = Pick();
+    const int64_t n = g_.values[x].type.elements();
+    Ints shape;
+    int64_t rest = n;
+    while (rest > 1 && shape.size() < 3 && rng_.Bernoulli(0.7)) {
+      Ints divisors;
+      for (int64_t d = 1; d <= rest; ++d) {
+        if (rest % d == 0) divisors.push_back(d);
+      }
+      shape.push_back(rng_.Choice(divisors));
+      rest /= shape.back();
+    }
+    shape.push_back(rest);
+    if (rng_.Bernoulli(0.2)) shape.push_back(1);
+    Emit("reshape", {x}, {{"shape", shape}});
+  }
+  void Transpose() {
+    const ValueId x = Pick();
+    Ints perm;
+    for (size_t d = 0; d < ShapeOf(x).size(); ++d) perm.push_back(static_cast<int64_t>(d));
+    rng_.Shuffle(&perm);
+    const ValueId y = Emit("transpose", {x}, {{"perm", perm}});
+    if (y < 0 || !rng_.Bernoulli(0.4)) return;
+    rng_.Shuffle(&perm);
+    Emit("transpose", {y}, {{"perm", perm}});
+  }
+  void Slice() {
+    ValueId x = Pick();
+    for (int twice = 0; twice < 2 && x >= 0; ++twice) {
+      Ints starts, steps, sizes;
+      for (int64_t extent : ShapeOf(x)) {
+        const int64_t step = rng_.Choice(Ints{1, 1, 1, 2, -1});
+        const int64_t start =
+            step < 0 ? extent - 1 : rng_.UniformInt(0, std::min<int64_t>(extent - 1, 2));
+        const int64_t room = step < 0 ? start + 1 : (extent - start + step - 1) / step;
+        starts.push_back(start);
+        steps.push_back(step);
+        sizes.push_back(rng_.Bernoulli(0.5) ? room : rng_.UniformInt(1, room));
+      }
+      x = Emit("slice", {x}, {{"starts", starts}, {"steps", steps}, {"sizes", sizes}});
+      if (rng_.Bernoulli(0.6)) break;
+    }
+  }
+  void Concat() {
+    std::vector<ValueId> parts = {Pick()};
+    const int64_t rank = static_cast<int64_t>(ShapeOf(parts[0]).size());
+    if (rank == 0) return;
+    const int64_t axis = rng_.UniformInt(0, rank - 1);
+    for (ValueId id : values_) {
+      Ints like = ShapeOf(id);
+      if (like.size() != ShapeOf(parts[0]).size()) continue;
+      like[axis] = ShapeOf(parts[0])[axis];
+      if (like == ShapeOf(parts[0]) && rng_.Bernoulli(0.5) && parts.size() < 4) parts.push_back(id);
+    }
+    Emit("concat", parts, {{"axis", axis}});
+  }
+  void Pad() {
+    const ValueId x = Pick();
+    Ints pads;
+    for (size_t i = 0; i < 2 * ShapeOf(x).size(); ++i) {
+      pads.push_back(rng_.Bernoulli(0.6) ? 0 : rng_.UniformInt(1, 2));
+    }
+    Emit("pad", {x}, {{"pads", pads}, {"value", rng_.Bernoulli(0.5) ? 0.0 : 0.5}});
+  }
+  void Gather() {
+    const ValueId x = Pick();
+    const int64_t rank = static_cast<int64_t>(ShapeOf(x).size());
+    if (rank == 0) return;
+    const int64_t axis = rng_.UniformInt(0, rank - 1);
+    RefTensor index{{ir::kI64, {rng_.UniformInt(1, 4)}}, {}};
+    for (int64_t i = 0; i < index.type.elements(); ++i) {
+      index.values.push_back(static_cast<double>(rng_.UniformInt(0, ShapeOf(x)[axis] - 1)));
+    }
+    ValueId id;
+    if (rng_.Bernoulli(0.5)) {
+      id = graph::AddConstant(&g_, "index", index.type, op::ToBytes(index));
+    } else {
+      id = graph::AddValue(&g_, "index", index.type);
+      g_.inputs.push_back(id);
+    }
+    Emit("gather", {x, id}, {{"axis", axis}});
+  }
+  // Rounding makes any difference in its operand a whole one: inputs only.
+  void Rounding() {
+    static const std::vector<std::string> names = {"floor", "ceil", "round"};
+    const ValueId x = Emit(rng_.Choice(names), {values_[0]});
+    if (rng_.Bernoulli(0.5)) Emit(rng_.Choice(names), {x});
+  }
+  // A node that stands there already.
+  void Again() {
+    if (g_.nodes.empty()) return;
+    const Node node = g_.nodes[rng_.Uniform(g_.nodes.size())];
+    Emit(node.op, node.inputs, node.attrs);
+  }
+  void OfConstants() {
+    const Ints shape = ShapeOf(Pick());
+    const ValueId c = Emit("add", {Constant(shape, -1, 1), Constant(shape, -1, 1)});
+    if (c >= 0) Emit("mul", {Emit("tanh", {Pick()}), c});
+  }
+
+  void ChooseOutputs() {
+    const auto readers = graph::Readers(g_);
+    for (const Node& node : g_.nodes) {
+      const ValueId id = node.outputs[0];
+      if (readers[id].empty() || rng_.Bernoulli(0.08)) g_.outputs.push_back(id);
+    }
+    if (g_.outputs.empty()) {
+      const ValueId id = Emit("relu", {values_[0]});
+      g_.outputs.push_back(id);
+    }
+    while (g_.outputs.size() > 5) g_.outputs.erase(g_.outputs.begin());
+    // An input or a constant as an output, and unused inputs, are allowed too.
+    if (rng_.Bernoulli(0.05)) g_.outputs.push_back(g_.inputs[0]);
+  }
+
+  Rng& rng_;
+  const RandomGraphOptions& options_;
+  Graph g_;
+  std::vector<ValueId> values_;
+};
+
+// The graph without node n: its results become inputs.
+Graph WithoutNode(const Graph& g, size_t n) {
+  Graph cut = g;
+  for (ValueId id : cut.nodes[n].outputs) cut.inputs.push_back(id);
+  cut.nodes.erase(cut.nodes.begin() + static_cast<std::ptrdiff_t>(n));
+  return graph::Compact(cut);
+}
+
+// Inputs that nothing reads go away too.
+Graph WithoutIdleInputs(Graph g) {
+  const auto readers = graph::Readers(g);
+  std::erase_if(g.inputs, [&](ValueId id) {
+    return readers[id].empty() && std::count(g.outputs.begin(), g.outputs.end(), id) == 0;
+  });
+  return graph::Compact(g);
+}
+
+}  // namespace
+
+Graph RandomGraph(Rng* rng, const RandomGraphOptions& options) {
+  return Generator(rng, options).Run();
+}
+
+std::vector<std::pair<std::string, std::string>> OperatorsLeftOut() {
+  return {{"conv2d_blocked", "made by the pass block_layouts"}};
+}
+
+std::vector<RefTensor> RandomGraphInputs(const Graph& g, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<RefTensor> inputs;
+  for (ValueId id : g.inputs) {
+    RefTensor t{g.values[id].type, {}};
+    for (int64_t i = 0; i < t.type.elements(); ++i) {
+      t.values.push_back(t.type.dtype.is_float()
+                             ? op::RoundToType(rng.UniformDouble() * 2 - 1, t.type.dtype)
+                             : static_cast<double>(rng.Uniform(4)));
+    }
+    inputs.push_back(std::move(t));
+  }
+  return inputs;
+}
+
+Graph ShrinkGraph(Graph g, const std::function<bool(const Graph&)>& fails) {
+  auto keep = [&](Graph smaller) {
+    smaller = WithoutIdleInputs(std::move(smaller));
+    if (!graph::Verify(smaller).ok() || !fails(smaller)) return false;
+    g = std::move(smaller);
+    return true;
+  };
+  for (bool shrunk = true; shrunk;) {
+    shrunk = false;
+    for (size_t o = 0; o < g.outputs.size() && g.outputs.size() > 1; ++o) {
+      Graph smaller = g;
+      smaller.outputs = {g.outputs[o]};
+      if (keep(graph::Compact(smaller))) {
+        shrunk = true;
+        break;
+      }
+    }
+    for (size_t n = 0; n < g.nodes.size();) {
+      const size_t before = g.nodes.size();
+      if (!keep(WithoutNode(g, n))) ++n;
+      shrunk = shrunk || g.nodes.size() < before;
+    }
+  }
+  return g;
+}
+
+}  // namespace tilewright::tests
