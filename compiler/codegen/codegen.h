@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,6 +13,10 @@
 #include "compiler/ir/target.h"
 
 namespace tilewright::codegen {
+
+// Attribute of a function: names of input parameters, separated by commas, whose storage the output
+// may share. Code of such a function assumes nothing about them and the output.
+inline constexpr std::string_view kMayAlias = "may_alias";
 
 struct CodegenOptions {
   std::string dump_dir;  // writes <name>.ll and <name>.s when set

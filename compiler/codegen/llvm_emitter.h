@@ -49,6 +49,7 @@ class WorkspacePlan {
 // What a kernel knows about a buffer that lives in memory.
 struct BufferFacts {
   bool read_only = false;  // an input or constant: loads of it are invariant
+  bool aliased = false;    // another parameter may be the same memory
   int64_t bytes = 0;       // 0 when not constant
 };
 
@@ -69,7 +70,7 @@ class ModuleEmitter {
   absl::StatusOr<llvm::Type*> ValueType(ir::DType type);
   llvm::Type* ElementMemoryType(ir::DType type);
   llvm::Function* NewInternalFunction(llvm::FunctionType* type, const std::string& name);
-  // Parameter `index` points to a buffer that nothing else points to.
+  // Parameter `index` points to a buffer that nothing else points to, unless the facts say so.
   void AnnotatePointer(llvm::Function* function, unsigned index, const BufferFacts& facts);
   // libm's function for one lane: expf, exp, …
   llvm::FunctionCallee MathFunction(const std::string& name, llvm::Type* type, int arity);

@@ -375,7 +375,7 @@ absl::Status FunctionEmitter::EmitAlloc(const Stmt& s) {
     llvm::Type* type = llvm::ArrayType::get(builder_.getInt8Ty(), bytes);
     llvm::AllocaInst* alloca = llvm::IRBuilder<>(entry_).CreateAlloca(type);
     alloca->setAlignment(llvm::Align(64));
-    BindBuffer(s->buffer, alloca, {false, bytes});
+    BindBuffer(s->buffer, alloca, {.bytes = bytes});
     return EmitStmt(s->body);
   }
   int64_t slice = (bytes + 63) / 64 * 64;
@@ -394,7 +394,7 @@ absl::Status FunctionEmitter::EmitAlloc(const Stmt& s) {
   if (!host_) {
     base = in_entry.CreatePtrAdd(base, in_entry.CreateNSWMul(task_, in_entry.getInt64(slice)));
   }
-  BindBuffer(s->buffer, base, {false, bytes});
+  BindBuffer(s->buffer, base, {.bytes = bytes});
   TW_TRY(EmitStmt(s->body));
   workspace_plan_.PopTo(offset);
   return absl::OkStatus();

@@ -1,9 +1,13 @@
 // Kernels of one module: entries with the C ABI, attributes, and what several functions share.
+#include <set>
+
+#include "compiler/codegen/codegen.h"
 #include "compiler/codegen/llvm_emitter.h"
 #include "compiler/ir/target.h"
 #include "compiler/ir/visit.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::codegen {
 
@@ -55,7 +59,7 @@ llvm::Function* ModuleEmitter::NewInternalFunction(llvm::FunctionType* type,
 
 void ModuleEmitter::AnnotatePointer(llvm::Function* function, unsigned index,
                                     const BufferFacts& facts) {
-  function->addParamAttr(index, llvm::Attribute::NoAlias);
+  if (!facts.aliased) function->addParamAttr(index, llvm::Attribute::NoAlias);
   function->addParamAttr(index, llvm::Attribute::NoCapture);
   function->addParamAttr(
       index, llvm::Attribute::getWithAlignment(context_, llvm::Align(TW_BUFFER_ALIGNMENT)));
@@ -76,9 +80,25 @@ llvm::FunctionCallee ModuleEmitter::MathFunction(const std::string& name, llvm::
 
 namespace {
 
-BufferFacts FactsOf(const ir::Buffer& buffer) {
+// The buffers of a function that may share memory (kMayAlias).
+std::set<std::string> AliasedBuffers(const ir::Function& function) {
+  std::set<std::string> names;
+  auto it = function.attrs.find(std::string(kMayAlias));
+  if (it == function.attrs.end() || !std::holds_alternative<std::string>(it->second)) return names;
+  for (const std::string& name : support::Split(std::get<std::string>(it->second), ',')) {
+    names.insert(name);
+  }
+  for (const ir::Buffer& param : function.params) {
+    if (param->role == ir::Role::kOutput) names.insert(param->name);
+  }
+  return names;
+}
+
+BufferFacts FactsOf(const ir::Buffer& buffer, bool aliased) {
   BufferFacts facts;
-  facts.read_only = buffer->role == ir::Role::kInput || buffer->role == ir::Role::kConstant;
+  facts.aliased = aliased;
+  facts.read_only =
+      !aliased && (buffer->role == ir::Role::kInput || buffer->role == ir::Role::kConstant);
   facts.bytes = buffer->dtype.bytes();
   for (const ir::Expr& dim : buffer->shape) {
     const int64_t* extent = ir::AsInt(dim);
@@ -154,8 +174,9 @@ absl::StatusOr<int64_t> ModuleEmitter::AddKernel(const ir::Function& function) {
   WorkspacePlan workspace;
   FunctionEmitter emitter(*this, body, workspace, /*host=*/true);
   unsigned index = 0;
+  const std::set<std::string> aliased = AliasedBuffers(function);
   for (const ir::Buffer& buffer : function.params) {
-    BufferFacts facts = FactsOf(buffer);
+    BufferFacts facts = FactsOf(buffer, aliased.count(buffer->name) > 0);
     AnnotatePointer(body, index, facts);
     emitter.BindBuffer(buffer, body->getArg(index++), facts);
   }

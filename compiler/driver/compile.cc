@@ -1,6 +1,7 @@
 #include "compiler/driver/compile.h"
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/driver/in_place.h"
 #include "compiler/driver/module_builder.h"
 #include "compiler/ir/structural.h"
 #include "compiler/schedule/default_schedule.h"
@@ -68,6 +69,35 @@ absl::StatusOr<ir::Function> ScheduleTask(const ir::Function& function, const Ta
   return scheduled;
 }
 
+// The memory plan; functions whose result shares an operand's storage somewhere are marked, so that
+// their code assumes nothing about the two.
+absl::StatusOr<graph::MemoryPlan> PlanInPlace(
+    const graph::Graph& fused, const std::vector<Task>& tasks,
+    const std::map<std::string, std::vector<int>>& in_place, std::vector<ir::Function>* lowered) {
+  std::vector<std::string> task_of(fused.nodes.size());
+  graph::InPlaceOperands may(fused.nodes.size());
+  for (size_t n = 0; n < fused.nodes.size(); ++n) {
+    if (fused.nodes[n].body == nullptr) continue;
+    task_of[n] = TaskHash(graph::CanonicalText(*fused.nodes[n].body));
+    may[n] = in_place.at(task_of[n]);
+  }
+  TW_ASSIGN(graph::MemoryPlan plan, graph::PlanMemory(fused, may));
+  for (size_t n = 0; n < fused.nodes.size(); ++n) {
+    if (plan.in_place[n] < 0) continue;
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      if (tasks[i].hash != task_of[n]) continue;
+      ir::Function& function = (*lowered)[i];
+      // Parameters keep their order; their names are what the attribute can hold.
+      const std::string name = function.params[plan.in_place[n]]->name;
+      ir::AnnotationValue& marked = function.attrs[std::string(codegen::kMayAlias)];
+      std::string* names = std::get_if<std::string>(&marked);
+      if (names == nullptr) marked = name;
+      if (names != nullptr && *names != name) *names += "," + name;
+    }
+  }
+  return plan;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Target& target,
@@ -79,6 +109,7 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
   TW_TRY(graph::Verify(fused));
   TW_ASSIGN(const std::vector<Task> tasks, ExtractTasks(fused));
   std::vector<ir::Function> lowered;
+  std::map<std::string, std::vector<int>> in_place;  // task hash → operands
   const Stopwatch lower_time;
   for (size_t i = 0; i < tasks.size(); ++i) {
     const Task& task = tasks[i];
@@ -93,18 +124,22 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
     const std::string dump =
         options.dump_dir.empty() ? "" : support::PathJoin(options.dump_dir, function.name);
     if (!dump.empty()) TW_TRY(support::MakeDirs(dump));
-    if (flat.ok()) flat = Lower(*flat, target, dump, "");
+    if (flat.ok()) {
+      in_place[task.hash] = InPlaceOperands(*flat, kernel.steps);
+      flat = Lower(*flat, target, dump, "");
+    }
     if (!flat.ok()) return support::WithContext(flat.status(), StrCat("task ", task.name));
     lowered.push_back(*std::move(flat));
     out.kernels.push_back(std::move(kernel));
   }
   out.seconds_lower = lower_time.Seconds();
+  TW_ASSIGN(const graph::MemoryPlan plan, PlanInPlace(fused, tasks, in_place, &lowered));
   codegen::CodegenOptions codegen_options;
   codegen_options.dump_dir = options.dump_dir;
   TW_ASSIGN(codegen::Artifact code, codegen::Generate(lowered, target, codegen_options));
   out.seconds_codegen = code.codegen_seconds;
   out.seconds_link = code.link_seconds;
-  TW_ASSIGN(module::ModuleParts parts, ModelParts(fused, tasks, target, code, options, &out));
+  TW_ASSIGN(module::ModuleParts parts, ModelParts(fused, tasks, plan, target, code, options, &out));
   return module::SerializeModule(parts);
 }
 

@@ -47,6 +47,7 @@ struct CompileReport {
   };
   std::vector<Kernel> kernels;  // in order of first use
   int64_t arena_bytes = 0, constant_bytes = 0, workspace_bytes = 0;
+  int64_t arena_bound_bytes = 0;  // of live intermediates: no arena can be smaller
   double seconds_graph = 0, seconds_lower = 0, seconds_codegen = 0, seconds_link = 0;
 };
 // The bytes of a model.tw. `fused` is what RunGraphPasses returns; `schedules` and `report` may be

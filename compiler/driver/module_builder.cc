@@ -47,11 +47,14 @@ void Describe(const ir::Target& target, const codegen::Artifact& code, module::M
 // Lays out a model: which tensor each value is, where constants and intermediates lie.
 class ModelLayout {
  public:
-  ModelLayout(const Graph& g, module::ModuleParts* parts)
-      : g_(g), parts_(*parts), roots_(graph::StorageRoots(g)), tensor_(g.values.size(), -1) {}
+  ModelLayout(const Graph& g, const graph::MemoryPlan& plan, module::ModuleParts* parts)
+      : g_(g),
+        plan_(plan),
+        parts_(*parts),
+        roots_(graph::StorageRoots(g)),
+        tensor_(g.values.size(), -1) {}
 
   absl::Status Run(module::Function* main) {
-    TW_ASSIGN(graph::MemoryPlan plan, graph::PlanMemory(g_));
     for (ValueId id : g_.inputs) {
       TW_TRY(Add(id, id, module::TensorKind::kInput, 0));
       main->inputs.push_back(tensor_[id]);
@@ -71,10 +74,10 @@ class ModelLayout {
       for (ValueId id : node.inputs) TW_TRY(Constant(roots_[id]));
       for (ValueId id : node.outputs) {
         if (tensor_[id] >= 0) continue;
-        TW_TRY(Add(id, id, module::TensorKind::kIntermediate, plan.offset[id]));
+        TW_TRY(Add(id, id, module::TensorKind::kIntermediate, plan_.offset[id]));
       }
     }
-    parts_.manifest.arena_bytes = plan.arena_bytes;
+    parts_.manifest.arena_bytes = plan_.arena_bytes;
     parts_.manifest.constants_bytes = static_cast<int64_t>(parts_.constants.size());
     return absl::OkStatus();
   }
@@ -110,6 +113,7 @@ class ModelLayout {
   }
 
   const Graph& g_;
+  const graph::MemoryPlan& plan_;
   module::ModuleParts& parts_;
   const std::vector<ValueId> roots_;
   std::vector<int64_t> tensor_;  // per storage root
@@ -119,6 +123,7 @@ class ModelLayout {
 }  // namespace
 
 absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::vector<Task>& tasks,
+                                               const graph::MemoryPlan& plan,
                                                const ir::Target& target,
                                                const codegen::Artifact& code,
                                                const CompileOptions& options,
@@ -130,7 +135,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
   parts.code.push_back(code.bytes);
   module::Function main;
   main.name = "main";
-  ModelLayout layout(fused, &parts);
+  ModelLayout layout(fused, plan, &parts);
   TW_TRY(layout.Run(&main));
   std::map<std::string, size_t> by_hash;
   for (size_t i = 0; i < tasks.size(); ++i) by_hash[tasks[i].hash] = i;
@@ -160,6 +165,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
   }
   if (!records.empty()) manifest.provenance["log_records"] = support::Join(records, ",");
   report->arena_bytes = manifest.arena_bytes;
+  report->arena_bound_bytes = plan.liveness_bound;
   report->constant_bytes = manifest.constants_bytes;
   report->workspace_bytes = manifest.workspace_bytes;
   return parts;

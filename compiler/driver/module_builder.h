@@ -8,14 +8,16 @@
 #include "absl/status/statusor.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/driver/compile.h"
+#include "compiler/graph/graph_passes.h"
 #include "deploy/module/module_file.h"
 
 namespace tilewright::driver {
 
 // `code.symbols[i]` is the kernel of `tasks[i]`; fills the report's sizes.
 absl::StatusOr<module::ModuleParts> ModelParts(
-    const graph::Graph& fused, const std::vector<Task>& tasks, const ir::Target& target,
-    const codegen::Artifact& code, const CompileOptions& options, CompileReport* report);
+    const graph::Graph& fused, const std::vector<Task>& tasks, const graph::MemoryPlan& plan,
+    const ir::Target& target, const codegen::Artifact& code, const CompileOptions& options,
+    CompileReport* report);
 // One launch over inputs that are all generated where the candidate is measured.
 absl::StatusOr<module::ModuleParts> CandidateParts(
     const graph::Graph& task, const std::vector<TaskInput>& inputs, const std::string& steps,

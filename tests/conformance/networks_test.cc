@@ -31,6 +31,8 @@ constexpr uint64_t kMaxFile = uint64_t{1} << 31;
 constexpr int64_t kScriptTimeoutMs = 300'000;
 // Golden rule of the networks: ‖a−e‖ / ‖e‖ and max|a−e| / max|e|.
 constexpr double kNorm = 1e-5, kMax = 1e-4;
+// Of the arena: its size over the sum of live intermediates where that is largest.
+constexpr double kArenaShare = 1.15;
 
 absl::Status RunScript(const std::string& script, std::vector<std::string> args) {
   support::ChildOptions options;
@@ -84,6 +86,8 @@ TEST_P(Networks, CompiledOutputsMatchNumpy) {
   driver::CompileReport report;
   auto module = driver::CompileModel(*fused, tests::WidestTarget(), nullptr, {}, &report);
   ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_LE(static_cast<double>(report.arena_bytes),
+            kArenaShare * static_cast<double>(report.arena_bound_bytes));
   auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(*module));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   auto feed = runtime::ReadTensorFile(input);
@@ -102,8 +106,10 @@ TEST_P(Networks, CompiledOutputsMatchNumpy) {
     const runtime::TensorView output = (*session)->output(0);
     ASSERT_EQ(output.bytes, expected->data.size());
     const Errors errors = Difference(static_cast<const float*>(output.data), expected->data);
-    std::printf("%s, %d threads: %zu kernels, |a-e|/|e| %.2g, max %.2g\n", name.c_str(), threads,
-                report.kernels.size(), errors.norm, errors.max);
+    std::printf("%s, %d threads: %zu kernels, |a-e|/|e| %.2g, max %.2g, arena %lld of %lld\n",
+                name.c_str(), threads, report.kernels.size(), errors.norm, errors.max,
+                static_cast<long long>(report.arena_bytes),
+                static_cast<long long>(report.arena_bound_bytes));
     EXPECT_LE(errors.norm, kNorm);
     EXPECT_LE(errors.max, kMax);
   }
