@@ -135,6 +135,11 @@ class Compile(CliCase):
         for bad in ("x", "x=", "=1x8", "x=1xA", "x=0x8", "x=-1x8", "x=1x99999999999999999999"):
             self.compile_fails(USAGE, self.model, ["--shape"], ["--shape", bad])
 
+    def test_pass_flags(self):
+        self.compile_fails(USAGE, self.model, ["nosuch", "fuse_operators"], ["--disable-pass", "nosuch"])
+        self.compile_fails(USAGE, self.model, ["wrap_operators"], ["--disable-pass", "wrap_operators"])
+        self.compile_fails(USAGE, self.model, ["clean"], ["--enable-pass", "clean"])
+
     def test_missing_model(self):
         self.compile_fails(NOT_FOUND, "nosuch.onnx", ["nosuch.onnx"])
 

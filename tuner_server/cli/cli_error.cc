@@ -24,6 +24,7 @@ constexpr AdviceRow kAdvice[] = {
     {"graph.onnx.unsupported",
      "remove or replace the operators named above; README.md lists what is supported"},
     {"graph.onnx", "check the file with onnx.checker, export it again, or fetch it again"},
+    {"graph.pass", "'tilewright compile --print-passes' lists the passes"},
     {"graph", "check the model with onnx.checker and its input shapes (--shape NAME=1x3x224x224)"},
     {"op.", "check the model's shapes and attributes (--shape NAME=1x3x224x224)"},
     {"module.file", "the module is damaged: compile or fetch it again"},
@@ -68,7 +69,9 @@ std::string OneLine(std::string_view text) {
 int ExitCodeOf(const absl::Status& status) {
   if (status.ok()) return kExitOk;
   const std::string slug = support::Slug(status);
-  if (slug.starts_with("cli.usage") || slug.starts_with("ir.target")) return kExitUsage;
+  for (const char* usage : {"cli.usage", "ir.target", "graph.pass.unknown", "graph.pass.fixed"}) {
+    if (slug.starts_with(usage)) return kExitUsage;
+  }
   if (slug.starts_with("cli.mismatch")) return kExitMismatch;
   if (slug == "cli.stdout.closed") return kExitOk;  // "| head" has seen enough
   // A child of ours, not something the user named or a server that is away.

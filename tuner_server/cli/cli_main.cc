@@ -83,6 +83,16 @@ void AddCompile(CLI::App* app, Action* action) {
       ->check(CLI::Range(0.0, 100.0));
   command->add_option("--dump-ir", options->dump_dir,
                       "folder that gets the IR of each kernel after each pass");
+  command
+      ->add_option("--disable-pass", options->disabled_passes,
+                   "leave out this graph pass, see --print-passes; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command
+      ->add_option("--enable-pass", options->enabled_passes,
+                   "run this optional graph pass, see --print-passes; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
   command->add_flag("--print-passes", options->print_passes,
                     "print the passes in order (alone: without a model)");
   AddFormat(command, kFormatFlag, &options->format);

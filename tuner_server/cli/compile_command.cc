@@ -84,7 +84,11 @@ absl::Status Compile(const CompileOptions& options) {
   const std::string output =
       options.output.empty() ? DefaultOutput(options.model_path) : options.output;
   TW_TRY(CheckWritable(output));
-  TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open(options.model_path, target, shapes));
+  TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options.model_path,
+                                                         .target = target,
+                                                         .shapes = shapes,
+                                                         .disabled = options.disabled_passes,
+                                                         .enabled = options.enabled_passes}));
   v1::CompileModule request;
   if (!options.log_path.empty()) {
     TW_ASSIGN(const ScheduleChoice choice, UseLog(options, target, compiler.opened(), &request));

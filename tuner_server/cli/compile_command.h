@@ -19,6 +19,8 @@ struct CompileOptions {
   std::vector<std::string> shapes;  // NAME=1x3x224x224
   double require_tuned = -1;        // least percentage of kernels with a tuned schedule; < 0: any
   std::string dump_dir;
+  std::vector<std::string> disabled_passes;  // graph passes to leave out
+  std::vector<std::string> enabled_passes;   // optional graph passes to run
   bool print_passes = false;
   OutputFormat format = OutputFormat::kTable;
 };

@@ -13,10 +13,8 @@ constexpr uint64_t kMaxModuleBytes = uint64_t{8} << 30;
 
 }  // namespace
 
-absl::StatusOr<ModelCompiler> ModelCompiler::Open(
-    const std::string& model_path, const std::string& target,
-    const std::map<std::string, std::vector<int64_t>>& shapes) {
-  TW_TRY(support::FileSize(model_path).status());
+absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
+  TW_TRY(support::FileSize(source.model_path).status());
   TW_ASSIGN(support::TempDir scratch, support::TempDir::Create("tilewright-compile"));
   search::BuilderOptions options;
   options.mode = "search";
@@ -24,12 +22,14 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(
   ModelCompiler opened(std::move(client), std::move(scratch));
   v1::BuilderRequest request;
   v1::OpenJob* open = request.mutable_open_job();
-  open->set_model_path(model_path);
-  open->set_target(target);
+  open->set_model_path(source.model_path);
+  open->set_target(source.target);
   open->set_cost_model("prior");  // and no state_dir: nothing is measured
-  for (const auto& [name, dims] : shapes) {
+  for (const auto& [name, dims] : source.shapes) {
     (*open->mutable_input_shapes())[name].mutable_dims()->Assign(dims.begin(), dims.end());
   }
+  open->mutable_enabled_passes()->Assign(source.enabled.begin(), source.enabled.end());
+  open->mutable_disabled_passes()->Assign(source.disabled.begin(), source.disabled.end());
   TW_ASSIGN(v1::BuilderReply reply, opened.client_->Ask(std::move(request), kOpenTimeoutMs));
   if (!reply.has_job_opened()) {
     return support::Internal("builder.reply.unexpected", "expected job_opened");

@@ -14,13 +14,19 @@
 
 namespace tilewright::cli {
 
+// What to open, and how.
+struct ModelSource {
+  std::string model_path;
+  std::string target;  // canonical
+  std::map<std::string, std::vector<int64_t>> shapes;
+  std::vector<std::string> disabled, enabled;  // graph passes to leave out; optional ones to run
+};
+
 class ModelCompiler {
  public:
   // Starts the child and imports the model. not_found when there is no such file; what the importer
-  // says about a bad model; `target` is canonical.
-  static absl::StatusOr<ModelCompiler> Open(
-      const std::string& model_path, const std::string& target,
-      const std::map<std::string, std::vector<int64_t>>& shapes);
+  // says about a bad model or an unknown pass.
+  static absl::StatusOr<ModelCompiler> Open(const ModelSource& source);
 
   const v1::JobOpened& opened() const { return opened_; }
   // output_path of the request is set here: the module's bytes come back, nothing else is left.

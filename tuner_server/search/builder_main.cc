@@ -64,7 +64,10 @@ absl::Status PrintSamples(const std::string& path, const std::string& target_tex
 
 void PrintPasses() {
   std::cout << "graph passes:\n";
-  for (const graph::GraphPass& pass : graph::GraphPasses()) std::cout << "  " << pass.name << "\n";
+  for (const graph::GraphPass& pass : graph::GraphPasses()) {
+    const bool optional = pass.use == graph::GraphPass::Use::kOptional;
+    std::cout << "  " << pass.name << (optional ? " (--enable-pass)" : "") << "\n";
+  }
   std::cout << "tensor passes (cpu):\n";
   for (const transform::PassRow& pass : transform::CpuPipeline()) {
     std::cout << "  " << pass.name << "\n";
