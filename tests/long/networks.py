@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""The seven networks in full size: the standard models (also against the golden outputs of ../shared, loudly
+skipped where absent), before the softmax, with fresh weights, other sizes and widths; untuned, 1 and 2 threads.
+
+    TILEWRIGHT_BUILD_DIR=build/release tests/long/networks.py [NAME ...]
+
+Writes tests/results/networks.json: errors, compile times, kernels. Exit code 1 when a bar is missed."""
+
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from fleet import ROOT  # noqa: E402
+from network_check import NAMES, SHARED, check, text  # noqa: E402
+
+FRESH = ("--seed", 21)
+VARIANTS = {name: [(), FRESH] for name in NAMES}
+for name in ("resnet18", "resnet50", "mobilenet"):
+    VARIANTS[name] += [("--logits",), ("--seed", 22, "--size", 160, "--width", 0.75, "--logits")]
+VARIANTS["dqn"] += [("--seed", 23, "--size", 111, "--width", 1.7)]
+VARIANTS["lstm_lm"] += [("--logits",)]
+MAX_COMPILE_S = 20  # ResNet-50, on two cores
+
+
+def main():
+    names = sys.argv[1:] or NAMES
+    if not (SHARED / "models/golden").is_dir():
+        print(f"[SKIP] {SHARED}/models/golden is not there: golden outputs are NOT compared")
+    rows = []
+    for name in names:
+        for options in VARIANTS[name]:
+            with tempfile.TemporaryDirectory(prefix="tilewright-networks-") as folder:
+                rows.append(check(name, options, folder))
+                print(text(rows[-1]), flush=True)
+    late = [r for row in rows for r in row["runs"] if row["network"] == "resnet50" and r["compile_s"] > MAX_COMPILE_S]
+    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+    result = {"lane": "networks", "commit": commit, "date": time.strftime("%Y-%m-%d", time.gmtime()),
+              "machine": platform.processor() or platform.machine(), "command": " ".join(["tests/long/networks.py", *sys.argv[1:]]),
+              "rows": rows}
+    if names == NAMES:
+        folder = ROOT / "tests/results"
+        folder.mkdir(exist_ok=True)
+        (folder / "networks.json").write_text(json.dumps(result, indent=1) + "\n")
+    failed = sum(not row["good"] for row in rows) + len(late)
+    print(f"{len(rows) - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Whole networks from outside: made with chosen options, compiled by the real binary, run on one and two
+threads, compared with the independent evaluator (and with golden outputs of ../shared where they are).
+Used by tests/e2e/networks_quick.py (small) and tests/long/networks.py (full size).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from fleet import BIN, PYTHON, ROOT, expected_output, make_models  # noqa: E402
+
+import numpy as np  # noqa: E402
+from onnx import TensorProto, numpy_helper  # noqa: E402
+
+NAMES = ("resnet18", "mobilenet", "dqn", "dcgan", "lstm_lm", "resnet50", "bert_small")
+MAX_NORM, MAX_ELEMENT = 1e-5, 1e-4
+SHARED = Path(os.environ.get("TILEWRIGHT_SHARED", ROOT.parent / "shared"))
+
+
+def load(path):
+    return numpy_helper.to_array(TensorProto.FromString(Path(path).read_bytes())).astype(np.float64)
+
+
+def errors(actual, expected):
+    """(|a-e| / |e|, max|a-e| / max|e|); infinite where shapes differ or a value is not finite."""
+    a, e = load(actual), load(expected)
+    if a.shape != e.shape or not np.isfinite(a).all():
+        return float("inf"), float("inf")
+    return (float(np.linalg.norm(a - e) / np.linalg.norm(e)), float(np.abs(a - e).max() / np.abs(e).max()))
+
+
+def golden(name, options):
+    """The committed output of another implementation for the standard model; None where there is none."""
+    path = SHARED / "models" / "golden" / name / "output_0.pb"
+    return path if not options and path.exists() else None
+
+
+def command(*args):
+    done = subprocess.run([str(BIN / "tilewright"), *map(str, args)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"tilewright {' '.join(map(str, args))}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def check(name, options, folder, compile_flags=()):
+    """One network: compiles it for one and for two threads and runs each; a row of results."""
+    case = make_models(folder, name, *options) / name
+    expected = expected_output(case)
+    row = {"network": name, "options": " ".join(map(str, options)), "runs": []}
+    inputs = []
+    for path in sorted((case / "test_data_set_0").glob("input_*.pb")):
+        inputs += ["--input", f"{TensorProto.FromString(path.read_bytes()).name}={path}"]
+    for threads in (1, 2):
+        module, out = Path(folder) / f"{name}-{threads}.tw", Path(folder) / f"out-{name}-{threads}"
+        start = time.monotonic()
+        summary = json.loads(command("compile", case / "model.onnx", "--target", f"native,threads={threads}", "-o", module,
+                                     "--format", "json", *compile_flags))
+        seconds = time.monotonic() - start
+        command("run", module, *inputs, "--threads", threads, "--repeat", 1, "--output-dir", out)
+        norm, largest = errors(out / "output_0.pb", expected)
+        run = {"threads": threads, "kernels": len(summary["kernels"]), "launches": sum(k["uses"] for k in summary["kernels"]),
+               "compile_s": round(seconds, 2), "norm": norm, "max": largest}
+        other = golden(name, options)
+        if other:
+            run["golden_norm"], run["golden_max"] = errors(out / "output_0.pb", other)
+        row["runs"].append(run)
+    row["good"] = all(r["norm"] <= MAX_NORM and r["max"] <= MAX_ELEMENT and r.get("golden_norm", 0) <= MAX_NORM
+                      and r.get("golden_max", 0) <= MAX_ELEMENT for r in row["runs"])
+    return row
+
+
+def text(row):
+    parts = [f"{row['network']:10s} {row['options']:32s} {'ok' if row['good'] else 'WRONG'}"]
+    for r in row["runs"]:
+        parts.append(f"{r['threads']}t: {r['kernels']} kernels, {r['launches']} launches, {r['compile_s']} s, "
+                     f"norm {r['norm']:.2g} max {r['max']:.2g}"
+                     + (f" golden {r['golden_norm']:.2g} {r['golden_max']:.2g}" if "golden_norm" in r else ""))
+    return "  ".join(parts)
