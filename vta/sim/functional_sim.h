@@ -1,0 +1,32 @@
+// The functional simulator: the semantics of the instruction set. Three modules run their own
+// instructions in order and wait for each other only through tokens; which module goes next is
+// drawn from a seed, so a stream that lacks a dependence shows different results, and one that
+// waits for ever is an error. One instruction is one step: overlap inside instructions is what
+// token_check rules out. Objects belong to one thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "vta/isa/isa.h"
+
+namespace tilewright::vta {
+
+struct SimCounters {
+  int64_t instructions = 0;
+  int64_t gemm_iterations = 0, alu_iterations = 0;  // micro-ops executed
+  int64_t bytes_loaded = 0, bytes_stored = 0;
+};
+
+// Runs the stream on the DRAM image until every instruction is done. Addresses are those of the
+// instructions: `dram_base` times the element size of the memory. On-chip memories start with
+// arbitrary contents drawn from the seed.
+//   vta.sim.bounds: an access outside a memory or the image; vta.sim.illegal: an instruction that
+//   means nothing; vta.sim.deadlock: no module can go on; vta.sim.tokens: tokens left over at the
+//   end; vta.sim.finish: no finish, or work after it.
+absl::Status RunFunctional(std::span<const Word128> stream, uint64_t seed,
+                           std::vector<uint8_t>* dram, SimCounters* counters = nullptr);
+
+}  // namespace tilewright::vta
