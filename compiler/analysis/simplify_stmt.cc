@@ -4,6 +4,7 @@
 
 #include "compiler/analysis/simplify.h"
 #include "compiler/analysis/simplify_expr.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::analysis {
@@ -63,12 +64,16 @@ class StmtSimplifier {
     ir::Range range{exprs_.Simplify(s->range.min), exprs_.Simplify(s->range.extent)};
     if (const int64_t* extent = ir::AsInt(range.extent)) {
       if (*extent <= 0) return NoOp();
-      if (*extent == 1 && options_.remove_unit_loops) {
+      if (*extent == 1 && options_.remove_unit_loops && !in_tensor_ &&
+          ir::TensorNameOf(*s).empty()) {
         return Walk(ir::Substitute(s->body, {{s->var.get(), range.min}}));
       }
     }
     bounds_.SetRange(s->var, range);
+    bool outer_tensor = in_tensor_;
+    in_tensor_ = in_tensor_ || !ir::TensorNameOf(*s).empty();
     Stmt body = Walk(s->body);
+    in_tensor_ = outer_tensor;
     if (IsNoOp(body)) return body;
     if (body == s->body && range.min == s->range.min && range.extent == s->range.extent) return s;
     return ir::MakeFor(s->var, range.min, range.extent, body, s->for_kind, s->annotations);
@@ -191,6 +196,7 @@ class StmtSimplifier {
   }
 
   Bounds bounds_;
+  bool in_tensor_ = false;  // inside a nest whose loops a tensor intrinsic's description names
   const SimplifyOptions options_;
   ExprSimplifier exprs_;
 };

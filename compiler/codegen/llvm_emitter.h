@@ -174,6 +174,10 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitMathCall(const std::string& stem,
                                             const std::vector<llvm::Value*>& args, ir::DType type);
   absl::StatusOr<llvm::Value*> EmitRamp(const ir::Expr& e);
+  // llvm_tensor.cc
+  llvm::Value* EmitDot4(const ir::Expr& e, const std::vector<llvm::Value*>& args);
+  llvm::Value* EmitPairSums(llvm::Value* a, llvm::Value* b);
+  bool HasFeature(std::string_view name) const;
   llvm::Value* EmitDivide(ir::ExprKind kind, llvm::Value* a, llvm::Value* b, const ir::Expr& e);
   // Scalar i64 expressions without memory reads: shared and hoisted.
   absl::StatusOr<llvm::Value*> EmitIndex(const ir::Expr& e);

@@ -395,6 +395,8 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
   switch (e->intrinsic) {
     case Intrinsic::kFma:
       return builder_.CreateIntrinsic(llvm::Intrinsic::fma, {args[0]->getType()}, args);
+    case Intrinsic::kDot4:
+      return EmitDot4(e, args);
     case Intrinsic::kSqrt:
       return unary(llvm::Intrinsic::sqrt);
     case Intrinsic::kFloor:

@@ -312,6 +312,22 @@ void ExprMachine::EvalLoadVector(const Code& code, Cell* out) {
   }
 }
 
+void ExprMachine::EvalDot4(const Code& code, Cell* out) {
+  int lanes = code.dtype.lanes;
+  std::vector<Cell> a(code.args[1].dtype.lanes), b(code.args[2].dtype.lanes);
+  EvalVector(code.args[0], out);
+  EvalVector(code.args[1], a.data());
+  EvalVector(code.args[2], b.data());
+  for (int lane = 0; lane < lanes; ++lane) {
+    int64_t sum = out[lane].i;
+    for (size_t i = 0; i < 4; ++i) {
+      size_t at = 4 * static_cast<size_t>(lane) + i;
+      sum += a[a.size() == 4 ? i : at].i * b[at].i;
+    }
+    out[lane].i = WrapInt(sum, code.dtype.Element());
+  }
+}
+
 void ExprMachine::EvalVector(const Code& code, Cell* out) {
   int lanes = code.dtype.lanes;
   if (lanes == 1) {
@@ -336,6 +352,10 @@ void ExprMachine::EvalVector(const Code& code, Cell* out) {
     return EvalVector(code.args[EvalBool(code.args[0]) ? 1 : 2], out);
   }
   if (code.intrinsic == Intrinsic::kPrefetch) return std::fill(out, out + lanes, Cell{});
+  if (code.intrinsic == Intrinsic::kDot4) {
+    if (!failed()) EvalDot4(code, out);
+    return;
+  }
   std::vector<std::vector<Cell>> args;
   for (const Code& a : code.args) {
     args.emplace_back(lanes);

@@ -118,6 +118,7 @@ class ExprMachine {
   Cell EvalBinaryLane(const Code& code, Cell a, Cell b);
   Cell EvalCastLane(const Code& code, Cell a);
   void EvalLoadVector(const Code& code, Cell* out);
+  void EvalDot4(const Code& code, Cell* out);
 
   void CheckReadable(const BufferState& state, int64_t position);
 

@@ -22,6 +22,8 @@
 // - Vectors (lanes > 1) are element-wise. Load/Store with a mask touch only lanes whose mask is
 // true; masked-off lanes of a
 //   Load are 0.
+// - dot4(c, a, b) has in lane j the wrapping sum of c[j] and the four products a[4j+i] * b[4j+i],
+// 8-bit integers widened first; an `a` of four lanes serves every j.
 // - A reduction block runs `init` at the visit where all its reduce variables are at their domain's
 // minimum, then `body` at
 //   every visit. Schedules keep that visit the first one of each spatial point (the interpreter

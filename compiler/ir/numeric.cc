@@ -216,6 +216,7 @@ double EvalFloatIntrinsic(Intrinsic intrinsic, DType t, double a, double b, doub
       return std::nearbyint(a);
     case Intrinsic::kPow:
       return RoundFloat(std::pow(a, b), t);
+    case Intrinsic::kDot4:  // integers, vectors: the interpreter does it
     case Intrinsic::kPrefetch:
     case Intrinsic::kNone:
       break;

@@ -52,6 +52,22 @@ std::string BinaryError(const ExprNode& n) {
   return "";
 }
 
+// dot4: i32 lanes, and four 8-bit numbers for each (or four for all).
+std::string Dot4Error(const ExprNode& n) {
+  DType c = n.args[0]->dtype, a = n.args[1]->dtype, b = n.args[2]->dtype;
+  int lanes = c.lanes;
+  if (c != kI32.WithLanes(lanes) || lanes < 2 || n.dtype != c)
+    return Mismatch("accumulator of dot4", "lanes of i32", TypeName(c));
+  auto narrow = [](DType t) { return t.is_int() && t.bits == 8; };
+  if (!narrow(a) || (a.lanes != 4 && a.lanes != 4 * lanes))
+    return Mismatch("first factor of dot4", "8-bit integers x4 or x" + std::to_string(4 * lanes),
+                    TypeName(a));
+  if (!narrow(b) || b.lanes != 4 * lanes)
+    return Mismatch("second factor of dot4", "8-bit integers x" + std::to_string(4 * lanes),
+                    TypeName(b));
+  return "";
+}
+
 std::string CallError(const ExprNode& n) {
   if (n.intrinsic == Intrinsic::kNone) return "call without an intrinsic";
   std::string name(IntrinsicText(n.intrinsic));
@@ -63,6 +79,7 @@ std::string CallError(const ExprNode& n) {
     if (n.args[0]->kind != ExprKind::kLoad) return "argument of prefetch: expected a load";
     return n.dtype == n.args[0]->dtype ? "" : "type of prefetch: expected that of its load";
   }
+  if (n.intrinsic == Intrinsic::kDot4) return Dot4Error(n);
   for (const Expr& a : n.args) {
     if (a->dtype != n.dtype)
       return Mismatch("arguments of " + name, TypeName(n.dtype), TypeName(a->dtype));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/type_rules.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -186,6 +187,10 @@ void Verifier::CheckFor(const Stmt& s) {
   bool lowered = f_.stage == Stage::kFlat &&
                  (s->for_kind == ForKind::kVectorized || s->for_kind == ForKind::kUnrolled);
   if (lowered) FailIn("stage", "expected no vectorized or unrolled loops in flat code", s);
+  if (auto mark = s->annotations.find(kTensorKey); ok() && mark != s->annotations.end()) {
+    auto match = MatchTensor(s, TensorNameOf(*s));
+    if (!match.ok()) return Fail("tensor", support::StatusText(match.status()));
+  }
   if (IsBound(s->for_kind)) CheckBoundLoop(s);
   loop_kinds_.push_back(s->for_kind);
   Bound(s->var, s, [&] { Check(s->body); });

@@ -110,6 +110,12 @@ absl::Status ApplyInline(Schedule& s, const Step& step) {
   }
   LoadReplacer replacer(out, vars, block->body->value);
   Stmt body = ReplaceAt(path, OwnNest(path), nullptr);
+  for (const BlockSite& o : sites) {
+    if (!HasLoops(o.block->body) || !Reads(*o.block, out)) continue;
+    return Refuse(step, "consumer_form",
+                  StrCat("expected consumers without loops in their bodies, found ", o.block->name),
+                  o.block);
+  }
   bool too_large = false;
   body = MapBlocks(body, [&](const Stmt& consumer) -> Stmt {
     if (!Reads(*consumer, out)) return consumer;

@@ -83,6 +83,24 @@ std::vector<AffineSum> WriteSums(const AffineContext& context, const ir::StmtNod
   return sums;
 }
 
+std::vector<AffineSum> WriteTiles(const AffineContext& context, const ir::StmtNode& block) {
+  std::vector<AffineSum> sums;
+  if (block.writes.size() != 1) return sums;
+  for (const ir::Range& r : block.writes[0].region) {
+    const int64_t* extent = ir::AsInt(r.extent);
+    if (extent == nullptr || *extent < 1) return {};
+    AffineSum sum = context.Normalize(r.min);
+    if (sum.constant % *extent != 0) return {};
+    sum.constant /= *extent;
+    for (AffineTerm& t : sum.terms) {
+      if (t.coeff % *extent != 0) return {};
+      t.coeff /= *extent;
+    }
+    sums.push_back(std::move(sum));
+  }
+  return sums;
+}
+
 std::string WhyNotConcurrent(const ir::Function& f, const Path& path, bool vector) {
   const Stmt& loop = path.back();
   std::vector<Stmt> outer = LoopsOf(path, path.size() - 1);
@@ -96,6 +114,10 @@ std::string WhyNotConcurrent(const ir::Function& f, const Path& path, bool vecto
                     " feeds a ", feeds.reduce ? "reduction" : "ordered", " iterator of ",
                     block.name);
     }
+    if (vector && HasLoops(block.body)) {
+      return StrCat("expected blocks without loops in their bodies below a vectorised loop, found ",
+                    block.name);
+    }
     for (const ir::BufferRegion& w : block.writes) {
       bool used_outside = w.buffer->role != ir::Role::kIntermediate ||
                           std::any_of(all.begin(), all.end(), [&](const BlockSite& o) {
@@ -104,7 +126,7 @@ std::string WhyNotConcurrent(const ir::Function& f, const Path& path, bool vecto
                           });
       if (!vector && !used_outside) continue;
       AffineContext context = BlockContext(f, site);
-      std::vector<AffineSum> sums = WriteSums(context, block);
+      std::vector<AffineSum> sums = WriteTiles(context, block);
       std::vector<ir::Var> vars;
       for (size_t i = outer.size(); i < site.loops.size(); ++i) vars.push_back(site.loops[i]->var);
       std::vector<UpperBound> bounds = UpperBounds(context, block.predicate);

@@ -27,6 +27,8 @@ AffineContext BlockContext(const ir::Function& f, const BlockSite& site);
 // written region is not a point.
 std::vector<AffineSum> BindingSums(const AffineContext& context, const ir::StmtNode& block);
 std::vector<AffineSum> WriteSums(const AffineContext& context, const ir::StmtNode& block);
+// The same for boxes that start at multiples of their size: which box of the grid is written.
+std::vector<AffineSum> WriteTiles(const AffineContext& context, const ir::StmtNode& block);
 
 // Why the iterations of the loop at the end of `path` may not run at the same time; empty when they
 // may. `vector`: lanes of one instruction share every buffer, threads do not share buffers that are

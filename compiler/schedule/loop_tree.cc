@@ -158,6 +158,15 @@ bool Reads(const StmtNode& block, const ir::Buffer& buffer) {
   return Accesses(block.reads, buffer);
 }
 
+bool HasLoops(const Stmt& s) {
+  bool found = false;
+  ir::VisitStmts(s, [&](const Stmt& part) {
+    found = found || part->kind == StmtKind::kFor || part->kind == StmtKind::kBlock;
+    return !found;
+  });
+  return found;
+}
+
 std::vector<ir::Var> VarsOf(const std::vector<Stmt>& loops) {
   std::vector<ir::Var> vars;
   vars.reserve(loops.size());

@@ -44,6 +44,7 @@ void AddLoop(const ir::Stmt& loop, AffineContext* context);
 
 bool Writes(const ir::StmtNode& block, const ir::Buffer& buffer);
 bool Reads(const ir::StmtNode& block, const ir::Buffer& buffer);
+bool HasLoops(const ir::Stmt& s);  // or blocks: of a body, that it is blockized
 std::vector<ir::Var> VarsOf(const std::vector<ir::Stmt>& loops);
 
 // A loop's kind of work for one block: which iterator types its variable reaches.

@@ -103,7 +103,7 @@ absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step);
 // inline %b — a block of one store without reduction is replaced by its expression in its
 // consumers; its buffer and loops are gone. No results.
 // Refuses: write_form, not_injective, output, several_writers, no_consumer, prefetched (a prefetch
-// reads it), too_large, conflict.
+// reads it), consumer_form, too_large, conflict.
 absl::Status ApplyInline(Schedule& s, const Step& step);
 
 // reverse_inline %b — a block of one store without reduction, which reads the result of one
@@ -184,6 +184,24 @@ absl::Status ApplyPrefetch(Schedule& s, const Step& step);
 // handles are numbered anew, as if the schedule had been made of that function. No results.
 // Refuses: not_first, unknown.
 absl::Status ApplyVariant(Schedule& s, const Step& step);
+// blockize %l — loop l and everything below it (one block, perfectly nested, serial loops) becomes
+// the body of that block: one instance of it computes a whole tile.
+//   for i_0: for i_1 in 0..4: block B(vi = i_0*4 + i_1) { Y[vi] = f(vi) }
+//   →  for i_0: block B(vi_o = i_0) { for i_1 in 0..4: Y[vi_o*4 + i_1] = f(vi_o*4 + i_1) }
+// Iterators that only loops outside feed stay; those that only loops inside feed are gone. The init
+// of a reduction becomes a nest of its own: the block's init while a reduction iterator is left
+// outside, else it stands in the body before the update. The block's handle stays; the loops from l
+// down are gone. No results.
+// Refuses: not_perfect, not_serial, body_form, vectorized, ordered, predicate (a tile may be cut
+// off), binding, unaligned (tiles do not start at multiples of their size), mixed_loop, repeated.
+absl::Status ApplyBlockize(Schedule& s, const Step& step);
+
+// tensorize %l|%b intrin=NAME — the loops of a blockized block (or loop l, blockized first) are
+// marked as one use of a tensor intrinsic (ir/tensor_intrinsics.h): the update nest as NAME, the
+// nest of the init as NAME.reset. The nests must match the intrinsic's descriptions; what they
+// compute is unchanged, and no later step may take them apart. Results: none. Refuses: what
+// blockize refuses, not_blockized, mismatch (shows the description and what was found).
+absl::Status ApplyTensorize(Schedule& s, const Step& step);
 
 // annotate %h key=value — a hint for later passes (step.h lists the keys). No results.
 // Refuses: unknown_key, wrong_kind, value.

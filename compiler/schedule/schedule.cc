@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/verify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/loop_tree.h"
@@ -22,6 +23,33 @@ constexpr ApplyFn kApply[] = {
 #define TW_STEP(Name, text, operands, parameters) &Apply##Name,
 #include "compiler/schedule/steps.def"
 };
+
+bool HasTensorMarks(const ir::Stmt& body) {
+  bool found = false;
+  ir::VisitStmts(body, [&](const ir::Stmt& s) {
+    found = found || !ir::TensorNameOf(*s).empty();
+    return !found;
+  });
+  return found;
+}
+
+// Every marked nest still is what its mark says.
+absl::Status CheckTensorMarks(const Step& step, const ir::Stmt& body) {
+  absl::Status status;
+  ir::VisitStmts(body, [&](const ir::Stmt& s) {
+    std::string_view name = ir::TensorNameOf(*s);
+    if (name.empty() || !status.ok()) return status.ok();
+    auto match = ir::MatchTensor(s, name);
+    if (!match.ok()) {
+      status = support::FailedPrecondition(
+          StrCat("schedule.", RowOf(step.kind).name, ".tensor"),
+          StrCat("expected tensorized loops to stay as they are, found a change: ",
+                 support::StatusText(match.status())));
+    }
+    return false;
+  });
+  return status;
+}
 
 }  // namespace
 
@@ -45,7 +73,10 @@ void Schedule::Restart(ir::Function function) {
   for (const ir::Var& v : function_.size_params) Reserve(v->name);
   for (const ir::Buffer& b : function_.params) Reserve(b->name);
   for (const ir::Buffer& b : function_.allocs) Reserve(b->name);
-  if (function_.body != nullptr) Number(function_.body);
+  if (function_.body != nullptr) {
+    Number(function_.body);
+    tensorized_ = HasTensorMarks(function_.body);
+  }
   last_results_.clear();
 }
 
@@ -86,11 +117,12 @@ std::string Schedule::UniqueName(std::string_view wanted) {
 
 absl::Status Schedule::Apply(const Step& step) {
   TW_TRY(CheckStep(step));
-  if (!verify_each_) {
+  if (!verify_each_ && !tensorized_) {
     std::vector<int> before = std::exchange(last_results_, {});
     absl::Status status = kApply[static_cast<size_t>(step.kind)](*this, step);
     if (status.ok()) {
       steps_.push_back(step);
+      tensorized_ = tensorized_ || step.kind == StepKind::kTensorize;
     } else {
       last_results_ = std::move(before);
     }
@@ -99,7 +131,8 @@ absl::Status Schedule::Apply(const Step& step) {
   Schedule before = *this;
   last_results_.clear();
   absl::Status status = kApply[static_cast<size_t>(step.kind)](*this, step);
-  if (status.ok()) {
+  if (status.ok() && tensorized_) status = CheckTensorMarks(step, function_.body);
+  if (status.ok() && verify_each_) {
     absl::Status verified = ir::Verify(function_);
     if (!verified.ok()) {
       status = support::Internal(StrCat("schedule.", RowOf(step.kind).name, ".verify"),
@@ -108,6 +141,7 @@ absl::Status Schedule::Apply(const Step& step) {
   }
   if (status.ok()) {
     steps_.push_back(step);
+    tensorized_ = tensorized_ || step.kind == StepKind::kTensorize;
   } else {
     *this = std::move(before);
   }

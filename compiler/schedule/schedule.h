@@ -98,6 +98,7 @@ class Schedule {
   std::vector<int> last_results_;
   std::vector<uint64_t> used_names_;  // hashes: a collision only makes a name longer
   bool verify_each_ = false;
+  bool tensorized_ = false;  // some nest is marked: steps are held to leave it alone
 };
 
 // Parses, applies, returns the scheduled function: what a log record's replay is.

@@ -1,6 +1,7 @@
 // cache_read, cache_write, set_scope: where what a block reads and writes lives.
 #include <algorithm>
 
+#include "compiler/ir/text_words.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
@@ -15,7 +16,7 @@ using ir::Stmt;
 using support::StrCat;
 
 ir::Scope ScopeOf(std::string_view word) {
-  return word == "local" ? ir::Scope::kLocal : ir::Scope::kGlobal;
+  return ir::ParseScope(word).value_or(ir::Scope::kGlobal);  // steps.def lists what is known
 }
 
 // out[v...] = in[v...] over the whole buffer, as a nest of its own.
@@ -121,8 +122,9 @@ absl::Status ApplyCacheRead(Schedule& s, const Step& step) {
     TW_TRY(CheckWhollyWritten(step, s.function(), sites, source));
   }
   const std::string_view scope = step.Option("scope");
-  ir::Buffer copied = ir::MakeBuffer(s.UniqueName(StrCat(source->name, "_", scope)), source->dtype,
-                                     source->shape, ir::Role::kIntermediate, ScopeOf(scope));
+  ir::Buffer copied =
+      ir::MakeBuffer(s.UniqueName(StrCat(source->name, "_", scope.substr(scope.rfind('.') + 1))),
+                     source->dtype, source->shape, ir::Role::kIntermediate, ScopeOf(scope));
   std::vector<std::string> loop_names, iter_names;
   for (size_t d = 0; d < source->shape.size(); ++d) {
     loop_names.push_back("d" + std::to_string(d));

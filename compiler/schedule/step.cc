@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "compiler/ir/tensor_intrinsics.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -22,6 +23,22 @@ constexpr int64_t kMaxHandle = 1 << 20;
 constexpr int64_t kMaxFactor = int64_t{1} << 31;
 constexpr size_t kMaxTextBytes = 1 << 20;
 
+// `key=a|b`, or `key=@tensor`: the names of the tensor intrinsics, no default.
+StepOption MakeOption(std::string_view parameter) {
+  size_t eq = parameter.find('=');
+  StepOption option{std::string(parameter.substr(0, eq)), {}};
+  if (parameter.substr(eq + 1) != "@tensor") {
+    option.values = support::Split(parameter.substr(eq + 1), '|');
+    return option;
+  }
+  option.required = true;
+  for (const ir::TensorIntrinsic& row : ir::TensorIntrinsics()) {
+    if (option.values.empty() || option.values.back() != row.name)
+      option.values.push_back(row.name);
+  }
+  return option;
+}
+
 StepRow MakeRow(StepKind kind, const char* name, std::string_view operands,
                 std::string_view parameters) {
   StepRow row{.kind = kind, .name = name, .operands = std::string(operands)};
@@ -40,8 +57,8 @@ StepRow MakeRow(StepKind kind, const char* name, std::string_view operands,
       row.has_name = true;
     } else if (p.starts_with("word:")) {
       row.words = support::Split(p.substr(5), '|');
-    } else if (size_t eq = p.find('='); eq != std::string::npos) {
-      row.options.push_back({p.substr(0, eq), support::Split(p.substr(eq + 1), '|')});
+    } else if (p.find('=') != std::string::npos) {
+      row.options.push_back(MakeOption(p));
     } else {
       TW_CHECK(p.empty()) << "steps.def: unknown parameter kind " << p;
     }
@@ -190,6 +207,12 @@ absl::Status CheckComplete(const StepRow& row, const Step& step) {
     return InvalidArgument("schedule.step.word",
                            StrCat("expected ", row.has_map ? "an index map" : "a name", " after ",
                                   row.name, ", found none"));
+  }
+  for (const StepOption& option : row.options) {
+    if (option.required && !step.options.contains(option.key)) {
+      return InvalidArgument("schedule.step.option", StrCat("expected ", option.key, "=… after ",
+                                                            row.name, ", found none"));
+    }
   }
   if (row.has_annotation && step.options.empty()) {
     return InvalidArgument("schedule.step.option",
@@ -364,7 +387,8 @@ std::string ToText(const Step& step) {
   if (!step.word.empty()) text += " " + step.word;
   for (const auto& [key, value] : step.options) {
     const StepOption* option = FindOption(RowOf(step.kind), key);
-    if (option == nullptr || option->values.front() != value) text += " " + key + "=" + value;
+    bool stated = option == nullptr || option->required || option->values.front() != value;
+    if (stated) text += " " + key + "=" + value;
   }
   return text;
 }
@@ -391,7 +415,7 @@ absl::StatusOr<Step> ParseStep(std::string_view line) {
   TW_TRY(CheckComplete(*row, step));
   std::erase_if(step.options, [&](const auto& kv) {
     const StepOption* option = FindOption(*row, kv.first);
-    return option != nullptr && option->values.front() == kv.second;
+    return option != nullptr && !option->required && option->values.front() == kv.second;
   });
   return step;
 }

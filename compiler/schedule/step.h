@@ -48,6 +48,7 @@ using Steps = std::vector<Step>;
 struct StepOption {
   std::string key;
   std::vector<std::string> values;  // the first is the default
+  bool required = false;            // no default: always stated
 };
 struct StepRow {
   StepKind kind;

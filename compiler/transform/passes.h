@@ -40,6 +40,9 @@ absl::StatusOr<Function> SimplifyFunction(const Function& f, const PassContext& 
 absl::StatusOr<Function> PartitionLoops(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: every buffer has one dimension (row-major), every access one index.
 absl::StatusOr<Function> FlattenBuffers(const Function& f, const PassContext& ctx);
+// kLoops with flat buffers → same: nests marked as tensor intrinsics (ir/tensor_intrinsics.h)
+// become explicit vector code; none is left. Fails where the target lacks the intrinsic.
+absl::StatusOr<Function> LowerTensorNests(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: kVectorized loops become ramps, broadcasts and masked accesses; no vector loop
 // remains.
 absl::StatusOr<Function> VectorizeLoops(const Function& f, const PassContext& ctx);

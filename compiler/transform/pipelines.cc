@@ -11,6 +11,7 @@ constexpr PassRow kCompactBuffers{"compact_buffers", CompactBuffers};
 constexpr PassRow kSimplify{"simplify", SimplifyFunction};
 constexpr PassRow kPartitionLoops{"partition_loops", PartitionLoops};
 constexpr PassRow kFlattenBuffers{"flatten_buffers", FlattenBuffers};
+constexpr PassRow kLowerTensorNests{"lower_tensor_nests", LowerTensorNests};
 constexpr PassRow kVectorizeLoops{"vectorize_loops", VectorizeLoops};
 constexpr PassRow kUnrollLoops{"unroll_loops", UnrollLoops};
 constexpr PassRow kContractFma{"contract_fma", ContractFma};
@@ -19,8 +20,8 @@ constexpr PassRow kContractFma{"contract_fma", ContractFma};
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
 // which replicates them.
 constexpr PassRow kCpu[] = {
-    kLowerBlocks, kCompactBuffers, kSimplify,    kPartitionLoops, kFlattenBuffers,
-    kSimplify,    kVectorizeLoops, kUnrollLoops, kSimplify,       kContractFma,
+    kLowerBlocks,      kCompactBuffers, kSimplify,    kPartitionLoops, kFlattenBuffers, kSimplify,
+    kLowerTensorNests, kVectorizeLoops, kUnrollLoops, kSimplify,       kContractFma,
 };
 constexpr PassRow kToLoops[] = {kLowerBlocks, kCompactBuffers, kSimplify};
 

@@ -348,6 +348,7 @@ class FlatGenerator {
           return ir::Broadcast(ir::Float(static_cast<double>(rng_.UniformInt(-8, 8)) / 4), lanes);
       }
     }
+    if (lanes == 4 && rng_.Bernoulli(0.1)) return Dot(lanes);
     Expr a = Value(lanes, depth - 1), b = Value(lanes, depth - 1);
     switch (rng_.Uniform(7)) {
       case 0:
@@ -365,6 +366,18 @@ class FlatGenerator {
       default:
         return ir::Call(ir::Intrinsic::kFloor, {a});
     }
+  }
+  // Sums of four products of narrow integers.
+  Expr Dot(int lanes) {
+    ir::DType left = rng_.Bernoulli(0.5) ? ir::kU8 : ir::kI8;
+    int left_lanes = rng_.Bernoulli(0.5) ? 4 : 4 * lanes;
+    auto narrow = [&](ir::DType type, int n) {
+      return ir::Cast(type.WithLanes(n), ir::Load(ints_, {Index(n)}));
+    };
+    Expr sum = ir::Cast(ir::kI32.WithLanes(lanes), ir::Load(ints_, {Index(lanes)}));
+    return ir::Cast(ir::kF32.WithLanes(lanes),
+                    ir::Call(ir::Intrinsic::kDot4,
+                             {sum, narrow(left, left_lanes), narrow(ir::kI8, 4 * lanes)}));
   }
   Stmt Store() {
     static const std::vector<int> kLanes = {1, 1, 4, 8};

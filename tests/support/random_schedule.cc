@@ -104,10 +104,29 @@ std::string RandomMap(const Schedule& s, int block, Rng* rng) {
   return map.empty() ? "(0)" : schedule::ToText(map);
 }
 
+// A step that has a chance: the inner loops of some block, an intrinsic that every CPU has.
+Step RandomTensorize(const Schedule& s, const std::vector<int>& blocks,
+                     const std::vector<std::string>& names, Rng* rng) {
+  Step step{.kind = StepKind::kTensorize};
+  int block = rng->Choice(blocks);
+  std::vector<int> loops = s.LoopsOf(block);
+  size_t inner = std::min<size_t>(loops.size(), 1 + rng->Uniform(4));
+  step.handles = {inner == 0 || rng->Bernoulli(0.1) ? block : loops[loops.size() - inner]};
+  std::vector<std::string> portable;
+  for (const std::string& name : names) {
+    if (name.starts_with("generic.")) portable.push_back(name);
+  }
+  step.options["intrin"] = rng->Bernoulli(0.6) ? "generic.fma_tile" : rng->Choice(portable);
+  return step;
+}
+
 std::optional<Step> RandomStep(const Schedule& s, const StepRow& row, Rng* rng) {
   Step step{.kind = row.kind};
   std::vector<int> loops = Live(s, Handle::Kind::kLoop), blocks = Live(s, Handle::Kind::kBlock);
   if (loops.empty() || blocks.empty()) return std::nullopt;
+  if (row.kind == StepKind::kTensorize) {
+    return RandomTensorize(s, blocks, row.options[0].values, rng);
+  }
   if (row.variadic) {
     step.handles = LoopChain(s, rng);
     if (row.kind == StepKind::kReorder) rng->Shuffle(&step.handles);
@@ -243,7 +262,8 @@ RandomScheduleResult RandomSchedule(const ir::Function& f, Rng rng,
       continue;
     }
     // Few pairs of a block and a loop go together.
-    int choices = row.operands.size() > 1 ? 6 : 1;
+    bool picky = row.operands.size() > 1 || row.kind == StepKind::kTensorize;
+    int choices = picky ? 6 : 1;
     for (int c = 0; c < choices && result.broken.empty(); ++c) {
       std::optional<Step> step = RandomStep(s, row, &rng);
       if (step.has_value() && TryStep(&s, *step, &result)) break;

@@ -233,4 +233,33 @@ ir::Function SymbolicRowsProgram(int64_t columns) {
   return b.Finish({y});
 }
 
+ir::Function PackedInt8DenseProgram(int64_t rows, int64_t blocks, int64_t lanes, int64_t groups) {
+  constexpr int64_t kZero = 7, kZeroOut = 3;
+  FunctionBuilder b("quantized_dense");
+  Buffer x = b.Input("X", ir::kU8, Shape({rows, 4 * groups}));
+  Buffer w = b.Constant("W", ir::kI8, Shape({blocks, groups, lanes, 4}));
+  Buffer scale = b.Constant("scale", kF32, Shape({blocks, lanes}));
+  Axis ko = b.ReduceAxis("ko", Int(groups)), ki = b.ReduceAxis("ki", Int(4));
+  Buffer acc = b.Reduce("acc", kI32, Shape({rows, blocks, lanes}), {"i", "jo", "ji"}, {ko, ki},
+                        Combiner::kSum, [&](const std::vector<Var>& v) {
+                          return ir::Cast(kI32, Load(x, {v[0], ko.var * Int(4) + ki.var})) *
+                                 ir::Cast(kI32, Load(w, {v[1], ko.var, v[2], ki.var}));
+                        });
+  Axis so = b.ReduceAxis("so", Int(groups)), si = b.ReduceAxis("si", Int(4));
+  Buffer sums = b.Reduce("wsum", kI32, Shape({blocks, lanes}), {"jo", "ji"}, {so, si},
+                         Combiner::kSum, [&](const std::vector<Var>& v) {
+                           return ir::Cast(kI32, Load(w, {v[0], so.var, v[1], si.var}));
+                         });
+  Buffer out = b.Compute(
+      "out", ir::kU8, Shape({rows, blocks, lanes}), {"i", "jo", "ji"},
+      [&](const std::vector<Var>& v) {
+        Expr centred = Load(acc, {v[0], v[1], v[2]}) - Load(sums, {v[1], v[2]}) * Int(kZero, kI32);
+        Expr real = ir::Cast(kF32, centred) * Load(scale, {v[1], v[2]});
+        Expr level =
+            ir::Cast(kI32, ir::Call(ir::Intrinsic::kRoundEven, {real})) + Int(kZeroOut, kI32);
+        return ir::Cast(ir::kU8, ir::Min(ir::Max(level, Int(0, kI32)), Int(255, kI32)));
+      });
+  return b.Finish({out});
+}
+
 }  // namespace tilewright::tests

@@ -33,6 +33,10 @@ ir::Function Bf16DenseProgram(int64_t m, int64_t n, int64_t k);
 ir::Function MaxPoolProgram(int64_t channels, int64_t size, int64_t window, int64_t stride);
 // A dense layer with a symbolic number of rows, relu; blocks: Y, Z.
 ir::Function SymbolicDenseProgram(int64_t n, int64_t k);
+// u8 × i8 dense layer with packed weights, a zero point of the data, and a requantising epilogue:
+// acc[i,jo,ji] = Σ_{ko,ki} X[i, 4ko+ki] * W[jo,ko,ji,ki]; wsum[jo,ji] = Σ W; out = u8 clamp of
+// round((acc - zero * wsum) * scale) + zero_out. Blocks: acc, wsum, out.
+ir::Function PackedInt8DenseProgram(int64_t rows, int64_t blocks, int64_t lanes, int64_t groups);
 // Y[i,j] = X[i,j] * 2 + 1 with a symbolic number of rows; blocks: Y.
 ir::Function SymbolicRowsProgram(int64_t columns);
 

@@ -25,6 +25,9 @@ std::vector<Step> ExamplesOf(const StepRow& row) {
     const AnnotationRow& a = AnnotationRows().front();
     least.options[std::string(a.key)] = std::to_string(a.max);
   }
+  for (const StepOption& o : row.options) {
+    if (o.required) least.options[o.key] = o.values.front();
+  }
   Step most = least;
   if (row.variadic) most.handles.insert(most.handles.end(), {11, 12, 13});
   if (row.has_factors) most.factors = {kInfer, 3, 16};

@@ -1,0 +1,81 @@
+// Tensor intrinsics: what an instruction on small tensors computes, declared as a description in
+// the tensor IR itself (exact semantics, types included), and how it is matched. A loop nest that
+// computes what a description says may carry the annotation `tensor = "NAME"` on its outermost loop
+// (`NAME.reset` for the part that only clears the accumulator). The nest keeps its meaning: the
+// interpreter, the analyses and the passes see ordinary loops; a back end with the instruction
+// replaces the nest as a whole. The verifier holds every marked nest to its description.
+//
+// The table is immutable and made once; all functions are pure and thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+
+namespace tilewright::ir {
+
+inline constexpr char kTensorKey[] = "tensor";  // the annotation
+inline constexpr char kResetSuffix[] = ".reset";
+
+// Who implements an intrinsic, and as what.
+enum class TensorOp : uint8_t {
+  kDot4,     // CPU: groups of four products summed into i32 lanes
+  kFmaTile,  // CPU: a tile of multiply-adds in registers
+  kVtaGemm,  // VTA instructions
+  kVtaAlu,
+  kVtaLoad,
+  kVtaStore,
+};
+
+// A parameter of the description.
+struct TensorOperand {
+  std::string name;
+  int dense = 1;  // so many last dimensions lie row-major without gaps; the others have any stride
+  std::string scope = {};  // the text of the scope it must live in; empty: any
+};
+
+struct TensorIntrinsic {
+  std::string name;
+  TensorOp op;
+  // Loops around one store. Size parameters are extents that the program chooses, in
+  // 1..max_extent, or (used as a value) integer constants of the program.
+  Function update;
+  Function reset;                       // without a body where there is no accumulator
+  std::vector<TensorOperand> operands;  // of `update`, in order of its parameters; [0] is written
+  std::vector<std::string> features;    // cpuid names that the target must have
+  int64_t max_extent = 0;
+};
+
+// Sorted by name; a name with several forms (ranks) has several rows, in order of preference.
+std::span<const TensorIntrinsic> TensorIntrinsics();
+bool IsTensorIntrinsic(std::string_view name);
+
+// How an operand lies in the program: element (i0, i1, …) of the nest's iteration is at
+// buffer[base + Σ strides[l] · i_l], counted in elements of the row-major buffer.
+struct TensorOperandMatch {
+  Buffer buffer;
+  Expr base = {};                     // over variables outside the nest
+  std::vector<int64_t> strides = {};  // one per loop of the description
+};
+struct TensorMatch {
+  const TensorIntrinsic* intrinsic = nullptr;
+  bool reset = false;
+  std::vector<int64_t> extents = {};              // of the description's loops
+  std::vector<TensorOperandMatch> operands = {};  // for a reset only [0]
+  std::vector<int64_t> immediates = {};  // values of size parameters that are no extents, in order
+};
+
+// Matches loops around one store against the description `name` (with or without `.reset`). The
+// loops may stand in any order; commutative operators may have their operands in any order.
+// ir.tensor.unknown | ir.tensor.mismatch: expected (the description) …, found …
+absl::StatusOr<TensorMatch> MatchTensor(const Stmt& nest, std::string_view name);
+
+// The intrinsic's name on a loop (`.reset` included); empty where there is none.
+std::string_view TensorNameOf(const StmtNode& loop);
+
+}  // namespace tilewright::ir

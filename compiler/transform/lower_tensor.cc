@@ -1,0 +1,133 @@
+// TRANSFORMATIONS of lower_tensor_nests (kLoops, flat → same)
+//   for j, k { C[c+j] = C[c+j] + i32(A[a+k]) * i32(B[b+4j+k]) } @ tensor dot4
+//     → C[ramp(c, 1, L)] = dot4(C[ramp(c, 1, L)], A[ramp(a, 1, 4)], B[ramp(b, 1, 4L)])
+//   for i, j, k { C[…] = C[…] + A[…] * B[…] } @ tensor fma_tile
+//     → for k { for i { C[ramp(…)] = C[ramp(…)] + broadcast(A[…]) * B[ramp(…)] } }
+//   a nest that only resets → stores of a broadcast constant
+// Vectors have powers of two as lengths; what is left over of a row becomes shorter vectors.
+#include <algorithm>
+
+#include "compiler/ir/tensor_intrinsics.h"
+#include "compiler/ir/visit.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::transform {
+namespace {
+
+using ir::Expr;
+using ir::Stmt;
+using ir::TensorMatch;
+using ir::TensorOperandMatch;
+using support::StrCat;
+
+Expr Index(const Expr& base, int lanes) {
+  return lanes == 1 ? base : ir::Ramp(base, ir::Int(1), lanes);
+}
+Expr Spread(const Expr& value, int lanes) {
+  return lanes == 1 ? value : ir::Broadcast(value, lanes);
+}
+Expr Plus(const Expr& base, int64_t offset) { return offset == 0 ? base : base + ir::Int(offset); }
+Expr Plus(const Expr& base, const ir::Var& var, int64_t stride) {
+  return stride == 0 ? base : base + (stride == 1 ? var : var * ir::Int(stride));
+}
+
+// f(first element, lanes) for vectors that cover a row of n elements.
+template <typename F>
+Stmt OverRow(int64_t n, int64_t max_lanes, const F& f) {
+  std::vector<Stmt> stmts;
+  for (int64_t at = 0; at < n;) {
+    int64_t lanes = max_lanes;
+    while (lanes > n - at) lanes /= 2;
+    stmts.push_back(f(at, static_cast<int>(lanes)));
+    at += lanes;
+  }
+  return ir::MakeSeq(std::move(stmts));
+}
+
+Stmt Dot4(const TensorMatch& match) {
+  const int lanes = static_cast<int>(match.extents[0]);
+  const TensorOperandMatch &c = match.operands[0], &a = match.operands[1], &b = match.operands[2];
+  Expr at = Index(c.base, lanes);
+  return ir::MakeStore(c.buffer, {at},
+                       ir::Call(ir::Intrinsic::kDot4,
+                                {ir::Load(c.buffer, {at}), ir::Load(a.buffer, {Index(a.base, 4)}),
+                                 ir::Load(b.buffer, {Index(b.base, 4 * lanes)})}));
+}
+
+Stmt FmaTile(const TensorMatch& match, int64_t max_lanes) {
+  const TensorOperandMatch &c = match.operands[0], &a = match.operands[1], &b = match.operands[2];
+  ir::Var i = ir::MakeVar("ti"), k = ir::MakeVar("tk");
+  Stmt row = OverRow(match.extents[1], max_lanes, [&](int64_t at, int lanes) {
+    Expr to = Index(Plus(Plus(c.base, i, c.strides[0]), at), lanes);
+    Expr left = ir::Load(a.buffer, {Plus(Plus(a.base, i, a.strides[0]), k, a.strides[2])});
+    Expr right = ir::Load(b.buffer, {Index(Plus(Plus(b.base, k, b.strides[2]), at), lanes)});
+    return ir::MakeStore(c.buffer, {to}, ir::Load(c.buffer, {to}) + Spread(left, lanes) * right);
+  });
+  Stmt rows = ir::MakeFor(i, ir::Int(0), ir::Int(match.extents[0]), std::move(row));
+  return ir::MakeFor(k, ir::Int(0), ir::Int(match.extents[2]), std::move(rows));
+}
+
+// Stores of zero over the written operand: its last loop is dense.
+Stmt Reset(const TensorMatch& match, int64_t max_lanes) {
+  const TensorOperandMatch& c = match.operands[0];
+  size_t last = match.extents.size() - 1;
+  ir::Var i = ir::MakeVar("ti");
+  Expr base = last == 0 ? c.base : Plus(c.base, i, c.strides[0]);
+  Stmt row = OverRow(match.extents[last], max_lanes, [&](int64_t at, int lanes) {
+    return ir::MakeStore(c.buffer, {Index(Plus(base, at), lanes)},
+                         Spread(ir::Zero(c.buffer->dtype), lanes));
+  });
+  return last == 0 ? row : ir::MakeFor(i, ir::Int(0), ir::Int(match.extents[0]), std::move(row));
+}
+
+class TensorLowering : public ir::Rewriter {
+ public:
+  explicit TensorLowering(const ir::Target& target) : target_(target) {}
+
+  Stmt RewriteStmt(const Stmt& s) override {
+    std::string_view name = ir::TensorNameOf(*s);
+    if (name.empty()) return RewriteChildren(s);
+    auto match = ir::MatchTensor(s, name);
+    if (match.ok()) status_.Update(CheckTarget(*match->intrinsic));
+    if (!match.ok()) status_.Update(match.status());
+    if (!status_.ok()) return s;
+    int64_t lanes = std::max<int64_t>(1, target_.vector_bytes / 4);
+    if (match->reset) return Reset(*match, lanes);
+    return match->intrinsic->op == ir::TensorOp::kDot4 ? Dot4(*match) : FmaTile(*match, lanes);
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status CheckTarget(const ir::TensorIntrinsic& row) const {
+    if (row.op != ir::TensorOp::kDot4 && row.op != ir::TensorOp::kFmaTile) {
+      return support::FailedPrecondition(
+          "transform.lower_tensor_nests.not_on_cpu",
+          StrCat("expected an intrinsic that a CPU implements, found ", row.name));
+    }
+    for (const std::string& wanted : row.features) {
+      const auto& has = target_.required_features;
+      if (std::find(has.begin(), has.end(), wanted) != has.end()) continue;
+      return support::FailedPrecondition(
+          "transform.lower_tensor_nests.missing_feature",
+          StrCat(row.name, ": expected a target with ", wanted, ", found ", target_.ToString()));
+    }
+    return absl::OkStatus();
+  }
+
+  const ir::Target& target_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<Function> LowerTensorNests(const Function& f, const PassContext& ctx) {
+  Function result = f;
+  TensorLowering lowering(ctx.target);
+  result.body = lowering.RewriteStmt(f.body);
+  TW_TRY(lowering.status());
+  return result;
+}
+
+}  // namespace tilewright::transform

@@ -1,0 +1,362 @@
+// Tensor intrinsics: descriptions that run, matching, blockize and tensorize (accepted programs
+// keep their meaning by interpreter, golden text and compiled code; refusals by slug), and the
+// vector code that marked nests become.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <string>
+
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/structural.h"
+#include "compiler/ir/tensor_intrinsics.h"
+#include "compiler/ir/verify.h"
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/golden.h"
+#include "tests/support/run_compiled.h"
+#include "tests/support/te_programs.h"
+
+namespace tilewright::schedule {
+namespace {
+
+using tests::MatchesGolden;
+using tests::MatmulProgram;
+using tests::PackedInt8DenseProgram;
+using tests::SameResults;
+
+Schedule Applied(const ir::Function& f, std::string_view steps) {
+  Schedule s(f);
+  s.set_verify_each(true);
+  auto parsed = ParseSteps(steps);
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  absl::Status status = s.ApplyAll(*parsed);
+  EXPECT_TRUE(status.ok()) << status << "\n" << s.Describe();
+  return s;
+}
+
+// Interpreted, and compiled for every x86-64 level of this machine.
+Schedule Checked(const ir::Function& f, std::string_view steps) {
+  Schedule s = Applied(f, steps);
+  absl::Status same = SameResults(f, s.function());
+  EXPECT_TRUE(same.ok()) << same << "\n" << s.Describe();
+  for (const ir::Target& target : tests::RunnableTargets()) {
+    tests::EquivalenceOptions options;
+    options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& sizes,
+                            std::vector<ir::TensorData*> args) {
+      return tests::RunCompiled(g, target, 1, sizes, std::move(args));
+    };
+    same = SameResults(f, s.function(), options);
+    EXPECT_TRUE(same.ok()) << target.ToString() << ": " << same << "\n" << s.Describe();
+  }
+  return s;
+}
+
+void ExpectRefused(const ir::Function& f, std::string_view steps, std::string_view slug,
+                   std::string_view says = "expected") {
+  Schedule s(f);
+  auto parsed = ParseSteps(steps);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  for (size_t i = 0; i + 1 < parsed->size(); ++i) {
+    absl::Status status = s.Apply((*parsed)[i]);
+    ASSERT_TRUE(status.ok()) << ToText((*parsed)[i]) << ": " << status;
+  }
+  std::string before = s.Describe();
+  for (bool verify : {true, false}) {
+    s.set_verify_each(verify);
+    absl::Status refused = s.Apply(parsed->back());
+    EXPECT_EQ(support::Slug(refused), slug) << steps << "\n" << refused << "\n" << s.Describe();
+    EXPECT_THAT(support::StatusText(refused), testing::HasSubstr(says)) << steps;
+    EXPECT_EQ(s.Describe(), before) << steps;
+  }
+}
+
+void ExpectGolden(const Schedule& s, std::string_view name) {
+  EXPECT_TRUE(MatchesGolden("schedule/" + std::string(name) + ".txt", s.Describe()));
+}
+
+// Body of the first loop, of a text with one nest.
+ir::Stmt NestOf(const std::string& text) {
+  auto f = ir::ParseFunction(text);
+  EXPECT_TRUE(f.ok()) << f.status();
+  return f.ok() ? f->body : nullptr;
+}
+
+// ------------------------------------------------------------------------------- the table
+
+TEST(TensorIntrinsicTest, EveryDescriptionVerifiesAndMatchesItself) {
+  ASSERT_GE(ir::TensorIntrinsics().size(), 10u);
+  for (const ir::TensorIntrinsic& row : ir::TensorIntrinsics()) {
+    SCOPED_TRACE(row.name);
+    ASSERT_EQ(row.operands.size(), row.update.params.size());
+    for (bool reset : {false, true}) {
+      const ir::Function& f = reset ? row.reset : row.update;
+      if (f.body == nullptr) continue;
+      absl::Status valid = ir::Verify(f);
+      EXPECT_TRUE(valid.ok()) << valid;
+      // A description is data-parallel but for one reduction: loops may change places.
+      int reductions = 0;
+      ir::Stmt at = f.body;
+      for (; at->kind == ir::StmtKind::kFor; at = at->body) {
+        bool writes = false;
+        ir::Stmt store = at;
+        while (store->kind == ir::StmtKind::kFor) store = store->body;
+        for (const ir::Expr& i : store->indices) writes = writes || ir::UsesVar(i, at->var);
+        reductions += writes ? 0 : 1;
+      }
+      EXPECT_LE(reductions, 1);
+      if (!f.size_params.empty()) continue;
+      auto match = ir::MatchTensor(f.body, row.name + (reset ? ".reset" : ""));
+      // Scopes of accelerators are demanded of programs, not of the description's parameters.
+      bool scoped = false;
+      for (const ir::TensorOperand& o : row.operands) scoped = scoped || !o.scope.empty();
+      EXPECT_EQ(match.ok(), !scoped) << match.status();
+    }
+  }
+}
+
+TEST(TensorIntrinsicTest, MatchFindsStridesBasesAndOrder) {
+  // Loops and factors in another order, strided rows, constants in the indices.
+  ir::Stmt nest = NestOf(R"(
+fn f(C: i32[5,32] output, A: u8[9,64] input, B: i8[3,4,16,4] input) stage=loops {
+  for k in 0..4 { for j in 0..16 {
+    C[2, j + 8] = i32(B[1, 2, j, k]) * i32(A[3, k + 20]) + C[2, j + 8];
+  } }
+})");
+  auto match = ir::MatchTensor(nest, "generic.dot4.16");
+  ASSERT_TRUE(match.ok()) << match.status();
+  EXPECT_EQ(match->extents, (std::vector<int64_t>{16, 4}));
+  ASSERT_EQ(match->operands.size(), 3u);
+  EXPECT_EQ(match->operands[0].strides, (std::vector<int64_t>{1, 0}));
+  EXPECT_EQ(match->operands[1].strides, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(match->operands[2].strides, (std::vector<int64_t>{4, 1}));
+  EXPECT_EQ(*ir::AsInt(match->operands[0].base), 2 * 32 + 8);
+  EXPECT_EQ(*ir::AsInt(match->operands[1].base), 3 * 64 + 20);
+  EXPECT_EQ(*ir::AsInt(match->operands[2].base), (4 + 2) * 64);
+}
+
+TEST(TensorIntrinsicTest, MismatchesAreNamed) {
+  struct Case {
+    const char* body;
+    const char* name;
+    const char* says;
+  };
+  const Case cases[] = {
+      {"for j in 0..16 { for k in 0..3 { C[j] = C[j] + i32(A[k]) * i32(B[4*j + k]); } }",
+       "generic.dot4.16", "expected an extent of 4, found 3"},
+      {"for j in 0..16 { for k in 0..4 { C[j] = C[j] - i32(A[k]) * i32(B[4*j + k]); } }",
+       "generic.dot4.16", "expected C[j] + "},
+      {"for j in 0..16 { for k in 0..4 { C[j] = C[j] + i32(A[k]) * i32(B[16*k + j]); } }",
+       "generic.dot4.16", "expected stride 1 along k, found 16"},
+      {"for j in 0..16 { for k in 0..4 { C[j] = C[j] + i32(A[k]) * i32(A[4*j + k]); } }",
+       "generic.dot4.16", "expected i8, found u8"},
+      {"for j in 0..16 { for k in 0..4 { C[j] = C[j + 1] + i32(A[k]) * i32(B[4*j + k]); } }",
+       "generic.dot4.16", "expected the same element"},
+      {"for j in 0..16 { for k in 0..4 { C[j] = C[j] + i32(A[k + j]) * i32(B[4*j + k]); } }",
+       "generic.dot4.16", "expected no step along j"},
+      {"for j in 0..16 { for k in 0..4 { C[j] = C[j] + i32(A[k]) * i32(B[j*j + k]); } }",
+       "generic.dot4.16", "linear in the loops"},
+      {"for j in 0..16 { for k in 0..4 unrolled { C[j] = C[j] + i32(A[k]) * i32(B[4*j+k]); } }",
+       "generic.dot4.16", "expected serial loops"},
+      {"for j in 0..16 { C[j] = C[j] + 1i32; }", "generic.dot4.16", "expected 2 loops, found 1"},
+      {"for j in 0..16 { C[j] = 1i32; }", "generic.dot4.16.reset", "expected 0i32, found 1i32"},
+      {"for j in 0..16 { C[j] = 0i32; }", "generic.dot9", "expected a tensor intrinsic"},
+  };
+  for (const Case& c : cases) {
+    ir::Stmt nest = NestOf(std::string("fn f(C: i32[64] output, A: u8[64] input, B: i8[256] input)"
+                                       " stage=loops { ") +
+                           c.body + " }");
+    auto match = ir::MatchTensor(nest, c.name);
+    EXPECT_FALSE(match.ok()) << c.body;
+    EXPECT_THAT(support::StatusText(match.status()), testing::HasSubstr(c.says)) << c.body;
+  }
+}
+
+TEST(TensorIntrinsicTest, VerifierHoldsMarksToTheirDescription) {
+  const std::string head = "fn f(C: i32[16] output) stage=loops { for j in 0..16 @{tensor=";
+  auto good = ir::ParseFunction(head + "\"generic.dot4.16.reset\"} { C[j] = 0i32; } }");
+  ASSERT_TRUE(good.ok()) << good.status();
+  EXPECT_TRUE(ir::Verify(*good).ok()) << ir::Verify(*good);
+  EXPECT_EQ(ir::Print(*ir::ParseFunction(ir::Print(*good))), ir::Print(*good));
+  for (const char* bad :
+       {"\"generic.dot4.16\"} { C[j] = 0i32; } }", "\"generic.dot4.16.reset\"} { C[j] = 3i32; } }",
+        "7} { C[j] = 0i32; } }"}) {
+    auto f = ir::ParseFunction(head + bad);
+    ASSERT_TRUE(f.ok()) << f.status();
+    EXPECT_EQ(support::Slug(ir::Verify(*f)), "ir.verify.tensor") << bad;
+    EXPECT_FALSE(ir::StructuralEqual(*f, *good));
+  }
+}
+
+// ----------------------------------------------------------------------------- blockize, tensorize
+
+TEST(BlockizeTest, TileOfAReduction) {
+  // i j k Y: tiles of 4 x 8, the reduction in steps of 2.
+  ExpectGolden(Checked(MatmulProgram(8, 16, 6),
+                       "split %0 [?,4]; split %1 [?,8]; split %2 [?,2]; reorder %4 %6 %8 %5 %7 %9;"
+                       "blockize %5"),
+               "blockize");
+  // The whole reduction inside: the init stands in the body.
+  Checked(MatmulProgram(6, 4, 5), "blockize %0");
+  Checked(MatmulProgram(6, 4, 5), "blockize %2");
+  // Tiles may be driven by several threads.
+  Checked(MatmulProgram(8, 4, 5), "split %0 [?,4]; blockize %5; parallel %4");
+}
+
+TEST(BlockizeTest, Refusals) {
+  ir::Function f = MatmulProgram(8, 16, 6);
+  ExpectRefused(f, "split %0 [?,3]; reorder %4 %1 %2 %5; blockize %5",
+                "schedule.blockize.predicate");
+  ExpectRefused(f, "vectorize %1; reorder %2 %0; blockize %1", "schedule.blockize.not_serial");
+  ExpectRefused(f, "parallel %0; blockize %0", "schedule.blockize.not_serial");
+  ExpectRefused(f, "split %1 [?,8]; reorder %2 %5; vectorize %5; blockize %5",
+                "schedule.blockize.not_serial");
+  ExpectRefused(f, "blockize %2; blockize %1", "schedule.blockize.body_form");
+  ExpectRefused(f, "fuse %0 %1; blockize %4", "schedule.blockize.binding");
+  ExpectRefused(tests::DenseReluProgram(4, 4, 4), "compute_at %3 %4; blockize %4",
+                "schedule.blockize.not_perfect");
+  // A blockized block is no longer taken apart.
+  ExpectRefused(f, "blockize %2; decompose_reduction %3 %1",
+                "schedule.decompose_reduction.no_init");
+  ExpectRefused(f, "split %1 [?,8]; blockize %5; vectorize %4", "schedule.vectorize.conflict");
+}
+
+TEST(TensorizeTest, FmaTileRunsOnEveryMachine) {
+  ExpectGolden(Checked(MatmulProgram(8, 16, 6),
+                       "split %0 [?,4]; split %1 [?,8]; split %2 [?,2]; reorder %4 %6 %8 %5 %7 %9;"
+                       "tensorize %5 intrin=generic.fma_tile"),
+               "tensorize");
+  // Rows that are no whole vectors; other orders; a blockized block.
+  Checked(MatmulProgram(5, 13, 7), "tensorize %0 intrin=generic.fma_tile");
+  Checked(MatmulProgram(5, 13, 7), "reorder %2 %1 %0; tensorize %2 intrin=generic.fma_tile");
+  Checked(MatmulProgram(4, 8, 3), "blockize %0; tensorize %3 intrin=generic.fma_tile");
+  // Init and update as blocks of their own, each tensorized.
+  Checked(MatmulProgram(4, 8, 6),
+          "split %2 [?,2]; reorder %4 %0 %1 %5; decompose_reduction %3 %4;"
+          "tensorize %0 intrin=generic.fma_tile; tensorize %7 intrin=generic.fma_tile");
+}
+
+TEST(TensorizeTest, Refusals) {
+  ir::Function f = MatmulProgram(8, 16, 6);
+  ExpectRefused(f, "tensorize %3 intrin=generic.fma_tile", "schedule.tensorize.not_blockized");
+  ExpectRefused(f, "tensorize %2 intrin=generic.fma_tile", "schedule.tensorize.mismatch",
+                "expected 3 loops, found 1");
+  ExpectRefused(f, "tensorize %0 intrin=generic.dot4.16", "schedule.tensorize.mismatch",
+                "expected 2 loops, found 3");
+  ExpectRefused(f, "split %0 [?,3]; reorder %4 %1 %2 %5; tensorize %1 intrin=generic.fma_tile",
+                "schedule.tensorize.predicate");
+  ExpectRefused(MatmulProgram(65, 2, 2), "tensorize %0 intrin=generic.fma_tile",
+                "schedule.tensorize.mismatch", "expected an extent of 1 to 64, found 65");
+  // Marked loops stay as they are: a producer of what they read is not inlined into them.
+  ir::Function stencil = tests::ConvProgram({});
+  EXPECT_EQ(support::Slug(ParseStep("tensorize %1").status()), "schedule.step.option");
+  EXPECT_EQ(support::Slug(ParseStep("tensorize %1 intrin=nothing").status()),
+            "schedule.step.option");
+}
+
+// ------------------------------------------------------------------------------ u8 x i8 dot
+// products
+
+constexpr char kDotSteps[] =
+    // acc: i jo ji ko ki; the lanes and a group of four inside.
+    "cache_write %5; reorder %3 %2; tensorize %2 intrin=";
+
+TEST(TensorizeTest, QuantizedDenseMatchesTheInterpreter) {
+  for (int64_t lanes : {4, 8, 16}) {
+    ir::Function f = PackedInt8DenseProgram(3, 2, lanes, 5);
+    Schedule s = Checked(f, kDotSteps + ("generic.dot4." + std::to_string(lanes)));
+    if (lanes == 16) ExpectGolden(s, "tensorize_dot4");
+  }
+}
+
+// Extreme values: what saturates in 16 bits must not.
+TEST(TensorizeTest, Dot4IsExactAtTheEndsOfItsTypes) {
+  for (const char* types : {"u8 i8", "i8 i8"}) {
+    bool is_unsigned = types[0] == 'u';
+    std::string a = is_unsigned ? "u8" : "i8";
+    for (int lanes : {4, 8, 16}) {
+      std::string n = std::to_string(lanes), n4 = std::to_string(4 * lanes);
+      auto f = ir::ParseFunction(
+          "fn dots(A: " + a + "[4] input, B: i8[" + n4 + "] input, C: i32[" + n +
+          "] output) stage=scheduled { for j in 0.." + n + " @{tensor=\"generic.dot4" +
+          (is_unsigned ? "" : "_s8") + "." + n + ".reset\"} { C[j] = 0i32; } for j in 0.." + n +
+          " @{tensor=\"generic.dot4" + (is_unsigned ? "" : "_s8") + "." + n +
+          "\"} { for k in 0..4 { C[j] = C[j] + i32(A[k]) * i32(B[4*j + k]); } } }");
+      ASSERT_TRUE(f.ok()) << f.status();
+      ASSERT_TRUE(ir::Verify(*f).ok()) << ir::Verify(*f);
+      for (int pattern = 0; pattern < 4; ++pattern) {
+        ir::TensorData x{std::vector<uint8_t>(4, pattern & 1 ? 0x80 : (is_unsigned ? 0xff : 0x7f))};
+        ir::TensorData w{std::vector<uint8_t>(4 * lanes, pattern & 2 ? 0x80 : 0x7f)};
+        ir::TensorData expected, found;
+        ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &w, &expected}).ok());
+        for (const ir::Target& target : tests::RunnableTargets()) {
+          absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &w, &found});
+          ASSERT_TRUE(ran.ok()) << ran;
+          EXPECT_EQ(found.bytes, expected.bytes)
+              << target.ToString() << " " << types << " " << lanes;
+        }
+      }
+    }
+  }
+}
+
+std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
+  ir::Target target = *ir::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
+  auto lowered = tests::LowerChecked(f, target);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  if (!lowered.ok()) return "";
+  codegen::CodegenOptions options;
+  options.dump_dir = testing::TempDir() + "/tensorize_" + cpu;
+  auto artifact = codegen::Generate({*lowered}, target, options);
+  EXPECT_TRUE(artifact.ok()) << artifact.status();
+  auto text = support::ReadFile(options.dump_dir + "/" + f.name + ".s", 1 << 24);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.ok() ? *text : "";
+}
+
+TEST(TensorizeTest, VnniTargetsGetTheirInstruction) {
+  for (int64_t lanes : {4, 8, 16}) {
+    ir::Function f = PackedInt8DenseProgram(3, 2, lanes, 5);
+    std::string name = "x86.vpdpbusd." + std::to_string(lanes);
+    Schedule s = Applied(f, kDotSteps + name);
+    std::string vnni = AssemblyFor(s.function(), "cascadelake");
+    const char* registers[] = {"%xmm", "%ymm", "%zmm"};
+    const char* wanted = registers[lanes == 4 ? 0 : lanes == 8 ? 1 : 2];
+    size_t at = vnni.find("vpdpbusd");
+    ASSERT_NE(at, std::string::npos) << vnni;
+    EXPECT_THAT(vnni.substr(at, vnni.find('\n', at) - at), testing::HasSubstr(wanted));
+    // Without VNNI the name is refused, the portable one becomes exact 16-bit products.
+    ir::Target avx2 = *ir::ParseTarget("cpu,arch=x86_64,cpu=x86-64-v3");
+    auto refused = tests::LowerChecked(s.function(), avx2);
+    EXPECT_EQ(support::Slug(refused.status()), "transform.lower_tensor_nests.missing_feature");
+    Schedule portable = Applied(f, kDotSteps + ("generic.dot4." + std::to_string(lanes)));
+    std::string plain = AssemblyFor(portable.function(), "x86-64-v3");
+    EXPECT_THAT(plain, testing::HasSubstr("vpmaddwd"));
+    EXPECT_THAT(plain, testing::Not(testing::HasSubstr("vpmaddubsw")));
+  }
+}
+
+TEST(TensorizeTest, VnniRunsWhereTheMachineHasIt) {
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx512vnni")) {
+    std::cout << "[SKIP] this machine has no AVX512-VNNI: vpdpbusd is generated, not run\n";
+    GTEST_SKIP() << "this machine has no AVX512-VNNI";
+  }
+  const ir::Target target = *ir::ParseTarget("cpu,arch=x86_64,cpu=cascadelake");
+  ir::Function f = PackedInt8DenseProgram(3, 2, 16, 5);
+  Schedule s = Applied(f, std::string(kDotSteps) + "x86.vpdpbusd.16");
+  tests::EquivalenceOptions options;
+  options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& sizes,
+                          std::vector<ir::TensorData*> args) {
+    return tests::RunCompiled(g, target, 1, sizes, std::move(args));
+  };
+  absl::Status same = SameResults(f, s.function(), options);
+  EXPECT_TRUE(same.ok()) << same;
+}
+
+}  // namespace
+}  // namespace tilewright::schedule

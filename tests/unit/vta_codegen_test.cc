@@ -1,0 +1,228 @@
+// VTA programs: loops of tensor intrinsics become an instruction stream whose flags order every
+// conflict and whose result, whatever module goes first, is that of the interpreter.
+#include "compiler/codegen/vta_codegen.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/vta_tokens.h"
+#include "compiler/ir/interp.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/verify.h"
+#include "deploy/support/status.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/golden.h"
+#include "vta/sim/functional_sim.h"
+#include "vta/sim/token_check.h"
+
+namespace tilewright::codegen {
+namespace {
+
+using tests::MatchesGolden;
+
+constexpr uint64_t kSeeds = 25;
+
+ir::Function Parsed(const std::string& text) {
+  auto f = ir::ParseFunction(text);
+  EXPECT_TRUE(f.ok()) << f.status();
+  EXPECT_TRUE(ir::Verify(*f).ok()) << ir::Verify(*f);
+  return *f;
+}
+
+// Fills the parameters with seeded data, runs the stream under many orders of the modules and
+// compares every output with the interpreter's of `base`.
+void ExpectRuns(const ir::Function& base, const VtaProgram& program) {
+  auto words = program.Encoded();
+  ASSERT_TRUE(words.ok()) << words.status();
+  auto image = program.Image();
+  ASSERT_TRUE(image.ok()) << image.status();
+  absl::Status tokens = vta::CheckTokens(*words, *image);
+  ASSERT_TRUE(tokens.ok()) << tokens << "\n" << program.Listing();
+  std::vector<ir::TensorData> data = tests::SeededArguments(base, {}, 5), expected = data;
+  std::vector<ir::TensorData*> args;
+  for (ir::TensorData& d : expected) args.push_back(&d);
+  absl::Status interpreted = ir::Interpret(base, {}, args);
+  ASSERT_TRUE(interpreted.ok()) << interpreted;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    std::vector<uint8_t> dram = *image;
+    for (size_t i = 0; i < data.size(); ++i) {
+      ASSERT_EQ(static_cast<int64_t>(data[i].bytes.size()), program.params[i].bytes);
+      std::memcpy(dram.data() + program.params[i].offset, data[i].bytes.data(),
+                  data[i].bytes.size());
+    }
+    absl::Status ran = vta::RunFunctional(*words, seed, &dram);
+    ASSERT_TRUE(ran.ok()) << ran << "\n" << program.Listing();
+    for (size_t i = 0; i < data.size(); ++i) {
+      if (base.params[i]->role != ir::Role::kOutput) continue;
+      ASSERT_EQ(std::memcmp(dram.data() + program.params[i].offset, expected[i].bytes.data(),
+                            expected[i].bytes.size()),
+                0)
+          << base.params[i]->name << " differs, seed " << seed << "\n"
+          << program.Listing();
+    }
+  }
+}
+
+// Y = i8(min(max(floordiv(A x W, 32), -128), 127)): two halves of the rows of W side by side, each
+// with slices of the memories of its own (what two virtual threads become).
+constexpr char kTwoThreads[] = R"(
+fn gemm(A: i8[6,3,16] input, W: i8[4,3,16,16] constant, Y: i8[6,4,16] output) stage=loops {
+  for n in 0..2 {
+    alloc C: i32[2,6,16] scope=vta.acc {
+    alloc S: i32[2,6,16] scope=vta.acc {
+    alloc X: i32[2,6,16] scope=vta.acc {
+    alloc N: i32[2,6,16] scope=vta.acc {
+    alloc AI: i8[2,6,16] scope=vta.inp {
+    alloc WI: i8[2,16,16] scope=vta.wgt {
+      for m in 0..6 { for o in 0..16 @{tensor="vta.gemm.reset"} { C[0,m,o] = 0i32; } }
+      for m in 0..6 { for o in 0..16 @{tensor="vta.gemm.reset"} { C[1,m,o] = 0i32; } }
+      for k in 0..3 {
+        for y in 0..6 @{tensor="vta.load.inp"} { for x in 0..1 { for l in 0..16 {
+          AI[0,y,l] = A[y,k + x,l]; } } }
+        for y in 0..1 @{tensor="vta.load.wgt"} { for x in 0..1 { for o in 0..16 { for l in 0..16 {
+          WI[x,o,l] = W[n * 2 + y,k,o,l]; } } } }
+        for y in 0..6 @{tensor="vta.load.inp"} { for x in 0..1 { for l in 0..16 {
+          AI[1,y,l] = A[y,k + x,l]; } } }
+        for y in 0..1 @{tensor="vta.load.wgt"} { for x in 0..1 { for o in 0..16 { for l in 0..16 {
+          WI[1 + x,o,l] = W[n * 2 + 1 + y,k,o,l]; } } } }
+        for m in 0..6 { for o in 0..16 @{tensor="vta.gemm"} { for i in 0..16 {
+          C[0,m,o] = C[0,m,o] + i32(AI[0,m,i]) * i32(WI[0,o,i]); } } }
+        for m in 0..6 { for o in 0..16 @{tensor="vta.gemm"} { for i in 0..16 {
+          C[1,m,o] = C[1,m,o] + i32(AI[1,m,i]) * i32(WI[1,o,i]); } } }
+      }
+      for t in 0..2 { for m in 0..6 { for l in 0..16 @{tensor="vta.alu.shr.imm"} {
+        S[t,m,l] = floordiv(C[t,m,l], 32i32); } } }
+      for t in 0..2 { for m in 0..6 { for l in 0..16 @{tensor="vta.alu.max.imm"} {
+        X[t,m,l] = max(S[t,m,l], -128i32); } } }
+      for t in 0..2 { for m in 0..6 { for l in 0..16 @{tensor="vta.alu.min.imm"} {
+        N[t,m,l] = min(X[t,m,l], 127i32); } } }
+      for t in 0..2 {
+        for y in 0..6 @{tensor="vta.store"} { for x in 0..1 { for l in 0..16 {
+          Y[y,n * 2 + t + x,l] = i8(N[t,y,l]); } } }
+      }
+    } } } } } }
+  }
+}
+)";
+
+TEST(VtaCodegenTest, MatrixProductOfTwoThreads) {
+  ir::Function f = Parsed(kTwoThreads);
+  auto program = GenerateVta(f);
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_TRUE(MatchesGolden("codegen/vta_two_threads.txt", program->Listing()));
+  ExpectRuns(f, *program);
+  // The chain of ALU operations works in place: one accumulator per thread and row.
+  for (const vta::MicroOp& u : program->uops) EXPECT_LT(u.dst, 12);
+}
+
+// Without any one flag the stream is wrong, and the check knows.
+TEST(VtaCodegenTest, EveryFlagIsNeeded) {
+  auto program = GenerateVta(Parsed(kTwoThreads));
+  ASSERT_TRUE(program.ok()) << program.status();
+  auto image = program->Image();
+  ASSERT_TRUE(image.ok());
+  int flags = 0;
+  int64_t vta::Instruction::* const kFlags[] = {
+      &vta::Instruction::pop_prev, &vta::Instruction::pop_next, &vta::Instruction::push_prev,
+      &vta::Instruction::push_next};
+  for (vta::Instruction& i : program->stream) {
+    for (auto flag : kFlags) {
+      if (i.*flag == 0) continue;
+      ++flags;
+      i.*flag = 0;
+      absl::Status checked = vta::CheckTokens(*program->Encoded(), *image);
+      EXPECT_FALSE(checked.ok()) << vta::Disassemble(i);
+      i.*flag = 1;
+    }
+  }
+  EXPECT_GE(flags, 40);
+}
+
+// The threads overlap: the second thread's loads wait for nothing that the first one computes.
+TEST(VtaCodegenTest, LoadsRunAhead) {
+  auto program = GenerateVta(Parsed(kTwoThreads));
+  ASSERT_TRUE(program.ok());
+  int waits = 0, loads = 0;
+  for (const vta::Instruction& i : program->stream) {
+    if (vta::ModuleOf(i) != vta::Module::kLoad) continue;
+    ++loads;
+    waits += i.pop_next != 0;
+  }
+  EXPECT_EQ(loads, 2 * 3 * 4);
+  // Once per reuse of a thread's slices (five of six rounds), never for the other thread's.
+  EXPECT_LE(waits, 2 * 5);
+}
+
+TEST(VtaCodegenTest, ResidualAddNeedsBothOperands) {
+  // D = max(A + B, 0) from two accumulator loads; the sum goes to a buffer of its own.
+  ir::Function f = Parsed(R"(
+fn residual(A: i32[5,16] input, B: i32[5,16] input, Y: i8[5,16] output) stage=loops {
+  alloc P: i32[5,16] scope=vta.acc {
+  alloc Q: i32[5,16] scope=vta.acc {
+  alloc D: i32[5,16] scope=vta.acc {
+  alloc R: i32[5,16] scope=vta.acc {
+    for y in 0..1 @{tensor="vta.load.acc"} { for x in 0..5 { for l in 0..16 {
+      P[y + x,l] = A[x,l]; } } }
+    for y in 0..1 @{tensor="vta.load.acc"} { for x in 0..5 { for l in 0..16 {
+      Q[y + x,l] = B[x,l]; } } }
+    for m in 0..5 { for l in 0..16 @{tensor="vta.alu.add"} { D[m,l] = P[m,l] + Q[m,l]; } }
+    for m in 0..5 { for l in 0..16 @{tensor="vta.alu.mul"} { R[m,l] = D[m,l] * P[m,l]; } }
+    for y in 0..1 @{tensor="vta.store"} { for x in 0..5 { for l in 0..16 {
+      Y[y + x,l] = i8(R[x,l]); } } }
+  } } } }
+})");
+  auto program = GenerateVta(f);
+  ASSERT_TRUE(program.ok()) << program.status();
+  ExpectRuns(f, *program);
+}
+
+TEST(VtaCodegenTest, Refusals) {
+  struct Case {
+    const char* text;
+    const char* slug;
+  };
+  const Case cases[] = {
+      {"fn f(A: i8[16] input, Y: i8[16] output) stage=loops { for i in 0..16 { Y[i] = A[i]; } }",
+       "codegen.vta.form"},
+      {"fn f(Y: i8[1,16] output) stage=loops { alloc T: i32[1,16] scope=global {"
+       " for m in 0..1 { for l in 0..16 @{tensor=\"generic.dot4.16.reset\"} { T[m,l] = 0i32; } } } "
+       "}",
+       "codegen.vta.memory"},
+      {"fn f(n: size, Y: i8[n,16] output) stage=loops { eval 1; }", "codegen.vta.extent"},
+      {"fn f(Y: i8[1,16] output) stage=loops { alloc T: i32[4096,16] scope=vta.acc {"
+       " for m in 0..1 { for l in 0..16 @{tensor=\"vta.gemm.reset\"} { T[m,l] = 0i32; } } } }",
+       "codegen.vta.memory"},
+      {"fn f(Y: i8[1,16] output) stage=loops { alloc T: i32[4,16] scope=vta.acc {"
+       " alloc U: i32[4,16] scope=vta.acc { for m in 0..4 { for l in 0..16"
+       " @{tensor=\"vta.alu.shr.imm\"} { U[m,l] = floordiv(T[m,l], 3i32); } } } } }",
+       "codegen.vta.immediate"},
+      {"fn f(Y: i8[1,20] output) stage=loops { alloc T: i32[20] scope=vta.acc {"
+       " for m in 0..2 { for l in 0..16 @{tensor=\"vta.gemm.reset\"} { T[m * 4 + l] = 0i32; } } } "
+       "}",
+       "codegen.vta.alignment"},
+  };
+  for (const Case& c : cases) {
+    auto f = ir::ParseFunction(c.text);
+    ASSERT_TRUE(f.ok()) << f.status() << c.text;
+    auto program = GenerateVta(*f);
+    EXPECT_EQ(support::Slug(program.status()), c.slug) << program.status();
+  }
+}
+
+// A load of what the same stream stored would need modules that are no neighbours to wait.
+TEST(VtaTokensTest, LoadsOfStoredResultsAreRefused) {
+  vta::Instruction store{.op = vta::Opcode::kStore}, load{.op = vta::Opcode::kLoad};
+  store.memory = static_cast<int64_t>(vta::Memory::kOut);
+  load.memory = static_cast<int64_t>(vta::Memory::kInp);
+  std::vector<VtaEvent> events = {{store, {{-1, 0, 64, true}}}, {load, {{-1, 32, 48, false}}}};
+  EXPECT_EQ(support::Slug(DeriveVtaTokens(&events)), "codegen.vta.dram_hazard");
+  events[1].regions[0].begin = events[1].regions[0].end = 64;
+  EXPECT_TRUE(DeriveVtaTokens(&events).ok());
+}
+
+}  // namespace
+}  // namespace tilewright::codegen
