@@ -57,9 +57,9 @@ absl::Status ApplyVectorize(Schedule& s, const Step& step);
 absl::Status ApplyUnroll(Schedule& s, const Step& step);
 absl::Status ApplyParallel(Schedule& s, const Step& step);
 
-// cache_read %b read=N scope=local|global — block b reads the N-th buffer that it reads (counted by
-// distinct buffers, its own result left out) through a copy; a new block X_local right before b's
-// outermost nest fills the copy, all of it. compute_at brings it to where it is used.
+// cache_read %b read=N scope=local|global|vta.inp|… — block b reads the N-th buffer that it reads
+// (counted by distinct buffers, its own result left out) through a copy; a new block X_local right
+// before b's outermost nest fills the copy, all of it. compute_at brings it to where it is used.
 //   for i, k: B[i] += X[i,k]   →   for d0, d1: X_local[d0,d1] = X[d0,d1];
 //                                  for i, k: B[i] += X_local[i,k]
 // Results: the copy block, then its loops, outermost first.
@@ -74,8 +74,8 @@ absl::Status ApplyCacheRead(Schedule& s, const Step& step);
 // Refuses: write_form, partial_write, several_writers, nested (b stands inside loops of others).
 absl::Status ApplyCacheWrite(Schedule& s, const Step& step);
 
-// set_scope %b global|local — the scope of the intermediate buffer that block b writes. No results.
-// Refuses: not_intermediate.
+// set_scope %b global|local|vta.acc — the scope of the intermediate buffer that block b writes. No
+// results. Refuses: not_intermediate.
 absl::Status ApplySetScope(Schedule& s, const Step& step);
 
 // compute_at %b %l — producer block b moves to the start of loop l's body and computes just the
