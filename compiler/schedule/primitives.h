@@ -95,9 +95,9 @@ absl::Status ApplyComputeAt(Schedule& s, const Step& step);
 //   →  for i_0: { for i_1: P[i] = …;  for j_a in 0..T: C[i_0*T + j_a] = P[…] }
 // b must be free of reductions and read each producer below l at its own iterators. Results: b's
 // new loops, one per iterator.
-// Refuses: already_below, shared_nest, before, vectorized, write_form, reduction, read_form, domain,
-// incomplete (a reduction loop of the producer is l or around it), inexact_region, mismatch,
-// input_later, no_producer, conflict.
+// Refuses: already_below, shared_nest, before, vectorized, write_form, reduction, read_form,
+// domain, incomplete (a reduction loop of the producer is l or around it), inexact_region,
+// mismatch, input_later, no_producer, conflict.
 absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step);
 
 // inline %b — a block of one store without reduction is replaced by its expression in its
