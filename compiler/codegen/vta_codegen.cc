@@ -68,7 +68,8 @@ class Emitter {
   absl::Status Walk(const Stmt& s);
   absl::Status WalkFor(const Stmt& s);
   absl::Status WalkAlloc(const Stmt& s);
-  absl::StatusOr<Buffer> InPlace(const Stmt& alloc, const Stmt& body);
+  absl::Status WalkLive(const Stmt& alloc);
+  bool CanShare(const Buffer& s, const Buffer& d, const Stmt& body) const;
   absl::Status PlaceParams();
   absl::Status Add(const vta::Instruction& instruction, std::vector<VtaRegion> regions,
                    const Stmt& s);
@@ -96,6 +97,8 @@ class Emitter {
   std::unordered_map<const ir::ExprNode*, int64_t> values_;
   std::unordered_map<const ir::BufferNode*, Place> places_;
   std::array<int64_t, 8> used_ = {};  // of each memory, in units
+  std::vector<Buffer> live_;          // allocated around the statement, outermost first
+  std::vector<TensorMatch> nests_;    // of the whole function
 };
 
 absl::StatusOr<int64_t> Emitter::Value(const Expr& e) {
@@ -181,44 +184,45 @@ std::vector<TensorMatch> MarkedNests(const Stmt& s) {
   return nests;
 }
 
-// A buffer whose storage `alloc`'s buffer D may take over: D = f(S) lane by lane, S has no other
-// reader, everything that touches S comes before everything else that touches D, and both are
-// allocated together. Null when there is none.
-absl::StatusOr<Buffer> Emitter::InPlace(const Stmt& alloc, const Stmt& body) {
-  const Buffer& d = alloc->buffer;
-  std::vector<Stmt> parts = body->kind == StmtKind::kSeq ? body->stmts : std::vector<Stmt>{body};
-  Buffer source;
-  int last_source = -1, first_use = static_cast<int>(parts.size());
-  std::vector<std::vector<TensorMatch>> nests;
-  for (const Stmt& part : parts) nests.push_back(MarkedNests(part));
-  for (const auto& part : nests) {
-    for (const TensorMatch& m : part) {
-      if (m.operands[0].buffer != d) continue;
-      bool alike = m.intrinsic->op == TensorOp::kVtaAlu &&
-                   (source == nullptr || source == m.operands[1].buffer) &&
-                   ir::StructuralEqual(m.operands[0].base, m.operands[1].base);
-      if (!alike) return Buffer();
-      source = m.operands[1].buffer;
+// Whether D may take over the storage of S: D = f(S) lane by lane in one place, nothing else reads
+// S or writes D, and in `body` (where both live) all that touches S comes before all else that
+// touches D.
+bool Emitter::CanShare(const Buffer& s, const Buffer& d, const Stmt& body) const {
+  bool alike = s->shape.size() == d->shape.size();
+  for (size_t i = 0; alike && i < d->shape.size(); ++i) {
+    alike = ir::StructuralEqual(s->shape[i], d->shape[i]);
+  }
+  if (!alike) return false;
+  int writers = 0;
+  for (const TensorMatch& m : nests_) {
+    bool writes_d = m.operands[0].buffer == d;
+    if (writes_d) {
+      ++writers;
+      if (m.intrinsic->op != TensorOp::kVtaAlu || m.operands[1].buffer != s ||
+          !ir::StructuralEqual(m.operands[0].base, m.operands[1].base)) {
+        return false;
+      }
     }
-  }
-  if (source == nullptr || source->shape.size() != d->shape.size()) return Buffer();
-  for (size_t i = 0; i < d->shape.size(); ++i) {
-    if (!ir::StructuralEqual(source->shape[i], d->shape[i])) return Buffer();
-  }
-  for (int p = 0; p < static_cast<int>(parts.size()); ++p) {
-    for (const TensorMatch& m : nests[static_cast<size_t>(p)]) {
-      bool writes_d = m.operands[0].buffer == d;
-      for (size_t k = 0; k < m.operands.size(); ++k) {
-        if (m.operands[k].buffer == source) {
-          bool reads_elsewhere = k > 0 && !writes_d;
-          if (reads_elsewhere) return Buffer();
-          last_source = p;
-        }
-        if (m.operands[k].buffer == d && !writes_d) first_use = std::min(first_use, p);
+    for (size_t k = 1; k < m.operands.size(); ++k) {
+      if (m.operands[k].buffer == s && !(writes_d && k == 1)) {
+        bool accumulates = m.operands[0].buffer == s;
+        if (!accumulates) return false;
       }
     }
   }
-  return last_source < first_use ? source : Buffer();
+  std::vector<Stmt> parts = body->kind == StmtKind::kSeq ? body->stmts : std::vector<Stmt>{body};
+  int last_source = -1, first_use = static_cast<int>(parts.size());
+  for (int p = 0; p < static_cast<int>(parts.size()); ++p) {
+    for (const TensorMatch& m : MarkedNests(parts[static_cast<size_t>(p)])) {
+      bool writes_d = m.operands[0].buffer == d;
+      writers -= writes_d ? 1 : 0;
+      for (const TensorOperandMatch& operand : m.operands) {
+        if (operand.buffer == s) last_source = p;
+        if (operand.buffer == d && !writes_d) first_use = std::min(first_use, p);
+      }
+    }
+  }
+  return writers == 0 && last_source >= 0 && last_source < first_use;
 }
 
 absl::Status Emitter::WalkAlloc(const Stmt& s) {
@@ -239,10 +243,11 @@ absl::Status Emitter::WalkAlloc(const Stmt& s) {
   const int64_t units = (elements + per_unit - 1) / per_unit;
   Stmt body = s->body;
   while (body->kind == StmtKind::kAlloc) body = body->body;
-  TW_ASSIGN(Buffer shared, InPlace(s, body));
-  if (shared != nullptr && places_.contains(shared.get())) {
-    places_[buffer.get()] = places_[shared.get()];
-    return Walk(s->body);
+  for (const Buffer& other : live_) {
+    if (MemoryOf(other) != memory) continue;
+    if (!CanShare(buffer, other, body) && !CanShare(other, buffer, body)) continue;
+    places_[buffer.get()] = places_[other.get()];
+    return WalkLive(s);
   }
   int64_t& used = used_[static_cast<size_t>(*memory)];
   const int64_t capacity = vta::InfoOf(*memory).elements;
@@ -254,8 +259,16 @@ absl::Status Emitter::WalkAlloc(const Stmt& s) {
   }
   places_[buffer.get()] = {.memory = *memory, .offset = used};
   used += units;
-  TW_TRY(Walk(s->body));
+  TW_TRY(WalkLive(s));
   used -= units;
+  return absl::OkStatus();
+}
+
+absl::Status Emitter::WalkLive(const Stmt& alloc) {
+  live_.push_back(alloc->buffer);
+  TW_TRY(Walk(alloc->body));
+  live_.pop_back();
+  places_.erase(alloc->buffer.get());
   return absl::OkStatus();
 }
 
@@ -620,6 +633,7 @@ absl::StatusOr<VtaProgram> Emitter::Run() {
                                            function_.size_params[0]->name));
   }
   TW_TRY(PlaceParams());
+  nests_ = MarkedNests(function_.body);
   TW_TRY(Walk(function_.body));
   const int64_t uops = static_cast<int64_t>(program_.uops.size());
   const int64_t capacity = vta::InfoOf(Memory::kUop).elements;

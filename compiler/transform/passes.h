@@ -58,6 +58,9 @@ struct PassRow {
 };
 // The passes of a CPU target in order; kScheduled in, kFlat out.
 std::span<const PassRow> CpuPipeline();
+// The same for the accelerator of vta/: kScheduled in; kLoops out, of tensor intrinsics where the
+// schedule made it so (codegen/vta_codegen.h).
+std::span<const PassRow> VtaPipeline();
 const PassRow* FindPass(std::string_view name);
 // The lowered loop program of the cost model's features: LowerBlocks, CompactBuffers, Simplify only
 // (≤ 0.3 ms).

@@ -25,9 +25,14 @@ constexpr PassRow kCpu[] = {
 };
 constexpr PassRow kToLoops[] = {kLowerBlocks, kCompactBuffers, kSimplify};
 
+// The accelerator's instructions are loops of tensor intrinsics: nothing below that level is
+// lowered.
+constexpr PassRow kVta[] = {kLowerBlocks, kCompactBuffers, kSimplify};
+
 }  // namespace
 
 std::span<const PassRow> CpuPipeline() { return kCpu; }
+std::span<const PassRow> VtaPipeline() { return kVta; }
 
 const PassRow* FindPass(std::string_view name) {
   auto* row = std::find_if(std::begin(kCpu), std::end(kCpu),

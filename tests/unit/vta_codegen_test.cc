@@ -13,7 +13,11 @@
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/verify.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/file.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
 #include "vta/sim/functional_sim.h"
@@ -117,6 +121,41 @@ TEST(VtaCodegenTest, MatrixProductOfTwoThreads) {
   ExpectRuns(f, *program);
   // The chain of ALU operations works in place: one accumulator per thread and row.
   for (const vta::MicroOp& u : program->uops) EXPECT_LT(u.dst, 12);
+}
+
+// The program of the golden schedules with its steps (`#: steps` lines), scheduled.
+struct GoldenProgram {
+  ir::Function program, scheduled;
+};
+GoldenProgram ReadGolden(const std::string& name) {
+  auto text = support::ReadFile(tests::GoldenPath("codegen/" + name + ".tir"), 1 << 20);
+  EXPECT_TRUE(text.ok()) << text.status();
+  std::string steps;
+  for (const std::string& line : support::Split(*text, '\n')) {
+    if (line.starts_with("#: steps ")) steps += line.substr(9) + "; ";
+  }
+  GoldenProgram golden;
+  golden.program = Parsed(*text);
+  schedule::Schedule s(golden.program);
+  s.set_verify_each(true);
+  absl::Status applied = s.ApplyAll(*schedule::ParseSteps(steps));
+  EXPECT_TRUE(applied.ok()) << applied << "\n" << s.Describe();
+  golden.scheduled = s.function();
+  return golden;
+}
+
+TEST(VtaCodegenTest, ScheduledMatrixProduct) {
+  GoldenProgram golden = ReadGolden("vta_gemm");
+  absl::Status same = tests::SameResults(golden.program, golden.scheduled);
+  ASSERT_TRUE(same.ok()) << same;
+  transform::PassContext ctx;
+  ctx.verify_each = true;
+  auto lowered = transform::RunPipeline(golden.scheduled, transform::VtaPipeline(), ctx);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  auto program = GenerateVta(*lowered);
+  ASSERT_TRUE(program.ok()) << program.status() << "\n" << ir::Print(*lowered);
+  EXPECT_TRUE(MatchesGolden("codegen/vta_gemm.txt", program->Listing())) << ir::Print(*lowered);
+  ExpectRuns(golden.program, *program);
 }
 
 // Without any one flag the stream is wrong, and the check knows.
