@@ -26,6 +26,7 @@ constexpr int64_t kSymbolicExtent = 1 << 20;
 constexpr int64_t kParallelWork = 20'000;
 constexpr int64_t kMaxTileRows = 14;
 constexpr int64_t kMaxTileVectors = 8;
+constexpr int64_t kMaxPartialVectors = 4;  // of a sum whose lanes run along the reduction
 // Independent sums that hide the latency of a multiply-add; the cost of a load beside one; what is
 // left of the speed where a tile does not divide its axis.
 constexpr double kSumsInFlight = 8;
@@ -103,6 +104,8 @@ class Scheduler {
   void TileReduction(const Plan& plan, const StmtNode& reduction, TileLoops* tile);
   void MapTile(const Plan& plan, const TileLoops& tile);
   void ScheduleReduction(const std::string& name);
+  bool RunsAlongReduction(const StmtNode& block) const;
+  bool ScheduleAlongReduction(const std::string& name);
   void ScheduleElementwise(const std::string& name);
   void ParallelOuter(const std::vector<int>& loops, int64_t work);
 
@@ -467,10 +470,69 @@ void Scheduler::MapTile(const Plan& plan, const TileLoops& tile) {
   }
 }
 
+// Whether the innermost reduction iterator is the only one along which loads are contiguous.
+bool Scheduler::RunsAlongReduction(const StmtNode& block) const {
+  const int lanes = Lanes(block);
+  if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return false;
+  const ir::IterVar& last = block.iters.back();
+  const int64_t* extent = ir::AsInt(last.domain.extent);
+  if (last.type != ir::IterType::kReduce || extent == nullptr || *extent < 2 * lanes) return false;
+  int64_t loads = 0, contiguous = 0;
+  ir::VisitExprs(block.body->value, [&](const Expr& e) {
+    if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
+    ++loads;
+    std::optional<int64_t> stride = Stride(e->buffer, e->args, last.var);
+    if (stride == 1) ++contiguous;
+    if (!stride.has_value() || *stride > 1 || *stride < 0) contiguous = INT16_MIN;
+    return true;
+  });
+  if (contiguous < 1) return false;
+  const int axis = VectorAxis(block, lanes, /*count_store=*/false);
+  return axis < 0 || LaneCost(block, static_cast<size_t>(axis), lanes, false) > loads;
+}
+
+// Lanes along the reduction: partial results side by side (rfactor), combined at the end.
+//   for i: { for k_0: for u: for lane: B_rf[u,lane] op= X[i, …];  for w: B[i] op= B_rf[w] }
+bool Scheduler::ScheduleAlongReduction(const std::string& name) {
+  const Stmt reduction = BlockOf(name);
+  const int block = schedule_.BlockHandle(name), lanes = Lanes(*reduction);
+  std::vector<int> loops = schedule_.LoopsOf(block);
+  if (loops.size() != reduction->iters.size()) return false;
+  const int64_t extent = ExtentOf(reduction->iters.back().domain.extent);
+  const int64_t vectors = std::clamp<int64_t>(extent / lanes, 1, kMaxPartialVectors);
+  if (!Try({.kind = StepKind::kSplit,
+            .handles = {loops.back()},
+            .factors = {kInfer, vectors * lanes}})) {
+    return false;
+  }
+  int lane = schedule_.LastResults()[1];
+  loops.back() = schedule_.LastResults()[0];
+  if (!Try({.kind = StepKind::kRfactor, .handles = {block, lane}})) return true;
+  const int partial = schedule_.LastResults()[0];
+  std::vector<int> outer(schedule_.LastResults().begin() + 1, schedule_.LastResults().end());
+  outer.pop_back();  // the loop that combines
+  tiled_.push_back(schedule_.handles()[static_cast<size_t>(partial)].block);
+  if (!outer.empty() && Try({.kind = StepKind::kComputeAt, .handles = {partial, outer.back()}})) {
+    loops = schedule_.LastResults();  // the lane's iterator comes first
+    lane = loops.front();
+    loops.erase(loops.begin());
+    Try({.kind = StepKind::kSetScope, .handles = {partial}, .word = "local"});
+  }
+  if (!Try({.kind = StepKind::kSplit, .handles = {lane}, .factors = {vectors, lanes}})) return true;
+  const std::vector<int> parts = schedule_.LastResults();
+  loops.insert(loops.end(), parts.begin(), parts.end());
+  Try({.kind = StepKind::kReorder, .handles = loops});
+  Try({.kind = StepKind::kVectorize, .handles = {parts[1]}});
+  Try({.kind = StepKind::kUnroll, .handles = {parts[0]}});
+  ParallelOuter(outer, WorkOf(*reduction));
+  return true;
+}
+
 void Scheduler::ScheduleReduction(const std::string& name) {
   const Stmt reduction = BlockOf(name);
   const int block = schedule_.BlockHandle(name);
   tiled_.push_back(name);
+  if (RunsAlongReduction(*reduction) && ScheduleAlongReduction(name)) return;
   const std::string target = TargetOf(*reduction);
   if (target.empty()) return;
   const Plan plan = PlanTile(*reduction);
