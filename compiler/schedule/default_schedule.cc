@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "compiler/ir/visit.h"
+#include "compiler/schedule/lane_axes.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/schedule.h"
 
@@ -20,35 +21,11 @@ using ir::Expr;
 using ir::Stmt;
 using ir::StmtNode;
 
-// Stands for an extent that is known only at run time.
-constexpr int64_t kSymbolicExtent = 1 << 20;
 // Fewer scalar operations than this are done before a second thread has started.
 constexpr int64_t kParallelWork = 20'000;
-constexpr int64_t kMaxTileRows = 14;
-constexpr int64_t kMaxTileVectors = 8;
 constexpr int64_t kMaxPartialVectors = 4;  // of a sum whose lanes run along the reduction
-// Independent sums that hide the latency of a multiply-add; the cost of a load beside one; what is
-// left of the speed where a tile does not divide its axis.
-constexpr double kSumsInFlight = 8;
-constexpr double kLoadWeight = 0.8;
-// The same for the lanes' operand where the part of it that a tile uses fits no closer cache than
-// the second, or none.
-constexpr double kSecondCacheWeight = 1.2, kFarWeight = 3;
-constexpr double kRaggedShare = 0.95;
-// Cost of one irregular load, in contiguous ones, per lane.
-constexpr int64_t kGatherCost = 2;
 // A stage this small is computed again at every use.
 constexpr int kCheapNodes = 24;
-
-int64_t ExtentOf(const Expr& e) {
-  const int64_t* value = ir::AsInt(e);
-  return value == nullptr ? kSymbolicExtent : *value;
-}
-
-// A register tile: `vectors` of the lanes' axis, `rows` of the other.
-struct Tile {
-  int64_t vectors = 1, rows = 1;
-};
 
 class Scheduler {
  public:
@@ -104,19 +81,10 @@ class Scheduler {
   void TileReduction(const Plan& plan, const StmtNode& reduction, TileLoops* tile);
   void MapTile(const Plan& plan, const TileLoops& tile);
   void ScheduleReduction(const std::string& name);
-  bool RunsAlongReduction(const StmtNode& block) const;
   bool ScheduleAlongReduction(const std::string& name);
   void ScheduleElementwise(const std::string& name);
   void ParallelOuter(const std::vector<int>& loops, int64_t work);
 
-  // How one access of a block moves with an iterator: elements per step; nothing = irregular.
-  static std::optional<int64_t> Stride(const ir::Buffer& buffer, const std::vector<Expr>& indices,
-                                       const ir::Var& var);
-  // Cost of one vector of iterations along iterator `axis`, in contiguous loads.
-  int64_t LaneCost(const StmtNode& block, size_t axis, int lanes, bool count_store) const;
-  // The iterator along which lanes should run, -1 when scalars are as good.
-  int VectorAxis(const StmtNode& block, int lanes, bool count_store) const;
-  int RowAxis(const StmtNode& block, int vector_axis) const;
   int Lanes(const StmtNode& block) const {
     return std::max(2, target_.vector_bytes / std::max(1, block.writes[0].buffer->dtype.bytes()));
   }
@@ -196,132 +164,6 @@ std::optional<std::string> Scheduler::EpilogueOf(const StmtNode& reduction) cons
     epilogue = block.name;
   }
   return epilogue;
-}
-
-std::optional<int64_t> Scheduler::Stride(const ir::Buffer& buffer, const std::vector<Expr>& indices,
-                                         const ir::Var& var) {
-  // Where only `var` differs from zero: indices of blocked layouts divide, so two points tell more
-  // than coefficients.
-  auto address = [&](int64_t value) -> std::optional<int64_t> {
-    int64_t at = 0, row = 1;
-    for (size_t d = indices.size(); d-- > 0;) {
-      ir::VarMap point;
-      ir::VisitExprs(indices[d], [&](const Expr& e) {
-        if (e->kind == ir::ExprKind::kVar) point[e.get()] = ir::Int(e == var ? value : 0, e->dtype);
-        return true;
-      });
-      const Expr index = ir::Substitute(indices[d], point);
-      const int64_t* constant = ir::AsInt(index);
-      if (constant == nullptr) return std::nullopt;
-      at += *constant * row;
-      row *= ExtentOf(buffer->shape[d]);
-    }
-    return at;
-  };
-  const std::optional<int64_t> at0 = address(0), at1 = address(1), at7 = address(7);
-  if (!at0.has_value() || !at1.has_value() || !at7.has_value()) return std::nullopt;
-  const int64_t stride = *at1 - *at0;
-  return *at7 - *at0 == 7 * stride ? std::optional(stride) : std::nullopt;
-}
-
-int64_t Scheduler::LaneCost(const StmtNode& block, size_t axis, int lanes, bool count_store) const {
-  const ir::Var& var = block.iters[axis].var;
-  int64_t cost = 0;
-  auto access = [&](const ir::Buffer& buffer, const std::vector<Expr>& indices) {
-    std::optional<int64_t> stride = Stride(buffer, indices, var);
-    bool easy = stride.has_value() && (*stride == 0 || *stride == 1);
-    cost += easy ? 1 : kGatherCost * lanes;
-  };
-  ir::VisitExprs(block.body->value, [&](const Expr& e) {
-    if (e->kind == ir::ExprKind::kLoad && !Writes(block, e->buffer)) access(e->buffer, e->args);
-    return true;
-  });
-  if (count_store) access(block.body->buffer, block.body->indices);
-  return cost;
-}
-
-int Scheduler::VectorAxis(const StmtNode& block, int lanes, bool count_store) const {
-  if (block.body->kind != ir::StmtKind::kStore) return -1;
-  int best = -1;
-  double best_cost = 0;
-  for (size_t i = block.iters.size(); i-- > 0;) {
-    const ir::IterVar& iter = block.iters[i];
-    int64_t extent = ExtentOf(iter.domain.extent);
-    if (iter.type != ir::IterType::kSpatial || extent < 2) continue;
-    // Per iteration: idle lanes count.
-    double vectors = static_cast<double>((extent + lanes - 1) / lanes);
-    double cost = static_cast<double>(LaneCost(block, i, lanes, count_store)) * vectors /
-                  static_cast<double>(extent);
-    // Of equals the outer one: along the inner axes of a convolution, windows overlap.
-    if (best < 0 || cost <= best_cost) {
-      best = static_cast<int>(i);
-      best_cost = cost;
-    }
-  }
-  return best;
-}
-
-// A second spatial axis along which the loads that differ between lanes stay the same.
-int Scheduler::RowAxis(const StmtNode& block, int vector_axis) const {
-  if (block.body->kind != ir::StmtKind::kStore) return -1;
-  auto between_lanes = [&](const Expr& load) {
-    if (vector_axis < 0) return false;
-    const ir::Var& lane = block.iters[static_cast<size_t>(vector_axis)].var;
-    std::optional<int64_t> stride = Stride(load->buffer, load->args, lane);
-    return !stride.has_value() || *stride != 0;
-  };
-  int best = -1, best_shared = -1;
-  for (size_t i = block.iters.size(); i-- > 0;) {
-    const ir::IterVar& iter = block.iters[i];
-    if (static_cast<int>(i) == vector_axis || iter.type != ir::IterType::kSpatial ||
-        ExtentOf(iter.domain.extent) < 2) {
-      continue;
-    }
-    int shared = 0;
-    ir::VisitExprs(block.body->value, [&](const Expr& e) {
-      if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
-      std::optional<int64_t> stride = Stride(e->buffer, e->args, iter.var);
-      if (stride.has_value() && *stride == 0) shared += between_lanes(e) ? 2 : 1;
-      return true;
-    });
-    if (shared > best_shared) {
-      best = static_cast<int>(i);
-      best_shared = shared;
-    }
-  }
-  return best;
-}
-
-// The register tile that multiplies most per load: `vectors` of the lanes' axis, `rows` of the
-// other. Accumulators, the vectors being multiplied and one broadcast must fit the registers.
-// `panel_bytes`: what one vector along the lanes' axis reads in the whole reduction.
-Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t panel_bytes,
-                const ir::Target& target) {
-  const int64_t registers = target.vector_registers;
-  Tile best;
-  double best_score = 0;
-  auto used = [](int64_t extent, int64_t tile) {
-    double share =
-        static_cast<double>(extent) / static_cast<double>((extent + tile - 1) / tile * tile);
-    return extent % tile == 0 ? share : share * kRaggedShare;
-  };
-  for (int64_t v = 1; v <= std::min(vector_extent, kMaxTileVectors); ++v) {
-    for (int64_t r = 1; r <= std::min(row_extent, kMaxTileRows); ++r) {
-      // With one row each vector is used once, straight from memory.
-      if (v * r + (r > 1 ? v : 1) + 1 > registers) break;
-      const double panel_weight = v * panel_bytes <= target.l1_bytes / 2   ? kLoadWeight
-                                  : v * panel_bytes <= target.l2_bytes / 2 ? kSecondCacheWeight
-                                                                           : kFarWeight;
-      double sums = static_cast<double>(v * r);
-      double loads = static_cast<double>(v) * panel_weight + static_cast<double>(r) * kLoadWeight;
-      double score = used(vector_extent, v) * used(row_extent, r) *
-                     std::min(1.0, sums / kSumsInFlight) * sums / (sums + loads);
-      if (score <= best_score) continue;
-      best = {v, r};
-      best_score = score;
-    }
-  }
-  return best;
 }
 
 // Fuses as many of the outermost `loops` as needed to keep every thread busy, and maps them.
@@ -470,27 +312,6 @@ void Scheduler::MapTile(const Plan& plan, const TileLoops& tile) {
   }
 }
 
-// Whether the innermost reduction iterator is the only one along which loads are contiguous.
-bool Scheduler::RunsAlongReduction(const StmtNode& block) const {
-  const int lanes = Lanes(block);
-  if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return false;
-  const ir::IterVar& last = block.iters.back();
-  const int64_t* extent = ir::AsInt(last.domain.extent);
-  if (last.type != ir::IterType::kReduce || extent == nullptr || *extent < 2 * lanes) return false;
-  int64_t loads = 0, contiguous = 0;
-  ir::VisitExprs(block.body->value, [&](const Expr& e) {
-    if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
-    ++loads;
-    std::optional<int64_t> stride = Stride(e->buffer, e->args, last.var);
-    if (stride == 1) ++contiguous;
-    if (!stride.has_value() || *stride > 1 || *stride < 0) contiguous = INT16_MIN;
-    return true;
-  });
-  if (contiguous < 1) return false;
-  const int axis = VectorAxis(block, lanes, /*count_store=*/false);
-  return axis < 0 || LaneCost(block, static_cast<size_t>(axis), lanes, false) > loads;
-}
-
 // Lanes along the reduction: partial results side by side (rfactor), combined at the end.
 //   for i: { for k_0: for u: for lane: B_rf[u,lane] op= X[i, …];  for w: B[i] op= B_rf[w] }
 bool Scheduler::ScheduleAlongReduction(const std::string& name) {
@@ -532,7 +353,7 @@ void Scheduler::ScheduleReduction(const std::string& name) {
   const Stmt reduction = BlockOf(name);
   const int block = schedule_.BlockHandle(name);
   tiled_.push_back(name);
-  if (RunsAlongReduction(*reduction) && ScheduleAlongReduction(name)) return;
+  if (RunsAlongReduction(*reduction, Lanes(*reduction)) && ScheduleAlongReduction(name)) return;
   const std::string target = TargetOf(*reduction);
   if (target.empty()) return;
   const Plan plan = PlanTile(*reduction);

@@ -1,0 +1,175 @@
+#include "compiler/schedule/lane_axes.h"
+
+#include <algorithm>
+
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/legality.h"
+
+namespace tilewright::schedule {
+namespace {
+
+using ir::Expr;
+using ir::StmtNode;
+
+constexpr int64_t kMaxTileRows = 14;
+constexpr int64_t kMaxTileVectors = 8;
+// Independent sums that hide the latency of a multiply-add; the cost of a load beside one; what is
+// left of the speed where a tile does not divide its axis.
+constexpr double kSumsInFlight = 8;
+constexpr double kLoadWeight = 0.8;
+constexpr double kRaggedShare = 0.95;
+// The same for the lanes' operand where the part of it that a tile uses fits no closer cache than
+// the second, or none.
+constexpr double kSecondCacheWeight = 1.2, kFarWeight = 3;
+// Cost of one irregular load, in contiguous ones, per lane.
+constexpr int64_t kGatherCost = 2;
+
+}  // namespace
+
+int64_t ExtentOf(const Expr& e) {
+  const int64_t* value = ir::AsInt(e);
+  return value == nullptr ? kSymbolicExtent : *value;
+}
+
+std::optional<int64_t> AccessStride(const ir::Buffer& buffer, const std::vector<Expr>& indices,
+                                    const ir::Var& var) {
+  // Where only `var` differs from zero: indices of blocked layouts divide, so two points tell more
+  // than coefficients.
+  auto address = [&](int64_t value) -> std::optional<int64_t> {
+    int64_t at = 0, row = 1;
+    for (size_t d = indices.size(); d-- > 0;) {
+      ir::VarMap point;
+      ir::VisitExprs(indices[d], [&](const Expr& e) {
+        if (e->kind == ir::ExprKind::kVar) point[e.get()] = ir::Int(e == var ? value : 0, e->dtype);
+        return true;
+      });
+      const Expr index = ir::Substitute(indices[d], point);
+      const int64_t* constant = ir::AsInt(index);
+      if (constant == nullptr) return std::nullopt;
+      at += *constant * row;
+      row *= ExtentOf(buffer->shape[d]);
+    }
+    return at;
+  };
+  const std::optional<int64_t> at0 = address(0), at1 = address(1), at7 = address(7);
+  if (!at0.has_value() || !at1.has_value() || !at7.has_value()) return std::nullopt;
+  const int64_t stride = *at1 - *at0;
+  return *at7 - *at0 == 7 * stride ? std::optional(stride) : std::nullopt;
+}
+
+int64_t LaneCost(const StmtNode& block, size_t axis, int lanes, bool count_store) {
+  const ir::Var& var = block.iters[axis].var;
+  int64_t cost = 0;
+  auto access = [&](const ir::Buffer& buffer, const std::vector<Expr>& indices) {
+    std::optional<int64_t> stride = AccessStride(buffer, indices, var);
+    bool easy = stride.has_value() && (*stride == 0 || *stride == 1);
+    cost += easy ? 1 : kGatherCost * lanes;
+  };
+  ir::VisitExprs(block.body->value, [&](const Expr& e) {
+    if (e->kind == ir::ExprKind::kLoad && !Writes(block, e->buffer)) access(e->buffer, e->args);
+    return true;
+  });
+  if (count_store) access(block.body->buffer, block.body->indices);
+  return cost;
+}
+
+int VectorAxis(const StmtNode& block, int lanes, bool count_store) {
+  if (block.body->kind != ir::StmtKind::kStore) return -1;
+  int best = -1;
+  double best_cost = 0;
+  for (size_t i = block.iters.size(); i-- > 0;) {
+    const ir::IterVar& iter = block.iters[i];
+    int64_t extent = ExtentOf(iter.domain.extent);
+    if (iter.type != ir::IterType::kSpatial || extent < 2) continue;
+    // Per iteration: idle lanes count.
+    double vectors = static_cast<double>((extent + lanes - 1) / lanes);
+    double cost = static_cast<double>(LaneCost(block, i, lanes, count_store)) * vectors /
+                  static_cast<double>(extent);
+    // Of equals the outer one: along the inner axes of a convolution, windows overlap.
+    if (best < 0 || cost <= best_cost) {
+      best = static_cast<int>(i);
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+int RowAxis(const StmtNode& block, int vector_axis) {
+  if (block.body->kind != ir::StmtKind::kStore) return -1;
+  auto between_lanes = [&](const Expr& load) {
+    if (vector_axis < 0) return false;
+    const ir::Var& lane = block.iters[static_cast<size_t>(vector_axis)].var;
+    std::optional<int64_t> stride = AccessStride(load->buffer, load->args, lane);
+    return !stride.has_value() || *stride != 0;
+  };
+  int best = -1, best_shared = -1;
+  for (size_t i = block.iters.size(); i-- > 0;) {
+    const ir::IterVar& iter = block.iters[i];
+    if (static_cast<int>(i) == vector_axis || iter.type != ir::IterType::kSpatial ||
+        ExtentOf(iter.domain.extent) < 2) {
+      continue;
+    }
+    int shared = 0;
+    ir::VisitExprs(block.body->value, [&](const Expr& e) {
+      if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
+      std::optional<int64_t> stride = AccessStride(e->buffer, e->args, iter.var);
+      if (stride.has_value() && *stride == 0) shared += between_lanes(e) ? 2 : 1;
+      return true;
+    });
+    if (shared > best_shared) {
+      best = static_cast<int>(i);
+      best_shared = shared;
+    }
+  }
+  return best;
+}
+
+bool RunsAlongReduction(const StmtNode& block, int lanes) {
+  if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return false;
+  const ir::IterVar& last = block.iters.back();
+  const int64_t* extent = ir::AsInt(last.domain.extent);
+  if (last.type != ir::IterType::kReduce || extent == nullptr || *extent < 2 * lanes) return false;
+  int64_t loads = 0, contiguous = 0;
+  ir::VisitExprs(block.body->value, [&](const Expr& e) {
+    if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
+    ++loads;
+    std::optional<int64_t> stride = AccessStride(e->buffer, e->args, last.var);
+    if (stride == 1) ++contiguous;
+    if (!stride.has_value() || *stride > 1 || *stride < 0) contiguous = INT16_MIN;
+    return true;
+  });
+  if (contiguous < 1) return false;
+  const int axis = VectorAxis(block, lanes, /*count_store=*/false);
+  return axis < 0 || LaneCost(block, static_cast<size_t>(axis), lanes, false) > loads;
+}
+
+Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t panel_bytes,
+                const ir::Target& target) {
+  const int64_t registers = target.vector_registers;
+  Tile best;
+  double best_score = 0;
+  auto used = [](int64_t extent, int64_t tile) {
+    double share =
+        static_cast<double>(extent) / static_cast<double>((extent + tile - 1) / tile * tile);
+    return extent % tile == 0 ? share : share * kRaggedShare;
+  };
+  for (int64_t v = 1; v <= std::min(vector_extent, kMaxTileVectors); ++v) {
+    for (int64_t r = 1; r <= std::min(row_extent, kMaxTileRows); ++r) {
+      // With one row each vector is used once, straight from memory.
+      if (v * r + (r > 1 ? v : 1) + 1 > registers) break;
+      const double panel_weight = v * panel_bytes <= target.l1_bytes / 2   ? kLoadWeight
+                                  : v * panel_bytes <= target.l2_bytes / 2 ? kSecondCacheWeight
+                                                                           : kFarWeight;
+      double sums = static_cast<double>(v * r);
+      double loads = static_cast<double>(v) * panel_weight + static_cast<double>(r) * kLoadWeight;
+      double score = used(vector_extent, v) * used(row_extent, r) *
+                     std::min(1.0, sums / kSumsInFlight) * sums / (sums + loads);
+      if (score <= best_score) continue;
+      best = {v, r};
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+}  // namespace tilewright::schedule

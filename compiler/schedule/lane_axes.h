@@ -1,0 +1,41 @@
+// Which axes of a block its lanes and its register tile should run along, judged by how its
+// accesses move: what default_schedule decides with. For this folder only; pure functions,
+// thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+#include "compiler/ir/target.h"
+
+namespace tilewright::schedule {
+
+// Stands for an extent that is known only at run time.
+inline constexpr int64_t kSymbolicExtent = 1 << 20;
+int64_t ExtentOf(const ir::Expr& extent);
+
+// Elements between neighbours along `var`, the other variables at zero; nothing = irregular.
+std::optional<int64_t> AccessStride(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
+                                    const ir::Var& var);
+// Cost of one vector of iterations along iterator `axis`, in contiguous loads.
+int64_t LaneCost(const ir::StmtNode& block, size_t axis, int lanes, bool count_store);
+// The spatial iterator along which lanes should run, -1 when scalars are as good.
+int VectorAxis(const ir::StmtNode& block, int lanes, bool count_store);
+// A second spatial axis along which the loads that differ between lanes stay the same; -1 = none.
+int RowAxis(const ir::StmtNode& block, int vector_axis);
+// Whether the innermost reduction iterator is the only one along which loads are contiguous.
+bool RunsAlongReduction(const ir::StmtNode& block, int lanes);
+
+// A register tile: `vectors` of the lanes' axis, `rows` of the other.
+struct Tile {
+  int64_t vectors = 1, rows = 1;
+};
+// The register tile that multiplies most per load. Accumulators, the vectors being multiplied and
+// one broadcast must fit the registers. `panel_bytes`: what one vector along the lanes' axis reads
+// in the whole reduction.
+Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t panel_bytes,
+                const ir::Target& target);
+
+}  // namespace tilewright::schedule
