@@ -333,6 +333,7 @@ Bounds::Bounds(const ir::Function& function) {
 
 void Bounds::Set(const ir::Var& var, Interval interval, Congruence congruence) {
   facts_[var.get()] = {interval, congruence};
+  has_congruences_ |= congruence.modulus != 1;
 }
 
 void Bounds::SetRange(const ir::Var& var, const ir::Range& range) {

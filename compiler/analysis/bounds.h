@@ -56,6 +56,8 @@ class Bounds {
 
   Interval Get(const ir::ExprNode* var) const;
   Congruence GetCongruence(const ir::ExprNode* var) const;
+  // False: every congruence is trivial, and need not be asked for.
+  bool has_congruences() const { return has_congruences_; }
 
  private:
   struct Fact {
@@ -63,6 +65,7 @@ class Bounds {
     Congruence congruence;
   };
   std::unordered_map<const ir::ExprNode*, Fact> facts_;
+  bool has_congruences_ = false;
 };
 
 // The values a scalar or vector (all lanes) integer or bool expression may take.

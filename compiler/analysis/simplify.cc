@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/analysis/simplify_expr.h"
+#include "compiler/analysis/simplify_rules.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/type_rules.h"
@@ -174,6 +175,7 @@ ExprSimplifier::Sum ExprSimplifier::SimplifyMinMax(const Expr& e) {
     built = ir::Binary(e->kind, built, next);
     range = BinaryInterval(e->kind, e->dtype, range, ClampedRange(operands[i]));
   }
+  if (Expr r = RewriteByRule(built)) return SumOf(r);
   return AtomSum(Keep(built, e), range);
 }
 
@@ -185,7 +187,9 @@ ExprSimplifier::Sum ExprSimplifier::SimplifySelect(const Expr& e) {
   Expr then_value = Build(a, e->args[1]), else_value = Build(b, e->args[2]);
   if (ir::StructuralEqual(then_value, else_value)) return a;
   Interval range = Union(ClampedRange(a), ClampedRange(b));
-  return AtomSum(Keep(ir::Select(cond, then_value, else_value), e), range);
+  Expr built = ir::Select(cond, then_value, else_value);
+  if (Expr r = RewriteByRule(built)) return SumOf(r);
+  return AtomSum(Keep(built, e), range);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -237,7 +241,9 @@ Expr ExprSimplifier::SimplifyLogical(const Expr& e) {
   if (is_and ? IsFalse(a) : IsTrue(a)) return a;
   if (is_and ? IsFalse(b) : IsTrue(b)) return b;
   if (ir::StructuralEqual(a, b)) return a;
-  return Keep(ir::Binary(e->kind, a, b), e);
+  Expr built = ir::Binary(e->kind, a, b);
+  if (Expr r = RewriteByRule(built)) return SimplifyBool(r);
+  return Keep(built, e);
 }
 
 Expr ExprSimplifier::SimplifyComparison(const Expr& e) {
@@ -309,6 +315,14 @@ Expr ExprSimplifier::LessThanZero(Sum d) {
   if (range.min >= 0) return ir::Bool(false);
   int64_t g = 0;
   Sum scaled, small;
+  // d is a multiple of g away from its excess: d < 0 exactly when d - excess < 0.
+  if (int64_t excess = Excess(d, 0, &g);
+      excess != 0 && d.constant >= ir::MinInt(d.type) / 2 + excess) {
+    d.constant -= excess;
+    if (!Exact(d)) return nullptr;
+    return LessThanZero(std::move(d));
+  }
+  g = 0;
   // d = g * s + r with r in [0, g): d < 0 exactly when s < 0. A candidate g is the size of one of
   // the coefficients.
   std::vector<int64_t> sizes;
@@ -334,6 +348,8 @@ Expr ExprSimplifier::EqualsZero(Sum d, bool negate) {
   if (range.min > 0 || range.max < 0) return ir::Bool(negate);
   if (d.is_constant()) return ir::Bool((d.constant == 0) != negate);
   int64_t g = 0;
+  if (Excess(d, 0, &g) != 0) return ir::Bool(negate);
+  g = 0;
   for (const Term& t : d.terms) {
     if (t.coefficient == ir::MinInt(d.type)) return nullptr;
     g = std::gcd(g, t.coefficient);
@@ -417,11 +433,15 @@ Expr ExprSimplifier::SimplifyOther(const Expr& e) {
     changed |= args.back() != a;
   }
   switch (e->kind) {
-    case ExprKind::kSelect:
+    case ExprKind::kSelect: {
       if (IsTrue(args[0])) return args[1];
       if (IsFalse(args[0])) return args[2];
       if (ir::StructuralEqual(args[1], args[2])) return args[1];
+      if (e->dtype.is_vector()) break;
+      Expr r = RewriteByRule(changed ? ir::Select(args[0], args[1], args[2]) : e);
+      if (r != nullptr) return Simplify(r);
       break;
+    }
     case ExprKind::kLoad: {
       Expr mask = e->mask == nullptr ? nullptr : Simplify(e->mask);
       if (mask != nullptr && IsTrue(mask)) mask = nullptr;

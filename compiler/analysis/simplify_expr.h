@@ -48,6 +48,11 @@ class ExprSimplifier {
   Sum AtomSum(ir::Expr e, const Interval& range);
   ir::Expr Build(const Sum& sum, const ir::Expr& original);
 
+  // What the terms without the constant are congruent to; only of sums that are Exact.
+  Congruence ResidueOf(const Sum& sum) const;
+  // The sum modulo g, where g is the terms' modulus, or (c > 0) the part of it that divides c.
+  // 0 and g <= 1 where nothing is known.
+  int64_t Excess(const Sum& sum, int64_t c, int64_t* modulus) const;
   // The range of the true integer sum, and whether it surely fits its type: only then do order and
   // division mean what they mean for integers.
   WideRange RangeOf(const Sum& sum) const;

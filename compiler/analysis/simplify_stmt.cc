@@ -42,6 +42,15 @@ class StmtSimplifier {
         if (body == s->body) return s;
         return IsNoOp(body) ? body : ir::MakeAlloc(s->buffer, body);
       }
+      case StmtKind::kCombine: {
+        std::vector<Stmt> stores;
+        bool changed = false;
+        for (const Stmt& store : s->stmts) {
+          stores.push_back(WalkStore(store));
+          changed |= stores.back() != store;
+        }
+        return changed ? ir::MakeCombine(s->combiner, std::move(stores)) : s;
+      }
       case StmtKind::kEvaluate: {
         Expr value = exprs_.Simplify(s->value);
         return value == s->value ? s : ir::MakeEvaluate(value);

@@ -242,6 +242,32 @@ bool ExprSimplifier::SplitByRange(const Sum& sum, int64_t c, int64_t* g, Sum* sc
   return false;
 }
 
+Congruence ExprSimplifier::ResidueOf(const Sum& sum) const {
+  constexpr int64_t kLargest = int64_t{1} << 31;
+  if (!bounds_.has_congruences()) return {};
+  Congruence all{0, 0};
+  for (const Term& t : sum.terms) {
+    Congruence of = EvalCongruence(t.e, bounds_);
+    if (t.coefficient > kLargest || t.coefficient < -kLargest || of.modulus > kLargest ||
+        of.remainder > kLargest || of.remainder < -kLargest)
+      return {};
+    int64_t modulus = std::gcd(all.modulus, of.modulus * t.coefficient);
+    int64_t remainder = all.remainder + of.remainder * t.coefficient;
+    all = {modulus, modulus == 0 ? remainder : ir::FloorModInt(remainder, modulus)};
+    if (all.modulus == 1 || all.remainder > kLargest * kLargest / 4) return {};
+  }
+  return all;
+}
+
+int64_t ExprSimplifier::Excess(const Sum& sum, int64_t c, int64_t* modulus) const {
+  Congruence residue = ResidueOf(sum);
+  *modulus = c == 0 ? residue.modulus : std::gcd(residue.modulus, c);
+  if (*modulus <= 1) return 0;
+  Wide whole = Wide(residue.remainder) + sum.constant;
+  Wide excess = whole % *modulus;
+  return static_cast<int64_t>(excess < 0 ? excess + *modulus : excess);
+}
+
 // floordiv(sum, c) for c > 0. With the sum taken apart as quotient * c + rest this is quotient +
 // floordiv(rest, c).
 ExprSimplifier::Sum ExprSimplifier::DivideBy(Sum sum, int64_t c) {
@@ -265,6 +291,15 @@ ExprSimplifier::Sum ExprSimplifier::DivideBy(Sum sum, int64_t c) {
   }
   int64_t g = 0, inner = 0;
   Sum scaled, small;
+  // Only every g-th value occurs: what the constant is above one of them does not count.
+  if (int64_t excess = std::min(Excess(rest, c, &g), rest.constant); excess != 0) {
+    Sum lower = rest;
+    lower.constant -= excess;
+    if (Exact(lower)) {
+      AddSum(1, DivideBy(std::move(lower), c), &quotient);
+      return quotient;
+    }
+  }
   if (SplitByRange(rest, c, &g, &scaled, &small)) {
     AddSum(1, DivideBy(std::move(scaled), c / g), &quotient);
     return quotient;
@@ -316,6 +351,18 @@ ExprSimplifier::Sum ExprSimplifier::ModuloBy(Sum sum, int64_t c) {
   }
   int64_t g = 0;
   Sum scaled, small;
+  int64_t excess = Excess(rest, c, &g);
+  if (g == c) return {type, {}, excess};
+  excess = std::min(excess, rest.constant);
+  if (excess != 0) {
+    Sum lower = rest;
+    lower.constant -= excess;
+    if (Exact(lower)) {
+      Sum result = ModuloBy(std::move(lower), c);
+      result.constant = AddWrap(result.constant, excess, type);
+      return result;
+    }
+  }
   if (SplitByRange(rest, c, &g, &scaled, &small)) {
     AddSum(g, ModuloBy(std::move(scaled), c / g), &small);
     return small;

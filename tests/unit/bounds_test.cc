@@ -1,4 +1,4 @@
-// Intervals, congruences, affine forms, access regions and dependence, against exhaustive
+// Intervals, congruences, affine forms and access regions, against exhaustive
 // evaluation.
 #include "compiler/analysis/bounds.h"
 
@@ -9,7 +9,6 @@
 #include <set>
 
 #include "compiler/analysis/access_region.h"
-#include "compiler/analysis/dependence.h"
 #include "compiler/analysis/linear.h"
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/interp.h"
@@ -310,74 +309,6 @@ TEST(Region, OfStatementsThroughBlocksAndLets) {
   EXPECT_EQ(ir::Print(writes.region[0].min), "o * 4");
   EXPECT_TRUE(ir::IsInt(writes.region[0].extent, 4));
   EXPECT_TRUE(ReadRegion(f.body, f.params[1], bounds).region.empty());
-}
-
-// ------------------------------------------------------------------------------------------------
-// dependence
-
-ir::Stmt Loop(const std::string& text) {
-  static std::vector<ir::Function> kept;  // buffers and variables must live
-  absl::StatusOr<ir::Function> f = ir::ParseFunction(text);
-  EXPECT_TRUE(f.ok()) << f.status();
-  kept.push_back(*f);
-  return f->body;
-}
-
-TEST(Dependence, BlocksDecideByIterationTypes) {
-  const std::string text =
-      R"(fn f(x: f32[8, 8] input, y: f32[8] output) { for i in 0..8 { for k in 0..8 {
-    block b(v: spatial 0..8 = i, r: reduce 0..8 = k) { reads x[v:1, r:1]; writes y[v:1]; init { y[v] = 0.0f32; } y[v] = y[v] + x[v, r]; } } } })";
-  ir::Stmt loop = Loop(text);
-  std::string why;
-  EXPECT_TRUE(IsParallelisable(loop, &why)) << why;
-  EXPECT_FALSE(IsParallelisable(loop->body, &why));
-  EXPECT_EQ(why, "the loop drives a reduction variable of block b");
-  EXPECT_TRUE(IsReductionLoop(loop->body));
-  EXPECT_FALSE(IsReductionLoop(loop));
-  EXPECT_EQ(LoopIterType(loop), ir::IterType::kSpatial);
-  EXPECT_EQ(LoopIterType(loop->body), ir::IterType::kReduce);
-  std::string again = text;
-  again.replace(again.find("= i,"), 4, "= 0,");
-  EXPECT_FALSE(IsParallelisable(Loop(again), &why));
-  EXPECT_EQ(LoopIterType(Loop(again)), ir::IterType::kSequential);
-}
-
-TEST(Dependence, StoresDecideWithoutBlocks) {
-  struct Row {
-    bool parallel;
-    const char* body;
-  };
-  const Row rows[] = {
-      {true, "for i in 0..8 { y[i] = 1.0f32; }"},
-      {true, "for i in 0..8 { for j in 0..8 { y[i * 8 + j] = y[i * 8 + j] + 1.0f32; } }"},
-      {false, "for i in 0..8 { for j in 0..9 { y[i * 8 + j] = 1.0f32; } }"},
-      {false, "for i in 0..8 { y[0] = 1.0f32; }"},
-      {false, "for i in 0..7 { y[i] = y[i + 1]; }"},
-      {true, "for i in 0..8 { y[i * 2 + 1] = y[i * 2]; }"},
-      {true, "for i in 0..4 { y[ramp(i * 8, 1, 8)] = broadcast(1.0f32, 8); }"},
-      {false, "for i in 0..4 { y[ramp(i * 4, 1, 8)] = broadcast(1.0f32, 8); }"},
-      {true, "for i in 0..8 { alloc t: f32[1] scope=local { t[0] = 1.0f32; y[i] = t[0]; } }"},
-      {true, "for i in 0..1 { y[0] = 1.0f32; }"},
-      {true, "for f in 0..64 { y[floordiv(f, 8) * 8 + floormod(f, 8)] = 1.0f32; }"},
-      {false, "for f in 0..64 { y[floordiv(f, 8)] = 1.0f32; }"},
-  };
-  for (const Row& row : rows) {
-    std::string why;
-    EXPECT_EQ(
-        IsParallelisable(
-            Loop(std::string("fn f(y: f32[64] output) stage=flat { ") + row.body + " }"), &why),
-        row.parallel)
-        << row.body << " " << why;
-  }
-  std::string why;
-  EXPECT_TRUE(IsParallelisable(Loop("fn f(y: f32[8, 8] output) stage=loops { for f in 0..64 { "
-                                    "y[floordiv(f, 8), floormod(f, 8)] = 1.0f32; } }"),
-                               &why))
-      << why;
-  EXPECT_TRUE(IsParallelisable(Loop("fn f(n: size, y: f32[8, n] output) stage=loops { for f in "
-                                    "0..8 { for j in 0..n { y[f, j] = 1.0f32; } } }"),
-                               &why))
-      << why;
 }
 
 }  // namespace
