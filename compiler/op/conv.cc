@@ -3,7 +3,9 @@
 // as in ONNX, IHWO where a kernel reads the output channels contiguously.
 #include <optional>
 
+#include "compiler/op/conv_shape.h"
 #include "compiler/op/op_rows.h"
+#include "compiler/op/winograd.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -11,19 +13,6 @@ namespace tilewright::op {
 namespace {
 
 using support::StrCat;
-
-enum class WeightLayout : uint8_t { kOihw, kIhwo, kBlocked };
-
-// Everything about one convolution that its rules need.
-struct ConvShape {
-  int64_t batch, in_channels, height, width;
-  int64_t out_channels, group_in, groups;
-  WeightLayout layout;
-  Window h, w;
-  int64_t out_height, out_width;
-
-  int64_t group_out() const { return out_channels / groups; }
-};
 
 absl::StatusOr<WeightLayout> LayoutOf(std::string_view op, const Attrs& attrs) {
   const std::string layout = GetString(attrs, "weight_layout", "OIHW");
@@ -44,7 +33,9 @@ std::optional<std::vector<int64_t>> Oihw(WeightLayout layout, const std::vector<
   return layout == WeightLayout::kIhwo ? std::vector<int64_t>{w[3], w[0], w[1], w[2]} : w;
 }
 
-absl::StatusOr<ConvShape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
+}  // namespace
+
+absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   constexpr std::string_view kOp = "conv2d";
   const TensorType &x = inputs[0], &w = inputs[1];
   ConvShape c;
@@ -93,25 +84,27 @@ absl::StatusOr<ConvShape> ShapeOf(std::span<const TensorType> inputs, const Attr
   return c;
 }
 
-absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
-                                              const Attrs& attrs) {
-  TW_ASSIGN(ConvShape c, ShapeOf(inputs, attrs));
-  return std::vector<TensorType>{
-      {inputs[0].dtype, {c.batch, c.out_channels, c.out_height, c.out_width}}};
-}
-
-TensorType TypeOf(const ir::Buffer& buffer) {
+TensorType TypeOfBuffer(const ir::Buffer& buffer) {
   TensorType type{buffer->dtype, {}};
   for (const ir::Expr& dim : buffer->shape) type.shape.push_back(*ir::AsInt(dim));
   return type;
 }
 
-ir::Expr Weight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc, const ir::Expr& ic,
-                const ir::Expr& kh, const ir::Expr& kw) {
+ir::Expr ConvWeight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc,
+                    const ir::Expr& ic, const ir::Expr& kh, const ir::Expr& kw) {
   if (layout == WeightLayout::kOihw) return ir::Load(w, {oc, ic, kh, kw});
   if (layout == WeightLayout::kIhwo) return ir::Load(w, {ic, kh, kw, oc});
   const ir::Expr block = ir::Int(kWeightBlock);
   return ir::Load(w, {ir::FloorDiv(oc, block), ic, kh, kw, ir::FloorMod(oc, block)});
+}
+
+namespace {
+
+absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
+                                              const Attrs& attrs) {
+  TW_ASSIGN(ConvShape c, ConvShapeOf(inputs, attrs));
+  return std::vector<TensorType>{
+      {inputs[0].dtype, {c.batch, c.out_channels, c.out_height, c.out_width}}};
 }
 
 // The input positions that windows touch, zeros outside the input; the input itself where no window
@@ -143,8 +136,8 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const 
                                                   std::span<const TensorType> outputs,
                                                   const Attrs& attrs) {
   std::vector<TensorType> types;
-  for (const ir::Buffer& input : inputs) types.push_back(TypeOf(input));
-  TW_ASSIGN(ConvShape c, ShapeOf(types, attrs));
+  for (const ir::Buffer& input : inputs) types.push_back(TypeOfBuffer(input));
+  TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
   const ir::Buffer x = PaddedInput(b, name, inputs[0], &c), &w = inputs[1];
   const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in));
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
@@ -158,7 +151,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const 
     }
     ir::Expr row = c.h.Position(i[2], kh.var), col = c.w.Position(i[3], kw.var);
     ir::Expr data = ir::Load(x, {i[0], channel, row, col});
-    return data * Weight(c.layout, w, i[1], ic.var, kh.var, kw.var);
+    return data * ConvWeight(c.layout, w, i[1], ic.var, kh.var, kw.var);
   };
   const std::vector<std::string> axes = {"n", "oc", "oh", "ow"};
   ir::Buffer sum =
@@ -180,7 +173,7 @@ double ConvFlops(std::span<const TensorType> inputs, std::span<const TensorType>
 }
 
 double ConvReduction(std::span<const TensorType> inputs, const Attrs& attrs) {
-  absl::StatusOr<ConvShape> c = ShapeOf(inputs, attrs);
+  absl::StatusOr<ConvShape> c = ConvShapeOf(inputs, attrs);
   return c.ok() ? static_cast<double>(c->group_in * c->h.kernel * c->w.kernel) : 1;
 }
 
@@ -223,7 +216,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainConv(std::span<const RefTensor> inpu
                                                  const Attrs& attrs) {
   std::vector<TensorType> types;
   for (const RefTensor& input : inputs) types.push_back(input.type);
-  TW_ASSIGN(ConvShape c, ShapeOf(types, attrs));
+  TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
   RefTensor out{outputs[0], {}};
   out.values.reserve(outputs[0].elements());
   for (int64_t n = 0; n < c.batch; ++n) {
@@ -254,6 +247,7 @@ std::vector<OpSpec> ConvRows() {
   conv.flops = ConvFlops;
   conv.reduction_length = ConvReduction;
   conv.reference = PlainConv;
+  conv.variants = {{"winograd", WinogradApplies, ComputeWinograd, /*tolerance_factor=*/16}};
   return {conv};
 }
 

@@ -81,6 +81,8 @@ absl::StatusOr<std::vector<RefTensor>> ReferenceElementwise(const OpSpec& spec,
   return std::vector<RefTensor>{std::move(out)};
 }
 
+constexpr std::string_view kDirect = "direct";
+
 }  // namespace
 
 std::span<const OpSpec> Operators() {
@@ -146,6 +148,30 @@ absl::StatusOr<std::vector<ir::Buffer>> Compute(const OpSpec& spec, ir::Function
                   return Element(spec, readers, input_types, outputs[0], VarExprs(vars), attrs);
                 });
   return std::vector<ir::Buffer>{out};
+}
+
+std::vector<std::string> VariantsOf(const OpSpec& spec, std::span<const TensorType> inputs,
+                                    const Attrs& attrs) {
+  std::vector<std::string> names = {std::string(kDirect)};
+  for (const OpVariant& v : spec.variants) {
+    if (v.applies(inputs, attrs)) names.emplace_back(v.name);
+  }
+  return names;
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> ComputeVariant(
+    const OpSpec& spec, std::string_view variant, ir::FunctionBuilder& b, const std::string& name,
+    std::span<const ir::Buffer> inputs, std::span<const TensorType> input_types,
+    std::span<const TensorType> outputs, const Attrs& attrs) {
+  if (variant == kDirect) return Compute(spec, b, name, inputs, input_types, outputs, attrs);
+  for (const OpVariant& v : spec.variants) {
+    if (v.name == variant && v.applies(input_types, attrs))
+      return v.compute(b, name, inputs, outputs, attrs);
+  }
+  return OpError(
+      spec.name, "variant",
+      StrCat("expected one of ", support::Join(VariantsOf(spec, input_types, attrs), ", "),
+             ", found ", support::Quote(variant, 60)));
 }
 
 ir::Expr Element(const OpSpec& spec, std::span<const ElementReader> inputs,

@@ -65,6 +65,21 @@ inline constexpr int64_t kWeightBlock = 16;
 // Reads the element of one input at an index.
 using ElementReader = std::function<ir::Expr(std::vector<ir::Expr>)>;
 
+// Another algorithm for an operator: operands and results are those of the row's own compute, the
+// rounding differs.
+struct OpVariant {
+  std::string_view name;  // "winograd"
+  // REQUIRES: InferTypes accepted these types and attributes.
+  bool (*applies)(std::span<const TensorType> inputs, const Attrs& attrs) = nullptr;
+  absl::StatusOr<std::vector<ir::Buffer>> (*compute)(ir::FunctionBuilder& b,
+                                                     const std::string& name,
+                                                     std::span<const ir::Buffer> inputs,
+                                                     std::span<const TensorType> outputs,
+                                                     const Attrs& attrs) = nullptr;
+  // By how much the tolerance of a result check grows against the row's own compute.
+  double tolerance_factor = 1;
+};
+
 struct OpSpec {
   std::string_view name;               // "conv2d"
   std::vector<std::string_view> onnx;  // ONNX operators that import to it, may be empty
@@ -103,6 +118,8 @@ struct OpSpec {
                                                       std::span<const TensorType> outputs,
                                                       const Attrs& attrs) = nullptr;
 
+  std::vector<OpVariant> variants;  // beside `compute`, which is the variant "direct"
+
   bool elementwise() const { return scalar != nullptr; }
 };
 
@@ -134,6 +151,15 @@ double ReductionLength(const OpSpec& spec, std::span<const TensorType> inputs, c
 absl::StatusOr<std::vector<RefTensor>> Reference(const OpSpec& spec,
                                                  std::span<const RefTensor> inputs,
                                                  const Attrs& attrs);
+
+// The names of the algorithms for these operands, "direct" first.
+std::vector<std::string> VariantsOf(const OpSpec& spec, std::span<const TensorType> inputs,
+                                    const Attrs& attrs);
+// Compute by the algorithm of that name; op.<name>.variant where there is none for these operands.
+absl::StatusOr<std::vector<ir::Buffer>> ComputeVariant(
+    const OpSpec& spec, std::string_view variant, ir::FunctionBuilder& b, const std::string& name,
+    std::span<const ir::Buffer> inputs, std::span<const TensorType> input_types,
+    std::span<const TensorType> outputs, const Attrs& attrs);
 
 int64_t GetInt(const Attrs& attrs, std::string_view name, int64_t fallback);
 double GetDouble(const Attrs& attrs, std::string_view name, double fallback);

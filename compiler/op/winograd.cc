@@ -1,0 +1,212 @@
+#include "compiler/op/winograd.h"
+
+#include <functional>
+#include <limits>
+
+#include "compiler/op/conv_shape.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::op {
+namespace {
+
+using ir::Expr;
+using ir::Int;
+using ir::Load;
+
+constexpr int kTile = 4;    // outputs of a tile, along each side
+constexpr int kPoints = 6;  // products of a tile, along each side
+constexpr int kTaps = 3;
+
+using Row = std::vector<double>;
+// From the points 0, 1, -1, 2, -2 and infinity.
+const std::vector<Row>& InputMatrix() {
+  static const std::vector<Row> kBt = {{4, 0, -5, 0, 1, 0},  {0, -4, -4, 1, 1, 0},
+                                       {0, 4, -4, -1, 1, 0}, {0, -2, -1, 2, 1, 0},
+                                       {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}};
+  return kBt;
+}
+const std::vector<Row>& FilterMatrix() {
+  static const std::vector<Row> kG = {{1. / 4, 0, 0},
+                                      {-1. / 6, -1. / 6, -1. / 6},
+                                      {-1. / 6, 1. / 6, -1. / 6},
+                                      {1. / 24, 1. / 12, 1. / 6},
+                                      {1. / 24, -1. / 12, 1. / 6},
+                                      {0, 0, 1}};
+  return kG;
+}
+const std::vector<Row>& OutputMatrix() {
+  static const std::vector<Row> kAt = {
+      {1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}};
+  return kAt;
+}
+
+// Σ_k row[k] · value(k), without what is zero.
+Expr Combination(const Row& row, const std::function<Expr(int)>& value) {
+  Expr sum;
+  for (int k = 0; k < static_cast<int>(row.size()); ++k) {
+    if (row[k] == 0) continue;
+    Expr v = value(k);
+    const ir::DType type = v->dtype;
+    bool negative = row[k] < 0;
+    double size = negative ? -row[k] : row[k];
+    Expr term = size == 1 ? v : v * ir::Float(size, type);
+    if (sum == nullptr) {
+      sum = negative ? ir::Zero(type) - term : term;
+    } else {
+      sum = negative ? sum - term : sum + term;
+    }
+  }
+  return sum;
+}
+
+// Row `index` of matrix · value: a choice that folds away where the index is known.
+Expr Transformed(const std::vector<Row>& matrix, const Expr& index,
+                 const std::function<Expr(int)>& value) {
+  Expr result = Combination(matrix.back(), value);
+  for (size_t r = matrix.size() - 1; r-- > 0;) {
+    result = ir::Select(ir::Eq(index, Int(static_cast<int64_t>(r))), Combination(matrix[r], value),
+                        result);
+  }
+  return result;
+}
+
+std::vector<Expr> Shape(std::vector<int64_t> extents) { return ShapeExprs(extents); }
+
+int64_t Tiles(int64_t outputs) { return (outputs + kTile - 1) / kTile; }
+
+// The stages, one after the other. Tiles are numbered over batch, rows and columns.
+class Stages {
+ public:
+  Stages(ir::FunctionBuilder& b, const std::string& name, std::span<const ir::Buffer> inputs,
+         const ConvShape& c)
+      : b_(b),
+        name_(name),
+        x_(inputs[0]),
+        w_(inputs[1]),
+        c_(c),
+        rows_(Tiles(c.out_height)),
+        columns_(Tiles(c.out_width)),
+        tiles_(c.batch * rows_ * columns_),
+        type_(x_->dtype) {}
+
+  ir::Buffer Filter() {
+    ir::Buffer half = b_.Compute(name_ + "_filter_rows", type_,
+                                 Shape({kPoints, kTaps, c_.in_channels, c_.out_channels}),
+                                 {"a", "s", "ic", "oc"}, [&](const std::vector<ir::Var>& v) {
+                                   return Transformed(FilterMatrix(), v[0], [&](int r) {
+                                     return ConvWeight(c_.layout, w_, v[3], v[2], Int(r), v[1]);
+                                   });
+                                 });
+    return b_.Compute(
+        name_ + "_filter", type_, Shape({kPoints, kPoints, c_.in_channels, c_.out_channels}),
+        {"a", "b", "ic", "oc"}, [&](const std::vector<ir::Var>& v) {
+          return Transformed(FilterMatrix(), v[1],
+                             [&](int s) { return Load(half, {v[0], Int(s), v[2], v[3]}); });
+        });
+  }
+
+  ir::Buffer Input() {
+    ir::Buffer half = b_.Compute(
+        name_ + "_tile_rows", type_, Shape({kPoints, kPoints, c_.in_channels, tiles_}),
+        {"a", "s", "ic", "p"}, [&](const std::vector<ir::Var>& v) {
+          Expr column = ir::FloorMod(v[3], Int(columns_)) * Int(kTile) + v[1];
+          Expr row = ir::FloorMod(ir::FloorDiv(v[3], Int(columns_)), Int(rows_)) * Int(kTile);
+          Expr image = ir::FloorDiv(v[3], Int(rows_ * columns_));
+          return Transformed(InputMatrix(), v[0], [&](int r) {
+            return Pixel(image, v[2], row + Int(r - c_.h.pad_begin), column - Int(c_.w.pad_begin));
+          });
+        });
+    return b_.Compute(name_ + "_tile", type_, Shape({kPoints, kPoints, c_.in_channels, tiles_}),
+                      {"a", "b", "ic", "p"}, [&](const std::vector<ir::Var>& v) {
+                        return Transformed(InputMatrix(), v[1], [&](int s) {
+                          return Load(half, {v[0], Int(s), v[2], v[3]});
+                        });
+                      });
+  }
+
+  ir::Buffer Products(const ir::Buffer& filter, const ir::Buffer& input) {
+    const ir::Axis ic = b_.ReduceAxis("ic", Int(c_.in_channels));
+    return b_.Reduce(
+        name_ + "_products", type_, Shape({kPoints, kPoints, c_.out_channels, tiles_}),
+        {"a", "b", "oc", "p"}, {ic}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& v) {
+          return Load(input, {v[0], v[1], ic.var, v[3]}) * Load(filter, {v[0], v[1], ic.var, v[2]});
+        });
+  }
+
+  ir::Buffer Output(const ir::Buffer& products, const ir::Buffer& bias,
+                    const std::vector<int64_t>& shape) {
+    ir::Buffer half = b_.Compute(
+        name_ + "_out_rows", type_, Shape({kTile, kPoints, c_.out_channels, tiles_}),
+        {"i", "b", "oc", "p"}, [&](const std::vector<ir::Var>& v) {
+          return Transformed(OutputMatrix(), v[0],
+                             [&](int a) { return Load(products, {Int(a), v[1], v[2], v[3]}); });
+        });
+    return b_.Compute(
+        name_, type_, Shape(shape), {"n", "oc", "oh", "ow"}, [&](const std::vector<ir::Var>& v) {
+          Expr tile = (v[0] * Int(rows_) + ir::FloorDiv(v[2], Int(kTile))) * Int(columns_) +
+                      ir::FloorDiv(v[3], Int(kTile));
+          Expr sum = Transformed(OutputMatrix(), ir::FloorMod(v[3], Int(kTile)), [&](int s) {
+            return Load(half, {ir::FloorMod(v[2], Int(kTile)), Int(s), v[1], tile});
+          });
+          return bias == nullptr ? sum : sum + Load(bias, {v[1]});
+        });
+  }
+
+ private:
+  Expr Pixel(const Expr& image, const Expr& channel, const Expr& row, const Expr& column) const {
+    // Tiles stick out at the far side even where nothing is padded.
+    Expr inside =
+        row >= Int(0) && row < Int(c_.height) && column >= Int(0) && column < Int(c_.width);
+    return ir::Select(inside, Load(x_, {image, channel, row, column}), ir::Zero(type_));
+  }
+
+  ir::FunctionBuilder& b_;
+  const std::string& name_;
+  ir::Buffer x_, w_;
+  const ConvShape& c_;
+  int64_t rows_, columns_, tiles_;
+  ir::DType type_;
+};
+
+bool HasForm(const ConvShape& c, ir::DType type) {
+  auto fits = [](const Window& w) { return w.kernel == kTaps && w.stride == 1 && w.dilation == 1; };
+  return type == ir::kF32 && c.groups == 1 && fits(c.h) && fits(c.w);
+}
+
+}  // namespace
+
+bool WinogradApplies(std::span<const TensorType> inputs, const Attrs& attrs) {
+  absl::StatusOr<ConvShape> c = ConvShapeOf(inputs, attrs);
+  return c.ok() && HasForm(*c, inputs[0].dtype);
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(ir::FunctionBuilder& b,
+                                                        const std::string& name,
+                                                        std::span<const ir::Buffer> inputs,
+                                                        std::span<const TensorType> outputs,
+                                                        const Attrs& attrs) {
+  std::vector<TensorType> types;
+  for (const ir::Buffer& input : inputs) types.push_back(TypeOfBuffer(input));
+  TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
+  if (!HasForm(c, types[0].dtype)) {
+    return OpError("conv2d", "winograd",
+                   "expected f32, a 3x3 kernel, stride and dilation 1 and one group, found " +
+                       ToText(types[0]) + " and " + ToText(types[1]));
+  }
+  Stages stages(b, name, inputs, c);
+  ir::Buffer filter = stages.Filter();
+  ir::Buffer products = stages.Products(filter, stages.Input());
+  return std::vector<ir::Buffer>{
+      stages.Output(products, inputs.size() > 2 ? inputs[2] : nullptr, outputs[0].shape)};
+}
+
+double WinogradErrorBound(int64_t channels, double max_x, double max_w) {
+  constexpr double kOutputRow = 19, kInputRow = 10;
+  constexpr double kTransformTerms = 26;  // terms of the five other sums, two per side
+  double n = static_cast<double>(channels) + kTransformTerms;
+  double nu = n * std::numeric_limits<float>::epsilon() / 2;
+  return nu / (1 - nu) * kOutputRow * kOutputRow * kInputRow * kInputRow *
+         static_cast<double>(channels) * max_x * max_w;
+}
+
+}  // namespace tilewright::op
