@@ -161,6 +161,7 @@ absl::Status FunctionEmitter::EmitStmt(const Stmt& s) {
       return support::Unimplemented(
           "codegen.sync.barrier", "expected no barrier between the threads of a group, found one");
     case StmtKind::kBlock:
+    case StmtKind::kCombine:
       break;
   }
   return support::Internal("codegen.stmt.not_flat",

@@ -105,10 +105,25 @@ Axis FunctionBuilder::ReduceAxis(const std::string& name, Expr extent) {
   return {MakeVar(name, type), std::move(extent)};
 }
 
+Buffer FunctionBuilder::Intermediate(const std::string& name, DType dtype,
+                                     std::vector<Expr> shape) {
+  if (scan_.has_value()) shape.insert(shape.begin(), scan_->steps);
+  function_.allocs.push_back(MakeBuffer(UniqueName(name), dtype, std::move(shape)));
+  return function_.allocs.back();
+}
+
 Buffer FunctionBuilder::Compute(const std::string& name, DType dtype, std::vector<Expr> shape,
                                 const std::vector<std::string>& axis_names,
                                 const std::function<Expr(const std::vector<Var>&)>& value) {
-  return AddStage(name, dtype, std::move(shape), axis_names, {}, Combiner::kSum, value);
+  Buffer out = Intermediate(name, dtype, shape);
+  Stage stage{
+      .name = out->name, .outs = {out}, .shape = std::move(shape), .axis_names = axis_names};
+  stage.values = [&](const std::vector<Var>& v) { return std::vector<Expr>{value(v)}; };
+  stage.body = [&](const std::vector<Expr>& place, const std::vector<Expr>& values) {
+    return MakeStore(out, place, values[0]);
+  };
+  AddStage(stage);
+  return out;
 }
 
 Buffer FunctionBuilder::Reduce(const std::string& name, DType dtype, std::vector<Expr> shape,
@@ -116,19 +131,115 @@ Buffer FunctionBuilder::Reduce(const std::string& name, DType dtype, std::vector
                                const std::vector<Axis>& axes, Combiner combiner,
                                const std::function<Expr(const std::vector<Var>&)>& value) {
   TW_CHECK(!axes.empty()) << "reduction " << name << " without axes";
-  return AddStage(name, dtype, std::move(shape), axis_names, axes, combiner, value);
+  Buffer out = Intermediate(name, dtype, shape);
+  Stage stage{.name = out->name,
+              .outs = {out},
+              .shape = std::move(shape),
+              .axis_names = axis_names,
+              .axes = axes};
+  stage.values = [&](const std::vector<Var>& v) { return std::vector<Expr>{value(v)}; };
+  stage.body = [&](const std::vector<Expr>& place, const std::vector<Expr>& values) {
+    return MakeStore(out, place, Combine(combiner, Load(out, place), values[0]));
+  };
+  stage.init = [&](const std::vector<Expr>& place) {
+    return MakeStore(out, place, Identity(combiner, dtype));
+  };
+  AddStage(stage);
+  return out;
 }
 
-Buffer FunctionBuilder::AddStage(const std::string& name, DType dtype, std::vector<Expr> shape,
-                                 const std::vector<std::string>& axis_names,
-                                 const std::vector<Axis>& axes, Combiner combiner,
-                                 const std::function<Expr(const std::vector<Var>&)>& value) {
-  std::string unique = UniqueName(name);
-  Buffer out = MakeBuffer(unique, dtype, shape);
-  function_.allocs.push_back(out);
+std::vector<Buffer> FunctionBuilder::ReduceTuple(
+    const std::vector<std::string>& names, const std::vector<DType>& types, std::vector<Expr> shape,
+    const std::vector<std::string>& axis_names, const std::vector<Axis>& axes,
+    const TupleReduction& reduction,
+    const std::function<std::vector<Expr>(const std::vector<Var>&)>& values) {
+  TW_CHECK(!axes.empty() && !names.empty() && names.size() == types.size() &&
+           types.size() == reduction.identity.size())
+      << "malformed tuple reduction";
+  std::vector<Buffer> outs;
+  for (size_t k = 0; k < names.size(); ++k) outs.push_back(Intermediate(names[k], types[k], shape));
+  Stage stage{.name = outs[0]->name,
+              .outs = outs,
+              .shape = std::move(shape),
+              .axis_names = axis_names,
+              .axes = axes};
+  stage.values = values;
+  stage.body = [&](const std::vector<Expr>& place, const std::vector<Expr>& point) {
+    TW_CHECK(point.size() == outs.size()) << "tuple of " << point.size() << " values";
+    std::vector<Stmt> stores;
+    for (size_t k = 0; k < outs.size(); ++k) stores.push_back(MakeStore(outs[k], place, point[k]));
+    return MakeCombine(reduction.combiner, std::move(stores));
+  };
+  stage.init = [&](const std::vector<Expr>& place) {
+    std::vector<Stmt> stores;
+    for (size_t k = 0; k < outs.size(); ++k)
+      stores.push_back(MakeStore(outs[k], place, reduction.identity[k]));
+    return MakeSeq(std::move(stores));
+  };
+  AddStage(stage);
+  return outs;
+}
+
+void FunctionBuilder::BeginScan(const std::string& axis_name, Expr steps) {
+  TW_CHECK(!scan_.has_value()) << "scan " << axis_name << " within a scan";
+  scan_ = ScanLoop{MakeVar(axis_name, steps->dtype), std::move(steps), {}};
+}
+
+void FunctionBuilder::EndScan() {
+  TW_CHECK(scan_.has_value() && !scan_->nests.empty()) << "end of a scan without stages";
+  nests_.push_back(MakeFor(scan_->loop, Int(0, scan_->steps->dtype), scan_->steps,
+                           MakeSeq(std::move(scan_->nests))));
+  scan_.reset();
+}
+
+Buffer FunctionBuilder::State(const std::string& name, DType dtype, Expr steps,
+                              std::vector<Expr> shape, const std::vector<std::string>& axis_names,
+                              const std::function<Expr(const std::vector<Var>&)>& initial) {
+  TW_CHECK(!scan_.has_value()) << "state " << name << " made within a scan";
+  std::vector<Expr> whole = shape;
+  whole.insert(whole.begin(), std::move(steps) + Int(1));
+  Buffer state = Intermediate(name, dtype, std::move(whole));
+  Stage stage{.name = UniqueName(name + "_start"),
+              .outs = {state},
+              .shape = std::move(shape),
+              .axis_names = axis_names};
+  stage.values = [&](const std::vector<Var>& v) { return std::vector<Expr>{initial(v)}; };
+  stage.body = [&](const std::vector<Expr>& place, const std::vector<Expr>& values) {
+    return MakeStore(state, place, values[0]);
+  };
+  stage.place = [](const std::vector<Var>& v) {
+    std::vector<Expr> place(v.begin(), v.end());
+    place.insert(place.begin(), Int(0));
+    return place;
+  };
+  AddStage(stage);
+  return state;
+}
+
+void FunctionBuilder::Next(const Buffer& state, const std::vector<std::string>& axis_names,
+                           const std::function<Expr(const std::vector<Var>&)>& value) {
+  TW_CHECK(scan_.has_value()) << "next " << state->name << " outside a scan";
+  std::vector<Expr> shape(state->shape.begin() + 1, state->shape.end());
+  Stage stage{.name = UniqueName(state->name + "_next"),
+              .outs = {state},
+              .shape = std::move(shape),
+              .axis_names = axis_names};
+  stage.values = [&](const std::vector<Var>& v) { return std::vector<Expr>{value(v)}; };
+  stage.body = [&](const std::vector<Expr>& place, const std::vector<Expr>& values) {
+    return MakeStore(state, place, values[0]);
+  };
+  stage.place = [](const std::vector<Var>& v) {
+    std::vector<Expr> place(v.begin(), v.end());
+    place[0] = place[0] + Int(1, place[0]->dtype);
+    return place;
+  };
+  AddStage(stage);
+}
+
+void FunctionBuilder::AddStage(const Stage& stage) {
   StmtNode block{.kind = StmtKind::kBlock};
-  block.name = unique;
-  std::vector<Var> loops, spatial;
+  block.name = stage.name;
+  std::vector<Var> loops, vars;
   std::vector<Expr> extents;
   auto add_iter = [&](const std::string& axis, Var var, const Expr& extent, IterType type) {
     Expr zero = Int(0, extent->dtype);
@@ -136,38 +247,48 @@ Buffer FunctionBuilder::AddStage(const std::string& name, DType dtype, std::vect
     extents.push_back(extent);
     block.iters.push_back({std::move(var), {zero, extent}, type, loops.back()});
   };
-  for (size_t d = 0; d < shape.size(); ++d) {
-    std::string axis =
-        d < axis_names.size() && !axis_names[d].empty() ? axis_names[d] : "i" + std::to_string(d);
-    spatial.push_back(MakeVar("v" + axis, shape[d]->dtype));
-    add_iter(axis, spatial.back(), shape[d], IterType::kSpatial);
+  if (scan_.has_value()) {
+    vars.push_back(MakeVar("v" + scan_->loop->name, scan_->loop->dtype));
+    Expr zero = Int(0, scan_->loop->dtype);
+    block.iters.push_back({vars[0], {zero, scan_->steps}, IterType::kSequential, scan_->loop});
+  }
+  for (size_t d = 0; d < stage.shape.size(); ++d) {
+    bool named = d < stage.axis_names.size() && !stage.axis_names[d].empty();
+    std::string axis = named ? stage.axis_names[d] : "i" + std::to_string(d);
+    vars.push_back(MakeVar("v" + axis, stage.shape[d]->dtype));
+    add_iter(axis, vars.back(), stage.shape[d], IterType::kSpatial);
   }
   // An axis may serve several reductions: each block gets iteration variables of its own.
   VarMap own_axes;
-  for (const Axis& axis : axes) {
+  for (const Axis& axis : stage.axes) {
     Var var = MakeVar("v" + axis.var->name, axis.var->dtype);
     own_axes[axis.var.get()] = var;
     add_iter(axis.var->name, var, axis.extent, IterType::kReduce);
   }
-  Expr point = Substitute(value(spatial), own_axes);
-  TW_CHECK(point->dtype == dtype) << "stage " << name << ": value of type "
-                                  << TypeName(point->dtype) << ", expected " << TypeName(dtype);
-  block.reads = PointReads(point);
-  block.writes = {PointRegion(out, spatial)};
-  if (axes.empty()) {
-    block.body = MakeStore(out, spatial, point);
-  } else {
-    block.init = MakeStore(out, spatial, Identity(combiner, dtype));
-    block.body = MakeStore(out, spatial, Combine(combiner, Load(out, spatial), point));
+  std::vector<Expr> place =
+      stage.place ? stage.place(vars) : std::vector<Expr>(vars.begin(), vars.end());
+  std::vector<Expr> values = stage.values(vars);
+  for (size_t k = 0; k < values.size(); ++k) {
+    values[k] = Substitute(values[k], own_axes);
+    TW_CHECK(k < stage.outs.size() && values[k]->dtype == stage.outs[k]->dtype)
+        << "stage " << stage.name << ": value of type " << TypeName(values[k]->dtype);
+    for (BufferRegion& r : PointReads(values[k])) {
+      bool known = std::any_of(block.reads.begin(), block.reads.end(),
+                               [&](const BufferRegion& o) { return SameRegion(o, r); });
+      if (!known) block.reads.push_back(std::move(r));
+    }
   }
+  for (const Buffer& out : stage.outs) block.writes.push_back(PointRegion(out, place));
+  block.body = stage.body(place, values);
+  if (stage.init) block.init = stage.init(place);
   Stmt nest = MakeBlock(std::move(block));
   for (size_t d = loops.size(); d-- > 0;)
     nest = MakeFor(loops[d], Int(0, extents[d]->dtype), extents[d], nest);
-  nests_.push_back(std::move(nest));
-  return out;
+  (scan_.has_value() ? scan_->nests : nests_).push_back(std::move(nest));
 }
 
 Function FunctionBuilder::Finish(const std::vector<Buffer>& outputs) {
+  TW_CHECK(!scan_.has_value()) << "function " << function_.name << " finished within a scan";
   BufferMap renamed;
   for (const Buffer& out : outputs) {
     auto it = std::find(function_.allocs.begin(), function_.allocs.end(), out);

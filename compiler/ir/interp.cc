@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -89,10 +90,15 @@ struct Action {
   std::vector<int64_t> values;    // of the iters, at this visit
   std::vector<RegionCode> reads, writes;
   std::unique_ptr<Action> init, body, else_body;
-  std::vector<Action> stmts;
+  std::vector<Action> stmts;             // Seq; Combine: its stores
+  std::vector<Code> loads, results;      // Combine
+  std::vector<int> lhs, rhs;             // Combine: slots of the variables
   std::unordered_set<uint64_t> started;  // Block: spatial points whose init has run
   uint64_t last_started = 0;
   bool has_barrier = false;  // here or below
+  bool ordered = false;      // Block: has sequential iterators
+  // Block: the last values of the sequential iterators, by the values of the others.
+  std::unordered_map<uint64_t, std::vector<int64_t>> reached;
 };
 
 // One thread of a nest of thread loops with barriers, while another one runs.
@@ -136,6 +142,7 @@ class Interpreter {
   }
   Action Resolve(const Stmt& s);
   void ResolveBlock(const StmtNode& s, Action* a);
+  void ResolveCombine(const StmtNode& s, Action* a);
   std::vector<RegionCode> ResolveRegions(const std::vector<BufferRegion>& regions);
 
   bool Step() {
@@ -148,6 +155,7 @@ class Interpreter {
   void ExecuteFor(Action& a);
   void ExecuteBlock(Action& a);
   void ExecuteStore(Action& a);
+  void ExecuteCombine(Action& a);
   void StoreLane(BufferState* state, int64_t position, Cell value);
   void ExecuteAlloc(Action& a);
   void ExecuteSync(const StmtNode& s);
@@ -161,6 +169,7 @@ class Interpreter {
   // A value that has to be the same for all threads.
   int64_t Uniform(Code& code, Team& team, std::string_view what);
   bool BindIters(Action& a, uint64_t* point, bool* at_start);
+  void CheckSequence(Action& a);
   std::vector<ConcreteRegion> Concrete(const std::vector<RegionCode>& regions);
 
   const InterpOptions options_;
@@ -186,6 +195,7 @@ void Interpreter::ResolveBlock(const StmtNode& s, Action* a) {
   for (const IterVar& iter : s.iters) {
     a->iters.push_back({-1, machine_.Resolve(iter.binding), machine_.Resolve(iter.domain.min),
                         machine_.Resolve(iter.domain.extent), iter.type, iter.var.get()});
+    a->ordered |= iter.type == IterType::kSequential;
   }
   if (s.predicate != nullptr) a->condition = machine_.Resolve(s.predicate);
   for (size_t i = 0; i < s.iters.size(); ++i)
@@ -194,6 +204,18 @@ void Interpreter::ResolveBlock(const StmtNode& s, Action* a) {
   a->writes = ResolveRegions(s.writes);
   a->init = ResolveChild(s.init);
   a->body = ResolveChild(s.body);
+}
+
+void Interpreter::ResolveCombine(const StmtNode& s, Action* a) {
+  std::string error = CombineErrorOf(s);
+  if (!error.empty()) return machine_.Fail("type", error);
+  for (const Stmt& store : s.stmts) {
+    a->stmts.push_back(Resolve(store));
+    a->loads.push_back(machine_.Resolve(Load(store->buffer, store->indices)));
+  }
+  for (const Var& v : s.combiner->lhs) a->lhs.push_back(machine_.DeclareVar(v));
+  for (const Var& v : s.combiner->rhs) a->rhs.push_back(machine_.DeclareVar(v));
+  a->results = ResolveAll(s.combiner->results);
 }
 
 Action Interpreter::Resolve(const Stmt& s) {
@@ -245,6 +267,9 @@ Action Interpreter::Resolve(const Stmt& s) {
     case StmtKind::kSync:
       a.has_barrier = s->sync == SyncKind::kBarrier;
       break;
+    case StmtKind::kCombine:
+      ResolveCombine(*s, &a);
+      break;
   }
   for (const auto* child : {&a.init, &a.body, &a.else_body})
     a.has_barrier |= *child != nullptr && (*child)->has_barrier;
@@ -290,6 +315,27 @@ bool Interpreter::BindIters(Action& a, uint64_t* point, bool* at_start) {
   return true;
 }
 
+// Sequential iterators never go back, except to their start (the work is done once more).
+void Interpreter::CheckSequence(Action& a) {
+  uint64_t others = 0x9e3779b97f4a7c15ULL;
+  std::vector<int64_t> now;
+  bool at_start = true;
+  for (size_t i = 0; i < a.iters.size(); ++i) {
+    if (a.iters[i].type == IterType::kSequential) {
+      now.push_back(a.values[i]);
+      at_start &= a.values[i] == machine_.EvalInt(a.iters[i].min);
+    } else {
+      others = (others ^ static_cast<uint64_t>(a.values[i])) * 0xbf58476d1ce4e5b9ULL;
+      others ^= others >> 29;
+    }
+  }
+  std::vector<int64_t>& last = a.reached[others];
+  if (!at_start && now < last) {
+    machine_.Fail("sequence_order", "block " + a.stmt->name + ": a sequential iterator goes back");
+  }
+  last = std::move(now);
+}
+
 std::vector<ConcreteRegion> Interpreter::Concrete(const std::vector<RegionCode>& regions) {
   std::vector<ConcreteRegion> boxes;
   for (const RegionCode& r : regions) {
@@ -306,6 +352,7 @@ void Interpreter::ExecuteBlock(Action& a) {
   uint64_t point = 0;
   bool at_start = true;
   if (!BindIters(a, &point, &at_start)) return;
+  if (a.ordered) CheckSequence(a);
   std::vector<ConcreteRegion> reads, writes;
   if (options_.check_regions) {
     reads = Concrete(a.reads);
@@ -508,6 +555,25 @@ void Interpreter::ExecuteStore(Action& a) {
   }
 }
 
+// Everything is read before anything is stored.
+void Interpreter::ExecuteCombine(Action& a) {
+  if (!Step()) return;
+  std::vector<Cell> old, added, results;
+  for (size_t i = 0; i < a.stmts.size(); ++i) {
+    old.push_back(machine_.EvalScalar(a.loads[i]));
+    added.push_back(machine_.EvalScalar(a.stmts[i].value));
+  }
+  for (size_t i = 0; i < a.stmts.size(); ++i) {
+    machine_.SetVar(a.lhs[i], old[i]);
+    machine_.SetVar(a.rhs[i], added[i]);
+  }
+  for (const Code& r : a.results) results.push_back(machine_.EvalScalar(r));
+  for (size_t i = 0; i < a.stmts.size() && !machine_.failed(); ++i) {
+    const Action& store = a.stmts[i];
+    StoreLane(store.buffer, machine_.LocateScalar(*store.buffer, store.indices), results[i]);
+  }
+}
+
 void Interpreter::Execute(Action& a) {
   if (machine_.failed()) return;
   switch (a.stmt->kind) {
@@ -544,6 +610,8 @@ void Interpreter::Execute(Action& a) {
       return;
     case StmtKind::kSync:
       return ExecuteSync(*a.stmt);
+    case StmtKind::kCombine:
+      return ExecuteCombine(a);
   }
 }
 

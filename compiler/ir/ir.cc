@@ -345,6 +345,15 @@ Stmt MakeSync(SyncKind kind, int64_t pending) {
   return MakeStmt(std::move(node));
 }
 
+Stmt MakeCombine(std::shared_ptr<const TupleCombiner> combiner, std::vector<Stmt> stores) {
+  StmtNode node{.kind = StmtKind::kCombine};
+  node.combiner = std::move(combiner);
+  node.stmts = std::move(stores);
+  std::string error = CombineErrorOf(node);
+  TW_CHECK(error.empty()) << "ir combine: " << error;
+  return MakeStmt(std::move(node));
+}
+
 Stmt MakeBlock(StmtNode block) {
   block.kind = StmtKind::kBlock;
   TW_CHECK(block.body != nullptr) << "block " << block.name << " without a body";

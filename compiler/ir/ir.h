@@ -29,6 +29,11 @@
 //   every visit. Schedules keep that visit the first one of each spatial point (the interpreter
 //   reports it otherwise); a point that is computed again (overlapping tiles) starts again with
 //   `init`.
+// - Combine updates a tuple of elements at once: with a = the elements, b = the values beside them,
+//   all results are computed from a and b, and only then stored. A declared combiner is associative
+//   (on floats up to rounding); unless it is `ordered` it is commutative, too. That is its author's
+//   word, on which reassociating steps rely; the init of the block around is its identity.
+// - Sequential iterators (IterType::kSequential) carry values: their loops run in order.
 // - Iterations of parallel, vectorized, virtual and bound loops are independent: their order must
 // not
 //   matter.
@@ -105,6 +110,7 @@ enum class Intrinsic : uint8_t {
 struct ExprNode;
 struct BufferNode;
 struct StmtNode;
+struct TupleCombiner;
 using Expr = std::shared_ptr<const ExprNode>;
 using Var = Expr;  // an Expr whose kind is kVar; compared by address
 using Buffer = std::shared_ptr<const BufferNode>;  // compared by address
@@ -223,6 +229,14 @@ struct IterVar {
   Expr binding;  // value in terms of the enclosing loops
 };
 
+// results[i](lhs, rhs): what becomes of element i of a tuple. A closed function: its expressions
+// know only its own variables, so that rewriters of programs need not look inside.
+struct TupleCombiner {
+  std::vector<Var> lhs, rhs;  // what was combined so far, and what is added to it
+  std::vector<Expr> results;
+  bool ordered = false;  // associative only: the order of the values must be kept
+};
+
 // One struct for all statements keeps rewriters short; only the fields named for a kind are set.
 struct StmtNode {
   StmtKind kind;
@@ -248,7 +262,8 @@ struct StmtNode {
   Stmt body = {};                      // For, Block, Let, Alloc, If, Async
   SyncKind sync = SyncKind::kBarrier;  // Sync
   int64_t pending = 0;                 // Sync: groups that wait leaves in flight
-  std::vector<Stmt> stmts = {};        // Seq
+  std::vector<Stmt> stmts = {};  // Seq; Combine: a Store per element, of the value to be combined
+  std::shared_ptr<const TupleCombiner> combiner = {};  // Combine
 };
 
 Stmt MakeFor(Var var, Expr min, Expr extent, Stmt body, ForKind kind = ForKind::kSerial,
@@ -261,6 +276,8 @@ Stmt MakeAlloc(Buffer buffer, Stmt body);
 Stmt MakeEvaluate(Expr value);
 Stmt MakeAsync(Stmt body);
 Stmt MakeSync(SyncKind kind, int64_t pending = 0);
+// `stores[i]` names element i of the tuple and the value that joins it.
+Stmt MakeCombine(std::shared_ptr<const TupleCombiner> combiner, std::vector<Stmt> stores);
 Stmt MakeBlock(StmtNode block);  // kind is set here
 
 // ------------------------------------------------------------------------------------------------

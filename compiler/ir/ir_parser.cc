@@ -126,6 +126,7 @@ Stmt Parser::Statement() {
   if (Is("if")) return ParseIf();
   if (Is("let")) return ParseLet();
   if (Is("alloc")) return ParseAlloc();
+  if (Is("combine")) return ParseCombine();
   if (Accept("eval")) {
     Expr value = ParseExpr();
     Expect(";");
@@ -287,6 +288,76 @@ Stmt Parser::ParseStore() {
   Expect(";");
   std::string error = StoreErrorOf(node);
   if (!error.empty()) FailAt(at, "type", error);
+  return std::make_shared<const StmtNode>(std::move(node));
+}
+
+// The variables of one side of a combiner: declared with the types of the tuple's elements.
+std::vector<Var> Parser::CombinerVars(const std::vector<Stmt>& stores) {
+  std::vector<Var> vars;
+  Expect("(");
+  while (!failed() && !Is(")")) {
+    if (!vars.empty()) Expect(",");
+    Token at = token_;
+    std::string name = Name("a variable");
+    if (vars.size() == stores.size()) {
+      FailAt(at, "combiner", "expected a variable for each element, found another");
+      break;
+    }
+    vars.push_back(MakeVar(name, stores[vars.size()]->buffer->dtype));
+    Declare(name, vars.back());
+  }
+  Expect(")");
+  return vars;
+}
+
+Stmt Parser::ParseCombine() {
+  Token at = Take();
+  auto combiner = std::make_shared<TupleCombiner>();
+  combiner->ordered = Accept("ordered");
+  std::vector<StmtNode> stores;
+  Expect("(");
+  while (!failed() && !Is(")")) {
+    if (!stores.empty()) Expect(",");
+    StmtNode store{.kind = StmtKind::kStore};
+    store.buffer = FindBuffer(Take());
+    int height = 0;
+    Expect("[");
+    store.indices = List("]", &height);
+    stores.push_back(std::move(store));
+  }
+  Expect(")");
+  Expect("with");
+  Expect("(");
+  int height = 0;
+  std::vector<Expr> values = List(")", &height);
+  if (values.size() != stores.size()) {
+    FailAt(at, "combiner",
+           "expected a value for each element, found " + std::to_string(values.size()) + " for " +
+               std::to_string(stores.size()));
+    return MakeSeq({});
+  }
+  StmtNode node{.kind = StmtKind::kCombine};
+  for (size_t i = 0; i < stores.size(); ++i) {
+    stores[i].value = values[i];
+    node.stmts.push_back(std::make_shared<const StmtNode>(std::move(stores[i])));
+  }
+  Expect("by");
+  size_t mark = Mark();
+  combiner->lhs = CombinerVars(node.stmts);
+  Expect(",");
+  combiner->rhs = CombinerVars(node.stmts);
+  Expect("=");
+  Expect("(");
+  combiner->results = List(")", &height);
+  Leave(mark);
+  Expect(";");
+  if (failed()) return MakeSeq({});
+  node.combiner = std::move(combiner);
+  std::string error = CombineErrorOf(node);
+  if (!error.empty()) {
+    FailAt(at, "type", error);
+    return MakeSeq({});
+  }
   return std::make_shared<const StmtNode>(std::move(node));
 }
 

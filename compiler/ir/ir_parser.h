@@ -73,6 +73,8 @@ class Parser {
   Stmt ParseBlock();
   void ParseIters(StmtNode* block);
   Stmt ParseStore();
+  Stmt ParseCombine();
+  std::vector<Var> CombinerVars(const std::vector<Stmt>& stores);
   Stmt ParseIf();
   Stmt ParseLet();
   Stmt ParseAlloc();

@@ -42,6 +42,7 @@ class Printer {
   void PrintAnnotations(const Annotations& annotations);
   void PrintRegions(std::string_view word, const std::vector<BufferRegion>& regions);
   void PrintBlock(const StmtNode& s);
+  void PrintCombine(const StmtNode& s);
   void PrintBody(const Stmt& s);
 
   std::string out_;
@@ -272,6 +273,34 @@ void Printer::PrintBlock(const StmtNode& s) {
   for (const IterVar& iter : s.iters) Unbind(iter.var.get());
 }
 
+void Printer::PrintCombine(const StmtNode& s) {
+  const TupleCombiner& c = *s.combiner;
+  out_ += c.ordered ? "combine ordered (" : "combine (";
+  for (size_t i = 0; i < s.stmts.size(); ++i) {
+    if (i > 0) out_ += ", ";
+    PrintAccess(s.stmts[i]->buffer, s.stmts[i]->indices, nullptr);
+  }
+  out_ += ") with (";
+  for (size_t i = 0; i < s.stmts.size(); ++i) {
+    if (i > 0) out_ += ", ";
+    Print(s.stmts[i]->value);
+  }
+  out_ += ") by (";
+  for (const auto* vars : {&c.lhs, &c.rhs}) {
+    if (vars == &c.rhs) out_ += "), (";
+    for (size_t i = 0; i < vars->size(); ++i) {
+      if (i > 0) out_ += ", ";
+      out_ += Bind((*vars)[i].get(), (*vars)[i]->name);
+    }
+  }
+  out_ += ") = (";
+  PrintList(c.results);
+  out_ += ");";
+  for (const auto* vars : {&c.lhs, &c.rhs}) {
+    for (const Var& v : *vars) Unbind(v.get());
+  }
+}
+
 // "{", the statements, "}", without a line break at the end.
 void Printer::PrintBody(const Stmt& s) {
   out_ += "{\n";
@@ -352,6 +381,9 @@ void Printer::Print(const Stmt& s) {
       out_.append("sync ").append(SyncText(s->sync));
       if (s->sync == SyncKind::kWait) out_ += " " + std::to_string(s->pending);
       out_ += ';';
+      break;
+    case StmtKind::kCombine:
+      PrintCombine(*s);
       break;
     case StmtKind::kSeq:
       break;

@@ -213,6 +213,15 @@ void Encoder::Encode(const Stmt& s) {
       Put(uint64_t(s->sync));
       Put(s->pending);
       return;
+    case StmtKind::kCombine:
+      Put(s->stmts.size());
+      for (const Stmt& store : s->stmts) Encode(store);
+      for (const auto* vars : {&s->combiner->lhs, &s->combiner->rhs}) {
+        for (const Var& v : *vars) Bind(v);
+      }
+      Put(s->combiner->ordered);
+      for (const Expr& r : s->combiner->results) Encode(r);
+      return;
   }
 }
 

@@ -25,9 +25,9 @@ constexpr std::string_view kIterTypes[] = {"spatial", "reduce", "sequential", "o
 constexpr std::string_view kStages[] = {"scheduled", "loops", "flat"};
 
 constexpr std::string_view kKeywords[] = {
-    "alloc", "attrs", "block", "else",   "eval",   "false", "fn",    "for",   "if",
-    "in",    "inf",   "init",  "let",    "masked", "nan",   "reads", "scope", "size",
-    "stage", "true",  "where", "writes", "align",  "async", "sync"};
+    "alloc", "attrs", "block", "combine", "else",   "eval",   "false", "fn",    "for",
+    "if",    "in",    "inf",   "init",    "let",    "masked", "nan",   "reads", "scope",
+    "size",  "stage", "true",  "where",   "writes", "align",  "async", "sync"};
 
 template <typename Enum, size_t N>
 std::optional<Enum> Find(const std::string_view (&table)[N], std::string_view text) {

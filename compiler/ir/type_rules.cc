@@ -213,4 +213,35 @@ std::string StoreErrorOf(const StmtNode& s) {
                                                TypeName(expected), TypeName(s.value->dtype));
 }
 
+std::string CombineErrorOf(const StmtNode& s) {
+  if (s.combiner == nullptr) return "combine without a combiner";
+  const TupleCombiner& c = *s.combiner;
+  size_t n = s.stmts.size();
+  if (n == 0 || c.lhs.size() != n || c.rhs.size() != n || c.results.size() != n) {
+    return Mismatch("combine", "as many elements as variables and results",
+                    std::to_string(n) + ", " + std::to_string(c.lhs.size()) + ", " +
+                        std::to_string(c.rhs.size()) + " and " + std::to_string(c.results.size()));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const Stmt& store = s.stmts[i];
+    if (store == nullptr || store->kind != StmtKind::kStore || store->mask != nullptr)
+      return "combine: expected a plain store for each element";
+    std::string error = StoreErrorOf(*store);
+    if (!error.empty()) return error;
+    if (store->value->dtype.is_vector()) return "combine: expected scalars, found vectors";
+    for (size_t k = 0; k < i; ++k) {
+      if (s.stmts[k]->buffer == store->buffer)
+        return "combine: expected different buffers, found " + store->buffer->name + " twice";
+    }
+    for (const Expr& e : {c.lhs[i], c.rhs[i], c.results[i]}) {
+      if (e == nullptr) return "combine: null variable or result";
+      if (e->dtype != store->value->dtype) {
+        return Mismatch("combiner of " + store->buffer->name, TypeName(store->value->dtype),
+                        TypeName(e->dtype));
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace tilewright::ir

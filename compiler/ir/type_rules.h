@@ -23,5 +23,6 @@ int LanesOf(const std::vector<Expr>& indices);
 // was expected and found.
 std::string TypeErrorOf(const ExprNode& node);
 std::string StoreErrorOf(const StmtNode& store);
+std::string CombineErrorOf(const StmtNode& combine);
 
 }  // namespace tilewright::ir

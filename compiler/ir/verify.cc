@@ -63,6 +63,7 @@ class Verifier {
                        std::unordered_set<const BufferNode*>* stores);
   void CollectLoads(const Expr& e, std::unordered_set<const BufferNode*>* loads);
   void CheckAlloc(const Stmt& s);
+  void CheckCombine(const Stmt& s);
   void CheckAccess(const Buffer& b, size_t indices, const std::string& text);
   // Binds for the duration of `body`. A variable may be bound once on each path from the root.
   template <typename Walk>
@@ -361,6 +362,26 @@ void Verifier::CheckAlloc(const Stmt& s) {
   buffers_.erase(s->buffer.get());  // its name stays taken: names are unique in a function
 }
 
+void Verifier::CheckCombine(const Stmt& s) {
+  if (f_.stage != Stage::kScheduled)
+    return FailIn("stage", "expected no combine after lowering", s);
+  std::string error = CombineErrorOf(*s);
+  if (!error.empty()) return FailIn("type", error, s);
+  for (const Stmt& store : s->stmts) Check(store);
+  if (!ok()) return;
+  // The combiner is a closed function: it knows its own variables only.
+  std::unordered_set<const ExprNode*> outside = std::move(vars_);
+  vars_.clear();
+  for (const auto* side : {&s->combiner->lhs, &s->combiner->rhs}) {
+    for (const Var& v : *side) {
+      if (v->kind != ExprKind::kVar || !vars_.insert(v.get()).second)
+        FailIn("combiner", "expected different variables in a combiner", s);
+    }
+  }
+  for (const Expr& r : s->combiner->results) Check(r, /*allow_loads=*/false);
+  vars_ = std::move(outside);
+}
+
 void Verifier::Check(const Stmt& s) {
   if (!ok()) return;
   if (s == nullptr) return Fail("null_stmt", "null statement");
@@ -412,6 +433,8 @@ void Verifier::Check(const Stmt& s) {
       if (s->pending < 0 || (s->pending != 0 && s->sync != SyncKind::kWait))
         FailIn("sync", "expected a number of groups for wait only", s);
       return;
+    case StmtKind::kCombine:
+      return CheckCombine(s);
   }
 }
 

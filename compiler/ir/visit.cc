@@ -175,6 +175,7 @@ Stmt Rewriter::RewriteChildren(const Stmt& s) {
   stmt(copy.else_body);
   for (Stmt& child : copy.stmts) stmt(child);
   if (!changed) return s;
+  if (s->kind == StmtKind::kCombine) return MakeCombine(copy.combiner, std::move(copy.stmts));
   if (s->kind == StmtKind::kSeq)
     return MakeSeq(std::move(copy.stmts));  // a rewritten child may be a sequence itself
   return std::make_shared<const StmtNode>(std::move(copy));

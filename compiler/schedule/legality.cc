@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -73,20 +74,18 @@ std::vector<AffineSum> BindingSums(const AffineContext& context, const ir::StmtN
   return sums;
 }
 
-std::vector<AffineSum> WriteSums(const AffineContext& context, const ir::StmtNode& block) {
+std::vector<AffineSum> PointSums(const AffineContext& context, const ir::BufferRegion& region) {
   std::vector<AffineSum> sums;
-  if (block.writes.size() != 1) return sums;
-  for (const ir::Range& r : block.writes[0].region) {
+  for (const ir::Range& r : region.region) {
     if (!ir::IsInt(r.extent, 1)) return {};
     sums.push_back(context.Normalize(r.min));
   }
   return sums;
 }
 
-std::vector<AffineSum> WriteTiles(const AffineContext& context, const ir::StmtNode& block) {
+std::vector<AffineSum> WriteTiles(const AffineContext& context, const ir::BufferRegion& region) {
   std::vector<AffineSum> sums;
-  if (block.writes.size() != 1) return sums;
-  for (const ir::Range& r : block.writes[0].region) {
+  for (const ir::Range& r : region.region) {
     const int64_t* extent = ir::AsInt(r.extent);
     if (extent == nullptr || *extent < 1) return {};
     AffineSum sum = context.Normalize(r.min);
@@ -99,6 +98,11 @@ std::vector<AffineSum> WriteTiles(const AffineContext& context, const ir::StmtNo
     sums.push_back(std::move(sum));
   }
   return sums;
+}
+
+std::vector<AffineSum> WriteSums(const AffineContext& context, const ir::StmtNode& block) {
+  if (block.writes.size() != 1) return {};
+  return PointSums(context, block.writes[0]);
 }
 
 std::string WhyNotConcurrent(const ir::Function& f, const Path& path, bool vector) {
@@ -126,7 +130,7 @@ std::string WhyNotConcurrent(const ir::Function& f, const Path& path, bool vecto
                           });
       if (!vector && !used_outside) continue;
       AffineContext context = BlockContext(f, site);
-      std::vector<AffineSum> sums = WriteTiles(context, block);
+      std::vector<AffineSum> sums = WriteTiles(context, w);
       std::vector<ir::Var> vars;
       for (size_t i = outer.size(); i < site.loops.size(); ++i) vars.push_back(site.loops[i]->var);
       std::vector<UpperBound> bounds = UpperBounds(context, block.predicate);
@@ -157,14 +161,33 @@ absl::Status CheckConcurrentLoops(const Step& step, const ir::Function& f, const
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int>> WrittenIters(const Step& step, const Stmt& block) {
+namespace {
+
+// Every region at the indices of the first.
+bool AtOnePoint(const std::vector<ir::BufferRegion>& regions) {
+  for (const ir::BufferRegion& r : regions) {
+    if (r.region.size() != regions[0].region.size()) return false;
+    for (size_t d = 0; d < r.region.size(); ++d) {
+      if (!ir::StructuralEqual(r.region[d].min, regions[0].region[d].min) ||
+          !ir::StructuralEqual(r.region[d].extent, regions[0].region[d].extent))
+        return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<int>> WrittenIters(const Step& step, const Stmt& block, bool tuples) {
   auto bad = [&](std::string_view found) {
     return Refuse(
         step, "write_form",
         StrCat("expected a block that writes one buffer at its spatial iterators, found ", found),
         block);
   };
-  if (block->writes.size() != 1) return bad(StrCat(block->writes.size(), " written buffers"));
+  bool tuple = tuples && block->body->kind == StmtKind::kCombine && AtOnePoint(block->writes);
+  if (block->writes.size() != 1 && !tuple)
+    return bad(StrCat(block->writes.size(), " written buffers"));
   std::vector<int> iters;
   const ir::BufferRegion& region = block->writes[0];
   for (size_t d = 0; d < region.region.size(); ++d) {

@@ -27,8 +27,9 @@ AffineContext BlockContext(const ir::Function& f, const BlockSite& site);
 // written region is not a point.
 std::vector<AffineSum> BindingSums(const AffineContext& context, const ir::StmtNode& block);
 std::vector<AffineSum> WriteSums(const AffineContext& context, const ir::StmtNode& block);
+std::vector<AffineSum> PointSums(const AffineContext& context, const ir::BufferRegion& region);
 // The same for boxes that start at multiples of their size: which box of the grid is written.
-std::vector<AffineSum> WriteTiles(const AffineContext& context, const ir::StmtNode& block);
+std::vector<AffineSum> WriteTiles(const AffineContext& context, const ir::BufferRegion& region);
 
 // Why the iterations of the loop at the end of `path` may not run at the same time; empty when they
 // may. `vector`: lanes of one instruction share every buffer, threads do not share buffers that are
@@ -39,8 +40,9 @@ absl::Status CheckConcurrentLoops(const Step& step, const ir::Function& f, const
 
 // The iterator that each written dimension is, as an index into block.iters: -1 for a constant 0 of
 // an extent-1 dimension. Refuses (reason `write_form`) anything else, two written buffers, or an
-// iterator used twice.
-absl::StatusOr<std::vector<int>> WrittenIters(const Step& step, const ir::Stmt& block);
+// iterator used twice. With `tuples`, a combine that writes several buffers at one point is one.
+absl::StatusOr<std::vector<int>> WrittenIters(const Step& step, const ir::Stmt& block,
+                                              bool tuples = false);
 
 // The iterator that each dimension of a read is, as an index into block.iters; -1 for a constant 0.
 // Refuses (reason `read_form`) anything else, and an iterator used twice.

@@ -125,18 +125,23 @@ size_t IndexOf(const std::vector<BlockSite>& sites, std::string_view name) {
   return i;
 }
 
+bool ReadsAny(const StmtNode& block, const std::vector<ir::BufferRegion>& written) {
+  return std::any_of(written.begin(), written.end(),
+                     [&](const ir::BufferRegion& w) { return Reads(block, w.buffer); });
+}
+
 // Consumers must all stand below the loop, the block's own inputs must be complete before it.
 absl::Status CheckProducerPlace(const Step& step, const std::vector<BlockSite>& sites,
                                 const Stmt& block, const Path& to) {
   const ir::Var& loop = to.back()->var;
-  const ir::Buffer& out = block->writes[0].buffer;
-  if (WritersOf(sites, out).size() != 1) {
+  for (const ir::BufferRegion& w : block->writes) {
+    if (WritersOf(sites, w.buffer).size() == 1) continue;
     return Refuse(step, "several_writers",
-                  StrCat("expected one block that writes ", out->name, ", found more"), to[0]);
+                  StrCat("expected one block that writes ", w.buffer->name, ", found more"), to[0]);
   }
   bool consumed = false;
   for (const BlockSite& site : sites) {
-    if (site.block == block || !Reads(*site.block, out)) continue;
+    if (site.block == block || !ReadsAny(*site.block, block->writes)) continue;
     consumed = true;
     if (!IsBelow(site, loop)) {
       return Refuse(step, "consumer_outside",
@@ -174,10 +179,10 @@ absl::Status ApplyComputeAt(Schedule& s, const Step& step) {
   const Stmt block = from.back();
   const ir::Var loop = to.back()->var;
   TW_ASSIGN(Move move, PlanMove(step, from, to));
-  TW_ASSIGN(std::vector<int> written, WrittenIters(step, block));
-  const ir::Buffer& out = block->writes[0].buffer;
-  if (out->role != ir::Role::kIntermediate) {
-    return Refuse(step, "output", StrCat("expected an intermediate result, found ", out->name),
+  TW_ASSIGN(std::vector<int> written, WrittenIters(step, block, /*tuples=*/true));
+  for (const ir::BufferRegion& w : block->writes) {
+    if (w.buffer->role == ir::Role::kIntermediate) continue;
+    return Refuse(step, "output", StrCat("expected an intermediate result, found ", w.buffer->name),
                   block);
   }
   if (!move.block_first) {
@@ -189,12 +194,12 @@ absl::Status ApplyComputeAt(Schedule& s, const Step& step) {
   std::vector<BlockSite> sites = BlocksIn(from[0]);
   TW_TRY(CheckProducerPlace(step, sites, block, to));
 
-  Box region(out->shape.size());
+  Box region(written.size());
   bool first = true;
   for (const BlockSite& site : sites) {
     if (site.block == block) continue;
     for (const ir::BufferRegion& r : site.block->reads) {
-      if (r.buffer != out) continue;
+      if (!Writes(*block, r.buffer)) continue;
       GrowBox(s.function(), site, r, loop, first, &region);
       first = false;
     }

@@ -191,7 +191,7 @@ absl::Status ApplyDecomposeReduction(Schedule& s, const Step& step) {
     return Refuse(step, "vectorized", "expected a place outside vectorised loops, found one inside",
                   loop_path[0]);
   }
-  TW_TRY(WrittenIters(step, site.block).status());
+  TW_TRY(WrittenIters(step, site.block, /*tuples=*/true).status());
   TW_ASSIGN(Cut cut, CutLoops(step, site, at));
   TW_TRY(CheckOnce(step, s.function(), site, at));
 

@@ -269,6 +269,8 @@ namespace {
 std::string WhyNotReorder(const ir::Function& f, const BlockSite& site,
                           const std::vector<Stmt>& chain) {
   bool reduce = false, other = false;
+  const Stmt& body = site.block->body;
+  const bool ordered = body->kind == StmtKind::kCombine && body->combiner->ordered;
   for (const Stmt& loop : chain) {
     Feeds feeds = FeedsOf(*site.block, loop->var);
     if (feeds.ordered) {
@@ -279,7 +281,11 @@ std::string WhyNotReorder(const ir::Function& f, const BlockSite& site,
       return StrCat("expected loops over spatial or over reduction iterators, found that ",
                     loop->var->name, " feeds both kinds of ", site.block->name);
     }
-    reduce = reduce || feeds.reduce;
+    if (ordered && reduce && feeds.reduce && !ir::IsInt(loop->range.extent, 1)) {
+      return StrCat("expected at most one loop over the values of an ordered combiner, found ",
+                    loop->var->name, " of ", site.block->name);
+    }
+    reduce = reduce || (feeds.reduce && !(ordered && ir::IsInt(loop->range.extent, 1)));
     other = other || feeds.spatial || !feeds.reduce;
   }
   if (!reduce || !other) return "";

@@ -5,6 +5,9 @@
 //       if p[v := e] { body[v := e] } in the block's place, when nothing else there touches what
 //       init writes; else
 //     → if p { if every reduce iterator is at its minimum { init }; body }
+//   combine (t…) with (v…) by (a…), (b…) = (r…)
+//     → let a = t { let b = v { … let n = r { t = n; … } } }: everything is read before anything is
+//     stored
 //   allocs [B] → alloc B around the smallest statement with every access of B: not inside a
 //   vectorised loop, nor inside a
 //     loop that carries its values (it feeds an ordered iterator, or a reduction that builds B)
@@ -83,6 +86,32 @@ class WrongInit : public ir::Rewriter {
   }
 };
 
+// Reads the whole tuple and the values that join it, computes every result, then stores.
+Stmt LowerCombine(const Stmt& s) {
+  const ir::TupleCombiner& combiner = *s->combiner;
+  ir::VarMap values;
+  std::vector<std::pair<ir::Var, Expr>> lets;
+  auto bind = [&](const ir::Var& var, Expr value) {
+    lets.emplace_back(ir::MakeVar(var->name, var->dtype), std::move(value));
+    values[var.get()] = lets.back().first;
+  };
+  for (size_t i = 0; i < s->stmts.size(); ++i) {
+    bind(combiner.lhs[i], ir::Load(s->stmts[i]->buffer, s->stmts[i]->indices));
+    bind(combiner.rhs[i], s->stmts[i]->value);
+  }
+  std::vector<Stmt> stores;
+  for (size_t i = 0; i < s->stmts.size(); ++i) {
+    const Stmt& store = s->stmts[i];
+    lets.emplace_back(ir::MakeVar(store->buffer->name + "_next", store->buffer->dtype),
+                      ir::Substitute(combiner.results[i], values));
+    stores.push_back(ir::MakeStore(store->buffer, store->indices, lets.back().first));
+  }
+  Stmt result = ir::MakeSeq(std::move(stores));
+  for (size_t i = lets.size(); i-- > 0;)
+    result = ir::MakeLet(lets[i].first, lets[i].second, std::move(result));
+  return result;
+}
+
 class BlockLowering {
  public:
   BlockLowering(const ir::Function& f, const PassContext& ctx) : ctx_(ctx), bounds_(f) {}
@@ -105,6 +134,8 @@ class BlockLowering {
         return ir::MakeLet(s->var, s->value, Lower(s->body));
       case StmtKind::kAlloc:
         return ir::MakeAlloc(s->buffer, Lower(s->body));
+      case StmtKind::kCombine:
+        return LowerCombine(s);
       default:
         return s;
     }

@@ -8,6 +8,7 @@
 //                                         is active: if (condition at its first lane) { masked S }
 //     select(condition with v, a, b)    → lane-wise, with masked loads in a and b
 //     loop inside                       → stays a loop
+//     let x = value that loads          → let of a vector; other lets are substituted
 //   What cannot become vectors (loop bounds that depend on v, allocations inside, stores of lanes
 //   to one element, a loop already full of vectors) keeps the meaning as a serial loop, or as an
 //   unrolled one around vectors.
@@ -63,7 +64,7 @@ class LaneWidener {
       case StmtKind::kIf:
         return WidenIf(s);
       case StmtKind::kLet:
-        return Widen(ir::Substitute(s->body, {{s->var.get(), s->value}}));
+        return WidenLet(s);
       case StmtKind::kEvaluate:  // prefetches: the first lane stands for all
         return ir::MakeEvaluate(AtLane(s->value, 0));
       default:
@@ -73,7 +74,16 @@ class LaneWidener {
   }
 
  private:
-  bool IsUniform(const Expr& e) const { return !ir::UsesVar(e, var_); }
+  bool IsUniform(const Expr& e) const { return !ir::UsesVar(e, var_) && !UsesWide(e); }
+  bool UsesWide(const Expr& e) const {
+    if (wide_.empty()) return false;
+    bool wide = false;
+    ir::VisitExprs(e, [&](const Expr& part) {
+      wide = wide || wide_.contains(part.get());
+      return !wide;
+    });
+    return wide;
+  }
   Expr AtLane(const Expr& e, int lane) const {
     return analysis::Simplify(ir::Substitute(e, {{var_.get(), min_ + ir::Int(lane, min_->dtype)}}),
                               bounds_);
@@ -87,7 +97,7 @@ class LaneWidener {
 
   Expr Widen(const Expr& e) {
     if (IsUniform(e)) return WidenUniform(e);
-    if (e->dtype == ir::kI64) {
+    if (e->dtype == ir::kI64 && !UsesWide(e)) {
       Expr simple = analysis::Simplify(e, bounds_);
       if (std::optional<int64_t> stride = analysis::StrideOf(simple, var_)) {
         Expr base = AtLane(simple, 0);
@@ -96,6 +106,7 @@ class LaneWidener {
     }
     switch (e->kind) {
       case ExprKind::kVar:
+        if (auto it = wide_.find(e.get()); it != wide_.end()) return it->second;
         return ir::Ramp(min_, ir::Int(1, min_->dtype), lanes_);
       case ExprKind::kLoad:
         return WidenLoad(e);
@@ -167,6 +178,22 @@ class LaneWidener {
   }
 
   // ---- statements
+
+  // Index arithmetic is read best where it is used; a value that loads must be taken here, because
+  // what it loads may be stored to below.
+  Stmt WidenLet(const Stmt& s) {
+    bool loads = false;
+    ir::VisitExprs(s->value, [&](const Expr& e) {
+      loads = loads || e->kind == ExprKind::kLoad || wide_.contains(e.get());
+      return !loads;
+    });
+    if (!loads) return Widen(ir::Substitute(s->body, {{s->var.get(), s->value}}));
+    Expr value = Widen(s->value);
+    if (!value->dtype.is_vector()) return ir::MakeLet(s->var, value, Widen(s->body));
+    ir::Var wide = ir::MakeVar(s->var->name, value->dtype);
+    wide_[s->var.get()] = wide;
+    return ir::MakeLet(wide, value, Widen(s->body));
+  }
 
   Stmt WidenFor(const Stmt& s) {
     if (!IsUniform(s->range.min) || !IsUniform(s->range.extent)) ok_ = false;
@@ -257,6 +284,7 @@ class LaneWidener {
   Expr min_;
   int lanes_;
   analysis::Bounds bounds_;
+  ir::VarMap wide_;          // let variables that differ between lanes, as vectors
   Expr mask_;                // lanes that run here; null = all
   bool mask_loads_ = false;  // uniform loads need the mask, too
   bool ok_ = true;

@@ -127,7 +127,11 @@ class TeGenerator {
 
   void AddStage() {
     const Tensor x = tensors_.back();
-    switch (rng_.Uniform(8)) {
+    switch (rng_.Uniform(10)) {
+      case 8:
+        return Tuple(x);
+      case 9:
+        return Scan(x);
       case 0:
         return Elementwise(x);
       case 1:
@@ -188,6 +192,83 @@ class TeGenerator {
                                    at.insert(at.begin() + static_cast<int64_t>(axis), k.var);
                                    return ir::Load(x.buffer, at);
                                  });
+    Emit(out, shape);
+  }
+
+  // (value, place) of the first extreme, (sum, largest), or (value, place) of the last that is not
+  // zero, for which the order counts.
+  ir::TupleReduction AnyTuple(DType place) {
+    switch (rng_.Uniform(4)) {
+      case 0:
+        return ir::ArgMax(dtype_, place);
+      case 1:
+        return ir::ArgMin(dtype_, place);
+      default:
+        break;
+    }
+    auto combiner = std::make_shared<ir::TupleCombiner>();
+    combiner->lhs = {ir::MakeVar("a", dtype_), ir::MakeVar("i", place)};
+    combiner->rhs = {ir::MakeVar("b", dtype_), ir::MakeVar("j", place)};
+    const Var &a = combiner->lhs[0], &i = combiner->lhs[1], &b = combiner->rhs[0],
+              &j = combiner->rhs[1];
+    combiner->ordered = rng_.Bernoulli(0.5);
+    Expr skip = ir::Eq(b, Constant(0));
+    if (combiner->ordered) {
+      combiner->results = {ir::Select(skip, a, b), ir::Select(skip, i, j)};
+    } else {
+      combiner->results = {a + b, ir::Max(i, j)};
+    }
+    return {combiner, {Constant(0), Int(0, place)}};
+  }
+
+  void Tuple(const Tensor& x) {
+    if (x.shape.empty()) return Elementwise(x);
+    size_t axis = rng_.Uniform(x.shape.size());
+    std::vector<Extent> shape = x.shape;
+    shape.erase(shape.begin() + static_cast<int64_t>(axis));
+    Axis k = builder_.ReduceAxis("k", x.shape[axis].e);
+    DType place = rng_.Bernoulli(0.5) ? ir::kI64 : ir::kI32;
+    auto values = [&](const std::vector<Var>& v) {
+      std::vector<Expr> at(v.begin(), v.end());
+      at.insert(at.begin() + static_cast<int64_t>(axis), k.var);
+      return std::vector<Expr>{ir::Load(x.buffer, at), ir::Cast(place, k.var)};
+    };
+    std::vector<Buffer> pair = builder_.ReduceTuple({Name("t"), Name("at")}, {dtype_, place},
+                                                    Exprs(shape), {}, {k}, AnyTuple(place), values);
+    Buffer out =
+        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
+          Expr found = ir::FloorMod(ir::Load(pair[1], VarList(v)), Int(97, place));
+          return ir::Load(pair[0], VarList(v)) + ir::Cast(dtype_, found);
+        });
+    Emit(out, shape);
+  }
+  static std::vector<Expr> VarList(const std::vector<Var>& v) { return {v.begin(), v.end()}; }
+
+  // Carried along the first axis; the last state goes on.
+  void Scan(const Tensor& x) {
+    if (x.shape.empty()) return Elementwise(x);
+    std::vector<Extent> shape(x.shape.begin() + 1, x.shape.end());
+    Expr steps = x.shape[0].e;
+    Buffer state = builder_.State(Name("s"), dtype_, steps, Exprs(shape), {},
+                                  [&](const std::vector<Var>&) { return Constant(1); });
+    builder_.BeginScan("t", steps);
+    Buffer from = x.buffer;
+    if (rng_.Bernoulli(0.4)) {
+      from = builder_.Compute(Name("u"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
+        return Unary(ir::Load(x.buffer, VarList(v)));
+      });
+    }
+    builder_.Next(state, {}, [&](const std::vector<Var>& v) {
+      Expr old = ir::Load(state, VarList(v)), next = ir::Load(from, VarList(v));
+      return rng_.Bernoulli(0.5) ? ir::Max(old, next) - Constant(1) : next - old;
+    });
+    builder_.EndScan();
+    Buffer out =
+        builder_.Compute(Name("t"), dtype_, Exprs(shape), {}, [&](const std::vector<Var>& v) {
+          std::vector<Expr> at = VarList(v);
+          at.insert(at.begin(), steps);
+          return ir::Load(state, at);
+        });
     Emit(out, shape);
   }
 

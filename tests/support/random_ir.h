@@ -30,7 +30,8 @@ struct RandomProgram {
 };
 
 // Naive programs as operators make them: 1 to max_stages blocks, each elementwise, broadcast,
-// reduction, stencil with padding, strided window, matrix product or convolution, of i32 or f32.
+// reduction (of a scalar or a tuple, sometimes of an ordered combiner), scan along an axis, stencil
+// with padding, strided window, matrix product or convolution, of i32 or f32.
 RandomProgram RandomTe(uint64_t seed, const RandomIrOptions& options = {});
 
 // Lowered-looking programs (kFlat): vectors, masks, let, if, alloc, prefetch, several integer

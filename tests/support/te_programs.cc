@@ -1,5 +1,7 @@
 #include "tests/support/te_programs.h"
 
+#include <cmath>
+
 #include "compiler/ir/build.h"
 
 namespace tilewright::tests {
@@ -260,6 +262,71 @@ ir::Function PackedInt8DenseProgram(int64_t rows, int64_t blocks, int64_t lanes,
         return ir::Cast(ir::kU8, ir::Min(ir::Max(level, Int(0, kI32)), Int(255, kI32)));
       });
   return b.Finish({out});
+}
+
+ir::Function ArgMaxProgram(int64_t rows, int64_t columns) {
+  FunctionBuilder b("argmax");
+  Buffer x = b.Input("X", kF32, Shape({rows, columns}));
+  Axis k = b.ReduceAxis("k", Int(columns));
+  return b.Finish(b.ReduceTuple(
+      {"best", "place"}, {kF32, ir::kI64}, Shape({rows}), {"i"}, {k}, ir::ArgMax(kF32, ir::kI64),
+      [&](const std::vector<Var>& v) { return std::vector<Expr>{Load(x, {v[0], k.var}), k.var}; }));
+}
+
+ir::Function AttentionProgram(int64_t rows, int64_t keys, int64_t width, int64_t value_width) {
+  FunctionBuilder b("attention");
+  Buffer q = b.Input("Q", kF32, Shape({rows, width})), k = b.Input("K", kF32, Shape({keys, width}));
+  Buffer v = b.Input("V", kF32, Shape({keys, value_width}));
+  Axis inner = b.ReduceAxis("k", Int(width)), key = b.ReduceAxis("j", Int(keys));
+  float scale = 1 / std::sqrt(static_cast<float>(width));
+  Buffer scores =
+      b.Reduce("scores", kF32, Shape({rows, keys}), {"i", "j"}, {inner}, Combiner::kSum,
+               [&](const std::vector<Var>& i) {
+                 return Load(q, {i[0], inner.var}) * ir::Float(scale) * Load(k, {i[1], inner.var});
+               });
+  auto state =
+      b.ReduceTuple({"top", "total", "sum"}, {kF32, kF32, kF32}, Shape({rows, value_width}),
+                    {"i", "d"}, {key}, ir::OnlineAttention(kF32), [&](const std::vector<Var>& i) {
+                      return std::vector<Expr>{Load(scores, {i[0], key.var}), ir::Float(1),
+                                               Load(v, {key.var, i[1]})};
+                    });
+  Buffer out = b.Compute("out", kF32, Shape({rows, value_width}), {"i", "d"},
+                         [&](const std::vector<Var>& i) {
+                           return Load(state[2], {i[0], i[1]}) / Load(state[1], {i[0], i[1]});
+                         });
+  return b.Finish({out});
+}
+
+ir::Function LstmProgram(int64_t steps, int64_t batch, int64_t units) {
+  FunctionBuilder b("lstm");
+  // X·W comes from outside: it does not depend on time.
+  Buffer x = b.Input("X", kF32, Shape({steps, batch, 4, units}));
+  Buffer r = b.Constant("R", kF32, Shape({units, 4, units}));
+  auto zero = [](const std::vector<Var>&) { return ir::Float(0); };
+  Buffer h = b.State("h", kF32, Int(steps), Shape({batch, units}), {"b", "u"}, zero);
+  Buffer c = b.State("c", kF32, Int(steps), Shape({batch, units}), {"b", "u"}, zero);
+  Axis k = b.ReduceAxis("k", Int(units));
+  b.BeginScan("t", Int(steps));
+  Buffer gates = b.Reduce("gates", kF32, Shape({batch, 4, units}), {"b", "g", "u"}, {k},
+                          Combiner::kSum, [&](const std::vector<Var>& i) {
+                            return Load(h, {i[0], i[1], k.var}) * Load(r, {k.var, i[2], i[3]});
+                          });
+  auto gate = [&](const std::vector<Var>& i, int64_t g) {
+    return Load(x, {i[0], i[1], Int(g), i[2]}) + Load(gates, {i[0], i[1], Int(g), i[2]});
+  };
+  auto tanh = [](Expr e) { return ir::Call(ir::Intrinsic::kTanh, {std::move(e)}); };
+  auto sigmoid = [&](Expr e) {
+    return tanh(std::move(e) * ir::Float(0.5)) * ir::Float(0.5) + ir::Float(0.5);
+  };
+  b.Next(c, {"b", "u"}, [&](const std::vector<Var>& i) {
+    return sigmoid(gate(i, 2)) * Load(c, {i[0], i[1], i[2]}) +
+           sigmoid(gate(i, 0)) * tanh(gate(i, 3));
+  });
+  b.Next(h, {"b", "u"}, [&](const std::vector<Var>& i) {
+    return sigmoid(gate(i, 1)) * tanh(Load(c, {i[0] + Int(1), i[1], i[2]}));
+  });
+  b.EndScan();
+  return b.Finish({h});
 }
 
 }  // namespace tilewright::tests

@@ -39,5 +39,13 @@ ir::Function SymbolicDenseProgram(int64_t n, int64_t k);
 ir::Function PackedInt8DenseProgram(int64_t rows, int64_t blocks, int64_t lanes, int64_t groups);
 // Y[i,j] = X[i,j] * 2 + 1 with a symbolic number of rows; blocks: Y.
 ir::Function SymbolicRowsProgram(int64_t columns);
+// The largest value of each row of X and the first place of it; a tuple reduction; block: best.
+ir::Function ArgMaxProgram(int64_t rows, int64_t columns);
+// softmax(Q Kᵀ / √width) V in one pass over the keys: a tuple reduction (maximum, sum of weights,
+// weighted sum); blocks: scores, top (the tuple), out.
+ir::Function AttentionProgram(int64_t rows, int64_t keys, int64_t width, int64_t value_width);
+// An LSTM cell over time as a scan, gates i, o, f, c in one matrix; hidden states of all steps;
+// blocks: h_start, c_start, gates, c_next, h_next.
+ir::Function LstmProgram(int64_t steps, int64_t batch, int64_t units);
 
 }  // namespace tilewright::tests
