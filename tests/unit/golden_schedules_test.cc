@@ -42,6 +42,8 @@ const std::vector<std::string> kGoldens = {
     "winograd_f43",
 };
 
+constexpr int64_t kMaxAccesses = 20'000'000;  // of one race check
+
 struct Golden {
   std::string text, steps, hash;
   std::vector<std::vector<int64_t>> sizes;
@@ -118,7 +120,7 @@ TEST_P(GoldenSchedules, ReplayAndCompute) {
     options.tolerance = golden.tolerance;
     absl::Status same = SameResults(*program, f, options);
     ASSERT_TRUE(same.ok()) << same << "\n" << ir::Print(f);
-    absl::Status races = CheckRaces(f, sizes);
+    absl::Status races = CheckRaces(f, sizes, kMaxAccesses);
     EXPECT_TRUE(races.ok()) << races;
     if (!golden.compiled) continue;
     for (const ir::Target& target : RunnableTargets()) {
