@@ -76,7 +76,8 @@ absl::StatusOr<ir::Function> Input(const Options& o) {
 absl::StatusOr<std::vector<transform::PassRow>> PassesOf(const Options& o) {
   std::vector<transform::PassRow> rows;
   if (!o.pipeline.empty()) {
-    for (const transform::PassRow& row : transform::CpuPipeline()) {
+    for (const transform::PassRow& row :
+         o.pipeline == "gpu" ? transform::GpuPipeline() : transform::CpuPipeline()) {
       rows.push_back(row);
       if (row.name == o.stop_after) return rows;
     }
@@ -181,7 +182,7 @@ void AddOptions(CLI::App* app, Options* o) {
   app->add_option("--apply", o->apply, "schedule steps: 'split %3 [4,?]; vectorize %5'");
   auto* passes = app->add_option("--passes", o->passes, "lowering passes, in order: a,b,c");
   app->add_option("--pipeline", o->pipeline, "the passes of a target kind")
-      ->check(CLI::IsMember({"cpu"}))
+      ->check(CLI::IsMember({"cpu", "gpu"}))
       ->excludes(passes);
   app->add_option("--stop-after", o->stop_after, "last pass of --pipeline (its first occurrence)");
   app->add_flag("--print-hash", o->print_hash, "print the program hash of the scheduled function");

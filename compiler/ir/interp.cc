@@ -636,7 +636,8 @@ absl::Status Interpreter::Bind(const Buffer& param, TensorData* data) {
   BufferState* state = machine_.DeclareBuffer(param);
   if (!machine_.Allocate(state, ResolveAll(param->shape))) return Result();
   size_t width = param->dtype.bytes(), bytes = state->cells.size() * width;
-  if (param->role == Role::kOutput) {
+  bool holds_values = options_.outputs_hold_values && data->bytes.size() == bytes;
+  if (param->role == Role::kOutput && !holds_values) {
     data->bytes.assign(bytes, 0);
     return Result();
   }

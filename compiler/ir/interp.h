@@ -23,6 +23,9 @@ struct InterpOptions {
   // Accesses inside a block must lie in the regions it declares (and in those of the blocks around
   // it).
   bool check_regions = false;
+  // Outputs of the right size hold values already (kernels of one function that write one buffer
+  // after the other); else outputs start unwritten.
+  bool outputs_hold_values = false;
 };
 // `args` in parameter order (outputs are resized and overwritten); `sizes` in size_params order.
 // Loops whose iterations are independent run in a seed-free but deliberately reversed order, so

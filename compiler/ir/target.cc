@@ -117,6 +117,17 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
   return target;
 }
 
+const GpuLimits* FindGpu(std::string_view kind) {
+  // OpenCL: what devices from phones to servers have; the specification guarantees less.
+  static constexpr GpuLimits kRows[] = {
+      {"opencl", 256, 32 << 10, 1},
+  };
+  for (const GpuLimits& row : kRows) {
+    if (row.kind == kind) return &row;
+  }
+  return nullptr;
+}
+
 absl::StatusOr<std::string> ExpandNative(std::string_view text, std::string_view arch,
                                          std::string_view cpu, int threads) {
   std::vector<std::string> parts = support::Split(text, ',');

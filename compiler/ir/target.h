@@ -31,6 +31,16 @@ struct Target {
 // ir.target.unknown_kind | unknown_cpu | bad_value | native (the command line expands that one)
 absl::StatusOr<Target> ParseTarget(std::string_view text);
 
+// What every device of a GPU kind offers; schedules for the kind keep to it. (Commands refuse GPU
+// targets until modules carry their launches.)
+struct GpuLimits {
+  std::string_view kind;      // "opencl"
+  int64_t max_group_threads;  // threads of one group
+  int64_t shared_bytes;       // of one group
+  int warp;                   // threads that go in step; 1 where the language knows none
+};
+const GpuLimits* FindGpu(std::string_view kind);  // null: no such kind
+
 // "native[,threads=N]" becomes the canonical text for the machine described by the other arguments
 // (`threads` where the text names none); any other target is checked and made canonical.
 absl::StatusOr<std::string> ExpandNative(std::string_view text, std::string_view arch,

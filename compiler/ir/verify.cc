@@ -223,9 +223,6 @@ void Verifier::CheckAsync(const Stmt& s) {
     case StmtKind::kSeq:
       for (const Stmt& child : s->stmts) CheckAsync(child);
       return;
-    case StmtKind::kBlock:
-      return s->init == nullptr ? CheckAsync(s->body)
-                                : FailIn("async", "expected copies, found a reduction", s);
     case StmtKind::kStore:
       return;
     default:
@@ -426,6 +423,7 @@ void Verifier::Check(const Stmt& s) {
       }
       return Check(s->value);
     case StmtKind::kAsync:
+      if (f_.stage == Stage::kScheduled) FailIn("stage", "expected no async before lowering", s);
       CheckAsync(s->body);
       return Check(s->body);
     case StmtKind::kSync:

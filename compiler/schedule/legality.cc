@@ -148,9 +148,7 @@ absl::Status CheckConcurrentLoops(const Step& step, const ir::Function& f, const
   std::vector<ir::Var> seen;
   for (const BlockSite& site : BlocksIn(body)) {
     for (const Stmt& loop : site.loops) {
-      if (loop->for_kind != ir::ForKind::kParallel && loop->for_kind != ir::ForKind::kVectorized) {
-        continue;
-      }
+      if (!ir::IsConcurrent(loop->for_kind)) continue;
       if (std::find(seen.begin(), seen.end(), loop->var) != seen.end()) continue;
       seen.push_back(loop->var);
       bool vector = loop->for_kind == ir::ForKind::kVectorized;
@@ -272,6 +270,27 @@ bool IsBelow(const BlockSite& site, const ir::Var& loop) {
 bool HasLoopOfKind(const std::vector<Stmt>& loops, ir::ForKind kind) {
   return std::any_of(loops.begin(), loops.end(),
                      [&](const Stmt& l) { return l->for_kind == kind; });
+}
+
+std::vector<Stmt> LoopsBelow(const Stmt& loop) {
+  std::vector<Stmt> loops;
+  for (const BlockSite& site : BlocksIn(loop->body)) {
+    loops.insert(loops.end(), site.loops.begin(), site.loops.end());
+  }
+  return loops;
+}
+
+absl::Status CheckSerial(const Step& step, const Stmt& loop) {
+  if (loop->for_kind == ir::ForKind::kSerial) return absl::OkStatus();
+  return Refuse(
+      step, "not_serial",
+      StrCat("expected a serial loop, found that ", loop->var->name, " is mapped already"), loop);
+}
+
+void SetKind(Schedule& s, const Path& path, ir::ForKind kind) {
+  auto node = std::make_shared<ir::StmtNode>(*path.back());
+  node->for_kind = kind;
+  s.SetBody(ReplaceAt(path, path.size() - 1, std::move(node)));
 }
 
 std::string LoopNameFor(const ir::IterVar& iter) {

@@ -58,6 +58,11 @@ bool IsGiven(const ir::Buffer& buffer);
 bool IsBelow(const BlockSite& site, const ir::Var& loop);
 bool HasLoopOfKind(const std::vector<ir::Stmt>& loops, ir::ForKind kind);
 
+// Loops below a loop, and what steps that map a loop share.
+std::vector<ir::Stmt> LoopsBelow(const ir::Stmt& loop);
+absl::Status CheckSerial(const Step& step, const ir::Stmt& loop);  // reason `not_serial`
+void SetKind(Schedule& s, const Path& path, ir::ForKind kind);
+
 // "oc" for an iteration variable `voc`: what a new loop over it is called.
 std::string LoopNameFor(const ir::IterVar& iter);
 

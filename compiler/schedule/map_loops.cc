@@ -16,21 +16,6 @@ using support::StrCat;
 constexpr int64_t kMaxLanes = 64;
 constexpr int64_t kMaxUnroll = 256;
 
-std::vector<Stmt> LoopsBelow(const Stmt& loop) {
-  std::vector<Stmt> loops;
-  for (const BlockSite& site : BlocksIn(loop->body)) {
-    loops.insert(loops.end(), site.loops.begin(), site.loops.end());
-  }
-  return loops;
-}
-
-absl::Status CheckSerial(const Step& step, const Stmt& loop) {
-  if (loop->for_kind == ForKind::kSerial) return absl::OkStatus();
-  return Refuse(
-      step, "not_serial",
-      StrCat("expected a serial loop, found that ", loop->var->name, " is mapped already"), loop);
-}
-
 absl::Status CheckConstantExtent(const Step& step, const Stmt& loop, int64_t lo, int64_t hi) {
   const int64_t* extent = ir::AsInt(loop->range.extent);
   if (extent != nullptr && *extent >= lo && *extent <= hi) return absl::OkStatus();
@@ -40,10 +25,13 @@ absl::Status CheckConstantExtent(const Step& step, const Stmt& loop, int64_t lo,
                 loop);
 }
 
-void SetKind(Schedule& s, const Path& path, ForKind kind) {
-  auto node = std::make_shared<ir::StmtNode>(*path.back());
-  node->for_kind = kind;
-  s.SetBody(ReplaceAt(path, path.size() - 1, std::move(node)));
+bool HasConcurrent(const std::vector<Stmt>& loops) {
+  return std::any_of(loops.begin(), loops.end(),
+                     [](const Stmt& l) { return ir::IsConcurrent(l->for_kind); });
+}
+bool HasBound(const std::vector<Stmt>& loops) {
+  return std::any_of(loops.begin(), loops.end(),
+                     [](const Stmt& l) { return ir::IsBound(l->for_kind); });
 }
 
 }  // namespace
@@ -54,11 +42,11 @@ absl::Status ApplyVectorize(Schedule& s, const Step& step) {
   TW_TRY(CheckSerial(step, loop));
   TW_TRY(CheckConstantExtent(step, loop, 2, kMaxLanes));
   std::vector<Stmt> below = LoopsBelow(loop);
-  if (HasLoopOfKind(LoopsOf(path, path.size() - 1), ForKind::kVectorized) ||
-      HasLoopOfKind(below, ForKind::kVectorized) || HasLoopOfKind(below, ForKind::kParallel)) {
+  if (HasLoopOfKind(LoopsOf(path, path.size() - 1), ForKind::kVectorized) || HasConcurrent(below)) {
     return Refuse(
         step, "nested",
-        "expected no vectorised loop around or below and no parallel loop below, found one",
+        "expected no vectorised loop around and no parallel, vectorised, bound or virtual "
+        "loop below, found one",
         path[0]);
   }
   for (const Stmt& inner : below) {
@@ -88,10 +76,12 @@ absl::Status ApplyParallel(Schedule& s, const Step& step) {
   TW_TRY(CheckSerial(step, loop));
   std::vector<Stmt> around = LoopsOf(path, path.size() - 1);
   if (HasLoopOfKind(around, ForKind::kParallel) || HasLoopOfKind(around, ForKind::kVectorized) ||
-      HasLoopOfKind(LoopsBelow(loop), ForKind::kParallel)) {
+      HasLoopOfKind(LoopsBelow(loop), ForKind::kParallel) || HasBound(around) ||
+      HasBound(LoopsBelow(loop))) {
     return Refuse(
         step, "nested",
-        "expected no parallel loop around or below and no vectorised loop around, found one",
+        "expected no parallel or bound loop around or below and no vectorised loop around, "
+        "found one",
         path[0]);
   }
   std::string why = WhyNotConcurrent(s.function(), path, /*vector=*/false);

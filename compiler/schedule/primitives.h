@@ -57,9 +57,10 @@ absl::Status ApplyVectorize(Schedule& s, const Step& step);
 absl::Status ApplyUnroll(Schedule& s, const Step& step);
 absl::Status ApplyParallel(Schedule& s, const Step& step);
 
-// cache_read %b read=N scope=local|global|vta.inp|… — block b reads the N-th buffer that it reads
-// (counted by distinct buffers, its own result left out) through a copy; a new block X_local right
-// before b's outermost nest fills the copy, all of it. compute_at brings it to where it is used.
+// cache_read %b read=N scope=local|global|shared|vta.inp|… — block b reads the N-th buffer that it
+// reads (counted by distinct buffers, its own result left out) through a copy; a new block X_local
+// right before b's outermost nest fills the copy, all of it. compute_at brings it to where it is
+// used.
 //   for i, k: B[i] += X[i,k]   →   for d0, d1: X_local[d0,d1] = X[d0,d1];
 //                                  for i, k: B[i] += X_local[i,k]
 // Results: the copy block, then its loops, outermost first.
@@ -67,15 +68,15 @@ absl::Status ApplyParallel(Schedule& s, const Step& step);
 // partial_write (nobody writes all of the buffer).
 absl::Status ApplyCacheRead(Schedule& s, const Step& step);
 
-// cache_write %b scope=local|global — block b writes a new buffer B_local; a new block B_copy right
-// after b's nest copies it to B.
+// cache_write %b scope=local|global|shared — block b writes a new buffer B_local; a new block
+// B_copy right after b's nest copies it to B.
 //   for i, k: B[i] += X[i,k]   →   for i, k: B_local[i] += X[i,k];  for i_c: B[i_c] = B_local[i_c]
 // Results: the copy block, then its loops, outermost first.
 // Refuses: write_form, partial_write, several_writers, nested (b stands inside loops of others).
 absl::Status ApplyCacheWrite(Schedule& s, const Step& step);
 
-// set_scope %b global|local|vta.acc — the scope of the intermediate buffer that block b writes. No
-// results. Refuses: not_intermediate.
+// set_scope %b SCOPE — the scope (a word of scopes.def) of the intermediate buffer that block b
+// writes. No results. Refuses: not_intermediate.
 absl::Status ApplySetScope(Schedule& s, const Step& step);
 
 // compute_at %b %l — producer block b moves to the start of loop l's body and computes just the
@@ -202,6 +203,33 @@ absl::Status ApplyBlockize(Schedule& s, const Step& step);
 // compute is unchanged, and no later step may take them apart. Results: none. Refuses: what
 // blockize refuses, not_blockized, mismatch (shows the description and what was found).
 absl::Status ApplyTensorize(Schedule& s, const Step& step);
+
+// bind %l blockIdx.x|…|threadIdx.z — a serial loop becomes an axis of the launch's grid or of its
+// group of threads. No results.
+//   for i in 0..E: S   →   for i in 0..E blockIdx.x: S
+// Several loops may be bound to one thread axis, one after the other: they are the same threads,
+// which meet between the loops. What they share lives in scope shared (or in local, where each
+// element stays with one thread: the pass merge_threads says otherwise).
+// A reduction across threads is rfactor of its loop, bind of that loop, set_scope shared.
+// Refuses: not_serial, range, extent (more than 1024 threads), nested (an axis twice, block axes
+// below thread axes, parallel or vectorised loops around), conflict (as parallel).
+absl::Status ApplyBind(Schedule& s, const Step& step);
+
+// virtual_thread %l — the iterations of a serial loop become virtual threads, which
+// inject_virtual_threads interleaves statement by statement. No results.
+// Refuses: not_serial, range, extent (more than 16), nested, conflict.
+absl::Status ApplyVirtualThread(Schedule& s, const Step& step);
+
+// software_pipeline %l [s1,s2,…] order=program|consumers async=0|1 — the nests of l's body run in
+// stages: while the last stage works on iteration i, stage 1 works on iteration i + (last - 1).
+//   for i in 0..N: { A; B }  [1,2]   →   A(0);  for i in 0..N-1: { A(i+1); B(i) };  B(N-1)
+// order=consumers puts later stages first in each step, so that one buffer less is needed; async=1
+// issues the copies of stage 1 asynchronously. Results: none; the loop and its nests are marked,
+// inject_software_pipeline does the work.
+// Refuses: not_serial, twice, form (the body is not several nests), stages, extent (constant, at
+// least as many iterations as stages), dependence (a value would flow backwards, or what passes
+// between stages does not belong to one iteration).
+absl::Status ApplySoftwarePipeline(Schedule& s, const Step& step);
 
 // annotate %h key=value — a hint for later passes (step.h lists the keys). No results.
 // Refuses: unknown_key, wrong_kind, value.

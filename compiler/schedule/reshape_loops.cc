@@ -338,7 +338,7 @@ absl::Status ApplyReorder(Schedule& s, const Step& step) {
     chain.push_back(at);
     if (!is_wanted(at)) continue;
     ++found;
-    if (at->for_kind == ir::ForKind::kParallel || at->for_kind == ir::ForKind::kVectorized) {
+    if (ir::IsConcurrent(at->for_kind)) {
       return Refuse(step, "not_serial",
                     StrCat("expected serial or unrolled loops, found ", at->var->name),
                     path.back());

@@ -51,6 +51,19 @@ absl::StatusOr<Function> VectorizeLoops(const Function& f, const PassContext& ct
 absl::StatusOr<Function> UnrollLoops(const Function& f, const PassContext& ctx);
 // any → same: float a*b + c becomes fma(a, b, c) where the target has it.
 absl::StatusOr<Function> ContractFma(const Function& f, const PassContext& ctx);
+// kLoops → kLoops: loops that software_pipeline marked get a prologue, a steady state and an
+// epilogue, and what passes between stages one copy for each iteration under way. Before loops lose
+// their annotations (simplify removes unit loops).
+absl::StatusOr<Function> InjectSoftwarePipeline(const Function& f, const PassContext& ctx);
+// kLoops → kLoops: no virtual loop remains; their iterations are interleaved statement by
+// statement, each with its own part of what was allocated inside.
+absl::StatusOr<Function> InjectVirtualThreads(const Function& f, const PassContext& ctx);
+// kLoops → kLoops: each launch has one nest of thread loops directly below its block loops, around
+// everything, and a barrier before every part; no thread loop elsewhere. Shared buffers stand
+// around the thread loops, global ones around the launch. From here on threads run side by side.
+absl::StatusOr<Function> MergeThreads(const Function& f, const PassContext& ctx);
+// kLoops → kLoops, after merge_threads: only the barriers that some pair of threads needs remain.
+absl::StatusOr<Function> PruneSync(const Function& f, const PassContext& ctx);
 
 struct PassRow {
   std::string_view name;  // also the tilewright-opt flag and the dump's file name
@@ -61,6 +74,8 @@ std::span<const PassRow> CpuPipeline();
 // The same for the accelerator of vta/: kScheduled in; kLoops out, of tensor intrinsics where the
 // schedule made it so (codegen/vta_codegen.h).
 std::span<const PassRow> VtaPipeline();
+// The same for GPUs; host_device.h cuts the result into launches.
+std::span<const PassRow> GpuPipeline();
 const PassRow* FindPass(std::string_view name);
 // The lowered loop program of the cost model's features: LowerBlocks, CompactBuffers, Simplify only
 // (≤ 0.3 ms).

@@ -23,6 +23,28 @@ constexpr PassRow kCpu[] = {
     kLowerBlocks,      kCompactBuffers, kSimplify,    kPartitionLoops, kFlattenBuffers, kSimplify,
     kLowerTensorNests, kVectorizeLoops, kUnrollLoops, kSimplify,       kContractFma,
 };
+// Pipelines and virtual threads while thread loops are still loops like others; private buffers are
+// compacted again once each thread has its own.
+constexpr PassRow kInjectSoftwarePipeline{"inject_software_pipeline", InjectSoftwarePipeline};
+constexpr PassRow kInjectVirtualThreads{"inject_virtual_threads", InjectVirtualThreads};
+constexpr PassRow kMergeThreads{"merge_threads", MergeThreads};
+constexpr PassRow kPruneSync{"prune_sync", PruneSync};
+constexpr PassRow kGpu[] = {
+    kLowerBlocks,
+    kCompactBuffers,
+    kInjectSoftwarePipeline,
+    kInjectVirtualThreads,
+    kSimplify,
+    kMergeThreads,
+    kSimplify,
+    kCompactBuffers,
+    kPruneSync,
+    kFlattenBuffers,
+    kSimplify,
+    kVectorizeLoops,
+    kUnrollLoops,
+    kSimplify,
+};
 constexpr PassRow kToLoops[] = {kLowerBlocks, kCompactBuffers, kSimplify};
 
 // The accelerator's instructions are loops of tensor intrinsics: nothing below that level is
@@ -33,11 +55,15 @@ constexpr PassRow kVta[] = {kLowerBlocks, kCompactBuffers, kSimplify};
 
 std::span<const PassRow> CpuPipeline() { return kCpu; }
 std::span<const PassRow> VtaPipeline() { return kVta; }
+std::span<const PassRow> GpuPipeline() { return kGpu; }
 
 const PassRow* FindPass(std::string_view name) {
-  auto* row = std::find_if(std::begin(kCpu), std::end(kCpu),
-                           [&](const PassRow& r) { return r.name == name; });
-  return row == std::end(kCpu) ? nullptr : row;
+  for (std::span<const PassRow> table : {CpuPipeline(), GpuPipeline()}) {
+    auto row =
+        std::find_if(table.begin(), table.end(), [&](const PassRow& r) { return r.name == name; });
+    if (row != table.end()) return &*row;
+  }
+  return nullptr;
 }
 
 absl::StatusOr<Function> LowerToLoops(const Function& f, const PassContext& ctx) {

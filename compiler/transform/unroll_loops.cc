@@ -45,6 +45,8 @@ class Unroller {
                           s->else_body == nullptr ? nullptr : Walk(s->else_body));
       case StmtKind::kLet:
         return ir::MakeLet(s->var, s->value, Walk(s->body));
+      case StmtKind::kAsync:
+        return ir::MakeAsync(Walk(s->body));
       case StmtKind::kAlloc: {
         bool small = s->buffer->scope == ir::Scope::kLocal && IsSmall(s->buffer);
         if (small) small_.insert(s->buffer.get());

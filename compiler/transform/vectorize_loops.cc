@@ -322,6 +322,10 @@ class LoopVectorizer {
         Stmt body = Walk(s->body);
         return body == s->body ? s : ir::MakeAlloc(s->buffer, body);
       }
+      case StmtKind::kAsync: {
+        Stmt body = Walk(s->body);
+        return body == s->body ? s : ir::MakeAsync(body);
+      }
       default:
         return s;
     }

@@ -141,7 +141,7 @@ absl::Status Runner::RunLoop(const Stmt& s) {
   TW_ASSIGN(int64_t min, Eval(s->range.min));
   TW_ASSIGN(int64_t extent, Eval(s->range.extent));
   bool vector = s->for_kind == ir::ForKind::kVectorized;
-  bool concurrent = vector || s->for_kind == ir::ForKind::kParallel;
+  bool concurrent = ir::IsConcurrent(s->for_kind);
   if (concurrent) {
     ActiveLoop loop{s.get(), 0, {}, {}};
     if (vector) {

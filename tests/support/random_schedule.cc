@@ -120,6 +120,21 @@ Step RandomTensorize(const Schedule& s, const std::vector<int>& blocks,
   return step;
 }
 
+// A loop over several nests, and a stage for each of them; mostly in their order.
+bool RandomStages(const Schedule& s, const std::vector<int>& loops, Rng* rng, Step* step) {
+  std::vector<int> wide;
+  for (int l : loops) {
+    if (s.StmtOf(l)->body->kind == ir::StmtKind::kSeq) wide.push_back(l);
+  }
+  if (wide.empty()) return false;
+  step->handles = {rng->Choice(wide)};
+  size_t parts = std::min<size_t>(s.StmtOf(step->handles[0])->body->stmts.size(), 8);
+  for (size_t i = 0; i < parts; ++i)
+    step->factors.push_back(i == 0 ? 1 : step->factors.back() + rng->UniformInt(0, 1));
+  if (rng->Bernoulli(0.1)) rng->Shuffle(&step->factors);
+  return true;
+}
+
 std::optional<Step> RandomStep(const Schedule& s, const StepRow& row, Rng* rng) {
   Step step{.kind = row.kind};
   std::vector<int> loops = Live(s, Handle::Kind::kLoop), blocks = Live(s, Handle::Kind::kBlock);
@@ -137,7 +152,9 @@ std::optional<Step> RandomStep(const Schedule& s, const StepRow& row, Rng* rng) 
       step.handles.push_back(rng->Choice(block ? blocks : loops));
     }
   }
-  if (row.kind == StepKind::kPadEinsum) {
+  if (row.kind == StepKind::kSoftwarePipeline) {
+    if (!RandomStages(s, loops, rng, &step)) return std::nullopt;
+  } else if (row.kind == StepKind::kPadEinsum) {
     step.factors = PadFactors(s, step.handles[0], rng);
   } else if (row.has_factors) {
     step.factors = Factors(ExtentOf(s, step.handles[0]), rng);

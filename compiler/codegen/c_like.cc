@@ -1,0 +1,255 @@
+// Statements and kernels of c_like.
+#include "compiler/codegen/c_like.h"
+
+#include <array>
+
+#include "compiler/codegen/c_like_expr.h"
+#include "compiler/ir/visit.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::codegen {
+namespace {
+
+using ir::Expr;
+using ir::Stmt;
+using ir::StmtKind;
+using support::StrCat;
+
+std::string Replaced(std::string text, std::string_view what, std::string_view with) {
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size())
+    text.replace(at, what.size(), with);
+  return text;
+}
+
+class CEmitter {
+ public:
+  explicit CEmitter(const CDialect& dialect) : dialect_(dialect), expr_(dialect) {}
+
+  absl::Status AddKernel(const ir::Function& f);
+  std::string Text() const;
+
+ private:
+  void Line(std::string_view text) {
+    out_.append(static_cast<size_t>(indent_) * 2, ' ').append(text).append("\n");
+  }
+  void Signature(const ir::Function& f);
+  void SharedBuffers(const Stmt& body);
+  void Emit(const Stmt& s);
+  void EmitBraced(std::string_view head, const Stmt& body);
+  void EmitFor(const Stmt& s);
+  void EmitStore(const Stmt& s);
+  void EmitAlloc(const Stmt& s);
+  std::string Array(const ir::Buffer& b);
+
+  const CDialect& dialect_;
+  CExpressions expr_;
+  std::string out_;
+  int indent_ = 0;
+};
+
+std::string HelperText(std::string_view helper) {
+  size_t colon = helper.find(':');
+  std::string name(helper.substr(0, colon)), type(helper.substr(colon + 1));
+  std::string head =
+      StrCat("static inline ", type, " tw_", name, "_", type, "(", type, " a, ", type, " b) {\n");
+  if (name == "floordiv")
+    return head + "  return a / b - (a % b != 0 && (a % b < 0) != (b < 0));\n}\n";
+  return head + "  return a % b + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0);\n}\n";
+}
+
+std::string CEmitter::Text() const {
+  std::string text(dialect_.prologue);
+  if (expr_.uses_half()) text += "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n";
+  if (expr_.uses_double()) text += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
+  for (const std::string& helper : expr_.helpers()) text += HelperText(helper);
+  return text + out_;
+}
+
+// `float name[n]`, for a buffer of constant size.
+std::string CEmitter::Array(const ir::Buffer& b) {
+  int64_t elements = 1;
+  for (const Expr& e : b->shape) {
+    const int64_t* n = ir::AsInt(e);
+    if (n == nullptr) expr_.Fail(StrCat("buffer ", b->name, " of symbolic size"));
+    elements *= n == nullptr ? 1 : *n;
+  }
+  return StrCat(expr_.MemoryOf(b->dtype), " ", expr_.Declare(b.get(), b->name), "[", elements, "]");
+}
+
+void CEmitter::Signature(const ir::Function& f) {
+  std::array<int64_t, 3> group = {1, 1, 1};
+  ir::VisitStmts(f.body, [&](const Stmt& s) {
+    if (s->kind == StmtKind::kFor && ir::IsThreadAxis(s->for_kind)) {
+      const int64_t* n = ir::AsInt(s->range.extent);
+      if (n == nullptr) expr_.Fail("a group of symbolic size");
+      group[static_cast<size_t>(ir::AxisOf(s->for_kind))] = n == nullptr ? 1 : *n;
+    }
+    return true;
+  });
+  std::string attribute(dialect_.group_size);
+  for (size_t a = 0; a < 3; ++a) {
+    attribute = Replaced(attribute, std::string("%") + "xyz"[a], std::to_string(group[a]));
+  }
+  std::string params;
+  for (const ir::Var& v : f.size_params)
+    params += StrCat(params.empty() ? "" : ", ", "long ", expr_.Declare(v.get(), v->name));
+  for (const ir::Buffer& b : f.params) {
+    params += StrCat(params.empty() ? "" : ", ", dialect_.global,
+                     b->role == ir::Role::kOutput ? "" : "const ", expr_.MemoryOf(b->dtype),
+                     "* restrict ", expr_.Declare(b.get(), b->name));
+  }
+  out_ += StrCat(out_.empty() ? "" : "\n", dialect_.kernel, attribute, "void ", f.name, "(", params,
+                 ") {\n");
+}
+
+void CEmitter::SharedBuffers(const Stmt& body) {
+  ir::VisitStmts(body, [&](const Stmt& s) {
+    if (s->kind == StmtKind::kAlloc && s->buffer->scope == ir::Scope::kShared)
+      Line(StrCat(dialect_.shared, Array(s->buffer), ";"));
+    return true;
+  });
+}
+
+absl::Status CEmitter::AddKernel(const ir::Function& f) {
+  if (f.stage != ir::Stage::kFlat) {
+    return support::FailedPrecondition(StrCat("codegen.", dialect_.name, ".not_flat"),
+                                       StrCat("expected a function of stage flat, found ", f.name));
+  }
+  expr_.StartKernel();
+  Signature(f);
+  indent_ = 1;
+  SharedBuffers(f.body);
+  Emit(f.body);
+  indent_ = 0;
+  out_ += "}\n";
+  if (expr_.error().empty()) return absl::OkStatus();
+  return support::Unimplemented(
+      StrCat("codegen.", dialect_.name, ".unsupported"),
+      StrCat("expected what the language has, found ", expr_.error(), " in ", f.name));
+}
+
+void CEmitter::EmitBraced(std::string_view head, const Stmt& body) {
+  Line(StrCat(head, "{"));
+  ++indent_;
+  Emit(body);
+  --indent_;
+  Line("}");
+}
+
+void CEmitter::EmitFor(const Stmt& s) {
+  std::string type = expr_.TypeOf(s->var->dtype);
+  if (ir::IsBound(s->for_kind)) {  // no loop: the launch has the iterations
+    std::string_view form =
+        ir::IsBlockAxis(s->for_kind) ? dialect_.block_index : dialect_.thread_index;
+    std::string axis(1, dialect_.axis_names[static_cast<size_t>(ir::AxisOf(s->for_kind))]);
+    std::string name = expr_.Declare(s->var.get(), s->var->name);
+    Line(StrCat("const ", type, " ", name, " = ", Replaced(std::string(form), "%", axis), ";"));
+    return Emit(s->body);
+  }
+  if (s->for_kind == ir::ForKind::kVectorized || s->for_kind == ir::ForKind::kUnrolled)
+    expr_.Fail(StrCat("the loop ", s->var->name, ", which should have been expanded"));
+  std::string min = expr_.Lane(s->range.min, 0);
+  Expr end = ir::IsInt(s->range.min, 0)
+                 ? s->range.extent
+                 : ir::Binary(ir::ExprKind::kAdd, s->range.min, s->range.extent);
+  std::string last = expr_.Lane(end, 0);
+  std::string name = expr_.Declare(s->var.get(), s->var->name);
+  EmitBraced(
+      StrCat("for (", type, " ", name, " = ", min, "; ", name, " < ", last, "; ++", name, ") "),
+      s->body);
+}
+
+void CEmitter::EmitStore(const Stmt& s) {
+  const Expr& index = s->indices[0];
+  int lanes = s->value->dtype.lanes;
+  if (lanes == 1) {
+    std::string store =
+        StrCat(expr_.Element(s->buffer, index, 0), " = ", expr_.Lane(s->value, 0), ";");
+    return Line(s->mask == nullptr ? store : StrCat("if (", expr_.Lane(s->mask, 0), ") ", store));
+  }
+  if (s->mask == nullptr) {
+    std::optional<std::string> run = expr_.Run(s->buffer, index), value = expr_.Vector(s->value);
+    if (run.has_value() && value.has_value())
+      return Line(StrCat("vstore", lanes, "(", *value, ", 0, ", *run, ");"));
+  }
+  // Lane by lane; all values before the first store.
+  std::vector<std::string> values;
+  std::string type = expr_.TypeOf(s->value->dtype.Element());
+  Line("{");
+  ++indent_;
+  for (int i = 0; i < lanes; ++i) {
+    values.push_back(expr_.Temporary("lane"));
+    Line(StrCat("const ", type, " ", values.back(), " = ", expr_.Lane(s->value, i), ";"));
+  }
+  for (int i = 0; i < lanes; ++i) {
+    std::string store = StrCat(expr_.Element(s->buffer, index, i), " = ", values[i], ";");
+    Line(s->mask == nullptr ? store : StrCat("if (", expr_.Lane(s->mask, i), ") ", store));
+  }
+  --indent_;
+  Line("}");
+}
+
+void CEmitter::EmitAlloc(const Stmt& s) {
+  switch (s->buffer->scope) {
+    case ir::Scope::kShared:  // declared at the top of the kernel
+      return Emit(s->body);
+    case ir::Scope::kLocal:
+      Line("{");
+      ++indent_;
+      Line(StrCat(Array(s->buffer), ";"));
+      Emit(s->body);
+      --indent_;
+      return Line("}");
+    default:
+      return expr_.Fail(StrCat("a buffer of its own in scope of ", s->buffer->name));
+  }
+}
+
+void CEmitter::Emit(const Stmt& s) {
+  switch (s->kind) {
+    case StmtKind::kFor:
+      return EmitFor(s);
+    case StmtKind::kSeq:
+      for (const Stmt& child : s->stmts) Emit(child);
+      return;
+    case StmtKind::kStore:
+      return EmitStore(s);
+    case StmtKind::kIf:
+      EmitBraced(StrCat("if (", expr_.Lane(s->condition, 0), ") "), s->body);
+      if (s->else_body != nullptr) EmitBraced("else ", s->else_body);
+      return;
+    case StmtKind::kLet: {
+      std::string value = expr_.Lane(s->value, 0), type = expr_.TypeOf(s->var->dtype);
+      Line("{");
+      ++indent_;
+      Line(StrCat("const ", type, " ", expr_.Declare(s->var.get(), s->var->name), " = ", value,
+                  ";"));
+      Emit(s->body);
+      --indent_;
+      return Line("}");
+    }
+    case StmtKind::kAlloc:
+      return EmitAlloc(s);
+    case StmtKind::kEvaluate:  // prefetches only: a hint
+      return;
+    case StmtKind::kAsync:  // done at once: early is allowed, so commit and wait say nothing
+      return Emit(s->body);
+    case StmtKind::kSync:
+      if (s->sync == ir::SyncKind::kBarrier) Line(dialect_.barrier);
+      return;
+    default:
+      return expr_.Fail("a statement that should have been lowered");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> EmitC(const std::vector<ir::Function>& kernels,
+                                  const CDialect& dialect) {
+  CEmitter emitter(dialect);
+  for (const ir::Function& f : kernels) TW_TRY(emitter.AddKernel(f));
+  return emitter.Text();
+}
+
+}  // namespace tilewright::codegen

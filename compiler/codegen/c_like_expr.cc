@@ -1,0 +1,267 @@
+#include "compiler/codegen/c_like_expr.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "compiler/ir/type_rules.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::codegen {
+namespace {
+
+using ir::DType;
+using ir::Expr;
+using ir::ExprKind;
+using ir::TypeCode;
+using support::StrCat;
+
+// Words that a variable may not be called, in C, OpenCL C and CUDA C.
+constexpr std::string_view kReserved[] = {
+    "auto",     "barrier",   "bool",     "break",    "case",  "char",      "const",  "constant",
+    "continue", "default",   "do",       "double",   "else",  "enum",      "exp",    "extern",
+    "float",    "fma",       "for",      "global",   "goto",  "half",      "if",     "inline",
+    "int",      "kernel",    "local",    "log",      "long",  "max",       "min",    "pow",
+    "private",  "read_only", "register", "return",   "short", "signed",    "sizeof", "sqrt",
+    "static",   "struct",    "switch",   "typedef",  "uchar", "uint",      "ulong",  "union",
+    "unsigned", "ushort",    "void",     "volatile", "while", "write_only"};
+
+int TypeIndex(DType t) {
+  int width = t.bits == 8 ? 0 : t.bits == 16 ? 1 : t.bits == 32 ? 2 : 3;
+  switch (t.code) {
+    case TypeCode::kInt:
+      return width;
+    case TypeCode::kUInt:
+      return 4 + width;
+    case TypeCode::kFloat:
+      return t.bits == 16 ? 8 : t.bits == 32 ? 9 : 10;
+    default:
+      return -1;
+  }
+}
+
+bool IsVectorWidth(int lanes) { return lanes == 2 || lanes == 4 || lanes == 8 || lanes == 16; }
+
+}  // namespace
+
+void CExpressions::StartKernel() {
+  names_.clear();
+  taken_.clear();
+  for (std::string_view word : kReserved) taken_.insert(std::string(word));
+}
+
+std::string CExpressions::Temporary(std::string_view wanted) {
+  std::string base;
+  for (char c : wanted) {
+    bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    base += word ? c : '_';
+  }
+  if (base.empty() || (base[0] >= '0' && base[0] <= '9')) base = "v" + base;
+  std::string name = base;
+  for (int n = 1; !taken_.insert(name).second; ++n) name = StrCat(base, "_", n);
+  return name;
+}
+
+std::string CExpressions::Declare(const void* symbol, std::string_view wanted) {
+  std::string name = Temporary(wanted);
+  names_[symbol] = name;
+  return name;
+}
+
+std::string CExpressions::TypeOf(DType type) {
+  DType element = type.Element();
+  uses_double_ |= element == ir::kF64;
+  uses_half_ |= element == ir::kF16;
+  int index = element.is_bool() ? TypeIndex(ir::kI32) : TypeIndex(element);
+  std::string text(index < 0 ? "" : dialect_.types[index]);
+  if (text.empty()) Fail(StrCat("type ", ir::TypeName(type)));
+  if (type.lanes > 1) text += std::to_string(type.lanes);
+  return text;
+}
+
+std::string CExpressions::MemoryOf(DType type) {
+  return type.is_bool() ? std::string(dialect_.types[TypeIndex(ir::kU8)]) : TypeOf(type);
+}
+
+std::string CExpressions::Helper(std::string_view name, DType type) {
+  std::string full = StrCat("tw_", name, "_", TypeOf(type));
+  helpers_.insert(StrCat(name, ":", TypeOf(type)));
+  return full;
+}
+
+std::string CExpressions::Constant(const Expr& e) {
+  DType t = e->dtype;
+  if (e->kind == ExprKind::kIntImm) {
+    if (t.is_bool()) return e->int_value != 0 ? "1" : "0";
+    if (t == ir::kI64) {
+      // The smallest value has no literal.
+      if (e->int_value == INT64_MIN) return "(-9223372036854775807L - 1L)";
+      std::string text = StrCat(e->int_value, "L");
+      return e->int_value < 0 ? StrCat("(", text, ")") : text;
+    }
+    bool is_unsigned = t.code == TypeCode::kUInt;
+    std::string text = is_unsigned
+                           ? StrCat(static_cast<uint64_t>(e->int_value), t.bits == 64 ? "UL" : "U")
+                       : t.bits == 32 && e->int_value == INT32_MIN ? "-2147483647 - 1"
+                                                                   : std::to_string(e->int_value);
+    return StrCat("((", TypeOf(t), ")(", text, "))");
+  }
+  double value = e->float_value;
+  if (std::isnan(value)) return StrCat("((", TypeOf(t), ")NAN)");
+  if (std::isinf(value)) return StrCat("((", TypeOf(t), ")(", value < 0 ? "-" : "", "INFINITY))");
+  std::array<char, 48> digits;
+  auto end = t.bits == 64 ? std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr
+                          : std::to_chars(digits.data(), digits.data() + digits.size(),
+                                          static_cast<float>(value))
+                                .ptr;
+  std::string text(digits.data(), end);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  if (t.bits != 64) text += "f";
+  if (t.bits == 16) text = StrCat("((half)", text, ")");
+  return text[0] == '-' ? StrCat("(", text, ")") : text;
+}
+
+// Integers wrap: signed ones of 32 bits through their unsigned type, narrower ones by a cast.
+// 64-bit integers are indices, which do not overflow.
+std::string CExpressions::IntBinary(ExprKind kind, DType type, const std::string& a,
+                                    const std::string& b) {
+  std::string op(ir::KindText(kind));
+  if (kind == ExprKind::kFloorDiv || kind == ExprKind::kFloorMod) {
+    bool is_unsigned = type.code == TypeCode::kUInt;
+    if (is_unsigned) return StrCat("(", a, kind == ExprKind::kFloorDiv ? " / " : " % ", b, ")");
+    return StrCat(Helper(kind == ExprKind::kFloorDiv ? "floordiv" : "floormod", type), "(", a, ", ",
+                  b, ")");
+  }
+  bool divides = kind == ExprKind::kDiv || kind == ExprKind::kMod;
+  if (type.bits < 32) return StrCat("((", TypeOf(type), ")(", a, " ", op, " ", b, "))");
+  if (type == ir::kI32 && !divides) {
+    std::string u = TypeOf({TypeCode::kUInt, 32, 1});
+    return StrCat("((", TypeOf(type), ")((", u, ")", a, " ", op, " (", u, ")", b, "))");
+  }
+  return StrCat("(", a, " ", op, " ", b, ")");
+}
+
+std::string CExpressions::Binary(const Expr& e, int lane) {
+  std::string a = Lane(e->args[0], lane), b = Lane(e->args[1], lane);
+  DType operand = e->args[0]->dtype.Element();
+  switch (e->kind) {
+    case ExprKind::kMin:  // the second operand where one is no number
+      return StrCat("(", a, " < ", b, " ? ", a, " : ", b, ")");
+    case ExprKind::kMax:
+      return StrCat("(", a, " > ", b, " ? ", a, " : ", b, ")");
+    default:
+      break;
+  }
+  bool plain = ir::IsComparison(e->kind) || e->kind == ExprKind::kAnd || e->kind == ExprKind::kOr ||
+               operand.is_float();
+  if (plain) return StrCat("(", a, " ", ir::KindText(e->kind), " ", b, ")");
+  return IntBinary(e->kind, operand, a, b);
+}
+
+std::string CExpressions::CastTo(DType to, DType from, const std::string& value) {
+  if (to.is_bool()) return StrCat("(", value, " != 0)");
+  if (from.is_float() && to.is_int()) {
+    // Saturating, NaN to 0: OpenCL's own conversion does that.
+    return StrCat("convert_", TypeOf(to), "_sat_rtz(", value, ")");
+  }
+  return StrCat("((", TypeOf(to), ")", value, ")");
+}
+
+std::string CExpressions::CallText(const Expr& e, int lane) {
+  struct Row {
+    ir::Intrinsic intrinsic;
+    std::string_view text;
+  };
+  static constexpr Row kRows[] = {
+      {ir::Intrinsic::kFma, "fma"},   {ir::Intrinsic::kExp, "exp"},
+      {ir::Intrinsic::kLog, "log"},   {ir::Intrinsic::kSqrt, "sqrt"},
+      {ir::Intrinsic::kTanh, "tanh"}, {ir::Intrinsic::kErf, "erf"},
+      {ir::Intrinsic::kAbs, "fabs"},  {ir::Intrinsic::kFloor, "floor"},
+      {ir::Intrinsic::kCeil, "ceil"}, {ir::Intrinsic::kRoundEven, "rint"},
+      {ir::Intrinsic::kPow, "pow"},
+  };
+  std::string args;
+  for (const Expr& a : e->args) args += (args.empty() ? "" : ", ") + Lane(a, lane);
+  if (e->intrinsic == ir::Intrinsic::kAbs && e->dtype.is_int()) {
+    return StrCat("((", TypeOf(e->dtype.Element()), ")abs(", args, "))");
+  }
+  for (const Row& row : kRows) {
+    if (row.intrinsic == e->intrinsic) return StrCat(row.text, "(", args, ")");
+  }
+  Fail(StrCat("intrinsic ", ir::IntrinsicText(e->intrinsic)));
+  return "0";
+}
+
+std::string CExpressions::Element(const ir::Buffer& buffer, const Expr& index, int lane) {
+  return StrCat(NameOf(buffer.get()), "[", Lane(index, lane), "]");
+}
+
+std::string CExpressions::Lane(const Expr& e, int lane) {
+  if (e->dtype.lanes == 1) lane = 0;
+  switch (e->kind) {
+    case ExprKind::kVar:
+      return NameOf(e.get());
+    case ExprKind::kIntImm:
+    case ExprKind::kFloatImm:
+      return Constant(e);
+    case ExprKind::kBroadcast:
+      return Lane(e->args[0], 0);
+    case ExprKind::kRamp: {
+      if (lane == 0) return Lane(e->args[0], 0);
+      Expr offset = ir::Binary(ExprKind::kMul, e->args[1], ir::Int(lane, e->args[1]->dtype));
+      return Lane(ir::Binary(ExprKind::kAdd, e->args[0], offset), 0);
+    }
+    case ExprKind::kCast:
+      return CastTo(e->dtype.Element(), e->args[0]->dtype.Element(), Lane(e->args[0], lane));
+    case ExprKind::kNot:
+      return StrCat("(!", Lane(e->args[0], lane), ")");
+    case ExprKind::kSelect:
+      return StrCat("(", Lane(e->args[0], lane), " ? ", Lane(e->args[1], lane), " : ",
+                    Lane(e->args[2], lane), ")");
+    case ExprKind::kLoad: {
+      std::string value = Element(e->buffer, e->args[0], lane);
+      if (e->mask == nullptr) return value;
+      return StrCat("(", Lane(e->mask, lane), " ? ", value, " : ((", MemoryOf(e->buffer->dtype),
+                    ")0))");
+    }
+    case ExprKind::kCall:
+      return CallText(e, lane);
+    default:
+      return Binary(e, lane);
+  }
+}
+
+std::optional<std::string> CExpressions::Run(const ir::Buffer& buffer, const Expr& index) {
+  bool run = dialect_.vector_memory && index->kind == ExprKind::kRamp &&
+             ir::IsInt(index->args[1], 1) && IsVectorWidth(index->dtype.lanes) &&
+             !buffer->dtype.is_bool();
+  if (!run) return std::nullopt;
+  return StrCat(NameOf(buffer.get()), " + ", Lane(index->args[0], 0));
+}
+
+std::optional<std::string> CExpressions::Vector(const Expr& e) {
+  if (!dialect_.vector_memory || !IsVectorWidth(e->dtype.lanes) || !e->dtype.is_float())
+    return std::nullopt;
+  switch (e->kind) {
+    case ExprKind::kBroadcast:
+      return StrCat("((", TypeOf(e->dtype), ")(", Lane(e->args[0], 0), "))");
+    case ExprKind::kLoad: {
+      if (e->mask != nullptr) return std::nullopt;
+      std::optional<std::string> run = Run(e->buffer, e->args[0]);
+      if (!run.has_value()) return std::nullopt;
+      return StrCat("vload", static_cast<int>(e->dtype.lanes), "(0, ", *run, ")");
+    }
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv: {
+      std::optional<std::string> a = Vector(e->args[0]), b = Vector(e->args[1]);
+      if (!a.has_value() || !b.has_value()) return std::nullopt;
+      return StrCat("(", *a, " ", ir::KindText(e->kind), " ", *b, ")");
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace tilewright::codegen

@@ -1,0 +1,171 @@
+#include "compiler/transform/thread_regions.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "compiler/analysis/simplify.h"
+#include "compiler/ir/interp.h"
+#include "compiler/ir/visit.h"
+
+namespace tilewright::transform {
+namespace {
+
+using ir::Expr;
+using ir::ExprKind;
+
+constexpr int64_t kMaxElements = 1 << 18;  // over all threads: looked at one by one
+
+// The terms of a sum that mention a thread, if nothing but threads is in them.
+bool ThreadTerms(const Expr& e, const ThreadAxes& threads, bool negative, Expr* sum) {
+  if (!threads.Mentions(e)) return true;
+  if (e->kind == ExprKind::kAdd || e->kind == ExprKind::kSub) {
+    return ThreadTerms(e->args[0], threads, negative, sum) &&
+           ThreadTerms(e->args[1], threads, negative != (e->kind == ExprKind::kSub), sum);
+  }
+  bool foreign = false;
+  ir::VisitExprs(e, [&](const Expr& part) {
+    bool thread = part == threads.var[0] || part == threads.var[1] || part == threads.var[2];
+    foreign |= part->kind == ExprKind::kLoad || (part->kind == ExprKind::kVar && !thread);
+    return !foreign;
+  });
+  if (foreign || e->dtype != ir::kI64) return false;
+  *sum = negative ? *sum - e : *sum + e;
+  return true;
+}
+
+struct Box {
+  std::vector<Expr> min;
+  std::vector<int64_t> extent;
+};
+
+std::optional<Box> BoxOf(const ir::BufferRegion& region, const ThreadAxes& threads) {
+  Box box;
+  for (const ir::Range& r : region.region) {
+    const int64_t* extent = ir::AsInt(r.extent);
+    Expr min = ir::Int(0);
+    if (extent == nullptr || !ThreadTerms(r.min, threads, false, &min)) return std::nullopt;
+    box.min.push_back(min);
+    box.extent.push_back(*extent);
+  }
+  return box;
+}
+
+using Owners = std::map<std::vector<int64_t>, int64_t>;
+
+// Enters every element of the box; false when another owner holds one.
+bool Claim(const std::vector<int64_t>& min, const std::vector<int64_t>& extent, int64_t owner,
+           Owners* owners) {
+  std::vector<int64_t> at = min;
+  for (;;) {
+    auto [it, fresh] = owners->emplace(at, owner);
+    if (!fresh && it->second != owner) return false;
+    size_t d = at.size();
+    while (d > 0 && ++at[d - 1] == min[d - 1] + extent[d - 1]) {
+      at[d - 1] = min[d - 1];
+      --d;
+    }
+    if (d == 0) return true;
+  }
+}
+
+// The n of floormod(…, n), where one is such a slot and the other one, too, or is none; else 0.
+int64_t SlotsOf(const Expr& e) {
+  const int64_t* n = e->kind == ExprKind::kFloorMod ? ir::AsInt(e->args[1]) : nullptr;
+  return n == nullptr ? 0 : *n;
+}
+int64_t RingOf(const Expr& a, const Expr& b) {
+  int64_t na = SlotsOf(a), nb = SlotsOf(b);
+  return na > 0 && nb > 0 && na != nb ? 0 : std::max(na, nb);
+}
+Expr Unwrapped(const Expr& e, int64_t n) { return SlotsOf(e) == n ? e->args[0] : e; }
+
+}  // namespace
+
+bool ThreadAxes::Mentions(const Expr& e) const {
+  for (const Expr& v : var) {
+    if (v != nullptr && ir::UsesVar(e, v)) return true;
+  }
+  return false;
+}
+
+bool OwnedByThreads(const std::vector<ir::BufferRegion>& regions, const ThreadAxes& threads,
+                    unsigned axes) {
+  int64_t teams = threads.extent[0] * threads.extent[1] * threads.extent[2], elements = 0;
+  std::vector<Box> boxes;
+  std::vector<std::vector<int64_t>> shift;  // of a box against the first one
+  for (const ir::BufferRegion& r : regions) {
+    std::optional<Box> box = BoxOf(r, threads);
+    if (!box.has_value()) return false;
+    int64_t volume = 1;
+    for (int64_t e : box->extent) {
+      if (e < 1 || __builtin_mul_overflow(volume, e, &volume)) return false;
+    }
+    elements += volume * teams;
+    if (volume > kMaxElements || elements > kMaxElements) return false;
+    ir::VarMap first;
+    for (const Expr& v : threads.var) {
+      if (v != nullptr) first[v.get()] = ir::Int(0, v->dtype);
+    }
+    shift.emplace_back();
+    for (size_t d = 0; d < r.region.size(); ++d) {
+      // The thread terms at thread 0 are in both; the rest differs by a constant.
+      int64_t whole = 0, own = 0;
+      Expr here = ir::Substitute(box->min[d], first);
+      Expr there = ir::Substitute(boxes.empty() ? box->min[d] : boxes[0].min[d], first);
+      bool known = analysis::ConstantDifference(ir::Substitute(r.region[d].min, first),
+                                                ir::Substitute(regions[0].region[d].min, first), {},
+                                                &whole) &&
+                   analysis::ConstantDifference(here, there, {}, &own);
+      if (!known) return false;
+      shift.back().push_back(whole - own);
+    }
+    boxes.push_back(*std::move(box));
+  }
+  Owners owners;
+  for (int64_t t = 0; t < teams; ++t) {
+    std::vector<std::pair<ir::Var, int64_t>> values;
+    int64_t rest = t, owner = 0;
+    for (size_t a = 0; a < 3; ++a) {
+      int64_t at = rest % threads.extent[a];
+      rest /= threads.extent[a];
+      if (threads.var[a] != nullptr) values.emplace_back(threads.var[a], at);
+      if ((axes >> a & 1) != 0) owner = owner * threads.extent[a] + at;
+    }
+    for (size_t b = 0; b < boxes.size(); ++b) {
+      std::vector<int64_t> min;
+      for (size_t d = 0; d < boxes[b].min.size(); ++d) {
+        absl::StatusOr<int64_t> value = ir::EvalIntExpr(boxes[b].min[d], values);
+        if (!value.ok()) return false;
+        min.push_back(*value + shift[b][d]);
+      }
+      if (!Claim(min, boxes[b].extent, owner, &owners)) return false;
+    }
+  }
+  return true;
+}
+
+bool SurelyApart(const ir::BufferRegion& a, const ir::BufferRegion& b) {
+  for (size_t d = 0; d < a.region.size() && d < b.region.size(); ++d) {
+    const ir::Range &ra = a.region[d], &rb = b.region[d];
+    const int64_t *ea = ir::AsInt(ra.extent), *eb = ir::AsInt(rb.extent);
+    if (ea == nullptr || eb == nullptr) continue;
+    int64_t difference = 0;  // a - b
+    if (analysis::ConstantDifference(ra.min, rb.min, {}, &difference) &&
+        (difference >= *eb || -difference >= *ea)) {
+      return true;
+    }
+    // Slots of a ring: x and floormod(y, n) are the same only where n divides x - y; so are
+    // floormod(x, n) and floormod(y, n).
+    int64_t n = RingOf(ra.min, rb.min);
+    if (n > 0 && *ea == 1 && *eb == 1 &&
+        analysis::ConstantDifference(Unwrapped(ra.min, n), Unwrapped(rb.min, n), {}, &difference) &&
+        difference % n != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace tilewright::transform

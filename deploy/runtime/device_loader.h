@@ -1,0 +1,47 @@
+// Finds the device plug-in of a target kind: the CPU is linked in, others are shared objects. A
+// DevicePlugin owns its shared object; tables and handles of devices must not outlive it. Not
+// thread-safe for loading; const use is.
+#ifndef DEPLOY_RUNTIME_DEVICE_LOADER_H_
+#define DEPLOY_RUNTIME_DEVICE_LOADER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/runtime/device_plugin.h"
+
+namespace tilewright::runtime {
+
+// The CPU of this process: code objects of the native format, kernels with the ABI of c_abi.h, one
+// thread. Work is done when the call returns.
+const TwDevicePlugin* CpuDevicePlugin();
+
+class DevicePlugin {
+ public:
+  // Loads the shared object at `path` and checks its table: NOT_FOUND `runtime.device.load`,
+  // FAILED_PRECONDITION `runtime.device.version` or `.table` where it cannot serve this runtime.
+  // Loading runs the object's constructors: the caller trusts it.
+  static absl::StatusOr<DevicePlugin> Open(const std::string& path);
+
+  DevicePlugin(DevicePlugin&& other) noexcept;
+  DevicePlugin& operator=(DevicePlugin&& other) noexcept;
+  ~DevicePlugin();
+
+  const TwDevicePlugin& table() const { return *table_; }
+
+ private:
+  DevicePlugin(void* handle, const TwDevicePlugin* table) : handle_(handle), table_(table) {}
+
+  void* handle_;
+  const TwDevicePlugin* table_;
+};
+
+// Whether a table can be used by this runtime: version, size and every function.
+absl::Status CheckDeviceTable(const TwDevicePlugin* table);
+
+// A result as a status: `runtime.device.<reason>` with the device's own text.
+absl::Status DeviceStatus(const TwDevicePlugin& plugin, TwDevice* device, TwDeviceResult result);
+
+}  // namespace tilewright::runtime
+
+#endif  // DEPLOY_RUNTIME_DEVICE_LOADER_H_

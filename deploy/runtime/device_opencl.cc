@@ -1,0 +1,448 @@
+// Device plug-in for OpenCL devices (target kind `opencl`). A shared object of its own that finds
+// libOpenCL when it is loaded; without one it has no devices. Code objects are OpenCL C text
+// (format "opencl-c"); kernels get their sizes as 64-bit integers, then their buffers. Links
+// nothing of ours.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/runtime/device_plugin.h"
+#include "deploy/runtime/opencl_abi.h"
+
+namespace cl = tilewright::opencl;
+
+struct TwDevice {
+  cl::Handle device = nullptr, context = nullptr, queue = nullptr;
+  std::string error, name, fingerprint;
+  TwDeviceInfo info = {};
+  bool lost = false;
+};
+struct TwDeviceMemory {
+  cl::Handle handle;
+  int64_t bytes;
+};
+struct TwDeviceKernel {
+  cl::Handle handle;
+  std::string name;
+};
+struct TwDeviceCode {
+  cl::Handle program;
+  std::vector<std::unique_ptr<TwDeviceKernel>> kernels;
+};
+struct TwDeviceEvent {
+  cl::Handle marker = nullptr;
+};
+
+namespace {
+
+constexpr int64_t kAlignment = 128;  // of allocations: every device aligns them at least so
+constexpr cl::Uint kMaxPlatforms = 16, kMaxDevices = 64;
+
+cl::Library LoadLibrary() {
+  cl::Library library;
+  void* handle = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return library;
+  library.ok = true;
+#define X(name, result, args)                                                    \
+  library.name = reinterpret_cast<decltype(library.name)>(dlsym(handle, #name)); \
+  library.ok = library.ok && library.name != nullptr;
+  TW_OPENCL_FUNCTIONS(X)
+#undef X
+  return library;
+}
+
+const cl::Library& Api() {
+  static const cl::Library library = LoadLibrary();  // a driver cannot be unloaded safely
+  return library;
+}
+
+TwDeviceResult ResultOf(cl::Int code) {
+  switch (code) {
+    case cl::kSuccess:
+      return TW_DEVICE_OK;
+    case cl::kMemObjectAllocationFailure:
+    case cl::kOutOfResources:
+    case cl::kOutOfHostMemory:
+      return TW_DEVICE_OUT_OF_MEMORY;
+    case cl::kInvalidWorkGroupSize:
+      return TW_DEVICE_UNSUPPORTED;
+    case cl::kDeviceNotAvailable:
+      return TW_DEVICE_LOST;
+    default:
+      return TW_DEVICE_FAILED;
+  }
+}
+
+TwDeviceResult Failed(TwDevice* device, TwDeviceResult result, const std::string& reason,
+                      const std::string& detail) {
+  device->error = "device.opencl." + reason + ": " + detail;
+  device->lost = device->lost || result == TW_DEVICE_LOST;
+  return result;
+}
+
+// The text of a call that failed with an OpenCL error code.
+TwDeviceResult Checked(TwDevice* device, const char* call, cl::Int code) {
+  if (code == cl::kSuccess) return TW_DEVICE_OK;
+  return Failed(
+      device, ResultOf(code), "call",
+      "expected " + std::string(call) + " to succeed, found error " + std::to_string(code));
+}
+
+std::vector<cl::Handle> AllDevices() {
+  std::vector<cl::Handle> all;
+  if (!Api().ok) return all;
+  cl::Handle platforms[kMaxPlatforms];
+  cl::Uint num_platforms = 0;
+  if (Api().clGetPlatformIDs(kMaxPlatforms, platforms, &num_platforms) != cl::kSuccess) return all;
+  // A platform without devices is no error.
+  for (cl::Uint p = 0; p < std::min(num_platforms, kMaxPlatforms); ++p) {
+    cl::Handle devices[kMaxDevices];
+    cl::Uint num_devices = 0;
+    cl::Int code =
+        Api().clGetDeviceIDs(platforms[p], cl::kAllDevices, kMaxDevices, devices, &num_devices);
+    if (code != cl::kSuccess) continue;
+    all.insert(all.end(), devices, devices + std::min(num_devices, kMaxDevices));
+  }
+  return all;
+}
+
+std::string TextOf(cl::Handle device, cl::Uint what) {
+  char text[1024] = {};
+  size_t bytes = 0;
+  if (Api().clGetDeviceInfo(device, what, sizeof(text) - 1, text, &bytes) != cl::kSuccess)
+    return "";
+  return text;
+}
+
+template <typename T>
+int64_t NumberOf(cl::Handle device, cl::Uint what) {
+  T value = {};
+  if (Api().clGetDeviceInfo(device, what, sizeof(value), &value, nullptr) != cl::kSuccess) return 0;
+  return static_cast<int64_t>(value);
+}
+
+TwDeviceResult Count(int32_t* devices) {
+  *devices = static_cast<int32_t>(AllDevices().size());
+  return TW_DEVICE_OK;
+}
+
+void Describe(TwDevice* d) {
+  d->name = TextOf(d->device, cl::kDeviceName);
+  d->fingerprint =
+      "compute_units=" + std::to_string(NumberOf<cl::Uint>(d->device, cl::kDeviceMaxComputeUnits)) +
+      "\ndriver=" + TextOf(d->device, cl::kDriverVersion) + "\nkind=opencl\nname=" + d->name +
+      "\nversion=" + TextOf(d->device, cl::kDeviceVersion) + "\n";
+  TwDeviceInfo& info = d->info;
+  info.name = d->name.c_str();
+  info.fingerprint = d->fingerprint.c_str();
+  info.code_formats = "opencl-c";
+  info.memory_bytes = NumberOf<uint64_t>(d->device, cl::kDeviceGlobalMemSize);
+  info.shared_bytes = NumberOf<uint64_t>(d->device, cl::kDeviceLocalMemSize);
+  info.max_group_threads = NumberOf<size_t>(d->device, cl::kDeviceMaxWorkGroupSize);
+  info.alignment = std::max(kAlignment, NumberOf<cl::Uint>(d->device, cl::kDeviceAddressAlign) / 8);
+  info.timer_ns = NumberOf<size_t>(d->device, cl::kDeviceTimerResolution);
+  info.device_timer = 1;
+}
+
+void Close(TwDevice* d) {
+  if (d->queue != nullptr) Api().clReleaseCommandQueue(d->queue);
+  if (d->context != nullptr) Api().clReleaseContext(d->context);
+  delete d;
+}
+
+TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_bytes) {
+  std::vector<cl::Handle> all = AllDevices();
+  auto fail = [&](TwDeviceResult result, const std::string& text) {
+    if (error != nullptr && error_bytes > 0) {
+      size_t n = std::min(error_bytes - 1, text.size());
+      std::memcpy(error, text.data(), n);
+      error[n] = '\0';
+    }
+    return result;
+  };
+  if (index < 0 || static_cast<size_t>(index) >= all.size()) {
+    return fail(TW_DEVICE_NOT_FOUND, "device.opencl.index: expected one of " +
+                                         std::to_string(all.size()) + " devices, found " +
+                                         std::to_string(index));
+  }
+  auto* d = new TwDevice;
+  d->device = all[static_cast<size_t>(index)];
+  cl::Int code = 0;
+  d->context = Api().clCreateContext(nullptr, 1, &d->device, nullptr, nullptr, &code);
+  if (code == cl::kSuccess)
+    d->queue = Api().clCreateCommandQueue(d->context, d->device, cl::kProfiling, &code);
+  if (code != cl::kSuccess) {
+    Close(d);
+    return fail(ResultOf(code), "device.opencl.open: expected a context and a queue, found error " +
+                                    std::to_string(code));
+  }
+  Describe(d);
+  *device = d;
+  return TW_DEVICE_OK;
+}
+
+const char* LastError(TwDevice* device) { return device->error.c_str(); }
+
+TwDeviceResult DescribeTo(TwDevice* device, TwDeviceInfo* info) {
+  if (info->struct_bytes < sizeof(size_t))
+    return Failed(device, TW_DEVICE_INVALID, "info", "expected struct_bytes to be set");
+  TwDeviceInfo all = device->info;
+  all.struct_bytes = std::min(info->struct_bytes, sizeof(all));
+  std::memcpy(info, &all, all.struct_bytes);
+  return TW_DEVICE_OK;
+}
+
+TwDeviceResult Alloc(TwDevice* device, int64_t bytes, TwDeviceMemory** memory) {
+  if (bytes < 1) return Failed(device, TW_DEVICE_INVALID, "bytes", "expected at least 1 byte");
+  // Some drivers accept any size and fail at the first use.
+  int64_t most = NumberOf<uint64_t>(device->device, cl::kDeviceMaxAllocSize);
+  if (most > 0 && bytes > most) {
+    return Failed(
+        device, TW_DEVICE_OUT_OF_MEMORY, "memory",
+        "expected at most " + std::to_string(most) + " bytes, found " + std::to_string(bytes));
+  }
+  cl::Int code = 0;
+  cl::Handle handle = Api().clCreateBuffer(device->context, cl::kReadWrite,
+                                           static_cast<size_t>(bytes), nullptr, &code);
+  if (code != cl::kSuccess) return Checked(device, "clCreateBuffer", code);
+  *memory = new TwDeviceMemory{handle, bytes};
+  return TW_DEVICE_OK;
+}
+
+void Free(TwDevice*, TwDeviceMemory* memory) {
+  if (memory == nullptr) return;
+  Api().clReleaseMemObject(memory->handle);
+  delete memory;
+}
+
+bool InRange(const TwDeviceSlice& s, int64_t bytes) {
+  return s.memory != nullptr && s.offset >= 0 && bytes >= 0 && s.offset <= s.memory->bytes &&
+         bytes <= s.memory->bytes - s.offset;
+}
+TwDeviceResult OutOfRange(TwDevice* device) {
+  return Failed(device, TW_DEVICE_INVALID, "range",
+                "expected a range within the allocation, found one beyond it");
+}
+
+TwDeviceResult Write(TwDevice* device, TwDeviceSlice target, const void* source, int64_t bytes) {
+  if (!InRange(target, bytes)) return OutOfRange(device);
+  if (bytes == 0) return TW_DEVICE_OK;
+  return Checked(device, "clEnqueueWriteBuffer",
+                 Api().clEnqueueWriteBuffer(
+                     device->queue, target.memory->handle, 1, static_cast<size_t>(target.offset),
+                     static_cast<size_t>(bytes), source, 0, nullptr, nullptr));
+}
+
+TwDeviceResult Read(TwDevice* device, TwDeviceSlice source, void* target, int64_t bytes) {
+  if (!InRange(source, bytes)) return OutOfRange(device);
+  if (bytes == 0) return TW_DEVICE_OK;
+  return Checked(device, "clEnqueueReadBuffer",
+                 Api().clEnqueueReadBuffer(
+                     device->queue, source.memory->handle, 1, static_cast<size_t>(source.offset),
+                     static_cast<size_t>(bytes), target, 0, nullptr, nullptr));
+}
+
+TwDeviceResult Copy(TwDevice* device, TwDeviceSlice target, TwDeviceSlice source, int64_t bytes) {
+  if (!InRange(target, bytes) || !InRange(source, bytes)) return OutOfRange(device);
+  if (bytes == 0) return TW_DEVICE_OK;
+  return Checked(device, "clEnqueueCopyBuffer",
+                 Api().clEnqueueCopyBuffer(
+                     device->queue, source.memory->handle, target.memory->handle,
+                     static_cast<size_t>(source.offset), static_cast<size_t>(target.offset),
+                     static_cast<size_t>(bytes), 0, nullptr, nullptr));
+}
+
+TwDeviceResult Map(TwDevice* device, TwDeviceMemory*, void**) {
+  return Failed(device, TW_DEVICE_UNSUPPORTED, "map", "expected read and write, found map");
+}
+
+TwDeviceResult Load(TwDevice* device, const char* format, const void* image, size_t bytes,
+                    TwDeviceCode** code) {
+  if (std::string("opencl-c") != format) {
+    return Failed(device, TW_DEVICE_UNSUPPORTED, "format",
+                  "expected opencl-c, found " + std::string(format).substr(0, 40));
+  }
+  const char* text = static_cast<const char*>(image);
+  cl::Int result = 0;
+  cl::Handle program = Api().clCreateProgramWithSource(device->context, 1, &text, &bytes, &result);
+  if (result != cl::kSuccess) return Checked(device, "clCreateProgramWithSource", result);
+  result = Api().clBuildProgram(program, 1, &device->device, "-cl-std=CL1.2", nullptr, nullptr);
+  if (result != cl::kSuccess) {
+    std::vector<char> log(16384, '\0');
+    Api().clGetProgramBuildInfo(program, device->device, cl::kBuildLog, log.size() - 1, log.data(),
+                                nullptr);
+    Api().clReleaseProgram(program);
+    return Failed(
+        device, TW_DEVICE_BAD_CODE, "build",
+        "expected text that builds, found error " + std::to_string(result) + ":\n" + log.data());
+  }
+  *code = new TwDeviceCode{program, {}};
+  return TW_DEVICE_OK;
+}
+
+void Unload(TwDevice*, TwDeviceCode* code) {
+  if (code == nullptr) return;
+  for (const auto& k : code->kernels) Api().clReleaseKernel(k->handle);
+  Api().clReleaseProgram(code->program);
+  delete code;
+}
+
+TwDeviceResult Find(TwDevice* device, TwDeviceCode* code, const char* name,
+                    TwDeviceKernel** kernel) {
+  cl::Int result = 0;
+  cl::Handle handle = Api().clCreateKernel(code->program, name, &result);
+  if (result == cl::kInvalidKernelName) {
+    return Failed(
+        device, TW_DEVICE_NOT_FOUND, "kernel",
+        "expected kernel " + std::string(name).substr(0, 60) + " in the code, found none");
+  }
+  if (result != cl::kSuccess) return Checked(device, "clCreateKernel", result);
+  code->kernels.push_back(std::make_unique<TwDeviceKernel>(TwDeviceKernel{handle, name}));
+  *kernel = code->kernels.back().get();
+  return TW_DEVICE_OK;
+}
+
+// Buffers of a launch; a part of an allocation becomes a sub-buffer, released after the launch.
+class Arguments {
+ public:
+  explicit Arguments(TwDevice* device) : device_(device) {}
+  ~Arguments() {
+    for (cl::Handle h : parts_) Api().clReleaseMemObject(h);
+  }
+
+  TwDeviceResult Set(const TwDeviceLaunch& launch) {
+    cl::Handle kernel = launch.kernel->handle;
+    cl::Uint wanted = 0, index = 0;
+    Api().clGetKernelInfo(kernel, cl::kKernelNumArgs, sizeof(wanted), &wanted, nullptr);
+    int64_t given = launch.num_sizes + launch.num_buffers + (launch.workspace != nullptr ? 1 : 0);
+    if (given != static_cast<int64_t>(wanted)) {
+      return Failed(device_, TW_DEVICE_INVALID, "arguments",
+                    launch.kernel->name + ": expected " + std::to_string(wanted) +
+                        " arguments, found " + std::to_string(given));
+    }
+    for (int64_t i = 0; i < launch.num_sizes; ++i) {
+      cl::Int code = Api().clSetKernelArg(kernel, index++, sizeof(int64_t), &launch.sizes[i]);
+      if (code != cl::kSuccess) return Checked(device_, "clSetKernelArg", code);
+    }
+    for (int64_t i = 0; i < launch.num_buffers; ++i) {
+      TwDeviceResult result = SetBuffer(kernel, index++, launch.buffers[i]);
+      if (result != TW_DEVICE_OK) return result;
+    }
+    return launch.workspace == nullptr ? TW_DEVICE_OK : SetBuffer(kernel, index, *launch.workspace);
+  }
+
+ private:
+  TwDeviceResult SetBuffer(cl::Handle kernel, cl::Uint index, const TwDeviceSlice& slice) {
+    if (!InRange(slice, 1)) return OutOfRange(device_);
+    cl::Handle handle = slice.memory->handle;
+    if (slice.offset != 0) {
+      const size_t region[2] = {static_cast<size_t>(slice.offset),
+                                static_cast<size_t>(slice.memory->bytes - slice.offset)};
+      constexpr cl::Uint kRegion = 0x1220;
+      cl::Int code = 0;
+      handle = Api().clCreateSubBuffer(handle, cl::kReadWrite, kRegion, region, &code);
+      if (code != cl::kSuccess) return Checked(device_, "clCreateSubBuffer", code);
+      parts_.push_back(handle);
+    }
+    return Checked(device_, "clSetKernelArg",
+                   Api().clSetKernelArg(kernel, index, sizeof(handle), &handle));
+  }
+
+  TwDevice* device_;
+  std::vector<cl::Handle> parts_;
+};
+
+TwDeviceResult Launch(TwDevice* device, const TwDeviceLaunch* launch) {
+  size_t global[3], local[3];
+  int64_t threads = 1;
+  for (int a = 0; a < 3; ++a) {
+    if (launch->grid[a] < 1 || launch->group[a] < 1)
+      return Failed(device, TW_DEVICE_INVALID, "grid", "expected at least one group and thread");
+    threads *= launch->group[a];
+    local[a] = static_cast<size_t>(launch->group[a]);
+    global[a] = static_cast<size_t>(launch->grid[a]) * local[a];
+  }
+  if (threads > device->info.max_group_threads) {
+    return Failed(device, TW_DEVICE_UNSUPPORTED, "group",
+                  "expected at most " + std::to_string(device->info.max_group_threads) +
+                      " threads, found " + std::to_string(threads));
+  }
+  Arguments arguments(device);
+  TwDeviceResult result = arguments.Set(*launch);
+  if (result != TW_DEVICE_OK) return result;
+  return Checked(device, "clEnqueueNDRangeKernel",
+                 Api().clEnqueueNDRangeKernel(device->queue, launch->kernel->handle, 3, nullptr,
+                                              global, local, 0, nullptr, nullptr));
+}
+
+TwDeviceResult Synchronize(TwDevice* device) {
+  return Checked(device, "clFinish", Api().clFinish(device->queue));
+}
+
+TwDeviceResult EventCreate(TwDevice*, TwDeviceEvent** event) {
+  *event = new TwDeviceEvent;
+  return TW_DEVICE_OK;
+}
+void EventDestroy(TwDevice*, TwDeviceEvent* event) {
+  if (event == nullptr) return;
+  if (event->marker != nullptr) Api().clReleaseEvent(event->marker);
+  delete event;
+}
+TwDeviceResult EventRecord(TwDevice* device, TwDeviceEvent* event) {
+  if (event->marker != nullptr) Api().clReleaseEvent(event->marker);
+  event->marker = nullptr;
+  return Checked(device, "clEnqueueMarkerWithWaitList",
+                 Api().clEnqueueMarkerWithWaitList(device->queue, 0, nullptr, &event->marker));
+}
+TwDeviceResult EventElapsed(TwDevice* device, TwDeviceEvent* from, TwDeviceEvent* to, int64_t* ns) {
+  if (from->marker == nullptr || to->marker == nullptr)
+    return Failed(device, TW_DEVICE_INVALID, "event", "expected recorded events, found a new one");
+  const cl::Handle both[2] = {from->marker, to->marker};
+  uint64_t start = 0, end = 0;
+  cl::Int code = Api().clWaitForEvents(2, both);
+  if (code == cl::kSuccess)
+    code =
+        Api().clGetEventProfilingInfo(both[0], cl::kProfilingEnd, sizeof(start), &start, nullptr);
+  if (code == cl::kSuccess)
+    code = Api().clGetEventProfilingInfo(both[1], cl::kProfilingEnd, sizeof(end), &end, nullptr);
+  if (code != cl::kSuccess) return Checked(device, "clGetEventProfilingInfo", code);
+  *ns = static_cast<int64_t>(end) - static_cast<int64_t>(start);
+  return TW_DEVICE_OK;
+}
+
+constexpr TwDevicePlugin kTable = {
+    .struct_bytes = sizeof(TwDevicePlugin),
+    .abi_version = TW_DEVICE_ABI_VERSION,
+    .kind = "opencl",
+    .count = Count,
+    .open = Open,
+    .close = Close,
+    .last_error = LastError,
+    .describe = DescribeTo,
+    .alloc = Alloc,
+    .free = Free,
+    .write = Write,
+    .read = Read,
+    .copy = Copy,
+    .map = Map,
+    .load = Load,
+    .unload = Unload,
+    .find = Find,
+    .launch = Launch,
+    .synchronize = Synchronize,
+    .event_create = EventCreate,
+    .event_destroy = EventDestroy,
+    .event_record = EventRecord,
+    .event_elapsed = EventElapsed,
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const TwDevicePlugin* tw_device_plugin(
+    uint32_t runtime_abi_version) {
+  return runtime_abi_version == TW_DEVICE_ABI_VERSION ? &kTable : nullptr;
+}

@@ -1,0 +1,139 @@
+/* C ABI of device plug-ins: how the runtime (and the worker that measures) uses a device, whatever
+ * it is. A plug-in is a shared object with one symbol, TW_DEVICE_PLUGIN_SYMBOL, which gives a table
+ * of functions; the CPU of the process is the same table, linked in (device_cpu.h). Plain C, no
+ * dependencies.
+ *
+ * Ownership: what open, alloc, load, find and event_create give belongs to the caller, who gives it
+ * back through the function named with it, before the device is closed (kernels belong to their
+ * code). The caller's memory is borrowed for the length of one call.
+ * Order: one device handle is one queue. launch, copy and event_record may return before the work
+ * is done; the work of a handle happens in the order of the calls. write and read return when the
+ * caller's bytes may be used again; read sees all earlier work; synchronize waits for everything.
+ * Thread-safety: one thread at a time per device handle; different handles are independent.
+ * Errors: every function that can fail returns a TwDeviceResult and leaves a text, "slug: detail",
+ * for last_error until the next failure on that handle. A failure of queued work is reported by the
+ * next call that waits. After TW_DEVICE_LOST a handle can only be closed.
+ *
+ * Versioning: TW_DEVICE_ABI_VERSION is raised when an existing field or rule changes. Structs only
+ * grow at their ends; each begins with its size in bytes as its writer knows it, and a reader uses
+ * what lies within. A plug-in answers a runtime older than itself with NULL if it cannot serve it.
+ */
+#ifndef DEPLOY_RUNTIME_DEVICE_PLUGIN_H_
+#define DEPLOY_RUNTIME_DEVICE_PLUGIN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TW_DEVICE_ABI_VERSION 1u
+#define TW_DEVICE_PLUGIN_SYMBOL "tw_device_plugin"
+
+typedef enum {
+  TW_DEVICE_OK = 0,
+  TW_DEVICE_INVALID = 1,   /* an argument that no device could accept */
+  TW_DEVICE_NOT_FOUND = 2, /* no such device, no such kernel */
+  TW_DEVICE_OUT_OF_MEMORY = 3,
+  TW_DEVICE_UNSUPPORTED = 4,   /* this device cannot: code format, group size, feature */
+  TW_DEVICE_BAD_CODE = 5,      /* the code object does not build or load */
+  TW_DEVICE_KERNEL_FAILED = 6, /* a kernel returned an error */
+  TW_DEVICE_LOST = 7,          /* the device is gone, or was reset */
+  TW_DEVICE_FAILED = 8         /* anything else that the driver reports */
+} TwDeviceResult;
+
+typedef struct TwDevice TwDevice;
+typedef struct TwDeviceMemory TwDeviceMemory;
+typedef struct TwDeviceCode TwDeviceCode;
+typedef struct TwDeviceKernel TwDeviceKernel;
+typedef struct TwDeviceEvent TwDeviceEvent;
+
+/* What a device is. The texts belong to the device handle. */
+typedef struct {
+  size_t struct_bytes;
+  const char* name;          /* as its maker calls it */
+  const char* fingerprint;   /* `key=value` lines, sorted by key: what a measurement depends on */
+  const char* code_formats;  /* that load accepts, with commas: "elf-x86_64", "opencl-c" */
+  int64_t memory_bytes;      /* 0 where unknown */
+  int64_t shared_bytes;      /* of one group; 0 where there is no such memory */
+  int64_t max_group_threads; /* 1 where a launch has no groups */
+  int64_t alignment;         /* of every allocation, at least TW_BUFFER_ALIGNMENT */
+  int64_t timer_ns;          /* resolution of events; device time where device_timer is not 0 */
+  int32_t device_timer;      /* events count the device's own time, not the host's */
+  int32_t host_visible;      /* map gives a pointer: the device shares the host's memory */
+} TwDeviceInfo;
+
+/* Part of an allocation: from `offset` to its end. */
+typedef struct {
+  TwDeviceMemory* memory;
+  int64_t offset; /* a multiple of the device's alignment */
+} TwDeviceSlice;
+
+/* One launch. A kernel gets its integer sizes (64 bits each) and its buffers in the order of its
+ * declared parameters. Devices whose kernels hold all their loops (CPU, VTA) want grid and group of
+ * ones. */
+typedef struct {
+  size_t struct_bytes;
+  TwDeviceKernel* kernel;
+  int64_t grid[3];  /* groups along x y z, each at least 1 */
+  int64_t group[3]; /* threads of a group along x y z, each at least 1 */
+  const TwDeviceSlice* buffers;
+  int64_t num_buffers;
+  const int64_t* sizes;
+  int64_t num_sizes;
+  const TwDeviceSlice* workspace; /* NULL where the kernel declares none */
+} TwDeviceLaunch;
+
+/* The table of a plug-in. Every function is there. */
+typedef struct {
+  size_t struct_bytes;
+  uint32_t abi_version; /* that the table is made for */
+  const char* kind;     /* target kind: "cpu", "opencl", "vta" */
+
+  /* How many devices there are now. */
+  TwDeviceResult (*count)(int32_t* devices);
+  /* Opens device `index`. On failure `error` (of error_bytes, may be NULL) gets the text. */
+  TwDeviceResult (*open)(int32_t index, TwDevice** device, char* error, size_t error_bytes);
+  void (*close)(TwDevice* device);
+  const char* (*last_error)(TwDevice* device);
+  TwDeviceResult (*describe)(TwDevice* device, TwDeviceInfo* info); /* info->struct_bytes is set */
+
+  /* bytes >= 1. Contents undefined. */
+  TwDeviceResult (*alloc)(TwDevice* device, int64_t bytes, TwDeviceMemory** memory);
+  void (*free)(TwDevice* device, TwDeviceMemory* memory);
+  /* Ranges within the allocations; source and target of copy do not overlap. */
+  TwDeviceResult (*write)(TwDevice* device, TwDeviceSlice target, const void* source,
+                          int64_t bytes);
+  TwDeviceResult (*read)(TwDevice* device, TwDeviceSlice source, void* target, int64_t bytes);
+  TwDeviceResult (*copy)(TwDevice* device, TwDeviceSlice target, TwDeviceSlice source,
+                         int64_t bytes);
+  /* Where host_visible: the memory's address in this process. Else TW_DEVICE_UNSUPPORTED. */
+  TwDeviceResult (*map)(TwDevice* device, TwDeviceMemory* memory, void** address);
+
+  TwDeviceResult (*load)(TwDevice* device, const char* format, const void* image, size_t bytes,
+                         TwDeviceCode** code);
+  void (*unload)(TwDevice* device, TwDeviceCode* code);
+  TwDeviceResult (*find)(TwDevice* device, TwDeviceCode* code, const char* name,
+                         TwDeviceKernel** kernel);
+
+  TwDeviceResult (*launch)(TwDevice* device, const TwDeviceLaunch* launch);
+  TwDeviceResult (*synchronize)(TwDevice* device);
+
+  /* A point in the queue. elapsed waits for both points. */
+  TwDeviceResult (*event_create)(TwDevice* device, TwDeviceEvent** event);
+  void (*event_destroy)(TwDevice* device, TwDeviceEvent* event);
+  TwDeviceResult (*event_record)(TwDevice* device, TwDeviceEvent* event);
+  TwDeviceResult (*event_elapsed)(TwDevice* device, TwDeviceEvent* from, TwDeviceEvent* to,
+                                  int64_t* ns);
+} TwDevicePlugin;
+
+/* The one symbol of a plug-in. NULL: cannot work with a runtime of this version. The table lives as
+ * long as the shared object is loaded. */
+typedef const TwDevicePlugin* (*TwDevicePluginFn)(uint32_t runtime_abi_version);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* DEPLOY_RUNTIME_DEVICE_PLUGIN_H_ */

@@ -1,0 +1,343 @@
+// One suite for every device behind the C ABI of plug-ins: the CPU of the process, a plug-in in
+// plain C whose work waits in a queue, and OpenCL where a device is. Everything goes through the
+// table.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "deploy/runtime/c_abi.h"
+#include "deploy/runtime/code_loader.h"
+#include "deploy/runtime/device_loader.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::runtime {
+namespace {
+
+using support::StrCat;
+
+constexpr int64_t kElements = 1000;
+constexpr char kOpenClAdd[] = R"(
+__kernel void add(long n, __global const float* a, __global const float* b, __global float* out) {
+  long i = get_global_id(0);
+  if (i < n) out[i] = a[i] + b[i];
+}
+)";
+
+struct Row {
+  const char* name;
+  const char* plugin;  // a shared object; null: linked in
+  const char* format;
+  const char* code;            // text, or null: the code object of runtime_test_kernels.c
+  bool threads;                // a kernel is one thread's work
+  const char* failing_kernel;  // null: this device's kernels have no way to fail
+};
+constexpr Row kRows[] = {
+    {"cpu", nullptr, nullptr, nullptr, false, "fail"},
+    {"queued", TILEWRIGHT_QUEUED_DEVICE, "queued", "queued", true, "fail"},
+    {"opencl", TILEWRIGHT_DEVICE_OPENCL, "opencl-c", kOpenClAdd, true, nullptr},
+};
+
+class DevicePlugins : public testing::TestWithParam<Row> {
+ protected:
+  void SetUp() override {
+    table_ = CpuDevicePlugin();
+    if (GetParam().plugin != nullptr) {
+      auto plugin = DevicePlugin::Open(GetParam().plugin);
+      ASSERT_TRUE(plugin.ok()) << support::StatusText(plugin.status());
+      plugin_ = *std::move(plugin);
+      table_ = &plugin_->table();
+    }
+    ASSERT_TRUE(CheckDeviceTable(table_).ok());
+    int32_t devices = 0;
+    ASSERT_EQ(table_->count(&devices), TW_DEVICE_OK);
+    if (devices == 0) GTEST_SKIP() << "[SKIP] no device of kind " << GetParam().name;
+    ASSERT_EQ(table_->open(0, &device_, nullptr, 0), TW_DEVICE_OK);
+  }
+  void TearDown() override {
+    if (device_ == nullptr) return;
+    for (TwDeviceMemory* m : memory_) table_->free(device_, m);
+    if (code_ != nullptr) table_->unload(device_, code_);
+    table_->close(device_);
+  }
+
+  TwDeviceMemory* Alloc(int64_t bytes) {
+    TwDeviceMemory* memory = nullptr;
+    EXPECT_EQ(table_->alloc(device_, bytes, &memory), TW_DEVICE_OK) << Error();
+    memory_.push_back(memory);
+    return memory;
+  }
+  TwDeviceMemory* Floats(const std::vector<float>& values) {
+    auto bytes = static_cast<int64_t>(values.size() * sizeof(float));
+    TwDeviceMemory* memory = Alloc(bytes);
+    EXPECT_EQ(table_->write(device_, {memory, 0}, values.data(), bytes), TW_DEVICE_OK) << Error();
+    return memory;
+  }
+  std::vector<float> Read(TwDeviceMemory* memory, int64_t count) {
+    std::vector<float> values(static_cast<size_t>(count));
+    EXPECT_EQ(table_->read(device_, {memory, 0}, values.data(), count * 4), TW_DEVICE_OK)
+        << Error();
+    return values;
+  }
+  TwDeviceKernel* Kernel(const char* name) {
+    std::string image;
+    if (GetParam().code != nullptr) {
+      image = GetParam().code;
+    } else {
+      image = *support::ReadFile(TILEWRIGHT_TEST_KERNELS, 1 << 24);
+    }
+    std::string format(GetParam().format != nullptr ? GetParam().format : NativeCodeFormat());
+    TwDeviceKernel* kernel = nullptr;
+    if (code_ == nullptr) {
+      EXPECT_EQ(table_->load(device_, format.c_str(), image.data(), image.size(), &code_),
+                TW_DEVICE_OK)
+          << Error();
+    }
+    EXPECT_EQ(table_->find(device_, code_, name, &kernel), TW_DEVICE_OK) << Error();
+    return kernel;
+  }
+  TwDeviceResult Launch(TwDeviceKernel* kernel, const std::vector<TwDeviceSlice>& buffers,
+                        int64_t n) {
+    TwDeviceLaunch launch = {};
+    launch.struct_bytes = sizeof(launch);
+    launch.kernel = kernel;
+    int64_t group = GetParam().threads ? 8 : 1;
+    int64_t groups = GetParam().threads ? (n + group - 1) / group : 1;
+    for (int a = 0; a < 3; ++a) launch.grid[a] = launch.group[a] = 1;
+    launch.grid[0] = groups;
+    launch.group[0] = group;
+    launch.buffers = buffers.data();
+    launch.num_buffers = static_cast<int64_t>(buffers.size());
+    launch.sizes = &n;
+    launch.num_sizes = 1;
+    return table_->launch(device_, &launch);
+  }
+  std::string Error() { return table_->last_error(device_); }
+
+  std::optional<DevicePlugin> plugin_;
+  const TwDevicePlugin* table_ = nullptr;
+  TwDevice* device_ = nullptr;
+  TwDeviceCode* code_ = nullptr;
+  std::vector<TwDeviceMemory*> memory_;
+};
+
+std::vector<float> Iota(int64_t n, float first) {
+  std::vector<float> values(static_cast<size_t>(n));
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+TEST_P(DevicePlugins, SaysWhatItIs) {
+  EXPECT_STREQ(table_->kind, GetParam().name);
+  TwDeviceInfo info = {};
+  info.struct_bytes = sizeof(info);
+  ASSERT_EQ(table_->describe(device_, &info), TW_DEVICE_OK) << Error();
+  EXPECT_EQ(info.struct_bytes, sizeof(info));
+  EXPECT_STRNE(info.name, "");
+  EXPECT_GE(info.alignment, TW_BUFFER_ALIGNMENT);
+  EXPECT_GE(info.max_group_threads, 1);
+  std::string format(GetParam().format != nullptr ? GetParam().format : NativeCodeFormat());
+  EXPECT_THAT(support::Split(info.code_formats, ','), testing::Contains(format));
+  // Sorted `key=value` lines, the same each time.
+  std::string text = info.fingerprint;
+  EXPECT_THAT(text, testing::HasSubstr(StrCat("kind=", GetParam().name, "\n")));
+  std::vector<std::string> lines = support::Split(text, '\n');
+  EXPECT_EQ(lines.back(), "");
+  lines.pop_back();
+  EXPECT_TRUE(std::is_sorted(lines.begin(), lines.end())) << text;
+  // An older caller knows fewer fields, and gets those.
+  TwDeviceInfo older = {};
+  older.struct_bytes = offsetof(TwDeviceInfo, fingerprint);
+  ASSERT_EQ(table_->describe(device_, &older), TW_DEVICE_OK);
+  EXPECT_STREQ(older.name, info.name);
+  EXPECT_EQ(older.fingerprint, nullptr);
+}
+
+TEST_P(DevicePlugins, RefusesDevicesThatAreNotThere) {
+  for (int32_t index : {-1, 1000}) {
+    TwDevice* none = nullptr;
+    char error[64] = {};
+    EXPECT_EQ(table_->open(index, &none, error, sizeof(error)), TW_DEVICE_NOT_FOUND);
+    EXPECT_EQ(none, nullptr);
+    EXPECT_THAT(error, testing::HasSubstr("expected"));
+    EXPECT_EQ(table_->open(index, &none, nullptr, 0), TW_DEVICE_NOT_FOUND);
+  }
+}
+
+TEST_P(DevicePlugins, MemoryKeepsWhatIsWritten) {
+  std::vector<float> values = Iota(kElements, 1);
+  TwDeviceMemory *a = Floats(values), *b = Alloc(kElements * 4);
+  EXPECT_EQ(Read(a, kElements), values);
+  ASSERT_EQ(table_->copy(device_, {b, 0}, {a, 0}, kElements * 4), TW_DEVICE_OK) << Error();
+  EXPECT_EQ(Read(b, kElements), values);
+  // Parts of an allocation.
+  float nine = 9;
+  ASSERT_EQ(table_->write(device_, {b, 8}, &nine, 4), TW_DEVICE_OK) << Error();
+  ASSERT_EQ(table_->copy(device_, {b, 0}, {b, 8}, 4), TW_DEVICE_OK) << Error();
+  EXPECT_EQ(Read(b, 4), (std::vector<float>{9, 2, 9, 4}));
+}
+
+TEST_P(DevicePlugins, MemoryRefusesRangesAndSizesByName) {
+  TwDeviceMemory* a = Alloc(64);
+  char bytes[128] = {};
+  EXPECT_EQ(table_->write(device_, {a, 60}, bytes, 8), TW_DEVICE_INVALID);
+  EXPECT_EQ(table_->read(device_, {a, -4}, bytes, 4), TW_DEVICE_INVALID);
+  EXPECT_EQ(table_->read(device_, {a, 0}, bytes, 65), TW_DEVICE_INVALID);
+  EXPECT_EQ(table_->copy(device_, {a, 32}, {a, 0}, 64), TW_DEVICE_INVALID);
+  EXPECT_THAT(Error(), testing::HasSubstr("range"));
+  EXPECT_EQ(support::Slug(DeviceStatus(*table_, device_, TW_DEVICE_INVALID)),
+            "runtime.device.invalid");
+  TwDeviceMemory* none = nullptr;
+  EXPECT_EQ(table_->alloc(device_, 0, &none), TW_DEVICE_INVALID);
+  EXPECT_EQ(table_->alloc(device_, INT64_MAX / 2, &none), TW_DEVICE_OUT_OF_MEMORY);
+  EXPECT_EQ(none, nullptr);
+  EXPECT_NE(Error(), "");
+}
+
+TEST_P(DevicePlugins, MapsExactlyWhereMemoryIsShared) {
+  TwDeviceInfo info = {};
+  info.struct_bytes = sizeof(info);
+  ASSERT_EQ(table_->describe(device_, &info), TW_DEVICE_OK);
+  TwDeviceMemory* a = Floats(Iota(4, 5));
+  void* address = nullptr;
+  TwDeviceResult result = table_->map(device_, a, &address);
+  if (info.host_visible == 0) {
+    EXPECT_EQ(result, TW_DEVICE_UNSUPPORTED);
+    return;
+  }
+  ASSERT_EQ(result, TW_DEVICE_OK);
+  EXPECT_EQ(static_cast<float*>(address)[3], 8);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(info.alignment), 0u);
+}
+
+TEST_P(DevicePlugins, LaunchesInOrder) {
+  TwDeviceMemory *a = Floats(Iota(kElements, 0)), *b = Floats(Iota(kElements, 100)),
+                 *c = Alloc(kElements * 4);
+  TwDeviceKernel* add = Kernel("add");
+  ASSERT_EQ(Launch(add, {{a, 0}, {b, 0}, {c, 0}}, kElements), TW_DEVICE_OK) << Error();
+  ASSERT_EQ(table_->copy(device_, {b, 0}, {c, 0}, kElements * 4), TW_DEVICE_OK) << Error();
+  ASSERT_EQ(Launch(add, {{a, 0}, {b, 0}, {c, 0}}, kElements), TW_DEVICE_OK) << Error();
+  ASSERT_EQ(table_->synchronize(device_), TW_DEVICE_OK) << Error();
+  std::vector<float> values = Read(c, kElements);
+  for (int64_t i = 0; i < kElements; ++i)
+    ASSERT_EQ(values[static_cast<size_t>(i)], static_cast<float>(3 * i + 100)) << i;
+}
+
+TEST_P(DevicePlugins, LaunchesOnPartsOfAllocations) {
+  TwDeviceInfo info = {};
+  info.struct_bytes = sizeof(info);
+  ASSERT_EQ(table_->describe(device_, &info), TW_DEVICE_OK);
+  int64_t skip = info.alignment / 4;
+  TwDeviceMemory *a = Floats(Iota(skip + 16, 0)), *c = Alloc(64);
+  ASSERT_EQ(Launch(Kernel("add"), {{a, info.alignment}, {a, info.alignment}, {c, 0}}, 16),
+            TW_DEVICE_OK)
+      << Error();
+  std::vector<float> values = Read(c, 16);
+  for (int64_t i = 0; i < 16; ++i)
+    EXPECT_EQ(values[static_cast<size_t>(i)], static_cast<float>(2 * (i + skip))) << i;
+}
+
+TEST_P(DevicePlugins, CodeIsRefusedByName) {
+  TwDeviceCode* code = nullptr;
+  EXPECT_EQ(table_->load(device_, "no-such-format", "x", 1, &code), TW_DEVICE_UNSUPPORTED);
+  EXPECT_THAT(Error(), testing::HasSubstr("format"));
+  std::string format(GetParam().format != nullptr ? GetParam().format : NativeCodeFormat());
+  std::string garbage = "this is no code {";
+  EXPECT_EQ(table_->load(device_, format.c_str(), garbage.data(), garbage.size(), &code),
+            TW_DEVICE_BAD_CODE);
+  EXPECT_EQ(code, nullptr);
+  Kernel("add");
+  TwDeviceKernel* none = nullptr;
+  EXPECT_EQ(table_->find(device_, code_, "subtract", &none), TW_DEVICE_NOT_FOUND);
+}
+
+TEST_P(DevicePlugins, ImpossibleLaunchesAreRefused) {
+  TwDeviceMemory* a = Floats(Iota(8, 0));
+  TwDeviceLaunch launch = {};
+  launch.struct_bytes = sizeof(launch);
+  launch.kernel = Kernel("add");
+  const TwDeviceSlice buffers[3] = {{a, 0}, {a, 0}, {a, 0}};
+  const int64_t n = 8;
+  launch.buffers = buffers;
+  launch.num_buffers = 3;
+  launch.sizes = &n;
+  launch.num_sizes = 1;
+  for (int axis = 0; axis < 3; ++axis) launch.grid[axis] = launch.group[axis] = 1;
+  launch.group[0] = 1 << 20;  // no device has groups like that
+  EXPECT_EQ(table_->launch(device_, &launch), TW_DEVICE_UNSUPPORTED);
+  EXPECT_NE(Error(), "");
+}
+
+TEST_P(DevicePlugins, FailuresOfKernelsAreReportedByTheTimeSomebodyWaits) {
+  if (GetParam().failing_kernel == nullptr) GTEST_SKIP() << "[SKIP] kernels that cannot fail";
+  TwDeviceMemory* a = Floats(Iota(8, 0));
+  TwDeviceResult result = Launch(Kernel(GetParam().failing_kernel), {{a, 0}, {a, 0}, {a, 0}}, 8);
+  if (result == TW_DEVICE_OK) result = table_->synchronize(device_);
+  EXPECT_EQ(result, TW_DEVICE_KERNEL_FAILED);
+  EXPECT_NE(Error(), "");
+  // The device goes on.
+  EXPECT_EQ(table_->synchronize(device_), TW_DEVICE_OK);
+  EXPECT_EQ(Read(a, 2), (std::vector<float>{0, 1}));
+}
+
+TEST_P(DevicePlugins, EventsMeasureWhatLiesBetween) {
+  TwDeviceMemory *a = Floats(Iota(kElements, 0)), *c = Alloc(kElements * 4);
+  TwDeviceKernel* add = Kernel("add");
+  TwDeviceEvent *from = nullptr, *to = nullptr, *fresh = nullptr;
+  for (TwDeviceEvent** e : {&from, &to, &fresh})
+    ASSERT_EQ(table_->event_create(device_, e), TW_DEVICE_OK);
+  int64_t first = 0, ns = -1;
+  for (int round = 0; round < 2; ++round) {  // an event may be recorded again
+    ASSERT_EQ(table_->event_record(device_, from), TW_DEVICE_OK) << Error();
+    for (int i = 0; i < 20; ++i)
+      ASSERT_EQ(Launch(add, {{a, 0}, {a, 0}, {c, 0}}, kElements), TW_DEVICE_OK) << Error();
+    ASSERT_EQ(table_->event_record(device_, to), TW_DEVICE_OK) << Error();
+    ASSERT_EQ(table_->event_elapsed(device_, from, to, &ns), TW_DEVICE_OK) << Error();
+    EXPECT_GT(ns, 0);
+    if (round == 0) first = ns;
+  }
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(table_->event_elapsed(device_, from, fresh, &ns), TW_DEVICE_INVALID);
+  for (TwDeviceEvent* e : {from, to, fresh}) table_->event_destroy(device_, e);
+}
+
+TEST_P(DevicePlugins, HandlesAreIndependent) {
+  TwDevice* other = nullptr;
+  ASSERT_EQ(table_->open(0, &other, nullptr, 0), TW_DEVICE_OK);
+  TwDeviceMemory* memory = nullptr;
+  ASSERT_EQ(table_->alloc(other, 16, &memory), TW_DEVICE_OK);
+  char byte = 0;
+  EXPECT_EQ(table_->read(other, {memory, 16}, &byte, 1), TW_DEVICE_INVALID);
+  EXPECT_STRNE(table_->last_error(other), "");
+  EXPECT_EQ(Error(), "");
+  table_->free(other, memory);
+  table_->close(other);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, DevicePlugins, testing::ValuesIn(kRows),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST(DeviceLoader, RefusesWhatIsNoPlugin) {
+  EXPECT_EQ(support::Slug(DevicePlugin::Open("/no/such/file.so").status()), "runtime.device.load");
+  EXPECT_EQ(support::Slug(DevicePlugin::Open(TILEWRIGHT_TEST_KERNELS).status()),
+            "runtime.device.table");
+  EXPECT_EQ(support::Slug(CheckDeviceTable(nullptr)), "runtime.device.version");
+  TwDevicePlugin table = *CpuDevicePlugin();
+  table.abi_version += 1;
+  EXPECT_EQ(support::Slug(CheckDeviceTable(&table)), "runtime.device.version");
+  table = *CpuDevicePlugin();
+  table.struct_bytes -= sizeof(void*);
+  EXPECT_EQ(support::Slug(CheckDeviceTable(&table)), "runtime.device.version");
+  table = *CpuDevicePlugin();
+  table.launch = nullptr;
+  EXPECT_EQ(support::Slug(CheckDeviceTable(&table)), "runtime.device.table");
+}
+
+}  // namespace
+}  // namespace tilewright::runtime

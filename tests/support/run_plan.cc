@@ -1,0 +1,101 @@
+#include "tests/support/run_plan.h"
+
+#include <utility>
+
+#include "compiler/ir/verify.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::tests {
+namespace {
+
+std::vector<std::pair<ir::Var, int64_t>> Values(const transform::HostPlan& plan,
+                                                const std::vector<int64_t>& sizes) {
+  std::vector<std::pair<ir::Var, int64_t>> values;
+  for (size_t i = 0; i < sizes.size(); ++i) values.emplace_back(plan.size_params[i], sizes[i]);
+  return values;
+}
+
+}  // namespace
+
+absl::Status InterpretPlan(const transform::HostPlan& plan, const std::vector<int64_t>& sizes,
+                           const std::vector<ir::TensorData*>& args) {
+  std::vector<ir::TensorData> buffers(plan.buffers.size());
+  for (size_t i = 0; i < plan.num_params; ++i) buffers[i] = *args[i];
+  for (const transform::Launch& launch : plan.launches) {
+    std::vector<ir::TensorData*> given;
+    for (int i : launch.arguments) given.push_back(&buffers[static_cast<size_t>(i)]);
+    TW_TRY(ir::Verify(launch.kernel));
+    TW_TRY(ir::Interpret(launch.kernel, sizes, given,
+                         {.check_uninitialised = false, .outputs_hold_values = true}));
+  }
+  for (size_t i = 0; i < plan.num_params; ++i) *args[i] = buffers[i];
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<PlanDevice>> PlanDevice::Open(const std::string& path) {
+  TW_ASSIGN(runtime::DevicePlugin plugin, runtime::DevicePlugin::Open(path));
+  TwDevice* device = nullptr;
+  char error[200] = {};
+  if (plugin.table().open(0, &device, error, sizeof(error)) != TW_DEVICE_OK)
+    return support::NotFound("test.run_plan.device", error);
+  return std::unique_ptr<PlanDevice>(new PlanDevice(std::move(plugin), device));
+}
+
+PlanDevice::PlanDevice(runtime::DevicePlugin plugin, TwDevice* device)
+    : plugin_(std::move(plugin)), device_(device) {}
+
+PlanDevice::~PlanDevice() {
+  for (TwDeviceMemory* m : memory_) plugin_.table().free(device_, m);
+  plugin_.table().close(device_);
+}
+
+absl::Status PlanDevice::Launch(const transform::HostPlan& plan, const transform::Launch& launch,
+                                TwDeviceCode* code, const std::vector<int64_t>& sizes) {
+  const TwDevicePlugin& table = plugin_.table();
+  TwDeviceLaunch call = {};
+  call.struct_bytes = sizeof(call);
+  TW_TRY(Check(table.find(device_, code, launch.kernel.name.c_str(), &call.kernel)));
+  for (size_t a = 0; a < 3; ++a) {
+    TW_ASSIGN(call.grid[a], ir::EvalIntExpr(launch.grid[a], Values(plan, sizes)));
+    TW_ASSIGN(call.group[a], ir::EvalIntExpr(launch.group[a], Values(plan, sizes)));
+  }
+  std::vector<TwDeviceSlice> slices;
+  for (int i : launch.arguments) slices.push_back({memory_[static_cast<size_t>(i)], 0});
+  call.buffers = slices.data();
+  call.num_buffers = static_cast<int64_t>(slices.size());
+  call.sizes = sizes.data();
+  call.num_sizes = static_cast<int64_t>(sizes.size());
+  return Check(table.launch(device_, &call));
+}
+
+absl::Status PlanDevice::Run(const transform::HostPlan& plan, const std::string& text,
+                             const std::vector<int64_t>& sizes,
+                             const std::vector<ir::TensorData*>& args) {
+  const TwDevicePlugin& table = plugin_.table();
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    int64_t bytes = plan.buffers[i]->dtype.bytes();
+    for (const ir::Expr& e : plan.buffers[i]->shape) {
+      TW_ASSIGN(int64_t extent, ir::EvalIntExpr(e, Values(plan, sizes)));
+      bytes *= extent;
+    }
+    TwDeviceMemory* memory = nullptr;
+    TW_TRY(Check(table.alloc(device_, bytes, &memory)));
+    memory_.push_back(memory);
+    if (i >= plan.num_params) continue;
+    args[i]->bytes.resize(static_cast<size_t>(bytes));
+    TW_TRY(Check(table.write(device_, {memory, 0}, args[i]->bytes.data(), bytes)));
+  }
+  TwDeviceCode* code = nullptr;
+  TW_TRY(Check(table.load(device_, "opencl-c", text.data(), text.size(), &code)));
+  for (const transform::Launch& launch : plan.launches) TW_TRY(Launch(plan, launch, code, sizes));
+  for (size_t i = 0; i < plan.num_params; ++i) {
+    auto bytes = static_cast<int64_t>(args[i]->bytes.size());
+    TW_TRY(Check(table.read(device_, {memory_[i], 0}, args[i]->bytes.data(), bytes)));
+  }
+  table.unload(device_, code);
+  for (TwDeviceMemory* m : memory_) table.free(device_, m);
+  memory_.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace tilewright::tests

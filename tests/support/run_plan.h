@@ -1,0 +1,47 @@
+// Runs a lowered function that was cut into launches (compiler/transform/host_device.h): kernel by
+// kernel in the interpreter, or as C text on a device behind the C ABI of plug-ins. One PlanDevice
+// is one queue; not thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "compiler/ir/interp.h"
+#include "compiler/transform/host_device.h"
+#include "deploy/runtime/device_loader.h"
+
+namespace tilewright::tests {
+
+// `args`: the function's parameters in order; outputs are written.
+absl::Status InterpretPlan(const transform::HostPlan& plan, const std::vector<int64_t>& sizes,
+                           const std::vector<ir::TensorData*>& args);
+
+class PlanDevice {
+ public:
+  // The first device of the plug-in at `path`; an error where there is none.
+  static absl::StatusOr<std::unique_ptr<PlanDevice>> Open(const std::string& path);
+  ~PlanDevice();
+  PlanDevice(const PlanDevice&) = delete;
+  PlanDevice& operator=(const PlanDevice&) = delete;
+
+  // `text`: the plan's kernels as the device's language.
+  absl::Status Run(const transform::HostPlan& plan, const std::string& text,
+                   const std::vector<int64_t>& sizes, const std::vector<ir::TensorData*>& args);
+
+ private:
+  PlanDevice(runtime::DevicePlugin plugin, TwDevice* device);
+  absl::Status Check(TwDeviceResult r) const {
+    return runtime::DeviceStatus(plugin_.table(), device_, r);
+  }
+  absl::Status Launch(const transform::HostPlan& plan, const transform::Launch& launch,
+                      TwDeviceCode* code, const std::vector<int64_t>& sizes);
+
+  runtime::DevicePlugin plugin_;
+  TwDevice* device_;
+  std::vector<TwDeviceMemory*> memory_;  // of the run under way
+};
+
+}  // namespace tilewright::tests

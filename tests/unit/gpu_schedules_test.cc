@@ -1,0 +1,135 @@
+// GPU schedules from the program text to the device: the golden schedules of tests/golden/programs/
+// whose names begin with `gpu_` are replayed, lowered pass by pass (each keeps the meaning, by the
+// interpreter, which also reports races between threads), cut into launches, interpreted launch by
+// launch, written as OpenCL C (tests/golden/gpu/NAME.cl), and run where an OpenCL device is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/c_like.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/verify.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/transform/host_device.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/golden.h"
+#include "tests/support/race_check.h"
+#include "tests/support/run_plan.h"
+
+namespace tilewright::tests {
+namespace {
+
+using support::StatusText;
+using support::StrCat;
+
+struct Case {
+  const char* name;
+  size_t launches;
+  int barriers;  // in all kernels: none missing (the interpreter says so), none too many
+};
+constexpr Case kCases[] = {
+    {"gpu_gemm_pipeline", 1, 3},
+    {"gpu_row_sum", 1, 1},
+    {"gpu_split_k", 2, 0},
+};
+
+// Comments `#: steps …` of the file are its schedule.
+ir::Function Scheduled(const std::string& text, const ir::Function& program) {
+  std::string steps;
+  for (const std::string& line : support::Split(text, '\n')) {
+    if (line.starts_with("#: steps ")) steps += line.substr(9) + "\n";
+  }
+  auto parsed = schedule::ParseSteps(steps);
+  EXPECT_TRUE(parsed.ok()) << StatusText(parsed.status());
+  schedule::Schedule s(program);
+  s.set_verify_each(true);
+  absl::Status applied = s.ApplyAll(*parsed);
+  EXPECT_TRUE(applied.ok()) << StatusText(applied) << "\n" << s.Describe();
+  return s.function();
+}
+
+absl::StatusOr<transform::HostPlan> Lowered(const ir::Function& scheduled,
+                                            const ir::Function& program) {
+  transform::PassContext ctx;
+  ctx.verify_each = true;
+  ir::Function f = scheduled;
+  for (const transform::PassRow& pass : transform::GpuPipeline()) {
+    TW_ASSIGN(f, transform::RunPipeline(f, std::span(&pass, 1), ctx));
+    absl::Status same = SameResults(program, f);
+    if (!same.ok())
+      return support::WithContext(same, StrCat("after ", pass.name, ":\n", ir::Print(f)));
+  }
+  return transform::SplitHostDevice(f);
+}
+
+int Barriers(const std::string& text) {
+  int count = 0;
+  for (size_t at = 0; (at = text.find("barrier(", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+class GpuSchedules : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    text_ = *support::ReadFile(GoldenPath(StrCat("programs/", GetParam().name, ".tir")), 1 << 20);
+    auto parsed = ir::ParseFunction(text_);
+    ASSERT_TRUE(parsed.ok()) << StatusText(parsed.status());
+    program_ = *parsed;
+    scheduled_ = Scheduled(text_, program_);
+  }
+  std::string text_;
+  ir::Function program_, scheduled_;
+};
+
+TEST_P(GpuSchedules, LoweredPassByPassAndCutIntoLaunches) {
+  absl::Status same = SameResults(program_, scheduled_);
+  ASSERT_TRUE(same.ok()) << StatusText(same) << "\n" << ir::Print(scheduled_);
+  absl::Status races = CheckRaces(scheduled_, {});
+  EXPECT_TRUE(races.ok()) << StatusText(races);
+  auto plan = Lowered(scheduled_, program_);
+  ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
+  EXPECT_EQ(plan->launches.size(), GetParam().launches);
+  EXPECT_TRUE(transform::CheckLaunchLimits(*plan, *ir::FindGpu("opencl")).ok());
+  EquivalenceOptions options;
+  options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                          std::vector<ir::TensorData*> args) {
+    return InterpretPlan(*plan, sizes, args);
+  };
+  same = SameResults(program_, scheduled_, options);
+  EXPECT_TRUE(same.ok()) << StatusText(same);
+}
+
+TEST_P(GpuSchedules, OpenClText) {
+  auto plan = Lowered(scheduled_, program_);
+  ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
+  std::vector<ir::Function> kernels;
+  for (const transform::Launch& l : plan->launches) kernels.push_back(l.kernel);
+  auto text = codegen::EmitOpenCl(kernels);
+  ASSERT_TRUE(text.ok()) << StatusText(text.status());
+  EXPECT_EQ(*codegen::EmitOpenCl(kernels), *text);
+  EXPECT_TRUE(MatchesGolden(StrCat("gpu/", GetParam().name, ".cl"), *text));
+  EXPECT_EQ(Barriers(*text), GetParam().barriers) << *text;
+  auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_OPENCL);
+  if (!device.ok()) GTEST_SKIP() << "[SKIP] no OpenCL device: " << StatusText(device.status());
+  EquivalenceOptions options;
+  options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                          std::vector<ir::TensorData*> args) {
+    return (*device)->Run(*plan, *text, sizes, args);
+  };
+  absl::Status same = SameResults(program_, scheduled_, options);
+  EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << *text;
+  std::cout << GetParam().name << ": ran on an OpenCL device\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, GpuSchedules, testing::ValuesIn(kCases),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace
+}  // namespace tilewright::tests

@@ -1,0 +1,278 @@
+// The passes between scheduled loops and threads, on small texts: results against golden files,
+// valid and computing the same (the interpreter reports races and reads of what has not landed),
+// and what they refuse.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/verify.h"
+#include "compiler/ir/visit.h"
+#include "compiler/transform/host_device.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/golden.h"
+
+namespace tilewright::transform {
+namespace {
+
+using support::StatusText;
+
+ir::Function Parsed(const std::string& text) {
+  absl::StatusOr<ir::Function> f = ir::ParseFunction(text);
+  EXPECT_TRUE(f.ok()) << StatusText(f.status());
+  EXPECT_TRUE(ir::Verify(*f).ok()) << StatusText(ir::Verify(*f));
+  return *f;
+}
+
+absl::StatusOr<ir::Function> RunPasses(const std::string& passes, const ir::Function& f) {
+  PassContext ctx;
+  ctx.verify_each = true;
+  std::vector<PassRow> rows;
+  for (const std::string& name : support::Split(passes, ',')) rows.push_back(*FindPass(name));
+  return RunPipeline(f, rows, ctx);
+}
+
+// Each pass keeps the meaning; the result is tests/golden/transform/<name>.tir.
+ir::Function CheckGolden(const std::string& name, const std::string& passes,
+                         const std::string& text) {
+  SCOPED_TRACE(name);
+  ir::Function before = Parsed(text), f = before;
+  for (const std::string& pass : support::Split(passes, ',')) {
+    absl::StatusOr<ir::Function> after = RunPasses(pass, f);
+    EXPECT_TRUE(after.ok()) << StatusText(after.status());
+    if (!after.ok()) return f;
+    f = *after;
+    absl::Status same = tests::SameResults(before, f);
+    EXPECT_TRUE(same.ok()) << pass << ": " << StatusText(same) << "\n" << ir::Print(f);
+  }
+  EXPECT_TRUE(tests::MatchesGolden("transform/" + name + ".tir", ir::Print(f)));
+  return f;
+}
+
+std::string Refusal(const std::string& passes, const std::string& text) {
+  absl::Status status = RunPasses(passes, Parsed(text)).status();
+  EXPECT_THAT(StatusText(status), testing::HasSubstr("expected"));
+  return support::Slug(status);
+}
+
+std::string Pipelined(const std::string& marks, int last) {
+  return "fn pipe(X: f32[6,4] input, Y: f32[6,4] output) stage=loops { for i in 0..6 @{" + marks +
+         "} { alloc S: f32[4] scope=shared { for j in 0..4 @{pipeline_stage=0} { S[j] = X[i, j]; } "
+         "for j in 0..4 @{pipeline_stage=" +
+         std::to_string(last) + "} { Y[i, j] = S[j] + 1.0f32; } } } }";
+}
+
+TEST(InjectSoftwarePipeline, OverlapsIterations) {
+  CheckGolden("pipeline_program", "inject_software_pipeline,simplify",
+              Pipelined("pipeline=\"program\"", 1));
+  CheckGolden("pipeline_consumers", "inject_software_pipeline,simplify",
+              Pipelined("pipeline=\"consumers\"", 1));
+  CheckGolden("pipeline_async", "inject_software_pipeline,simplify",
+              Pipelined("pipeline=\"program\", pipeline_async=1", 2));
+  CheckGolden("pipeline_async_consumers", "inject_software_pipeline,simplify",
+              Pipelined("pipeline=\"consumers\", pipeline_async=1", 2));
+}
+
+TEST(InjectSoftwarePipeline, HasRingsForEveryDistance) {
+  CheckGolden("pipeline_three_stages", "inject_software_pipeline,simplify", R"(
+fn chain(X: f32[5,2] input, Y: f32[5,2] output) stage=loops {
+  for i in 0..5 @{pipeline="program"} {
+    alloc S: f32[2] scope=shared {
+      alloc T: f32[2] scope=local {
+        for j in 0..2 @{pipeline_stage=0} { S[j] = X[i, j]; }
+        T[0] = 0.0f32;
+        for j in 0..2 @{pipeline_stage=1} { T[j] = S[j] * 2.0f32; }
+        for j in 0..2 @{pipeline_stage=2} { Y[i, j] = T[j] + S[j]; }
+      }
+    }
+  }
+}
+)");
+}
+
+TEST(InjectSoftwarePipeline, LeavesLoopsThatCarryValues) {
+  // S is not the iteration's own: what stage 0 writes, an earlier iteration's stage 1 still reads.
+  ir::Function f = CheckGolden("pipeline_carried", "inject_software_pipeline", R"(
+fn carried(X: f32[6] input, Y: f32[6] output) stage=loops {
+  alloc S: f32[1] scope=shared {
+    for i in 0..6 @{pipeline="program"} {
+      for j in 0..1 @{pipeline_stage=0} { S[j] = X[i]; }
+      for j in 0..1 @{pipeline_stage=1} { Y[i] = S[j]; }
+    }
+  }
+}
+)");
+  EXPECT_EQ(ir::Print(f).find("pipeline=\""), std::string::npos);
+}
+
+TEST(InjectVirtualThreads, InterleavesStatements) {
+  CheckGolden("virtual_threads", "inject_virtual_threads,simplify", R"(
+fn two(X: f32[2,3,4] input, Y: f32[2,4] output) stage=loops {
+  for v in 0..2 virtual {
+    alloc S: f32[4] scope=local {
+      for k in 0..3 {
+        for j in 0..4 { S[j] = X[v, k, j] + select(k == 0, 0.0f32, S[j]); }
+        if (k == 2) { for j in 0..4 { Y[v, j] = S[j]; } }
+      }
+    }
+  }
+}
+)");
+}
+
+// Threads fill a tile together, then each works on its own part of what all brought.
+constexpr char kTile[] = R"(
+fn tile(X: f32[3,16] input, Y: f32[3,4,2] output) stage=loops {
+  for b in 0..3 blockIdx.x {
+    alloc A: f32[4,2] scope=local {
+      for t in 0..4 threadIdx.x { for i in 0..2 { A[t, i] = 0.0f32; } }
+      for k in 0..2 {
+        alloc S: f32[8] scope=shared {
+          for t in 0..8 threadIdx.x { S[t] = X[b, k * 8 + t]; }
+          for t in 0..4 threadIdx.x {
+            for i in 0..2 { A[t, i] = A[t, i] + S[7 - t * 2] * S[t + i]; }
+          }
+        }
+      }
+      for t in 0..4 threadIdx.x { for i in 0..2 { Y[b, t, i] = A[t, i]; } }
+    }
+  }
+}
+)";
+
+TEST(MergeThreads, MakesOneNestOfThreads) {
+  CheckGolden("merge_threads", "merge_threads", kTile);
+  CheckGolden("prune_sync", "merge_threads,simplify,compact_buffers,prune_sync,simplify", kTile);
+}
+
+TEST(MergeThreads, KeepsBuffersOfIterationsApart) {
+  // G is global, one for each block; S is shared, one for each thread below t; r is private.
+  CheckGolden("merge_threads_lifted", "merge_threads,simplify,prune_sync", R"(
+fn lifted(X: f32[2,4] input, Y: f32[2,4,3] output) stage=loops {
+  for b in 0..2 blockIdx.x {
+    alloc G: f32[4] scope=global {
+      for i in 0..4 { G[i] = X[b, i] * 2.0f32; }
+      for t in 0..4 threadIdx.x {
+        alloc S: f32[3] scope=shared {
+          alloc r: f32[1] scope=local {
+            r[0] = G[3 - t];
+            for u in 0..3 threadIdx.y { S[u] = r[0] + f32(u); }
+            for u in 0..3 threadIdx.y { Y[b, t, u] = S[2 - u]; }
+          }
+        }
+      }
+    }
+  }
+}
+)");
+}
+
+TEST(PruneSync, EveryBarrierThatIsLeftIsNeeded) {
+  auto f = RunPasses("merge_threads,simplify,compact_buffers,prune_sync", Parsed(kTile));
+  ASSERT_TRUE(f.ok()) << StatusText(f.status());
+  std::vector<const ir::StmtNode*> barriers;
+  ir::VisitStmts(f->body, [&](const ir::Stmt& s) {
+    if (s->kind == ir::StmtKind::kSync) barriers.push_back(s.get());
+    return true;
+  });
+  ASSERT_EQ(barriers.size(), 2u) << ir::Print(*f);
+  for (const ir::StmtNode* left_out : barriers) {
+    class Without : public ir::Rewriter {
+     public:
+      explicit Without(const ir::StmtNode* gone) : gone_(gone) {}
+      ir::Stmt RewriteStmt(const ir::Stmt& s) override {
+        return s.get() == gone_ ? ir::MakeSeq({}) : RewriteChildren(s);
+      }
+
+     private:
+      const ir::StmtNode* gone_;
+    };
+    ir::Function fewer = *f;
+    fewer.body = Without(left_out).RewriteStmt(f->body);
+    absl::Status status = tests::SameResults(Parsed(kTile), fewer);
+    EXPECT_THAT(StatusText(status), testing::HasSubstr("ir.interp.race")) << ir::Print(fewer);
+  }
+}
+
+TEST(MergeThreads, RefusesByName) {
+  // What one thread leaves in a private buffer, another one reads.
+  EXPECT_EQ(Refusal("merge_threads", R"(
+fn f(X: f32[4] input, Y: f32[4] output) stage=loops {
+  alloc A: f32[4] scope=local {
+    for t in 0..4 threadIdx.x { A[t] = X[t]; }
+    for t in 0..4 threadIdx.x { Y[t] = A[3 - t]; }
+  }
+}
+)"),
+            "transform.merge_threads.passes_between_threads");
+  EXPECT_EQ(Refusal("merge_threads", R"(
+fn f(X: f32[4] input, Y: f32[2,4] output) stage=loops {
+  for b in 0..2 {
+    for t in 0..4 blockIdx.x { Y[b, t] = X[t]; }
+  }
+}
+)"),
+            "transform.merge_threads.block_axes");
+  EXPECT_EQ(Refusal("merge_threads", R"(
+fn f(X: f32[4] input, Y: f32[4,4] output) stage=loops {
+  for t in 0..4 threadIdx.x { for k in 0..t { for u in 0..4 threadIdx.y { Y[t, u] = X[k]; } } }
+}
+)"),
+            "transform.merge_threads.divergent");
+  EXPECT_EQ(Refusal("merge_threads", R"(
+fn f(n: size, X: f32[n] input, Y: f32[n] output) stage=loops {
+  for t in 0..n threadIdx.x { Y[t] = X[t]; }
+}
+)"),
+            "transform.merge_threads.extent");
+}
+
+TEST(SplitHostDevice, CutsLaunchesWithSymbolicGrids) {
+  ir::Function f = Parsed(R"(
+fn steps(n: size, X: f32[n * 4] input, Y: f32[n * 4] output) stage=loops {
+  alloc T: f32[n * 4] scope=global {
+    for b in 0..n blockIdx.x { for t in 0..4 threadIdx.x { T[b * 4 + t] = X[b * 4 + t] * 2.0f32; } }
+    for b in 0..n blockIdx.y {
+      alloc S: f32[4] scope=shared {
+        for t in 0..4 threadIdx.x { S[t] = T[b * 4 + t]; }
+        for t in 0..4 threadIdx.x { Y[b * 4 + t] = S[3 - t]; }
+      }
+    }
+  }
+}
+)");
+  auto merged = RunPasses("merge_threads,prune_sync,flatten_buffers,unroll_loops", f);
+  ASSERT_TRUE(merged.ok()) << StatusText(merged.status());
+  auto plan = SplitHostDevice(*merged);
+  ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
+  ASSERT_EQ(plan->launches.size(), 2u);
+  ASSERT_EQ(plan->buffers.size(), 3u);
+  EXPECT_EQ(plan->num_params, 2u);
+  EXPECT_EQ(plan->buffers[2]->name, "T");
+  const Launch& first = plan->launches[0];
+  const Launch& second = plan->launches[1];
+  EXPECT_EQ(first.kernel.name, "steps_k0");
+  EXPECT_EQ(first.arguments, (std::vector<int>{0, 2}));
+  EXPECT_EQ(second.arguments, (std::vector<int>{1, 2}));
+  EXPECT_EQ(ir::Print(first.grid[0]), "n");
+  EXPECT_EQ(ir::Print(second.grid[1]), "n");
+  EXPECT_TRUE(ir::IsInt(second.group[0], 4));
+  EXPECT_EQ(first.shared_bytes, 0);
+  EXPECT_EQ(second.shared_bytes, 16);
+  for (const Launch& l : plan->launches) EXPECT_TRUE(ir::Verify(l.kernel).ok());
+  EXPECT_TRUE(CheckLaunchLimits(*plan, {"tiny", 4, 16, 1}).ok());
+  EXPECT_EQ(support::Slug(CheckLaunchLimits(*plan, {"tiny", 3, 16, 1})),
+            "transform.launch_limits.threads");
+  EXPECT_EQ(support::Slug(CheckLaunchLimits(*plan, {"tiny", 4, 15, 1})),
+            "transform.launch_limits.shared_bytes");
+  EXPECT_EQ(support::Slug(SplitHostDevice(f = Parsed("fn f(y: f32[1] output) { }")).status()),
+            "transform.split_host_device.stage");
+}
+
+}  // namespace
+}  // namespace tilewright::transform
