@@ -51,6 +51,9 @@ absl::StatusOr<Function> VectorizeLoops(const Function& f, const PassContext& ct
 absl::StatusOr<Function> UnrollLoops(const Function& f, const PassContext& ctx);
 // any → same: float a*b + c becomes fma(a, b, c) where the target has it.
 absl::StatusOr<Function> ContractFma(const Function& f, const PassContext& ctx);
+// kScheduled → kScheduled: nests of blocks that double_buffer marked become the first stage of a
+// pipeline of their loop.
+absl::StatusOr<Function> MarkDoubleBuffers(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: loops that software_pipeline marked get a prologue, a steady state and an
 // epilogue, and what passes between stages one copy for each iteration under way. Before loops lose
 // their annotations (simplify removes unit loops).

@@ -25,25 +25,16 @@ constexpr PassRow kCpu[] = {
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.
+constexpr PassRow kMarkDoubleBuffers{"mark_double_buffers", MarkDoubleBuffers};
 constexpr PassRow kInjectSoftwarePipeline{"inject_software_pipeline", InjectSoftwarePipeline};
 constexpr PassRow kInjectVirtualThreads{"inject_virtual_threads", InjectVirtualThreads};
 constexpr PassRow kMergeThreads{"merge_threads", MergeThreads};
 constexpr PassRow kPruneSync{"prune_sync", PruneSync};
 constexpr PassRow kGpu[] = {
-    kLowerBlocks,
-    kCompactBuffers,
-    kInjectSoftwarePipeline,
-    kInjectVirtualThreads,
-    kSimplify,
-    kMergeThreads,
-    kSimplify,
-    kCompactBuffers,
-    kPruneSync,
-    kFlattenBuffers,
-    kSimplify,
-    kVectorizeLoops,
-    kUnrollLoops,
-    kSimplify,
+    kMarkDoubleBuffers,    kLowerBlocks, kCompactBuffers, kInjectSoftwarePipeline,
+    kInjectVirtualThreads, kSimplify,    kMergeThreads,   kSimplify,
+    kCompactBuffers,       kPruneSync,   kFlattenBuffers, kSimplify,
+    kVectorizeLoops,       kUnrollLoops, kSimplify,
 };
 constexpr PassRow kToLoops[] = {kLowerBlocks, kCompactBuffers, kSimplify};
 

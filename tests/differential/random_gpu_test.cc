@@ -67,17 +67,13 @@ std::string AnyAxis(const Schedule& s, int loop, Rng* rng) {
 }
 
 Step RandomStep(const Schedule& s, Rng* rng) {
-  static const std::vector<StepKind> kKinds = {StepKind::kSplit,
-                                               StepKind::kReorder,
-                                               StepKind::kComputeAt,
-                                               StepKind::kReverseComputeAt,
-                                               StepKind::kCacheWrite,
-                                               StepKind::kSetScope,
-                                               StepKind::kBind,
-                                               StepKind::kBind,
-                                               StepKind::kBind,
-                                               StepKind::kVirtualThread,
-                                               StepKind::kSoftwarePipeline};
+  static const std::vector<StepKind> kKinds = {
+      StepKind::kSplit,         StepKind::kReorder,
+      StepKind::kComputeAt,     StepKind::kReverseComputeAt,
+      StepKind::kCacheWrite,    StepKind::kSetScope,
+      StepKind::kBind,          StepKind::kBind,
+      StepKind::kBind,          StepKind::kDoubleBuffer,
+      StepKind::kVirtualThread, StepKind::kSoftwarePipeline};
   Step step{.kind = rng->Choice(kKinds)};
   const schedule::StepRow& row = schedule::RowOf(step.kind);
   for (char operand : row.operands)

@@ -95,6 +95,31 @@ fn chain(X: f32[5,2] input, Y: f32[5,2] output) stage=loops {
 )");
 }
 
+TEST(MarkDoubleBuffers, WorksOneIterationAhead) {
+  CheckGolden("double_buffer", "mark_double_buffers,lower_blocks,inject_software_pipeline,simplify",
+              R"(
+fn double_buffer(X: f32[6,4] input, Y: f32[6,4] output) stage=scheduled {
+  alloc S: f32[6,4] scope=shared;
+  for i in 0..6 {
+    for j in 0..4 {
+      block S(vi: spatial 0..6 = i, vj: spatial 0..4 = j) @{double_buffer=1} {
+        reads X[vi:1, vj:1];
+        writes S[vi:1, vj:1];
+        S[vi, vj] = X[vi, vj];
+      }
+    }
+    for j in 0..4 {
+      block Y(vi: spatial 0..6 = i, vj: spatial 0..4 = j) {
+        reads S[vi:1, 0:4];
+        writes Y[vi:1, vj:1];
+        Y[vi, vj] = S[vi, 3 - vj] + S[vi, vj];
+      }
+    }
+  }
+}
+)");
+}
+
 TEST(InjectSoftwarePipeline, LeavesLoopsThatCarryValues) {
   // S is not the iteration's own: what stage 0 writes, an earlier iteration's stage 1 still reads.
   ir::Function f = CheckGolden("pipeline_carried", "inject_software_pipeline", R"(
