@@ -40,7 +40,7 @@ constexpr PassRow kToLoops[] = {kLowerBlocks, kCompactBuffers, kSimplify};
 
 // The accelerator's instructions are loops of tensor intrinsics: nothing below that level is
 // lowered.
-constexpr PassRow kVta[] = {kLowerBlocks, kCompactBuffers, kSimplify};
+constexpr PassRow kVta[] = {kLowerBlocks, kCompactBuffers, kInjectVirtualThreads, kSimplify};
 
 }  // namespace
 

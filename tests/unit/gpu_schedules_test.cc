@@ -11,10 +11,12 @@
 
 #include "compiler/codegen/c_like.h"
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/verify.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/transform/host_device.h"
 #include "compiler/transform/passes.h"
+#include "deploy/support/env.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -87,6 +89,20 @@ class GpuSchedules : public testing::TestWithParam<Case> {
   std::string text_;
   ir::Function program_, scheduled_;
 };
+
+// `#: hash HEX` of the file: the scheduled program is the one that was looked at.
+TEST_P(GpuSchedules, GivesTheProgramThatItGave) {
+  size_t at = text_.find("#: hash ");
+  ASSERT_NE(at, std::string::npos);
+  size_t end = text_.find('\n', at);
+  std::string line = StrCat("#: hash ", ir::ProgramHash(scheduled_));
+  if (support::GetEnv("TILEWRIGHT_UPDATE_GOLDEN") == "1") {
+    std::string path = GoldenPath(StrCat("programs/", GetParam().name, ".tir"));
+    ASSERT_TRUE(support::WriteFileAtomic(path, text_.replace(at, end - at, line)).ok());
+    return;
+  }
+  EXPECT_EQ(text_.substr(at, end - at), line) << ir::Print(scheduled_);
+}
 
 TEST_P(GpuSchedules, LoweredPassByPassAndCutIntoLaunches) {
   absl::Status same = SameResults(program_, scheduled_);
