@@ -431,6 +431,13 @@ absl::StatusOr<Stmt> LaunchMerger::Run(const Stmt& s) {
   return body;
 }
 
+// A buffer of a block or a thread that stands around several launches: it becomes global.
+bool IsSharedByLaunches(const Stmt& alloc) {
+  Stmt at = alloc;
+  while (at->kind == StmtKind::kAlloc) at = at->body;
+  return at->kind == StmtKind::kSeq && HasLoop(at, ir::IsBlockAxis);
+}
+
 // Above the launches: sequences, and global buffers between them.
 absl::StatusOr<Stmt> MergeHost(const ir::Function& f, const Stmt& s) {
   if (s->kind == StmtKind::kSeq) {
@@ -445,6 +452,12 @@ absl::StatusOr<Stmt> MergeHost(const ir::Function& f, const Stmt& s) {
   if (s->kind == StmtKind::kAlloc && PrivacyOf(s->buffer->scope) == Privacy::kDevice) {
     TW_ASSIGN(Stmt body, MergeHost(f, s->body));
     return ir::MakeAlloc(s->buffer, body);
+  }
+  if (s->kind == StmtKind::kAlloc && IsSharedByLaunches(s)) {
+    auto node = std::make_shared<ir::BufferNode>(*s->buffer);
+    node->scope = ir::Scope::kGlobal;
+    TW_ASSIGN(Stmt body, MergeHost(f, ir::ReplaceBuffers(s->body, {{s->buffer.get(), node}})));
+    return ir::MakeAlloc(node, body);
   }
   return LaunchMerger(f).Run(s);
 }
