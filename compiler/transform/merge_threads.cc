@@ -1,15 +1,21 @@
 // TRANSFORMATIONS of merge_threads (kLoops → kLoops)
+//
 //   for b blockIdx.x { for k { for t threadIdx.x { S1 }; for u threadIdx.x { S2 } } }
 //     → for b blockIdx.x { for t threadIdx.x { for k { barrier; S1; barrier; S2[u := t] } } }
-//   One nest of thread loops for each launch, as wide as its widest loop on each axis (narrower
-//   ones get a condition), and a barrier before every part; prune_sync takes away those that
-//   nothing needs. A part below fewer axes is done by the threads at 0 of the others, or by all
-//   where it writes private buffers only. alloc B shared inside of a launch → around its thread
-//   loops; below thread loops: one part each alloc B global inside of a launch → around the launch,
-//   one part for each iteration around it alloc B local stays: each thread has a whole copy and
-//   uses its own part (compact_buffers shrinks it afterwards); refused where an element would pass
-//   from one thread to another
-// A statement without bound loops is the launch of one thread.
+//
+// One nest of thread loops for each launch, as wide as its widest loop on each axis (narrower ones
+// get a condition), and a barrier before every part; prune_sync takes away those that nothing
+// needs. A part below fewer axes is done by the threads at 0 of the others, or by all where it
+// writes private buffers only. A statement without bound loops is the launch of one thread.
+//
+//   alloc B shared, inside of a launch → around its thread loops; below thread loops: one part each
+//
+//   alloc B global, inside of a launch → around the launch, one part for each iteration around it
+//
+//   alloc B shared or local, around several launches → global
+//
+//   alloc B local, elsewhere → stays: each thread has a whole copy and uses its own part
+//   (compact_buffers shrinks it afterwards); refused where an element would pass between threads
 #include <algorithm>
 #include <map>
 #include <set>
