@@ -4,7 +4,7 @@
 //       for k in 0..N - S { A(k + S) on B[(k + S) mod (S + 1)]; C(k) on B[k mod (S + 1)] }
 //       C(N - S); …; C(N - 1)
 //   order=consumers: C before A in each step, and one copy of B less.
-//   pipeline_async: A becomes async { A }; commit, and before C stands a wait that leaves the
+//   pipeline_async: A becomes async { A }; commit, and each step begins with a wait that leaves the
 //   groups of later iterations in flight.
 // A part without a stage of its own (an init that was moved before its loop) has that of the part
 // after it. A loop whose parts cannot be moved apart loses its mark: it stays the loop that it is.
