@@ -150,11 +150,15 @@ TEST(GraphText, ErrorsNameTheLine) {
 
 TEST(GraphText, MutatedTextsNeverCrash) {
   const Graph fused = *RunGraphPasses(Parse(kSmall));
-  const std::string texts[] = {kSmall, Print(fused), CanonicalText(fused)};
+  const std::string sizes =
+      "graph {\n  input %0: f32[N,2*M + 1,(H + 3) / 2]\n  input %1: f32[N,1,1]\n"
+      "  %2: f32[N,2*M + 1,(H + 3) / 2] = add(%0, %1)\n"
+      "  %3: f32[(H + 3) / 2,N,2*M + 1] = transpose(%2) {perm=[2,0,1]}\n  output %3\n}\n";
+  const std::string texts[] = {kSmall, Print(fused), CanonicalText(fused), sizes};
   Rng rng(tests::TestSeed());
   int accepted = 0;
   for (int round = 0; round < 20000; ++round) {
-    std::string text = texts[round % 3];
+    std::string text = texts[round % 4];
     for (uint64_t edits = 1 + rng.Uniform(3); edits > 0; --edits) {
       const size_t at = rng.Uniform(text.size());
       switch (rng.Uniform(4)) {
@@ -176,6 +180,11 @@ TEST(GraphText, MutatedTextsNeverCrash) {
     if (!graph.ok()) continue;
     ++accepted;
     ASSERT_EQ(Print(*ParseGraph(Print(*graph))), Print(*graph)) << text;
+    if (!IsSymbolic(*graph)) continue;
+    op::Sizes fixed;
+    for (const std::string& name : SizeVariables(*graph)) fixed[name] = 1 + rng.UniformInt(0, 5);
+    (void)InferShapes(*graph);
+    (void)Specialize(*graph, fixed);
   }
   EXPECT_GT(accepted, 100);  // the mutations reach behind the parser
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What operator fusion is worth: launches, kernels and time of each network with and without it, default
-schedules, one interleaved run (A B B A blocks), and how near the memory plan comes to its bound.
+"""What a graph pass is worth: launches, kernels and time of each network compiled as usual and with other flags,
+default schedules, one interleaved run (A B B A blocks), and how near the memory plan comes to its bound.
 
-    tests/bench/fusion_table.py [NAME ...] [--threads 1] [--blocks 6] [--block-s 0.4] [-o RESULT.json]
+    tests/bench/pass_table.py [NAME ...] [--other="--disable-pass fuse_operators"] [--threads 1] [-o RESULT.json]
 
-The ratio is the unfused median over the fused one: above 1 fusion wins. Outputs of both are compared in the same run.
+The ratio is the other median over the usual one: above 1 the usual compilation wins. Outputs of both are compared in
+the same run.
 Binaries come from $TILEWRIGHT_BUILD_DIR (default build/release); needs Debian's python3-onnx and python3-numpy.
 """
 import argparse
@@ -48,52 +49,53 @@ def build(case, folder, threads, name, flags):
 
 
 def measure(name, options):
-    with tempfile.TemporaryDirectory(prefix="tilewright-fusion-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tilewright-passes-") as folder:
         case = make_models(folder, name) / name
         feeds = {}
         for path in sorted((case / "test_data_set_0").glob("input_*.pb")):
             tensor = TensorProto.FromString(path.read_bytes())
             feeds[tensor.name] = numpy_helper.to_array(tensor)
-        fused, with_fusion = build(case, folder, options.threads, "fused", ())
-        plain, without = build(case, folder, options.threads, "plain", ("--disable-pass", "fuse_operators"))
-        a, b = (next(iter(session.run(feeds).values())) for session in (fused, plain))
+        usual, summary = build(case, folder, options.threads, "usual", ())
+        other, other_summary = build(case, folder, options.threads, "other", options.other.split())
+        a, b = (next(iter(session.run(feeds).values())) for session in (usual, other))
         error = float(np.linalg.norm(a - b) / np.linalg.norm(b))
         assert error <= 1e-5, f"{name}: outputs differ: {error}"
         times = {"A": [], "B": []}
         for _ in range(options.blocks):
             for who in "ABBA":
-                times[who].append(block(fused if who == "A" else plain, options.block_s))
+                times[who].append(block(usual if who == "A" else other, options.block_s))
     ratios = [b / a for a, b in zip(times["A"], times["B"])]
 
-    def count(summary):
-        return sum(kernel["uses"] for kernel in summary["kernels"])
-    return {"network": name, "threads": options.threads, "launches": count(with_fusion), "launches_unfused": count(without),
-            "kernels": len(with_fusion["kernels"]), "kernels_unfused": len(without["kernels"]),
-            "fused_us": statistics.median(times["A"]) / 1e3, "unfused_us": statistics.median(times["B"]) / 1e3,
+    def count(of):
+        return sum(kernel["uses"] for kernel in of["kernels"])
+    return {"network": name, "threads": options.threads, "launches": count(summary), "launches_other": count(other_summary),
+            "kernels": len(summary["kernels"]), "kernels_other": len(other_summary["kernels"]),
+            "usual_us": statistics.median(times["A"]) / 1e3, "other_us": statistics.median(times["B"]) / 1e3,
             "ratio": statistics.median(ratios), "ratio_low": min(ratios), "ratio_high": max(ratios), "error": error,
-            "arena_bytes": with_fusion["arena_bytes"], "arena_bound_bytes": with_fusion["arena_bound_bytes"],
-            "arena_bytes_unfused": without["arena_bytes"]}
+            "arena_bytes": summary["arena_bytes"], "arena_bound_bytes": summary["arena_bound_bytes"],
+            "arena_bytes_other": other_summary["arena_bytes"]}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--other", default="--disable-pass fuse_operators", help="flags of the other compilation")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--blocks", type=int, default=6)
     parser.add_argument("--block-s", type=float, default=0.4)
     parser.add_argument("-o", "--output")
     options = parser.parse_args()
-    print(f"{'network':10s} {'launches':>13s} {'fused':>11s} {'unfused':>11s} {'ratio':>6s}  range       arena/bound")
+    print(f"{'network':10s} {'launches':>13s} {'usual':>11s} {'other':>11s} {'ratio':>6s}  range       arena/bound")
     rows = []
     for name in options.names or NAMES:
         row = measure(name, options)
         rows.append(row)
-        print(f"{name:10s} {row['launches']:>5d} / {row['launches_unfused']:<5d} {row['fused_us']:>9.0f}us {row['unfused_us']:>9.0f}us "
+        print(f"{name:10s} {row['launches']:>5d} / {row['launches_other']:<5d} {row['usual_us']:>9.0f}us {row['other_us']:>9.0f}us "
               f"{row['ratio']:>5.2f}x  {row['ratio_low']:.2f}..{row['ratio_high']:.2f}  "
               f"{row['arena_bytes'] / max(1, row['arena_bound_bytes']):.3f}", flush=True)
     if options.output:
-        result = {"benchmark": "fusion_table", "machine": platform.processor() or platform.machine(), "cores": os.cpu_count(),
-                  "date": time.strftime("%Y-%m-%d", time.gmtime()), "command": " ".join(sys.argv), "rows": rows}
+        result = {"benchmark": "pass_table", "other": options.other, "machine": platform.processor() or platform.machine(), "cores": os.cpu_count(),
+                  "date": time.strftime("%Y-%m-%d", time.gmtime()), "command": " ".join(["tests/bench/pass_table.py", *sys.argv[1:]]), "rows": rows}
         Path(options.output).write_text(json.dumps(result, indent=1) + "\n")
 
 
