@@ -7,6 +7,7 @@ skipped where absent), before the softmax, with fresh weights, other sizes and w
 Writes tests/results/networks.json: errors, compile times, kernels. Exit code 1 when a bar is missed."""
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -36,6 +37,7 @@ def main():
         for options in VARIANTS[name]:
             with tempfile.TemporaryDirectory(prefix="tilewright-networks-") as folder:
                 rows.append(check(name, options, folder))
+                rows[-1]["load_average"] = round(os.getloadavg()[0], 1)  # compile times mean little beside others
                 print(text(rows[-1]), flush=True)
     late = [r for row in rows for r in row["runs"] if row["network"] == "resnet50" and r["compile_s"] > MAX_COMPILE_S]
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
