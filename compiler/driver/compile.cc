@@ -1,5 +1,8 @@
 #include "compiler/driver/compile.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "compiler/codegen/codegen.h"
 #include "compiler/driver/in_place.h"
 #include "compiler/driver/module_builder.h"
@@ -7,6 +10,7 @@
 #include "compiler/schedule/default_schedule.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/transform/passes.h"
+#include "compiler/transform/split_prepare.h"
 #include "deploy/module/module_file.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -39,6 +43,33 @@ absl::StatusOr<ir::Function> Lower(const ir::Function& scheduled, const ir::Targ
   context.dump_dir = dump_dir;
   context.test_miscompile = miscompile;
   return transform::RunPipeline(scheduled, transform::CpuPipeline(), context);
+}
+
+// A task's kernel, and what of it runs once before the first call.
+struct LoweredTask {
+  ir::Function main;
+  std::optional<ir::Function> prepare;
+  PreparedKernel prepared;
+};
+
+absl::StatusOr<LoweredTask> LowerTask(const ir::Function& scheduled, const ir::Target& target,
+                                      const std::string& dump_dir, const std::string& miscompile) {
+  TW_ASSIGN(transform::PreparedFunction split, transform::SplitPrepare(scheduled));
+  LoweredTask task;
+  TW_ASSIGN(task.main, Lower(split.main, target, dump_dir, miscompile));
+  if (!split.prepare.has_value()) return task;
+  TW_ASSIGN(task.prepare, Lower(*split.prepare, target, "", ""));
+  for (const ir::Buffer& p : split.prepare->params) {
+    auto at = std::find(scheduled.params.begin(), scheduled.params.end(), p);
+    if (at == scheduled.params.end()) continue;  // what it writes
+    task.prepared.reads.push_back(static_cast<size_t>(at - scheduled.params.begin()));
+  }
+  for (const ir::Buffer& b : split.prepared) {
+    op::TensorType type{b->dtype, {}};
+    for (const ir::Expr& e : b->shape) type.shape.push_back(*ir::AsInt(e));
+    task.prepared.tensors.push_back(std::move(type));
+  }
+  return task;
 }
 
 // The scheduled function of a task: the provider's schedule where it replays to the hash it was
@@ -108,7 +139,8 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
   out = CompileReport();
   TW_TRY(graph::Verify(fused));
   TW_ASSIGN(const std::vector<Task> tasks, ExtractTasks(fused));
-  std::vector<ir::Function> lowered;
+  std::vector<ir::Function> lowered, prepares;  // the latter follow, where there are any
+  std::vector<PreparedKernel> prepared;
   std::map<std::string, std::vector<int>> in_place;  // task hash → operands
   const Stopwatch lower_time;
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -120,18 +152,26 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
     kernel.flops = task.flops;
     TW_ASSIGN(ir::Function function, TaskFunction(task.text));
     function.name = StrCat("k", i, "_", function.name);
-    absl::StatusOr<ir::Function> flat = ScheduleTask(function, task, target, schedules, &kernel);
+    absl::StatusOr<ir::Function> scheduled =
+        ScheduleTask(function, task, target, schedules, &kernel);
     const std::string dump =
         options.dump_dir.empty() ? "" : support::PathJoin(options.dump_dir, function.name);
     if (!dump.empty()) TW_TRY(support::MakeDirs(dump));
-    if (flat.ok()) {
-      in_place[task.hash] = InPlaceOperands(*flat, kernel.steps);
-      flat = Lower(*flat, target, dump, "");
+    if (!scheduled.ok()) {
+      return support::WithContext(scheduled.status(), StrCat("task ", task.name));
     }
+    in_place[task.hash] = InPlaceOperands(*scheduled, kernel.steps);
+    absl::StatusOr<LoweredTask> flat = LowerTask(*scheduled, target, dump, "");
     if (!flat.ok()) return support::WithContext(flat.status(), StrCat("task ", task.name));
-    lowered.push_back(*std::move(flat));
+    lowered.push_back(std::move(flat->main));
+    if (flat->prepare.has_value()) {
+      flat->prepared.symbol = static_cast<int>(tasks.size() + prepares.size());
+      prepares.push_back(*std::move(flat->prepare));
+    }
+    prepared.push_back(std::move(flat->prepared));
     out.kernels.push_back(std::move(kernel));
   }
+  lowered.insert(lowered.end(), prepares.begin(), prepares.end());
   out.seconds_lower = lower_time.Seconds();
   TW_ASSIGN(const graph::MemoryPlan plan, PlanInPlace(fused, tasks, in_place, &lowered));
   codegen::CodegenOptions codegen_options;
@@ -139,7 +179,8 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
   TW_ASSIGN(codegen::Artifact code, codegen::Generate(lowered, target, codegen_options));
   out.seconds_codegen = code.codegen_seconds;
   out.seconds_link = code.link_seconds;
-  TW_ASSIGN(module::ModuleParts parts, ModelParts(fused, tasks, plan, target, code, options, &out));
+  TW_ASSIGN(module::ModuleParts parts,
+            ModelParts(fused, tasks, prepared, plan, target, code, options, &out));
   return module::SerializeModule(parts);
 }
 
@@ -152,15 +193,21 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
   const Stopwatch lower_time;
   TW_ASSIGN(const ir::Function scheduled, schedule::Replay(function, steps));
   result.program_hash = ir::ProgramHash(scheduled);
-  TW_ASSIGN(ir::Function flat, Lower(scheduled, target, "", test_miscompile));
+  TW_ASSIGN(LoweredTask flat, LowerTask(scheduled, target, "", test_miscompile));
   result.seconds_lower = lower_time.Seconds();
-  TW_ASSIGN(codegen::Artifact code, codegen::Generate({std::move(flat)}, target));
+  std::vector<ir::Function> functions = {std::move(flat.main)};
+  if (flat.prepare.has_value()) {
+    flat.prepared.symbol = 1;
+    functions.push_back(*std::move(flat.prepare));
+  }
+  TW_ASSIGN(codegen::Artifact code, codegen::Generate(functions, target));
   result.seconds_codegen = code.codegen_seconds;
   result.seconds_link = code.link_seconds;
   TW_ASSIGN(const std::vector<TaskInput> inputs,
             TaskInputs(body, check != nullptr ? check->seed : kTimingSeed));
   TW_ASSIGN(module::ModuleParts parts,
-            CandidateParts(body, inputs, std::string(steps), result.program_hash, target, code));
+            CandidateParts(body, inputs, flat.prepared, std::string(steps), result.program_hash,
+                           target, code));
   if (check != nullptr) {
     parts.manifest.measurement->expected_digest = support::Sha256Hex(check->expected_bytes);
     parts.manifest.measurement->tolerance = {check->atol, check->rtol};

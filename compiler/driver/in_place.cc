@@ -4,6 +4,7 @@
 
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
+#include "compiler/schedule/legality.h"
 
 namespace tilewright::driver {
 namespace {
@@ -33,6 +34,22 @@ Stmt OnlyStore(const ir::Function& f, const ir::Buffer& buffer) {
     return true;
   });
   return stores == 1 && block != nullptr && block->body == store ? store : nullptr;
+}
+
+// Whether no two iterations of the loops around the block write one element: a second one would read
+// what the first has left.
+bool WritesOnce(const ir::Function& f, const Stmt& store) {
+  for (const schedule::BlockSite& site : schedule::BlocksIn(f.body)) {
+    if (site.block->body != store) continue;
+    const schedule::AffineContext context = schedule::BlockContext(f, site);
+    const std::vector<schedule::AffineSum> sums = schedule::WriteSums(context, *site.block);
+    const std::vector<bool> known = schedule::Determined(
+        sums, schedule::VarsOf(site.loops),
+        schedule::UpperBounds(context, site.block->predicate), context);
+    return !sums.empty() &&
+           std::all_of(known.begin(), known.end(), [](bool determined) { return determined; });
+  }
+  return false;
 }
 
 // All loads of `operand` stand in `store` and read the element that it writes.
@@ -78,7 +95,7 @@ std::vector<int> InPlaceOperands(const ir::Function& scheduled, std::string_view
   }
   if (outputs.size() != 1 || steps.find("overlap") != std::string_view::npos) return operands;
   const Stmt store = OnlyStore(scheduled, outputs[0]);
-  if (store == nullptr) return operands;
+  if (store == nullptr || !WritesOnce(scheduled, store)) return operands;
   for (size_t i = 0; i < scheduled.params.size(); ++i) {
     const ir::Buffer& param = scheduled.params[i];
     if (param->role != ir::Role::kInput || !SameType(*param, *outputs[0])) continue;

@@ -44,6 +44,34 @@ void Describe(const ir::Target& target, const codegen::Artifact& code, module::M
   }
 }
 
+// Adds what a kernel has prepared: tensors behind the arena's intermediates, and the launch that
+// writes them once. `inputs` are the task's; returns the tensors.
+absl::StatusOr<std::vector<int64_t>> AddPrepared(
+    const PreparedKernel& prepared, const std::vector<int64_t>& inputs, const std::string& name,
+    const codegen::Artifact& code, module::Manifest* manifest, module::Function* function) {
+  std::vector<int64_t> made;
+  if (prepared.symbol < 0) return made;
+  for (const op::TensorType& type : prepared.tensors) {
+    TW_ASSIGN(module::Tensor tensor, TensorOf(type, module::TensorKind::kPrepared,
+                                              static_cast<int64_t>(manifest->tensors.size())));
+    tensor.name = StrCat(name, ".prepared", tensor.id);
+    tensor.offset = (manifest->arena_bytes + module::kTensorAlignment - 1) /
+                    module::kTensorAlignment * module::kTensorAlignment;
+    manifest->arena_bytes = tensor.offset + tensor.bytes;
+    made.push_back(tensor.id);
+    manifest->tensors.push_back(std::move(tensor));
+  }
+  module::Launch launch;
+  launch.symbol = code.symbols[static_cast<size_t>(prepared.symbol)];
+  for (size_t i : prepared.reads) launch.args.push_back(inputs[i]);
+  launch.args.insert(launch.args.end(), made.begin(), made.end());
+  launch.num_outputs = static_cast<int64_t>(made.size());
+  launch.workspace_bytes = code.workspace_bytes[static_cast<size_t>(prepared.symbol)];
+  launch.name = StrCat("prepare ", name);
+  function->prepare.push_back(std::move(launch));
+  return made;
+}
+
 // Lays out a model: which tensor each value is, where constants and intermediates lie.
 class ModelLayout {
  public:
@@ -123,6 +151,7 @@ class ModelLayout {
 }  // namespace
 
 absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::vector<Task>& tasks,
+                                               const std::vector<PreparedKernel>& prepared,
                                                const graph::MemoryPlan& plan,
                                                const ir::Target& target,
                                                const codegen::Artifact& code,
@@ -146,6 +175,9 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
     module::Launch launch;
     launch.symbol = code.symbols[i];
     for (ValueId id : node.inputs) launch.args.push_back(layout.TensorId(id));
+    TW_ASSIGN(std::vector<int64_t> made,
+              AddPrepared(prepared[i], launch.args, node.name, code, &manifest, &main));
+    launch.args.insert(launch.args.end(), made.begin(), made.end());
     for (ValueId id : node.outputs) launch.args.push_back(layout.TensorId(id));
     launch.num_outputs = static_cast<int64_t>(node.outputs.size());
     launch.workspace_bytes = code.workspace_bytes[i];
@@ -172,8 +204,9 @@ absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::ve
 }
 
 absl::StatusOr<module::ModuleParts> CandidateParts(
-    const Graph& task, const std::vector<TaskInput>& inputs, const std::string& steps,
-    const std::string& program_hash, const ir::Target& target, const codegen::Artifact& code) {
+    const Graph& task, const std::vector<TaskInput>& inputs, const PreparedKernel& prepared,
+    const std::string& steps, const std::string& program_hash, const ir::Target& target,
+    const codegen::Artifact& code) {
   module::ModuleParts parts;
   module::Manifest& manifest = parts.manifest;
   const Task description = DescribeTask(task);
@@ -193,6 +226,9 @@ absl::StatusOr<module::ModuleParts> CandidateParts(
     measurement.inputs.push_back({tensor.id, inputs[i].seed, inputs[i].distribution});
     manifest.tensors.push_back(std::move(tensor));
   }
+  TW_ASSIGN(std::vector<int64_t> made,
+            AddPrepared(prepared, launch.args, description.name, code, &manifest, &main));
+  launch.args.insert(launch.args.end(), made.begin(), made.end());
   for (size_t i = 0; i < task.outputs.size(); ++i) {
     TW_ASSIGN(module::Tensor tensor,
               TensorOf(task.values[task.outputs[i]].type, module::TensorKind::kOutput,

@@ -380,6 +380,50 @@ TEST(Compile, ProvidedSchedulesAreAppliedUnlessStale) {
   EXPECT_EQ(file->manifest().provenance.at("log_records"), c.report.kernels[0].measurement_id);
 }
 
+// Weights that a schedule packs are packed once: by a launch of their own, before the first run.
+TEST(Compile, PackedWeightsArePreparedOnce) {
+  OnnxBuilder b;
+  b.Input("x", {3, 10}).Weight("w", {10, 20}, 0.5).Output("y", {3, 20});
+  b.Node("MatMul", {"x", "w"}, "y");
+  const Graph fused = Fused(b);
+  auto tasks = ExtractTasks(fused);
+  ASSERT_TRUE(tasks.ok()) << tasks.status();
+  ASSERT_EQ(tasks->size(), 1u);
+  auto function = TaskFunction(tasks->front().text);
+  ASSERT_TRUE(function.ok()) << function.status();
+  // The block that reads the weights gets a copy of them.
+  schedule::Schedule s(*function);
+  int copy = -1;
+  for (const std::string& name : s.BlockNames()) {
+    for (int read : {0, 1}) {
+      schedule::Step step{.kind = schedule::StepKind::kCacheRead,
+                          .handles = {s.BlockHandle(name)},
+                          .options = {{"scope", "global"}}};
+      if (read > 0) step.options["read"] = std::to_string(read);
+      schedule::Schedule trial = s;
+      if (copy >= 0 || !trial.Apply(step).ok()) continue;
+      ir::Stmt made = trial.StmtOf(trial.LastResults()[0]);
+      if (made->reads[0].buffer->role != ir::Role::kConstant) continue;
+      copy = trial.LastResults()[0];
+      s = trial;
+    }
+  }
+  ASSERT_GE(copy, 0) << s.Describe();
+  FixedProvider provider;
+  provider.found[tasks->front().hash] = {schedule::ToText(s.steps()), ir::ProgramHash(s.function()),
+                                         "packed"};
+  const Compiled c = Compile(fused, &provider);
+  ASSERT_EQ(c.report.kernels.size(), 1u);
+  EXPECT_TRUE(c.report.kernels[0].tuned) << c.report.kernels[0].stale_reason;
+  auto file = module::ModuleFile::FromBytes(c.bytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  const module::Function* main = file->manifest().FindFunction("main");
+  ASSERT_EQ(main->prepare.size(), 1u);
+  EXPECT_EQ(main->launches.size(), 1u);
+  EXPECT_EQ(main->launches[0].args.size(), 4u);  // x, w, the packed w, y
+  ExpectRunsLikeInterpreter(c.bytes, fused, 1);
+}
+
 // Runs a candidate as the agent does: generated inputs, outputs against the expected bytes.
 runtime::CompareResult RunCandidate(const std::string& bytes, const TaskCheck& check) {
   auto loaded = runtime::LoadedModule::Load(*module::ModuleFile::FromBytes(bytes));
@@ -427,6 +471,28 @@ TEST(Candidate, DefaultScheduleOfEveryTaskPassesItsCheck) {
       EXPECT_TRUE(RunCandidate(unscheduled->module_bytes, *check).ok());
     }
   }
+}
+
+TEST(Candidate, PackedWeightsPassTheCheck) {
+  OnnxBuilder b;
+  b.Input("x", {3, 10}).Weight("w", {10, 20}, 0.5).Output("y", {3, 20});
+  b.Node("MatMul", {"x", "w"}, "y");
+  auto tasks = ExtractTasks(Fused(b));
+  ASSERT_TRUE(tasks.ok()) << tasks.status();
+  const Task& task = tasks->front();
+  auto function = TaskFunction(task.text);
+  ASSERT_TRUE(function.ok()) << function.status();
+  auto check = MakeTaskCheck(task, 7);
+  ASSERT_TRUE(check.ok()) << check.status();
+  schedule::Schedule s(*function);
+  std::string steps = "cache_read %" + std::to_string(s.BlockHandle(s.BlockNames().back())) +
+                      " read=1 scope=global";
+  auto built = BuildCandidate(task.text, steps, tests::WidestTarget(), &*check);
+  ASSERT_TRUE(built.ok()) << built.status();
+  auto file = module::ModuleFile::FromBytes(built->module_bytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->manifest().FindFunction("main")->prepare.size(), 1u);
+  EXPECT_TRUE(RunCandidate(built->module_bytes, *check).ok());
 }
 
 TEST(Candidate, PlantedMiscompileIsCaught) {
