@@ -150,6 +150,10 @@ absl::Status ApplyCacheWrite(Schedule& s, const Step& step) {
     return Refuse(step, "several_writers",
                   StrCat("expected one block that writes ", target->name, ", found more"), path[0]);
   }
+  // A nest that an earlier step cut down to what its consumers need leaves the rest undefined.
+  bool constant = std::all_of(target->shape.begin(), target->shape.end(),
+                              [](const ir::Expr& e) { return ir::AsInt(e) != nullptr; });
+  if (constant) TW_TRY(CheckWhollyWritten(step, s.function(), BlocksIn(path[0]), target));
   size_t own = OwnNest(path);
   if (!LoopsOf(path, own).empty()) {
     return Refuse(step, "nested",

@@ -350,6 +350,10 @@ TEST(CacheWriteTest, Refusals) {
   ir::Function f = MatmulProgram(6, 5, 4);
   ExpectRefused(f, "decompose_reduction %3 %2; cache_write %3",
                 "schedule.cache_write.several_writers");
+  // The sum is computed where it is used only: its padding is not.
+  ExpectRefused(MeanProgram(3, 5),
+                "pad_einsum %2 [4,4]; compute_at %2 %13; inline %12; cache_write %2",
+                "schedule.cache_write.partial_write");
   ExpectRefused(StencilProgram(8), "compute_at %3 %4; cache_write %3",
                 "schedule.cache_write.nested");
 }
