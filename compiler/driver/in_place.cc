@@ -36,16 +36,16 @@ Stmt OnlyStore(const ir::Function& f, const ir::Buffer& buffer) {
   return stores == 1 && block != nullptr && block->body == store ? store : nullptr;
 }
 
-// Whether no two iterations of the loops around the block write one element: a second one would read
-// what the first has left.
+// Whether no two iterations of the loops around the block write one element: a second one would
+// read what the first has left.
 bool WritesOnce(const ir::Function& f, const Stmt& store) {
   for (const schedule::BlockSite& site : schedule::BlocksIn(f.body)) {
     if (site.block->body != store) continue;
     const schedule::AffineContext context = schedule::BlockContext(f, site);
     const std::vector<schedule::AffineSum> sums = schedule::WriteSums(context, *site.block);
-    const std::vector<bool> known = schedule::Determined(
-        sums, schedule::VarsOf(site.loops),
-        schedule::UpperBounds(context, site.block->predicate), context);
+    const std::vector<bool> known =
+        schedule::Determined(sums, schedule::VarsOf(site.loops),
+                             schedule::UpperBounds(context, site.block->predicate), context);
     return !sums.empty() &&
            std::all_of(known.begin(), known.end(), [](bool determined) { return determined; });
   }

@@ -150,13 +150,10 @@ class ModelLayout {
 
 }  // namespace
 
-absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::vector<Task>& tasks,
-                                               const std::vector<PreparedKernel>& prepared,
-                                               const graph::MemoryPlan& plan,
-                                               const ir::Target& target,
-                                               const codegen::Artifact& code,
-                                               const CompileOptions& options,
-                                               CompileReport* report) {
+absl::StatusOr<module::ModuleParts> ModelParts(
+    const Graph& fused, const std::vector<Task>& tasks, const std::vector<PreparedKernel>& prepared,
+    const graph::MemoryPlan& plan, const ir::Target& target, const codegen::Artifact& code,
+    const CompileOptions& options, CompileReport* report) {
   module::ModuleParts parts;
   module::Manifest& manifest = parts.manifest;
   manifest.name = options.model_name.empty() ? fused.name : options.model_name;

@@ -4,6 +4,7 @@
 
 #include "compiler/ir/storage_align.h"
 #include "compiler/ir/structural.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
@@ -69,6 +70,16 @@ absl::Status CheckEven(const Step& step, const IndexMap& map, const ir::Buffer& 
                   block);
   }
   return absl::OkStatus();
+}
+
+// A nest that stands for an intrinsic says how its operands lie.
+bool HasTensorNest(const Stmt& block) {
+  bool found = false;
+  ir::VisitStmts(block->body, [&](const Stmt& s) {
+    found = found || s->annotations.count(ir::kTensorKey) != 0;
+    return !found;
+  });
+  return found;
 }
 
 Expr DigitOf(const IndexDigit& d, const Expr& index) {
@@ -252,6 +263,12 @@ absl::Status ApplyTransformLayout(Schedule& s, const Step& step) {
   Stmt body = path[0];
   for (const BlockSite& site : sites) {
     if (!Reads(*site.block, from) && !Writes(*site.block, from)) continue;
+    if (HasTensorNest(site.block)) {
+      return Refuse(step, "tensorized",
+                    StrCat("expected the layout of ", from->name, " before ", site.block->name,
+                           " is tensorized, found it tensorized"),
+                    site.block);
+    }
     auto writer = std::find_if(writers.begin(), writers.end(),
                                [&](const auto& w) { return w.first == site.block->name; });
     std::vector<DigitIters> own;

@@ -146,7 +146,7 @@ absl::Status ApplyRfactor(Schedule& s, const Step& step);
 // that reads constants only. A dimension that N does not divide is padded first (split tail=pad of
 // its loop). No results.
 // Refuses: not_intermediate, write_form, map (the digits of a dimension do not make it up), uneven
-// (they make up more), domain, aligned, conflict.
+// (they make up more), domain, aligned, tensorized, conflict.
 absl::Status ApplyTransformLayout(Schedule& s, const Step& step);
 
 // pad_einsum %b [p0,p1,…] — block b, a sum of products of elements at single iterators, runs over
