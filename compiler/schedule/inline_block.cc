@@ -51,11 +51,15 @@ int CountNodes(const Stmt& s) {
 // What the body loads, point by point; without the block's own result where an init makes it.
 std::vector<ir::BufferRegion> ReadsOf(const StmtNode& block) {
   std::vector<ir::BufferRegion> reads;
-  ir::VisitStmts(block.body, [&](const Stmt& s) {
-    if (s->kind != ir::StmtKind::kStore) return true;
-    for (ir::BufferRegion& r : ir::PointReads(s->value)) {
+  auto add = [&](const Expr& value) {
+    for (ir::BufferRegion& r : ir::PointReads(value)) {
       if (block.init == nullptr || !Writes(block, r.buffer)) reads.push_back(std::move(r));
     }
+  };
+  ir::VisitStmts(block.body, [&](const Stmt& s) {
+    for (const Stmt& element : s->kind == ir::StmtKind::kCombine ? s->stmts : std::vector<Stmt>())
+      add(ir::Load(element->buffer, element->indices));
+    if (s->kind == ir::StmtKind::kStore) add(s->value);
     return true;
   });
   return reads;

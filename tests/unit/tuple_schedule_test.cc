@@ -60,6 +60,21 @@ TEST(TupleSchedules, TheInitOfATupleIsOneBlock) {
   EXPECT_EQ(Try(Ordered(false), "split %0 [?,4] tail=mask; decompose_reduction %2 %4"), "");
 }
 
+// Once its init is a block of its own, a tuple is read by its update.
+TEST(TupleSchedules, InliningIntoAnUpdateKeepsItsReads) {
+  ir::Function f =
+      *ir::ParseFunction(R"(fn f(x: f32[3, 5] input, b: f32[3] output, p: i64[3] output) {
+  alloc y: f32[3, 5];
+  for i in 0..3 { for k in 0..5 { block y(vi: spatial 0..3 = i, vk: spatial 0..5 = k) {
+    reads x[vi:1, vk:1]; writes y[vi:1, vk:1]; y[vi, vk] = x[vi, vk] * 2.0f32; } } }
+  for i in 0..3 { for k in 0..5 { block b(vi: spatial 0..3 = i, vk: reduce 0..5 = k) {
+    reads y[vi:1, vk:1]; writes b[vi:1], p[vi:1];
+    init { b[vi] = 0.0f32; p[vi] = 0; }
+    combine (b[vi], p[vi]) with (y[vi, vk], vk) by (s, m), (t, n) = (s + t, max(m, n)); } } }
+})");
+  EXPECT_EQ(Try(f, "decompose_reduction %5 %4; inline %2"), "");
+}
+
 TEST(TupleSchedules, ATupleMovesAsAWhole) {
   ir::Function f = tests::AttentionProgram(6, 10, 3, 8);
   EXPECT_EQ(Try(f, "compute_at %7 %8"), "");
