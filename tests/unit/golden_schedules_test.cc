@@ -142,7 +142,9 @@ INSTANTIATE_TEST_SUITE_P(Designed, GoldenSchedules, testing::ValuesIn(kGoldens),
 TEST(GoldenScheduleFiles, EveryOneHasARow) {
   std::vector<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator(GoldenPath("programs"))) {
-    if (entry.path().extension() == ".tir") found.push_back(entry.path().stem().string());
+    const std::string name = entry.path().stem().string();
+    const bool elsewhere = name.starts_with("gpu_");  // gpu_schedules_test has the rows
+    if (entry.path().extension() == ".tir" && !elsewhere) found.push_back(name);
   }
   std::sort(found.begin(), found.end());
   EXPECT_EQ(found, kGoldens);
