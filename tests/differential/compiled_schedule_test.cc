@@ -13,6 +13,8 @@ namespace tilewright::tests {
 namespace {
 
 TEST(CompiledScheduleTest, CompiledResultsAreTheSame) {
+  // Thread axes are no loops of a CPU; random_gpu_test runs them.
+  const std::vector<std::string> without = {"bind", "virtual_thread"};
   PairTally tally;
   uint64_t seed = TestSeed(77);
   int64_t rounds = TestRounds(2000);
@@ -22,6 +24,7 @@ TEST(CompiledScheduleTest, CompiledResultsAreTheSame) {
     int threads = 1 + static_cast<int>(i % 2);
     PairOptions options;
     options.symbolic = false;
+    options.without = without;
     options.runner = [&](const ir::Function& f, const std::vector<int64_t>& sizes,
                          std::vector<ir::TensorData*> args) {
       return RunCompiled(f, target, threads, sizes, std::move(args));
@@ -31,7 +34,7 @@ TEST(CompiledScheduleTest, CompiledResultsAreTheSame) {
   }
   std::cout << tally.Table();
   if (rounds >= 500) {
-    EXPECT_EQ(tally.AppliedLessThan(10), "");
+    EXPECT_EQ(tally.AppliedLessThan(3, without), "");
   }
 }
 
