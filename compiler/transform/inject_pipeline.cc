@@ -17,6 +17,7 @@
 #include "compiler/ir/visit.h"
 #include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
+#include "compiler/transform/thread_regions.h"
 
 namespace tilewright::transform {
 namespace {
@@ -113,15 +114,17 @@ bool IsSound(const Plan& plan) {
   return true;
 }
 
-// Copies that a copy engine can do: stores under loops and conditions, of what no other one of them
-// brings.
+// Copies that a copy engine can do: stores to shared memory under loops and conditions, of what no
+// other one of them brings, and to each element once, so that their order does not matter.
 bool CanBeAsync(const Plan& plan) {
   std::vector<Part> first;
   for (const Part& p : plan.parts) {
     if (p.stage == 0) first.push_back(p);
   }
   bool possible = true;
+  for (const Buffer& b : StoredIn(first)) possible &= b->scope == ir::Scope::kShared;
   for (const Part& p : first) {
+    possible = possible && StoresOnce(p.stmt);
     ir::VisitStmts(p.stmt, [&](const Stmt& s) {
       possible &= s->kind != StmtKind::kAlloc && s->kind != StmtKind::kAsync &&
                   s->kind != StmtKind::kSync && s->kind != StmtKind::kEvaluate;

@@ -1,8 +1,10 @@
 #include "compiler/transform/thread_regions.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "compiler/analysis/simplify.h"
@@ -17,17 +19,24 @@ using ir::ExprKind;
 
 constexpr int64_t kMaxElements = 1 << 18;  // over all threads: looked at one by one
 
-// The terms of a sum that mention a thread, if nothing but threads is in them.
-bool ThreadTerms(const Expr& e, const ThreadAxes& threads, bool negative, Expr* sum) {
-  if (!threads.Mentions(e)) return true;
+bool MentionsAny(const Expr& e, const std::vector<ir::Var>& vars) {
+  for (const ir::Var& v : vars) {
+    if (v != nullptr && ir::UsesVar(e, v)) return true;
+  }
+  return false;
+}
+
+// The terms of a sum that mention one of `vars`, if nothing but those variables is in them.
+bool TermsOver(const Expr& e, const std::vector<ir::Var>& vars, bool negative, Expr* sum) {
+  if (!MentionsAny(e, vars)) return true;
   if (e->kind == ExprKind::kAdd || e->kind == ExprKind::kSub) {
-    return ThreadTerms(e->args[0], threads, negative, sum) &&
-           ThreadTerms(e->args[1], threads, negative != (e->kind == ExprKind::kSub), sum);
+    return TermsOver(e->args[0], vars, negative, sum) &&
+           TermsOver(e->args[1], vars, negative != (e->kind == ExprKind::kSub), sum);
   }
   bool foreign = false;
   ir::VisitExprs(e, [&](const Expr& part) {
-    bool thread = part == threads.var[0] || part == threads.var[1] || part == threads.var[2];
-    foreign |= part->kind == ExprKind::kLoad || (part->kind == ExprKind::kVar && !thread);
+    bool own = std::find(vars.begin(), vars.end(), part) != vars.end();
+    foreign |= part->kind == ExprKind::kLoad || (part->kind == ExprKind::kVar && !own);
     return !foreign;
   });
   if (foreign || e->dtype != ir::kI64) return false;
@@ -42,10 +51,11 @@ struct Box {
 
 std::optional<Box> BoxOf(const ir::BufferRegion& region, const ThreadAxes& threads) {
   Box box;
+  const std::vector<ir::Var> vars(threads.var.begin(), threads.var.end());
   for (const ir::Range& r : region.region) {
     const int64_t* extent = ir::AsInt(r.extent);
     Expr min = ir::Int(0);
-    if (extent == nullptr || !ThreadTerms(r.min, threads, false, &min)) return std::nullopt;
+    if (extent == nullptr || !TermsOver(r.min, vars, false, &min)) return std::nullopt;
     box.min.push_back(min);
     box.extent.push_back(*extent);
   }
@@ -70,6 +80,42 @@ bool Claim(const std::vector<int64_t>& min, const std::vector<int64_t>& extent, 
   }
 }
 
+// Whether every iteration of the loops gives another point.
+bool VisitsOnce(const std::vector<Expr>& indices, const std::vector<ir::Stmt>& loops) {
+  std::vector<ir::Var> vars;
+  int64_t points = 1;
+  for (const ir::Stmt& l : loops) {
+    vars.push_back(l->var);
+    int64_t extent = *ir::AsInt(l->range.extent);
+    if (extent < 1 || __builtin_mul_overflow(points, extent, &points) || points > kMaxElements)
+      return false;
+  }
+  std::vector<Expr> inner;
+  for (const Expr& i : indices) {
+    Expr sum = ir::Int(0);
+    if (i->dtype != ir::kI64 || !TermsOver(i, vars, false, &sum)) return false;
+    inner.push_back(sum);
+  }
+  std::set<std::vector<int64_t>> seen;
+  for (int64_t p = 0; p < points; ++p) {
+    std::vector<std::pair<ir::Var, int64_t>> values;
+    int64_t rest = p;
+    for (const ir::Stmt& l : loops) {
+      int64_t extent = *ir::AsInt(l->range.extent);
+      values.emplace_back(l->var, *ir::AsInt(l->range.min) + rest % extent);
+      rest /= extent;
+    }
+    std::vector<int64_t> point;
+    for (const Expr& e : inner) {
+      absl::StatusOr<int64_t> value = ir::EvalIntExpr(e, values);
+      if (!value.ok()) return false;
+      point.push_back(*value);
+    }
+    if (!seen.insert(std::move(point)).second) return false;
+  }
+  return true;
+}
+
 // The n of floormod(…, n), where one is such a slot and the other one, too, or is none; else 0.
 int64_t SlotsOf(const Expr& e) {
   const int64_t* n = e->kind == ExprKind::kFloorMod ? ir::AsInt(e->args[1]) : nullptr;
@@ -83,11 +129,34 @@ Expr Unwrapped(const Expr& e, int64_t n) { return SlotsOf(e) == n ? e->args[0] :
 
 }  // namespace
 
-bool ThreadAxes::Mentions(const Expr& e) const {
-  for (const Expr& v : var) {
-    if (v != nullptr && ir::UsesVar(e, v)) return true;
+bool ThreadAxes::Mentions(const Expr& e) const { return MentionsAny(e, {var.begin(), var.end()}); }
+
+bool StoresOnce(const ir::Stmt& s) {
+  struct Store {
+    ir::Stmt stmt;
+    std::vector<ir::Stmt> loops;
+  };
+  std::vector<Store> stores;
+  std::vector<ir::Stmt> loops;
+  bool known = true;
+  std::function<void(const ir::Stmt&)> walk = [&](const ir::Stmt& x) {
+    if (x->kind == ir::StmtKind::kStore) stores.push_back({x, loops});
+    bool loop = x->kind == ir::StmtKind::kFor;
+    known &= !loop || (ir::AsInt(x->range.min) != nullptr && ir::AsInt(x->range.extent) != nullptr);
+    known &= x->kind != ir::StmtKind::kLet && x->mask == nullptr;
+    if (loop) loops.push_back(x);
+    for (const ir::Stmt* child : {&x->body, &x->else_body}) {
+      if (*child != nullptr) walk(*child);
+    }
+    for (const ir::Stmt& child : x->stmts) walk(child);
+    if (loop) loops.pop_back();
+  };
+  walk(s);
+  for (size_t i = 0; known && i < stores.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) known &= stores[i].stmt->buffer != stores[j].stmt->buffer;
+    known = known && VisitsOnce(stores[i].stmt->indices, stores[i].loops);
   }
-  return false;
+  return known;
 }
 
 bool OwnedByThreads(const std::vector<ir::BufferRegion>& regions, const ThreadAxes& threads,

@@ -31,6 +31,9 @@ struct ThreadAxes {
 bool OwnedByThreads(const std::vector<ir::BufferRegion>& boxes, const ThreadAxes& threads,
                     unsigned axes);
 
+// Whether the statement surely stores to each element at most once, over all its loops.
+bool StoresOnce(const ir::Stmt& s);
+
 // Whether two boxes of one buffer surely share no element (the variables in them are the same for
 // both).
 bool SurelyApart(const ir::BufferRegion& a, const ir::BufferRegion& b);

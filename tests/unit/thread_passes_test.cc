@@ -95,6 +95,24 @@ fn chain(X: f32[5,2] input, Y: f32[5,2] output) stage=loops {
 )");
 }
 
+TEST(InjectSoftwarePipeline, OverlappingCopiesAreNotAsynchronous) {
+  // Element 3 is stored twice, by two threads once these are merged.
+  auto f = RunPasses("inject_software_pipeline", Parsed(R"(
+fn overlap(X: f32[4,5] input, Y: f32[4,5] output) stage=loops {
+  for i in 0..4 @{pipeline="program", pipeline_async=1} {
+    alloc S: f32[5] scope=shared {
+      for j in 0..2 @{pipeline_stage=0} {
+        for t in 0..3 threadIdx.x { S[min(j * 3, 2) + t] = X[i, min(j * 3, 2) + t]; }
+      }
+      for j in 0..5 @{pipeline_stage=1} { Y[i, j] = S[j]; }
+    }
+  }
+}
+)"));
+  ASSERT_TRUE(f.ok()) << StatusText(f.status());
+  EXPECT_EQ(ir::Print(*f).find("async"), std::string::npos) << ir::Print(*f);
+}
+
 TEST(MarkDoubleBuffers, WorksOneIterationAhead) {
   CheckGolden("double_buffer", "mark_double_buffers,lower_blocks,inject_software_pipeline,simplify",
               R"(
