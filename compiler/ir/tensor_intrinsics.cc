@@ -178,4 +178,10 @@ std::string_view TensorNameOf(const StmtNode& loop) {
   return name == nullptr ? std::string_view() : std::string_view(*name);
 }
 
+bool IsTensorNest(const Stmt& s) {
+  const StmtNode* at = s.get();
+  while (at->kind == StmtKind::kFor && TensorNameOf(*at).empty()) at = at->body.get();
+  return at->kind == StmtKind::kFor;
+}
+
 }  // namespace tilewright::ir

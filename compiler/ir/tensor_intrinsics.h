@@ -77,5 +77,7 @@ absl::StatusOr<TensorMatch> MatchTensor(const Stmt& nest, std::string_view name)
 
 // The intrinsic's name on a loop (`.reset` included); empty where there is none.
 std::string_view TensorNameOf(const StmtNode& loop);
+// A marked nest, or loops around nothing but one: what an accelerator runs as one instruction.
+bool IsTensorNest(const Stmt& s);
 
 }  // namespace tilewright::ir

@@ -1,12 +1,14 @@
 // TRANSFORMATIONS of inject_virtual_threads (kLoops → kLoops)
 //   for v in 0..V virtual { alloc B; for k { S1; S2 } }
 //     → alloc B[V, …]; for k { S1[v := 0]; …; S1[v := V-1]; S2[v := 0]; …; S2[v := V-1] }
+//   Loops around one use of a tensor intrinsic are one statement.
 //   Loops, conditions and allocations that are the same for all virtual threads are shared;
 //   everything else appears once for each. Iterations of a virtual loop are independent, so any
 //   interleaving computes the same.
 #include <utility>
 #include <vector>
 
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
@@ -59,7 +61,7 @@ class Interleaver {
       }
       case StmtKind::kFor:
         if (ir::UsesVar(s->range.min, var_) || ir::UsesVar(s->range.extent, var_)) break;
-        if (s->for_kind == ir::ForKind::kVectorized) break;
+        if (s->for_kind == ir::ForKind::kVectorized || ir::IsTensorNest(s)) break;
         return ir::MakeFor(s->var, s->range.min, s->range.extent, Walk(s->body), s->for_kind,
                            s->annotations);
       case StmtKind::kIf:
