@@ -10,6 +10,15 @@
 namespace tilewright::ir {
 namespace {
 
+// kNone stands behind the rows of nodes.def; stored hashes know it as 12, so rows from there on are
+// one further.
+uint64_t HashedIntrinsic(Intrinsic intrinsic) {
+  constexpr uint64_t kStoredNone = 12;
+  if (intrinsic == Intrinsic::kNone) return kStoredNone;
+  const uint64_t row = uint64_t(intrinsic);
+  return row < kStoredNone ? row : row + 1;
+}
+
 // Writes a tree as a sequence of numbers in which variables and buffers are numbered in order of
 // first appearance. Two trees are equal up to renaming exactly when the sequences are, so equality
 // and hash cannot disagree. The numbering is injective because every list is preceded by its length
@@ -109,7 +118,7 @@ void Encoder::Encode(const Annotations& annotations) {
 }
 
 void Encoder::Encode(const Expr& e) {
-  Put(uint64_t(e->kind) << 8 | uint64_t(e->intrinsic));
+  Put(uint64_t(e->kind) << 8 | HashedIntrinsic(e->intrinsic));
   switch (e->kind) {
     case ExprKind::kVar:
       Use(e.get());

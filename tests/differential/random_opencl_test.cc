@@ -35,6 +35,8 @@ TEST(RandomOpenClTest, DeviceComputesWhatTheInterpreterDoes) {
     std::vector<ir::Function> kernels;
     for (const transform::Launch& l : plan->launches) kernels.push_back(l.kernel);
     auto text = codegen::EmitOpenCl(kernels);
+    // dot4: OpenCL C has no such instruction before 3.0.
+    if (support::Slug(text.status()) == "codegen.opencl.unsupported") continue;
     ASSERT_TRUE(text.ok()) << text.status() << ir::Print(f);
     EquivalenceOptions options;
     options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,

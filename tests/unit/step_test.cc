@@ -147,7 +147,7 @@ TEST(StepTest, StepsMadeByProgramsAreChecked) {
   EXPECT_FALSE(CheckStep({.kind = StepKind::kVectorize, .handles = {0}, .word = "x"}).ok());
   EXPECT_FALSE(CheckStep({.kind = StepKind::kComputeAt, .handles = {0}}).ok());
   EXPECT_FALSE(
-      CheckStep({.kind = StepKind::kCacheWrite, .handles = {0}, .options = {{"scope", "shared"}}})
+      CheckStep({.kind = StepKind::kCacheWrite, .handles = {0}, .options = {{"scope", "nowhere"}}})
           .ok());
   EXPECT_TRUE(CheckStep({.kind = StepKind::kSplit, .handles = {0}, .factors = {kInfer, 4}}).ok());
 }
