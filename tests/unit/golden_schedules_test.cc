@@ -37,8 +37,10 @@ const std::vector<std::string> kGoldens = {
     "conv2d_nchw16c",
     "conv2d_tails",
     "dense_symbolic_batch",
+    "dense_u8s8_vnni",
     "depthwise_relu6",
     "lstm_over_time",
+    "vta_gemm",
     "winograd_f43",
 };
 

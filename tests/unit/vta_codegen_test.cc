@@ -128,7 +128,7 @@ struct GoldenProgram {
   ir::Function program, scheduled;
 };
 GoldenProgram ReadGolden(const std::string& name) {
-  auto text = support::ReadFile(tests::GoldenPath("codegen/" + name + ".tir"), 1 << 20);
+  auto text = support::ReadFile(tests::GoldenPath("programs/" + name + ".tir"), 1 << 20);
   EXPECT_TRUE(text.ok()) << text.status();
   std::string steps;
   for (const std::string& line : support::Split(*text, '\n')) {
