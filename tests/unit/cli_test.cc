@@ -242,6 +242,7 @@ struct RecordSpec {
   int64_t threads = 2;
   std::string toolchain = "llvm-19";
   log::Outcome outcome = log::Outcome::kOk;
+  bool is_default = false;
 };
 
 constexpr char kTarget[] = "cpu,arch=x86_64,cpu=znver4,threads=2";
@@ -267,6 +268,7 @@ std::unique_ptr<log::TuningLog> MakeLog(const std::vector<RecordSpec>& specs) {
     trial.program_hash = support::StrCat("hash ", number);
     trial.measurement_id = id;
     trial.outcome = spec.outcome;
+    trial.is_default = spec.is_default;
     rows.trials.push_back(trial);
     log::RecordRow record;
     record.measurement_id = id;
@@ -312,6 +314,16 @@ TEST(CliScheduleChoice, BestUsableRecordPerTask) {
   EXPECT_EQ(choice->by_task.at("hash-a").steps, "steps 2");
   EXPECT_EQ(choice->by_task.at("hash-a").program_hash, "hash 2");
   EXPECT_EQ(choice->by_task.at("hash-b").median_ns, 7);
+}
+
+TEST(CliScheduleChoice, TheDefaultStaysUnlessBeatenBeyondNoise) {
+  const RecordSpec by_default{"a", "x", 1000, 2, "llvm-19", log::Outcome::kOk, true};
+  for (const double pick : {995.0, 980.0}) {
+    const auto log = MakeLog({{"a", "x", pick}, by_default, {"a", "x", pick + 1}});
+    const auto choice = ChooseSchedules(log.get(), Query());
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    EXPECT_EQ(choice->by_task.at("hash-a").median_ns, pick < 990 ? pick : 1000);
+  }
 }
 
 TEST(CliScheduleChoice, OtherThreadsAndToolchainsNeverCount) {

@@ -79,6 +79,23 @@ TEST(JobCore, RunsAJobFromQueuedToAPublishedModule) {
   EXPECT_EQ(module.devices, 1);
 }
 
+TEST(JobCore, TheDefaultStaysUnlessBeatenBeyondNoise) {
+  for (const double pick : {4990.0, 4000.0}) {
+    for (const int64_t restart_at : {int64_t{-1}, int64_t{30}}) {
+      JobWorld world(tests::TestSeed(2), {});
+      world.time_of = [pick](const std::string& steps) { return steps == "default" ? 5000 : pick; };
+      world.CreateJob(20);
+      world.StartCore();
+      world.RunToEnd(kManySteps, restart_at);
+      world.CheckEnded();
+      const log::ModuleVersionRow module = Value(world.log().GetModuleVersion("net", 1));
+      const bool kept = pick > 4900;
+      EXPECT_EQ(world.steps_of_module.find("default") != std::string::npos, kept) << pick;
+      EXPECT_NEAR(module.speedup, kept ? 1 : 1.25, 1e-9) << pick;
+    }
+  }
+}
+
 TEST(JobCore, StagesOverlapAndAreBounded) {
   JobWorld world(3, {});
   world.CreateJob(120);

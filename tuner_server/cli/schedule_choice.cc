@@ -1,5 +1,6 @@
 #include "tuner_server/cli/schedule_choice.h"
 
+#include <algorithm>
 #include <set>
 
 #include "tuner_server/log/target_text.h"
@@ -8,6 +9,22 @@ namespace tilewright::cli {
 namespace {
 
 constexpr int64_t kPageRows = 500;
+// As the job decides (tuner_server/jobs): the default schedule stays where nothing beats it by more
+// than the two measurements can be off.
+constexpr double kMinNoise = 0.01, kMaxNoise = 0.1;
+
+// The best record of a task, and those that are hardly slower.
+struct Contenders {
+  log::RecordRow best;
+  std::vector<log::RecordRow> near;
+
+  void Add(const log::RecordRow& record) {
+    if (best.measurement_id.empty() || record.median < best.median) best = record;
+    near.push_back(record);
+    std::erase_if(
+        near, [this](const log::RecordRow& r) { return best.median < r.median * (1 - kMaxNoise); });
+  }
+};
 
 // Calls `fn` with every usable record of the tasks for this target and toolchain.
 template <typename Fn>
@@ -30,13 +47,23 @@ absl::Status ForEachFitting(log::TuningLog* log, const ScheduleQuery& query, Fn 
   }
 }
 
+absl::StatusOr<log::RecordRow> DefaultOrBest(log::TuningLog* log, const Contenders& contenders) {
+  const log::RecordRow& best = contenders.best;
+  for (const log::RecordRow& record : contenders.near) {
+    const double noise = std::clamp(record.ci_rel + best.ci_rel, kMinNoise, kMaxNoise);
+    if (best.median < record.median * (1 - noise)) continue;
+    TW_ASSIGN(const log::TrialRow trial, log->GetTrial(record.job, record.trial));
+    if (trial.is_default) return record;
+  }
+  return best;
+}
+
 }  // namespace
 
 absl::StatusOr<ScheduleChoice> ChooseSchedules(log::TuningLog* log, const ScheduleQuery& query) {
-  std::map<std::string, std::map<std::string, log::RecordRow>> best;  // class -> task -> record
+  std::map<std::string, std::map<std::string, Contenders>> best;  // class -> task -> records
   TW_TRY(ForEachFitting(log, query, [&best](const log::RecordRow& record) {
-    auto& slot = best[record.key.device_class][record.key.task_hash];
-    if (slot.measurement_id.empty() || record.median < slot.median) slot = record;
+    best[record.key.device_class][record.key.task_hash].Add(record);
   }));
   ScheduleChoice choice;
   choice.device_class = query.device_class;
@@ -52,7 +79,8 @@ absl::StatusOr<ScheduleChoice> ChooseSchedules(log::TuningLog* log, const Schedu
   for (const auto& [name, tasks] : best) {
     if (name != choice.device_class) choice.other_classes.push_back(name);
   }
-  for (const auto& [hash, record] : best[choice.device_class]) {
+  for (const auto& [hash, contenders] : best[choice.device_class]) {
+    TW_ASSIGN(const log::RecordRow record, DefaultOrBest(log, contenders));
     TW_ASSIGN(const log::TrialRow trial, log->GetTrial(record.job, record.trial));
     choice.by_task[hash] = {trial.steps, trial.program_hash, record.measurement_id, record.median};
   }

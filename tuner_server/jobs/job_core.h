@@ -104,8 +104,8 @@ class JobCore {
     int64_t records = 0;
     bool has_default = false;    // its default schedule is a trial
     bool default_wrong = false;  // and gave wrong results
-    double default_median = 0;
-    log::TrialRow best;  // valid when best.median > 0
+    double default_median = 0, default_ci_rel = 0;
+    log::TrialRow best;  // what the module gets; valid when best.median > 0
     log::RecordRow best_record;
     std::set<std::string> hashes;  // programs that were chosen before
   };
@@ -164,6 +164,8 @@ class JobCore {
   absl::Status On(LoadKnown event);
   void ResubmitAll();
   absl::Status Store(const std::vector<log::TrialNews>& news);
+  static bool Replaces(const TaskState& task, const log::TrialRow& trial,
+                       const log::RecordRow& record);
   void TakeEnd(const log::TrialRow& trial, const log::RecordRow* record);
 
   // job_end.cc: ways for a job to end

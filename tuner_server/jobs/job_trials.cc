@@ -23,6 +23,9 @@ constexpr int64_t kResubmitNs = 60 * kSecondNs;
 constexpr size_t kMaxSubmit = 100;
 constexpr uint64_t kMaxArtifactBytes = uint64_t{1} << 30;
 
+// Bounds of what two measurements on one device may differ by without meaning anything.
+constexpr double kMinNoise = 0.01, kMaxNoise = 0.1;
+
 constexpr char kTrackerCondition[] = "TRACKER_UNREACHABLE";
 constexpr char kDeviceCondition[] = "NO_DEVICE";
 constexpr char kConflict[] = "work_item.submit.conflict";
@@ -312,6 +315,20 @@ absl::Status JobCore::Store(const std::vector<log::TrialNews>& news) {
   return absl::OkStatus();
 }
 
+// The default schedule stays a task's choice unless a pick beats it by more than the two
+// measurements can be off: a tuned module must never be slower than an untuned one by luck.
+bool JobCore::Replaces(const TaskState& task, const log::TrialRow& trial,
+                       const log::RecordRow& record) {
+  if (task.best.median <= 0) return true;
+  const auto beyond_noise = [&](double pick, double pick_ci) {
+    const double noise = std::clamp(task.default_ci_rel + pick_ci, kMinNoise, kMaxNoise);
+    return pick < task.default_median * (1 - noise);
+  };
+  if (trial.is_default) return !beyond_noise(task.best.median, task.best_record.ci_rel);
+  if (record.median >= task.best.median) return false;
+  return !task.best.is_default || beyond_noise(record.median, record.ci_rel);
+}
+
 // What an ended trial changes in memory.
 void JobCore::TakeEnd(const log::TrialRow& trial, const log::RecordRow* record) {
   ++ended_;
@@ -321,8 +338,11 @@ void JobCore::TakeEnd(const log::TrialRow& trial, const log::RecordRow* record) 
   if (trial.is_default && trial.outcome == log::Outcome::kWrongResult) task->default_wrong = true;
   if (record != nullptr && record->usable()) {
     ++ok_rows_;
-    if (trial.is_default && task->default_median == 0) task->default_median = record->median;
-    if (task->best.median <= 0 || record->median < task->best.median) {
+    if (trial.is_default && task->default_median == 0) {
+      task->default_median = record->median;
+      task->default_ci_rel = record->ci_rel;
+    }
+    if (Replaces(*task, trial, *record)) {
       task->best = trial;
       task->best.median = record->median;
       task->best_record = *record;
