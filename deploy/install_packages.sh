@@ -16,7 +16,7 @@ BUILD_PACKAGES=(
   libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev
 )
 QUICKSTART_PACKAGES=(python3 python3-numpy python3-onnx python3-grpcio python3-protobuf grpc-proto)
-TEST_PACKAGES=(iproute2 sqlite3 python3-xgboost)
+TEST_PACKAGES=(iproute2 sqlite3 python3-xgboost pocl-opencl-icd ocl-icd-libopencl1)
 DEV_PACKAGES=(clang-format-19 clang-tidy-19)
 
 ATTEMPTS=4

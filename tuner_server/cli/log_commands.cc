@@ -17,8 +17,6 @@ namespace {
 
 using support::StrCat;
 
-constexpr int64_t kPageRows = 500;
-
 // All jobs of the log, oldest first; or the one that is named.
 absl::StatusOr<std::vector<log::JobRow>> Jobs(log::TuningLog* log, const std::string& job) {
   if (!job.empty()) {
@@ -26,7 +24,7 @@ absl::StatusOr<std::vector<log::JobRow>> Jobs(log::TuningLog* log, const std::st
     return std::vector<log::JobRow>{row};
   }
   std::vector<log::JobRow> jobs;
-  log::JobQuery query{.before_number = 0, .limit = kPageRows};
+  log::JobQuery query{.before_number = 0, .limit = log::kPageRows};
   while (true) {
     TW_ASSIGN(const std::vector<log::JobRow> page, log->ListJobs(query));
     if (page.empty()) break;
@@ -39,7 +37,7 @@ absl::StatusOr<std::vector<log::JobRow>> Jobs(log::TuningLog* log, const std::st
 
 absl::StatusOr<std::vector<log::TrialRow>> Trials(log::TuningLog* log, const std::string& job) {
   std::vector<log::TrialRow> trials;
-  log::TrialQuery query{.job = job, .limit = kPageRows};
+  log::TrialQuery query{.job = job, .limit = log::kPageRows};
   while (true) {
     TW_ASSIGN(const std::vector<log::TrialRow> page, log->ListTrials(query));
     if (page.empty()) return trials;

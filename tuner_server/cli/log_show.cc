@@ -16,8 +16,6 @@ namespace {
 
 using support::StrCat;
 
-constexpr int64_t kPageRows = 500;
-
 struct Measured {
   log::TrialRow trial;
   log::RecordRow record;
@@ -31,7 +29,7 @@ bool Names(const log::TaskRow& task, const std::string& text) {
 absl::StatusOr<std::vector<Measured>> MeasuredTrials(log::TuningLog* log,
                                                      const log::TaskRow& task) {
   std::vector<Measured> out;
-  log::TrialQuery query{.job = task.job, .task = task.name, .limit = kPageRows};
+  log::TrialQuery query{.job = task.job, .task = task.name, .limit = log::kPageRows};
   while (true) {
     TW_ASSIGN(const std::vector<log::TrialRow> page, log->ListTrials(query));
     if (page.empty()) break;
@@ -52,7 +50,7 @@ absl::StatusOr<std::vector<Measured>> MeasuredTrials(log::TuningLog* log,
 // The task of that name or hash in the newest job that has one.
 absl::StatusOr<log::TaskRow> FindTask(log::TuningLog* log, const LogShowOptions& options) {
   std::string known;
-  log::JobQuery query{.before_number = 0, .limit = kPageRows};
+  log::JobQuery query{.before_number = 0, .limit = log::kPageRows};
   while (true) {
     TW_ASSIGN(const std::vector<log::JobRow> jobs, log->ListJobs(query));
     if (jobs.empty()) break;

@@ -9,7 +9,6 @@ namespace {
 constexpr int64_t kOpenTimeoutMs = 600'000;
 constexpr int64_t kCompileTimeoutMs = 3'600'000;
 constexpr int64_t kPassesTimeoutMs = 30'000;
-constexpr uint64_t kMaxModuleBytes = uint64_t{8} << 30;
 
 }  // namespace
 

@@ -14,6 +14,9 @@
 
 namespace tilewright::cli {
 
+// Larger module files are refused before they are read.
+inline constexpr uint64_t kMaxModuleBytes = uint64_t{8} << 30;
+
 // What to open, and how.
 struct ModelSource {
   std::string model_path;

@@ -12,8 +12,6 @@ namespace {
 
 using support::StrCat;
 
-constexpr uint64_t kMaxModuleBytes = uint64_t{8} << 30;
-
 std::string TargetText(const v1::ModuleVersion& version) {
   const auto it = version.target().find("target");
   return it == version.target().end() ? "-" : it->second.s();

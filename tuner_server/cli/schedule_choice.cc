@@ -8,7 +8,6 @@
 namespace tilewright::cli {
 namespace {
 
-constexpr int64_t kPageRows = 500;
 // As the job decides (tuner_server/jobs): the default schedule stays where nothing beats it by more
 // than the two measurements can be off.
 constexpr double kMinNoise = 0.01, kMaxNoise = 0.1;
@@ -31,7 +30,7 @@ template <typename Fn>
 absl::Status ForEachFitting(log::TuningLog* log, const ScheduleQuery& query, Fn fn) {
   TW_ASSIGN(const log::TargetText target, log::ParseTargetText(query.target));
   const std::set<std::string> tasks(query.task_hashes.begin(), query.task_hashes.end());
-  log::RecordQuery page{.job = "", .after_seq = 0, .limit = kPageRows};
+  log::RecordQuery page{.job = "", .after_seq = 0, .limit = log::kPageRows};
   while (true) {
     TW_ASSIGN(const std::vector<log::RecordRow> records, log->ListRecords(page));
     if (records.empty()) return absl::OkStatus();

@@ -10,7 +10,6 @@
 namespace tilewright::log {
 namespace {
 
-constexpr int64_t kPageRows = 200;
 constexpr size_t kPieceBytes = 256 << 10;
 constexpr size_t kMaxLineBytes = 16 << 20;
 

@@ -5,8 +5,6 @@
 namespace tilewright::log {
 namespace {
 
-constexpr int64_t kPageRows = 500;
-
 void AddTrial(const TrialRow& trial, TaskStats* stats) {
   ++stats->proposed;
   if (!IsFinal(trial.state)) return;

@@ -20,6 +20,9 @@
 
 namespace tilewright::log {
 
+// Rows that a reader of a whole log asks for at once: a page stays within a few megabytes.
+inline constexpr int64_t kPageRows = 500;
+
 struct CreatedJob {
   JobRow job;
   bool existed = false;  // the request_id was seen before
