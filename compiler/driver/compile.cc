@@ -74,13 +74,14 @@ absl::StatusOr<LoweredTask> LowerTask(const ir::Function& scheduled, const ir::T
 
 // The scheduled function of a task: the provider's schedule where it replays to the hash it was
 // measured with, else the default.
-absl::StatusOr<ir::Function> ScheduleTask(const ir::Function& function, const Task& task,
-                                          const ir::Target& target, ScheduleProvider* schedules,
+absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& variants,
+                                          const Task& task, const ir::Target& target,
+                                          ScheduleProvider* schedules,
                                           CompileReport::Kernel* kernel) {
   ScheduleProvider::Found found;
   if (schedules != nullptr) found = schedules->Find(task.hash, target);
   if (!found.steps.empty()) {
-    absl::StatusOr<ir::Function> replayed = schedule::Replay(function, found.steps);
+    absl::StatusOr<ir::Function> replayed = schedule::Replay(variants, found.steps);
     const std::string hash = replayed.ok() ? ir::ProgramHash(*replayed) : "";
     if (replayed.ok() && hash == found.program_hash) {
       kernel->tuned = true;
@@ -94,8 +95,8 @@ absl::StatusOr<ir::Function> ScheduleTask(const ir::Function& function, const Ta
         replayed.ok() ? StrCat("replays to program ", hash, ", recorded as ", found.program_hash)
                       : support::StatusText(replayed.status());
   }
-  kernel->steps = schedule::ToText(schedule::DefaultSchedule(function, target));
-  TW_ASSIGN(ir::Function scheduled, schedule::Replay(function, kernel->steps));
+  kernel->steps = schedule::ToText(schedule::DefaultSchedule(variants[0].function, target));
+  TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, kernel->steps));
   kernel->program_hash = ir::ProgramHash(scheduled);
   return scheduled;
 }
@@ -150,12 +151,13 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
     kernel.task_name = task.name;
     kernel.uses = task.weight;
     kernel.flops = task.flops;
-    TW_ASSIGN(ir::Function function, TaskFunction(task.text));
-    function.name = StrCat("k", i, "_", function.name);
+    TW_ASSIGN(std::vector<schedule::Variant> variants, TaskVariants(task.text));
+    const std::string name = StrCat("k", i, "_", variants[0].function.name);
+    for (schedule::Variant& variant : variants) variant.function.name = name;
     absl::StatusOr<ir::Function> scheduled =
-        ScheduleTask(function, task, target, schedules, &kernel);
+        ScheduleTask(variants, task, target, schedules, &kernel);
     const std::string dump =
-        options.dump_dir.empty() ? "" : support::PathJoin(options.dump_dir, function.name);
+        options.dump_dir.empty() ? "" : support::PathJoin(options.dump_dir, name);
     if (!dump.empty()) TW_TRY(support::MakeDirs(dump));
     if (!scheduled.ok()) {
       return support::WithContext(scheduled.status(), StrCat("task ", task.name));
@@ -188,10 +190,10 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
                                               const ir::Target& target, const TaskCheck* check,
                                               const std::string& test_miscompile) {
   TW_ASSIGN(const graph::Graph body, ParseTask(task_text));
-  TW_ASSIGN(const ir::Function function, TaskFunction(body));
+  TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(body));
   BuiltCandidate result;
   const Stopwatch lower_time;
-  TW_ASSIGN(const ir::Function scheduled, schedule::Replay(function, steps));
+  TW_ASSIGN(const ir::Function scheduled, schedule::Replay(variants, steps));
   result.program_hash = ir::ProgramHash(scheduled);
   TW_ASSIGN(LoweredTask flat, LowerTask(scheduled, target, "", test_miscompile));
   result.seconds_lower = lower_time.Seconds();

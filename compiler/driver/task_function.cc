@@ -1,5 +1,6 @@
 // Task → tensor IR: anchors become blocks through their compute rules; the injective operators
 // between and behind them are composed by substitution into the block that needs their value.
+#include <algorithm>
 #include <functional>
 #include <map>
 
@@ -19,11 +20,14 @@ using support::StrCat;
 // Operations an element expression may grow to; fusion stays far below, hostile text may not.
 constexpr int kMaxExpression = 4096;
 constexpr size_t kMaxName = 48;
+const std::string kDirect = "direct";
 
 class Builder {
  public:
-  explicit Builder(const Graph& task)
+  // Operators that have an algorithm of this name use it.
+  Builder(const Graph& task, std::string_view variant)
       : task_(task),
+        variant_(variant),
         builder_(FunctionName(task)),
         producer_(task.values.size(), -1),
         size_(task.values.size(), 1) {
@@ -107,9 +111,11 @@ class Builder {
       TW_ASSIGN(ir::Buffer buffer, Materialize(id, StrCat("arg", id)));
       operands.push_back(std::move(buffer));
     }
+    const std::vector<std::string> known = op::VariantsOf(*spec, Types(node.inputs), node.attrs);
+    const bool has = std::find(known.begin(), known.end(), variant_) != known.end();
     TW_ASSIGN(std::vector<ir::Buffer> results,
-              op::Compute(*spec, builder_, node.op, operands, Types(node.inputs),
-                          Types(node.outputs), node.attrs));
+              op::ComputeVariant(*spec, has ? variant_ : kDirect, builder_, node.op, operands,
+                                 Types(node.inputs), Types(node.outputs), node.attrs));
     for (size_t i = 0; i < results.size(); ++i) buffers_[node.outputs[i]] = results[i];
     return absl::OkStatus();
   }
@@ -169,6 +175,7 @@ class Builder {
   }
 
   const Graph& task_;
+  const std::string variant_;
   ir::FunctionBuilder builder_;
   std::vector<int> producer_;
   std::vector<int64_t> size_;  // operations of the expression of each value
@@ -177,7 +184,39 @@ class Builder {
 
 }  // namespace
 
-absl::StatusOr<ir::Function> TaskFunction(const Graph& task) { return Builder(task).Run(); }
+absl::StatusOr<ir::Function> TaskFunction(const Graph& task) {
+  return Builder(task, kDirect).Run();
+}
+
+absl::StatusOr<std::vector<schedule::Variant>> TaskVariants(const Graph& task) {
+  TW_ASSIGN(ir::Function direct, TaskFunction(task));
+  std::vector<schedule::Variant> variants = {{kDirect, std::move(direct)}};
+  for (const auto& [name, factor] : VariantTolerances(task)) {
+    TW_ASSIGN(ir::Function function, Builder(task, name).Run());
+    variants.push_back({name, std::move(function)});
+  }
+  return variants;
+}
+
+absl::StatusOr<std::vector<schedule::Variant>> TaskVariants(std::string_view task_text) {
+  TW_ASSIGN(Graph task, ParseTask(task_text));
+  return TaskVariants(task);
+}
+
+std::map<std::string, double> VariantTolerances(const Graph& task) {
+  std::map<std::string, double> factors;
+  for (const Node& node : task.nodes) {
+    const op::OpSpec* spec = op::FindOp(node.op);
+    std::vector<op::TensorType> types;
+    for (ValueId id : node.inputs) types.push_back(task.values[id].type);
+    for (const op::OpVariant& variant : spec->variants) {
+      if (!variant.applies(types, node.attrs)) continue;
+      double& factor = factors.try_emplace(std::string(variant.name), 1).first->second;
+      factor = std::max(factor, variant.tolerance_factor);
+    }
+  }
+  return factors;
+}
 
 absl::StatusOr<ir::Function> TaskFunction(std::string_view task_text) {
   TW_ASSIGN(Graph task, ParseTask(task_text));

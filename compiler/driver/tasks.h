@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "compiler/graph/graph.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
+#include "compiler/schedule/schedule.h"
 #include "deploy/module/manifest.h"
 
 namespace tilewright::driver {
@@ -38,6 +40,12 @@ absl::StatusOr<Task> MakeTask(std::string_view text);
 // injective operators around it is composed into one block. driver.task.*
 absl::StatusOr<ir::Function> TaskFunction(std::string_view task_text);
 absl::StatusOr<ir::Function> TaskFunction(const graph::Graph& task);
+// The same by each algorithm that the task's operators have (op::VariantsOf): "direct" first, which
+// is TaskFunction's. What a task's schedules start from.
+absl::StatusOr<std::vector<schedule::Variant>> TaskVariants(std::string_view task_text);
+absl::StatusOr<std::vector<schedule::Variant>> TaskVariants(const graph::Graph& task);
+// By how much each of them, but "direct", widens the tolerances of the task's check.
+std::map<std::string, double> VariantTolerances(const graph::Graph& task);
 
 // What a measurement of a task needs: seeded inputs and the expected outputs by op::Reference.
 struct TaskCheck {

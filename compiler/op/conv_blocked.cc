@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "compiler/op/op_rows.h"
+#include "compiler/op/winograd.h"
+#include "compiler/op/winograd_form.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -74,16 +76,20 @@ absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs
       {inputs[0].dtype, {c.batch, c.out_blocks, c.out_height, c.out_width, c.block}}};
 }
 
+std::vector<TensorType> TypesOf(std::span<const ir::Buffer> buffers) {
+  std::vector<TensorType> types;
+  for (const ir::Buffer& buffer : buffers) {
+    types.push_back({buffer->dtype, {}});
+    for (const ir::Expr& dim : buffer->shape) types.back().shape.push_back(*ir::AsInt(dim));
+  }
+  return types;
+}
+
 absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std::string& name,
                                               std::span<const ir::Buffer> inputs,
                                               std::span<const TensorType> outputs,
                                               const Attrs& attrs) {
-  std::vector<TensorType> types;
-  for (const ir::Buffer& input : inputs) {
-    types.push_back({input->dtype, {}});
-    for (const ir::Expr& dim : input->shape) types.back().shape.push_back(*ir::AsInt(dim));
-  }
-  TW_ASSIGN(Shape c, ShapeOf(types, attrs));
+  TW_ASSIGN(Shape c, ShapeOf(TypesOf(inputs), attrs));
   std::vector<ir::Axis> taps;
   if (!c.depthwise) taps.push_back(b.ReduceAxis("ic", ir::Int(c.in_blocks)));
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
@@ -112,6 +118,31 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std:
   return std::vector<ir::Buffer>{b.Reduce(name, outputs[0].dtype, ShapeExprs(outputs[0].shape),
                                           {"n", "oc", "oh", "ow", "ob"}, taps, ir::Combiner::kSum,
                                           value)};
+}
+
+bool WinogradAppliesBlocked(std::span<const TensorType> inputs, const Attrs& attrs) {
+  absl::StatusOr<Shape> c = ShapeOf(inputs, attrs);
+  auto fits = [](const Window& w) {
+    return w.kernel == kWinogradTaps && w.stride == 1 && w.dilation == 1;
+  };
+  return c.ok() && !c->depthwise && inputs[0].dtype == ir::kF32 && fits(c->h) && fits(c->w);
+}
+
+template <const WinogradForm& (*kForm)()>
+absl::StatusOr<std::vector<ir::Buffer>> BuildWinograd(ir::FunctionBuilder& b,
+                                                      const std::string& name,
+                                                      std::span<const ir::Buffer> inputs,
+                                                      std::span<const TensorType> outputs,
+                                                      const Attrs& attrs) {
+  const std::vector<TensorType> types = TypesOf(inputs);
+  if (!WinogradAppliesBlocked(types, attrs)) {
+    return OpError(kOp, "winograd",
+                   "expected f32, a 3x3 kernel, stride and dilation 1, not depthwise, found " +
+                       ToText(types[0]) + " and " + ToText(types[1]));
+  }
+  TW_ASSIGN(const Shape c, ShapeOf(types, attrs));
+  return ComputeWinogradBlocked(b, name, kForm(), inputs[0], inputs[1],
+                                {c.h.pad_begin, c.w.pad_begin}, outputs[0]);
 }
 
 double TapsPerOutput(std::span<const TensorType> inputs) {
@@ -174,6 +205,9 @@ std::vector<OpSpec> ConvBlockedRows() {
     return TapsPerOutput(inputs);
   };
   conv.reference = Plain;
+  conv.variants = {
+      {"winograd", WinogradAppliesBlocked, BuildWinograd<WinogradF4>, /*tolerance_factor=*/16},
+      {"winograd_2", WinogradAppliesBlocked, BuildWinograd<WinogradF2>, /*tolerance_factor=*/4}};
   return {conv};
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "compiler/op/conv_shape.h"
+#include "compiler/op/winograd_form.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::op {
@@ -13,66 +14,9 @@ using ir::Expr;
 using ir::Int;
 using ir::Load;
 
-constexpr int kTile = 4;    // outputs of a tile, along each side
-constexpr int kPoints = 6;  // products of a tile, along each side
-constexpr int kTaps = 3;
-
-using Row = std::vector<double>;
-// From the points 0, 1, -1, 2, -2 and infinity.
-const std::vector<Row>& InputMatrix() {
-  static const std::vector<Row> kBt = {{4, 0, -5, 0, 1, 0},  {0, -4, -4, 1, 1, 0},
-                                       {0, 4, -4, -1, 1, 0}, {0, -2, -1, 2, 1, 0},
-                                       {0, 2, -1, -2, 1, 0}, {0, 4, 0, -5, 0, 1}};
-  return kBt;
-}
-const std::vector<Row>& FilterMatrix() {
-  static const std::vector<Row> kG = {{1. / 4, 0, 0},
-                                      {-1. / 6, -1. / 6, -1. / 6},
-                                      {-1. / 6, 1. / 6, -1. / 6},
-                                      {1. / 24, 1. / 12, 1. / 6},
-                                      {1. / 24, -1. / 12, 1. / 6},
-                                      {0, 0, 1}};
-  return kG;
-}
-const std::vector<Row>& OutputMatrix() {
-  static const std::vector<Row> kAt = {
-      {1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}};
-  return kAt;
-}
-
-// Σ_k row[k] · value(k), without what is zero.
-Expr Combination(const Row& row, const std::function<Expr(int)>& value) {
-  Expr sum;
-  for (int k = 0; k < static_cast<int>(row.size()); ++k) {
-    if (row[k] == 0) continue;
-    Expr v = value(k);
-    const ir::DType type = v->dtype;
-    bool negative = row[k] < 0;
-    double size = negative ? -row[k] : row[k];
-    Expr term = size == 1 ? v : v * ir::Float(size, type);
-    if (sum == nullptr) {
-      sum = negative ? ir::Zero(type) - term : term;
-    } else {
-      sum = negative ? sum - term : sum + term;
-    }
-  }
-  return sum;
-}
-
-// Row `index` of matrix · value: a choice that folds away where the index is known.
-Expr Transformed(const std::vector<Row>& matrix, const Expr& index,
-                 const std::function<Expr(int)>& value) {
-  Expr result = Combination(matrix.back(), value);
-  for (size_t r = matrix.size() - 1; r-- > 0;) {
-    result = ir::Select(ir::Eq(index, Int(static_cast<int64_t>(r))), Combination(matrix[r], value),
-                        result);
-  }
-  return result;
-}
+const WinogradForm& Form() { return WinogradF4(); }
 
 std::vector<Expr> Shape(std::vector<int64_t> extents) { return ShapeExprs(extents); }
-
-int64_t Tiles(int64_t outputs) { return (outputs + kTile - 1) / kTile; }
 
 // The stages, one after the other. Tiles are numbered over batch, rows and columns.
 class Stages {
@@ -84,50 +28,52 @@ class Stages {
         x_(inputs[0]),
         w_(inputs[1]),
         c_(c),
-        rows_(Tiles(c.out_height)),
-        columns_(Tiles(c.out_width)),
+        rows_(Form().Tiles(c.out_height)),
+        columns_(Form().Tiles(c.out_width)),
         tiles_(c.batch * rows_ * columns_),
         type_(x_->dtype) {}
 
   ir::Buffer Filter() {
-    ir::Buffer half = b_.Compute(name_ + "_filter_rows", type_,
-                                 Shape({kPoints, kTaps, c_.in_channels, c_.out_channels}),
-                                 {"a", "s", "ic", "oc"}, [&](const std::vector<ir::Var>& v) {
-                                   return Transformed(FilterMatrix(), v[0], [&](int r) {
-                                     return ConvWeight(c_.layout, w_, v[3], v[2], Int(r), v[1]);
-                                   });
-                                 });
-    return b_.Compute(
-        name_ + "_filter", type_, Shape({kPoints, kPoints, c_.in_channels, c_.out_channels}),
-        {"a", "b", "ic", "oc"}, [&](const std::vector<ir::Var>& v) {
-          return Transformed(FilterMatrix(), v[1],
-                             [&](int s) { return Load(half, {v[0], Int(s), v[2], v[3]}); });
-        });
-  }
-
-  ir::Buffer Input() {
-    ir::Buffer half = b_.Compute(
-        name_ + "_tile_rows", type_, Shape({kPoints, kPoints, c_.in_channels, tiles_}),
-        {"a", "s", "ic", "p"}, [&](const std::vector<ir::Var>& v) {
-          Expr column = ir::FloorMod(v[3], Int(columns_)) * Int(kTile) + v[1];
-          Expr row = ir::FloorMod(ir::FloorDiv(v[3], Int(columns_)), Int(rows_)) * Int(kTile);
-          Expr image = ir::FloorDiv(v[3], Int(rows_ * columns_));
-          return Transformed(InputMatrix(), v[0], [&](int r) {
-            return Pixel(image, v[2], row + Int(r - c_.h.pad_begin), column - Int(c_.w.pad_begin));
-          });
-        });
-    return b_.Compute(name_ + "_tile", type_, Shape({kPoints, kPoints, c_.in_channels, tiles_}),
-                      {"a", "b", "ic", "p"}, [&](const std::vector<ir::Var>& v) {
-                        return Transformed(InputMatrix(), v[1], [&](int s) {
+    ir::Buffer half =
+        b_.Compute(name_ + "_filter_rows", type_,
+                   Shape({Form().points, kWinogradTaps, c_.in_channels, c_.out_channels}),
+                   {"a", "s", "ic", "oc"}, [&](const std::vector<ir::Var>& v) {
+                     return WinogradTransform(Form().filter, v[0], [&](int r) {
+                       return ConvWeight(c_.layout, w_, v[3], v[2], Int(r), v[1]);
+                     });
+                   });
+    return b_.Compute(name_ + "_filter", type_,
+                      Shape({Form().points, Form().points, c_.in_channels, c_.out_channels}),
+                      {"a", "b", "ic", "oc"}, [&](const std::vector<ir::Var>& v) {
+                        return WinogradTransform(Form().filter, v[1], [&](int s) {
                           return Load(half, {v[0], Int(s), v[2], v[3]});
                         });
                       });
   }
 
+  ir::Buffer Input() {
+    ir::Buffer half = b_.Compute(
+        name_ + "_tile_rows", type_, Shape({Form().points, Form().points, c_.in_channels, tiles_}),
+        {"a", "s", "ic", "p"}, [&](const std::vector<ir::Var>& v) {
+          Expr column = ir::FloorMod(v[3], Int(columns_)) * Int(Form().tile) + v[1];
+          Expr row = ir::FloorMod(ir::FloorDiv(v[3], Int(columns_)), Int(rows_)) * Int(Form().tile);
+          Expr image = ir::FloorDiv(v[3], Int(rows_ * columns_));
+          return WinogradTransform(Form().input, v[0], [&](int r) {
+            return Pixel(image, v[2], row + Int(r - c_.h.pad_begin), column - Int(c_.w.pad_begin));
+          });
+        });
+    return b_.Compute(
+        name_ + "_tile", type_, Shape({Form().points, Form().points, c_.in_channels, tiles_}),
+        {"a", "b", "ic", "p"}, [&](const std::vector<ir::Var>& v) {
+          return WinogradTransform(Form().input, v[1],
+                                   [&](int s) { return Load(half, {v[0], Int(s), v[2], v[3]}); });
+        });
+  }
+
   ir::Buffer Products(const ir::Buffer& filter, const ir::Buffer& input) {
     const ir::Axis ic = b_.ReduceAxis("ic", Int(c_.in_channels));
     return b_.Reduce(
-        name_ + "_products", type_, Shape({kPoints, kPoints, c_.out_channels, tiles_}),
+        name_ + "_products", type_, Shape({Form().points, Form().points, c_.out_channels, tiles_}),
         {"a", "b", "oc", "p"}, {ic}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& v) {
           return Load(input, {v[0], v[1], ic.var, v[3]}) * Load(filter, {v[0], v[1], ic.var, v[2]});
         });
@@ -135,19 +81,21 @@ class Stages {
 
   ir::Buffer Output(const ir::Buffer& products, const ir::Buffer& bias,
                     const std::vector<int64_t>& shape) {
-    ir::Buffer half = b_.Compute(
-        name_ + "_out_rows", type_, Shape({kTile, kPoints, c_.out_channels, tiles_}),
-        {"i", "b", "oc", "p"}, [&](const std::vector<ir::Var>& v) {
-          return Transformed(OutputMatrix(), v[0],
-                             [&](int a) { return Load(products, {Int(a), v[1], v[2], v[3]}); });
-        });
+    ir::Buffer half = b_.Compute(name_ + "_out_rows", type_,
+                                 Shape({Form().tile, Form().points, c_.out_channels, tiles_}),
+                                 {"i", "b", "oc", "p"}, [&](const std::vector<ir::Var>& v) {
+                                   return WinogradTransform(Form().output, v[0], [&](int a) {
+                                     return Load(products, {Int(a), v[1], v[2], v[3]});
+                                   });
+                                 });
     return b_.Compute(
         name_, type_, Shape(shape), {"n", "oc", "oh", "ow"}, [&](const std::vector<ir::Var>& v) {
-          Expr tile = (v[0] * Int(rows_) + ir::FloorDiv(v[2], Int(kTile))) * Int(columns_) +
-                      ir::FloorDiv(v[3], Int(kTile));
-          Expr sum = Transformed(OutputMatrix(), ir::FloorMod(v[3], Int(kTile)), [&](int s) {
-            return Load(half, {ir::FloorMod(v[2], Int(kTile)), Int(s), v[1], tile});
-          });
+          Expr tile = (v[0] * Int(rows_) + ir::FloorDiv(v[2], Int(Form().tile))) * Int(columns_) +
+                      ir::FloorDiv(v[3], Int(Form().tile));
+          Expr sum =
+              WinogradTransform(Form().output, ir::FloorMod(v[3], Int(Form().tile)), [&](int s) {
+                return Load(half, {ir::FloorMod(v[2], Int(Form().tile)), Int(s), v[1], tile});
+              });
           return bias == nullptr ? sum : sum + Load(bias, {v[1]});
         });
   }
@@ -169,7 +117,9 @@ class Stages {
 };
 
 bool HasForm(const ConvShape& c, ir::DType type) {
-  auto fits = [](const Window& w) { return w.kernel == kTaps && w.stride == 1 && w.dilation == 1; };
+  auto fits = [](const Window& w) {
+    return w.kernel == kWinogradTaps && w.stride == 1 && w.dilation == 1;
+  };
   return type == ir::kF32 && c.groups == 1 && fits(c.h) && fits(c.w);
 }
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/op/op.h"
+#include "compiler/op/op_rows.h"
 
 namespace tilewright::op {
 
@@ -31,6 +31,20 @@ absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(ir::FunctionBuilder& b,
                                                         std::span<const ir::Buffer> inputs,
                                                         std::span<const TensorType> outputs,
                                                         const Attrs& attrs);
+
+struct WinogradForm;
+// What the image of a blocked convolution is padded with before its first row and column.
+struct BlockedImage {
+  int64_t pad_top, pad_left;
+};
+// The same on channel blocks: x [n, i, h, w, b], w [o, i, 3, 3, b, b], result [n, o, oh, ow, b] of
+// type `output`. Adds the stages NAME_pad (where there is padding), NAME_filter_rows, NAME_filter,
+// NAME_tile_rows [n, th, tw, i, a, s, b], NAME_tile [a, b, n, th, tw, i, b], NAME_products,
+// NAME_out_rows and NAME. REQUIRES: stride and dilation 1.
+std::vector<ir::Buffer> ComputeWinogradBlocked(ir::FunctionBuilder& b, const std::string& name,
+                                               const WinogradForm& form, const ir::Buffer& x,
+                                               const ir::Buffer& w, const BlockedImage& image,
+                                               const TensorType& output);
 
 // The bound above.
 double WinogradErrorBound(int64_t channels, double max_x, double max_w);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ using support::StrCat;
 struct Options {
   int search = 0;
   bool block = false, steps = false;
+  std::string sketch;  // --sketch NAME: random points of this sketch instead of a search
   std::string only;
   std::vector<std::string> names;
 };
@@ -193,13 +195,15 @@ struct Found {
   double default_ns = 0, best_ns = 0;
   std::string default_steps, best_steps;
   int failed = 0, wrong = 0, invalid = 0, trial = 0;
+  bool sampled = false;
+  double distance = 0;
 };
 
 // The tuner's own search, measured here.
 void Search(const driver::Task& task, const ir::Target& target, int trials, const Loaded& first,
             const std::string& hash, Found* found) {
-  const ir::Function function = Must(driver::TaskFunction(task.text), task.name);
-  auto search = Must(search::SearchTask::Create(function, task.flops, target, {}), task.name);
+  const auto variants = Must(driver::TaskVariants(task.text), task.name);
+  auto search = Must(search::SearchTask::Create(variants, task.flops, target, {}), task.name);
   std::unique_ptr<cost_model::CostModel> model = cost_model::MakePriorModel();
   search->Tell({hash, v1::OK, found->default_ns, false}, found->default_steps);
   for (int done = 0, batch = 0; done < trials; ++batch) {
@@ -239,6 +243,46 @@ void Search(const driver::Task& task, const ir::Target& target, int trials, cons
   }
 }
 
+// The best of all (at most `trials`) points of one sketch, drawn at random.
+void Sample(const driver::Task& task, const ir::Target& target, const std::string& sketch,
+            int trials, const Loaded& first, Found* found) {
+  const auto space = Must(
+      search::Space::Create(Must(driver::TaskVariants(task.text), task.name), target), task.name);
+  support::Rng rng(1);
+  std::set<std::string> seen;
+  for (int draws = 0; static_cast<int>(seen.size()) < trials && draws < 200 * trials; ++draws) {
+    search::Point point;
+    if (!space->Sample(&rng, &point)) break;
+    const std::string name = space->sketches()[static_cast<size_t>(point.sketch)]->name();
+    if (name != sketch) continue;
+    const absl::StatusOr<schedule::Schedule> made = space->Apply(point);
+    if (!made.ok()) {
+      if (found->invalid++ == 0) printf("  %s\n", support::StatusText(made.status()).c_str());
+      continue;
+    }
+    const std::string steps = schedule::ToText(made->steps());
+    if (!seen.insert(steps).second) continue;
+    const absl::StatusOr<Loaded> loaded = Load(task, steps, target);
+    if (!loaded.ok()) {
+      if (found->failed++ == 0) printf("  %s\n", support::StatusText(loaded.status()).c_str());
+      continue;
+    }
+    const double far = Distance(*loaded, first);
+    if (far > 1e-5) {
+      if (found->wrong++ == 0) printf("  WRONG %g %s\n", far, steps.c_str());
+      continue;
+    }
+    const double ns = TimeNs(*loaded, 0);
+    if (!found->sampled || ns < found->best_ns) {
+      found->best_ns = ns;
+      found->best_steps = steps;
+      found->distance = far;
+      found->trial = static_cast<int>(seen.size());
+    }
+    found->sampled = true;
+  }
+}
+
 Found Judge(const driver::Task& task, const ir::Target& target, const Options& options) {
   Found found;
   found.default_steps = Must(driver::DefaultSteps(task.text, target), task.name);
@@ -247,7 +291,9 @@ Found Judge(const driver::Task& task, const ir::Target& target, const Options& o
   const Loaded first = Must(Load(task, found.default_steps, target), task.name);
   found.default_ns = found.best_ns = TimeNs(first, 0);
   found.best_steps = found.default_steps;
-  if (options.search > 0) {
+  if (!options.sketch.empty()) {
+    Sample(task, target, options.sketch, options.search, first, &found);
+  } else if (options.search > 0) {
     Search(task, target, options.search, first, built.program_hash, &found);
   }
   return found;
@@ -276,6 +322,8 @@ Options ParseFlags(int argc, char** argv) {
       options.search = atoi(argv[++i]);
     } else if (flag == "--only" && i + 1 < argc) {
       options.only = argv[++i];
+    } else if (flag == "--sketch" && i + 1 < argc) {
+      options.sketch = argv[++i];
     } else if (flag == "--block") {
       options.block = true;
     } else if (flag == "--steps") {

@@ -495,6 +495,33 @@ TEST(Candidate, PackedWeightsPassTheCheck) {
   EXPECT_TRUE(RunCandidate(built->module_bytes, *check).ok());
 }
 
+// Another algorithm passes with the tolerance that it is allowed; a sum without one of its terms
+// does not.
+TEST(Candidate, AlgorithmsPassWithTheirToleranceAndNoMore) {
+  const std::string y = "f32[1,2,9,10,4]";
+  const std::string text =
+      "graph {\n  input %0: f32[1,3,9,10,4]\n  weight %1: f32[2,3,3,3,4,4]\n  %2: " + y +
+      " = conv2d_blocked(%0, %1) {pads=[1,1,1,1]}\n  %3: " + y + " = relu(%2)\n  output %3\n}\n";
+  const auto task = MakeTask(text);
+  ASSERT_TRUE(task.ok()) << task.status();
+  const auto factors = VariantTolerances(*ParseTask(text));
+  ASSERT_EQ(factors.size(), 2u);
+  auto check = MakeTaskCheck(*task, 5);
+  ASSERT_TRUE(check.ok()) << check.status();
+  for (const auto& [name, factor] : factors) {
+    TaskCheck wider = *check;
+    wider.atol *= factor;
+    wider.rtol *= factor;
+    for (const char* fault : {"", "init"}) {
+      const auto built =
+          BuildCandidate(text, "variant " + name, tests::WidestTarget(), &wider, fault);
+      ASSERT_TRUE(built.ok()) << built.status();
+      const runtime::CompareResult result = RunCandidate(built->module_bytes, wider);
+      EXPECT_EQ(result.ok(), *fault == 0) << name << fault << ": " << runtime::CompareText(result);
+    }
+  }
+}
+
 TEST(Candidate, PlantedMiscompileIsCaught) {
   const Task task = (*ExtractTasks(Fused(OnnxBuilder::Dqn(36, 8, 8, 8, 16))))[0];
   const ir::Target target = tests::WidestTarget();

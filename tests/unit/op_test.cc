@@ -549,6 +549,42 @@ TEST(OpVariants, WinogradComputesTheConvolution) {
   std::printf("winograd: largest error %.2g of the largest output\n", error);
 }
 
+// Channel blocks: both sizes of tile, tiles that stick out, several blocks and images.
+TEST(OpVariants, WinogradOnChannelBlocks) {
+  const OpSpec* spec = FindOp("conv2d_blocked");
+  Rng rng(Seed());
+  const Attrs attrs = {{"pads", std::vector<int64_t>{1, 1, 1, 1}}};
+  for (const std::vector<int64_t>& x : {std::vector<int64_t>{1, 2, 8, 8, 4}, {2, 1, 7, 5, 4}}) {
+    const std::vector<TensorType> types = {{ir::kF32, x}, {ir::kF32, {3, x[1], 3, 3, 4, 4}}};
+    ASSERT_EQ(VariantsOf(*spec, types, attrs),
+              (std::vector<std::string>{"direct", "winograd", "winograd_2"}));
+    std::vector<RefTensor> inputs;
+    for (const TensorType& type : types) inputs.push_back(RandomTensor(type, -1, 1, &rng));
+    const auto outputs = InferTypes(*spec, types, attrs);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    const auto expected = Reference(*spec, inputs, attrs);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    for (const char* variant : {"direct", "winograd", "winograd_2"}) {
+      const auto f = AsFunction(*spec, types, *outputs, attrs, variant);
+      ASSERT_TRUE(f.ok()) << f.status();
+      std::vector<ir::TensorData> data(3);
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const std::string bytes = ToBytes(inputs[i]);
+        data[i].bytes.assign(bytes.begin(), bytes.end());
+      }
+      ASSERT_TRUE(
+          ir::Interpret(*f, {}, {&data[0], &data[1], &data[2]}, {.check_regions = true}).ok());
+      const auto actual =
+          FromBytes((*outputs)[0],
+                    {reinterpret_cast<const char*>(data[2].bytes.data()), data[2].bytes.size()});
+      ASSERT_TRUE(actual.ok()) << actual.status();
+      for (size_t i = 0; i < actual->values.size(); ++i) {
+        ASSERT_NEAR(actual->values[i], (*expected)[0].values[i], 1e-4) << variant << " at " << i;
+      }
+    }
+  }
+}
+
 TEST(OpVariants, OnlyWhatTheyAreFor) {
   const OpSpec* spec = FindOp("conv2d");
   auto f32 = [](std::vector<int64_t> shape) { return TensorType{ir::kF32, std::move(shape)}; };

@@ -23,7 +23,7 @@ std::unique_ptr<SearchTask> MakeTask(uint64_t seed, double exploration = 0.1) {
   options.considered = 256;
   options.fresh = 48;
   options.exploration_share = exploration;
-  auto task = SearchTask::Create(tests::DenseReluProgram(24, 64, 40), kFlops,
+  auto task = SearchTask::Create({{"direct", tests::DenseReluProgram(24, 64, 40)}}, kFlops,
                                  *ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2"), options);
   TW_CHECK(task.ok()) << support::StatusText(task.status());
   return *std::move(task);

@@ -3,12 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
+#include <utility>
 
+#include "compiler/driver/tasks.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/verify.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
@@ -132,6 +136,49 @@ TEST(SpaceTest, PaddingIsKeptInlinedOrMadePerTile) {
     }
   }
   EXPECT_EQ(places, (std::set<std::string>{"inlined", "kept", "per tile"}));
+}
+
+// A convolution on channel blocks with a residual, as a task of the driver.
+std::string BlockedConvTask(int64_t height, int64_t width) {
+  const std::string y = support::StrCat("f32[1,3,", height, ",", width, ",4]");
+  return support::StrCat("graph {\n  input %0: f32[1,2,", height, ",", width,
+                         ",4]\n  input %1: ", y, "\n  weight %2: f32[3,2,3,3,4,4]\n  %3: ", y,
+                         " = conv2d_blocked(%0, %2) {pads=[1,1,1,1]}\n  %4: ", y,
+                         " = add(%3, %1)\n  %5: ", y, " = relu(%4)\n  output %5\n}\n");
+}
+
+TEST(SpaceTest, AnOperatorsAlgorithmsAreInItsSpace) {
+  support::Rng rng(tests::TestSeed(7));
+  for (const auto& [height, width] : {std::pair<int64_t, int64_t>{8, 12}, {7, 5}}) {
+    auto variants = driver::TaskVariants(BlockedConvTask(height, width));
+    ASSERT_TRUE(variants.ok()) << support::StatusText(variants.status());
+    auto space = Space::Create(*variants, Cpu("x86-64", 2));
+    ASSERT_TRUE(space.ok());
+    std::map<std::string, int> seen;
+    for (int64_t i = 0; i < tests::TestRounds(60); ++i) {
+      Point point;
+      ASSERT_TRUE((*space)->Sample(&rng, &point));
+      auto schedule = (*space)->Apply(point);
+      ASSERT_TRUE(schedule.ok()) << support::StatusText(schedule.status());
+      const std::string steps = schedule::ToText(schedule->steps());
+      size_t variant = 0;
+      for (size_t v = 1; v < variants->size(); ++v) {
+        if (steps.rfind("variant " + (*variants)[v].name + ";", 0) == 0) variant = v;
+      }
+      // The direct form has tests of its own.
+      if (++seen[(*variants)[variant].name] > 6 || variant == 0) continue;
+      ASSERT_TRUE(ir::Verify(schedule->function()).ok()) << steps;
+      const absl::Status same =
+          tests::SameResults((*variants)[variant].function, schedule->function());
+      ASSERT_TRUE(same.ok()) << steps << "\n" << support::StatusText(same);
+      const auto replayed = schedule::Replay(*variants, steps);
+      ASSERT_TRUE(replayed.ok());
+      EXPECT_EQ(ir::ProgramHash(*replayed), ir::ProgramHash(schedule->function()));
+    }
+    EXPECT_GT(seen["direct"], 0);
+    EXPECT_GT(seen["winograd"], 0);
+    EXPECT_GT(seen["winograd_2"], 0);
+  }
 }
 
 TEST(SpaceTest, StepsReplayToTheSameProgram) {

@@ -93,8 +93,8 @@ absl::StatusOr<Measured> ChooseRecord(log::TuningLog* log, const LogShowOptions&
 
 // The program's text; the first line says whether it is the one that was measured.
 absl::StatusOr<std::string> ProgramText(const log::TaskRow& task, const log::TrialRow& trial) {
-  TW_ASSIGN(const ir::Function function, driver::TaskFunction(task.text));
-  TW_ASSIGN(const ir::Function scheduled, schedule::Replay(function, trial.steps));
+  TW_ASSIGN(const auto variants, driver::TaskVariants(task.text));
+  TW_ASSIGN(const ir::Function scheduled, schedule::Replay(variants, trial.steps));
   const std::string hash = ir::ProgramHash(scheduled);
   const std::string note =
       hash == trial.program_hash

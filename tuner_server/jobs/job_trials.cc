@@ -95,6 +95,7 @@ absl::Status JobCore::TakeArtifact(OpenTrial* trial, const v1::Built& built) {
     source.spec = &spec_;
     source.task = &task->spec;
     source.name = WorkItemName(job_.uid, row.task, row.number, generation);
+    source.steps = row.steps;
     source.artifact_sha256 = hex;
     source.artifact_size = static_cast<int64_t>(bytes->size());
     source.best_ns = task->best.median;

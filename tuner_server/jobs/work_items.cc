@@ -127,6 +127,18 @@ log::RecordRow RecordOf(const v1::MeasurementResult& result, const log::TrialRow
   return record;
 }
 
+// Another algorithm rounds differently: schedules that begin with `variant NAME` are allowed more.
+v1::Tolerance ToleranceOf(const v1::BuilderTask& task, std::string_view steps) {
+  v1::Tolerance tolerance = task.tolerance();
+  for (const auto& [name, factor] : task.variant_tolerance()) {
+    const std::string first = StrCat("variant ", name);
+    if (steps != first && steps.substr(0, first.size() + 1) != first + ";") continue;
+    tolerance.set_abs(tolerance.abs() * factor);
+    tolerance.set_rel(tolerance.rel() * factor);
+  }
+  return tolerance;
+}
+
 }  // namespace
 
 std::string WorkItemName(const std::string& job_uid, const std::string& task, int64_t trial,
@@ -208,7 +220,7 @@ v1::WorkItem MakeWorkItem(const WorkItemSource& source) {
   *work->mutable_artifact() = daemon::MakeDigest(source.artifact_sha256, source.artifact_size);
   *work->mutable_inputs() = source.task->inputs();
   *work->mutable_expected_output() = source.task->expected_output();
-  *work->mutable_tolerance() = source.task->tolerance();
+  *work->mutable_tolerance() = ToleranceOf(*source.task, source.steps);
   *work->mutable_plan() = TrialPlan(source.spec->plan(), source.best_ns);
   const int64_t wall_ns = source.best_ns > 0
                               ? kWallBaseNs + DurationNs(work->plan().budget_per_candidate()) +

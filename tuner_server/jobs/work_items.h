@@ -44,6 +44,7 @@ struct WorkItemSource {
   const v1::Job* spec = nullptr;
   const v1::BuilderTask* task = nullptr;
   std::string name;
+  std::string steps;
   std::string artifact_sha256;
   int64_t artifact_size = 0;
   double best_ns = 0;        // of the task so far

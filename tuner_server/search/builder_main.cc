@@ -48,8 +48,8 @@ absl::Status PrintSamples(const std::string& path, const std::string& target_tex
                           uint64_t seed) {
   TW_ASSIGN(std::string text, support::ReadFile(path, kMaxTaskBytes));
   TW_ASSIGN(ir::Target target, ir::ParseTarget(target_text));
-  TW_ASSIGN(ir::Function function, driver::TaskFunction(text));
-  TW_ASSIGN(std::unique_ptr<Space> space, Space::Create(std::move(function), target));
+  TW_ASSIGN(auto variants, driver::TaskVariants(text));
+  TW_ASSIGN(std::unique_ptr<Space> space, Space::Create(std::move(variants), target));
   support::Rng rng(seed);
   for (int i = 0; i < count; ++i) {
     Point point;

@@ -113,14 +113,14 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
                                      v1::JobOpened* reply) {
   JobTask entry;
   entry.task = task;
-  TW_ASSIGN(ir::Function function, driver::TaskFunction(task.text));
+  TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(task.text));
   SearchOptions options;
   options.seed = request.seed() ^ support::StableHash64(task.hash);
   options.exploration_share =
       request.exploration_share() > 0 ? request.exploration_share() : kDefaultExploration;
-  TW_ASSIGN(entry.search, SearchTask::Create(function, task.flops, target_, options));
+  TW_ASSIGN(entry.search, SearchTask::Create(variants, task.flops, target_, options));
   TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
-  TW_ASSIGN(ir::Function scheduled, schedule::Replay(function, entry.default_steps));
+  TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, entry.default_steps));
   entry.default_program_hash = ir::ProgramHash(scheduled);
 
   v1::BuilderTask* out = reply->add_tasks();
@@ -146,6 +146,10 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
                       static_cast<int64_t>(check.expected_bytes.size()));
     out->mutable_tolerance()->set_abs(check.atol);
     out->mutable_tolerance()->set_rel(check.rtol);
+    TW_ASSIGN(const graph::Graph body, driver::ParseTask(task.text));
+    for (const auto& [name, factor] : driver::VariantTolerances(body)) {
+      (*out->mutable_variant_tolerance())[name] = factor;
+    }
   }
   task_order_.push_back(task.hash);
   tasks_[task.hash] = std::move(entry);

@@ -14,15 +14,16 @@ namespace {
 constexpr size_t kParents = 12;        // best points that mutations start from
 constexpr int kFailedProposals = 400;  // in a row: the space is exhausted
 constexpr double kOldPoolShare = 0.75;
+constexpr int kPicksOfEachVariant = 8;
 
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(ir::Function function, double flops,
-                                                               const ir::Target& target,
-                                                               const SearchOptions& options) {
-  TW_ASSIGN(std::unique_ptr<Space> space, Space::Create(std::move(function), target));
+absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(
+    std::vector<schedule::Variant> variants, double flops, const ir::Target& target,
+    const SearchOptions& options) {
+  TW_ASSIGN(std::unique_ptr<Space> space, Space::Create(std::move(variants), target));
   return std::unique_ptr<SearchTask>(new SearchTask(std::move(space), flops, target, options));
 }
 
@@ -80,7 +81,7 @@ absl::StatusOr<Candidate> SearchTask::MakeFromPoint(const Point& point, Origin o
 }
 
 absl::StatusOr<Candidate> SearchTask::MakeFromSteps(std::string_view steps) const {
-  schedule::Schedule schedule(space_->function());
+  schedule::Schedule schedule(space_->variants());
   TW_ASSIGN(schedule::Steps parsed, schedule::ParseSteps(steps));
   TW_TRY(schedule.ApplyAll(parsed));
   TW_ASSIGN(Candidate candidate, Lower(schedule, nullptr));
@@ -150,6 +151,49 @@ void SearchTask::FillPool(support::Rng* rng, AskResult* result) {
   }
 }
 
+// The algorithm that steps begin with; empty for the usual one.
+std::string_view VariantOf(std::string_view steps) {
+  constexpr std::string_view kStep = "variant ";
+  if (steps.substr(0, kStep.size()) != kStep) return "";
+  return steps.substr(kStep.size(), steps.find(';') - kStep.size());
+}
+
+// Each algorithm's best drafts until enough of them were picked (a model knows little of a
+// structure that it has never seen), the top by prediction, then the explored share from everything
+// below.
+void SearchTask::Choose(int total, support::Rng* rng, AskResult* result) const {
+  std::map<std::string_view, int> told;
+  for (const std::string& hash : told_order_) ++told[VariantOf(told_.at(hash).steps)];
+  const int explore = static_cast<int>(std::floor(total * options_.exploration_share + 0.5));
+  std::vector<bool> taken(result->ranked.size());
+  int left = total - explore;
+  if (space_->variants().size() > 1) {
+    std::map<std::string_view, int> owed;
+    const int share = std::max(1, left / static_cast<int>(space_->variants().size()));
+    for (size_t r = 0; r < taken.size() && left > 0; ++r) {
+      const std::string_view variant = VariantOf(result->ranked[r].candidate.steps);
+      if (told[variant] + owed[variant] >= kPicksOfEachVariant || owed[variant] >= share) continue;
+      ++owed[variant];
+      taken[r] = true;
+      --left;
+    }
+  }
+  for (size_t r = 0; r < taken.size() && left > 0; ++r) {
+    left -= taken[r] ? 0 : 1;
+    taken[r] = true;
+  }
+  std::vector<size_t> rest;
+  for (size_t r = 0; r < taken.size(); ++r) {
+    if (taken[r]) result->picks.push_back(result->ranked[r]);
+    if (!taken[r]) rest.push_back(r);
+  }
+  rng->Shuffle(&rest);
+  for (size_t i = 0; i < rest.size() && static_cast<int>(i) < explore; ++i) {
+    result->picks.push_back(result->ranked[rest[i]]);
+    result->picks.back().explored = true;
+  }
+}
+
 absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
                                           cost_model::CostModel* model) {
   AskResult result;
@@ -169,19 +213,8 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
   for (size_t r = 0; r < order.size(); ++r) {
     result.ranked.push_back({pool_[order[r]], scores[order[r]], static_cast<int>(r) + 1, false});
   }
-  // The top by prediction, then the explored share from everything below it.
   const int total = std::min(count, static_cast<int>(order.size()));
-  const int explore = static_cast<int>(std::floor(total * options_.exploration_share + 0.5));
-  for (int r = 0; r < total - explore; ++r)
-    result.picks.push_back(result.ranked[static_cast<size_t>(r)]);
-  std::vector<size_t> rest;
-  for (size_t r = static_cast<size_t>(total - explore); r < order.size(); ++r) rest.push_back(r);
-  rng.Shuffle(&rest);
-  for (int i = 0; i < explore; ++i) {
-    Pick pick = result.ranked[rest[static_cast<size_t>(i)]];
-    pick.explored = true;
-    result.picks.push_back(std::move(pick));
-  }
+  Choose(total, &rng, &result);
   for (const Pick& pick : result.picks) {
     made_[pick.candidate.program_hash] = pick.candidate;
     Told told{pick.candidate.program_hash, v1::OUTCOME_UNSPECIFIED, 0, true};

@@ -7,6 +7,7 @@
 // pool; the picks are its top, but for a stated share that is drawn at random.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -46,9 +47,9 @@ struct AskResult {
 
 class SearchTask {
  public:
-  // `function`: the task's unscheduled function; `flops` of one run.
-  static absl::StatusOr<std::unique_ptr<SearchTask>> Create(ir::Function function, double flops,
-                                                            const ir::Target& target,
+  // `variants`: the task's unscheduled functions, the usual one first; `flops` of one run.
+  static absl::StatusOr<std::unique_ptr<SearchTask>> Create(std::vector<schedule::Variant> variants,
+                                                            double flops, const ir::Target& target,
                                                             const SearchOptions& options);
 
   // Repeated records replace what was known of the program.
@@ -80,6 +81,7 @@ class SearchTask {
   absl::StatusOr<Candidate> Lower(const schedule::Schedule& schedule, AskResult* timing) const;
   absl::StatusOr<Candidate> MakeFromPoint(const Point& point, Origin origin,
                                           AskResult* timing) const;
+  void Choose(int total, support::Rng* rng, AskResult* result) const;
   void FillPool(support::Rng* rng, AskResult* result);
   bool Propose(support::Rng* rng, const std::vector<const Known*>& best, Point* point,
                Origin* origin) const;

@@ -45,14 +45,28 @@ size_t Sketch::AddKnob(std::string name, std::vector<int64_t> menu) {
 
 absl::StatusOr<std::unique_ptr<Space>> Space::Create(ir::Function function,
                                                      const ir::Target& target) {
-  if (function.stage != ir::Stage::kScheduled) {
+  return Create(std::vector<schedule::Variant>{{"direct", std::move(function)}}, target);
+}
+
+absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Variant> variants,
+                                                     const ir::Target& target) {
+  for (const schedule::Variant& variant : variants) {
+    if (variant.function.stage == ir::Stage::kScheduled) continue;
     return support::InvalidArgument("space.function", "expected an unscheduled function");
   }
-  std::unique_ptr<Space> space(new Space(std::move(function)));
-  // The rules in order of preference: the first that describes the function makes its sketches.
-  for (const Rule& rule : Rules()) {
-    space->sketches_ = rule.make(space->function_, target);
-    if (!space->sketches_.empty()) break;
+  std::unique_ptr<Space> space(new Space(std::move(variants)));
+  // The rules in order of preference: the first that describes a function makes its sketches.
+  for (size_t v = 0; v < space->variants_.size(); ++v) {
+    for (const Rule& rule : Rules()) {
+      if (rule.of_variants != (v > 0)) continue;
+      auto made = rule.make(space->variants_[v].function, target);
+      if (made.empty()) continue;
+      for (auto& sketch : made) {
+        space->sketches_.push_back(std::move(sketch));
+        space->variant_of_.push_back(v);
+      }
+      break;
+    }
   }
   return space;
 }
@@ -132,7 +146,11 @@ std::vector<Point> Space::Neighbours(const Point& from) const {
 }
 
 absl::StatusOr<schedule::Schedule> Space::Apply(const Point& point) const {
-  schedule::Schedule schedule(function_);
+  schedule::Schedule schedule(variants_);
+  const size_t variant = variant_of_[static_cast<size_t>(point.sketch)];
+  if (variant > 0) {
+    TW_TRY(schedule.Apply({schedule::StepKind::kVariant, {}, {}, variants_[variant].name, {}}));
+  }
   TW_TRY(sketches_[static_cast<size_t>(point.sketch)]->Apply(point, &schedule));
   return schedule;
 }

@@ -47,8 +47,13 @@ class Space {
   // invalid_argument space.function for a function that is not freshly built.
   static absl::StatusOr<std::unique_ptr<Space>> Create(ir::Function function,
                                                        const ir::Target& target);
+  // Of an operator's algorithms: the sketches of each. REQUIRES: not empty.
+  static absl::StatusOr<std::unique_ptr<Space>> Create(std::vector<schedule::Variant> variants,
+                                                       const ir::Target& target);
 
-  const ir::Function& function() const { return function_; }
+  // The first of the algorithms.
+  const ir::Function& function() const { return variants_[0].function; }
+  const std::vector<schedule::Variant>& variants() const { return variants_; }
   const std::vector<std::unique_ptr<Sketch>>& sketches() const { return sketches_; }
   // Product of the menus, summed over sketches; feasible or not.
   double size() const;
@@ -66,10 +71,11 @@ class Space {
   absl::StatusOr<schedule::Schedule> Apply(const Point& point) const;
 
  private:
-  Space(ir::Function function) : function_(std::move(function)) {}
+  explicit Space(std::vector<schedule::Variant> variants) : variants_(std::move(variants)) {}
 
-  ir::Function function_;
+  std::vector<schedule::Variant> variants_;
   std::vector<std::unique_ptr<Sketch>> sketches_;
+  std::vector<size_t> variant_of_;  // each sketch's
 };
 
 }  // namespace tilewright::search

@@ -4,6 +4,7 @@ namespace tilewright::search {
 namespace {
 
 constexpr Rule kRules[] = {
+    {"winograd", MakeWinograd, /*of_variants=*/true},
     {"multi_level_tiling", MakeMultiLevelTiling},
     {"parallel_vectorize_unroll", MakeParallelVectorizeUnroll},
 };

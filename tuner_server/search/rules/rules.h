@@ -17,6 +17,9 @@ struct Rule {
   std::string_view name;
   std::vector<std::unique_ptr<Sketch>> (*make)(const ir::Function& function,
                                                const ir::Target& target);
+  // Knows the stages of another algorithm than an operator's usual one; the other rules are not
+  // asked about those.
+  bool of_variants = false;
 };
 // In order of preference.
 std::span<const Rule> Rules();
@@ -25,6 +28,9 @@ std::span<const Rule> Rules();
 // reduction computed in registers within the consumer's tile (multi_level_tiling.cc).
 std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& function,
                                                           const ir::Target& target);
+// The stages of Winograd's convolution on channel blocks (winograd.cc).
+std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
+                                                  const ir::Target& target);
 // Everything else: each block's nest is vectorised along its innermost loop, unrolled a little and
 // run in parallel over its outer loops (parallel_vectorize_unroll.cc).
 std::vector<std::unique_ptr<Sketch>> MakeParallelVectorizeUnroll(const ir::Function& function,

@@ -1,0 +1,29 @@
+// The linear transforms of Winograd's minimal filtering F(m×m, 3×3), shared by the layouts that a
+// convolution may have. Internal to compiler/op. Constants; pure functions.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+
+namespace tilewright::op {
+
+inline constexpr int kWinogradTaps = 3;
+
+// Rows of Bᵀ (input), G (filter) and Aᵀ (output).
+struct WinogradForm {
+  int tile;    // outputs along each side, m
+  int points;  // products along each side, m + 2
+  std::vector<std::vector<double>> input, filter, output;
+
+  int64_t Tiles(int64_t outputs) const { return (outputs + tile - 1) / tile; }
+};
+const WinogradForm& WinogradF4();  // from the points 0, 1, -1, 2, -2 and infinity
+const WinogradForm& WinogradF2();  // from 0, 1, -1 and infinity
+
+// Row `index` of matrix · value: a choice that folds away where the index is known.
+ir::Expr WinogradTransform(const std::vector<std::vector<double>>& matrix, const ir::Expr& index,
+                           const std::function<ir::Expr(int)>& value);
+
+}  // namespace tilewright::op
