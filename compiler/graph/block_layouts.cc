@@ -18,6 +18,9 @@ namespace {
 using support::StrCat;
 using Ints = std::vector<int64_t>;
 
+// Moving an image costs about what blocks save in a few convolutions.
+constexpr int kConvolutionsPerTransform = 4;
+
 class Blocker {
  public:
   Blocker(Graph g, int64_t block) : g_(std::move(g)), block_(block) {}
@@ -38,6 +41,7 @@ class Blocker {
     }
     return Compact(g_);
   }
+  bool pays() const { return convolutions_ >= kConvolutionsPerTransform * transforms_; }
 
  private:
   const Ints& ShapeOf(ValueId id) const { return g_.values[id].type.shape; }
@@ -66,6 +70,7 @@ class Blocker {
                    {{"shape", Ints{s[0], s[1] / block_, block_, s[2], s[3]}}}));
     TW_ASSIGN(const ValueId packed,
               Emit(name + "_blocked", "transpose", {split}, {{"perm", Ints{0, 1, 3, 4, 2}}}));
+    ++transforms_;
     return blocked_[id] = packed;
   }
   // Computes a value that so far exists in blocked form only.
@@ -76,6 +81,7 @@ class Blocker {
                                         {blocked_.at(id)}, {{"perm", Ints{0, 1, 4, 2, 3}}}));
     g_.nodes.push_back(
         MakeNode(g_.values[id].name, std::string(kViewOp), {moved}, id, {{"shape", s}}));
+    ++transforms_;
     return absl::OkStatus();
   }
   // `id` now exists as `blocked`; its own form is computed when somebody asks.
@@ -88,7 +94,10 @@ class Blocker {
     if (node.outputs.size() != 1) return false;
     if (node.op == "conv2d") return Convolution(node);
     const bool image = !node.inputs.empty() && HasBlocked(node.inputs[0]);
-    if (node.op == "pool2d" && image) return Pool(node);
+    if (node.op == "pool2d" && ShapeOf(node.inputs[0]).size() == 4 &&
+        Divides(ShapeOf(node.inputs[0])[1])) {
+      return Pool(node);
+    }
     if (node.op == "reduce" && image) return Reduce(node);
     const op::OpSpec* spec = op::FindOp(node.op);
     return spec != nullptr && spec->elementwise() ? Elementwise(node) : false;
@@ -124,12 +133,14 @@ class Blocker {
     attrs.erase("weight_layout");
     TW_ASSIGN(const ValueId out, Emit(node.name + "_b", "conv2d_blocked", {image, packed}, attrs));
     Define(y, out);
+    ++convolutions_;
     return true;
   }
 
+  // Windows of whole vectors are worth a transform of the operand.
   absl::StatusOr<bool> Pool(const Node& node) {
-    TW_ASSIGN(const ValueId out,
-              Emit(node.name + "_b", node.op, {blocked_.at(node.inputs[0])}, node.attrs));
+    TW_ASSIGN(const ValueId image, Pack(node.inputs[0]));
+    TW_ASSIGN(const ValueId out, Emit(node.name + "_b", node.op, {image}, node.attrs));
     Define(node.outputs[0], out);
     return true;
   }
@@ -192,6 +203,7 @@ class Blocker {
 
   Graph g_;
   const int64_t block_;
+  int convolutions_ = 0, transforms_ = 0;
   std::map<ValueId, ValueId> blocked_;  // value → its blocked form
   std::set<ValueId> plain_;             // values whose own form nobody computes yet
 };
@@ -200,7 +212,11 @@ class Blocker {
 
 absl::StatusOr<Graph> BlockLayouts(Graph g, const GraphPassContext& ctx) {
   if (ctx.channel_block < 2) return g;
-  return Blocker(std::move(g), ctx.channel_block).Run();
+  Blocker blocker(g, ctx.channel_block);
+  TW_ASSIGN(Graph blocked, blocker.Run());
+  const bool forced =
+      std::find(ctx.enabled.begin(), ctx.enabled.end(), "block_layouts") != ctx.enabled.end();
+  return forced || blocker.pays() ? std::move(blocked) : std::move(g);
 }
 
 }  // namespace tilewright::graph

@@ -1,6 +1,7 @@
 #include "compiler/graph/graph_passes.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <set>
 
 #include "deploy/support/file.h"
@@ -40,14 +41,15 @@ bool Named(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// `names` may only hold passes of this use.
-absl::Status CheckNames(const std::vector<std::string>& names, GraphPass::Use use) {
+// `names` may only hold passes of these uses.
+absl::Status CheckNames(const std::vector<std::string>& names,
+                        std::initializer_list<GraphPass::Use> uses) {
   for (const std::string& name : names) {
     std::set<std::string_view> known;
     bool exists = false;
     for (const GraphPass& pass : kPasses) {
       exists = exists || pass.name == name;
-      if (pass.use == use) known.insert(pass.name);
+      if (std::find(uses.begin(), uses.end(), pass.use) != uses.end()) known.insert(pass.name);
     }
     if (known.count(name) > 0) continue;
     return support::InvalidArgument(
@@ -58,7 +60,6 @@ absl::Status CheckNames(const std::vector<std::string>& names, GraphPass::Use us
 }
 
 bool Runs(const GraphPass& pass, const GraphPassContext& ctx) {
-  if (pass.use == GraphPass::Use::kOptional) return Named(ctx.enabled, pass.name);
   return !Named(ctx.disabled, pass.name);
 }
 
@@ -84,8 +85,8 @@ absl::StatusOr<Graph> InferTypes(Graph g, const GraphPassContext&) {
 absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
   TW_TRY(Verify(g));
   TW_TRY(Dump(ctx.dump_dir, 0, "import", g));
-  TW_TRY(CheckNames(ctx.disabled, GraphPass::Use::kStandard));
-  TW_TRY(CheckNames(ctx.enabled, GraphPass::Use::kOptional));
+  TW_TRY(CheckNames(ctx.disabled, {GraphPass::Use::kStandard, GraphPass::Use::kOptional}));
+  TW_TRY(CheckNames(ctx.enabled, {GraphPass::Use::kOptional}));
   if (IsSymbolic(g)) {
     return support::InvalidArgument(
         "graph.pass.symbolic", StrCat("expected fixed shapes, found size variables ",

@@ -17,7 +17,7 @@ struct GraphPassContext {
   std::string dump_dir;  // NN_<pass>.graph after each pass; none where empty
   // Names of passes to leave out (--disable-pass); graph.pass.* where one is unknown or required.
   std::vector<std::string> disabled;
-  // Names of optional passes to run (--enable-pass).
+  // Names of optional passes that run whether they seem to pay or not (--enable-pass).
   std::vector<std::string> enabled;
   int64_t channel_block = 8;  // of block_layouts: the target's lanes
   // Nodes with more operations or larger results are left to run time.
@@ -46,7 +46,7 @@ absl::StatusOr<Graph> FoldScales(Graph g, const GraphPassContext& ctx);
 // the fused epilogue.
 absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext& ctx);
 // Optional. Images between convolutions in blocks of channels, transforms only where producer and
-// consumer disagree.
+// consumer disagree. Pays where there are several convolutions for each transform.
 absl::StatusOr<Graph> BlockLayouts(Graph g, const GraphPassContext& ctx);
 // Constant weights move to the layout kernels read contiguously (conv OIHW → OIHW16o or IHWO,
 // dense [N,K] → NK16n or KN); the operator's `weight_layout` attribute says which. Weights that are
@@ -70,7 +70,7 @@ struct GraphPass {
   enum class Use : uint8_t {
     kStandard,  // runs unless disabled
     kRequired,  // later steps need what it establishes: cannot be disabled
-    kOptional,  // runs where it is enabled
+    kOptional,  // judges whether it pays; enabled: runs in any case; can be disabled
   };
   Use use = Use::kStandard;
 };

@@ -59,6 +59,7 @@ TEST_P(GraphGolden, PassMakesThisText) {
   EXPECT_EQ(Print(*before), c.before);
   GraphPassContext context;
   context.channel_block = 2;
+  context.enabled = {"block_layouts"};
   auto after = pass->run(*before, context);
   ASSERT_TRUE(after.ok()) << after.status();
   ASSERT_TRUE(Verify(*after).ok()) << Verify(*after) << Print(*after);
@@ -108,6 +109,34 @@ TEST(GraphPassTable, OptionalPassesRunWhereEnabled) {
   EXPECT_EQ(support::Slug(RunGraphPasses(*graph, context).status()), "graph.pass.fixed");
   context.enabled = {"block_layouts"};
   EXPECT_TRUE(RunGraphPasses(*graph, context).ok());
+}
+
+// A chain of convolutions is worth a transform at each end; one convolution is not.
+TEST(GraphPassTable, BlocksWhereThereAreConvolutionsEnough) {
+  for (const int convolutions : {1, 8}) {
+    std::string text =
+        "graph {\n  input %0: f32[1,2,4,4]\n  constant %1: f32[2,2,1,1] = "
+        "hex:0000803f000000400000404000008040\n";
+    for (int i = 0; i < convolutions; ++i) {
+      text += "  %" + std::to_string(i + 2) + ": f32[1,2,4,4] = conv2d(%" +
+              std::to_string(i == 0 ? 0 : i + 1) + ", %1)\n";
+    }
+    text += "  output %" + std::to_string(convolutions + 1) + "\n}\n";
+    auto graph = ParseGraph(text);
+    ASSERT_TRUE(graph.ok()) << graph.status() << text;
+    GraphPassContext context;
+    context.channel_block = 2;
+    context.disabled = {"fuse_operators"};
+    const auto blocked = [&] {
+      return Print(*RunGraphPasses(*graph, context)).find("conv2d_blocked") != std::string::npos;
+    };
+    EXPECT_EQ(blocked(), convolutions == 8);
+    context.enabled = {"block_layouts"};
+    EXPECT_TRUE(blocked());
+    context.enabled.clear();
+    context.disabled.push_back("block_layouts");
+    EXPECT_FALSE(blocked());
+  }
 }
 
 TEST(GraphPassTable, WithoutFusionEveryOperatorIsAKernel) {

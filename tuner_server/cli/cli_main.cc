@@ -90,7 +90,8 @@ void AddCompile(CLI::App* app, Action* action) {
       ->take_all();
   command
       ->add_option("--enable-pass", options->enabled_passes,
-                   "run this optional graph pass, see --print-passes; repeatable")
+                   "run this optional graph pass even where it does not seem to pay, see\n"
+                   "--print-passes; repeatable")
       ->allow_extra_args(false)
       ->take_all();
   command->add_flag("--print-passes", options->print_passes,

@@ -28,7 +28,7 @@ std::span<const Rule> Rules();
 // reduction computed in registers within the consumer's tile (multi_level_tiling.cc).
 std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& function,
                                                           const ir::Target& target);
-// The stages of Winograd's convolution on channel blocks (winograd.cc).
+// The stages of Winograd's convolution on channel blocks (winograd_stages.cc).
 std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
                                                   const ir::Target& target);
 // Everything else: each block's nest is vectorised along its innermost loop, unrolled a little and
