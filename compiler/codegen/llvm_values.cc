@@ -2,6 +2,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "compiler/codegen/llvm_emitter.h"
+#include "compiler/codegen/llvm_math.h"
 #include "compiler/codegen/llvm_scope.h"
 #include "compiler/ir/type_rules.h"
 #include "deploy/support/status.h"
@@ -410,6 +411,7 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
       if (e->dtype.code == ir::TypeCode::kUInt) return args[0];
       return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, args[0], builder_.getFalse());
     default:
+      if (Value* value = EmitMath(builder_, e->intrinsic, args[0])) return value;
       if (IsLibraryCall(e->intrinsic))
         return EmitMathCall(std::string(ir::IntrinsicText(e->intrinsic)), args, e->dtype);
       return support::Internal("codegen.call.unknown",
