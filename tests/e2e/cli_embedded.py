@@ -78,6 +78,9 @@ class Embedded(cli_case.Case):
         self.assertTrue(not kept or chosen is default)
         self.assertEqual((kernel["program_hash"], kernel["tuned"]), (chosen["program_hash"], True))
         self.assertEqual(kernel["measurement_id"], chosen["measurement_id"])
+        # The module of the job itself is made of the same schedule.
+        with open(self.path("m.tw"), "rb") as module:
+            self.assertIn(chosen["measurement_id"].encode(), module.read())
         # Records of one thread say nothing about two.
         done = self.call("compile", "m.onnx", "--target", "native,threads=2", "--log", "tuner.db",
                          "--require-tuned", "1", "-o", "two.tw")

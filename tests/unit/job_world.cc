@@ -297,7 +297,13 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
     steps_of_module.clear();
     const std::map<std::string, std::string> steps(compile.steps_by_task().begin(),
                                                    compile.steps_by_task().end());
-    for (const auto& [task, text] : steps) steps_of_module += task + ":" + text + ";";
+    for (const auto& [task, text] : steps) {
+      steps_of_module += task + ":" + text + ";";
+      // Without it the compiler takes the steps for stale and falls back to the default.
+      const auto hash = compile.program_hash_by_task().find(task);
+      const bool named = hash != compile.program_hash_by_task().end();
+      EXPECT_TRUE(named && hash->second == ProgramHash(task, text)) << task << ": " << text;
+    }
     const std::string bytes = TinyModule(steps_of_module);
     TW_CHECK(support::WriteFileAtomic(compile.output_path(), bytes).ok());
     v1::ModuleCompiled* compiled = reply.mutable_module_compiled();

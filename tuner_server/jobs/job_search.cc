@@ -178,6 +178,7 @@ absl::Status JobCore::AskCompile() {
                   " that was measured failed the result check");
     }
     (*compile->mutable_steps_by_task())[task.row.hash] = task.best.steps;
+    (*compile->mutable_program_hash_by_task())[task.row.hash] = task.best.program_hash;
     (*compile->mutable_record_by_task())[task.row.hash] = task.best.measurement_id;
     (*compile->mutable_predicted_ns_by_task())[task.row.hash] = task.best.median;
   }
