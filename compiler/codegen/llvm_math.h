@@ -1,5 +1,5 @@
-// exp, log, tanh and erf of f32 as straight-line LLVM IR, for any number of lanes: a call of libm per
-// lane costs twenty times as much, and differs between machines. Argument reduction to a short
+// exp, log, tanh and erf of f32 as straight-line LLVM IR, for any number of lanes: a call of libm
+// per lane costs twenty times as much, and differs between machines. Argument reduction to a short
 // interval and a polynomial there (J.-M. Muller, Elementary Functions, chapters 3 and 11); the
 // coefficients are the output of fit_math.py. Errors below 1.5 units in the last place,
 // infinities, NaN, signed zeros and denormals as in C; tests/differential/math_test.cc measures it.

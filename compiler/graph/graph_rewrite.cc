@@ -74,7 +74,7 @@ std::vector<LayoutRule> LayoutRules() {
   constexpr int64_t kBlock = op::kWeightBlock;
   return {{"conv2d", "OIHW", "OIHW16o", {0, 2, 3, 4, 1}, kBlock},
           {"conv2d", "OIHW", "IHWO", {1, 2, 3, 0}},
-          {"conv2d_transpose", "IOHW", "OIHW16o", {1, 0, 3, 4, 2}, kBlock},
+          {"conv2d_transpose", "IOHW", "OHWI16o", {1, 3, 4, 0, 2}, kBlock},
           {"conv2d_transpose", "IOHW", "IHWO", {0, 2, 3, 1}},
           {"dense", "NK", "NK16n", {0, 2, 1}, kBlock},
           {"dense", "NK", "KN", {1, 0}},

@@ -2,7 +2,8 @@
 // its phase (o + pad) mod s. So the sum is a plain convolution for each phase, over a padded input,
 // and the result interleaves the phases. (Dilated with a stride, a gather of all taps.) Weight
 // layouts: IOHW = [in, out / groups, kh, kw] as in ONNX, IHWO where a kernel reads the output
-// channels contiguously, OIHW16o where it also reads a block of them as one stream.
+// channels contiguously, OHWI16o where each tap of a block of them is one stream (a phase
+// reads some of the taps only).
 #include <algorithm>
 
 #include "compiler/op/op_rows.h"
@@ -29,15 +30,15 @@ absl::StatusOr<std::vector<int64_t>> Iohw(std::string_view layout, const TensorT
   const std::vector<int64_t>& w = weight.shape;
   if (layout == "IOHW" && w.size() == 4) return w;
   if (layout == "IHWO" && w.size() == 4) return std::vector<int64_t>{w[0], w[3], w[1], w[2]};
-  if (layout == "OIHW16o" && w.size() == 5 && w[4] == kWeightBlock) {
-    return std::vector<int64_t>{w[1], w[0] * kWeightBlock, w[2], w[3]};
+  if (layout == "OHWI16o" && w.size() == 5 && w[4] == kWeightBlock) {
+    return std::vector<int64_t>{w[3], w[0] * kWeightBlock, w[1], w[2]};
   }
-  if (layout == "IOHW" || layout == "IHWO" || layout == "OIHW16o") {
+  if (layout == "IOHW" || layout == "IHWO" || layout == "OHWI16o") {
     return OpError(kOp, "shape",
                    StrCat("expected a weight of layout ", layout, ", found ", ToText(weight)));
   }
   return OpError(kOp, "attribute",
-                 StrCat("expected weight_layout IOHW, IHWO or OIHW16o, found ", layout));
+                 StrCat("expected weight_layout IOHW, IHWO or OHWI16o, found ", layout));
 }
 
 absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
@@ -125,7 +126,7 @@ ir::Expr Weight(const Shape& c, const ir::Buffer& w, const Channels& at, ir::Exp
   if (c.layout == "IHWO") return ir::Load(w, {at.in, kh, kw, at.within});
   const ir::Expr block = ir::Int(kWeightBlock);
   return ir::Load(w,
-                  {ir::FloorDiv(at.within, block), at.in, kh, kw, ir::FloorMod(at.within, block)});
+                  {ir::FloorDiv(at.within, block), kh, kw, at.in, ir::FloorMod(at.within, block)});
 }
 
 // All taps of every output element, those that meet no input element guarded away.
@@ -146,45 +147,51 @@ ir::Buffer GatherSum(ir::FunctionBuilder& b, const std::string& name, const Shap
                   ir::Combiner::kSum, value);
 }
 
-// One dimension cut into phases. Output element o stands at (o + pad) = (first + block) * stride +
-// phase; tap number t of a phase is tap phase + stride * t and meets input element
-// first + block - t * dilation (dilation is 1 where the stride is not).
+// One dimension cut into phases: output element o = block * stride + remainder. With skip = pad %
+// stride, (remainder + skip) is shift * stride + phase: the phase says which taps meet it, number t
+// being tap phase + stride * t, and that one meets input element first + block + shift -
+// t * dilation (dilation is 1 where the stride is not).
 struct Phases {
   Phases(const Window& window, int64_t output)
       : w(window),
         first(w.pad_begin / w.stride),
-        blocks((w.pad_begin + output - 1) / w.stride - first + 1),
+        skip(w.pad_begin % w.stride),
+        blocks((output + w.stride - 1) / w.stride),
         taps((w.kernel + w.stride - 1) / w.stride),
         reach((taps - 1) * w.dilation) {}
 
   ir::Expr Block(const ir::Expr& o) const {
-    if (w.stride == 1) return o;
-    return ir::FloorDiv(o + ir::Int(w.pad_begin), ir::Int(w.stride)) - ir::Int(first);
+    return w.stride == 1 ? o : ir::FloorDiv(o, ir::Int(w.stride));
   }
-  ir::Expr Phase(const ir::Expr& o) const {
-    if (w.stride == 1) return ir::Int(0);
-    return ir::FloorMod(o + ir::Int(w.pad_begin), ir::Int(w.stride));
+  ir::Expr Remainder(const ir::Expr& o) const {
+    return w.stride == 1 ? ir::Int(0) : ir::FloorMod(o, ir::Int(w.stride));
   }
-  ir::Expr Tap(const ir::Expr& phase, const ir::Expr& t) const {
-    return phase + (w.stride == 1 ? t : t * ir::Int(w.stride));
+  ir::Expr Tap(const ir::Expr& remainder, const ir::Expr& t) const {
+    if (w.stride == 1) return t;
+    const ir::Expr tap = t * ir::Int(w.stride);
+    if (skip == 0) return remainder + tap;
+    return ir::FloorMod(remainder + ir::Int(skip), ir::Int(w.stride)) + tap;
   }
   // Where phases have unequal numbers of taps.
   void Guards(const ir::Expr& tap, std::vector<ir::Expr>* conditions) const {
     if (w.kernel % w.stride != 0) conditions->push_back(tap < ir::Int(w.kernel));
   }
   // Row of the padded input, which begins at input element first - reach.
-  ir::Expr Row(const ir::Expr& block, const ir::Expr& t) const {
-    return block + ir::Int(reach) - (w.dilation == 1 ? t : t * ir::Int(w.dilation));
+  ir::Expr Row(const ir::Expr& block, const ir::Expr& remainder, const ir::Expr& t) const {
+    ir::Expr row = block + ir::Int(reach) - (w.dilation == 1 ? t : t * ir::Int(w.dilation));
+    if (skip == 0) return row;
+    return row + ir::FloorDiv(remainder + ir::Int(skip), ir::Int(w.stride));
   }
+  int64_t padded() const { return blocks + reach + (skip > 0 ? 1 : 0); }
 
   Window w;
-  int64_t first, blocks, taps, reach;
+  int64_t first, skip, blocks, taps, reach;
 };
 
 ir::Buffer PaddedInput(ir::FunctionBuilder& b, const std::string& name, const Shape& c,
                        const ir::Buffer& x, const Phases& h, const Phases& w) {
   const Window top{.pad_begin = h.reach - h.first}, left{.pad_begin = w.reach - w.first};
-  const int64_t height = h.blocks + h.reach, width = w.blocks + w.reach;
+  const int64_t height = h.padded(), width = w.padded();
   return b.Compute(
       name + "_pad", x->dtype, ShapeExprs({c.batch, c.in_channels, height, width}),
       {"n", "ic", "ih", "iw"}, [&](const std::vector<ir::Var>& i) {
@@ -205,21 +212,22 @@ ir::Buffer PhaseSum(ir::FunctionBuilder& b, const std::string& name, const Shape
   const ir::Axis tw = b.ReduceAxis("tw", ir::Int(pw.taps));
   const std::vector<int64_t> shape = {c.batch,    c.out_channels, ph.blocks,
                                       c.h.stride, pw.blocks,      c.w.stride};
-  const ir::Buffer phases = b.Reduce(
-      name + "_phases", out.dtype, ShapeExprs(shape), {"n", "oc", "bh", "ph", "bw", "pw"},
-      {ic, th, tw}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& i) {
-        const Channels channels = ChannelsOf(c, i[1], ic.var);
-        const ir::Expr kh = ph.Tap(i[3], th.var), kw = pw.Tap(i[5], tw.var);
-        std::vector<ir::Expr> exists;
-        ph.Guards(kh, &exists);
-        pw.Guards(kw, &exists);
-        return ir::Load(padded, {i[0], channels.in, ph.Row(i[2], th.var), pw.Row(i[4], tw.var)}) *
-               Guarded(exists, Weight(c, w, channels, kh, kw), ir::Zero(out.dtype));
-      });
+  const ir::Buffer phases =
+      b.Reduce(name + "_phases", out.dtype, ShapeExprs(shape), {"n", "oc", "bh", "rh", "bw", "rw"},
+               {ic, th, tw}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& i) {
+                 const Channels channels = ChannelsOf(c, i[1], ic.var);
+                 const ir::Expr kh = ph.Tap(i[3], th.var), kw = pw.Tap(i[5], tw.var);
+                 std::vector<ir::Expr> exists;
+                 ph.Guards(kh, &exists);
+                 pw.Guards(kw, &exists);
+                 return ir::Load(padded, {i[0], channels.in, ph.Row(i[2], i[3], th.var),
+                                          pw.Row(i[4], i[5], tw.var)}) *
+                        Guarded(exists, Weight(c, w, channels, kh, kw), ir::Zero(out.dtype));
+               });
   return b.Compute(name, out.dtype, ShapeExprs(out.shape), {"n", "oc", "oh", "ow"},
                    [&](const std::vector<ir::Var>& i) {
-                     return ir::Load(phases, {i[0], i[1], ph.Block(i[2]), ph.Phase(i[2]),
-                                              pw.Block(i[3]), pw.Phase(i[3])});
+                     return ir::Load(phases, {i[0], i[1], ph.Block(i[2]), ph.Remainder(i[2]),
+                                              pw.Block(i[3]), pw.Remainder(i[3])});
                    });
 }
 
@@ -265,7 +273,8 @@ int64_t WeightOffset(const Shape& c, int64_t ic, int64_t oc, int64_t kh, int64_t
   };
   if (c.layout == "IOHW") return at(ic, c.group_out(), oc);
   if (c.layout == "IHWO") return at(0, c.in_channels, ic) * c.group_out() + oc;
-  return at(oc / kWeightBlock, c.in_channels, ic) * kWeightBlock + oc % kWeightBlock;
+  const int64_t tap = (oc / kWeightBlock * c.h.kernel + kh) * c.w.kernel + kw;
+  return (tap * c.in_channels + ic) * kWeightBlock + oc % kWeightBlock;
 }
 
 // Scatters, unlike the kernel: each input element is added to every output it reaches.

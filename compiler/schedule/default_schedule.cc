@@ -63,17 +63,18 @@ class Scheduler {
   void InlineCheapStages();
   bool FeedsFromReduction(const StmtNode& block) const;
   std::optional<std::string> EpilogueOf(const StmtNode& reduction) const;
-  // Which of a reduction's spatial iterators get lanes and rows (positions in `spatial`, -1 =
-  // none).
+  // Which of a reduction's spatial iterators get lanes, rows and planes (positions in `spatial`,
+  // -1 = none).
   struct Plan {
     std::vector<size_t> spatial;  // indices into the block's iterators
-    int vector_at = -1, row_at = -1;
-    int64_t width = 1;  // lanes
+    int vector_at = -1, row_at = -1, plane_at = -1;
+    std::vector<bool> moves_lanes;  // per spatial iterator
+    int64_t width = 1;              // lanes
     Tile tile;
   };
   struct TileLoops {
     std::vector<int> outer;
-    int row = -1, vector = -1, lane = -1;
+    int plane = -1, row = -1, vector = -1, lane = -1;
   };
   std::string TargetOf(const StmtNode& reduction);
   Plan PlanTile(const StmtNode& reduction) const;
@@ -233,8 +234,13 @@ Scheduler::Plan Scheduler::PlanTile(const StmtNode& reduction) const {
       panel = std::min(kSymbolicExtent * kSymbolicExtent, panel * ExtentOf(iter.domain.extent));
     }
   }
+  const int plane_axis = SecondRowAxis(reduction, vector_axis, row_axis);
   plan.tile = ChooseTile((extent(vector_axis) + plan.width - 1) / plan.width, extent(row_axis),
-                         panel, target_);
+                         extent(plane_axis), panel, target_);
+  if (plan.tile.planes > 1) plan.plane_at = position(plane_axis);
+  for (size_t axis : plan.spatial) {
+    plan.moves_lanes.push_back(MovesLanes(reduction, vector_axis, static_cast<int>(axis)));
+  }
   return plan;
 }
 
@@ -247,6 +253,8 @@ bool Scheduler::TileTarget(const Plan& plan, const std::vector<int>& loops, Tile
       split.factors = {kInfer, plan.tile.vectors, plan.width};
     } else if (static_cast<int>(i) == plan.row_at) {
       split.factors = {kInfer, plan.tile.rows};
+    } else if (static_cast<int>(i) == plan.plane_at) {
+      split.factors = {kInfer, plan.tile.planes};
     } else {
       tile->outer.push_back(loops[i]);
       continue;
@@ -258,16 +266,18 @@ bool Scheduler::TileTarget(const Plan& plan, const std::vector<int>& loops, Tile
       tile->vector = made[1];
       tile->lane = made[2];
     } else {
-      tile->row = made[1];
+      (static_cast<int>(i) == plan.row_at ? tile->row : tile->plane) = made[1];
     }
   }
   // The lanes' operand (weights) stays close while the rows go by.
-  if (plan.row_at >= 0 && plan.row_at < plan.vector_at) {
-    std::swap(tile->outer[static_cast<size_t>(plan.row_at)],
-              tile->outer[static_cast<size_t>(plan.vector_at)]);
+  std::vector<int> order;
+  for (bool moves : {true, false}) {
+    for (size_t i = 0; i < tile->outer.size(); ++i) {
+      if (plan.moves_lanes[i] == moves) order.push_back(tile->outer[i]);
+    }
   }
-  std::vector<int> order = tile->outer;
-  for (int loop : {tile->row, tile->vector, tile->lane}) {
+  tile->outer = order;
+  for (int loop : {tile->plane, tile->row, tile->vector, tile->lane}) {
     if (loop >= 0) order.push_back(loop);
   }
   Try({.kind = StepKind::kReorder, .handles = order});
@@ -286,6 +296,8 @@ void Scheduler::TileReduction(const Plan& plan, const StmtNode& reduction, TileL
     int loop = own[plan.spatial[i]];
     if (static_cast<int>(i) == plan.row_at) {
       tile->row = loop;
+    } else if (static_cast<int>(i) == plan.plane_at) {
+      tile->plane = loop;
     } else if (static_cast<int>(i) != plan.vector_at) {
       order.push_back(loop);
     } else if (plan.tile.vectors > 1 && Try({.kind = StepKind::kSplit,
@@ -297,7 +309,7 @@ void Scheduler::TileReduction(const Plan& plan, const StmtNode& reduction, TileL
       tile->lane = loop;
     }
   }
-  for (int loop : {tile->row, tile->vector, tile->lane}) {
+  for (int loop : {tile->plane, tile->row, tile->vector, tile->lane}) {
     if (loop >= 0) order.push_back(loop);
   }
   Try({.kind = StepKind::kReorder, .handles = order});
@@ -307,7 +319,7 @@ void Scheduler::MapTile(const Plan& plan, const TileLoops& tile) {
   if (tile.lane >= 0 && plan.width > 1) {
     Try({.kind = StepKind::kVectorize, .handles = {tile.lane}});
   }
-  for (int loop : {tile.row, tile.vector}) {
+  for (int loop : {tile.plane, tile.row, tile.vector}) {
     if (loop >= 0) Try({.kind = StepKind::kUnroll, .handles = {loop}});
   }
 }

@@ -94,14 +94,45 @@ int VectorAxis(const StmtNode& block, int lanes, bool count_store) {
   return best;
 }
 
+namespace {
+
+// Whether neighbours along iterator `axis` read different elements.
+bool Moves(const StmtNode& block, const Expr& load, int axis) {
+  if (axis < 0) return false;
+  const ir::Var& var = block.iters[static_cast<size_t>(axis)].var;
+  std::optional<int64_t> stride = AccessStride(load->buffer, load->args, var);
+  return !stride.has_value() || *stride != 0;
+}
+
+}  // namespace
+
+bool MovesLanes(const StmtNode& block, int vector_axis, int axis) {
+  if (block.body->kind != ir::StmtKind::kStore) return false;
+  bool moves = false;
+  ir::VisitExprs(block.body->value, [&](const Expr& e) {
+    if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
+    moves = moves || (Moves(block, e, vector_axis) && Moves(block, e, axis));
+    return true;
+  });
+  return moves;
+}
+
+int SecondRowAxis(const StmtNode& block, int vector_axis, int row_axis) {
+  if (block.body->kind != ir::StmtKind::kStore || vector_axis < 0 || row_axis < 0) return -1;
+  for (int i = static_cast<int>(block.iters.size()); i-- > 0;) {
+    const ir::IterVar& iter = block.iters[static_cast<size_t>(i)];
+    const int64_t* extent = ir::AsInt(iter.domain.extent);
+    if (i != vector_axis && i != row_axis && iter.type == ir::IterType::kSpatial &&
+        extent != nullptr && *extent > 1 && !MovesLanes(block, vector_axis, i)) {
+      return i;
+    }
+  }
+  return -1;
+}
+
 int RowAxis(const StmtNode& block, int vector_axis) {
   if (block.body->kind != ir::StmtKind::kStore) return -1;
-  auto between_lanes = [&](const Expr& load) {
-    if (vector_axis < 0) return false;
-    const ir::Var& lane = block.iters[static_cast<size_t>(vector_axis)].var;
-    std::optional<int64_t> stride = AccessStride(load->buffer, load->args, lane);
-    return !stride.has_value() || *stride != 0;
-  };
+  auto between_lanes = [&](const Expr& load) { return Moves(block, load, vector_axis); };
   int best = -1, best_shared = -1;
   for (size_t i = block.iters.size(); i-- > 0;) {
     const ir::IterVar& iter = block.iters[i];
@@ -143,8 +174,8 @@ bool RunsAlongReduction(const StmtNode& block, int lanes) {
   return axis < 0 || LaneCost(block, static_cast<size_t>(axis), lanes, false) > loads;
 }
 
-Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t panel_bytes,
-                const ir::Target& target) {
+Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
+                int64_t panel_bytes, const ir::Target& target) {
   const int64_t registers = target.vector_registers;
   Tile best;
   double best_score = 0;
@@ -153,20 +184,28 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t panel_bytes,
         static_cast<double>(extent) / static_cast<double>((extent + tile - 1) / tile * tile);
     return extent % tile == 0 ? share : share * kRaggedShare;
   };
+  auto consider = [&](const Tile& t) {
+    const int64_t v = t.vectors, r = t.rows * t.planes;
+    // With one row each vector is used once, straight from memory.
+    if (v * r + (r > 1 ? v : 1) + 1 > registers) return;
+    const double panel_weight = v * panel_bytes <= target.l1_bytes / 2   ? kLoadWeight
+                                : v * panel_bytes <= target.l2_bytes / 2 ? kSecondCacheWeight
+                                                                         : kFarWeight;
+    double sums = static_cast<double>(v * r);
+    double loads = static_cast<double>(v) * panel_weight + static_cast<double>(r) * kLoadWeight;
+    double score = used(vector_extent, v) * used(row_extent, t.rows) *
+                   std::min(1.0, sums / kSumsInFlight) * sums / (sums + loads);
+    if (score <= best_score) return;
+    best = t;
+    best_score = score;
+  };
   for (int64_t v = 1; v <= std::min(vector_extent, kMaxTileVectors); ++v) {
     for (int64_t r = 1; r <= std::min(row_extent, kMaxTileRows); ++r) {
-      // With one row each vector is used once, straight from memory.
-      if (v * r + (r > 1 ? v : 1) + 1 > registers) break;
-      const double panel_weight = v * panel_bytes <= target.l1_bytes / 2   ? kLoadWeight
-                                  : v * panel_bytes <= target.l2_bytes / 2 ? kSecondCacheWeight
-                                                                           : kFarWeight;
-      double sums = static_cast<double>(v * r);
-      double loads = static_cast<double>(v) * panel_weight + static_cast<double>(r) * kLoadWeight;
-      double score = used(vector_extent, v) * used(row_extent, r) *
-                     std::min(1.0, sums / kSumsInFlight) * sums / (sums + loads);
-      if (score <= best_score) continue;
-      best = {v, r};
-      best_score = score;
+      consider({v, r, 1});
+      if (r < row_extent) continue;
+      for (int64_t p = 2; p <= plane_extent && r * p <= kMaxTileRows + 2; ++p) {
+        if (plane_extent % p == 0) consider({v, r, p});
+      }
     }
   }
   return best;

@@ -25,17 +25,22 @@ int64_t LaneCost(const ir::StmtNode& block, size_t axis, int lanes, bool count_s
 int VectorAxis(const ir::StmtNode& block, int lanes, bool count_store);
 // A second spatial axis along which the loads that differ between lanes stay the same; -1 = none.
 int RowAxis(const ir::StmtNode& block, int vector_axis);
+// Whether the loads that differ between lanes move along `axis` too.
+bool MovesLanes(const ir::StmtNode& block, int vector_axis, int axis);
+// A third spatial axis that a tile may take when it has all of the row axis; -1 = none.
+int SecondRowAxis(const ir::StmtNode& block, int vector_axis, int row_axis);
 // Whether the innermost reduction iterator is the only one along which loads are contiguous.
 bool RunsAlongReduction(const ir::StmtNode& block, int lanes);
 
-// A register tile: `vectors` of the lanes' axis, `rows` of the other.
+// A register tile: `vectors` of the lanes' axis, `rows` of the second and `planes` of the third,
+// where it has all rows.
 struct Tile {
-  int64_t vectors = 1, rows = 1;
+  int64_t vectors = 1, rows = 1, planes = 1;
 };
 // The register tile that multiplies most per load. Accumulators, the vectors being multiplied and
 // one broadcast must fit the registers. `panel_bytes`: what one vector along the lanes' axis reads
 // in the whole reduction.
-Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t panel_bytes,
-                const ir::Target& target);
+Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
+                int64_t panel_bytes, const ir::Target& target);
 
 }  // namespace tilewright::schedule

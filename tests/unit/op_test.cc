@@ -326,10 +326,10 @@ TEST(OpCompute, TransposedConvolutions) {
     const bool blocked = groups == 1 && rng.Bernoulli(0.2);
     const int64_t out = blocked ? kWeightBlock : rng.UniformInt(1, 2);
     const int64_t kh = rng.UniformInt(1, 4), kw = rng.UniformInt(1, 4);
-    const std::string layout = blocked ? "OIHW16o" : rng.Bernoulli(0.5) ? "IHWO" : "IOHW";
+    const std::string layout = blocked ? "OHWI16o" : rng.Bernoulli(0.5) ? "IHWO" : "IOHW";
     std::vector<int64_t> weight = {in, out, kh, kw};
     if (layout == "IHWO") weight = {in, kh, kw, out};
-    if (blocked) weight = {1, in, kh, kw, kWeightBlock};
+    if (blocked) weight = {1, kh, kw, in, kWeightBlock};
     std::vector<int64_t> strides = {rng.UniformInt(1, 3), rng.UniformInt(1, 2)};
     Case c{"conv2d_transpose",
            {{rng.UniformInt(1, 2), in, rng.UniformInt(2, 4), rng.UniformInt(2, 4)}, weight},
