@@ -1,5 +1,5 @@
 // Rewrites of the graph before fusion: cleaning, constant folding, batch normalisation, biases,
-// weight layouts, outputs.
+// outputs.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -58,45 +58,6 @@ absl::Status ScaleConv(Graph* g, Node* conv, const Affine& affine) {
   conv->inputs[1] = AddRounded(g, base + "_scaled", weight_type, std::move(weight.values));
   conv->inputs.push_back(AddRounded(g, base + "_shift", bias_type, std::move(bias)));
   return absl::OkStatus();
-}
-
-// ------------------------------------------------------------ layouts
-
-// `to` is `from` permuted; with a block, of the output channels cut into [blocks, block].
-struct LayoutRule {
-  std::string_view op, from, to;
-  std::vector<int64_t> perm;
-  int64_t block = 1;
-};
-
-// In order of preference: the first whose block divides the output channels.
-std::vector<LayoutRule> LayoutRules() {
-  constexpr int64_t kBlock = op::kWeightBlock;
-  return {{"conv2d", "OIHW", "OIHW16o", {0, 2, 3, 4, 1}, kBlock},
-          {"conv2d", "OIHW", "IHWO", {1, 2, 3, 0}},
-          {"conv2d_transpose", "IOHW", "OHWI16o", {1, 3, 4, 0, 2}, kBlock},
-          {"conv2d_transpose", "IOHW", "IHWO", {0, 2, 3, 1}},
-          {"dense", "NK", "NK16n", {0, 2, 1}, kBlock},
-          {"dense", "NK", "KN", {1, 0}},
-          // Already contiguous along n, so only the order of the blocks changes.
-          {"dense", "KN", "NK16n", {1, 0, 2}, kBlock}};
-}
-
-// What an operator without the attribute has.
-std::string_view DefaultLayout(std::string_view op) {
-  return op == "dense" ? "NK" : op == "conv2d" ? "OIHW" : "IOHW";
-}
-
-// The shape that a rule permutes; empty where the rule does not apply.
-std::vector<int64_t> CutShape(const LayoutRule& rule, const Node& node,
-                              std::vector<int64_t> shape) {
-  if (rule.block == 1) return shape;
-  if (op::GetInt(node.attrs, "groups", 1) != 1) return {};
-  const size_t at = rule.from == "KN" || rule.from == "IOHW" ? 1 : 0;
-  if (shape[at] % rule.block != 0) return {};
-  shape[at] /= rule.block;
-  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(at) + 1, rule.block);
-  return shape;
 }
 
 }  // namespace
@@ -243,35 +204,6 @@ absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext&) {
     result.push_back(MakeNode(name + "_add", "add", {sum, addend}, y));
   }
   g.nodes = std::move(result);
-  return Compact(g);
-}
-
-absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext&) {
-  const std::vector<LayoutRule> rules = LayoutRules();
-  std::map<std::pair<ValueId, std::string>, ValueId> moved;
-  for (Node& node : g.nodes) {
-    for (const LayoutRule& rule : rules) {
-      if (node.op != rule.op || !IsConstant(g, node.inputs[1]) ||
-          op::GetString(node.attrs, "weight_layout", DefaultLayout(rule.op)) != rule.from) {
-        continue;
-      }
-      const ValueId from = node.inputs[1];
-      const std::vector<int64_t> cut = CutShape(rule, node, g.values[from].type.shape);
-      if (cut.empty()) continue;
-      ValueId& to = moved.try_emplace({from, std::string(rule.to)}, -1).first->second;
-      if (to < 0) {
-        const Value weight = g.values[from];
-        op::TensorType type{weight.type.dtype, {}};
-        for (int64_t p : rule.perm) type.shape.push_back(cut[p]);
-        to = AddConstant(
-            &g, StrCat(weight.name, "_", support::ToLower(rule.to)), type,
-            PermuteBytes(weight.constant->view(), cut, rule.perm, weight.type.dtype.bytes()));
-      }
-      node.inputs[1] = to;
-      node.attrs["weight_layout"] = std::string(rule.to);
-      break;
-    }
-  }
   return Compact(g);
 }
 

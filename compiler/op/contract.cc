@@ -1,5 +1,5 @@
-// Contractions: dense (a matrix of weights in one of three layouts) and matmul (NumPy semantics
-// with batch dimensions).
+// Contractions: dense (a matrix of weights in one of three layouts; in the last block of NK16n the
+// attribute `units` may leave some columns out) and matmul (NumPy semantics with batch dimensions).
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -33,7 +33,12 @@ absl::StatusOr<std::vector<TensorType>> InferDense(std::span<const TensorType> i
   }
   const bool kn = layout == WeightLayout::kKn;
   const int64_t k = w.shape[kn ? 0 : 1];
-  const int64_t n = w.shape[kn ? 1 : 0] * (blocked ? kWeightBlock : 1);
+  const int64_t columns = w.shape[kn ? 1 : 0] * (blocked ? kWeightBlock : 1);
+  const int64_t n = blocked ? GetInt(attrs, "units", columns) : columns;
+  if (n > columns || n <= columns - (blocked ? kWeightBlock : 1)) {
+    return OpError("dense", "attribute",
+                   StrCat("expected units in the last of the weight's blocks, found ", n));
+  }
   if (a.shape.back() != k) {
     return OpError("dense", "shape",
                    StrCat("expected data whose last dimension is ", k, ", found ", ToText(a)));

@@ -365,6 +365,19 @@ TEST(GraphPassLayout, ConstantWeightsMove) {
   output %2
 })"));
   EXPECT_EQ(op::GetString(dense.nodes[0].attrs, "weight_layout", ""), "NK16n");
+  // 130 columns: zeros fill the ninth block.
+  const Graph ragged = Checked(LayoutWeights, Parse(R"(graph {
+  input %0 "x": f32[2,1]
+  constant %1 "w": f32[130,1] = hex:)" + std::string(130 * 8, '1') +
+                                                    R"(
+  %2 "y": f32[2,130] = dense(%0, %1)
+  output %2
+})"));
+  const Value& filled = ragged.values[ragged.nodes[0].inputs[1]];
+  EXPECT_EQ(filled.type.shape, (std::vector<int64_t>{9, 1, 16}));
+  EXPECT_EQ(op::GetInt(ragged.nodes[0].attrs, "units", 0), 130);
+  EXPECT_EQ(filled.constant->view().substr(size_t{4} * 129),
+            std::string(4, '\x11') + std::string(size_t{4} * 14, '\0'));
   g = Checked(LayoutWeights, Parse(kSmall));  // weights are inputs there
   EXPECT_EQ(op::GetString(g.nodes[0].attrs, "weight_layout", ""), "OIHW");
 }

@@ -233,6 +233,11 @@ TEST(OpCompute, Contractions) {
         {"dense", {{2, m, k}, {k, n}}, {{"weight_layout", std::string("KN")}}}, &rng);
     ExpectComputeMatchesReference(
         {"dense", {{m, k}, {n, k, kWeightBlock}}, {{"weight_layout", std::string("NK16n")}}}, &rng);
+    const int64_t units = (n - 1) * kWeightBlock + rng.UniformInt(1, kWeightBlock);
+    ExpectComputeMatchesReference({"dense",
+                                   {{m, k}, {n, k, kWeightBlock}},
+                                   {{"weight_layout", std::string("NK16n")}, {"units", units}}},
+                                  &rng);
     ExpectComputeMatchesReference({"matmul", {{m, k}, {k, n}}, {}}, &rng);
     ExpectComputeMatchesReference({"matmul", {{2, 1, m, k}, {3, k, n}}, {}}, &rng);
     ExpectComputeMatchesReference({"matmul", {{2, m, k}, {1, k, n}}, {}}, &rng);

@@ -1,0 +1,112 @@
+// Constant weights in the layouts that kernels read contiguously.
+#include <map>
+
+#include "compiler/graph/graph_passes.h"
+#include "compiler/graph/rewrite_util.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph {
+namespace {
+
+using support::StrCat;
+
+// `to` is `from` permuted; with a block, of the output channels cut into [blocks, block].
+struct LayoutRule {
+  std::string_view op, from, to;
+  std::vector<int64_t> perm;
+  int64_t block = 1;
+};
+
+// In order of preference: the first whose block divides the output channels.
+std::vector<LayoutRule> LayoutRules() {
+  constexpr int64_t kBlock = op::kWeightBlock;
+  return {{"conv2d", "OIHW", "OIHW16o", {0, 2, 3, 4, 1}, kBlock},
+          {"conv2d", "OIHW", "IHWO", {1, 2, 3, 0}},
+          {"conv2d_transpose", "IOHW", "OHWI16o", {1, 3, 4, 0, 2}, kBlock},
+          {"conv2d_transpose", "IOHW", "IHWO", {0, 2, 3, 1}},
+          {"dense", "NK", "NK16n", {0, 2, 1}, kBlock},
+          {"dense", "NK", "KN", {1, 0}},
+          // Already contiguous along n, so only the order of the blocks changes.
+          {"dense", "KN", "NK16n", {1, 0, 2}, kBlock}};
+}
+
+// What an operator without the attribute has.
+std::string_view DefaultLayout(std::string_view op) {
+  return op == "dense" ? "NK" : op == "conv2d" ? "OIHW" : "IOHW";
+}
+
+size_t BlockedAxis(const LayoutRule& rule) {
+  return rule.from == "KN" || rule.from == "IOHW" ? 1 : 0;
+}
+
+// A dense layer of some size may end inside a block, which zeros fill: columns that nobody reads.
+constexpr int64_t kMinPaddedBlocks = 8;
+
+// The shape that a rule permutes; empty where the rule does not apply.
+std::vector<int64_t> CutShape(const LayoutRule& rule, const Node& node,
+                              std::vector<int64_t> shape) {
+  if (rule.block == 1) return shape;
+  if (op::GetInt(node.attrs, "groups", 1) != 1) return {};
+  const size_t at = BlockedAxis(rule);
+  const bool fill = rule.op == "dense" && shape[at] >= kMinPaddedBlocks * rule.block;
+  if (shape[at] % rule.block != 0 && !fill) return {};
+  shape[at] = (shape[at] + rule.block - 1) / rule.block;
+  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(at) + 1, rule.block);
+  return shape;
+}
+
+// The weight as `cut` with the rule's order of dimensions; zeros fill the last block.
+std::string Permuted(const LayoutRule& rule, const Value& weight, const std::vector<int64_t>& cut) {
+  const int64_t element = weight.type.dtype.bytes();
+  const std::vector<int64_t>& shape = weight.type.shape;
+  const std::string_view bytes = weight.constant->view();
+  const size_t at = BlockedAxis(rule);
+  if (rule.block == 1 || shape[at] % rule.block == 0) {
+    return PermuteBytes(bytes, cut, rule.perm, element);
+  }
+  int64_t inner = element;
+  for (size_t d = at + 1; d < shape.size(); ++d) inner *= shape[d];
+  const size_t row = static_cast<size_t>(inner * shape[at]);
+  const size_t zeros = static_cast<size_t>(inner * (cut[at] * rule.block - shape[at]));
+  std::string padded;
+  for (size_t begin = 0; begin < bytes.size(); begin += row) {
+    padded.append(bytes.substr(begin, row)).append(zeros, '\0');
+  }
+  return PermuteBytes(padded, cut, rule.perm, element);
+}
+
+}  // namespace
+
+absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext&) {
+  const std::vector<LayoutRule> rules = LayoutRules();
+  std::map<std::pair<ValueId, std::string>, ValueId> moved;
+  for (Node& node : g.nodes) {
+    for (const LayoutRule& rule : rules) {
+      if (node.op != rule.op || !IsConstant(g, node.inputs[1]) ||
+          op::GetString(node.attrs, "weight_layout", DefaultLayout(rule.op)) != rule.from) {
+        continue;
+      }
+      const ValueId from = node.inputs[1];
+      const std::vector<int64_t> cut = CutShape(rule, node, g.values[from].type.shape);
+      if (cut.empty()) continue;
+      ValueId& to = moved.try_emplace({from, std::string(rule.to)}, -1).first->second;
+      if (to < 0) {
+        const Value weight = g.values[from];
+        op::TensorType type{weight.type.dtype, {}};
+        for (int64_t p : rule.perm) type.shape.push_back(cut[p]);
+        to = AddConstant(&g, StrCat(weight.name, "_", support::ToLower(rule.to)), type,
+                         Permuted(rule, weight, cut));
+      }
+      const size_t at = BlockedAxis(rule);
+      const int64_t units = g.values[from].type.shape[at];
+      if (rule.block > 1 && units % rule.block != 0) node.attrs["units"] = units;
+      node.inputs[1] = to;
+      node.attrs["weight_layout"] = std::string(rule.to);
+      break;
+    }
+  }
+  return Compact(g);
+}
+
+}  // namespace tilewright::graph
