@@ -295,8 +295,9 @@ class AccessCollector {
   ir::VarMap outer_;
 };
 
-BufferRegion RegionOfAccesses(const Stmt& s, const Buffer& buffer, const Bounds& bounds,
-                              const RegionOptions& options, bool writes) {
+std::optional<BufferRegion> RegionOfAccesses(const Stmt& s, const Buffer& buffer,
+                                             const Bounds& bounds, const RegionOptions& options,
+                                             bool writes) {
   std::vector<std::vector<Expr>> indices;
   std::vector<LoopRange> inner;
   for (StmtAccess& access : AccessesOf(s, buffer)) {
@@ -308,6 +309,7 @@ BufferRegion RegionOfAccesses(const Stmt& s, const Buffer& buffer, const Bounds&
     }
     indices.push_back(std::move(access.indices));
   }
+  if (indices.empty()) return std::nullopt;
   return RegionOf(buffer, indices, inner, bounds, options);
 }
 
@@ -358,20 +360,22 @@ std::vector<StmtAccess> AccessesOf(const Stmt& s, const Buffer& buffer) {
   return accesses;
 }
 
-BufferRegion ReadRegion(const Stmt& s, const Buffer& buffer, const Bounds& bounds,
-                        const RegionOptions& options) {
+std::optional<BufferRegion> ReadRegion(const Stmt& s, const Buffer& buffer, const Bounds& bounds,
+                                       const RegionOptions& options) {
   return RegionOfAccesses(s, buffer, bounds, options, /*writes=*/false);
 }
 
-BufferRegion WriteRegion(const Stmt& s, const Buffer& buffer, const Bounds& bounds,
-                         const RegionOptions& options) {
+std::optional<BufferRegion> WriteRegion(const Stmt& s, const Buffer& buffer, const Bounds& bounds,
+                                        const RegionOptions& options) {
   return RegionOfAccesses(s, buffer, bounds, options, /*writes=*/true);
 }
 
-BufferRegion UnionRegion(const BufferRegion& a, const BufferRegion& b, const Bounds& bounds) {
-  if (a.region.empty()) return b;
-  if (b.region.empty()) return a;
-  return RegionOf(a.buffer, std::vector<BufferRegion>{a, b}, {}, bounds);
+std::optional<BufferRegion> UnionRegion(const std::optional<BufferRegion>& a,
+                                        const std::optional<BufferRegion>& b,
+                                        const Bounds& bounds) {
+  if (!a.has_value()) return b;
+  if (!b.has_value()) return a;
+  return RegionOf(a->buffer, std::vector<BufferRegion>{*a, *b}, {}, bounds);
 }
 
 }  // namespace tilewright::analysis

@@ -2,6 +2,7 @@
 // compaction and declared regions. Pure functions; thread-safe.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "compiler/analysis/bounds.h"
@@ -34,7 +35,8 @@ ir::BufferRegion RegionOf(const ir::Buffer& buffer, const std::vector<ir::Buffer
 
 // Every load from (reads) or store to (writes) `buffer` in a statement without free inner variables
 // left: loops and block iterations inside `s` are the inner ranges. Block predicates and if
-// conditions are not used to shrink the box. An empty region vector means: not accessed.
+// conditions are not used to shrink the box. Nothing where it is not accessed (the box of a buffer
+// without dimensions has none either).
 struct StmtAccess {
   std::vector<ir::Expr> indices;
   std::vector<LoopRange> inner;  // loops of `s` around the access, outermost first; block iters
@@ -42,13 +44,15 @@ struct StmtAccess {
   bool is_write = false;
 };
 std::vector<StmtAccess> AccessesOf(const ir::Stmt& s, const ir::Buffer& buffer);
-ir::BufferRegion ReadRegion(const ir::Stmt& s, const ir::Buffer& buffer, const Bounds& bounds,
-                            const RegionOptions& options = {});
-ir::BufferRegion WriteRegion(const ir::Stmt& s, const ir::Buffer& buffer, const Bounds& bounds,
-                             const RegionOptions& options = {});
+std::optional<ir::BufferRegion> ReadRegion(const ir::Stmt& s, const ir::Buffer& buffer,
+                                           const Bounds& bounds, const RegionOptions& options = {});
+std::optional<ir::BufferRegion> WriteRegion(const ir::Stmt& s, const ir::Buffer& buffer,
+                                            const Bounds& bounds,
+                                            const RegionOptions& options = {});
 
 // The smallest box around two boxes of one buffer, as far as their ends can be compared.
-ir::BufferRegion UnionRegion(const ir::BufferRegion& a, const ir::BufferRegion& b,
-                             const Bounds& bounds);
+std::optional<ir::BufferRegion> UnionRegion(const std::optional<ir::BufferRegion>& a,
+                                            const std::optional<ir::BufferRegion>& b,
+                                            const Bounds& bounds);
 
 }  // namespace tilewright::analysis

@@ -3,6 +3,7 @@
 //   outside S stands still
 //     → alloc B'[extent…] around S with B[i…] → B'[i - min…]    (dimension by dimension; kept whole
 //     where the box is unknown)
+#include <optional>
 #include <vector>
 
 #include "compiler/analysis/access_region.h"
@@ -93,15 +94,15 @@ class Compactor {
   }
 
   Stmt WalkAlloc(const Stmt& s) {
-    ir::BufferRegion box =
+    std::optional<ir::BufferRegion> box =
         analysis::UnionRegion(analysis::ReadRegion(s->body, s->buffer, bounds_),
                               analysis::WriteRegion(s->body, s->buffer, bounds_), bounds_);
     std::vector<Expr> shape = s->buffer->shape, offsets;
     bool changed = false;
     for (size_t d = 0; d < shape.size(); ++d) {
       offsets.push_back(ir::Int(0, shape[d]->dtype));
-      if (d >= box.region.size()) continue;
-      Expr extent = analysis::Simplify(box.region[d].extent, bounds_);
+      if (!box.has_value()) continue;
+      Expr extent = analysis::Simplify(box->region[d].extent, bounds_);
       const int64_t *now = ir::AsInt(extent), *before = ir::AsInt(shape[d]);
       if (now == nullptr || *now < 1 || (before != nullptr && *now == *before)) continue;
       // A tile may be larger than what is left of the buffer; vectors of a register buffer must not
@@ -109,7 +110,7 @@ class Compactor {
       bool pads = s->buffer->scope == ir::Scope::kLocal && *now <= kMaxPaddedExtent;
       if (before != nullptr && *now > *before && !pads) continue;
       shape[d] = ir::Int(*now, shape[d]->dtype);
-      offsets[d] = ir::Cast(shape[d]->dtype, analysis::Simplify(box.region[d].min, bounds_));
+      offsets[d] = ir::Cast(shape[d]->dtype, analysis::Simplify(box->region[d].min, bounds_));
       changed = true;
     }
     if (!changed) return Rebuilt(s, Walk(s->body));

@@ -351,11 +351,11 @@ absl::Status LaunchMerger::CheckOwned(const Buffer& buffer, const Frame& frame, 
       if (threads_.var[a] != nullptr)
         bounds.SetRange(threads_.var[a], {ir::Int(0), ir::Int(threads_.extent[a])});
     }
-    ir::BufferRegion written = analysis::WriteRegion(whole, buffer, bounds);
-    own_writes = own_writes || !written.region.empty();
-    for (ir::BufferRegion r : {analysis::ReadRegion(whole, buffer, bounds), std::move(written)}) {
-      if (!r.region.empty()) boxes.push_back(std::move(r));
-    }
+    const auto read = analysis::ReadRegion(whole, buffer, bounds);
+    const auto written = analysis::WriteRegion(whole, buffer, bounds);
+    own_writes = own_writes || written.has_value();
+    if (read.has_value()) boxes.push_back(*read);
+    if (written.has_value()) boxes.push_back(*written);
   }
   if (owners == 0 || !own_writes) return absl::OkStatus();
   for (const Use& use : uses_[buffer.get()]) {

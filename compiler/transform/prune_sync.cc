@@ -7,6 +7,7 @@
 // stays.
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -185,9 +186,9 @@ class Pruner {
     for (const Buffer& b : written_) {
       for (bool write : {false, true}) {
         auto region = write ? analysis::WriteRegion : analysis::ReadRegion;
-        ir::BufferRegion own = region(s, b, bounds_, {});
-        if (!own.region.empty())
-          accesses.push_back({b, write, own, region(everywhere, b, bounds_, {})});
+        std::optional<ir::BufferRegion> own = region(s, b, bounds_, {});
+        if (own.has_value())
+          accesses.push_back({b, write, *own, *region(everywhere, b, bounds_, {})});
       }
     }
     bool conflict = false;

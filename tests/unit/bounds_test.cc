@@ -302,13 +302,22 @@ TEST(Region, OfStatementsThroughBlocksAndLets) {
       y[v] = x[v * 4] + x[v * 4 + 2]; } } } })");
   Bounds bounds;
   bounds.SetRange(f.body->var, f.body->range);
-  ir::BufferRegion reads = ReadRegion(f.body->body, f.params[0], bounds),
-                   writes = WriteRegion(f.body->body, f.params[1], bounds);
+  ir::BufferRegion reads = *ReadRegion(f.body->body, f.params[0], bounds),
+                   writes = *WriteRegion(f.body->body, f.params[1], bounds);
   EXPECT_EQ(ir::Print(reads.region[0].min), "o * 16");
   EXPECT_TRUE(ir::IsInt(reads.region[0].extent, 15));
   EXPECT_EQ(ir::Print(writes.region[0].min), "o * 4");
   EXPECT_TRUE(ir::IsInt(writes.region[0].extent, 4));
-  EXPECT_TRUE(ReadRegion(f.body, f.params[1], bounds).region.empty());
+  EXPECT_FALSE(ReadRegion(f.body, f.params[1], bounds).has_value());
+}
+
+TEST(Region, OfABufferWithoutDimensions) {
+  ir::Function f = *ir::ParseFunction(R"(fn f(x: f32[] input, y: f32[] output) stage=loops {
+    for i in 0..4 { y[] = x[]; } })");
+  EXPECT_TRUE(ReadRegion(f.body, f.params[0], {}).has_value());
+  EXPECT_FALSE(WriteRegion(f.body, f.params[0], {}).has_value());
+  EXPECT_FALSE(ReadRegion(f.body, f.params[1], {}).has_value());
+  EXPECT_TRUE(WriteRegion(f.body, f.params[1], {}).has_value());
 }
 
 }  // namespace

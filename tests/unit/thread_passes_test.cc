@@ -242,7 +242,33 @@ TEST(PruneSync, EveryBarrierThatIsLeftIsNeeded) {
   }
 }
 
+// Every thread keeps a copy of what one of them wrote: elements without indices count, too.
+TEST(PruneSync, KeepsTheBarrierBeforeScalarsOfOthers) {
+  CheckGolden("prune_sync_scalar", "merge_threads,simplify,prune_sync", R"(
+fn scalar(X: f32[4] input, Y: f32[4] output, Z: f32[] output) stage=loops {
+  alloc S: f32[] scope=shared {
+    alloc r: f32[] scope=local {
+      for t in 0..4 threadIdx.z { Y[t] = X[t]; }
+      S[] = X[0] + X[1];
+      r[] = S[];
+      Z[] = r[];
+    }
+  }
+}
+)");
+}
+
 TEST(MergeThreads, RefusesByName) {
+  // One scalar for all threads, in a buffer that each would have to itself.
+  EXPECT_EQ(Refusal("merge_threads", R"(
+fn f(X: f32[4] input, Y: f32[4] output) stage=loops {
+  alloc A: f32[] scope=local {
+    for t in 0..4 threadIdx.x { if (t == 2) { A[] = X[t]; } }
+    for t in 0..4 threadIdx.x { Y[t] = A[]; }
+  }
+}
+)"),
+            "transform.merge_threads.passes_between_threads");
   // What one thread leaves in a private buffer, another one reads.
   EXPECT_EQ(Refusal("merge_threads", R"(
 fn f(X: f32[4] input, Y: f32[4] output) stage=loops {
