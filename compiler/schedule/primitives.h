@@ -45,7 +45,8 @@ absl::Status ApplyFuse(Schedule& s, const Step& step);
 // Refuses: repeated, not_nested, not_serial (a named loop is parallel or vectorised),
 // dependent_range, order_matters (a loop feeds an ordered iterator; a loop feeds both spatial and
 // reduction iterators of a block with init; a reduction would change places with a loop that
-// repeats its work; two loops over the values of an ordered combiner).
+// repeats its work; two loops over the values of an ordered combiner), conflict (a loop that stays
+// in between runs at once, and would from then on write one element in several iterations).
 absl::Status ApplyReorder(Schedule& s, const Step& step);
 
 // vectorize / unroll / parallel %l — mark a serial loop. No results.

@@ -372,7 +372,12 @@ absl::Status ApplyReorder(Schedule& s, const Step& step) {
     node->body = std::move(body);
     body = std::move(node);
   }
-  s.SetBody(ReplaceAt(path, path.size() - 1, std::move(body)));
+  Stmt whole = ReplaceAt(path, path.size() - 1, std::move(body));
+  // Iterations that ran one after the other around a concurrent loop may now run inside of it.
+  bool around_concurrent = std::any_of(chain.begin(), chain.end(),
+                                       [](const Stmt& l) { return ir::IsConcurrent(l->for_kind); });
+  if (around_concurrent) TW_TRY(CheckConcurrentLoops(step, s.function(), whole));
+  s.SetBody(std::move(whole));
   return absl::OkStatus();
 }
 

@@ -1,58 +1,22 @@
 // bind, virtual_thread, software_pipeline: what they accept keeps the meaning (golden text,
 // interpreter), what they refuse they refuse by slug and leave the schedule unchanged.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
-#include "deploy/support/status.h"
-#include "tests/support/equivalence.h"
-#include "tests/support/golden.h"
-#include "tests/support/race_check.h"
+#include "tests/support/schedule_case.h"
 #include "tests/support/te_programs.h"
 
 namespace tilewright::schedule {
 namespace {
 
 using tests::DenseReluProgram;
+using tests::ExpectGolden;
+using tests::ExpectRefused;
 using tests::MatmulProgram;
+using tests::Scheduled;
 using tests::StencilProgram;
-
-Schedule Scheduled(const ir::Function& f, std::string_view steps) {
-  Schedule s(f);
-  s.set_verify_each(true);
-  absl::Status applied = s.ApplyAll(*ParseSteps(steps));
-  EXPECT_TRUE(applied.ok()) << applied << "\n" << s.Describe();
-  absl::Status same = tests::SameResults(f, s.function());
-  EXPECT_TRUE(same.ok()) << same << "\n" << s.Describe();
-  absl::Status races = tests::CheckRaces(s.function(), {});
-  EXPECT_TRUE(races.ok()) << races << "\n" << s.Describe();
-  auto again = ir::ParseFunction(ir::Print(s.function()));
-  EXPECT_TRUE(again.ok()) << again.status();
-  return s;
-}
-
-// The last step is refused with `slug` and changes nothing.
-void ExpectRefused(const ir::Function& f, std::string_view steps, std::string_view slug) {
-  Schedule s(f);
-  s.set_verify_each(true);
-  Steps parsed = *ParseSteps(steps);
-  for (size_t i = 0; i + 1 < parsed.size(); ++i) {
-    absl::Status status = s.Apply(parsed[i]);
-    ASSERT_TRUE(status.ok()) << ToText(parsed[i]) << ": " << status;
-  }
-  std::string before = s.Describe();
-  absl::Status refused = s.Apply(parsed.back());
-  EXPECT_EQ(support::Slug(refused), slug) << steps << "\n" << refused << "\n" << s.Describe();
-  EXPECT_THAT(support::StatusText(refused), testing::HasSubstr("expected")) << steps;
-  EXPECT_EQ(s.Describe(), before) << steps;
-}
-
-void ExpectGolden(const Schedule& s, std::string_view name) {
-  EXPECT_TRUE(tests::MatchesGolden("schedule/" + std::string(name) + ".txt", s.Describe()));
-}
 
 TEST(Bind, MapsLoopsToAxes) {
   // i %0, j %1, k %2, block %3

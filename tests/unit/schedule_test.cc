@@ -14,8 +14,7 @@
 #include "compiler/transform/passes.h"
 #include "deploy/support/status.h"
 #include "tests/support/equivalence.h"
-#include "tests/support/golden.h"
-#include "tests/support/race_check.h"
+#include "tests/support/schedule_case.h"
 #include "tests/support/te_programs.h"
 
 namespace tilewright::schedule {
@@ -24,7 +23,8 @@ namespace {
 using tests::AddedRowsProgram;
 using tests::ConvProgram;
 using tests::DenseReluProgram;
-using tests::MatchesGolden;
+using tests::ExpectGolden;
+using tests::ExpectRefused;
 using tests::MatmulProgram;
 using tests::MeanProgram;
 using tests::SameResults;
@@ -42,54 +42,15 @@ absl::Status RunLowered(const ir::Function& f, const std::vector<int64_t>& sizes
   return ir::Interpret(flat, sizes, std::move(args));
 }
 
-// Applies steps one by one with verification; the result must compute the same as the start.
+// Interpreted as it is, and lowered.
 Schedule Scheduled(const ir::Function& f, std::string_view steps, std::vector<int64_t> sizes = {}) {
-  Schedule s(f);
-  s.set_verify_each(true);
-  auto parsed = ParseSteps(steps);
-  EXPECT_TRUE(parsed.ok()) << parsed.status();
-  for (const Step& step : *parsed) {
-    absl::Status status = s.Apply(step);
-    EXPECT_TRUE(status.ok()) << ToText(step) << ": " << status;
-    if (!status.ok()) break;
-  }
   tests::EquivalenceOptions options;
   options.sizes = std::move(sizes);
-  absl::Status same = SameResults(f, s.function(), options);
-  EXPECT_TRUE(same.ok()) << same << "\n" << s.Describe();
+  Schedule s = tests::Scheduled(f, steps, options);
   options.run_other = RunLowered;
-  same = SameResults(f, s.function(), options);
+  absl::Status same = SameResults(f, s.function(), options);
   EXPECT_TRUE(same.ok()) << "lowered: " << same << "\n" << s.Describe();
-  absl::Status races = tests::CheckRaces(s.function(), options.sizes);
-  EXPECT_TRUE(races.ok()) << races << "\n" << s.Describe();
   return s;
-}
-
-// The last of `steps` must be refused with `slug` and change nothing; the others are applied.
-void ExpectRefused(const ir::Function& f, std::string_view steps, std::string_view slug) {
-  Schedule s(f);
-  s.set_verify_each(true);
-  auto parsed = ParseSteps(steps);
-  ASSERT_TRUE(parsed.ok()) << parsed.status();
-  for (size_t i = 0; i + 1 < parsed->size(); ++i) {
-    absl::Status status = s.Apply((*parsed)[i]);
-    ASSERT_TRUE(status.ok()) << ToText((*parsed)[i]) << ": " << status;
-  }
-  std::string before = s.Describe();
-  for (bool verify : {true, false}) {
-    s.set_verify_each(verify);
-    absl::Status refused = s.Apply(parsed->back());
-    EXPECT_EQ(support::Slug(refused), slug) << steps << "\n" << refused << "\n" << s.Describe();
-    EXPECT_THAT(support::StatusText(refused), testing::HasSubstr("expected")) << steps;
-    EXPECT_EQ(s.Describe(), before) << steps;
-    EXPECT_EQ(s.steps().size() + 1, parsed->size());
-    // Names and handles of later steps do not depend on refused ones.
-    EXPECT_TRUE(ir::StructuralEqual(Replay(f, ToText(s.steps())).value(), s.function()));
-  }
-}
-
-void ExpectGolden(const Schedule& s, std::string_view name) {
-  EXPECT_TRUE(MatchesGolden("schedule/" + std::string(name) + ".txt", s.Describe()));
 }
 
 // ------------------------------------------------------------------------------ handles and replay
@@ -239,6 +200,11 @@ TEST(ReorderTest, Refusals) {
   ExpectRefused(DenseReluProgram(4, 5, 6), "reorder %0 %4", "schedule.reorder.not_nested");
   // A loop that feeds both kinds, split unevenly: the first visit of a point would move.
   ExpectRefused(f, "fuse %1 %2; split %4 [?,5]; reorder %6 %5", "schedule.reorder.order_matters");
+  // Tiles that overlap follow each other; inside of the parallel loop two iterations meet in a row.
+  f = MatmulProgram(6, 8, 7);
+  ExpectRefused(f, "split %0 [?,4] tail=overlap; parallel %5; reorder %1 %4",
+                "schedule.reorder.conflict");
+  Scheduled(f, "split %0 [?,4] tail=overlap; parallel %5; reorder %2 %1");
 }
 
 // A sum computed inside a loop that it does not depend on is the same sum again and again, init

@@ -17,27 +17,19 @@
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "tests/support/equivalence.h"
-#include "tests/support/golden.h"
 #include "tests/support/run_compiled.h"
+#include "tests/support/schedule_case.h"
 #include "tests/support/te_programs.h"
 
 namespace tilewright::schedule {
 namespace {
 
-using tests::MatchesGolden;
+using tests::Applied;
+using tests::ExpectGolden;
+using tests::ExpectRefused;
 using tests::MatmulProgram;
 using tests::PackedInt8DenseProgram;
 using tests::SameResults;
-
-Schedule Applied(const ir::Function& f, std::string_view steps) {
-  Schedule s(f);
-  s.set_verify_each(true);
-  auto parsed = ParseSteps(steps);
-  EXPECT_TRUE(parsed.ok()) << parsed.status();
-  absl::Status status = s.ApplyAll(*parsed);
-  EXPECT_TRUE(status.ok()) << status << "\n" << s.Describe();
-  return s;
-}
 
 // Interpreted, and compiled for every x86-64 level of this machine.
 Schedule Checked(const ir::Function& f, std::string_view steps) {
@@ -54,29 +46,6 @@ Schedule Checked(const ir::Function& f, std::string_view steps) {
     EXPECT_TRUE(same.ok()) << target.ToString() << ": " << same << "\n" << s.Describe();
   }
   return s;
-}
-
-void ExpectRefused(const ir::Function& f, std::string_view steps, std::string_view slug,
-                   std::string_view says = "expected") {
-  Schedule s(f);
-  auto parsed = ParseSteps(steps);
-  ASSERT_TRUE(parsed.ok()) << parsed.status();
-  for (size_t i = 0; i + 1 < parsed->size(); ++i) {
-    absl::Status status = s.Apply((*parsed)[i]);
-    ASSERT_TRUE(status.ok()) << ToText((*parsed)[i]) << ": " << status;
-  }
-  std::string before = s.Describe();
-  for (bool verify : {true, false}) {
-    s.set_verify_each(verify);
-    absl::Status refused = s.Apply(parsed->back());
-    EXPECT_EQ(support::Slug(refused), slug) << steps << "\n" << refused << "\n" << s.Describe();
-    EXPECT_THAT(support::StatusText(refused), testing::HasSubstr(says)) << steps;
-    EXPECT_EQ(s.Describe(), before) << steps;
-  }
-}
-
-void ExpectGolden(const Schedule& s, std::string_view name) {
-  EXPECT_TRUE(MatchesGolden("schedule/" + std::string(name) + ".txt", s.Describe()));
 }
 
 // Body of the first loop, of a text with one nest.
