@@ -84,12 +84,6 @@ absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const 
   return c;
 }
 
-TensorType TypeOfBuffer(const ir::Buffer& buffer) {
-  TensorType type{buffer->dtype, {}};
-  for (const ir::Expr& dim : buffer->shape) type.shape.push_back(*ir::AsInt(dim));
-  return type;
-}
-
 ir::Expr ConvWeight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc,
                     const ir::Expr& ic, const ir::Expr& kh, const ir::Expr& kw) {
   if (layout == WeightLayout::kOihw) return ir::Load(w, {oc, ic, kh, kw});
@@ -107,38 +101,13 @@ absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs
       {inputs[0].dtype, {c.batch, c.out_channels, c.out_height, c.out_width}}};
 }
 
-// The input positions that windows touch, zeros outside the input; the input itself where no window
-// reaches outside. Windows of the result need no padding.
-ir::Buffer PaddedInput(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x,
-                       ConvShape* c) {
-  auto reach = [](const Window& w, int64_t output) {
-    return (output - 1) * w.stride + (w.kernel - 1) * w.dilation + 1;
-  };
-  const int64_t height = reach(c->h, c->out_height), width = reach(c->w, c->out_width);
-  const Window h{.pad_begin = c->h.pad_begin}, w{.pad_begin = c->w.pad_begin};
-  if (h.pad_begin == 0 && height <= c->height && w.pad_begin == 0 && width <= c->width) return x;
-  c->h.pad_begin = c->w.pad_begin = 0;
-  const std::vector<int64_t> shape = {c->batch, c->in_channels, height, width};
-  return b.Compute(name + "_pad", x->dtype, ShapeExprs(shape), {"n", "ic", "ih", "iw"},
-                   [&](const std::vector<ir::Var>& i) {
-                     const ir::Expr row = h.Position(i[2], ir::Int(0));
-                     const ir::Expr col = w.Position(i[3], ir::Int(0));
-                     std::vector<ir::Expr> inside;
-                     h.Guards(row, c->height, height, &inside);
-                     w.Guards(col, c->width, width, &inside);
-                     return Guarded(inside, ir::Load(x, {i[0], i[1], row, col}),
-                                    ir::Zero(x->dtype));
-                   });
-}
-
 absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const std::string& name,
                                                   std::span<const ir::Buffer> inputs,
                                                   std::span<const TensorType> outputs,
                                                   const Attrs& attrs) {
-  std::vector<TensorType> types;
-  for (const ir::Buffer& input : inputs) types.push_back(TypeOfBuffer(input));
-  TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
-  const ir::Buffer x = PaddedInput(b, name, inputs[0], &c), &w = inputs[1];
+  TW_ASSIGN(ConvShape c, ConvShapeOf(TypesOf(inputs), attrs));
+  const Padded rows = TakePadding(&c.h, c.out_height), cols = TakePadding(&c.w, c.out_width);
+  const ir::Buffer x = PadImage(b, name, inputs[0], rows, cols), &w = inputs[1];
   const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in));
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));

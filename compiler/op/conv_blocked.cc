@@ -2,8 +2,6 @@
 // neither gathered loads nor transposed stores. Weights are packed to match: [o/b, i/b, kh, kw, b
 // in, b out], or [c/b, kh, kw, b] where every channel is convolved alone (depthwise). The graph
 // pass block_layouts makes them from conv2d.
-#include <utility>
-
 #include "compiler/op/op_rows.h"
 #include "compiler/op/winograd.h"
 #include "compiler/op/winograd_form.h"
@@ -97,12 +95,7 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std:
   taps.push_back(kh);
   taps.push_back(kw);
   if (!c.depthwise) taps.push_back(b.ReduceAxis("ib", ir::Int(c.block)));
-  auto padded = [](Window* window, int64_t output) {
-    const int64_t reach =
-        (output - 1) * window->stride + (window->kernel - 1) * window->dilation + 1;
-    return Padded{std::exchange(window->pad_begin, 0), reach};
-  };
-  const Padded rows = padded(&c.h, c.out_height), cols = padded(&c.w, c.out_width);
+  const Padded rows = TakePadding(&c.h, c.out_height), cols = TakePadding(&c.w, c.out_width);
   const ir::Buffer x = PadImage(b, name, inputs[0], rows, cols);
   // i: batch, block, row, column, channel within the block
   auto value = [&](const std::vector<ir::Var>& i) {

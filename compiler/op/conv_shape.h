@@ -29,6 +29,5 @@ absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const 
 // The element of the weights, wherever the layout has it.
 ir::Expr ConvWeight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc,
                     const ir::Expr& ic, const ir::Expr& kh, const ir::Expr& kw);
-TensorType TypeOfBuffer(const ir::Buffer& buffer);
 
 }  // namespace tilewright::op

@@ -182,31 +182,16 @@ struct Phases {
     if (skip == 0) return row;
     return row + ir::FloorDiv(remainder + ir::Int(skip), ir::Int(w.stride));
   }
-  int64_t padded() const { return blocks + reach + (skip > 0 ? 1 : 0); }
+  Padded Input() const { return {reach - first, blocks + reach + (skip > 0 ? 1 : 0)}; }
 
   Window w;
   int64_t first, skip, blocks, taps, reach;
 };
 
-ir::Buffer PaddedInput(ir::FunctionBuilder& b, const std::string& name, const Shape& c,
-                       const ir::Buffer& x, const Phases& h, const Phases& w) {
-  const Window top{.pad_begin = h.reach - h.first}, left{.pad_begin = w.reach - w.first};
-  const int64_t height = h.padded(), width = w.padded();
-  return b.Compute(
-      name + "_pad", x->dtype, ShapeExprs({c.batch, c.in_channels, height, width}),
-      {"n", "ic", "ih", "iw"}, [&](const std::vector<ir::Var>& i) {
-        const ir::Expr row = top.Position(i[2], ir::Int(0)), col = left.Position(i[3], ir::Int(0));
-        std::vector<ir::Expr> inside;
-        top.Guards(row, c.height, height, &inside);
-        left.Guards(col, c.width, width, &inside);
-        return Guarded(inside, ir::Load(x, {i[0], i[1], row, col}), ir::Zero(x->dtype));
-      });
-}
-
 ir::Buffer PhaseSum(ir::FunctionBuilder& b, const std::string& name, const Shape& c,
                     const ir::Buffer& x, const ir::Buffer& w, const TensorType& out) {
   const Phases ph(c.h, c.out_height), pw(c.w, c.out_width);
-  const ir::Buffer padded = PaddedInput(b, name, c, x, ph, pw);
+  const ir::Buffer padded = PadImage(b, name, x, ph.Input(), pw.Input());
   const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in()));
   const ir::Axis th = b.ReduceAxis("th", ir::Int(ph.taps));
   const ir::Axis tw = b.ReduceAxis("tw", ir::Int(pw.taps));
@@ -235,12 +220,7 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std:
                                               std::span<const ir::Buffer> inputs,
                                               std::span<const TensorType> outputs,
                                               const Attrs& attrs) {
-  std::vector<TensorType> types;
-  for (const ir::Buffer& input : inputs) {
-    types.push_back({input->dtype, {}});
-    for (const ir::Expr& dim : input->shape) types.back().shape.push_back(*ir::AsInt(dim));
-  }
-  TW_ASSIGN(Shape c, ShapeOf(types, attrs));
+  TW_ASSIGN(Shape c, ShapeOf(TypesOf(inputs), attrs));
   const bool gather = (c.h.stride > 1 && c.h.dilation > 1) || (c.w.stride > 1 && c.w.dilation > 1);
   const std::string sum_name = inputs.size() > 2 ? name + "_sum" : name;
   const ir::Buffer sum =

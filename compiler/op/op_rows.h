@@ -39,6 +39,8 @@ absl::StatusOr<std::vector<int64_t>> IntsInRange(std::string_view op, const Attr
 // `axis` in [-rank, rank) made non-negative.
 absl::StatusOr<int64_t> NormalizeAxis(std::string_view op, int64_t axis, size_t rank);
 
+// Types of operands whose extents are known.
+std::vector<TensorType> TypesOf(std::span<const ir::Buffer> buffers);
 std::vector<ir::Expr> ShapeExprs(const std::vector<int64_t>& shape);
 std::vector<ir::Expr> VarExprs(const std::vector<ir::Var>& vars);
 
@@ -65,6 +67,8 @@ struct Padded {
 // both. Schedules place it, or guard the loads instead (inline).
 ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x, Padded h,
                     Padded w);
+// The positions that `output` windows touch; the windows themselves begin at 0 from then on.
+Padded TakePadding(Window* window, int64_t output);
 // value if all conditions hold, else otherwise.
 ir::Expr Guarded(const std::vector<ir::Expr>& conditions, ir::Expr value, ir::Expr otherwise);
 

@@ -1,5 +1,6 @@
 // Helpers that several operator families share.
 #include <algorithm>
+#include <utility>
 
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
@@ -68,6 +69,15 @@ absl::StatusOr<int64_t> NormalizeAxis(std::string_view op, int64_t axis, size_t 
   return axis < 0 ? axis + r : axis;
 }
 
+std::vector<TensorType> TypesOf(std::span<const ir::Buffer> buffers) {
+  std::vector<TensorType> types;
+  for (const ir::Buffer& buffer : buffers) {
+    types.push_back({buffer->dtype, {}});
+    for (const ir::Expr& dim : buffer->shape) types.back().shape.push_back(*ir::AsInt(dim));
+  }
+  return types;
+}
+
 std::vector<ir::Expr> ShapeExprs(const std::vector<int64_t>& shape) {
   std::vector<ir::Expr> result;
   for (int64_t dim : shape) result.push_back(ir::Int(dim));
@@ -134,6 +144,11 @@ ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::B
     if (w.extent - w.begin > width) inside.push_back(index[3] < ir::Int(width));
     return Guarded(inside, ir::Load(x, std::move(index)), ir::Zero(x->dtype));
   });
+}
+
+Padded TakePadding(Window* window, int64_t output) {
+  const int64_t reach = (output - 1) * window->stride + (window->kernel - 1) * window->dilation + 1;
+  return {std::exchange(window->pad_begin, 0), reach};
 }
 
 ir::Expr Guarded(const std::vector<ir::Expr>& conditions, ir::Expr value, ir::Expr otherwise) {

@@ -81,8 +81,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildPool(ir::FunctionBuilder& b, const 
                                                   std::span<const TensorType> outputs,
                                                   const Attrs& attrs) {
   const ir::Buffer& x = inputs[0];
-  std::vector<int64_t> shape;
-  for (const ir::Expr& dim : x->shape) shape.push_back(*ir::AsInt(dim));
+  const std::vector<int64_t> shape = TypesOf(inputs)[0].shape;
   TW_ASSIGN(PoolShape p, ShapeOf(shape, attrs));
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(p.h.kernel));
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(p.w.kernel));

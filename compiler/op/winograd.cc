@@ -135,8 +135,7 @@ absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(ir::FunctionBuilder& b,
                                                         std::span<const ir::Buffer> inputs,
                                                         std::span<const TensorType> outputs,
                                                         const Attrs& attrs) {
-  std::vector<TensorType> types;
-  for (const ir::Buffer& input : inputs) types.push_back(TypeOfBuffer(input));
+  const std::vector<TensorType> types = TypesOf(inputs);
   TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
   if (!HasForm(c, types[0].dtype)) {
     return OpError("conv2d", "winograd",

@@ -134,19 +134,19 @@ bool Scheduler::FeedsFromReduction(const StmtNode& block) const {
 
 // The iterators in order; where there is one element, a constant may stand for it.
 bool AtOwnIterators(const ir::BufferRegion& read, const StmtNode& block) {
-  auto skip_units = [&](size_t d) {
-    while (d < block.iters.size() && ir::IsInt(block.iters[d].domain.extent, 1)) ++d;
-    return d;
-  };
   size_t d = 0;
-  for (const ir::Range& dim : read.region) {
-    if (ir::IsInt(dim.min, 0)) continue;
-    while (d < block.iters.size() && dim.min != block.iters[d].var) {
+  // Whether no iterator before `var` (null: none at all) has several values.
+  auto only_units_before = [&](const ir::ExprNode* var) {
+    while (d < block.iters.size() && block.iters[d].var.get() != var) {
       if (!ir::IsInt(block.iters[d++].domain.extent, 1)) return false;
     }
-    if (d++ >= block.iters.size()) return false;
+    return true;
+  };
+  for (const ir::Range& dim : read.region) {
+    if (ir::IsInt(dim.min, 0)) continue;
+    if (!only_units_before(dim.min.get()) || d++ >= block.iters.size()) return false;
   }
-  return skip_units(d) == block.iters.size();
+  return only_units_before(nullptr);
 }
 
 // The one consumer of a reduction, when it reads each result once at its own iterators.
