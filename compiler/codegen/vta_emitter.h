@@ -1,0 +1,93 @@
+// The emitter of instruction streams: a class over several files. Internal to compiler/codegen. Not
+// thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/codegen/vta_codegen.h"
+#include "compiler/codegen/vta_tokens.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/ir/tensor_intrinsics.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::codegen {
+
+inline constexpr int64_t kVtaLanes = vta::kBlock;
+// Scalars in an element of a memory.
+inline int64_t ElementsPerUnit(vta::Memory memory) {
+  return memory == vta::Memory::kWgt ? kVtaLanes * kVtaLanes : kVtaLanes;
+}
+
+// A nest's operands where it is a marked one.
+std::vector<ir::TensorMatch> MarkedNests(const ir::Stmt& s);
+
+// Where a buffer lives: at an element of a memory, or at a byte of the image.
+struct VtaPlace {
+  bool in_dram = false;
+  vta::Memory memory = vta::Memory::kAcc;
+  int64_t offset = 0;  // bytes of DRAM, or units of the memory
+};
+
+// One loop around an operation, with the step that it makes in each operand (in units).
+struct VtaLoopStep {
+  int64_t extent = 1;
+  std::array<int64_t, 3> step = {};
+};
+
+class VtaEmitter {
+ public:
+  explicit VtaEmitter(const ir::Function& f) : function_(f) {}
+
+  absl::StatusOr<VtaProgram> Run();
+
+ private:
+  // Constant expressions over the loops that are being written out.
+  absl::StatusOr<int64_t> Value(const ir::Expr& e);
+  absl::Status Bad(std::string_view reason, std::string detail, const ir::Stmt& s) {
+    return support::InvalidArgument(support::StrCat("codegen.vta.", reason),
+                                    support::StrCat(detail, " in:\n", ir::Print(s)));
+  }
+
+  absl::Status Walk(const ir::Stmt& s);
+  absl::Status WalkFor(const ir::Stmt& s);
+  absl::Status WalkAlloc(const ir::Stmt& s);
+  absl::Status WalkLive(const ir::Stmt& alloc);
+  bool CanShare(const ir::Buffer& s, const ir::Buffer& d, const ir::Stmt& body) const;
+  absl::Status PlaceParams();
+  absl::Status Add(const vta::Instruction& instruction, std::vector<VtaRegion> regions,
+                   const ir::Stmt& s);
+
+  // Operands in units of their memories.
+  absl::StatusOr<int64_t> UnitOf(const ir::TensorOperandMatch& operand, const ir::Stmt& s);
+  absl::Status EmitNest(const std::vector<ir::Stmt>& loops, const ir::Stmt& nest);
+  absl::StatusOr<bool> StepsOf(const std::vector<ir::Stmt>& loops, const ir::TensorMatch& match,
+                               const ir::Stmt& nest, std::vector<VtaLoopStep>* steps,
+                               std::array<int64_t, 3>* base);
+  absl::Status EmitGemm(const ir::TensorMatch& match, const std::vector<VtaLoopStep>& steps,
+                        const std::array<int64_t, 3>& base, const ir::Stmt& nest);
+  absl::Status EmitAlu(const ir::TensorMatch& match, const std::vector<VtaLoopStep>& steps,
+                       std::array<int64_t, 3> base, const ir::Stmt& nest);
+  absl::Status EmitTransfer(const ir::TensorMatch& match, const ir::Stmt& nest);
+  // An instruction with micro-ops over `steps`; operand k moves by step[k] and starts at base[k].
+  absl::Status AddLoops(vta::Instruction instruction, const std::vector<VtaLoopStep>& steps,
+                        const std::array<int64_t, 3>& base, std::vector<VtaRegion> regions,
+                        const ir::Stmt& s);
+  int64_t UopsAt(const std::vector<vta::MicroOp>& wanted);
+
+  const ir::Function& function_;
+  VtaProgram program_;
+  std::vector<VtaEvent> events_;
+  std::unordered_map<const ir::ExprNode*, int64_t> values_;
+  std::unordered_map<const ir::BufferNode*, VtaPlace> places_;
+  std::array<int64_t, 8> used_ = {};    // of each memory, in units
+  std::vector<ir::Buffer> live_;        // allocated around the statement, outermost first
+  std::vector<ir::TensorMatch> nests_;  // of the whole function
+};
+
+}  // namespace tilewright::codegen
