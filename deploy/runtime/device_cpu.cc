@@ -180,7 +180,7 @@ int32_t SerialFor(TwContext*, TwTaskBody body, void* closure, int64_t num_tasks)
   return TW_OK;
 }
 
-TwDeviceResult LaunchKernel(TwDevice* device, const TwDeviceLaunch* launch) {
+TwDeviceResult Launch(TwDevice* device, const TwDeviceLaunch* launch) {
   for (int a = 0; a < 3; ++a) {
     if (launch->grid[a] != 1 || launch->group[a] != 1) {
       return Failed(device, TW_DEVICE_UNSUPPORTED, "grid",
@@ -219,31 +219,7 @@ TwDeviceResult EventElapsed(TwDevice* device, TwDeviceEvent* from, TwDeviceEvent
   return TW_DEVICE_OK;
 }
 
-constexpr TwDevicePlugin kTable = {
-    .struct_bytes = sizeof(TwDevicePlugin),
-    .abi_version = TW_DEVICE_ABI_VERSION,
-    .kind = "cpu",
-    .count = Count,
-    .open = Open,
-    .close = Close,
-    .last_error = LastError,
-    .describe = Describe,
-    .alloc = Alloc,
-    .free = Free,
-    .write = Write,
-    .read = Read,
-    .copy = Copy,
-    .map = Map,
-    .load = Load,
-    .unload = Unload,
-    .find = Find,
-    .launch = LaunchKernel,
-    .synchronize = Synchronize,
-    .event_create = EventCreate,
-    .event_destroy = EventDestroy,
-    .event_record = EventRecord,
-    .event_elapsed = EventElapsed,
-};
+constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("cpu");
 
 }  // namespace
 

@@ -130,7 +130,7 @@ TwDeviceResult Count(int32_t* devices) {
   return TW_DEVICE_OK;
 }
 
-void Describe(TwDevice* d) {
+void Inspect(TwDevice* d) {
   d->name = TextOf(d->device, cl::kDeviceName);
   d->fingerprint =
       "compute_units=" + std::to_string(NumberOf<cl::Uint>(d->device, cl::kDeviceMaxComputeUnits)) +
@@ -180,14 +180,14 @@ TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_
     return fail(ResultOf(code), "device.opencl.open: expected a context and a queue, found error " +
                                     std::to_string(code));
   }
-  Describe(d);
+  Inspect(d);
   *device = d;
   return TW_DEVICE_OK;
 }
 
 const char* LastError(TwDevice* device) { return device->error.c_str(); }
 
-TwDeviceResult DescribeTo(TwDevice* device, TwDeviceInfo* info) {
+TwDeviceResult Describe(TwDevice* device, TwDeviceInfo* info) {
   if (info->struct_bytes < sizeof(size_t))
     return Failed(device, TW_DEVICE_INVALID, "info", "expected struct_bytes to be set");
   TwDeviceInfo all = device->info;
@@ -414,31 +414,7 @@ TwDeviceResult EventElapsed(TwDevice* device, TwDeviceEvent* from, TwDeviceEvent
   return TW_DEVICE_OK;
 }
 
-constexpr TwDevicePlugin kTable = {
-    .struct_bytes = sizeof(TwDevicePlugin),
-    .abi_version = TW_DEVICE_ABI_VERSION,
-    .kind = "opencl",
-    .count = Count,
-    .open = Open,
-    .close = Close,
-    .last_error = LastError,
-    .describe = DescribeTo,
-    .alloc = Alloc,
-    .free = Free,
-    .write = Write,
-    .read = Read,
-    .copy = Copy,
-    .map = Map,
-    .load = Load,
-    .unload = Unload,
-    .find = Find,
-    .launch = Launch,
-    .synchronize = Synchronize,
-    .event_create = EventCreate,
-    .event_destroy = EventDestroy,
-    .event_record = EventRecord,
-    .event_elapsed = EventElapsed,
-};
+constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("opencl");
 
 }  // namespace
 

@@ -128,6 +128,34 @@ typedef struct {
                                   int64_t* ns);
 } TwDevicePlugin;
 
+/* Its value where functions named Count, Open … EventElapsed are in scope. */
+#define TW_DEVICE_PLUGIN_TABLE(KIND)          \
+  {                                           \
+      .struct_bytes = sizeof(TwDevicePlugin), \
+      .abi_version = TW_DEVICE_ABI_VERSION,   \
+      .kind = KIND,                           \
+      .count = Count,                         \
+      .open = Open,                           \
+      .close = Close,                         \
+      .last_error = LastError,                \
+      .describe = Describe,                   \
+      .alloc = Alloc,                         \
+      .free = Free,                           \
+      .write = Write,                         \
+      .read = Read,                           \
+      .copy = Copy,                           \
+      .map = Map,                             \
+      .load = Load,                           \
+      .unload = Unload,                       \
+      .find = Find,                           \
+      .launch = Launch,                       \
+      .synchronize = Synchronize,             \
+      .event_create = EventCreate,            \
+      .event_destroy = EventDestroy,          \
+      .event_record = EventRecord,            \
+      .event_elapsed = EventElapsed,          \
+  }
+
 /* The one symbol of a plug-in. NULL: cannot work with a runtime of this version. The table lives as
  * long as the shared object is loaded. */
 typedef const TwDevicePlugin* (*TwDevicePluginFn)(uint32_t runtime_abi_version);

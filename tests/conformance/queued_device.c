@@ -229,31 +229,7 @@ static TwDeviceResult EventElapsed(TwDevice* d, TwDeviceEvent* from, TwDeviceEve
   return result;
 }
 
-static const TwDevicePlugin kTable = {
-    .struct_bytes = sizeof(TwDevicePlugin),
-    .abi_version = TW_DEVICE_ABI_VERSION,
-    .kind = "queued",
-    .count = Count,
-    .open = Open,
-    .close = Close,
-    .last_error = LastError,
-    .describe = Describe,
-    .alloc = Alloc,
-    .free = Free,
-    .write = Write,
-    .read = Read,
-    .copy = Copy,
-    .map = Map,
-    .load = Load,
-    .unload = Unload,
-    .find = Find,
-    .launch = Launch,
-    .synchronize = Synchronize,
-    .event_create = EventCreate,
-    .event_destroy = EventDestroy,
-    .event_record = EventRecord,
-    .event_elapsed = EventElapsed,
-};
+static const TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("queued");
 
 const TwDevicePlugin* tw_device_plugin(uint32_t runtime_abi_version);
 const TwDevicePlugin* tw_device_plugin(uint32_t runtime_abi_version) {
