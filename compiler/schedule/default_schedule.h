@@ -3,14 +3,36 @@
 // they fit. Pure function; deterministic.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
 #include "compiler/schedule/step.h"
 
 namespace tilewright::schedule {
 
+// What may be decided otherwise, for one block of the function; the first value of each leaves the
+// decision to the heuristics. What does not fit a block is ignored.
+struct BlockChoice {
+  int lane_axis = -1;        // the iterator that lanes run along
+  int row_axis = -1;         // and the one of the register tile's rows
+  int along_reduction = -1;  // 1: lanes along the innermost reduction iterator; 0: not
+  int64_t vectors = 0;       // of a register tile (of a reduction), or unrolled (of other blocks)
+  int64_t rows = 0;          // of a register tile
+  int64_t planes = 0;        // and along a third axis
+  int64_t unroll = 0;        // steps of the innermost reduction loop; -1: all reduction loops
+  bool swap_outer = false;   // tiles along rows outside of those along lanes, or the reverse
+  int64_t parallel = 0;      // outer loops run in parallel together
+  bool per_tile = false;     // of a stage before a reduction: made anew for each outermost tile
+};
+using Choices = std::map<std::string, BlockChoice, std::less<>>;  // by block name
+
 // Steps that Schedule(function).ApplyAll accepts. Never fails: what a primitive refuses is left
 // out.
-Steps DefaultSchedule(const ir::Function& function, const ir::Target& target);
+Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,
+                      const Choices& choices = {});
 
 }  // namespace tilewright::schedule

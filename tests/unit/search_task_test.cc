@@ -8,6 +8,8 @@
 #include <cmath>
 #include <set>
 
+#include "compiler/ir/structural.h"
+#include "compiler/schedule/default_schedule.h"
 #include "deploy/support/status.h"
 #include "tests/support/te_programs.h"
 #include "tuner_server/search/builder_messages.h"
@@ -145,10 +147,35 @@ double Search(const std::string& kind, uint64_t seed, int batches) {
   return best;
 }
 
+// Once the default was measured, its neighbours are what mutations come from.
+TEST(SearchTaskTest, TheDefaultsNeighboursAreExplored) {
+  const ir::Function function = tests::DenseReluProgram(24, 64, 40);
+  const ir::Target target = *ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2");
+  const std::string steps = schedule::ToText(schedule::DefaultSchedule(function, target));
+  const std::string hash = ir::ProgramHash(*schedule::Replay(function, steps));
+  auto task = MakeTask(3);
+  task->Tell({hash, v1::OK, 1000, false}, steps);
+  auto model = cost_model::MakePriorModel();
+  const AskResult asked = Ask(task.get(), 16, "b", model.get());
+  int mutations = 0, around = 0;
+  for (const Pick& draft : asked.ranked) {
+    EXPECT_NE(draft.candidate.program_hash, hash);
+    if (draft.candidate.origin != Origin::kMutation) continue;
+    ++mutations;
+    int changed = 0;
+    for (const int choice : draft.candidate.point.choices) changed += choice != 0;
+    const std::string sketch =
+        task->space().sketches()[static_cast<size_t>(draft.candidate.point.sketch)]->name();
+    around += sketch == "around_default" && changed <= 2;
+  }
+  EXPECT_GT(mutations, 20);
+  EXPECT_EQ(around, mutations);
+}
+
 TEST(SearchTaskTest, LearningBeatsChance) {
   int wins = 0, losses = 0;
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
-    const double learned = Search("xgboost", seed, 5), chance = Search("random", seed, 5);
+  for (uint64_t seed = 1; seed <= 9; ++seed) {
+    const double learned = Search("xgboost", seed, 4), chance = Search("random", seed, 4);
     wins += learned < chance;
     losses += learned > chance;
   }

@@ -11,6 +11,7 @@
 #include "compiler/ir/build.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/verify.h"
+#include "compiler/schedule/default_schedule.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
@@ -74,7 +75,7 @@ TEST(SpaceTest, DqnConvolutionHasTenThousandDistinctLegalPrograms) {
   support::Rng rng(tests::TestSeed(1));
   std::set<std::string> programs;
   int samples = 0;
-  for (; programs.size() < 10'000 && samples < 20'000; ++samples) {
+  for (; programs.size() < 10'000 && samples < 30'000; ++samples) {
     Point point;
     ASSERT_TRUE(space->Sample(&rng, &point));
     auto schedule = space->Apply(point);
@@ -119,12 +120,13 @@ TEST(SpaceTest, EverySampledProgramIsLegalAndComputesTheSame) {
 
 TEST(SpaceTest, PaddingIsKeptInlinedOrMadePerTile) {
   auto space = MakeSpace(tests::ConvProgram({}), Cpu("x86-64-v3", 2));
-  ASSERT_EQ(space->sketches()[0]->name(), "multi_level_tiling");
   support::Rng rng(tests::TestSeed(5));
   std::set<std::string> places;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 400; ++i) {
     Point point;
     ASSERT_TRUE(space->Sample(&rng, &point));
+    const Sketch& sketch = *space->sketches()[static_cast<size_t>(point.sketch)];
+    if (sketch.name() != "multi_level_tiling") continue;
     auto schedule = space->Apply(point);
     ASSERT_TRUE(schedule.ok()) << support::StatusText(schedule.status());
     const int pad = schedule->BlockHandle("pad"), conv = schedule->BlockHandle("conv");
@@ -178,6 +180,24 @@ TEST(SpaceTest, AnOperatorsAlgorithmsAreInItsSpace) {
     EXPECT_GT(seen["direct"], 0);
     EXPECT_GT(seen["winograd"], 0);
     EXPECT_GT(seen["winograd_2"], 0);
+  }
+}
+
+// Whatever the default schedule does, the space can do.
+TEST(SpaceTest, TheDefaultScheduleIsAPoint) {
+  for (const Case& c : Cases()) {
+    const ir::Target target = Cpu(c.cpu, 2);
+    auto space = MakeSpace(c.function, target);
+    const auto point = space->DefaultPoint();
+    ASSERT_TRUE(point.has_value()) << c.name;
+    EXPECT_TRUE(space->Feasible(*point)) << c.name;
+    const auto schedule = space->Apply(*point);
+    ASSERT_TRUE(schedule.ok()) << c.name << ": " << support::StatusText(schedule.status());
+    const auto by_default = schedule::Replay(
+        c.function, schedule::ToText(schedule::DefaultSchedule(c.function, target)));
+    ASSERT_TRUE(by_default.ok()) << c.name;
+    EXPECT_EQ(ir::ProgramHash(schedule->function()), ir::ProgramHash(*by_default)) << c.name;
+    EXPECT_FALSE(space->Neighbours(*point).empty()) << c.name;
   }
 }
 

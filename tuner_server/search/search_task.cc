@@ -24,7 +24,14 @@ absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(
     std::vector<schedule::Variant> variants, double flops, const ir::Target& target,
     const SearchOptions& options) {
   TW_ASSIGN(std::unique_ptr<Space> space, Space::Create(std::move(variants), target));
-  return std::unique_ptr<SearchTask>(new SearchTask(std::move(space), flops, target, options));
+  std::unique_ptr<SearchTask> task(new SearchTask(std::move(space), flops, target, options));
+  task->default_point_ = task->space_->DefaultPoint();
+  if (!task->default_point_.has_value()) return task;
+  // The job measures the default by itself; its point is where the search starts from.
+  TW_ASSIGN(Candidate candidate,
+            task->MakeFromPoint(*task->default_point_, Origin::kDraft, nullptr));
+  task->made_[candidate.program_hash] = std::move(candidate);
+  return task;
 }
 
 void SearchTask::Tell(const Told& told, std::string_view steps) {
@@ -69,7 +76,7 @@ absl::StatusOr<Candidate> SearchTask::MakeFromPoint(const Point& point, Origin o
   support::SystemClock clock;
   const int64_t start = clock.NowNs();
   TW_ASSIGN(schedule::Schedule schedule, space_->Apply(point));
-  timing->search_seconds += Seconds(clock.NowNs() - start);
+  if (timing != nullptr) timing->search_seconds += Seconds(clock.NowNs() - start);
   // A known program needs no second lowering.
   if (seen_.count(ir::ProgramHash(schedule.function())) > 0) {
     return support::AlreadyExists("search.known", "this program was made before");
@@ -119,6 +126,10 @@ bool SearchTask::Propose(support::Rng* rng, const std::vector<const Known*>& bes
   if (best.size() > 1 && dice < 7) {
     *origin = Origin::kCrossover;
     return space_->Cross(parent()->candidate.point, parent()->candidate.point, rng, point);
+  }
+  if (default_point_.has_value() && dice >= 8) {
+    *origin = Origin::kMutation;
+    return space_->Mutate(*default_point_, rng, point);
   }
   *origin = Origin::kDraft;
   return space_->Sample(rng, point);

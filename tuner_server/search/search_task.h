@@ -9,6 +9,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -91,6 +92,7 @@ class SearchTask {
   double flops_;
   ir::Target target_;
   SearchOptions options_;
+  std::optional<Point> default_point_;
   std::vector<Candidate> pool_;
   std::unordered_set<std::string> seen_;             // program hashes in the pool or told
   std::unordered_map<std::string, Candidate> made_;  // picked candidates by program hash

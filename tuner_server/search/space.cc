@@ -55,7 +55,8 @@ absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Varia
     return support::InvalidArgument("space.function", "expected an unscheduled function");
   }
   std::unique_ptr<Space> space(new Space(std::move(variants)));
-  // The rules in order of preference: the first that describes a function makes its sketches.
+  // The rules in order of preference: the first that describes a function makes its sketches, and
+  // so do those that stand beside others.
   for (size_t v = 0; v < space->variants_.size(); ++v) {
     for (const Rule& rule : Rules()) {
       if (rule.of_variants != (v > 0)) continue;
@@ -65,10 +66,18 @@ absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Varia
         space->sketches_.push_back(std::move(sketch));
         space->variant_of_.push_back(v);
       }
-      break;
+      if (!rule.beside) break;
     }
   }
   return space;
+}
+
+std::optional<Point> Space::DefaultPoint() const {
+  for (size_t i = 0; i < sketches_.size(); ++i) {
+    if (!sketches_[i]->starts_at_default() || variant_of_[i] != 0) continue;
+    return Point{static_cast<int>(i), std::vector<int>(sketches_[i]->knobs().size(), 0)};
+  }
+  return std::nullopt;
 }
 
 double Space::size() const {

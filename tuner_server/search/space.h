@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ class Sketch {
  public:
   virtual ~Sketch() = default;
   virtual std::string name() const = 0;
+  // Whether all first choices together are the task's default schedule.
+  virtual bool starts_at_default() const { return false; }
   const std::vector<Knob>& knobs() const { return knobs_; }
   // Whether the machine's limits admit the point. REQUIRES: one choice per knob, in range.
   virtual bool Feasible(const Point& point) const = 0;
@@ -55,6 +58,8 @@ class Space {
   const ir::Function& function() const { return variants_[0].function; }
   const std::vector<schedule::Variant>& variants() const { return variants_; }
   const std::vector<std::unique_ptr<Sketch>>& sketches() const { return sketches_; }
+  // The point that is the default schedule; nothing where no sketch has it.
+  std::optional<Point> DefaultPoint() const;
   // Product of the menus, summed over sketches; feasible or not.
   double size() const;
 

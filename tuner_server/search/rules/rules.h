@@ -20,6 +20,8 @@ struct Rule {
   // Knows the stages of another algorithm than an operator's usual one; the other rules are not
   // asked about those.
   bool of_variants = false;
+  // Makes its sketches beside those of the first other rule that applies.
+  bool beside = false;
 };
 // In order of preference.
 std::span<const Rule> Rules();
@@ -28,6 +30,10 @@ std::span<const Rule> Rules();
 // reduction computed in registers within the consumer's tile (multi_level_tiling.cc).
 std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& function,
                                                           const ir::Target& target);
+// The default schedule with its decisions as knobs; the default itself is the point of all first
+// values (around_default.cc).
+std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& function,
+                                                       const ir::Target& target);
 // The stages of Winograd's convolution on channel blocks (winograd_stages.cc).
 std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
                                                   const ir::Target& target);

@@ -1,0 +1,77 @@
+// The default schedule's parts, for default_schedule.cc and default_tile.cc only. One owner.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/schedule/default_schedule.h"
+#include "compiler/schedule/lane_axes.h"
+#include "compiler/schedule/schedule.h"
+
+namespace tilewright::schedule {
+
+class DefaultScheduler {
+ public:
+  DefaultScheduler(const ir::Function& function, const ir::Target& target, const Choices& choices)
+      : schedule_(function), target_(target), choices_(choices) {}
+
+  Steps Run();
+
+ private:
+  bool Try(Step step) { return schedule_.Apply(step).ok(); }
+  ir::Stmt BlockOf(std::string_view name) const {
+    return schedule_.StmtOf(schedule_.BlockHandle(name));
+  }
+  const BlockChoice& ChoiceOf(std::string_view name) const {
+    static const BlockChoice kOwn;
+    const auto it = choices_.find(name);
+    return it == choices_.end() ? kOwn : it->second;
+  }
+  bool IsDone(const std::string& name) const {
+    return std::find(done_.begin(), done_.end(), name) != done_.end();
+  }
+
+  void InlineCheapStages();
+  bool FeedsFromReduction(const ir::StmtNode& block) const;
+  std::optional<std::string> EpilogueOf(const ir::StmtNode& reduction) const;
+  // Which of a reduction's spatial iterators get lanes, rows and planes (positions in `spatial`,
+  // -1 = none).
+  struct Plan {
+    std::vector<size_t> spatial;  // indices into the block's iterators
+    int vector_at = -1, row_at = -1, plane_at = -1;
+    std::vector<bool> moves_lanes;  // per spatial iterator
+    int64_t width = 1;              // lanes
+    Tile tile;
+    BlockChoice choice;
+  };
+  struct TileLoops {
+    std::vector<int> outer;
+    int plane = -1, row = -1, vector = -1, lane = -1;
+  };
+  std::string TargetOf(const ir::StmtNode& reduction);
+  Plan PlanTile(const ir::StmtNode& reduction) const;
+  bool TileTarget(const Plan& plan, const std::vector<int>& loops, TileLoops* tile);
+  void TileReduction(const Plan& plan, const ir::StmtNode& reduction, TileLoops* tile);
+  void MapTile(const Plan& plan, const TileLoops& tile);
+  void ScheduleReduction(const std::string& name);
+  bool ScheduleAlongReduction(const std::string& name);
+  void ScheduleElementwise(const std::string& name);
+  void ParallelOuter(const std::vector<int>& loops, int64_t work, int64_t count);
+  void UnrollReduction(const Plan& plan, const ir::StmtNode& reduction, std::vector<int>* loops);
+  void PlaceStages();
+  void VectorizeInner(int loop);
+
+  int Lanes(const ir::StmtNode& block) const {
+    return std::max(2, target_.vector_bytes / std::max(1, block.writes[0].buffer->dtype.bytes()));
+  }
+
+  Schedule schedule_;
+  const ir::Target& target_;
+  const Choices& choices_;
+  std::vector<std::string> done_, tiled_;
+};
+
+}  // namespace tilewright::schedule

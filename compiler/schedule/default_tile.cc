@@ -1,0 +1,168 @@
+// The register tile of a reduction: along which axes, how large, and the loops that make it.
+#include "compiler/schedule/default_scheduler.h"
+
+namespace tilewright::schedule {
+namespace {
+
+using ir::StmtNode;
+
+// Steps of a reduction that is written out, vector operations of the body that this makes.
+constexpr int64_t kShortReduction = 16, kMaxBody = 192;
+
+}  // namespace
+
+DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) const {
+  Plan plan;
+  for (size_t i = 0; i < reduction.iters.size(); ++i) {
+    if (reduction.iters[i].type == ir::IterType::kSpatial) plan.spatial.push_back(i);
+  }
+  auto position = [&](int axis) {
+    auto at = std::find(plan.spatial.begin(), plan.spatial.end(), static_cast<size_t>(axis));
+    return axis < 0 ? -1 : static_cast<int>(at - plan.spatial.begin());
+  };
+  auto extent = [&](int axis) {
+    return axis < 0 ? int64_t{1}
+                    : ExtentOf(reduction.iters[static_cast<size_t>(axis)].domain.extent);
+  };
+  const int lanes = Lanes(reduction);
+  plan.choice = ChoiceOf(reduction.name);
+  auto chosen = [&](int axis) {
+    return axis >= 0 && position(axis) < static_cast<int>(plan.spatial.size());
+  };
+  const int vector_axis = chosen(plan.choice.lane_axis)
+                              ? plan.choice.lane_axis
+                              : VectorAxis(reduction, lanes, /*count_store=*/false);
+  const bool row_chosen = chosen(plan.choice.row_axis) && plan.choice.row_axis != vector_axis;
+  const int row_axis = row_chosen ? plan.choice.row_axis : RowAxis(reduction, vector_axis);
+  plan.vector_at = position(vector_axis);
+  plan.row_at = position(row_axis);
+  plan.width = vector_axis < 0 ? 1 : std::min<int64_t>(lanes, extent(vector_axis));
+  int64_t panel = plan.width * reduction.writes[0].buffer->dtype.bytes();
+  for (const ir::IterVar& iter : reduction.iters) {
+    if (iter.type != ir::IterType::kSpatial) {
+      panel = std::min(kSymbolicExtent * kSymbolicExtent, panel * ExtentOf(iter.domain.extent));
+    }
+  }
+  const int plane_axis = SecondRowAxis(reduction, vector_axis, row_axis);
+  const int64_t vectors = (extent(vector_axis) + plan.width - 1) / plan.width;
+  plan.tile = ChooseTile(vectors, extent(row_axis), extent(plane_axis), panel, target_);
+  const BlockChoice& choice = plan.choice;
+  if (choice.vectors > 0) plan.tile.vectors = std::min(choice.vectors, vectors);
+  if (choice.rows > 0) plan.tile.rows = std::min(choice.rows, extent(row_axis));
+  if (choice.planes > 0) plan.tile.planes = std::min(choice.planes, extent(plane_axis));
+  if (plan.tile.planes > 1) plan.plane_at = position(plane_axis);
+  for (size_t axis : plan.spatial) {
+    plan.moves_lanes.push_back(MovesLanes(reduction, vector_axis, static_cast<int>(axis)));
+  }
+  return plan;
+}
+
+// The target's loops (the reduction's spatial iterators in order) become outer loops, then the
+// tile's: rows, vectors, lanes.
+bool DefaultScheduler::TileTarget(const Plan& plan, const std::vector<int>& loops,
+                                  TileLoops* tile) {
+  for (size_t i = 0; i < loops.size(); ++i) {
+    Step split{.kind = StepKind::kSplit, .handles = {loops[i]}, .options = {{"tail", "peel"}}};
+    if (static_cast<int>(i) == plan.vector_at) {
+      split.factors = {kInfer, plan.tile.vectors, plan.width};
+    } else if (static_cast<int>(i) == plan.row_at) {
+      split.factors = {kInfer, plan.tile.rows};
+    } else if (static_cast<int>(i) == plan.plane_at) {
+      split.factors = {kInfer, plan.tile.planes};
+    } else {
+      tile->outer.push_back(loops[i]);
+      continue;
+    }
+    if (!Try(split)) return false;
+    const std::vector<int>& made = schedule_.LastResults();
+    tile->outer.push_back(made[0]);
+    if (made.size() == 3) {
+      tile->vector = made[1];
+      tile->lane = made[2];
+    } else {
+      (static_cast<int>(i) == plan.row_at ? tile->row : tile->plane) = made[1];
+    }
+  }
+  // The lanes' operand (weights) stays close while the rows go by.
+  std::vector<int> order;
+  for (bool moves : {!plan.choice.swap_outer, plan.choice.swap_outer}) {
+    for (size_t i = 0; i < tile->outer.size(); ++i) {
+      if (plan.moves_lanes[i] == moves) order.push_back(tile->outer[i]);
+    }
+  }
+  tile->outer = order;
+  for (int loop : {tile->plane, tile->row, tile->vector, tile->lane}) {
+    if (loop >= 0) order.push_back(loop);
+  }
+  Try({.kind = StepKind::kReorder, .handles = order});
+  return true;
+}
+
+// Writes short reductions out, so that what their steps share is loaded once.
+void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reduction,
+                                       std::vector<int>* loops) {
+  int64_t steps = 1, innermost = 1;
+  for (const ir::IterVar& iter : reduction.iters) {
+    if (iter.type == ir::IterType::kSpatial) continue;
+    innermost = ExtentOf(iter.domain.extent);
+    steps = std::min(kSymbolicExtent, steps * innermost);
+  }
+  const int64_t sums = plan.tile.vectors * plan.tile.rows * plan.tile.planes;
+  int64_t wanted = plan.choice.unroll;
+  if (wanted == 0 && steps > 1 && steps <= kShortReduction && steps * sums <= kMaxBody) wanted = -1;
+  if (wanted < 0 && steps <= kMaxBody) {
+    for (int loop : *loops) Try({.kind = StepKind::kUnroll, .handles = {loop}});
+  } else if (wanted > 1 && innermost <= wanted) {
+    Try({.kind = StepKind::kUnroll, .handles = {loops->back()}});
+  } else if (wanted > 1 && innermost % wanted == 0 &&
+             Try({.kind = StepKind::kSplit,
+                  .handles = {loops->back()},
+                  .factors = {kInfer, wanted}})) {
+    loops->back() = schedule_.LastResults()[0];
+    loops->push_back(schedule_.LastResults()[1]);
+    Try({.kind = StepKind::kUnroll, .handles = {loops->back()}});
+  }
+}
+
+// The reduction's own loops at the tile: reduction loops outside, then rows, vectors, lanes.
+void DefaultScheduler::TileReduction(const Plan& plan, const StmtNode& reduction, TileLoops* tile) {
+  std::vector<int> own = schedule_.LoopsOf(schedule_.BlockHandle(reduction.name));
+  own.erase(own.begin(), own.end() - static_cast<std::ptrdiff_t>(reduction.iters.size()));
+  std::vector<int> order;
+  for (size_t i = 0; i < reduction.iters.size(); ++i) {
+    if (reduction.iters[i].type != ir::IterType::kSpatial) order.push_back(own[i]);
+  }
+  UnrollReduction(plan, reduction, &order);
+  for (size_t i = 0; i < plan.spatial.size(); ++i) {
+    int loop = own[plan.spatial[i]];
+    if (static_cast<int>(i) == plan.row_at) {
+      tile->row = loop;
+    } else if (static_cast<int>(i) == plan.plane_at) {
+      tile->plane = loop;
+    } else if (static_cast<int>(i) != plan.vector_at) {
+      order.push_back(loop);
+    } else if (plan.tile.vectors > 1 && Try({.kind = StepKind::kSplit,
+                                             .handles = {loop},
+                                             .factors = {plan.tile.vectors, plan.width}})) {
+      tile->vector = schedule_.LastResults()[0];
+      tile->lane = schedule_.LastResults()[1];
+    } else {
+      tile->lane = loop;
+    }
+  }
+  for (int loop : {tile->plane, tile->row, tile->vector, tile->lane}) {
+    if (loop >= 0) order.push_back(loop);
+  }
+  Try({.kind = StepKind::kReorder, .handles = order});
+}
+
+void DefaultScheduler::MapTile(const Plan& plan, const TileLoops& tile) {
+  if (tile.lane >= 0 && plan.width > 1) {
+    Try({.kind = StepKind::kVectorize, .handles = {tile.lane}});
+  }
+  for (int loop : {tile.plane, tile.row, tile.vector}) {
+    if (loop >= 0) Try({.kind = StepKind::kUnroll, .handles = {loop}});
+  }
+}
+
+}  // namespace tilewright::schedule
