@@ -3,8 +3,10 @@
 
 Runs compiled_schedule_test (compiled code against the interpreter) and, for a share of the pairs,
 random_schedule_test (symbolic sizes, 16-bit floats, races) in chunks with seeds of their own, on
-`--jobs` processes, until `--pairs` pairs are done, the time is up, or one fails. Writes what was run
-and what came of it to tests/results/differential.json; prints a failing pair as the test shrunk it.
+`--jobs` processes, until `--pairs` pairs are done, the time is up, or one fails (`--keep-going`: goes
+on with the other chunks). A chunk takes seconds; `--wrap` names a command that runs each one, for
+machines that have to be shared. Writes what was run and what came of it to
+tests/results/differential.json; prints a failing pair as the test shrunk it.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -27,10 +30,10 @@ SUMMARY = re.compile(r"^(\d+) pairs, (\d+) steps, (\d+) cut off$", re.M)
 PRIMITIVE = re.compile(r"^  (\w+) +(\d+) applied, (\d+) refused$", re.M)
 
 
-def run_chunk(binary, seed, deadline):
+def run_chunk(command, seed, deadline):
     env = dict(os.environ, TILEWRIGHT_SEED=str(seed), TILEWRIGHT_ROUNDS=str(CHUNK))
     try:
-        done = subprocess.run([binary], env=env, capture_output=True, text=True, errors="replace",
+        done = subprocess.run(command, env=env, capture_output=True, text=True, errors="replace",
                               timeout=max(60, deadline - time.monotonic() + 300))
     except subprocess.TimeoutExpired as late:
         return {"seed": seed, "failure": f"no answer in {late.timeout:.0f} s"}
@@ -57,6 +60,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=FIRST_SEED)
     parser.add_argument("--interpreted-share", type=float, default=0.2)
+    parser.add_argument("--keep-going", action="store_true")
+    parser.add_argument("--wrap", default="", metavar="COMMAND")
     parser.add_argument("--output", type=pathlib.Path,
                         default=ROOT / "tests" / "results" / "differential.json")
     args = parser.parse_args()
@@ -66,7 +71,7 @@ def main():
         if not path.exists():
             sys.exit(f"{path} is not there: build it first")
 
-    start = time.monotonic()
+    start, built_from = time.monotonic(), commit()
     deadline = start + args.minutes * 60
     chunks = max(1, -(-args.pairs // CHUNK))
     stop = threading.Event()
@@ -78,7 +83,8 @@ def main():
             return None
         every = round(1 / args.interpreted_share) if args.interpreted_share > 0 else 0
         name = "random_schedule_test" if every and i % every == every - 1 else "compiled_schedule_test"
-        return name, run_chunk(binaries[name], args.seed + i * CHUNK, deadline)
+        return name, run_chunk(
+            [*shlex.split(args.wrap), str(binaries[name])], args.seed + i * CHUNK, deadline)
 
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for answer in pool.map(work, range(chunks)):
@@ -87,7 +93,8 @@ def main():
             name, result = answer
             if "failure" in result:
                 failures.append({"test": name, **result})
-                stop.set()
+                if not args.keep_going:
+                    stop.set()
                 continue
             for key in totals[name]:
                 totals[name][key] += result[key]
@@ -99,7 +106,7 @@ def main():
     pairs = sum(t["pairs"] for t in totals.values())
     never = sorted(p for p, row in primitives.items() if row["applied"] == 0)
     report = {
-        "lane": "differential", "commit": commit(),
+        "lane": "differential", "commit": built_from,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": " ".join([pathlib.Path(sys.argv[0]).name] + sys.argv[1:]),
         "first_seed": args.seed, "pairs": pairs, "tests": totals, "primitives": primitives,
