@@ -125,6 +125,14 @@ size_t IndexOf(const std::vector<BlockSite>& sites, std::string_view name) {
   return i;
 }
 
+// What the block visits in one iteration of the loops that it stays in.
+absl::StatusOr<Box> KeptPoints(const Step& step, const ir::Function& f,
+                               const std::vector<BlockSite>& sites, const Path& from, size_t own) {
+  std::vector<ir::Var> left;
+  for (size_t i = own; i + 1 < from.size(); ++i) left.push_back(from[i]->var);
+  return OwnPoints(step, f, sites[IndexOf(sites, from.back()->name)], left);
+}
+
 bool ReadsAny(const StmtNode& block, const std::vector<ir::BufferRegion>& written) {
   return std::any_of(written.begin(), written.end(),
                      [&](const ir::BufferRegion& w) { return Reads(block, w.buffer); });
@@ -204,9 +212,12 @@ absl::Status ApplyComputeAt(Schedule& s, const Step& step) {
       first = false;
     }
   }
-  Box parts(block->iters.size());
+  // Where no box of consumers says more: what it did there, its inputs are complete for no more.
+  TW_ASSIGN(Box parts, KeptPoints(step, s.function(), sites, from, move.own));
   for (size_t d = 0; d < written.size(); ++d) {
-    if (written[d] >= 0) parts[static_cast<size_t>(written[d])] = region[d];
+    if (written[d] >= 0 && region[d].has_value()) {
+      parts[static_cast<size_t>(written[d])] = region[d];
+    }
   }
   NewNest nest = MakeNest(s, *block, parts, ContextOf(s.function(), LoopsOf(to)), {},
                           /*exact=*/false);
@@ -236,6 +247,45 @@ absl::Status CheckInsideInput(const Step& step, const Stmt& block, const std::ve
   return absl::OkStatus();
 }
 
+// Whether `part`, while the loops `inner` run, stays inside of `kept`.
+bool StaysInside(const Dim& part, const Dim& kept, const std::vector<ir::Var>& inner,
+                 const AffineContext& context) {
+  Sweep sweep = SweepOver(part.min, inner, context);
+  if (sweep.width >= kUnboundedIndex) return false;
+  AffineSum apart = sweep.min;
+  AddScaled(&apart, kept.min, -1);
+  return apart.terms.empty() && apart.constant >= 0 &&
+         apart.constant + sweep.width + part.extent <= kept.extent;
+}
+
+// In loops that the block stays in, inputs that do not come from below `to` may be complete for
+// what the block does in one iteration only: `parts` must not be more; iterators without a part get
+// it.
+absl::Status KeepToOwnPoints(const Step& step, const ir::Function& f,
+                             const std::vector<BlockSite>& sites, const Path& from, size_t own,
+                             const Path& to, bool partial_inputs, Box* parts) {
+  TW_ASSIGN(Box kept, KeptPoints(step, f, sites, from, own));
+  const std::vector<Stmt> around = LoopsOf(to);
+  std::vector<ir::Var> inner;
+  for (size_t i = LoopsOf(from, own).size(); i < around.size(); ++i)
+    inner.push_back(around[i]->var);
+  AffineContext context = ContextOf(f, around);
+  for (size_t d = 0; d < kept.size(); ++d) {
+    std::optional<Dim>& part = (*parts)[d];
+    if (!kept[d].has_value()) continue;
+    if (!part.has_value()) {
+      part = kept[d];
+    } else if (partial_inputs && !StaysInside(*part, *kept[d], inner, context)) {
+      return Refuse(
+          step, "input_later",
+          StrCat("expected that all inputs of ", from.back()->name, " are complete for what ",
+                 to.back()->var->name, " produces, found more than in its old place"),
+          from[0]);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step) {
@@ -261,7 +311,7 @@ absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step) {
   size_t at = IndexOf(sites, block->name);
   Box parts(block->iters.size());
   std::vector<Expr> guards;
-  bool fed = false;
+  bool fed = false, partial_inputs = false;
   for (const ir::BufferRegion& input : block->reads) {
     for (size_t i = 0; i < sites.size(); ++i) {
       if (i == at || !Writes(*sites[i].block, input.buffer)) continue;
@@ -269,6 +319,7 @@ absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step) {
         // Between the loop and the block's old place?
         size_t last = 0;
         for (size_t k = 0; k < sites.size(); ++k) last = IsBelow(sites[k], loop) ? k : last;
+        for (const Stmt& l : LoopsOf(from, move.own)) partial_inputs |= IsBelow(sites[i], l->var);
         if (i < last) continue;
         return Refuse(step, "input_later",
                       StrCat("expected that ", input.buffer->name, " is complete at loop ",
@@ -300,6 +351,7 @@ absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step) {
         StrCat("expected a producer of ", block->name, " below loop ", loop->name, ", found none"),
         to.back());
   }
+  TW_TRY(KeepToOwnPoints(step, s.function(), sites, from, move.own, to, partial_inputs, &parts));
   Schedule trial = s;  // names and handles are taken only when the move is accepted
   NewNest nest = MakeNest(trial, *block, parts, ContextOf(s.function(), LoopsOf(to)), guards,
                           /*exact=*/true);

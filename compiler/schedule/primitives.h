@@ -88,7 +88,8 @@ absl::Status ApplySetScope(Schedule& s, const Step& step);
 // old nest are gone. Results: b's new loops inside l, one per iterator in their order (unit loops
 // included), outermost first.
 // Refuses: already_below, shared_nest (another block shares the loops that b would leave), after,
-// vectorized, write_form, output, several_writers, consumer_outside, no_consumer, input_later.
+// vectorized, write_form, output, several_writers, consumer_outside, no_consumer, input_later,
+// inexact_region (in loops that b stays in, it did not work on a box).
 absl::Status ApplyComputeAt(Schedule& s, const Step& step);
 
 // reverse_compute_at %b %l — consumer block b moves to the end of loop l's body, over the region

@@ -214,6 +214,26 @@ void GrowBox(const ir::Function& f, const BlockSite& site, const ir::BufferRegio
   }
 }
 
+absl::StatusOr<Box> OwnPoints(const Step& step, const ir::Function& f, const BlockSite& site,
+                              const std::vector<ir::Var>& own) {
+  AffineContext context = BlockContext(f, site);
+  std::vector<UpperBound> bounds = InnerBounds(UpperBounds(context, site.block->predicate), own);
+  Box box(site.block->iters.size());
+  for (size_t d = 0; d < box.size(); ++d) {
+    AffineSum point = context.Normalize(site.block->iters[d].binding);
+    if (OnlyMentions(point, own)) continue;
+    Sweep sweep = SweepOver(TightenByBounds(point, bounds, context), own, context);
+    if (!sweep.exact || sweep.width >= kUnboundedIndex) {
+      return Refuse(step, "inexact_region",
+                    StrCat("expected that the loops of ", site.block->name,
+                           " that it would leave run over a box, found gaps"),
+                    site.loops[0]);
+    }
+    box[d] = Dim{sweep.min, sweep.width + 1};
+  }
+  return box;
+}
+
 namespace {
 
 // One loop per dimension over all of it: the form of the builder, whatever the extents are.

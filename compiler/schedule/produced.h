@@ -40,6 +40,12 @@ void GrowBox(const ir::Function& f, const BlockSite& site, const ir::BufferRegio
 absl::StatusOr<Produced> ProducedAt(const Step& step, const ir::Function& f, const BlockSite& site,
                                     const ir::Var& loop);
 
+// The points that a block visits while the loops `own` around it run, a box over the loops around
+// those: one entry per iterator, nothing where the outer loops do not feed it. Refuses
+// (inexact_region) what is no box.
+absl::StatusOr<Box> OwnPoints(const Step& step, const ir::Function& f, const BlockSite& site,
+                              const std::vector<ir::Var>& own);
+
 // Refuses (reason partial_write) a buffer that no block writes all of: parts of it may be
 // undefined.
 absl::Status CheckWhollyWritten(const Step& step, const ir::Function& f,

@@ -230,6 +230,13 @@ TEST(TensorizeTest, Refusals) {
 // ------------------------------------------------------------------------------ u8 x i8 dot
 // products
 
+// Producers that follow each other into one nest, and what consumes them behind: the accumulator
+// was once read before it was written.
+TEST(PackedInt8Test, MovedProducersComeBeforeTheirUse) {
+  Checked(PackedInt8DenseProgram(2, 2, 4, 2),
+          "fuse %12 %13; compute_at %10 %15; compute_at %5 %11; reverse_compute_at %14 %17");
+}
+
 constexpr char kDotSteps[] =
     // acc: i jo ji ko ki; the lanes and a group of four inside.
     "cache_write %5; reorder %3 %2; tensorize %2 intrin=";
