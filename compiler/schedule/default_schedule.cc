@@ -27,6 +27,7 @@ constexpr int64_t kParallelWork = 20'000;
 constexpr int64_t kMaxPartialVectors = 4;  // of a sum whose lanes run along the reduction
 // A stage this small is computed again at every use.
 constexpr int kCheapNodes = 24;
+constexpr int64_t kCheapReads = 3;  // of each of its elements
 
 }  // namespace
 
@@ -50,6 +51,14 @@ Steps DefaultScheduler::Run() {
   return schedule_.steps();
 }
 
+static int64_t WorkOf(const StmtNode& block) {
+  int64_t work = 1;
+  for (const ir::IterVar& iter : block.iters) {
+    work = std::min(kSymbolicExtent * kSymbolicExtent, work * ExtentOf(iter.domain.extent));
+  }
+  return work;
+}
+
 void DefaultScheduler::InlineCheapStages() {
   for (const std::string& name : schedule_.BlockNames()) {
     Stmt block = BlockOf(name);
@@ -64,13 +73,18 @@ void DefaultScheduler::InlineCheapStages() {
     });
     bool into_reduction = false;
     int uses = 0;
+    int64_t reads = 0;
     for (const BlockSite& site : BlocksIn(schedule_.function().body)) {
       if (!Reads(*site.block, block->writes[0].buffer)) continue;
       ++uses;
       into_reduction = into_reduction || site.block->init != nullptr;
+      reads += WorkOf(*site.block);
     }
-    // A choice (padding) would be made again in every turn of the innermost loop.
-    bool cheap = nodes <= kCheapNodes && !calls && !(chooses && into_reduction);
+    // A choice (padding) would be made again in every turn of the innermost loop: no matter where
+    // each element is read a few times only, for that costs less than keeping it.
+    const bool often = reads > kCheapReads * WorkOf(*block);
+    bool cheap = nodes <= kCheapNodes && !calls && !(chooses && into_reduction && often);
+    cheap = cheap || ChoiceOf(name).place == BlockChoice::kInlined;
     if (cheap || (uses == 1 && !into_reduction)) {
       Try({.kind = StepKind::kInline, .handles = {schedule_.BlockHandle(name)}});
     }
@@ -143,14 +157,6 @@ void DefaultScheduler::ParallelOuter(const std::vector<int>& loops, int64_t work
   Try({.kind = StepKind::kParallel, .handles = {mapped}});
 }
 
-static int64_t WorkOf(const StmtNode& block) {
-  int64_t work = 1;
-  for (const ir::IterVar& iter : block.iters) {
-    work = std::min(kSymbolicExtent * kSymbolicExtent, work * ExtentOf(iter.domain.extent));
-  }
-  return work;
-}
-
 // The block through which a reduction's result leaves: its epilogue, or a copy; "" when there is
 // none.
 std::string DefaultScheduler::TargetOf(const StmtNode& reduction) {
@@ -183,17 +189,21 @@ void DefaultScheduler::VectorizeInner(int loop) {
   Try({.kind = StepKind::kVectorize, .handles = {loop}});
 }
 
-// Stages before a reduction that are made anew for each of its outermost tiles.
+// Stages before a reduction that are made anew within its outer loops.
 void DefaultScheduler::PlaceStages() {
   for (const std::string& name : schedule_.BlockNames()) {
-    if (!ChoiceOf(name).per_tile) continue;
+    int level = ChoiceOf(name).place;
+    if (level < 1 || level == BlockChoice::kInlined) continue;
     const ir::Buffer made = BlockOf(name)->writes[0].buffer;
     for (const BlockSite& site : BlocksIn(schedule_.function().body)) {
       if (site.block->name == name || !Reads(*site.block, made)) continue;
-      const std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(site.block->name));
-      if (!loops.empty() && Try({.kind = StepKind::kComputeAt,
-                                 .handles = {schedule_.BlockHandle(name), loops.front()}})) {
-        VectorizeInner(schedule_.LastResults().back());
+      for (int loop : schedule_.LoopsOf(schedule_.BlockHandle(site.block->name))) {
+        if (ir::IsInt(schedule_.StmtOf(loop)->range.extent, 1) || --level > 0) continue;
+        const int stage = schedule_.BlockHandle(name);
+        if (Try({.kind = StepKind::kComputeAt, .handles = {stage, loop}})) {
+          VectorizeInner(schedule_.LastResults().back());
+        }
+        break;
       }
       break;
     }

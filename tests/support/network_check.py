@@ -5,9 +5,11 @@ Used by tests/e2e/networks_quick.py (small) and tests/long/networks.py (full siz
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -46,8 +48,26 @@ def command(*args):
     return done.stdout
 
 
-def check(name, options, folder, compile_flags=()):
-    """One network: compiles it for one and for two threads and runs each; a row of results."""
+def build(model, threads, module, trials, compile_flags, folder):
+    """The module by default schedules, or tuned with some trials on a fleet of its own; facts for the row."""
+    target = f"native,threads={threads}"
+    if trials == 0:
+        summary = json.loads(command("compile", model, "--target", target, "-o", module, "--format", "json", *compile_flags))
+        return {"kernels": len(summary["kernels"]), "launches": sum(k["uses"] for k in summary["kernels"])}
+    log = Path(folder) / f"tuner-{threads}.db"
+    job = json.loads(command("tune", model, "--target", target, "--trials", trials, "--log", log, "--state-dir",
+                             Path(folder) / f"state-{threads}", "-o", module, "--format", "json"))
+    records = [json.loads(line) for line in command("log", "export", "--log", log).splitlines()]
+    outcomes = Counter(r["outcome"] for r in records if r["accepted"])
+    made_of = set(re.search(rb'"log_records":"([^"]*)"', Path(module).read_bytes())[1].decode().split(","))
+    chosen = {r["task"]: r for r in records if r["measurement_id"] in made_of}
+    return {"kernels": len({r["task"] for r in records}), "launches": 0, "trials": job["progress"]["measured"],
+            "outcomes": dict(outcomes), "tuned": sum(not r["is_default"] for r in chosen.values()),
+            "variants": dict(Counter(r["steps"].split(";")[0] for r in chosen.values() if r["steps"].startswith("variant ")))}
+
+
+def check(name, options, folder, compile_flags=(), trials=0):
+    """One network: compiles (or tunes) it for one and for two threads and runs each; a row of results."""
     case = make_models(folder, name, *options) / name
     expected = expected_output(case)
     row = {"network": name, "options": " ".join(map(str, options)), "runs": []}
@@ -57,26 +77,26 @@ def check(name, options, folder, compile_flags=()):
     for threads in (1, 2):
         module, out = Path(folder) / f"{name}-{threads}.tw", Path(folder) / f"out-{name}-{threads}"
         start = time.monotonic()
-        summary = json.loads(command("compile", case / "model.onnx", "--target", f"native,threads={threads}", "-o", module,
-                                     "--format", "json", *compile_flags))
+        facts = build(case / "model.onnx", threads, module, trials, compile_flags, folder)
         seconds = time.monotonic() - start
         command("run", module, *inputs, "--threads", threads, "--repeat", 1, "--output-dir", out)
         norm, largest = errors(out / "output_0.pb", expected)
-        run = {"threads": threads, "kernels": len(summary["kernels"]), "launches": sum(k["uses"] for k in summary["kernels"]),
-               "compile_s": round(seconds, 2), "norm": norm, "max": largest}
+        run = {"threads": threads, **facts, "compile_s": round(seconds, 2), "norm": norm, "max": largest}
         other = golden(name, options)
         if other:
             run["golden_norm"], run["golden_max"] = errors(out / "output_0.pb", other)
         row["runs"].append(run)
     row["good"] = all(r["norm"] <= MAX_NORM and r["max"] <= MAX_ELEMENT and r.get("golden_norm", 0) <= MAX_NORM
-                      and r.get("golden_max", 0) <= MAX_ELEMENT for r in row["runs"])
+                      and r.get("golden_max", 0) <= MAX_ELEMENT and set(r.get("outcomes", ())) <= {"OK", "EARLY_STOPPED"}
+                      for r in row["runs"])
     return row
 
 
 def text(row):
     parts = [f"{row['network']:10s} {row['options']:32s} {'ok' if row['good'] else 'WRONG'}"]
     for r in row["runs"]:
-        parts.append(f"{r['threads']}t: {r['kernels']} kernels, {r['launches']} launches, {r['compile_s']} s, "
+        made = f"{r['trials']} trials, {r['tuned']} tuned {r['variants']}" if "trials" in r else f"{r['launches']} launches"
+        parts.append(f"{r['threads']}t: {r['kernels']} kernels, {made}, {r['compile_s']} s, "
                      f"norm {r['norm']:.2g} max {r['max']:.2g}"
                      + (f" golden {r['golden_norm']:.2g} {r['golden_max']:.2g}" if "golden_norm" in r else ""))
     return "  ".join(parts)

@@ -66,7 +66,7 @@ class AroundDefault final : public Sketch {
       choice.lane_axis = axis(stage.lane_axis);
       choice.vectors = Value(point, stage.vectors);
       choice.parallel = Value(point, stage.parallel);
-      choice.per_tile = Value(point, stage.per_tile) != 0;
+      choice.place = static_cast<int>(Value(point, stage.place));
     }
     return s->ApplyAll(schedule::DefaultSchedule(function_, target_, choices));
   }
@@ -79,7 +79,7 @@ class AroundDefault final : public Sketch {
   };
   struct Stage {
     std::string block;
-    size_t lane_axis, vectors, parallel, per_tile;
+    size_t lane_axis, vectors, parallel, place;
   };
 
   std::vector<int64_t> Axes(const BlockInfo& block) const {
@@ -133,7 +133,9 @@ class AroundDefault final : public Sketch {
     stage.lane_axis = knob("lanes_along", Axes(block));
     stage.vectors = knob("vectors", {0, 2, 4, 8});
     stage.parallel = knob("parallel", Parallel());
-    stage.per_tile = knob("per_tile", feeds ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
+    stage.place =
+        knob("place", feeds ? std::vector<int64_t>{0, 1, 2, schedule::BlockChoice::kInlined}
+                            : std::vector<int64_t>{0});
     stages_.push_back(std::move(stage));
   }
 
