@@ -19,6 +19,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/run_compiled.h"
+#include "tuner_server/search/space.h"
 
 namespace tilewright {
 namespace {
@@ -113,6 +114,54 @@ TEST_P(Networks, CompiledOutputsMatchNumpy) {
     EXPECT_LE(errors.norm, kNorm);
     EXPECT_LE(errors.max, kMax);
   }
+}
+
+// Of every task the default schedule is a point of the space, with neighbours; whatever else is
+// drawn from the space is legal.
+TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
+  auto folder = support::TempDir::Create("networks");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  std::vector<std::string> arguments = GetParam();
+  const std::string name = arguments[0];
+  arguments.insert(arguments.begin(), folder->path());
+  const absl::Status made = RunScript("make_models.py", arguments);
+  ASSERT_TRUE(made.ok()) << made;
+  auto bytes = support::ReadFile(folder->File(name + "/model.onnx"), kMaxFile);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  auto imported = graph::ImportOnnx(*bytes);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  const auto target = ir::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=2");
+  ASSERT_TRUE(target.ok());
+  graph::GraphPassContext context;
+  context.channel_block = target->vector_bytes / ir::kF32.bytes();
+  auto fused = graph::RunGraphPasses(*imported, context);
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  const auto tasks = driver::ExtractTasks(*fused);
+  ASSERT_TRUE(tasks.ok()) << tasks.status();
+  support::Rng rng(1);
+  int sketches = 0;
+  for (const driver::Task& task : *tasks) {
+    SCOPED_TRACE(task.name);
+    auto variants = driver::TaskVariants(task.text);
+    ASSERT_TRUE(variants.ok()) << variants.status();
+    auto space = search::Space::Create(*variants, *target);
+    ASSERT_TRUE(space.ok()) << space.status();
+    sketches += static_cast<int>((*space)->sketches().size());
+    const auto point = (*space)->DefaultPoint();
+    ASSERT_TRUE(point.has_value());
+    EXPECT_TRUE((*space)->Feasible(*point));
+    EXPECT_FALSE((*space)->Neighbours(*point).empty());
+    const auto schedule = (*space)->Apply(*point);
+    ASSERT_TRUE(schedule.ok()) << schedule.status();
+    EXPECT_EQ(schedule::ToText(schedule->steps()), *driver::DefaultSteps(task.text, *target));
+    for (int i = 0; i < 4; ++i) {
+      search::Point drawn;
+      ASSERT_TRUE((*space)->Sample(&rng, &drawn));
+      const auto legal = (*space)->Apply(drawn);
+      EXPECT_TRUE(legal.ok()) << legal.status();
+    }
+  }
+  std::printf("%s: %zu tasks, %d sketches\n", name.c_str(), tasks->size(), sketches);
 }
 
 using V = std::vector<std::string>;

@@ -452,6 +452,10 @@ absl::Status JobCore::OnAsked(const v1::Asked& asked) {
 }
 
 absl::Status JobCore::OnCompiled(const v1::ModuleCompiled& compiled) {
+  // The child measured these schedules itself: that one does not replay is a fault to be seen.
+  for (const std::string& stale : compiled.stale()) {
+    TW_TRY(AddText("the best schedule was not applied, " + stale.substr(0, kMaxReasonBytes)));
+  }
   const auto published = env_.modules->Publish(MakePublishRequest(compiled));
   if (absl::IsDataLoss(published.status()) || absl::IsNotFound(published.status())) {
     return Fail(support::StatusText(published.status()));

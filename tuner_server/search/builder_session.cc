@@ -258,6 +258,9 @@ absl::Status BuilderSession::CompileModule(const v1::CompileModule& request,
   *reply->mutable_digest() =
       DigestMessage(support::Sha256Hex(bytes), static_cast<int64_t>(bytes.size()));
   TW_TRY(DescribeModule(bytes, target_, report, reply));
+  for (const driver::CompileReport::Kernel& kernel : report.kernels) {
+    if (kernel.stale) reply->add_stale(kernel.task_name + ": " + kernel.stale_reason);
+  }
   reply->set_seconds(static_cast<double>(clock.NowNs() - start) * 1e-9);
   return absl::OkStatus();
 }
