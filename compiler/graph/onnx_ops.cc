@@ -13,11 +13,15 @@ namespace {
 
 using support::StrCat;
 
-Result Elementwise(NodeReader& n) {
-  const op::OpSpec* spec = nullptr;
+const op::OpSpec* FindElementwise(std::string_view onnx_op) {
   for (const op::OpSpec& row : op::Operators()) {
-    if (row.elementwise() && row.onnx[0] == n.op_type()) spec = &row;
+    if (row.elementwise() && row.onnx[0] == onnx_op) return &row;
   }
+  return nullptr;
+}
+
+Result Elementwise(NodeReader& n) {
+  const op::OpSpec* spec = FindElementwise(n.op_type());
   TW_CHECK(spec != nullptr) << n.op_type();
   if (n.importer().opset() < 7 && spec->max_inputs == 2) {
     TW_ASSIGN(const int64_t broadcast, n.Int("broadcast", 0));
@@ -158,64 +162,40 @@ Result Reduce(NodeReader& n) {
                            n.output_name());
 }
 
+// Elementwise operators that are not here are imported as their row says.
 constexpr Conversion kConversions[] = {
-    {"Abs", Elementwise},
-    {"Add", Elementwise},
     {"AveragePool", ImportPool},
     {"BatchNormalization", BatchNorm},
-    {"Ceil", Elementwise},
     {"Clip", Clip},
     {"Concat", ImportConcat},
     {"Constant", ImportConstant},
     {"Conv", ImportConv},
     {"ConvTranspose", ImportConvTranspose},
-    {"Div", Elementwise},
     {"Dropout", Identity},
-    {"Elu", Elementwise},
-    {"Erf", Elementwise},
-    {"Exp", Elementwise},
     {"Flatten", ImportFlatten},
-    {"Floor", Elementwise},
     {"Gather", ImportGather},
-    {"Gelu", Elementwise},
     {"Gemm", ImportGemm},
     {"GlobalAveragePool", ImportGlobalPool},
     {"GlobalMaxPool", ImportGlobalPool},
-    {"HardSigmoid", Elementwise},
-    {"HardSwish", Elementwise},
     {"Identity", Identity},
     {"LSTM", ImportLstm},
-    {"LeakyRelu", Elementwise},
-    {"Log", Elementwise},
     {"MatMul", ImportMatMul},
     {"Max", Variadic},
     {"MaxPool", ImportPool},
     {"Min", Variadic},
-    {"Mul", Elementwise},
-    {"Neg", Elementwise},
-    {"PRelu", Elementwise},
     {"Pad", ImportPad},
-    {"Pow", Elementwise},
-    {"Reciprocal", Elementwise},
     {"ReduceMax", Reduce},
     {"ReduceMean", Reduce},
     {"ReduceMin", Reduce},
     {"ReduceProd", Reduce},
     {"ReduceSum", Reduce},
-    {"Relu", Elementwise},
     {"Reshape", ImportReshape},
-    {"Round", Elementwise},
     {"Shape", ImportShape},
-    {"Sigmoid", Elementwise},
     {"Slice", ImportSlice},
     {"Softmax", Softmax},
-    {"Softplus", Elementwise},
     {"Split", ImportSplit},
-    {"Sqrt", Elementwise},
     {"Squeeze", ImportSqueeze},
-    {"Sub", Elementwise},
     {"Sum", Variadic},
-    {"Tanh", Elementwise},
     {"Transpose", ImportTranspose},
     {"Unsqueeze", ImportUnsqueeze},
 };
@@ -274,7 +254,8 @@ const Conversion* FindConversion(std::string_view onnx_op) {
   for (const Conversion& row : kConversions) {
     if (row.onnx == onnx_op) return &row;
   }
-  return nullptr;
+  static constexpr Conversion kElementwise = {"", Elementwise};
+  return FindElementwise(onnx_op) == nullptr ? nullptr : &kElementwise;
 }
 
 }  // namespace tilewright::graph::onnx
