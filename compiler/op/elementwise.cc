@@ -107,6 +107,9 @@ constexpr Row kRows[] = {
      [](Doubles x, const Attrs&) {
        return (x[0] > 0 ? x[0] : 0) + std::log1p(std::exp(-std::fabs(x[0])));
      }},
+    {"softsign", "Softsign", 1, true,
+     [](Exprs x, const Attrs&) { return x[0] / (Like(1, x[0]) + Apply(Intrinsic::kAbs, x[0])); },
+     [](Doubles x, const Attrs&) { return x[0] / (1 + std::fabs(x[0])); }},
     {"leaky_relu", "LeakyRelu", 1, true,
      [](Exprs x, const Attrs& a) {
        return ir::Select(x[0] < Like(0, x[0]), x[0] * Like(Alpha(a, 0.01), x[0]), x[0]);

@@ -155,6 +155,15 @@ TEST(OpCompute, AttributesOfElementwiseRows) {
   ExpectComputeMatchesReference({"hard_sigmoid", {{9}}, {{"alpha", 0.3}, {"beta", 0.4}}}, &rng);
 }
 
+TEST(OpCompute, SoftsignOfLargeValuesStaysBelowOne) {
+  Rng rng(Seed());
+  ExpectComputeMatchesReference({"softsign", {{64}}, {}, -1e30, 1e30}, &rng);
+  const RefTensor ends{{ir::kF32, {2}}, {-1e30, 1e30}};
+  auto far = Reference(*FindOp("softsign"), std::vector<RefTensor>{ends}, {});
+  ASSERT_TRUE(far.ok()) << far.status();
+  EXPECT_EQ((*far)[0].values, (std::vector<double>{-1, 1}));
+}
+
 TEST(OpCompute, IntegerElementwise) {
   Rng rng(Seed());
   for (const char* name : {"add", "sub", "mul", "max", "min"}) {
