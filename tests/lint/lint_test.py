@@ -142,6 +142,30 @@ T Max(
         self.put("compiler/op/README.md", "see `gone.h` and `ir.h`\n")
         self.expect_finding("check_docs.py", "compiler/op/README.md:1:", "gone.h")
 
+    def test_additions_that_touch_other_files(self):
+        self.put("compiler/README.md", "| operator | `relu` | `o.cc`, `t.cc` |\n"
+                 "| primitive | `split` | `compiler/schedule/steps.def`, "
+                 "`compiler/schedule/primitives.h`, `compiler/schedule/loops.cc`, `t.cc` |\n"
+                 "| pass | `lower_all` | `compiler/transform/passes.h`, `compiler/transform/p.cc`, "
+                 "`compiler/transform/pipelines.cc`, `t.cc`, `u.cc` |\n")
+        lower = "StatusOr<Function> LowerAll(const Function& f);\n"
+        for path, text in {
+                "o.cc": '{"relu"}\n', "t.cc": "Relu ApplySplit lower_all\n", "u.cc": "LowerAll\n",
+                "compiler/schedule/steps.def": 'TW_STEP(Split, "split", "l", "")\n',
+                "compiler/schedule/primitives.h": "Status ApplySplit(Schedule& s);\n",
+                "compiler/schedule/loops.cc": "Status ApplySplit(Schedule& s) {}\n",
+                "compiler/transform/passes.h": lower, "compiler/transform/p.cc": lower,
+                "compiler/transform/pipelines.cc":
+                    'constexpr PassRow kLowerAll{"lower_all", LowerAll};\n'}.items():
+            self.put(path, text)
+        code, output = self.run_check("check_additions.py")
+        self.assertEqual(code, 0, output)
+        self.put("compiler/schedule/other.cc", "Status ApplySplit(Schedule& s) {}\n")
+        self.expect_finding("check_additions.py", "ApplySplit: expected one source", "other.cc")
+        os.remove(os.path.join(self.root, "compiler/schedule/other.cc"))
+        self.put("o.cc", '{"tanh"}\n')
+        self.expect_finding("check_additions.py", "o.cc: expected relu")
+
     def test_unregistered_source(self):
         self.put("compiler/op/op.cc", '#include "compiler/op/op.h"\n')
         self.expect_finding("check_docs.py", "compiler/op/op.cc: expected in a CMakeLists.txt")

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Checks what compiler/README.md claims about adding an operator, a primitive or a pass.
+
+- the table of worked examples: every file is there and names the example, and each kind has as many
+  files as the claim says
+- every primitive of steps.def has its body in one source, declared in primitives.h: the row does
+  the rest
+- every row of pipelines.cc has its pass in one source, declared in passes.h
+"""
+
+import re
+import sys
+
+import source_files
+
+README = "compiler/README.md"
+CLAIMED = {"operator": 2, "primitive": 4, "pass": 5}
+EXAMPLE = re.compile(r"^\| (\w+) \| `(\w+)` \| (.*) \|$", re.M)
+
+
+def check_examples(report, root, known):
+    text = source_files.read_text(README, root)
+    rows = {kind: (name, re.findall(r"`([^`]+)`", files)) for kind, name, files in EXAMPLE.findall(text)
+            if kind in CLAIMED}
+    for kind, count in CLAIMED.items():
+        if kind not in rows:
+            report.add(README, "expected a worked example of a new %s" % kind)
+            continue
+        name, files = rows[kind]
+        if len(files) != count:
+            report.add(README, "%s: expected %d files, found %d" % (kind, count, len(files)))
+        # `prune_sync`, PruneSync or "prune_sync": the same words.
+        words = re.compile("_?".join(name.split("_")), re.I)
+        for path in files:
+            if path not in known:
+                report.add(README, "names a file that is not there: %s" % path)
+            elif not words.search(source_files.read_text(path, root)):
+                report.add(path, "expected %s, which %s says it has" % (name, README))
+
+
+def check_owner(report, root, known, folder, name, declared_in):
+    """`name` is declared in that header and defined in one source of the folder."""
+    defined = re.compile(r"^[\w:<>]+ %s\(" % name, re.M)
+    sources = [p for p in known if p.startswith(folder) and p.endswith(".cc") and
+               defined.search(source_files.read_text(p, root))]
+    if len(sources) != 1:
+        report.add(folder, "%s: expected one source, found %s" % (name, " ".join(sources) or "none"))
+    if not re.search(r"\b%s\(" % name, source_files.read_text(declared_in, root)):
+        report.add(declared_in, "expected a declaration of %s" % name)
+
+
+def check_tables(report, root, known):
+    steps = re.findall(r"^TW_STEP\((\w+),", source_files.read_text("compiler/schedule/steps.def", root), re.M)
+    for name in steps:
+        check_owner(report, root, known, "compiler/schedule/", "Apply" + name,
+                    "compiler/schedule/primitives.h")
+    table = source_files.read_text("compiler/transform/pipelines.cc", root)
+    passes = re.findall(r'^constexpr PassRow \w+\{"\w+", (\w+)\};', table, re.M)
+    for name in passes:
+        check_owner(report, root, known, "compiler/transform/", name, "compiler/transform/passes.h")
+    if not steps or not passes:
+        report.add("compiler", "expected tables of primitives and passes, found %d and %d rows" %
+                   (len(steps), len(passes)))
+
+
+def check(root):
+    report = source_files.Report("check_additions")
+    known = source_files.repository_files(root)
+    if README in known:  # a small tree of a test has no compiler
+        check_examples(report, root, known)
+        check_tables(report, root, known)
+    return report.finish("%d files" % len(known))
+
+
+if __name__ == "__main__":
+    sys.exit(check(sys.argv[1] if len(sys.argv) > 1 else source_files.ROOT))
