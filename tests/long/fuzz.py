@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""The long lane of the fuzzers: libFuzzer with ASan and UBSan on every parser of tests/fuzz.
+
+Each fuzzer runs for `--minutes`, starting from inputs that are in the repository (golden files,
+schedules in their comments) or made here (a model for each operator), in chunks of `--chunk`
+seconds that go on from each other's corpus; `--wrap` names a command that runs each chunk. Writes
+seeds, runs, coverage and failing inputs to tests/results/fuzz.json. tests/fuzz/README.md says how to
+build.
+"""
+
+import argparse
+import base64
+import concurrent.futures
+import datetime
+import json
+import math
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "golden"
+MOST_BYTES = 8192
+RUNS = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
+COVERAGE = re.compile(r"cov: (\d+)")
+
+
+def texts(*folders):
+    return [p.read_bytes() for f in folders for p in sorted((GOLDEN / f).iterdir())]
+
+
+def graphs():
+    """The graphs of golden files: each may hold several, of a pass before and after."""
+    for text in texts("graph"):
+        yield text
+        yield from re.findall(rb"^graph .*?^}\n", text, re.M | re.S)
+
+
+def schedules():
+    for text in texts("programs", "schedule"):
+        steps = [line.split(b" ", 2)[2] for line in text.splitlines() if line.startswith(b"#: steps ")]
+        if steps:
+            yield b"; ".join(steps)
+    for test in ("schedule_test.cc", "bind_threads_test.cc"):
+        source = (ROOT / "tests" / "unit" / test).read_text()
+        for steps in re.findall(r'"([a-z_]+ %[^"\\]*)"', source):
+            yield steps.encode()
+
+
+# Operator, shapes of its inputs (the second and later ones are constants), attributes.
+OPERATORS = [
+    ("Conv", [(1, 2, 5, 5), (4, 2, 3, 3), (4,)], {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+    ("ConvTranspose", [(1, 2, 3, 3), (2, 3, 2, 2)], {"strides": [2, 2]}),
+    ("BatchNormalization", [(1, 2, 3, 3), (2,), (2,), (2,), (2,)], {}),
+    ("Gemm", [(2, 3), (4, 3), (4,)], {"transB": 1}),
+    ("MatMul", [(2, 2, 3), (2, 3, 2)], {}),
+    ("MaxPool", [(1, 2, 4, 4)], {"kernel_shape": [2, 2], "ceil_mode": 1}),
+    ("AveragePool", [(1, 2, 4, 4)], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    ("GlobalAveragePool", [(1, 2, 3, 3)], {}),
+    ("Softmax", [(2, 5)], {"axis": -1}),
+    ("Transpose", [(2, 3, 4)], {"perm": [2, 0, 1]}),
+    ("Concat", [(2, 3), (2, 1)], {"axis": 1}),
+    ("Flatten", [(2, 3, 4)], {"axis": 1}),
+    ("ReduceMean", [(2, 3, 4)], {"axes": [1], "keepdims": 0}),
+    ("LeakyRelu", [(3, 4)], {"alpha": 0.1}),
+    ("Add", [(3, 4), (4,)], {}), ("Div", [(3, 4), (1,)], {}), ("Pow", [(3,), (1,)], {}),
+    ("Erf", [(4,)], {}), ("Sigmoid", [(4,)], {}), ("Clip", [(4,), (), ()], {}),
+]
+
+
+def models():
+    """One small model for each operator; needs the onnx package of Debian's own Python."""
+    from onnx import TensorProto, helper
+    for name, shapes, attributes in OPERATORS:
+        names = [f"x{i}" for i in range(len(shapes))]
+        constants = [helper.make_tensor(n, TensorProto.FLOAT, s, [0.5] * math.prod(s))
+                     for n, s in zip(names[1:], shapes[1:])]
+        graph = helper.make_graph(
+            [helper.make_node(name, names, ["t"], **attributes), helper.make_node("Relu", ["t"], ["y"])],
+            "g", [helper.make_tensor_value_info("x0", TensorProto.FLOAT, shapes[0])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+        model.ir_version = 7
+        yield model.SerializeToString()
+
+
+SEEDS = {
+    "graph_text_fuzzer": graphs,
+    "ir_text_fuzzer": lambda: texts("programs", "transform"),
+    "onnx_import_fuzzer": models,
+    "schedule_text_fuzzer": schedules,
+    "task_text_fuzzer": graphs,
+}
+
+
+def run_fuzzer(args, name, folder):
+    corpus = folder / name
+    corpus.mkdir()
+    for i, seed in enumerate(SEEDS[name]()):
+        if len(seed) <= MOST_BYTES:
+            (corpus / f"seed{i}").write_bytes(seed)
+    result = {"seed": args.seed, "seeds": len(list(corpus.iterdir())), "runs": 0, "seconds": 0.0,
+              "coverage": 0, "failures": []}
+    chunk = 0
+    while result["seconds"] < args.minutes * 60 - 1 and not result["failures"]:
+        left = min(args.chunk, args.minutes * 60 - result["seconds"])
+        command = [*shlex.split(args.wrap), str(args.build_dir / "bin" / name), str(corpus),
+                   f"-max_total_time={max(1, round(left))}", f"-seed={args.seed + chunk}",
+                   f"-max_len={MOST_BYTES}", "-rss_limit_mb=3000", "-timeout=60",
+                   "-print_final_stats=1", f"-artifact_prefix={folder}/{name}-"]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        runs = RUNS.search(done.stderr)
+        covered = COVERAGE.findall(done.stderr)
+        result["runs"] += int(runs[1]) if runs else 0
+        result["coverage"] = max([result["coverage"], *map(int, covered)])
+        result["seconds"] += left
+        chunk += 1
+        if done.returncode != 0:
+            inputs = {p.name: base64.b64encode(p.read_bytes()).decode()
+                      for p in folder.glob(f"{name}-*")}
+            result["failures"].append({"seed": args.seed + chunk - 1, "inputs": inputs,
+                                       "output": done.stderr[-8000:]})
+    result["corpus"] = len(list(corpus.iterdir()))
+    return result
+
+
+def commit():
+    def git(*words):
+        return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout
+    changed = git("status", "--porcelain", "--untracked-files=no").strip()
+    return git("rev-parse", "HEAD").strip() + ("+changes" if changed else "")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "fuzz")
+    parser.add_argument("--minutes", type=float, default=10, help="for each fuzzer")
+    parser.add_argument("--chunk", type=float, default=120, help="seconds")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="fuzzers at a time")
+    parser.add_argument("--only", action="append", choices=sorted(SEEDS))
+    parser.add_argument("--wrap", default="", metavar="COMMAND")
+    parser.add_argument("--output", type=pathlib.Path,
+                        default=ROOT / "tests" / "results" / "fuzz.json")
+    args = parser.parse_args()
+    names = args.only or sorted(SEEDS)
+    for name in names:
+        if not (args.build_dir / "bin" / name).exists():
+            sys.exit(f"{args.build_dir / 'bin' / name} is not there: build it first")
+    report = {"lane": "fuzz", "commit": commit(),
+              "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+              "minutes": args.minutes, "fuzzers": {}}
+    start = time.monotonic()
+    failed = 0
+    with (tempfile.TemporaryDirectory() as folder,
+          concurrent.futures.ThreadPoolExecutor(args.jobs) as pool):
+        running = [(name, pool.submit(run_fuzzer, args, name, pathlib.Path(folder))) for name in names]
+        for name, future in running:
+            result = future.result()
+            report["fuzzers"][name] = result
+            failed += len(result["failures"])
+            print(f"{name}: {result['runs']} runs, {result['coverage']} edges, "
+                  f"{len(result['failures'])} failures", flush=True)
+            for failure in result["failures"]:
+                print(failure["output"], file=sys.stderr)
+    report["wall_seconds"] = round(time.monotonic() - start, 1)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
