@@ -84,6 +84,7 @@ v1::SyncRequest AgentCore::MakeSync(int64_t max_wait_ms) {
     v1::DeviceReport* report = request.add_devices();
     *report = device;
     report->set_activity(ActivityOf(name));
+    report->set_highest_fencing_token(ledger_.last_token(name));
   }
   for (const auto& [name, lease] : ledger_.leases()) {
     v1::LeaseReport* report = request.add_leases();

@@ -44,7 +44,9 @@ void Ledger::AddGrant(const v1::Grant& grant) {
   lease.device = grant.device();
   lease.token = grant.fencing_token();
   for (const v1::Work& work : grant.work()) {
-    // The same attempt in two leases would be the tracker's mistake; the first one keeps it.
+    // The same attempt twice is the mistake of a tracker that lost its memory; the first one keeps
+    // the name, and the tracker sees that this lease was not done.
+    if (unacked_.count(MeasurementId(work)) != 0) continue;
     if (!lease_of_.emplace(MeasurementId(work), grant.lease()).second) continue;
     lease.items.push_back({work, ItemState::kWaiting, ""});
   }

@@ -54,23 +54,70 @@ bool Decode(std::string_view payload, Record* record) {
                                : record->result.ParseFromArray(data, size);
 }
 
-// A torn write is the last thing in a file; anything intact behind it means something else.
-bool AnyRecordIn(std::string_view bytes) {
+// Bytes that are no record come from a torn write when nothing behind them was ever promised: of
+// acknowledgements, which are not synced one by one, a power cut may keep a later one and lose an
+// earlier one. Any other record was synced together with all that lies before it.
+bool AnyPromisedRecordIn(std::string_view bytes) {
   for (size_t at = 1; at + kHeadBytes < bytes.size(); ++at) {
-    if (FrontPayload(bytes.substr(at)).has_value()) return true;
+    const auto payload = FrontPayload(bytes.substr(at));
+    if (payload && (*payload)[0] != static_cast<char>(Record::Kind::kAcked)) return true;
   }
   return false;
 }
 
-absl::Status WriteAll(int fd, std::string_view data) {
-  while (!data.empty()) {
-    const ssize_t written = write(fd, data.data(), data.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return support::ErrnoError(errno, "spool.write.failed", "spool");
-    data.remove_prefix(static_cast<size_t>(written));
+class DiskFile final : public SpoolFile {
+ public:
+  explicit DiskFile(std::string path) : path_(std::move(path)) {}
+  ~DiskFile() override { Close(); }
+
+  absl::StatusOr<std::string> Read() override {
+    if (!support::FileExists(path_)) return std::string();
+    return support::ReadFile(path_, kMaxFileBytes);
   }
-  return absl::OkStatus();
-}
+
+  absl::Status WriteAt(int64_t size, std::string_view bytes, bool durable) override {
+    TW_TRY(GoTo(size));
+    at_ = -1;  // unknown until all went well
+    for (std::string_view rest = bytes; !rest.empty();) {
+      const ssize_t written = write(fd_, rest.data(), rest.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return support::ErrnoError(errno, "spool.write.failed", path_);
+      rest.remove_prefix(static_cast<size_t>(written));
+    }
+    if (durable && fdatasync(fd_) != 0) {
+      return support::ErrnoError(errno, "spool.sync.failed", path_);
+    }
+    at_ = size + static_cast<int64_t>(bytes.size());
+    return absl::OkStatus();
+  }
+
+  absl::Status Replace(std::string_view content) override {
+    Close();
+    return support::WriteFileAtomic(path_, content);
+  }
+
+ private:
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+    at_ = -1;
+  }
+
+  // The file open, `size` bytes long, to be written at its end.
+  absl::Status GoTo(int64_t size) {
+    if (at_ == size) return absl::OkStatus();
+    if (fd_ < 0) fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd_ < 0 || ftruncate(fd_, size) != 0 || lseek(fd_, size, SEEK_SET) != size) {
+      return support::ErrnoError(errno, "spool.open.failed", path_);
+    }
+    at_ = size;
+    return absl::OkStatus();
+  }
+
+  const std::string path_;
+  int fd_ = -1;
+  int64_t at_ = -1;  // length of the file when it is known
+};
 
 }  // namespace
 
@@ -89,14 +136,16 @@ std::string EncodeRecord(const Record& record) {
 }
 
 absl::StatusOr<std::unique_ptr<Spool>> Spool::Open(const std::string& path, Ledger* ledger) {
-  auto spool = std::unique_ptr<Spool>(new Spool(path));
-  std::string content;
-  if (support::FileExists(path)) {
-    TW_ASSIGN(content, support::ReadFile(path, kMaxFileBytes));
-  }
+  return Open(std::make_unique<DiskFile>(path), path, ledger);
+}
+
+absl::StatusOr<std::unique_ptr<Spool>> Spool::Open(std::unique_ptr<SpoolFile> file,
+                                                   const std::string& path, Ledger* ledger) {
+  auto spool = std::unique_ptr<Spool>(new Spool(std::move(file)));
+  TW_ASSIGN(std::string content, spool->file_->Read());
   // Created empty and then filled: a crash between the two leaves a part of the magic bytes.
   if (content.size() < kMagic.size() && kMagic.substr(0, content.size()) == content) {
-    TW_TRY(support::WriteFileAtomic(path, kMagic));
+    TW_TRY(spool->file_->Replace(kMagic));
     content = kMagic;
   }
   std::string_view rest = content;
@@ -112,7 +161,7 @@ absl::StatusOr<std::unique_ptr<Spool>> Spool::Open(const std::string& path, Ledg
     ledger->Apply(record);
     rest.remove_prefix(kHeadBytes + payload->size());
   }
-  if (AnyRecordIn(rest)) {
+  if (AnyPromisedRecordIn(rest)) {
     return support::DataLoss(
         "spool.file.damaged",
         support::StrCat("records follow bytes that are none, at ", content.size() - rest.size(),
@@ -120,34 +169,12 @@ absl::StatusOr<std::unique_ptr<Spool>> Spool::Open(const std::string& path, Ledg
   }
   spool->dropped_bytes_ = static_cast<int64_t>(rest.size());
   spool->bytes_ = static_cast<int64_t>(content.size() - rest.size());
-  TW_TRY(spool->OpenForAppend());
   return spool;
-}
-
-Spool::~Spool() {
-  if (fd_ >= 0) close(fd_);
-}
-
-absl::Status Spool::OpenForAppend() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd_ < 0) return support::ErrnoError(errno, "spool.open.failed", path_);
-  if (ftruncate(fd_, bytes_) != 0 || lseek(fd_, bytes_, SEEK_SET) != bytes_) {
-    return support::ErrnoError(errno, "spool.open.failed", path_);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status Spool::Append(const Record& record, bool durable) {
   const std::string bytes = EncodeRecord(record);
-  absl::Status status = WriteAll(fd_, bytes);
-  if (status.ok() && durable && fdatasync(fd_) != 0) {
-    status = support::ErrnoError(errno, "spool.sync.failed", path_);
-  }
-  if (!status.ok()) {
-    TW_TRY(OpenForAppend());
-    return status;
-  }
+  TW_TRY(file_->WriteAt(bytes_, bytes, durable));
   bytes_ += static_cast<int64_t>(bytes.size());
   return absl::OkStatus();
 }
@@ -159,10 +186,10 @@ bool Spool::WantsCompaction() const {
 absl::Status Spool::Rewrite(const std::vector<Record>& records) {
   std::string content(kMagic);
   for (const Record& record : records) content += EncodeRecord(record);
-  TW_TRY(support::WriteFileAtomic(path_, content));
+  TW_TRY(file_->Replace(content));
   bytes_ = static_cast<int64_t>(content.size());
   compact_bytes_ = bytes_;
-  return OpenForAppend();
+  return absl::OkStatus();
 }
 
 }  // namespace tilewright::device_agent

@@ -17,18 +17,32 @@
 
 namespace tilewright::device_agent {
 
+// The file under a spool. A seam: the simulation has one that loses what was not synced.
+class SpoolFile {
+ public:
+  virtual ~SpoolFile() = default;
+  // Everything in it; empty where there is none yet.
+  virtual absl::StatusOr<std::string> Read() = 0;
+  // Adds bytes at `size`, the end as the spool knows it, and cuts off what lies beyond. With
+  // `durable` they are on the disk when ok is returned. After an error anything may follow `size`.
+  virtual absl::Status WriteAt(int64_t size, std::string_view bytes, bool durable) = 0;
+  // Replaces everything, atomically and durably.
+  virtual absl::Status Replace(std::string_view content) = 0;
+};
+
 class Spool {
  public:
+  // Over any file; `name` is for messages.
+  static absl::StatusOr<std::unique_ptr<Spool>> Open(std::unique_ptr<SpoolFile> file,
+                                                     const std::string& name, Ledger* ledger);
   // Opens or creates the file and replays it into `ledger`. Bytes that are no records and reach to
-  // the end of the file are a torn write: cut off (dropped_bytes). With intact records behind them
-  // the disk has lost data: data_loss (spool.file.damaged), nothing is changed.
+  // the end of the file are a torn write: cut off (dropped_bytes), acknowledgements behind them
+  // too. With other intact records behind them the disk has lost data: data_loss
+  // (spool.file.damaged), nothing is changed.
   static absl::StatusOr<std::unique_ptr<Spool>> Open(const std::string& path, Ledger* ledger);
-  ~Spool();
-  Spool(const Spool&) = delete;
-  Spool& operator=(const Spool&) = delete;
 
-  // With `durable` the record is on the disk when ok is returned. After an error nothing of it is
-  // left in the file, so that the same call can be tried again.
+  // With `durable` the record is on the disk when ok is returned. After an error nothing of it
+  // counts (the next write goes over it), so that the same call can be tried again.
   absl::Status Append(const Record& record, bool durable = true);
 
   // True when rewriting is worth its cost.
@@ -40,11 +54,9 @@ class Spool {
   int64_t dropped_bytes() const { return dropped_bytes_; }
 
  private:
-  explicit Spool(std::string path) : path_(std::move(path)) {}
-  absl::Status OpenForAppend();
+  explicit Spool(std::unique_ptr<SpoolFile> file) : file_(std::move(file)) {}
 
-  const std::string path_;
-  int fd_ = -1;
+  const std::unique_ptr<SpoolFile> file_;
   int64_t bytes_ = 0;
   int64_t compact_bytes_ = 0;  // size after the last rewrite
   int64_t dropped_bytes_ = 0;

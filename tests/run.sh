@@ -23,6 +23,7 @@ unit          240 100 ctest:$jobs
 golden         60 1 ctest:$jobs
 differential  180 1 ctest:$jobs
 conformance   120 0 ctest:1
+sim           180 2 ctest:$jobs
 fault         300 1 ctest:1
 e2e           600 5 scripts
 "

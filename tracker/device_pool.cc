@@ -17,6 +17,8 @@ constexpr int64_t kRevocationLifeNs = 600 * kSecondNs;
 constexpr int64_t kExpiredLeaseLifeNs = 3600 * kSecondNs;
 // A grant that the agent's Syncs do not name is repeated at most this often.
 constexpr int64_t kRepeatGrantNs = kSecondNs;
+// No device lives to see so many; a report beyond it must not make the counter overflow.
+constexpr int64_t kHighestToken = int64_t{1} << 60;
 
 void SetDuration(google::protobuf::Duration* out, int64_t ns) {
   out->set_seconds(ns / kSecondNs);
@@ -145,6 +147,12 @@ void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
   }
   if (device.row.name.empty()) {
     device.row.name = report.device();
+    dirty_devices_.insert(report.device());
+  }
+  // A tracker whose database was lost or restored knows fewer grants than the agent has seen.
+  const int64_t seen = std::min(report.highest_fencing_token(), kHighestToken);
+  if (seen > device.row.last_token) {
+    device.row.last_token = seen;
     dirty_devices_.insert(report.device());
   }
   device.agent = agent_name;
@@ -287,7 +295,7 @@ bool DevicePool::GrantWork(Device* device, Now now, v1::Grant* grant) {
     WorkRow& row = items_.at(name);
     row.state = v1::WORK_STATE_LEASED;
     Attempt attempt;
-    attempt.number = static_cast<int>(row.attempts.size()) + 1;
+    attempt.number = row.item.attempts_before() + static_cast<int>(row.attempts.size()) + 1;
     attempt.lease = lease_name;
     attempt.token = lease.token;
     attempt.device = lease.device;

@@ -10,6 +10,7 @@ namespace tilewright::tracker {
 namespace {
 
 constexpr size_t kMaxWorkItemName = 512;
+constexpr int kMaxAttemptsBefore = 1'000'000;
 constexpr int kDefaultPriority = 3;
 constexpr int kDefaultPull = 256;
 constexpr int kMaxPull = 1000;
@@ -29,6 +30,7 @@ Requirement RequirementOf(const v1::WorkItem& item) {
 uint64_t SpecHash(const v1::WorkItem& item) {
   v1::WorkItem canonical = item;
   canonical.mutable_work()->clear_attempt();
+  canonical.clear_attempts_before();
   std::string bytes;
   canonical.SerializeToString(&bytes);
   return support::StableHash64(bytes);
@@ -54,8 +56,9 @@ absl::Status DevicePool::CheckItem(const v1::WorkItem& item) const {
   if (item.priority() < 0 || item.priority() > 5) {
     return invalid(support::StrCat("expected priority 0..5, found ", item.priority()));
   }
-  if (item.max_batch() < 0 || item.invalid_retries() < 0) {
-    return invalid("expected max_batch and invalid_retries of at least 0");
+  if (item.max_batch() < 0 || item.invalid_retries() < 0 || item.attempts_before() < 0 ||
+      item.attempts_before() > kMaxAttemptsBefore) {
+    return invalid("expected max_batch, invalid_retries and attempts_before of at least 0");
   }
   const v1::Work& work = item.work();
   if (!ValidDigest(work.artifact())) return invalid("expected a sha256 digest as work.artifact");
@@ -171,6 +174,7 @@ void DevicePool::Close(WorkRow* row, v1::WorkState state, std::string_view reaso
   v1::WorkItem kept;
   kept.set_name(row->item.name());
   kept.set_job(row->item.job());
+  kept.set_attempts_before(row->item.attempts_before());
   row->item = std::move(kept);
   Touch(*row);
   ++counters_.closed_by_state[v1::WorkState_Name(state)];
@@ -203,11 +207,12 @@ v1::Ack DevicePool::Report(const v1::MeasurementResult& result, const std::strin
   const auto it = items_.find(result.work_item());
   if (it == items_.end()) return reject("result.work_item.unknown: no such work item");
   WorkRow& row = it->second;
-  if (result.attempt() < 1 || result.attempt() > static_cast<int>(row.attempts.size()) ||
+  const int number = result.attempt() - row.item.attempts_before();
+  if (number < 1 || number > static_cast<int>(row.attempts.size()) ||
       result.measurement_id() != MeasurementId(result.work_item(), result.attempt())) {
     return reject("result.measurement_id.invalid: expected {work item}/{attempt} of a grant");
   }
-  Attempt& attempt = row.attempts[static_cast<size_t>(result.attempt()) - 1];
+  Attempt& attempt = row.attempts[static_cast<size_t>(number) - 1];
   if (result.fencing_token() != attempt.token || result.device() != attempt.device) {
     return reject("result.fencing.mismatch: not the device and token of that attempt");
   }

@@ -16,7 +16,7 @@ namespace tilewright::tracker {
 
 // One grant of a work item.
 struct Attempt {
-  int number = 0;  // from 1
+  int number = 0;  // from the item's attempts_before + 1
   std::string lease;
   int64_t token = 0;
   std::string device;
@@ -28,7 +28,7 @@ struct Attempt {
 struct WorkRow {
   std::string consumer;
   int64_t seq = 0;         // order of submission
-  v1::WorkItem item;       // after closing only its name and job are kept
+  v1::WorkItem item;       // after closing only name, job and attempts_before are kept
   uint64_t spec_hash = 0;  // of the item as submitted
   v1::WorkState state = v1::WORK_STATE_QUEUED;
   std::vector<Attempt> attempts;

@@ -6,13 +6,11 @@
 #include <vector>
 
 #include "deploy/daemon/wire.h"
-#include "deploy/support/strings.h"
+#include "tracker/tracker_calls.h"
 
 namespace tilewright::tracker {
 namespace {
 
-constexpr int kMaxResultsPerReport = 256;
-constexpr int kMaxItemsPerSubmit = 1000;
 constexpr int kDefaultPageSize = 50;
 constexpr int kMaxPageSize = 1000;
 
@@ -30,28 +28,6 @@ grpc::ServerUnaryReactor* StartSimple(TrackerLoop* loop, grpc::CallbackServerCon
   LoopCall call;
   call.apply = std::move(apply);
   return Start(loop, context, std::move(call));
-}
-
-grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(daemon::ToGrpc(status));
-  return reactor;
-}
-
-int64_t ToMs(const google::protobuf::Duration& duration) {
-  return duration.seconds() * 1000 + duration.nanos() / 1'000'000;
-}
-
-// The artifacts of an item that the store lacks.
-std::vector<v1::Digest> MissingArtifacts(const daemon::BlobStore& blobs, const v1::Work& work) {
-  std::vector<v1::Digest> missing;
-  const auto check = [&](bool present, const v1::Digest& digest) {
-    if (present && !blobs.Contains(support::HexEncode(digest.hash()))) missing.push_back(digest);
-  };
-  check(work.has_artifact(), work.artifact());
-  check(work.has_expected_output(), work.expected_output());
-  check(work.has_baseline(), work.baseline());
-  return missing;
 }
 
 }  // namespace
@@ -72,98 +48,28 @@ std::string PeerHost(const std::string& peer) {
 grpc::ServerUnaryReactor* AgentServiceImpl::Sync(grpc::CallbackServerContext* context,
                                                  const v1::SyncRequest* request,
                                                  v1::SyncResponse* response) {
-  LoopCall call;
-  call.apply = [request, address = PeerHost(context->peer())](DevicePool& pool, Now now) {
-    return pool.Sync(*request, address, now).status();
-  };
-  call.poll = [request, response](const PollContext& poll) {
-    if (poll.superseded) {  // what it carried could be lost; the newer call gets all of it
-      response->Clear();
-      response->set_tracker_epoch(poll.pool->epoch());
-      return PollResult::kAnswer;
-    }
-    const bool news =
-        poll.pool->FillSyncResponse(request->agent(), poll.may_grant, poll.now, response);
-    if (poll.draining) {
-      response->mutable_restarting()->mutable_retry_after_min()->set_nanos(200'000'000);
-      response->mutable_restarting()->mutable_retry_after_max()->set_seconds(2);
-      return PollResult::kAnswer;
-    }
-    if (news) return PollResult::kAnswer;
-    // Told before, and the agent's state does not show it yet: the answer may have been lost.
-    const bool pending = response->grants_size() > 0 || response->revokes_size() > 0 ||
-                         response->unknown_leases_size() > 0;
-    return pending ? PollResult::kSoon : PollResult::kWait;
-  };
+  LoopCall call = SyncCall(request, response, PeerHost(context->peer()));
   call.cancelled = [context] { return context->IsCancelled(); };
-  call.wait_ms = ToMs(request->max_wait());
-  call.key = "sync " + request->agent();
   return Start(loop_, context, std::move(call));
 }
 
 grpc::ServerUnaryReactor* AgentServiceImpl::ReportResults(grpc::CallbackServerContext* context,
                                                           const v1::ReportResultsRequest* request,
                                                           v1::ReportResultsResponse* response) {
-  if (request->results_size() > kMaxResultsPerReport) {
-    return Refuse(context, support::InvalidArgument(
-                               "agent.report.too_many",
-                               support::StrCat("expected at most ", kMaxResultsPerReport,
-                                               " results, found ", request->results_size())));
-  }
-  return StartSimple(
-      loop_, context,
-      [request, response, address = PeerHost(context->peer())](DevicePool& pool, Now now) {
-        for (const v1::MeasurementResult& result : request->results()) {
-          *response->add_acks() = pool.Report(result, address, now);
-        }
-        return absl::OkStatus();
-      });
+  return Start(loop_, context, ReportCall(request, response, PeerHost(context->peer())));
 }
 
 grpc::ServerUnaryReactor* DispatchServiceImpl::SubmitWork(grpc::CallbackServerContext* context,
                                                           const v1::SubmitWorkRequest* request,
                                                           v1::SubmitWorkResponse* response) {
-  if (request->work_items_size() > kMaxItemsPerSubmit) {
-    return Refuse(context, support::InvalidArgument(
-                               "dispatch.submit.too_many",
-                               support::StrCat("expected at most ", kMaxItemsPerSubmit,
-                                               " work items, found ", request->work_items_size())));
-  }
-  return StartSimple(loop_, context, [this, request, response](DevicePool& pool, Now now) {
-    for (const v1::WorkItem& item : request->work_items()) {
-      v1::SubmitOutcome* outcome = response->add_outcomes();
-      const std::vector<v1::Digest> missing = pool.Knows(item.name())
-                                                  ? std::vector<v1::Digest>()
-                                                  : MissingArtifacts(*blobs_, item.work());
-      if (missing.empty()) {
-        *outcome = pool.Submit(request->consumer(), item, now);
-        continue;
-      }
-      outcome->set_work_item(item.name());
-      outcome->set_kind(v1::SubmitOutcome::KIND_MISSING_ARTIFACT);
-      outcome->set_detail("upload what is missing, then submit again");
-      for (const v1::Digest& digest : missing) *outcome->add_missing() = digest;
-    }
-    return absl::OkStatus();
-  });
+  return Start(loop_, context, SubmitCall(request, response, blobs_));
 }
 
 grpc::ServerUnaryReactor* DispatchServiceImpl::PullResults(grpc::CallbackServerContext* context,
                                                            const v1::PullResultsRequest* request,
                                                            v1::PullResultsResponse* response) {
-  LoopCall call;
-  call.apply = [](DevicePool&, Now) { return absl::OkStatus(); };
-  call.poll = [request, response](const PollContext& poll) {
-    if (poll.superseded) {
-      response->set_cursor(request->cursor());
-      response->set_tracker_epoch(poll.pool->epoch());
-      return PollResult::kAnswer;
-    }
-    return poll.pool->Pull(*request, response) ? PollResult::kAnswer : PollResult::kWait;
-  };
+  LoopCall call = PullCall(request, response);
   call.cancelled = [context] { return context->IsCancelled(); };
-  call.wait_ms = ToMs(request->max_wait());
-  call.key = "pull " + request->consumer();
   return Start(loop_, context, std::move(call));
 }
 

@@ -224,7 +224,8 @@ absl::Status TrackerStore::LoadAttempts(Snapshot* snapshot) {
     attempt.device = rows.ColumnText(4);
     attempt.disposition = static_cast<v1::Disposition>(rows.ColumnInt64(5));
     attempt.accepted = rows.ColumnInt64(6) != 0;
-    if (attempt.number != static_cast<int>(it->second->attempts.size())) {
+    if (attempt.number !=
+        it->second->item.attempts_before() + static_cast<int>(it->second->attempts.size())) {
       return Damaged("attempts of " + support::Quote(it->first) + " have gaps");
     }
   }

@@ -8,21 +8,18 @@
 
 #include "deploy/sql/database.h"
 #include "deploy/support/status.h"
-#include "tracker/pool_rows.h"
+#include "tracker/pool_store.h"
 
 namespace tilewright::tracker {
 
-class TrackerStore {
+class TrackerStore final : public PoolStore {
  public:
   // Opens or creates the file, brings its schema up to date, raises the epoch (durably). data_loss
   // when the file is damaged: it is left as it is. Codes follow deploy/sql/database.h.
   static absl::StatusOr<std::unique_ptr<TrackerStore>> Open(const std::string& path);
 
-  // Everything committed so far.
-  absl::StatusOr<Snapshot> Load();
-
-  // All or nothing. After an error the database is as before; the caller must go back to Load().
-  absl::Status Commit(const Changes& changes);
+  absl::StatusOr<Snapshot> Load() override;
+  absl::Status Commit(const Changes& changes) override;
 
  private:
   explicit TrackerStore(sql::Database database);
@@ -48,7 +45,7 @@ class TrackerStore {
   int64_t next_outbox_seq_ = 1;
 
  public:
-  ~TrackerStore();
+  ~TrackerStore() override;
 };
 
 }  // namespace tilewright::tracker

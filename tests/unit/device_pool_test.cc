@@ -86,6 +86,31 @@ TEST_F(DevicePoolTest, MeasuresOneItemFromSubmissionToUpdate) {
   EXPECT_EQ(Updates().size(), 1u);
 }
 
+// A tracker that lost its database: agents and tuner remember, so that nothing is named twice.
+TEST_F(DevicePoolTest, TokensAndAttemptsGoOnWhereAgentAndConsumerHaveSeenThem) {
+  v1::WorkItem item = Item("w1");
+  item.set_attempts_before(3);
+  ASSERT_EQ(Submit(item), v1::SubmitOutcome::KIND_NO_DEVICE_NOW);
+  item.set_attempts_before(4);
+  EXPECT_EQ(Submit(item), v1::SubmitOutcome::KIND_EXISTS) << "no part of what the item is";
+  v1::SyncRequest request = SyncOf("agents/a", {"devices/d"}, ++sequence_);
+  request.mutable_devices(0)->set_highest_fencing_token(41);
+  ASSERT_TRUE(pool_.Sync(request, "10.0.0.2", At(1)).ok());
+  v1::SyncResponse answer;
+  pool_.FillSyncResponse("agents/a", true, At(1), &answer);
+  ASSERT_EQ(answer.grants_size(), 1);
+  EXPECT_EQ(answer.grants(0).fencing_token(), 42);
+  EXPECT_EQ(answer.grants(0).work(0).attempt(), 4);
+  v1::MeasurementResult old = ResultOf(answer.grants(0), 0);
+  old.set_attempt(3);
+  old.set_measurement_id("w1/3");
+  EXPECT_EQ(pool_.Report(old, "10.0.0.2", At(2)).disposition(), v1::DISPOSITION_REJECTED);
+  EXPECT_EQ(pool_.Report(ResultOf(answer.grants(0), 0), "10.0.0.2", At(2)).disposition(),
+            v1::DISPOSITION_STORED);
+  ASSERT_EQ(Updates().size(), 1u);
+  EXPECT_EQ(Updates()[0].result().measurement_id(), "w1/4");
+}
+
 TEST_F(DevicePoolTest, SubmittingTwiceIsHarmlessAndConflictsAreRefused) {
   EXPECT_NE(Submit(Item("w1")), v1::SubmitOutcome::KIND_EXISTS);
   EXPECT_EQ(Submit(Item("w1")), v1::SubmitOutcome::KIND_EXISTS);

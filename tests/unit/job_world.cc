@@ -397,7 +397,9 @@ jobs::WorkSubmitted JobWorld::Submit(const std::vector<jobs::Submission>& items)
     }
     const auto it = tracker_.items.find(one.item.name());
     if (it != tracker_.items.end()) {
-      const bool same = it->second.item.SerializeAsString() == one.item.SerializeAsString();
+      v1::WorkItem before = it->second.item;
+      before.set_attempts_before(one.item.attempts_before());
+      const bool same = before.SerializeAsString() == one.item.SerializeAsString();
       outcome->set_kind(same ? v1::SubmitOutcome::KIND_EXISTS : v1::SubmitOutcome::KIND_INVALID);
       if (!same) outcome->set_detail("work_item.submit.conflict: the name is taken");
       continue;

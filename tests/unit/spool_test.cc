@@ -164,6 +164,31 @@ TEST_F(SpoolTest, ACutAtAnyByteLosesOnlyTheRecordThatWasBeingWritten) {
   }
 }
 
+// Acknowledgements are not synced one by one: a power cut may lose one and keep the next.
+TEST_F(SpoolTest, AnAcknowledgementBehindATornOneIsNoDamage) {
+  size_t torn = 0;
+  {
+    Ledger ledger;
+    const std::unique_ptr<Spool> spool = Open(&ledger);
+    ASSERT_NE(spool, nullptr);
+    ASSERT_TRUE(spool->Append(GrantOf(1, {"a", "b"})).ok());
+    for (const char* id : {"a/1", "b/1"}) {
+      ASSERT_TRUE(spool->Append(Of(Record::Kind::kResult, id)).ok());
+    }
+    torn = static_cast<size_t>(spool->bytes()) + 2;
+    for (const char* id : {"a/1", "b/1"}) {
+      ASSERT_TRUE(spool->Append(Of(Record::Kind::kAcked, id), false).ok());
+    }
+  }
+  std::string bytes = support::ReadFile(path_, 1 << 20).value();
+  bytes[torn] = static_cast<char>(bytes[torn] ^ 1);
+  ASSERT_TRUE(support::WriteFileAtomic(path_, bytes).ok());
+  Ledger ledger;
+  const std::unique_ptr<Spool> spool = Open(&ledger);
+  ASSERT_NE(spool, nullptr);
+  EXPECT_EQ(ledger.unacked().size(), 2u) << "asked again";
+}
+
 TEST_F(SpoolTest, DamageInTheMiddleIsToldAndNothingIsChanged) {
   {
     Ledger ledger;

@@ -16,6 +16,7 @@
 #include "deploy/support/file.h"
 #include "tests/support/small_disk.h"
 #include "tests/unit/pool_fixture.h"
+#include "tracker/tracker_store.h"
 
 namespace tilewright::tracker::testing {
 namespace {

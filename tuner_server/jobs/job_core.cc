@@ -76,6 +76,7 @@ absl::Status JobCore::LoadTrials() {
       if (!trial.work_spec.empty() && env_.blobs->Contains(trial.artifact_sha256)) {
         open.phase = OpenTrial::Phase::kToSubmit;
       }
+      TW_ASSIGN(open.attempts, KnownAttempts(trial.number));
       open_[trial.number] = std::move(open);
     }
   }
@@ -90,6 +91,17 @@ absl::Status JobCore::LoadTrials() {
     TakeEnd(trial, &record);
   }
   return absl::OkStatus();
+}
+
+// The highest attempt of the trial of which the log has a record.
+absl::StatusOr<int64_t> JobCore::KnownAttempts(int64_t trial) {
+  int64_t highest = 0;
+  TW_ASSIGN(const std::vector<std::string> ids, env_.log->ListMeasurementIds(job_.id, trial));
+  for (const std::string& id : ids) {
+    const auto attempt = support::ParseInt64(std::string_view(id).substr(id.rfind('/') + 1));
+    highest = std::max(highest, attempt.value_or(0));
+  }
+  return highest;
 }
 
 absl::Status JobCore::Start() {

@@ -94,6 +94,7 @@ class JobCore {
     log::TrialRow row;
     Phase phase = Phase::kToBuild;
     int build_crashes = 0;
+    int64_t attempts = 0;  // the highest of which a record is known
   };
 
   // A task and what is known about it.
@@ -119,6 +120,7 @@ class JobCore {
   // job_core.cc: state from the log, time, the job's own states
   absl::Status Load();
   absl::Status LoadTrials();
+  absl::StatusOr<int64_t> KnownAttempts(int64_t trial);
   absl::Status Pump();
   absl::Status CheckBudget();
   bool NoGain() const;

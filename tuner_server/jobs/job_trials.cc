@@ -128,6 +128,7 @@ absl::Status JobCore::PumpSubmit() {
     if (!submission.item.ParseFromString(trial.row.work_spec)) {
       return support::DataLoss("job.trial.work_spec", StrCat(job_.id, " trial ", number));
     }
+    submission.item.set_attempts_before(static_cast<int32_t>(trial.attempts));
     items.push_back(std::move(submission));
     trial.phase = OpenTrial::Phase::kSubmitting;
     // The log knows the bytes before the tracker can.
@@ -300,8 +301,11 @@ absl::Status JobCore::Store(const std::vector<log::TrialNews>& news) {
             env_.log->StoreNews(job_.id, news, elapsed_s(), now_us));
   for (size_t i = 0; i < news.size(); ++i) {
     if (stored[i].record_stored) device_s_ += news[i].record->run_s;
-    if (!stored[i].trial_ended) continue;
     const auto it = open_.find(news[i].number);
+    if (it != open_.end() && news[i].record) {
+      it->second.attempts = std::max(it->second.attempts, news[i].record->attempt);
+    }
+    if (!stored[i].trial_ended) continue;
     TW_CHECK(it != open_.end()) << job_.id << " trial " << news[i].number << " ended twice";
     log::TrialRow trial = std::move(it->second.row);
     open_.erase(it);

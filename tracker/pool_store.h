@@ -1,0 +1,22 @@
+// Where the rows of the state machine are kept: the seam between the rounds and a database. The one
+// of the daemon is tracker_store.h; the simulation wraps it with faults. Not thread-safe.
+#pragma once
+
+#include "deploy/support/status.h"
+#include "tracker/pool_rows.h"
+
+namespace tilewright::tracker {
+
+class PoolStore {
+ public:
+  virtual ~PoolStore() = default;
+
+  // Everything committed so far.
+  virtual absl::StatusOr<Snapshot> Load() = 0;
+
+  // All or nothing, durable when ok is returned. After an error the store is as before; the caller
+  // must go back to Load().
+  virtual absl::Status Commit(const Changes& changes) = 0;
+};
+
+}  // namespace tilewright::tracker

@@ -1,0 +1,121 @@
+// How the tracker turns calls into answers: it takes in everything that waits, applies it, answers
+// the long polls that have news, commits once, and only then lets any answer out. When a commit
+// fails, every answer of that round becomes an error and the state machine is rebuilt from the
+// store: memory never runs ahead of the disk. Without threads, gRPC or files of its own; the loop
+// (tracker_loop.h) drives it with the system's clock, the simulation with a virtual one. Not
+// thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/support/clock.h"
+#include "deploy/support/status.h"
+#include "tracker/device_pool.h"
+#include "tracker/pool_store.h"
+
+namespace tilewright::tracker {
+
+// What a waiting call is asked with.
+struct PollContext {
+  DevicePool* pool = nullptr;
+  Now now;
+  bool may_grant = true;
+  bool draining = false;    // the tracker is about to stop: say so and answer
+  bool superseded = false;  // the client already asks anew: answer as little as possible
+};
+
+enum class PollResult {
+  kWait,    // nothing to say yet
+  kSoon,    // nothing new, but something said before may not have arrived: answer within a second
+  kAnswer,  // there is something to answer
+};
+
+// One call of a client on its way through the rounds. The functions run on the caller of Round,
+// `finish` exactly once.
+struct LoopCall {
+  // Takes the request in. An error ends the call with it.
+  std::function<absl::Status(DevicePool&, Now)> apply;
+  // Writes the response. Null: answer after apply.
+  std::function<PollResult(const PollContext&)> poll;
+  std::function<void(const absl::Status&)> finish;
+  // The client is gone. Null: never.
+  std::function<bool()> cancelled;
+  int64_t wait_ms = 0;  // how long the call may wait for something to answer
+  // A waiting call is answered as it is when another one with the same key arrives.
+  std::string key;
+};
+
+struct RoundOptions {
+  int64_t max_wait_ms = 20'000;     // no call is held longer
+  int64_t soon_ms = 1000;           // how long PollResult::kSoon waits
+  int64_t after_failure_ms = 1000;  // nothing is granted for this long after a failed commit
+};
+
+// unavailable (tracker.stopping): what calls get that come too late.
+absl::Status TrackerStopping();
+
+class TrackerRounds {
+ public:
+  // Loads the store's state. Store and clock are not owned.
+  static absl::StatusOr<std::unique_ptr<TrackerRounds>> Create(RoundOptions options,
+                                                               PoolOptions pool_options,
+                                                               PoolStore* store,
+                                                               support::Clock* clock);
+
+  // One round with these calls and everything that waits. Call it for new calls and at least ten
+  // times a second. An error: the state could not be loaded again after a failed commit; every call
+  // was finished with an error, and so will be all later ones.
+  absl::Status Round(std::vector<LoopCall> calls, bool draining);
+
+  // Finishes what waits with TrackerStopping.
+  void FinishAll();
+
+  // Tells how many seconds each commit took and what came of it.
+  void set_on_commit(std::function<void(double, const absl::Status&)> on_commit) {
+    on_commit_ = std::move(on_commit);
+  }
+
+  DevicePool& pool() { return *pool_; }
+  // Pools made since the start beyond the first one: each began its counters at zero.
+  int64_t rebuilds() const { return rebuilds_; }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+
+ private:
+  struct Waiting {
+    LoopCall call;
+    int64_t deadline_ns = 0;
+    bool fresh = true;
+  };
+  struct Finished {
+    std::function<void(const absl::Status&)> finish;
+    absl::Status status;
+  };
+
+  TrackerRounds(RoundOptions options, PoolOptions pool_options, PoolStore* store,
+                support::Clock* clock)
+      : options_(options), pool_options_(pool_options), store_(store), clock_(clock) {}
+  Now ReadClock();
+  void TakeIn(LoopCall call, Now now, bool draining, std::vector<Finished>* finished);
+  void PollWaiting(bool all, Now now, bool draining, std::vector<Finished>* finished);
+  // Ok: committed. Otherwise the pool was rebuilt (or everything is over).
+  absl::Status CommitRound();
+  absl::Status Rebuild();
+
+  const RoundOptions options_;
+  const PoolOptions pool_options_;
+  PoolStore* const store_;
+  support::Clock* const clock_;
+  std::function<void(double, const absl::Status&)> on_commit_;
+  std::unique_ptr<DevicePool> pool_;
+  std::list<Waiting> waiting_;
+  int64_t no_grants_before_ns_ = 0;
+  int64_t rebuilds_ = -1;
+  absl::Status dead_;
+};
+
+}  // namespace tilewright::tracker
