@@ -1,7 +1,7 @@
 // What the compiler makes of single tasks: their default schedules, and the best of a short search
 // in the same process, as shares of this machine's FMA peak. One thread, thread CPU time, so that
 // neighbours on a shared machine matter little. A trend to watch, not a gate.
-//   task_peak [--search N] [--block] [--steps] [--only WORD] LAYER... | MODEL.onnx
+//   task_peak [--search N] [--block] [--steps] [--peers] [--only WORD] LAYER... | MODEL.onnx
 // LAYER: C1..C12 and D1..D9 of ResNet-18 and MobileNet, G<m>x<n>x<k>; default: all of them.
 #include <time.h>
 
@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -27,6 +28,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "device_agent/fma_peak.h"
+#include "tests/bench/peer_onednn.h"
 #include "tests/support/run_compiled.h"
 #include "tuner_server/search/search_task.h"
 
@@ -37,7 +39,7 @@ using support::StrCat;
 
 struct Options {
   int search = 0;
-  bool block = false, steps = false;
+  bool block = false, steps = false, peers = false;
   std::string sketch;  // --sketch NAME: random points of this sketch instead of a search
   std::string only;
   std::vector<std::string> names;
@@ -51,10 +53,7 @@ double ThreadNs() {
 
 // ---- layers -----------------------------------------------------------------------------------
 
-struct Conv {
-  int64_t size, in, out, kernel, stride;
-  bool depthwise = false;
-};
+using Conv = bench::PeerConv;
 
 const std::map<std::string, Conv>& Convs() {
   static const std::map<std::string, Conv> kConvs = {
@@ -195,6 +194,7 @@ struct Found {
   double default_ns = 0, best_ns = 0;
   std::string default_steps, best_steps;
   int failed = 0, wrong = 0, invalid = 0, trial = 0;
+  std::string peers;  // what a race against others gave
   bool sampled = false;
   double distance = 0;
 };
@@ -283,7 +283,68 @@ void Sample(const driver::Task& task, const ir::Target& target, const std::strin
   }
 }
 
-Found Judge(const driver::Task& task, const ir::Target& target, const Options& options) {
+#ifdef TILEWRIGHT_BENCH_ONEDNN
+constexpr double kRaceSliceNs = 0.25e9;
+constexpr double kMaxPeerDistance = 5e-6;
+
+// Ours and oneDNN's algorithms in turns A B C … C B A, medians of the slices' means; results are
+// compared first.
+std::string Race(const Conv& conv, bool blocked, const Loaded* ours) {
+  const std::pair<bench::PeerAlgorithm, const char*> kAlgorithms[] = {
+      {bench::PeerAlgorithm::kDirect, "direct"}, {bench::PeerAlgorithm::kWinograd, "winograd"}};
+  struct Runner {
+    std::string name;
+    std::function<void()> run;
+    std::vector<double> ns;
+  };
+  std::vector<Runner> runners = {{"ours", [&] { TW_CHECK(ours->session->Run().ok()); }, {}}};
+  std::vector<std::unique_ptr<bench::OneDnnConv>> peers;
+  auto floats = [](const runtime::TensorView& view) { return static_cast<float*>(view.data); };
+  const runtime::TensorView y = ours->session->output(0);
+  TW_CHECK(ours->session->Run().ok());
+  const std::vector<float> result(floats(y), floats(y) + y.bytes / sizeof(float));
+  for (const auto& [algorithm, name] : kAlgorithms) {
+    auto peer = bench::OneDnnConv::Create(conv, algorithm, blocked);
+    if (peer == nullptr) continue;
+    peer->Load(floats(ours->session->input(0)), floats(ours->session->input(1)),
+               floats(ours->session->input(2)));
+    peer->Run();
+    const std::vector<float> other = peer->Output();
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < result.size(); ++i) {
+      difference += std::pow(result[i] - other[i], 2.0);
+      norm += std::pow(other[i], 2.0);
+    }
+    TW_CHECK(std::sqrt(difference / norm) < kMaxPeerDistance)
+        << "results differ by " << std::sqrt(difference / norm);
+    runners.push_back({StrCat("oneDNN ", name), [p = peer.get()] { p->Run(); }, {}});
+    peers.push_back(std::move(peer));
+  }
+  for (int turn = 0; turn < 4; ++turn) {
+    for (size_t i = 0; i < runners.size(); ++i) {
+      Runner& r = runners[turn % 2 == 0 ? i : runners.size() - 1 - i];
+      const double start = ThreadNs();
+      int calls = 0;
+      while (ThreadNs() - start < kRaceSliceNs) r.run(), ++calls;
+      r.ns.push_back((ThreadNs() - start) / calls);
+    }
+  }
+  std::string text;
+  double mine = 0, best = 1e300;
+  for (Runner& r : runners) {
+    std::sort(r.ns.begin(), r.ns.end());
+    const double median = (r.ns[1] + r.ns[2]) / 2;
+    (&r == &runners[0] ? mine : best) = &r == &runners[0] ? median : std::min(best, median);
+    text +=
+        StrCat(text.empty() ? "" : ", ", r.name, " ", support::FormatFixed(median / 1e3, 1), " us");
+  }
+  if (runners.size() == 1) return text;
+  return StrCat(support::FormatFixed(best / mine, 2), "x the best peer (", text, ")");
+}
+#endif
+
+Found Judge(const std::string& name, const driver::Task& task, const ir::Target& target,
+            const Options& options) {
   Found found;
   found.default_steps = Must(driver::DefaultSteps(task.text, target), task.name);
   const driver::BuiltCandidate built =
@@ -296,6 +357,12 @@ Found Judge(const driver::Task& task, const ir::Target& target, const Options& o
   } else if (options.search > 0) {
     Search(task, target, options.search, first, built.program_hash, &found);
   }
+#ifdef TILEWRIGHT_BENCH_ONEDNN
+  if (options.peers && Convs().count(name) > 0) {
+    const Loaded best = Must(Load(task, found.best_steps, target), task.name);
+    found.peers = Race(Convs().at(name), options.block && Convs().at(name).in % 16 == 0, &best);
+  }
+#endif
   return found;
 }
 
@@ -310,6 +377,7 @@ void Print(const std::string& name, const driver::Task& task, const Found& f, do
            f.invalid);
   }
   printf("\n");
+  if (!f.peers.empty()) printf("       %s\n", f.peers.c_str());
   if (options.steps) printf("    %s\n    %s\n", f.default_steps.c_str(), f.best_steps.c_str());
   fflush(stdout);
 }
@@ -324,6 +392,8 @@ Options ParseFlags(int argc, char** argv) {
       options.only = argv[++i];
     } else if (flag == "--sketch" && i + 1 < argc) {
       options.sketch = argv[++i];
+    } else if (flag == "--peers") {
+      options.peers = true;
     } else if (flag == "--block") {
       options.block = true;
     } else if (flag == "--steps") {
@@ -351,13 +421,13 @@ int Main(int argc, char** argv) {
   for (const std::string& name : options.names) {
     if (name.size() < 5 || name.substr(name.size() - 5) != ".onnx") {
       const driver::Task task = LayerTask(name, options.block);
-      Print(name, task, Judge(task, target, options), peak, options);
+      Print(name, task, Judge(name, task, target, options), peak, options);
       continue;
     }
     double before = 0, after = 0, flops = 0;
     for (const driver::Task& task : ModelTasks(name, options.block, target)) {
       if (task.name.find(options.only) == std::string::npos) continue;
-      const Found f = Judge(task, target, options);
+      const Found f = Judge("", task, target, options);
       Print("", task, f, peak, options);
       before += f.default_ns * task.weight;
       after += f.best_ns * task.weight;
