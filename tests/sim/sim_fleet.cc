@@ -220,7 +220,7 @@ void SimFleet::BreakTracker() {
   if (!world_.up(tracker_->node())) return;
   tracker_->draining = rng.Bernoulli(0.3);
   const auto die = [this] {
-    if (!world_.up(tracker_->node())) return;
+    if (!chaos_ || !world_.up(tracker_->node())) return;
     ++counts_.kills;
     tracker_->Crash();
     world_.AfterAlways(world_.Between(100 * kMs, 15 * kSecond), [this] {
@@ -321,7 +321,10 @@ void SimFleet::CheckEnd() {
     std::string text = "a job has not ended:\n" + tuner_->JobText();
     for (const v1::Device& device : tracker_->pool()->ListDevices("", tracker_->now())) {
       text += StrCat(device.name(), " ", v1::Health_Name(device.health()), " ",
-                     v1::Activity_Name(device.activity()), " ", device.current_lease(), "\n");
+                     v1::Activity_Name(device.activity()), " ",
+                     v1::AdminState_Name(device.admin_state()), " ",
+                     v1::Reachability_Name(device.reachability()), " ", device.current_lease(),
+                     "\n");
     }
     for (const auto& agent : agents_) text += agent->Text();
     const tracker::PoolStats stats = tracker_->pool()->stats(tracker_->now());
