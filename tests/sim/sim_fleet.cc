@@ -320,11 +320,10 @@ void SimFleet::CheckEnd() {
   if (!tuner_->AllEnded()) {
     std::string text = "a job has not ended:\n" + tuner_->JobText();
     for (const v1::Device& device : tracker_->pool()->ListDevices("", tracker_->now())) {
-      text += StrCat(device.name(), " ", v1::Health_Name(device.health()), " ",
-                     v1::Activity_Name(device.activity()), " ",
-                     v1::AdminState_Name(device.admin_state()), " ",
-                     v1::Reachability_Name(device.reachability()), " ", device.current_lease(),
-                     "\n");
+      text += StrCat(
+          device.name(), " ", v1::Health_Name(device.health()), " ",
+          v1::Activity_Name(device.activity()), " ", v1::AdminState_Name(device.admin_state()), " ",
+          v1::Reachability_Name(device.reachability()), " ", device.current_lease(), "\n");
     }
     for (const auto& agent : agents_) text += agent->Text();
     const tracker::PoolStats stats = tracker_->pool()->stats(tracker_->now());
