@@ -185,13 +185,37 @@ class BlockLowering {
     return Guarded(predicate, ir::MakeSeq({Guarded(at_minimum, init), body}));
   }
 
+  // Whether the reduction loops pass the first point of the reduction once only. Sums of loops do;
+  // where bindings divide (fused loops), a loop that repeats the reduction may be among the fused.
+  bool MeetsMinimumOnce(const Stmt& block, const VarSet& reduce_vars) const {
+    bool divides = false;
+    int64_t points = 1, visits = 1;
+    for (const ir::IterVar& iter : block->iters) {
+      if (iter.type != IterType::kReduce) continue;
+      ir::VisitExprs(iter.binding, [&](const Expr& e) {
+        divides =
+            divides || e->kind == ir::ExprKind::kFloorDiv || e->kind == ir::ExprKind::kFloorMod;
+        return true;
+      });
+      const int64_t* extent = ir::AsInt(iter.domain.extent);
+      if (extent == nullptr || __builtin_mul_overflow(points, *extent, &points)) points = 0;
+    }
+    if (!divides) return true;
+    for (const Stmt& loop : loops_) {
+      if (!reduce_vars.contains(loop->var.get())) continue;
+      const int64_t* extent = ir::AsInt(loop->range.extent);
+      if (extent == nullptr || __builtin_mul_overflow(visits, *extent, &visits)) return false;
+    }
+    return visits <= points;
+  }
+
   // Puts `init` before the outermost reduction loop, if that is provably the same.
   bool HoistInit(const Stmt& block, const Stmt& init, const std::vector<Expr>& predicate,
                  const VarSet& reduce_vars, const VarSet& spatial_vars) {
     size_t outermost = 0;
     while (outermost < loops_.size() && !reduce_vars.contains(loops_[outermost]->var.get()))
       ++outermost;
-    if (outermost == loops_.size()) return false;
+    if (outermost == loops_.size() || !MeetsMinimumOnce(block, reduce_vars)) return false;
     ir::VarMap first;  // reduction loops at their start
     for (size_t i = outermost; i < loops_.size(); ++i) {
       const Stmt& loop = loops_[i];

@@ -390,6 +390,15 @@ TEST(Codegen, DenseWithUnrollHint) {
   CheckSchedule(MakeCase(f), k.Text());
 }
 
+// Found by the long lane: overlapping tiles repeat a reduction, and fused with its loop they pass
+// its first point twice.
+TEST(Codegen, AReductionRepeatedInsideAFusedLoopStartsAgain) {
+  ir::Function f = Matmul(13, 1, 13);
+  Script s(f);
+  s.Do("split %C.1 [2,1,?] tail=overlap").Do("fuse %C.1 %C.2 %C.3").Do("fuse %C.1 %C.2");
+  CheckSchedule(MakeCase(f), s.Text());
+}
+
 TEST(Codegen, MathFunctions) {
   for (ir::Intrinsic op : {ir::Intrinsic::kExp, ir::Intrinsic::kTanh, ir::Intrinsic::kErf,
                            ir::Intrinsic::kSqrt, ir::Intrinsic::kFloor, ir::Intrinsic::kCeil,
