@@ -74,15 +74,6 @@ absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs
       {inputs[0].dtype, {c.batch, c.out_blocks, c.out_height, c.out_width, c.block}}};
 }
 
-std::vector<TensorType> TypesOf(std::span<const ir::Buffer> buffers) {
-  std::vector<TensorType> types;
-  for (const ir::Buffer& buffer : buffers) {
-    types.push_back({buffer->dtype, {}});
-    for (const ir::Expr& dim : buffer->shape) types.back().shape.push_back(*ir::AsInt(dim));
-  }
-  return types;
-}
-
 absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std::string& name,
                                               std::span<const ir::Buffer> inputs,
                                               std::span<const TensorType> outputs,

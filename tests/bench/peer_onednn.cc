@@ -39,10 +39,9 @@ std::unique_ptr<OneDnnConv> OneDnnConv::Create(const PeerConv& c, PeerAlgorithm 
   };
   memory::dims weights = {c.out, c.in, c.kernel, c.kernel};
   if (c.depthwise) weights = {c.out, 1, 1, c.kernel, c.kernel};
-  const dnnl::algorithm which =
-      algorithm == PeerAlgorithm::kWinograd ? dnnl::algorithm::convolution_winograd
-      : algorithm == PeerAlgorithm::kAuto   ? dnnl::algorithm::convolution_auto
-                                            : dnnl::algorithm::convolution_direct;
+  const dnnl::algorithm which = algorithm == PeerAlgorithm::kWinograd
+                                    ? dnnl::algorithm::convolution_winograd
+                                    : dnnl::algorithm::convolution_direct;
   auto impl = std::make_unique<Impl>();
   try {
     dnnl::post_ops post;
@@ -98,7 +97,5 @@ std::vector<float> OneDnnConv::Output() {
   impl_->stream.wait();
   return values;
 }
-
-std::string OneDnnConv::implementation() const { return impl_->desc.impl_info_str(); }
 
 }  // namespace tilewright::bench

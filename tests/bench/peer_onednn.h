@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace tilewright::bench {
@@ -15,7 +14,7 @@ struct PeerConv {
   bool depthwise = false;
 };
 
-enum class PeerAlgorithm : uint8_t { kDirect, kWinograd, kAuto };
+enum class PeerAlgorithm : uint8_t { kDirect, kWinograd };
 
 class OneDnnConv {
  public:
@@ -30,8 +29,6 @@ class OneDnnConv {
   ~OneDnnConv();
 
   void Run();
-  // oneDNN's name of what it runs: "jit:avx512_core", ...
-  std::string implementation() const;
 
  private:
   struct Impl;

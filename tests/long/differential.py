@@ -22,7 +22,8 @@ import sys
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from lane import ROOT, commit
+
 CHUNK = 500  # pairs per process: a failure loses little, the start costs nothing
 # The fixed seeds of the CI lane are small: these do not meet them.
 FIRST_SEED = 10_000_000
@@ -43,13 +44,6 @@ def run_chunk(command, seed, deadline):
     return {"seed": seed, "pairs": int(summary[1]), "steps": int(summary[2]),
             "cut_off": int(summary[3]),
             "primitives": {m[1]: [int(m[2]), int(m[3])] for m in PRIMITIVE.finditer(done.stdout)}}
-
-
-def commit():
-    out = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
-    dirty = subprocess.run(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"],
-                           capture_output=True, text=True)
-    return out.stdout.strip() + ("+changes" if dirty.stdout.strip() else "")
 
 
 def main():

@@ -22,7 +22,8 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from lane import ROOT, commit
+
 GOLDEN = ROOT / "tests" / "golden"
 MOST_BYTES = 8192
 RUNS = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
@@ -126,13 +127,6 @@ def run_fuzzer(args, name, folder):
                                        "output": done.stderr[-8000:]})
     result["corpus"] = len(list(corpus.iterdir()))
     return result
-
-
-def commit():
-    def git(*words):
-        return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True).stdout
-    changed = git("status", "--porcelain", "--untracked-files=no").strip()
-    return git("rev-parse", "HEAD").strip() + ("+changes" if changed else "")
 
 
 def main():

@@ -10,14 +10,14 @@ before the softmax) only; no trial may end in a wrong result. Writes tests/resul
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from lane import ROOT, commit
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from fleet import ROOT  # noqa: E402
 from network_check import NAMES, SHARED, check, text  # noqa: E402
 
 FRESH = ("--seed", 21)
@@ -45,8 +45,7 @@ def main():
                 rows[-1]["load_average"] = round(os.getloadavg()[0], 1)  # compile times mean little beside others
                 print(text(rows[-1]), flush=True)
     late = [r for row in rows for r in row["runs"] if row["network"] == "resnet50" and not trials and r["compile_s"] > MAX_COMPILE_S]
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
-    result = {"lane": "networks_tuned" if trials else "networks", "commit": commit, "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    result = {"lane": "networks_tuned" if trials else "networks", "commit": commit(), "date": time.strftime("%Y-%m-%d", time.gmtime()),
               "machine": platform.processor() or platform.machine(), "command": " ".join(["tests/long/networks.py", *sys.argv[1:]]),
               "rows": rows}
     folder = ROOT / "tests/results"

@@ -15,7 +15,8 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from lane import ROOT, commit
+
 CHUNK = 250
 FIRST_SEED = 1_000_000  # beyond those of the CI lane
 SUMMARY = re.compile(r"^\d+ fleets: (.*)$", re.M)
@@ -66,8 +67,7 @@ def main():
             seeds += row["seeds"]
             for name, count in row["counts"].items():
                 totals[name] = totals.get(name, 0) + count
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
-    result = {"lane": "simulation", "commit": commit.stdout.strip(),
+    result = {"lane": "simulation", "commit": commit(),
               "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
               "command": " ".join(["tests/long/simulation.py", *sys.argv[1:]]), "first_seed": args.seed,
               "seeds": seeds, "seconds": round(time.monotonic() - begin), "counts": totals,
