@@ -343,8 +343,8 @@ std::string Race(const Conv& conv, bool blocked, const Loaded* ours) {
 }
 #endif
 
-Found Judge(const std::string& name, const driver::Task& task, const ir::Target& target,
-            const Options& options) {
+Found Judge([[maybe_unused]] const std::string& name, const driver::Task& task,
+            const ir::Target& target, const Options& options) {
   Found found;
   found.default_steps = Must(driver::DefaultSteps(task.text, target), task.name);
   const driver::BuiltCandidate built =
