@@ -26,7 +26,7 @@ using ir::StmtNode;
 constexpr int64_t kParallelWork = 20'000;
 constexpr int64_t kMaxPartialVectors = 4;  // of a sum whose lanes run along the reduction
 // A stage this small is computed again at every use.
-constexpr int kCheapNodes = 24;
+constexpr int kCheapNodes = 24, kCheapDecidedNodes = 64;
 constexpr int64_t kCheapReads = 3;  // of each of its elements
 
 }  // namespace
@@ -71,19 +71,23 @@ void DefaultScheduler::InlineCheapStages() {
       chooses = chooses || e->kind == ir::ExprKind::kSelect;
       return true;
     });
-    bool into_reduction = false;
+    bool into_reduction = false, into_long = false;
     int uses = 0;
     int64_t reads = 0;
     for (const BlockSite& site : BlocksIn(schedule_.function().body)) {
       if (!Reads(*site.block, block->writes[0].buffer)) continue;
       ++uses;
       into_reduction = into_reduction || site.block->init != nullptr;
+      into_long = into_long || ReductionSteps(*site.block) > kShortReduction;
       reads += WorkOf(*site.block);
     }
     // A choice (padding) would be made again in every turn of the innermost loop: no matter where
-    // each element is read a few times only, for that costs less than keeping it.
-    const bool often = reads > kCheapReads * WorkOf(*block);
-    bool cheap = nodes <= kCheapNodes && !calls && !(chooses && into_reduction && often);
+    // each element is read a few times only, for that costs less than keeping it, or where the
+    // reduction is written out, for that decides it (partition_loops).
+    const bool decided = chooses && into_reduction && !into_long;
+    const bool often = !decided && reads > kCheapReads * WorkOf(*block);
+    bool cheap = nodes <= (decided ? kCheapDecidedNodes : kCheapNodes) && !calls &&
+                 !(chooses && into_reduction && often);
     cheap = cheap || ChoiceOf(name).place == BlockChoice::kInlined;
     if (cheap || (uses == 1 && !into_reduction)) {
       Try({.kind = StepKind::kInline, .handles = {schedule_.BlockHandle(name)}});

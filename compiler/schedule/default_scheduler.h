@@ -13,6 +13,12 @@
 
 namespace tilewright::schedule {
 
+// Steps of a reduction that is written out.
+inline constexpr int64_t kShortReduction = 16;
+
+// Steps that a block takes for each of its results; 1 where it reduces nothing.
+int64_t ReductionSteps(const ir::StmtNode& block);
+
 class DefaultScheduler {
  public:
   DefaultScheduler(const ir::Function& function, const ir::Target& target, const Choices& choices)

@@ -6,10 +6,19 @@ namespace {
 
 using ir::StmtNode;
 
-// Steps of a reduction that is written out, vector operations of the body that this makes.
-constexpr int64_t kShortReduction = 16, kMaxBody = 192;
+// Vector operations of a body that is written out.
+constexpr int64_t kMaxBody = 192;
 
 }  // namespace
+
+int64_t ReductionSteps(const StmtNode& block) {
+  int64_t steps = 1;
+  for (const ir::IterVar& iter : block.iters) {
+    if (iter.type == ir::IterType::kSpatial) continue;
+    steps = std::min(kSymbolicExtent, steps * ExtentOf(iter.domain.extent));
+  }
+  return steps;
+}
 
 DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) const {
   Plan plan;
@@ -101,11 +110,10 @@ bool DefaultScheduler::TileTarget(const Plan& plan, const std::vector<int>& loop
 // Writes short reductions out, so that what their steps share is loaded once.
 void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reduction,
                                        std::vector<int>* loops) {
-  int64_t steps = 1, innermost = 1;
+  const int64_t steps = ReductionSteps(reduction);
+  int64_t innermost = 1;
   for (const ir::IterVar& iter : reduction.iters) {
-    if (iter.type == ir::IterType::kSpatial) continue;
-    innermost = ExtentOf(iter.domain.extent);
-    steps = std::min(kSymbolicExtent, steps * innermost);
+    if (iter.type != ir::IterType::kSpatial) innermost = ExtentOf(iter.domain.extent);
   }
   const int64_t sums = plan.tile.vectors * plan.tile.rows * plan.tile.planes;
   int64_t wanted = plan.choice.unroll;

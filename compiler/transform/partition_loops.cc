@@ -1,5 +1,6 @@
-// TRANSFORMATIONS of partition_loops (kLoops → kLoops), for conditions `Σ c·v + k < E` on loops
-// marked tail=peel
+// TRANSFORMATIONS of partition_loops (kLoops → kLoops), for conditions `Σ c·v + k < E` of
+// statements on loops marked tail=peel, and of choices (`select`: the borders of a padded image) on
+// any loop
 //   for v in 0..n { … if c·v + inner < E { S } … }          (serial; true for every inner value
 //   while v < t)
 //     → for v in 0..t { … S … };  for v in t..n { … if … }   and so on with the loops inside the
@@ -9,6 +10,8 @@
 //     → let a = atom;  if a < t { … S … } else { … if … }    with a a constant in the remainder
 //     where only one value is left
 //   for v in 0..n { if v < t { S } }  → for v in 0..t { S }   (marked or not)
+//   for v in 0..n { for k in 0..3 unrolled { … select(0 < v + k, X[v + k - 1], 0) … } }
+//     → the first v, where some k is outside;  for v in 1..n { … X[v + k - 1] … }
 // Both copies are simplified with what is now known, so that conditions are decided, remainders get
 // constant extents and what can never run goes away. Vectorised loops are never cut: their
 // conditions stay masks.
@@ -32,8 +35,30 @@ using ir::ExprKind;
 using ir::Stmt;
 using ir::StmtKind;
 
-// Copies of code stop here: a nest of many ragged loops is not worth a compiler's time.
-constexpr int64_t kMaxLeaves = 4096;
+// Copies of code stop here: a nest of many ragged loops is not worth a compiler's time. Counted as
+// written, and for borders as unrolled.
+constexpr int64_t kMaxLeaves = 4096, kMaxUnrolled = 4096;
+
+int64_t CountUnrolled(const Stmt& s) {
+  int64_t count = 0;
+  switch (s->kind) {
+    case StmtKind::kStore:
+    case StmtKind::kEvaluate:
+      return 1;
+    case StmtKind::kFor: {
+      const int64_t* extent = ir::AsInt(s->range.extent);
+      const bool written_out = s->for_kind == ir::ForKind::kUnrolled && extent != nullptr;
+      return CountUnrolled(s->body) * (written_out ? *extent : 1);
+    }
+    case StmtKind::kSeq:
+      for (const Stmt& child : s->stmts) count += CountUnrolled(child);
+      return count;
+    case StmtKind::kIf:
+      return CountUnrolled(s->body) + (s->else_body == nullptr ? 0 : CountUnrolled(s->else_body));
+    default:
+      return s->body == nullptr ? 0 : CountUnrolled(s->body);
+  }
+}
 
 bool IsPeel(const Stmt& loop) {
   auto it = loop->annotations.find("tail");
@@ -53,11 +78,17 @@ void Conjuncts(const Expr& condition, std::vector<Expr>* out) {
   }
 }
 
-// Where one condition changes: true for all inner values exactly while `atom` < cut.
+// Where one condition changes: on one side of `cut` it is true for all inner values, atom < cut or
+// atom >= cut.
 struct Cut {
   Expr atom;
   int64_t cut = 0;
+  bool border = false;  // of a choice, not of a statement
 };
+
+int64_t FloorDiv(int64_t a, int64_t positive) {
+  return a >= 0 ? a / positive : -((-a + positive - 1) / positive);
+}
 
 // A sum of products of constants and atoms.
 void Flatten(const Expr& e, int64_t scale, std::vector<std::pair<int64_t, Expr>>* terms,
@@ -79,7 +110,7 @@ void Flatten(const Expr& e, int64_t scale, std::vector<std::pair<int64_t, Expr>>
 class Partitioner {
  public:
   explicit Partitioner(const ir::Function& f)
-      : cloner_(f), bounds_(f), leaves_(CountLeaves(f.body)) {}
+      : cloner_(f), bounds_(f), leaves_(CountLeaves(f.body)), unrolled_(CountUnrolled(f.body)) {}
 
   Stmt Walk(const Stmt& s) {
     switch (s->kind) {
@@ -116,9 +147,11 @@ class Partitioner {
   Stmt CutLoop(const Stmt& s) {
     if (s->for_kind != ir::ForKind::kVectorized && IsConstantLoop(s)) {
       if (std::optional<Cut> cut = FindCut(s)) {
-        int64_t leaves = CountLeaves(s->body);
-        if (leaves_ + leaves <= kMaxLeaves) {
+        const int64_t leaves = CountLeaves(s->body), unrolled = CountUnrolled(s->body);
+        if (leaves_ + leaves <= kMaxLeaves &&
+            (!cut->border || unrolled_ + unrolled <= kMaxUnrolled)) {
           leaves_ += leaves;
+          unrolled_ += unrolled;
           bool serial =
               s->for_kind == ir::ForKind::kSerial || s->for_kind == ir::ForKind::kUnrolled;
           return cut->atom == s->var && serial ? SplitRange(s, cut->cut) : SplitBody(s, *cut);
@@ -153,13 +186,16 @@ class Partitioner {
     }
     Interval range = analysis::EvalInterval(cut.atom, bounds_);
     bounds_.Set(atom, range);
-    Stmt rest = cloner_.Clone(body);
-    if (range.max == cut.cut)
-      rest = ir::Substitute(rest, {{atom.get(), ir::Int(cut.cut, atom->dtype)}});
-    Stmt main = WalkUnder(atom, {range.min, cut.cut - 1}, body);
-    rest = WalkUnder(atom, {cut.cut, range.max}, rest);
+    auto part = [&](const Stmt& from, Interval values) {
+      const Expr only = ir::Int(values.min, atom->dtype);
+      return WalkUnder(atom, values,
+                       values.min < values.max ? from : ir::Substitute(from, {{atom.get(), only}}));
+    };
+    Stmt above = cloner_.Clone(body);
+    Stmt below = part(body, {range.min, cut.cut - 1});
+    above = part(above, {cut.cut, range.max});
     bounds_.Set(atom, range);
-    Stmt split = ir::MakeIf(atom < ir::Int(cut.cut, atom->dtype), main, rest);
+    Stmt split = ir::MakeIf(atom < ir::Int(cut.cut, atom->dtype), below, above);
     if (!is_var) split = ir::MakeLet(atom, cut.atom, split);
     return ir::MakeFor(s->var, s->range.min, s->range.extent, split, s->for_kind, s->annotations);
   }
@@ -205,7 +241,7 @@ class Partitioner {
         std::vector<Expr> conditions;
         Conjuncts(s->condition, &conditions);
         for (const Expr& c : conditions) {
-          if (!found->has_value()) *found = CutOf(loop, c, *inner);
+          if (!found->has_value()) *found = CutOf(loop, c, *inner, /*border=*/false);
         }
         Search(loop, s->body, inner, found);
         if (s->else_body != nullptr) Search(loop, s->else_body, inner, found);
@@ -215,9 +251,26 @@ class Partitioner {
       case StmtKind::kAlloc:
         Search(loop, s->body, inner, found);
         return;
+      case StmtKind::kStore:
+        // Unrolled loops decide their choices by being written out.
+        if (loop->for_kind != ir::ForKind::kUnrolled) SearchChoices(loop, s->value, *inner, found);
+        return;
       default:
         return;
     }
+  }
+
+  void SearchChoices(const Stmt& loop, const Expr& value, const std::vector<Stmt>& inner,
+                     std::optional<Cut>* found) {
+    ir::VisitExprs(value, [&](const Expr& e) {
+      if (e->kind != ExprKind::kSelect || found->has_value()) return !found->has_value();
+      std::vector<Expr> conditions;
+      Conjuncts(e->args[0], &conditions);
+      for (const Expr& c : conditions) {
+        if (!found->has_value()) *found = CutOf(loop, c, inner, /*border=*/true);
+      }
+      return true;
+    });
   }
 
   bool IsPeelable(const Expr& condition, const std::vector<Stmt>& inner) const {
@@ -233,12 +286,11 @@ class Partitioner {
 
   // `condition` as  c · atom + (something the inner loops run over) < E  with atom over `loop` and
   // what is outside.
-  std::optional<Cut> CutOf(const Stmt& loop, const Expr& condition,
-                           const std::vector<Stmt>& inner) {
+  std::optional<Cut> CutOf(const Stmt& loop, const Expr& condition, const std::vector<Stmt>& inner,
+                           bool border) {
     if (condition->kind != ExprKind::kLt || !condition->args[0]->dtype.is_int())
       return std::nullopt;
     if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
-    bool peelable = IsPeelable(condition, inner);
     std::vector<std::pair<int64_t, Expr>> terms;
     int64_t constant = 0;
     Flatten(condition->args[0], 1, &terms, &constant);
@@ -251,7 +303,7 @@ class Partitioner {
       bool is_inner = std::any_of(inner.begin(), inner.end(),
                                   [&](const Stmt& l) { return ir::UsesVar(term, l->var); });
       if (!is_inner) {
-        if (atom != nullptr || scale <= 0) return std::nullopt;
+        if (atom != nullptr || scale == 0) return std::nullopt;
         atom = term;
         factor = scale;
         continue;
@@ -261,20 +313,21 @@ class Partitioner {
       inner_max += scale > 0 ? scale * range.max : scale * range.min;
     }
     if (atom == nullptr || !ir::UsesVar(atom, loop->var)) return std::nullopt;
+    if (!border && factor < 0) return std::nullopt;
     // What asks for nothing but this loop's variable is a shorter loop.
     bool clips = atom == loop->var && terms.size() == 1;
-    if (!peelable && !clips) return std::nullopt;
+    if (!border && !clips && !IsPeelable(condition, inner)) return std::nullopt;
     // factor · atom + inner_max + constant < 0
-    int64_t limit = -(inner_max + constant);
-    int64_t cut = limit <= 0 ? limit / factor : (limit + factor - 1) / factor;
+    const int64_t most = inner_max + constant;
+    const int64_t cut = factor > 0 ? -FloorDiv(most, factor) : FloorDiv(most, -factor) + 1;
     Interval range = analysis::EvalInterval(atom, bounds_);
     if (!range.is_bounded() || cut <= range.min || cut > range.max) return std::nullopt;
-    return Cut{atom, cut};
+    return Cut{atom, cut, border};
   }
 
   Cloner cloner_;
   analysis::Bounds bounds_;
-  int64_t leaves_;
+  int64_t leaves_, unrolled_;
   std::vector<const ir::ExprNode*> peel_;  // marked loops around the current statement
 };
 

@@ -160,6 +160,25 @@ fn add(X: f32[10,6] input, Y: f32[10,6] output) stage=scheduled {
 )");
 }
 
+TEST(PartitionLoops, CutsBordersOffPaddedImages) {
+  CheckGolden("partition_loops_borders", "lower_blocks,simplify,partition_loops", R"(
+fn conv(X: f32[12,12] input, Y: f32[12,12] output) stage=scheduled {
+  for i in 0..12 {
+    for j in 0..3 {
+      for c in 0..4 unrolled {
+        block Y(vi: spatial 0..12 = i, vj: spatial 0..12 = j * 4 + c) {
+          reads X[0:12, 0:12];
+          writes Y[vi:1, vj:1];
+          Y[vi, vj] = select(1 <= vi && vi < 11 && 2 <= vj, X[vi + 1, vj - 2], 0.0f32)
+                      + select(1 <= vi && vi < 11 && vj < 10, X[vi - 1, vj + 2], 0.0f32);
+        }
+      }
+    }
+  }
+}
+)");
+}
+
 TEST(FlattenBuffers, RowMajor) {
   CheckGolden("flatten_buffers", "lower_blocks,compact_buffers,simplify,flatten_buffers,simplify",
               kTiledMatmul);
