@@ -37,7 +37,9 @@ DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
       store_id_(std::move(snapshot.store_id)),
       epoch_(snapshot.epoch),
       next_work_seq_(snapshot.next_work_seq),
-      next_outbox_seq_(snapshot.next_outbox_seq) {
+      next_outbox_seq_(snapshot.next_outbox_seq),
+      share_(options_.share) {
+  for (UsageRow& row : snapshot.usage) usage_[row.user] = row;
   for (DeviceRow& row : snapshot.devices) {
     Device& device = devices_[row.name];
     if (row.hold.has_value()) {
@@ -54,7 +56,7 @@ DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
   for (WorkRow& loaded : snapshot.items) {
     WorkRow& row = items_[loaded.item.name()] = std::move(loaded);
     if (!row.open()) continue;
-    CountReferences(row.item, +1);
+    CountOpen(row.item, +1);
     submitted_ns_[row.item.name()] = now.mono_ns;
     if (row.item.queue_timeout().seconds() > 0) {
       const int64_t waited_us = std::max<int64_t>(0, now.wall_us - row.submitted_us);
@@ -63,7 +65,7 @@ DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
           row.item.name());
     }
     if (row.state == v1::WORK_STATE_QUEUED) {
-      Enqueue(&row);
+      Enqueue(&row, now);
       continue;
     }
     // A lease lives in the rows of its items. Its agent gets time to come back and say so.
@@ -76,6 +78,11 @@ DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
     lease.items.push_back(row.item.name());
     devices_[attempt.device].lease = attempt.lease;
     devices_[attempt.device].row.name = attempt.device;
+  }
+  // What they cost before this start is forgotten.
+  for (auto& [name, lease] : leases_) {
+    const v1::WorkItem& item = items_.at(lease.items.front()).item;
+    BeginCharge(&lease, FlowOf(item), WeightOf(item), 0, now);
   }
 }
 
@@ -223,7 +230,9 @@ bool DevicePool::Reactivate(const std::string& lease_name, int64_t token,
   lease.offered_session = session;
   lease.expires_ns = now.mono_ns + options_.lease_ttl_ns;
   device.lease = lease_name;
-  leases_[lease_name] = std::move(lease);
+  Lease& alive = leases_[lease_name] = std::move(lease);
+  const v1::WorkItem& first = items_.at(alive.items.front()).item;
+  BeginCharge(&alive, FlowOf(first), WeightOf(first), 0, now);
   ++counters_.leases_reactivated;
   return true;
 }
@@ -274,10 +283,22 @@ absl::Status DevicePool::Dispatchable(const Device& device, Now now) const {
   return absl::OkStatus();
 }
 
+Batch DevicePool::TakeBatch(Device* device, Now now) {
+  TakeRequest request;
+  request.device_class = device->report.key();
+  request.matches = [&](const std::string& requirement) { return Matches(device, requirement); };
+  request.admits = [&](const std::string& user) { return Blocked(user, now).empty(); };
+  request.default_batch = options_.default_batch;
+  request.quantum_s = options_.quantum_s;
+  request.age_class_ns = options_.age_class_ns;
+  request.now_ns = now.mono_ns;
+  return queue_.Take(request, &share_);
+}
+
 bool DevicePool::GrantWork(Device* device, Now now, v1::Grant* grant) {
   if (!Dispatchable(*device, now).ok()) return false;
-  const auto matches = [&](const std::string& requirement) { return Matches(device, requirement); };
-  const std::vector<std::string> names = queue_.Take(matches, options_.default_batch);
+  const Batch batch = TakeBatch(device, now);
+  const std::vector<std::string>& names = batch.names;
   if (names.empty()) return false;
   // Unique for ever: a device's token is durable and only rises.
   const int64_t token = ++device->row.last_token;
@@ -290,6 +311,7 @@ bool DevicePool::GrantWork(Device* device, Now now, v1::Grant* grant) {
   lease.items = names;
   lease.expires_ns = now.mono_ns + options_.lease_ttl_ns;
   device->lease = lease_name;
+  BeginCharge(&lease, batch.flow, batch.weight, batch.item_seconds, now);
   dirty_devices_.insert(device->row.name);
   for (const std::string& name : names) {
     WorkRow& row = items_.at(name);
@@ -401,25 +423,28 @@ bool DevicePool::FillSyncResponse(const std::string& agent_name, bool may_grant,
   return news;
 }
 
-void DevicePool::EndLease(const std::string& name) {
+void DevicePool::EndLease(const std::string& name, int64_t until_ns, Now now) {
   const auto it = leases_.find(name);
   if (it == leases_.end()) return;
+  EndCharge(&it->second, until_ns, now);
   Device& device = devices_[it->second.device];
   if (device.lease == name) device.lease.clear();
   leases_.erase(it);
 }
 
-void DevicePool::RemoveFromLease(WorkRow* row) {
+void DevicePool::RemoveFromLease(WorkRow* row, Now now) {
   const auto it = leases_.find(row->attempts.back().lease);
   if (it == leases_.end()) return;
   std::vector<std::string>& items = it->second.items;
   items.erase(std::remove(items.begin(), items.end(), row->item.name()), items.end());
-  if (items.empty()) EndLease(it->first);
+  if (items.empty()) EndLease(it->first, now.mono_ns, now);
 }
 
 void DevicePool::DropLease(const std::string& name, std::string_view reason, bool loss, Now now) {
   const std::vector<std::string> items = leases_.at(name).items;
-  EndLease(name);
+  // Of a device that fell silent nobody knows how long it went on: nobody pays for the silence.
+  const Device& device = devices_.at(leases_.at(name).device);
+  EndLease(name, loss ? std::min(now.mono_ns, device.last_seen_ns) : now.mono_ns, now);
   for (const std::string& item : items) LoseAttempt(&items_.at(item), reason, loss, now);
 }
 
@@ -486,7 +511,9 @@ Changes DevicePool::TakeChanges() {
     if (it != items_.end()) changes_.items.push_back(it->second);
   }
   for (const std::string& name : dirty_devices_) changes_.devices.push_back(devices_.at(name).row);
+  for (const std::string& user : dirty_usage_) changes_.usage.push_back(usage_.at(user));
   dirty_items_.clear();
+  dirty_usage_.clear();
   dirty_devices_.clear();
   return std::exchange(changes_, Changes());
 }
@@ -530,6 +557,22 @@ absl::Status DevicePool::CheckInvariants() const {
   if (queued != queue_.size()) return broken("i3", "the queue holds unknown items");
   if (leased != static_cast<int64_t>(leased_items.size())) {
     return broken("i3", "leases hold unknown items");
+  }
+  return CheckAccounts();
+}
+
+absl::Status DevicePool::CheckAccounts() const {
+  std::map<std::string, int> devices;
+  for (const auto& [name, lease] : leases_) ++devices[lease.charge.flow.user];
+  if (devices != devices_of_user_) {
+    return support::Internal("pool.invariant.i6", "devices at work are not leases");
+  }
+  std::map<std::string, int64_t> open;
+  for (const auto& [name, row] : items_) {
+    if (row.open()) ++open[row.item.user()];
+  }
+  if (open != open_items_of_user_) {
+    return support::Internal("pool.invariant.i6", "open items of users are not their rows");
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 //  I3  every item is in exactly one state; QUEUED items are in the queue, LEASED ones in one lease
 //  I4  no item is queued and leased
 //  I5  the fencing token of a device's new leases rises
+//  I6  a user has as many devices at work as leases, and open items as rows
 //  I7  a device gets work only when it is online, in good health, idle and enabled
 //
 // Not thread-safe: it belongs to the tracker's loop.
@@ -27,6 +28,7 @@
 #include "tilewright/v1/dispatch.pb.h"
 #include "tilewright/v1/fleet_admin.pb.h"
 #include "tracker/device_match.h"
+#include "tracker/fair_share.h"
 #include "tracker/pool_rows.h"
 #include "tracker/work_queue.h"
 
@@ -45,6 +47,10 @@ struct PoolOptions {
   int max_infra_losses = 20;     // attempts lost for other reasons before an item fails
   int64_t max_outbox = 200'000;  // updates nobody acknowledged, beyond which nothing is granted
   int64_t keep_closed_us = int64_t{6} * 3600 * 1'000'000;  // to recognise late results
+  int64_t max_open_items = 1'000'000;      // queued or running, beyond which none is taken in
+  double quantum_s = 10;                   // a batch is expected to take no longer
+  int64_t age_class_ns = 300 * kSecondNs;  // a job without service rises a class
+  SharePolicy share;
 };
 
 struct Now {
@@ -61,6 +67,7 @@ struct PoolStats {
   int64_t devices_online = 0;
   int64_t devices_dispatchable = 0;
   int64_t granted_items = 0;
+  double device_seconds = 0;
   int64_t leases_expired = 0;
   int64_t leases_reactivated = 0;
   std::map<std::string, int64_t> results_by_disposition;
@@ -99,6 +106,8 @@ class DevicePool {
   // invalid_argument (cursor.parse.invalid) for a text that is no cursor.
   absl::Status Acknowledge(const v1::AckResultsRequest& request);
   v1::PoolLoad Load(const v1::GetPoolLoadRequest& request, Now now) const;
+  // By user.
+  std::vector<v1::UserShare> Shares(Now now) const;
 
   // --- people
   // --------------------------------------------------------------------------------------
@@ -157,6 +166,16 @@ class DevicePool {
     std::set<std::string> told_unknown;  // leases, in this session
     bool told_warnings = false;
   };
+  // What a lease costs the job that it works for.
+  struct LeaseCharge {
+    Flow flow;
+    std::string device_class;  // empty: nothing is charged
+    int64_t since_ns = 0;      // charged for what was before
+    double expected_item_s = 0;
+    int expected_items = 0;  // charged in advance
+    double used_s = 0;
+    int ended_items = 0;
+  };
   struct Lease {
     std::string name;
     std::string device;
@@ -166,6 +185,7 @@ class DevicePool {
     std::string offered_session;
     int64_t offered_ns = 0;
     int64_t expires_ns = 0;
+    LeaseCharge charge;
   };
   struct ExpiredLease {
     Lease lease;
@@ -189,22 +209,39 @@ class DevicePool {
   v1::Reachability ReachabilityOf(const Device& device, Now now) const;
   // Ok, or the first reason why the device gets no work.
   absl::Status Dispatchable(const Device& device, Now now) const;
+  Batch TakeBatch(Device* device, Now now);
   bool GrantWork(Device* device, Now now, v1::Grant* grant);
   void WriteGrant(const Lease& lease, v1::Grant* grant) const;
   bool FillUnknownLeases(Agent* agent, v1::SyncResponse* response);
   bool FillRevokes(Agent* agent, v1::SyncResponse* response);
   // Ends a lease; its items go back to the queue (counted as infrastructure losses when `loss`).
   void DropLease(const std::string& name, std::string_view reason, bool loss, Now now);
-  void EndLease(const std::string& name);
-  void RemoveFromLease(WorkRow* row);
+  // `until_ns`: the device worked for it until then.
+  void EndLease(const std::string& name, int64_t until_ns, Now now);
+  void RemoveFromLease(WorkRow* row, Now now);
   void Revoke(const Lease& lease, const std::vector<std::string>& items, std::string_view reason,
               bool kill, Now now);
   void ExpireLeases(Now now);
   void ExpireHolds(Now now);
 
+  // device_pool_share.cc: what devices are used for
+  void BeginCharge(Lease* lease, const Flow& flow, double weight, double item_seconds, Now now);
+  // One more of its items is over.
+  void ChargeItem(Lease* lease, Now now);
+  void EndCharge(Lease* lease, int64_t until_ns, Now now);
+  void ChargeSeconds(LeaseCharge* charge, int64_t until_ns, Now now);
+  // Empty, or the slug of the quota that keeps the user from one more device.
+  std::string_view Blocked(const std::string& user, Now now) const;
+  absl::Status CheckAccounts() const;
+  double UsedToday(const std::string& user, Now now) const;
+  // Empty, or why no more work of the user is taken in now.
+  std::string NoRoom(const std::string& user) const;
+
   // device_pool_work.cc: work items, results, outbox
   absl::Status CheckItem(const v1::WorkItem& item) const;
-  void Enqueue(WorkRow* row);
+  static Flow FlowOf(const v1::WorkItem& item);
+  static double WeightOf(const v1::WorkItem& item);
+  void Enqueue(WorkRow* row, Now now);
   void LoseAttempt(WorkRow* row, std::string_view reason, bool loss, Now now);
   void Close(WorkRow* row, v1::WorkState state, std::string_view reason,
              const std::string& measurement_id, Now now);
@@ -219,7 +256,8 @@ class DevicePool {
   std::string CursorText(int64_t seq) const;
   void FailOverdueWork(Now now);
   void ForgetClosedWork(Now now);
-  void CountReferences(const v1::WorkItem& item, int delta);
+  // Keeps account of what open items need, and whose they are.
+  void CountOpen(const v1::WorkItem& item, int delta);
 
   // device_pool_admin.cc: people
   v1::Device DeviceMessage(const Device& device, Now now) const;
@@ -235,6 +273,10 @@ class DevicePool {
 
   std::map<std::string, WorkRow> items_;
   WorkQueue queue_;
+  FairShare share_;
+  std::map<std::string, int> devices_of_user_;         // that work for the user
+  std::map<std::string, int64_t> open_items_of_user_;  // users without any have no row
+  std::map<std::string, UsageRow> usage_;              // by user
   std::map<std::string, Device> devices_;
   std::map<std::string, Agent> agents_;
   std::map<std::string, Lease> leases_;
@@ -249,6 +291,7 @@ class DevicePool {
 
   std::set<std::string> dirty_items_;
   std::set<std::string> dirty_devices_;
+  std::set<std::string> dirty_usage_;  // users
   Changes changes_;
   PoolStats counters_;
   std::vector<double> waits_;

@@ -10,6 +10,7 @@ namespace tilewright::tracker {
 namespace {
 
 constexpr size_t kMaxWorkItemName = 512;
+constexpr double kMaxShareWeight = 100;
 constexpr int kMaxAttemptsBefore = 1'000'000;
 constexpr int kDefaultPriority = 3;
 constexpr int kDefaultPull = 256;
@@ -53,6 +54,10 @@ absl::Status DevicePool::CheckItem(const v1::WorkItem& item) const {
     return invalid("expected a printable name of at most 512 characters, found " +
                    support::Quote(name, 80));
   }
+  if (!(item.share_weight() >= 0 && item.share_weight() <= kMaxShareWeight) ||
+      item.user().size() > kMaxWorkItemName) {
+    return invalid("expected a share_weight of 0..100 and a short user");
+  }
   if (item.priority() < 0 || item.priority() > 5) {
     return invalid(support::StrCat("expected priority 0..5, found ", item.priority()));
   }
@@ -71,7 +76,16 @@ absl::Status DevicePool::CheckItem(const v1::WorkItem& item) const {
   return ValidateRequirement(RequirementOf(item));
 }
 
-void DevicePool::CountReferences(const v1::WorkItem& item, int delta) {
+Flow DevicePool::FlowOf(const v1::WorkItem& item) { return {item.user(), item.job()}; }
+
+double DevicePool::WeightOf(const v1::WorkItem& item) {
+  return item.share_weight() > 0 ? item.share_weight() : 1;
+}
+
+void DevicePool::CountOpen(const v1::WorkItem& item, int delta) {
+  int64_t& open = open_items_of_user_[item.user()];
+  open += delta;
+  if (open <= 0) open_items_of_user_.erase(item.user());
   const auto count = [&](const v1::Digest& digest) {
     const std::string hex = support::HexEncode(digest.hash());
     int64_t& references = references_[hex];
@@ -88,15 +102,16 @@ bool DevicePool::References(const std::string& sha256_hex) const {
   return references_.count(sha256_hex) != 0;
 }
 
-void DevicePool::Enqueue(WorkRow* row) {
+void DevicePool::Enqueue(WorkRow* row, Now now) {
   QueuedWork work;
   work.name = row->item.name();
   work.seq = row->seq;
-  work.job = row->item.job();
+  work.flow = FlowOf(row->item);
+  work.weight = WeightOf(row->item);
   work.priority = row->item.priority() == 0 ? kDefaultPriority : row->item.priority();
   work.max_batch = std::min(row->item.max_batch(), options_.max_batch);
   work.requirement = RequirementOf(row->item).Key();
-  queue_.Add(work);
+  queue_.Add(work, now.mono_ns);
 }
 
 v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::WorkItem& item,
@@ -120,14 +135,19 @@ v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::Work
                             : "work_item.submit.conflict: the name is taken by another work item");
     return outcome;
   }
+  if (const std::string full = NoRoom(item.user()); !full.empty()) {
+    outcome.set_kind(v1::SubmitOutcome::KIND_RETRY_LATER);
+    outcome.set_detail(full);
+    return outcome;
+  }
   WorkRow& row = items_[item.name()];
   row.consumer = consumer;
   row.seq = next_work_seq_++;
   row.item = item;
   row.spec_hash = hash;
   row.submitted_us = now.wall_us;
-  Enqueue(&row);
-  CountReferences(row.item, +1);
+  Enqueue(&row, now);
+  CountOpen(row.item, +1);
   submitted_ns_[item.name()] = now.mono_ns;
   if (item.queue_timeout().seconds() > 0) {
     deadlines_.emplace(now.mono_ns + item.queue_timeout().seconds() * kSecondNs, item.name());
@@ -165,9 +185,9 @@ void DevicePool::Close(WorkRow* row, v1::WorkState state, std::string_view reaso
   if (row->state == v1::WORK_STATE_QUEUED) {
     queue_.Remove(row->item.name());
   } else {
-    RemoveFromLease(row);
+    RemoveFromLease(row, now);
   }
-  CountReferences(row->item, -1);
+  CountOpen(row->item, -1);
   submitted_ns_.erase(row->item.name());
   row->state = state;
   row->closed_us = now.wall_us;
@@ -185,7 +205,7 @@ void DevicePool::Close(WorkRow* row, v1::WorkState state, std::string_view reaso
 void DevicePool::LoseAttempt(WorkRow* row, std::string_view reason, bool loss, Now now) {
   if (loss) ++row->infra_losses;
   row->state = v1::WORK_STATE_QUEUED;
-  Enqueue(row);
+  Enqueue(row, now);
   Touch(*row);
   if (row->infra_losses >= options_.max_infra_losses) {
     Close(row, v1::WORK_STATE_FAILED, "work.attempts.lost", "", now);
@@ -231,6 +251,8 @@ v1::Ack DevicePool::Report(const v1::MeasurementResult& result, const std::strin
     ack.set_disposition(stored.disposition);
     changes_.results.push_back(std::move(stored));
     Touch(row);
+    const auto lease = leases_.find(attempt.lease);
+    if (lease != leases_.end()) ChargeItem(&lease->second, now);
     if (row.open()) TakeResult(&row, &attempt, result, now);
   }
   ++counters_.results_by_disposition[v1::Disposition_Name(ack.disposition())];
@@ -255,7 +277,7 @@ void DevicePool::TakeResult(WorkRow* row, Attempt* attempt, const v1::Measuremen
   }
   if (result.outcome() == v1::CANCELLED) {  // stopped before its time, for no fault of its own
     if (current) {
-      RemoveFromLease(row);
+      RemoveFromLease(row, now);
       LoseAttempt(row, "work.attempt.cancelled", false, now);
     }
     return;
@@ -265,9 +287,9 @@ void DevicePool::TakeResult(WorkRow* row, Attempt* attempt, const v1::Measuremen
   if (retry) {
     ++row->invalid_results;
     if (current) {
-      RemoveFromLease(row);
+      RemoveFromLease(row, now);
       row->state = v1::WORK_STATE_QUEUED;
-      Enqueue(row);
+      Enqueue(row, now);
     }
     AddUpdate(*row, "work.measurement.invalid", result.measurement_id(), now);
     return;
@@ -298,9 +320,9 @@ void DevicePool::TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& resu
     return;
   }
   if (current) {
-    RemoveFromLease(row);
+    RemoveFromLease(row, now);
     row->state = v1::WORK_STATE_QUEUED;
-    Enqueue(row);
+    Enqueue(row, now);
   }
   AddUpdate(*row, candidate ? "work.device.lost" : "work.infrastructure.lost",
             result.measurement_id(), now);

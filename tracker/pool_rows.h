@@ -74,6 +74,13 @@ struct DeviceRow {
   std::optional<HoldRow> hold;
 };
 
+// What a user has used of devices on one day.
+struct UsageRow {
+  std::string user;
+  int64_t day = 0;  // since 1970, UTC
+  double seconds = 0;
+};
+
 // One transaction's worth of changes.
 struct Changes {
   std::vector<WorkRow> items;            // new or changed, with all their attempts
@@ -82,10 +89,11 @@ struct Changes {
   std::vector<OutboxRow> outbox;         // new
   std::map<std::string, int64_t> acked;  // consumer -> delete its updates up to this seq
   std::vector<DeviceRow> devices;        // new or changed
+  std::vector<UsageRow> usage;           // new or changed; older days of the user go
 
   bool empty() const {
     return items.empty() && forgotten.empty() && results.empty() && outbox.empty() &&
-           acked.empty() && devices.empty();
+           acked.empty() && devices.empty() && usage.empty();
   }
 };
 
@@ -98,6 +106,7 @@ struct Snapshot {
   std::vector<WorkRow> items;
   std::vector<OutboxRow> outbox;
   std::vector<DeviceRow> devices;
+  std::vector<UsageRow> usage;
 };
 
 }  // namespace tilewright::tracker

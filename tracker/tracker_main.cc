@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "deploy/daemon/artifact_service.h"
 #include "deploy/daemon/daemon_main.h"
@@ -22,15 +23,25 @@ struct TrackerFlags {
   int64_t offline_after_ms = 60'000;
   int default_batch = 8;
   int64_t artifact_cache_bytes = int64_t{20} << 30;
+  int64_t max_open_items = 1'000'000;
+  int64_t age_class_s = 300;
+  std::vector<std::string> shares;
 };
+
+absl::StatusOr<SharePolicy> Shares(const TrackerFlags& flags) {
+  SharePolicy policy;
+  for (const std::string& text : flags.shares) TW_TRY(AddUserPolicy(text, &policy));
+  return policy;
+}
 
 absl::Status CheckFlags(const TrackerFlags& flags) {
   if (flags.lease_ttl_ms < 100 || flags.recovery_ms < 0 || flags.offline_after_ms < 100 ||
-      flags.default_batch < 1 || flags.artifact_cache_bytes < 0) {
+      flags.default_batch < 1 || flags.artifact_cache_bytes < 0 || flags.max_open_items < 1 ||
+      flags.age_class_s < 1) {
     return support::InvalidArgument("tracker.flags.invalid",
                                     "expected times of at least 100 ms and a batch of at least 1");
   }
-  return absl::OkStatus();
+  return Shares(flags).status();
 }
 
 absl::Status Serve(const TrackerFlags& flags, daemon::DaemonContext& context) {
@@ -48,6 +59,9 @@ absl::Status Serve(const TrackerFlags& flags, daemon::DaemonContext& context) {
   pool_options.suspect_after_ns =
       std::min(pool_options.suspect_after_ns, pool_options.offline_after_ns);
   pool_options.default_batch = flags.default_batch;
+  pool_options.max_open_items = flags.max_open_items;
+  pool_options.age_class_ns = flags.age_class_s * kSecondNs;
+  TW_ASSIGN(pool_options.share, Shares(flags));
   LoopOptions loop_options;
   loop_options.max_artifact_bytes = flags.artifact_cache_bytes;
   TW_ASSIGN(
@@ -107,6 +121,15 @@ int main(int argc, char** argv) {
     app.add_option("--artifact-cache-bytes", flags.artifact_cache_bytes,
                    "unused artifacts are dropped beyond this size")
         ->capture_default_str();
+    app.add_option("--max-open-items", flags.max_open_items,
+                   "work items queued or running, beyond which tuners are told to wait")
+        ->capture_default_str();
+    app.add_option("--age-class-s", flags.age_class_s,
+                   "a job without service rises a priority class after this many seconds")
+        ->capture_default_str();
+    app.add_option("--share", flags.shares,
+                   "USER:weight=W,items=N,devices=N,seconds_per_day=S gives a user a weight and "
+                   "quotas (any subset); USER * is everyone else; repeatable");
   };
   return tilewright::daemon::DaemonMain(
       argc, argv, spec, add_flags,

@@ -157,4 +157,13 @@ grpc::ServerUnaryReactor* FleetAdminServiceImpl::ReleaseHold(grpc::CallbackServe
   });
 }
 
+grpc::ServerUnaryReactor* FleetAdminServiceImpl::ListShares(grpc::CallbackServerContext* context,
+                                                            const v1::ListSharesRequest*,
+                                                            v1::ListSharesResponse* response) {
+  return StartSimple(loop_, context, [response](DevicePool& pool, Now now) {
+    for (v1::UserShare& share : pool.Shares(now)) *response->add_shares() = std::move(share);
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace tilewright::tracker

@@ -11,7 +11,7 @@
 namespace tilewright::tracker {
 namespace {
 
-constexpr std::array<sql::Migration, 1> kMigrations = {{{1, R"sql(
+constexpr std::array<sql::Migration, 2> kMigrations = {{{1, R"sql(
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE work_items (
   name TEXT PRIMARY KEY,
@@ -68,6 +68,13 @@ CREATE TABLE devices (
   hold_purpose TEXT,
   hold_expire_us INTEGER
 ) STRICT;
+)sql"},
+                                                        {2, R"sql(
+CREATE TABLE usage (
+  user TEXT PRIMARY KEY,
+  day INTEGER NOT NULL,          -- since 1970, UTC
+  seconds REAL NOT NULL          -- of devices
+) STRICT;
 )sql"}}};
 
 absl::Status Damaged(const std::string& what) {
@@ -92,6 +99,7 @@ struct TrackerStore::Statements {
   sql::Statement write_update;
   sql::Statement ack_updates;
   sql::Statement write_device;
+  sql::Statement write_usage;
   sql::Statement forget_item;
   sql::Statement forget_attempts;
   sql::Statement forget_results;
@@ -131,14 +139,16 @@ absl::Status TrackerStore::Prepare() {
             prepare("DELETE FROM outbox WHERE consumer = ?1 AND seq <= ?2"));
   TW_ASSIGN(sql::Statement write_device, prepare("INSERT OR REPLACE INTO devices VALUES "
                                                  "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"));
+  TW_ASSIGN(sql::Statement write_usage,
+            prepare("INSERT OR REPLACE INTO usage VALUES (?1, ?2, ?3)"));
   TW_ASSIGN(sql::Statement forget_item, prepare("DELETE FROM work_items WHERE name = ?1"));
   TW_ASSIGN(sql::Statement forget_attempts, prepare("DELETE FROM attempts WHERE work_item = ?1"));
   TW_ASSIGN(sql::Statement forget_results, prepare("DELETE FROM results WHERE work_item = ?1"));
   statements_ = std::make_unique<Statements>(
       Statements{std::move(write_meta), std::move(read_meta), std::move(write_item),
                  std::move(write_attempt), std::move(write_result), std::move(write_update),
-                 std::move(ack_updates), std::move(write_device), std::move(forget_item),
-                 std::move(forget_attempts), std::move(forget_results)});
+                 std::move(ack_updates), std::move(write_device), std::move(write_usage),
+                 std::move(forget_item), std::move(forget_attempts), std::move(forget_results)});
   return absl::OkStatus();
 }
 
@@ -179,6 +189,7 @@ absl::StatusOr<Snapshot> TrackerStore::Load() {
   TW_TRY(LoadItems(&snapshot));
   TW_TRY(LoadOutbox(&snapshot));
   TW_TRY(LoadDevices(&snapshot));
+  TW_TRY(LoadUsage(&snapshot));
   next_work_seq_ = snapshot.next_work_seq;
   next_outbox_seq_ = snapshot.next_outbox_seq;
   return snapshot;
@@ -277,6 +288,15 @@ absl::Status TrackerStore::LoadDevices(Snapshot* snapshot) {
   }
 }
 
+absl::Status TrackerStore::LoadUsage(Snapshot* snapshot) {
+  TW_ASSIGN(sql::Statement rows, database_.Prepare("SELECT user, day, seconds FROM usage"));
+  while (true) {
+    TW_ASSIGN(const bool row, rows.Step());
+    if (!row) return absl::OkStatus();
+    snapshot->usage.push_back({rows.ColumnText(0), rows.ColumnInt64(1), rows.ColumnDouble(2)});
+  }
+}
+
 absl::Status TrackerStore::WriteItem(const WorkRow& row) {
   std::string spec;
   row.item.SerializeToString(&spec);
@@ -363,6 +383,12 @@ absl::Status TrackerStore::Commit(const Changes& changes) {
     TW_TRY(statements_->ack_updates.BindText(1, consumer).BindInt64(2, seq).Run());
   }
   for (const DeviceRow& row : changes.devices) TW_TRY(WriteDevice(row));
+  for (const UsageRow& row : changes.usage) {
+    TW_TRY(statements_->write_usage.BindText(1, row.user)
+               .BindInt64(2, row.day)
+               .BindDouble(3, row.seconds)
+               .Run());
+  }
   for (const std::string& name : changes.forgotten) TW_TRY(Forget(name));
   if (!changes.items.empty()) {
     TW_TRY(WriteMeta("next_work_seq", support::StrCat(next_work_seq_)));

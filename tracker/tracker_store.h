@@ -36,6 +36,7 @@ class TrackerStore final : public PoolStore {
   absl::Status LoadAttempts(Snapshot* snapshot);
   absl::Status LoadOutbox(Snapshot* snapshot);
   absl::Status LoadDevices(Snapshot* snapshot);
+  absl::Status LoadUsage(Snapshot* snapshot);
 
   struct Statements;
 

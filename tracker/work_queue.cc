@@ -1,43 +1,28 @@
 #include "tracker/work_queue.h"
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
-#include <tuple>
+#include <set>
 
 #include "deploy/support/status.h"
 
 namespace tilewright::tracker {
 namespace {
 
-// Jobs that wait for nothing are forgotten beyond this many.
-constexpr size_t kMaxServedEntries = 1000;
+constexpr int kMostUrgent = 1;
+
+// The class that counts now.
+int AgedClass(int priority, int64_t waited_ns, int64_t age_class_ns) {
+  const int64_t risen = age_class_ns > 0 ? waited_ns / age_class_ns : 0;
+  return static_cast<int>(std::max<int64_t>(kMostUrgent, priority - risen));
+}
 
 }  // namespace
 
-double WorkQueue::LeastServed() const {
-  double least = std::numeric_limits<double>::infinity();
-  for (const auto& [job, count] : queued_of_job_) {
-    const auto it = served_.find(job);
-    if (it != served_.end()) least = std::min(least, it->second);
-  }
-  return std::isinf(least) ? 0 : least;
-}
-
-void WorkQueue::Add(const QueuedWork& work) {
+void WorkQueue::Add(const QueuedWork& work, int64_t now_ns) {
   TW_CHECK(by_name_.emplace(work.name, work).second) << work.name << " is queued twice";
-  by_requirement_[work.requirement][{work.priority, work.job}].emplace(work.seq, work);
-  if (queued_of_job_.count(work.job) == 0) {
-    const double floor = LeastServed();
-    double& served = served_.try_emplace(work.job, floor).first->second;
-    served = std::max(served, floor);
-  }
-  ++queued_of_job_[work.job];
-  if (served_.size() > kMaxServedEntries) {
-    for (auto it = served_.begin(); it != served_.end();) {
-      it = queued_of_job_.count(it->first) == 0 ? served_.erase(it) : std::next(it);
-    }
-  }
+  Group& group = by_requirement_[work.requirement][{work.priority, work.flow}];
+  if (group.items.empty()) group.since_ns = now_ns;
+  group.items.emplace(work.seq, work);
 }
 
 bool WorkQueue::Remove(const std::string& name) {
@@ -46,53 +31,72 @@ bool WorkQueue::Remove(const std::string& name) {
   const QueuedWork work = found->second;
   by_name_.erase(found);
   const auto groups = by_requirement_.find(work.requirement);
-  const auto group = groups->second.find({work.priority, work.job});
-  group->second.erase(work.seq);
-  if (group->second.empty()) groups->second.erase(group);
+  const auto group = groups->second.find({work.priority, work.flow});
+  group->second.items.erase(work.seq);
+  if (group->second.items.empty()) groups->second.erase(group);
   if (groups->second.empty()) by_requirement_.erase(groups);
-  const auto count = queued_of_job_.find(work.job);
-  if (--count->second == 0) queued_of_job_.erase(count);
   return true;
 }
 
-std::vector<std::string> WorkQueue::Take(const std::function<bool(const std::string&)>& matches,
-                                         int default_batch) {
-  const Group* best = nullptr;
-  std::tuple<int, double, int64_t> best_rank;
-  for (const auto& [requirement, groups] : by_requirement_) {
-    if (!matches(requirement)) continue;
-    for (const auto& [key, group] : groups) {
-      const auto served = served_.find(key.second);
-      const std::tuple<int, double, int64_t> rank{
-          key.first, served == served_.end() ? 0.0 : served->second, group.begin()->first};
-      if (best == nullptr || rank < best_rank) {
-        best = &group;
-        best_rank = rank;
+// All that the device could take in the most urgent class that has anything.
+std::vector<WorkQueue::Candidate> WorkQueue::FirstClass(const TakeRequest& request) {
+  std::vector<Candidate> first;
+  std::map<std::string, bool> admitted;
+  for (auto& [requirement, groups] : by_requirement_) {
+    if (!request.matches(requirement)) continue;
+    for (auto& [key, group] : groups) {
+      const int age_class =
+          AgedClass(key.first, request.now_ns - group.since_ns, request.age_class_ns);
+      if (!first.empty() && age_class > first.front().age_class) continue;
+      if (request.admits) {
+        const auto [it, fresh] = admitted.try_emplace(key.second.user, false);
+        if (fresh) it->second = request.admits(key.second.user);
+        if (!it->second) continue;
       }
+      if (!first.empty() && age_class < first.front().age_class) first.clear();
+      first.push_back({key.second, &group, age_class});
     }
   }
-  std::vector<std::string> names;
-  if (best == nullptr) return names;
-  int limit = default_batch;
-  const std::string job = best->begin()->second.job;
-  for (const auto& [seq, work] : *best) {
+  return first;
+}
+
+Batch WorkQueue::Take(const TakeRequest& request, FairShare* share) {
+  Batch batch;
+  const std::vector<Candidate> candidates = FirstClass(request);
+  if (candidates.empty()) return batch;
+  std::set<Flow> flows;
+  for (const Candidate& one : candidates) flows.insert(one.flow);
+  share->Compete(request.device_class, flows);
+  const auto rank = [&](const Candidate& one) {
+    return std::tuple(share->RankOf(request.device_class, one.flow), one.group->since_ns,
+                      one.group->items.begin()->first);
+  };
+  const Candidate best =
+      *std::min_element(candidates.begin(), candidates.end(),
+                        [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  batch.flow = best.flow;
+  batch.weight = best.group->items.begin()->second.weight;
+  batch.item_seconds = share->ItemSeconds(request.device_class, best.flow);
+  best.group->since_ns = request.now_ns;
+  int limit = request.default_batch;
+  for (const auto& [seq, work] : best.group->items) {
     // The first item decides the size of the batch when it has a wish; later ones only shrink it.
-    if (names.empty() && work.max_batch > 0) limit = work.max_batch;
-    const int allowed = work.max_batch > 0 ? std::min(limit, work.max_batch) : limit;
-    if (static_cast<int>(names.size()) >= allowed) break;
-    limit = allowed;
-    names.push_back(work.name);
+    if (batch.names.empty() && work.max_batch > 0) limit = work.max_batch;
+    if (work.max_batch > 0) limit = std::min(limit, work.max_batch);
+    const double taken_s = batch.item_seconds * static_cast<double>(batch.names.size() + 1);
+    if (!batch.names.empty() && taken_s > request.quantum_s) break;
+    if (static_cast<int>(batch.names.size()) >= limit) break;
+    batch.names.push_back(work.name);
   }
-  for (const std::string& name : names) Remove(name);
-  served_[job] += static_cast<double>(names.size());
-  return names;
+  for (const std::string& name : batch.names) Remove(name);
+  return batch;
 }
 
 int64_t WorkQueue::Count(const std::function<bool(const std::string&)>& matches) const {
   int64_t count = 0;
   for (const auto& [requirement, groups] : by_requirement_) {
     if (!matches(requirement)) continue;
-    for (const auto& [key, group] : groups) count += static_cast<int64_t>(group.size());
+    for (const auto& [key, group] : groups) count += static_cast<int64_t>(group.items.size());
   }
   return count;
 }

@@ -45,6 +45,9 @@ SimFleet::SimFleet(uint64_t seed, const FleetOptions& options)
   support::Rng& rng = world_.rng();
   tracker_ = std::make_unique<SimTracker>(&world_, dir_.File("tracker"));
   tuner_ = std::make_unique<SimTuner>(&world_, &net_, tracker_.get(), dir_.File("tuner"));
+  // One user with little, so that quotas bite: the others have work to do meanwhile.
+  TW_CHECK(
+      tracker::AddUserPolicy("user0:weight=2,devices=2,items=6", &tracker_->options.share).ok());
   const int agents = 1 + static_cast<int>(rng.Uniform(4));
   for (int i = 0; i < agents; ++i) {
     const int devices = 1 + static_cast<int>(rng.Uniform(3));

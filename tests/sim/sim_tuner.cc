@@ -210,6 +210,7 @@ void SimTuner::CreateJob(int64_t max_trials, int priority) {
   row.spec_json = jobs::SpecToJson(spec);
   row.target = "cpu,arch=x86_64,cpu=x86-64,threads=1";
   row.cost_model = "prior";
+  row.created_by = StrCat("user", jobs_.size());
   row.seed = 7;
   Value(log_->CreateJob(row));
   TW_CHECK(support::MakeDirs(support::PathJoin(dir_, row.id + "/builds")).ok());

@@ -11,7 +11,6 @@
 
 #include "tests/unit/pool_fixture.h"
 #include "tracker/device_match.h"
-#include "tracker/work_queue.h"
 
 namespace tilewright::tracker::testing {
 namespace {
@@ -484,79 +483,6 @@ TEST_F(DevicePoolTest, LoadCountsWhatCouldRun) {
   EXPECT_EQ(pool_.Load(request, At(1)).idle(), 1);
   request.set_pool("phone");
   EXPECT_EQ(pool_.Load(request, At(1)).online(), 0);
-}
-
-// --- the queue
-// --------------------------------------------------------------------------------------
-
-QueuedWork Queued(const std::string& name, int64_t seq, const std::string& job, int priority = 3,
-                  int max_batch = 0) {
-  return {name, seq, job, priority, max_batch, "r"};
-}
-
-bool Anything(const std::string&) { return true; }
-
-TEST(WorkQueueTest, PriorityFirstThenFairTurnsThenAge) {
-  WorkQueue queue;
-  for (int i = 0; i < 4; ++i) queue.Add(Queued(support::StrCat("a", i), i, "a"));
-  for (int i = 0; i < 4; ++i) queue.Add(Queued(support::StrCat("b", i), 10 + i, "b"));
-  queue.Add(Queued("u", 20, "urgent", 1));
-  std::vector<std::string> order;
-  while (queue.size() > 0) {
-    for (const std::string& name : queue.Take(Anything, 2)) order.push_back(name);
-  }
-  EXPECT_THAT(order, ElementsAre("u", "a0", "a1", "b0", "b1", "a2", "a3", "b2", "b3"));
-}
-
-TEST(WorkQueueTest, BatchesAreAsSmallAsTheirItemsWish) {
-  WorkQueue queue;
-  for (int i = 0; i < 3; ++i) queue.Add(Queued(support::StrCat("n", i), i, "j", 3, 2));
-  queue.Add(Queued("big", 5, "j", 3, 0));
-  EXPECT_THAT(queue.Take(Anything, 8), ElementsAre("n0", "n1"));
-  EXPECT_THAT(queue.Take(Anything, 8), ElementsAre("n2", "big"));
-}
-
-TEST(WorkQueueTest, ANewJobStartsAtTheLeastServedNotAtZero) {
-  WorkQueue queue;
-  int64_t seq = 0;
-  const auto add = [&](const std::string& job, int count) {
-    for (int i = 0; i < count; ++i, ++seq) {
-      queue.Add(Queued(support::StrCat(job, seq), seq, job));
-    }
-  };
-  add("old", 100);
-  for (int i = 0; i < 50; ++i) queue.Take(Anything, 1);
-  add("new", 100);
-  std::map<std::string, int> served;
-  for (int i = 0; i < 40; ++i) ++served[queue.Take(Anything, 1).at(0).substr(0, 3)];
-  EXPECT_EQ(served["old"], 20);
-  EXPECT_EQ(served["new"], 20);
-}
-
-TEST(WorkQueueTest, KEqualJobsGetEqualShares) {
-  WorkQueue queue;
-  int64_t seq = 0;
-  for (int i = 0; i < 200; ++i) {
-    for (const char* job : {"a", "b", "c"}) {
-      queue.Add(Queued(support::StrCat(job, seq), seq, job));
-      ++seq;
-    }
-  }
-  std::map<char, int> served;
-  for (int i = 0; i < 75; ++i) {
-    for (const std::string& name : queue.Take(Anything, 4)) ++served[name[0]];
-  }
-  for (const auto& [job, count] : served) EXPECT_NEAR(count, 100, 4) << job;
-}
-
-TEST(WorkQueueTest, RemovedItemsAreNotTaken) {
-  WorkQueue queue;
-  queue.Add(Queued("x", 1, "j"));
-  queue.Add(Queued("y", 2, "j"));
-  EXPECT_TRUE(queue.Remove("x"));
-  EXPECT_FALSE(queue.Remove("x"));
-  EXPECT_THAT(queue.Take(Anything, 8), ElementsAre("y"));
-  EXPECT_TRUE(queue.Take(Anything, 8).empty());
 }
 
 // --- matching

@@ -97,6 +97,7 @@ TEST_F(TrackerStoreTest, EveryFieldSurvivesAReopen) {
   device.admin_version = 4;
   device.hold = HoldRow{"holds/d-4", "ann", "demo", 123456};
   changes.devices.push_back(device);
+  changes.usage = {{"ann", 19'000, 12.25}, {"ann", 19'001, 1.5}};
   ASSERT_TRUE(store_->Commit(changes).ok());
   const uint64_t epoch = snapshot_.epoch;
   const std::string store_id = snapshot_.store_id;
@@ -105,6 +106,10 @@ TEST_F(TrackerStoreTest, EveryFieldSurvivesAReopen) {
   EXPECT_EQ(snapshot_.store_id, store_id);
   EXPECT_EQ(snapshot_.next_work_seq, 10);
   EXPECT_EQ(snapshot_.next_outbox_seq, 32);
+  ASSERT_EQ(snapshot_.usage.size(), 1u) << "of today";
+  EXPECT_EQ(snapshot_.usage[0].user, "ann");
+  EXPECT_EQ(snapshot_.usage[0].day, 19'001);
+  EXPECT_EQ(snapshot_.usage[0].seconds, 1.5);
   ASSERT_EQ(snapshot_.items.size(), 1u);
   const WorkRow& row = snapshot_.items[0];
   const WorkRow& wanted = changes.items[0];

@@ -267,6 +267,12 @@ void AddDevices(CLI::App* app, Action* action) {
   AddFormat(list, kOutputFlag, &o->format);
   list->callback([=] { *action = [o] { return DevicesList(o->server, o->format); }; });
 
+  CLI::App* shares = AddCommand(group, "shares", "who uses the devices, weights and quotas",
+                                "  tilewright devices shares\n");
+  AddServer(shares, &o->server);
+  AddFormat(shares, kOutputFlag, &o->format);
+  shares->callback([=] { *action = [o] { return DevicesShares(o->server, o->format); }; });
+
   CLI::App* get = AddCommand(group, "get", "one device with its attributes",
                              "  tilewright devices get board-3\n");
   CLI::App* drain = AddCommand(group, "drain", "finish what runs, take nothing new",

@@ -194,6 +194,46 @@ int DevicesHold(const std::string& server, const std::string& device, const std:
   return Finish("devices hold", "cannot hold device " + device, hold());
 }
 
+int DevicesShares(const std::string& server, OutputFormat format) {
+  const auto list = [&]() -> absl::Status {
+    TW_ASSIGN(std::string address, ServerAddress(server));
+    ServerClient client(address);
+    TW_ASSIGN(const v1::ListSharesResponse response,
+              client.Call(client.fleet(), &v1::FleetAdminService::Stub::ListShares, {}));
+    Table table({{"user"},
+                 {"weight", true},
+                 {"queued", true},
+                 {"running", true},
+                 {"devices", true},
+                 {"device time today", true},
+                 {"held back by"}});
+    nlohmann::json rows = nlohmann::json::array();
+    for (const v1::UserShare& share : response.shares()) {
+      rows.push_back({{"user", share.user()},
+                      {"weight", share.weight()},
+                      {"queued", share.queued()},
+                      {"leased", share.leased()},
+                      {"devices", share.devices()},
+                      {"max_devices", share.max_devices()},
+                      {"max_open_items", share.max_open_items()},
+                      {"device_seconds_today", share.device_seconds_today()},
+                      {"device_seconds_per_day", share.device_seconds_per_day()},
+                      {"blocked", share.blocked()}});
+      table.AddRow({share.user().empty() ? "-" : share.user(), StrCat(share.weight()),
+                    StrCat(share.queued()), StrCat(share.leased()), StrCat(share.devices()),
+                    TimeText(share.device_seconds_today() * 1e9),
+                    share.blocked().empty() ? "-" : share.blocked()});
+    }
+    if (format == OutputFormat::kJson) {
+      PrintJson(rows);
+    } else {
+      PrintOut(table.rows() == 0 ? "nobody has work" : table.Render());
+    }
+    return absl::OkStatus();
+  };
+  return Finish("devices shares", "cannot list shares", list());
+}
+
 int DevicesRelease(const std::string& server, const std::string& name) {
   const auto release = [&]() -> absl::Status {
     TW_ASSIGN(std::string address, ServerAddress(server));

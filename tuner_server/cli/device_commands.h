@@ -14,6 +14,8 @@ int DevicesDrain(const std::string& server, const std::string& device, bool drai
                  const std::string& reason, bool now);
 int DevicesHold(const std::string& server, const std::string& device, const std::string& holder,
                 const std::string& purpose, double minutes);
+// Who uses the fleet and how much of it.
+int DevicesShares(const std::string& server, OutputFormat format);
 int DevicesRelease(const std::string& server, const std::string& hold);
 
 }  // namespace tilewright::cli

@@ -17,6 +17,7 @@ using support::StrCat;
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kFirstRetryNs = 200'000'000;
 constexpr int64_t kMaxRetryNs = 5 * kSecondNs;
+constexpr int64_t kQuotaRetryNs = 2 * kSecondNs;
 constexpr int64_t kLoadEveryNs = 2 * kSecondNs;
 // Open items are named to the tracker again after so long without any news: a level, not an edge.
 constexpr int64_t kResubmitNs = 60 * kSecondNs;
@@ -28,6 +29,7 @@ constexpr double kMinNoise = 0.01, kMaxNoise = 0.1;
 
 constexpr char kTrackerCondition[] = "TRACKER_UNREACHABLE";
 constexpr char kDeviceCondition[] = "NO_DEVICE";
+constexpr char kQuotaCondition[] = "QUOTA";
 constexpr char kConflict[] = "work_item.submit.conflict";
 
 int64_t RetryDelayNs(int64_t failures) {
@@ -160,6 +162,7 @@ absl::Status JobCore::On(WorkSubmitted event) {
   }
   submit_failures_ = 0;
   ClearCondition(kTrackerCondition);
+  ClearCondition(kQuotaCondition);
   for (size_t i = 0; i < event.trials.size() && !done_; ++i) {
     const auto it = open_.find(event.trials[i]);
     if (it == open_.end() || static_cast<int>(i) >= event.response->outcomes_size()) continue;
@@ -198,6 +201,11 @@ absl::Status JobCore::TakeOutcome(OpenTrial* trial, const v1::SubmitOutcome& out
       trial->phase = env_.blobs->Contains(trial->row.artifact_sha256) ? OpenTrial::Phase::kToSubmit
                                                                       : OpenTrial::Phase::kToBuild;
       submit_retry_ns_ = env_.clock->NowNs() + kFirstRetryNs;
+      return absl::OkStatus();
+    case v1::SubmitOutcome::KIND_RETRY_LATER:
+      SetCondition(kQuotaCondition, "job.tracker.quota", outcome.detail());
+      trial->phase = OpenTrial::Phase::kToSubmit;
+      submit_retry_ns_ = env_.clock->NowNs() + kQuotaRetryNs;
       return absl::OkStatus();
     default:
       break;

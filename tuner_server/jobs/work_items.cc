@@ -167,6 +167,14 @@ std::optional<WorkItemId> ParseWorkItemName(std::string_view job_uid, std::strin
 
 std::string ConsumerName(const std::string& job_uid) { return "jobs/" + job_uid; }
 
+std::string UserName(const std::string& created_by) {
+  const size_t colon = created_by.find(':');
+  if (colon == std::string::npos) return created_by;
+  const std::string scheme = created_by.substr(0, colon);
+  if (scheme != "ipv4" && scheme != "ipv6") return created_by;
+  return created_by.substr(colon + 1, created_by.rfind(':') - colon - 1);
+}
+
 std::string SpecToJson(const v1::Job& job) {
   std::string json;
   google::protobuf::util::JsonPrintOptions options;
@@ -213,6 +221,7 @@ v1::WorkItem MakeWorkItem(const WorkItemSource& source) {
   item.set_selector(source.spec->selector());
   item.set_job(source.job->uid);
   item.set_priority(source.spec->priority());
+  item.set_user(UserName(source.job->created_by));
   item.set_max_batch(source.task_records < kFewRecords ? kSmallBatch : kLargeBatch);
   item.set_invalid_retries(kInvalidRetries);
   v1::Work* work = item.mutable_work();

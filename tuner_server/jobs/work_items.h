@@ -30,6 +30,10 @@ std::optional<WorkItemId> ParseWorkItemName(std::string_view job_uid, std::strin
 // The name under which a job's consumer pulls, and its fair share is counted.
 std::string ConsumerName(const std::string& job_uid);
 
+// On whose behalf a job runs, from its created_by: what the service knows of the caller, without
+// scheme and port where it is an address ("ipv4:10.0.0.2:5123" -> "10.0.0.2").
+std::string UserName(const std::string& created_by);
+
 // The job as it was asked for, to and from the text kept in the log. data_loss job.spec.bad.
 std::string SpecToJson(const v1::Job& job);
 absl::StatusOr<v1::Job> SpecFromJson(const std::string& json);

@@ -55,4 +55,10 @@ grpc::Status FleetForwarder::ReleaseHold(grpc::ServerContext* context,
   return Forward(stub_.get(), &Stub::ReleaseHold, context, request, response);
 }
 
+grpc::Status FleetForwarder::ListShares(grpc::ServerContext* context,
+                                        const v1::ListSharesRequest* request,
+                                        v1::ListSharesResponse* response) {
+  return Forward(stub_.get(), &Stub::ListShares, context, request, response);
+}
+
 }  // namespace tilewright::service
