@@ -286,6 +286,22 @@ class Log(CliCase):
             self.fails(FAILED, ["log"] + command + ["--log", noise])
 
 
+class Certs(CliCase):
+    def test_what_is_refused(self):
+        for args in (["issue", "pki", "king", "x"], ["issue", "pki", "agent", "../x"],
+                     ["issue", "pki", "agent", "x", "--days", "0"]):
+            self.fails(USAGE, ["certs"] + args)
+        for args in (["issue", "pki", "agent", "x"], ["renew", "pki", "x"], ["show", "x"],
+                     ["rotate", "pki"]):
+            self.fails(NOT_FOUND, ["certs"] + args)
+        self.assertEqual(self.call(["certs", "init", "pki"], self.folder).returncode, OK)
+        self.fails(FAILED, ["certs", "init", "pki"])
+        issued = self.call(["certs", "issue", "pki", "client", "ana"], self.folder)
+        self.assertEqual((issued.returncode, issued.stderr), (OK, ""))
+        os.chmod(os.path.join(self.folder, "pki/issued/ana/key.pem"), 0o644)
+        self.fails(FAILED, ["certs", "show", "pki/issued/ana"])
+
+
 class CommandLine(CliCase):
     def test_unknown(self):
         for args in ([], ["nosuch"], ["jobs"], ["jobs", "nosuch"], ["compile"], ["run"],
@@ -294,7 +310,9 @@ class CommandLine(CliCase):
             self.fails(USAGE, args)
 
     def test_help_everywhere(self):
-        groups = {"": ["compile", "run", "tune", "targets", "jobs", "devices", "modules", "log"],
+        groups = {"": ["compile", "run", "tune", "targets", "jobs", "devices", "modules", "log",
+                       "certs"],
+                  "certs": ["init", "rotate", "issue", "renew", "show"],
                   "jobs": ["submit", "list", "get", "watch", "cancel"],
                   "devices": ["list", "get", "drain", "undrain", "hold"],
                   "modules": ["list", "get", "fetch"],

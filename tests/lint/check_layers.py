@@ -13,7 +13,8 @@ import sys
 import source_files
 
 # Folders that the rows below may name together.
-DEPLOY = ["deploy/support", "deploy/sql", "deploy/module", "deploy/runtime", "deploy/daemon"]
+DEPLOY = ["deploy/support", "deploy/sql", "deploy/module", "deploy/runtime", "deploy/security",
+          "deploy/daemon"]
 COMPILER = ["compiler/ir", "compiler/analysis", "compiler/schedule", "compiler/transform",
             "compiler/codegen", "compiler/op", "compiler/graph", "compiler/driver"]
 TUNER = ["tuner_server/log", "tuner_server/modules", "tuner_server/search", "tuner_server/jobs",
@@ -26,7 +27,8 @@ LAYERS = {
     "deploy/sql": [],
     "deploy/module": [],
     "deploy/runtime": ["deploy/module"],
-    "deploy/daemon": ["proto"],
+    "deploy/security": [],
+    "deploy/daemon": ["proto", "deploy/security"],
     "deploy/bindings": ["deploy/runtime", "deploy/module"],
     "vta/isa": [],
     "vta/sim": ["vta/isa"],
@@ -61,6 +63,7 @@ LIBRARIES = [
     ("lld/", ["compiler/codegen"], "LLVM stays behind code generation"),
     ("grpcpp/", ["deploy/daemon", "tracker", "device_agent", "tuner_server/jobs",
                  "tuner_server/service", "tuner_server/cli"], "transport stays at the edge"),
+    ("openssl/", ["deploy/security"], "keys and certificates go through deploy/security"),
     ("sqlite3.h", ["deploy/sql"], "SQL goes through deploy/sql"),
     ("xgboost/", ["cost_model"], "the learned model is one folder"),
     ("spdlog/", ["deploy/daemon", "tracker", "device_agent", "tuner_server/jobs",

@@ -34,6 +34,14 @@ constexpr AdviceRow kAdvice[] = {
     {"runtime.tensor_pb", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"rpc.", "is the server running at that address? Check --server or TILEWRIGHT_SERVER"},
+    {"certs.authority.missing", "'tilewright certs init AUTHORITY' makes one"},
+    {"certs.authority.exists",
+     "use it, choose another folder, or 'tilewright certs rotate AUTHORITY'"},
+    {"certs.identity.exists",
+     "'tilewright certs renew AUTHORITY IDENTITY', or choose another folder"},
+    {"certs.", "see 'tilewright certs --help'"},
+    {"identity.key.permissions", "chmod 600 the file; if others may have read it, renew it"},
+    {"identity.", "issue or renew it: 'tilewright certs --help'"},
     {"artifact", "try again; if it stays, look at the server's log"},
     {"cli.stdout", "write to a place with room, or into a pipe whose reader stays"},
     {"cli.embedded.locked", "wait for the other one to end, or give --state-dir another folder"},
@@ -69,7 +77,8 @@ std::string OneLine(std::string_view text) {
 int ExitCodeOf(const absl::Status& status) {
   if (status.ok()) return kExitOk;
   const std::string slug = support::Slug(status);
-  for (const char* usage : {"cli.usage", "ir.target", "graph.pass.unknown", "graph.pass.fixed"}) {
+  for (const char* usage : {"cli.usage", "ir.target", "graph.pass.unknown", "graph.pass.fixed",
+                            "certs.kind", "certs.name", "certs.host", "certs.days"}) {
     if (slug.starts_with(usage)) return kExitUsage;
   }
   if (slug.starts_with("cli.mismatch")) return kExitMismatch;

@@ -1,12 +1,13 @@
-// tilewright: the command line. This is the only file that sees CLI11: one function per group of
-// commands declares flags, help and examples, and says which function of the library runs.
+// tilewright: the command line. This file and *_flags.cc are the only ones that see CLI11: one
+// function per group of commands declares flags, help and examples, and says which function of the
+// library runs.
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "deploy/support/process.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/command_flags.h"
 #include "tuner_server/cli/compile_command.h"
 #include "tuner_server/cli/device_commands.h"
 #include "tuner_server/cli/job_commands.h"
@@ -17,10 +18,6 @@
 #include "tuner_server/cli/tune_command.h"
 
 namespace tilewright::cli {
-namespace {
-
-// What the chosen command will do, and its name for messages.
-using Action = std::function<int()>;
 
 CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& what,
                      const std::string& examples) {
@@ -36,12 +33,6 @@ CLI::App* AddGroup(CLI::App* parent, const std::string& name, const std::string&
   return group;
 }
 
-void AddServer(CLI::App* command, std::string* server) {
-  command->add_option("--server", *server,
-                      "HOST:PORT of tilewright-tuner (default: environment TILEWRIGHT_SERVER)");
-}
-
-// `-o json` where there is no output file, `--format json` elsewhere.
 void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format) {
   command
       ->add_option_function<std::string>(
@@ -54,8 +45,12 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
       ->default_str("table");
 }
 
-constexpr char kOutputFlag[] = "-o,--output";
-constexpr char kFormatFlag[] = "--format";
+namespace {
+
+void AddServer(CLI::App* command, std::string* server) {
+  command->add_option("--server", *server,
+                      "HOST:PORT of tilewright-tuner (default: environment TILEWRIGHT_SERVER)");
+}
 
 void AddCompile(CLI::App* app, Action* action) {
   auto options = std::make_shared<CompileOptions>();
@@ -462,6 +457,7 @@ int Main(int argc, const char* const* argv) {
   AddModules(&app, &action);
   AddLog(&app, &action);
   AddTargets(&app, &action);
+  AddCerts(&app, &action);
   // CLI11 reports everything by exceptions; they end here.
   try {
     app.parse(argc, argv);

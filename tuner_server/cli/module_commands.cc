@@ -6,6 +6,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/model_compiler.h"
 
 namespace tilewright::cli {
 namespace {

@@ -1,0 +1,49 @@
+// A private certificate authority in a folder: ca.pem (its certificates, the newest first) and
+// ca-key.pem (the newest one's private key, for its owner alone). It signs identities: folders with
+// ca.pem, cert.pem and key.pem (see identity.h). Keys are P-256, signatures ECDSA with SHA-256.
+// Functions touch files and take the moment of issue (`now_s`, seconds since the Unix epoch) as an
+// argument; one at a time per folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "deploy/security/certificate.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::security {
+
+inline constexpr int kAuthorityDays = 3650;
+inline constexpr int kLeafDays = 90;
+
+// Makes the folder (0700) and the authority. already_exists (certs.authority.exists) when there is
+// one.
+absl::Status CreateAuthority(const std::string& folder, const std::string& name, int days,
+                             int64_t now_s);
+
+// Puts a new authority in front of the present ones: it signs from now on, the older ones stay
+// trusted by identities that are issued or renewed afterwards, until RetireAuthorities.
+absl::Status RotateAuthority(const std::string& folder, int days, int64_t now_s);
+
+// Drops all but the newest from ca.pem. Identities forget the old ones when they are renewed.
+absl::Status RetireAuthorities(const std::string& folder);
+
+struct LeafRequest {
+  Peer peer;
+  std::vector<std::string> hosts;  // DNS names and IP addresses that clients dial
+  int days = kLeafDays;
+};
+
+// Signs a fresh key and writes the identity (0700; key 0600), which must not be there yet:
+// already_exists (certs.identity.exists). Trackers and tuners also get localhost, 127.0.0.1 and ::1
+// as hosts. A certificate never outlives its authority. not_found (certs.authority.missing).
+absl::Status IssueIdentity(const std::string& authority, const LeafRequest& request,
+                           const std::string& folder, int64_t now_s);
+
+// The same kind, name and hosts with a new key and a new date, in place and at once: whoever reads
+// the folder sees the old files or the new ones. Other files in it (the token) stay.
+absl::Status RenewIdentity(const std::string& authority, const std::string& folder, int days,
+                           int64_t now_s);
+
+}  // namespace tilewright::security

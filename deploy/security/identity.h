@@ -1,0 +1,46 @@
+// An identity is a folder with all that one daemon or person needs to talk to the fleet:
+//   ca.pem    the authorities it trusts
+//   cert.pem  its certificate        key.pem  its private key (for its owner alone)
+//   token     its bearer token (for its owner alone; daemons that only listen have none)
+// Every program takes it as --identity DIR. Functions are stateless and thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "deploy/support/status.h"
+
+namespace tilewright::security {
+
+inline constexpr char kAuthorityFile[] = "ca.pem";
+inline constexpr char kCertificateFile[] = "cert.pem";
+inline constexpr char kKeyFile[] = "key.pem";
+inline constexpr char kTokenFile[] = "token";
+inline constexpr uint64_t kMaxPemBytes = 1 << 20;
+
+struct IdentityFiles {
+  std::string authorities;  // PEM, as the other two
+  std::string certificate;
+  std::string key;
+};
+
+// Everything a handshake would refuse without a word, with its reason. `now_s` is seconds since the
+// Unix epoch. not_found (identity.file.missing), failed_precondition (identity.key.permissions,
+// identity.key.mismatch, identity.certificate.expired, .early, .untrusted), invalid_argument
+// (certs.file.invalid).
+absl::StatusOr<IdentityFiles> LoadIdentity(const std::string& folder, int64_t now_s);
+
+// The token of the folder without the line's end; empty when there is none.
+// failed_precondition (identity.key.permissions).
+absl::StatusOr<std::string> ReadToken(const std::string& folder);
+
+// Writes the three files at once: readers of the folder see all old or all new ones. Other files in
+// it stay. The folder is made 0700 when it is not there.
+absl::Status ReplaceIdentity(const std::string& folder, const IdentityFiles& files);
+
+// failed_precondition (identity.key.permissions) when others than the owner may read it.
+absl::Status CheckPrivateFile(const std::string& path);
+// 0700; ok when it exists already.
+absl::Status MakePrivateFolder(const std::string& path);
+
+}  // namespace tilewright::security

@@ -1,0 +1,52 @@
+// Owners for OpenSSL's objects, and its errors as text. For the sources of this folder only.
+#pragma once
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "deploy/support/status.h"
+
+namespace tilewright::security {
+
+template <auto Free>
+struct OpensslFree {
+  template <typename T>
+  void operator()(T* object) const {
+    Free(object);
+  }
+};
+using BioPtr = std::unique_ptr<BIO, OpensslFree<BIO_free_all>>;
+using KeyPtr = std::unique_ptr<EVP_PKEY, OpensslFree<EVP_PKEY_free>>;
+using X509Ptr = std::unique_ptr<X509, OpensslFree<X509_free>>;
+using ExtensionPtr = std::unique_ptr<X509_EXTENSION, OpensslFree<X509_EXTENSION_free>>;
+using StorePtr = std::unique_ptr<X509_STORE, OpensslFree<X509_STORE_free>>;
+using StoreContextPtr = std::unique_ptr<X509_STORE_CTX, OpensslFree<X509_STORE_CTX_free>>;
+
+// The oldest error of this thread's queue, which it empties.
+inline std::string OpensslError() {
+  const unsigned long code = ERR_get_error();  // NOLINT(google-runtime-int): OpenSSL's type
+  ERR_clear_error();
+  if (code == 0) return "no reason given";
+  const char* reason = ERR_reason_error_string(code);
+  return reason == nullptr ? "unknown reason" : reason;
+}
+
+inline BioPtr BioOf(std::string_view text) {
+  return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+// All certificates of a PEM text. invalid_argument (certs.file.invalid) without any.
+absl::StatusOr<std::vector<X509Ptr>> ParseCertificates(std::string_view pem, std::string_view what);
+// An unencrypted private key. invalid_argument (certs.file.invalid).
+absl::StatusOr<KeyPtr> ParseKey(std::string_view pem, std::string_view what);
+
+}  // namespace tilewright::security

@@ -1,0 +1,195 @@
+// The private authority and its identities: what is written, what is refused, and how both change
+// while they are in use.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <memory>
+#include <string>
+
+#include "deploy/security/authority.h"
+#include "deploy/security/identity.h"
+#include "deploy/support/file.h"
+
+namespace tilewright::security {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kNow = 1'790'000'000;
+constexpr int64_t kDay = 86'400;
+
+uint32_t ModeOf(const std::string& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
+}
+
+class CertsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto dir = support::TempDir::Create();
+    ASSERT_TRUE(dir.ok());
+    dir_ = std::make_unique<support::TempDir>(*std::move(dir));
+    pki_ = dir_->File("pki");
+    const absl::Status made = CreateAuthority(pki_, "Test fleet", 3650, kNow);
+    ASSERT_TRUE(made.ok()) << made;
+  }
+
+  absl::Status Issue(CertificateKind kind, const std::string& name, const std::string& folder,
+                     std::vector<std::string> hosts = {}, int days = 90) {
+    LeafRequest request;
+    request.peer = {kind, name};
+    request.hosts = std::move(hosts);
+    request.days = days;
+    return IssueIdentity(pki_, request, dir_->File(folder), kNow);
+  }
+
+  CertificateInfo Leaf(const std::string& folder) {
+    const auto pem = support::ReadFile(dir_->File(folder + "/cert.pem"), 1 << 20);
+    const auto infos = ReadCertificates(pem.value_or(""), folder);
+    EXPECT_TRUE(infos.ok()) << infos.status();
+    return infos.ok() ? infos->front() : CertificateInfo();
+  }
+
+  std::string LoadSlug(const std::string& folder, int64_t now_s = kNow) {
+    return support::Slug(LoadIdentity(dir_->File(folder), now_s).status());
+  }
+
+  std::unique_ptr<support::TempDir> dir_;
+  std::string pki_;
+};
+
+TEST_F(CertsTest, KeysAreForTheirOwnerAlone) {
+  ASSERT_TRUE(Issue(CertificateKind::kAgent, "bench-3", "agent").ok());
+  EXPECT_EQ(ModeOf(pki_), 0700u);
+  EXPECT_EQ(ModeOf(pki_ + "/ca-key.pem"), 0600u);
+  EXPECT_EQ(ModeOf(dir_->File("agent")), 0700u);
+  EXPECT_EQ(ModeOf(dir_->File("agent/key.pem")), 0600u);
+  ASSERT_EQ(chmod(dir_->File("agent/key.pem").c_str(), 0640), 0);
+  EXPECT_EQ(LoadSlug("agent"), "identity.key.permissions");
+  ASSERT_EQ(chmod((pki_ + "/ca-key.pem").c_str(), 0604), 0);
+  EXPECT_EQ(support::Slug(Issue(CertificateKind::kAgent, "b", "b")), "identity.key.permissions");
+}
+
+TEST_F(CertsTest, ACertificateNamesItsHolderAndItsHosts) {
+  ASSERT_TRUE(
+      Issue(CertificateKind::kTracker, "lab", "tracker", {"tracker.example.org", "10.0.0.5"}).ok());
+  const CertificateInfo info = Leaf("tracker");
+  EXPECT_EQ(info.subject, "lab");
+  EXPECT_EQ(info.issuer, "Test fleet");
+  EXPECT_THAT(info.uris, ElementsAre("spiffe://tilewright/tracker/lab"));
+  EXPECT_THAT(info.hosts,
+              ElementsAre("tracker.example.org", "10.0.0.5", "localhost", "127.0.0.1", "::1"));
+  EXPECT_EQ(info.not_after_s, kNow + 90 * kDay);
+  EXPECT_LT(info.not_before_s, kNow) << "clocks differ a little";
+  EXPECT_FALSE(info.authority);
+  EXPECT_EQ(info.serial.size(), 32u);
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "ana", "client").ok());
+  EXPECT_TRUE(Leaf("client").hosts.empty()) << "nobody dials a person";
+  EXPECT_NE(Leaf("client").serial, info.serial);
+  const Peer peer = *ParsePeerUri("spiffe://tilewright/agent/bench-3");
+  EXPECT_EQ(peer.kind, CertificateKind::kAgent);
+  EXPECT_EQ(peer.name, "bench-3");
+  for (const char* foreign :
+       {"", "spiffe://tilewright/agent", "spiffe://tilewright/agent/", "spiffe://other/agent/x",
+        "spiffe://tilewright/king/x", "spiffe://tilewright/agent/x/y"}) {
+    EXPECT_EQ(support::Slug(ParsePeerUri(foreign).status()), "certs.uri.foreign") << foreign;
+  }
+}
+
+TEST_F(CertsTest, WhatAHandshakeWouldRefuseHasAReason) {
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "ana", "ana").ok());
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "bob", "bob").ok());
+  EXPECT_EQ(LoadSlug("ana"), "");
+  EXPECT_EQ(LoadSlug("ana", kNow + 90 * kDay), "");
+  EXPECT_EQ(LoadSlug("ana", kNow + 90 * kDay + 1), "identity.certificate.expired");
+  EXPECT_EQ(LoadSlug("ana", kNow - kDay), "identity.certificate.early");
+  EXPECT_EQ(LoadSlug("nobody"), "identity.file.missing");
+  const std::string other = *support::ReadFile(dir_->File("bob/key.pem"), 1 << 20);
+  ASSERT_TRUE(support::WriteFileAtomic(dir_->File("ana/key.pem"), other, 0600).ok());
+  EXPECT_EQ(LoadSlug("ana"), "identity.key.mismatch");
+  ASSERT_TRUE(CreateAuthority(dir_->File("pki2"), "Test fleet", 3650, kNow).ok());
+  const std::string stranger = *support::ReadFile(dir_->File("pki2/ca.pem"), 1 << 20);
+  ASSERT_TRUE(support::WriteFileAtomic(dir_->File("bob/ca.pem"), stranger).ok());
+  EXPECT_EQ(LoadSlug("bob"), "identity.certificate.untrusted");
+  ASSERT_TRUE(support::WriteFileAtomic(dir_->File("bob/ca.pem"), "hello").ok());
+  EXPECT_EQ(LoadSlug("bob"), "certs.file.invalid");
+  ASSERT_TRUE(support::RemoveFile(dir_->File("bob/cert.pem")).ok());
+  EXPECT_EQ(LoadSlug("bob"), "identity.file.missing");
+}
+
+TEST_F(CertsTest, BadRequestsLeaveNothing) {
+  EXPECT_EQ(support::Slug(Issue(CertificateKind::kAgent, "../x", "bad")), "certs.name.invalid");
+  EXPECT_EQ(support::Slug(Issue(CertificateKind::kAgent, "x/y", "bad")), "certs.name.invalid");
+  EXPECT_EQ(support::Slug(Issue(CertificateKind::kTuner, "t", "bad", {"a,DNS:b"})),
+            "certs.host.invalid")
+      << "no second host in disguise";
+  EXPECT_EQ(support::Slug(Issue(CertificateKind::kTuner, "t", "bad", {"host:80"})),
+            "certs.host.invalid");
+  EXPECT_EQ(support::Slug(Issue(CertificateKind::kTuner, "t", "bad", {}, 0)), "certs.days.invalid");
+  EXPECT_FALSE(support::FileExists(dir_->File("bad")));
+  EXPECT_EQ(support::Slug(CreateAuthority(pki_, "again", 10, kNow)), "certs.authority.exists");
+  LeafRequest request;
+  request.peer.name = "x";
+  EXPECT_EQ(support::Slug(IssueIdentity(dir_->File("none"), request, dir_->File("bad"), kNow)),
+            "certs.authority.missing");
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "ana", "ana").ok());
+  EXPECT_EQ(support::Slug(Issue(CertificateKind::kClient, "ana", "ana")), "certs.identity.exists");
+  EXPECT_EQ(support::Slug(ParseKind("king").status()), "certs.kind.invalid");
+}
+
+TEST_F(CertsTest, ACertificateNeverOutlivesItsAuthority) {
+  ASSERT_TRUE(CreateAuthority(dir_->File("short"), "Short", 5, kNow).ok());
+  LeafRequest request;
+  request.peer = {CertificateKind::kClient, "ana"};
+  ASSERT_TRUE(IssueIdentity(dir_->File("short"), request, dir_->File("ana"), kNow).ok());
+  EXPECT_EQ(Leaf("ana").not_after_s, kNow + 5 * kDay);
+  EXPECT_EQ(support::Slug(
+                IssueIdentity(dir_->File("short"), request, dir_->File("late"), kNow + 6 * kDay)),
+            "certs.authority.expired");
+}
+
+TEST_F(CertsTest, RenewalKeepsWhoAndWhereAndTheToken) {
+  ASSERT_TRUE(Issue(CertificateKind::kTuner, "main", "tuner", {"tuner.example.org"}).ok());
+  const CertificateInfo before = Leaf("tuner");
+  const std::string key = *support::ReadFile(dir_->File("tuner/key.pem"), 1 << 20);
+  ASSERT_TRUE(support::WriteFileAtomic(dir_->File("tuner/token"), "secret\n", 0600).ok());
+  const int64_t later = kNow + 80 * kDay;
+  ASSERT_TRUE(RenewIdentity(pki_, dir_->File("tuner"), 30, later).ok());
+  const CertificateInfo after = Leaf("tuner");
+  EXPECT_EQ(after.uris, before.uris);
+  EXPECT_EQ(after.hosts, before.hosts);
+  EXPECT_NE(after.serial, before.serial);
+  EXPECT_EQ(after.not_after_s, later + 30 * kDay);
+  EXPECT_NE(*support::ReadFile(dir_->File("tuner/key.pem"), 1 << 20), key);
+  EXPECT_EQ(ModeOf(dir_->File("tuner/key.pem")), 0600u);
+  EXPECT_EQ(ModeOf(dir_->File("tuner")), 0700u);
+  EXPECT_EQ(*ReadToken(dir_->File("tuner")), "secret");
+  EXPECT_EQ(ModeOf(dir_->File("tuner/token")), 0600u);
+  EXPECT_EQ(LoadSlug("tuner", later), "");
+  EXPECT_FALSE(support::FileExists(dir_->File("tuner.new")));
+  ASSERT_EQ(chmod(dir_->File("tuner/token").c_str(), 0644), 0);
+  EXPECT_EQ(support::Slug(ReadToken(dir_->File("tuner")).status()), "identity.key.permissions");
+}
+
+TEST_F(CertsTest, ANewAuthorityTakesOverStepByStep) {
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "old", "old").ok());
+  ASSERT_TRUE(RotateAuthority(pki_, 3650, kNow).ok());
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "new", "new").ok());
+  const std::string both = *support::ReadFile(dir_->File("new/ca.pem"), 1 << 20);
+  EXPECT_EQ(ReadCertificates(both, "both")->size(), 2u);
+  const std::string old_leaf = *support::ReadFile(dir_->File("old/cert.pem"), 1 << 20);
+  const std::string old_key = *support::ReadFile(dir_->File("old/key.pem"), 1 << 20);
+  EXPECT_TRUE(CheckCertificate(old_leaf, old_key, both, kNow).ok()) << "still trusted";
+  ASSERT_TRUE(RetireAuthorities(pki_).ok());
+  ASSERT_TRUE(RenewIdentity(pki_, dir_->File("new"), 90, kNow).ok());
+  const std::string newest = *support::ReadFile(dir_->File("new/ca.pem"), 1 << 20);
+  EXPECT_EQ(ReadCertificates(newest, "newest")->size(), 1u);
+  EXPECT_EQ(LoadSlug("new"), "");
+  EXPECT_EQ(support::Slug(CheckCertificate(old_leaf, old_key, newest, kNow)),
+            "identity.certificate.untrusted");
+}
+
+}  // namespace
+}  // namespace tilewright::security

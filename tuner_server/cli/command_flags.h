@@ -1,0 +1,30 @@
+// What the files that declare flags share (cli_main.cc and *_flags.cc, the only ones that see
+// CLI11): how a command is added and how it says what will run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "tuner_server/cli/table.h"
+
+namespace tilewright::cli {
+
+// What the chosen command will do: returns an exit code.
+using Action = std::function<int()>;
+
+inline constexpr char kOutputFlag[] = "-o,--output";
+inline constexpr char kFormatFlag[] = "--format";
+
+CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& what,
+                     const std::string& examples);
+// A command that only has commands.
+CLI::App* AddGroup(CLI::App* parent, const std::string& name, const std::string& what,
+                   const std::string& examples);
+// `-o json` where there is no output file, `--format json` elsewhere.
+void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format);
+
+// `certs` and `tokens`.
+void AddCerts(CLI::App* app, Action* action);
+
+}  // namespace tilewright::cli
