@@ -17,6 +17,7 @@
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
 #include "device_agent/measure_child.h"
+#include "device_agent/quiet_reference.h"
 #include "device_agent/sandbox.h"
 #include "tilewright/v1/worker.pb.h"
 
@@ -99,8 +100,8 @@ class Worker {
     }
     memory_limit_bytes_ = hello.memory_limit_bytes();
     threads_ = hello.threads() > 0 ? hello.threads() : runtime::UsableCores();
-    QuietProbe(kProbesAtStart);
     if (!Pin(hello)) return Error("worker.cores.refused", "the cores cannot be used");
+    Probe(kProbesAtStart);
     const SandboxProbe probe = ProbeSandbox();
     sandboxed_ = probe.sandboxed;
     v1::WorkerReply reply;
@@ -112,14 +113,10 @@ class Worker {
     return reply;
   }
 
-  // The fastest probe so far. Taken here, not in the measuring processes: those are new each time
-  // and may have a neighbour all their life.
-  double QuietProbe(int rounds) {
-    for (int i = 0; i < rounds; ++i) {
-      const double ns = ProbeNs();
-      quiet_probe_ns_ = quiet_probe_ns_ > 0 ? std::min(quiet_probe_ns_, ns) : ns;
-    }
-    return quiet_probe_ns_;
+  // Taken here, not in the measuring processes: those are new each time and may have a neighbour
+  // all their life.
+  void Probe(int rounds) {
+    for (int i = 0; i < rounds; ++i) quiet_.Add(ProbeNs());
   }
 
   static bool Pin(const v1::WorkerHello& hello) {
@@ -145,7 +142,8 @@ class Worker {
     if (!request.baseline_slot().empty()) job.measure.baseline = baseline->second;
     job.measure.request = &request;
     job.measure.max_threads = threads_;
-    job.measure.quiet_probe_ns = QuietProbe(kProbesPerJob);
+    Probe(kProbesPerJob);
+    job.measure.quiet_probe_ns = quiet_.ns();
     job.memory_limit_bytes = memory_limit_bytes_;
     job.sandboxed = sandboxed_;
     job.stop_fd = STDIN_FILENO;
@@ -160,7 +158,7 @@ class Worker {
   }
 
   uint64_t id_ = 0;
-  double quiet_probe_ns_ = 0;
+  QuietReference quiet_;
   std::map<std::string, std::string> modules_;
   int64_t memory_limit_bytes_ = 0;
   int threads_ = 1;

@@ -15,6 +15,7 @@
 #include "device_agent/measure_child.h"
 #include "device_agent/measure_names.h"
 #include "device_agent/measured_result.h"
+#include "device_agent/quiet_reference.h"
 #include "device_agent/sample_stats.h"
 #include "device_agent/test_faults.h"
 
@@ -53,6 +54,22 @@ TEST(SampleStats, TheIntervalShrinksWithTheRootOfTheNumber) {
   for (int i = 0; i < 10; ++i) few.push_back(100 + i % 3);
   for (int i = 0; i < 1000; ++i) many.push_back(100 + i % 3);
   EXPECT_NEAR(ComputeStats(few).ci_rel / ComputeStats(many).ci_rel, 10, 0.5);
+}
+
+TEST(QuietReference, OneImpossiblyFastProbeIsNoReference) {
+  QuietReference quiet;
+  EXPECT_EQ(quiet.ns(), 0);
+  for (int i = 0; i < 1000; ++i) quiet.Add(i % 200 == 7 ? 4300 : 7500 + i % 50);
+  EXPECT_GE(quiet.ns(), 7500) << "0.5 % of the probes are glitches of the clock";
+  EXPECT_LT(quiet.ns(), 7510);
+}
+
+TEST(QuietReference, ARareQuietStateCountsAndAGoneOneIsForgotten) {
+  QuietReference quiet;
+  for (int i = 0; i < 1000; ++i) quiet.Add(i % 10 == 0 ? 4300 : 7500);
+  EXPECT_EQ(quiet.ns(), 4300) << "a neighbour nine tenths of the time";
+  for (size_t i = 0; i < QuietReference::kWindow; ++i) quiet.Add(7500);
+  EXPECT_EQ(quiet.ns(), 7500);
 }
 
 v1::ModuleMeasured Good() {
