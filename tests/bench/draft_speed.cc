@@ -1,0 +1,135 @@
+// What a batch of picks costs the search, in processor time: the tasks of a model are searched in
+// this process with made-up times (the prior's estimate, distorted by a hash), so that nothing is
+// built or measured. The first batch of a task and the later ones are reported apart.
+//   draft_speed MODEL.onnx [--batches N] [--count N] [--target T] [--only WORD]
+#include <time.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/tasks.h"
+#include "compiler/graph/graph_passes.h"
+#include "cost_model/model.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/search/search_task.h"
+
+namespace tilewright {
+namespace {
+
+template <typename T>
+T Must(absl::StatusOr<T> value, const std::string& what) {
+  TW_CHECK(value.ok()) << what << ": " << support::StatusText(value.status());
+  return *std::move(value);
+}
+
+double CpuSeconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+std::vector<driver::Task> ModelTasks(const std::string& path, const ir::Target& target) {
+  const std::string bytes = Must(support::ReadFile(path, uint64_t{2} << 30), path);
+  graph::GraphPassContext context;
+  context.channel_block = target.vector_bytes / 4;
+  graph::Graph g = Must(graph::RunGraphPasses(Must(graph::ImportOnnx(bytes), path), context), path);
+  return Must(driver::ExtractTasks(g), path);
+}
+
+// Follows the prior within a factor of two.
+double FakeTime(const search::Candidate& candidate) {
+  const double prior = -candidate.features[cost_model::FeatureIndex("prior.score")];
+  const uint64_t hash = support::StableHash64(candidate.program_hash);
+  return std::exp2(prior + static_cast<double>(hash % 1000) / 1000.0);
+}
+
+struct Cost {
+  double cpu_s = 0, search_s = 0, features_s = 0, model_s = 0;
+  int asks = 0, considered = 0, picks = 0;
+
+  void Add(double seconds, const search::AskResult& result) {
+    cpu_s += seconds;
+    search_s += result.search_seconds;
+    features_s += result.features_seconds;
+    model_s += result.model_seconds;
+    considered += result.considered;
+    picks += static_cast<int>(result.picks.size());
+    ++asks;
+  }
+  void Print(const char* what) const {
+    const double n = std::max(asks, 1);
+    printf(
+        "  %-6s %4d asks %8.2f ms each (%.2f ms a pick), %.0f considered; wall: search %.2f "
+        "features %.2f model %.2f ms\n",
+        what, asks, 1e3 * cpu_s / n, 1e3 * cpu_s / std::max(picks, 1), considered / n,
+        1e3 * search_s / n, 1e3 * features_s / n, 1e3 * model_s / n);
+  }
+};
+
+void Run(const driver::Task& task, const ir::Target& target, int batches, int count, Cost* first,
+         Cost* later) {
+  auto search = Must(search::SearchTask::Create(Must(driver::TaskVariants(task.text), task.name),
+                                                task.flops, target, {}),
+                     task.name);
+  std::unique_ptr<cost_model::CostModel> model = cost_model::MakePriorModel();
+  for (int batch = 0; batch < batches; ++batch) {
+    const double start = CpuSeconds();
+    const search::AskResult asked =
+        Must(search->Ask(count, support::StrCat("b", batch), model.get()), task.name);
+    (batch == 0 ? first : later)->Add(CpuSeconds() - start, asked);
+    for (const search::Pick& pick : asked.picks) {
+      const search::Candidate& c = pick.candidate;
+      search->Tell({c.program_hash, v1::OK, FakeTime(c), false}, c.steps);
+    }
+  }
+}
+
+int Main(int argc, char** argv) {
+  int batches = 8, count = 8;
+  std::string path, only, name = "cpu,arch=x86_64,cpu=znver4,threads=1";
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag == "--batches" && i + 1 < argc) {
+      batches = atoi(argv[++i]);
+    } else if (flag == "--count" && i + 1 < argc) {
+      count = atoi(argv[++i]);
+    } else if (flag == "--target" && i + 1 < argc) {
+      name = argv[++i];
+    } else if (flag == "--only" && i + 1 < argc) {
+      only = argv[++i];
+    } else {
+      path = flag;
+    }
+  }
+  const ir::Target target = Must(ir::ParseTarget(name), name);
+  Cost all_first, all_later;
+  for (const driver::Task& task : ModelTasks(path, target)) {
+    if (task.name.find(only) == std::string::npos) continue;
+    Cost first, later;
+    Run(task, target, batches, count, &first, &later);
+    printf("%s\n", task.name.substr(0, 90).c_str());
+    first.Print("first");
+    later.Print("later");
+    for (const auto& [one, all] : {std::pair(&first, &all_first), std::pair(&later, &all_later)}) {
+      all->cpu_s += one->cpu_s, all->search_s += one->search_s;
+      all->features_s += one->features_s, all->model_s += one->model_s;
+      all->asks += one->asks, all->considered += one->considered, all->picks += one->picks;
+    }
+  }
+  printf("all tasks\n");
+  all_first.Print("first");
+  all_later.Print("later");
+  return 0;
+}
+
+}  // namespace
+}  // namespace tilewright
+
+int main(int argc, char** argv) { return tilewright::Main(argc, argv); }
