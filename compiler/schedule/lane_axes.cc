@@ -15,7 +15,7 @@ constexpr int64_t kMaxTileRows = 14;
 constexpr int64_t kMaxTileVectors = 8;
 // Independent sums that hide the latency of a multiply-add; the cost of a load beside one; what is
 // left of the speed where a tile does not divide its axis.
-constexpr double kSumsInFlight = 8;
+constexpr double kSumsInFlight = 10;
 constexpr double kLoadWeight = 0.8;
 constexpr double kRaggedShare = 0.95;
 // The same for the lanes' operand where the part of it that a tile uses fits no closer cache than
@@ -193,7 +193,7 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
                                                                          : kFarWeight;
     double sums = static_cast<double>(v * r);
     double loads = static_cast<double>(v) * panel_weight + static_cast<double>(r) * kLoadWeight;
-    double score = used(vector_extent, v) * used(row_extent, t.rows) *
+    double score = used(vector_extent, v) * used(row_extent, t.rows) * used(plane_extent, t.planes) *
                    std::min(1.0, sums / kSumsInFlight) * sums / (sums + loads);
     if (score <= best_score) return;
     best = t;
@@ -203,8 +203,8 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
     for (int64_t r = 1; r <= std::min(row_extent, kMaxTileRows); ++r) {
       consider({v, r, 1});
       if (r < row_extent) continue;
-      for (int64_t p = 2; p <= plane_extent && r * p <= kMaxTileRows + 2; ++p) {
-        if (plane_extent % p == 0) consider({v, r, p});
+      for (int64_t p = 2; p <= plane_extent && r * p <= 2 * kMaxTileRows; ++p) {
+        consider({v, r, p});
       }
     }
   }

@@ -56,6 +56,9 @@ struct Pipe {
   }
 };
 
+constexpr int kBackgroundNice = 10;
+constexpr std::string_view kBackgroundNiceText = "10";
+
 enum StartStep : int { kSetpgid, kPrctl, kDup2, kChdir, kSetrlimit, kExecve };
 constexpr std::array<const char*, 6> kStartStepNames = {"setpgid", "prctl",     "dup2",
                                                         "chdir",   "setrlimit", "execve"};
@@ -72,6 +75,7 @@ struct ExecPlan {
   std::array<int, 3> stdio = {-1, -1, -1};  // -1: leave the inherited one
   Limits limits;
   bool die_with_parent = true;
+  bool background = false;
   pid_t parent = 0;
 
   int report_fd = -1;  // the child's end of the pipe for a StartFailure; closes on exec
@@ -103,6 +107,7 @@ std::unique_ptr<ExecPlan> MakePlan(const ChildOptions& options) {
   plan->cwd = options.cwd;
   plan->limits = options.limits;
   plan->die_with_parent = options.die_with_parent;
+  plan->background = options.background;
   plan->parent = getpid();
   plan->arg_text.push_back(options.program);
   plan->arg_text.insert(plan->arg_text.end(), options.args.begin(), options.args.end());
@@ -141,9 +146,21 @@ bool ApplyLimits(const Limits& limits) {
   _exit(127);
 }
 
+// As far as the kernel lets us: a child of high priority computes the same.
+void LowerPriority() {
+  [[maybe_unused]] const int niceness = nice(kBackgroundNice);
+  const int fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  [[maybe_unused]] const ssize_t written =
+      write(fd, kBackgroundNiceText.data(), kBackgroundNiceText.size());
+  close(fd);
+}
+
 // In the child, on the parent's memory, with all signals blocked.
 [[noreturn]] void ExecInChild(const ExecPlan* plan) {
-  if (setpgid(0, 0) != 0) FailInChild(plan, kSetpgid);
+  // Either way it leads a process group of its own.
+  if ((plan->background ? setsid() : setpgid(0, 0)) < 0) FailInChild(plan, kSetpgid);
+  if (plan->background) LowerPriority();
   if (plan->die_with_parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailInChild(plan, kPrctl);
     if (getppid() != plan->parent) _exit(127);  // it ended before the line above

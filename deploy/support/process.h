@@ -45,6 +45,9 @@ struct ChildOptions {
   Stdio stderr_mode = Stdio::kPipe;
   Limits limits;
   bool die_with_parent = true;  // SIGKILL when this process ends, however it ends
+  // Work that must not disturb what others time: nice +10, in a session and so a scheduling group
+  // (autogroup, sched(7)) of its own, for niceness counts within a group only.
+  bool background = false;
 };
 
 struct ExitStatus {

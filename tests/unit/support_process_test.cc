@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
@@ -180,6 +183,24 @@ TEST(ProcessTest, EnvironmentIsInheritedReplacedOrCleared) {
   clear.clear_env = true;
   clear.env = {{"ONLY", "x=y"}};
   EXPECT_EQ(RunCommand(clear, "", kLongMs)->stdout_text, "ONLY=x=y\n");
+}
+
+TEST(ProcessTest, BackgroundChildrenAreNicerAndLeadASession) {
+  ChildOptions options =
+      Shell("cut -d' ' -f1,6,19 /proc/self/stat; cat /proc/self/autogroup || true");
+  options.background = true;
+  auto result = RunCommand(options, "", kLongMs);
+  ASSERT_TRUE(result.ok()) << result.status();
+  int pid = 0, session = 0, niceness = 0;
+  ASSERT_EQ(sscanf(result->stdout_text.c_str(), "%d %d %d", &pid, &session, &niceness), 3)
+      << result->stdout_text;
+  EXPECT_EQ(niceness, std::min(19, getpriority(PRIO_PROCESS, 0) + 10));
+  EXPECT_NE(session, getsid(0));
+  EXPECT_GE(pid, session);
+  const size_t group = result->stdout_text.find("nice ");
+  if (group != std::string::npos) {
+    EXPECT_EQ(result->stdout_text.substr(group), "nice 10\n");
+  }
 }
 
 TEST(ProcessTest, NoStrayDescriptorsAndDefaultSignals) {
