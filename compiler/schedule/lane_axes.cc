@@ -193,8 +193,9 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
                                                                          : kFarWeight;
     double sums = static_cast<double>(v * r);
     double loads = static_cast<double>(v) * panel_weight + static_cast<double>(r) * kLoadWeight;
-    double score = used(vector_extent, v) * used(row_extent, t.rows) * used(plane_extent, t.planes) *
-                   std::min(1.0, sums / kSumsInFlight) * sums / (sums + loads);
+    double score = used(vector_extent, v) * used(row_extent, t.rows) *
+                   used(plane_extent, t.planes) * std::min(1.0, sums / kSumsInFlight) * sums /
+                   (sums + loads);
     if (score <= best_score) return;
     best = t;
     best_score = score;
