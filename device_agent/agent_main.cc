@@ -179,7 +179,7 @@ absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
   // which only dials out, says that it takes part.
   TW_ASSIGN(const daemon::HostPort tracker,
             daemon::ParseHostPort(context.flags.tracker, "daemon.tracker.invalid"));
-  if (!daemon::IsLoopbackHost(tracker.host)) {
+  if (context.credentials == nullptr && !daemon::IsLoopbackHost(tracker.host)) {
     daemon::LogWarning("agent.insecure",
                        {{"text", "plain text to the tracker"}, {"tracker", context.flags.tracker}});
   }
@@ -191,9 +191,11 @@ absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
   options.cache_bytes = flags.cache_bytes;
   options.ready_file = context.flags.port_file;
   options.ready_text = context.flags.tracker;
-  TW_ASSIGN(const std::unique_ptr<AgentLoop> loop,
-            AgentLoop::Create(std::move(options), daemon::MakeChannel(context.flags.tracker),
-                              context.metrics, context.stop));
+  TW_ASSIGN(
+      const std::unique_ptr<AgentLoop> loop,
+      AgentLoop::Create(std::move(options),
+                        daemon::MakeChannel(context.flags.tracker, {false, context.credentials}),
+                        context.metrics, context.stop));
   return loop->Run();
 }
 

@@ -132,6 +132,10 @@ class DevicePool {
   // Whether an open work item names this artifact.
   bool References(const std::string& sha256_hex) const;
 
+  // The agent that reported the device last ("agents/{agent}"); empty when none has since the
+  // start.
+  std::string OwnerOf(const std::string& device) const;
+
   PoolStats stats(Now now) const;
   // Seconds from submission to grant since the last call.
   std::vector<double> TakeWaits();

@@ -102,6 +102,11 @@ bool DevicePool::References(const std::string& sha256_hex) const {
   return references_.count(sha256_hex) != 0;
 }
 
+std::string DevicePool::OwnerOf(const std::string& device) const {
+  const auto it = devices_.find(device);
+  return it == devices_.end() ? "" : it->second.agent;
+}
+
 void DevicePool::Enqueue(WorkRow* row, Now now) {
   QueuedWork work;
   work.name = row->item.name();

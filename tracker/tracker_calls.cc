@@ -28,6 +28,22 @@ std::vector<v1::Digest> MissingArtifacts(const daemon::BlobStore& blobs, const v
   return missing;
 }
 
+// A device whose agent has not been heard of since the start could be anybody's: the fencing token
+// has to do.
+bool IsForeign(const DevicePool& pool, const std::string& agent,
+               const v1::MeasurementResult& result) {
+  const std::string owner = pool.OwnerOf(result.device());
+  return !owner.empty() && owner != agent;
+}
+
+v1::Ack ForeignResult(const v1::MeasurementResult& result) {
+  v1::Ack ack;
+  ack.set_measurement_id(result.measurement_id());
+  ack.set_disposition(v1::DISPOSITION_REJECTED);
+  ack.set_detail("result.device.foreign: the device belongs to another agent");
+  return ack;
+}
+
 PollResult PollSync(const v1::SyncRequest& request, v1::SyncResponse* response,
                     const PollContext& poll) {
   if (poll.superseded) {  // what it carried could be lost; the newer call gets all of it
@@ -90,7 +106,9 @@ LoopCall ReportCall(const v1::ReportResultsRequest* request, v1::ReportResultsRe
                                                       " results, found ", request->results_size()));
     }
     for (const v1::MeasurementResult& result : request->results()) {
-      *response->add_acks() = pool.Report(result, address, now);
+      *response->add_acks() = IsForeign(pool, request->agent(), result)
+                                  ? ForeignResult(result)
+                                  : pool.Report(result, address, now);
     }
     return absl::OkStatus();
   };

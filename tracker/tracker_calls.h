@@ -13,7 +13,8 @@ namespace tilewright::tracker {
 
 LoopCall SyncCall(const v1::SyncRequest* request, v1::SyncResponse* response, std::string address);
 
-// invalid_argument (agent.report.too_many) beyond 256 results.
+// invalid_argument (agent.report.too_many) beyond 256 results. A result of a device that another
+// agent owns is rejected (result.device.foreign).
 LoopCall ReportCall(const v1::ReportResultsRequest* request, v1::ReportResultsResponse* response,
                     std::string address);
 

@@ -71,7 +71,7 @@ absl::Status Serve(const TrackerFlags& flags, daemon::DaemonContext& context) {
   daemon::ArtifactServiceOptions artifact_options;
   artifact_options.metrics = context.metrics;
   daemon::ArtifactServiceImpl artifacts(blobs.get(), artifact_options);
-  AgentServiceImpl agents(loop.get());
+  AgentServiceImpl agents(loop.get(), context.security);
   DispatchServiceImpl dispatch(loop.get(), blobs.get());
   FleetAdminServiceImpl admin(loop.get());
   daemon::ServerHost host(context.host_options());
@@ -106,6 +106,7 @@ int main(int argc, char** argv) {
   spec.name = "tilewright-tracker";
   spec.description = "Hands work items of tuners to the devices of agents";
   spec.has_listen = true;
+  spec.listener = tilewright::security::Listener::kTracker;
   const auto add_flags = [&](CLI::App& app) {
     app.add_option("--lease-ttl-ms", flags.lease_ttl_ms,
                    "a lease ends this long after its agent's last call")

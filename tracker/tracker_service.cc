@@ -23,6 +23,12 @@ grpc::ServerUnaryReactor* Start(TrackerLoop* loop, grpc::CallbackServerContext* 
   return reactor;
 }
 
+grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* context, const absl::Status& why) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(daemon::ToGrpc(why));
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* StartSimple(TrackerLoop* loop, grpc::CallbackServerContext* context,
                                       std::function<absl::Status(DevicePool&, Now)> apply) {
   LoopCall call;
@@ -32,23 +38,17 @@ grpc::ServerUnaryReactor* StartSimple(TrackerLoop* loop, grpc::CallbackServerCon
 
 }  // namespace
 
-std::string PeerHost(const std::string& peer) {
-  const size_t scheme = peer.find(':');
-  const size_t port = peer.rfind(':');
-  if (scheme == std::string::npos || port <= scheme) return peer;
-  std::string host = peer.substr(scheme + 1, port - scheme - 1);
-  // gRPC writes an IPv6 host percent-encoded and in brackets.
-  if (host.rfind("%5B", 0) == 0 && host.size() > 6) return host.substr(3, host.size() - 6);
-  if (!host.empty() && host.front() == '[' && host.back() == ']') {
-    return host.substr(1, host.size() - 2);
-  }
-  return host;
+absl::Status AgentServiceImpl::CheckAgent(grpc::CallbackServerContext* context,
+                                          const std::string& agent) const {
+  return security_ == nullptr ? absl::OkStatus() : security_->CheckAgent(*context, agent);
 }
 
 grpc::ServerUnaryReactor* AgentServiceImpl::Sync(grpc::CallbackServerContext* context,
                                                  const v1::SyncRequest* request,
                                                  v1::SyncResponse* response) {
-  LoopCall call = SyncCall(request, response, PeerHost(context->peer()));
+  const absl::Status checked = CheckAgent(context, request->agent());
+  if (!checked.ok()) return Refuse(context, checked);
+  LoopCall call = SyncCall(request, response, daemon::PeerHost(context->peer()));
   call.cancelled = [context] { return context->IsCancelled(); };
   return Start(loop_, context, std::move(call));
 }
@@ -56,7 +56,9 @@ grpc::ServerUnaryReactor* AgentServiceImpl::Sync(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* AgentServiceImpl::ReportResults(grpc::CallbackServerContext* context,
                                                           const v1::ReportResultsRequest* request,
                                                           v1::ReportResultsResponse* response) {
-  return Start(loop_, context, ReportCall(request, response, PeerHost(context->peer())));
+  const absl::Status checked = CheckAgent(context, request->agent());
+  if (!checked.ok()) return Refuse(context, checked);
+  return Start(loop_, context, ReportCall(request, response, daemon::PeerHost(context->peer())));
 }
 
 grpc::ServerUnaryReactor* DispatchServiceImpl::SubmitWork(grpc::CallbackServerContext* context,

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "deploy/daemon/blob_store.h"
+#include "deploy/daemon/server_security.h"
 #include "tilewright/v1/agent.grpc.pb.h"
 #include "tilewright/v1/dispatch.grpc.pb.h"
 #include "tilewright/v1/fleet_admin.grpc.pb.h"
@@ -18,7 +19,9 @@ inline constexpr char kFleetAdminServiceName[] = "tilewright.v1.FleetAdminServic
 
 class AgentServiceImpl final : public v1::AgentService::CallbackService {
  public:
-  explicit AgentServiceImpl(TrackerLoop* loop) : loop_(loop) {}
+  // `security` checks that agents speak for themselves; null: nobody shows who they are.
+  explicit AgentServiceImpl(TrackerLoop* loop, const daemon::ServerSecurity* security = nullptr)
+      : loop_(loop), security_(security) {}
 
   grpc::ServerUnaryReactor* Sync(grpc::CallbackServerContext* context,
                                  const v1::SyncRequest* request,
@@ -28,7 +31,10 @@ class AgentServiceImpl final : public v1::AgentService::CallbackService {
                                           v1::ReportResultsResponse* response) override;
 
  private:
+  absl::Status CheckAgent(grpc::CallbackServerContext* context, const std::string& agent) const;
+
   TrackerLoop* loop_;
+  const daemon::ServerSecurity* security_;
 };
 
 class DispatchServiceImpl final : public v1::DispatchService::CallbackService {
@@ -83,9 +89,5 @@ class FleetAdminServiceImpl final : public v1::FleetAdminService::CallbackServic
  private:
   TrackerLoop* loop_;
 };
-
-// "ipv4:10.0.0.2:5123" -> "10.0.0.2", "ipv6:%5B::1%5D:80" -> "::1": who called, without the port
-// that changes with every connection.
-std::string PeerHost(const std::string& peer);
 
 }  // namespace tilewright::tracker

@@ -14,6 +14,9 @@
 #include <optional>
 #include <utility>
 
+#include "deploy/daemon/credentials.h"
+#include "deploy/security/identity.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
 #include "deploy/support/process.h"
@@ -77,8 +80,13 @@ void AddFlags(CLI::App* app, const DaemonSpec& spec, DaemonFlags* flags, bool* c
   app->add_option("--state-dir", flags->state_dir,
                   "folder for everything the daemon keeps (required)");
   app->add_option("--metrics", flags->metrics, "HOST:PORT of the Prometheus endpoint");
-  app->add_flag("--insecure", flags->insecure,
-                "allow plain text beyond the local machine (no TLS in this version)");
+  app->add_option("--identity", flags->identity,
+                  "folder with ca.pem, cert.pem, key.pem and token ('tilewright certs'): TLS");
+  if (spec.has_listen) {
+    app->add_option("--tokens", flags->tokens,
+                    "file of the bearer tokens that callers must show ('tilewright tokens')");
+  }
+  app->add_flag("--insecure", flags->insecure, "allow plain text beyond the local machine");
   app->add_option("--log-level", flags->log_level, "debug, info, warning or error")
       ->capture_default_str();
   app->set_config("--config", "", "file with lines \"flag = value\"");
@@ -94,6 +102,17 @@ void OnGrpcLog(gpr_log_func_args* args) {
                                                                    : LogLevel::kDebug;
   Log(level, "grpc.message",
       {{"message", args->message}, {"file", args->file}, {"line", args->line}});
+}
+
+// Reads what the flags name, without listening or writing.
+absl::Status CheckSecurity(const DaemonSpec& spec, const DaemonFlags& flags) {
+  support::SystemClock clock;
+  if (!flags.identity.empty()) {
+    TW_TRY(security::LoadIdentity(flags.identity, clock.WallMicros() / 1'000'000).status());
+  }
+  if (!spec.has_listen) return absl::OkStatus();
+  return ServerSecurity::Open({flags.identity, flags.tokens, "", spec.listener, nullptr}, &clock)
+      .status();
 }
 
 int Fail(const absl::Status& status) {
@@ -118,7 +137,19 @@ absl::Status Run(const DaemonSpec& spec, const DaemonFlags& flags,
   if (!metrics->address().empty()) {
     LogInfo("daemon.metrics", {{"address", metrics->address()}});
   }
+  support::SystemClock clock;
   DaemonContext context{flags, metrics.get(), stop.get()};
+  std::unique_ptr<ServerSecurity> security;
+  if (spec.has_listen) {
+    TW_ASSIGN(security, ServerSecurity::Open({flags.identity, flags.tokens,
+                                              support::PathJoin(flags.state_dir, "audit.jsonl"),
+                                              spec.listener, metrics.get()},
+                                             &clock));
+    context.security = security.get();
+  }
+  if (spec.has_tracker && !flags.identity.empty()) {
+    TW_ASSIGN(context.credentials, TlsChannelCredentials(flags.identity, "", &clock));
+  }
   LogInfo("daemon.start", {{"version", kVersion}, {"state_dir", flags.state_dir}});
   TW_TRY(body(context));
   LogInfo("daemon.stop");
@@ -175,6 +206,7 @@ HostOptions DaemonContext::host_options() const {
   options.insecure = flags.insecure;
   options.port_file = flags.port_file;
   options.metrics = metrics;
+  options.security = security;
   return options;
 }
 
@@ -230,6 +262,7 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
     if (!flags.metrics.empty()) {
       TW_TRY(ParseHostPort(flags.metrics, "daemon.metrics.invalid").status());
     }
+    TW_TRY(CheckSecurity(spec, flags));
     if (check) TW_TRY(check(DaemonContext{flags, nullptr, nullptr}));
     return absl::OkStatus();
   };

@@ -27,16 +27,19 @@ struct DaemonFlags {
   std::string port_file;               // --port-file FILE
   std::vector<std::string> device;     // --device KIND[,...] (split at commas)
   std::string metrics;                 // --metrics HOST:PORT
+  std::string identity;                // --identity DIR: TLS
+  std::string tokens;                  // --tokens FILE: who may call a listener
   bool insecure = false;               // --insecure
   std::string log_level = "info";      // --log-level
 };
 
-// Which of the shared flags a daemon has; state_dir, metrics, insecure, log-level, config and
-// check-config are always there.
+// Which of the shared flags a daemon has; state_dir, metrics, identity, insecure, log-level, config
+// and check-config are always there; tokens where it listens.
 struct DaemonSpec {
   std::string name;         // "tilewright-tracker"
   std::string description;  // one line for --help
   bool has_listen = false;
+  security::Listener listener = security::Listener::kTracker;  // whose rules hold where it listens
   bool has_tracker = false;
   bool has_device = false;
 };
@@ -66,6 +69,9 @@ struct DaemonContext {
   DaemonFlags flags;
   Metrics* metrics = nullptr;
   StopSignal* stop = nullptr;
+  ServerSecurity* security = nullptr;  // of daemons that listen
+  // For dialling the tracker; null = plain text.
+  std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
 
   // The host options that the flags ask for.
   HostOptions host_options() const;

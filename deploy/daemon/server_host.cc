@@ -15,6 +15,9 @@
 namespace tilewright::daemon {
 namespace {
 
+constexpr int kMaxConcurrentCalls = 4096;    // of one connection; a tuner has two per job and more
+constexpr int kHandshakeTimeoutMs = 20'000;  // a connection that never finishes it is closed
+
 // Counts finished calls by method and code and their time. One object per call.
 class CallCounter final : public grpc::experimental::Interceptor {
  public:
@@ -101,24 +104,47 @@ void ServerHost::AddService(grpc::Service* service, std::string full_name) {
   services_.emplace_back(service, std::move(full_name));
 }
 
+// Plain text off loopback is for those who asked for it.
+absl::Status ServerHost::CheckAddress(const HostPort& where) const {
+  const bool secure = options_.security != nullptr && options_.security->secure();
+  if (secure || IsLoopbackHost(where.host)) return absl::OkStatus();
+  if (!options_.insecure) {
+    return support::FailedPrecondition(
+        "daemon.listen.insecure",
+        "expected --identity DIR and --tokens FILE (TLS; see 'tilewright certs --help'), or a "
+        "loopback address, or --insecure (plain text), found " +
+            support::Quote(options_.listen));
+  }
+  LogWarning("daemon.listen.insecure",
+             {{"listen", options_.listen},
+              {"message", "plain text without authentication: use on trusted networks only"}});
+  return absl::OkStatus();
+}
+
+void ServerHost::AddInterceptors(grpc::ServerBuilder* builder) {
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
+  if (options_.metrics != nullptr) {
+    factories.push_back(std::make_unique<CallCounterFactory>(options_.metrics));
+  }
+  if (options_.security != nullptr) {
+    auto audit = options_.security->AuditInterceptor();
+    if (audit != nullptr) factories.push_back(std::move(audit));
+  }
+  if (!factories.empty()) builder->experimental().SetInterceptorCreators(std::move(factories));
+}
+
 absl::Status ServerHost::Start() {
   TW_ASSIGN(const HostPort where, ParseHostPort(options_.listen, "daemon.listen.invalid"));
-  if (!IsLoopbackHost(where.host)) {
-    if (!options_.insecure) {
-      return support::FailedPrecondition(
-          "daemon.listen.insecure",
-          "expected a loopback address or --insecure (plain text), found " +
-              support::Quote(options_.listen));
-    }
-    LogWarning("daemon.listen.insecure",
-               {{"listen", options_.listen},
-                {"message", "plain text without authentication: use on trusted networks only"}});
+  TW_TRY(CheckAddress(where));
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+  if (options_.security != nullptr) {
+    TW_ASSIGN(credentials, options_.security->Credentials());
   }
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(options_.listen, credentials, &port);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   // Without this a second server on the same port would silently share its connections.
@@ -129,12 +155,10 @@ absl::Status ServerHost::Start() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kMinPingIntervalMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentCalls);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   for (const auto& [service, name] : services_) builder.RegisterService(service);
-  if (options_.metrics != nullptr) {
-    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
-    factories.push_back(std::make_unique<CallCounterFactory>(options_.metrics));
-    builder.experimental().SetInterceptorCreators(std::move(factories));
-  }
+  AddInterceptors(&builder);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     server_.reset();

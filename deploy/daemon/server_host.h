@@ -1,10 +1,8 @@
 // Hosts gRPC services the way every daemon of ours does: listens on HOST:PORT (0 = any port),
-// refuses an address off loopback unless it is told to, answers health checks (one name per service
-// and "" for the process) and reflection, counts calls, writes the port file when it is ready,
-// drains on Stop. Services are not owned and must outlive the host. Used from one thread.
-//
-// Transport is plain text in this version; TLS and tokens come with their own issue, and until then
-// only --insecure opens an address beyond the local machine.
+// refuses an address off loopback without TLS and tokens (or --insecure), answers health checks
+// (one name per service and "" for the process) and reflection, counts calls, writes the port file
+// when it is ready, drains on Stop. Services are not owned and must outlive the host. Used from one
+// thread.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -16,16 +14,23 @@
 #include <vector>
 
 #include "deploy/daemon/metrics.h"
+#include "deploy/daemon/server_security.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::daemon {
 
 struct HostOptions {
   std::string listen = "127.0.0.1:0";
-  bool insecure = false;       // allow an address that other machines can reach
+  bool insecure = false;       // allow plain text on an address that other machines can reach
   std::string port_file;       // empty = none
   int64_t drain_ms = 3000;     // how long Stop waits for calls in flight before it cancels them
   Metrics* metrics = nullptr;  // counts calls when set; not owned
+  ServerSecurity* security = nullptr;  // null: plain text, no audit log; not owned
+};
+
+struct HostPort {
+  std::string host;
+  int port = 0;
 };
 
 class ServerHost {
@@ -38,7 +43,7 @@ class ServerHost {
   // "tilewright.v1.AgentService".
   void AddService(grpc::Service* service, std::string full_name);
 
-  // Listens and answers. failed_precondition (daemon.listen.insecure) off loopback without
+  // Listens and answers. failed_precondition (daemon.listen.insecure) off loopback without TLS or
   // `insecure`, unavailable (daemon.listen.failed) when the address cannot be bound,
   // invalid_argument (daemon.listen.invalid) when it is not HOST:PORT.
   absl::Status Start();
@@ -54,15 +59,13 @@ class ServerHost {
   void Stop();
 
  private:
+  absl::Status CheckAddress(const HostPort& where) const;
+  void AddInterceptors(grpc::ServerBuilder* builder);
+
   HostOptions options_;
   std::vector<std::pair<grpc::Service*, std::string>> services_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
-};
-
-struct HostPort {
-  std::string host;
-  int port = 0;
 };
 
 // "127.0.0.1:80", "[::1]:0", "localhost:1234". invalid_argument (<slug>) otherwise.

@@ -77,6 +77,10 @@ absl::Status FromGrpc(const grpc::Status& status) {
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   // Our servers always send details with a slug; whatever comes without is the transport's own.
   if (!status.error_details().empty()) return absl::Status(code, status.error_message());
+  // So does the guard in front of the handlers, which cannot send details.
+  if (status.error_message().rfind("auth.", 0) == 0) {
+    return absl::Status(code, status.error_message());
+  }
   const std::string slug = "rpc." + support::ToLower(absl::StatusCodeToString(code));
   return support::MakeError(code, slug, status.error_message());
 }
@@ -102,7 +106,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   // Peers are named by address; a proxy of the environment is never meant.
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   if (options.own_connection) args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), args);
+  return grpc::CreateCustomChannel(
+      address, options.credentials ? options.credentials : grpc::InsecureChannelCredentials(),
+      args);
 }
 
 void SetTimeout(grpc::ClientContext* context, int64_t timeout_ms) {

@@ -34,15 +34,17 @@ inline constexpr int kReconnectMaxMs = 10'000;
 grpc::Status ToGrpc(const absl::Status& status);
 
 // The inverse. A transport's own error (server gone, deadline) has no slug: it gets rpc.<code>,
-// e.g. "rpc.unavailable: failed to connect ...".
+// e.g. "rpc.unavailable: failed to connect ...", or rpc.tls where the handshake failed.
 absl::Status FromGrpc(const grpc::Status& status);
 
 struct ChannelOptions {
   // A connection of its own instead of one shared by all channels to that address.
   bool own_connection = false;
+  // TLS and token (credentials.h); null = plain text.
+  std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
 };
 
-// A plain-text channel to HOST:PORT that connects when it is first used.
+// A channel to HOST:PORT that connects when it is first used.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            const ChannelOptions& options = {});
 

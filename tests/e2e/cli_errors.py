@@ -8,6 +8,7 @@ Prints "N passed, N failed". Needs root for the full disk (a small tmpfs); says 
 """
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -300,6 +301,29 @@ class Certs(CliCase):
         self.assertEqual((issued.returncode, issued.stderr), (OK, ""))
         os.chmod(os.path.join(self.folder, "pki/issued/ana/key.pem"), 0o644)
         self.fails(FAILED, ["certs", "show", "pki/issued/ana"])
+        for command in (["jobs", "list"], ["devices", "list"], ["modules", "list"], ["log", "export"]):
+            self.fails(FAILED, command + ["--server", "127.0.0.1:1", "--identity", "pki/issued/ana"])
+            self.fails(NOT_FOUND, command + ["--server", "127.0.0.1:1", "--identity", "nobody"])
+
+    def test_tokens(self):
+        file = ["--file", "tokens"]
+        for args in (["create", "king", "ana"], ["create", "ci", "a/b"], ["create", "ci", "x", "--days", "-1"]):
+            self.fails(USAGE, ["tokens"] + args + file)
+        for args in (["list"], ["revoke", "3f9a0c2b71de"], ["rotate", "3f9a0c2b71de"]):
+            self.fails(NOT_FOUND, ["tokens"] + args + file)
+        made = self.call(["tokens", "create", "ci", "nightly", "-o", "json"] + file, self.folder)
+        self.assertEqual((made.returncode, made.stderr), (OK, ""))
+        token = json.loads(made.stdout)
+        self.assertTrue(token["token"].startswith("twt_" + token["id"]))
+        self.assertEqual(self.call(["tokens", "revoke", token["id"]] + file, self.folder).returncode, OK)
+        self.fails(FAILED, ["tokens", "rotate", token["id"]] + file)
+        listed = json.loads(self.call(["tokens", "list", "-o", "json"] + file, self.folder).stdout)
+        self.assertEqual([(t["name"], t["state"]) for t in listed], [("nightly", "revoked")])
+        with open(os.path.join(self.folder, "noise"), "w") as noise:
+            noise.write("noise\n")
+        self.fails(FAILED, ["tokens", "list", "--file", "noise"])
+        self.fails(FAILED, ["audit", "verify", "noise"])
+        self.fails(NOT_FOUND, ["audit", "verify", "nothing"])
 
 
 class CommandLine(CliCase):
@@ -311,7 +335,9 @@ class CommandLine(CliCase):
 
     def test_help_everywhere(self):
         groups = {"": ["compile", "run", "tune", "targets", "jobs", "devices", "modules", "log",
-                       "certs"],
+                       "certs", "tokens", "audit"],
+                  "tokens": ["create", "list", "revoke", "rotate"],
+                  "audit": ["verify"],
                   "certs": ["init", "rotate", "issue", "renew", "show"],
                   "jobs": ["submit", "list", "get", "watch", "cancel"],
                   "devices": ["list", "get", "drain", "undrain", "hold"],

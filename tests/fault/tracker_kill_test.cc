@@ -133,6 +133,7 @@ class TestAgent {
   void Report() {
     if (spool_.empty()) return;
     v1::ReportResultsRequest request;
+    request.set_agent("agents/a");
     for (const auto& [id, result] : spool_) {
       if (request.results_size() < 3) *request.add_results() = result;
     }

@@ -41,7 +41,7 @@ def dense_model(op="MatMul", rows=1, inner=8, columns=4, shape=None):
 
 
 def environment(state_home, extra=None):
-    env = {k: v for k, v in os.environ.items() if k != "TILEWRIGHT_SERVER"}
+    env = {k: v for k, v in os.environ.items() if k not in ("TILEWRIGHT_SERVER", "TILEWRIGHT_IDENTITY", "TILEWRIGHT_TOKEN")}
     env["XDG_STATE_HOME"] = state_home
     env.update(extra or {})
     return env
@@ -57,10 +57,10 @@ class Case(unittest.TestCase):
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
 
-    def call(self, *args, timeout=300):
-        """Runs `tilewright` in the folder."""
+    def call(self, *args, timeout=300, env=None):
+        """Runs `tilewright` in the folder, with `env` added to the environment."""
         return subprocess.run([binary("tilewright"), *args], cwd=self.folder,
-                              env=environment(self.path("state")), capture_output=True, text=True,
+                              env=environment(self.path("state"), env), capture_output=True, text=True,
                               timeout=timeout)
 
     def good(self, *args, timeout=300):

@@ -114,8 +114,9 @@ class TrackerServiceTest : public ::testing::Test {
     return response;
   }
 
-  v1::Disposition Report(const v1::MeasurementResult& result) {
+  v1::Disposition Report(const v1::MeasurementResult& result, const char* agent = "agents/a") {
     v1::ReportResultsRequest request;
+    request.set_agent(agent);
     *request.add_results() = result;
     v1::ReportResultsResponse response;
     grpc::ClientContext context;
@@ -160,6 +161,9 @@ TEST_F(TrackerServiceTest, AWaitingSyncIsAnsweredWhenWorkArrives) {
   ASSERT_EQ(answer.response.grants_size(), 1);
   EXPECT_LT(answer.seconds, 15);
   auto pulling = std::async(std::launch::async, [this] { return Pull(20); });
+  EXPECT_EQ(Report(ResultOf(answer.response.grants(0), 0), "agents/b"), v1::DISPOSITION_REJECTED)
+      << "the device is another agent's";
+  EXPECT_EQ(Report(ResultOf(answer.response.grants(0), 0), ""), v1::DISPOSITION_REJECTED);
   EXPECT_EQ(Report(ResultOf(answer.response.grants(0), 0)), v1::DISPOSITION_STORED);
   const v1::PullResultsResponse page = pulling.get();
   ASSERT_EQ(page.updates_size(), 1);
@@ -284,10 +288,10 @@ TEST_F(TrackerServiceTest, AFullDiskRefusesWorkAndServesAgainWhenThereIsRoom) {
 }
 
 TEST(PeerHostTest, OnlyTheHostIsKept) {
-  EXPECT_EQ(PeerHost("ipv4:10.0.0.2:5123"), "10.0.0.2");
-  EXPECT_EQ(PeerHost("ipv6:%5B::1%5D:80"), "::1");
-  EXPECT_EQ(PeerHost("ipv6:[fe80::1]:80"), "fe80::1");
-  EXPECT_EQ(PeerHost("weird"), "weird");
+  EXPECT_EQ(daemon::PeerHost("ipv4:10.0.0.2:5123"), "10.0.0.2");
+  EXPECT_EQ(daemon::PeerHost("ipv6:%5B::1%5D:80"), "::1");
+  EXPECT_EQ(daemon::PeerHost("ipv6:[fe80::1]:80"), "fe80::1");
+  EXPECT_EQ(daemon::PeerHost("weird"), "weird");
 }
 
 }  // namespace

@@ -33,12 +33,25 @@ constexpr AdviceRow kAdvice[] = {
     {"runtime.load.cpu_features", "compile the module for this machine (--target native)"},
     {"runtime.tensor_pb", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
-    {"rpc.", "is the server running at that address? Check --server or TILEWRIGHT_SERVER"},
+    {"rpc.",
+     "is the server running at that address? Check --server or TILEWRIGHT_SERVER; a server "
+     "with TLS wants --identity"},
     {"certs.authority.missing", "'tilewright certs init AUTHORITY' makes one"},
     {"certs.authority.exists",
      "use it, choose another folder, or 'tilewright certs rotate AUTHORITY'"},
     {"certs.identity.exists",
      "'tilewright certs renew AUTHORITY IDENTITY', or choose another folder"},
+    {"tokens.id", "'tilewright tokens list --file FILE' shows the ids"},
+    {"tokens.role", "see 'tilewright tokens create --help'"},
+    {"tokens.", "see 'tilewright tokens --help'"},
+    {"audit.", "keep a copy of the file, and find out who could write it"},
+    {"auth.token",
+     "ask an administrator for a token ('tilewright tokens create'); it goes into the "
+     "file 'token' of the identity, or TILEWRIGHT_TOKEN"},
+    {"auth.role", "ask an administrator for a token with a role that may ('tilewright tokens')"},
+    {"auth.certificate", "use the token that belongs to this certificate (--identity)"},
+    {"auth.rate", "wait a moment, and ask less often"},
+    {"auth.", "ask an administrator"},
     {"certs.", "see 'tilewright certs --help'"},
     {"identity.key.permissions", "chmod 600 the file; if others may have read it, renew it"},
     {"identity.", "issue or renew it: 'tilewright certs --help'"},
@@ -77,8 +90,9 @@ std::string OneLine(std::string_view text) {
 int ExitCodeOf(const absl::Status& status) {
   if (status.ok()) return kExitOk;
   const std::string slug = support::Slug(status);
-  for (const char* usage : {"cli.usage", "ir.target", "graph.pass.unknown", "graph.pass.fixed",
-                            "certs.kind", "certs.name", "certs.host", "certs.days"}) {
+  for (const char* usage :
+       {"cli.usage", "ir.target", "graph.pass.unknown", "graph.pass.fixed", "certs.kind",
+        "certs.name", "certs.host", "certs.days", "tokens.role", "tokens.days"}) {
     if (slug.starts_with(usage)) return kExitUsage;
   }
   if (slug.starts_with("cli.mismatch")) return kExitMismatch;

@@ -47,9 +47,12 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
 
 namespace {
 
-void AddServer(CLI::App* command, std::string* server) {
-  command->add_option("--server", *server,
+void AddServer(CLI::App* command, ServerPlace* server) {
+  command->add_option("--server", server->address,
                       "HOST:PORT of tilewright-tuner (default: environment TILEWRIGHT_SERVER)");
+  command->add_option("--identity", server->identity,
+                      "folder with certificate and token, for a server with TLS (default: "
+                      "environment TILEWRIGHT_IDENTITY; TILEWRIGHT_TOKEN replaces its token)");
 }
 
 void AddCompile(CLI::App* app, Action* action) {
@@ -199,7 +202,7 @@ void AddTune(CLI::App* app, Action* action) {
 
 // Flags of a group's commands: each command that has them fills the same place.
 struct GroupOptions {
-  std::string server;
+  ServerPlace server;
   std::string name;
   OutputFormat format = OutputFormat::kTable;
   JobRequest job;
@@ -458,6 +461,8 @@ int Main(int argc, const char* const* argv) {
   AddLog(&app, &action);
   AddTargets(&app, &action);
   AddCerts(&app, &action);
+  AddTokens(&app, &action);
+  AddAudit(&app, &action);
   // CLI11 reports everything by exceptions; they end here.
   try {
     app.parse(argc, argv);

@@ -24,7 +24,9 @@ CLI::App* AddGroup(CLI::App* parent, const std::string& name, const std::string&
 // `-o json` where there is no output file, `--format json` elsewhere.
 void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format);
 
-// `certs` and `tokens`.
+// Certificates, tokens, the audit log: files only, no server.
 void AddCerts(CLI::App* app, Action* action);
+void AddTokens(CLI::App* app, Action* action);
+void AddAudit(CLI::App* app, Action* action);
 
 }  // namespace tilewright::cli

@@ -100,10 +100,9 @@ void PrintDevice(const v1::Device& device) {
 
 }  // namespace
 
-int DevicesList(const std::string& server, OutputFormat format) {
+int DevicesList(const ServerPlace& server, OutputFormat format) {
   const auto list = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     Table table({{"device"},
                  {"pool"},
                  {"reachable"},
@@ -137,10 +136,9 @@ int DevicesList(const std::string& server, OutputFormat format) {
   return Finish("devices list", "cannot list devices", list());
 }
 
-int DevicesGet(const std::string& server, const std::string& device, OutputFormat format) {
+int DevicesGet(const ServerPlace& server, const std::string& device, OutputFormat format) {
   const auto get = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     v1::GetDeviceRequest request;
     request.set_name(DeviceName(device));
     TW_ASSIGN(v1::Device found,
@@ -155,11 +153,10 @@ int DevicesGet(const std::string& server, const std::string& device, OutputForma
   return Finish("devices get", "cannot show device " + device, get());
 }
 
-int DevicesDrain(const std::string& server, const std::string& device, bool drain,
+int DevicesDrain(const ServerPlace& server, const std::string& device, bool drain,
                  const std::string& reason, bool now) {
   const auto set = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     v1::SetDeviceAdminStateRequest request;
     request.set_name(DeviceName(device));
     request.set_admin_state(drain ? v1::ADMIN_STATE_DRAINING : v1::ADMIN_STATE_ENABLED);
@@ -175,11 +172,10 @@ int DevicesDrain(const std::string& server, const std::string& device, bool drai
                 set());
 }
 
-int DevicesHold(const std::string& server, const std::string& device, const std::string& holder,
+int DevicesHold(const ServerPlace& server, const std::string& device, const std::string& holder,
                 const std::string& purpose, double minutes) {
   const auto hold = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     v1::CreateHoldRequest request;
     request.mutable_hold()->set_device(DeviceName(device));
     request.mutable_hold()->set_holder(holder);
@@ -194,10 +190,9 @@ int DevicesHold(const std::string& server, const std::string& device, const std:
   return Finish("devices hold", "cannot hold device " + device, hold());
 }
 
-int DevicesShares(const std::string& server, OutputFormat format) {
+int DevicesShares(const ServerPlace& server, OutputFormat format) {
   const auto list = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     TW_ASSIGN(const v1::ListSharesResponse response,
               client.Call(client.fleet(), &v1::FleetAdminService::Stub::ListShares, {}));
     Table table({{"user"},
@@ -234,10 +229,9 @@ int DevicesShares(const std::string& server, OutputFormat format) {
   return Finish("devices shares", "cannot list shares", list());
 }
 
-int DevicesRelease(const std::string& server, const std::string& name) {
+int DevicesRelease(const ServerPlace& server, const std::string& name) {
   const auto release = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     v1::ReleaseHoldRequest request;
     request.set_name(name.starts_with("holds/") ? name : "holds/" + name);
     TW_TRY(

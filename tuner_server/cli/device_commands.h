@@ -3,19 +3,20 @@
 
 #include <string>
 
+#include "tuner_server/cli/server_place.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
 
-int DevicesList(const std::string& server, OutputFormat format);
-int DevicesGet(const std::string& server, const std::string& device, OutputFormat format);
+int DevicesList(const ServerPlace& server, OutputFormat format);
+int DevicesGet(const ServerPlace& server, const std::string& device, OutputFormat format);
 // drain = finish what runs, take nothing new; undrain = back into service.
-int DevicesDrain(const std::string& server, const std::string& device, bool drain,
+int DevicesDrain(const ServerPlace& server, const std::string& device, bool drain,
                  const std::string& reason, bool now);
-int DevicesHold(const std::string& server, const std::string& device, const std::string& holder,
+int DevicesHold(const ServerPlace& server, const std::string& device, const std::string& holder,
                 const std::string& purpose, double minutes);
 // Who uses the fleet and how much of it.
-int DevicesShares(const std::string& server, OutputFormat format);
-int DevicesRelease(const std::string& server, const std::string& hold);
+int DevicesShares(const ServerPlace& server, OutputFormat format);
+int DevicesRelease(const ServerPlace& server, const std::string& hold);
 
 }  // namespace tilewright::cli

@@ -125,26 +125,24 @@ nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, double peak_gflops)
           {"tuned_us", Total(tasks, &v1::Task::best_us)}};
 }
 
-int JobsSubmit(const std::string& server, const JobRequest& request, OutputFormat format) {
+int JobsSubmit(const ServerPlace& server, const JobRequest& request, OutputFormat format) {
   const auto submit = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     TW_ASSIGN(v1::Job job, SubmitJob(client, request));
     if (format == OutputFormat::kJson) {
       PrintJson(JobJson(job));
     } else {
       PrintOut(StrCat(job.name(), "\nwatch it with: tilewright jobs watch ", LastPart(job.name()),
-                      " --server ", address));
+                      " --server ", client.address()));
     }
     return absl::OkStatus();
   };
   return Finish("jobs submit", "cannot submit the job", submit());
 }
 
-int JobsList(const std::string& server, OutputFormat format) {
+int JobsList(const ServerPlace& server, OutputFormat format) {
   const auto list = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     Table table(
         {{"job"}, {"model"}, {"state"}, {"trials", true}, {"gain", true}, {"created (UTC)"}});
     nlohmann::json rows = nlohmann::json::array();
@@ -172,10 +170,9 @@ int JobsList(const std::string& server, OutputFormat format) {
   return Finish("jobs list", "cannot list jobs", list());
 }
 
-int JobsGet(const std::string& server, const std::string& name, OutputFormat format) {
+int JobsGet(const ServerPlace& server, const std::string& name, OutputFormat format) {
   const auto get = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     v1::GetJobRequest request;
     request.set_name(JobName(name));
     TW_ASSIGN(v1::Job job, client.Call(client.jobs(), &v1::JobService::Stub::GetJob, request));
@@ -194,10 +191,9 @@ int JobsGet(const std::string& server, const std::string& name, OutputFormat for
   return Finish("jobs get", "cannot show job " + name, get());
 }
 
-int JobsWatch(const std::string& server, const std::string& name) {
+int JobsWatch(const ServerPlace& server, const std::string& name) {
   const auto watch = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     TW_ASSIGN(v1::Job job, WatchJob(client, name, false));
     TW_ASSIGN(std::vector<v1::Task> tasks, FetchTasks(client, job.name()));
     PrintJob(job);
@@ -207,10 +203,9 @@ int JobsWatch(const std::string& server, const std::string& name) {
   return Finish("jobs watch", "stopped watching " + name, watch());
 }
 
-int JobsCancel(const std::string& server, const std::string& name, OutputFormat format) {
+int JobsCancel(const ServerPlace& server, const std::string& name, OutputFormat format) {
   const auto cancel = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     v1::CancelJobRequest request;
     request.set_name(JobName(name));
     request.set_reason("cancelled from the command line");

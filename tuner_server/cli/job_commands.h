@@ -57,10 +57,10 @@ absl::Status CheckSucceeded(const v1::Job& job);
 void CatchInterrupts();
 bool Interrupted();
 
-int JobsSubmit(const std::string& server, const JobRequest& request, OutputFormat format);
-int JobsList(const std::string& server, OutputFormat format);
-int JobsGet(const std::string& server, const std::string& job, OutputFormat format);
-int JobsWatch(const std::string& server, const std::string& job);
-int JobsCancel(const std::string& server, const std::string& job, OutputFormat format);
+int JobsSubmit(const ServerPlace& server, const JobRequest& request, OutputFormat format);
+int JobsList(const ServerPlace& server, OutputFormat format);
+int JobsGet(const ServerPlace& server, const std::string& job, OutputFormat format);
+int JobsWatch(const ServerPlace& server, const std::string& job);
+int JobsCancel(const ServerPlace& server, const std::string& job, OutputFormat format);
 
 }  // namespace tilewright::cli

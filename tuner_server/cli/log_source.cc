@@ -16,10 +16,9 @@ absl::StatusOr<std::unique_ptr<log::TuningLog>> OpenFile(const std::string& path
   return log::OpenSqliteLog(path, {.read_only = true});
 }
 
-absl::Status StreamFromServer(const std::string& server, const ExportRequest& request,
+absl::Status StreamFromServer(const ServerPlace& server, const ExportRequest& request,
                               const std::function<absl::Status(std::string_view)>& sink) {
-  TW_ASSIGN(const std::string address, ServerAddress(server));
-  ServerClient client(address);
+  TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
   grpc::ClientContext context;
   daemon::SetTimeout(&context, kTransferTimeoutMs);
   v1::ExportLogRequest ask;
@@ -33,23 +32,23 @@ absl::Status StreamFromServer(const std::string& server, const ExportRequest& re
   if (!sunk.ok()) context.TryCancel();
   const absl::Status status = daemon::FromGrpc(reader->Finish());
   TW_TRY(sunk);
-  return status.ok() ? status : support::WithContext(status, "server " + address);
+  return status.ok() ? status : support::WithContext(status, "server " + client.address());
 }
 
 }  // namespace
 
 absl::StatusOr<LogPlace> ResolveLogPlace(const LogPlace& flags) {
-  if (!flags.log_path.empty() && !flags.server.empty()) {
+  if (!flags.log_path.empty() && !flags.server.address.empty()) {
     return support::InvalidArgument("cli.usage.log", "give --log or --server, not both");
   }
-  if (!flags.log_path.empty() || !flags.server.empty()) return flags;
+  if (!flags.log_path.empty() || !flags.server.address.empty()) return flags;
   if (support::GetEnv("TILEWRIGHT_SERVER").has_value()) {
     TW_ASSIGN(const std::string address, ServerAddress(""));
-    return LogPlace{"", address};
+    return LogPlace{"", {address, flags.server.identity}};
   }
   TW_ASSIGN(const std::string state_dir, EmbeddedStateDir(""));
   const std::string path = EmbeddedLog(state_dir);
-  if (support::FileExists(path)) return LogPlace{path, ""};
+  if (support::FileExists(path)) return LogPlace{path, {}};
   return support::NotFound("cli.log.source",
                            "expected --log, --server or TILEWRIGHT_SERVER, or a log of an earlier "
                            "tune at " +

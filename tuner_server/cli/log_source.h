@@ -8,13 +8,14 @@
 #include <string_view>
 
 #include "deploy/support/status.h"
+#include "tuner_server/cli/server_place.h"
 #include "tuner_server/log/tuning_log.h"
 
 namespace tilewright::cli {
 
 struct LogPlace {
   std::string log_path;  // --log
-  std::string server;    // --server
+  ServerPlace server;    // --server, --identity
 };
 
 struct ExportRequest {

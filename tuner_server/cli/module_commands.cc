@@ -86,10 +86,9 @@ absl::Status FetchModule(ServerClient& client, const v1::ModuleVersion& version,
   return client.Download(version.files(0).digest(), output);
 }
 
-int ModulesList(const std::string& server, const std::string& module, OutputFormat format) {
+int ModulesList(const ServerPlace& server, const std::string& module, OutputFormat format) {
   const auto list = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     TW_ASSIGN(ModuleRef ref, ParseModule(module.empty() ? "-" : module));
     Table table({{"module"},
                  {"version", true},
@@ -129,10 +128,9 @@ int ModulesList(const std::string& server, const std::string& module, OutputForm
   return Finish("modules list", "cannot list modules", list());
 }
 
-int ModulesGet(const std::string& server, const std::string& name, OutputFormat format) {
+int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat format) {
   const auto get = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     TW_ASSIGN(v1::ModuleVersion version, FindModule(client, name));
     if (format == OutputFormat::kJson) {
       PrintJson(VersionJson(version));
@@ -153,11 +151,10 @@ int ModulesGet(const std::string& server, const std::string& name, OutputFormat 
   return Finish("modules get", "cannot show module " + name, get());
 }
 
-int ModulesFetch(const std::string& server, const std::string& name, const std::string& output,
+int ModulesFetch(const ServerPlace& server, const std::string& name, const std::string& output,
                  bool if_newer) {
   const auto fetch = [&]() -> absl::Status {
-    TW_ASSIGN(std::string address, ServerAddress(server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     TW_ASSIGN(v1::ModuleVersion version, FindModule(client, name));
     const std::string path = output.empty() ? "model.tw" : output;
     if (if_newer && support::FileExists(path) && !version.files().empty()) {

@@ -16,10 +16,10 @@ absl::StatusOr<v1::ModuleVersion> FindModule(ServerClient& client, const std::st
 absl::Status FetchModule(ServerClient& client, const v1::ModuleVersion& version,
                          const std::string& output);
 
-int ModulesList(const std::string& server, const std::string& module, OutputFormat format);
-int ModulesGet(const std::string& server, const std::string& name, OutputFormat format);
+int ModulesList(const ServerPlace& server, const std::string& module, OutputFormat format);
+int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat format);
 // `if_newer`: does nothing (exit 0) when `output` holds that version's bytes already.
-int ModulesFetch(const std::string& server, const std::string& name, const std::string& output,
+int ModulesFetch(const ServerPlace& server, const std::string& name, const std::string& output,
                  bool if_newer);
 
 }  // namespace tilewright::cli

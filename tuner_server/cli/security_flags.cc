@@ -3,6 +3,7 @@
 
 #include "tuner_server/cli/certs_commands.h"
 #include "tuner_server/cli/command_flags.h"
+#include "tuner_server/cli/token_commands.h"
 
 namespace tilewright::cli {
 namespace {
@@ -69,7 +70,78 @@ void AddIssueAndRenew(CLI::App* group, const std::shared_ptr<CertsOptions>& o, A
   renew->callback([=] { *action = [o] { return CertsRenew(*o); }; });
 }
 
+void AddTokenFile(CLI::App* command, TokensOptions* options) {
+  command->add_option("--file", options->file, "token file of the tracker or the tuner (--tokens)")
+      ->required();
+}
+
+void AddTokenLife(CLI::App* command, TokensOptions* options) {
+  command->add_option("--days", options->days, "valid for this long; 0 = until it is revoked")
+      ->check(CLI::Range(0, 36'500))
+      ->capture_default_str();
+  command->add_option("--identity", options->identity,
+                      "identity folder to write the token into, instead of printing it");
+  AddFormat(command, kOutputFlag, &options->format);
+}
+
 }  // namespace
+
+void AddTokens(CLI::App* app, Action* action) {
+  auto o = std::make_shared<TokensOptions>();
+  CLI::App* group = AddGroup(
+      app, "tokens", "who may do what on a fleet with TLS",
+      "  tilewright tokens create engineer ana --file tuner-tokens --identity pki/issued/ana\n"
+      "  tilewright tokens create agent bench-3 --file tracker-tokens --days 90\n"
+      "  tilewright tokens list --file tuner-tokens\n"
+      "  tilewright tokens revoke 3f9a0c2b71de --file tuner-tokens\n"
+      "\nThe file holds only hashes. A daemon that runs with it notices a change within a\n"
+      "second.\n");
+  CLI::App* create = AddCommand(
+      group, "create", "a new token: printed once, or written into an identity",
+      "  tilewright tokens create engineer ana --file tuner-tokens\n"
+      "  tilewright tokens create tuner main --file tracker-tokens --identity "
+      "pki/issued/main\n"
+      "\nAgents and tuners show theirs to the tracker, people and pipelines to the tuner.\n"
+      "An agent's NAME is its --name, and the name of its certificate.\n");
+  create->add_option("ROLE", o->role, "agent, tuner, ci, engineer or admin")->required();
+  create->add_option("NAME", o->name, "of the person, pipeline, agent or tuner")->required();
+  AddTokenFile(create, o.get());
+  AddTokenLife(create, o.get());
+  create->callback([=] { *action = [o] { return TokensCreate(*o); }; });
+
+  CLI::App* list = AddCommand(group, "list", "all tokens, without their secrets",
+                              "  tilewright tokens list --file tuner-tokens -o json\n");
+  AddTokenFile(list, o.get());
+  AddFormat(list, kOutputFlag, &o->format);
+  list->callback([=] { *action = [o] { return TokensList(*o); }; });
+
+  CLI::App* revoke = AddCommand(group, "revoke", "end a token now",
+                                "  tilewright tokens revoke 3f9a0c2b71de --file tuner-tokens\n");
+  CLI::App* rotate =
+      AddCommand(group, "rotate", "a new token for the same role and name; the old one ends soon",
+                 "  tilewright tokens rotate 3f9a0c2b71de --file tuner-tokens --grace-hours 24\n");
+  for (CLI::App* command : {revoke, rotate}) {
+    command->add_option("ID", o->id, "see 'tokens list'")->required();
+    AddTokenFile(command, o.get());
+  }
+  rotate->add_option("--grace-hours", o->grace_hours, "the old token stays valid for this long")
+      ->check(CLI::Range(0.0, 24.0 * 365))
+      ->capture_default_str();
+  AddTokenLife(rotate, o.get());
+  revoke->callback([=] { *action = [o] { return TokensRevoke(*o); }; });
+  rotate->callback([=] { *action = [o] { return TokensRotate(*o); }; });
+}
+
+void AddAudit(CLI::App* app, Action* action) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* group = AddGroup(app, "audit", "who did what: the audit log of a tracker or a tuner",
+                             "  tilewright audit verify /var/lib/tilewright-tuner/audit.jsonl\n");
+  CLI::App* verify =
+      AddCommand(group, "verify", "whether a line was changed, removed or put in",
+                 "  tilewright audit verify /var/lib/tilewright-tuner/audit.jsonl\n");
+  verify->add_option("FILE", *path, "audit.jsonl of the daemon's state folder")->required();
+  verify->callback([=] { *action = [path] { return AuditVerify(*path); }; });
+}
 
 void AddCerts(CLI::App* app, Action* action) {
   auto o = std::make_shared<CertsOptions>();

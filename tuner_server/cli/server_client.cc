@@ -1,7 +1,9 @@
 #include "tuner_server/cli/server_client.h"
 
 #include <ctime>
+#include <utility>
 
+#include "deploy/daemon/credentials.h"
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -26,9 +28,22 @@ absl::StatusOr<std::string> ServerAddress(const std::string& flag) {
   return address;
 }
 
-ServerClient::ServerClient(const std::string& address)
+absl::StatusOr<ServerClient> ServerClient::Connect(const ServerPlace& place) {
+  TW_ASSIGN(const std::string address, ServerAddress(place.address));
+  std::string identity = place.identity;
+  if (identity.empty()) identity = support::GetEnv("TILEWRIGHT_IDENTITY").value_or("");
+  if (identity.empty()) return ServerClient(address);
+  const std::string token = support::GetEnv("TILEWRIGHT_TOKEN").value_or("");
+  // The channel's credentials use it as long as the process lives.
+  static support::SystemClock* const clock = new support::SystemClock();
+  TW_ASSIGN(auto credentials, daemon::TlsChannelCredentials(identity, token, clock));
+  return ServerClient(address, std::move(credentials));
+}
+
+ServerClient::ServerClient(const std::string& address,
+                           std::shared_ptr<grpc::ChannelCredentials> credentials)
     : address_(address),
-      channel_(daemon::MakeChannel(address)),
+      channel_(daemon::MakeChannel(address, {false, std::move(credentials)})),
       jobs_(v1::JobService::NewStub(channel_)),
       modules_(v1::ModuleService::NewStub(channel_)),
       fleet_(v1::FleetAdminService::NewStub(channel_)),

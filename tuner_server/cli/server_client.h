@@ -15,6 +15,7 @@
 #include "tilewright/v1/fleet_admin.grpc.pb.h"
 #include "tilewright/v1/job.grpc.pb.h"
 #include "tilewright/v1/module.grpc.pb.h"
+#include "tuner_server/cli/server_place.h"
 
 namespace tilewright::cli {
 
@@ -28,7 +29,13 @@ absl::StatusOr<std::string> ServerAddress(const std::string& flag);
 
 class ServerClient {
  public:
-  explicit ServerClient(const std::string& address);
+  // By flags and environment: the address; TLS and token where there is an identity
+  // (TILEWRIGHT_TOKEN, when set, wins over its token file). Errors of ServerAddress and of what is
+  // wrong with the identity (identity.*).
+  static absl::StatusOr<ServerClient> Connect(const ServerPlace& place);
+  // Null credentials: plain text.
+  explicit ServerClient(const std::string& address,
+                        std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr);
 
   const std::string& address() const { return address_; }
   v1::JobService::Stub* jobs() { return jobs_.get(); }

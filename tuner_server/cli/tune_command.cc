@@ -37,18 +37,19 @@ class Tuner {
     if (!options_.detach) TW_TRY(CheckWritable(output_));
     const bool local_wanted = !options_.log_path.empty() || !options_.state_dir.empty();
     const bool has_env = support::GetEnv("TILEWRIGHT_SERVER").has_value();
-    if (!options_.server.empty() && local_wanted) {
+    if (!options_.server.address.empty() && local_wanted) {
       return support::InvalidArgument("cli.usage.server",
                                       "--log and --state-dir are for tuning without --server");
     }
     CatchInterrupts();
-    return !options_.server.empty() || (has_env && !local_wanted) ? RunOnServer() : RunHere();
+    return !options_.server.address.empty() || (has_env && !local_wanted) ? RunOnServer()
+                                                                          : RunHere();
   }
 
  private:
   absl::Status RunOnServer() {
-    TW_ASSIGN(const std::string address, ServerAddress(options_.server));
-    ServerClient client(address);
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(options_.server));
+    const std::string& address = client.address();
     TW_ASSIGN(v1::Job job,
               Patiently(kSubmitPatienceMs, [&] { return SubmitJob(client, options_.job); }));
     const std::string watch =

@@ -10,7 +10,7 @@ namespace tilewright::cli {
 
 struct TuneOptions {
   JobRequest job;
-  std::string server;     // empty: TILEWRIGHT_SERVER; neither: this machine
+  ServerPlace server;     // empty: TILEWRIGHT_SERVER; neither: this machine
   std::string state_dir;  // of the fleet on this machine
   std::string log_path;   // likewise: where its tuning log is kept
   std::string output;     // empty: the model's name with .tw

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "deploy/daemon/server_security.h"
 #include "tilewright/v1/fleet_admin.grpc.pb.h"
 
 namespace tilewright::service {
@@ -14,8 +15,10 @@ inline constexpr char kFleetAdminServiceName[] = "tilewright.v1.FleetAdminServic
 
 class FleetForwarder final : public v1::FleetAdminService::Service {
  public:
-  explicit FleetForwarder(std::shared_ptr<grpc::Channel> tracker)
-      : stub_(v1::FleetAdminService::NewStub(tracker)) {}
+  // `security` knows who calls, which the tracker's audit log is told; null: nobody does.
+  explicit FleetForwarder(std::shared_ptr<grpc::Channel> tracker,
+                          const daemon::ServerSecurity* security = nullptr)
+      : stub_(v1::FleetAdminService::NewStub(tracker)), security_(security) {}
 
   grpc::Status ListDevices(grpc::ServerContext* context, const v1::ListDevicesRequest* request,
                            v1::ListDevicesResponse* response) override;
@@ -32,7 +35,15 @@ class FleetForwarder final : public v1::FleetAdminService::Service {
                           v1::ListSharesResponse* response) override;
 
  private:
+  // The same call to the tracker, with what remains of the caller's deadline.
+  template <typename Request, typename Response>
+  grpc::Status Forward(grpc::Status (v1::FleetAdminService::Stub::*method)(grpc::ClientContext*,
+                                                                           const Request&,
+                                                                           Response*),
+                       grpc::ServerContext* caller, const Request* request, Response* response);
+
   std::unique_ptr<v1::FleetAdminService::Stub> stub_;
+  const daemon::ServerSecurity* security_;
 };
 
 }  // namespace tilewright::service

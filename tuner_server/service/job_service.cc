@@ -20,7 +20,9 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 
 grpc::Status JobServiceImpl::CreateJob(grpc::ServerContext* context,
                                        const v1::CreateJobRequest* request, v1::Job* response) {
-  return Reply(api_->Create(*request, context->peer()), response);
+  const bool known = security_ != nullptr && security_->secure();
+  const std::string caller = known ? security_->CallerText(*context) : context->peer();
+  return Reply(api_->Create(*request, caller), response);
 }
 
 grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "deploy/daemon/server_security.h"
 #include "tilewright/v1/job.grpc.pb.h"
 #include "tuner_server/service/job_api.h"
 
@@ -14,7 +15,9 @@ inline constexpr char kJobServiceName[] = "tilewright.v1.JobService";
 
 class JobServiceImpl final : public v1::JobService::Service {
  public:
-  JobServiceImpl(JobApi* api, log::TuningLog* log) : api_(api), log_(log) {}
+  // `security` knows who calls; null: the address is all one knows.
+  JobServiceImpl(JobApi* api, log::TuningLog* log, const daemon::ServerSecurity* security = nullptr)
+      : api_(api), log_(log), security_(security) {}
 
   // Ends open streams soon, with UNAVAILABLE: their clients come back with their cursors.
   void Drain() { draining_ = true; }
@@ -42,6 +45,7 @@ class JobServiceImpl final : public v1::JobService::Service {
 
   JobApi* api_;
   log::TuningLog* log_;
+  const daemon::ServerSecurity* security_;
   std::atomic<bool> draining_{false};
   std::atomic<int> watchers_{0};
 };

@@ -37,6 +37,7 @@ absl::Status Serve(const TunerFlags& flags, daemon::DaemonContext& context) {
   TunerOptions options;
   options.state_dir = context.flags.state_dir;
   options.tracker = context.flags.tracker;
+  options.tracker_credentials = context.credentials;
   options.host = context.host_options();
   options.builder = flags.builder;
   options.builder_args = flags.builder_args;
@@ -67,6 +68,7 @@ int main(int argc, char** argv) {
   spec.name = "tilewright-tuner";
   spec.description = "Tunes models on the fleet and keeps the log, the cost models and the modules";
   spec.has_listen = true;
+  spec.listener = tilewright::security::Listener::kTuner;
   spec.has_tracker = true;
   const auto add_flags = [&](CLI::App& app) {
     app.add_option("--build-children", flags.build_children,

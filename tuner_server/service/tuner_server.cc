@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const TunerOptio
   environment.blobs = parts->blobs.get();
   environment.clock = &parts->clock;
   environment.builds = parts->farm.get();
-  environment.tracker = daemon::MakeChannel(options.tracker);
+  environment.tracker = daemon::MakeChannel(options.tracker, {false, options.tracker_credentials});
   environment.builder = farm.builder;
   environment.jobs_dir = jobs_dir;
   environment.core = options.core;
@@ -77,9 +77,11 @@ absl::StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const TunerOptio
   artifact_options.metrics = options.metrics;
   parts->artifact_service =
       std::make_unique<daemon::ArtifactServiceImpl>(parts->blobs.get(), artifact_options);
-  parts->job_service = std::make_unique<JobServiceImpl>(parts->api.get(), parts->log.get());
+  parts->job_service =
+      std::make_unique<JobServiceImpl>(parts->api.get(), parts->log.get(), options.host.security);
   parts->module_service = std::make_unique<ModuleServiceImpl>(parts->modules.get());
-  parts->fleet_service = std::make_unique<FleetForwarder>(environment.tracker);
+  parts->fleet_service =
+      std::make_unique<FleetForwarder>(environment.tracker, options.host.security);
   parts->host = std::make_unique<daemon::ServerHost>(options.host);
   parts->host->AddService(parts->job_service.get(), kJobServiceName);
   parts->host->AddService(parts->module_service.get(), kModuleServiceName);

@@ -17,6 +17,7 @@ namespace tilewright::service {
 struct TunerOptions {
   std::string state_dir;  // exists; one server per folder (the daemon's lock sees to it)
   std::string tracker;    // HOST:PORT
+  std::shared_ptr<grpc::ChannelCredentials> tracker_credentials;  // null = plain text
   daemon::HostOptions host;
   std::string builder;                    // program; empty: tilewright-builder beside this one
   std::vector<std::string> builder_args;  // for search and build children alike

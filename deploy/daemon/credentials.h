@@ -1,0 +1,29 @@
+// TLS for both ends of a connection, from an identity folder (deploy/security/identity.h). The
+// files are watched: a renewed certificate, key or authority counts for new connections within ten
+// seconds, a new token for new calls within one. Both ends show a certificate; a client also checks
+// that the server is the host that it dialled. Thread-safe.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "deploy/support/clock.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::daemon {
+
+// Credentials of a client: TLS, and the bearer token with every call. The token is `token` when
+// that is not empty, else the folder's file, else none is sent. Errors are LoadIdentity's (what a
+// handshake would refuse later without a word) and ReadToken's. The clock is not owned.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> TlsChannelCredentials(
+    const std::string& identity, const std::string& token, support::Clock* clock);
+
+// Credentials of a listener that wants a certificate of every client. `processor` sees each call
+// before its handler.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsServerCredentials(
+    const std::string& identity, std::shared_ptr<grpc::AuthMetadataProcessor> processor,
+    support::Clock* clock);
+
+}  // namespace tilewright::daemon

@@ -1,0 +1,81 @@
+// The door of a listening daemon: TLS and tokens (or plain text on loopback), the guard that every
+// call passes, the audit log, and who is calling, for handlers that ask. One per daemon; it
+// outlives the ServerHost that uses it. Thread-safe after Open.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/daemon/metrics.h"
+#include "deploy/security/audit_log.h"
+#include "deploy/security/call_guard.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::daemon {
+
+struct SecurityOptions {
+  std::string identity;    // folder; empty = plain text
+  std::string tokens;      // token file; empty = no tokens
+  std::string audit_path;  // empty = no audit log
+  security::Listener listener = security::Listener::kTracker;
+  Metrics* metrics = nullptr;  // not owned
+};
+
+class ServerSecurity {
+ public:
+  // identity and tokens come together: failed_precondition (daemon.security.incomplete) with one
+  // alone. Otherwise what is wrong with the files. The clock is not owned.
+  static absl::StatusOr<std::unique_ptr<ServerSecurity>> Open(const SecurityOptions& options,
+                                                              support::Clock* clock);
+
+  // Whether every call shows certificate and token.
+  bool secure() const { return guard_ != nullptr; }
+
+  // For one listener.
+  absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials();
+
+  // Who makes a call that is being handled: "engineer/ana", or its address where nobody shows a
+  // token (plain text). Never empty.
+  std::string CallerText(const grpc::ServerContextBase& context) const;
+
+  // permission_denied (auth.agent.mismatch) unless `agent` ("agents/bench-3") is the one whose
+  // token came with the call; ok in plain text.
+  absl::Status CheckAgent(const grpc::ServerContextBase& context, const std::string& agent) const;
+
+  // Writes audited calls to the log when they end. Null without an audit log.
+  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> AuditInterceptor();
+
+ private:
+  class TokenProcessor;
+  class Auditor;
+  class AuditorFactory;
+
+  ServerSecurity(SecurityOptions options, support::Clock* clock)
+      : options_(std::move(options)), clock_(clock) {}
+  absl::StatusOr<security::Caller> Identify(const grpc::ServerContextBase& context) const;
+  // Logs when the token file stops or starts being readable.
+  void TellOfTokenFile();
+  void Refused(const security::CallFacts& facts, const absl::Status& status);
+  void Audited(const grpc::ServerContextBase& context, const std::string& method,
+               const std::string& what, const grpc::Status& status);
+
+  const SecurityOptions options_;
+  support::Clock* const clock_;
+  std::unique_ptr<security::CallGuard> guard_;
+  std::atomic<bool> token_file_bad_{false};
+  std::unique_ptr<security::AuditLog> audit_;
+};
+
+// The metadata key by which the tuner says for whom it forwards a call.
+inline constexpr char kOnBehalfKey[] = "tilewright-on-behalf-of";
+
+// "ipv4:10.0.0.2:5123" -> "10.0.0.2", "ipv6:%5B::1%5D:80" -> "::1": who called, without the port
+// that changes with every connection.
+std::string PeerHost(const std::string& peer);
+
+}  // namespace tilewright::daemon

@@ -1,0 +1,13 @@
+// Which server a command talks to, and as whom. Values only.
+#pragma once
+
+#include <string>
+
+namespace tilewright::cli {
+
+struct ServerPlace {
+  std::string address;   // --server; empty: TILEWRIGHT_SERVER
+  std::string identity;  // --identity; empty: TILEWRIGHT_IDENTITY; neither: plain text
+};
+
+}  // namespace tilewright::cli
