@@ -316,7 +316,9 @@ class Certs(CliCase):
         token = json.loads(made.stdout)
         self.assertTrue(token["token"].startswith("twt_" + token["id"]))
         self.assertEqual(self.call(["tokens", "revoke", token["id"]] + file, self.folder).returncode, OK)
-        self.fails(FAILED, ["tokens", "rotate", token["id"]] + file)
+        ended = self.call(["tokens", "rotate", token["id"]] + file, self.folder)
+        self.assertEqual(ended.returncode, FAILED)
+        self.assertIn("tokens.id.revoked", ended.stderr)
         listed = json.loads(self.call(["tokens", "list", "-o", "json"] + file, self.folder).stdout)
         self.assertEqual([(t["name"], t["state"]) for t in listed], [("nightly", "revoked")])
         with open(os.path.join(self.folder, "noise"), "w") as noise:
