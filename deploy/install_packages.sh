@@ -6,6 +6,7 @@
 #   deploy/install_packages.sh --test   also what only tests need (stock clients, network namespaces)
 #   deploy/install_packages.sh --dev    also the formatter and the static analyser
 #   deploy/install_packages.sh --fuzz   also what the fuzzers are built with
+#   deploy/install_packages.sh --bench  also the libraries that tests/bench races against
 #   deploy/install_packages.sh --check  lists what is missing, installs nothing (exit code 1 if any)
 set -euo pipefail
 
@@ -20,6 +21,7 @@ QUICKSTART_PACKAGES=(python3 python3-numpy python3-onnx python3-grpcio python3-p
 TEST_PACKAGES=(iproute2 sqlite3 python3-xgboost pocl-opencl-icd ocl-icd-libopencl1)
 DEV_PACKAGES=(clang-format-19 clang-tidy-19)
 FUZZ_PACKAGES=(clang-19 libclang-rt-19-dev)
+BENCH_PACKAGES=(libdnnl-dev libopenblas-dev libxnnpack-dev libpthreadpool-dev python3-venv)
 
 ATTEMPTS=4
 
@@ -30,9 +32,10 @@ for argument in "$@"; do
     --test) packages+=("${TEST_PACKAGES[@]}") ;;
     --dev) packages+=("${DEV_PACKAGES[@]}") ;;
     --fuzz) packages+=("${FUZZ_PACKAGES[@]}") ;;
+    --bench) packages+=("${BENCH_PACKAGES[@]}") ;;
     --check) check_only=1 ;;
     -h | --help)
-      sed -n '2,10s/^# \{0,1\}//p' "$0"
+      sed -n '2,11s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)

@@ -1,101 +1,150 @@
-#include "tests/bench/peer_onednn.h"
+#include <omp.h>
 
-#include <cstring>
 #include <dnnl.hpp>
 #include <unordered_map>
-#include <vector>
+
+#include "tests/bench/peers.h"
 
 namespace tilewright::bench {
+namespace {
 
 using dnnl::memory;
-using Conv = dnnl::convolution_forward;
+using Tag = memory::format_tag;
 
-struct OneDnnConv::Impl {
-  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream{engine};
-  Conv::primitive_desc desc;
-  Conv primitive;
-  std::unordered_map<int, memory> arguments;
-  memory::desc x, weights, bias, y;  // of the caller
+memory::desc Describe(const memory::dims& dims, Tag tag) {
+  return {dims, memory::data_type::f32, tag};
+}
+memory::desc Any(const memory::dims& dims) { return Describe(dims, Tag::any); }
 
-  // By way of the plain layout: oneDNN packs weights for Winograd from no other.
-  void Set(int id, const memory::desc& from, memory::format_tag plain, const float* values) {
-    memory given(from, engine, const_cast<float*>(values));
-    memory middle(memory::desc(from.dims(), memory::data_type::f32, plain), engine);
-    dnnl::reorder(given, middle).execute(stream, given, middle);
-    dnnl::reorder(middle, arguments.at(id)).execute(stream, middle, arguments.at(id));
-    stream.wait();
+// A primitive whose operands lie as it asked for.
+class OneDnn : public Peer {
+ public:
+  OneDnn(std::string name, int threads) : name_(std::move(name)), threads_(threads) {}
+  std::string name() const override { return "oneDNN " + name_; }
+  bool direct() const override { return name_ != "winograd"; }
+  void Run() override {
+    primitive_.execute(stream_, arguments_);
+    stream_.wait();
   }
+  std::vector<float> Result() override {
+    std::vector<float> values(plain_result_.get_size() / sizeof(float));
+    memory plain(plain_result_, engine_, values.data());
+    memory& result = arguments_.at(DNNL_ARG_DST);
+    dnnl::reorder(result, plain).execute(stream_, result, plain);
+    stream_.wait();
+    return values;
+  }
+
+ protected:
+  void Set(int id, const memory::desc& wanted, const memory::desc& plain,
+           const std::vector<float>& values) {
+    memory given(plain, engine_, const_cast<float*>(values.data()));
+    memory own(wanted, engine_);
+    dnnl::reorder(given, own).execute(stream_, given, own);
+    stream_.wait();
+    arguments_.insert({id, own});
+  }
+  void SetResult(const memory::desc& own, const memory::desc& plain) {
+    plain_result_ = plain;
+    arguments_.insert({DNNL_ARG_DST, memory(own, engine_)});
+  }
+  void UseThreads() { omp_set_num_threads(threads_); }
+
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  dnnl::primitive primitive_;
+
+ private:
+  std::string name_;
+  int threads_;
+  std::unordered_map<int, memory> arguments_;
+  memory::desc plain_result_;
 };
 
-OneDnnConv::OneDnnConv(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-OneDnnConv::~OneDnnConv() = default;
-
-std::unique_ptr<OneDnnConv> OneDnnConv::Create(const PeerConv& c, PeerAlgorithm algorithm,
-                                               bool blocked) {
-  const int64_t pad = c.kernel / 2, out = (c.size + 2 * pad - c.kernel) / c.stride + 1;
-  auto any = [](const memory::dims& dims) {
-    return memory::desc(dims, memory::data_type::f32, memory::format_tag::any);
-  };
-  memory::dims weights = {c.out, c.in, c.kernel, c.kernel};
-  if (c.depthwise) weights = {c.out, 1, 1, c.kernel, c.kernel};
-  const dnnl::algorithm which = algorithm == PeerAlgorithm::kWinograd
-                                    ? dnnl::algorithm::convolution_winograd
-                                    : dnnl::algorithm::convolution_direct;
-  auto impl = std::make_unique<Impl>();
-  try {
+class OneDnnConv final : public OneDnn {
+ public:
+  OneDnnConv(const Layer& l, const Operands& v, bool winograd, int threads)
+      : OneDnn(winograd ? "winograd" : "direct", threads) {
+    using Conv = dnnl::convolution_forward;
+    UseThreads();
+    const int64_t pad = l.kernel / 2, size = l.out_size();
+    memory::dims weights = {l.out, l.in, l.kernel, l.kernel};
+    if (l.depthwise) weights = {l.out, 1, 1, l.kernel, l.kernel};
+    const memory::dims x = {1, l.in, l.size, l.size}, y = {1, l.out, size, size};
     dnnl::post_ops post;
     post.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
     dnnl::primitive_attr attributes;
     attributes.set_post_ops(post);
-    const Conv::desc desc(dnnl::prop_kind::forward_inference, which, any({1, c.in, c.size, c.size}),
-                          any(weights), any({c.out}), any({1, c.out, out, out}),
-                          {c.stride, c.stride}, {pad, pad}, {pad, pad});
-    impl->desc = Conv::primitive_desc(desc, attributes, impl->engine);
-  } catch (const dnnl::error&) {
-    return nullptr;
+    const Conv::desc desc(
+        dnnl::prop_kind::forward_inference,
+        winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct,
+        Any(x), Any(weights), Any({l.out}), Any(y), {l.stride, l.stride}, {pad, pad}, {pad, pad});
+    const Conv::primitive_desc made(desc, attributes, engine_);
+    primitive_ = Conv(made);
+    Set(DNNL_ARG_SRC, made.src_desc(), Describe(x, Tag::nchw), v.x);
+    Set(DNNL_ARG_WEIGHTS, made.weights_desc(),
+        Describe(weights, l.depthwise ? Tag::goihw : Tag::oihw), v.weights);
+    Set(DNNL_ARG_BIAS, made.bias_desc(), Describe({l.out}, Tag::a), v.bias);
+    SetResult(made.dst_desc(), Describe(y, Tag::nchw));
   }
-  impl->primitive = Conv(impl->desc);
-  auto allocate = [&](int id, const memory::desc& desc) {
-    impl->arguments.insert({id, memory(desc, impl->engine)});
-  };
-  allocate(DNNL_ARG_SRC, impl->desc.src_desc());
-  allocate(DNNL_ARG_WEIGHTS, impl->desc.weights_desc());
-  allocate(DNNL_ARG_BIAS, impl->desc.bias_desc());
-  allocate(DNNL_ARG_DST, impl->desc.dst_desc());
-  using Tag = memory::format_tag;
-  auto given = [](const memory::dims& dims, Tag tag) {
-    return memory::desc(dims, memory::data_type::f32, tag);
-  };
-  impl->x = given({1, c.in, c.size, c.size}, blocked ? Tag::nChw16c : Tag::nchw);
-  impl->y = given({1, c.out, out, out}, blocked ? Tag::nChw16c : Tag::nchw);
-  impl->bias = given({c.out}, Tag::a);
-  impl->weights = given(weights, c.depthwise ? Tag::Goihw16g
-                                 : blocked   ? Tag::OIhw16i16o
-                                             : Tag::Oihw16o);
-  return std::unique_ptr<OneDnnConv>(new OneDnnConv(std::move(impl)));
+};
+
+// x and the result row-major, as they are between layers; weights packed.
+class OneDnnMatmul final : public OneDnn {
+ public:
+  OneDnnMatmul(const Layer& l, const Operands& v, int threads) : OneDnn("matmul", threads) {
+    UseThreads();
+    const memory::desc x = Describe({l.m, l.k}, Tag::ab), y = Describe({l.m, l.n}, Tag::ab),
+                       bias = Describe({1, l.n}, Tag::ab);
+    const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(x, Any({l.k, l.n}), bias, y),
+                                            engine_);
+    primitive_ = dnnl::matmul(made);
+    Set(DNNL_ARG_SRC, x, x, v.x);
+    Set(DNNL_ARG_WEIGHTS, made.weights_desc(), Describe({l.k, l.n}, Tag::ab), v.weights);
+    Set(DNNL_ARG_BIAS, bias, bias, v.bias);
+    SetResult(y, y);
+  }
+};
+
+class OneDnnInnerProduct final : public OneDnn {
+ public:
+  OneDnnInnerProduct(const Layer& l, const Operands& v, int threads)
+      : OneDnn("inner product", threads) {
+    using InnerProduct = dnnl::inner_product_forward;
+    UseThreads();
+    const memory::dims x = {l.m, l.k}, y = {l.m, l.n}, weights = {l.n, l.k};
+    const InnerProduct::primitive_desc made(
+        InnerProduct::desc(dnnl::prop_kind::forward_inference, Any(x), Any(weights), Any({l.n}),
+                           Any(y)),
+        engine_);
+    primitive_ = InnerProduct(made);
+    Set(DNNL_ARG_SRC, made.src_desc(), Describe(x, Tag::ab), v.x);
+    // Ours is [k,n]: its transpose, described as [n,k].
+    Set(DNNL_ARG_WEIGHTS, made.weights_desc(), Describe(weights, Tag::ba), v.weights);
+    Set(DNNL_ARG_BIAS, made.bias_desc(), Describe({l.n}, Tag::a), v.bias);
+    SetResult(made.dst_desc(), Describe(y, Tag::ab));
+  }
+};
+
+// Shapes that an algorithm does not know are refused with an exception.
+template <typename T, typename... Args>
+void Add(Peers* peers, Args&&... args) {
+  try {
+    peers->push_back(std::make_unique<T>(std::forward<Args>(args)...));
+  } catch (const dnnl::error&) {
+  }
 }
 
-void OneDnnConv::Run() {
-  impl_->primitive.execute(impl_->stream, impl_->arguments);
-  impl_->stream.wait();
-}
+}  // namespace
 
-void OneDnnConv::Load(const float* x, const float* weights, const float* bias) {
-  using Tag = memory::format_tag;
-  const bool grouped = impl_->weights.dims().size() == 5;
-  impl_->Set(DNNL_ARG_SRC, impl_->x, Tag::nchw, x);
-  impl_->Set(DNNL_ARG_WEIGHTS, impl_->weights, grouped ? Tag::goihw : Tag::oihw, weights);
-  impl_->Set(DNNL_ARG_BIAS, impl_->bias, Tag::a, bias);
-}
-
-std::vector<float> OneDnnConv::Output() {
-  std::vector<float> values(impl_->y.get_size() / sizeof(float));
-  memory plain(impl_->y, impl_->engine, values.data());
-  memory& result = impl_->arguments.at(DNNL_ARG_DST);
-  dnnl::reorder(result, plain).execute(impl_->stream, result, plain);
-  impl_->stream.wait();
-  return values;
+void AddOneDnn(const Layer& layer, const Operands& operands, int threads, Peers* peers) {
+  if (layer.kind == Layer::Kind::kConv) {
+    Add<OneDnnConv>(peers, layer, operands, /*winograd=*/false, threads);
+    Add<OneDnnConv>(peers, layer, operands, /*winograd=*/true, threads);
+  } else {
+    Add<OneDnnMatmul>(peers, layer, operands, threads);
+    Add<OneDnnInnerProduct>(peers, layer, operands, threads);
+  }
 }
 
 }  // namespace tilewright::bench

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Whole models against ONNX Runtime on this machine, in one interleaved run.
+"""Whole models against other runtimes on this machine, in one interleaved run.
 
-    models_vs_onnxruntime.py [NAME ...] [--threads 1 2] [--trials N] [--work DIR] [--build DIR]
-                             [--blocks 4] [--block-s 0.5] [-o RESULT.json]
+    models_race.py [NAME ...] [--threads 1 2] [--trials N] [--peers onnxruntime openvino ...] [--work DIR]
+                   [--build DIR] [--blocks 4] [--block-s 0.5] [-o RESULT.json]
 
-For each model (default: all of tests/models/make_models.py) and number of threads: the module with default
-schedules, the module tuned with N trials (0: none; records are kept in WORK/tuner.db, so a second run only
-compiles), and ONNX Runtime take turns in blocks A B C C B A. A ratio is ONNX Runtime's time over ours, block by
-block, and their median is printed: above 1 we are faster. Outputs are compared before the clock starts.
+NAME: a model of tests/models/make_models.py (default: the seven) or the path of an ONNX file. For each model and
+number of threads: the module with default schedules, the module tuned with N trials (0: none; records are kept in
+WORK/tuner.db, so a second run only compiles), and every peer (model_peers.py; default: all that are installed)
+take turns in blocks A B C C B A. A ratio is the peer's time over ours, block by block, and their median is
+printed: above 1 we are faster. Outputs are compared before the clock starts.
 
-Needs the Python packages onnxruntime and numpy (run it with an interpreter that has them); skips loudly
-(exit 77) without. The models are written by /usr/bin/python3, which has Debian's python3-onnx.
+Needs numpy and at least one peer's package (run it with an interpreter that has them); skips loudly (exit 77)
+without. The models are written by /usr/bin/python3, which has Debian's python3-onnx.
 """
 import argparse
 import json
@@ -23,6 +24,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/bench"))
+from model_peers import PEERS, version  # noqa: E402
+
 MODELS = ["dqn", "resnet18", "resnet50", "mobilenet", "lstm_lm", "dcgan", "bert_small"]
 # The bound of issue and conformance tests; a faster wrong module is not a result.
 MAX_RELATIVE_ERROR = 1e-5
@@ -33,15 +37,16 @@ def parse_flags():
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS))
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--trials", type=int, default=0)
-    parser.add_argument("--work", type=Path, default=Path("/tmp/models_vs_onnxruntime"))
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--work", type=Path, default=Path("/tmp/models_race"))
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
     parser.add_argument("--blocks", type=int, default=4)
     parser.add_argument("--block-s", type=float, default=0.5)
     parser.add_argument("-o", "--output", type=Path)
     flags = parser.parse_args()
     for name in flags.names:
-        if name not in MODELS:
-            parser.error(f"unknown model '{name}': expected some of {', '.join(MODELS)}")
+        if name not in MODELS and not Path(name).is_file():
+            parser.error(f"unknown model '{name}': expected a file or some of {', '.join(MODELS)}")
     return flags
 
 
@@ -50,6 +55,10 @@ def call(*command):
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr[-2000:]}")
     return done.stdout
+
+
+def stem(name):
+    return name if name in MODELS else Path(name).resolve().parent.name + "-" + Path(name).stem
 
 
 class Modules:
@@ -61,20 +70,22 @@ class Modules:
         flags.work.mkdir(parents=True, exist_ok=True)
 
     def model(self, name):
+        if name not in MODELS:
+            return Path(name)
         path = self.flags.work / name / "model.onnx"
         if not path.exists():
             call("/usr/bin/python3", ROOT / "tests/models/make_models.py", self.flags.work, name)
         return path
 
     def default(self, name, threads):
-        path = self.flags.work / f"{name}-default-{threads}t.tw"
+        path = self.flags.work / f"{stem(name)}-default-{threads}t.tw"
         start = time.perf_counter()
         facts = json.loads(call(self.cli, "compile", self.model(name), "--target", f"native,threads={threads}", "-o",
                                 path, "--format", "json"))
         return path, facts, time.perf_counter() - start
 
     def tuned(self, name, threads):
-        path = self.flags.work / f"{name}-tuned-{threads}t.tw"
+        path = self.flags.work / f"{stem(name)}-tuned-{threads}t.tw"
         log = self.flags.work / "tuner.db"
         target = f"native,threads={threads}"
         call(self.cli, "tune", self.model(name), "--target", target, "--trials", self.flags.trials, "--log", log,
@@ -92,10 +103,13 @@ def block(run, seconds):
     return statistics.median(samples)
 
 
+def distance(found, expected):
+    exact = expected.astype(np.float64)
+    return float(np.linalg.norm(found.astype(np.float64) - exact) / np.linalg.norm(exact))
+
+
 def check(name, session, feeds, expected, output):
-    found = session.run(feeds)[output]
-    scale = np.linalg.norm(expected.astype(np.float64))
-    error = float(np.linalg.norm(found.astype(np.float64) - expected) / scale)
+    error = distance(session.run(feeds)[output], expected)
     if not error <= MAX_RELATIVE_ERROR:
         sys.exit(f"{name}: outputs differ: |a-e|/|e| = {error}")
     return error
@@ -117,12 +131,21 @@ def input_for(info, rng):
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def peer_session(model, threads):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+def make_peers(model, threads, feeds, expected, flags):
+    """{name: peer} of those that take the model, {name: why not} of the others."""
+    peers, refused = {}, {}
+    for name in flags.peers:
+        if version(PEERS[name]) is None:
+            continue
+        try:
+            peer = PEERS[name](model, threads, feeds)
+            error = distance(peer.run(), expected)
+            if not error <= MAX_RELATIVE_ERROR:
+                raise ValueError(f"its output differs: |a-e|/|e| = {error}")
+            peers[name] = peer
+        except Exception as error:  # a peer's own exceptions: of any kind
+            refused[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+    return peers, refused
 
 
 def measure(name, threads, modules, flags):
@@ -130,57 +153,75 @@ def measure(name, threads, modules, flags):
     paths = {"default": default}
     if flags.trials:
         paths["tuned"] = modules.tuned(name, threads)
-    peer = peer_session(modules.model(name), threads)
-    rng = np.random.default_rng(7)
-    feeds = {i.name: input_for(i, rng) for i in peer.get_inputs()}
-    output = peer.get_outputs()[0].name
-    expected = peer.run(None, feeds)[0]
     sessions = {which: tw.Session(tw.Module(str(path)), threads) for which, path in paths.items()}
+    reference = onnxruntime.InferenceSession(str(modules.model(name)), providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(7)
+    feeds = {i.name: input_for(i, rng) for i in reference.get_inputs()}
+    output = reference.get_outputs()[0].name
+    expected = reference.run(None, feeds)[0]
+    del reference
     errors = {which: check(f"{name} {which}", s, feeds, expected, output) for which, s in sessions.items()}
-    runs = {which: s.run for which, s in sessions.items()}
-    runs["onnxruntime"] = lambda: peer.run(None, feeds)
+    peers, refused = make_peers(modules.model(name), threads, feeds, expected, flags)
+    runs = {which: s.run for which, s in sessions.items()} | {n: p.run for n, p in peers.items()}
     for run in runs.values():
         block(run, 0.2)
     times = interleave(runs, flags.blocks, flags.block_s)
-    row = {"model": name, "threads": threads, "compile_s": round(compile_s, 2),
+    row = {"model": stem(name), "threads": threads, "compile_s": round(compile_s, 2),
            "kernels": sum(k["uses"] for k in facts["kernels"]),
-           "gflop": round(sum(k["flops"] * k["uses"] for k in facts["kernels"]) / 1e9, 4)}
+           "gflop": round(sum(k["flops"] * k["uses"] for k in facts["kernels"]) / 1e9, 4),
+           "refused": refused}
     for which, samples in times.items():
-        row[f"{which}_us"] = round(statistics.median(samples) / 1e3, 1)
+        row[which] = {"us": round(statistics.median(samples) / 1e3, 1), "low_us": round(min(samples) / 1e3, 1),
+                      "high_us": round(max(samples) / 1e3, 1)}
     for which in paths:
-        ratios = [p / o for o, p in zip(times[which], times["onnxruntime"])]
-        row[f"{which}_ratio"] = round(statistics.median(ratios), 3)
-        row[f"{which}_ratio_range"] = [round(min(ratios), 3), round(max(ratios), 3)]
-        row[f"{which}_error"] = errors[which]
+        row[which]["error"] = errors[which]
+        row[which]["ratios"] = {peer: against(times[peer], times[which]) for peer in peers}
     return row
 
 
-def print_row(row):
+def against(theirs, ours):
+    ratios = [p / o for o, p in zip(ours, theirs)]
+    return [round(f(ratios), 3) for f in (statistics.median, min, max)]
+
+
+def print_row(row, peers):
     def of(which):
-        if f"{which}_us" not in row:
-            return f"{'-':>11}  {'-':>19}"
-        low, high = row[f"{which}_ratio_range"]
-        return f"{row[f'{which}_us']:>9.0f}us  {row[f'{which}_ratio']:>5.2f}x ({low:.2f}..{high:.2f})"
-    print(f"{row['model']:<11} {row['threads']:>2}  {row['onnxruntime_us']:>9.0f}us  {of('default')}  {of('tuned')}", flush=True)
+        if which not in row:
+            return f"{'-':>9}   " + "".join(f"{'-':>12}" for _ in peers)
+        ratios = row[which]["ratios"]
+        return f"{row[which]['us']:>9.0f}us " + "".join(
+            f"{ratios[p][0]:>11.2f}x" if p in ratios else f"{'-':>12}" for p in peers)
+    print(f"{row['model']:<11} {row['threads']:>2}  {of('default')}  {of('tuned')}", flush=True)
 
 
 def main():
     flags = parse_flags()
     modules = Modules(flags)
-    print(f"{'model':<11} {'T':>2}  {'ORT':>11}  {'default':>11}  {'ratio (range)':<19}  {'tuned':>11}  ratio (range)")
+    peers = [name for name in flags.peers if version(PEERS[name])]
+    columns = "".join(f"{name:>12}" for name in peers)
+    print(f"{'model':<11} {'T':>2}  {'default':>11} {columns}  {'tuned':>11} {columns}")
     rows = []
     for name in flags.names or MODELS:
         for threads in flags.threads:
             rows.append(measure(name, threads, modules, flags))
-            print_row(rows[-1])
+            print_row(rows[-1], peers)
+    for name, why in sorted({(n, w) for row in rows for n, w in row["refused"].items()}):
+        print(f"# {name} cannot take a model: {why}")
     if flags.output:
         commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-        result = {"benchmark": "models_vs_onnxruntime", "onnxruntime": onnxruntime.__version__,
-                  "machine": platform.processor() or platform.machine(), "cores": os.cpu_count(),
+        result = {"benchmark": "models_race", "peers": {name: version(PEERS[name]) for name in peers},
+                  "machine": machine(), "cores": os.cpu_count(),
                   "date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit.stdout.strip(),
                   "command": "tests/bench/" + " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]), "rows": rows}
         flags.output.parent.mkdir(parents=True, exist_ok=True)
         flags.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def machine():
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
 
 
 try:
@@ -188,7 +229,7 @@ try:
     import onnxruntime
 except ImportError as error:
     if __name__ == "__main__" and not {"-h", "--help"} & set(sys.argv):
-        print(f"[SKIP] models_vs_onnxruntime: {error}; pip install onnxruntime numpy")
+        print(f"[SKIP] models_race: {error}; pip install onnxruntime numpy")
         sys.exit(77)
 
 if __name__ == "__main__":

@@ -1,0 +1,64 @@
+#include "tests/bench/bandwidth.h"
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace tilewright::bench {
+namespace {
+
+constexpr int kRounds = 7;
+constexpr double kRoundBytes = 64e6;  // read in a round, by all
+
+// 64 bytes at a time and eight sums, so that loads and not additions are what it waits for.
+using Line = uint64_t __attribute__((vector_size(64), may_alias));
+struct alignas(64) Bytes {
+  uint64_t words[8];
+};
+
+[[gnu::noinline, gnu::target_clones("avx512f", "avx2", "default")]] uint64_t ReadAll(
+    const Bytes* bytes, size_t lines) {
+  const auto* data = reinterpret_cast<const Line*>(bytes);
+  Line sums[8] = {};
+  for (size_t i = 0; i + 8 <= lines; i += 8) {
+    for (size_t j = 0; j < 8; ++j) sums[j] ^= data[i + j];
+  }
+  uint64_t all = 0;
+  for (const Line& sum : sums) all ^= sum[0] ^ sum[7];
+  return all;
+}
+
+}  // namespace
+
+double ReadBandwidth(size_t bytes, int threads) {
+  const size_t share = std::max<size_t>(8, bytes / sizeof(Bytes) / static_cast<size_t>(threads));
+  const size_t turns =
+      std::max<size_t>(1, static_cast<size_t>(kRoundBytes / static_cast<double>(bytes)));
+  std::vector<std::vector<Bytes>> data(static_cast<size_t>(threads));
+  volatile uint64_t sink = 0;
+  double best = 1e300;
+  std::vector<double> seconds(static_cast<size_t>(threads));
+  std::barrier barrier(threads);
+  const auto work = [&](size_t t) {
+    data[t].assign(share, Bytes{{t}});
+    for (int round = 0; round < kRounds; ++round) {
+      barrier.arrive_and_wait();
+      const auto start = std::chrono::steady_clock::now();
+      for (size_t turn = 0; turn < turns; ++turn) sink = sink ^ ReadAll(data[t].data(), share);
+      seconds[t] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      barrier.arrive_and_wait();
+      if (t == 0) best = std::min(best, *std::max_element(seconds.begin(), seconds.end()));
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t t = 1; t < data.size(); ++t) others.emplace_back(work, t);
+  work(0);
+  for (std::thread& thread : others) thread.join();
+  return static_cast<double>(share * sizeof(Bytes) * turns * static_cast<size_t>(threads)) / best /
+         1e9;
+}
+
+}  // namespace tilewright::bench

@@ -1,0 +1,13 @@
+// How many bytes per second this machine's cores read, from the level of the hierarchy that holds
+// `bytes`. Takes some milliseconds.
+#pragma once
+
+#include <cstddef>
+
+namespace tilewright::bench {
+
+// GB/s of `threads` threads together, each reading its share of a buffer again and again; the best
+// of several rounds.
+double ReadBandwidth(size_t bytes, int threads);
+
+}  // namespace tilewright::bench

@@ -1,0 +1,184 @@
+// Layers against the hand-tuned libraries, in one run: our kernel (the best of a short search in
+// this process) and every peer take turns in blocks A B C … C B A, results are compared with each
+// other and with double precision, and each row carries its physical limit. One JSON document on
+// standard output, a line per layer on standard error.
+//   layer_race [--threads N] [--search N] [--block-s 0.5] [--blocks 4] [LAYER...]
+// One thread is timed by its own processor time, more by the clock on the wall.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+#include "deploy/runtime/cpu_info.h"
+#include "deploy/support/strings.h"
+#include "device_agent/fma_peak.h"
+#include "tests/bench/bandwidth.h"
+#include "tests/bench/layers.h"
+#include "tests/bench/local_tuner.h"
+#include "tests/bench/peers.h"
+
+namespace tilewright::bench {
+namespace {
+
+// Two kernels of one layer, both in single precision.
+constexpr double kMaxPeerDistance = 1e-5;
+
+struct Options {
+  int threads = 1, search = 64, blocks = 4;
+  double block_s = 0.5;
+  std::vector<std::string> names;
+};
+
+struct Runner {
+  std::string name;
+  bool direct = true;
+  std::function<void()> run;
+  std::vector<double> ns;  // of a call, per block
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+void TakeTurns(const Options& options, std::vector<Runner>* runners) {
+  for (Runner& r : *runners) r.run();
+  for (int turn = 0; turn < options.blocks; ++turn) {
+    for (size_t i = 0; i < runners->size(); ++i) {
+      Runner& r = (*runners)[turn % 2 == 0 ? i : runners->size() - 1 - i];
+      const double start = NowNs(options.threads), end = start + options.block_s * 1e9;
+      int64_t calls = 0;
+      double now = start;
+      // The clock is asked about every 50 us: a call of it costs as much as a small kernel.
+      const double known = r.ns.empty() ? 50e3 : r.ns.back();
+      const auto step = std::max<int64_t>(1, static_cast<int64_t>(50e3 / known));
+      while (now < end) {
+        for (int64_t c = 0; c < step; ++c) r.run();
+        calls += step;
+        now = NowNs(options.threads);
+      }
+      r.ns.push_back((now - start) / static_cast<double>(calls));
+    }
+  }
+}
+
+nlohmann::json Spread(const std::vector<double>& ns) {
+  const auto [low, high] = std::minmax_element(ns.begin(), ns.end());
+  return {{"us", Median(ns) / 1e3}, {"low_us", *low / 1e3}, {"high_us", *high / 1e3}};
+}
+
+// Ratios peer / ours, block by block: above 1 we are faster.
+nlohmann::json AgainstOurs(const Runner& peer, const Runner& ours) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < ours.ns.size(); ++i) ratios.push_back(peer.ns[i] / ours.ns[i]);
+  const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
+  nlohmann::json row = Spread(peer.ns);
+  row.update({{"name", peer.name},
+              {"direct", peer.direct},
+              {"ratio", Median(ratios)},
+              {"ratio_low", *low},
+              {"ratio_high", *high}});
+  return row;
+}
+
+nlohmann::json Race(const Layer& layer, const ir::Target& target, const Options& options,
+                    double peak) {
+  const int64_t block = target.vector_bytes / 4;
+  const std::string text = GraphText(layer, block);
+  const driver::Task task = driver::DescribeTask(Must(graph::ParseGraph(text), text));
+  const Found found = Tune(task, target, options.search);
+  const Loaded ours = Must(Load(task, found.best_steps, target), layer.name);
+  const auto input = [&](size_t i) {
+    return static_cast<const float*>(ours.session->input(i).data);
+  };
+  const Operands operands = PlainOperands(layer, block, input(0), input(1), input(2));
+  const std::vector<float> result =
+      PlainResult(layer, block, static_cast<const float*>(ours.session->output(0).data));
+
+  Peers peers = MakePeers(layer, operands, options.threads);
+  std::vector<Runner> runners = {
+      {"tilewright", true, [&] { TW_CHECK(ours.session->Run().ok()); }, {}}};
+  for (const auto& peer : peers) {
+    peer->Run();
+    const double far = Distance(result, peer->Result());
+    TW_CHECK(far < kMaxPeerDistance)
+        << layer.name << ": " << peer->name() << " is " << far << " away from us";
+    runners.push_back({peer->name(), peer->direct(), [p = peer.get()] { p->Run(); }, {}});
+  }
+  TakeTurns(options, &runners);
+
+  const double flops = layer.flops(), bytes = layer.bytes();
+  const double gb_s = ReadBandwidth(static_cast<size_t>(bytes), options.threads);
+  nlohmann::json row = Spread(runners[0].ns);
+  row.update({{"layer", layer.name},
+              {"threads", options.threads},
+              {"task", task.name},
+              {"gflop", flops / 1e9},
+              {"mb", bytes / 1e6},
+              {"limit_us", std::max(flops / peak, bytes / gb_s) / 1e3},
+              {"bound", flops / peak > bytes / gb_s ? "operations" : "bytes"},
+              {"share_of_peak", flops / Median(runners[0].ns) / peak},
+              {"default_us", found.default_ns / 1e3},
+              {"trials", options.search},
+              {"best_at_trial", found.trial},
+              {"failed", found.failed},
+              {"wrong", found.wrong},
+              {"steps", found.best_steps},
+              {"distance_from_f64", DistanceFromExact(layer, operands, result)},
+              {"peers", nlohmann::json::array()}});
+  for (size_t i = 1; i < runners.size(); ++i) {
+    row["peers"].push_back(AgainstOurs(runners[i], runners[0]));
+  }
+  return row;
+}
+
+std::string Line(const nlohmann::json& row) {
+  std::string line =
+      support::StrCat(row["layer"].get<std::string>(), ": ", support::FormatFixed(row["us"], 1),
+                      " us (limit ", support::FormatFixed(row["limit_us"], 1), ")");
+  for (const nlohmann::json& peer : row["peers"]) {
+    line += support::StrCat(", ", peer["name"].get<std::string>(), " ",
+                            support::FormatFixed(peer["ratio"], 2), "x");
+  }
+  return line;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Layers against hand-tuned libraries.");
+  app.add_option("--threads", options.threads)->check(CLI::Range(1, 64));
+  app.add_option("--search", options.search, "candidates of ours")->check(CLI::NonNegativeNumber);
+  app.add_option("--blocks", options.blocks, "turns of each")->check(CLI::PositiveNumber);
+  app.add_option("--block-s", options.block_s, "seconds of a turn")->check(CLI::PositiveNumber);
+  app.add_option("layers", options.names, "C1..C12, D1..D9, G<m>x<n>x<k>; default: all");
+  CLI11_PARSE(app, argc, argv);
+
+  const runtime::CpuInfo cpu = runtime::DetectCpu();
+  const ir::Target target = NativeTarget(options.threads);
+  const double peak = device_agent::MeasureFmaPeak(cpu, options.threads, 50);
+  nlohmann::json document = {{"cpu", cpu.model_name},        {"target", target.ToString()},
+                             {"threads", options.threads},   {"peak_gflop_s", peak},
+                             {"libraries", PeerLibraries()}, {"block_s", options.block_s},
+                             {"blocks", options.blocks},     {"rows", nlohmann::json::array()}};
+  std::vector<Layer> layers = Layers();
+  if (!options.names.empty()) {
+    layers.clear();
+    for (const std::string& name : options.names) layers.push_back(Must(FindLayer(name), name));
+  }
+  for (const Layer& layer : layers) {
+    document["rows"].push_back(Race(layer, target, options, peak));
+    fprintf(stderr, "%s\n", Line(document["rows"].back()).c_str());
+  }
+  printf("%s\n", document.dump(1).c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace tilewright::bench
+
+int main(int argc, char** argv) { return tilewright::bench::Main(argc, argv); }

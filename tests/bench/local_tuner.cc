@@ -1,0 +1,185 @@
+#include "tests/bench/local_tuner.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "compiler/driver/compile.h"
+#include "cost_model/model.h"
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/result_check.h"
+#include "deploy/support/cpu_table.h"
+#include "deploy/support/strings.h"
+#include "tests/bench/layers.h"
+#include "tuner_server/search/search_task.h"
+
+namespace tilewright::bench {
+namespace {
+
+using support::StrCat;
+
+constexpr int kBatch = 8;
+constexpr size_t kFirstTraining = 16;  // records
+// Of the result against the default schedule's; Winograd's is the largest.
+constexpr double kMaxDistance = 1e-4;
+constexpr double kSliceNs = 1e6, kBudgetNs = 30e6;
+constexpr int kMaxSlices = 60;
+
+// Builds, checks and times one candidate; what it took, or 0.
+double Try(const driver::Task& task, const ir::Target& target, const std::string& steps,
+           const Loaded& first, Found* found, bool* wrong) {
+  const absl::StatusOr<Loaded> loaded = Load(task, steps, target);
+  *wrong = false;
+  if (!loaded.ok()) {
+    if (found->failed++ == 0) {
+      printf("  %s\n  %s\n", steps.c_str(), support::StatusText(loaded.status()).c_str());
+    }
+    return 0;
+  }
+  if (!(ResultDistance(*loaded, first) <= kMaxDistance)) {  // NaN too
+    if (found->wrong++ == 0) printf("  WRONG %s\n", steps.c_str());
+    *wrong = true;
+    return 0;
+  }
+  return TimeNs(*loaded, found->best_ns);
+}
+
+Loaded Start(const driver::Task& task, const ir::Target& target, Found* found) {
+  found->default_steps = found->best_steps =
+      Must(driver::DefaultSteps(task.text, target), task.name);
+  Loaded first = Must(Load(task, found->default_steps, target), task.name);
+  found->default_ns = found->best_ns = TimeNs(first, 0);
+  return first;
+}
+
+void Keep(double ns, const std::string& steps, int trial, Found* found) {
+  if (ns <= 0 || ns >= found->best_ns) return;
+  found->best_ns = ns;
+  found->best_steps = steps;
+  found->trial = trial;
+}
+
+}  // namespace
+
+ir::Target NativeTarget(int threads) {
+  const runtime::CpuInfo cpu = runtime::DetectCpu();
+  const std::string name =
+      support::BestCpuName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features);
+  const std::string text =
+      Must(ir::ExpandNative(StrCat("native,threads=", threads), cpu.arch, name, threads),
+           "native target");
+  return Must(ir::ParseTarget(text), text);
+}
+
+absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,
+                            const ir::Target& target) {
+  TW_ASSIGN(driver::BuiltCandidate built,
+            driver::BuildCandidate(task.text, steps, target, nullptr));
+  TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(built.module_bytes));
+  Loaded loaded;
+  TW_ASSIGN(loaded.module, runtime::LoadedModule::Load(std::move(file)));
+  runtime::SessionOptions options;
+  options.num_threads = target.threads;
+  options.function = loaded.module->manifest().functions[0].name;
+  TW_ASSIGN(loaded.session, runtime::Session::Create(loaded.module, options));
+  TW_TRY(runtime::FillInputs(loaded.module->manifest().measurement->inputs, loaded.session.get()));
+  TW_TRY(loaded.session->Run());
+  return loaded;
+}
+
+double ResultDistance(const Loaded& a, const Loaded& b) {
+  const runtime::TensorView x = a.session->output(0), y = b.session->output(0);
+  if (x.tensor->dtype != module::DType::kFloat32) return memcmp(x.data, y.data, x.bytes) != 0;
+  const auto floats = [](const runtime::TensorView& view) {
+    const auto* first = static_cast<const float*>(view.data);
+    return std::vector<float>(first, first + view.bytes / sizeof(float));
+  };
+  return Distance(floats(x), floats(y));
+}
+
+double NowNs(int threads) {
+  timespec t;
+  clock_gettime(threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
+}
+
+double TimeNs(const Loaded& loaded, double best_known) {
+  const int threads = loaded.session->num_threads();
+  double best = 1e300, spent = 0;
+  for (int slice = 0; slice < kMaxSlices && spent < kBudgetNs; ++slice) {
+    const int64_t calls =
+        best < 1e300 ? std::max<int64_t>(1, static_cast<int64_t>(kSliceNs / best)) : 1;
+    const double start = NowNs(threads);
+    for (int64_t i = 0; i < calls; ++i) TW_CHECK(loaded.session->Run().ok());
+    const double ns = NowNs(threads) - start;
+    spent += ns;
+    best = std::min(best, ns / static_cast<double>(calls));
+    if (best_known > 0 && slice >= 3 && best > 2 * best_known) break;
+  }
+  return best;
+}
+
+Found Tune(const driver::Task& task, const ir::Target& target, int trials) {
+  Found found;
+  const Loaded first = Start(task, target, &found);
+  if (trials <= 0) return found;
+  const driver::BuiltCandidate built =
+      Must(driver::BuildCandidate(task.text, found.default_steps, target, nullptr), task.name);
+  const auto variants = Must(driver::TaskVariants(task.text), task.name);
+  auto search = Must(search::SearchTask::Create(variants, task.flops, target, {}), task.name);
+  std::unique_ptr<cost_model::CostModel> model = cost_model::MakePriorModel();
+  search->Tell({built.program_hash, v1::OK, found.default_ns, false}, found.default_steps);
+  for (int done = 0, batch = 0; done < trials; ++batch) {
+    search::AskResult asked = Must(
+        search->Ask(std::min(kBatch, trials - done), StrCat("b", batch), model.get()), task.name);
+    if (asked.picks.empty()) break;
+    found.invalid += asked.invalid;
+    for (const search::Pick& pick : asked.picks) {
+      const search::Candidate& c = pick.candidate;
+      bool wrong = false;
+      const double ns = Try(task, target, c.steps, first, &found, &wrong);
+      const v1::Outcome outcome = ns > 0 ? v1::OK : wrong ? v1::WRONG_RESULT : v1::BUILD_ERROR;
+      search->Tell({c.program_hash, outcome, ns, false}, c.steps);
+      Keep(ns, c.steps, ++done, &found);
+    }
+    cost_model::Dataset data;
+    data.rows = search->TrainingRows(0);
+    if (data.rows.size() < kFirstTraining) continue;
+    model = cost_model::MakeXgbModel(1);
+    TW_CHECK(model->Fit(data).ok());
+  }
+  return found;
+}
+
+Found TuneSketch(const driver::Task& task, const ir::Target& target, const std::string& sketch,
+                 int trials) {
+  Found found;
+  const Loaded first = Start(task, target, &found);
+  const auto space = Must(
+      search::Space::Create(Must(driver::TaskVariants(task.text), task.name), target), task.name);
+  support::Rng rng(1);
+  std::set<std::string> seen;
+  for (int draws = 0; static_cast<int>(seen.size()) < trials && draws < 200 * trials; ++draws) {
+    search::Point point;
+    if (!space->Sample(&rng, &point)) break;
+    if (space->sketches()[static_cast<size_t>(point.sketch)]->name() != sketch) continue;
+    const absl::StatusOr<schedule::Schedule> made = space->Apply(point);
+    if (!made.ok()) {
+      if (found.invalid++ == 0) printf("  %s\n", support::StatusText(made.status()).c_str());
+      continue;
+    }
+    const std::string steps = schedule::ToText(made->steps());
+    if (!seen.insert(steps).second) continue;
+    bool wrong = false;
+    Keep(Try(task, target, steps, first, &found, &wrong), steps, static_cast<int>(seen.size()),
+         &found);
+  }
+  return found;
+}
+
+}  // namespace tilewright::bench

@@ -1,0 +1,52 @@
+// A task tuned in this process, without a fleet: the tuner's own search, each candidate built,
+// compared with the default schedule's result and timed here. For measurements of kernels. One
+// thread at a time; dies (TW_CHECK) on what a benchmark cannot go on without.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/driver/tasks.h"
+#include "compiler/ir/target.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::bench {
+
+template <typename T>
+T Must(absl::StatusOr<T> value, const std::string& what) {
+  TW_CHECK(value.ok()) << what << ": " << support::StatusText(value.status());
+  return *std::move(value);
+}
+
+// "native,threads=N": this machine's target.
+ir::Target NativeTarget(int threads);
+
+// A built candidate, with inputs filled, that has run once.
+struct Loaded {
+  std::shared_ptr<const runtime::LoadedModule> module;
+  std::unique_ptr<runtime::Session> session;
+};
+absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,
+                            const ir::Target& target);
+// Between the first outputs, as bench::Distance; 0 or 1 for other types than f32.
+double ResultDistance(const Loaded& a, const Loaded& b);
+
+// What a call takes: the quickest of some slices. The thread's own time for one thread, so that
+// neighbours on a shared machine matter little, else the clock on the wall.
+double TimeNs(const Loaded& loaded, double best_known);
+double NowNs(int threads);
+
+struct Found {
+  double default_ns = 0, best_ns = 0;
+  std::string default_steps, best_steps;
+  int failed = 0, wrong = 0, invalid = 0, trial = 0;
+};
+// The default schedule, and the best of `trials` candidates of the search.
+Found Tune(const driver::Task& task, const ir::Target& target, int trials);
+// The same for random points of one sketch.
+Found TuneSketch(const driver::Task& task, const ir::Target& target, const std::string& sketch,
+                 int trials);
+
+}  // namespace tilewright::bench
