@@ -32,14 +32,14 @@ constexpr int64_t kDefaultBudgetNs = 1'000'000'000;
 constexpr int64_t kDefaultWarmupNs = 5'000'000;
 constexpr double kDefaultRelCi = 0.01;
 constexpr int kMaxInnerLoops = 1 << 20;
-constexpr int kBaselineSamples = 9;
+constexpr int kBaselineSamples = 5;
 // A run that is this much slower than the limit needs no second look; others get three.
 constexpr double kHopeless = 4;
 constexpr int kLooks = 3;
 // Samples that the statistic must rest on before measuring may end.
 constexpr int kMinKept = 3;
-constexpr int64_t kBaselineSampleNs = 200'000;
-constexpr int64_t kCalibrationSteps = 1 << 17;
+constexpr int64_t kBaselineSampleNs = 100'000;
+constexpr int64_t kCalibrationSteps = 1 << 16;
 constexpr int64_t kProbeSteps = 12'000;
 // A probe that is this much slower than a quiet one had company.
 constexpr double kQuietFactor = 1.25;
@@ -116,30 +116,6 @@ int ThreadsOf(const std::string& target) {
     if (value.has_value() && *value > 0) return static_cast<int>(std::min<int64_t>(*value, 4096));
   }
   return 1;
-}
-
-absl::StatusOr<module::Distribution> DistributionOf(const v1::Distribution& from) {
-  module::Distribution to;
-  switch (from.kind_case()) {
-    case v1::Distribution::kUniform:
-      to.kind = module::Distribution::Kind::kUniform;
-      to.a = from.uniform().low();
-      to.b = from.uniform().high();
-      return to;
-    case v1::Distribution::kNormal:
-      to.kind = module::Distribution::Kind::kNormal;
-      to.a = from.normal().mean();
-      to.b = from.normal().standard_deviation();
-      return to;
-    case v1::Distribution::kIntegers:
-      to.kind = module::Distribution::Kind::kIntRange;
-      to.a = static_cast<double>(from.integers().low());
-      to.b = static_cast<double>(from.integers().high());
-      return to;
-    case v1::Distribution::KIND_NOT_SET:
-      break;
-  }
-  return support::InvalidArgument("measure.inputs.distribution", "expected a law, found none");
 }
 
 // Specifications for all inputs of `function`, by name where every name is one of its inputs, else
@@ -276,10 +252,24 @@ class Measurement {
     return true;
   }
 
-  static absl::Status Fill(const v1::InputSpec& given, const Loaded& loaded) {
-    TW_ASSIGN(const auto specs,
-              InputsOf(given, loaded.module->manifest(), loaded.session->function()));
-    return runtime::FillInputs(specs, loaded.session.get());
+  absl::Status Fill(const v1::InputSpec& given, const Loaded& loaded) {
+    runtime::Session* session = loaded.session.get();
+    const module::Manifest& manifest = loaded.module->manifest();
+    const std::vector<int64_t>& ids = session->function().inputs;
+    TW_ASSIGN(auto specs, InputsOf(given, manifest, session->function()));
+    std::erase_if(specs, [&](const module::InputSpec& spec) {
+      const auto id = std::find(ids.begin(), ids.end(), spec.tensor);
+      if (job_.inputs == nullptr || id == ids.end()) return false;
+      const module::Tensor& tensor = manifest.tensors[static_cast<size_t>(spec.tensor)];
+      const std::string_view bytes =
+          job_.inputs->Find(tensor.dtype, tensor.bytes / module::DTypeBytes(tensor.dtype),
+                            spec.distribution, spec.seed);
+      if (bytes.empty()) return false;
+      memcpy(session->MutableInput(static_cast<size_t>(id - ids.begin())), bytes.data(),
+             bytes.size());
+      return true;
+    });
+    return runtime::FillInputs(specs, session);
   }
 
   bool MakeInputs() {

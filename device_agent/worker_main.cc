@@ -142,6 +142,8 @@ class Worker {
     if (!request.baseline_slot().empty()) job.measure.baseline = baseline->second;
     job.measure.request = &request;
     job.measure.max_threads = threads_;
+    inputs_.Prepare(request.inputs());
+    job.measure.inputs = &inputs_;
     Probe(kProbesPerJob);
     job.measure.quiet_probe_ns = quiet_.ns();
     job.memory_limit_bytes = memory_limit_bytes_;
@@ -159,6 +161,7 @@ class Worker {
 
   uint64_t id_ = 0;
   QuietReference quiet_;
+  InputCache inputs_;
   std::map<std::string, std::string> modules_;
   int64_t memory_limit_bytes_ = 0;
   int threads_ = 1;

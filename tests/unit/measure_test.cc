@@ -6,12 +6,15 @@
 #include <signal.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "deploy/runtime/input_gen.h"
 #include "deploy/support/strings.h"
+#include "device_agent/input_cache.h"
 #include "device_agent/measure_child.h"
 #include "device_agent/measure_names.h"
 #include "device_agent/measured_result.h"
@@ -70,6 +73,56 @@ TEST(QuietReference, ARareQuietStateCountsAndAGoneOneIsForgotten) {
   EXPECT_EQ(quiet.ns(), 4300) << "a neighbour nine tenths of the time";
   for (size_t i = 0; i < QuietReference::kWindow; ++i) quiet.Add(7500);
   EXPECT_EQ(quiet.ns(), 7500);
+}
+
+v1::InputSpec Inputs(std::vector<std::pair<int64_t, uint64_t>> counts_and_seeds) {
+  v1::InputSpec inputs;
+  for (const auto& [count, seed] : counts_and_seeds) {
+    v1::TensorSpec* tensor = inputs.add_tensors();
+    tensor->set_dtype("f32");
+    tensor->add_shape(2);
+    tensor->add_shape(count / 2);
+    tensor->set_seed(seed);
+    tensor->mutable_distribution()->mutable_uniform()->set_low(-1);
+    tensor->mutable_distribution()->mutable_uniform()->set_high(1);
+  }
+  return inputs;
+}
+
+TEST(InputCache, GivesTheBytesThatAMeasurementWouldMake) {
+  InputCache cache;
+  cache.Prepare(Inputs({{64, 7}, {64, 8}}));
+  const module::Distribution law{module::Distribution::Kind::kUniform, -1, 1};
+  std::vector<float> made(64);
+  for (const uint64_t seed : {7, 8}) {
+    ASSERT_TRUE(runtime::GenerateInput(module::DType::kFloat32, 64, law, seed, made.data()).ok());
+    const std::string_view bytes = cache.Find(module::DType::kFloat32, 64, law, seed);
+    ASSERT_EQ(bytes.size(), 256U);
+    EXPECT_EQ(memcmp(bytes.data(), made.data(), bytes.size()), 0);
+  }
+  EXPECT_TRUE(cache.Find(module::DType::kFloat32, 64, law, 9).empty());
+  EXPECT_TRUE(cache.Find(module::DType::kInt32, 64, law, 7).empty());
+  EXPECT_TRUE(cache.Find(module::DType::kFloat32, 32, law, 7).empty());
+  EXPECT_TRUE(cache.Find(module::DType::kFloat32, 64, {law.kind, -1, 2}, 7).empty());
+}
+
+TEST(InputCache, KeepsToItsSizeAndForgetsEarlierTasksFirst) {
+  InputCache cache(1000);
+  const module::Distribution law{module::Distribution::Kind::kUniform, -1, 1};
+  const auto has = [&](int64_t count, uint64_t seed) {
+    return !cache.Find(module::DType::kFloat32, count, law, seed).empty();
+  };
+  cache.Prepare(Inputs({{100, 1}, {100, 2}}));
+  EXPECT_TRUE(has(100, 1) && has(100, 2));
+  cache.Prepare(Inputs({{100, 2}, {100, 3}}));
+  EXPECT_TRUE(has(100, 2) && has(100, 3)) << "the one not asked for went";
+  EXPECT_FALSE(has(100, 1));
+  cache.Prepare(Inputs({{200, 4}, {100, 5}, {1000, 6}, {int64_t{1} << 62, 7}}));
+  EXPECT_TRUE(has(200, 4)) << "tensors of one request do not push each other out";
+  EXPECT_FALSE(has(100, 5) || has(1000, 6));
+  v1::InputSpec nonsense = Inputs({{8, 1}});
+  nonsense.mutable_tensors(0)->set_dtype("f99");
+  cache.Prepare(nonsense);
 }
 
 v1::ModuleMeasured Good() {

@@ -19,7 +19,7 @@ constexpr int kMinRepeats = 5;
 constexpr int kMaxRepeats = 30;
 constexpr int64_t kMinRepeatTimeNs = 300'000;
 constexpr int64_t kCandidateBudgetNs = 100'000'000;
-constexpr int64_t kWarmupNs = 5'000'000;
+constexpr int64_t kWarmupNs = 2'000'000;
 constexpr double kTargetRelCi = 0.02;
 constexpr double kMaxBaselineDrift = 0.3;
 // A candidate this much slower than the best one is not worth its time on the device.
