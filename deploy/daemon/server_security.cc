@@ -9,6 +9,8 @@
 #include "deploy/daemon/credentials.h"
 #include "deploy/daemon/daemon_log.h"
 #include "deploy/daemon/wire.h"
+#include "deploy/security/identity.h"
+#include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::daemon {
@@ -17,6 +19,8 @@ namespace {
 using security::CallFacts;
 
 constexpr int kMaxFieldDepth = 2;
+constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
+constexpr int64_t kWarnDays = 14;
 
 std::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
 
@@ -87,6 +91,7 @@ class ServerSecurity::TokenProcessor final : public grpc::AuthMetadataProcessor 
     const CallFacts facts{Find(metadata, ":path"), Find(metadata, "authorization"), uri};
     const auto caller = security_->guard_->Admit(facts);
     security_->TellOfTokenFile();
+    security_->LookAtCertificate();
     if (caller.ok()) return grpc::Status::OK;
     security_->Refused(facts, caller.status());
     return ToGrpc(caller.status());
@@ -151,6 +156,7 @@ absl::StatusOr<std::unique_ptr<ServerSecurity>> ServerSecurity::Open(const Secur
   }
   if (options.identity.empty()) return made;
   TW_ASSIGN(made->guard_, security::CallGuard::Open(options.tokens, options.listener, clock));
+  if (options.metrics != nullptr) made->LookAtCertificate();
   return made;
 }
 
@@ -191,6 +197,33 @@ void ServerSecurity::TellOfTokenFile() {
     LogError("tokens.file.unreadable", {{"error", support::StatusText(status)},
                                         {"message", "the tokens read last go on counting"}});
   }
+}
+
+void ServerSecurity::LookAtCertificate() {
+  const int64_t now_ns = clock_->NowNs();
+  int64_t due_ns = next_certificate_look_ns_.load();
+  if (now_ns < due_ns ||
+      !next_certificate_look_ns_.compare_exchange_strong(due_ns, now_ns + kHourNs)) {
+    return;
+  }
+  const std::string path = support::PathJoin(options_.identity, security::kCertificateFile);
+  const auto pem = support::ReadFile(path, security::kMaxPemBytes);
+  const auto infos = security::ReadCertificates(pem.value_or(""), path);
+  if (!infos.ok()) {
+    LogError("identity.certificate.unreadable", {{"error", support::StatusText(infos.status())}});
+    return;
+  }
+  const int64_t end_s = infos->front().not_after_s;
+  if (options_.metrics != nullptr) {
+    options_.metrics
+        ->Gauge("tilewright_certificate_expiry_timestamp_seconds",
+                "end of the daemon's own certificate, seconds since 1970")
+        .Set(static_cast<double>(end_s));
+  }
+  const int64_t days = (end_s - clock_->WallMicros() / 1'000'000) / 86'400;
+  if (days >= kWarnDays) return;
+  LogWarning("identity.certificate.ends",
+             {{"days_left", days}, {"message", "'tilewright certs renew' it"}});
 }
 
 void ServerSecurity::Refused(const CallFacts& facts, const absl::Status& status) {

@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,6 +61,8 @@ class ServerSecurity {
   absl::StatusOr<security::Caller> Identify(const grpc::ServerContextBase& context) const;
   // Logs when the token file stops or starts being readable.
   void TellOfTokenFile();
+  // Once an hour: when the own certificate ends, as a metric, and as a warning when it is soon.
+  void LookAtCertificate();
   void Refused(const security::CallFacts& facts, const absl::Status& status);
   void Audited(const grpc::ServerContextBase& context, const std::string& method,
                const std::string& what, const grpc::Status& status);
@@ -68,6 +71,7 @@ class ServerSecurity {
   support::Clock* const clock_;
   std::unique_ptr<security::CallGuard> guard_;
   std::atomic<bool> token_file_bad_{false};
+  std::atomic<int64_t> next_certificate_look_ns_{INT64_MIN};
   std::unique_ptr<security::AuditLog> audit_;
 };
 

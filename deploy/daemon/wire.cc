@@ -52,6 +52,17 @@ std::string StatusDetails(int code, std::string_view message, std::string_view s
   });
 }
 
+// This side refused the server's certificate: only the text tells. (A server that refuses the
+// client's just closes the connection.)
+bool IsHandshakeFailure(const grpc::Status& status) {
+  if (status.error_code() != grpc::UNAVAILABLE) return false;
+  for (const char* sign : {"Ssl handshake failed", "SSL_ERROR", "Hostname Verification",
+                           "is not in peer certificate"}) {
+    if (status.error_message().find(sign) != std::string::npos) return true;
+  }
+  return false;
+}
+
 // Cut at a character boundary, so that the text stays valid UTF-8.
 std::string Shorten(std::string text) {
   if (text.size() <= kMaxMessageText) return text;
@@ -81,7 +92,9 @@ absl::Status FromGrpc(const grpc::Status& status) {
   if (status.error_message().rfind("auth.", 0) == 0) {
     return absl::Status(code, status.error_message());
   }
-  const std::string slug = "rpc." + support::ToLower(absl::StatusCodeToString(code));
+  const std::string slug = IsHandshakeFailure(status)
+                               ? "rpc.tls"
+                               : "rpc." + support::ToLower(absl::StatusCodeToString(code));
   return support::MakeError(code, slug, status.error_message());
 }
 

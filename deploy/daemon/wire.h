@@ -34,7 +34,8 @@ inline constexpr int kReconnectMaxMs = 10'000;
 grpc::Status ToGrpc(const absl::Status& status);
 
 // The inverse. A transport's own error (server gone, deadline) has no slug: it gets rpc.<code>,
-// e.g. "rpc.unavailable: failed to connect ...", or rpc.tls where the handshake failed.
+// e.g. "rpc.unavailable: failed to connect ...", or rpc.tls where this side does not
+// trust the server's certificate.
 absl::Status FromGrpc(const grpc::Status& status);
 
 struct ChannelOptions {

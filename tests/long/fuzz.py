@@ -12,6 +12,7 @@ import argparse
 import base64
 import concurrent.futures
 import datetime
+import hashlib
 import json
 import math
 import pathlib
@@ -89,11 +90,30 @@ def models():
         yield model.SerializeToString()
 
 
+def credentials():
+    """Certificate and key, a token of the right form, a token file, names of peers."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                        "-keyout", "key", "-out", "cert", "-subj", "/CN=fuzz",
+                        "-addext", "subjectAltName=URI:spiffe://tilewright/agent/a,IP:127.0.0.1,DNS:localhost"],
+                       cwd=folder, check=True, capture_output=True)
+        cert, key = (pathlib.Path(folder, name).read_bytes() for name in ("cert", "key"))
+    token_id, secret = "3f9a0c2b71de", "0123456789abcdef" * 4
+    check = hashlib.sha256(f"tilewright token {token_id} {secret}".encode()).hexdigest()[:8]
+    yield b"c" + cert
+    yield b"c" + cert + key
+    yield f"btwt_{token_id}_{secret}_{check}".encode()
+    yield f"t# tilewright tokens 1\n{token_id} engineer ana {'00' * 32} 1 2 0\n".encode()
+    yield b"uspiffe://tilewright/agent/bench-3"
+    yield b"m/tilewright.v1.AgentService/Sync"
+
+
 SEEDS = {
     "graph_text_fuzzer": graphs,
     "ir_text_fuzzer": lambda: texts("programs", "transform"),
     "onnx_import_fuzzer": models,
     "schedule_text_fuzzer": schedules,
+    "security_fuzzer": credentials,
     "task_text_fuzzer": graphs,
 }
 

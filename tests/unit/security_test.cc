@@ -18,7 +18,9 @@
 #include "deploy/security/token_file.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/rng.h"
 #include "deploy/support/strings.h"
+#include "tests/support/test_seed.h"
 
 namespace tilewright::security {
 namespace {
@@ -180,6 +182,33 @@ TEST_F(SecurityTest, ADamagedFileStopsNobodyAndAdmitsNobodyNew) {
       << "anybody could add a token";
   EXPECT_EQ(support::Slug(CallGuard::Open(dir_->File("none"), Listener::kTuner, &clock_).status()),
             "tokens.file.missing");
+}
+
+TEST_F(SecurityTest, MutatedTokensAndFilesAreErrorsOrMeanSomething) {
+  const uint64_t seed = tests::TestSeed(5);
+  support::Rng rng(seed);
+  const std::string token = Create(Role::kAdmin, "root").token;
+  Create(Role::kAgent, "bench-3");
+  const std::string file = *support::ReadFile(path_, 1 << 20);
+  OpenGuard();
+  const int64_t rounds = 20'000 * tests::TestRounds(1);
+  int64_t rows_read = 0;
+  for (int64_t i = 0; i < rounds; ++i) {
+    std::string text = i % 2 == 0 ? file : token;
+    for (int64_t changes = rng.UniformInt(1, 3); changes > 0; --changes) {
+      const auto at = static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(text.size()) - 1));
+      text[at] = static_cast<char>(rng.UniformInt(0, 255));
+    }
+    if (i % 2 == 0) {
+      const auto rows = ParseTokenRows(text);
+      if (!rows.ok()) continue;
+      ++rows_read;
+      for (const TokenRow& row : *rows) EXPECT_TRUE(CheckName(row.name).ok());
+    } else if (text != token) {
+      EXPECT_FALSE(ParseToken(text).ok()) << "seed " << seed << " round " << i;
+    }
+  }
+  EXPECT_GT(rows_read, 0) << "some mutations only change a name or a time";
 }
 
 // Every role against every row, on both listeners, against a second, independent statement of who

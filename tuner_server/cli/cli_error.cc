@@ -33,6 +33,9 @@ constexpr AdviceRow kAdvice[] = {
     {"runtime.load.cpu_features", "compile the module for this machine (--target native)"},
     {"runtime.tensor_pb", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
+    {"rpc.tls",
+     "is it the right server? ca.pem of the identity must hold its authority, and its "
+     "certificate must name the host that was dialled ('tilewright certs show')"},
     {"rpc.",
      "is the server running at that address? Check --server or TILEWRIGHT_SERVER; a server "
      "with TLS wants --identity"},
