@@ -14,6 +14,7 @@
 #include "compiler/schedule/lane_axes.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/schedule.h"
+#include "deploy/support/status.h"
 
 namespace tilewright::schedule {
 namespace {
@@ -31,7 +32,7 @@ constexpr int64_t kCheapReads = 3;  // of each of its elements
 
 }  // namespace
 
-Steps DefaultScheduler::Run() {
+void DefaultScheduler::Run() {
   InlineCheapStages();
   for (const std::string& name : schedule_.BlockNames()) {
     if (IsDone(name)) continue;
@@ -48,7 +49,6 @@ Steps DefaultScheduler::Run() {
   for (const std::string& name : schedule_.BlockNames()) {
     if (std::find(tiled_.begin(), tiled_.end(), name) == tiled_.end()) ScheduleElementwise(name);
   }
-  return schedule_.steps();
 }
 
 static int64_t WorkOf(const StmtNode& block) {
@@ -312,8 +312,15 @@ void DefaultScheduler::ScheduleElementwise(const std::string& name) {
 
 Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,
                       const Choices& choices) {
-  if (function.body == nullptr) return {};
-  return DefaultScheduler(function, target, choices).Run();
+  Schedule schedule(function);
+  ApplyDefaultSchedule(target, choices, &schedule);
+  return schedule.steps();
+}
+
+void ApplyDefaultSchedule(const ir::Target& target, const Choices& choices, Schedule* schedule) {
+  TW_CHECK(schedule->steps().empty()) << "a default schedule starts from an unscheduled function";
+  if (schedule->function().body == nullptr) return;
+  DefaultScheduler(schedule, target, choices).Run();
 }
 
 }  // namespace tilewright::schedule

@@ -10,6 +10,7 @@
 
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
+#include "compiler/schedule/schedule.h"
 #include "compiler/schedule/step.h"
 
 namespace tilewright::schedule {
@@ -37,5 +38,7 @@ using Choices = std::map<std::string, BlockChoice, std::less<>>;  // by block na
 // out.
 Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,
                       const Choices& choices = {});
+// The same, applied to `schedule`. REQUIRES: a schedule without steps.
+void ApplyDefaultSchedule(const ir::Target& target, const Choices& choices, Schedule* schedule);
 
 }  // namespace tilewright::schedule

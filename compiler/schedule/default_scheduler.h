@@ -21,10 +21,10 @@ int64_t ReductionSteps(const ir::StmtNode& block);
 
 class DefaultScheduler {
  public:
-  DefaultScheduler(const ir::Function& function, const ir::Target& target, const Choices& choices)
-      : schedule_(function), target_(target), choices_(choices) {}
+  DefaultScheduler(Schedule* schedule, const ir::Target& target, const Choices& choices)
+      : schedule_(*schedule), target_(target), choices_(choices) {}
 
-  Steps Run();
+  void Run();
 
  private:
   bool Try(Step step) { return schedule_.Apply(step).ok(); }
@@ -74,7 +74,7 @@ class DefaultScheduler {
     return std::max(2, target_.vector_bytes / std::max(1, block.writes[0].buffer->dtype.bytes()));
   }
 
-  Schedule schedule_;
+  Schedule& schedule_;
   const ir::Target& target_;
   const Choices& choices_;
   std::vector<std::string> done_, tiled_;

@@ -56,8 +56,8 @@ struct Cost {
 
   void Add(double seconds, const search::AskResult& result) {
     cpu_s += seconds;
-    search_s += result.search_seconds;
-    features_s += result.features_seconds;
+    search_s += result.times.search_seconds;
+    features_s += result.times.features_seconds;
     model_s += result.model_seconds;
     considered += result.considered;
     picks += static_cast<int>(result.picks.size());

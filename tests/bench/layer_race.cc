@@ -91,7 +91,7 @@ nlohmann::json Race(const Layer& layer, const ir::Target& target, const Options&
   const int64_t block = target.vector_bytes / 4;
   const std::string text = GraphText(layer, block);
   const driver::Task task = driver::DescribeTask(Must(graph::ParseGraph(text), text));
-  const Found found = Tune(task, target, options.search);
+  const Found found = Tune(task, target, {.trials = options.search});
   const Loaded ours = Must(Load(task, found.best_steps, target), layer.name);
   const auto input = [&](size_t i) {
     return static_cast<const float*>(ours.session->input(i).data);

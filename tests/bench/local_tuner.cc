@@ -58,6 +58,7 @@ Loaded Start(const driver::Task& task, const ir::Target& target, Found* found) {
 }
 
 void Keep(double ns, const std::string& steps, int trial, Found* found) {
+  found->curve.push_back(ns <= 0 ? found->best_ns : std::min(ns, found->best_ns));
   if (ns <= 0 || ns >= found->best_ns) return;
   found->best_ns = ns;
   found->best_steps = steps;
@@ -124,15 +125,19 @@ double TimeNs(const Loaded& loaded, double best_known) {
   return best;
 }
 
-Found Tune(const driver::Task& task, const ir::Target& target, int trials) {
+Found Tune(const driver::Task& task, const ir::Target& target, const TuneOptions& options) {
+  const int trials = options.trials;
   Found found;
   const Loaded first = Start(task, target, &found);
   if (trials <= 0) return found;
   const driver::BuiltCandidate built =
       Must(driver::BuildCandidate(task.text, found.default_steps, target, nullptr), task.name);
   const auto variants = Must(driver::TaskVariants(task.text), task.name);
-  auto search = Must(search::SearchTask::Create(variants, task.flops, target, {}), task.name);
-  std::unique_ptr<cost_model::CostModel> model = cost_model::MakePriorModel();
+  search::SearchOptions with;
+  with.seed = options.seed;
+  auto search = Must(search::SearchTask::Create(variants, task.flops, target, with), task.name);
+  std::unique_ptr<cost_model::CostModel> model =
+      options.random ? cost_model::MakeRandomModel(options.seed) : cost_model::MakePriorModel();
   search->Tell({built.program_hash, v1::OK, found.default_ns, false}, found.default_steps);
   for (int done = 0, batch = 0; done < trials; ++batch) {
     search::AskResult asked = Must(
@@ -147,10 +152,11 @@ Found Tune(const driver::Task& task, const ir::Target& target, int trials) {
       search->Tell({c.program_hash, outcome, ns, false}, c.steps);
       Keep(ns, c.steps, ++done, &found);
     }
+    if (options.random) continue;
     cost_model::Dataset data;
     data.rows = search->TrainingRows(0);
     if (data.rows.size() < kFirstTraining) continue;
-    model = cost_model::MakeXgbModel(1);
+    model = cost_model::MakeXgbModel(options.seed);
     TW_CHECK(model->Fit(data).ok());
   }
   return found;

@@ -3,8 +3,10 @@
 // thread at a time; dies (TW_CHECK) on what a benchmark cannot go on without.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/driver/tasks.h"
@@ -42,9 +44,15 @@ struct Found {
   double default_ns = 0, best_ns = 0;
   std::string default_steps, best_steps;
   int failed = 0, wrong = 0, invalid = 0, trial = 0;
+  std::vector<double> curve;  // the best time after each trial
 };
-// The default schedule, and the best of `trials` candidates of the search.
-Found Tune(const driver::Task& task, const ir::Target& target, int trials);
+struct TuneOptions {
+  int trials = 0;
+  uint64_t seed = 0;
+  bool random = false;  // picks by chance instead of the prior and then a learned model
+};
+// The default schedule, and the best of the search's candidates.
+Found Tune(const driver::Task& task, const ir::Target& target, const TuneOptions& options);
 // The same for random points of one sketch.
 Found TuneSketch(const driver::Task& task, const ir::Target& target, const std::string& sketch,
                  int trials);

@@ -1,7 +1,8 @@
 // What the compiler makes of single tasks: their default schedules, and the best of a short search
 // in the same process, as shares of this machine's FMA peak. One thread, thread CPU time, so that
 // neighbours on a shared machine matter little. A trend to watch, not a gate.
-//   task_peak [--search N] [--block] [--steps] [--only WORD] LAYER... | MODEL.onnx
+//   task_peak [--search N [--seed S] [--random]] [--block] [--steps] [--only WORD]
+//             LAYER... | MODEL.onnx
 // LAYER: C1..C12 and D1..D9 of ResNet-18 and MobileNet, G<m>x<n>x<k>; default: all of them.
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +23,8 @@ namespace {
 
 struct Options {
   int search = 0;
-  bool block = false, steps = false;
+  uint64_t seed = 0;
+  bool block = false, steps = false, random = false;
   std::string sketch;  // --sketch NAME: random points of this sketch instead of a search
   std::string only;
   std::vector<std::string> names;
@@ -46,7 +48,7 @@ std::vector<driver::Task> ModelTasks(const std::string& path, bool block,
 }
 
 Found Judge(const driver::Task& task, const ir::Target& target, const Options& options) {
-  return options.sketch.empty() ? Tune(task, target, options.search)
+  return options.sketch.empty() ? Tune(task, target, {options.search, options.seed, options.random})
                                 : TuneSketch(task, target, options.sketch, options.search);
 }
 
@@ -61,6 +63,11 @@ void Print(const std::string& name, const driver::Task& task, const Found& f, do
            f.invalid);
   }
   printf("\n");
+  if (!f.curve.empty()) {
+    printf("       best after");
+    for (size_t n = 4; n <= f.curve.size(); n *= 2) printf(" %zu: %.1f", n, f.curve[n - 1] / 1e3);
+    printf(" us\n");
+  }
   if (options.steps) printf("    %s\n    %s\n", f.default_steps.c_str(), f.best_steps.c_str());
   fflush(stdout);
 }
@@ -75,6 +82,10 @@ Options ParseFlags(int argc, char** argv) {
       options.only = argv[++i];
     } else if (flag == "--sketch" && i + 1 < argc) {
       options.sketch = argv[++i];
+    } else if (flag == "--seed" && i + 1 < argc) {
+      options.seed = strtoull(argv[++i], nullptr, 10);
+    } else if (flag == "--random") {
+      options.random = true;
     } else if (flag == "--block") {
       options.block = true;
     } else if (flag == "--steps") {

@@ -76,6 +76,7 @@ TrialRow MakeTrial(const std::string& job, const std::string& task, const std::s
   trial.model_id = "m1";
   trial.features = {0.5F, -1.25F, 3e-8F};
   trial.features_hash = "f1";
+  trial.point = "1:0,3";
   trial.created_us = 2000;
   return trial;
 }
@@ -558,7 +559,7 @@ TEST_P(TuningLogTest, AnExportLineHasTheFieldsThatWerePromised) {
         "considered",   "predicted",      "model_id",    "features_hash", "outcome",
         "value_kind",   "samples",        "baseline",    "device",        "name",
         "fingerprint",  "address",        "target",      "threads",       "toolchain",
-        "median",       "ci_rel",         "error_class", "task_text"}) {
+        "median",       "ci_rel",         "error_class", "task_text",     "point"}) {
     EXPECT_THAT(line, HasSubstr(StrCat("\"", field, "\":"))) << field;
   }
   EXPECT_EQ(line.find("\"features\":"), std::string::npos);

@@ -83,6 +83,7 @@ v1::ToldRecord JobCore::ToldOf(const log::TrialRow& trial, const log::RecordRow*
   told.set_steps(trial.steps);
   told.set_program_hash(trial.program_hash);
   told.set_features_hash(trial.features_hash);
+  told.set_point(trial.point);
   // What says nothing about the candidate only keeps it from being chosen again.
   const bool judged = record != nullptr && record->valid &&
                       record->outcome != log::Outcome::kDeviceLost &&
@@ -405,11 +406,12 @@ absl::Status JobCore::OnAsked(const v1::Asked& asked) {
   row.model_id = model_id_;
   row.asked = asked_count_;
   row.considered = asked.drafts_size();
-  row.exploration_share = options_.exploration_share;
+  row.exploration_share = asked.exploration_share();
   row.invalid = asked.invalid();
   row.search_s = asked.search_seconds();
   row.features_s = asked.features_seconds();
   row.model_s = asked.model_seconds();
+  row.told = static_cast<int64_t>(told_upto_);
   row.created_us = now_us;
   std::set<std::string> fresh;
   for (const v1::Candidate& pick : asked.picks()) {
@@ -431,6 +433,7 @@ absl::Status JobCore::OnAsked(const v1::Asked& asked) {
     trial.model_id = pick.model_id();
     trial.features.assign(pick.features().begin(), pick.features().end());
     trial.features_hash = pick.features_hash();
+    trial.point = pick.point();
     trial.is_default = pick.is_default();
     trial.created_us = now_us;
     batch.trials.push_back(std::move(trial));

@@ -70,6 +70,7 @@ void TrialFields(Trial& t, F&& f) {
   f("predicted", t.predicted);
   f("model_id", t.model_id);
   f("features_hash", t.features_hash);
+  f("point", t.point);
   f("is_default", t.is_default);
   f("artifact_sha256", t.artifact_sha256);
   f("artifact_size", t.artifact_size);
@@ -91,6 +92,7 @@ void BatchFields(Batch& b, F&& f) {
   f("search_s", b.search_s);
   f("features_s", b.features_s);
   f("model_s", b.model_s);
+  f("told", b.told);
   f("created_us", b.created_us);
 }
 

@@ -6,7 +6,7 @@
 // task_description weight flops default_steps default_program_hash trial trial_state target
 // target_key threads toolchain model_name model_sha256 cost_model seed steps program_hash
 // generated_by proposed_by batch_id rank considered predicted model_id features_hash [features]
-// is_default artifact_sha256 artifact_size lower_s codegen_s link_s accepted attempt outcome
+// point is_default artifact_sha256 artifact_size lower_s codegen_s link_s accepted attempt outcome
 // error_class error_detail signal exit_code phase value_kind samples inner_loops median mad ci_rel
 // baseline baseline_before baseline_after valid invalid_reasons max_abs_error, counters of the
 // host, fetch_s load_s run_s, device {name fingerprint address class agent agent_version boot_id
@@ -15,7 +15,7 @@
 // 0 is a build that failed.
 //
 // A draft line has: schema kind batch_id job task model_id asked considered exploration_share
-// invalid search_s features_s model_s created_us rank program_hash steps predicted picked
+// invalid search_s features_s model_s told created_us rank program_hash steps predicted picked
 // features_hash [features].
 #pragma once
 

@@ -126,6 +126,7 @@ struct BatchRow {
   double search_s = 0;
   double features_s = 0;
   double model_s = 0;
+  int64_t told = 0;  // ended trials of the job that the search knew, in the order of their ends
   int64_t created_us = 0;
 
   bool operator==(const BatchRow&) const = default;
@@ -164,6 +165,7 @@ struct TrialRow {
   std::string model_id;
   std::vector<float> features;
   std::string features_hash;
+  std::string point;  // its decisions in the task's space, as the search names them
   bool is_default = false;
   std::string artifact_sha256;  // hex; empty: not built
   int64_t artifact_size = 0;

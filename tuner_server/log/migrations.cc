@@ -231,7 +231,14 @@ CREATE TABLE module_versions (
 CREATE UNIQUE INDEX module_versions_by_job ON module_versions(job) WHERE job <> '';
 )sql";
 
-constexpr std::array<sql::Migration, 1> kMigrations = {{{1, kVersion1}}};
+// 2: what a search needs to go on exactly as the one before it: decisions of each pick, and how
+// much of the log a batch was chosen by.
+constexpr std::string_view kVersion2 = R"sql(
+ALTER TABLE trials ADD COLUMN point TEXT NOT NULL DEFAULT '';
+ALTER TABLE batches ADD COLUMN told INTEGER NOT NULL DEFAULT 0;
+)sql";
+
+constexpr std::array<sql::Migration, 2> kMigrations = {{{1, kVersion1}, {2, kVersion2}}};
 
 }  // namespace
 

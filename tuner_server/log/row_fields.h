@@ -65,6 +65,7 @@ void ForEachField(Row& row, F&& f) {
   f("search_s", row.search_s);
   f("features_s", row.features_s);
   f("model_s", row.model_s);
+  f("told", row.told);
   f("created_us", row.created_us);
 }
 
@@ -99,6 +100,7 @@ void ForEachField(Row& row, F&& f) {
   f("model_id", row.model_id);
   f("features", row.features);
   f("features_hash", row.features_hash);
+  f("point", row.point);
   f("is_default", row.is_default);
   f("artifact_sha256", row.artifact_sha256);
   f("artifact_size", row.artifact_size);

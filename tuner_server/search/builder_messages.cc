@@ -106,6 +106,7 @@ void FillAsked(const AskResult& result, const std::string& chooser, const std::s
     out->set_model_id(model_id);
     out->mutable_features()->Assign(pick.candidate.features.begin(), pick.candidate.features.end());
     out->set_features_hash(cost_model::FeaturesHash(pick.candidate.features));
+    out->set_point(PointText(pick.candidate.point));
   }
   for (const Pick& draft : result.ranked) {
     v1::Draft* out = reply->add_drafts();
@@ -118,10 +119,11 @@ void FillAsked(const AskResult& result, const std::string& chooser, const std::s
                                     draft.candidate.features.end());
     out->set_features_hash(cost_model::FeaturesHash(draft.candidate.features));
   }
-  reply->set_search_seconds(result.search_seconds);
-  reply->set_features_seconds(result.features_seconds);
+  reply->set_search_seconds(result.times.search_seconds);
+  reply->set_features_seconds(result.times.features_seconds);
   reply->set_model_seconds(result.model_seconds);
   reply->set_invalid(result.invalid);
+  reply->set_exploration_share(result.exploration_share);
 }
 
 absl::Status DescribeModule(const std::string& bytes, const ir::Target& target,

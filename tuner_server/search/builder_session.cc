@@ -173,7 +173,7 @@ absl::Status BuilderSession::Tell(const v1::Tell& request, v1::Told* reply) {
     }
     task->search->Tell({record.program_hash(), record.outcome(),
                         record.outcome() == v1::OK ? record.median_ns() : 0, record.pending()},
-                       record.steps());
+                       record.steps(), record.point());
   }
   reply->set_known_records(static_cast<int32_t>(records_.size()));
   return absl::OkStatus();

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cost_model/features.h"
@@ -17,6 +19,11 @@ struct Point {
   std::vector<int> choices;
   bool operator==(const Point&) const = default;
 };
+
+// "sketch:choice,choice,…", as the log keeps it. Parse: nullopt for anything else; whether the
+// space has such a point is not looked at.
+std::string PointText(const Point& point);
+std::optional<Point> ParsePoint(std::string_view text);
 
 enum class Origin { kDraft, kMutation, kCrossover, kRandom };
 // As the log writes it: draft, mutation, crossover, random.

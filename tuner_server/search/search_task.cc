@@ -2,21 +2,49 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <numeric>
 
-#include "compiler/ir/structural.h"
-#include "compiler/transform/passes.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/status.h"
-#include "deploy/support/strings.h"
 
 namespace tilewright::search {
 namespace {
 
-constexpr size_t kParents = 12;        // best points that mutations start from
-constexpr int kFailedProposals = 400;  // in a row: the space is exhausted
-constexpr double kOldPoolShare = 0.75;
+constexpr size_t kParents = 12;  // best points that mutations start from
+// Measured programs from which on mutations of what the model likes best are made, too: it is
+// trained soon after, and before that would only repeat the prior's mistakes.
+constexpr size_t kFavouritesFrom = 8;
+constexpr int kProposalsPerFresh = 16;    // tries for each fresh draft; many are known already
+constexpr int kFailuresToEndBase = 1000;  // points in a row without a new program
 constexpr int kPicksOfEachVariant = 8;
+// Of a task's first programs so many are chosen to be unlike each other: a model learns nothing
+// from picks that are all the same (reference: diversity beats a better model at tiny budgets).
+constexpr size_t kEarlyPrograms = 16;
+constexpr double kEarlyExploration = 0.5;
 
-double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+// What the innermost computation of a program is, as far as the features tell.
+std::vector<float> KernelOf(const cost_model::FeatureVector& features) {
+  static const std::vector<size_t>* const columns = [] {
+    auto* found = new std::vector<size_t>();
+    for (const char* name : {"tile.lanes", "tile.accumulators", "tile.body_ops", "loop.guarded"}) {
+      found->push_back(cost_model::FeatureIndex(name));
+    }
+    return found;
+  }();
+  std::vector<float> kernel;
+  for (const size_t column : *columns) kernel.push_back(features[column]);
+  return kernel;
+}
+
+// Positions by score, best first; equal ones in their order.
+std::vector<size_t> ByScore(const std::vector<float>& scores) {
+  std::vector<size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  return order;
+}
 
 }  // namespace
 
@@ -28,106 +56,79 @@ absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(
   task->default_point_ = task->space_->DefaultPoint();
   if (!task->default_point_.has_value()) return task;
   // The job measures the default by itself; its point is where the search starts from.
-  TW_ASSIGN(Candidate candidate,
-            task->MakeFromPoint(*task->default_point_, Origin::kDraft, nullptr));
-  task->made_[candidate.program_hash] = std::move(candidate);
+  DraftTimes unused;
+  TW_ASSIGN(const Candidate candidate, task->maker_.Make(
+                                           *task->default_point_, Origin::kDraft,
+                                           [](const std::string&) { return true; }, &unused));
+  task->default_hash_ = candidate.program_hash;
   return task;
 }
 
-void SearchTask::Tell(const Told& told, std::string_view steps) {
+void SearchTask::Tell(const Told& told, std::string_view steps, std::string_view point) {
   Known& known = told_[told.program_hash];
-  if (known.told.program_hash.empty()) {
-    told_order_.push_back(told.program_hash);
+  const bool first = known.told.program_hash.empty();
+  const bool was_measured = !first && !known.told.pending;
+  if (first) {
     known.steps = std::string(steps);
-    const auto made = made_.find(told.program_hash);
-    if (made != made_.end()) {
-      known.candidate = made->second;
-      known.has_candidate = true;
-    }
-  } else if (told.pending) {
-    return;  // a pick that is measured already
+    known.point = ParsePoint(point);
+    if (told.program_hash == default_hash_) known.point = default_point_;
   }
+  if (told.pending && was_measured) return;
   known.told = told;
-  seen_.insert(told.program_hash);
-  std::erase_if(pool_, [&](const Candidate& c) { return c.program_hash == told.program_hash; });
+  if (!told.pending && !was_measured) measured_.push_back(told.program_hash);
 }
 
-absl::StatusOr<Candidate> SearchTask::Lower(const schedule::Schedule& schedule,
-                                            AskResult* timing) const {
-  support::SystemClock clock;
-  const int64_t start = clock.NowNs();
-  Candidate candidate;
-  candidate.program_hash = ir::ProgramHash(schedule.function());
-  candidate.steps = schedule::ToText(schedule.steps());
-  transform::PassContext context;
-  context.target = target_;
-  TW_ASSIGN(ir::Function loops, transform::LowerToLoops(schedule.function(), context));
-  const int64_t lowered = clock.NowNs();
-  TW_ASSIGN(candidate.features, cost_model::ComputeFeatures(loops, flops_, target_));
-  if (timing != nullptr) {
-    timing->search_seconds += Seconds(lowered - start);
-    timing->features_seconds += Seconds(clock.NowNs() - lowered);
+// Whether the point that was told is one, and of this program: spaces change between versions.
+bool SearchTask::IsParent(Known* known) {
+  if (!known->point.has_value() || known->point_checked) return known->point.has_value();
+  known->point_checked = true;
+  if (!space_->Contains(*known->point)) {
+    known->point.reset();
+    return false;
   }
-  return candidate;
+  const auto same = [&](const std::string& hash) { return hash == known->told.program_hash; };
+  DraftTimes unused;
+  absl::StatusOr<Candidate> made = maker_.Make(*known->point, Origin::kDraft, same, &unused);
+  if (!made.ok()) known->point.reset();
+  if (made.ok() && !known->features.has_value()) known->features = std::move(made->features);
+  return made.ok();
 }
 
-absl::StatusOr<Candidate> SearchTask::MakeFromPoint(const Point& point, Origin origin,
-                                                    AskResult* timing) const {
-  support::SystemClock clock;
-  const int64_t start = clock.NowNs();
-  TW_ASSIGN(schedule::Schedule schedule, space_->Apply(point));
-  if (timing != nullptr) timing->search_seconds += Seconds(clock.NowNs() - start);
-  // A known program needs no second lowering.
-  if (seen_.count(ir::ProgramHash(schedule.function())) > 0) {
-    return support::AlreadyExists("search.known", "this program was made before");
+std::vector<Point> SearchTask::BestKnown(size_t count) {
+  std::vector<Known*> timed;
+  for (const std::string& hash : measured_) {
+    Known& known = told_.at(hash);
+    if (known.told.outcome == v1::OK && known.told.median_ns > 0) timed.push_back(&known);
   }
-  TW_ASSIGN(Candidate candidate, Lower(schedule, timing));
-  candidate.point = point;
-  candidate.origin = origin;
-  return candidate;
-}
-
-absl::StatusOr<Candidate> SearchTask::MakeFromSteps(std::string_view steps) const {
-  schedule::Schedule schedule(space_->variants());
-  TW_ASSIGN(schedule::Steps parsed, schedule::ParseSteps(steps));
-  TW_TRY(schedule.ApplyAll(parsed));
-  TW_ASSIGN(Candidate candidate, Lower(schedule, nullptr));
-  candidate.has_point = false;
-  return candidate;
-}
-
-std::vector<const SearchTask::Known*> SearchTask::BestKnown(size_t count) const {
-  std::vector<const Known*> best;
-  for (const std::string& hash : told_order_) {
-    const Known& known = told_.at(hash);
-    if (known.told.outcome == v1::OK && known.told.median_ns > 0 && known.has_candidate &&
-        known.candidate.has_point) {
-      best.push_back(&known);
-    }
-  }
-  std::stable_sort(best.begin(), best.end(), [](const Known* a, const Known* b) {
+  std::stable_sort(timed.begin(), timed.end(), [](const Known* a, const Known* b) {
     return a->told.median_ns < b->told.median_ns;
   });
-  if (best.size() > count) best.resize(count);
+  std::vector<Point> best;
+  for (Known* known : timed) {
+    if (best.size() == count) break;
+    if (IsParent(known)) best.push_back(*known->point);
+  }
   return best;
 }
 
-bool SearchTask::Propose(support::Rng* rng, const std::vector<const Known*>& best, Point* point,
-                         Origin* origin) const {
+bool SearchTask::Propose(support::Rng* rng, const std::vector<Point>& best, bool with_default,
+                         Point* point, Origin* origin) const {
   const uint64_t dice = rng->Uniform(10);
   // The better half of the parents is chosen more often.
-  const auto parent = [&] {
+  const auto parent = [&]() -> const Point& {
     return best[std::min(rng->Uniform(best.size()), rng->Uniform(best.size()))];
   };
-  if (!best.empty() && dice < 5) {
+  with_default = with_default && default_point_.has_value();
+  if (!best.empty() && (dice < 6 || !with_default)) {
     *origin = Origin::kMutation;
-    return space_->Mutate(parent()->candidate.point, rng, point);
+    return space_->Mutate(parent(), rng, point);
   }
-  if (best.size() > 1 && dice < 7) {
+  if (best.size() > 1 && dice < 8) {
     *origin = Origin::kCrossover;
-    return space_->Cross(parent()->candidate.point, parent()->candidate.point, rng, point);
+    const Point& mother = parent();
+    return space_->Cross(mother, parent(), rng, point);
   }
-  if (default_point_.has_value() && dice >= 8) {
+  if (with_default) {
     *origin = Origin::kMutation;
     return space_->Mutate(*default_point_, rng, point);
   }
@@ -135,31 +136,83 @@ bool SearchTask::Propose(support::Rng* rng, const std::vector<const Known*>& bes
   return space_->Sample(rng, point);
 }
 
-void SearchTask::FillPool(support::Rng* rng, AskResult* result) {
-  const std::vector<const Known*> best = BestKnown(kParents);
-  const size_t wanted = std::max(static_cast<size_t>(options_.considered),
-                                 pool_.size() + static_cast<size_t>(options_.fresh));
-  int failures = 0;
-  while (pool_.size() < wanted && failures < kFailedProposals) {
+// Up to `count` new programs.
+void SearchTask::AddFresh(support::Rng* rng, const std::vector<Point>& parents, bool with_default,
+                          int count, Pool* pool, AskResult* result) {
+  const auto is_new = [&](const std::string& hash) {
+    return !IsTold(hash) && pool->hashes.count(hash) == 0;
+  };
+  for (int tries = kProposalsPerFresh * count; tries > 0 && count > 0; --tries) {
     Point point;
     Origin origin;
-    if (!Propose(rng, best, &point, &origin)) {
-      ++failures;
-      continue;
-    }
-    absl::StatusOr<Candidate> candidate = MakeFromPoint(point, origin, result);
+    if (!Propose(rng, parents, with_default, &point, &origin)) continue;
+    absl::StatusOr<Candidate> candidate = maker_.Make(point, origin, is_new, &result->times);
     if (!candidate.ok()) {
-      if (candidate.status().code() != absl::StatusCode::kAlreadyExists) ++result->invalid;
-      ++failures;
+      result->invalid += absl::IsAlreadyExists(candidate.status()) ? 0 : 1;
       continue;
     }
-    if (!seen_.insert(candidate->program_hash).second) {
-      ++failures;
-      continue;
-    }
-    failures = 0;
-    pool_.push_back(*std::move(candidate));
+    pool->hashes.insert(candidate->program_hash);
+    pool->drafts.push_back(*std::move(candidate));
+    --count;
   }
+}
+
+// One more program of the task's stream; false when there is none.
+bool SearchTask::GrowBase(AskResult* result) {
+  const auto is_new = [&](const std::string& hash) { return base_hashes_.count(hash) == 0; };
+  for (int failures = 0; !base_ended_ && failures < kFailuresToEndBase; ++failures) {
+    Point point;
+    if (!space_->Sample(&base_rng_, &point)) continue;
+    const auto made = maker_.Make(point, Origin::kDraft, is_new, &result->times);
+    if (!made.ok()) {
+      result->invalid += absl::IsAlreadyExists(made.status()) ? 0 : 1;
+      continue;
+    }
+    base_hashes_.insert(made->program_hash);
+    base_.push_back({std::move(point), made->program_hash});
+    return true;
+  }
+  base_ended_ = true;
+  return false;
+}
+
+// Fills the pool up to `size` with the best predicted of the stream's programs.
+absl::Status SearchTask::AddBase(cost_model::CostModel* model, int size, Pool* pool,
+                                 AskResult* result) {
+  const size_t looked_at =
+      static_cast<size_t>(size) +
+      static_cast<size_t>(options_.base_growth * static_cast<double>(told_.size()));
+  const auto is_new = [&](const std::string& hash) {
+    return !IsTold(hash) && pool->hashes.count(hash) == 0;
+  };
+  Pool base;
+  for (size_t i = 0; base.drafts.size() + pool->drafts.size() < looked_at; ++i) {
+    if (i == base_.size() && !GrowBase(result)) break;
+    auto made = maker_.Make(base_[i].point, Origin::kDraft, is_new, &result->times);
+    if (made.ok()) base.drafts.push_back(*std::move(made));
+  }
+  TW_TRY(Score(model, &base, result));
+  for (const size_t i : ByScore(base.scores)) {
+    if (pool->drafts.size() >= static_cast<size_t>(size)) break;
+    pool->hashes.insert(base.drafts[i].program_hash);
+    pool->drafts.push_back(std::move(base.drafts[i]));
+    pool->scores.push_back(base.scores[i]);
+  }
+  return absl::OkStatus();
+}
+
+// Scores the drafts that have none.
+absl::Status SearchTask::Score(cost_model::CostModel* model, Pool* pool, AskResult* result) const {
+  support::SystemClock clock;
+  const int64_t start = clock.NowNs();
+  std::vector<cost_model::FeatureVector> rows;
+  for (size_t i = pool->scores.size(); i < pool->drafts.size(); ++i) {
+    rows.push_back(pool->drafts[i].features);
+  }
+  TW_ASSIGN(const std::vector<float> scores, model->Predict(rows));
+  pool->scores.insert(pool->scores.end(), scores.begin(), scores.end());
+  result->model_seconds += static_cast<double>(clock.NowNs() - start) * 1e-9;
+  return absl::OkStatus();
 }
 
 // The algorithm that steps begin with; empty for the usual one.
@@ -172,10 +225,14 @@ std::string_view VariantOf(std::string_view steps) {
 // Each algorithm's best drafts until enough of them were picked (a model knows little of a
 // structure that it has never seen), the top by prediction, then the explored share from everything
 // below.
-void SearchTask::Choose(int total, support::Rng* rng, AskResult* result) const {
+void SearchTask::Choose(int total, support::Rng* rng, AskResult* result) {
   std::map<std::string_view, int> told;
-  for (const std::string& hash : told_order_) ++told[VariantOf(told_.at(hash).steps)];
-  const int explore = static_cast<int>(std::floor(total * options_.exploration_share + 0.5));
+  for (const auto& [hash, known] : told_) ++told[VariantOf(known.steps)];
+  const double share = told_.size() < kEarlyPrograms
+                           ? std::max(kEarlyExploration, options_.exploration_share)
+                           : options_.exploration_share;
+  const int explore = static_cast<int>(std::floor(total * share + 0.5));
+  result->exploration_share = share;
   std::vector<bool> taken(result->ranked.size());
   int left = total - explore;
   if (space_->variants().size() > 1) {
@@ -193,76 +250,101 @@ void SearchTask::Choose(int total, support::Rng* rng, AskResult* result) const {
     left -= taken[r] ? 0 : 1;
     taken[r] = true;
   }
-  std::vector<size_t> rest;
   for (size_t r = 0; r < taken.size(); ++r) {
     if (taken[r]) result->picks.push_back(result->ranked[r]);
-    if (!taken[r]) rest.push_back(r);
+  }
+  Explore(explore, taken, rng, result);
+}
+
+// `count` picks of what was not taken.
+void SearchTask::Explore(int count, const std::vector<bool>& taken, support::Rng* rng,
+                         AskResult* result) {
+  std::set<std::vector<float>> kernels;
+  const bool early = told_.size() < kEarlyPrograms;
+  if (early) kernels = KnownKernels();
+  for (const Pick& pick : result->picks) kernels.insert(KernelOf(pick.candidate.features));
+  std::vector<size_t> rest;
+  for (size_t r = 0; r < taken.size(); ++r) {
+    if (taken[r]) continue;
+    const Pick& draft = result->ranked[r];
+    if (early && count > 0 && kernels.insert(KernelOf(draft.candidate.features)).second) {
+      result->picks.push_back(draft);
+      result->picks.back().explored = true;
+      --count;
+    } else {
+      rest.push_back(r);
+    }
   }
   rng->Shuffle(&rest);
-  for (size_t i = 0; i < rest.size() && static_cast<int>(i) < explore; ++i) {
+  for (size_t i = 0; i < rest.size() && static_cast<int>(i) < count; ++i) {
     result->picks.push_back(result->ranked[rest[i]]);
     result->picks.back().explored = true;
   }
+}
+
+std::set<std::vector<float>> SearchTask::KnownKernels() {
+  std::set<std::vector<float>> kernels;
+  for (auto& [hash, known] : told_) {
+    if (FindFeatures(&known)) kernels.insert(KernelOf(*known.features));
+  }
+  return kernels;
+}
+
+// False where the steps do not replay to the program.
+bool SearchTask::FindFeatures(Known* known) {
+  if (known->stale || known->features.has_value()) return !known->stale;
+  absl::StatusOr<Candidate> candidate = maker_.MakeFromSteps(known->steps);
+  known->stale = !candidate.ok() || candidate->program_hash != known->told.program_hash;
+  if (!known->stale) known->features = std::move(candidate->features);
+  return !known->stale;
 }
 
 absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
                                           cost_model::CostModel* model) {
   AskResult result;
   support::Rng rng = support::Rng(options_.seed).Split(batch_id);
-  FillPool(&rng, &result);
-  support::SystemClock clock;
-  const int64_t start = clock.NowNs();
-  std::vector<cost_model::FeatureVector> rows;
-  for (const Candidate& candidate : pool_) rows.push_back(candidate.features);
-  TW_ASSIGN(std::vector<float> scores, model->Predict(rows));
-  std::vector<size_t> order(pool_.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return scores[a] > scores[b]; });
-  result.model_seconds = Seconds(clock.NowNs() - start);
-  result.considered = static_cast<int>(order.size());
-  for (size_t r = 0; r < order.size(); ++r) {
-    result.ranked.push_back({pool_[order[r]], scores[order[r]], static_cast<int>(r) + 1, false});
+  Pool pool;
+  TW_TRY(AddBase(model, std::max(0, options_.considered - options_.fresh), &pool, &result));
+  const bool learned = measured_.size() >= kFavouritesFrom;
+  AddFresh(&rng, BestKnown(kParents), true, learned ? options_.fresh / 2 : options_.fresh, &pool,
+           &result);
+  TW_TRY(Score(model, &pool, &result));
+  if (learned) {
+    std::vector<Point> favourites;
+    for (const size_t i : ByScore(pool.scores)) {
+      if (favourites.size() == kParents) break;
+      favourites.push_back(pool.drafts[i].point);
+    }
+    AddFresh(&rng, favourites, false, options_.fresh - options_.fresh / 2, &pool, &result);
+    TW_TRY(Score(model, &pool, &result));
   }
-  const int total = std::min(count, static_cast<int>(order.size()));
-  Choose(total, &rng, &result);
+  TW_TRY(AddBase(model, options_.considered, &pool, &result));
+  result.considered = static_cast<int>(pool.drafts.size());
+  for (const size_t i : ByScore(pool.scores)) {
+    const int rank = static_cast<int>(result.ranked.size()) + 1;
+    result.ranked.push_back({std::move(pool.drafts[i]), pool.scores[i], rank, false});
+  }
+  Choose(std::min(count, result.considered), &rng, &result);
   for (const Pick& pick : result.picks) {
-    made_[pick.candidate.program_hash] = pick.candidate;
-    Told told{pick.candidate.program_hash, v1::OUTCOME_UNSPECIFIED, 0, true};
-    Tell(told, pick.candidate.steps);
-  }
-  // Room for new ideas: the worst-ranked drafts leave, and may be made again.
-  const size_t keep = static_cast<size_t>(static_cast<double>(options_.considered) * kOldPoolShare);
-  if (pool_.size() > keep) {
-    std::unordered_map<std::string, int> rank;
-    for (const Pick& pick : result.ranked) rank[pick.candidate.program_hash] = pick.rank;
-    std::stable_sort(pool_.begin(), pool_.end(), [&](const Candidate& a, const Candidate& b) {
-      return rank[a.program_hash] < rank[b.program_hash];
-    });
-    for (size_t i = keep; i < pool_.size(); ++i) seen_.erase(pool_[i].program_hash);
-    pool_.resize(keep);
+    const Candidate& c = pick.candidate;
+    Tell({c.program_hash, v1::OUTCOME_UNSPECIFIED, 0, true}, c.steps, PointText(c.point));
+    told_.at(c.program_hash).features = c.features;
   }
   return result;
 }
 
 std::vector<cost_model::DataRow> SearchTask::TrainingRows(int group) {
   std::vector<cost_model::DataRow> rows;
-  for (const std::string& hash : told_order_) {
+  for (const std::string& hash : measured_) {
     Known& known = told_.at(hash);
-    if (known.told.pending || known.stale || known.told.outcome == v1::CANCELLED ||
-        known.told.outcome == v1::DEVICE_LOST || known.told.outcome == v1::OUTCOME_UNSPECIFIED) {
+    if (known.told.outcome == v1::CANCELLED || known.told.outcome == v1::DEVICE_LOST ||
+        known.told.outcome == v1::OUTCOME_UNSPECIFIED ||
+        known.told.outcome == v1::EARLY_STOPPED) {  // a bound, not a time
       continue;
     }
-    if (!known.has_candidate) {
-      absl::StatusOr<Candidate> candidate = MakeFromSteps(known.steps);
-      known.stale = !candidate.ok() || candidate->program_hash != hash;
-      if (known.stale) continue;
-      known.candidate = *std::move(candidate);
-      known.has_candidate = true;
-    }
-    if (known.told.outcome == v1::EARLY_STOPPED) continue;  // a bound, not a time
+    if (!FindFeatures(&known)) continue;
     rows.push_back(
-        {known.candidate.features, group, known.told.outcome == v1::OK ? known.told.median_ns : 0});
+        {*known.features, group, known.told.outcome == v1::OK ? known.told.median_ns : 0});
   }
   return rows;
 }

@@ -1,13 +1,18 @@
-// The search of one task: ask for the next picks, tell what became of them. Everything it knows
-// besides its space comes from Tell, so it can be rebuilt from the log at any time. Deterministic
-// by (seed, what was told, batch id). One owner; not thread-safe.
+// The search of one task: ask for the next picks, tell what became of them. Picks are a pure
+// function of (seed, what was told in which order, batch id, model): a search that is rebuilt from
+// the log goes on exactly as the one that wrote it. What is kept besides only saves work. One
+// owner; not thread-safe.
 //
-// Ask keeps a pool of drafts (legal, lowered, with features, never measured): analytical drafts,
-// mutations and crossings of the best told points, random ones. The cost model ranks the whole
-// pool; the picks are its top, but for a stated share that is drawn at random.
+// Ask ranks a pool of drafts (legal, lowered, with features, never measured):
+//   base    the best predicted of a random stream of points that grows with what was told;
+//   fresh   mutations and crossings of the best told points, the default's neighbours and, once
+//           there is something to learn from, mutations of the best predicted: made for each batch
+//           from its own random stream.
+// The cost model ranks all of them; the picks are its top, but for a stated share that explores:
+// while little is known, the best predicted of micro-kernels (lanes, register tile, unrolling) that
+// nobody has tried yet; later, any of the rest at random.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -19,7 +24,8 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/target.h"
 #include "cost_model/model.h"
-#include "deploy/support/clock.h"
+#include "deploy/support/rng.h"
+#include "tuner_server/search/draft_maker.h"
 #include "tuner_server/search/search.h"
 #include "tuner_server/search/space.h"
 
@@ -27,9 +33,10 @@ namespace tilewright::search {
 
 struct SearchOptions {
   uint64_t seed = 0;
-  int considered = 320;            // drafts that each batch ranks, at least (the space permitting)
-  int fresh = 96;                  // of those, made anew for each batch
-  double exploration_share = 0.1;  // of the picks, chosen at random
+  int considered = 256;            // drafts that each batch ranks (the space permitting)
+  int fresh = 48;                  // of those, made for this batch
+  double base_growth = 3;          // points of the stream looked at, more for each told program
+  double exploration_share = 0.1;  // of the picks; larger for a task's first ones
 };
 
 struct Pick {
@@ -42,8 +49,10 @@ struct AskResult {
   std::vector<Pick> picks;
   std::vector<Pick> ranked;  // the whole pool, best first
   int considered = 0;
-  int invalid = 0;  // infeasible programs that the rules made: bugs
-  double search_seconds = 0, features_seconds = 0, model_seconds = 0;
+  int invalid = 0;               // infeasible programs that the rules made: bugs
+  double exploration_share = 0;  // of these picks
+  DraftTimes times;
+  double model_seconds = 0;
 };
 
 class SearchTask {
@@ -53,51 +62,73 @@ class SearchTask {
                                                             double flops, const ir::Target& target,
                                                             const SearchOptions& options);
 
-  // Repeated records replace what was known of the program.
-  void Tell(const Told& told, std::string_view steps);
+  // Repeated records replace what was known of the program. `point` (PointText) makes the program a
+  // parent of others; without it, or where it does not give this program, it is none.
+  void Tell(const Told& told, std::string_view steps, std::string_view point = "");
 
   absl::StatusOr<AskResult> Ask(int count, std::string_view batch_id, cost_model::CostModel* model);
 
-  // Applies steps, lowers, computes features. FAILED steps are schedule.* errors.
-  absl::StatusOr<Candidate> MakeFromSteps(std::string_view steps) const;
-  // Told and measured (or infeasible) programs with features, for training. Records whose steps do
-  // not replay are left out.
+  // Told and measured (or infeasible) programs with features, for training, in the order told.
+  // Records whose steps do not replay are left out.
   std::vector<cost_model::DataRow> TrainingRows(int group);
 
   const Space& space() const { return *space_; }
   size_t told_count() const { return told_.size(); }
 
  private:
-  SearchTask(std::unique_ptr<Space> space, double flops, ir::Target target, SearchOptions options)
-      : space_(std::move(space)), flops_(flops), target_(std::move(target)), options_(options) {}
+  SearchTask(std::unique_ptr<Space> space, double flops, const ir::Target& target,
+             SearchOptions options)
+      : space_(std::move(space)),
+        options_(options),
+        maker_(space_.get(), flops, target),
+        base_rng_(support::Rng(options.seed).Split("base")) {}
 
   struct Known {
     Told told;
     std::string steps;
-    bool has_candidate = false;
-    Candidate candidate;  // with features; the point where it came from this process
-    bool stale = false;
+    std::optional<Point> point;  // nothing: cannot be a parent
+    bool point_checked = false;  // it gives this program
+    std::optional<cost_model::FeatureVector> features;
+    bool stale = false;  // the steps do not replay to this program
+  };
+  struct BasePoint {
+    Point point;
+    std::string program_hash;
   };
 
-  absl::StatusOr<Candidate> Lower(const schedule::Schedule& schedule, AskResult* timing) const;
-  absl::StatusOr<Candidate> MakeFromPoint(const Point& point, Origin origin,
-                                          AskResult* timing) const;
-  void Choose(int total, support::Rng* rng, AskResult* result) const;
-  void FillPool(support::Rng* rng, AskResult* result);
-  bool Propose(support::Rng* rng, const std::vector<const Known*>& best, Point* point,
+  // Drafts of a batch in the making, with scores, each program once.
+  struct Pool {
+    std::vector<Candidate> drafts;
+    std::vector<float> scores;
+    std::unordered_set<std::string> hashes;
+  };
+  std::vector<Point> BestKnown(size_t count);
+  bool IsParent(Known* known);
+  bool Propose(support::Rng* rng, const std::vector<Point>& best, bool with_default, Point* point,
                Origin* origin) const;
-  std::vector<const Known*> BestKnown(size_t count) const;
+  void AddFresh(support::Rng* rng, const std::vector<Point>& parents, bool with_default, int count,
+                Pool* pool, AskResult* result);
+  absl::Status AddBase(cost_model::CostModel* model, int size, Pool* pool, AskResult* result);
+  bool GrowBase(AskResult* result);
+  absl::Status Score(cost_model::CostModel* model, Pool* pool, AskResult* result) const;
+  // Micro-kernels of what was told.
+  std::set<std::vector<float>> KnownKernels();
+  void Choose(int total, support::Rng* rng, AskResult* result);
+  void Explore(int count, const std::vector<bool>& taken, support::Rng* rng, AskResult* result);
+  bool FindFeatures(Known* known);
+  bool IsTold(const std::string& program_hash) const { return told_.count(program_hash) > 0; }
 
   std::unique_ptr<Space> space_;
-  double flops_;
-  ir::Target target_;
   SearchOptions options_;
+  DraftMaker maker_;
   std::optional<Point> default_point_;
-  std::vector<Candidate> pool_;
-  std::unordered_set<std::string> seen_;             // program hashes in the pool or told
-  std::unordered_map<std::string, Candidate> made_;  // picked candidates by program hash
-  std::unordered_map<std::string, Known> told_;
-  std::vector<std::string> told_order_;
+  std::string default_hash_;
+  support::Rng base_rng_;
+  std::vector<BasePoint> base_;  // distinct programs, in the order of the stream
+  std::unordered_set<std::string> base_hashes_;
+  bool base_ended_ = false;                      // the stream gives nothing new any more
+  std::unordered_map<std::string, Known> told_;  // pending ones, too
+  std::vector<std::string> measured_;            // of those, program hashes in the order told
 };
 
 }  // namespace tilewright::search

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "tuner_server/search/rules/rules.h"
 
 namespace tilewright::search {
@@ -22,6 +23,36 @@ bool Repair(const Sketch& sketch, support::Rng* rng, Point* point) {
 }
 
 }  // namespace
+
+std::string PointText(const Point& point) {
+  std::string text = support::StrCat(point.sketch, ":");
+  for (size_t i = 0; i < point.choices.size(); ++i) {
+    if (i > 0) text += ',';
+    text += std::to_string(point.choices[i]);
+  }
+  return text;
+}
+
+std::optional<Point> ParsePoint(std::string_view text) {
+  constexpr int64_t kMax = 1 << 20;
+  const auto number = [](std::string_view word, int* value) {
+    const auto parsed = support::ParseInt64(word);
+    if (!parsed || *parsed < 0 || *parsed > kMax) return false;
+    *value = static_cast<int>(*parsed);
+    return true;
+  };
+  const size_t colon = text.find(':');
+  Point point;
+  if (colon == std::string_view::npos || !number(text.substr(0, colon), &point.sketch)) {
+    return std::nullopt;
+  }
+  text.remove_prefix(colon + 1);
+  if (text.empty()) return point;
+  for (const std::string& word : support::Split(text, ',')) {
+    if (!number(word, &point.choices.emplace_back())) return std::nullopt;
+  }
+  return point;
+}
 
 std::string_view OriginText(Origin origin) {
   switch (origin) {
@@ -88,6 +119,17 @@ double Space::size() const {
     total += product;
   }
   return total;
+}
+
+bool Space::Contains(const Point& point) const {
+  if (point.sketch < 0 || static_cast<size_t>(point.sketch) >= sketches_.size()) return false;
+  const std::vector<Knob>& knobs = sketches_[static_cast<size_t>(point.sketch)]->knobs();
+  if (point.choices.size() != knobs.size()) return false;
+  for (size_t k = 0; k < knobs.size(); ++k) {
+    const int choice = point.choices[k];
+    if (choice < 0 || static_cast<size_t>(choice) >= knobs[k].menu.size()) return false;
+  }
+  return Feasible(point);
 }
 
 bool Space::Feasible(const Point& point) const {

@@ -72,6 +72,9 @@ class Space {
   // Each feasible point next to `from`: one knob, one step up or down.
   std::vector<Point> Neighbours(const Point& from) const;
 
+  // Whether `point` (of a log, say) is a feasible point of this space.
+  bool Contains(const Point& point) const;
+  // REQUIRES: the point has one choice per knob of a sketch, each in range.
   bool Feasible(const Point& point) const;
   absl::StatusOr<schedule::Schedule> Apply(const Point& point) const;
 

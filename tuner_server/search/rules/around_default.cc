@@ -16,9 +16,7 @@ constexpr int64_t kMaxRows = 16;
 
 class AroundDefault final : public Sketch {
  public:
-  AroundDefault(const ir::Function& function, const std::vector<BlockInfo>& blocks,
-                const ir::Target& target)
-      : function_(function), target_(target) {
+  AroundDefault(const std::vector<BlockInfo>& blocks, const ir::Target& target) : target_(target) {
     for (const BlockInfo& block : blocks) {
       if (!block.plain || block.iters.empty()) continue;
       if (block.has_init) {
@@ -68,7 +66,8 @@ class AroundDefault final : public Sketch {
       choice.parallel = Value(point, stage.parallel);
       choice.place = static_cast<int>(Value(point, stage.place));
     }
-    return s->ApplyAll(schedule::DefaultSchedule(function_, target_, choices));
+    schedule::ApplyDefaultSchedule(target_, choices, s);
+    return absl::OkStatus();
   }
 
  private:
@@ -139,7 +138,6 @@ class AroundDefault final : public Sketch {
     stages_.push_back(std::move(stage));
   }
 
-  ir::Function function_;
   ir::Target target_;
   std::vector<Reduction> reductions_;
   std::vector<Stage> stages_;
@@ -152,7 +150,7 @@ std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& funct
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
   if (blocks.empty() || blocks.size() > kMaxBlocks) return out;
-  auto sketch = std::make_unique<AroundDefault>(function, blocks, target);
+  auto sketch = std::make_unique<AroundDefault>(blocks, target);
   if (sketch->usable()) out.push_back(std::move(sketch));
   return out;
 }

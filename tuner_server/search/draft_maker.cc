@@ -1,0 +1,96 @@
+#include "tuner_server/search/draft_maker.h"
+
+#include <optional>
+#include <utility>
+
+#include "compiler/ir/structural.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/status.h"
+
+namespace tilewright::search {
+namespace {
+
+// Some 20 MB each; then everything is forgotten and made again.
+constexpr size_t kMaxPrograms = 50'000;
+constexpr size_t kMaxFeatures = 30'000;
+
+// Adds the time from its start to its end.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double* seconds) : seconds_(seconds), start_(clock_.NowNs()) {}
+  ~Stopwatch() { *seconds_ += static_cast<double>(clock_.NowNs() - start_) * 1e-9; }
+
+ private:
+  support::SystemClock clock_;
+  double* seconds_;
+  int64_t start_;
+};
+
+}  // namespace
+
+absl::StatusOr<DraftMaker::Features> DraftMaker::FeaturesOf(const std::string& hash,
+                                                            const schedule::Schedule& schedule,
+                                                            DraftTimes* times) {
+  const auto known = features_.find(hash);
+  if (known != features_.end()) return known->second;
+  ir::Function loops;
+  {
+    const Stopwatch watch(&times->search_seconds);
+    transform::PassContext context;
+    context.target = target_;
+    TW_ASSIGN(loops, transform::LowerToLoops(schedule.function(), context));
+  }
+  const Stopwatch watch(&times->features_seconds);
+  TW_ASSIGN(cost_model::FeatureVector values, cost_model::ComputeFeatures(loops, flops_, target_));
+  if (features_.size() >= kMaxFeatures) features_.clear();
+  auto features = std::make_shared<const cost_model::FeatureVector>(std::move(values));
+  features_.emplace(hash, features);
+  return features;
+}
+
+absl::StatusOr<Candidate> DraftMaker::Make(const Point& point, Origin origin,
+                                           const std::function<bool(const std::string&)>& wanted,
+                                           DraftTimes* times) {
+  const std::string key = PointText(point);
+  auto program = programs_.find(key);
+  std::optional<schedule::Schedule> schedule;
+  const auto apply = [&]() -> absl::StatusOr<Program> {
+    const Stopwatch watch(&times->search_seconds);
+    TW_ASSIGN(schedule, space_->Apply(point));
+    return Program{ir::ProgramHash(schedule->function()), schedule::ToText(schedule->steps())};
+  };
+  if (program == programs_.end()) {
+    if (programs_.size() >= kMaxPrograms) programs_.clear();
+    program = programs_.emplace(key, apply()).first;
+  }
+  TW_TRY(program->second.status());
+  const std::string& hash = program->second->hash;
+  if (!wanted(hash)) return support::AlreadyExists("search.known", "this program was made before");
+  Candidate candidate{point, origin, program->second->steps, hash, {}, true};
+  const auto known = features_.find(hash);
+  if (known != features_.end()) {
+    candidate.features = *known->second;
+    return candidate;
+  }
+  if (!schedule.has_value()) TW_TRY(apply().status());
+  TW_ASSIGN(const Features features, FeaturesOf(hash, *schedule, times));
+  candidate.features = *features;
+  return candidate;
+}
+
+absl::StatusOr<Candidate> DraftMaker::MakeFromSteps(std::string_view steps) {
+  schedule::Schedule schedule(space_->variants());
+  TW_ASSIGN(schedule::Steps parsed, schedule::ParseSteps(steps));
+  TW_TRY(schedule.ApplyAll(parsed));
+  Candidate candidate;
+  candidate.program_hash = ir::ProgramHash(schedule.function());
+  candidate.steps = schedule::ToText(schedule.steps());
+  DraftTimes unused;
+  TW_ASSIGN(const Features features, FeaturesOf(candidate.program_hash, schedule, &unused));
+  candidate.features = *features;
+  candidate.has_point = false;
+  return candidate;
+}
+
+}  // namespace tilewright::search

@@ -1,0 +1,56 @@
+// Turns points of a space into drafts, programs with features, and remembers both halves of that:
+// which program a point gives, and what a program's features are. A search meets the same points
+// and, where knobs have no effect, the same programs again and again. What is remembered never
+// changes an answer, only its cost. One owner; not thread-safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/target.h"
+#include "tuner_server/search/search.h"
+#include "tuner_server/search/space.h"
+
+namespace tilewright::search {
+
+// What drafts cost, in seconds of the wall clock.
+struct DraftTimes {
+  double search_seconds = 0, features_seconds = 0;
+};
+
+class DraftMaker {
+ public:
+  // `space` must outlive it; `flops` of one run of the task.
+  DraftMaker(const Space* space, double flops, ir::Target target)
+      : space_(space), flops_(flops), target_(std::move(target)) {}
+
+  // A draft of the point's program. already_exists search.known where `wanted` refuses the
+  // program's hash: nothing is lowered then. Other errors are bugs of the rule that made the
+  // sketch. REQUIRES: the point is feasible.
+  absl::StatusOr<Candidate> Make(const Point& point, Origin origin,
+                                 const std::function<bool(const std::string&)>& wanted,
+                                 DraftTimes* times);
+  // The same from steps, without a point. FAILED steps are schedule.* errors.
+  absl::StatusOr<Candidate> MakeFromSteps(std::string_view steps);
+
+ private:
+  using Features = std::shared_ptr<const cost_model::FeatureVector>;
+  struct Program {
+    std::string hash, steps;
+  };
+
+  absl::StatusOr<Features> FeaturesOf(const std::string& hash, const schedule::Schedule& schedule,
+                                      DraftTimes* times);
+
+  const Space* space_;
+  double flops_;
+  ir::Target target_;
+  std::unordered_map<std::string, absl::StatusOr<Program>> programs_;  // by the point's text
+  std::unordered_map<std::string, Features> features_;                 // by program hash
+};
+
+}  // namespace tilewright::search
