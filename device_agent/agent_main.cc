@@ -9,6 +9,7 @@
 #include "deploy/daemon/server_host.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/security/identity.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "device_agent/agent_loop.h"
@@ -38,9 +39,10 @@ struct AgentFlags {
 };
 
 void AddFlags(CLI::App& app, AgentFlags* flags) {
-  app.add_option("--name", flags->name,
-                 "name of this agent, unique in the fleet (default: made up and kept in the state "
-                 "folder)");
+  app.add_option(
+      "--name", flags->name,
+      "name of this agent, unique in the fleet (default: that of its certificate; else made "
+      "up and kept in the state folder)");
   app.add_option("--label", flags->labels, "KEY=VALUE for selectors of work; repeatable");
   app.add_option("--pool", flags->pool, "device class (default: cpu-<processor>)");
   app.add_option("--worker", flags->worker,
@@ -109,9 +111,15 @@ absl::Status CheckFlags(const AgentFlags& flags, const daemon::DaemonFlags& comm
   return absl::OkStatus();
 }
 
-// The name survives restarts; it says nothing about the machine or its owner.
-absl::StatusOr<std::string> AgentName(const AgentFlags& flags, const std::string& state_dir) {
+// By flag, else the one of the certificate (a tracker with TLS knows agents by it), else one that
+// was made up at the first start: it survives restarts and says nothing about machine or owner.
+absl::StatusOr<std::string> AgentName(const AgentFlags& flags, const std::string& state_dir,
+                                      const std::string& identity) {
   if (!flags.name.empty()) return flags.name;
+  if (!identity.empty()) {
+    TW_ASSIGN(const auto peer, security::ReadPeer(identity));
+    if (peer.has_value() && peer->kind == security::CertificateKind::kAgent) return peer->name;
+  }
   const std::string path = support::PathJoin(state_dir, "agent-name");
   if (support::FileExists(path)) {
     TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxNameFile));
@@ -156,7 +164,7 @@ absl::StatusOr<bool> ProbeWorker(const SupervisorOptions& options) {
 absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
   AgentLoopOptions options;
   options.state_dir = context.flags.state_dir;
-  TW_ASSIGN(const std::string name, AgentName(flags, options.state_dir));
+  TW_ASSIGN(const std::string name, AgentName(flags, options.state_dir, context.flags.identity));
   TW_ASSIGN(const auto labels, ParseLabels(flags.labels));
   options.identity = {"agents/" + name, NewUuid(), ReadBootId(), daemon::kVersion};
   options.supervisor.worker_path = flags.worker;

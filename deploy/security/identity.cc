@@ -96,6 +96,14 @@ absl::StatusOr<IdentityFiles> LoadIdentity(const std::string& folder, int64_t no
   return files;
 }
 
+absl::StatusOr<std::optional<Peer>> ReadPeer(const std::string& folder) {
+  TW_ASSIGN(const std::string pem, ReadPart(folder, kCertificateFile));
+  TW_ASSIGN(const std::vector<CertificateInfo> infos, ReadCertificates(pem, folder));
+  const std::vector<std::string>& uris = infos.front().uris;
+  const auto peer = ParsePeerUri(uris.size() == 1 ? uris.front() : "");
+  return peer.ok() ? std::optional<Peer>(*peer) : std::nullopt;
+}
+
 absl::StatusOr<std::string> ReadToken(const std::string& folder) {
   const std::string path = PathJoin(folder, kTokenFile);
   if (!support::FileExists(path)) return std::string();

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "deploy/security/certificate.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::security {
@@ -29,6 +31,9 @@ struct IdentityFiles {
 // identity.key.mismatch, identity.certificate.expired, .early, .untrusted), invalid_argument
 // (certs.file.invalid).
 absl::StatusOr<IdentityFiles> LoadIdentity(const std::string& folder, int64_t now_s);
+
+// Whom the certificate of the folder names; nothing for one of another authority's making.
+absl::StatusOr<std::optional<Peer>> ReadPeer(const std::string& folder);
 
 // The token of the folder without the line's end; empty when there is none.
 // failed_precondition (identity.key.permissions).

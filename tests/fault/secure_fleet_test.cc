@@ -173,8 +173,8 @@ class SecureFleetTest : public ::testing::Test {
     tuner_ = Address("tuner");
   }
   void StartAgent() {
-    Start("agent", {"--tracker", tracker_, "--identity", File("bench"), "--name", "bench",
-                    "--device", "cpu", "--sync-hold-ms", "500"});
+    Start("agent", {"--tracker", tracker_, "--identity", File("bench"), "--device", "cpu",
+                    "--sync-hold-ms", "500"});
     Address("agent");
   }
 

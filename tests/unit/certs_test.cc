@@ -88,6 +88,8 @@ TEST_F(CertsTest, ACertificateNamesItsHolderAndItsHosts) {
   ASSERT_TRUE(Issue(CertificateKind::kClient, "ana", "client").ok());
   EXPECT_TRUE(Leaf("client").hosts.empty()) << "nobody dials a person";
   EXPECT_NE(Leaf("client").serial, info.serial);
+  EXPECT_EQ((*ReadPeer(dir_->File("client")))->name, "ana");
+  EXPECT_EQ(support::Slug(ReadPeer(dir_->File("nobody")).status()), "identity.file.missing");
   const Peer peer = *ParsePeerUri("spiffe://tilewright/agent/bench-3");
   EXPECT_EQ(peer.kind, CertificateKind::kAgent);
   EXPECT_EQ(peer.name, "bench-3");

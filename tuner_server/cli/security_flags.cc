@@ -47,8 +47,8 @@ void AddIssueAndRenew(CLI::App* group, const std::shared_ptr<CertsOptions>& o, A
       group, "issue", "make an identity: a folder for --identity",
       "  tilewright certs issue pki tracker lab --host tracker.example.org --host 10.0.0.5\n"
       "  tilewright certs issue pki agent bench-3 --days 30 --identity /etc/tilewright/agent\n"
-      "\nAn agent's NAME is its --name. Trackers and tuners can always be dialled as localhost,\n"
-      "127.0.0.1 and ::1.\n");
+      "\nAn agent is called by the NAME of its certificate. Trackers and tuners can always be\n"
+      "dialled as localhost, 127.0.0.1 and ::1.\n");
   issue->add_option("AUTHORITY", o->authority, "folder of the authority")->required();
   issue->add_option("KIND", o->kind, "tracker, tuner, agent or client")->required();
   issue->add_option("NAME", o->name, "of the daemon, agent, person or pipeline")->required();
@@ -102,7 +102,7 @@ void AddTokens(CLI::App* app, Action* action) {
       "  tilewright tokens create tuner main --file tracker-tokens --identity "
       "pki/issued/main\n"
       "\nAgents and tuners show theirs to the tracker, people and pipelines to the tuner.\n"
-      "An agent's NAME is its --name, and the name of its certificate.\n");
+      "The NAME of an agent or a tuner is that of its certificate.\n");
   create->add_option("ROLE", o->role, "agent, tuner, ci, engineer or admin")->required();
   create->add_option("NAME", o->name, "of the person, pipeline, agent or tuner")->required();
   AddTokenFile(create, o.get());
