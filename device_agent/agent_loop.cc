@@ -27,6 +27,7 @@ constexpr int64_t kRetryLaterMs = 1'000;
 constexpr int64_t kSpoolRetryMs = 500;
 constexpr size_t kReportBatch = 64;
 constexpr int64_t kDrainStepMs = 50;
+constexpr char kCanaryJob[] = "canaries";
 constexpr int64_t kTellEndMs = 2'000;
 
 int64_t MsOf(const google::protobuf::Duration& duration) {
@@ -74,14 +75,23 @@ absl::StatusOr<std::unique_ptr<AgentLoop>> AgentLoop::Create(AgentLoopOptions op
     support::MutexLock lock(loop->mutex_);
     loop->core_ = std::make_unique<AgentCore>(given.identity, std::move(ledger));
     for (const v1::DeviceReport& device : given.devices) {
-      loop->devices_[device.device()] = device;
-      loop->core_->SetDevice(device);
+      v1::DeviceReport& report = loop->devices_[device.device()];
+      report = device;
+      report.set_can_reset(!given.reset.command.empty());
+      loop->core_->SetDevice(report);
     }
     recovered = loop->core_->Recover();
   }
   for (const v1::DeviceReport& device : given.devices) {
     loop->supervisors_[device.device()] = std::make_unique<Supervisor>(given.supervisor);
   }
+  std::vector<std::string> names;
+  for (const v1::DeviceReport& device : given.devices) names.push_back(device.device());
+  TW_ASSIGN(loop->resets_, ResetRunner::Create(given.reset, names, given.state_dir, &loop->clock_,
+                                               [loop = loop.get()](const std::string& device,
+                                                                   const v1::ResetReport& report) {
+                                                 loop->SetReset(device, report);
+                                               }));
   TW_TRY(loop->Persist(recovered));
   if (!recovered.empty()) {
     LogInfo("spool.recovered", {{"records", static_cast<int64_t>(recovered.size())}});
@@ -130,6 +140,15 @@ void AgentLoop::SetHealth(const std::string& device, const absl::Status& trouble
     condition->set_reason(support::Slug(trouble));
     condition->set_message(support::StatusText(trouble));
   }
+  core_->SetDevice(report);
+  news_ = true;
+  changed_.NotifyAll();
+}
+
+void AgentLoop::SetReset(const std::string& device, const v1::ResetReport& reset) {
+  support::MutexLock lock(mutex_);
+  v1::DeviceReport& report = devices_.at(device);
+  *report.mutable_last_reset() = reset;
   core_->SetDevice(report);
   news_ = true;
   changed_.NotifyAll();
@@ -211,6 +230,7 @@ void AgentLoop::TakeResponse(const v1::SyncResponse& response) {
     support::MutexLock lock(mutex_);
     actions = core_->OnSync(response);
   }
+  for (const v1::ResetOrder& order : response.resets()) resets_->Order(order);
   for (const std::string& warning : actions.warnings) {
     LogWarning("tracker.warning", {{"text", warning}});
   }
@@ -407,7 +427,8 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
   const int64_t begin_us = clock.WallMicros();
   MeasureInput input;
   input.work = order.work;
-  input.fault = options_.faults.Choose(id);
+  // Faults are the candidates': the tracker's canaries show that the device works.
+  if (order.work.job() != kCanaryJob) input.fault = options_.faults.Choose(id);
   bool fetched = false;
   const absl::Status ready = FetchAll(order, &input, &fetched);
   const int64_t fetched_ns = clock.NowNs() - begin_ns;
@@ -436,7 +457,8 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
       if (!core_->StillWanted(order)) return;
     }
     measured.set_outcome(v1::DEVICE_LOST);
-    measured.set_error_class("AGENT");
+    // The tracker lost it: it asks the tuner for it again.
+    measured.set_error_class(absl::IsNotFound(ready) ? "ARTIFACT_MISSING" : "AGENT");
     measured.set_error_detail("an artifact could not be fetched: " + support::StatusText(ready));
   }
   v1::MeasurementResult result = ResultFrom(measured, order.work.plan());

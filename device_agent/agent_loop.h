@@ -12,10 +12,12 @@
 
 #include "deploy/daemon/daemon_main.h"
 #include "deploy/daemon/wire.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/mutex.h"
 #include "deploy/support/status.h"
 #include "device_agent/agent_core.h"
 #include "device_agent/artifact_cache.h"
+#include "device_agent/reset_runner.h"
 #include "device_agent/spool.h"
 #include "device_agent/supervisor.h"
 #include "device_agent/test_faults.h"
@@ -28,6 +30,7 @@ struct AgentLoopOptions {
   std::vector<v1::DeviceReport> devices;
   SupervisorOptions supervisor;
   TestFaults faults;
+  ResetOptions reset;            // of every device
   int64_t max_wait_ms = 10'000;  // how long a Sync may be held
   int64_t drain_ms = 30'000;     // how long a stop waits for what runs and for reports
   std::string state_dir;
@@ -59,6 +62,8 @@ class AgentLoop {
   // The same until it works or the agent is at its end; the device is DEGRADED meanwhile.
   bool PersistStubbornly(const Record& record, const std::string& device);
   void SetHealth(const std::string& device, const absl::Status& trouble);
+
+  void SetReset(const std::string& device, const v1::ResetReport& report);
 
   void SyncLoop();
   std::shared_ptr<SyncCall> StartSync();
@@ -101,6 +106,9 @@ class AgentLoop {
   bool ready_ TW_GUARDED_BY(mutex_) = false;
   bool end_told_ TW_GUARDED_BY(mutex_) = false;  // the tracker knows that this agent holds nothing
   absl::Status status_ TW_GUARDED_BY(mutex_);
+
+  support::SystemClock clock_;
+  std::unique_ptr<ResetRunner> resets_;  // ends first: its sink is this object
 };
 
 }  // namespace tilewright::device_agent

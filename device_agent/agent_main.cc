@@ -36,6 +36,7 @@ struct AgentFlags {
   int64_t wall_limit_ms = 10'000;
   int64_t drain_ms = 30'000;
   int64_t sync_hold_ms = 10'000;
+  ResetOptions reset;
 };
 
 void AddFlags(CLI::App& app, AgentFlags* flags) {
@@ -63,6 +64,17 @@ void AddFlags(CLI::App& app, AgentFlags* flags) {
       ->capture_default_str();
   app.add_option("--sync-hold-ms", flags->sync_hold_ms,
                  "how long the tracker may hold a call without news")
+      ->capture_default_str();
+  app.add_option(
+      "--reset-command", flags->reset.command,
+      "shell command that power-cycles the device named by $DEVICE; run when the tracker "
+      "orders it (broken device, 'tilewright devices reset')");
+  app.add_option("--reset-timeout-ms", flags->reset.timeout_ms, "the command is killed after this")
+      ->capture_default_str();
+  app.add_option("--reset-interval-ms", flags->reset.min_interval_ms,
+                 "no reset sooner than this after the last one")
+      ->capture_default_str();
+  app.add_option("--resets-per-day", flags->reset.max_per_day, "no more resets than this")
       ->capture_default_str();
   app.add_option("--test-faults", flags->test_faults,
                  "TESTS ONLY: seed=N,wrong=P,crash=P,hang=P makes that share of measurements fail");
@@ -104,7 +116,9 @@ absl::Status CheckFlags(const AgentFlags& flags, const daemon::DaemonFlags& comm
   TW_TRY(ParseLabels(flags.labels).status());
   if (!flags.test_faults.empty()) TW_TRY(ParseTestFaults(flags.test_faults).status());
   if (flags.threads < 0 || flags.memory_limit_bytes < 0 || flags.cache_bytes < 0 ||
-      flags.wall_limit_ms < 1 || flags.drain_ms < 0 || flags.sync_hold_ms < 0) {
+      flags.reset.timeout_ms < 1 || flags.reset.min_interval_ms < 0 ||
+      flags.reset.max_per_day < 0 || flags.wall_limit_ms < 1 || flags.drain_ms < 0 ||
+      flags.sync_hold_ms < 0) {
     return support::InvalidArgument("agent.flags.invalid",
                                     "expected numbers that are not negative");
   }
@@ -195,6 +209,7 @@ absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
   options.devices = MakeDevices(flags, name, labels);
   options.devices[0].mutable_attributes()->operator[]("sandboxed").set_b(sandboxed);
   options.max_wait_ms = flags.sync_hold_ms;
+  options.reset = flags.reset;
   options.drain_ms = flags.drain_ms;
   options.cache_bytes = flags.cache_bytes;
   options.ready_file = context.flags.port_file;

@@ -46,6 +46,9 @@ DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
       const int64_t left_us = std::max<int64_t>(0, row.hold->expire_us - now.wall_us);
       device.hold_until_ns = now.mono_ns + left_us * 1000;
     }
+    device.health = DeviceHealth(options_.health);
+    device.next_probe_ns =
+        now.mono_ns + std::max<int64_t>(0, row.health.next_probe_us - now.wall_us) * 1000;
     device.row = std::move(row);
   }
   for (OutboxRow& row : snapshot.outbox) {
@@ -57,6 +60,7 @@ DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
     WorkRow& row = items_[loaded.item.name()] = std::move(loaded);
     if (!row.open()) continue;
     CountOpen(row.item, +1);
+    if (IsCanary(row)) devices_[CanaryDevice(row.item)].canary = row.item.name();
     submitted_ns_[row.item.name()] = now.mono_ns;
     if (row.item.queue_timeout().seconds() > 0) {
       const int64_t waited_us = std::max<int64_t>(0, now.wall_us - row.submitted_us);
@@ -153,6 +157,7 @@ void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
     return;
   }
   if (device.row.name.empty()) {
+    device.health = DeviceHealth(options_.health);
     device.row.name = report.device();
     dirty_devices_.insert(report.device());
   }
@@ -162,10 +167,18 @@ void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
     device.row.last_token = seen;
     dirty_devices_.insert(report.device());
   }
+  if (device.reported && device.report.fingerprint() != report.fingerprint()) {
+    // Another machine under the old name: what is known does not hold for it.
+    device.health.Renew(&device.row.health);
+    ActOnVerdict(&device, now);
+  }
   device.agent = agent_name;
   device.address = address;
   device.report = report;
   device.match_cache.clear();
+  if (report.last_reset().request() == device.reset.request() || !report.can_reset()) {
+    device.reset.Clear();  // answered, or there is nobody to answer
+  }
   device.last_seen_ns = now.mono_ns;
   device.last_seen_us = now.wall_us;
   device.reported = true;
@@ -206,13 +219,13 @@ bool DevicePool::Reactivate(const std::string& lease_name, int64_t token,
   Device& device = devices_[lease.device];
   // Only while nothing else was granted on the device: an older token must stay dead.
   if (device.agent != agent_name || !device.lease.empty() || lease.token != token ||
-      device.row.last_token != token) {
+      device.row.last_token != token || device.row.health.verdict != Verdict::kGood) {
     return false;
   }
   std::vector<std::string> back;
   for (const std::string& name : lease.items) {
     const auto item = items_.find(name);
-    if (item == items_.end() || item->second.state != v1::WORK_STATE_QUEUED) continue;
+    if (item == items_.end() || !queue_.Contains(name)) continue;
     WorkRow& row = item->second;
     if (row.attempts.empty() || row.attempts.back().lease != lease_name ||
         row.attempts.back().disposition != v1::DISPOSITION_UNSPECIFIED) {
@@ -253,6 +266,12 @@ v1::Reachability DevicePool::ReachabilityOf(const Device& device, Now now) const
 }
 
 absl::Status DevicePool::Dispatchable(const Device& device, Now now) const {
+  TW_TRY(Usable(device, now));
+  if (device.row.health.verdict == Verdict::kGood) return absl::OkStatus();
+  return support::FailedPrecondition(device.row.health.reason, device.row.health.detail);
+}
+
+absl::Status DevicePool::Usable(const Device& device, Now now) const {
   if (ReachabilityOf(device, now) != v1::REACHABILITY_ONLINE) {
     return support::FailedPrecondition("device.reachability.away",
                                        "the device's agent does not report");
@@ -273,6 +292,10 @@ absl::Status DevicePool::Dispatchable(const Device& device, Now now) const {
     return support::FailedPrecondition("device.health.not_good",
                                        v1::Health_Name(device.report.health()));
   }
+  if (!device.reset.request().empty() ||
+      device.report.last_reset().state() == v1::RESET_STATE_RUNNING) {
+    return support::FailedPrecondition("device.reset.running", "it is being reset");
+  }
   if (!device.lease.empty()) {
     return support::FailedPrecondition("device.activity.leased", device.lease);
   }
@@ -288,6 +311,12 @@ Batch DevicePool::TakeBatch(Device* device, Now now) {
   request.device_class = device->report.key();
   request.matches = [&](const std::string& requirement) { return Matches(device, requirement); };
   request.admits = [&](const std::string& user) { return Blocked(user, now).empty(); };
+  if (device->row.health.verdict != Verdict::kGood) {
+    if (device->canary.empty()) return Batch();
+    const std::string only = RequirementOf(items_.at(device->canary).item).Key();
+    request.matches = [only](const std::string& requirement) { return requirement == only; };
+    request.admits = nullptr;
+  }
   request.default_batch = options_.default_batch;
   request.quantum_s = options_.quantum_s;
   request.age_class_ns = options_.age_class_ns;
@@ -296,7 +325,7 @@ Batch DevicePool::TakeBatch(Device* device, Now now) {
 }
 
 bool DevicePool::GrantWork(Device* device, Now now, v1::Grant* grant) {
-  if (!Dispatchable(*device, now).ok()) return false;
+  if (!Usable(*device, now).ok()) return false;
   const Batch batch = TakeBatch(device, now);
   const std::vector<std::string>& names = batch.names;
   if (names.empty()) return false;
@@ -311,6 +340,7 @@ bool DevicePool::GrantWork(Device* device, Now now, v1::Grant* grant) {
   lease.items = names;
   lease.expires_ns = now.mono_ns + options_.lease_ttl_ns;
   device->lease = lease_name;
+  device->baselines.clear();
   BeginCharge(&lease, batch.flow, batch.weight, batch.item_seconds, now);
   dirty_devices_.insert(device->row.name);
   for (const std::string& name : names) {
@@ -380,6 +410,20 @@ bool DevicePool::FillRevokes(Agent* agent, v1::SyncResponse* response) {
   return news;
 }
 
+bool DevicePool::FillResets(Agent* agent, v1::SyncResponse* response) {
+  bool news = false;
+  for (const std::string& name : agent->devices) {
+    Device& device = devices_.at(name);
+    if (device.reset.request().empty()) continue;
+    *response->add_resets() = device.reset;
+    if (device.reset_told != agent->session + device.reset.request()) {
+      device.reset_told = agent->session + device.reset.request();
+      news = true;
+    }
+  }
+  return news;
+}
+
 bool DevicePool::FillSyncResponse(const std::string& agent_name, bool may_grant, Now now,
                                   v1::SyncResponse* response) {
   response->Clear();
@@ -396,6 +440,7 @@ bool DevicePool::FillSyncResponse(const std::string& agent_name, bool may_grant,
   agent.told_warnings = !agent.warnings.empty();
   news = FillUnknownLeases(&agent, response) || news;
   news = FillRevokes(&agent, response) || news;
+  news = FillResets(&agent, response) || news;
   for (const std::string& device_name : agent.devices) {
     Device& device = devices_.at(device_name);
     if (device.lease.empty()) {
@@ -430,6 +475,9 @@ void DevicePool::EndLease(const std::string& name, int64_t until_ns, Now now) {
   Device& device = devices_[it->second.device];
   if (device.lease == name) device.lease.clear();
   leases_.erase(it);
+  if (device.health.OnBatch(std::exchange(device.baselines, {}), &device.row.health)) {
+    ActOnVerdict(&device, now);
+  }
 }
 
 void DevicePool::RemoveFromLease(WorkRow* row, Now now) {
@@ -501,6 +549,7 @@ void DevicePool::ExpireHolds(Now now) {
 void DevicePool::Tick(Now now) {
   ExpireLeases(now);
   ExpireHolds(now);
+  ProbeDevices(now);
   FailOverdueWork(now);
   ForgetClosedWork(now);
 }
@@ -544,7 +593,9 @@ absl::Status DevicePool::CheckInvariants() const {
     const bool in_queue = queue_.Contains(name);
     const auto lease = leased_items.find(name);
     if (in_queue && lease != leased_items.end()) return broken("i4", name);
-    if (in_queue != (row.state == v1::WORK_STATE_QUEUED)) return broken("i3", name);
+    const bool awaits = awaiting_.count(name) != 0;
+    if (in_queue && awaits) return broken("i3", name + " is queued and awaits artifacts");
+    if ((in_queue || awaits) != (row.state == v1::WORK_STATE_QUEUED)) return broken("i3", name);
     if ((lease != leased_items.end()) != (row.state == v1::WORK_STATE_LEASED)) {
       return broken("i3", name);
     }
@@ -558,7 +609,8 @@ absl::Status DevicePool::CheckInvariants() const {
   if (leased != static_cast<int64_t>(leased_items.size())) {
     return broken("i3", "leases hold unknown items");
   }
-  return CheckAccounts();
+  TW_TRY(CheckAccounts());
+  return CheckQuarantine();
 }
 
 absl::Status DevicePool::CheckAccounts() const {

@@ -6,11 +6,13 @@
 // Rules (the tests check them after every event):
 //  I1  a device has at most one live lease
 //  I2  a work item has at most one accepted result
-//  I3  every item is in exactly one state; QUEUED items are in the queue, LEASED ones in one lease
+//  I3  every item is in exactly one state; QUEUED items are in the queue or await their artifacts,
+//      LEASED ones are in one lease
 //  I4  no item is queued and leased
 //  I5  the fencing token of a device's new leases rises
 //  I6  a user has as many devices at work as leases, and open items as rows
-//  I7  a device gets work only when it is online, in good health, idle and enabled
+//  I7  a device gets work only when it is online, in good health, idle and enabled; one that is
+//      not trusted has nothing but its canary
 //
 // Not thread-safe: it belongs to the tracker's loop.
 #pragma once
@@ -27,6 +29,7 @@
 #include "tilewright/v1/agent.pb.h"
 #include "tilewright/v1/dispatch.pb.h"
 #include "tilewright/v1/fleet_admin.pb.h"
+#include "tracker/device_health.h"
 #include "tracker/device_match.h"
 #include "tracker/fair_share.h"
 #include "tracker/pool_rows.h"
@@ -51,6 +54,7 @@ struct PoolOptions {
   double quantum_s = 10;                   // a batch is expected to take no longer
   int64_t age_class_ns = 300 * kSecondNs;  // a job without service rises a class
   SharePolicy share;
+  HealthOptions health;
 };
 
 struct Now {
@@ -66,6 +70,9 @@ struct PoolStats {
   int64_t outbox = 0;
   int64_t devices_online = 0;
   int64_t devices_dispatchable = 0;
+  int64_t devices_quarantined = 0;
+  int64_t canaries_passed = 0;
+  int64_t canaries_failed = 0;
   int64_t granted_items = 0;
   double device_seconds = 0;
   int64_t leases_expired = 0;
@@ -99,6 +106,10 @@ class DevicePool {
   // -----------------------------------------------------------------------------------
 
   bool Knows(const std::string& work_item) const { return items_.count(work_item) != 0; }
+  // Its artifacts have vanished: it waits until it is submitted again.
+  bool AwaitsArtifacts(const std::string& work_item) const {
+    return awaiting_.count(work_item) != 0;
+  }
   v1::SubmitOutcome Submit(const std::string& consumer, const v1::WorkItem& item, Now now);
   v1::CancelWorkResponse Cancel(const v1::CancelWorkRequest& request, Now now);
   // Updates after the cursor; false when there is none.
@@ -118,7 +129,10 @@ class DevicePool {
   absl::StatusOr<v1::Device> SetAdminState(const v1::SetDeviceAdminStateRequest& request, Now now);
   // failed_precondition (device.hold.held) when another hold exists.
   absl::StatusOr<v1::Hold> CreateHold(const v1::CreateHoldRequest& request, Now now);
+  // The hold of that name, or of that device. not_found (device.hold.not_found).
   absl::Status ReleaseHold(const std::string& name);
+  // failed_precondition (device.reset.impossible, device.reset.busy).
+  absl::StatusOr<v1::Device> ResetDevice(const v1::ResetDeviceRequest& request, Now now);
 
   // --- time and storage
   // ----------------------------------------------------------------------------
@@ -157,6 +171,12 @@ class DevicePool {
     int64_t done = 0;
     DeviceRow row;
     int64_t hold_until_ns = 0;
+    DeviceHealth health;
+    int64_t next_probe_ns = 0;                // of one in quarantine
+    v1::ResetOrder reset;                     // not answered yet; empty request = none
+    std::string reset_told;                   // session that it was sent to
+    std::string canary;                       // the open work item that decides; empty = none
+    std::vector<double> baselines;            // of the lease that it holds
     std::map<std::string, bool> match_cache;  // by requirement key, for this report
   };
   struct Agent {
@@ -218,6 +238,9 @@ class DevicePool {
   void WriteGrant(const Lease& lease, v1::Grant* grant) const;
   bool FillUnknownLeases(Agent* agent, v1::SyncResponse* response);
   bool FillRevokes(Agent* agent, v1::SyncResponse* response);
+  bool FillResets(Agent* agent, v1::SyncResponse* response);
+  // Asks the device's agent for a reset, where it can.
+  void OrderReset(Device* device, const std::string& reason);
   // Ends a lease; its items go back to the queue (counted as infrastructure losses when `loss`).
   void DropLease(const std::string& name, std::string_view reason, bool loss, Now now);
   // `until_ns`: the device worked for it until then.
@@ -237,12 +260,42 @@ class DevicePool {
   // Empty, or the slug of the quota that keeps the user from one more device.
   std::string_view Blocked(const std::string& user, Now now) const;
   absl::Status CheckAccounts() const;
+  absl::Status CheckQuarantine() const;
   double UsedToday(const std::string& user, Now now) const;
   // Empty, or why no more work of the user is taken in now.
   std::string NoRoom(const std::string& user) const;
 
+  // device_pool_health.cc: canaries and quarantine
+  // A candidate that measured well on a device of the class, to tell broken devices by.
+  struct CanaryKernel {
+    v1::WorkItem item;   // pins its artifacts
+    double best_ns = 0;  // the least time that it took
+  };
+  static bool IsCanary(const WorkRow& row);
+  static std::string CanaryDevice(const v1::WorkItem& item);
+  void ObserveResult(const std::string& device, const WorkRow& row,
+                     const v1::MeasurementResult& result, Now now);
+  // Keeps the baselines for the end of the batch.
+  void NoteBaselines(const Attempt& attempt, const WorkRow& row,
+                     const v1::MeasurementResult& result);
+  void KeepAsCanary(const WorkRow& row, const v1::MeasurementResult& result);
+  void TakeCanaryResult(WorkRow* row, Attempt* attempt, const v1::MeasurementResult& result,
+                        Now now);
+  // The verdict has changed: what follows from it.
+  void ActOnVerdict(Device* device, Now now);
+  bool StartCanary(Device* device, Now now);
+  void EndCanary(Device* device, Now now);
+  // Its artifacts are gone: the class needs another one.
+  void LoseCanary(WorkRow* row, Now now);
+  void ProbeDevices(Now now);
+  // Ok, or the first reason but the tracker's own verdict why the device gets no work.
+  absl::Status Usable(const Device& device, Now now) const;
+  v1::Health HealthOf(const Device& device) const;
+  v1::Quarantine QuarantineOf(const Device& device, Now now) const;
+
   // device_pool_work.cc: work items, results, outbox
   absl::Status CheckItem(const v1::WorkItem& item) const;
+  static Requirement RequirementOf(const v1::WorkItem& item);
   static Flow FlowOf(const v1::WorkItem& item);
   static double WeightOf(const v1::WorkItem& item);
   void Enqueue(WorkRow* row, Now now);
@@ -254,6 +307,8 @@ class DevicePool {
   void TakeResult(WorkRow* row, Attempt* attempt, const v1::MeasurementResult& result, Now now);
   // When the item is with a device, but not under the attempt that just ended it: stop that.
   void StopOtherAttempt(const WorkRow& row, bool current, Now now);
+  // An agent found that an artifact of the item is gone.
+  void AwaitArtifacts(WorkRow* row, const v1::MeasurementResult& result, Now now);
   void TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& result, bool current, Now now);
   void CancelItem(WorkRow* row, bool kill, v1::CancelWorkResponse* response, Now now);
   int64_t CursorSeq(const std::string& cursor) const;
@@ -262,9 +317,11 @@ class DevicePool {
   void ForgetClosedWork(Now now);
   // Keeps account of what open items need, and whose they are.
   void CountOpen(const v1::WorkItem& item, int delta);
+  void CountReferences(const v1::WorkItem& item, int delta);
 
   // device_pool_admin.cc: people
   v1::Device DeviceMessage(const Device& device, Now now) const;
+  absl::Status Holdable(const Device& device, Now now) const;
   bool AnyDeviceMatches(const Requirement& requirement, Now now) const;
 
   void Touch(const WorkRow& row) { dirty_items_.insert(row.item.name()); }
@@ -277,10 +334,12 @@ class DevicePool {
 
   std::map<std::string, WorkRow> items_;
   WorkQueue queue_;
+  std::set<std::string> awaiting_;  // QUEUED items that are not in the queue: see AwaitsArtifacts
   FairShare share_;
   std::map<std::string, int> devices_of_user_;         // that work for the user
   std::map<std::string, int64_t> open_items_of_user_;  // users without any have no row
   std::map<std::string, UsageRow> usage_;              // by user
+  std::map<std::string, CanaryKernel> canaries_;       // by device class
   std::map<std::string, Device> devices_;
   std::map<std::string, Agent> agents_;
   std::map<std::string, Lease> leases_;

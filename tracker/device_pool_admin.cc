@@ -42,13 +42,16 @@ v1::Device DevicePool::DeviceMessage(const Device& device, Now now) const {
   *message.mutable_attributes() = device.report.attributes();
   message.set_fingerprint(device.report.fingerprint());
   message.set_reachability(ReachabilityOf(device, now));
-  message.set_health(device.report.health());
+  message.set_health(HealthOf(device));
+  if (device.row.health.verdict != Verdict::kGood)
+    *message.mutable_quarantine() = QuarantineOf(device, now);
   message.set_activity(device.report.activity());
   message.set_admin_state(device.row.admin_state);
   message.set_admin_reason(device.row.admin_reason);
   for (const v1::Condition& condition : device.report.conditions()) {
     *message.add_conditions() = condition;
   }
+  if (device.report.has_last_reset()) *message.mutable_last_reset() = device.report.last_reset();
   const absl::Status dispatchable = Dispatchable(device, now);
   if (!dispatchable.ok()) {
     v1::Condition* condition = message.add_conditions();
@@ -109,6 +112,10 @@ absl::StatusOr<v1::Device> DevicePool::SetAdminState(const v1::SetDeviceAdminSta
   device.row.admin_reason = request.reason();
   device.row.hold.reset();
   ++device.row.admin_version;
+  if (request.admin_state() == v1::ADMIN_STATE_ENABLED) {
+    device.health.Renew(&device.row.health);
+    ActOnVerdict(&device, now);
+  }
   dirty_devices_.insert(request.name());
   if (request.admin_state() == v1::ADMIN_STATE_DRAINING && request.kill_running() &&
       !device.lease.empty()) {
@@ -119,6 +126,20 @@ absl::StatusOr<v1::Device> DevicePool::SetAdminState(const v1::SetDeviceAdminSta
   return DeviceMessage(device, now);
 }
 
+// A device that nobody could use is not given to a person, who would only find that out later.
+absl::Status DevicePool::Holdable(const Device& device, Now now) const {
+  if (ReachabilityOf(device, now) == v1::REACHABILITY_OFFLINE) {
+    return support::FailedPrecondition("device.hold.unusable", device.row.name + " is offline");
+  }
+  if (device.row.health.verdict == Verdict::kQuarantined) {
+    return support::FailedPrecondition(
+        "device.hold.unusable",
+        support::StrCat(device.row.name, " is quarantined: ", device.row.health.detail,
+                        "; 'devices undrain' ends that"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::Hold> DevicePool::CreateHold(const v1::CreateHoldRequest& request, Now now) {
   const auto it = devices_.find(request.hold().device());
   if (it == devices_.end()) return NoSuchDevice(request.hold().device());
@@ -126,14 +147,24 @@ absl::StatusOr<v1::Hold> DevicePool::CreateHold(const v1::CreateHoldRequest& req
   if (request.hold().holder().empty()) {
     return support::InvalidArgument("device.hold.invalid", "expected a holder");
   }
+  const int64_t asked = request.ttl().seconds() * kSecondNs + request.ttl().nanos();
+  const int64_t ttl = asked <= 0 ? kDefaultHoldNs : std::min(asked, kMaxHoldNs);
+  const bool extends = device.row.hold.has_value() &&
+                       device.row.hold->name == request.hold().name() &&
+                       device.row.hold->holder == request.hold().holder();
+  if (extends) {
+    device.row.hold->expire_us = now.wall_us + ttl / 1000;
+    device.hold_until_ns = now.mono_ns + ttl;
+    dirty_devices_.insert(device.row.name);
+    return HoldMessage(device.row.name, *device.row.hold);
+  }
+  TW_TRY(Holdable(device, now));
   if (device.row.hold.has_value()) {
     return support::FailedPrecondition(
         "device.hold.held",
         support::StrCat(device.row.name, " is held by ", device.row.hold->holder, " (",
                         device.row.hold->name, ")"));
   }
-  const int64_t asked = request.ttl().seconds() * kSecondNs + request.ttl().nanos();
-  const int64_t ttl = asked <= 0 ? kDefaultHoldNs : std::min(asked, kMaxHoldNs);
   HoldRow hold;
   // Unique for ever: the version of a device's admin state only rises.
   hold.name = support::StrCat("holds/", device.row.name.substr(device.row.name.rfind('/') + 1), "-",
@@ -152,7 +183,8 @@ absl::StatusOr<v1::Hold> DevicePool::CreateHold(const v1::CreateHoldRequest& req
 
 absl::Status DevicePool::ReleaseHold(const std::string& name) {
   for (auto& [device_name, device] : devices_) {
-    if (!device.row.hold.has_value() || device.row.hold->name != name) continue;
+    if (!device.row.hold.has_value()) continue;
+    if (device.row.hold->name != name && device_name != name) continue;
     device.row.hold.reset();
     device.row.admin_state = v1::ADMIN_STATE_ENABLED;
     device.row.admin_reason = "hold released";
@@ -174,8 +206,8 @@ v1::PoolLoad DevicePool::Load(const v1::GetPoolLoadRequest& request, Now now) co
     }
     devices.push_back(&device);
     load.set_online(load.online() + 1);
-    const bool enabled = device.row.admin_state == v1::ADMIN_STATE_ENABLED &&
-                         device.report.health() == v1::HEALTH_GOOD;
+    const bool enabled =
+        device.row.admin_state == v1::ADMIN_STATE_ENABLED && HealthOf(device) == v1::HEALTH_GOOD;
     if (enabled) load.set_dispatchable(load.dispatchable() + 1);
     if (enabled && device.lease.empty()) load.set_idle(load.idle() + 1);
     if (!device.lease.empty()) {
@@ -211,6 +243,7 @@ PoolStats DevicePool::stats(Now now) const {
   for (const auto& [name, device] : devices_) {
     if (ReachabilityOf(device, now) == v1::REACHABILITY_ONLINE) ++stats.devices_online;
     if (Dispatchable(device, now).ok()) ++stats.devices_dispatchable;
+    if (device.row.health.verdict == Verdict::kQuarantined) ++stats.devices_quarantined;
   }
   return stats;
 }

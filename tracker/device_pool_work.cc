@@ -13,6 +13,8 @@ constexpr size_t kMaxWorkItemName = 512;
 constexpr double kMaxShareWeight = 100;
 constexpr int kMaxAttemptsBefore = 1'000'000;
 constexpr int kDefaultPriority = 3;
+constexpr int kMaxCanaryLosses = 2;
+constexpr char kArtifactMissing[] = "ARTIFACT_MISSING";  // of DEVICE_LOST
 constexpr int kDefaultPull = 256;
 constexpr int kMaxPull = 1000;
 constexpr int64_t kForgetEveryNs = 60 * kSecondNs;
@@ -21,10 +23,6 @@ constexpr size_t kMaxPullBytes = 8 << 20;
 
 bool ValidDigest(const v1::Digest& digest) {
   return digest.algorithm() == "sha256" && digest.hash().size() == 32;
-}
-
-Requirement RequirementOf(const v1::WorkItem& item) {
-  return {item.pool(), item.target(), item.selector()};
 }
 
 // Message types of work items have no maps, so equal items give equal bytes.
@@ -76,6 +74,10 @@ absl::Status DevicePool::CheckItem(const v1::WorkItem& item) const {
   return ValidateRequirement(RequirementOf(item));
 }
 
+Requirement DevicePool::RequirementOf(const v1::WorkItem& item) {
+  return {item.pool(), item.target(), item.selector()};
+}
+
 Flow DevicePool::FlowOf(const v1::WorkItem& item) { return {item.user(), item.job()}; }
 
 double DevicePool::WeightOf(const v1::WorkItem& item) {
@@ -86,6 +88,10 @@ void DevicePool::CountOpen(const v1::WorkItem& item, int delta) {
   int64_t& open = open_items_of_user_[item.user()];
   open += delta;
   if (open <= 0) open_items_of_user_.erase(item.user());
+  CountReferences(item, delta);
+}
+
+void DevicePool::CountReferences(const v1::WorkItem& item, int delta) {
   const auto count = [&](const v1::Digest& digest) {
     const std::string hex = support::HexEncode(digest.hash());
     int64_t& references = references_[hex];
@@ -135,6 +141,7 @@ v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::Work
   const uint64_t hash = SpecHash(item);
   if (const auto it = items_.find(item.name()); it != items_.end()) {
     const bool same = it->second.spec_hash == hash && it->second.consumer == consumer;
+    if (same && awaiting_.erase(item.name()) != 0) Enqueue(&it->second, now);
     outcome.set_kind(same ? v1::SubmitOutcome::KIND_EXISTS : v1::SubmitOutcome::KIND_INVALID);
     outcome.set_detail(same ? v1::WorkState_Name(it->second.state)
                             : "work_item.submit.conflict: the name is taken by another work item");
@@ -167,6 +174,7 @@ v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::Work
 
 void DevicePool::AddUpdate(const WorkRow& row, std::string_view reason,
                            const std::string& measurement_id, Now now) {
+  if (IsCanary(row)) return;  // nobody pulls these
   OutboxRow update;
   update.seq = next_outbox_seq_++;
   update.consumer = row.consumer;
@@ -189,6 +197,7 @@ void DevicePool::Close(WorkRow* row, v1::WorkState state, std::string_view reaso
   TW_CHECK(row->open()) << row->item.name() << " is closed twice";
   if (row->state == v1::WORK_STATE_QUEUED) {
     queue_.Remove(row->item.name());
+    awaiting_.erase(row->item.name());
   } else {
     RemoveFromLease(row, now);
   }
@@ -258,7 +267,12 @@ v1::Ack DevicePool::Report(const v1::MeasurementResult& result, const std::strin
     Touch(row);
     const auto lease = leases_.find(attempt.lease);
     if (lease != leases_.end()) ChargeItem(&lease->second, now);
-    if (row.open()) TakeResult(&row, &attempt, result, now);
+    const std::string device = attempt.device;
+    if (row.open()) {
+      NoteBaselines(attempt, row, result);
+      TakeResult(&row, &attempt, result, now);
+      ObserveResult(device, row, result, now);
+    }
   }
   ++counters_.results_by_disposition[v1::Disposition_Name(ack.disposition())];
   return ack;
@@ -276,6 +290,17 @@ void DevicePool::TakeResult(WorkRow* row, Attempt* attempt, const v1::Measuremen
   // "Current": the item is with a device under this very attempt. Otherwise its lease was lost and
   // this result is late: the first one stored still wins.
   const bool current = row->state == v1::WORK_STATE_LEASED && attempt == &row->attempts.back();
+  // An agent that was restarted says nothing about the device, but one that never gets there does.
+  const bool never_ran = result.outcome() == v1::DEVICE_LOST && result.phase().empty() &&
+                         row->infra_losses < kMaxCanaryLosses;
+  if (IsCanary(*row) && result.error_class() == kArtifactMissing) {
+    LoseCanary(row, now);
+    return;
+  }
+  if (IsCanary(*row) && result.outcome() != v1::CANCELLED && !never_ran) {
+    TakeCanaryResult(row, attempt, result, now);
+    return;
+  }
   if (result.outcome() == v1::DEVICE_LOST) {
     TakeLostAttempt(row, result, current, now);
     return;
@@ -299,11 +324,19 @@ void DevicePool::TakeResult(WorkRow* row, Attempt* attempt, const v1::Measuremen
     AddUpdate(*row, "work.measurement.invalid", result.measurement_id(), now);
     return;
   }
+  KeepAsCanary(*row, result);
   attempt->accepted = true;
   ++counters_.accepted_by_outcome[v1::Outcome_Name(result.outcome())];
   ++devices_[attempt->device].done;
   StopOtherAttempt(*row, current, now);
   Close(row, v1::WORK_STATE_DONE, "", result.measurement_id(), now);
+}
+
+void DevicePool::AwaitArtifacts(WorkRow* row, const v1::MeasurementResult& result, Now now) {
+  RemoveFromLease(row, now);
+  row->state = v1::WORK_STATE_QUEUED;
+  awaiting_.insert(row->item.name());
+  AddUpdate(*row, "work.artifact.missing", result.measurement_id(), now);
 }
 
 void DevicePool::TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& result, bool current,
@@ -322,6 +355,10 @@ void DevicePool::TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& resu
   if (row->infra_losses >= options_.max_infra_losses) {
     StopOtherAttempt(*row, current, now);
     Close(row, v1::WORK_STATE_FAILED, "work.attempts.lost", result.measurement_id(), now);
+    return;
+  }
+  if (current && result.error_class() == kArtifactMissing) {
+    AwaitArtifacts(row, result, now);
     return;
   }
   if (current) {

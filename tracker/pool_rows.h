@@ -65,6 +65,20 @@ struct HoldRow {
   int64_t expire_us = 0;
 };
 
+// What the tracker thinks of a device; see device_health.h.
+enum class Verdict { kGood = 0, kSuspect = 1, kQuarantined = 2 };
+
+struct HealthRow {
+  Verdict verdict = Verdict::kGood;
+  std::string reason;  // slug; empty when good
+  std::string detail;  // for people
+  int probes = 0;      // canaries that failed since it was quarantined
+  int64_t since_us = 0;
+  int64_t next_probe_us = 0;  // not before
+
+  bool operator==(const HealthRow&) const = default;
+};
+
 struct DeviceRow {
   std::string name;
   int64_t last_token = 0;
@@ -72,6 +86,9 @@ struct DeviceRow {
   std::string admin_reason;
   int64_t admin_version = 0;  // the etag
   std::optional<HoldRow> hold;
+  HealthRow health;
+  int64_t canaries = 0;  // measured or under way: names the next one
+  int64_t resets = 0;    // ordered: names the newest, "resets/{device}-{n}"
 };
 
 // What a user has used of devices on one day.

@@ -69,7 +69,9 @@ void SubmitOne(const v1::SubmitWorkRequest& request, const v1::WorkItem& item,
                const daemon::BlobStore& blobs, DevicePool* pool, Now now,
                v1::SubmitOutcome* outcome) {
   const std::vector<v1::Digest> missing =
-      pool->Knows(item.name()) ? std::vector<v1::Digest>() : MissingArtifacts(blobs, item.work());
+      pool->Knows(item.name()) && !pool->AwaitsArtifacts(item.name())
+          ? std::vector<v1::Digest>()
+          : MissingArtifacts(blobs, item.work());
   if (missing.empty()) {
     *outcome = pool->Submit(request.consumer(), item, now);
     return;

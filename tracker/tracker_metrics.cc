@@ -35,6 +35,8 @@ void TrackerMetrics::Update(const PoolStats& stats, int64_t waiting_calls, int64
   level("tilewright_tracker_devices_online", "devices that report", stats.devices_online);
   level("tilewright_tracker_devices_dispatchable", "devices that could take work now",
         stats.devices_dispatchable);
+  level("tilewright_tracker_devices_quarantined", "devices that get canaries only",
+        stats.devices_quarantined);
   level("tilewright_tracker_waiting_calls", "long polls being held", waiting_calls);
   level("tilewright_tracker_artifact_bytes", "bytes in the artifact cache", artifact_bytes);
 
@@ -45,6 +47,10 @@ void TrackerMetrics::Update(const PoolStats& stats, int64_t waiting_calls, int64
   };
   count("tilewright_tracker_granted_work_items_total", "work items given to devices",
         stats.granted_items, last_.granted_items, {});
+  count("tilewright_tracker_canaries_passed_total", "canaries that a suspect device measured well",
+        stats.canaries_passed, last_.canaries_passed, {});
+  count("tilewright_tracker_canaries_failed_total", "canaries that failed: the device is to blame",
+        stats.canaries_failed, last_.canaries_failed, {});
   count("tilewright_tracker_leases_expired_total", "leases whose agent fell silent",
         stats.leases_expired, last_.leases_expired, {});
   count("tilewright_tracker_leases_reactivated_total", "expired leases whose agent came back",

@@ -159,6 +159,15 @@ grpc::ServerUnaryReactor* FleetAdminServiceImpl::ReleaseHold(grpc::CallbackServe
   });
 }
 
+grpc::ServerUnaryReactor* FleetAdminServiceImpl::ResetDevice(grpc::CallbackServerContext* context,
+                                                             const v1::ResetDeviceRequest* request,
+                                                             v1::Device* response) {
+  return StartSimple(loop_, context, [request, response](DevicePool& pool, Now now) {
+    TW_ASSIGN(*response, pool.ResetDevice(*request, now));
+    return absl::OkStatus();
+  });
+}
+
 grpc::ServerUnaryReactor* FleetAdminServiceImpl::ListShares(grpc::CallbackServerContext* context,
                                                             const v1::ListSharesRequest*,
                                                             v1::ListSharesResponse* response) {

@@ -82,6 +82,9 @@ class FleetAdminServiceImpl final : public v1::FleetAdminService::CallbackServic
   grpc::ServerUnaryReactor* ReleaseHold(grpc::CallbackServerContext* context,
                                         const v1::ReleaseHoldRequest* request,
                                         google::protobuf::Empty* response) override;
+  grpc::ServerUnaryReactor* ResetDevice(grpc::CallbackServerContext* context,
+                                        const v1::ResetDeviceRequest* request,
+                                        v1::Device* response) override;
   grpc::ServerUnaryReactor* ListShares(grpc::CallbackServerContext* context,
                                        const v1::ListSharesRequest* request,
                                        v1::ListSharesResponse* response) override;

@@ -11,7 +11,7 @@
 namespace tilewright::tracker {
 namespace {
 
-constexpr std::array<sql::Migration, 2> kMigrations = {{{1, R"sql(
+constexpr std::array<sql::Migration, 3> kMigrations = {{{1, R"sql(
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE work_items (
   name TEXT PRIMARY KEY,
@@ -75,6 +75,16 @@ CREATE TABLE usage (
   day INTEGER NOT NULL,          -- since 1970, UTC
   seconds REAL NOT NULL          -- of devices
 ) STRICT;
+)sql"},
+                                                        {3, R"sql(
+ALTER TABLE devices ADD COLUMN verdict INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE devices ADD COLUMN verdict_reason TEXT NOT NULL DEFAULT '';
+ALTER TABLE devices ADD COLUMN verdict_detail TEXT NOT NULL DEFAULT '';
+ALTER TABLE devices ADD COLUMN probes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE devices ADD COLUMN verdict_since_us INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE devices ADD COLUMN next_probe_us INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE devices ADD COLUMN canaries INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE devices ADD COLUMN resets INTEGER NOT NULL DEFAULT 0;
 )sql"}}};
 
 absl::Status Damaged(const std::string& what) {
@@ -137,8 +147,10 @@ absl::Status TrackerStore::Prepare() {
             prepare("INSERT INTO outbox VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"));
   TW_ASSIGN(sql::Statement ack_updates,
             prepare("DELETE FROM outbox WHERE consumer = ?1 AND seq <= ?2"));
-  TW_ASSIGN(sql::Statement write_device, prepare("INSERT OR REPLACE INTO devices VALUES "
-                                                 "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"));
+  TW_ASSIGN(sql::Statement write_device,
+            prepare("INSERT OR REPLACE INTO devices VALUES "
+                    "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, "
+                    "?15, ?16, ?17)"));
   TW_ASSIGN(sql::Statement write_usage,
             prepare("INSERT OR REPLACE INTO usage VALUES (?1, ?2, ?3)"));
   TW_ASSIGN(sql::Statement forget_item, prepare("DELETE FROM work_items WHERE name = ?1"));
@@ -282,6 +294,14 @@ absl::Status TrackerStore::LoadDevices(Snapshot* snapshot) {
     device.admin_state = static_cast<v1::AdminState>(rows.ColumnInt64(2));
     device.admin_reason = rows.ColumnText(3);
     device.admin_version = rows.ColumnInt64(4);
+    device.health.verdict = static_cast<Verdict>(rows.ColumnInt64(9));
+    device.health.reason = rows.ColumnText(10);
+    device.health.detail = rows.ColumnText(11);
+    device.health.probes = static_cast<int>(rows.ColumnInt64(12));
+    device.health.since_us = rows.ColumnInt64(13);
+    device.health.next_probe_us = rows.ColumnInt64(14);
+    device.canaries = rows.ColumnInt64(15);
+    device.resets = rows.ColumnInt64(16);
     if (rows.ColumnIsNull(5)) continue;
     device.hold =
         HoldRow{rows.ColumnText(5), rows.ColumnText(6), rows.ColumnText(7), rows.ColumnInt64(8)};
@@ -356,7 +376,15 @@ absl::Status TrackerStore::WriteDevice(const DeviceRow& row) {
       .BindInt64(2, row.last_token)
       .BindInt64(3, row.admin_state)
       .BindText(4, row.admin_reason)
-      .BindInt64(5, row.admin_version);
+      .BindInt64(5, row.admin_version)
+      .BindInt64(10, static_cast<int64_t>(row.health.verdict))
+      .BindText(11, row.health.reason)
+      .BindText(12, row.health.detail)
+      .BindInt64(13, row.health.probes)
+      .BindInt64(14, row.health.since_us)
+      .BindInt64(15, row.health.next_probe_us)
+      .BindInt64(16, row.canaries)
+      .BindInt64(17, row.resets);
   if (row.hold.has_value()) {
     statement.BindText(6, row.hold->name)
         .BindText(7, row.hold->holder)

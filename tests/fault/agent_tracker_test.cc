@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "deploy/daemon/artifact_service.h"
+#include "deploy/daemon/blob_store.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -138,7 +139,7 @@ class Consumer {
     return item;
   }
 
-  void Submit(const std::vector<v1::WorkItem>& items) {
+  void Submit(const std::vector<v1::WorkItem>& items, bool known = false) {
     v1::SubmitWorkRequest request;
     request.set_consumer(kConsumer);
     for (const v1::WorkItem& item : items) *request.add_work_items() = item;
@@ -149,7 +150,8 @@ class Consumer {
     ASSERT_TRUE(status.ok()) << status.error_message();
     for (const v1::SubmitOutcome& outcome : response.outcomes()) {
       EXPECT_TRUE(outcome.kind() == v1::SubmitOutcome::KIND_ACCEPTED ||
-                  outcome.kind() == v1::SubmitOutcome::KIND_NO_DEVICE_NOW)
+                  outcome.kind() == v1::SubmitOutcome::KIND_NO_DEVICE_NOW ||
+                  (known && outcome.kind() == v1::SubmitOutcome::KIND_EXISTS))
           << outcome.DebugString();
     }
   }
@@ -170,7 +172,10 @@ class Consumer {
     for (const v1::WorkUpdate& update : response.updates()) {
       if (!cursors_.insert(update.cursor()).second) continue;
       if (update.has_result()) ++results_by_id_[update.result().measurement_id()];
-      if (update.state() == v1::WORK_STATE_QUEUED) continue;
+      if (update.state() == v1::WORK_STATE_QUEUED) {
+        again_.push_back(update.reason());
+        continue;
+      }
       EXPECT_TRUE(finals_.emplace(update.work_item(), update).second)
           << update.work_item() << " ended twice";
     }
@@ -202,6 +207,26 @@ class Consumer {
     ASSERT_TRUE(dispatch_->CancelWork(&context, request, &response).ok());
   }
 
+  absl::Status Reset(const std::string& device) {
+    v1::ResetDeviceRequest request;
+    request.set_name(device);
+    request.set_reason("a test");
+    v1::Device answer;
+    grpc::ClientContext context;
+    daemon::SetTimeout(&context, 10'000);
+    return daemon::FromGrpc(admin_->ResetDevice(&context, request, &answer));
+  }
+
+  v1::Device Device(const std::string& name) {
+    v1::GetDeviceRequest request;
+    request.set_name(name);
+    v1::Device device;
+    grpc::ClientContext context;
+    daemon::SetTimeout(&context, 10'000);
+    (void)admin_->GetDevice(&context, request, &device);
+    return device;
+  }
+
   v1::PoolLoad Load() {
     v1::GetPoolLoadRequest request;
     v1::PoolLoad load;
@@ -213,6 +238,8 @@ class Consumer {
 
   const std::map<std::string, v1::WorkUpdate>& finals() const { return finals_; }
   const std::map<std::string, int>& results_by_id() const { return results_by_id_; }
+  // Why items were queued again.
+  const std::vector<std::string>& again() const { return again_; }
 
  private:
   std::shared_ptr<grpc::Channel> channel_;
@@ -223,6 +250,7 @@ class Consumer {
   std::set<std::string> cursors_;
   std::map<std::string, v1::WorkUpdate> finals_;
   std::map<std::string, int> results_by_id_;
+  std::vector<std::string> again_;
 };
 
 class AgentTrackerTest : public ::testing::Test {
@@ -413,6 +441,67 @@ TEST_F(AgentTrackerTest, ACancelledItemThatRunsIsKilled) {
   ASSERT_TRUE(consumer_.PullUntil(2, 30'000)) << agent->log();
   EXPECT_EQ(consumer_.finals().at("endless").state(), v1::WORK_STATE_CANCELLED);
   EXPECT_EQ(consumer_.finals().at("next").result().outcome(), v1::OK);
+  EXPECT_EQ(agent->End().exit_code, 0);
+}
+
+// R21: what vanished from the tracker's disk is asked for again, and the item is measured.
+TEST_F(AgentTrackerTest, AVanishedArtifactIsAskedForAgain) {
+  const std::vector<v1::WorkItem> items = {consumer_.Item("w", "honest")};
+  consumer_.Submit(items);
+  const std::string hex = support::HexEncode(items[0].work().artifact().hash());
+  tracker_->Kill9();
+  auto blobs = daemon::BlobStore::Open(support::PathJoin(dir_->File("tracker"), "artifacts"));
+  ASSERT_TRUE(blobs.ok()) << blobs.status();
+  ASSERT_TRUE((*blobs)->Remove(hex).ok());
+  RestartTracker();
+  auto agent = MakeAgent("seeker");
+  agent->Start();
+  ASSERT_TRUE(WaitFor([&] {
+    consumer_.Pull();
+    return !consumer_.again().empty();
+  })) << agent->log();
+  EXPECT_EQ(consumer_.again().front(), "work.artifact.missing");
+  consumer_.Submit({consumer_.Item("w", "honest")}, /*known=*/true);
+  ASSERT_TRUE(consumer_.PullUntil(1)) << agent->log();
+  EXPECT_EQ(consumer_.finals().at("w").result().outcome(), v1::OK);
+  EXPECT_EQ(consumer_.finals().at("w").result().attempt(), 2);
+  EXPECT_EQ(agent->End().exit_code, 0);
+}
+
+TEST_F(AgentTrackerTest, AResetRunsTheOperatorsCommandOnceAndIsRateLimited) {
+  const std::string path = dir_->File("resets");
+  auto agent =
+      MakeAgent("board", {"--reset-command", "echo \"$DEVICE: $REASON\" | tee -a " + path});
+  agent->Start();
+  ASSERT_TRUE(agent->Ready()) << agent->log();
+  const auto state = [&] { return consumer_.Device("devices/board-cpu").last_reset().state(); };
+  ASSERT_TRUE(consumer_.Reset("devices/board-cpu").ok());
+  ASSERT_TRUE(WaitFor([&] { return state() == v1::RESET_STATE_DONE; })) << agent->log();
+  EXPECT_EQ(support::ReadFile(path, 1000).value_or(""), "devices/board-cpu: a test\n");
+  ASSERT_TRUE(consumer_.Reset("devices/board-cpu").ok());
+  ASSERT_TRUE(WaitFor([&] { return state() == v1::RESET_STATE_REFUSED; })) << agent->log();
+  EXPECT_EQ(support::ReadFile(path, 1000).value_or(""), "devices/board-cpu: a test\n");
+  EXPECT_NE(agent->log().find("device.reset.ended"), std::string::npos);
+  EXPECT_EQ(agent->End().exit_code, 0);
+  auto other = MakeAgent("plain");
+  other->Start();
+  ASSERT_TRUE(other->Ready()) << other->log();
+  EXPECT_EQ(support::Slug(consumer_.Reset("devices/plain-cpu")), "device.reset.impossible");
+  EXPECT_EQ(other->End().exit_code, 0);
+}
+
+TEST_F(AgentTrackerTest, AResetThatHangsIsKilled) {
+  auto agent = MakeAgent("stuck", {"--reset-command", "sleep 600", "--reset-timeout-ms", "500"});
+  agent->Start();
+  ASSERT_TRUE(agent->Ready()) << agent->log();
+  ASSERT_TRUE(consumer_.Reset("devices/stuck-cpu").ok());
+  ASSERT_TRUE(WaitFor([&] {
+    return consumer_.Device("devices/stuck-cpu").last_reset().state() == v1::RESET_STATE_FAILED;
+  })) << agent->log();
+  EXPECT_NE(consumer_.Device("devices/stuck-cpu").last_reset().detail().find("agent.reset.timeout"),
+            std::string::npos);
+  consumer_.Submit({consumer_.Item("w", "honest")});
+  ASSERT_TRUE(consumer_.PullUntil(1)) << agent->log();
   EXPECT_EQ(agent->End().exit_code, 0);
 }
 

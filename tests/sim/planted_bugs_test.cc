@@ -34,6 +34,11 @@ std::vector<PlantedBug> AllBugs() {
   return {
       {"acks_before_commit", InTracker(&TrackerBugs::acks_before_commit)},
       {"forgets_outbox", InTracker(&TrackerBugs::forgets_outbox)},
+      {"forgets_attempts", InTracker(&TrackerBugs::forgets_attempts)},
+      {"forgets_tokens", InTracker(&TrackerBugs::forgets_tokens)},
+      {"forgets_dispositions", InTracker(&TrackerBugs::forgets_dispositions)},
+      {"late_dispositions", InTracker(&TrackerBugs::late_dispositions)},
+      {"wall_clock_leases", InTracker(&TrackerBugs::wall_clock_leases)},
       {"forgets_before_ack", InAgents(&AgentBugs::forgets_before_ack)},
       {"spool_without_sync", InAgents(&AgentBugs::spool_without_sync)},
       {"trusts_artifacts", InAgents(&AgentBugs::trusts_artifacts)},

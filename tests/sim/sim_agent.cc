@@ -145,6 +145,16 @@ void SimAgent::Vanish(int device, bool gone) {
   if (process_ != nullptr) SetHealth(name, gone ? v1::HEALTH_DEGRADED : v1::HEALTH_GOOD);
 }
 
+void SimAgent::BreakDevice(int device, bool broken) {
+  const std::string& name = devices_[static_cast<size_t>(device) % devices_.size()];
+  if (broken) world_->Tell(name + " breaks");
+  if (broken) {
+    broken_.insert(name);
+  } else {
+    broken_.erase(name);
+  }
+}
+
 void SimAgent::Drain() {
   if (process_ == nullptr) return;
   world_->Tell(name_ + " drains");
@@ -221,6 +231,11 @@ void SimAgent::StartSync() {
       node_, tracker_->node(), kSyncTimeoutNs,
       [this, request](const auto& response, std::function<bool()> gone, SimNet::Finish finish) {
         tracker::LoopCall call = tracker::SyncCall(request.get(), response.get(), name_);
+        call.apply = [this, request, apply = std::move(call.apply)](tracker::DevicePool& pool,
+                                                                    tracker::Now now) {
+          tracker_->oracle().SyncTaken(*request);
+          return apply(pool, now);
+        };
         call.cancelled = std::move(gone);
         call.finish = [request, response, finish](const absl::Status& status) { finish(status); };
         tracker_->Post(std::move(call));
@@ -379,7 +394,7 @@ void SimAgent::OnFetched(const WorkOrder& order, const absl::Status& status,
   }
   v1::MeasurementResult result;
   result.set_outcome(v1::DEVICE_LOST);
-  result.set_error_class("AGENT");
+  result.set_error_class(absl::IsNotFound(status) ? "ARTIFACT_MISSING" : "AGENT");
   result.set_error_detail(StatusText(status));
   End(order, std::move(result));
 }
@@ -407,6 +422,9 @@ void SimAgent::Measure(const WorkOrder& order, const std::string& bytes) {
   if (IsPoison(bytes) || world_->Happens(faults.crash)) {
     result.set_outcome(v1::DEVICE_LOST);
     result.set_phase("timed");
+  } else if (broken_.count(order.device) != 0) {
+    result.set_outcome(v1::RUN_CRASH);
+    result.set_phase("timed");
   } else if (world_->Happens(faults.hang)) {
     result.set_outcome(v1::RUN_TIMEOUT);
     takes_ns = std::max(takes_ns, NsOf(order.work.wall_limit()));
@@ -418,6 +436,8 @@ void SimAgent::Measure(const WorkOrder& order, const std::string& bytes) {
     result.set_valid(!world_->Happens(faults.invalid));
     result.set_median(truth_->NextMedian());
     result.add_samples(result.median());
+    result.set_baseline_before(1000 + 10 * world_->rng().UniformDouble());
+    result.set_baseline_after(1000 + 10 * world_->rng().UniformDouble());
   }
   const uint64_t run = process_->next_run++;
   process_->run[order.device] = run;

@@ -49,6 +49,8 @@ class SimAgent {
   void Drain();
   // The spool is lost with the disk. REQUIRES: it is down.
   void LoseSpool();
+  // Every candidate crashes on the device, or works again.
+  void BreakDevice(int device, bool broken);
   // The device is not reported any more, or again.
   void Vanish(int device, bool gone);
 
@@ -100,6 +102,7 @@ class SimAgent {
   std::string name_;
   std::vector<std::string> devices_;
   std::set<std::string> gone_;
+  std::set<std::string> broken_;
   SimFile file_;
   int boot_ = 1;
   int session_ = 0;

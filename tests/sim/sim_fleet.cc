@@ -1,5 +1,6 @@
 #include "tests/sim/sim_fleet.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "deploy/support/strings.h"
@@ -31,13 +32,17 @@ void FleetCounts::Add(const FleetCounts& other) {
   disks_full += other.disks_full;
   databases_lost += other.databases_lost;
   power_cuts += other.power_cuts;
+  broken += other.broken;
+  canaries_passed += other.canaries_passed;
+  canaries_failed += other.canaries_failed;
 }
 
 std::string FleetCounts::Text() const {
   return StrCat("events=", events, " simulated_s=", simulated_s, " results=", results,
                 " kills=", kills, " pauses=", pauses, " cuts=", cuts, " clock_jumps=", clock_jumps,
                 " disks_full=", disks_full, " databases_lost=", databases_lost,
-                " power_cuts=", power_cuts);
+                " power_cuts=", power_cuts, " broken=", broken,
+                " canaries_passed=", canaries_passed, " canaries_failed=", canaries_failed);
 }
 
 SimFleet::SimFleet(uint64_t seed, const FleetOptions& options)
@@ -65,6 +70,23 @@ SimFleet::SimFleet(uint64_t seed, const FleetOptions& options)
 
 SimFleet::~SimFleet() = default;
 
+// The worst moment: the agent dies before it hears of its grant and stays away until the lease has
+// ended and the tracker was started anew.
+void SimFleet::BreakAtGrant(const std::string& device) {
+  if (!chaos_ || !world_.Happens(0.01)) return;
+  for (auto& agent : agents_) {
+    const auto& own = agent->devices();
+    if (std::find(own.begin(), own.end(), device) == own.end()) continue;
+    world_.AfterAlways(0, [this, agent = agent.get()] {
+      if (!chaos_ || !world_.up(agent->node())) return;
+      ++counts_.kills;
+      agent->Crash(false);
+      Restart(agent, world_.Between(35 * kSecond, 45 * kSecond));
+    });
+    world_.AfterAlways(world_.Between(31 * kSecond, 34 * kSecond), [this] { KillTracker(); });
+  }
+}
+
 std::string SimFleet::Run() {
   support::Rng& rng = world_.rng();
   if (options_.faults) {
@@ -82,6 +104,7 @@ std::string SimFleet::Run() {
   tuner_->Start();
   for (auto& agent : agents_) agent->Start();
   if (options_.faults) {
+    tracker_->oracle().set_on_lease([this](const std::string& device) { BreakAtGrant(device); });
     PlanChaos();
     RunUntil(options_.chaos_ns, false);
     Heal();
@@ -91,6 +114,11 @@ std::string SimFleet::Run() {
   counts_.events = world_.events();
   counts_.simulated_s = world_.now_ns() / kSecond;
   counts_.results = truth_.results();
+  if (tracker_->pool() != nullptr) {
+    const tracker::PoolStats stats = tracker_->pool()->stats(tracker_->now());
+    counts_.canaries_passed = stats.canaries_passed;
+    counts_.canaries_failed = stats.canaries_failed;
+  }
   return world_.failure();
 }
 
@@ -178,10 +206,18 @@ void SimFleet::Restart(SimAgent* agent, int64_t after_ns) {
 
 void SimFleet::BreakAgent(SimAgent* agent) {
   support::Rng& rng = world_.rng();
-  switch (rng.Uniform(8)) {
+  switch (rng.Uniform(9)) {
     case 0:
       agent->Drain();
       return;
+    case 3: {
+      const int device = static_cast<int>(rng.Uniform(4));
+      agent->BreakDevice(device, true);
+      ++counts_.broken;
+      world_.AfterAlways(world_.Between(5 * kSecond, 120 * kSecond),
+                         [agent, device] { agent->BreakDevice(device, false); });
+      return;
+    }
     case 1: {
       agent->Vanish(static_cast<int>(rng.Uniform(4)), rng.Bernoulli(0.5));
       return;
@@ -222,19 +258,20 @@ void SimFleet::BreakTracker() {
   }
   if (!world_.up(tracker_->node())) return;
   tracker_->draining = rng.Bernoulli(0.3);
-  const auto die = [this] {
-    if (!chaos_ || !world_.up(tracker_->node())) return;
-    ++counts_.kills;
-    tracker_->Crash();
-    world_.AfterAlways(world_.Between(100 * kMs, 15 * kSecond), [this] {
-      if (!world_.up(tracker_->node())) tracker_->Start();
-    });
-  };
   if (tracker_->draining) {
-    world_.AfterAlways(kSecond, die);
+    world_.AfterAlways(kSecond, [this] { KillTracker(); });
   } else {
-    die();
+    KillTracker();
   }
+}
+
+void SimFleet::KillTracker() {
+  if (!chaos_ || !world_.up(tracker_->node())) return;
+  ++counts_.kills;
+  tracker_->Crash();
+  world_.AfterAlways(world_.Between(100 * kMs, 15 * kSecond), [this] {
+    if (!world_.up(tracker_->node())) tracker_->Start();
+  });
 }
 
 void SimFleet::BreakNetwork() {
@@ -301,7 +338,10 @@ void SimFleet::Heal() {
     agent->corrupt = 0;
     agent->spool_file().full = false;
     if (!world_.up(agent->node())) agent->Start();
-    for (size_t i = 0; i < agent->devices().size(); ++i) agent->Vanish(static_cast<int>(i), false);
+    for (size_t i = 0; i < agent->devices().size(); ++i) {
+      agent->Vanish(static_cast<int>(i), false);
+      agent->BreakDevice(static_cast<int>(i), false);
+    }
   }
   tracker::LoopCall enable;
   enable.apply = [this](tracker::DevicePool& pool, tracker::Now now) {

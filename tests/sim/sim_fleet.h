@@ -37,6 +37,9 @@ struct FleetCounts {
   int64_t disks_full = 0;
   int64_t databases_lost = 0;
   int64_t power_cuts = 0;
+  int64_t broken = 0;           // devices
+  int64_t canaries_passed = 0;  // since the tracker's last start
+  int64_t canaries_failed = 0;
 
   void Add(const FleetCounts& other);
   std::string Text() const;
@@ -61,6 +64,8 @@ class SimFleet {
   void Break();
   void BreakAgent(SimAgent* agent);
   void BreakTracker();
+  void KillTracker();
+  void BreakAtGrant(const std::string& device);
   void BreakNetwork();
   void BreakAdmin();
   void Restart(SimAgent* agent, int64_t after_ns);

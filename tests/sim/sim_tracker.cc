@@ -1,5 +1,6 @@
 #include "tests/sim/sim_tracker.h"
 
+#include <map>
 #include <utility>
 
 #include "deploy/support/strings.h"
@@ -29,7 +30,7 @@ class SimTracker::Store final : public tracker::PoolStore {
   absl::StatusOr<tracker::Snapshot> Load() override {
     TW_ASSIGN(tracker::Snapshot snapshot, real_->Load());
     snapshot.epoch += static_cast<uint64_t>(starts_);
-    if (owner_->bugs.forgets_outbox) snapshot.outbox.clear();
+    Forget(&snapshot);
     return snapshot;
   }
 
@@ -37,25 +38,84 @@ class SimTracker::Store final : public tracker::PoolStore {
     if (owner_->disk_full) {
       return support::ResourceExhausted("sql.commit.full", "no space left (simulated)");
     }
-    if (!owner_->bugs.acks_before_commit) return real_->Commit(changes);
-    if (late_) TW_TRY(real_->Commit(*late_));
+    if (owner_->bugs.late_dispositions) return Write(WithLateDispositions(changes));
+    if (!owner_->bugs.acks_before_commit) return Write(changes);
+    if (late_) TW_TRY(Write(*late_));
     late_ = std::make_unique<tracker::Changes>(changes);
     return absl::OkStatus();
   }
 
   // What was only in memory dies with the process.
-  void ProcessDied() { late_.reset(); }
+  void ProcessDied() {
+    late_.reset();
+    late_items_.clear();
+  }
   void ProcessStarts() { ++starts_; }
 
  private:
+  absl::Status Write(const tracker::Changes& changes) {
+    TW_TRY(real_->Commit(changes));
+    owner_->oracle_.Committed(changes);
+    return absl::OkStatus();
+  }
+
+  void Forget(tracker::Snapshot* snapshot) const {
+    const TrackerBugs& bugs = owner_->bugs;
+    if (bugs.forgets_outbox) snapshot->outbox.clear();
+    for (tracker::WorkRow& row : snapshot->items) {
+      if (bugs.forgets_attempts && row.state == v1::WORK_STATE_QUEUED) row.attempts.clear();
+      for (tracker::Attempt& attempt : row.attempts) {
+        if (bugs.forgets_dispositions) attempt.disposition = v1::DISPOSITION_UNSPECIFIED;
+      }
+    }
+    for (tracker::DeviceRow& row : snapshot->devices) {
+      if (bugs.forgets_tokens) row.last_token = 0;
+    }
+  }
+
+  tracker::Changes WithLateDispositions(tracker::Changes changes) {
+    std::map<std::string, tracker::WorkRow> late = std::exchange(late_items_, {});
+    for (tracker::WorkRow& row : changes.items) {
+      late.erase(row.item.name());
+      for (const tracker::ResultRow& result : changes.results) {
+        if (result.result.work_item() == row.item.name()) late_items_[row.item.name()] = row;
+      }
+      if (late_items_.count(row.item.name()) == 0) continue;
+      for (tracker::Attempt& attempt : row.attempts) {
+        for (const tracker::ResultRow& result : changes.results) {
+          const bool its = result.result.work_item() == row.item.name() &&
+                           result.result.attempt() == attempt.number;
+          if (its) attempt.disposition = v1::DISPOSITION_UNSPECIFIED;
+        }
+      }
+    }
+    for (auto& [name, row] : late) changes.items.push_back(std::move(row));
+    return changes;
+  }
+
   SimTracker* owner_;
   std::unique_ptr<tracker::TrackerStore> real_;
   std::unique_ptr<tracker::Changes> late_;
+  std::map<std::string, tracker::WorkRow> late_items_;
   int starts_ = -1;
 };
 
+class SimTracker::WallClock final : public support::Clock {
+ public:
+  explicit WallClock(support::Clock* real) : real_(real) {}
+  int64_t NowNs() override { return real_->WallMicros() * 1000; }
+  int64_t WallMicros() override { return real_->WallMicros(); }
+
+ private:
+  support::Clock* real_;
+};
+
 SimTracker::SimTracker(SimWorld* world, std::string dir)
-    : world_(world), node_(world->AddNode("tracker")), dir_(std::move(dir)) {
+    : world_(world),
+      node_(world->AddNode("tracker")),
+      dir_(std::move(dir)),
+      oracle_(world, tracker::PoolOptions().lease_ttl_ns) {
+  wall_clock_ = std::make_unique<WallClock>(world_->clock(node_));
   blobs_ = Value(daemon::BlobStore::Open(support::PathJoin(dir_, "blobs")));
   store_ = std::make_unique<Store>(this);
 }
@@ -75,7 +135,9 @@ void SimTracker::Start() {
   draining = false;
   incoming_.clear();
   round_planned_ = false;
-  rounds_ = Value(tracker::TrackerRounds::Create({}, options, store_.get(), world_->clock(node_)));
+  rounds_ = Value(tracker::TrackerRounds::Create(
+      {}, options, store_.get(),
+      bugs.wall_clock_leases ? wall_clock_.get() : world_->clock(node_)));
   world_->Tell("tracker starts");
   Round();
 }
@@ -92,6 +154,7 @@ void SimTracker::LoseDatabase() {
   world_->Tell("the tracker's database is lost");
   TW_CHECK(rounds_ == nullptr) << "the tracker runs";
   store_ = std::make_unique<Store>(this);
+  oracle_.NewDatabase();
   ++database_;
 }
 

@@ -9,6 +9,7 @@
 
 #include "deploy/daemon/blob_store.h"
 #include "deploy/support/file.h"
+#include "tests/sim/sim_oracle.h"
 #include "tests/sim/sim_world.h"
 #include "tracker/tracker_calls.h"
 #include "tracker/tracker_rounds.h"
@@ -20,6 +21,12 @@ namespace tilewright::sim {
 struct TrackerBugs {
   bool acks_before_commit = false;  // commits reach the disk one round late
   bool forgets_outbox = false;      // updates live in memory only
+  // What a start reads back is not what was written.
+  bool forgets_attempts = false;      // of items that wait
+  bool forgets_tokens = false;        // of devices
+  bool forgets_dispositions = false;  // of results
+  bool late_dispositions = false;     // they reach the disk one round after their results
+  bool wall_clock_leases = false;     // time is read from the clock on the wall
 };
 
 class SimTracker {
@@ -45,6 +52,7 @@ class SimTracker {
   // Counts the databases.
   int database() const { return database_; }
   tracker::Now now();
+  CommitOracle& oracle() { return oracle_; }
 
   bool disk_full = false;
   bool draining = false;
@@ -53,6 +61,7 @@ class SimTracker {
 
  private:
   class Store;
+  class WallClock;
   void Round();
   void PlanRound(int64_t delay_ns);
 
@@ -62,6 +71,8 @@ class SimTracker {
   int database_ = 1;
   std::unique_ptr<daemon::BlobStore> blobs_;
   std::unique_ptr<Store> store_;  // the database: outlives the process
+  std::unique_ptr<WallClock> wall_clock_;
+  CommitOracle oracle_;
   std::unique_ptr<tracker::TrackerRounds> rounds_;
   std::vector<tracker::LoopCall> incoming_;
   bool round_planned_ = false;

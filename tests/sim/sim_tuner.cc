@@ -340,6 +340,11 @@ void SimTuner::CheckJob(const std::string& id, const SimTruth& truth) {
   for (const log::TrialRow& trial : Value(log_->ListTrials({.job = id, .limit = 100000}))) {
     const std::string name = StrCat(id, " trial ", trial.number);
     if (!log::IsFinal(trial.state)) world_->Fail(name + " has not ended");
+    // What vanished is asked for again.
+    if (trial.state == log::TrialState::kFailed &&
+        trial.reason.find("artifact") != std::string::npos) {
+      world_->Fail(name + " was given up for an artifact: " + trial.reason);
+    }
     if (trial.outcome == log::Outcome::kUnspecified) world_->Fail(name + " ended without outcome");
     if (trial.measurement_id.empty()) {
       if (trial.outcome == log::Outcome::kOk) world_->Fail(name + " is OK without a record");

@@ -432,12 +432,14 @@ TEST_F(DevicePoolTest, CursorsResumeAndAcknowledgedUpdatesAreForgotten) {
 
 TEST_F(DevicePoolTest, OpenItemsPinTheirArtifacts) {
   Submit(Item("w1"));
-  const std::string hex = support::Sha256Hex("artifact of w1");
+  Submit(Item("w2"));
+  const std::string hex = support::Sha256Hex("artifact of w2");
   EXPECT_TRUE(pool_.References(hex));
   const v1::Grant grant = SyncA(At(1)).grants(0);
   EXPECT_TRUE(pool_.References(hex));
-  pool_.Report(ResultOf(grant, 0), "", At(2));
+  for (int i = 0; i < 2; ++i) pool_.Report(ResultOf(grant, i), "", At(2));
   EXPECT_FALSE(pool_.References(hex));
+  EXPECT_TRUE(pool_.References(support::Sha256Hex("artifact of w1"))) << "the class's canary";
 }
 
 TEST_F(DevicePoolTest, NothingIsGrantedWhileTheOutboxIsFull) {

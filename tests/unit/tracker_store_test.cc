@@ -96,6 +96,9 @@ TEST_F(TrackerStoreTest, EveryFieldSurvivesAReopen) {
   device.admin_reason = "demo";
   device.admin_version = 4;
   device.hold = HoldRow{"holds/d-4", "ann", "demo", 123456};
+  device.health = {Verdict::kQuarantined, "device.canary.failed", "crashed", 3, 77, 88};
+  device.canaries = 5;
+  device.resets = 2;
   changes.devices.push_back(device);
   changes.usage = {{"ann", 19'000, 12.25}, {"ann", 19'001, 1.5}};
   ASSERT_TRUE(store_->Commit(changes).ok());
@@ -133,6 +136,9 @@ TEST_F(TrackerStoreTest, EveryFieldSurvivesAReopen) {
   EXPECT_EQ(snapshot_.devices[0].last_token, 7);
   EXPECT_EQ(snapshot_.devices[0].hold->holder, "ann");
   EXPECT_EQ(snapshot_.devices[0].hold->expire_us, 123456);
+  EXPECT_EQ(snapshot_.devices[0].health, device.health);
+  EXPECT_EQ(snapshot_.devices[0].canaries, 5);
+  EXPECT_EQ(snapshot_.devices[0].resets, 2);
 }
 
 TEST_F(TrackerStoreTest, SequenceNumbersNeverComeBackAfterEverythingWasAcknowledged) {
@@ -168,7 +174,9 @@ TEST_F(TrackerStoreTest, ASecondAcceptedResultIsRefusedWithTheWholeTransaction) 
   good.items[0].attempts[0].accepted = true;
   ASSERT_TRUE(store_->Commit(good).ok());
   Changes bad;
-  bad.devices.push_back({"devices/x", 1, v1::ADMIN_STATE_ENABLED, "", 0, std::nullopt});
+  DeviceRow device;
+  device.name = "devices/x";
+  bad.devices.push_back(device);
   bad.items.push_back(good.items[0]);
   bad.items[0].attempts[1].accepted = true;
   const absl::Status status = store_->Commit(bad);
@@ -177,7 +185,7 @@ TEST_F(TrackerStoreTest, ASecondAcceptedResultIsRefusedWithTheWholeTransaction) 
   EXPECT_TRUE(snapshot_.devices.empty()) << "a failed transaction left something behind";
   EXPECT_FALSE(snapshot_.items[0].attempts[1].accepted);
   Changes again;
-  again.devices.push_back({"devices/x", 1, v1::ADMIN_STATE_ENABLED, "", 0, std::nullopt});
+  again.devices.push_back(device);
   EXPECT_TRUE(store_->Commit(again).ok()) << "the store is usable after an error";
 }
 

@@ -281,32 +281,48 @@ void AddDevices(CLI::App* app, Action* action) {
       group, "hold", "reserve a device for a person",
       "  tilewright devices hold board-3 --holder ana --purpose 'power test' --minutes 90\n"
       "  tilewright devices hold holds/7 --release\n");
-  for (CLI::App* command : {get, drain, undrain, hold}) {
+  // The same under the words that people look for.
+  CLI::App* reserve =
+      AddCommand(group, "reserve", "reserve a device for a person (as hold)",
+                 "  tilewright devices reserve board-3 --holder ana --minutes 90\n");
+  CLI::App* release = AddCommand(group, "release", "end a reservation, by its name or its device's",
+                                 "  tilewright devices release board-3\n");
+  CLI::App* reset =
+      AddCommand(group, "reset", "run the operator's reset command for a device",
+                 "  tilewright devices reset board-3 --reason 'does not answer to ping'\n");
+  for (CLI::App* command : {get, drain, undrain, hold, reserve, release, reset}) {
     command->add_option("DEVICE", o->name, "name of the device")->required();
     AddServer(command, &o->server);
   }
   AddFormat(get, kOutputFlag, &o->format);
   drain->add_option("--reason", o->reason, "for people")->capture_default_str();
   drain->add_flag("--now", o->now, "take the running batch away at once; it is measured elsewhere");
-  hold->add_option("--holder", o->holder, "who");
-  hold->add_option("--purpose", o->purpose, "what for");
-  hold->add_option("--minutes", o->minutes, "for how long")
-      ->check(CLI::Range(1.0, 7 * 24 * 60.0))
-      ->capture_default_str();
+  reset->add_option("--reason", o->reason, "for the agent's log")->capture_default_str();
+  for (CLI::App* command : {hold, reserve}) {
+    command->add_option("--holder", o->holder, "who");
+    command->add_option("--purpose", o->purpose, "what for");
+    command->add_option("--minutes", o->minutes, "for how long")
+        ->check(CLI::Range(1.0, 7 * 24 * 60.0))
+        ->capture_default_str();
+  }
   hold->add_flag("--release", o->release, "end the hold named holds/N instead");
   get->callback([=] { *action = [o] { return DevicesGet(o->server, o->name, o->format); }; });
   drain->callback(
       [=] { *action = [o] { return DevicesDrain(o->server, o->name, true, o->reason, o->now); }; });
   undrain->callback(
       [=] { *action = [o] { return DevicesDrain(o->server, o->name, false, "", false); }; });
-  hold->callback([=] {
+  release->callback([=] { *action = [o] { return DevicesRelease(o->server, o->name); }; });
+  reset->callback([=] { *action = [o] { return DevicesReset(o->server, o->name, o->reason); }; });
+  const auto take = [=] {
     if (o->release) {
       *action = [o] { return DevicesRelease(o->server, o->name); };
       return;
     }
     if (o->holder.empty()) throw CLI::RequiredError("--holder");
     *action = [o] { return DevicesHold(o->server, o->name, o->holder, o->purpose, o->minutes); };
-  });
+  };
+  hold->callback(take);
+  reserve->callback(take);
 }
 
 void AddModules(CLI::App* app, Action* action) {

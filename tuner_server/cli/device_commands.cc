@@ -28,6 +28,12 @@ std::string AdminText(const v1::Device& d) {
   return EnumText(v1::AdminState_Name(d.admin_state()));
 }
 
+std::string ResetText(const v1::ResetReport& reset) {
+  if (reset.request().empty()) return "";
+  return EnumText(v1::ResetState_Name(reset.state())) +
+         (reset.detail().empty() ? "" : ": " + reset.detail());
+}
+
 std::string WhyNoWork(const v1::Device& device) {
   std::vector<std::string> reasons;
   for (const v1::Condition& condition : device.conditions()) {
@@ -68,6 +74,8 @@ nlohmann::json DeviceJson(const v1::Device& device) {
           {"activity", ActivityText(device)},
           {"admin_state", AdminText(device)},
           {"admin_reason", device.admin_reason()},
+          {"quarantine", device.quarantine().reason()},
+          {"last_reset", ResetText(device.last_reset())},
           {"work_items_done", device.work_items_done()},
           {"last_seen", TimestampText(device.last_seen())},
           {"conditions", conditions},
@@ -86,6 +94,12 @@ void PrintDevice(const v1::Device& device) {
              TimestampText(device.last_seen()), "\nhealth       ", HealthText(device),
              "\nactivity     ", ActivityText(device), "\nadmin state  ", AdminText(device));
   if (!device.admin_reason().empty()) text += " (" + device.admin_reason() + ")";
+  if (device.has_quarantine()) {
+    text += StrCat("\nnot trusted  since ", TimestampText(device.quarantine().since()), ", ",
+                   device.quarantine().probes(), " canaries failed since, next in ",
+                   device.quarantine().next_probe().seconds(), " s");
+  }
+  if (device.has_last_reset()) text += "\nlast reset   " + ResetText(device.last_reset());
   if (!device.current_lease().empty()) text += "\nlease        " + device.current_lease();
   text +=
       StrCat("\nmeasured     ", device.work_items_done(), " work items since the tracker started",
@@ -190,6 +204,21 @@ int DevicesHold(const ServerPlace& server, const std::string& device, const std:
   return Finish("devices hold", "cannot hold device " + device, hold());
 }
 
+int DevicesReset(const ServerPlace& server, const std::string& device, const std::string& reason) {
+  const auto reset = [&]() -> absl::Status {
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
+    v1::ResetDeviceRequest request;
+    request.set_name(DeviceName(device));
+    request.set_reason(reason);
+    TW_TRY(
+        client.Call(client.fleet(), &v1::FleetAdminService::Stub::ResetDevice, request).status());
+    PrintOut("a reset of " + LastPart(request.name()) +
+             " is ordered; 'tilewright devices get' shows how it ends");
+    return absl::OkStatus();
+  };
+  return Finish("devices reset", "cannot reset " + device, reset());
+}
+
 int DevicesShares(const ServerPlace& server, OutputFormat format) {
   const auto list = [&]() -> absl::Status {
     TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
@@ -233,7 +262,8 @@ int DevicesRelease(const ServerPlace& server, const std::string& name) {
   const auto release = [&]() -> absl::Status {
     TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
     v1::ReleaseHoldRequest request;
-    request.set_name(name.starts_with("holds/") ? name : "holds/" + name);
+    // A hold, or the device that it holds.
+    request.set_name(name.starts_with("holds/") ? name : DeviceName(name));
     TW_TRY(
         client.Call(client.fleet(), &v1::FleetAdminService::Stub::ReleaseHold, request).status());
     PrintOut(request.name() + " is released");

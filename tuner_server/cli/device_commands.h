@@ -15,6 +15,8 @@ int DevicesDrain(const ServerPlace& server, const std::string& device, bool drai
                  const std::string& reason, bool now);
 int DevicesHold(const ServerPlace& server, const std::string& device, const std::string& holder,
                 const std::string& purpose, double minutes);
+// Has the device's agent run the operator's reset command.
+int DevicesReset(const ServerPlace& server, const std::string& device, const std::string& reason);
 // Who uses the fleet and how much of it.
 int DevicesShares(const ServerPlace& server, OutputFormat format);
 int DevicesRelease(const ServerPlace& server, const std::string& hold);

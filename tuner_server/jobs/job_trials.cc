@@ -30,6 +30,7 @@ constexpr double kMinNoise = 0.01, kMaxNoise = 0.1;
 constexpr char kTrackerCondition[] = "TRACKER_UNREACHABLE";
 constexpr char kDeviceCondition[] = "NO_DEVICE";
 constexpr char kQuotaCondition[] = "QUOTA";
+constexpr char kArtifactMissing[] = "work.artifact.missing";
 constexpr char kConflict[] = "work_item.submit.conflict";
 
 int64_t RetryDelayNs(int64_t failures) {
@@ -276,6 +277,11 @@ absl::Status JobCore::On(ResultsPulled event) {
     }
     log::TrialNews one =
         NewsOf(update, trial, KeyOf(job_, task->row.hash), env_.clock->WallMicros());
+    // Sent again at once, or made again where it is gone here, too.
+    if (update.reason() == kArtifactMissing && open != open_.end() &&
+        open->second.phase == OpenTrial::Phase::kAtTracker) {
+      open->second.phase = OpenTrial::Phase::kToSubmit;
+    }
     if (one.record || one.final) news.push_back(std::move(one));
   }
   TW_TRY(Store(news));

@@ -59,6 +59,12 @@ grpc::Status FleetForwarder::ReleaseHold(grpc::ServerContext* context,
   return Forward(&Stub::ReleaseHold, context, request, response);
 }
 
+grpc::Status FleetForwarder::ResetDevice(grpc::ServerContext* context,
+                                         const v1::ResetDeviceRequest* request,
+                                         v1::Device* response) {
+  return Forward(&Stub::ResetDevice, context, request, response);
+}
+
 grpc::Status FleetForwarder::ListShares(grpc::ServerContext* context,
                                         const v1::ListSharesRequest* request,
                                         v1::ListSharesResponse* response) {

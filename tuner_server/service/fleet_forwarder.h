@@ -31,6 +31,8 @@ class FleetForwarder final : public v1::FleetAdminService::Service {
                           v1::Hold* response) override;
   grpc::Status ReleaseHold(grpc::ServerContext* context, const v1::ReleaseHoldRequest* request,
                            google::protobuf::Empty* response) override;
+  grpc::Status ResetDevice(grpc::ServerContext* context, const v1::ResetDeviceRequest* request,
+                           v1::Device* response) override;
   grpc::Status ListShares(grpc::ServerContext* context, const v1::ListSharesRequest* request,
                           v1::ListSharesResponse* response) override;
 

@@ -1,0 +1,82 @@
+// The tracker's verdict on one device, from what its measurements look like. It tells a device that
+// is broken from candidates that are: many failures in a row make it a suspect, then a canary (a
+// candidate of its class that measured well before, with known outputs) is measured, and only a
+// canary that fails puts the device into quarantine. There canaries probe it after 1, 5, 15, then
+// every 60 minutes. Where no canary exists, quarantine ends by trying again.
+//
+// Pure; times are the caller's; not thread-safe. One poison candidate never does this: at least
+// three different ones must fail.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tilewright/v1/common.pb.h"
+#include "tracker/drift_detector.h"
+#include "tracker/pool_rows.h"
+
+namespace tilewright::tracker {
+
+struct HealthOptions {
+  int failures = 5;          // in a row make a suspect; doubled while canaries prove it wrong
+  int max_failures = 80;     // the doubling ends here
+  int lost = 3;              // DEVICE_LOST of the last `window`
+  int invalid = 6;           // not valid of the last `window`
+  int window = 10;           // results that count for the two
+  int different = 3;         // candidates that must be among them
+  double canary_slow = 1.5;  // a canary this much slower than ever before on its class failed
+  std::vector<int64_t> probe_after_s = {60, 300, 900, 3600};
+  DriftOptions drift;
+};
+
+class DeviceHealth {
+ public:
+  explicit DeviceHealth(const HealthOptions& options = {})
+      : options_(options), drift_(options.drift) {}
+
+  // One result of an ordinary work item. True when the verdict in `row` changed.
+  bool OnResult(const v1::MeasurementResult& result, HealthRow* row);
+  // The baselines of one batch that has ended. True as above.
+  bool OnBatch(const std::vector<double>& baselines, HealthRow* row);
+  // A canary has ended. `best_ns`: the least time that it ever took on a device of the class.
+  bool OnCanary(const v1::MeasurementResult& result, double best_ns, HealthRow* row);
+  // A canary is wanted, but the class has none. True as above: what is proven by itself (lost,
+  // invalid, slow) is quarantined, what may be the candidates' fault is not held against it.
+  bool OnNoCanary(HealthRow* row);
+  // The time of a probe without a canary has come: the next batch decides.
+  void OnTrial(HealthRow* row);
+  // A person says that it is well, or the device is another one: everything begins anew, also what
+  // is usual.
+  void Renew(HealthRow* row);
+
+  const DriftDetector& drift() const { return drift_; }
+  // Until the next probe of a device whose canary failed `probes` times.
+  int64_t ProbeAfterSeconds(int probes) const;
+
+ private:
+  struct Seen {
+    std::string work_item;
+    v1::Outcome outcome = v1::OUTCOME_UNSPECIFIED;
+    bool valid = true;
+  };
+  bool Suspect(std::string_view reason, const std::string& detail, HealthRow* row);
+  bool Quarantine(std::string_view reason, const std::string& detail, HealthRow* row);
+  bool QuarantineAgain(std::string_view reason, const std::string& detail, HealthRow* row);
+  void Forget(HealthRow* row);
+  bool Recent(const std::function<bool(const Seen&)>& bad, int limit) const;
+
+  HealthOptions options_;
+  DriftDetector drift_;
+  std::deque<Seen> seen_;  // the last `window`
+  int failed_in_row_ = 0;
+  std::set<std::string> failed_items_;  // of the row
+  int failures_limit_ = 0;              // doubled; 0 = as configured
+  bool on_trial_ = false;
+};
+
+}  // namespace tilewright::tracker
