@@ -57,9 +57,23 @@ class LintTest(unittest.TestCase):
         self.assertIn("1 findings", output)
 
     def test_clean_tree_passes_everything(self):
-        for check in ("check_layers.py", "check_size.py", "check_docs.py"):
+        for check in ("check_access.py", "check_layers.py", "check_size.py", "check_docs.py"):
             code, output = self.run_check(check)
             self.assertEqual(code, 0, output)
+
+    def test_rpcs_and_rows_that_lack_each_other_are_found(self):
+        proto = "package a.v1;\n\nservice S {\n  // rpc Gone(X) returns (X);\n  rpc Do(X) returns (X);\n%s}\n"
+        row = '    {"/a.v1.S/%s", kAll, 0, false},\n'
+        standard = '    {"/grpc.health.v1.Health/Check", kAll, kAll, false},\n'
+        self.put("proto/a/v1/a.proto", proto % "")
+        self.put("deploy/security/access.cc", row % "Do" + standard)
+        self.assertEqual(self.run_check("check_access.py")[0], 0)
+        self.put("proto/a/v1/a.proto", proto % "  rpc More(X) returns (stream X);\n")
+        self.expect_finding("check_access.py", "proto/a/v1/a.proto:", "a.v1.S/More")
+        self.put("deploy/security/access.cc", row % "Do" + row % "More" + row % "Old")
+        self.expect_finding("check_access.py", "deploy/security/access.cc:", "a.v1.S/Old")
+        self.put("deploy/security/access.cc", row % "Do" + row % "More" + row % "Do")
+        self.expect_finding("check_access.py", "two rows for a.v1.S/Do")
 
     def test_arrow_up_is_found_with_its_line(self):
         self.put("compiler/ir/ir.h", '#pragma once\n\n#include "compiler/op/op_kind.h"\n')
