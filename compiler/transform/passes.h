@@ -51,6 +51,9 @@ absl::StatusOr<Function> VectorizeLoops(const Function& f, const PassContext& ct
 absl::StatusOr<Function> UnrollLoops(const Function& f, const PassContext& ctx);
 // any → same: float a*b + c becomes fma(a, b, c) where the target has it.
 absl::StatusOr<Function> ContractFma(const Function& f, const PassContext& ctx);
+// kLoops → kLoops, vectorised and unrolled: innermost loops ask for the constants they will load
+// some iterations later, where those are too large for a core's caches.
+absl::StatusOr<Function> PrefetchConstants(const Function& f, const PassContext& ctx);
 // kScheduled → kScheduled: nests of blocks that double_buffer marked become the first stage of a
 // pipeline of their loop.
 absl::StatusOr<Function> MarkDoubleBuffers(const Function& f, const PassContext& ctx);

@@ -15,13 +15,15 @@ constexpr PassRow kLowerTensorNests{"lower_tensor_nests", LowerTensorNests};
 constexpr PassRow kVectorizeLoops{"vectorize_loops", VectorizeLoops};
 constexpr PassRow kUnrollLoops{"unroll_loops", UnrollLoops};
 constexpr PassRow kContractFma{"contract_fma", ContractFma};
+constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 
 // Buffers are flattened before loops are vectorised: an index split by a fused loop, like (f / 20)
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
 // which replicates them.
 constexpr PassRow kCpu[] = {
-    kLowerBlocks,      kCompactBuffers, kSimplify,    kPartitionLoops, kFlattenBuffers, kSimplify,
-    kLowerTensorNests, kVectorizeLoops, kUnrollLoops, kSimplify,       kContractFma,
+    kLowerBlocks,    kCompactBuffers, kSimplify,         kPartitionLoops,
+    kFlattenBuffers, kSimplify,       kLowerTensorNests, kVectorizeLoops,
+    kUnrollLoops,    kSimplify,       kContractFma,      kPrefetchConstants,
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.

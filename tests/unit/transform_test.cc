@@ -179,6 +179,21 @@ fn conv(X: f32[12,12] input, Y: f32[12,12] output) stage=scheduled {
 )");
 }
 
+TEST(PrefetchConstants, AsksAheadForLargeWeightsThatAreUsedOften) {
+  // W is far away and used eight times, V as often but small, U only once.
+  std::string body;
+  for (int row = 0; row < 8; ++row) {
+    const std::string at = "Y[ramp(" + std::to_string(row * 16) + ", 1, 16)]";
+    body += "    " + at + " = " + at + " + W[ramp(k * 16, 1, 16)] * V[ramp(0, 1, 16)];\n";
+  }
+  CheckGolden("prefetch_constants", "prefetch_constants",
+              "fn f(W: f32[131072] constant, V: f32[16] constant, U: f32[131072] constant, "
+              "Y: f32[128] output) stage=loops {\n  for i in 0..128 {\n    Y[i] = 0.0f32;\n  }\n  "
+              "for k in 0..8192 {\n" +
+                  body + "  }\n  for k in 0..8192 {\n    Y[ramp(0, 1, 16)] = Y[ramp(0, 1, 16)] + " +
+                  "U[ramp(k * 16, 1, 16)];\n  }\n}\n");
+}
+
 TEST(FlattenBuffers, RowMajor) {
   CheckGolden("flatten_buffers", "lower_blocks,compact_buffers,simplify,flatten_buffers,simplify",
               kTiledMatmul);
