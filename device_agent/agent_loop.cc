@@ -310,7 +310,12 @@ void AgentLoop::SyncLoop() {
       break;
     } else {
       pause_ms = backoff.NextMs();
-      if (reachable) LogWarning("tracker.lost", {{"error", support::StatusText(current->status)}});
+      const std::string error = support::StatusText(current->status);
+      if (reachable && daemon::IsRefused(current->status)) {
+        LogError("tracker.refused", {{"error", error}});
+      } else if (reachable) {
+        LogWarning("tracker.lost", {{"error", error}});
+      }
       reachable = false;
     }
     if (!Pause(pause_ms)) break;
@@ -388,7 +393,8 @@ absl::Status AgentLoop::Fetch(const WorkOrder& order, const v1::Digest& digest, 
       *bytes = *std::move(got);
       return absl::OkStatus();
     }
-    if (!daemon::IsRetryable(got.status())) return got.status();
+    // No candidate pays for a token that has ended.
+    if (!daemon::IsRetryable(got.status()) && !daemon::IsRefused(got.status())) return got.status();
     {
       support::MutexLock lock(mutex_);
       if (!core_->StillWanted(order)) return got.status();

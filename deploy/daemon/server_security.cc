@@ -153,6 +153,9 @@ absl::StatusOr<std::unique_ptr<ServerSecurity>> ServerSecurity::Open(const Secur
   std::unique_ptr<ServerSecurity> made(new ServerSecurity(options, clock));
   if (!options.audit_path.empty()) {
     TW_ASSIGN(made->audit_, security::AuditLog::Open(options.audit_path, clock));
+    if (!made->audit_->damaged().empty()) {
+      LogError("audit.damaged", {{"moved_to", made->audit_->damaged()}});
+    }
   }
   if (options.identity.empty()) return made;
   TW_ASSIGN(made->guard_, security::CallGuard::Open(options.tokens, options.listener, clock));
@@ -186,6 +189,16 @@ absl::Status ServerSecurity::CheckAgent(const grpc::ServerContextBase& context,
       "auth.agent.mismatch",
       support::StrCat("the token of ", caller.Text(), " may not speak for ",
                       support::Quote(agent, 80), "; start the agent with --name ", caller.name));
+}
+
+absl::Status ServerSecurity::CheckAdmin(const grpc::ServerContextBase& context,
+                                        std::string_view what) const {
+  if (!secure()) return absl::OkStatus();
+  TW_ASSIGN(const security::Caller caller, Identify(context));
+  if (caller.role == security::Role::kAdmin) return absl::OkStatus();
+  return support::PermissionDenied(
+      "auth.admin.required",
+      support::StrCat(what, " is for administrators, not for ", caller.Text()));
 }
 
 void ServerSecurity::TellOfTokenFile() {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "deploy/daemon/metrics.h"
@@ -47,6 +48,10 @@ class ServerSecurity {
   // permission_denied (auth.agent.mismatch) unless `agent` ("agents/bench-3") is the one whose
   // token came with the call; ok in plain text.
   absl::Status CheckAgent(const grpc::ServerContextBase& context, const std::string& agent) const;
+
+  // permission_denied (auth.admin.required) unless an administrator calls; ok in plain text. `what`
+  // says what only administrators may.
+  absl::Status CheckAdmin(const grpc::ServerContextBase& context, std::string_view what) const;
 
   // Writes audited calls to the log when they end. Null without an audit log.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> AuditInterceptor();

@@ -141,6 +141,11 @@ bool IsRetryable(const absl::Status& status) {
   }
 }
 
+bool IsRefused(const absl::Status& status) {
+  return (absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) &&
+         support::Slug(status).rfind("auth.", 0) == 0;
+}
+
 int64_t Backoff::NextMs() {
   const int64_t ceiling = std::min<int64_t>(step_ms_, max_ms_);
   step_ms_ = std::min<int64_t>(step_ms_ * 2, max_ms_);

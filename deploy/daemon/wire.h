@@ -56,6 +56,10 @@ void SetTimeout(grpc::ClientContext* context, int64_t timeout_ms);
 // deadline_exceeded, resource_exhausted, aborted.
 bool IsRetryable(const absl::Status& status);
 
+// True when the other side's guard refused the call (token, certificate, role): an administrator
+// can change that at any time.
+bool IsRefused(const absl::Status& status);
+
 // Pauses between attempts: doubling from kReconnectMinMs to max_ms, each drawn uniformly from its
 // upper half, so that many clients of a restarted server do not return at the same moment.
 class Backoff {

@@ -44,14 +44,16 @@ absl::Status Invalid(const std::string& path, int64_t number) {
                       number));
 }
 
-// The last line of the file, empty when there is none.
-absl::StatusOr<std::string> LastLine(const std::string& path) {
+// The last line of the file, empty when there is none; `torn` bytes follow it without an end.
+absl::StatusOr<std::string> LastLine(const std::string& path, uint64_t* torn) {
+  *torn = 0;
   if (!support::FileExists(path)) return std::string();
   TW_ASSIGN(const uint64_t size, support::FileSize(path));
   std::ifstream file(path, std::ios::binary);
   file.seekg(static_cast<std::streamoff>(size > kTailBytes ? size - kTailBytes : 0));
-  std::string tail((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string tail((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   const size_t end = tail.rfind('\n');
+  *torn = end == std::string::npos ? tail.size() : tail.size() - end - 1;
   if (end == std::string::npos) return std::string();
   const size_t before = end == 0 ? std::string::npos : tail.rfind('\n', end - 1);
   const size_t begin = before == std::string::npos ? 0 : before + 1;
@@ -83,14 +85,24 @@ absl::Status AppendLine(const std::string& path, const std::string& line) {
 
 absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(std::string path, support::Clock* clock) {
   std::unique_ptr<AuditLog> log(new AuditLog(std::move(path), clock));
-  TW_ASSIGN(const std::string last, LastLine(log->path_));
-  if (last.empty()) return log;
+  uint64_t torn = 0;
+  TW_ASSIGN(const std::string last, LastLine(log->path_, &torn));
   const auto line = ParseLine(last);
-  if (!line.has_value()) {
-    return support::DataLoss("audit.file.invalid",
-                             "expected an audit log, found something else at the end of " +
-                                 log->path_ + "; move the file away");
+  const bool ours = line.has_value() || (last.empty() && torn < kTailBytes);
+  if (!ours) {
+    log->damaged_ = support::StrCat(log->path_, ".damaged-", clock->WallMicros());
+    if (rename(log->path_.c_str(), log->damaged_.c_str()) != 0) {
+      return support::ErrnoError(errno, "audit.file.invalid", log->path_);
+    }
+    return log;
   }
+  if (torn > 0) {
+    TW_ASSIGN(const uint64_t size, support::FileSize(log->path_));
+    if (truncate(log->path_.c_str(), static_cast<off_t>(size - torn)) != 0) {
+      return support::ErrnoError(errno, "audit.write.failed", log->path_);
+    }
+  }
+  if (!line.has_value()) return log;
   MutexLock lock(log->mutex_);
   log->seq_ = line->seq;
   log->previous_ = support::Sha256Hex(last);

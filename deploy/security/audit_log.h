@@ -30,9 +30,13 @@ struct AuditEntry {
 
 class AuditLog {
  public:
-  // Goes on after the last line that is there. data_loss (audit.file.invalid) when that line is not
-  // one of ours: move the file away. The clock is not owned.
+  // Goes on after the last whole line that is there; what a power cut left of another is dropped. A
+  // file that ends with something else is moved aside (see damaged) and a new chain begins: a
+  // daemon starts all the same. The clock is not owned.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(std::string path, support::Clock* clock);
+
+  // Where Open has moved a damaged file; empty when there was none.
+  const std::string& damaged() const { return damaged_; }
 
   // The line is with the system when this returns (it survives the process, not a power cut).
   absl::Status Append(const AuditEntry& entry) TW_EXCLUDES(mutex_);
@@ -47,6 +51,7 @@ class AuditLog {
 
   const std::string path_;
   support::Clock* const clock_;
+  std::string damaged_;
   RateLimiter refusals_;
   support::Mutex mutex_;
   int64_t seq_ TW_GUARDED_BY(mutex_) = 0;

@@ -79,9 +79,16 @@ class Secure(cli_case.Case):
             self.assertEqual(tuned.read(), fetched.read())
         self.assertEqual(len(self.good("log", "export", "first", *self.as_("ana")).splitlines()), TRIALS)
 
+        again = self.good("jobs", "submit", "m.onnx", "--target", "native,threads=1", "--trials", "1", "--name", "second",
+                          *self.as_("ana")).splitlines()[-1]
+        self.assertIn("--identity", again)
+        self.good(*again[again.index("tilewright ") + len("tilewright "):].split())
+
         # Nobody else, and nobody more than that.
         self.refused(FAILED, "auth.role.denied", "jobs", "list", *self.as_("ci"))
         self.refused(FAILED, "auth.role.denied", "devices", "drain", "bench-cpu", *self.as_("ana"))
+        self.refused(FAILED, "auth.admin.required", "jobs", "submit", "m.onnx", "--target", "native,threads=1",
+                     "--priority", "1", *self.as_("ana"))
         self.refused(UNAVAILABLE, "rpc.", "jobs", "list", *self.server)
         self.refused(FAILED, "auth.certificate.mismatch", "jobs", "list", *self.server, *self.identity("bench"),
                      env={"TILEWRIGHT_TOKEN": self.read("pki/issued/ana/token").strip()})
@@ -110,8 +117,9 @@ class Secure(cli_case.Case):
             self.assertIn("none changed or missing", self.good("audit", "verify", f"{daemon}/audit.jsonl"))
         lines = self.audit("tuner")
         created = [line for line in lines if line.get("method", "").endswith("/CreateJob")]
-        self.assertEqual([(line["who"], line["outcome"], line["what"]) for line in created],
-                         [("engineer/ana", "OK", "first")])
+        self.assertEqual([(line["who"], line["outcome"], line["what"]) for line in created][:2],
+                         [("engineer/ana", "OK", "first"), ("engineer/ana", "OK", "second")])
+        self.assertEqual((created[2]["outcome"], created[2]["detail"]), ("PERMISSION_DENIED", "auth.admin.required"))
         self.assertIn("auth.token.revoked", {line.get("detail", "").split(":")[0] for line in lines})
         self.assertIn(("ci/nightly", "PERMISSION_DENIED"), {(line["who"], line["outcome"]) for line in lines})
         hold = [line for line in self.audit("tracker") if line.get("method", "").endswith("/CreateHold")]

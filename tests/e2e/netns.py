@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """An agent on a host of its own: a network namespace whose only route leads to the tracker, no shared
-folder. The job still completes: agents dial out and fetch everything from the tracker."""
+folder. The job still completes: agents dial out and fetch everything from the tracker. Once in plain text
+(--insecure), once with TLS and tokens and a stranger beside."""
 
 import os
 import subprocess
@@ -29,19 +30,62 @@ def make_namespace():
     sh("ip", "-n", NAMESPACE, "link", "set", agent_end, "up")
 
 
+def start_remote_agent(fleet, private, name, *flags, identity=None):
+    """An agent in the namespace. Its own mount namespace hides this test's state folder: nothing is shared but the
+    binaries; an identity is carried over."""
+    carry = f'cp -a "{identity}" "{private}/identity" && ' if identity else ""
+    script = (f'mkdir -p "{private}" && mount -t tmpfs none "{private}" && {carry}mount -t tmpfs none "{fleet.state}" && '
+              f'exec "{BIN}/tilewright-agent" --state-dir "{private}/state" --tracker {fleet.tracker_address} '
+              f'--device cpu {" ".join(flags)}' + (f' --identity "{private}/identity"' if identity else ""))
+    agent = Daemon(name, [], fleet.state)
+    log = open(agent.log_path, "ab")
+    agent.process = subprocess.Popen(["ip", "netns", "exec", NAMESPACE, "unshare", "--mount", "sh", "-c", script],
+                                     stdout=log, stderr=log, start_new_session=True)
+    fleet.daemons[name] = agent
+    return agent
+
+
+def secure_agent_works_and_a_stranger_beside_it_does_not():
+    with Fleet(threads=1) as fleet:
+        pki, tokens = fleet.state / "pki", {d: fleet.state / f"{d}-tokens" for d in ("tracker", "tuner")}
+        fleet.cli("certs", "init", pki)
+        for kind, name, flags in (("tracker", "lab", ("--host", HOST)), ("tuner", "main", ()), ("agent", "bench", ()),
+                                  ("client", "ana", ())):
+            fleet.cli("certs", "issue", pki, kind, name, *flags)
+        for role, name, daemon in (("tuner", "main", "tracker"), ("agent", "bench", "tracker"), ("engineer", "ana", "tuner")):
+            fleet.cli("tokens", "create", role, name, "--file", tokens[daemon], "--identity", pki / "issued" / name)
+
+        def secure(daemon, name):
+            return ("--identity", pki / "issued" / name, "--tokens", tokens[daemon])
+        # Off loopback without --insecure: TLS is what opens the address.
+        fleet.start_tracker(listen=f"{HOST}:0", extra=secure("tracker", "lab"))
+        fleet.tuner_args = secure("tuner", "main")
+        fleet.start_tuner()
+        os.environ["TILEWRIGHT_IDENTITY"] = str(pki / "issued" / "ana")
+        private = [Path("/tmp") / f"{NAMESPACE}-{name}" for name in ("agent", "stranger")]
+        agent = start_remote_agent(fleet, private[0], "agent", identity=pki / "issued" / "bench")
+        stranger = start_remote_agent(fleet, private[1], "agent.stranger", "--name", "stranger")
+        try:
+            model = make_models(fleet.state / "models", "dqn", "--size", 44, "--width", 0.5) / "dqn" / "model.onnx"
+            job = fleet.wait_job(fleet.submit(model, 8), 300)
+            assert job["state"] == "SUCCEEDED" and job["progress"]["measured"] == 8, job
+            devices = fleet.cli_json("devices", "list", *fleet.server())
+            assert [d["name"] for d in devices] == ["devices/bench-cpu"], devices
+            assert AGENT in devices[0]["address"], devices
+            assert stranger.alive() and "tracker.lost" in stranger.tail(50), stranger.tail()
+        finally:
+            del os.environ["TILEWRIGHT_IDENTITY"]
+            agent.stop()
+            stranger.stop()
+            sh("rm", "-rf", *private, check=False)
+
+
 def agent_with_a_route_only_to_the_tracker_does_the_work():
     with Fleet(threads=1) as fleet:
         fleet.start_tracker(listen=f"{HOST}:0", extra=("--insecure",))
         fleet.start_tuner()
-        # Its own mount namespace hides this test's state folder: nothing is shared but the binaries.
         private = Path("/tmp") / f"{NAMESPACE}-agent"
-        script = (f'mount -t tmpfs none "{fleet.state}" && mkdir -p "{private}" && mount -t tmpfs none "{private}" && '
-                  f'exec "{BIN}/tilewright-agent" --state-dir "{private}/state" --tracker {fleet.tracker_address} --device cpu')
-        agent = Daemon("agent", [], fleet.state)
-        log = open(agent.log_path, "ab")
-        agent.process = subprocess.Popen(["ip", "netns", "exec", NAMESPACE, "unshare", "--mount", "sh", "-c", script],
-                                         stdout=log, stderr=log, start_new_session=True)
-        fleet.daemons["agent"] = agent
+        agent = start_remote_agent(fleet, private, "agent")
         try:
             reach = sh("ip", "netns", "exec", NAMESPACE, "ip", "route", check=True).stdout
             assert "default" not in reach, reach
@@ -65,6 +109,7 @@ if __name__ == "__main__":
         sh("ip", "netns", "del", NAMESPACE, check=False)
         skip(f"this machine makes no network namespaces: {getattr(error, 'stderr', error)}")
     try:
-        run_checks(agent_with_a_route_only_to_the_tracker_does_the_work)
+        run_checks(agent_with_a_route_only_to_the_tracker_does_the_work,
+                   secure_agent_works_and_a_stranger_beside_it_does_not)
     finally:
         sh("ip", "netns", "del", NAMESPACE, check=False)

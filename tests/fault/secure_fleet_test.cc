@@ -552,6 +552,15 @@ TEST_F(SecureFleetTest, DaemonsRefuseToStartHalfSecured) {
   Issue(CertificateKind::kTracker, "old", "old", NowSeconds() - 100 * kDaySeconds);
   EXPECT_EQ(refusal({"--identity", File("old"), "--tokens", File("tracker-tokens")}),
             "identity.certificate.expired 78");
+  // The same without starting: what a deployment script asks first.
+  EXPECT_EQ(
+      refusal({"--identity", File("old"), "--tokens", File("tracker-tokens"), "--check-config"}),
+      "identity.certificate.expired 78");
+  const auto checked = Start("tracker", {"--identity", File("lab"), "--tokens",
+                                         File("tracker-tokens"), "--check-config"})
+                           ->Wait(20'000);
+  ASSERT_TRUE(checked.ok());
+  EXPECT_EQ(checked->exit_code, 0);
   ASSERT_EQ(chmod(File("lab/key.pem").c_str(), 0644), 0);
   EXPECT_EQ(refusal({"--identity", File("lab"), "--tokens", File("tracker-tokens")}),
             "identity.key.permissions 78");

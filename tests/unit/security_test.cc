@@ -222,13 +222,15 @@ TEST_F(SecurityTest, EachRoleMayOnlyItsOwn) {
     if (listener == Listener::kTracker) {
       if (is("AgentService/")) return role == Role::kAgent;
       if (is("DispatchService/")) return role == Role::kTuner;
-      if (is("SetDeviceAdminState")) return role == Role::kTuner || role == Role::kAdmin;
+      if (is("SetDeviceAdminState") || is("ResetDevice")) {
+        return role == Role::kTuner || role == Role::kAdmin;
+      }
       if (is("FleetAdminService/")) return role == Role::kTuner || person;
       if (is("ArtifactService/Read")) return role == Role::kTuner || role == Role::kAgent;
       if (is("ArtifactService/")) return role == Role::kTuner;
       return false;
     }
-    if (is("SetDeviceAdminState")) return role == Role::kAdmin;
+    if (is("SetDeviceAdminState") || is("ResetDevice")) return role == Role::kAdmin;
     if (is("ModuleService/") || is("ArtifactService/Read")) return person || role == Role::kCi;
     if (is("JobService/") || is("FleetAdminService/") || is("ArtifactService/")) return person;
     return false;
@@ -404,8 +406,29 @@ TEST_F(AuditTest, TheChainGoesOnOverRestartsAndRotation) {
       support::Split(*support::ReadFile(dir_->File("audit.1"), 1 << 20), '\n');
   EXPECT_EQ(nlohmann::json::parse(Lines().front())["prev"], support::Sha256Hex(moved[2]))
       << "the next file goes on where the moved one ends";
+}
+
+TEST_F(AuditTest, WhatAPowerCutLeavesIsDroppedAndADamagedFileIsKeptAside) {
+  Append("a");
+  Append("b");
+  const std::string whole = *support::ReadFile(path_, 1 << 20);
+  for (const std::string& rest : {std::string("{\"ts\":\"20"), std::string(100, '\0')}) {
+    ASSERT_TRUE(support::WriteFileAtomic(path_, whole + rest, 0600).ok());
+    Open();
+    EXPECT_EQ(log_->damaged(), "");
+    EXPECT_EQ(*support::ReadFile(path_, 1 << 20), whole);
+  }
+  Append("c");
+  EXPECT_EQ(VerifyAuditFile(path_)->last_seq, 3);
+  ASSERT_TRUE(support::WriteFileAtomic(path_, "{").ok());
+  Open();
+  Append("first");
+  EXPECT_EQ(VerifyAuditFile(path_)->lines, 1) << "a torn first line";
   Write({"not ours"});
-  EXPECT_EQ(support::Slug(AuditLog::Open(path_, &clock_).status()), "audit.file.invalid");
+  Open();
+  EXPECT_EQ(*support::ReadFile(log_->damaged(), 100), "not ours\n");
+  Append("first");
+  EXPECT_EQ(VerifyAuditFile(path_)->first_seq, 1);
 }
 
 TEST_F(AuditTest, BeingRefusedFillsNoDisk) {

@@ -51,6 +51,7 @@ constexpr AdviceRow kAdvice[] = {
     {"auth.token",
      "ask an administrator for a token ('tilewright tokens create'); it goes into the "
      "file 'token' of the identity, or TILEWRIGHT_TOKEN"},
+    {"auth.admin", "ask an administrator, or ask for less (--priority 2)"},
     {"auth.role", "ask an administrator for a token with a role that may ('tilewright tokens')"},
     {"auth.certificate", "use the token that belongs to this certificate (--identity)"},
     {"auth.rate", "wait a moment, and ask less often"},

@@ -133,7 +133,7 @@ int JobsSubmit(const ServerPlace& server, const JobRequest& request, OutputForma
       PrintJson(JobJson(job));
     } else {
       PrintOut(StrCat(job.name(), "\nwatch it with: tilewright jobs watch ", LastPart(job.name()),
-                      " --server ", client.address()));
+                      " ", client.Flags()));
     }
     return absl::OkStatus();
   };

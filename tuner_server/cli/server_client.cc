@@ -37,7 +37,13 @@ absl::StatusOr<ServerClient> ServerClient::Connect(const ServerPlace& place) {
   // The channel's credentials use it as long as the process lives.
   static support::SystemClock* const clock = new support::SystemClock();
   TW_ASSIGN(auto credentials, daemon::TlsChannelCredentials(identity, token, clock));
-  return ServerClient(address, std::move(credentials));
+  ServerClient client(address, std::move(credentials));
+  client.identity_ = place.identity;
+  return client;
+}
+
+std::string ServerClient::Flags() const {
+  return "--server " + address_ + (identity_.empty() ? "" : " --identity " + identity_);
 }
 
 ServerClient::ServerClient(const std::string& address,

@@ -38,6 +38,8 @@ class ServerClient {
                         std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr);
 
   const std::string& address() const { return address_; }
+  // What to add to a command line that is to reach the same server in the same way.
+  std::string Flags() const;
   v1::JobService::Stub* jobs() { return jobs_.get(); }
   v1::ModuleService::Stub* modules() { return modules_.get(); }
   v1::FleetAdminService::Stub* fleet() { return fleet_.get(); }
@@ -64,6 +66,7 @@ class ServerClient {
 
  private:
   std::string address_;
+  std::string identity_;  // as --identity had it
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::ModuleService::Stub> modules_;

@@ -53,7 +53,7 @@ class Tuner {
     TW_ASSIGN(v1::Job job,
               Patiently(kSubmitPatienceMs, [&] { return SubmitJob(client, options_.job); }));
     const std::string watch =
-        StrCat("tilewright jobs watch ", LastPart(job.name()), " --server ", address);
+        StrCat("tilewright jobs watch ", LastPart(job.name()), " ", client.Flags());
     if (options_.detach) {
       if (options_.format == OutputFormat::kJson) {
         PrintJson(JobJson(job));
@@ -66,7 +66,7 @@ class Tuner {
     auto watched = WatchJob(client, job.name(), false);
     if (!watched.ok() && Interrupted()) {
       Say(StrCat("the job goes on; watch it with: ", watch, "\nor end it with: tilewright jobs ",
-                 "cancel ", LastPart(job.name()), " --server ", address));
+                 "cancel ", LastPart(job.name()), " ", client.Flags()));
     }
     TW_TRY(watched.status());
     return Conclude(client, *watched);

@@ -9,6 +9,7 @@
 namespace tilewright::service {
 namespace {
 
+constexpr int kUrgent = 1;  // goes before everybody's work
 constexpr int kMaxWatchers = 500;
 // A watcher without news is looked after this often.
 constexpr int64_t kWatchPollMs = 50;
@@ -20,9 +21,14 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 
 grpc::Status JobServiceImpl::CreateJob(grpc::ServerContext* context,
                                        const v1::CreateJobRequest* request, v1::Job* response) {
-  const bool known = security_ != nullptr && security_->secure();
-  const std::string caller = known ? security_->CallerText(*context) : context->peer();
-  return Reply(api_->Create(*request, caller), response);
+  if (security_ == nullptr || !security_->secure()) {
+    return Reply(api_->Create(*request, context->peer()), response);
+  }
+  if (request->job().priority() == kUrgent) {
+    const absl::Status admin = security_->CheckAdmin(*context, "priority 1 (urgent)");
+    if (!admin.ok()) return daemon::ToGrpc(admin);
+  }
+  return Reply(api_->Create(*request, security_->CallerText(*context)), response);
 }
 
 grpc::Status JobServiceImpl::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
