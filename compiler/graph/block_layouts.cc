@@ -1,8 +1,8 @@
 // Activations in channel blocks, [n, c/b, h, w, b]. Convolutions with constant weights whose
-// channels divide by the block ask for it; elementwise operators, pools and means over the image
-// follow where all their operands are blocked already. Transforms stand only where a producer and a
-// consumer disagree: a value is packed or unpacked at most once, when somebody first asks for that
-// form.
+// channels divide by the block ask for it, and make it of images of a few channels; elementwise
+// operators, pools and means over the image follow where all their operands are blocked already.
+// Transforms stand only where a producer and a consumer disagree: a value is packed or unpacked at
+// most once, when somebody first asks for that form.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -73,6 +73,12 @@ class Blocker {
     ++transforms_;
     return blocked_[id] = packed;
   }
+  // Blocks of one channel: the same bytes.
+  absl::StatusOr<ValueId> AsSingleChannels(ValueId id) {
+    Ints s = ShapeOf(id);
+    s.push_back(1);
+    return Emit(g_.values[id].name + "_channels", kViewOp, {id}, {{"shape", s}});
+  }
   // Computes a value that so far exists in blocked form only.
   absl::Status Plain(ValueId id) {
     plain_.erase(id);
@@ -105,14 +111,15 @@ class Blocker {
 
   absl::StatusOr<bool> Convolution(const Node& node) {
     const ValueId x = node.inputs[0], w = node.inputs[1], y = node.outputs[0];
-    if (node.inputs.size() != 2 || !IsConstant(g_, w) || !Divides(ShapeOf(x)[1]) ||
-        !Divides(ShapeOf(y)[1]) || op::GetString(node.attrs, "weight_layout", "OIHW") != "OIHW") {
+    if (node.inputs.size() != 2 || !IsConstant(g_, w) || !Divides(ShapeOf(y)[1]) ||
+        op::GetString(node.attrs, "weight_layout", "OIHW") != "OIHW") {
       return false;
     }
     const Ints s = ShapeOf(w);
     const int64_t groups = op::GetInt(node.attrs, "groups", 1);
     const bool depthwise = groups > 1 && groups == s[0] && s[1] == 1;
-    if (groups > 1 && !depthwise) return false;
+    if (groups > 1 && !(depthwise && Divides(s[0]))) return false;
+    const int64_t in_block = Divides(ShapeOf(x)[1]) ? block_ : 1;
     const auto& data = g_.values[w].constant;
     const int64_t element = g_.values[w].type.dtype.bytes();
     op::TensorType type{g_.values[w].type.dtype, {}};
@@ -122,12 +129,13 @@ class Blocker {
       bytes =
           PermuteBytes(data->view(), {s[0] / block_, block_, s[2], s[3]}, {0, 2, 3, 1}, element);
     } else {
-      type.shape = {s[0] / block_, s[1] / block_, s[2], s[3], block_, block_};
-      bytes = PermuteBytes(data->view(), {s[0] / block_, block_, s[1] / block_, block_, s[2], s[3]},
-                           {0, 2, 4, 5, 3, 1}, element);
+      type.shape = {s[0] / block_, s[1] / in_block, s[2], s[3], in_block, block_};
+      bytes =
+          PermuteBytes(data->view(), {s[0] / block_, block_, s[1] / in_block, in_block, s[2], s[3]},
+                       {0, 2, 4, 5, 3, 1}, element);
     }
     const ValueId packed = AddConstant(&g_, g_.values[w].name + "_packed", type, bytes);
-    TW_ASSIGN(const ValueId image, Pack(x));
+    TW_ASSIGN(const ValueId image, in_block > 1 ? Pack(x) : AsSingleChannels(x));
     op::Attrs attrs = node.attrs;
     attrs.erase("groups");
     attrs.erase("weight_layout");

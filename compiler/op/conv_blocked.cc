@@ -1,7 +1,8 @@
 // Convolutions on activations in channel blocks, [n, c/b, h, w, b]: lanes along the block need
-// neither gathered loads nor transposed stores. Weights are packed to match: [o/b, i/b, kh, kw, b
-// in, b out], or [c/b, kh, kw, b] where every channel is convolved alone (depthwise). The graph
-// pass block_layouts makes them from conv2d.
+// neither gathered loads nor transposed stores. Weights are packed to match: [o/b, i/a, kh, kw, a
+// in, b out], or [c/b, kh, kw, b] where every channel is convolved alone (depthwise). Images of a
+// few channels stay as they are, a = 1: [n, c, h, w] is [n, c/1, h, w, 1]. The graph pass
+// block_layouts makes them from conv2d.
 #include "compiler/op/op_rows.h"
 #include "compiler/op/winograd.h"
 #include "compiler/op/winograd_form.h"
@@ -16,7 +17,8 @@ using support::StrCat;
 constexpr std::string_view kOp = "conv2d_blocked";
 
 struct Shape {
-  int64_t batch, in_blocks, height, width, block, out_blocks, out_height, out_width;
+  int64_t batch, in_blocks, height, width, in_block;
+  int64_t out_blocks, out_height, out_width, out_block;
   bool depthwise;
   Window h, w;
 };
@@ -25,7 +27,7 @@ absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& a
   const TensorType &x = inputs[0], &w = inputs[1];
   auto refuse = [&] {
     return OpError(kOp, "shape",
-                   StrCat("expected input [n,i,h,w,b] and weight [o,i,kh,kw,b,b] or [i,kh,kw,b], "
+                   StrCat("expected input [n,i,h,w,b] and weight [o,i,kh,kw,b,c] or [i,kh,kw,b], "
                           "found ",
                           ToText(x), " and ", ToText(w)));
   };
@@ -35,19 +37,18 @@ absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& a
   c.in_blocks = x.shape[1];
   c.height = x.shape[2];
   c.width = x.shape[3];
-  c.block = x.shape[4];
+  c.in_block = x.shape[4];
   c.depthwise = w.shape.size() == 4;
   c.out_blocks = w.shape[0];
+  c.out_block = w.shape.back();
   const std::vector<int64_t> tail = {w.shape.begin() + 1, w.shape.end()};
   int64_t kh, kw;
   if (c.depthwise) {
     kh = tail[0];
     kw = tail[1];
-    if (w.shape[0] != c.in_blocks || tail[2] != c.block) return refuse();
+    if (w.shape[0] != c.in_blocks || tail[2] != c.in_block) return refuse();
   } else {
-    if (w.shape.size() != 6 || tail[0] != c.in_blocks || tail[3] != c.block || tail[4] != c.block) {
-      return refuse();
-    }
+    if (w.shape.size() != 6 || tail[0] != c.in_blocks || tail[3] != c.in_block) return refuse();
     kh = tail[1];
     kw = tail[2];
   }
@@ -71,7 +72,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs
   }
   TW_ASSIGN(Shape c, ShapeOf(inputs, attrs));
   return std::vector<TensorType>{
-      {inputs[0].dtype, {c.batch, c.out_blocks, c.out_height, c.out_width, c.block}}};
+      {inputs[0].dtype, {c.batch, c.out_blocks, c.out_height, c.out_width, c.out_block}}};
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std::string& name,
@@ -85,14 +86,15 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std:
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));
   taps.push_back(kh);
   taps.push_back(kw);
-  if (!c.depthwise) taps.push_back(b.ReduceAxis("ib", ir::Int(c.block)));
+  const bool inner = !c.depthwise && c.in_block > 1;
+  if (inner) taps.push_back(b.ReduceAxis("ib", ir::Int(c.in_block)));
   const Padded rows = TakePadding(&c.h, c.out_height), cols = TakePadding(&c.w, c.out_width);
   const ir::Buffer x = PadImage(b, name, inputs[0], rows, cols);
   // i: batch, block, row, column, channel within the block
   auto value = [&](const std::vector<ir::Var>& i) {
     const ir::Expr row = c.h.Position(i[2], kh.var), col = c.w.Position(i[3], kw.var);
     const ir::Expr in_block = c.depthwise ? i[1] : taps.front().var;
-    const ir::Expr within = c.depthwise ? i[4] : taps.back().var;
+    const ir::Expr within = c.depthwise ? i[4] : inner ? taps.back().var : ir::Int(0);
     const ir::Expr data = ir::Load(x, {i[0], in_block, row, col, within});
     const ir::Expr weight =
         c.depthwise ? ir::Load(inputs[1], {i[1], kh.var, kw.var, i[4]})
@@ -109,7 +111,8 @@ bool WinogradAppliesBlocked(std::span<const TensorType> inputs, const Attrs& att
   auto fits = [](const Window& w) {
     return w.kernel == kWinogradTaps && w.stride == 1 && w.dilation == 1;
   };
-  return c.ok() && !c->depthwise && inputs[0].dtype == ir::kF32 && fits(c->h) && fits(c->w);
+  return c.ok() && !c->depthwise && c->in_block == c->out_block && inputs[0].dtype == ir::kF32 &&
+         fits(c->h) && fits(c->w);
 }
 
 template <const WinogradForm& (*kForm)()>

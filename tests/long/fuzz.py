@@ -165,9 +165,11 @@ def main():
     for name in names:
         if not (args.build_dir / "bin" / name).exists():
             sys.exit(f"{args.build_dir / 'bin' / name} is not there: build it first")
-    report = {"lane": "fuzz", "commit": commit(),
-              "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-              "minutes": args.minutes, "fuzzers": {}}
+    made = {"commit": commit(), "minutes": args.minutes,
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    report = {"lane": "fuzz", "fuzzers": {}}
+    if args.only and args.output.exists():  # the others as they were run before
+        report["fuzzers"] = json.loads(args.output.read_text())["fuzzers"]
     start = time.monotonic()
     failed = 0
     with (tempfile.TemporaryDirectory() as folder,
@@ -175,7 +177,7 @@ def main():
         running = [(name, pool.submit(run_fuzzer, args, name, pathlib.Path(folder))) for name in names]
         for name, future in running:
             result = future.result()
-            report["fuzzers"][name] = result
+            report["fuzzers"][name] = made | result
             failed += len(result["failures"])
             print(f"{name}: {result['runs']} runs, {result['coverage']} edges, "
                   f"{len(result['failures'])} failures", flush=True)

@@ -375,9 +375,11 @@ TEST(OpCompute, BlockedConvolutionsAndPools) {
         {"dilations", std::vector<int64_t>{1, rng.Bernoulli(0.2) && kw < 3 ? 2 : 1}},
         {"pads", std::vector<int64_t>{rng.UniformInt(0, kh - 1), 0, rng.UniformInt(0, kh - 1), 0}}};
     const bool depthwise = rng.Bernoulli(0.4);
+    // Images of single channels give blocks, too.
+    const int64_t out_block = rng.Bernoulli(0.5) ? b : rng.UniformInt(1, 4);
     Case conv{"conv2d_blocked",
               {x, depthwise ? std::vector<int64_t>{in, kh, kw, b}
-                            : std::vector<int64_t>{out, in, kh, kw, b, b}},
+                            : std::vector<int64_t>{out, in, kh, kw, b, out_block}},
               window};
     ExpectComputeMatchesReference(conv, &rng);
     Case pool{"pool2d", {x}, window};
