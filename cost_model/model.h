@@ -30,7 +30,9 @@ class CostModel {
 std::unique_ptr<CostModel> MakePriorModel();
 // Scores by a seeded hash of the row: the baseline every other model must beat.
 std::unique_ptr<CostModel> MakeRandomModel(uint64_t seed);
-// Gradient-boosted trees (xgb_model.h).
+// Gradient-boosted trees (xgb_model.cc).
 std::unique_ptr<CostModel> MakeXgbModel(uint64_t seed);
+// Boosting rounds that it trains for on so many rows.
+int TrainingRounds(size_t rows);
 
 }  // namespace tilewright::cost_model

@@ -17,7 +17,8 @@ namespace tilewright::cost_model {
 namespace {
 
 constexpr size_t kMinRows = 8;
-constexpr int kRounds = 120;
+// Few rows need few and shallow trees: the time to train grows with both, what is learned does not.
+constexpr size_t kFewRows = 128;
 constexpr char kSchemaAttribute[] = "tilewright_features";
 
 absl::Status XgbError(std::string_view what) {
@@ -96,7 +97,9 @@ class XgbModel final : public CostModel {
     for (const Param& param : kParams)
       TW_XGB(XGBoosterSetParam(raw_booster, param.name, param.value));
     TW_XGB(XGBoosterSetParam(raw_booster, "seed", support::StrCat(seed_ & 0x7fffffff).c_str()));
-    for (int round = 0; round < kRounds; ++round) {
+    if (rows.size() < kFewRows) TW_XGB(XGBoosterSetParam(raw_booster, "max_depth", "4"));
+    const int rounds = TrainingRounds(rows.size());
+    for (int round = 0; round < rounds; ++round) {
       TW_XGB(XGBoosterUpdateOneIter(raw_booster, round, raw));
     }
     TW_XGB(XGBoosterSetAttr(raw_booster, kSchemaAttribute, SchemaHash().c_str()));
@@ -158,6 +161,8 @@ class XgbModel final : public CostModel {
 };
 
 }  // namespace
+
+int TrainingRounds(size_t rows) { return rows < kFewRows ? 60 : 120; }
 
 std::unique_ptr<CostModel> MakeXgbModel(uint64_t seed) { return std::make_unique<XgbModel>(seed); }
 

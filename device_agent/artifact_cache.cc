@@ -14,7 +14,8 @@ constexpr int64_t kFetchTimeoutMs = 60'000;
 
 absl::StatusOr<std::unique_ptr<ArtifactCache>> ArtifactCache::Open(
     const std::string& dir, int64_t max_bytes, v1::ArtifactService::StubInterface* stub) {
-  TW_ASSIGN(std::unique_ptr<daemon::BlobStore> store, daemon::BlobStore::Open(dir));
+  TW_ASSIGN(std::unique_ptr<daemon::BlobStore> store,
+            daemon::BlobStore::Open(dir, daemon::BlobStore::Durability::kCache));
   return std::unique_ptr<ArtifactCache>(new ArtifactCache(std::move(store), max_bytes, stub));
 }
 

@@ -14,6 +14,7 @@ namespace tilewright::codegen {
 namespace {
 
 constexpr uint64_t kMaxObjectBytes = uint64_t{1} << 30;
+constexpr uint64_t kScratchPerByte = 4;  // the object, the library and its draft
 
 std::mutex& LinkerMutex() {
   static std::mutex* mutex = new std::mutex;
@@ -36,7 +37,10 @@ absl::Status WriteScratch(const std::string& path, const std::string& bytes) {
 }  // namespace
 
 absl::StatusOr<std::string> LinkSharedObject(const std::string& object) {
-  TW_ASSIGN(support::TempDir folder, support::TempDir::Create("tilewright-link"));
+  // Files made and removed for every candidate: on a disk they cost as much as the link itself.
+  TW_ASSIGN(support::TempDir folder,
+            support::TempDir::Create("tilewright-link",
+                                     support::MemoryFolder(kScratchPerByte * object.size())));
   std::string input = folder.File("kernel.o"), output = folder.File("kernel.so");
   TW_TRY(WriteScratch(input, object));
   std::string errors;

@@ -36,8 +36,9 @@ bool IsDigestHex(std::string_view text) {
          });
 }
 
-absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& dir) {
-  auto store = std::unique_ptr<BlobStore>(new BlobStore(dir));
+absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& dir,
+                                                           Durability durability) {
+  auto store = std::unique_ptr<BlobStore>(new BlobStore(dir, durability));
   const std::string tmp = support::PathJoin(dir, "tmp");
   TW_TRY(support::RemoveTree(tmp));
   TW_TRY(support::MakeDirs(tmp));
@@ -168,7 +169,8 @@ absl::StatusOr<std::string> BlobStore::Writer::Commit(std::string_view expected_
     store_->Touch(hex);
     return hex;
   }
-  if (fsync(fd_) != 0) return support::ErrnoError(errno, "artifact.write.failed", "fsync " + path_);
+  if (store_->synced_ && fsync(fd_) != 0)
+    return support::ErrnoError(errno, "artifact.write.failed", "fsync " + path_);
   const std::string target = store_->PathOf(hex);
   const std::string folder = support::DirName(target);
   TW_TRY(support::MakeDirs(folder));
@@ -177,7 +179,7 @@ absl::StatusOr<std::string> BlobStore::Writer::Commit(std::string_view expected_
   }
   close(fd_);
   fd_ = -1;
-  TW_TRY(SyncDir(folder));
+  if (store_->synced_) TW_TRY(SyncDir(folder));
   store_->Note(hex, size_);
   return hex;
 }

@@ -23,8 +23,13 @@ namespace tilewright::daemon {
 
 class BlobStore {
  public:
+  // Whether a blob outlives a power cut. One that does not is at worst found damaged when it is
+  // read, and made anew: enough for a cache, at a fraction of the price.
+  enum class Durability { kSynced, kCache };
+
   // Creates the folder if missing.
-  static absl::StatusOr<std::unique_ptr<BlobStore>> Open(const std::string& dir);
+  static absl::StatusOr<std::unique_ptr<BlobStore>> Open(
+      const std::string& dir, Durability durability = Durability::kSynced);
 
   // `hex` is always a lower-case hexadecimal SHA-256; anything else is never contained.
   bool Contains(std::string_view hex) const;
@@ -85,7 +90,8 @@ class BlobStore {
     uint64_t last_use = 0;
   };
 
-  explicit BlobStore(std::string dir) : dir_(std::move(dir)) {}
+  BlobStore(std::string dir, Durability durability)
+      : dir_(std::move(dir)), synced_(durability == Durability::kSynced) {}
   absl::Status Scan();
   std::string PathOf(std::string_view hex) const;
   std::string NewTempPath();
@@ -94,6 +100,7 @@ class BlobStore {
   void Forget(const std::string& hex);
 
   const std::string dir_;
+  const bool synced_;
   mutable support::Mutex mutex_;
   std::map<std::string, Entry, std::less<>> entries_ TW_GUARDED_BY(mutex_);
   int64_t total_bytes_ TW_GUARDED_BY(mutex_) = 0;

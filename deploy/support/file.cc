@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -220,6 +221,15 @@ std::string DirName(std::string_view path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return ".";
   return slash == 0 ? "/" : std::string(path.substr(0, slash));
+}
+
+std::string MemoryFolder(uint64_t bytes) {
+  constexpr char kFolder[] = "/dev/shm";
+  constexpr uint64_t kSpare = uint64_t{16} << 20;  // others live there, too
+  struct statvfs state{};
+  if (access(kFolder, W_OK | X_OK) != 0 || statvfs(kFolder, &state) != 0) return "";
+  const uint64_t room = static_cast<uint64_t>(state.f_bavail) * state.f_frsize;
+  return room > kSpare && room - kSpare >= bytes ? kFolder : "";
 }
 
 absl::StatusOr<TempDir> TempDir::Create(std::string_view prefix, const std::string& parent) {

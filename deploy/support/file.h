@@ -41,6 +41,10 @@ std::string PathJoin(std::string_view folder, std::string_view name);
 std::string BaseName(std::string_view path);
 std::string DirName(std::string_view path);
 
+// A folder whose files live in memory, for scratch of at most `bytes` that no crash needs to
+// survive; empty (the system's temporary folder, to TempDir) where there is none with room.
+std::string MemoryFolder(uint64_t bytes);
+
 // A fresh folder under the system's temporary folder (or `parent`), removed with its content on
 // destruction.
 class TempDir {

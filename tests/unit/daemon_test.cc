@@ -335,6 +335,19 @@ TEST_F(DaemonTest, BlobStoreFindsItsBlobsAgainAndCollectsTheOldest) {
   EXPECT_FALSE((*again)->Get("../../etc/passwd").ok());
 }
 
+// What a power cut may leave of a blob that was not synced.
+TEST_F(DaemonTest, ABlobThatACacheLostIsSeenWhenItIsReadAndMadeAnew) {
+  const std::string dir = dir_->File("cache");
+  const std::string hex = *(*BlobStore::Open(dir, BlobStore::Durability::kCache))->Put("bytes");
+  const std::string path = dir + "/objects/" + hex.substr(0, 2) + "/" + hex;
+  ASSERT_TRUE(support::WriteFileAtomic(path, "").ok());
+  auto cache = *BlobStore::Open(dir, BlobStore::Durability::kCache);
+  EXPECT_EQ(cache->Get(hex).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(cache->Contains(hex));
+  EXPECT_EQ(*cache->Put("bytes"), hex);
+  EXPECT_EQ(*cache->Get(hex), "bytes");
+}
+
 TEST_F(DaemonTest, MetricsAreServedWithCallCounts) {
   auto metrics = Metrics::Create("test", "127.0.0.1:0", false);
   ASSERT_TRUE(metrics.ok()) << metrics.status();

@@ -112,6 +112,14 @@ TEST_F(FileTest, MakeDirsIsIdempotentAndRefusesFiles) {
   EXPECT_FALSE(MakeDirs(dir_.File("file")).ok());
 }
 
+TEST_F(FileTest, AMemoryFolderHasTheRoomThatWasAskedFor) {
+  EXPECT_EQ(MemoryFolder(uint64_t{1} << 60), "") << "no machine has an exabyte of memory";
+  const std::string folder = MemoryFolder(4096);
+  if (folder.empty()) GTEST_SKIP() << "[SKIP] no folder in memory here";
+  const TempDir scratch = *TempDir::Create("x", folder);
+  EXPECT_TRUE(WriteFileAtomic(scratch.File("f"), std::string(4096, 'x')).ok());
+}
+
 TEST_F(FileTest, TempDirIsRemovedUnlessReleased) {
   std::string path;
   {

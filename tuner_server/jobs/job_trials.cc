@@ -23,6 +23,8 @@ constexpr int64_t kLoadEveryNs = 2 * kSecondNs;
 constexpr int64_t kResubmitNs = 60 * kSecondNs;
 constexpr size_t kMaxSubmit = 100;
 constexpr uint64_t kMaxArtifactBytes = uint64_t{1} << 30;
+// Modules of candidates carry code only; a file for each would cost more than its link.
+constexpr int64_t kInlineModuleBytes = int64_t{8} << 20;
 
 // Bounds of what two measurements on one device may differ by without meaning anything.
 constexpr double kMinNoise = 0.01, kMaxNoise = 0.1;
@@ -51,6 +53,7 @@ absl::Status JobCore::PumpBuilds() {
     build.set_steps(trial.row.steps);
     build.set_target(job_.target);
     build.set_output_path(support::PathJoin(options_.state_dir, StrCat("builds/", number, ".tw")));
+    build.set_inline_limit(kInlineModuleBytes);
     build.set_expected_program_hash(trial.row.program_hash);
     trial.phase = OpenTrial::Phase::kBuilding;
     ++building_;
@@ -79,14 +82,16 @@ absl::Status JobCore::On(BuildEnded event) {
 // Moves the built module into the artifact store and decides on the work item's bytes.
 absl::Status JobCore::TakeArtifact(OpenTrial* trial, const v1::Built& built) {
   const std::string path = support::PathJoin(options_.state_dir, built.artifact_path());
-  const absl::StatusOr<std::string> bytes = support::ReadFile(path, kMaxArtifactBytes);
+  const bool is_inline = !built.module().empty();
+  const absl::StatusOr<std::string> bytes =
+      is_inline ? built.module() : support::ReadFile(path, kMaxArtifactBytes);
   if (absl::IsNotFound(bytes.status())) {
     trial->phase = OpenTrial::Phase::kToBuild;
     return absl::OkStatus();
   }
   TW_TRY(bytes.status());
   TW_ASSIGN(const std::string hex, env_.blobs->Put(*bytes));
-  TW_TRY(support::RemoveFile(path));
+  if (!is_inline) TW_TRY(support::RemoveFile(path));
   log::TrialRow& row = trial->row;
   // A trial that was submitted before keeps its work item as long as its bytes are the same.
   if (row.work_spec.empty() || row.artifact_sha256 != hex) {

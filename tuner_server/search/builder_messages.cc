@@ -218,7 +218,7 @@ absl::StatusOr<TrainedModel> TrainAndJudge(const cost_model::Dataset& all, uint6
   }
   out.model = cost_model::MakeXgbModel(seed);
   TW_TRY(out.model->Fit(all));
-  out.metrics.set_rounds(120);
+  out.metrics.set_rounds(cost_model::TrainingRounds(all.rows.size()));
   return out;
 }
 

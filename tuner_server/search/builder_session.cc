@@ -277,10 +277,14 @@ absl::Status BuilderSession::Build(const v1::Build& request, v1::Built* reply) {
           "builder.build.stale", support::StrCat("the steps replay to program ", built.program_hash,
                                                  ", expected ", request.expected_program_hash()));
     }
-    TW_TRY(support::WriteFileAtomic(request.output_path(), built.module_bytes));
-    reply->set_artifact_path(request.output_path());
-    *reply->mutable_artifact() = DigestMessage(support::Sha256Hex(built.module_bytes),
-                                               static_cast<int64_t>(built.module_bytes.size()));
+    const auto size = static_cast<int64_t>(built.module_bytes.size());
+    *reply->mutable_artifact() = DigestMessage(support::Sha256Hex(built.module_bytes), size);
+    if (size <= request.inline_limit()) {
+      reply->set_module(std::move(built.module_bytes));
+    } else {
+      TW_TRY(support::WriteFileAtomic(request.output_path(), built.module_bytes));
+      reply->set_artifact_path(request.output_path());
+    }
     reply->set_program_hash(built.program_hash);
     reply->set_lower_seconds(built.seconds_lower);
     reply->set_codegen_seconds(built.seconds_codegen);
