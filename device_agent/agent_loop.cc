@@ -7,6 +7,7 @@
 
 #include "deploy/daemon/daemon_log.h"
 #include "deploy/support/clock.h"
+#include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
@@ -93,6 +94,7 @@ absl::StatusOr<std::unique_ptr<AgentLoop>> AgentLoop::Create(AgentLoopOptions op
                                                  loop->SetReset(device, report);
                                                }));
   TW_TRY(loop->Persist(recovered));
+  support::HitFailpoint(support::Failpoint::agent_recovered);
   if (!recovered.empty()) {
     LogInfo("spool.recovered", {{"records", static_cast<int64_t>(recovered.size())}});
   }
@@ -114,8 +116,10 @@ absl::Status AgentLoop::Persist(const std::vector<Record>& records) {
   for (const Record& record : records) {
     // An acknowledgement that is lost is asked for again.
     TW_TRY(spool_->Append(record, record.kind != Record::Kind::kAcked));
+    support::HitFailpoint(support::Failpoint::agent_persisted);
     support::MutexLock lock(mutex_);
     core_->Apply(record);
+    support::HitFailpoint(support::Failpoint::agent_applied);
   }
   if (!spool_->WantsCompaction()) return absl::OkStatus();
   std::vector<Record> snapshot;
@@ -207,6 +211,7 @@ std::shared_ptr<AgentLoop::SyncCall> AgentLoop::StartSync() {
                                call->done = true;
                                changed_.NotifyAll();
                              });
+  support::HitFailpoint(support::Failpoint::agent_sync_sent);
   return call;
 }
 
@@ -225,6 +230,7 @@ void AgentLoop::AnnounceReady() {
 }
 
 void AgentLoop::TakeResponse(const v1::SyncResponse& response) {
+  support::HitFailpoint(support::Failpoint::agent_sync_answered);
   AgentCore::SyncActions actions;
   {
     support::MutexLock lock(mutex_);
@@ -243,6 +249,9 @@ void AgentLoop::TakeResponse(const v1::SyncResponse& response) {
   // A grant that cannot be written down is not taken: the tracker offers it again.
   const absl::Status status = Persist(actions.records);
   if (!status.ok()) LogError("spool.failed", {{"error", support::StatusText(status)}});
+  if (!actions.records.empty()) {
+    support::HitFailpoint(support::Failpoint::agent_grant_taken);
+  }
   // Looked at again: what waited when the answer came may run by now.
   std::vector<std::string> kill;
   {
@@ -347,7 +356,9 @@ bool AgentLoop::ReportOnce(daemon::Backoff* backoff, int64_t* pause_ms) {
   v1::ReportResultsResponse response;
   grpc::ClientContext context;
   daemon::SetTimeout(&context, kReportTimeoutMs);
+  support::HitFailpoint(support::Failpoint::agent_report_sent);
   absl::Status status = daemon::FromGrpc(agent_stub_->ReportResults(&context, request, &response));
+  support::HitFailpoint(support::Failpoint::agent_report_answered);
   if (!status.ok()) {
     *pause_ms = backoff->NextMs();
     return true;
@@ -365,6 +376,7 @@ bool AgentLoop::ReportOnce(daemon::Backoff* backoff, int64_t* pause_ms) {
   }
   status = Persist(records);
   if (!status.ok()) LogError("spool.failed", {{"error", support::StatusText(status)}});
+  support::HitFailpoint(support::Failpoint::agent_report_acked);
   *pause_ms = !status.ok() || records.empty() ? kRetryLaterMs : 0;
   support::MutexLock lock(mutex_);
   news_ = true;
@@ -439,6 +451,7 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
   const absl::Status ready = FetchAll(order, &input, &fetched);
   const int64_t fetched_ns = clock.NowNs() - begin_ns;
   v1::ModuleMeasured measured;
+  support::HitFailpoint(support::Failpoint::agent_fetched);
   HostState host;
   if (ready.ok()) {
     {
@@ -455,7 +468,9 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
       support::MutexLock lock(mutex_);
       if (!core_->busy(order.device)) return;  // revoked in the meantime
     }
+    support::HitFailpoint(support::Failpoint::agent_started);
     measured = supervisor->Measure(input);
+    support::HitFailpoint(support::Failpoint::agent_measured);
     MarkTestFault(input.fault, &measured);
   } else {
     {
@@ -479,6 +494,7 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
   }
   CountResult(record.result);
   PersistStubbornly(record, order.device);
+  support::HitFailpoint(support::Failpoint::agent_result_spooled);
   support::MutexLock lock(mutex_);
   changed_.NotifyAll();
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
@@ -77,6 +78,7 @@ class DiskFile final : public SpoolFile {
 
   absl::Status WriteAt(int64_t size, std::string_view bytes, bool durable) override {
     TW_TRY(GoTo(size));
+    support::HitFailpoint(support::Failpoint::agent_spool_begun);
     at_ = -1;  // unknown until all went well
     for (std::string_view rest = bytes; !rest.empty();) {
       const ssize_t written = write(fd_, rest.data(), rest.size());
@@ -84,9 +86,11 @@ class DiskFile final : public SpoolFile {
       if (written < 0) return support::ErrnoError(errno, "spool.write.failed", path_);
       rest.remove_prefix(static_cast<size_t>(written));
     }
+    support::HitFailpoint(support::Failpoint::agent_spool_written);
     if (durable && fdatasync(fd_) != 0) {
       return support::ErrnoError(errno, "spool.sync.failed", path_);
     }
+    support::HitFailpoint(support::Failpoint::agent_spool_synced);
     at_ = size + static_cast<int64_t>(bytes.size());
     return absl::OkStatus();
   }
@@ -169,6 +173,7 @@ absl::StatusOr<std::unique_ptr<Spool>> Spool::Open(std::unique_ptr<SpoolFile> fi
   }
   spool->dropped_bytes_ = static_cast<int64_t>(rest.size());
   spool->bytes_ = static_cast<int64_t>(content.size() - rest.size());
+  support::HitFailpoint(support::Failpoint::agent_spool_opened);
   return spool;
 }
 

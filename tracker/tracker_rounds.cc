@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "deploy/support/failpoint.h"
+
 namespace tilewright::tracker {
 namespace {
 
@@ -107,18 +109,23 @@ absl::Status TrackerRounds::Round(std::vector<LoopCall> calls, bool draining) {
   std::vector<Finished> finished;
   const PoolStats before = pool_->stats(now);
   pool_->Tick(now);
+  support::HitFailpoint(support::Failpoint::tracker_round_ticked);
   // Expiries can make work for waiting agents and updates for waiting consumers.
   const PoolStats after = pool_->stats(now);
   const bool ticked = before.queued != after.queued || before.outbox != after.outbox ||
                       before.devices_dispatchable != after.devices_dispatchable;
   const bool news = !calls.empty() || ticked;
   for (LoopCall& call : calls) TakeIn(std::move(call), now, draining, &finished);
+  support::HitFailpoint(support::Failpoint::tracker_round_taken);
   PollWaiting(news, now, draining, &finished);
+  support::HitFailpoint(support::Failpoint::tracker_round_polled);
   const absl::Status committed = dead_.ok() ? CommitRound() : TrackerStopping();
+  support::HitFailpoint(support::Failpoint::tracker_round_committed);
   for (Finished& call : finished) {
     // An error of the call's own stands: nothing of it had to be committed.
     call.finish(call.status.ok() ? committed : call.status);
   }
+  support::HitFailpoint(support::Failpoint::tracker_round_answered);
   return dead_;
 }
 

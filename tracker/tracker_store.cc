@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 
@@ -123,7 +124,9 @@ absl::StatusOr<std::unique_ptr<TrackerStore>> TrackerStore::Open(const std::stri
   sql::OpenOptions options;
   options.quick_check = true;
   TW_ASSIGN(sql::Database database, sql::Database::Open(path, options));
+  support::HitFailpoint(support::Failpoint::tracker_opened);
   TW_TRY(sql::Migrate(&database, kMigrations));
+  support::HitFailpoint(support::Failpoint::tracker_migrated);
   auto store = std::unique_ptr<TrackerStore>(new TrackerStore(std::move(database)));
   TW_TRY(store->Prepare());
   TW_TRY(store->RaiseEpoch());
@@ -186,7 +189,10 @@ absl::Status TrackerStore::RaiseEpoch() {
   }
   TW_ASSIGN(const std::string epoch, ReadMeta("epoch"));
   TW_TRY(WriteMeta("epoch", support::StrCat(support::ParseInt64(epoch).value_or(0) + 1)));
-  return transaction.Commit();
+  support::HitFailpoint(support::Failpoint::tracker_epoch_written);
+  TW_TRY(transaction.Commit());
+  support::HitFailpoint(support::Failpoint::tracker_epoch_raised);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Snapshot> TrackerStore::Load() {
@@ -199,9 +205,12 @@ absl::StatusOr<Snapshot> TrackerStore::Load() {
   snapshot.next_work_seq = support::ParseInt64(work_seq).value_or(1);
   snapshot.next_outbox_seq = support::ParseInt64(outbox_seq).value_or(1);
   TW_TRY(LoadItems(&snapshot));
+  support::HitFailpoint(support::Failpoint::tracker_loaded_items);
   TW_TRY(LoadOutbox(&snapshot));
+  support::HitFailpoint(support::Failpoint::tracker_loaded_outbox);
   TW_TRY(LoadDevices(&snapshot));
   TW_TRY(LoadUsage(&snapshot));
+  support::HitFailpoint(support::Failpoint::tracker_loaded);
   next_work_seq_ = snapshot.next_work_seq;
   next_outbox_seq_ = snapshot.next_outbox_seq;
   return snapshot;
@@ -404,13 +413,22 @@ absl::Status TrackerStore::Forget(const std::string& work_item) {
 
 absl::Status TrackerStore::Commit(const Changes& changes) {
   TW_ASSIGN(sql::Transaction transaction, sql::Transaction::Begin(&database_));
-  for (const WorkRow& row : changes.items) TW_TRY(WriteItem(row));
+  support::HitFailpoint(support::Failpoint::tracker_commit_begun);
+  for (const WorkRow& row : changes.items) {
+    TW_TRY(WriteItem(row));
+    support::HitFailpoint(support::Failpoint::tracker_commit_item);
+  }
+  support::HitFailpoint(support::Failpoint::tracker_commit_items);
   for (const ResultRow& row : changes.results) TW_TRY(WriteResult(row));
+  support::HitFailpoint(support::Failpoint::tracker_commit_results);
   for (const OutboxRow& row : changes.outbox) TW_TRY(WriteUpdate(row));
+  support::HitFailpoint(support::Failpoint::tracker_commit_outbox);
   for (const auto& [consumer, seq] : changes.acked) {
     TW_TRY(statements_->ack_updates.BindText(1, consumer).BindInt64(2, seq).Run());
   }
+  support::HitFailpoint(support::Failpoint::tracker_commit_acked);
   for (const DeviceRow& row : changes.devices) TW_TRY(WriteDevice(row));
+  support::HitFailpoint(support::Failpoint::tracker_commit_devices);
   for (const UsageRow& row : changes.usage) {
     TW_TRY(statements_->write_usage.BindText(1, row.user)
                .BindInt64(2, row.day)
@@ -424,7 +442,10 @@ absl::Status TrackerStore::Commit(const Changes& changes) {
   if (!changes.outbox.empty()) {
     TW_TRY(WriteMeta("next_outbox_seq", support::StrCat(next_outbox_seq_)));
   }
-  return transaction.Commit();
+  support::HitFailpoint(support::Failpoint::tracker_commit_last);
+  TW_TRY(transaction.Commit());
+  support::HitFailpoint(support::Failpoint::tracker_committed);
+  return absl::OkStatus();
 }
 
 }  // namespace tilewright::tracker

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "deploy/support/failpoint.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::daemon {
@@ -153,6 +154,7 @@ absl::Status BlobStore::Writer::Append(std::string_view data) {
     }
     done += static_cast<size_t>(n);
   }
+  support::HitFailpoint(support::Failpoint::store_appended);
   hash_.Update(data);
   size_ += static_cast<int64_t>(data.size());
   return absl::OkStatus();
@@ -171,6 +173,7 @@ absl::StatusOr<std::string> BlobStore::Writer::Commit(std::string_view expected_
   }
   if (store_->synced_ && fsync(fd_) != 0)
     return support::ErrnoError(errno, "artifact.write.failed", "fsync " + path_);
+  support::HitFailpoint(support::Failpoint::store_synced);
   const std::string target = store_->PathOf(hex);
   const std::string folder = support::DirName(target);
   TW_TRY(support::MakeDirs(folder));
@@ -179,8 +182,10 @@ absl::StatusOr<std::string> BlobStore::Writer::Commit(std::string_view expected_
   }
   close(fd_);
   fd_ = -1;
+  support::HitFailpoint(support::Failpoint::store_renamed);
   if (store_->synced_) TW_TRY(SyncDir(folder));
   store_->Note(hex, size_);
+  support::HitFailpoint(support::Failpoint::store_noted);
   return hex;
 }
 

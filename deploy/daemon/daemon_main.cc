@@ -18,6 +18,7 @@
 #include "deploy/security/identity.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/env.h"
+#include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
@@ -89,6 +90,8 @@ void AddFlags(CLI::App* app, const DaemonSpec& spec, DaemonFlags* flags, bool* c
   app->add_flag("--insecure", flags->insecure, "allow plain text beyond the local machine");
   app->add_option("--log-level", flags->log_level, "debug, info, warning or error")
       ->capture_default_str();
+  app->add_option("--test-failpoint", flags->test_failpoint,
+                  "TESTS ONLY: NAME=N, the process dies at that failpoint the N-th time");
   app->set_config("--config", "", "file with lines \"flag = value\"");
   app->add_flag("--check-config", *check_config, "check flags and configuration file, then exit")
       ->configurable(false);
@@ -274,6 +277,12 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
   }
   if (flags.state_dir.empty()) {
     return Fail(support::InvalidArgument("daemon.state_dir.missing", "--state-dir is required"));
+  }
+  if (!flags.test_failpoint.empty()) {
+    const absl::Status armed = support::ArmFailpoint(flags.test_failpoint);
+    if (!armed.ok()) return Fail(armed);
+    LogWarning("daemon.failpoint", {{"failpoint", flags.test_failpoint},
+                                    {"text", "THIS PROCESS DIES ON PURPOSE; for tests only"}});
   }
   const absl::Status status = Run(spec, flags, body);
   return status.ok() ? 0 : Fail(status);

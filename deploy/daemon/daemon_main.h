@@ -31,6 +31,7 @@ struct DaemonFlags {
   std::string tokens;                  // --tokens FILE: who may call a listener
   bool insecure = false;               // --insecure
   std::string log_level = "info";      // --log-level
+  std::string test_failpoint;          // --test-failpoint NAME=N
 };
 
 // Which of the shared flags a daemon has; state_dir, metrics, identity, insecure, log-level, config

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "deploy/support/env.h"
+#include "deploy/support/failpoint.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::support {
@@ -137,7 +138,9 @@ absl::Status WriteFileAtomic(const std::string& path, std::string_view data, uin
   Fd fd(OpenRetry(temporary, O_WRONLY | O_CREAT | O_EXCL, mode));
   if (fd.get() < 0) return ErrnoError(errno, "file.write.failed", path);
   absl::Status status = WriteAll(fd.get(), data, path);
+  HitFailpoint(Failpoint::file_written);
   if (status.ok() && fsync(fd.get()) != 0) status = ErrnoError(errno, "file.write.failed", path);
+  HitFailpoint(Failpoint::file_synced);
   const int raw_fd = fd.Release();
   if (close(raw_fd) != 0 && status.ok()) status = ErrnoError(errno, "file.write.failed", path);
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
@@ -147,6 +150,7 @@ absl::Status WriteFileAtomic(const std::string& path, std::string_view data, uin
     unlink(temporary.c_str());
     return status;
   }
+  HitFailpoint(Failpoint::file_renamed);
   return SyncDir(DirName(path));
 }
 

@@ -47,6 +47,15 @@ void ExpectSucceeded(JobWorld* world, int64_t trials) {
   EXPECT_EQ(world->steps_of_module, BestSteps(world));
 }
 
+// Devices are shared between users: whom a job belongs to.
+TEST(UserNameTest, IsTheCallerWithoutThePortOfItsConnection) {
+  EXPECT_EQ(UserName("ipv4:10.0.0.2:5123"), "10.0.0.2");
+  EXPECT_EQ(UserName("ipv6:%5B::1%5D:80"), "%5B::1%5D");
+  EXPECT_EQ(UserName("ann"), "ann");
+  EXPECT_EQ(UserName("people:ann"), "people:ann") << "a name, no address";
+  EXPECT_EQ(UserName(""), "");
+}
+
 TEST(JobCore, RunsAJobFromQueuedToAPublishedModule) {
   JobWorld world(tests::TestSeed(1), {});
   world.CreateJob(40);
