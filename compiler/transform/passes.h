@@ -49,6 +49,9 @@ absl::StatusOr<Function> VectorizeLoops(const Function& f, const PassContext& ct
 // kLoops → kFlat (given the two passes before): kUnrolled loops, and loops over small local
 // buffers, are replicated.
 absl::StatusOr<Function> UnrollLoops(const Function& f, const PassContext& ctx);
+// kLoops → kLoops, unrolled and simplified: products of constants with the zeros around a padded
+// image are left out of private sums.
+absl::StatusOr<Function> DropZeroTerms(const Function& f, const PassContext& ctx);
 // any → same: float a*b + c becomes fma(a, b, c) where the target has it.
 absl::StatusOr<Function> ContractFma(const Function& f, const PassContext& ctx);
 // kLoops → kLoops, vectorised and unrolled: innermost loops ask for the constants they will load

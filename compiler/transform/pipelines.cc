@@ -14,6 +14,7 @@ constexpr PassRow kFlattenBuffers{"flatten_buffers", FlattenBuffers};
 constexpr PassRow kLowerTensorNests{"lower_tensor_nests", LowerTensorNests};
 constexpr PassRow kVectorizeLoops{"vectorize_loops", VectorizeLoops};
 constexpr PassRow kUnrollLoops{"unroll_loops", UnrollLoops};
+constexpr PassRow kDropZeroTerms{"drop_zero_terms", DropZeroTerms};
 constexpr PassRow kContractFma{"contract_fma", ContractFma};
 constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 
@@ -21,9 +22,9 @@ constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
 // which replicates them.
 constexpr PassRow kCpu[] = {
-    kLowerBlocks,    kCompactBuffers, kSimplify,         kPartitionLoops,
-    kFlattenBuffers, kSimplify,       kLowerTensorNests, kVectorizeLoops,
-    kUnrollLoops,    kSimplify,       kContractFma,      kPrefetchConstants,
+    kLowerBlocks,   kCompactBuffers,   kSimplify,          kPartitionLoops, kFlattenBuffers,
+    kSimplify,      kLowerTensorNests, kVectorizeLoops,    kUnrollLoops,    kSimplify,
+    kDropZeroTerms, kContractFma,      kPrefetchConstants,
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.

@@ -42,7 +42,8 @@ bool InBlocks(const Layer& l, int64_t block) {
   return l.kind == Layer::Kind::kConv && block > 0 && l.in % block == 0 && l.out % block == 0;
 }
 
-bool InPanels(const Layer& l) { return l.n % kPanel == 0; }
+// As the graph pass weight_layouts has it: the last panel may have columns that nobody reads.
+bool InPanels(const Layer& l) { return l.n % kPanel == 0 || l.n >= 4 * kPanel; }
 
 std::string ConvText(const Layer& l, int64_t b) {
   const int64_t pad = l.kernel / 2, size = l.out_size(), groups = l.depthwise ? l.in : 1;
@@ -73,13 +74,15 @@ std::string ConvText(const Layer& l, int64_t b) {
 }
 
 std::string GemmText(const Layer& l) {
-  const std::string w =
-      InPanels(l) ? StrCat(l.n / kPanel, ",", l.k, ",", kPanel) : StrCat(l.k, ",", l.n);
-  const std::string layout = InPanels(l) ? StrCat("NK", kPanel, "n") : "KN";
+  std::string w = StrCat(l.k, ",", l.n), attrs = "weight_layout=\"KN\"";
+  if (InPanels(l)) {
+    w = StrCat((l.n + kPanel - 1) / kPanel, ",", l.k, ",", kPanel);
+    attrs = StrCat(l.n % kPanel == 0 ? "" : StrCat("units=", l.n, ", "), "weight_layout=\"NK",
+                   kPanel, "n\"");
+  }
   return StrCat("graph {\n  input %0: f32[", l.m, ",", l.k, "]\n  weight %1: f32[", w,
-                "]\n  weight %2: f32[", l.n, "]\n  %3: f32[", l.m, ",", l.n,
-                "] = dense(%0, %1) {weight_layout=\"", layout, "\"}\n  %4: f32[", l.m, ",", l.n,
-                "] = add(%3, %2)\n  output %4\n}\n");
+                "]\n  weight %2: f32[", l.n, "]\n  %3: f32[", l.m, ",", l.n, "] = dense(%0, %1) {",
+                attrs, "}\n  %4: f32[", l.m, ",", l.n, "] = add(%3, %2)\n  output %4\n}\n");
 }
 
 // Images in blocks of channels to NCHW.

@@ -179,6 +179,22 @@ fn conv(X: f32[12,12] input, Y: f32[12,12] output) stage=scheduled {
 )");
 }
 
+TEST(DropZeroTerms, LeavesOutWhatLiesOutsideOfAnImage) {
+  CheckGolden("drop_zero_terms", "drop_zero_terms", R"(
+fn conv(X: f32[4] input, W: f32[2] constant, Y: f32[1] output) stage=loops {
+  alloc S: f32[1] scope=local {
+    S[0] = 0.0f32;
+    for k in 0..2 {
+      S[0] = S[0] + 0.0f32 * W[k];
+    }
+    S[0] = S[0] + X[1] * W[1];
+    S[0] = S[0] + 0.0f32 * X[2];
+    Y[0] = S[0];
+  }
+}
+)");
+}
+
 TEST(PrefetchConstants, AsksAheadForLargeWeightsThatAreUsedOften) {
   // W is far away and used eight times, V as often but small, U only once.
   std::string body;
