@@ -114,7 +114,7 @@ TEST_F(AgentTrackerTest, EveryCandidateComesBackAsWhatItIs) {
 TEST_F(AgentTrackerTest, KillsLoseNothingAndRepeatNothing) {
   const uint64_t seed = tests::TestSeed(11);
   support::Rng rng(seed);
-  const int items_wanted = static_cast<int>(40 * tests::TestRounds(1));
+  const int items_wanted = static_cast<int>(60 * tests::TestRounds(1));
   auto agent = MakeAgent("victim");
   agent->Start();
   std::vector<v1::WorkItem> items;
@@ -133,7 +133,7 @@ TEST_F(AgentTrackerTest, KillsLoseNothingAndRepeatNothing) {
     // A kill after some progress, so that the test ends; at any moment, so that it means something.
     if (consumer_.finals().size() <= progress || clock.NowNs() < next_kill_ns) continue;
     progress = consumer_.finals().size();
-    next_kill_ns = clock.NowNs() + rng.UniformInt(50, 400) * 1'000'000;
+    next_kill_ns = clock.NowNs() + rng.UniformInt(20, 150) * 1'000'000;
     ++kills;
     if (rng.Bernoulli(0.6)) {
       agent->Kill9();
