@@ -1,5 +1,6 @@
 #include "deploy/daemon/daemon_main.h"
 
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <poll.h>
 #include <signal.h>
@@ -256,6 +257,9 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
   const auto level = ParseLogLevel(flags.log_level);
   InitLog(spec.name, level.value_or(LogLevel::kInfo));
   gpr_set_log_function(OnGrpcLog);
+  // Held to the end of the process: gRPC's own clean-up waits ten seconds for a connection that is
+  // just being closed, one stop in fifty or so.
+  grpc_init();
   if (!level.ok()) return Fail(level.status());
   const auto check_flags = [&]() -> absl::Status {
     if (spec.has_listen) TW_TRY(ParseHostPort(flags.listen, "daemon.listen.invalid").status());

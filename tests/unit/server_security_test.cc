@@ -3,6 +3,7 @@
 // tests/fault/secure_fleet_test.cc.)
 #include "deploy/daemon/server_security.h"
 
+#include <grpc/grpc.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -49,6 +50,9 @@ class WhoAmI final : public v1::FleetAdminService::Service {
 
 class ServerSecurityTest : public ::testing::Test {
  protected:
+  // Between the tests gRPC would clean up, which takes ten seconds now and then.
+  static void SetUpTestSuite() { grpc_init(); }
+
   void SetUp() override {
     auto dir = support::TempDir::Create();
     ASSERT_TRUE(dir.ok());
