@@ -51,6 +51,15 @@ Stmt Cloner::Clone(const Stmt& s) {
   return map.empty() ? result : ReplaceAllocated(map).RewriteStmt(result);
 }
 
+bool HasLoop(const Stmt& s) {
+  bool found = false;
+  ir::VisitStmts(s, [&](const Stmt& part) {
+    found = found || part->kind == StmtKind::kFor;
+    return !found;
+  });
+  return found;
+}
+
 int64_t CountLeaves(const Stmt& s) {
   int64_t count = 0;
   ir::VisitStmts(s, [&](const Stmt& part) {

@@ -21,5 +21,7 @@ class Cloner {
 
 // Number of stores and evaluations: what replication multiplies.
 int64_t CountLeaves(const ir::Stmt& s);
+// Whether a loop stands anywhere in it.
+bool HasLoop(const ir::Stmt& s);
 
 }  // namespace tilewright::transform

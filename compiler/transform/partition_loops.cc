@@ -21,6 +21,7 @@
 
 #include "compiler/analysis/linear.h"
 #include "compiler/analysis/simplify.h"
+#include "compiler/ir/numeric.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/clone.h"
@@ -85,10 +86,6 @@ struct Cut {
   int64_t cut = 0;
   bool border = false;  // of a choice, not of a statement
 };
-
-int64_t FloorDiv(int64_t a, int64_t positive) {
-  return a >= 0 ? a / positive : -((-a + positive - 1) / positive);
-}
 
 // A sum of products of constants and atoms.
 void Flatten(const Expr& e, int64_t scale, std::vector<std::pair<int64_t, Expr>>* terms,
@@ -319,7 +316,8 @@ class Partitioner {
     if (!border && !clips && !IsPeelable(condition, inner)) return std::nullopt;
     // factor · atom + inner_max + constant < 0
     const int64_t most = inner_max + constant;
-    const int64_t cut = factor > 0 ? -FloorDiv(most, factor) : FloorDiv(most, -factor) + 1;
+    const int64_t cut =
+        factor > 0 ? -ir::FloorDivInt(most, factor) : ir::FloorDivInt(most, -factor) + 1;
     Interval range = analysis::EvalInterval(atom, bounds_);
     if (!range.is_bounded() || cut <= range.min || cut > range.max) return std::nullopt;
     return Cut{atom, cut, border};

@@ -10,6 +10,7 @@
 
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
+#include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
 
 namespace tilewright::transform {
@@ -37,15 +38,6 @@ bool IsFar(const ir::Buffer& buffer) {
     bytes *= *extent;
   }
   return bytes >= kFarBytes;
-}
-
-bool HasLoop(const Stmt& s) {
-  bool found = false;
-  ir::VisitStmts(s, [&](const Stmt& part) {
-    found = found || part->kind == StmtKind::kFor;
-    return !found;
-  });
-  return found;
 }
 
 class Prefetcher : public ir::Rewriter {

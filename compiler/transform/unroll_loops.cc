@@ -100,15 +100,6 @@ class Unroller {
     return ir::MakeSeq(std::move(stmts));
   }
 
-  static bool HasLoop(const Stmt& s) {
-    bool found = false;
-    ir::VisitStmts(s, [&](const Stmt& part) {
-      found = found || part->kind == StmtKind::kFor;
-      return !found;
-    });
-    return found;
-  }
-
   bool IndexesSmallLocal(const Stmt& body, const ir::Var& var) const {
     bool found = false;
     auto indexes = [&](const ir::Buffer& buffer, const std::vector<Expr>& indices) {

@@ -11,36 +11,20 @@
 #include <string>
 #include <vector>
 
-#include "compiler/driver/tasks.h"
-#include "compiler/graph/graph_passes.h"
 #include "cost_model/model.h"
-#include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tests/bench/local_tuner.h"
 #include "tuner_server/search/search_task.h"
 
-namespace tilewright {
+namespace tilewright::bench {
 namespace {
-
-template <typename T>
-T Must(absl::StatusOr<T> value, const std::string& what) {
-  TW_CHECK(value.ok()) << what << ": " << support::StatusText(value.status());
-  return *std::move(value);
-}
 
 double CpuSeconds() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
-std::vector<driver::Task> ModelTasks(const std::string& path, const ir::Target& target) {
-  const std::string bytes = Must(support::ReadFile(path, uint64_t{2} << 30), path);
-  graph::GraphPassContext context;
-  context.channel_block = target.vector_bytes / 4;
-  graph::Graph g = Must(graph::RunGraphPasses(Must(graph::ImportOnnx(bytes), path), context), path);
-  return Must(driver::ExtractTasks(g), path);
 }
 
 // Follows the prior within a factor of two.
@@ -130,6 +114,6 @@ int Main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace tilewright
+}  // namespace tilewright::bench
 
-int main(int argc, char** argv) { return tilewright::Main(argc, argv); }
+int main(int argc, char** argv) { return tilewright::bench::Main(argc, argv); }

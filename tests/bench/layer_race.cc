@@ -16,6 +16,7 @@
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/support/strings.h"
 #include "device_agent/fma_peak.h"
+#include "device_agent/sample_stats.h"
 #include "tests/bench/bandwidth.h"
 #include "tests/bench/layers.h"
 #include "tests/bench/local_tuner.h"
@@ -40,12 +41,6 @@ struct Runner {
   std::vector<double> ns;  // of a call, per block
 };
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 void TakeTurns(const Options& options, std::vector<Runner>* runners) {
   for (Runner& r : *runners) r.run();
   for (int turn = 0; turn < options.blocks; ++turn) {
@@ -69,7 +64,7 @@ void TakeTurns(const Options& options, std::vector<Runner>* runners) {
 
 nlohmann::json Spread(const std::vector<double>& ns) {
   const auto [low, high] = std::minmax_element(ns.begin(), ns.end());
-  return {{"us", Median(ns) / 1e3}, {"low_us", *low / 1e3}, {"high_us", *high / 1e3}};
+  return {{"us", device_agent::Median(ns) / 1e3}, {"low_us", *low / 1e3}, {"high_us", *high / 1e3}};
 }
 
 // Ratios peer / ours, block by block: above 1 we are faster.
@@ -80,7 +75,7 @@ nlohmann::json AgainstOurs(const Runner& peer, const Runner& ours) {
   nlohmann::json row = Spread(peer.ns);
   row.update({{"name", peer.name},
               {"direct", peer.direct},
-              {"ratio", Median(ratios)},
+              {"ratio", device_agent::Median(ratios)},
               {"ratio_low", *low},
               {"ratio_high", *high}});
   return row;
@@ -122,7 +117,7 @@ nlohmann::json Race(const Layer& layer, const ir::Target& target, const Options&
               {"mb", bytes / 1e6},
               {"limit_us", std::max(flops / peak, bytes / gb_s) / 1e3},
               {"bound", flops / peak > bytes / gb_s ? "operations" : "bytes"},
-              {"share_of_peak", flops / Median(runners[0].ns) / peak},
+              {"share_of_peak", flops / device_agent::Median(runners[0].ns) / peak},
               {"default_us", found.default_ns / 1e3},
               {"trials", options.search},
               {"best_at_trial", found.trial},

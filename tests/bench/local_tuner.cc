@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "compiler/driver/compile.h"
+#include "compiler/graph/graph_passes.h"
 #include "cost_model/model.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/result_check.h"
 #include "deploy/support/cpu_table.h"
+#include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tests/bench/layers.h"
 #include "tuner_server/search/search_task.h"
@@ -75,6 +77,17 @@ ir::Target NativeTarget(int threads) {
       Must(ir::ExpandNative(StrCat("native,threads=", threads), cpu.arch, name, threads),
            "native target");
   return Must(ir::ParseTarget(text), text);
+}
+
+std::vector<driver::Task> ModelTasks(const std::string& path, const ir::Target& target,
+                                     bool force_blocks) {
+  graph::GraphPassContext context;
+  if (force_blocks) context.enabled = {"block_layouts"};
+  context.channel_block = target.vector_bytes / 4;
+  graph::Graph g =
+      Must(graph::ImportOnnx(Must(support::ReadFile(path, uint64_t{2} << 30), path)), path);
+  g = Must(graph::RunGraphPasses(std::move(g), context), path);
+  return Must(driver::ExtractTasks(g), path);
 }
 
 absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,

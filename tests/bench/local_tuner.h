@@ -25,6 +25,11 @@ T Must(absl::StatusOr<T> value, const std::string& what) {
 // "native,threads=N": this machine's target.
 ir::Target NativeTarget(int threads);
 
+// The tasks of an ONNX file as a compilation for `target` has them; in channel blocks where they
+// pay, or always with `force_blocks`.
+std::vector<driver::Task> ModelTasks(const std::string& path, const ir::Target& target,
+                                     bool force_blocks = false);
+
 // A built candidate, with inputs filled, that has run once.
 struct Loaded {
   std::shared_ptr<const runtime::LoadedModule> module;

@@ -10,8 +10,8 @@ WORK/tuner.db, so a second run only compiles), and every peer (model_peers.py; d
 take turns in blocks A B C C B A. A ratio is the peer's time over ours, block by block, and their median is
 printed: above 1 we are faster. Outputs are compared before the clock starts.
 
-Needs numpy and at least one peer's package (run it with an interpreter that has them); skips loudly (exit 77)
-without. The models are written by /usr/bin/python3, which has Debian's python3-onnx.
+Needs numpy and onnxruntime, whose outputs are the reference (run it with an interpreter that has them); skips
+loudly (exit 77) without. The models are written by /usr/bin/python3, which has Debian's python3-onnx.
 """
 import argparse
 import json

@@ -9,10 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/driver/compile.h"
-#include "compiler/graph/graph_passes.h"
 #include "deploy/runtime/cpu_info.h"
-#include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "device_agent/fma_peak.h"
 #include "tests/bench/layers.h"
@@ -34,17 +31,6 @@ driver::Task LayerTask(const std::string& name, const Options& options, const ir
   const std::string text =
       GraphText(Must(FindLayer(name), name), options.block ? target.vector_bytes / 4 : kNoBlocks);
   return driver::DescribeTask(Must(graph::ParseGraph(text), text));
-}
-
-std::vector<driver::Task> ModelTasks(const std::string& path, bool block,
-                                     const ir::Target& target) {
-  graph::Graph g =
-      Must(graph::ImportOnnx(Must(support::ReadFile(path, uint64_t{2} << 30), path)), path);
-  graph::GraphPassContext context;
-  if (block) context.enabled = {"block_layouts"};
-  context.channel_block = target.vector_bytes / 4;
-  g = Must(graph::RunGraphPasses(std::move(g), context), path);
-  return Must(driver::ExtractTasks(g), path);
 }
 
 Found Judge(const driver::Task& task, const ir::Target& target, const Options& options) {
@@ -115,7 +101,7 @@ int Main(int argc, char** argv) {
       continue;
     }
     double before = 0, after = 0, flops = 0;
-    for (const driver::Task& task : ModelTasks(name, options.block, target)) {
+    for (const driver::Task& task : ModelTasks(name, target, options.block)) {
       if (task.name.find(options.only) == std::string::npos) continue;
       const Found f = Judge(task, target, options);
       Print("", task, f, peak, options);
