@@ -118,7 +118,7 @@ class Blocker {
     const Ints s = ShapeOf(w);
     const int64_t groups = op::GetInt(node.attrs, "groups", 1);
     const bool depthwise = groups > 1 && groups == s[0] && s[1] == 1;
-    if (groups > 1 && !(depthwise && Divides(s[0]))) return false;
+    if (groups > 1 && !depthwise) return false;
     const int64_t in_block = Divides(ShapeOf(x)[1]) ? block_ : 1;
     const auto& data = g_.values[w].constant;
     const int64_t element = g_.values[w].type.dtype.bytes();
