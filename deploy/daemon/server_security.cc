@@ -249,7 +249,7 @@ void ServerSecurity::Refused(const CallFacts& facts, const absl::Status& status)
   }
   if (audit_ == nullptr) return;
   security::AuditEntry entry;
-  // One who showed a token that counts, but wanted too much.
+  // One who showed a known token, but wanted too much, or too late.
   if (const auto caller = guard_->Identify(facts); caller.ok()) {
     entry.who = caller->Text();
     entry.token = caller->token_id;

@@ -30,6 +30,17 @@ bool SameHash(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
+// The token's holder, who may use it with their own certificate only.
+absl::StatusOr<Caller> HolderOf(const TokenRow& row, std::string_view peer_uri) {
+  Caller caller{row.role, row.name, row.id};
+  const auto peer = ParsePeerUri(peer_uri);
+  if (!peer.ok() || CertificateFits(*peer, caller.role, caller.name)) return caller;
+  return support::PermissionDenied(
+      "auth.certificate.mismatch",
+      support::StrCat("the token of ", caller.Text(), " may not be used with the certificate of ",
+                      KindText(peer->kind), " ", peer->name));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CallGuard>> CallGuard::Open(std::string tokens_path,
@@ -79,7 +90,7 @@ absl::Status CallGuard::FileStatus() {
   return file_status_;
 }
 
-absl::StatusOr<Caller> CallGuard::CheckToken(std::string_view authorization) {
+absl::StatusOr<TokenRow> CallGuard::FindToken(std::string_view authorization) {
   if (authorization.empty()) {
     return Unauthenticated("auth.token.missing", "expected a bearer token, found none");
   }
@@ -89,39 +100,34 @@ absl::StatusOr<Caller> CallGuard::CheckToken(std::string_view authorization) {
   }
   TW_ASSIGN(const TokenText token, ParseToken(authorization.substr(kScheme.size())));
   const std::string hash = support::Sha256Hex(token.secret);
-  TokenRow row;
-  {
-    MutexLock lock(mutex_);
-    RefreshSometimes();
-    const auto found = rows_.find(token.id);
-    if (found == rows_.end() || !SameHash(found->second.sha256, hash)) {
-      return Unauthenticated("auth.token.unknown", "this server does not know the token");
-    }
-    row = found->second;
+  MutexLock lock(mutex_);
+  RefreshSometimes();
+  const auto found = rows_.find(token.id);
+  if (found == rows_.end() || !SameHash(found->second.sha256, hash)) {
+    return Unauthenticated("auth.token.unknown", "this server does not know the token");
   }
+  return found->second;
+}
+
+absl::Status CallGuard::StillCounts(const TokenRow& row) const {
   if (row.revoked_s != 0) {
     return Unauthenticated("auth.token.revoked", "the token of " + row.name + " was revoked");
   }
   if (row.expires_s != 0 && clock_->WallMicros() / 1'000'000 >= row.expires_s) {
     return Unauthenticated("auth.token.expired", "the token of " + row.name + " has ended");
   }
-  return Caller{row.role, row.name, row.id};
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Caller> CallGuard::Identify(const CallFacts& facts) {
-  TW_ASSIGN(Caller caller, CheckToken(facts.authorization));
-  const auto peer = ParsePeerUri(facts.peer_uri);
-  if (peer.ok() && !CertificateFits(*peer, caller.role, caller.name)) {
-    return support::PermissionDenied(
-        "auth.certificate.mismatch",
-        support::StrCat("the token of ", caller.Text(), " may not be used with the certificate of ",
-                        KindText(peer->kind), " ", peer->name));
-  }
-  return caller;
+  TW_ASSIGN(const TokenRow row, FindToken(facts.authorization));
+  return HolderOf(row, facts.peer_uri);
 }
 
 absl::StatusOr<Caller> CallGuard::Admit(const CallFacts& facts) {
-  TW_ASSIGN(Caller caller, Identify(facts));
+  TW_ASSIGN(const TokenRow row, FindToken(facts.authorization));
+  TW_TRY(StillCounts(row));
+  TW_ASSIGN(Caller caller, HolderOf(row, facts.peer_uri));
   const MethodRule* rule = FindRule(facts.method);
   if (rule == nullptr) {
     return support::PermissionDenied("auth.method.unknown", "no such method here");

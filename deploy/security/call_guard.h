@@ -46,7 +46,8 @@ class CallGuard {
   //   resource_exhausted auth.rate.exceeded
   absl::StatusOr<Caller> Admit(const CallFacts& facts) TW_EXCLUDES(mutex_);
 
-  // Who calls, by token and certificate alone: for handlers of calls that were admitted.
+  // Who calls, by token and certificate alone: for handlers and the audit of calls that were
+  // admitted. A token that was revoked or has ended since still names its holder.
   absl::StatusOr<Caller> Identify(const CallFacts& facts) TW_EXCLUDES(mutex_);
 
   // Why the token file could not be read lately; the rows read last go on counting.
@@ -65,7 +66,8 @@ class CallGuard {
       : path_(std::move(path)), listener_(listener), clock_(clock), limiter_(clock) {}
   absl::Status Reload() TW_REQUIRES(mutex_);
   void RefreshSometimes() TW_REQUIRES(mutex_);
-  absl::StatusOr<Caller> CheckToken(std::string_view authorization) TW_EXCLUDES(mutex_);
+  absl::StatusOr<TokenRow> FindToken(std::string_view authorization) TW_EXCLUDES(mutex_);
+  absl::Status StillCounts(const TokenRow& row) const;
 
   const std::string path_;
   const Listener listener_;

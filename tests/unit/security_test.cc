@@ -34,6 +34,7 @@ constexpr char kDrain[] = "/tilewright.v1.FleetAdminService/SetDeviceAdminState"
 constexpr char kResolve[] = "/tilewright.v1.ModuleService/ResolveModule";
 constexpr char kHealth[] = "/grpc.health.v1.Health/Check";
 constexpr char kClient[] = "spiffe://tilewright/client/ana-laptop";
+constexpr char kOtherAgent[] = "spiffe://tilewright/agent/bench-9";
 constexpr int64_t kSecond = 1'000'000'000;
 
 class SecurityTest : public ::testing::Test {
@@ -129,6 +130,26 @@ TEST_F(SecurityTest, RevocationAndExpiryCountWithinASecond) {
   const NewToken late = Create(Role::kEngineer, "late", 0);
   clock_.AdvanceNs(kSecond + 1);
   EXPECT_TRUE(Admit(late.token, kCreateJob).ok()) << "a new one is known without a restart";
+}
+
+// A handler, and the audit when a call ends, may ask hours after the call was admitted.
+TEST_F(SecurityTest, WhoWasAdmittedIsNamedThoughTheTokenEndedSince) {
+  const NewToken ana = Create(Role::kEngineer, "ana", 1);
+  const NewToken bob = Create(Role::kEngineer, "bob");
+  OpenGuard();
+  ASSERT_TRUE(RevokeToken(path_, bob.row.id, NowS()).ok());
+  clock_.AdvanceNs(2 * 86'400 * kSecond);
+  EXPECT_EQ(Slug(ana.token, kCreateJob), "auth.token.expired");
+  EXPECT_EQ(Slug(bob.token, kCreateJob), "auth.token.revoked");
+  for (const NewToken& token : {ana, bob}) {
+    const std::string header = "Bearer " + token.token;
+    const auto caller = guard_->Identify({kCreateJob, header, kClient});
+    ASSERT_TRUE(caller.ok()) << caller.status();
+    EXPECT_EQ(caller->name, token.row.name);
+    EXPECT_EQ(caller->token_id, token.row.id);
+    EXPECT_EQ(support::Slug(guard_->Identify({kCreateJob, header, kOtherAgent}).status()),
+              "auth.certificate.mismatch");
+  }
 }
 
 TEST_F(SecurityTest, RotationLeavesTimeToChange) {
