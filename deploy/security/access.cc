@@ -53,6 +53,9 @@ constexpr MethodRule kRules[] = {
     {"/tilewright.v1.ModuleService/ResolveModule", 0, kReaders, true},
     {"/tilewright.v1.ModuleService/GetModuleVersion", 0, kReaders, false},
     {"/tilewright.v1.ModuleService/ListModuleVersions", 0, kReaders, false},
+    {"/tilewright.v1.ModuleService/SetModuleAlias", 0, kPeople, true},
+    {"/tilewright.v1.ModuleService/AddModuleSignature", 0, kReaders, true},
+    {"/tilewright.v1.ModuleService/PruneModules", 0, kAdmins, true},
 
     {"/grpc.health.v1.Health/Check", kAll, kAll, false},
     {"/grpc.health.v1.Health/Watch", kAll, kAll, false},

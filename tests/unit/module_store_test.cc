@@ -133,5 +133,97 @@ TEST(ModuleNames, AreMadeFitAndParsed) {
   }
 }
 
+TEST_F(ModuleStoreTest, ResolvesByAliasAndDeviceClassAndNeverToPrunedBytes) {
+  for (const char* text : {"a", "b", "c"}) Value(Publish("m", text, "cpu"));
+  ASSERT_TRUE(store_.SetAlias({"m", "stable", 2, 1, "ana"}).ok());
+  EXPECT_EQ(Value(store_.Resolve({.module = "m", .alias = "stable"})).version.number, 2);
+  const Resolved none = Value(store_.Resolve({.module = "m", .alias = "nope"}));
+  EXPECT_EQ(none.match, Match::kNone);
+  EXPECT_THAT(none.explanation, HasSubstr("no alias nope"));
+  for (const char* bad : {"", "Stable", "12", "a/b"}) {
+    EXPECT_EQ(Slug(store_.SetAlias({"m", bad, 2, 1, ""})), "module.alias.bad") << bad;
+  }
+  const Resolved elsewhere = Value(store_.Resolve({.module = "m", .device_class = "board"}));
+  EXPECT_EQ(elsewhere.match, Match::kNone);
+  EXPECT_THAT(elsewhere.explanation, HasSubstr("device class board"));
+
+  const PruneReport would = Value(store_.Prune("", {.keep_versions = 1}, true, 9));
+  ASSERT_EQ(would.pruned.size(), 1U);
+  EXPECT_EQ(would.pruned[0].number, 1);
+  EXPECT_TRUE(blobs_->Contains(would.pruned[0].sha256)) << "a dry run drops nothing";
+  const PruneReport done = Value(store_.Prune("", {.keep_versions = 1}, false, 9));
+  ASSERT_EQ(done.pruned.size(), 1U);
+  EXPECT_EQ(done.freed_bytes, done.pruned[0].size);
+  EXPECT_FALSE(blobs_->Contains(done.pruned[0].sha256));
+  EXPECT_EQ(Value(store_.Resolve({.module = "m", .alias = "stable"})).version.number, 2);
+  const Resolved gone = Value(store_.Resolve({.module = "m", .number = 1}));
+  EXPECT_EQ(gone.match, Match::kNone);
+  EXPECT_THAT(gone.explanation, HasSubstr("pruned"));
+}
+
+TEST_F(ModuleStoreTest, BytesThatAnotherVersionHasStayWhenOneIsPruned) {
+  Value(Publish("m", "same", "cpu"));
+  Value(Publish("m", "other", "cpu"));
+  const log::ModuleVersionRow last = Value(Publish("m", "same", "cpu"));
+  const PruneReport done = Value(store_.Prune("m", {.keep_versions = 1}, false, 9));
+  EXPECT_EQ(done.pruned.size(), 2U);
+  EXPECT_TRUE(blobs_->Contains(last.sha256));
+  EXPECT_EQ(done.freed_bytes, done.pruned[1].size) << "the shared bytes are not counted";
+}
+
+TEST_F(ModuleStoreTest, ASignerSignsWhatIsPublished) {
+  const std::string key = dir_.File("release.key");
+  const std::string id = Value(security::CreateSigningKey(key));
+  const auto signer = Value(security::ModuleSigner::Load(key));
+  ModuleStore signing(log_.get(), blobs_.get(), signer.get());
+  PublishRequest request;
+  request.path = dir_.File("model.tw");
+  ASSERT_TRUE(support::WriteFileAtomic(request.path, tests::TinyModule("a")).ok());
+  request.module = "m";
+  const log::ModuleVersionRow row = Value(signing.Publish(request));
+  const auto signatures = Value(log_->ListModuleSignatures("m", row.number));
+  ASSERT_EQ(signatures.size(), 1U);
+  const auto verifier = Value(security::ModuleVerifier::Load(key + security::kPublicSuffix));
+  EXPECT_TRUE(
+      verifier
+          ->Verify(row.sha256, {signatures[0].key_id, *support::HexDecode(signatures[0].signature)})
+          .ok());
+}
+
+// What PlanPruning drops of versions named like "m3" (module m, number 3), newest first.
+std::vector<std::string> Dropped(const std::vector<std::string>& versions,
+                                 const std::vector<log::ModuleAliasRow>& aliases,
+                                 const RetentionPolicy& policy) {
+  std::vector<log::ModuleVersionRow> rows;
+  for (const std::string& name : versions) {
+    log::ModuleVersionRow row;
+    row.module = name.substr(0, 1);
+    row.number = name[1] - '0';
+    row.sha256 = name;
+    row.size = 10;
+    rows.push_back(row);
+  }
+  std::vector<std::string> names;
+  for (const log::ModuleVersionRow& row : PlanPruning(rows, aliases, policy).pruned) {
+    names.push_back(row.module + std::to_string(row.number));
+  }
+  return names;
+}
+
+TEST(RetentionTest, KeepsAliasesAndTheNewestOfEachModuleWhateverTheLimits) {
+  const std::vector<std::string> all = {"m4", "n2", "m3", "m2", "n1", "m1"};
+  EXPECT_THAT(Dropped(all, {}, {}), ElementsAre());
+  EXPECT_THAT(Dropped(all, {}, {.keep_versions = 2}), ElementsAre("m1", "m2"));
+  EXPECT_THAT(Dropped(all, {{"m", "old", 1, 0, ""}}, {.keep_versions = 1}),
+              ElementsAre("n1", "m2", "m3"));
+  EXPECT_THAT(Dropped(all, {}, {.max_bytes = 45}), ElementsAre("m1", "n1"));
+  EXPECT_THAT(Dropped(all, {{"m", "old", 1, 0, ""}}, {.max_bytes = 1}),
+              ElementsAre("n1", "m2", "m3"));
+  EXPECT_THAT(Dropped(all, {}, {.keep_versions = 3, .max_bytes = 40}), ElementsAre("m1", "n1"));
+  log::ModuleVersionRow large;
+  large.size = 10;
+  EXPECT_FALSE(PlanPruning({large}, {}, {.max_bytes = 1}).within_limits);
+}
+
 }  // namespace
 }  // namespace tilewright::modules

@@ -173,7 +173,8 @@ TEST(ProtoTest, OutsideClientsFindTheFixedNames) {
               ElementsAre("CreateJob", "GetJob", "ListJobs", "CancelJob", "WatchJob", "ListTasks",
                           "ListTrials", "ExportLog"));
   EXPECT_THAT(Methods(ModuleVersion::descriptor()->file(), "ModuleService"),
-              ElementsAre("ResolveModule", "GetModuleVersion", "ListModuleVersions"));
+              ElementsAre("ResolveModule", "GetModuleVersion", "ListModuleVersions",
+                          "SetModuleAlias", "AddModuleSignature", "PruneModules"));
   EXPECT_THAT(Methods(ReadRequest::descriptor()->file(), "ArtifactService"),
               ElementsAre("FindMissing", "BatchWrite", "Write", "Read"));
   EXPECT_EQ(Outcome_Name(OK), "OK");

@@ -517,6 +517,59 @@ TEST_F(TunerServiceTest, ModulesAreResolvedAndListed) {
                                  "projects/default/modules/fake-net/versions/1"));
 }
 
+TEST_F(TunerServiceTest, AliasesSignaturesProvenanceAndPruning) {
+  for (int i = 0; i < 3; ++i) {
+    v1::CreateJobRequest request = Request(4 + i);
+    EXPECT_EQ(WaitForEnd(Value(Create(request)).name()).state(), v1::Job::SUCCEEDED);
+  }
+  const std::string parent = "projects/default/modules/fake-net";
+  v1::SetModuleAliasRequest alias;
+  alias.set_parent(parent);
+  alias.set_alias("stable");
+  alias.set_version(parent + "/versions/1");
+  const auto set = Value(Call(modules_.get(), &v1::ModuleService::Stub::SetModuleAlias, alias));
+  EXPECT_NE(set.updated_by(), "");
+  v1::ResolveModuleRequest resolve;
+  resolve.set_parent(parent);
+  resolve.set_alias("stable");
+  const auto got = Value(Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, resolve));
+  EXPECT_EQ(got.version().number(), 1);
+  EXPECT_THAT(got.version().aliases(), ElementsAre("stable"));
+
+  v1::AddModuleSignatureRequest sign;
+  sign.set_name(parent + "/versions/1");
+  sign.mutable_signature()->set_key_id("0011223344556677");
+  sign.mutable_signature()->set_signature("short");
+  const auto add = [this, &sign] {
+    return Call(modules_.get(), &v1::ModuleService::Stub::AddModuleSignature, sign);
+  };
+  EXPECT_EQ(Slug(add().status()), "module.signature.bad");
+  sign.mutable_signature()->set_signature(std::string(64, 's'));
+  EXPECT_EQ(Value(add()).signatures_size(), 1);
+
+  v1::GetModuleVersionRequest get;
+  get.set_name(parent + "/versions/1");
+  const auto shown = Value(Call(modules_.get(), &v1::ModuleService::Stub::GetModuleVersion, get));
+  EXPECT_NE(shown.created_by(), "");
+  EXPECT_NE(shown.toolchain(), "");
+  EXPECT_EQ(shown.device_class(), "cpu-sim");
+
+  v1::PruneModulesRequest prune;
+  EXPECT_EQ(Slug(Call(modules_.get(), &v1::ModuleService::Stub::PruneModules, prune).status()),
+            "module.prune.limits");
+  prune.set_keep_versions(1);
+  prune.set_dry_run(true);
+  auto pruned = Value(Call(modules_.get(), &v1::ModuleService::Stub::PruneModules, prune));
+  ASSERT_EQ(pruned.pruned_size(), 1);
+  EXPECT_EQ(pruned.pruned(0).name(), parent + "/versions/2");
+  prune.set_dry_run(false);
+  pruned = Value(Call(modules_.get(), &v1::ModuleService::Stub::PruneModules, prune));
+  EXPECT_EQ(pruned.pruned_size(), 1);
+  get.set_name(parent + "/versions/2");
+  EXPECT_EQ(Value(Call(modules_.get(), &v1::ModuleService::Stub::GetModuleVersion, get)).state(),
+            v1::ModuleVersion::PRUNED);
+}
+
 TEST_F(TunerServiceTest, DeviceCallsGoOnToTheTracker) {
   v1::GetDeviceRequest request;
   request.set_name("devices/sim");

@@ -502,6 +502,57 @@ TEST_P(TuningLogTest, ModuleVersionsCountPerModuleAndOncePerJob) {
             2U);
 }
 
+TEST_P(TuningLogTest, AnAliasNamesAVersionThatIsThenNeverPruned) {
+  ModuleVersionRow version;
+  version.module = "net";
+  version.device_class = "cpu-zen5";
+  version.toolchain = "tw-1";
+  version.created_by = "client/ana";
+  for (int i = 0; i < 3; ++i) Value(log_->AddModuleVersion(version));
+  ModuleAliasRow stable{"net", "stable", 1, 7, "ana"};
+  ASSERT_TRUE(log_->SetModuleAlias(stable).ok());
+  stable.number = 9;
+  EXPECT_EQ(Slug(log_->SetModuleAlias(stable)), "log.module_version.not_found");
+  EXPECT_EQ(Value(log_->ListModuleAliases("net")),
+            (std::vector<ModuleAliasRow>{{"net", "stable", 1, 7, "ana"}}));
+  EXPECT_TRUE(Value(log_->ListModuleAliases("other")).empty());
+
+  const std::vector<ModuleVersionRow> all = Value(log_->ListModuleVersions({})).versions;
+  const std::vector<ModuleVersionRow> pruned = Value(log_->PruneModuleVersions(all, 99));
+  ASSERT_EQ(pruned.size(), 2U);
+  EXPECT_EQ(pruned[0].number, 3);
+  EXPECT_EQ(Value(log_->GetModuleVersion("net", 1)).pruned_us, 0);
+  EXPECT_EQ(Value(log_->GetModuleVersion("net", 1)).device_class, "cpu-zen5");
+  EXPECT_EQ(Value(log_->GetModuleVersion("net", 2)).pruned_us, 99);
+  EXPECT_TRUE(Value(log_->PruneModuleVersions(all, 100)).empty()) << "once";
+  EXPECT_EQ(Value(log_->ListModuleVersions({})).versions.size(), 3U) << "their rows stay";
+  EXPECT_EQ(Value(log_->ListModuleVersions({.with_pruned = false})).versions.size(), 1U);
+  stable.number = 2;
+  EXPECT_EQ(Slug(log_->SetModuleAlias(stable)), "log.module_version.pruned");
+  EXPECT_EQ(Value(log_->AddModuleVersion(version)).number, 4) << "numbers are never given again";
+
+  stable.number = 4;  // moves
+  ASSERT_TRUE(log_->SetModuleAlias(stable).ok());
+  EXPECT_EQ(Value(log_->PruneModuleVersions(all, 101)).size(), 1U) << "version 1 is free now";
+  stable.number = 0;
+  ASSERT_TRUE(log_->SetModuleAlias(stable).ok());
+  EXPECT_EQ(Slug(log_->SetModuleAlias(stable)), "log.module_alias.not_found");
+}
+
+TEST_P(TuningLogTest, AVersionHasOneSignaturePerKey) {
+  ModuleVersionRow version;
+  version.module = "net";
+  Value(log_->AddModuleVersion(version));
+  const ModuleSignatureRow one{"net", 1, "aa", "s1", 5, "ana"};
+  ASSERT_TRUE(log_->AddModuleSignature(one).ok());
+  ASSERT_TRUE(log_->AddModuleSignature({"net", 1, "aa", "forged", 6, "eve"}).ok());
+  ASSERT_TRUE(log_->AddModuleSignature({"net", 1, "0b", "s2", 7, "bob"}).ok());
+  EXPECT_EQ(Value(log_->ListModuleSignatures("net", 1)),
+            (std::vector<ModuleSignatureRow>{{"net", 1, "0b", "s2", 7, "bob"}, one}));
+  EXPECT_EQ(Slug(log_->AddModuleSignature({"net", 2, "aa", "s", 5, ""})),
+            "log.module_version.not_found");
+}
+
 std::string ExportAll(TuningLog* log, const ExportOptions& options) {
   std::string text;
   const absl::Status status = ExportLog(log, options, [&text](std::string_view piece) {

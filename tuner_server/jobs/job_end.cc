@@ -9,6 +9,20 @@
 #include "tuner_server/jobs/work_items.h"
 
 namespace tilewright::jobs {
+namespace {
+
+std::string MostFrequent(const std::map<std::string, int>& counts) {
+  std::string found;
+  int most = 0;
+  for (const auto& [name, count] : counts) {
+    if (count <= most) continue;
+    most = count;
+    found = name;
+  }
+  return found;
+}
+
+}  // namespace
 
 absl::Status JobCore::On(Tick) { return absl::OkStatus(); }
 
@@ -99,22 +113,22 @@ modules::PublishRequest JobCore::MakePublishRequest(const v1::ModuleCompiled& co
   const v1::Progress sums = progress();
   request.median_us = sums.best_us();
   if (sums.best_us() > 0) request.speedup = sums.baseline_us() / sums.best_us();
+  request.created_by = job_.created_by;
+  request.toolchain = job_.toolchain;
   std::set<std::string> devices;
   std::map<std::string, int> fingerprints;
+  std::map<std::string, int> classes;
   for (const TaskState& task : tasks_) {
     if (task.best.median <= 0) continue;
     devices.insert(task.best_record.device);
     ++fingerprints[task.best_record.device_fingerprint];
+    ++classes[task.best_record.key.device_class];
     // The sum's interval is at most the widest of its parts.
     request.ci_rel = std::max(request.ci_rel, task.best_record.ci_rel);
   }
   request.devices = static_cast<int64_t>(devices.size());
-  int most = 0;
-  for (const auto& [fingerprint, count] : fingerprints) {
-    if (count <= most) continue;
-    most = count;
-    request.device_fingerprint = fingerprint;
-  }
+  request.device_fingerprint = MostFrequent(fingerprints);
+  request.device_class = MostFrequent(classes);
   return request;
 }
 

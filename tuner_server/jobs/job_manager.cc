@@ -119,9 +119,29 @@ void JobManager::Reap() {
     }
   }
   if (ended.empty()) return;
+  RetainModules();
   const absl::Status collected = CollectArtifacts();
   if (!collected.ok()) {
     daemon::LogError("artifacts.collect.failed", {{"error", support::StatusText(collected)}});
+  }
+}
+
+// A job may have published a version too many.
+void JobManager::RetainModules() {
+  if (!env_.retention.limits()) return;
+  const auto report =
+      env_.modules->Prune("", env_.retention, /*dry_run=*/false, env_.clock->WallMicros());
+  if (!report.ok()) {
+    daemon::LogError("modules.prune.failed", {{"error", support::StatusText(report.status())}});
+    return;
+  }
+  for (const log::ModuleVersionRow& version : report->pruned) {
+    daemon::LogInfo("modules.pruned",
+                    {{"version", log::ModuleVersionName(version.module, version.number)}});
+  }
+  if (!report->within_limits) {
+    daemon::LogWarning("modules.quota.exceeded",
+                       {{"kept_bytes", report->kept_bytes}, {"limit", env_.retention.max_bytes}});
   }
 }
 
@@ -130,7 +150,7 @@ void JobManager::Reap() {
 absl::Status JobManager::CollectArtifacts() {
   if (env_.blobs->total_bytes() <= max_artifact_bytes_) return absl::OkStatus();
   std::set<std::string> named;
-  log::ModuleQuery modules{.limit = kManyJobs};
+  log::ModuleQuery modules{.with_pruned = false, .limit = kManyJobs};
   TW_ASSIGN(const log::ModulePage versions, env_.log->ListModuleVersions(modules));
   for (const log::ModuleVersionRow& version : versions.versions) {
     named.insert(version.sha256);

@@ -40,6 +40,7 @@ class JobManager {
   void Loop();
   void Reap();
   void Admit();
+  void RetainModules();
   absl::Status CollectArtifacts();
   void Changed(const std::string& id, bool check);
 

@@ -30,9 +30,10 @@ struct ServerEnvironment {
   support::Clock* clock = nullptr;
   BuildFarm* builds = nullptr;
   std::shared_ptr<grpc::Channel> tracker;
-  search::BuilderOptions builder;  // mode is set where it is used
-  std::string jobs_dir;            // exists; each job gets a folder in it
-  JobCoreOptions core;             // state_dir is set per job
+  search::BuilderOptions builder;      // mode is set where it is used
+  std::string jobs_dir;                // exists; each job gets a folder in it
+  JobCoreOptions core;                 // state_dir is set per job
+  modules::RetentionPolicy retention;  // of published modules, after each job
   daemon::Metrics* metrics = nullptr;
 };
 

@@ -15,6 +15,12 @@ absl::StatusOr<CreatedJob> AnswerRepeatedRequest(const JobRow& existing, const J
   return CreatedJob{existing, true};
 }
 
+absl::Status VersionPruned(const ModuleVersionRow& version) {
+  return support::FailedPrecondition(
+      "log.module_version.pruned",
+      ModuleVersionName(version.module, version.number) + " was pruned: its bytes are gone");
+}
+
 absl::Status JobExists(const std::string& id) {
   return support::AlreadyExists("log.job.exists", support::Quote(id));
 }

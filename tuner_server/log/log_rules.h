@@ -15,6 +15,9 @@ absl::StatusOr<CreatedJob> AnswerRepeatedRequest(const JobRow& existing, const J
 
 absl::Status JobExists(const std::string& id);
 
+// failed_precondition log.module_version.pruned.
+absl::Status VersionPruned(const ModuleVersionRow& version);
+
 // The job after the transition; failed_precondition log.job.state.
 absl::StatusOr<JobRow> ApplyTransition(JobRow job, const JobTransition& transition);
 

@@ -285,9 +285,36 @@ struct ModuleVersionRow {
   double speedup = 0;
   int64_t devices = 0;
   std::string device_fingerprint;
+  std::string device_class;  // of most records; empty: not known
+  std::string toolchain;     // that compiled it
+  std::string created_by;    // who asked for it
   int64_t created_us = 0;
+  int64_t pruned_us = 0;  // when its bytes were given up; 0: they are there
 
   bool operator==(const ModuleVersionRow&) const = default;
+};
+
+// A name that people move from version to version ("stable").
+struct ModuleAliasRow {
+  std::string module;
+  std::string alias;
+  int64_t number = 0;
+  int64_t updated_us = 0;
+  std::string updated_by;
+
+  bool operator==(const ModuleAliasRow&) const = default;
+};
+
+// What a key's owner says about a version's bytes. Immutable; one per version and key.
+struct ModuleSignatureRow {
+  std::string module;
+  int64_t number = 0;
+  std::string key_id;     // hex
+  std::string signature;  // hex
+  int64_t created_us = 0;
+  std::string created_by;
+
+  bool operator==(const ModuleSignatureRow&) const = default;
 };
 
 }  // namespace tilewright::log

@@ -1,6 +1,7 @@
 #include "tuner_server/log/memory_log.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "deploy/support/mutex.h"
@@ -310,10 +311,8 @@ class MemoryLog final : public TuningLog {
   absl::StatusOr<ModuleVersionRow> GetModuleVersion(const std::string& module,
                                                     int64_t number) override {
     MutexLock lock(mutex_);
-    for (const ModuleVersionRow& row : versions_) {
-      if (row.module == module && row.number == number) return row;
-    }
-    return Missing("module_version", ModuleVersionName(module, number));
+    TW_ASSIGN(const ModuleVersionRow* row, FindVersion(module, number));
+    return *row;
   }
 
   absl::StatusOr<ModulePage> ListModuleVersions(const ModuleQuery& query) override {
@@ -325,6 +324,7 @@ class MemoryLog final : public TuningLog {
       const ModuleVersionRow& row = versions_[static_cast<size_t>(position) - 1];
       if (!query.module.empty() && row.module != query.module) continue;
       if (!query.model_sha256.empty() && row.model_sha256 != query.model_sha256) continue;
+      if (!query.with_pruned && row.pruned_us != 0) continue;
       const auto& hashes = row.task_hashes;
       if (!query.task_hash.empty() &&
           std::find(hashes.begin(), hashes.end(), query.task_hash) == hashes.end()) {
@@ -334,6 +334,62 @@ class MemoryLog final : public TuningLog {
       page.last_position = position;
     }
     return page;
+  }
+
+  absl::Status SetModuleAlias(const ModuleAliasRow& alias) override {
+    MutexLock lock(mutex_);
+    const std::pair key(alias.module, alias.alias);
+    if (alias.number == 0) {
+      return aliases_.erase(key) == 1 ? absl::OkStatus() : Missing("module_alias", alias.alias);
+    }
+    TW_ASSIGN(const ModuleVersionRow* version, FindVersion(alias.module, alias.number));
+    if (version->pruned_us != 0) return VersionPruned(*version);
+    aliases_[key] = alias;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<ModuleAliasRow>> ListModuleAliases(
+      const std::string& module) override {
+    MutexLock lock(mutex_);
+    std::vector<ModuleAliasRow> rows;
+    for (const auto& [key, row] : aliases_) {
+      if (module.empty() || row.module == module) rows.push_back(row);
+    }
+    return rows;
+  }
+
+  absl::Status AddModuleSignature(const ModuleSignatureRow& signature) override {
+    MutexLock lock(mutex_);
+    TW_TRY(FindVersion(signature.module, signature.number).status());
+    signatures_.emplace(std::tuple(signature.module, signature.number, signature.key_id),
+                        signature);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<ModuleSignatureRow>> ListModuleSignatures(const std::string& module,
+                                                                       int64_t number) override {
+    MutexLock lock(mutex_);
+    std::vector<ModuleSignatureRow> rows;
+    for (const auto& [key, row] : signatures_) {
+      if (row.module == module && row.number == number) rows.push_back(row);
+    }
+    return rows;
+  }
+
+  absl::StatusOr<std::vector<ModuleVersionRow>> PruneModuleVersions(
+      const std::vector<ModuleVersionRow>& versions, int64_t now_us) override {
+    MutexLock lock(mutex_);
+    std::vector<ModuleVersionRow> marked;
+    for (const ModuleVersionRow& wanted : versions) {
+      TW_ASSIGN(ModuleVersionRow * version, FindVersion(wanted.module, wanted.number));
+      const bool aliased = std::any_of(aliases_.begin(), aliases_.end(), [&](const auto& entry) {
+        return entry.second.module == wanted.module && entry.second.number == wanted.number;
+      });
+      if (aliased || version->pruned_us != 0) continue;
+      version->pruned_us = now_us;
+      marked.push_back(*version);
+    }
+    return marked;
   }
 
   absl::StatusOr<int64_t> AddImported(const Import& rows) override {
@@ -398,6 +454,14 @@ class MemoryLog final : public TuningLog {
     return Missing("trial", support::StrCat(job, "/", number));
   }
 
+  absl::StatusOr<ModuleVersionRow*> FindVersion(const std::string& module, int64_t number)
+      TW_REQUIRES(mutex_) {
+    for (ModuleVersionRow& row : versions_) {
+      if (row.module == module && row.number == number) return &row;
+    }
+    return Missing("module_version", ModuleVersionName(module, number));
+  }
+
   RecordRow* FindRecord(const std::string& measurement_id) TW_REQUIRES(mutex_) {
     const auto it = record_index_.find(measurement_id);
     return it == record_index_.end() ? nullptr : &records_[it->second];
@@ -446,6 +510,9 @@ class MemoryLog final : public TuningLog {
   std::map<std::string, size_t> record_index_ TW_GUARDED_BY(mutex_);
   std::vector<ModelRow> models_ TW_GUARDED_BY(mutex_);
   std::vector<ModuleVersionRow> versions_ TW_GUARDED_BY(mutex_);
+  std::map<std::pair<std::string, std::string>, ModuleAliasRow> aliases_ TW_GUARDED_BY(mutex_);
+  std::map<std::tuple<std::string, int64_t, std::string>, ModuleSignatureRow> signatures_
+      TW_GUARDED_BY(mutex_);
 };
 
 }  // namespace

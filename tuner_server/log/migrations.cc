@@ -238,7 +238,37 @@ ALTER TABLE trials ADD COLUMN point TEXT NOT NULL DEFAULT '';
 ALTER TABLE batches ADD COLUMN told INTEGER NOT NULL DEFAULT 0;
 )sql";
 
-constexpr std::array<sql::Migration, 2> kMigrations = {{{1, kVersion1}, {2, kVersion2}}};
+// 3: modules by alias, with signatures, provenance and retention.
+constexpr std::string_view kVersion3 = R"sql(
+ALTER TABLE module_versions ADD COLUMN device_class TEXT NOT NULL DEFAULT '';
+ALTER TABLE module_versions ADD COLUMN toolchain TEXT NOT NULL DEFAULT '';
+ALTER TABLE module_versions ADD COLUMN created_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE module_versions ADD COLUMN pruned_us INTEGER NOT NULL DEFAULT 0;
+
+CREATE TABLE module_aliases (
+  module TEXT NOT NULL,
+  alias TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  updated_us INTEGER NOT NULL,
+  updated_by TEXT NOT NULL,
+  PRIMARY KEY (module, alias),
+  FOREIGN KEY (module, number) REFERENCES module_versions(module, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE module_signatures (
+  module TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  key_id TEXT NOT NULL,
+  signature TEXT NOT NULL,
+  created_us INTEGER NOT NULL,
+  created_by TEXT NOT NULL,
+  PRIMARY KEY (module, number, key_id),
+  FOREIGN KEY (module, number) REFERENCES module_versions(module, number)
+) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr std::array<sql::Migration, 3> kMigrations = {
+    {{1, kVersion1}, {2, kVersion2}, {3, kVersion3}}};
 
 }  // namespace
 

@@ -204,7 +204,30 @@ void ForEachField(Row& row, F&& f) {
   f("speedup", row.speedup);
   f("devices", row.devices);
   f("device_fingerprint", row.device_fingerprint);
+  f("device_class", row.device_class);
+  f("toolchain", row.toolchain);
+  f("created_by", row.created_by);
   f("created_us", row.created_us);
+  f("pruned_us", row.pruned_us);
+}
+
+template <RowOf<ModuleAliasRow> Row, typename F>
+void ForEachField(Row& row, F&& f) {
+  f("module", row.module);
+  f("alias", row.alias);
+  f("number", row.number);
+  f("updated_us", row.updated_us);
+  f("updated_by", row.updated_by);
+}
+
+template <RowOf<ModuleSignatureRow> Row, typename F>
+void ForEachField(Row& row, F&& f) {
+  f("module", row.module);
+  f("number", row.number);
+  f("key_id", row.key_id);
+  f("signature", row.signature);
+  f("created_us", row.created_us);
+  f("created_by", row.created_by);
 }
 
 }  // namespace tilewright::log

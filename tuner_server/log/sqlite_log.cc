@@ -365,10 +365,7 @@ class SqliteLog final : public TuningLog {
   absl::StatusOr<ModuleVersionRow> GetModuleVersion(const std::string& module,
                                                     int64_t number) override {
     MutexLock lock(mutex_);
-    TW_ASSIGN(Statement find,
-              Select<ModuleVersionRow>("module_versions", "WHERE module = ?1 AND number = ?2"));
-    find.BindText(1, module).BindInt64(2, number);
-    return ReadOne<ModuleVersionRow>(&find, "module_version", ModuleVersionName(module, number));
+    return ReadVersion(module, number);
   }
 
   absl::StatusOr<ModulePage> ListModuleVersions(const ModuleQuery& query) override {
@@ -379,13 +376,15 @@ class SqliteLog final : public TuningLog {
                                  "WHERE (?1 = '' OR module = ?1) AND (?2 = '' OR model_sha256 = ?2)"
                                  " AND (?3 = '' OR instr(' ' || task_hashes || ' ', "
                                  "' ' || ?3 || ' ') > 0) AND (?4 = 0 OR seq < ?4) "
+                                 "AND (?6 OR pruned_us = 0) "
                                  "ORDER BY seq DESC LIMIT ?5",
                                  ", seq"));
     find.BindText(1, query.module)
         .BindText(2, query.model_sha256)
         .BindText(3, query.task_hash)
         .BindInt64(4, query.before_position)
-        .BindInt64(5, query.limit);
+        .BindInt64(5, query.limit)
+        .BindInt64(6, query.with_pruned ? 1 : 0);
     ModulePage page;
     for (;;) {
       TW_ASSIGN(const bool more, find.Step());
@@ -394,6 +393,74 @@ class SqliteLog final : public TuningLog {
       page.versions.push_back(std::move(row));
       page.last_position = find.ColumnInt64(find.column_count() - 1);
     }
+  }
+
+  absl::Status SetModuleAlias(const ModuleAliasRow& alias) override {
+    MutexLock lock(mutex_);
+    TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
+    if (alias.number == 0) {
+      TW_ASSIGN(Statement drop,
+                db_.Prepare("DELETE FROM module_aliases WHERE module = ?1 AND alias = ?2"));
+      TW_TRY(drop.BindText(1, alias.module).BindText(2, alias.alias).Run());
+      if (db_.changes() == 0) {
+        return support::NotFound("log.module_alias.not_found", support::Quote(alias.alias));
+      }
+      return transaction.Commit();
+    }
+    TW_ASSIGN(const ModuleVersionRow version, ReadVersion(alias.module, alias.number));
+    if (version.pruned_us != 0) return VersionPruned(version);
+    TW_TRY(InsertOne("module_aliases", alias, "OR REPLACE"));
+    return transaction.Commit();
+  }
+
+  absl::StatusOr<std::vector<ModuleAliasRow>> ListModuleAliases(
+      const std::string& module) override {
+    MutexLock lock(mutex_);
+    TW_ASSIGN(Statement find,
+              Select<ModuleAliasRow>("module_aliases",
+                                     "WHERE ?1 = '' OR module = ?1 ORDER BY module, alias"));
+    find.BindText(1, module);
+    return ReadRows<ModuleAliasRow>(&find);
+  }
+
+  absl::Status AddModuleSignature(const ModuleSignatureRow& signature) override {
+    MutexLock lock(mutex_);
+    TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
+    TW_TRY(ReadVersion(signature.module, signature.number).status());
+    TW_TRY(InsertOne("module_signatures", signature, "OR IGNORE"));
+    return transaction.Commit();
+  }
+
+  absl::StatusOr<std::vector<ModuleSignatureRow>> ListModuleSignatures(const std::string& module,
+                                                                       int64_t number) override {
+    MutexLock lock(mutex_);
+    TW_ASSIGN(Statement find,
+              Select<ModuleSignatureRow>("module_signatures",
+                                         "WHERE module = ?1 AND number = ?2 ORDER BY key_id"));
+    find.BindText(1, module).BindInt64(2, number);
+    return ReadRows<ModuleSignatureRow>(&find);
+  }
+
+  absl::StatusOr<std::vector<ModuleVersionRow>> PruneModuleVersions(
+      const std::vector<ModuleVersionRow>& versions, int64_t now_us) override {
+    MutexLock lock(mutex_);
+    TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
+    TW_ASSIGN(
+        Statement mark,
+        db_.Prepare("UPDATE module_versions SET pruned_us = ?3 WHERE module = ?1 AND number "
+                    "= ?2 AND pruned_us = 0 AND NOT EXISTS (SELECT 1 FROM module_aliases AS a "
+                    "WHERE a.module = ?1 AND a.number = ?2)"));
+    std::vector<ModuleVersionRow> marked;
+    for (const ModuleVersionRow& wanted : versions) {
+      TW_ASSIGN(ModuleVersionRow version, ReadVersion(wanted.module, wanted.number));
+      TW_TRY(
+          mark.BindText(1, wanted.module).BindInt64(2, wanted.number).BindInt64(3, now_us).Run());
+      if (db_.changes() == 0) continue;
+      version.pruned_us = now_us;
+      marked.push_back(std::move(version));
+    }
+    TW_TRY(transaction.Commit());
+    return marked;
   }
 
   absl::StatusOr<int64_t> AddImported(const Import& rows) override {
@@ -445,6 +512,14 @@ class SqliteLog final : public TuningLog {
     TW_ASSIGN(Statement find, Select<JobRow>("jobs", "WHERE id = ?1"));
     find.BindText(1, id);
     return ReadOne<JobRow>(&find, "job", id);
+  }
+
+  absl::StatusOr<ModuleVersionRow> ReadVersion(const std::string& module, int64_t number)
+      TW_REQUIRES(mutex_) {
+    TW_ASSIGN(Statement find,
+              Select<ModuleVersionRow>("module_versions", "WHERE module = ?1 AND number = ?2"));
+    find.BindText(1, module).BindInt64(2, number);
+    return ReadOne<ModuleVersionRow>(&find, "module_version", ModuleVersionName(module, number));
   }
 
   absl::Status WriteJob(const JobRow& job) TW_REQUIRES(mutex_) {

@@ -117,6 +117,7 @@ struct ModuleQuery {
   std::string module = {};        // empty: all
   std::string model_sha256 = {};  // empty: any
   std::string task_hash = {};     // empty: any
+  bool with_pruned = true;        // those whose bytes are gone, too
   int64_t before_position = 0;    // 0: from the newest; else the last_position of a page
   int64_t limit = 50;
 };
@@ -198,6 +199,21 @@ class TuningLog {
   virtual absl::StatusOr<ModuleVersionRow> GetModuleVersion(const std::string& module,
                                                             int64_t number) = 0;
   virtual absl::StatusOr<ModulePage> ListModuleVersions(const ModuleQuery& query) = 0;
+  // The alias names that version from now on; number 0 removes it. not_found for an unknown version
+  // (or, to be removed, alias); failed_precondition log.module_version.pruned.
+  virtual absl::Status SetModuleAlias(const ModuleAliasRow& alias) = 0;
+  // By module and alias. Empty module: all.
+  virtual absl::StatusOr<std::vector<ModuleAliasRow>> ListModuleAliases(
+      const std::string& module) = 0;
+  // A second one of the same key is left out. not_found for an unknown version.
+  virtual absl::Status AddModuleSignature(const ModuleSignatureRow& signature) = 0;
+  // By key.
+  virtual absl::StatusOr<std::vector<ModuleSignatureRow>> ListModuleSignatures(
+      const std::string& module, int64_t number) = 0;
+  // Marks versions as pruned, but none that an alias names or that was pruned before. Returns those
+  // it marked.
+  virtual absl::StatusOr<std::vector<ModuleVersionRow>> PruneModuleVersions(
+      const std::vector<ModuleVersionRow>& versions, int64_t now_us) = 0;
 
   // --- import ---
   // Adds rows that another log exported, as they are (numbers included). Rows that are there

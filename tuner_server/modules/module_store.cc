@@ -1,5 +1,6 @@
 #include "tuner_server/modules/module_store.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 #include <vector>
@@ -93,6 +94,9 @@ absl::StatusOr<log::ModuleVersionRow> ModuleStore::Publish(const PublishRequest&
   row.speedup = request.speedup;
   row.devices = request.devices;
   row.device_fingerprint = request.device_fingerprint;
+  row.device_class = request.device_class;
+  row.toolchain = request.toolchain;
+  row.created_by = request.created_by;
   row.created_us = request.now_us;
   std::set<std::string> tasks;
   for (const module::Function& function : file.manifest().functions) {
@@ -101,9 +105,17 @@ absl::StatusOr<log::ModuleVersionRow> ModuleStore::Publish(const PublishRequest&
     }
   }
   row.task_hashes.assign(tasks.begin(), tasks.end());
+  const support::MutexLock lock(publish_mutex_);
   TW_TRY(blobs_->PutVerified(sha256, bytes));
   TW_ASSIGN(row.manifest_sha256, blobs_->Put(file.manifest_json()));
-  return log_->AddModuleVersion(row);
+  TW_ASSIGN(const log::ModuleVersionRow published, log_->AddModuleVersion(row));
+  // After a crash between the two the job publishes again and comes by here.
+  if (signer_ != nullptr) {
+    TW_ASSIGN(const security::ModuleSignature made, signer_->Sign(published.sha256));
+    TW_TRY(log_->AddModuleSignature({published.module, published.number, made.key_id,
+                                     support::HexEncode(made.signature), request.now_us, "tuner"}));
+  }
+  return published;
 }
 
 absl::StatusOr<log::ModuleVersionRow> ModuleStore::Get(std::string_view name) {
@@ -115,15 +127,99 @@ absl::StatusOr<log::ModuleVersionRow> ModuleStore::Get(std::string_view name) {
   return log_->GetModuleVersion(module, *number);
 }
 
+absl::Status ModuleStore::SetAlias(const log::ModuleAliasRow& alias) {
+  const bool named = std::all_of(alias.alias.begin(), alias.alias.end(), IsNameChar);
+  if (!named || alias.alias.empty() || alias.alias.size() > kMaxNameBytes ||
+      support::ParseInt64(alias.alias)) {
+    return support::InvalidArgument(
+        "module.alias.bad",
+        StrCat("expected lower-case letters, digits and .-_ (not only digits), found ",
+               support::Quote(alias.alias)));
+  }
+  return log_->SetModuleAlias(alias);
+}
+
+absl::StatusOr<std::vector<log::RecordRow>> ModuleStore::Origins(
+    const log::ModuleVersionRow& version) {
+  TW_ASSIGN(const std::string text, blobs_->Get(version.manifest_sha256));
+  TW_ASSIGN(const module::Manifest manifest, module::ManifestFromJson(text));
+  std::vector<log::RecordRow> origins;
+  const auto records = manifest.provenance.find("log_records");
+  if (records == manifest.provenance.end()) return origins;
+  for (const std::string& id : support::Split(records->second, ',')) {
+    absl::StatusOr<log::RecordRow> record = log_->GetRecord(id);
+    if (record.ok()) {
+      origins.push_back(*std::move(record));
+    } else if (!absl::IsNotFound(record.status())) {
+      return record.status();
+    }
+  }
+  return origins;
+}
+
+absl::StatusOr<std::vector<log::ModuleVersionRow>> ModuleStore::AllVersions(
+    const std::string& module) {
+  std::vector<log::ModuleVersionRow> versions;
+  log::ModuleQuery query{.module = module, .with_pruned = false, .limit = kPageRows};
+  for (;;) {
+    TW_ASSIGN(const log::ModulePage page, log_->ListModuleVersions(query));
+    if (page.versions.empty()) return versions;
+    versions.insert(versions.end(), page.versions.begin(), page.versions.end());
+    query.before_position = page.last_position;
+  }
+}
+
+absl::StatusOr<PruneReport> ModuleStore::Prune(const std::string& module,
+                                               const RetentionPolicy& policy, bool dry_run,
+                                               int64_t now_us) {
+  const support::MutexLock lock(publish_mutex_);
+  TW_ASSIGN(const std::vector<log::ModuleVersionRow> versions, AllVersions(module));
+  TW_ASSIGN(const std::vector<log::ModuleAliasRow> aliases, log_->ListModuleAliases(module));
+  PruneReport report = PlanPruning(versions, aliases, policy);
+  if (dry_run || report.pruned.empty()) return report;
+  TW_ASSIGN(report.pruned, log_->PruneModuleVersions(report.pruned, now_us));
+  TW_ASSIGN(const std::vector<log::ModuleVersionRow> left, AllVersions(""));
+  std::set<std::string> named;
+  for (const log::ModuleVersionRow& version : left) named.insert(version.sha256);
+  for (const log::ModuleVersionRow& version : report.pruned) {
+    if (named.count(version.sha256) == 0) TW_TRY(blobs_->Remove(version.sha256));
+  }
+  return report;
+}
+
 absl::StatusOr<Resolved> ModuleStore::Resolve(const ResolveRequest& request) {
-  log::ModuleQuery query{request.module, request.model_sha256, request.task_hash, 0, kPageRows};
+  int64_t number = request.number;
+  if (!request.alias.empty()) {
+    TW_ASSIGN(const std::vector<log::ModuleAliasRow> aliases,
+              log_->ListModuleAliases(request.module));
+    const auto alias = std::find_if(aliases.begin(), aliases.end(), [&request](const auto& row) {
+      return row.module == request.module && row.alias == request.alias;
+    });
+    if (alias == aliases.end()) {
+      return Resolved{Match::kNone, {}, StrCat(request.module, " has no alias ", request.alias)};
+    }
+    number = alias->number;
+  }
+  log::ModuleQuery query{.module = request.module,
+                         .model_sha256 = request.model_sha256,
+                         .task_hash = request.task_hash,
+                         .limit = kPageRows};
   Resolved best;
   std::set<std::string> other_targets;
+  bool pruned = false;
   for (;;) {
     TW_ASSIGN(log::ModulePage page, log_->ListModuleVersions(query));
     if (page.versions.empty()) break;
     for (log::ModuleVersionRow& version : page.versions) {
-      if (request.number != 0 && version.number != request.number) continue;
+      if (number != 0 && version.number != number) continue;
+      if (!request.device_class.empty() && version.device_class != request.device_class) {
+        other_targets.insert("device class " + version.device_class);
+        continue;
+      }
+      if (version.pruned_us != 0) {
+        pruned = true;
+        continue;
+      }
       const Match match = MatchTarget(version.target, request.target, request.exact);
       if (match == Match::kExact) {
         std::string why = request.target.empty() ? "the newest version"
@@ -140,10 +236,15 @@ absl::StatusOr<Resolved> ModuleStore::Resolve(const ResolveRequest& request) {
     query.before_position = page.last_position;
   }
   if (best.match != Match::kNone) return best;
-  best.explanation = other_targets.empty()
-                         ? "no version answers the question"
-                         : StrCat("none is tuned for ", request.target, "; there are versions for ",
-                                  support::Join(other_targets, "; "));
+  if (!other_targets.empty()) {
+    best.explanation =
+        StrCat("none is tuned for ", request.target.empty() ? "" : request.target + " ",
+               request.device_class.empty() ? "" : "on device class " + request.device_class,
+               "; there are versions for ", support::Join(other_targets, "; "));
+  } else {
+    best.explanation = pruned ? "the versions that would answer were pruned: their bytes are gone"
+                              : "no version answers the question";
+  }
   return best;
 }
 

@@ -6,10 +6,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "deploy/daemon/blob_store.h"
+#include "deploy/security/module_signature.h"
+#include "deploy/support/mutex.h"
 #include "deploy/support/status.h"
 #include "tuner_server/log/tuning_log.h"
+#include "tuner_server/modules/retention.h"
 
 namespace tilewright::modules {
 
@@ -27,6 +31,9 @@ struct PublishRequest {
   double speedup = 0;
   int64_t devices = 0;
   std::string device_fingerprint;
+  std::string device_class;
+  std::string toolchain;
+  std::string created_by;
   int64_t now_us = 0;
 };
 
@@ -35,6 +42,8 @@ struct ResolveRequest {
   std::string model_sha256 = {};  // empty: any
   std::string task_hash = {};     // empty: any
   std::string target = {};        // canonical text; empty: any
+  std::string device_class = {};  // that it was tuned on; empty: any
+  std::string alias = {};         // only what this names; needs `module`
   bool exact = false;             // no other target will do
   int64_t number = 0;             // this version only; 0: the newest that fits
 };
@@ -49,7 +58,10 @@ struct Resolved {
 
 class ModuleStore {
  public:
-  ModuleStore(log::TuningLog* log, daemon::BlobStore* blobs) : log_(log), blobs_(blobs) {}
+  // `signer` (not owned) signs whatever is published; null: nobody does.
+  ModuleStore(log::TuningLog* log, daemon::BlobStore* blobs,
+              const security::ModuleSigner* signer = nullptr)
+      : log_(log), blobs_(blobs), signer_(signer) {}
 
   // data_loss when the file is not an intact module, or (module.publish.digest_mismatch) not the
   // expected one. The digest in the answer names bytes that the blob store holds.
@@ -62,11 +74,28 @@ class ModuleStore {
   // The newest version that answers; no fall-back without a word.
   absl::StatusOr<Resolved> Resolve(const ResolveRequest& request);
 
+  // Points an alias of a module at one of its versions; 0 removes it. invalid_argument
+  // (module.alias.bad) and the log's errors.
+  absl::Status SetAlias(const log::ModuleAliasRow& alias);
+
+  // The measurements that a version was built on, as far as the log still has them.
+  absl::StatusOr<std::vector<log::RecordRow>> Origins(const log::ModuleVersionRow& version);
+
+  // Gives up what the policy does not keep (see retention.h), rows before bytes: a crash leaves at
+  // most bytes that nothing names. `module` empty: all. A dry run changes nothing.
+  absl::StatusOr<PruneReport> Prune(const std::string& module, const RetentionPolicy& policy,
+                                    bool dry_run, int64_t now_us);
+
   log::TuningLog* log() const { return log_; }
 
  private:
+  absl::StatusOr<std::vector<log::ModuleVersionRow>> AllVersions(const std::string& module);
+
   log::TuningLog* log_;
   daemon::BlobStore* blobs_;
+  const security::ModuleSigner* signer_;
+  // Held while bytes and the row that names them come or go.
+  support::Mutex publish_mutex_;
 };
 
 // A text made fit to name a module: lower-case letters, digits and ".-_", 1 to 63 of them.

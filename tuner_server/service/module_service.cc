@@ -14,6 +14,8 @@ namespace tilewright::service {
 namespace {
 
 constexpr char kModuleMediaType[] = "application/vnd.tilewright.module";
+constexpr size_t kSignatureBytes = 64;
+constexpr size_t kKeyIdBytes = 8;
 
 void AddAttribute(const std::string& key, const std::string& value, v1::ModuleVersion* version) {
   (*version->mutable_target())[key].set_s(value);
@@ -40,7 +42,10 @@ v1::ModuleVersion VersionMessage(const log::ModuleVersionRow& row) {
   performance->set_speedup_vs_baseline(row.speedup);
   performance->set_devices(static_cast<int32_t>(row.devices));
   performance->set_device_fingerprint(row.device_fingerprint);
-  version.set_state(v1::ModuleVersion::PUBLISHED);
+  version.set_state(row.pruned_us == 0 ? v1::ModuleVersion::PUBLISHED : v1::ModuleVersion::PRUNED);
+  version.set_device_class(row.device_class);
+  version.set_created_by(row.created_by);
+  version.set_toolchain(row.toolchain);
   *version.mutable_create_time() = Timestamp(row.created_us);
   if (!row.job.empty()) version.set_source_job(JobName(row.job));
   version.set_etag(row.manifest_sha256);
@@ -48,6 +53,18 @@ v1::ModuleVersion VersionMessage(const log::ModuleVersionRow& row) {
     *version.mutable_model() = daemon::MakeDigest(row.model_sha256, row.model_size);
   }
   return version;
+}
+
+void AddOrigin(const log::RecordRow& record, v1::ModuleVersion* version) {
+  v1::RecordOrigin* origin = version->add_records();
+  origin->set_measurement_id(record.measurement_id);
+  origin->set_task(record.task);
+  origin->set_device(record.device);
+  origin->set_device_fingerprint(record.device_fingerprint);
+  origin->set_agent(record.agent);
+  origin->set_toolchain(record.key.toolchain);
+  origin->set_median_us(record.median / 1000);
+  *origin->mutable_measure_time() = Timestamp(record.started_us);
 }
 
 v1::ResolveModuleResponse::Match MatchMessage(modules::Match match) {
@@ -82,9 +99,115 @@ grpc::Status ModuleServiceImpl::ListModuleVersions(grpc::ServerContext*,
   return Reply(List(*request), response);
 }
 
+grpc::Status ModuleServiceImpl::SetModuleAlias(grpc::ServerContext* context,
+                                               const v1::SetModuleAliasRequest* request,
+                                               v1::ModuleAlias* response) {
+  return Reply(SetAlias(*request, Caller(*context)), response);
+}
+
+grpc::Status ModuleServiceImpl::AddModuleSignature(grpc::ServerContext* context,
+                                                   const v1::AddModuleSignatureRequest* request,
+                                                   v1::ModuleVersion* response) {
+  return Reply(AddSignature(*request, Caller(*context)), response);
+}
+
+grpc::Status ModuleServiceImpl::PruneModules(grpc::ServerContext*,
+                                             const v1::PruneModulesRequest* request,
+                                             v1::PruneModulesResponse* response) {
+  return Reply(Prune(*request), response);
+}
+
+std::string ModuleServiceImpl::Caller(const grpc::ServerContext& context) const {
+  return security_ != nullptr && security_->secure() ? security_->CallerText(context)
+                                                     : context.peer();
+}
+
+absl::StatusOr<v1::ModuleVersion> ModuleServiceImpl::Message(const log::ModuleVersionRow& row) {
+  v1::ModuleVersion version = VersionMessage(row);
+  TW_ASSIGN(const std::vector<log::ModuleAliasRow> aliases,
+            store_->log()->ListModuleAliases(row.module));
+  for (const log::ModuleAliasRow& alias : aliases) {
+    if (alias.number == row.number) version.add_aliases(alias.alias);
+  }
+  TW_ASSIGN(const std::vector<log::ModuleSignatureRow> signatures,
+            store_->log()->ListModuleSignatures(row.module, row.number));
+  for (const log::ModuleSignatureRow& one : signatures) {
+    v1::ModuleSignature* signature = version.add_signatures();
+    signature->set_key_id(one.key_id);
+    signature->set_signature(support::HexDecode(one.signature).value_or(""));
+    *signature->mutable_create_time() = Timestamp(one.created_us);
+    signature->set_created_by(one.created_by);
+  }
+  return version;
+}
+
 absl::StatusOr<v1::ModuleVersion> ModuleServiceImpl::Get(const std::string& name) {
   TW_ASSIGN(const log::ModuleVersionRow row, store_->Get(name));
-  return VersionMessage(row);
+  TW_ASSIGN(v1::ModuleVersion version, Message(row));
+  TW_ASSIGN(const std::vector<log::RecordRow> origins, store_->Origins(row));
+  for (const log::RecordRow& record : origins) AddOrigin(record, &version);
+  return version;
+}
+
+absl::StatusOr<v1::ModuleAlias> ModuleServiceImpl::SetAlias(
+    const v1::SetModuleAliasRequest& request, const std::string& caller) {
+  log::ModuleAliasRow alias;
+  TW_ASSIGN(alias.module, modules::ParseModuleParent(request.parent()));
+  alias.alias = request.alias();
+  alias.updated_us = clock_->WallMicros();
+  alias.updated_by = caller;
+  if (!request.version().empty()) {
+    TW_ASSIGN(const log::ModuleVersionRow version, store_->Get(request.version()));
+    if (version.module != alias.module) {
+      return support::InvalidArgument(
+          "module.alias.bad", support::StrCat("expected a version of ", request.parent(),
+                                              ", found ", support::Quote(request.version())));
+    }
+    alias.number = version.number;
+  }
+  TW_TRY(store_->SetAlias(alias));
+  v1::ModuleAlias response;
+  response.set_parent(request.parent());
+  response.set_alias(request.alias());
+  response.set_version(request.version());
+  *response.mutable_update_time() = Timestamp(alias.updated_us);
+  response.set_updated_by(caller);
+  return response;
+}
+
+absl::StatusOr<v1::ModuleVersion> ModuleServiceImpl::AddSignature(
+    const v1::AddModuleSignatureRequest& request, const std::string& caller) {
+  TW_ASSIGN(const log::ModuleVersionRow row, store_->Get(request.name()));
+  const v1::ModuleSignature& given = request.signature();
+  const auto id = support::HexDecode(given.key_id());
+  if (given.signature().size() != kSignatureBytes || !id || id->size() != kKeyIdBytes) {
+    return support::InvalidArgument("module.signature.bad",
+                                    "expected a key id of 16 hexadecimal digits and a signature "
+                                    "of 64 bytes");
+  }
+  TW_TRY(store_->log()->AddModuleSignature({row.module, row.number, given.key_id(),
+                                            support::HexEncode(given.signature()),
+                                            clock_->WallMicros(), caller}));
+  return Message(row);
+}
+
+absl::StatusOr<v1::PruneModulesResponse> ModuleServiceImpl::Prune(
+    const v1::PruneModulesRequest& request) {
+  TW_ASSIGN(const std::string module, modules::ParseModuleParent(request.parent()));
+  const modules::RetentionPolicy policy{request.keep_versions(), request.max_bytes()};
+  if (policy.keep_versions < 0 || policy.max_bytes < 0 || !policy.limits()) {
+    return support::InvalidArgument("module.prune.limits",
+                                    "expected a number of versions or bytes to keep, found none");
+  }
+  TW_ASSIGN(const modules::PruneReport report,
+            store_->Prune(module, policy, request.dry_run(), clock_->WallMicros()));
+  v1::PruneModulesResponse response;
+  for (const log::ModuleVersionRow& row : report.pruned)
+    *response.add_pruned() = VersionMessage(row);
+  response.set_freed_bytes(report.freed_bytes);
+  response.set_kept_bytes(report.kept_bytes);
+  response.set_within_limits(report.within_limits);
+  return response;
 }
 
 absl::StatusOr<v1::ResolveModuleResponse> ModuleServiceImpl::Resolve(
@@ -105,6 +228,12 @@ absl::StatusOr<v1::ResolveModuleResponse> ModuleServiceImpl::Resolve(
     TW_ASSIGN(const log::TargetText target, log::ParseTargetText(request.target()));
     question.target = target.ToString();
   }
+  question.alias = request.alias();
+  question.device_class = request.device_class();
+  if (!question.alias.empty() && question.module.empty()) {
+    return support::InvalidArgument("module.resolve.alias",
+                                    "expected a module with the alias, found none");
+  }
   const auto number = support::ParseInt64(request.constraint());
   if (number && *number > 0) {
     question.number = *number;
@@ -120,7 +249,7 @@ absl::StatusOr<v1::ResolveModuleResponse> ModuleServiceImpl::Resolve(
   response.set_match(MatchMessage(resolved.match));
   response.set_explanation(resolved.explanation);
   if (resolved.match == modules::Match::kNone) return response;
-  *response.mutable_version() = VersionMessage(resolved.version);
+  TW_ASSIGN(*response.mutable_version(), Message(resolved.version));
   if (!request.known_etag().empty() && request.known_etag() == response.version().etag()) {
     response.clear_version();
     response.set_match(v1::ResolveModuleResponse::NOT_MODIFIED);
@@ -139,7 +268,7 @@ absl::StatusOr<v1::ListModuleVersionsResponse> ModuleServiceImpl::List(
   TW_ASSIGN(const log::ModulePage rows, store_->log()->ListModuleVersions(query));
   v1::ListModuleVersionsResponse response;
   for (const log::ModuleVersionRow& row : rows.versions) {
-    *response.add_versions() = VersionMessage(row);
+    TW_ASSIGN(*response.add_versions(), Message(row));
   }
   if (static_cast<int64_t>(rows.versions.size()) == page.size) {
     query.before_position = rows.last_position;

@@ -1,6 +1,8 @@
 // ModuleService over gRPC: thin handlers around the module store. Thread-safe.
 #pragma once
 
+#include "deploy/daemon/server_security.h"
+#include "deploy/support/clock.h"
 #include "tilewright/v1/module.grpc.pb.h"
 #include "tuner_server/modules/module_store.h"
 
@@ -10,7 +12,10 @@ inline constexpr char kModuleServiceName[] = "tilewright.v1.ModuleService";
 
 class ModuleServiceImpl final : public v1::ModuleService::Service {
  public:
-  explicit ModuleServiceImpl(modules::ModuleStore* store) : store_(store) {}
+  // `security` (not owned) may be null: nobody is known by name then.
+  ModuleServiceImpl(modules::ModuleStore* store, support::Clock* clock,
+                    const daemon::ServerSecurity* security)
+      : store_(store), clock_(clock), security_(security) {}
 
   grpc::Status ResolveModule(grpc::ServerContext* context, const v1::ResolveModuleRequest* request,
                              v1::ResolveModuleResponse* response) override;
@@ -20,13 +25,31 @@ class ModuleServiceImpl final : public v1::ModuleService::Service {
   grpc::Status ListModuleVersions(grpc::ServerContext* context,
                                   const v1::ListModuleVersionsRequest* request,
                                   v1::ListModuleVersionsResponse* response) override;
+  grpc::Status SetModuleAlias(grpc::ServerContext* context,
+                              const v1::SetModuleAliasRequest* request,
+                              v1::ModuleAlias* response) override;
+  grpc::Status AddModuleSignature(grpc::ServerContext* context,
+                                  const v1::AddModuleSignatureRequest* request,
+                                  v1::ModuleVersion* response) override;
+  grpc::Status PruneModules(grpc::ServerContext* context, const v1::PruneModulesRequest* request,
+                            v1::PruneModulesResponse* response) override;
 
  private:
   absl::StatusOr<v1::ResolveModuleResponse> Resolve(const v1::ResolveModuleRequest& request);
   absl::StatusOr<v1::ModuleVersion> Get(const std::string& name);
   absl::StatusOr<v1::ListModuleVersionsResponse> List(const v1::ListModuleVersionsRequest& request);
+  absl::StatusOr<v1::ModuleAlias> SetAlias(const v1::SetModuleAliasRequest& request,
+                                           const std::string& caller);
+  absl::StatusOr<v1::ModuleVersion> AddSignature(const v1::AddModuleSignatureRequest& request,
+                                                 const std::string& caller);
+  absl::StatusOr<v1::PruneModulesResponse> Prune(const v1::PruneModulesRequest& request);
+  // With its aliases and signatures.
+  absl::StatusOr<v1::ModuleVersion> Message(const log::ModuleVersionRow& row);
+  std::string Caller(const grpc::ServerContext& context) const;
 
   modules::ModuleStore* store_;
+  support::Clock* clock_;
+  const daemon::ServerSecurity* security_;
 };
 
 }  // namespace tilewright::service

@@ -18,6 +18,9 @@ struct TunerFlags {
   int64_t build_timeout_ms = 60'000;
   int64_t running_jobs = 4;
   int64_t artifact_cache_bytes = int64_t{20} << 30;
+  std::string module_key;
+  int64_t keep_module_versions = 0;
+  int64_t max_module_bytes = 0;
 };
 
 absl::Status Check(const TunerFlags& flags, const daemon::DaemonContext& context) {
@@ -26,6 +29,13 @@ absl::Status Check(const TunerFlags& flags, const daemon::DaemonContext& context
     return support::InvalidArgument(
         "tuner.flags.invalid",
         "expected 0..1024 build children, at least 1 running job and a timeout of 100 ms or more");
+  }
+  if (flags.keep_module_versions < 0 || flags.max_module_bytes < 0) {
+    return support::InvalidArgument("tuner.flags.invalid",
+                                    "expected limits of modules of 0 (none) or more");
+  }
+  if (!flags.module_key.empty()) {
+    TW_TRY(security::ModuleSigner::Load(flags.module_key).status());
   }
   if (context.flags.tracker.empty()) {
     return support::InvalidArgument("tuner.flags.tracker", "expected --tracker HOST:PORT");
@@ -47,6 +57,8 @@ absl::Status Serve(const TunerFlags& flags, daemon::DaemonContext& context) {
   options.build_timeout_ms = flags.build_timeout_ms;
   options.running_jobs = flags.running_jobs;
   options.artifact_cache_bytes = flags.artifact_cache_bytes;
+  options.module_key = flags.module_key;
+  options.retention = {flags.keep_module_versions, flags.max_module_bytes};
   options.metrics = context.metrics;
   TW_ASSIGN(const std::unique_ptr<TunerServer> server, TunerServer::Start(options));
   daemon::LogInfo("tuner.serving", {{"address", server->address()},
@@ -85,6 +97,16 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--artifact-cache-bytes", flags.artifact_cache_bytes,
                    "artifacts that nothing names are dropped beyond this size")
+        ->capture_default_str();
+    app.add_option("--module-key", flags.module_key,
+                   "private key that signs each published module ('tilewright modules keygen')");
+    app.add_option("--keep-module-versions", flags.keep_module_versions,
+                   "after each job, drop all but so many of the newest versions of each module, "
+                   "never one that an alias names; 0: keep all")
+        ->capture_default_str();
+    app.add_option("--max-module-bytes", flags.max_module_bytes,
+                   "after each job, drop the oldest versions until all modules fit, never the "
+                   "newest of a module or one that an alias names; 0: no limit")
         ->capture_default_str();
   };
   return tilewright::daemon::DaemonMain(

@@ -21,6 +21,7 @@ struct TunerServer::Parts {
   support::SystemClock clock;
   std::unique_ptr<log::TuningLog> log;
   std::unique_ptr<daemon::BlobStore> blobs;
+  std::unique_ptr<security::ModuleSigner> signer;
   std::unique_ptr<modules::ModuleStore> modules;
   std::unique_ptr<jobs::BuildFarm> farm;
   std::unique_ptr<jobs::JobManager> manager;
@@ -48,7 +49,11 @@ absl::StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const TunerOptio
             log::OpenSqliteLog(support::PathJoin(options.state_dir, "tuner.db"), log_options));
   TW_ASSIGN(parts->blobs,
             daemon::BlobStore::Open(support::PathJoin(options.state_dir, "artifacts")));
-  parts->modules = std::make_unique<modules::ModuleStore>(parts->log.get(), parts->blobs.get());
+  if (!options.module_key.empty()) {
+    TW_ASSIGN(parts->signer, security::ModuleSigner::Load(options.module_key));
+  }
+  parts->modules = std::make_unique<modules::ModuleStore>(parts->log.get(), parts->blobs.get(),
+                                                          parts->signer.get());
 
   jobs::BuildFarmOptions farm;
   farm.builder.program = options.builder;
@@ -67,6 +72,7 @@ absl::StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const TunerOptio
   environment.builder = farm.builder;
   environment.jobs_dir = jobs_dir;
   environment.core = options.core;
+  environment.retention = options.retention;
   environment.metrics = options.metrics;
   parts->manager = std::make_unique<jobs::JobManager>(environment, options.running_jobs,
                                                       options.artifact_cache_bytes);
@@ -79,7 +85,8 @@ absl::StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const TunerOptio
       std::make_unique<daemon::ArtifactServiceImpl>(parts->blobs.get(), artifact_options);
   parts->job_service =
       std::make_unique<JobServiceImpl>(parts->api.get(), parts->log.get(), options.host.security);
-  parts->module_service = std::make_unique<ModuleServiceImpl>(parts->modules.get());
+  parts->module_service = std::make_unique<ModuleServiceImpl>(parts->modules.get(), &parts->clock,
+                                                              options.host.security);
   parts->fleet_service =
       std::make_unique<FleetForwarder>(environment.tracker, options.host.security);
   parts->host = std::make_unique<daemon::ServerHost>(options.host);

@@ -25,6 +25,8 @@ struct TunerOptions {
   int64_t build_timeout_ms = 60'000;
   int64_t running_jobs = 4;
   int64_t artifact_cache_bytes = int64_t{20} << 30;
+  std::string module_key;  // signs what is published (module_signature.h); empty: nobody
+  modules::RetentionPolicy retention;  // of published modules
   jobs::JobCoreOptions core;
   daemon::Metrics* metrics = nullptr;  // not owned
 };
