@@ -27,21 +27,12 @@ constexpr int64_t kReportTimeoutMs = 15'000;
 constexpr int64_t kRetryLaterMs = 1'000;
 constexpr int64_t kSpoolRetryMs = 500;
 constexpr size_t kReportBatch = 64;
+constexpr char kUnknownPool[] = "unknown";  // of a device that has not worked yet
 constexpr int64_t kDrainStepMs = 50;
-constexpr char kCanaryJob[] = "canaries";
 constexpr int64_t kTellEndMs = 2'000;
 
 int64_t MsOf(const google::protobuf::Duration& duration) {
   return duration.seconds() * 1000 + duration.nanos() / 1'000'000;
-}
-
-void SetDuration(int64_t ns, google::protobuf::Duration* out) {
-  out->set_seconds(ns / 1'000'000'000);
-  out->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
-}
-
-support::Rng JitterOf(const AgentIdentity& identity, std::string_view purpose) {
-  return support::Rng(support::StableHash64(identity.session_id)).Split(purpose);
 }
 
 }  // namespace
@@ -75,19 +66,22 @@ absl::StatusOr<std::unique_ptr<AgentLoop>> AgentLoop::Create(AgentLoopOptions op
   {
     support::MutexLock lock(loop->mutex_);
     loop->core_ = std::make_unique<AgentCore>(given.identity, std::move(ledger));
-    for (const v1::DeviceReport& device : given.devices) {
-      v1::DeviceReport& report = loop->devices_[device.device()];
-      report = device;
+    for (const AgentDevice& device : given.devices) {
+      v1::DeviceReport& report = loop->devices_[device.name];
+      report.set_device(device.name);
+      report.set_key(device.pool.empty() ? kUnknownPool : device.pool);
+      for (const auto& [key, value] : device.labels) (*report.mutable_labels())[key] = value;
       report.set_can_reset(!given.reset.command.empty());
       loop->core_->SetDevice(report);
     }
     recovered = loop->core_->Recover();
   }
-  for (const v1::DeviceReport& device : given.devices) {
-    loop->supervisors_[device.device()] = std::make_unique<Supervisor>(given.supervisor);
-  }
   std::vector<std::string> names;
-  for (const v1::DeviceReport& device : given.devices) names.push_back(device.device());
+  for (const AgentDevice& device : given.devices) {
+    names.push_back(device.name);
+    loop->supervisors_[device.name] = std::make_unique<Supervisor>(device.supervisor);
+  }
+  TW_TRY(loop->StartDevices());
   TW_ASSIGN(loop->resets_, ResetRunner::Create(given.reset, names, given.state_dir, &loop->clock_,
                                                [loop = loop.get()](const std::string& device,
                                                                    const v1::ResetReport& report) {
@@ -110,6 +104,10 @@ AgentLoop::AgentLoop(AgentLoopOptions options, std::shared_ptr<grpc::Channel> ch
       artifact_stub_(v1::ArtifactService::NewStub(channel)) {}
 
 AgentLoop::~AgentLoop() = default;
+
+support::Rng AgentLoop::Jitter(std::string_view purpose) const {
+  return support::Rng(support::StableHash64(options_.identity.session_id)).Split(purpose);
+}
 
 absl::Status AgentLoop::Persist(const std::vector<Record>& records) {
   support::MutexLock spool_lock(spool_mutex_);
@@ -134,6 +132,11 @@ absl::Status AgentLoop::Persist(const std::vector<Record>& records) {
 }
 
 void AgentLoop::SetHealth(const std::string& device, const absl::Status& trouble) {
+  if (trouble.ok()) {
+    LogInfo("device.good", {{"device", device}});
+  } else {
+    LogError("device.degraded", {{"device", device}, {"error", support::StatusText(trouble)}});
+  }
   support::MutexLock lock(mutex_);
   v1::DeviceReport& report = devices_.at(device);
   report.clear_conditions();
@@ -271,11 +274,11 @@ int64_t AgentLoop::PauseAfter(const v1::SyncResponse& response) {
   if (!response.has_restarting()) return MsOf(response.next_sync());
   const int64_t low = std::max<int64_t>(0, MsOf(response.restarting().retry_after_min()));
   const int64_t high = std::max(low, MsOf(response.restarting().retry_after_max()));
-  return JitterOf(options_.identity, "restarting").UniformInt(low, high);
+  return Jitter("restarting").UniformInt(low, high);
 }
 
 void AgentLoop::SyncLoop() {
-  daemon::Backoff backoff(JitterOf(options_.identity, "sync"));
+  daemon::Backoff backoff(Jitter("sync"));
   std::list<std::shared_ptr<SyncCall>> overtaken;
   std::shared_ptr<SyncCall> current = StartSync();
   bool reachable = true;
@@ -385,149 +388,11 @@ bool AgentLoop::ReportOnce(daemon::Backoff* backoff, int64_t* pause_ms) {
 }
 
 void AgentLoop::ReportLoop() {
-  daemon::Backoff backoff(JitterOf(options_.identity, "report"));
+  daemon::Backoff backoff(Jitter("report"));
   int64_t pause_ms = 0;
   while (ReportOnce(&backoff, &pause_ms)) {
     if (pause_ms > 0 && !Pause(pause_ms)) return;
     pause_ms = 0;
-  }
-}
-
-// --- measuring
-// ------------------------------------------------------------------------------------
-
-absl::Status AgentLoop::Fetch(const WorkOrder& order, const v1::Digest& digest, std::string* bytes,
-                              bool* fetched) {
-  daemon::Backoff backoff(JitterOf(options_.identity, MeasurementId(order.work)));
-  while (true) {
-    auto got = cache_->Get(digest, fetched);
-    if (got.ok()) {
-      *bytes = *std::move(got);
-      return absl::OkStatus();
-    }
-    // No candidate pays for a token that has ended.
-    if (!daemon::IsRetryable(got.status()) && !daemon::IsRefused(got.status())) return got.status();
-    {
-      support::MutexLock lock(mutex_);
-      if (!core_->StillWanted(order)) return got.status();
-    }
-    if (!Pause(backoff.NextMs())) return got.status();
-  }
-}
-
-absl::Status AgentLoop::FetchAll(const WorkOrder& order, MeasureInput* input, bool* fetched) {
-  TW_TRY(Fetch(order, order.work.artifact(), &input->module, fetched));
-  if (order.work.has_expected_output()) {
-    TW_TRY(Fetch(order, order.work.expected_output(), &input->expected, fetched));
-  }
-  if (order.work.has_baseline()) {
-    TW_TRY(Fetch(order, order.work.baseline(), &input->baseline, fetched));
-  }
-  return absl::OkStatus();
-}
-
-void AgentLoop::CountResult(const v1::MeasurementResult& result) {
-  const std::string outcome = daemon::OutcomeText(result.outcome());
-  LogInfo("measurement.done", {{"measurement_id", result.measurement_id()},
-                               {"outcome", outcome},
-                               {"error_class", result.error_class()},
-                               {"median_ns", result.median()}});
-  metrics_
-      ->Counter("tilewright_agent_measurements_total", "measurements by outcome",
-                {{"outcome", outcome}})
-      .Increment();
-}
-
-void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
-  const std::string id = MeasurementId(order.work);
-  support::SystemClock clock;
-  const int64_t begin_ns = clock.NowNs();
-  const int64_t begin_us = clock.WallMicros();
-  MeasureInput input;
-  input.work = order.work;
-  // Faults are the candidates': the tracker's canaries show that the device works.
-  if (order.work.job() != kCanaryJob) input.fault = options_.faults.Choose(id);
-  bool fetched = false;
-  const absl::Status ready = FetchAll(order, &input, &fetched);
-  const int64_t fetched_ns = clock.NowNs() - begin_ns;
-  v1::ModuleMeasured measured;
-  support::HitFailpoint(support::Failpoint::agent_fetched);
-  HostState host;
-  if (ready.ok()) {
-    {
-      support::MutexLock lock(mutex_);
-      if (!core_->StillWanted(order)) return;
-    }
-    Record started;
-    {
-      support::MutexLock lock(mutex_);
-      started = core_->StartedRecord(order);
-    }
-    if (!PersistStubbornly(started, order.device)) return;
-    {
-      support::MutexLock lock(mutex_);
-      if (!core_->busy(order.device)) return;  // revoked in the meantime
-    }
-    support::HitFailpoint(support::Failpoint::agent_started);
-    measured = supervisor->Measure(input);
-    support::HitFailpoint(support::Failpoint::agent_measured);
-    MarkTestFault(input.fault, &measured);
-  } else {
-    {
-      support::MutexLock lock(mutex_);
-      if (!core_->StillWanted(order)) return;
-    }
-    measured.set_outcome(v1::DEVICE_LOST);
-    // The tracker lost it: it asks the tuner for it again.
-    measured.set_error_class(absl::IsNotFound(ready) ? "ARTIFACT_MISSING" : "AGENT");
-    measured.set_error_detail("an artifact could not be fetched: " + support::StatusText(ready));
-  }
-  v1::MeasurementResult result = ResultFrom(measured, order.work.plan());
-  host.Finish(result.mutable_telemetry());
-  result.mutable_started_at()->set_seconds(begin_us / 1'000'000);
-  result.mutable_started_at()->set_nanos(static_cast<int32_t>(begin_us % 1'000'000 * 1000));
-  if (fetched) SetDuration(fetched_ns, result.mutable_fetch_time());
-  Record record;
-  {
-    support::MutexLock lock(mutex_);
-    record = core_->ResultRecord(order, std::move(result));
-  }
-  CountResult(record.result);
-  PersistStubbornly(record, order.device);
-  support::HitFailpoint(support::Failpoint::agent_result_spooled);
-  support::MutexLock lock(mutex_);
-  changed_.NotifyAll();
-}
-
-void AgentLoop::DeviceLoop(const std::string& device) {
-  Supervisor* supervisor = supervisors_.at(device).get();
-  daemon::Backoff backoff(JitterOf(options_.identity, device));
-  bool degraded = false;
-  while (true) {
-    WorkOrder order;
-    {
-      support::MutexLock lock(mutex_);
-      std::optional<WorkOrder> next;
-      while (!ending_ && !(next = core_->Next(device)).has_value()) changed_.Wait(mutex_);
-      if (ending_) return;
-      order = *std::move(next);
-    }
-    // A worker that does not start is this host's trouble: no candidate pays for it.
-    if (degraded) {
-      const auto ready = supervisor->Start();
-      SetHealth(device, ready.status());
-      degraded = !ready.ok();
-      if (degraded) {
-        if (!Pause(backoff.NextMs())) return;
-        continue;
-      }
-      backoff.Reset();
-    }
-    MeasureOne(order, supervisor);
-    degraded = supervisor->broken();
-    if (degraded) {
-      SetHealth(device, support::Unavailable("agent.worker.failed", "the worker does not start"));
-    }
   }
 }
 
@@ -565,8 +430,8 @@ absl::Status AgentLoop::Run() {
   std::vector<std::thread> threads;
   threads.emplace_back([this] { SyncLoop(); });
   threads.emplace_back([this] { ReportLoop(); });
-  for (const auto& [device, supervisor] : supervisors_) {
-    threads.emplace_back([this, name = device] { DeviceLoop(name); });
+  for (const AgentDevice& device : options_.devices) {
+    threads.emplace_back([this, &device] { DeviceLoop(device); });
   }
   while (!stop_->Wait(200)) {
     support::MutexLock lock(mutex_);

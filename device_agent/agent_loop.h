@@ -8,12 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "deploy/daemon/daemon_main.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/mutex.h"
+#include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "device_agent/agent_core.h"
 #include "device_agent/artifact_cache.h"
@@ -25,10 +27,17 @@
 
 namespace tilewright::device_agent {
 
+// One device of the agent. What `ready` says is the device's own: attributes, class, fingerprint.
+struct AgentDevice {
+  std::string name;                           // devices/{device}
+  std::string pool;                           // device class; empty = the device's own
+  std::map<std::string, std::string> labels;  // set by the operator
+  SupervisorOptions supervisor;
+};
+
 struct AgentLoopOptions {
   AgentIdentity identity;
-  std::vector<v1::DeviceReport> devices;
-  SupervisorOptions supervisor;
+  std::vector<AgentDevice> devices;
   TestFaults faults;
   ResetOptions reset;            // of every device
   int64_t max_wait_ms = 10'000;  // how long a Sync may be held
@@ -41,7 +50,9 @@ struct AgentLoopOptions {
 
 class AgentLoop {
  public:
-  // Opens spool and cache. `channel` leads to the tracker; `metrics` and `stop` are not owned.
+  // Opens spool and cache, and starts the workers, all at once, to see what the devices are: an
+  // error where none of them works. `channel` leads to the tracker; `metrics` and `stop` are not
+  // owned.
   static absl::StatusOr<std::unique_ptr<AgentLoop>> Create(AgentLoopOptions options,
                                                            std::shared_ptr<grpc::Channel> channel,
                                                            daemon::Metrics* metrics,
@@ -61,9 +72,11 @@ class AgentLoop {
   absl::Status Persist(const std::vector<Record>& records) TW_EXCLUDES(spool_mutex_, mutex_);
   // The same until it works or the agent is at its end; the device is DEGRADED meanwhile.
   bool PersistStubbornly(const Record& record, const std::string& device);
-  void SetHealth(const std::string& device, const absl::Status& trouble);
+  void SetHealth(const std::string& device, const absl::Status& trouble) TW_EXCLUDES(mutex_);
 
   void SetReset(const std::string& device, const v1::ResetReport& report);
+
+  support::Rng Jitter(std::string_view purpose) const;
 
   void SyncLoop();
   std::shared_ptr<SyncCall> StartSync();
@@ -74,7 +87,9 @@ class AgentLoop {
   void ReportLoop();
   bool ReportOnce(daemon::Backoff* backoff, int64_t* pause_ms);
 
-  void DeviceLoop(const std::string& device);
+  absl::Status StartDevices() TW_EXCLUDES(mutex_);
+  bool StartDevice(const AgentDevice& device, absl::Status* status) TW_EXCLUDES(mutex_);
+  void DeviceLoop(const AgentDevice& device);
   void MeasureOne(const WorkOrder& order, Supervisor* supervisor);
   absl::Status FetchAll(const WorkOrder& order, MeasureInput* input, bool* fetched);
   absl::Status Fetch(const WorkOrder& order, const v1::Digest& digest, std::string* bytes,

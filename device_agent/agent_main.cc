@@ -8,19 +8,16 @@
 #include "deploy/daemon/daemon_main.h"
 #include "deploy/daemon/server_host.h"
 #include "deploy/daemon/wire.h"
-#include "deploy/runtime/cpu_info.h"
 #include "deploy/security/identity.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "device_agent/agent_loop.h"
-#include "device_agent/fingerprint.h"
-#include "device_agent/fma_peak.h"
+#include "device_agent/device_spec.h"
 #include "device_agent/host_state.h"
 
 namespace tilewright::device_agent {
 namespace {
 
-constexpr int64_t kPeakRoundMs = 40;
 constexpr uint64_t kMaxNameFile = 4096;
 
 struct AgentFlags {
@@ -46,9 +43,11 @@ void AddFlags(CLI::App& app, AgentFlags* flags) {
       "up and kept in the state folder)");
   app.add_option("--label", flags->labels, "KEY=VALUE for selectors of work; repeatable");
   app.add_option("--pool", flags->pool, "device class (default: cpu-<processor>)");
-  app.add_option("--worker", flags->worker,
-                 "path of tilewright-worker (default: next to this program)");
-  app.add_option("--threads", flags->threads, "threads a module may use (0 = all usable cores)")
+  app.add_option(
+      "--worker", flags->worker,
+      "path of tilewright-worker, where there is no bridge (default: next to this program)");
+  app.add_option("--threads", flags->threads,
+                 "threads a module may use (0 = all cores of the device)")
       ->capture_default_str();
   app.add_option("--cores", flags->cores, "cores to measure on, separated by commas")
       ->delimiter(',');
@@ -94,24 +93,12 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
   return labels;
 }
 
-absl::Status CheckName(const std::string& name) {
-  constexpr size_t kMaxName = 100;
-  const bool good = !name.empty() && name.size() <= kMaxName &&
-                    name.find_first_not_of(
-                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                        "0123456789-_.") == std::string::npos;
-  if (good) return absl::OkStatus();
-  return support::InvalidArgument(
-      "agent.name.invalid",
-      "expected letters, digits, '-', '_' and '.', found " + support::Quote(name));
-}
-
 absl::Status CheckFlags(const AgentFlags& flags, const daemon::DaemonFlags& common) {
   if (common.tracker.empty()) {
     return support::InvalidArgument("agent.tracker.missing", "--tracker HOST:PORT is required");
   }
   TW_TRY(daemon::ParseHostPort(common.tracker, "daemon.tracker.invalid").status());
-  for (const std::string& kind : common.device) TW_TRY(CheckDeviceKind(kind));
+  TW_TRY(ParseDevices(common.device).status());
   if (!flags.name.empty()) TW_TRY(CheckName(flags.name));
   TW_TRY(ParseLabels(flags.labels).status());
   if (!flags.test_faults.empty()) TW_TRY(ParseTestFaults(flags.test_faults).status());
@@ -146,33 +133,35 @@ absl::StatusOr<std::string> AgentName(const AgentFlags& flags, const std::string
   return name;
 }
 
-std::vector<v1::DeviceReport> MakeDevices(const AgentFlags& flags, const std::string& agent,
-                                          const std::map<std::string, std::string>& labels) {
-  const runtime::CpuInfo cpu = runtime::DetectCpu();
-  const double peak = MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
-  v1::DeviceReport device = CpuDevice(cpu, ReadHostFacts(), peak);
-  device.set_device("devices/" + agent + "-cpu");
-  if (!flags.pool.empty()) device.set_key(flags.pool);
-  for (const auto& [key, value] : labels) (*device.mutable_labels())[key] = value;
-  daemon::LogInfo("agent.device", {{"device", device.device()},
-                                   {"pool", device.key()},
-                                   {"fingerprint", device.fingerprint()},
-                                   {"cores", cpu.cores_usable},
-                                   {"peak_gflops", peak}});
-  return {device};
-}
-
-// Before anything is measured: a worker that cannot run is found out at once. Whether it confines
-// candidates.
-absl::StatusOr<bool> ProbeWorker(const SupervisorOptions& options) {
-  Supervisor probe(options);
-  TW_ASSIGN(const v1::WorkerReady worker, probe.Start());
-  daemon::LogInfo("agent.worker",
-                  {{"sandboxed", worker.sandboxed()}, {"detail", worker.sandbox_detail()}});
-  if (!worker.sandboxed()) {
-    daemon::LogWarning("agent.unsandboxed", {{"reason", worker.sandbox_detail()}});
+// What the flags say of each device, with the agent's defaults filled in.
+absl::StatusOr<std::vector<AgentDevice>> MakeDevices(
+    const AgentFlags& flags, const std::vector<std::string>& texts, const std::string& agent,
+    const std::map<std::string, std::string>& labels) {
+  TW_ASSIGN(const std::vector<DeviceSpec> specs, ParseDevices(texts));
+  std::vector<AgentDevice> devices;
+  for (const DeviceSpec& spec : specs) {
+    AgentDevice& device = devices.emplace_back();
+    device.name = "devices/" + agent + "-" + spec.name;
+    device.pool = spec.pool.empty() ? flags.pool : spec.pool;
+    device.labels = labels;
+    for (const auto& [key, value] : spec.labels) device.labels[key] = value;
+    SupervisorOptions& worker = device.supervisor;
+    worker.device = device.name;
+    worker.device_kind = spec.kind;
+    worker.bridge = spec.bridge;
+    worker.worker_path = flags.worker;
+    if (flags.worker.empty() && spec.bridge.empty()) {
+      TW_ASSIGN(worker.worker_path, support::FindSibling("tilewright-worker"));
+    }
+    // The agent's own --cores and --threads speak of this machine.
+    const bool here = spec.bridge.empty();
+    worker.threads = spec.threads == 0 && here ? flags.threads : spec.threads;
+    worker.cores = spec.cores.empty() && here ? flags.cores : spec.cores;
+    worker.memory_limit_bytes =
+        spec.memory_limit_bytes > 0 ? spec.memory_limit_bytes : flags.memory_limit_bytes;
+    worker.default_wall_ms = flags.wall_limit_ms;
   }
-  return worker.sandboxed();
+  return devices;
 }
 
 absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
@@ -181,14 +170,7 @@ absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
   TW_ASSIGN(const std::string name, AgentName(flags, options.state_dir, context.flags.identity));
   TW_ASSIGN(const auto labels, ParseLabels(flags.labels));
   options.identity = {"agents/" + name, NewUuid(), ReadBootId(), daemon::kVersion};
-  options.supervisor.worker_path = flags.worker;
-  if (flags.worker.empty()) {
-    TW_ASSIGN(options.supervisor.worker_path, support::FindSibling("tilewright-worker"));
-  }
-  options.supervisor.threads = flags.threads;
-  options.supervisor.cores = flags.cores;
-  options.supervisor.memory_limit_bytes = flags.memory_limit_bytes;
-  options.supervisor.default_wall_ms = flags.wall_limit_ms;
+  TW_ASSIGN(options.devices, MakeDevices(flags, context.flags.device, name, labels));
   if (!flags.test_faults.empty()) {
     TW_ASSIGN(options.faults, ParseTestFaults(flags.test_faults));
     daemon::LogWarning("agent.test_faults",
@@ -205,9 +187,6 @@ absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
     daemon::LogWarning("agent.insecure",
                        {{"text", "plain text to the tracker"}, {"tracker", context.flags.tracker}});
   }
-  TW_ASSIGN(const bool sandboxed, ProbeWorker(options.supervisor));
-  options.devices = MakeDevices(flags, name, labels);
-  options.devices[0].mutable_attributes()->operator[]("sandboxed").set_b(sandboxed);
   options.max_wait_ms = flags.sync_hold_ms;
   options.reset = flags.reset;
   options.drain_ms = flags.drain_ms;

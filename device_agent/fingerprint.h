@@ -1,28 +1,19 @@
-// What a device is: the attributes that targets are matched against, its class, and a hash of those
-// that matter for timing (two devices with one fingerprint may share measurements). Pure, except
-// for reading the machine.
+// A device as its agent reports it: attributes, class, and a hash of the attributes that matter for
+// timing (two devices with one fingerprint may share measurements). Pure.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 
-#include "deploy/runtime/cpu_info.h"
 #include "deploy/support/status.h"
+#include "device_agent/device_facts.h"
 #include "tilewright/v1/agent.pb.h"
 
 namespace tilewright::device_agent {
 
-struct HostFacts {
-  std::string kernel;  // release, for people
-  int64_t memory_bytes = 0;
-};
-HostFacts ReadHostFacts();
-
-// The report of a device of kind "cpu": attributes kind, arch, cpu, cpu_accepts, cores, caches,
-// memory, kernel, features, peak_gflops; key "cpu-znver4". Name and labels are the caller's.
-v1::DeviceReport CpuDevice(const runtime::CpuInfo& cpu, const HostFacts& host, double peak_gflops);
+// The report of a device with those attributes, of class "KIND-CPU" ("cpu-znver4"). Name, labels
+// and another class are the caller's.
+v1::DeviceReport DeviceFrom(const Attributes& attributes);
 
 // SHA-256 over the attributes that matter for timing, in the order of their names: not memory,
 // kernel and the measured peak, which differ between equal machines or from start to start.

@@ -164,13 +164,13 @@ class Watch {
       }
       std::array<pollfd, 4> entries = {pollfd{reply_.ends[0], POLLIN, 0},
                                        pollfd{error_.ends[0], POLLIN, 0}, pollfd{pidfd_, POLLIN, 0},
-                                       pollfd{job_.stop_fd, 0, 0}};
+                                       pollfd{job_.stop_fd, POLLRDHUP, 0}};
       const int64_t wait_ms = std::min((left_ns + 999'999) / 1'000'000, kMaxDeadlineMs);
       if (poll(entries.data(), entries.size(), static_cast<int>(wait_ms)) < 0) continue;
       const bool ended = (entries[2].revents & POLLIN) != 0;  // before the last look at the pipes
       Drain();
       if (ended) return;
-      if ((entries[3].revents & (POLLHUP | POLLERR)) != 0) return;
+      if ((entries[3].revents & (POLLHUP | POLLERR | POLLRDHUP)) != 0) return;
     }
   }
 

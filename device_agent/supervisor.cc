@@ -8,6 +8,7 @@
 #include "deploy/support/clock.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/strings.h"
+#include "device_agent/fingerprint.h"
 
 namespace tilewright::device_agent {
 namespace {
@@ -17,7 +18,9 @@ using support::StrCat;
 constexpr size_t kMaxReplyBytes = 8 << 20;
 constexpr int64_t kStartTimeoutMs = 20'000;
 constexpr int64_t kDeathTimeoutMs = 5'000;
+constexpr int64_t kLastWordsMs = 200;
 constexpr size_t kTailBytes = 4096;
+constexpr int kProtocolRevision = 1;
 constexpr char kCandidateSlot[] = "candidate";
 constexpr char kBaselineSlot[] = "baseline";
 
@@ -92,27 +95,45 @@ absl::StatusOr<v1::WorkerReply> Supervisor::Call(v1::WorkerRequest request, int6
   return status;
 }
 
-absl::StatusOr<v1::WorkerReady> Supervisor::Hello(int64_t memory_limit_bytes) {
+absl::StatusOr<v1::WorkerReady> Supervisor::Hello(int64_t memory_limit_bytes, bool describe) {
   v1::WorkerRequest request;
   v1::WorkerHello* hello = request.mutable_hello();
   hello->set_device_kind(options_.device_kind);
   hello->set_memory_limit_bytes(memory_limit_bytes);
   hello->set_threads(options_.threads);
+  hello->set_describe(describe);
   for (const int core : options_.cores) hello->add_cores(core);
   Exchange exchange;
-  TW_ASSIGN(const v1::WorkerReply reply, Call(std::move(request), kStartTimeoutMs, &exchange));
+  TW_ASSIGN(v1::WorkerReply reply, Call(std::move(request), kStartTimeoutMs, &exchange));
   if (reply.has_error()) {
     return support::FailedPrecondition("agent.worker.refused",
                                        reply.error().slug() + ": " + reply.error().detail());
   }
+  if (reply.ready().protocol_revision() != kProtocolRevision) {
+    return support::FailedPrecondition(
+        "agent.worker.protocol",
+        StrCat("expected a worker of protocol revision ", kProtocolRevision, ", found ",
+               reply.ready().protocol_revision(), ": install the worker of this agent's version"));
+  }
+  const std::string fingerprint = DeviceFrom(reply.ready().attributes()).fingerprint();
+  if (describe) fingerprint_ = fingerprint;
+  if (!options_.bridge.empty() && !fingerprint_.empty() && fingerprint != fingerprint_) {
+    return support::FailedPrecondition("agent.device.changed",
+                                       "another device answers behind the bridge");
+  }
   memory_limit_bytes_ = memory_limit_bytes;
-  return reply.ready();
+  return std::move(*reply.mutable_ready());
 }
 
-absl::StatusOr<v1::WorkerReady> Supervisor::Start() {
+absl::StatusOr<v1::WorkerReady> Supervisor::StartWorker(bool describe) {
   Stop();
   support::ChildOptions options;
   options.program = options_.worker_path;
+  if (!options_.bridge.empty()) {
+    options.program = "/bin/sh";
+    options.args = {"-c", options_.bridge};
+    options.env = {{"DEVICE", options_.device}};
+  }
   options.stdin_mode = support::Stdio::kPipe;
   options.stdout_mode = support::Stdio::kPipe;
   TW_ASSIGN(std::shared_ptr<support::Child> child, support::Child::Start(options));
@@ -121,8 +142,39 @@ absl::StatusOr<v1::WorkerReady> Supervisor::Start() {
     support::MutexLock lock(mutex_);
     child_ = std::move(child);
   }
-  return Hello(options_.memory_limit_bytes);
+  auto ready = Hello(options_.memory_limit_bytes, describe);
+  if (ready.ok()) return ready;
+  const absl::Status error = StartupError(ready.status());
+  Stop();
+  return error;
 }
+
+// A bridge that fails says why on its standard error, or prints a greeting where frames are
+// expected.
+absl::Status Supervisor::StartupError(const absl::Status& why) {
+  std::shared_ptr<support::Child> child;
+  {
+    support::MutexLock lock(mutex_);
+    child = child_;
+  }
+  std::string detail = support::StatusText(why);
+  const auto ended = child->Wait(kLastWordsMs);
+  if (ended.ok())
+    detail += StrCat("; ", options_.bridge.empty() ? "the worker" : "the bridge", " ended with ",
+                     ended->ToString());
+  const std::string said(support::Trim(child->stderr_tail()));
+  if (!said.empty()) detail += "; stderr: " + support::Quote(said, kTailBytes);
+  if (!options_.bridge.empty() && (absl::IsResourceExhausted(why) || absl::IsDataLoss(why))) {
+    return support::Unavailable(
+        "agent.bridge.garbled",
+        "the bridge must carry the worker's bytes and nothing else (no greeting, no terminal): " +
+            detail);
+  }
+  return support::Unavailable(
+      options_.bridge.empty() ? "agent.worker.failed" : "agent.bridge.failed", detail);
+}
+
+absl::StatusOr<v1::WorkerReady> Supervisor::Start() { return StartWorker(true); }
 
 absl::Status Supervisor::Ensure(const v1::Work& work) {
   {
@@ -136,8 +188,8 @@ absl::Status Supervisor::Ensure(const v1::Work& work) {
     support::MutexLock lock(mutex_);
     running = child_ != nullptr && !child_->Wait(0).ok();
   }
-  if (!running) TW_TRY(Start().status());
-  if (memory_limit_bytes_ != memory) TW_TRY(Hello(memory).status());
+  if (!running) TW_TRY(StartWorker(false).status());
+  if (memory_limit_bytes_ != memory) TW_TRY(Hello(memory, false).status());
   return absl::OkStatus();
 }
 
@@ -163,14 +215,15 @@ v1::ModuleMeasured Supervisor::Died(const Exchange& exchange, const absl::Status
   v1::ModuleMeasured measured;
   if (child != nullptr) {
     // Time for the worker's own end to be seen, before it becomes ours.
-    auto status = child->Wait(exchange.timed_out ? 0 : 200);
+    auto status = child->Wait(exchange.timed_out ? 0 : kLastWordsMs);
     const bool ours = !status.ok();
     child->Kill(SIGKILL);
     if (ours) status = child->Wait(kDeathTimeoutMs);
     if (status.ok()) {
       measured.set_signal(status->signal);
       measured.set_exit_code(status->exit_code);
-      if (!ours) detail = "the worker ended: " + status->ToString();
+      const char* who = options_.bridge.empty() ? "the worker" : "the bridge";
+      if (!ours) detail = StrCat(who, " ended: ", status->ToString());
     }
     const std::string tail = child->stderr_tail();
     const size_t start = tail.size() > kTailBytes ? tail.size() - kTailBytes : 0;
@@ -181,6 +234,13 @@ v1::ModuleMeasured Supervisor::Died(const Exchange& exchange, const absl::Status
   measured.set_error_class("WORKER");
   measured.set_error_detail(detail);
   if (exchange.phase == v1::WORKER_PHASE_UNSPECIFIED) return NotMeasured(detail);
+  if (!options_.bridge.empty()) {
+    // The cable, the other machine or the worker there: the phase says that a candidate ran, which
+    // may or may not have taken it down.
+    measured.set_outcome(v1::DEVICE_LOST);
+    measured.set_error_class("BRIDGE");
+    return measured;
+  }
   const bool killed = !exchange.timed_out && measured.signal() == SIGKILL;
   measured.set_outcome(exchange.timed_out ? v1::RUN_TIMEOUT
                        : killed           ? v1::OUT_OF_MEMORY
@@ -190,7 +250,12 @@ v1::ModuleMeasured Supervisor::Died(const Exchange& exchange, const absl::Status
 
 v1::ModuleMeasured Supervisor::Measure(const MeasureInput& input) {
   v1::ModuleMeasured measured = MeasureOnce(input);
-  broken_ = measured.outcome() == v1::DEVICE_LOST;
+  trouble_ = absl::OkStatus();
+  if (measured.outcome() == v1::DEVICE_LOST) {
+    trouble_ = support::Unavailable(
+        options_.bridge.empty() ? "agent.worker.failed" : "agent.bridge.failed",
+        measured.error_detail());
+  }
   // Cleared at the end, so that an Abort between the decision to measure and this call counts.
   support::MutexLock lock(mutex_);
   aborted_ = false;

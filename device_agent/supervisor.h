@@ -1,5 +1,6 @@
-// Keeps one worker process for one device and turns whatever happens to it into an outcome. Measure
-// is called from one thread at a time; Abort from any.
+// Keeps one worker for one device and turns whatever happens to it into an outcome. The worker is a
+// child, or runs elsewhere behind a bridge: a command (ssh, adb, a serial line) whose standard
+// streams lead to the worker's. Measure is called from one thread at a time; Abort from any.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,9 @@
 namespace tilewright::device_agent {
 
 struct SupervisorOptions {
-  std::string worker_path;
+  std::string worker_path;  // not used with a bridge
+  std::string bridge;       // for /bin/sh -c, with $DEVICE; runs the worker at its other end
+  std::string device;       // resource name, for the bridge
   std::string device_kind = "cpu";
   int threads = 0;         // 0 = all usable
   std::vector<int> cores;  // empty = any
@@ -42,14 +45,18 @@ class Supervisor {
   // no phase means that the candidate was not at fault and may not even have run.
   v1::ModuleMeasured Measure(const MeasureInput& input);
 
-  // Starts the worker now, to see whether it works. Its answer to hello.
+  // Starts the worker now, to see whether it works and what the device is. Its answer to hello.
+  // Later starts refuse another device at the end of the bridge (agent.device.changed) until this
+  // is called again. Not while a Measure is under way.
   absl::StatusOr<v1::WorkerReady> Start();
 
   // Kills the worker; a Measure under way returns CANCELLED.
   void Abort();
 
-  // The last Measure found no worker that answers: the host's trouble, not the candidate's.
-  bool broken() const { return broken_; }
+  // The last Measure found no worker that answers: the host's or the bridge's trouble, not the
+  // candidate's. What it was (agent.worker.failed, agent.bridge.failed).
+  bool broken() const { return !trouble_.ok(); }
+  const absl::Status& trouble() const { return trouble_; }
 
   int64_t restarts() const { return starts_ > 0 ? starts_ - 1 : 0; }
 
@@ -61,7 +68,9 @@ class Supervisor {
   };
   absl::StatusOr<v1::WorkerReply> Call(v1::WorkerRequest request, int64_t timeout_ms,
                                        Exchange* exchange);
-  absl::StatusOr<v1::WorkerReady> Hello(int64_t memory_limit_bytes);
+  absl::StatusOr<v1::WorkerReady> Hello(int64_t memory_limit_bytes, bool describe);
+  absl::StatusOr<v1::WorkerReady> StartWorker(bool describe);
+  absl::Status StartupError(const absl::Status& why);
   v1::ModuleMeasured MeasureOnce(const MeasureInput& input);
   absl::Status Ensure(const v1::Work& work);
   absl::Status Load(const std::string& slot, const std::string& module);
@@ -72,8 +81,9 @@ class Supervisor {
   const SupervisorOptions options_;
   uint64_t next_id_ = 0;
   int64_t starts_ = 0;
-  bool broken_ = false;
+  absl::Status trouble_;
   int64_t memory_limit_bytes_ = -1;  // of the running worker
+  std::string fingerprint_;          // of the device that Start found
   support::Mutex mutex_;
   std::shared_ptr<support::Child> child_ TW_GUARDED_BY(mutex_);
   bool aborted_ TW_GUARDED_BY(mutex_) = false;

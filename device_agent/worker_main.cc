@@ -11,11 +11,14 @@
 #include <string_view>
 #include <utility>
 
-#include "deploy/runtime/thread_pool.h"
+#include "deploy/runtime/cpu_info.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "device_agent/device_facts.h"
+#include "device_agent/fma_peak.h"
+#include "device_agent/host_state.h"
 #include "device_agent/measure_child.h"
 #include "device_agent/quiet_reference.h"
 #include "device_agent/sandbox.h"
@@ -27,6 +30,7 @@ namespace {
 constexpr size_t kMaxRequestBytes = size_t{2} << 30;
 constexpr int kProbesAtStart = 500;
 constexpr int kProbesPerJob = 10;
+constexpr int64_t kPeakRoundMs = 40;
 constexpr int kProtocolRevision = 1;
 constexpr char kVersion[] = "0.1.0";
 constexpr int kExitUsage = 64;
@@ -99,8 +103,10 @@ class Worker {
                                                             support::Quote(hello.device_kind())));
     }
     memory_limit_bytes_ = hello.memory_limit_bytes();
-    threads_ = hello.threads() > 0 ? hello.threads() : runtime::UsableCores();
     if (!Pin(hello)) return Error("worker.cores.refused", "the cores cannot be used");
+    const runtime::CpuInfo cpu = runtime::DetectCpu();  // sees the cores it is pinned to
+    threads_ = hello.threads() > 0 ? hello.threads() : cpu.cores_usable;
+    if (hello.describe()) peak_gflops_ = MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
     Probe(kProbesAtStart);
     const SandboxProbe probe = ProbeSandbox();
     sandboxed_ = probe.sandboxed;
@@ -110,6 +116,8 @@ class Worker {
     ready->set_software_version(kVersion);
     ready->set_sandboxed(probe.sandboxed);
     ready->set_sandbox_detail(probe.detail);
+    *ready->mutable_attributes() = CpuAttributes(cpu, ReadHostFacts(), peak_gflops_);
+    (*ready->mutable_attributes())["sandboxed"].set_b(probe.sandboxed);
     return reply;
   }
 
@@ -150,17 +158,21 @@ class Worker {
     job.sandboxed = sandboxed_;
     job.stop_fd = STDIN_FILENO;
     v1::WorkerReply reply;
+    host_.Begin();
     *reply.mutable_measured() = MeasureInChild(job, [this](v1::WorkerPhase phase) {
       v1::WorkerReply note;
       note.mutable_phase()->set_phase(phase);
       note.mutable_phase()->set_monotonic_ns(support::SystemClock().NowNs());
       Send(note);
     });
+    host_.Finish(reply.mutable_measured()->mutable_telemetry());
     return reply;
   }
 
   uint64_t id_ = 0;
   QuietReference quiet_;
+  HostState host_;
+  double peak_gflops_ = 0;
   InputCache inputs_;
   std::map<std::string, std::string> modules_;
   int64_t memory_limit_bytes_ = 0;

@@ -73,7 +73,9 @@ void AddFlags(CLI::App* app, const DaemonSpec& spec, DaemonFlags* flags, bool* c
     app->add_option("--tracker", flags->tracker, "HOST:PORT of the tracker");
   }
   if (spec.has_device) {
-    app->add_option("--device", flags->device, "device kinds, separated by commas")->delimiter(',');
+    app->add_option("--device", flags->device,
+                    "KIND[,name=NAME][,cores=0-3+8][,threads=N][,pool=CLASS][,memory=BYTES]"
+                    "[,label.KEY=VALUE][,bridge=COMMAND]; repeatable (default: cpu)");
   }
   if (!spec.has_listen) {
     app->add_option("--port-file", flags->port_file,

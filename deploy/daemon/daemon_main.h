@@ -25,7 +25,7 @@ struct DaemonFlags {
   std::string tracker;                 // --tracker HOST:PORT
   std::string state_dir;               // --state-dir DIR, created if missing, locked while running
   std::string port_file;               // --port-file FILE
-  std::vector<std::string> device;     // --device KIND[,...] (split at commas)
+  std::vector<std::string> device;     // --device KIND[,KEY=VALUE...], one entry each
   std::string metrics;                 // --metrics HOST:PORT
   std::string identity;                // --identity DIR: TLS
   std::string tokens;                  // --tokens FILE: who may call a listener

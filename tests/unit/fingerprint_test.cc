@@ -28,6 +28,10 @@ runtime::CpuInfo Zen4() {
   return cpu;
 }
 
+v1::DeviceReport CpuDevice(const runtime::CpuInfo& cpu, const HostFacts& host, double peak) {
+  return DeviceFrom(CpuAttributes(cpu, host, peak));
+}
+
 std::string Text(const v1::DeviceReport& device, const std::string& name) {
   return device.attributes().at(name).s();
 }

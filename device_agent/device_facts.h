@@ -1,0 +1,25 @@
+// What the machine under a worker is: the attributes that targets are matched against. Told by the
+// worker itself, for it may run on another machine than its agent. Reads the machine; no state.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "deploy/runtime/cpu_info.h"
+#include "tilewright/v1/common.pb.h"
+
+namespace tilewright::device_agent {
+
+using Attributes = google::protobuf::Map<std::string, v1::Attribute>;
+
+struct HostFacts {
+  std::string kernel;  // release, for people
+  int64_t memory_bytes = 0;
+};
+HostFacts ReadHostFacts();
+
+// Of a device of kind "cpu": kind, arch, cpu, cpu_accepts, cores, caches, memory, kernel, features;
+// peak_gflops where it is above 0.
+Attributes CpuAttributes(const runtime::CpuInfo& cpu, const HostFacts& host, double peak_gflops);
+
+}  // namespace tilewright::device_agent
