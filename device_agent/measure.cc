@@ -38,6 +38,8 @@ constexpr double kHopeless = 4;
 constexpr int kLooks = 3;
 // Samples that the statistic must rest on before measuring may end.
 constexpr int kMinKept = 3;
+// A candidate close to the best one is sampled on for at most this long.
+constexpr double kFineNs = 10e6;
 constexpr int64_t kBaselineSampleNs = 100'000;
 constexpr int64_t kCalibrationSteps = 1 << 16;
 constexpr int64_t kProbeSteps = 12'000;
@@ -448,6 +450,14 @@ class Measurement {
     return true;
   }
 
+  // Disturbances only ever add time: of too many samples the fastest stay.
+  static void KeepFastest(size_t count, std::vector<double>* samples) {
+    if (samples->size() <= count) return;
+    std::nth_element(samples->begin(), samples->begin() + static_cast<std::ptrdiff_t>(count),
+                     samples->end());
+    samples->resize(count);
+  }
+
   bool Timed() {
     Enter(v1::WORKER_PHASE_TIMED);
     const bool threads = clock_ == CLOCK_MONOTONIC;
@@ -457,17 +467,21 @@ class Measurement {
     std::vector<double> clean_ones;
     const auto min_repeats = static_cast<size_t>(plan_.min_repeats());
     const auto max_repeats = static_cast<size_t>(plan_.max_repeats());
+    double sampled_ns = 0;
+    bool undecided = plan_.compare_to_ns() > 0;
     quiet_ = Quiet();
     while (all.empty() || WallNs() < end) {
       const bool enough_clean = clean_ones.size() >= min_repeats;
-      if (all.size() >= (enough_clean ? max_repeats : kPatience * max_repeats)) break;
+      if (all.size() >= (enough_clean && !undecided ? max_repeats : kPatience * max_repeats)) break;
       double ns = 0;
       bool clean = false;
       if (!Sample(&ns, &clean)) return false;
       all.push_back(ns);
       if (clean) clean_ones.push_back(ns);
+      if (clean) sampled_ns += ns * loops_;
       const SampleStats stats = ComputeStats(clean_ones);
-      if (clean_ones.size() >= min_repeats && stats.kept >= kMinKept &&
+      undecided = sampled_ns < kFineNs && OrderIsOpen(stats, plan_.compare_to_ns());
+      if (clean_ones.size() >= min_repeats && stats.kept >= kMinKept && !undecided &&
           stats.ci_rel <= plan_.target_rel_ci()) {
         break;
       }
@@ -475,11 +489,7 @@ class Measurement {
     // Disturbed samples are left out where enough others remain.
     const bool enough = clean_ones.size() >= std::min<size_t>(kMinKept, all.size());
     std::vector<double>& reported = enough ? clean_ones : all;
-    if (reported.size() > max_repeats) {  // disturbances only ever add time
-      std::nth_element(reported.begin(),
-                       reported.begin() + static_cast<std::ptrdiff_t>(max_repeats), reported.end());
-      reported.resize(max_repeats);
-    }
+    KeepFastest(max_repeats, &reported);
     for (const double ns : reported) result_.add_samples(ns);
     result_.set_inner_loops(loops_);
     // The last timed run writes onto poison, so that what is checked afterwards is its own work.

@@ -10,6 +10,8 @@ namespace {
 
 constexpr double kReachMads = 5;
 constexpr double kReachShare = 0.03;
+constexpr double kClose = 0.05;
+constexpr double kFineCi = 0.002;
 // Half-width of the 95 % interval of a median in units of MAD / sqrt(n).
 constexpr double kIntervalPerMad = 1.96 * 1.2533 * 1.4826;
 
@@ -55,6 +57,10 @@ SampleStats ComputeStats(const std::vector<double>& samples) {
         kIntervalPerMad * stats.mad / std::sqrt(static_cast<double>(kept.size())) / stats.median;
   }
   return stats;
+}
+
+bool OrderIsOpen(const SampleStats& stats, double best) {
+  return best > 0 && std::abs(stats.median / best - 1) < kClose && stats.ci_rel > kFineCi;
 }
 
 }  // namespace tilewright::device_agent

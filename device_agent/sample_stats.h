@@ -21,6 +21,10 @@ struct SampleStats {
 // MAD; one sample gives an interval of 1 (unknown), none gives zeros.
 SampleStats ComputeStats(const std::vector<double>& samples);
 
+// Whether more samples could still change the order of this candidate and one that takes `best`:
+// it is within 5 % of it, and not yet known to 0.2 %. Never for `best` = 0.
+bool OrderIsOpen(const SampleStats& stats, double best);
+
 // 0 for no values.
 double Median(std::vector<double> values);
 

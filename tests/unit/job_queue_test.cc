@@ -160,7 +160,9 @@ TEST(WorkItems, TheJobsOwnPlanWins) {
   EXPECT_GE(plan.max_repeats(), 50);
   EXPECT_EQ(plan.warmup().seconds(), 1);
   EXPECT_EQ(plan.abort_if_slower_than_ns(), 5000);
+  EXPECT_EQ(plan.compare_to_ns(), 1000);
   EXPECT_EQ(TrialPlan({}, 0).abort_if_slower_than_ns(), 0);
+  EXPECT_EQ(TrialPlan({}, 0).compare_to_ns(), 0);
   EXPECT_GT(TrialPlan({}, 0).budget_per_candidate().nanos(), 0);
 }
 

@@ -59,6 +59,16 @@ TEST(SampleStats, TheIntervalShrinksWithTheRootOfTheNumber) {
   EXPECT_NEAR(ComputeStats(few).ci_rel / ComputeStats(many).ci_rel, 10, 0.5);
 }
 
+TEST(SampleStats, OnlyACloseAndUncertainCandidateIsLookedAtLonger) {
+  const SampleStats rough{.median = 1020, .mad = 5, .ci_rel = 0.01, .kept = 5};
+  EXPECT_TRUE(OrderIsOpen(rough, 1000));
+  EXPECT_TRUE(OrderIsOpen(rough, 1060));
+  EXPECT_FALSE(OrderIsOpen(rough, 900)) << "plainly slower";
+  EXPECT_FALSE(OrderIsOpen(rough, 1200)) << "plainly faster";
+  EXPECT_FALSE(OrderIsOpen(rough, 0)) << "nothing to compare with";
+  EXPECT_FALSE(OrderIsOpen({.median = 1020, .mad = 1, .ci_rel = 0.001, .kept = 30}, 1000));
+}
+
 TEST(QuietReference, OneImpossiblyFastProbeIsNoReference) {
   QuietReference quiet;
   EXPECT_EQ(quiet.ns(), 0);

@@ -207,6 +207,7 @@ v1::MeasurementPlan TrialPlan(const v1::MeasurementPlan& wanted, double best_ns)
   if (!plan.has_warmup()) SetDuration(kWarmupNs, plan.mutable_warmup());
   if (plan.target_rel_ci() <= 0) plan.set_target_rel_ci(kTargetRelCi);
   if (plan.max_baseline_drift() <= 0) plan.set_max_baseline_drift(kMaxBaselineDrift);
+  if (plan.compare_to_ns() <= 0) plan.set_compare_to_ns(best_ns);
   if (plan.abort_if_slower_than_ns() <= 0 && best_ns > 0) {
     plan.set_abort_if_slower_than_ns(kAbortFactor * best_ns);
   }
