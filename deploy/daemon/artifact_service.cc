@@ -325,12 +325,9 @@ absl::Status UploadMissingArtifacts(v1::ArtifactService::StubInterface* stub, Bl
   return SendBatch(stub, &batch, timeout_ms);
 }
 
-namespace {
-
-// Streams [offset, end) into the sink; `offset` follows what the sink has taken.
-absl::Status StreamFrom(v1::ArtifactService::StubInterface* stub, std::string_view hex,
-                        int64_t timeout_ms, int64_t* offset,
-                        const std::function<absl::Status(std::string_view)>& sink) {
+absl::Status StreamArtifactFrom(v1::ArtifactService::StubInterface* stub, std::string_view hex,
+                                int64_t timeout_ms, int64_t* offset,
+                                const std::function<absl::Status(std::string_view)>& sink) {
   v1::ReadRequest request;
   *request.mutable_digest() = MakeDigest(hex, 0);
   request.set_offset(*offset);
@@ -354,8 +351,6 @@ absl::Status StreamFrom(v1::ArtifactService::StubInterface* stub, std::string_vi
   return FromGrpc(reader->Finish());
 }
 
-}  // namespace
-
 absl::Status FetchArtifact(v1::ArtifactService::StubInterface* stub, BlobStore* store,
                            std::string_view hex, int64_t timeout_ms, int attempts) {
   if (store->Contains(hex)) return absl::OkStatus();
@@ -363,8 +358,8 @@ absl::Status FetchArtifact(v1::ArtifactService::StubInterface* stub, BlobStore* 
   int64_t offset = 0;
   absl::Status status;
   for (int attempt = 0; attempt < attempts; ++attempt) {
-    status = StreamFrom(stub, hex, timeout_ms, &offset,
-                        [&](std::string_view piece) { return writer->Append(piece); });
+    status = StreamArtifactFrom(stub, hex, timeout_ms, &offset,
+                                [&](std::string_view piece) { return writer->Append(piece); });
     if (status.ok()) return writer->Commit(hex).status();
     if (!absl::IsUnavailable(status)) return status;
   }
@@ -376,7 +371,7 @@ absl::Status StreamArtifact(v1::ArtifactService::StubInterface* stub, std::strin
                             const std::function<absl::Status(std::string_view)>& sink) {
   support::Sha256 hash;
   int64_t offset = 0;
-  TW_TRY(StreamFrom(stub, hex, timeout_ms, &offset, [&](std::string_view piece) {
+  TW_TRY(StreamArtifactFrom(stub, hex, timeout_ms, &offset, [&](std::string_view piece) {
     hash.Update(piece);
     return sink(piece);
   }));

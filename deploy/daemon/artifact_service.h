@@ -74,4 +74,10 @@ absl::Status StreamArtifact(v1::ArtifactService::StubInterface* stub, std::strin
                             int64_t timeout_ms,
                             const std::function<absl::Status(std::string_view)>& sink);
 
+// Streams the bytes from `*offset` to the end into the sink; `*offset` follows what the sink has
+// taken, so that the caller can go on after an error. The digest is the caller's to check.
+absl::Status StreamArtifactFrom(v1::ArtifactService::StubInterface* stub, std::string_view hex,
+                                int64_t timeout_ms, int64_t* offset,
+                                const std::function<absl::Status(std::string_view)>& sink);
+
 }  // namespace tilewright::daemon

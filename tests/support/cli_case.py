@@ -41,7 +41,7 @@ def dense_model(op="MatMul", rows=1, inner=8, columns=4, shape=None):
 
 
 def environment(state_home, extra=None):
-    env = {k: v for k, v in os.environ.items() if k not in ("TILEWRIGHT_SERVER", "TILEWRIGHT_IDENTITY", "TILEWRIGHT_TOKEN")}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("TILEWRIGHT_")}
     env["XDG_STATE_HOME"] = state_home
     env.update(extra or {})
     return env

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "deploy/daemon/artifact_download.h"
 #include "deploy/daemon/artifact_service.h"
 #include "deploy/daemon/blob_store.h"
 #include "deploy/daemon/daemon_log.h"
@@ -193,6 +194,42 @@ TEST_F(DaemonTest, AClientFindsARestartedServerSoon) {
   while (!FindMissingArtifacts(stub_.get(), {}, 5000).ok()) support::SleepMs(10);
   // Typically 0.3 s; gRPC's own defaults take 5 s.
   EXPECT_LT(static_cast<double>(clock.NowNs() - up_ns) * 1e-9, 3.5);
+}
+
+TEST_F(DaemonTest, ADownloadGoesOnWhereTheLastOneEnded) {
+  StartHost();
+  auto dir = support::TempDir::Create("download");
+  ASSERT_TRUE(dir.ok());
+  std::string bytes(3'500'000, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 + i / 4096);
+  const std::string hex = support::Sha256Hex(bytes);
+  ASSERT_TRUE(UploadArtifact(stub_.get(), hex, bytes, 20'000).ok());
+  const std::string path = dir->File("model.tw");
+  const std::string part = PartPath(path, hex);
+  const auto fetch = [&] { return DownloadArtifact(stub_.get(), hex, path, 20'000); };
+  const auto check = [&](int64_t resumed, int64_t moved, const char* what) {
+    const auto stats = fetch();
+    ASSERT_TRUE(stats.ok()) << what << stats.status();
+    EXPECT_EQ(stats->resumed_bytes, resumed) << what;
+    EXPECT_EQ(stats->moved_bytes, moved) << what;
+    EXPECT_EQ(*support::ReadFile(path, 1 << 26), bytes) << what;
+    EXPECT_FALSE(support::FileExists(part)) << what;
+    ASSERT_TRUE(support::RemoveFile(path).ok());
+  };
+  const auto size = static_cast<int64_t>(bytes.size());
+  check(0, size, "from nothing");
+  ASSERT_TRUE(support::WriteFileAtomic(part, bytes.substr(0, 2'000'001)).ok());
+  check(2'000'001, size - 2'000'001, "the rest");
+  ASSERT_TRUE(support::WriteFileAtomic(part, bytes).ok());
+  check(size, 0, "all was there");
+  ASSERT_TRUE(support::WriteFileAtomic(part, std::string(1000, 'x')).ok());
+  check(0, size, "a damaged part");
+  ASSERT_TRUE(support::WriteFileAtomic(part, bytes + "more").ok());
+  check(0, size, "a part that is too long");
+
+  const std::string absent = support::Sha256Hex("absent");
+  EXPECT_TRUE(absl::IsNotFound(DownloadArtifact(stub_.get(), absent, path, 20'000).status()));
+  EXPECT_TRUE(support::ListDir(dir->path())->empty()) << "a failure leaves nothing behind";
 }
 
 TEST_F(DaemonTest, ArtifactsTravelInPiecesAndArriveWhole) {

@@ -27,6 +27,17 @@ constexpr AdviceRow kAdvice[] = {
     {"graph.pass", "'tilewright compile --print-passes' lists the passes"},
     {"graph", "check the model with onnx.checker and its input shapes (--shape NAME=1x3x224x224)"},
     {"op.", "check the model's shapes and attributes (--shape NAME=1x3x224x224)"},
+    {"signing.signature.missing",
+     "let the key's owner sign it ('tilewright modules sign FILE --key KEY --attach-to VERSION'), "
+     "or "
+     "give the key that did (--key)"},
+    {"signing.signature", "do not use it: fetch it again, and ask who released it"},
+    {"signing.file", "fetch the module and its signature again"},
+    {"signing.key.exists", "use it, or choose another file"},
+    {"signing.key.kind", "'tilewright modules keygen FILE' makes a key that fits"},
+    {"module.alias", "lower-case letters, digits and .-_, as in 'stable' or 'v1.2'"},
+    {"module.not_found", "'tilewright modules list' shows what there is"},
+    {"log.module_version.pruned", "'tilewright modules list' shows what is there"},
     {"module.file", "the module is damaged: compile or fetch it again"},
     {"module.manifest",
      "the module is damaged or newer than this program: compile or fetch it again"},
@@ -99,7 +110,9 @@ int ExitCodeOf(const absl::Status& status) {
         "certs.name", "certs.host", "certs.days", "tokens.role", "tokens.days"}) {
     if (slug.starts_with(usage)) return kExitUsage;
   }
-  if (slug.starts_with("cli.mismatch")) return kExitMismatch;
+  for (const char* mismatch : {"cli.mismatch", "signing.signature", "signing.file.other_module"}) {
+    if (slug.starts_with(mismatch)) return kExitMismatch;
+  }
   if (slug == "cli.stdout.closed") return kExitOk;  // "| head" has seen enough
   // A child of ours, not something the user named or a server that is away.
   if (slug.starts_with("file.sibling") || slug.starts_with("builder.")) return kExitFailed;

@@ -16,11 +16,12 @@ enum ExitCode : int {
   kExitUsage = 2,        // flags, unknown target
   kExitNotFound = 3,     // file, job, module, device
   kExitUnavailable = 4,  // server, device
-  kExitMismatch = 5,     // --expect, verify
+  kExitMismatch = 5,     // --expect, verify, signatures
+  kExitUnchanged = 6,    // modules fetch --if-newer --exit-code: nothing new, no error
 };
 
 // not_found 3; unavailable, deadline_exceeded 4; slugs cli.usage.* and ir.target.* 2;
-// slugs cli.mismatch.* 5; everything else 1.
+// slugs cli.mismatch.* and signing.signature.* 5; everything else 1.
 int ExitCodeOf(const absl::Status& status);
 
 // "tilewright run: cannot read the module\n  why: ...\n  do: ...\n". `what` says what was tried.

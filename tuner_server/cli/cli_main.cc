@@ -12,7 +12,6 @@
 #include "tuner_server/cli/device_commands.h"
 #include "tuner_server/cli/job_commands.h"
 #include "tuner_server/cli/log_commands.h"
-#include "tuner_server/cli/module_commands.h"
 #include "tuner_server/cli/run_command.h"
 #include "tuner_server/cli/targets_command.h"
 #include "tuner_server/cli/tune_command.h"
@@ -45,8 +44,6 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
       ->default_str("table");
 }
 
-namespace {
-
 void AddServer(CLI::App* command, ServerPlace* server) {
   command->add_option("--server", server->address,
                       "HOST:PORT of tilewright-tuner (default: environment TILEWRIGHT_SERVER)");
@@ -54,6 +51,8 @@ void AddServer(CLI::App* command, ServerPlace* server) {
                       "folder with certificate and token, for a server with TLS (default: "
                       "environment TILEWRIGHT_IDENTITY; TILEWRIGHT_TOKEN replaces its token)");
 }
+
+namespace {
 
 void AddCompile(CLI::App* app, Action* action) {
   auto options = std::make_shared<CompileOptions>();
@@ -212,8 +211,6 @@ struct GroupOptions {
   double minutes = 60;
   bool now = false;
   bool release = false;
-  std::string output;
-  bool if_newer = false;
 };
 
 void AddJobs(CLI::App* app, Action* action) {
@@ -323,33 +320,6 @@ void AddDevices(CLI::App* app, Action* action) {
   };
   hold->callback(take);
   reserve->callback(take);
-}
-
-void AddModules(CLI::App* app, Action* action) {
-  auto o = std::make_shared<GroupOptions>();
-  CLI::App* group = AddGroup(app, "modules", "finished modules of a server",
-                             "  tilewright modules list --server tuner:7000\n"
-                             "  tilewright modules fetch dqn -o dqn.tw\n");
-  CLI::App* list = AddCommand(group, "list", "versions, newest first",
-                              "  tilewright modules list dqn -o json\n");
-  list->add_option("MODULE", o->name, "name (default: all)");
-  AddServer(list, &o->server);
-  AddFormat(list, kOutputFlag, &o->format);
-  list->callback([=] { *action = [o] { return ModulesList(o->server, o->name, o->format); }; });
-  CLI::App* get = AddCommand(group, "get", "one version with its files and digests",
-                             "  tilewright modules get dqn/3\n");
-  get->add_option("MODULE", o->name, "NAME (the newest) or NAME/NUMBER")->required();
-  AddServer(get, &o->server);
-  AddFormat(get, kOutputFlag, &o->format);
-  get->callback([=] { *action = [o] { return ModulesGet(o->server, o->name, o->format); }; });
-  CLI::App* fetch = AddCommand(group, "fetch", "fetch a module; its digest is checked",
-                               "  tilewright modules fetch dqn -o dqn.tw --if-newer\n");
-  fetch->add_option("MODULE", o->name, "NAME (the newest) or NAME/NUMBER")->required();
-  AddServer(fetch, &o->server);
-  fetch->add_option("-o,--output", o->output, "file to write (default: model.tw)");
-  fetch->add_flag("--if-newer", o->if_newer, "do nothing when the file is that version already");
-  fetch->callback(
-      [=] { *action = [o] { return ModulesFetch(o->server, o->name, o->output, o->if_newer); }; });
 }
 
 void AddLogPlace(CLI::App* command, LogPlace* place) {
@@ -466,7 +436,8 @@ int Main(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.footer(
       "\n'tilewright COMMAND --help' shows flags and examples.\n"
-      "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unavailable, 5 mismatch.\n");
+      "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unavailable, 5 mismatch,\n"
+      "6 nothing new (modules fetch --if-newer --exit-code).\n");
   Action action;
   AddCompile(&app, &action);
   AddRun(&app, &action);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "tuner_server/cli/server_place.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
@@ -24,6 +25,10 @@ CLI::App* AddGroup(CLI::App* parent, const std::string& name, const std::string&
 // `-o json` where there is no output file, `--format json` elsewhere.
 void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format);
 
+// --server and --identity.
+void AddServer(CLI::App* command, ServerPlace* server);
+
+void AddModules(CLI::App* app, Action* action);
 // Certificates, tokens, the audit log: files only, no server.
 void AddCerts(CLI::App* app, Action* action);
 void AddTokens(CLI::App* app, Action* action);

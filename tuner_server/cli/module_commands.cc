@@ -6,7 +6,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
-#include "tuner_server/cli/model_compiler.h"
+#include "tuner_server/cli/native_target.h"
 
 namespace tilewright::cli {
 namespace {
@@ -20,6 +20,54 @@ std::string TargetText(const v1::ModuleVersion& version) {
 
 std::string DigestHex(const v1::Digest& digest) { return support::HexEncode(digest.hash()); }
 
+nlohmann::json SignaturesJson(const v1::ModuleVersion& version) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const v1::ModuleSignature& signature : version.signatures()) {
+    rows.push_back({{"key_id", signature.key_id()},
+                    {"created_by", signature.created_by()},
+                    {"create_time", TimestampText(signature.create_time())}});
+  }
+  return rows;
+}
+
+nlohmann::json RecordsJson(const v1::ModuleVersion& version) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const v1::RecordOrigin& record : version.records()) {
+    rows.push_back({{"measurement_id", record.measurement_id()},
+                    {"task", record.task()},
+                    {"device", record.device()},
+                    {"device_fingerprint", record.device_fingerprint()},
+                    {"agent", record.agent()},
+                    {"toolchain", record.toolchain()},
+                    {"median_us", record.median_us()},
+                    {"measure_time", TimestampText(record.measure_time())}});
+  }
+  return rows;
+}
+
+std::string AliasesText(const v1::ModuleVersion& version) {
+  return version.aliases().empty() ? "-" : support::Join(version.aliases(), ",");
+}
+
+std::string SignersText(const v1::ModuleVersion& version) {
+  std::string keys;
+  for (const v1::ModuleSignature& signature : version.signatures()) {
+    keys += (keys.empty() ? "" : ",") + signature.key_id();
+  }
+  return keys.empty() ? "-" : keys;
+}
+
+std::string RecordsTable(const v1::ModuleVersion& version) {
+  Table table({{"measurement"}, {"median", true}, {"device"}, {"agent"}, {"measured (UTC)"}});
+  for (const v1::RecordOrigin& record : version.records()) {
+    table.AddRow({record.measurement_id(), TimeText(record.median_us() * 1e3),
+                  LastPart(record.device()), record.agent(), TimestampText(record.measure_time())});
+  }
+  return table.Render();
+}
+
+}  // namespace
+
 nlohmann::json VersionJson(const v1::ModuleVersion& version) {
   nlohmann::json files = nlohmann::json::array();
   for (const v1::ModuleFile& file : version.files()) {
@@ -32,6 +80,13 @@ nlohmann::json VersionJson(const v1::ModuleVersion& version) {
           {"number", version.number()},
           {"target", TargetText(version)},
           {"files", files},
+          {"aliases", std::vector<std::string>(version.aliases().begin(), version.aliases().end())},
+          {"signatures", SignaturesJson(version)},
+          {"state", support::ToLower(v1::ModuleVersion::State_Name(version.state()))},
+          {"device_class", version.device_class()},
+          {"created_by", version.created_by()},
+          {"toolchain", version.toolchain()},
+          {"records", RecordsJson(version)},
           {"etag", version.etag()},
           {"source_job", version.source_job()},
           {"model_sha256", DigestHex(version.model())},
@@ -40,25 +95,28 @@ nlohmann::json VersionJson(const v1::ModuleVersion& version) {
           {"create_time", TimestampText(version.create_time())}};
 }
 
-// "projects/default/modules/m" and the version's number (0 = newest).
-struct ModuleRef {
-  std::string module;
-  int64_t number = 0;
-};
 absl::StatusOr<ModuleRef> ParseModule(std::string text) {
   constexpr std::string_view kPrefix = "projects/default/modules/";
   if (text.starts_with(kPrefix)) text = text.substr(kPrefix.size());
+  ModuleRef ref;
+  const size_t at = text.rfind('@');
+  if (at != std::string::npos) {
+    ref.alias = text.substr(at + 1);
+    text.resize(at);
+  }
   const std::vector<std::string> parts = support::Split(text, '/');
   const bool with_version = parts.size() == 2 || (parts.size() == 3 && parts[1] == "versions");
   const auto number = with_version ? support::ParseInt64(parts.back()) : std::optional<int64_t>(0);
-  if (parts[0].empty() || parts.size() > 3 || (parts.size() > 1 && !with_version) || !number) {
+  if (parts[0].empty() || parts.size() > 3 || (parts.size() > 1 && !with_version) || !number ||
+      (at != std::string::npos && (ref.alias.empty() || with_version))) {
     return support::InvalidArgument(
-        "cli.usage.module", "expected MODULE or MODULE/NUMBER, found " + support::Quote(text));
+        "cli.usage.module",
+        "expected MODULE, MODULE/NUMBER or MODULE@ALIAS, found " + support::Quote(text));
   }
-  return ModuleRef{std::string(kPrefix) + parts[0], *number};
+  ref.module = std::string(kPrefix) + parts[0];
+  ref.number = *number;
+  return ref;
 }
-
-}  // namespace
 
 absl::StatusOr<v1::ModuleVersion> FindModule(ServerClient& client, const std::string& name) {
   TW_ASSIGN(ModuleRef ref, ParseModule(name));
@@ -67,23 +125,43 @@ absl::StatusOr<v1::ModuleVersion> FindModule(ServerClient& client, const std::st
     request.set_name(StrCat(ref.module, "/versions/", ref.number));
     return client.Call(client.modules(), &v1::ModuleService::Stub::GetModuleVersion, request);
   }
-  v1::ListModuleVersionsRequest request;
-  request.set_parent(ref.module);
-  request.mutable_page()->set_page_size(1);
-  TW_ASSIGN(v1::ListModuleVersionsResponse page,
-            client.Call(client.modules(), &v1::ModuleService::Stub::ListModuleVersions, request));
-  if (page.versions().empty()) {
-    return support::NotFound("module.not_found", "the server has no version of " + ref.module);
-  }
-  return page.versions(0);
+  ModuleQuestion question;
+  question.module = name;
+  TW_ASSIGN(const v1::ResolveModuleResponse answer, ResolveModule(client, question));
+  return answer.version();
 }
 
-absl::Status FetchModule(ServerClient& client, const v1::ModuleVersion& version,
-                         const std::string& output) {
-  if (version.files().empty()) {
-    return support::DataLoss("module.files.missing", version.name() + " names no file");
+absl::StatusOr<v1::ResolveModuleResponse> ResolveModule(ServerClient& client,
+                                                        const ModuleQuestion& question) {
+  v1::ResolveModuleRequest request;
+  request.set_parent("projects/default");
+  if (!question.module.empty()) {
+    TW_ASSIGN(const ModuleRef ref, ParseModule(question.module));
+    request.set_parent(ref.module);
+    request.set_alias(ref.alias);
+    if (ref.number > 0) request.set_constraint(StrCat(ref.number));
   }
-  return client.Download(version.files(0).digest(), output);
+  if (!question.model.empty()) {
+    const auto digest = support::HexDecode(question.model);
+    if (digest && digest->size() == 32) {
+      *request.mutable_model() = daemon::MakeDigest(question.model, 0);
+    } else {
+      TW_ASSIGN(const support::MappedFile model, support::MappedFile::Open(question.model));
+      *request.mutable_model() = daemon::MakeDigest(support::Sha256Hex(model.view()), 0);
+    }
+  }
+  if (!question.target.empty()) {
+    TW_ASSIGN(const std::string target, ExpandTarget(question.target));
+    request.set_target(target);
+  }
+  if (question.exact) request.set_constraint("exact");
+  request.set_device_class(question.device_class);
+  TW_ASSIGN(v1::ResolveModuleResponse answer,
+            client.Call(client.modules(), &v1::ModuleService::Stub::ResolveModule, request));
+  if (answer.match() == v1::ResolveModuleResponse::NONE) {
+    return support::NotFound("module.not_found", answer.explanation());
+  }
+  return answer;
 }
 
 int ModulesList(const ServerPlace& server, const std::string& module, OutputFormat format) {
@@ -92,6 +170,8 @@ int ModulesList(const ServerPlace& server, const std::string& module, OutputForm
     TW_ASSIGN(ModuleRef ref, ParseModule(module.empty() ? "-" : module));
     Table table({{"module"},
                  {"version", true},
+                 {"aliases"},
+                 {"signed by"},
                  {"target"},
                  {"time", true},
                  {"gain", true},
@@ -108,10 +188,11 @@ int ModulesList(const ServerPlace& server, const std::string& module, OutputForm
         rows.push_back(VersionJson(v));
         const std::string path = v.name().substr(0, v.name().find("/versions/"));
         const double speedup = v.performance().speedup_vs_baseline();
-        table.AddRow({LastPart(path), StrCat(v.number()), TargetText(v),
-                      TimeText(v.performance().median_us() * 1e3),
+        table.AddRow({LastPart(path), StrCat(v.number()), AliasesText(v), SignersText(v),
+                      TargetText(v), TimeText(v.performance().median_us() * 1e3),
                       speedup > 0 ? support::FormatFixed(speedup, 2) + "x" : "-",
-                      v.files().empty()
+                      v.state() == v1::ModuleVersion::PRUNED ? "pruned"
+                      : v.files().empty()
                           ? "-"
                           : BytesText(static_cast<double>(v.files(0).digest().size_bytes())),
                       TimestampText(v.create_time())});
@@ -131,7 +212,11 @@ int ModulesList(const ServerPlace& server, const std::string& module, OutputForm
 int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat format) {
   const auto get = [&]() -> absl::Status {
     TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
-    TW_ASSIGN(v1::ModuleVersion version, FindModule(client, name));
+    TW_ASSIGN(const v1::ModuleVersion found, FindModule(client, name));
+    v1::GetModuleVersionRequest request;  // with where it came from
+    request.set_name(found.name());
+    TW_ASSIGN(const v1::ModuleVersion version,
+              client.Call(client.modules(), &v1::ModuleService::Stub::GetModuleVersion, request));
     if (format == OutputFormat::kJson) {
       PrintJson(VersionJson(version));
       return absl::OkStatus();
@@ -140,36 +225,104 @@ int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat 
         StrCat("module    ", version.name(), "\ntarget    ", TargetText(version), "\nfrom job  ",
                version.source_job(), "\ntime      ",
                TimeText(version.performance().median_us() * 1e3), " (sum of kernels), gain ",
-               support::FormatFixed(version.performance().speedup_vs_baseline(), 2), "x");
+               support::FormatFixed(version.performance().speedup_vs_baseline(), 2), "x",
+               "\nasked by  ", version.created_by(), "\ncompiled  by ", version.toolchain(), ", ",
+               TimestampText(version.create_time()), "\nmodel     sha256 ",
+               DigestHex(version.model()), "\ndevices   ", version.performance().devices(),
+               " of class ", version.device_class().empty() ? "-" : version.device_class(),
+               "\naliases   ", AliasesText(version), "\nsigned by ", SignersText(version));
+    if (version.state() == v1::ModuleVersion::PRUNED)
+      text += "\nstate     pruned: its bytes are gone";
     for (const v1::ModuleFile& file : version.files()) {
       text += StrCat("\nfile      ", file.path(), "  ", file.digest().size_bytes(),
                      " bytes  sha256 ", DigestHex(file.digest()));
     }
     PrintOut(text);
+    if (!version.records().empty()) PrintOut("\n" + RecordsTable(version));
     return absl::OkStatus();
   };
   return Finish("modules get", "cannot show module " + name, get());
 }
 
-int ModulesFetch(const ServerPlace& server, const std::string& name, const std::string& output,
-                 bool if_newer) {
-  const auto fetch = [&]() -> absl::Status {
+int ModulesResolve(const ServerPlace& server, const ModuleQuestion& question, OutputFormat format) {
+  const auto resolve = [&]() -> absl::Status {
     TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
-    TW_ASSIGN(v1::ModuleVersion version, FindModule(client, name));
-    const std::string path = output.empty() ? "model.tw" : output;
-    if (if_newer && support::FileExists(path) && !version.files().empty()) {
-      TW_ASSIGN(std::string have, support::ReadFile(path, kMaxModuleBytes));
-      if (support::Sha256Hex(have) == DigestHex(version.files(0).digest())) {
-        PrintOut(StrCat(path, " is ", version.name(), " already"));
-        return absl::OkStatus();
-      }
+    TW_ASSIGN(const v1::ResolveModuleResponse answer, ResolveModule(client, question));
+    const std::string match =
+        support::ToLower(v1::ResolveModuleResponse::Match_Name(answer.match()));
+    if (format == OutputFormat::kJson) {
+      nlohmann::json out = VersionJson(answer.version());
+      out["match"] = match;
+      out["explanation"] = answer.explanation();
+      PrintJson(out);
+    } else {
+      PrintOut(StrCat(answer.version().name(), "\nmatch     ", match, ": ", answer.explanation()));
     }
-    TW_TRY(FetchModule(client, version, path));
-    PrintOut(StrCat("wrote ", path, "  ", version.name(), "  sha256 ",
-                    DigestHex(version.files(0).digest())));
     return absl::OkStatus();
   };
-  return Finish("modules fetch", "cannot fetch module " + name, fetch());
+  return Finish("modules resolve", "no module answers", resolve());
+}
+
+int ModulesAlias(const ServerPlace& server, const std::string& name, const std::string& alias,
+                 bool remove) {
+  const auto set = [&]() -> absl::Status {
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
+    TW_ASSIGN(const ModuleRef ref, ParseModule(name));
+    v1::SetModuleAliasRequest request;
+    request.set_parent(ref.module);
+    request.set_alias(alias);
+    if (!remove) {
+      TW_ASSIGN(const v1::ModuleVersion version, FindModule(client, name));
+      request.set_version(version.name());
+    }
+    TW_ASSIGN(const v1::ModuleAlias done,
+              client.Call(client.modules(), &v1::ModuleService::Stub::SetModuleAlias, request));
+    PrintOut(remove ? StrCat("removed ", LastPart(ref.module), "@", alias)
+                    : StrCat(LastPart(ref.module), "@", alias, " is ", done.version()));
+    return absl::OkStatus();
+  };
+  return Finish("modules alias", StrCat("cannot ", remove ? "remove" : "set", " alias ", alias),
+                set());
+}
+
+int ModulesPrune(const ServerPlace& server, const ModulePruning& pruning, OutputFormat format) {
+  const auto prune = [&]() -> absl::Status {
+    if (pruning.keep <= 0 && pruning.max_bytes <= 0) {
+      return support::InvalidArgument("cli.usage.prune", "expected --keep or --max-bytes");
+    }
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
+    v1::PruneModulesRequest request;
+    if (!pruning.module.empty()) {
+      TW_ASSIGN(const ModuleRef ref, ParseModule(pruning.module));
+      request.set_parent(ref.module);
+    }
+    request.set_keep_versions(pruning.keep);
+    request.set_max_bytes(pruning.max_bytes);
+    request.set_dry_run(pruning.dry_run);
+    TW_ASSIGN(const v1::PruneModulesResponse done,
+              client.Call(client.modules(), &v1::ModuleService::Stub::PruneModules, request));
+    if (format == OutputFormat::kJson) {
+      nlohmann::json names = nlohmann::json::array();
+      for (const v1::ModuleVersion& version : done.pruned()) names.push_back(version.name());
+      PrintJson({{"pruned", names},
+                 {"dry_run", pruning.dry_run},
+                 {"freed_bytes", done.freed_bytes()},
+                 {"kept_bytes", done.kept_bytes()},
+                 {"within_limits", done.within_limits()}});
+      return absl::OkStatus();
+    }
+    for (const v1::ModuleVersion& version : done.pruned()) {
+      PrintOut(StrCat(pruning.dry_run ? "would prune " : "pruned ", version.name()));
+    }
+    PrintOut(StrCat(done.pruned_size(), " versions, ",
+                    BytesText(static_cast<double>(done.freed_bytes())), " freed; ",
+                    BytesText(static_cast<double>(done.kept_bytes())), " kept",
+                    done.within_limits() ? ""
+                                         : ": more than the limit, but each is aliased or the "
+                                           "newest of its module"));
+    return absl::OkStatus();
+  };
+  return Finish("modules prune", "cannot prune modules", prune());
 }
 
 }  // namespace tilewright::cli

@@ -1,7 +1,8 @@
-// `tilewright modules …`: finished modules of a server, and fetching them with their digest
-// checked.
+// `tilewright modules …`: finished modules of a server. Fetching them is in module_fetch.h, keys
+// and signatures in module_signing.h.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "deploy/support/status.h"
@@ -10,16 +11,44 @@
 
 namespace tilewright::cli {
 
-// A module is named "m", "m/3", "m/versions/3" or in full; without a version the newest is meant.
+// "projects/default/modules/m", and the version's number or alias (neither: the newest).
+struct ModuleRef {
+  std::string module;
+  int64_t number = 0;
+  std::string alias;
+};
+// "m", "m/3", "m/versions/3", "m@stable" or the same in full. invalid_argument (cli.usage.module).
+absl::StatusOr<ModuleRef> ParseModule(std::string text);
+
+// What a module is looked for by; at least a module or a model.
+struct ModuleQuestion {
+  std::string module;        // as ParseModule reads it; empty: any
+  std::string model;         // an ONNX file or its SHA-256; empty: any
+  std::string target;        // may be "native"; empty: any
+  std::string device_class;  // empty: any
+  bool exact = false;        // no other target will do
+};
+// not_found (module.not_found) with the server's explanation when nothing answers.
+absl::StatusOr<v1::ResolveModuleResponse> ResolveModule(ServerClient& client,
+                                                        const ModuleQuestion& question);
 absl::StatusOr<v1::ModuleVersion> FindModule(ServerClient& client, const std::string& name);
-// Fetches files[0] (model.tw), verified, written atomically.
-absl::Status FetchModule(ServerClient& client, const v1::ModuleVersion& version,
-                         const std::string& output);
+
+nlohmann::json VersionJson(const v1::ModuleVersion& version);
 
 int ModulesList(const ServerPlace& server, const std::string& module, OutputFormat format);
+// With who asked for it, and the measurements it was built on.
 int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat format);
-// `if_newer`: does nothing (exit 0) when `output` holds that version's bytes already.
-int ModulesFetch(const ServerPlace& server, const std::string& name, const std::string& output,
-                 bool if_newer);
+int ModulesResolve(const ServerPlace& server, const ModuleQuestion& question, OutputFormat format);
+// Points `alias` at the version that `name` names, or removes it from the module.
+int ModulesAlias(const ServerPlace& server, const std::string& name, const std::string& alias,
+                 bool remove);
+
+struct ModulePruning {
+  std::string module;     // empty: all
+  int keep = 0;           // newest versions of each module; 0: no limit
+  int64_t max_bytes = 0;  // of all modules; 0: no limit
+  bool dry_run = false;
+};
+int ModulesPrune(const ServerPlace& server, const ModulePruning& pruning, OutputFormat format);
 
 }  // namespace tilewright::cli

@@ -3,6 +3,7 @@
 #include <ctime>
 #include <utility>
 
+#include "deploy/daemon/artifact_download.h"
 #include "deploy/daemon/credentials.h"
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
@@ -65,15 +66,11 @@ absl::StatusOr<v1::Digest> ServerClient::Upload(std::string_view bytes) {
   return daemon::MakeDigest(hex, static_cast<int64_t>(bytes.size()));
 }
 
-absl::Status ServerClient::Download(const v1::Digest& digest, const std::string& path) {
+absl::StatusOr<int64_t> ServerClient::Download(const v1::Digest& digest, const std::string& path) {
   TW_ASSIGN(std::string hex, daemon::DigestToHex(digest));
-  std::string bytes;
-  TW_TRY(daemon::StreamArtifact(artifacts_.get(), hex, kTransferTimeoutMs,
-                                [&](std::string_view piece) {
-                                  bytes.append(piece);
-                                  return absl::OkStatus();
-                                }));
-  return support::WriteFileAtomic(path, bytes);
+  const auto stats = daemon::DownloadArtifact(artifacts_.get(), hex, path, kTransferTimeoutMs);
+  if (!stats.ok()) return support::WithContext(stats.status(), "server " + address_);
+  return stats->moved_bytes;
 }
 
 std::string JobName(const std::string& text) {

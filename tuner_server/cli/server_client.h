@@ -61,8 +61,9 @@ class ServerClient {
 
   // Uploads the bytes unless the server has them; returns their digest.
   absl::StatusOr<v1::Digest> Upload(std::string_view bytes);
-  // Fetches a blob (verified) and writes it atomically.
-  absl::Status Download(const v1::Digest& digest, const std::string& path);
+  // Fetches a blob (verified; resumed where an earlier call for that path was cut off) and puts it
+  // in place at once. Returns how many bytes came over the wire.
+  absl::StatusOr<int64_t> Download(const v1::Digest& digest, const std::string& path);
 
  private:
   std::string address_;

@@ -9,7 +9,7 @@
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/compile_command.h"
 #include "tuner_server/cli/embedded.h"
-#include "tuner_server/cli/module_commands.h"
+#include "tuner_server/cli/module_fetch.h"
 #include "tuner_server/cli/native_target.h"
 
 namespace tilewright::cli {
@@ -151,7 +151,7 @@ class Tuner {
     }
     TW_ASSIGN(const v1::ModuleVersion version,
               Patiently(kPatienceMs, [&] { return FindModule(client, job.published_module()); }));
-    TW_TRY(Patiently(kPatienceMs, [&] { return FetchModule(client, version, output_); }));
+    TW_TRY(Patiently(kPatienceMs, [&] { return FetchModule(client, version, output_); }).status());
     const std::string digest = support::HexEncode(version.files(0).digest().hash());
     if (options_.format == OutputFormat::kJson) {
       nlohmann::json out = JobJson(job);

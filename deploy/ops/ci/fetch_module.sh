@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Fetches the module of a model for a pipeline, when there is a newer one, and checks who released it.
+#
+#   fetch_module.sh MODULE OUTPUT [flags of 'tilewright modules fetch' ...]
+#
+# MODULE as 'tilewright modules fetch' takes it: NAME, NAME/NUMBER or NAME@ALIAS.
+# Environment: TILEWRIGHT_SERVER (HOST:PORT); TILEWRIGHT_IDENTITY and TILEWRIGHT_TOKEN for a server with TLS;
+#              TILEWRIGHT_MODULE_KEY (public key of whoever releases modules): unsigned ones are refused.
+# Prints changed=true or changed=false, to $GITHUB_OUTPUT too where that is set. Exit codes: 0 either way;
+# else those of tilewright (3 no such module, 4 server away, 5 wrong signature).
+set -euo pipefail
+
+if [ $# -lt 2 ]; then
+  echo "usage: fetch_module.sh MODULE OUTPUT [flags ...]" >&2
+  exit 2
+fi
+module=$1 output=$2
+shift 2
+
+status=0
+tilewright modules fetch "$module" -o "$output" --if-newer --exit-code "$@" || status=$?
+case $status in
+  0) changed=true ;;
+  6) changed=false ;;
+  *) exit "$status" ;;
+esac
+# The file is checked once more without the server: what later steps use is what was released.
+if [ -n "${TILEWRIGHT_MODULE_KEY:-}" ]; then
+  tilewright modules verify "$output"
+fi
+echo "changed=$changed"
+if [ -n "${GITHUB_OUTPUT:-}" ]; then
+  echo "changed=$changed" >> "$GITHUB_OUTPUT"
+fi

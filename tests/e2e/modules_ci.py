@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Modules for CI against daemons: the example of deploy/ops/ci, aliases, signatures, resuming, retention.
+
+    modules_ci.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
+"""
+
+import glob
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import cli_case  # noqa: E402
+from cli_case import MISMATCH, NOT_FOUND, OK, USAGE  # noqa: E402
+
+UNCHANGED = 6
+CI = os.path.join(cli_case.ROOT, "deploy", "ops", "ci")
+
+
+class ModulesForCi(cli_case.Case):
+    """One fleet for all checks: versions are made by short jobs."""
+
+    def setUp(self):
+        super().setUp()
+        onnx.save(cli_case.dense_model(rows=4, inner=64, columns=96), self.path("m.onnx"))
+        self.good("modules", "keygen", "release.key")
+        self.tracker = cli_case.Daemon(self, "tracker")
+        self.tuner = cli_case.Daemon(self, "tuner", "--tracker", self.tracker.address, "--module-key",
+                                     self.path("release.key"))
+        self.agent = cli_case.Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu")
+        self.server = ["--server", self.tuner.address]
+        self.wait_for("a device", lambda: json.loads(
+            self.call("devices", "list", *self.server, "-o", "json").stdout or "[]"), 60)
+
+    def publish(self, seed):
+        self.good("tune", "m.onnx", "--target", "native,threads=1", "--trials", "4", "--seed", str(seed),
+                  *self.server, "-o", "tuned.tw")
+        return json.loads(self.good("modules", "list", *self.server, "-o", "json"))[0]
+
+    def digest(self, name):
+        with open(self.path(name), "rb") as f:
+            return hashlib.sha256(f.read()).hexdigest()
+
+    def fetch(self, *more, code=OK):
+        done = self.call("modules", "fetch", *more, "--format", "json", *self.server)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return json.loads(done.stdout) if code in (OK, UNCHANGED) else done.stderr
+
+    def run_workflow(self, module):
+        """Every step of module.yml as a runner would; its outputs."""
+        import yaml
+        with open(os.path.join(CI, "module.yml")) as f:
+            job = yaml.safe_load(f)["jobs"]["module"]
+        env = cli_case.environment(self.path("state"), {
+            "MODULE": module, "TILEWRIGHT_SERVER": self.tuner.address, "GITHUB_OUTPUT": self.path("out"),
+            "TILEWRIGHT_MODULE_KEY": self.path(job["env"]["TILEWRIGHT_MODULE_KEY"]),
+            "PATH": os.path.join(cli_case.BUILD, "bin") + ":" + os.environ["PATH"]})
+        open(self.path("out"), "w").close()
+        outputs = {}
+        for step in job["steps"]:
+            condition = step.get("if")
+            if condition and outputs.get("changed") != "true":
+                self.assertEqual(condition, "steps.module.outputs.changed == 'true'")
+                continue
+            done = subprocess.run(["bash", "-ec", step["run"]], cwd=self.folder, env=env, capture_output=True,
+                                  text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, "%s\n%s\n%s" % (step, done.stdout, done.stderr))
+            with open(self.path("out")) as f:
+                outputs = dict(line.strip().split("=") for line in f)
+        return outputs
+
+    def test_modules_for_ci(self):
+        first = self.publish(1)
+        module = first["name"].split("/")[3]
+        os.symlink(os.path.join(cli_case.ROOT, "deploy"), self.path("deploy"))
+        self.good("modules", "alias", "set", module + "/1", "stable", *self.server)
+        self.check_the_workflow(module)
+        self.check_questions(module, first)
+        self.check_if_newer_and_resume(module)
+        self.check_signatures(module)
+        self.check_retention(module)
+
+    def check_the_workflow(self, module):
+        self.assertEqual(self.run_workflow(module), {"changed": "true"})
+        self.assertEqual(self.run_workflow(module), {"changed": "false"})
+        self.assertTrue(os.path.exists(self.path("model.tw.sig")))
+
+    def check_questions(self, module, first):
+        ask = ["modules", "resolve", *self.server, "-o", "json"]
+        found = json.loads(self.good(*ask, "--model", "m.onnx", "--target", "native,threads=1"))
+        self.assertEqual((found["name"], found["match"]), (first["name"], "exact"))
+        found = json.loads(self.good(*ask, "--model", self.digest("m.onnx"), "--target", "native,threads=2"))
+        self.assertEqual(found["match"], "compatible")
+        self.assertEqual(json.loads(self.good(*ask, module, "--device-class", found["device_class"]))["number"], 1)
+        for wrong in (["--model", "m.onnx", "--target", "native,threads=2", "--exact"], [module + "@nope"],
+                      [module, "--device-class", "board"], ["--model", "0" * 64]):
+            self.assertEqual(self.call(*ask, *wrong).returncode, NOT_FOUND, wrong)
+        self.assertEqual(self.call(*ask).returncode, USAGE)
+        shown = json.loads(self.good("modules", "show", module + "@stable", *self.server, "-o", "json"))
+        self.assertEqual(shown["aliases"], ["stable"])
+        self.assertTrue(shown["created_by"] and shown["toolchain"] and shown["device_class"], shown)
+        ids = {json.loads(line)["measurement_id"]
+               for line in self.good("log", "export", *self.server).splitlines()}
+        self.assertTrue(shown["records"])
+        self.assertTrue({r["measurement_id"] for r in shown["records"]} <= ids)
+        self.assertTrue(all(r["device"] and r["median_us"] > 0 for r in shown["records"]), shown)
+
+    def check_if_newer_and_resume(self, module):
+        got = self.fetch(module + "@stable", "-o", "a.tw", "--if-newer")
+        self.assertTrue(got["changed"])
+        self.assertEqual((got["sha256"], got["moved_bytes"]), (self.digest("a.tw"), os.path.getsize(self.path("a.tw"))))
+        before = os.stat(self.path("a.tw"))
+        again = self.fetch(module + "@stable", "-o", "a.tw", "--if-newer")
+        self.assertEqual((again["changed"], again["moved_bytes"]), (False, 0))
+        self.assertEqual(self.fetch(module + "@stable", "-o", "a.tw", "--if-newer", "--exit-code",
+                                    code=UNCHANGED)["changed"], False)
+        self.assertEqual(os.stat(self.path("a.tw")).st_mtime_ns, before.st_mtime_ns)
+        with open(self.path("a.tw"), "rb") as f:
+            half = f.read()[:before.st_size // 2]
+        with open(self.path("b.tw." + got["sha256"][:16] + ".part"), "wb") as f:
+            f.write(half)
+        resumed = self.fetch(module + "@stable", "-o", "b.tw")
+        self.assertEqual(resumed["moved_bytes"], before.st_size - len(half))
+        self.assertEqual(self.digest("b.tw"), got["sha256"])
+        self.assertEqual(glob.glob(self.path("*.part")), [])
+
+    def check_signatures(self, module):
+        self.good("modules", "keygen", "other.key")
+        error = self.fetch(module, "-o", "c.tw", "--key", "other.key.pub", code=MISMATCH)
+        self.assertIn("signing.signature.missing", error)
+        self.assertEqual(glob.glob(self.path("c.tw*")), [], "none of it was moved")
+        self.good("modules", "sign", "a.tw", "--key", "other.key", "--attach-to", module + "/1",
+                  "--signature", "other.sig", *self.server)
+        self.fetch(module + "/1", "-o", "c.tw", "--key", "other.key.pub")
+        self.good("modules", "verify", "c.tw", "--key", "other.key.pub")
+        self.assertEqual(self.call("modules", "verify", "c.tw", "--key", "release.key.pub").returncode, MISMATCH)
+        self.assertEqual(self.call("modules", "verify", "a.tw", "--key", "release.key.pub").returncode, MISMATCH)
+        other = self.publish(2)  # other bytes under the first one's signature
+        self.fetch(module + "/%d" % other["number"], "-o", "d.tw")
+        os.replace(self.path("c.tw.sig"), self.path("d.tw.sig"))
+        if self.digest("d.tw") != self.digest("c.tw"):
+            self.assertEqual(self.call("modules", "verify", "d.tw", "--key", "other.key.pub").returncode, MISMATCH)
+        self.assertEqual(self.call("modules", "sign", "d.tw", "--key", "other.key", "--attach-to", module + "/1",
+                                   *self.server).returncode,
+                         OK if self.digest("d.tw") == self.digest("c.tw") else MISMATCH)
+        with open(self.path("c.tw"), "r+b") as f:
+            f.seek(-1, os.SEEK_END)
+            last = f.read(1)
+            f.seek(-1, os.SEEK_END)
+            f.write(bytes([last[0] ^ 1]))
+        self.assertNotEqual(self.call("modules", "verify", "c.tw", "--key", "other.key.pub").returncode, OK)
+
+    def check_retention(self, module):
+        self.publish(3)
+        would = json.loads(self.good("modules", "prune", "--keep", "1", "--dry-run", *self.server, "-o", "json"))
+        self.assertEqual([name.split("/")[-1] for name in would["pruned"]], ["2"])
+        self.fetch(module + "/2", "-o", "e.tw")
+        done = json.loads(self.good("modules", "prune", "--keep", "1", *self.server, "-o", "json"))
+        self.assertEqual(done["pruned"], would["pruned"])
+        self.assertIn("pruned", self.fetch(module + "/2", "-o", "f.tw", code=NOT_FOUND))
+        self.fetch(module + "@stable", "-o", "f.tw")
+        self.good("modules", "alias", "remove", module, "stable", *self.server)
+        self.assertEqual(self.call("modules", "show", module + "@stable", *self.server).returncode, NOT_FOUND)
+
+
+if __name__ == "__main__":
+    sys.exit(cli_case.run_cases(sys.modules[__name__]))

@@ -1,0 +1,190 @@
+// Flags, help and examples of the commands around modules.
+#include <memory>
+
+#include "tuner_server/cli/command_flags.h"
+#include "tuner_server/cli/module_fetch.h"
+#include "tuner_server/cli/module_signing.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr char kNameHelp[] = "NAME (the newest), NAME/NUMBER or NAME@ALIAS";
+
+void AddQuestion(CLI::App* command, ModuleQuestion* question) {
+  command->add_option("MODULE", question->module, kNameHelp);
+  command->add_option("--model", question->model,
+                      "made from this ONNX file, or the file with this SHA-256");
+  command->add_option("--target", question->target, "for this target, see 'tilewright targets'");
+  command->add_option("--device-class", question->device_class, "tuned on this class of devices");
+  command->add_flag("--exact", question->exact, "no module for another number of threads will do");
+}
+
+// Runs the action when there is something to look for.
+void OnQuestion(CLI::App* command, const ModuleQuestion* question, Action* action, Action run) {
+  command->callback([=] {
+    if (question->module.empty() && question->model.empty()) {
+      throw CLI::RequiredError("MODULE or --model");
+    }
+    *action = run;
+  });
+}
+
+void AddLooking(CLI::App* group, Action* action) {
+  struct Options {
+    ServerPlace server;
+    std::string name;
+    OutputFormat format = OutputFormat::kTable;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* list = AddCommand(group, "list", "versions, newest first",
+                              "  tilewright modules list dqn -o json\n");
+  list->add_option("MODULE", o->name, "name (default: all)");
+  AddServer(list, &o->server);
+  AddFormat(list, kOutputFlag, &o->format);
+  list->callback([=] { *action = [o] { return ModulesList(o->server, o->name, o->format); }; });
+  for (const char* word : {"show", "get"}) {
+    CLI::App* get = AddCommand(
+        group, word,
+        "one version: files, digests, signatures, who asked for it, what it was measured on",
+        std::string("  tilewright modules ") + word + " dqn/3\n  tilewright modules " + word +
+            " dqn@stable -o json\n");
+    get->add_option("MODULE", o->name, kNameHelp)->required();
+    AddServer(get, &o->server);
+    AddFormat(get, kOutputFlag, &o->format);
+    get->callback([=] { *action = [o] { return ModulesGet(o->server, o->name, o->format); }; });
+  }
+  auto question = std::make_shared<ModuleQuestion>();
+  CLI::App* resolve =
+      AddCommand(group, "resolve", "the newest module that answers, and how well it does",
+                 "  tilewright modules resolve --model dqn.onnx --target native\n"
+                 "  tilewright modules resolve dqn@stable -o json\n"
+                 "  tilewright modules resolve dqn --device-class cpu-zen5\n");
+  AddQuestion(resolve, question.get());
+  AddServer(resolve, &o->server);
+  AddFormat(resolve, kOutputFlag, &o->format);
+  OnQuestion(resolve, question.get(), action,
+             [o, question] { return ModulesResolve(o->server, *question, o->format); });
+}
+
+void AddFetch(CLI::App* group, Action* action) {
+  auto server = std::make_shared<ServerPlace>();
+  auto o = std::make_shared<ModuleFetch>();
+  CLI::App* fetch = AddCommand(
+      group, "fetch", "fetch a module; its digest (and signature) is checked",
+      "  tilewright modules fetch dqn@stable -o dqn.tw --if-newer\n"
+      "  tilewright modules fetch --model dqn.onnx --target native -o dqn.tw --key "
+      "release.key.pub\n"
+      "  tilewright modules fetch dqn -o dqn.tw --if-newer --exit-code || test $? -eq 6\n"
+      "\nA fetch that was cut off goes on where it ended (OUTPUT.*.part). With --key an unsigned "
+      "or\n"
+      "wrongly signed module is refused (exit code 5) before any of it is moved.\n");
+  AddQuestion(fetch, &o->question);
+  AddServer(fetch, server.get());
+  fetch->add_option("-o,--output", o->output, "file to write")->capture_default_str();
+  fetch->add_option("--key", o->key,
+                    "public key that must have signed it (default: environment "
+                    "TILEWRIGHT_MODULE_KEY)");
+  CLI::Option* if_newer =
+      fetch->add_flag("--if-newer", o->if_newer, "move nothing when the file is that version");
+  fetch->add_flag("--exit-code", o->exit_code, "with --if-newer: exit code 6 when nothing was new")
+      ->needs(if_newer);
+  AddFormat(fetch, kFormatFlag, &o->format);
+  OnQuestion(fetch, &o->question, action, [server, o] { return ModulesFetch(*server, *o); });
+}
+
+void AddAliases(CLI::App* group, Action* action) {
+  struct Options {
+    ServerPlace server;
+    std::string name, alias;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* aliases = AddGroup(group, "alias", "names that move from version to version",
+                               "  tilewright modules alias set dqn/3 stable\n"
+                               "  tilewright modules alias remove dqn stable\n");
+  CLI::App* set = AddCommand(aliases, "set", "point an alias at a version; it is never pruned then",
+                             "  tilewright modules alias set dqn/3 stable\n"
+                             "  tilewright modules alias set dqn@candidate stable\n");
+  CLI::App* remove = AddCommand(aliases, "remove", "forget an alias",
+                                "  tilewright modules alias remove dqn stable\n");
+  set->add_option("MODULE", o->name, kNameHelp)->required();
+  remove->add_option("MODULE", o->name, "NAME")->required();
+  for (CLI::App* command : {set, remove}) {
+    command->add_option("ALIAS", o->alias, "lower-case letters, digits and .-_")->required();
+    AddServer(command, &o->server);
+  }
+  set->callback(
+      [=] { *action = [o] { return ModulesAlias(o->server, o->name, o->alias, false); }; });
+  remove->callback(
+      [=] { *action = [o] { return ModulesAlias(o->server, o->name, o->alias, true); }; });
+}
+
+void AddPrune(CLI::App* group, Action* action) {
+  struct Options {
+    ServerPlace server;
+    ModulePruning pruning;
+    OutputFormat format = OutputFormat::kTable;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* prune = AddCommand(
+      group, "prune", "give up the bytes of old versions",
+      "  tilewright modules prune --keep 5 --dry-run\n"
+      "  tilewright modules prune dqn --max-bytes 2000000000\n"
+      "\nNever the newest of a module, never one that an alias names. Needs an admin's token on a\n"
+      "fleet with TLS. tilewright-tuner does the same after each job with --keep-module-versions\n"
+      "and --max-module-bytes.\n");
+  prune->add_option("MODULE", o->pruning.module, "name (default: all)");
+  prune->add_option("--keep", o->pruning.keep, "newest versions of each module to keep")
+      ->check(CLI::Range(1, 1'000'000));
+  prune->add_option("--max-bytes", o->pruning.max_bytes, "then the oldest go until the rest fits")
+      ->check(CLI::PositiveNumber);
+  prune->add_flag("--dry-run", o->pruning.dry_run, "only say what would go");
+  AddServer(prune, &o->server);
+  AddFormat(prune, kOutputFlag, &o->format);
+  prune->callback(
+      [=] { *action = [o] { return ModulesPrune(o->server, o->pruning, o->format); }; });
+}
+
+void AddSigning(CLI::App* group, Action* action) {
+  auto o = std::make_shared<ModuleSigning>();
+  CLI::App* keygen = AddCommand(group, "keygen", "make a key that signs modules",
+                                "  tilewright modules keygen release.key\n"
+                                "\nWrites FILE (keep it secret) and FILE.pub (give it to whoever "
+                                "fetches).\n");
+  keygen->add_option("FILE", o->path, "private key to write")->required();
+  AddFormat(keygen, kOutputFlag, &o->format);
+  keygen->callback([=] { *action = [o] { return ModulesKeygen(o->path, o->format); }; });
+
+  CLI::App* sign = AddCommand(
+      group, "sign", "sign a module file; attach the signature to a published version",
+      "  tilewright modules sign dqn.tw --key release.key\n"
+      "  tilewright modules sign dqn.tw --key release.key --attach-to dqn/3 --server tuner:7000\n");
+  CLI::App* verify = AddCommand(group, "verify", "who signed a module file; needs no server",
+                                "  tilewright modules verify dqn.tw --key release.key.pub\n");
+  for (CLI::App* command : {sign, verify}) {
+    command->add_option("FILE", o->path, "module (.tw)")->required();
+    command->add_option("--signature", o->signature, "detached signature (default: FILE.sig)");
+  }
+  sign->add_option("--key", o->key, "private key")->required();
+  sign->add_option("--attach-to", o->attach_to, "published version with the same bytes");
+  AddServer(sign, &o->server);
+  verify->add_option("--key", o->key, "public key (default: environment TILEWRIGHT_MODULE_KEY)");
+  AddFormat(verify, kOutputFlag, &o->format);
+  sign->callback([=] { *action = [o] { return ModulesSign(*o); }; });
+  verify->callback([=] { *action = [o] { return ModulesVerify(*o); }; });
+}
+
+}  // namespace
+
+void AddModules(CLI::App* app, Action* action) {
+  CLI::App* group = AddGroup(app, "modules", "finished modules of a server",
+                             "  tilewright modules list --server tuner:7000\n"
+                             "  tilewright modules fetch dqn@stable -o dqn.tw --if-newer\n"
+                             "  tilewright modules verify dqn.tw --key release.key.pub\n");
+  AddLooking(group, action);
+  AddFetch(group, action);
+  AddAliases(group, action);
+  AddPrune(group, action);
+  AddSigning(group, action);
+}
+
+}  // namespace tilewright::cli
