@@ -373,6 +373,8 @@ bool AgentLoop::ReportOnce(daemon::Backoff* backoff, int64_t* pause_ms) {
     records = core_->OnAcks(response);
   }
   for (const v1::Ack& ack : response.acks()) {
+    daemon::LogDebug("result.acked", {{"measurement_id", ack.measurement_id()},
+                                      {"disposition", v1::Disposition_Name(ack.disposition())}});
     if (ack.disposition() != v1::DISPOSITION_REJECTED) continue;
     LogWarning("result.rejected",
                {{"measurement_id", ack.measurement_id()}, {"detail", ack.detail()}});

@@ -21,10 +21,12 @@ inline constexpr int kMaxMessageBytes = 16 << 20;
 // Largest piece of an artifact in one chunk.
 inline constexpr int64_t kChunkBytes = 1 << 20;
 
-// Keepalive of clients and what servers tolerate come from here, so that they cannot disagree.
-inline constexpr int kKeepaliveTimeMs = 30'000;
-inline constexpr int kKeepaliveTimeoutMs = 10'000;
-inline constexpr int kMinPingIntervalMs = 10'000;
+// Keepalive of clients and what servers tolerate come from here, so that they cannot disagree. A
+// peer from which nothing comes is given up after both together: calls on a connection that the
+// network has forgotten would only time out one after the other.
+inline constexpr int kKeepaliveTimeMs = 10'000;
+inline constexpr int kKeepaliveTimeoutMs = 5'000;
+inline constexpr int kMinPingIntervalMs = 5'000;
 inline constexpr int kReconnectMinMs = 200;
 inline constexpr int kReconnectMaxMs = 10'000;
 

@@ -82,6 +82,9 @@ class LoopbackDaemon {
     ASSERT_TRUE(child_->Wait(10'000).ok());
   }
 
+  // To the process alone, not to its children. False when it has ended.
+  bool Signal(int signal) { return !Dead() && kill(child_->pid(), signal) == 0; }
+
   // The exit status after SIGTERM, or of a process that ends by itself.
   support::ExitStatus End(int signal = SIGTERM) {
     if (signal != 0) kill(child_->pid(), signal);
