@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "deploy/daemon/daemon_log.h"
+#include "deploy/daemon/systemd.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
@@ -26,6 +27,7 @@ constexpr int64_t kSyncSlackMs = 10'000;  // beyond the hold, before a silent tr
 constexpr int64_t kReportTimeoutMs = 15'000;
 constexpr int64_t kRetryLaterMs = 1'000;
 constexpr int64_t kSpoolRetryMs = 500;
+constexpr int64_t kBeatMs = 1'000;
 constexpr size_t kReportBatch = 64;
 constexpr char kUnknownPool[] = "unknown";  // of a device that has not worked yet
 constexpr int64_t kDrainStepMs = 50;
@@ -286,7 +288,10 @@ void AgentLoop::SyncLoop() {
     bool overtake = false;
     {
       support::MutexLock lock(mutex_);
-      while (!ending_ && !news_ && !current->done) changed_.WaitForMs(mutex_, 1000);
+      while (!ending_ && !news_ && !current->done) {
+        daemon::BeatWatchdog();
+        changed_.WaitForMs(mutex_, kBeatMs);
+      }
       if (ending_) break;
       overtake = !current->done;
     }
@@ -330,7 +335,12 @@ void AgentLoop::SyncLoop() {
       }
       reachable = false;
     }
-    if (!Pause(pause_ms)) break;
+    bool goes_on = Pause(std::min(pause_ms, kBeatMs));
+    for (int64_t left_ms = pause_ms - kBeatMs; goes_on && left_ms > 0; left_ms -= kBeatMs) {
+      daemon::BeatWatchdog();
+      goes_on = Pause(std::min(left_ms, kBeatMs));
+    }
+    if (!goes_on) break;
     current = StartSync();
   }
   overtaken.push_back(current);

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +20,7 @@
 #include <utility>
 
 #include "deploy/support/clock.h"
+#include "deploy/support/file.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
@@ -120,6 +122,27 @@ v1::ModuleMeasured AgentFault(const std::string& detail) {
   return measured;
 }
 
+// Kills and reaps descendants that left the candidate's process group. Only without a filter: with
+// it a candidate has no descendants. REQUIRES: this process has no other children (a worker has
+// none).
+void EndStrays() {
+  constexpr uint64_t kMaxText = 1 << 20;
+  constexpr int kRounds = 1000;  // killing one may give us its children
+  const std::string path = StrCat("/proc/self/task/", gettid(), "/children");
+  for (int round = 0; round < kRounds; ++round) {
+    const auto text = support::ReadFile(path, kMaxText);
+    bool any = false;
+    for (const std::string& word : support::Split(text.value_or(""), ' ')) {
+      const auto pid = support::ParseInt64(support::Trim(word));
+      if (!pid.has_value() || *pid <= 1) continue;
+      any = true;
+      kill(static_cast<pid_t>(*pid), SIGKILL);
+      waitpid(static_cast<pid_t>(*pid), nullptr, 0);
+    }
+    if (!any) return;
+  }
+}
+
 // Watches one child from its start to its end.
 class Watch {
  public:
@@ -127,6 +150,8 @@ class Watch {
       : job_(job), phase_(phase) {}
 
   v1::ModuleMeasured Run() {
+    // Descendants whose parents have ended become our children, not init's.
+    if (!job_.sandboxed) prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (!reply_.Open() || !error_.Open()) return AgentFault("measure.child.pipe: no pipe");
     started_ns_ = clock_.NowNs();
     const pid_t parent = getpid();
@@ -145,6 +170,7 @@ class Watch {
     while (wait4(pid_, &raw, 0, &usage) < 0 && errno == EINTR) {
     }
     cpu_ns_ = NsOf(usage.ru_utime) + NsOf(usage.ru_stime);
+    if (!job_.sandboxed) EndStrays();
     Drain();
     CloseFd(&pidfd_);
     return Verdict(raw);

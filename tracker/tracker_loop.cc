@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deploy/daemon/daemon_log.h"
+#include "deploy/daemon/systemd.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::tracker {
@@ -84,6 +85,7 @@ void TrackerLoop::Run() {
       stopping = stopping_;
     }
     Round(std::move(calls));
+    daemon::BeatWatchdog();
   }
   std::vector<LoopCall> late;
   {

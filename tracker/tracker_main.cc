@@ -7,6 +7,7 @@
 
 #include "deploy/daemon/artifact_service.h"
 #include "deploy/daemon/daemon_main.h"
+#include "deploy/daemon/systemd.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "tracker/tracker_loop.h"

@@ -90,6 +90,10 @@ void InitLog(std::string_view service, LogLevel level) {
   logger->flush_on(spdlog::level::debug);
 }
 
+void SetLogLevel(LogLevel level) { Logger()->set_level(SpdlogLevel(level)); }
+
+std::string LogLevelText(LogLevel level) { return LevelName(level); }
+
 std::string FormatLogLine(std::string_view service, LogLevel level, std::string_view event,
                           std::initializer_list<LogField> fields, int64_t wall_micros) {
   nlohmann::ordered_json line;

@@ -36,6 +36,10 @@ absl::StatusOr<LogLevel> ParseLogLevel(std::string_view text);
 // service.
 void InitLog(std::string_view service, LogLevel level);
 
+// From now on; thread-safe. The names are those of ParseLogLevel.
+void SetLogLevel(LogLevel level);
+std::string LogLevelText(LogLevel level);
+
 // `event` is a stable lower-case slug, e.g. "lease.expired".
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields = {});
 

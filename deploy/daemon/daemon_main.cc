@@ -5,20 +5,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <iostream>
 #include <optional>
 #include <utility>
 
 #include "deploy/daemon/credentials.h"
+#include "deploy/daemon/reload.h"
 #include "deploy/security/identity.h"
 #include "deploy/support/clock.h"
-#include "deploy/support/env.h"
 #include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
 #include "deploy/support/process.h"
@@ -128,10 +125,21 @@ int Fail(const absl::Status& status) {
   return ExitCode(status);
 }
 
-absl::Status Run(const DaemonSpec& spec, const DaemonFlags& flags,
+bool CommandLineHas(std::string_view flag, int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == flag || (word.rfind(flag, 0) == 0 && word[flag.size()] == '=')) return true;
+  }
+  return false;
+}
+
+absl::Status Run(const DaemonSpec& spec, const DaemonFlags& flags, const std::string& reload_from,
                  const std::function<absl::Status(DaemonContext&)>& body) {
   support::IgnoreSigpipe();
   TW_ASSIGN(const std::unique_ptr<StopSignal> stop, StopSignal::Install());
+  TW_ASSIGN(
+      const auto reload,
+      ReloadSignal::Install(reload_from, ParseLogLevel(flags.log_level).value_or(LogLevel::kInfo)));
   TW_TRY(support::MakeDirs(flags.state_dir));
   auto lock = support::FileLock::TryLock(support::PathJoin(flags.state_dir, "lock"));
   if (!lock.ok()) {
@@ -290,26 +298,12 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
     LogWarning("daemon.failpoint", {{"failpoint", flags.test_failpoint},
                                     {"text", "THIS PROCESS DIES ON PURPOSE; for tests only"}});
   }
-  const absl::Status status = Run(spec, flags, body);
+  // What the command line says wins over the file, also later.
+  const bool fixed = CommandLineHas("--log-level", argc, argv);
+  const auto* config = app.get_config_ptr();
+  const absl::Status status =
+      Run(spec, flags, fixed || config->empty() ? "" : config->as<std::string>(), body);
   return status.ok() ? 0 : Fail(status);
-}
-
-void NotifySystemd(const std::string& message) {
-  const auto path = support::GetEnv("NOTIFY_SOCKET");
-  if (!path.has_value() || path->empty()) return;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path->size() >= sizeof(address.sun_path)) return;
-  std::memcpy(address.sun_path, path->data(), path->size());
-  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';  // the abstract namespace
-  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return;
-  const socklen_t length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path->size());
-  if (sendto(fd, message.data(), message.size(), MSG_NOSIGNAL,
-             reinterpret_cast<const sockaddr*>(&address), length) < 0) {
-    LogWarning("daemon.notify.failed", {{"error", std::strerror(errno)}});
-  }
-  close(fd);
 }
 
 }  // namespace tilewright::daemon

@@ -93,7 +93,4 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
                const std::function<absl::Status(const DaemonContext&)>& check,
                const std::function<absl::Status(DaemonContext&)>& body);
 
-// Tells systemd ("READY=1", "STOPPING=1"); does nothing when NOTIFY_SOCKET is not set.
-void NotifySystemd(const std::string& message);
-
 }  // namespace tilewright::daemon

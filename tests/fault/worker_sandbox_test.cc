@@ -3,9 +3,15 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
+#include <thread>
 
+#include "deploy/support/clock.h"
 #include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+#include "device_agent/measure_child.h"
 #include "device_agent/supervisor.h"
 #include "tests/support/measured_kernels.h"
 
@@ -58,7 +64,7 @@ class WorkerSandboxTest : public ::testing::TestWithParam<Case> {
     *input.work.mutable_inputs() = tests::KernelInputs(options.elements);
     input.work.mutable_tolerance()->set_rel(1e-6);
     input.work.mutable_wall_limit()->set_seconds(20);
-    if (kernel == "hang" || fault == v1::INJECTED_FAULT_HANG) {
+    if (kernel == "hang" || kernel == "flood_error" || fault == v1::INJECTED_FAULT_HANG) {
       input.work.mutable_wall_limit()->set_seconds(1);
     }
     v1::MeasurementPlan* plan = input.work.mutable_plan();
@@ -137,6 +143,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ptrace", v1::RUN_CRASH, "SANDBOX", SIGSYS},
         Case{"kill_parent", v1::RUN_CRASH, "SANDBOX", SIGSYS},
         Case{"big_malloc", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 12"},
+        Case{"memory_hog", v1::RUN_CRASH, "SIGNAL", SIGABRT},
+        Case{"thread_bomb", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 11"},
+        Case{"flood_result", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
+        Case{"flood_error", v1::RUN_TIMEOUT, "WALL_LIMIT", SIGKILL},
+        Case{"escape", v1::RUN_CRASH, "SANDBOX", SIGSYS},
         Case{"forge", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
         Case{"garble", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
         Case{"exit_on_load", v1::RUN_CRASH, "EXITED", 0, "load", "exit code 0", "honest", 1024, 1},
@@ -201,6 +212,42 @@ TEST_F(Honest, InjectedFaultsAreFoundTheOrdinaryWay) {
   EXPECT_EQ(crash.signal(), SIGSEGV);
   const v1::ModuleMeasured hang = Measure("honest", {}, v1::INJECTED_FAULT_HANG);
   EXPECT_EQ(hang.outcome(), v1::RUN_TIMEOUT) << hang.DebugString();
+}
+
+// How many processes bear that name.
+int Called(const std::string& name) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string comm = support::PathJoin(entry.path().string(), "comm");
+    count += support::Trim(support::ReadFile(comm, 100).value_or("")) == name ? 1 : 0;
+  }
+  return count;
+}
+
+// Where the kernel has no filter, a candidate can start processes and leave its group.
+TEST(WithoutAFilter, DescendantsAreKilledAndReapedWhereverTheyWent) {
+  ASSERT_EQ(Called("tw_escaped"), 0);
+  v1::MeasureModule request;
+  *request.mutable_inputs() = tests::KernelInputs();
+  request.mutable_wall_limit()->set_nanos(700'000'000);
+  ChildJob job;
+  const std::string module = tests::KernelModule("escape");
+  job.measure.module = module;
+  job.measure.request = &request;
+  job.memory_limit_bytes = kMemoryLimit;
+  job.sandboxed = false;
+  int alive = 0;
+  std::thread witness([&] {
+    for (int i = 0; i < 60 && alive < 3; ++i) {
+      support::SleepMs(10);
+      alive = std::max(alive, Called("tw_escaped"));
+    }
+  });
+  const v1::ModuleMeasured measured = MeasureInChild(job, [](v1::WorkerPhase) {});
+  witness.join();
+  EXPECT_EQ(measured.outcome(), v1::RUN_TIMEOUT) << measured.DebugString();
+  EXPECT_EQ(alive, 3) << "they did escape";
+  EXPECT_EQ(Called("tw_escaped"), 0) << "not even a zombie";
 }
 
 TEST_F(Honest, AnAbortedMeasurementIsCancelledAndTheNextOneWorks) {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -208,7 +209,7 @@ KERNEL(big_malloc) {
   return TW_OK;
 }
 static void* Sleeper(void* unused) {
-  pause();
+  sleep(1000);
   return unused;
 }
 KERNEL(thread_bomb) {
@@ -217,6 +218,44 @@ KERNEL(thread_bomb) {
   for (int i = 0; i < 100000; ++i) {
     if (pthread_create(&thread, NULL, Sleeper, NULL) != 0) return 11;
   }
+  return TW_OK;
+}
+/* Touches memory, page by page, until there is no more. */
+KERNEL(memory_hog) {
+  UNUSED;
+  for (;;) {
+    char* page = malloc(1 << 20);
+    if (page == NULL) abort();
+    memset(page, 1, 1 << 20);
+  }
+}
+/* Says more than anyone wants to hear: 10 GiB as its result, or as its last words. */
+static int Flood(int fd) {
+  static char noise[1 << 20];
+  for (int i = 0; i < 10 << 10; ++i) {
+    if (write(fd, noise, sizeof(noise)) < 0) return 1;
+  }
+  return TW_OK;
+}
+KERNEL(flood_result) {
+  UNUSED;
+  return Flood(3);
+}
+KERNEL(flood_error) {
+  UNUSED;
+  const int result = Flood(2);
+  for (;;) continue;
+  return result;
+}
+/* Leaves its process group and its parent, three deep. */
+KERNEL(escape) {
+  UNUSED;
+  for (int i = 0; i < 3; ++i) {
+    if (fork() > 0) sleep(i == 0 ? 1 : 1000);
+    setsid();
+    prctl(PR_SET_NAME, "tw_escaped");
+  }
+  sleep(1000);
   return TW_OK;
 }
 /* Claims a result of its own: a frame with outcome OK and one sample of half a nanosecond. */

@@ -21,7 +21,9 @@
 #include "deploy/daemon/daemon_log.h"
 #include "deploy/daemon/daemon_main.h"
 #include "deploy/daemon/metrics.h"
+#include "deploy/daemon/reload.h"
 #include "deploy/daemon/server_host.h"
+#include "deploy/daemon/systemd.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -462,25 +464,86 @@ TEST(DaemonWireTest, DigestsAndNames) {
   EXPECT_EQ(OutcomeText(static_cast<v1::Outcome>(77)), "OUTCOME_UNSPECIFIED");
 }
 
+// A socket like systemd's own.
+class NotifySocket {
+ public:
+  NotifySocket() : dir_(*support::TempDir::Create()), fd_(socket(AF_UNIX, SOCK_DGRAM, 0)) {
+    const std::string path = dir_.File("notify");
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  }
+  ~NotifySocket() {
+    unsetenv("NOTIFY_SOCKET");
+    close(fd_);
+  }
+  // The next message; empty when there is none.
+  std::string Next() const {
+    char buffer[64];
+    const ssize_t size = recv(fd_, buffer, sizeof(buffer), MSG_DONTWAIT);
+    return size > 0 ? std::string(buffer, static_cast<size_t>(size)) : "";
+  }
+
+ private:
+  support::TempDir dir_;
+  int fd_;
+};
+
 TEST(DaemonMainTest, SystemdHearsThatTheDaemonIsReady) {
-  const auto dir = support::TempDir::Create();
-  ASSERT_TRUE(dir.ok());
-  const std::string path = dir->File("notify");
-  const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  ASSERT_LT(path.size(), sizeof(address.sun_path));
-  path.copy(address.sun_path, path.size());
-  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  const NotifySocket systemd;
   NotifySystemd("READY=1");
+  EXPECT_EQ(systemd.Next(), "READY=1");
   unsetenv("NOTIFY_SOCKET");
   NotifySystemd("READY=1");  // no socket: nothing happens
-  char buffer[64];
-  const ssize_t size = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT);
-  close(fd);
-  ASSERT_GT(size, 0);
-  EXPECT_EQ(std::string(buffer, static_cast<size_t>(size)), "READY=1");
+  EXPECT_EQ(systemd.Next(), "");
+}
+
+TEST(DaemonMainTest, TheWatchdogIsFedFourTimesPerLimitAndNotMoreOften) {
+  const NotifySocket systemd;
+  setenv("WATCHDOG_USEC", "800000", 1);
+  setenv("WATCHDOG_PID", std::to_string(getpid()).c_str(), 1);
+  support::SystemClock clock;
+  const int64_t begin_ns = clock.NowNs();
+  int beats = 0;
+  while (clock.NowNs() - begin_ns < 1'000'000'000) {
+    BeatWatchdog();
+    support::SleepMs(1);
+    while (systemd.Next() == "WATCHDOG=1") ++beats;
+  }
+  unsetenv("WATCHDOG_USEC");
+  unsetenv("WATCHDOG_PID");
+  EXPECT_GE(beats, 2);
+  EXPECT_LE(beats, 6);
+}
+
+TEST(DaemonMainTest, ASignalChangesTheLogLevelOfTheConfigurationFile) {
+  const auto dir = support::TempDir::Create();
+  ASSERT_TRUE(dir.ok());
+  const std::string path = dir->File("daemon.conf");
+  ASSERT_TRUE(support::WriteFileAtomic(path, "state-dir = /x\nlog-level = debug\n").ok());
+  EXPECT_EQ(LogLevelOfConfig(path, LogLevel::kInfo).value(), LogLevel::kDebug);
+  InitLog("test", LogLevel::kError);
+  const auto reload = ReloadSignal::Install(path, LogLevel::kError);
+  ASSERT_TRUE(reload.ok()) << reload.status();
+  const auto logs_after_signal = [&] {
+    ::testing::internal::CaptureStderr();
+    const int64_t before = (*reload)->handled();
+    raise(SIGHUP);
+    for (int i = 0; i < 10'000 && (*reload)->handled() == before; ++i) support::SleepMs(1);
+    LogInfo("is.it.there");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(logs_after_signal(),
+              ::testing::AllOf(HasSubstr("daemon.reload.done"), HasSubstr("is.it.there")));
+  ASSERT_TRUE(support::WriteFileAtomic(path, "log-level = error\n").ok());
+  EXPECT_THAT(logs_after_signal(), ::testing::Not(HasSubstr("is.it.there")));
+  ASSERT_TRUE(support::WriteFileAtomic(path, "log-level = loud\n").ok());
+  EXPECT_THAT(logs_after_signal(), HasSubstr("daemon.log_level.invalid"));
+  ASSERT_TRUE(support::RemoveFile(path).ok());
+  EXPECT_THAT(logs_after_signal(), HasSubstr("daemon.config.unreadable"));
+  InitLog("test", LogLevel::kInfo);
 }
 
 TEST(DaemonMainTest, ASignalEndsTheWait) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "deploy/daemon/daemon_log.h"
+#include "deploy/daemon/systemd.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_queue.h"
 #include "tuner_server/jobs/work_items.h"
@@ -94,6 +95,7 @@ void JobManager::Loop() {
     }
     Reap();
     Admit();
+    daemon::BeatWatchdog();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "deploy/daemon/daemon_main.h"
+#include "deploy/daemon/systemd.h"
 #include "deploy/support/file.h"
 #include "tuner_server/service/tuner_server.h"
 
