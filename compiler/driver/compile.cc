@@ -151,6 +151,7 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
     kernel.task_name = task.name;
     kernel.uses = task.weight;
     kernel.flops = task.flops;
+    kernel.bytes = task.bytes;
     TW_ASSIGN(std::vector<schedule::Variant> variants, TaskVariants(task.text));
     const std::string name = StrCat("k", i, "_", variants[0].function.name);
     for (schedule::Variant& variant : variants) variant.function.name = name;

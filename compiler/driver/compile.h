@@ -44,6 +44,7 @@ struct CompileReport {
     std::string stale_reason;
     std::string measurement_id;
     double flops = 0;
+    int64_t bytes = 0;  // operands and results of one use, each once
   };
   std::vector<Kernel> kernels;  // in order of first use
   int64_t arena_bytes = 0, constant_bytes = 0, workspace_bytes = 0;

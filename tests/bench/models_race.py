@@ -2,13 +2,15 @@
 """Whole models against other runtimes on this machine, in one interleaved run.
 
     models_race.py [NAME ...] [--threads 1 2] [--trials N] [--peers onnxruntime openvino ...] [--work DIR]
-                   [--build DIR] [--blocks 4] [--block-s 0.5] [-o RESULT.json]
+                   [--light DIR] [--build DIR] [--blocks 4] [--block-s 0.5] [-o RESULT.json]
 
-NAME: a model of tests/models/make_models.py (default: the seven) or the path of an ONNX file. For each model and
+NAME: a model of tests/models/make_models.py (default: the seven, an attention layer and an LSTM cell) or the path of
+an ONNX file; --light DIR adds every DIR/*/model.onnx (../shared/onnx/light where it is there). For each model and
 number of threads: the module with default schedules, the module tuned with N trials (0: none; records are kept in
 WORK/tuner.db, so a second run only compiles), and every peer (model_peers.py; default: all that are installed)
 take turns in blocks A B C C B A. A ratio is the peer's time over ours, block by block, and their median is
-printed: above 1 we are faster. Outputs are compared before the clock starts.
+printed: above 1 we are faster. The limit beside ours is the roofline: the sum over kernels of operations over the
+FMA peak or bytes over the bandwidth of a working set of the model's size, whichever is more. Outputs are compared before the clock starts.
 
 Needs numpy and onnxruntime, whose outputs are the reference (run it with an interpreter that has them); skips
 loudly (exit 77) without. The models are written by /usr/bin/python3, which has Debian's python3-onnx.
@@ -28,16 +30,18 @@ sys.path.insert(0, str(ROOT / "tests/bench"))
 from model_peers import PEERS, version  # noqa: E402
 
 MODELS = ["dqn", "resnet18", "resnet50", "mobilenet", "lstm_lm", "dcgan", "bert_small"]
+PARTS = ["attention", "lstm_cell"]
 # The bound of issue and conformance tests; a faster wrong module is not a result.
 MAX_RELATIVE_ERROR = 1e-5
 
 
 def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS + PARTS))
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--light", type=Path, metavar="DIR")
     parser.add_argument("--work", type=Path, default=Path("/tmp/models_race"))
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
     parser.add_argument("--blocks", type=int, default=4)
@@ -45,8 +49,14 @@ def parse_flags():
     parser.add_argument("-o", "--output", type=Path)
     flags = parser.parse_args()
     for name in flags.names:
-        if name not in MODELS and not Path(name).is_file():
-            parser.error(f"unknown model '{name}': expected a file or some of {', '.join(MODELS)}")
+        if name not in MODELS + PARTS and not Path(name).is_file():
+            parser.error(f"unknown model '{name}': expected a file or some of {', '.join(MODELS + PARTS)}")
+    flags.names = flags.names or MODELS + PARTS
+    if flags.light:
+        found = sorted(flags.light.glob("*/model.onnx"))
+        if not found:
+            print(f"[SKIP] light topologies: no {flags.light}/*/model.onnx")
+        flags.names += [str(path) for path in found]
     return flags
 
 
@@ -58,7 +68,7 @@ def call(*command):
 
 
 def stem(name):
-    return name if name in MODELS else Path(name).resolve().parent.name + "-" + Path(name).stem
+    return name if name in MODELS + PARTS else Path(name).resolve().parent.name
 
 
 class Modules:
@@ -70,7 +80,7 @@ class Modules:
         flags.work.mkdir(parents=True, exist_ok=True)
 
     def model(self, name):
-        if name not in MODELS:
+        if name not in MODELS + PARTS:
             return Path(name)
         path = self.flags.work / name / "model.onnx"
         if not path.exists():
@@ -83,6 +93,13 @@ class Modules:
         facts = json.loads(call(self.cli, "compile", self.model(name), "--target", f"native,threads={threads}", "-o",
                                 path, "--format", "json"))
         return path, facts, time.perf_counter() - start
+
+    def limit_us(self, facts, threads):
+        """The roofline of a compiled model: no schedule can be quicker on this machine."""
+        size = max(1 << 16, facts["constant_bytes"] + facts["arena_bytes"])
+        can = json.loads(call(self.flags.build / "bin/machine_limits", "--threads", threads, size))
+        return sum(k["uses"] * max(k["flops"] / can["gflop_s"], k["bytes"] / can["read"][0]["gb_s"])
+                   for k in facts["kernels"]) / 1e3
 
     def tuned(self, name, threads):
         path = self.flags.work / f"{stem(name)}-tuned-{threads}t.tw"
@@ -169,7 +186,7 @@ def measure(name, threads, modules, flags):
     row = {"model": stem(name), "threads": threads, "compile_s": round(compile_s, 2),
            "kernels": sum(k["uses"] for k in facts["kernels"]),
            "gflop": round(sum(k["flops"] * k["uses"] for k in facts["kernels"]) / 1e9, 4),
-           "refused": refused}
+           "limit_us": round(modules.limit_us(facts, threads), 1), "refused": refused}
     for which, samples in times.items():
         row[which] = {"us": round(statistics.median(samples) / 1e3, 1), "low_us": round(min(samples) / 1e3, 1),
                       "high_us": round(max(samples) / 1e3, 1)}
@@ -187,11 +204,11 @@ def against(theirs, ours):
 def print_row(row, peers):
     def of(which):
         if which not in row:
-            return f"{'-':>9}   " + "".join(f"{'-':>12}" for _ in peers)
+            return f"{'-':>9}       " + "".join(f"{'-':>12}" for _ in peers)
         ratios = row[which]["ratios"]
-        return f"{row[which]['us']:>9.0f}us " + "".join(
+        return f"{row[which]['us']:>9.0f}us {row['limit_us'] / row[which]['us']:>4.0%}" + "".join(
             f"{ratios[p][0]:>11.2f}x" if p in ratios else f"{'-':>12}" for p in peers)
-    print(f"{row['model']:<11} {row['threads']:>2}  {of('default')}  {of('tuned')}", flush=True)
+    print(f"{row['model']:<17} {row['threads']:>2}  {of('default')}  {of('tuned')}", flush=True)
 
 
 def main():
@@ -199,9 +216,9 @@ def main():
     modules = Modules(flags)
     peers = [name for name in flags.peers if version(PEERS[name])]
     columns = "".join(f"{name:>12}" for name in peers)
-    print(f"{'model':<11} {'T':>2}  {'default':>11} {columns}  {'tuned':>11} {columns}")
+    print(f"{'model':<17} {'T':>2}  {'default':>11} {'':>4}{columns}  {'tuned':>11} {'':>4}{columns}")
     rows = []
-    for name in flags.names or MODELS:
+    for name in flags.names:
         for threads in flags.threads:
             rows.append(measure(name, threads, modules, flags))
             print_row(rows[-1], peers)

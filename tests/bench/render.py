@@ -46,9 +46,11 @@ def model_lines(race):
         rows = [r for r in race["rows"] if which in r]
         if not rows:
             continue
-        yield f"{which + ' schedules':<22}{'T':>2}{'ours':>12}" + "".join(f"{p:>24}" for p in peers)
+        yield f"{which + ' schedules':<22}{'T':>2}{'ours':>12}{'limit':>12}{'of limit':>9}" + "".join(f"{p:>24}" for p in peers)
         for r in rows:
             line = f"{r['model']:<22}{r['threads']:>2}{r[which]['us']:>10.0f}us"
+            limit = r.get("limit_us")
+            line += f"{limit:>10.0f}us{100 * limit / r[which]['us']:>8.0f}%" if limit else f"{'-':>12}{'-':>9}"
             for p in peers:
                 ratio = r[which]["ratios"].get(p)
                 line += f"{ratio[0]:>10.2f}x ({ratio[1]:.2f}..{ratio[2]:.2f})".rjust(24) if ratio else f"{'-':>24}"

@@ -2,7 +2,7 @@
 """The benchmark suite: layers against hand-tuned libraries, models against other runtimes, one picture.
 
     suite.py [--only layers models] [--threads 1 2] [--layers C1 D1 ...] [--models dqn ...] [--search 64]
-             [--trials 300] [--block-s 0.5] [--build DIR] [-o DIR]
+             [--light DIR] [--trials 300] [--block-s 0.5] [--build DIR] [-o DIR]
     suite.py --render DIR          the table and the picture of results that are there
 
 Runs layer_race (tests/bench/layer_race.cc) and models_race.py, and writes suite.json, suite.txt and suite.html
@@ -30,6 +30,7 @@ def parse_flags():
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--layers", nargs="+", default=[])
     parser.add_argument("--models", nargs="+", default=[])
+    parser.add_argument("--light", type=Path, default=ROOT.parent / "shared/onnx/light", metavar="DIR")
     parser.add_argument("--search", type=int, default=64, help="candidates per layer")
     parser.add_argument("--trials", type=int, default=300, help="trials per model")
     parser.add_argument("--block-s", type=float, default=0.5)
@@ -60,7 +61,7 @@ def race_models(flags):
     out = flags.work / "models.json"
     command = [sys.executable, ROOT / "tests/bench/models_race.py", *flags.models, "--threads", *flags.threads,
                "--trials", flags.trials, "--block-s", flags.block_s, "--build", flags.build, "--work", flags.work,
-               "-o", out]
+               "--light", flags.light, "-o", out]
     if subprocess.run([str(c) for c in command]).returncode != 0:
         sys.exit("models_race.py failed")
     return json.loads(out.read_text())

@@ -5,8 +5,8 @@ weights and a seeded input:
     make_models.py OUT_DIR [NAME ...] [--logits] [--seed N] [--size N] [--width X]
 
 creates OUT_DIR/NAME/model.onnx and OUT_DIR/NAME/test_data_set_0/input_0.pb for each NAME (default: all):
-dqn, resnet18, resnet50, mobilenet, lstm_lm, dcgan (the workloads of the TVM paper, OSDI'18, and ResNet-50) and
-bert_small. Architectures are the published ones, weights synthetic; their scales keep activations near unit
+dqn, resnet18, resnet50, mobilenet, lstm_lm, dcgan (the workloads of the TVM paper, OSDI'18, and ResNet-50),
+bert_small, and two parts of networks: attention and lstm_cell. Architectures are the published ones, weights synthetic; their scales keep activations near unit
 variance to the last layer, so that a wrong kernel shows in the output.
 
   --logits    without the final Softmax, whose output hides errors
@@ -314,8 +314,33 @@ def bert_small(settings, layers=4, width=512, heads=8, length=128):
     return net
 
 
+def attention(settings, heads=12, length=128, depth=64):
+    """Scaled dot-product attention of one layer of BERT-base: three inputs, no weights."""
+    net = GraphWriter("attention", 6, settings)
+    shape = [1, heads, length, depth]
+    query, key, content = [net.feed(name, shape, net.gauss(shape, 1.0)) for name in ("query", "key", "content")]
+    scores = net.apply("MatMul", query, net.apply("Transpose", key, perm=[0, 1, 3, 2]))
+    scores = net.apply("Div", scores, net.scalar(np.sqrt(depth)))
+    net.finish(net.apply("MatMul", net.apply("Softmax", scores, axis=-1), content), shape)
+    return net
+
+
+def lstm_cell(settings, hidden=512):
+    """One step of an LSTM with 512 units, batch 1: two products of a vector and a matrix, four gates."""
+    net = GraphWriter("lstm_cell", 7, settings)
+    x = net.feed("x", [1, 1, hidden], net.gauss((1, 1, hidden), 1.0))
+    deviation = 1 / np.sqrt(hidden)
+    gates = [net.constant(net.gauss((1, 4 * hidden, hidden), deviation), stem) for stem in ("W", "R")]
+    bias = net.constant(net.gauss((1, 8 * hidden), 0.1), "B")
+    state = [net.feed(name, [1, 1, hidden], net.gauss((1, 1, hidden), 1.0)) for name in ("h", "c")]
+    result = net.name_for("lstm")
+    net.add_node("LSTM", [x, *gates, bias, "", *state], result, hidden_size=hidden)
+    net.finish(net.apply("Squeeze", result, net.integers([1], "axes")), [1, 1, hidden])
+    return net
+
+
 NETWORKS = {build.__name__: build
-            for build in (dqn, resnet18, resnet50, mobilenet, lstm_lm, dcgan, bert_small)}
+            for build in (dqn, resnet18, resnet50, mobilenet, lstm_lm, dcgan, bert_small, attention, lstm_cell)}
 
 
 def main(arguments):

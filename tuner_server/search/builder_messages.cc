@@ -143,7 +143,8 @@ absl::Status DescribeModule(const std::string& bytes, const ir::Target& target,
                        {"steps", kernel.steps},
                        {"program_hash", kernel.program_hash},
                        {"measurement_id", kernel.measurement_id},
-                       {"flops", kernel.flops}});
+                       {"flops", kernel.flops},
+                       {"bytes", kernel.bytes}});
   }
   nlohmann::json inputs = nlohmann::json::array(), outputs = nlohmann::json::array();
   for (const module::Tensor& tensor : file.manifest().tensors) {
