@@ -9,14 +9,12 @@ namespace {
 // Typical of the machines in the target table; only ratios matter for ranking.
 constexpr double kClockGhz = 3.5;
 constexpr double kFmaLatencyCycles = 4;
-constexpr double kLoadsPerCycle = 1;     // full-width vectors
 constexpr double kSlowLaneCycles = 1.2;  // one element of a gather or scatter
 constexpr double kSpillCycles = 1.5;     // store and reload of one vector
 constexpr double kSpecialCycles = 20;    // exp, tanh, ... per element
 constexpr double kDivideCycles = 6;      // per vector
 constexpr double kLoopCycles = 1;        // control of one iteration of a rolled loop
 constexpr double kGuardedFactor = 2.5;   // a condition in the innermost body
-constexpr double kPeeledFactor = 1.15;   // the same, cut off into a tail
 constexpr double kParallelRegionNs = 700;
 constexpr double kL2BytesPerCycle = 28, kL3BytesPerCycle = 22, kMemoryBytesPerCycle = 7;
 constexpr double kCacheShare = 0.6;  // of a level that one working set may use
@@ -64,6 +62,7 @@ double Traffic(const StatementSummary& s, double size, double* fill) {
   return bytes;
 }
 
+// Cycles of one vector operation of the body. Machines load as many vectors as they multiply.
 double BodyCycles(const StatementSummary& s, const RegisterTile& tile, const ir::Target& target) {
   const double vector_ops = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
   double per_op = vector_ops / std::max(target.fma_per_cycle, 0.5);
@@ -72,13 +71,31 @@ double BodyCycles(const StatementSummary& s, const RegisterTile& tile, const ir:
     const double wanted = kFmaLatencyCycles * target.fma_per_cycle;
     per_op *= std::max(1.0, wanted / std::max(tile.accumulators, 1.0));
   }
-  const double port = tile.loads_per_op / kLoadsPerCycle;
+  const double port = tile.loads_per_op;
   double cycles = std::max(per_op, port);
   cycles += tile.slow_lanes_per_op * kSlowLaneCycles;
   cycles += s.ops.special * tile.lanes * kSpecialCycles + s.ops.divide * kDivideCycles;
   cycles += tile.spill * kSpillCycles * 2 / std::max(tile.body_ops, 1.0);
-  if (s.guarded) cycles *= s.peeled ? kPeeledFactor : kGuardedFactor;
+  if (s.guarded && !s.peeled) cycles *= kGuardedFactor;
   return cycles;
+}
+
+// What peeled tails change: their last iterations do less, and less efficiently, as fewer
+// accumulators hide less latency and the vectors of the other side are loaded for fewer operations.
+double TailFactor(const StatementSummary& s, const RegisterTile& tile, const ir::Target& target) {
+  const double full = BodyCycles(s, tile, target);
+  double factor = 1;
+  for (const LoopSummary& loop : s.loops) {
+    if (loop.last_share >= 1) continue;
+    RegisterTile last = tile;
+    last.accumulators = std::max(1.0, tile.accumulators * loop.last_share);
+    last.body_ops = std::max(1.0, tile.body_ops * loop.last_share);
+    last.loads_per_op = tile.loads_per_op * (0.5 + 0.5 / loop.last_share);
+    const double tail = loop.last_share * BodyCycles(s, last, target) / full;
+    const double trips = static_cast<double>(loop.extent);
+    factor *= (trips - 1 + tail) / trips;
+  }
+  return factor;
 }
 
 double ComputeCycles(const StatementSummary& s, const ir::Target& target, double* control) {
@@ -91,7 +108,26 @@ double ComputeCycles(const StatementSummary& s, const ir::Target& target, double
     trips *= static_cast<double>(loop.extent);
     *control += trips * kLoopCycles;
   }
-  return operations * BodyCycles(s, tile, target);
+  return operations * BodyCycles(s, tile, target) * TailFactor(s, tile, target);
+}
+
+void AddTraffic(const StatementSummary& s, const ir::Target& target, double speed,
+                TimeEstimate* t) {
+  t->l2_bytes = Traffic(s, static_cast<double>(target.l1_bytes), &t->l1_fill);
+  t->l3_bytes = Traffic(s, static_cast<double>(target.l2_bytes), &t->l2_fill);
+  t->memory_bytes = Traffic(s, static_cast<double>(target.l3_bytes), &t->l3_fill);
+  t->l2_ns = t->l2_bytes / kL2BytesPerCycle / kClockGhz / speed;
+  t->l3_ns = t->l3_bytes / kL3BytesPerCycle / kClockGhz / speed;
+  t->memory_ns = t->memory_bytes / kMemoryBytesPerCycle / kClockGhz / speed;
+}
+
+// Levels overlap with arithmetic, but not perfectly: the largest counts in full, the rest partly.
+double Overlapped(const TimeEstimate& t) {
+  const double parts[] = {t.compute_ns, t.l2_ns, t.l3_ns, t.memory_ns};
+  const double largest = *std::max_element(std::begin(parts), std::end(parts));
+  double rest = 0;
+  for (double part : parts) rest += part;
+  return largest + 0.25 * (rest - largest);
 }
 
 // Makespan of n equal tasks on p threads, relative to an even share.
@@ -170,26 +206,24 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const ir::Target& targe
     const double ns = (cycles + 0.3 * control) / kClockGhz / speed;
     if (tasks > 1) regions = std::max(regions, 1.0);
     t.overhead_ns += control / kClockGhz / speed * 0.2;
+    TimeEstimate one;
+    one.compute_ns = ns;
+    AddTraffic(s, target, speed, &one);
     if (i != program.critical) {
       t.other_ns += ns;
+      t.second_ns = std::max(t.second_ns, ns);
+      t.other_traffic_ns += Overlapped(one) - ns;
       continue;
     }
-    t.compute_ns = ns;
     t.balance = tasks > 1 ? Imbalance(tasks, threads) : threads;
-    t.l2_bytes = Traffic(s, static_cast<double>(target.l1_bytes), &t.l1_fill);
-    t.l3_bytes = Traffic(s, static_cast<double>(target.l2_bytes), &t.l2_fill);
-    t.memory_bytes = Traffic(s, static_cast<double>(target.l3_bytes), &t.l3_fill);
-    t.l2_ns = t.l2_bytes / kL2BytesPerCycle / kClockGhz / speed;
-    t.l3_ns = t.l3_bytes / kL3BytesPerCycle / kClockGhz / speed;
-    t.memory_ns = t.memory_bytes / kMemoryBytesPerCycle / kClockGhz / speed;
+    t.tail = TailFactor(s, AnalyzeTile(s, target), target);
+    one.other_ns = t.other_ns, one.second_ns = t.second_ns, one.overhead_ns = t.overhead_ns;
+    one.other_traffic_ns = t.other_traffic_ns;
+    one.balance = t.balance, one.tail = t.tail;
+    t = one;
   }
   t.overhead_ns += regions * (threads > 1 ? kParallelRegionNs : 30);
-  // Levels overlap with arithmetic, but not perfectly: the largest counts in full, the rest partly.
-  const double parts[] = {t.compute_ns, t.l2_ns, t.l3_ns, t.memory_ns};
-  const double largest = *std::max_element(std::begin(parts), std::end(parts));
-  double rest = 0;
-  for (double part : parts) rest += part;
-  t.total_ns = largest + 0.25 * (rest - largest) + t.other_ns + t.overhead_ns;
+  t.total_ns = Overlapped(t) + t.other_ns + t.overhead_ns;
   return t;
 }
 

@@ -27,13 +27,16 @@ RegisterTile AnalyzeTile(const StatementSummary& statement, const ir::Target& ta
 
 // Seconds x 1e9 of one run on the target's threads.
 struct TimeEstimate {
-  double compute_ns = 0;   // critical statement, FMA units and ports
-  double other_ns = 0;     // the other statements
-  double l2_ns = 0;        // traffic into L1
-  double l3_ns = 0;        // traffic into L2
-  double memory_ns = 0;    // traffic into L3
-  double overhead_ns = 0;  // loop control and parallel regions
-  double balance = 1;      // makespan / perfectly even share of the parallel tasks
+  double compute_ns = 0;        // critical statement, FMA units and ports
+  double other_ns = 0;          // the other statements, without their traffic:
+  double other_traffic_ns = 0;  // not counted, as most of it stays in the caches
+  double second_ns = 0;         // the longest of those
+  double l2_ns = 0;             // traffic into L1
+  double l3_ns = 0;             // traffic into L2
+  double memory_ns = 0;         // traffic into L3
+  double overhead_ns = 0;       // loop control and parallel regions
+  double tail = 1;              // cycles with peeled tails / cycles if every tile were full
+  double balance = 1;           // makespan / perfectly even share of the parallel tasks
   double total_ns = 0;
   // Bytes of the loop nest that first exceeds each level, relative to the level's size.
   double l1_fill = 0, l2_fill = 0, l3_fill = 0;

@@ -14,7 +14,7 @@ namespace tilewright::cost_model {
 namespace {
 
 // Raised when a column changes its meaning without changing its name.
-constexpr int kFeatureVersion = 1;
+constexpr int kFeatureVersion = 2;
 constexpr size_t kAccesses = 4;  // accesses described one by one
 
 // Collects columns in order; names are kept only when the schema is made.
@@ -167,6 +167,10 @@ void AddEstimate(const ProgramSummary& program, const ir::Target& target, Row* r
   row->AddLog("level.memory_bytes", t.memory_bytes);
   row->AddLog("time.compute", t.compute_ns);
   row->AddLog("time.other", t.other_ns);
+  row->AddLog("time.other_traffic", t.other_traffic_ns);
+  row->AddLog("time.second", t.second_ns);
+  row->Add("time.tail", t.tail);
+  row->Add("time.other_share", t.total_ns > 0 ? t.other_ns / t.total_ns : 0);
   row->AddLog("time.l2", t.l2_ns);
   row->AddLog("time.l3", t.l3_ns);
   row->AddLog("time.memory", t.memory_ns);

@@ -92,20 +92,24 @@ class Summarizer {
     switch (s->kind) {
       case ir::StmtKind::kFor: {
         const analysis::Interval min = analysis::EvalInterval(s->range.min, size_bounds_);
-        loops_.push_back({s->var, min.is_bounded() ? min.min : 0,
-                          ConstantExtent(s->range.extent, size_bounds_), s->for_kind, false});
         const bool peel = s->annotations.count("tail") > 0;
+        loops_.push_back({s->var, min.is_bounded() ? min.min : 0,
+                          ConstantExtent(s->range.extent, size_bounds_), s->for_kind, false, 1});
+        peels_.push_back(peel);
         peeled_loops_ += peel;
         Walk(s->body, guarded);
         peeled_loops_ -= peel;
         loops_.pop_back();
+        peels_.pop_back();
         break;
       }
       case ir::StmtKind::kSeq:
         for (const ir::Stmt& child : s->stmts) Walk(child, guarded);
         break;
       case ir::StmtKind::kIf:
+        conditions_.push_back(s->condition);
         Walk(s->body, true);
+        conditions_.pop_back();
         if (s->else_body) Walk(s->else_body, true);
         break;
       case ir::StmtKind::kAlloc: {
@@ -143,11 +147,42 @@ class Summarizer {
     for (size_t i = 0; i < summary.loops.size(); ++i) {
       const LoopSummary& loop = summary.loops[i];
       summary.iterations *= static_cast<double>(loop.extent);
+      if (peels_[i]) summary.loops[i].last_share = LastShare(i, store.mask);
       summary.loops[i].moves_store =
           std::any_of(store.indices.begin(), store.indices.end(),
                       [&](const Expr& index) { return ir::UsesVar(index, loop.var); });
     }
     out_.statements.push_back(std::move(summary));
+  }
+
+  // How much of the last iteration of loop `at` the conditions around a store (and its mask) admit.
+  double LastShare(size_t at, const Expr& mask) const {
+    double share = 1;
+    for (const Expr& condition : conditions_) share = std::min(share, Admitted(condition, at));
+    if (mask != nullptr) share = std::min(share, Admitted(mask, at));
+    return share;
+  }
+
+  // a < b over the loops inside `at`, that one at its last iteration and the others outside at
+  // their first: the share of a's range that is below b.
+  double Admitted(const Expr& condition, size_t at) const {
+    if (condition->kind == ExprKind::kAnd) {
+      return std::min(Admitted(condition->args[0], at), Admitted(condition->args[1], at));
+    }
+    if (condition->kind != ExprKind::kLt || !ir::UsesVar(condition, loops_[at].var)) return 1;
+    analysis::Bounds bounds = size_bounds_;
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      const LoopSummary& loop = loops_[i];
+      const int64_t last = loop.min + loop.extent - 1;
+      bounds.Set(loop.var, i < at    ? analysis::Interval::Point(loop.min)
+                           : i == at ? analysis::Interval::Point(last)
+                                     : analysis::Interval{loop.min, last});
+    }
+    const analysis::Interval left = analysis::EvalInterval(condition->args[0], bounds);
+    const analysis::Interval right = analysis::EvalInterval(condition->args[1], bounds);
+    if (!left.is_bounded() || !right.is_bounded()) return 1;
+    const double width = static_cast<double>(left.max - left.min + 1);
+    return std::clamp(static_cast<double>(right.max - left.min) / width, 1 / width, 1.0);
   }
 
   void AddAccess(const ir::Buffer& buffer, const std::vector<Expr>& indices, bool is_write,
@@ -210,6 +245,8 @@ class Summarizer {
 
   analysis::Bounds size_bounds_;
   std::vector<LoopSummary> loops_;
+  std::vector<bool> peels_;       // of loops_
+  std::vector<Expr> conditions_;  // of the ifs around
   int peeled_loops_ = 0;
   ProgramSummary out_;
 };

@@ -1,5 +1,6 @@
-// Gradient-boosted trees by XGBoost's C interface. Its scores are exactly what stock XGBoost
-// predicts from the float features and the stored model: no base margin, no scaling.
+// Gradient-boosted trees by XGBoost's C interface. They learn what the analytical estimate gets
+// wrong: a score is the column prior.score plus what stock XGBoost predicts from the float features
+// and the stored model (its base margin, in XGBoost's words). Without data that is the prior.
 //
 // One thread always: libgomp's waiting threads would take the cores that measure, and a fork after
 // a parallel region hangs (FACTS.md). 64 bins: three times faster to train, no loss seen.
@@ -19,6 +20,9 @@ namespace {
 constexpr size_t kMinRows = 8;
 // Few rows need few and shallow trees: the time to train grows with both, what is learned does not.
 constexpr size_t kFewRows = 128;
+constexpr int kRoundsOnBase = 40;
+constexpr size_t kManyRows = 4096;
+constexpr char kPriorColumn[] = "prior.score";
 constexpr char kSchemaAttribute[] = "tilewright_features";
 
 absl::Status XgbError(std::string_view what) {
@@ -67,9 +71,65 @@ absl::StatusOr<std::vector<float>> Flatten(const std::vector<const FeatureVector
   return flat;
 }
 
+// A booster of these bytes, of our features.
+absl::StatusOr<Booster> LoadBooster(std::string_view bytes) {
+  BoosterHandle raw = nullptr;
+  TW_XGB(XGBoosterCreate(nullptr, 0, &raw));
+  Booster booster(raw);
+  TW_XGB(XGBoosterSetParam(raw, "nthread", "1"));
+  TW_XGB(XGBoosterSetParam(raw, "verbosity", "0"));
+  if (XGBoosterLoadModelFromBuffer(raw, bytes.data(), bytes.size()) != 0) {
+    return support::DataLoss("cost_model.load.corrupt", XGBGetLastError());
+  }
+  const char* schema = nullptr;
+  int found = 0;
+  TW_XGB(XGBoosterGetAttr(raw, kSchemaAttribute, &schema, &found));
+  if (found == 0 || schema != SchemaHash()) {
+    return support::FailedPrecondition(
+        "cost_model.load.schema", support::StrCat("expected features ", SchemaHash(), ", found ",
+                                                  found != 0 ? schema : "none"));
+  }
+  return booster;
+}
+
+absl::StatusOr<std::vector<float>> PredictFlat(BoosterHandle booster,
+                                               const std::vector<float>& flat, size_t rows) {
+  const bst_ulong* shape = nullptr;
+  bst_ulong dims = 0;
+  const float* result = nullptr;
+  TW_XGB(XGBoosterPredictFromDense(
+      booster, ArrayInterface(flat.data(), rows, FeatureNames().size()).c_str(),
+      "{\"type\":0,\"training\":false,\"iteration_begin\":0,\"iteration_end\":0,"
+      "\"strict_shape\":false,\"missing\":NaN,\"cache_id\":0}",
+      nullptr, &shape, &dims, &result));
+  if (dims < 1 || shape[0] != rows) return XgbError("predicted another number of rows");
+  return std::vector<float>(result, result + rows);
+}
+
+// Turns labels into what trees have to add to the prior. How fast the best of a task is, no model
+// knows or needs: labels move, group by group, so that on average `known` (what the base's trees
+// say) is right.
+void MakeResiduals(const Dataset& data, const std::vector<float>& known,
+                   std::vector<float>* labels) {
+  const size_t prior = FeatureIndex(kPriorColumn);
+  for (size_t i = 0; i < data.rows.size(); ++i) (*labels)[i] -= data.rows[i].features[prior];
+  const auto groups = static_cast<size_t>(data.num_groups());
+  std::vector<double> sum(groups, 0), count(groups, 0);
+  for (size_t i = 0; i < data.rows.size(); ++i) {
+    if (!(data.rows[i].time_ns > 0)) continue;
+    const auto group = static_cast<size_t>(data.rows[i].group);
+    sum[group] += static_cast<double>(known[i]) - static_cast<double>((*labels)[i]);
+    count[group] += 1;
+  }
+  for (size_t i = 0; i < data.rows.size(); ++i) {
+    const auto group = static_cast<size_t>(data.rows[i].group);
+    if (count[group] > 0) (*labels)[i] += static_cast<float>(sum[group] / count[group]);
+  }
+}
+
 class XgbModel final : public CostModel {
  public:
-  explicit XgbModel(uint64_t seed) : seed_(seed) {}
+  XgbModel(uint64_t seed, std::string base) : seed_(seed), base_(std::move(base)) {}
 
   absl::Status Fit(const Dataset& data) override {
     if (data.rows.size() < kMinRows) {
@@ -80,7 +140,7 @@ class XgbModel final : public CostModel {
     std::vector<const FeatureVector*> rows;
     for (const DataRow& row : data.rows) rows.push_back(&row.features);
     TW_ASSIGN(std::vector<float> flat, Flatten(rows));
-    const std::vector<float> labels = Labels(data);
+    std::vector<float> labels = Labels(data);
     // The fast end of each task is what the search lives on: it weighs more.
     std::vector<float> weights;
     for (const float label : labels) weights.push_back(0.2F + std::exp2(label));
@@ -89,18 +149,21 @@ class XgbModel final : public CostModel {
         ArrayInterface(flat.data(), rows.size(), FeatureNames().size()).c_str(),
         "{\"missing\":NaN,\"nthread\":1}", &raw));
     Matrix matrix(raw);
+    TW_ASSIGN(Booster booster, Start(data, flat, raw, &labels));
+    BoosterHandle raw_booster = booster.get();
     TW_XGB(XGDMatrixSetFloatInfo(raw, "label", labels.data(), labels.size()));
     TW_XGB(XGDMatrixSetFloatInfo(raw, "weight", weights.data(), weights.size()));
-    BoosterHandle raw_booster = nullptr;
-    TW_XGB(XGBoosterCreate(&raw, 1, &raw_booster));
-    Booster booster(raw_booster);
     for (const Param& param : kParams)
       TW_XGB(XGBoosterSetParam(raw_booster, param.name, param.value));
     TW_XGB(XGBoosterSetParam(raw_booster, "seed", support::StrCat(seed_ & 0x7fffffff).c_str()));
-    if (rows.size() < kFewRows) TW_XGB(XGBoosterSetParam(raw_booster, "max_depth", "4"));
-    const int rounds = TrainingRounds(rows.size());
+    if (rows.size() < kFewRows || !base_.empty()) {
+      TW_XGB(XGBoosterSetParam(raw_booster, "max_depth", "4"));
+    }
+    int before = 0;
+    TW_XGB(XGBoosterBoostedRounds(raw_booster, &before));
+    const int rounds = TrainingRounds(rows.size(), !base_.empty());
     for (int round = 0; round < rounds; ++round) {
-      TW_XGB(XGBoosterUpdateOneIter(raw_booster, round, raw));
+      TW_XGB(XGBoosterUpdateOneIter(raw_booster, before + round, raw));
     }
     TW_XGB(XGBoosterSetAttr(raw_booster, kSchemaAttribute, SchemaHash().c_str()));
     booster_ = std::move(booster);
@@ -114,16 +177,10 @@ class XgbModel final : public CostModel {
     std::vector<const FeatureVector*> pointers;
     for (const FeatureVector& row : rows) pointers.push_back(&row);
     TW_ASSIGN(std::vector<float> flat, Flatten(pointers));
-    const bst_ulong* shape = nullptr;
-    bst_ulong dims = 0;
-    const float* result = nullptr;
-    TW_XGB(XGBoosterPredictFromDense(
-        booster_.get(), ArrayInterface(flat.data(), rows.size(), FeatureNames().size()).c_str(),
-        "{\"type\":0,\"training\":false,\"iteration_begin\":0,\"iteration_end\":0,"
-        "\"strict_shape\":false,\"missing\":NaN,\"cache_id\":0}",
-        nullptr, &shape, &dims, &result));
-    if (dims < 1 || shape[0] != rows.size()) return XgbError("predicted another number of rows");
-    return std::vector<float>(result, result + rows.size());
+    TW_ASSIGN(std::vector<float> scores, PredictFlat(booster_.get(), flat, rows.size()));
+    const size_t prior = FeatureIndex(kPriorColumn);
+    for (size_t i = 0; i < rows.size(); ++i) scores[i] += rows[i][prior];
+    return scores;
   }
 
   absl::StatusOr<std::string> Save() const override {
@@ -135,35 +192,40 @@ class XgbModel final : public CostModel {
   }
 
   absl::Status Load(std::string_view bytes) override {
-    BoosterHandle raw = nullptr;
-    TW_XGB(XGBoosterCreate(nullptr, 0, &raw));
-    Booster booster(raw);
-    TW_XGB(XGBoosterSetParam(raw, "nthread", "1"));
-    TW_XGB(XGBoosterSetParam(raw, "verbosity", "0"));
-    if (XGBoosterLoadModelFromBuffer(raw, bytes.data(), bytes.size()) != 0) {
-      return support::DataLoss("cost_model.load.corrupt", XGBGetLastError());
-    }
-    const char* schema = nullptr;
-    int found = 0;
-    TW_XGB(XGBoosterGetAttr(raw, kSchemaAttribute, &schema, &found));
-    if (found == 0 || schema != SchemaHash()) {
-      return support::FailedPrecondition(
-          "cost_model.load.schema", support::StrCat("expected features ", SchemaHash(), ", found ",
-                                                    found != 0 ? schema : "none"));
-    }
-    booster_ = std::move(booster);
+    TW_ASSIGN(booster_, LoadBooster(bytes));
     return absl::OkStatus();
   }
 
  private:
+  // What Fit trains further: the base, with labels that fit to it, or nothing.
+  absl::StatusOr<Booster> Start(const Dataset& data, const std::vector<float>& flat,
+                                DMatrixHandle matrix, std::vector<float>* labels) const {
+    if (!base_.empty()) {
+      TW_ASSIGN(Booster booster, LoadBooster(base_));
+      TW_ASSIGN(const std::vector<float> known, PredictFlat(booster.get(), flat, data.rows.size()));
+      MakeResiduals(data, known, labels);
+      return booster;
+    }
+    MakeResiduals(data, std::vector<float>(data.rows.size(), 0), labels);
+    BoosterHandle raw = nullptr;
+    TW_XGB(XGBoosterCreate(&matrix, 1, &raw));
+    return Booster(raw);
+  }
+
   uint64_t seed_;
+  std::string base_;
   Booster booster_;
 };
 
 }  // namespace
 
-int TrainingRounds(size_t rows) { return rows < kFewRows ? 60 : 120; }
+int TrainingRounds(size_t rows, bool has_base) {
+  if (has_base) return kRoundsOnBase;
+  return rows < kFewRows ? 60 : rows < kManyRows ? 120 : 200;
+}
 
-std::unique_ptr<CostModel> MakeXgbModel(uint64_t seed) { return std::make_unique<XgbModel>(seed); }
+std::unique_ptr<CostModel> MakeXgbModel(uint64_t seed, std::string base) {
+  return std::make_unique<XgbModel>(seed, std::move(base));
+}
 
 }  // namespace tilewright::cost_model

@@ -11,6 +11,7 @@
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
 #include "cost_model/model.h"
+#include "cost_model/shipped_model.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/result_check.h"
@@ -49,6 +50,12 @@ double Try(const driver::Task& task, const ir::Target& target, const std::string
     return 0;
   }
   return TimeNs(*loaded, found->best_ns);
+}
+
+std::unique_ptr<cost_model::CostModel> ShippedModel(uint64_t seed) {
+  auto model = cost_model::MakeXgbModel(seed);
+  TW_CHECK(model->Load(cost_model::ShippedModel()).ok());
+  return model;
 }
 
 Loaded Start(const driver::Task& task, const ir::Target& target, Found* found) {
@@ -150,7 +157,7 @@ Found Tune(const driver::Task& task, const ir::Target& target, const TuneOptions
   with.seed = options.seed;
   auto search = Must(search::SearchTask::Create(variants, task.flops, target, with), task.name);
   std::unique_ptr<cost_model::CostModel> model =
-      options.random ? cost_model::MakeRandomModel(options.seed) : cost_model::MakePriorModel();
+      options.random ? cost_model::MakeRandomModel(options.seed) : ShippedModel(options.seed);
   search->Tell({built.program_hash, v1::OK, found.default_ns, false}, found.default_steps);
   for (int done = 0, batch = 0; done < trials; ++batch) {
     search::AskResult asked = Must(
@@ -169,7 +176,7 @@ Found Tune(const driver::Task& task, const ir::Target& target, const TuneOptions
     cost_model::Dataset data;
     data.rows = search->TrainingRows(0);
     if (data.rows.size() < kFirstTraining) continue;
-    model = cost_model::MakeXgbModel(options.seed);
+    model = cost_model::MakeXgbModel(options.seed, std::string(cost_model::ShippedModel()));
     TW_CHECK(model->Fit(data).ok());
   }
   return found;

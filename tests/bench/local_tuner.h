@@ -54,7 +54,7 @@ struct Found {
 struct TuneOptions {
   int trials = 0;
   uint64_t seed = 0;
-  bool random = false;  // picks by chance instead of the prior and then a learned model
+  bool random = false;  // picks by chance instead of the shipped model and what it learns
 };
 // The default schedule, and the best of the search's candidates.
 Found Tune(const driver::Task& task, const ir::Target& target, const TuneOptions& options);

@@ -10,6 +10,7 @@
 #include "cost_model/analytical_model.h"
 #include "cost_model/features.h"
 #include "cost_model/model.h"
+#include "cost_model/shipped_model.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "tests/support/te_programs.h"
@@ -134,6 +135,45 @@ TEST(XgbModelTest, RefusesWhatItCannotUse) {
   EXPECT_EQ(support::Slug(model->Load("not a model")), "cost_model.load.corrupt");
   ASSERT_TRUE(model->Fit(Synthetic(50, 1)).ok());
   EXPECT_EQ(support::Slug(model->Predict({FeatureVector(3)}).status()), "cost_model.columns");
+}
+
+// What is common to two tasks comes from the base, what is not from the new rows.
+TEST(XgbModelTest, GoesOnFromItsBase) {
+  auto base = MakeXgbModel(7);
+  ASSERT_TRUE(base->Fit(Synthetic(600, 1)).ok());
+  const std::string bytes = *base->Save();
+  const auto changed = [](Dataset data) {
+    for (DataRow& row : data.rows) {
+      if (row.time_ns > 0) row.time_ns *= 10 * (1 + 2 * row.features[20]);
+    }
+    return data;
+  };
+  const Dataset few = changed(Synthetic(40, 2)), test = changed(Synthetic(300, 3));
+  auto onward = MakeXgbModel(7, bytes), again = MakeXgbModel(7, bytes), alone = MakeXgbModel(7);
+  ASSERT_TRUE(onward->Fit(few).ok());
+  ASSERT_TRUE(again->Fit(few).ok());
+  ASSERT_TRUE(alone->Fit(few).ok());
+  EXPECT_EQ(*onward->Save(), *again->Save());
+  const auto accuracy = [&](CostModel* model) {
+    return MeasureRanking(test, *model->Predict(Rows(test))).pairwise_accuracy;
+  };
+  EXPECT_GT(accuracy(onward.get()), accuracy(base.get()) + 0.02);
+  EXPECT_GT(accuracy(onward.get()), accuracy(alone.get()) + 0.02);
+  EXPECT_EQ(support::Slug(MakeXgbModel(7, "junk")->Fit(few)), "cost_model.load.corrupt");
+}
+
+// Who changes the features or the estimate trains the shipped model again (cost_model/README.md).
+TEST(ShippedModelTest, IsOfTheseFeatures) {
+  auto model = MakeXgbModel(1);
+  const absl::Status loaded = model->Load(ShippedModel());
+  ASSERT_TRUE(loaded.ok()) << support::StatusText(loaded);
+  EXPECT_EQ(ShippedModelId().substr(0, 8), "shipped-");
+  const auto plain = *ComputeFeatures(Lowered(tests::MatmulProgram(64, 64, 64), kPlain),
+                                      2.0 * 64 * 64 * 64, Cpu());
+  const auto tiled = *ComputeFeatures(Lowered(tests::MatmulProgram(64, 64, 64), kTiled),
+                                      2.0 * 64 * 64 * 64, Cpu());
+  const std::vector<float> scores = *model->Predict({plain, tiled});
+  EXPECT_GT(scores[1], scores[0] + 1) << "tiles are more than twice as fast";
 }
 
 TEST(RankingTest, PerfectAndReversedOrders) {

@@ -254,6 +254,12 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
     v1::JobOpened* opened = reply.mutable_job_opened();
     opened->set_model_name("Net");
     opened->set_toolchain("tc");
+    // As the real one: what is pre-trained ranks at once where models learn.
+    if (request.open_job().cost_model() == "xgboost") {
+      state.model = "shipped-1";
+      opened->mutable_shipped_model()->set_model_id(state.model);
+      opened->mutable_shipped_model()->set_model("bytes of " + state.model);
+    }
     for (int i = 0; i < kTasks; ++i) {
       v1::BuilderTask* task = opened->add_tasks();
       task->set_name(StrCat("task", i));

@@ -263,13 +263,13 @@ TEST(TrainAndJudgeTest, WantsRowsAndReportsHeldOutQuality) {
   for (const Pick& pick : Ask(task.get(), 64, "b", prior.get()).ranked) {
     rows.rows.push_back({pick.candidate.features, 0, FakeTime(pick.candidate.features)});
   }
-  auto trained = TrainAndJudge(rows, 1, prior.get(), false);
+  auto trained = TrainAndJudge(rows, 1, "", prior.get(), false);
   ASSERT_TRUE(trained.ok()) << support::StatusText(trained.status());
   EXPECT_TRUE(trained->replaces);
   EXPECT_GT(trained->metrics.held_out_rows(), 10);
   EXPECT_GT(trained->metrics.pairwise_accuracy(), 0.8);
   rows.rows.resize(3);
-  auto too_few = TrainAndJudge(rows, 1, prior.get(), false);
+  auto too_few = TrainAndJudge(rows, 1, "", prior.get(), false);
   ASSERT_TRUE(too_few.ok());
   EXPECT_EQ(too_few->model, nullptr);
   EXPECT_FALSE(too_few->reason.empty());

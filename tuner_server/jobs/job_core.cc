@@ -40,9 +40,10 @@ absl::Status JobCore::Load() {
   TW_TRY(LoadTrials());
   TW_ASSIGN(const std::vector<log::ModelRow> models, env_.log->ListModels(job_.id));
   for (const log::ModelRow& model : models) {
+    if (model.replaced) model_id_ = model.id;
+    if (model.train_rows == 0) continue;  // the shipped one
     ++retrainings_;
     trained_rows_ = model.train_rows + model.held_out_rows;
-    if (model.replaced) model_id_ = model.id;
   }
   TW_ASSIGN(batches_, env_.log->CountBatches(job_.id));
   TW_ASSIGN(const log::TrialCounts counts, env_.log->CountTrials(job_.id));

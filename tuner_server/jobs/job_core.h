@@ -146,6 +146,7 @@ class JobCore {
   absl::Status OnSearchDied(const absl::Status& why);
   absl::Status OnSearchRefused(const v1::BuilderError& error);
   absl::Status OnOpened(const v1::JobOpened& opened);
+  absl::Status UseShippedModel();
   absl::Status AddDefaultTrials();
   absl::Status OnTrained(const v1::ModelTrained& trained);
   absl::Status OnAsked(const v1::Asked& asked);
@@ -218,6 +219,7 @@ class JobCore {
   std::string asked_batch_;
   int64_t asked_count_ = 0;
   std::string model_id_;       // in use
+  v1::ShippedModel shipped_;   // of this child; ranks where nothing was trained
   int64_t ok_rows_ = 0;        // usable records
   int64_t trained_rows_ = 0;   // of them at the last training
   int64_t training_rows_ = 0;  // of them in the training that is out

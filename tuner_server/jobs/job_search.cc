@@ -266,6 +266,7 @@ absl::Status JobCore::OnSearchRefused(const v1::BuilderError& error) {
     case SearchStep::kLoadModel:
       model_id_.clear();
       trained_rows_ = 0;
+      TW_TRY(UseShippedModel());
       return AddText("the stored model was refused and will be trained again: " + text);
     default:
       return Fail(text);
@@ -313,8 +314,28 @@ absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
                           kMaxExpectedBytes));
     TW_TRY(env_.blobs->PutVerified(hex, bytes));
   }
+  shipped_ = opened.shipped_model();
+  TW_TRY(UseShippedModel());
   opened_ = true;
   return job_.state == log::JobState::kRunning ? AddDefaultTrials() : absl::OkStatus();
+}
+
+// What ranks before the first training is in the log before any pick names it, like any other.
+absl::Status JobCore::UseShippedModel() {
+  if (!model_id_.empty() || shipped_.model_id().empty()) return absl::OkStatus();
+  log::ModelRow model;
+  model.id = shipped_.model_id();
+  model.job = job_.id;
+  model.bytes = shipped_.model();
+  model.sha256 = support::Sha256Hex(model.bytes);
+  model.features_schema = shipped_.features_schema();
+  model.replaced = true;
+  model.reason = "shipped";
+  model.created_us = env_.clock->WallMicros();
+  TW_TRY(env_.log->AddModel(model));
+  model_id_ = model.id;
+  model_loaded_ = true;  // this child has it already
+  return absl::OkStatus();
 }
 
 // The first trial of each task is its default schedule: what every other one is compared with.

@@ -183,7 +183,8 @@ driver::ScheduleProvider::Found RequestSchedules::Find(const std::string& task_h
 }
 
 absl::StatusOr<TrainedModel> TrainAndJudge(const cost_model::Dataset& all, uint64_t seed,
-                                           cost_model::CostModel* previous, bool has_previous) {
+                                           const std::string& base, cost_model::CostModel* previous,
+                                           bool has_previous) {
   TrainedModel out;
   out.metrics.set_train_rows(static_cast<int32_t>(all.rows.size()));
   if (all.rows.size() < kMinTrainRows) {
@@ -196,7 +197,7 @@ absl::StatusOr<TrainedModel> TrainAndJudge(const cost_model::Dataset& all, uint6
   out.metrics.set_held_out_rows(static_cast<int32_t>(held_out.rows.size()));
   out.replaces = true;
   if (train.rows.size() >= kMinTrainRows / 2 && held_out.rows.size() >= 2) {
-    std::unique_ptr<cost_model::CostModel> twin = cost_model::MakeXgbModel(seed);
+    std::unique_ptr<cost_model::CostModel> twin = cost_model::MakeXgbModel(seed, base);
     if (twin->Fit(train).ok()) {
       TW_ASSIGN(cost_model::RankQuality learned, Judge(twin.get(), held_out));
       TW_ASSIGN(cost_model::RankQuality prior, Judge(cost_model::MakePriorModel().get(), held_out));
@@ -207,19 +208,25 @@ absl::StatusOr<TrainedModel> TrainAndJudge(const cost_model::Dataset& all, uint6
         TW_ASSIGN(cost_model::RankQuality before, Judge(previous, held_out));
         out.metrics.set_previous_recall_at_8(before.recall_at_8);
       }
+      cost_model::RankQuality floor = prior;
+      if (!base.empty()) {
+        const auto untrained = cost_model::MakeXgbModel(seed);
+        TW_TRY(untrained->Load(base));
+        TW_ASSIGN(floor, Judge(untrained.get(), held_out));
+      }
       if (learned.pairs >= kMinGatePairs &&
-          learned.pairwise_accuracy + kGateSlack < prior.pairwise_accuracy) {
+          learned.pairwise_accuracy + kGateSlack < floor.pairwise_accuracy) {
         out.replaces = false;
-        out.reason =
-            support::StrCat("orders ", support::FormatFixed(100 * learned.pairwise_accuracy, 1),
-                            " % of held-out pairs, the prior ",
-                            support::FormatFixed(100 * prior.pairwise_accuracy, 1), " %");
+        out.reason = support::StrCat(
+            "orders ", support::FormatFixed(100 * learned.pairwise_accuracy, 1),
+            " % of held-out pairs, the ", base.empty() ? "prior " : "shipped model ",
+            support::FormatFixed(100 * floor.pairwise_accuracy, 1), " %");
       }
     }
   }
-  out.model = cost_model::MakeXgbModel(seed);
+  out.model = cost_model::MakeXgbModel(seed, base);
   TW_TRY(out.model->Fit(all));
-  out.metrics.set_rounds(cost_model::TrainingRounds(all.rows.size()));
+  out.metrics.set_rounds(cost_model::TrainingRounds(all.rows.size(), !base.empty()));
   return out;
 }
 

@@ -45,9 +45,11 @@ struct TrainedModel {
   std::string reason;
   v1::ModelMetrics metrics;
 };
-// Trains on all rows. Its quality is measured by a twin that does not see the held-out rows; the
-// gate compares that with the analytical prior on the same rows.
+// Trains on all rows, from the pre-trained model `base` where that is not empty. Its quality is
+// measured by a twin that does not see the held-out rows; the gate compares that, on the same rows,
+// with what there is without this data: the base, else the analytical prior.
 absl::StatusOr<TrainedModel> TrainAndJudge(const cost_model::Dataset& all, uint64_t seed,
-                                           cost_model::CostModel* previous, bool has_previous);
+                                           const std::string& base, cost_model::CostModel* previous,
+                                           bool has_previous);
 
 }  // namespace tilewright::search

@@ -7,6 +7,7 @@
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/structural.h"
+#include "cost_model/shipped_model.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -102,6 +103,7 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   TW_ASSIGN(std::vector<driver::Task> tasks, driver::ExtractTasks(graph_));
   for (const driver::Task& task : tasks) TW_TRY(AddTask(task, request, reply));
   model_ = UntrainedModel(request.cost_model(), request.seed());
+  if (request.cost_model() == "xgboost") TW_TRY(UseShippedModel(reply->mutable_shipped_model()));
   reply->set_model_name(ResourceName(graph_.name));
   *reply->mutable_model() = DigestMessage(model_digest_, static_cast<int64_t>(bytes.size()));
   reply->set_toolchain(codegen::ToolchainName());
@@ -156,6 +158,18 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
   return absl::OkStatus();
 }
 
+absl::Status BuilderSession::UseShippedModel(v1::ShippedModel* reply) {
+  std::unique_ptr<cost_model::CostModel> shipped = cost_model::MakeXgbModel(job_.seed());
+  TW_TRY(shipped->Load(cost_model::ShippedModel()));
+  model_ = std::move(shipped);
+  model_id_ = cost_model::ShippedModelId();
+  base_ = std::string(cost_model::ShippedModel());
+  reply->set_model_id(model_id_);
+  reply->set_model(base_);
+  reply->set_features_schema(cost_model::SchemaHash());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<BuilderSession::JobTask*> BuilderSession::FindTask(const std::string& hash) {
   const auto it = tasks_.find(hash);
   if (it == tasks_.end()) {
@@ -196,7 +210,7 @@ absl::Status BuilderSession::TrainModel(v1::ModelTrained* reply) {
     ++group;
   }
   TW_ASSIGN(TrainedModel trained,
-            TrainAndJudge(all, job_.seed(), model_.get(), !model_id_.empty()));
+            TrainAndJudge(all, job_.seed(), base_, model_.get(), !model_id_.empty()));
   *reply->mutable_metrics() = trained.metrics;
   reply->set_trained(trained.model != nullptr);
   reply->set_reason(trained.reason);

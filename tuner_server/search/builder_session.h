@@ -35,6 +35,8 @@ class BuilderSession {
 
   absl::Status Dispatch(const v1::BuilderRequest& request, v1::BuilderReply* reply);
   absl::Status OpenJob(const v1::OpenJob& request, v1::JobOpened* reply);
+  // Ranks until the first training, and is what training goes on from.
+  absl::Status UseShippedModel(v1::ShippedModel* reply);
   absl::Status AddTask(const driver::Task& task, const v1::OpenJob& request, v1::JobOpened* reply);
   absl::Status Tell(const v1::Tell& request, v1::Told* reply);
   absl::Status TrainModel(v1::ModelTrained* reply);
@@ -55,7 +57,8 @@ class BuilderSession {
   std::map<std::string, JobTask> tasks_;
   std::map<std::string, v1::ToldRecord> records_;  // by measurement id: each counts once
   std::unique_ptr<cost_model::CostModel> model_;   // ranks now
-  std::string model_id_;                           // empty: nothing was trained yet
+  std::string model_id_;                           // empty: neither a shipped nor a trained one
+  std::string base_;  // the shipped model that training goes on from; empty: none fits
 };
 
 }  // namespace tilewright::search

@@ -1,0 +1,267 @@
+// Searches of single tasks as the tuner does them, one thread, with times from a store of measured
+// candidates (trial_store.h): what trials.py compares. Resumable: what was measured is not measured
+// again, and runs that are in the file of runs are left out.
+//   trials run --store DIR --runs FILE --mode model|learned|draft|random [--model FILE]
+//              [--seeds N] [--trials N] [--batch N] [--only NAME] WORKLOADS.txt | MODEL.onnx ...
+//   trials finals --store DIR [--top N] [--pairs N] WORKLOADS...   the best again, for longer
+//   trials export --store DIR --rows FILE WORKLOADS...              features and times, as text
+// Modes: model: the shipped cost model (or --model) and retraining; learned: the analytical prior
+// and retraining; draft: the prior alone; random: distinct feasible points by chance.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/structural.h"
+#include "cost_model/shipped_model.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/strings.h"
+#include "tests/bench/trial_store.h"
+#include "tuner_server/search/search_task.h"
+
+namespace tilewright::bench {
+namespace {
+
+using support::StrCat;
+
+constexpr size_t kFirstTraining = 16;  // records
+
+struct Options {
+  std::string command, store, runs, mode = "learned", model, only, rows;
+  int seeds = 1, first_seed = 1, trials = 64, batch = 8, top = 8, pairs = 40;
+  std::vector<std::string> workloads;
+};
+
+std::string RunName(const std::string& workload, const Options& options, int seed) {
+  return StrCat(workload, "/", options.mode, "/", seed, "/", options.trials);
+}
+
+std::set<std::string> RunsDone(const std::string& path) {
+  std::set<std::string> done;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+    if (!row.is_discarded()) done.insert(row["run"]);
+  }
+  return done;
+}
+
+// Programs in the order tried.
+using Tried = std::vector<std::string>;
+
+Tried Random(const Workload& workload, const ir::Target& target, const Options& options, int seed,
+             TrialStore* store) {
+  const auto space = Must(
+      search::Space::Create(Must(driver::TaskVariants(workload.task.text), workload.name), target),
+      workload.name);
+  support::Rng rng(support::Rng(static_cast<uint64_t>(seed)).Split("random"));
+  Tried tried;
+  std::set<std::string> seen = {store->baseline_hash()};
+  for (int draws = 0; static_cast<int>(tried.size()) < options.trials; ++draws) {
+    search::Point point;
+    if (draws > 100 * options.trials || !space->Sample(&rng, &point)) break;
+    const absl::StatusOr<schedule::Schedule> made = space->Apply(point);
+    if (!made.ok()) continue;
+    const std::string hash = ir::ProgramHash(made->function());
+    if (!seen.insert(hash).second) continue;
+    store->Get(hash, schedule::ToText(made->steps()), options.mode);
+    tried.push_back(hash);
+  }
+  return tried;
+}
+
+// What training goes on from; empty for modes that know nothing.
+std::string BaseModel(const Options& options) {
+  if (options.mode != "model") return "";
+  if (options.model.empty()) return std::string(cost_model::ShippedModel());
+  return Must(support::ReadFile(options.model, 1 << 28), options.model);
+}
+
+std::unique_ptr<cost_model::CostModel> FirstModel(const std::string& base, uint64_t seed) {
+  if (base.empty()) return cost_model::MakePriorModel();
+  auto model = cost_model::MakeXgbModel(seed);
+  const absl::Status loaded = model->Load(base);
+  TW_CHECK(loaded.ok()) << support::StatusText(loaded);
+  return model;
+}
+
+Tried Search(const Workload& workload, const ir::Target& target, const Options& options, int seed,
+             TrialStore* store) {
+  search::SearchOptions with;
+  with.seed = static_cast<uint64_t>(seed) ^ support::StableHash64(workload.task.hash);
+  auto search =
+      Must(search::SearchTask::Create(Must(driver::TaskVariants(workload.task.text), workload.name),
+                                      workload.task.flops, target, with),
+           workload.name);
+  const std::string base = BaseModel(options);
+  std::unique_ptr<cost_model::CostModel> model = FirstModel(base, with.seed);
+  const auto tell = [&](const std::string& hash, const std::string& steps) {
+    const Measured& m = store->Get(hash, steps, options.mode);
+    const v1::Outcome outcome = m.ratio > 0 ? v1::OK : m.wrong ? v1::WRONG_RESULT : v1::BUILD_ERROR;
+    search->Tell({hash, outcome, m.ratio * 1e6, false}, steps);
+  };
+  tell(store->baseline_hash(), store->baseline_steps());
+  Tried tried;
+  for (int batch = 0; static_cast<int>(tried.size()) < options.trials; ++batch) {
+    const int left = options.trials - static_cast<int>(tried.size());
+    const search::AskResult asked = Must(
+        search->Ask(std::min(options.batch, left), StrCat("b", batch), model.get()), workload.name);
+    if (asked.picks.empty()) break;
+    for (const search::Pick& pick : asked.picks) {
+      tell(pick.candidate.program_hash, pick.candidate.steps);
+      tried.push_back(pick.candidate.program_hash);
+    }
+    if (options.mode == "draft") continue;
+    cost_model::Dataset data;
+    data.rows = search->TrainingRows(0);
+    if (data.rows.size() < kFirstTraining) continue;
+    model = cost_model::MakeXgbModel(with.seed, base);
+    TW_CHECK(model->Fit(data).ok());
+  }
+  return tried;
+}
+
+void Run(const std::vector<Workload>& workloads, const ir::Target& target, const Options& options) {
+  const std::set<std::string> done = RunsDone(options.runs);
+  std::ofstream runs(options.runs, std::ios::app);
+  for (int seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
+    for (const Workload& workload : workloads) {
+      const std::string name = RunName(workload.name, options, seed);
+      if (done.count(name) > 0) continue;
+      auto store = Must(TrialStore::Open(options.store, workload, target), workload.name);
+      const double start = NowNs(2);
+      const Tried tried = options.mode == "random"
+                              ? Random(workload, target, options, seed, store.get())
+                              : Search(workload, target, options, seed, store.get());
+      const double seconds = (NowNs(2) - start) * 1e-9;
+      runs << nlohmann::json{{"run", name},
+                             {"workload", workload.name},
+                             {"mode", options.mode},
+                             {"seed", seed},
+                             {"seconds", seconds},
+                             {"built", store->built()},
+                             {"failed", store->failed()},
+                             {"tried", tried}}
+                  .dump()
+           << std::endl;
+      const auto best = store->ByRatio();
+      printf("%-28s %4zu tried, %4d measured in %5.1f s, best known %.4f of %zu\n", name.c_str(),
+             tried.size(), store->built(), seconds, best.empty() ? 0 : best[0]->ratio, best.size());
+      fflush(stdout);
+    }
+  }
+}
+
+void Finals(const std::vector<Workload>& workloads, const ir::Target& target,
+            const Options& options) {
+  for (const Workload& workload : workloads) {
+    auto store = Must(TrialStore::Open(options.store, workload, target), workload.name);
+    // Until each of the best has had its turns: the quickest of many are there partly by luck.
+    for (bool all = false; !all;) {
+      all = true;
+      std::vector<const Measured*> best = store->ByRatio();
+      best.resize(std::min(best.size(), static_cast<size_t>(options.top)));
+      std::vector<std::string> again;
+      for (const Measured* m : best) {
+        if (m->pairs < options.pairs) again.push_back(m->program_hash);
+      }
+      for (const std::string& hash : again) store->Again(hash, options.pairs);
+      all = again.empty();
+    }
+    const auto best = store->ByRatio();
+    if (!best.empty()) printf("%-24s best %.4f\n", workload.name.c_str(), best[0]->ratio);
+    fflush(stdout);
+  }
+}
+
+void Export(const std::vector<Workload>& workloads, const ir::Target& target,
+            const Options& options) {
+  std::ofstream out(options.rows);
+  out << "workload program ratio origin";
+  for (const std::string& name : cost_model::FeatureNames()) out << ' ' << name;
+  out << "\n";
+  for (const Workload& workload : workloads) {
+    auto store = Must(TrialStore::Open(options.store, workload, target), workload.name);
+    const auto space =
+        Must(search::Space::Create(Must(driver::TaskVariants(workload.task.text), workload.name),
+                                   target),
+             workload.name);
+    search::DraftMaker maker(space.get(), workload.task.flops, target);
+    for (const std::string& hash : store->order()) {
+      const Measured* m = store->Find(hash);
+      const absl::StatusOr<search::Candidate> made = maker.MakeFromSteps(m->steps);
+      if (!made.ok() || made->program_hash != hash) continue;
+      out << workload.name << ' ' << hash << ' ' << m->ratio << ' ' << m->origin;
+      for (const float value : made->features) out << ' ' << value;
+      out << "\n";
+    }
+  }
+}
+
+Options ParseFlags(int argc, char** argv) {
+  Options options;
+  if (argc > 1) options.command = argv[1];
+  for (int i = 2; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (flag.rfind("--", 0) != 0) {
+      options.workloads.push_back(flag);
+      continue;
+    }
+    TW_CHECK(i + 1 < argc) << flag << " needs a value";
+    const std::string value = argv[++i];
+    if (flag == "--store") options.store = value;
+    if (flag == "--runs") options.runs = value;
+    if (flag == "--mode") options.mode = value;
+    if (flag == "--model") options.model = value;
+    if (flag == "--only") options.only = value;
+    if (flag == "--rows") options.rows = value;
+    if (flag == "--seeds") options.seeds = atoi(value.c_str());
+    if (flag == "--first-seed") options.first_seed = atoi(value.c_str());
+    if (flag == "--trials") options.trials = atoi(value.c_str());
+    if (flag == "--batch") options.batch = atoi(value.c_str());
+    if (flag == "--top") options.top = atoi(value.c_str());
+    if (flag == "--pairs") options.pairs = atoi(value.c_str());
+  }
+  return options;
+}
+
+int Main(int argc, char** argv) {
+  const Options options = ParseFlags(argc, argv);
+  const ir::Target target = NativeTarget(1);
+  std::vector<Workload> workloads;
+  std::set<std::string> seen;
+  for (const std::string& path : options.workloads) {
+    for (Workload& workload : ReadWorkloads(path, target)) {
+      if (workload.name.find(options.only) == std::string::npos) continue;
+      if (seen.insert(workload.task.hash).second) workloads.push_back(std::move(workload));
+    }
+  }
+  if (options.store.empty() || workloads.empty()) {
+    fprintf(stderr,
+            "trials run|finals|export --store DIR ... WORKLOADS: see tests/bench/README.md\n");
+    return 2;
+  }
+  std::filesystem::create_directories(options.store);
+  if (options.command == "run") {
+    Run(workloads, target, options);
+  } else if (options.command == "finals") {
+    Finals(workloads, target, options);
+  } else if (options.command == "export") {
+    Export(workloads, target, options);
+  } else {
+    fprintf(stderr, "unknown command %s\n", options.command.c_str());
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace tilewright::bench
+
+int main(int argc, char** argv) { return tilewright::bench::Main(argc, argv); }
