@@ -17,7 +17,7 @@ from onnx import numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import cli_case  # noqa: E402
-from cli_case import FAILED, OK, UNAVAILABLE  # noqa: E402
+from cli_case import FAILED, MISMATCH, OK, UNAVAILABLE  # noqa: E402
 
 TRIALS = 24
 
@@ -40,6 +40,53 @@ class Embedded(cli_case.Case):
 
     def log_file(self):
         return self.path("state", "tilewright", "embedded", "tuner", "tuner.db")
+
+    def check_other_devices_records_never_count(self, lines):
+        """The same records said to be of another processor: imported, shown, and not used."""
+        with open(self.path("other.jsonl"), "w") as f:
+            for line in lines:
+                f.write(json.dumps(dict(line, target_key="cpu,arch=x86_64,cpu=another")) + "\n")
+        self.good("log", "import", "other.jsonl", "--log", "other.db")
+        done = self.call("compile", "m.onnx", "--target", "native,threads=1", "--log", "other.db",
+                         "--require-tuned", "95", "-o", "other.tw")
+        self.assertEqual(done.returncode, FAILED)
+        self.assertIn("measured for cpu,arch=x86_64,cpu=another", done.stderr)
+        self.assertFalse(os.path.exists(self.path("other.tw")))
+        compiled = json.loads(self.good("compile", "m.onnx", "--target", "native,threads=1", "--log", "other.db",
+                                        "-o", "other.tw", "--format", "json"))
+        self.assertEqual((compiled["tuned_percent"], compiled["kernels"][0]["tuned"]), (0, False))
+        self.assertEqual(compiled["misses"][0]["percent"], 100)
+
+    def check_export_import_and_merge(self, lines):
+        self.good("log", "export", "--log", "tuner.db", "--features", "-o", "all.jsonl")
+        report = json.loads(self.good("log", "import", "all.jsonl", "--log", "copy.db", "-o", "json"))[0]
+        self.assertEqual((report["new_records"], report["known"], report["conflicts"]), (len(lines), 0, 0))
+        report = json.loads(self.good("log", "merge", "tuner.db", "--log", "copy.db", "-o", "json"))[0]
+        self.assertEqual((report["new_records"], report["known"], report["conflicts"]), (0, len(lines), 0))
+        self.assertEqual(self.good("log", "export", "--log", "copy.db", "--features"),
+                         self.good("log", "export", "--log", "tuner.db", "--features"))
+        report = json.loads(self.good("log", "merge", "other.jsonl", "--log", "copy.db", "-o", "json"))[0]
+        self.assertEqual((report["new_records"], report["conflicts"]), (0, len(lines)))
+        with open(self.path("all.jsonl"), "a") as f:
+            f.write("\n")
+        done = self.call("log", "import", "all.jsonl", "--log", "none.db")
+        self.assertEqual(done.returncode, MISMATCH)
+        self.assertFalse(os.path.exists(self.path("none.db")))
+
+    def check_explain(self, usable, default, fastest, chosen):
+        said = json.loads(self.good("log", "explain", fastest["task"], "--log", "tuner.db", "-o", "json"))
+        self.assertEqual(said["chosen"]["measurement_id"], chosen["measurement_id"])
+        self.assertEqual(said["tried"]["trials"], TRIALS)
+        self.assertEqual(sum(said["tried"]["by_outcome"].values()), TRIALS)
+        self.assertEqual(said["default_median"], default["median"])
+        medians = [row["median"] for row in said["runner_ups"]]
+        self.assertEqual(medians, sorted(medians))
+        ids = {line["measurement_id"] for line in usable} - {chosen["measurement_id"]}
+        self.assertEqual(len(medians), min(5, len(ids)))
+        self.assertTrue({row["measurement_id"] for row in said["runner_ups"]} <= ids)
+        text = self.good("log", "explain", fastest["task"], "--log", "tuner.db")
+        self.assertIn(chosen["measurement_id"], text)
+        self.assertIn("why ", text)
 
     def test_tune_then_everything_from_the_log(self):
         out = json.loads(self.good(*self.tune_args(TRIALS, "--log", "tuner.db", "--format", "json")))
@@ -86,6 +133,10 @@ class Embedded(cli_case.Case):
                          "--require-tuned", "1", "-o", "two.tw")
         self.assertEqual(done.returncode, FAILED)
         self.assertFalse(os.path.exists(self.path("two.tw")))
+        self.assertIn("measured with 1 threads", done.stderr)
+        self.check_other_devices_records_never_count(lines)
+        self.check_export_import_and_merge(lines)
+        self.check_explain(usable, default, fastest, chosen)
 
         task = fastest["task"]
         shown = self.good("log", "show", task, "--log", "tuner.db", "--ir")

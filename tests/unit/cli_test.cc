@@ -16,6 +16,7 @@
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/table.h"
+#include "tuner_server/cli/tuned_coverage.h"
 #include "tuner_server/log/memory_log.h"
 
 namespace tilewright::cli {
@@ -230,8 +231,35 @@ TEST(CliCompile, KernelTableTellsTunedDefaultAndStale) {
   EXPECT_THAT(*text, HasSubstr("b          1  0.000  default\n"));
   EXPECT_THAT(*text, HasSubstr("stale, default used\n"));
   EXPECT_THAT(*text, HasSubstr("stale: c: other program\n"));
-  EXPECT_NEAR(TunedShare(summary), 33.33, 0.01);
-  EXPECT_EQ(TunedShare(nlohmann::json::parse(R"({"kernels": []})")), 100);
+}
+
+TEST(CliCompile, CoverageIsWeightedByTimeWithEstimatesForWhatWasNotMeasured) {
+  const auto summary = nlohmann::json::parse(R"({"kernels": [
+      {"task_name": "a", "task_hash": "ha", "uses": 2, "flops": 2e6, "tuned": true},
+      {"task_name": "b", "task_hash": "hb", "uses": 1, "flops": 1e6, "tuned": false},
+      {"task_name": "c", "task_hash": "hc", "uses": 1, "flops": 0, "tuned": true},
+      {"task_name": "d", "task_hash": "hd", "uses": 1, "flops": 4e6, "tuned": false, "stale": true,
+       "stale_reason": "other program"}]})");
+  ScheduleChoice choice;
+  choice.by_task["ha"].median_ns = 1000;
+  choice.by_task["hc"].median_ns = 3000;  // no operations: says nothing about others
+  choice.by_task["hd"].median_ns = 5000;  // measured, but its steps do not apply
+  choice.why_not["hb"] = "measured with 4 threads";
+  const auto coverage = ComputeCoverage(summary, choice);
+  ASSERT_TRUE(coverage.ok()) << coverage.status();
+  // a: 2 x 1000, c: 3000, d: 5000; b at the rate of a and d, 8e6 operations in 7000 ns: 875.
+  EXPECT_NEAR(coverage->percent, 100.0 * 5000 / 10875, 0.01);
+  ASSERT_EQ(coverage->misses.size(), 2U);
+  EXPECT_EQ(coverage->misses[0].task, "d");
+  EXPECT_EQ(coverage->misses[0].why, "stale: other program");
+  EXPECT_EQ(coverage->misses[1].task, "b");
+  EXPECT_EQ(coverage->misses[1].why, "measured with 4 threads");
+  EXPECT_TRUE(coverage->misses[1].estimated);
+  EXPECT_THAT(MissTable(*coverage), HasSubstr("measured with 4 threads"));
+  const auto none = nlohmann::json::parse(R"({"kernels": []})");
+  EXPECT_EQ(ComputeCoverage(none, {})->percent, 100);
+  const auto unmeasured = ComputeCoverage(summary, {});
+  EXPECT_EQ(unmeasured->percent, 100.0 * 4 / 9) << "by operations where nothing is measured";
 }
 
 // A log with one job and records made from (task, target key, threads, class, toolchain, median).
@@ -331,6 +359,8 @@ TEST(CliScheduleChoice, OtherThreadsAndToolchainsNeverCount) {
   const auto choice = ChooseSchedules(log.get(), Query());
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_TRUE(choice->by_task.empty());
+  EXPECT_EQ(choice->why_not.at("hash-a"), "measured with 4 threads");
+  EXPECT_EQ(choice->why_not.at("hash-b"), "measured with toolchain llvm-18");
 }
 
 TEST(CliScheduleChoice, OneDeviceClassTheFullestOrTheOneAskedFor) {

@@ -599,6 +599,41 @@ TEST_P(TuningLogTest, ExportRoundTripsThroughAnotherLog) {
   EXPECT_EQ(Value(copy->BestRecord(MakeRecord("j1", "conv0", 1, 2, 1).key)).median, 0.1 + 0.2);
 }
 
+TEST_P(TuningLogTest, AMergeCountsConflictsAndMixesNothing) {
+  AddJobWithTrials("j1");
+  AddMixedResults(log_.get(), "j1");
+  const std::string mine = ExportAll(log_.get(), {.job = "", .features = true});
+  EXPECT_EQ(Value(ImportLog(log_.get(), mine)).known, 3);
+  EXPECT_EQ(Value(ImportLog(log_.get(), mine)).conflicts, 0);
+
+  const auto changed = [&mine](const std::string& from, const std::string& to) {
+    std::string text = mine;
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+      text.replace(at, from.size(), to);
+    }
+    EXPECT_NE(text, mine) << from;
+    return text;
+  };
+  // The same names for another measurement, another trial, another job.
+  const std::string value = changed("\"run_s\":", "\"run_s\":1");
+  const std::string program = changed("\"program_hash\":\"", "\"program_hash\":\"other");
+  const std::string job = changed("\"target\":\"", "\"target\":\"other");
+  for (const std::string& text : {value, program, job}) {
+    const ImportReport report = Value(ImportLog(log_.get(), text));
+    EXPECT_EQ(report.new_records, 0);
+    EXPECT_EQ(report.conflicts, 3);
+    EXPECT_EQ(report.examples.size(), 3U);
+    EXPECT_EQ(ExportAll(log_.get(), {.job = "", .features = true}), mine);
+  }
+  // Under names of its own the other log's work is all there; both logs' best stay apart by job.
+  const std::string theirs = changed("\"measurement_id\":\"", "\"measurement_id\":\"lab/");
+  EXPECT_EQ(Value(ImportLog(log_.get(), theirs, {.job_prefix = "lab-"})).new_records, 3);
+  EXPECT_EQ(Value(ImportLog(log_.get(), theirs, {.job_prefix = "lab-"})).known, 3);
+  EXPECT_EQ(Value(log_->GetTrial("lab-j1", 1)).program_hash,
+            Value(log_->GetTrial("j1", 1)).program_hash);
+  EXPECT_EQ(ExportAll(log_.get(), {.job = "j1", .features = true}), mine);
+}
+
 TEST_P(TuningLogTest, AnExportLineHasTheFieldsThatWerePromised) {
   AddJobWithTrials("j1");
   AddMixedResults(log_.get(), "j1");

@@ -17,7 +17,7 @@ constexpr AdviceRow kAdvice[] = {
     {"cli.usage", "see 'tilewright --help' and 'tilewright COMMAND --help'"},
     {"cli.mismatch",
      "compare the files by hand, or widen --rtol / --atol if the difference is wanted"},
-    {"cli.tuned_share", "tune the tasks listed as default, or lower --require-tuned"},
+    {"cli.tuned_share", "tune the kernels listed above on such a device, or lower --require-tuned"},
     {"cli.input.name", "use one of the names listed above"},
     {"cli.input", "give each input as NAME=FILE with the shape and type listed above"},
     {"ir.target", "'tilewright targets' lists the targets; 'native' is this machine"},

@@ -28,6 +28,7 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
 // --server and --identity.
 void AddServer(CLI::App* command, ServerPlace* server);
 
+void AddLog(CLI::App* app, Action* action);
 void AddModules(CLI::App* app, Action* action);
 // Certificates, tokens, the audit log: files only, no server.
 void AddCerts(CLI::App* app, Action* action);

@@ -12,6 +12,7 @@
 #include "tuner_server/cli/native_target.h"
 #include "tuner_server/cli/schedule_choice.h"
 #include "tuner_server/cli/shape_flags.h"
+#include "tuner_server/cli/tuned_coverage.h"
 #include "tuner_server/log/sqlite_log.h"
 
 namespace tilewright::cli {
@@ -90,8 +91,9 @@ absl::Status Compile(const CompileOptions& options) {
                                                          .disabled = options.disabled_passes,
                                                          .enabled = options.enabled_passes}));
   v1::CompileModule request;
+  ScheduleChoice choice;
   if (!options.log_path.empty()) {
-    TW_ASSIGN(const ScheduleChoice choice, UseLog(options, target, compiler.opened(), &request));
+    TW_ASSIGN(choice, UseLog(options, target, compiler.opened(), &request));
     TellChoice(choice);
   }
   if (!options.dump_dir.empty()) {
@@ -101,17 +103,21 @@ absl::Status Compile(const CompileOptions& options) {
   std::string module_bytes;
   TW_ASSIGN(const v1::ModuleCompiled compiled, compiler.Compile(std::move(request), &module_bytes));
   TW_ASSIGN(json summary, ParseSummary(compiled));
-  const double share = TunedShare(summary);
+  TW_ASSIGN(const TunedCoverage coverage, ComputeCoverage(summary, choice));
+  const double share = coverage.percent;
   if (share < options.require_tuned) {
+    std::fprintf(stderr, "%s", MissTable(coverage).c_str());
     return support::FailedPrecondition(
         "cli.tuned_share.low",
-        StrCat("expected ", options.require_tuned, " % of the kernels tuned, found ",
+        StrCat("expected ", options.require_tuned, " % of the time in tuned kernels, found ",
                support::FormatFixed(share, 1), " %"));
   }
   TW_TRY(support::WriteFileAtomic(output, module_bytes));
   if (options.format == OutputFormat::kJson) {
     summary["output"] = output;
     summary["bytes"] = module_bytes.size();
+    summary["tuned_percent"] = share;
+    summary["misses"] = MissesJson(coverage);
     summary["sha256"] = support::HexEncode(compiled.digest().hash());
     PrintJson(summary);
     return absl::OkStatus();
@@ -166,13 +172,6 @@ absl::StatusOr<std::string> KernelTable(const json& summary) {
   std::string text = table.Render();
   for (const std::string& reason : reasons) text += reason + "\n";
   return text;
-}
-
-double TunedShare(const json& summary) {
-  double tuned = 0;
-  for (const json& kernel : summary["kernels"]) tuned += Flag(kernel, "tuned") ? 1 : 0;
-  const double all = static_cast<double>(summary["kernels"].size());
-  return all > 0 ? 100 * tuned / all : 100;
 }
 
 int CompileModel(const CompileOptions& options) {

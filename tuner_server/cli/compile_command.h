@@ -17,7 +17,7 @@ struct CompileOptions {
   std::string log_path;             // tuning log (SQLite); empty: default schedules
   std::string device_class;         // whose records; empty: the one that knows most tasks
   std::vector<std::string> shapes;  // NAME=1x3x224x224
-  double require_tuned = -1;        // least percentage of kernels with a tuned schedule; < 0: any
+  double require_tuned = -1;        // least percentage of time in tuned kernels; < 0: any
   std::string dump_dir;
   std::vector<std::string> disabled_passes;  // graph passes to leave out
   std::vector<std::string> enabled_passes;   // optional graph passes to run
@@ -35,7 +35,5 @@ absl::Status CheckWritable(const std::string& path);
 
 // The kernels of ModuleCompiled.manifest_summary_json as a table; `{}` of bad JSON is an error.
 absl::StatusOr<std::string> KernelTable(const nlohmann::json& summary);
-// Percentage of the distinct kernels with a tuned schedule; 100 without kernels.
-double TunedShare(const nlohmann::json& summary);
 
 }  // namespace tilewright::cli

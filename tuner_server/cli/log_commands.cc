@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "deploy/support/file.h"
+#include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/log_stats_text.h"
@@ -155,6 +156,10 @@ int LogExport(const LogExportOptions& options) {
       return absl::OkStatus();
     }));
     TW_TRY(support::WriteFileAtomic(options.output, text));
+    // As sha256sum -c reads it; `log import` checks it.
+    TW_TRY(support::WriteFileAtomic(
+        options.output + ".sha256",
+        StrCat(support::Sha256Hex(text), "  ", support::BaseName(options.output), "\n")));
     PrintOut(StrCat("wrote ", options.output, "  ", std::count(text.begin(), text.end(), '\n'),
                     " lines"));
     return absl::OkStatus();

@@ -9,65 +9,13 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/log_commands.h"
+#include "tuner_server/cli/log_task.h"
 #include "tuner_server/cli/server_client.h"
 
 namespace tilewright::cli {
 namespace {
 
 using support::StrCat;
-
-struct Measured {
-  log::TrialRow trial;
-  log::RecordRow record;
-};
-
-bool Names(const log::TaskRow& task, const std::string& text) {
-  return task.name == text || (text.size() >= 4 && task.hash.starts_with(text));
-}
-
-// The task's trials that have an accepted record: usable ones first, fastest first.
-absl::StatusOr<std::vector<Measured>> MeasuredTrials(log::TuningLog* log,
-                                                     const log::TaskRow& task) {
-  std::vector<Measured> out;
-  log::TrialQuery query{.job = task.job, .task = task.name, .limit = log::kPageRows};
-  while (true) {
-    TW_ASSIGN(const std::vector<log::TrialRow> page, log->ListTrials(query));
-    if (page.empty()) break;
-    for (const log::TrialRow& trial : page) {
-      if (trial.measurement_id.empty()) continue;
-      TW_ASSIGN(log::RecordRow record, log->GetRecord(trial.measurement_id));
-      out.push_back({trial, std::move(record)});
-    }
-    query.after_number = page.back().number;
-  }
-  std::stable_sort(out.begin(), out.end(), [](const Measured& a, const Measured& b) {
-    if (a.record.usable() != b.record.usable()) return a.record.usable();
-    return a.record.usable() && a.record.median < b.record.median;
-  });
-  return out;
-}
-
-// The task of that name or hash in the newest job that has one.
-absl::StatusOr<log::TaskRow> FindTask(log::TuningLog* log, const LogShowOptions& options) {
-  std::string known;
-  log::JobQuery query{.before_number = 0, .limit = log::kPageRows};
-  while (true) {
-    TW_ASSIGN(const std::vector<log::JobRow> jobs, log->ListJobs(query));
-    if (jobs.empty()) break;
-    for (const log::JobRow& job : jobs) {
-      if (!options.job.empty() && job.id != LastPart(options.job)) continue;
-      TW_ASSIGN(const std::vector<log::TaskRow> tasks, log->ListTasks(job.id));
-      for (const log::TaskRow& task : tasks) {
-        if (Names(task, options.task)) return task;
-        if (known.size() < 1000) known += StrCat(known.empty() ? "" : ", ", task.name);
-      }
-    }
-    query.before_number = jobs.back().number;
-  }
-  return support::NotFound("log.task.not_found",
-                           StrCat("no task ", support::Quote(options.task),
-                                  "; the log has: ", known.empty() ? "none" : known));
-}
 
 // The record that is shown in full.
 absl::StatusOr<Measured> ChooseRecord(log::TuningLog* log, const LogShowOptions& options,
@@ -153,7 +101,7 @@ std::string RecordsTable(const std::vector<Measured>& rows, int limit) {
 absl::Status Show(const LogShowOptions& options) {
   TW_ASSIGN(const LogPlace place, ResolveLogPlace(options.place));
   TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, options.job, false));
-  TW_ASSIGN(const log::TaskRow task, FindTask(log.get(), options));
+  TW_ASSIGN(const log::TaskRow task, FindTask(log.get(), options.task, options.job));
   TW_ASSIGN(const std::vector<Measured> rows, MeasuredTrials(log.get(), task));
   TW_ASSIGN(const Measured chosen, ChooseRecord(log.get(), options, task, rows));
   std::string program;

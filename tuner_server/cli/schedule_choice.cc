@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "deploy/support/strings.h"
 #include "tuner_server/log/target_text.h"
 
 namespace tilewright::cli {
@@ -25,9 +26,25 @@ struct Contenders {
   }
 };
 
-// Calls `fn` with every usable record of the tasks for this target and toolchain.
+// Why a record of a wanted task does not count; empty when it does.
+std::string WhyNot(const log::RecordRow& record, const log::TargetText& target,
+                   const std::string& toolchain) {
+  const log::RecordKey& key = record.key;
+  if (key.target_key != target.WithoutThreads()) return "measured for " + key.target_key;
+  if (key.threads != target.threads()) {
+    return support::StrCat("measured with ", key.threads, " threads");
+  }
+  if (key.toolchain != toolchain) return "measured with toolchain " + key.toolchain;
+  if (!record.usable()) {
+    return record.outcome == log::Outcome::kOk ? "the measurement is not valid"
+                                               : std::string(log::OutcomeName(record.outcome));
+  }
+  return record.accepted ? "" : "an attempt that did not count";
+}
+
+// Calls `fn` with every record of the tasks, and why it does not count.
 template <typename Fn>
-absl::Status ForEachFitting(log::TuningLog* log, const ScheduleQuery& query, Fn fn) {
+absl::Status ForEachRecord(log::TuningLog* log, const ScheduleQuery& query, Fn fn) {
   TW_ASSIGN(const log::TargetText target, log::ParseTargetText(query.target));
   const std::set<std::string> tasks(query.task_hashes.begin(), query.task_hashes.end());
   log::RecordQuery page{.job = "", .after_seq = 0, .limit = log::kPageRows};
@@ -35,12 +52,8 @@ absl::Status ForEachFitting(log::TuningLog* log, const ScheduleQuery& query, Fn 
     TW_ASSIGN(const std::vector<log::RecordRow> records, log->ListRecords(page));
     if (records.empty()) return absl::OkStatus();
     for (const log::RecordRow& record : records) {
-      const log::RecordKey& key = record.key;
-      if (record.accepted && record.usable() && tasks.count(key.task_hash) > 0 &&
-          key.target_key == target.WithoutThreads() && key.threads == target.threads() &&
-          key.toolchain == query.toolchain) {
-        fn(record);
-      }
+      if (tasks.count(record.key.task_hash) == 0) continue;
+      fn(record, WhyNot(record, target, query.toolchain));
     }
     page.after_seq = records.back().seq;
   }
@@ -61,8 +74,13 @@ absl::StatusOr<log::RecordRow> DefaultOrBest(log::TuningLog* log, const Contende
 
 absl::StatusOr<ScheduleChoice> ChooseSchedules(log::TuningLog* log, const ScheduleQuery& query) {
   std::map<std::string, std::map<std::string, Contenders>> best;  // class -> task -> records
-  TW_TRY(ForEachFitting(log, query, [&best](const log::RecordRow& record) {
-    best[record.key.device_class][record.key.task_hash].Add(record);
+  std::map<std::string, std::set<std::string>> why_not;
+  TW_TRY(ForEachRecord(log, query, [&](const log::RecordRow& record, const std::string& why) {
+    if (why.empty()) {
+      best[record.key.device_class][record.key.task_hash].Add(record);
+    } else {
+      why_not[record.key.task_hash].insert(why);
+    }
   }));
   ScheduleChoice choice;
   choice.device_class = query.device_class;
@@ -77,6 +95,16 @@ absl::StatusOr<ScheduleChoice> ChooseSchedules(log::TuningLog* log, const Schedu
   }
   for (const auto& [name, tasks] : best) {
     if (name != choice.device_class) choice.other_classes.push_back(name);
+  }
+  for (const auto& [name, tasks] : best) {
+    if (name == choice.device_class) continue;
+    for (const auto& [hash, contenders] : tasks) why_not[hash].insert("measured on " + name);
+  }
+  for (const std::string& hash : query.task_hashes) {
+    if (best[choice.device_class].count(hash) != 0) continue;
+    const auto found = why_not.find(hash);
+    choice.why_not[hash] =
+        found == why_not.end() ? "no record" : support::Join(found->second, "; ");
   }
   for (const auto& [hash, contenders] : best[choice.device_class]) {
     TW_ASSIGN(const log::RecordRow record, DefaultOrBest(log, contenders));

@@ -22,6 +22,7 @@ struct ScheduleChoice {
   std::string device_class;                       // empty: nothing fits
   std::vector<std::string> other_classes;         // that had records too
   std::map<std::string, ChosenSchedule> by_task;  // task hash -> the best
+  std::map<std::string, std::string> why_not;     // task hash -> why its records do not count
 };
 
 struct ScheduleQuery {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deploy/support/strings.h"
+#include "tuner_server/log/import_conflicts.h"
 #include "tuner_server/log/json_fields.h"
 #include "tuner_server/log/row_fields.h"
 
@@ -304,6 +305,20 @@ class Gatherer {
   TuningLog::Import rows_;
 };
 
+void AddPrefix(const std::string& prefix, TuningLog::Import* rows) {
+  for (JobRow& job : rows->jobs) {
+    job.id = prefix + job.id;
+    job.uid = "imported-" + job.id;
+  }
+  const auto rename = [&prefix](auto& list) {
+    for (auto& row : list) row.job = prefix + row.job;
+  };
+  rename(rows->tasks);
+  rename(rows->batches);
+  rename(rows->trials);
+  rename(rows->records);
+}
+
 // Why the line is not one of ours; empty when it was added.
 std::string AddLine(std::string_view text, Gatherer* gatherer) {
   if (text.size() > kMaxLineBytes) return "the line is too long";
@@ -335,7 +350,8 @@ absl::Status ExportLog(TuningLog* log, const ExportOptions& options,
   return lines.Flush();
 }
 
-absl::StatusOr<ImportReport> ImportLog(TuningLog* log, std::string_view text) {
+absl::StatusOr<ImportReport> ImportLog(TuningLog* log, std::string_view text,
+                                       const ImportOptions& options) {
   Gatherer gatherer;
   ImportReport report;
   while (!text.empty()) {
@@ -350,7 +366,10 @@ absl::StatusOr<ImportReport> ImportLog(TuningLog* log, std::string_view text) {
                                       support::StrCat("line ", report.lines, ": ", problem));
     }
   }
-  TW_ASSIGN(report.new_records, log->AddImported(gatherer.Take()));
+  TuningLog::Import rows = gatherer.Take();
+  if (!options.job_prefix.empty()) AddPrefix(options.job_prefix, &rows);
+  TW_TRY(DropConflicts(log, &rows, &report));
+  TW_ASSIGN(report.new_records, log->AddImported(rows));
   return report;
 }
 

@@ -23,6 +23,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "deploy/support/status.h"
 #include "tuner_server/log/tuning_log.h"
@@ -45,10 +46,19 @@ absl::Status ExportLog(TuningLog* log, const ExportOptions& options,
 struct ImportReport {
   int64_t lines = 0;
   int64_t new_records = 0;
+  int64_t known = 0;                  // records that were there already, just so
+  int64_t conflicts = 0;              // records left out: the log has something else by that name
+  std::vector<std::string> examples;  // of conflicts, the first few
 };
 
-// Adds what ExportLog wrote. Records whose measurement_id is known are skipped, so importing twice
-// is harmless. invalid_argument log.import.bad_line (with the line's number) adds nothing.
-absl::StatusOr<ImportReport> ImportLog(TuningLog* log, std::string_view text);
+struct ImportOptions {
+  std::string job_prefix = {};  // put before the names of all imported jobs
+};
+
+// Adds what ExportLog wrote. What is known is skipped, so importing twice is harmless; what
+// contradicts the log is left out and counted, never mixed with what is there.
+// invalid_argument log.import.bad_line (with the line's number) adds nothing.
+absl::StatusOr<ImportReport> ImportLog(TuningLog* log, std::string_view text,
+                                       const ImportOptions& options = {});
 
 }  // namespace tilewright::log

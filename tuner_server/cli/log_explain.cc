@@ -1,0 +1,252 @@
+#include "tuner_server/cli/log_explain.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/log_task.h"
+#include "tuner_server/cli/schedule_choice.h"
+#include "tuner_server/cli/server_client.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::json;
+using support::StrCat;
+
+// What was tried for the task in its job.
+struct Tried {
+  int64_t trials = 0;
+  int64_t batches = 0;
+  int64_t considered = 0;                      // candidates that were ranked for it
+  std::map<std::string, int64_t> by_outcome;   // of ended trials
+  std::map<std::string, int64_t> by_proposer;  // model, prior, random, default
+  std::map<std::string, int64_t> by_rule;      // of the space
+};
+
+struct Explanation {
+  log::TaskRow task;
+  log::JobRow job;
+  Tried tried;
+  std::vector<Measured> usable;  // of the chosen device class, the fastest first
+  Measured chosen;
+  double default_median = 0;
+  std::string rule;  // why this one
+  std::string device_class;
+  std::vector<std::string> other_classes;
+};
+
+absl::StatusOr<Tried> CountTried(log::TuningLog* log, const log::TaskRow& task) {
+  Tried tried;
+  log::TrialQuery query{.job = task.job, .task = task.name, .limit = log::kPageRows};
+  while (true) {
+    TW_ASSIGN(const std::vector<log::TrialRow> page, log->ListTrials(query));
+    if (page.empty()) break;
+    for (const log::TrialRow& trial : page) {
+      ++tried.trials;
+      ++tried.by_proposer[trial.proposed_by];
+      ++tried.by_rule[trial.generated_by];
+      ++tried.by_outcome[log::IsFinal(trial.state) ? std::string(log::OutcomeName(trial.outcome))
+                                                   : "not ended"];
+    }
+    query.after_number = page.back().number;
+  }
+  log::BatchQuery batches{task.job, 0, log::kPageRows};
+  while (true) {
+    TW_ASSIGN(const log::BatchPage page, log->ListBatches(batches));
+    if (page.batches.empty()) return tried;
+    for (const log::BatchRow& batch : page.batches) {
+      if (batch.task != task.name) continue;
+      ++tried.batches;
+      tried.considered += batch.considered;
+    }
+    batches.after_seq = page.last_seq;
+  }
+}
+
+// The rule that chose between the default schedule and the fastest pick, in words.
+std::string RuleText(const Explanation& e) {
+  if (e.usable.empty()) {
+    return "nothing usable was measured: the default schedule, without a time";
+  }
+  const Measured& fastest = e.usable.front();
+  if (!e.chosen.trial.is_default) {
+    if (e.default_median <= 0) return "the fastest; the default schedule has no usable record";
+    return "the fastest, faster than the default schedule beyond what both measurements can be off";
+  }
+  if (fastest.trial.is_default) return "the default schedule is the fastest of all";
+  return StrCat("the default schedule stays: the fastest pick (", fastest.record.measurement_id,
+                ", ", TimeText(fastest.record.median),
+                ") does not beat it by more than both measurements can be off");
+}
+
+absl::StatusOr<Explanation> Explain(log::TuningLog* log, const LogExplainOptions& options) {
+  Explanation e;
+  TW_ASSIGN(e.task, FindTask(log, options.task, options.job));
+  TW_ASSIGN(e.job, log->GetJob(e.task.job));
+  TW_ASSIGN(e.tried, CountTried(log, e.task));
+  TW_ASSIGN(const std::vector<Measured> all, MeasuredTrials(log, e.task));
+  // By the rule of `compile --log` itself, over the whole log: its answer, not a copy of it.
+  TW_ASSIGN(const ScheduleChoice choice,
+            ChooseSchedules(log, {e.job.target, e.job.toolchain, "", {e.task.hash}}));
+  e.device_class = choice.device_class;
+  e.other_classes = choice.other_classes;
+  for (const Measured& one : all) {
+    if (!one.record.usable() || one.record.key.device_class != e.device_class) continue;
+    e.usable.push_back(one);
+    if (one.trial.is_default && e.default_median == 0) e.default_median = one.record.median;
+  }
+  const auto chosen = choice.by_task.find(e.task.hash);
+  if (chosen != choice.by_task.end()) {
+    TW_ASSIGN(e.chosen.record, log->GetRecord(chosen->second.measurement_id));
+    TW_ASSIGN(e.chosen.trial, log->GetTrial(e.chosen.record.job, e.chosen.record.trial));
+  } else {
+    e.chosen.trial.steps = e.task.default_steps;
+    e.chosen.trial.is_default = true;
+    e.chosen.trial.generated_by = "default";
+  }
+  e.rule = RuleText(e);
+  return e;
+}
+
+std::string TimeOfDay(int64_t micros) {
+  google::protobuf::Timestamp timestamp;
+  timestamp.set_seconds(micros / 1'000'000);
+  return TimestampText(timestamp);
+}
+
+std::string RankText(const log::TrialRow& trial) {
+  if (trial.considered <= 0) return "-";
+  return StrCat(trial.rank, " of ", trial.considered);
+}
+
+json MeasuredJson(const Measured& one) {
+  return {{"measurement_id", one.record.measurement_id},
+          {"median", one.record.median},
+          {"ci_rel", one.record.ci_rel},
+          {"value_kind", one.record.value_kind},
+          {"device", one.record.device},
+          {"device_class", one.record.key.device_class},
+          {"device_fingerprint", one.record.device_fingerprint},
+          {"agent", one.record.agent},
+          {"toolchain", one.record.key.toolchain},
+          {"measured", TimeOfDay(one.record.started_us)},
+          {"is_default", one.trial.is_default},
+          {"proposed_by", one.trial.proposed_by},
+          {"generated_by", one.trial.generated_by},
+          {"rank", one.trial.rank},
+          {"considered", one.trial.considered},
+          {"predicted", one.trial.predicted},
+          {"model_id", one.trial.model_id},
+          {"steps", one.trial.steps}};
+}
+
+json ExplanationJson(const Explanation& e, int runner_ups) {
+  json out = {{"task", e.task.name},
+              {"hash", e.task.hash},
+              {"job", e.task.job},
+              {"description", e.task.description},
+              {"target", e.job.target},
+              {"device_class", e.device_class},
+              {"other_classes", e.other_classes},
+              {"why", e.rule},
+              {"default_median", e.default_median},
+              {"chosen", MeasuredJson(e.chosen)},
+              {"tried",
+               {{"trials", e.tried.trials},
+                {"batches", e.tried.batches},
+                {"considered", e.tried.considered},
+                {"by_outcome", e.tried.by_outcome},
+                {"by_proposer", e.tried.by_proposer},
+                {"by_rule", e.tried.by_rule}}}};
+  out["runner_ups"] = json::array();
+  for (const Measured& one : e.usable) {
+    if (one.record.measurement_id == e.chosen.record.measurement_id) continue;
+    if (static_cast<int>(out["runner_ups"].size()) == runner_ups) break;
+    out["runner_ups"].push_back(MeasuredJson(one));
+  }
+  return out;
+}
+
+std::string CountsText(const std::map<std::string, int64_t>& counts) {
+  std::string text;
+  for (const auto& [name, count] : counts) {
+    text += StrCat(text.empty() ? "" : ", ", count, " ", name.empty() ? "?" : name);
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+std::string RunnerUps(const Explanation& e, int limit) {
+  Table table({{"runner-up"},
+               {"median", true},
+               {"slower", true},
+               {"proposed by"},
+               {"made by"},
+               {"rank", true},
+               {"device"}});
+  for (const Measured& one : e.usable) {
+    if (one.record.measurement_id == e.chosen.record.measurement_id) continue;
+    if (static_cast<int>(table.rows()) == limit) break;
+    const double slower = 100 * (one.record.median / e.chosen.record.median - 1);
+    table.AddRow({one.record.measurement_id, TimeText(one.record.median),
+                  support::FormatFixed(slower, 1) + "%", one.trial.proposed_by,
+                  one.trial.generated_by, RankText(one.trial), LastPart(one.record.device)});
+  }
+  return table.rows() == 0 ? "no runner-up\n" : table.Render();
+}
+
+void PrintExplanation(const Explanation& e, int runner_ups) {
+  const Measured& chosen = e.chosen;
+  std::string text =
+      StrCat("task      ", e.task.name, "  ", e.task.description, "\njob       ", e.task.job,
+             ", target ", e.job.target, "\nschedule  ",
+             chosen.record.measurement_id.empty() ? "default" : chosen.record.measurement_id,
+             chosen.trial.is_default ? " (the default)" : "", "\nwhy       ", e.rule);
+  if (!chosen.record.measurement_id.empty()) {
+    text += StrCat(
+        "\ntime      ", TimeText(chosen.record.median), " ± ",
+        support::FormatFixed(100 * chosen.record.ci_rel, 1), "%, default ",
+        TimeText(e.default_median), ", gain ", RatioText(e.default_median, chosen.record.median),
+        "\nmeasured  ", TimeOfDay(chosen.record.started_us), " UTC on ",
+        LastPart(chosen.record.device), " (class ", chosen.record.key.device_class, "), toolchain ",
+        chosen.record.key.toolchain, "\nmodel     ",
+        chosen.trial.considered > 0
+            ? StrCat("ranked it ", RankText(chosen.trial), " (proposed by ",
+                     chosen.trial.proposed_by, ", model ",
+                     chosen.trial.model_id.empty() ? "none yet" : chosen.trial.model_id, ")")
+            : std::string("was not asked: each task's first trial is its default"));
+  }
+  text += StrCat("\ntried     ", e.tried.trials, " trials in ", e.tried.batches, " batches, of ",
+                 e.tried.considered,
+                 " candidates ranked\n          outcomes: ", CountsText(e.tried.by_outcome),
+                 "\n          proposed by: ", CountsText(e.tried.by_proposer),
+                 "\n          made by: ", CountsText(e.tried.by_rule));
+  if (!e.other_classes.empty()) {
+    text += "\nnot used  records of device class " + support::Join(e.other_classes, ", ");
+  }
+  PrintOut(text);
+  PrintOut("\n" + RunnerUps(e, runner_ups));
+  PrintOut("\nsteps\n" + chosen.trial.steps);
+}
+
+absl::Status Run(const LogExplainOptions& options) {
+  TW_ASSIGN(const LogPlace place, ResolveLogPlace(options.place));
+  TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, "", /*drafts=*/true));
+  TW_ASSIGN(const Explanation e, Explain(log.get(), options));
+  if (options.format == OutputFormat::kJson) {
+    PrintJson(ExplanationJson(e, options.runner_ups));
+  } else {
+    PrintExplanation(e, options.runner_ups);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int LogExplain(const LogExplainOptions& options) {
+  return Finish("log explain", "cannot explain task " + options.task, Run(options));
+}
+
+}  // namespace tilewright::cli

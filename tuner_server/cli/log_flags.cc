@@ -1,0 +1,147 @@
+// Flags, help and examples of the commands around the tuning log.
+#include <memory>
+
+#include "tuner_server/cli/command_flags.h"
+#include "tuner_server/cli/log_commands.h"
+#include "tuner_server/cli/log_explain.h"
+#include "tuner_server/cli/log_import.h"
+
+namespace tilewright::cli {
+namespace {
+
+void AddLogPlace(CLI::App* command, LogPlace* place) {
+  command->add_option("--log", place->log_path,
+                      "tuning log (SQLite), e.g. tuner.db of a tuner's state folder");
+  AddServer(command, &place->server);
+}
+
+void AddLogQueries(CLI::App* group, Action* action) {
+  auto show = std::make_shared<LogShowOptions>();
+  CLI::App* command =
+      AddCommand(group, "show", "one task: its records, the steps of the best, its program",
+                 "  tilewright log show conv2d-1 --log tuner.db\n"
+                 "  tilewright log show 3f9a --log tuner.db --ir\n"
+                 "  tilewright log show conv2d-1 --record dqn-1/conv2d-1/17/1 --ir\n");
+  command->add_option("TASK", show->task, "name, or at least 4 digits of its hash")->required();
+  AddLogPlace(command, &show->place);
+  command->add_option("--job", show->job, "of this job (default: the newest that has the task)");
+  command->add_option("--record", show->record, "measurement id (default: the best)");
+  command->add_flag("--ir", show->show_ir, "print the scheduled program");
+  command->add_option("--limit", show->limit, "records listed")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  AddFormat(command, kOutputFlag, &show->format);
+  command->callback([=] { *action = [show] { return LogShow(*show); }; });
+
+  auto explain = std::make_shared<LogExplainOptions>();
+  command = AddCommand(group, "explain",
+                       "why a task has its schedule: what was tried, the runner-ups, the device",
+                       "  tilewright log explain conv2d-1 --log tuner.db\n"
+                       "  tilewright log explain 3f9a --server tuner:7000 -o json\n");
+  command->add_option("TASK", explain->task, "name, or at least 4 digits of its hash")->required();
+  AddLogPlace(command, &explain->place);
+  command->add_option("--job", explain->job, "of this job (default: the newest that has the task)");
+  command->add_option("--limit", explain->runner_ups, "runner-ups listed")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  AddFormat(command, kOutputFlag, &explain->format);
+  command->callback([=] { *action = [explain] { return LogExplain(*explain); }; });
+
+  struct BestOptions {
+    LogPlace place;
+    std::string task;
+    OutputFormat format = OutputFormat::kTable;
+  };
+  auto best = std::make_shared<BestOptions>();
+  command = AddCommand(group, "best", "the best record per task, target and device class",
+                       "  tilewright log best --log tuner.db\n");
+  command->add_option("TASK", best->task, "name or first digits of the hash (default: all)");
+  AddLogPlace(command, &best->place);
+  AddFormat(command, kOutputFlag, &best->format);
+  command->callback(
+      [=] { *action = [best] { return LogBest(best->place, best->task, best->format); }; });
+}
+
+void AddImport(CLI::App* group, Action* action) {
+  auto o = std::make_shared<LogImportOptions>();
+  const auto add = [&](const std::string& word, const std::string& what,
+                       const std::string& examples) {
+    CLI::App* command = AddCommand(group, word, what, examples);
+    command->add_option("FILE", o->sources, "exports (JSON lines) or logs (SQLite) to take over")
+        ->required();
+    command->add_option("--log", o->log_path, "tuning log (SQLite); made when it is not there")
+        ->required();
+    command->add_option("--job-prefix", o->job_prefix,
+                        "put before the names of imported jobs, where both logs use the same");
+    AddFormat(command, kOutputFlag, &o->format);
+    command->callback([=] { *action = [o, word] { return LogImport(*o, "log " + word); }; });
+    return command;
+  };
+  constexpr char kRules[] =
+      "\nTwice is harmless. What contradicts the log is left out and counted. A file FILE.sha256, "
+      "as\n"
+      "'log export -o' writes it, is checked (exit code 5).\n";
+  CLI::App* import =
+      add("import", "take over exported records",
+          std::string("  tilewright log import records.jsonl --log tuner.db\n") + kRules);
+  import->add_option("--sha256", o->sha256, "what the file must have (default: FILE.sha256)");
+  add("merge", "take over all of other logs",
+      std::string("  tilewright log merge lab-a.db lab-b.db --log all.db\n"
+                  "  tilewright log merge lab-b.db --job-prefix lab-b- --log all.db\n") +
+          kRules);
+}
+
+}  // namespace
+
+void AddLog(CLI::App* app, Action* action) {
+  CLI::App* group = AddGroup(
+      app, "log", "what was measured",
+      "  tilewright log stats --log tuner.db --model\n"
+      "  tilewright log export --server tuner:7000 > records.jsonl\n"
+      "\nWithout --log and --server: TILEWRIGHT_SERVER, else the log of 'tilewright tune' on this\n"
+      "machine.\n");
+  AddLogQueries(group, action);
+  AddImport(group, action);
+
+  auto exported = std::make_shared<LogExportOptions>();
+  CLI::App* command = AddCommand(
+      group, "export", "records as JSON lines",
+      "  tilewright log export --log tuner.db > records.jsonl\n"
+      "  tilewright log export dqn-1 --drafts --features --server tuner:7000 -o drafts.jsonl\n");
+  command->add_option("JOB", exported->request.job, "id of the job (default: all)");
+  AddLogPlace(command, &exported->place);
+  command->add_flag("--features", exported->request.features, "with the feature vectors");
+  command->add_flag("--drafts", exported->request.drafts,
+                    "the drafts considered for each batch instead of the records");
+  command->add_option("-o,--output", exported->output,
+                      "file (default: standard output); FILE.sha256 is written, too");
+  command->callback([=] { *action = [exported] { return LogExport(*exported); }; });
+
+  auto stats = std::make_shared<LogStatsOptions>();
+  command = AddCommand(group, "stats", "outcomes, times, gains, quality of the cost models",
+                       "  tilewright log stats dqn-1 --log tuner.db --model -o json\n");
+  command->add_option("JOB", stats->job, "id of the job (default: each)");
+  AddLogPlace(command, &stats->place);
+  command->add_flag("--model", stats->models, "with the cost models");
+  AddFormat(command, kOutputFlag, &stats->format);
+  command->callback([=] { *action = [stats] { return LogStats(*stats); }; });
+
+  struct ModelOptions {
+    LogPlace place;
+    std::string id, job, output;
+  };
+  auto model = std::make_shared<ModelOptions>();
+  command = AddCommand(group, "model", "write a stored cost model (XGBoost UBJSON)",
+                       "  tilewright log model m3 --log tuner.db -o model.ubj\n"
+                       "\nModels are in log files only: servers do not export them.\n");
+  command->add_option("ID", model->id, "model_id of a record, see 'log stats --model'")->required();
+  command->add_option("--log", model->place.log_path,
+                      "tuning log (default: that of 'tilewright tune' on this machine)");
+  command->add_option("--job", model->job, "of this job (default: the newest with that id)");
+  command->add_option("-o,--output", model->output, "file to write")->required();
+  command->callback([=] {
+    *action = [model] { return LogModel(model->place, model->id, model->job, model->output); };
+  });
+}
+
+}  // namespace tilewright::cli

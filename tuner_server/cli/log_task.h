@@ -1,0 +1,26 @@
+// One task of a tuning log, and what was measured of it: what `log show` and `log explain` share.
+// Reads only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "deploy/support/status.h"
+#include "tuner_server/log/tuning_log.h"
+
+namespace tilewright::cli {
+
+struct Measured {
+  log::TrialRow trial;
+  log::RecordRow record;
+};
+
+// The task of that name, or whose hash begins so (4 digits at least), in the newest job that has
+// one; in `job_name` where that is not empty. not_found (log.task.not_found) names what there is.
+absl::StatusOr<log::TaskRow> FindTask(log::TuningLog* log, const std::string& wanted,
+                                      const std::string& job_name);
+
+// The task's trials that have an accepted record: usable ones first, fastest first.
+absl::StatusOr<std::vector<Measured>> MeasuredTrials(log::TuningLog* log, const log::TaskRow& task);
+
+}  // namespace tilewright::cli
