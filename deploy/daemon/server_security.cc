@@ -37,6 +37,12 @@ std::string PeerUriOf(const grpc::AuthContext* context) {
   return uris.size() == 1 ? std::string(uris[0].data(), uris[0].size()) : "";
 }
 
+std::string_view PeerPemOf(const grpc::AuthContext* context) {
+  if (context == nullptr) return "";
+  const auto pems = context->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  return pems.empty() ? std::string_view() : View(pems.front());
+}
+
 // What a request is about: the first of these fields that says something, also of the message in it
 // ("hold.device").
 std::string SubjectOf(const google::protobuf::Message& message, int depth = 0) {
@@ -89,8 +95,11 @@ class ServerSecurity::TokenProcessor final : public grpc::AuthMetadataProcessor 
                        OutputMetadata*) override {
     const std::string uri = PeerUriOf(context);
     const CallFacts facts{Find(metadata, ":path"), Find(metadata, "authorization"), uri};
-    const auto caller = security_->guard_->Admit(facts);
+    const absl::Status revoked = security_->revocations_->Check(PeerPemOf(context));
+    const absl::StatusOr<security::Caller> caller =
+        revoked.ok() ? security_->guard_->Admit(facts) : absl::StatusOr<security::Caller>(revoked);
     security_->TellOfTokenFile();
+    security_->TellOfRevocations();
     security_->LookAtCertificate();
     if (caller.ok()) return grpc::Status::OK;
     security_->Refused(facts, caller.status());
@@ -159,6 +168,7 @@ absl::StatusOr<std::unique_ptr<ServerSecurity>> ServerSecurity::Open(const Secur
   }
   if (options.identity.empty()) return made;
   TW_ASSIGN(made->guard_, security::CallGuard::Open(options.tokens, options.listener, clock));
+  TW_ASSIGN(made->revocations_, security::RevocationList::Open(options.identity, clock));
   if (options.metrics != nullptr) made->LookAtCertificate();
   return made;
 }
@@ -209,6 +219,17 @@ void ServerSecurity::TellOfTokenFile() {
   } else {
     LogError("tokens.file.unreadable", {{"error", support::StatusText(status)},
                                         {"message", "the tokens read last go on counting"}});
+  }
+}
+
+void ServerSecurity::TellOfRevocations() {
+  const absl::Status status = revocations_->FileStatus();
+  if (revocations_bad_.exchange(!status.ok()) == !status.ok()) return;
+  if (status.ok()) {
+    LogInfo("revocations.file.readable", {{"identity", options_.identity}});
+  } else {
+    LogError("revocations.file.unreadable", {{"error", support::StatusText(status)},
+                                             {"message", "the list read last goes on counting"}});
   }
 }
 

@@ -15,6 +15,7 @@
 #include "deploy/daemon/metrics.h"
 #include "deploy/security/audit_log.h"
 #include "deploy/security/call_guard.h"
+#include "deploy/security/revocation.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 
@@ -66,6 +67,8 @@ class ServerSecurity {
   absl::StatusOr<security::Caller> Identify(const grpc::ServerContextBase& context) const;
   // Logs when the token file stops or starts being readable.
   void TellOfTokenFile();
+  // Likewise of the list of revoked certificates.
+  void TellOfRevocations();
   // Once an hour: when the own certificate ends, as a metric, and as a warning when it is soon.
   void LookAtCertificate();
   void Refused(const security::CallFacts& facts, const absl::Status& status);
@@ -75,7 +78,9 @@ class ServerSecurity {
   const SecurityOptions options_;
   support::Clock* const clock_;
   std::unique_ptr<security::CallGuard> guard_;
+  std::unique_ptr<security::RevocationList> revocations_;
   std::atomic<bool> token_file_bad_{false};
+  std::atomic<bool> revocations_bad_{false};
   std::atomic<int64_t> next_certificate_look_ns_{INT64_MIN};
   std::unique_ptr<security::AuditLog> audit_;
 };

@@ -10,6 +10,7 @@
 
 #include "deploy/security/identity.h"
 #include "deploy/security/openssl_types.h"
+#include "deploy/security/revocation.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 
@@ -31,6 +32,7 @@ absl::Status OpensslFailed(std::string_view what) {
 struct Authority {
   std::vector<X509Ptr> certificates;  // the newest first
   KeyPtr key;
+  std::string revocations;  // crl.pem; empty without one
 };
 
 absl::StatusOr<Authority> LoadAuthority(const std::string& folder) {
@@ -43,6 +45,10 @@ absl::StatusOr<Authority> LoadAuthority(const std::string& folder) {
   Authority authority;
   TW_ASSIGN(const std::string pem, support::ReadFile(path, kMaxPemBytes));
   TW_ASSIGN(authority.certificates, ParseCertificates(pem, path));
+  const std::string crl_path = PathJoin(folder, kRevocationFile);
+  if (support::FileExists(crl_path)) {
+    TW_ASSIGN(authority.revocations, support::ReadFile(crl_path, kMaxPemBytes));
+  }
   const std::string key_path = PathJoin(folder, kAuthorityKey);
   TW_TRY(CheckPrivateFile(key_path));
   TW_ASSIGN(const std::string key, support::ReadFile(key_path, kMaxPemBytes));
@@ -160,6 +166,62 @@ absl::Status WriteAuthority(const std::string& folder, const std::string& key_pe
   return support::WriteFileAtomic(PathJoin(folder, kAuthorityFile), bundle, 0644);
 }
 
+// All that the folder's list has, or nothing.
+absl::StatusOr<std::set<std::string>> PresentRevocations(const Authority& authority) {
+  if (authority.revocations.empty()) return std::set<std::string>();
+  TW_ASSIGN(const std::string bundle, BundleOf(authority.certificates));
+  return ReadRevocations(authority.revocations, bundle);
+}
+
+absl::Status AddRevoked(const std::string& serial_hex, const ASN1_TIME* when, X509_CRL* list) {
+  BIGNUM* number = nullptr;
+  const bool hex = !serial_hex.empty() &&
+                   serial_hex.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos &&
+                   BN_hex2bn(&number, serial_hex.c_str()) > 0;
+  if (!hex) {
+    return support::InvalidArgument(
+        "certs.serial.invalid",
+        "expected a serial number in hexadecimal, found " + support::Quote(serial_hex, 80));
+  }
+  ASN1_INTEGER* serial = BN_to_ASN1_INTEGER(number, nullptr);
+  BN_free(number);
+  X509_REVOKED* row = X509_REVOKED_new();
+  const bool added = X509_REVOKED_set_serialNumber(row, serial) == 1 &&
+                     X509_REVOKED_set_revocationDate(row, const_cast<ASN1_TIME*>(when)) == 1 &&
+                     X509_CRL_add0_revoked(list, row) == 1;
+  ASN1_INTEGER_free(serial);
+  if (added) return absl::OkStatus();
+  X509_REVOKED_free(row);
+  return OpensslFailed("revoke");
+}
+
+// Valid as long as its signer: daemons take the newest that they are given, however old it is.
+absl::Status WriteRevocations(const std::string& folder, X509* signer, EVP_PKEY* key,
+                              const std::set<std::string>& serials, int64_t now_s) {
+  const CrlPtr list(X509_CRL_new());
+  ASN1_TIME* now = ASN1_TIME_set(nullptr, now_s);
+  X509_CRL_set_version(list.get(), 1);  // v2
+  X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(signer));
+  X509_CRL_set1_lastUpdate(list.get(), now);
+  X509_CRL_set1_nextUpdate(list.get(), X509_get0_notAfter(signer));
+  absl::Status status;
+  for (const std::string& serial : serials) {
+    if (status.ok()) status = AddRevoked(serial, now, list.get());
+  }
+  ASN1_TIME_free(now);
+  TW_TRY(status);
+  X509_CRL_sort(list.get());
+  const BioPtr bio(BIO_new(BIO_s_mem()));
+  if (X509_CRL_sign(list.get(), key, EVP_sha256()) == 0 ||
+      PEM_write_bio_X509_CRL(bio.get(), list.get()) != 1) {
+    return OpensslFailed("sign revocations");
+  }
+  char* data = nullptr;
+  const auto size = BIO_get_mem_data(bio.get(), &data);
+  return support::WriteFileAtomic(PathJoin(folder, kRevocationFile),
+                                  {data, static_cast<size_t>(size)}, 0644);
+}
+
 bool IsAddress(const std::string& host) {
   unsigned char bytes[16];
   return inet_pton(AF_INET, host.c_str(), bytes) == 1 ||
@@ -237,6 +299,7 @@ absl::StatusOr<IdentityFiles> SignLeaf(const Authority& authority, const LeafReq
   TW_ASSIGN(files.certificate, PemOf(leaf.get()));
   TW_ASSIGN(files.key, PemOf(key.get()));
   TW_ASSIGN(files.authorities, BundleOf(authority.certificates));
+  files.revocations = authority.revocations;
   return files;
 }
 
@@ -266,9 +329,25 @@ absl::Status RotateAuthority(const std::string& folder, int days, int64_t now_s)
   TW_ASSIGN(const std::string pem, PemOf(present.certificates.front().get()));
   TW_ASSIGN(const std::vector<CertificateInfo> info, ReadCertificates(pem, kAuthorityFile));
   TW_ASSIGN(NewAuthority made, MakeAuthority(info.front().subject, days, now_s));
+  TW_ASSIGN(const std::set<std::string> revoked, PresentRevocations(present));
+  X509* newest = made.certificate.get();
   present.certificates.insert(present.certificates.begin(), std::move(made.certificate));
   TW_ASSIGN(const std::string bundle, BundleOf(present.certificates));
-  return WriteAuthority(folder, made.key_pem, bundle);
+  TW_TRY(WriteAuthority(folder, made.key_pem, bundle));
+  if (revoked.empty()) return absl::OkStatus();
+  TW_ASSIGN(const KeyPtr key, ParseKey(made.key_pem, kAuthorityKey));
+  return WriteRevocations(folder, newest, key.get(), revoked, now_s);
+}
+
+absl::StatusOr<std::set<std::string>> RevokeCertificates(const std::string& folder,
+                                                         const std::vector<std::string>& serials,
+                                                         int64_t now_s) {
+  TW_ASSIGN(const Authority authority, LoadAuthority(folder));
+  TW_ASSIGN(std::set<std::string> all, PresentRevocations(authority));
+  for (const std::string& serial : serials) all.insert(support::ToLower(serial));
+  TW_TRY(WriteRevocations(folder, authority.certificates.front().get(), authority.key.get(), all,
+                          now_s));
+  return all;
 }
 
 absl::Status RetireAuthorities(const std::string& folder) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ absl::Status CreateAuthority(const std::string& folder, const std::string& name,
                              int64_t now_s);
 
 // Puts a new authority in front of the present ones: it signs from now on, the older ones stay
-// trusted by identities that are issued or renewed afterwards, until RetireAuthorities.
+// trusted by identities that are issued or renewed afterwards, until RetireAuthorities. The list of
+// revoked certificates is signed anew.
 absl::Status RotateAuthority(const std::string& folder, int days, int64_t now_s);
 
 // Drops all but the newest from ca.pem. Identities forget the old ones when they are renewed.
@@ -45,5 +47,12 @@ absl::Status IssueIdentity(const std::string& authority, const LeafRequest& requ
 // the folder sees the old files or the new ones. Other files in it (the token) stay.
 absl::Status RenewIdentity(const std::string& authority, const std::string& folder, int days,
                            int64_t now_s);
+
+// Adds certificates, by their serial numbers (hexadecimal, as CertificateInfo has them), to the
+// authority's signed list of revoked ones, crl.pem (revocation.h), and returns all that are on it.
+// invalid_argument (certs.serial.invalid).
+absl::StatusOr<std::set<std::string>> RevokeCertificates(const std::string& folder,
+                                                         const std::vector<std::string>& serials,
+                                                         int64_t now_s);
 
 }  // namespace tilewright::security

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "deploy/security/certificate.h"
+#include "deploy/security/revocation.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 
@@ -30,6 +31,9 @@ absl::StatusOr<std::string> ReadPart(const std::string& folder, const char* name
 absl::Status WriteParts(const std::string& folder, const IdentityFiles& files) {
   TW_TRY(support::WriteFileAtomic(PathJoin(folder, kAuthorityFile), files.authorities, 0644));
   TW_TRY(support::WriteFileAtomic(PathJoin(folder, kKeyFile), files.key, 0600));
+  if (!files.revocations.empty()) {
+    TW_TRY(support::WriteFileAtomic(PathJoin(folder, kRevocationFile), files.revocations, 0644));
+  }
   return support::WriteFileAtomic(PathJoin(folder, kCertificateFile), files.certificate, 0644);
 }
 

@@ -1,6 +1,7 @@
 // An identity is a folder with all that one daemon or person needs to talk to the fleet:
 //   ca.pem    the authorities it trusts
 //   cert.pem  its certificate        key.pem  its private key (for its owner alone)
+//   crl.pem   certificates that were revoked (where it listens; none = none)
 //   token     its bearer token (for its owner alone; daemons that only listen have none)
 // Every program takes it as --identity DIR. Functions are stateless and thread-safe.
 #pragma once
@@ -24,6 +25,7 @@ struct IdentityFiles {
   std::string authorities;  // PEM, as the other two
   std::string certificate;
   std::string key;
+  std::string revocations;  // crl.pem (revocation.h); empty = the folder's stays as it is
 };
 
 // Everything a handshake would refuse without a word, with its reason. `now_s` is seconds since the

@@ -27,6 +27,7 @@ struct OpensslFree {
 using BioPtr = std::unique_ptr<BIO, OpensslFree<BIO_free_all>>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, OpensslFree<EVP_PKEY_free>>;
 using X509Ptr = std::unique_ptr<X509, OpensslFree<X509_free>>;
+using CrlPtr = std::unique_ptr<X509_CRL, OpensslFree<X509_CRL_free>>;
 using ExtensionPtr = std::unique_ptr<X509_EXTENSION, OpensslFree<X509_EXTENSION_free>>;
 using StorePtr = std::unique_ptr<X509_STORE, OpensslFree<X509_STORE_free>>;
 using StoreContextPtr = std::unique_ptr<X509_STORE_CTX, OpensslFree<X509_STORE_CTX_free>>;

@@ -459,6 +459,25 @@ TEST_F(SecureFleetTest, ARevokedTokenIsOutWithoutARestart) {
   EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_ONLINE; }, 30'000));
 }
 
+TEST_F(SecureFleetTest, ARevokedCertificateIsOutWithoutARestart) {
+  StartTracker();
+  const auto laptop = DialAs(tracker_, "laptop", "tracker-tokens", "root");
+  const auto bench = DialAs(tracker_, "bench", "tracker-tokens", "bench");
+  const std::string health = "/grpc.health.v1.Health/Check";
+  EXPECT_TRUE(RawCall(bench, health).ok());
+  const auto pem = support::ReadFile(File("bench/cert.pem"), 1 << 20);
+  const auto infos = security::ReadCertificates(*pem, "bench");
+  ASSERT_TRUE(infos.ok());
+  ASSERT_TRUE(
+      security::RevokeCertificates(File("pki"), {infos->front().serial}, NowSeconds()).ok());
+  const std::string list = *support::ReadFile(File("pki/crl.pem"), 1 << 20);
+  ASSERT_TRUE(support::WriteFileAtomic(File("lab/crl.pem"), list).ok());
+  // Also on the connection that is open.
+  ASSERT_TRUE(WaitFor([&] { return !RawCall(bench, health).ok(); }, 5000));
+  EXPECT_EQ(support::Slug(RawCall(bench, health)), "auth.certificate.revoked");
+  EXPECT_TRUE(RawCall(laptop, health).ok());
+}
+
 TEST_F(SecureFleetTest, AgentsSpeakForThemselvesOnly) {
   StartTracker();
   StartAgent();

@@ -9,6 +9,8 @@
 
 #include "deploy/security/authority.h"
 #include "deploy/security/identity.h"
+#include "deploy/security/revocation.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 
 namespace tilewright::security {
@@ -191,6 +193,72 @@ TEST_F(CertsTest, ANewAuthorityTakesOverStepByStep) {
   EXPECT_EQ(LoadSlug("new"), "");
   EXPECT_EQ(support::Slug(CheckCertificate(old_leaf, old_key, newest, kNow)),
             "identity.certificate.untrusted");
+}
+
+TEST_F(CertsTest, RevokedCertificatesAreKnownByTheirSignedListWithinASecond) {
+  ASSERT_TRUE(Issue(CertificateKind::kTracker, "lab", "lab").ok());
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "ana", "ana").ok());
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "bob", "bob").ok());
+  const auto pem = [&](const char* who) {
+    return *support::ReadFile(dir_->File(std::string(who) + "/cert.pem"), 1 << 20);
+  };
+  support::FakeClock clock;
+  const std::string lab = dir_->File("lab");
+  const auto list = RevocationList::Open(lab, &clock);
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_TRUE((*list)->Check(pem("ana")).ok());
+
+  ASSERT_TRUE(RevokeCertificates(pki_, {Leaf("ana").serial}, kNow).ok());
+  const std::string signed_list = *support::ReadFile(pki_ + "/crl.pem", 1 << 20);
+  ASSERT_TRUE(support::WriteFileAtomic(lab + "/crl.pem", signed_list).ok());
+  clock.AdvanceNs(1'100'000'000);
+  EXPECT_EQ(support::Slug((*list)->Check(pem("ana"))), "auth.certificate.revoked");
+  EXPECT_TRUE((*list)->Check(pem("bob")).ok());
+  // A new certificate of the same holder counts; the old one stays out.
+  const std::string old = pem("ana");
+  ASSERT_TRUE(RenewIdentity(pki_, dir_->File("ana"), 90, kNow).ok());
+  EXPECT_TRUE((*list)->Check(pem("ana")).ok());
+  EXPECT_EQ(support::Slug((*list)->Check(old)), "auth.certificate.revoked");
+
+  // A list that is gone, torn or somebody else's changes nothing and is told.
+  ASSERT_TRUE(CreateAuthority(dir_->File("pki2"), "Test fleet", 3650, kNow).ok());
+  ASSERT_TRUE(RevokeCertificates(dir_->File("pki2"), {"0a"}, kNow).ok());
+  const std::string foreign = *support::ReadFile(dir_->File("pki2/crl.pem"), 1 << 20);
+  const std::vector<std::pair<std::string, const char*>> bad = {
+      {signed_list.substr(0, signed_list.size() / 2), "certs.revocations.invalid"},
+      {foreign, "certs.revocations.untrusted"}};
+  for (const auto& [text, slug] : bad) {
+    ASSERT_TRUE(support::WriteFileAtomic(lab + "/crl.pem", text).ok());
+    clock.AdvanceNs(1'100'000'000);
+    EXPECT_EQ(support::Slug((*list)->Check(old)), "auth.certificate.revoked") << slug;
+    EXPECT_EQ(support::Slug((*list)->FileStatus()), slug);
+    EXPECT_EQ(support::Slug(RevocationList::Open(lab, &clock).status()), slug)
+        << "a daemon does not start without its list";
+  }
+  ASSERT_TRUE(support::RemoveFile(lab + "/crl.pem").ok());
+  clock.AdvanceNs(1'100'000'000);
+  EXPECT_EQ(support::Slug((*list)->Check(old)), "auth.certificate.revoked");
+  EXPECT_EQ(support::Slug((*list)->FileStatus()), "certs.revocations.missing");
+}
+
+TEST_F(CertsTest, RevocationsGrowAndOutliveTheirAuthority) {
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "ana", "ana").ok());
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "bob", "bob").ok());
+  const std::string ana = Leaf("ana").serial;
+  const std::string bob = Leaf("bob").serial;
+  ASSERT_TRUE(RevokeCertificates(pki_, {ana}, kNow).ok());
+  ASSERT_TRUE(RotateAuthority(pki_, 3650, kNow).ok());
+  ASSERT_TRUE(RetireAuthorities(pki_).ok());
+  const auto all = RevokeCertificates(pki_, {bob, ana}, kNow);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(*all, (std::set<std::string>{ana, bob}));
+  ASSERT_TRUE(Issue(CertificateKind::kTracker, "lab", "lab").ok());
+  const auto carried = ReadRevocations(*support::ReadFile(dir_->File("lab/crl.pem"), 1 << 20),
+                                       *support::ReadFile(dir_->File("lab/ca.pem"), 1 << 20));
+  ASSERT_TRUE(carried.ok()) << carried.status();
+  EXPECT_EQ(*carried, *all) << "a new identity brings the list along";
+  EXPECT_EQ(support::Slug(RevokeCertificates(pki_, {"not hex"}, kNow).status()),
+            "certs.serial.invalid");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "deploy/security/authority.h"
 #include "deploy/security/identity.h"
+#include "deploy/security/revocation.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
@@ -65,6 +66,16 @@ absl::Status ShowFolder(const std::string& folder, int64_t now_s, Table* table,
 std::string IdentityFolder(const CertsOptions& options) {
   if (!options.identity.empty()) return options.identity;
   return PathJoin(PathJoin(options.authority, "issued"), options.name);
+}
+
+// Of an identity folder, a certificate file, or itself.
+absl::StatusOr<std::string> SerialOf(const std::string& what) {
+  const bool folder = support::IsDirectory(what);
+  if (!folder && !support::FileExists(what)) return what;
+  const std::string path = folder ? PathJoin(what, security::kCertificateFile) : what;
+  TW_ASSIGN(const std::string pem, support::ReadFile(path, security::kMaxPemBytes));
+  TW_ASSIGN(const auto infos, security::ReadCertificates(pem, path));
+  return infos.front().serial;
 }
 
 absl::Status PrintIdentity(const std::string& folder, OutputFormat format) {
@@ -134,6 +145,29 @@ int CertsRotate(const CertsOptions& options, bool retire) {
                           "identities, then 'tilewright certs rotate --retire'");
   }
   return Finish("certs rotate", "cannot rotate " + options.authority, status);
+}
+
+int CertsRevoke(const CertsOptions& options) {
+  const auto revoke = [&]() -> absl::Status {
+    std::vector<std::string> serials;
+    for (const std::string& what : options.revoked) {
+      TW_ASSIGN(const std::string serial, SerialOf(what));
+      serials.push_back(serial);
+    }
+    TW_ASSIGN(const auto all,
+              security::RevokeCertificates(options.authority, serials, NowSeconds()));
+    const std::string list = PathJoin(options.authority, security::kRevocationFile);
+    if (options.format == OutputFormat::kJson) {
+      PrintJson({{"revoked", serials}, {"list", list}, {"serials", all}});
+      return absl::OkStatus();
+    }
+    PrintOut(
+        StrCat(list, ": ", all.size(),
+               " revoked; copy it into the identity folder of each tracker and tuner, where it "
+               "counts within a second"));
+    return absl::OkStatus();
+  };
+  return Finish("certs revoke", "cannot revoke", revoke());
 }
 
 int CertsShow(const std::string& path, OutputFormat format) {

@@ -10,12 +10,13 @@
 namespace tilewright::cli {
 
 struct CertsOptions {
-  std::string authority;           // folder of the authority
-  std::string kind;                // tracker, tuner, agent or client
-  std::string name;                // of the authority, or of the one whom a certificate is for
-  std::vector<std::string> hosts;  // what clients dial
-  std::string identity;            // folder of the identity; empty: AUTHORITY/issued/NAME
-  int days = 0;                    // 0: the default of the command
+  std::string authority;             // folder of the authority
+  std::string kind;                  // tracker, tuner, agent or client
+  std::string name;                  // of the authority, or of the one whom a certificate is for
+  std::vector<std::string> hosts;    // what clients dial
+  std::string identity;              // folder of the identity; empty: AUTHORITY/issued/NAME
+  std::vector<std::string> revoked;  // identity folders, certificate files or serial numbers
+  int days = 0;                      // 0: the default of the command
   OutputFormat format = OutputFormat::kTable;
 };
 
@@ -25,6 +26,8 @@ int CertsIssue(const CertsOptions& options);
 int CertsRenew(const CertsOptions& options);
 // A new authority beside the old ones, or (retire) the end of the old ones.
 int CertsRotate(const CertsOptions& options, bool retire);
+// Puts certificates on the authority's list of revoked ones.
+int CertsRevoke(const CertsOptions& options);
 // The certificates of an authority, an identity or a PEM file, and what is wrong with them; 1 when
 // something is.
 int CertsShow(const std::string& path, OutputFormat format);

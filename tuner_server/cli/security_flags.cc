@@ -70,6 +70,21 @@ void AddIssueAndRenew(CLI::App* group, const std::shared_ptr<CertsOptions>& o, A
   renew->callback([=] { *action = [o] { return CertsRenew(*o); }; });
 }
 
+void AddRevoke(CLI::App* group, const std::shared_ptr<CertsOptions>& o, Action* action) {
+  CLI::App* revoke = AddCommand(
+      group, "revoke", "certificates that do not count any more, before they end",
+      "  tilewright certs revoke pki pki/issued/bench-3\n"
+      "  tilewright certs revoke pki 5c1e0f...   (a serial number of 'certs show -o json')\n"
+      "\nThen copy pki/crl.pem into the identity folder of each tracker and tuner.\n");
+  revoke->add_option("AUTHORITY", o->authority, "folder of the authority")->required();
+  revoke
+      ->add_option("CERTIFICATE", o->revoked,
+                   "identity folder, certificate file or serial number; several at will")
+      ->required();
+  AddFormat(revoke, kOutputFlag, &o->format);
+  revoke->callback([=] { *action = [o] { return CertsRevoke(*o); }; });
+}
+
 void AddTokenFile(CLI::App* command, TokensOptions* options) {
   command->add_option("--file", options->file, "token file of the tracker or the tuner (--tokens)")
       ->required();
@@ -148,6 +163,7 @@ void AddCerts(CLI::App* app, Action* action) {
   CLI::App* group = AddGroup(app, "certs", "certificates of a fleet with TLS", kFirstSteps);
   AddInitAndRotate(group, o, action);
   AddIssueAndRenew(group, o, action);
+  AddRevoke(group, o, action);
   CLI::App* show =
       AddCommand(group, "show", "what a certificate says, and whether an identity can be used",
                  "  tilewright certs show pki/issued/ana -o json\n");
