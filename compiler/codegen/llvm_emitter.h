@@ -170,6 +170,7 @@ class FunctionEmitter {
                                             const Side& else_side);
   bool IsSafeToSpeculate(const ir::Expr& e) const;
   absl::StatusOr<llvm::Value*> EmitCast(const ir::Expr& e);
+  llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);
   absl::StatusOr<llvm::Value*> EmitCall(const ir::Expr& e);
   absl::StatusOr<llvm::Value*> EmitMathCall(const std::string& stem,
                                             const std::vector<llvm::Value*>& args, ir::DType type);

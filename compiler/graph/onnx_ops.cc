@@ -112,6 +112,13 @@ Result Identity(NodeReader& n) {
   return n.importer().Emit("identity", {x}, {}, n.output_name());
 }
 
+Result Cast(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(const int64_t to, n.Int("to", 0));
+  TW_ASSIGN(const ir::DType type, ElementType(to));
+  return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
+}
+
 Result BatchNorm(NodeReader& n) {
   std::vector<ValueId> inputs;
   for (int i = 0; i < 5; ++i) {
@@ -166,6 +173,7 @@ Result Reduce(NodeReader& n) {
 constexpr Conversion kConversions[] = {
     {"AveragePool", ImportPool},
     {"BatchNormalization", BatchNorm},
+    {"Cast", Cast},
     {"Clip", Clip},
     {"Concat", ImportConcat},
     {"Constant", ImportConstant},

@@ -3,6 +3,10 @@
 // in, b out], or [c/b, kh, kw, b] where every channel is convolved alone (depthwise). Images of a
 // few channels stay as they are, a = 1: [n, c, h, w] is [n, c/1, h, w, 1]. The graph pass
 // block_layouts makes them from conv2d.
+//
+// Quantised: activations u8 or i8, weights i8, sums i32. Dense weights keep four input channels
+// side by side, [o/b, i/a, kh, kw, a/4, b out, 4 in], which is what dot products of four bytes read
+// (x86 vpdpbusd; the tensor intrinsics generic.dot4).
 #include "compiler/op/op_rows.h"
 #include "compiler/op/winograd.h"
 #include "compiler/op/winograd_form.h"
@@ -15,32 +19,41 @@ namespace {
 using support::StrCat;
 
 constexpr std::string_view kOp = "conv2d_blocked";
+constexpr int64_t kDot = 4;  // input channels in one dot product of bytes
 
 struct Shape {
   int64_t batch, in_blocks, height, width, in_block;
   int64_t out_blocks, out_height, out_width, out_block;
-  bool depthwise;
+  bool depthwise, quantised;
   Window h, w;
 };
+
+bool IsQuantised(const TensorType& x, const TensorType& w) {
+  return (x.dtype == ir::kU8 || x.dtype == ir::kI8) && w.dtype == ir::kI8;
+}
 
 absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   const TensorType &x = inputs[0], &w = inputs[1];
   auto refuse = [&] {
-    return OpError(kOp, "shape",
-                   StrCat("expected input [n,i,h,w,b] and weight [o,i,kh,kw,b,c] or [i,kh,kw,b], "
-                          "found ",
-                          ToText(x), " and ", ToText(w)));
+    return OpError(
+        kOp, "shape",
+        StrCat("expected float input [n,i,h,w,b] and weight [o,i,kh,kw,b,c] or [i,kh,kw,b], or "
+               "bytes and weight [o,i,kh,kw,b/4,c,4] or [i,kh,kw,b], found ",
+               ToText(x), " and ", ToText(w)));
   };
-  if (x.shape.size() != 5 || x.dtype != w.dtype) return refuse();
   Shape c;
+  c.quantised = IsQuantised(x, w);
+  const bool floats = x.dtype == w.dtype && x.dtype.is_float();
+  if (x.shape.size() != 5 || (!c.quantised && !floats)) return refuse();
   c.batch = x.shape[0];
   c.in_blocks = x.shape[1];
   c.height = x.shape[2];
   c.width = x.shape[3];
   c.in_block = x.shape[4];
   c.depthwise = w.shape.size() == 4;
+  if (w.shape.size() < 4) return refuse();
   c.out_blocks = w.shape[0];
-  c.out_block = w.shape.back();
+  c.out_block = c.quantised && !c.depthwise ? w.shape[w.shape.size() - 2] : w.shape.back();
   const std::vector<int64_t> tail = {w.shape.begin() + 1, w.shape.end()};
   int64_t kh, kw;
   if (c.depthwise) {
@@ -48,7 +61,10 @@ absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& a
     kw = tail[1];
     if (w.shape[0] != c.in_blocks || tail[2] != c.in_block) return refuse();
   } else {
-    if (w.shape.size() != 6 || tail[0] != c.in_blocks || tail[3] != c.in_block) return refuse();
+    const bool fits = c.quantised
+                          ? tail.size() == 6 && tail[3] * kDot == c.in_block && tail[5] == kDot
+                          : tail.size() == 5 && tail[3] == c.in_block;
+    if (!fits || tail[0] != c.in_blocks) return refuse();
     kh = tail[1];
     kw = tail[2];
   }
@@ -71,8 +87,8 @@ absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs
     return OpError(kOp, "shape", StrCat("expected packed weights, found ", ToText(inputs[1])));
   }
   TW_ASSIGN(Shape c, ShapeOf(inputs, attrs));
-  return std::vector<TensorType>{
-      {inputs[0].dtype, {c.batch, c.out_blocks, c.out_height, c.out_width, c.out_block}}};
+  return std::vector<TensorType>{{c.quantised ? ir::kI32 : inputs[0].dtype,
+                                  {c.batch, c.out_blocks, c.out_height, c.out_width, c.out_block}}};
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std::string& name,
@@ -86,20 +102,30 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std:
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));
   taps.push_back(kh);
   taps.push_back(kw);
-  const bool inner = !c.depthwise && c.in_block > 1;
-  if (inner) taps.push_back(b.ReduceAxis("ib", ir::Int(c.in_block)));
+  const bool inner = !c.depthwise && c.in_block > 1, dots = c.quantised && !c.depthwise;
+  if (inner) taps.push_back(b.ReduceAxis("ib", ir::Int(dots ? c.in_block / kDot : c.in_block)));
+  if (dots) taps.push_back(b.ReduceAxis("il", ir::Int(kDot)));
   const Padded rows = TakePadding(&c.h, c.out_height), cols = TakePadding(&c.w, c.out_width);
   const ir::Buffer x = PadImage(b, name, inputs[0], rows, cols);
+  auto wide = [&](const ir::Expr& e) { return c.quantised ? ir::Cast(ir::kI32, e) : e; };
   // i: batch, block, row, column, channel within the block
   auto value = [&](const std::vector<ir::Var>& i) {
     const ir::Expr row = c.h.Position(i[2], kh.var), col = c.w.Position(i[3], kw.var);
     const ir::Expr in_block = c.depthwise ? i[1] : taps.front().var;
-    const ir::Expr within = c.depthwise ? i[4] : inner ? taps.back().var : ir::Int(0);
-    const ir::Expr data = ir::Load(x, {i[0], in_block, row, col, within});
-    const ir::Expr weight =
-        c.depthwise ? ir::Load(inputs[1], {i[1], kh.var, kw.var, i[4]})
-                    : ir::Load(inputs[1], {i[1], in_block, kh.var, kw.var, within, i[4]});
-    return data * weight;
+    std::vector<ir::Expr> from = {i[0], in_block, row, col, ir::Int(0)};
+    std::vector<ir::Expr> with = {i[1], in_block, kh.var, kw.var};
+    if (c.depthwise) {
+      from[4] = i[4];
+      with = {i[1], kh.var, kw.var, i[4]};
+    } else if (dots) {
+      const ir::Var &group = taps[taps.size() - 2].var, &lane = taps.back().var;
+      from[4] = group * ir::Int(kDot) + lane;
+      with.insert(with.end(), {group, i[4], lane});
+    } else {
+      if (inner) from[4] = taps.back().var;
+      with.insert(with.end(), {from[4], i[4]});
+    }
+    return wide(ir::Load(x, from)) * wide(ir::Load(inputs[1], with));
   };
   return std::vector<ir::Buffer>{b.Reduce(name, outputs[0].dtype, ShapeExprs(outputs[0].shape),
                                           {"n", "oc", "oh", "ow", "ob"}, taps, ir::Combiner::kSum,
@@ -134,8 +160,10 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildWinograd(ir::FunctionBuilder& b,
 
 double TapsPerOutput(std::span<const TensorType> inputs) {
   const TensorType& w = inputs[1];
+  const bool dots = IsQuantised(inputs[0], w) && w.shape.size() > 4;
+  const double lanes = static_cast<double>(dots ? w.shape[5] : w.shape.back());
   const double per_channel = static_cast<double>(w.elements()) / static_cast<double>(w.shape[0]);
-  return per_channel / static_cast<double>(w.shape.back());
+  return per_channel / lanes;
 }
 
 double Flops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
@@ -153,13 +181,15 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
   RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
   const std::vector<int64_t> from = RowMajorStrides(types[0].shape),
                              to = RowMajorStrides(outputs[0].shape);
-  std::vector<int64_t> k(types[1].shape.size(), 0);  // o, [i,] kh, kw, [in,] out
+  std::vector<int64_t> k(types[1].shape.size(), 0);  // o, [i,] kh, kw, [in,] out [, in % 4]
   size_t at = 0;
   do {
     const double weight = inputs[1].values[at++];
     const size_t spatial = c.depthwise ? 1 : 2;
     const int64_t in_block = c.depthwise ? k[0] : k[1];
-    const int64_t within = c.depthwise ? k.back() : k[4];
+    const bool dots = c.quantised && !c.depthwise;
+    const int64_t within = c.depthwise ? k.back() : dots ? k[4] * kDot + k[6] : k[4];
+    const int64_t lane = dots ? k[5] : k.back();
     for (int64_t n = 0; n < c.batch; ++n) {
       for (int64_t oh = 0; oh < c.out_height; ++oh) {
         const int64_t row = oh * c.h.stride + k[spatial] * c.h.dilation - c.h.pad_begin;
@@ -167,7 +197,7 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
         for (int64_t ow = 0; ow < c.out_width; ++ow) {
           const int64_t col = ow * c.w.stride + k[spatial + 1] * c.w.dilation - c.w.pad_begin;
           if (col < 0 || col >= c.width) continue;
-          out.values[n * to[0] + k[0] * to[1] + oh * to[2] + ow * to[3] + k.back()] +=
+          out.values[n * to[0] + k[0] * to[1] + oh * to[2] + ow * to[3] + lane] +=
               weight * inputs[0].values[n * from[0] + in_block * from[1] + row * from[2] +
                                         col * from[3] + within];
         }
@@ -184,7 +214,6 @@ std::vector<OpSpec> ConvBlockedRows() {
   conv.name = kOp;
   conv.fusion = FusionClass::kComplexOutFusable;
   conv.min_inputs = conv.max_inputs = 2;
-  conv.float_only = true;
   conv.infer = Infer;
   conv.compute = Build;
   conv.flops = Flops;

@@ -15,8 +15,9 @@ using support::StrCat;
 
 std::vector<OpSpec> MakeTable() {
   std::vector<OpSpec> table;
-  for (auto rows : {ElementwiseRows(), ConvRows(), ConvBlockedRows(), ConvTransposeRows(),
-                    ContractRows(), ReductionRows(), PoolRows(), ShapeRows(), IndexingRows()}) {
+  for (auto rows :
+       {ElementwiseRows(), CastRows(), ConvRows(), ConvBlockedRows(), ConvTransposeRows(),
+        ContractRows(), ReductionRows(), PoolRows(), ShapeRows(), IndexingRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;

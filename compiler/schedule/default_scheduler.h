@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/schedule/default_schedule.h"
+#include "compiler/schedule/dot_product.h"
 #include "compiler/schedule/lane_axes.h"
 #include "compiler/schedule/schedule.h"
 
@@ -52,10 +53,12 @@ class DefaultScheduler {
     int64_t width = 1;              // lanes
     Tile tile;
     BlockChoice choice;
+    std::optional<DotProduct> dot;  // of four bytes: its reduction loop stays inside of the lanes
   };
   struct TileLoops {
     std::vector<int> outer;
     int plane = -1, row = -1, vector = -1, lane = -1;
+    int dot = -1;  // of the reduction itself only
   };
   std::string TargetOf(const ir::StmtNode& reduction);
   Plan PlanTile(const ir::StmtNode& reduction) const;

@@ -38,9 +38,13 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   auto chosen = [&](int axis) {
     return axis >= 0 && position(axis) < static_cast<int>(plan.spatial.size());
   };
-  const int vector_axis = chosen(plan.choice.lane_axis)
-                              ? plan.choice.lane_axis
-                              : VectorAxis(reduction, lanes, /*count_store=*/false);
+  plan.dot = FindDotProduct(reduction);
+  int vector_axis = chosen(plan.choice.lane_axis)
+                        ? plan.choice.lane_axis
+                        : VectorAxis(reduction, lanes, /*count_store=*/false);
+  // Only whole vectors are one instruction.
+  if (plan.dot.has_value() && extent(plan.dot->lane_axis) % lanes != 0) plan.dot.reset();
+  if (plan.dot.has_value()) vector_axis = plan.dot->lane_axis;
   const bool row_chosen = chosen(plan.choice.row_axis) && plan.choice.row_axis != vector_axis;
   const int row_axis = row_chosen ? plan.choice.row_axis : RowAxis(reduction, vector_axis);
   plan.vector_at = position(vector_axis);
@@ -110,10 +114,12 @@ bool DefaultScheduler::TileTarget(const Plan& plan, const std::vector<int>& loop
 // Writes short reductions out, so that what their steps share is loaded once.
 void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reduction,
                                        std::vector<int>* loops) {
-  const int64_t steps = ReductionSteps(reduction);
-  int64_t innermost = 1;
-  for (const ir::IterVar& iter : reduction.iters) {
-    if (iter.type != ir::IterType::kSpatial) innermost = ExtentOf(iter.domain.extent);
+  int64_t steps = 1, innermost = 1;
+  for (size_t i = 0; i + (plan.dot.has_value() ? 1 : 0) < reduction.iters.size(); ++i) {
+    const ir::IterVar& iter = reduction.iters[i];
+    if (iter.type == ir::IterType::kSpatial) continue;
+    innermost = ExtentOf(iter.domain.extent);
+    steps = std::min(kSymbolicExtent, steps * innermost);
   }
   const int64_t sums = plan.tile.vectors * plan.tile.rows * plan.tile.planes;
   int64_t wanted = plan.choice.unroll;
@@ -140,7 +146,11 @@ void DefaultScheduler::TileReduction(const Plan& plan, const StmtNode& reduction
   for (size_t i = 0; i < reduction.iters.size(); ++i) {
     if (reduction.iters[i].type != ir::IterType::kSpatial) order.push_back(own[i]);
   }
-  UnrollReduction(plan, reduction, &order);
+  if (plan.dot.has_value()) {
+    tile->dot = order.back();
+    order.pop_back();
+  }
+  if (!order.empty()) UnrollReduction(plan, reduction, &order);
   for (size_t i = 0; i < plan.spatial.size(); ++i) {
     int loop = own[plan.spatial[i]];
     if (static_cast<int>(i) == plan.row_at) {
@@ -158,14 +168,18 @@ void DefaultScheduler::TileReduction(const Plan& plan, const StmtNode& reduction
       tile->lane = loop;
     }
   }
-  for (int loop : {tile->plane, tile->row, tile->vector, tile->lane}) {
+  for (int loop : {tile->plane, tile->row, tile->vector, tile->lane, tile->dot}) {
     if (loop >= 0) order.push_back(loop);
   }
   Try({.kind = StepKind::kReorder, .handles = order});
 }
 
 void DefaultScheduler::MapTile(const Plan& plan, const TileLoops& tile) {
-  if (tile.lane >= 0 && plan.width > 1) {
+  if (tile.dot >= 0) {
+    Try({.kind = StepKind::kTensorize,
+         .handles = {tile.lane},
+         .options = {{"intrin", plan.dot->intrinsic + std::to_string(plan.width)}}});
+  } else if (tile.lane >= 0 && plan.width > 1) {
     Try({.kind = StepKind::kVectorize, .handles = {tile.lane}});
   }
   for (int loop : {tile.plane, tile.row, tile.vector}) {

@@ -177,6 +177,8 @@ absl::Status GenerateInput(DType dtype, int64_t count, const Distribution& distr
 Distribution DefaultDistribution(DType dtype) {
   if (module::IsFloat(dtype)) return {Distribution::Kind::kUniform, -1, 1};
   if (dtype == DType::kBool) return {Distribution::Kind::kIntRange, 0, 1};
+  // Signed bytes are weights: sums of either sign, so that what is clipped afterwards tells more.
+  if (dtype == DType::kInt8) return {Distribution::Kind::kIntRange, -7, 7};
   return {Distribution::Kind::kIntRange, 0, 7};
 }
 

@@ -30,6 +30,12 @@ Layer Depthwise(const char* name, int64_t size, int64_t channels, int64_t stride
   return l;
 }
 
+Layer InBytes(Layer l) {
+  l.name += "i8";
+  l.bytes_only = true;
+  return l;
+}
+
 Layer Gemm(int64_t m, int64_t n, int64_t k) {
   Layer l;
   l.name = StrCat("G", m, "x", n, "x", k);
@@ -44,6 +50,26 @@ bool InBlocks(const Layer& l, int64_t block) {
 
 // As the graph pass weight_layouts has it: the last panel may have columns that nobody reads.
 bool InPanels(const Layer& l) { return l.n % kPanel == 0 || l.n >= 4 * kPanel; }
+
+constexpr int64_t kDot = 4;  // input channels side by side in weights of bytes
+
+// As models in bytes have it: sums in i32, requantised at once.
+std::string ByteConvText(const Layer& l, int64_t b) {
+  const int64_t pad = l.kernel / 2, size = l.out_size();
+  const std::string image = StrCat("[1,", l.out / b, ",", size, ",", size, ",", b, "]");
+  const std::string channels = StrCat("[", l.out / b, ",1,1,", b, "]");
+  const std::string w = l.depthwise
+                            ? StrCat("i8[", l.out / b, ",", l.kernel, ",", l.kernel, ",", b, "]")
+                            : StrCat("i8[", l.out / b, ",", l.in / b, ",", l.kernel, ",", l.kernel,
+                                     ",", b / kDot, ",", b, ",", kDot, "]");
+  return StrCat("graph {\n  input %0: u8[1,", l.in / b, ",", l.size, ",", l.size, ",", b,
+                "]\n  weight %1: ", w, "\n  weight %2: i32", channels, "\n  weight %3: f32",
+                channels, "\n  %4: i32", image, " = conv2d_blocked(%0, %1) {pads=[", pad, ",", pad,
+                ",", pad, ",", pad, "], strides=[", l.stride, ",", l.stride, "]}\n  %5: i32", image,
+                " = add(%4, %2)\n  %6: f32", image, " = cast(%5) {dtype=\"f32\"}\n  %7: f32", image,
+                " = mul(%6, %3)\n  %8: f32", image, " = round(%7)\n  %9: u8", image,
+                " = cast(%8) {dtype=\"u8\"}\n  output %9\n}\n");
+}
 
 std::string ConvText(const Layer& l, int64_t b) {
   const int64_t pad = l.kernel / 2, size = l.out_size(), groups = l.depthwise ? l.in : 1;
@@ -86,7 +112,8 @@ std::string GemmText(const Layer& l) {
 }
 
 // Images in blocks of channels to NCHW.
-std::vector<float> PlainImage(const float* from, int64_t channels, int64_t size, int64_t block) {
+std::vector<float> PlainImage(const std::vector<float>& from, int64_t channels, int64_t size,
+                              int64_t block) {
   std::vector<float> to(static_cast<size_t>(channels * size * size));
   const int64_t area = size * size;
   for (int64_t c = 0; c < channels; ++c) {
@@ -103,6 +130,10 @@ int64_t WeightAt(const Layer& l, int64_t block, int64_t o, int64_t i, int64_t ta
   const int64_t taps = l.kernel * l.kernel;
   if (InBlocks(l, block)) {
     if (l.depthwise) return ((o / block) * taps + tap) * block + o % block;
+    if (l.bytes_only) {
+      const int64_t at = ((o / block) * (l.in / block) + i / block) * taps + tap;
+      return ((at * (block / kDot) + i % block / kDot) * block + o % block) * kDot + i % kDot;
+    }
     return ((((o / block) * (l.in / block) + i / block) * taps + tap) * block + i % block) * block +
            o % block;
   }
@@ -125,6 +156,10 @@ double ExactConv(const Layer& l, const Operands& v, int64_t o, int64_t row, int6
                v.weights[((o * inner + i) * l.kernel + kh) * l.kernel + kw];
       }
     }
+  }
+  if (l.bytes_only) {
+    const float scaled = static_cast<float>(sum) * v.scale[o];  // as it is defined: in f32
+    return std::clamp(std::nearbyint(static_cast<double>(scaled)), 0.0, 255.0);
   }
   return std::max(0.0, sum);
 }
@@ -154,11 +189,15 @@ double Layer::flops() const {
 double Layer::bytes() const {
   if (kind == Kind::kGemm) return 4.0 * static_cast<double>(m * k + k * n + n + m * n);
   const int64_t weights = out * (depthwise ? 1 : in) * kernel * kernel;
+  if (bytes_only) {
+    return static_cast<double>(in * size * size + weights + 8 * out +
+                               out * out_size() * out_size());
+  }
   return 4.0 *
          static_cast<double>(in * size * size + weights + out + out * out_size() * out_size());
 }
 
-const std::vector<Layer>& Layers() {
+const std::vector<Layer>& FloatLayers() {
   static const std::vector<Layer> kLayers = {
       Conv("C1", 224, 3, 64, 7, 2),
       Conv("C2", 56, 64, 64, 3, 1),
@@ -199,6 +238,17 @@ const std::vector<Layer>& Layers() {
   return kLayers;
 }
 
+const std::vector<Layer>& Layers() {
+  static const std::vector<Layer> kLayers = [] {
+    std::vector<Layer> all = FloatLayers();
+    for (const Layer& l : FloatLayers()) {
+      if (l.kind == Layer::Kind::kConv && l.in % kPanel == 0) all.push_back(InBytes(l));
+    }
+    return all;
+  }();
+  return kLayers;
+}
+
 absl::StatusOr<Layer> FindLayer(const std::string& name) {
   for (const Layer& layer : Layers()) {
     if (layer.name == name) return layer;
@@ -208,19 +258,26 @@ absl::StatusOr<Layer> FindLayer(const std::string& name) {
     return Gemm(m, n, k);
   }
   return support::NotFound("bench.layer",
-                           StrCat("no layer '", name, "': expected C1..C12, D1..D9, G<m>x<n>x<k>"));
+                           StrCat("no layer '", name,
+                                  "': expected C1..C12, D1..D9, one of these in bytes (C2i8), or "
+                                  "G<m>x<n>x<k>"));
 }
 
 std::string GraphText(const Layer& layer, int64_t block) {
-  return layer.kind == Layer::Kind::kGemm ? GemmText(layer) : ConvText(layer, block);
+  if (layer.kind == Layer::Kind::kGemm) return GemmText(layer);
+  // Bytes have no other layout than blocks.
+  if (layer.bytes_only) return ByteConvText(layer, block > 0 ? block : kPanel);
+  return ConvText(layer, block);
 }
 
-Operands PlainOperands(const Layer& l, int64_t block, const float* x, const float* weights,
-                       const float* bias) {
+Operands PlainOperands(const Layer& l, int64_t block,
+                       const std::vector<std::vector<float>>& inputs) {
+  const std::vector<float>&x = inputs[0], &weights = inputs[1];
   Operands v;
+  v.bias = inputs[2];
+  if (l.bytes_only) v.scale = inputs[3];
   if (l.kind == Layer::Kind::kGemm) {
-    v.x.assign(x, x + l.m * l.k);
-    v.bias.assign(bias, bias + l.n);
+    v.x = x;
     v.weights.resize(static_cast<size_t>(l.k * l.n));
     for (int64_t i = 0; i < l.k; ++i) {
       for (int64_t j = 0; j < l.n; ++j) {
@@ -233,7 +290,6 @@ Operands PlainOperands(const Layer& l, int64_t block, const float* x, const floa
   }
   const int64_t inner = l.depthwise ? 1 : l.in, taps = l.kernel * l.kernel;
   v.x = PlainImage(x, l.in, l.size, InBlocks(l, block) ? block : 0);
-  v.bias.assign(bias, bias + l.out);
   v.weights.resize(static_cast<size_t>(l.out * inner * taps));
   for (int64_t o = 0; o < l.out; ++o) {
     for (int64_t i = 0; i < inner; ++i) {
@@ -245,8 +301,8 @@ Operands PlainOperands(const Layer& l, int64_t block, const float* x, const floa
   return v;
 }
 
-std::vector<float> PlainResult(const Layer& l, int64_t block, const float* y) {
-  if (l.kind == Layer::Kind::kGemm) return {y, y + l.m * l.n};
+std::vector<float> PlainResult(const Layer& l, int64_t block, const std::vector<float>& y) {
+  if (l.kind == Layer::Kind::kGemm) return y;
   return PlainImage(y, l.out, l.out_size(), InBlocks(l, block) ? block : 0);
 }
 

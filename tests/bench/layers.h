@@ -20,6 +20,8 @@ struct Layer {
   // depthwise: [out,1,k,k].
   int64_t size = 0, in = 0, out = 0, kernel = 0, stride = 0;
   bool depthwise = false;
+  // u8 in and out, i8 weights: y = u8(round((conv(x) + bias) * scale)), a scale for each channel.
+  bool bytes_only = false;
   // y[m,n] = x[m,k] · w[k,n] + bias[n]
   int64_t m = 0, n = 0, k = 0;
 
@@ -29,7 +31,7 @@ struct Layer {
 };
 
 const std::vector<Layer>& Layers();
-// One of Layers(), or G<m>x<n>x<k>.
+// One of Layers(), or G<m>x<n>x<k>. C2i8..C12i8 and D1i8..D9i8 are the convolutions in bytes.
 absl::StatusOr<Layer> FindLayer(const std::string& name);
 
 // The graph as our passes leave it: channels in blocks of `block` where they divide, weights
@@ -40,12 +42,12 @@ inline constexpr int64_t kNoBlocks = 0;
 
 // Row-major, convolutions in NCHW and OIHW.
 struct Operands {
-  std::vector<float> x, weights, bias;
+  std::vector<float> x, weights, bias, scale;  // numbers whatever their type; scale: of bytes only
 };
 // From the inputs of GraphText's graph, in its order and layouts.
-Operands PlainOperands(const Layer& layer, int64_t block, const float* x, const float* weights,
-                       const float* bias);
-std::vector<float> PlainResult(const Layer& layer, int64_t block, const float* y);
+Operands PlainOperands(const Layer& layer, int64_t block,
+                       const std::vector<std::vector<float>>& inputs);
+std::vector<float> PlainResult(const Layer& layer, int64_t block, const std::vector<float>& y);
 
 // ‖result − exact‖ / ‖exact‖ over a sample of elements, exact ones in double precision.
 double DistanceFromExact(const Layer& layer, const Operands& operands,

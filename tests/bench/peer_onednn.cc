@@ -89,6 +89,36 @@ class OneDnnConv final : public OneDnn {
   }
 };
 
+// u8 in and out, i8 weights, a scale for each channel: what oneDNN calls u8s8u8.
+class OneDnnByteConv final : public OneDnn {
+ public:
+  OneDnnByteConv(const Layer& l, const Operands& v, int threads) : OneDnn("int8", threads) {
+    using Conv = dnnl::convolution_forward;
+    using Type = memory::data_type;
+    UseThreads();
+    const int64_t pad = l.kernel / 2, size = l.out_size();
+    memory::dims weights = {l.out, l.in, l.kernel, l.kernel};
+    if (l.depthwise) weights = {l.out, 1, 1, l.kernel, l.kernel};
+    const memory::dims x = {1, l.in, l.size, l.size}, y = {1, l.out, size, size};
+    constexpr int kPerChannel = 1 << 1;
+    dnnl::primitive_attr attributes;
+    attributes.set_output_scales(kPerChannel, v.scale);
+    const auto any = [](const memory::dims& dims, Type type) {
+      return memory::desc(dims, type, Tag::any);
+    };
+    const Conv::desc desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+                          any(x, Type::u8), any(weights, Type::s8), any({l.out}, Type::s32),
+                          any(y, Type::u8), {l.stride, l.stride}, {pad, pad}, {pad, pad});
+    const Conv::primitive_desc made(desc, attributes, engine_);
+    primitive_ = Conv(made);
+    Set(DNNL_ARG_SRC, made.src_desc(), Describe(x, Tag::nchw), v.x);
+    Set(DNNL_ARG_WEIGHTS, made.weights_desc(),
+        Describe(weights, l.depthwise ? Tag::goihw : Tag::oihw), v.weights);
+    Set(DNNL_ARG_BIAS, made.bias_desc(), Describe({l.out}, Tag::a), v.bias);
+    SetResult(made.dst_desc(), Describe(y, Tag::nchw));
+  }
+};
+
 // x and the result row-major, as they are between layers; weights packed.
 class OneDnnMatmul final : public OneDnn {
  public:
@@ -138,7 +168,9 @@ void Add(Peers* peers, Args&&... args) {
 }  // namespace
 
 void AddOneDnn(const Layer& layer, const Operands& operands, int threads, Peers* peers) {
-  if (layer.kind == Layer::Kind::kConv) {
+  if (layer.bytes_only) {
+    Add<OneDnnByteConv>(peers, layer, operands, threads);
+  } else if (layer.kind == Layer::Kind::kConv) {
     Add<OneDnnConv>(peers, layer, operands, /*winograd=*/false, threads);
     Add<OneDnnConv>(peers, layer, operands, /*winograd=*/true, threads);
   } else {

@@ -99,6 +99,7 @@ class XnnFullyConnected final : public XnnPack {
 }  // namespace
 
 void AddXnnPack(const Layer& layer, const Operands& operands, int threads, Peers* peers) {
+  if (layer.bytes_only) return;  // its quantised operators scale by tensor, not by channel
   if (layer.kind == Layer::Kind::kConv) {
     peers->push_back(std::make_unique<XnnConv>(layer, operands, threads));
   } else {

@@ -32,8 +32,10 @@ def layer_lines(race):
             line += (f"{peer['us']:>10.1f}us  {peer['name']:<22}{peer['ratio']:>6.2f}x"
                      f"{peer['ratio_low']:>7.2f}..{peer['ratio_high']:<4.2f}{direct['ratio']:>7.2f}x")
         yield line + f"{row['distance_from_f64']:>11.1e}"
-    for kind, name in (("C", "C1-C12"), ("D", "D1-D9"), ("G", "products")):
-        ratios = [best(r)["ratio"] for r in race["rows"] if r["layer"].startswith(kind) and best(r)]
+    for kind, name in (("C", "C1-C12"), ("D", "D1-D9"), ("G", "products"), ("Ci8", "C2-C12 in bytes"),
+                       ("Di8", "D1-D9 in bytes")):
+        ratios = [best(r)["ratio"] for r in race["rows"] if best(r) and r["layer"][0] == kind[0]
+                  and r["layer"].endswith("i8") == kind.endswith("i8")]
         if ratios:
             yield f"geometric mean of {name}: {geometric_mean(ratios):.3f}x the best peer, least {min(ratios):.2f}x"
 

@@ -31,6 +31,7 @@ struct Case {
   Attrs attrs;
   double low = -2, high = 2;
   ir::DType dtype = ir::kF32;
+  std::vector<ir::DType> dtypes = {};  // of single operands, where they differ
 };
 
 RefTensor RandomTensor(const TensorType& type, double low, double high, Rng* rng) {
@@ -63,7 +64,8 @@ void ExpectComputeMatchesReference(const Case& c, Rng* rng) {
   std::vector<RefTensor> inputs;
   std::vector<TensorType> types;
   for (const auto& shape : c.shapes) {
-    types.push_back({c.dtype, shape});
+    const size_t i = types.size();
+    types.push_back({i < c.dtypes.size() ? c.dtypes[i] : c.dtype, shape});
     inputs.push_back(RandomTensor(types.back(), c.low, c.high, rng));
   }
   auto outputs = InferTypes(*spec, types, c.attrs);
@@ -153,6 +155,20 @@ TEST(OpCompute, AttributesOfElementwiseRows) {
   ExpectComputeMatchesReference({"leaky_relu", {{9}}, {{"alpha", 0.3}}}, &rng);
   ExpectComputeMatchesReference({"elu", {{9}}, {{"alpha", 1.5}}}, &rng);
   ExpectComputeMatchesReference({"hard_sigmoid", {{9}}, {{"alpha", 0.3}, {"beta", 0.4}}}, &rng);
+}
+
+TEST(OpCompute, CastsBetweenAllTypes) {
+  Rng rng(Seed());
+  const ir::DType types[] = {ir::kF32, ir::kF64, ir::kI8, ir::kU8, ir::kI32, ir::kI64, ir::kBool};
+  for (const ir::DType from : types) {
+    for (const ir::DType to : types) {
+      Case cast{"cast", {{3, 40}}, {{"dtype", ir::TypeName(to)}}};
+      cast.dtype = from;
+      cast.low = from == ir::kBool || from == ir::kU8 ? 0 : -300, cast.high = 300;  // some saturate
+      ExpectComputeMatchesReference(cast, &rng);
+      if (::testing::Test::HasFatalFailure()) FAIL() << ir::TypeName(from) << ir::TypeName(to);
+    }
+  }
 }
 
 TEST(OpCompute, SoftsignOfLargeValuesStaysBelowOne) {
@@ -382,6 +398,15 @@ TEST(OpCompute, BlockedConvolutionsAndPools) {
                             : std::vector<int64_t>{out, in, kh, kw, b, out_block}},
               window};
     ExpectComputeMatchesReference(conv, &rng);
+    Case bytes = conv;  // sums in i32; dense ones four channels at a time
+    bytes.dtype = rng.Bernoulli(0.5) ? ir::kU8 : ir::kI8;
+    bytes.dtypes = {bytes.dtype, ir::kI8};
+    bytes.low = bytes.dtype == ir::kU8 ? 0 : -100, bytes.high = 100;
+    if (!depthwise) {
+      bytes.shapes[0].back() = 4 * b;
+      bytes.shapes[1] = {out, in, kh, kw, b, out_block, 4};
+    }
+    ExpectComputeMatchesReference(bytes, &rng);
     Case pool{"pool2d", {x}, window};
     pool.attrs["kernel"] = std::vector<int64_t>{kh, kw};
     pool.attrs["kind"] = std::string(rng.Bernoulli(0.5) ? "max" : "avg");

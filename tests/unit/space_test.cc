@@ -85,6 +85,20 @@ TEST(SpaceTest, DqnConvolutionHasTenThousandDistinctLegalPrograms) {
   EXPECT_GE(programs.size(), 10'000U) << "after " << samples << " samples";
 }
 
+// A convolution in bytes on blocks of `block` channels, requantised, as a task of the driver.
+ir::Function ByteConv(int64_t block) {
+  const std::string tail = support::StrCat(",", block, "]");
+  const std::string image = support::StrCat("[1,3,4,7", tail), channels = "[3,1,1" + tail;
+  auto function = driver::TaskFunction(support::StrCat(
+      "graph {\n  input %0: u8[1,2,8,7", tail, "\n  weight %1: i8[3,2,3,2,", block / 4, ",", block,
+      ",4]\n  weight %2: f32", channels, "\n  %3: i32", image,
+      " = conv2d_blocked(%0, %1) {pads=[1,1,0,0], strides=[2,1]}\n  %4: f32", image,
+      " = cast(%3) {dtype=\"f32\"}\n  %5: f32", image, " = mul(%4, %2)\n  %6: f32", image,
+      " = round(%5)\n  %7: u8", image, " = cast(%6) {dtype=\"u8\"}\n  output %7\n}\n"));
+  TW_CHECK(function.ok()) << support::StatusText(function.status());
+  return *std::move(function);
+}
+
 struct Case {
   std::string name;
   ir::Function function;
@@ -96,6 +110,9 @@ std::vector<Case> Cases() {
           {"dense_relu", tests::DenseReluProgram(5, 13, 7), "x86-64-v3"},
           {"matmul", tests::MatmulProgram(9, 17, 6), "x86-64"},
           {"softmax", tests::SoftmaxProgram(5, 19), "x86-64-v3"},
+          {"bytes", ByteConv(16), "x86-64-v4"},
+          {"bytes_avx2", ByteConv(8), "x86-64-v3"},
+          {"bytes_ragged", ByteConv(4), "x86-64-v4"},
           {"stencil", tests::StencilProgram(37), "x86-64-v3"},
           {"padded_conv", tests::ConvProgram({}), "x86-64-v3"}};
 }
@@ -198,6 +215,31 @@ TEST(SpaceTest, TheDefaultScheduleIsAPoint) {
     ASSERT_TRUE(by_default.ok()) << c.name;
     EXPECT_EQ(ir::ProgramHash(schedule->function()), ir::ProgramHash(*by_default)) << c.name;
     EXPECT_FALSE(space->Neighbours(*point).empty()) << c.name;
+  }
+}
+
+TEST(SpaceTest, SumsOfBytesAreDotProductsWhereVectorsAreWhole) {
+  const ir::Target target = Cpu("x86-64-v4", 1);
+  const auto uses = [](const std::string& steps) {
+    return steps.find("intrin=generic.dot4.16") != std::string::npos;
+  };
+  support::Rng rng(tests::TestSeed(8));
+  for (const int64_t block : {16, 8}) {
+    const ir::Function function = ByteConv(block);
+    EXPECT_EQ(uses(schedule::ToText(schedule::DefaultSchedule(function, target))), block == 16);
+    auto space = MakeSpace(function, target);
+    int tiled = 0;
+    for (int i = 0; i < 40; ++i) {
+      Point point;
+      ASSERT_TRUE(space->Sample(&rng, &point));
+      const Sketch& sketch = *space->sketches()[static_cast<size_t>(point.sketch)];
+      if (sketch.name() != "multi_level_tiling") continue;
+      auto schedule = space->Apply(point);
+      ASSERT_TRUE(schedule.ok()) << support::StatusText(schedule.status());
+      EXPECT_EQ(uses(schedule::ToText(schedule->steps())), block == 16);
+      ++tiled;
+    }
+    EXPECT_GT(tiled, 0);
   }
 }
 

@@ -80,6 +80,7 @@ BlockInfo Describe(const ir::StmtNode& block, const std::vector<const ir::StmtNo
   }
   info.identity_store = info.identity_store && d == store.indices.size();
   AddLoads(store.value, block, &info);
+  info.dot = schedule::FindDotProduct(block);
   return info;
 }
 

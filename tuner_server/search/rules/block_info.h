@@ -2,10 +2,12 @@
 // move along them. Plain values.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/ir/ir.h"
+#include "compiler/schedule/dot_product.h"
 
 namespace tilewright::search {
 
@@ -25,6 +27,7 @@ struct BlockInfo {
   // store_stride[i]: elements between neighbours along iterator i in the written buffer.
   std::vector<int64_t> store_strides;
   std::vector<std::vector<int64_t>> load_strides;  // per load of another buffer
+  std::optional<schedule::DotProduct> dot;         // its last iterator is the sum of four products
   bool identity_store = false;  // writes its buffer at exactly its spatial iterators, in order
 };
 // In program order.

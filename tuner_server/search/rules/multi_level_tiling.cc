@@ -11,8 +11,10 @@
 //       O over the register tile              the epilogue, while the tile is still in registers
 //
 // The register tile is bounded by the target's registers (mr * nv accumulators, nv vectors of the
-// streamed operand, one broadcast: BLIS, TOMS 2016), the body by what unrolls without drowning the
-// instruction cache, the tails by the share of wasted work.
+// streamed operand, one broadcast: BLIS, TOMS 2016). Sums of products of four bytes become dot
+// products (tensor intrinsics): their lanes are fixed, and the four terms lie inside of them. The
+// body is bounded by what unrolls without drowning the instruction cache, the tails by the share of
+// wasted work.
 #include <algorithm>
 #include <numeric>
 
@@ -79,7 +81,9 @@ class TilingSketch final : public Sketch {
   TilingSketch(BlockInfo producer, std::string consumer, const std::vector<BlockInfo>& before,
                const std::vector<BlockInfo>& behind, const ir::Target& target)
       : p_(std::move(producer)), consumer_(std::move(consumer)), target_(target) {
+    TakeDotProduct();
     for (size_t i = 0; i < p_.iters.size(); ++i) {
+      if (InsideOfLanes(i)) continue;
       if (p_.iters[i].reduce) {
         reduce_.push_back(p_.iters[i].extent);
       } else {
@@ -88,13 +92,20 @@ class TilingSketch final : public Sketch {
       }
     }
     vector_axes_ = VectorAxes(p_, spatial_, extents_);
+    if (p_.dot.has_value()) {
+      const auto lane = static_cast<size_t>(p_.dot->lane_axis);
+      vector_axes_ = {static_cast<size_t>(std::find(spatial_.begin(), spatial_.end(), lane) -
+                                          spatial_.begin())};
+    }
     AddKnobs();
     const auto add = [this](std::string name, std::vector<int64_t> menu) {
       return AddKnob(std::move(name), std::move(menu));
     };
+    // A load with conditions is no operand of a dot product.
+    std::vector<int64_t> places = {kKeep, kPerTile};
+    if (!p_.dot.has_value()) places.push_back(kInline);
     for (const BlockInfo& block : before) {
-      before_.push_back({AddKnob("place_" + block.name, {kKeep, kPerTile, kInline}),
-                         PlainNest(block, target, add)});
+      before_.push_back({AddKnob("place_" + block.name, places), PlainNest(block, target, add)});
     }
     for (const BlockInfo& block : behind) behind_.emplace_back(block, target, add);
   }
@@ -214,6 +225,22 @@ class TilingSketch final : public Sketch {
     if (!parts.empty()) make->Vectorize(parts.back());
   }
 
+  int64_t WholeVector() const {
+    return target_.vector_bytes / std::max(p_.writes->dtype.bytes(), 1);
+  }
+
+  // Only whole vectors are one instruction.
+  void TakeDotProduct() {
+    if (!p_.dot.has_value()) return;
+    const int64_t extent = p_.iters[static_cast<size_t>(p_.dot->lane_axis)].extent;
+    if (extent % WholeVector() != 0) p_.dot.reset();
+  }
+
+  // The iterator over the terms of a dot product.
+  bool InsideOfLanes(size_t iter) const {
+    return p_.dot.has_value() && iter + 1 == p_.iters.size();
+  }
+
   static int64_t RoundUp(int64_t value, int64_t step) { return CeilDiv(value, step) * step; }
 
   void AddKnobs() {
@@ -221,7 +248,8 @@ class TilingSketch final : public Sketch {
     std::vector<int64_t> lanes;
     int64_t longest = 1;
     for (const size_t a : vector_axes_) longest = std::max(longest, extents_[a]);
-    for (int64_t n = target_.vector_bytes / std::max(p_.writes->dtype.bytes(), 1); n >= 4; n /= 2) {
+    const int64_t narrowest = p_.dot.has_value() ? WholeVector() : 4;
+    for (int64_t n = WholeVector(); n >= narrowest; n /= 2) {
       if (n < 2 * longest && lanes.size() < 3) lanes.push_back(n);
     }
     if (lanes.empty()) lanes.push_back(4);
@@ -327,9 +355,11 @@ class TilingSketch final : public Sketch {
 
   void TileProducer(const Tile& t, int p, const std::vector<int>& loops, StepMaker* make) const {
     std::vector<int> rows, reduce_loops, outer, inner;
-    int lanes = -1, vectors = -1;
+    int lanes = -1, vectors = -1, terms = -1;
     for (size_t i = 0, a = 0; i < p_.iters.size(); ++i) {
-      if (p_.iters[i].reduce) {
+      if (InsideOfLanes(i)) {
+        terms = loops[i];
+      } else if (p_.iters[i].reduce) {
         reduce_loops.push_back(loops[i]);
       } else if (a++ == t.vector_axis) {
         lanes = loops[i];
@@ -362,6 +392,7 @@ class TilingSketch final : public Sketch {
     order.insert(order.end(), rows.begin(), rows.end());
     if (vectors >= 0) order.push_back(vectors);
     order.push_back(lanes);
+    if (terms >= 0) order.push_back(terms);
     make->Reorder(order);
     const std::vector<int> init = make->DecomposeReduction(p, first_reduction);
     if (init.empty()) return;
@@ -369,7 +400,11 @@ class TilingSketch final : public Sketch {
     if (init.size() > 1) make->Vectorize(init.back());
     for (const int loop : rows) make->Unroll(loop);
     if (vectors >= 0) make->Unroll(vectors);
-    make->Vectorize(lanes);
+    if (terms >= 0) {
+      make->Tensorize(lanes, support::StrCat(p_.dot->intrinsic, t.lanes));
+    } else {
+      make->Vectorize(lanes);
+    }
     if (t.unroll) {
       for (const int loop : inner) make->Unroll(loop);
     }

@@ -33,6 +33,9 @@ class StepMaker {
     if (loops.size() > 1) Do({schedule::StepKind::kReorder, std::move(loops), {}, "", {}});
   }
   void Vectorize(int loop) { Do({schedule::StepKind::kVectorize, {loop}, {}, "", {}}); }
+  void Tensorize(int loop, std::string intrinsic) {
+    Do({schedule::StepKind::kTensorize, {loop}, {}, "", {{"intrin", std::move(intrinsic)}}});
+  }
   void Unroll(int loop) { Do({schedule::StepKind::kUnroll, {loop}, {}, "", {}}); }
   void Parallel(int loop) { Do({schedule::StepKind::kParallel, {loop}, {}, "", {}}); }
   std::vector<int> CacheWrite(int block) {

@@ -1,0 +1,57 @@
+// cast: every element as another type. Floats become integers by truncation, and saturate; NaN
+// becomes 0; integers keep their low bits; bool is "not zero". One rule for the reference, the
+// interpreter and generated code.
+#include "compiler/ir/numeric.h"
+#include "compiler/op/op_rows.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+namespace {
+
+using support::StrCat;
+
+constexpr std::string_view kOp = "cast";
+
+absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
+                                              const Attrs& attrs) {
+  const std::string name = GetString(attrs, "dtype", "");
+  TensorType out{ir::kF32, inputs[0].shape};
+  if (!ir::ParseType(name, &out.dtype) || out.dtype.lanes != 1) {
+    return OpError(kOp, "attribute",
+                   StrCat("expected the name of an element type as dtype, found '", name, "'"));
+  }
+  return std::vector<TensorType>{out};
+}
+
+ir::Expr Element(std::span<const ElementReader> inputs, std::span<const TensorType> input_types,
+                 const TensorType& output, const std::vector<ir::Expr>& index, const Attrs&) {
+  const ir::Expr value = inputs[0](index);
+  if (output.dtype == input_types[0].dtype) return value;
+  return ir::Cast(output.dtype, value);
+}
+
+absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
+                                             std::span<const TensorType> outputs, const Attrs&) {
+  RefTensor out{outputs[0], inputs[0].values};
+  const ir::DType to = out.type.dtype;
+  const bool wraps = !inputs[0].type.dtype.is_float() && !to.is_float() && !to.is_bool();
+  for (double& value : out.values) {
+    value = wraps ? static_cast<double>(ir::WrapInt(static_cast<int64_t>(value), to))
+                  : RoundToType(value, to);
+  }
+  return std::vector<RefTensor>{std::move(out)};
+}
+
+}  // namespace
+
+std::vector<OpSpec> CastRows() {
+  OpSpec cast;
+  cast.name = kOp;
+  cast.fusion = FusionClass::kInjective;
+  cast.infer = Infer;
+  cast.element = Element;
+  cast.reference = Plain;
+  return {cast};
+}
+
+}  // namespace tilewright::op

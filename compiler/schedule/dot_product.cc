@@ -1,0 +1,48 @@
+#include "compiler/schedule/dot_product.h"
+
+#include <vector>
+
+#include "compiler/ir/visit.h"
+#include "compiler/schedule/lane_axes.h"
+#include "compiler/schedule/legality.h"
+
+namespace tilewright::schedule {
+
+using ir::Expr;
+using ir::StmtNode;
+
+std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
+  constexpr int64_t kTerms = 4;
+  if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return std::nullopt;
+  const ir::IterVar& last = block.iters.back();
+  const ir::Buffer& sums = block.body->buffer;
+  if (last.type != ir::IterType::kReduce || ExtentOf(last.domain.extent) != kTerms ||
+      sums->dtype != ir::kI32) {
+    return std::nullopt;
+  }
+  std::vector<Expr> loads;
+  ir::VisitExprs(block.body->value, [&](const Expr& e) {
+    if (e->kind == ir::ExprKind::kLoad && !Writes(block, e->buffer)) loads.push_back(e);
+    return true;
+  });
+  if (loads.size() != 2 || loads[1]->buffer->dtype != ir::kI8) return std::nullopt;
+  const ir::DType data = loads[0]->buffer->dtype;
+  auto stride = [](const Expr& load, const ir::Var& var) {
+    return AccessStride(load->buffer, load->args, var);
+  };
+  if ((data != ir::kU8 && data != ir::kI8) || stride(loads[0], last.var) != 1 ||
+      stride(loads[1], last.var) != 1) {
+    return std::nullopt;
+  }
+  for (size_t i = 0; i < block.iters.size(); ++i) {
+    const ir::Var& var = block.iters[i].var;
+    if (block.iters[i].type == ir::IterType::kSpatial && stride(loads[0], var) == 0 &&
+        stride(loads[1], var) == kTerms && AccessStride(sums, block.body->indices, var) == 1) {
+      return DotProduct{static_cast<int>(i),
+                        data == ir::kU8 ? "generic.dot4." : "generic.dot4_s8."};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace tilewright::schedule
