@@ -52,6 +52,17 @@ double Try(const driver::Task& task, const ir::Target& target, const std::string
   return TimeNs(*loaded, found->best_ns);
 }
 
+absl::StatusOr<std::unique_ptr<runtime::Session>> NewSession(
+    const std::shared_ptr<const runtime::LoadedModule>& module, int threads) {
+  runtime::SessionOptions options;
+  options.num_threads = threads;
+  options.function = module->manifest().functions[0].name;
+  TW_ASSIGN(auto session, runtime::Session::Create(module, options));
+  TW_TRY(runtime::FillInputs(module->manifest().measurement->inputs, session.get()));
+  TW_TRY(session->Run());
+  return session;
+}
+
 std::unique_ptr<cost_model::CostModel> ShippedModel(uint64_t seed) {
   auto model = cost_model::MakeXgbModel(seed);
   TW_CHECK(model->Load(cost_model::ShippedModel()).ok());
@@ -104,13 +115,14 @@ absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(built.module_bytes));
   Loaded loaded;
   TW_ASSIGN(loaded.module, runtime::LoadedModule::Load(std::move(file)));
-  runtime::SessionOptions options;
-  options.num_threads = target.threads;
-  options.function = loaded.module->manifest().functions[0].name;
-  TW_ASSIGN(loaded.session, runtime::Session::Create(loaded.module, options));
-  TW_TRY(runtime::FillInputs(loaded.module->manifest().measurement->inputs, loaded.session.get()));
-  TW_TRY(loaded.session->Run());
+  TW_ASSIGN(loaded.session, NewSession(loaded.module, target.threads));
   return loaded;
+}
+
+absl::StatusOr<Loaded> WithOtherBuffers(const Loaded& loaded) {
+  Loaded other{loaded.module, nullptr};
+  TW_ASSIGN(other.session, NewSession(loaded.module, loaded.session->num_threads()));
+  return other;
 }
 
 double ResultDistance(const Loaded& a, const Loaded& b) {

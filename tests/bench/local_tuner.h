@@ -37,6 +37,8 @@ struct Loaded {
 };
 absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,
                             const ir::Target& target);
+// The same code with buffers of its own, filled and run once.
+absl::StatusOr<Loaded> WithOtherBuffers(const Loaded& loaded);
 // Between the first outputs, as bench::Distance; 0 or 1 for other types than f32.
 double ResultDistance(const Loaded& a, const Loaded& b);
 

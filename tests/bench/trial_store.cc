@@ -18,10 +18,10 @@ namespace {
 using support::StrCat;
 
 constexpr double kSliceNs = 0.7e6, kMaxNs = 60e6;
-constexpr int kPairs = 7, kFewPairs = 2, kMorePairs = 9;
+constexpr int kPairs = 7, kFewPairs = 2, kContenderPlacements = 3;
 constexpr int kMostPairs = 48;       // where the turns contradict each other
 constexpr double kHopeless = 1.6;    // times the best: not worth more turns
-constexpr double kContender = 1.06;  // times the best: worth more of them
+constexpr double kContender = 1.06;  // times the best: worth other buffers
 constexpr double kAgree = 1.015;
 constexpr double kMaxDistance = 1e-4;
 constexpr double kFewPoints = 100;  // a space so small needs no search
@@ -138,8 +138,8 @@ absl::Status TrialStore::Read(const std::string& path) {
       baseline_hash_ = row["program"];
       continue;
     }
-    Measured m{row["program"], row["steps"], row.value("origin", ""),  row["ratio"],
-               row["ns"],      row["pairs"], row.value("wrong", false)};
+    Measured m{row["program"], row["steps"], row.value("origin", ""),    row["ratio"],
+               row["ns"],      row["pairs"], row.value("placements", 1), row.value("wrong", false)};
     if (m.ratio > 0 && (best_ratio_ == 0 || m.ratio < best_ratio_)) best_ratio_ = m.ratio;
     if (known_.emplace(m.program_hash, m).second) order_.push_back(m.program_hash);
     known_[m.program_hash] = std::move(m);
@@ -154,11 +154,32 @@ const Loaded& TrialStore::Baseline() {
   return *baseline_;
 }
 
-Measured TrialStore::Measure(const std::string& program_hash, const std::string& steps, int pairs,
-                             bool may_stop) {
+// Turns of one set of buffers each. `best` is the best ratio known, or 0.
+Turns TakeTurns(const Loaded& baseline, const Loaded& loaded, double best, int pairs, double* ns) {
+  double ours = SliceNs(loaded, kSliceNs), theirs = SliceNs(baseline, kSliceNs), spent = 0;
+  Turns turns;
+  for (int turn = 1;; ++turn) {
+    const double start = NowNs(1);
+    const double a = SliceNs(baseline, theirs), b = SliceNs(loaded, ours);
+    spent += NowNs(1) - start;
+    theirs = std::min(theirs, a);
+    ours = std::min(ours, b);
+    turns.Add(a, b);
+    if (turn >= kFewPairs && best > 0 && turns.Ratio() > kHopeless * best) break;
+    if (turn <= kFewPairs || (turn < pairs && spent < kMaxNs)) continue;
+    if (turn >= kMostPairs || turns.Agree() || spent >= 3 * kMaxNs) break;
+  }
+  *ns = std::min(*ns, ours);
+  return turns;
+}
+
+// At once with one set of buffers; `placements` of them for contenders.
+Measured TrialStore::Measure(const std::string& program_hash, const std::string& steps,
+                             int placements) {
   Measured m;
   m.program_hash = program_hash;
   m.steps = steps;
+  m.ns = 1e300;
   const Loaded& baseline = Baseline();
   const absl::StatusOr<Loaded> loaded = Load(workload_.task, steps, target_);
   ++built_;
@@ -166,41 +187,43 @@ Measured TrialStore::Measure(const std::string& program_hash, const std::string&
     ++failed_;
     fprintf(stderr, "%s: %s\n  %s\n", workload_.name.c_str(),
             support::StatusText(loaded.status()).c_str(), steps.c_str());
+    m.ns = 0;
     return m;
   }
   if (!(ResultDistance(*loaded, baseline) <= kMaxDistance)) {  // NaN too
     m.wrong = true;
+    m.ns = 0;
     fprintf(stderr, "%s: WRONG\n  %s\n", workload_.name.c_str(), steps.c_str());
     return m;
   }
-  double ours = SliceNs(*loaded, kSliceNs), theirs = SliceNs(baseline, kSliceNs), spent = 0;
-  Turns turns;
-  for (int turn = 1;; ++turn) {
-    const double start = NowNs(1);
-    const double a = SliceNs(baseline, theirs), b = SliceNs(*loaded, ours);
-    spent += NowNs(1) - start;
-    theirs = std::min(theirs, a);
-    ours = std::min(ours, b);
-    turns.Add(a, b);
-    const double hopeless = may_stop && best_ratio_ > 0 ? kHopeless * best_ratio_ : 1e300;
-    if (turn >= kFewPairs && turns.Ratio() > hopeless) break;
-    if (turn < kPairs && spent < kMaxNs) continue;
-    if (turn < kFewPairs + 1) continue;
-    const bool contender = best_ratio_ == 0 || turns.Ratio() < kContender * best_ratio_;
-    const int wanted = may_stop && !contender ? kPairs : pairs;
-    const bool enough = turn >= wanted || (may_stop && spent >= kMaxNs);
-    if (turn >= kMostPairs || (enough && (turns.Agree() || spent >= 3 * kMaxNs))) break;
+  std::vector<double> ratios;
+  std::vector<Loaded> placed;  // none is freed before the others lie somewhere else
+  for (int i = 0; i < placements; ++i) {
+    if (i > 0) {
+      placed.push_back(Must(WithOtherBuffers(baseline), workload_.name));
+      placed.push_back(Must(WithOtherBuffers(*loaded), workload_.name));
+    }
+    const Turns turns = i == 0
+                            ? TakeTurns(baseline, *loaded, best_ratio_, kPairs, &m.ns)
+                            : TakeTurns(placed[placed.size() - 2], placed.back(), 0, kPairs, &m.ns);
+    ratios.push_back(turns.Ratio());
+    m.pairs += static_cast<int>(turns.ratios.size());
+    if (i == 0 && best_ratio_ > 0 && ratios[0] > kContender * best_ratio_) break;
   }
-  m.ratio = turns.Ratio();
-  m.ns = ours;
-  m.pairs = static_cast<int>(turns.ratios.size());
+  m.ratio = Median(ratios);
+  m.placements = static_cast<int>(ratios.size());
   return m;
 }
 
 const Measured& TrialStore::Keep(Measured m) {
-  file_ << nlohmann::json{{"program", m.program_hash}, {"steps", m.steps}, {"origin", m.origin},
-                          {"ratio", m.ratio},          {"ns", m.ns},       {"pairs", m.pairs},
-                          {"wrong", m.wrong}}
+  file_ << nlohmann::json{{"program", m.program_hash},
+                          {"steps", m.steps},
+                          {"origin", m.origin},
+                          {"ratio", m.ratio},
+                          {"ns", m.ns},
+                          {"pairs", m.pairs},
+                          {"wrong", m.wrong},
+                          {"placements", m.placements}}
                .dump()
         << std::endl;
   if (known_.count(m.program_hash) == 0) order_.push_back(m.program_hash);
@@ -212,14 +235,19 @@ const Measured& TrialStore::Get(const std::string& program_hash, const std::stri
                                 const std::string& origin) {
   const auto it = known_.find(program_hash);
   if (it != known_.end()) return it->second;
-  Measured m = Measure(program_hash, steps, kPairs + kMorePairs, true);
+  Measured m = Measure(program_hash, steps, kContenderPlacements);
   m.origin = origin;
   return Keep(std::move(m));
 }
 
-const Measured& TrialStore::Again(const std::string& program_hash, int pairs) {
+const Measured& TrialStore::Again(const std::string& program_hash, int placements) {
   const Measured before = known_.at(program_hash);
-  Measured m = Measure(program_hash, before.steps, pairs, false);
+  best_ratio_ = 0;  // nothing is hopeless
+  Measured m = Measure(program_hash, before.steps, placements);
+  for (const auto& [hash, known] : known_) {
+    if (hash == program_hash || !(known.ratio > 0)) continue;
+    if (best_ratio_ == 0 || known.ratio < best_ratio_) best_ratio_ = known.ratio;
+  }
   m.origin = before.origin;
   return Keep(std::move(m));
 }

@@ -27,9 +27,10 @@ std::vector<Workload> ReadWorkloads(const std::string& path, const ir::Target& t
 
 struct Measured {
   std::string program_hash, steps, origin;
-  double ratio = 0;  // time / the baseline's; 0: not built, or a wrong result
-  double ns = 0;     // of one run, as measured then
-  int pairs = 0;     // turns taken; few for candidates that were far behind
+  double ratio = 0;    // time / the baseline's; 0: not built, or a wrong result
+  double ns = 0;       // of one run, as measured then
+  int pairs = 0;       // turns taken; few for candidates that were far behind
+  int placements = 1;  // sets of buffers that they were taken with; the ratio is their median
   bool wrong = false;
 };
 
@@ -43,8 +44,9 @@ class TrialStore {
   // From the file, or built, checked and measured now.
   const Measured& Get(const std::string& program_hash, const std::string& steps,
                       const std::string& origin);
-  // Takes `pairs` more turns of a program that is known.
-  const Measured& Again(const std::string& program_hash, int pairs);
+  // Measures a known program again, with so many sets of buffers for it and for the baseline: where
+  // the pages of one set lie decides up to a fifth of the time of small memory-bound kernels.
+  const Measured& Again(const std::string& program_hash, int placements);
   // Those with a time, quickest first.
   std::vector<const Measured*> ByRatio() const;
   const std::vector<std::string>& order() const { return order_; }  // program hashes, oldest first
@@ -58,8 +60,7 @@ class TrialStore {
   TrialStore(const Workload& workload, ir::Target target)
       : workload_(workload), target_(std::move(target)) {}
   absl::Status Read(const std::string& path);
-  Measured Measure(const std::string& program_hash, const std::string& steps, int pairs,
-                   bool may_stop);
+  Measured Measure(const std::string& program_hash, const std::string& steps, int placements);
   const Measured& Keep(Measured measured);
   const Loaded& Baseline();
 

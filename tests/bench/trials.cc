@@ -3,7 +3,7 @@
 // again, and runs that are in the file of runs are left out.
 //   trials run --store DIR --runs FILE --mode model|learned|draft|random [--model FILE]
 //              [--seeds N] [--trials N] [--batch N] [--only NAME] WORKLOADS.txt | MODEL.onnx ...
-//   trials finals --store DIR [--top N] [--pairs N] WORKLOADS...   the best again, for longer
+//   trials finals --store DIR [--top N] [--placements N] WORKLOADS...   the best again, for longer
 //   trials export --store DIR --rows FILE WORKLOADS...              features and times, as text
 // Modes: model: the shipped cost model (or --model) and retraining; learned: the analytical prior
 // and retraining; draft: the prior alone; random: distinct feasible points by chance.
@@ -34,7 +34,7 @@ constexpr size_t kFirstTraining = 16;  // records
 
 struct Options {
   std::string command, store, runs, mode = "learned", model, only, rows;
-  int seeds = 1, first_seed = 1, trials = 64, batch = 8, top = 8, pairs = 40;
+  int seeds = 1, first_seed = 1, trials = 64, batch = 8, top = 8, placements = 5;
   std::vector<std::string> workloads;
 };
 
@@ -169,9 +169,9 @@ void Finals(const std::vector<Workload>& workloads, const ir::Target& target,
       best.resize(std::min(best.size(), static_cast<size_t>(options.top)));
       std::vector<std::string> again;
       for (const Measured* m : best) {
-        if (m->pairs < options.pairs) again.push_back(m->program_hash);
+        if (m->placements < options.placements) again.push_back(m->program_hash);
       }
-      for (const std::string& hash : again) store->Again(hash, options.pairs);
+      for (const std::string& hash : again) store->Again(hash, options.placements);
       all = again.empty();
     }
     const auto best = store->ByRatio();
@@ -226,7 +226,7 @@ Options ParseFlags(int argc, char** argv) {
     if (flag == "--trials") options.trials = atoi(value.c_str());
     if (flag == "--batch") options.batch = atoi(value.c_str());
     if (flag == "--top") options.top = atoi(value.c_str());
-    if (flag == "--pairs") options.pairs = atoi(value.c_str());
+    if (flag == "--placements") options.placements = atoi(value.c_str());
   }
   return options;
 }

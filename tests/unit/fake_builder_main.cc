@@ -31,6 +31,7 @@ constexpr int64_t kHangMs = 3'600'000;
 
 struct State {
   bool faults = false;
+  std::string state_dir;  // of the job
   int64_t slow_ms = 0;
   std::map<std::string, std::set<std::string>> known;
   std::string model;
@@ -52,9 +53,6 @@ void Open(const v1::OpenJob& open, v1::BuilderReply* reply) {
   opened->set_model_name("Fake Net");
   opened->set_toolchain("fake-1");
   for (int i = 0; i < kTasks; ++i) {
-    const std::string expected = StrCat("expected ", i);
-    const std::string path = support::PathJoin(open.state_dir(), StrCat("expected", i));
-    if (!support::WriteFileAtomic(path, expected).ok()) std::exit(3);
     v1::BuilderTask* task = opened->add_tasks();
     task->set_name(StrCat("t", i));
     task->set_hash(support::Sha256Hex(StrCat("task ", i)));
@@ -63,6 +61,16 @@ void Open(const v1::OpenJob& open, v1::BuilderReply* reply) {
     task->set_canonical_text(StrCat("text ", i));
     task->set_default_steps("default");
     task->set_default_program_hash(ProgramHash(task->hash(), "default"));
+  }
+}
+
+void MakeChecks(const std::string& state_dir, v1::ChecksMade* made) {
+  for (int i = 0; i < kTasks; ++i) {
+    const std::string expected = StrCat("expected ", i);
+    const std::string path = support::PathJoin(state_dir, StrCat("expected", i));
+    if (!support::WriteFileAtomic(path, expected).ok()) std::exit(3);
+    v1::BuilderTask* task = made->add_tasks();
+    task->set_hash(support::Sha256Hex(StrCat("task ", i)));
     task->set_expected_output_path(path);
     *task->mutable_expected_output() =
         daemon::MakeDigest(support::Sha256Hex(expected), static_cast<int64_t>(expected.size()));
@@ -129,6 +137,9 @@ v1::BuilderReply Answer(const v1::BuilderRequest& request, State* state) {
   reply.set_id(request.id());
   if (request.has_open_job()) {
     Open(request.open_job(), &reply);
+    state->state_dir = request.open_job().state_dir();
+  } else if (request.has_make_checks()) {
+    MakeChecks(state->state_dir, reply.mutable_checks_made());
   } else if (request.has_tell()) {
     for (const v1::ToldRecord& record : request.tell().records()) {
       state->known[record.task()].insert(record.program_hash());

@@ -9,6 +9,7 @@
 #include "deploy/support/strings.h"
 #include "tests/support/test_seed.h"
 #include "tests/unit/job_world.h"
+#include "tuner_server/jobs/job_recall.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/log_stats.h"
 
@@ -136,6 +137,56 @@ TEST(JobCore, OtherCostModelsTrainNothing) {
   world.RunToEnd(kManySteps);
   ExpectSucceeded(&world, 40);
   EXPECT_TRUE(Value(world.log().ListModels("job1")).empty());
+}
+
+void Recalled(v1::Job* job) { job->set_recall(true); }
+
+TEST(JobCore, ASecondTuningMeasuresNothingAndPublishesTheSame) {
+  JobWorld world(3, {});
+  world.CreateJob(40);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 40);
+  const std::string first_steps = world.steps_of_module;
+
+  world.NextJob("job2");
+  world.CreateJob(40, Recalled);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_EQ(log::JobStateName(world.job().state), "SUCCEEDED") << world.job().state_reason;
+  EXPECT_EQ(Value(world.log().CountTrials("job2")).proposed, 0);
+  EXPECT_EQ(world.core()->progress().cached(), 40);
+  v1::Job spec;
+  spec.set_recall(true);
+  EXPECT_EQ(Value(jobs::CountRecalled(&world.log(), world.job(), spec)), 40);
+  EXPECT_EQ(world.steps_of_module, first_steps);
+  EXPECT_EQ(world.job().published_module, "projects/default/modules/net/versions/2");
+  const log::ModuleVersionRow one = Value(world.log().GetModuleVersion("net", 1));
+  const log::ModuleVersionRow two = Value(world.log().GetModuleVersion("net", 2));
+  EXPECT_EQ(one.median_us, two.median_us);
+  EXPECT_EQ(one.speedup, two.speedup);
+
+  // A larger budget is spent on what is not known yet, whatever happens on the way.
+  world.NextJob("job3");
+  world.CreateJob(64, Recalled);
+  world.StartCore();
+  world.RunToEnd(kManySteps, 30);
+  world.CheckEnded();
+  EXPECT_EQ(Value(world.log().CountTrials("job3")).ended, 24);
+  std::map<std::string, std::set<std::string>> programs;
+  for (const char* job : {"job1", "job3"}) {
+    for (const log::TrialRow& t : Value(world.log().ListTrials({.job = job, .limit = 999}))) {
+      EXPECT_TRUE(programs[t.task].insert(t.program_hash).second) << t.steps << " measured twice";
+    }
+  }
+
+  // Without recall a job knows nothing of the others.
+  world.NextJob("job4");
+  world.CreateJob(40);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  EXPECT_EQ(Value(world.log().CountTrials("job4")).ended, 40);
 }
 
 TEST(JobCore, ARestartAtEveryEventLosesNothing) {

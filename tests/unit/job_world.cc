@@ -143,7 +143,15 @@ void JobWorld::CreateJob(int64_t max_trials, const std::function<void(v1::Job*)>
   row.target = "cpu,arch=x86_64,cpu=x86-64,threads=1";
   row.cost_model = cost_model;
   row.seed = 7;
+  row.created_us = clock_.WallMicros();
   Value(log_->CreateJob(row));
+}
+
+void JobWorld::NextJob(const std::string& id) {
+  KillCore();
+  job_id_ = id;
+  accepted_.clear();  // CheckEnded is about one job
+  clock_.AdvanceNs(1'000'000'000);
 }
 
 log::JobRow JobWorld::job() { return Value(log_->GetJob(job_id_)); }
@@ -269,6 +277,11 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
       task->set_canonical_text(StrCat("text of ", i));
       task->set_default_steps("default");
       task->set_default_program_hash(ProgramHash(task->hash(), "default"));
+    }
+  } else if (request.has_make_checks()) {
+    for (int i = 0; i < kTasks; ++i) {
+      v1::BuilderTask* task = reply.mutable_checks_made()->add_tasks();
+      task->set_hash(StrCat("h", i));
       task->set_expected_output_path("expected");
       *task->mutable_expected_output() =
           daemon::MakeDigest(support::Sha256Hex(kExpected), sizeof(kExpected) - 1);

@@ -46,6 +46,8 @@ class JobWorld {
                  const std::string& cost_model = "xgboost");
 
   // Makes a core from the log, as a started tuner does.
+  // Ends the core; what is created next is a job of this id, beside the others in the log.
+  void NextJob(const std::string& id);
   void StartCore();
   // What kill -9 leaves: log, blobs, files, tracker.
   void KillCore();

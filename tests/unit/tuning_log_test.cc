@@ -442,6 +442,37 @@ TEST_P(TuningLogTest, TheBestRecordIsUsableAndOfExactlyThatKey) {
   }
 }
 
+TEST_P(TuningLogTest, KnownRecordsAreOfTheKeyAcceptedValidAndOlder) {
+  AddJobWithTrials("j1");
+  RecordRow ok = MakeRecord("j1", "conv0", 1, 1, 50);
+  RecordRow wrong = MakeRecord("j1", "conv0", 2, 1, 5);
+  wrong.outcome = Outcome::kWrongResult;
+  RecordRow invalid = MakeRecord("j1", "conv0", 3, 1, 6);
+  invalid.valid = false;
+  Value(log_->StoreNews("j1", {Ended(1, ok), Ended(2, wrong), Ended(3, invalid)}, 0, 1));
+  AddJobWithTrials("j2");
+  RecordRow other = MakeRecord("j2", "conv0", 1, 1, 40);
+  other.key.device_class += "-b";
+  Value(log_->StoreNews("j2", {Ended(1, other)}, 0, 1));
+  const int64_t after = ok.stored_us + 1;
+  const auto ids = [&](const RecordKey& key, int64_t before_us) {
+    std::vector<std::string> found;
+    for (const RecordRow& record : Value(log_->KnownRecords(key, before_us))) {
+      found.push_back(record.measurement_id);
+    }
+    return found;
+  };
+  // What failed is known, too.
+  EXPECT_EQ(ids(ok.key, after),
+            (std::vector<std::string>{ok.measurement_id, wrong.measurement_id}));
+  EXPECT_TRUE(ids(ok.key, ok.stored_us).empty());
+  RecordKey any = ok.key;
+  any.device_class.clear();
+  EXPECT_EQ(ids(any, after).size(), 3U);
+  any.toolchain += "x";
+  EXPECT_TRUE(ids(any, after).empty());
+}
+
 TEST_P(TuningLogTest, ModelsRoundTripAndKeepTheirFirstBytes) {
   Value(log_->CreateJob(MakeJob("j1")));
   ModelRow model;

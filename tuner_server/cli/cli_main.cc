@@ -159,6 +159,10 @@ void AddJobFlags(CLI::App* command, JobRequest* job) {
       ->take_all();
   command->add_option("--name", job->name, "id of the job (default: the server chooses)");
   command->add_option("--pool", job->pool, "device class (default: any that satisfies the target)");
+  command->add_flag(
+      "--recall,!--fresh", job->recall,
+      "whether what earlier jobs measured of the same kernels counts: the search goes "
+      "on from it, and it counts towards --trials");
   command->add_option("--priority", job->priority, "1 (urgent) to 5 (idle)")
       ->check(CLI::Range(1, 5))
       ->capture_default_str();
@@ -171,6 +175,7 @@ void SetDefaultBudget(JobRequest* job) {
 
 void AddTune(CLI::App* app, Action* action) {
   auto options = std::make_shared<TuneOptions>();
+  options->job.recall = true;
   CLI::App* command = AddCommand(
       app, "tune", "tune a model and fetch the module",
       "  tilewright tune model.onnx --target native --trials 300 -o model.tw\n"

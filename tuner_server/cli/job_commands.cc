@@ -66,6 +66,7 @@ nlohmann::json JobJson(const v1::Job& job) {
            {{"proposed", job.progress().proposed()},
             {"built", job.progress().built()},
             {"measured", job.progress().measured()},
+            {"cached", job.progress().cached()},
             {"trials_total", job.progress().trials_total()},
             {"best_us", job.progress().best_us()},
             {"baseline_us", job.progress().baseline_us()},

@@ -24,6 +24,7 @@ struct JobRequest {
   std::string pool;
   std::vector<std::string> shapes;  // NAME=1x3x224x224
   int priority = 3;
+  bool recall = false;  // go on from what earlier jobs measured
 };
 
 // Uploads the model and creates the job; safe to repeat (one request id per process run).

@@ -37,6 +37,7 @@ absl::Status JobCore::Load() {
     tasks_.back().view.weight = static_cast<double>(task.weight);
     tasks_.back().view.flops = task.flops;
   }
+  TW_TRY(Recall());
   TW_TRY(LoadTrials());
   TW_ASSIGN(const std::vector<log::ModelRow> models, env_.log->ListModels(job_.id));
   for (const log::ModelRow& model : models) {
@@ -136,6 +137,7 @@ absl::Status JobCore::CheckBudget() {
   if (job_.state != log::JobState::kRunning || tasks_.empty()) return absl::OkStatus();
   const v1::Budget& budget = spec_.budget();
   if (budget.max_trials() > 0 && ended_ >= budget.max_trials()) return Finish("");
+  if (AllKnown()) return Finish(ended_ == 0 ? "earlier jobs have measured this much" : "");
   const double max_wall = static_cast<double>(budget.max_wall().seconds()) +
                           static_cast<double>(budget.max_wall().nanos()) * 1e-9;
   if (max_wall > 0 && elapsed_s() >= max_wall) return Finish("the time of the job is over");
@@ -259,6 +261,7 @@ v1::Progress JobCore::progress() const {
   if (all) progress.set_best_us(best / 1000);
   if (all_defaults) progress.set_baseline_us(baseline / 1000);
   progress.set_trials_total(spec_.budget().max_trials());
+  progress.set_cached(static_cast<int32_t>(recalled_));
   const double elapsed = elapsed_s();
   progress.mutable_elapsed()->set_seconds(static_cast<int64_t>(elapsed));
   progress.mutable_elapsed()->set_nanos(

@@ -112,10 +112,15 @@ class JobCore {
   };
 
   // A request to the search child, and how often it died over it.
-  enum class SearchStep { kNone, kOpen, kTell, kLoadModel, kTrain, kAsk, kCompile };
+  enum class SearchStep { kNone, kOpen, kChecks, kTell, kLoadModel, kTrain, kAsk, kCompile };
 
   JobCore(const JobEnvironment& environment, const JobCoreOptions& options)
       : env_(environment), options_(options) {}
+
+  // job_recall.cc: what earlier jobs know
+  absl::Status Recall();
+  void TakeRecalled(TaskState* task, log::TrialRow trial, const log::RecordRow& record);
+  bool AllKnown() const;
 
   // job_core.cc: state from the log, time, the job's own states
   absl::Status Load();
@@ -147,6 +152,7 @@ class JobCore {
   absl::Status OnSearchRefused(const v1::BuilderError& error);
   absl::Status OnOpened(const v1::JobOpened& opened);
   absl::Status UseShippedModel();
+  absl::Status OnChecksMade(const v1::ChecksMade& made);
   absl::Status AddDefaultTrials();
   absl::Status OnTrained(const v1::ModelTrained& trained);
   absl::Status OnAsked(const v1::Asked& asked);
@@ -170,6 +176,7 @@ class JobCore {
   static bool Replaces(const TaskState& task, const log::TrialRow& trial,
                        const log::RecordRow& record);
   void TakeEnd(const log::TrialRow& trial, const log::RecordRow* record);
+  void TakeRecord(TaskState* task, const log::TrialRow& trial, const log::RecordRow& record);
 
   // job_end.cc: ways for a job to end
   absl::Status Finish(const std::string& why);
@@ -194,6 +201,7 @@ class JobCore {
   // Trials.
   std::vector<TaskState> tasks_;
   std::map<int64_t, OpenTrial> open_;
+  int64_t recalled_ = 0;  // measured by earlier jobs, as good as own trials
   int64_t proposed_ = 0;
   int64_t built_ = 0;
   int64_t ended_ = 0;
@@ -210,6 +218,7 @@ class JobCore {
   int search_crashes_ = 0;  // on crashed_request_, in a row
   int64_t search_retry_ns_ = 0;
   bool opened_ = false;
+  bool checked_ = false;  // the tasks' specs have what measurements need
   bool model_loaded_ = false;
   bool pending_told_ = false;         // this child knows the trials that were open when it started
   std::vector<v1::ToldRecord> told_;  // everything measured, in order

@@ -1,5 +1,6 @@
 #include "tuner_server/jobs/job_manager.h"
 
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "deploy/daemon/systemd.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_queue.h"
+#include "tuner_server/jobs/job_recall.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/log_stats.h"
 
@@ -38,11 +40,27 @@ v1::Progress ProgressOf(const log::JobStats& stats, const v1::Job& spec) {
   progress.set_baseline_us(stats.default_total() / 1000);
   progress.set_trials_total(spec.budget().max_trials());
   progress.mutable_elapsed()->set_seconds(static_cast<int64_t>(stats.job.elapsed_s));
-  progress.set_retrainings(static_cast<int32_t>(stats.models.size()));
   for (const log::ModelRow& model : stats.models) {
     if (model.replaced) progress.set_model_id(model.id);
+    if (model.train_rows > 0) progress.set_retrainings(progress.retrainings() + 1);
   }
   return progress;
+}
+
+// What a job knew from earlier ones. Its own trials alone do not say what its module is made of.
+absl::Status AddRecalled(log::TuningLog* log, const log::JobRow& job, const v1::Job& spec,
+                         v1::Progress* progress) {
+  if (!spec.recall()) return absl::OkStatus();
+  TW_ASSIGN(const int64_t cached, CountRecalled(log, job, spec));
+  progress->set_cached(static_cast<int32_t>(cached));
+  const std::vector<std::string> parts = support::Split(job.published_module, '/');
+  const auto number = parts.size() < 3 ? std::nullopt : support::ParseInt64(parts.back());
+  if (!number) return absl::OkStatus();
+  TW_ASSIGN(const log::ModuleVersionRow version,
+            log->GetModuleVersion(parts[parts.size() - 3], *number));
+  progress->set_best_us(version.median_us);
+  progress->set_baseline_us(version.median_us * version.speedup);
+  return absl::OkStatus();
 }
 
 std::string BestTrialOf(const log::JobStats& stats) {
@@ -262,6 +280,7 @@ absl::StatusOr<JobSnapshot> JobManager::Snapshot(const log::JobRow& job) {
   TW_ASSIGN(const log::JobStats stats, log::ComputeJobStats(env_.log, job.id));
   TW_ASSIGN(const v1::Job spec, SpecFromJson(job.spec_json));
   snapshot.progress = ProgressOf(stats, spec);
+  TW_TRY(AddRecalled(env_.log, job, spec, &snapshot.progress));
   snapshot.best_trial = BestTrialOf(stats);
   if (job.state == log::JobState::kQueued) {
     v1::Condition waiting;

@@ -43,6 +43,11 @@ absl::Status JobCore::PumpSearch() {
     AskOpen();
   } else if (compiling) {
     return AskCompile();
+  } else if (!checked_) {
+    v1::BuilderRequest request;
+    request.mutable_make_checks();
+    search_request_ = "MakeChecks";
+    Ask(SearchStep::kChecks, request, kOpenTimeoutMs);
   } else if (!pending_told_ || told_upto_ < told_.size()) {
     AskTell();
   } else if (!model_loaded_) {
@@ -146,7 +151,8 @@ void JobCore::AskTrain() {
 bool JobCore::AskPicks() {
   const int64_t open = static_cast<int64_t>(open_.size());
   const int64_t budget = spec_.budget().max_trials();
-  const int64_t left = budget > 0 ? budget - proposed_ : options_.batch;
+  // What is known counts as if this job had measured it, once the defaults are known, too.
+  const int64_t left = budget > 0 ? budget - proposed_ - recalled_ : options_.batch;
   if (left <= 0 || (open > 0 && open >= open_limit())) return false;
   std::vector<TaskView> views;
   for (const TaskState& task : tasks_) views.push_back(task.view);
@@ -201,6 +207,9 @@ absl::Status JobCore::On(SearchAnswered event) {
     return OnSearchRefused(reply.error());
   }
   if (step == SearchStep::kOpen && reply.has_job_opened()) return OnOpened(reply.job_opened());
+  if (step == SearchStep::kChecks && reply.has_checks_made()) {
+    return OnChecksMade(reply.checks_made());
+  }
   if (step == SearchStep::kTell && reply.has_told()) {
     pending_told_ = true;
     told_upto_ = telling_upto_;
@@ -224,6 +233,7 @@ absl::Status JobCore::On(SearchAnswered event) {
 absl::Status JobCore::OnSearchDied(const absl::Status& why) {
   const SearchStep step = std::exchange(search_step_, SearchStep::kNone);
   opened_ = false;
+  checked_ = false;
   pending_told_ = false;
   model_loaded_ = false;
   told_upto_ = 0;
@@ -302,22 +312,34 @@ absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
       tasks_.back().view.weight = static_cast<double>(row.weight);
       tasks_.back().view.flops = row.flops;
     }
+    TW_TRY(Recall());
   }
   for (int i = 0; i < opened.tasks_size(); ++i) {
-    TaskState& task = tasks_[static_cast<size_t>(i)];
-    task.spec = opened.tasks(i);
-    TW_ASSIGN(const std::string hex, daemon::DigestToHex(task.spec.expected_output()));
-    if (env_.blobs->Contains(hex)) continue;
-    TW_ASSIGN(
-        const std::string bytes,
-        support::ReadFile(support::PathJoin(options_.state_dir, task.spec.expected_output_path()),
-                          kMaxExpectedBytes));
-    TW_TRY(env_.blobs->PutVerified(hex, bytes));
+    tasks_[static_cast<size_t>(i)].spec = opened.tasks(i);
   }
   shipped_ = opened.shipped_model();
   TW_TRY(UseShippedModel());
   opened_ = true;
   return job_.state == log::JobState::kRunning ? AddDefaultTrials() : absl::OkStatus();
+}
+
+absl::Status JobCore::OnChecksMade(const v1::ChecksMade& made) {
+  if (made.tasks_size() != static_cast<int>(tasks_.size())) {
+    return Fail(support::StrCat("job.search.wrong_reply: expected checks of ", tasks_.size(),
+                                " tasks, found ", made.tasks_size()));
+  }
+  for (int i = 0; i < made.tasks_size(); ++i) {
+    v1::BuilderTask& spec = tasks_[static_cast<size_t>(i)].spec;
+    spec.MergeFrom(made.tasks(i));
+    TW_ASSIGN(const std::string hex, daemon::DigestToHex(spec.expected_output()));
+    if (env_.blobs->Contains(hex)) continue;
+    TW_ASSIGN(const std::string bytes,
+              support::ReadFile(support::PathJoin(options_.state_dir, spec.expected_output_path()),
+                                kMaxExpectedBytes));
+    TW_TRY(env_.blobs->PutVerified(hex, bytes));
+  }
+  checked_ = true;
+  return absl::OkStatus();
 }
 
 // What ranks before the first training is in the log before any pick names it, like any other.

@@ -43,7 +43,7 @@ int64_t RetryDelayNs(int64_t failures) {
 
 absl::Status JobCore::PumpBuilds() {
   // What a work item needs comes with the search child.
-  if (!opened_ || job_.state != log::JobState::kRunning) return absl::OkStatus();
+  if (!checked_ || job_.state != log::JobState::kRunning) return absl::OkStatus();
   for (auto& [number, trial] : open_) {
     if (building_ >= env_.builds->slots()) break;
     if (trial.phase != OpenTrial::Phase::kToBuild) continue;
@@ -353,26 +353,30 @@ bool JobCore::Replaces(const TaskState& task, const log::TrialRow& trial,
   return !task.best.is_default || beyond_noise(record.median, record.ci_rel);
 }
 
+// What a record of one of the task's programs changes.
+void JobCore::TakeRecord(TaskState* task, const log::TrialRow& trial,
+                         const log::RecordRow& record) {
+  ++task->records;
+  if (!record.usable()) return;
+  ++ok_rows_;
+  if (trial.is_default && task->default_median == 0) {
+    task->default_median = record.median;
+    task->default_ci_rel = record.ci_rel;
+  }
+  if (!Replaces(*task, trial, record)) return;
+  task->best = trial;
+  task->best.median = record.median;
+  task->best_record = record;
+  task->view.best = record.median;
+}
+
 // What an ended trial changes in memory.
 void JobCore::TakeEnd(const log::TrialRow& trial, const log::RecordRow* record) {
   ++ended_;
   ++by_outcome_[trial.outcome];
   TaskState* task = FindTask(trial.task);
-  if (record != nullptr) ++task->records;
   if (trial.is_default && trial.outcome == log::Outcome::kWrongResult) task->default_wrong = true;
-  if (record != nullptr && record->usable()) {
-    ++ok_rows_;
-    if (trial.is_default && task->default_median == 0) {
-      task->default_median = record->median;
-      task->default_ci_rel = record->ci_rel;
-    }
-    if (Replaces(*task, trial, *record)) {
-      task->best = trial;
-      task->best.median = record->median;
-      task->best_record = *record;
-      task->view.best = record->median;
-    }
-  }
+  if (record != nullptr) TakeRecord(task, trial, *record);
   task->view.best_by_trial.push_back(task->view.best);
   double total = 0;
   for (const TaskState& one : tasks_) {

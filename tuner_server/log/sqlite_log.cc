@@ -316,6 +316,25 @@ class SqliteLog final : public TuningLog {
     return OneRecord(&find, key.task_hash);
   }
 
+  absl::StatusOr<std::vector<RecordRow>> KnownRecords(const RecordKey& key,
+                                                      int64_t before_us) override {
+    MutexLock lock(mutex_);
+    TW_ASSIGN(Statement find,
+              Select<RecordRow>("records",
+                                "WHERE accepted = 1 AND valid = 1 AND stored_us < ?6 "
+                                "AND task_hash = ?1 AND target_key = ?2 AND threads = ?3 "
+                                "AND (?4 = '' OR device_class = ?4) AND toolchain = ?5 "
+                                "ORDER BY seq",
+                                ", seq"));
+    find.BindText(1, key.task_hash)
+        .BindText(2, key.target_key)
+        .BindInt64(3, key.threads)
+        .BindText(4, key.device_class)
+        .BindText(5, key.toolchain)
+        .BindInt64(6, before_us);
+    return ReadRecords(&find);
+  }
+
   absl::Status AddModel(const ModelRow& model) override {
     MutexLock lock(mutex_);
     return InsertOne("models", model, "OR IGNORE");

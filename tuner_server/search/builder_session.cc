@@ -61,6 +61,8 @@ absl::Status BuilderSession::Dispatch(const v1::BuilderRequest& request, v1::Bui
     return support::FailedPrecondition("builder.job.not_open", "expected OpenJob first");
   }
   switch (request.request_case()) {
+    case v1::BuilderRequest::kMakeChecks:
+      return MakeChecks(reply->mutable_checks_made());
     case v1::BuilderRequest::kTell:
       return Tell(request.tell(), reply->mutable_told());
     case v1::BuilderRequest::kTrainModel:
@@ -134,27 +136,40 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
   out->set_canonical_text(task.text);
   out->set_default_steps(entry.default_steps);
   out->set_default_program_hash(entry.default_program_hash);
-  // Without a state folder nothing is going to be measured (a plain compile).
-  if (!request.state_dir().empty()) {
-    const uint64_t seed = support::StableHash64(task.hash);
-    TW_ASSIGN(driver::TaskCheck check, driver::MakeTaskCheck(task, seed));
-    TW_TRY(DescribeInputs(task, seed, out->mutable_inputs()));
-    const std::string path =
-        support::PathJoin(request.state_dir(), support::StrCat("expected-", task.hash, ".bin"));
-    TW_TRY(support::WriteFileAtomic(path, check.expected_bytes));
-    out->set_expected_output_path(path);
-    *out->mutable_expected_output() =
-        DigestMessage(support::Sha256Hex(check.expected_bytes),
-                      static_cast<int64_t>(check.expected_bytes.size()));
-    out->mutable_tolerance()->set_abs(check.atol);
-    out->mutable_tolerance()->set_rel(check.rtol);
-    TW_ASSIGN(const graph::Graph body, driver::ParseTask(task.text));
-    for (const auto& [name, factor] : driver::VariantTolerances(body)) {
-      (*out->mutable_variant_tolerance())[name] = factor;
-    }
-  }
   task_order_.push_back(task.hash);
   tasks_[task.hash] = std::move(entry);
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::MakeChecks(v1::ChecksMade* reply) {
+  if (job_.state_dir().empty()) {
+    return support::FailedPrecondition("builder.checks.no_folder",
+                                       "OpenJob named no folder for expected outputs");
+  }
+  for (const std::string& hash : task_order_) {
+    v1::BuilderTask* out = reply->add_tasks();
+    out->set_hash(hash);
+    TW_TRY(DescribeCheck(tasks_[hash].task, out));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::DescribeCheck(const driver::Task& task, v1::BuilderTask* out) const {
+  const uint64_t seed = support::StableHash64(task.hash);
+  TW_ASSIGN(driver::TaskCheck check, driver::MakeTaskCheck(task, seed));
+  TW_TRY(DescribeInputs(task, seed, out->mutable_inputs()));
+  const std::string path =
+      support::PathJoin(job_.state_dir(), support::StrCat("expected-", task.hash, ".bin"));
+  TW_TRY(support::WriteFileAtomic(path, check.expected_bytes));
+  out->set_expected_output_path(path);
+  *out->mutable_expected_output() = DigestMessage(
+      support::Sha256Hex(check.expected_bytes), static_cast<int64_t>(check.expected_bytes.size()));
+  out->mutable_tolerance()->set_abs(check.atol);
+  out->mutable_tolerance()->set_rel(check.rtol);
+  TW_ASSIGN(const graph::Graph body, driver::ParseTask(task.text));
+  for (const auto& [name, factor] : driver::VariantTolerances(body)) {
+    (*out->mutable_variant_tolerance())[name] = factor;
+  }
   return absl::OkStatus();
 }
 

@@ -35,9 +35,11 @@ class BuilderSession {
 
   absl::Status Dispatch(const v1::BuilderRequest& request, v1::BuilderReply* reply);
   absl::Status OpenJob(const v1::OpenJob& request, v1::JobOpened* reply);
+  absl::Status DescribeCheck(const driver::Task& task, v1::BuilderTask* out) const;
   // Ranks until the first training, and is what training goes on from.
   absl::Status UseShippedModel(v1::ShippedModel* reply);
   absl::Status AddTask(const driver::Task& task, const v1::OpenJob& request, v1::JobOpened* reply);
+  absl::Status MakeChecks(v1::ChecksMade* reply);
   absl::Status Tell(const v1::Tell& request, v1::Told* reply);
   absl::Status TrainModel(v1::ModelTrained* reply);
   absl::Status LoadModel(const v1::LoadModel& request);
