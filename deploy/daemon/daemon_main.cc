@@ -24,6 +24,9 @@
 namespace tilewright::daemon {
 namespace {
 
+constexpr int64_t kLockPatienceMs = 3'000;
+constexpr int64_t kLockRetryMs = 20;
+
 // The one thing a signal handler can reach: the event descriptor of the installed StopSignal.
 volatile sig_atomic_t g_stop_fd = -1;
 
@@ -133,6 +136,18 @@ bool CommandLineHas(std::string_view flag, int argc, const char* const* argv) {
   return false;
 }
 
+// A predecessor that was killed while it started a child leaves the child a copy of its lock, until
+// that has called exec: whoever starts the daemon again at once has to wait a moment.
+absl::StatusOr<support::FileLock> LockStateDir(const std::string& path) {
+  support::SystemClock clock;
+  const int64_t end_ns = clock.NowNs() + kLockPatienceMs * 1'000'000;
+  for (;;) {
+    auto lock = support::FileLock::TryLock(path);
+    if (!absl::IsUnavailable(lock.status()) || clock.NowNs() >= end_ns) return lock;
+    support::SleepMs(kLockRetryMs);
+  }
+}
+
 absl::Status Run(const DaemonSpec& spec, const DaemonFlags& flags, const std::string& reload_from,
                  const std::function<absl::Status(DaemonContext&)>& body) {
   support::IgnoreSigpipe();
@@ -141,7 +156,7 @@ absl::Status Run(const DaemonSpec& spec, const DaemonFlags& flags, const std::st
       const auto reload,
       ReloadSignal::Install(reload_from, ParseLogLevel(flags.log_level).value_or(LogLevel::kInfo)));
   TW_TRY(support::MakeDirs(flags.state_dir));
-  auto lock = support::FileLock::TryLock(support::PathJoin(flags.state_dir, "lock"));
+  auto lock = LockStateDir(support::PathJoin(flags.state_dir, "lock"));
   if (!lock.ok()) {
     if (lock.status().code() != absl::StatusCode::kUnavailable) return lock.status();
     return support::Aborted("daemon.state_dir.locked", support::StatusText(lock.status()));

@@ -47,8 +47,9 @@ void BusyFleet::StartTracker() {
   auto dir = support::TempDir::Create("busy_fleet");
   ASSERT_TRUE(dir.ok()) << dir.status();
   dir_ = std::make_unique<support::TempDir>(*std::move(dir));
+  state_dir_ = options_.state_dir.empty() ? dir_->path() : options_.state_dir;
   tracker_ = std::make_unique<LoopbackDaemon>(
-      "tilewright-tracker", dir_->File("tracker"),
+      "tilewright-tracker", StateDir("tracker"),
       std::vector<std::string>{"--lease-ttl-ms", StrCat(options_.lease_ttl_ms), "--recovery-ms",
                                "100"});
   tracker_->Start({"--listen", "127.0.0.1:0"});
@@ -60,7 +61,7 @@ void BusyFleet::StartWork(const std::string& agents_dial, const std::string& con
   for (int i = 0; i < options_.agents; ++i) {
     const std::string name = StrCat("agent", i);
     agents_.push_back(std::make_unique<LoopbackDaemon>(
-        "tilewright-agent", dir_->File(name),
+        "tilewright-agent", StateDir(name),
         std::vector<std::string>{"--tracker", agents_dial, "--device", "cpu", "--name", name,
                                  "--sync-hold-ms", "300", "--log-level", "debug"}));
     agents_.back()->Start();

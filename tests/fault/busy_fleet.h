@@ -37,6 +37,7 @@ struct BusyFleetOptions {
   int agents = 2;
   size_t open_items = 10;
   int64_t lease_ttl_ms = 1500;
+  std::string state_dir;  // for all daemons; empty = a temporary folder
 };
 
 class BusyFleet {
@@ -50,6 +51,10 @@ class BusyFleet {
   // before it. The consumer's thread begins to submit.
   void StartWork(const std::string& agents_dial, const std::string& consumer_dials);
 
+  // Of the tracker, or of "agent0" and so on.
+  std::string StateDir(const std::string& daemon) const {
+    return support::PathJoin(state_dir_, daemon);
+  }
   LoopbackDaemon* tracker() { return tracker_.get(); }
   LoopbackDaemon* agent(size_t i) { return agents_[i].get(); }
   size_t agents() const { return agents_.size(); }
@@ -77,6 +82,7 @@ class BusyFleet {
 
   const BusyFleetOptions options_;
   std::unique_ptr<support::TempDir> dir_;
+  std::string state_dir_;
   std::string address_;
   std::unique_ptr<LoopbackDaemon> tracker_;
   std::vector<std::unique_ptr<LoopbackDaemon>> agents_;

@@ -1,5 +1,5 @@
-// The tracker and the agent die at every named failpoint (deploy/support/failpoints.def), as kill
-// -9 does, and are started again: every work item is measured, every measurement arrives once.
+// The tracker and the agent die at every failpoint of theirs (deploy/support/failpoints.def), as
+// kill -9 does, and are started again: every work item is measured, every measurement arrives once.
 #include "deploy/support/failpoint.h"
 
 #include <gtest/gtest.h>
@@ -128,6 +128,7 @@ TEST_F(FailpointTest, DyingAtEveryOneLosesNothingAndCountsNothingTwice) {
   int deaths = 0;
   for (int64_t round = 0; round < rounds; ++round) {
     for (const std::string_view point : support::kFailpointNames) {
+      if (point.starts_with("tuner.")) continue;  // tuner_death_test.cc
       SCOPED_TRACE(point);
       const bool tracker = point.starts_with("tracker.") || point.starts_with("store.");
       LoopbackDaemon* daemon = tracker ? tracker_.get() : agent_.get();
@@ -142,8 +143,8 @@ TEST_F(FailpointTest, DyingAtEveryOneLosesNothingAndCountsNothingTwice) {
     }
   }
   for (const auto& [id, count] : consumer_.results_by_id()) EXPECT_EQ(count, 1) << id;
-  std::printf("%d deaths at %zu failpoints, %zu work items, each measured and counted once\n",
-              deaths, support::kFailpointNames.size(), finals_wanted_);
+  std::printf("%d deaths, %zu work items, each measured and counted once\n", deaths,
+              finals_wanted_);
 }
 
 }  // namespace

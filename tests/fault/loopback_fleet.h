@@ -94,6 +94,7 @@ class LoopbackDaemon {
   }
 
   std::string log() const { return child_->stderr_tail(); }
+  pid_t pid() const { return child_->pid(); }
 
  private:
   std::string binary_;

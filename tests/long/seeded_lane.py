@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ def arguments(parser, lane, rounds, chunk, first_seed, root):
     parser.add_argument("--chunk", type=int, default=chunk, help="rounds per process")
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--seed", type=int, default=first_seed)
+    parser.add_argument("--wrap", default="", metavar="COMMAND", help="runs each chunk, on machines that are shared")
     parser.add_argument("--resume", action="store_true", help="go on with what the results file holds")
     parser.add_argument("--output", type=pathlib.Path, default=root / "tests" / "results" / f"{lane}.json")
 
@@ -38,10 +40,10 @@ def add_counts(totals, output):
     return found is not None
 
 
-def run_chunk(binary, seed, rounds, totals):
+def run_chunk(binary, seed, rounds, totals, wrap):
     """Nothing, or what went wrong."""
     env = dict(os.environ, TILEWRIGHT_SEED=str(seed), TILEWRIGHT_ROUNDS=str(rounds))
-    done = subprocess.run([str(binary)], env=env, capture_output=True, text=True, errors="replace")
+    done = subprocess.run([*shlex.split(wrap), str(binary)], env=env, capture_output=True, text=True, errors="replace")
     if add_counts(totals, done.stdout) and done.returncode == 0:
         return None
     return {"replay": f"TILEWRIGHT_SEED={seed} TILEWRIGHT_ROUNDS={rounds} {binary.name}",
@@ -73,7 +75,8 @@ def run(args, lane, program, beside=None):
     while report["rounds"] < args.rounds and time.monotonic() - begin < args.minutes * 60:
         start = time.monotonic()
         rounds = min(args.chunk, args.rounds - report["rounds"])
-        failure = run_chunk(binary, report["first_seed"] + report["chunks"], rounds, report["counts"])
+        failure = run_chunk(binary, report["first_seed"] + report["chunks"], rounds, report["counts"],
+                            args.wrap)
         report["chunks"] += 1
         report["rounds"] += rounds
         found = [failure, beside(report["chunks"], report["counts"]) if beside else None]

@@ -18,6 +18,12 @@ class SmallDisk {
 
   const std::string& path() const { return path_; }
 
+  // Not a byte is left, until Free.
+  void Fill();
+  void Free();
+  // Every write is refused while true. Nobody may have a file open for writing.
+  void SetReadOnly(bool read_only);
+
  private:
   explicit SmallDisk(std::string path) : path_(std::move(path)) {}
   std::string path_;

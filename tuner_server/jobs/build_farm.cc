@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "deploy/support/failpoint.h"
 #include "deploy/support/status.h"
 #include "tuner_server/jobs/search_process.h"
 
@@ -95,6 +96,7 @@ void BuildFarm::Loop(Worker* worker) {
   Request request;
   while (Next(&owner, &request)) {
     BuildEnded ended = Build(worker, request);
+    support::HitFailpoint(support::Failpoint::tuner_build_ended);
     // Under the mutex: a pool that is gone when this returns gets nothing. The sink only queues.
     MutexLock lock(mutex_);
     const auto it = owners_.find(owner);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "deploy/daemon/daemon_log.h"
+#include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -92,7 +93,9 @@ void JobRunner::Loop() {
     const absl::Status status = RunOnce();
     if (status.ok() || support::Slug(status) == "job.core.ended") {
       if (stopping()) return;
+      support::HitFailpoint(support::Failpoint::tuner_job_ended);
       (void)support::RemoveTree(dir_);
+      support::HitFailpoint(support::Failpoint::tuner_folder_removed);
       done_ = true;
       on_change_(true);
       return;
@@ -121,6 +124,7 @@ absl::Status JobRunner::PrepareFolder() {
 // Ok when the job has ended, or the runner stops.
 absl::Status JobRunner::RunOnce() {
   TW_TRY(PrepareFolder());
+  support::HitFailpoint(support::Failpoint::tuner_folder_made);
   TW_ASSIGN(const log::JobRow job, env_.log->GetJob(id_));
   TW_ASSIGN(const v1::Job spec, SpecFromJson(job.spec_json));
   const JobEventSink sink = [this](JobEvent event) { Post(std::move(event)); };
@@ -146,6 +150,7 @@ absl::Status JobRunner::RunOnce() {
   JobCoreOptions options = env_.core;
   options.state_dir = dir_;
   TW_ASSIGN(core, JobCore::Resume(environment, options, id_));
+  support::HitFailpoint(support::Failpoint::tuner_job_resumed);
   daemon::LogInfo("job.started", {{"job", id_}, {"state", log::JobStateName(core->job().state)}});
   counted_ = core->progress();
   TW_TRY(core->Start());

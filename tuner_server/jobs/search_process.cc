@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "deploy/support/failpoint.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::jobs {
@@ -72,7 +73,10 @@ absl::StatusOr<v1::BuilderReply> SearchProcess::Answer(const Request& request) {
     client_ = std::move(started);
     if (stopping_) client_->Kill();
   }
-  return AskBuilder(client_.get(), request.message, request.timeout_ms);
+  support::HitFailpoint(support::Failpoint::tuner_search_asked);
+  auto reply = AskBuilder(client_.get(), request.message, request.timeout_ms);
+  support::HitFailpoint(support::Failpoint::tuner_search_answered);
+  return reply;
 }
 
 }  // namespace tilewright::jobs

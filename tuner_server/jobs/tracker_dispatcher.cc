@@ -5,6 +5,7 @@
 
 #include "deploy/daemon/artifact_service.h"
 #include "deploy/daemon/wire.h"
+#include "deploy/support/failpoint.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::jobs {
@@ -123,6 +124,7 @@ absl::StatusOr<v1::PullResultsResponse> TrackerDispatcher::PullNow(const std::st
     pull_context_ = nullptr;
   }
   TW_TRY(daemon::FromGrpc(status));
+  support::HitFailpoint(support::Failpoint::tuner_results_pulled);
   return response;
 }
 
@@ -167,9 +169,11 @@ absl::StatusOr<v1::SubmitWorkResponse> TrackerDispatcher::SubmitNow(
     TW_TRY(daemon::UploadMissingArtifacts(
         artifacts_.get(), blobs_, std::vector<std::string>(artifacts.begin(), artifacts.end()),
         kUploadTimeoutMs));
+    support::HitFailpoint(support::Failpoint::tuner_work_uploaded);
     grpc::ClientContext context;
     daemon::SetTimeout(&context, kCallTimeoutMs);
     TW_TRY(daemon::FromGrpc(dispatch_->SubmitWork(&context, request, &response)));
+    support::HitFailpoint(support::Failpoint::tuner_work_submitted);
     if (response.outcomes_size() != request.work_items_size()) {
       return support::Internal("job.tracker.wrong_reply", "an outcome is missing");
     }
@@ -198,6 +202,7 @@ void TrackerDispatcher::Acknowledge(const std::string& cursor) {
     google::protobuf::Empty response;
     // A lost acknowledgement only means that the updates come again.
     (void)dispatch_->AckResults(&context, request, &response);
+    support::HitFailpoint(support::Failpoint::tuner_results_acked);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "deploy/support/failpoint.h"
 #include "deploy/support/mutex.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/log/log_rules.h"
@@ -13,8 +14,17 @@ namespace {
 
 using sql::Statement;
 using sql::Transaction;
+using support::Failpoint;
 using support::MutexLock;
 using support::StrCat;
+
+// With places to die on either side.
+absl::Status Commit(Transaction* transaction, Failpoint before, Failpoint after) {
+  support::HitFailpoint(before);
+  TW_TRY(transaction->Commit());
+  support::HitFailpoint(after);
+  return absl::OkStatus();
+}
 
 class SqliteLog final : public TuningLog {
  public:
@@ -40,7 +50,7 @@ class SqliteLog final : public TuningLog {
                              .at_us = job.created_us,
                              .state = created.job.state,
                              .text = ""}));
-    TW_TRY(transaction.Commit());
+    TW_TRY(Commit(&transaction, Failpoint::tuner_job_creating, Failpoint::tuner_job_created));
     return created;
   }
 
@@ -70,7 +80,7 @@ class SqliteLog final : public TuningLog {
                              .at_us = transition.now_us,
                              .state = job.state,
                              .text = job.state_reason}));
-    TW_TRY(transaction.Commit());
+    TW_TRY(Commit(&transaction, Failpoint::tuner_job_moving, Failpoint::tuner_job_moved));
     return job;
   }
 
@@ -124,7 +134,7 @@ class SqliteLog final : public TuningLog {
     row.toolchain = toolchain;
     if (row.model_name.empty()) row.model_name = model_name;
     TW_TRY(WriteJob(row));
-    return transaction.Commit();
+    return Commit(&transaction, Failpoint::tuner_tasks_putting, Failpoint::tuner_tasks_put);
   }
 
   absl::StatusOr<std::vector<TaskRow>> ListTasks(const std::string& job) override {
@@ -159,7 +169,7 @@ class SqliteLog final : public TuningLog {
       numbers.push_back(number);
       TW_TRY(insert_trial.Run(trial));
     }
-    TW_TRY(transaction.Commit());
+    TW_TRY(Commit(&transaction, Failpoint::tuner_batch_adding, Failpoint::tuner_batch_added));
     return numbers;
   }
 
@@ -171,7 +181,7 @@ class SqliteLog final : public TuningLog {
       if (IsFinal(trial.state)) continue;
       TW_TRY(WriteTrial(ApplyBuilt(std::move(trial), one)));
     }
-    return transaction.Commit();
+    return Commit(&transaction, Failpoint::tuner_built_setting, Failpoint::tuner_built_set);
   }
 
   absl::StatusOr<std::vector<StoredNews>> StoreNews(const std::string& job,
@@ -185,7 +195,7 @@ class SqliteLog final : public TuningLog {
       stored.push_back(result);
     }
     TW_TRY(WriteElapsed(job, elapsed_s));
-    TW_TRY(transaction.Commit());
+    TW_TRY(Commit(&transaction, Failpoint::tuner_news_storing, Failpoint::tuner_news_stored));
     return stored;
   }
 
@@ -337,7 +347,9 @@ class SqliteLog final : public TuningLog {
 
   absl::Status AddModel(const ModelRow& model) override {
     MutexLock lock(mutex_);
-    return InsertOne("models", model, "OR IGNORE");
+    TW_TRY(InsertOne("models", model, "OR IGNORE"));
+    support::HitFailpoint(Failpoint::tuner_model_added);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<ModelRow> GetModel(const std::string& job, const std::string& id) override {
@@ -377,7 +389,7 @@ class SqliteLog final : public TuningLog {
     TW_TRY(InsertOne("module_versions", row));
     TW_ASSIGN(Statement set, db_.Prepare("UPDATE jobs SET published_module = ?2 WHERE id = ?1"));
     TW_TRY(set.BindText(1, row.job).BindText(2, ModuleVersionName(row.module, row.number)).Run());
-    TW_TRY(transaction.Commit());
+    TW_TRY(Commit(&transaction, Failpoint::tuner_version_adding, Failpoint::tuner_version_added));
     return row;
   }
 
@@ -674,6 +686,7 @@ absl::StatusOr<std::unique_ptr<TuningLog>> OpenSqliteLog(const std::string& path
   const int newest = TuningLogMigrations().back().version;
   if (!options.read_only) {
     TW_TRY(sql::Migrate(&db, TuningLogMigrations()));
+    support::HitFailpoint(Failpoint::tuner_log_opened);
   } else {
     TW_ASSIGN(const int version, sql::SchemaVersion(&db));
     if (version != newest) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "deploy/module/module_file.h"
+#include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
@@ -107,7 +108,9 @@ absl::StatusOr<log::ModuleVersionRow> ModuleStore::Publish(const PublishRequest&
   row.task_hashes.assign(tasks.begin(), tasks.end());
   const support::MutexLock lock(publish_mutex_);
   TW_TRY(blobs_->PutVerified(sha256, bytes));
+  support::HitFailpoint(support::Failpoint::tuner_module_bytes);
   TW_ASSIGN(row.manifest_sha256, blobs_->Put(file.manifest_json()));
+  support::HitFailpoint(support::Failpoint::tuner_module_manifest);
   TW_ASSIGN(const log::ModuleVersionRow published, log_->AddModuleVersion(row));
   // After a crash between the two the job publishes again and comes by here.
   if (signer_ != nullptr) {
