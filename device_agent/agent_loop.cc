@@ -285,15 +285,21 @@ void AgentLoop::SyncLoop() {
   std::shared_ptr<SyncCall> current = StartSync();
   bool reachable = true;
   while (true) {
-    bool overtake = false;
+    bool answered = false, overtake = false;
     {
       support::MutexLock lock(mutex_);
-      while (!ending_ && !news_ && !current->done) {
+      // An overtaken call may have been answered with a grant before the tracker saw the newer one.
+      const auto arrived = [&] {
+        return current->done || std::any_of(overtaken.begin(), overtaken.end(),
+                                            [](const auto& call) { return call->done; });
+      };
+      while (!ending_ && !news_ && !arrived()) {
         daemon::BeatWatchdog();
         changed_.WaitForMs(mutex_, kBeatMs);
       }
       if (ending_) break;
-      overtake = !current->done;
+      answered = current->done;
+      overtake = !answered && news_;
     }
     if (overtake) {  // something changed: tell at once; the tracker then answers the older call
       overtaken.push_back(std::exchange(current, StartSync()));
@@ -307,7 +313,7 @@ void AgentLoop::SyncLoop() {
       if (done && (*it)->status.ok()) TakeResponse((*it)->response);
       it = done ? overtaken.erase(it) : std::next(it);
     }
-    if (overtake) continue;
+    if (!answered) continue;
     int64_t pause_ms = 0;
     if (current->status.ok()) {
       if (!reachable) LogInfo("tracker.reachable");
