@@ -15,7 +15,7 @@ BUILD_PACKAGES=(
   libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev
   llvm-19-dev lld-19 liblld-19-dev libzstd-dev zlib1g-dev
   libxgboost-dev libsqlite3-dev prometheus-cpp-dev libonnx-dev libseccomp-dev
-  libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev
+  libgoogle-perftools-dev libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev
 )
 QUICKSTART_PACKAGES=(python3 python3-numpy python3-onnx python3-grpcio python3-protobuf grpc-proto)
 TEST_PACKAGES=(iproute2 sqlite3 python3-xgboost pocl-opencl-icd ocl-icd-libopencl1)
