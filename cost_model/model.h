@@ -19,6 +19,8 @@ class CostModel {
   // Replaces what was learned. failed_precondition cost_model.fit.too_few with fewer rows than the
   // model needs.
   virtual absl::Status Fit(const Dataset& data) = 0;
+  // Whether it knows more than the rows of its last Fit: measurements of other tasks.
+  virtual bool pretrained() const = 0;
   virtual absl::StatusOr<std::vector<float>> Predict(const std::vector<FeatureVector>& rows) = 0;
   // Bytes that Load of the same class takes.
   virtual absl::StatusOr<std::string> Save() const = 0;

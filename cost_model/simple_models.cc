@@ -10,6 +10,7 @@ namespace {
 
 class UntrainedModel : public CostModel {
  public:
+  bool pretrained() const override { return false; }
   absl::Status Fit(const Dataset&) override { return absl::OkStatus(); }
   absl::StatusOr<std::string> Save() const override { return SchemaHash(); }
   absl::Status Load(std::string_view bytes) override {

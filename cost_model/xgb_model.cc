@@ -167,6 +167,7 @@ class XgbModel final : public CostModel {
     }
     TW_XGB(XGBoosterSetAttr(raw_booster, kSchemaAttribute, SchemaHash().c_str()));
     booster_ = std::move(booster);
+    loaded_ = false;
     return absl::OkStatus();
   }
 
@@ -183,6 +184,8 @@ class XgbModel final : public CostModel {
     return scores;
   }
 
+  bool pretrained() const override { return booster_ && (loaded_ || !base_.empty()); }
+
   absl::StatusOr<std::string> Save() const override {
     if (!booster_) return support::FailedPrecondition("cost_model.save.untrained", "no model yet");
     bst_ulong size = 0;
@@ -193,6 +196,7 @@ class XgbModel final : public CostModel {
 
   absl::Status Load(std::string_view bytes) override {
     TW_ASSIGN(booster_, LoadBooster(bytes));
+    loaded_ = true;
     return absl::OkStatus();
   }
 
@@ -215,6 +219,7 @@ class XgbModel final : public CostModel {
   uint64_t seed_;
   std::string base_;
   Booster booster_;
+  bool loaded_ = false;  // rather than fitted
 };
 
 }  // namespace

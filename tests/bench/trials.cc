@@ -6,7 +6,9 @@
 //   trials finals --store DIR [--top N] [--placements N] WORKLOADS...   the best again, for longer
 //   trials export --store DIR --rows FILE WORKLOADS...              features and times, as text
 // Modes: model: the shipped cost model (or --model) and retraining; learned: the analytical prior
-// and retraining; draft: the prior alone; random: distinct feasible points by chance.
+// and retraining; draft: the prior alone; random: distinct feasible points by chance. Parts of
+// `model` left out: model-no-training, model-no-evolution (no mutations of what the model likes),
+// model-no-quota (no share for untried micro-kernels).
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -78,7 +80,7 @@ Tried Random(const Workload& workload, const ir::Target& target, const Options& 
 
 // What training goes on from; empty for modes that know nothing.
 std::string BaseModel(const Options& options) {
-  if (options.mode != "model") return "";
+  if (options.mode.rfind("model", 0) != 0) return "";
   if (options.model.empty()) return std::string(cost_model::ShippedModel());
   return Must(support::ReadFile(options.model, 1 << 28), options.model);
 }
@@ -95,6 +97,8 @@ Tried Search(const Workload& workload, const ir::Target& target, const Options& 
              TrialStore* store) {
   search::SearchOptions with;
   with.seed = static_cast<uint64_t>(seed) ^ support::StableHash64(workload.task.hash);
+  if (options.mode == "model-no-evolution") with.generations = 0;
+  if (options.mode == "model-no-quota") with.early_exploration = 0;
   auto search =
       Must(search::SearchTask::Create(Must(driver::TaskVariants(workload.task.text), workload.name),
                                       workload.task.flops, target, with),
@@ -117,7 +121,7 @@ Tried Search(const Workload& workload, const ir::Target& target, const Options& 
       tell(pick.candidate.program_hash, pick.candidate.steps);
       tried.push_back(pick.candidate.program_hash);
     }
-    if (options.mode == "draft") continue;
+    if (options.mode == "draft" || options.mode == "model-no-training") continue;
     cost_model::Dataset data;
     data.rows = search->TrainingRows(0);
     if (data.rows.size() < kFirstTraining) continue;

@@ -12,8 +12,7 @@ namespace tilewright::search {
 namespace {
 
 constexpr size_t kParents = 12;  // best points that mutations start from
-// Measured programs from which on mutations of what the model likes best are made, too: it is
-// trained soon after, and before that would only repeat the prior's mistakes.
+// Measured programs from which on mutations of what the prior likes best are made, too.
 constexpr size_t kFavouritesFrom = 8;
 constexpr int kProposalsPerFresh = 16;    // tries for each fresh draft; many are known already
 constexpr int kFailuresToEndBase = 1000;  // points in a row without a new program
@@ -21,7 +20,6 @@ constexpr int kPicksOfEachVariant = 8;
 // Of a task's first programs so many are chosen to be unlike each other: a model learns nothing
 // from picks that are all the same (reference: diversity beats a better model at tiny budgets).
 constexpr size_t kEarlyPrograms = 16;
-constexpr double kEarlyExploration = 0.5;
 
 // What the innermost computation of a program is, as far as the features tell.
 std::vector<float> KernelOf(const cost_model::FeatureVector& features) {
@@ -107,6 +105,16 @@ std::vector<Point> SearchTask::BestKnown(size_t count) {
   for (Known* known : timed) {
     if (best.size() == count) break;
     if (IsParent(known)) best.push_back(*known->point);
+  }
+  return best;
+}
+
+// Of drafts with scores.
+std::vector<Point> SearchTask::BestPredicted(const Pool& pool, size_t count) {
+  std::vector<Point> best;
+  for (const size_t i : ByScore(pool.scores)) {
+    if (best.size() == count) break;
+    best.push_back(pool.drafts[i].point);
   }
   return best;
 }
@@ -229,7 +237,7 @@ void SearchTask::Choose(int total, support::Rng* rng, AskResult* result) {
   std::map<std::string_view, int> told;
   for (const auto& [hash, known] : told_) ++told[VariantOf(known.steps)];
   const double share = told_.size() < kEarlyPrograms
-                           ? std::max(kEarlyExploration, options_.exploration_share)
+                           ? std::max(options_.early_exploration, options_.exploration_share)
                            : options_.exploration_share;
   const int explore = static_cast<int>(std::floor(total * share + 0.5));
   result->exploration_share = share;
@@ -304,18 +312,17 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
   AskResult result;
   support::Rng rng = support::Rng(options_.seed).Split(batch_id);
   Pool pool;
-  TW_TRY(AddBase(model, std::max(0, options_.considered - options_.fresh), &pool, &result));
-  const bool learned = measured_.size() >= kFavouritesFrom;
-  AddFresh(&rng, BestKnown(kParents), true, learned ? options_.fresh / 2 : options_.fresh, &pool,
-           &result);
+  // A model that knows other tasks is asked what is still better, generation by generation. The
+  // prior, or a model of a few rows, would only be asked to repeat its mistakes.
+  const bool some = measured_.size() >= kFavouritesFrom;
+  const int generations = model->pretrained() ? options_.generations : some ? 1 : 0;
+  const int fresh = generations > 0 ? options_.fresh / 2 : options_.fresh;
+  const int evolved = fresh + generations * options_.offspring;
+  TW_TRY(AddBase(model, std::max(0, options_.considered - evolved), &pool, &result));
+  AddFresh(&rng, BestKnown(kParents), true, fresh, &pool, &result);
   TW_TRY(Score(model, &pool, &result));
-  if (learned) {
-    std::vector<Point> favourites;
-    for (const size_t i : ByScore(pool.scores)) {
-      if (favourites.size() == kParents) break;
-      favourites.push_back(pool.drafts[i].point);
-    }
-    AddFresh(&rng, favourites, false, options_.fresh - options_.fresh / 2, &pool, &result);
+  for (int generation = 0; generation < generations; ++generation) {
+    AddFresh(&rng, BestPredicted(pool, kParents), false, options_.offspring, &pool, &result);
     TW_TRY(Score(model, &pool, &result));
   }
   TW_TRY(AddBase(model, options_.considered, &pool, &result));

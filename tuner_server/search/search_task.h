@@ -33,10 +33,13 @@ namespace tilewright::search {
 
 struct SearchOptions {
   uint64_t seed = 0;
-  int considered = 256;            // drafts that each batch ranks (the space permitting)
-  int fresh = 48;                  // of those, made for this batch
+  int considered = 256;  // drafts that each batch ranks (the space permitting)
+  int fresh = 48;        // of those, made for this batch from the best told
+  int generations = 3;   // of mutations of what a pre-trained model likes best, `offspring` each
+  int offspring = 24;
   double base_growth = 3;          // points of the stream looked at, more for each told program
-  double exploration_share = 0.1;  // of the picks; larger for a task's first ones
+  double exploration_share = 0.1;  // of the picks
+  double early_exploration = 0.5;  // the same for a task's first ones
 };
 
 struct Pick {
@@ -103,6 +106,7 @@ class SearchTask {
     std::unordered_set<std::string> hashes;
   };
   std::vector<Point> BestKnown(size_t count);
+  static std::vector<Point> BestPredicted(const Pool& pool, size_t count);
   bool IsParent(Known* known);
   bool Propose(support::Rng* rng, const std::vector<Point>& best, bool with_default, Point* point,
                Origin* origin) const;
