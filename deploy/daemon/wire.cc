@@ -16,7 +16,10 @@ namespace {
 // and in its details), percent-encoded once.
 constexpr size_t kMaxMessageText = 1500;
 
-// google.rpc.Status and google.rpc.ErrorInfo are not packaged; these are their wire formats.
+// How long a client is asked to wait before it repeats a call that may succeed later.
+constexpr uint32_t kRetryDelaySeconds = 1;
+
+// google.rpc.Status, ErrorInfo and RetryInfo are not packaged; these are their wire formats.
 constexpr uint32_t LengthDelimitedTag(uint32_t field) { return field << 3 | 2; }
 constexpr uint32_t VarintTag(uint32_t field) { return field << 3; }
 
@@ -27,28 +30,42 @@ void PutBytes(google::protobuf::io::CodedOutputStream* out, uint32_t field,
   out->WriteRaw(bytes.data(), static_cast<int>(bytes.size()));
 }
 
-std::string StatusDetails(int code, std::string_view message, std::string_view slug) {
-  const auto build = [](const auto& fill) {
-    std::string bytes;
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream out(&stream);
-    fill(&out);
-    out.Trim();
-    return bytes;
-  };
-  const std::string info = build([&](auto* out) {
+template <typename Fill>
+std::string Build(const Fill& fill) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream out(&stream);
+  fill(&out);
+  out.Trim();
+  return bytes;
+}
+
+// A google.protobuf.Any of google.rpc.{name}.
+std::string AnyOf(std::string_view name, std::string_view bytes) {
+  return Build([&](auto* out) {
+    PutBytes(out, 1, support::StrCat("type.googleapis.com/google.rpc.", name));
+    PutBytes(out, 2, bytes);
+  });
+}
+
+std::string StatusDetails(int code, std::string_view message, std::string_view slug, bool retry) {
+  const std::string info = Build([&](auto* out) {
     PutBytes(out, 1, slug);          // ErrorInfo.reason
     PutBytes(out, 2, "tilewright");  // ErrorInfo.domain
   });
-  const std::string any = build([&](auto* out) {
-    PutBytes(out, 1, "type.googleapis.com/google.rpc.ErrorInfo");
-    PutBytes(out, 2, info);
-  });
-  return build([&](auto* out) {
+  return Build([&](auto* out) {
     out->WriteTag(VarintTag(1));
     out->WriteVarint32(static_cast<uint32_t>(code));
     PutBytes(out, 2, message);
-    PutBytes(out, 3, any);
+    PutBytes(out, 3, AnyOf("ErrorInfo", info));
+    if (!retry) return;
+    const std::string delay = Build([](auto* duration) {
+      duration->WriteTag(VarintTag(1));  // Duration.seconds
+      duration->WriteVarint32(kRetryDelaySeconds);
+    });
+    PutBytes(out, 3, AnyOf("RetryInfo", Build([&](auto* retry_info) {
+                             PutBytes(retry_info, 1, delay);  // RetryInfo.retry_delay
+                           })));
   });
 }
 
@@ -80,7 +97,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
   const std::string slug = support::Slug(status);
   if (slug.empty()) return grpc::Status(static_cast<grpc::StatusCode>(code), message);
   return grpc::Status(static_cast<grpc::StatusCode>(code), message,
-                      StatusDetails(code, message, slug));
+                      StatusDetails(code, message, slug, IsRetryable(status)));
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

@@ -198,6 +198,22 @@ TEST_F(DaemonTest, AClientFindsARestartedServerSoon) {
   EXPECT_LT(static_cast<double>(clock.NowNs() - up_ns) * 1e-9, 3.5);
 }
 
+TEST(WireTest, OnlyErrorsThatMayPassSayWhenToComeAgain) {
+  for (const bool passing : {false, true}) {
+    const absl::Status status =
+        passing ? support::Unavailable("x.away", "later") : support::NotFound("x.missing", "never");
+    const std::string details = ToGrpc(status).error_details();
+    EXPECT_THAT(details, HasSubstr("type.googleapis.com/google.rpc.ErrorInfo"));
+    EXPECT_THAT(details, HasSubstr(passing ? "x.away" : "x.missing"));
+    const size_t at = details.find("type.googleapis.com/google.rpc.RetryInfo");
+    EXPECT_EQ(at != std::string::npos, passing);
+    if (!passing) continue;
+    // Any.value: RetryInfo { retry_delay { seconds: 1 } }, the last bytes of all.
+    EXPECT_EQ(details.substr(details.size() - 6), std::string("\x12\x04\x0a\x02\x08\x01", 6));
+    EXPECT_EQ(FromGrpc(ToGrpc(status)), status);
+  }
+}
+
 TEST_F(DaemonTest, ADownloadGoesOnWhereTheLastOneEnded) {
   StartHost();
   auto dir = support::TempDir::Create("download");
