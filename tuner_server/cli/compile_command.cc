@@ -48,16 +48,7 @@ absl::StatusOr<ScheduleChoice> UseLog(const CompileOptions& options, const std::
   TW_TRY(support::FileSize(options.log_path).status());
   TW_ASSIGN(const std::unique_ptr<log::TuningLog> log,
             log::OpenSqliteLog(options.log_path, {.read_only = true}));
-  ScheduleQuery query{target, opened.toolchain(), options.device_class, {}};
-  for (const v1::BuilderTask& task : opened.tasks()) query.task_hashes.push_back(task.hash());
-  TW_ASSIGN(ScheduleChoice choice, ChooseSchedules(log.get(), query));
-  for (const auto& [hash, chosen] : choice.by_task) {
-    (*request->mutable_steps_by_task())[hash] = chosen.steps;
-    (*request->mutable_program_hash_by_task())[hash] = chosen.program_hash;
-    (*request->mutable_record_by_task())[hash] = chosen.measurement_id;
-    (*request->mutable_predicted_ns_by_task())[hash] = chosen.median_ns;
-  }
-  return choice;
+  return UseRecords(log.get(), target, options.device_class, opened, request);
 }
 
 void TellChoice(const ScheduleChoice& choice) {
@@ -131,6 +122,21 @@ absl::Status Compile(const CompileOptions& options) {
 }
 
 }  // namespace
+
+absl::StatusOr<ScheduleChoice> UseRecords(log::TuningLog* log, const std::string& target,
+                                          const std::string& device_class,
+                                          const v1::JobOpened& opened, v1::CompileModule* request) {
+  ScheduleQuery query{target, opened.toolchain(), device_class, {}};
+  for (const v1::BuilderTask& task : opened.tasks()) query.task_hashes.push_back(task.hash());
+  TW_ASSIGN(ScheduleChoice choice, ChooseSchedules(log, query));
+  for (const auto& [hash, chosen] : choice.by_task) {
+    (*request->mutable_steps_by_task())[hash] = chosen.steps;
+    (*request->mutable_program_hash_by_task())[hash] = chosen.program_hash;
+    (*request->mutable_record_by_task())[hash] = chosen.measurement_id;
+    (*request->mutable_predicted_ns_by_task())[hash] = chosen.median_ns;
+  }
+  return choice;
+}
 
 std::string DefaultOutput(const std::string& model_path) {
   std::string stem = support::BaseName(model_path);

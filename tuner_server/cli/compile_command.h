@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "deploy/support/status.h"
+#include "tilewright/v1/builder.pb.h"
+#include "tuner_server/cli/schedule_choice.h"
 #include "tuner_server/cli/table.h"
+#include "tuner_server/log/tuning_log.h"
 
 namespace tilewright::cli {
 
@@ -26,6 +29,11 @@ struct CompileOptions {
 };
 // Returns the exit code.
 int CompileModel(const CompileOptions& options);
+
+// Puts the schedules that the log has for the opened model's tasks into the request.
+absl::StatusOr<ScheduleChoice> UseRecords(log::TuningLog* log, const std::string& target,
+                                          const std::string& device_class,
+                                          const v1::JobOpened& opened, v1::CompileModule* request);
 
 // "model.tw" for "some/where/model.onnx".
 std::string DefaultOutput(const std::string& model_path);

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <thread>
 
+#include "compiler/graph/onnx_strip_weights.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -109,6 +110,13 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
   TW_ASSIGN(std::string target, ExpandTarget(request.target));
   v1::CreateJobRequest create;
   v1::Job* job = create.mutable_job();
+  if (request.records_only) {
+    TW_ASSIGN(graph::StrippedModel stripped, graph::StripWeights(model, request.seed));
+    model = std::move(stripped.onnx);
+    // The server publishes a module of it, too: nobody shall take that for the model.
+    job->set_model_name(support::BaseName(request.model_path) + "-shapes-only");
+    (*job->mutable_labels())["records_only"] = "true";
+  }
   TW_ASSIGN(const auto shapes, ParseShapes(request.shapes));
   for (const auto& [name, dims] : shapes) {
     (*job->mutable_input_shapes())[name].mutable_dims()->Assign(dims.begin(), dims.end());

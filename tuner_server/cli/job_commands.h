@@ -25,6 +25,7 @@ struct JobRequest {
   std::vector<std::string> shapes;  // NAME=1x3x224x224
   int priority = 3;
   bool recall = false;  // go on from what earlier jobs measured
+  bool records_only = false;  // the weights stay here: a model with made-up ones is sent
 };
 
 // Uploads the model and creates the job; safe to repeat (one request id per process run).

@@ -5,12 +5,16 @@
 
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
+#include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/compile_command.h"
 #include "tuner_server/cli/embedded.h"
+#include "tuner_server/cli/log_source.h"
+#include "tuner_server/cli/model_compiler.h"
 #include "tuner_server/cli/module_fetch.h"
 #include "tuner_server/cli/native_target.h"
+#include "tuner_server/cli/shape_flags.h"
 
 namespace tilewright::cli {
 namespace {
@@ -137,6 +141,36 @@ class Tuner {
     return support::Cancelled("cli.interrupted", "stopped before the job was submitted");
   }
 
+  // The weights never left: the module is compiled here, of the job's records.
+  absl::Status ConcludeHere(ServerClient& client, const v1::Job& job,
+                            const std::vector<v1::Task>& tasks, double peak) {
+    LogPlace place;
+    place.server = options_.server;
+    place.server.address = client.address();
+    TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, job.name(), false));
+    TW_ASSIGN(const auto shapes, ParseShapes(options_.job.shapes));
+    TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options_.job.model_path,
+                                                           .target = job.target(),
+                                                           .shapes = shapes,
+                                                           .disabled = {},
+                                                           .enabled = {}}));
+    v1::CompileModule request;
+    request.set_job(job.uid());
+    TW_ASSIGN(const ScheduleChoice choice,
+              UseRecords(log.get(), job.target(), "", compiler.opened(), &request));
+    // The same graph and shapes have the same tasks; a server of another version may see others.
+    for (const auto& [hash, why] : choice.why_not) Say(StrCat("not tuned: task ", hash, ": ", why));
+    if (choice.by_task.empty()) {
+      return support::FailedPrecondition("cli.records_only.none",
+                                         "none of the job's records is about a task of this model");
+    }
+    std::string bytes;
+    TW_TRY(compiler.Compile(std::move(request), &bytes).status());
+    TW_TRY(support::WriteFileAtomic(output_, bytes));
+    PrintResult(job, tasks, peak, "compiled here", support::Sha256Hex(bytes));
+    return absl::OkStatus();
+  }
+
   // The job has ended: table, module.
   absl::Status Conclude(ServerClient& client, const v1::Job& job) {
     TW_ASSIGN(const std::vector<v1::Task> tasks,
@@ -149,10 +183,17 @@ class Tuner {
       }
       return succeeded;
     }
+    if (options_.job.records_only) return ConcludeHere(client, job, tasks, peak);
     TW_ASSIGN(const v1::ModuleVersion version,
               Patiently(kPatienceMs, [&] { return FindModule(client, job.published_module()); }));
     TW_TRY(Patiently(kPatienceMs, [&] { return FetchModule(client, version, output_); }).status());
-    const std::string digest = support::HexEncode(version.files(0).digest().hash());
+    PrintResult(job, tasks, peak, version.name(),
+                support::HexEncode(version.files(0).digest().hash()));
+    return absl::OkStatus();
+  }
+
+  void PrintResult(const v1::Job& job, const std::vector<v1::Task>& tasks, double peak,
+                   const std::string& origin, const std::string& digest) const {
     if (options_.format == OutputFormat::kJson) {
       nlohmann::json out = JobJson(job);
       out.update(TasksJson(tasks, peak));
@@ -161,9 +202,8 @@ class Tuner {
       PrintJson(out);
     } else {
       PrintOut(TasksTable(tasks, peak));
-      PrintOut(StrCat("wrote ", output_, "  ", version.name(), "  sha256 ", digest));
+      PrintOut(StrCat("wrote ", output_, "  ", origin, "  sha256 ", digest));
     }
-    return absl::OkStatus();
   }
 
   const TuneOptions& options_;

@@ -1,0 +1,113 @@
+#include "compiler/graph/onnx_strip_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "deploy/support/strings.h"
+#include "tests/unit/onnx_builder.h"
+
+namespace tilewright::graph {
+namespace {
+
+using tests::OnnxBuilder;
+namespace pb = ::tilewright_onnx;
+
+StrippedModel Strip(const std::string& onnx, uint64_t seed = 1) {
+  auto stripped = StripWeights(onnx, seed);
+  TW_CHECK(stripped.ok()) << support::StatusText(stripped.status());
+  return *std::move(stripped);
+}
+
+// Whether any four neighbouring values of the weight's bytes stand anywhere in `text`.
+bool HoldsPartOf(const std::string& text, const pb::TensorProto& weight) {
+  std::string bytes;
+  for (const float value : weight.float_data()) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  for (size_t at = 0; at + 16 <= bytes.size(); at += 4) {
+    if (text.find(bytes.substr(at, 16)) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST(OnnxStripWeights, NoPartOfAWeightIsLeftAndTheGraphIsTheSame) {
+  OnnxBuilder model;
+  model.Input("x", {1, 3, 8, 8}).Output("y", {1, 3, 16, 16});
+  model.Weight("w", {3, 3, 3, 3}).Weight("scales", {4}).Scalar("one", 1.5f);
+  model.Ints("shape", {1, 3, 16, 16});
+  model.Node("Conv", {"x", "w"}, "c");
+  model.Node("Resize", {"c", "", "scales"}, "y");
+  pb::TensorProto* constant = model.Node("Constant", {}, "k")->add_attribute()->mutable_t();
+  *constant = model.graph().initializer(0);
+  model.model().set_doc_string("secret");
+  const std::string before = model.Bytes();
+  const StrippedModel stripped = Strip(before);
+  EXPECT_TRUE(HoldsPartOf(before, model.graph().initializer(0)));
+  EXPECT_FALSE(HoldsPartOf(stripped.onnx, model.graph().initializer(0)));
+  EXPECT_EQ(stripped.onnx.find("secret"), std::string::npos);
+  EXPECT_EQ(stripped.replaced_tensors, 2);
+  EXPECT_EQ(stripped.replaced_values, 2 * 81);
+
+  pb::ModelProto read;
+  ASSERT_TRUE(read.ParseFromString(stripped.onnx));
+  ASSERT_EQ(read.graph().initializer_size(), 4);
+  const pb::TensorProto& weight = read.graph().initializer(0);
+  EXPECT_EQ(weight.dims_size(), 4);
+  ASSERT_EQ(weight.raw_data().size(), 81 * sizeof(float));
+  for (size_t i = 0; i < 81; ++i) {
+    float value = 0;
+    std::memcpy(&value, weight.raw_data().data() + i * sizeof value, sizeof value);
+    EXPECT_TRUE(value > 0 && value < 1) << value;
+  }
+  // What decides about shapes, and single numbers, stay as they are.
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_EQ(read.graph().initializer(i).SerializeAsString(),
+              model.graph().initializer(i).SerializeAsString());
+  }
+  EXPECT_EQ(read.graph().node_size(), model.graph().node_size());
+  EXPECT_EQ(Strip(before).onnx, stripped.onnx) << "reproducible";
+  EXPECT_NE(Strip(before, 2).onnx, stripped.onnx);
+}
+
+TEST(OnnxStripWeights, EightBitWeightsTablesAndOtherFilesGoToo) {
+  OnnxBuilder model;
+  model.Input("x", {4}).Output("y", {4});
+  model.Weight("f", {100}).Weight("outside", {100});
+  pb::TensorProto* bytes = model.graph().add_initializer();
+  bytes->set_name("q");
+  bytes->set_data_type(pb::TensorProto::INT8);
+  bytes->add_dims(5);
+  bytes->set_raw_data("abcde");
+  std::vector<int64_t> table(65, 7);
+  model.Ints("table", table);
+  pb::TensorProto* outside = model.graph().mutable_initializer(1);
+  outside->clear_float_data();
+  outside->set_data_location(pb::TensorProto::EXTERNAL);
+  outside->add_external_data()->set_key("location");
+  const StrippedModel stripped = Strip(model.Bytes());
+  EXPECT_EQ(stripped.replaced_tensors, 4);
+  EXPECT_EQ(stripped.onnx.find("abcde"), std::string::npos);
+  pb::ModelProto read;
+  ASSERT_TRUE(read.ParseFromString(stripped.onnx));
+  EXPECT_EQ(read.graph().initializer(1).data_location(), pb::TensorProto::DEFAULT);
+  EXPECT_EQ(read.graph().initializer(1).raw_data().size(), 400U);
+  EXPECT_EQ(read.graph().initializer(2).raw_data(), std::string(5, '\1'));
+  EXPECT_EQ(read.graph().initializer(3).raw_data(), std::string(65 * 8, '\0'));
+}
+
+TEST(OnnxStripWeights, WhatItCannotReadIsRefused) {
+  EXPECT_EQ(support::Slug(StripWeights("\xff\xff nonsense", 1).status()), "graph.onnx.parse");
+  EXPECT_EQ(support::Slug(StripWeights("", 1).status()), "graph.onnx.parse");
+  OnnxBuilder model;
+  model.Input("x", {4}).Output("y", {4}).Weight("w", {4});
+  model.graph().mutable_initializer(0)->set_dims(0, -4);
+  EXPECT_EQ(support::Slug(StripWeights(model.Bytes(), 1).status()), "graph.onnx.strip");
+  OnnxBuilder sparse;
+  sparse.graph().add_sparse_initializer();
+  EXPECT_EQ(support::Slug(StripWeights(sparse.Bytes(), 1).status()), "graph.onnx.strip");
+}
+
+}  // namespace
+}  // namespace tilewright::graph
