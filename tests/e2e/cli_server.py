@@ -7,11 +7,15 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
+import numpy
 import onnx
+import onnx.numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import cli_case  # noqa: E402
@@ -100,6 +104,59 @@ class Server(cli_case.Case):
             done = self.call(*args, *self.server)
             self.assertEqual(done.returncode, code, "%s\n%s" % (args, done.stderr))
         self.assertFalse(os.path.exists(self.path("x.tw")))
+
+    def test_weights_stay_at_home_with_records_only(self):
+        """Nothing of the weights is on the server; the module made here computes with them."""
+        model = onnx.load(self.path("m.onnx"))
+        weight = onnx.numpy_helper.to_array(model.graph.initializer[0])
+        self.good(*self.tune(6, "-o", "m.tw", "--name", "private", "--records-only"))
+        x = numpy.random.default_rng(5).standard_normal((4, 256)).astype(numpy.float32)
+        for name, value in (("x", x), ("y", x @ weight)):
+            with open(self.path(name + ".pb"), "wb") as f:
+                f.write(onnx.numpy_helper.from_array(value, name).SerializeToString())
+        self.good("run", "m.tw", "--input", "x=x.pb", "--expect", "y=y.pb", "--rtol", "1e-3", "--atol", "1e-3")
+        with open(self.path("m.tw"), "rb") as f:
+            self.assertTrue(self.holds(f.read(), weight), "the module made here has them")
+        uploaded = 0
+        for folder, _, files in os.walk(self.path("tuner")):
+            for name in files:
+                with open(os.path.join(folder, name), "rb") as f:
+                    self.assertFalse(self.holds(f.read(), weight), name + " holds a part of the weights")
+                uploaded += 1
+        self.assertGreater(uploaded, 3)
+        modules = json.loads(self.good("modules", "list", *self.server, "-o", "json"))
+        self.assertIn("shapes-only", modules[0]["name"])
+        records = self.good("log", "export", "private", *self.server).splitlines()
+        self.assertEqual(len(records), 6)
+
+    @staticmethod
+    def holds(data, weight):
+        """Whether four neighbouring values stand in the bytes anywhere (every eighth place is looked for)."""
+        values = numpy.ascontiguousarray(weight).tobytes()
+        return any(values[i:i + 16] in data for i in range(0, len(values) - 15, 128))
+
+    def test_report_is_one_page_that_needs_nothing_else(self):
+        self.good(*self.tune(TRIALS, "-o", "m.tw", "--name", "shown"))
+        self.good("report", *self.server, "-o", "server.html", "--peak-gbs", "40")
+        self.good("report", "--log", "tuner/tuner.db", "-o", "file.html")
+        for name in ("server.html", "file.html"):
+            with open(self.path(name), encoding="utf-8") as f:
+                html = f.read()
+            for outside in ("http:", "https:", "<script", "src=", "url("):
+                self.assertNotIn(outside, html)
+            self.assertEqual(html.count("<h2>"), 1)
+            charts = re.findall(r"<svg.*?</svg>", html, re.S)
+            self.assertGreaterEqual(len(charts), 4, "curve, roofline, devices, kinds of work")
+            width = float(re.search(r'viewBox="0 0 (\d+)', charts[0]).group(1))
+            for chart in charts:
+                drawn = ElementTree.fromstring(chart)
+                for circle in drawn.iter("circle"):
+                    self.assertTrue(0 <= float(circle.get("cx")) <= width, circle.attrib)
+            self.assertEqual(len(ElementTree.fromstring(charts[1]).findall("circle")), 2,
+                             "one task, by default and tuned")
+            self.assertIn("dense", html)
+        self.assertEqual(self.call("report", "nosuch", *self.server, "-o", "x.html").returncode, NOT_FOUND)
+        self.assertFalse(os.path.exists(self.path("x.html")))
 
     def test_devices_tell_why_they_get_no_work(self):
         device = self.devices()[0]["name"].split("/")[1]

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "deploy/support/file.h"
@@ -12,9 +13,11 @@
 #include "tuner_server/cli/log_stats_text.h"
 #include "tuner_server/cli/native_target.h"
 #include "tuner_server/cli/progress.h"
+#include "tuner_server/cli/report_command.h"
 #include "tuner_server/cli/schedule_choice.h"
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/cli/shape_flags.h"
+#include "tuner_server/cli/svg_chart.h"
 #include "tuner_server/cli/table.h"
 #include "tuner_server/cli/tuned_coverage.h"
 #include "tuner_server/log/memory_log.h"
@@ -205,6 +208,31 @@ TEST(CliJobs, OnlySucceededIsSuccess) {
   EXPECT_EQ(support::Slug(CheckSucceeded(job)), "job.failed");
 }
 
+TEST(CliSvg, TextIsEscapedAndBrokenUtf8Replaced) {
+  EXPECT_EQ(EscapeHtml("a<b>&\"'"), "a&lt;b&gt;&amp;&quot;&#39;");
+  EXPECT_EQ(EscapeHtml("\xc2\xb5s"), "\xc2\xb5s");
+  EXPECT_EQ(EscapeHtml("\xc2"), "?");
+  EXPECT_EQ(EscapeHtml("\xff\x01z"), "??z");
+}
+
+TEST(CliSvg, PointsThatCannotBeDrawnAreLeftOut) {
+  const double inf = std::numeric_limits<double>::infinity();
+  Chart chart{"x",  "y",   true,
+              true, false, {{"<s>", {{0, 1, ""}, {1, 0, ""}, {inf, 2, ""}}, false}}};
+  EXPECT_THAT(ChartSvg(chart), HasSubstr("nothing to draw"));
+  chart.series[0].points.push_back({3, 5, "a & b"});
+  const std::string svg = ChartSvg(chart);
+  EXPECT_THAT(svg, HasSubstr("<title>a &amp; b</title>"));
+  EXPECT_THAT(svg, HasSubstr("&lt;s&gt;"));
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+  size_t circles = 0;
+  for (size_t at = 0; (at = svg.find("<circle", at)) != std::string::npos; ++at) ++circles;
+  EXPECT_EQ(circles, 1U);
+  EXPECT_THAT(BarsSvg({{"none", "0", 0}}), HasSubstr("nothing to draw"));
+  EXPECT_THAT(BarsSvg({{"half", "5 s", 5}, {"all", "10 s", 10}}), HasSubstr("10 s"));
+}
+
 TEST(CliCompile, DefaultOutputIsTheModelsName) {
   EXPECT_EQ(DefaultOutput("some/where/model.onnx"), "model.tw");
   EXPECT_EQ(DefaultOutput("a.b.onnx"), "a.b.tw");
@@ -297,6 +325,7 @@ std::unique_ptr<log::TuningLog> MakeLog(const std::vector<RecordSpec>& specs) {
     trial.measurement_id = id;
     trial.outcome = spec.outcome;
     trial.is_default = spec.is_default;
+    if (spec.outcome == log::Outcome::kOk) trial.median = spec.median;
     rows.trials.push_back(trial);
     log::RecordRow record;
     record.measurement_id = id;
@@ -329,6 +358,22 @@ std::unique_ptr<log::TuningLog> MakeLog(const std::vector<RecordSpec>& specs) {
 
 ScheduleQuery Query(const std::string& device_class = "") {
   return {kTarget, "llvm-19", device_class, {"hash-a", "hash-b"}};
+}
+
+TEST(CliReport, ThePageHoldsEachJobAndNothingFromElsewhere) {
+  const auto log = MakeLog({{"a", "x", 30, 2, "llvm-19", log::Outcome::kOk, true},
+                            {"a", "x", 20},
+                            {"a", "x", 10, 2, "llvm-19", log::Outcome::kWrongResult},
+                            {"b", "x", 7}});
+  const auto html = ReportHtml(log.get(), {});
+  ASSERT_TRUE(html.ok()) << html.status();
+  for (const char* part : {"<h2>Job j</h2>", "Tuning curve", "Roofline", "Device time", "Failures",
+                           "WRONG_RESULT", "best so far"}) {
+    EXPECT_THAT(*html, HasSubstr(part));
+  }
+  for (const char* outside : {"http:", "https:", "<script", "src=", "url("}) {
+    EXPECT_EQ(html->find(outside), std::string::npos) << outside;
+  }
 }
 
 TEST(CliScheduleChoice, BestUsableRecordPerTask) {

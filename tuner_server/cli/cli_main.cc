@@ -163,6 +163,9 @@ void AddJobFlags(CLI::App* command, JobRequest* job) {
       "--recall,!--fresh", job->recall,
       "whether what earlier jobs measured of the same kernels counts: the search goes "
       "on from it, and it counts towards --trials");
+  command->add_flag("--records-only", job->records_only,
+                    "keep the weights here: the server gets the shapes with made-up numbers and\n"
+                    "tunes those; 'tune' then compiles the module on this machine");
   command->add_option("--priority", job->priority, "1 (urgent) to 5 (idle)")
       ->check(CLI::Range(1, 5))
       ->capture_default_str();
@@ -183,6 +186,7 @@ void AddTune(CLI::App* app, Action* action) {
       "  tilewright tune model.onnx --target cpu,arch=x86_64,cpu=znver4,threads=2 --server "
       "tuner:7000\n"
       "  tilewright tune model.onnx --target native --server tuner:7000 --detach\n"
+      "  tilewright tune model.onnx --target native --server tuner:7000 --records-only\n"
       "\nWithout --server a tracker, a tuner and an agent run on this machine as long as the\n"
       "command, with a state folder of their own. With --server, Ctrl-C leaves the job running;\n"
       "restarts of the server are waited for (5 minutes).\n");
@@ -367,6 +371,8 @@ int Main(int argc, const char* const* argv) {
   AddCerts(&app, &action);
   AddTokens(&app, &action);
   AddAudit(&app, &action);
+  AddReport(&app, &action);
+  AddCompletion(&app, &action);
   // CLI11 reports everything by exceptions; they end here.
   try {
     app.parse(argc, argv);

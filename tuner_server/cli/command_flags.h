@@ -29,7 +29,10 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
 void AddServer(CLI::App* command, ServerPlace* server);
 
 void AddLog(CLI::App* app, Action* action);
+void AddReport(CLI::App* app, Action* action);
 void AddModules(CLI::App* app, Action* action);
+// Knows the commands that were added before it; call it last.
+void AddCompletion(CLI::App* app, Action* action);
 // Certificates, tokens, the audit log: files only, no server.
 void AddCerts(CLI::App* app, Action* action);
 void AddTokens(CLI::App* app, Action* action);

@@ -24,7 +24,7 @@ struct JobRequest {
   std::string pool;
   std::vector<std::string> shapes;  // NAME=1x3x224x224
   int priority = 3;
-  bool recall = false;  // go on from what earlier jobs measured
+  bool recall = false;        // go on from what earlier jobs measured
   bool records_only = false;  // the weights stay here: a model with made-up ones is sent
 };
 

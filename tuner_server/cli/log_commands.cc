@@ -9,6 +9,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/log_jobs.h"
 #include "tuner_server/cli/log_stats_text.h"
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/log/log_stats.h"
@@ -17,35 +18,6 @@ namespace tilewright::cli {
 namespace {
 
 using support::StrCat;
-
-// All jobs of the log, oldest first; or the one that is named.
-absl::StatusOr<std::vector<log::JobRow>> Jobs(log::TuningLog* log, const std::string& job) {
-  if (!job.empty()) {
-    TW_ASSIGN(log::JobRow row, log->GetJob(LastPart(job)));
-    return std::vector<log::JobRow>{row};
-  }
-  std::vector<log::JobRow> jobs;
-  log::JobQuery query{.before_number = 0, .limit = log::kPageRows};
-  while (true) {
-    TW_ASSIGN(const std::vector<log::JobRow> page, log->ListJobs(query));
-    if (page.empty()) break;
-    jobs.insert(jobs.end(), page.begin(), page.end());
-    query.before_number = page.back().number;
-  }
-  std::reverse(jobs.begin(), jobs.end());
-  return jobs;
-}
-
-absl::StatusOr<std::vector<log::TrialRow>> Trials(log::TuningLog* log, const std::string& job) {
-  std::vector<log::TrialRow> trials;
-  log::TrialQuery query{.job = job, .limit = log::kPageRows};
-  while (true) {
-    TW_ASSIGN(const std::vector<log::TrialRow> page, log->ListTrials(query));
-    if (page.empty()) return trials;
-    trials.insert(trials.end(), page.begin(), page.end());
-    query.after_number = page.back().number;
-  }
-}
 
 struct BestRow {
   log::TaskRow task;
@@ -71,13 +43,13 @@ nlohmann::json BestJson(const BestRow& row) {
 
 // By (task hash, target, threads, class, toolchain).
 absl::StatusOr<std::vector<BestRow>> BestRows(log::TuningLog* log, const std::string& task) {
-  TW_ASSIGN(const std::vector<log::JobRow> jobs, Jobs(log, ""));
+  TW_ASSIGN(const std::vector<log::JobRow> jobs, AllJobs(log, ""));
   std::map<std::tuple<std::string, std::string, int64_t, std::string, std::string>, BestRow> best;
   for (const log::JobRow& job : jobs) {
     TW_ASSIGN(const std::vector<log::TaskRow> tasks, log->ListTasks(job.id));
     std::map<std::string, log::TaskRow> by_name;
     for (const log::TaskRow& row : tasks) by_name[row.name] = row;
-    TW_ASSIGN(const std::vector<log::TrialRow> trials, Trials(log, job.id));
+    TW_ASSIGN(const std::vector<log::TrialRow> trials, AllTrials(log, job.id));
     for (const log::TrialRow& trial : trials) {
       if (trial.measurement_id.empty()) continue;
       const log::TaskRow& row = by_name[trial.task];
@@ -171,12 +143,12 @@ int LogStats(const LogStatsOptions& options) {
   const auto show = [&]() -> absl::Status {
     TW_ASSIGN(const LogPlace place, ResolveLogPlace(options.place));
     TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, options.job, true));
-    TW_ASSIGN(const std::vector<log::JobRow> jobs, Jobs(log.get(), options.job));
+    TW_ASSIGN(const std::vector<log::JobRow> jobs, AllJobs(log.get(), options.job));
     nlohmann::json json = nlohmann::json::array();
     std::string text;
     for (const log::JobRow& job : jobs) {
       TW_ASSIGN(const log::JobStats stats, log::ComputeJobStats(log.get(), job.id));
-      TW_ASSIGN(const std::vector<log::TrialRow> trials, Trials(log.get(), job.id));
+      TW_ASSIGN(const std::vector<log::TrialRow> trials, AllTrials(log.get(), job.id));
       const std::vector<PickQuality> picks = ComputePickQuality(trials);
       json.push_back(StatsJson(stats, picks));
       text += StrCat(text.empty() ? "" : "\n", StatsText(stats));

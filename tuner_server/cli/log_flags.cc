@@ -5,6 +5,7 @@
 #include "tuner_server/cli/log_commands.h"
 #include "tuner_server/cli/log_explain.h"
 #include "tuner_server/cli/log_import.h"
+#include "tuner_server/cli/report_command.h"
 
 namespace tilewright::cli {
 namespace {
@@ -142,6 +143,25 @@ void AddLog(CLI::App* app, Action* action) {
   command->callback([=] {
     *action = [model] { return LogModel(model->place, model->id, model->job, model->output); };
   });
+}
+
+void AddReport(CLI::App* app, Action* action) {
+  auto o = std::make_shared<ReportOptions>();
+  CLI::App* command = AddCommand(
+      app, "report", "tuning curves, rooflines, device time and failures as one HTML page",
+      "  tilewright report --log tuner.db -o report.html\n"
+      "  tilewright report dqn-1 --server tuner:7000 --peak-gflops 180 --peak-gbs 40\n"
+      "\nThe page needs no network and no scripts.\n");
+  command->add_option("JOB", o->job, "id of the job (default: each)");
+  AddLogPlace(command, &o->place);
+  command->add_option("-o,--output", o->output, "file to write")->capture_default_str();
+  command
+      ->add_option("--peak-gflops", o->peak_gflops,
+                   "roof of the rooflines (default: as the server's devices say)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--peak-gbs", o->peak_gbs, "memory's gigabytes per second: their slope")
+      ->check(CLI::PositiveNumber);
+  command->callback([=] { *action = [o] { return Report(*o); }; });
 }
 
 }  // namespace tilewright::cli

@@ -147,7 +147,9 @@ class Tuner {
     LogPlace place;
     place.server = options_.server;
     place.server.address = client.address();
-    TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, job.name(), false));
+    // With recall the best record may be an earlier job's.
+    const std::string from = options_.job.recall ? "" : job.name();
+    TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, from, false));
     TW_ASSIGN(const auto shapes, ParseShapes(options_.job.shapes));
     TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options_.job.model_path,
                                                            .target = job.target(),

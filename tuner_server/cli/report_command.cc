@@ -1,0 +1,296 @@
+#include "tuner_server/cli/report_command.h"
+
+#include <algorithm>
+#include <map>
+
+#include "compiler/driver/tasks.h"
+#include "deploy/support/file.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/compile_command.h"
+#include "tuner_server/cli/job_commands.h"
+#include "tuner_server/cli/log_jobs.h"
+#include "tuner_server/cli/server_client.h"
+#include "tuner_server/cli/svg_chart.h"
+#include "tuner_server/cli/table.h"
+#include "tuner_server/log/log_stats.h"
+
+namespace tilewright::cli {
+namespace {
+
+using support::FormatFixed;
+using support::StrCat;
+
+constexpr char kHead[] =
+    "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+    "<meta name=\"viewport\" content=\"width=device-width\"><title>Tilewright report</title><style>"
+    "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:62rem;padding:0 1rem;"
+    "color:#1f2328;background:#fff}h2{border-bottom:1px solid #d1d9e0;padding-bottom:.2rem}"
+    "table{border-collapse:collapse;width:100%;margin:.6rem 0}th,td{padding:.25rem .6rem;"
+    "text-align:left;border-bottom:1px solid #d1d9e0;font-variant-numeric:tabular-nums;"
+    "overflow-wrap:anywhere}td.n,th.n{text-align:right;white-space:nowrap}figure{margin:0}"
+    "svg{width:100%;height:auto;font:12px system-ui,sans-serif}.grid{stroke:#e6eaef}"
+    ".axis{stroke:#818b98}.key{margin-right:1rem}.key "
+    "i{display:inline-block;width:.8em;height:.8em;"
+    "margin-right:.3em}.none{color:#59636e}</style></head><body>\n";
+
+// A table of HTML; right-aligned columns have titles that begin with '>'.
+std::string HtmlTable(const std::vector<std::string>& titles,
+                      const std::vector<std::vector<std::string>>& rows) {
+  if (rows.empty()) return "<p class=\"none\">none</p>\n";
+  std::string html = "<table><thead><tr>";
+  for (const std::string& title : titles) {
+    const bool number = title.starts_with('>');
+    html += StrCat(number ? "<th class=\"n\">" : "<th>", EscapeHtml(title.substr(number ? 1 : 0)),
+                   "</th>");
+  }
+  html += "</tr></thead><tbody>\n";
+  for (const std::vector<std::string>& row : rows) {
+    html += "<tr>";
+    for (size_t i = 0; i < row.size(); ++i) {
+      html += StrCat(titles[i].starts_with('>') ? "<td class=\"n\">" : "<td>", EscapeHtml(row[i]),
+                     "</td>");
+    }
+    html += "</tr>\n";
+  }
+  return html + "</tbody></table>\n";
+}
+
+std::string Section(int level, const std::string& title, const std::string& body) {
+  return StrCat("<h", level, ">", EscapeHtml(title), "</h", level, ">\n", body, "\n");
+}
+
+// One job with what the charts need.
+struct JobData {
+  log::JobStats stats;
+  std::vector<log::TrialRow> trials;  // in the order of their ends, open ones left out
+  std::vector<log::RecordRow> records;
+};
+
+absl::StatusOr<JobData> Load(log::TuningLog* log, const std::string& job) {
+  JobData data;
+  TW_ASSIGN(data.stats, log::ComputeJobStats(log, job));
+  TW_ASSIGN(std::vector<log::TrialRow> trials, AllTrials(log, job));
+  std::erase_if(trials, [](const log::TrialRow& trial) { return !log::IsFinal(trial.state); });
+  std::stable_sort(trials.begin(), trials.end(),
+                   [](const auto& a, const auto& b) { return a.ended_us < b.ended_us; });
+  data.trials = std::move(trials);
+  log::RecordQuery query{job, 0, log::kPageRows};
+  while (true) {
+    TW_ASSIGN(const std::vector<log::RecordRow> page, log->ListRecords(query));
+    if (page.empty()) return data;
+    data.records.insert(data.records.end(), page.begin(), page.end());
+    query.after_seq = page.back().seq;
+  }
+}
+
+// End-to-end time after each ended trial: the sum over tasks of uses x best so far.
+std::string CurveSvg(const JobData& data) {
+  std::map<std::string, double> weight, best;
+  for (const log::TaskStats& task : data.stats.tasks) {
+    weight[task.task.name] = static_cast<double>(task.task.weight);
+  }
+  ChartSeries curve{"best so far", {}, true, true};
+  double shown = 0;
+  for (size_t i = 0; i < data.trials.size(); ++i) {
+    const log::TrialRow& trial = data.trials[i];
+    double& mine = best[trial.task];
+    if (trial.median > 0 && (mine <= 0 || trial.median < mine)) mine = trial.median;
+    double total = 0;
+    bool all = true;
+    for (const auto& [name, uses] : weight) {
+      all = all && best[name] > 0;
+      total += uses * best[name];
+    }
+    const bool last = i + 1 == data.trials.size();
+    if (!all || (total == shown && !last)) continue;
+    curve.points.push_back(
+        {static_cast<double>(i + 1), total * 1e-3, StrCat("trial ", i + 1, ": ", TimeText(total))});
+    shown = total;
+  }
+  Chart chart{"trials ended", "end to end, µs (sum of kernels)", false, false, true, {curve}};
+  const double baseline = data.stats.default_total() * 1e-3;
+  if (baseline > 0 && !curve.points.empty()) {
+    chart.series.push_back(
+        {"default schedules",
+         {{curve.points.front().x, baseline, ""}, {curve.points.back().x, baseline, ""}}});
+  }
+  return ChartSvg(chart);
+}
+
+std::string TasksHtml(const JobData& data) {
+  std::vector<log::TaskStats> tasks = data.stats.tasks;
+  const auto time = [](const log::TaskStats& task) {
+    return static_cast<double>(task.task.weight) * task.best_median;
+  };
+  std::stable_sort(tasks.begin(), tasks.end(),
+                   [&time](const auto& a, const auto& b) { return time(a) > time(b); });
+  double total = 0;
+  for (const log::TaskStats& task : tasks) total += time(task);
+  std::vector<std::vector<std::string>> rows;
+  for (const log::TaskStats& task : tasks) {
+    const double share = total > 0 ? 100 * time(task) / total : 0;
+    const double gflops = task.best_median > 0 ? task.task.flops / task.best_median : 0;
+    rows.push_back({task.task.name, task.task.description, StrCat(task.task.weight),
+                    TimeText(task.default_median), TimeText(task.best_median),
+                    RatioText(task.default_median, task.best_median),
+                    gflops > 0 ? FormatFixed(gflops, 1) : "-", FormatFixed(share, 1) + "%",
+                    StrCat(task.ended)});
+  }
+  return HtmlTable({"task", "what", ">uses", ">default", ">best", ">gain", ">GFLOP/s",
+                    ">of the time", ">trials"},
+                   rows);
+}
+
+// Operations per byte that must move at least, against operations per time: what a kernel could
+// reach on a machine is the lower of its two roofs.
+std::string RooflineSvg(const JobData& data, const ReportOptions& options) {
+  ChartSeries defaults{"default schedule", {}, false}, best{"best schedule", {}, false};
+  double low = 0, high = 0;
+  for (const log::TaskStats& stats : data.stats.tasks) {
+    const auto task = driver::MakeTask(stats.task.text);
+    if (!task.ok() || task->bytes <= 0 || stats.task.flops <= 0) continue;
+    const double intensity = stats.task.flops / static_cast<double>(task->bytes);
+    low = low == 0 ? intensity : std::min(low, intensity);
+    high = std::max(high, intensity);
+    const auto point = [&](double median) {
+      const double gflops = stats.task.flops / median;
+      return ChartPoint{
+          intensity, gflops,
+          StrCat(stats.task.name, ": ", TimeText(median), ", ", FormatFixed(gflops, 1),
+                 " GFLOP/s, ", FormatFixed(intensity, 2), " FLOP/byte")};
+    };
+    if (stats.default_median > 0) defaults.points.push_back(point(stats.default_median));
+    if (stats.best_median > 0) best.points.push_back(point(stats.best_median));
+  }
+  Chart chart{"operations per byte", "GFLOP/s", true, true, false, {best, defaults}};
+  if (low > 0 && options.peak_gflops > 0) {
+    ChartSeries roof{"roof", {}};
+    const double ridge = options.peak_gbs > 0 ? options.peak_gflops / options.peak_gbs : 0;
+    if (ridge > low) roof.points.push_back({low, low * options.peak_gbs, ""});
+    roof.points.push_back({std::max(low, ridge), options.peak_gflops, ""});
+    roof.points.push_back({std::max(high, ridge) * 2, options.peak_gflops, ""});
+    chart.series.push_back(std::move(roof));
+  }
+  return ChartSvg(chart);
+}
+
+std::string DeviceTimeHtml(const JobData& data) {
+  std::map<std::string, std::pair<double, int64_t>> by_device;
+  for (const log::RecordRow& record : data.records) {
+    if (record.device.empty()) continue;
+    auto& [seconds, count] = by_device[LastPart(record.device)];
+    seconds += record.fetch_s + record.load_s + record.run_s;
+    ++count;
+  }
+  std::vector<Bar> devices;
+  for (const auto& [name, use] : by_device) {
+    devices.push_back(
+        {name, StrCat(FormatFixed(use.first, 1), " s, ", use.second, " measured"), use.first});
+  }
+  const log::TimeShares& time = data.stats.time;
+  std::vector<Bar> work;
+  for (const auto& [label, seconds] :
+       std::initializer_list<std::pair<const char*, double>>{{"making candidates", time.search_s},
+                                                             {"feature vectors", time.features_s},
+                                                             {"ranking", time.model_s},
+                                                             {"training", time.train_s},
+                                                             {"lowering", time.lower_s},
+                                                             {"code generation", time.codegen_s},
+                                                             {"linking", time.link_s},
+                                                             {"to the device", time.fetch_s},
+                                                             {"loading", time.load_s},
+                                                             {"running", time.run_s}}) {
+    work.push_back({label, FormatFixed(seconds, 2) + " s", seconds});
+  }
+  return BarsSvg(devices) + Section(4, "By kind of work", BarsSvg(work));
+}
+
+std::string FailuresHtml(const JobData& data) {
+  struct Kind {
+    int64_t count = 0;
+    std::string example, measurement;
+  };
+  std::map<std::tuple<std::string, std::string, std::string>, Kind> kinds;
+  for (const log::RecordRow& record : data.records) {
+    if (record.outcome == log::Outcome::kOk && record.valid) continue;
+    const std::string outcome = record.outcome == log::Outcome::kOk
+                                    ? "not valid: " + support::Join(record.invalid_reasons, " ")
+                                    : std::string(log::OutcomeName(record.outcome));
+    Kind& kind = kinds[{outcome, record.error_class, record.task}];
+    ++kind.count;
+    if (kind.example.empty()) kind.example = record.error_detail.substr(0, 300);
+    kind.measurement = record.measurement_id;
+  }
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [key, kind] : kinds) {
+    rows.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), StrCat(kind.count),
+                    kind.example, kind.measurement});
+  }
+  return HtmlTable({"outcome", "class", "task", ">count", "an example", "last measurement"}, rows);
+}
+
+std::string JobHtml(const JobData& data, const ReportOptions& options) {
+  const log::JobRow& job = data.stats.job;
+  std::string html =
+      StrCat("<p>", EscapeHtml(job.model_name.empty() ? "model" : job.model_name), " for ",
+             EscapeHtml(job.target), ", asked by ",
+             EscapeHtml(job.created_by.empty() ? "-" : job.created_by), ": ",
+             EscapeHtml(support::ToLower(log::JobStateName(job.state))), " after ",
+             data.stats.counts.ended, " trials; ", FormatFixed(data.stats.counts.device_s, 1),
+             " s on devices. Default ", TimeText(data.stats.default_total()), ", tuned ",
+             TimeText(data.stats.best_total()), ", gain ",
+             RatioText(data.stats.default_total(), data.stats.best_total()), ".</p>\n");
+  html += Section(3, "Tuning curve", CurveSvg(data));
+  html += Section(3, "Tasks", TasksHtml(data));
+  html += Section(3, "Roofline", RooflineSvg(data, options));
+  html += Section(3, "Device time", DeviceTimeHtml(data));
+  html += Section(3, "Failures", FailuresHtml(data));
+  return Section(2, "Job " + job.id, html);
+}
+
+absl::Status Write(ReportOptions options) {
+  TW_TRY(CheckWritable(options.output));
+  TW_ASSIGN(const LogPlace place, ResolveLogPlace(options.place));
+  TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, options.job, true));
+  if (options.peak_gflops <= 0 && place.log_path.empty()) {
+    TW_ASSIGN(const std::vector<log::JobRow> jobs, AllJobs(log.get(), options.job));
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(place.server));
+    for (const log::JobRow& job : jobs) {
+      options.peak_gflops = std::max(options.peak_gflops, FleetPeakGflops(client, job.target));
+    }
+  }
+  TW_ASSIGN(const std::string html, ReportHtml(log.get(), options));
+  TW_TRY(support::WriteFileAtomic(options.output, html));
+  PrintOut(StrCat("wrote ", options.output, "  ", BytesText(static_cast<double>(html.size()))));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReportHtml(log::TuningLog* log, const ReportOptions& options) {
+  TW_ASSIGN(const std::vector<log::JobRow> jobs, AllJobs(log, options.job));
+  std::string body;
+  std::vector<std::vector<std::string>> rows;
+  for (const log::JobRow& job : jobs) {
+    TW_ASSIGN(const JobData data, Load(log, job.id));
+    const log::JobStats& stats = data.stats;
+    rows.push_back({job.id, job.model_name, job.target,
+                    support::ToLower(log::JobStateName(job.state)), StrCat(stats.counts.ended),
+                    TimeText(stats.default_total()), TimeText(stats.best_total()),
+                    RatioText(stats.default_total(), stats.best_total()),
+                    FormatFixed(stats.counts.device_s, 1) + " s"});
+    body += JobHtml(data, options);
+  }
+  return StrCat(kHead, "<h1>Tilewright report</h1>\n",
+                HtmlTable({"job", "model", "target", "state", ">trials", ">default", ">tuned",
+                           ">gain", ">device time"},
+                          rows),
+                body, "</body></html>\n");
+}
+
+int Report(const ReportOptions& options) {
+  return Finish("report", "cannot write the report", Write(options));
+}
+
+}  // namespace tilewright::cli

@@ -1,0 +1,24 @@
+// `tilewright report`: what tuning did, as one HTML page that needs nothing else.
+#pragma once
+
+#include <string>
+
+#include "deploy/support/status.h"
+#include "tuner_server/cli/log_source.h"
+#include "tuner_server/log/tuning_log.h"
+
+namespace tilewright::cli {
+
+struct ReportOptions {
+  LogPlace place;
+  std::string job;  // empty: each
+  std::string output = "report.html";
+  double peak_gflops = 0;  // roof of the roofline; 0: the server's devices say, else none
+  double peak_gbs = 0;     // its slope, gigabytes per second; 0: none
+};
+int Report(const ReportOptions& options);
+
+// The page. `job` empty: all jobs of the log.
+absl::StatusOr<std::string> ReportHtml(log::TuningLog* log, const ReportOptions& options);
+
+}  // namespace tilewright::cli

@@ -1,0 +1,44 @@
+// Charts as SVG text that stands inside an HTML page: no scripts, no network, tooltips by <title>.
+// Pure functions; values that are not finite are left out.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tilewright::cli {
+
+// Text made safe for HTML and SVG, attributes included; what is not UTF-8 becomes '?'.
+std::string EscapeHtml(std::string_view text);
+
+struct ChartPoint {
+  double x = 0, y = 0;
+  std::string title = {};  // tooltip
+};
+
+struct ChartSeries {
+  std::string name;
+  std::vector<ChartPoint> points;  // by x
+  bool line = true;                // else dots
+  bool steps = false;              // a line that holds each value until the next point
+};
+
+struct Chart {
+  std::string x_label, y_label;
+  bool log_x = false, log_y = false;  // points that are not positive are left out
+  bool from_zero = true;              // the y axis, unless log_y
+  std::vector<ChartSeries> series;
+};
+
+// At most six series are told apart by colour. A chart without points says so.
+std::string ChartSvg(const Chart& chart);
+
+// Horizontal bars with their values as text.
+struct Bar {
+  std::string label, text;
+  double value = 0;
+};
+std::string BarsSvg(const std::vector<Bar>& bars);
+
+}  // namespace tilewright::cli
