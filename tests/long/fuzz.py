@@ -108,7 +108,47 @@ def credentials():
     yield b"m/tilewright.v1.AgentService/Sync"
 
 
+def message(kind, file, text):
+    """A protobuf of our protocol from its text form."""
+    return subprocess.run(["protoc", f"--encode=tilewright.v1.{kind}", "-I", str(ROOT / "proto"), file],
+                          input=text.encode(), check=True, capture_output=True, cwd=ROOT / "proto").stdout
+
+
+def requests():
+    """What an agent and a consumer say to the tracker, in an order in which work is granted."""
+    agent, dispatch = "tilewright/v1/agent.proto", "tilewright/v1/dispatch.proto"
+    device = """agent: "agents/a" session_id: "s" sequence: %d protocol_revision: 1 max_wait { seconds: 1 }
+        devices { device: "devices/d" key: "board" fingerprint: "f" health: HEALTH_GOOD activity: ACTIVITY_IDLE
+                  labels { key: "site" value: "lab" }
+                  attributes { key: "kind" value { s: "cpu" } } attributes { key: "arch" value { s: "x86_64" } }
+                  attributes { key: "cpu" value { s: "znver4" } } attributes { key: "cores" value { i: 2 } } }"""
+    item = """name: "w" job: "j" pool: "board" target: "cpu,arch=x86_64,threads=2" selector: "site=lab"
+        work { work_item: "w" artifact { algorithm: "sha256" hash: "%s" size_bytes: 3 } }""" % ("x" * 32)
+    result = """work_item: "w" attempt: 1 measurement_id: "w/1" fencing_token: 1 device: "devices/d" outcome: OK
+        valid: true median: 5 samples: 5"""
+    parts = [(b"s", message("SyncRequest", agent, device % 1)), (b"w", message("WorkItem", dispatch, item)),
+             (b"s", message("SyncRequest", agent, device % 2)), (b"r", message("MeasurementResult", agent, result)),
+             (b"p", message("PullResultsRequest", dispatch, 'consumer: "tuner"')),
+             (b"a", message("AckResultsRequest", dispatch, 'consumer: "tuner" cursor: "1"')),
+             (b"c", message("CancelWorkRequest", dispatch, 'consumer: "tuner" job: "j" kill_running: true'))]
+    return b"".join(kind + len(data).to_bytes(2, "little") + data for kind, data in parts)
+
+
+def fleet_files():
+    """One small valid example for each parser of fleet_fuzzer, where Python can make one."""
+    yield b"w" + requests()
+    yield b"sTWSPOOL1"
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }".ljust(117) + b"\n"
+    yield b"n\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(24)
+    yield b"tcpu,arch=x86_64,cpu=x86-64,threads=2"
+    yield b"fseed=3,wrong=.1,crash=.1,hang=.05"
+    yield b'a{"seq":1,"at":"2026-01-01T00:00:00Z","who":"engineer/ana","previous":"","hash":"00"}\n'
+    yield b'j{"format":1,"functions":[],"constants":[],"provenance":{}}'
+    yield b'l{"schema":1,"fields":["job"]}\n{"job":"j1"}\n'
+
+
 SEEDS = {
+    "fleet_fuzzer": fleet_files,
     "graph_text_fuzzer": graphs,
     "ir_text_fuzzer": lambda: texts("programs", "transform"),
     "onnx_import_fuzzer": models,

@@ -1,0 +1,176 @@
+// libFuzzer entry for what strangers send to the fleet's daemons and what their files may hold: the
+// first byte chooses the parser, the rest is its bytes. Whatever is accepted must mean something.
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/tensor_io.h"
+#include "deploy/security/audit_log.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "device_agent/spool.h"
+#include "device_agent/test_faults.h"
+#include "tracker/device_pool.h"
+#include "tuner_server/log/import_export.h"
+#include "tuner_server/log/memory_log.h"
+#include "tuner_server/log/target_text.h"
+
+namespace tilewright {
+namespace {
+
+class MemorySpool final : public device_agent::SpoolFile {
+ public:
+  explicit MemorySpool(std::string* bytes) : bytes_(bytes) {}
+  absl::StatusOr<std::string> Read() override { return *bytes_; }
+  absl::Status WriteAt(int64_t size, std::string_view bytes, bool) override {
+    bytes_->resize(static_cast<size_t>(size));
+    bytes_->append(bytes);
+    return absl::OkStatus();
+  }
+  absl::Status Replace(std::string_view content) override {
+    *bytes_ = content;
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string* const bytes_;
+};
+
+// What a spool gives back it gives back again after it was compacted.
+void Spool(std::string_view text) {
+  std::string bytes(text);
+  device_agent::Ledger ledger;
+  auto spool = device_agent::Spool::Open(std::make_unique<MemorySpool>(&bytes), "fuzz", &ledger);
+  if (!spool.ok()) return;
+  TW_CHECK((*spool)->Rewrite(ledger.Snapshot()).ok());
+  device_agent::Ledger again;
+  TW_CHECK(device_agent::Spool::Open(std::make_unique<MemorySpool>(&bytes), "fuzz", &again).ok());
+  TW_CHECK(again.unacked().size() == ledger.unacked().size());
+  TW_CHECK(again.leases().size() == ledger.leases().size());
+}
+
+void Module(std::string_view text) {
+  const auto file = module::ModuleFile::FromBytes(text);
+  if (file.ok()) TW_CHECK(module::ManifestFromJson(file->manifest_json()).ok());
+}
+
+void Manifest(std::string_view text) {
+  const auto manifest = module::ManifestFromJson(text);
+  if (!manifest.ok()) return;
+  const auto json = module::ManifestToJson(*manifest);
+  if (json.ok()) TW_CHECK(module::ManifestFromJson(*json).ok()) << *json;
+}
+
+void Npy(std::string_view text) {
+  const auto tensor = runtime::ParseNpy(text);
+  if (!tensor.ok()) return;
+  const auto bytes = runtime::SerializeNpy(*tensor);
+  if (bytes.ok()) TW_CHECK(runtime::ParseNpy(*bytes).ok());
+}
+
+void Log(std::string_view text) {
+  const auto log = log::MakeMemoryLog();
+  const auto report = log::ImportLog(log.get(), text);
+  if (!report.ok()) return;
+  const auto again = log::ImportLog(log.get(), text);
+  TW_CHECK(again.ok() && again->new_records == 0);
+}
+
+void Target(std::string_view text) { (void)log::ParseTargetText(text); }
+
+// A file, for the audit log is read from one.
+void Audit(std::string_view text) {
+  static const std::string path = support::StrCat("/dev/shm/tilewright-fuzz-", getpid());
+  if (!support::WriteFileAtomic(path, text).ok()) return;
+  (void)security::VerifyAuditFile(path);
+  (void)support::RemoveFile(path);
+}
+
+template <typename Message>
+bool Parse(std::string_view bytes, Message* message) {
+  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+// Requests one after the other, each a byte for its kind and two for its size: agents that lie,
+// consumers that make no sense. No answer is wrong, but the state must stay sound.
+void Pool(std::string_view text) {
+  tracker::DevicePool pool(tracker::PoolOptions{}, tracker::Snapshot{}, tracker::Now{});
+  tracker::Now now;
+  while (text.size() >= 3) {
+    const char kind = text[0];
+    const size_t size = static_cast<uint8_t>(text[1]) | static_cast<size_t>(text[2]) << 8;
+    const std::string_view bytes = text.substr(3, size);
+    text.remove_prefix(3 + bytes.size());
+    now.mono_ns += tracker::kSecondNs;
+    now.wall_us += 1'000'000;
+    v1::SyncRequest sync;
+    v1::WorkItem item;
+    v1::MeasurementResult result;
+    v1::CancelWorkRequest cancel;
+    v1::PullResultsRequest pull;
+    v1::AckResultsRequest ack;
+    v1::CreateHoldRequest hold;
+    if (kind == 's' && Parse(bytes, &sync) && pool.Sync(sync, "1.2.3.4", now).ok()) {
+      v1::SyncResponse response;
+      (void)pool.FillSyncResponse(sync.agent(), true, now, &response);
+    }
+    if (kind == 'w' && Parse(bytes, &item)) (void)pool.Submit("tuner", item, now);
+    if (kind == 'r' && Parse(bytes, &result)) (void)pool.Report(result, "1.2.3.4", now);
+    if (kind == 'c' && Parse(bytes, &cancel)) (void)pool.Cancel(cancel, now);
+    v1::PullResultsResponse updates;
+    if (kind == 'p' && Parse(bytes, &pull)) (void)pool.Pull(pull, &updates);
+    if (kind == 'a' && Parse(bytes, &ack)) (void)pool.Acknowledge(ack);
+    if (kind == 'h' && Parse(bytes, &hold)) (void)pool.CreateHold(hold, now);
+    pool.Tick(now);
+    (void)pool.TakeChanges();
+    const absl::Status sound = pool.CheckInvariants();
+    TW_CHECK(sound.ok()) << sound;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
+  switch (data[0]) {
+    case 's':
+      tilewright::Spool(text);
+      break;
+    case 'm':
+      tilewright::Module(text);
+      break;
+    case 'j':
+      tilewright::Manifest(text);
+      break;
+    case 'n':
+      tilewright::Npy(text);
+      break;
+    case 'l':
+      tilewright::Log(text);
+      break;
+    case 't':
+      tilewright::Target(text);
+      break;
+    case 'a':
+      tilewright::Audit(text);
+      break;
+    case 'f':
+      (void)tilewright::device_agent::ParseTestFaults(text);
+      break;
+    case 'p':
+      (void)tilewright::runtime::ParseTensorProto(text);
+      break;
+    default:
+      tilewright::Pool(text);
+  }
+  return 0;
+}
