@@ -454,6 +454,34 @@ TEST_F(TunerServiceTest, JobsWaitForTheirTurnAndUrgentOnesGoFirst) {
   EXPECT_EQ(second.state(), v1::Job::SUCCEEDED);
 }
 
+TEST_F(TunerServiceTest, TheSameTasksInTwoJobsAreTunedOnce) {
+  fleet_->measuring = false;
+  v1::CreateJobRequest request = Request(20);
+  request.mutable_job()->set_recall(true);
+  const std::string first = Value(Create(request)).name();
+  Watch(first, "", [](const v1::JobEvent& event) {
+    return event.has_progress() && event.progress().proposed() > 0;
+  });
+  const std::string second = Value(Create(request)).name();
+  request.mutable_job()->set_recall(false);
+  const std::string fresh = Value(Create(request)).name();
+  // One that measures for itself runs beside the first; the second of the same waits.
+  Watch(fresh, "", [](const v1::JobEvent& event) {
+    return event.has_progress() && event.progress().proposed() > 0;
+  });
+  const v1::Job waiting = Value(Get(second));
+  EXPECT_EQ(waiting.state(), v1::Job::QUEUED);
+  ASSERT_EQ(waiting.conditions_size(), 1);
+  EXPECT_EQ(waiting.conditions(0).reason(), "job.queue.same_tasks");
+  fleet_->measuring = true;
+  EXPECT_EQ(WaitForEnd(first).progress().measured(), 20);
+  const v1::Job ended = WaitForEnd(second);
+  EXPECT_EQ(ended.state(), v1::Job::SUCCEEDED) << ended.state_reason();
+  EXPECT_EQ(ended.progress().measured(), 0);
+  EXPECT_GE(ended.progress().cached(), 20);
+  EXPECT_EQ(WaitForEnd(fresh).progress().measured(), 20);
+}
+
 TEST_F(TunerServiceTest, TheLogComesOutAsLines) {
   const std::string name = Value(Create(Request(20))).name();
   WaitForEnd(name);

@@ -23,6 +23,19 @@ constexpr int64_t kManyJobs = 100'000;
 constexpr int kCancelTries = 10;
 constexpr size_t kMaxCached = 10'000;
 
+// Two jobs with the same one have the same tasks for the same devices. Empty for a job that wants
+// to measure for itself.
+std::string TaskSetOf(const log::JobRow& job, const v1::Job& spec) {
+  if (!spec.recall()) return "";
+  std::string key = support::StrCat(job.model_sha256, "|", job.target, "|", spec.pool());
+  std::map<std::string, std::string> shapes;  // a map of protobuf has no order
+  for (const auto& [name, shape] : spec.input_shapes()) {
+    shapes[name] = support::Join(shape.dims(), "x");
+  }
+  for (const auto& [name, dims] : shapes) key += support::StrCat("|", name, "=", dims);
+  return key;
+}
+
 // Progress of a job that does not run now.
 v1::Progress ProgressOf(const log::JobStats& stats, const v1::Job& spec) {
   v1::Progress progress;
@@ -199,11 +212,21 @@ void JobManager::Admit() {
   std::map<std::string, log::JobRow> rows;
   std::vector<WaitingJob> waiting;
   int64_t running = 0;
+  std::map<std::string, std::string> task_sets;  // by job
   {
     MutexLock lock(mutex_);
     running = static_cast<int64_t>(runners_.size());
+    busy_.clear();
+    for (const log::JobRow& row : *open) {
+      const auto spec = SpecFromJson(row.spec_json);
+      if (spec.ok()) task_sets[row.id] = TaskSetOf(row, *spec);
+      if (runners_.count(row.id) != 0) busy_[task_sets[row.id]] = row.id;
+    }
     for (const log::JobRow& row : *open) {
       if (runners_.count(row.id) != 0) continue;
+      // The same tasks are tuned once: what this one would measure is being measured.
+      const bool resumes = row.state != log::JobState::kQueued;
+      if (!resumes && IsBusy(task_sets[row.id])) continue;
       rows[row.id] = row;
       WaitingJob job;
       job.id = row.id;
@@ -216,6 +239,11 @@ void JobManager::Admit() {
     }
   }
   for (const std::string& id : JobsToStart(std::move(waiting), running, max_running_)) {
+    {
+      MutexLock lock(mutex_);
+      if (rows[id].state == log::JobState::kQueued && IsBusy(task_sets[id])) continue;
+      busy_[task_sets[id]] = id;
+    }
     auto runner =
         std::make_shared<JobRunner>(env_, rows[id], [this, id](bool ended) { Changed(id, ended); });
     MutexLock lock(mutex_);
@@ -227,6 +255,10 @@ void JobManager::Admit() {
     env_.metrics->Gauge("tilewright_tuner_jobs_open", "Jobs that have not ended", {})
         .Set(static_cast<double>(open->size()));
   }
+}
+
+bool JobManager::IsBusy(const std::string& task_set) {
+  return !task_set.empty() && busy_.count(task_set) != 0;
 }
 
 absl::StatusOr<log::CreatedJob> JobManager::Create(const log::JobRow& job) {
@@ -287,6 +319,14 @@ absl::StatusOr<JobSnapshot> JobManager::Snapshot(const log::JobRow& job) {
     waiting.set_type("WAITING");
     waiting.set_reason("job.queue.waiting");
     waiting.set_message("other jobs are running; this one starts when its turn comes");
+    MutexLock lock(mutex_);
+    const auto twin = busy_.find(TaskSetOf(job, spec));
+    if (spec.recall() && twin != busy_.end() && twin->second != job.id) {
+      waiting.set_reason("job.queue.same_tasks");
+      waiting.set_message("job " + twin->second +
+                          " is tuning the same tasks; this one goes on from its records "
+                          "(recall = false, --fresh, would not wait)");
+    }
     snapshot.conditions.push_back(waiting);
   }
   if (log::IsFinal(job.state)) {

@@ -39,6 +39,7 @@ class JobManager {
  private:
   void Loop();
   void Reap();
+  bool IsBusy(const std::string& task_set) TW_REQUIRES(mutex_);
   void Admit();
   void RetainModules();
   absl::Status CollectArtifacts();
@@ -53,6 +54,8 @@ class JobManager {
   bool check_ TW_GUARDED_BY(mutex_) = true;  // something may have to be started or reaped
   std::map<std::string, std::shared_ptr<JobRunner>> runners_ TW_GUARDED_BY(mutex_);
   std::map<std::string, int64_t> versions_ TW_GUARDED_BY(mutex_);
+  // What running jobs with recall tune -> which job: another one of the same waits for it.
+  std::map<std::string, std::string> busy_ TW_GUARDED_BY(mutex_);
   std::map<std::string, JobSnapshot> ended_ TW_GUARDED_BY(mutex_);  // cache of final jobs
   std::thread thread_;
 };

@@ -1,6 +1,7 @@
 // The part of JobCore that goes on from what earlier jobs measured.
 #include "tuner_server/jobs/job_recall.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -34,7 +35,7 @@ absl::StatusOr<std::vector<std::vector<log::RecordRow>>> RecalledRecords(
   for (size_t i = 0; i < tasks.size(); ++i) {
     log::RecordKey key = KeyOf(job, tasks[i].hash);
     key.device_class = spec.pool();
-    TW_ASSIGN(records[i], log->KnownRecords(key, job.created_us));
+    TW_ASSIGN(records[i], log->KnownRecords(key, std::max(job.created_us, job.started_us)));
   }
   const std::string device_class = MostFrequentClass(records);
   for (std::vector<log::RecordRow>& of_task : records) {

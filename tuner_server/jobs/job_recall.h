@@ -10,7 +10,7 @@
 namespace tilewright::jobs {
 
 // By task, oldest first: records of the same target, toolchain and device class (the job's pool, or
-// the class with most of them) that were there when the job was created. That is a fixed set, so
+// the class with most of them) that were there when the job began to run. That is a fixed set, so
 // that whoever asks again gets the same. Nothing for a job without `recall`.
 absl::StatusOr<std::vector<std::vector<log::RecordRow>>> RecalledRecords(
     log::TuningLog* log, const log::JobRow& job, const v1::Job& spec,
