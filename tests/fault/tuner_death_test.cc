@@ -201,7 +201,9 @@ TEST_F(TunerDeathTest, DyingAtAnyMomentLosesNothingAndRepeatsNothing) {
     NewJob();
     bool ended = false;
     while (!ended) {
-      const int64_t life_ms = rng.UniformInt(20, 500);
+      // Some long enough to get somewhere even on a busy machine.
+      const int64_t life_ms =
+          rng.Bernoulli(0.3) ? rng.UniformInt(500, 2500) : rng.UniformInt(20, 400);
       ended = WaitFor([&] { return Look(); }, life_ms);
       if (ended || deaths == wanted) continue;
       ++deaths;
