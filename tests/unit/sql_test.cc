@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "deploy/sql/backup.h"
 #include "deploy/sql/database.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
@@ -209,6 +211,46 @@ TEST_F(SqlTest, FullDiskIsResourceExhausted) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << StatusText(status);
   EXPECT_EQ(Slug(status), "sql.step.full");
   EXPECT_EQ(*db.QueryInt64("SELECT count(*) FROM item"), stored - 1);
+}
+
+TEST_F(SqlTest, ABackupIsOneMomentOfADatabaseThatIsWrittenTo) {
+  Database db = OpenMigrated(path_);
+  std::atomic<bool> stop{false};
+  std::atomic<int64_t> committed{0};
+  // Two rows per transaction: a copy with an odd number has half of one.
+  std::thread writer([&] {
+    for (int64_t i = 0; !stop.load(); ++i) {
+      absl::StatusOr<Transaction> transaction = Transaction::Begin(&db);
+      TW_CHECK(transaction.ok());
+      for (const char* half : {"a", "b"}) {
+        TW_CHECK(db.Exec(support::StrCat("INSERT INTO item (name) VALUES ('", half, i, "')")).ok());
+      }
+      TW_CHECK(transaction->Commit().ok());
+      committed.fetch_add(2);
+    }
+  });
+  for (int i = 0; i < 20; ++i) {
+    const std::string copy = dir_.File(support::StrCat("copy", i));
+    const int64_t before = committed.load();
+    const absl::Status status = BackupDatabase(path_, copy);
+    ASSERT_TRUE(status.ok()) << status;
+    OpenOptions options;
+    options.read_only = true;
+    absl::StatusOr<Database> opened = Database::Open(copy, options);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    const int64_t rows = *opened->QueryInt64("SELECT count(*) FROM item");
+    EXPECT_EQ(rows % 2, 0);
+    EXPECT_GE(rows, before) << "what was committed before";
+    EXPECT_FALSE(support::FileExists(copy + "-wal")) << "one file";
+  }
+  stop = true;
+  writer.join();
+  EXPECT_EQ(Slug(BackupDatabase(path_, dir_.File("copy0"))), "sql.backup.exists");
+  EXPECT_EQ(Slug(BackupDatabase(dir_.File("nothing"), dir_.File("x"))), "sql.open.missing");
+  EXPECT_FALSE(support::FileExists(dir_.File("x")));
+  ASSERT_TRUE(support::WriteFileAtomic(dir_.File("noise"), std::string(8192, 'x')).ok());
+  EXPECT_EQ(Slug(BackupDatabase(dir_.File("noise"), dir_.File("x"))), "sql.backup.corrupt");
+  EXPECT_FALSE(support::FileExists(dir_.File("x")));
 }
 
 }  // namespace

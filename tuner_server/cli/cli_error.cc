@@ -58,6 +58,7 @@ constexpr AdviceRow kAdvice[] = {
      "use it, choose another folder, or 'tilewright certs rotate AUTHORITY'"},
     {"certs.identity.exists",
      "'tilewright certs renew AUTHORITY IDENTITY', or choose another folder"},
+    {"backup.", "see 'tilewright backup --help'"},
     {"tokens.id", "'tilewright tokens list --file FILE' shows the ids"},
     {"tokens.role", "see 'tilewright tokens create --help'"},
     {"tokens.", "see 'tilewright tokens --help'"},

@@ -373,6 +373,7 @@ int Main(int argc, const char* const* argv) {
   AddAudit(&app, &action);
   AddReport(&app, &action);
   AddCompletion(&app, &action);
+  AddBackup(&app, &action);
   // CLI11 reports everything by exceptions; they end here.
   try {
     app.parse(argc, argv);

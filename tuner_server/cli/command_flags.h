@@ -37,5 +37,6 @@ void AddCompletion(CLI::App* app, Action* action);
 void AddCerts(CLI::App* app, Action* action);
 void AddTokens(CLI::App* app, Action* action);
 void AddAudit(CLI::App* app, Action* action);
+void AddBackup(CLI::App* app, Action* action);
 
 }  // namespace tilewright::cli

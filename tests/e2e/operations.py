@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""What operators rely on, with real daemons: metrics by Prometheus' conventions, dashboards and alarms that name only metrics that
+exist, systemd units and configuration files that are good, the watchdog, the log level at run time, backups taken under load.
+
+    operations.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+import unittest
+import urllib.request
+from pathlib import Path
+
+import onnx
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import cli_case  # noqa: E402
+from cli_case import FAILED, OK  # noqa: E402
+
+OPS = Path(cli_case.ROOT) / "deploy/ops"
+NAME = re.compile(r"tilewright_[a-z0-9_]+")
+SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$")
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+UNITS = ("_seconds", "_bytes", "_ratio", "_celsius", "_info")
+COUNTED = ("devices_online", "devices_dispatchable", "devices_quarantined", "leased_work_items", "queue_work_items", "leases",
+           "outbox_updates", "waiting_calls", "jobs_running", "jobs_open")  # plain counts have no unit
+MAX_SERIES = 200  # of one name: labels with ids would go far beyond
+
+
+def scrape(address):
+    with urllib.request.urlopen("http://%s/metrics" % address, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def parse(text):
+    """{family: (type, help)}, [(sample name, labels, value)]."""
+    families, samples = {}, []
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            name, _, words = line[7:].partition(" ")
+            families[name] = (families.get(name, ("", ""))[0], words)
+        elif line.startswith("# TYPE "):
+            name, kind = line[7:].split()
+            families[name] = (kind, families.get(name, ("", ""))[1])
+        elif line:
+            name, labels, value = SAMPLE.match(line).groups()
+            samples.append((name, dict(LABEL.findall(labels or "")), float(value)))
+    return families, samples
+
+
+def family_of(name, families):
+    base = re.sub(r"_(bucket|sum|count)$", "", name)
+    return base if families.get(base, ("",))[0] == "histogram" else name
+
+
+class Secure(cli_case.Case):
+    """A fleet with TLS, for what only such a fleet exports, after a job."""
+
+    def setUp(self):
+        super().setUp()
+        onnx.save(cli_case.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
+        self.good("certs", "init", "pki")
+        for kind, name in (("tracker", "lab"), ("tuner", "main"), ("agent", "bench"), ("client", "ana")):
+            self.good("certs", "issue", "pki", kind, name)
+        for file, role, name in (("tracker-tokens", "tuner", "main"), ("tracker-tokens", "agent", "bench"),
+                                 ("tuner-tokens", "engineer", "ana")):
+            self.good("tokens", "create", role, name, "--file", file, "--identity", "pki/issued/" + name)
+        metrics = ["--metrics", "127.0.0.1:0"]
+        self.tracker = cli_case.Daemon(self, "tracker", *self.identity("lab"), "--tokens", self.path("tracker-tokens"), *metrics)
+        self.tuner = cli_case.Daemon(self, "tuner", "--tracker", self.tracker.address, *self.identity("main"),
+                                     "--tokens", self.path("tuner-tokens"), *metrics)
+        self.agent = cli_case.Daemon(self, "agent", "--tracker", self.tracker.address, "--name", "bench", "--device", "cpu",
+                                     *self.identity("bench"), *metrics)
+        self.ana = ["--server", self.tuner.address, *self.identity("ana")]
+
+    def identity(self, name):
+        return ["--identity", self.path("pki/issued/" + name)]
+
+    def metrics_of(self, name):
+        with open(self.path(name + ".log")) as log:
+            lines = [json.loads(line) for line in log if line.startswith("{")]
+        return scrape([line["address"] for line in lines if line["event"] == "daemon.metrics"][-1])
+
+    def check_conventions(self, daemon, families, samples):
+        for name, (kind, words) in families.items():
+            if not name.startswith("tilewright_"):
+                self.assertRegex(name, "^(exposer|process)_", "%s: %s" % (daemon, name))
+                continue
+            where = "%s of %s" % (name, daemon)
+            self.assertRegex(name, r"^tilewright_[a-z][a-z0-9]*(_[a-z0-9]+)+$", where)
+            self.assertTrue(words.strip(), where + ": no help")
+            self.assertEqual(kind == "counter", name.endswith("_total"), "%s: counters end with _total, nothing else" % where)
+            self.assertNotRegex(name, "_(ms|us|ns|millis|micros|kb|mb|gb|percent)(_|$)", where + ": base units")
+            if kind == "histogram" or kind == "gauge" and not name.endswith(COUNTED):
+                self.assertTrue(name.endswith(UNITS), where + ": no unit")
+        series = {}
+        for name, labels, _ in samples:
+            if not name.startswith("tilewright_"):
+                continue
+            family = family_of(name, families)
+            self.assertIn(family, families, daemon)
+            series.setdefault(family, set()).add(tuple(sorted(item for item in labels.items() if item[0] != "le")))
+            for label, value in labels.items():
+                self.assertRegex(label, "^[a-z_]+$", name)
+                self.assertNotIn(label, ("job", "instance", "job_id", "work_item", "measurement_id", "lease", "device", "agent",
+                                         "user", "token"), name + ": labels never carry ids")
+                self.assertNotRegex(value, "(devices|agents|jobs|leases)/", name)
+        for family, rows in series.items():
+            self.assertLess(len(rows), MAX_SERIES, "%s of %s: labels without bound" % (family, daemon))
+        return set(series)
+
+    def test_metrics_are_conventional_and_all_that_dashboard_and_alarms_name(self):
+        self.good("tune", "m.onnx", "--target", "native,threads=1", "--trials", "8", "-o", "m.tw", *self.ana)
+        env = {"TILEWRIGHT_TOKEN": "twt_x"}
+        self.assertEqual(self.call("jobs", "list", *self.ana, env=env).returncode, FAILED)
+        exported = set()
+        for daemon in ("tracker", "tuner", "agent"):
+            names = self.check_conventions(daemon, *parse(self.metrics_of(daemon)))
+            self.assertIn("tilewright_build_info", names)
+            exported |= names
+        named = set()
+        for file in ("monitoring/alerts.yml", "monitoring/dashboard.json"):
+            found = {re.sub("_bucket$", "", name) for name in NAME.findall((OPS / file).read_text())}
+            self.assertGreater(len(found), 5, file)
+            named |= found
+        # Counters of what is rare appear when it happens first; their names stand in the source.
+        source = "".join(path.read_text() for folder in ("tracker", "tuner_server", "device_agent", "deploy/daemon")
+                         for path in (Path(cli_case.ROOT) / folder).rglob("*.cc"))
+        rare = {"tilewright_tracker_commit_failures_total", "tilewright_tuner_model_trainings_total"}
+        missing = {name for name in named - exported if not (name in rare and '"%s"' % name in source)}
+        self.assertEqual(missing, set(), "named in deploy/ops/monitoring, exported by no daemon")
+        self.assertNotIn("tilewright_nothing_of_the_kind_total", exported)
+
+
+class Plain(cli_case.Case):
+    def start(self, name, *flags, env=None):
+        os.environ.update(env or {})
+        try:
+            return cli_case.Daemon(self, name, *flags)
+        finally:
+            for key in env or {}:
+                del os.environ[key]
+
+    def test_the_watchdog_is_fed_by_living_daemons_only(self):
+        path = self.path("notify")
+        systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(systemd.close)
+        systemd.bind(path)
+        systemd.settimeout(20)
+        env = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "400000"}
+
+        def drain():
+            systemd.setblocking(False)
+            try:
+                while True:
+                    systemd.recv(100)
+            except BlockingIOError:
+                systemd.settimeout(20)
+
+        tracker = cli_case.Daemon(self, "tracker")
+        to_tracker = ["--tracker", tracker.address]
+        for name, flags in (("tuner", to_tracker), ("agent", [*to_tracker, "--device", "cpu"]), ("tracker", [])):
+            if name == "tracker":
+                tracker.stop()
+            drain()
+            daemon = self.start(name, *flags, env=env)
+            messages = [systemd.recv(100) for _ in range(4)]
+            self.assertIn(b"READY=1", messages, name)
+            for _ in range(5):  # and goes on
+                self.assertEqual(systemd.recv(100), b"WATCHDOG=1", name)
+            daemon.child.send_signal(signal.SIGSTOP)
+            time.sleep(0.2)
+            drain()
+            systemd.settimeout(1.5)
+            with self.assertRaises(socket.timeout, msg=name + " hangs and is said to live"):
+                systemd.recv(100)
+            systemd.settimeout(20)
+            daemon.child.send_signal(signal.SIGCONT)
+            self.assertEqual(systemd.recv(100), b"WATCHDOG=1", name)
+            daemon.stop()
+
+    def test_example_configurations_are_good_and_the_log_level_changes_at_run_time(self):
+        for name in ("tracker", "tuner", "agent"):
+            done = subprocess.run([cli_case.binary("tilewright-" + name), "--config", OPS / "config" / (name + ".conf"),
+                                   "--check-config"], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (0, "ok\n"), done.stderr)
+            done = subprocess.run([cli_case.binary("tilewright-" + name), "--config", "/dev/null", "--no-such-flag"],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 64, done.stderr)
+        config = Path(self.path("tracker.conf"))
+        config.write_text('log-level = "error"\n')
+        daemon = cli_case.Daemon(self, "tracker", "--config", str(config))
+        self.assertNotIn("tracker.serving", daemon.log())
+        config.write_text('log-level = "info"\n')
+        daemon.child.send_signal(signal.SIGHUP)
+        self.wait_for("the new level", lambda: '"log_level":"info"' in daemon.log(), 20)
+        daemon.stop()
+        self.assertIn("daemon.stop", daemon.log())
+
+    def test_units_are_what_systemd_accepts_and_hardened(self):
+        if shutil.which("systemd-analyze") is None:
+            self.skipTest("no systemd-analyze here")
+        root = self.path("units")
+        os.makedirs(root)
+        for unit in sorted((OPS / "systemd").glob("*.service")):
+            text = unit.read_text().replace("/usr/bin/tilewright", cli_case.binary("tilewright"))
+            text = re.sub("^User=.*\nGroup=.*\n", "", text, flags=re.M)  # not made on this machine
+            text = re.sub("^Documentation=.*\n", "", text, flags=re.M)
+            path = os.path.join(root, unit.name)
+            Path(path).write_text(text)
+            done = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True)
+            self.assertEqual([line for line in done.stderr.splitlines() if unit.name in line], [], unit.name)
+            done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=50", path],
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout[-300:] + done.stderr)
+            broken = path.replace(".service", "-broken.service")
+            Path(broken).write_text(text.replace("[Service]", "[Service]\nNoSuchSetting=yes"))
+            done = subprocess.run(["systemd-analyze", "verify", "--man=no", broken], capture_output=True, text=True)
+            self.assertIn("NoSuchSetting", done.stderr, "the check would notice")
+
+
+class Backup(cli_case.Case):
+    """R20: a backup taken under load restores."""
+
+    def setUp(self):
+        super().setUp()
+        onnx.save(cli_case.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
+        self.tracker = cli_case.Daemon(self, "tracker")
+        self.tuner = cli_case.Daemon(self, "tuner", "--tracker", self.tracker.address)
+        self.agent = cli_case.Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu")
+        self.server = ["--server", self.tuner.address]
+
+    def rows(self, path, table_sql):
+        db = sqlite3.connect("file:%s?mode=ro" % path, uri=True)
+        try:
+            self.assertEqual(db.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
+            return db.execute(table_sql).fetchall()
+        finally:
+            db.close()
+
+    def measurements(self):
+        lines = self.good("log", "export", *self.server).splitlines()
+        return {json.loads(line)["measurement_id"] for line in lines}
+
+    def test_backups_under_load_are_whole_and_hold_all_that_was_acknowledged_before(self):
+        job = self.good("jobs", "submit", "m.onnx", "--target", "native,threads=1", "--trials", "400", *self.server).split()[0]
+        self.wait_for("some trials", lambda: len(self.measurements()) > 10, 120)
+        taken = []
+        for i in range(4):
+            known = self.measurements()
+            for name in ("tracker", "tuner"):
+                self.good("backup", "create", name, "backup-%s-%d" % (name, i))
+                self.good("backup", "verify", "backup-%s-%d" % (name, i))
+            taken.append(known)
+        state = json.loads(self.good("jobs", "get", job, *self.server, "-o", "json"))["state"]
+        self.assertEqual(state, "RUNNING", "the load was there to the end")
+        self.assertGreater(len(taken[-1]), len(taken[0]), "and made progress")
+        self.refused_backups()
+        for daemon in (self.agent, self.tuner, self.tracker):
+            daemon.kill()
+        # The disk is lost; the newest backup takes its place.
+        for name in ("tracker", "tuner"):
+            shutil.rmtree(self.path(name))
+            self.good("backup", "restore", "backup-%s-3" % name, name)
+        for daemon in (self.tracker, self.tuner, self.agent):
+            daemon.start()
+        back = self.measurements()
+        self.assertEqual(taken[-1] - back, set(), "acknowledged before the backup, and lost")
+        self.wait_for("trials after the restore", lambda: len(self.measurements()) > len(back), 120)
+        self.good("jobs", "cancel", job, *self.server)
+
+    def refused_backups(self):
+        def refused(slug, *args):
+            done = self.call("backup", *args)
+            self.assertNotEqual(done.returncode, OK)
+            self.assertIn(slug, done.stderr)
+
+        refused("backup.exists", "create", "tuner", "backup-tuner-0")
+        refused("backup.state.unknown", "create", "agent", "backup-agent")
+        refused("backup.state.exists", "restore", "backup-tuner-0", "tuner")
+        shutil.copytree(self.path("backup-tuner-0"), self.path("bad"))
+        with open(self.path("bad/tuner.db"), "r+b") as file:
+            file.seek(5000)
+            file.write(b"\xff\xff")
+        refused("backup.file.damaged", "verify", "bad")
+        refused("backup.file.damaged", "restore", "bad", "fresh")
+        self.assertFalse(os.path.exists(self.path("fresh")))
+        os.remove(self.path("bad/tuner.db"))
+        refused("backup.file.missing", "verify", "bad")
+        with open(self.path("bad/backup.json"), "w") as file:
+            json.dump({"format": 1, "files": [{"path": "../out", "bytes": 0, "sha256": ""}]}, file)
+        refused("backup.manifest.invalid", "restore", "bad", "fresh")
+
+
+if __name__ == "__main__":
+    sys.exit(cli_case.run_cases(sys.modules[__name__]))

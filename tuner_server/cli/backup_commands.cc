@@ -1,0 +1,252 @@
+#include "tuner_server/cli/backup_commands.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "deploy/security/certificate.h"
+#include "deploy/sql/backup.h"
+#include "deploy/sql/database.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/cli_error.h"
+
+namespace tilewright::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using support::PathJoin;
+using support::StrCat;
+
+constexpr char kManifest[] = "backup.json";
+constexpr int kFormatVersion = 1;
+constexpr uint64_t kMaxManifestBytes = 1 << 30;
+constexpr size_t kPieceBytes = 1 << 20;
+constexpr char kTrackerDatabase[] = "tracker.db";
+constexpr char kTunerDatabase[] = "tuner.db";
+
+struct FileRow {
+  std::string path;  // within the folder
+  uint64_t bytes = 0;
+  std::string sha256;
+};
+
+bool EndsWith(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+// What makes no sense elsewhere: locks, SQLite's side files (their content is in the copy), builds
+// under way, and the artifacts of a tracker, which tuners send again.
+bool Skipped(const std::string& path, bool tracker) {
+  const std::vector<std::string> parts = support::Split(path, '/');
+  if (parts[0] == "lock" || (tracker && parts[0] == "artifacts")) return true;
+  if (std::find(parts.begin(), parts.end() - 1, "builds") != parts.end() - 1) return true;
+  return EndsWith(path, ".db-wal") || EndsWith(path, ".db-shm") || EndsWith(path, ".tmp");
+}
+
+// The regular files under `folder`, sorted. Files may come and go meanwhile.
+absl::StatusOr<std::vector<std::string>> FilesUnder(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    std::error_code gone;
+    if (!at->is_regular_file(gone) || gone) continue;
+    files.push_back(fs::relative(at->path(), folder, gone).string());
+  }
+  if (error) return support::Internal("backup.folder.failed", folder + ": " + error.message());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+absl::StatusOr<FileRow> HashFile(const std::string& folder, const std::string& path) {
+  std::ifstream in(PathJoin(folder, path), std::ios::binary);
+  if (!in) return support::NotFound("backup.file.missing", PathJoin(folder, path));
+  FileRow row;
+  row.path = path;
+  support::Sha256 hash;
+  std::string piece(kPieceBytes, '\0');
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())), in.gcount() > 0) {
+    hash.Update(piece.data(), static_cast<size_t>(in.gcount()));
+    row.bytes += static_cast<uint64_t>(in.gcount());
+  }
+  if (in.bad()) return support::Internal("backup.file.unreadable", PathJoin(folder, path));
+  row.sha256 = support::DigestHex(hash.Finish());
+  return row;
+}
+
+absl::Status CopyFile(const std::string& from, const std::string& to) {
+  std::error_code error;
+  TW_TRY(support::MakeDirs(support::DirName(to)));
+  fs::copy_file(from, to, error);
+  if (!error) return absl::OkStatus();
+  if (error == std::errc::no_such_file_or_directory)
+    return support::NotFound("backup.file.gone", from);
+  if (error == std::errc::no_space_on_device) {
+    return support::ResourceExhausted("backup.disk.full", to);
+  }
+  return support::Internal("backup.copy.failed", StrCat(from, " to ", to, ": ", error.message()));
+}
+
+absl::StatusOr<std::vector<FileRow>> CopyState(const std::string& state, const std::string& to,
+                                               bool tracker) {
+  TW_ASSIGN(std::vector<std::string> files, FilesUnder(state));
+  // Databases first: what they name was there before them and is copied after them.
+  std::stable_partition(files.begin(), files.end(),
+                        [](const std::string& path) { return EndsWith(path, ".db"); });
+  std::vector<FileRow> rows;
+  for (const std::string& path : files) {
+    if (Skipped(path, tracker)) continue;
+    const std::string target = PathJoin(to, path);
+    absl::Status copied;
+    if (EndsWith(path, ".db")) {
+      TW_TRY(support::MakeDirs(support::DirName(target)));
+      copied = sql::BackupDatabase(PathJoin(state, path), target);
+    } else {
+      copied = CopyFile(PathJoin(state, path), target);
+      if (absl::IsNotFound(copied)) continue;  // it was deleted meanwhile: not in use
+    }
+    TW_TRY(copied);
+    TW_ASSIGN(FileRow row, HashFile(to, path));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// Writes `target`.partial with `fill` and renames it: whole, or not there.
+template <typename Fill>
+absl::Status MakeWhole(const std::string& target, const Fill& fill) {
+  const std::string partial = target + ".partial";
+  TW_TRY(support::RemoveTree(partial));
+  TW_TRY(support::MakeDirs(partial));
+  absl::Status status = fill(partial);
+  std::error_code error;
+  if (status.ok()) fs::rename(partial, target, error);
+  if (error) status = support::Internal("backup.rename.failed", target + ": " + error.message());
+  if (!status.ok()) support::RemoveTree(partial).IgnoreError();
+  return status;
+}
+
+absl::StatusOr<std::vector<FileRow>> ReadManifest(const std::string& backup) {
+  TW_ASSIGN(const std::string text,
+            support::ReadFile(PathJoin(backup, kManifest), kMaxManifestBytes));
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto bad = support::DataLoss("backup.manifest.invalid",
+                                     PathJoin(backup, kManifest) + " is no list of a backup");
+  if (!json.is_object() || json.value("format", 0) != kFormatVersion || !json.contains("files") ||
+      !json["files"].is_array()) {
+    return bad;
+  }
+  std::vector<FileRow> rows;
+  for (const auto& file : json["files"]) {
+    if (!file.is_object()) return bad;
+    FileRow row{file.value("path", ""), file.value("bytes", uint64_t{0}), file.value("sha256", "")};
+    const fs::path path(row.path);
+    const bool inside = !row.path.empty() && path.is_relative() &&
+                        std::find(path.begin(), path.end(), "..") == path.end();
+    if (!inside) return bad;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<FileRow>> Verify(const std::string& backup) {
+  TW_ASSIGN(std::vector<FileRow> rows, ReadManifest(backup));
+  std::set<std::string> listed = {kManifest};
+  for (const FileRow& row : rows) {
+    listed.insert(row.path);
+    TW_ASSIGN(const FileRow found, HashFile(backup, row.path));
+    if (found.bytes == row.bytes && found.sha256 == row.sha256) continue;
+    return support::DataLoss("backup.file.damaged",
+                             PathJoin(backup, row.path) + " is not what was backed up");
+  }
+  TW_ASSIGN(const std::vector<std::string> files, FilesUnder(backup));
+  for (const std::string& path : files) {
+    if (listed.count(path) != 0) continue;
+    return support::DataLoss("backup.file.foreign",
+                             PathJoin(backup, path) + " does not belong to the backup");
+  }
+  return rows;
+}
+
+void PrintRows(const BackupOptions& options, const std::vector<FileRow>& rows,
+               const std::string& what) {
+  uint64_t bytes = 0;
+  for (const FileRow& row : rows) bytes += row.bytes;
+  if (options.format == OutputFormat::kJson) {
+    PrintJson({{"backup", options.backup}, {"files", rows.size()}, {"bytes", bytes}});
+  } else {
+    PrintOut(StrCat(what, ": ", rows.size(), " files, ", bytes, " bytes"));
+  }
+}
+
+absl::Status Create(const BackupOptions& options) {
+  const bool tracker = support::FileExists(PathJoin(options.state_dir, kTrackerDatabase));
+  if (!tracker && !support::FileExists(PathJoin(options.state_dir, kTunerDatabase))) {
+    return support::NotFound(
+        "backup.state.unknown",
+        StrCat("expected ", kTrackerDatabase, " or ", kTunerDatabase, " in ", options.state_dir,
+               "; the state of an agent needs no backup: what it holds is measured again"));
+  }
+  if (support::FileExists(options.backup)) {
+    return support::AlreadyExists("backup.exists", options.backup + " is there already");
+  }
+  std::vector<FileRow> rows;
+  TW_TRY(MakeWhole(options.backup, [&](const std::string& partial) -> absl::Status {
+    TW_ASSIGN(rows, CopyState(options.state_dir, partial, tracker));
+    support::SystemClock clock;
+    nlohmann::json json = {{"format", kFormatVersion},
+                           {"daemon", tracker ? "tilewright-tracker" : "tilewright-tuner"},
+                           {"created", security::TimeText(clock.WallMicros() / 1'000'000)},
+                           {"files", nlohmann::json::array()}};
+    for (const FileRow& row : rows) {
+      json["files"].push_back({{"path", row.path}, {"bytes", row.bytes}, {"sha256", row.sha256}});
+    }
+    return support::WriteFileAtomic(PathJoin(partial, kManifest), json.dump(1) + "\n");
+  }));
+  PrintRows(options, rows, options.backup);
+  return absl::OkStatus();
+}
+
+absl::Status Restore(const BackupOptions& options) {
+  TW_ASSIGN(const std::vector<FileRow> rows, Verify(options.backup));
+  std::error_code error;
+  if (support::FileExists(options.state_dir) && !fs::is_empty(options.state_dir, error)) {
+    return support::AlreadyExists(
+        "backup.state.exists",
+        options.state_dir + " is not empty; stop the daemon and move the folder away first");
+  }
+  fs::remove(options.state_dir, error);
+  TW_TRY(MakeWhole(options.state_dir, [&](const std::string& partial) -> absl::Status {
+    for (const FileRow& row : rows) {
+      TW_TRY(CopyFile(PathJoin(options.backup, row.path), PathJoin(partial, row.path)));
+    }
+    return absl::OkStatus();
+  }));
+  PrintRows(options, rows, options.state_dir);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int BackupCreate(const BackupOptions& options) {
+  return Finish("backup create", "cannot back up " + options.state_dir, Create(options));
+}
+
+int BackupVerify(const BackupOptions& options) {
+  const auto rows = Verify(options.backup);
+  if (rows.ok()) PrintRows(options, *rows, options.backup + " is whole");
+  return Finish("backup verify", "not a whole backup: " + options.backup, rows.status());
+}
+
+int BackupRestore(const BackupOptions& options) {
+  return Finish("backup restore", "cannot restore " + options.backup, Restore(options));
+}
+
+}  // namespace tilewright::cli
