@@ -28,7 +28,8 @@ constexpr char kHead[] =
     "color:#1f2328;background:#fff}h2{border-bottom:1px solid #d1d9e0;padding-bottom:.2rem}"
     "table{border-collapse:collapse;width:100%;margin:.6rem 0}th,td{padding:.25rem .6rem;"
     "text-align:left;border-bottom:1px solid #d1d9e0;font-variant-numeric:tabular-nums;"
-    "overflow-wrap:anywhere}td.n,th.n{text-align:right;white-space:nowrap}figure{margin:0}"
+    "overflow-wrap:anywhere}th{white-space:nowrap}td{min-width:5.5em}td.n,th.n{text-align:right;"
+    "white-space:nowrap;min-width:0}figure{margin:0}"
     "svg{width:100%;height:auto;font:12px system-ui,sans-serif}.grid{stroke:#e6eaef}"
     ".axis{stroke:#818b98}.key{margin-right:1rem}.key "
     "i{display:inline-block;width:.8em;height:.8em;"
@@ -163,7 +164,7 @@ std::string RooflineSvg(const JobData& data, const ReportOptions& options) {
     if (stats.default_median > 0) defaults.points.push_back(point(stats.default_median));
     if (stats.best_median > 0) best.points.push_back(point(stats.best_median));
   }
-  Chart chart{"operations per byte", "GFLOP/s", true, true, false, {best, defaults}};
+  Chart chart{"operations per byte", "GFLOP/s", true, true, false, {defaults, best}};
   if (low > 0 && options.peak_gflops > 0) {
     ChartSeries roof{"roof", {}};
     const double ridge = options.peak_gbs > 0 ? options.peak_gflops / options.peak_gbs : 0;
@@ -213,6 +214,8 @@ std::string FailuresHtml(const JobData& data) {
   };
   std::map<std::tuple<std::string, std::string, std::string>, Kind> kinds;
   for (const log::RecordRow& record : data.records) {
+    // A candidate that was stopped for being slow did not fail.
+    if (record.outcome == log::Outcome::kEarlyStopped) continue;
     if (record.outcome == log::Outcome::kOk && record.valid) continue;
     const std::string outcome = record.outcome == log::Outcome::kOk
                                     ? "not valid: " + support::Join(record.invalid_reasons, " ")

@@ -20,10 +20,10 @@ constexpr std::array<std::string_view, 6> kColours = {"#1f6feb", "#d1242f", "#1a
 
 std::string Number(double value, int digits = 1) { return support::FormatFixed(value, digits); }
 
-// "12", "0.05", "1.5e+06": as short as a tick needs.
+// "12", "0.05", "1000", "1.5e+06": as short as a tick needs.
 std::string TickText(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
+  std::snprintf(text, sizeof text, "%.5g", value);
   return text;
 }
 
@@ -203,7 +203,7 @@ std::string BarsSvg(const std::vector<Bar>& bars) {
     if (std::isfinite(bar.value)) most = std::max(most, bar.value);
   }
   if (most <= 0) return "<p class=\"none\">nothing to draw yet</p>";
-  constexpr double kRow = 22, kLabel = 190, kRoom = kWidth - kLabel - 120;
+  constexpr double kRow = 22, kLabel = 190, kRoom = kWidth - kLabel - 170;
   std::string svg =
       StrCat("<svg viewBox=\"0 0 ", Number(kWidth, 0), " ",
              Number(kRow * static_cast<double>(bars.size()) + 4, 0), "\" role=\"img\">");
