@@ -14,8 +14,9 @@ namespace {
 constexpr size_t kParents = 12;  // best points that mutations start from
 // Measured programs from which on mutations of what the prior likes best are made, too.
 constexpr size_t kFavouritesFrom = 8;
-constexpr int kProposalsPerFresh = 16;    // tries for each fresh draft; many are known already
-constexpr int kFailuresToEndBase = 1000;  // points in a row without a new program
+constexpr int kProposalsPerFresh = 16;   // tries for each fresh draft; many are known already
+constexpr int kKnownToEndFresh = 96;     // in a row: a space of few programs and many points
+constexpr int kFailuresToEndBase = 150;  // points in a row without a new program
 constexpr int kPicksOfEachVariant = 8;
 // Of a task's first programs so many are chosen to be unlike each other: a model learns nothing
 // from picks that are all the same (reference: diversity beats a better model at tiny budgets).
@@ -150,15 +151,19 @@ void SearchTask::AddFresh(support::Rng* rng, const std::vector<Point>& parents, 
   const auto is_new = [&](const std::string& hash) {
     return !IsTold(hash) && pool->hashes.count(hash) == 0;
   };
-  for (int tries = kProposalsPerFresh * count; tries > 0 && count > 0; --tries) {
+  int known = 0;
+  for (int tries = kProposalsPerFresh * count; tries > 0 && count > 0 && known < kKnownToEndFresh;
+       --tries) {
     Point point;
     Origin origin;
     if (!Propose(rng, parents, with_default, &point, &origin)) continue;
     absl::StatusOr<Candidate> candidate = maker_.Make(point, origin, is_new, &result->times);
     if (!candidate.ok()) {
       result->invalid += absl::IsAlreadyExists(candidate.status()) ? 0 : 1;
+      ++known;
       continue;
     }
+    known = 0;
     pool->hashes.insert(candidate->program_hash);
     pool->drafts.push_back(*std::move(candidate));
     --count;
