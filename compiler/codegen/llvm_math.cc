@@ -1,5 +1,7 @@
 #include "compiler/codegen/llvm_math.h"
 
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <cmath>
 #include <limits>
 #include <span>
@@ -27,12 +29,13 @@ const float kLn2Low = static_cast<float>(M_LN2 - kLn2High);
 
 class Math {
  public:
-  Math(llvm::IRBuilderBase& b, llvm::Type* type) : b_(b), type_(type) {
+  Math(llvm::IRBuilderBase& b, llvm::Type* type, bool avx512) : b_(b), type_(type) {
+    const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
+    scalef_ = avx512 && vector != nullptr && vector->getNumElements() == 16;
     int_type_ = type->getWithNewType(b.getInt32Ty());
   }
 
-  // x = n ln 2 + r; e^x = 2^n (1 + r + r^2 P(r)). The power of two goes in two halves, because 2^n
-  // alone may be too large or too small where the product is not.
+  // x = n ln 2 + r; e^x = 2^n (1 + r + r^2 P(r)).
   Value* Exp(Value* x) {
     x = Select(b_.CreateFCmpOGT(x, F(89.0f)), F(89.0f), x);  // NaN stays
     x = Select(b_.CreateFCmpOLT(x, F(-104.0f)), F(-104.0f), x);
@@ -40,11 +43,7 @@ class Math {
                                        b_.CreateFMul(x, F(static_cast<float>(M_LOG2E))));
     Value* r = MulAdd(n, F(-kLn2Low), MulAdd(n, F(-kLn2High), x));
     Value* p = MulAdd(b_.CreateFMul(r, r), Polynomial(kExp, r), r);
-    p = b_.CreateFAdd(p, F(1.0f));
-    // Of NaN: any number, it is multiplied by NaN.
-    Value* i = b_.CreateFreeze(b_.CreateFPToSI(n, int_type_));
-    Value* half = b_.CreateAShr(i, 1);
-    return b_.CreateFMul(b_.CreateFMul(p, PowerOfTwo(half)), PowerOfTwo(b_.CreateSub(i, half)));
+    return TimesPowerOfTwo(b_.CreateFAdd(p, F(1.0f)), n);
   }
 
   // x = 2^e m, m between the roots of 1/2 and 2; log x = e ln 2 + log(1 + f), f = m - 1.
@@ -99,6 +98,19 @@ class Math {
   Value* MulAdd(Value* a, Value* b, Value* c) {
     return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {type_}, {a, b, c});
   }
+  // p 2^n, n a whole number. The power goes in two halves, because 2^n alone may be too large or
+  // too small where the product is not; AVX-512 has an instruction for it.
+  Value* TimesPowerOfTwo(Value* p, Value* n) {
+    if (scalef_) {
+      constexpr uint64_t kAllLanes = 0xffff, kCurrentRounding = 4;
+      return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                                {p, n, p, b_.getInt16(kAllLanes), b_.getInt32(kCurrentRounding)});
+    }
+    // Of NaN: any number, it is multiplied by NaN.
+    Value* i = b_.CreateFreeze(b_.CreateFPToSI(n, int_type_));
+    Value* half = b_.CreateAShr(i, 1);
+    return b_.CreateFMul(b_.CreateFMul(p, PowerOfTwo(half)), PowerOfTwo(b_.CreateSub(i, half)));
+  }
   Value* PowerOfTwo(Value* n) {
     return b_.CreateBitCast(b_.CreateShl(b_.CreateAdd(n, I(127)), 23), type_);
   }
@@ -111,13 +123,14 @@ class Math {
   llvm::IRBuilderBase& b_;
   llvm::Type* type_;
   llvm::Type* int_type_;
+  bool scalef_ = false;
 };
 
 }  // namespace
 
-Value* EmitMath(llvm::IRBuilderBase& builder, Intrinsic intrinsic, Value* x) {
+Value* EmitMath(llvm::IRBuilderBase& builder, Intrinsic intrinsic, Value* x, bool avx512) {
   if (!x->getType()->getScalarType()->isFloatTy()) return nullptr;
-  Math math(builder, x->getType());
+  Math math(builder, x->getType(), avx512);
   switch (intrinsic) {
     case Intrinsic::kExp:
       return math.Exp(x);

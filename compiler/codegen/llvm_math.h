@@ -12,6 +12,8 @@
 namespace tilewright::codegen {
 
 // The value of `intrinsic` at `x`, a float or a vector of floats; null where libm has to do it.
-llvm::Value* EmitMath(llvm::IRBuilderBase& builder, ir::Intrinsic intrinsic, llvm::Value* x);
+// `avx512`: the target has AVX-512F.
+llvm::Value* EmitMath(llvm::IRBuilderBase& builder, ir::Intrinsic intrinsic, llvm::Value* x,
+                      bool avx512);
 
 }  // namespace tilewright::codegen

@@ -435,7 +435,8 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
       if (e->dtype.code == ir::TypeCode::kUInt) return args[0];
       return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, args[0], builder_.getFalse());
     default:
-      if (Value* value = EmitMath(builder_, e->intrinsic, args[0])) return value;
+      if (Value* value = EmitMath(builder_, e->intrinsic, args[0], HasFeature("avx512f")))
+        return value;
       if (IsLibraryCall(e->intrinsic))
         return EmitMathCall(std::string(ir::IntrinsicText(e->intrinsic)), args, e->dtype);
       return support::Internal("codegen.call.unknown",

@@ -207,8 +207,9 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildSoftmax(ir::FunctionBuilder& b,
   return std::vector<ir::Buffer>{
       b.Compute(name, dtype, x->shape, {}, [&](const std::vector<ir::Var>& i) {
         const std::vector<ir::Expr> at = VarExprs(i);
-        return ir::Call(ir::Intrinsic::kExp, {ir::Load(x, at) - ir::Load(max, row_of(at))}) /
-               ir::Load(sum, row_of(at));
+        // One division a row, not one an element.
+        return ir::Call(ir::Intrinsic::kExp, {ir::Load(x, at) - ir::Load(max, row_of(at))}) *
+               (ir::Float(1, dtype) / ir::Load(sum, row_of(at)));
       })};
 }
 

@@ -26,6 +26,8 @@ using ir::StmtNode;
 // Fewer scalar operations than this are done before a second thread has started.
 constexpr int64_t kParallelWork = 20'000;
 constexpr int64_t kMaxPartialVectors = 4;  // of a sum whose lanes run along the reduction
+// So many partial results become one in each step of their combination.
+constexpr int64_t kFold = 4;
 // A stage this small is computed again at every use.
 constexpr int kCheapNodes = 24, kCheapDecidedNodes = 64;
 constexpr int64_t kCheapReads = 3;  // of each of its elements
@@ -228,27 +230,55 @@ bool DefaultScheduler::ScheduleAlongReduction(const std::string& name) {
             .factors = {kInfer, vectors * lanes}})) {
     return false;
   }
-  int lane = schedule_.LastResults()[1];
-  loops.back() = schedule_.LastResults()[0];
-  if (!Try({.kind = StepKind::kRfactor, .handles = {block, lane}})) return true;
-  const int partial = schedule_.LastResults()[0];
-  std::vector<int> outer(schedule_.LastResults().begin() + 1, schedule_.LastResults().end());
-  outer.pop_back();  // the loop that combines
-  tiled_.push_back(schedule_.handles()[static_cast<size_t>(partial)].block);
-  if (!outer.empty() && Try({.kind = StepKind::kComputeAt, .handles = {partial, outer.back()}})) {
+  // Partial results, then fewer of them, each step in vectors; what is left is combined one by one.
+  std::vector<Partial> partials;
+  std::vector<int> outer;
+  int64_t count = vectors * lanes, width = lanes;
+  while (true) {
+    const std::vector<int> parts = schedule_.LastResults();
+    loops.back() = parts[0];
+    if (!Try({.kind = StepKind::kRfactor, .handles = {block, parts[1]}})) break;
+    const std::vector<int> made = schedule_.LastResults();
+    partials.push_back({made[0], parts[1], count, width, loops});
+    outer.assign(made.begin() + 1, made.end() - 1);
+    loops.assign(made.begin() + 1, made.end());
+    width = count > lanes ? lanes : count / kFold;
+    count = width;
+    if (width < kFold) break;
+    if (!Try({.kind = StepKind::kSplit, .handles = {made.back()}, .factors = {kInfer, width}})) {
+      break;
+    }
+  }
+  // From the last to the first, so that each one's reader stands where it is computed.
+  for (size_t i = partials.size(); i-- > 0;) PlacePartial(partials[i], outer);
+  ParallelOuter(outer, WorkOf(*reduction), ChoiceOf(name).parallel);
+  return true;
+}
+
+void DefaultScheduler::PlacePartial(const Partial& partial, const std::vector<int>& outer) {
+  std::vector<int> loops = partial.loops;
+  int lane = partial.lane;
+  tiled_.push_back(schedule_.handles()[static_cast<size_t>(partial.block)].block);
+  if (!outer.empty() &&
+      Try({.kind = StepKind::kComputeAt, .handles = {partial.block, outer.back()}})) {
     loops = schedule_.LastResults();  // the lane's iterator comes first
     lane = loops.front();
     loops.erase(loops.begin());
-    Try({.kind = StepKind::kSetScope, .handles = {partial}, .word = "local"});
+    Try({.kind = StepKind::kSetScope, .handles = {partial.block}, .word = "local"});
   }
-  if (!Try({.kind = StepKind::kSplit, .handles = {lane}, .factors = {vectors, lanes}})) return true;
-  const std::vector<int> parts = schedule_.LastResults();
+  std::vector<int> parts = {lane};
+  if (partial.count > partial.width) {
+    if (!Try({.kind = StepKind::kSplit,
+              .handles = {lane},
+              .factors = {partial.count / partial.width, partial.width}})) {
+      return;
+    }
+    parts = schedule_.LastResults();
+  }
   loops.insert(loops.end(), parts.begin(), parts.end());
   Try({.kind = StepKind::kReorder, .handles = loops});
-  Try({.kind = StepKind::kVectorize, .handles = {parts[1]}});
-  Try({.kind = StepKind::kUnroll, .handles = {parts[0]}});
-  ParallelOuter(outer, WorkOf(*reduction), ChoiceOf(name).parallel);
-  return true;
+  Try({.kind = StepKind::kVectorize, .handles = {parts.back()}});
+  if (parts.size() > 1) Try({.kind = StepKind::kUnroll, .handles = {parts[0]}});
 }
 
 void DefaultScheduler::ScheduleReduction(const std::string& name) {

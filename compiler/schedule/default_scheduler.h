@@ -67,6 +67,14 @@ class DefaultScheduler {
   void MapTile(const Plan& plan, const TileLoops& tile);
   void ScheduleReduction(const std::string& name);
   bool ScheduleAlongReduction(const std::string& name);
+  // A block of `count` partial results of a reduction, one for each iteration of the loop `lane`
+  // under `loops`, in vectors of `width`.
+  struct Partial {
+    int block, lane;
+    int64_t count, width;
+    std::vector<int> loops;
+  };
+  void PlacePartial(const Partial& partial, const std::vector<int>& outer);
   void ScheduleElementwise(const std::string& name);
   void ParallelOuter(const std::vector<int>& loops, int64_t work, int64_t count);
   void UnrollReduction(const Plan& plan, const ir::StmtNode& reduction, std::vector<int>* loops);

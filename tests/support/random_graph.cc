@@ -121,7 +121,7 @@ class Generator {
         &Generator::Softmax,       &Generator::Reshape,    &Generator::Transpose,
         &Generator::Slice,         &Generator::Concat,     &Generator::Pad,
         &Generator::Gather,        &Generator::Rounding,   &Generator::Again,
-        &Generator::OfConstants};
+        &Generator::OfConstants,   &Generator::WideAndBack};
     (this->*kMakers[rng_.Uniform(std::size(kMakers))])();
   }
 
@@ -148,6 +148,13 @@ class Generator {
     }
     if (name == "leaky_relu" || name == "elu") attrs["alpha"] = 0.25;
     Emit(name, {Pick()}, attrs);
+  }
+  // To f64 and back: no rounding, so that nothing jumps.
+  void WideAndBack() {
+    const ValueId wide = Emit("cast", {Pick()}, {{"dtype", std::string("f64")}});
+    if (wide < 0) return;
+    values_.pop_back();  // the others' operands are f32
+    Emit("cast", {wide}, {{"dtype", std::string("f32")}});
   }
   void Binary() {
     static const std::vector<std::string> names = {"add", "sub", "max", "min", "prelu", "mul"};
