@@ -133,7 +133,24 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
   }
 }
 
+namespace {
+
+// A device, a pipe, a terminal: /dev/null as root would be gone after a rename.
+bool IsSpecialFile(const std::string& path) {
+  struct stat info{};
+  return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+absl::Status WriteInPlace(const std::string& path, std::string_view data) {
+  Fd fd(OpenRetry(path, O_WRONLY, 0));
+  if (fd.get() < 0) return ErrnoError(errno, "file.write.failed", path);
+  return WriteAll(fd.get(), data, path);
+}
+
+}  // namespace
+
 absl::Status WriteFileAtomic(const std::string& path, std::string_view data, uint32_t mode) {
+  if (IsSpecialFile(path)) return WriteInPlace(path, data);
   const std::string temporary = TemporaryName(path);
   Fd fd(OpenRetry(temporary, O_WRONLY | O_CREAT | O_EXCL, mode));
   if (fd.get() < 0) return ErrnoError(errno, "file.write.failed", path);

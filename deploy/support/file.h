@@ -19,7 +19,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
 
 // Writes by temporary file in the same folder, fsync, rename, fsync of the folder: a reader or a
 // crash sees the old content or the new one, never a part. The temporary file is gone after
-// failure.
+// failure. What is no file (a device, a pipe) is written to as it stands.
 absl::Status WriteFileAtomic(const std::string& path, std::string_view data, uint32_t mode = 0644);
 
 // Creates the folder and its parents; ok when it exists already.

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -118,6 +119,24 @@ TEST_F(FileTest, AMemoryFolderHasTheRoomThatWasAskedFor) {
   if (folder.empty()) GTEST_SKIP() << "[SKIP] no folder in memory here";
   const TempDir scratch = *TempDir::Create("x", folder);
   EXPECT_TRUE(WriteFileAtomic(scratch.File("f"), std::string(4096, 'x')).ok());
+}
+
+TEST_F(FileTest, WhatIsNoFileIsWrittenToAndStays) {
+  const std::string pipe = dir_.File("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  ASSERT_TRUE(WriteFileAtomic(pipe, "hello").ok());
+  char text[8] = {};
+  EXPECT_EQ(read(reader, text, sizeof text), 5);
+  EXPECT_STREQ(text, "hello");
+  close(reader);
+  struct stat info{};
+  ASSERT_EQ(stat(pipe.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISFIFO(info.st_mode));
+  EXPECT_TRUE(WriteFileAtomic("/dev/null", "gone").ok());
+  ASSERT_EQ(stat("/dev/null", &info), 0);
+  EXPECT_TRUE(S_ISCHR(info.st_mode));
 }
 
 TEST_F(FileTest, TempDirIsRemovedUnlessReleased) {
