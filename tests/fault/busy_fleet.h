@@ -37,7 +37,7 @@ struct BusyFleetOptions {
   int agents = 2;
   size_t open_items = 10;
   int64_t lease_ttl_ms = 1500;
-  std::string state_dir;  // for all daemons; empty = a temporary folder
+  std::string state_dir = {};  // for all daemons; empty = a temporary folder
 };
 
 class BusyFleet {
