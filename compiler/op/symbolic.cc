@@ -245,14 +245,29 @@ struct Rule {
   Result (*infer)(Inputs, const Attrs&, DimEqualities*);
 };
 constexpr Rule kRules[] = {
-    {"batch_norm", Same}, {"concat", Concat},
-    {"conv2d", Conv},     {"conv2d_transpose", ConvTranspose},
-    {"dense", Dense},     {"gather", Gather},
-    {"matmul", Matmul},   {"pad", Pad},
-    {"pool2d", Pool},     {"reduce", Reduce},
-    {"reshape", Reshape}, {"slice", Slice},
-    {"softmax", Same},    {"transpose", Transpose},
+    {"batch_norm", Same},
+    {"cast", Same},
+    {"concat", Concat},
+    {"conv2d", Conv},
+    {"conv2d_transpose", ConvTranspose},
+    {"dense", Dense},
+    {"gather", Gather},
+    {"matmul", Matmul},
+    {"pad", Pad},
+    {"pool2d", Pool},
+    {"reduce", Reduce},
+    {"reshape", Reshape},
+    {"slice", Slice},
+    {"softmax", Same},
+    {"transpose", Transpose},
 };
+
+// Of all results; every rule of types says the first operand's, but cast's.
+ir::DType ResultType(const OpSpec& spec, Inputs inputs, const Attrs& attrs) {
+  ir::DType type = inputs[0].dtype;
+  if (spec.name == "cast") ir::ParseType(GetString(attrs, "dtype", ""), &type);
+  return type;
+}
 
 }  // namespace
 
@@ -276,7 +291,7 @@ absl::StatusOr<std::vector<SymbolicType>> InferSymbolic(const OpSpec& spec, Inpu
   for (const Rule& rule : kRules) {
     if (rule.op != spec.name) continue;
     TW_ASSIGN(std::vector<Dim> dims, rule.infer(inputs, attrs, equal));
-    return std::vector<SymbolicType>{{inputs[0].dtype, std::move(dims)}};
+    return std::vector<SymbolicType>{{ResultType(spec, inputs, attrs), std::move(dims)}};
   }
   return Bad(spec.name, "expected fixed shapes: the operator has no rule for expressions");
 }

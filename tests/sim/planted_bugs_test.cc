@@ -57,6 +57,8 @@ TEST(PlantedBugsTest, EveryOneIsCaught) {
       failure = fleet.Run();
     }
     EXPECT_FALSE(failure.empty()) << bug.name << " was not caught in " << kSeeds << " seeds";
+    SimFleet sound(kFirstSeed + static_cast<uint64_t>(seeds) - 1, {});
+    EXPECT_EQ(sound.Run(), "") << "this fails without " << bug.name << ", too";
     std::printf("%-20s caught after %3d seeds: %s\n", bug.name.c_str(), seeds,
                 failure.substr(0, failure.find('\n')).substr(0, 110).c_str());
   }

@@ -50,6 +50,13 @@ void SimSearch::Open(v1::JobOpened* opened) {
     task->set_canonical_text(StrCat("text of ", i));
     task->set_default_steps("default");
     task->set_default_program_hash(ProgramHash(task->hash(), "default"));
+  }
+}
+
+void SimSearch::MakeChecks(v1::ChecksMade* made) {
+  for (int i = 0; i < kTasks; ++i) {
+    v1::BuilderTask* task = made->add_tasks();
+    task->set_hash(StrCat("h", i));
     task->set_expected_output_path("expected");
     *task->mutable_expected_output() =
         daemon::MakeDigest(support::Sha256Hex(kExpected), sizeof(kExpected) - 1);
@@ -77,6 +84,8 @@ v1::BuilderReply SimSearch::Answer(const v1::BuilderRequest& request) {
   if (opened_ == request.has_open_job()) world_->Fail("search: OpenJob comes first, and once");
   if (request.has_open_job()) {
     Open(reply.mutable_job_opened());
+  } else if (request.has_make_checks()) {
+    MakeChecks(reply.mutable_checks_made());
   } else if (request.has_tell()) {
     for (const v1::ToldRecord& record : request.tell().records()) {
       programs_[record.task()].insert(record.program_hash());

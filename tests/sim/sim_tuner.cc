@@ -308,7 +308,14 @@ std::string SimTuner::JobText() {
     const log::JobRow job = Value(log_->GetJob(id));
     const log::TrialCounts counts = Value(log_->CountTrials(id));
     text += StrCat(id, " ", log::JobStateName(job.state), " ", counts.proposed, " proposed ",
-                   counts.ended, " ended ", job.state_reason, "\n");
+                   counts.ended, " ended ", job.state_reason);
+    const auto running = running_.find(id);
+    if (running != running_.end()) {
+      for (const v1::Condition& c : running->second->core->conditions()) {
+        text += StrCat(" [", c.type(), " ", c.reason(), ": ", c.message(), "]");
+      }
+    }
+    text += "\n";
   }
   return text;
 }
