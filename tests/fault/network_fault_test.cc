@@ -92,7 +92,7 @@ void RunSeed(uint64_t seed, Totals* totals) {
 
 TEST(NetworkFaultTest, NoLinkHoweverBadLosesOrRepeatsAMeasurement) {
   const uint64_t first = TestSeed(1);
-  const int64_t seeds = TestRounds(10);
+  const int64_t seeds = TestRounds(5);
   Totals totals;
   for (int64_t i = 0; i < seeds; ++i) {
     SCOPED_TRACE(first + static_cast<uint64_t>(i));
