@@ -1,5 +1,6 @@
 #include <omp.h>
 
+#include <array>
 #include <dnnl.hpp>
 #include <unordered_map>
 
@@ -61,61 +62,67 @@ class OneDnn : public Peer {
   memory::desc plain_result_;
 };
 
-class OneDnnConv final : public OneDnn {
+// What convolutions share whatever their numbers are.
+class OneDnnAnyConv : public OneDnn {
+ protected:
+  using Conv = dnnl::convolution_forward;
+  using Type = memory::data_type;
+
+  OneDnnAnyConv(std::string name, const Layer& l, int threads)
+      : OneDnn(std::move(name), threads),
+        x_{1, l.in, l.size, l.size},
+        weights_{l.out, l.in, l.kernel, l.kernel},
+        y_{1, l.out, l.out_size(), l.out_size()} {
+    if (l.depthwise) weights_ = {l.out, 1, 1, l.kernel, l.kernel};
+  }
+
+  void Make(const Layer& l, const Operands& v, dnnl::algorithm algorithm,
+            const std::array<Type, 4>& types, const dnnl::primitive_attr& attributes) {
+    UseThreads();
+    const auto any = [](const memory::dims& dims, Type type) {
+      return memory::desc(dims, type, Tag::any);
+    };
+    const int64_t pad = l.kernel / 2;
+    const Conv::desc desc(dnnl::prop_kind::forward_inference, algorithm, any(x_, types[0]),
+                          any(weights_, types[1]), any({l.out}, types[2]), any(y_, types[3]),
+                          {l.stride, l.stride}, {pad, pad}, {pad, pad});
+    const Conv::primitive_desc made(desc, attributes, engine_);
+    primitive_ = Conv(made);
+    Set(DNNL_ARG_SRC, made.src_desc(), Describe(x_, Tag::nchw), v.x);
+    Set(DNNL_ARG_WEIGHTS, made.weights_desc(),
+        Describe(weights_, l.depthwise ? Tag::goihw : Tag::oihw), v.weights);
+    Set(DNNL_ARG_BIAS, made.bias_desc(), Describe({l.out}, Tag::a), v.bias);
+    SetResult(made.dst_desc(), Describe(y_, Tag::nchw));
+  }
+
+ private:
+  memory::dims x_, weights_, y_;
+};
+
+class OneDnnConv final : public OneDnnAnyConv {
  public:
   OneDnnConv(const Layer& l, const Operands& v, bool winograd, int threads)
-      : OneDnn(winograd ? "winograd" : "direct", threads) {
-    using Conv = dnnl::convolution_forward;
-    UseThreads();
-    const int64_t pad = l.kernel / 2, size = l.out_size();
-    memory::dims weights = {l.out, l.in, l.kernel, l.kernel};
-    if (l.depthwise) weights = {l.out, 1, 1, l.kernel, l.kernel};
-    const memory::dims x = {1, l.in, l.size, l.size}, y = {1, l.out, size, size};
+      : OneDnnAnyConv(winograd ? "winograd" : "direct", l, threads) {
     dnnl::post_ops post;
     post.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
     dnnl::primitive_attr attributes;
     attributes.set_post_ops(post);
-    const Conv::desc desc(
-        dnnl::prop_kind::forward_inference,
-        winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct,
-        Any(x), Any(weights), Any({l.out}), Any(y), {l.stride, l.stride}, {pad, pad}, {pad, pad});
-    const Conv::primitive_desc made(desc, attributes, engine_);
-    primitive_ = Conv(made);
-    Set(DNNL_ARG_SRC, made.src_desc(), Describe(x, Tag::nchw), v.x);
-    Set(DNNL_ARG_WEIGHTS, made.weights_desc(),
-        Describe(weights, l.depthwise ? Tag::goihw : Tag::oihw), v.weights);
-    Set(DNNL_ARG_BIAS, made.bias_desc(), Describe({l.out}, Tag::a), v.bias);
-    SetResult(made.dst_desc(), Describe(y, Tag::nchw));
+    Make(l, v,
+         winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct,
+         {Type::f32, Type::f32, Type::f32, Type::f32}, attributes);
   }
 };
 
 // u8 in and out, i8 weights, a scale for each channel: what oneDNN calls u8s8u8.
-class OneDnnByteConv final : public OneDnn {
+class OneDnnByteConv final : public OneDnnAnyConv {
  public:
-  OneDnnByteConv(const Layer& l, const Operands& v, int threads) : OneDnn("int8", threads) {
-    using Conv = dnnl::convolution_forward;
-    using Type = memory::data_type;
-    UseThreads();
-    const int64_t pad = l.kernel / 2, size = l.out_size();
-    memory::dims weights = {l.out, l.in, l.kernel, l.kernel};
-    if (l.depthwise) weights = {l.out, 1, 1, l.kernel, l.kernel};
-    const memory::dims x = {1, l.in, l.size, l.size}, y = {1, l.out, size, size};
+  OneDnnByteConv(const Layer& l, const Operands& v, int threads)
+      : OneDnnAnyConv("int8", l, threads) {
     constexpr int kPerChannel = 1 << 1;
     dnnl::primitive_attr attributes;
     attributes.set_output_scales(kPerChannel, v.scale);
-    const auto any = [](const memory::dims& dims, Type type) {
-      return memory::desc(dims, type, Tag::any);
-    };
-    const Conv::desc desc(dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                          any(x, Type::u8), any(weights, Type::s8), any({l.out}, Type::s32),
-                          any(y, Type::u8), {l.stride, l.stride}, {pad, pad}, {pad, pad});
-    const Conv::primitive_desc made(desc, attributes, engine_);
-    primitive_ = Conv(made);
-    Set(DNNL_ARG_SRC, made.src_desc(), Describe(x, Tag::nchw), v.x);
-    Set(DNNL_ARG_WEIGHTS, made.weights_desc(),
-        Describe(weights, l.depthwise ? Tag::goihw : Tag::oihw), v.weights);
-    Set(DNNL_ARG_BIAS, made.bias_desc(), Describe({l.out}, Tag::a), v.bias);
-    SetResult(made.dst_desc(), Describe(y, Tag::nchw));
+    Make(l, v, dnnl::algorithm::convolution_direct, {Type::u8, Type::s8, Type::s32, Type::u8},
+         attributes);
   }
 };
 

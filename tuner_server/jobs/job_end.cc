@@ -6,23 +6,10 @@
 #include "deploy/daemon/wire.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_core.h"
+#include "tuner_server/jobs/most_frequent.h"
 #include "tuner_server/jobs/work_items.h"
 
 namespace tilewright::jobs {
-namespace {
-
-std::string MostFrequent(const std::map<std::string, int>& counts) {
-  std::string found;
-  int most = 0;
-  for (const auto& [name, count] : counts) {
-    if (count <= most) continue;
-    most = count;
-    found = name;
-  }
-  return found;
-}
-
-}  // namespace
 
 absl::Status JobCore::On(Tick) { return absl::OkStatus(); }
 

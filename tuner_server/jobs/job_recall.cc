@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tuner_server/jobs/job_core.h"
+#include "tuner_server/jobs/most_frequent.h"
 #include "tuner_server/jobs/work_items.h"
 
 namespace tilewright::jobs {
@@ -14,15 +15,11 @@ namespace {
 
 // Times of different device classes do not compare: the class with most records.
 std::string MostFrequentClass(const std::vector<std::vector<log::RecordRow>>& records) {
-  std::map<std::string, size_t> counts;
+  std::map<std::string, int> counts;
   for (const std::vector<log::RecordRow>& of_task : records) {
     for (const log::RecordRow& record : of_task) ++counts[record.key.device_class];
   }
-  std::string most;
-  for (const auto& [name, count] : counts) {
-    if (most.empty() || count > counts[most]) most = name;
-  }
-  return most;
+  return MostFrequent(counts);
 }
 
 }  // namespace
