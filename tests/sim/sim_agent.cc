@@ -249,6 +249,9 @@ void SimAgent::OnSync(uint64_t id, const absl::Status& status, const v1::SyncRes
   if (status.ok()) TakeResponse(response);
   if (id != process_->sync_id) return;  // overtaken
   process_->sync_out = false;
+  // A late message of the session before may make the tracker take that one for the newest: the
+  // agent then ends, and its supervisor starts a session newer than both.
+  if (support::Slug(status) == "agent.session.replaced") return Stop();
   int64_t pause_ns = 0;
   if (status.ok()) {
     process_->ready = true;

@@ -233,7 +233,6 @@ absl::Status JobCore::On(SearchAnswered event) {
 absl::Status JobCore::OnSearchDied(const absl::Status& why) {
   const SearchStep step = std::exchange(search_step_, SearchStep::kNone);
   opened_ = false;
-  checked_ = false;
   pending_told_ = false;
   model_loaded_ = false;
   told_upto_ = 0;
@@ -314,7 +313,8 @@ absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
     }
     TW_TRY(Recall());
   }
-  for (int i = 0; i < opened.tasks_size(); ++i) {
+  // What results are checked against is the same whichever child made it: made once, kept.
+  for (int i = 0; i < opened.tasks_size() && !checked_; ++i) {
     tasks_[static_cast<size_t>(i)].spec = opened.tasks(i);
   }
   shipped_ = opened.shipped_model();

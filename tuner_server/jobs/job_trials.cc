@@ -67,11 +67,6 @@ absl::Status JobCore::On(BuildEnded event) {
   const auto it = open_.find(event.trial);
   if (it == open_.end()) return absl::OkStatus();  // cancelled meanwhile
   OpenTrial& trial = it->second;
-  if (event.outcome == log::Outcome::kOk && !checked_) {
-    // A new search child has not yet said what the result is checked against: once more, then.
-    trial.phase = OpenTrial::Phase::kToBuild;
-    return absl::OkStatus();
-  }
   if (event.outcome == log::Outcome::kOk) return TakeArtifact(&trial, event.built);
   if (event.crashed && ++trial.build_crashes < options_.max_build_crashes) {
     trial.phase = OpenTrial::Phase::kToBuild;
