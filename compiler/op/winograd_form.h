@@ -18,7 +18,14 @@ struct WinogradForm {
   std::vector<std::vector<double>> input, filter, output;
 
   int64_t Tiles(int64_t outputs) const { return (outputs + tile - 1) / tile; }
+  // Products per pair of channels for an image of so many outputs.
+  int64_t Products(int64_t height, int64_t width) const {
+    return Tiles(height) * Tiles(width) * points * points;
+  }
 };
+// Points of which one is not ± another round less (Barabasz et al., "Error analysis and improving
+// the accuracy of Winograd convolution", 2020); F5 needs that to stay below 5e-6.
+const WinogradForm& WinogradF5();  // from 0, 1, -1, 1/2, -1/2, -2 and infinity
 const WinogradForm& WinogradF4();  // from the points 0, 1, -1, 2, -2 and infinity
 const WinogradForm& WinogradF2();  // from 0, 1, -1 and infinity
 

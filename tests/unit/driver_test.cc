@@ -505,7 +505,7 @@ TEST(Candidate, AlgorithmsPassWithTheirToleranceAndNoMore) {
   const auto task = MakeTask(text);
   ASSERT_TRUE(task.ok()) << task.status();
   const auto factors = VariantTolerances(*ParseTask(text));
-  ASSERT_EQ(factors.size(), 2u);
+  ASSERT_EQ(factors.size(), 3u);
   auto check = MakeTaskCheck(*task, 5);
   ASSERT_TRUE(check.ok()) << check.status();
   for (const auto& [name, factor] : factors) {

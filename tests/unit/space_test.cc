@@ -197,6 +197,7 @@ TEST(SpaceTest, AnOperatorsAlgorithmsAreInItsSpace) {
     EXPECT_GT(seen["direct"], 0);
     EXPECT_GT(seen["winograd"], 0);
     EXPECT_GT(seen["winograd_2"], 0);
+    EXPECT_EQ(seen["winograd_5"] > 0, height == 7);  // one tile of five across
   }
 }
 

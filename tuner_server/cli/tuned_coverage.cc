@@ -87,7 +87,7 @@ absl::StatusOr<TunedCoverage> ComputeCoverage(const json& summary, const Schedul
   }
   if (all > 0) {
     coverage.percent = 100 * (tuned / all);  // in this order all of it is 100, not 99.99…
-  } else if (!kernels.empty()) {  // neither times nor operations: each counts the same
+  } else if (!kernels.empty()) {             // neither times nor operations: each counts the same
     coverage.percent = 100 * (1 - static_cast<double>(coverage.misses.size()) /
                                       static_cast<double>(kernels.size()));
   }
