@@ -127,7 +127,10 @@ void SimFleet::RunUntil(int64_t end_ns, bool stop_when_ended) {
   while (world_.failure().empty() && world_.now_ns() < end_ns && world_.Step()) {
     if (!stop_when_ended || world_.now_ns() < look_ns) continue;
     look_ns = world_.now_ns() + kSecond;
-    if (tuner_->AllEnded()) return;
+    // What a drained agent still has to tell is seen when its supervisor has started it again.
+    const bool all_up = std::all_of(agents_.begin(), agents_.end(),
+                                    [this](const auto& agent) { return world_.up(agent->node()); });
+    if (all_up && tuner_->AllEnded()) return;
   }
 }
 
