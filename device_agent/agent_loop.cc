@@ -26,12 +26,20 @@ using daemon::LogWarning;
 constexpr int64_t kSyncSlackMs = 10'000;  // beyond the hold, before a silent tracker is given up
 constexpr int64_t kReportTimeoutMs = 15'000;
 constexpr int64_t kRetryLaterMs = 1'000;
+constexpr int64_t kUnreachableMs = 1'000;
 constexpr int64_t kSpoolRetryMs = 500;
 constexpr int64_t kBeatMs = 1'000;
 constexpr size_t kReportBatch = 64;
 constexpr char kUnknownPool[] = "unknown";  // of a device that has not worked yet
 constexpr int64_t kDrainStepMs = 50;
 constexpr int64_t kTellEndMs = 2'000;
+
+// A call without a connection costs the tracker nothing, and when to connect again is the channel's
+// to decide; calls that the tracker answers with an error come more and more seldom.
+int64_t PauseAfterError(const absl::Status& error, daemon::Backoff* backoff) {
+  const int64_t pause_ms = backoff->NextMs();
+  return support::Slug(error) == "rpc.unavailable" ? std::min(pause_ms, kUnreachableMs) : pause_ms;
+}
 
 int64_t MsOf(const google::protobuf::Duration& duration) {
   return duration.seconds() * 1000 + duration.nanos() / 1'000'000;
@@ -332,7 +340,7 @@ void AgentLoop::SyncLoop() {
       Finish(current->status);
       break;
     } else {
-      pause_ms = backoff.NextMs();
+      pause_ms = PauseAfterError(current->status, &backoff);
       const std::string error = support::StatusText(current->status);
       if (reachable && daemon::IsRefused(current->status)) {
         LogError("tracker.refused", {{"error", error}});
@@ -379,7 +387,7 @@ bool AgentLoop::ReportOnce(daemon::Backoff* backoff, int64_t* pause_ms) {
   absl::Status status = daemon::FromGrpc(agent_stub_->ReportResults(&context, request, &response));
   support::HitFailpoint(support::Failpoint::agent_report_answered);
   if (!status.ok()) {
-    *pause_ms = backoff->NextMs();
+    *pause_ms = PauseAfterError(status, backoff);
     return true;
   }
   backoff->Reset();

@@ -159,13 +159,13 @@ void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
   if (device.row.name.empty()) {
     device.health = DeviceHealth(options_.health);
     device.row.name = report.device();
-    dirty_devices_.insert(report.device());
+    Touch(device);
   }
   // A tracker whose database was lost or restored knows fewer grants than the agent has seen.
   const int64_t seen = std::min(report.highest_fencing_token(), kHighestToken);
   if (seen > device.row.last_token) {
     device.row.last_token = seen;
-    dirty_devices_.insert(report.device());
+    Touch(device);
   }
   if (device.reported && device.report.fingerprint() != report.fingerprint()) {
     // Another machine under the old name: what is known does not hold for it.
@@ -342,7 +342,7 @@ bool DevicePool::GrantWork(Device* device, Now now, v1::Grant* grant) {
   device->lease = lease_name;
   device->baselines.clear();
   BeginCharge(&lease, batch.flow, batch.weight, batch.item_seconds, now);
-  dirty_devices_.insert(device->row.name);
+  Touch(*device);
   for (const std::string& name : names) {
     WorkRow& row = items_.at(name);
     row.state = v1::WORK_STATE_LEASED;
@@ -424,6 +424,13 @@ bool DevicePool::FillResets(Agent* agent, v1::SyncResponse* response) {
   return news;
 }
 
+bool DevicePool::CouldTakeWork(const std::string& agent_name, Now now) const {
+  const auto agent = agents_.find(agent_name);
+  return agent != agents_.end() &&
+         std::any_of(agent->second.devices.begin(), agent->second.devices.end(),
+                     [&](const std::string& name) { return Usable(devices_.at(name), now).ok(); });
+}
+
 bool DevicePool::FillSyncResponse(const std::string& agent_name, bool may_grant, Now now,
                                   v1::SyncResponse* response) {
   response->Clear();
@@ -474,6 +481,7 @@ void DevicePool::EndLease(const std::string& name, int64_t until_ns, Now now) {
   EndCharge(&it->second, until_ns, now);
   Device& device = devices_[it->second.device];
   if (device.lease == name) device.lease.clear();
+  Tell(device);
   leases_.erase(it);
   if (device.health.OnBatch(std::exchange(device.baselines, {}), &device.row.health)) {
     ActOnVerdict(&device, now);
@@ -502,6 +510,7 @@ void DevicePool::Revoke(const Lease& lease, const std::vector<std::string>& item
   // A revocation of the whole lease (no items named) covers all later ones.
   const bool whole = revocation.until_ns != 0 && revocation.revoke.work_items().empty();
   revocation.device = lease.device;
+  Tell(devices_.at(lease.device));
   revocation.until_ns = now.mono_ns + kRevocationLifeNs;
   revocation.delivered_session.clear();
   revocation.revoke.set_lease(lease.name);
@@ -542,7 +551,7 @@ void DevicePool::ExpireHolds(Now now) {
     device.row.admin_reason = "hold expired";
     device.row.hold.reset();
     ++device.row.admin_version;
-    dirty_devices_.insert(name);
+    Touch(device);
   }
 }
 

@@ -23,6 +23,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "deploy/support/status.h"
@@ -94,6 +95,9 @@ class DevicePool {
   // (agent.protocol.unsupported).
   absl::StatusOr<bool> Sync(const v1::SyncRequest& request, const std::string& address, Now now);
 
+  // Whether an idle device of the agent could take work, if there were any.
+  bool CouldTakeWork(const std::string& agent, Now now) const;
+
   // Writes what the agent should know, granting work to its idle devices when `may_grant`. True:
   // there is something new in it, so answer at once.
   bool FillSyncResponse(const std::string& agent, bool may_grant, Now now,
@@ -139,6 +143,13 @@ class DevicePool {
 
   // Expires leases, holds and queue timeouts. Call at least once a second.
   void Tick(Now now);
+
+  // Agents and consumers about whom something has changed since the last call, by their names: what
+  // FillSyncResponse or Pull would write for all others is what it was, but for new grants
+  // (HasWork) and repeated ones.
+  std::set<std::string> TakeNews() { return std::exchange(news_, {}); }
+  // Whether anything waits that could be granted.
+  bool HasWork() const { return queue_.size() > 0 && outbox_size_ < options_.max_outbox; }
 
   // What changed since the last call; empty() when nothing did.
   Changes TakeChanges();
@@ -325,6 +336,12 @@ class DevicePool {
   bool AnyDeviceMatches(const Requirement& requirement, Now now) const;
 
   void Touch(const WorkRow& row) { dirty_items_.insert(row.item.name()); }
+  void Touch(const Device& device) {
+    dirty_devices_.insert(device.row.name);
+    Tell(device);
+  }
+  // Its agent should hear of it.
+  void Tell(const Device& device) { news_.insert(device.agent); }
 
   const PoolOptions options_;
   const std::string store_id_;
@@ -352,6 +369,7 @@ class DevicePool {
   std::set<std::pair<int64_t, std::string>> deadlines_;  // queue timeouts of open items
   int64_t next_forget_ns_ = 0;
 
+  std::set<std::string> news_;  // names of agents and consumers
   std::set<std::string> dirty_items_;
   std::set<std::string> dirty_devices_;
   std::set<std::string> dirty_usage_;  // users

@@ -116,7 +116,7 @@ absl::StatusOr<v1::Device> DevicePool::SetAdminState(const v1::SetDeviceAdminSta
     device.health.Renew(&device.row.health);
     ActOnVerdict(&device, now);
   }
-  dirty_devices_.insert(request.name());
+  Touch(device);
   if (request.admin_state() == v1::ADMIN_STATE_DRAINING && request.kill_running() &&
       !device.lease.empty()) {
     const std::string lease = device.lease;
@@ -155,7 +155,7 @@ absl::StatusOr<v1::Hold> DevicePool::CreateHold(const v1::CreateHoldRequest& req
   if (extends) {
     device.row.hold->expire_us = now.wall_us + ttl / 1000;
     device.hold_until_ns = now.mono_ns + ttl;
-    dirty_devices_.insert(device.row.name);
+    Touch(device);
     return HoldMessage(device.row.name, *device.row.hold);
   }
   TW_TRY(Holdable(device, now));
@@ -177,7 +177,7 @@ absl::StatusOr<v1::Hold> DevicePool::CreateHold(const v1::CreateHoldRequest& req
   device.row.admin_state = v1::ADMIN_STATE_HELD;
   device.row.admin_reason = hold.purpose;
   ++device.row.admin_version;
-  dirty_devices_.insert(device.row.name);
+  Touch(device);
   return HoldMessage(device.row.name, hold);
 }
 
@@ -189,7 +189,7 @@ absl::Status DevicePool::ReleaseHold(const std::string& name) {
     device.row.admin_state = v1::ADMIN_STATE_ENABLED;
     device.row.admin_reason = "hold released";
     ++device.row.admin_version;
-    dirty_devices_.insert(device_name);
+    Touch(device);
     return absl::OkStatus();
   }
   return support::NotFound("device.hold.not_found", "no hold " + support::Quote(name, 80));

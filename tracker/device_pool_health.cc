@@ -113,7 +113,7 @@ void DevicePool::OrderReset(Device* device, const std::string& reason) {
       "resets/", store_id_, "/", device->row.name.substr(device->row.name.rfind('/') + 1), "-",
       ++device->row.resets));
   device->reset.set_reason(reason);
-  dirty_devices_.insert(device->row.name);
+  Touch(*device);
 }
 
 absl::StatusOr<v1::Device> DevicePool::ResetDevice(const v1::ResetDeviceRequest& request, Now now) {
@@ -139,7 +139,7 @@ absl::StatusOr<v1::Device> DevicePool::ResetDevice(const v1::ResetDeviceRequest&
 
 void DevicePool::ActOnVerdict(Device* device, Now now) {
   HealthRow& health = device->row.health;
-  dirty_devices_.insert(device->row.name);
+  Touch(*device);
   if (health.since_us == 0 && health.verdict != Verdict::kGood) health.since_us = now.wall_us;
   if (health.verdict == Verdict::kSuspect && !StartCanary(device, now)) {
     device->health.OnNoCanary(&health);
@@ -178,7 +178,7 @@ bool DevicePool::StartCanary(Device* device, Now now) {
   item.mutable_work()->set_work_item(item.name());
   item.mutable_work()->mutable_plan()->set_abort_if_slower_than_ns(0);
   device->canary = item.name();
-  dirty_devices_.insert(device->row.name);
+  Touch(*device);
   WorkRow& row = items_[item.name()];
   row.consumer = kCanaryConsumer;
   row.seq = next_work_seq_++;
@@ -240,7 +240,7 @@ void DevicePool::ProbeDevices(Now now) {
       ActOnVerdict(&device, now);
     } else {
       device.health.OnTrial(&device.row.health);
-      dirty_devices_.insert(name);
+      Touch(device);
     }
   }
 }

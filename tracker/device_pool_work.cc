@@ -190,6 +190,7 @@ void DevicePool::AddUpdate(const WorkRow& row, std::string_view reason,
   const int64_t seq = update.seq;
   outbox_[row.consumer].emplace(seq, std::move(update));
   ++outbox_size_;
+  news_.insert(row.consumer);
 }
 
 void DevicePool::Close(WorkRow* row, v1::WorkState state, std::string_view reason,

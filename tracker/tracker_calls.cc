@@ -62,7 +62,9 @@ PollResult PollSync(const v1::SyncRequest& request, v1::SyncResponse* response,
   // Told before, and the agent's state does not show it yet: the answer may have been lost.
   const bool pending = response->grants_size() > 0 || response->revokes_size() > 0 ||
                        response->unknown_leases_size() > 0;
-  return pending ? PollResult::kSoon : PollResult::kWait;
+  if (pending) return PollResult::kSoon;
+  return poll.pool->CouldTakeWork(request.agent(), poll.now) ? PollResult::kIdle
+                                                             : PollResult::kWait;
 }
 
 void SubmitOne(const v1::SubmitWorkRequest& request, const v1::WorkItem& item,
@@ -94,6 +96,7 @@ LoopCall SyncCall(const v1::SyncRequest* request, v1::SyncResponse* response, st
   };
   call.wait_ms = ToMs(request->max_wait());
   call.key = "sync " + request->agent();
+  call.about = request->agent();
   return call;
 }
 
@@ -148,6 +151,7 @@ LoopCall PullCall(const v1::PullResultsRequest* request, v1::PullResultsResponse
   };
   call.wait_ms = ToMs(request->max_wait());
   call.key = "pull " + request->consumer();
+  call.about = request->consumer();
   return call;
 }
 

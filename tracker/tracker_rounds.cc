@@ -1,6 +1,7 @@
 #include "tracker/tracker_rounds.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "deploy/support/failpoint.h"
@@ -9,6 +10,8 @@ namespace tilewright::tracker {
 namespace {
 
 constexpr int64_t kMsNs = 1'000'000;
+// How often all waiting calls are looked through for clients that are gone.
+constexpr int64_t kLookEveryNs = 1'000 * kMsNs;
 
 }  // namespace
 
@@ -32,6 +35,7 @@ absl::Status TrackerRounds::Rebuild() {
   TW_ASSIGN(Snapshot snapshot, store_->Load());
   pool_ = std::make_unique<DevicePool>(pool_options_, std::move(snapshot), ReadClock());
   ++rebuilds_;
+  ask_all_ = true;
   return absl::OkStatus();
 }
 
@@ -41,55 +45,69 @@ void TrackerRounds::TakeIn(LoopCall call, Now now, bool draining, std::vector<Fi
     finished->push_back({std::move(call.finish), std::move(status)});
     return;
   }
-  if (!call.key.empty()) {
-    for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-      if (it->call.key != call.key) continue;
-      PollContext context{pool_.get(), now, false, draining, true};
-      it->call.poll(context);
-      finished->push_back({std::move(it->call.finish), absl::OkStatus()});
-      waiting_.erase(it);
-      break;
-    }
+  if (const auto older = by_key_.find(call.key); older != by_key_.end()) {
+    PollContext context{pool_.get(), now, false, draining, true};
+    older->second->call.poll(context);
+    finished->push_back({std::move(older->second->call.finish), absl::OkStatus()});
+    Forget(older->second);
   }
   Waiting waiting;
   waiting.deadline_ns =
       now.mono_ns + std::clamp<int64_t>(call.wait_ms, 0, options_.max_wait_ms) * kMsNs;
   waiting.call = std::move(call);
   waiting_.push_back(std::move(waiting));
+  const std::string& key = waiting_.back().call.key;
+  if (!key.empty()) by_key_.emplace(key, std::prev(waiting_.end()));
 }
 
-void TrackerRounds::PollWaiting(bool all, Now now, bool draining, std::vector<Finished>* finished) {
+void TrackerRounds::Forget(std::list<Waiting>::iterator waiting) {
+  if (!waiting->call.key.empty()) by_key_.erase(waiting->call.key);
+  waiting_.erase(waiting);
+}
+
+bool TrackerRounds::WorthAsking(const Waiting& waiting, const std::set<std::string>& news) const {
+  return waiting.fresh || ask_all_ || (waiting.idle && pool_->HasWork()) ||
+         (!news.empty() && news.count(waiting.call.about) != 0);
+}
+
+void TrackerRounds::PollWaiting(Now now, bool draining, std::vector<Finished>* finished) {
   PollContext context{pool_.get(), now, now.mono_ns >= no_grants_before_ns_ && !draining, draining,
                       false};
+  const bool look = now.mono_ns >= next_look_ns_;
+  if (look) next_look_ns_ = now.mono_ns + kLookEveryNs;
+  const std::set<std::string> news = pool_->TakeNews();
   for (auto it = waiting_.begin(); it != waiting_.end();) {
-    const bool due = it->deadline_ns <= now.mono_ns || draining || !dead_.ok();
-    if (it->call.cancelled && it->call.cancelled()) {
+    const auto waiting = it++;
+    const bool due = waiting->deadline_ns <= now.mono_ns || draining || !dead_.ok();
+    const bool ask = due || WorthAsking(*waiting, news);
+    if (!ask && !look) continue;
+    LoopCall& call = waiting->call;
+    if (call.cancelled && call.cancelled()) {
       finished->push_back(
-          {std::move(it->call.finish), support::Cancelled("rpc.cancelled", "the client is gone")});
-      it = waiting_.erase(it);
+          {std::move(call.finish), support::Cancelled("rpc.cancelled", "the client is gone")});
+      Forget(waiting);
       continue;
     }
-    if (!all && !it->fresh && !due) {
-      ++it;
-      continue;
-    }
-    it->fresh = false;
+    if (!ask) continue;
+    waiting->fresh = false;
     if (!dead_.ok()) {
-      finished->push_back({std::move(it->call.finish), TrackerStopping()});
-      it = waiting_.erase(it);
+      finished->push_back({std::move(call.finish), TrackerStopping()});
+      Forget(waiting);
       continue;
     }
-    const PollResult result = it->call.poll(context);
+    const PollResult result = call.poll(context);
+    waiting->idle = result != PollResult::kWait;
     if (result != PollResult::kAnswer && !due) {
       if (result == PollResult::kSoon) {
-        it->deadline_ns = std::min(it->deadline_ns, now.mono_ns + options_.soon_ms * kMsNs);
+        waiting->deadline_ns =
+            std::min(waiting->deadline_ns, now.mono_ns + options_.soon_ms * kMsNs);
       }
-      ++it;
       continue;
     }
-    finished->push_back({std::move(it->call.finish), absl::OkStatus()});
-    it = waiting_.erase(it);
+    finished->push_back({std::move(call.finish), absl::OkStatus()});
+    Forget(waiting);
   }
+  ask_all_ = false;
 }
 
 absl::Status TrackerRounds::CommitRound() {
@@ -107,17 +125,11 @@ absl::Status TrackerRounds::CommitRound() {
 absl::Status TrackerRounds::Round(std::vector<LoopCall> calls, bool draining) {
   const Now now = ReadClock();
   std::vector<Finished> finished;
-  const PoolStats before = pool_->stats(now);
   pool_->Tick(now);
   support::HitFailpoint(support::Failpoint::tracker_round_ticked);
-  // Expiries can make work for waiting agents and updates for waiting consumers.
-  const PoolStats after = pool_->stats(now);
-  const bool ticked = before.queued != after.queued || before.outbox != after.outbox ||
-                      before.devices_dispatchable != after.devices_dispatchable;
-  const bool news = !calls.empty() || ticked;
   for (LoopCall& call : calls) TakeIn(std::move(call), now, draining, &finished);
   support::HitFailpoint(support::Failpoint::tracker_round_taken);
-  PollWaiting(news, now, draining, &finished);
+  PollWaiting(now, draining, &finished);
   support::HitFailpoint(support::Failpoint::tracker_round_polled);
   const absl::Status committed = dead_.ok() ? CommitRound() : TrackerStopping();
   support::HitFailpoint(support::Failpoint::tracker_round_committed);
@@ -130,6 +142,7 @@ absl::Status TrackerRounds::Round(std::vector<LoopCall> calls, bool draining) {
 }
 
 void TrackerRounds::FinishAll() {
+  by_key_.clear();
   for (Waiting& waiting : std::exchange(waiting_, {})) waiting.call.finish(TrackerStopping());
 }
 

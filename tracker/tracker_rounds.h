@@ -10,7 +10,9 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "deploy/support/clock.h"
@@ -30,7 +32,8 @@ struct PollContext {
 };
 
 enum class PollResult {
-  kWait,    // nothing to say yet
+  kWait,    // nothing to say before there is news of the one that asks
+  kIdle,    // nothing to say before that, or before there is work
   kSoon,    // nothing new, but something said before may not have arrived: answer within a second
   kAnswer,  // there is something to answer
 };
@@ -48,6 +51,8 @@ struct LoopCall {
   int64_t wait_ms = 0;  // how long the call may wait for something to answer
   // A waiting call is answered as it is when another one with the same key arrives.
   std::string key;
+  // Agent or consumer: it is asked again when there is news of it (DevicePool::TakeNews).
+  std::string about;
 };
 
 struct RoundOptions {
@@ -90,6 +95,7 @@ class TrackerRounds {
     LoopCall call;
     int64_t deadline_ns = 0;
     bool fresh = true;
+    bool idle = false;  // it could take work
   };
   struct Finished {
     std::function<void(const absl::Status&)> finish;
@@ -101,7 +107,10 @@ class TrackerRounds {
       : options_(options), pool_options_(pool_options), store_(store), clock_(clock) {}
   Now ReadClock();
   void TakeIn(LoopCall call, Now now, bool draining, std::vector<Finished>* finished);
-  void PollWaiting(bool all, Now now, bool draining, std::vector<Finished>* finished);
+  void PollWaiting(Now now, bool draining, std::vector<Finished>* finished);
+  // Whether a waiting call could have something to say now.
+  bool WorthAsking(const Waiting& waiting, const std::set<std::string>& news) const;
+  void Forget(std::list<Waiting>::iterator waiting);
   // Ok: committed. Otherwise the pool was rebuilt (or everything is over).
   absl::Status CommitRound();
   absl::Status Rebuild();
@@ -112,7 +121,10 @@ class TrackerRounds {
   support::Clock* const clock_;
   std::function<void(double, const absl::Status&)> on_commit_;
   std::unique_ptr<DevicePool> pool_;
-  std::list<Waiting> waiting_;
+  std::list<Waiting> waiting_;  // in the order of their arrival
+  std::unordered_map<std::string, std::list<Waiting>::iterator> by_key_;
+  bool ask_all_ = false;  // the pool is a new one
+  int64_t next_look_ns_ = 0;
   int64_t no_grants_before_ns_ = 0;
   int64_t rebuilds_ = -1;
   absl::Status dead_;

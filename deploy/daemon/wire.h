@@ -27,8 +27,15 @@ inline constexpr int64_t kChunkBytes = 1 << 20;
 inline constexpr int kKeepaliveTimeMs = 10'000;
 inline constexpr int kKeepaliveTimeoutMs = 5'000;
 inline constexpr int kMinPingIntervalMs = 5'000;
+// Pauses between a channel's attempts to connect, which grow from the first to the second (each
+// drawn within 20 % of it).
 inline constexpr int kReconnectMinMs = 200;
-inline constexpr int kReconnectMaxMs = 10'000;
+inline constexpr int kReconnectMaxMs = 3'000;
+// An attempt is given up after this long, handshake included: more than the handshakes of 1,000
+// agents take a tracker that has just been started.
+inline constexpr int kConnectTimeoutMs = 8'000;
+// The longest pause between calls that fail.
+inline constexpr int kBackoffMaxMs = 10'000;
 
 // The same code and message. The slug also travels as google.rpc.ErrorInfo.reason (domain
 // "tilewright") in the status details, where clients of any language find it. Long messages are cut
@@ -66,7 +73,7 @@ bool IsRefused(const absl::Status& status);
 // upper half, so that many clients of a restarted server do not return at the same moment.
 class Backoff {
  public:
-  explicit Backoff(support::Rng rng, int64_t max_ms = kReconnectMaxMs)
+  explicit Backoff(support::Rng rng, int64_t max_ms = kBackoffMaxMs)
       : rng_(rng), max_ms_(max_ms) {}
   int64_t NextMs();
   void Reset() { step_ms_ = kReconnectMinMs; }

@@ -12,6 +12,7 @@
 
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "tests/support/swarm_fleet.h"
 
 namespace tilewright {
@@ -54,12 +55,19 @@ nlohmann::json Steady(tests::SwarmFleet* fleet, double seconds) {
   return found;
 }
 
-nlohmann::json KillAndReturn(tests::SwarmFleet* fleet) {
+nlohmann::json KillAndReturn(tests::SwarmFleet* fleet, int agents) {
   const uint64_t epoch = fleet->swarm()->Epoch();
   const int64_t killed_ns = g_clock.NowNs();
   Must(fleet->KillTracker());
   Must(fleet->RestartTracker());
   nlohmann::json found{{"listening_s", SecondsSince(killed_ns)}};
+  for (const int percent : {10, 50, 90}) {
+    while (fleet->swarm()->Synced(epoch + 1) * 100 < agents * percent &&
+           SecondsSince(killed_ns) * 1000 < kPatienceMs) {
+      support::SleepMs(5);
+    }
+    found[support::StrCat("agents_", percent, "_percent_s")] = SecondsSince(killed_ns);
+  }
   Must(fleet->WaitUntilSynced(epoch, kPatienceMs));
   found["all_agents_s"] = SecondsSince(killed_ns);
   return found;
@@ -103,7 +111,7 @@ int Main(int argc, char** argv) {
   report["kb_per_agent"] = (fleet->RssKb() - empty_kb) / options.agents;
   report["dispatch"] = Steady(fleet, seconds);
   report["kb_per_agent_under_load"] = (fleet->RssKb() - empty_kb) / options.agents;
-  report["restart"] = KillAndReturn(fleet);
+  report["restart"] = KillAndReturn(fleet, options.agents);
   report["work"] = Ended(fleet);
   std::printf("%s\n", report.dump(1).c_str());
   return 0;

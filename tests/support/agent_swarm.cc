@@ -22,6 +22,7 @@ using support::MutexLock;
 constexpr int64_t kMsNs = 1'000'000;
 constexpr int64_t kSyncSlackMs = 10'000;  // as the agent has it
 constexpr int64_t kReportTimeoutMs = 15'000;
+constexpr int64_t kUnreachableMs = 1'000;
 constexpr size_t kReportBatch = 64;
 constexpr int kSamples = 10;
 
@@ -162,7 +163,7 @@ class SwarmAgent {
       backoff_.Reset();
       return Sync();
     }
-    alarms_->After(backoff_.NextMs(), [this] {
+    alarms_->After(std::min(backoff_.NextMs(), kUnreachableMs), [this] {
       MutexLock again(mutex_);
       if (current_ == nullptr) Sync();
     });
@@ -217,7 +218,7 @@ class SwarmAgent {
         status.ok() ? core_.OnAcks(call->response) : std::vector<Record>();
     if (acknowledged.empty()) {
       ++counts_.failed_calls;
-      alarms_->After(report_backoff_.NextMs(), [this] {
+      alarms_->After(std::min(report_backoff_.NextMs(), kUnreachableMs), [this] {
         MutexLock again(mutex_);
         reporting_ = false;
         Report();

@@ -461,7 +461,7 @@ TEST(DaemonWireTest, BackoffGrowsWithinItsBoundsAndStartsAgain) {
     const int64_t pause = backoff.NextMs();
     EXPECT_LE(pause, ceiling);
     EXPECT_GE(pause, ceiling / 2);
-    ceiling = std::min<int64_t>(ceiling * 2, kReconnectMaxMs);
+    ceiling = std::min<int64_t>(ceiling * 2, kBackoffMaxMs);
   }
   backoff.Reset();
   EXPECT_LE(backoff.NextMs(), kReconnectMinMs);
