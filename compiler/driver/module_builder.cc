@@ -220,7 +220,8 @@ absl::StatusOr<module::ModuleParts> CandidateParts(
     tensor.name = StrCat(inputs[i].weight ? "weight" : "input", i);
     main.inputs.push_back(tensor.id);
     launch.args.push_back(tensor.id);
-    measurement.inputs.push_back({tensor.id, inputs[i].seed, inputs[i].distribution});
+    measurement.inputs.push_back(
+        {tensor.id, inputs[i].seed, inputs[i].distribution, inputs[i].far});
     manifest.tensors.push_back(std::move(tensor));
   }
   TW_ASSIGN(std::vector<int64_t> made,

@@ -159,6 +159,15 @@ absl::StatusOr<module::DType> ModuleDType(ir::DType dtype) {
       StrCat("expected an element type that modules have, found ", ir::TypeName(dtype)));
 }
 
+graph::GraphPassContext PassContext(const ir::Target& target) {
+  // The table has each core's share of the last level; complexes that share one have about so many.
+  constexpr int64_t kSharesOfLastLevel = 8;
+  graph::GraphPassContext context;
+  context.channel_block = target.vector_bytes / ir::kF32.bytes();
+  context.far_weights_bytes = kSharesOfLastLevel * target.l3_bytes;
+  return context;
+}
+
 absl::StatusOr<std::vector<TaskInput>> TaskInputs(const Graph& task, uint64_t seed) {
   const support::Rng rng(seed);
   const bool positive = NeedsPositive(task);
@@ -166,7 +175,7 @@ absl::StatusOr<std::vector<TaskInput>> TaskInputs(const Graph& task, uint64_t se
   for (size_t i = 0; i < task.inputs.size(); ++i) {
     const graph::Value& value = task.values[task.inputs[i]];
     TW_ASSIGN(const module::DType dtype, ModuleDType(value.type.dtype));
-    TaskInput input{value.type, value.weight, rng.Split(static_cast<uint64_t>(i)).seed(),
+    TaskInput input{value.type, value.weight, value.far, rng.Split(static_cast<uint64_t>(i)).seed(),
                     runtime::DefaultDistribution(dtype)};
     if (positive && module::IsFloat(dtype)) {
       input.distribution = {module::Distribution::Kind::kUniform, 0.5, 1.5};

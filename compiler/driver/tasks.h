@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/graph/graph.h"
+#include "compiler/graph/graph_passes.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
 #include "compiler/schedule/schedule.h"
@@ -29,6 +30,8 @@ struct Task {
   int64_t bytes = 0;  // compulsory traffic: inputs + constants + outputs
 };
 std::string TaskHash(std::string_view text);
+// What graph passes need to know of a target: its lanes, and how many weights its caches hold.
+graph::GraphPassContext PassContext(const ir::Target& target);
 // REQUIRES for these: a graph that FuseOperators made, and a task's own graph.
 absl::StatusOr<std::vector<Task>> ExtractTasks(const graph::Graph& fused);  // in order of first use
 Task DescribeTask(const graph::Graph& task);
@@ -60,6 +63,7 @@ absl::StatusOr<TaskCheck> MakeTaskCheck(const Task& task, uint64_t seed);
 struct TaskInput {
   op::TensorType type;
   bool weight = false;
+  bool far = false;  // a weight that comes from memory at every call
   uint64_t seed = 0;
   module::Distribution distribution;
 };

@@ -35,6 +35,8 @@ struct Value {
   // independent of the weights' values; constants of one element stay in the body, where they
   // become literals.
   bool weight = false;
+  // Of a weight: no cache holds it from one call of the network to the next (mark_far_weights).
+  bool far = false;
   // Where a dimension is an expression over size variables: all dimensions, and type.shape is
   // empty.
   std::vector<op::Dim> dims = {};

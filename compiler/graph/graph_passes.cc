@@ -28,6 +28,7 @@ constexpr GraphPass kPasses[] = {
     {"materialize_outputs", MaterializeOutputs, GraphPass::Use::kRequired},
     {"fuse_operators", FuseOperators},
     {"wrap_operators", WrapOperators, GraphPass::Use::kRequired},
+    {"mark_far_weights", MarkFarWeights},
 };
 
 absl::Status Dump(const std::string& dir, size_t number, std::string_view pass, const Graph& g) {

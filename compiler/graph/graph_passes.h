@@ -20,6 +20,8 @@ struct GraphPassContext {
   // Names of optional passes that run whether they seem to pay or not (--enable-pass).
   std::vector<std::string> enabled;
   int64_t channel_block = 8;  // of block_layouts: the target's lanes
+  // Of mark_far_weights: a network with so many bytes of weights finds none in a cache; 0 = never.
+  int64_t far_weights_bytes = 0;
   // Nodes with more operations or larger results are left to run time.
   double fold_max_flops = 1e8;
   int64_t fold_max_bytes = int64_t{64} << 20;
@@ -63,6 +65,9 @@ absl::StatusOr<Graph> FuseOperators(Graph g, const GraphPassContext& ctx);
 // Every remaining operator becomes a fused node of its own, so each node of the result is one
 // kernel = one task use, except `reshape` nodes, which are views without a kernel.
 absl::StatusOr<Graph> WrapOperators(Graph g, const GraphPassContext& ctx);
+// Weights of kernels that come from memory at every call, since the network has more of them than
+// the last-level cache holds: `far_weight` in the text of a task, and measured that way.
+absl::StatusOr<Graph> MarkFarWeights(Graph g, const GraphPassContext& ctx);
 
 struct GraphPass {
   std::string_view name;

@@ -39,6 +39,11 @@ std::string DoubleText(double value) {
   return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
 }
 
+std::string_view InputWord(const Value& value) {
+  if (value.far) return "far_weight";
+  return value.weight ? "weight" : "input";
+}
+
 class Printer {
  public:
   Printer(const Graph& graph, bool names, std::string indent)
@@ -47,7 +52,7 @@ class Printer {
   std::string Run() {
     Line(StrCat("graph ", names_ ? Quoted(g_.name) + " " : "", "{"));
     for (ValueId id : g_.inputs) {
-      Line(StrCat("  ", g_.values[id].weight ? "weight " : "input ", Define(id)));
+      Line(StrCat("  ", InputWord(g_.values[id]), " ", Define(id)));
     }
     for (size_t id = 0; id < g_.values.size(); ++id) {
       const Value& value = g_.values[id];
@@ -354,9 +359,10 @@ class Parser {
         continue;
       }
       const std::string word = Word();
-      if (word == "input" || word == "weight") {
+      if (word == "input" || word == "weight" || word == "far_weight") {
         TW_ASSIGN(ValueId id, Define(&graph, &names));
-        graph.values[id].weight = word == "weight";
+        graph.values[id].weight = word != "input";
+        graph.values[id].far = word == "far_weight";
         graph.inputs.push_back(id);
       } else if (word == "constant") {
         TW_TRY(ParseConstant(&graph, &names));
@@ -368,7 +374,7 @@ class Parser {
         TW_TRY(Expect("}"));
         return graph;
       } else {
-        return Error("syntax", "expected input, weight, constant, a node or output");
+        return Error("syntax", "expected input, weight, far_weight, constant, a node or output");
       }
     }
   }

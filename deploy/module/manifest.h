@@ -118,6 +118,9 @@ struct InputSpec {
   int64_t tensor = 0;  // id of an input of "main"
   uint64_t seed = 0;
   Distribution distribution;
+  // In no cache when the kernel is called, nor is what was prepared from it: leaves the caches
+  // before each run that counts.
+  bool far = false;
   bool operator==(const InputSpec&) const = default;
 };
 

@@ -81,11 +81,13 @@ Json FunctionToJson(const Function& f) {
 
 Json InputSpecToJson(const InputSpec& input) {
   const Distribution& d = input.distribution;
-  return Json{{"tensor", input.tensor},
-              {"seed", input.seed},
-              {"distribution", NameOf(kDistributions, d.kind)},
-              {"a", d.a},
-              {"b", d.b}};
+  Json out{{"tensor", input.tensor},
+           {"seed", input.seed},
+           {"distribution", NameOf(kDistributions, d.kind)},
+           {"a", d.a},
+           {"b", d.b}};
+  if (input.far) out["far"] = true;
+  return out;
 }
 
 Json MeasurementToJson(const Measurement& m) {
@@ -216,6 +218,13 @@ class Fields {
     return &*it;
   }
 
+  void OptionalBool(const char* key, bool* out) {
+    const Json* value = Optional(key);
+    if (value == nullptr) return;
+    if (!value->is_boolean()) return Fail(std::string(key) + ": expected true or false");
+    *out = value->get<bool>();
+  }
+
   std::string Path(const char* key) const { return where_.empty() ? key : where_ + "." + key; }
 
   absl::Status Done() {
@@ -340,6 +349,7 @@ absl::Status ReadInputSpec(const Json& json, const std::string& where, InputSpec
   fields.Get("distribution", kDistributions, &input->distribution.kind);
   fields.Get("a", &input->distribution.a);
   fields.Get("b", &input->distribution.b);
+  fields.OptionalBool("far", &input->far);
   return fields.Done();
 }
 

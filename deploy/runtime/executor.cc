@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "deploy/runtime/buffer.h"
+#include "deploy/runtime/cache_evict.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/thread_pool.h"
 #include "deploy/support/clock.h"
@@ -13,6 +14,8 @@
 
 namespace tilewright::runtime {
 namespace {
+
+constexpr size_t kFarPieceBytes = 64 << 10;
 
 using module::Function;
 using module::Launch;
@@ -48,6 +51,7 @@ struct Session::Impl {
   void PlaceTensors();
   std::vector<BoundLaunch> Bind(const std::vector<Launch>& list) const;
   void BindLaunches();
+  void FindFar();
   absl::Status SealInputs();
   absl::Status Call(const BoundLaunch& launch);
   absl::Status Prepare();
@@ -69,6 +73,7 @@ struct Session::Impl {
   std::set<int64_t> prepare_reads;  // tensors that prepare launches touch
   std::vector<BoundLaunch> prepare;
   std::vector<BoundLaunch> launches;
+  std::vector<std::pair<const char*, size_t>> far;  // pieces of what leaves the caches
   bool prepared = false;
   bool sealed = false;  // guarded inputs are read-only
 };
@@ -135,6 +140,30 @@ void Session::Impl::BindLaunches() {
   }
 }
 
+// What launches read of far inputs, and of what prepare launches made (of weights, hence far too),
+// in pieces that threads share.
+void Session::Impl::FindFar() {
+  const Manifest& manifest = module->manifest();
+  if (!manifest.measurement.has_value()) return;
+  std::set<int64_t> inputs_far;
+  for (const module::InputSpec& input : manifest.measurement->inputs) {
+    if (input.far) inputs_far.insert(input.tensor);
+  }
+  if (inputs_far.empty()) return;
+  std::set<int64_t> read;
+  for (const Launch& launch : function->launches) {
+    read.insert(launch.args.begin(), launch.args.end());
+  }
+  for (const int64_t id : read) {
+    if (TensorOf(id).kind != TensorKind::kPrepared && !inputs_far.contains(id)) continue;
+    const auto* begin = static_cast<const char*>(addresses[static_cast<size_t>(id)]);
+    const auto bytes = static_cast<size_t>(TensorOf(id).bytes);
+    for (size_t at = 0; begin != nullptr && at < bytes; at += kFarPieceBytes) {
+      far.emplace_back(begin + at, std::min(kFarPieceBytes, bytes - at));
+    }
+  }
+}
+
 absl::Status Session::Impl::SealInputs() {
   if (sealed) return absl::OkStatus();
   for (Buffer& buffer : inputs) TW_TRY(buffer.SetReadOnly(true));
@@ -172,6 +201,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const L
   TW_TRY(impl->AllocateBuffers(options.guard_pages));
   impl->PlaceTensors();
   impl->BindLaunches();
+  impl->FindFar();
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
@@ -242,6 +272,18 @@ absl::Status Session::RunProfiled(std::vector<LaunchTime>* times) {
     times->push_back({bound.launch, clock.NowNs() - start});
   }
   return absl::OkStatus();
+}
+
+bool Session::has_far() const { return !impl_->far.empty(); }
+
+// By all threads, which are then awake as they are between two kernels.
+void Session::EvictFar() {
+  const auto evict = [](void* closure, int64_t piece) -> int32_t {
+    const auto& [data, bytes] = static_cast<Impl*>(closure)->far[static_cast<size_t>(piece)];
+    EvictFromCaches(data, bytes);
+    return TW_OK;
+  };
+  (void)impl_->pool.ParallelFor(evict, impl_.get(), static_cast<int64_t>(impl_->far.size()));
 }
 
 void Session::Poison(uint8_t byte) {

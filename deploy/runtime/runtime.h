@@ -102,6 +102,12 @@ class Session {
   // The same, with the time of each launch.
   absl::Status RunProfiled(std::vector<LaunchTime>* times);
 
+  // Whether the module's measurement has far inputs (module::InputSpec).
+  bool has_far() const;
+  // They, and what was prepared from them, leave all caches: what the next Run() finds is what a
+  // network's kernel finds whose weights came from memory.
+  void EvictFar();
+
   // Overwrites the outputs, the intermediates and the workspace with `byte`, so that a result
   // which was never computed cannot pass for one (0xFF makes NaN of floats).
   void Poison(uint8_t byte);

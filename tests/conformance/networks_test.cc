@@ -132,8 +132,7 @@ TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
   ASSERT_TRUE(imported.ok()) << imported.status();
   const auto target = ir::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=2");
   ASSERT_TRUE(target.ok());
-  graph::GraphPassContext context;
-  context.channel_block = target->vector_bytes / ir::kF32.bytes();
+  const graph::GraphPassContext context = driver::PassContext(*target);
   auto fused = graph::RunGraphPasses(*imported, context);
   ASSERT_TRUE(fused.ok()) << fused.status();
   const auto tasks = driver::ExtractTasks(*fused);

@@ -59,6 +59,7 @@ TEST_P(GraphGolden, PassMakesThisText) {
   EXPECT_EQ(Print(*before), c.before);
   GraphPassContext context;
   context.channel_block = 2;
+  context.far_weights_bytes = 16;
   context.enabled = {"block_layouts"};
   auto after = pass->run(*before, context);
   ASSERT_TRUE(after.ok()) << after.status();

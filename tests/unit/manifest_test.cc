@@ -45,6 +45,20 @@ TEST(ManifestTest, SymbolicShapesRoundTrip) {
   EXPECT_EQ(NumElements(again->tensors[0].shape), std::nullopt);
 }
 
+TEST(ManifestTest, FarInputsAreSaidOnlyWhereTheyAre) {
+  Manifest manifest = Complete();
+  EXPECT_EQ(ManifestToJson(manifest)->find("far"), std::string::npos);
+  manifest.measurement->inputs[0].far = true;
+  const auto json = ManifestToJson(manifest);
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == manifest);
+  std::string wrong = *json;
+  wrong.replace(wrong.find("\"far\":true"), 10, "\"far\":\"yes\"");
+  EXPECT_EQ(support::Slug(ManifestFromJson(wrong).status()), "module.manifest.type");
+}
+
 struct Rejection {
   const char* slug;
   std::function<void(Manifest*)> damage;

@@ -97,10 +97,9 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
     options.shapes[name].assign(shape.dims().begin(), shape.dims().end());
   }
   TW_ASSIGN(graph::Graph imported, graph::ImportOnnx(bytes, options));
-  graph::GraphPassContext context;
+  graph::GraphPassContext context = driver::PassContext(target_);
   context.disabled.assign(request.disabled_passes().begin(), request.disabled_passes().end());
   context.enabled.assign(request.enabled_passes().begin(), request.enabled_passes().end());
-  context.channel_block = target_.vector_bytes / ir::kF32.bytes();
   TW_ASSIGN(graph_, graph::RunGraphPasses(std::move(imported), context));
   TW_ASSIGN(std::vector<driver::Task> tasks, driver::ExtractTasks(graph_));
   for (const driver::Task& task : tasks) TW_TRY(AddTask(task, request, reply));
