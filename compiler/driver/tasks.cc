@@ -65,6 +65,39 @@ bool NeedsPositive(const Graph& task) {
   return false;
 }
 
+// Of what a task multiplies sums of integers with. Drawn from the operands that bytes get, sums of
+// n products are around 20 sqrt(n): in steps of this scale most of them fit into a byte, so that
+// what is missing from a sum shows.
+module::Distribution ScaleOfSums(double length) {
+  const double scale = 2 / std::sqrt(length);
+  return {module::Distribution::Kind::kUniform, 0.5 * scale, 1.5 * scale};
+}
+
+// Whether an operand is the scale of quantised values, which is positive; of i32 where `sums`.
+bool IsScale(const Graph& task, ValueId id, bool sums) {
+  for (const Node& node : task.nodes) {
+    if ((node.op != "quantize" && node.op != "dequantize") || node.inputs[1] != id) continue;
+    if (!sums || task.values[node.inputs[0]].type.dtype == ir::kI32) return true;
+  }
+  return false;
+}
+
+// Whether results are quantised numbers that another order of summation, or a library function, may
+// round to the other side.
+bool RoundsInexact(const Graph& task) {
+  static constexpr std::string_view kExact[] = {"add",  "sub",   "mul",  "div",        "max",
+                                                "min",  "relu",  "clip", "neg",        "abs",
+                                                "cast", "floor", "ceil", "dequantize", "identity"};
+  bool quantizes = false, inexact = false;
+  for (const Node& node : task.nodes) {
+    const bool is_float = task.values[node.outputs[0]].type.dtype.is_float();
+    quantizes = quantizes || node.op == "quantize";
+    inexact = inexact || (is_float && std::find(std::begin(kExact), std::end(kExact), node.op) ==
+                                          std::end(kExact));
+  }
+  return quantizes && inexact;
+}
+
 double UnitRoundoff(ir::DType dtype) {
   if (!dtype.is_float()) return 0;
   if (dtype == ir::kF64) return std::ldexp(1, -53);
@@ -180,6 +213,12 @@ absl::StatusOr<std::vector<TaskInput>> TaskInputs(const Graph& task, uint64_t se
     if (positive && module::IsFloat(dtype)) {
       input.distribution = {module::Distribution::Kind::kUniform, 0.5, 1.5};
     }
+    if (IsScale(task, task.inputs[i], /*sums=*/false)) {
+      input.distribution = {module::Distribution::Kind::kUniform, 0.5, 1.5};
+    }
+    if (IsScale(task, task.inputs[i], /*sums=*/true)) {
+      input.distribution = ScaleOfSums(LongestReduction(task));
+    }
     inputs.push_back(std::move(input));
   }
   return inputs;
@@ -214,6 +253,7 @@ absl::StatusOr<TaskCheck> MakeTaskCheck(const Task& task, uint64_t seed) {
   // covers what follows the sum: epilogues, and library functions good to a few units in the last
   // place.
   check.atol = 8 * roundoff * LongestReduction(body);
+  if (roundoff == 0 && RoundsInexact(body)) check.atol = 1;
   check.rtol = roundoff == 0 ? 0 : std::max(1e-5, 64 * roundoff) + check.atol;
   return check;
 }

@@ -1,8 +1,8 @@
 // Activations in channel blocks, [n, c/b, h, w, b]. Convolutions with constant weights whose
-// channels divide by the block ask for it, and make it of images of a few channels; elementwise
-// operators, pools and means over the image follow where all their operands are blocked already.
-// Transforms stand only where a producer and a consumer disagree: a value is packed or unpacked at
-// most once, when somebody first asks for that form.
+// channels divide by the block ask for it, and make it of images of a few channels (bytes: of any
+// that fit into one block); elementwise operators, pools and means over the image follow where all
+// their operands are blocked already. Transforms stand only where a producer and a consumer
+// disagree: a value is packed or unpacked at most once, when somebody first asks for that form.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -20,6 +20,9 @@ using Ints = std::vector<int64_t>;
 
 // Moving an image costs about what blocks save in a few convolutions.
 constexpr int kConvolutionsPerTransform = 4;
+// Convolutions of bytes sum up four input channels at a time. An image of few channels, or of
+// others than blocks, is one block of them all, with channels of zeros up to a multiple of four.
+constexpr int64_t kDot = 4, kMaxWholeBlock = 16;
 
 class Blocker {
  public:
@@ -41,7 +44,10 @@ class Blocker {
     }
     return Compact(g_);
   }
-  bool pays() const { return convolutions_ >= kConvolutionsPerTransform * transforms_; }
+  // Bytes are summed up quickly in blocks only.
+  bool pays() const {
+    return of_bytes_ > 0 || convolutions_ >= kConvolutionsPerTransform * transforms_;
+  }
 
  private:
   const Ints& ShapeOf(ValueId id) const { return g_.values[id].type.shape; }
@@ -78,6 +84,27 @@ class Blocker {
     Ints s = ShapeOf(id);
     s.push_back(1);
     return Emit(g_.values[id].name + "_channels", kViewOp, {id}, {{"shape", s}});
+  }
+  // All channels as one block; made on first demand.
+  absl::StatusOr<ValueId> PackWhole(ValueId id) {
+    auto it = whole_.find(id);
+    if (it != whole_.end()) return it->second;
+    if (plain_.count(id) > 0) TW_TRY(Plain(id));
+    const std::string name = g_.values[id].name;
+    Ints s = ShapeOf(id);
+    ValueId filled = id;
+    if (s[1] % kDot != 0) {
+      const int64_t more = kDot - s[1] % kDot;
+      TW_ASSIGN(filled,
+                Emit(name + "_filled", "pad", {id}, {{"pads", Ints{0, 0, 0, 0, 0, more, 0, 0}}}));
+      s[1] += more;
+    }
+    TW_ASSIGN(const ValueId moved,
+              Emit(name + "_last", "transpose", {filled}, {{"perm", Ints{0, 2, 3, 1}}}));
+    ++transforms_;
+    TW_ASSIGN(const ValueId whole, Emit(name + "_whole", kViewOp, {moved},
+                                        {{"shape", Ints{s[0], 1, s[2], s[3], s[1]}}}));
+    return whole_[id] = whole;
   }
   // Computes a value that so far exists in blocked form only.
   absl::Status Plain(ValueId id) {
@@ -119,30 +146,69 @@ class Blocker {
     const int64_t groups = op::GetInt(node.attrs, "groups", 1);
     const bool depthwise = groups > 1 && groups == s[0] && s[1] == 1;
     if (groups > 1 && !depthwise) return false;
-    const int64_t in_block = Divides(ShapeOf(x)[1]) ? block_ : 1;
-    const auto& data = g_.values[w].constant;
-    const int64_t element = g_.values[w].type.dtype.bytes();
-    op::TensorType type{g_.values[w].type.dtype, {}};
-    std::string bytes;
-    if (depthwise) {
-      type.shape = {s[0] / block_, s[2], s[3], block_};
-      bytes =
-          PermuteBytes(data->view(), {s[0] / block_, block_, s[2], s[3]}, {0, 2, 3, 1}, element);
-    } else {
-      type.shape = {s[0] / block_, s[1] / in_block, s[2], s[3], in_block, block_};
-      bytes =
-          PermuteBytes(data->view(), {s[0] / block_, block_, s[1] / in_block, in_block, s[2], s[3]},
-                       {0, 2, 4, 5, 3, 1}, element);
+    const int64_t channels = ShapeOf(x)[1];
+    const bool bytes = g_.values[w].type.dtype == ir::kI8;
+    int64_t in_block = Divides(channels) ? block_ : 1;
+    if (bytes && !depthwise && (in_block % kDot != 0 || in_block == 1)) {
+      in_block = (channels + kDot - 1) / kDot * kDot;
+      if (in_block > kMaxWholeBlock) return false;
     }
-    const ValueId packed = AddConstant(&g_, g_.values[w].name + "_packed", type, bytes);
-    TW_ASSIGN(const ValueId image, in_block > 1 ? Pack(x) : AsSingleChannels(x));
+    if (depthwise && in_block == 1) return false;
+    const bool whole = in_block > 1 && !(Divides(channels) && in_block == block_);
+    const ValueId packed = depthwise ? PackDepthwise(w)
+                           : bytes   ? PackDots(w, in_block)
+                                     : PackDense(w, in_block);
+    ValueId image = x;
+    if (whole) {
+      TW_ASSIGN(image, PackWhole(x));
+    } else {
+      TW_ASSIGN(image, in_block > 1 ? Pack(x) : AsSingleChannels(x));
+    }
     op::Attrs attrs = node.attrs;
     attrs.erase("groups");
     attrs.erase("weight_layout");
     TW_ASSIGN(const ValueId out, Emit(node.name + "_b", "conv2d_blocked", {image, packed}, attrs));
     Define(y, out);
     ++convolutions_;
+    of_bytes_ += bytes;
     return true;
+  }
+
+  // [o, i, kh, kw] → [o/b, kh, kw, b] of one input channel each.
+  ValueId PackDepthwise(ValueId w) {
+    const Ints s = ShapeOf(w);
+    return Packed(w, {s[0] / block_, s[2], s[3], block_},
+                  PermuteBytes(g_.values[w].constant->view(), {s[0] / block_, block_, s[2], s[3]},
+                               {0, 2, 3, 1}, ElementOf(w)));
+  }
+  // → [o/b, i/a, kh, kw, a, b]
+  ValueId PackDense(ValueId w, int64_t a) {
+    const Ints s = ShapeOf(w);
+    return Packed(w, {s[0] / block_, s[1] / a, s[2], s[3], a, block_},
+                  PermuteBytes(g_.values[w].constant->view(),
+                               {s[0] / block_, block_, s[1] / a, a, s[2], s[3]}, {0, 2, 4, 5, 3, 1},
+                               ElementOf(w)));
+  }
+  // → [o/b, i/a, kh, kw, a/4, b, 4], with zeros for channels that fill a block.
+  ValueId PackDots(ValueId w, int64_t a) {
+    const Ints s = ShapeOf(w);
+    const int64_t inputs = (s[1] + a - 1) / a * a, taps = s[2] * s[3];
+    const std::string_view bytes = g_.values[w].constant->view();
+    std::string filled;
+    for (int64_t o = 0; o < s[0]; ++o) {
+      filled +=
+          bytes.substr(static_cast<size_t>(o * s[1] * taps), static_cast<size_t>(s[1] * taps));
+      filled.append(static_cast<size_t>((inputs - s[1]) * taps), '\0');
+    }
+    return Packed(
+        w, {s[0] / block_, inputs / a, s[2], s[3], a / kDot, block_, kDot},
+        PermuteBytes(filled, {s[0] / block_, block_, inputs / a, a / kDot, kDot, s[2], s[3]},
+                     {0, 2, 5, 6, 3, 1, 4}, 1));
+  }
+  int64_t ElementOf(ValueId id) const { return g_.values[id].type.dtype.bytes(); }
+  ValueId Packed(ValueId w, Ints shape, const std::string& bytes) {
+    const op::TensorType type{g_.values[w].type.dtype, std::move(shape)};
+    return AddConstant(&g_, g_.values[w].name + "_packed", type, bytes);
   }
 
   // Windows of whole vectors are worth a transform of the operand.
@@ -211,8 +277,9 @@ class Blocker {
 
   Graph g_;
   const int64_t block_;
-  int convolutions_ = 0, transforms_ = 0;
+  int convolutions_ = 0, transforms_ = 0, of_bytes_ = 0;
   std::map<ValueId, ValueId> blocked_;  // value → its blocked form
+  std::map<ValueId, ValueId> whole_;    // value → all its channels as one block
   std::set<ValueId> plain_;             // values whose own form nobody computes yet
 };
 

@@ -86,19 +86,8 @@ class Folder {
   absl::StatusOr<std::optional<Doubles>> PerChannel(ValueId id, const op::TensorType& data,
                                                     int64_t axis) const {
     if (!IsConstant(g_, id)) return std::optional<Doubles>();
-    const int64_t rank = static_cast<int64_t>(data.shape.size());
-    if (axis < 0) axis += rank;
-    const auto& shape = g_.values[id].type.shape;
-    const int64_t skip = rank - static_cast<int64_t>(shape.size());
-    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d) {
-      if (shape[d] != 1 && d + skip != axis) return std::optional<Doubles>();
-    }
-    TW_ASSIGN(op::RefTensor tensor, ConstantTensor(g_, id));
-    if (tensor.values.size() == 1) tensor.values.assign(data.shape[axis], tensor.values[0]);
-    if (static_cast<int64_t>(tensor.values.size()) != data.shape[axis]) {
-      return std::optional<Doubles>();
-    }
-    return std::optional<Doubles>(std::move(tensor.values));
+    TW_ASSIGN(const op::RefTensor tensor, ConstantTensor(g_, id));
+    return graph::PerChannel(tensor, data.shape, axis);
   }
 
   // The weights of a linear node, each times the factor of its output (or input) channel.

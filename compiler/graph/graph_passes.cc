@@ -15,6 +15,10 @@ using support::StrCat;
 
 constexpr GraphPass kPasses[] = {
     {"infer_types", InferTypes, GraphPass::Use::kRequired},
+    // Before constants are folded: weights are still the bytes that the model has.
+    {"quantized_moves", QuantizedMoves},
+    {"integer_layers", IntegerLayers},
+    {"fold_requantize", FoldRequantize},
     {"fold_constants", FoldConstants},
     {"simplify_algebra", SimplifyAlgebra},
     {"eliminate_common", EliminateCommon},

@@ -31,6 +31,15 @@ absl::StatusOr<Graph> InferTypes(Graph g, const GraphPassContext& ctx);
 // identity and no-op reshape removal, reshapes of reshapes, dead nodes, constants only used by dead
 // nodes.
 absl::StatusOr<Graph> Clean(Graph g, const GraphPassContext& ctx);
+// Around quantised values: i8 that is only dequantised becomes u8, moves and maxima happen on
+// bytes, conversions back and forth and bounds that saturation implies go away.
+absl::StatusOr<Graph> QuantizedMoves(Graph g, const GraphPassContext& ctx);
+// Convolutions and dense layers of dequantised values, and of bytes widened to i32, become sums of
+// products of bytes; zero points and biases one i32 per output channel.
+absl::StatusOr<Graph> IntegerLayers(Graph g, const GraphPassContext& ctx);
+// The scale that a value is quantised with goes into those it was dequantised with; scales and zero
+// points are written out for each channel.
+absl::StatusOr<Graph> FoldRequantize(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);
 // Local algebraic rules from a table (simplify_algebra.cc): neutral elements, chains of constants,

@@ -20,6 +20,15 @@ Result ImportGlobalPool(NodeReader& n);
 // onnx_matrix_ops.cc
 Result ImportGemm(NodeReader& n);
 Result ImportMatMul(NodeReader& n);
+// onnx_quantized_ops.cc
+Result ImportConvInteger(NodeReader& n);
+Result ImportDequantizeLinear(NodeReader& n);
+Result ImportDynamicQuantizeLinear(NodeReader& n);
+Result ImportMatMulInteger(NodeReader& n);
+Result ImportQLinearAdd(NodeReader& n);
+Result ImportQLinearConv(NodeReader& n);
+Result ImportQLinearMatMul(NodeReader& n);
+Result ImportQuantizeLinear(NodeReader& n);
 // onnx_shape_ops.cc
 Result ImportConcat(NodeReader& n);
 Result ImportConstant(NodeReader& n);
@@ -39,6 +48,10 @@ Result ImportLstm(NodeReader& n);
 // Shared by the families.
 std::string PartName(NodeReader& n, std::string_view suffix);  // of the node's first output
 Result Reshaped(NodeReader& n, ValueId x, std::vector<int64_t> shape, const std::string& name);
+// A convolution of input, weight and maybe bias, with the attributes of the node.
+Result EmitConv(NodeReader& n, const std::vector<ValueId>& operands, const std::string& name);
+// A product of matrices or vectors, as NumPy's matmul has it.
+Result EmitMatMul(NodeReader& n, ValueId a, ValueId b, const std::string& name);
 // The elements start, start + step, ... (count of them) along one axis.
 Result Sliced(NodeReader& n, ValueId x, int64_t axis, int64_t start, int64_t step, int64_t count,
               const std::string& name);

@@ -193,7 +193,7 @@ absl::Status Importer::ReadInputs() {
 absl::Status Importer::CheckOperators() {
   std::vector<std::string> unknown;
   for (const pb::NodeProto& node : model_.graph().node()) {
-    if (IsDefaultDomain(node.domain()) && FindConversion(node.op_type()) != nullptr) continue;
+    if (FindConversion(node.op_type(), node.domain()) != nullptr) continue;
     const std::string domain =
         IsDefaultDomain(node.domain()) ? "" : StrCat(" of ", Printable(node.domain()));
     unknown.push_back(StrCat(NodeLabel(node), domain));
@@ -258,7 +258,7 @@ absl::StatusOr<std::vector<int>> Importer::Order() {
 
 absl::Status Importer::Convert(const pb::NodeProto& node, int) {
   NodeReader reader(*this, node, NodeLabel(node));
-  absl::StatusOr<ValueId> result = FindConversion(node.op_type())->run(reader);
+  absl::StatusOr<ValueId> result = FindConversion(node.op_type(), node.domain())->run(reader);
   if (!result.ok()) {
     const std::string label = NodeLabel(node);
     if (support::Detail(result.status()).find(label) != std::string::npos) return result.status();

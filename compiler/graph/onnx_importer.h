@@ -115,6 +115,7 @@ struct Conversion {
   std::string_view onnx;
   absl::StatusOr<ValueId> (*run)(NodeReader& node);
 };
-const Conversion* FindConversion(std::string_view onnx_op);
+// Null where the operator of that domain ("" is ONNX's own) has none.
+const Conversion* FindConversion(std::string_view onnx_op, std::string_view domain);
 
 }  // namespace tilewright::graph::onnx

@@ -66,9 +66,7 @@ Result ImportGemm(NodeReader& n) {
   return sum;
 }
 
-Result ImportMatMul(NodeReader& n) {
-  TW_ASSIGN(ValueId a, n.Input(0));
-  TW_ASSIGN(ValueId b, n.Input(1));
+Result EmitMatMul(NodeReader& n, ValueId a, ValueId b, const std::string& name) {
   std::vector<int64_t> sa = n.importer().TypeOf(a).shape, sb = n.importer().TypeOf(b).shape;
   if (sa.empty() || sb.empty()) return n.Error("rank", "expected matrices, found a scalar");
   const bool row = sa.size() == 1, col = sb.size() == 1;
@@ -78,16 +76,22 @@ Result ImportMatMul(NodeReader& n) {
   if (col) {
     TW_ASSIGN(b, Reshaped(n, b, {sb[0], 1}, PartName(n, "_b")));
   }
-  const std::string name = row || col ? PartName(n, "_2d") : n.output_name();
+  const std::string product = row || col ? PartName(n, "_2d") : name;
   Result out =
       n.importer().TypeOf(b).shape.size() == 2
-          ? n.importer().Emit("dense", {a, b}, {{"weight_layout", std::string("KN")}}, name)
-          : n.importer().Emit("matmul", {a, b}, {}, name);
+          ? n.importer().Emit("dense", {a, b}, {{"weight_layout", std::string("KN")}}, product)
+          : n.importer().Emit("matmul", {a, b}, {}, product);
   if (!out.ok() || (!row && !col)) return out;
   std::vector<int64_t> shape = n.importer().TypeOf(*out).shape;
   if (col) shape.pop_back();
   if (row) shape.erase(shape.end() - (col ? 1 : 2));
-  return Reshaped(n, *out, shape, n.output_name());
+  return Reshaped(n, *out, shape, name);
+}
+
+Result ImportMatMul(NodeReader& n) {
+  TW_ASSIGN(const ValueId a, n.Input(0));
+  TW_ASSIGN(const ValueId b, n.Input(1));
+  return EmitMatMul(n, a, b, n.output_name());
 }
 
 }  // namespace tilewright::graph::onnx

@@ -178,8 +178,11 @@ constexpr Conversion kConversions[] = {
     {"Concat", ImportConcat},
     {"Constant", ImportConstant},
     {"Conv", ImportConv},
+    {"ConvInteger", ImportConvInteger},
     {"ConvTranspose", ImportConvTranspose},
+    {"DequantizeLinear", ImportDequantizeLinear},
     {"Dropout", Identity},
+    {"DynamicQuantizeLinear", ImportDynamicQuantizeLinear},
     {"Flatten", ImportFlatten},
     {"Gather", ImportGather},
     {"Gemm", ImportGemm},
@@ -188,10 +191,14 @@ constexpr Conversion kConversions[] = {
     {"Identity", Identity},
     {"LSTM", ImportLstm},
     {"MatMul", ImportMatMul},
+    {"MatMulInteger", ImportMatMulInteger},
     {"Max", Variadic},
     {"MaxPool", ImportPool},
     {"Min", Variadic},
     {"Pad", ImportPad},
+    {"QLinearConv", ImportQLinearConv},
+    {"QLinearMatMul", ImportQLinearMatMul},
+    {"QuantizeLinear", ImportQuantizeLinear},
     {"ReduceMax", Reduce},
     {"ReduceMean", Reduce},
     {"ReduceMin", Reduce},
@@ -206,6 +213,14 @@ constexpr Conversion kConversions[] = {
     {"Sum", Variadic},
     {"Transpose", ImportTranspose},
     {"Unsqueeze", ImportUnsqueeze},
+};
+
+// Of other domains: what public quantised models have.
+constexpr std::string_view kMicrosoft = "com.microsoft";
+constexpr Conversion kMicrosoftConversions[] = {
+    {"DequantizeLinear", ImportDequantizeLinear},
+    {"QLinearAdd", ImportQLinearAdd},
+    {"QuantizeLinear", ImportQuantizeLinear},
 };
 
 }  // namespace
@@ -258,7 +273,13 @@ absl::StatusOr<int64_t> ReadAxis(NodeReader& n, int64_t fallback, int64_t rank) 
   return axis < 0 ? axis + rank : axis;
 }
 
-const Conversion* FindConversion(std::string_view onnx_op) {
+const Conversion* FindConversion(std::string_view onnx_op, std::string_view domain) {
+  if (domain == kMicrosoft) {
+    for (const Conversion& row : kMicrosoftConversions) {
+      if (row.onnx == onnx_op) return &row;
+    }
+  }
+  if (!domain.empty() && domain != "ai.onnx") return nullptr;
   for (const Conversion& row : kConversions) {
     if (row.onnx == onnx_op) return &row;
   }

@@ -77,11 +77,11 @@ absl::StatusOr<std::vector<int64_t>> Spatial(NodeReader& n, ValueId x) {
   return std::vector<int64_t>(shape.begin() + 2, shape.end());
 }
 
-Result Flattened1d(NodeReader& n, ValueId value, bool flat) {
+Result Flattened1d(NodeReader& n, ValueId value, bool flat, const std::string& name) {
   if (!flat) return value;
   std::vector<int64_t> shape = n.importer().TypeOf(value).shape;
   shape.erase(shape.begin() + 2);
-  return Reshaped(n, value, shape, n.output_name());
+  return Reshaped(n, value, shape, name);
 }
 
 Result Expanded1d(NodeReader& n, ValueId value, bool flat, const char* suffix) {
@@ -93,9 +93,8 @@ Result Expanded1d(NodeReader& n, ValueId value, bool flat, const char* suffix) {
 
 }  // namespace
 
-Result ImportConv(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  TW_ASSIGN(ValueId w, n.Input(1));
+Result EmitConv(NodeReader& n, const std::vector<ValueId>& operands, const std::string& name) {
+  ValueId x = operands[0], w = operands[1];
   TW_ASSIGN(const std::vector<int64_t> spatial, Spatial(n, x));
   const auto& weight = n.importer().TypeOf(w).shape;
   if (weight.size() != spatial.size() + 2) {
@@ -108,19 +107,28 @@ Result ImportConv(NodeReader& n) {
   if (flat) Widen(&window);
   TW_ASSIGN(x, Expanded1d(n, x, flat, "_x"));
   TW_ASSIGN(w, Expanded1d(n, w, flat, "_w"));
-  std::vector<ValueId> inputs = {x, w};
-  if (n.HasInput(2)) {
-    TW_ASSIGN(ValueId bias, n.Input(2));
-    inputs.push_back(bias);
-  }
+  std::vector<ValueId> inputs = operands;
+  inputs[0] = x;
+  inputs[1] = w;
   TW_ASSIGN(ValueId out, n.importer().Emit("conv2d", inputs,
                                            {{"strides", window.strides},
                                             {"pads", window.pads},
                                             {"dilations", window.dilations},
                                             {"groups", group},
                                             {"weight_layout", std::string("OIHW")}},
-                                           flat ? PartName(n, "_2d") : n.output_name()));
-  return Flattened1d(n, out, flat);
+                                           flat ? PartName(n, "_2d") : name));
+  return Flattened1d(n, out, flat, name);
+}
+
+Result ImportConv(NodeReader& n) {
+  TW_ASSIGN(const ValueId x, n.Input(0));
+  TW_ASSIGN(const ValueId w, n.Input(1));
+  std::vector<ValueId> operands = {x, w};
+  if (n.HasInput(2)) {
+    TW_ASSIGN(const ValueId bias, n.Input(2));
+    operands.push_back(bias);
+  }
+  return EmitConv(n, operands, n.output_name());
 }
 
 Result ImportConvTranspose(NodeReader& n) {
@@ -182,7 +190,7 @@ Result ImportPool(NodeReader& n) {
   if (average) attrs["count_include_pad"] = include_pad;
   TW_ASSIGN(ValueId out,
             n.importer().Emit("pool2d", {x}, attrs, flat ? PartName(n, "_2d") : n.output_name()));
-  return Flattened1d(n, out, flat);
+  return Flattened1d(n, out, flat, n.output_name());
 }
 
 Result ImportGlobalPool(NodeReader& n) {

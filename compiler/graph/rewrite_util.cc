@@ -48,6 +48,21 @@ std::vector<int64_t> ChannelShape(int64_t channels, size_t rank) {
   return shape;
 }
 
+std::optional<std::vector<double>> PerChannel(const op::RefTensor& tensor,
+                                              const std::vector<int64_t>& shape, int64_t axis) {
+  const auto rank = static_cast<int64_t>(shape.size());
+  if (axis < 0) axis += rank;
+  const std::vector<int64_t>& own = tensor.type.shape;
+  const int64_t skip = rank - static_cast<int64_t>(own.size());
+  for (int64_t d = 0; d < static_cast<int64_t>(own.size()); ++d) {
+    if (own[d] != 1 && d + skip != axis) return std::nullopt;
+  }
+  std::vector<double> values = tensor.values;
+  if (values.size() == 1) values.assign(static_cast<size_t>(shape[axis]), tensor.values[0]);
+  if (static_cast<int64_t>(values.size()) != shape[axis]) return std::nullopt;
+  return values;
+}
+
 std::string PermuteBytes(std::string_view bytes, const std::vector<int64_t>& shape,
                          const std::vector<int64_t>& perm, int64_t element) {
   const size_t rank = shape.size();

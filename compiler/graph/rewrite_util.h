@@ -2,6 +2,7 @@
 // Inside of compiler/graph. Free functions without state.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -27,6 +28,10 @@ Node MakeNode(std::string name, std::string op_name, std::vector<ValueId> inputs
               op::Attrs attrs = {});
 // [c] → [c,1,1,…], which broadcasts along dimension 1 of a tensor of this rank.
 std::vector<int64_t> ChannelShape(int64_t channels, size_t rank);
+// The number of each channel along `axis` (negative: from the end) of data of this shape; nothing
+// where the tensor does not broadcast to it along that axis alone.
+std::optional<std::vector<double>> PerChannel(const op::RefTensor& tensor,
+                                              const std::vector<int64_t>& shape, int64_t axis);
 // The bytes of a row-major tensor of elements of `element` bytes with its dimensions permuted.
 std::string PermuteBytes(std::string_view bytes, const std::vector<int64_t>& shape,
                          const std::vector<int64_t>& perm, int64_t element);

@@ -23,11 +23,10 @@ absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs
   return std::vector<TensorType>{out};
 }
 
-ir::Expr Element(std::span<const ElementReader> inputs, std::span<const TensorType> input_types,
-                 const TensorType& output, const std::vector<ir::Expr>& index, const Attrs&) {
-  const ir::Expr value = inputs[0](index);
-  if (output.dtype == input_types[0].dtype) return value;
-  return ir::Cast(output.dtype, value);
+ir::Expr Scalar(std::span<const ir::Expr> args, const Attrs& attrs) {
+  ir::DType to = args[0]->dtype;
+  ir::ParseType(GetString(attrs, "dtype", ""), &to);
+  return to == args[0]->dtype ? args[0] : ir::Cast(to, args[0]);
 }
 
 absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
@@ -47,9 +46,10 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
 std::vector<OpSpec> CastRows() {
   OpSpec cast;
   cast.name = kOp;
+  cast.onnx = {"Cast"};
   cast.fusion = FusionClass::kInjective;
   cast.infer = Infer;
-  cast.element = Element;
+  cast.scalar = Scalar;
   cast.reference = Plain;
   return {cast};
 }

@@ -1,5 +1,7 @@
-// Contractions: dense (a matrix of weights in one of three layouts; in the last block of NK16n the
+// Contractions: dense (a matrix of weights in one of four layouts; in the last block of NK16n the
 // attribute `units` may leave some columns out) and matmul (NumPy semantics with batch dimensions).
+// On floats, i32, or bytes with weights i8 and sums i32. The layout NK16n4k keeps four bytes of a
+// column side by side, as dot products of four bytes read them.
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -9,30 +11,39 @@ namespace {
 
 using support::StrCat;
 
-enum class WeightLayout : uint8_t { kNk, kKn, kBlocked };
+enum class WeightLayout : uint8_t { kNk, kKn, kBlocked, kDots };
+
+constexpr int64_t kDot = 4;  // terms of one dot product of bytes
+
+bool IsBlocked(WeightLayout layout) {
+  return layout == WeightLayout::kBlocked || layout == WeightLayout::kDots;
+}
 
 absl::StatusOr<WeightLayout> LayoutOf(const Attrs& attrs) {
   const std::string layout = GetString(attrs, "weight_layout", "NK");
   if (layout == "NK") return WeightLayout::kNk;
   if (layout == "KN") return WeightLayout::kKn;
   if (layout == "NK16n") return WeightLayout::kBlocked;
+  if (layout == "NK16n4k") return WeightLayout::kDots;
   return OpError("dense", "attribute",
-                 StrCat("expected weight_layout NK, KN or NK16n, found ", layout));
+                 StrCat("expected weight_layout NK, KN, NK16n or NK16n4k, found ", layout));
 }
 
 absl::StatusOr<std::vector<TensorType>> InferDense(std::span<const TensorType> inputs,
                                                    const Attrs& attrs) {
   const TensorType &a = inputs[0], &w = inputs[1];
   TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
-  const bool blocked = layout == WeightLayout::kBlocked;
-  if (a.shape.empty() || w.shape.size() != (blocked ? 3 : 2) || a.dtype != w.dtype ||
-      (blocked && w.shape[2] != kWeightBlock)) {
+  const bool blocked = IsBlocked(layout), dots = layout == WeightLayout::kDots;
+  const size_t rank = dots ? 4 : blocked ? 3 : 2;
+  if (a.shape.empty() || w.shape.size() != rank || (blocked && w.shape[2] != kWeightBlock) ||
+      (dots && w.shape[3] != kDot)) {
     return OpError("dense", "shape",
                    StrCat("expected data [...,k] and a weight matrix of the layout, found ",
                           ToText(a), " and ", ToText(w)));
   }
+  TW_ASSIGN(const ir::DType sum, SumType("dense", a, w));
   const bool kn = layout == WeightLayout::kKn;
-  const int64_t k = w.shape[kn ? 0 : 1];
+  const int64_t k = w.shape[kn ? 0 : 1] * (dots ? kDot : 1);
   const int64_t columns = w.shape[kn ? 1 : 0] * (blocked ? kWeightBlock : 1);
   const int64_t n = blocked ? GetInt(attrs, "units", columns) : columns;
   if (n > columns || n <= columns - (blocked ? kWeightBlock : 1)) {
@@ -43,7 +54,7 @@ absl::StatusOr<std::vector<TensorType>> InferDense(std::span<const TensorType> i
     return OpError("dense", "shape",
                    StrCat("expected data whose last dimension is ", k, ", found ", ToText(a)));
   }
-  TensorType out = a;
+  TensorType out{sum, a.shape};
   out.shape.back() = n;
   return std::vector<TensorType>{out};
 }
@@ -60,19 +71,25 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildDense(ir::FunctionBuilder& b, const
                                                    std::span<const TensorType> outputs,
                                                    const Attrs& attrs) {
   TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
-  const ir::Axis k = b.ReduceAxis("k", inputs[0]->shape.back());
+  const bool dots = layout == WeightLayout::kDots;
+  std::vector<ir::Axis> sum = {
+      b.ReduceAxis("k", dots ? inputs[1]->shape[1] : inputs[0]->shape.back())};
+  if (dots) sum.push_back(b.ReduceAxis("kl", ir::Int(kDot)));
   const size_t rank = outputs[0].shape.size();
   std::vector<std::string> axes;
   for (size_t d = 0; d + 1 < rank; ++d) axes.push_back(rank == 2 ? "m" : StrCat("m", d));
   axes.push_back("n");
-  return std::vector<ir::Buffer>{b.Reduce(
-      name, outputs[0].dtype, ShapeExprs(outputs[0].shape), axes, {k}, ir::Combiner::kSum,
-      [&](const std::vector<ir::Var>& i) {
-        std::vector<ir::Expr> at = VarExprs(i);
-        const ir::Expr n = at.back();
-        at.back() = k.var;
-        return ir::Load(inputs[0], at) * ir::Load(inputs[1], WeightIndex(layout, n, k.var));
-      })};
+  const ir::DType type = outputs[0].dtype;
+  return std::vector<ir::Buffer>{b.Reduce(name, type, ShapeExprs(outputs[0].shape), axes, sum,
+                                          ir::Combiner::kSum, [&](const std::vector<ir::Var>& i) {
+                                            std::vector<ir::Expr> at = VarExprs(i);
+                                            const ir::Expr n = at.back(), k = sum[0].var;
+                                            std::vector<ir::Expr> with = WeightIndex(layout, n, k);
+                                            if (dots) with.push_back(sum[1].var);
+                                            at.back() = dots ? k * ir::Int(kDot) + sum[1].var : k;
+                                            return AsSum(type, ir::Load(inputs[0], at)) *
+                                                   AsSum(type, ir::Load(inputs[1], with));
+                                          })};
 }
 
 double DenseReduction(std::span<const TensorType> inputs, const Attrs&) {
@@ -94,6 +111,10 @@ absl::StatusOr<std::vector<RefTensor>> PlainDense(std::span<const RefTensor> inp
   auto weight = [&](int64_t n, int64_t k) {
     if (layout == WeightLayout::kNk) return n * k_size + k;
     if (layout == WeightLayout::kKn) return k * n_size + n;
+    if (layout == WeightLayout::kDots) {
+      const int64_t group = n / kWeightBlock * (k_size / kDot) + k / kDot;
+      return (group * kWeightBlock + n % kWeightBlock) * kDot + k % kDot;
+    }
     return (n / kWeightBlock * k_size + k) * kWeightBlock + n % kWeightBlock;
   };
   RefTensor out{outputs[0], {}};
@@ -118,9 +139,10 @@ absl::StatusOr<std::vector<TensorType>> InferMatmul(std::span<const TensorType> 
                    StrCat("expected [...,m,k] and [...,k,n], found ", ToText(inputs[0]), " and ",
                           ToText(inputs[1])));
   };
-  if (a.size() < 2 || b.size() < 2 || inputs[0].dtype != inputs[1].dtype) return refuse();
+  if (a.size() < 2 || b.size() < 2) return refuse();
+  TW_ASSIGN(const ir::DType sum, SumType("matmul", inputs[0], inputs[1]));
   if (a.back() != b[b.size() - 2]) return refuse();
-  TensorType out{inputs[0].dtype, {}};
+  TensorType out{sum, {}};
   if (!BroadcastShapes({a.begin(), a.end() - 2}, {b.begin(), b.end() - 2}, &out.shape)) {
     return refuse();
   }
@@ -153,14 +175,16 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildMatmul(ir::FunctionBuilder& b, cons
   for (size_t d = 0; d + 2 < rank; ++d) axes.push_back(StrCat("b", d));
   axes.push_back("m");
   axes.push_back("n");
-  return std::vector<ir::Buffer>{
-      b.Reduce(name, outputs[0].dtype, ShapeExprs(outputs[0].shape), axes, {k}, ir::Combiner::kSum,
-               [&](const std::vector<ir::Var>& vars) {
-                 const std::vector<ir::Expr> i = VarExprs(vars);
-                 const std::span<const ir::Expr> batch(i.data(), rank - 2);
-                 return ir::Load(inputs[0], MatrixIndex(inputs[0], batch, i[rank - 2], k.var)) *
-                        ir::Load(inputs[1], MatrixIndex(inputs[1], batch, k.var, i[rank - 1]));
-               })};
+  const ir::DType type = outputs[0].dtype;
+  return std::vector<ir::Buffer>{b.Reduce(
+      name, type, ShapeExprs(outputs[0].shape), axes, {k}, ir::Combiner::kSum,
+      [&](const std::vector<ir::Var>& vars) {
+        const std::vector<ir::Expr> i = VarExprs(vars);
+        const std::span<const ir::Expr> batch(i.data(), rank - 2);
+        const auto left = MatrixIndex(inputs[0], batch, i[rank - 2], k.var);
+        const auto right = MatrixIndex(inputs[1], batch, k.var, i[rank - 1]);
+        return AsSum(type, ir::Load(inputs[0], left)) * AsSum(type, ir::Load(inputs[1], right));
+      })};
 }
 
 // Offset of the matrix of `shape` that belongs to batch position `batch`.
@@ -205,7 +229,6 @@ std::vector<OpSpec> ContractRows() {
   dense.onnx = {"Gemm", "MatMul"};
   dense.fusion = FusionClass::kComplexOutFusable;
   dense.min_inputs = dense.max_inputs = 2;
-  dense.float_only = true;
   dense.infer = InferDense;
   dense.compute = BuildDense;
   dense.flops = ContractFlops;

@@ -1,6 +1,8 @@
 // Convolutions. Padding is a stage of its own in front of the sum: a schedule keeps the padded
 // copy, makes it per tile (compute_at), or guards the loads instead (inline). Weight layouts: OIHW
-// as in ONNX, IHWO where a kernel reads the output channels contiguously.
+// as in ONNX, IHWO where a kernel reads the output channels contiguously. Integers: i32, or
+// activations in bytes (u8 or i8, padded with the attribute pad_value) with weights i8 and sums
+// i32.
 #include <optional>
 
 #include "compiler/op/conv_shape.h"
@@ -46,13 +48,12 @@ absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const 
                    StrCat("expected an input of rank 4 and a weight of the layout, found ",
                           ToText(x), " and ", ToText(w)));
   }
-  for (const TensorType& in : inputs) {
-    if (in.dtype != x.dtype) {
-      return OpError(
-          kOp, "type",
-          StrCat("expected operands of one type, found ", ToText(x), " and ", ToText(in)));
-    }
+  TW_ASSIGN(const ir::DType sum, SumType(kOp, x, w));
+  if (inputs.size() > 2 && inputs[2].dtype != sum) {
+    return OpError(kOp, "type",
+                   StrCat("expected a bias of ", ir::TypeName(sum), ", found ", ToText(inputs[2])));
   }
+  TW_ASSIGN(c.pad_value, PadValueOf(kOp, attrs, x.dtype));
   c.out_channels = (*ws)[0];
   c.group_in = (*ws)[1];
   const int64_t kh = (*ws)[2], kw = (*ws)[3];
@@ -97,8 +98,8 @@ namespace {
 absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
                                               const Attrs& attrs) {
   TW_ASSIGN(ConvShape c, ConvShapeOf(inputs, attrs));
-  return std::vector<TensorType>{
-      {inputs[0].dtype, {c.batch, c.out_channels, c.out_height, c.out_width}}};
+  TW_ASSIGN(const ir::DType sum, SumType("conv2d", inputs[0], inputs[1]));
+  return std::vector<TensorType>{{sum, {c.batch, c.out_channels, c.out_height, c.out_width}}};
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const std::string& name,
@@ -107,7 +108,8 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const 
                                                   const Attrs& attrs) {
   TW_ASSIGN(ConvShape c, ConvShapeOf(TypesOf(inputs), attrs));
   const Padded rows = TakePadding(&c.h, c.out_height), cols = TakePadding(&c.w, c.out_width);
-  const ir::Buffer x = PadImage(b, name, inputs[0], rows, cols), &w = inputs[1];
+  const ir::Buffer &in = inputs[0], &w = inputs[1];
+  const ir::Buffer x = PadImage(b, name, in, rows, cols, c.pad_value);
   const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in));
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(c.w.kernel));
@@ -120,7 +122,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const 
     }
     ir::Expr row = c.h.Position(i[2], kh.var), col = c.w.Position(i[3], kw.var);
     ir::Expr data = ir::Load(x, {i[0], channel, row, col});
-    return data * ConvWeight(c.layout, w, i[1], ic.var, kh.var, kw.var);
+    return AsSum(dtype, data) * AsSum(dtype, ConvWeight(c.layout, w, i[1], ic.var, kh.var, kw.var));
   };
   const std::vector<std::string> axes = {"n", "oc", "oh", "ow"};
   ir::Buffer sum =
@@ -168,12 +170,12 @@ double PlainSum(const ConvShape& c, const RefTensor& x, const RefTensor& w, int6
   for (int64_t ic = 0; ic < c.group_in; ++ic) {
     for (int64_t kh = 0; kh < c.h.kernel; ++kh) {
       const int64_t row = oh * c.h.stride + kh * c.h.dilation - c.h.pad_begin;
-      if (row < 0 || row >= c.height) continue;
       for (int64_t kw = 0; kw < c.w.kernel; ++kw) {
         const int64_t col = ow * c.w.stride + kw * c.w.dilation - c.w.pad_begin;
-        if (col < 0 || col >= c.width) continue;
+        const bool inside = row >= 0 && row < c.height && col >= 0 && col < c.width;
         const int64_t at = ((n * c.in_channels + first_channel + ic) * c.height + row) * c.width;
-        sum += x.values[at + col] * w.values[WeightOffset(c, oc, ic, kh, kw)];
+        const double value = inside ? x.values[at + col] : static_cast<double>(c.pad_value);
+        sum += value * w.values[WeightOffset(c, oc, ic, kh, kw)];
       }
     }
   }
@@ -210,7 +212,6 @@ std::vector<OpSpec> ConvRows() {
   conv.fusion = FusionClass::kComplexOutFusable;
   conv.min_inputs = 2;
   conv.max_inputs = 3;
-  conv.float_only = true;
   conv.infer = Infer;
   conv.compute = BuildConv;
   conv.flops = ConvFlops;

@@ -6,7 +6,7 @@
 //
 // Quantised: activations u8 or i8, weights i8, sums i32. Dense weights keep four input channels
 // side by side, [o/b, i/a, kh, kw, a/4, b out, 4 in], which is what dot products of four bytes read
-// (x86 vpdpbusd; the tensor intrinsics generic.dot4).
+// (x86 vpdpbusd; the tensor intrinsics generic.dot4). They are padded with the attribute pad_value.
 #include "compiler/op/op_rows.h"
 #include "compiler/op/winograd.h"
 #include "compiler/op/winograd_form.h"
@@ -24,6 +24,7 @@ constexpr int64_t kDot = 4;  // input channels in one dot product of bytes
 struct Shape {
   int64_t batch, in_blocks, height, width, in_block;
   int64_t out_blocks, out_height, out_width, out_block;
+  int64_t pad_value;
   bool depthwise, quantised;
   Window h, w;
 };
@@ -68,6 +69,7 @@ absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& a
     kh = tail[1];
     kw = tail[2];
   }
+  TW_ASSIGN(c.pad_value, PadValueOf(kOp, attrs, x.dtype));
   TW_ASSIGN(std::vector<Window> windows, WindowsOf(kOp, attrs, kh, kw));
   c.h = windows[0];
   c.w = windows[1];
@@ -106,8 +108,7 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std:
   if (inner) taps.push_back(b.ReduceAxis("ib", ir::Int(dots ? c.in_block / kDot : c.in_block)));
   if (dots) taps.push_back(b.ReduceAxis("il", ir::Int(kDot)));
   const Padded rows = TakePadding(&c.h, c.out_height), cols = TakePadding(&c.w, c.out_width);
-  const ir::Buffer x = PadImage(b, name, inputs[0], rows, cols);
-  auto wide = [&](const ir::Expr& e) { return c.quantised ? ir::Cast(ir::kI32, e) : e; };
+  const ir::Buffer x = PadImage(b, name, inputs[0], rows, cols, c.pad_value);
   // i: batch, block, row, column, channel within the block
   auto value = [&](const std::vector<ir::Var>& i) {
     const ir::Expr row = c.h.Position(i[2], kh.var), col = c.w.Position(i[3], kw.var);
@@ -125,7 +126,8 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std:
       if (inner) from[4] = taps.back().var;
       with.insert(with.end(), {from[4], i[4]});
     }
-    return wide(ir::Load(x, from)) * wide(ir::Load(inputs[1], with));
+    const ir::DType sum = outputs[0].dtype;
+    return AsSum(sum, ir::Load(x, from)) * AsSum(sum, ir::Load(inputs[1], with));
   };
   return std::vector<ir::Buffer>{b.Reduce(name, outputs[0].dtype, ShapeExprs(outputs[0].shape),
                                           {"n", "oc", "oh", "ow", "ob"}, taps, ir::Combiner::kSum,
@@ -208,13 +210,13 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
     for (int64_t n = 0; n < c.batch; ++n) {
       for (int64_t oh = 0; oh < c.out_height; ++oh) {
         const int64_t row = oh * c.h.stride + k[spatial] * c.h.dilation - c.h.pad_begin;
-        if (row < 0 || row >= c.height) continue;
         for (int64_t ow = 0; ow < c.out_width; ++ow) {
           const int64_t col = ow * c.w.stride + k[spatial + 1] * c.w.dilation - c.w.pad_begin;
-          if (col < 0 || col >= c.width) continue;
+          const bool inside = row >= 0 && row < c.height && col >= 0 && col < c.width;
+          const int64_t at =
+              n * from[0] + in_block * from[1] + row * from[2] + col * from[3] + within;
           out.values[n * to[0] + k[0] * to[1] + oh * to[2] + ow * to[3] + lane] +=
-              weight * inputs[0].values[n * from[0] + in_block * from[1] + row * from[2] +
-                                        col * from[3] + within];
+              weight * (inside ? inputs[0].values[at] : static_cast<double>(c.pad_value));
         }
       }
     }

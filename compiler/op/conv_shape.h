@@ -21,6 +21,7 @@ struct ConvShape {
   WeightLayout layout;
   Window h, w;
   int64_t out_height, out_width;
+  int64_t pad_value;  // of bytes; 0 for all others
 
   int64_t group_out() const { return out_channels / groups; }
 };

@@ -17,7 +17,7 @@ std::vector<OpSpec> MakeTable() {
   std::vector<OpSpec> table;
   for (auto rows :
        {ElementwiseRows(), CastRows(), ConvRows(), ConvBlockedRows(), ConvTransposeRows(),
-        ContractRows(), ReductionRows(), PoolRows(), ShapeRows(), IndexingRows()}) {
+        ContractRows(), ReductionRows(), PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;
@@ -25,20 +25,15 @@ std::vector<OpSpec> MakeTable() {
 
 absl::StatusOr<std::vector<TensorType>> InferElementwise(const OpSpec& spec,
                                                          std::span<const TensorType> inputs) {
-  TensorType out = inputs[0];
   for (size_t i = 1; i < inputs.size(); ++i) {
-    if (inputs[i].dtype != out.dtype) {
+    if (inputs[i].dtype != inputs[0].dtype) {
       return OpError(spec.name, "type",
-                     StrCat("expected operand ", i, " of type ", ir::TypeName(out.dtype),
+                     StrCat("expected operand ", i, " of type ", ir::TypeName(inputs[0].dtype),
                             ", found ", ToText(inputs[i])));
     }
-    if (!BroadcastShapes(out.shape, inputs[i].shape, &out.shape)) {
-      return OpError(spec.name, "shape",
-                     StrCat("expected shapes that broadcast, found ", ToText(inputs[0]), " and ",
-                            ToText(inputs[i])));
-    }
   }
-  return std::vector<TensorType>{out};
+  TW_ASSIGN(TensorType out, BroadcastOperands(spec.name, inputs));
+  return std::vector<TensorType>{std::move(out)};
 }
 
 // The index of an operand of shape `from` at the output index `index` (broadcasting aligns right).

@@ -88,7 +88,8 @@ struct OpSpec {
   bool float_only = false;  // refuses integer and bool operands
 
   // Elementwise operators (NumPy broadcasting, one output) state only what happens to one element;
-  // type rule, compute, element and reference follow from it. Null for all others.
+  // compute, element, reference and type rule (one type for all operands and the result) follow
+  // from it, where the row does not give its own. Null for all others.
   ir::Expr (*scalar)(std::span<const ir::Expr> args, const Attrs& attrs) = nullptr;
   double (*scalar_reference)(std::span<const double> args, const Attrs& attrs) = nullptr;
 

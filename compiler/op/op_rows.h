@@ -20,6 +20,7 @@ std::vector<OpSpec> ContractRows();
 std::vector<OpSpec> IndexingRows();
 std::vector<OpSpec> ReductionRows();
 std::vector<OpSpec> PoolRows();
+std::vector<OpSpec> QuantizeRows();
 std::vector<OpSpec> ShapeRows();
 
 // op.<name>.<reason>: <detail>
@@ -30,6 +31,9 @@ std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape);
 // NumPy broadcasting; false where the shapes do not fit.
 bool BroadcastShapes(const std::vector<int64_t>& a, const std::vector<int64_t>& b,
                      std::vector<int64_t>* out);
+// The type of the first operand in the shape that all broadcast to (op.<name>.shape).
+absl::StatusOr<TensorType> BroadcastOperands(std::string_view op,
+                                             std::span<const TensorType> inputs);
 // Steps `index` through `shape` in row-major order; false after the last element.
 bool NextIndex(const std::vector<int64_t>& shape, std::vector<int64_t>* index);
 // A vector attribute of exactly `n` values, each in [low, high].
@@ -59,17 +63,25 @@ inline constexpr int64_t kMaxWindowAttr = int64_t{1} << 24;
 // strides, pads, dilations of a 2-D window operator with the given kernel (op.<name>.attribute).
 absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& attrs, int64_t kh,
                                               int64_t kw);
-// One padded spatial dimension: position j holds input j - begin, zero outside the input.
+// One padded spatial dimension: position j holds input j - begin, a constant outside the input.
 struct Padded {
   int64_t begin, extent;
   bool covers(int64_t input) const { return begin == 0 && extent <= input; }
 };
-// A stage that pads dimensions 2 and 3 of `x`, whose extents are known; `x` itself where it covers
-// both. Schedules place it, or guard the loads instead (inline).
+// A stage that pads dimensions 2 and 3 of `x`, whose extents are known, with `value`; `x` itself
+// where it covers both. Schedules place it, or guard the loads instead (inline).
 ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x, Padded h,
-                    Padded w);
+                    Padded w, int64_t value = 0);
+// What a convolution takes outside of the image: its attribute pad_value, which only bytes have
+// (op.<name>.attribute).
+absl::StatusOr<int64_t> PadValueOf(std::string_view op, const Attrs& attrs, ir::DType type);
 // The positions that `output` windows touch; the windows themselves begin at 0 from then on.
 Padded TakePadding(Window* window, int64_t output);
+// The type of sums of products: floats and i32 keep theirs, bytes (u8 or i8, times i8) give i32
+// (op.<name>.type).
+absl::StatusOr<ir::DType> SumType(std::string_view op, const TensorType& x, const TensorType& w);
+// A factor of such a product.
+ir::Expr AsSum(ir::DType sum, const ir::Expr& factor);
 // value if all conditions hold, else otherwise.
 ir::Expr Guarded(const std::vector<ir::Expr>& conditions, ir::Expr value, ir::Expr otherwise);
 

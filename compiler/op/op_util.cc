@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/ir/numeric.h"
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -32,6 +33,19 @@ bool BroadcastShapes(const std::vector<int64_t>& a, const std::vector<int64_t>& 
   }
   *out = std::move(result);
   return true;
+}
+
+absl::StatusOr<TensorType> BroadcastOperands(std::string_view op,
+                                             std::span<const TensorType> inputs) {
+  TensorType out = inputs[0];
+  for (const TensorType& input : inputs.subspan(1)) {
+    if (!BroadcastShapes(out.shape, input.shape, &out.shape)) {
+      return OpError(op, "shape",
+                     StrCat("expected shapes that broadcast, found ", ToText(inputs[0]), " and ",
+                            ToText(input)));
+    }
+  }
+  return out;
 }
 
 bool NextIndex(const std::vector<int64_t>& shape, std::vector<int64_t>* index) {
@@ -120,8 +134,17 @@ absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& 
                              {kw, strides[1], dilations[1], pads[1], pads[3]}};
 }
 
+absl::StatusOr<int64_t> PadValueOf(std::string_view op, const Attrs& attrs, ir::DType type) {
+  const int64_t value = GetInt(attrs, "pad_value", 0);
+  const bool byte = type == ir::kU8 || type == ir::kI8;
+  if (value == 0 || (byte && value >= ir::MinInt(type) && value <= ir::MaxInt(type))) return value;
+  return OpError(
+      op, "attribute",
+      StrCat("expected a pad_value that bytes hold, found ", value, " for ", ir::TypeName(type)));
+}
+
 ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x, Padded h,
-                    Padded w) {
+                    Padded w, int64_t value) {
   const int64_t height = *ir::AsInt(x->shape[2]), width = *ir::AsInt(x->shape[3]);
   if (h.covers(height) && w.covers(width)) return x;
   std::vector<ir::Expr> shape = x->shape;
@@ -142,8 +165,22 @@ ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::B
     if (h.extent - h.begin > height) inside.push_back(index[2] < ir::Int(height));
     if (w.begin > 0) inside.push_back(index[3] >= ir::Int(0));
     if (w.extent - w.begin > width) inside.push_back(index[3] < ir::Int(width));
-    return Guarded(inside, ir::Load(x, std::move(index)), ir::Zero(x->dtype));
+    return Guarded(inside, ir::Load(x, std::move(index)),
+                   value == 0 ? ir::Zero(x->dtype) : ir::Int(value, x->dtype));
   });
+}
+
+absl::StatusOr<ir::DType> SumType(std::string_view op, const TensorType& x, const TensorType& w) {
+  if (x.dtype == w.dtype && (x.dtype.is_float() || x.dtype == ir::kI32)) return x.dtype;
+  const bool bytes = (x.dtype == ir::kU8 || x.dtype == ir::kI8) && w.dtype == ir::kI8;
+  if (bytes) return ir::kI32;
+  return OpError(op, "type",
+                 StrCat("expected floats or i32 of one type, or bytes and weights of i8, found ",
+                        ToText(x), " and ", ToText(w)));
+}
+
+ir::Expr AsSum(ir::DType sum, const ir::Expr& factor) {
+  return factor->dtype == sum ? factor : ir::Cast(sum, factor);
 }
 
 Padded TakePadding(Window* window, int64_t output) {

@@ -1,9 +1,10 @@
 // Sliding-window pooling: pool2d with kind=max|avg over dimensions 2 and 3 (a channel block may
-// follow: [n, c/b, h, w, b]). A window reads only what lies inside the input;
-// an average counts the padding only where count_include_pad says so.
+// follow: [n, c/b, h, w, b]); maxima of integers, too. A window reads only what lies inside the
+// input; an average counts the padding only where count_include_pad says so.
 #include <cmath>
 #include <limits>
 
+#include "compiler/ir/numeric.h"
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -56,6 +57,11 @@ absl::StatusOr<PoolShape> ShapeOf(const std::vector<int64_t>& shape, const Attrs
 absl::StatusOr<std::vector<TensorType>> InferPool(std::span<const TensorType> inputs,
                                                   const Attrs& attrs) {
   TW_ASSIGN(PoolShape p, ShapeOf(inputs[0].shape, attrs));
+  const ir::DType type = inputs[0].dtype;
+  if (type.is_bool() || (!p.max && !type.is_float())) {
+    return OpError("pool2d", "type",
+                   StrCat("expected floats, or the maxima of integers, found ", ToText(inputs[0])));
+  }
   TensorType out = inputs[0];
   out.shape[2] = p.out_height;
   out.shape[3] = p.out_width;
@@ -89,7 +95,9 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildPool(ir::FunctionBuilder& b, const 
   const std::vector<ir::Expr> out_shape = ShapeExprs(outputs[0].shape);
   std::vector<std::string> axes = {"n", "c", "oh", "ow"};
   if (shape.size() == 5) axes.push_back("b");
-  const ir::Expr outside = ir::Float(p.max ? -INFINITY : 0, dtype);
+  const ir::Expr outside = dtype.is_float() ? ir::Float(p.max ? -INFINITY : 0, dtype)
+                           : p.max          ? ir::Int(ir::MinInt(dtype), dtype)
+                                            : ir::Zero(dtype);
   auto value = [&](const std::vector<ir::Var>& i) {
     ir::Expr row = p.h.Position(i[2], kh.var), col = p.w.Position(i[3], kw.var);
     std::vector<ir::Expr> inside;
@@ -167,7 +175,6 @@ std::vector<OpSpec> PoolRows() {
   pool.name = "pool2d";
   pool.onnx = {"MaxPool", "AveragePool"};
   pool.fusion = FusionClass::kReduction;
-  pool.float_only = true;
   pool.infer = InferPool;
   pool.compute = BuildPool;
   pool.flops = [](std::span<const TensorType>, std::span<const TensorType> outputs,

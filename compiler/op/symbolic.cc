@@ -245,27 +245,24 @@ struct Rule {
   Result (*infer)(Inputs, const Attrs&, DimEqualities*);
 };
 constexpr Rule kRules[] = {
-    {"batch_norm", Same},
-    {"cast", Same},
-    {"concat", Concat},
-    {"conv2d", Conv},
-    {"conv2d_transpose", ConvTranspose},
-    {"dense", Dense},
-    {"gather", Gather},
-    {"matmul", Matmul},
-    {"pad", Pad},
-    {"pool2d", Pool},
-    {"reduce", Reduce},
-    {"reshape", Reshape},
-    {"slice", Slice},
-    {"softmax", Same},
-    {"transpose", Transpose},
+    {"batch_norm", Same}, {"concat", Concat},
+    {"conv2d", Conv},     {"conv2d_transpose", ConvTranspose},
+    {"dense", Dense},     {"gather", Gather},
+    {"matmul", Matmul},   {"pad", Pad},
+    {"pool2d", Pool},     {"reduce", Reduce},
+    {"reshape", Reshape}, {"slice", Slice},
+    {"softmax", Same},    {"transpose", Transpose},
 };
 
-// Of all results; every rule of types says the first operand's, but cast's.
+// Of all results; the rules of types say the first operand's, but where numbers are converted and
+// where bytes are summed up.
 ir::DType ResultType(const OpSpec& spec, Inputs inputs, const Attrs& attrs) {
   ir::DType type = inputs[0].dtype;
   if (spec.name == "cast") ir::ParseType(GetString(attrs, "dtype", ""), &type);
+  if (spec.name == "quantize") type = inputs[2].dtype;
+  if (spec.name == "dequantize") type = inputs[1].dtype;
+  const bool sums = spec.name == "conv2d" || spec.name == "dense" || spec.name == "matmul";
+  if (sums && type.bytes() == 1) type = ir::kI32;
   return type;
 }
 
@@ -286,7 +283,7 @@ absl::StatusOr<std::vector<SymbolicType>> InferSymbolic(const OpSpec& spec, Inpu
     for (const SymbolicType& in : inputs.subspan(1)) {
       TW_ASSIGN(dims, Broadcast(spec.name, dims, in.dims, equal));
     }
-    return std::vector<SymbolicType>{{inputs[0].dtype, std::move(dims)}};
+    return std::vector<SymbolicType>{{ResultType(spec, inputs, attrs), std::move(dims)}};
   }
   for (const Rule& rule : kRules) {
     if (rule.op != spec.name) continue;

@@ -113,23 +113,23 @@ class Generator {
 
   void Grow() {
     static constexpr Maker kMakers[] = {
-        &Generator::Unary,         &Generator::Unary,      &Generator::Binary,
-        &Generator::Binary,        &Generator::ByConstant, &Generator::ByConstant,
-        &Generator::Positive,      &Generator::Conv,       &Generator::Conv,
-        &Generator::ConvTranspose, &Generator::Norm,       &Generator::Pool,
-        &Generator::Dense,         &Generator::Matmul,     &Generator::Reduce,
-        &Generator::Softmax,       &Generator::Reshape,    &Generator::Transpose,
-        &Generator::Slice,         &Generator::Concat,     &Generator::Pad,
-        &Generator::Gather,        &Generator::Rounding,   &Generator::Again,
-        &Generator::OfConstants,   &Generator::WideAndBack};
+        &Generator::Unary,         &Generator::Unary,       &Generator::Binary,
+        &Generator::Binary,        &Generator::ByConstant,  &Generator::ByConstant,
+        &Generator::Positive,      &Generator::Conv,        &Generator::Conv,
+        &Generator::ConvTranspose, &Generator::Norm,        &Generator::Pool,
+        &Generator::Dense,         &Generator::Matmul,      &Generator::Reduce,
+        &Generator::Softmax,       &Generator::Reshape,     &Generator::Transpose,
+        &Generator::Slice,         &Generator::Concat,      &Generator::Pad,
+        &Generator::Gather,        &Generator::Rounding,    &Generator::Again,
+        &Generator::OfConstants,   &Generator::WideAndBack, &Generator::Quantized};
     (this->*kMakers[rng_.Uniform(std::size(kMakers))])();
   }
 
   // Elementwise operators of one operand that are defined everywhere and do not jump; makers below
   // know how to use the others.
   static std::vector<std::string> TotalFunctions() {
-    static constexpr std::string_view kOthers[] = {"exp",   "log",  "sqrt", "reciprocal",
-                                                   "floor", "ceil", "round"};
+    static constexpr std::string_view kOthers[] = {"exp",   "log",  "sqrt",  "reciprocal",
+                                                   "floor", "ceil", "round", "cast"};
     std::vector<std::string> names = {"relu", "neg"};  // once more
     for (const op::OpSpec& spec : op::Operators()) {
       bool other =
@@ -413,6 +413,42 @@ class Generator {
     static const std::vector<std::string> names = {"floor", "ceil", "round"};
     const ValueId x = Emit(rng_.Choice(names), {values_[0]});
     if (rng_.Bernoulli(0.5)) Emit(rng_.Choice(names), {x});
+  }
+  // Numbers as bytes and back, as they are or convolved. The rounding is of inputs only, too.
+  void Quantized() {
+    const std::string type = rng_.Bernoulli(0.6) ? "u8" : "i8";
+    const ValueId x = values_[0];
+    const size_t before = values_.size();
+    const ValueId q = Emit("quantize", {x, Scalar(0.0117), Whole(type, rng_.UniformInt(0, 90))});
+    const ValueId zero = g_.nodes.back().inputs[2];
+    ValueId y = Emit("dequantize", {q, Scalar(0.0117), zero});
+    const Ints shape = ShapeOf(x);
+    if (shape.size() == 4 && rng_.Bernoulli(0.7)) {
+      const int64_t c = shape[1], k = rng_.UniformInt(1, 3), groups = Groups(c);
+      const int64_t out = groups * rng_.UniformInt(1, groups == 1 ? 8 : 2);
+      Attrs attrs = WindowAttrs(k);
+      attrs["groups"] = groups;
+      const ValueId w = Bytes({out, c / groups, k, k});
+      y = Emit("conv2d", {y, Emit("dequantize", {w, Scalar(0.004), Whole("i8", 0)})}, attrs);
+    } else if (!shape.empty() && rng_.Bernoulli(0.7)) {
+      const ValueId w = Bytes({rng_.UniformInt(1, 40), shape.back()});
+      y = Emit("dense", {y, Emit("dequantize", {w, Scalar(0.004), Whole("i8", 0)})});
+    }
+    values_.resize(before);  // the others' operands are f32 and no weights
+    if (y >= 0) values_.push_back(y);
+  }
+  ValueId Whole(const std::string& type, int64_t value) {
+    TensorType scalar{ir::kU8, {}};
+    TW_CHECK(ir::ParseType(type, &scalar.dtype)) << type;
+    return graph::AddConstant(&g_, "z", scalar,
+                              op::ToBytes({scalar, {static_cast<double>(value)}}));
+  }
+  ValueId Bytes(Ints shape) {
+    RefTensor t{{ir::kI8, std::move(shape)}, {}};
+    for (int64_t i = 0; i < t.type.elements(); ++i) {
+      t.values.push_back(static_cast<double>(rng_.UniformInt(-127, 127)));
+    }
+    return graph::AddConstant(&g_, "bytes", t.type, op::ToBytes(t));
   }
   // A node that stands there already.
   void Again() {

@@ -58,6 +58,24 @@ class OnnxBuilder {
     for (int64_t v : values) t->add_int64_data(v);
     return *this;
   }
+  // Integers of a type whose values stand in the field int32_data: INT8, UINT8, INT32.
+  OnnxBuilder& Small(const std::string& name, int type, const std::vector<int64_t>& shape,
+                     const std::vector<int64_t>& values) {
+    pb::TensorProto* t = graph().add_initializer();
+    t->set_name(name);
+    t->set_data_type(type);
+    for (int64_t dim : shape) t->add_dims(dim);
+    for (int64_t v : values) t->add_int32_data(static_cast<int32_t>(v));
+    return *this;
+  }
+  OnnxBuilder& Floats(const std::string& name, const std::vector<float>& values) {
+    pb::TensorProto* t = graph().add_initializer();
+    t->set_name(name);
+    t->set_data_type(pb::TensorProto::FLOAT);
+    t->add_dims(static_cast<int64_t>(values.size()));
+    for (float v : values) t->add_float_data(v);
+    return *this;
+  }
   OnnxBuilder& Scalar(const std::string& name, float value) {
     pb::TensorProto* t = graph().add_initializer();
     t->set_name(name);

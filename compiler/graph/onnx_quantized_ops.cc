@@ -1,0 +1,273 @@
+// Conversions of quantised operators. Numbers become integers by `quantize` and come back by
+// `dequantize`; products of integers are sums of i32 over what is left after the zero points are
+// taken off, exact whatever the zero points are. The pass integer_layers makes sums of bytes of
+// them.
+#include "compiler/graph/onnx_conversions.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+namespace {
+
+using support::StrCat;
+using Ints = std::vector<int64_t>;
+
+// One node, or its value where all operands are known (scales, zero points, weights).
+Result Known(NodeReader& n, std::string_view op_name, std::vector<ValueId> inputs, op::Attrs attrs,
+             const std::string& name) {
+  std::vector<op::RefTensor> tensors;
+  for (ValueId id : inputs) {
+    const Value& value = n.importer().ValueOf(id);
+    if (value.constant == nullptr) {
+      return n.importer().Emit(op_name, std::move(inputs), std::move(attrs), name);
+    }
+    TW_ASSIGN(op::RefTensor tensor, op::FromBytes(value.type, value.constant->view()));
+    tensors.push_back(std::move(tensor));
+  }
+  TW_ASSIGN(auto results, op::Reference(*op::FindOp(op_name), tensors, attrs));
+  return n.importer().Constant(name, results[0].type, op::ToBytes(results[0]));
+}
+
+ValueId Scalar(NodeReader& n, ir::DType type, double value, const std::string& name) {
+  const op::RefTensor scalar{{type, {}}, {value}};
+  return n.importer().Constant(name, scalar.type, op::ToBytes(scalar));
+}
+
+// A scale or zero point with the axis of the data that its one dimension means; as it is where it
+// is one number, and where it has several dimensions already.
+Result Aligned(NodeReader& n, ValueId parameter, int64_t axis, size_t rank,
+               const std::string& name) {
+  const op::TensorType type = n.importer().TypeOf(parameter);
+  const bool one = type.elements() == 1 && type.shape.size() <= 1;
+  if (!one && type.shape.size() != 1) return parameter;
+  if (one && type.shape.empty()) return parameter;
+  Ints shape;
+  if (!one) {
+    if (axis < 0 || axis >= static_cast<int64_t>(rank)) {
+      return n.Error("axis", StrCat("expected an axis of rank ", rank, ", found ", axis));
+    }
+    shape.assign(rank - static_cast<size_t>(axis), 1);
+    shape[0] = type.shape[0];
+  }
+  return Known(n, kViewOp, {parameter}, {{"shape", shape}}, name);
+}
+
+struct Parameters {
+  ValueId scale, zero;
+};
+
+// Scale and zero point as inputs `scale` and `scale + 1` say; a zero point of type `type` and value
+// 0 where there is none.
+absl::StatusOr<Parameters> ReadParameters(NodeReader& n, int scale, ir::DType type, int64_t axis,
+                                          size_t rank, std::string_view what) {
+  Parameters p;
+  TW_ASSIGN(p.scale, n.Input(scale));
+  TW_ASSIGN(p.scale, Aligned(n, p.scale, axis, rank, PartName(n, StrCat(what, "_scale"))));
+  const std::string name = PartName(n, StrCat(what, "_zero"));
+  if (!n.HasInput(scale + 1)) {
+    p.zero = Scalar(n, type, 0, name);
+    return p;
+  }
+  TW_ASSIGN(p.zero, n.Input(scale + 1));
+  TW_ASSIGN(p.zero, Aligned(n, p.zero, axis, rank, name));
+  return p;
+}
+
+// The axis that scales run along, and with the attribute block_size how many neighbours share one:
+// then the data is cut into blocks, which have an axis of their own.
+struct Blocks {
+  int64_t axis = 0, size = 0;
+  Ints whole, cut;  // shapes of the data
+};
+
+absl::StatusOr<Blocks> ReadBlocks(NodeReader& n, const Ints& shape) {
+  Blocks b;
+  const auto rank = static_cast<int64_t>(shape.size());
+  TW_ASSIGN(b.axis, n.Int("axis", 1));
+  TW_ASSIGN(b.size, n.Int("block_size", 0));
+  if (b.axis < 0) b.axis += rank;
+  b.whole = b.cut = shape;
+  if (b.size == 0) return b;
+  if (b.axis < 0 || b.axis >= rank || b.size < 0 || shape[b.axis] % b.size != 0) {
+    return n.Error("attribute", StrCat("expected a block_size that divides the axis, found ",
+                                       b.size, " along axis ", b.axis));
+  }
+  b.cut[b.axis] /= b.size;
+  b.cut.insert(b.cut.begin() + b.axis + 1, b.size);
+  return b;
+}
+
+// A scale or zero point of blocks: one for all elements of each.
+Result OfBlocks(NodeReader& n, ValueId parameter, const Blocks& b, const std::string& name) {
+  Ints shape = n.importer().TypeOf(parameter).shape;
+  if (b.size == 0 || shape.size() != b.whole.size()) return parameter;
+  shape.insert(shape.begin() + b.axis + 1, 1);
+  return Known(n, kViewOp, {parameter}, {{"shape", shape}}, name);
+}
+
+// quantize or dequantize, in blocks where there are some.
+Result Convert(NodeReader& n, std::string_view op_name, ValueId x, const Parameters& p,
+               const Blocks& b) {
+  if (b.size == 0) return n.importer().Emit(op_name, {x, p.scale, p.zero}, {}, n.output_name());
+  TW_ASSIGN(const ValueId scale, OfBlocks(n, p.scale, b, PartName(n, "_scales")));
+  TW_ASSIGN(const ValueId zero, OfBlocks(n, p.zero, b, PartName(n, "_zeros")));
+  TW_ASSIGN(x, Reshaped(n, x, b.cut, PartName(n, "_cut")));
+  TW_ASSIGN(x, n.importer().Emit(op_name, {x, scale, zero}, {}, PartName(n, "_blocks")));
+  return Reshaped(n, x, b.whole, n.output_name());
+}
+
+// An operand of a product of integers, without its zero point, as i32.
+Result WithoutZero(NodeReader& n, ValueId value, int zero_input, int64_t axis,
+                   std::string_view what) {
+  const size_t rank = n.importer().TypeOf(value).shape.size();
+  TW_ASSIGN(value, Known(n, "cast", {value}, {{"dtype", std::string("i32")}},
+                         PartName(n, StrCat(what, "_wide"))));
+  if (!n.HasInput(zero_input)) return value;
+  TW_ASSIGN(ValueId zero, n.Input(zero_input));
+  TW_ASSIGN(zero, Aligned(n, zero, axis, rank, PartName(n, StrCat(what, "_zero"))));
+  TW_ASSIGN(zero, Known(n, "cast", {zero}, {{"dtype", std::string("i32")}},
+                        PartName(n, StrCat(what, "_zero_wide"))));
+  return Known(n, "sub", {value, zero}, {}, PartName(n, StrCat(what, "_centred")));
+}
+
+// Sums of i32 times x_scale * w_scale / y_scale, rounded into the type of the zero point.
+Result Requantized(NodeReader& n, ValueId sums, ValueId x_scale, ValueId w_scale,
+                   const Parameters& y) {
+  const op::TensorType type = n.importer().TypeOf(x_scale);
+  TW_ASSIGN(ValueId scale, Known(n, "mul", {x_scale, w_scale}, {}, PartName(n, "_scales")));
+  TW_ASSIGN(scale, Known(n, "div", {scale, y.scale}, {}, PartName(n, "_scale")));
+  const ValueId zero = Scalar(n, ir::kI32, 0, PartName(n, "_none"));
+  TW_ASSIGN(ValueId steps,
+            n.importer().Emit("dequantize", {sums, scale, zero}, {}, PartName(n, "_steps")));
+  const ValueId one = Scalar(n, type.dtype, 1, PartName(n, "_one"));
+  return n.importer().Emit("quantize", {steps, one, y.zero}, {}, n.output_name());
+}
+
+// The axis of a scale or zero point of an operand of MatMul: the rows of a, the columns of b.
+int64_t RowAxis(const op::TensorType& type) { return static_cast<int64_t>(type.shape.size()) - 2; }
+int64_t ColumnAxis(const op::TensorType& type) {
+  return static_cast<int64_t>(type.shape.size()) - 1;
+}
+
+}  // namespace
+
+Result ImportQuantizeLinear(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(const Blocks b, ReadBlocks(n, n.importer().TypeOf(x).shape));
+  TW_ASSIGN(const int64_t wanted, n.Int("output_dtype", 0));
+  ir::DType type = ir::kU8;
+  if (wanted != 0) {
+    TW_ASSIGN(type, ElementType(wanted));
+  }
+  TW_ASSIGN(const Parameters p, ReadParameters(n, 1, type, b.axis, b.whole.size(), ""));
+  if (n.importer().TypeOf(x).dtype == ir::kI32) {
+    TW_ASSIGN(
+        x, n.importer().Emit("cast", {x}, {{"dtype", std::string("f32")}}, PartName(n, "_float")));
+  }
+  return Convert(n, "quantize", x, p, b);
+}
+
+Result ImportDequantizeLinear(NodeReader& n) {
+  TW_ASSIGN(const ValueId x, n.Input(0));
+  const op::TensorType type = n.importer().TypeOf(x);
+  TW_ASSIGN(const Blocks b, ReadBlocks(n, type.shape));
+  TW_ASSIGN(const Parameters p, ReadParameters(n, 1, type.dtype, b.axis, b.whole.size(), ""));
+  return Convert(n, "dequantize", x, p, b);
+}
+
+// The scale that lets the data and 0 fit into u8. Data that is all zeros has scale 0, and bytes 0.
+Result ImportDynamicQuantizeLinear(NodeReader& n) {
+  TW_ASSIGN(const ValueId x, n.Input(0));
+  Importer& g = n.importer();
+  const ValueId none = Scalar(n, ir::kF32, 0, PartName(n, "_zero_float"));
+  auto end = [&](const std::string& kind) -> Result {
+    TW_ASSIGN(const ValueId end, g.Emit("reduce", {x}, {{"kind", kind}, {"keepdims", int64_t{0}}},
+                                        PartName(n, StrCat("_", kind))));
+    return g.Emit(kind, {end, none}, {}, PartName(n, StrCat("_", kind, "_0")));
+  };
+  TW_ASSIGN(const ValueId low, end("min"));
+  TW_ASSIGN(const ValueId high, end("max"));
+  TW_ASSIGN(ValueId scale, g.Emit("sub", {high, low}, {}, PartName(n, "_range")));
+  const ValueId steps = Scalar(n, ir::kF32, 255, PartName(n, "_steps"));
+  TW_ASSIGN(scale, g.Emit("div", {scale, steps}, {}, PartName(n, "_scale")));
+  TW_ASSIGN(ValueId zero, g.Emit("sub", {none, low}, {}, PartName(n, "_below")));
+  const ValueId byte = Scalar(n, ir::kU8, 0, PartName(n, "_byte"));
+  TW_ASSIGN(zero, g.Emit("quantize", {zero, scale, byte}, {}, PartName(n, "_zero")));
+  TW_TRY(n.BindOutput(1, scale));
+  TW_TRY(n.BindOutput(2, zero));
+  return g.Emit("quantize", {x, scale, zero}, {}, n.output_name());
+}
+
+Result ImportMatMulInteger(NodeReader& n) {
+  TW_ASSIGN(ValueId a, n.Input(0));
+  TW_ASSIGN(ValueId b, n.Input(1));
+  TW_ASSIGN(a, WithoutZero(n, a, 2, RowAxis(n.importer().TypeOf(a)), "_a"));
+  TW_ASSIGN(b, WithoutZero(n, b, 3, ColumnAxis(n.importer().TypeOf(b)), "_b"));
+  return EmitMatMul(n, a, b, n.output_name());
+}
+
+Result ImportConvInteger(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(ValueId w, n.Input(1));
+  TW_ASSIGN(x, WithoutZero(n, x, 2, /*axis=*/1, "_x"));
+  TW_ASSIGN(w, WithoutZero(n, w, 3, /*axis=*/0, "_w"));
+  return EmitConv(n, {x, w}, n.output_name());
+}
+
+Result ImportQLinearConv(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(ValueId w, n.Input(3));
+  const size_t rank = n.importer().TypeOf(x).shape.size();
+  TW_ASSIGN(x, WithoutZero(n, x, 2, /*axis=*/1, "_x"));
+  TW_ASSIGN(w, WithoutZero(n, w, 5, /*axis=*/0, "_w"));
+  std::vector<ValueId> operands = {x, w};
+  if (n.HasInput(8)) {
+    TW_ASSIGN(const ValueId bias, n.Input(8));
+    operands.push_back(bias);
+  }
+  TW_ASSIGN(const ValueId sums, EmitConv(n, operands, PartName(n, "_sums")));
+  TW_ASSIGN(ValueId x_scale, n.Input(1));
+  TW_ASSIGN(ValueId w_scale, n.Input(4));
+  TW_ASSIGN(x_scale, Aligned(n, x_scale, 1, rank, PartName(n, "_x_scale")));
+  TW_ASSIGN(w_scale, Aligned(n, w_scale, 1, rank, PartName(n, "_w_scale")));
+  TW_ASSIGN(const Parameters y, ReadParameters(n, 6, ir::kU8, 1, rank, "_y"));
+  return Requantized(n, sums, x_scale, w_scale, y);
+}
+
+Result ImportQLinearMatMul(NodeReader& n) {
+  TW_ASSIGN(ValueId a, n.Input(0));
+  TW_ASSIGN(ValueId b, n.Input(3));
+  const op::TensorType a_type = n.importer().TypeOf(a), b_type = n.importer().TypeOf(b);
+  TW_ASSIGN(a, WithoutZero(n, a, 2, RowAxis(a_type), "_a"));
+  TW_ASSIGN(b, WithoutZero(n, b, 5, ColumnAxis(b_type), "_b"));
+  TW_ASSIGN(const ValueId sums, EmitMatMul(n, a, b, PartName(n, "_sums")));
+  const op::TensorType type = n.importer().TypeOf(sums);
+  TW_ASSIGN(ValueId a_scale, n.Input(1));
+  TW_ASSIGN(ValueId b_scale, n.Input(4));
+  TW_ASSIGN(a_scale,
+            Aligned(n, a_scale, RowAxis(type), type.shape.size(), PartName(n, "_a_scale")));
+  TW_ASSIGN(b_scale,
+            Aligned(n, b_scale, ColumnAxis(type), type.shape.size(), PartName(n, "_b_scale")));
+  TW_ASSIGN(const Parameters y,
+            ReadParameters(n, 6, ir::kU8, RowAxis(type), type.shape.size(), "_y"));
+  return Requantized(n, sums, a_scale, b_scale, y);
+}
+
+// ONNX Runtime's addition of bytes.
+Result ImportQLinearAdd(NodeReader& n) {
+  std::vector<ValueId> terms;
+  for (const int first : {0, 3}) {
+    TW_ASSIGN(const ValueId x, n.Input(first));
+    const op::TensorType type = n.importer().TypeOf(x);
+    const std::string what = first == 0 ? "_a" : "_b";
+    TW_ASSIGN(const Parameters p, ReadParameters(n, first + 1, type.dtype, 0, 0, what));
+    TW_ASSIGN(const ValueId term,
+              n.importer().Emit("dequantize", {x, p.scale, p.zero}, {}, PartName(n, what)));
+    terms.push_back(term);
+  }
+  TW_ASSIGN(const ValueId sum, n.importer().Emit("add", terms, {}, PartName(n, "_sum")));
+  TW_ASSIGN(const Parameters y, ReadParameters(n, 6, ir::kU8, 0, 0, "_y"));
+  return n.importer().Emit("quantize", {sum, y.scale, y.zero}, {}, n.output_name());
+}
+
+}  // namespace tilewright::graph::onnx
