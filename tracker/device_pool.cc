@@ -51,14 +51,19 @@ DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
         now.mono_ns + std::max<int64_t>(0, row.health.next_probe_us - now.wall_us) * 1000;
     device.row = std::move(row);
   }
+  std::set<std::string> unacknowledged;
   for (OutboxRow& row : snapshot.outbox) {
     const int64_t seq = row.seq;
+    unacknowledged.insert(row.work_item);
     outbox_[row.consumer].emplace(seq, std::move(row));
     ++outbox_size_;
   }
   for (WorkRow& loaded : snapshot.items) {
     WorkRow& row = items_[loaded.item.name()] = std::move(loaded);
-    if (!row.open()) continue;
+    if (!row.open()) {
+      if (unacknowledged.count(row.item.name()) == 0) MayForget(row.item.name());
+      continue;
+    }
     CountOpen(row.item, +1);
     if (IsCanary(row)) devices_[CanaryDevice(row.item)].canary = row.item.name();
     submitted_ns_[row.item.name()] = now.mono_ns;

@@ -50,7 +50,10 @@ struct PoolOptions {
   int max_candidate_kills = 2;   // attempts that took a device down before an item is quarantined
   int max_infra_losses = 20;     // attempts lost for other reasons before an item fails
   int64_t max_outbox = 200'000;  // updates nobody acknowledged, beyond which nothing is granted
-  int64_t keep_closed_us = int64_t{6} * 3600 * 1'000'000;  // to recognise late results
+  // Work items that have ended and were acknowledged are kept to recognise late results, for so
+  // long and at most so many.
+  int64_t keep_closed_us = int64_t{15} * 60 * 1'000'000;
+  size_t max_closed = 50'000;
   int64_t max_open_items = 1'000'000;      // queued or running, beyond which none is taken in
   double quantum_s = 10;                   // a batch is expected to take no longer
   int64_t age_class_ns = 300 * kSecondNs;  // a job without service rises a class
@@ -325,6 +328,8 @@ class DevicePool {
   int64_t CursorSeq(const std::string& cursor) const;
   std::string CursorText(int64_t seq) const;
   void FailOverdueWork(Now now);
+  // From now on nobody but a late agent will ask for it.
+  void MayForget(const std::string& work_item);
   void ForgetClosedWork(Now now);
   // Keeps account of what open items need, and whose they are.
   void CountOpen(const v1::WorkItem& item, int delta);
@@ -364,10 +369,10 @@ class DevicePool {
   std::map<std::string, Revocation> revocations_;               // by lease
   std::map<std::string, std::map<int64_t, OutboxRow>> outbox_;  // consumer -> seq -> update
   int64_t outbox_size_ = 0;
-  std::map<std::string, int64_t> references_;            // artifact -> open items that name it
-  std::map<std::string, int64_t> submitted_ns_;          // open items
-  std::set<std::pair<int64_t, std::string>> deadlines_;  // queue timeouts of open items
-  int64_t next_forget_ns_ = 0;
+  std::map<std::string, int64_t> references_;              // artifact -> open items that name it
+  std::map<std::string, int64_t> submitted_ns_;            // open items
+  std::set<std::pair<int64_t, std::string>> deadlines_;    // queue timeouts of open items
+  std::set<std::pair<int64_t, std::string>> forgettable_;  // closed and acknowledged, by time
 
   std::set<std::string> news_;  // names of agents and consumers
   std::set<std::string> dirty_items_;

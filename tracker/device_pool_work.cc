@@ -17,7 +17,8 @@ constexpr int kMaxCanaryLosses = 2;
 constexpr char kArtifactMissing[] = "ARTIFACT_MISSING";  // of DEVICE_LOST
 constexpr int kDefaultPull = 256;
 constexpr int kMaxPull = 1000;
-constexpr int64_t kForgetEveryNs = 60 * kSecondNs;
+// Of a round: what happens with each is some work for the database.
+constexpr int kForgetAtOnce = 100;
 // A message must fit into gRPC's limit together with its neighbours.
 constexpr size_t kMaxPullBytes = 8 << 20;
 
@@ -174,7 +175,7 @@ v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::Work
 
 void DevicePool::AddUpdate(const WorkRow& row, std::string_view reason,
                            const std::string& measurement_id, Now now) {
-  if (IsCanary(row)) return;  // nobody pulls these
+  if (IsCanary(row)) return MayForget(row.item.name());  // nobody pulls these
   OutboxRow update;
   update.seq = next_outbox_seq_++;
   update.consumer = row.consumer;
@@ -453,6 +454,10 @@ absl::Status DevicePool::Acknowledge(const v1::AckResultsRequest& request) {
   if (seq == 0 || box == outbox_.end()) return absl::OkStatus();
   const auto end = box->second.upper_bound(seq);
   outbox_size_ -= std::distance(box->second.begin(), end);
+  for (auto it = box->second.begin(); it != end; ++it) {
+    // The last update of an item that has ended.
+    if (it->second.state != v1::WORK_STATE_QUEUED) MayForget(it->second.work_item);
+  }
   box->second.erase(box->second.begin(), end);
   int64_t& acked = changes_.acked[request.consumer()];
   acked = std::max(acked, seq);
@@ -473,23 +478,21 @@ void DevicePool::FailOverdueWork(Now now) {
   }
 }
 
+void DevicePool::MayForget(const std::string& work_item) {
+  const auto it = items_.find(work_item);
+  if (it == items_.end() || it->second.open()) return;
+  forgettable_.emplace(it->second.closed_us, work_item);
+}
+
 void DevicePool::ForgetClosedWork(Now now) {
-  if (now.mono_ns < next_forget_ns_) return;
-  next_forget_ns_ = now.mono_ns + kForgetEveryNs;
-  std::set<std::string> unacknowledged;
-  for (const auto& [consumer, updates] : outbox_) {
-    for (const auto& [seq, row] : updates) unacknowledged.insert(row.work_item);
-  }
-  for (auto it = items_.begin(); it != items_.end();) {
-    const bool old =
-        !it->second.open() && it->second.closed_us + options_.keep_closed_us <= now.wall_us;
-    if (!old || unacknowledged.count(it->first) != 0) {
-      ++it;
-      continue;
-    }
-    dirty_items_.erase(it->first);
-    changes_.forgotten.push_back(it->first);
-    it = items_.erase(it);
+  for (int i = 0; i < kForgetAtOnce && !forgettable_.empty(); ++i) {
+    const auto oldest = forgettable_.begin();
+    const bool old = oldest->first + options_.keep_closed_us <= now.wall_us;
+    if (!old && forgettable_.size() <= options_.max_closed) return;
+    dirty_items_.erase(oldest->second);
+    items_.erase(oldest->second);
+    changes_.forgotten.push_back(oldest->second);
+    forgettable_.erase(oldest);
   }
 }
 

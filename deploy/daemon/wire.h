@@ -73,8 +73,7 @@ bool IsRefused(const absl::Status& status);
 // upper half, so that many clients of a restarted server do not return at the same moment.
 class Backoff {
  public:
-  explicit Backoff(support::Rng rng, int64_t max_ms = kBackoffMaxMs)
-      : rng_(rng), max_ms_(max_ms) {}
+  explicit Backoff(support::Rng rng, int64_t max_ms = kBackoffMaxMs) : rng_(rng), max_ms_(max_ms) {}
   int64_t NextMs();
   void Reset() { step_ms_ = kReconnectMinMs; }
 

@@ -430,6 +430,41 @@ TEST_F(DevicePoolTest, CursorsResumeAndAcknowledgedUpdatesAreForgotten) {
   EXPECT_EQ(support::Slug(pool_.Acknowledge(ack)), "cursor.parse.invalid");
 }
 
+// Memory does not grow with what was ever measured: what has ended is forgotten after its time, or
+// sooner when there is too much of it, but never before its consumer has acknowledged it.
+TEST_F(DevicePoolTest, WhatEndedAndWasAcknowledgedIsForgotten) {
+  PoolOptions options;
+  options.keep_closed_us = 60'000'000;
+  options.max_closed = 2;
+  DevicePool pool(options, EmptySnapshot(), At(0));
+  for (int i = 1; i <= 4; ++i) pool.Submit("tuner", Item(support::StrCat("w", i)), At(1));
+  ASSERT_TRUE(pool.Sync(SyncOf("agents/a", {"devices/d"}, 1), "", At(1)).ok());
+  v1::SyncResponse answer;
+  pool.FillSyncResponse("agents/a", true, At(1), &answer);
+  ASSERT_EQ(answer.grants(0).work_size(), 4);
+  for (int i = 0; i < 4; ++i) pool.Report(ResultOf(answer.grants(0), i), "", At(2 + i));
+  pool.Tick(At(1000));
+  EXPECT_TRUE(pool.TakeChanges().forgotten.empty()) << "the consumer has not heard of any";
+  v1::PullResultsRequest pull;
+  pull.set_consumer("tuner");
+  pull.set_max_updates(3);
+  v1::PullResultsResponse page;
+  ASSERT_TRUE(pool.Pull(pull, &page));
+  v1::AckResultsRequest ack;
+  ack.set_consumer("tuner");
+  ack.set_cursor(page.cursor());
+  ASSERT_TRUE(pool.Acknowledge(ack).ok());
+  pool.Tick(At(10));  // too soon for any, but there are too many
+  EXPECT_THAT(pool.TakeChanges().forgotten, ElementsAre("w1"));
+  EXPECT_FALSE(pool.Knows("w1"));
+  EXPECT_TRUE(pool.Knows("w2"));
+  pool.Tick(At(62 + 2));
+  EXPECT_THAT(pool.TakeChanges().forgotten, ElementsAre("w2", "w3"));
+  EXPECT_TRUE(pool.Knows("w4"));
+  EXPECT_EQ(pool.Report(ResultOf(answer.grants(0), 0), "", At(70)).disposition(),
+            v1::DISPOSITION_REJECTED);
+}
+
 TEST_F(DevicePoolTest, OpenItemsPinTheirArtifacts) {
   Submit(Item("w1"));
   Submit(Item("w2"));
