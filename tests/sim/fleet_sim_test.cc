@@ -31,6 +31,7 @@ TEST(FleetSimTest, NothingIsLostOrStuckWhateverBreaks) {
   // A run that exercised nothing proves nothing.
   EXPECT_GT(all.results, rounds * 5);
   EXPECT_GT(all.kills, rounds);
+  EXPECT_GT(all.spared, rounds) << "jobs with the same tasks did not share them";
 }
 
 TEST(FleetSimTest, ASeedReplaysEventByEvent) {

@@ -44,6 +44,7 @@ std::vector<PlantedBug> AllBugs() {
       {"trusts_artifacts", InAgents(&AgentBugs::trusts_artifacts)},
       {"takes_old_tokens", InAgents(&AgentBugs::takes_old_tokens)},
       {"acks_before_store", [](SimFleet* fleet) { fleet->tuner().bugs.acks_before_store = true; }},
+      {"claims_forgotten", [](SimFleet* fleet) { fleet->tuner().bugs.claims_forgotten = true; }},
   };
 }
 

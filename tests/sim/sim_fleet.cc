@@ -35,6 +35,7 @@ void FleetCounts::Add(const FleetCounts& other) {
   broken += other.broken;
   canaries_passed += other.canaries_passed;
   canaries_failed += other.canaries_failed;
+  spared += other.spared;
 }
 
 std::string FleetCounts::Text() const {
@@ -42,7 +43,8 @@ std::string FleetCounts::Text() const {
                 " kills=", kills, " pauses=", pauses, " cuts=", cuts, " clock_jumps=", clock_jumps,
                 " disks_full=", disks_full, " databases_lost=", databases_lost,
                 " power_cuts=", power_cuts, " broken=", broken,
-                " canaries_passed=", canaries_passed, " canaries_failed=", canaries_failed);
+                " canaries_passed=", canaries_passed, " canaries_failed=", canaries_failed,
+                " spared=", spared);
 }
 
 SimFleet::SimFleet(uint64_t seed, const FleetOptions& options)
@@ -61,7 +63,9 @@ SimFleet::SimFleet(uint64_t seed, const FleetOptions& options)
   }
   const int jobs = 1 + static_cast<int>(rng.Uniform(3));
   for (int i = 0; i < jobs; ++i) {
-    tuner_->CreateJob(10 + static_cast<int64_t>(rng.Uniform(60)), static_cast<int>(rng.Uniform(6)));
+    const int64_t trials = 10 + static_cast<int64_t>(rng.Uniform(60));
+    // The jobs of every other world share what they measure.
+    tuner_->CreateJob(trials, static_cast<int>(rng.Uniform(6)), seed % 2 == 0);
   }
   if (options_.faults && rng.Bernoulli(options_.database_loss)) {
     lose_database_at_ns_ = world_.Between(10 * kSecond, options_.chaos_ns);
@@ -377,6 +381,7 @@ void SimFleet::CheckEnd() {
     return;
   }
   tuner_->Check(truth_);
+  counts_.spared = tuner_->Spared();
   std::set<std::string> lost = truth_.Unanswered();
   for (const auto& agent : agents_) agent->RemoveUnacked(&lost);
   if (!lost.empty()) world_.Fail("a measurement never reached the tracker: " + *lost.begin());

@@ -40,6 +40,7 @@ struct FleetCounts {
   int64_t broken = 0;           // devices
   int64_t canaries_passed = 0;  // since the tracker's last start
   int64_t canaries_failed = 0;
+  int64_t spared = 0;  // trials that jobs did not need since others had measured them
 
   void Add(const FleetCounts& other);
   std::string Text() const;

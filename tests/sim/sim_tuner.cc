@@ -1,11 +1,13 @@
 #include "tests/sim/sim_tuner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "deploy/daemon/wire.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/jobs/job_recall.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/memory_log.h"
 
@@ -185,6 +187,7 @@ struct SimTuner::Running {
   std::unique_ptr<SimSearch> search;
   std::unique_ptr<SimBuilds> builds;
   std::unique_ptr<Dispatcher> dispatcher;
+  jobs::TaskClaims own_claims;  // instead of everybody's, by mistake
   std::unique_ptr<jobs::JobCore> core;
 };
 
@@ -196,14 +199,16 @@ SimTuner::SimTuner(SimWorld* world, SimNet* net, SimTracker* tracker, std::strin
       dir_(std::move(dir)),
       log_(log::MakeMemoryLog()),
       blobs_(Value(daemon::BlobStore::Open(support::PathJoin(dir_, "blobs")))),
-      modules_(std::make_unique<modules::ModuleStore>(log_.get(), blobs_.get())) {}
+      modules_(std::make_unique<modules::ModuleStore>(log_.get(), blobs_.get())),
+      claims_(std::make_unique<jobs::TaskClaims>()) {}
 
 SimTuner::~SimTuner() = default;
 
-void SimTuner::CreateJob(int64_t max_trials, int priority) {
+void SimTuner::CreateJob(int64_t max_trials, int priority, bool recall) {
   v1::Job spec;
   spec.mutable_budget()->set_max_trials(static_cast<int32_t>(max_trials));
   spec.set_priority(priority);
+  spec.set_recall(recall);
   log::JobRow row;
   row.id = StrCat("job", jobs_.size() + 1);
   row.uid = row.id + ".0a1b";
@@ -221,6 +226,8 @@ void SimTuner::CreateJob(int64_t max_trials, int priority) {
 void SimTuner::Start() {
   world_->Boot(node_);
   world_->Tell("tuner starts");
+  claims_ = std::make_unique<jobs::TaskClaims>();
+  TW_CHECK(jobs::RestoreClaims(log_.get(), claims_.get(), world_->clock(node_)->NowNs()).ok());
   for (const std::string& id : jobs_) Run(id);
 }
 
@@ -253,6 +260,7 @@ void SimTuner::Run(const std::string& id) {
   environment.search = running->search.get();
   environment.builds = running->builds.get();
   environment.dispatcher = running->dispatcher.get();
+  environment.claims = bugs.claims_forgotten ? &running->own_claims : claims_.get();
   jobs::JobCoreOptions options;
   options.state_dir = dir;
   running->core = Value(jobs::JobCore::Resume(environment, options, id));
@@ -322,6 +330,38 @@ std::string SimTuner::JobText() {
 
 void SimTuner::Check(const SimTruth& truth) {
   for (const std::string& id : jobs_) CheckJob(id, truth);
+  CheckShared();
+}
+
+// Jobs that share a task measure no program of it twice.
+void SimTuner::CheckShared() {
+  std::map<std::string, std::string> measured_by;
+  for (const std::string& id : jobs_) {
+    if (!Value(jobs::SpecFromJson(Value(log_->GetJob(id)).spec_json)).recall()) continue;
+    for (const log::RecordRow& record : Value(log_->ListRecords({.job = id, .limit = 100000}))) {
+      if (!record.accepted || !record.usable()) continue;
+      const log::TrialRow trial = Value(log_->GetTrial(id, record.trial));
+      const std::string program = trial.task + " " + trial.steps;
+      const auto [other, first] = measured_by.emplace(program, record.measurement_id);
+      if (first) continue;
+      const log::RecordRow before = Value(log_->GetRecord(other->second));
+      world_->Fail(StrCat(program, " was measured twice: ", other->second, " of ", before.stored_us,
+                          " us and ", record.measurement_id, ", proposed at ", trial.created_us,
+                          " us"));
+    }
+  }
+}
+
+int64_t SimTuner::Spared() {
+  int64_t spared = 0;
+  for (const std::string& id : jobs_) {
+    const log::JobRow job = Value(log_->GetJob(id));
+    const v1::Job spec = Value(jobs::SpecFromJson(job.spec_json));
+    if (!spec.recall() || job.state != log::JobState::kSucceeded) continue;
+    const int64_t proposed = Value(log_->CountTrials(id)).proposed;
+    spared += std::max<int64_t>(0, spec.budget().max_trials() - proposed);
+  }
+  return spared;
 }
 
 void SimTuner::CheckJob(const std::string& id, const SimTruth& truth) {

@@ -22,6 +22,7 @@ namespace tilewright::sim {
 
 struct TunerBugs {
   bool acks_before_store = false;  // updates are acknowledged when they arrive, not when stored
+  bool claims_forgotten = false;   // a job does not know on which tasks the others are at work
 };
 
 class SimTuner {
@@ -31,7 +32,8 @@ class SimTuner {
 
   void Start();
   void Crash();
-  void CreateJob(int64_t max_trials, int priority);
+  // With `recall` the jobs share their tasks, which are the same.
+  void CreateJob(int64_t max_trials, int priority, bool recall);
   // As the service does: the log first, then the core.
   void CancelJob(size_t index);
 
@@ -44,6 +46,8 @@ class SimTuner {
 
   // Compares the log with what happened. Call at the end.
   void Check(const SimTruth& truth);
+  // Trials that succeeded jobs were spared by what others measured. Call at the end.
+  int64_t Spared();
 
   ChildFaults faults;
   TunerBugs bugs;
@@ -55,6 +59,7 @@ class SimTuner {
   void Handle(const std::string& id, uint64_t life, jobs::JobEvent event);
   void Tick(const std::string& id, uint64_t life);
   void CheckJob(const std::string& id, const SimTruth& truth);
+  void CheckShared();
 
   SimWorld* world_;
   SimNet* net_;
@@ -64,6 +69,7 @@ class SimTuner {
   std::unique_ptr<log::TuningLog> log_;
   std::unique_ptr<daemon::BlobStore> blobs_;
   std::unique_ptr<modules::ModuleStore> modules_;
+  std::unique_ptr<jobs::TaskClaims> claims_;  // of this life
   std::vector<std::string> jobs_;
   uint64_t next_life_ = 1;
   std::map<std::string, std::unique_ptr<Running>> running_;

@@ -168,6 +168,7 @@ void JobWorld::StartCore() {
   environment.search = search_.get();
   environment.builds = builds_.get();
   environment.dispatcher = dispatcher_.get();
+  environment.claims = &claims_;
   jobs::JobCoreOptions options;
   options.state_dir = dir_.File("job");
   options.min_open = 8;

@@ -137,6 +137,7 @@ class JobWorld {
   std::unique_ptr<jobs::SearchChild> search_;
   std::unique_ptr<jobs::BuildPool> builds_;
   std::unique_ptr<jobs::Dispatcher> dispatcher_;
+  jobs::TaskClaims claims_;
   std::unique_ptr<jobs::JobCore> core_;
   std::vector<std::function<jobs::JobEvent()>> bag_;  // answers on their way
   Tracker tracker_;

@@ -455,9 +455,9 @@ TEST_P(TuningLogTest, KnownRecordsAreOfTheKeyAcceptedValidAndOlder) {
   other.key.device_class += "-b";
   Value(log_->StoreNews("j2", {Ended(1, other)}, 0, 1));
   const int64_t after = ok.stored_us + 1;
-  const auto ids = [&](const RecordKey& key, int64_t before_us) {
+  const auto ids = [&](const RecordKey& key, int64_t before_us, int64_t after_seq = 0) {
     std::vector<std::string> found;
-    for (const RecordRow& record : Value(log_->KnownRecords(key, before_us))) {
+    for (const RecordRow& record : Value(log_->KnownRecords(key, before_us, after_seq))) {
       found.push_back(record.measurement_id);
     }
     return found;
@@ -469,6 +469,8 @@ TEST_P(TuningLogTest, KnownRecordsAreOfTheKeyAcceptedValidAndOlder) {
   RecordKey any = ok.key;
   any.device_class.clear();
   EXPECT_EQ(ids(any, after).size(), 3U);
+  const int64_t seq = Value(log_->GetRecord(ok.measurement_id)).seq;
+  EXPECT_EQ(ids(ok.key, after, seq), std::vector<std::string>{wrong.measurement_id});
   any.toolchain += "x";
   EXPECT_TRUE(ids(any, after).empty());
 }

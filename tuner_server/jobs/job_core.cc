@@ -39,6 +39,7 @@ absl::Status JobCore::Load() {
   }
   TW_TRY(Recall());
   TW_TRY(LoadTrials());
+  RestoreOwnClaims();
   TW_ASSIGN(const std::vector<log::ModelRow> models, env_.log->ListModels(job_.id));
   for (const log::ModelRow& model : models) {
     if (model.replaced) model_id_ = model.id;
@@ -80,6 +81,7 @@ absl::Status JobCore::LoadTrials() {
       }
       TW_ASSIGN(open.attempts, KnownAttempts(trial.number));
       open_[trial.number] = std::move(open);
+      ++task->open;
     }
   }
   std::stable_sort(ended.begin(), ended.end(),
@@ -117,10 +119,13 @@ absl::Status JobCore::Start() {
 absl::Status JobCore::Handle(JobEvent event) {
   if (done_) return absl::OkStatus();
   TW_TRY(std::visit([this](auto&& one) { return On(std::move(one)); }, std::move(event)));
-  return done_ ? absl::OkStatus() : Pump();
+  if (!done_) TW_TRY(Pump());
+  if (done_) env_.claims->ReleaseAll(job_.id);
+  return absl::OkStatus();
 }
 
 absl::Status JobCore::Pump() {
+  TW_TRY(PumpShared());
   TW_TRY(CheckBudget());
   TW_TRY(PumpEnd());
   if (done_) return absl::OkStatus();
@@ -137,7 +142,7 @@ absl::Status JobCore::CheckBudget() {
   if (job_.state != log::JobState::kRunning || tasks_.empty()) return absl::OkStatus();
   const v1::Budget& budget = spec_.budget();
   if (budget.max_trials() > 0 && ended_ >= budget.max_trials()) return Finish("");
-  if (AllKnown()) return Finish(ended_ == 0 ? "earlier jobs have measured this much" : "");
+  if (AllKnown()) return Finish(ended_ == 0 ? "other jobs have measured this much" : "");
   const double max_wall = static_cast<double>(budget.max_wall().seconds()) +
                           static_cast<double>(budget.max_wall().nanos()) * 1e-9;
   if (max_wall > 0 && elapsed_s() >= max_wall) return Finish("the time of the job is over");

@@ -31,6 +31,7 @@
 #include "tilewright/v1/job.pb.h"
 #include "tuner_server/jobs/job_ports.h"
 #include "tuner_server/jobs/job_queue.h"
+#include "tuner_server/jobs/task_claims.h"
 #include "tuner_server/jobs/task_scheduler.h"
 #include "tuner_server/log/tuning_log.h"
 #include "tuner_server/modules/module_store.h"
@@ -45,6 +46,7 @@ struct JobEnvironment {
   SearchChild* search = nullptr;
   BuildPool* builds = nullptr;
   Dispatcher* dispatcher = nullptr;
+  TaskClaims* claims = nullptr;  // of all jobs of the log
 };
 
 struct JobCoreOptions {
@@ -109,6 +111,11 @@ class JobCore {
     log::TrialRow best;  // what the module gets; valid when best.median > 0
     log::RecordRow best_record;
     std::set<std::string> hashes;  // programs that were chosen before
+    int64_t open = 0;              // trials
+    std::string claim;             // held of TaskClaims; empty: none
+    int64_t recalled_seq = 0;      // of the last record of others that was looked at
+    int64_t own_noted = 0;         // records that this core told TaskClaims of
+    int64_t others_noted = 0;      // those of others that it knew of at the last look
   };
 
   // A request to the search child, and how often it died over it.
@@ -117,10 +124,20 @@ class JobCore {
   JobCore(const JobEnvironment& environment, const JobCoreOptions& options)
       : env_(environment), options_(options) {}
 
-  // job_recall.cc: what earlier jobs know
+  // job_recall.cc: what other jobs know
   absl::Status Recall();
   void TakeRecalled(TaskState* task, log::TrialRow trial, const log::RecordRow& record);
   bool AllKnown() const;
+
+  // job_share.cc: jobs beside this one
+  void RestoreOwnClaims();
+  absl::StatusOr<bool> Claim(TaskState* task);
+  bool Barred(const TaskState& task) const;
+  std::string BarredBy(const TaskState& task) const;
+  void ReleaseIdle();
+  absl::Status TakeNews(TaskState* task);
+  absl::Status PumpShared();
+  void NoteOwnRecord(TaskState* task);
 
   // job_core.cc: state from the log, time, the job's own states
   absl::Status Load();
@@ -145,7 +162,8 @@ class JobCore {
   absl::Status AskLoadModel();
   void AskTrain();
   absl::Status AskCompile();
-  bool AskPicks();  // false: there is nothing to ask for
+  absl::Status AskPicks();
+  absl::StatusOr<TaskState*> ChooseTask();
   bool TrainDue() const;
   absl::Status On(SearchAnswered event);
   absl::Status OnSearchDied(const absl::Status& why);
@@ -201,7 +219,9 @@ class JobCore {
   // Trials.
   std::vector<TaskState> tasks_;
   std::map<int64_t, OpenTrial> open_;
-  int64_t recalled_ = 0;  // measured by earlier jobs, as good as own trials
+  int64_t recalled_ = 0;      // measured by other jobs, as good as own trials
+  std::string recall_class_;  // device class of those
+  int64_t share_next_ns_ = 0;
   int64_t proposed_ = 0;
   int64_t built_ = 0;
   int64_t ended_ = 0;

@@ -23,6 +23,11 @@ constexpr int64_t kManyJobs = 100'000;
 constexpr int kCancelTries = 10;
 constexpr size_t kMaxCached = 10'000;
 
+ServerEnvironment WithClaims(ServerEnvironment environment, TaskClaims* claims) {
+  environment.claims = claims;
+  return environment;
+}
+
 // Two jobs with the same one have the same tasks for the same devices. Empty for a job that wants
 // to measure for itself.
 std::string TaskSetOf(const log::JobRow& job, const v1::Job& spec) {
@@ -93,11 +98,17 @@ std::string BestTrialOf(const log::JobStats& stats) {
 
 JobManager::JobManager(const ServerEnvironment& environment, int64_t max_running,
                        int64_t max_artifact_bytes)
-    : env_(environment), max_running_(max_running), max_artifact_bytes_(max_artifact_bytes) {}
+    : env_(WithClaims(environment, &claims_)),
+      max_running_(max_running),
+      max_artifact_bytes_(max_artifact_bytes) {}
 
 JobManager::~JobManager() { Stop(); }
 
 void JobManager::Start() {
+  const absl::Status restored = RestoreClaims(env_.log, &claims_, env_.clock->NowNs());
+  if (!restored.ok()) {
+    daemon::LogError("jobs.claims.failed", {{"error", support::StatusText(restored)}});
+  }
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -147,6 +158,7 @@ void JobManager::Reap() {
         ++it;
         continue;
       }
+      claims_.ReleaseAll(it->first);  // however it ended
       ended.push_back(std::move(it->second));
       it = runners_.erase(it);
     }

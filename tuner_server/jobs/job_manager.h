@@ -15,8 +15,8 @@ namespace tilewright::jobs {
 
 class JobManager {
  public:
-  // Beyond `max_artifact_bytes`, artifacts that no module, job or open trial names are dropped, the
-  // least recently used ones first.
+  // `environment.claims` is set here. Beyond `max_artifact_bytes`, artifacts that no module, job or
+  // open trial names are dropped, the least recently used ones first.
   JobManager(const ServerEnvironment& environment, int64_t max_running, int64_t max_artifact_bytes);
   ~JobManager();
 
@@ -45,6 +45,7 @@ class JobManager {
   absl::Status CollectArtifacts();
   void Changed(const std::string& id, bool check);
 
+  TaskClaims claims_;
   const ServerEnvironment env_;
   const int64_t max_running_;
   const int64_t max_artifact_bytes_;

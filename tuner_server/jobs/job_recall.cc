@@ -1,11 +1,13 @@
-// The part of JobCore that goes on from what earlier jobs measured.
+// The part of JobCore that goes on from what other jobs measured.
 #include "tuner_server/jobs/job_recall.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_core.h"
 #include "tuner_server/jobs/most_frequent.h"
 #include "tuner_server/jobs/work_items.h"
@@ -13,11 +15,14 @@
 namespace tilewright::jobs {
 namespace {
 
-// Times of different device classes do not compare: the class with most records.
+// Times of different device classes do not compare: the class with most records. What failed to
+// build has none.
 std::string MostFrequentClass(const std::vector<std::vector<log::RecordRow>>& records) {
   std::map<std::string, int> counts;
   for (const std::vector<log::RecordRow>& of_task : records) {
-    for (const log::RecordRow& record : of_task) ++counts[record.key.device_class];
+    for (const log::RecordRow& record : of_task) {
+      if (!record.key.device_class.empty()) ++counts[record.key.device_class];
+    }
   }
   return MostFrequent(counts);
 }
@@ -29,15 +34,18 @@ absl::StatusOr<std::vector<std::vector<log::RecordRow>>> RecalledRecords(
     const std::vector<log::TaskRow>& tasks) {
   std::vector<std::vector<log::RecordRow>> records(tasks.size());
   if (!spec.recall()) return records;
+  const int64_t before_us =
+      log::IsFinal(job.state) ? job.ended_us : std::numeric_limits<int64_t>::max();
   for (size_t i = 0; i < tasks.size(); ++i) {
     log::RecordKey key = KeyOf(job, tasks[i].hash);
     key.device_class = spec.pool();
-    TW_ASSIGN(records[i], log->KnownRecords(key, std::max(job.created_us, job.started_us)));
+    TW_ASSIGN(records[i], log->KnownRecords(key, before_us, 0));
   }
   const std::string device_class = MostFrequentClass(records);
   for (std::vector<log::RecordRow>& of_task : records) {
     std::erase_if(of_task, [&](const log::RecordRow& record) {
-      return record.key.device_class != device_class || record.job == job.id;
+      const std::string& measured_on = record.key.device_class;
+      return (!measured_on.empty() && measured_on != device_class) || record.job == job.id;
     });
   }
   return records;
@@ -59,6 +67,29 @@ absl::StatusOr<int64_t> CountRecalled(log::TuningLog* log, const log::JobRow& jo
   return count;
 }
 
+std::string ClaimName(const log::JobRow& job, const v1::Job& spec, const std::string& task_hash) {
+  return support::StrCat(job.target, "|", job.toolchain, "|", spec.pool(), "|", task_hash);
+}
+
+absl::Status RestoreClaims(log::TuningLog* log, TaskClaims* claims, int64_t now_ns) {
+  constexpr int64_t kAll = std::numeric_limits<int32_t>::max();
+  TW_ASSIGN(const std::vector<log::JobRow> open, log->ListJobs({.limit = kAll, .open_only = true}));
+  for (const log::JobRow& job : open) {
+    TW_ASSIGN(const v1::Job spec, SpecFromJson(job.spec_json));
+    if (!spec.recall()) continue;
+    TW_ASSIGN(const std::vector<log::TrialRow> trials,
+              log->ListTrials({.job = job.id, .limit = kAll, .open_only = true}));
+    std::set<std::string> busy;
+    for (const log::TrialRow& trial : trials) busy.insert(trial.task);
+    TW_ASSIGN(const std::vector<log::TaskRow> tasks, log->ListTasks(job.id));
+    for (const log::TaskRow& task : tasks) {
+      if (busy.count(task.name) == 0) continue;
+      claims->Restore(ClaimName(job, spec, task.hash), job.id, now_ns);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status JobCore::Recall() {
   std::vector<log::TaskRow> rows;
   for (const TaskState& task : tasks_) rows.push_back(task.row);
@@ -74,6 +105,8 @@ absl::Status JobCore::Recall() {
 
 void JobCore::TakeRecalled(TaskState* task, log::TrialRow trial, const log::RecordRow& record) {
   trial.task = task->row.name;  // its name in this job
+  task->recalled_seq = std::max(task->recalled_seq, record.seq);
+  if (recall_class_.empty()) recall_class_ = record.key.device_class;
   // The same program may have been measured by several jobs; each record teaches.
   if (task->hashes.insert(trial.program_hash).second) {
     ++recalled_;
@@ -85,10 +118,11 @@ void JobCore::TakeRecalled(TaskState* task, log::TrialRow trial, const log::Reco
   told_.push_back(ToldOf(trial, &record));
 }
 
-// Whether earlier jobs left nothing to measure within this one's budget.
+// Whether other jobs left nothing to measure within this one's budget. What this one has begun ends
+// first: its records serve the others, too.
 bool JobCore::AllKnown() const {
   const int64_t budget = spec_.budget().max_trials();
-  if (recalled_ == 0 || budget <= 0 || ended_ + recalled_ < budget) return false;
+  if (recalled_ == 0 || budget <= 0 || ended_ + recalled_ < budget || !open_.empty()) return false;
   for (const TaskState& task : tasks_) {
     if (!task.has_default) return false;
   }

@@ -147,6 +147,7 @@ absl::Status JobRunner::RunOnce() {
   environment.search = &search;
   environment.builds = builds.get();
   environment.dispatcher = &dispatcher;
+  environment.claims = env_.claims;
   JobCoreOptions options = env_.core;
   options.state_dir = dir_;
   TW_ASSIGN(core, JobCore::Resume(environment, options, id_));

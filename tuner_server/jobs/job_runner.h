@@ -29,6 +29,7 @@ struct ServerEnvironment {
   daemon::BlobStore* blobs = nullptr;
   support::Clock* clock = nullptr;
   BuildFarm* builds = nullptr;
+  TaskClaims* claims = nullptr;  // the job manager's own
   std::shared_ptr<grpc::Channel> tracker;
   search::BuilderOptions builder;      // mode is set where it is used
   std::string jobs_dir;                // exists; each job gets a folder in it

@@ -55,7 +55,7 @@ absl::Status JobCore::PumpSearch() {
   } else if (TrainDue()) {
     AskTrain();
   } else {
-    AskPicks();
+    return AskPicks();
   }
   return absl::OkStatus();
 }
@@ -148,20 +148,23 @@ void JobCore::AskTrain() {
   Ask(SearchStep::kTrain, request, kModelTimeoutMs);
 }
 
-bool JobCore::AskPicks() {
+absl::Status JobCore::AskPicks() {
+  TW_TRY(AddDefaultTrials());  // of tasks that another job was at work on
   const int64_t open = static_cast<int64_t>(open_.size());
   const int64_t budget = spec_.budget().max_trials();
   // What is known counts as if this job had measured it, once the defaults are known, too.
   const int64_t left = budget > 0 ? budget - proposed_ - recalled_ : options_.batch;
-  if (left <= 0 || (open > 0 && open >= open_limit())) return false;
-  std::vector<TaskView> views;
-  for (const TaskState& task : tasks_) views.push_back(task.view);
-  const int index = PickTask(views, batches_, options_.scheduler);
-  if (index < 0) return false;
-  const TaskState& task = tasks_[static_cast<size_t>(index)];
+  if (left <= 0 || (open > 0 && open >= open_limit())) return absl::OkStatus();
+  TW_ASSIGN(const TaskState* picked, ChooseTask());
+  if (picked == nullptr) return absl::OkStatus();
+  const TaskState& task = *picked;
+  if (told_upto_ < told_.size()) {
+    AskTell();  // another job was at work on it until now
+    return absl::OkStatus();
+  }
   const bool warm = task.view.proposed >= options_.scheduler.warm_up;
   const int64_t count = std::min(left, warm ? options_.batch : options_.warm_up_batch);
-  if (open > 0 && open + count > open_limit()) return false;
+  if (open > 0 && open + count > open_limit()) return absl::OkStatus();
   asked_task_ = task.row.name;
   asked_batch_ = StrCat(job_.uid, "/b", batches_ + 1);
   asked_count_ = count;
@@ -171,10 +174,28 @@ bool JobCore::AskPicks() {
   request.mutable_ask()->set_batch_id(asked_batch_);
   search_request_ = StrCat("Ask ", asked_batch_, " for task ", asked_task_);
   Ask(SearchStep::kAsk, request, kAskTimeoutMs);
-  return true;
+  return absl::OkStatus();
+}
+
+// The task that gets the next batch, claimed; null: none, as things are.
+absl::StatusOr<JobCore::TaskState*> JobCore::ChooseTask() {
+  std::vector<TaskView> views;
+  for (const TaskState& task : tasks_) {
+    views.push_back(task.view);
+    if (Barred(task)) views.back().exhausted = true;
+  }
+  for (;;) {
+    const int index = PickTask(views, batches_, options_.scheduler);
+    if (index < 0) return nullptr;
+    TaskState* task = &tasks_[static_cast<size_t>(index)];
+    TW_ASSIGN(const bool mine, Claim(task));
+    if (mine) return task;
+    views[static_cast<size_t>(index)].exhausted = true;
+  }
 }
 
 absl::Status JobCore::AskCompile() {
+  for (TaskState& task : tasks_) TW_TRY(TakeNews(&task));
   v1::BuilderRequest request;
   v1::CompileModule* compile = request.mutable_compile_module();
   for (const TaskState& task : tasks_) {
@@ -362,12 +383,15 @@ absl::Status JobCore::UseShippedModel() {
 
 // The first trial of each task is its default schedule: what every other one is compared with.
 absl::Status JobCore::AddDefaultTrials() {
-  std::vector<const TaskState*> missing;
-  for (const TaskState& task : tasks_) {
-    if (!task.has_default) missing.push_back(&task);
-  }
   const int64_t budget = spec_.budget().max_trials();
   const auto left = static_cast<size_t>(std::max<int64_t>(budget - proposed_, 0));
+  if (budget > 0 && left == 0) return absl::OkStatus();
+  std::vector<const TaskState*> missing;
+  for (TaskState& task : tasks_) {
+    if (task.has_default) continue;
+    TW_ASSIGN(const bool mine, Claim(&task));
+    if (mine && !task.has_default) missing.push_back(&task);
+  }
   if (budget > 0 && missing.size() > left) {
     // Too few trials for all: the heaviest tasks.
     std::stable_sort(missing.begin(), missing.end(), [](const TaskState* a, const TaskState* b) {
@@ -402,6 +426,7 @@ absl::Status JobCore::AddTrials(log::NewBatch batch) {
     TaskState* task = FindTask(open.row.task);
     task->hashes.insert(open.row.program_hash);
     task->has_default = task->has_default || open.row.is_default;
+    ++task->open;
     ++task->view.proposed;
     ++proposed_;
     open_[numbers[i]] = std::move(open);

@@ -319,7 +319,11 @@ absl::Status JobCore::Store(const std::vector<log::TrialNews>& news) {
   TW_ASSIGN(const std::vector<log::StoredNews> stored,
             env_.log->StoreNews(job_.id, news, elapsed_s(), now_us));
   for (size_t i = 0; i < news.size(); ++i) {
-    if (stored[i].record_stored) device_s_ += news[i].record->run_s;
+    if (stored[i].record_stored) {
+      device_s_ += news[i].record->run_s;
+      TaskState* task = FindTask(news[i].record->task);
+      if (task != nullptr) NoteOwnRecord(task);
+    }
     const auto it = open_.find(news[i].number);
     if (it != open_.end() && news[i].record) {
       it->second.attempts = std::max(it->second.attempts, news[i].record->attempt);
@@ -328,6 +332,7 @@ absl::Status JobCore::Store(const std::vector<log::TrialNews>& news) {
     TW_CHECK(it != open_.end()) << job_.id << " trial " << news[i].number << " ended twice";
     log::TrialRow trial = std::move(it->second.row);
     open_.erase(it);
+    --FindTask(trial.task)->open;
     trial.state = news[i].state;
     trial.outcome = news[i].outcome;
     if (news[i].record) {

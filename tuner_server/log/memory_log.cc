@@ -268,14 +268,14 @@ class MemoryLog final : public TuningLog {
     return *best;
   }
 
-  absl::StatusOr<std::vector<RecordRow>> KnownRecords(const RecordKey& key,
-                                                      int64_t before_us) override {
+  absl::StatusOr<std::vector<RecordRow>> KnownRecords(const RecordKey& key, int64_t before_us,
+                                                      int64_t after_seq) override {
     MutexLock lock(mutex_);
     return Take(records_, static_cast<int64_t>(records_.size()), [&](const RecordRow& record) {
       RecordKey wanted = key;
       if (key.device_class.empty()) wanted.device_class = record.key.device_class;
       return record.accepted && record.valid && record.stored_us < before_us &&
-             record.key == wanted;
+             record.seq > after_seq && record.key == wanted;
     });
   }
 

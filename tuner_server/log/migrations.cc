@@ -267,8 +267,14 @@ CREATE TABLE module_signatures (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr std::array<sql::Migration, 3> kMigrations = {
-    {{1, kVersion1}, {2, kVersion2}, {3, kVersion3}}};
+// 4: what is known of a task, by arrival: jobs beside each other ask for it all the time.
+constexpr std::string_view kVersion4 = R"sql(
+CREATE INDEX records_known ON records(task_hash, target_key, threads, toolchain)
+  WHERE accepted = 1 AND valid = 1;
+)sql";
+
+constexpr std::array<sql::Migration, 4> kMigrations = {
+    {{1, kVersion1}, {2, kVersion2}, {3, kVersion3}, {4, kVersion4}}};
 
 }  // namespace
 

@@ -326,12 +326,12 @@ class SqliteLog final : public TuningLog {
     return OneRecord(&find, key.task_hash);
   }
 
-  absl::StatusOr<std::vector<RecordRow>> KnownRecords(const RecordKey& key,
-                                                      int64_t before_us) override {
+  absl::StatusOr<std::vector<RecordRow>> KnownRecords(const RecordKey& key, int64_t before_us,
+                                                      int64_t after_seq) override {
     MutexLock lock(mutex_);
     TW_ASSIGN(Statement find,
               Select<RecordRow>("records",
-                                "WHERE accepted = 1 AND valid = 1 AND stored_us < ?6 "
+                                "WHERE accepted = 1 AND valid = 1 AND stored_us < ?6 AND seq > ?7 "
                                 "AND task_hash = ?1 AND target_key = ?2 AND threads = ?3 "
                                 "AND (?4 = '' OR device_class = ?4) AND toolchain = ?5 "
                                 "ORDER BY seq",
@@ -341,7 +341,8 @@ class SqliteLog final : public TuningLog {
         .BindInt64(3, key.threads)
         .BindText(4, key.device_class)
         .BindText(5, key.toolchain)
-        .BindInt64(6, before_us);
+        .BindInt64(6, before_us)
+        .BindInt64(7, after_seq);
     return ReadRecords(&find);
   }
 
