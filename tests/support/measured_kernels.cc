@@ -41,7 +41,7 @@ module::Tensor FloatTensor(int64_t id, const char* name, int64_t elements,
 std::string KernelModule(const std::string& kernel, const KernelOptions& options) {
   module::ModuleParts parts;
   module::Manifest& manifest = parts.manifest;
-  manifest.name = kernel;
+  manifest.name = options.name.empty() ? kernel : options.name;
   manifest.target = support::StrCat("cpu,arch=x86_64,cpu=x86-64,threads=", options.threads);
   manifest.tensors = {FloatTensor(0, "x", options.elements, module::TensorKind::kInput),
                       FloatTensor(1, "y", options.elements, module::TensorKind::kOutput)};

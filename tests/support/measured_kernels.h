@@ -14,6 +14,7 @@ struct KernelOptions {
   int threads = 1;
   // Code with a constructor: 1 ends the process with status 0, 2 opens a file for writing.
   int constructor = 0;
+  std::string name = {};  // of the model; empty = the kernel's
 };
 
 // Bytes of a model.tw with one launch of the kernel.
