@@ -174,6 +174,7 @@ absl::StatusOr<Loaded> LoadSession(std::string_view bytes, const std::string& en
   const module::Manifest& manifest = loaded.module->manifest();
   runtime::SessionOptions options;
   options.guard_pages = true;
+  options.pin_threads = true;
   options.num_threads = std::min(ThreadsOf(manifest.target), max_threads);
   if (!entry_point.empty()) options.function = entry_point;
   if (entry_point.empty() && manifest.functions.size() == 1) {

@@ -38,8 +38,10 @@ int32_t ContextParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64
 }  // namespace
 
 struct Session::Impl {
-  Impl(std::shared_ptr<const LoadedModule> m, const Function* f, int threads)
-      : module(std::move(m)), function(f), pool(threads) {
+  Impl(std::shared_ptr<const LoadedModule> m, const Function* f, int threads, bool pinned)
+      : module(std::move(m)),
+        function(f),
+        pool(threads, pinned ? Placement::kPinned : Placement::kSpread) {
     context.abi_version = TW_ABI_VERSION;
     context.num_threads = pool.num_threads();
     context.opaque = &pool;
@@ -197,7 +199,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const L
                                     "the module has no function '" + options.function + "'");
   }
   const int threads = std::clamp(options.num_threads, 1, UsableCores());
-  auto impl = std::make_unique<Impl>(std::move(module), function, threads);
+  auto impl = std::make_unique<Impl>(std::move(module), function, threads, options.pin_threads);
   TW_TRY(impl->AllocateBuffers(options.guard_pages));
   impl->PlaceTensors();
   impl->BindLaunches();

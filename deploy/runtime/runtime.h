@@ -52,6 +52,8 @@ struct SessionOptions {
   // upper one, so that generated code which runs past an end faults; what padding remains is
   // filled and checked by CheckGuards(). Costs pages, not time.
   bool guard_pages = false;
+  // Each thread, the one that creates the session too, on a core of its own (ThreadPool: kPinned).
+  bool pin_threads = false;
 };
 
 // A tensor of a session and where it lives. `data` stays valid as long as the session.

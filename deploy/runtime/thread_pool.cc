@@ -33,6 +33,50 @@ void CpuPause() {
 #endif
 }
 
+// Cores that the calling thread may use; none where that cannot be told.
+std::vector<int> AllowedCores() {
+  std::vector<int> cores;
+#if defined(__linux__)
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+#endif
+  return cores;
+}
+
+void RunOn(const std::vector<int>& cores) {
+#if defined(__linux__)
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(core, &set);
+  (void)sched_setaffinity(0, sizeof(set),
+                          &set);  // where that is refused, threads stay where they are
+#else
+  (void)cores;
+#endif
+}
+
+int CoreOfThisThread() {
+#if defined(__linux__)
+  return sched_getcpu();
+#else
+  return -1;
+#endif
+}
+
+// To any other core that this thread may use; afterwards it is as free as before.
+void MoveOff(int core) {
+  const std::vector<int> allowed = AllowedCores();
+  std::vector<int> others = allowed;
+  std::erase(others, core);
+  if (others.empty() || others.size() == allowed.size()) return;
+  RunOn(others);
+  RunOn(allowed);
+}
+
 // The tasks one thread starts with. `next` runs past `end` when others look for work in vain.
 struct alignas(kCacheLine) Range {
   std::atomic<int64_t> next{0};
@@ -50,7 +94,8 @@ constexpr uint64_t kLoopOne = uint64_t{1} << 17;
 }  // namespace
 
 struct ThreadPool::Impl {
-  explicit Impl(int num_threads) : ranges(static_cast<size_t>(num_threads)) {}
+  Impl(int num_threads, Placement where)
+      : placement(where), ranges(static_cast<size_t>(num_threads)) {}
 
   void WorkerMain(size_t slot);
   bool WaitForLoop(uint64_t* seen);
@@ -60,10 +105,13 @@ struct ThreadPool::Impl {
   void Open(TwTaskBody new_body, void* new_closure, int64_t num_tasks);
   void CloseAndWait();
 
+  const Placement placement;
+
   // The loop; written by the caller before `state` opens it, constant while it is open or any
   // thread is in it.
   TwTaskBody body = nullptr;
   void* closure = nullptr;
+  int caller_core = -1;
   std::vector<Range> ranges;
   alignas(kCacheLine) std::atomic<int32_t> error{0};
   alignas(kCacheLine) std::atomic<uint64_t> state{0};
@@ -99,6 +147,7 @@ void ThreadPool::Impl::RunTasks(size_t slot) {
 void ThreadPool::Impl::Open(TwTaskBody new_body, void* new_closure, int64_t num_tasks) {
   body = new_body;
   closure = new_closure;
+  if (placement == Placement::kSpread) caller_core = CoreOfThisThread();
   error.store(0, std::memory_order_relaxed);
   const auto count = static_cast<int64_t>(ranges.size());
   const int64_t share = num_tasks / count;
@@ -160,22 +209,28 @@ bool ThreadPool::Impl::WaitForLoop(uint64_t* seen) {
 void ThreadPool::Impl::WorkerMain(size_t slot) {
   uint64_t seen = 0;
   while (WaitForLoop(&seen)) {
+    if (caller_core >= 0 && CoreOfThisThread() == caller_core) MoveOff(caller_core);
     RunTasks(slot);
     state.fetch_sub(1, std::memory_order_release);
   }
 }
 
-ThreadPool::ThreadPool(int num_threads) : impl_(std::make_unique<Impl>(num_threads)) {
+ThreadPool::ThreadPool(int num_threads, Placement placement)
+    : impl_(std::make_unique<Impl>(num_threads, placement)) {
   TW_CHECK(num_threads >= 1 && num_threads < static_cast<int>(kActiveMask)) << num_threads;
   // Signals are the host program's business: its handlers run on its own threads.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::vector<int> cores;
+  if (placement == Placement::kPinned && num_threads > 1) cores = AllowedCores();
+  if (!cores.empty()) RunOn({cores[0]});
   for (int slot = 1; slot < num_threads; ++slot) {
     try {
-      impl_->threads.emplace_back([impl = impl_.get(), slot] {
+      impl_->threads.emplace_back([impl = impl_.get(), slot, cores] {
         pthread_setname_np(pthread_self(), "tw-worker");
+        if (!cores.empty()) RunOn({cores[static_cast<size_t>(slot) % cores.size()]});
         impl->WorkerMain(static_cast<size_t>(slot));
       });
     } catch (const std::system_error&) {

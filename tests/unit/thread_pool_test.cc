@@ -1,6 +1,12 @@
 #include "deploy/runtime/thread_pool.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <atomic>
+#include <set>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -102,6 +108,59 @@ TEST(ThreadPoolTest, IdleThreadsTakeTasksOfBusyOnes) {
     ASSERT_TRUE(second_done.load());
   }
 }
+
+#if defined(__linux__)
+// On which core each of two tasks runs that wait for each other, hence on two threads.
+struct Meeting {
+  std::atomic<int> arrived{0};
+  int core[2] = {-1, -1};
+};
+int32_t Meet(void* closure, int64_t task) {
+  auto* meeting = static_cast<Meeting*>(closure);
+  ++meeting->arrived;
+  while (meeting->arrived.load() < 2) {
+  }
+  meeting->core[task] = sched_getcpu();
+  return TW_OK;
+}
+
+// The two threads begin on one core, as after a wake-up on a busy machine, and part.
+TEST(ThreadPoolTest, AThreadMovesOffTheCallersCore) {
+  if (UsableCores() < 2) GTEST_SKIP() << "[SKIP] one usable core";
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  std::thread([&] {  // on a thread of its own: whatever happens, the test's keeps its cores
+    ThreadPool pool(2);
+    int apart = 0;
+    constexpr int kLoops = 50;
+    for (int i = 0; i < kLoops; ++i) {
+      Meeting meeting;
+      ASSERT_EQ(pool.ParallelFor(Meet, &meeting, 2), TW_OK);
+      apart += meeting.core[0] != meeting.core[1] ? 1 : 0;
+    }
+    EXPECT_GE(apart, kLoops / 2);
+    cpu_set_t after;  // free to go anywhere, as before
+    ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
+    EXPECT_TRUE(CPU_EQUAL(&before, &after));
+  })
+      .join();
+}
+
+TEST(ThreadPoolTest, PinnedThreadsHaveACoreEach) {
+  if (UsableCores() < 2) GTEST_SKIP() << "[SKIP] one usable core";
+  std::thread([] {
+    ThreadPool pool(2, Placement::kPinned);
+    std::set<std::pair<int, int>> seen;
+    for (int i = 0; i < 50; ++i) {
+      Meeting meeting;
+      ASSERT_EQ(pool.ParallelFor(Meet, &meeting, 2), TW_OK);
+      ASSERT_NE(meeting.core[0], meeting.core[1]);
+      seen.insert(std::minmax(meeting.core[0], meeting.core[1]));
+    }
+    EXPECT_EQ(seen.size(), 1u) << "they wander";
+  }).join();
+}
+#endif
 
 TEST(ThreadPoolTest, PoolsComeAndGo) {
   for (int i = 0; i < 200; ++i) {
