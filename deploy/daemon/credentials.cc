@@ -5,9 +5,13 @@
 #include <grpcpp/security/tls_certificate_provider.h>
 #include <grpcpp/security/tls_credentials_options.h>
 
+#include <atomic>
 #include <utility>
 
+#include "deploy/daemon/daemon_log.h"
+#include "deploy/daemon/peer_certificate.h"
 #include "deploy/security/identity.h"
+#include "deploy/security/revocation.h"
 #include "deploy/support/file.h"
 #include "deploy/support/mutex.h"
 
@@ -29,18 +33,28 @@ absl::Status CheckFiles(const std::string& identity, support::Clock* clock) {
   return security::LoadIdentity(identity, clock->WallMicros() / 1'000'000).status();
 }
 
-// Adds "authorization: Bearer ..." to each call, of the file as it is now.
-class TokenFromFile final : public grpc::MetadataCredentialsPlugin {
+// Sees each call before anything of it is sent: none goes to a server whose certificate was
+// revoked, others get "authorization: Bearer ..." of the file as it is now.
+class BeforeEachCall final : public grpc::MetadataCredentialsPlugin {
  public:
-  TokenFromFile(std::string identity, std::string token, support::Clock* clock)
-      : identity_(std::move(identity)), clock_(clock), token_(std::move(token)) {
+  BeforeEachCall(std::string identity, std::string token,
+                 std::unique_ptr<security::RevocationList> revocations, support::Clock* clock)
+      : identity_(std::move(identity)),
+        clock_(clock),
+        revocations_(std::move(revocations)),
+        token_(std::move(token)) {
     if (!token_.empty()) next_look_ns_ = INT64_MAX;  // given, not read
   }
 
   bool IsBlocking() const override { return false; }
 
-  grpc::Status GetMetadata(grpc::string_ref, grpc::string_ref, const grpc::AuthContext&,
+  grpc::Status GetMetadata(grpc::string_ref, grpc::string_ref, const grpc::AuthContext& server,
                            std::multimap<grpc::string, grpc::string>* metadata) override {
+    const absl::Status trusted = revocations_->Check(PeerCertificate(&server));
+    TellOfRevocations();
+    if (!trusted.ok()) {
+      return {grpc::StatusCode::UNAUTHENTICATED, "the server's " + support::StatusText(trusted)};
+    }
     support::MutexLock lock(mutex_);
     const int64_t now_ns = clock_->NowNs();
     if (now_ns >= next_look_ns_) {
@@ -53,8 +67,17 @@ class TokenFromFile final : public grpc::MetadataCredentialsPlugin {
   }
 
  private:
+  // Once when the list cannot be read any more; the one read last goes on counting.
+  void TellOfRevocations() {
+    const absl::Status status = revocations_->FileStatus();
+    if (revocations_bad_.exchange(!status.ok()) == !status.ok() || status.ok()) return;
+    LogError("revocations.file.unreadable", {{"error", support::StatusText(status)}});
+  }
+
   const std::string identity_;
   support::Clock* const clock_;
+  const std::unique_ptr<security::RevocationList> revocations_;
+  std::atomic<bool> revocations_bad_{false};
   support::Mutex mutex_;
   std::string token_ TW_GUARDED_BY(mutex_);
   int64_t next_look_ns_ TW_GUARDED_BY(mutex_) = 0;
@@ -66,13 +89,15 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> TlsChannelCredentials(
     const std::string& identity, const std::string& token, support::Clock* clock) {
   TW_TRY(CheckFiles(identity, clock));
   TW_TRY(security::ReadToken(identity).status());
+  TW_ASSIGN(auto revocations, security::RevocationList::Open(identity, clock));
   grpc::experimental::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(WatchFiles(identity));
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   return grpc::CompositeChannelCredentials(
       grpc::experimental::TlsCredentials(options),
-      grpc::MetadataCredentialsFromPlugin(std::make_unique<TokenFromFile>(identity, token, clock)));
+      grpc::MetadataCredentialsFromPlugin(
+          std::make_unique<BeforeEachCall>(identity, token, std::move(revocations), clock)));
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsServerCredentials(

@@ -8,6 +8,7 @@
 
 #include "deploy/daemon/credentials.h"
 #include "deploy/daemon/daemon_log.h"
+#include "deploy/daemon/peer_certificate.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/security/identity.h"
 #include "deploy/support/file.h"
@@ -35,12 +36,6 @@ std::string PeerUriOf(const grpc::AuthContext* context) {
   if (context == nullptr) return "";
   const auto uris = context->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME);
   return uris.size() == 1 ? std::string(uris[0].data(), uris[0].size()) : "";
-}
-
-std::string_view PeerPemOf(const grpc::AuthContext* context) {
-  if (context == nullptr) return "";
-  const auto pems = context->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
-  return pems.empty() ? std::string_view() : View(pems.front());
 }
 
 // What a request is about: the first of these fields that says something, also of the message in it
@@ -95,7 +90,7 @@ class ServerSecurity::TokenProcessor final : public grpc::AuthMetadataProcessor 
                        OutputMetadata*) override {
     const std::string uri = PeerUriOf(context);
     const CallFacts facts{Find(metadata, ":path"), Find(metadata, "authorization"), uri};
-    const absl::Status revoked = security_->revocations_->Check(PeerPemOf(context));
+    const absl::Status revoked = security_->revocations_->Check(PeerCertificate(context));
     const absl::StatusOr<security::Caller> caller =
         revoked.ok() ? security_->guard_->Admit(facts) : absl::StatusOr<security::Caller>(revoked);
     security_->TellOfTokenFile();

@@ -478,6 +478,49 @@ TEST_F(SecureFleetTest, ARevokedCertificateIsOutWithoutARestart) {
   EXPECT_TRUE(RawCall(laptop, health).ok());
 }
 
+// Whoever dials refuses a server whose certificate was revoked, on the connection that it has, too,
+// and goes back to it when it shows another one.
+TEST_F(SecureFleetTest, ARevokedServerGetsNoCalls) {
+  StartTracker();
+  StartAgent();
+  const auto watcher = DialAs(tracker_, "laptop", "tracker-tokens", "root");
+  const auto admin = v1::FleetAdminService::NewStub(watcher);
+  const auto reachability = [&] {
+    v1::GetDeviceRequest request;
+    request.set_name("devices/bench-cpu");
+    v1::Device device;
+    grpc::ClientContext context;
+    daemon::SetTimeout(&context, 5000);
+    return admin->GetDevice(&context, request, &device).ok() ? device.reachability()
+                                                             : v1::REACHABILITY_UNSPECIFIED;
+  };
+  EXPECT_EQ(reachability(), v1::REACHABILITY_ONLINE);
+  const auto visitor = DialAs(tracker_, "other", "tracker-tokens", "other");
+  const std::string health = "/grpc.health.v1.Health/Check";
+  EXPECT_TRUE(RawCall(visitor, health).ok());
+  const auto pem = support::ReadFile(File("lab/cert.pem"), 1 << 20);
+  const auto infos = security::ReadCertificates(*pem, "lab");
+  ASSERT_TRUE(infos.ok());
+  ASSERT_TRUE(
+      security::RevokeCertificates(File("pki"), {infos->front().serial}, NowSeconds()).ok());
+  const std::string list = *support::ReadFile(File("pki/crl.pem"), 1 << 20);
+  for (const char* dialer : {"other", "bench"}) {
+    ASSERT_TRUE(support::WriteFileAtomic(File(dialer) + "/crl.pem", list).ok());
+  }
+  ASSERT_TRUE(WaitFor([&] { return !RawCall(visitor, health).ok(); }, 10'000));
+  const absl::Status refused = RawCall(visitor, health);
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("auth.certificate.revoked"));
+  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_OFFLINE; }, 60'000))
+      << "the agent goes on talking to a revoked tracker";
+  // Started again with a certificate that counts: all come back by themselves.
+  ASSERT_TRUE(security::RenewIdentity(File("pki"), File("lab"), 90, NowSeconds()).ok());
+  children_.erase("tracker");
+  StartTracker(tracker_);
+  EXPECT_TRUE(WaitFor([&] { return RawCall(visitor, health).ok(); }, 60'000));
+  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_ONLINE; }, 60'000));
+}
+
 TEST_F(SecureFleetTest, AgentsSpeakForThemselvesOnly) {
   StartTracker();
   StartAgent();
