@@ -125,7 +125,9 @@ class Server(cli_case.Case):
                 uploaded += 1
         self.assertGreater(uploaded, 3)
         modules = json.loads(self.good("modules", "list", *self.server, "-o", "json"))
-        self.assertIn("shapes-only", modules[0]["name"])
+        self.assertEqual(modules, [], "a module with made-up weights was published")
+        job = json.loads(self.good("jobs", "get", "private", *self.server, "-o", "json"))
+        self.assertEqual((job["state"], job["published_module"]), ("SUCCEEDED", ""))
         records = self.good("log", "export", "private", *self.server).splitlines()
         self.assertEqual(len(records), 6)
 

@@ -189,6 +189,26 @@ TEST(JobCore, ASecondTuningMeasuresNothingAndPublishesTheSame) {
   EXPECT_EQ(Value(world.log().CountTrials("job4")).ended, 40);
 }
 
+// The server never sees the weights: what it would publish could only compute nonsense.
+TEST(JobCore, AJobWithMadeUpWeightsEndsWithItsRecords) {
+  for (const int64_t restart_at : {int64_t{-1}, int64_t{60}}) {
+    JobWorld world(tests::TestSeed(4), {});
+    world.CreateJob(20, [](v1::Job* job) { job->set_records_only(true); });
+    world.StartCore();
+    world.RunToEnd(kManySteps, restart_at);
+    EXPECT_EQ(log::JobStateName(world.job().state), "SUCCEEDED") << world.job().state_reason;
+    EXPECT_EQ(Value(world.log().CountTrials("job1")).ended, 20);
+    EXPECT_EQ(world.job().published_module, "");
+    EXPECT_EQ(world.steps_of_module, "") << "a module was compiled";
+    EXPECT_TRUE(Value(world.log().ListModuleVersions({})).versions.empty());
+    std::string said;
+    for (const log::EventRow& event : Value(world.log().ListEvents("job1", 0, 1000))) {
+      said += event.text + "\n";
+    }
+    EXPECT_THAT(said, HasSubstr("no module is published"));
+  }
+}
+
 TEST(JobCore, ARestartAtEveryEventLosesNothing) {
   // How many events a run takes without restarts.
   int64_t events = 0;

@@ -113,7 +113,8 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
   if (request.records_only) {
     TW_ASSIGN(graph::StrippedModel stripped, graph::StripWeights(model, request.seed));
     model = std::move(stripped.onnx);
-    // The server publishes a module of it, too: nobody shall take that for the model.
+    job->set_records_only(true);
+    // A server of before that field publishes a module of it: nobody shall take that for the model.
     job->set_model_name(support::BaseName(request.model_path) + "-shapes-only");
     (*job->mutable_labels())["records_only"] = "true";
   }

@@ -199,6 +199,7 @@ class JobCore {
   // job_end.cc: ways for a job to end
   absl::Status Finish(const std::string& why);
   absl::Status Fail(const std::string& why);
+  absl::Status FinishWithRecords();
   absl::Status On(CancelRequested event);
   absl::Status On(WorkCancelled event);
   absl::Status On(Tick event);

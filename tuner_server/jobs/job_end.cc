@@ -22,6 +22,16 @@ absl::Status JobCore::Finish(const std::string& why) {
   return absl::OkStatus();
 }
 
+// The weights are not the model's: a module of them would compute nonsense for whoever takes it.
+absl::Status JobCore::FinishWithRecords() {
+  TW_TRY(
+      AddText("the weights are made up (records_only): no module is published; compile the "
+              "model with its own weights and this job's records"));
+  TW_TRY(Move(JobAction::kSucceed, job_.state_reason));
+  done_ = log::IsFinal(job_.state);
+  return absl::OkStatus();
+}
+
 absl::Status JobCore::Fail(const std::string& why) {
   if (job_.state == log::JobState::kCancelling) return absl::OkStatus();  // it ends anyway
   TW_TRY(CancelTrials(true, "the job failed"));

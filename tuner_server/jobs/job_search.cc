@@ -39,6 +39,7 @@ absl::Status JobCore::PumpSearch() {
   const bool running = job_.state == log::JobState::kRunning;
   const bool compiling = job_.state == log::JobState::kFinishing && open_.empty();
   if (!running && !compiling) return absl::OkStatus();
+  if (compiling && spec_.records_only()) return FinishWithRecords();
   if (!opened_) {
     AskOpen();
   } else if (compiling) {
