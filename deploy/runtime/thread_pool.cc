@@ -47,7 +47,7 @@ std::vector<int> AllowedCores() {
   return cores;
 }
 
-void RunOn(const std::vector<int>& cores) {
+void RunOn(const std::vector<int>& cores, pthread_t thread = pthread_self()) {
 #if defined(__linux__)
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -228,14 +228,16 @@ ThreadPool::ThreadPool(int num_threads, Placement placement)
   if (!cores.empty()) RunOn({cores[0]});
   for (int slot = 1; slot < num_threads; ++slot) {
     try {
-      impl_->threads.emplace_back([impl = impl_.get(), slot, cores] {
+      impl_->threads.emplace_back([impl = impl_.get(), slot] {
         pthread_setname_np(pthread_self(), "tw-worker");
-        if (!cores.empty()) RunOn({cores[static_cast<size_t>(slot) % cores.size()]});
         impl->WorkerMain(static_cast<size_t>(slot));
       });
     } catch (const std::system_error&) {
       break;  // the ranges of threads that are missing are taken over by the others
     }
+    // By this thread, so that it has happened when the constructor ends (sandboxes follow).
+    if (cores.empty()) continue;
+    RunOn({cores[static_cast<size_t>(slot) % cores.size()]}, impl_->threads.back().native_handle());
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
