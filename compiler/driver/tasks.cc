@@ -85,9 +85,10 @@ bool IsScale(const Graph& task, ValueId id, bool sums) {
 // Whether results are quantised numbers that another order of summation, or a library function, may
 // round to the other side.
 bool RoundsInexact(const Graph& task) {
-  static constexpr std::string_view kExact[] = {"add",  "sub",   "mul",  "div",        "max",
-                                                "min",  "relu",  "clip", "neg",        "abs",
-                                                "cast", "floor", "ceil", "dequantize", "identity"};
+  // Products before a sum may be fused with it.
+  static constexpr std::string_view kExact[] = {"mul",  "div",        "max",     "min",  "relu",
+                                                "clip", "neg",        "abs",     "cast", "floor",
+                                                "ceil", "dequantize", "identity"};
   bool quantizes = false, inexact = false;
   for (const Node& node : task.nodes) {
     const bool is_float = task.values[node.outputs[0]].type.dtype.is_float();

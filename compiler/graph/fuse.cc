@@ -61,7 +61,12 @@ class Fuser {
       if (ClassOf(n) == op::FusionClass::kReduction) TakePrologue(static_cast<int>(n));
     }
     for (size_t n = 0; n < g_.nodes.size(); ++n) {
-      if (group_[n] < 0 && g_.nodes[n].op != kViewOp) Grow(static_cast<int>(n));
+      if (ClassOf(n) == op::FusionClass::kComplexOutFusable) TakeConversions(static_cast<int>(n));
+    }
+    for (size_t n = 0; n < g_.nodes.size(); ++n) {
+      if (group_[n] >= 0 || g_.nodes[n].op == kViewOp) continue;
+      Grow(static_cast<int>(n));
+      if (ClassOf(n) == op::FusionClass::kInjective) TakeConversions(static_cast<int>(n));
     }
     return Rebuild(2);
   }
@@ -193,6 +198,28 @@ class Fuser {
         members.insert(from);
         group_[from] = last;
         work.push_back(from);
+      }
+    }
+  }
+
+  // What makes numbers wider for the group of `root` alone (the other operand of a quantised
+  // addition) is part of it: reading the narrow ones is cheaper. What an anchor reads stays
+  // outside.
+  void TakeConversions(int root) {
+    const int last = group_[root];
+    std::set<int>& members = members_.at(last);
+    for (const int reader : std::set<int>(members)) {
+      if (reader == root) continue;
+      for (ValueId id : g_.nodes[reader].inputs) {
+        const int from = producer_[id];
+        if (from < 0 || group_[from] >= 0 || g_.nodes[from].op == kViewOp) continue;
+        const Node& node = g_.nodes[from];
+        const op::TensorType &narrow = g_.values[node.inputs[0]].type, &wide = g_.values[id].type;
+        if (narrow.shape != wide.shape || narrow.dtype.bytes() >= wide.dtype.bytes()) continue;
+        if (outputs_.count(id) > 0 || readers_[id].size() != 1 || !Cheap(node)) continue;
+        if (Elements(from) != Elements(last)) continue;
+        members.insert(from);
+        group_[from] = last;
       }
     }
   }

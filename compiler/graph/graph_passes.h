@@ -67,9 +67,9 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx);
 // constants or views of these or of another output become copies.
 absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext& ctx);
 // Complex-out-fusable / reduction anchors take their elementwise epilogues (post-dominator rule:
-// all paths from the anchor end in one node); reductions also take what is cheap in front of them;
-// remaining injective chains fuse. Bodies list data
-// inputs first, then weights. Nodes that nothing joins stay as they are.
+// all paths from the anchor end in one node); reductions also take what is cheap in front of them,
+// groups what widens numbers for them; remaining injective chains fuse. Bodies list data inputs
+// first, then weights. Nodes that nothing joins stay as they are.
 absl::StatusOr<Graph> FuseOperators(Graph g, const GraphPassContext& ctx);
 // Every remaining operator becomes a fused node of its own, so each node of the result is one
 // kernel = one task use, except `reshape` nodes, which are views without a kernel.

@@ -61,6 +61,8 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   plan.tile = ChooseTile(vectors, extent(row_axis), extent(plane_axis), panel, target_);
   const BlockChoice& choice = plan.choice;
   if (choice.vectors > 0) plan.tile.vectors = std::min(choice.vectors, vectors);
+  // A vector that hangs over the end is no whole one.
+  while (plan.dot.has_value() && vectors % plan.tile.vectors != 0) --plan.tile.vectors;
   if (choice.rows > 0) plan.tile.rows = std::min(choice.rows, extent(row_axis));
   if (choice.planes > 0) plan.tile.planes = std::min(choice.planes, extent(plane_axis));
   if (plan.tile.planes > 1) plan.plane_at = position(plane_axis);

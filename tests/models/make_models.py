@@ -6,13 +6,13 @@ weights and a seeded input:
 
 creates OUT_DIR/NAME/model.onnx and OUT_DIR/NAME/test_data_set_0/input_0.pb for each NAME (default: all):
 dqn, resnet18, resnet50, mobilenet, lstm_lm, dcgan (the workloads of the TVM paper, OSDI'18, and ResNet-50),
-bert_small, and two parts of networks: attention and lstm_cell. Architectures are the published ones, weights synthetic; their scales keep activations near unit
+bert_small, two parts of networks: attention and lstm_cell, and quantized, a small int8 network. Architectures are the published ones, weights synthetic; their scales keep activations near unit
 variance to the last layer, so that a wrong kernel shows in the output.
 
   --logits    without the final Softmax, whose output hides errors
   --seed N    other weights and inputs
-  --size N    image size of resnet18, resnet50, mobilenet (default 224) and dqn (default 84)
-  --width X   multiplies the channels of these four
+  --size N    image size of resnet18, resnet50, mobilenet (default 224), dqn (default 84) and quantized (32)
+  --width X   multiplies the channels of these
 
 The same options give the same bytes on every machine. Needs Debian's python3-onnx and python3-numpy.
 Expected outputs come from numpy_eval.py beside this file.
@@ -134,6 +134,33 @@ class GraphWriter:
         weight = self.constant(self.gauss((outputs, inputs), np.sqrt(gain / inputs)))
         bias = self.constant(self.gauss((outputs,), 0.1), "b")
         return self.apply("Gemm", x, weight, bias, transB=1)
+
+    def dequantized(self, values, scale, axis=0):
+        """A constant of i8 or i32 and the node that makes floats of it."""
+        zeros = np.zeros(np.shape(scale), values.dtype)
+        operands = [self.constant(values, "q"), self.constant(np.asarray(scale, F32), "s"), self.constant(zeros, "z")]
+        return self.apply("DequantizeLinear", *operands, axis=axis)
+
+    def rounded(self, x, largest, signed=True):
+        """To i8 and back, as quantisers put it around every operator: [-largest, largest], or [0, largest]."""
+        scale = np.array(largest / (127 if signed else 255), F32)
+        parameters = [self.constant(scale, "s"), self.constant(np.array(0 if signed else -128, np.int8), "z")]
+        return self.apply("DequantizeLinear", self.apply("QuantizeLinear", x, *parameters), *parameters), scale
+
+    def small_weights(self, shape, fan_in, data_scale, axis=0):
+        """Weights of i8, a scale for each output, and the bias as i32 at the scale of the products."""
+        scales = (self.random.uniform(0.5, 1.5, shape[axis]) * np.sqrt(2.0 / fan_in) / 40).astype(F32)
+        weights = np.clip(np.round(self.random.standard_normal(shape) * 40), -127, 127).astype(np.int8)
+        bias = np.round(self.random.standard_normal(shape[axis]) * 500).astype(np.int32)
+        return [self.dequantized(weights, scales, axis), self.dequantized(bias, scales * data_scale)]
+
+    def small_convolution(self, value, inputs, outputs, kernel, stride=1, groups=1):
+        """`value` and the scale it was rounded with; the result is in floats, to be rounded next."""
+        x, scale = value
+        shape = (outputs, inputs // groups, kernel, kernel)
+        operands = self.small_weights(shape, shape[1] * kernel * kernel, scale)
+        return self.apply("Conv", x, *operands, kernel_shape=[kernel] * 2, strides=[stride] * 2,
+                          pads=[kernel // 2] * 4, group=groups)
 
     def softmax(self, x):
         return x if self.settings.logits else self.apply("Softmax", x, axis=1)
@@ -339,8 +366,31 @@ def lstm_cell(settings, hidden=512):
     return net
 
 
+def quantized(settings):
+    """An int8 network as quantisers write it (QuantizeLinear and DequantizeLinear around every operator): a first
+    convolution of three channels, a depthwise separable layer, a residual block of unequal scales, maxima, a mean
+    and a dense layer, with scales for each channel, i8 data with and without zero points."""
+    net = GraphWriter("quantized", 8, settings)
+    few, many = settings.channels(16), settings.channels(32)
+    x = net.rounded(net.feed_image(3, 32), 4.0)
+    x = net.rounded(net.relu(net.small_convolution(x, 3, few, 3, 2)), 6.0, signed=False)
+    x = net.rounded(net.apply("MaxPool", x[0], kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4), 6.0, signed=False)
+    x = net.rounded(net.relu(net.small_convolution(x, few, few, 3, groups=few)), 5.0, signed=False)
+    x = net.rounded(net.small_convolution(x, few, many, 1), 5.0)
+    y = net.rounded(net.relu(net.small_convolution(x, many, many, 3)), 5.0, signed=False)
+    y = net.rounded(net.small_convolution(y, many, many, 3), 7.0)
+    x = net.rounded(net.relu(net.add(y[0], x[0])), 8.0, signed=False)
+    x = net.rounded(net.apply("GlobalAveragePool", x[0]), 3.0, signed=False)
+    x = net.rounded(net.apply("Flatten", x[0], axis=1), 3.0, signed=False)
+    weights, bias = net.small_weights((10, many), many, x[1])
+    x = net.rounded(net.apply("Gemm", x[0], weights, bias, transB=1), 4.0)
+    net.finish(x[0], [1, 10])
+    return net
+
+
 NETWORKS = {build.__name__: build
-            for build in (dqn, resnet18, resnet50, mobilenet, lstm_lm, dcgan, bert_small, attention, lstm_cell)}
+            for build in (dqn, resnet18, resnet50, mobilenet, lstm_lm, dcgan, bert_small, attention, lstm_cell,
+                          quantized)}
 
 
 def main(arguments):

@@ -109,6 +109,15 @@ class Evaluator(unittest.TestCase):
         forward, back = self.run_node("Conv", [x, w], **how), self.run_node("ConvTranspose", [y, w], **how)
         self.assertAlmostEqual(float((forward * y).sum()), float((back * x).sum()), places=3)
 
+    def test_quantisation_by_hand(self):
+        # 0.5, 1.5 and 2.5 round to even, 300 saturates.
+        x = np.array([[[[0.5, 1.5, 2.5, 300.0]]]], np.float32)
+        quantized = self.run_node("QuantizeLinear", [x, np.array(1, np.float32)])
+        np.testing.assert_array_equal(quantized[0, 0, 0], [0, 2, 2, 255])
+        two = np.ones((1, 2, 1, 1), np.float32)
+        scaled = self.run_node("DequantizeLinear", [two, np.array([2, 3], np.float32)])
+        np.testing.assert_array_equal(scaled[0, :, 0, 0], [2, 3])
+
     def test_unknown_operator_is_named(self):
         done = self.run_node("Einsum", [np.ones((2, 2), np.float32)], equation="ij->ji")
         self.assertEqual(done.returncode, 1)

@@ -216,6 +216,23 @@ def erf(x):
     return np.vectorize(math.erf, otypes=[np.float64])(x)
 
 
+def along(node, x, parameter):
+    """A scale or zero point of the channels along the node's axis, or of everything."""
+    if parameter.ndim != 1 or parameter.size == 1:
+        return parameter
+    return parameter.reshape([-1 if d == node.get("axis", 1) % x.ndim else 1 for d in range(x.ndim)])
+
+
+def quantize_linear(node, x, scale, zero=np.array(0, np.uint8)):
+    limits = np.iinfo(zero.dtype)
+    steps = np.rint(x / along(node, x, scale)) + along(node, x, zero)
+    return np.clip(steps, limits.min, limits.max).astype(zero.dtype)
+
+
+def dequantize_linear(node, x, scale, zero=np.array(0, np.int32)):
+    return (x.astype(np.float64) - along(node, x, zero)) * along(node, x, scale)
+
+
 def elementwise(function):
     return lambda node, *operands: function(*operands)
 
@@ -229,10 +246,12 @@ OPERATORS = {
     "Tanh": elementwise(np.tanh),
     "AveragePool": average_pool, "BatchNormalization": batch_norm, "Clip": clip,
     "Concat": lambda node, *parts: np.concatenate(parts, axis=node.get("axis")),
-    "Constant": constant, "Conv": conv, "ConvTranspose": conv_transpose, "Dropout": dropout,
+    "Constant": constant, "Conv": conv, "ConvTranspose": conv_transpose, "DequantizeLinear": dequantize_linear,
+    "Dropout": dropout,
     "Flatten": flatten, "Gather": lambda node, x, i: np.take(x, i, axis=node.get("axis", 0)),
     "Gemm": gemm, "GlobalAveragePool": lambda node, x: x.mean(axis=tuple(range(2, x.ndim)), keepdims=True),
     "LSTM": lstm, "MatMul": elementwise(np.matmul), "MaxPool": max_pool,
+    "QuantizeLinear": quantize_linear,
     "ReduceMax": reduction(np.max), "ReduceMean": reduction(np.mean), "ReduceMin": reduction(np.min),
     "ReduceSum": reduction(np.sum), "Reshape": reshape, "Softmax": softmax, "Squeeze": squeeze,
     "Transpose": lambda node, x: np.transpose(x, node.get("perm")), "Unsqueeze": unsqueeze,

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""A small int8 network with fresh weights, untuned, on one and two threads, against the NumPy evaluator: outputs are
+the same integers but for a few that are next to them, and every layer runs on bytes."""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from fleet import expected_output, make_models, run_checks  # noqa: E402
+from network_check import command, load  # noqa: E402
+
+import numpy as np  # noqa: E402
+
+# Of the last rounding of the network: 4 / 127.
+QUANTUM = np.float32(4) / np.float32(127)
+# A sum on the edge between two integers may be rounded to either, and moves what is computed from it.
+MAX_STEPS, MIN_EQUAL = 1, 0.8
+
+
+def steps_from_expected(case, module, threads, folder):
+    out = Path(folder) / f"out-{threads}"
+    data = case / "test_data_set_0" / "input_0.pb"
+    command("run", module, "--input", f"input={data}", "--output-dir", out, "--repeat", 1, "--threads", threads)
+    actual, expected = load(out / "output_0.pb"), load(expected_output(case))
+    assert actual.shape == expected.shape, (actual.shape, expected.shape)
+    assert len(np.unique(expected)) > 3, "outputs that hardly differ tell nothing"
+    return np.abs(actual - expected) / QUANTUM
+
+
+def outputs_are_the_evaluators(size, width):
+    worst, equal, count = 0.0, 0, 0
+    for seed in range(4):
+        with tempfile.TemporaryDirectory(prefix="tilewright-int8-") as folder:
+            case = make_models(folder, "quantized", "--seed", seed, "--size", size, "--width", width) / "quantized"
+            for threads in (1, 2):
+                module = Path(folder) / f"{threads}.tw"
+                command("compile", case / "model.onnx", "--target", f"native,threads={threads}", "-o", module)
+                steps = steps_from_expected(case, module, threads, folder)
+                worst = max(worst, float(steps.max()))
+                equal += int((steps < 0.5).sum())
+                count += steps.size
+    print(f"        {equal} of {count} outputs equal, the others at most {worst:.2f} steps away")
+    assert worst < MAX_STEPS + 0.5 and equal >= MIN_EQUAL * count
+
+
+def whole_blocks():
+    outputs_are_the_evaluators(32, 1)
+
+
+def channels_that_fill_no_block():
+    outputs_are_the_evaluators(19, 0.4)
+
+
+def layers_run_on_bytes():
+    with tempfile.TemporaryDirectory(prefix="tilewright-int8-") as folder:
+        case = make_models(folder, "quantized") / "quantized"
+        summary = json.loads(command("compile", case / "model.onnx", "--target", "native,threads=1", "-o",
+                                     Path(folder) / "m.tw", "--format", "json", "--dump-ir", Path(folder) / "dump"))
+        layers = [k["task_name"] for k in summary["kernels"] if k["task_name"].startswith(("conv2d", "dense"))]
+        assert len(layers) == 6, layers
+        for task in layers:
+            assert task.startswith(("conv2d_blocked_", "dense ")), task
+        assert sum("_quantize" in task for task in layers) >= 5, layers
+        # The residual addition is in the kernel of a convolution, with both scales.
+        assert any("dequantize_dequantize_add" in task or "dequantize_add" in task for task in layers), layers
+        stages = sorted(Path(folder, "dump").glob("*/*.tir"))
+        assert any("generic.dot4" in path.read_text() for path in stages), "no dot products of bytes"
+
+
+if __name__ == "__main__":
+    run_checks(whole_blocks, channels_that_fill_no_block, layers_run_on_bytes)
