@@ -1,4 +1,5 @@
 // tensorize: the loops of a blockized block are one tensor intrinsic.
+#include "compiler/analysis/simplify.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
@@ -35,6 +36,26 @@ absl::StatusOr<Stmt> MarkedBody(const Step& step, const Stmt& body, const std::s
   return only_reset.ok() ? only_reset : update;
 }
 
+// The block with its body and init as the intrinsic.
+absl::StatusOr<Stmt> MarkedBlock(const Step& step, const Stmt& block, const std::string& name) {
+  auto node = std::make_shared<StmtNode>(*block);
+  TW_ASSIGN(node->body, MarkedBody(step, block->body, name));
+  if (block->init != nullptr) {
+    TW_ASSIGN(node->init, Marked(step, block->init, name + ir::kResetSuffix));
+  }
+  return Stmt(std::move(node));
+}
+
+// Indices of packed operands divide: `floordiv(o * 16 + i, 16)` with i in 0..16 is o.
+Stmt Simplified(const Stmt& block) {
+  analysis::Bounds bounds;
+  for (const ir::IterVar& iter : block->iters) bounds.SetRange(iter.var, iter.domain);
+  auto node = std::make_shared<StmtNode>(*block);
+  node->body = analysis::Simplify(block->body, bounds);
+  if (block->init != nullptr) node->init = analysis::Simplify(block->init, bounds);
+  return node;
+}
+
 }  // namespace
 
 absl::Status ApplyTensorize(Schedule& s, const Step& step) {
@@ -60,12 +81,13 @@ absl::Status ApplyTensorize(Schedule& s, const Step& step) {
     return Refuse(step, "not_blockized",
                   "expected a block whose body is a loop nest, found another", block);
   }
-  auto node = std::make_shared<StmtNode>(*block);
-  TW_ASSIGN(node->body, MarkedBody(step, block->body, name));
-  if (block->init != nullptr) {
-    TW_ASSIGN(node->init, Marked(step, block->init, name + ir::kResetSuffix));
+  absl::StatusOr<Stmt> marked = MarkedBlock(step, block, name);
+  if (!marked.ok()) {
+    absl::StatusOr<Stmt> simple = MarkedBlock(step, Simplified(block), name);
+    if (!simple.ok()) return marked.status();
+    marked = std::move(simple);
   }
-  trial.SetBody(ReplaceAt(path, path.size() - 1, std::move(node)));
+  trial.SetBody(ReplaceAt(path, path.size() - 1, *std::move(marked)));
   s = std::move(trial);
   return absl::OkStatus();
 }

@@ -71,6 +71,23 @@ TEST(DefaultScheduleTest, LargeKernelsGetThreadsLanesAndRegisterTiles) {
   EXPECT_FALSE(Contains(Check(f, kTargets[0]), "parallel"));  // one thread
 }
 
+// Weights packed in fours of 16 columns: their indices divide, and seven vectors are no tile of
+// eight.
+TEST(DefaultScheduleTest, PackedBytesAreDotProducts) {
+  auto f = ir::ParseFunction(
+      "fn dense(A: u8[3,8] input, B: i8[7,2,16,4] constant, C: i32[3,112] output) stage=scheduled {"
+      " for m in 0..3 { for n in 0..112 { for k in 0..2 { for l in 0..4 {"
+      " block dense(vm: spatial 0..3 = m, vn: spatial 0..112 = n, vk: reduce 0..2 = k, "
+      "vl: reduce 0..4 = l) {"
+      " reads A[vm:1, vk * 4 + vl:1], B[floordiv(vn, 16):1, vk:1, floormod(vn, 16):1, vl:1];"
+      " writes C[vm:1, vn:1]; init { C[vm, vn] = 0i32; }"
+      " C[vm, vn] = C[vm, vn] + i32(A[vm, vk * 4 + vl]) * "
+      "i32(B[floordiv(vn, 16), vk, floormod(vn, 16), vl]); } } } } } }");
+  ASSERT_TRUE(f.ok()) << f.status();
+  EXPECT_TRUE(Contains(Check(*f, kTargets[2]), "generic.dot4.16"));
+  EXPECT_TRUE(Contains(Check(*f, kTargets[1]), "generic.dot4.8"));
+}
+
 TEST(DefaultScheduleTest, RandomPrograms) {
   uint64_t seed = tests::TestSeed(11);
   int64_t rounds = tests::TestRounds(150);
