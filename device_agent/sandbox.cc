@@ -100,7 +100,7 @@ constexpr std::array kAllowed = {
 constexpr std::array kSealed = {
     SCMP_SYS(access),       SCMP_SYS(faccessat),  SCMP_SYS(getcwd), SCMP_SYS(getdents64),
     SCMP_SYS(memfd_create), SCMP_SYS(newfstatat), SCMP_SYS(openat), SCMP_SYS(readlink),
-    SCMP_SYS(readlinkat),   SCMP_SYS(stat),       SCMP_SYS(statx),
+    SCMP_SYS(readlinkat),   SCMP_SYS(stat),       SCMP_SYS(statx),  SCMP_SYS(sched_setaffinity),
 };
 
 // A condition on an argument of a system call.
@@ -200,6 +200,8 @@ absl::Status ApplyFilter() {
              When(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), When(0, SCMP_CMP_EQ, PR_SET_NAME));
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), When(0, SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS));
+  // Its own threads only, by each itself, and while loading (kSealed).
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(sched_setaffinity), When(0, SCMP_CMP_EQ, 0));
   // abort() signals its own process only.
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill),
              When(0, SCMP_CMP_EQ, static_cast<uint64_t>(getpid())));

@@ -47,13 +47,12 @@ std::vector<int> AllowedCores() {
   return cores;
 }
 
-void RunOn(const std::vector<int>& cores, pthread_t thread = pthread_self()) {
+void RunOn(const std::vector<int>& cores) {
 #if defined(__linux__)
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);
-  (void)sched_setaffinity(0, sizeof(set),
-                          &set);  // where that is refused, threads stay where they are
+  (void)sched_setaffinity(0, sizeof(set), &set);  // refused: threads stay where they are
 #else
   (void)cores;
 #endif
@@ -106,6 +105,7 @@ struct ThreadPool::Impl {
   void CloseAndWait();
 
   const Placement placement;
+  std::atomic<int> placed{0};  // threads that are where they belong
 
   // The loop; written by the caller before `state` opens it, constant while it is open or any
   // thread is in it.
@@ -228,18 +228,20 @@ ThreadPool::ThreadPool(int num_threads, Placement placement)
   if (!cores.empty()) RunOn({cores[0]});
   for (int slot = 1; slot < num_threads; ++slot) {
     try {
-      impl_->threads.emplace_back([impl = impl_.get(), slot] {
+      impl_->threads.emplace_back([impl = impl_.get(), slot, cores] {
         pthread_setname_np(pthread_self(), "tw-worker");
+        if (!cores.empty()) RunOn({cores[static_cast<size_t>(slot) % cores.size()]});
+        impl->placed.fetch_add(1, std::memory_order_release);
         impl->WorkerMain(static_cast<size_t>(slot));
       });
     } catch (const std::system_error&) {
       break;  // the ranges of threads that are missing are taken over by the others
     }
-    // By this thread, so that it has happened when the constructor ends (sandboxes follow).
-    if (cores.empty()) continue;
-    RunOn({cores[static_cast<size_t>(slot) % cores.size()]}, impl_->threads.back().native_handle());
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  // A sandbox may close behind the constructor: by then all have moved.
+  const int all_placed = cores.empty() ? 0 : static_cast<int>(impl_->threads.size());
+  while (impl_->placed.load(std::memory_order_acquire) < all_placed) sched_yield();
 }
 
 ThreadPool::~ThreadPool() {
