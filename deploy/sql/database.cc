@@ -1,6 +1,8 @@
 #include "deploy/sql/database.h"
 
+#include <errno.h>
 #include <sqlite3.h>
+#include <string.h>
 
 #include <utility>
 #include <vector>
@@ -15,7 +17,8 @@ using support::MakeError;
 using support::StrCat;
 
 // The error of an SQLite result code; `what` is the second part of the slug.
-absl::Status SqliteError(int code, std::string_view what, std::string_view detail) {
+absl::Status SqliteError(int code, std::string_view what, std::string_view detail,
+                         int system_error = 0) {
   const auto error = [&](absl::StatusCode status_code, std::string_view reason) {
     return MakeError(status_code, StrCat("sql.", what, ".", reason),
                      StrCat(detail, ": ", sqlite3_errstr(code)));
@@ -34,6 +37,11 @@ absl::Status SqliteError(int code, std::string_view what, std::string_view detai
       return error(absl::StatusCode::kUnavailable, "busy");
     case SQLITE_CONSTRAINT:
       return error(absl::StatusCode::kAlreadyExists, "constraint");
+    case SQLITE_IOERR:  // a disk in trouble: it may be mended when the caller tries again
+      if (system_error == EROFS || system_error == ENOSPC || system_error == EDQUOT) {
+        return error(absl::StatusCode::kResourceExhausted, "full");
+      }
+      return error(absl::StatusCode::kUnavailable, "io");
     case SQLITE_CANTOPEN:
       return error(absl::StatusCode::kFailedPrecondition, "cannot_open");
     default:
@@ -44,9 +52,13 @@ absl::Status SqliteError(int code, std::string_view what, std::string_view detai
 absl::Status DatabaseError(sqlite3* db, int code, std::string_view what) {
   const char* file = sqlite3_db_filename(db, "main");
   const char* message = sqlite3_errmsg(db);
+  const int system_error = sqlite3_system_errno(db);
+  const bool from_system = (code & 0xff) == SQLITE_IOERR && system_error != 0;
   return SqliteError(
       sqlite3_extended_errcode(db) == SQLITE_OK ? code : sqlite3_extended_errcode(db), what,
-      StrCat(file == nullptr ? "" : file, ": ", message));
+      StrCat(file == nullptr ? "" : file, ": ", message,
+             from_system ? StrCat(" (", strerror(system_error), ")") : ""),
+      system_error);
 }
 
 absl::Status QuickCheck(Database* db) {

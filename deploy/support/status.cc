@@ -68,8 +68,8 @@ absl::StatusCode CodeOfErrno(int error_number) {
       return absl::StatusCode::kAlreadyExists;
     case EACCES:
     case EPERM:
-    case EROFS:
       return absl::StatusCode::kPermissionDenied;
+    case EROFS:  // no room to write, as on a full disk; rights do not help
     case ENOSPC:
     case EDQUOT:
     case EFBIG:

@@ -52,6 +52,9 @@ void BusyFleet::StartTracker() {
       "tilewright-tracker", StateDir("tracker"),
       std::vector<std::string>{"--lease-ttl-ms", StrCat(options_.lease_ttl_ms), "--recovery-ms",
                                "100"});
+  if (options_.host_faults) {
+    ASSERT_TRUE(tracker_->UseHostFaults().ok());
+  }
   tracker_->Start({"--listen", "127.0.0.1:0"});
   ASSERT_TRUE(tracker_->Ready()) << tracker_->log();
   address_ = tracker_->Address();
@@ -64,6 +67,9 @@ void BusyFleet::StartWork(const std::string& agents_dial, const std::string& con
         "tilewright-agent", StateDir(name),
         std::vector<std::string>{"--tracker", agents_dial, "--device", "cpu", "--name", name,
                                  "--sync-hold-ms", "300", "--log-level", "debug"}));
+    if (options_.host_faults) {
+      ASSERT_TRUE(agents_.back()->UseHostFaults().ok());
+    }
     agents_.back()->Start();
   }
   for (const auto& agent : agents_) ASSERT_TRUE(agent->Ready()) << agent->log();

@@ -38,6 +38,7 @@ struct BusyFleetOptions {
   size_t open_items = 10;
   int64_t lease_ttl_ms = 1500;
   std::string state_dir = {};  // for all daemons; empty = a temporary folder
+  bool host_faults = false;    // the daemons' LoopbackDaemon::host
 };
 
 class BusyFleet {
@@ -72,6 +73,8 @@ class BusyFleet {
   // twice, per measurement id.
   void CheckEveryMeasurement() const;
   size_t items() const { return items_; }  // after Finish
+  // Why items were queued again; after Finish.
+  const std::vector<std::string>& again() const { return consumer_.again(); }
   size_t measurements() const { return evidence_.measured().size(); }
   std::string Logs() const;
 

@@ -1,6 +1,6 @@
-// Disks that are full, read-only or damaged, and no descriptors left, under the real daemons:
-// errors are typed, nothing is lost or counted twice, nothing is overwritten that cannot be read,
-// and all goes on when there is room again.
+// Disks that are full, read-only or damaged, clocks that jump, and no descriptors left, under the
+// real daemons: errors are typed, nothing is lost or counted twice, nothing is overwritten that
+// cannot be read, and all goes on when there is room again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,6 +22,7 @@ namespace {
 constexpr int64_t kDiskBytes = 64 << 20;
 constexpr int64_t kHurtMs = 2'000;
 constexpr int64_t kPatienceMs = 60'000;
+constexpr int64_t kHourMs = 3'600'000;
 constexpr size_t kPageBytes = 4096;
 
 // What a new client hears that submits an item with artifacts of its own.
@@ -85,6 +86,70 @@ TEST(DaemonFaultsTest, NoDescriptorsLeftLosesNothing) {
     fleet.RunFor(500);
   }
   Finish(&fleet, fleet.finals());
+}
+
+// Folders on a device that nobody else of the test writes to.
+std::unique_ptr<support::TempDir> ShmFolder() {
+  auto dir = support::TempDir::Create("daemon-faults", "/dev/shm");
+  EXPECT_TRUE(dir.ok()) << dir.status();
+  return dir.ok() ? std::make_unique<support::TempDir>(*std::move(dir)) : nullptr;
+}
+
+TEST(DaemonFaultsTest, ADiskThatBecomesReadOnlyUnderTrackerAndAgentsLosesNothing) {
+  const auto probe = HostFaults::Create();
+  if (!probe.ok()) GTEST_SKIP() << "[SKIP] " << probe.status();
+  const auto folder = ShmFolder();
+  BusyFleetOptions options;
+  options.state_dir = folder->path();
+  options.host_faults = true;
+  BusyFleet fleet(options);
+  ASSERT_NO_FATAL_FAILURE(fleet.StartTracker());
+  ASSERT_NO_FATAL_FAILURE(fleet.StartWork(fleet.address(), fleet.address()));
+  ASSERT_TRUE(WaitFor([&] { return fleet.finals() > 5; })) << fleet.Logs();
+  for (LoopbackDaemon* victim : {fleet.tracker(), fleet.agent(0), fleet.agent(1)}) {
+    victim->host()->SetReadOnly(folder->path());
+    fleet.RunFor(kHurtMs);
+    if (victim == fleet.tracker()) {
+      const absl::Status refused = TryWork(fleet.address());
+      EXPECT_TRUE(IsTypedAndRetryable(refused)) << refused;
+      EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("Read-only file system"));
+    }
+    EXPECT_FALSE(victim->Dead()) << victim->log();
+    victim->host()->SetWritable();
+    fleet.RunFor(500);
+  }
+  Finish(&fleet, fleet.finals());
+}
+
+TEST(DaemonFaultsTest, ClocksThatJumpAnHourEndNoLeaseAndLoseNothing) {
+  const auto probe = HostFaults::Create();
+  if (!probe.ok()) GTEST_SKIP() << "[SKIP] " << probe.status();
+  BusyFleetOptions options;
+  options.host_faults = true;
+  options.lease_ttl_ms = 30'000;
+  BusyFleet fleet(options);
+  ASSERT_NO_FATAL_FAILURE(fleet.StartTracker());
+  ASSERT_NO_FATAL_FAILURE(fleet.StartWork(fleet.address(), fleet.address()));
+  ASSERT_TRUE(WaitFor([&] { return fleet.finals() > 5; })) << fleet.Logs();
+  for (LoopbackDaemon* victim : {fleet.tracker(), fleet.agent(0), fleet.agent(1)}) {
+    for (const int64_t ms : {kHourMs, int64_t{0}, -kHourMs, int64_t{0}}) {
+      victim->host()->SetClockOffset(ms);
+      const size_t before = fleet.finals();
+      fleet.RunFor(200);
+      EXPECT_TRUE(WaitFor([&] { return fleet.finals() > before + 5; }))
+          << "work stands still after a jump to " << ms << " ms\n"
+          << fleet.Logs();
+      EXPECT_FALSE(victim->Dead()) << victim->log();
+      // The agents write enough to show that they see the jump.
+      const int64_t seen_ms = (LastLogTime(victim->log()) - time(nullptr)) * 1000;
+      EXPECT_TRUE(victim == fleet.tracker() || std::abs(seen_ms - ms) < kHourMs / 10) << seen_ms;
+    }
+  }
+  fleet.agent(0)->host()->SetClockOffset(kHourMs);  // and all apart
+  fleet.agent(1)->host()->SetClockOffset(-kHourMs);
+  fleet.RunFor(kHurtMs);
+  Finish(&fleet, fleet.finals());
+  EXPECT_TRUE(fleet.again().empty()) << fleet.again().front();
 }
 
 // The exit code of a daemon that cannot start, which must say why.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <time.h>
 
 #include <functional>
 #include <map>
@@ -20,6 +21,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "tests/support/host_faults.h"
 #include "tests/support/measured_kernels.h"
 #include "tilewright/v1/artifact.grpc.pb.h"
 #include "tilewright/v1/dispatch.grpc.pb.h"
@@ -40,6 +42,15 @@ inline bool WaitFor(const std::function<bool()>& condition, int64_t timeout_ms =
   return true;
 }
 
+// The time of day of the last line of a daemon's log, in seconds since 1970; 0 without one.
+inline int64_t LastLogTime(const std::string& log) {
+  const size_t at = log.rfind("{\"ts\":\"");
+  tm parts{};
+  if (at == std::string::npos) return 0;
+  return strptime(log.c_str() + at + 7, "%Y-%m-%dT%H:%M:%S", &parts) == nullptr ? 0
+                                                                                : timegm(&parts);
+}
+
 // A daemon that can be killed and started again with the same arguments.
 class LoopbackDaemon {
  public:
@@ -48,6 +59,13 @@ class LoopbackDaemon {
 
   std::string port_file() const { return state_dir_ + ".port"; }
 
+  // From the next start on its host can fail. As HostFaults::Create.
+  absl::Status UseHostFaults() {
+    TW_ASSIGN(host_, HostFaults::Create());
+    return absl::OkStatus();
+  }
+  HostFaults* host() { return host_.get(); }
+
   void Start(const std::vector<std::string>& more = {}) {
     ASSERT_TRUE(support::RemoveTree(port_file()).ok());
     support::ChildOptions options;
@@ -55,6 +73,7 @@ class LoopbackDaemon {
     options.args = {"--state-dir", state_dir_, "--port-file", port_file()};
     options.args.insert(options.args.end(), args_.begin(), args_.end());
     options.args.insert(options.args.end(), more.begin(), more.end());
+    if (host_ != nullptr) options.env = host_->env();
     auto child = support::Child::Start(options);
     ASSERT_TRUE(child.ok()) << child.status();
     child_ = *std::move(child);
@@ -100,6 +119,7 @@ class LoopbackDaemon {
   std::string binary_;
   std::string state_dir_;
   std::vector<std::string> args_;
+  std::unique_ptr<HostFaults> host_;
   std::unique_ptr<support::Child> child_;
 };
 

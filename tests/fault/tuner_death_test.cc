@@ -30,6 +30,7 @@ using support::StrCat;
 constexpr int64_t kCallMs = 5'000;
 constexpr int64_t kJobMs = 90'000;
 constexpr int64_t kHurtMs = 2'000;
+constexpr int64_t kLongHurtMs = 20'000;  // beyond the tries that a job makes in a row
 constexpr int64_t kDiskBytes = 64 << 20;
 constexpr int kTrials = 24;  // enough for a model to be trained
 constexpr char kModel[] = "model bytes";
@@ -50,6 +51,9 @@ class TunerDeathTest : public ::testing::Test {
     tuner_ = std::make_unique<LoopbackDaemon>(
         "tilewright-tuner", state_dir,
         std::vector<std::string>{"--tracker", fleet_->address(), "--builder", *builder});
+    if (host_faults_) {
+      ASSERT_TRUE(tuner_->UseHostFaults().ok());
+    }
     tuner_->Start({"--listen", "127.0.0.1:0"});
     ASSERT_TRUE(tuner_->Ready()) << tuner_->log();
     address_ = tuner_->Address();
@@ -152,6 +156,7 @@ class TunerDeathTest : public ::testing::Test {
   v1::Job job_;
   int64_t measured_before_ = 0;
   std::set<std::string> stored_;
+  bool host_faults_ = false;  // of the next start
 };
 
 TEST_F(TunerDeathTest, DyingAtEveryFailpointLosesNothingAndRepeatsNothing) {
@@ -240,6 +245,49 @@ TEST_F(TunerDeathTest, AFullDiskInMidJobLosesNothing) {
   disk->Free();
   ASSERT_TRUE(Work() && !tuner_->Dead()) << tuner_->log();
   CheckJob();
+}
+
+TEST_F(TunerDeathTest, ADiskThatBecomesReadOnlyInMidJobLosesNothing) {
+  const auto probe = HostFaults::Create();
+  if (!probe.ok()) GTEST_SKIP() << "[SKIP] " << probe.status();
+  const auto folder = support::TempDir::Create("tuner-read-only", "/dev/shm");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  host_faults_ = true;
+  ASSERT_NO_FATAL_FAILURE(StartTuner(folder->path()));
+  NewJob();
+  ASSERT_TRUE(WaitFor([&] { return Look() || fleet_->measured() > kTrials / 4; }, kJobMs));
+  tuner_->host()->SetReadOnly(folder->path());
+  support::SleepMs(kLongHurtMs);
+  v1::CreateJobRequest another = request_;
+  another.set_request_id("another");
+  v1::Job refused;
+  grpc::ClientContext context;
+  daemon::SetTimeout(&context, kCallMs);
+  const absl::Status status = daemon::FromGrpc(jobs_->CreateJob(&context, another, &refused));
+  EXPECT_TRUE(daemon::IsRetryable(status)) << status;
+  EXPECT_FALSE(tuner_->Dead()) << tuner_->log();
+  tuner_->host()->SetWritable();
+  ASSERT_TRUE(Work() && !tuner_->Dead()) << tuner_->log();
+  CheckJob();
+}
+
+TEST_F(TunerDeathTest, AClockThatJumpsAnHourInMidJobChangesNothing) {
+  const auto probe = HostFaults::Create();
+  if (!probe.ok()) GTEST_SKIP() << "[SKIP] " << probe.status();
+  host_faults_ = true;
+  ASSERT_NO_FATAL_FAILURE(StartTuner(dir_->File("tuner")));
+  constexpr int64_t kHourMs = 3'600'000;
+  for (const int64_t ms : {kHourMs, -kHourMs}) {
+    NewJob();
+    const int64_t before = fleet_->measured();
+    ASSERT_TRUE(
+        WaitFor([&] { return Look() || fleet_->measured() - before > kTrials / 4; }, kJobMs));
+    tuner_->host()->SetClockOffset(ms);
+    ASSERT_TRUE(Work() && !tuner_->Dead()) << tuner_->log();
+    CheckJob();
+    const int64_t seen_ms = (LastLogTime(tuner_->log()) - time(nullptr)) * 1000;
+    EXPECT_LT(std::abs(seen_ms - ms), kHourMs / 10) << "the tuner has not seen the jump";
+  }
 }
 
 TEST_F(TunerDeathTest, NoDescriptorsLeftInMidJobLosesNothing) {

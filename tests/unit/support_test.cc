@@ -70,7 +70,7 @@ TEST(StatusTest, SlugDetailAndContextComeApartAgain) {
 TEST(StatusTest, ErrnoChoosesTheCode) {
   EXPECT_EQ(ErrnoError(ENOENT, "a.b.c", "f").code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ErrnoError(ENOSPC, "a.b.c", "f").code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(ErrnoError(EROFS, "a.b.c", "f").code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(ErrnoError(EROFS, "a.b.c", "f").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ErrnoError(EIO, "a.b.c", "f").code(), absl::StatusCode::kInternal);
   EXPECT_EQ(StatusText(ErrnoError(ENOENT, "a.b.c", "f")), "a.b.c: f: No such file or directory");
 }

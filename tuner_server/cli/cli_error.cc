@@ -144,7 +144,9 @@ std::string Advice(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
       return "is the server running at that address? Check --server or TILEWRIGHT_SERVER";
     case absl::StatusCode::kResourceExhausted:
-      return "free some space or memory, then run the command again: nothing was left behind";
+      return "free some space or memory, or choose a place that can be written to, then run the "
+             "command "
+             "again: nothing was left behind";
     case absl::StatusCode::kPermissionDenied:
       return "choose a place you may write to, then run the command again: nothing was left behind";
     case absl::StatusCode::kDataLoss:
