@@ -207,13 +207,14 @@ void AgentLoop::Finish(absl::Status status) {
 // --- Sync
 // -----------------------------------------------------------------------------------------
 
-std::shared_ptr<AgentLoop::SyncCall> AgentLoop::StartSync() {
+std::shared_ptr<AgentLoop::SyncCall> AgentLoop::StartSync(bool hold) {
   auto call = std::make_shared<SyncCall>();
   {
     support::MutexLock lock(mutex_);
-    // The first answer says that the tracker knows this agent, the last ones that it knows of the
-    // end: nothing to hold them back for.
-    call->request = core_->MakeSync(ready_ && !core_->draining() ? options_.max_wait_ms : 0);
+    // The first answer, also after trouble, says that the tracker knows this agent, the last ones
+    // that it knows of the end: nothing to hold them back for.
+    hold = hold && ready_ && !core_->draining();
+    call->request = core_->MakeSync(hold ? options_.max_wait_ms : 0);
     news_ = false;
   }
   daemon::SetTimeout(&call->context, options_.max_wait_ms + kSyncSlackMs);
@@ -290,8 +291,8 @@ int64_t AgentLoop::PauseAfter(const v1::SyncResponse& response) {
 void AgentLoop::SyncLoop() {
   daemon::Backoff backoff(Jitter("sync"));
   std::list<std::shared_ptr<SyncCall>> overtaken;
-  std::shared_ptr<SyncCall> current = StartSync();
   bool reachable = true;
+  std::shared_ptr<SyncCall> current = StartSync(reachable);
   while (true) {
     bool answered = false, overtake = false;
     {
@@ -310,7 +311,7 @@ void AgentLoop::SyncLoop() {
       overtake = !answered && news_;
     }
     if (overtake) {  // something changed: tell at once; the tracker then answers the older call
-      overtaken.push_back(std::exchange(current, StartSync()));
+      overtaken.push_back(std::exchange(current, StartSync(reachable)));
     }
     for (auto it = overtaken.begin(); it != overtaken.end();) {
       bool done = false;
@@ -355,7 +356,7 @@ void AgentLoop::SyncLoop() {
       goes_on = Pause(std::min(left_ms, kBeatMs));
     }
     if (!goes_on) break;
-    current = StartSync();
+    current = StartSync(reachable);
   }
   overtaken.push_back(current);
   for (const auto& call : overtaken) call->context.TryCancel();

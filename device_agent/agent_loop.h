@@ -79,7 +79,8 @@ class AgentLoop {
   support::Rng Jitter(std::string_view purpose) const;
 
   void SyncLoop();
-  std::shared_ptr<SyncCall> StartSync();
+  // `hold`: the tracker may wait with its answer until it has something to say.
+  std::shared_ptr<SyncCall> StartSync(bool hold);
   void TakeResponse(const v1::SyncResponse& response);
   int64_t PauseAfter(const v1::SyncResponse& response);
   void AnnounceReady();

@@ -134,7 +134,7 @@ class SwarmAgent {
   void Sync() TW_REQUIRES(mutex_) {
     if (stop_) return;
     auto call = std::make_shared<SyncCall>();
-    call->request = core_.MakeSync(epoch_.load() != 0 ? options_.sync_hold_ms : 0);
+    call->request = core_.MakeSync(reachable_ ? options_.sync_hold_ms : 0);
     daemon::SetTimeout(&call->context, options_.sync_hold_ms + kSyncSlackMs);
     calls_.insert(&call->context);
     current_ = call.get();
@@ -149,6 +149,7 @@ class SwarmAgent {
     bool news = false;
     if (status.ok()) {
       ++counts_.sync_answers;
+      reachable_ = true;
       epoch_.store(std::max<uint64_t>(epoch_.load(), call->response.tracker_epoch()));
       news = Take(core_.OnSync(call->response).records);
     } else {
@@ -163,6 +164,7 @@ class SwarmAgent {
       backoff_.Reset();
       return Sync();
     }
+    reachable_ = false;
     alarms_->After(std::min(backoff_.NextMs(), kUnreachableMs), [this] {
       MutexLock again(mutex_);
       if (current_ == nullptr) Sync();
@@ -251,6 +253,7 @@ class SwarmAgent {
   device_agent::AgentCore core_ TW_GUARDED_BY(mutex_);
   std::set<grpc::ClientContext*> calls_ TW_GUARDED_BY(mutex_);
   const SyncCall* current_ TW_GUARDED_BY(mutex_) = nullptr;  // the newest; null between two
+  bool reachable_ TW_GUARDED_BY(mutex_) = false;
   bool reporting_ TW_GUARDED_BY(mutex_) = false;
   bool stop_ TW_GUARDED_BY(mutex_) = false;
   SwarmCounts counts_ TW_GUARDED_BY(mutex_);

@@ -21,7 +21,8 @@ struct SwarmFleetOptions {
   int agents = 50;  // each a connection and a certificate of its own, with one device
   double items_per_s = 100;
   int64_t measure_ms = 500;
-  std::vector<std::string> tracker_args;
+  std::string state_dir = {};  // of the tracker; empty = beside the rest, in a temporary folder
+  std::vector<std::string> tracker_args = {};
 };
 
 class SwarmFleet {
