@@ -10,6 +10,7 @@ namespace {
 constexpr double kClockGhz = 3.5;
 constexpr double kFmaLatencyCycles = 4;
 constexpr double kSlowLaneCycles = 1.2;  // one element of a gather or scatter
+constexpr double kPortShare = 0.3;       // of the shorter of arithmetic and loads
 constexpr double kSpillCycles = 1.5;     // store and reload of one vector
 constexpr double kSpecialCycles = 20;    // exp, tanh, ... per element
 constexpr double kDivideCycles = 6;      // per vector
@@ -17,6 +18,7 @@ constexpr double kLoopCycles = 1;        // control of one iteration of a rolled
 constexpr double kGuardedFactor = 2.5;   // a condition in the innermost body
 constexpr double kParallelRegionNs = 700;
 constexpr double kL2BytesPerCycle = 28, kL3BytesPerCycle = 22, kMemoryBytesPerCycle = 7;
+constexpr double kL3Slices = 8;      // of a last level that cores share
 constexpr double kCacheShare = 0.6;  // of a level that one working set may use
 
 // Loops that the generated code runs as loops; the others are vectors or copies of the body.
@@ -47,6 +49,8 @@ double Traffic(const StatementSummary& s, double size, double* fill) {
   *fill = depth == 0 ? Fill(s, 0) / size : Fill(s, depth - 1) / size;
   double bytes = 0;
   for (const AccessSummary& access : s.accesses) {
+    const double all = access.unique[0] * static_cast<double>(access.element_bytes);
+    if (access.buffer->scope == ir::Scope::kLocal && all <= size) continue;  // stays there
     // Loops outside that do not move the access find its data still there only when nothing else
     // moved in between: the innermost of them, as long as the nest inside fits.
     double trips = 1;
@@ -62,7 +66,8 @@ double Traffic(const StatementSummary& s, double size, double* fill) {
   return bytes;
 }
 
-// Cycles of one vector operation of the body. Machines load as many vectors as they multiply.
+// Cycles of one vector operation of the body. Machines load as many vectors as they multiply; the
+// two overlap, but not perfectly.
 double BodyCycles(const StatementSummary& s, const RegisterTile& tile, const ir::Target& target) {
   const double vector_ops = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
   double per_op = vector_ops / std::max(target.fma_per_cycle, 0.5);
@@ -71,8 +76,8 @@ double BodyCycles(const StatementSummary& s, const RegisterTile& tile, const ir:
     const double wanted = kFmaLatencyCycles * target.fma_per_cycle;
     per_op *= std::max(1.0, wanted / std::max(tile.accumulators, 1.0));
   }
-  const double port = tile.loads_per_op;
-  double cycles = std::max(per_op, port);
+  const double port = tile.loads_per_op / std::max(target.fma_per_cycle, 0.5);
+  double cycles = std::max(per_op, port) + kPortShare * std::min(per_op, port);
   cycles += tile.slow_lanes_per_op * kSlowLaneCycles;
   cycles += s.ops.special * tile.lanes * kSpecialCycles + s.ops.divide * kDivideCycles;
   cycles += tile.spill * kSpillCycles * 2 / std::max(tile.body_ops, 1.0);
@@ -111,11 +116,20 @@ double ComputeCycles(const StatementSummary& s, const ir::Target& target, double
   return operations * BodyCycles(s, tile, target) * TailFactor(s, tile, target);
 }
 
-void AddTraffic(const StatementSummary& s, const ir::Target& target, double speed,
+// Which part of the traffic into the last level comes from memory: a program runs again and again,
+// so none of it where its data fit.
+double MissShare(double footprint, double size) {
+  return std::clamp(2 * footprint / size - 1, 0.0, 1.0);
+}
+
+void AddTraffic(const StatementSummary& s, const ir::Target& target, double footprint, double speed,
                 TimeEstimate* t) {
+  // The target states one core's slice; a core reaches the slices of those that are idle, too.
+  const double l3 =
+      static_cast<double>(target.l3_bytes) * std::max(1.0, kL3Slices / std::max(1, target.threads));
   t->l2_bytes = Traffic(s, static_cast<double>(target.l1_bytes), &t->l1_fill);
   t->l3_bytes = Traffic(s, static_cast<double>(target.l2_bytes), &t->l2_fill);
-  t->memory_bytes = Traffic(s, static_cast<double>(target.l3_bytes), &t->l3_fill);
+  t->memory_bytes = Traffic(s, l3, &t->l3_fill) * MissShare(footprint, l3);
   t->l2_ns = t->l2_bytes / kL2BytesPerCycle / kClockGhz / speed;
   t->l3_ns = t->l3_bytes / kL3BytesPerCycle / kClockGhz / speed;
   t->memory_ns = t->memory_bytes / kMemoryBytesPerCycle / kClockGhz / speed;
@@ -197,6 +211,8 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const ir::Target& targe
   if (program.statements.empty()) return t;
   const double threads = std::max(1, target.threads);
   double regions = 0;
+  const double footprint =
+      program.parameter_bytes + program.global_alloc_bytes + program.local_bytes;
   for (size_t i = 0; i < program.statements.size(); ++i) {
     const StatementSummary& s = program.statements[i];
     const double tasks = s.Product(ir::ForKind::kParallel);
@@ -208,7 +224,7 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const ir::Target& targe
     t.overhead_ns += control / kClockGhz / speed * 0.2;
     TimeEstimate one;
     one.compute_ns = ns;
-    AddTraffic(s, target, speed, &one);
+    AddTraffic(s, target, footprint, speed, &one);
     if (i != program.critical) {
       t.other_ns += ns;
       t.second_ns = std::max(t.second_ns, ns);
@@ -223,7 +239,7 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const ir::Target& targe
     t = one;
   }
   t.overhead_ns += regions * (threads > 1 ? kParallelRegionNs : 30);
-  t.total_ns = Overlapped(t) + t.other_ns + t.overhead_ns;
+  t.total_ns = Overlapped(t) + t.other_ns + t.other_traffic_ns + t.overhead_ns;
   return t;
 }
 

@@ -28,8 +28,8 @@ RegisterTile AnalyzeTile(const StatementSummary& statement, const ir::Target& ta
 // Seconds x 1e9 of one run on the target's threads.
 struct TimeEstimate {
   double compute_ns = 0;        // critical statement, FMA units and ports
-  double other_ns = 0;          // the other statements, without their traffic:
-  double other_traffic_ns = 0;  // not counted, as most of it stays in the caches
+  double other_ns = 0;          // the other statements: arithmetic,
+  double other_traffic_ns = 0;  // and what their traffic adds to it
   double second_ns = 0;         // the longest of those
   double l2_ns = 0;             // traffic into L1
   double l3_ns = 0;             // traffic into L2

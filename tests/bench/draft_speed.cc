@@ -1,6 +1,7 @@
-// What a batch of picks costs the search, in processor time: the tasks of a model are searched in
-// this process with made-up times (the prior's estimate, distorted by a hash), so that nothing is
-// built or measured. The first batch of a task and the later ones are reported apart.
+// What a batch of picks, and the training after it, costs the search, in processor time: the tasks
+// of a model are searched in this process, ranked by the shipped model, with made-up times (the
+// prior's estimate, distorted by a hash), so that nothing is built or measured. The first batch of
+// a task and the later ones are reported apart.
 //   draft_speed MODEL.onnx [--batches N] [--count N] [--target T] [--only WORD]
 #include <time.h>
 
@@ -12,11 +13,13 @@
 #include <vector>
 
 #include "cost_model/model.h"
+#include "cost_model/shipped_model.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/bench/local_tuner.h"
 #include "tuner_server/search/search_task.h"
+#include "tuner_server/search/trainer.h"
 
 namespace tilewright::bench {
 namespace {
@@ -35,8 +38,8 @@ double FakeTime(const search::Candidate& candidate) {
 }
 
 struct Cost {
-  double cpu_s = 0, search_s = 0, features_s = 0, model_s = 0;
-  int asks = 0, considered = 0, picks = 0;
+  double cpu_s = 0, search_s = 0, features_s = 0, model_s = 0, train_s = 0;
+  int asks = 0, considered = 0, picks = 0, trainings = 0;
 
   void Add(double seconds, const search::AskResult& result) {
     cpu_s += seconds;
@@ -54,6 +57,12 @@ struct Cost {
         "features %.2f model %.2f ms\n",
         what, asks, 1e3 * cpu_s / n, 1e3 * cpu_s / std::max(picks, 1), considered / n,
         1e3 * search_s / n, 1e3 * features_s / n, 1e3 * model_s / n);
+    if (trainings > 0)
+      printf("  trained %d times, %.2f ms each\n", trainings, 1e3 * train_s / trainings);
+  }
+  void Train(double seconds) {
+    train_s += seconds;
+    ++trainings;
   }
 };
 
@@ -62,7 +71,8 @@ void Run(const driver::Task& task, const ir::Target& target, int batches, int co
   auto search = Must(search::SearchTask::Create(Must(driver::TaskVariants(task.text), task.name),
                                                 task.flops, target, {}),
                      task.name);
-  std::unique_ptr<cost_model::CostModel> model = cost_model::MakePriorModel();
+  std::unique_ptr<cost_model::CostModel> model = cost_model::MakeXgbModel(1);
+  TW_CHECK(model->Load(cost_model::ShippedModel()).ok());
   for (int batch = 0; batch < batches; ++batch) {
     const double start = CpuSeconds();
     const search::AskResult asked =
@@ -72,6 +82,17 @@ void Run(const driver::Task& task, const ir::Target& target, int batches, int co
       const search::Candidate& c = pick.candidate;
       search->Tell({c.program_hash, v1::OK, FakeTime(c), false}, c.steps);
     }
+    cost_model::Dataset rows;
+    rows.rows = search->TrainingRows(0);
+    const double trained_at = CpuSeconds();
+    const search::TrainingInput input =
+        Must(search::PrepareTraining(std::move(rows), 1, std::string(cost_model::ShippedModel()),
+                                     model.get(), true),
+             "training");
+    search::TrainedModel trained = Must(search::TrainAndJudge(input), "training");
+    if (trained.model == nullptr) continue;
+    later->Train(CpuSeconds() - trained_at);
+    if (trained.replaces) model = std::move(trained.model);
   }
 }
 
@@ -104,6 +125,7 @@ int Main(int argc, char** argv) {
     for (const auto& [one, all] : {std::pair(&first, &all_first), std::pair(&later, &all_later)}) {
       all->cpu_s += one->cpu_s, all->search_s += one->search_s;
       all->features_s += one->features_s, all->model_s += one->model_s;
+      all->train_s += one->train_s, all->trainings += one->trainings;
       all->asks += one->asks, all->considered += one->considered, all->picks += one->picks;
     }
   }

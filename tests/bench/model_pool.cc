@@ -2,7 +2,7 @@
 //   model_pool train    --pool DIR -o shipped_model.ubj      trains on all of the pool
 //   model_pool evaluate --pool DIR [--ablate]    each network by a model of the others
 //   model_pool judge    --pool DIR --model FILE              a model on a pool it was not trained
-//   on
+//   on model_pool export   --pool DIR -o FILE                   features and times, as text
 // A pool's file is named network-task.jsonl. From the training of a held-out network's model are
 // left out tasks equal to one of the network's and those of the same operators with every extent
 // within a tenth. Pairs of a task count when they are more than 2 % apart.
@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -262,6 +263,20 @@ void JudgeFile(const std::vector<PoolTask>& pool, const std::string& path) {
   Print("all, the prior", Judge(cost_model::MakePriorModel().get(), data), data.rows.size());
 }
 
+void Export(const std::vector<PoolTask>& pool, const std::string& output) {
+  std::ofstream out(output);
+  out << "task ratio";
+  for (const std::string& name : cost_model::FeatureNames()) out << ' ' << name;
+  out << "\n";
+  for (const PoolTask& task : pool) {
+    for (const cost_model::DataRow& row : task.rows) {
+      out << task.name << ' ' << row.time_ns;
+      for (const float value : row.features) out << ' ' << value;
+      out << "\n";
+    }
+  }
+}
+
 int Main(int argc, char** argv) {
   std::string command = argc > 1 ? argv[1] : "", dir, output, model;
   bool ablate = false;
@@ -276,14 +291,17 @@ int Main(int argc, char** argv) {
       if (flag == "--model") model = value;
     }
   }
-  if (dir.empty() || (command == "train" && output.empty()) ||
+  if (dir.empty() || ((command == "train" || command == "export") && output.empty()) ||
       (command == "judge" && model.empty())) {
-    fprintf(stderr, "model_pool train|evaluate|judge --pool DIR ...: see tests/bench/README.md\n");
+    fprintf(stderr,
+            "model_pool train|evaluate|judge|export --pool DIR ...: see tests/bench/README.md\n");
     return 2;
   }
   const std::vector<PoolTask> pool = ReadPool(dir);
   if (command == "train") {
     Train(pool, output);
+  } else if (command == "export") {
+    Export(pool, output);
   } else if (command == "evaluate") {
     Evaluate(pool, ablate);
   } else {

@@ -90,6 +90,30 @@ TEST(AnalyticalModelTest, PrefersTheTiledProgram) {
   EXPECT_GT(tiled.total_ns, 0);
 }
 
+// A program is run again and again: memory is read only for what the caches do not keep.
+TEST(AnalyticalModelTest, WhatFitsIntoTheCachesIsNotReadFromMemory) {
+  const auto estimate = [](int64_t n) {
+    return EstimateTime(Summarize(Lowered(tests::MatmulProgram(n, n, n), "")), Cpu());
+  };
+  const TimeEstimate small = estimate(64), large = estimate(2048);
+  EXPECT_EQ(small.memory_bytes, 0);
+  EXPECT_EQ(small.memory_ns, 0);
+  EXPECT_GE(large.memory_bytes, 3.0 * 4 * 2048 * 2048);
+}
+
+// The stages beside the one with most arithmetic are part of the time, with what they move.
+TEST(AnalyticalModelTest, OtherStagesCount) {
+  constexpr int64_t kRows = 512;
+  const auto estimate = [](const char* steps) {
+    return EstimateTime(Summarize(Lowered(tests::MatmulProgram(kRows, 8, kRows), steps)), Cpu());
+  };
+  const TimeEstimate alone = estimate(""), copied = estimate("cache_read %3 read=0 scope=global");
+  EXPECT_GT(copied.other_ns, alone.other_ns);
+  EXPECT_GT(copied.other_traffic_ns, alone.other_traffic_ns);
+  EXPECT_GE(copied.total_ns - copied.other_ns - copied.other_traffic_ns,
+            0.9 * (alone.total_ns - alone.other_ns - alone.other_traffic_ns));
+}
+
 // Rows whose time depends on one column.
 Dataset Synthetic(int rows, uint64_t seed) {
   support::Rng rng(seed);

@@ -146,7 +146,9 @@ v1::BuilderReply Answer(const v1::BuilderRequest& request, State* state) {
       if (record.median_ns() > 0) ++state->rows;
     }
     reply.mutable_told();
-  } else if (request.has_train_model()) {
+  } else if (request.has_train_model() && request.train_model().background()) {
+    reply.mutable_model_trained()->set_started(true);
+  } else if (request.has_train_model() || request.has_take_model()) {
     state->model = StrCat("model-", getpid(), "-", state->rows);
     v1::ModelTrained* trained = reply.mutable_model_trained();
     trained->set_trained(true);

@@ -130,6 +130,26 @@ TEST(JobCore, StagesOverlapAndAreBounded) {
   EXPECT_LE(most_open, 24);
 }
 
+// The search goes on while a model is trained, and uses it one batch later, however long it took.
+TEST(JobCore, TrainingRunsBesideTheSearch) {
+  JobWorld world(2, {});
+  world.CreateJob(120);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 120);
+  int trained = 0, taken = 0;
+  for (const log::ModelRow& model : Value(world.log().ListModels("job1"))) {
+    trained += model.train_rows > 0;
+  }
+  EXPECT_GE(trained, 3);
+  for (const auto& [asks, times] : world.models_taken) {
+    EXPECT_LE(asks, 1);  // none: the job ended
+    taken += times;
+  }
+  EXPECT_GE(world.models_taken[1], 2);
+  EXPECT_EQ(taken, trained);
+}
+
 TEST(JobCore, OtherCostModelsTrainNothing) {
   JobWorld world(1, {});
   world.CreateJob(40, nullptr, "prior");

@@ -303,13 +303,18 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
     state.model = request.load_model().model_id();
     reply.mutable_model_loaded();
   } else if (request.has_train_model()) {
-    v1::ModelTrained* trained = reply.mutable_model_trained();
-    state.model = StrCat("m", ++models_);
-    trained->set_trained(true);
-    trained->set_replaced(true);
-    trained->set_model_id(state.model);
-    trained->set_model("bytes of " + state.model);
-    trained->mutable_metrics()->set_train_rows(static_cast<int32_t>(state.ok_rows));
+    EXPECT_TRUE(state.training.empty()) << "two trainings at once";
+    state.training = StrCat("m", ++models_);
+    state.asks_in_training = 0;
+    if (request.train_model().background()) {
+      reply.mutable_model_trained()->set_started(true);
+    } else {
+      TakeModel(reply.mutable_model_trained());
+    }
+  } else if (request.has_take_model()) {
+    EXPECT_FALSE(state.training.empty()) << "nothing to take";
+    ++models_taken[state.asks_in_training];
+    TakeModel(reply.mutable_model_trained());
   } else if (request.has_ask()) {
     AnswerAsk(request.ask(), reply.mutable_asked());
   } else if (request.has_compile_module()) {
@@ -334,7 +339,17 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
   return reply;
 }
 
+void JobWorld::TakeModel(v1::ModelTrained* trained) {
+  search_state_.model = std::exchange(search_state_.training, "");
+  trained->set_trained(true);
+  trained->set_replaced(true);
+  trained->set_model_id(search_state_.model);
+  trained->set_model("bytes of " + search_state_.model);
+  trained->mutable_metrics()->set_train_rows(static_cast<int32_t>(search_state_.ok_rows));
+}
+
 void JobWorld::AnswerAsk(const v1::Ask& ask, v1::Asked* asked) {
+  ++search_state_.asks_in_training;
   std::set<std::string>& known = search_state_.programs[ask.task()];
   for (int64_t i = 0; i < space && asked->picks_size() < ask.count(); ++i) {
     const std::string steps = StrCat("split ", i);

@@ -81,8 +81,9 @@ class JobWorld {
   bool tracker_away = false;
   bool tracker_measures = true;  // false: items stay queued
   int64_t devices = 1;
-  int64_t space = 1000;         // candidates of each task
-  std::string steps_of_module;  // what the last compiled module was made of
+  int64_t space = 1000;             // candidates of each task
+  std::string steps_of_module;      // what the last compiled module was made of
+  std::map<int, int> models_taken;  // how often, by the asks answered during the training
   bool grows_on_retrain = true;
   std::function<double(const std::string& steps)> time_of;  // instead of the built-in times
 
@@ -110,6 +111,8 @@ class JobWorld {
     bool alive = false;
     bool opened = false;
     std::string model;
+    std::string training;      // what the training in the background makes
+    int asks_in_training = 0;  // answered since it was started
     std::set<std::string> measurements;
     std::map<std::string, std::set<std::string>> programs;  // by task: told, pending or picked
     int64_t ok_rows = 0;
@@ -118,6 +121,7 @@ class JobWorld {
   bool Happens(double chance) { return chance > 0 && rng_.Bernoulli(chance); }
   jobs::SearchAnswered Search(const v1::BuilderRequest& request);
   v1::BuilderReply AnswerSearch(const v1::BuilderRequest& request);
+  void TakeModel(v1::ModelTrained* trained);
   void AnswerAsk(const v1::Ask& ask, v1::Asked* asked);
   jobs::BuildEnded Build(int64_t trial, const v1::Build& request);
   jobs::WorkSubmitted Submit(const std::vector<jobs::Submission>& items);

@@ -12,7 +12,7 @@
 #include "compiler/schedule/default_schedule.h"
 #include "deploy/support/status.h"
 #include "tests/support/te_programs.h"
-#include "tuner_server/search/builder_messages.h"
+#include "tuner_server/search/trainer.h"
 
 namespace tilewright::search {
 namespace {
@@ -101,6 +101,26 @@ TEST(SearchTaskTest, NothingIsPickedTwiceAlsoAfterARestart) {
   for (const Pick& pick : Ask(restarted.get(), 16, "b0", model.get()).picks) {
     EXPECT_TRUE(seen.insert(pick.candidate.program_hash).second);
   }
+}
+
+// Packing of weights runs once, before anything is timed.
+TEST(DraftMakerTest, WhatDependsOnWeightsOnlyIsNoPartOfTheFeatures) {
+  auto space = Space::Create(tests::MatmulProgram(64, 256, 64),
+                             *ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=1"));
+  ASSERT_TRUE(space.ok()) << support::StatusText(space.status());
+  DraftMaker maker(space->get(), 2.0 * 64 * 256 * 64,
+                   *ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=1"));
+  const auto column = [&](const char* steps, const char* name) {
+    const auto made = maker.MakeFromSteps(steps);
+    TW_CHECK(made.ok()) << support::StatusText(made.status());
+    return made->features[cost_model::FeatureIndex(name)];
+  };
+  constexpr char kWeights[] = "cache_read %3 read=1 scope=global";
+  constexpr char kInput[] = "cache_read %3 read=0 scope=global";
+  EXPECT_EQ(column(kWeights, "work.statements"), column("", "work.statements"));
+  EXPECT_EQ(column(kWeights, "time.other"), column("", "time.other"));
+  EXPECT_GT(column(kInput, "work.statements"), column("", "work.statements"));
+  EXPECT_GT(column(kInput, "time.other"), column("", "time.other"));
 }
 
 TEST(SearchTaskTest, TrainingRowsAreRebuiltFromStepsAlone) {
@@ -249,7 +269,7 @@ TEST(SearchTaskTest, TheDefaultsNeighboursAreExplored) {
 TEST(SearchTaskTest, LearningBeatsChance) {
   int wins = 0, losses = 0;
   for (uint64_t seed = 1; seed <= 9; ++seed) {
-    const double learned = Search("xgboost", seed, 4), chance = Search("random", seed, 4);
+    const double learned = Search("xgboost", seed, 6), chance = Search("random", seed, 6);
     wins += learned < chance;
     losses += learned > chance;
   }
@@ -263,13 +283,17 @@ TEST(TrainAndJudgeTest, WantsRowsAndReportsHeldOutQuality) {
   for (const Pick& pick : Ask(task.get(), 64, "b", prior.get()).ranked) {
     rows.rows.push_back({pick.candidate.features, 0, FakeTime(pick.candidate.features)});
   }
-  auto trained = TrainAndJudge(rows, 1, "", prior.get(), false);
+  const auto train = [&]() -> absl::StatusOr<TrainedModel> {
+    TW_ASSIGN(const TrainingInput input, PrepareTraining(rows, 1, "", prior.get(), false));
+    return TrainAndJudge(input);
+  };
+  auto trained = train();
   ASSERT_TRUE(trained.ok()) << support::StatusText(trained.status());
   EXPECT_TRUE(trained->replaces);
   EXPECT_GT(trained->metrics.held_out_rows(), 10);
   EXPECT_GT(trained->metrics.pairwise_accuracy(), 0.8);
   rows.rows.resize(3);
-  auto too_few = TrainAndJudge(rows, 1, "", prior.get(), false);
+  auto too_few = train();
   ASSERT_TRUE(too_few.ok());
   EXPECT_EQ(too_few->model, nullptr);
   EXPECT_FALSE(too_few->reason.empty());

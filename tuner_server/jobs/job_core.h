@@ -119,7 +119,7 @@ class JobCore {
   };
 
   // A request to the search child, and how often it died over it.
-  enum class SearchStep { kNone, kOpen, kChecks, kTell, kLoadModel, kTrain, kAsk, kCompile };
+  enum class SearchStep { kNone, kOpen, kChecks, kTell, kLoadModel, kTrain, kTake, kAsk, kCompile };
 
   JobCore(const JobEnvironment& environment, const JobCoreOptions& options)
       : env_(environment), options_(options) {}
@@ -161,6 +161,7 @@ class JobCore {
   void AskTell();
   absl::Status AskLoadModel();
   void AskTrain();
+  void AskTake();
   absl::Status AskCompile();
   absl::Status AskPicks();
   absl::StatusOr<TaskState*> ChooseTask();
@@ -254,6 +255,11 @@ class JobCore {
   int64_t trained_rows_ = 0;   // of them at the last training
   int64_t training_rows_ = 0;  // of them in the training that is out
   int64_t retrainings_ = 0;
+  // A training runs beside the search until the batch after the next one: what it made is used from
+  // then on, whenever it ended, so that picks do not depend on how fast it was.
+  bool training_out_ = false;
+  bool train_in_background_ = true;  // not after a child died with one: the next one is watched
+  int64_t training_batches_ = 0;     // batches asked for when it was started
 
   // Builds and tracker.
   int64_t building_ = 0;

@@ -42,6 +42,8 @@ absl::Status JobCore::PumpSearch() {
   if (compiling && spec_.records_only()) return FinishWithRecords();
   if (!opened_) {
     AskOpen();
+  } else if (compiling && training_out_) {
+    AskTake();
   } else if (compiling) {
     return AskCompile();
   } else if (!checked_) {
@@ -133,7 +135,7 @@ absl::Status JobCore::AskLoadModel() {
 }
 
 bool JobCore::TrainDue() const {
-  if (job_.cost_model != "xgboost") return false;
+  if (job_.cost_model != "xgboost" || training_out_) return false;
   const int64_t fresh = ok_rows_ - trained_rows_;
   if (retrainings_ == 0) return fresh >= options_.train_min_rows;
   return fresh >= options_.train_every_rows ||
@@ -143,10 +145,17 @@ bool JobCore::TrainDue() const {
 
 void JobCore::AskTrain() {
   v1::BuilderRequest request;
-  request.mutable_train_model();
+  request.mutable_train_model()->set_background(train_in_background_);
   training_rows_ = ok_rows_;
   search_request_ = StrCat("TrainModel on ", ok_rows_);
   Ask(SearchStep::kTrain, request, kModelTimeoutMs);
+}
+
+void JobCore::AskTake() {
+  v1::BuilderRequest request;
+  request.mutable_take_model();
+  search_request_ = StrCat("TakeModel of ", training_rows_);
+  Ask(SearchStep::kTake, request, kModelTimeoutMs);
 }
 
 absl::Status JobCore::AskPicks() {
@@ -166,6 +175,10 @@ absl::Status JobCore::AskPicks() {
   const bool warm = task.view.proposed >= options_.scheduler.warm_up;
   const int64_t count = std::min(left, warm ? options_.batch : options_.warm_up_batch);
   if (open > 0 && open + count > open_limit()) return absl::OkStatus();
+  if (training_out_ && batches_ > training_batches_) {
+    AskTake();
+    return absl::OkStatus();
+  }
   asked_task_ = task.row.name;
   asked_batch_ = StrCat(job_.uid, "/b", batches_ + 1);
   asked_count_ = count;
@@ -238,7 +251,7 @@ absl::Status JobCore::On(SearchAnswered event) {
     return absl::OkStatus();
   }
   if (step == SearchStep::kLoadModel && reply.has_model_loaded()) return absl::OkStatus();
-  if (step == SearchStep::kTrain && reply.has_model_trained()) {
+  if ((step == SearchStep::kTrain || step == SearchStep::kTake) && reply.has_model_trained()) {
     return OnTrained(reply.model_trained());
   }
   if (step == SearchStep::kAsk && reply.has_asked()) return OnAsked(reply.asked());
@@ -258,6 +271,8 @@ absl::Status JobCore::OnSearchDied(const absl::Status& why) {
   pending_told_ = false;
   model_loaded_ = false;
   told_upto_ = 0;
+  if (training_out_) train_in_background_ = false;
+  training_out_ = false;
   search_crashes_ = search_request_ == crashed_request_ ? search_crashes_ + 1 : 1;
   crashed_request_ = search_request_;
   const std::string text = support::StatusText(why).substr(0, kMaxReasonBytes);
@@ -270,7 +285,7 @@ absl::Status JobCore::OnSearchDied(const absl::Status& why) {
     FindTask(asked_task_)->view.exhausted = true;
     return AddText("no more candidates of task " + asked_task_);
   }
-  if (step == SearchStep::kTrain) {
+  if (step == SearchStep::kTrain || step == SearchStep::kTake) {
     trained_rows_ = training_rows_;
     return absl::OkStatus();
   }
@@ -292,6 +307,8 @@ absl::Status JobCore::OnSearchRefused(const v1::BuilderError& error) {
       FindTask(asked_task_)->view.exhausted = true;
       return AddText(StrCat("no more candidates of task ", asked_task_, ": ", text));
     case SearchStep::kTrain:
+    case SearchStep::kTake:
+      training_out_ = false;
       trained_rows_ = training_rows_;
       return AddText("training refused: " + text);
     case SearchStep::kLoadModel:
@@ -436,6 +453,12 @@ absl::Status JobCore::AddTrials(log::NewBatch batch) {
 }
 
 absl::Status JobCore::OnTrained(const v1::ModelTrained& trained) {
+  training_out_ = trained.started();
+  if (training_out_) {
+    training_batches_ = batches_;
+    return absl::OkStatus();
+  }
+  train_in_background_ = true;
   trained_rows_ = training_rows_;
   if (!trained.trained()) return absl::OkStatus();
   log::ModelRow model;

@@ -12,28 +12,10 @@
 namespace tilewright::search {
 namespace {
 
-constexpr size_t kMinTrainRows = 12;
-constexpr int kHeldOutOneIn = 5;
-// A retrained model must not order held-out pairs much worse than the prior does.
-constexpr double kGateSlack = 0.05;
-constexpr int kMinGatePairs = 20;
-
 nlohmann::json TensorJson(const module::Tensor& tensor) {
   return {{"name", tensor.name},
           {"dtype", std::string(module::DTypeName(tensor.dtype))},
           {"shape", module::ShapeText(tensor.shape)}};
-}
-
-std::vector<cost_model::FeatureVector> Rows(const cost_model::Dataset& data) {
-  std::vector<cost_model::FeatureVector> rows;
-  for (const cost_model::DataRow& row : data.rows) rows.push_back(row.features);
-  return rows;
-}
-
-absl::StatusOr<cost_model::RankQuality> Judge(cost_model::CostModel* model,
-                                              const cost_model::Dataset& data) {
-  TW_ASSIGN(std::vector<float> scores, model->Predict(Rows(data)));
-  return cost_model::MeasureRanking(data, scores);
 }
 
 }  // namespace
@@ -180,54 +162,6 @@ driver::ScheduleProvider::Found RequestSchedules::Find(const std::string& task_h
   const auto record = request_.record_by_task().find(task_hash);
   if (record != request_.record_by_task().end()) found.measurement_id = record->second;
   return found;
-}
-
-absl::StatusOr<TrainedModel> TrainAndJudge(const cost_model::Dataset& all, uint64_t seed,
-                                           const std::string& base, cost_model::CostModel* previous,
-                                           bool has_previous) {
-  TrainedModel out;
-  out.metrics.set_train_rows(static_cast<int32_t>(all.rows.size()));
-  if (all.rows.size() < kMinTrainRows) {
-    out.reason = support::StrCat("expected at least ", kMinTrainRows, " measured rows, found ",
-                                 all.rows.size());
-    return out;
-  }
-  cost_model::Dataset train, held_out;
-  cost_model::SplitHeldOut(all, kHeldOutOneIn, &train, &held_out);
-  out.metrics.set_held_out_rows(static_cast<int32_t>(held_out.rows.size()));
-  out.replaces = true;
-  if (train.rows.size() >= kMinTrainRows / 2 && held_out.rows.size() >= 2) {
-    std::unique_ptr<cost_model::CostModel> twin = cost_model::MakeXgbModel(seed, base);
-    if (twin->Fit(train).ok()) {
-      TW_ASSIGN(cost_model::RankQuality learned, Judge(twin.get(), held_out));
-      TW_ASSIGN(cost_model::RankQuality prior, Judge(cost_model::MakePriorModel().get(), held_out));
-      out.metrics.set_pairwise_accuracy(learned.pairwise_accuracy);
-      out.metrics.set_recall_at_8(learned.recall_at_8);
-      out.metrics.set_prior_recall_at_8(prior.recall_at_8);
-      if (has_previous) {
-        TW_ASSIGN(cost_model::RankQuality before, Judge(previous, held_out));
-        out.metrics.set_previous_recall_at_8(before.recall_at_8);
-      }
-      cost_model::RankQuality floor = prior;
-      if (!base.empty()) {
-        const auto untrained = cost_model::MakeXgbModel(seed);
-        TW_TRY(untrained->Load(base));
-        TW_ASSIGN(floor, Judge(untrained.get(), held_out));
-      }
-      if (learned.pairs >= kMinGatePairs &&
-          learned.pairwise_accuracy + kGateSlack < floor.pairwise_accuracy) {
-        out.replaces = false;
-        out.reason = support::StrCat(
-            "orders ", support::FormatFixed(100 * learned.pairwise_accuracy, 1),
-            " % of held-out pairs, the ", base.empty() ? "prior " : "shipped model ",
-            support::FormatFixed(100 * floor.pairwise_accuracy, 1), " %");
-      }
-    }
-  }
-  out.model = cost_model::MakeXgbModel(seed, base);
-  TW_TRY(out.model->Fit(all));
-  out.metrics.set_rounds(cost_model::TrainingRounds(all.rows.size(), !base.empty()));
-  return out;
 }
 
 }  // namespace tilewright::search

@@ -1,15 +1,12 @@
-// Between the builder's own values and its messages, and the training of a job's cost model. Pure
-// functions.
+// Between the builder's own values and its messages. Pure functions.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "compiler/driver/compile.h"
 #include "compiler/driver/tasks.h"
-#include "cost_model/model.h"
 #include "tilewright/v1/builder.pb.h"
 #include "tuner_server/search/search_task.h"
 
@@ -38,18 +35,5 @@ class RequestSchedules final : public driver::ScheduleProvider {
  private:
   const v1::CompileModule& request_;
 };
-
-struct TrainedModel {
-  std::unique_ptr<cost_model::CostModel> model;  // null: too few rows
-  bool replaces = false;                         // good enough to rank from now on
-  std::string reason;
-  v1::ModelMetrics metrics;
-};
-// Trains on all rows, from the pre-trained model `base` where that is not empty. Its quality is
-// measured by a twin that does not see the held-out rows; the gate compares that, on the same rows,
-// with what there is without this data: the base, else the analytical prior.
-absl::StatusOr<TrainedModel> TrainAndJudge(const cost_model::Dataset& all, uint64_t seed,
-                                           const std::string& base, cost_model::CostModel* previous,
-                                           bool has_previous);
 
 }  // namespace tilewright::search

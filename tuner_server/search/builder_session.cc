@@ -66,7 +66,9 @@ absl::Status BuilderSession::Dispatch(const v1::BuilderRequest& request, v1::Bui
     case v1::BuilderRequest::kTell:
       return Tell(request.tell(), reply->mutable_told());
     case v1::BuilderRequest::kTrainModel:
-      return TrainModel(reply->mutable_model_trained());
+      return TrainModel(request.train_model(), reply->mutable_model_trained());
+    case v1::BuilderRequest::kTakeModel:
+      return TakeModel(reply->mutable_model_trained());
     case v1::BuilderRequest::kLoadModel:
       reply->mutable_model_loaded();
       return LoadModel(request.load_model());
@@ -207,7 +209,7 @@ absl::Status BuilderSession::Tell(const v1::Tell& request, v1::Told* reply) {
   return absl::OkStatus();
 }
 
-absl::Status BuilderSession::TrainModel(v1::ModelTrained* reply) {
+absl::Status BuilderSession::TrainModel(const v1::TrainModel& request, v1::ModelTrained* reply) {
   reply->set_features_schema(cost_model::SchemaHash());
   if (job_.cost_model() != "xgboost") {
     reply->set_reason("cost model " + job_.cost_model() + " does not learn");
@@ -223,24 +225,39 @@ absl::Status BuilderSession::TrainModel(v1::ModelTrained* reply) {
     }
     ++group;
   }
-  TW_ASSIGN(TrainedModel trained,
-            TrainAndJudge(all, job_.seed(), base_, model_.get(), !model_id_.empty()));
+  TW_ASSIGN(TrainingInput input,
+            PrepareTraining(std::move(all), job_.seed(), base_, model_.get(), !model_id_.empty()));
+  if (request.background()) {
+    reply->set_started(true);
+    return training_.Start(std::move(input));
+  }
+  TW_ASSIGN(TrainedModel trained, TrainAndJudge(input));
+  TW_TRY(Use(std::move(trained), reply));
+  reply->set_seconds(static_cast<double>(clock.NowNs() - start) * 1e-9);
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::TakeModel(v1::ModelTrained* reply) {
+  reply->set_features_schema(cost_model::SchemaHash());
+  TW_ASSIGN(TrainingThread::Result result, training_.Take());
+  reply->set_seconds(result.seconds);
+  return Use(std::move(result.trained), reply);
+}
+
+absl::Status BuilderSession::Use(TrainedModel trained, v1::ModelTrained* reply) {
   *reply->mutable_metrics() = trained.metrics;
   reply->set_trained(trained.model != nullptr);
   reply->set_reason(trained.reason);
-  if (trained.model != nullptr) {
-    TW_ASSIGN(std::string bytes, trained.model->Save());
-    const std::string digest = support::Sha256Hex(bytes);
-    reply->set_model_id("m-" + digest.substr(0, 16));
-    *reply->mutable_model_digest() = DigestMessage(digest, static_cast<int64_t>(bytes.size()));
-    reply->set_model(std::move(bytes));
-    reply->set_replaced(trained.replaces);
-    if (trained.replaces) {
-      model_ = std::move(trained.model);
-      model_id_ = reply->model_id();
-    }
-  }
-  reply->set_seconds(static_cast<double>(clock.NowNs() - start) * 1e-9);
+  if (trained.model == nullptr) return absl::OkStatus();
+  TW_ASSIGN(std::string bytes, trained.model->Save());
+  const std::string digest = support::Sha256Hex(bytes);
+  reply->set_model_id("m-" + digest.substr(0, 16));
+  *reply->mutable_model_digest() = DigestMessage(digest, static_cast<int64_t>(bytes.size()));
+  reply->set_model(std::move(bytes));
+  reply->set_replaced(trained.replaces);
+  if (!trained.replaces) return absl::OkStatus();
+  model_ = std::move(trained.model);
+  model_id_ = reply->model_id();
   return absl::OkStatus();
 }
 

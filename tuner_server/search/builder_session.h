@@ -13,6 +13,7 @@
 #include "cost_model/model.h"
 #include "tilewright/v1/builder.pb.h"
 #include "tuner_server/search/search_task.h"
+#include "tuner_server/search/training_thread.h"
 
 namespace tilewright::search {
 
@@ -41,7 +42,9 @@ class BuilderSession {
   absl::Status AddTask(const driver::Task& task, const v1::OpenJob& request, v1::JobOpened* reply);
   absl::Status MakeChecks(v1::ChecksMade* reply);
   absl::Status Tell(const v1::Tell& request, v1::Told* reply);
-  absl::Status TrainModel(v1::ModelTrained* reply);
+  absl::Status TrainModel(const v1::TrainModel& request, v1::ModelTrained* reply);
+  absl::Status TakeModel(v1::ModelTrained* reply);
+  absl::Status Use(TrainedModel trained, v1::ModelTrained* reply);
   absl::Status LoadModel(const v1::LoadModel& request);
   absl::Status Ask(const v1::Ask& request, v1::Asked* reply);
   absl::Status CompileModule(const v1::CompileModule& request, v1::ModuleCompiled* reply);
@@ -60,6 +63,7 @@ class BuilderSession {
   std::map<std::string, v1::ToldRecord> records_;  // by measurement id: each counts once
   std::unique_ptr<cost_model::CostModel> model_;   // ranks now
   std::string model_id_;                           // empty: neither a shipped nor a trained one
+  TrainingThread training_;
   std::string base_;  // the shipped model that training goes on from; empty: none fits
 };
 
