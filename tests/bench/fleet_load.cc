@@ -4,13 +4,17 @@
 // the moment an agent has it in hand), how long all agents take to be back after a kill -9 under
 // that work, and what became of every item.
 //
-//   fleet_load [AGENTS] [ITEMS_PER_S] [SECONDS] [MEASURE_MS]      default 1000 500 30 500
+//   fleet_load [AGENTS] [ITEMS_PER_S] [SECONDS] [MEASURE_MS] [STATE_DIR]      default 1000 500 30
+//   500
+//
+// STATE_DIR is the tracker's, removed first; certificates are in the temporary folder.
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "deploy/support/clock.h"
+#include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/swarm_fleet.h"
@@ -95,8 +99,10 @@ int Main(int argc, char** argv) {
   options.items_per_s = argc > 2 ? std::atof(argv[2]) : 500;
   const double seconds = argc > 3 ? std::atof(argv[3]) : 30;
   options.measure_ms = argc > 4 ? std::atoi(argv[4]) : 500;
+  if (argc > 5) options.state_dir = argv[5];
+  if (argc > 5) Must(support::RemoveTree(options.state_dir));
   TW_CHECK(options.agents > 0 && options.items_per_s > 0 && seconds > 0 && options.measure_ms > 0)
-      << "usage: fleet_load [AGENTS] [ITEMS_PER_S] [SECONDS] [MEASURE_MS]";
+      << "usage: fleet_load [AGENTS] [ITEMS_PER_S] [SECONDS] [MEASURE_MS] [STATE_DIR]";
   auto created = tests::SwarmFleet::Create(options);
   Must(created.status());
   tests::SwarmFleet* fleet = created->get();

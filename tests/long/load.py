@@ -51,12 +51,13 @@ def main():
     parser.add_argument("--rate", type=float, default=500, help="work items a second")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--measure-ms", type=int, default=500, help="what each item takes on its device")
+    parser.add_argument("--state-dir", default="", help="of the tracker, removed first; default: a temporary folder")
     parser.add_argument("--wrap", default="", metavar="COMMAND", help="runs it, on machines that are shared")
     parser.add_argument("--machine", default="", help="a line about it, for the results")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "tests" / "results" / "load.json")
     args = parser.parse_args()
     command = [*shlex.split(args.wrap), str(args.build_dir.resolve() / "bin" / "fleet_load"), str(args.agents),
-               str(args.rate), str(args.seconds), str(args.measure_ms)]
+               str(args.rate), str(args.seconds), str(args.measure_ms), *([args.state_dir] if args.state_dir else [])]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-4000:]}")

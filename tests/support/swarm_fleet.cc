@@ -121,10 +121,10 @@ absl::Status SwarmFleet::StartTracker(const std::string& listen) {
   const std::string port_file = dir_->File("port");
   TW_TRY(support::RemoveTree(port_file));
   support::ChildOptions options;
+  const std::string state = options_.state_dir.empty() ? dir_->File("state") : options_.state_dir;
   TW_ASSIGN(options.program, support::FindSibling("tilewright-tracker"));
-  options.args = {
-      "--state-dir",         dir_->File("state"), "--port-file",        port_file,  "--identity",
-      dir_->File("tracker"), "--tokens",          dir_->File("tokens"), "--listen", listen};
+  options.args = {"--state-dir",         state,      "--port-file",        port_file,  "--identity",
+                  dir_->File("tracker"), "--tokens", dir_->File("tokens"), "--listen", listen};
   options.args.insert(options.args.end(), options_.tracker_args.begin(),
                       options_.tracker_args.end());
   TW_ASSIGN(tracker_, support::Child::Start(options));
