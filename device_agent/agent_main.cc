@@ -76,7 +76,8 @@ void AddFlags(CLI::App& app, AgentFlags* flags) {
   app.add_option("--resets-per-day", flags->reset.max_per_day, "no more resets than this")
       ->capture_default_str();
   app.add_option("--test-faults", flags->test_faults,
-                 "TESTS ONLY: seed=N,wrong=P,crash=P,hang=P makes that share of measurements fail");
+                 "TESTS ONLY: seed=N,wrong=P,crash=P,hang=P makes that share of measurements fail, "
+                 "self_tests=N the first self-tests");
 }
 
 absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
@@ -160,6 +161,10 @@ absl::StatusOr<std::vector<AgentDevice>> MakeDevices(
     worker.memory_limit_bytes =
         spec.memory_limit_bytes > 0 ? spec.memory_limit_bytes : flags.memory_limit_bytes;
     worker.default_wall_ms = flags.wall_limit_ms;
+    if (!flags.test_faults.empty()) {
+      TW_ASSIGN(const TestFaults faults, ParseTestFaults(flags.test_faults));
+      worker.failing_self_tests = faults.self_tests;
+    }
   }
   return devices;
 }

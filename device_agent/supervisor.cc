@@ -9,6 +9,7 @@
 #include "deploy/support/frame_io.h"
 #include "deploy/support/strings.h"
 #include "device_agent/fingerprint.h"
+#include "device_agent/self_test.h"
 
 namespace tilewright::device_agent {
 namespace {
@@ -174,7 +175,29 @@ absl::Status Supervisor::StartupError(const absl::Status& why) {
       options_.bridge.empty() ? "agent.worker.failed" : "agent.bridge.failed", detail);
 }
 
-absl::StatusOr<v1::WorkerReady> Supervisor::Start() { return StartWorker(true); }
+absl::StatusOr<v1::WorkerReady> Supervisor::Start() {
+  TW_ASSIGN(v1::WorkerReady ready, StartWorker(true));
+  const absl::Status tested = SelfTest();
+  if (tested.ok()) return ready;
+  Stop();
+  return tested;
+}
+
+absl::Status Supervisor::SelfTest() {
+  v1::WorkerRequest request;
+  TW_ASSIGN(*request.mutable_measure(), SelfTestRequest());
+  if (self_tests_++ < options_.failing_self_tests) {
+    request.mutable_measure()->set_fault(v1::INJECTED_FAULT_WRONG);
+  }
+  const int64_t limit_ms = request.measure().wall_limit().seconds() * 1000 + options_.grace_ms;
+  Exchange exchange;
+  const auto reply = Call(std::move(request), limit_ms, &exchange);
+  if (!reply.ok()) return SelfTestVerdict(Died(exchange, reply.status()));
+  if (reply->has_measured()) return SelfTestVerdict(reply->measured());
+  return support::FailedPrecondition("agent.self_test.failed",
+                                     reply->error().slug() + ": " + reply->error().detail() +
+                                         ": install the worker of this agent's version");
+}
 
 absl::Status Supervisor::Ensure(const v1::Work& work) {
   {

@@ -26,7 +26,8 @@ struct SupervisorOptions {
   std::vector<int> cores;  // empty = any
   int64_t memory_limit_bytes = int64_t{4} << 30;
   int64_t default_wall_ms = 10'000;
-  int64_t grace_ms = 10'000;  // beyond the wall limit, for what is not the candidate's
+  int64_t grace_ms = 10'000;   // beyond the wall limit, for what is not the candidate's
+  int failing_self_tests = 0;  // TESTS ONLY: so many compute a wrong answer
 };
 
 struct MeasureInput {
@@ -45,7 +46,8 @@ class Supervisor {
   // no phase means that the candidate was not at fault and may not even have run.
   v1::ModuleMeasured Measure(const MeasureInput& input);
 
-  // Starts the worker now, to see whether it works and what the device is. Its answer to hello.
+  // Starts the worker now, to see whether it works (a kernel with a known answer, self_test.h:
+  // failed_precondition agent.self_test.failed) and what the device is. Its answer to hello.
   // Later starts refuse another device at the end of the bridge (agent.device.changed) until this
   // is called again. Not while a Measure is under way.
   absl::StatusOr<v1::WorkerReady> Start();
@@ -71,6 +73,7 @@ class Supervisor {
   absl::StatusOr<v1::WorkerReady> Hello(int64_t memory_limit_bytes, bool describe);
   absl::StatusOr<v1::WorkerReady> StartWorker(bool describe);
   absl::Status StartupError(const absl::Status& why);
+  absl::Status SelfTest();
   v1::ModuleMeasured MeasureOnce(const MeasureInput& input);
   absl::Status Ensure(const v1::Work& work);
   absl::Status Load(const std::string& slot, const std::string& module);
@@ -81,6 +84,7 @@ class Supervisor {
   const SupervisorOptions options_;
   uint64_t next_id_ = 0;
   int64_t starts_ = 0;
+  int self_tests_ = 0;
   absl::Status trouble_;
   int64_t memory_limit_bytes_ = -1;  // of the running worker
   std::string fingerprint_;          // of the device that Start found

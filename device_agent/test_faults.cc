@@ -1,5 +1,7 @@
 #include "device_agent/test_faults.h"
 
+#include <cstdint>
+
 #include "deploy/support/rng.h"
 #include "deploy/support/strings.h"
 
@@ -15,10 +17,10 @@ v1::InjectedFault TestFaults::Choose(std::string_view measurement_id) const {
 
 absl::StatusOr<TestFaults> ParseTestFaults(std::string_view text) {
   const auto invalid = [&] {
-    return support::InvalidArgument(
-        "agent.test_faults.invalid",
-        "expected \"seed=N,wrong=P,crash=P,hang=P\" with shares that add up to at most 1, found " +
-            support::Quote(text));
+    return support::InvalidArgument("agent.test_faults.invalid",
+                                    "expected \"seed=N,wrong=P,crash=P,hang=P,self_tests=N\" with "
+                                    "shares that add up to at most 1, found " +
+                                        support::Quote(text));
   };
   TestFaults faults;
   for (const std::string& part : support::Split(text, ',')) {
@@ -30,6 +32,12 @@ absl::StatusOr<TestFaults> ParseTestFaults(std::string_view text) {
       const auto seed = support::ParseUint64(value);
       if (!seed.has_value()) return invalid();
       faults.seed = *seed;
+      continue;
+    }
+    if (key == "self_tests") {
+      const auto count = support::ParseInt64(value);
+      if (!count.has_value() || *count < 0 || *count > INT32_MAX) return invalid();
+      faults.self_tests = static_cast<int>(*count);
       continue;
     }
     const auto share = support::ParseDouble(value);

@@ -16,12 +16,13 @@ struct TestFaults {
   double wrong = 0;  // shares of the measurements, together at most 1
   double crash = 0;
   double hang = 0;
+  int self_tests = 0;  // of each device the first so many compute a wrong answer
 
   bool any() const { return wrong > 0 || crash > 0 || hang > 0; }
   v1::InjectedFault Choose(std::string_view measurement_id) const;
 };
 
-// "seed=N,wrong=.1,crash=.1,hang=.05", each part optional. invalid_argument
+// "seed=N,wrong=.1,crash=.1,hang=.05,self_tests=2", each part optional. invalid_argument
 // (agent.test_faults.invalid).
 absl::StatusOr<TestFaults> ParseTestFaults(std::string_view text);
 

@@ -22,6 +22,8 @@
 #include "device_agent/measure_child.h"
 #include "device_agent/quiet_reference.h"
 #include "device_agent/sandbox.h"
+#include "device_agent/self_test.h"
+#include "device_agent/self_test_module.h"
 #include "tilewright/v1/worker.pb.h"
 
 namespace tilewright::device_agent {
@@ -107,6 +109,12 @@ class Worker {
     const runtime::CpuInfo cpu = runtime::DetectCpu();  // sees the cores it is pinned to
     threads_ = hello.threads() > 0 ? hello.threads() : cpu.cores_usable;
     if (hello.describe()) peak_gflops_ = MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
+    if (hello.describe()) {
+      absl::StatusOr<std::string> self_test = SelfTestModule();
+      if (!self_test.ok())
+        return Error("worker.self_test", support::StatusText(self_test.status()));
+      modules_[kSelfTestSlot] = *std::move(self_test);
+    }
     Probe(kProbesAtStart);
     const SandboxProbe probe = ProbeSandbox();
     sandboxed_ = probe.sandboxed;

@@ -187,6 +187,28 @@ TEST_F(AgentTrackerTest, InjectedFaultsAreCountedRight) {
   EXPECT_EQ(agent->End().exit_code, 0);
 }
 
+TEST_F(AgentTrackerTest, ADeviceThatFailsItsSelfTestSaysWhyAndGetsNoWork) {
+  {
+    auto agent = MakeAgent("ill", {"--test-faults", "self_tests=1000"});
+    agent->Start();
+    ASSERT_TRUE(agent->Ready()) << agent->log();
+    const v1::Device ill = consumer_.Device("devices/ill-cpu");
+    EXPECT_EQ(ill.health(), v1::HEALTH_DEGRADED) << ill.DebugString();
+    EXPECT_NE(ill.DebugString().find("agent.self_test.failed"), std::string::npos);
+    EXPECT_NE(ill.DebugString().find("WRONG_RESULT"), std::string::npos) << ill.DebugString();
+    consumer_.Submit({consumer_.Item("w", "honest")});
+    EXPECT_FALSE(consumer_.PullUntil(1, 2'000)) << "a device that computes wrongly has measured";
+    EXPECT_EQ(agent->End().exit_code, 0) << agent->log();
+  }
+  // Tried again until it passes.
+  auto agent = MakeAgent("ill", {"--test-faults", "self_tests=2"});
+  agent->Start();
+  ASSERT_TRUE(consumer_.PullUntil(1)) << agent->log();
+  EXPECT_EQ(consumer_.finals().at("w").result().outcome(), v1::OK);
+  EXPECT_EQ(consumer_.Device("devices/ill-cpu").health(), v1::HEALTH_GOOD);
+  EXPECT_EQ(agent->End().exit_code, 0) << agent->log();
+}
+
 TEST_F(AgentTrackerTest, ADrainFinishesWhatRunsAndReturnsTheRest) {
   auto first = MakeAgent("first");
   first->Start();
