@@ -62,15 +62,16 @@ absl::StatusOr<ir::Target> TargetOf(const Options& o) {
   return ir::ParseTarget(text);
 }
 
-absl::StatusOr<ir::Function> Input(const Options& o) {
+// The function as it is; of a task also its operators' other algorithms, for `variant` steps.
+absl::StatusOr<std::vector<schedule::Variant>> Input(const Options& o) {
   if (!o.task.empty()) {
     TW_ASSIGN(std::string text, ReadText(o.task));
-    return TaskFunction(text);
+    return TaskVariants(text);
   }
   TW_ASSIGN(std::string text, ReadText(o.file));
   TW_ASSIGN(ir::Function f, ir::ParseFunction(WithoutComments(text)));
   TW_TRY(ir::Verify(f));
-  return f;
+  return std::vector<schedule::Variant>{{"direct", std::move(f)}};
 }
 
 absl::StatusOr<std::vector<transform::PassRow>> PassesOf(const Options& o) {
@@ -147,12 +148,13 @@ absl::Status Execute(const Options& o) {
   ctx.dump_dir = o.dump_dir;
   ctx.test_miscompile = o.miscompile;
   TW_ASSIGN(std::vector<transform::PassRow> passes, PassesOf(o));
-  TW_ASSIGN(ir::Function input, Input(o));
+  TW_ASSIGN(const std::vector<schedule::Variant> variants, Input(o));
+  const ir::Function& input = variants[0].function;
   ir::Function f = input;
   bool text_wanted = !o.print_hash && !o.print_handles && !o.run && !o.emit_code;
   if (f.stage == ir::Stage::kScheduled) {
     TW_ASSIGN(schedule::Steps steps, schedule::ParseSteps(o.apply));
-    schedule::Schedule schedule(f);
+    schedule::Schedule schedule(variants);
     schedule.set_verify_each(o.verify_each);
     TW_TRY(schedule.ApplyAll(steps));
     f = schedule.function();

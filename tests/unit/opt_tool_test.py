@@ -78,6 +78,18 @@ class OptTool(unittest.TestCase):
         self.assertIn("repeats=3", text)
         self.assertIn("C: all 260 elements match", text)
 
+    def test_a_tasks_other_algorithms_can_be_chosen(self):
+        task = os.path.join(self.folder.name, "conv.task")
+        y = "f32[1,2,7,6,4]"
+        with open(task, "w", encoding="utf-8") as f:
+            f.write("graph {\n  input %%0: %s\n  weight %%1: f32[2,2,3,3,4,4]\n  %%2: %s = conv2d_blocked(%%0, %%1) "
+                    "{pads=[1,1,1,1]}\n  output %%2\n}\n" % (y, y))
+        hashes = {self.ok("--task", task, "--apply", steps, "--print-hash")
+                  for steps in ("", "variant winograd", "variant winograd_2")}
+        self.assertEqual(len(hashes), 3)
+        text = self.ok("--task", task, "--apply", "variant winograd", "--run")
+        self.assertIn("all 336 elements match", text)
+
     def test_planted_faults_are_seen(self):
         for kind in ("tail", "init"):
             result = self.opt(self.file, "--apply", STEPS, "--run", "--test-miscompile", kind)
