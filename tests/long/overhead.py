@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a trial costs beside the kernel's own time on a live agent: artifact ready to record committed, one trial
 at a time, all durable (tests/fault/trial_overhead_test.cc). Compares the median with the published bar, notes how
-long this disk takes for one fsync (a trial waits for seven), and writes tests/results/overhead.json.
+long this disk takes for one fsync (a trial waits for eight), and writes tests/results/overhead.json.
 """
 
 import argparse
@@ -34,26 +34,31 @@ def fsync_ms(folder):
         return round(statistics.median(times), 3)
 
 
+def one_run(args, binary, folder):
+    env = dict(os.environ, TILEWRIGHT_ROUNDS=str(args.trials), TMPDIR=folder)
+    done = subprocess.run([*shlex.split(args.wrap), str(binary)], env=env, capture_output=True, text=True, errors="replace")
+    counts = {}
+    if not add_counts(counts, done.stdout) or done.returncode != 0:
+        sys.exit(f"{binary}: exit code {done.returncode}\n{(done.stdout + done.stderr)[-4000:]}")
+    return {"folder": folder, "fsync_p50_ms": fsync_ms(folder), **counts}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "release")
     parser.add_argument("--trials", type=int, default=200)
-    parser.add_argument("--folder", default=tempfile.gettempdir(), help="for all state")
+    parser.add_argument("--folder", action="append", help="for all state; repeated: one run in each; default: the "
+                        "folder for temporary files")
     parser.add_argument("--wrap", default="", metavar="COMMAND", help="runs it, on machines that are shared")
     parser.add_argument("--machine", default="", help="a line about it, for the results")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "tests" / "results" / "overhead.json")
     args = parser.parse_args()
     binary = args.build_dir.resolve() / "bin" / "trial_overhead_test"
-    env = dict(os.environ, TILEWRIGHT_ROUNDS=str(args.trials), TMPDIR=args.folder)
-    done = subprocess.run([*shlex.split(args.wrap), str(binary)], env=env, capture_output=True, text=True, errors="replace")
-    counts = {}
-    if not add_counts(counts, done.stdout) or done.returncode != 0:
-        sys.exit(f"{binary}: exit code {done.returncode}\n{(done.stdout + done.stderr)[-4000:]}")
     report = {"lane": "overhead", "commit": commit(),
               "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-              "machine": args.machine or f"{os.cpu_count()} cores", "folder": args.folder,
-              "fsync_p50_ms": fsync_ms(args.folder), "bar_ms": BAR_MS, **counts}
-    report["bar_met"] = report["overhead_p50_ms"] < BAR_MS
+              "machine": args.machine or f"{os.cpu_count()} cores", "bar_ms": BAR_MS,
+              "runs": [one_run(args, binary, folder) for folder in args.folder or [tempfile.gettempdir()]]}
+    report["bar_met"] = all(run["overhead_p50_ms"] < BAR_MS for run in report["runs"])
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))
