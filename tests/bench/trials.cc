@@ -4,11 +4,15 @@
 //   trials run --store DIR --runs FILE --mode model|learned|draft|random [--model FILE]
 //              [--seeds N] [--trials N] [--batch N] [--only NAME] WORKLOADS.txt | MODEL.onnx ...
 //   trials finals --store DIR [--top N] [--placements N] WORKLOADS...   the best again, for longer
-//   trials export --store DIR --rows FILE WORKLOADS...              features and times, as text
+//   trials known --store DIR --table best_known.json WORKLOADS...   the table's kernels measured
+//   here trials export --store DIR --rows FILE WORKLOADS...              features and times, as
+//   text
 // Modes: model: the shipped cost model (or --model) and retraining; learned: the analytical prior
 // and retraining; draft: the prior alone; random: distinct feasible points by chance. Parts of
-// `model` left out: model-no-training, model-no-evolution (no mutations of what the model likes),
-// model-no-quota (no share for untried micro-kernels).
+// `model` left out or changed: model-no-training, model-no-evolution (no mutations of what the
+// model likes), model-full-evolution (three generations of them in every batch), model-no-quota (no
+// share for untried micro-kernels), model-no-adapt (neither mutations nor crossings of the best
+// measured).
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -35,7 +39,7 @@ using support::StrCat;
 constexpr size_t kFirstTraining = 16;  // records
 
 struct Options {
-  std::string command, store, runs, mode = "learned", model, only, rows;
+  std::string command, store, runs, mode = "learned", model, only, rows, table;
   int seeds = 1, first_seed = 1, trials = 64, batch = 8, top = 8, placements = 5;
   std::vector<std::string> workloads;
 };
@@ -97,7 +101,11 @@ Tried Search(const Workload& workload, const ir::Target& target, const Options& 
              TrialStore* store) {
   search::SearchOptions with;
   with.seed = static_cast<uint64_t>(seed) ^ support::StableHash64(workload.task.hash);
-  if (options.mode == "model-no-evolution") with.generations = 0;
+  if (options.mode == "model-no-evolution") with.generations = with.late_generations = 0;
+  if (options.mode == "model-full-evolution") with.late_generations = with.generations;
+  if (options.mode == "model-no-adapt") with.fresh = 0;
+  if (options.mode == "model-no-descent") with.descend_share = 0;
+  if (options.mode == "model-late-descent") with.descend_from = 32;
   if (options.mode == "model-no-quota") with.early_exploration = 0;
   auto search =
       Must(search::SearchTask::Create(Must(driver::TaskVariants(workload.task.text), workload.name),
@@ -184,6 +192,32 @@ void Finals(const std::vector<Workload>& workloads, const ir::Target& target,
   }
 }
 
+// The kernels of a table of best-known ones, measured in this store like any other, and again with
+// as many sets of buffers as finals take: what was best yesterday may be so no more.
+void Known(const std::vector<Workload>& workloads, const ir::Target& target,
+           const Options& options) {
+  const nlohmann::json table = nlohmann::json::parse(
+      Must(support::ReadFile(options.table, 1 << 24), options.table), nullptr, false);
+  TW_CHECK(table.contains("workloads")) << options.table << " is no table of best-known kernels";
+  for (const Workload& workload : workloads) {
+    if (!table["workloads"].contains(workload.name)) continue;
+    const nlohmann::json& row = table["workloads"][workload.name];
+    auto store = Must(TrialStore::Open(options.store, workload, target), workload.name);
+    const std::string program = row["program"], steps = row["steps"];
+    const auto replayed =
+        schedule::Replay(Must(driver::TaskVariants(workload.task.text), workload.name), steps);
+    if (!replayed.ok() || ir::ProgramHash(*replayed) != program) {
+      printf("%-24s the steps make another program now\n", workload.name.c_str());
+      continue;
+    }
+    store->Get(program, steps, "best_known");
+    const Measured& now = store->Again(program, options.placements);
+    printf("%-24s %.4f in the table, %.4f here\n", workload.name.c_str(),
+           row["ratio"].get<double>(), now.ratio);
+    fflush(stdout);
+  }
+}
+
 void Export(const std::vector<Workload>& workloads, const ir::Target& target,
             const Options& options) {
   std::ofstream out(options.rows);
@@ -225,6 +259,7 @@ Options ParseFlags(int argc, char** argv) {
     if (flag == "--model") options.model = value;
     if (flag == "--only") options.only = value;
     if (flag == "--rows") options.rows = value;
+    if (flag == "--table") options.table = value;
     if (flag == "--seeds") options.seeds = atoi(value.c_str());
     if (flag == "--first-seed") options.first_seed = atoi(value.c_str());
     if (flag == "--trials") options.trials = atoi(value.c_str());
@@ -247,8 +282,9 @@ int Main(int argc, char** argv) {
     }
   }
   if (options.store.empty() || workloads.empty()) {
-    fprintf(stderr,
-            "trials run|finals|export --store DIR ... WORKLOADS: see tests/bench/README.md\n");
+    fprintf(
+        stderr,
+        "trials run|finals|known|export --store DIR ... WORKLOADS: see tests/bench/README.md\n");
     return 2;
   }
   std::filesystem::create_directories(options.store);
@@ -256,6 +292,8 @@ int Main(int argc, char** argv) {
     Run(workloads, target, options);
   } else if (options.command == "finals") {
     Finals(workloads, target, options);
+  } else if (options.command == "known") {
+    Known(workloads, target, options);
   } else if (options.command == "export") {
     Export(workloads, target, options);
   } else {

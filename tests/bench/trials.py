@@ -4,6 +4,7 @@ the workloads of workloads.txt, one thread, an empty log, several seeds.
 
     TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py run        [--seeds 5] [--trials 64] [--mode MODE ...]
     TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py best-known [--seeds 3] [--trials 2000]
+    TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py ablate     [--seeds 3]      each part of the search left out
     tests/bench/trials.py report
 
 A trial is a candidate handed to the builder, those that fail included; the default schedule, which every job measures,
@@ -29,6 +30,8 @@ WORKLOADS = HERE / "workloads.txt"
 RESULTS = HERE / "results"
 BEST_KNOWN = RESULTS / "best_known.json"
 MODES = ("model", "learned", "draft", "random")
+ABLATIONS = ("model", "model-no-training", "model-no-evolution", "model-full-evolution", "model-no-quota",
+             "model-no-descent", "model-no-adapt", "learned", "draft", "random")
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 GOOD = 0.95
 VERIFIED = 5  # sets of buffers that a best-known kernel was timed with
@@ -152,6 +155,8 @@ def report(flags):
     best = {name: row["ratio"] for name, row in json.loads(BEST_KNOWN.read_text())["workloads"].items()}
     stores = {name: Store(flags.store, name) for name in names()}
     runs = read_runs(flags.store / flags.runs, flags.trials)
+    if flags.command == "ablate":  # the same seeds for all
+        runs = {key: tried for key, tried in runs.items() if key[0] in flags.mode and key[2] <= flags.seeds}
     curves = {key: curve(tried, stores[key[1]], best[key[1]]) for key, tried in runs.items() if key[1] in best}
     seeds = sorted({seed for _, _, seed in curves})
     out = {"machine": machine(), "date": datetime.date.today().isoformat(), "command": " ".join(sys.argv),
@@ -207,20 +212,22 @@ def clean(value):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "best-known", "report"))
+    parser.add_argument("command", choices=("run", "best-known", "ablate", "report"))
     parser.add_argument("--store", type=Path, default=ROOT / "build" / "trials")
     parser.add_argument("--runs", default="runs.txt", help="file of runs in the store")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--trials", type=int)
-    parser.add_argument("--mode", nargs="+", default=list(MODES), help=" ".join(MODES))
-    parser.add_argument("--output", type=Path, default=RESULTS / "trials", help="without its ending")
+    parser.add_argument("--mode", nargs="+", help=" ".join(dict.fromkeys(MODES + ABLATIONS)))
+    parser.add_argument("--output", type=Path, help="without its ending")
     flags = parser.parse_args()
+    ablate, known = flags.command == "ablate", flags.command == "best-known"
+    flags.mode = flags.mode or list(ABLATIONS if ablate else ["learned"] if known else MODES)
+    flags.output = flags.output or RESULTS / ("ablations" if ablate else "trials")
     flags.store.mkdir(parents=True, exist_ok=True)
-    known = flags.command == "best-known"
     flags.trials = flags.trials or (2000 if known else 64)
-    flags.seeds = flags.seeds or (3 if known else 5)
+    flags.seeds = flags.seeds or (3 if known or ablate else 5)
     if flags.command != "report":
-        for mode in ["learned"] if known else flags.mode:
+        for mode in flags.mode:
             driver("run", "--store", flags.store, "--runs", flags.store / flags.runs, "--mode", mode, "--trials",
                    flags.trials, "--first-seed", 11 if known else 1, "--seeds", flags.seeds)
         driver("finals", "--store", flags.store)

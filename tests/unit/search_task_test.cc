@@ -19,8 +19,10 @@ namespace {
 
 constexpr double kFlops = 2.0 * 24 * 64 * 40;
 
-std::unique_ptr<SearchTask> MakeTask(uint64_t seed, double exploration = 0.1) {
+std::unique_ptr<SearchTask> MakeTask(uint64_t seed, double exploration = 0.1,
+                                     double descend = SearchOptions().descend_share) {
   SearchOptions options;
+  options.descend_share = descend;
   options.seed = seed;
   options.considered = 256;
   options.fresh = 48;
@@ -191,7 +193,7 @@ TEST(PointTest, TextIsReadBackAndNonsenseIsRefused) {
 
 // The best fake time after `batches` of 8 picks each.
 double Search(const std::string& kind, uint64_t seed, int batches) {
-  auto task = MakeTask(seed);
+  auto task = kind == "random" ? MakeTask(seed, 0.1, 0) : MakeTask(seed);
   std::unique_ptr<cost_model::CostModel> model =
       kind == "random" ? cost_model::MakeRandomModel(seed) : cost_model::MakePriorModel();
   double best = 1e12;
@@ -239,6 +241,39 @@ TEST(SearchTaskTest, FirstPicksAreOfManyMicroKernelsLaterOnesFollowTheModel) {
                           [](const Pick& pick) { return pick.explored; }),
             2);
   EXPECT_EQ(later.exploration_share, 0.1);
+}
+
+// Half of a later batch is one step away from the best two, whatever the model thinks of those.
+TEST(SearchTaskTest, LaterBatchesDescend) {
+  for (const double share : {0.5, 0.0}) {
+    auto task = MakeTask(1, 0.1, share);
+    auto model = cost_model::MakeRandomModel(3);
+    std::vector<std::pair<double, Point>> told;
+    for (int b = 0; b < 3; ++b) {
+      for (const Pick& pick : Ask(task.get(), 8, "b" + std::to_string(b), model.get()).picks) {
+        const Candidate& c = pick.candidate;
+        told.push_back({FakeTime(c.features) + static_cast<double>(told.size()) * 1e-3, c.point});
+        task->Tell({c.program_hash, v1::OK, told.back().first, false}, c.steps, PointText(c.point));
+      }
+    }
+    std::sort(told.begin(), told.end(), [](auto& a, auto& b) { return a.first < b.first; });
+    const AskResult result = Ask(task.get(), 20, "later", model.get());
+    int near = 0;
+    for (const Pick& pick : result.picks) {
+      for (size_t best = 0; best < 2; ++best) {
+        const std::vector<Point> steps = task->space().Neighbours(told[best].second);
+        if (std::count(steps.begin(), steps.end(), pick.candidate.point) == 0) continue;
+        ++near;
+        break;
+      }
+    }
+    EXPECT_EQ(result.picks.size(), 20U);
+    if (share > 0) {
+      EXPECT_GE(near, 9) << "half of all but the two explored ones";
+    } else {
+      EXPECT_LE(near, 6) << "by chance only";
+    }
+  }
 }
 
 // Once the default was measured, its neighbours are what mutations come from.

@@ -11,7 +11,8 @@
 namespace tilewright::search {
 namespace {
 
-constexpr size_t kParents = 12;  // best points that mutations start from
+constexpr size_t kParents = 12;        // best points that mutations start from
+constexpr size_t kDescendParents = 2;  // and that all neighbours are drafts of
 // Measured programs from which on mutations of what the prior likes best are made, too.
 constexpr size_t kFavouritesFrom = 8;
 constexpr int kProposalsPerFresh = 16;   // tries for each fresh draft; many are known already
@@ -170,6 +171,27 @@ void SearchTask::AddFresh(support::Rng* rng, const std::vector<Point>& parents, 
   }
 }
 
+SearchTask::Neighbours SearchTask::AddNeighbours(Pool* pool, AskResult* result) {
+  Neighbours neighbours;
+  const auto is_new = [&](const std::string& hash) {
+    if (IsTold(hash)) return false;
+    neighbours.insert(hash);
+    return pool->hashes.count(hash) == 0;
+  };
+  for (const Point& best : BestKnown(kDescendParents)) {
+    for (const Point& point : space_->Neighbours(best)) {
+      auto candidate = maker_.Make(point, Origin::kMutation, is_new, &result->times);
+      if (!candidate.ok()) {
+        result->invalid += absl::IsAlreadyExists(candidate.status()) ? 0 : 1;
+        continue;
+      }
+      pool->hashes.insert(candidate->program_hash);
+      pool->drafts.push_back(*std::move(candidate));
+    }
+  }
+  return neighbours;
+}
+
 // One more program of the task's stream; false when there is none.
 bool SearchTask::GrowBase(AskResult* result) {
   const auto is_new = [&](const std::string& hash) { return base_hashes_.count(hash) == 0; };
@@ -236,9 +258,10 @@ std::string_view VariantOf(std::string_view steps) {
 }
 
 // Each algorithm's best drafts until enough of them were picked (a model knows little of a
-// structure that it has never seen), the top by prediction, then the explored share from everything
-// below.
-void SearchTask::Choose(int total, support::Rng* rng, AskResult* result) {
+// structure that it has never seen), neighbours of the best measured, the top by prediction, then
+// the explored share from everything below.
+void SearchTask::Choose(int total, const Neighbours& neighbours, support::Rng* rng,
+                        AskResult* result) {
   std::map<std::string_view, int> told;
   for (const auto& [hash, known] : told_) ++told[VariantOf(known.steps)];
   const double share = told_.size() < kEarlyPrograms
@@ -258,6 +281,13 @@ void SearchTask::Choose(int total, support::Rng* rng, AskResult* result) {
       taken[r] = true;
       --left;
     }
+  }
+  int descend = static_cast<int>(std::floor(left * options_.descend_share + 0.5));
+  for (size_t r = 0; r < taken.size() && descend > 0; ++r) {
+    if (taken[r] || neighbours.count(result->ranked[r].candidate.program_hash) == 0) continue;
+    taken[r] = true;
+    --descend;
+    --left;
   }
   for (size_t r = 0; r < taken.size() && left > 0; ++r) {
     left -= taken[r] ? 0 : 1;
@@ -320,7 +350,10 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
   // A model that knows other tasks is asked what is still better, generation by generation. The
   // prior, or a model of a few rows, would only be asked to repeat its mistakes.
   const bool some = measured_.size() >= kFavouritesFrom;
-  const int generations = model->pretrained() ? options_.generations : some ? 1 : 0;
+  const bool early = told_.size() < kEarlyPrograms;
+  const int generations = !model->pretrained() ? (some ? 1 : 0)
+                          : early              ? options_.generations
+                                               : options_.late_generations;
   const int fresh = generations > 0 ? options_.fresh / 2 : options_.fresh;
   const int evolved = fresh + generations * options_.offspring;
   TW_TRY(AddBase(model, std::max(0, options_.considered - evolved), &pool, &result));
@@ -330,13 +363,18 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
     AddFresh(&rng, BestPredicted(pool, kParents), false, options_.offspring, &pool, &result);
     TW_TRY(Score(model, &pool, &result));
   }
+  Neighbours neighbours;
+  if (measured_.size() >= options_.descend_from && options_.descend_share > 0) {
+    neighbours = AddNeighbours(&pool, &result);
+    TW_TRY(Score(model, &pool, &result));
+  }
   TW_TRY(AddBase(model, options_.considered, &pool, &result));
   result.considered = static_cast<int>(pool.drafts.size());
   for (const size_t i : ByScore(pool.scores)) {
     const int rank = static_cast<int>(result.ranked.size()) + 1;
     result.ranked.push_back({std::move(pool.drafts[i]), pool.scores[i], rank, false});
   }
-  Choose(std::min(count, result.considered), &rng, &result);
+  Choose(std::min(count, result.considered), neighbours, &rng, &result);
   for (const Pick& pick : result.picks) {
     const Candidate& c = pick.candidate;
     Tell({c.program_hash, v1::OUTCOME_UNSPECIFIED, 0, true}, c.steps, PointText(c.point));

@@ -8,9 +8,11 @@
 //   fresh   mutations and crossings of the best told points, the default's neighbours and, once
 //           there is something to learn from, mutations of the best predicted: made for each batch
 //           from its own random stream.
-// The cost model ranks all of them; the picks are its top, but for a stated share that explores:
-// while little is known, the best predicted of micro-kernels (lanes, register tile, unrolling) that
-// nobody has tried yet; later, any of the rest at random.
+// The cost model ranks all of them; the picks are its top, but for two shares. Once something is
+// known, one descends: neighbours of the best measured, a knob one step up or down, for models
+// overlook what is a matter of one knob. The other, which is stated, explores: while little is
+// known, the best predicted of micro-kernels (lanes, register tile, unrolling) that nobody has
+// tried yet; later, any of the rest at random.
 #pragma once
 
 #include <memory>
@@ -35,11 +37,14 @@ struct SearchOptions {
   uint64_t seed = 0;
   int considered = 256;  // drafts that each batch ranks (the space permitting)
   int fresh = 48;        // of those, made for this batch from the best told
-  int generations = 3;   // of mutations of what a pre-trained model likes best, `offspring` each
+  int generations = 3;   // of mutations of what a pre-trained model likes best, `offspring` each,
+  int late_generations = 1;  // while little is known, and then: the best told are better parents
   int offspring = 24;
   double base_growth = 3;          // points of the stream looked at, more for each told program
   double exploration_share = 0.1;  // of the picks
   double early_exploration = 0.5;  // the same for a task's first ones
+  size_t descend_from = 16;        // measured programs from which on
+  double descend_share = 0.5;      // of the picks are neighbours of the best measured
 };
 
 struct Pick {
@@ -117,7 +122,10 @@ class SearchTask {
   absl::Status Score(cost_model::CostModel* model, Pool* pool, AskResult* result) const;
   // Micro-kernels of what was told.
   std::set<std::vector<float>> KnownKernels();
-  void Choose(int total, support::Rng* rng, AskResult* result);
+  // Program hashes of drafts one step away from the best measured.
+  using Neighbours = std::unordered_set<std::string>;
+  Neighbours AddNeighbours(Pool* pool, AskResult* result);
+  void Choose(int total, const Neighbours& neighbours, support::Rng* rng, AskResult* result);
   void Explore(int count, const std::vector<bool>& taken, support::Rng* rng, AskResult* result);
   bool FindFeatures(Known* known);
   bool IsTold(const std::string& program_hash) const { return told_.count(program_hash) > 0; }
