@@ -315,14 +315,10 @@ class SqliteLog final : public TuningLog {
         Select<RecordRow>("records",
                           "WHERE accepted = 1 AND valid = 1 AND outcome = 'OK' AND median > 0 "
                           "AND task_hash = ?1 AND target_key = ?2 AND threads = ?3 "
-                          "AND device_class = ?4 AND toolchain = ?5 "
+                          "AND toolchain = ?4 AND device_class = ?5 "
                           "ORDER BY median, seq LIMIT 1",
                           ", seq"));
-    find.BindText(1, key.task_hash)
-        .BindText(2, key.target_key)
-        .BindInt64(3, key.threads)
-        .BindText(4, key.device_class)
-        .BindText(5, key.toolchain);
+    BindKey(key, &find);
     return OneRecord(&find, key.task_hash);
   }
 
@@ -333,16 +329,10 @@ class SqliteLog final : public TuningLog {
               Select<RecordRow>("records",
                                 "WHERE accepted = 1 AND valid = 1 AND stored_us < ?6 AND seq > ?7 "
                                 "AND task_hash = ?1 AND target_key = ?2 AND threads = ?3 "
-                                "AND (?4 = '' OR device_class = ?4) AND toolchain = ?5 "
+                                "AND toolchain = ?4 AND (?5 = '' OR device_class = ?5) "
                                 "ORDER BY seq",
                                 ", seq"));
-    find.BindText(1, key.task_hash)
-        .BindText(2, key.target_key)
-        .BindInt64(3, key.threads)
-        .BindText(4, key.device_class)
-        .BindText(5, key.toolchain)
-        .BindInt64(6, before_us)
-        .BindInt64(7, after_seq);
+    BindKey(key, &find).BindInt64(6, before_us).BindInt64(7, after_seq);
     return ReadRecords(&find);
   }
 
@@ -652,6 +642,15 @@ class SqliteLog final : public TuningLog {
     TW_ASSIGN(Statement set,
               db_.Prepare("UPDATE records SET accepted = 1 WHERE measurement_id = ?1"));
     return set.BindText(1, measurement_id).Run();
+  }
+
+  // To ?1 .. ?5 of a query about records.
+  static Statement& BindKey(const RecordKey& key, Statement* find) {
+    return find->BindText(1, key.task_hash)
+        .BindText(2, key.target_key)
+        .BindInt64(3, key.threads)
+        .BindText(4, key.toolchain)
+        .BindText(5, key.device_class);
   }
 
   absl::StatusOr<std::vector<RecordRow>> ReadRecords(Statement* find) {

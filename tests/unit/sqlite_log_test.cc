@@ -1,0 +1,112 @@
+// What of the tuning log only a file can show, and the text of targets in its keys.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "deploy/sql/database.h"
+#include "tests/support/small_disk.h"
+#include "tests/unit/tuning_log_fixture.h"
+#include "tuner_server/log/migrations.h"
+#include "tuner_server/log/target_text.h"
+
+namespace tilewright::log {
+namespace {
+
+using support::Slug;
+using support::StatusText;
+using support::StrCat;
+using support::TempDir;
+
+class SqliteLogTest : public testing::Test {
+ protected:
+  TempDir dir_ = Value(TempDir::Create("sqlite-log"));
+  std::string path_ = dir_.File("tuner.db");
+};
+
+TEST_F(SqliteLogTest, EverythingIsThereAfterReopening) {
+  {
+    const auto log = Value(OpenSqliteLog(path_));
+    Value(log->CreateJob(MakeJob("j1")));
+    ASSERT_TRUE(log->PutTasks("j1", "tc1", "net", {MakeTask("j1", 0)}).ok());
+    NewBatch batch;
+    batch.trials = {MakeTrial("j1", "conv0", "")};
+    Value(log->AddBatch("j1", batch));
+    Value(log->StoreNews("j1", {Ended(1, MakeRecord("j1", "conv0", 1, 1, 5))}, 0, 1));
+  }
+  const auto log = Value(OpenSqliteLog(path_, {.read_only = true, .quick_check = true}));
+  EXPECT_EQ(Value(log->GetTrial("j1", 1)).state, TrialState::kSucceeded);
+  EXPECT_EQ(Value(log->ListRecords({.job = ""})).size(), 1U);
+  EXPECT_FALSE(log->CreateJob(MakeJob("j2")).ok());
+}
+
+TEST_F(SqliteLogTest, UniquenessOfMeasurementsIsTheDatabasesOwnRule) {
+  {
+    const auto log = Value(OpenSqliteLog(path_));
+    Value(log->CreateJob(MakeJob("j1")));
+    ASSERT_TRUE(log->PutTasks("j1", "tc1", "net", {MakeTask("j1", 0)}).ok());
+    NewBatch batch;
+    batch.trials = {MakeTrial("j1", "conv0", ""), MakeTrial("j1", "conv0", "")};
+    Value(log->AddBatch("j1", batch));
+    Value(log->StoreNews("j1", {Ended(1, MakeRecord("j1", "conv0", 1, 1, 5))}, 0, 1));
+  }
+  sql::Database db = Value(sql::Database::Open(path_));
+  // The same measurement for another trial, past all our code.
+  const absl::Status copied = db.Exec(
+      "CREATE TEMP TABLE t AS SELECT * FROM records; UPDATE t SET seq = 9, trial = 2;"
+      "INSERT INTO records SELECT * FROM t");
+  EXPECT_EQ(Slug(copied), "sql.exec.constraint");
+  // A second accepted record of one trial.
+  const absl::Status twice = db.Exec(
+      "DROP TABLE t; CREATE TEMP TABLE t AS SELECT * FROM records;"
+      "UPDATE t SET seq = 9, measurement_id = 'other'; INSERT INTO records SELECT * FROM t");
+  EXPECT_EQ(Slug(twice), "sql.exec.constraint");
+  EXPECT_EQ(Value(db.QueryInt64("SELECT count(*) FROM records")), 1);
+}
+
+TEST_F(SqliteLogTest, MigrationsAreNumberedAndANewerFileIsRefused) {
+  Value(OpenSqliteLog(path_));
+  {
+    sql::Database db = Value(sql::Database::Open(path_));
+    EXPECT_EQ(Value(sql::SchemaVersion(&db)), TuningLogMigrations().back().version);
+    EXPECT_EQ(Value(db.QueryInt64("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND "
+                                  "name NOT LIKE 'sqlite_%' AND sql NOT LIKE '%STRICT%'")),
+              0);
+    ASSERT_TRUE(db.Exec("PRAGMA user_version = 99").ok());
+  }
+  EXPECT_EQ(Slug(OpenSqliteLog(path_).status()), "sql.migrate.newer");
+  EXPECT_EQ(Slug(OpenSqliteLog(path_, {.read_only = true}).status()), "log.open.version");
+}
+
+TEST_F(SqliteLogTest, AFullDiskIsAnErrorAndTheLogGoesOnAfterwards) {
+  const auto disk = tests::SmallDisk::Mount(1 << 20);
+  if (disk == nullptr) GTEST_SKIP() << tests::kNoMountSkip;
+  const auto log = Value(OpenSqliteLog(disk->path() + "/tuner.db"));
+  absl::Status status;
+  int64_t stored = 0;
+  for (int i = 0; status.ok() && i < 1000; ++i) {
+    JobRow job = MakeJob(StrCat("j", i));
+    job.spec_json = std::string(10'000, 'x');
+    status = log->CreateJob(job).status();
+    if (status.ok()) ++stored;
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << StatusText(status);
+  EXPECT_EQ(static_cast<int64_t>(Value(log->ListJobs({.limit = 1000})).size()), stored);
+}
+
+TEST(TargetText, CanonicalFormAndRefusals) {
+  const TargetText target = Value(ParseTargetText("cpu,threads=2,cpu=znver4,arch=x86_64"));
+  EXPECT_EQ(target.ToString(), "cpu,arch=x86_64,cpu=znver4,threads=2");
+  EXPECT_EQ(target.WithoutThreads(), "cpu,arch=x86_64,cpu=znver4");
+  EXPECT_EQ(target.threads(), 2);
+  EXPECT_EQ(Value(ParseTargetText("cpu")).threads(), 1);
+  EXPECT_EQ(Slug(ParseTargetText("abacus").status()), "target.text.unknown_kind");
+  EXPECT_EQ(Slug(ParseTargetText("native,threads=2").status()), "target.text.not_expanded");
+  for (const char* bad : {"", "cpu,", "cpu,a", "cpu,a=", "cpu,a=1,a=2", "cpu,threads=0",
+                          "cpu,threads=x", "cpu,a=b c", "c pu"}) {
+    EXPECT_EQ(Slug(ParseTargetText(bad).status()), "target.text.bad") << bad;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::log
