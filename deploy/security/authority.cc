@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "deploy/security/certificate_request.h"
 #include "deploy/security/identity.h"
 #include "deploy/security/openssl_types.h"
 #include "deploy/security/revocation.h"
@@ -268,12 +269,12 @@ std::string Purposes(CertificateKind kind) {
   return purposes;
 }
 
-absl::StatusOr<IdentityFiles> SignLeaf(const Authority& authority, const LeafRequest& request,
-                                       int64_t now_s) {
+// Of an identity whose key is elsewhere.
+absl::StatusOr<IdentityFiles> SignKey(const Authority& authority, const LeafRequest& request,
+                                      EVP_PKEY* key, int64_t now_s) {
   TW_TRY(CheckName(request.peer.name));
   TW_TRY(CheckDays(request.days));
   TW_ASSIGN(const std::string names, AlternativeNames(request));
-  TW_ASSIGN(const KeyPtr key, NewKey());
   X509* issuer = authority.certificates.front().get();
   TW_ASSIGN(const std::string issuer_pem, PemOf(issuer));
   TW_ASSIGN(const std::vector<CertificateInfo> issuer_info,
@@ -285,8 +286,7 @@ absl::StatusOr<IdentityFiles> SignLeaf(const Authority& authority, const LeafReq
                                        "expected an authority in date, found one that ended " +
                                            TimeText(end_s) + " UTC; 'tilewright certs rotate' it");
   }
-  TW_ASSIGN(const X509Ptr leaf,
-            Blank(key.get(), request.peer.name, now_s - kClockSkewSeconds, end_s));
+  TW_ASSIGN(const X509Ptr leaf, Blank(key, request.peer.name, now_s - kClockSkewSeconds, end_s));
   X509_set_issuer_name(leaf.get(), X509_get_subject_name(issuer));
   TW_TRY(AddExtension(leaf.get(), issuer, NID_basic_constraints, "critical,CA:FALSE"));
   TW_TRY(AddExtension(leaf.get(), issuer, NID_key_usage, "critical,digitalSignature"));
@@ -297,9 +297,16 @@ absl::StatusOr<IdentityFiles> SignLeaf(const Authority& authority, const LeafReq
   if (X509_sign(leaf.get(), authority.key.get(), EVP_sha256()) == 0) return OpensslFailed("sign");
   IdentityFiles files;
   TW_ASSIGN(files.certificate, PemOf(leaf.get()));
-  TW_ASSIGN(files.key, PemOf(key.get()));
   TW_ASSIGN(files.authorities, BundleOf(authority.certificates));
   files.revocations = authority.revocations;
+  return files;
+}
+
+absl::StatusOr<IdentityFiles> SignLeaf(const Authority& authority, const LeafRequest& request,
+                                       int64_t now_s) {
+  TW_ASSIGN(const KeyPtr key, NewKey());
+  TW_ASSIGN(IdentityFiles files, SignKey(authority, request, key.get(), now_s));
+  TW_ASSIGN(files.key, PemOf(key.get()));
   return files;
 }
 
@@ -367,10 +374,27 @@ absl::Status IssueIdentity(const std::string& authority, const LeafRequest& requ
   return ReplaceIdentity(folder, files);
 }
 
+absl::Status SignRequest(const std::string& authority, std::string_view request_pem,
+                         const LeafRequest& request, const std::string& folder, int64_t now_s) {
+  TW_ASSIGN(const Authority signer, LoadAuthority(authority));
+  TW_ASSIGN(const KeyPtr key, KeyOfRequest(request_pem));
+  if (support::FileExists(PathJoin(folder, kKeyFile))) {
+    return support::AlreadyExists("certs.identity.exists",
+                                  folder + " has a key of its own; choose another folder");
+  }
+  TW_ASSIGN(const IdentityFiles files, SignKey(signer, request, key.get(), now_s));
+  return ReplaceIdentity(folder, files);
+}
+
 absl::Status RenewIdentity(const std::string& authority, const std::string& folder, int days,
                            int64_t now_s) {
   TW_ASSIGN(const Authority signer, LoadAuthority(authority));
   const std::string path = PathJoin(folder, kCertificateFile);
+  if (support::FileExists(path) && !support::FileExists(PathJoin(folder, kKeyFile))) {
+    return support::FailedPrecondition(
+        "certs.identity.keyless",
+        folder + " has no key: 'tilewright certs request' where the key is, then 'certs sign'");
+  }
   TW_ASSIGN(const std::string pem, support::ReadFile(path, kMaxPemBytes));
   TW_ASSIGN(const std::vector<CertificateInfo> infos, ReadCertificates(pem, path));
   LeafRequest request;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "deploy/security/certificate.h"
@@ -43,8 +44,15 @@ struct LeafRequest {
 absl::Status IssueIdentity(const std::string& authority, const LeafRequest& request,
                            const std::string& folder, int64_t now_s);
 
+// Signs the key of a request (certificate_request.h), of which nothing but the key counts, and
+// writes an identity without key.pem: those files belong beside the key, where the request was
+// made. What is there already is replaced. invalid_argument (certs.request.invalid).
+absl::Status SignRequest(const std::string& authority, std::string_view request_pem,
+                         const LeafRequest& request, const std::string& folder, int64_t now_s);
+
 // The same kind, name and hosts with a new key and a new date, in place and at once: whoever reads
 // the folder sees the old files or the new ones. Other files in it (the token) stay.
+// failed_precondition (certs.identity.keyless) where the key is elsewhere.
 absl::Status RenewIdentity(const std::string& authority, const std::string& folder, int days,
                            int64_t now_s);
 

@@ -30,16 +30,19 @@ absl::StatusOr<std::string> ReadPart(const std::string& folder, const char* name
 
 absl::Status WriteParts(const std::string& folder, const IdentityFiles& files) {
   TW_TRY(support::WriteFileAtomic(PathJoin(folder, kAuthorityFile), files.authorities, 0644));
-  TW_TRY(support::WriteFileAtomic(PathJoin(folder, kKeyFile), files.key, 0600));
+  if (!files.key.empty()) {
+    TW_TRY(support::WriteFileAtomic(PathJoin(folder, kKeyFile), files.key, 0600));
+  }
   if (!files.revocations.empty()) {
     TW_TRY(support::WriteFileAtomic(PathJoin(folder, kRevocationFile), files.revocations, 0644));
   }
   return support::WriteFileAtomic(PathJoin(folder, kCertificateFile), files.certificate, 0644);
 }
 
-// Copies what is in the folder besides the three files, with its permissions.
-absl::Status CopyOthers(const std::string& from, const std::string& to) {
-  const std::set<std::string> parts = {kAuthorityFile, kCertificateFile, kKeyFile};
+// Copies what is in the folder besides the files that are written anew, with its permissions.
+absl::Status CopyOthers(const std::string& from, const std::string& to, bool with_key) {
+  std::set<std::string> parts = {kAuthorityFile, kCertificateFile};
+  if (!with_key) parts.insert(kKeyFile);
   TW_ASSIGN(const std::vector<std::string> names, support::ListDir(from));
   for (const std::string& name : names) {
     const std::string path = PathJoin(from, name);
@@ -127,7 +130,7 @@ absl::Status ReplaceIdentity(const std::string& folder, const IdentityFiles& fil
   const std::string fresh = path + ".new";
   TW_TRY(support::RemoveTree(fresh));
   TW_TRY(MakePrivateFolder(fresh));
-  absl::Status status = CopyOthers(path, fresh);
+  absl::Status status = CopyOthers(path, fresh, files.key.empty());
   if (status.ok()) status = WriteParts(fresh, files);
   if (status.ok()) status = TakeOwner(path, fresh);
   if (status.ok() &&

@@ -19,12 +19,13 @@ inline constexpr char kAuthorityFile[] = "ca.pem";
 inline constexpr char kCertificateFile[] = "cert.pem";
 inline constexpr char kKeyFile[] = "key.pem";
 inline constexpr char kTokenFile[] = "token";
+inline constexpr char kRequestFile[] = "request.pem";  // certificate_request.h
 inline constexpr uint64_t kMaxPemBytes = 1 << 20;
 
 struct IdentityFiles {
   std::string authorities;  // PEM, as the other two
   std::string certificate;
-  std::string key;
+  std::string key;          // empty = the folder's stays as it is
   std::string revocations;  // crl.pem (revocation.h); empty = the folder's stays as it is
 };
 

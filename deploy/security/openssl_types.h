@@ -27,6 +27,7 @@ struct OpensslFree {
 using BioPtr = std::unique_ptr<BIO, OpensslFree<BIO_free_all>>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, OpensslFree<EVP_PKEY_free>>;
 using X509Ptr = std::unique_ptr<X509, OpensslFree<X509_free>>;
+using RequestPtr = std::unique_ptr<X509_REQ, OpensslFree<X509_REQ_free>>;
 using CrlPtr = std::unique_ptr<X509_CRL, OpensslFree<X509_CRL_free>>;
 using ExtensionPtr = std::unique_ptr<X509_EXTENSION, OpensslFree<X509_EXTENSION_free>>;
 using StorePtr = std::unique_ptr<X509_STORE, OpensslFree<X509_STORE_free>>;
@@ -49,5 +50,7 @@ inline BioPtr BioOf(std::string_view text) {
 absl::StatusOr<std::vector<X509Ptr>> ParseCertificates(std::string_view pem, std::string_view what);
 // An unencrypted private key. invalid_argument (certs.file.invalid).
 absl::StatusOr<KeyPtr> ParseKey(std::string_view pem, std::string_view what);
+// The key of a request, whose sender has proved that he owns it. Errors of RequestFingerprint.
+absl::StatusOr<KeyPtr> KeyOfRequest(std::string_view pem);
 
 }  // namespace tilewright::security

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "deploy/security/authority.h"
+#include "deploy/security/certificate_request.h"
 #include "deploy/security/identity.h"
 #include "deploy/security/revocation.h"
 #include "deploy/support/clock.h"
@@ -259,6 +260,47 @@ TEST_F(CertsTest, RevocationsGrowAndOutliveTheirAuthority) {
   EXPECT_EQ(*carried, *all) << "a new identity brings the list along";
   EXPECT_EQ(support::Slug(RevokeCertificates(pki_, {"not hex"}, kNow).status()),
             "certs.serial.invalid");
+}
+
+// The key is made where it is used and stays there; the request brings the key and no names.
+TEST_F(CertsTest, ARequestIsSignedAndTheKeyStaysWhereItIs) {
+  const std::string device = dir_->File("device");
+  const auto fingerprint = RequestIdentity(device);
+  ASSERT_TRUE(fingerprint.ok()) << fingerprint.status();
+  EXPECT_EQ(ModeOf(device), 0700u);
+  EXPECT_EQ(ModeOf(device + "/key.pem"), 0600u);
+  const std::string request = *support::ReadFile(device + "/request.pem", 1 << 20);
+  EXPECT_EQ(request.find("PRIVATE"), std::string::npos);
+  LeafRequest leaf;
+  leaf.peer = {CertificateKind::kAgent, "bench-3"};
+  const std::string issued = dir_->File("issued");
+  ASSERT_TRUE(SignRequest(pki_, request, leaf, issued, kNow).ok());
+  EXPECT_FALSE(support::FileExists(issued + "/key.pem"));
+  EXPECT_EQ(Leaf("issued").subject, "bench-3");
+  EXPECT_THAT(Leaf("issued").uris, ElementsAre("spiffe://tilewright/agent/bench-3"));
+  for (const char* file : {"/cert.pem", "/ca.pem"}) {
+    const std::string text = *support::ReadFile(issued + file, 1 << 20);
+    ASSERT_TRUE(support::WriteFileAtomic(device + file, text).ok());
+  }
+  EXPECT_EQ(LoadSlug("device"), "") << "the certificate fits the key that stayed";
+  // Renewed with the same key; what was issued without a key cannot be renewed without a request.
+  EXPECT_EQ(*RequestIdentity(device), *fingerprint);
+  EXPECT_EQ(*RequestFingerprint(request), *fingerprint);
+  EXPECT_EQ(support::Slug(RenewIdentity(pki_, issued, 90, kNow)), "certs.identity.keyless");
+  const std::string first = Leaf("issued").serial;
+  ASSERT_TRUE(SignRequest(pki_, request, leaf, issued, kNow + kDay).ok());
+  EXPECT_NE(Leaf("issued").serial, first);
+  // Refusals: nothing, a changed request, the folder of somebody with a key.
+  EXPECT_EQ(support::Slug(SignRequest(pki_, "x", leaf, issued, kNow)), "certs.request.invalid");
+  const std::string other_folder = dir_->File("other-device");
+  ASSERT_TRUE(RequestIdentity(other_folder).ok());
+  std::string der_changed = request;
+  const size_t middle = der_changed.size() / 2;
+  der_changed[middle] = der_changed[middle] == 'A' ? 'B' : 'A';
+  EXPECT_EQ(support::Slug(SignRequest(pki_, der_changed, leaf, issued, kNow)),
+            "certs.request.invalid");
+  EXPECT_EQ(support::Slug(SignRequest(pki_, request, leaf, other_folder, kNow)),
+            "certs.identity.exists");
 }
 
 }  // namespace

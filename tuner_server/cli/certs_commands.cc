@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "deploy/security/authority.h"
+#include "deploy/security/certificate_request.h"
 #include "deploy/security/identity.h"
 #include "deploy/security/revocation.h"
 #include "deploy/support/clock.h"
@@ -63,6 +64,16 @@ absl::Status ShowFolder(const std::string& folder, int64_t now_s, Table* table,
   return security::LoadIdentity(folder, now_s).status();
 }
 
+absl::StatusOr<security::LeafRequest> LeafOf(const CertsOptions& options) {
+  security::LeafRequest request;
+  TW_ASSIGN(request.peer.kind, security::ParseKind(options.kind));
+  request.peer.name = options.name;
+  TW_TRY(security::CheckName(options.name));
+  request.hosts = options.hosts;
+  if (options.days > 0) request.days = options.days;
+  return request;
+}
+
 std::string IdentityFolder(const CertsOptions& options) {
   if (!options.identity.empty()) return options.identity;
   return PathJoin(PathJoin(options.authority, "issued"), options.name);
@@ -110,16 +121,40 @@ int CertsInit(const CertsOptions& options) {
 int CertsIssue(const CertsOptions& options) {
   const std::string folder = IdentityFolder(options);
   const auto issue = [&]() -> absl::Status {
-    security::LeafRequest request;
-    TW_ASSIGN(request.peer.kind, security::ParseKind(options.kind));
-    request.peer.name = options.name;
-    TW_TRY(security::CheckName(options.name));
-    request.hosts = options.hosts;
-    if (options.days > 0) request.days = options.days;
+    TW_ASSIGN(const security::LeafRequest request, LeafOf(options));
     TW_TRY(security::IssueIdentity(options.authority, request, folder, NowSeconds()));
     return PrintIdentity(folder, options.format);
   };
   return Finish("certs issue", "cannot issue a certificate for " + options.name, issue());
+}
+
+int CertsRequest(const CertsOptions& options) {
+  const auto request = [&]() -> absl::Status {
+    TW_ASSIGN(const std::string fingerprint, security::RequestIdentity(options.identity));
+    const std::string path = PathJoin(options.identity, security::kRequestFile);
+    if (options.format == OutputFormat::kJson) {
+      PrintJson({{"identity", options.identity}, {"request", path}, {"key_sha256", fingerprint}});
+      return absl::OkStatus();
+    }
+    PrintOut(StrCat(path, ": for whoever holds the authority; its key, which stays here, has\n",
+                    "sha256 ", fingerprint));
+    return absl::OkStatus();
+  };
+  return Finish("certs request", "cannot make a request in " + options.identity, request());
+}
+
+int CertsSign(const CertsOptions& options) {
+  const std::string folder = IdentityFolder(options);
+  const auto sign = [&]() -> absl::Status {
+    TW_ASSIGN(const security::LeafRequest request, LeafOf(options));
+    TW_ASSIGN(const std::string pem, support::ReadFile(options.request, security::kMaxPemBytes));
+    TW_ASSIGN(const std::string fingerprint, security::RequestFingerprint(pem));
+    TW_TRY(security::SignRequest(options.authority, pem, request, folder, NowSeconds()));
+    if (options.format != OutputFormat::kJson)
+      PrintOut("signed the key with sha256 " + fingerprint);
+    return PrintIdentity(folder, options.format);
+  };
+  return Finish("certs sign", "cannot sign " + options.request, sign());
 }
 
 int CertsRenew(const CertsOptions& options) {

@@ -15,6 +15,7 @@ struct CertsOptions {
   std::string name;                  // of the authority, or of the one whom a certificate is for
   std::vector<std::string> hosts;    // what clients dial
   std::string identity;              // folder of the identity; empty: AUTHORITY/issued/NAME
+  std::string request;               // file of a request to sign
   std::vector<std::string> revoked;  // identity folders, certificate files or serial numbers
   int days = 0;                      // 0: the default of the command
   OutputFormat format = OutputFormat::kTable;
@@ -24,6 +25,10 @@ struct CertsOptions {
 int CertsInit(const CertsOptions& options);
 int CertsIssue(const CertsOptions& options);
 int CertsRenew(const CertsOptions& options);
+// On the machine of the identity: its own key, and a request for it.
+int CertsRequest(const CertsOptions& options);
+// Where the authority is: the certificate for a request.
+int CertsSign(const CertsOptions& options);
 // A new authority beside the old ones, or (retire) the end of the old ones.
 int CertsRotate(const CertsOptions& options, bool retire);
 // Puts certificates on the authority's list of revoked ones.

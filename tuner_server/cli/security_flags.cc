@@ -42,6 +42,41 @@ void AddInitAndRotate(CLI::App* group, const std::shared_ptr<CertsOptions>& o, A
   rotate->callback([=] { *action = [o, retire] { return CertsRotate(*o, *retire); }; });
 }
 
+// Whom a certificate is for.
+void AddLeaf(CLI::App* command, CertsOptions* options) {
+  command->add_option("KIND", options->kind, "tracker, tuner, agent or client")->required();
+  command->add_option("NAME", options->name, "of the daemon, agent, person or pipeline")
+      ->required();
+  command->add_option("--host", options->hosts, "name or address that clients dial; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("--identity", options->identity,
+                      "folder to make (default AUTHORITY/issued/NAME)");
+  AddDays(command, options, "valid for this long (default 90)");
+  AddFormat(command, kOutputFlag, &options->format);
+}
+
+void AddRequestAndSign(CLI::App* group, const std::shared_ptr<CertsOptions>& o, Action* action) {
+  CLI::App* request = AddCommand(
+      group, "request", "an own key, and a request to sign it: the key never leaves the machine",
+      "  bench-3$ tilewright certs request /etc/tilewright/agent\n"
+      "  admin$   tilewright certs sign pki request.pem agent bench-3\n"
+      "\nThen pki/issued/bench-3/*.pem goes into the folder of the request. To renew: the same\n"
+      "again, with the key that is there.\n");
+  request->add_option("IDENTITY", o->identity, "folder, made when it is not there")->required();
+  AddFormat(request, kOutputFlag, &o->format);
+  request->callback([=] { *action = [o] { return CertsRequest(*o); }; });
+
+  CLI::App* sign = AddCommand(group, "sign", "the certificate for a request of 'certs request'",
+                              "  tilewright certs sign pki request.pem agent bench-3 --days 30\n"
+                              "\nOnly the key of the request counts: compare its sha256 with what "
+                              "'certs request' printed.\n");
+  sign->add_option("AUTHORITY", o->authority, "folder of the authority")->required();
+  sign->add_option("REQUEST", o->request, "file of the request")->required();
+  AddLeaf(sign, o.get());
+  sign->callback([=] { *action = [o] { return CertsSign(*o); }; });
+}
+
 void AddIssueAndRenew(CLI::App* group, const std::shared_ptr<CertsOptions>& o, Action* action) {
   CLI::App* issue = AddCommand(
       group, "issue", "make an identity: a folder for --identity",
@@ -50,14 +85,7 @@ void AddIssueAndRenew(CLI::App* group, const std::shared_ptr<CertsOptions>& o, A
       "\nAn agent is called by the NAME of its certificate. Trackers and tuners can always be\n"
       "dialled as localhost, 127.0.0.1 and ::1.\n");
   issue->add_option("AUTHORITY", o->authority, "folder of the authority")->required();
-  issue->add_option("KIND", o->kind, "tracker, tuner, agent or client")->required();
-  issue->add_option("NAME", o->name, "of the daemon, agent, person or pipeline")->required();
-  issue->add_option("--host", o->hosts, "name or address that clients dial; repeatable")
-      ->allow_extra_args(false)
-      ->take_all();
-  issue->add_option("--identity", o->identity, "folder to make (default AUTHORITY/issued/NAME)");
-  AddDays(issue, o.get(), "valid for this long (default 90)");
-  AddFormat(issue, kOutputFlag, &o->format);
+  AddLeaf(issue, o.get());
   issue->callback([=] { *action = [o] { return CertsIssue(*o); }; });
 
   CLI::App* renew = AddCommand(group, "renew", "a new key and date for an identity, in place",
@@ -75,7 +103,7 @@ void AddRevoke(CLI::App* group, const std::shared_ptr<CertsOptions>& o, Action* 
       group, "revoke", "certificates that do not count any more, before they end",
       "  tilewright certs revoke pki pki/issued/bench-3\n"
       "  tilewright certs revoke pki 5c1e0f...   (a serial number of 'certs show -o json')\n"
-      "\nThen copy pki/crl.pem into the identity folder of each tracker and tuner.\n");
+      "\nThen copy pki/crl.pem into the identity folders of the fleet.\n");
   revoke->add_option("AUTHORITY", o->authority, "folder of the authority")->required();
   revoke
       ->add_option("CERTIFICATE", o->revoked,
@@ -163,6 +191,7 @@ void AddCerts(CLI::App* app, Action* action) {
   CLI::App* group = AddGroup(app, "certs", "certificates of a fleet with TLS", kFirstSteps);
   AddInitAndRotate(group, o, action);
   AddIssueAndRenew(group, o, action);
+  AddRequestAndSign(group, o, action);
   AddRevoke(group, o, action);
   CLI::App* show =
       AddCommand(group, "show", "what a certificate says, and whether an identity can be used",
