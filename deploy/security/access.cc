@@ -49,6 +49,7 @@ constexpr MethodRule kRules[] = {
     {"/tilewright.v1.JobService/ListTasks", 0, kPeople, false},
     {"/tilewright.v1.JobService/ListTrials", 0, kPeople, false},
     {"/tilewright.v1.JobService/ExportLog", 0, kPeople, true},
+    {"/tilewright.v1.JobService/ImportLog", 0, kAdmins, true},
 
     {"/tilewright.v1.ModuleService/ResolveModule", 0, kReaders, true},
     {"/tilewright.v1.ModuleService/GetModuleVersion", 0, kReaders, false},

@@ -105,6 +105,23 @@ class Server(cli_case.Case):
             self.assertEqual(done.returncode, code, "%s\n%s" % (args, done.stderr))
         self.assertFalse(os.path.exists(self.path("x.tw")))
 
+    def test_a_log_is_taken_over_by_a_running_server(self):
+        self.good(*self.tune(6, "-o", "m.tw", "--name", "first"))
+        self.good("log", "export", "first", *self.server, "-o", "first.jsonl")
+        report = json.loads(self.good("log", "import", "first.jsonl", *self.server, "-o", "json"))[0]
+        self.assertEqual((report["new_records"], report["known"], report["conflicts"]), (0, 6, 0))
+        with open(self.path("first.jsonl"), encoding="utf-8") as f:
+            lines = f.read().replace("first", "elsewhere")
+        with open(self.path("other.jsonl"), "w", encoding="utf-8") as f:
+            f.write(lines)
+        report = json.loads(self.good("log", "import", "other.jsonl", *self.server, "-o", "json"))[0]
+        self.assertEqual(report["new_records"], 6)
+        self.assertIn("elsewhere", self.good("log", "export", "elsewhere", *self.server))
+        done = self.call("log", "import", "other.jsonl", *self.server, "--sha256", "00")
+        self.assertEqual(done.returncode, cli_case.MISMATCH, done.stderr)
+        done = self.call("log", "import", "other.jsonl", *self.server, "--log", "x.db")
+        self.assertEqual(done.returncode, USAGE, done.stderr)
+
     def test_weights_stay_at_home_with_records_only(self):
         """Nothing of the weights is on the server; the module made here computes with them."""
         model = onnx.load(self.path("m.onnx"))

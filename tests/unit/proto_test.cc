@@ -171,7 +171,7 @@ std::vector<std::string> Methods(const FileDescriptor* file, const std::string& 
 TEST(ProtoTest, OutsideClientsFindTheFixedNames) {
   EXPECT_THAT(Methods(Job::descriptor()->file(), "JobService"),
               ElementsAre("CreateJob", "GetJob", "ListJobs", "CancelJob", "WatchJob", "ListTasks",
-                          "ListTrials", "ExportLog"));
+                          "ListTrials", "ExportLog", "ImportLog"));
   EXPECT_THAT(Methods(ModuleVersion::descriptor()->file(), "ModuleService"),
               ElementsAre("ResolveModule", "GetModuleVersion", "ListModuleVersions",
                           "SetModuleAlias", "AddModuleSignature", "PruneModules"));

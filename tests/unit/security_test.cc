@@ -252,7 +252,7 @@ TEST_F(SecurityTest, EachRoleMayOnlyItsOwn) {
       return false;
     }
     if (is("SetDeviceAdminState") || is("ResetDevice")) return role == Role::kAdmin;
-    if (is("PruneModules")) return role == Role::kAdmin;
+    if (is("PruneModules") || is("ImportLog")) return role == Role::kAdmin;
     if (is("SetModuleAlias")) return person;
     if (is("ModuleService/") || is("ArtifactService/Read")) return person || role == Role::kCi;
     if (is("JobService/") || is("FleetAdminService/") || is("ArtifactService/")) return person;

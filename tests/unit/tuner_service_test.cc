@@ -579,6 +579,64 @@ TEST_F(TunerServiceTest, TheLogComesOutAsLines) {
                                                        .size());
 }
 
+TEST_F(TunerServiceTest, ALogIsTakenOverWhileJobsRun) {
+  const std::string source = Value(Create(Request(12))).name();
+  EXPECT_EQ(WaitForEnd(source).state(), v1::Job::SUCCEEDED);
+  const std::string id = source.substr(source.rfind('/') + 1);
+  v1::ExportLogRequest all;
+  all.set_name(source);
+  const std::string lines = Export(all);
+  // The same measurements as another server would tell of them: other names.
+  std::string foreign = lines;
+  for (size_t at = 0; (at = foreign.find(id, at)) != std::string::npos; at += id.size()) {
+    foreign.replace(at, 3, "far");
+  }
+  const auto import = [this](const std::string& text,
+                             const std::string& prefix) -> absl::StatusOr<v1::ImportLogResponse> {
+    v1::ImportLogRequest request;
+    TW_ASSIGN(*request.mutable_lines(), Upload(text));
+    request.set_job_prefix(prefix);
+    return Call(jobs_.get(), &v1::JobService::Stub::ImportLog, request);
+  };
+  EXPECT_EQ(Value(import(lines, "")).known(), 12);
+  v1::ImportLogResponse report = Value(import(foreign, ""));
+  EXPECT_EQ(report.new_records(), 12);
+  report = Value(import(foreign, ""));
+  EXPECT_EQ(report.new_records(), 0);
+  EXPECT_EQ(report.known(), 12) << "twice is harmless";
+  // Imported measurements count like own ones.
+  v1::CreateJobRequest again = Request(12);
+  again.mutable_job()->set_recall(true);
+  EXPECT_EQ(WaitForEnd(Value(Create(again)).name()).progress().measured(), 0);
+
+  // A job that is at work here numbers its trials itself.
+  fleet_->measuring = false;
+  v1::CreateJobRequest open = Request(12);
+  open.set_job_id("open");
+  const std::string running = Value(Create(open)).name();
+  Watch(running, "", [](const v1::JobEvent& event) {
+    return event.has_progress() && event.progress().proposed() > 0;
+  });
+  std::string clash = lines;
+  for (size_t at = 0; (at = clash.find(id, at)) != std::string::npos; at += 4) {
+    clash.replace(at, id.size(), "open");
+  }
+  report = Value(import(clash, ""));
+  EXPECT_EQ(report.new_records(), 0);
+  EXPECT_EQ(report.conflicts(), 12);
+  EXPECT_THAT(report.examples(0), HasSubstr("not over"));
+  EXPECT_EQ(Value(import(clash, "far-")).new_records(), 12);
+  fleet_->measuring = true;
+  EXPECT_EQ(WaitForEnd(running).progress().measured(), 12);
+
+  EXPECT_EQ(Slug(import("nonsense", "").status()), "log.import.bad_line");
+  EXPECT_EQ(Slug(import(lines, "a/b").status()), "job.id.bad");
+  v1::ImportLogRequest unknown;
+  *unknown.mutable_lines() = daemon::MakeDigest(support::Sha256Hex("never sent"), 10);
+  EXPECT_EQ(Slug(Call(jobs_.get(), &v1::JobService::Stub::ImportLog, unknown).status()),
+            "log.import.missing");
+}
+
 TEST_F(TunerServiceTest, ModulesAreResolvedAndListed) {
   for (int i = 0; i < 2; ++i) {
     v1::CreateJobRequest request = Request(4 + i);

@@ -70,26 +70,32 @@ void AddImport(CLI::App* group, Action* action) {
     CLI::App* command = AddCommand(group, word, what, examples);
     command->add_option("FILE", o->sources, "exports (JSON lines) or logs (SQLite) to take over")
         ->required();
-    command->add_option("--log", o->log_path, "tuning log (SQLite); made when it is not there")
-        ->required();
     command->add_option("--job-prefix", o->job_prefix,
                         "put before the names of imported jobs, where both logs use the same");
     AddFormat(command, kOutputFlag, &o->format);
     command->callback([=] { *action = [o, word] { return LogImport(*o, "log " + word); }; });
     return command;
   };
+  constexpr char kLogHelp[] = "tuning log (SQLite); made when it is not there";
   constexpr char kRules[] =
       "\nTwice is harmless. What contradicts the log is left out and counted. A file FILE.sha256, "
       "as\n"
       "'log export -o' writes it, is checked (exit code 5).\n";
   CLI::App* import =
       add("import", "take over exported records",
-          std::string("  tilewright log import records.jsonl --log tuner.db\n") + kRules);
+          std::string("  tilewright log import records.jsonl --log tuner.db\n"
+                      "  tilewright log import records.jsonl --server tuner:7000\n") +
+              kRules + "Into a server's log imports an administrator.\n");
+  CLI::Option* file = import->add_option("--log", o->log_path, kLogHelp);
+  AddServer(import, &o->server);
+  import->get_option("--server")->excludes(file);
   import->add_option("--sha256", o->sha256, "what the file must have (default: FILE.sha256)");
-  add("merge", "take over all of other logs",
-      std::string("  tilewright log merge lab-a.db lab-b.db --log all.db\n"
-                  "  tilewright log merge lab-b.db --job-prefix lab-b- --log all.db\n") +
-          kRules);
+  CLI::App* merge =
+      add("merge", "take over all of other logs",
+          std::string("  tilewright log merge lab-a.db lab-b.db --log all.db\n"
+                      "  tilewright log merge lab-b.db --job-prefix lab-b- --log all.db\n") +
+              kRules);
+  merge->add_option("--log", o->log_path, kLogHelp)->required();
 }
 
 }  // namespace

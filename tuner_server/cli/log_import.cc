@@ -1,5 +1,6 @@
 #include "tuner_server/cli/log_import.h"
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -7,6 +8,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/server_client.h"
 #include "tuner_server/log/import_export.h"
 #include "tuner_server/log/sqlite_log.h"
 
@@ -18,6 +20,10 @@ using support::StrCat;
 constexpr std::string_view kSqliteMagic = "SQLite format 3";
 constexpr uint64_t kMaxImportBytes = uint64_t{4} << 30;
 constexpr uint64_t kMaxChecksumBytes = 4096;
+constexpr int64_t kImportTimeoutMs = 600'000;
+
+// Adds one source's lines to a log, wherever that is.
+using Importer = std::function<absl::StatusOr<log::ImportReport>(const std::string& lines)>;
 
 absl::Status CheckSum(const LogImportOptions& options, const std::string& path,
                       std::string_view bytes) {
@@ -57,27 +63,40 @@ absl::StatusOr<std::optional<support::FileLock>> LockOf(const std::string& log_p
   if (!support::FileExists(path)) return std::optional<support::FileLock>();
   auto lock = support::FileLock::TryLock(path);
   if (!lock.ok()) {
-    return support::WithContext(lock.status(), "a server uses this log: stop it first");
+    return support::WithContext(lock.status(),
+                                "a server uses this log: import with --server, or stop it first");
   }
   return std::optional<support::FileLock>(*std::move(lock));
 }
 
-absl::Status Import(const LogImportOptions& options) {
-  if (!options.sha256.empty() && options.sources.size() != 1) {
-    return support::InvalidArgument("cli.usage.sha256", "--sha256 is for one file");
-  }
-  TW_ASSIGN(const auto lock, LockOf(options.log_path));
+// The lines travel as an artifact, so that what arrives is what was sent.
+absl::StatusOr<log::ImportReport> ImportAt(ServerClient* server, const std::string& lines,
+                                           const std::string& job_prefix) {
+  v1::ImportLogRequest request;
+  TW_ASSIGN(*request.mutable_lines(), server->Upload(lines));
+  request.set_job_prefix(job_prefix);
+  TW_ASSIGN(
+      const v1::ImportLogResponse response,
+      server->Call(server->jobs(), &v1::JobService::Stub::ImportLog, request, kImportTimeoutMs));
+  log::ImportReport report;
+  report.new_records = response.new_records();
+  report.known = response.known();
+  report.conflicts = response.conflicts();
+  report.examples.assign(response.examples().begin(), response.examples().end());
+  return report;
+}
+
+absl::Status ImportAll(const LogImportOptions& options, const Importer& importer) {
   std::vector<std::string> texts;  // all are read before anything is written
   for (const std::string& source : options.sources) {
     TW_ASSIGN(std::string text, LinesOf(options, source));
     texts.push_back(std::move(text));
   }
-  TW_ASSIGN(const auto log, log::OpenSqliteLog(options.log_path, {}));
   Table table({{"source"}, {"new records", true}, {"known", true}, {"conflicts", true}});
   nlohmann::json rows = nlohmann::json::array();
   std::vector<std::string> examples;
   for (size_t i = 0; i < texts.size(); ++i) {
-    const auto report = log::ImportLog(log.get(), texts[i], {options.job_prefix});
+    const auto report = importer(texts[i]);
     if (!report.ok()) return support::WithContext(report.status(), options.sources[i]);
     table.AddRow({options.sources[i], StrCat(report->new_records), StrCat(report->known),
                   StrCat(report->conflicts)});
@@ -98,10 +117,28 @@ absl::Status Import(const LogImportOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status Import(const LogImportOptions& options) {
+  if (!options.sha256.empty() && options.sources.size() != 1) {
+    return support::InvalidArgument("cli.usage.sha256", "--sha256 is for one file");
+  }
+  if (options.log_path.empty()) {
+    TW_ASSIGN(ServerClient server, ServerClient::Connect(options.server));
+    return ImportAll(options, [&](const std::string& lines) {
+      return ImportAt(&server, lines, options.job_prefix);
+    });
+  }
+  TW_ASSIGN(const auto lock, LockOf(options.log_path));
+  TW_ASSIGN(const auto log, log::OpenSqliteLog(options.log_path, {}));
+  return ImportAll(options, [&](const std::string& lines) {
+    return log::ImportLog(log.get(), lines, {options.job_prefix});
+  });
+}
+
 }  // namespace
 
 int LogImport(const LogImportOptions& options, const std::string& command) {
-  return Finish(command, "cannot import into " + options.log_path, Import(options));
+  const std::string into = options.log_path.empty() ? "the server's log" : options.log_path;
+  return Finish(command, "cannot import into " + into, Import(options));
 }
 
 }  // namespace tilewright::cli

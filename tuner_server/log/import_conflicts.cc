@@ -40,16 +40,26 @@ std::string Exported(const RecordRow& record) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Jobs whose name the log has for another one.
-absl::StatusOr<std::set<std::string>> ForeignJobs(TuningLog* log, const std::vector<JobRow>& jobs) {
-  std::set<std::string> foreign;
+struct JobsLeftOut {
+  std::set<std::string> foreign;  // the log has another job of that name
+  std::set<std::string> open;     // not over here: whoever runs it counts its own trials
+
+  bool Has(const std::string& job) const { return foreign.count(job) + open.count(job) != 0; }
+};
+
+absl::StatusOr<JobsLeftOut> FindJobsLeftOut(TuningLog* log, const std::vector<JobRow>& jobs) {
+  JobsLeftOut left_out;
   for (const JobRow& job : jobs) {
     const absl::StatusOr<JobRow> known = log->GetJob(job.id);
     if (absl::IsNotFound(known.status())) continue;
     TW_TRY(known.status());
-    if (!SameJob(*known, job)) foreign.insert(job.id);
+    if (!SameJob(*known, job)) {
+      left_out.foreign.insert(job.id);
+    } else if (!IsFinal(known->state)) {
+      left_out.open.insert(job.id);
+    }
   }
-  return foreign;
+  return left_out;
 }
 
 absl::StatusOr<std::set<TrialKey>> ForeignTrials(TuningLog* log,
@@ -69,25 +79,27 @@ absl::StatusOr<std::set<TrialKey>> ForeignTrials(TuningLog* log,
 }  // namespace
 
 absl::Status DropConflicts(TuningLog* log, TuningLog::Import* rows, ImportReport* report) {
-  TW_ASSIGN(const std::set<std::string> jobs, ForeignJobs(log, rows->jobs));
-  const auto of_foreign_job = [&jobs](const auto& row) { return jobs.count(row.job) != 0; };
-  std::erase_if(rows->trials, of_foreign_job);
+  TW_ASSIGN(const JobsLeftOut jobs, FindJobsLeftOut(log, rows->jobs));
+  const auto of_job_left_out = [&jobs](const auto& row) { return jobs.Has(row.job); };
+  std::erase_if(rows->trials,
+                [&](const TrialRow& row) { return jobs.foreign.count(row.job) != 0; });
   TW_ASSIGN(const std::set<TrialKey> trials, ForeignTrials(log, rows->trials));
-  std::erase_if(rows->jobs, [&jobs](const JobRow& job) { return jobs.count(job.id) != 0; });
-  std::erase_if(rows->tasks, of_foreign_job);
+  std::erase_if(rows->trials, of_job_left_out);
+  std::erase_if(rows->jobs, [&jobs](const JobRow& job) { return jobs.Has(job.id); });
+  std::erase_if(rows->tasks, of_job_left_out);
   std::erase_if(rows->drafts, [&](const DraftRow& draft) {
     for (const BatchRow& batch : rows->batches) {
-      if (batch.id == draft.batch) return of_foreign_job(batch);
+      if (batch.id == draft.batch) return of_job_left_out(batch);
     }
     return false;
   });
-  std::erase_if(rows->batches, of_foreign_job);
+  std::erase_if(rows->batches, of_job_left_out);
   std::erase_if(rows->trials, [&trials](const TrialRow& trial) {
     return trials.count({trial.job, trial.number}) != 0;
   });
   std::vector<RecordRow> fresh;
   for (RecordRow& record : rows->records) {
-    if (of_foreign_job(record)) {
+    if (jobs.foreign.count(record.job) != 0) {
       Conflict(record.measurement_id + ": the log has another job " + record.job, report);
       continue;
     }
@@ -99,7 +111,11 @@ absl::Status DropConflicts(TuningLog* log, TuningLog::Import* rows, ImportReport
     }
     const absl::StatusOr<RecordRow> known = log->GetRecord(record.measurement_id);
     if (absl::IsNotFound(known.status())) {
-      fresh.push_back(std::move(record));
+      if (jobs.open.count(record.job) == 0) {
+        fresh.push_back(std::move(record));
+      } else {
+        Conflict(record.measurement_id + ": job " + record.job + " is not over here", report);
+      }
       continue;
     }
     TW_TRY(known.status());

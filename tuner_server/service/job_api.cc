@@ -29,6 +29,7 @@ constexpr int32_t kMaxTrials = 1'000'000;
 constexpr int64_t kMaxExtent = int64_t{1} << 31;
 constexpr size_t kMaxIdBytes = 63;
 constexpr size_t kMaxTextBytes = 4096;
+constexpr int64_t kMaxImportBytes = int64_t{1} << 30;
 constexpr int64_t kEventPage = 200;
 
 absl::Status CheckId(const std::string& id) {
@@ -293,6 +294,30 @@ absl::StatusOr<log::ExportOptions> JobApi::ExportOptionsOf(const v1::ExportLogRe
     options.job = path.job;
   }
   return options;
+}
+
+absl::StatusOr<v1::ImportLogResponse> JobApi::ImportLog(const v1::ImportLogRequest& request) {
+  TW_TRY(CheckId(request.job_prefix()));
+  TW_ASSIGN(const std::string hex, daemon::DigestToHex(request.lines()));
+  const auto size = blobs_->Size(hex);
+  if (!size.ok()) {
+    return support::FailedPrecondition("log.import.missing",
+                                       "expected the lines in the artifact store: " + hex);
+  }
+  if (*size > kMaxImportBytes) {
+    return InvalidArgument(
+        "log.import.too_large",
+        StrCat("expected at most ", kMaxImportBytes, " bytes, found ", *size, "; import in parts"));
+  }
+  TW_ASSIGN(const std::string lines, blobs_->Get(hex));
+  TW_ASSIGN(const log::ImportReport report,
+            log::ImportLog(log_, lines, {.job_prefix = request.job_prefix()}));
+  v1::ImportLogResponse response;
+  response.set_new_records(report.new_records);
+  response.set_known(report.known);
+  response.set_conflicts(report.conflicts);
+  for (const std::string& example : report.examples) response.add_examples(example);
+  return response;
 }
 
 absl::StatusOr<JobApi::Watch> JobApi::StartWatch(const v1::WatchJobRequest& request) {

@@ -33,6 +33,7 @@ class JobApi {
   absl::StatusOr<v1::ListTasksResponse> ListTasks(const v1::ListTasksRequest& request);
   absl::StatusOr<v1::ListTrialsResponse> ListTrials(const v1::ListTrialsRequest& request);
   absl::StatusOr<log::ExportOptions> ExportOptionsOf(const v1::ExportLogRequest& request);
+  absl::StatusOr<v1::ImportLogResponse> ImportLog(const v1::ImportLogRequest& request);
 
   // Where one watcher of a job stands.
   struct Watch {

@@ -109,4 +109,9 @@ grpc::Status JobServiceImpl::ExportLog(grpc::ServerContext* context,
   return daemon::ToGrpc(status);
 }
 
+grpc::Status JobServiceImpl::ImportLog(grpc::ServerContext*, const v1::ImportLogRequest* request,
+                                       v1::ImportLogResponse* response) {
+  return Reply(api_->ImportLog(*request), response);
+}
+
 }  // namespace tilewright::service

@@ -38,6 +38,8 @@ class JobServiceImpl final : public v1::JobService::Service {
                           v1::ListTrialsResponse* response) override;
   grpc::Status ExportLog(grpc::ServerContext* context, const v1::ExportLogRequest* request,
                          grpc::ServerWriter<v1::Chunk>* writer) override;
+  grpc::Status ImportLog(grpc::ServerContext* context, const v1::ImportLogRequest* request,
+                         v1::ImportLogResponse* response) override;
 
  private:
   absl::Status Follow(grpc::ServerContext* context, const v1::WatchJobRequest& request,
