@@ -2,12 +2,17 @@
 // first byte chooses the parser, the rest is its bytes. Whatever is accepted must mean something.
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/tensor_io.h"
@@ -21,6 +26,7 @@
 #include "tuner_server/log/import_export.h"
 #include "tuner_server/log/memory_log.h"
 #include "tuner_server/log/target_text.h"
+#include "tuner_server/service/page_token.h"
 
 namespace tilewright {
 namespace {
@@ -93,6 +99,47 @@ void Audit(std::string_view text) {
   (void)support::RemoveFile(path);
 }
 
+// A daemon's configuration file, with an option of each type that daemons have: taken in, or an
+// error that says what is wrong.
+void Config(std::string_view text) {
+  CLI::App app;
+  std::string address;
+  int64_t milliseconds = 0;
+  double weight = 0;
+  bool insecure = false;
+  std::vector<std::string> devices;
+  app.add_option("--listen", address);
+  app.add_option("--lease-ttl-ms", milliseconds);
+  app.add_option("--weight", weight);
+  app.add_flag("--insecure", insecure);
+  app.add_option("--device", devices);
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  std::istringstream file{std::string(text)};
+  try {
+    app.parse_from_stream(file);
+  } catch (const CLI::Error& error) {
+    TW_CHECK(error.get_exit_code() != 0 && error.what() != nullptr);
+  }
+}
+
+// A token that is accepted is the one that its place in the list has.
+void Page(std::string_view text) {
+  constexpr std::string_view kList = "jobs state=RUNNING";
+  v1::Page page;
+  page.set_page_token(std::string(text));
+  auto read = service::ReadPage(page, kList);
+  if (read.ok() && !text.empty()) {
+    TW_CHECK(read->position >= 0 && service::PageToken(kList, read->position) == text);
+  }
+  // As one with a right check and any place in it; only of its own list.
+  int64_t position = 0;
+  std::memcpy(&position, text.data(), std::min(text.size(), sizeof(position)));
+  page.set_page_token(service::PageToken(kList, position));
+  read = service::ReadPage(page, kList);
+  TW_CHECK(read.ok() == (position >= 0) && (!read.ok() || read->position == position));
+  TW_CHECK(!service::ReadPage(page, text).ok() || text == kList);
+}
+
 template <typename Message>
 bool Parse(std::string_view bytes, Message* message) {
   return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
@@ -162,6 +209,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'a':
       tilewright::Audit(text);
+      break;
+    case 'c':
+      tilewright::Config(text);
+      break;
+    case 'g':
+      tilewright::Page(text);
       break;
     case 'f':
       (void)tilewright::device_agent::ParseTestFaults(text);

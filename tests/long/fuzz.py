@@ -142,6 +142,9 @@ def fleet_files():
     yield b"n\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(24)
     yield b"tcpu,arch=x86_64,cpu=x86-64,threads=2"
     yield b"fseed=3,wrong=.1,crash=.1,hang=.05"
+    yield b'c# a daemon\nlisten = "127.0.0.1:0"\nlease-ttl-ms = 3000\nweight = 0.5\ninsecure = true\ndevice = ["cpu", "cpu,name=b"]\n'
+    yield b"g" + bytes(8)
+    yield b"g" + b"0" * 16 + b"0" * 15 + b"7"
     yield b'a{"seq":1,"at":"2026-01-01T00:00:00Z","who":"engineer/ana","previous":"","hash":"00"}\n'
     yield b'j{"format":1,"functions":[],"constants":[],"provenance":{}}'
     yield b'l{"schema":1,"fields":["job"]}\n{"job":"j1"}\n'

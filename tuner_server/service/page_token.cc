@@ -43,6 +43,10 @@ absl::StatusOr<PageRequest> ReadPage(const v1::Page& page, std::string_view list
     request.position = static_cast<int64_t>((static_cast<uint64_t>(request.position) << 8) |
                                             static_cast<uint8_t>(byte));
   }
+  // The check keeps mistakes out, not those who compute it.
+  if (request.position < 0) {
+    return support::InvalidArgument("page.token.invalid", "expected a place within the list");
+  }
   return request;
 }
 
