@@ -138,6 +138,7 @@ class Blocker {
 
   absl::StatusOr<bool> Convolution(const Node& node) {
     const ValueId x = node.inputs[0], w = node.inputs[1], y = node.outputs[0];
+    if (g_.values[x].type.dtype == ir::kI32) return false;  // has no blocked form
     if (node.inputs.size() != 2 || !IsConstant(g_, w) || !Divides(ShapeOf(y)[1]) ||
         op::GetString(node.attrs, "weight_layout", "OIHW") != "OIHW") {
       return false;

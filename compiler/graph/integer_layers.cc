@@ -8,6 +8,7 @@
 
 #include "compiler/graph/forward_rewriter.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/ir/numeric.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::graph {
@@ -15,9 +16,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-// A bias is a whole number of steps where it is quantised by the scale of the sums, up to rounding.
-constexpr double kWhole = 1e-2;
-constexpr double kMaxBias = 1 << 30;
+constexpr double kMaxBias = 1 << 30;  // in steps of the sums
 
 // The axis of the output channels in the weights and in the result.
 struct Axes {
@@ -139,23 +138,32 @@ class IntegerLayerMaker : public ForwardRewriter {
         sums = before->inputs[0];
       }
     }
-    if (std::count(shift.begin(), shift.end(), 0.0) == static_cast<std::ptrdiff_t>(shift.size())) {
-      return sums;
+    // As additions of i32 one after the other would.
+    for (double& v : shift) {
+      v = static_cast<double>(ir::WrapInt(static_cast<int64_t>(v), ir::kI32));
     }
     const ValueId addend =
         Channels(name + "_shift", TypeOf(sums), axis, ir::kI32, std::move(shift));
     return Emit(name + "_shifted", "add", {sums, addend});
   }
 
-  // The bias in steps of the sums; nothing where it is none of whole steps.
-  static std::optional<Doubles> InSteps(const Doubles& bias, const Doubles& step) {
+  // A bias that was quantised to i32, in steps of the sums (quantisers take their scale, else to
+  // the nearest step); nothing where it is another. What it is, not its numbers, decides.
+  absl::StatusOr<std::optional<Doubles>> InSteps(ValueId bias, const op::TensorType& result,
+                                                 int64_t axis, const Doubles& step) const {
+    const Node* from = Before(bias, "dequantize");
+    if (from == nullptr || TypeOf(from->inputs[0]).dtype != ir::kI32) return std::nullopt;
+    TW_ASSIGN(const auto known, Known(bias));
+    if (!known) return std::nullopt;
+    const bool channels = known->values.size() == step.size();  // of a convolution: [o]
+    const auto values = channels ? known->values : PerChannel(*known, result.shape, axis);
+    if (!values) return std::nullopt;
     Doubles steps;
-    for (size_t c = 0; c < bias.size(); ++c) {
-      const double exact = bias[c] / step[c], whole = std::nearbyint(exact);
-      if (!(std::fabs(exact) < kMaxBias) || std::fabs(exact - whole) > kWhole) return std::nullopt;
-      steps.push_back(whole);
+    for (size_t c = 0; c < step.size(); ++c) {
+      steps.push_back(std::nearbyint((*values)[c] / step[c]));
+      if (!(std::fabs(steps.back()) < kMaxBias)) return std::nullopt;
     }
-    return steps;
+    return std::optional(std::move(steps));
   }
 
   absl::StatusOr<bool> Layer(const Node& node) {
@@ -176,9 +184,13 @@ class IntegerLayerMaker : public ForwardRewriter {
       TW_ASSIGN(const auto known, Known(node.inputs[2]));
       if (!known) return false;
       bias = known->values;
-      if (const auto steps = InSteps(bias, scale)) {
-        for (size_t c = 0; c < channels; ++c) shift[c] += (*steps)[c];
+      if (result.dtype == ir::kI32) {
+        for (size_t c = 0; c < channels; ++c) shift[c] += bias[c];
         bias.clear();
+      } else {
+        TW_ASSIGN(const auto steps, InSteps(node.inputs[2], result, axes->result, scale));
+        for (size_t c = 0; steps && c < channels; ++c) shift[c] += (*steps)[c];
+        if (steps) bias.clear();
       }
     }
     op::Attrs attrs = node.attrs;
@@ -188,7 +200,10 @@ class IntegerLayerMaker : public ForwardRewriter {
     }
     const ValueId weight = AddTensor(&g_, NameOf(node.inputs[1]) + "_bytes", w->bytes);
     TW_ASSIGN(ValueId sums, Emit(node.name + "_sums", node.op, {data->bytes, weight}, attrs));
-    TW_ASSIGN(sums, Shifted(node.name, sums, axes->result, shift));
+    // Whatever the numbers are, so that models that differ in them alone have the same tasks.
+    if (data->zero != 0 || node.inputs.size() > 2) {
+      TW_ASSIGN(sums, Shifted(node.name, sums, axes->result, shift));
+    }
     if (result.dtype == ir::kI32) {
       Same(node, sums);
       return true;
@@ -218,12 +233,10 @@ class IntegerLayerMaker : public ForwardRewriter {
       const op::TensorType result = TypeOf(node.outputs[0]);
       const auto axes = layer != nullptr ? AxesOf(*layer, result) : std::nullopt;
       if (!axes || TypeOf(sums).shape != result.shape) continue;
-      TW_ASSIGN(const auto bias, Known(node.inputs[1 - side]));
       TW_ASSIGN(const auto scale, Known(operands[1]));
-      if (!bias || !scale) continue;
-      const auto biases = PerChannel(*bias, result.shape, axes->result);
-      const auto scales = PerChannel(*scale, result.shape, axes->result);
-      const auto steps = biases && scales ? InSteps(*biases, *scales) : std::nullopt;
+      const auto scales = scale ? PerChannel(*scale, result.shape, axes->result) : std::nullopt;
+      if (!scales) continue;
+      TW_ASSIGN(const auto steps, InSteps(node.inputs[1 - side], result, axes->result, *scales));
       if (!steps) continue;
       TW_ASSIGN(const ValueId shifted, Shifted(node.name, operands[0], axes->result, *steps));
       Define(node, "dequantize", {shifted, operands[1], operands[2]});

@@ -1,6 +1,7 @@
 #include "compiler/graph/onnx_strip_weights.h"
 
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "deploy/support/rng.h"
@@ -20,6 +21,14 @@ const std::set<std::string>& ShapingOperators() {
   static const auto* const names = new std::set<std::string>{
       "Resize", "Upsample", "Clip", "Pad", "Range", "Slice", "Tile", "Expand", "Reshape"};
   return *names;
+}
+
+// Zero points decide whether bytes hold the weights without them.
+const std::map<std::string, std::vector<int>>& ZeroPoints() {
+  static const auto* const inputs = new std::map<std::string, std::vector<int>>{
+      {"QuantizeLinear", {2}},      {"DequantizeLinear", {2}}, {"QLinearConv", {2, 5, 7}},
+      {"QLinearMatMul", {2, 5, 7}}, {"ConvInteger", {2, 3}},   {"MatMulInteger", {2, 3}}};
+  return *inputs;
 }
 
 int64_t Elements(const pb::TensorProto& tensor) {
@@ -58,6 +67,11 @@ class Stripper {
       return support::InvalidArgument("graph.onnx.strip", "expected no sparse tensors, found some");
     }
     for (const pb::NodeProto& node : graph->node()) {
+      if (auto zeros = ZeroPoints().find(node.op_type()); zeros != ZeroPoints().end()) {
+        for (const int i : zeros->second) {
+          if (i < node.input_size()) shaping.insert(node.input(i));
+        }
+      }
       if (ShapingOperators().count(node.op_type()) == 0) continue;
       for (int i = 1; i < node.input_size(); ++i) shaping.insert(node.input(i));
     }

@@ -20,11 +20,11 @@ struct StrippedModel {
 
 // Replaced: every floating-point or 8-bit tensor of more than one element, as initializer or
 // constant, in subgraphs too, unless an operator takes shapes or bounds from it (Resize, Upsample,
-// Clip, Pad, Range, Slice, Tile, Expand, Reshape). 32- and 64-bit integers hold shapes, axes and
-// indices: tables of more than 64 become zeros. Data in other files is left out; texts for people
-// and training information go, too. The made-up numbers depend on `seed` and the tensor's place
-// alone and lie in (0, 1), so that variances and divisors stay sound. invalid_argument:
-// graph.onnx.parse; graph.onnx.strip for functions and sparse tensors.
+// Clip, Pad, Range, Slice, Tile, Expand, Reshape) or it holds zero points. 32- and 64-bit integers
+// hold shapes, axes and indices: tables of more than 64 become zeros. Data in other files is left
+// out; texts for people and training information go, too. The made-up numbers depend on `seed` and
+// the tensor's place alone and lie in (0, 1), so that variances and divisors stay sound.
+// invalid_argument: graph.onnx.parse; graph.onnx.strip for functions and sparse tensors.
 absl::StatusOr<StrippedModel> StripWeights(std::string_view onnx, uint64_t seed);
 
 }  // namespace tilewright::graph

@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from fleet import expected_output, make_models, run_checks  # noqa: E402
-from network_check import command, load  # noqa: E402
+from network_check import SHARED, command, load  # noqa: E402
 
 import numpy as np  # noqa: E402
 
@@ -69,5 +69,21 @@ def layers_run_on_bytes():
         assert any("generic.dot4" in path.read_text() for path in stages), "no dot products of bytes"
 
 
+def a_public_model_gives_its_golden_outputs():
+    """ShuffleNet of the ONNX model zoo, in QLinearConv, QLinearMatMul and ONNX Runtime's QLinearAdd: every operator's
+    result is a definite integer, so the outputs are the same numbers."""
+    case = SHARED / "onnx" / "models" / "shufflenet_v2_int8_qlinear"
+    if not case.is_dir():
+        print(f"[SKIP] {case} is not there: a public int8 model is NOT run", file=sys.stderr)
+        return
+    with tempfile.TemporaryDirectory(prefix="tilewright-int8-") as folder:
+        module = Path(folder) / "m.tw"
+        command("compile", case / "model.onnx", "--target", "native,threads=1", "-o", module)
+        for data in sorted(case.glob("test_data_set_*")):
+            out = Path(folder) / data.name
+            command("run", module, "--input", f"input={data / 'input_0.pb'}", "--output-dir", out, "--repeat", 1)
+            np.testing.assert_array_equal(load(out / "output_0.pb"), load(data / "output_0.pb"))
+
+
 if __name__ == "__main__":
-    run_checks(whole_blocks, channels_that_fill_no_block, layers_run_on_bytes)
+    run_checks(whole_blocks, channels_that_fill_no_block, layers_run_on_bytes, a_public_model_gives_its_golden_outputs)

@@ -26,7 +26,9 @@ std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTenso
   EXPECT_TRUE(g.ok()) << g.status();
   if (!g.ok()) return {};
   auto out = Interpret(*g, inputs);
-  auto fused = RunGraphPasses(*g);
+  GraphPassContext context;
+  context.enabled = {"block_layouts"};
+  auto fused = RunGraphPasses(*g, context);
   EXPECT_TRUE(out.ok() && fused.ok()) << out.status() << fused.status();
   if (!out.ok() || !fused.ok()) return {};
   auto again = Interpret(*fused, inputs);
@@ -143,6 +145,33 @@ TEST(OnnxQuantized, QLinearConvAndMatMulRequantize) {
   // (1 + 3 (x - 2)) * 2 + 100 and (-8 - 4 (x - 2)) / 2 + 100.
   EXPECT_EQ(out[0].values, (std::vector<double>{102, 90, 255, 96, 100, 0}));
   EXPECT_EQ(out[1].values, (std::vector<double>{(4 * 1 - 5 * 6) / 4.0 + 5 + 0.5}));  // half to even
+}
+
+// Quantisers saturate the biases of channels that are nearly dead.
+TEST(OnnxQuantized, BiasesAsLargeAsTheirType) {
+  OnnxBuilder b;
+  b.Input("x", {1, 1, 1, 2}, kU8).Scalar("s", 1).Small("z", kU8, {}, {0});
+  b.Small("w", kI8, {2, 1, 1, 1}, {1, -1}).Small("wz", kI8, {}, {0});
+  b.Small("bias", kI32, {2}, {2147483640, -2147483640}).Scalar("ys", 1 << 24);
+  b.Node("QLinearConv", {"x", "s", "z", "w", "s", "wz", "ys", "z", "bias"}, "y");
+  b.Output("y", {1, 2, 1, 2}, kU8);
+  const auto out = Evaluate(b, {Tensor(ir::kU8, {1, 1, 1, 2}, {0, 4})});
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].values, (std::vector<double>{128, 128, 0, 0}));
+}
+
+// Channels in whole blocks, weights that i8 does not hold without their zero point: sums stay i32.
+TEST(OnnxQuantized, WeightsThatBytesDoNotHold) {
+  OnnxBuilder b;
+  b.Input("x", {1, 8, 1, 1}, kU8).Small("wz", kU8, {}, {3});
+  std::vector<int64_t> weights(64, 4);
+  weights[9] = 255;
+  b.Small("w", kU8, {8, 8, 1, 1}, weights);
+  b.Node("ConvInteger", {"x", "w", "", "wz"}, "y");
+  b.Output("y", {1, 8, 1, 1}, kI32);
+  const auto out = Evaluate(b, {Tensor(ir::kU8, {1, 8, 1, 1}, {1, 2, 3, 4, 5, 6, 7, 8})});
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(out[0].values, (std::vector<double>{36, 36 + 2 * 251, 36, 36, 36, 36, 36, 36}));
 }
 
 TEST(OnnxQuantized, OnnxRuntimesAddition) {

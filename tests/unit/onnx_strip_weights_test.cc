@@ -5,6 +5,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "compiler/graph/graph.h"
+#include "compiler/graph/graph_passes.h"
+#include "deploy/support/rng.h"
 #include "deploy/support/strings.h"
 #include "tests/unit/onnx_builder.h"
 
@@ -95,6 +98,45 @@ TEST(OnnxStripWeights, EightBitWeightsTablesAndOtherFilesGoToo) {
   EXPECT_EQ(read.graph().initializer(1).raw_data().size(), 400U);
   EXPECT_EQ(read.graph().initializer(2).raw_data(), std::string(5, '\1'));
   EXPECT_EQ(read.graph().initializer(3).raw_data(), std::string(65 * 8, '\0'));
+}
+
+// A stripped int8 model has the tasks of the model: what decides about them is no number that goes.
+TEST(OnnxStripWeights, QuantizedModelsKeepTheirTasks) {
+  constexpr int kI8 = pb::TensorProto::INT8, kU8 = pb::TensorProto::UINT8;
+  support::Rng rng(3);
+  auto numbers = [&](int64_t count, int64_t limit) {
+    std::vector<int64_t> values;
+    for (int64_t i = 0; i < count; ++i) values.push_back(rng.UniformInt(-limit, limit));
+    return values;
+  };
+  const int64_t c = 80;
+  OnnxBuilder b;
+  b.Input("x", {1, 16, 6, 6}).Output("y", {1, c, 6, 6});
+  b.Scalar("s", 0.25F).Small("z", kU8, {}, {7});
+  b.Small("w", kI8, {c, 16, 1, 1}, numbers(c * 16, 127)).Weight("ws", {c});
+  b.Small("wz", kI8, {c}, std::vector<int64_t>(c, 0));
+  b.Small("bias", pb::TensorProto::INT32, {c}, numbers(c, 1000)).Weight("bs", {c});
+  b.Node("QuantizeLinear", {"x", "s", "z"}, "q");
+  b.Node("DequantizeLinear", {"q", "s", "z"}, "d");
+  OnnxBuilder::Attr(b.Node("DequantizeLinear", {"w", "ws", "wz"}, "wd"), "axis", int64_t{0});
+  OnnxBuilder::Attr(b.Node("DequantizeLinear", {"bias", "bs"}, "bd"), "axis", int64_t{0});
+  b.Node("Conv", {"d", "wd", "bd"}, "c");
+  b.Node("QuantizeLinear", {"c", "s", "z"}, "cq");
+  b.Node("DequantizeLinear", {"cq", "s", "z"}, "y");
+  auto kernels = [](const std::string& onnx) {
+    auto g = ImportOnnx(onnx);
+    TW_CHECK(g.ok()) << support::StatusText(g.status());
+    auto fused = RunGraphPasses(*g);
+    TW_CHECK(fused.ok()) << support::StatusText(fused.status());
+    std::vector<std::string> texts;
+    for (const Node& node : fused->nodes) {
+      if (node.body != nullptr) texts.push_back(CanonicalText(*node.body));
+    }
+    return texts;
+  };
+  const std::vector<std::string> own = kernels(b.Bytes());
+  EXPECT_EQ(kernels(Strip(b.Bytes()).onnx), own);
+  EXPECT_NE(support::Join(own, "\n").find("conv2d_blocked"), std::string::npos);
 }
 
 TEST(OnnxStripWeights, WhatItCannotReadIsRefused) {
