@@ -244,6 +244,61 @@ TEST(SpaceTest, SumsOfBytesAreDotProductsWhereVectorsAreWhole) {
   }
 }
 
+// Σ over all of x, 16 × 8 × 512, or the largest element.
+ir::Function WholeSum(ir::Combiner combiner, bool scalar = false) {
+  ir::FunctionBuilder b("whole");
+  Buffer x = b.Input("x", ir::kF32, Shape({16, 8, 512}));
+  ir::Axis i = b.ReduceAxis("i", Int(16)), j = b.ReduceAxis("j", Int(8)),
+           k = b.ReduceAxis("k", Int(512));
+  const std::vector<std::string> dims(scalar ? 0 : 1, "o");
+  Buffer y = b.Reduce("y", ir::kF32, Shape(std::vector<int64_t>(dims.size(), 1)), dims, {i, j, k},
+                      combiner,
+                      [&](const std::vector<Var>&) { return ir::Load(x, {i.var, j.var, k.var}); });
+  return b.Finish({y});
+}
+
+const Sketch* SplitReductionOf(const Space& space) {
+  for (const auto& sketch : space.sketches()) {
+    if (sketch->name() == "split_reduction") return sketch.get();
+  }
+  return nullptr;
+}
+
+TEST(SpaceTest, ALongReductionToFewResultsIsSharedByThreads) {
+  support::Rng rng(tests::TestSeed(9));
+  const std::pair<std::string, ir::Function> cases[] = {
+      {"vector of results", tests::MatmulProgram(1, 20, 4096)},
+      {"few results", tests::MatmulProgram(1, 3, 16384)},
+      {"one sum", WholeSum(ir::Combiner::kSum)},
+      {"one maximum", WholeSum(ir::Combiner::kMax)},
+      {"a scalar", WholeSum(ir::Combiner::kSum, true)}};
+  for (const auto& [name, function] : cases) {
+    EXPECT_EQ(SplitReductionOf(*MakeSpace(function, Cpu("x86-64-v3", 1))), nullptr) << name;
+    auto space = MakeSpace(function, Cpu("x86-64-v3", 2));
+    ASSERT_NE(SplitReductionOf(*space), nullptr) << name;
+    int shared = 0;
+    for (int64_t i = 0; i < tests::TestRounds(60); ++i) {
+      Point point;
+      ASSERT_TRUE(space->Sample(&rng, &point)) << name;
+      const Sketch& sketch = *space->sketches()[static_cast<size_t>(point.sketch)];
+      if (sketch.name() != "split_reduction") continue;
+      ++shared;
+      auto schedule = space->Apply(point);
+      ASSERT_TRUE(schedule.ok()) << name << ": " << support::StatusText(schedule.status());
+      const std::string steps = schedule::ToText(schedule->steps());
+      ASSERT_TRUE(ir::Verify(schedule->function()).ok()) << name << ": " << steps;
+      const absl::Status same = tests::SameResults(function, schedule->function());
+      ASSERT_TRUE(same.ok()) << name << ": " << steps << "\n" << support::StatusText(same);
+    }
+    EXPECT_GT(shared, 0) << name;
+  }
+  // Results enough, or too little to share.
+  for (const ir::Function& f :
+       {tests::MatmulProgram(8, 64, 4096), tests::MatmulProgram(1, 8, 64)}) {
+    EXPECT_EQ(SplitReductionOf(*MakeSpace(f, Cpu("x86-64-v3", 2))), nullptr);
+  }
+}
+
 TEST(SpaceTest, StepsReplayToTheSameProgram) {
   const ir::Function function = Conv(3, 11, 10, 3, 2);
   auto space = MakeSpace(function, Cpu("znver3", 2));

@@ -97,6 +97,7 @@ class TilingSketch final : public Sketch {
       vector_axes_ = {static_cast<size_t>(std::find(spatial_.begin(), spatial_.end(), lane) -
                                           spatial_.begin())};
     }
+    if (!usable()) return;  // one result: nothing to tile
     AddKnobs();
     const auto add = [this](std::string name, std::vector<int64_t> menu) {
       return AddKnob(std::move(name), std::move(menu));

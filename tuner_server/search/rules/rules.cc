@@ -5,6 +5,7 @@ namespace {
 
 constexpr Rule kRules[] = {
     {"around_default", MakeAroundDefault, /*of_variants=*/false, /*beside=*/true},
+    {"split_reduction", MakeSplitReduction, /*of_variants=*/false, /*beside=*/true},
     {"winograd", MakeWinograd, /*of_variants=*/true},
     {"multi_level_tiling", MakeMultiLevelTiling},
     {"parallel_vectorize_unroll", MakeParallelVectorizeUnroll},

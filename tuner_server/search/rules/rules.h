@@ -34,6 +34,9 @@ std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& fu
 // values (around_default.cc).
 std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& function,
                                                        const ir::Target& target);
+// A long reduction to few results, in parts that threads share (split_reduction.cc).
+std::vector<std::unique_ptr<Sketch>> MakeSplitReduction(const ir::Function& function,
+                                                        const ir::Target& target);
 // The stages of Winograd's convolution on channel blocks (winograd_stages.cc).
 std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
                                                   const ir::Target& target);

@@ -48,6 +48,10 @@ class StepMaker {
     return Do({schedule::StepKind::kComputeAt, {block, loop}, {}, "", {}});
   }
   void Inline(int block) { Do({schedule::StepKind::kInline, {block}, {}, "", {}}); }
+  // The block of partial results, then the other block's new loops.
+  std::vector<int> Rfactor(int block, int loop, std::string axis) {
+    return Do({schedule::StepKind::kRfactor, {block, loop}, {}, "", {{"axis", std::move(axis)}}});
+  }
   std::vector<int> DecomposeReduction(int block, int loop) {
     return Do({schedule::StepKind::kDecomposeReduction, {block, loop}, {}, "", {}});
   }
