@@ -24,20 +24,7 @@ from cli_case import FAILED, NOT_FOUND, OK, USAGE  # noqa: E402
 TRIALS = 16
 
 
-class Server(cli_case.Case):
-    def setUp(self):
-        super().setUp()
-        onnx.save(cli_case.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
-        self.tracker = cli_case.Daemon(self, "tracker")
-        self.tuner = cli_case.Daemon(self, "tuner", "--tracker", self.tracker.address)
-        self.agent = cli_case.Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu")
-        self.server = ["--server", self.tuner.address]
-        self.wait_for("a device", lambda: self.devices(), 60)
-
-    def devices(self):
-        done = self.call("devices", "list", *self.server, "-o", "json")
-        return json.loads(done.stdout) if done.returncode == OK else []
-
+class Server(cli_case.Fleet):
     def tune(self, trials, *more):
         return ["tune", "m.onnx", "--target", "native,threads=1", "--trials", str(trials),
                 *self.server, *more]

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import onnx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import cli_case  # noqa: E402
@@ -22,20 +21,14 @@ UNCHANGED = 6
 CI = os.path.join(cli_case.ROOT, "deploy", "ops", "ci")
 
 
-class ModulesForCi(cli_case.Case):
+class ModulesForCi(cli_case.Fleet):
     """One fleet for all checks: versions are made by short jobs."""
 
-    def setUp(self):
-        super().setUp()
-        onnx.save(cli_case.dense_model(rows=4, inner=64, columns=96), self.path("m.onnx"))
+    INNER = 64
+
+    def tuner_flags(self):
         self.good("modules", "keygen", "release.key")
-        self.tracker = cli_case.Daemon(self, "tracker")
-        self.tuner = cli_case.Daemon(self, "tuner", "--tracker", self.tracker.address, "--module-key",
-                                     self.path("release.key"))
-        self.agent = cli_case.Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu")
-        self.server = ["--server", self.tuner.address]
-        self.wait_for("a device", lambda: json.loads(
-            self.call("devices", "list", *self.server, "-o", "json").stdout or "[]"), 60)
+        return ["--module-key", self.path("release.key")]
 
     def publish(self, seed):
         self.good("tune", "m.onnx", "--target", "native,threads=1", "--trials", "4", "--seed", str(seed),

@@ -15,7 +15,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import unittest
 import urllib.request
 from pathlib import Path
 
@@ -232,16 +231,8 @@ class Plain(cli_case.Case):
             self.assertIn("NoSuchSetting", done.stderr, "the check would notice")
 
 
-class Backup(cli_case.Case):
+class Backup(cli_case.Fleet):
     """R20: a backup taken under load restores."""
-
-    def setUp(self):
-        super().setUp()
-        onnx.save(cli_case.dense_model(rows=4, inner=256, columns=96), self.path("m.onnx"))
-        self.tracker = cli_case.Daemon(self, "tracker")
-        self.tuner = cli_case.Daemon(self, "tuner", "--tracker", self.tracker.address)
-        self.agent = cli_case.Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu")
-        self.server = ["--server", self.tuner.address]
 
     def rows(self, path, table_sql):
         db = sqlite3.connect("file:%s?mode=ro" % path, uri=True)

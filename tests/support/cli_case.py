@@ -6,6 +6,7 @@ daemons, the closing line. Import with
 """
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import time
 import unittest
 
 import numpy
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -149,6 +151,28 @@ class Daemon:
                 self.child.wait(20)
             except subprocess.TimeoutExpired:
                 self.kill()
+
+
+class Fleet(Case):
+    """With a tracker, a tuner and an agent with one device on loopback, and a small model, m.onnx."""
+
+    INNER = 256  # columns of the model's input
+
+    def tuner_flags(self):
+        return []
+
+    def setUp(self):
+        super().setUp()
+        onnx.save(dense_model(rows=4, inner=self.INNER, columns=96), self.path("m.onnx"))
+        self.tracker = Daemon(self, "tracker")
+        self.tuner = Daemon(self, "tuner", "--tracker", self.tracker.address, *self.tuner_flags())
+        self.agent = Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu")
+        self.server = ["--server", self.tuner.address]
+        self.wait_for("a device", self.devices, 60)
+
+    def devices(self):
+        done = self.call("devices", "list", *self.server, "-o", "json")
+        return json.loads(done.stdout) if done.returncode == OK else []
 
 
 def run_cases(module):
