@@ -45,6 +45,7 @@ DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
   for (WorkRow& loaded : snapshot.items) {
     WorkRow& row = items_[loaded.item.name()] = std::move(loaded);
     if (!row.open()) {
+      row.closed_ns = now.mono_ns;
       if (unacknowledged.count(row.item.name()) == 0) MayForget(row.item.name());
       continue;
     }

@@ -52,7 +52,7 @@ struct PoolOptions {
   int64_t max_outbox = 200'000;  // updates nobody acknowledged, beyond which nothing is granted
   // Work items that have ended and were acknowledged are kept to recognise late results, for so
   // long and at most so many.
-  int64_t keep_closed_us = int64_t{15} * 60 * 1'000'000;
+  int64_t keep_closed_ns = int64_t{15} * 60 * 1'000'000'000;
   size_t max_closed = 50'000;
   int64_t max_open_items = 1'000'000;      // queued or running, beyond which none is taken in
   double quantum_s = 10;                   // a batch is expected to take no longer

