@@ -77,6 +77,11 @@ class IntegerLayerMaker : public ForwardRewriter {
     if (!zero || !scale || !IsByte(TypeOf(data.bytes)) || IsConstant(g_, data.bytes)) {
       return std::nullopt;
     }
+    const ir::DType type = TypeOf(data.bytes).dtype;  // which holds the zero point, for padding
+    if (*zero < static_cast<double>(ir::MinInt(type)) ||
+        *zero > static_cast<double>(ir::MaxInt(type))) {
+      return std::nullopt;
+    }
     data.zero = *zero;
     data.scale = *scale;
     return std::optional(data);

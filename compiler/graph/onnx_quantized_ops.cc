@@ -2,6 +2,8 @@
 // `dequantize`; products of integers are sums of i32 over what is left after the zero points are
 // taken off, exact whatever the zero points are. The pass integer_layers makes sums of bytes of
 // them.
+#include <algorithm>
+
 #include "compiler/graph/onnx_conversions.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -12,10 +14,21 @@ namespace {
 using support::StrCat;
 using Ints = std::vector<int64_t>;
 
-// One node, or its value where all operands are known (scales, zero points, weights).
+// One node, or its value where all operands are known (scales, zero points, weights) and it is no
+// larger than they are.
 Result Known(NodeReader& n, std::string_view op_name, std::vector<ValueId> inputs, op::Attrs attrs,
              const std::string& name) {
   std::vector<op::RefTensor> tensors;
+  std::vector<op::TensorType> types;
+  int64_t largest = 0;
+  for (ValueId id : inputs) {
+    types.push_back(n.importer().TypeOf(id));
+    largest = std::max(largest, types.back().elements());
+  }
+  TW_ASSIGN(const auto inferred, op::InferTypes(*op::FindOp(op_name), types, attrs));
+  if (inferred[0].elements() > largest) {
+    return n.importer().Emit(op_name, std::move(inputs), std::move(attrs), name);
+  }
   for (ValueId id : inputs) {
     const Value& value = n.importer().ValueOf(id);
     if (value.constant == nullptr) {

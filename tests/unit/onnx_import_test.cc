@@ -477,9 +477,34 @@ OnnxBuilder Varied() {
   return b;
 }
 
+// An int8 model: layers between conversions, with zero points and biases, and ONNX's integer ones.
+OnnxBuilder Quantized() {
+  constexpr int kU8 = pb::TensorProto::UINT8, kI8 = pb::TensorProto::INT8;
+  constexpr int kI32 = pb::TensorProto::INT32;
+  OnnxBuilder b(21);
+  b.Input("x", {1, 2, 4, 4}).Scalar("s", 0.5F).Small("z", kU8, {}, {3}).Small("iz", kI8, {}, {0});
+  b.Small("w", kI8, {2, 2, 1, 1}, {1, -2, 3, -4}).Floats("ws", {0.5F, 0.25F});
+  b.Small("wz", kI8, {2}, {0, 1}).Small("bias", kI32, {2}, {5, -6});
+  b.Node("QuantizeLinear", {"x", "s", "z"}, "q");
+  b.Node("DequantizeLinear", {"q", "s", "z"}, "d");
+  OnnxBuilder::Attr(b.Node("DequantizeLinear", {"w", "ws", "wz"}, "wd"), "axis", int64_t{0});
+  OnnxBuilder::Attr(b.Node("DequantizeLinear", {"bias", "ws"}, "bd"), "axis", int64_t{0});
+  auto* conv = b.Node("Conv", {"d", "wd", "bd"}, "c");
+  OnnxBuilder::Attr(conv, "pads", Shape{0, 0, 1, 1});
+  b.Node("QuantizeLinear", {"c", "s", "z"}, "cq");
+  b.Node("QLinearConv", {"cq", "s", "z", "w", "ws", "wz", "s", "z", "bias"}, "e");
+  b.Node("ConvInteger", {"e", "w", "z", "wz"}, "i");
+  b.Node("DequantizeLinear", {"i", "s"}, "y");
+  b.Output("y", {1, 2, 5, 5});
+  return b;
+}
+
 TEST(OnnxImport, SeededMutationsNeverCrash) {
   const std::string models[] = {Varied().Bytes(), Valid().Bytes(),
-                                OnnxBuilder::Dqn(36, 2, 2, 2, 4).Bytes()};
+                                OnnxBuilder::Dqn(36, 2, 2, 2, 4).Bytes(), Quantized().Bytes()};
+  for (const std::string& model : models) {
+    ASSERT_TRUE(ImportOnnx(model).ok()) << ImportOnnx(model).status();
+  }
   ASSERT_TRUE(ImportOnnx(models[0]).ok()) << ImportOnnx(models[0]).status();
   Rng rng(tests::TestSeed());
   ImportOptions options;
@@ -490,7 +515,7 @@ TEST(OnnxImport, SeededMutationsNeverCrash) {
   const int64_t rounds = tests::TestRounds(24000);
   int64_t imported = 0;
   for (int64_t round = 0; round < rounds; ++round) {
-    std::string bytes = models[round % 3];
+    std::string bytes = models[static_cast<size_t>(round) % std::size(models)];
     for (uint64_t edits = 1 + rng.Uniform(4); edits > 0 && !bytes.empty(); --edits) {
       const size_t at = rng.Uniform(bytes.size());
       switch (rng.Uniform(6)) {
