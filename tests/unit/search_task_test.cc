@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "compiler/ir/structural.h"
@@ -59,12 +60,25 @@ TEST(SearchTaskTest, PicksAreTheTopOfTheConsideredLessTheExploredShare) {
   EXPECT_GE(result.considered, 256);
   EXPECT_EQ(result.invalid, 0);
   ASSERT_EQ(result.picks.size(), 20U);
+  // The top of each sketch: both get a share until enough is known of them.
   int explored = 0;
-  for (size_t i = 0; i < result.picks.size(); ++i) {
-    if (result.picks[i].explored) {
-      ++explored;
-    } else {
-      EXPECT_EQ(result.picks[i].rank, static_cast<int>(i) + 1);
+  std::map<int, size_t> taken;
+  for (const Pick& pick : result.picks) {
+    explored += pick.explored;
+    taken[pick.candidate.point.sketch] += !pick.explored;
+  }
+  EXPECT_EQ(result.picks[0].rank, 1);
+  EXPECT_EQ(taken.size(), task->space().sketches().size());
+  for (const auto& [sketch, count] : taken) {
+    EXPECT_GE(count, 5U) << sketch;
+    size_t seen = 0;
+    for (const Pick& draft : result.ranked) {
+      if (draft.candidate.point.sketch != sketch || seen++ >= count) continue;
+      const bool picked =
+          std::any_of(result.picks.begin(), result.picks.end(), [&](const Pick& pick) {
+            return !pick.explored && pick.candidate.program_hash == draft.candidate.program_hash;
+          });
+      EXPECT_TRUE(picked) << "draft " << draft.rank << " of sketch " << sketch;
     }
   }
   EXPECT_EQ(explored, 10) << "half, as long as nothing is known";

@@ -95,6 +95,7 @@ class SearchTask {
     Told told;
     std::string steps;
     std::optional<Point> point;  // nothing: cannot be a parent
+    int sketch = -1;             // of the point as it was told, whether or not it fits
     bool point_checked = false;  // it gives this program
     std::optional<cost_model::FeatureVector> features;
     bool stale = false;  // the steps do not replay to this program
