@@ -39,16 +39,21 @@ class OvertakenTracker final : public v1::AgentService::Service {
       return grpc::Status::OK;
     }
     // Held until overtaken. Nothing else comes: a newer call waits as long as the agent lets it.
+    ++held_;
+    changed_.notify_all();
     while (calls_ == call && !stop_ && !context->IsCancelled()) {
       changed_.wait_for(lock, std::chrono::milliseconds(20));
     }
+    --held_;
     if (granted_ == 1 && reported_) Grant(request->devices(0).device(), response);
     return grpc::Status::OK;
   }
 
   grpc::Status ReportResults(grpc::ServerContext*, const v1::ReportResultsRequest* request,
                              v1::ReportResultsResponse* response) override {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
+    // What the acknowledgement makes the agent say must find a call to overtake.
+    while (held_ == 0 && !stop_) changed_.wait_for(lock, std::chrono::milliseconds(20));
     for (const v1::MeasurementResult& result : request->results()) {
       v1::Ack* ack = response->add_acks();
       ack->set_measurement_id(result.measurement_id());
@@ -88,7 +93,7 @@ class OvertakenTracker final : public v1::AgentService::Service {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  int calls_ = 0, granted_ = 0;
+  int calls_ = 0, granted_ = 0, held_ = 0;
   bool reported_ = false, stop_ = false;
   std::set<std::string> named_;
 };
