@@ -26,13 +26,21 @@ bool ListHas(const std::string& comma_list, std::string_view value) {
                      [&](const std::string& part) { return support::Trim(part) == value; });
 }
 
+// device.target.<key>; keys come from strangers, and only plain ones make a slug.
+std::string TargetSlug(std::string_view key) {
+  const bool plain = std::all_of(key.begin(), key.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  return support::StrCat("device.target.", plain ? key : "mismatch");
+}
+
 absl::Status MatchAttribute(const v1::DeviceReport& device, const std::string& key,
                             const std::string& value) {
   const std::string found = AttributeOf(device, key);
   if (found == value || ListHas(AttributeOf(device, key + "_accepts"), value)) {
     return absl::OkStatus();
   }
-  return Mismatch("device.target." + key, value, found);
+  return Mismatch(TargetSlug(key), value, found);
 }
 
 absl::Status MatchThreads(const v1::DeviceReport& device, const std::string& value) {

@@ -539,6 +539,9 @@ TEST(DeviceMatchTest, EachPartIsJudgedAndNamed) {
   EXPECT_EQ(MatchSlug({"", "cpu,cpu=x86-64-v4", ""}), "device.target.cpu");
   EXPECT_EQ(MatchSlug({"", "cpu,threads=3", ""}), "device.target.threads");
   EXPECT_EQ(MatchSlug({"", "cpu,threads=many", ""}), "device.target.threads");
+  // Keys of strangers make no slugs (found by fleet_fuzzer).
+  EXPECT_EQ(MatchSlug({"", "cpu,a:rc=x86_64", ""}), "device.target.mismatch");
+  EXPECT_EQ(MatchSlug({"", "cpu,A b=1", ""}), "device.target.mismatch");
   EXPECT_EQ(MatchSlug({"", "", "site=attic"}), "device.selector.mismatch");
   EXPECT_EQ(MatchSlug({"", "", "device=e"}), "device.selector.mismatch");
   EXPECT_EQ(MatchSlug({"", "", "device=devices/d"}), "ok");
