@@ -160,10 +160,10 @@ absl::Status BuilderSession::DescribeCheck(const driver::Task& task, v1::Builder
   const uint64_t seed = support::StableHash64(task.hash);
   TW_ASSIGN(driver::TaskCheck check, driver::MakeTaskCheck(task, seed));
   TW_TRY(DescribeInputs(task, seed, out->mutable_inputs()));
-  const std::string path =
-      support::PathJoin(job_.state_dir(), support::StrCat("expected-", task.hash, ".bin"));
-  TW_TRY(support::WriteFileAtomic(path, check.expected_bytes));
-  out->set_expected_output_path(path);
+  // Within the state directory, which may be a relative path here and for who reads it.
+  const std::string name = support::StrCat("expected-", task.hash, ".bin");
+  TW_TRY(support::WriteFileAtomic(support::PathJoin(job_.state_dir(), name), check.expected_bytes));
+  out->set_expected_output_path(name);
   *out->mutable_expected_output() = DigestMessage(
       support::Sha256Hex(check.expected_bytes), static_cast<int64_t>(check.expected_bytes.size()));
   out->mutable_tolerance()->set_abs(check.atol);
