@@ -18,7 +18,7 @@ constexpr size_t kFavouritesFrom = 8;
 constexpr int kProposalsPerFresh = 16;   // tries for each fresh draft; many are known already
 constexpr int kKnownToEndFresh = 96;     // in a row: a space of few programs and many points
 constexpr int kFailuresToEndBase = 150;  // points in a row without a new program
-constexpr int kPicksOfEachSketch = 8;
+constexpr int kPicksOfEachSketch = 3;
 // Of a task's first programs so many are chosen to be unlike each other: a model learns nothing
 // from picks that are all the same (reference: diversity beats a better model at tiny budgets).
 constexpr size_t kEarlyPrograms = 16;
