@@ -88,6 +88,11 @@ class Embedded(cli_case.Case):
         self.assertIn(chosen["measurement_id"], text)
         self.assertIn("why ", text)
 
+    def test_a_relative_state_folder(self):
+        self.good(*self.tune_args(4, "--state-dir", "own"))
+        self.assertTrue(os.path.exists(self.path("m.tw")))
+        self.assertTrue(os.path.isdir(self.path("own", "tuner")))
+
     def test_tune_then_everything_from_the_log(self):
         out = json.loads(self.good(*self.tune_args(TRIALS, "--log", "tuner.db", "--format", "json")))
         self.assertEqual(out["state"], "SUCCEEDED")
