@@ -247,7 +247,7 @@ class Backup(cli_case.Fleet):
         return {json.loads(line)["measurement_id"] for line in lines}
 
     def test_backups_under_load_are_whole_and_hold_all_that_was_acknowledged_before(self):
-        job = self.good("jobs", "submit", "m.onnx", "--target", "native,threads=1", "--trials", "400", *self.server).split()[0]
+        job = self.good("jobs", "submit", "m.onnx", "--target", "native,threads=1", "--trials", "100000", *self.server).split()[0]
         self.wait_for("some trials", lambda: len(self.measurements()) > 10, 120)
         taken = []
         for i in range(4):
