@@ -104,8 +104,7 @@ Tried Search(const Workload& workload, const ir::Target& target, const Options& 
   if (options.mode == "model-no-evolution") with.generations = with.late_generations = 0;
   if (options.mode == "model-full-evolution") with.late_generations = with.generations;
   if (options.mode == "model-no-adapt") with.fresh = 0;
-  if (options.mode == "model-no-descent") with.descend_share = 0;
-  if (options.mode == "model-late-descent") with.descend_from = 32;
+  if (options.mode == "model-descent") with.descend_share = 0.5;
   if (options.mode == "model-no-quota") with.early_exploration = 0;
   auto search =
       Must(search::SearchTask::Create(Must(driver::TaskVariants(workload.task.text), workload.name),

@@ -31,7 +31,7 @@ RESULTS = HERE / "results"
 BEST_KNOWN = RESULTS / "best_known.json"
 MODES = ("model", "learned", "draft", "random")
 ABLATIONS = ("model", "model-no-training", "model-no-evolution", "model-full-evolution", "model-no-quota",
-             "model-no-descent", "model-no-adapt", "learned", "draft", "random")
+             "model-descent", "model-no-adapt", "learned", "draft", "random")
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 GOOD = 0.95
 VERIFIED = 5  # sets of buffers that a best-known kernel was timed with

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "compiler/ir/structural.h"
@@ -60,25 +59,12 @@ TEST(SearchTaskTest, PicksAreTheTopOfTheConsideredLessTheExploredShare) {
   EXPECT_GE(result.considered, 256);
   EXPECT_EQ(result.invalid, 0);
   ASSERT_EQ(result.picks.size(), 20U);
-  // The top of each sketch: both get a share until enough is known of them.
   int explored = 0;
-  std::map<int, size_t> taken;
-  for (const Pick& pick : result.picks) {
-    explored += pick.explored;
-    taken[pick.candidate.point.sketch] += !pick.explored;
-  }
-  EXPECT_EQ(result.picks[0].rank, 1);
-  EXPECT_EQ(taken.size(), task->space().sketches().size());
-  for (const auto& [sketch, count] : taken) {
-    EXPECT_GE(count, 3U) << sketch;
-    size_t seen = 0;
-    for (const Pick& draft : result.ranked) {
-      if (draft.candidate.point.sketch != sketch || seen++ >= count) continue;
-      const bool picked =
-          std::any_of(result.picks.begin(), result.picks.end(), [&](const Pick& pick) {
-            return !pick.explored && pick.candidate.program_hash == draft.candidate.program_hash;
-          });
-      EXPECT_TRUE(picked) << "draft " << draft.rank << " of sketch " << sketch;
+  for (size_t i = 0; i < result.picks.size(); ++i) {
+    if (result.picks[i].explored) {
+      ++explored;
+    } else {
+      EXPECT_EQ(result.picks[i].rank, static_cast<int>(i) + 1);
     }
   }
   EXPECT_EQ(explored, 10) << "half, as long as nothing is known";
@@ -257,9 +243,10 @@ TEST(SearchTaskTest, FirstPicksAreOfManyMicroKernelsLaterOnesFollowTheModel) {
   EXPECT_EQ(later.exploration_share, 0.1);
 }
 
-// Half of a later batch is one step away from the best two, whatever the model thinks of those.
+// Half of a later batch, where wanted, is one step away from the best two, whatever the model
+// thinks.
 TEST(SearchTaskTest, LaterBatchesDescend) {
-  for (const double share : {0.5, 0.0}) {
+  for (const double share : {0.5, SearchOptions().descend_share}) {
     auto task = MakeTask(1, 0.1, share);
     auto model = cost_model::MakeRandomModel(3);
     std::vector<std::pair<double, Point>> told;
@@ -283,7 +270,7 @@ TEST(SearchTaskTest, LaterBatchesDescend) {
     }
     EXPECT_EQ(result.picks.size(), 20U);
     if (share > 0) {
-      EXPECT_GE(near, 9) << "half of all but the two explored ones";
+      EXPECT_GE(near, 8) << "half of all but two, one of them drafted from another point";
     } else {
       EXPECT_LE(near, 6) << "by chance only";
     }

@@ -123,7 +123,6 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
   options.seed = request.seed() ^ support::StableHash64(task.hash);
   options.exploration_share =
       request.exploration_share() > 0 ? request.exploration_share() : kDefaultExploration;
-  if (request.cost_model() == "random") options.descend_share = 0;  // chance, nothing else
   TW_ASSIGN(entry.search, SearchTask::Create(variants, task.flops, target_, options));
   TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, entry.default_steps));

@@ -18,7 +18,7 @@ constexpr size_t kFavouritesFrom = 8;
 constexpr int kProposalsPerFresh = 16;   // tries for each fresh draft; many are known already
 constexpr int kKnownToEndFresh = 96;     // in a row: a space of few programs and many points
 constexpr int kFailuresToEndBase = 150;  // points in a row without a new program
-constexpr int kPicksOfEachSketch = 3;
+constexpr int kPicksOfEachVariant = 8;
 // Of a task's first programs so many are chosen to be unlike each other: a model learns nothing
 // from picks that are all the same (reference: diversity beats a better model at tiny budgets).
 constexpr size_t kEarlyPrograms = 16;
@@ -72,7 +72,6 @@ void SearchTask::Tell(const Told& told, std::string_view steps, std::string_view
     known.steps = std::string(steps);
     known.point = ParsePoint(point);
     if (told.program_hash == default_hash_) known.point = default_point_;
-    if (known.point.has_value()) known.sketch = known.point->sketch;
   }
   if (told.pending && was_measured) return;
   known.told = told;
@@ -263,13 +262,20 @@ absl::Status SearchTask::Score(cost_model::CostModel* model, Pool* pool, AskResu
   return absl::OkStatus();
 }
 
-// Each sketch's best drafts until enough of them were picked (a model knows little of a structure
-// that it has never seen), neighbours of the best measured, the top by prediction, then
+// The algorithm that steps begin with; empty for the usual one.
+std::string_view VariantOf(std::string_view steps) {
+  constexpr std::string_view kStep = "variant ";
+  if (steps.substr(0, kStep.size()) != kStep) return "";
+  return steps.substr(kStep.size(), steps.find(';') - kStep.size());
+}
+
+// Each algorithm's best drafts until enough of them were picked (a model knows little of a
+// structure that it has never seen), neighbours of the best measured, the top by prediction, then
 // the explored share from everything below.
 void SearchTask::Choose(int total, const Neighbours& neighbours, support::Rng* rng,
                         AskResult* result) {
-  std::map<int, int> told;
-  for (const auto& [hash, known] : told_) ++told[known.sketch];
+  std::map<std::string_view, int> told;
+  for (const auto& [hash, known] : told_) ++told[VariantOf(known.steps)];
   const double share = told_.size() < kEarlyPrograms
                            ? std::max(options_.early_exploration, options_.exploration_share)
                            : options_.exploration_share;
@@ -277,14 +283,13 @@ void SearchTask::Choose(int total, const Neighbours& neighbours, support::Rng* r
   result->exploration_share = share;
   std::vector<bool> taken(result->ranked.size());
   int left = total - explore;
-  const size_t sketches = space_->sketches().size();
-  if (sketches > 1) {
-    std::map<int, int> owed;
-    const int share = std::max(1, left / static_cast<int>(sketches));
+  if (space_->variants().size() > 1) {
+    std::map<std::string_view, int> owed;
+    const int share = std::max(1, left / static_cast<int>(space_->variants().size()));
     for (size_t r = 0; r < taken.size() && left > 0; ++r) {
-      const int sketch = result->ranked[r].candidate.point.sketch;
-      if (told[sketch] + owed[sketch] >= kPicksOfEachSketch || owed[sketch] >= share) continue;
-      ++owed[sketch];
+      const std::string_view variant = VariantOf(result->ranked[r].candidate.steps);
+      if (told[variant] + owed[variant] >= kPicksOfEachVariant || owed[variant] >= share) continue;
+      ++owed[variant];
       taken[r] = true;
       --left;
     }

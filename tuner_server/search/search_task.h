@@ -44,7 +44,8 @@ struct SearchOptions {
   double exploration_share = 0.1;  // of the picks
   double early_exploration = 0.5;  // the same for a task's first ones
   size_t descend_from = 16;        // measured programs from which on
-  double descend_share = 0.5;      // of the picks are neighbours of the best measured
+  double descend_share = 0;        // of the picks are neighbours of the best measured (measured:
+                                   // worth nothing beside mutations, results/ablations.txt)
 };
 
 struct Pick {
@@ -95,7 +96,6 @@ class SearchTask {
     Told told;
     std::string steps;
     std::optional<Point> point;  // nothing: cannot be a parent
-    int sketch = -1;             // of the point as it was told, whether or not it fits
     bool point_checked = false;  // it gives this program
     std::optional<cost_model::FeatureVector> features;
     bool stale = false;  // the steps do not replay to this program
