@@ -22,12 +22,10 @@
 #include "compiler/graph/graph.h"
 #include "deploy/runtime/thread_pool.h"
 #include "deploy/support/strings.h"
-#include "device_agent/measure_child.h"
-#include "device_agent/quiet_reference.h"
 #include "device_agent/sample_stats.h"
+#include "tests/bench/agent_protocol.h"
 #include "tests/bench/layers.h"
 #include "tests/bench/local_tuner.h"
-#include "tuner_server/jobs/work_items.h"
 
 namespace tilewright::bench {
 namespace {
@@ -75,45 +73,6 @@ double TrueGap(const Loaded& fast, const Loaded& slow) {
   return device_agent::Median(ratios) - 1;
 }
 
-// As the worker does it: a child per measurement, the tuner's plan.
-class Agent {
- public:
-  Agent(int threads, double ci) : threads_(threads), ci_(ci) { Probe(200); }
-
-  v1::ModuleMeasured Measure(const Kernel& kernel, double best_ns) {
-    v1::MeasureModule request;
-    v1::MeasurementPlan wanted;
-    wanted.set_target_rel_ci(ci_);
-    *request.mutable_plan() = jobs::TrialPlan(wanted, best_ns);
-    request.mutable_wall_limit()->set_seconds(30);
-    device_agent::ChildJob job;
-    job.measure.module = kernel.built.module_bytes;
-    job.measure.request = &request;
-    job.measure.max_threads = threads_;
-    Probe(20);
-    job.measure.quiet_probe_ns = quiet_.ns();
-    job.sandboxed = false;  // this process has what the sandbox forbids; it costs no time
-    return device_agent::Measure(
-        job.measure, [](v1::WorkerPhase) {}, [] { return absl::OkStatus(); });
-  }
-
- private:
-  void Probe(int times) {
-    for (int i = 0; i < times; ++i) quiet_.Add(device_agent::ProbeNs());
-  }
-
-  int threads_;
-  double ci_;
-  device_agent::QuietReference quiet_;
-};
-
-double MedianOf(const v1::ModuleMeasured& measured) {
-  TW_CHECK(measured.outcome() == v1::OK)
-      << v1::Outcome_Name(measured.outcome()) << " " << v1::WorkerPhase_Name(measured.phase())
-      << " " << measured.error_detail();
-  return device_agent::ComputeStats({measured.samples().begin(), measured.samples().end()}).median;
-}
-
 // Busy processes, one per core, until the object's end.
 class Hogs {
  public:
@@ -150,16 +109,17 @@ class Hogs {
 
 nlohmann::json Orders(const Kernel& fast, const Kernel& slow, const Options& options, int hogs) {
   const Hogs busy(hogs);
-  Agent agent(options.threads, options.ci);
+  AgentProtocol agent(options.threads, options.ci);
   int wrong = 0, naive_wrong = 0;
   std::vector<double> wall_ms, timed_ms, spread;
-  const double known = MedianOf(agent.Measure(fast, 0));
+  const double known = MedianOf(agent.Measure(fast.built.module_bytes, 0));
   for (int pair = 0; pair < options.pairs; ++pair) {
     double ns[2] = {0, 0};
     for (int turn = 0; turn < 2; ++turn) {
       const bool second = (turn + pair) % 2 == 1;
       const double start = NowNs(2);
-      const v1::ModuleMeasured measured = agent.Measure(second ? slow : fast, known);
+      const v1::ModuleMeasured measured =
+          agent.Measure((second ? slow : fast).built.module_bytes, known);
       wall_ms.push_back((NowNs(2) - start) / 1e6);
       double sum = 0;
       for (const double sample : measured.samples()) sum += sample * measured.inner_loops();
