@@ -1,6 +1,7 @@
 #include "tuner_server/cli/log_import.h"
 
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -128,8 +129,12 @@ absl::Status Import(const LogImportOptions& options) {
     });
   }
   TW_ASSIGN(const auto lock, LockOf(options.log_path));
-  TW_ASSIGN(const auto log, log::OpenSqliteLog(options.log_path, {}));
-  return ImportAll(options, [&](const std::string& lines) {
+  // Made when the sources have been read and found whole: a refused import leaves no empty log.
+  std::unique_ptr<log::TuningLog> log;
+  return ImportAll(options, [&](const std::string& lines) -> absl::StatusOr<log::ImportReport> {
+    if (log == nullptr) {
+      TW_ASSIGN(log, log::OpenSqliteLog(options.log_path, {}));
+    }
     return log::ImportLog(log.get(), lines, {options.job_prefix});
   });
 }
