@@ -16,7 +16,7 @@ struct TunerFlags {
   int64_t build_children = 0;  // 0: one less than there are cores
   std::string builder;
   std::vector<std::string> builder_args;
-  int64_t build_timeout_ms = 60'000;
+  int64_t build_timeout_ms = 20'000;
   int64_t running_jobs = 4;
   int64_t artifact_cache_bytes = int64_t{20} << 30;
   std::string module_key;

@@ -22,7 +22,7 @@ struct TunerOptions {
   std::string builder;                    // program; empty: tilewright-builder beside this one
   std::vector<std::string> builder_args;  // for search and build children alike
   int64_t build_children = 1;
-  int64_t build_timeout_ms = 60'000;
+  int64_t build_timeout_ms = 20'000;
   int64_t running_jobs = 4;
   int64_t artifact_cache_bytes = int64_t{20} << 30;
   std::string module_key;  // signs what is published (module_signature.h); empty: nobody
