@@ -13,6 +13,9 @@ namespace {
 
 constexpr size_t kMaxBlocks = 12;
 constexpr int64_t kMaxRows = 16;
+// Vectors of an unrolled body: softmax of 128 with 24 of them, each an exp, took a minute to
+// compile.
+constexpr int64_t kMaxBody = 512, kMaxCalls = 32;
 
 class AroundDefault final : public Sketch {
  public:
@@ -36,6 +39,9 @@ class AroundDefault final : public Sketch {
       const int64_t planes = std::max<int64_t>(1, Value(point, r.planes));
       const int64_t vectors = std::max<int64_t>(1, Value(point, r.vectors));
       if (rows * planes * vectors + vectors + 1 > target_.vector_registers) return false;
+      const int64_t unroll = Value(point, r.unroll);
+      const int64_t steps = unroll < 0 ? r.innermost : std::max<int64_t>(1, unroll);
+      if (rows * planes * vectors * steps > (r.calls ? kMaxCalls : kMaxBody)) return false;
       const bool along = Value(point, r.along) == 1;
       const bool tiled = point.choices[r.rows] != 0 || point.choices[r.planes] != 0 ||
                          point.choices[r.vectors] != 0 || point.choices[r.lane_axis] != 0;
@@ -75,6 +81,8 @@ class AroundDefault final : public Sketch {
   struct Reduction {
     std::string block;
     size_t lane_axis, row_axis, along, vectors, rows, planes, unroll, swap, parallel;
+    int64_t innermost = 1;  // extent of the innermost reduction iterator
+    bool calls = false;     // exp and its like, tens of instructions each
   };
   struct Stage {
     std::string block;
@@ -111,6 +119,8 @@ class AroundDefault final : public Sketch {
     }
     Reduction r;
     r.block = block.name;
+    r.calls = block.calls;
+    r.innermost = block.iters.empty() ? 1 : block.iters.back().extent;
     r.lane_axis = knob("lanes_along", axes);
     r.row_axis = knob("rows_along", two ? axes : std::vector<int64_t>{0});
     r.along = knob("lanes_along_sum", {0, 1, 2});

@@ -54,6 +54,10 @@ BlockInfo Describe(const ir::StmtNode& block, const std::vector<const ir::StmtNo
   BlockInfo info;
   info.name = block.name;
   info.has_init = block.init != nullptr;
+  ir::VisitExprsIn(block.body, [&info](const ir::Expr& e) {
+    info.calls = info.calls || e->kind == ir::ExprKind::kCall;
+    return true;
+  });
   info.perfect_nest = loops.size() == block.iters.size() && block.predicate == nullptr;
   for (size_t i = 0; i < block.iters.size(); ++i) {
     const ir::IterVar& iter = block.iters[i];

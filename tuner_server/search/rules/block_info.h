@@ -20,6 +20,7 @@ struct BlockInfo {
   std::string name;
   std::vector<IterInfo> iters;
   bool has_init = false;
+  bool calls = false;         // exp and its like, tens of instructions each
   bool perfect_nest = false;  // every iterator is bound to a loop of its own, in iterator order
   bool plain = true;          // constant extents, only spatial and reduction iterators
   ir::Buffer writes;
