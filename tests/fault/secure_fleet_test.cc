@@ -119,6 +119,15 @@ class SecureFleetTest : public ::testing::Test {
 
   std::string File(const std::string& name) const { return dir_->File(name); }
 
+  // Revokes an identity's certificate; the authority's new list.
+  absl::StatusOr<std::string> Revoke(const std::string& identity) {
+    TW_ASSIGN(const std::string pem, support::ReadFile(File(identity + "/cert.pem"), 1 << 20));
+    TW_ASSIGN(const auto infos, security::ReadCertificates(pem, identity));
+    TW_TRY(
+        security::RevokeCertificates(File("pki"), {infos.front().serial}, NowSeconds()).status());
+    return support::ReadFile(File("pki/crl.pem"), 1 << 20);
+  }
+
   void Issue(CertificateKind kind, const std::string& name, const std::string& folder = "",
              int64_t now_s = NowSeconds(), const std::string& pki = "pki",
              std::vector<std::string> hosts = {}) {
@@ -465,12 +474,9 @@ TEST_F(SecureFleetTest, ARevokedCertificateIsOutWithoutARestart) {
   const auto bench = DialAs(tracker_, "bench", "tracker-tokens", "bench");
   const std::string health = "/grpc.health.v1.Health/Check";
   EXPECT_TRUE(RawCall(bench, health).ok());
-  const auto pem = support::ReadFile(File("bench/cert.pem"), 1 << 20);
-  const auto infos = security::ReadCertificates(*pem, "bench");
-  ASSERT_TRUE(infos.ok());
-  ASSERT_TRUE(
-      security::RevokeCertificates(File("pki"), {infos->front().serial}, NowSeconds()).ok());
-  const std::string list = *support::ReadFile(File("pki/crl.pem"), 1 << 20);
+  const auto revoked = Revoke("bench");
+  ASSERT_TRUE(revoked.ok()) << revoked.status();
+  const std::string& list = *revoked;
   ASSERT_TRUE(support::WriteFileAtomic(File("lab/crl.pem"), list).ok());
   // Also on the connection that is open.
   ASSERT_TRUE(WaitFor([&] { return !RawCall(bench, health).ok(); }, 5000));
@@ -498,12 +504,9 @@ TEST_F(SecureFleetTest, ARevokedServerGetsNoCalls) {
   const auto visitor = DialAs(tracker_, "other", "tracker-tokens", "other");
   const std::string health = "/grpc.health.v1.Health/Check";
   EXPECT_TRUE(RawCall(visitor, health).ok());
-  const auto pem = support::ReadFile(File("lab/cert.pem"), 1 << 20);
-  const auto infos = security::ReadCertificates(*pem, "lab");
-  ASSERT_TRUE(infos.ok());
-  ASSERT_TRUE(
-      security::RevokeCertificates(File("pki"), {infos->front().serial}, NowSeconds()).ok());
-  const std::string list = *support::ReadFile(File("pki/crl.pem"), 1 << 20);
+  const auto revoked = Revoke("lab");
+  ASSERT_TRUE(revoked.ok()) << revoked.status();
+  const std::string& list = *revoked;
   for (const char* dialer : {"other", "bench"}) {
     ASSERT_TRUE(support::WriteFileAtomic(File(dialer) + "/crl.pem", list).ok());
   }

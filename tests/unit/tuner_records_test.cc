@@ -76,9 +76,7 @@ TEST_F(TunerServiceTest, ALogIsTakenOverWhileJobsRun) {
   v1::CreateJobRequest open = Request(12);
   open.set_job_id("open");
   const std::string running = Value(Create(open)).name();
-  Watch(running, "", [](const v1::JobEvent& event) {
-    return event.has_progress() && event.progress().proposed() > 0;
-  });
+  WatchUntilProposed(running);
   std::string clash = lines;
   for (size_t at = 0; (at = clash.find(id, at)) != std::string::npos; at += 4) {
     clash.replace(at, id.size(), "open");

@@ -113,6 +113,12 @@ class TunerServiceTest : public testing::Test {
     watch_status_ = daemon::FromGrpc(reader->Finish());
     return events;
   }
+  // Until the job has trials.
+  void WatchUntilProposed(const std::string& name) {
+    Watch(name, "", [](const v1::JobEvent& event) {
+      return event.has_progress() && event.progress().proposed() > 0;
+    });
+  }
 
   // Waits until the job has ended, through restarts of nothing.
   v1::Job WaitForEnd(const std::string& name) {

@@ -19,9 +19,7 @@ TEST_F(TunerServiceTest, JobsWaitForTheirTurnAndUrgentOnesGoFirst) {
   Start();
   fleet_->measuring = false;
   const std::string running = Value(Create(Request(4))).name();
-  Watch(running, "", [](const v1::JobEvent& event) {
-    return event.has_progress() && event.progress().proposed() > 0;
-  });
+  WatchUntilProposed(running);
   v1::CreateJobRequest later = Request(4);
   const std::string ordinary = Value(Create(later)).name();
   later.mutable_job()->set_priority(1);
@@ -44,16 +42,12 @@ TEST_F(TunerServiceTest, TheSameTasksInTwoJobsAreTunedOnce) {
   v1::CreateJobRequest request = Request(20);
   request.mutable_job()->set_recall(true);
   const std::string first = Value(Create(request)).name();
-  Watch(first, "", [](const v1::JobEvent& event) {
-    return event.has_progress() && event.progress().proposed() > 0;
-  });
+  WatchUntilProposed(first);
   const std::string second = Value(Create(request)).name();
   request.mutable_job()->set_recall(false);
   const std::string fresh = Value(Create(request)).name();
   // One that measures for itself runs beside the first; the second of the same waits.
-  Watch(fresh, "", [](const v1::JobEvent& event) {
-    return event.has_progress() && event.progress().proposed() > 0;
-  });
+  WatchUntilProposed(fresh);
   const v1::Job waiting = Value(Get(second));
   EXPECT_EQ(waiting.state(), v1::Job::QUEUED);
   ASSERT_EQ(waiting.conditions_size(), 1);
@@ -122,9 +116,7 @@ TEST_F(TunerServiceTest, ACancelledJobLeavesItsTasksToTheOthers) {
   v1::CreateJobRequest request = Request(20);
   request.mutable_job()->set_recall(true);
   const std::string first = Value(Create(request)).name();
-  Watch(first, "", [](const v1::JobEvent& event) {
-    return event.has_progress() && event.progress().proposed() > 0;
-  });
+  WatchUntilProposed(first);
   *request.mutable_job()->mutable_model() = Value(Upload("model number three"));
   const std::string second = Value(Create(request)).name();
   v1::CancelJobRequest cancel;
