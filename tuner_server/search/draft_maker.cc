@@ -1,5 +1,6 @@
 #include "tuner_server/search/draft_maker.h"
 
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -8,6 +9,8 @@
 #include "compiler/transform/split_prepare.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/search/code_size.h"
 
 namespace tilewright::search {
 namespace {
@@ -32,6 +35,7 @@ class Stopwatch {
 
 absl::StatusOr<DraftMaker::Features> DraftMaker::FeaturesOf(const std::string& hash,
                                                             const schedule::Schedule& schedule,
+                                                            double max_code_size,
                                                             DraftTimes* times) {
   const auto known = features_.find(hash);
   if (known != features_.end()) return known->second;
@@ -44,6 +48,12 @@ absl::StatusOr<DraftMaker::Features> DraftMaker::FeaturesOf(const std::string& h
     TW_ASSIGN(const transform::PreparedFunction split,
               transform::SplitPrepare(schedule.function()));
     TW_ASSIGN(loops, transform::LowerToLoops(split.main, context));
+    const double code_size = CodeSize(loops, target_);
+    if (code_size > max_code_size) {
+      return support::ResourceExhausted(
+          "search.code_size", support::StrCat("about ", static_cast<int64_t>(code_size),
+                                              " instructions: would take too long to compile"));
+    }
   }
   const Stopwatch watch(&times->features_seconds);
   TW_ASSIGN(cost_model::FeatureVector values, cost_model::ComputeFeatures(loops, flops_, target_));
@@ -78,8 +88,10 @@ absl::StatusOr<Candidate> DraftMaker::Make(const Point& point, Origin origin,
     return candidate;
   }
   if (!schedule.has_value()) TW_TRY(apply().status());
-  TW_ASSIGN(const Features features, FeaturesOf(hash, *schedule, times));
-  candidate.features = *features;
+  const absl::StatusOr<Features> features = FeaturesOf(hash, *schedule, kMaxCodeSize, times);
+  if (!features.ok()) program->second = features.status();  // not lowered again
+  TW_TRY(features.status());
+  candidate.features = **features;
   return candidate;
 }
 
@@ -91,7 +103,8 @@ absl::StatusOr<Candidate> DraftMaker::MakeFromSteps(std::string_view steps) {
   candidate.program_hash = ir::ProgramHash(schedule.function());
   candidate.steps = schedule::ToText(schedule.steps());
   DraftTimes unused;
-  TW_ASSIGN(const Features features, FeaturesOf(candidate.program_hash, schedule, &unused));
+  TW_ASSIGN(const Features features, FeaturesOf(candidate.program_hash, schedule,
+                                                std::numeric_limits<double>::infinity(), &unused));
   candidate.features = *features;
   candidate.has_point = false;
   return candidate;

@@ -29,7 +29,8 @@ class DraftMaker {
       : space_(space), flops_(flops), target_(std::move(target)) {}
 
   // A draft of the point's program. already_exists search.known where `wanted` refuses the
-  // program's hash: nothing is lowered then. Other errors are bugs of the rule that made the
+  // program's hash: nothing is lowered then. resource_exhausted search.code_size where a compiler
+  // would take seconds for it (code_size.h). Other errors are bugs of the rule that made the
   // sketch. REQUIRES: the point is feasible.
   absl::StatusOr<Candidate> Make(const Point& point, Origin origin,
                                  const std::function<bool(const std::string&)>& wanted,
@@ -44,7 +45,7 @@ class DraftMaker {
   };
 
   absl::StatusOr<Features> FeaturesOf(const std::string& hash, const schedule::Schedule& schedule,
-                                      DraftTimes* times);
+                                      double max_code_size, DraftTimes* times);
 
   const Space* space_;
   double flops_;

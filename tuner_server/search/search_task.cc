@@ -46,6 +46,11 @@ std::vector<size_t> ByScore(const std::vector<float>& scores) {
   return order;
 }
 
+// Of a draft that is neither made nor left out for a reason: a bug of a rule.
+int IsInvalid(const absl::Status& status) {
+  return absl::IsAlreadyExists(status) || absl::IsResourceExhausted(status) ? 0 : 1;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(
@@ -172,7 +177,7 @@ void SearchTask::AddFresh(support::Rng* rng, const std::vector<Point>& parents, 
     if (!Propose(rng, parents, with_default, &point, &origin)) continue;
     absl::StatusOr<Candidate> candidate = maker_.Make(point, origin, is_new, &result->times);
     if (!candidate.ok()) {
-      result->invalid += absl::IsAlreadyExists(candidate.status()) ? 0 : 1;
+      result->invalid += IsInvalid(candidate.status());
       ++known;
       continue;
     }
@@ -194,7 +199,7 @@ SearchTask::Neighbours SearchTask::AddNeighbours(Pool* pool, AskResult* result) 
     for (const Point& point : space_->Neighbours(best)) {
       auto candidate = maker_.Make(point, Origin::kMutation, is_new, &result->times);
       if (!candidate.ok()) {
-        result->invalid += absl::IsAlreadyExists(candidate.status()) ? 0 : 1;
+        result->invalid += IsInvalid(candidate.status());
         continue;
       }
       pool->hashes.insert(candidate->program_hash);
@@ -212,7 +217,7 @@ bool SearchTask::GrowBase(AskResult* result) {
     if (!space_->Sample(&base_rng_, &point)) continue;
     const auto made = maker_.Make(point, Origin::kDraft, is_new, &result->times);
     if (!made.ok()) {
-      result->invalid += absl::IsAlreadyExists(made.status()) ? 0 : 1;
+      result->invalid += IsInvalid(made.status());
       continue;
     }
     base_hashes_.insert(made->program_hash);
