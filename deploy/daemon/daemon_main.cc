@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "deploy/daemon/credentials.h"
+#include "deploy/daemon/heap.h"
 #include "deploy/daemon/reload.h"
 #include "deploy/security/identity.h"
 #include "deploy/support/clock.h"
@@ -272,6 +273,7 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
                const std::function<void(CLI::App&)>& add_flags,
                const std::function<absl::Status(const DaemonContext&)>& check,
                const std::function<absl::Status(DaemonContext&)>& body) {
+  BoundHeaps();
   CLI::App app(spec.description, spec.name);
   DaemonFlags flags;
   bool check_config = false;

@@ -20,6 +20,7 @@
 #include "deploy/daemon/blob_store.h"
 #include "deploy/daemon/daemon_log.h"
 #include "deploy/daemon/daemon_main.h"
+#include "deploy/daemon/heap.h"
 #include "deploy/daemon/metrics.h"
 #include "deploy/daemon/reload.h"
 #include "deploy/daemon/server_host.h"

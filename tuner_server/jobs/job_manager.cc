@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "deploy/daemon/daemon_log.h"
+#include "deploy/daemon/heap.h"
 #include "deploy/daemon/systemd.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_queue.h"
@@ -169,6 +170,8 @@ void JobManager::Reap() {
   if (!collected.ok()) {
     daemon::LogError("artifacts.collect.failed", {{"error", support::StatusText(collected)}});
   }
+  ended.clear();
+  daemon::ReturnFreeHeap();
 }
 
 // A job may have published a version too many.
