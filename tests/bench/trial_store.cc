@@ -108,6 +108,9 @@ absl::StatusOr<std::unique_ptr<TrialStore>> TrialStore::Open(const std::string& 
   std::unique_ptr<TrialStore> store(new TrialStore(workload, target));
   const std::string path = support::PathJoin(dir, workload.name + ".jsonl");
   if (std::filesystem::exists(path)) TW_TRY(store->Read(path));
+  store->points_path_ = support::PathJoin(dir, workload.name + ".points");
+  std::ifstream points(store->points_path_);
+  for (std::string hash, point; points >> hash >> point;) store->points_[hash] = point;
   store->file_.open(path, std::ios::app);
   if (!store->file_) return support::NotFound("bench.store", "cannot write " + path);
   if (store->baseline_steps_.empty()) {
@@ -250,6 +253,17 @@ const Measured& TrialStore::Again(const std::string& program_hash, int placement
   }
   m.origin = before.origin;
   return Keep(std::move(m));
+}
+
+void TrialStore::NotePoint(const std::string& program_hash, const std::string& point) {
+  if (!points_.emplace(program_hash, point).second) return;
+  std::ofstream(points_path_, std::ios::app) << program_hash << ' ' << point << std::endl;
+}
+
+const std::string& TrialStore::PointOf(const std::string& program_hash) const {
+  static const std::string* const none = new std::string();
+  const auto it = points_.find(program_hash);
+  return it == points_.end() ? *none : it->second;
 }
 
 const Measured* TrialStore::Find(const std::string& program_hash) const {

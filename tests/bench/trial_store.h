@@ -47,6 +47,9 @@ class TrialStore {
   // Measures a known program again, with so many sets of buffers for it and for the baseline: where
   // the pages of one set lie decides up to a fifth of the time of small memory-bound kernels.
   const Measured& Again(const std::string& program_hash, int placements);
+  // The point that a program was made from, so that other searches can inherit it.
+  void NotePoint(const std::string& program_hash, const std::string& point);
+  const std::string& PointOf(const std::string& program_hash) const;  // empty: not known
   // Those with a time, quickest first.
   std::vector<const Measured*> ByRatio() const;
   const std::vector<std::string>& order() const { return order_; }  // program hashes, oldest first
@@ -71,6 +74,8 @@ class TrialStore {
   std::optional<Loaded> baseline_;
   std::unordered_map<std::string, Measured> known_;
   std::vector<std::string> order_;
+  std::unordered_map<std::string, std::string> points_;  // kept beside the times
+  std::string points_path_;
   double best_ratio_ = 0;
   int built_ = 0, failed_ = 0;
 };

@@ -13,6 +13,7 @@
 // model likes), model-full-evolution (three generations of them in every batch), model-no-quota (no
 // share for untried micro-kernels), model-no-adapt (neither mutations nor crossings of the best
 // measured).
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -29,7 +30,10 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tests/bench/trial_store.h"
+#include "tuner_server/search/search_parts.h"
 #include "tuner_server/search/search_task.h"
+#include "tuner_server/search/task_kind.h"
+#include "tuner_server/search/transfer.h"
 
 namespace tilewright::bench {
 namespace {
@@ -58,6 +62,19 @@ std::set<std::string> RunsDone(const std::string& path) {
   return done;
 }
 
+// "model-no-quota" is the product's search without its quota, "model-descent" that with descent.
+search::SearchParts Parts(const Options& options) {
+  constexpr char kModel[] = "model-", kNo[] = "no-";
+  std::vector<std::string> switches;
+  if (options.mode.rfind(kModel, 0) == 0 && options.mode != "model-full-evolution" &&
+      options.mode != "model-relatives") {
+    const std::string part = options.mode.substr(sizeof(kModel) - 1);
+    const bool off = part.rfind(kNo, 0) == 0;
+    switches.push_back(off ? part.substr(sizeof(kNo) - 1) + "=off" : part + "=on");
+  }
+  return Must(search::ParseSearchParts(switches), options.mode);
+}
+
 // Programs in the order tried.
 using Tried = std::vector<std::string>;
 
@@ -84,7 +101,7 @@ Tried Random(const Workload& workload, const ir::Target& target, const Options& 
 
 // What training goes on from; empty for modes that know nothing.
 std::string BaseModel(const Options& options) {
-  if (options.mode.rfind("model", 0) != 0) return "";
+  if (options.mode.rfind("model", 0) != 0 || !Parts(options).shipped_model) return "";
   if (options.model.empty()) return std::string(cost_model::ShippedModel());
   return Must(support::ReadFile(options.model, 1 << 28), options.model);
 }
@@ -97,19 +114,59 @@ std::unique_ptr<cost_model::CostModel> FirstModel(const std::string& base, uint6
   return model;
 }
 
+// What the store's other workloads of the same kind give, as the tuner's log does
+// (jobs/job_relatives.h): the best programs that searches of the nearest ones tried.
+std::vector<search::Point> Inherited(const Workload& workload, const std::vector<Workload>& all,
+                                     const ir::Target& target, const Options& options,
+                                     const search::Space& space) {
+  const search::TaskKind kind = search::KindOf(workload.task.text);
+  std::vector<std::pair<double, const Workload*>> near;
+  for (const Workload& other : all) {
+    const auto distance = search::KindDistance(kind, search::KindOf(other.task.text));
+    if (distance.has_value() && other.task.hash != workload.task.hash) {
+      near.emplace_back(*distance, &other);
+    }
+  }
+  std::stable_sort(near.begin(), near.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<search::Point> points;
+  for (size_t i = 0; i < std::min(near.size(), search::kMaxRelatives); ++i) {
+    const Workload& other = *near[i].second;
+    const auto store = Must(TrialStore::Open(options.store, other, target), other.name);
+    std::vector<search::RelativeProgram> programs;
+    for (const Measured* m : store->ByRatio()) {
+      if (programs.size() == search::kProgramsOfRelative) break;
+      if (m->ratio > search::kGoodEnough * store->ByRatio()[0]->ratio) break;
+      if (!store->PointOf(m->program_hash).empty()) {
+        programs.push_back({m->program_hash, store->PointOf(m->program_hash)});
+      }
+    }
+    const auto from =
+        Must(search::Space::Create(Must(driver::TaskVariants(other.task.text), other.name), target),
+             other.name);
+    for (search::Point& point : search::InheritedPoints(*from, programs, space)) {
+      if (std::find(points.begin(), points.end(), point) == points.end()) {
+        points.push_back(std::move(point));
+      }
+    }
+  }
+  return points;
+}
+
 Tried Search(const Workload& workload, const ir::Target& target, const Options& options, int seed,
-             TrialStore* store) {
+             const std::vector<Workload>& all, TrialStore* store) {
   search::SearchOptions with;
   with.seed = static_cast<uint64_t>(seed) ^ support::StableHash64(workload.task.hash);
-  if (options.mode == "model-no-evolution") with.generations = with.late_generations = 0;
+  const search::SearchParts parts = Parts(options);
+  search::UseParts(parts, &with);
   if (options.mode == "model-full-evolution") with.late_generations = with.generations;
-  if (options.mode == "model-no-adapt") with.fresh = 0;
-  if (options.mode == "model-descent") with.descend_share = 0.5;
-  if (options.mode == "model-no-quota") with.early_exploration = 0;
   auto search =
       Must(search::SearchTask::Create(Must(driver::TaskVariants(workload.task.text), workload.name),
                                       workload.task.flops, target, with),
            workload.name);
+  if (options.mode == "model-relatives") {
+    search->Inherit(Inherited(workload, all, target, options, search->space()));
+  }
   const std::string base = BaseModel(options);
   std::unique_ptr<cost_model::CostModel> model = FirstModel(base, with.seed);
   const auto tell = [&](const std::string& hash, const std::string& steps) {
@@ -126,9 +183,10 @@ Tried Search(const Workload& workload, const ir::Target& target, const Options& 
     if (asked.picks.empty()) break;
     for (const search::Pick& pick : asked.picks) {
       tell(pick.candidate.program_hash, pick.candidate.steps);
+      store->NotePoint(pick.candidate.program_hash, search::PointText(pick.candidate.point));
       tried.push_back(pick.candidate.program_hash);
     }
-    if (options.mode == "draft" || options.mode == "model-no-training") continue;
+    if (options.mode == "draft" || !parts.training) continue;
     cost_model::Dataset data;
     data.rows = search->TrainingRows(0);
     if (data.rows.size() < kFirstTraining) continue;
@@ -138,7 +196,8 @@ Tried Search(const Workload& workload, const ir::Target& target, const Options& 
   return tried;
 }
 
-void Run(const std::vector<Workload>& workloads, const ir::Target& target, const Options& options) {
+void Run(const std::vector<Workload>& workloads, const std::vector<Workload>& all,
+         const ir::Target& target, const Options& options) {
   const std::set<std::string> done = RunsDone(options.runs);
   std::ofstream runs(options.runs, std::ios::app);
   for (int seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
@@ -149,7 +208,7 @@ void Run(const std::vector<Workload>& workloads, const ir::Target& target, const
       const double start = NowNs(2);
       const Tried tried = options.mode == "random"
                               ? Random(workload, target, options, seed, store.get())
-                              : Search(workload, target, options, seed, store.get());
+                              : Search(workload, target, options, seed, all, store.get());
       const double seconds = (NowNs(2) - start) * 1e-9;
       runs << nlohmann::json{{"run", name},
                              {"workload", workload.name},
@@ -272,10 +331,11 @@ Options ParseFlags(int argc, char** argv) {
 int Main(int argc, char** argv) {
   const Options options = ParseFlags(argc, argv);
   const ir::Target target = NativeTarget(1);
-  std::vector<Workload> workloads;
+  std::vector<Workload> workloads, all;
   std::set<std::string> seen;
   for (const std::string& path : options.workloads) {
     for (Workload& workload : ReadWorkloads(path, target)) {
+      all.push_back(workload);
       if (workload.name.find(options.only) == std::string::npos) continue;
       if (seen.insert(workload.task.hash).second) workloads.push_back(std::move(workload));
     }
@@ -288,7 +348,7 @@ int Main(int argc, char** argv) {
   }
   std::filesystem::create_directories(options.store);
   if (options.command == "run") {
-    Run(workloads, target, options);
+    Run(workloads, all, target, options);
   } else if (options.command == "finals") {
     Finals(workloads, target, options);
   } else if (options.command == "known") {

@@ -49,8 +49,8 @@ LAYERS = {
     "tuner_server/search": COMPILER + DEPLOY + ["cost_model", "tuner_server/log", "proto"],
     "tuner_server/jobs": DEPLOY + ["proto", "tuner_server/search", "tuner_server/log",
                                    "tuner_server/modules"],
-    "tuner_server/service": DEPLOY + ["proto", "tuner_server/jobs", "tuner_server/modules",
-                                      "tuner_server/log"],
+    "tuner_server/service": DEPLOY + ["proto", "tuner_server/jobs", "tuner_server/search",
+                                      "tuner_server/modules", "tuner_server/log"],
     "tuner_server/cli": COMPILER + DEPLOY + TUNER + ["cost_model", "proto"],
 }
 FOR_EVERYBODY = "deploy/support"

@@ -210,6 +210,70 @@ TEST(JobCore, ASecondTuningMeasuresNothingAndPublishesTheSame) {
 }
 
 // The server never sees the weights: what it would publish could only compute nonsense.
+// Other tasks of the same kinds: what was best for those is told first of all, to each child the
+// same, and only to jobs that may know of others.
+TEST(JobCore, ANewTaskInheritsFromItsRelativesInTheLog) {
+  JobWorld world(3, {});
+  world.CreateJob(40);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 40);
+  EXPECT_TRUE(world.relatives_told.front().empty());
+
+  const auto tune = [&](const std::string& id, const std::function<void(v1::Job*)>& edit) {
+    world.relatives_told.clear();
+    world.NextJob(id);
+    world.CreateJob(24, edit);
+    world.StartCore();
+    world.RunToEnd(kManySteps, world.events() + 30);
+    world.CheckEnded();
+    ASSERT_GE(world.relatives_told.size(), 2U) << "a child before the restart, one after it";
+    for (const auto& told : world.relatives_told) {
+      ASSERT_EQ(told.size(), world.relatives_told.front().size());
+      for (size_t i = 0; i < told.size(); ++i) {
+        EXPECT_EQ(told[i].SerializeAsString(), world.relatives_told.front()[i].SerializeAsString());
+      }
+    }
+  };
+  world.extent = 16;
+  tune("job2", Recalled);
+  const std::vector<v1::RelativeProgram> told = world.relatives_told.front();
+  std::map<std::string, std::vector<double>> times;  // by task, in the order told
+  std::map<std::string, double> best;
+  for (const v1::RelativeProgram& program : told) {
+    EXPECT_THAT(program.canonical_text(), HasSubstr("f32[64]"));
+    for (const log::TrialRow& trial :
+         Value(world.log().ListTrials({.job = "job1", .limit = 999}))) {
+      if (trial.median > 0 && !trial.is_default &&
+          program.task().substr(0, 2) == "h" + trial.task.substr(4)) {
+        double& least = best.emplace(program.task(), trial.median).first->second;
+        least = std::min(least, trial.median);
+      }
+      if (trial.program_hash != program.program_hash()) continue;
+      EXPECT_EQ(trial.point, program.point());
+      times[program.task()].push_back(trial.median);
+    }
+  }
+  EXPECT_EQ(times.size(), 3U) << "each task has a relative";
+  for (const auto& [task, medians] : times) {
+    EXPECT_EQ(medians.front(), best[task]) << task;
+    EXPECT_TRUE(std::is_sorted(medians.begin(), medians.end())) << task;
+  }
+
+  world.extent = 24;
+  tune("job3", [](v1::Job* job) {
+    job->set_recall(true);
+    job->add_search_parts("transfer=off");
+  });
+  EXPECT_TRUE(world.relatives_told.front().empty());
+  world.extent = 32;
+  tune("job4", nullptr);
+  EXPECT_TRUE(world.relatives_told.front().empty());
+  world.extent = 64 * 20;
+  tune("job5", Recalled);
+  EXPECT_TRUE(world.relatives_told.front().empty()) << "too far";
+}
+
 TEST(JobCore, AJobWithMadeUpWeightsEndsWithItsRecords) {
   for (const int64_t restart_at : {int64_t{-1}, int64_t{60}}) {
     JobWorld world(tests::TestSeed(4), {});

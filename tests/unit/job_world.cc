@@ -31,6 +31,10 @@ T Value(absl::StatusOr<T> result) {
 
 std::string FastFolder() { return support::IsDirectory("/dev/shm") ? "/dev/shm" : ""; }
 
+std::string TaskHash(int index, int64_t extent) {
+  return extent == 0 ? StrCat("h", index) : StrCat("h", index, "-", extent);
+}
+
 std::string ProgramHash(const std::string& task, const std::string& steps) {
   return support::Hex64(support::StableHash64(task + "|" + steps));
 }
@@ -272,17 +276,17 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
     for (int i = 0; i < kTasks; ++i) {
       v1::BuilderTask* task = opened->add_tasks();
       task->set_name(StrCat("task", i));
-      task->set_hash(StrCat("h", i));
+      task->set_hash(TaskHash(i, extent));
       task->set_weight(i + 1);
       task->set_flops(1000);
-      task->set_canonical_text(StrCat("text of ", i));
+      task->set_canonical_text(StrCat("text of ", i, " f32[", extent + 64, "]"));
       task->set_default_steps("default");
       task->set_default_program_hash(ProgramHash(task->hash(), "default"));
     }
   } else if (request.has_make_checks()) {
     for (int i = 0; i < kTasks; ++i) {
       v1::BuilderTask* task = reply.mutable_checks_made()->add_tasks();
-      task->set_hash(StrCat("h", i));
+      task->set_hash(TaskHash(i, extent));
       task->set_expected_output_path("expected");
       *task->mutable_expected_output() =
           daemon::MakeDigest(support::Sha256Hex(kExpected), sizeof(kExpected) - 1);
@@ -297,6 +301,10 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
         ++state.ok_rows;
       }
     }
+    if (!state.told)
+      relatives_told.emplace_back(request.tell().relatives().begin(),
+                                  request.tell().relatives().end());
+    state.told = true;
     reply.mutable_told()->set_known_records(static_cast<int32_t>(state.measurements.size()));
   } else if (request.has_load_model()) {
     EXPECT_EQ(request.load_model().model(), "bytes of " + request.load_model().model_id());
@@ -360,6 +368,7 @@ void JobWorld::AnswerAsk(const v1::Ask& ask, v1::Asked* asked) {
     pick->set_program_hash(hash);
     pick->set_rank(asked->picks_size());
     pick->set_considered(ask.count());
+    pick->set_point(StrCat("0:", i));
     pick->set_generated_by("draft");
     pick->set_proposed_by(search_state_.model.empty() ? "prior" : "model");
     pick->set_model_id(search_state_.model);

@@ -85,7 +85,9 @@ class JobWorld {
   std::string steps_of_module;      // what the last compiled module was made of
   std::map<int, int> models_taken;  // how often, by the asks answered during the training
   bool grows_on_retrain = true;
-  std::function<double(const std::string& steps)> time_of;  // instead of the built-in times
+  int64_t extent = 0;  // of all tasks' tensors: other tasks of the same kinds; 0: the usual ones
+  std::vector<std::vector<v1::RelativeProgram>> relatives_told;  // to each child
+  std::function<double(const std::string& steps)> time_of;       // instead of the built-in times
 
  private:
   friend class FakeSearch;
@@ -110,6 +112,7 @@ class JobWorld {
   struct SearchState {
     bool alive = false;
     bool opened = false;
+    bool told = false;  // something, once
     std::string model;
     std::string training;      // what the training in the background makes
     int asks_in_training = 0;  // answered since it was started

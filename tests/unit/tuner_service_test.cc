@@ -140,6 +140,7 @@ TEST_F(TunerServiceTest, RequestsThatMakeNoSenseAreRefusedBySlug) {
       {"job.budget.missing", [](auto* r) { r->mutable_job()->clear_budget(); }},
       {"job.budget.bad", [](auto* r) { r->mutable_job()->mutable_budget()->set_max_trials(-1); }},
       {"job.cost_model.unknown", [](auto* r) { r->mutable_job()->set_cost_model("oracle"); }},
+      {"search.part", [](auto* r) { r->mutable_job()->add_search_parts("luck=on"); }},
       {"job.priority.bad", [](auto* r) { r->mutable_job()->set_priority(9); }},
       {"job.shape.bad",
        [](auto* r) { (*r->mutable_job()->mutable_input_shapes())["x"].add_dims(0); }},

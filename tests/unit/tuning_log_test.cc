@@ -126,6 +126,28 @@ TEST_P(TuningLogTest, TasksAreStoredOnceAndNeverReplaced) {
   EXPECT_EQ(Slug(log_->PutTasks("j1", "tc2", "net", {MakeTask("j1", 1)})), "log.tasks.changed");
 }
 
+TEST_P(TuningLogTest, DistinctTasksAreThoseOfJobsCreatedBefore) {
+  for (const char* id : {"j1", "j2"}) {
+    JobRow job = MakeJob(id);
+    job.created_us = id == std::string("j1") ? 100 : 200;
+    Value(log_->CreateJob(job));
+  }
+  ASSERT_TRUE(log_->PutTasks("j1", "tc1", "net", {MakeTask("j1", 0)}).ok());
+  ASSERT_TRUE(log_->PutTasks("j2", "tc1", "net", {MakeTask("j2", 0), MakeTask("j2", 1)}).ok());
+  EXPECT_TRUE(Value(log_->DistinctTasks(100)).empty());
+  const auto texts = [&](int64_t before_us) {
+    std::map<std::string, std::string> by_hash;
+    for (const TaskRow& task : Value(log_->DistinctTasks(before_us))) {
+      EXPECT_TRUE(by_hash.emplace(task.hash, task.text).second) << "once";
+    }
+    return by_hash;
+  };
+  const TaskRow one = MakeTask("j1", 0), two = MakeTask("j2", 1);
+  EXPECT_EQ(texts(101), (std::map<std::string, std::string>{{one.hash, one.text}}));
+  EXPECT_EQ(texts(201),
+            (std::map<std::string, std::string>{{one.hash, one.text}, {two.hash, two.text}}));
+}
+
 TEST_P(TuningLogTest, BatchesDraftsAndTrialsRoundTrip) {
   AddJobWithTrials("j1");
   TrialRow expected = MakeTrial("j1", "conv0", "j1/b1");

@@ -14,6 +14,7 @@
 #include "tuner_server/cli/run_command.h"
 #include "tuner_server/cli/targets_command.h"
 #include "tuner_server/cli/tune_command.h"
+#include "tuner_server/search/search_parts.h"
 
 namespace tilewright::cli {
 
@@ -163,6 +164,17 @@ void AddJobFlags(CLI::App* command, JobRequest* job) {
       "--recall,!--fresh", job->recall,
       "whether what earlier jobs measured of the same kernels counts: the search goes "
       "on from it, and it counts towards --trials");
+  command
+      ->add_option("--search", job->search_parts,
+                   "switch a part of the search, to see what it is worth: PART=on or PART=off;\n"
+                   "repeatable. Parts: " +
+                       search::SearchPartNames())
+      ->check([](const std::string& text) {
+        const auto parts = search::ParseSearchParts({text});
+        return parts.ok() ? "" : support::StatusText(parts.status());
+      })
+      ->allow_extra_args(false)
+      ->take_all();
   command->add_flag("--records-only", job->records_only,
                     "keep the weights here: the server gets the shapes with made-up numbers and\n"
                     "tunes those; 'tune' then compiles the module on this machine");

@@ -37,7 +37,8 @@ std::string RequestId(const JobRequest& request, const std::string& model_hex) {
       support::StrCat(support::SystemClock().WallMicros(), "-", getpid());
   return support::Sha256Hex(support::StrCat(run, "|", request.name, "|", model_hex, "|",
                                             request.target, "|", request.trials, "|", request.seed,
-                                            "|", request.cost_model, "|", request.recall))
+                                            "|", request.cost_model, "|", request.recall, "|",
+                                            support::Join(request.search_parts, ",")))
       .substr(0, 32);
 }
 
@@ -130,6 +131,7 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
   job->set_pool(request.pool);
   job->set_priority(request.priority);
   job->set_recall(request.recall);
+  job->mutable_search_parts()->Assign(request.search_parts.begin(), request.search_parts.end());
   job->mutable_budget()->set_max_trials(request.trials);
   if (request.minutes > 0) {
     const int64_t ns = static_cast<int64_t>(request.minutes * 60e9);

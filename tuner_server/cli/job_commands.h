@@ -24,7 +24,8 @@ struct JobRequest {
   std::string pool;
   std::vector<std::string> shapes;  // NAME=1x3x224x224
   int priority = 3;
-  bool recall = false;        // go on from what earlier jobs measured
+  std::vector<std::string> search_parts;  // PART=on or PART=off
+  bool recall = false;                    // go on from what earlier jobs measured
   bool records_only = false;  // the weights stay here: a model with made-up ones is sent
 };
 

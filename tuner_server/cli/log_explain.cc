@@ -213,8 +213,8 @@ void PrintExplanation(const Explanation& e, int runner_ups) {
         LastPart(chosen.record.device), " (class ", chosen.record.key.device_class, "), toolchain ",
         chosen.record.key.toolchain, "\nmodel     ",
         chosen.trial.considered > 0
-            ? StrCat("ranked it ", RankText(chosen.trial), " (proposed by ",
-                     chosen.trial.proposed_by, ", model ",
+            ? StrCat("ranked it ", RankText(chosen.trial), " (made by ", chosen.trial.generated_by,
+                     ", proposed by ", chosen.trial.proposed_by, ", model ",
                      chosen.trial.model_id.empty() ? "none yet" : chosen.trial.model_id, ")")
             : std::string("was not asked: each task's first trial is its default"));
   }

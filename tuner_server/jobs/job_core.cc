@@ -28,6 +28,8 @@ absl::StatusOr<std::unique_ptr<JobCore>> JobCore::Resume(const JobEnvironment& e
 
 absl::Status JobCore::Load() {
   TW_ASSIGN(spec_, SpecFromJson(job_.spec_json));
+  TW_ASSIGN(parts_,
+            search::ParseSearchParts({spec_.search_parts().begin(), spec_.search_parts().end()}));
   started_ns_ = env_.clock->NowNs();
   elapsed_before_s_ = job_.elapsed_s;
   TW_ASSIGN(const std::vector<log::TaskRow> tasks, env_.log->ListTasks(job_.id));

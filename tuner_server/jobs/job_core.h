@@ -35,6 +35,7 @@
 #include "tuner_server/jobs/task_scheduler.h"
 #include "tuner_server/log/tuning_log.h"
 #include "tuner_server/modules/module_store.h"
+#include "tuner_server/search/search_parts.h"
 
 namespace tilewright::jobs {
 
@@ -213,6 +214,7 @@ class JobCore {
   JobCoreOptions options_;
   log::JobRow job_;
   v1::Job spec_;
+  search::SearchParts parts_;  // of the search
   bool done_ = false;
   int64_t started_ns_ = 0;       // of this core
   double elapsed_before_s_ = 0;  // of the cores before it
@@ -242,10 +244,11 @@ class JobCore {
   bool opened_ = false;
   bool checked_ = false;  // the tasks' specs have what measurements need
   bool model_loaded_ = false;
-  bool pending_told_ = false;         // this child knows the trials that were open when it started
-  std::vector<v1::ToldRecord> told_;  // everything measured, in order
-  size_t told_upto_ = 0;              // by this child
-  size_t telling_upto_ = 0;           // when the Tell that is out succeeds
+  bool pending_told_ = false;  // this child knows the trials that were open when it started
+  std::vector<v1::RelativeProgram> relatives_;  // what the tasks inherit
+  std::vector<v1::ToldRecord> told_;            // everything measured, in order
+  size_t told_upto_ = 0;                        // by this child
+  size_t telling_upto_ = 0;                     // when the Tell that is out succeeds
   std::string asked_task_;
   std::string asked_batch_;
   int64_t asked_count_ = 0;

@@ -9,6 +9,7 @@
 
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_core.h"
+#include "tuner_server/jobs/job_relatives.h"
 #include "tuner_server/jobs/most_frequent.h"
 #include "tuner_server/jobs/work_items.h"
 
@@ -93,6 +94,9 @@ absl::Status RestoreClaims(log::TuningLog* log, TaskClaims* claims, int64_t now_
 absl::Status JobCore::Recall() {
   std::vector<log::TaskRow> rows;
   for (const TaskState& task : tasks_) rows.push_back(task.row);
+  if (parts_.transfer) {
+    TW_ASSIGN(relatives_, RelativesOf(env_.log, job_, spec_, rows));
+  }
   TW_ASSIGN(const auto records, RecalledRecords(env_.log, job_, spec_, rows));
   for (size_t i = 0; i < tasks_.size(); ++i) {
     for (const log::RecordRow& record : records[i]) {

@@ -77,6 +77,7 @@ void JobCore::AskOpen() {
   open->set_cost_model(job_.cost_model);
   open->set_state_dir(options_.state_dir);
   open->set_exploration_share(options_.exploration_share);
+  *open->mutable_search_parts() = spec_.search_parts();
   for (const auto& [name, shape] : spec_.input_shapes()) {
     *(*open->mutable_input_shapes())[name].mutable_dims() = shape.dims();
   }
@@ -114,6 +115,7 @@ void JobCore::AskTell() {
   v1::BuilderRequest request;
   v1::Tell* tell = request.mutable_tell();
   if (!pending_told_) {
+    tell->mutable_relatives()->Assign(relatives_.begin(), relatives_.end());
     for (const auto& [number, trial] : open_) *tell->add_records() = ToldOf(trial.row, nullptr);
   }
   telling_upto_ = std::min(told_.size(), told_upto_ + kTellRecords);
@@ -135,7 +137,7 @@ absl::Status JobCore::AskLoadModel() {
 }
 
 bool JobCore::TrainDue() const {
-  if (job_.cost_model != "xgboost" || training_out_) return false;
+  if (job_.cost_model != "xgboost" || training_out_ || !parts_.training) return false;
   const int64_t fresh = ok_rows_ - trained_rows_;
   if (retrainings_ == 0) return fresh >= options_.train_min_rows;
   return fresh >= options_.train_every_rows ||

@@ -127,6 +127,22 @@ class MemoryLog final : public TuningLog {
     return found.ok() ? (*found)->tasks : std::vector<TaskRow>{};
   }
 
+  absl::StatusOr<std::vector<TaskRow>> DistinctTasks(int64_t before_us) override {
+    MutexLock lock(mutex_);
+    std::map<std::string, TaskRow> by_hash;
+    for (const auto& [id, data] : jobs_) {
+      if (data.row.created_us >= before_us) continue;
+      for (const TaskRow& task : data.tasks) {
+        TaskRow& row = by_hash[task.hash];
+        row.hash = task.hash;
+        row.text = task.text;
+      }
+    }
+    std::vector<TaskRow> tasks;
+    for (auto& [hash, row] : by_hash) tasks.push_back(std::move(row));
+    return tasks;
+  }
+
   absl::StatusOr<std::vector<int64_t>> AddBatch(const std::string& job,
                                                 const NewBatch& batch) override {
     MutexLock lock(mutex_);

@@ -142,6 +142,23 @@ class SqliteLog final : public TuningLog {
     return ReadTasks(job);
   }
 
+  absl::StatusOr<std::vector<TaskRow>> DistinctTasks(int64_t before_us) override {
+    MutexLock lock(mutex_);
+    TW_ASSIGN(
+        Statement select,
+        db_.Prepare("SELECT tasks.hash, tasks.text FROM tasks JOIN jobs ON jobs.id = tasks.job "
+                    "WHERE jobs.created_us < ?1 GROUP BY tasks.hash ORDER BY tasks.hash"));
+    select.BindInt64(1, before_us);
+    std::vector<TaskRow> tasks;
+    for (;;) {
+      TW_ASSIGN(const bool more, select.Step());
+      if (!more) return tasks;
+      TaskRow& task = tasks.emplace_back();
+      task.hash = select.ColumnText(0);
+      task.text = select.ColumnText(1);
+    }
+  }
+
   absl::StatusOr<std::vector<int64_t>> AddBatch(const std::string& job,
                                                 const NewBatch& batch) override {
     MutexLock lock(mutex_);

@@ -153,6 +153,9 @@ class TuningLog {
                                 const std::string& model_name,
                                 const std::vector<TaskRow>& tasks) = 0;
   virtual absl::StatusOr<std::vector<TaskRow>> ListTasks(const std::string& job) = 0;
+  // Every task that jobs created before `before_us` had, once by hash: hash and text alone, by
+  // hash.
+  virtual absl::StatusOr<std::vector<TaskRow>> DistinctTasks(int64_t before_us) = 0;
 
   // --- trials ---
   // Returns the numbers of the new trials. already_exists log.batch.exists for a known batch id.

@@ -14,6 +14,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/search/builder_messages.h"
+#include "tuner_server/search/transfer.h"
 
 namespace tilewright::search {
 namespace {
@@ -90,6 +91,8 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
         "builder.cost_model",
         "expected xgboost, prior or random, found " + support::Quote(request.cost_model()));
   }
+  TW_ASSIGN(parts_,
+            ParseSearchParts({request.search_parts().begin(), request.search_parts().end()}));
   job_ = request;
   TW_ASSIGN(target_, ir::ParseTarget(request.target()));
   TW_ASSIGN(std::string bytes, support::ReadFile(request.model_path(), kMaxModelBytes));
@@ -106,7 +109,9 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   TW_ASSIGN(std::vector<driver::Task> tasks, driver::ExtractTasks(graph_));
   for (const driver::Task& task : tasks) TW_TRY(AddTask(task, request, reply));
   model_ = UntrainedModel(request.cost_model(), request.seed());
-  if (request.cost_model() == "xgboost") TW_TRY(UseShippedModel(reply->mutable_shipped_model()));
+  if (request.cost_model() == "xgboost" && parts_.shipped_model) {
+    TW_TRY(UseShippedModel(reply->mutable_shipped_model()));
+  }
   reply->set_model_name(ResourceName(graph_.name));
   *reply->mutable_model() = DigestMessage(model_digest_, static_cast<int64_t>(bytes.size()));
   reply->set_toolchain(codegen::ToolchainName());
@@ -120,6 +125,7 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
   entry.task = task;
   TW_ASSIGN(std::vector<schedule::Variant> variants, driver::TaskVariants(task.text));
   SearchOptions options;
+  UseParts(parts_, &options);
   options.seed = request.seed() ^ support::StableHash64(task.hash);
   options.exploration_share =
       request.exploration_share() > 0 ? request.exploration_share() : kDefaultExploration;
@@ -206,6 +212,32 @@ absl::Status BuilderSession::Tell(const v1::Tell& request, v1::Told* reply) {
                        record.steps(), record.point());
   }
   reply->set_known_records(static_cast<int32_t>(records_.size()));
+  return Inherit(request);
+}
+
+// Decisions of relatives, for each task that some were told of. What cannot be carried over is left
+// out: that is no fault of this job.
+absl::Status BuilderSession::Inherit(const v1::Tell& request) {
+  std::map<std::string, std::vector<Point>> inherited;  // by task
+  for (int i = 0; i < request.relatives_size();) {
+    const v1::RelativeProgram& first = request.relatives(i);
+    std::vector<RelativeProgram> programs;
+    for (; i < request.relatives_size(); ++i) {  // the relative's others come next to it
+      const v1::RelativeProgram& one = request.relatives(i);
+      if (one.task() != first.task() || one.canonical_text() != first.canonical_text()) break;
+      programs.push_back({one.program_hash(), one.point()});
+    }
+    TW_ASSIGN(JobTask * task, FindTask(first.task()));
+    const auto variants = driver::TaskVariants(first.canonical_text());
+    if (!variants.ok()) continue;  // of a version that knew other operators
+    TW_ASSIGN(const std::unique_ptr<Space> from, Space::Create(*variants, target_));
+    std::vector<Point>& points = inherited[first.task()];
+    for (Point& point : InheritedPoints(*from, programs, task->search->space())) {
+      if (std::find(points.begin(), points.end(), point) != points.end()) continue;
+      points.push_back(std::move(point));
+    }
+  }
+  for (auto& [hash, points] : inherited) tasks_[hash].search->Inherit(std::move(points));
   return absl::OkStatus();
 }
 

@@ -42,6 +42,7 @@ class BuilderSession {
   absl::Status AddTask(const driver::Task& task, const v1::OpenJob& request, v1::JobOpened* reply);
   absl::Status MakeChecks(v1::ChecksMade* reply);
   absl::Status Tell(const v1::Tell& request, v1::Told* reply);
+  absl::Status Inherit(const v1::Tell& request);
   absl::Status TrainModel(const v1::TrainModel& request, v1::ModelTrained* reply);
   absl::Status TakeModel(v1::ModelTrained* reply);
   absl::Status Use(TrainedModel trained, v1::ModelTrained* reply);
@@ -55,6 +56,7 @@ class BuilderSession {
   // Search mode.
   bool opened_ = false;
   v1::OpenJob job_;
+  SearchParts parts_;
   ir::Target target_;
   graph::Graph graph_;
   std::string model_digest_;

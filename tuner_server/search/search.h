@@ -25,8 +25,8 @@ struct Point {
 std::string PointText(const Point& point);
 std::optional<Point> ParsePoint(std::string_view text);
 
-enum class Origin { kDraft, kMutation, kCrossover, kRandom };
-// As the log writes it: draft, mutation, crossover, random.
+enum class Origin { kDraft, kMutation, kCrossover, kRandom, kTransfer };
+// As the log writes it: draft, mutation, crossover, random, transfer.
 std::string_view OriginText(Origin origin);
 
 // A legal program of a space, lowered as far as the cost model needs.

@@ -18,24 +18,6 @@ constexpr size_t kFavouritesFrom = 8;
 constexpr int kProposalsPerFresh = 16;   // tries for each fresh draft; many are known already
 constexpr int kKnownToEndFresh = 96;     // in a row: a space of few programs and many points
 constexpr int kFailuresToEndBase = 150;  // points in a row without a new program
-constexpr int kPicksOfEachVariant = 8;
-// Of a task's first programs so many are chosen to be unlike each other: a model learns nothing
-// from picks that are all the same (reference: diversity beats a better model at tiny budgets).
-constexpr size_t kEarlyPrograms = 16;
-
-// What the innermost computation of a program is, as far as the features tell.
-std::vector<float> KernelOf(const cost_model::FeatureVector& features) {
-  static const std::vector<size_t>* const columns = [] {
-    auto* found = new std::vector<size_t>();
-    for (const char* name : {"tile.lanes", "tile.accumulators", "tile.body_ops", "loop.guarded"}) {
-      found->push_back(cost_model::FeatureIndex(name));
-    }
-    return found;
-  }();
-  std::vector<float> kernel;
-  for (const size_t column : *columns) kernel.push_back(features[column]);
-  return kernel;
-}
 
 // Positions by score, best first; equal ones in their order.
 std::vector<size_t> ByScore(const std::vector<float>& scores) {
@@ -52,6 +34,16 @@ int IsInvalid(const absl::Status& status) {
 }
 
 }  // namespace
+
+void UseParts(const SearchParts& parts, SearchOptions* options) {
+  if (!parts.transfer) options->transfer_share = 0;
+  if (!parts.quota) options->early_exploration = 0;
+  if (!parts.adapt) options->fresh = 0;
+  if (!parts.evolution) options->generations = options->late_generations = 0;
+  if (parts.descent) options->descend_share = 0.5;
+  options->owed = parts.owed;
+  options->annealing = parts.annealing;
+}
 
 absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(
     std::vector<schedule::Variant> variants, double flops, const ir::Target& target,
@@ -188,6 +180,67 @@ void SearchTask::AddFresh(support::Rng* rng, const std::vector<Point>& parents, 
   }
 }
 
+std::vector<std::string> SearchTask::AddInherited(Pool* pool, AskResult* result) {
+  std::vector<std::string> hashes;
+  if (told_.size() >= kEarlyPrograms) return hashes;
+  const auto is_new = [&](const std::string& hash) {
+    return !IsTold(hash) && pool->hashes.count(hash) == 0;
+  };
+  for (const Point& point : inherited_) {
+    // Illegal here: the relative's own business.
+    auto candidate = maker_.Make(point, Origin::kTransfer, is_new, &result->times);
+    if (!candidate.ok()) continue;
+    hashes.push_back(candidate->program_hash);
+    pool->hashes.insert(candidate->program_hash);
+    pool->drafts.push_back(*std::move(candidate));
+  }
+  return hashes;
+}
+
+// Simulated annealing on the model's scores: chains from the best predicted, each step a mutation,
+// taken where it is better or, the more often the earlier, where it is not much worse. All programs
+// that chains came by are drafts.
+absl::Status SearchTask::Anneal(cost_model::CostModel* model, int drafts, support::Rng* rng,
+                                Pool* pool, AskResult* result) {
+  const auto is_new = [&](const std::string& hash) {
+    return !IsTold(hash) && pool->hashes.count(hash) == 0;
+  };
+  std::vector<size_t> chains;
+  for (const size_t i : ByScore(pool->scores)) {
+    if (static_cast<int>(chains.size()) < options_.chains) chains.push_back(i);
+  }
+  if (chains.empty() || drafts == 0) return absl::OkStatus();
+  const float spread = pool->scores[chains.front()] - pool->scores[chains.back()];
+  const int steps = std::max(1, drafts / static_cast<int>(chains.size()));
+  for (int step = 0; step < steps; ++step) {
+    // Falls in a straight line to zero; at first, what separates the chains is nothing.
+    const double temperature = spread * (1 - static_cast<double>(step) / steps);
+    std::vector<std::pair<size_t, size_t>> moves;  // chain, draft
+    for (size_t c = 0; c < chains.size(); ++c) {
+      for (int tries = 0; tries < kProposalsPerFresh; ++tries) {
+        Point point;
+        if (!space_->Mutate(pool->drafts[chains[c]].point, rng, &point)) break;
+        auto candidate = maker_.Make(point, Origin::kMutation, is_new, &result->times);
+        if (!candidate.ok()) {
+          result->invalid += absl::IsAlreadyExists(candidate.status()) ? 0 : 1;
+          continue;
+        }
+        moves.emplace_back(c, pool->drafts.size());
+        pool->hashes.insert(candidate->program_hash);
+        pool->drafts.push_back(*std::move(candidate));
+        break;
+      }
+    }
+    TW_TRY(Score(model, pool, result));
+    for (const auto& [chain, draft] : moves) {
+      const double gain = pool->scores[draft] - pool->scores[chains[chain]];
+      const double chance = temperature > 0 ? std::exp(gain / temperature) : 0;
+      if (gain >= 0 || rng->Bernoulli(chance)) chains[chain] = draft;
+    }
+  }
+  return absl::OkStatus();
+}
+
 SearchTask::Neighbours SearchTask::AddNeighbours(Pool* pool, AskResult* result) {
   Neighbours neighbours;
   const auto is_new = [&](const std::string& hash) {
@@ -267,89 +320,6 @@ absl::Status SearchTask::Score(cost_model::CostModel* model, Pool* pool, AskResu
   return absl::OkStatus();
 }
 
-// The algorithm that steps begin with; empty for the usual one.
-std::string_view VariantOf(std::string_view steps) {
-  constexpr std::string_view kStep = "variant ";
-  if (steps.substr(0, kStep.size()) != kStep) return "";
-  return steps.substr(kStep.size(), steps.find(';') - kStep.size());
-}
-
-// Each algorithm's best drafts until enough of them were picked (a model knows little of a
-// structure that it has never seen), neighbours of the best measured, the top by prediction, then
-// the explored share from everything below.
-void SearchTask::Choose(int total, const Neighbours& neighbours, support::Rng* rng,
-                        AskResult* result) {
-  std::map<std::string_view, int> told;
-  for (const auto& [hash, known] : told_) ++told[VariantOf(known.steps)];
-  const double share = told_.size() < kEarlyPrograms
-                           ? std::max(options_.early_exploration, options_.exploration_share)
-                           : options_.exploration_share;
-  const int explore = static_cast<int>(std::floor(total * share + 0.5));
-  result->exploration_share = share;
-  std::vector<bool> taken(result->ranked.size());
-  int left = total - explore;
-  if (space_->variants().size() > 1) {
-    std::map<std::string_view, int> owed;
-    const int share = std::max(1, left / static_cast<int>(space_->variants().size()));
-    for (size_t r = 0; r < taken.size() && left > 0; ++r) {
-      const std::string_view variant = VariantOf(result->ranked[r].candidate.steps);
-      if (told[variant] + owed[variant] >= kPicksOfEachVariant || owed[variant] >= share) continue;
-      ++owed[variant];
-      taken[r] = true;
-      --left;
-    }
-  }
-  int descend = static_cast<int>(std::floor(left * options_.descend_share + 0.5));
-  for (size_t r = 0; r < taken.size() && descend > 0; ++r) {
-    if (taken[r] || neighbours.count(result->ranked[r].candidate.program_hash) == 0) continue;
-    taken[r] = true;
-    --descend;
-    --left;
-  }
-  for (size_t r = 0; r < taken.size() && left > 0; ++r) {
-    left -= taken[r] ? 0 : 1;
-    taken[r] = true;
-  }
-  for (size_t r = 0; r < taken.size(); ++r) {
-    if (taken[r]) result->picks.push_back(result->ranked[r]);
-  }
-  Explore(explore, taken, rng, result);
-}
-
-// `count` picks of what was not taken.
-void SearchTask::Explore(int count, const std::vector<bool>& taken, support::Rng* rng,
-                         AskResult* result) {
-  std::set<std::vector<float>> kernels;
-  const bool early = told_.size() < kEarlyPrograms;
-  if (early) kernels = KnownKernels();
-  for (const Pick& pick : result->picks) kernels.insert(KernelOf(pick.candidate.features));
-  std::vector<size_t> rest;
-  for (size_t r = 0; r < taken.size(); ++r) {
-    if (taken[r]) continue;
-    const Pick& draft = result->ranked[r];
-    if (early && count > 0 && kernels.insert(KernelOf(draft.candidate.features)).second) {
-      result->picks.push_back(draft);
-      result->picks.back().explored = true;
-      --count;
-    } else {
-      rest.push_back(r);
-    }
-  }
-  rng->Shuffle(&rest);
-  for (size_t i = 0; i < rest.size() && static_cast<int>(i) < count; ++i) {
-    result->picks.push_back(result->ranked[rest[i]]);
-    result->picks.back().explored = true;
-  }
-}
-
-std::set<std::vector<float>> SearchTask::KnownKernels() {
-  std::set<std::vector<float>> kernels;
-  for (auto& [hash, known] : told_) {
-    if (FindFeatures(&known)) kernels.insert(KernelOf(*known.features));
-  }
-  return kernels;
-}
-
 // False where the steps do not replay to the program.
 bool SearchTask::FindFeatures(Known* known) {
   if (known->stale || known->features.has_value()) return !known->stale;
@@ -368,15 +338,20 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
   // prior, or a model of a few rows, would only be asked to repeat its mistakes.
   const bool some = measured_.size() >= kFavouritesFrom;
   const bool early = told_.size() < kEarlyPrograms;
-  const int generations = !model->pretrained() ? (some ? 1 : 0)
+  const int generations = !model->pretrained() ? (some ? std::min(1, options_.generations) : 0)
                           : early              ? options_.generations
                                                : options_.late_generations;
   const int fresh = generations > 0 ? options_.fresh / 2 : options_.fresh;
   const int evolved = fresh + generations * options_.offspring;
+  const std::vector<std::string> inherited = AddInherited(&pool, &result);
+  TW_TRY(Score(model, &pool, &result));
   TW_TRY(AddBase(model, std::max(0, options_.considered - evolved), &pool, &result));
   AddFresh(&rng, BestKnown(kParents), true, fresh, &pool, &result);
   TW_TRY(Score(model, &pool, &result));
-  for (int generation = 0; generation < generations; ++generation) {
+  if (options_.annealing) {
+    TW_TRY(Anneal(model, generations * options_.offspring, &rng, &pool, &result));
+  }
+  for (int generation = 0; generation < generations && !options_.annealing; ++generation) {
     AddFresh(&rng, BestPredicted(pool, kParents), false, options_.offspring, &pool, &result);
     TW_TRY(Score(model, &pool, &result));
   }
@@ -391,7 +366,7 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
     const int rank = static_cast<int>(result.ranked.size()) + 1;
     result.ranked.push_back({std::move(pool.drafts[i]), pool.scores[i], rank, false});
   }
-  Choose(std::min(count, result.considered), neighbours, &rng, &result);
+  Choose(std::min(count, result.considered), inherited, neighbours, &rng, &result);
   for (const Pick& pick : result.picks) {
     const Candidate& c = pick.candidate;
     Tell({c.program_hash, v1::OUTCOME_UNSPECIFIED, 0, true}, c.steps, PointText(c.point));

@@ -4,6 +4,7 @@
 // owner; not thread-safe.
 //
 // Ask ranks a pool of drafts (legal, lowered, with features, never measured):
+//   inherited  what was good for relatives of the task (transfer.h), while little is known;
 //   base    the best predicted of a random stream of points that grows with what was told;
 //   fresh   mutations and crossings of the best told points, the default's neighbours and, once
 //           there is something to learn from, mutations of the best predicted: made for each batch
@@ -29,6 +30,7 @@
 #include "deploy/support/rng.h"
 #include "tuner_server/search/draft_maker.h"
 #include "tuner_server/search/search.h"
+#include "tuner_server/search/search_parts.h"
 #include "tuner_server/search/space.h"
 
 namespace tilewright::search {
@@ -40,13 +42,21 @@ struct SearchOptions {
   int generations = 3;   // of mutations of what a pre-trained model likes best, `offspring` each,
   int late_generations = 1;  // while little is known, and then: the best told are better parents
   int offspring = 24;
-  double base_growth = 3;          // points of the stream looked at, more for each told program
+  double base_growth = 3;  // points of the stream looked at, more for each told program
+  // Chains of mutations that cool down, in place of those generations: as many drafts of them.
+  bool annealing = false;
+  int chains = 12;
+  double transfer_share = 0.5;     // of a task's first picks: what it inherited
+  bool owed = true;                // picks of each algorithm of an operator
   double exploration_share = 0.1;  // of the picks
   double early_exploration = 0.5;  // the same for a task's first ones
   size_t descend_from = 16;        // measured programs from which on
   double descend_share = 0;        // of the picks are neighbours of the best measured (measured:
                                    // worth nothing beside mutations, results/ablations.txt)
 };
+
+// What the switched parts are to a task's search.
+void UseParts(const SearchParts& parts, SearchOptions* options);
 
 struct Pick {
   Candidate candidate;
@@ -75,6 +85,10 @@ class SearchTask {
   // parent of others; without it, or where it does not give this program, it is none.
   void Tell(const Told& told, std::string_view steps, std::string_view point = "");
 
+  // Points of this task's space that were good for its relatives, the most promising first: first
+  // picks, as long as little is known. Replaces what was there; before the first Ask.
+  void Inherit(std::vector<Point> points) { inherited_ = std::move(points); }
+
   absl::StatusOr<AskResult> Ask(int count, std::string_view batch_id, cost_model::CostModel* model);
 
   // Told and measured (or infeasible) programs with features, for training, in the order told.
@@ -85,6 +99,10 @@ class SearchTask {
   size_t told_count() const { return told_.size(); }
 
  private:
+  // Of a task's first programs so many are chosen to be unlike each other: a model learns nothing
+  // from picks that are all the same (reference: diversity beats a better model at tiny budgets).
+  static constexpr size_t kEarlyPrograms = 16;
+
   SearchTask(std::unique_ptr<Space> space, double flops, const ir::Target& target,
              SearchOptions options)
       : space_(std::move(space)),
@@ -118,6 +136,10 @@ class SearchTask {
                Origin* origin) const;
   void AddFresh(support::Rng* rng, const std::vector<Point>& parents, bool with_default, int count,
                 Pool* pool, AskResult* result);
+  // Program hashes of what was inherited and is not told, the most promising first.
+  std::vector<std::string> AddInherited(Pool* pool, AskResult* result);
+  absl::Status Anneal(cost_model::CostModel* model, int drafts, support::Rng* rng, Pool* pool,
+                      AskResult* result);
   absl::Status AddBase(cost_model::CostModel* model, int size, Pool* pool, AskResult* result);
   bool GrowBase(AskResult* result);
   absl::Status Score(cost_model::CostModel* model, Pool* pool, AskResult* result) const;
@@ -126,7 +148,11 @@ class SearchTask {
   // Program hashes of drafts one step away from the best measured.
   using Neighbours = std::unordered_set<std::string>;
   Neighbours AddNeighbours(Pool* pool, AskResult* result);
-  void Choose(int total, const Neighbours& neighbours, support::Rng* rng, AskResult* result);
+  void Choose(int total, const std::vector<std::string>& inherited, const Neighbours& neighbours,
+              support::Rng* rng, AskResult* result);
+  int TakeInherited(const std::vector<std::string>& inherited, int count, AskResult* result,
+                    std::vector<bool>* taken);
+  int TakeOwed(int left, const AskResult& result, std::vector<bool>* taken) const;
   void Explore(int count, const std::vector<bool>& taken, support::Rng* rng, AskResult* result);
   bool FindFeatures(Known* known);
   bool IsTold(const std::string& program_hash) const { return told_.count(program_hash) > 0; }
@@ -135,6 +161,7 @@ class SearchTask {
   SearchOptions options_;
   DraftMaker maker_;
   std::optional<Point> default_point_;
+  std::vector<Point> inherited_;
   std::string default_hash_;
   support::Rng base_rng_;
   std::vector<BasePoint> base_;  // distinct programs, in the order of the stream

@@ -64,6 +64,8 @@ std::string_view OriginText(Origin origin) {
       return "crossover";
     case Origin::kRandom:
       return "random";
+    case Origin::kTransfer:
+      return "transfer";
   }
   return "draft";
 }
@@ -132,6 +134,10 @@ bool Space::Contains(const Point& point) const {
   return Feasible(point);
 }
 
+bool Space::Repair(support::Rng* rng, Point* point) const {
+  return search::Repair(*sketches_[static_cast<size_t>(point->sketch)], rng, point);
+}
+
 bool Space::Feasible(const Point& point) const {
   return sketches_[static_cast<size_t>(point.sketch)]->Feasible(point);
 }
@@ -144,7 +150,7 @@ bool Space::Sample(support::Rng* rng, Point* point) const {
     for (const Knob& knob : sketches_[static_cast<size_t>(point->sketch)]->knobs()) {
       point->choices.push_back(static_cast<int>(rng->Uniform(knob.menu.size())));
     }
-    if (Repair(*sketches_[static_cast<size_t>(point->sketch)], rng, point)) return true;
+    if (Repair(rng, point)) return true;
   }
   return false;
 }

@@ -58,6 +58,8 @@ class Space {
   const ir::Function& function() const { return variants_[0].function; }
   const std::vector<schedule::Variant>& variants() const { return variants_; }
   const std::vector<std::unique_ptr<Sketch>>& sketches() const { return sketches_; }
+  // Name of the algorithm that a sketch is of.
+  const std::string& VariantOf(size_t sketch) const { return variants_[variant_of_[sketch]].name; }
   // The point that is the default schedule; nothing where no sketch has it.
   std::optional<Point> DefaultPoint() const;
   // Product of the menus, summed over sketches; feasible or not.
@@ -71,6 +73,10 @@ class Space {
   bool Cross(const Point& a, const Point& b, support::Rng* rng, Point* point) const;
   // Each feasible point next to `from`: one knob, one step up or down.
   std::vector<Point> Neighbours(const Point& from) const;
+
+  // Lowers knobs at random until the point is feasible. False where a bounded number of tries was
+  // not enough. REQUIRES: one choice per knob of a sketch, each in range.
+  bool Repair(support::Rng* rng, Point* point) const;
 
   // Whether `point` (of a log, say) is a feasible point of this space.
   bool Contains(const Point& point) const;

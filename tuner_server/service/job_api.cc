@@ -15,6 +15,7 @@
 #include "tuner_server/log/log_stats.h"
 #include "tuner_server/log/target_text.h"
 #include "tuner_server/modules/module_store.h"
+#include "tuner_server/search/search_parts.h"
 #include "tuner_server/service/job_messages.h"
 #include "tuner_server/service/page_token.h"
 
@@ -124,6 +125,7 @@ absl::Status JobApi::Check(const v1::CreateJobRequest& request) {
                            StrCat("expected one of ", support::Join(kCostModels, ", "), ", found ",
                                   support::Quote(cost_model)));
   }
+  TW_TRY(search::ParseSearchParts({job.search_parts().begin(), job.search_parts().end()}).status());
   if (job.priority() < 0 || job.priority() > 5) {
     return InvalidArgument("job.priority.bad", StrCat("expected 0..5, found ", job.priority()));
   }
