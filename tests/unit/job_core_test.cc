@@ -209,6 +209,28 @@ TEST(JobCore, ASecondTuningMeasuresNothingAndPublishesTheSame) {
   EXPECT_EQ(Value(world.log().CountTrials("job4")).ended, 40);
 }
 
+TEST(JobCore, AModuleOfTheSameModelSchedulesAndCompilerIsNotCompiledAgain) {
+  JobWorld world(3, {});
+  const auto tune = [&world](const char* job, const char* build) {
+    world.compiler_build = build;
+    world.steps_of_module.clear();
+    world.NextJob(job);
+    world.CreateJob(40, Recalled);
+    world.StartCore();
+    world.RunToEnd(kManySteps);
+    world.CheckEnded();
+    EXPECT_EQ(log::JobStateName(world.job().state), "SUCCEEDED") << world.job().state_reason;
+    return world.job().published_module.substr(world.job().published_module.rfind('/') + 1) +
+           (world.steps_of_module.empty() ? " as it was" : " compiled");
+  };
+  EXPECT_EQ(tune("job2", "b1"), "1 compiled");
+  EXPECT_EQ(tune("job3", "b1"), "1 as it was");
+  EXPECT_EQ(tune("job4", "b2"), "2 compiled");
+  EXPECT_EQ(tune("job5", ""), "3 compiled");
+  EXPECT_EQ(tune("job6", ""), "4 compiled");
+  EXPECT_EQ(tune("job7", "b2"), "2 as it was");
+}
+
 // The server never sees the weights: what it would publish could only compute nonsense.
 // Other tasks of the same kinds: what was best for those is told first of all, to each child the
 // same, and only to jobs that may know of others.

@@ -267,6 +267,7 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
     v1::JobOpened* opened = reply.mutable_job_opened();
     opened->set_model_name("Net");
     opened->set_toolchain("tc");
+    opened->set_compiler_build(compiler_build);
     // As the real one: what is pre-trained ranks at once where models learn.
     if (request.open_job().cost_model() == "xgboost") {
       state.model = "shipped-1";

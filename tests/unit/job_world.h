@@ -82,6 +82,7 @@ class JobWorld {
   bool tracker_measures = true;  // false: items stay queued
   int64_t devices = 1;
   int64_t space = 1000;             // candidates of each task
+  std::string compiler_build;       // of the search children
   std::string steps_of_module;      // what the last compiled module was made of
   std::map<int, int> models_taken;  // how often, by the asks answered during the training
   bool grows_on_retrain = true;

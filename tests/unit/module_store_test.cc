@@ -42,12 +42,14 @@ class ModuleStoreTest : public testing::Test {
     request.target = target;
     request.job = job;
     request.model_sha256 = "m-" + module;
+    request.recipe = recipe_;
     return store_.Publish(request);
   }
 
   TempDir dir_ = Value(TempDir::Create("module-store"));
   std::unique_ptr<log::TuningLog> log_ = log::MakeMemoryLog();
   std::unique_ptr<daemon::BlobStore> blobs_ = Value(daemon::BlobStore::Open(dir_.File("blobs")));
+  std::string recipe_;
   ModuleStore store_{log_.get(), blobs_.get()};
 };
 
@@ -63,6 +65,23 @@ TEST_F(ModuleStoreTest, APublishedModuleIsFoundByNameAndByDigest) {
   EXPECT_EQ(Value(store_.Get("projects/default/modules/dqn-v1/versions/1")), row);
   EXPECT_EQ(Slug(store_.Get("projects/default/modules/dqn-v1/versions/2").status()),
             "log.module_version.not_found");
+}
+
+TEST_F(ModuleStoreTest, WhatHasTheRecipeIsPublishedAgainAsItIs) {
+  recipe_ = "r1";
+  const log::ModuleVersionRow one = Value(Publish("net", "a", "cpu"));
+  recipe_ = "r2";
+  const log::ModuleVersionRow two = Value(Publish("net", "b", "cpu"));
+  EXPECT_EQ(Value(store_.Reuse("", "Net", "r1")), one);
+  EXPECT_EQ(Value(store_.Reuse("", "net", "r2")), two);
+  constexpr char kNone[] = "log.module_version.not_found";
+  EXPECT_EQ(Slug(store_.Reuse("", "other", "r1").status()), kNone);
+  EXPECT_EQ(Slug(store_.Reuse("", "net", "").status()), kNone);
+  EXPECT_EQ(Slug(store_.Reuse("", "net", "r3").status()), kNone);
+  TW_CHECK(blobs_->Remove(one.sha256).ok());
+  EXPECT_EQ(Slug(store_.Reuse("", "net", "r1").status()), "module.reuse.bytes");
+  EXPECT_EQ(Value(log_->PruneModuleVersions({two}, 1)).size(), 1U);
+  EXPECT_EQ(Slug(store_.Reuse("", "net", "r2").status()), kNone);
 }
 
 TEST_F(ModuleStoreTest, RefusesWhatIsNotTheModuleThatWasMeant) {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "deploy/support/build_id.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
@@ -317,6 +318,21 @@ TEST_F(FrameTest, TalksToAChildAndWriteTimesOutWhenItHangs) {
   child->Kill(SIGKILL);
   EXPECT_EQ(child->Wait(kLongMs)->signal, SIGKILL);
   EXPECT_EQ(Slug(WriteFrame(child->stdin_fd(), "x")), "frame.write.closed");
+}
+
+// As `readelf -n` prints it: 40 digits of this program, whatever else is loaded.
+TEST(BuildIdTest, IsTheNoteOfTheLinker) {
+  const std::string id = BuildId();
+  if (id.empty()) GTEST_SKIP() << "linked without a build ID";
+  EXPECT_GE(id.size(), 16U);
+  EXPECT_EQ(id, BuildId());
+  const auto program = ReadFile("/proc/self/exe", uint64_t{1} << 30);
+  ASSERT_TRUE(program.ok());
+  std::string bytes;
+  for (size_t i = 0; i < id.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(id.substr(i, 2), nullptr, 16));
+  }
+  EXPECT_NE(program->find(std::string("GNU\0", 4) + bytes), std::string::npos);
 }
 
 }  // namespace

@@ -376,6 +376,24 @@ TEST_P(TuningLogTest, ModelsRoundTripAndKeepTheirFirstBytes) {
   EXPECT_EQ(models[0].recall_at_8, 0.75);
 }
 
+TEST_P(TuningLogTest, AJobMayPublishAVersionThatIsThere) {
+  for (const char* job : {"j1", "j2"}) Value(log_->CreateJob(MakeJob(job)));
+  ModuleVersionRow version;
+  version.module = "net";
+  version.sha256 = "s1";
+  version.recipe = "r";
+  version.created_us = 1;
+  version = Value(log_->AddModuleVersion(version));
+  EXPECT_EQ(Value(log_->GetModuleVersion("net", 1)).recipe, "r");
+  EXPECT_EQ(Value(log_->UseModuleVersion("j2", "net", "r")), version);
+  EXPECT_EQ(Value(log_->GetJob("j2")).published_module, "projects/default/modules/net/versions/1");
+  EXPECT_EQ(Value(log_->GetJob("j1")).published_module, "");
+  EXPECT_EQ(Slug(log_->UseModuleVersion("j1", "net", "").status()), "log.module_version.not_found");
+  EXPECT_EQ(Slug(log_->UseModuleVersion("j1", "web", "r").status()),
+            "log.module_version.not_found");
+  EXPECT_EQ(Value(log_->GetJob("j1")).published_module, "");
+}
+
 TEST_P(TuningLogTest, ModuleVersionsCountPerModuleAndOncePerJob) {
   Value(log_->CreateJob(MakeJob("j1")));
   ModuleVersionRow version;

@@ -208,6 +208,9 @@ class JobCore {
   void WindDown();
   absl::Status PumpEnd();
   absl::Status CancelTrials(bool at_tracker_too, const std::string& reason);
+  std::string PublishedName() const;
+  std::string RecipeOf(const v1::CompileModule& compile) const;
+  absl::StatusOr<bool> ReuseModule();
   modules::PublishRequest MakePublishRequest(const v1::ModuleCompiled& compiled) const;
 
   JobEnvironment env_;
@@ -238,6 +241,8 @@ class JobCore {
   // Search child.
   SearchStep search_step_ = SearchStep::kNone;  // what is being asked
   std::string search_request_;                  // names the request, to count its crashes
+  std::string compiler_build_;                  // of the child
+  std::string recipe_;                          // of the module that is being compiled
   std::string crashed_request_;
   int search_crashes_ = 0;  // on crashed_request_, in a row
   int64_t search_retry_ns_ = 0;

@@ -4,12 +4,18 @@
 #include <utility>
 
 #include "deploy/daemon/wire.h"
+#include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_core.h"
 #include "tuner_server/jobs/most_frequent.h"
 #include "tuner_server/jobs/work_items.h"
 
 namespace tilewright::jobs {
+namespace {
+
+using support::StrCat;
+
+}  // namespace
 
 absl::Status JobCore::On(Tick) { return absl::OkStatus(); }
 
@@ -96,12 +102,51 @@ absl::Status JobCore::CancelTrials(bool at_tracker_too, const std::string& reaso
   return Store(news);
 }
 
+std::string JobCore::PublishedName() const {
+  return spec_.model_name().empty() ? job_.model_name : spec_.model_name();
+}
+
+// All that a compilation depends on; empty when the compiler does not say which one it is.
+std::string JobCore::RecipeOf(const v1::CompileModule& compile) const {
+  if (compiler_build_.empty()) return {};
+  std::string text = StrCat(compiler_build_, "\n", job_.toolchain, "\n", job_.target, "\n",
+                            job_.model_sha256, "\n");
+  const std::map shapes(spec_.input_shapes().begin(), spec_.input_shapes().end());
+  for (const auto& [input, shape] : shapes) {
+    text += input;
+    for (const int64_t dim : shape.dims()) text += StrCat(" ", dim);
+    text += "\n";
+  }
+  for (const TaskState& task : tasks_) {
+    const auto steps = compile.steps_by_task().find(task.row.hash);
+    const bool chosen = steps != compile.steps_by_task().end();
+    text += StrCat(task.row.hash, " ", chosen ? steps->second : task.row.default_steps, "\n");
+  }
+  return support::Sha256Hex(text);
+}
+
+// A model whose schedules are those of a module that is there is not compiled again: a second
+// tuning that found nothing better makes no new version.
+absl::StatusOr<bool> JobCore::ReuseModule() {
+  if (recipe_.empty()) return false;
+  const auto version = env_.modules->Reuse(job_.id, PublishedName(), recipe_);
+  if (absl::IsNotFound(version.status())) return false;
+  TW_TRY(version.status());
+  TW_TRY(AddText("the module is the one of " +
+                 (version->job.empty() ? std::string("an earlier compilation") : version->job) +
+                 ": same model, schedules and compiler"));
+  TW_TRY(Move(JobAction::kSucceed, job_.state_reason));
+  done_ = log::IsFinal(job_.state);
+  return true;
+}
+
 modules::PublishRequest JobCore::MakePublishRequest(const v1::ModuleCompiled& compiled) const {
   modules::PublishRequest request;
   request.path = compiled.path();
   const auto hex = daemon::DigestToHex(compiled.digest());
   if (hex.ok()) request.expected_sha256 = *hex;
-  request.module = spec_.model_name().empty() ? job_.model_name : spec_.model_name();
+  request.module = PublishedName();
+  request.recipe = recipe_;
   request.job = job_.id;
   request.target = job_.target;
   request.model_sha256 = job_.model_sha256;

@@ -226,6 +226,9 @@ absl::Status JobCore::AskCompile() {
     (*compile->mutable_record_by_task())[task.row.hash] = task.best.measurement_id;
     (*compile->mutable_predicted_ns_by_task())[task.row.hash] = task.best.median;
   }
+  recipe_ = RecipeOf(*compile);
+  TW_ASSIGN(const bool reused, ReuseModule());
+  if (reused) return absl::OkStatus();
   compile->set_output_path(support::PathJoin(options_.state_dir, "model.tw"));
   compile->set_job(job_.uid);
   search_request_ = "CompileModule";
@@ -358,6 +361,7 @@ absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
   for (int i = 0; i < opened.tasks_size() && !checked_; ++i) {
     tasks_[static_cast<size_t>(i)].spec = opened.tasks(i);
   }
+  compiler_build_ = opened.compiler_build();
   shipped_ = opened.shipped_model();
   TW_TRY(UseShippedModel());
   opened_ = true;

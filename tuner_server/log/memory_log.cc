@@ -335,6 +335,21 @@ class MemoryLog final : public TuningLog {
     return row;
   }
 
+  absl::StatusOr<ModuleVersionRow> UseModuleVersion(const std::string& job,
+                                                    const std::string& module,
+                                                    const std::string& recipe) override {
+    MutexLock lock(mutex_);
+    for (auto row = versions_.rbegin(); row != versions_.rend(); ++row) {
+      if (recipe.empty() || row->recipe != recipe || row->module != module || row->pruned_us != 0) {
+        continue;
+      }
+      const auto found = Find(job);
+      if (found.ok()) (*found)->row.published_module = ModuleVersionName(module, row->number);
+      return *row;
+    }
+    return Missing("module_version", module + " of recipe " + recipe);
+  }
+
   absl::StatusOr<ModuleVersionRow> GetModuleVersion(const std::string& module,
                                                     int64_t number) override {
     MutexLock lock(mutex_);

@@ -273,8 +273,14 @@ CREATE INDEX records_known ON records(task_hash, target_key, threads, toolchain)
   WHERE accepted = 1 AND valid = 1;
 )sql";
 
-constexpr std::array<sql::Migration, 4> kMigrations = {
-    {{1, kVersion1}, {2, kVersion2}, {3, kVersion3}, {4, kVersion4}}};
+// 5: a module that is there already is not compiled again.
+constexpr std::string_view kVersion5 = R"sql(
+ALTER TABLE module_versions ADD COLUMN recipe TEXT NOT NULL DEFAULT '';
+CREATE INDEX module_versions_by_recipe ON module_versions(recipe) WHERE recipe <> '';
+)sql";
+
+constexpr std::array<sql::Migration, 5> kMigrations = {
+    {{1, kVersion1}, {2, kVersion2}, {3, kVersion3}, {4, kVersion4}, {5, kVersion5}}};
 
 }  // namespace
 

@@ -209,6 +209,7 @@ void ForEachField(Row& row, F&& f) {
   f("created_by", row.created_by);
   f("created_us", row.created_us);
   f("pruned_us", row.pruned_us);
+  f("recipe", row.recipe);
 }
 
 template <RowOf<ModuleAliasRow> Row, typename F>

@@ -395,8 +395,24 @@ class SqliteLog final : public TuningLog {
     row.number = last.ColumnInt64(0);
     last.Reset();
     TW_TRY(InsertOne("module_versions", row));
-    TW_ASSIGN(Statement set, db_.Prepare("UPDATE jobs SET published_module = ?2 WHERE id = ?1"));
-    TW_TRY(set.BindText(1, row.job).BindText(2, ModuleVersionName(row.module, row.number)).Run());
+    TW_TRY(WritePublished(row.job, row));
+    TW_TRY(Commit(&transaction, Failpoint::tuner_version_adding, Failpoint::tuner_version_added));
+    return row;
+  }
+
+  absl::StatusOr<ModuleVersionRow> UseModuleVersion(const std::string& job,
+                                                    const std::string& module,
+                                                    const std::string& recipe) override {
+    MutexLock lock(mutex_);
+    TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
+    TW_ASSIGN(Statement find,
+              Select<ModuleVersionRow>("module_versions",
+                                       "WHERE recipe = ?1 AND recipe <> '' AND module = ?2 AND "
+                                       "pruned_us = 0 ORDER BY number DESC LIMIT 1"));
+    find.BindText(1, recipe).BindText(2, module);
+    TW_ASSIGN(ModuleVersionRow row,
+              ReadOne<ModuleVersionRow>(&find, "module_version", module + " of recipe " + recipe));
+    TW_TRY(WritePublished(job, row));
     TW_TRY(Commit(&transaction, Failpoint::tuner_version_adding, Failpoint::tuner_version_added));
     return row;
   }
@@ -559,6 +575,14 @@ class SqliteLog final : public TuningLog {
               Select<ModuleVersionRow>("module_versions", "WHERE module = ?1 AND number = ?2"));
     find.BindText(1, module).BindInt64(2, number);
     return ReadOne<ModuleVersionRow>(&find, "module_version", ModuleVersionName(module, number));
+  }
+
+  absl::Status WritePublished(const std::string& job, const ModuleVersionRow& version)
+      TW_REQUIRES(mutex_) {
+    TW_ASSIGN(Statement set, db_.Prepare("UPDATE jobs SET published_module = ?2 WHERE id = ?1"));
+    return set.BindText(1, job)
+        .BindText(2, ModuleVersionName(version.module, version.number))
+        .Run();
   }
 
   absl::Status WriteJob(const JobRow& job) TW_REQUIRES(mutex_) {

@@ -98,6 +98,7 @@ absl::StatusOr<log::ModuleVersionRow> ModuleStore::Publish(const PublishRequest&
   row.device_class = request.device_class;
   row.toolchain = request.toolchain;
   row.created_by = request.created_by;
+  row.recipe = request.recipe;
   row.created_us = request.now_us;
   std::set<std::string> tasks;
   for (const module::Function& function : file.manifest().functions) {
@@ -119,6 +120,17 @@ absl::StatusOr<log::ModuleVersionRow> ModuleStore::Publish(const PublishRequest&
                                      support::HexEncode(made.signature), request.now_us, "tuner"}));
   }
   return published;
+}
+
+absl::StatusOr<log::ModuleVersionRow> ModuleStore::Reuse(const std::string& job,
+                                                         std::string_view module,
+                                                         const std::string& recipe) {
+  const support::MutexLock lock(publish_mutex_);
+  TW_ASSIGN(const log::ModuleVersionRow version,
+            log_->UseModuleVersion(job, ModuleName(module), recipe));
+  if (blobs_->Contains(version.sha256) && blobs_->Contains(version.manifest_sha256)) return version;
+  // The row of a restored log, say; what the job publishes instead takes its place.
+  return support::NotFound("module.reuse.bytes", "the bytes of " + version.sha256 + " are gone");
 }
 
 absl::StatusOr<log::ModuleVersionRow> ModuleStore::Get(std::string_view name) {

@@ -34,6 +34,7 @@ struct PublishRequest {
   std::string device_class;
   std::string toolchain;
   std::string created_by;
+  std::string recipe;  // of log::ModuleVersionRow
   int64_t now_us = 0;
 };
 
@@ -66,6 +67,11 @@ class ModuleStore {
   // data_loss when the file is not an intact module, or (module.publish.digest_mismatch) not the
   // expected one. The digest in the answer names bytes that the blob store holds.
   absl::StatusOr<log::ModuleVersionRow> Publish(const PublishRequest& request);
+
+  // The version of that name and recipe whose bytes are there, as what the job publishes; not_found
+  // where there is none.
+  absl::StatusOr<log::ModuleVersionRow> Reuse(const std::string& job, std::string_view module,
+                                              const std::string& recipe);
 
   // By full name, projects/default/modules/{module}/versions/{number}. invalid_argument
   // module.name.bad, not_found.

@@ -8,6 +8,7 @@
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/structural.h"
 #include "cost_model/shipped_model.h"
+#include "deploy/support/build_id.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -115,6 +116,7 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   reply->set_model_name(ResourceName(graph_.name));
   *reply->mutable_model() = DigestMessage(model_digest_, static_cast<int64_t>(bytes.size()));
   reply->set_toolchain(codegen::ToolchainName());
+  reply->set_compiler_build(support::BuildId());
   opened_ = true;
   return absl::OkStatus();
 }
