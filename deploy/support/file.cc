@@ -190,6 +190,11 @@ absl::Status RemoveFile(const std::string& path) {
   return ErrnoError(errno, "file.remove.failed", path);
 }
 
+absl::Status LinkFile(const std::string& path, const std::string& new_name) {
+  if (link(path.c_str(), new_name.c_str()) == 0) return absl::OkStatus();
+  return ErrnoError(errno, "file.link.failed", path + " as " + new_name);
+}
+
 bool FileExists(const std::string& path) {
   struct stat info{};
   return stat(path.c_str(), &info) == 0;

@@ -29,6 +29,9 @@ absl::Status MakeDirs(const std::string& path);
 absl::Status RemoveTree(const std::string& path);
 
 absl::Status RemoveFile(const std::string& path);
+// A second name for a file that nobody will change. Fails across file systems, and on those without
+// hard links. file.link.failed.
+absl::Status LinkFile(const std::string& path, const std::string& new_name);
 bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 absl::StatusOr<uint64_t> FileSize(const std::string& path);

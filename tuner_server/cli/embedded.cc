@@ -50,23 +50,18 @@ class Service {
                  {"--state-dir", PathJoin(state_dir, name_), "--port-file", port_file_});
   }
 
-  absl::Status Start() {
+  // Until it is ready, with `wait`; else Supervise will see to it.
+  absl::Status Start(bool wait) {
     TW_TRY(Launch());
-    support::SystemClock clock;
-    const int64_t deadline_ns = clock.NowNs() + kReadyMs * 1'000'000;
-    while (true) {
-      if (auto text = support::ReadFile(port_file_, 4096); text.ok() && !text->empty()) {
-        address_ = support::Trim(*text);
-        return absl::OkStatus();
-      }
-      const auto ended = child_->Wait(kPollMs);
-      if (ended.ok()) return Failed(ended->ToString());
-      if (clock.NowNs() > deadline_ns) return Failed("not ready in time");
-    }
+    ready_by_ns_ = clock_.NowNs() + kReadyMs * 1'000'000;
+    while (wait && address_.empty()) TW_TRY(AwaitReady(kPollMs));
+    return absl::OkStatus();
   }
 
-  // Starts it again if it has ended; an error when that happened too often. `listen` = it serves.
+  // Starts it again if it has ended; an error when that happened too often, or before it was ready
+  // for the first time. `listen` = it serves.
   absl::Status Supervise(bool listen) {
+    if (address_.empty()) return AwaitReady(0);
     const auto ended = child_->Wait(0);
     if (!ended.ok()) return absl::OkStatus();
     WriteLog();
@@ -91,6 +86,17 @@ class Service {
   const std::string& address() const { return address_; }
 
  private:
+  // A daemon writes its port when it is ready.
+  absl::Status AwaitReady(int64_t wait_ms) {
+    if (auto text = support::ReadFile(port_file_, 4096); text.ok() && !text->empty()) {
+      address_ = support::Trim(*text);
+      return absl::OkStatus();
+    }
+    const auto ended = child_->Wait(wait_ms);
+    if (ended.ok()) return Failed(ended->ToString());
+    return clock_.NowNs() > ready_by_ns_ ? Failed("not ready in time") : absl::OkStatus();
+  }
+
   absl::Status Launch() {
     (void)support::RemoveFile(port_file_);
     support::ChildOptions options;
@@ -121,6 +127,8 @@ class Service {
   std::string log_file_;
   std::string address_;
   std::unique_ptr<support::Child> child_;
+  support::SystemClock clock_;
+  int64_t ready_by_ns_ = 0;
   int restarts_ = 0;
 };
 
@@ -197,10 +205,11 @@ class EmbeddedFleet::Impl {
   }
 
   absl::Status Start() {
-    TW_TRY(Add("tracker", {}));
+    TW_TRY(Add("tracker", {}, true));
     const std::string tracker = services_[0]->address();
-    TW_TRY(Add("tuner", {"--tracker", tracker}));
-    TW_TRY(Add("agent", {"--tracker", tracker, "--device", "cpu"}));
+    TW_TRY(Add("tuner", {"--tracker", tracker}, true));
+    // It tests itself first; jobs can be submitted meanwhile.
+    TW_TRY(Add("agent", {"--tracker", tracker, "--device", "cpu"}, false));
     supervisor_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         for (size_t i = 0; i < services_.size(); ++i) {
@@ -223,9 +232,9 @@ class EmbeddedFleet::Impl {
   }
 
  private:
-  absl::Status Add(const std::string& name, std::vector<std::string> args) {
+  absl::Status Add(const std::string& name, std::vector<std::string> args, bool wait) {
     services_.push_back(std::make_unique<Service>(name, state_dir_, std::move(args)));
-    return services_.back()->Start();
+    return services_.back()->Start(wait);
   }
 
   std::string state_dir_;

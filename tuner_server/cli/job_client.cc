@@ -140,7 +140,7 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
   }
   create.set_parent("projects/default");
   create.set_job_id(request.name);
-  create.set_request_id(RequestId(request, support::Sha256Hex(model)));
+  create.set_request_id(RequestId(request, support::HexEncode(job->model().hash())));
   return client.Call(client.jobs(), &v1::JobService::Stub::CreateJob, create);
 }
 

@@ -1,6 +1,7 @@
 #include "tuner_server/cli/tune_command.h"
 
 #include <algorithm>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "deploy/support/env.h"
@@ -23,11 +24,40 @@ using support::StrCat;
 
 constexpr int64_t kSubmitPatienceMs = 2'000;
 constexpr int64_t kDevicePatienceMs = 20'000;
-constexpr int64_t kDevicePollMs = 100;
 
 bool IsOnline(const v1::Device& device) { return device.reachability() == v1::REACHABILITY_ONLINE; }
 
 void Say(const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }
+
+// Whether the daemons of this machine are well and their device registers in time. A job that needs
+// no device does not wait for it.
+class DeviceWatch {
+ public:
+  DeviceWatch(ServerClient* client, const EmbeddedFleet* fleet)
+      : client_(client),
+        fleet_(fleet),
+        deadline_ns_(clock_.NowNs() + kDevicePatienceMs * 1'000'000) {}
+
+  absl::Status Check() {
+    TW_TRY(fleet_->Healthy());
+    const std::lock_guard lock(mutex_);
+    if (online_) return absl::OkStatus();
+    const auto page = client_->Call(client_->fleet(), &v1::FleetAdminService::Stub::ListDevices,
+                                    v1::ListDevicesRequest());
+    online_ = page.ok() && std::any_of(page->devices().begin(), page->devices().end(), IsOnline);
+    if (online_ || clock_.NowNs() < deadline_ns_) return absl::OkStatus();
+    return support::Unavailable("cli.embedded.device",
+                                "no device has registered; see " + fleet_->state_dir());
+  }
+
+ private:
+  ServerClient* client_;
+  const EmbeddedFleet* fleet_;
+  support::SystemClock clock_;
+  int64_t deadline_ns_;
+  std::mutex mutex_;
+  bool online_ = false;
+};
 
 class Tuner {
  public:
@@ -84,12 +114,12 @@ class Tuner {
     TW_ASSIGN(auto fleet, EmbeddedFleet::Start({options_.state_dir, options_.log_path}));
     ServerClient client(fleet->address());
     TW_TRY(CancelLeftOvers(client));
-    TW_TRY(WaitForDevice(client, *fleet));
     Say(StrCat("tuning on this machine, target ", target_, "; tuning log ",
                options_.log_path.empty() ? EmbeddedLog(fleet->state_dir()) : options_.log_path));
     TW_ASSIGN(v1::Job job,
               Patiently(kSubmitPatienceMs, [&] { return SubmitJob(client, options_.job); }));
-    auto watched = WatchJob(client, job.name(), false, [&fleet] { return fleet->Healthy(); });
+    DeviceWatch device(&client, fleet.get());
+    auto watched = WatchJob(client, job.name(), false, [&device] { return device.Check(); });
     if (!watched.ok()) {
       (void)Cancel(client, job.name(), "the command line ended");
       return watched.status();
@@ -120,25 +150,6 @@ class Tuner {
     request.set_name(name);
     request.set_reason(reason);
     return client.Call(client.jobs(), &v1::JobService::Stub::CancelJob, request).status();
-  }
-
-  static absl::Status WaitForDevice(ServerClient& client, const EmbeddedFleet& fleet) {
-    support::SystemClock clock;
-    const int64_t deadline_ns = clock.NowNs() + kDevicePatienceMs * 1'000'000;
-    while (!Interrupted()) {
-      TW_TRY(fleet.Healthy());
-      const auto page = client.Call(client.fleet(), &v1::FleetAdminService::Stub::ListDevices,
-                                    v1::ListDevicesRequest());
-      if (page.ok() && std::any_of(page->devices().begin(), page->devices().end(), IsOnline)) {
-        return absl::OkStatus();
-      }
-      if (clock.NowNs() > deadline_ns) {
-        return support::Unavailable("cli.embedded.device",
-                                    "no device has registered; see " + fleet.state_dir());
-      }
-      support::SleepMs(kDevicePollMs);
-    }
-    return support::Cancelled("cli.interrupted", "stopped before the job was submitted");
   }
 
   // The weights never left: the module is compiled here, of the job's records.

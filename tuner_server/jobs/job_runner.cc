@@ -117,6 +117,8 @@ absl::Status JobRunner::PrepareFolder() {
   TW_TRY(support::MakeDirs(support::PathJoin(dir_, "builds")));
   const std::string model = support::PathJoin(dir_, "model.onnx");
   if (support::FileExists(model)) return absl::OkStatus();
+  TW_ASSIGN(const std::string blob, env_.blobs->Path(model_sha256_));
+  if (support::LinkFile(blob, model).ok()) return absl::OkStatus();
   TW_ASSIGN(const std::string bytes, env_.blobs->Get(model_sha256_));
   return support::WriteFileAtomic(model, bytes);
 }
