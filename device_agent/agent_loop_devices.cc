@@ -34,11 +34,17 @@ bool AgentLoop::StartDevice(const AgentDevice& device, absl::Status* status) {
   *status = ready.status();
   if (!ready.ok()) return false;
   v1::DeviceReport found = DeviceFrom(ready->attributes());
+  // Kinds of devices tell different things.
+  const auto attribute = [&](const char* name) {
+    const auto it = found.attributes().find(name);
+    return it == found.attributes().end() ? v1::Attribute() : it->second;
+  };
   LogInfo("agent.device", {{"device", device.name},
                            {"pool", device.pool.empty() ? found.key() : device.pool},
                            {"fingerprint", found.fingerprint()},
-                           {"cores", found.attributes().at("cores").i()},
-                           {"peak_gflops", found.attributes().at("peak_gflops").d()},
+                           {"name", attribute("name").s()},
+                           {"cores", attribute("cores").i()},
+                           {"peak_gflops", attribute("peak_gflops").d()},
                            {"sandboxed", ready->sandboxed()},
                            {"detail", ready->sandbox_detail()}});
   if (!ready->sandboxed()) {

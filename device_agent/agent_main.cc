@@ -149,6 +149,9 @@ absl::StatusOr<std::vector<AgentDevice>> MakeDevices(
     SupervisorOptions& worker = device.supervisor;
     worker.device = device.name;
     worker.device_kind = spec.kind;
+    worker.sandbox_profile = spec.profile;
+    worker.device_nodes = spec.nodes;
+    worker.device_index = spec.index;
     worker.bridge = spec.bridge;
     worker.worker_path = flags.worker;
     if (flags.worker.empty() && spec.bridge.empty()) {

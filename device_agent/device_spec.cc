@@ -16,6 +16,8 @@ constexpr int64_t kMaxCore = 1023;  // of the kernel's fixed set (CPU_SETSIZE)
 constexpr size_t kMaxName = 100;
 constexpr std::string_view kLabel = "label.";
 constexpr std::string_view kBridge = "bridge";
+constexpr char kStrict[] = "strict";
+constexpr char kDriver[] = "driver";
 
 absl::Status Invalid(std::string_view entry, const std::string& what) {
   return support::InvalidArgument("agent.device.invalid",
@@ -58,13 +60,31 @@ absl::Status Set(std::string_view entry, const std::string& key, const std::stri
     spec->memory_limit_bytes = *number;
   } else if (key == "pool") {
     spec->pool = value;
+  } else if (key == "profile") {
+    if (value != kStrict && value != kDriver) {
+      return Invalid(entry, "profile=strict or profile=driver, found " + Quote(value));
+    }
+    spec->profile = value;
+  } else if (key == "nodes") {
+    spec->nodes = support::Split(value, '+');
+    for (const std::string& node : spec->nodes) {
+      if (!node.starts_with("/dev/") || node.find("..") != std::string::npos) {
+        return Invalid(entry,
+                       "device nodes like /dev/nvidia0+/dev/nvidiactl, found " + Quote(node));
+      }
+    }
+  } else if (key == "index") {
+    if (number.value_or(-1) < 0 || *number > kMaxCore) return Invalid(entry, "index of 0 to 1023");
+    spec->index = static_cast<int>(*number);
   } else if (key == kBridge) {
     spec->bridge = value;
   } else if (key.rfind(kLabel, 0) == 0 && key.size() > kLabel.size()) {
     spec->labels[key.substr(kLabel.size())] = value;
   } else {
-    return Invalid(entry,
-                   "name, cores, threads, pool, memory, label.KEY or bridge, found " + Quote(key));
+    return Invalid(
+        entry,
+        "name, cores, threads, pool, memory, profile, nodes, index, label.KEY or bridge, found " +
+            Quote(key));
   }
   return absl::OkStatus();
 }
@@ -96,6 +116,8 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(std::string_view text) {
   spec.kind = std::string(text.substr(0, comma));
   TW_TRY(CheckDeviceKind(spec.kind));
   spec.name = spec.kind;
+  const bool has_driver = spec.kind != "cpu";
+  if (has_driver) spec.profile = kDriver;
   while (comma < text.size()) {
     const std::string_view rest = text.substr(comma + 1);
     const size_t equals = rest.find('=');
@@ -105,6 +127,13 @@ absl::StatusOr<DeviceSpec> ParseDeviceSpec(std::string_view text) {
     const size_t end = key == kBridge ? rest.size() : std::min(rest.find(',', equals), rest.size());
     TW_TRY(Set(text, key, std::string(rest.substr(equals + 1, end - equals - 1)), &spec));
     comma += 1 + end;
+  }
+  if (has_driver && spec.profile == kStrict) {
+    return Invalid(text, "profile=driver: the driver of " + Quote(spec.kind) +
+                             " needs more than strict allows");
+  }
+  if (spec.profile == kStrict && !spec.nodes.empty()) {
+    return Invalid(text, "nodes with profile=driver only");
   }
   return spec;
 }

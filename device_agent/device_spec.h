@@ -1,7 +1,7 @@
 // The devices that an agent offers, as its flags name them: one `--device` entry each,
 //
 //   KIND[,name=NAME][,cores=0-3+8][,threads=N][,pool=CLASS][,memory=BYTES][,label.KEY=VALUE]
-//       [,bridge=COMMAND]
+//       [,profile=strict|driver][,nodes=PATH+PATH][,index=N][,bridge=COMMAND]
 //
 // Pure.
 #pragma once
@@ -24,6 +24,11 @@ struct DeviceSpec {
   std::string pool;                           // device class; empty = by kind and processor
   int64_t memory_limit_bytes = 0;             // of one measurement; 0 = the agent's default
   std::map<std::string, std::string> labels;  // beside those of the agent
+  // How candidates are confined: "strict" or "driver" (sandbox.h); default: driver for devices that
+  // have one.
+  std::string profile = "strict";
+  std::vector<std::string> nodes;  // of profile driver: below /dev; empty = those of GPUs
+  int index = 0;                   // among the devices of this kind that the machine has
   std::string bridge;  // shell command that runs a worker elsewhere; empty = a child of the agent
 };
 

@@ -1,5 +1,6 @@
 #include "device_agent/fingerprint.h"
 
+#include <algorithm>
 #include <array>
 
 #include "deploy/support/hash.h"
@@ -8,10 +9,25 @@
 namespace tilewright::device_agent {
 namespace {
 
-constexpr std::array<std::string_view, 10> kTimingAttributes = {
-    "arch", "cores",    "cpu",      "cpu_model", "features",
-    "kind", "l1_bytes", "l2_bytes", "l3_bytes",  "line_bytes",
+// Of every kind of device; what one does not have does not count.
+constexpr std::array<std::string_view, 14> kTimingAttributes = {
+    "arch", "compute_units", "cores",    "cpu",      "cpu_model",  "driver", "features",
+    "kind", "l1_bytes",      "l2_bytes", "l3_bytes", "line_bytes", "name",   "version",
 };
+
+constexpr std::array<std::string_view, 2> kKinds = {"cpu", "opencl"};
+
+// As part of a device class: "NVIDIA H100 PCIe" as "nvidia-h100-pcie".
+std::string Word(const std::string& name) {
+  std::string word;
+  for (const char c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (plain) word.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
+    if (!plain && !word.empty() && word.back() != '-') word.push_back('-');
+  }
+  while (word.ends_with('-')) word.pop_back();
+  return word;
+}
 
 }  // namespace
 
@@ -22,7 +38,8 @@ v1::DeviceReport DeviceFrom(const Attributes& attributes) {
     const auto it = attributes.find(name);
     return it == attributes.end() ? std::string() : it->second.s();
   };
-  device.set_key(text("kind") + "-" + text("cpu"));
+  const std::string cpu = text("cpu");
+  device.set_key(text("kind") + "-" + (cpu.empty() ? Word(text("name")) : cpu));
   device.set_health(v1::HEALTH_GOOD);
   device.set_fingerprint(Fingerprint(device));
   return device;
@@ -42,9 +59,10 @@ std::string Fingerprint(const v1::DeviceReport& device) {
 }
 
 absl::Status CheckDeviceKind(std::string_view kind) {
-  if (kind == "cpu") return absl::OkStatus();
-  return support::InvalidArgument("agent.device.unknown",
-                                  "expected \"cpu\", found " + support::Quote(kind));
+  if (std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end()) return absl::OkStatus();
+  return support::InvalidArgument(
+      "agent.device.unknown",
+      "expected " + support::Join(kKinds, " or ") + ", found " + support::Quote(kind));
 }
 
 }  // namespace tilewright::device_agent

@@ -8,11 +8,9 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "deploy/module/module_file.h"
 #include "deploy/runtime/compare.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/result_check.h"
@@ -110,16 +108,6 @@ uint64_t BusyLoop(uint64_t seed) {
   return a ^ b ^ c ^ d ^ e ^ f;
 }
 
-// The value of "threads" in a target string; 1 where it says nothing.
-int ThreadsOf(const std::string& target) {
-  for (const std::string& part : support::Split(target, ',')) {
-    if (part.rfind("threads=", 0) != 0) continue;
-    const auto value = support::ParseInt64(std::string_view(part).substr(8));
-    if (value.has_value() && *value > 0) return static_cast<int>(std::min<int64_t>(*value, 4096));
-  }
-  return 1;
-}
-
 // Specifications for all inputs of `function`, by name where every name is one of its inputs, else
 // in order. Without any, those that the module itself carries.
 absl::StatusOr<std::vector<module::InputSpec>> InputsOf(const v1::InputSpec& given,
@@ -159,29 +147,6 @@ absl::StatusOr<std::vector<module::InputSpec>> InputsOf(const v1::InputSpec& giv
     }
   }
   return specs;
-}
-
-struct Loaded {
-  std::shared_ptr<const runtime::LoadedModule> module;
-  std::unique_ptr<runtime::Session> session;
-};
-
-absl::StatusOr<Loaded> LoadSession(std::string_view bytes, const std::string& entry_point,
-                                   int max_threads) {
-  TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
-  Loaded loaded;
-  TW_ASSIGN(loaded.module, runtime::LoadedModule::Load(std::move(file)));
-  const module::Manifest& manifest = loaded.module->manifest();
-  runtime::SessionOptions options;
-  options.guard_pages = true;
-  options.pin_threads = true;
-  options.num_threads = std::min(ThreadsOf(manifest.target), max_threads);
-  if (!entry_point.empty()) options.function = entry_point;
-  if (entry_point.empty() && manifest.functions.size() == 1) {
-    options.function = manifest.functions[0].name;
-  }
-  TW_ASSIGN(loaded.session, runtime::Session::Create(loaded.module, options));
-  return loaded;
 }
 
 // One measurement under way. Each step returns false when the outcome is decided.
@@ -224,7 +189,16 @@ class Measurement {
     return false;
   }
 
+  absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadSession(std::string_view bytes,
+                                                               const std::string& entry_point) {
+    return job_.device == nullptr ? LoadOnHost(bytes, entry_point, job_.max_threads)
+                                  : LoadOnDevice(bytes, entry_point, *job_.device);
+  }
+
   bool FailLoad(const absl::Status& status) {
+    if (absl::IsUnavailable(status)) {
+      return Fail(v1::DEVICE_LOST, "DRIVER", support::StatusText(status));
+    }
     if (absl::IsResourceExhausted(status)) {
       return Fail(v1::OUT_OF_MEMORY, "ALLOCATION", support::StatusText(status));
     }
@@ -233,19 +207,15 @@ class Measurement {
 
   bool Load(const std::function<absl::Status()>& after_load) {
     Enter(v1::WORKER_PHASE_LOAD);
-    auto loaded = LoadSession(job_.module, job_.request->entry_point(), job_.max_threads);
+    auto loaded = LoadSession(job_.module, job_.request->entry_point());
     if (!loaded.ok()) return FailLoad(loaded.status());
     candidate_ = *std::move(loaded);
     if (!job_.baseline.empty()) {
-      auto baseline = LoadSession(job_.baseline, "", job_.max_threads);
-      if (!baseline.ok()) {
-        return Fail(v1::BUILD_ERROR, "BASELINE_REFUSED", support::StatusText(baseline.status()));
-      }
+      auto baseline = LoadSession(job_.baseline, "");
+      if (!baseline.ok()) return BaselineRefused(baseline.status());
       baseline_ = *std::move(baseline);
     }
-    // One thread: its own processor time, which other processes on the core do not add to.
-    clock_ = candidate_.session->num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-    result_.set_clock(clock_ == CLOCK_MONOTONIC ? "monotonic" : "thread_cpu");
+    result_.set_clock(std::string(candidate_->clock()));
     if (plan_.flush_cache()) {
       flush_.resize(static_cast<size_t>(
           std::max<int64_t>(2 * runtime::DetectCpu().l3_bytes, kMinFlushBytes)));
@@ -255,9 +225,13 @@ class Measurement {
     return true;
   }
 
-  absl::Status Fill(const v1::InputSpec& given, const Loaded& loaded) {
-    runtime::Session* session = loaded.session.get();
-    const module::Manifest& manifest = loaded.module->manifest();
+  bool BaselineRefused(const absl::Status& status) {
+    return Fail(v1::BUILD_ERROR, "BASELINE_REFUSED", support::StatusText(status));
+  }
+
+  absl::Status Fill(const v1::InputSpec& given, MeasuredSession* loaded) {
+    runtime::BoundTensors* session = loaded->tensors();
+    const module::Manifest& manifest = loaded->manifest();
     const std::vector<int64_t>& ids = session->function().inputs;
     TW_ASSIGN(auto specs, InputsOf(given, manifest, session->function()));
     std::erase_if(specs, [&](const module::InputSpec& spec) {
@@ -277,42 +251,46 @@ class Measurement {
 
   bool MakeInputs() {
     Enter(v1::WORKER_PHASE_INPUTS);
-    absl::Status status = Fill(job_.request->inputs(), candidate_);
-    if (status.ok() && baseline_.has_value()) status = Fill({}, *baseline_);
+    absl::Status status = Fill(job_.request->inputs(), candidate_.get());
+    if (status.ok() && baseline_ != nullptr) status = Fill({}, baseline_.get());
     return status.ok() || FailLoad(status);
   }
 
   bool KernelFailed(const absl::Status& status) {
+    if (absl::IsUnavailable(status)) return FailLoad(status);
     return Fail(v1::RUN_CRASH, "KERNEL_ERROR", support::StatusText(status));
   }
 
   bool Prepare() {
     Enter(v1::WORKER_PHASE_PREPARE);
-    absl::Status status = candidate_.session->Prepare();
+    absl::Status status = candidate_->Prepare();
     if (!status.ok()) return KernelFailed(status);
-    if (!baseline_.has_value()) return true;
-    status = baseline_->session->Prepare();
-    return status.ok() || Fail(v1::BUILD_ERROR, "BASELINE_REFUSED", support::StatusText(status));
+    if (baseline_ == nullptr) return true;
+    status = baseline_->Prepare();
+    return status.ok() || BaselineRefused(status);
   }
 
   bool RunOnce() {
-    const absl::Status status = candidate_.session->Run();
+    const absl::Status status = candidate_->Run();
     return status.ok() || KernelFailed(status);
+  }
+
+  // One run whose outputs are its own.
+  bool PoisonedRun() {
+    const absl::Status status = candidate_->Poison(kPoison);
+    return (status.ok() || KernelFailed(status)) && RunOnce();
   }
 
   bool FirstRun() {
     Enter(v1::WORKER_PHASE_FIRST_RUN);
-    candidate_.session->Poison(kPoison);
-    if (!RunOnce()) return false;
-    if (job_.request->fault() == v1::INJECTED_FAULT_WRONG) SpoilOutput();
-    return Check(v1::WORKER_PHASE_CHECK);
+    return PoisonedRun() && Check(v1::WORKER_PHASE_CHECK);
   }
 
   // A flipped bit of the exponent (of a high value bit for integers), in one element or, where a
   // share may differ, in all.
   void SpoilOutput() {
-    if (candidate_.session->num_outputs() == 0) return;
-    const runtime::TensorView view = candidate_.session->output(0);
+    if (candidate_->tensors()->num_outputs() == 0) return;
+    const runtime::TensorView view = candidate_->tensors()->output(0);
     const auto step = static_cast<size_t>(module::DTypeBytes(view.tensor->dtype));
     const bool all = job_.request->tolerance().max_mismatch_fraction() > 0;
     auto* bytes = static_cast<uint8_t*>(view.data);
@@ -324,15 +302,18 @@ class Measurement {
 
   bool Check(v1::WorkerPhase phase) {
     Enter(phase);
-    const absl::Status guards = candidate_.session->CheckGuards();
-    if (!guards.ok()) {
-      return Fail(v1::WRONG_RESULT, "OUT_OF_BOUNDS", support::StatusText(guards));
+    const absl::Status collected = candidate_->Collect();
+    if (absl::IsDataLoss(collected)) {
+      return Fail(v1::WRONG_RESULT, "OUT_OF_BOUNDS", support::StatusText(collected));
     }
+    if (!collected.ok()) return KernelFailed(collected);
+    const bool first = phase == v1::WORKER_PHASE_CHECK;
+    if (first && job_.request->fault() == v1::INJECTED_FAULT_WRONG) SpoilOutput();
     const std::string& expected = job_.request->expected_output();
     if (expected.empty()) return true;
     const module::Tolerance tolerance{job_.request->tolerance().abs(),
                                       job_.request->tolerance().rel()};
-    const auto compared = runtime::CheckOutputs(*candidate_.session, expected, tolerance);
+    const auto compared = runtime::CheckOutputs(*candidate_->tensors(), expected, tolerance);
     if (!compared.ok()) return FailLoad(compared.status());
     int64_t mismatches = 0;
     int64_t count = 0;
@@ -350,25 +331,22 @@ class Measurement {
     result_.set_max_abs_error(max_error);
     const double allowed = job_.request->tolerance().max_mismatch_fraction();
     if (static_cast<double>(mismatches) <= allowed * static_cast<double>(count)) return true;
-    return Fail(v1::WRONG_RESULT, phase == v1::WORKER_PHASE_CHECK ? "FIRST_RUN" : "LAST_RUN", text);
+    return Fail(v1::WRONG_RESULT, first ? "FIRST_RUN" : "LAST_RUN", text);
   }
 
-  // One after the other, as a whole; but where far weights leave the caches before each, one by
-  // one.
   bool TimedRuns(int runs, int64_t* elapsed_ns) {
-    const bool evicts = candidate_.session->has_far();
-    *elapsed_ns = 0;
-    for (int done = 0; done < runs;) {
-      candidate_.session->EvictFar();
-      const int together = evicts ? 1 : runs;
-      const int64_t start = ReadClock(clock_);
-      for (int k = 0; k < together; ++k) {
-        if (!RunOnce()) return false;
-      }
-      *elapsed_ns += ReadClock(clock_) - start;
-      done += together;
-    }
+    const auto elapsed = candidate_->Time(runs);
+    if (!elapsed.ok()) return KernelFailed(elapsed.status());
+    *elapsed_ns = *elapsed;
     return true;
+  }
+
+  absl::StatusOr<int64_t> TimeBaseline(int loops) {
+    if (baseline_ != nullptr) return baseline_->Time(loops);
+    const clockid_t clock = candidate_->host_clock();
+    const int64_t start = ReadClock(clock);
+    for (int k = 0; k < loops; ++k) calibration_ = CalibrationLoop(calibration_ | 1);
+    return ReadClock(clock) - start;
   }
 
   bool Baseline(double* value) {
@@ -376,18 +354,9 @@ class Measurement {
     std::vector<double> samples;
     int loops = 1;
     for (int i = -1; i < kBaselineSamples; ++i) {  // the first one warms up and sets the loops
-      const int64_t start = ReadClock(clock_);
-      for (int k = 0; k < loops; ++k) {
-        if (!baseline_.has_value()) {
-          calibration_ = CalibrationLoop(calibration_ | 1);
-          continue;
-        }
-        const absl::Status status = baseline_->session->Run();
-        if (!status.ok()) {
-          return Fail(v1::BUILD_ERROR, "BASELINE_REFUSED", support::StatusText(status));
-        }
-      }
-      const auto elapsed = static_cast<double>(ReadClock(clock_) - start);
+      const auto timed = TimeBaseline(loops);
+      if (!timed.ok()) return BaselineRefused(timed.status());
+      const auto elapsed = static_cast<double>(*timed);
       if (i >= 0) samples.push_back(elapsed / loops);
       if (i < 0) loops = LoopsFor(elapsed, kBaselineSampleNs);
     }
@@ -439,11 +408,13 @@ class Measurement {
     for (size_t i = 0; i < flush_.size(); i += 64) flush_[i] = static_cast<char>(flush_[i] + 1);
   }
 
+  bool many_threads() const { return candidate_->host_clock() == CLOCK_MONOTONIC; }
+
   // Whether nobody shares the core now. The pool's own threads look for work for a while after a
   // run; they are let go to sleep first.
   bool Quiet() {
-    if (job_.quiet_probe_ns <= 0) return true;
-    if (clock_ == CLOCK_MONOTONIC) {
+    if (job_.quiet_probe_ns <= 0 || !candidate_->on_host()) return true;
+    if (many_threads()) {
       for (const int64_t end = WallNs() + kPoolRestNs; WallNs() < end;) continue;
     }
     return ProbeNs() <= kQuietFactor * job_.quiet_probe_ns;
@@ -453,14 +424,14 @@ class Measurement {
   // alone.
   bool Sample(double* ns, bool* clean) {
     const bool quiet_before = quiet_;
-    const bool threads = clock_ == CLOCK_MONOTONIC;
+    const bool threads = many_threads();
     if (threads && !RunOnce()) return false;  // wakes the pool
     FlushCache();
     const int64_t before = SwitchesNow(threads).involuntary;
     int64_t elapsed = 0;
     if (!TimedRuns(loops_, &elapsed)) return false;
     *ns = static_cast<double>(elapsed) / loops_;
-    *clean = SwitchesNow(threads).involuntary == before;
+    *clean = SwitchesNow(threads).involuntary == before || !candidate_->on_host();
     quiet_ = Quiet();
     *clean = *clean && quiet_before && quiet_;
     return true;
@@ -476,7 +447,7 @@ class Measurement {
 
   bool Timed() {
     Enter(v1::WORKER_PHASE_TIMED);
-    const bool threads = clock_ == CLOCK_MONOTONIC;
+    const bool threads = many_threads();
     const Switches before = SwitchesNow(threads);
     const int64_t end = WallNs() + NsOf(plan_.budget_per_candidate());
     std::vector<double> all;
@@ -509,8 +480,7 @@ class Measurement {
     for (const double ns : reported) result_.add_samples(ns);
     result_.set_inner_loops(loops_);
     // The last timed run writes onto poison, so that what is checked afterwards is its own work.
-    candidate_.session->Poison(kPoison);
-    if (!RunOnce()) return false;
+    if (!PoisonedRun()) return false;
     const Switches after = SwitchesNow(threads);
     v1::Telemetry* telemetry = result_.mutable_telemetry();
     telemetry->set_voluntary_context_switches(after.voluntary - before.voluntary);
@@ -524,9 +494,8 @@ class Measurement {
   const PhaseSink& announce_;
   const v1::MeasurementPlan plan_;
   v1::ModuleMeasured result_;
-  Loaded candidate_;
-  std::optional<Loaded> baseline_;
-  clockid_t clock_ = CLOCK_MONOTONIC;
+  std::unique_ptr<MeasuredSession> candidate_;
+  std::unique_ptr<MeasuredSession> baseline_;
   std::vector<char> flush_;
   volatile uint64_t calibration_ = 1;
   double before_ = 0;
@@ -589,7 +558,8 @@ absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime
     return forged(StrCat("samples of ", sum, " ns from a process with ", limit_ns, " ns of ", of));
   };
   TW_TRY(at_most(lifetime_ns, "life"));
-  if (measured.clock() != "monotonic") TW_TRY(at_most(cpu_ns, "processor time"));
+  const bool others_compute = measured.clock() == "monotonic" || measured.clock() == "device";
+  if (!others_compute) TW_TRY(at_most(cpu_ns, "processor time"));
   if (sum < static_cast<double>(cpu_ns) * kMinShare) {
     return forged(StrCat("samples of ", sum, " ns from ", cpu_ns, " ns of processor time"));
   }

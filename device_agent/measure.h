@@ -10,6 +10,7 @@
 
 #include "deploy/support/status.h"
 #include "device_agent/input_cache.h"
+#include "device_agent/measured_session.h"
 #include "tilewright/v1/worker.pb.h"
 
 namespace tilewright::device_agent {
@@ -21,7 +22,8 @@ struct MeasureJob {
   int max_threads = 1;  // a module uses what its target says, at most this many
   // What ProbeNs gives on a core without neighbours; 0 = not known.
   double quiet_probe_ns = 0;
-  const InputCache* inputs = nullptr;  // of the parent; not owned, may be null
+  const DeviceTarget* device = nullptr;  // where it runs; not owned, null = this processor
+  const InputCache* inputs = nullptr;    // of the parent; not owned, may be null
 };
 
 // Processor time of a short loop that uses all of a core's units: twice as long when another thread

@@ -60,17 +60,27 @@ int64_t SecondsUp(const google::protobuf::Duration& duration) {
   return duration.seconds() + (duration.nanos() > 0 ? 1 : 0);
 }
 
-[[noreturn]] void ChildMain(const ChildJob& job, pid_t parent, int reply, int error) {
+SandboxSpec SpecOf(const ChildJob& job, const std::string& scratch) {
+  SandboxSpec spec;
+  spec.profile = job.profile;
+  spec.limits.memory_bytes = job.memory_limit_bytes;
+  spec.limits.code_bytes =
+      static_cast<int64_t>(job.measure.module.size() + job.measure.baseline.size());
+  const int64_t wall_s = SecondsUp(job.measure.request->wall_limit());
+  if (wall_s > 0) spec.limits.cpu_s = (wall_s + 1) * (job.measure.max_threads + 1);
+  spec.driver.scratch = scratch;
+  spec.driver.nodes = job.device_nodes;
+  if (job.measure.device != nullptr) spec.driver.libraries = {job.measure.device->plugin};
+  return spec;
+}
+
+[[noreturn]] void ChildMain(const ChildJob& job, const SandboxSpec& sandbox, pid_t parent,
+                            int reply, int error) {
   setpgid(0, 0);
   ArrangeDescriptors(reply, error);
   std::set_new_handler([] { _exit(kExitOutOfMemory); });
-  SandboxLimits limits;
-  limits.memory_bytes = job.memory_limit_bytes;
-  limits.code_bytes = static_cast<int64_t>(job.measure.module.size() + job.measure.baseline.size());
-  const int64_t wall_s = SecondsUp(job.measure.request->wall_limit());
-  if (wall_s > 0) limits.cpu_s = (wall_s + 1) * (job.measure.max_threads + 1);
-  absl::Status status = ApplyLimits(limits, parent);
-  if (status.ok() && job.sandboxed) status = ApplyFilter();
+  absl::Status status = ApplyLimits(sandbox, parent);
+  if (status.ok() && job.sandboxed) status = ApplyFilter(sandbox);
   v1::WorkerReply answer;
   if (status.ok()) {
     const PhaseSink announce = [](v1::WorkerPhase phase) {
@@ -79,8 +89,9 @@ int64_t SecondsUp(const google::protobuf::Duration& duration) {
       note.mutable_phase()->set_monotonic_ns(support::SystemClock().NowNs());
       Say(note);
     };
-    *answer.mutable_measured() = Measure(
-        job.measure, announce, [&] { return job.sandboxed ? SealFilter() : absl::OkStatus(); });
+    *answer.mutable_measured() = Measure(job.measure, announce, [&] {
+      return job.sandboxed ? SealFilter(job.profile) : absl::OkStatus();
+    });
   } else {
     answer.mutable_measured()->set_outcome(v1::DEVICE_LOST);
     answer.mutable_measured()->set_error_class("AGENT");
@@ -122,9 +133,9 @@ v1::ModuleMeasured AgentFault(const std::string& detail) {
   return measured;
 }
 
-// Kills and reaps descendants that left the candidate's process group. Only without a filter: with
-// it a candidate has no descendants. REQUIRES: this process has no other children (a worker has
-// none).
+// Kills and reaps descendants that left the candidate's process group. Only without a filter, or
+// where a driver may run programs: else a candidate has no descendants. REQUIRES: this process has
+// no other children (a worker has none).
 void EndStrays() {
   constexpr uint64_t kMaxText = 1 << 20;
   constexpr int kRounds = 1000;  // killing one may give us its children
@@ -151,12 +162,19 @@ class Watch {
 
   v1::ModuleMeasured Run() {
     // Descendants whose parents have ended become our children, not init's.
-    if (!job_.sandboxed) prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (may_have_strays()) prctl(PR_SET_CHILD_SUBREAPER, 1);
+    std::optional<support::TempDir> scratch;
+    if (job_.profile == SandboxProfile::kDriver) {
+      auto folder = MakeScratch();
+      if (!folder.ok()) return AgentFault(support::StatusText(folder.status()));
+      scratch = *std::move(folder);
+    }
+    const SandboxSpec sandbox = SpecOf(job_, scratch.has_value() ? scratch->path() : "");
     if (!reply_.Open() || !error_.Open()) return AgentFault("measure.child.pipe: no pipe");
     started_ns_ = clock_.NowNs();
     const pid_t parent = getpid();
     pid_ = fork();
-    if (pid_ == 0) ChildMain(job_, parent, reply_.ends[1], error_.ends[1]);
+    if (pid_ == 0) ChildMain(job_, sandbox, parent, reply_.ends[1], error_.ends[1]);
     if (pid_ < 0) return AgentFault(StrCat("measure.child.fork: ", strerror(errno)));
     setpgid(pid_, pid_);  // both sides: whoever comes first
     CloseFd(&reply_.ends[1]);
@@ -170,13 +188,18 @@ class Watch {
     while (wait4(pid_, &raw, 0, &usage) < 0 && errno == EINTR) {
     }
     cpu_ns_ = NsOf(usage.ru_utime) + NsOf(usage.ru_stime);
-    if (!job_.sandboxed) EndStrays();
+    if (may_have_strays()) EndStrays();
     Drain();
     CloseFd(&pidfd_);
     return Verdict(raw);
   }
 
  private:
+  // A filter of profile strict leaves a candidate no descendants.
+  bool may_have_strays() const {
+    return !job_.sandboxed || job_.profile == SandboxProfile::kDriver;
+  }
+
   // Until the answer is there, the child has ended, time is up, or nobody waits for it any more.
   void Wait() {
     const auto& limit = job_.measure.request->wall_limit();

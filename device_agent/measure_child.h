@@ -6,18 +6,22 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "deploy/support/status.h"
 #include "device_agent/measure.h"
+#include "device_agent/sandbox.h"
 #include "tilewright/v1/worker.pb.h"
 
 namespace tilewright::device_agent {
 
 struct ChildJob {
   MeasureJob measure;
-  int64_t memory_limit_bytes = 0;  // address-space growth; 0 = none
+  int64_t memory_limit_bytes = 0;  // SandboxLimits::memory_bytes
   bool sandboxed = true;           // false where ProbeSandbox found that it cannot be
-  int stop_fd = -1;                // the child is killed when this one's other end closes; -1 none
+  SandboxProfile profile = SandboxProfile::kStrict;
+  std::vector<std::string> device_nodes;  // DriverAccess::nodes
+  int stop_fd = -1;  // the child is killed when this one's other end closes; -1 none
 };
 
 // Never fails: whatever happens to the child is an outcome. `phase` is called for every step that

@@ -7,13 +7,20 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <vector>
 
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
+#include "device_agent/driver_profile.h"
+#include "device_agent/landlock.h"
+#include "device_agent/probe_child.h"
+#include "device_agent/seccomp_filter.h"
 
 // <linux/sched.h> and <sched.h> cannot both be included; the flag is part of the kernel's ABI.
 #ifndef CLONE_THREAD
@@ -34,7 +41,14 @@ constexpr bool kSanitizerBuild = false;
 #endif
 
 constexpr int64_t kOpenFiles = 64;
+constexpr int64_t kDriverOpenFiles = 512;
+// Of one file that a driver writes to its scratch folder.
+constexpr int64_t kDriverFileBytes = int64_t{64} << 20;
+// Processes and threads of the user that the measuring process runs as, all together.
+constexpr int64_t kDriverProcesses = 1024;
 constexpr uid_t kNobody = 65534;
+// Then the worker's process and a dash.
+constexpr std::string_view kScratchPrefix = "tilewright-driver-";
 
 // Computing, memory, own threads, time, and what the loader needs.
 constexpr std::array kAllowed = {
@@ -103,40 +117,6 @@ constexpr std::array kSealed = {
     SCMP_SYS(readlinkat),   SCMP_SYS(stat),       SCMP_SYS(statx),  SCMP_SYS(sched_setaffinity),
 };
 
-// A condition on an argument of a system call.
-scmp_arg_cmp When(unsigned argument, scmp_compare comparison, uint64_t a, uint64_t b = 0) {
-  return {argument, comparison, a, b};
-}
-
-class Filter {
- public:
-  explicit Filter(uint32_t default_action) : context_(seccomp_init(default_action)) {}
-  ~Filter() {
-    if (context_ != nullptr) seccomp_release(context_);
-  }
-  Filter(const Filter&) = delete;
-  Filter& operator=(const Filter&) = delete;
-
-  template <typename... Comparisons>
-  void Add(uint32_t action, int call, Comparisons... comparisons) {
-    if (context_ == nullptr) return;
-    const int result =
-        seccomp_rule_add(context_, action, call, sizeof...(comparisons), comparisons...);
-    if (result != 0 && error_ == 0) error_ = -result;
-  }
-
-  absl::Status Load() {
-    if (context_ == nullptr) return Unavailable("sandbox.filter.init", "libseccomp refuses");
-    if (error_ == 0) error_ = -seccomp_load(context_);
-    if (error_ == 0) return absl::OkStatus();
-    return Unavailable("sandbox.filter.load", ErrnoError(error_, "", "").ToString());
-  }
-
- private:
-  scmp_filter_ctx context_;
-  int error_ = 0;
-};
-
 absl::Status Limit(__rlimit_resource resource, const char* name, int64_t soft, int64_t hard) {
   const rlimit limit{static_cast<rlim_t>(soft), static_cast<rlim_t>(hard)};
   if (setrlimit(resource, &limit) == 0) return absl::OkStatus();
@@ -153,9 +133,9 @@ int64_t MappedBytes() {
 
 // A candidate never runs as root. Changing the user clears "dumpable", without which the process
 // could not open its own /proc/self/fd, and the parent-death signal, which is set afterwards.
-absl::Status DropRoot() {
+absl::Status DropRoot(const std::vector<unsigned>& groups) {
   if (geteuid() != 0) return absl::OkStatus();
-  if (setgroups(0, nullptr) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 ||
+  if (setgroups(groups.size(), groups.data()) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 ||
       setresuid(kNobody, kNobody, kNobody) != 0) {
     // A user namespace without that id, for example: stay who we are; the filter still holds.
     return absl::OkStatus();
@@ -166,85 +146,130 @@ absl::Status DropRoot() {
 
 }  // namespace
 
-absl::Status ApplyLimits(const SandboxLimits& limits, int parent) {
+std::string_view SandboxProfileName(SandboxProfile profile) {
+  return profile == SandboxProfile::kDriver ? "driver" : "strict";
+}
+
+absl::StatusOr<SandboxProfile> ParseSandboxProfile(std::string_view name) {
+  for (const SandboxProfile profile : {SandboxProfile::kStrict, SandboxProfile::kDriver}) {
+    if (name == SandboxProfileName(profile)) return profile;
+  }
+  return support::InvalidArgument("agent.profile.unknown",
+                                  "expected strict or driver, found " + support::Quote(name));
+}
+
+absl::Status ApplyLimits(const SandboxSpec& spec, int parent) {
+  const SandboxLimits& limits = spec.limits;
+  const bool driver = spec.profile == SandboxProfile::kDriver;
+  const int64_t files = driver ? kDriverOpenFiles : kOpenFiles;
+  const int64_t file_bytes = driver ? kDriverFileBytes : limits.code_bytes;
   TW_TRY(Limit(RLIMIT_CORE, "core", 0, 0));
-  TW_TRY(Limit(RLIMIT_NOFILE, "open files", kOpenFiles, kOpenFiles));
-  TW_TRY(Limit(RLIMIT_FSIZE, "file size", limits.code_bytes, limits.code_bytes));
+  TW_TRY(Limit(RLIMIT_NOFILE, "open files", files, files));
+  TW_TRY(Limit(RLIMIT_FSIZE, "file size", file_bytes, file_bytes));
   if (limits.cpu_s > 0) TW_TRY(Limit(RLIMIT_CPU, "cpu", limits.cpu_s, limits.cpu_s + 1));
   if (limits.memory_bytes > 0 && !kSanitizerBuild) {
     const int64_t bytes = MappedBytes() + limits.memory_bytes;
-    TW_TRY(Limit(RLIMIT_AS, "address space", bytes, bytes));
+    TW_TRY(driver ? Limit(RLIMIT_DATA, "memory", bytes, bytes)
+                  : Limit(RLIMIT_AS, "address space", bytes, bytes));
   }
-  TW_TRY(DropRoot());
+  if (driver) TW_TRY(Limit(RLIMIT_NPROC, "processes", kDriverProcesses, kDriverProcesses));
+  TW_TRY(DropRoot(NodeGroups(spec.driver.nodes)));
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
     return ErrnoError(errno, "sandbox.limit.refused", "parent-death signal");
   }
   if (getppid() != parent) return Unavailable("sandbox.parent.gone", "the worker has ended");
+  if (driver && !spec.driver.scratch.empty()) {
+    for (const auto& [name, value] : DriverEnvironment(spec.driver.scratch)) {
+      setenv(name, value.c_str(), 1);
+    }
+  }
   return absl::OkStatus();
 }
 
-absl::Status ApplyFilter() {
+absl::Status ApplyFilter(const SandboxSpec& spec) {
+  const bool driver = spec.profile == SandboxProfile::kDriver;
   if (kSanitizerBuild) return Unavailable("sandbox.filter.sanitizer", "a sanitizer build");
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     return Unavailable("sandbox.filter.privileges", "no_new_privs is refused");
   }
-  Filter filter(SCMP_ACT_KILL_PROCESS);
-  for (const int call : kAllowed) filter.Add(SCMP_ACT_ALLOW, call);
-  // Reading only. O_CREAT and O_TRUNC imply a change whatever the access mode says.
-  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(openat),
-             When(2, SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC | __O_TMPFILE, O_RDONLY));
-  // Threads, no processes. The arguments of clone3 lie in memory, out of a filter's sight; the C
-  // library falls back to clone.
+  if (driver) TW_TRY(RestrictFiles(DriverFiles(spec.driver)));
+  SeccompFilter filter(SCMP_ACT_KILL_PROCESS);
+  filter.AddAll(SCMP_ACT_ALLOW, kAllowed);
+  // The arguments of clone3 lie in memory, out of a filter's sight; the C library falls back to
+  // clone.
   filter.Add(SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3));
-  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(clone),
-             When(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), When(0, SCMP_CMP_EQ, PR_SET_NAME));
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), When(0, SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS));
-  // Its own threads only, by each itself, and while loading (kSealed).
-  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(sched_setaffinity), When(0, SCMP_CMP_EQ, 0));
   // abort() signals its own process only.
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill),
              When(0, SCMP_CMP_EQ, static_cast<uint64_t>(getpid())));
+  if (driver) {
+    AllowDriverCalls(&filter);
+    return filter.Load();
+  }
+  // Reading only. O_CREAT and O_TRUNC imply a change whatever the access mode says.
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(openat),
+             When(2, SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC | __O_TMPFILE, O_RDONLY));
+  // Threads, no processes.
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(clone),
+             When(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
+  // Its own threads only, by each itself, and while loading (kSealed).
+  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(sched_setaffinity), When(0, SCMP_CMP_EQ, 0));
   return filter.Load();
 }
 
-absl::Status SealFilter() {
+absl::Status SealFilter(SandboxProfile profile) {
   TW_TRY(Limit(RLIMIT_FSIZE, "file size", 0, 0));
-  Filter filter(SCMP_ACT_ALLOW);
-  for (const int call : kSealed) filter.Add(SCMP_ACT_KILL_PROCESS, call);
+  SeccompFilter filter(SCMP_ACT_ALLOW);
+  if (profile == SandboxProfile::kDriver) {
+    SealDriverCalls(&filter);
+  } else {
+    filter.AddAll(SCMP_ACT_KILL_PROCESS, kSealed);
+  }
   filter.Add(SCMP_ACT_KILL_PROCESS, SCMP_SYS(prlimit64), When(2, SCMP_CMP_NE, 0));
   return filter.Load();
 }
 
-SandboxProbe ProbeSandbox() {
-  constexpr size_t kMaxReason = 512;
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return {false, "no pipe for the probe"};
+absl::StatusOr<support::TempDir> MakeScratch() {
+  TW_ASSIGN(support::TempDir folder,
+            support::TempDir::Create(StrCat(kScratchPrefix, getpid(), "-")));
+  // To whom the process will be that uses it; where that is refused it stays ours, as it will.
+  if (geteuid() == 0 && chown(folder.path().c_str(), kNobody, kNobody) != 0) errno = 0;
+  return folder;
+}
+
+void SweepScratch() {
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kScratchPrefix)) continue;
+    const std::string rest = name.substr(kScratchPrefix.size());
+    const auto pid = support::ParseInt64(rest.substr(0, rest.find('-')));
+    const bool gone =
+        pid.has_value() && *pid > 0 && kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH;
+    // What belongs to others stays.
+    if (gone) (void)support::RemoveTree(entry.path().string());
+  }
+}
+
+SandboxProbe ProbeSandbox(SandboxProfile profile) {
+  constexpr int64_t kTimeoutMs = 10'000;
   const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid == 0) {
-    absl::Status status = ApplyLimits({}, parent);
-    if (status.ok()) status = ApplyFilter();
-    if (status.ok()) status = SealFilter();
-    const std::string reason = support::StatusText(status).substr(0, kMaxReason);
-    if (status.ok() || write(ends[1], reason.data(), reason.size()) < 0) _exit(0);
-    _exit(1);
-  }
-  close(ends[1]);
-  std::string reason(kMaxReason, '\0');
-  ssize_t got = 0;
-  int raw = 0;
-  if (pid > 0) {
-    got = read(ends[0], reason.data(), reason.size());
-    waitpid(pid, &raw, 0);
-  }
-  close(ends[0]);
-  if (pid < 0) return {false, "no process for the probe"};
-  if (got > 0) return {false, reason.substr(0, static_cast<size_t>(got))};
-  if (!WIFEXITED(raw) || WEXITSTATUS(raw) != 0) {
-    return {false, StrCat("the probe ended with wait status ", raw)};
-  }
-  return {true, "strict: seccomp allow-list, no_new_privs, resource limits, own process"};
+  const auto tried = InChild(
+      [&]() -> absl::StatusOr<std::string> {
+        SandboxSpec spec;
+        spec.profile = profile;
+        TW_TRY(ApplyLimits(spec, parent));
+        TW_TRY(ApplyFilter(spec));
+        TW_TRY(SealFilter(profile));
+        return std::string();
+      },
+      kTimeoutMs);
+  if (!tried.ok()) return {false, support::StatusText(tried.status())};
+  return {true, StrCat(SandboxProfileName(profile), ": ",
+                       profile == SandboxProfile::kDriver ? "Landlock, " : "",
+                       "seccomp allow-list, no_new_privs, resource limits, own process")};
 }
 
 }  // namespace tilewright::device_agent

@@ -8,7 +8,6 @@
 namespace tilewright::device_agent {
 namespace {
 
-constexpr uint64_t kSeed = 1;
 constexpr int64_t kTaps = 16;
 constexpr double kTolerance = 1e-5;
 constexpr int64_t kWallSeconds = 10;
@@ -17,8 +16,8 @@ constexpr int64_t kWallSeconds = 10;
 
 absl::StatusOr<v1::MeasureModule> SelfTestRequest() {
   std::vector<float> x(kSelfTestElements);
-  const module::Distribution law{module::Distribution::Kind::kUniform, 1, 2};
-  TW_TRY(runtime::GenerateInput(module::DType::kFloat32, kSelfTestElements, law, kSeed, x.data()));
+  TW_TRY(runtime::GenerateInput(module::DType::kFloat32, kSelfTestElements, kSelfTestLaw,
+                                kSelfTestSeed, x.data()));
   std::vector<float> y(x.size());
   for (size_t i = 0; i < y.size(); ++i) {
     double sum = 0;
@@ -33,9 +32,9 @@ absl::StatusOr<v1::MeasureModule> SelfTestRequest() {
   input->set_name("x");
   input->set_dtype("f32");
   input->add_shape(kSelfTestElements);
-  input->set_seed(kSeed);
-  input->mutable_distribution()->mutable_uniform()->set_low(law.a);
-  input->mutable_distribution()->mutable_uniform()->set_high(law.b);
+  input->set_seed(kSelfTestSeed);
+  input->mutable_distribution()->mutable_uniform()->set_low(kSelfTestLaw.a);
+  input->mutable_distribution()->mutable_uniform()->set_high(kSelfTestLaw.b);
   measure.set_expected_output(
       std::string(reinterpret_cast<const char*>(y.data()), y.size() * sizeof(float)));
   measure.mutable_tolerance()->set_rel(kTolerance);

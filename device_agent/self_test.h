@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "deploy/module/manifest.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/worker.pb.h"
 
@@ -15,6 +16,9 @@ namespace tilewright::device_agent {
 inline constexpr char kSelfTestSlot[] = "self-test";
 
 inline constexpr int64_t kSelfTestElements = 4096;
+// How its input is drawn.
+inline constexpr uint64_t kSelfTestSeed = 1;
+inline constexpr module::Distribution kSelfTestLaw{module::Distribution::Kind::kUniform, 1, 2};
 
 // The measurement to ask a worker for.
 absl::StatusOr<v1::MeasureModule> SelfTestRequest();

@@ -1,8 +1,8 @@
 #include "device_agent/self_test_module.h"
 
-#include <utility>
+#include <string_view>
 
-#include "deploy/module/module_file.h"
+#include "deploy/module/kernel_module.h"
 #include "deploy/runtime/code_loader.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/support/strings.h"
@@ -24,38 +24,46 @@ extern const char tw_self_test_code_end[];
 namespace tilewright::device_agent {
 namespace {
 
-module::Tensor FloatTensor(int64_t id, const char* name, module::TensorKind kind) {
-  module::Tensor tensor;
-  tensor.id = id;
-  tensor.name = name;
-  tensor.shape = {module::Dim(kSelfTestElements)};
-  tensor.kind = kind;
-  tensor.bytes = kSelfTestElements * static_cast<int64_t>(sizeof(float));
-  return tensor;
+constexpr int64_t kGroupThreads = 64;
+
+// self_test_kernel.c, one thread per element.
+constexpr std::string_view kOpenClText = R"(
+__kernel void self_test(long n, __global const float* x, __global float* y) {
+  const long i = get_global_id(0);
+  float sum = 0;
+  for (long j = 0; j < 16; ++j) sum += (float)(j + 1) / 8.0f * x[(i + j) % n];
+  y[i] = sum;
 }
+)";
 
 }  // namespace
 
-absl::StatusOr<std::string> SelfTestModule() {
-  module::ModuleParts parts;
-  module::Manifest& manifest = parts.manifest;
-  manifest.name = "self_test";
-  manifest.target = support::StrCat("cpu,arch=", runtime::DetectCpu().arch, ",threads=1");
-  manifest.tensors = {FloatTensor(0, "x", module::TensorKind::kInput),
-                      FloatTensor(1, "y", module::TensorKind::kOutput)};
-  module::Launch launch;
+absl::StatusOr<std::string> SelfTestModule(std::string_view device_kind) {
+  module::KernelModule kernel;
+  kernel.name = "self_test";
+  kernel.inputs = {{"x", {kSelfTestElements}}};
+  kernel.outputs = {{"y", {kSelfTestElements}}};
+  module::Launch& launch = kernel.launches.emplace_back();
   launch.symbol = "tw_kernel_self_test";
-  launch.args = {0, 1};
   launch.sizes = {kSelfTestElements};
-  module::Function function;
-  function.name = "main";
-  function.inputs = {0};
-  function.outputs = {1};
-  function.launches = {launch};
-  manifest.functions = {function};
-  manifest.code.push_back({std::string(runtime::NativeCodeFormat()), 1, 0, ""});
-  parts.code = {std::string(tw_self_test_code, tw_self_test_code_end)};
-  return module::SerializeModule(parts);
+  // It is a device's baseline, too, where work brings none.
+  kernel.measurement.emplace();
+  kernel.measurement->inputs = {{0, kSelfTestSeed, kSelfTestLaw}};
+  if (device_kind == "cpu") {
+    kernel.target = support::StrCat("cpu,arch=", runtime::DetectCpu().arch, ",threads=1");
+    kernel.format = runtime::NativeCodeFormat();
+    kernel.code = std::string(tw_self_test_code, tw_self_test_code_end);
+  } else if (device_kind == "opencl") {
+    kernel.target = "opencl";
+    kernel.format = "opencl-c";
+    kernel.code = kOpenClText;
+    launch.grid = {kSelfTestElements / kGroupThreads, 1, 1};
+    launch.group = {kGroupThreads, 1, 1};
+  } else {
+    return support::Unimplemented("agent.self_test.kind", "no known kernel for devices of kind " +
+                                                              support::Quote(device_kind));
+  }
+  return module::SerializeKernelModule(kernel);
 }
 
 }  // namespace tilewright::device_agent

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "deploy/support/status.h"
 
 namespace tilewright::device_agent {
 
-// The bytes of a module for this machine.
-absl::StatusOr<std::string> SelfTestModule();
+// The bytes of a module for this machine's device of that kind. unimplemented
+// (agent.self_test.kind) for one that has no such kernel yet.
+absl::StatusOr<std::string> SelfTestModule(std::string_view device_kind);
 
 }  // namespace tilewright::device_agent

@@ -103,6 +103,9 @@ absl::StatusOr<v1::WorkerReady> Supervisor::Hello(int64_t memory_limit_bytes, bo
   hello->set_memory_limit_bytes(memory_limit_bytes);
   hello->set_threads(options_.threads);
   hello->set_describe(describe);
+  hello->set_sandbox_profile(options_.sandbox_profile);
+  hello->set_device_index(options_.device_index);
+  for (const std::string& node : options_.device_nodes) hello->add_device_nodes(node);
   for (const int core : options_.cores) hello->add_cores(core);
   Exchange exchange;
   TW_ASSIGN(v1::WorkerReply reply, Call(std::move(request), kStartTimeoutMs, &exchange));

@@ -22,6 +22,9 @@ struct SupervisorOptions {
   std::string bridge;       // for /bin/sh -c, with $DEVICE; runs the worker at its other end
   std::string device;       // resource name, for the bridge
   std::string device_kind = "cpu";
+  std::string sandbox_profile = "strict";  // or "driver"
+  std::vector<std::string> device_nodes;   // as DeviceSpec
+  int device_index = 0;
   int threads = 0;         // 0 = all usable
   std::vector<int> cores;  // empty = any
   int64_t memory_limit_bytes = int64_t{4} << 30;

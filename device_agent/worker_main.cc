@@ -7,16 +7,21 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/device_loader.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
 #include "device_agent/device_facts.h"
+#include "device_agent/device_probe.h"
+#include "device_agent/driver_profile.h"
 #include "device_agent/fma_peak.h"
 #include "device_agent/host_state.h"
 #include "device_agent/measure_child.h"
@@ -100,23 +105,22 @@ class Worker {
   }
 
   v1::WorkerReply Hello(const v1::WorkerHello& hello) {
-    if (hello.device_kind() != "cpu") {
-      return Error("worker.device.unknown", support::StrCat("expected \"cpu\", found ",
-                                                            support::Quote(hello.device_kind())));
-    }
+    const absl::Status chosen = Choose(hello);
+    if (!chosen.ok()) return Error("worker.device.refused", support::StatusText(chosen));
     memory_limit_bytes_ = hello.memory_limit_bytes();
     if (!Pin(hello)) return Error("worker.cores.refused", "the cores cannot be used");
     const runtime::CpuInfo cpu = runtime::DetectCpu();  // sees the cores it is pinned to
     threads_ = hello.threads() > 0 ? hello.threads() : cpu.cores_usable;
-    if (hello.describe()) peak_gflops_ = MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
-    if (hello.describe()) {
-      absl::StatusOr<std::string> self_test = SelfTestModule();
+    if (hello.describe() && !device_.has_value())
+      peak_gflops_ = MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
+    if (hello.describe() || device_.has_value()) {
+      absl::StatusOr<std::string> self_test = SelfTestModule(hello.device_kind());
       if (!self_test.ok())
         return Error("worker.self_test", support::StatusText(self_test.status()));
       modules_[kSelfTestSlot] = *std::move(self_test);
     }
     Probe(kProbesAtStart);
-    const SandboxProbe probe = ProbeSandbox();
+    const SandboxProbe probe = ProbeSandbox(profile_);
     sandboxed_ = probe.sandboxed;
     v1::WorkerReply reply;
     v1::WorkerReady* ready = reply.mutable_ready();
@@ -124,9 +128,36 @@ class Worker {
     ready->set_software_version(kVersion);
     ready->set_sandboxed(probe.sandboxed);
     ready->set_sandbox_detail(probe.detail);
-    *ready->mutable_attributes() = CpuAttributes(cpu, ReadHostFacts(), peak_gflops_);
+    if (!device_.has_value()) {
+      *ready->mutable_attributes() = CpuAttributes(cpu, ReadHostFacts(), peak_gflops_);
+    } else {
+      auto found = ProbeDevice(*device_, device_nodes_, sandboxed_);
+      if (!found.ok()) return Error("worker.device.broken", support::StatusText(found.status()));
+      *ready->mutable_attributes() = *std::move(found);
+    }
+    (*ready->mutable_attributes())["sandbox"].set_s(std::string(SandboxProfileName(profile_)));
     (*ready->mutable_attributes())["sandboxed"].set_b(probe.sandboxed);
     return reply;
+  }
+
+  // Which device, and how what runs on it is confined.
+  absl::Status Choose(const v1::WorkerHello& hello) {
+    TW_ASSIGN(profile_, ParseSandboxProfile(
+                            hello.sandbox_profile().empty() ? "strict" : hello.sandbox_profile()));
+    device_nodes_ = {hello.device_nodes().begin(), hello.device_nodes().end()};
+    if (profile_ == SandboxProfile::kDriver) {
+      SweepScratch();
+      if (device_nodes_.empty()) device_nodes_ = KnownDeviceNodes();
+    }
+    device_.reset();
+    if (hello.device_kind() == "cpu") return absl::OkStatus();
+    if (profile_ != SandboxProfile::kDriver) {
+      return support::InvalidArgument("worker.profile.needed",
+                                      "a device behind a driver needs the profile driver");
+    }
+    TW_ASSIGN(const std::string plugin, runtime::FindDevicePlugin(hello.device_kind()));
+    device_ = DeviceTarget{hello.device_kind(), plugin, hello.device_index()};
+    return absl::OkStatus();
   }
 
   // Taken here, not in the measuring processes: those are new each time and may have a neighbour
@@ -158,6 +189,15 @@ class Worker {
     if (!request.baseline_slot().empty()) job.measure.baseline = baseline->second;
     job.measure.request = &request;
     job.measure.max_threads = threads_;
+    if (device_.has_value()) {
+      job.measure.device = &*device_;
+      // The host's own loop says nothing about the device.
+      const auto known = modules_.find(kSelfTestSlot);
+      const bool borrow = job.measure.baseline.empty() && known != modules_.end();
+      if (borrow) job.measure.baseline = known->second;
+    }
+    job.profile = profile_;
+    job.device_nodes = device_nodes_;
     inputs_.Prepare(request.inputs());
     job.measure.inputs = &inputs_;
     Probe(kProbesPerJob);
@@ -186,6 +226,9 @@ class Worker {
   int64_t memory_limit_bytes_ = 0;
   int threads_ = 1;
   bool sandboxed_ = false;
+  SandboxProfile profile_ = SandboxProfile::kStrict;
+  std::vector<std::string> device_nodes_;
+  std::optional<DeviceTarget> device_;  // none: the processor
 };
 
 }  // namespace

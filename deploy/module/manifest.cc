@@ -1,6 +1,7 @@
 #include "deploy/module/manifest.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -16,6 +17,8 @@ using support::InvalidArgument;
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 constexpr size_t kMaxRank = 32;
 constexpr size_t kMaxText = size_t{1} << 20;
+constexpr int64_t kMaxGroups = int64_t{1} << 31;
+constexpr int64_t kMaxGroupThreads = 1 << 16;
 constexpr std::string_view kSymbolPrefix = "tw_kernel_";
 
 std::string At(std::string_view what, size_t index) {
@@ -83,6 +86,7 @@ class Validator {
   absl::Status CheckEnds(const std::vector<int64_t>& ids, TensorKind kind,
                          const std::string& where);
   absl::Status CheckLaunch(const Launch& launch, bool prepare, const std::string& where);
+  absl::Status CheckGrid(const Launch& launch, const std::string& where);
   absl::Status CheckArgs(const Launch& launch, bool prepare, const std::string& where);
   absl::Status CheckMeasurement(const Measurement& measurement);
 
@@ -301,7 +305,25 @@ absl::Status Validator::CheckLaunch(const Launch& launch, bool prepare, const st
     return Bad("workspace", where, "workspace_bytes exceeds the module's");
   }
   TW_TRY(CheckCount(launch.flops, where + ".flops"));
+  TW_TRY(CheckGrid(launch, where));
   return CheckArgs(launch, prepare, where);
+}
+
+absl::Status Validator::CheckGrid(const Launch& launch, const std::string& where) {
+  const std::array<int64_t, 3> none{};
+  if (launch.grid == none && launch.group == none) return absl::OkStatus();
+  int64_t threads = 1;
+  for (size_t axis = 0; axis < none.size(); ++axis) {
+    threads *= std::clamp<int64_t>(launch.group[axis], 0, kMaxGroupThreads + 1);
+    if (launch.grid[axis] < 1 || launch.grid[axis] > kMaxGroups || threads < 1 ||
+        threads > kMaxGroupThreads) {
+      return Bad("grid", where,
+                 "expected grid and group of three extents each, at least 1, at most " +
+                     std::to_string(kMaxGroups) + " groups along an axis and " +
+                     std::to_string(kMaxGroupThreads) + " threads in a group");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Validator::CheckArgs(const Launch& launch, bool prepare, const std::string& where) {

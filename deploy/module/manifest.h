@@ -5,6 +5,7 @@
 #ifndef DEPLOY_MODULE_MANIFEST_H_
 #define DEPLOY_MODULE_MANIFEST_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -81,6 +82,11 @@ struct Launch {
   std::string steps;         // schedule text, lines separated by '\n'; "" where there is none
   std::string program_hash;  // hash of the final program
   double flops = 0;          // floating-point (or integer) operations of one call; 0 if unknown
+  // Groups of the launch and threads of a group, along x y z, for devices whose kernels do not hold
+  // all their loops (OpenCL). Both are set or neither; zeros: one call does it all (CPU).
+  std::array<int64_t, 3> grid{};
+  std::array<int64_t, 3> group{};
+  bool has_grid() const { return grid[0] > 0; }
   bool operator==(const Launch&) const = default;
 };
 

@@ -1,6 +1,7 @@
 // The manifest's canonical JSON. The writer emits every key; the reader knows every key and refuses
 // others, so that a misspelt or later field is an error and not a silent loss.
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -56,12 +57,15 @@ Json TensorToJson(const Tensor& t) {
 }
 
 Json LaunchToJson(const Launch& l) {
-  return Json{{"symbol", l.symbol}, {"code", l.code},
-              {"args", l.args},     {"num_outputs", l.num_outputs},
-              {"sizes", l.sizes},   {"workspace_bytes", l.workspace_bytes},
-              {"name", l.name},     {"task", l.task},
-              {"steps", l.steps},   {"program_hash", l.program_hash},
-              {"flops", l.flops}};
+  Json out{{"symbol", l.symbol}, {"code", l.code},
+           {"args", l.args},     {"num_outputs", l.num_outputs},
+           {"sizes", l.sizes},   {"workspace_bytes", l.workspace_bytes},
+           {"name", l.name},     {"task", l.task},
+           {"steps", l.steps},   {"program_hash", l.program_hash},
+           {"flops", l.flops}};
+  if (l.has_grid()) out["grid"] = l.grid;
+  if (l.has_grid()) out["group"] = l.group;
+  return out;
 }
 
 template <typename T, typename Fn>
@@ -225,6 +229,17 @@ class Fields {
     *out = value->get<bool>();
   }
 
+  // Three integers; zeros where the member is absent.
+  void OptionalExtents(const char* key, std::array<int64_t, 3>* out) {
+    const Json* value = Optional(key);
+    if (value == nullptr) return;
+    if (!value->is_array() || value->size() != out->size() ||
+        !std::all_of(value->begin(), value->end(), IsInt64)) {
+      return Fail(std::string(key) + ": expected three integers");
+    }
+    for (size_t i = 0; i < out->size(); ++i) (*out)[i] = (*value)[i].get<int64_t>();
+  }
+
   std::string Path(const char* key) const { return where_.empty() ? key : where_ + "." + key; }
 
   absl::Status Done() {
@@ -304,6 +319,8 @@ absl::Status ReadLaunch(const Json& json, const std::string& where, Launch* l) {
   fields.Get("steps", &l->steps);
   fields.Get("program_hash", &l->program_hash);
   fields.Get("flops", &l->flops);
+  fields.OptionalExtents("grid", &l->grid);
+  fields.OptionalExtents("group", &l->group);
   return fields.Done();
 }
 

@@ -59,6 +59,13 @@ install_program() {  # NAME ROOT
   strip --strip-unneeded "$2/usr/bin/$1"
 }
 
+# What the worker finds beside itself: devices behind a driver.
+install_plugins() {  # FOLDER
+  mkdir -p "$1"
+  install -m 0644 "$build/lib/libtilewright_device_opencl.so" "$1/"
+  strip --strip-unneeded "$1/libtilewright_device_opencl.so"
+}
+
 # The packages that the programs' libraries are in, with versions.
 library_packages() {  # ROOT
   mkdir -p "$work/shlibs/debian"
@@ -71,6 +78,7 @@ make_deb() {  # PACKAGE SUMMARY DAEMON|- PROGRAM...
   shift 3
   local tree=$work/$package
   for program in "$@"; do install_program "$program" "$tree"; done
+  if [ "$package" = tilewright-agent ]; then install_plugins "$tree/usr/lib/tilewright-agent"; fi
   install -D -m 0644 "$root/LICENSE" "$tree/usr/share/doc/$package/copyright"
   install -D -m 0644 "$root/deploy/ops/README.md" "$tree/usr/share/doc/$package/README.md"
   install -m 0644 "$root/deploy/ops/devices.md" "$tree/usr/share/doc/$package/devices.md"
@@ -152,6 +160,7 @@ make_tarball() {
       install -m 0644 "$library" "$tree/lib/tilewright-agent/"
     done < <(ldd "$build/bin/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}')
   done
+  install_plugins "$tree/lib/tilewright-agent"
   install -D -m 0644 "$root/deploy/ops/systemd/tilewright-agent.service" "$tree/share/tilewright-agent.service"
   install -m 0644 "$root/deploy/ops/config/agent.conf" "$root/deploy/ops/devices.md" "$root/LICENSE" "$tree/share/"
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$work" -c "$name" |

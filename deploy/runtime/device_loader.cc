@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 
 #include <utility>
+#include <vector>
 
+#include "deploy/support/env.h"
+#include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -69,6 +72,24 @@ DevicePlugin& DevicePlugin::operator=(DevicePlugin&& other) noexcept {
 
 DevicePlugin::~DevicePlugin() {
   if (handle_ != nullptr) dlclose(handle_);
+}
+
+absl::StatusOr<std::string> FindDevicePlugin(std::string_view kind) {
+  const std::string file = StrCat("libtilewright_device_", kind, ".so");
+  std::vector<std::string> folders;
+  if (const auto given = support::GetEnv("TILEWRIGHT_PLUGIN_DIR"); given.has_value()) {
+    folders = {*given};
+  } else {
+    TW_ASSIGN(const std::string here, support::SelfExeDir());
+    folders = {here + "/../lib/tilewright-agent", here + "/../lib", here};
+  }
+  for (const std::string& folder : folders) {
+    const std::string path = support::PathJoin(folder, file);
+    if (support::FileExists(path)) return path;
+  }
+  return support::NotFound("runtime.device.missing",
+                           StrCat("expected ", file, " in ", support::Join(folders, " or "),
+                                  "; install it or name its folder by TILEWRIGHT_PLUGIN_DIR"));
 }
 
 absl::Status DeviceStatus(const TwDevicePlugin& plugin, TwDevice* device, TwDeviceResult result) {

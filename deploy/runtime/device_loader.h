@@ -5,6 +5,7 @@
 #define DEPLOY_RUNTIME_DEVICE_LOADER_H_
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -38,6 +39,11 @@ class DevicePlugin {
 
 // Whether a table can be used by this runtime: version, size and every function.
 absl::Status CheckDeviceTable(const TwDevicePlugin* table);
+
+// Path of the plug-in of a target kind ("opencl"): libtilewright_device_KIND.so in the folder that
+// TILEWRIGHT_PLUGIN_DIR names, else where packages and the build tree have it, beside this program.
+// NOT_FOUND `runtime.device.missing`.
+absl::StatusOr<std::string> FindDevicePlugin(std::string_view kind);
 
 // A result as a status: `runtime.device.<reason>` with the device's own text.
 absl::Status DeviceStatus(const TwDevicePlugin& plugin, TwDevice* device, TwDeviceResult result);

@@ -72,6 +72,11 @@ absl::Status LoadedModule::Impl::LoadCode() {
 }
 
 absl::Status LoadedModule::Impl::Resolve(const Launch& launch) {
+  if (launch.has_grid()) {
+    return support::FailedPrecondition(
+        "runtime.load.grid",
+        "launch '" + launch.symbol + "' is one of groups and threads; the CPU runs none");
+  }
   const auto [it, added] = kernels.try_emplace({launch.code, launch.symbol}, nullptr);
   if (!added) return absl::OkStatus();
   const absl::StatusOr<void*> symbol = code[static_cast<size_t>(launch.code)].Symbol(launch.symbol);

@@ -7,7 +7,7 @@
 
 namespace tilewright::runtime {
 
-absl::Status FillInputs(const std::vector<module::InputSpec>& specs, Session* session) {
+absl::Status FillInputs(const std::vector<module::InputSpec>& specs, BoundTensors* session) {
   const std::vector<int64_t>& ids = session->function().inputs;
   for (const module::InputSpec& spec : specs) {
     const auto it = std::find(ids.begin(), ids.end(), spec.tensor);
@@ -24,7 +24,7 @@ absl::Status FillInputs(const std::vector<module::InputSpec>& specs, Session* se
   return absl::OkStatus();
 }
 
-std::string OutputBytes(const Session& session) {
+std::string OutputBytes(const BoundTensors& session) {
   std::string out;
   for (size_t i = 0; i < session.num_outputs(); ++i) {
     const TensorView view = session.output(i);
@@ -33,7 +33,7 @@ std::string OutputBytes(const Session& session) {
   return out;
 }
 
-absl::StatusOr<std::vector<CompareResult>> CheckOutputs(const Session& session,
+absl::StatusOr<std::vector<CompareResult>> CheckOutputs(const BoundTensors& session,
                                                         std::string_view expected,
                                                         const module::Tolerance& tolerance) {
   size_t total = 0;

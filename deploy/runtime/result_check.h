@@ -1,6 +1,6 @@
-// The two ends of a measurement on a session: inputs made from their specifications, and outputs
-// held against the expected ones. The format of expected outputs (an artifact of its own, named by
-// Measurement::expected_digest) is the outputs of the function in order, each as its raw
+// The two ends of a measurement on a session or device: inputs made from their specifications, and
+// outputs held against the expected ones. The format of expected outputs (an artifact of its own,
+// named by Measurement::expected_digest) is the outputs of the function in order, each as its raw
 // little-endian row-major bytes, nothing between. Functions work on the caller's session and keep
 // nothing.
 #ifndef DEPLOY_RUNTIME_RESULT_CHECK_H_
@@ -20,14 +20,14 @@ namespace tilewright::runtime {
 
 // Fills every input that `specs` names. INVALID_ARGUMENT for a tensor that is no input of the
 // session's function.
-absl::Status FillInputs(const std::vector<module::InputSpec>& specs, Session* session);
+absl::Status FillInputs(const std::vector<module::InputSpec>& specs, BoundTensors* session);
 
 // The session's outputs in the format above.
-std::string OutputBytes(const Session& session);
+std::string OutputBytes(const BoundTensors& session);
 
 // One result per output, in order. INVALID_ARGUMENT `runtime.result_check.size` when `expected` has
 // another size than the outputs together.
-absl::StatusOr<std::vector<CompareResult>> CheckOutputs(const Session& session,
+absl::StatusOr<std::vector<CompareResult>> CheckOutputs(const BoundTensors& session,
                                                         std::string_view expected,
                                                         const module::Tolerance& tolerance);
 

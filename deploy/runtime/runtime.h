@@ -69,32 +69,45 @@ struct LaunchTime {
   int64_t ns = 0;
 };
 
-class Session {
+// The inputs and outputs of whatever runs a function: a session, or a device (device_session.h). In
+// the graph's order.
+class BoundTensors {
+ public:
+  virtual ~BoundTensors() = default;
+  virtual const module::Function& function() const = 0;
+  virtual size_t num_inputs() const = 0;
+  virtual size_t num_outputs() const = 0;
+  virtual TensorView input(size_t index) const = 0;
+  virtual TensorView output(size_t index) const = 0;
+  // The input's memory, for the caller to write before the next run.
+  virtual void* MutableInput(size_t index) = 0;
+};
+
+class Session final : public BoundTensors {
  public:
   // INVALID_ARGUMENT for an unknown function; RESOURCE_EXHAUSTED where memory does not suffice.
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::shared_ptr<const LoadedModule> module,
                                                          const SessionOptions& options = {});
 
-  ~Session();
+  ~Session() override;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   const LoadedModule& module() const;
-  const module::Function& function() const;
+  const module::Function& function() const override;
   int num_threads() const;
 
-  // Inputs and outputs in the graph's order.
-  size_t num_inputs() const;
-  size_t num_outputs() const;
-  TensorView input(size_t index) const;
-  TensorView output(size_t index) const;
+  size_t num_inputs() const override;
+  size_t num_outputs() const override;
+  TensorView input(size_t index) const override;
+  TensorView output(size_t index) const override;
 
   // Copies `bytes` bytes, which must be the tensor's size. INVALID_ARGUMENT otherwise.
   absl::Status SetInput(size_t index, const void* data, size_t bytes);
   // The input's memory, for the caller to write before the next Run(). Ask again after a Run():
   // with guard_pages inputs are read-only while kernels run, and prepare launches that read this
   // input become due again.
-  void* MutableInput(size_t index);
+  void* MutableInput(size_t index) override;
 
   // Runs the prepare launches if they are due. Run() does so itself; calling it first keeps their
   // time out of a measurement.

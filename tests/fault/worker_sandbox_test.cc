@@ -1,12 +1,17 @@
-// Candidates that misbehave, measured by the real worker binary: each ends as the outcome it is,
-// the worker survives, and the next candidate is measured as if nothing had happened.
+// Candidates that misbehave, measured by the real worker binary under both profiles of the sandbox:
+// each ends as the outcome it is, the worker survives, and the next candidate is measured as if
+// nothing had happened.
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -14,6 +19,7 @@
 #include "device_agent/measure_child.h"
 #include "device_agent/supervisor.h"
 #include "tests/support/measured_kernels.h"
+#include "tests/support/process_names.h"
 
 namespace tilewright::device_agent {
 namespace {
@@ -30,33 +36,46 @@ struct Case {
   const char* kernel = nullptr;
   int64_t elements = 1024;
   int constructor = 0;
+  int threads = 1;
+  const char* profile = "strict";
 };
 
 void PrintTo(const Case& row, std::ostream* out) { *out << row.name; }
 
 class WorkerSandboxTest : public ::testing::TestWithParam<Case> {
  protected:
-  // One worker for all cases, as for an agent: what one case breaks, the next ones feel.
-  static void SetUpTestSuite() {
-    SupervisorOptions options;
-    const auto worker = support::FindSibling("tilewright-worker");
-    ASSERT_TRUE(worker.ok()) << worker.status();
-    options.worker_path = *worker;
-    options.memory_limit_bytes = kMemoryLimit;
-    options.threads = 2;
-    supervisor_ = new Supervisor(options);
-    const auto ready = supervisor_->Start();
-    ASSERT_TRUE(ready.ok()) << ready.status();
-    ready_ = new v1::WorkerReady(*ready);
-  }
-  static void TearDownTestSuite() {
-    delete supervisor_;
-    delete ready_;
-  }
+  struct Worker {
+    explicit Worker(const SupervisorOptions& options) : supervisor(options) {}
+    Supervisor supervisor;
+    v1::WorkerReady ready;
+  };
 
-  static v1::ModuleMeasured Measure(const std::string& kernel,
-                                    const tests::KernelOptions& options = {},
-                                    v1::InjectedFault fault = v1::INJECTED_FAULT_UNSPECIFIED) {
+  // One worker of each profile for all cases, as for an agent: what one case breaks, the next ones
+  // feel.
+  static void SetUpTestSuite() {
+    const auto path = support::FindSibling("tilewright-worker");
+    ASSERT_TRUE(path.ok()) << path.status();
+    for (const char* profile : {"strict", "driver"}) {
+      SupervisorOptions options;
+      options.worker_path = *path;
+      options.memory_limit_bytes = kMemoryLimit;
+      options.threads = 2;
+      options.sandbox_profile = profile;
+      auto worker = std::make_unique<Worker>(options);
+      const auto ready = worker->supervisor.Start();
+      ASSERT_TRUE(ready.ok()) << ready.status();
+      EXPECT_EQ(ready->attributes().at("sandbox").s(), profile);
+      worker->ready = *ready;
+      workers_[profile] = std::move(worker);
+    }
+  }
+  static void TearDownTestSuite() { workers_.clear(); }
+
+  void SetUp() override { Use("strict"); }
+  void Use(const std::string& profile) { worker_ = workers_.at(profile).get(); }
+
+  v1::ModuleMeasured Measure(const std::string& kernel, const tests::KernelOptions& options = {},
+                             v1::InjectedFault fault = v1::INJECTED_FAULT_UNSPECIFIED) {
     MeasureInput input;
     input.module = tests::KernelModule(kernel, options);
     input.expected = tests::KernelExpected(options.elements);
@@ -72,30 +91,33 @@ class WorkerSandboxTest : public ::testing::TestWithParam<Case> {
     plan->set_max_repeats(5);
     plan->mutable_min_repeat_time()->set_nanos(100'000);
     plan->mutable_warmup()->set_nanos(100'000);
-    return supervisor_->Measure(input);
+    return worker_->supervisor.Measure(input);
   }
 
-  static bool sandboxed() { return ready_->sandboxed(); }
-  static std::string why_not() { return ready_->sandbox_detail(); }
-  static int64_t restarts() { return supervisor_->restarts(); }
+  bool sandboxed() const { return worker_->ready.sandboxed(); }
+  std::string why_not() const { return worker_->ready.sandbox_detail(); }
+  int64_t restarts() const { return worker_->supervisor.restarts(); }
 
  private:
-  static Supervisor* supervisor_;
-  static v1::WorkerReady* ready_;
+  static std::map<std::string, std::unique_ptr<Worker>> workers_;  // by profile
+  Worker* worker_ = nullptr;
 };
 
-Supervisor* WorkerSandboxTest::supervisor_ = nullptr;
-v1::WorkerReady* WorkerSandboxTest::ready_ = nullptr;
+std::map<std::string, std::unique_ptr<WorkerSandboxTest::Worker>> WorkerSandboxTest::workers_;
 
 TEST_P(WorkerSandboxTest, EndsAsItIsAndHarmsNobody) {
   const Case& row = GetParam();
-  if (!sandboxed() && (std::string(row.error_class) == "SANDBOX" || row.constructor == 2)) {
+  Use(row.profile);
+  const bool confined = std::string(row.error_class) == "SANDBOX" || row.constructor == 2 ||
+                        std::string_view(row.profile) == "driver";
+  if (!sandboxed() && confined) {
     GTEST_SKIP() << "[SKIP] this machine or build has no system-call filter: " << why_not();
   }
   const int64_t restarts_before = restarts();
   tests::KernelOptions options;
   options.elements = row.elements;
   options.constructor = row.constructor;
+  options.threads = row.threads;
   const v1::ModuleMeasured bad = Measure(row.kernel != nullptr ? row.kernel : row.name, options);
   EXPECT_EQ(bad.outcome(), row.outcome) << bad.DebugString();
   EXPECT_EQ(bad.error_class(), row.error_class) << bad.DebugString();
@@ -112,47 +134,79 @@ TEST_P(WorkerSandboxTest, EndsAsItIsAndHarmsNobody) {
   EXPECT_FALSE(support::FileExists("/tmp/tilewright_hostile"));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kernels, WorkerSandboxTest,
-    ::testing::Values(
-        Case{"wrong", v1::WRONG_RESULT, "FIRST_RUN", 0, "check", "1 of 1024 elements differ"},
-        Case{"wrong_later", v1::WRONG_RESULT, "LAST_RUN", 0, "last_check"},
-        Case{"lazy", v1::WRONG_RESULT, "LAST_RUN", 0, "last_check"},
-        Case{"nothing", v1::WRONG_RESULT, "FIRST_RUN", 0, "check"},
-        Case{"past_end", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
-        Case{"past_end_padded", v1::WRONG_RESULT, "OUT_OF_BOUNDS", 0, "check", "'y'", "past_end",
-             1000},
-        Case{"before_begin", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
-        Case{"before_begin_padded", v1::WRONG_RESULT, "OUT_OF_BOUNDS", 0, "check", "'y'",
-             "before_begin", 1000},
-        Case{"write_input", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
-        Case{"error", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 42"},
-        Case{"hang", v1::RUN_TIMEOUT, "WALL_LIMIT", SIGKILL},
-        Case{"crash", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
-        Case{"exit_zero", v1::RUN_CRASH, "EXITED", 0, "first_run", "exit code 0"},
-        Case{"abort", v1::RUN_CRASH, "SIGNAL", SIGABRT},
-        Case{"stack_smash", v1::RUN_CRASH, "SIGNAL", SIGABRT, "first_run", "stack smashing"},
-        Case{"stack_overflow", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
-        Case{"chatter", v1::RUN_CRASH, "SIGNAL", SIGABRT, "first_run", "last words"},
-        Case{"fork_bomb", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-        Case{"connect", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-        Case{"open_write", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-        Case{"open_read", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-        Case{"unlink", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-        Case{"exec", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-        Case{"ptrace", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-        Case{"kill_parent", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-        Case{"big_malloc", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 12"},
-        Case{"memory_hog", v1::RUN_CRASH, "SIGNAL", SIGABRT},
-        Case{"thread_bomb", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 11"},
-        Case{"flood_result", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
-        Case{"flood_error", v1::RUN_TIMEOUT, "WALL_LIMIT", SIGKILL},
-        Case{"escape", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-        Case{"forge", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
-        Case{"garble", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
-        Case{"exit_on_load", v1::RUN_CRASH, "EXITED", 0, "load", "exit code 0", "honest", 1024, 1},
-        Case{"open_on_load", v1::RUN_CRASH, "SANDBOX", SIGSYS, "load", "", "honest", 1024, 2}),
-    [](const auto& info) { return std::string(info.param.name); });
+const std::vector<Case>& StrictCases() {
+  static const std::vector<Case> cases = {
+      Case{"wrong", v1::WRONG_RESULT, "FIRST_RUN", 0, "check", "1 of 1024 elements differ"},
+      Case{"wrong_later", v1::WRONG_RESULT, "LAST_RUN", 0, "last_check"},
+      Case{"lazy", v1::WRONG_RESULT, "LAST_RUN", 0, "last_check"},
+      Case{"nothing", v1::WRONG_RESULT, "FIRST_RUN", 0, "check"},
+      Case{"past_end", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
+      Case{"past_end_padded", v1::WRONG_RESULT, "OUT_OF_BOUNDS", 0, "check", "'y'", "past_end",
+           1000},
+      Case{"before_begin", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
+      Case{"before_begin_padded", v1::WRONG_RESULT, "OUT_OF_BOUNDS", 0, "check", "'y'",
+           "before_begin", 1000},
+      Case{"write_input", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
+      Case{"error", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 42"},
+      Case{"hang", v1::RUN_TIMEOUT, "WALL_LIMIT", SIGKILL},
+      Case{"crash", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
+      Case{"exit_zero", v1::RUN_CRASH, "EXITED", 0, "first_run", "exit code 0"},
+      Case{"abort", v1::RUN_CRASH, "SIGNAL", SIGABRT},
+      Case{"stack_smash", v1::RUN_CRASH, "SIGNAL", SIGABRT, "first_run", "stack smashing"},
+      Case{"stack_overflow", v1::RUN_CRASH, "SIGNAL", SIGSEGV},
+      Case{"chatter", v1::RUN_CRASH, "SIGNAL", SIGABRT, "first_run", "last words"},
+      Case{"fork_bomb", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+      Case{"connect", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+      Case{"open_write", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+      Case{"open_read", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+      Case{"open_by_thread", v1::RUN_CRASH, "SANDBOX", SIGSYS, "first_run", "", nullptr, 1024, 0,
+           2},
+      Case{"unlink", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+      Case{"exec", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+      Case{"ptrace", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+      Case{"kill_parent", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+      Case{"big_malloc", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 12"},
+      Case{"memory_hog", v1::RUN_CRASH, "SIGNAL", SIGABRT},
+      Case{"thread_bomb", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 11"},
+      Case{"flood_result", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
+      Case{"flood_error", v1::RUN_TIMEOUT, "WALL_LIMIT", SIGKILL},
+      Case{"escape", v1::RUN_CRASH, "SANDBOX", SIGSYS},
+      Case{"forge", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
+      Case{"garble", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
+      Case{"exit_on_load", v1::RUN_CRASH, "EXITED", 0, "load", "exit code 0", "honest", 1024, 1},
+      Case{"open_on_load", v1::RUN_CRASH, "SANDBOX", SIGSYS, "load", "", "honest", 1024, 2}};
+  return cases;
+}
+
+// What ends otherwise under `driver`, by name. A driver may look for files at any time, so that a
+// refused file is an error to whoever asked and not the process's end; what a candidate makes of it
+// is its own.
+const std::vector<Case>& OtherwiseUnderDriver() {
+  static const std::vector<Case> cases = {
+      Case{"open_write", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 1"},
+      Case{"open_read", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 1"},
+      Case{"open_by_thread", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 1", nullptr,
+           1024, 0, 2},
+      Case{"unlink", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 1"},
+      Case{"open_on_load", v1::OK, "", 0, "unspecified", "", "honest", 1024, 2}};
+  return cases;
+}
+
+std::vector<Case> DriverCases() {
+  std::vector<Case> cases = StrictCases();
+  for (Case& row : cases) {
+    for (const Case& other : OtherwiseUnderDriver()) {
+      if (std::string_view(row.name) == other.name) row = other;
+    }
+    row.profile = "driver";
+  }
+  return cases;
+}
+
+const auto kCaseName = [](const auto& info) { return std::string(info.param.name); };
+INSTANTIATE_TEST_SUITE_P(Kernels, WorkerSandboxTest, ::testing::ValuesIn(StrictCases()), kCaseName);
+INSTANTIATE_TEST_SUITE_P(KernelsUnderDriver, WorkerSandboxTest, ::testing::ValuesIn(DriverCases()),
+                         kCaseName);
 
 using Honest = WorkerSandboxTest;
 
@@ -215,18 +269,9 @@ TEST_F(Honest, InjectedFaultsAreFoundTheOrdinaryWay) {
 }
 
 // How many processes bear that name.
-int Called(const std::string& name) {
-  int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string comm = support::PathJoin(entry.path().string(), "comm");
-    count += support::Trim(support::ReadFile(comm, 100).value_or("")) == name ? 1 : 0;
-  }
-  return count;
-}
-
 // Where the kernel has no filter, a candidate can start processes and leave its group.
 TEST(WithoutAFilter, DescendantsAreKilledAndReapedWhereverTheyWent) {
-  ASSERT_EQ(Called("tw_escaped"), 0);
+  ASSERT_EQ(tests::ProcessesCalled("tw_escaped"), 0);
   v1::MeasureModule request;
   *request.mutable_inputs() = tests::KernelInputs();
   request.mutable_wall_limit()->set_nanos(700'000'000);
@@ -240,14 +285,14 @@ TEST(WithoutAFilter, DescendantsAreKilledAndReapedWhereverTheyWent) {
   std::thread witness([&] {
     for (int i = 0; i < 60 && alive < 3; ++i) {
       support::SleepMs(10);
-      alive = std::max(alive, Called("tw_escaped"));
+      alive = std::max(alive, tests::ProcessesCalled("tw_escaped"));
     }
   });
   const v1::ModuleMeasured measured = MeasureInChild(job, [](v1::WorkerPhase) {});
   witness.join();
   EXPECT_EQ(measured.outcome(), v1::RUN_TIMEOUT) << measured.DebugString();
   EXPECT_EQ(alive, 3) << "they did escape";
-  EXPECT_EQ(Called("tw_escaped"), 0) << "not even a zombie";
+  EXPECT_EQ(tests::ProcessesCalled("tw_escaped"), 0) << "not even a zombie";
 }
 
 TEST_F(Honest, AnAbortedMeasurementIsCancelledAndTheNextOneWorks) {

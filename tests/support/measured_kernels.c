@@ -183,6 +183,20 @@ KERNEL(open_read) {
   UNUSED;
   return open("/etc/passwd", O_RDONLY) < 0;
 }
+/* The same by the other thread: a pool is there before its process is sealed. */
+static int32_t OpenByOther(void* closure, int64_t task) {
+  volatile int* file = closure;
+  (void)task;
+  if (gettid() != getpid()) *file = open("/etc/passwd", O_RDONLY);
+  while (*file == -2) continue; /* its thread has the other task */
+  return *file < 0;
+}
+KERNEL(open_by_thread) {
+  UNUSED;
+  volatile int file = -2;
+  Honest(buffers, 0, sizes[0]);
+  return ctx->parallel_for(ctx, OpenByOther, (void*)&file, 2);
+}
 KERNEL(unlink) {
   UNUSED;
   return unlink("/tmp/tilewright_hostile") != 0;
@@ -215,8 +229,11 @@ static void* Sleeper(void* unused) {
 KERNEL(thread_bomb) {
   UNUSED;
   pthread_t thread;
+  pthread_attr_t large; /* what is left by the last one that fails is enough to end in order */
+  pthread_attr_init(&large);
+  pthread_attr_setstacksize(&large, 48 << 20);
   for (int i = 0; i < 100000; ++i) {
-    if (pthread_create(&thread, NULL, Sleeper, NULL) != 0) return 11;
+    if (pthread_create(&thread, &large, Sleeper, NULL) != 0) return 11;
   }
   return TW_OK;
 }

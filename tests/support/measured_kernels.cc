@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "deploy/module/module_file.h"
+#include "deploy/module/kernel_module.h"
 #include "deploy/runtime/code_loader.h"
 #include "deploy/runtime/input_gen.h"
 #include "deploy/support/file.h"
@@ -25,39 +25,20 @@ std::string Code(int constructor) {
   return *std::move(code);
 }
 
-module::Tensor FloatTensor(int64_t id, const char* name, int64_t elements,
-                           module::TensorKind kind) {
-  module::Tensor tensor;
-  tensor.id = id;
-  tensor.name = name;
-  tensor.shape = {module::Dim(elements)};
-  tensor.kind = kind;
-  tensor.bytes = elements * 4;
-  return tensor;
-}
-
 }  // namespace
 
 std::string KernelModule(const std::string& kernel, const KernelOptions& options) {
-  module::ModuleParts parts;
-  module::Manifest& manifest = parts.manifest;
-  manifest.name = options.name.empty() ? kernel : options.name;
-  manifest.target = support::StrCat("cpu,arch=x86_64,cpu=x86-64,threads=", options.threads);
-  manifest.tensors = {FloatTensor(0, "x", options.elements, module::TensorKind::kInput),
-                      FloatTensor(1, "y", options.elements, module::TensorKind::kOutput)};
-  module::Launch launch;
+  module::KernelModule made;
+  made.name = options.name.empty() ? kernel : options.name;
+  made.target = support::StrCat("cpu,arch=x86_64,cpu=x86-64,threads=", options.threads);
+  made.format = runtime::NativeCodeFormat();
+  made.code = Code(options.constructor);
+  made.inputs = {{"x", {options.elements}}};
+  made.outputs = {{"y", {options.elements}}};
+  module::Launch& launch = made.launches.emplace_back();
   launch.symbol = "tw_kernel_" + kernel;
-  launch.args = {0, 1};
   launch.sizes = {options.elements};
-  module::Function function;
-  function.name = "main";
-  function.inputs = {0};
-  function.outputs = {1};
-  function.launches = {launch};
-  manifest.functions = {function};
-  manifest.code.push_back({std::string(runtime::NativeCodeFormat()), 1, 0, ""});
-  parts.code = {Code(options.constructor)};
-  absl::StatusOr<std::string> bytes = module::SerializeModule(parts);
+  absl::StatusOr<std::string> bytes = module::SerializeKernelModule(made);
   TW_CHECK(bytes.ok()) << support::StatusText(bytes.status());
   return *std::move(bytes);
 }

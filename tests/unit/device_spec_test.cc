@@ -25,6 +25,20 @@ TEST(DeviceSpec, EveryKeyOfAnEntry) {
       << "the rest of the entry, commas included";
 }
 
+TEST(DeviceSpec, ADeviceWithADriverIsConfinedByTheProfileDriver) {
+  auto spec = ParseDeviceSpec("opencl,name=gpu,index=1,nodes=/dev/nvidia0+/dev/nvidiactl");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->profile, "driver");
+  EXPECT_EQ(spec->index, 1);
+  EXPECT_EQ(spec->nodes, (std::vector<std::string>{"/dev/nvidia0", "/dev/nvidiactl"}));
+  spec = ParseDeviceSpec("cpu");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->profile, "strict");
+  spec = ParseDeviceSpec("cpu,profile=driver");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->profile, "driver");
+}
+
 TEST(DeviceSpec, DefaultsAreOneCpuOfAllCores) {
   const auto specs = ParseDevices({});
   ASSERT_TRUE(specs.ok()) << specs.status();
@@ -52,6 +66,12 @@ TEST(DeviceSpec, MistakesAreRefusedByName) {
       {"cpu,speed=9", "agent.device.invalid"},
       {"cpu,bridge=", "agent.device.invalid"},
       {"cpu,name=a/b", "agent.name.invalid"},
+      {"cpu,profile=open", "agent.device.invalid"},
+      {"cpu,nodes=/dev/dri", "agent.device.invalid"},
+      {"cpu,index=-1", "agent.device.invalid"},
+      {"opencl,profile=strict", "agent.device.invalid"},
+      {"opencl,nodes=/etc", "agent.device.invalid"},
+      {"opencl,nodes=/dev/../etc", "agent.device.invalid"},
   };
   for (const auto& [text, slug] : rows) {
     EXPECT_EQ(support::Slug(ParseDeviceSpec(text).status()), slug) << text;

@@ -82,6 +82,21 @@ TEST(Fingerprint, TheHashFollowsWhatMattersForTimingOnly) {
   EXPECT_NE(CpuDevice(cpu, {}, 100).fingerprint(), base);
 }
 
+TEST(Fingerprint, ADeviceBehindADriverIsClassedByItsName) {
+  Attributes attributes;
+  attributes["kind"].set_s("opencl");
+  attributes["name"].set_s("NVIDIA H100 (PCIe)");
+  attributes["driver"].set_s("535.1");
+  attributes["compute_units"].set_i(132);
+  const v1::DeviceReport device = DeviceFrom(attributes);
+  EXPECT_EQ(device.key(), "opencl-nvidia-h100-pcie");
+  attributes["driver"].set_s("535.2");
+  EXPECT_NE(DeviceFrom(attributes).fingerprint(), device.fingerprint()) << "it compiles the code";
+  attributes["driver"].set_s("535.1");
+  attributes["sandbox"].set_s("driver");
+  EXPECT_EQ(DeviceFrom(attributes).fingerprint(), device.fingerprint());
+}
+
 TEST(Fingerprint, ThisMachine) {
   const runtime::CpuInfo cpu = runtime::DetectCpu();
   const HostFacts host = ReadHostFacts();

@@ -59,6 +59,23 @@ TEST(ManifestTest, FarInputsAreSaidOnlyWhereTheyAre) {
   EXPECT_EQ(support::Slug(ManifestFromJson(wrong).status()), "module.manifest.type");
 }
 
+TEST(ManifestTest, GridsAreSaidOnlyWhereTheyAre) {
+  Manifest manifest = Complete();
+  EXPECT_EQ(ManifestToJson(manifest)->find("grid"), std::string::npos);
+  manifest.functions[0].launches[0].grid = {16, 2, 1};
+  manifest.functions[0].launches[0].group = {64, 1, 1};
+  const auto json = ManifestToJson(manifest);
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == manifest);
+  for (const std::string wrong : {"[16,2]", "[16,2,\"1\"]", "16", "[16,2,1,1]"}) {
+    std::string text = *json;
+    text.replace(text.find("[16,2,1]"), 8, wrong);
+    EXPECT_EQ(support::Slug(ManifestFromJson(text).status()), "module.manifest.type") << wrong;
+  }
+}
+
 struct Rejection {
   const char* slug;
   std::function<void(Manifest*)> damage;
@@ -105,6 +122,18 @@ TEST(ManifestTest, EveryBrokenRuleHasItsError) {
       {"code_index", [](Manifest* m) { m->functions[0].launches[0].code = -1; }},
       {"workspace", [](Manifest* m) { m->functions[0].launches[0].workspace_bytes = 1 << 20; }},
       {"number", [](Manifest* m) { m->functions[0].launches[0].flops = -1; }},
+      {"grid", [](Manifest* m) { m->functions[0].launches[0].grid = {1, 1, 1}; }},
+      {"grid", [](Manifest* m) { m->functions[0].launches[0].group = {1, 1, 1}; }},
+      {"grid",
+       [](Manifest* m) {
+         m->functions[0].launches[0].grid = {4, 0, 1};
+         m->functions[0].launches[0].group = {8, 1, 1};
+       }},
+      {"grid",
+       [](Manifest* m) {
+         m->functions[0].launches[0].grid = {4, 1, 1};
+         m->functions[0].launches[0].group = {1 << 10, 1 << 10, 1 << 10};
+       }},
       {"num_outputs", [](Manifest* m) { m->functions[0].launches[0].num_outputs = 0; }},
       {"num_outputs", [](Manifest* m) { m->functions[0].launches[0].num_outputs = 4; }},
       {"arg", [](Manifest* m) { m->functions[0].launches[0].args[0] = 99; }},

@@ -42,6 +42,14 @@ std::string WhyNoWork(const v1::Device& device) {
   return reasons.empty() ? "-" : support::Join(reasons, "; ");
 }
 
+// The profile that confines candidates on it, as its agent says.
+std::string SandboxText(const v1::Device& device) {
+  const auto profile = device.attributes().find("sandbox");
+  const auto in_force = device.attributes().find("sandboxed");
+  if (in_force != device.attributes().end() && !in_force->second.b()) return "none";
+  return profile == device.attributes().end() ? "-" : profile->second.s();
+}
+
 nlohmann::json AttributeJson(const v1::Attribute& attribute) {
   switch (attribute.value_case()) {
     case v1::Attribute::kS:
@@ -76,6 +84,7 @@ nlohmann::json DeviceJson(const v1::Device& device) {
           {"admin_reason", device.admin_reason()},
           {"quarantine", device.quarantine().reason()},
           {"last_reset", ResetText(device.last_reset())},
+          {"sandbox", SandboxText(device)},
           {"work_items_done", device.work_items_done()},
           {"last_seen", TimestampText(device.last_seen())},
           {"conditions", conditions},
@@ -123,6 +132,7 @@ int DevicesList(const ServerPlace& server, OutputFormat format) {
                  {"health"},
                  {"activity"},
                  {"admin"},
+                 {"sandbox"},
                  {"measured", true},
                  {"why no work now"}});
     nlohmann::json rows = nlohmann::json::array();
@@ -134,7 +144,7 @@ int DevicesList(const ServerPlace& server, OutputFormat format) {
         rows.push_back(DeviceJson(device));
         table.AddRow({LastPart(device.name()), device.pool(), ReachabilityText(device),
                       HealthText(device), ActivityText(device), AdminText(device),
-                      StrCat(device.work_items_done()), WhyNoWork(device)});
+                      SandboxText(device), StrCat(device.work_items_done()), WhyNoWork(device)});
       }
       request.mutable_page()->set_page_token(page.next_page_token());
     } while (!request.page().page_token().empty());

@@ -1,0 +1,90 @@
+// Runs a module on a device behind a plug-in: its tensors live there, the caller's inputs and
+// outputs are copies on the host. Borrows plug-in and device, which must outlive it. One thread at
+// a time.
+#ifndef DEPLOY_RUNTIME_DEVICE_SESSION_H_
+#define DEPLOY_RUNTIME_DEVICE_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/device_plugin.h"
+#include "deploy/runtime/runtime.h"
+
+namespace tilewright::runtime {
+
+class DeviceSession final : public BoundTensors {
+ public:
+  // Loads all code and allocates every tensor. FAILED_PRECONDITION `runtime.load.format` where the
+  // device does not take the module's code; INVALID_ARGUMENT for an unknown function; UNIMPLEMENTED
+  // `runtime.load.symbolic_shape`; errors of DeviceStatus (DATA_LOSS for code that does not build).
+  static absl::StatusOr<std::unique_ptr<DeviceSession>> Create(module::ModuleFile file,
+                                                               const TwDevicePlugin& plugin,
+                                                               TwDevice* device,
+                                                               const std::string& function);
+  ~DeviceSession() override;
+  DeviceSession(const DeviceSession&) = delete;
+  DeviceSession& operator=(const DeviceSession&) = delete;
+
+  const module::Manifest& manifest() const { return file_.manifest(); }
+  const module::Function& function() const override { return *function_; }
+  size_t num_inputs() const override { return inputs_.size(); }
+  size_t num_outputs() const override { return outputs_.size(); }
+  TensorView input(size_t index) const override;
+  // As the last Collect() found it.
+  TensorView output(size_t index) const override;
+  // Counts from the next Prepare() on.
+  void* MutableInput(size_t index) override;
+
+  // Moves the inputs to the device and runs the prepare launches.
+  absl::Status Prepare();
+  // One call; its work is done when it returns.
+  absl::Status Run();
+  // Nanoseconds of so many calls one after the other: by the device's own timer where it has one,
+  // else by the host's clock, from the first launch to the end of the last.
+  absl::StatusOr<int64_t> Time(int runs);
+  bool device_timer() const { return info_.device_timer != 0; }
+
+  // Overwrites outputs, intermediates and workspace with `byte` (runtime.h).
+  absl::Status Poison(uint8_t byte);
+  // Reads the outputs. DATA_LOSS `runtime.guard.overwritten` where a kernel wrote behind an input
+  // or output, or into an input.
+  absl::Status Collect();
+
+ private:
+  struct HostTensor {
+    const module::Tensor* tensor = nullptr;
+    std::vector<char> bytes;
+  };
+
+  DeviceSession(module::ModuleFile file, const TwDevicePlugin& plugin, TwDevice* device);
+  absl::Status Check(TwDeviceResult result) const;
+  absl::Status LoadCode();
+  absl::Status Allocate();
+  absl::Status AllocateEnds(const std::vector<int64_t>& ids, std::vector<HostTensor>* ends);
+  absl::Status Fill(TwDeviceMemory* memory, int64_t bytes, uint8_t byte);
+  absl::StatusOr<std::vector<char>> Fetch(const HostTensor& end);
+  absl::Status LaunchAll(const std::vector<module::Launch>& launches);
+  absl::Status Launch(const module::Launch& launch);
+
+  module::ModuleFile file_;
+  const TwDevicePlugin& plugin_;
+  TwDevice* device_;
+  TwDeviceInfo info_{};
+  const module::Function* function_ = nullptr;
+  std::vector<TwDeviceCode*> code_;
+  std::vector<TwDeviceMemory*> memory_;  // by tensor id; nullptr for ends of other functions
+  TwDeviceMemory* workspace_ = nullptr;
+  TwDeviceEvent* begin_ = nullptr;
+  TwDeviceEvent* end_ = nullptr;
+  std::vector<HostTensor> inputs_;
+  std::vector<HostTensor> outputs_;
+};
+
+}  // namespace tilewright::runtime
+
+#endif  // DEPLOY_RUNTIME_DEVICE_SESSION_H_

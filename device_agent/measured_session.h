@@ -1,0 +1,64 @@
+// What a measurement drives: a module on this process's processor, or on a device behind a plug-in.
+// One thread at a time. The device's driver is loaded into the calling process.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "deploy/module/manifest.h"
+#include "deploy/runtime/runtime.h"
+#include "deploy/support/status.h"
+#include "tilewright/v1/worker.pb.h"
+
+namespace tilewright::device_agent {
+
+// Which device behind which plug-in.
+struct DeviceTarget {
+  std::string kind;    // "opencl"
+  std::string plugin;  // path
+  int index = 0;       // among the devices that the plug-in finds
+};
+
+class MeasuredSession {
+ public:
+  virtual ~MeasuredSession() = default;
+
+  virtual const module::Manifest& manifest() const = 0;
+  virtual runtime::BoundTensors* tensors() = 0;
+
+  virtual absl::Status Prepare() = 0;
+  // One call, ended when it returns.
+  virtual absl::Status Run() = 0;
+  // Nanoseconds of so many calls; where the module has far inputs, without what it takes to evict
+  // them before each.
+  virtual absl::StatusOr<int64_t> Time(int runs) = 0;
+  virtual absl::Status Poison(uint8_t byte) = 0;
+  // Makes the outputs readable. data_loss (runtime.guard.overwritten) where the module wrote what
+  // is not its own.
+  virtual absl::Status Collect() = 0;
+
+  // What Time reads: "thread_cpu", "monotonic", "device".
+  virtual std::string_view clock() const = 0;
+  // The host's clock that stands nearest to it, for the calibration loop.
+  virtual clockid_t host_clock() const = 0;
+  // Whether the scheduler and the neighbours of this process's cores tell anything about samples.
+  virtual bool on_host() const = 0;
+};
+
+// A module for the processor, with guarded buffers and pinned threads, at most `max_threads`.
+absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnHost(std::string_view bytes,
+                                                            const std::string& entry_point,
+                                                            int max_threads);
+
+// A module for `target`'s device. Code that the driver compiles at its first launch is compiled:
+// the module ran once, on zeros. unavailable (runtime.device.*) where the device itself does not
+// work.
+absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnDevice(std::string_view bytes,
+                                                              const std::string& entry_point,
+                                                              const DeviceTarget& target);
+
+}  // namespace tilewright::device_agent

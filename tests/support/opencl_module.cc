@@ -1,0 +1,89 @@
+#include "tests/support/opencl_module.h"
+
+#include <utility>
+
+#include "compiler/codegen/c_like.h"
+#include "compiler/ir/interp.h"
+#include "compiler/ir/ir_text.h"
+#include "compiler/schedule/schedule.h"
+#include "compiler/transform/host_device.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::tests {
+namespace {
+
+constexpr int64_t kGroupThreads = 64;
+
+absl::StatusOr<transform::HostPlan> PlanOf(const std::string& program, const std::string& steps) {
+  TW_ASSIGN(const ir::Function function, ir::ParseFunction(program));
+  TW_ASSIGN(const auto parsed, schedule::ParseSteps(steps));
+  schedule::Schedule schedule(function);
+  TW_TRY(schedule.ApplyAll(parsed));
+  transform::PassContext context;
+  TW_ASSIGN(const ir::Function lowered,
+            transform::RunPipeline(schedule.function(), transform::GpuPipeline(), context));
+  return transform::SplitHostDevice(lowered);
+}
+
+absl::StatusOr<module::KernelTensor> TensorOf(const ir::Buffer& buffer) {
+  module::KernelTensor tensor;
+  tensor.name = buffer->name;
+  for (const ir::Expr& extent : buffer->shape) {
+    TW_ASSIGN(const int64_t value, ir::EvalIntExpr(extent, {}));
+    tensor.shape.push_back(value);
+  }
+  return tensor;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> OpenClModule(const std::string& program, const std::string& steps) {
+  TW_ASSIGN(const transform::HostPlan plan, PlanOf(program, steps));
+  if (plan.launches.size() != 1 || plan.buffers.size() != plan.num_params) {
+    return support::Unimplemented("test.opencl_module.plan", "expected one launch and no buffers");
+  }
+  const transform::Launch& from = plan.launches[0];
+  module::KernelModule kernel;
+  kernel.name = plan.name;
+  kernel.target = "opencl";
+  kernel.format = "opencl-c";
+  TW_ASSIGN(kernel.code, codegen::EmitOpenCl({from.kernel}));
+  module::Launch& launch = kernel.launches.emplace_back();
+  launch.symbol = "tw_kernel_" + from.kernel.name;
+  launch.steps = steps;
+  for (size_t axis = 0; axis < launch.grid.size(); ++axis) {
+    TW_ASSIGN(launch.grid[axis], ir::EvalIntExpr(from.grid[axis], {}));
+    TW_ASSIGN(launch.group[axis], ir::EvalIntExpr(from.group[axis], {}));
+  }
+  for (size_t i = 0; i < plan.num_params; ++i) {
+    if (from.arguments.size() != plan.num_params || from.arguments[i] != static_cast<int>(i)) {
+      return support::Unimplemented("test.opencl_module.arguments", "expected all, in order");
+    }
+    TW_ASSIGN(module::KernelTensor tensor, TensorOf(plan.buffers[i]));
+    const bool output = i + 1 == plan.num_params;
+    (output ? kernel.outputs : kernel.inputs).push_back(std::move(tensor));
+  }
+  return module::SerializeKernelModule(kernel);
+}
+
+std::string OpenClTextModule(const std::string& kernel, const std::string& text, int64_t elements) {
+  module::KernelModule made;
+  made.name = kernel;
+  made.target = "opencl";
+  made.format = "opencl-c";
+  made.code = text;
+  made.inputs = {{"x", {elements}}};
+  made.outputs = {{"y", {elements}}};
+  module::Launch& launch = made.launches.emplace_back();
+  launch.symbol = "tw_kernel_" + kernel;
+  launch.sizes = {elements};
+  launch.grid = {elements / kGroupThreads, 1, 1};
+  launch.group = {kGroupThreads, 1, 1};
+  auto bytes = module::SerializeKernelModule(made);
+  TW_CHECK(bytes.ok()) << support::StatusText(bytes.status());
+  return *std::move(bytes);
+}
+
+}  // namespace tilewright::tests
