@@ -290,7 +290,8 @@ struct ModuleVersionRow {
   std::string created_by;    // who asked for it
   int64_t created_us = 0;
   int64_t pruned_us = 0;  // when its bytes were given up; 0: they are there
-  // A digest of all that a compilation depends on: the same one gives the same code. Empty: unknown.
+  // A digest of all that a compilation depends on: the same one gives the same code. Empty:
+  // unknown.
   std::string recipe;
 
   bool operator==(const ModuleVersionRow&) const = default;

@@ -204,8 +204,8 @@ class TuningLog {
   // Gives the next number of the module. A job publishes once: a second call for it returns the
   // first version. Sets the job's published_module.
   virtual absl::StatusOr<ModuleVersionRow> AddModuleVersion(const ModuleVersionRow& version) = 0;
-  // A job's module is one that is there already: the newest of that name and recipe (not empty) that
-  // was not pruned; becomes the job's published_module. not_found where there is none.
+  // A job's module is one that is there already: the newest of that name and recipe (not empty)
+  // that was not pruned; becomes the job's published_module. not_found where there is none.
   virtual absl::StatusOr<ModuleVersionRow> UseModuleVersion(const std::string& job,
                                                             const std::string& module,
                                                             const std::string& recipe) = 0;
