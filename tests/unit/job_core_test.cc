@@ -231,6 +231,58 @@ TEST(JobCore, AModuleOfTheSameModelSchedulesAndCompilerIsNotCompiledAgain) {
   EXPECT_EQ(tune("job7", "b2"), "2 as it was");
 }
 
+// A record that is accepted after another one that came later must not be read past.
+TEST(JobCore, ARecordAcceptedLongAfterItWasStoredReachesAJobThatRuns) {
+  JobWorld world(3, {});
+  world.CreateJob(8);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  ExpectSucceeded(&world, 8);
+  log::TuningLog& log = world.log();
+  const std::string task = Value(log.ListTasks("job1")).front().name;
+  const std::string hash = Value(log.ListTasks("job1")).front().hash;
+  std::vector<log::TrialRow> trials = Value(log.ListTrials({.job = "job1", .task = task}));
+  const log::TrialRow model = trials.front();
+  const log::RecordRow record = Value(log.GetRecord(model.measurement_id));
+  log::NewBatch batch;
+  for (const char* program : {"late", "soon"}) {
+    log::TrialRow& trial = batch.trials.emplace_back();
+    trial.job = "job1";
+    trial.task = task;
+    trial.steps = trial.program_hash = program;
+  }
+  const std::vector<int64_t> numbers = Value(log.AddBatch("job1", batch));
+  const auto news = [&](size_t i, bool final) {
+    log::TrialNews one;
+    one.number = numbers[i];
+    one.record = record;
+    one.record->measurement_id = StrCat("other/", i);
+    one.record->trial = numbers[i];
+    one.record->stored_us = world.clock().WallMicros();
+    one.final = final;
+    one.outcome = log::Outcome::kOk;
+    Value(log.StoreNews("job1", {one}, 0, world.clock().WallMicros()));
+    world.claims().NoteRecord(hash);
+  };
+
+  world.NextJob("job2");
+  world.CreateJob(1000, Recalled);
+  world.StartCore();
+  world.tracker_measures = false;
+  const auto wait_and_count = [&] {
+    world.clock().AdvanceNs(2'000'000'000);
+    for (int i = 0; i < 20; ++i) world.Step();
+    return world.core()->progress().cached();
+  };
+  EXPECT_EQ(wait_and_count(), 8);
+  news(0, false);
+  EXPECT_EQ(wait_and_count(), 8) << "not accepted yet";
+  news(1, true);
+  EXPECT_EQ(wait_and_count(), 9);
+  news(0, true);
+  EXPECT_EQ(wait_and_count(), 10) << "accepted, stored before the one that was read last";
+}
+
 // The server never sees the weights: what it would publish could only compute nonsense.
 // Other tasks of the same kinds: what was best for those is told first of all, to each child the
 // same, and only to jobs that may know of others.

@@ -65,6 +65,7 @@ class JobWorld {
   void CheckEnded();
 
   log::TuningLog& log() { return *log_; }
+  jobs::TaskClaims& claims() { return claims_; }
   log::JobRow job();
   jobs::JobCore* core() { return core_.get(); }
   support::FakeClock& clock() { return clock_; }

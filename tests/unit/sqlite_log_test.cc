@@ -8,6 +8,7 @@
 #include "tests/support/small_disk.h"
 #include "tests/unit/tuning_log_fixture.h"
 #include "tuner_server/log/migrations.h"
+#include "tuner_server/log/sqlite_rows.h"
 #include "tuner_server/log/target_text.h"
 
 namespace tilewright::log {
@@ -76,6 +77,33 @@ TEST_F(SqliteLogTest, MigrationsAreNumberedAndANewerFileIsRefused) {
   }
   EXPECT_EQ(Slug(OpenSqliteLog(path_).status()), "sql.migrate.newer");
   EXPECT_EQ(Slug(OpenSqliteLog(path_, {.read_only = true}).status()), "log.open.version");
+}
+
+TEST_F(SqliteLogTest, RecordsOfAnOlderFileKeepTheirOrderAndNewOnesFollow) {
+  {
+    sql::Database db = Value(sql::Database::Open(path_));
+    ASSERT_TRUE(sql::Migrate(&db, TuningLogMigrations().first(5)).ok());
+    ASSERT_TRUE(db.Exec("PRAGMA foreign_keys = OFF").ok());  // records alone will do
+    auto insert = Value(RowInserter<RecordRow>::Prepare(&db, "records"));
+    for (int64_t trial = 1; trial <= 3; ++trial) {
+      RecordRow record = MakeRecord("j0", "conv0", trial, 1, 50);
+      record.accepted = trial != 2;
+      ASSERT_TRUE(insert.Run(record).ok());
+    }
+  }
+  const auto log = Value(OpenSqliteLog(path_));
+  Value(log->CreateJob(MakeJob("j1")));
+  ASSERT_TRUE(log->PutTasks("j1", "tc1", "net", {MakeTask("j1", 0)}).ok());
+  NewBatch batch;
+  batch.trials = {MakeTrial("j1", "conv0", "")};
+  Value(log->AddBatch("j1", batch));
+  const RecordRow added = MakeRecord("j1", "conv0", 1, 1, 5);
+  Value(log->StoreNews("j1", {Ended(1, added)}, 0, 1));
+  std::vector<std::string> known;
+  for (const RecordRow& record : Value(log->KnownRecords(added.key, INT64_MAX, 0))) {
+    known.push_back(record.measurement_id);
+  }
+  EXPECT_THAT(known, testing::ElementsAre("j0/conv0/1/1", "j0/conv0/3/1", "j1/conv0/1/1"));
 }
 
 TEST_F(SqliteLogTest, AFullDiskIsAnErrorAndTheLogGoesOnAfterwards) {

@@ -229,6 +229,7 @@ TEST_P(TuningLogTest, EveryFieldOfARecordRoundTrips) {
   Value(log_->StoreNews("j1", {Ended(1, record)}, 2.5, 99));
   record.accepted = true;
   record.seq = 1;
+  record.known_position = 1;
   EXPECT_EQ(Value(log_->GetRecord(record.measurement_id)), record);
   const TrialRow trial = Value(log_->GetTrial("j1", 1));
   EXPECT_EQ(trial.state, TrialState::kSucceeded);
@@ -350,6 +351,39 @@ TEST_P(TuningLogTest, KnownRecordsAreOfTheKeyAcceptedValidAndOlder) {
   EXPECT_EQ(ids(ok.key, after, seq), std::vector<std::string>{wrong.measurement_id});
   any.toolchain += "x";
   EXPECT_TRUE(ids(any, after).empty());
+}
+
+TEST_P(TuningLogTest, KnownRecordsComeInTheOrderOfTheirAcceptance) {
+  AddJobWithTrials("j1");
+  TrialNews first = Ended(1, MakeRecord("j1", "conv0", 1, 1, 50));
+  first.final = false;
+  const RecordRow second = MakeRecord("j1", "conv0", 2, 1, 40);
+  const RecordKey key = second.key;
+  const auto known_after = [&](int64_t position) {
+    std::vector<std::string> found;
+    for (const RecordRow& record : Value(log_->KnownRecords(key, INT64_MAX, position))) {
+      found.push_back(record.measurement_id);
+    }
+    return found;
+  };
+  Value(log_->StoreNews("j1", {first, Ended(2, second)}, 0, 1));
+  const RecordRow read = Value(log_->GetRecord(second.measurement_id));
+  EXPECT_THAT(known_after(0), ElementsAre(second.measurement_id));
+  EXPECT_EQ(Value(log_->GetRecord(first.record->measurement_id)).known_position, 0);
+  first.final = true;
+  Value(log_->StoreNews("j1", {first}, 0, 2));
+  EXPECT_THAT(known_after(read.known_position), ElementsAre(first.record->measurement_id));
+  EXPECT_THAT(known_after(0), ElementsAre(second.measurement_id, first.record->measurement_id));
+  // Told again, it keeps its place.
+  Value(log_->StoreNews("j1", {Ended(2, second)}, 0, 3));
+  EXPECT_EQ(Value(log_->GetRecord(second.measurement_id)), read);
+  // What comes from another log is accepted as it arrives.
+  TuningLog::Import rows;
+  rows.records = {MakeRecord("j1", "conv0", 3, 1, 30), MakeRecord("j1", "conv0", 3, 2, 31)};
+  rows.records[1].accepted = true;
+  EXPECT_EQ(Value(log_->AddImported(rows)), 2);
+  EXPECT_THAT(known_after(Value(log_->GetRecord(first.record->measurement_id)).known_position),
+              ElementsAre(rows.records[1].measurement_id));
 }
 
 TEST_P(TuningLogTest, ModelsRoundTripAndKeepTheirFirstBytes) {

@@ -111,12 +111,12 @@ class JobCore {
     double default_median = 0, default_ci_rel = 0;
     log::TrialRow best;  // what the module gets; valid when best.median > 0
     log::RecordRow best_record;
-    std::set<std::string> hashes;  // programs that were chosen before
-    int64_t open = 0;              // trials
-    std::string claim;             // held of TaskClaims; empty: none
-    int64_t recalled_seq = 0;      // of the last record of others that was looked at
-    int64_t own_noted = 0;         // records that this core told TaskClaims of
-    int64_t others_noted = 0;      // those of others that it knew of at the last look
+    std::set<std::string> hashes;   // programs that were chosen before
+    int64_t open = 0;               // trials
+    std::string claim;              // held of TaskClaims; empty: none
+    int64_t recalled_position = 0;  // of the last known record that was looked at
+    int64_t own_noted = 0;          // records that this core told TaskClaims of
+    int64_t others_noted = 0;       // those of others that it knew of at the last look
   };
 
   // A request to the search child, and how often it died over it.

@@ -109,7 +109,7 @@ absl::Status JobCore::Recall() {
 
 void JobCore::TakeRecalled(TaskState* task, log::TrialRow trial, const log::RecordRow& record) {
   trial.task = task->row.name;  // its name in this job
-  task->recalled_seq = std::max(task->recalled_seq, record.seq);
+  task->recalled_position = std::max(task->recalled_position, record.known_position);
   if (recall_class_.empty()) recall_class_ = record.key.device_class;
   // The same program may have been measured by several jobs; each record teaches.
   if (task->hashes.insert(trial.program_hash).second) {

@@ -66,11 +66,12 @@ absl::Status JobCore::TakeNews(TaskState* task) {
   if (noted == task->others_noted) return absl::OkStatus();
   log::RecordKey key = KeyOf(job_, task->row.hash);
   key.device_class = spec_.pool();
-  TW_ASSIGN(const std::vector<log::RecordRow> records,
-            env_.log->KnownRecords(key, std::numeric_limits<int64_t>::max(), task->recalled_seq));
+  TW_ASSIGN(
+      const std::vector<log::RecordRow> records,
+      env_.log->KnownRecords(key, std::numeric_limits<int64_t>::max(), task->recalled_position));
   task->others_noted = noted;
   for (const log::RecordRow& record : records) {
-    task->recalled_seq = std::max(task->recalled_seq, record.seq);
+    task->recalled_position = std::max(task->recalled_position, record.known_position);
     if (record.job == job_.id) continue;
     // Times of different device classes do not compare; what failed to build has none.
     const std::string& measured_on = record.key.device_class;

@@ -319,8 +319,9 @@ absl::Status JobCore::Store(const std::vector<log::TrialNews>& news) {
   TW_ASSIGN(const std::vector<log::StoredNews> stored,
             env_.log->StoreNews(job_.id, news, elapsed_s(), now_us));
   for (size_t i = 0; i < news.size(); ++i) {
-    if (stored[i].record_stored) {
-      device_s_ += news[i].record->run_s;
+    if (stored[i].record_stored) device_s_ += news[i].record->run_s;
+    // An old record that ends its trial only now is news to the others, too.
+    if (news[i].record && (stored[i].record_stored || stored[i].trial_ended)) {
       TaskState* task = FindTask(news[i].record->task);
       if (task != nullptr) NoteOwnRecord(task);
     }

@@ -196,6 +196,7 @@ struct RecordKey {
 // One measurement (or one failed build: attempt 0). Immutable.
 struct RecordRow {
   int64_t seq = 0;             // order of arrival; given by the log
+  int64_t known_position = 0;  // among accepted ones, in that order; 0: not accepted; by the log
   std::string measurement_id;  // "{work item}/{attempt}"; unique
   std::string job;
   std::string task;   // name

@@ -285,14 +285,19 @@ class MemoryLog final : public TuningLog {
   }
 
   absl::StatusOr<std::vector<RecordRow>> KnownRecords(const RecordKey& key, int64_t before_us,
-                                                      int64_t after_seq) override {
+                                                      int64_t after_position) override {
     MutexLock lock(mutex_);
-    return Take(records_, static_cast<int64_t>(records_.size()), [&](const RecordRow& record) {
+    const auto all = static_cast<int64_t>(records_.size());
+    std::vector<RecordRow> rows = Take(records_, all, [&](const RecordRow& record) {
       RecordKey wanted = key;
       if (key.device_class.empty()) wanted.device_class = record.key.device_class;
-      return record.accepted && record.valid && record.stored_us < before_us &&
-             record.seq > after_seq && record.key == wanted;
+      return record.valid && record.stored_us < before_us &&
+             record.known_position > after_position && record.key == wanted;
     });
+    std::sort(rows.begin(), rows.end(), [](const RecordRow& a, const RecordRow& b) {
+      return a.known_position < b.known_position;
+    });
+    return rows;
   }
 
   absl::Status AddModel(const ModelRow& model) override {
@@ -511,8 +516,17 @@ class MemoryLog final : public TuningLog {
 
   void AddRecord(RecordRow record) TW_REQUIRES(mutex_) {
     record.seq = static_cast<int64_t>(records_.size()) + 1;
+    record.known_position = 0;
+    const bool accepted = std::exchange(record.accepted, false);
     record_index_[record.measurement_id] = records_.size();
     records_.push_back(std::move(record));
+    if (accepted) Accept(&records_.back());
+  }
+
+  void Accept(RecordRow* record) TW_REQUIRES(mutex_) {
+    if (record->accepted) return;
+    record->accepted = true;
+    record->known_position = ++last_known_;
   }
 
   StoredNews StoreOne(JobData* data, const TrialNews& news, int64_t now_us) TW_REQUIRES(mutex_) {
@@ -527,7 +541,7 @@ class MemoryLog final : public TuningLog {
         AddRecord(std::move(record));
         result.record_stored = true;
       } else if (ends) {
-        known->accepted = true;
+        Accept(known);
       }
     }
     if (!ends) return result;
@@ -549,6 +563,7 @@ class MemoryLog final : public TuningLog {
   std::vector<BatchRow> batches_ TW_GUARDED_BY(mutex_);
   std::vector<DraftRow> drafts_ TW_GUARDED_BY(mutex_);
   std::vector<RecordRow> records_ TW_GUARDED_BY(mutex_);  // seq - 1 is the index
+  int64_t last_known_ TW_GUARDED_BY(mutex_) = 0;
   std::map<std::string, size_t> record_index_ TW_GUARDED_BY(mutex_);
   std::vector<ModelRow> models_ TW_GUARDED_BY(mutex_);
   std::vector<ModuleVersionRow> versions_ TW_GUARDED_BY(mutex_);

@@ -279,8 +279,23 @@ ALTER TABLE module_versions ADD COLUMN recipe TEXT NOT NULL DEFAULT '';
 CREATE INDEX module_versions_by_recipe ON module_versions(recipe) WHERE recipe <> '';
 )sql";
 
-constexpr std::array<sql::Migration, 5> kMigrations = {
-    {{1, kVersion1}, {2, kVersion2}, {3, kVersion3}, {4, kVersion4}, {5, kVersion5}}};
+// 6: what is known in the order in which it became so: a record may be accepted long after it was
+// stored, when others have read past it.
+constexpr std::string_view kVersion6 = R"sql(
+ALTER TABLE records ADD COLUMN known_position INTEGER NOT NULL DEFAULT 0;
+UPDATE records SET known_position = seq WHERE accepted = 1;
+CREATE INDEX records_by_known_position ON records(known_position);
+DROP INDEX records_known;
+CREATE INDEX records_known ON records(task_hash, target_key, threads, toolchain, known_position)
+  WHERE accepted = 1 AND valid = 1;
+)sql";
+
+constexpr std::array<sql::Migration, 6> kMigrations = {{{1, kVersion1},
+                                                        {2, kVersion2},
+                                                        {3, kVersion3},
+                                                        {4, kVersion4},
+                                                        {5, kVersion5},
+                                                        {6, kVersion6}}};
 
 }  // namespace
 

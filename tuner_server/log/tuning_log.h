@@ -185,11 +185,12 @@ class TuningLog {
   virtual absl::StatusOr<RecordRow> GetRecord(const std::string& measurement_id) = 0;
   // The usable accepted record with the smallest median; not_found without one.
   virtual absl::StatusOr<RecordRow> BestRecord(const RecordKey& key) = 0;
-  // Accepted valid records that were stored before `before_us` and after the one of number
-  // `after_seq` (0: all), oldest first; an empty device class means any.
+  // Accepted valid records that were stored before `before_us` and accepted after the one of
+  // `after_position` (its known_position; 0: all), in the order in which they were accepted: who
+  // asks again and again misses none. An empty device class means any.
   virtual absl::StatusOr<std::vector<RecordRow>> KnownRecords(const RecordKey& key,
                                                               int64_t before_us,
-                                                              int64_t after_seq) = 0;
+                                                              int64_t after_position) = 0;
 
   // --- models ---
   // A known (job, id) is left as it is.
