@@ -2,8 +2,9 @@
 """The long lane of the sanitizers: the tests of the services (tracker, agent, tuner, daemon frame, security,
 simulated fleet, faults) built with ASan and UBSan and with TSan (the presets asan and tsan), each run on
 its own. A report of a sanitizer ends the program that it is of, so a test that passes is clean; daemons that
-a test starts are of the same build. Builds what is missing; --wrap runs each step on machines that are
-shared. Adds its rows to tests/results/sanitizers.json.
+a test starts are of the same build. sanitizer_control_test shows that each sanitizer finds what is planted,
+also between threads of the system's gRPC (tests/support/tsan_interposers.cc). Builds what is missing; --wrap
+runs each step on machines that are shared. Adds its rows to tests/results/sanitizers.json.
 """
 
 import argparse
@@ -18,18 +19,19 @@ import time
 
 from lane import ROOT, commit
 
-TESTS = """agent_core_test certs_test daemon_test device_admin_test device_health_test device_pool_sim_test
+TESTS = """sanitizer_control_test
+agent_core_test certs_test daemon_test device_admin_test device_health_test device_pool_sim_test
 device_pool_test fair_share_test job_core_test job_queue_test module_file_test module_store_test proto_test
 reset_hook_test security_test server_security_test spool_test sql_test support_file_test support_process_test
 support_test tracker_rounds_test tracker_service_test tracker_store_test tuner_service_test tuning_log_test
-fleet_sim_test planted_bugs_test
+fleet_sim_test planted_bugs_test agent_devices_test agent_sync_test
 agent_tracker_test daemon_faults_test failpoint_test fleet_load_test kill_test network_fault_test secure_fleet_test
 tracker_kill_test trial_overhead_test tuner_death_test""".split()
 # Everything is five to twenty times slower: fewer rounds of what is repeated.
 ROUNDS = {"fleet_sim_test": "10", "kill_test": "50", "network_fault_test": "2", "tuner_death_test": "1"}
 OPTIONS = {
     "asan": {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1", "UBSAN_OPTIONS": "print_stacktrace=1"},
-    "tsan": {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"},
+    "tsan": {},  # compiled in, see tests/support/tsan_interposers.cc
 }
 
 
