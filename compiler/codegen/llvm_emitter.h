@@ -169,12 +169,15 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitBranches(llvm::Value* condition, const Side& then_side,
                                             const Side& else_side);
   bool IsSafeToSpeculate(const ir::Expr& e) const;
-  absl::StatusOr<llvm::Value*> EmitCast(const ir::Expr& e);
-  llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);
   absl::StatusOr<llvm::Value*> EmitCall(const ir::Expr& e);
   absl::StatusOr<llvm::Value*> EmitMathCall(const std::string& stem,
                                             const std::vector<llvm::Value*>& args, ir::DType type);
   absl::StatusOr<llvm::Value*> EmitRamp(const ir::Expr& e);
+  // llvm_casts.cc
+  absl::StatusOr<llvm::Value*> EmitCast(const ir::Expr& e);
+  absl::StatusOr<llvm::Value*> EmitNearestByte(const ir::Expr& e);
+  llvm::Value* ClampToUnsigned(llvm::Value* value, ir::DType to);
+  llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);
   // llvm_tensor.cc
   llvm::Value* EmitDot4(const ir::Expr& e, const std::vector<llvm::Value*>& args);
   llvm::Value* EmitPairSums(llvm::Value* a, llvm::Value* b);
@@ -196,6 +199,8 @@ class FunctionEmitter {
   size_t RunLength(const std::vector<ir::Stmt>& stmts, size_t first, std::vector<RunStore>* run);
   absl::Status EmitStoreRun(std::vector<RunStore> run);
   absl::Status StoreTransposed(const std::vector<RunStore>& chain);
+  absl::StatusOr<llvm::Value*> EmitJoined(const std::vector<RunStore>& chain);
+  absl::Status StoreInterleaved(const std::vector<RunStore>& chain);
   // llvm_memory.cc
   absl::StatusOr<llvm::Value*> EmitLoad(const ir::Expr& e);
   absl::Status EmitStore(const ir::Stmt& s);

@@ -3,7 +3,10 @@
 // by lane.
 //   Y[c + ramp(0, S, L)] = v0; Y[c + 1 + ramp(0, S, L)] = v1; …   →   Y[c + S·l + ramp(0, 1, P)] =
 //   <v0[l], v1[l], …>
+// Bytes, which come in fours (operands of dot products), fill their rows: one vector is all of it.
+//   Y[c + k + ramp(0, 4, L)] = vk, k in 0..4   →   Y[c + ramp(0, 1, 4L)] = <v0[0], v1[0], v2[0], …>
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "compiler/codegen/llvm_emitter.h"
@@ -18,6 +21,8 @@ using ir::StmtKind;
 using llvm::Value;
 
 namespace {
+
+constexpr int kRow = 4;  // the longest row of a transposed tile
 
 bool LoadsFrom(const Expr& e, const ir::Buffer& buffer) {
   bool found = false;
@@ -41,10 +46,13 @@ std::vector<int> PairMask(int lanes, std::initializer_list<int> picks) {
 
 std::optional<FunctionEmitter::RunStore> FunctionEmitter::AsRunStore(const Stmt& s) {
   bool plain = s->kind == StmtKind::kStore && s->mask == nullptr && s->value->dtype.is_vector();
-  if (!plain || s->value->dtype.bytes() != 4 || s->value->dtype.lanes % 4 != 0) return std::nullopt;
+  if (!plain || s->value->dtype.is_bool() || s->value->dtype.lanes % 4 != 0) return std::nullopt;
+  const int bytes = s->value->dtype.bytes();
+  if (bytes != 4 && bytes != 1) return std::nullopt;
   if (BindingOf(s->buffer).plan != nullptr || LoadsFrom(s->value, s->buffer)) return std::nullopt;
   RampForm ramp;
   if (!AsRampForm(s->indices[0], &ramp) || ramp.stride < 2) return std::nullopt;
+  if (bytes == 1 && ramp.stride != kRow) return std::nullopt;
   if (table_.IsVolatile(ramp.base)) return std::nullopt;
   return RunStore{&s, table_.Decompose(ramp.base), ramp.stride, s->value->dtype.lanes};
 }
@@ -86,18 +94,85 @@ absl::Status FunctionEmitter::EmitStoreRun(std::vector<RunStore> run) {
   });
   for (size_t i = 0; i < run.size();) {
     size_t chain = 1;
-    while (i + chain < run.size() && chain < 4 &&
+    while (i + chain < run.size() && chain < kRow &&
            run[i + chain].index.constant == run[i].index.constant + static_cast<int64_t>(chain)) {
       ++chain;
     }
+    const bool bytes = (*run[i].stmt)->value->dtype.bytes() == 1;
+    if (bytes && chain < kRow) chain = 1;
     if (chain == 3) chain = 2;
     if (chain == 1) {
       TW_TRY(EmitStore(*run[i].stmt));
+    } else if (bytes) {
+      TW_TRY(StoreInterleaved({run.begin() + i, run.begin() + i + chain}));
     } else {
       TW_TRY(StoreTransposed({run.begin() + i, run.begin() + i + chain}));
     }
     i += chain;
   }
+  return absl::OkStatus();
+}
+
+// The values of a chain one after the other: one load where they lie so in memory.
+absl::StatusOr<Value*> FunctionEmitter::EmitJoined(const std::vector<RunStore>& chain) {
+  const int lanes = chain[0].lanes, width = static_cast<int>(chain.size());
+  std::optional<LinearIndex> first;
+  bool adjacent = true;
+  for (int i = 0; i < width && adjacent; ++i) {
+    const Expr& value = (*chain[i].stmt)->value;
+    RampForm ramp;
+    adjacent = value->kind == ir::ExprKind::kLoad && value->mask == nullptr &&
+               value->buffer == (*chain[0].stmt)->value->buffer &&
+               BindingOf(value->buffer).plan == nullptr && AsRampForm(value->args[0], &ramp) &&
+               ramp.stride == 1;
+    if (!adjacent) break;
+    const LinearIndex at = table_.Decompose(ramp.base);
+    if (!first.has_value()) first = at;
+    adjacent = SameTerms(at, *first) && at.constant == first->constant + i * lanes;
+  }
+  if (adjacent) {
+    const Expr& head = (*chain[0].stmt)->value;
+    RampForm ramp;
+    TW_CHECK(AsRampForm(head->args[0], &ramp)) << "codegen: a load without a ramp";
+    return Emit(ir::Load(head->buffer, {ir::Ramp(ramp.base, ir::Int(1), width * lanes)}));
+  }
+  std::vector<Value*> v;
+  for (const RunStore& store : chain) {
+    TW_ASSIGN(Value * value, Emit((*store.stmt)->value));
+    v.push_back(value);
+  }
+  std::vector<int> in_order(static_cast<size_t>(width * lanes));
+  std::iota(in_order.begin(), in_order.end(), 0);
+  // Twice as long each time.
+  for (int length = 2 * lanes; v.size() > 1; length *= 2) {
+    for (size_t i = 0; i < v.size() / 2; ++i) {
+      v[i] = builder_.CreateShuffleVector(v[2 * i], v[2 * i + 1],
+                                          llvm::ArrayRef(in_order).take_front(length));
+    }
+    v.resize(v.size() / 2);
+  }
+  return v[0];
+}
+
+absl::Status FunctionEmitter::StoreInterleaved(const std::vector<RunStore>& chain) {
+  const Stmt& head = *chain[0].stmt;
+  const int lanes = chain[0].lanes, width = static_cast<int>(chain.size());
+  TW_ASSIGN(Value * joined, EmitJoined(chain));
+  std::vector<int> interleaved;
+  for (int lane = 0; lane < lanes; ++lane) {
+    for (int at = 0; at < width; ++at) interleaved.push_back(at * lanes + lane);
+  }
+  RampForm ramp;
+  TW_CHECK(AsRampForm(head->indices[0], &ramp)) << "codegen: a run without a ramp";
+  Access access{&head->buffer, &BindingOf(head->buffer), head->indices[0], nullptr,
+                head->value->dtype};
+  TW_ASSIGN(Address address, EmitAddress(access, ramp.base, 0));
+  // As words: LLVM takes stores of interleaved bytes apart into a dozen unpacks, where one
+  // permutation does.
+  Value* words = builder_.CreateBitCast(
+      builder_.CreateShuffleVector(joined, interleaved),
+      llvm::FixedVectorType::get(builder_.getInt32Ty(), static_cast<unsigned>(lanes)));
+  builder_.CreateAlignedStore(words, address.pointer, address.align);
   return absl::OkStatus();
 }
 

@@ -36,19 +36,21 @@ void Add(const Row& row, std::vector<TensorIntrinsic>* table) {
                     row.operands, row.features, row.max_extent});
 }
 
-// C[j] += Σ_k A[k] * B[j,k] over groups of four: A is shared by all lanes. 32 bits hold four
-// products of 8-bit numbers exactly; the sum wraps like any i32.
-void AddDot4(const std::string& prefix, const std::string& a, const std::string& b,
+// C[j] += Σ_k A[k] * B[j,k] over groups of four: A is shared by all lanes, or A[j,k] is each one's
+// own. 32 bits hold four products of 8-bit numbers exactly; the sum wraps like any i32.
+void AddDot4(const std::string& prefix, const std::string& a, bool shared,
              const std::vector<std::string>& features, std::vector<TensorIntrinsic>* table) {
   for (int lanes : {4, 8, 16}) {
+    const std::string shape = shared ? "[4]" : StrCat("[", lanes, ", 4]");
     Add({.name = StrCat(prefix, lanes),
          .op = TensorOp::kDot4,
-         .update = StrCat("(C: i32[", lanes, "] output, A: ", a, "[4] input, B: ", b, "[", lanes,
-                          ", 4] input) { for j in 0..", lanes, " { for k in 0..4 {",
-                          " C[j] = C[j] + i32(A[k]) * i32(B[j, k]); } } }"),
+         .update =
+             StrCat("(C: i32[", lanes, "] output, A: ", a, shape, " input, B: i8[", lanes,
+                    ", 4] input) { for j in 0..", lanes, " { for k in 0..4 {",
+                    " C[j] = C[j] + i32(A[", shared ? "k" : "j, k", "]) * i32(B[j, k]); } } }"),
          .reset =
              StrCat("(C: i32[", lanes, "] output) { for j in 0..", lanes, " { C[j] = 0i32; } }"),
-         .operands = {{"C", 1}, {"A", 1}, {"B", 2}},
+         .operands = {{"C", 1}, {"A", shared ? 1 : 2}, {"B", 2}},
          .features = features},
         table);
   }
@@ -139,9 +141,10 @@ void AddVta(std::vector<TensorIntrinsic>* table) {
 
 std::vector<TensorIntrinsic> MakeTable() {
   std::vector<TensorIntrinsic> table;
-  AddDot4("generic.dot4.", "u8", "i8", {}, &table);
-  AddDot4("generic.dot4_s8.", "i8", "i8", {}, &table);
-  AddDot4("x86.vpdpbusd.", "u8", "i8", {"avx512vnni"}, &table);
+  AddDot4("generic.dot4.", "u8", /*shared=*/true, {}, &table);
+  AddDot4("generic.dot4_s8.", "i8", /*shared=*/true, {}, &table);
+  AddDot4("generic.dot4_lanes.", "u8", /*shared=*/false, {}, &table);
+  AddDot4("x86.vpdpbusd.", "u8", /*shared=*/true, {"avx512vnni"}, &table);
   Add({.name = "generic.fma_tile",
        .op = TensorOp::kFmaTile,
        .update = kFmaTile,

@@ -7,6 +7,7 @@
 // Quantised: activations u8 or i8, weights i8, sums i32. Dense weights keep four input channels
 // side by side, [o/b, i/a, kh, kw, a/4, b out, 4 in], which is what dot products of four bytes read
 // (x86 vpdpbusd; the tensor intrinsics generic.dot4). They are padded with the attribute pad_value.
+#include "compiler/op/depthwise_dots.h"
 #include "compiler/op/op_rows.h"
 #include "compiler/op/winograd.h"
 #include "compiler/op/winograd_form.h"
@@ -175,6 +176,25 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildWinograd(ir::FunctionBuilder& b,
                                 {c.h.pad_begin, c.w.pad_begin}, outputs[0]);
 }
 
+bool DotsApplyBlocked(std::span<const TensorType> inputs, const Attrs& attrs) {
+  const absl::StatusOr<Shape> c = ShapeOf(inputs, attrs);
+  return c.ok() && c->quantised && c->depthwise && DepthwiseDotsApply(inputs[0].dtype, c->w);
+}
+
+absl::StatusOr<std::vector<ir::Buffer>> BuildDots(ir::FunctionBuilder& b, const std::string& name,
+                                                  std::span<const ir::Buffer> inputs,
+                                                  std::span<const TensorType> outputs,
+                                                  const Attrs& attrs) {
+  const std::vector<TensorType> types = TypesOf(inputs);
+  if (!DotsApplyBlocked(types, attrs)) {
+    return OpError(kOp, "dots",
+                   "expected a depthwise kernel of 2..4 columns without dilation on u8, found " +
+                       ToText(types[0]) + " and " + ToText(types[1]));
+  }
+  TW_ASSIGN(const Shape c, ShapeOf(types, attrs));
+  return ComputeDepthwiseDots(b, name, inputs[0], inputs[1], c.h, c.w, c.pad_value, outputs[0]);
+}
+
 double TapsPerOutput(std::span<const TensorType> inputs) {
   const TensorType& w = inputs[1];
   const bool dots = IsQuantised(inputs[0], w) && w.shape.size() > 4;
@@ -241,7 +261,8 @@ std::vector<OpSpec> ConvBlockedRows() {
   conv.variants = {
       {"winograd", WinogradAppliesBlocked, BuildWinograd<WinogradF4>, /*tolerance_factor=*/16},
       {"winograd_2", WinogradAppliesBlocked, BuildWinograd<WinogradF2>, /*tolerance_factor=*/4},
-      {"winograd_5", WinogradF5AppliesBlocked, BuildWinograd<WinogradF5>, /*tolerance_factor=*/32}};
+      {"winograd_5", WinogradF5AppliesBlocked, BuildWinograd<WinogradF5>, /*tolerance_factor=*/32},
+      {"dots", DotsApplyBlocked, BuildDots}};
   return {conv};
 }
 

@@ -39,6 +39,7 @@ const std::vector<std::string> kGoldens = {
     "dense_symbolic_batch",
     "dense_u8s8_vnni",
     "depthwise_relu6",
+    "depthwise_u8s8_dots",
     "lstm_over_time",
     "vta_gemm",
     "winograd_f43",

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
 #include <iostream>
 #include <string>
 
@@ -249,31 +251,41 @@ TEST(TensorizeTest, QuantizedDenseMatchesTheInterpreter) {
   }
 }
 
-// Extreme values: what saturates in 16 bits must not.
+// Extreme values: what saturates in 16 bits must not. The first factor shared by all lanes, or each
+// lane's own.
 TEST(TensorizeTest, Dot4IsExactAtTheEndsOfItsTypes) {
-  for (const char* types : {"u8 i8", "i8 i8"}) {
-    bool is_unsigned = types[0] == 'u';
-    std::string a = is_unsigned ? "u8" : "i8";
+  struct Form {
+    std::string name, type;
+    bool shared;
+  };
+  for (const Form& form :
+       {Form{"dot4", "u8", true}, Form{"dot4_s8", "i8", true}, Form{"dot4_lanes", "u8", false}}) {
     for (int lanes : {4, 8, 16}) {
-      std::string n = std::to_string(lanes), n4 = std::to_string(4 * lanes);
-      auto f = ir::ParseFunction(
-          "fn dots(A: " + a + "[4] input, B: i8[" + n4 + "] input, C: i32[" + n +
-          "] output) stage=scheduled { for j in 0.." + n + " @{tensor=\"generic.dot4" +
-          (is_unsigned ? "" : "_s8") + "." + n + ".reset\"} { C[j] = 0i32; } for j in 0.." + n +
-          " @{tensor=\"generic.dot4" + (is_unsigned ? "" : "_s8") + "." + n +
-          "\"} { for k in 0..4 { C[j] = C[j] + i32(A[k]) * i32(B[4*j + k]); } } }");
+      const int terms = form.shared ? 4 : 4 * lanes;
+      const std::string n = std::to_string(lanes);
+      const std::string mark = "@{tensor=\"generic." + form.name + "." + n;
+      auto f =
+          ir::ParseFunction("fn dots(A: " + form.type + "[" + std::to_string(terms) +
+                            "] input, B: i8[" + std::to_string(4 * lanes) + "] input, C: i32[" + n +
+                            "] output) stage=scheduled { for j in 0.." + n + " " + mark +
+                            ".reset\"} { C[j] = 0i32; } for j in 0.." + n + " " + mark +
+                            "\"} { for k in 0..4 { C[j] = C[j] + i32(A[" +
+                            (form.shared ? "k" : "4*j + k") + "]) * i32(B[4*j + k]); } } }");
       ASSERT_TRUE(f.ok()) << f.status();
       ASSERT_TRUE(ir::Verify(*f).ok()) << ir::Verify(*f);
+      const uint8_t largest = form.type == "u8" ? 0xff : 0x7f;
       for (int pattern = 0; pattern < 4; ++pattern) {
-        ir::TensorData x{std::vector<uint8_t>(4, pattern & 1 ? 0x80 : (is_unsigned ? 0xff : 0x7f))};
+        ir::TensorData x{std::vector<uint8_t>(terms, pattern & 1 ? 0x80 : largest)};
         ir::TensorData w{std::vector<uint8_t>(4 * lanes, pattern & 2 ? 0x80 : 0x7f)};
+        // So that a lane's own is told from its neighbour's.
+        for (size_t i = 0; i < x.bytes.size(); i += 5) x.bytes[i] = static_cast<uint8_t>(i);
         ir::TensorData expected, found;
         ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &w, &expected}).ok());
         for (const ir::Target& target : tests::RunnableTargets()) {
           absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &w, &found});
           ASSERT_TRUE(ran.ok()) << ran;
           EXPECT_EQ(found.bytes, expected.bytes)
-              << target.ToString() << " " << types << " " << lanes;
+              << target.ToString() << " " << form.name << " " << lanes;
         }
       }
     }
@@ -314,6 +326,54 @@ TEST(TensorizeTest, VnniTargetsGetTheirInstruction) {
     EXPECT_THAT(plain, testing::HasSubstr("vpmaddwd"));
     EXPECT_THAT(plain, testing::Not(testing::HasSubstr("vpmaddubsw")));
   }
+}
+
+// Bytes in fours are one permutation of what one load has, not a store for each byte.
+TEST(TensorizeTest, BytesInFoursAreStoredWhole) {
+  for (const int lanes : {8, 16}) {
+    const std::string n = std::to_string(lanes), n4 = std::to_string(4 * lanes);
+    auto f = ir::ParseFunction("fn fours(X: u8[" + n4 + "] input, Y: u8[" + n4 +
+                               "] output) stage=scheduled { for k in 0..4 unrolled { for b in 0.." +
+                               n + " vectorized { Y[4*b + k] = X[" + n + "*k + b]; } } }");
+    ASSERT_TRUE(f.ok()) << f.status();
+    for (const ir::Target& target : tests::RunnableTargets()) {
+      tests::EquivalenceOptions options;
+      options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& sizes,
+                              std::vector<ir::TensorData*> args) {
+        return tests::RunCompiled(g, target, 1, sizes, std::move(args));
+      };
+      const absl::Status same = SameResults(*f, *f, options);
+      EXPECT_TRUE(same.ok()) << target.ToString() << ": " << same;
+    }
+    if (lanes == 8) continue;
+    const std::string text = AssemblyFor(*f, "znver4");
+    EXPECT_THAT(text, testing::HasSubstr("vpermb"));
+    EXPECT_THAT(text, testing::Not(testing::HasSubstr("vpunpck")));
+  }
+}
+
+// To the nearest, ties to even, saturating, NaN as 0: in one conversion where vectors have one.
+TEST(TensorizeTest, RoundedBytesAreOneConversion) {
+  auto f = ir::ParseFunction(
+      "fn bytes(X: f32[16] input, Y: u8[16] output) stage=scheduled {"
+      " for i in 0..16 vectorized { Y[i] = u8(round_even(X[i])); } }");
+  ASSERT_TRUE(f.ok()) << f.status();
+  const float values[16] = {0.5F,  1.5F,   2.5F,   -0.5F,   -1,     254.5F, 255.5F, 256,
+                            1e10F, -1e10F, 127.5F, 128.49F, 253.5F, 0.49F,  NAN,    INFINITY};
+  ir::TensorData x, expected, found;
+  x.bytes.resize(sizeof(values));
+  std::memcpy(x.bytes.data(), values, sizeof(values));
+  ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &expected}).ok());
+  EXPECT_EQ(expected.bytes,
+            (std::vector<uint8_t>{0, 2, 2, 0, 0, 254, 255, 255, 255, 0, 128, 128, 254, 0, 0, 255}));
+  for (const ir::Target& target : tests::RunnableTargets()) {
+    const absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &found});
+    ASSERT_TRUE(ran.ok()) << ran;
+    EXPECT_EQ(found.bytes, expected.bytes) << target.ToString();
+  }
+  const std::string text = AssemblyFor(*f, "x86-64-v4");
+  EXPECT_THAT(text, testing::HasSubstr("vcvtps2dq"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("vrndscale")));
 }
 
 TEST(TensorizeTest, VnniRunsWhereTheMachineHasIt) {

@@ -40,6 +40,9 @@ std::vector<std::unique_ptr<Sketch>> MakeSplitReduction(const ir::Function& func
 // The stages of Winograd's convolution on channel blocks (winograd_stages.cc).
 std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
                                                   const ir::Target& target);
+// The stages of depthwise convolutions of bytes as dot products (depthwise_stages.cc).
+std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& function,
+                                                       const ir::Target& target);
 // Everything else: each block's nest is vectorised along its innermost loop, unrolled a little and
 // run in parallel over its outer loops (parallel_vectorize_unroll.cc).
 std::vector<std::unique_ptr<Sketch>> MakeParallelVectorizeUnroll(const ir::Function& function,
