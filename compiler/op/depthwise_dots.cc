@@ -1,5 +1,7 @@
 #include "compiler/op/depthwise_dots.h"
 
+#include <algorithm>
+
 namespace tilewright::op {
 namespace {
 
@@ -24,21 +26,24 @@ std::vector<ir::Buffer> ComputeDepthwiseDots(ir::FunctionBuilder& b, const std::
   const int64_t height = output.shape[2], width = output.shape[3];
   const int64_t places = 1 + (kDot - columns.kernel) / columns.stride;
   const int64_t windows = (width + places - 1) / places, step = places * columns.stride;
+  // Windows begin at an even pixel where there is room: fewer of them cross a line of the cache.
+  const int64_t room = kDot - columns.kernel - (places - 1) * columns.stride;
+  const int64_t lead = std::min(room, columns.pad_begin % 2);
   const Padded high = TakePadding(&rows, height);
   // The last window may stick out at the far side even where nothing is padded.
-  const ir::Buffer padded =
-      PadImage(b, name, x, high, {columns.pad_begin, (windows - 1) * step + kDot}, pad_value);
+  const ir::Buffer padded = PadImage(
+      b, name, x, high, {columns.pad_begin + lead, (windows - 1) * step + kDot}, pad_value);
 
   const ir::Buffer side_by_side = b.Compute(
       name + "_windows", x->dtype, ShapeExprs({batch, blocks, high.extent, windows, lanes, kDot}),
       {"n", "c", "ih", "g", "b", "k"}, [&](const Vars& v) {
         return Load(padded, {v[0], v[1], v[2], v[3] * Int(step) + v[5], v[4]});
       });
-  // Tap k - place · stride, or 0: comparisons fold where constants stand for both.
+  // Tap k - lead - place · stride, or 0.
   const ir::Buffer taps =
       b.Compute(name + "_taps", w->dtype, ShapeExprs({blocks, rows.kernel, places, lanes, kDot}),
                 {"c", "kh", "p", "b", "k"}, [&](const Vars& v) {
-                  const Expr tap = v[4] - v[2] * Int(columns.stride);
+                  const Expr tap = v[4] - (v[2] * Int(columns.stride) + Int(lead));
                   const Expr inside = tap >= Int(0) && tap < Int(columns.kernel);
                   return ir::Select(inside, Load(w, {v[0], v[1], tap, v[3]}), ir::Zero(w->dtype));
                 });

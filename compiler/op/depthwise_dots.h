@@ -19,10 +19,11 @@ bool DepthwiseDotsApply(ir::DType image, const Window& columns);
 
 // x [n, c/b, h, w, b] u8, w [c/b, kh, kw, b] i8, result [n, c/b, oh, ow, b] i32 of type `output`,
 // equal to the direct form in every bit. Adds the stages
-//   NAME_pad where there is padding,
-//   NAME_windows [n, c/b, ih, g, b, 4]: pixels g·p·stride + 0..4 of each row, p results a window,
-//   NAME_taps [c/b, kh, p, b, 4]: the weights, once for each place in a window; of weights only,
-//   NAME_sums [n, c/b, oh, g, p, b] and NAME.
+// - NAME_pad where there is padding;
+// - NAME_windows [n, c/b, ih, g, b, 4]: pixels g·p·stride + 0..4 of each row, p results a window;
+//   from one pixel earlier where that is an even one and a window has room;
+// - NAME_taps [c/b, kh, p, b, 4]: the weights, once for each place in a window; of weights only;
+// - NAME_sums [n, c/b, oh, g, p, b] and NAME.
 // REQUIRES: DepthwiseDotsApply.
 std::vector<ir::Buffer> ComputeDepthwiseDots(ir::FunctionBuilder& b, const std::string& name,
                                              const ir::Buffer& x, const ir::Buffer& w, Window rows,

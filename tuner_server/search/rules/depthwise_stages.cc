@@ -22,6 +22,8 @@ constexpr int64_t kMaxBlockRows = 56;
 struct Stages {
   std::string pad, windows, taps, sums, result, epilogue;
   int64_t height = 0, windows_across = 0, places = 0, lanes = 0;
+  int64_t row_bytes = 0;           // of windows
+  int64_t stride = 1, kernel = 1;  // rows that one more result reads, and that the first does
 };
 
 class DepthwiseDotsSketch final : public Sketch {
@@ -40,9 +42,13 @@ class DepthwiseDotsSketch final : public Sketch {
   std::string name() const override { return "depthwise_dots"; }
 
   bool Feasible(const Point& point) const override {
-    const int64_t rows = Value(point, tile_h_);
+    const int64_t rows = Value(point, tile_h_), block = Value(point, block_);
     const int64_t sums = rows * Value(point, tile_w_) * s_.places;
-    return Value(point, block_) % rows == 0 && sums + s_.places + 2 <= target_.vector_registers;
+    if (block % rows != 0 || sums + s_.places + 2 > target_.vector_registers) return false;
+    // A block of its own means nothing to windows of one tile; others stay in the first cache.
+    if (block == rows) return true;
+    const int64_t read = (block - 1) * s_.stride + s_.kernel;
+    return Value(point, per_tile_) == 0 && read * s_.row_bytes <= target_.l1_bytes;
   }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
@@ -142,6 +148,12 @@ std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& funct
   stages.windows_across = sums->iters[3].extent;
   stages.places = sums->iters[4].extent;
   stages.lanes = sums->iters[5].extent;
+  stages.kernel = sums->iters[6].extent;
+  const BlockInfo& windows = *find(stages.windows);
+  stages.row_bytes = stages.windows_across * stages.lanes * windows.iters.back().extent;
+  if (stages.height > 1) {
+    stages.stride = (windows.iters[2].extent - stages.kernel) / (stages.height - 1);
+  }
   if (stages.lanes != 4 && stages.lanes != 8 && stages.lanes != 16) return out;
   out.push_back(std::make_unique<DepthwiseDotsSketch>(std::move(stages), target));
   return out;
