@@ -50,6 +50,7 @@ class WorkspacePlan {
 struct BufferFacts {
   bool read_only = false;  // an input or constant: loads of it are invariant
   bool aliased = false;    // another parameter may be the same memory
+  bool streamed = false;   // written past the caches
   int64_t bytes = 0;       // 0 when not constant
 };
 
@@ -206,6 +207,7 @@ class FunctionEmitter {
   absl::Status EmitStore(const ir::Stmt& s);
   absl::StatusOr<llvm::Value*> LoadMemory(const Access& access);
   absl::Status StoreMemory(const Access& access, llvm::Value* value);
+  void Stream(llvm::StoreInst* store);
   absl::StatusOr<llvm::Value*> LoadSlots(const Access& access);
   absl::Status StoreSlots(const Access& access, llvm::Value* value);
   absl::StatusOr<llvm::Value*> LoadStrided(const Access& access, const RampForm& ramp);
@@ -242,6 +244,7 @@ class FunctionEmitter {
   llvm::Value* task_ = nullptr;
   int64_t tasks_ = 1;
   int64_t stack_bytes_ = 0;
+  bool streams_ = false;  // some stores go past the caches
   IndexTable table_;
   std::vector<Scope> scopes_;
   struct VarBinding {

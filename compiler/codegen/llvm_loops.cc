@@ -1,5 +1,6 @@
 // Statements: loops, branches, allocations, and parallel loops as functions of their own.
 #include <llvm/IR/Dominators.h>
+#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
 #include <algorithm>
@@ -119,6 +120,8 @@ int FunctionEmitter::LevelOf(const Expr& e) const {
 absl::Status FunctionEmitter::EmitBody(const Stmt& body) {
   llvm::BasicBlock* first = builder_.GetInsertBlock();
   TW_TRY(EmitStmt(body));
+  // Other cores may see such stores later than what says that they were made.
+  if (streams_) builder_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
   builder_.CreateRet(builder_.getInt32(TW_OK));
   llvm::IRBuilder<>(entry_).CreateBr(first);
   PromoteSlots();

@@ -285,6 +285,17 @@ absl::Status FunctionEmitter::EmitStore(const ir::Stmt& s) {
       .status();
 }
 
+// Registers that lie across lines would be written in pieces: those go the usual way.
+void FunctionEmitter::Stream(llvm::StoreInst* store) {
+  const llvm::Type* type = store->getValueOperand()->getType();
+  const uint64_t bits = std::min<uint64_t>(type->getPrimitiveSizeInBits(), 8 * kBaseAlignment);
+  if (!type->isVectorTy() || store->getAlign().value() * 8 < bits) return;
+  llvm::Metadata* one = llvm::ConstantAsMetadata::get(builder_.getInt32(1));
+  store->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                     llvm::MDNode::get(store->getContext(), {one}));
+  streams_ = true;
+}
+
 absl::Status FunctionEmitter::StoreMemory(const Access& access, Value* value) {
   value = ToMemory(value, access.dtype);
   RampForm ramp;
@@ -292,7 +303,8 @@ absl::Status FunctionEmitter::StoreMemory(const Access& access, Value* value) {
   if (!access.dtype.is_vector() || (is_ramp && ramp.stride == 1)) {
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, 0));
     if (access.mask == nullptr) {
-      builder_.CreateAlignedStore(value, address.pointer, address.align);
+      llvm::StoreInst* store = builder_.CreateAlignedStore(value, address.pointer, address.align);
+      if (access.binding->facts.streamed) Stream(store);
       return absl::OkStatus();
     }
     TW_ASSIGN(Value * mask, Emit(access.mask));

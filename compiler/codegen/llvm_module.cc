@@ -3,6 +3,7 @@
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/llvm_emitter.h"
+#include "compiler/ir/streamed_writes.h"
 #include "compiler/ir/target.h"
 #include "compiler/ir/visit.h"
 #include "deploy/runtime/c_abi.h"
@@ -177,6 +178,7 @@ absl::StatusOr<int64_t> ModuleEmitter::AddKernel(const ir::Function& function) {
   const std::set<std::string> aliased = AliasedBuffers(function);
   for (const ir::Buffer& buffer : function.params) {
     BufferFacts facts = FactsOf(buffer, aliased.count(buffer->name) > 0);
+    facts.streamed = ir::HasStreamedWrites(function, buffer->name);
     AnnotatePointer(body, index, facts);
     emitter.BindBuffer(buffer, body->getArg(index++), facts);
   }

@@ -1,8 +1,10 @@
-// storage_align, double_buffer, prefetch: how data lies and moves, not what is computed.
+// storage_align, double_buffer, prefetch, stream_writes: how data lies and moves, not what is
+// computed.
 #include <algorithm>
 #include <utility>
 
 #include "compiler/ir/storage_align.h"
+#include "compiler/ir/streamed_writes.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
@@ -60,6 +62,30 @@ absl::Status ApplyStorageAlign(Schedule& s, const Step& step) {
   ir::SetStorageAlign(
       &s.mutable_function(), buffer->name,
       {static_cast<size_t>(dim), IntOption(step, "factor"), IntOption(step, "offset")});
+  return absl::OkStatus();
+}
+
+absl::Status ApplyStreamWrites(Schedule& s, const Step& step) {
+  TW_ASSIGN(Path path, BlockPath(s, step, 0));
+  const Stmt& block = path.back();
+  if (block->writes.size() != 1 || block->writes[0].buffer->role != ir::Role::kOutput) {
+    return Refuse(step, "not_output",
+                  "expected a block that writes one output of the function, found another", block);
+  }
+  const ir::Buffer& buffer = block->writes[0].buffer;
+  for (const BlockSite& site : BlocksIn(path[0])) {
+    // A sum reads what it has so far, which its regions do not say.
+    bool reads = Reads(*site.block, buffer);
+    ir::VisitExprsIn(site.block->body, [&](const Expr& e) {
+      reads = reads || (e->kind == ir::ExprKind::kLoad && e->buffer == buffer);
+      return !reads;
+    });
+    if (!reads) continue;
+    return Refuse(step, "read",
+                  StrCat("expected that nothing reads ", buffer->name, ", found a block that does"),
+                  site.block);
+  }
+  ir::SetStreamedWrites(&s.mutable_function(), buffer->name);
   return absl::OkStatus();
 }
 

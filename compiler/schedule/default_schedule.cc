@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "compiler/ir/streamed_writes.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/default_scheduler.h"
 #include "compiler/schedule/lane_axes.h"
@@ -31,6 +32,13 @@ constexpr int64_t kFold = 4;
 // A stage this small is computed again at every use.
 constexpr int kCheapNodes = 24, kCheapDecidedNodes = 64;
 constexpr int64_t kCheapReads = 3;  // of each of its elements
+
+// 0 where the shape is not known.
+int64_t ConstantBytes(const ir::BufferNode& buffer) {
+  int64_t bytes = buffer.dtype.bytes();
+  for (const ir::Expr& dim : buffer.shape) bytes *= ir::AsInt(dim) == nullptr ? 0 : *ir::AsInt(dim);
+  return bytes;
+}
 
 }  // namespace
 
@@ -351,6 +359,20 @@ void ApplyDefaultSchedule(const ir::Target& target, const Choices& choices, Sche
   TW_CHECK(schedule->steps().empty()) << "a default schedule starts from an unscheduled function";
   if (schedule->function().body == nullptr) return;
   DefaultScheduler(schedule, target, choices).Run();
+  StreamLargeOutputs(target, schedule);
+}
+
+void StreamLargeOutputs(const ir::Target& target, Schedule* schedule) {
+  constexpr int64_t kSlices = 8;
+  for (const std::string& name : schedule->BlockNames()) {
+    const int handle = schedule->BlockHandle(name);
+    const Stmt block = schedule->StmtOf(handle);
+    if (block->writes.size() != 1) continue;
+    const ir::Buffer& buffer = block->writes[0].buffer;
+    if (ConstantBytes(*buffer) <= target.l3_bytes * kSlices / 2) continue;
+    if (ir::HasStreamedWrites(schedule->function(), buffer->name)) continue;
+    (void)schedule->Apply({.kind = StepKind::kStreamWrites, .handles = {handle}});
+  }
 }
 
 }  // namespace tilewright::schedule

@@ -41,4 +41,8 @@ Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,
 // The same, applied to `schedule`. REQUIRES: a schedule without steps.
 void ApplyDefaultSchedule(const ir::Target& target, const Choices& choices, Schedule* schedule);
 
+// stream_writes for the blocks of a schedule that write more than half of the target's last cache
+// (eight cores' slices), where it is legal and not done: nobody would find such a result there.
+void StreamLargeOutputs(const ir::Target& target, Schedule* schedule);
+
 }  // namespace tilewright::schedule

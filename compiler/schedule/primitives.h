@@ -183,6 +183,12 @@ absl::Status ApplyDoubleBuffer(Schedule& s, const Step& step);
 // Refuses: not_around, vectorized, not_parameter, region (unknown, or more than 64 lines).
 absl::Status ApplyPrefetch(Schedule& s, const Step& step);
 
+// stream_writes %b — what b writes, an output that nothing here reads, goes to memory past the
+// caches: whole lines are not fetched before they are written, and other data keeps its place. Pays
+// for results larger than the last cache. Only whole, aligned registers go that way. No results.
+// Refuses: not_output, read.
+absl::Status ApplyStreamWrites(Schedule& s, const Step& step);
+
 // variant NAME — the schedule starts from another of the operator's algorithms. First step only;
 // handles are numbered anew, as if the schedule had been made of that function. No results.
 // Refuses: not_first, unknown.

@@ -296,5 +296,25 @@ TEST(Codegen, UnrolledTapsDoNotSpill) {
   EXPECT_EQ(counts.spills, 0);
 }
 
+// Whole aligned registers go past the caches, the masked rest does not; a fence at the end of each
+// task.
+TEST(Codegen, StreamedOutputsAreWrittenPastTheCaches) {
+  for (const auto& [columns, streamed] : {std::pair(64, 1), std::pair(65, 0)}) {
+    const auto scheduled =
+        schedule::Replay(tests::DenseReluProgram(24, columns, 8),
+                         "split %5 [?,16]; vectorize %8; parallel %4; stream_writes %6");
+    ASSERT_TRUE(scheduled.ok()) << support::StatusText(scheduled.status());
+    const auto flat = tests::LowerChecked(*scheduled, Cpu("x86-64-v4"));
+    ASSERT_TRUE(flat.ok()) << support::StatusText(flat.status());
+    auto folder = support::TempDir::Create();
+    ASSERT_TRUE(folder.ok());
+    const auto artifact = Generate({*flat}, Cpu("x86-64-v4"), {.dump_dir = folder->path()});
+    ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
+    const std::string assembly = *support::ReadFile(folder->File(scheduled->name + ".s"), 1 << 20);
+    EXPECT_EQ(assembly.find("vmovntps") != std::string::npos, streamed > 0);
+    EXPECT_EQ(assembly.find("sfence") != std::string::npos, streamed > 0);
+  }
+}
+
 }  // namespace
 }  // namespace tilewright::codegen

@@ -574,6 +574,13 @@ TEST(DoubleBufferTest, MarksTheProducerInALoop) {
                 "schedule.double_buffer.several_writers");
 }
 
+TEST(StreamWritesTest, OfOutputsThatNothingReads) {
+  ExpectGolden(Scheduled(DenseReluProgram(6, 5, 4), "stream_writes %6"), "stream_writes");
+  Scheduled(MatmulProgram(6, 16, 5), "cache_write %3; stream_writes %4; vectorize %6");
+  ExpectRefused(DenseReluProgram(6, 5, 4), "stream_writes %3", "schedule.stream_writes.not_output");
+  ExpectRefused(MatmulProgram(6, 16, 5), "stream_writes %3", "schedule.stream_writes.read");
+}
+
 TEST(PrefetchTest, TouchesLaterIterations) {
   ExpectGolden(Scheduled(MatmulProgram(6, 40, 5), "prefetch %3 %2 read=1 distance=2"), "prefetch");
   Scheduled(MatmulProgram(6, 40, 5),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/schedule/default_schedule.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/search/rules/rules.h"
@@ -87,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Varia
     if (variant.function.stage == ir::Stage::kScheduled) continue;
     return support::InvalidArgument("space.function", "expected an unscheduled function");
   }
-  std::unique_ptr<Space> space(new Space(std::move(variants)));
+  std::unique_ptr<Space> space(new Space(std::move(variants), target));
   // The rules in order of preference: the first that describes a function makes its sketches, and
   // so do those that stand beside others.
   for (size_t v = 0; v < space->variants_.size(); ++v) {
@@ -209,6 +210,7 @@ absl::StatusOr<schedule::Schedule> Space::Apply(const Point& point) const {
     TW_TRY(schedule.Apply({schedule::StepKind::kVariant, {}, {}, variants_[variant].name, {}}));
   }
   TW_TRY(sketches_[static_cast<size_t>(point.sketch)]->Apply(point, &schedule));
+  schedule::StreamLargeOutputs(target_, &schedule);
   return schedule;
 }
 

@@ -85,9 +85,11 @@ class Space {
   absl::StatusOr<schedule::Schedule> Apply(const Point& point) const;
 
  private:
-  explicit Space(std::vector<schedule::Variant> variants) : variants_(std::move(variants)) {}
+  Space(std::vector<schedule::Variant> variants, ir::Target target)
+      : variants_(std::move(variants)), target_(std::move(target)) {}
 
   std::vector<schedule::Variant> variants_;
+  ir::Target target_;
   std::vector<std::unique_ptr<Sketch>> sketches_;
   std::vector<size_t> variant_of_;  // each sketch's
 };
