@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/strings.h"
 #include "tilewright_onnx.pb.h"
@@ -58,6 +59,88 @@ void AppendValue(T value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
+// The numbers of a tensor as bytes, however it holds them; of one in another file, where they are.
+std::string Numbers(const pb::TensorProto& tensor) {
+  if (tensor.data_location() == pb::TensorProto::EXTERNAL) {
+    std::string place = "outside";
+    for (const pb::StringStringEntryProto& entry : tensor.external_data()) {
+      place += support::StrCat("\n", entry.key(), "=", entry.value());
+    }
+    return place;
+  }
+  if (!tensor.raw_data().empty()) return tensor.raw_data();
+  std::string bytes;
+  for (const float value : tensor.float_data()) AppendValue(value, &bytes);
+  for (const double value : tensor.double_data()) AppendValue(value, &bytes);
+  const int type = tensor.data_type();
+  const bool narrow = type == pb::TensorProto::INT8 || type == pb::TensorProto::UINT8;
+  const bool half = type == pb::TensorProto::FLOAT16 || type == pb::TensorProto::BFLOAT16;
+  for (const int32_t value : tensor.int32_data()) {
+    if (narrow) {
+      AppendValue(static_cast<uint8_t>(value), &bytes);
+    } else if (half) {
+      AppendValue(static_cast<uint16_t>(value), &bytes);
+    } else {
+      AppendValue(value, &bytes);
+    }
+  }
+  for (const int64_t value : tensor.int64_data()) AppendValue(value, &bytes);
+  for (const uint64_t value : tensor.uint64_data()) AppendValue(value, &bytes);
+  return bytes;
+}
+
+// Made-up numbers for one tensor.
+class Inventor {
+ public:
+  explicit Inventor(support::Rng rng) : rng_(rng) {}
+
+  // In (0, 1), away from both ends.
+  double Draw() { return 0.05 + 0.9 * rng_.UniformDouble(); }
+
+  // False for a type that holds no numbers.
+  bool Append(int type, std::string* bytes) {
+    switch (type) {
+      case pb::TensorProto::FLOAT:
+        AppendValue(static_cast<float>(Draw()), bytes);
+        return true;
+      case pb::TensorProto::DOUBLE:
+        AppendValue(Draw(), bytes);
+        return true;
+      case pb::TensorProto::FLOAT16:
+        AppendValue(Between(0x2c00, 0x3b00), bytes);  // 1/16 .. 7/8
+        return true;
+      case pb::TensorProto::BFLOAT16:
+        AppendValue(Between(0x3d80, 0x3f60), bytes);  // the same
+        return true;
+      case pb::TensorProto::INT64:
+      case pb::TensorProto::UINT64:
+        AppendValue(int64_t{0}, bytes);
+        return true;
+      case pb::TensorProto::INT32:
+      case pb::TensorProto::UINT32:
+        AppendValue(int32_t{0}, bytes);
+        return true;
+      case pb::TensorProto::INT8:
+      case pb::TensorProto::UINT8:
+        AppendValue(static_cast<uint8_t>(Between(1, 100)), bytes);
+        return true;
+      case pb::TensorProto::BOOL:
+        AppendValue(static_cast<uint8_t>(1), bytes);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+ private:
+  // Bit patterns: those of positive floating-point numbers rise with the number.
+  uint16_t Between(int64_t low, int64_t high) {
+    return static_cast<uint16_t>(rng_.UniformInt(low, high));
+  }
+
+  support::Rng rng_;
+};
+
 class Stripper {
  public:
   explicit Stripper(uint64_t seed) : rng_(seed) {}
@@ -101,7 +184,14 @@ class Stripper {
     for (pb::TensorProto& tensor : *attribute->mutable_tensors()) TW_TRY(Replace(&tensor, keep));
     // A Constant may hold its numbers as a list.
     if (is_constant && attribute->floats_size() > 1) {
-      for (float& value : *attribute->mutable_floats()) value = static_cast<float>(Draw());
+      pb::TensorProto list;
+      list.set_data_type(pb::TensorProto::FLOAT);
+      list.add_dims(attribute->floats_size());
+      list.mutable_float_data()->CopyFrom(attribute->floats());
+      Inventor inventor = InventorFor(list);
+      for (float& value : *attribute->mutable_floats()) {
+        value = static_cast<float>(inventor.Draw());
+      }
       ++result.replaced_tensors;
       result.replaced_values += attribute->floats_size();
     }
@@ -110,8 +200,15 @@ class Stripper {
     return absl::OkStatus();
   }
 
-  // In (0, 1), away from both ends.
-  double Draw() { return 0.05 + 0.9 * rng_.UniformDouble(); }
+  // Equal tensors get equal numbers and others get others: a pass that makes one constant of two
+  // does so with and without the weights.
+  Inventor InventorFor(const pb::TensorProto& tensor) {
+    std::string key = support::StrCat(tensor.data_type());
+    for (const int64_t dim : tensor.dims()) key += support::StrCat(" ", dim);
+    key += "\n" + Numbers(tensor);
+    const auto place = static_cast<uint64_t>(places_.size());
+    return Inventor(rng_.Split(places_.emplace(support::Sha256Hex(key), place).first->second));
+  }
 
   absl::Status Replace(pb::TensorProto* tensor, bool shaping) {
     const int64_t count = Elements(*tensor);
@@ -130,38 +227,12 @@ class Stripper {
       return absl::OkStatus();
     }
     std::string bytes;
+    Inventor inventor = InventorFor(*tensor);
     for (int64_t i = 0; i < count; ++i) {
-      switch (type) {
-        case pb::TensorProto::FLOAT:
-          AppendValue(static_cast<float>(Draw()), &bytes);
-          break;
-        case pb::TensorProto::DOUBLE:
-          AppendValue(Draw(), &bytes);
-          break;
-        case pb::TensorProto::FLOAT16:
-          AppendValue(uint16_t{0x3800}, &bytes);  // 0.5
-          break;
-        case pb::TensorProto::BFLOAT16:
-          AppendValue(uint16_t{0x3f00}, &bytes);  // 0.5
-          break;
-        case pb::TensorProto::INT64:
-        case pb::TensorProto::UINT64:
-          AppendValue(int64_t{0}, &bytes);
-          break;
-        case pb::TensorProto::INT32:
-        case pb::TensorProto::UINT32:
-          AppendValue(int32_t{0}, &bytes);
-          break;
-        case pb::TensorProto::INT8:
-        case pb::TensorProto::UINT8:
-        case pb::TensorProto::BOOL:
-          AppendValue(static_cast<uint8_t>(1), &bytes);
-          break;
-        default:
-          return support::InvalidArgument(
-              "graph.onnx.strip", support::StrCat("expected a type of numbers for tensor ",
-                                                  tensor->name(), ", found ONNX type ", type));
-      }
+      if (inventor.Append(type, &bytes)) continue;
+      return support::InvalidArgument("graph.onnx.strip",
+                                      support::StrCat("expected a type of numbers for tensor ",
+                                                      tensor->name(), ", found ONNX type ", type));
     }
     ClearData(tensor);
     tensor->set_raw_data(std::move(bytes));
@@ -170,7 +241,8 @@ class Stripper {
     return absl::OkStatus();
   }
 
-  support::Rng rng_;
+  const support::Rng rng_;
+  std::map<std::string, uint64_t> places_;  // of the first tensor with this content, by digest
 };
 
 }  // namespace

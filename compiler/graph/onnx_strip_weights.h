@@ -22,8 +22,10 @@ struct StrippedModel {
 // constant, in subgraphs too, unless an operator takes shapes or bounds from it (Resize, Upsample,
 // Clip, Pad, Range, Slice, Tile, Expand, Reshape) or it holds zero points. 32- and 64-bit integers
 // hold shapes, axes and indices: tables of more than 64 become zeros. Data in other files is left
-// out; texts for people and training information go, too. The made-up numbers depend on `seed` and
-// the tensor's place alone and lie in (0, 1), so that variances and divisors stay sound.
+// out; texts for people and training information go, too. The made-up numbers depend on `seed`, the
+// tensor's place and which tensors before it are equal to it (so that equal weights stay one weight
+// of the network, others do not become one), and lie in (0, 1), so that variances and divisors stay
+// sound; bytes lie in 1 .. 100.
 // invalid_argument: graph.onnx.parse; graph.onnx.strip for functions and sparse tensors.
 absl::StatusOr<StrippedModel> StripWeights(std::string_view onnx, uint64_t seed);
 
