@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "deploy/daemon/daemon_main.h"
+#include "deploy/daemon/enrolment_client.h"
 #include "deploy/daemon/server_host.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/security/identity.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "device_agent/agent_loop.h"
@@ -34,6 +36,8 @@ struct AgentFlags {
   int64_t drain_ms = 30'000;
   int64_t sync_hold_ms = 10'000;
   ResetOptions reset;
+  std::string enrol;   // HOST:PORT
+  std::string ticket;  // file
 };
 
 void AddFlags(CLI::App& app, AgentFlags* flags) {
@@ -75,9 +79,34 @@ void AddFlags(CLI::App& app, AgentFlags* flags) {
       ->capture_default_str();
   app.add_option("--resets-per-day", flags->reset.max_per_day, "no more resets than this")
       ->capture_default_str();
+  app.add_option("--enrol", flags->enrol,
+                 "HOST:PORT of the tracker's --enrol-listen: where --identity has no certificate "
+                 "yet, make a key there and get one");
+  app.add_option("--ticket", flags->ticket,
+                 "file with the ticket that an administrator made ('tilewright certs ticket')");
   app.add_option("--test-faults", flags->test_faults,
                  "TESTS ONLY: seed=N,wrong=P,crash=P,hang=P makes that share of measurements fail, "
                  "self_tests=N the first self-tests");
+}
+
+// Whether the identity has to be made first.
+bool LacksIdentity(const AgentFlags& flags, const daemon::DaemonFlags& common) {
+  return !flags.enrol.empty() && !common.identity.empty() &&
+         !support::FileExists(support::PathJoin(common.identity, security::kCertificateFile));
+}
+
+absl::Status Enrol(const AgentFlags& flags, const daemon::DaemonFlags& common) {
+  support::SystemClock clock;
+  TW_TRY(security::CheckPrivateFile(flags.ticket));
+  TW_ASSIGN(const std::string ticket, support::ReadFile(flags.ticket, kMaxNameFile));
+  daemon::EnrolmentOptions options;
+  options.address = flags.enrol;
+  options.ticket = std::string(support::Trim(ticket));
+  options.name = flags.name;
+  options.identity = common.identity;
+  TW_ASSIGN(const std::string name, daemon::EnrolIdentity(options, &clock));
+  daemon::LogInfo("agent.enrolled", {{"agent", name}, {"identity", common.identity}});
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
@@ -100,6 +129,13 @@ absl::Status CheckFlags(const AgentFlags& flags, const daemon::DaemonFlags& comm
   }
   TW_TRY(daemon::ParseHostPort(common.tracker, "daemon.tracker.invalid").status());
   TW_TRY(ParseDevices(common.device).status());
+  if (!flags.enrol.empty()) {
+    TW_TRY(daemon::ParseHostPort(flags.enrol, "agent.enrol.invalid").status());
+    if (common.identity.empty() || flags.ticket.empty()) {
+      return support::InvalidArgument("agent.enrol.incomplete",
+                                      "--enrol needs --identity DIR and --ticket FILE");
+    }
+  }
   if (!flags.name.empty()) TW_TRY(CheckName(flags.name));
   TW_TRY(ParseLabels(flags.labels).status());
   if (!flags.test_faults.empty()) TW_TRY(ParseTestFaults(flags.test_faults).status());
@@ -220,6 +256,12 @@ int main(int argc, char** argv) {
   spec.description = "Measures kernels on this machine's devices for a tracker";
   spec.has_tracker = true;
   spec.has_device = true;
+  spec.lacks_identity = [&](const tilewright::daemon::DaemonFlags& common) {
+    return tilewright::device_agent::LacksIdentity(flags, common);
+  };
+  spec.make_identity = [&](const tilewright::daemon::DaemonFlags& common) {
+    return tilewright::device_agent::Enrol(flags, common);
+  };
   return tilewright::daemon::DaemonMain(
       argc, argv, spec, [&](CLI::App& app) { AddFlags(app, &flags); },
       [&](const tilewright::daemon::DaemonContext& context) {

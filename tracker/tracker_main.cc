@@ -6,10 +6,14 @@
 #include <vector>
 
 #include "deploy/daemon/artifact_service.h"
+#include "deploy/daemon/credentials.h"
 #include "deploy/daemon/daemon_main.h"
 #include "deploy/daemon/systemd.h"
+#include "deploy/security/enrolment.h"
+#include "deploy/security/identity.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
+#include "tracker/enrolment_service.h"
 #include "tracker/tracker_loop.h"
 #include "tracker/tracker_metrics.h"
 #include "tracker/tracker_service.h"
@@ -27,6 +31,10 @@ struct TrackerFlags {
   int64_t max_open_items = 1'000'000;
   int64_t age_class_s = 300;
   std::vector<std::string> shares;
+  std::string enrol_listen;  // HOST:PORT; empty = nobody enrols here
+  std::string enrol_authority;
+  std::string enrol_tickets;
+  std::string enrol_port_file;
 };
 
 absl::StatusOr<SharePolicy> Shares(const TrackerFlags& flags) {
@@ -34,6 +42,61 @@ absl::StatusOr<SharePolicy> Shares(const TrackerFlags& flags) {
   for (const std::string& text : flags.shares) TW_TRY(AddUserPolicy(text, &policy));
   return policy;
 }
+
+// Certificates are signed and tokens written here: all of it must be there, and TLS.
+absl::Status CheckEnrolment(const TrackerFlags& flags, const daemon::DaemonFlags& common) {
+  if (flags.enrol_listen.empty()) return absl::OkStatus();
+  TW_TRY(daemon::ParseHostPort(flags.enrol_listen, "tracker.enrol.invalid").status());
+  if (flags.enrol_authority.empty() || flags.enrol_tickets.empty() || common.identity.empty() ||
+      common.tokens.empty()) {
+    return support::InvalidArgument("tracker.enrol.incomplete",
+                                    "--enrol-listen needs --enrol-authority DIR, --enrol-tickets "
+                                    "FILE, --identity DIR and --tokens FILE");
+  }
+  TW_TRY(security::CheckPrivateFile(support::PathJoin(flags.enrol_authority, "ca-key.pem")));
+  return security::LoadTickets(flags.enrol_tickets).status();
+}
+
+// The listener of devices that have no certificate yet.
+class EnrolmentDoor {
+ public:
+  EnrolmentDoor(const TrackerFlags& flags, const daemon::DaemonContext& context,
+                support::Clock* clock)
+      : service_({flags.enrol_authority, flags.enrol_tickets, context.flags.tokens},
+                 context.security, clock),
+        listen_(flags.enrol_listen),
+        port_file_(flags.enrol_port_file),
+        identity_(context.flags.identity),
+        metrics_(context.metrics),
+        clock_(clock) {}
+
+  absl::Status Start() {
+    if (listen_.empty()) return absl::OkStatus();
+    daemon::HostOptions options;
+    options.listen = listen_;
+    options.port_file = port_file_;
+    options.metrics = metrics_;
+    options.max_message_bytes = kMaxEnrolmentBytes;
+    TW_ASSIGN(options.credentials, daemon::TlsServerOnlyCredentials(identity_, clock_));
+    host_ = std::make_unique<daemon::ServerHost>(options);
+    host_->AddService(&service_, kEnrolmentServiceName);
+    TW_TRY(host_->Start());
+    daemon::LogInfo("enrol.serving", {{"address", host_->address()}});
+    return absl::OkStatus();
+  }
+  void Stop() {
+    if (host_ != nullptr) host_->Stop();
+  }
+
+ private:
+  EnrolmentServiceImpl service_;
+  const std::string listen_;
+  const std::string port_file_;
+  const std::string identity_;
+  daemon::Metrics* const metrics_;
+  support::Clock* const clock_;
+  std::unique_ptr<daemon::ServerHost> host_;
+};
 
 absl::Status CheckFlags(const TrackerFlags& flags) {
   if (flags.lease_ttl_ms < 100 || flags.recovery_ms < 0 || flags.offline_after_ms < 100 ||
@@ -86,11 +149,14 @@ absl::Status Serve(const TrackerFlags& flags, daemon::DaemonContext& context) {
     fatal = std::move(status);
     context.stop->Request();
   });
+  EnrolmentDoor enrolment(flags, context, &clock);
+  TW_TRY(enrolment.Start());
   TW_TRY(host.Start());
   daemon::LogInfo("tracker.serving", {{"address", host.address()}});
   daemon::NotifySystemd("READY=1");
   context.stop->Wait(-1);
   daemon::NotifySystemd("STOPPING=1");
+  enrolment.Stop();
   loop->Drain();
   host.Stop();
   loop->Stop();
@@ -132,9 +198,20 @@ int main(int argc, char** argv) {
     app.add_option("--share", flags.shares,
                    "USER:weight=W,items=N,devices=N,seconds_per_day=S gives a user a weight and "
                    "quotas (any subset); USER * is everyone else; repeatable");
+    app.add_option("--enrol-listen", flags.enrol_listen,
+                   "HOST:PORT where new agents get certificates for tickets ('tilewright certs "
+                   "ticket'); off by default");
+    app.add_option("--enrol-authority", flags.enrol_authority,
+                   "folder of the authority that signs them, with its key");
+    app.add_option("--enrol-tickets", flags.enrol_tickets, "file of the tickets");
+    app.add_option("--enrol-port-file", flags.enrol_port_file,
+                   "file that gets the address of --enrol-listen once it is served");
   };
   return tilewright::daemon::DaemonMain(
       argc, argv, spec, add_flags,
-      [&](const tilewright::daemon::DaemonContext&) { return CheckFlags(flags); },
+      [&](const tilewright::daemon::DaemonContext& context) -> absl::Status {
+        TW_TRY(CheckEnrolment(flags, context.flags));
+        return CheckFlags(flags);
+      },
       [&](tilewright::daemon::DaemonContext& context) { return Serve(flags, context); });
 }

@@ -113,4 +113,13 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsServerCredentials(
   return credentials;
 }
 
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsServerOnlyCredentials(
+    const std::string& identity, support::Clock* clock) {
+  TW_TRY(CheckFiles(identity, clock));
+  grpc::experimental::TlsServerCredentialsOptions options(WatchFiles(identity));
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  return grpc::experimental::TlsServerCredentials(options);
+}
+
 }  // namespace tilewright::daemon

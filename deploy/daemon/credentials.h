@@ -29,4 +29,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsServerCredentials(
     const std::string& identity, std::shared_ptr<grpc::AuthMetadataProcessor> processor,
     support::Clock* clock);
 
+// Credentials of a listener whose callers have no certificate yet: it shows its own.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> TlsServerOnlyCredentials(
+    const std::string& identity, support::Clock* clock);
+
 }  // namespace tilewright::daemon

@@ -288,6 +288,7 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
   // just being closed, one stop in fifty or so.
   grpc_init();
   if (!level.ok()) return Fail(level.status());
+  const auto lacks_identity = [&] { return spec.lacks_identity && spec.lacks_identity(flags); };
   const auto check_flags = [&]() -> absl::Status {
     if (spec.has_listen) TW_TRY(ParseHostPort(flags.listen, "daemon.listen.invalid").status());
     if (!flags.tracker.empty()) {
@@ -296,7 +297,7 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
     if (!flags.metrics.empty()) {
       TW_TRY(ParseHostPort(flags.metrics, "daemon.metrics.invalid").status());
     }
-    TW_TRY(CheckSecurity(spec, flags));
+    if (!lacks_identity()) TW_TRY(CheckSecurity(spec, flags));
     if (check) TW_TRY(check(DaemonContext{flags, nullptr, nullptr}));
     return absl::OkStatus();
   };
@@ -314,6 +315,11 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
     if (!armed.ok()) return Fail(armed);
     LogWarning("daemon.failpoint", {{"failpoint", flags.test_failpoint},
                                     {"text", "THIS PROCESS DIES ON PURPOSE; for tests only"}});
+  }
+  if (lacks_identity()) {
+    absl::Status made = spec.make_identity(flags);
+    if (made.ok()) made = CheckSecurity(spec, flags);
+    if (!made.ok()) return Fail(made);
   }
   // What the command line says wins over the file, also later.
   const bool fixed = CommandLineHas("--log-level", argc, argv);

@@ -43,6 +43,10 @@ struct DaemonSpec {
   security::Listener listener = security::Listener::kTracker;  // whose rules hold where it listens
   bool has_tracker = false;
   bool has_device = false;
+  // For daemons that can make their identity themselves: whether they still have to, with these
+  // flags (what is not there is then not checked), and how; called once, before anything uses it.
+  std::function<bool(const DaemonFlags&)> lacks_identity = nullptr;
+  std::function<absl::Status(const DaemonFlags&)> make_identity = nullptr;
 };
 
 // Stops the process in an orderly way: SIGTERM, SIGINT, or a call from anywhere.

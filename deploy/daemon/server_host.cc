@@ -107,7 +107,8 @@ void ServerHost::AddService(grpc::Service* service, std::string full_name) {
 // Plain text off loopback is for those who asked for it.
 absl::Status ServerHost::CheckAddress(const HostPort& where) const {
   const bool secure = options_.security != nullptr && options_.security->secure();
-  if (secure || IsLoopbackHost(where.host)) return absl::OkStatus();
+  if (secure || options_.credentials != nullptr || IsLoopbackHost(where.host))
+    return absl::OkStatus();
   if (!options_.insecure) {
     return support::FailedPrecondition(
         "daemon.listen.insecure",
@@ -137,7 +138,9 @@ absl::Status ServerHost::Start() {
   TW_ASSIGN(const HostPort where, ParseHostPort(options_.listen, "daemon.listen.invalid"));
   TW_TRY(CheckAddress(where));
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
-  if (options_.security != nullptr) {
+  if (options_.credentials != nullptr) {
+    credentials = options_.credentials;
+  } else if (options_.security != nullptr) {
     TW_ASSIGN(credentials, options_.security->Credentials());
   }
   grpc::EnableDefaultHealthCheckService(true);
@@ -145,7 +148,8 @@ absl::Status ServerHost::Start() {
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort(options_.listen, credentials, &port);
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxReceiveMessageSize(options_.max_message_bytes > 0 ? options_.max_message_bytes
+                                                                  : kMaxMessageBytes);
   builder.SetMaxSendMessageSize(kMaxMessageBytes);
   // Without this a second server on the same port would silently share its connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);

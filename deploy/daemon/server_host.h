@@ -26,6 +26,9 @@ struct HostOptions {
   int64_t drain_ms = 3000;     // how long Stop waits for calls in flight before it cancels them
   Metrics* metrics = nullptr;  // counts calls when set; not owned
   ServerSecurity* security = nullptr;  // null: plain text, no audit log; not owned
+  // Instead of those of `security`: TLS for callers that no guard looks at.
+  std::shared_ptr<grpc::ServerCredentials> credentials = nullptr;
+  int max_message_bytes = 0;  // that it receives; 0 = as everywhere
 };
 
 struct HostPort {

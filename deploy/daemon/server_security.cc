@@ -278,6 +278,12 @@ void ServerSecurity::Refused(const CallFacts& facts, const absl::Status& status)
   if (!written.ok()) LogError("audit.failed", {{"error", support::StatusText(written)}});
 }
 
+void ServerSecurity::Record(const security::AuditEntry& entry, const absl::Status& status) {
+  if (audit_ == nullptr) return;
+  const absl::Status written = status.ok() ? audit_->Append(entry) : audit_->AppendRefusal(entry);
+  if (!written.ok()) LogError("audit.failed", {{"error", support::StatusText(written)}});
+}
+
 void ServerSecurity::Audited(const grpc::ServerContextBase& context, const std::string& method,
                              const std::string& what, const grpc::Status& status) {
   security::AuditEntry entry;

@@ -54,6 +54,10 @@ class ServerSecurity {
   // says what only administrators may.
   absl::Status CheckAdmin(const grpc::ServerContextBase& context, std::string_view what) const;
 
+  // A line in the audit log for what no guard has seen: `status` is what came of it. Nothing
+  // without an audit log.
+  void Record(const security::AuditEntry& entry, const absl::Status& status);
+
   // Writes audited calls to the log when they end. Null without an audit log.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> AuditInterceptor();
 

@@ -58,6 +58,10 @@ constexpr MethodRule kRules[] = {
     {"/tilewright.v1.ModuleService/AddModuleSignature", 0, kReaders, true},
     {"/tilewright.v1.ModuleService/PruneModules", 0, kAdmins, true},
 
+    // On a listener of its own, where a ticket counts (tracker/enrolment_service); nowhere else.
+    {"/tilewright.v1.EnrolmentService/GetAuthority", 0, 0, false},
+    {"/tilewright.v1.EnrolmentService/Enrol", 0, 0, false},
+
     {"/grpc.health.v1.Health/Check", kAll, kAll, false},
     {"/grpc.health.v1.Health/Watch", kAll, kAll, false},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", kPeople, kPeople, false},

@@ -374,15 +374,21 @@ absl::Status IssueIdentity(const std::string& authority, const LeafRequest& requ
   return ReplaceIdentity(folder, files);
 }
 
-absl::Status SignRequest(const std::string& authority, std::string_view request_pem,
-                         const LeafRequest& request, const std::string& folder, int64_t now_s) {
+absl::StatusOr<IdentityFiles> SignRequest(const std::string& authority,
+                                          std::string_view request_pem, const LeafRequest& request,
+                                          int64_t now_s) {
   TW_ASSIGN(const Authority signer, LoadAuthority(authority));
   TW_ASSIGN(const KeyPtr key, KeyOfRequest(request_pem));
+  return SignKey(signer, request, key.get(), now_s);
+}
+
+absl::Status SignRequest(const std::string& authority, std::string_view request_pem,
+                         const LeafRequest& request, const std::string& folder, int64_t now_s) {
   if (support::FileExists(PathJoin(folder, kKeyFile))) {
     return support::AlreadyExists("certs.identity.exists",
                                   folder + " has a key of its own; choose another folder");
   }
-  TW_ASSIGN(const IdentityFiles files, SignKey(signer, request, key.get(), now_s));
+  TW_ASSIGN(const IdentityFiles files, SignRequest(authority, request_pem, request, now_s));
   return ReplaceIdentity(folder, files);
 }
 

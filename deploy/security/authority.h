@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "deploy/security/certificate.h"
+#include "deploy/security/identity.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::security {
@@ -44,9 +45,13 @@ struct LeafRequest {
 absl::Status IssueIdentity(const std::string& authority, const LeafRequest& request,
                            const std::string& folder, int64_t now_s);
 
-// Signs the key of a request (certificate_request.h), of which nothing but the key counts, and
-// writes an identity without key.pem: those files belong beside the key, where the request was
-// made. What is there already is replaced. invalid_argument (certs.request.invalid).
+// Signs the key of a request (certificate_request.h), of which nothing but the key counts.
+// invalid_argument (certs.request.invalid).
+absl::StatusOr<IdentityFiles> SignRequest(const std::string& authority,
+                                          std::string_view request_pem, const LeafRequest& request,
+                                          int64_t now_s);
+// The same, and writes an identity without key.pem: those files belong beside the key, where the
+// request was made. What is there already is replaced. invalid_argument (certs.request.invalid).
 absl::Status SignRequest(const std::string& authority, std::string_view request_pem,
                          const LeafRequest& request, const std::string& folder, int64_t now_s);
 

@@ -1,15 +1,10 @@
 #include "deploy/security/token_file.h"
 
-#include <openssl/rand.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <utility>
 
-#include "deploy/support/clock.h"
+#include "deploy/security/secret_rows.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
@@ -26,24 +21,10 @@ constexpr size_t kCheckDigits = 8;
 constexpr size_t kFields = 7;
 constexpr uint64_t kMaxFileBytes = 64 << 20;
 constexpr int64_t kDaySeconds = 86'400;
-constexpr int64_t kLockWaitTries = 100;
 constexpr char kHeader[] = "# tilewright tokens 1: id role name sha256 created expires revoked\n";
 
 std::string CheckOf(std::string_view id, std::string_view secret) {
   return support::Sha256Hex(StrCat("tilewright token ", id, " ", secret)).substr(0, kCheckDigits);
-}
-
-absl::StatusOr<std::string> RandomHex(size_t size) {
-  std::string bytes(size, '\0');
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(size)) != 1) {
-    return support::Internal("tokens.random.failed", "no randomness from the system");
-  }
-  return support::HexEncode(bytes);
-}
-
-bool IsHex(std::string_view text, size_t digits) {
-  return text.size() == digits &&
-         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 std::string FormatRow(const TokenRow& row) {
@@ -74,26 +55,10 @@ std::optional<TokenRow> ParseRow(std::string_view line) {
   return row;
 }
 
-// Mode and owner of the file stay: a daemon that may read it goes on reading it.
 absl::Status WriteRows(const std::string& path, const std::vector<TokenRow>& rows) {
   std::string text = kHeader;
   for (const TokenRow& row : rows) text += FormatRow(row);
-  struct stat before{};
-  const bool there = stat(path.c_str(), &before) == 0;
-  if (!there) return support::WriteFileAtomic(path, text, 0600);
-  TW_TRY(support::WriteFileAtomic(path, text, before.st_mode & 0777));
-  if (before.st_uid == geteuid() && before.st_gid == getegid()) return absl::OkStatus();
-  if (chown(path.c_str(), before.st_uid, before.st_gid) == 0) return absl::OkStatus();
-  return support::ErrnoError(errno, "tokens.file.owner", path);
-}
-
-// Changes take milliseconds: whoever holds the lock lets go soon.
-absl::StatusOr<support::FileLock> Lock(const std::string& path) {
-  for (int64_t i = 0;; ++i) {
-    auto lock = support::FileLock::TryLock(path + ".lock");
-    if (lock.ok() || i == kLockWaitTries) return lock;
-    support::SleepMs(10);
-  }
+  return WriteSecretRows(path, text);
 }
 
 absl::StatusOr<NewToken> MakeToken(Role role, const std::string& name, int days, int64_t now_s) {
@@ -164,7 +129,7 @@ absl::StatusOr<std::vector<TokenRow>> LoadTokens(const std::string& path) {
 absl::StatusOr<NewToken> CreateToken(const std::string& path, Role role, const std::string& name,
                                      int days, int64_t now_s) {
   TW_ASSIGN(NewToken made, MakeToken(role, name, days, now_s));
-  TW_ASSIGN(const support::FileLock lock, Lock(path));
+  TW_ASSIGN(const support::FileLock lock, LockSecretRows(path));
   std::vector<TokenRow> rows;
   if (support::FileExists(path)) {
     TW_ASSIGN(rows, LoadTokens(path));
@@ -176,7 +141,7 @@ absl::StatusOr<NewToken> CreateToken(const std::string& path, Role role, const s
 
 absl::Status RevokeToken(const std::string& path, const std::string& id, int64_t now_s) {
   TW_TRY(support::FileSize(path).status());  // no lock file where there are no tokens
-  TW_ASSIGN(const support::FileLock lock, Lock(path));
+  TW_ASSIGN(const support::FileLock lock, LockSecretRows(path));
   TW_ASSIGN(std::vector<TokenRow> rows, LoadTokens(path));
   TW_ASSIGN(TokenRow * row, FindRow(&rows, id));
   if (row->revoked_s != 0) return absl::OkStatus();
@@ -187,7 +152,7 @@ absl::Status RevokeToken(const std::string& path, const std::string& id, int64_t
 absl::StatusOr<NewToken> RotateToken(const std::string& path, const std::string& id, int days,
                                      int64_t grace_s, int64_t now_s) {
   TW_TRY(support::FileSize(path).status());  // no lock file where there are no tokens
-  TW_ASSIGN(const support::FileLock lock, Lock(path));
+  TW_ASSIGN(const support::FileLock lock, LockSecretRows(path));
   TW_ASSIGN(std::vector<TokenRow> rows, LoadTokens(path));
   TW_ASSIGN(TokenRow * old, FindRow(&rows, id));
   if (old->revoked_s != 0 || (old->expires_s != 0 && old->expires_s <= now_s)) {

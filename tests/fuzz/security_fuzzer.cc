@@ -7,6 +7,8 @@
 
 #include "deploy/security/access.h"
 #include "deploy/security/certificate.h"
+#include "deploy/security/certificate_request.h"
+#include "deploy/security/enrolment.h"
 #include "deploy/security/token_file.h"
 #include "deploy/support/status.h"
 
@@ -24,6 +26,27 @@ void TokenFile(std::string_view text) {
 void Token(std::string_view text) {
   const auto token = ParseToken(text);
   if (token.ok()) TW_CHECK(text.find(token->secret) != std::string_view::npos);
+}
+
+void TicketFile(std::string_view text) {
+  const auto rows = ParseTicketRows(text);
+  if (!rows.ok()) return;
+  for (const TicketRow& row : *rows) {
+    TW_CHECK(CheckName(row.name).ok() && row.sha256.size() == 64 && row.id.size() == 12);
+    TW_CHECK(row.key.empty() || row.key.size() == 64);
+  }
+}
+
+void Ticket(std::string_view text) {
+  const auto ticket = ParseTicket(text);
+  if (ticket.ok()) TW_CHECK(text.find(ticket->secret) != std::string_view::npos);
+}
+
+// What a stranger sends to be signed, and what a false tracker answers.
+void Enrolling(std::string_view text) {
+  const auto key = RequestFingerprint(text);
+  if (key.ok()) TW_CHECK(key->size() == 64);
+  (void)PinnedAuthority(text, std::string(64, '0'));
 }
 
 void Uri(std::string_view text) {
@@ -50,6 +73,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'b':
       tilewright::security::Token(text);
+      break;
+    case 'e':
+      tilewright::security::TicketFile(text);
+      break;
+    case 'k':
+      tilewright::security::Ticket(text);
+      break;
+    case 'r':
+      tilewright::security::Enrolling(text);
       break;
     case 'u':
       tilewright::security::Uri(text);

@@ -4,6 +4,7 @@
 
 #include "deploy/security/authority.h"
 #include "deploy/security/certificate_request.h"
+#include "deploy/security/enrolment.h"
 #include "deploy/security/identity.h"
 #include "deploy/security/revocation.h"
 #include "deploy/support/clock.h"
@@ -155,6 +156,26 @@ int CertsSign(const CertsOptions& options) {
     return PrintIdentity(folder, options.format);
   };
   return Finish("certs sign", "cannot sign " + options.request, sign());
+}
+
+int CertsTicket(const CertsOptions& options) {
+  const auto make = [&]() -> absl::Status {
+    const auto valid_s = static_cast<int64_t>(options.hours * 3600);
+    TW_ASSIGN(const security::NewTicket made,
+              security::CreateTicket(options.tickets, options.authority, options.name, valid_s,
+                                     NowSeconds()));
+    const std::string until = security::TimeText(made.row.expires_s);
+    if (options.format == OutputFormat::kJson) {
+      PrintJson({{"id", made.row.id},
+                 {"agent", made.row.name},
+                 {"expires", until},
+                 {"ticket", made.ticket}});
+      return absl::OkStatus();
+    }
+    PrintOut(made.ticket);
+    return absl::OkStatus();
+  };
+  return Finish("certs ticket", "cannot make a ticket for " + options.name, make());
 }
 
 int CertsRenew(const CertsOptions& options) {

@@ -17,6 +17,8 @@ struct CertsOptions {
   std::string identity;              // folder of the identity; empty: AUTHORITY/issued/NAME
   std::string request;               // file of a request to sign
   std::vector<std::string> revoked;  // identity folders, certificate files or serial numbers
+  std::string tickets;               // file of a tracker (--enrol-tickets)
+  double hours = 1;                  // that a ticket counts
   int days = 0;                      // 0: the default of the command
   OutputFormat format = OutputFormat::kTable;
 };
@@ -29,6 +31,8 @@ int CertsRenew(const CertsOptions& options);
 int CertsRequest(const CertsOptions& options);
 // Where the authority is: the certificate for a request.
 int CertsSign(const CertsOptions& options);
+// A ticket with which a new agent gets its certificate from the tracker.
+int CertsTicket(const CertsOptions& options);
 // A new authority beside the old ones, or (retire) the end of the old ones.
 int CertsRotate(const CertsOptions& options, bool retire);
 // Puts certificates on the authority's list of revoked ones.

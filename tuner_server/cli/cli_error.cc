@@ -58,6 +58,8 @@ constexpr AdviceRow kAdvice[] = {
      "use it, choose another folder, or 'tilewright certs rotate AUTHORITY'"},
     {"certs.identity.exists",
      "'tilewright certs renew AUTHORITY IDENTITY', or choose another folder"},
+    {"enrol.hours", "see 'tilewright certs ticket --help'"},
+    {"enrol.file", "give --file the tickets of 'tilewright certs ticket', or a new file"},
     {"backup.", "see 'tilewright backup --help'"},
     {"tokens.id", "'tilewright tokens list --file FILE' shows the ids"},
     {"tokens.role", "see 'tilewright tokens create --help'"},

@@ -77,6 +77,27 @@ void AddRequestAndSign(CLI::App* group, const std::shared_ptr<CertsOptions>& o, 
   sign->callback([=] { *action = [o] { return CertsSign(*o); }; });
 }
 
+void AddTicket(CLI::App* group, const std::shared_ptr<CertsOptions>& o, Action* action) {
+  CLI::App* ticket = AddCommand(
+      group, "ticket", "a one-time ticket: a new agent gets its certificate by itself",
+      "  tracker$ tilewright certs ticket pki bench-3 --file tickets > ticket\n"
+      "  tracker$ tilewright-tracker ... --enrol-listen 0.0.0.0:7003 --enrol-authority pki \\\n"
+      "             --enrol-tickets tickets\n"
+      "  bench-3$ tilewright-agent ... --enrol tracker.example.org:7003 --ticket ticket \\\n"
+      "             --identity /etc/tilewright/agent\n"
+      "\nThe agent's key never leaves it. The ticket names the authority, so that the agent\n"
+      "cannot be lured elsewhere, and counts for one key: that one may ask again.\n");
+  ticket->add_option("AUTHORITY", o->authority, "folder of the authority")->required();
+  ticket->add_option("NAME", o->name, "of the agent")->required();
+  ticket->add_option("--file", o->tickets, "ticket file of the tracker (--enrol-tickets)")
+      ->required();
+  ticket->add_option("--hours", o->hours, "it counts for this long")
+      ->check(CLI::Range(0.01, 720.0))
+      ->capture_default_str();
+  AddFormat(ticket, kOutputFlag, &o->format);
+  ticket->callback([=] { *action = [o] { return CertsTicket(*o); }; });
+}
+
 void AddIssueAndRenew(CLI::App* group, const std::shared_ptr<CertsOptions>& o, Action* action) {
   CLI::App* issue = AddCommand(
       group, "issue", "make an identity: a folder for --identity",
@@ -192,6 +213,7 @@ void AddCerts(CLI::App* app, Action* action) {
   AddInitAndRotate(group, o, action);
   AddIssueAndRenew(group, o, action);
   AddRequestAndSign(group, o, action);
+  AddTicket(group, o, action);
   AddRevoke(group, o, action);
   CLI::App* show =
       AddCommand(group, "show", "what a certificate says, and whether an identity can be used",
