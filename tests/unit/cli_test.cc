@@ -21,6 +21,7 @@
 #include "tuner_server/cli/table.h"
 #include "tuner_server/cli/tuned_coverage.h"
 #include "tuner_server/log/memory_log.h"
+#include "tuner_server/log/schedule_rule.h"
 
 namespace tilewright::cli {
 namespace {
@@ -299,6 +300,7 @@ struct RecordSpec {
   std::string toolchain = "llvm-19";
   log::Outcome outcome = log::Outcome::kOk;
   bool is_default = false;
+  int64_t final_of = 0;  // number of the trial that it measures again
 };
 
 constexpr char kTarget[] = "cpu,arch=x86_64,cpu=znver4,threads=2";
@@ -322,6 +324,11 @@ std::unique_ptr<log::TuningLog> MakeLog(const std::vector<RecordSpec>& specs) {
     trial.state = log::TrialState::kSucceeded;
     trial.steps = support::StrCat("steps ", number);
     trial.program_hash = support::StrCat("hash ", number);
+    if (spec.final_of > 0) {
+      trial.generated_by = log::kFinal;
+      trial.program_hash = support::StrCat("hash ", spec.final_of);
+      trial.steps = support::StrCat("steps ", spec.final_of);
+    }
     trial.measurement_id = id;
     trial.outcome = spec.outcome;
     trial.is_default = spec.is_default;
@@ -397,6 +404,36 @@ TEST(CliScheduleChoice, TheDefaultStaysUnlessBeatenBeyondNoise) {
     ASSERT_TRUE(choice.ok()) << choice.status();
     EXPECT_EQ(choice->by_task.at("hash-a").median_ns, pick < 990 ? pick : 1000);
   }
+}
+
+// A program that was measured in turns has the lower median of that, not its lucky first time; one
+// final alone says little more.
+TEST(CliScheduleChoice, FinalsCountMoreThanTheFastestRecord) {
+  const auto final_of = [](int64_t number, double median) {
+    RecordSpec spec{"a", "x", median};
+    spec.final_of = number;
+    return spec;
+  };
+  const auto choose = [](const std::vector<RecordSpec>& specs) {
+    const auto log = MakeLog(specs);
+    const auto choice = ChooseSchedules(log.get(), Query());
+    TW_CHECK(choice.ok()) << choice.status();
+    return choice->by_task.at("hash-a");
+  };
+  std::vector<RecordSpec> specs = {{"a", "x", 99}, {"a", "x", 100}};
+  EXPECT_EQ(choose(specs).program_hash, "hash 1");
+  specs.push_back(final_of(1, 104));
+  specs.push_back(final_of(2, 101));
+  EXPECT_EQ(choose(specs).program_hash, "hash 1");
+  specs.push_back(final_of(2, 102));
+  specs.push_back(final_of(1, 105));
+  EXPECT_EQ(choose(specs).program_hash, "hash 2");
+  EXPECT_EQ(choose(specs).median_ns, 101);
+  specs.push_back({"a", "x", 90});  // of a later job
+  EXPECT_EQ(choose(specs).program_hash, "hash 7");
+  RecordSpec by_default{"a", "x", 90.5, 2, "llvm-19", log::Outcome::kOk, true};
+  specs.push_back(by_default);
+  EXPECT_EQ(choose(specs).program_hash, "hash 8") << "not beaten beyond noise";
 }
 
 TEST(CliScheduleChoice, OtherThreadsAndToolchainsNeverCount) {

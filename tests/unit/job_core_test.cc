@@ -108,6 +108,54 @@ TEST(JobCore, TheDefaultStaysUnlessBeatenBeyondNoise) {
   }
 }
 
+// Two programs whose order one measurement does not tell: the one that was lucky at first stays the
+// choice without finals, and loses with them, whatever happens on the way.
+TEST(JobCore, FinalsChooseBetweenFrontRunnersByTurns) {
+  for (const bool finals : {false, true}) {
+    for (const int64_t restart_at : {int64_t{-1}, int64_t{40}, int64_t{200}}) {
+      JobWorld world(tests::TestSeed(2), {});
+      std::map<std::string, int> runs;
+      world.time_of = [&](const std::string& steps) {
+        const bool lucky = steps == "split 1" && ++runs[steps] <= 3;  // once in each of three tasks
+        return steps == "split 1" ? (lucky ? 990.0 : 1100.0) : steps == "split 2" ? 1000.0 : 3000.0;
+      };
+      world.CreateJob(96, [&](v1::Job* job) {
+        if (finals) job->add_search_parts("finals=on");
+      });
+      world.StartCore();
+      world.RunToEnd(kManySteps, restart_at);
+      world.CheckEnded();
+      const std::string wanted = finals ? "split 2" : "split 1";
+      EXPECT_EQ(world.steps_of_module, "h0:" + wanted + ";h1:" + wanted + ";h2:" + wanted + ";")
+          << restart_at;
+      std::map<std::string, std::string> turns;  // by task
+      for (const log::TrialRow& trial :
+           Value(world.log().ListTrials({.job = "job1", .limit = 999}))) {
+        if (trial.generated_by != "final") continue;
+        turns[trial.task] += trial.steps.substr(6);
+        EXPECT_GT(trial.number, 96 - 12);
+      }
+      EXPECT_EQ(turns.size(), finals ? 3U : 0U);
+      for (const auto& [task, order] : turns) EXPECT_EQ(order, "1221") << task;
+      EXPECT_EQ(Value(world.log().CountTrials("job1")).ended, 96);
+    }
+  }
+}
+
+// Without a near runner-up all trials are the search's.
+TEST(JobCore, FinalsAreForNearFrontRunnersOnly) {
+  JobWorld world(tests::TestSeed(2), {});
+  world.time_of = [](const std::string& steps) { return steps == "split 1" ? 500.0 : 3000.0; };
+  world.CreateJob(96, [](v1::Job* job) { job->add_search_parts("finals=on"); });
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  for (const log::TrialRow& trial : Value(world.log().ListTrials({.job = "job1", .limit = 999}))) {
+    EXPECT_NE(trial.generated_by, "final");
+  }
+  EXPECT_EQ(Value(world.log().CountTrials("job1")).ended, 96);
+}
+
 TEST(JobCore, StagesOverlapAndAreBounded) {
   JobWorld world(3, {});
   world.CreateJob(120);

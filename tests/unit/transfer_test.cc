@@ -116,14 +116,15 @@ TEST(TransferTest, WhatIsNotTheRelativesProgramIsLeftOut) {
   EXPECT_TRUE(InheritedPoints(*from, {{hash, "99:1"}, {hash, "none"}}, *to).empty());
 }
 
-// The first picks are half of them inherited, each once, then none are left.
+// A quarter of the first picks are inherited, each once, the most promising first; the model may
+// pick more of them.
 TEST(TransferTest, ASearchBeginsWithWhatItInherited) {
   const auto from = DenseSpace(64, 96, 128);
   auto task = DenseTask(60, 112, 40);
   support::Rng rng(5);
   std::vector<Point> points;
   std::set<std::string> hashes;
-  while (hashes.size() < 6) {
+  while (hashes.size() < 4) {
     Point point;
     ASSERT_TRUE(from->Sample(&rng, &point));
     const std::optional<Point> made = TransferPoint(*from, point, task->space());
@@ -146,12 +147,13 @@ TEST(TransferTest, ASearchBeginsWithWhatItInherited) {
     }
     return count;
   };
-  EXPECT_EQ(ask("b1"), 4);
-  for (int i = 0; i < 4; ++i) {
+  const int first = ask("b1");
+  EXPECT_GE(first, 2);
+  for (int i = 0; i < 2; ++i) {
     const std::string hash = HashOf(task->space(), points[static_cast<size_t>(i)]);
     EXPECT_EQ(std::count(inherited.begin(), inherited.end(), hash), 1) << "the most promising";
   }
-  EXPECT_EQ(ask("b2"), 2);
+  EXPECT_EQ(first + ask("b2"), 4);
   EXPECT_EQ(ask("b3"), 0);
   EXPECT_EQ(std::set<std::string>(inherited.begin(), inherited.end()), hashes);
 }

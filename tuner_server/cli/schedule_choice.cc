@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "deploy/support/strings.h"
+#include "tuner_server/log/schedule_rule.h"
 #include "tuner_server/log/target_text.h"
 
 namespace tilewright::cli {
 namespace {
 
-// As the job decides (tuner_server/jobs): the default schedule stays where nothing beats it by more
-// than the two measurements can be off.
-constexpr double kMinNoise = 0.01, kMaxNoise = 0.1;
+constexpr double kSlower = 0.1;  // than the best: no contender, however it was measured
 
 // The best record of a task, and those that are hardly slower.
-struct Contenders {
+struct NearRecords {
   log::RecordRow best;
   std::vector<log::RecordRow> near;
 
@@ -22,7 +22,7 @@ struct Contenders {
     if (best.measurement_id.empty() || record.median < best.median) best = record;
     near.push_back(record);
     std::erase_if(
-        near, [this](const log::RecordRow& r) { return best.median < r.median * (1 - kMaxNoise); });
+        near, [this](const log::RecordRow& r) { return best.median < r.median * (1 - kSlower); });
   }
 };
 
@@ -59,21 +59,20 @@ absl::Status ForEachRecord(log::TuningLog* log, const ScheduleQuery& query, Fn f
   }
 }
 
-absl::StatusOr<log::RecordRow> DefaultOrBest(log::TuningLog* log, const Contenders& contenders) {
-  const log::RecordRow& best = contenders.best;
-  for (const log::RecordRow& record : contenders.near) {
-    const double noise = std::clamp(record.ci_rel + best.ci_rel, kMinNoise, kMaxNoise);
-    if (best.median < record.median * (1 - noise)) continue;
-    TW_ASSIGN(const log::TrialRow trial, log->GetTrial(record.job, record.trial));
-    if (trial.is_default) return record;
+// By the rule that jobs have, too.
+absl::StatusOr<log::MeasuredTrial> Choose(log::TuningLog* log, const NearRecords& records) {
+  log::Contenders contenders;
+  for (const log::RecordRow& record : records.near) {
+    TW_ASSIGN(log::TrialRow trial, log->GetTrial(record.job, record.trial));
+    contenders.Add(std::move(trial), record);
   }
-  return best;
+  return *contenders.Choice();
 }
 
 }  // namespace
 
 absl::StatusOr<ScheduleChoice> ChooseSchedules(log::TuningLog* log, const ScheduleQuery& query) {
-  std::map<std::string, std::map<std::string, Contenders>> best;  // class -> task -> records
+  std::map<std::string, std::map<std::string, NearRecords>> best;  // class -> task -> records
   std::map<std::string, std::set<std::string>> why_not;
   TW_TRY(ForEachRecord(log, query, [&](const log::RecordRow& record, const std::string& why) {
     if (why.empty()) {
@@ -98,7 +97,7 @@ absl::StatusOr<ScheduleChoice> ChooseSchedules(log::TuningLog* log, const Schedu
   }
   for (const auto& [name, tasks] : best) {
     if (name == choice.device_class) continue;
-    for (const auto& [hash, contenders] : tasks) why_not[hash].insert("measured on " + name);
+    for (const auto& [hash, records] : tasks) why_not[hash].insert("measured on " + name);
   }
   for (const std::string& hash : query.task_hashes) {
     if (best[choice.device_class].count(hash) != 0) continue;
@@ -106,10 +105,10 @@ absl::StatusOr<ScheduleChoice> ChooseSchedules(log::TuningLog* log, const Schedu
     choice.why_not[hash] =
         found == why_not.end() ? "no record" : support::Join(found->second, "; ");
   }
-  for (const auto& [hash, contenders] : best[choice.device_class]) {
-    TW_ASSIGN(const log::RecordRow record, DefaultOrBest(log, contenders));
-    TW_ASSIGN(const log::TrialRow trial, log->GetTrial(record.job, record.trial));
-    choice.by_task[hash] = {trial.steps, trial.program_hash, record.measurement_id, record.median};
+  for (const auto& [hash, records] : best[choice.device_class]) {
+    TW_ASSIGN(const log::MeasuredTrial chosen, Choose(log, records));
+    choice.by_task[hash] = {chosen.trial.steps, chosen.trial.program_hash,
+                            chosen.record.measurement_id, chosen.record.median};
   }
   return choice;
 }

@@ -70,6 +70,7 @@ absl::Status JobCore::LoadTrials() {
       ++task->view.proposed;
       task->hashes.insert(trial.program_hash);
       task->has_default = task->has_default || trial.is_default;
+      task->finals = task->finals || trial.generated_by == log::kFinal;
       if (!trial.artifact_sha256.empty()) ++built_;
       if (log::IsFinal(trial.state)) {
         ended.push_back(trial);

@@ -33,6 +33,7 @@
 #include "tuner_server/jobs/job_queue.h"
 #include "tuner_server/jobs/task_claims.h"
 #include "tuner_server/jobs/task_scheduler.h"
+#include "tuner_server/log/schedule_rule.h"
 #include "tuner_server/log/tuning_log.h"
 #include "tuner_server/modules/module_store.h"
 #include "tuner_server/search/search_parts.h"
@@ -108,9 +109,11 @@ class JobCore {
     int64_t records = 0;
     bool has_default = false;    // its default schedule is a trial
     bool default_wrong = false;  // and gave wrong results
-    double default_median = 0, default_ci_rel = 0;
+    double default_median = 0;
     log::TrialRow best;  // what the module gets; valid when best.median > 0
     log::RecordRow best_record;
+    log::Contenders contenders;     // which those two are chosen from
+    bool finals = false;            // some of its trials are
     std::set<std::string> hashes;   // programs that were chosen before
     int64_t open = 0;               // trials
     std::string claim;              // held of TaskClaims; empty: none
@@ -193,10 +196,12 @@ class JobCore {
   absl::Status On(LoadKnown event);
   void ResubmitAll();
   absl::Status Store(const std::vector<log::TrialNews>& news);
-  static bool Replaces(const TaskState& task, const log::TrialRow& trial,
-                       const log::RecordRow& record);
   void TakeEnd(const log::TrialRow& trial, const log::RecordRow* record);
   void TakeRecord(TaskState* task, const log::TrialRow& trial, const log::RecordRow& record);
+
+  // job_finals.cc: front-runners in turns
+  int64_t FinalsReserve() const;
+  absl::StatusOr<bool> PumpFinals(int64_t left);
 
   // job_end.cc: ways for a job to end
   absl::Status Finish(const std::string& why);
@@ -237,6 +242,7 @@ class JobCore {
   int64_t batches_ = 0;
   std::vector<double> total_by_trial_;  // end-to-end best after each ended trial; 0 while unknown
   std::string current_task_;
+  bool finals_over_ = false;  // or there were none to be had
 
   // Search child.
   SearchStep search_step_ = SearchStep::kNone;  // what is being asked

@@ -167,6 +167,10 @@ absl::Status JobCore::AskPicks() {
   // What is known counts as if this job had measured it, once the defaults are known, too.
   const int64_t left = budget > 0 ? budget - proposed_ - recalled_ : options_.batch;
   if (left <= 0 || (open > 0 && open >= open_limit())) return absl::OkStatus();
+  if (budget > 0) {
+    TW_ASSIGN(const bool finals, PumpFinals(left));
+    if (finals) return absl::OkStatus();
+  }
   TW_ASSIGN(const TaskState* picked, ChooseTask());
   if (picked == nullptr) return absl::OkStatus();
   const TaskState& task = *picked;
@@ -175,7 +179,8 @@ absl::Status JobCore::AskPicks() {
     return absl::OkStatus();
   }
   const bool warm = task.view.proposed >= options_.scheduler.warm_up;
-  const int64_t count = std::min(left, warm ? options_.batch : options_.warm_up_batch);
+  const int64_t count =
+      std::min(left - FinalsReserve(), warm ? options_.batch : options_.warm_up_batch);
   if (open > 0 && open + count > open_limit()) return absl::OkStatus();
   if (training_out_ && batches_ > training_batches_) {
     AskTake();
@@ -450,6 +455,7 @@ absl::Status JobCore::AddTrials(log::NewBatch batch) {
     TaskState* task = FindTask(open.row.task);
     task->hashes.insert(open.row.program_hash);
     task->has_default = task->has_default || open.row.is_default;
+    task->finals = task->finals || open.row.generated_by == log::kFinal;
     ++task->open;
     ++task->view.proposed;
     ++proposed_;

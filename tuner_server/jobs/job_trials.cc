@@ -27,7 +27,6 @@ constexpr uint64_t kMaxArtifactBytes = uint64_t{1} << 30;
 constexpr int64_t kInlineModuleBytes = int64_t{8} << 20;
 
 // Bounds of what two measurements on one device may differ by without meaning anything.
-constexpr double kMinNoise = 0.01, kMaxNoise = 0.1;
 
 constexpr char kTrackerCondition[] = "TRACKER_UNREACHABLE";
 constexpr char kDeviceCondition[] = "NO_DEVICE";
@@ -345,35 +344,20 @@ absl::Status JobCore::Store(const std::vector<log::TrialNews>& news) {
   return absl::OkStatus();
 }
 
-// The default schedule stays a task's choice unless a pick beats it by more than the two
-// measurements can be off: a tuned module must never be slower than an untuned one by luck.
-bool JobCore::Replaces(const TaskState& task, const log::TrialRow& trial,
-                       const log::RecordRow& record) {
-  if (task.best.median <= 0) return true;
-  const auto beyond_noise = [&](double pick, double pick_ci) {
-    const double noise = std::clamp(task.default_ci_rel + pick_ci, kMinNoise, kMaxNoise);
-    return pick < task.default_median * (1 - noise);
-  };
-  if (trial.is_default) return !beyond_noise(task.best.median, task.best_record.ci_rel);
-  if (record.median >= task.best.median) return false;
-  return !task.best.is_default || beyond_noise(record.median, record.ci_rel);
-}
-
 // What a record of one of the task's programs changes.
 void JobCore::TakeRecord(TaskState* task, const log::TrialRow& trial,
                          const log::RecordRow& record) {
   ++task->records;
   if (!record.usable()) return;
   ++ok_rows_;
-  if (trial.is_default && task->default_median == 0) {
-    task->default_median = record.median;
-    task->default_ci_rel = record.ci_rel;
-  }
-  if (!Replaces(*task, trial, record)) return;
-  task->best = trial;
-  task->best.median = record.median;
-  task->best_record = record;
-  task->view.best = record.median;
+  if (trial.is_default && task->default_median == 0) task->default_median = record.median;
+  task->contenders.Add(trial, record);
+  const log::MeasuredTrial* choice = task->contenders.Choice();
+  if (choice->record.measurement_id == task->best_record.measurement_id) return;
+  task->best = choice->trial;
+  task->best.median = choice->record.median;
+  task->best_record = choice->record;
+  task->view.best = choice->record.median;
 }
 
 // What an ended trial changes in memory.

@@ -42,11 +42,11 @@ struct SearchOptions {
   int generations = 3;   // of mutations of what a pre-trained model likes best, `offspring` each,
   int late_generations = 1;  // while little is known, and then: the best told are better parents
   int offspring = 24;
-  double base_growth = 3;  // points of the stream looked at, more for each told program
+  double base_growth = 1;  // points of the stream looked at, more for each told program
   // Chains of mutations that cool down, in place of those generations: as many drafts of them.
   bool annealing = false;
   int chains = 12;
-  double transfer_share = 0.5;     // of a task's first picks: what it inherited
+  double transfer_share = 0.25;    // of a task's first picks: what it inherited
   bool owed = true;                // picks of each algorithm of an operator
   double exploration_share = 0.1;  // of the picks
   double early_exploration = 0.5;  // the same for a task's first ones
