@@ -17,6 +17,7 @@ Result ImportConv(NodeReader& n);
 Result ImportConvTranspose(NodeReader& n);
 Result ImportPool(NodeReader& n);
 Result ImportGlobalPool(NodeReader& n);
+Result ImportLrn(NodeReader& n);
 // onnx_matrix_ops.cc
 Result ImportGemm(NodeReader& n);
 Result ImportMatMul(NodeReader& n);
@@ -32,6 +33,7 @@ Result ImportQuantizeLinear(NodeReader& n);
 // onnx_shape_ops.cc
 Result ImportConcat(NodeReader& n);
 Result ImportConstant(NodeReader& n);
+Result ImportConstantOfShape(NodeReader& n);
 Result ImportFlatten(NodeReader& n);
 Result ImportGather(NodeReader& n);
 Result ImportPad(NodeReader& n);

@@ -118,6 +118,34 @@ Result ImportConstant(NodeReader& n) {
   return importer.Constant(n.output_name(), tensor.type, op::ToBytes(tensor));
 }
 
+Result ImportConstantOfShape(NodeReader& n) {
+  Importer& importer = n.importer();
+  TW_ASSIGN(const std::vector<int64_t> shape, n.InputInts(0, "shape"));
+  HostConstant element{{ir::kF32, {}}, false, std::string(4, '\0')};
+  if (const pb::AttributeProto* value = n.Find("value")) {
+    TW_ASSIGN(element, ReadTensor(value->t(), importer.max_bytes()));
+  }
+  const int64_t width = element.type.dtype.bytes();
+  if (element.empty || static_cast<int64_t>(element.bytes.size()) != width) {
+    return n.Error("attribute", "expected one element as value, found another number of them");
+  }
+  int64_t count = 1;
+  for (const int64_t size : shape) {
+    if (size < 0) return n.Error("shape", StrCat("expected sizes >= 0, found ", size));
+    if (size == 0) return n.Error("empty_tensor", "expected at least one element, found none");
+    if (count > importer.max_bytes() / width / size) {
+      return n.Error("too_large",
+                     StrCat("expected at most ", importer.max_bytes(), " bytes, found a shape [",
+                            support::Join(shape, ","), "]"));
+    }
+    count *= size;
+  }
+  std::string bytes;
+  bytes.reserve(static_cast<size_t>(count * width));
+  for (int64_t i = 0; i < count; ++i) bytes += element.bytes;
+  return importer.Constant(n.output_name(), {element.type.dtype, shape}, bytes);
+}
+
 Result ImportShape(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;

@@ -206,4 +206,65 @@ Result ImportGlobalPool(NodeReader& n) {
                            n.output_name());
 }
 
+namespace {
+
+Result Scalar(NodeReader& n, double value, const char* suffix) {
+  op::RefTensor scalar{{ir::kF32, {}}, {op::RoundToType(value, ir::kF32)}};
+  return n.importer().Constant(PartName(n, suffix), scalar.type, op::ToBytes(scalar));
+}
+
+// base^exponent; by square roots where they do, which processors have instructions for.
+Result Power(NodeReader& n, ValueId base, double exponent) {
+  Importer& importer = n.importer();
+  if (exponent != 0.5 && exponent != 0.75) {
+    TW_ASSIGN(const ValueId constant, Scalar(n, exponent, "_beta"));
+    return importer.Emit("pow", {base, constant}, {}, PartName(n, "_power"));
+  }
+  TW_ASSIGN(const ValueId half, importer.Emit("sqrt", {base}, {}, PartName(n, "_half")));
+  if (exponent == 0.5) return half;
+  TW_ASSIGN(const ValueId quarter, importer.Emit("sqrt", {half}, {}, PartName(n, "_quarter")));
+  return importer.Emit("mul", {half, quarter}, {}, PartName(n, "_power"));
+}
+
+}  // namespace
+
+// x / (bias + alpha · mean of x² over `size` neighbouring channels, zeros beyond the ends)^beta;
+// the mean is a pool over an image whose rows are the channels.
+Result ImportLrn(NodeReader& n) {
+  Importer& importer = n.importer();
+  TW_ASSIGN(const ValueId x, n.Input(0));
+  const op::TensorType type = importer.TypeOf(x);
+  TW_ASSIGN(const int64_t size, n.Int("size", 0));
+  TW_ASSIGN(const double alpha, n.Float("alpha", 1e-4));
+  TW_ASSIGN(const double beta, n.Float("beta", 0.75));
+  TW_ASSIGN(const double bias, n.Float("bias", 1));
+  if (type.shape.size() < 2 || type.dtype != ir::kF32) {
+    return n.Error("rank", StrCat("expected floats with channels, found ", op::ToText(type)));
+  }
+  if (size < 1 || size > kAttrLimit) {
+    return n.Error("attribute", StrCat("expected a size in 1 to ", kAttrLimit, ", found ", size));
+  }
+  int64_t inner = 1;
+  for (size_t d = 2; d < type.shape.size(); ++d) inner *= type.shape[d];
+  const std::vector<int64_t> image = {type.shape[0], 1, type.shape[1], inner};
+  TW_ASSIGN(ValueId sum, importer.Emit("mul", {x, x}, {}, PartName(n, "_squares")));
+  TW_ASSIGN(sum, Reshaped(n, sum, image, PartName(n, "_image")));
+  const std::vector<int64_t> one = {1, 1};
+  TW_ASSIGN(sum, importer.Emit("pool2d", {sum},
+                               {{"kind", std::string("avg")},
+                                {"kernel", std::vector<int64_t>{size, 1}},
+                                {"strides", one},
+                                {"pads", std::vector<int64_t>{(size - 1) / 2, 0, size / 2, 0}},
+                                {"dilations", one},
+                                {"count_include_pad", int64_t{1}}},
+                               PartName(n, "_means")));
+  TW_ASSIGN(sum, Reshaped(n, sum, type.shape, PartName(n, "_windows")));
+  TW_ASSIGN(const ValueId factor, Scalar(n, alpha, "_alpha"));
+  TW_ASSIGN(const ValueId offset, Scalar(n, bias, "_bias"));
+  TW_ASSIGN(sum, importer.Emit("mul", {sum, factor}, {}, PartName(n, "_scaled")));
+  TW_ASSIGN(sum, importer.Emit("add", {sum, offset}, {}, PartName(n, "_base")));
+  TW_ASSIGN(sum, Power(n, sum, beta));
+  return importer.Emit("div", {x, sum}, {}, n.output_name());
+}
+
 }  // namespace tilewright::graph::onnx

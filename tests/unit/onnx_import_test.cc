@@ -203,6 +203,58 @@ TEST(OnnxImport, ConstantsShapesAndOmittedParts) {
   EXPECT_EQ(Evaluate(b, {Tensor({2, 3}, Ramp(6))}).values[5], 10);
 }
 
+TEST(OnnxImport, ConstantsOfAShape) {
+  const auto filled = [](const Shape& shape) {
+    OnnxBuilder b;
+    b.Input("x", {2, 3}).Ints("shape", shape);
+    b.Node("ConstantOfShape", {"shape"}, "zeros");
+    pb::TensorProto* value =
+        b.Node("ConstantOfShape", {"shape"}, "fives")->add_attribute()->mutable_t();
+    pb::AttributeProto* attribute = b.graph().mutable_node(1)->mutable_attribute(0);
+    attribute->set_name("value");
+    attribute->set_type(pb::AttributeProto::TENSOR);
+    value->set_data_type(pb::TensorProto::FLOAT);
+    value->add_dims(1);
+    value->add_float_data(5);
+    b.Node("Add", {"x", "zeros"}, "sum");
+    b.Node("Add", {"sum", "fives"}, "y");
+    b.Output("y", {2, 3});
+    return b;
+  };
+  EXPECT_EQ(Evaluate(filled({2, 3}), {Tensor({2, 3}, Ramp(6))}).values[5], 10);
+  EXPECT_EQ(Evaluate(filled({1}), {Tensor({2, 3}, Ramp(6))}).values[0], 5);
+  EXPECT_EQ(Slug(filled({2, 0})), "graph.onnx.empty_tensor");
+  EXPECT_EQ(Slug(filled({2, -3})), "graph.onnx.shape");
+  EXPECT_EQ(Slug(filled({1 << 30, 1 << 30, 1 << 30})), "graph.onnx.too_large");
+}
+
+// As the definition has it: the squares of the neighbouring channels, an even window one more
+// behind.
+TEST(OnnxImport, LocalResponseNormalisation) {
+  for (const double beta : {0.5, 0.75, 0.6}) {
+    for (const int64_t size : {1, 2, 3, 5}) {
+      OnnxBuilder b;
+      b.Input("x", {1, 4, 1, 2}).Output("y", {1, 4, 1, 2});
+      pb::NodeProto* lrn = b.Node("LRN", {"x"}, "y");
+      OnnxBuilder::Attr(lrn, "size", size);
+      OnnxBuilder::AttrFloat(lrn, "alpha", 0.5F);
+      OnnxBuilder::AttrFloat(lrn, "beta", static_cast<float>(beta));
+      OnnxBuilder::AttrFloat(lrn, "bias", 2);
+      const std::vector<double> x = {1, -2, 3, 4, -5, 6, 7, 8};
+      const std::vector<double> y = Evaluate(b, {Tensor({1, 4, 1, 2}, x)}).values;
+      for (int64_t c = 0; c < 4; ++c) {
+        double sum = 0;
+        const int64_t first = c - (size - 1) / 2, last = c + size / 2;
+        for (int64_t k = std::max<int64_t>(0, first); k <= std::min<int64_t>(3, last); ++k) {
+          sum += x[k * 2] * x[k * 2];
+        }
+        const double size_d = static_cast<double>(size);
+        EXPECT_NEAR(y[c * 2], x[c * 2] / std::pow(2 + 0.5 / size_d * sum, beta), 1e-6);
+      }
+    }
+  }
+}
+
 TEST(OnnxImport, SliceSplitConcatGatherPad) {
   OnnxBuilder b;
   b.Input("x", {4, 6}).Ints("starts", {-1, 1}).Ints("ends", {-100, 100}).Ints("axes", {0, 1});

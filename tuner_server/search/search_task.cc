@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "compiler/ir/structural.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 
@@ -52,12 +53,10 @@ absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(
   std::unique_ptr<SearchTask> task(new SearchTask(std::move(space), flops, target, options));
   task->default_point_ = task->space_->DefaultPoint();
   if (!task->default_point_.has_value()) return task;
-  // The job measures the default by itself; its point is where the search starts from.
-  DraftTimes unused;
-  TW_ASSIGN(const Candidate candidate, task->maker_.Make(
-                                           *task->default_point_, Origin::kDraft,
-                                           [](const std::string&) { return true; }, &unused));
-  task->default_hash_ = candidate.program_hash;
+  // The job measures the default by itself, however large its code; its point is where the search
+  // starts from.
+  TW_ASSIGN(const schedule::Schedule schedule, task->space_->Apply(*task->default_point_));
+  task->default_hash_ = ir::ProgramHash(schedule.function());
   return task;
 }
 
