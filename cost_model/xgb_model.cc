@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <mutex>
 
 #include "cost_model/model.h"
 #include "deploy/support/hash.h"
@@ -90,6 +91,24 @@ absl::StatusOr<Booster> LoadBooster(std::string_view bytes) {
                                                   found != 0 ? schema : "none"));
   }
   return booster;
+}
+
+// The same, read once for many: a training reads its base three times, and to read one of some
+// hundred trees takes longer than ten rounds. `base`: these bytes will be asked for again. Any
+// thread may ask.
+absl::StatusOr<Booster> CopyOfBooster(std::string_view bytes, bool base) {
+  static std::mutex mutex;
+  static std::string* const known = new std::string();
+  static Booster* const read = new Booster();
+  const std::lock_guard lock(mutex);
+  if (*read == nullptr || *known != bytes) {
+    if (!base) return LoadBooster(bytes);
+    TW_ASSIGN(*read, LoadBooster(bytes));
+    *known = bytes;
+  }
+  BoosterHandle copy = nullptr;
+  TW_XGB(XGBoosterSlice(read->get(), 0, 0, 1, &copy));
+  return Booster(copy);
 }
 
 absl::StatusOr<std::vector<float>> PredictFlat(BoosterHandle booster,
@@ -195,7 +214,7 @@ class XgbModel final : public CostModel {
   }
 
   absl::Status Load(std::string_view bytes) override {
-    TW_ASSIGN(booster_, LoadBooster(bytes));
+    TW_ASSIGN(booster_, CopyOfBooster(bytes, /*base=*/false));
     loaded_ = true;
     return absl::OkStatus();
   }
@@ -205,7 +224,7 @@ class XgbModel final : public CostModel {
   absl::StatusOr<Booster> Start(const Dataset& data, const std::vector<float>& flat,
                                 DMatrixHandle matrix, std::vector<float>* labels) const {
     if (!base_.empty()) {
-      TW_ASSIGN(Booster booster, LoadBooster(base_));
+      TW_ASSIGN(Booster booster, CopyOfBooster(base_, /*base=*/true));
       TW_ASSIGN(const std::vector<float> known, PredictFlat(booster.get(), flat, data.rows.size()));
       MakeResiduals(data, known, labels);
       return booster;

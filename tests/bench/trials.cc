@@ -12,7 +12,8 @@
 // `model` left out or changed: model-no-training, model-no-evolution (no mutations of what the
 // model likes), model-full-evolution (three generations of them in every batch), model-no-quota (no
 // share for untried micro-kernels), model-no-adapt (neither mutations nor crossings of the best
-// measured).
+// measured), model-PART or model-no-PART for any part of search_parts.h. model-relatives: with a
+// log, the store's other workloads of the same kind, of which the picks' points are known.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
