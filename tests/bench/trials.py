@@ -4,6 +4,7 @@ the workloads of workloads.txt, one thread, an empty log, several seeds.
 
     TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py run        [--seeds 5] [--trials 64] [--mode MODE ...]
     TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py best-known [--seeds 3] [--trials 2000]
+    TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py lane       [--minutes 60] [--through 'nice -n 19']
     TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py ablate     [--seeds 3]      each part of the search left out
     tests/bench/trials.py report
 
@@ -19,9 +20,11 @@ import json
 import math
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -48,6 +51,29 @@ def driver(*arguments):
     if not binary.exists():
         sys.exit(f"trials: {binary} is not there; build the target trials or set TILEWRIGHT_BUILD_DIR")
     subprocess.run([str(binary), *map(str, arguments), str(WORKLOADS)], check=True)
+
+
+def lane(flags):
+    """Towards 2,000 trials x 3 seeds of every workload beside other work: searches of 64 trials with seeds of their own, one
+    short process at a time behind --through (a lock, say), the least searched workload first. Goes on where it stopped."""
+    goal, chunk, end = 3 * 2000, 64, time.monotonic() + 60 * flags.minutes
+    runs = flags.store / "lane.txt"
+    through = [*shlex.split(flags.through), str(build_dir() / "bin" / "trials")]
+    while time.monotonic() < end:
+        done = {name: [0, 0] for name in names()}  # trials, runs
+        for (_, name, _), tried in read_runs(runs, chunk).items():
+            done[name][0] += len(tried)
+            done[name][1] += 1
+        name = min(done, key=lambda n: done[n][1])
+        if done[name][1] >= goal // chunk:
+            break
+        mode = ("model", "model-relatives", "random")[done[name][1] % 3]
+        common = ["--store", str(flags.store), "--only", name, str(WORKLOADS)]
+        subprocess.run([*through, "run", "--runs", str(runs), "--mode", mode, "--trials", str(chunk), "--first-seed",
+                        str(1000 + done[name][1]), *common], check=True)
+        subprocess.run([*through, "finals", *common], check=True)
+    update_best_known(flags.store)
+    print("lane: trials by workload " + ", ".join(f"{name} {trials}" for name, (trials, _) in done.items()))
 
 
 def machine():
@@ -225,12 +251,14 @@ def clean(value):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "best-known", "ablate", "report"))
+    parser.add_argument("command", choices=("run", "best-known", "lane", "ablate", "report"))
     parser.add_argument("--store", type=Path, default=ROOT / "build" / "trials")
     parser.add_argument("--runs", default="runs.txt", help="file of runs in the store")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--trials", type=int)
     parser.add_argument("--mode", nargs="+", help=" ".join(dict.fromkeys(MODES + ABLATIONS)))
+    parser.add_argument("--minutes", type=float, default=60, help="of the lane")
+    parser.add_argument("--through", default="nice -n 19", help="what the lane's processes are started with")
     parser.add_argument("--output", type=Path, help="without its ending")
     flags = parser.parse_args()
     ablate, known = flags.command == "ablate", flags.command == "best-known"
@@ -239,6 +267,8 @@ def main():
     flags.store.mkdir(parents=True, exist_ok=True)
     flags.trials = flags.trials or (2000 if known else 64)
     flags.seeds = flags.seeds or (3 if known or ablate else 5)
+    if flags.command == "lane":
+        return lane(flags)
     if flags.command != "report":
         for mode in flags.mode:
             driver("run", "--store", flags.store, "--runs", flags.store / flags.runs, "--mode", mode, "--trials",
