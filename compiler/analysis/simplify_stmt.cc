@@ -4,6 +4,7 @@
 
 #include "compiler/analysis/simplify.h"
 #include "compiler/analysis/simplify_expr.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 
@@ -118,6 +119,7 @@ class StmtSimplifier {
         }
       }
     }
+    const bool outer_block = std::exchange(in_block_, true);
     for (Stmt* child : {&node.init, &node.body}) {
       if (*child == nullptr) continue;
       Stmt walked = Walk(*child);
@@ -125,6 +127,7 @@ class StmtSimplifier {
       *child = std::move(walked);
     }
     bounds_ = std::move(outer);
+    in_block_ = outer_block;
     return changed ? Rebuild(std::move(node)) : s;
   }
 
@@ -186,6 +189,17 @@ class StmtSimplifier {
     return changed ? ir::MakeSeq(std::move(stmts)) : s;
   }
 
+  // S[i] = S[i], what is left of a dot product with zeros. Blocks keep their one store.
+  bool StoresOwnValue(const StmtNode& store) const {
+    const Expr& value = store.value;
+    if (!in_tensor_ || in_block_ || store.mask != nullptr) return false;
+    if (value->kind != ir::ExprKind::kLoad || value->buffer != store.buffer) return false;
+    for (size_t d = 0; d < store.indices.size(); ++d) {
+      if (!ir::StructuralEqual(value->args[d], store.indices[d])) return false;
+    }
+    return true;
+  }
+
   Stmt WalkStore(const Stmt& s) {
     StmtNode node = *s;
     bool changed = Replace(&node.value);
@@ -201,11 +215,13 @@ class StmtSimplifier {
       if (ir::IsInt(m, 0)) return NoOp();
       if (ir::IsInt(m, 1)) node.mask = nullptr;
     }
+    if (StoresOwnValue(node)) return NoOp();
     return changed && has_lanes ? Rebuild(std::move(node)) : s;
   }
 
   Bounds bounds_;
   bool in_tensor_ = false;  // inside a nest whose loops a tensor intrinsic's description names
+  bool in_block_ = false;
   const SimplifyOptions options_;
   ExprSimplifier exprs_;
 };

@@ -61,6 +61,10 @@ struct TensorOperandMatch {
   Buffer buffer;
   Expr base = {};                     // over variables outside the nest
   std::vector<int64_t> strides = {};  // one per loop of the description
+  // Dot products only: the element is read where this holds for all of the nest, and is `otherwise`
+  // where it does not (the padding of an image). Null: always read, or, without a buffer, never.
+  Expr guard = {};
+  Expr otherwise = {};
 };
 struct TensorMatch {
   const TensorIntrinsic* intrinsic = nullptr;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/numeric.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/text_words.h"
@@ -277,6 +278,30 @@ class Matcher {
                      pattern->args[0]) != description_.size_params.end();
   }
 
+  // select(condition, X[..], constant), the same condition for all of the nest, where the
+  // description reads an operand of a dot product.
+  bool IsGuarded(const Expr& pattern, const Expr& e) const {
+    if (row_.op != TensorOp::kDot4 || pattern->kind != ExprKind::kLoad ||
+        e->kind != ExprKind::kSelect || pattern->buffer == pattern_.store->buffer) {
+      return false;
+    }
+    return e->args[1]->kind == ExprKind::kLoad && e->args[1]->mask == nullptr &&
+           e->args[2]->kind == ExprKind::kIntImm && !e->args[0]->dtype.is_vector() &&
+           std::none_of(vars_.begin(), vars_.end(),
+                        [&](const Var& v) { return UsesVar(e->args[0], v); });
+  }
+
+  // A constant where the description reads and widens a factor of a dot product: what is left of a
+  // guarded one that is known to lie outside.
+  bool IsConstantFactor(const Expr& pattern, const Expr& e) const {
+    if (row_.op != TensorOp::kDot4 || pattern->kind != ExprKind::kCast ||
+        pattern->args[0]->kind != ExprKind::kLoad || e->kind != ExprKind::kIntImm) {
+      return false;
+    }
+    return e->dtype == pattern->dtype &&
+           e->int_value == WrapInt(e->int_value, pattern->args[0]->dtype);
+  }
+
   bool Unify(const Expr& pattern, const Expr& e, State* state) {
     auto mismatch = [&] { return Fail(StrCat("expected ", Print(pattern), ", found ", Print(e))); };
     if (IsImmediate(pattern)) {
@@ -286,6 +311,19 @@ class Matcher {
     }
     if (pattern->kind == ExprKind::kLoad && e->kind == ExprKind::kLoad && e->mask == nullptr) {
       return UnifyAccess(pattern->buffer, pattern->args, e->buffer, e->args, state);
+    }
+    if (IsConstantFactor(pattern, e)) {
+      const Buffer& factor = pattern->args[0]->buffer;
+      state->operands[factor.get()].otherwise = Int(e->int_value, factor->dtype);
+      return true;
+    }
+    if (IsGuarded(pattern, e)) {
+      if (!UnifyAccess(pattern->buffer, pattern->args, e->args[1]->buffer, e->args[1]->args, state))
+        return false;
+      TensorOperandMatch& operand = state->operands[pattern->buffer.get()];
+      operand.guard = e->args[0];
+      operand.otherwise = e->args[2];
+      return true;
     }
     if (pattern->kind != e->kind || pattern->dtype != e->dtype ||
         pattern->intrinsic != e->intrinsic || pattern->args.size() != e->args.size() ||

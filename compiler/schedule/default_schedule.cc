@@ -81,7 +81,7 @@ void DefaultScheduler::InlineCheapStages() {
       chooses = chooses || e->kind == ir::ExprKind::kSelect;
       return true;
     });
-    bool into_reduction = false, into_long = false;
+    bool into_reduction = false, into_long = false, into_dots = false;
     int uses = 0;
     int64_t reads = 0;
     for (const BlockSite& site : BlocksIn(schedule_.function().body)) {
@@ -89,12 +89,14 @@ void DefaultScheduler::InlineCheapStages() {
       ++uses;
       into_reduction = into_reduction || site.block->init != nullptr;
       into_long = into_long || ReductionSteps(*site.block) > kShortReduction;
+      into_dots = into_dots || FindDotProduct(*site.block).has_value();
       reads += WorkOf(*site.block);
     }
     // A choice (padding) would be made again in every turn of the innermost loop: no matter where
     // each element is read a few times only, for that costs less than keeping it, or where the
-    // reduction is written out, for that decides it (partition_loops).
-    const bool decided = chooses && into_reduction && !into_long;
+    // reduction is written out, for that decides it (partition_loops). So do the loops around dot
+    // products, each of which is hundreds of operations: what lies outside is left out.
+    const bool decided = chooses && into_reduction && (!into_long || into_dots);
     const bool often = !decided && reads > kCheapReads * WorkOf(*block);
     bool cheap = nodes <= (decided ? kCheapDecidedNodes : kCheapNodes) && !calls &&
                  !(chooses && into_reduction && often);

@@ -46,19 +46,33 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   if (plan.dot.has_value() && extent(plan.dot->lane_axis) % lanes != 0) plan.dot.reset();
   if (plan.dot.has_value()) vector_axis = plan.dot->lane_axis;
   const bool row_chosen = chosen(plan.choice.row_axis) && plan.choice.row_axis != vector_axis;
-  const int row_axis = row_chosen ? plan.choice.row_axis : RowAxis(reduction, vector_axis);
+  // Lanes that are one vector have their neighbours in the next block of channels: with one of them
+  // alone every product of a tile would load a factor of its own.
+  const bool by_blocks = !row_chosen && plan.dot.has_value() && plan.dot->block_axis >= 0 &&
+                         extent(vector_axis) == lanes;
+  const int row_axis = by_blocks    ? plan.dot->block_axis
+                       : row_chosen ? plan.choice.row_axis
+                                    : RowAxis(reduction, vector_axis);
   plan.vector_at = position(vector_axis);
   plan.row_at = position(row_axis);
   plan.width = vector_axis < 0 ? 1 : std::min<int64_t>(lanes, extent(vector_axis));
-  int64_t panel = plan.width * reduction.writes[0].buffer->dtype.bytes();
+  // Of a dot product's operand all bytes of a lane are one term.
+  int64_t panel =
+      plan.width * (plan.dot.has_value() ? 1 : reduction.writes[0].buffer->dtype.bytes());
   for (const ir::IterVar& iter : reduction.iters) {
     if (iter.type != ir::IterType::kSpatial) {
       panel = std::min(kSymbolicExtent * kSymbolicExtent, panel * ExtentOf(iter.domain.extent));
     }
   }
-  const int plane_axis = SecondRowAxis(reduction, vector_axis, row_axis);
+  const int plane_axis =
+      by_blocks ? RowAxis(reduction, vector_axis) : SecondRowAxis(reduction, vector_axis, row_axis);
   const int64_t vectors = (extent(vector_axis) + plan.width - 1) / plan.width;
-  plan.tile = ChooseTile(vectors, extent(row_axis), extent(plane_axis), panel, target_);
+  if (by_blocks) {
+    const Tile tile = ChooseTile(extent(row_axis), extent(plane_axis), 1, panel, target_);
+    plan.tile = {.vectors = 1, .rows = tile.vectors, .planes = tile.rows};
+  } else {
+    plan.tile = ChooseTile(vectors, extent(row_axis), extent(plane_axis), panel, target_);
+  }
   const BlockChoice& choice = plan.choice;
   if (choice.vectors > 0) plan.tile.vectors = std::min(choice.vectors, vectors);
   // A vector that hangs over the end is no whole one.

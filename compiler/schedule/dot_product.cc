@@ -34,15 +34,19 @@ std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
       stride(loads[1], last.var) != 1) {
     return std::nullopt;
   }
+  DotProduct dot{.intrinsic = data == ir::kU8 ? "generic.dot4." : "generic.dot4_s8."};
   for (size_t i = 0; i < block.iters.size(); ++i) {
     const ir::Var& var = block.iters[i].var;
-    if (block.iters[i].type == ir::IterType::kSpatial && stride(loads[0], var) == 0 &&
-        stride(loads[1], var) == kTerms && AccessStride(sums, block.body->indices, var) == 1) {
-      return DotProduct{static_cast<int>(i),
-                        data == ir::kU8 ? "generic.dot4." : "generic.dot4_s8."};
+    if (block.iters[i].type != ir::IterType::kSpatial || stride(loads[0], var) != 0) continue;
+    const std::optional<int64_t> weights = stride(loads[1], var);
+    if (weights == kTerms && AccessStride(sums, block.body->indices, var) == 1) {
+      dot.lane_axis = static_cast<int>(i);
+    } else if (weights.has_value() && *weights > kTerms &&
+               ExtentOf(block.iters[i].domain.extent) > 1) {
+      dot.block_axis = static_cast<int>(i);
     }
   }
-  return std::nullopt;
+  return dot.lane_axis < 0 ? std::nullopt : std::optional(dot);
 }
 
 }  // namespace tilewright::schedule

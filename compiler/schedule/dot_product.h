@@ -14,6 +14,9 @@ namespace tilewright::schedule {
 // such.
 struct DotProduct {
   int lane_axis = -1;
+  // A spatial iterator along which B moves and A does not, like j: blocks of output channels. -1
+  // where there is none.
+  int block_axis = -1;
   std::string intrinsic;
 };
 std::optional<DotProduct> FindDotProduct(const ir::StmtNode& block);

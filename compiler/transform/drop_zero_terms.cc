@@ -1,6 +1,7 @@
 // TRANSFORMATIONS of drop_zero_terms (kLoops → kLoops), after unrolling has decided what lies
 // outside of a padded image:
 //   S[i] = S[i] + 0.0 * W[j]   →   nothing, for a private sum S and constants W
+//   S[i] = dot4(S[i], 0, W[j])   →   nothing
 // The padding of a convolution is not there: its definition leaves those products out, and so does
 // what checks it. A sum that starts from +0.0 is never -0.0, so that adding +0.0 is nothing, too.
 // (Products with a weight that is infinite would be NaN; by the definition they are left out.)
@@ -19,6 +20,7 @@ using ir::StmtKind;
 
 bool IsZero(const Expr& e) {
   if (e->kind == ExprKind::kBroadcast) return IsZero(e->args[0]);
+  if (e->kind == ExprKind::kIntImm) return e->int_value == 0;
   return e->kind == ExprKind::kFloatImm && e->float_value == 0;
 }
 
@@ -42,11 +44,22 @@ bool IsOwnValue(const Expr& e, const Stmt& store) {
   return true;
 }
 
+// A sum of integers that stays what it is.
+bool IsZeroDot(const Stmt& store) {
+  const Expr& e = store->value;
+  return e->kind == ExprKind::kCall && e->intrinsic == ir::Intrinsic::kDot4 &&
+         IsOwnValue(e->args[0], store) && (IsZero(e->args[1]) || IsZero(e->args[2]));
+}
+
 class Dropper : public ir::Rewriter {
  public:
   Stmt RewriteStmt(const Stmt& s) override {
     if (s->kind != StmtKind::kStore) return RewriteChildren(s);
     const Expr& value = s->value;
+    if (IsZeroDot(s)) {
+      dropped_ = true;
+      return ir::MakeSeq({});
+    }
     if (s->buffer->scope != ir::Scope::kLocal || value->kind != ExprKind::kAdd) return s;
     const bool nothing = (IsOwnValue(value->args[0], s) && IsZeroProduct(value->args[1])) ||
                          (IsOwnValue(value->args[1], s) && IsZeroProduct(value->args[0]));

@@ -2,6 +2,7 @@
 //   for j, k { C[c+j] = C[c+j] + i32(A[a+k]) * i32(B[b+4j+k]) } @ tensor dot4
 //     → C[ramp(c, 1, L)] = dot4(C[ramp(c, 1, L)], A[ramp(a, 1, 4)], B[ramp(b, 1, 4L)])
 //   with i32(A[a+4j+k]), dot4_lanes, → A[ramp(a, 1, 4L)]
+//   with i32(select(p, A[a+k], 0)) → select(p, A[ramp(a, 1, 4)], broadcast(0, 4))
 //   for i, j, k { C[…] = C[…] + A[…] * B[…] } @ tensor fma_tile
 //     → for k { for i { C[ramp(…)] = C[ramp(…)] + broadcast(A[…]) * B[ramp(…)] } }
 //   a nest that only resets → stores of a broadcast constant
@@ -51,13 +52,17 @@ Stmt Dot4(const TensorMatch& match) {
   const int lanes = static_cast<int>(match.extents[0]);
   const TensorOperandMatch &c = match.operands[0], &a = match.operands[1], &b = match.operands[2];
   Expr at = Index(c.base, lanes);
-  const int terms =
-      a.strides[0] == 0 ? 4 : 4 * lanes;  // A is shared by all lanes, or each has its own
-  return ir::MakeStore(
-      c.buffer, {at},
-      ir::Call(ir::Intrinsic::kDot4,
-               {ir::Load(c.buffer, {at}), ir::Load(a.buffer, {Index(a.base, terms)}),
-                ir::Load(b.buffer, {Index(b.base, 4 * lanes)})}));
+  const auto factor = [](const TensorOperandMatch& operand, int terms) {
+    if (operand.buffer == nullptr) return Spread(operand.otherwise, terms);
+    Expr value = ir::Load(operand.buffer, {Index(operand.base, terms)});
+    if (operand.guard == nullptr) return value;
+    return ir::Select(operand.guard, std::move(value), Spread(operand.otherwise, terms));
+  };
+  // A is shared by all lanes, or each has its own.
+  const int terms = a.buffer == nullptr || a.strides[0] == 0 ? 4 : 4 * lanes;
+  return ir::MakeStore(c.buffer, {at},
+                       ir::Call(ir::Intrinsic::kDot4, {ir::Load(c.buffer, {at}), factor(a, terms),
+                                                       factor(b, 4 * lanes)}));
 }
 
 Stmt FmaTile(const TensorMatch& match, int64_t max_lanes) {

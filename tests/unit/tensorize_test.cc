@@ -110,6 +110,29 @@ fn f(C: i32[5,32] output, A: u8[9,64] input, B: i8[3,4,16,4] input) stage=loops 
   EXPECT_EQ(*ir::AsInt(match->operands[2].base), (4 + 2) * 64);
 }
 
+// The padding of an image: a factor that is read only where a condition holds for the whole nest,
+// and what is left of it where the condition is known.
+TEST(TensorIntrinsicTest, FactorsOfDotProductsMayBeGuarded) {
+  const auto match = [](const std::string& a) {
+    return ir::MatchTensor(
+        NestOf("fn f(w: size, C: i32[16] output, A: u8[64] input, B: i8[16,4] input) stage=loops {"
+               " for j in 0..16 { for k in 0..4 { C[j] = C[j] + " +
+               a + " * i32(B[j, k]); } } }"),
+        "generic.dot4.16");
+  };
+  const auto guarded = match("i32(select(w < 3, A[w * 4 + k], 7u8))");
+  ASSERT_TRUE(guarded.ok()) << guarded.status();
+  ASSERT_NE(guarded->operands[1].guard, nullptr);
+  EXPECT_EQ(*ir::AsInt(guarded->operands[1].otherwise), 7);
+  const auto outside = match("131i32");
+  ASSERT_TRUE(outside.ok()) << outside.status();
+  EXPECT_EQ(outside->operands[1].buffer, nullptr);
+  EXPECT_EQ(*ir::AsInt(outside->operands[1].otherwise), 131);
+  // Not the same for all of the nest; no byte.
+  EXPECT_FALSE(match("i32(select(j < 3, A[k], 7u8))").ok());
+  EXPECT_FALSE(match("256i32").ok());
+}
+
 TEST(TensorIntrinsicTest, MismatchesAreNamed) {
   struct Case {
     const char* body;
@@ -288,6 +311,34 @@ TEST(TensorizeTest, Dot4IsExactAtTheEndsOfItsTypes) {
               << target.ToString() << " " << form.name << " " << lanes;
         }
       }
+    }
+  }
+}
+
+// A convolution in bytes with guarded padding, its rows tiled: interpreted, and compiled after
+// loops were cut at the borders. Padding of zeros leaves products out, any other does not.
+TEST(TensorizeTest, GuardedFactorsMatchTheInterpreter) {
+  for (const char* outside : {"0u8", "131u8"}) {
+    auto f = ir::ParseFunction(
+        std::string("fn rows(X: u8[6,4] input, W: i8[3,16,4] constant, Y: i32[6,16] output)"
+                    " stage=scheduled { for i in 0..3 {"
+                    " for r in 0..2 unrolled { for j in 0..16 @{tensor=\"generic.dot4.16.reset\"}"
+                    " { Y[i * 2 + r, j] = 0i32; } }"
+                    " for t in 0..3 { for r in 0..2 unrolled {"
+                    " for j in 0..16 @{tensor=\"generic.dot4.16\"} { for k in 0..4 {"
+                    " Y[i * 2 + r, j] = Y[i * 2 + r, j] + i32(select(0 <= i * 2 + r + t - 1 &&"
+                    " i * 2 + r + t - 1 < 6, X[i * 2 + r + t - 1, k], ") +
+        outside + ")) * i32(W[t, j, k]); } } } } } }");
+    ASSERT_TRUE(f.ok()) << f.status();
+    ASSERT_TRUE(ir::Verify(*f).ok()) << ir::Verify(*f);
+    for (const ir::Target& target : tests::RunnableTargets()) {
+      tests::EquivalenceOptions options;
+      options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& sizes,
+                              std::vector<ir::TensorData*> args) {
+        return tests::RunCompiled(g, target, 1, sizes, std::move(args));
+      };
+      const absl::Status same = SameResults(*f, *f, options);
+      EXPECT_TRUE(same.ok()) << target.ToString() << " " << outside << ": " << same;
     }
   }
 }

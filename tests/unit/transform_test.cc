@@ -193,6 +193,13 @@ fn conv(X: f32[4] input, W: f32[2] constant, Y: f32[1] output) stage=loops {
   }
 }
 )");
+  CheckGolden("drop_zero_dots", "drop_zero_terms", R"(
+fn conv(X: u8[8] input, W: i8[16] constant, Y: i32[4] output) stage=flat {
+  Y[ramp(0, 1, 4)] = broadcast(0i32, 4);
+  Y[ramp(0, 1, 4)] = dot4(Y[ramp(0, 1, 4)], broadcast(0u8, 4), W[ramp(0, 1, 16)]);
+  Y[ramp(0, 1, 4)] = dot4(Y[ramp(0, 1, 4)], X[ramp(4, 1, 4)], W[ramp(0, 1, 16)]);
+}
+)");
 }
 
 TEST(PrefetchConstants, AsksAheadForLargeWeightsThatAreUsedOften) {

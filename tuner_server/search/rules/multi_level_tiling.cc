@@ -102,9 +102,7 @@ class TilingSketch final : public Sketch {
     const auto add = [this](std::string name, std::vector<int64_t> menu) {
       return AddKnob(std::move(name), std::move(menu));
     };
-    // A load with conditions is no operand of a dot product.
-    std::vector<int64_t> places = {kKeep, kPerTile};
-    if (!p_.dot.has_value()) places.push_back(kInline);
+    const std::vector<int64_t> places = {kKeep, kPerTile, kInline};
     for (const BlockInfo& block : before) {
       before_.push_back({AddKnob("place_" + block.name, places), PlainNest(block, target, add)});
     }
