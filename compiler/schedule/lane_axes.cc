@@ -31,38 +31,70 @@ int64_t ExtentOf(const Expr& e) {
   return value == nullptr ? kSymbolicExtent : *value;
 }
 
+namespace {
+
+// Of the element where only `var` differs from zero; nothing where that is no constant.
+std::optional<int64_t> AddressAt(const ir::Buffer& buffer, const std::vector<Expr>& indices,
+                                 const ir::Var& var, int64_t value) {
+  int64_t at = 0, row = 1;
+  for (size_t d = indices.size(); d-- > 0;) {
+    ir::VarMap point;
+    ir::VisitExprs(indices[d], [&](const Expr& e) {
+      if (e->kind == ir::ExprKind::kVar) point[e.get()] = ir::Int(e == var ? value : 0, e->dtype);
+      return true;
+    });
+    const Expr index = ir::Substitute(indices[d], point);
+    const int64_t* constant = ir::AsInt(index);
+    if (constant == nullptr) return std::nullopt;
+    at += *constant * row;
+    row *= ExtentOf(buffer->shape[d]);
+  }
+  return at;
+}
+
+// Whether the stride at the beginning of `iter` is that within every vector along it: those of a
+// grouped convolution's channels may lie across two groups, which read other inputs.
+bool HoldsInVectors(const ir::Buffer& buffer, const std::vector<Expr>& indices,
+                    const ir::IterVar& iter, int64_t stride, int lanes) {
+  constexpr int64_t kVectors = 64;
+  bool divides = false;
+  for (const Expr& index : indices) {
+    ir::VisitExprs(index, [&](const Expr& e) {
+      divides = divides || e->kind == ir::ExprKind::kFloorDiv || e->kind == ir::ExprKind::kFloorMod;
+      return !divides;
+    });
+  }
+  const int64_t extent = std::min(ExtentOf(iter.domain.extent), kVectors * lanes);
+  for (int64_t first = lanes; divides && first + lanes <= extent; first += lanes) {
+    const auto begin = AddressAt(buffer, indices, iter.var, first);
+    const auto end = AddressAt(buffer, indices, iter.var, first + lanes - 1);
+    if (!begin.has_value() || !end.has_value() || *end - *begin != stride * (lanes - 1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 std::optional<int64_t> AccessStride(const ir::Buffer& buffer, const std::vector<Expr>& indices,
                                     const ir::Var& var) {
-  // Where only `var` differs from zero: indices of blocked layouts divide, so two points tell more
-  // than coefficients.
-  auto address = [&](int64_t value) -> std::optional<int64_t> {
-    int64_t at = 0, row = 1;
-    for (size_t d = indices.size(); d-- > 0;) {
-      ir::VarMap point;
-      ir::VisitExprs(indices[d], [&](const Expr& e) {
-        if (e->kind == ir::ExprKind::kVar) point[e.get()] = ir::Int(e == var ? value : 0, e->dtype);
-        return true;
-      });
-      const Expr index = ir::Substitute(indices[d], point);
-      const int64_t* constant = ir::AsInt(index);
-      if (constant == nullptr) return std::nullopt;
-      at += *constant * row;
-      row *= ExtentOf(buffer->shape[d]);
-    }
-    return at;
-  };
-  const std::optional<int64_t> at0 = address(0), at1 = address(1), at7 = address(7);
+  // Indices of blocked layouts divide, so two points tell more than coefficients.
+  const std::optional<int64_t> at0 = AddressAt(buffer, indices, var, 0);
+  const std::optional<int64_t> at1 = AddressAt(buffer, indices, var, 1);
+  const std::optional<int64_t> at7 = AddressAt(buffer, indices, var, 7);
   if (!at0.has_value() || !at1.has_value() || !at7.has_value()) return std::nullopt;
   const int64_t stride = *at1 - *at0;
   return *at7 - *at0 == 7 * stride ? std::optional(stride) : std::nullopt;
 }
 
 int64_t LaneCost(const StmtNode& block, size_t axis, int lanes, bool count_store) {
-  const ir::Var& var = block.iters[axis].var;
+  const ir::IterVar& iter = block.iters[axis];
   int64_t cost = 0;
   auto access = [&](const ir::Buffer& buffer, const std::vector<Expr>& indices) {
-    std::optional<int64_t> stride = AccessStride(buffer, indices, var);
-    bool easy = stride.has_value() && (*stride == 0 || *stride == 1);
+    std::optional<int64_t> stride = AccessStride(buffer, indices, iter.var);
+    bool easy = stride.has_value() && (*stride == 0 || *stride == 1) &&
+                HoldsInVectors(buffer, indices, iter, *stride, lanes);
     cost += easy ? 1 : kGatherCost * lanes;
   };
   ir::VisitExprs(block.body->value, [&](const Expr& e) {
