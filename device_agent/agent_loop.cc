@@ -122,8 +122,7 @@ support::Rng AgentLoop::Jitter(std::string_view purpose) const {
 absl::Status AgentLoop::Persist(const std::vector<Record>& records) {
   support::MutexLock spool_lock(spool_mutex_);
   for (const Record& record : records) {
-    // An acknowledgement that is lost is asked for again.
-    TW_TRY(spool_->Append(record, record.kind != Record::Kind::kAcked));
+    TW_TRY(spool_->Append(record, MustBeSynced(record.kind)));
     support::HitFailpoint(support::Failpoint::agent_persisted);
     support::MutexLock lock(mutex_);
     core_->Apply(record);

@@ -56,12 +56,12 @@ bool Decode(std::string_view payload, Record* record) {
 }
 
 // Bytes that are no record come from a torn write when nothing behind them was ever promised: of
-// acknowledgements, which are not synced one by one, a power cut may keep a later one and lose an
-// earlier one. Any other record was synced together with all that lies before it.
+// records that are not synced one by one a power cut may keep a later one and lose an earlier one.
+// Any other record was synced together with all that lies before it.
 bool AnyPromisedRecordIn(std::string_view bytes) {
   for (size_t at = 1; at + kHeadBytes < bytes.size(); ++at) {
     const auto payload = FrontPayload(bytes.substr(at));
-    if (payload && (*payload)[0] != static_cast<char>(Record::Kind::kAcked)) return true;
+    if (payload && MustBeSynced(static_cast<Record::Kind>((*payload)[0]))) return true;
   }
   return false;
 }
@@ -124,6 +124,10 @@ class DiskFile final : public SpoolFile {
 };
 
 }  // namespace
+
+bool MustBeSynced(Record::Kind kind) {
+  return kind != Record::Kind::kGrant && kind != Record::Kind::kAcked;
+}
 
 std::string EncodeRecord(const Record& record) {
   std::string payload(1, static_cast<char>(record.kind));

@@ -1,5 +1,6 @@
 // The agent's durable memory: an append-only file of ledger records. What Append returned ok for is
-// there after any crash; a record that was being written then is cut off at the next start.
+// there after the death of the process, with `durable` after a power cut, too; a record that was
+// being written then is cut off at the next start.
 // Rewritten when most of it is history. Not thread-safe.
 //
 // File: the 8 bytes "TWSPOOL1", then records: u32 length of the payload, u64 StableHash64 of the
@@ -41,8 +42,8 @@ class Spool {
   // (spool.file.damaged), nothing is changed.
   static absl::StatusOr<std::unique_ptr<Spool>> Open(const std::string& path, Ledger* ledger);
 
-  // With `durable` the record is on the disk when ok is returned. After an error nothing of it
-  // counts (the next write goes over it), so that the same call can be tried again.
+  // With `durable` the record is on the disk when ok is returned, and all before it. After an error
+  // nothing of it counts (the next write goes over it), so that the same call can be tried again.
   absl::Status Append(const Record& record, bool durable = true);
 
   // True when rewriting is worth its cost.
@@ -61,6 +62,12 @@ class Spool {
   int64_t compact_bytes_ = 0;  // size after the last rewrite
   int64_t dropped_bytes_ = 0;
 };
+
+// Whether a record must be on the disk before anything follows from it, not only safe from the
+// death of the process. A grant need not: it is synced together with the start of its first item,
+// and one that a power cut took before that is offered again, with the same token. Nor an
+// acknowledgement: one that is lost is asked for again.
+bool MustBeSynced(Record::Kind kind);
 
 // One record as it stands in the file. Exposed for tests.
 std::string EncodeRecord(const Record& record);

@@ -113,8 +113,10 @@ absl::Status Serve(const TrackerFlags& flags, daemon::DaemonContext& context) {
   support::SystemClock clock;
   TW_ASSIGN(const std::unique_ptr<TrackerStore> store,
             TrackerStore::Open(support::PathJoin(dir, "tracker.db")));
+  // Work waits for no artifact to be synced: one that a power cut takes is asked for again.
   TW_ASSIGN(const std::unique_ptr<daemon::BlobStore> blobs,
-            daemon::BlobStore::Open(support::PathJoin(dir, "artifacts")));
+            daemon::BlobStore::Open(support::PathJoin(dir, "artifacts"),
+                                    daemon::BlobStore::Durability::kSoon));
   TrackerMetrics metrics(context.metrics);
   PoolOptions pool_options;
   pool_options.lease_ttl_ns = flags.lease_ttl_ms * 1'000'000;

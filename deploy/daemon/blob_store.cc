@@ -45,7 +45,52 @@ absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& di
   TW_TRY(support::MakeDirs(tmp));
   TW_TRY(support::MakeDirs(support::PathJoin(dir, "objects")));
   TW_TRY(store->Scan());
+  if (durability == Durability::kSoon) {
+    store->syncer_ = std::thread([raw = store.get()] { raw->SyncBehind(); });
+  }
   return store;
+}
+
+BlobStore::~BlobStore() {
+  {
+    support::MutexLock lock(mutex_);
+    ending_ = true;
+    unsynced_there_.NotifyAll();
+  }
+  if (syncer_.joinable()) syncer_.join();
+}
+
+void BlobStore::SyncLater(const std::string& hex) {
+  support::MutexLock lock(mutex_);
+  unsynced_.push_back(hex);
+  unsynced_there_.NotifyAll();
+}
+
+absl::Status BlobStore::SyncFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Collected in the meantime.
+  if (fd < 0) return absl::OkStatus();
+  const int result = fsync(fd);
+  const int error = errno;
+  close(fd);
+  if (result != 0) return support::ErrnoError(error, "artifact.write.failed", "fsync " + path);
+  return SyncDir(support::DirName(path));
+}
+
+void BlobStore::SyncBehind() {
+  while (true) {
+    std::vector<std::string> batch;
+    {
+      support::MutexLock lock(mutex_);
+      while (unsynced_.empty() && !ending_) unsynced_there_.Wait(mutex_);
+      if (unsynced_.empty()) return;
+      batch.swap(unsynced_);
+    }
+    for (const std::string& hex : batch) {
+      // What the disk refuses is not there: its owner sends it again.
+      if (!SyncFile(PathOf(hex)).ok()) (void)Remove(hex);
+    }
+  }
 }
 
 absl::Status BlobStore::Scan() {
@@ -171,7 +216,8 @@ absl::StatusOr<std::string> BlobStore::Writer::Commit(std::string_view expected_
     store_->Touch(hex);
     return hex;
   }
-  if (store_->synced_ && fsync(fd_) != 0)
+  const bool synced = store_->durability_ == Durability::kSynced;
+  if (synced && fsync(fd_) != 0)
     return support::ErrnoError(errno, "artifact.write.failed", "fsync " + path_);
   support::HitFailpoint(support::Failpoint::store_synced);
   const std::string target = store_->PathOf(hex);
@@ -183,8 +229,9 @@ absl::StatusOr<std::string> BlobStore::Writer::Commit(std::string_view expected_
   close(fd_);
   fd_ = -1;
   support::HitFailpoint(support::Failpoint::store_renamed);
-  if (store_->synced_) TW_TRY(SyncDir(folder));
+  if (synced) TW_TRY(SyncDir(folder));
   store_->Note(hex, size_);
+  if (store_->durability_ == Durability::kSoon) store_->SyncLater(hex);
   support::HitFailpoint(support::Failpoint::store_noted);
   return hex;
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "deploy/support/file.h"
@@ -24,12 +25,15 @@ namespace tilewright::daemon {
 class BlobStore {
  public:
   // Whether a blob outlives a power cut. One that does not is at worst found damaged when it is
-  // read, and made anew: enough for a cache, at a fraction of the price.
-  enum class Durability { kSynced, kCache };
+  // read, and made anew: enough for a cache, at a fraction of the price. kSoon: a thread of the
+  // store's own syncs behind; for blobs whose owner sends them again when they are missing.
+  enum class Durability { kSynced, kSoon, kCache };
 
   // Creates the folder if missing.
   static absl::StatusOr<std::unique_ptr<BlobStore>> Open(
       const std::string& dir, Durability durability = Durability::kSynced);
+
+  ~BlobStore();
 
   // `hex` is always a lower-case hexadecimal SHA-256; anything else is never contained.
   bool Contains(std::string_view hex) const;
@@ -91,21 +95,29 @@ class BlobStore {
   };
 
   BlobStore(std::string dir, Durability durability)
-      : dir_(std::move(dir)), synced_(durability == Durability::kSynced) {}
+      : dir_(std::move(dir)), durability_(durability) {}
   absl::Status Scan();
   std::string PathOf(std::string_view hex) const;
   std::string NewTempPath();
   void Note(const std::string& hex, int64_t size);
   void Touch(std::string_view hex);
   void Forget(const std::string& hex);
+  // kSoon: what the thread does, and one blob of it.
+  void SyncBehind();
+  void SyncLater(const std::string& hex);
+  static absl::Status SyncFile(const std::string& path);
 
   const std::string dir_;
-  const bool synced_;
+  const Durability durability_;
   mutable support::Mutex mutex_;
   std::map<std::string, Entry, std::less<>> entries_ TW_GUARDED_BY(mutex_);
   int64_t total_bytes_ TW_GUARDED_BY(mutex_) = 0;
   uint64_t use_counter_ TW_GUARDED_BY(mutex_) = 0;
   uint64_t temp_counter_ TW_GUARDED_BY(mutex_) = 0;
+  support::CondVar unsynced_there_;
+  std::vector<std::string> unsynced_ TW_GUARDED_BY(mutex_);
+  bool ending_ TW_GUARDED_BY(mutex_) = false;
+  std::thread syncer_;
 };
 
 // 64 lower-case hexadecimal digits.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a trial costs beside the kernel's own time on a live agent: artifact ready to record committed, one trial
 at a time, all durable (tests/fault/trial_overhead_test.cc). Compares the median with the published bar, notes how
-long this disk takes for one fsync (a trial waits for eight), and writes tests/results/overhead.json.
+long this disk takes for one fsync (a trial waits for five), and writes tests/results/overhead.json.
 """
 
 import argparse

@@ -177,7 +177,7 @@ void SimAgent::StartLater() {
 
 absl::Status SimAgent::Persist(const std::vector<Record>& records) {
   for (const Record& record : records) {
-    TW_TRY(process_->spool->Append(record, record.kind != Record::Kind::kAcked));
+    TW_TRY(process_->spool->Append(record, device_agent::MustBeSynced(record.kind)));
     if (record.kind == Record::Kind::kGrant) truth_->Granted(record.grant);
     if (record.kind == Record::Kind::kResult) truth_->Made(record.result);
     process_->core->Apply(record);

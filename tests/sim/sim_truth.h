@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "tests/sim/sim_world.h"
 #include "tilewright/v1/agent.pb.h"
@@ -43,8 +44,9 @@ class SimTruth {
   int64_t made_ = 0;
   std::map<std::string, std::string> made_results_;  // id, device and token -> outcome and median
   std::set<std::string> answered_;
-  std::map<std::string, int> stored_;      // id -> database of the tracker
-  std::map<std::string, int64_t> tokens_;  // device -> highest one taken
+  std::map<std::string, int> stored_;  // id -> database of the tracker
+  // Device -> highest one taken, and its lease.
+  std::map<std::string, std::pair<int64_t, std::string>> tokens_;
 };
 
 }  // namespace tilewright::sim

@@ -404,6 +404,22 @@ TEST_F(DaemonTest, ABlobThatACacheLostIsSeenWhenItIsReadAndMadeAnew) {
   EXPECT_EQ(*cache->Get(hex), "bytes");
 }
 
+TEST_F(DaemonTest, BlobsThatAreSyncedBehindAreThereAtOnceAndAfterwards) {
+  const std::string dir = dir_->File("soon");
+  std::vector<std::string> names;
+  {
+    auto store = *BlobStore::Open(dir, BlobStore::Durability::kSoon);
+    for (int i = 0; i < 50; ++i) names.push_back(*store->Put("blob " + std::to_string(i)));
+    EXPECT_EQ(*store->Get(names[49]), "blob 49");
+    ASSERT_TRUE(store->Remove(names[0]).ok()) << "before or while it is synced";
+  }
+  auto again = *BlobStore::Open(dir, BlobStore::Durability::kSoon);
+  EXPECT_EQ(again->count(), 49);
+  for (size_t i = 1; i < names.size(); ++i) {
+    EXPECT_EQ(*again->Get(names[i]), "blob " + std::to_string(i));
+  }
+}
+
 TEST_F(DaemonTest, MetricsAreServedWithCallCounts) {
   auto metrics = Metrics::Create("test", "127.0.0.1:0", false);
   ASSERT_TRUE(metrics.ok()) << metrics.status();
