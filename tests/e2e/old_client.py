@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Today's servers and the recorded bytes of older clients (tests/e2e/recorded): an agent registers, work is submitted, results are
 reported, a job is made, as proto/README.md promises.
+Promise R19 of tests/README.md.
 
     old_client.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """

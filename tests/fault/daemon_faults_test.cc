@@ -1,6 +1,7 @@
 // Disks that are full, read-only or damaged, clocks that jump, and no descriptors left, under the
 // real daemons: errors are typed, nothing is lost or counted twice, nothing is overwritten that
 // cannot be read, and all goes on when there is room again.
+// Promises R14 and R15 of tests/README.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

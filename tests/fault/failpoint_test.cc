@@ -1,5 +1,6 @@
 // The tracker and the agent die at every failpoint of theirs (deploy/support/failpoints.def), as
 // kill -9 does, and are started again: every work item is measured, every measurement arrives once.
+// Promise R2 of tests/README.md.
 #include "deploy/support/failpoint.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // Random deaths and pauses of real tracker and agent processes at any moment, hundreds of them in
 // one run: no measurement is lost and none counts twice, per measurement id, in both directions.
 // TILEWRIGHT_ROUNDS is the number of deaths and pauses; tests/long/kills.py makes 10,000 of them.
+// Promise R1 of tests/README.md.
 #include <gtest/gtest.h>
 #include <signal.h>
 

@@ -5,6 +5,7 @@
 - every C++ source is in a CMakeLists.txt at or above it: no dead code, no dead tests
 - basenames are unique, so that logs, stack traces and searches agree
 - clocks, randomness, the environment, sleeping and C files only in deploy/support
+- each promise of the fleet (the table in tests/README.md) has tests that are there, one of which names it, and a figure
 - no notes for later
 """
 
@@ -34,6 +35,10 @@ LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:h|cc|c|py|sh|proto|def|sv|txt|md|json))`")
 
 
+# "| R7 | promise | tests | what it shows today |"
+PROMISE = re.compile(r"\| (R\d+) \|[^|]*\|([^|]*)\|(.*)\|$")
+
+
 def check_readmes(report, root, files):
     known = set(files)
     basenames = {os.path.basename(p) for p in files}
@@ -52,6 +57,27 @@ def check_readmes(report, root, files):
                 if "/" not in name and name in basenames:
                     continue
                 report.add("%s:%d" % (readme, number), "names a file that is not there: %s" % name)
+
+
+def check_promises(report, root, files):
+    path = "tests/README.md"
+    if path not in files:
+        return
+    known, seen = set(files), []
+    for number, line in enumerate(source_files.read_text(path, root).splitlines(), 1):
+        row = PROMISE.match(line)
+        if not row:
+            continue
+        promise, tests, figure = row.groups()
+        seen.append(promise)
+        named = [os.path.join("tests", name) for name in NAMED_FILE.findall(tests)]
+        word = re.compile(r"\b%s\b" % promise)
+        if not any(name in known and word.search(source_files.read_text(name, root)) for name in named):
+            report.add("%s:%d" % (path, number), "no test of its row names %s" % promise)
+        if not re.search(r"\d", figure):
+            report.add("%s:%d" % (path, number), "%s has no figure" % promise)
+    if seen != ["R%d" % i for i in range(1, len(seen) + 1)]:
+        report.add(path, "expected the promises R1, R2, ... once each, found %s" % " ".join(seen))
 
 
 def is_registered(path, lists):
@@ -110,6 +136,7 @@ def check(root):
     report = source_files.Report("check_docs")
     files = source_files.repository_files(root)
     check_readmes(report, root, files)
+    check_promises(report, root, files)
     check_registration(report, root, files)
     check_names(report, files)
     check_calls(report, root, files)

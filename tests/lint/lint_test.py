@@ -191,6 +191,21 @@ T Max(
         self.put("compiler/CMakeLists.txt", "tw_library(x SRCS op/op.cc)\n")
         self.assertEqual(self.run_check("check_docs.py")[0], 0)
 
+    def test_promises_without_a_test_or_a_figure(self):
+        row = "| R%d | no loss | `unit/loss_test.py` | %s |\n"
+        self.put("tests/unit/README.md", "# unit\n")
+        self.put("tests/unit/CMakeLists.txt", "tw_script_test(x loss_test.py)\n")
+        self.put("tests/unit/loss_test.py", "# Promise R1.\n")
+        self.put("tests/README.md", row % (1, "0 of 500"))
+        self.assertEqual(self.run_check("check_docs.py")[0], 0)
+        self.put("tests/README.md", row % (1, "none"))
+        self.expect_finding("check_docs.py", "tests/README.md:1: R1 has no figure")
+        self.put("tests/README.md", row % (1, "0 of 500") + row % (2, "0 of 500"))
+        self.expect_finding("check_docs.py", "tests/README.md:2: no test of its row names R2")
+        self.put("tests/unit/loss_test.py", "# Promises R1 and R3.\n")
+        self.put("tests/README.md", row % (1, "0 of 500") + row % (3, "0 of 500"))
+        self.expect_finding("check_docs.py", "found R1 R3")
+
     def test_same_basename(self):
         self.put("compiler/op/ir.h", "#pragma once\n")
         self.expect_finding("check_docs.py", "also taken by compiler/ir/ir.h")

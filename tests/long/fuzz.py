@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The long lane of the fuzzers: libFuzzer with ASan and UBSan on every parser of tests/fuzz.
+Promise R16 of tests/README.md.
 
 Each fuzzer runs for `--minutes`, starting from inputs that are in the repository (golden files,
 schedules in their comments) or made here (a model for each operator), in chunks of `--chunk`

@@ -5,6 +5,7 @@ its own. A report of a sanitizer ends the program that it is of, so a test that 
 a test starts are of the same build. sanitizer_control_test shows that each sanitizer finds what is planted,
 also between threads of the system's gRPC (tests/support/tsan_interposers.cc). Builds what is missing; --wrap
 runs each step on machines that are shared. Adds its rows to tests/results/sanitizers.json.
+Promise R17 of tests/README.md.
 """
 
 import argparse

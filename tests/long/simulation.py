@@ -2,6 +2,7 @@
 """The long lane of the simulated fleet: many seeds of fleet_sim_test, on `--jobs` processes, until
 `--seeds` are done, the time is up, or one fails. Writes counts and the failing seed to
 tests/results/simulation.json; exit code 1 after a failure.
+Promise R18 of tests/README.md.
 """
 
 import argparse

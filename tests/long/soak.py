@@ -2,6 +2,7 @@
 """The soak: a real fleet (tracker, tuner, agent, worker) under one small tuning job after another for an
 hour. Memory and descriptors of every daemon are flat: between the five minutes after the warm-up and the
 last five they grow by less than 5 %. No job fails. Writes tests/results/soak.json, also while it runs.
+Promise R8 of tests/README.md.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 // The whole fleet in simulation, many seeds: nothing measured is lost or counted twice, no lease is
 // held for ever, every job ends with every trial's outcome typed, whatever breaks. A failing run
 // prints its seed; TILEWRIGHT_SEED=N TILEWRIGHT_ROUNDS=1 replays it.
+// Promises R3, R9, R12, R14, R18 and R21 of tests/README.md.
 #include <gtest/gtest.h>
 
 #include <cstdio>

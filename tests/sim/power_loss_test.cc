@@ -2,6 +2,7 @@
 // there afterwards, once; what was under way is there wholly or not at all; the file is intact. The
 // disk is tests/support/power_loss_disk.h; each seed is a life of one database with several cuts,
 // some of them while the file is made, while it is recovered, or while it is closed.
+// Promise R2 of tests/README.md.
 #include <gtest/gtest.h>
 
 #include <functional>

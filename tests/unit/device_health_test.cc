@@ -1,5 +1,6 @@
 // Is the device broken, or are the candidates? The drift of baselines on recorded noise, the
 // verdict from results and canaries, and both in the tracker's state machine.
+// Promises R12 and R13 of tests/README.md.
 #include "tracker/device_health.h"
 
 #include <gmock/gmock.h>

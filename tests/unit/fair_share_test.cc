@@ -1,6 +1,6 @@
 // Who gets the devices: shares between users and jobs by seconds of devices, priority classes with
 // ageing, quotas. First the parts, then the tracker's state machine with devices that take their
-// time.
+// time. Promise R11 of tests/README.md.
 #include "tracker/fair_share.h"
 
 #include <gmock/gmock.h>
