@@ -40,6 +40,9 @@ constexpr AdviceRow kAdvice[] = {
     {"signing.key.kind", "'tilewright modules keygen FILE' makes a key that fits"},
     {"module.alias", "lower-case letters, digits and .-_, as in 'stable' or 'v1.2'"},
     {"module.not_found", "'tilewright modules list' shows what there is"},
+    {"log.open.version",
+     "a log of an older version is brought up to date by what writes to it (tilewright tune --log, "
+     "or the server that it belongs to); one of a newer version needs that version"},
     {"log.module_version.pruned", "'tilewright modules list' shows what is there"},
     {"module.file", "the module is damaged: compile or fetch it again"},
     {"module.manifest",
