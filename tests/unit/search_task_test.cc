@@ -56,7 +56,7 @@ TEST(SearchTaskTest, PicksAreTheTopOfTheConsideredLessTheExploredShare) {
   auto task = MakeTask(1);
   auto model = cost_model::MakePriorModel();
   const AskResult result = Ask(task.get(), 20, "b1", model.get());
-  EXPECT_GE(result.considered, 256);
+  EXPECT_GE(result.considered, SearchOptions().early_considered);
   EXPECT_EQ(result.invalid, 0);
   ASSERT_EQ(result.picks.size(), 20U);
   int explored = 0;
@@ -241,6 +241,7 @@ TEST(SearchTaskTest, FirstPicksAreOfManyMicroKernelsLaterOnesFollowTheModel) {
                           [](const Pick& pick) { return pick.explored; }),
             2);
   EXPECT_EQ(later.exploration_share, 0.1);
+  EXPECT_GE(later.considered, SearchOptions().considered);
 }
 
 // Half of a later batch, where wanted, is one step away from the best two, whatever the model
