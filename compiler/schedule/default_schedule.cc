@@ -26,6 +26,7 @@ using ir::StmtNode;
 
 // Fewer scalar operations than this are done before a second thread has started.
 constexpr int64_t kParallelWork = 20'000;
+constexpr int64_t kLeastBytes = 16;        // lanes of a part of a vector of bytes
 constexpr int64_t kMaxPartialVectors = 4;  // of a sum whose lanes run along the reduction
 // So many partial results become one in each step of their combination.
 constexpr int64_t kFold = 4;
@@ -330,7 +331,10 @@ void DefaultScheduler::ScheduleElementwise(const std::string& name) {
       outer.push_back(loops[i]);
       continue;
     }
-    int64_t width = std::min<int64_t>(lanes, ExtentOf(block->iters[i].domain.extent));
+    const int64_t extent = ExtentOf(block->iters[i].domain.extent);
+    int64_t width = std::min<int64_t>(lanes, extent);
+    // Of bytes a part of a vector without a mask is better than a whole one with.
+    while (width > kLeastBytes && extent % width != 0) width /= 2;
     Step split{.kind = StepKind::kSplit, .handles = {loops[i]}, .factors = {kInfer, width}};
     if (choice.vectors > 1) split.factors = {kInfer, choice.vectors, width};
     if (!Try(split)) return;
@@ -345,6 +349,8 @@ void DefaultScheduler::ScheduleElementwise(const std::string& name) {
     order.push_back(lane_loop);
     Try({.kind = StepKind::kReorder, .handles = order});
     Try({.kind = StepKind::kVectorize, .handles = {lane_loop}});
+    const int between = BetweenLanes(*block, axis);
+    if (between >= 0) Try({.kind = StepKind::kUnroll, .handles = {loops[between]}});
     if (unrolled >= 0) Try({.kind = StepKind::kUnroll, .handles = {unrolled}});
   }
   ParallelOuter(outer, WorkOf(*block), choice.parallel);

@@ -187,6 +187,21 @@ int RowAxis(const StmtNode& block, int vector_axis) {
   return best;
 }
 
+int BetweenLanes(const StmtNode& block, int vector_axis) {
+  constexpr int64_t kRow = 4;
+  if (vector_axis < 0 || block.body->kind != ir::StmtKind::kStore) return -1;
+  const ir::Buffer& written = block.body->buffer;
+  const auto stride = [&](size_t i) {
+    return AccessStride(written, block.body->indices, block.iters[i].var);
+  };
+  if (written->dtype.bytes() != 1 || stride(static_cast<size_t>(vector_axis)) != kRow) return -1;
+  for (size_t i = 0; i < block.iters.size(); ++i) {
+    const ir::IterVar& iter = block.iters[i];
+    if (ExtentOf(iter.domain.extent) == kRow && stride(i) == 1) return static_cast<int>(i);
+  }
+  return -1;
+}
+
 bool RunsAlongReduction(const StmtNode& block, int lanes) {
   if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return false;
   const ir::IterVar& last = block.iters.back();

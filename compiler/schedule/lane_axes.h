@@ -29,6 +29,9 @@ int RowAxis(const ir::StmtNode& block, int vector_axis);
 bool MovesLanes(const ir::StmtNode& block, int vector_axis, int axis);
 // A third spatial axis that a tile may take when it has all of the row axis; -1 = none.
 int SecondRowAxis(const ir::StmtNode& block, int vector_axis, int row_axis);
+// Of bytes: the axis whose four elements lie between two of the lanes', [.., w, 4] with lanes along
+// w; written out, its stores fill whole vectors. -1 = none.
+int BetweenLanes(const ir::StmtNode& block, int vector_axis);
 // Whether the innermost reduction iterator is the only one along which loads are contiguous.
 bool RunsAlongReduction(const ir::StmtNode& block, int lanes);
 

@@ -88,6 +88,22 @@ TEST(DefaultScheduleTest, PackedBytesAreDotProducts) {
   EXPECT_TRUE(Contains(Check(*f, kTargets[1]), "generic.dot4.8"));
 }
 
+// An image of three channels as dot products of four want it: its channels written out, so that
+// their stores fill vectors, and lanes that divide its width, so that none is masked.
+TEST(DefaultScheduleTest, BytesInFoursAreWrittenOut) {
+  auto f = ir::ParseFunction(
+      "fn fours(X: u8[3,5,96] input, Y: u8[5,96,4] output) stage=scheduled {"
+      " for h in 0..5 { for w in 0..96 { for c in 0..4 {"
+      " block fours(vh: spatial 0..5 = h, vw: spatial 0..96 = w, vc: spatial 0..4 = c) {"
+      " reads X[vc:1, vh:1, vw:1]; writes Y[vh:1, vw:1, vc:1];"
+      " Y[vh, vw, vc] = select(vc < 3, X[vc, vh, vw], 0u8); } } } } }");
+  ASSERT_TRUE(f.ok()) << f.status();
+  const ir::Function scheduled = Check(*f, kTargets[2]);
+  EXPECT_TRUE(Contains(scheduled, "in 0..4 unrolled"));
+  EXPECT_TRUE(Contains(scheduled, "in 0..32 vectorized"));
+  EXPECT_FALSE(Contains(scheduled, "where"));
+}
+
 TEST(DefaultScheduleTest, RandomPrograms) {
   uint64_t seed = tests::TestSeed(11);
   int64_t rounds = tests::TestRounds(150);
