@@ -1,4 +1,4 @@
-// The part of DevicePool that deals in work items, results and the outbox.
+// The part of DevicePool that deals in work items: submitted, queued, ended, cancelled.
 #include <algorithm>
 #include <utility>
 
@@ -13,14 +13,6 @@ constexpr size_t kMaxWorkItemName = 512;
 constexpr double kMaxShareWeight = 100;
 constexpr int kMaxAttemptsBefore = 1'000'000;
 constexpr int kDefaultPriority = 3;
-constexpr int kMaxCanaryLosses = 2;
-constexpr char kArtifactMissing[] = "ARTIFACT_MISSING";  // of DEVICE_LOST
-constexpr int kDefaultPull = 256;
-constexpr int kMaxPull = 1000;
-// Of a round: what happens with each is some work for the database.
-constexpr int kForgetAtOnce = 100;
-// A message must fit into gRPC's limit together with its neighbours.
-constexpr size_t kMaxPullBytes = 8 << 20;
 
 bool ValidDigest(const v1::Digest& digest) {
   return digest.algorithm() == "sha256" && digest.hash().size() == 32;
@@ -34,10 +26,6 @@ uint64_t SpecHash(const v1::WorkItem& item) {
   std::string bytes;
   canonical.SerializeToString(&bytes);
   return support::StableHash64(bytes);
-}
-
-std::string MeasurementId(const std::string& work_item, int attempt) {
-  return support::StrCat(work_item, "/", attempt);
 }
 
 }  // namespace
@@ -218,161 +206,6 @@ void DevicePool::Close(WorkRow* row, v1::WorkState state, std::string_view reaso
   AddUpdate(*row, reason, measurement_id, now);
 }
 
-// The current attempt of a leased item (already out of its lease) is over without a result.
-void DevicePool::LoseAttempt(WorkRow* row, std::string_view reason, bool loss, Now now) {
-  if (loss) ++row->infra_losses;
-  row->state = v1::WORK_STATE_QUEUED;
-  Enqueue(row, now);
-  Touch(*row);
-  if (row->infra_losses >= options_.max_infra_losses) {
-    Close(row, v1::WORK_STATE_FAILED, "work.attempts.lost", "", now);
-  } else {
-    AddUpdate(*row, reason, "", now);
-  }
-}
-
-v1::Ack DevicePool::Report(const v1::MeasurementResult& result, const std::string& address,
-                           Now now) {
-  v1::Ack ack;
-  ack.set_measurement_id(result.measurement_id());
-  const auto reject = [&](const std::string& why) {
-    ack.set_disposition(v1::DISPOSITION_REJECTED);
-    ack.set_detail(why);
-    ++counters_.results_by_disposition[v1::Disposition_Name(ack.disposition())];
-    return ack;
-  };
-  const auto it = items_.find(result.work_item());
-  if (it == items_.end()) return reject("result.work_item.unknown: no such work item");
-  WorkRow& row = it->second;
-  const int number = result.attempt() - row.item.attempts_before();
-  if (number < 1 || number > static_cast<int>(row.attempts.size()) ||
-      result.measurement_id() != MeasurementId(result.work_item(), result.attempt())) {
-    return reject("result.measurement_id.invalid: expected {work item}/{attempt} of a grant");
-  }
-  Attempt& attempt = row.attempts[static_cast<size_t>(number) - 1];
-  if (result.fencing_token() != attempt.token || result.device() != attempt.device) {
-    return reject("result.fencing.mismatch: not the device and token of that attempt");
-  }
-  if (result.outcome() == v1::OUTCOME_UNSPECIFIED) {
-    return reject("result.outcome.missing: expected an outcome");
-  }
-  if (attempt.disposition != v1::DISPOSITION_UNSPECIFIED) {
-    ack.set_disposition(v1::DISPOSITION_ALREADY_STORED);
-  } else {
-    ResultRow stored;
-    stored.at_us = now.wall_us;
-    stored.result = result;
-    stored.result.set_agent_address(address);
-    stored.disposition = row.open() ? v1::DISPOSITION_STORED : v1::DISPOSITION_SUPERSEDED;
-    attempt.disposition = stored.disposition;
-    ack.set_disposition(stored.disposition);
-    changes_.results.push_back(std::move(stored));
-    Touch(row);
-    const auto lease = leases_.find(attempt.lease);
-    if (lease != leases_.end()) ChargeItem(&lease->second, now);
-    const std::string device = attempt.device;
-    if (row.open()) {
-      NoteBaselines(attempt, row, result);
-      TakeResult(&row, &attempt, result, now);
-      ObserveResult(device, row, result, now);
-    }
-  }
-  ++counters_.results_by_disposition[v1::Disposition_Name(ack.disposition())];
-  return ack;
-}
-
-void DevicePool::StopOtherAttempt(const WorkRow& row, bool current, Now now) {
-  if (row.state != v1::WORK_STATE_LEASED || current) return;
-  const auto lease = leases_.find(row.attempts.back().lease);
-  if (lease == leases_.end()) return;
-  Revoke(lease->second, {row.item.name()}, "lease.revoked.superseded", false, now);
-}
-
-void DevicePool::TakeResult(WorkRow* row, Attempt* attempt, const v1::MeasurementResult& result,
-                            Now now) {
-  // "Current": the item is with a device under this very attempt. Otherwise its lease was lost and
-  // this result is late: the first one stored still wins.
-  const bool current = row->state == v1::WORK_STATE_LEASED && attempt == &row->attempts.back();
-  // An agent that was restarted says nothing about the device, but one that never gets there does.
-  const bool never_ran = result.outcome() == v1::DEVICE_LOST && result.phase().empty() &&
-                         row->infra_losses < kMaxCanaryLosses;
-  if (IsCanary(*row) && result.error_class() == kArtifactMissing) {
-    LoseCanary(row, now);
-    return;
-  }
-  if (IsCanary(*row) && result.outcome() != v1::CANCELLED && !never_ran) {
-    TakeCanaryResult(row, attempt, result, now);
-    return;
-  }
-  if (result.outcome() == v1::DEVICE_LOST) {
-    TakeLostAttempt(row, result, current, now);
-    return;
-  }
-  if (result.outcome() == v1::CANCELLED) {  // stopped before its time, for no fault of its own
-    if (current) {
-      RemoveFromLease(row, now);
-      LoseAttempt(row, "work.attempt.cancelled", false, now);
-    }
-    return;
-  }
-  const bool retry = !result.valid() && result.outcome() == v1::OK &&
-                     row->invalid_results < row->item.invalid_retries();
-  if (retry) {
-    ++row->invalid_results;
-    if (current) {
-      RemoveFromLease(row, now);
-      row->state = v1::WORK_STATE_QUEUED;
-      Enqueue(row, now);
-    }
-    AddUpdate(*row, "work.measurement.invalid", result.measurement_id(), now);
-    return;
-  }
-  KeepAsCanary(*row, result);
-  attempt->accepted = true;
-  ++counters_.accepted_by_outcome[v1::Outcome_Name(result.outcome())];
-  ++devices_[attempt->device].done;
-  StopOtherAttempt(*row, current, now);
-  Close(row, v1::WORK_STATE_DONE, "", result.measurement_id(), now);
-}
-
-void DevicePool::AwaitArtifacts(WorkRow* row, const v1::MeasurementResult& result, Now now) {
-  RemoveFromLease(row, now);
-  row->state = v1::WORK_STATE_QUEUED;
-  awaiting_.insert(row->item.name());
-  AddUpdate(*row, "work.artifact.missing", result.measurement_id(), now);
-}
-
-void DevicePool::TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& result, bool current,
-                                 Now now) {
-  const bool candidate = !result.phase().empty();  // it was running when the device went away
-  if (candidate) {
-    ++row->candidate_kills;
-  } else {
-    ++row->infra_losses;
-  }
-  if (row->candidate_kills >= options_.max_candidate_kills) {
-    StopOtherAttempt(*row, current, now);
-    Close(row, v1::WORK_STATE_QUARANTINED, "work.candidate.poison", result.measurement_id(), now);
-    return;
-  }
-  if (row->infra_losses >= options_.max_infra_losses) {
-    StopOtherAttempt(*row, current, now);
-    Close(row, v1::WORK_STATE_FAILED, "work.attempts.lost", result.measurement_id(), now);
-    return;
-  }
-  if (current && result.error_class() == kArtifactMissing) {
-    AwaitArtifacts(row, result, now);
-    return;
-  }
-  if (current) {
-    RemoveFromLease(row, now);
-    row->state = v1::WORK_STATE_QUEUED;
-    Enqueue(row, now);
-  }
-  AddUpdate(*row, candidate ? "work.device.lost" : "work.infrastructure.lost",
-            result.measurement_id(), now);
-}
-
 void DevicePool::CancelItem(WorkRow* row, bool kill, v1::CancelWorkResponse* response, Now now) {
   if (row->state == v1::WORK_STATE_LEASED) {
     const auto lease = leases_.find(row->attempts.back().lease);
@@ -402,99 +235,6 @@ v1::CancelWorkResponse DevicePool::Cancel(const v1::CancelWorkRequest& request, 
     CancelItem(&it->second, request.kill_running(), &response, now);
   }
   return response;
-}
-
-std::string DevicePool::CursorText(int64_t seq) const {
-  return support::StrCat(store_id_, "-", seq);
-}
-
-// 0 for an empty cursor and for one of another database; -1 for a text that is no cursor.
-int64_t DevicePool::CursorSeq(const std::string& cursor) const {
-  if (cursor.empty()) return 0;
-  const size_t dash = cursor.rfind('-');
-  if (dash == std::string::npos) return -1;
-  const auto seq = support::ParseInt64(std::string_view(cursor).substr(dash + 1));
-  if (!seq.has_value() || *seq < 0) return -1;
-  return cursor.substr(0, dash) == store_id_ ? *seq : 0;
-}
-
-bool DevicePool::Pull(const v1::PullResultsRequest& request,
-                      v1::PullResultsResponse* response) const {
-  response->Clear();
-  response->set_tracker_epoch(epoch_);
-  const int64_t after = std::max<int64_t>(0, CursorSeq(request.cursor()));
-  response->set_cursor(CursorText(after));
-  const auto box = outbox_.find(request.consumer());
-  if (box == outbox_.end()) return false;
-  const int limit =
-      request.max_updates() <= 0 ? kDefaultPull : std::min<int>(request.max_updates(), kMaxPull);
-  size_t bytes = 0;
-  for (auto it = box->second.upper_bound(after);
-       it != box->second.end() && response->updates_size() < limit && bytes < kMaxPullBytes; ++it) {
-    const OutboxRow& row = it->second;
-    v1::WorkUpdate* update = response->add_updates();
-    update->set_cursor(CursorText(row.seq));
-    update->set_work_item(row.work_item);
-    update->set_state(row.state);
-    update->set_reason(row.reason);
-    if (!row.measurement_id.empty()) *update->mutable_result() = row.result;
-    update->mutable_at()->set_seconds(row.at_us / 1'000'000);
-    update->mutable_at()->set_nanos(static_cast<int32_t>(row.at_us % 1'000'000 * 1000));
-    response->set_cursor(update->cursor());
-    bytes += update->ByteSizeLong();
-  }
-  return response->updates_size() > 0;
-}
-
-absl::Status DevicePool::Acknowledge(const v1::AckResultsRequest& request) {
-  const int64_t seq = CursorSeq(request.cursor());
-  if (seq < 0) {
-    return support::InvalidArgument("cursor.parse.invalid", support::Quote(request.cursor(), 80));
-  }
-  const auto box = outbox_.find(request.consumer());
-  if (seq == 0 || box == outbox_.end()) return absl::OkStatus();
-  const auto end = box->second.upper_bound(seq);
-  outbox_size_ -= std::distance(box->second.begin(), end);
-  for (auto it = box->second.begin(); it != end; ++it) {
-    // The last update of an item that has ended.
-    if (it->second.state != v1::WORK_STATE_QUEUED) MayForget(it->second.work_item);
-  }
-  box->second.erase(box->second.begin(), end);
-  int64_t& acked = changes_.acked[request.consumer()];
-  acked = std::max(acked, seq);
-  return absl::OkStatus();
-}
-
-void DevicePool::FailOverdueWork(Now now) {
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now.mono_ns) {
-    const std::string name = deadlines_.begin()->second;
-    deadlines_.erase(deadlines_.begin());
-    const auto it = items_.find(name);
-    if (it == items_.end() || !it->second.open()) continue;
-    if (it->second.state == v1::WORK_STATE_LEASED) {
-      deadlines_.emplace(now.mono_ns + kSecondNs, name);  // let it finish; look again
-      continue;
-    }
-    Close(&it->second, v1::WORK_STATE_FAILED, "work.queue.timeout", "", now);
-  }
-}
-
-void DevicePool::MayForget(const std::string& work_item) {
-  const auto it = items_.find(work_item);
-  if (it == items_.end() || it->second.open()) return;
-  forgettable_.emplace(it->second.closed_ns, work_item);
-}
-
-void DevicePool::ForgetClosedWork(Now now) {
-  for (int i = 0; i < kForgetAtOnce && !forgettable_.empty(); ++i) {
-    const auto oldest = forgettable_.begin();
-    const bool old = oldest->first + options_.keep_closed_ns <= now.mono_ns;
-    if (!old && forgettable_.size() <= options_.max_closed) return;
-    dirty_items_.erase(oldest->second);
-    items_.erase(oldest->second);
-    changes_.forgotten.push_back(oldest->second);
-    forgettable_.erase(oldest);
-  }
 }
 
 }  // namespace tilewright::tracker
