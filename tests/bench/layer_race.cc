@@ -31,6 +31,9 @@ namespace {
 // numbers may be rounded to either.
 constexpr double kMaxPeerDistance = 1e-5, kMaxByteDistance = 1e-3;
 
+// Products of bytes in one instruction, for each of floats.
+constexpr double kByteSpeedup = 4;
+
 struct Options {
   int threads = 1, search = 64, blocks = 4;
   double block_s = 0.5;
@@ -95,7 +98,8 @@ std::vector<float> Numbers(const runtime::TensorView& view) {
 }
 
 nlohmann::json Race(const Layer& layer, const ir::Target& target, const Options& options,
-                    double peak) {
+                    double float_peak) {
+  const double peak = float_peak * (layer.bytes_only ? kByteSpeedup : 1);
   const int64_t block = target.vector_bytes / 4;
   const std::string text = GraphText(layer, block);
   const driver::Task task = driver::DescribeTask(Must(graph::ParseGraph(text), text));
