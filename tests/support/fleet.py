@@ -39,8 +39,8 @@ def wait_for(what, condition, timeout=60.0, pause=0.05):
 
 
 class Daemon:
-    def __init__(self, name, args, state, port_file=None, prefix=()):
-        self.name, self.args, self.port_file = name, list(args), port_file
+    def __init__(self, name, args, state, port_file=None, prefix=(), folder=BIN):
+        self.name, self.args, self.port_file, self.folder = name, list(args), port_file, folder
         self.prefix, self.log_path, self.process = list(prefix), state / f"{name}.log", None
 
     def start(self):
@@ -48,7 +48,7 @@ class Daemon:
             self.port_file.unlink()
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
-            self.prefix + [str(BIN / f"tilewright-{self.name.split('.')[0]}"), *map(str, self.args)],
+            self.prefix + [str(self.folder / f"tilewright-{self.name.split('.')[0]}"), *map(str, self.args)],
             stdout=log, stderr=log, start_new_session=True)
         log.close()
 
@@ -85,9 +85,11 @@ class Daemon:
 
 
 class Fleet:
-    """Tracker, tuner and one agent; state under one temporary folder."""
+    """Tracker, tuner and one agent; state under one temporary folder. `folders`: where the binary of a daemon
+    ("tracker") comes from, if not from BIN."""
 
-    def __init__(self, threads=1, agent_args=(), tuner_args=(), keep=False):
+    def __init__(self, threads=1, agent_args=(), tuner_args=(), keep=False, folders=None):
+        self.folders = folders or {}
         self.state = Path(tempfile.mkdtemp(prefix="tilewright-e2e-"))
         self.threads, self.agent_args, self.tuner_args, self.keep = threads, agent_args, tuner_args, keep
         self.target = f"native,threads={threads}"
@@ -124,7 +126,8 @@ class Fleet:
                            *self.agent_args], None, prefix)
 
     def _start(self, name, args, port_file, prefix=()):
-        daemon = Daemon(name, ["--state-dir", self.state / name, *args], self.state, port_file, prefix)
+        folder = self.folders.get(name.split(".")[0], BIN)
+        daemon = Daemon(name, ["--state-dir", self.state / name, *args], self.state, port_file, prefix, folder)
         self.daemons[name] = daemon
         daemon.start()
 
