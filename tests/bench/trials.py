@@ -38,6 +38,7 @@ ABLATIONS = ("model", "model-no-training", "model-no-evolution", "model-full-evo
              "model-no-shipped-model", "learned", "draft", "random")
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 GOOD = 0.95
+LANE_TRIALS = 64  # of each of the lane's searches
 VERIFIED = 5  # sets of buffers that a best-known kernel was timed with
 
 
@@ -56,7 +57,7 @@ def driver(*arguments):
 def lane(flags):
     """Towards 2,000 trials x 3 seeds of every workload beside other work: searches of 64 trials with seeds of their own, one
     short process at a time behind --through (a lock, say), the least searched workload first. Goes on where it stopped."""
-    goal, chunk, end = 3 * 2000, 64, time.monotonic() + 60 * flags.minutes
+    goal, chunk, end = 3 * 2000, LANE_TRIALS, time.monotonic() + 60 * flags.minutes
     runs = flags.store / "lane.txt"
     through = [*shlex.split(flags.through), str(build_dir() / "bin" / "trials")]
     while time.monotonic() < end:
@@ -114,7 +115,7 @@ class Store:
 def update_best_known(folder):
     """Takes what is faster into the table; nothing in it ever gets slower."""
     table = json.loads(BEST_KNOWN.read_text()) if BEST_KNOWN.exists() else {"workloads": {}}
-    faster = []
+    faster, lane_trials = [], {}
     for name in names():
         store = Store(folder, name)
         program = store.best()
@@ -131,10 +132,17 @@ def update_best_known(folder):
                   f"{row['us']} us; its row stays", file=sys.stderr)
         elif row is None or rebased or entry["ratio"] < row["ratio"]:
             faster.append(name)
-            table["workloads"][name] = {**entry, "measured": len(store.ratio)}
+            kept = {"lane": row["lane"]} if row and "lane" in row else {}
+            table["workloads"][name] = {**entry, "measured": len(store.ratio), **kept}
         else:
             row["measured"] = max(row.get("measured", 0), len(store.ratio))
-    table["note"] = "ratio: time of the best kernel over the baseline's, taken in turns; measured: programs looked at"
+    table["note"] = ("ratio: time of the best kernel over the baseline's, taken in turns; measured: programs looked at, by searches and by "
+                     "chance; lane: trials of the lane towards 2,000 trials x 3 seeds")
+    for (_, name, _), tried in sorted(read_runs(folder / "lane.txt", LANE_TRIALS).items()):
+        if name in table["workloads"]:
+            lane_trials[name] = lane_trials.get(name, 0) + len(tried)
+    for name, trials in lane_trials.items():
+        table["workloads"][name]["lane"] = max(trials, table["workloads"][name].get("lane", 0))
     table["target"] = store.head.get("target", table.get("target"))
     BEST_KNOWN.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n")
     print(f"best_known.json: {len(faster)} of {len(names())} faster" + (": " + " ".join(faster) if faster else ""))
