@@ -4,7 +4,7 @@
     models_race.py [NAME ...] [--threads 1 2] [--trials N] [--peers onnxruntime openvino ...] [--work DIR]
                    [--light DIR] [--build DIR] [--blocks 4] [--block-s 0.5] [-o RESULT.json]
 
-NAME: a model of tests/models/make_models.py (default: the seven, an attention layer and an LSTM cell), one of its
+NAME: a model of tests/models/make_models.py (default: the seven, an attention layer, an LSTM cell, and three in int8), one of its
 networks of images with _int8 behind it (resnet18_int8: without the softmax, quantised by ONNX Runtime, which needs
 the package onnx, with random calibration data) or the path of an ONNX file; --light DIR adds every DIR/*/model.onnx (../shared/onnx/light where it is there). For each model and
 number of threads: the module with default schedules, the module tuned with N trials (0: none; records are kept in
@@ -17,6 +17,7 @@ Needs numpy and onnxruntime, whose outputs are the reference (run it with an int
 loudly (exit 77) without. The models are written by /usr/bin/python3, which has Debian's python3-onnx.
 """
 import argparse
+import importlib.util
 import json
 import os
 import platform
@@ -59,7 +60,8 @@ def parse_flags():
     for name in flags.names:
         if name not in KNOWN and not Path(name).is_file():
             parser.error(f"unknown model '{name}': expected a file or some of {', '.join(KNOWN)}")
-    flags.names = flags.names or MODELS + PARTS
+    # Who has no onnx cannot quantise.
+    flags.names = flags.names or MODELS + PARTS + (INT8 if importlib.util.find_spec("onnx") else [])
     if flags.light:
         found = sorted(flags.light.glob("*/model.onnx"))
         if not found:
