@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import cli_case  # noqa: E402
@@ -31,6 +32,8 @@ class ModulesForCi(cli_case.Fleet):
         return ["--module-key", self.path("release.key")]
 
     def publish(self, seed):
+        # The same weights and schedules would be the same module, of which no second version is made.
+        onnx.save(cli_case.dense_model(rows=4, inner=self.INNER, columns=96, seed=seed), self.path("m.onnx"))
         self.good("tune", "m.onnx", "--target", "native,threads=1", "--trials", "4", "--seed", str(seed),
                   *self.server, "-o", "tuned.tw")
         return json.loads(self.good("modules", "list", *self.server, "-o", "json"))[0]

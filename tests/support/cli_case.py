@@ -29,9 +29,9 @@ def binary(name):
     return os.path.join(BUILD, "bin", name)
 
 
-def dense_model(op="MatMul", rows=1, inner=8, columns=4, shape=None):
-    """x[rows, inner] -> `op` with w[inner, columns] -> y."""
-    rng = numpy.random.default_rng(1)
+def dense_model(op="MatMul", rows=1, inner=8, columns=4, shape=None, seed=1):
+    """x[rows, inner] -> `op` with w[inner, columns] -> y; w by the seed."""
+    rng = numpy.random.default_rng(seed)
     weight = rng.standard_normal((inner, columns)).astype(numpy.float32)
     node = helper.make_node(op, ["x", "w"], ["y"], name="node_of_y")
     graph = helper.make_graph(
