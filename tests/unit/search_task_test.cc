@@ -56,7 +56,7 @@ TEST(SearchTaskTest, PicksAreTheTopOfTheConsideredLessTheExploredShare) {
   auto task = MakeTask(1);
   auto model = cost_model::MakePriorModel();
   const AskResult result = Ask(task.get(), 20, "b1", model.get());
-  EXPECT_GE(result.considered, SearchOptions().early_considered);
+  EXPECT_GE(result.considered, 256);
   EXPECT_EQ(result.invalid, 0);
   ASSERT_EQ(result.picks.size(), 20U);
   int explored = 0;

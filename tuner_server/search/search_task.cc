@@ -340,13 +340,11 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
   const int generations = !model->pretrained() ? (some ? std::min(1, options_.generations) : 0)
                           : early              ? options_.generations
                                                : options_.late_generations;
-  const int considered =
-      early ? std::min(options_.early_considered, options_.considered) : options_.considered;
   const int fresh = generations > 0 ? options_.fresh / 2 : options_.fresh;
   const int evolved = fresh + generations * options_.offspring;
   const std::vector<std::string> inherited = AddInherited(&pool, &result);
   TW_TRY(Score(model, &pool, &result));
-  TW_TRY(AddBase(model, std::max(0, considered - evolved), &pool, &result));
+  TW_TRY(AddBase(model, std::max(0, options_.considered - evolved), &pool, &result));
   AddFresh(&rng, BestKnown(kParents), true, fresh, &pool, &result);
   TW_TRY(Score(model, &pool, &result));
   if (options_.annealing) {
@@ -361,7 +359,7 @@ absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
     neighbours = AddNeighbours(&pool, &result);
     TW_TRY(Score(model, &pool, &result));
   }
-  TW_TRY(AddBase(model, considered, &pool, &result));
+  TW_TRY(AddBase(model, options_.considered, &pool, &result));
   result.considered = static_cast<int>(pool.drafts.size());
   for (const size_t i : ByScore(pool.scores)) {
     const int rank = static_cast<int>(result.ranked.size()) + 1;
