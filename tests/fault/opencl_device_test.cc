@@ -374,8 +374,10 @@ TEST_F(OpenClFleet, TunesAKernel) {
     std::cout << name << " " << update.result().median() << " ns\n";
   }
   EXPECT_GE(medians.size(), 5U);
-  EXPECT_LT(medians.at(StrCat("matmul-", best.first, "x", best.second)), medians.at("matmul-1x1"))
-      << "a thread of its own for each element is what no device likes best";
+  // Which size is best depends on the device and on what else it does; that it matters does not.
+  double slowest = 0;
+  for (const auto& [name, median] : medians) slowest = std::max(slowest, median);
+  EXPECT_GT(slowest, 1.1 * medians.at(StrCat("matmul-", best.first, "x", best.second)));
   EXPECT_EQ(agent_->End().exit_code, 0);
 }
 
