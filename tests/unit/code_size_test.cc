@@ -33,6 +33,14 @@ TEST(CodeSizeTest, VectorsCountTheRegistersTheyFill) {
   EXPECT_EQ(SizeOf("for i in 0..64 vectorized { y[0, i] = x[0, i] + 1.0f32; }"), 4 * one);
 }
 
+TEST(CodeSizeTest, ScalarsAreOneElementForAllLanes) {
+  const auto function = ir::ParseFunction(
+      "fn f(s: f32[] input, y: f32[256] output) stage=loops {\n"
+      "for i in 0..16 vectorized { y[i] = s[]; }\n}\n");
+  ASSERT_TRUE(function.ok()) << support::StatusText(function.status());
+  EXPECT_EQ(CodeSize(*function, *ir::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=1")), 2);
+}
+
 TEST(CodeSizeTest, LanesApartInMemoryAndCallsAreDear) {
   const double together = SizeOf("for i in 0..16 vectorized { y[0, i] = x[0, i]; }");
   EXPECT_GT(SizeOf("for i in 0..16 vectorized { y[0, i] = x[i, 0]; }"), 8 * together);

@@ -14,8 +14,10 @@ constexpr double kCall = 30;
 // A lane of a register whose lanes lie apart in memory: its address, and its move into place.
 constexpr double kGatheredLane = 2;
 
-// Whether neighbouring values of `lane` are neighbours in memory, or one element.
+// Whether neighbouring values of `lane` are neighbours in memory, or one element (a scalar has no
+// index).
 bool LanesAreTogether(const std::vector<ir::Expr>& indices, const ir::Var& lane) {
+  if (indices.empty()) return true;
   return std::none_of(indices.begin(), indices.end() - 1,
                       [&](const ir::Expr& index) { return ir::UsesVar(index, lane); });
 }
@@ -49,11 +51,12 @@ class Counter {
   double CountLoop(const ir::StmtNode& s) {
     const int64_t* extent = ir::AsInt(s.range.extent);
     const double copies = s.annotations.count("tail") > 0 ? 2 : 1;
-    if (extent == nullptr || s.for_kind == ir::ForKind::kSerial) return copies * Count(s.body);
-    if (s.for_kind == ir::ForKind::kUnrolled) {
+    if (extent != nullptr && s.for_kind == ir::ForKind::kUnrolled) {
       return copies * static_cast<double>(*extent) * Count(s.body);
     }
-    if (s.for_kind != ir::ForKind::kVectorized) return copies * Count(s.body);
+    if (extent == nullptr || s.for_kind != ir::ForKind::kVectorized) {
+      return copies * Count(s.body);
+    }
     const ir::Var outer = std::exchange(lane_, s.var);
     const int64_t outer_lanes = std::exchange(lanes_, *extent);
     const double body = Count(s.body);
