@@ -104,10 +104,6 @@ class DepthwiseDotsSketch final : public Sketch {
   size_t block_ = 0, tile_h_ = 0, tile_w_ = 0, pad_ = 0, per_tile_ = 0, fused_ = 0;
 };
 
-bool EndsWith(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& function,
@@ -119,7 +115,7 @@ std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& funct
                         [&](const BlockInfo& block) { return block.name == name; });
   };
   const auto sums = std::find_if(blocks.begin(), blocks.end(), [](const BlockInfo& block) {
-    return block.has_init && EndsWith(block.name, "_sums");
+    return block.has_init && block.name.ends_with("_sums");
   });
   if (sums == blocks.end() || sums->iters.size() != 8) return out;
   Stages stages;

@@ -149,10 +149,6 @@ class WinogradSketch final : public Sketch {
   size_t by_stage_ = 0, rows_ = 0, tile_h_ = 0, tile_w_ = 0, vectors_ = 0, pad_ = 0;
 };
 
-bool EndsWith(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
@@ -164,7 +160,7 @@ std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
                         [&](const BlockInfo& block) { return block.name == name; });
   };
   const auto products = std::find_if(blocks.begin(), blocks.end(), [](const BlockInfo& block) {
-    return block.has_init && EndsWith(block.name, "_products");
+    return block.has_init && block.name.ends_with("_products");
   });
   if (products == blocks.end() || products->iters.size() != 9) return out;
   Stages stages;
