@@ -210,7 +210,8 @@ class FunctionEmitter {
   void Stream(llvm::StoreInst* store);
   absl::StatusOr<llvm::Value*> LoadSlots(const Access& access);
   absl::Status StoreSlots(const Access& access, llvm::Value* value);
-  absl::StatusOr<llvm::Value*> LoadStrided(const Access& access, const RampForm& ramp);
+  absl::StatusOr<llvm::Value*> LoadStrided(const Access& access, const RampForm& ramp,
+                                           const std::vector<bool>& active);
   absl::StatusOr<llvm::Value*> LoadLanes(const Access& access, const RampForm* ramp);
   absl::Status StoreLanes(const Access& access, const RampForm* ramp, llvm::Value* value);
   absl::StatusOr<llvm::Value*> LanePointers(const Access& access);

@@ -196,22 +196,37 @@ StatusOrValue FunctionEmitter::LoadMemory(const Access& access) {
   return FromMemory(lanes, access.dtype);
 }
 
-// A strided vector from overlapping whole ones, which never reach beyond the last lane's element.
-StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm& ramp) {
+// A strided vector from overlapping whole ones, which never reach beyond the last lane's element;
+// of lanes that are not active no element is read, and their value is zero.
+StatusOrValue FunctionEmitter::LoadStrided(const Access& access, const RampForm& ramp,
+                                           const std::vector<bool>& active) {
   int lanes = access.dtype.lanes;
   int64_t span = (lanes - 1) * ramp.stride + 1;
   llvm::Type* type = llvm::FixedVectorType::get(module_.ElementMemoryType(access.dtype), lanes);
-  Value* result = nullptr;
-  std::vector<int> picked(lanes,
-                          llvm::PoisonMaskElem);  // lanes of `result` that hold their element
+  const bool all = std::find(active.begin(), active.end(), false) == active.end();
+  Value* result = all ? nullptr : llvm::Constant::getNullValue(type);
+  // Lanes of `result` that hold their element.
+  std::vector<int> picked(lanes, llvm::PoisonMaskElem);
+  for (int lane = 0; lane < lanes && !all; ++lane) picked[lane] = lane;
   for (int64_t first = 0; first < span; first += lanes) {
     int64_t start = std::min(first, span - lanes);
+    std::vector<llvm::Constant*> read(lanes, builder_.getInt1(all));
+    bool any = all;
+    for (int lane = 0; lane < lanes; ++lane) {
+      const int64_t element = lane * ramp.stride;
+      if (!active[lane] || element < first || element >= first + lanes) continue;
+      read[element - start] = builder_.getInt1(any = true);
+    }
+    if (!any) continue;
     TW_ASSIGN(Address address, EmitAddress(access, ramp.base, start));
-    Value* part = Load1(type, address);
+    Value* part = all ? static_cast<Value*>(Load1(type, address))
+                      : builder_.CreateMaskedLoad(type, address.pointer, address.align,
+                                                  llvm::ConstantVector::get(read),
+                                                  llvm::Constant::getNullValue(type));
     std::vector<int> shuffle(lanes, llvm::PoisonMaskElem);
     for (int lane = 0; lane < lanes; ++lane) {
       int64_t element = lane * ramp.stride;
-      bool fresh = element >= first && element < first + lanes;
+      bool fresh = active[lane] && element >= first && element < first + lanes;
       if (result == nullptr) {
         if (fresh) shuffle[lane] = static_cast<int>(element - start);
       } else {
@@ -239,9 +254,10 @@ StatusOrValue FunctionEmitter::LoadLanes(const Access& access, const RampForm* r
       return builder_.CreateMaskedGather(type, pointers, align, mask,
                                          llvm::Constant::getNullValue(type));
     }
-  } else if (ramp != nullptr && ramp->stride > 1 && ramp->stride <= kMaxShuffledStride &&
-             lanes * access.dtype.bytes() >= 16) {
-    return LoadStrided(access, *ramp);
+  }
+  if (ramp != nullptr && ramp->stride > 1 && ramp->stride <= kMaxShuffledStride &&
+      lanes * access.dtype.bytes() >= 16) {
+    return LoadStrided(access, *ramp, active);
   }
   Value* index = nullptr;
   if (ramp == nullptr) {

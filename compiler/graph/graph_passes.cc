@@ -27,6 +27,7 @@ constexpr GraphPass kPasses[] = {
     {"split_bias", SplitBias},
     {"simplify_algebra", SimplifyAlgebra},
     {"block_layouts", BlockLayouts, GraphPass::Use::kOptional},
+    {"flatten_images", FlattenImages},
     {"clean", Clean},
     {"layout_weights", LayoutWeights},
     {"materialize_outputs", MaterializeOutputs, GraphPass::Use::kRequired},

@@ -59,6 +59,9 @@ absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext& ctx);
 // Optional. Images between convolutions in blocks of channels, transforms only where producer and
 // consumer disagree. Pays where there are several convolutions for each transform.
 absl::StatusOr<Graph> BlockLayouts(Graph g, const GraphPassContext& ctx);
+// Convolutions of single pixels in groups, and what follows them element by element, work on images
+// of one long row.
+absl::StatusOr<Graph> FlattenImages(Graph g, const GraphPassContext& ctx);
 // Constant weights move to the layout kernels read contiguously (conv OIHW → OIHW16o or IHWO,
 // dense [N,K] → NK16n or KN); the operator's `weight_layout` attribute says which. Weights that are
 // not constants stay.

@@ -23,6 +23,8 @@ constexpr double kRaggedShare = 0.95;
 constexpr double kSecondCacheWeight = 1.2, kFarWeight = 3;
 // Cost of one irregular load, in contiguous ones, per lane.
 constexpr int64_t kGatherCost = 2;
+// Loads up to this stride are whole vectors and shuffles of them, one of each per stride.
+constexpr int64_t kShuffledStride = 4;
 
 }  // namespace
 
@@ -91,17 +93,19 @@ std::optional<int64_t> AccessStride(const ir::Buffer& buffer, const std::vector<
 int64_t LaneCost(const StmtNode& block, size_t axis, int lanes, bool count_store) {
   const ir::IterVar& iter = block.iters[axis];
   int64_t cost = 0;
-  auto access = [&](const ir::Buffer& buffer, const std::vector<Expr>& indices) {
-    std::optional<int64_t> stride = AccessStride(buffer, indices, iter.var);
-    bool easy = stride.has_value() && (*stride == 0 || *stride == 1) &&
-                HoldsInVectors(buffer, indices, iter, *stride, lanes);
-    cost += easy ? 1 : kGatherCost * lanes;
+  auto access = [&](const ir::Buffer& buffer, const std::vector<Expr>& indices, bool load) {
+    const std::optional<int64_t> stride = AccessStride(buffer, indices, iter.var);
+    const int64_t most = load ? kShuffledStride : 1;
+    const bool regular = stride.has_value() && *stride >= 0 && *stride <= most &&
+                         HoldsInVectors(buffer, indices, iter, *stride, lanes);
+    cost += !regular ? kGatherCost * lanes : *stride > 1 ? 2 * *stride : 1;
   };
   ir::VisitExprs(block.body->value, [&](const Expr& e) {
-    if (e->kind == ir::ExprKind::kLoad && !Writes(block, e->buffer)) access(e->buffer, e->args);
+    if (e->kind == ir::ExprKind::kLoad && !Writes(block, e->buffer))
+      access(e->buffer, e->args, /*load=*/true);
     return true;
   });
-  if (count_store) access(block.body->buffer, block.body->indices);
+  if (count_store) access(block.body->buffer, block.body->indices, /*load=*/false);
   return cost;
 }
 

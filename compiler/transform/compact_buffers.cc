@@ -2,7 +2,10 @@
 //   alloc B[d…] around S, where S touches only the box [min, min + extent) of B while everything
 //   outside S stands still
 //     → alloc B'[extent…] around S with B[i…] → B'[i - min…]    (dimension by dimension; kept whole
-//     where the box is unknown)
+//     where the box is unknown; a dimension that vectors run along, with others outside of it, is
+//     whole vectors in a local buffer, so that none of them overlaps the next row's)
+#include <algorithm>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -57,6 +60,38 @@ class Rebase : public ir::Rewriter {
   const analysis::Bounds& bounds_;
 };
 
+// Lanes of the widest vectorized loop in `s` that moves each dimension of the buffer; 1 = none
+// does.
+std::vector<int64_t> LanesAlong(const Stmt& s, const Buffer& buffer) {
+  std::vector<int64_t> lanes(buffer->shape.size(), 1);
+  std::map<const ir::ExprNode*, int64_t> vectorized;
+  ir::VisitStmts(s, [&](const Stmt& loop) {
+    if (loop->kind != StmtKind::kFor || loop->for_kind != ir::ForKind::kVectorized) return true;
+    const int64_t* extent = ir::AsInt(loop->range.extent);
+    if (extent != nullptr) vectorized[loop->var.get()] = *extent;
+    return true;
+  });
+  auto access = [&](const std::vector<Expr>& indices) {
+    for (size_t d = 0; d < indices.size(); ++d) {
+      ir::VisitExprs(indices[d], [&](const Expr& e) {
+        if (auto it = vectorized.find(e.get()); it != vectorized.end()) {
+          lanes[d] = std::max(lanes[d], it->second);
+        }
+        return true;
+      });
+    }
+  };
+  ir::VisitStmts(s, [&](const Stmt& store) {
+    if (store->kind == StmtKind::kStore && store->buffer == buffer) access(store->indices);
+    return true;
+  });
+  ir::VisitExprsIn(s, [&](const Expr& load) {
+    if (load->kind == ExprKind::kLoad && load->buffer == buffer) access(load->args);
+    return true;
+  });
+  return lanes;
+}
+
 class Compactor {
  public:
   explicit Compactor(const ir::Function& f) : bounds_(f) {}
@@ -98,18 +133,24 @@ class Compactor {
         analysis::UnionRegion(analysis::ReadRegion(s->body, s->buffer, bounds_),
                               analysis::WriteRegion(s->body, s->buffer, bounds_), bounds_);
     std::vector<Expr> shape = s->buffer->shape, offsets;
-    bool changed = false;
+    const bool local = s->buffer->scope == ir::Scope::kLocal;
+    const std::vector<int64_t> lanes =
+        local ? LanesAlong(s->body, s->buffer) : std::vector<int64_t>(shape.size(), 1);
+    bool changed = false, rows = false;
     for (size_t d = 0; d < shape.size(); ++d) {
       offsets.push_back(ir::Int(0, shape[d]->dtype));
       if (!box.has_value()) continue;
-      Expr extent = analysis::Simplify(box->region[d].extent, bounds_);
-      const int64_t *now = ir::AsInt(extent), *before = ir::AsInt(shape[d]);
-      if (now == nullptr || *now < 1 || (before != nullptr && *now == *before)) continue;
+      const Expr extent = analysis::Simplify(box->region[d].extent, bounds_);
+      const int64_t *size = ir::AsInt(extent), *before = ir::AsInt(shape[d]);
+      if (size == nullptr || *size < 1) continue;
+      const int64_t whole = (*size + lanes[d] - 1) / lanes[d] * lanes[d];
+      const int64_t now = rows && whole <= kMaxPaddedExtent ? whole : *size;
+      rows = rows || now > 1;
+      if (before != nullptr && now == *before) continue;
       // A tile may be larger than what is left of the buffer; vectors of a register buffer must not
       // overlap all the same.
-      bool pads = s->buffer->scope == ir::Scope::kLocal && *now <= kMaxPaddedExtent;
-      if (before != nullptr && *now > *before && !pads) continue;
-      shape[d] = ir::Int(*now, shape[d]->dtype);
+      if (before != nullptr && now > *before && !(local && now <= kMaxPaddedExtent)) continue;
+      shape[d] = ir::Int(now, shape[d]->dtype);
       offsets[d] = ir::Cast(shape[d]->dtype, analysis::Simplify(box->region[d].min, bounds_));
       changed = true;
     }

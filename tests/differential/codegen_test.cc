@@ -276,6 +276,23 @@ TEST(Codegen, VectorisedElementwiseWithTails) {
   }
 }
 
+// Every second to fifth element, the last of which ends the buffer: lanes behind it read nothing.
+TEST(Codegen, StridedVectorsWithTails) {
+  for (int64_t stride : {2, 3, 4, 5}) {
+    for (int64_t size : {5, 13, 16, 21, 47}) {
+      ir::FunctionBuilder b("strided");
+      const Buffer x = b.Input("X", ir::kF32, {Int((size - 1) * stride + 1)});
+      const Buffer y = b.Compute("Y", ir::kF32, {Int(size)}, {"i"}, [&](const auto& v) {
+        return ir::Load(x, {v[0] * Int(stride)}) + ir::Float(1);
+      });
+      const Case c = MakeCase(b.Finish({y}));
+      for (const char* split : {"split %Y.0 [?,16]", "split %Y.0 [?,16] tail=peel"}) {
+        CheckSchedule(c, Script(c.function).Do(split).Do("vectorize $1").Text());
+      }
+    }
+  }
+}
+
 TEST(Codegen, VectorsOverAFusedLoop) {
   ir::Function f = Elementwise(6, 20);
   Script s(f);

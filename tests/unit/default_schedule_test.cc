@@ -7,6 +7,8 @@
 #include <string>
 
 #include "compiler/ir/ir_text.h"
+#include "compiler/schedule/lane_axes.h"
+#include "compiler/schedule/legality.h"
 #include "compiler/schedule/schedule.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
@@ -102,6 +104,32 @@ TEST(DefaultScheduleTest, BytesInFoursAreWrittenOut) {
   EXPECT_TRUE(Contains(scheduled, "in 0..4 unrolled"));
   EXPECT_TRUE(Contains(scheduled, "in 0..32 vectorized"));
   EXPECT_FALSE(Contains(scheduled, "where"));
+}
+
+// A pool that steps over every second column: shuffled vectors cost less than lanes of channels,
+// each of which lies elsewhere.
+TEST(DefaultScheduleTest, LanesRunAlongSmallStrides) {
+  for (const auto& [stride, axis] : {std::pair(2, 1), std::pair(4, 1), std::pair(40, 0)}) {
+    const std::string s = std::to_string(stride), width = std::to_string(15 * stride + 3);
+    auto f = ir::ParseFunction(
+        "fn pool(X: f32[32," + width +
+        "] input, P: f32[32,16] output) stage=scheduled {"
+        " for c in 0..32 { for o in 0..16 { for k in 0..3 {"
+        " block pool(vc: spatial 0..32 = c, vo: spatial 0..16 = o, vk: reduce 0..3 = k)"
+        " { reads X[vc:1, vo * " +
+        s +
+        " + vk:1]; writes P[vc:1, vo:1];"
+        " init { P[vc, vo] = -inf(f32); }"
+        " P[vc, vo] = max(P[vc, vo], X[vc, vo * " +
+        s + " + vk]); } } } } }");
+    ASSERT_TRUE(f.ok()) << f.status();
+    const std::vector<BlockSite> blocks = BlocksIn(f->body);
+    ASSERT_EQ(blocks.size(), 1u);
+    // Along the later of equals, so channels win only where both are far apart.
+    const int found = VectorAxis(*blocks[0].block, 16, /*count_store=*/false);
+    EXPECT_EQ(found, axis) << stride;
+    Check(*f, kTargets[2]);
+  }
 }
 
 TEST(DefaultScheduleTest, RandomPrograms) {

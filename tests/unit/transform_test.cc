@@ -136,6 +136,38 @@ TEST(CompactBuffers, ShrinksToTheTileAndKeepsItsFullExtent) {
   CheckGolden("compact_buffers", "lower_blocks,compact_buffers", kTiledMatmul);
 }
 
+TEST(CompactBuffers, RowsOfVectorsAreWholeVectors) {
+  CheckGolden("compact_buffers_rows", "lower_blocks,compact_buffers", R"(
+fn rows(A: f32[8,12] input, C: f32[8,12] output) stage=scheduled {
+  alloc T: f32[8,12] scope=local;
+  for io in 0..2 {
+    for i in 0..4 {
+      for jo in 0..2 {
+        for ji in 0..8 vectorized {
+          block T(vi: spatial 0..8 = io * 4 + i, vj: spatial 0..12 = jo * 8 + ji) where (jo * 8 + ji < 12) {
+            reads A[vi:1, vj:1];
+            writes T[vi:1, vj:1];
+            T[vi, vj] = A[vi, vj] * 2.0f32;
+          }
+        }
+      }
+    }
+    for i in 0..4 {
+      for jo in 0..2 {
+        for ji in 0..8 vectorized {
+          block C(vi: spatial 0..8 = io * 4 + i, vj: spatial 0..12 = jo * 8 + ji) where (jo * 8 + ji < 12) {
+            reads T[vi:1, vj:1];
+            writes C[vi:1, vj:1];
+            C[vi, vj] = T[vi, vj] + 1.0f32;
+          }
+        }
+      }
+    }
+  }
+}
+)");
+}
+
 TEST(PartitionLoops, PeelsRaggedTiles) {
   CheckGolden("partition_loops", "lower_blocks,compact_buffers,simplify,partition_loops",
               kTiledMatmul);
