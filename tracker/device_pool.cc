@@ -42,42 +42,48 @@ DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
     outbox_[row.consumer].emplace(seq, std::move(row));
     ++outbox_size_;
   }
+  std::vector<WorkRow*> queued;
   for (WorkRow& loaded : snapshot.items) {
-    WorkRow& row = items_[loaded.item.name()] = std::move(loaded);
-    if (!row.open()) {
-      row.closed_ns = now.mono_ns;
-      if (unacknowledged.count(row.item.name()) == 0) MayForget(row.item.name());
+    WorkRow& row = items_.emplace_hint(items_.end(), loaded.item.name(), WorkRow())->second;
+    row = std::move(loaded);
+    if (row.open()) {
+      RestoreOpen(&row, now);
+      if (row.state == v1::WORK_STATE_QUEUED) queued.push_back(&row);
       continue;
     }
-    CountOpen(row.item, +1);
-    if (IsCanary(row)) devices_[CanaryDevice(row.item)].canary = row.item.name();
-    submitted_ns_[row.item.name()] = now.mono_ns;
-    if (row.item.queue_timeout().seconds() > 0) {
-      const int64_t waited_us = std::max<int64_t>(0, now.wall_us - row.submitted_us);
-      deadlines_.emplace(
-          now.mono_ns + row.item.queue_timeout().seconds() * kSecondNs - waited_us * 1000,
-          row.item.name());
-    }
-    if (row.state == v1::WORK_STATE_QUEUED) {
-      Enqueue(&row, now);
-      continue;
-    }
-    // A lease lives in the rows of its items. Its agent gets time to come back and say so.
-    const Attempt& attempt = row.attempts.back();
-    Lease& lease = leases_[attempt.lease];
-    lease.name = attempt.lease;
-    lease.device = attempt.device;
-    lease.token = attempt.token;
-    lease.expires_ns = now.mono_ns + std::max(options_.lease_ttl_ns, options_.recovery_ns);
-    lease.items.push_back(row.item.name());
-    devices_[attempt.device].lease = attempt.lease;
-    devices_[attempt.device].row.name = attempt.device;
+    row.closed_ns = now.mono_ns;
+    if (unacknowledged.count(row.item.name()) == 0) MayForget(row.item.name());
   }
+  std::sort(queued.begin(), queued.end(), [](auto* a, auto* b) { return a->seq < b->seq; });
+  for (WorkRow* row : queued) Enqueue(row, now);
   // What they cost before this start is forgotten.
   for (auto& [name, lease] : leases_) {
-    const v1::WorkItem& item = items_.at(lease.items.front()).item;
-    BeginCharge(&lease, FlowOf(item), WeightOf(item), 0, now);
+    const QueueTerms& terms = items_.at(lease.items.front()).item.terms().queue;
+    BeginCharge(&lease, terms.flow, terms.weight, 0, now);
   }
+}
+
+void DevicePool::RestoreOpen(WorkRow* row, Now now) {
+  const std::string& name = row->item.name();
+  CountOpen(row->item, +1);
+  if (IsCanary(*row)) devices_[CanaryDevice(row->item)].canary = name;
+  row->queued_ns = now.mono_ns;
+  if (row->item.queue_timeout_s() > 0) {
+    const int64_t waited_us = std::max<int64_t>(0, now.wall_us - row->submitted_us);
+    deadlines_.emplace(now.mono_ns + row->item.queue_timeout_s() * kSecondNs - waited_us * 1000,
+                       name);
+  }
+  if (row->state != v1::WORK_STATE_LEASED) return;
+  // A lease lives in the rows of its items. Its agent gets time to come back and say so.
+  const Attempt& attempt = row->attempts.back();
+  Lease& lease = leases_[attempt.lease];
+  lease.name = attempt.lease;
+  lease.device = attempt.device;
+  lease.token = attempt.token;
+  lease.expires_ns = now.mono_ns + std::max(options_.lease_ttl_ns, options_.recovery_ns);
+  lease.items.push_back(name);
+  devices_[attempt.device].lease = attempt.lease;
+  devices_[attempt.device].row.name = attempt.device;
 }
 
 bool DevicePool::Matches(Device* device, const std::string& requirement) {
@@ -143,11 +149,12 @@ Batch DevicePool::TakeBatch(Device* device, Now now) {
   request.admits = [&](const std::string& user) { return Blocked(user, now).empty(); };
   if (device->row.health.verdict != Verdict::kGood) {
     if (device->canary.empty()) return Batch();
-    const std::string only = RequirementOf(items_.at(device->canary).item).Key();
+    const std::string only = items_.at(device->canary).item.terms().queue.requirement;
     request.matches = [only](const std::string& requirement) { return requirement == only; };
     request.admits = nullptr;
   }
   request.default_batch = options_.default_batch;
+  request.max_batch = options_.max_batch;
   request.quantum_s = options_.quantum_s;
   request.age_class_ns = options_.age_class_ns;
   request.now_ns = now.mono_ns;
@@ -184,7 +191,7 @@ bool DevicePool::GrantWork(Device* device, Now now, v1::Grant* grant) {
     row.attempts.push_back(std::move(attempt));
     Touch(row);
     const double waited =
-        static_cast<double>(now.mono_ns - submitted_ns_.at(name)) / static_cast<double>(kSecondNs);
+        static_cast<double>(now.mono_ns - row.queued_ns) / static_cast<double>(kSecondNs);
     waits_.push_back(waited);
     constexpr size_t kRecentWaits = 256;
     if (recent_waits_.size() < kRecentWaits) {
@@ -322,7 +329,7 @@ absl::Status DevicePool::CheckInvariants() const {
     if ((row.state == v1::WORK_STATE_DONE) != (accepted == 1)) {
       return broken("i2", name + ": " + v1::WorkState_Name(row.state));
     }
-    const bool in_queue = queue_.Contains(name);
+    const bool in_queue = queue_.Contains(row.seq, row.item.terms().queue);
     const auto lease = leased_items.find(name);
     if (in_queue && lease != leased_items.end()) return broken("i4", name);
     const bool awaits = awaiting_.count(name) != 0;

@@ -23,6 +23,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -237,6 +238,8 @@ class DevicePool {
   };
 
   // device_pool.cc: agents, devices, leases
+  // An open item of the snapshot, but for the queue.
+  void RestoreOpen(WorkRow* row, Now now);
   absl::Status CheckSync(const v1::SyncRequest& request) const;
   void UpdateDevice(Agent* agent, const std::string& agent_name, const v1::DeviceReport& report,
                     const std::string& address, Now now);
@@ -282,11 +285,11 @@ class DevicePool {
   // device_pool_health.cc: canaries and quarantine
   // A candidate that measured well on a device of the class, to tell broken devices by.
   struct CanaryKernel {
-    v1::WorkItem item;   // pins its artifacts
+    StoredItem item;     // pins its artifacts
     double best_ns = 0;  // the least time that it took
   };
   static bool IsCanary(const WorkRow& row);
-  static std::string CanaryDevice(const v1::WorkItem& item);
+  static std::string CanaryDevice(const StoredItem& item);
   void ObserveResult(const std::string& device, const WorkRow& row,
                      const v1::MeasurementResult& result, Now now);
   // Keeps the baselines for the end of the batch.
@@ -309,9 +312,6 @@ class DevicePool {
 
   // device_pool_work.cc: work items, results, outbox
   absl::Status CheckItem(const v1::WorkItem& item) const;
-  static Requirement RequirementOf(const v1::WorkItem& item);
-  static Flow FlowOf(const v1::WorkItem& item);
-  static double WeightOf(const v1::WorkItem& item);
   void Enqueue(WorkRow* row, Now now);
   void LoseAttempt(WorkRow* row, std::string_view reason, bool loss, Now now);
   void Close(WorkRow* row, v1::WorkState state, std::string_view reason,
@@ -332,8 +332,8 @@ class DevicePool {
   void MayForget(const std::string& work_item);
   void ForgetClosedWork(Now now);
   // Keeps account of what open items need, and whose they are.
-  void CountOpen(const v1::WorkItem& item, int delta);
-  void CountReferences(const v1::WorkItem& item, int delta);
+  void CountOpen(const StoredItem& item, int delta);
+  void CountReferences(const StoredItem& item, int delta);
 
   // device_pool_admin.cc: people
   v1::Device DeviceMessage(const Device& device, Now now) const;
@@ -355,6 +355,7 @@ class DevicePool {
   int64_t next_outbox_seq_;
 
   std::map<std::string, WorkRow> items_;
+  StoredItem::SharedTerms last_terms_;  // of the newest item
   WorkQueue queue_;
   std::set<std::string> awaiting_;  // QUEUED items that are not in the queue: see AwaitsArtifacts
   FairShare share_;
@@ -369,8 +370,7 @@ class DevicePool {
   std::map<std::string, Revocation> revocations_;               // by lease
   std::map<std::string, std::map<int64_t, OutboxRow>> outbox_;  // consumer -> seq -> update
   int64_t outbox_size_ = 0;
-  std::map<std::string, int64_t> references_;              // artifact -> open items that name it
-  std::map<std::string, int64_t> submitted_ns_;            // open items
+  std::unordered_map<std::string, int64_t> references_;    // artifact -> open items that name it
   std::set<std::pair<int64_t, std::string>> deadlines_;    // queue timeouts of open items
   std::set<std::pair<int64_t, std::string>> forgettable_;  // closed and acknowledged, by time
 

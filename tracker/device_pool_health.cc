@@ -20,8 +20,9 @@ constexpr std::string_view kLost = "device.results.lost";
 
 bool DevicePool::IsCanary(const WorkRow& row) { return row.consumer == kCanaryConsumer; }
 
-std::string DevicePool::CanaryDevice(const v1::WorkItem& item) {
-  return item.selector().substr(std::min(item.selector().size(), kSelectDevice.size()));
+std::string DevicePool::CanaryDevice(const StoredItem& item) {
+  const std::string& selector = item.terms().selector;
+  return selector.substr(std::min(selector.size(), kSelectDevice.size()));
 }
 
 v1::Health DevicePool::HealthOf(const Device& device) const {
@@ -64,7 +65,7 @@ void DevicePool::KeepAsCanary(const WorkRow& row, const v1::MeasurementResult& r
 void DevicePool::NoteBaselines(const Attempt& attempt, const WorkRow& row,
                                const v1::MeasurementResult& result) {
   // A module as baseline takes its own time; the worker's calibration loop is the same everywhere.
-  if (IsCanary(row) || row.item.work().has_baseline()) return;
+  if (IsCanary(row) || row.item.has_baseline()) return;
   if (result.value_kind() != v1::VALUE_KIND_WALL_NS) return;
   const auto device = devices_.find(attempt.device);
   if (device == devices_.end() || device->second.lease != attempt.lease) return;
@@ -161,7 +162,7 @@ bool DevicePool::StartCanary(Device* device, Now now) {
   if (!device->canary.empty()) return true;
   const auto kernel = canaries_.find(device->report.key());
   if (kernel == canaries_.end()) return false;
-  v1::WorkItem item = kernel->second.item;
+  v1::WorkItem item = kernel->second.item.Unpack();
   // Unique for ever: the count is durable, another database has another name.
   item.set_name(support::StrCat(kCanaryJob, "/", store_id_, "/",
                                 device->row.name.substr(device->row.name.rfind('/') + 1), "-",
@@ -182,9 +183,9 @@ bool DevicePool::StartCanary(Device* device, Now now) {
   WorkRow& row = items_[item.name()];
   row.consumer = kCanaryConsumer;
   row.seq = next_work_seq_++;
-  row.item = std::move(item);
+  row.item = StoredItem(item);
   row.submitted_us = now.wall_us;
-  submitted_ns_[row.item.name()] = now.mono_ns;
+  row.queued_ns = now.mono_ns;
   Enqueue(&row, now);
   CountOpen(row.item, +1);
   Touch(row);

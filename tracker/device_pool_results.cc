@@ -114,7 +114,7 @@ void DevicePool::TakeResult(WorkRow* row, Attempt* attempt, const v1::Measuremen
     return;
   }
   const bool retry = !result.valid() && result.outcome() == v1::OK &&
-                     row->invalid_results < row->item.invalid_retries();
+                     row->invalid_results < row->item.terms().invalid_retries;
   if (retry) {
     ++row->invalid_results;
     if (current) {

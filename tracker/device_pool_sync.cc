@@ -161,13 +161,14 @@ bool DevicePool::Reactivate(const std::string& lease_name, int64_t token,
   std::vector<std::string> back;
   for (const std::string& name : lease.items) {
     const auto item = items_.find(name);
-    if (item == items_.end() || !queue_.Contains(name)) continue;
+    if (item == items_.end()) continue;
     WorkRow& row = item->second;
+    if (!queue_.Contains(row.seq, row.item.terms().queue)) continue;
     if (row.attempts.empty() || row.attempts.back().lease != lease_name ||
         row.attempts.back().disposition != v1::DISPOSITION_UNSPECIFIED) {
       continue;
     }
-    queue_.Remove(name);
+    queue_.Remove(row.seq, row.item.terms().queue);
     row.state = v1::WORK_STATE_LEASED;
     Touch(row);
     back.push_back(name);
@@ -180,8 +181,8 @@ bool DevicePool::Reactivate(const std::string& lease_name, int64_t token,
   lease.expires_ns = now.mono_ns + options_.lease_ttl_ns;
   device.lease = lease_name;
   Lease& alive = leases_[lease_name] = std::move(lease);
-  const v1::WorkItem& first = items_.at(alive.items.front()).item;
-  BeginCharge(&alive, FlowOf(first), WeightOf(first), 0, now);
+  const QueueTerms& terms = items_.at(alive.items.front()).item.terms().queue;
+  BeginCharge(&alive, terms.flow, terms.weight, 0, now);
   ++counters_.leases_reactivated;
   return true;
 }
@@ -194,11 +195,12 @@ void DevicePool::WriteGrant(const Lease& lease, v1::Grant* grant) const {
   for (const std::string& name : lease.items) {
     const WorkRow& row = items_.at(name);
     v1::Work* work = grant->add_work();
-    *work = row.item.work();
+    v1::WorkItem item = row.item.Unpack();
+    *work = std::move(*item.mutable_work());
     work->set_work_item(name);
     work->set_attempt(row.attempts.back().number);
     work->set_job(row.item.job());
-    if (work->target().empty()) work->set_target(row.item.target());
+    if (work->target().empty()) work->set_target(item.target());
   }
 }
 

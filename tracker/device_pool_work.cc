@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMaxWorkItemName = 512;
 constexpr double kMaxShareWeight = 100;
 constexpr int kMaxAttemptsBefore = 1'000'000;
-constexpr int kDefaultPriority = 3;
+constexpr size_t kDigestBytes = 32;
 
 bool ValidDigest(const v1::Digest& digest) {
   return digest.algorithm() == "sha256" && digest.hash().size() == 32;
@@ -60,41 +60,28 @@ absl::Status DevicePool::CheckItem(const v1::WorkItem& item) const {
   if (work.has_baseline() && !ValidDigest(work.baseline())) {
     return invalid("expected a sha256 digest as work.baseline");
   }
-  return ValidateRequirement(RequirementOf(item));
+  return ValidateRequirement({item.pool(), item.target(), item.selector()});
 }
 
-Requirement DevicePool::RequirementOf(const v1::WorkItem& item) {
-  return {item.pool(), item.target(), item.selector()};
-}
-
-Flow DevicePool::FlowOf(const v1::WorkItem& item) { return {item.user(), item.job()}; }
-
-double DevicePool::WeightOf(const v1::WorkItem& item) {
-  return item.share_weight() > 0 ? item.share_weight() : 1;
-}
-
-void DevicePool::CountOpen(const v1::WorkItem& item, int delta) {
+void DevicePool::CountOpen(const StoredItem& item, int delta) {
   int64_t& open = open_items_of_user_[item.user()];
   open += delta;
   if (open <= 0) open_items_of_user_.erase(item.user());
   CountReferences(item, delta);
 }
 
-void DevicePool::CountReferences(const v1::WorkItem& item, int delta) {
-  const auto count = [&](const v1::Digest& digest) {
-    const std::string hex = support::HexEncode(digest.hash());
-    int64_t& references = references_[hex];
-    references += delta;
-    if (references <= 0) references_.erase(hex);
-  };
-  const v1::Work& work = item.work();
-  count(work.artifact());
-  if (work.has_expected_output()) count(work.expected_output());
-  if (work.has_baseline()) count(work.baseline());
+void DevicePool::CountReferences(const StoredItem& item, int delta) {
+  const std::string& digests = item.digests();
+  for (size_t at = 0; at + kDigestBytes <= digests.size(); at += kDigestBytes) {
+    const auto it = references_.try_emplace(digests.substr(at, kDigestBytes), 0).first;
+    it->second += delta;
+    if (it->second <= 0) references_.erase(it);
+  }
 }
 
 bool DevicePool::References(const std::string& sha256_hex) const {
-  return references_.count(sha256_hex) != 0;
+  const auto digest = support::HexDecode(sha256_hex);
+  return digest.has_value() && references_.count(*digest) != 0;
 }
 
 std::string DevicePool::OwnerOf(const std::string& device) const {
@@ -103,15 +90,7 @@ std::string DevicePool::OwnerOf(const std::string& device) const {
 }
 
 void DevicePool::Enqueue(WorkRow* row, Now now) {
-  QueuedWork work;
-  work.name = row->item.name();
-  work.seq = row->seq;
-  work.flow = FlowOf(row->item);
-  work.weight = WeightOf(row->item);
-  work.priority = row->item.priority() == 0 ? kDefaultPriority : row->item.priority();
-  work.max_batch = std::min(row->item.max_batch(), options_.max_batch);
-  work.requirement = RequirementOf(row->item).Key();
-  queue_.Add(work, now.mono_ns);
+  queue_.Add(row->item.name(), row->seq, row->item.terms().queue, now.mono_ns);
 }
 
 v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::WorkItem& item,
@@ -144,17 +123,17 @@ v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::Work
   WorkRow& row = items_[item.name()];
   row.consumer = consumer;
   row.seq = next_work_seq_++;
-  row.item = item;
+  row.item = StoredItem(item, &last_terms_);
   row.spec_hash = hash;
   row.submitted_us = now.wall_us;
   Enqueue(&row, now);
   CountOpen(row.item, +1);
-  submitted_ns_[item.name()] = now.mono_ns;
+  row.queued_ns = now.mono_ns;
   if (item.queue_timeout().seconds() > 0) {
     deadlines_.emplace(now.mono_ns + item.queue_timeout().seconds() * kSecondNs, item.name());
   }
   Touch(row);
-  const bool device = AnyDeviceMatches(RequirementOf(item), now);
+  const bool device = AnyDeviceMatches({item.pool(), item.target(), item.selector()}, now);
   outcome.set_kind(device ? v1::SubmitOutcome::KIND_ACCEPTED
                           : v1::SubmitOutcome::KIND_NO_DEVICE_NOW);
   if (!device) outcome.set_detail("queued; no device that is online satisfies it now");
@@ -186,21 +165,16 @@ void DevicePool::Close(WorkRow* row, v1::WorkState state, std::string_view reaso
                        const std::string& measurement_id, Now now) {
   TW_CHECK(row->open()) << row->item.name() << " is closed twice";
   if (row->state == v1::WORK_STATE_QUEUED) {
-    queue_.Remove(row->item.name());
+    queue_.Remove(row->seq, row->item.terms().queue);
     awaiting_.erase(row->item.name());
   } else {
     RemoveFromLease(row, now);
   }
   CountOpen(row->item, -1);
-  submitted_ns_.erase(row->item.name());
   row->state = state;
   row->closed_us = now.wall_us;
   row->closed_ns = now.mono_ns;
-  v1::WorkItem kept;
-  kept.set_name(row->item.name());
-  kept.set_job(row->item.job());
-  kept.set_attempts_before(row->item.attempts_before());
-  row->item = std::move(kept);
+  row->item.Close();
   Touch(*row);
   ++counters_.closed_by_state[v1::WorkState_Name(state)];
   AddUpdate(*row, reason, measurement_id, now);

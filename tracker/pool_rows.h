@@ -11,6 +11,7 @@
 #include "tilewright/v1/agent.pb.h"
 #include "tilewright/v1/dispatch.pb.h"
 #include "tilewright/v1/fleet_admin.pb.h"
+#include "tracker/stored_item.h"
 
 namespace tilewright::tracker {
 
@@ -27,8 +28,8 @@ struct Attempt {
 
 struct WorkRow {
   std::string consumer;
-  int64_t seq = 0;         // order of submission
-  v1::WorkItem item;       // after closing only name, job and attempts_before are kept
+  int64_t seq = 0;  // order of submission
+  StoredItem item;
   uint64_t spec_hash = 0;  // of the item as submitted
   v1::WorkState state = v1::WORK_STATE_QUEUED;
   std::vector<Attempt> attempts;
@@ -37,7 +38,9 @@ struct WorkRow {
   int invalid_results = 0;
   int64_t submitted_us = 0;
   int64_t closed_us = 0;
-  int64_t closed_ns = 0;  // on this process's monotonic clock, or when it began; not stored
+  // On this process's monotonic clock, or when it began; not stored.
+  int64_t queued_ns = 0;
+  int64_t closed_ns = 0;
 
   bool open() const { return state == v1::WORK_STATE_QUEUED || state == v1::WORK_STATE_LEASED; }
 };
@@ -121,7 +124,7 @@ struct Snapshot {
   uint64_t epoch = 1;    // rises at each start
   int64_t next_work_seq = 1;
   int64_t next_outbox_seq = 1;
-  std::vector<WorkRow> items;
+  std::vector<WorkRow> items;  // by name
   std::vector<OutboxRow> outbox;
   std::vector<DeviceRow> devices;
   std::vector<UsageRow> usage;

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <string_view>
 #include <utility>
 
 #include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
+#include "tracker/item_unpacker.h"
 
 namespace tilewright::tracker {
 namespace {
@@ -99,6 +100,16 @@ absl::StatusOr<std::string> RandomId() {
   return text.substr(0, 8);
 }
 
+// Is the file large, and needs it nothing but to be read until it is known to be whole?
+absl::StatusOr<bool> CheckedBeside(const std::string& path, uint64_t check_beside_bytes) {
+  if (!support::FileExists(path)) return false;
+  TW_ASSIGN(const uint64_t bytes, support::FileSize(path));
+  if (bytes < check_beside_bytes) return false;
+  TW_ASSIGN(sql::Database database, sql::Database::Open(path));
+  TW_ASSIGN(const int version, sql::SchemaVersion(&database));
+  return version == kMigrations.back().version;
+}
+
 }  // namespace
 
 struct TrackerStore::Statements {
@@ -120,17 +131,38 @@ TrackerStore::TrackerStore(sql::Database database) : database_(std::move(databas
 
 TrackerStore::~TrackerStore() = default;
 
-absl::StatusOr<std::unique_ptr<TrackerStore>> TrackerStore::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<TrackerStore>> TrackerStore::Open(const std::string& path,
+                                                                 uint64_t check_beside_bytes) {
+  TW_ASSIGN(const bool beside, CheckedBeside(path, check_beside_bytes));
   sql::OpenOptions options;
-  options.quick_check = true;
+  options.quick_check = !beside;
   TW_ASSIGN(sql::Database database, sql::Database::Open(path, options));
   support::HitFailpoint(support::Failpoint::tracker_opened);
-  TW_TRY(sql::Migrate(&database, kMigrations));
+  if (!beside) TW_TRY(sql::Migrate(&database, kMigrations));
   support::HitFailpoint(support::Failpoint::tracker_migrated);
   auto store = std::unique_ptr<TrackerStore>(new TrackerStore(std::move(database)));
   TW_TRY(store->Prepare());
-  TW_TRY(store->RaiseEpoch());
+  if (beside) {
+    store->StartCheck();
+  } else {
+    TW_TRY(store->RaiseEpoch());
+  }
   return store;
+}
+
+void TrackerStore::StartCheck() {
+  check_ = std::async(std::launch::async, [path = database_.path()] {
+    sql::OpenOptions options;
+    options.read_only = true;
+    options.quick_check = true;
+    return sql::Database::Open(path, options).status();
+  });
+}
+
+absl::Status TrackerStore::AwaitCheck() {
+  if (!check_.valid()) return absl::OkStatus();
+  TW_TRY(check_.get());
+  return RaiseEpoch();
 }
 
 absl::Status TrackerStore::Prepare() {
@@ -197,6 +229,13 @@ absl::Status TrackerStore::RaiseEpoch() {
 
 absl::StatusOr<Snapshot> TrackerStore::Load() {
   Snapshot snapshot;
+  TW_TRY(LoadItems(&snapshot));
+  support::HitFailpoint(support::Failpoint::tracker_loaded_items);
+  TW_TRY(LoadOutbox(&snapshot));
+  support::HitFailpoint(support::Failpoint::tracker_loaded_outbox);
+  TW_TRY(LoadDevices(&snapshot));
+  TW_TRY(LoadUsage(&snapshot));
+  TW_TRY(AwaitCheck());
   TW_ASSIGN(snapshot.store_id, ReadMeta("store_id"));
   TW_ASSIGN(const std::string epoch, ReadMeta("epoch"));
   snapshot.epoch = static_cast<uint64_t>(support::ParseInt64(epoch).value_or(1));
@@ -204,12 +243,6 @@ absl::StatusOr<Snapshot> TrackerStore::Load() {
   TW_ASSIGN(const std::string outbox_seq, ReadMeta("next_outbox_seq"));
   snapshot.next_work_seq = support::ParseInt64(work_seq).value_or(1);
   snapshot.next_outbox_seq = support::ParseInt64(outbox_seq).value_or(1);
-  TW_TRY(LoadItems(&snapshot));
-  support::HitFailpoint(support::Failpoint::tracker_loaded_items);
-  TW_TRY(LoadOutbox(&snapshot));
-  support::HitFailpoint(support::Failpoint::tracker_loaded_outbox);
-  TW_TRY(LoadDevices(&snapshot));
-  TW_TRY(LoadUsage(&snapshot));
   support::HitFailpoint(support::Failpoint::tracker_loaded);
   next_work_seq_ = snapshot.next_work_seq;
   next_outbox_seq_ = snapshot.next_outbox_seq;
@@ -217,17 +250,16 @@ absl::StatusOr<Snapshot> TrackerStore::Load() {
 }
 
 absl::Status TrackerStore::LoadItems(Snapshot* snapshot) {
+  TW_ASSIGN(const int64_t count, database_.QueryInt64("SELECT count(*) FROM work_items"));
+  snapshot->items.resize(static_cast<size_t>(count));
   TW_ASSIGN(sql::Statement rows, database_.Prepare("SELECT * FROM work_items ORDER BY name"));
-  while (true) {
+  ItemUnpacker unpacker(&snapshot->items);
+  for (WorkRow& item : snapshot->items) {
     TW_ASSIGN(const bool row, rows.Step());
-    if (!row) break;
-    WorkRow& item = snapshot->items.emplace_back();
-    const std::string name = rows.ColumnText(0);
+    if (!row) return Damaged("there are fewer work items than their table counts");
+    TW_TRY(unpacker.Add(rows.ColumnView(0), rows.ColumnView(4)));
     item.consumer = rows.ColumnText(1);
     item.seq = rows.ColumnInt64(3);
-    if (!item.item.ParseFromString(rows.ColumnBlob(4)) || item.item.name() != name) {
-      return Damaged("work item " + support::Quote(name) + " cannot be read");
-    }
     item.spec_hash = static_cast<uint64_t>(rows.ColumnInt64(5));
     item.state = static_cast<v1::WorkState>(rows.ColumnInt64(6));
     item.infra_losses = static_cast<int>(rows.ColumnInt64(7));
@@ -236,29 +268,32 @@ absl::Status TrackerStore::LoadItems(Snapshot* snapshot) {
     item.submitted_us = rows.ColumnInt64(10);
     item.closed_us = rows.ColumnInt64(11);
   }
+  TW_TRY(unpacker.Finish());
   return LoadAttempts(snapshot);
 }
 
+// Both sides come by name: one walk through them.
 absl::Status TrackerStore::LoadAttempts(Snapshot* snapshot) {
-  std::map<std::string_view, WorkRow*> by_name;
-  for (WorkRow& row : snapshot->items) by_name[row.item.name()] = &row;
   TW_ASSIGN(sql::Statement rows,
             database_.Prepare("SELECT * FROM attempts ORDER BY work_item, number"));
+  auto item = snapshot->items.begin();
   while (true) {
     TW_ASSIGN(const bool row, rows.Step());
     if (!row) break;
-    const auto it = by_name.find(rows.ColumnText(0));
-    if (it == by_name.end()) return Damaged("an attempt without a work item");
-    Attempt& attempt = it->second->attempts.emplace_back();
+    const std::string_view name = rows.ColumnView(0);
+    while (item != snapshot->items.end() && item->item.name() < name) ++item;
+    if (item == snapshot->items.end() || item->item.name() != name) {
+      return Damaged("an attempt without a work item");
+    }
+    Attempt& attempt = item->attempts.emplace_back();
     attempt.number = static_cast<int>(rows.ColumnInt64(1));
     attempt.lease = rows.ColumnText(2);
     attempt.token = rows.ColumnInt64(3);
     attempt.device = rows.ColumnText(4);
     attempt.disposition = static_cast<v1::Disposition>(rows.ColumnInt64(5));
     attempt.accepted = rows.ColumnInt64(6) != 0;
-    if (attempt.number !=
-        it->second->item.attempts_before() + static_cast<int>(it->second->attempts.size())) {
-      return Damaged("attempts of " + support::Quote(it->first) + " have gaps");
+    if (attempt.number != item->item.attempts_before() + static_cast<int>(item->attempts.size())) {
+      return Damaged("attempts of " + support::Quote(item->item.name()) + " have gaps");
     }
   }
   for (const WorkRow& row : snapshot->items) {
@@ -327,13 +362,11 @@ absl::Status TrackerStore::LoadUsage(Snapshot* snapshot) {
 }
 
 absl::Status TrackerStore::WriteItem(const WorkRow& row) {
-  std::string spec;
-  row.item.SerializeToString(&spec);
   TW_TRY(statements_->write_item.BindText(1, row.item.name())
              .BindText(2, row.consumer)
              .BindText(3, row.item.job())
              .BindInt64(4, row.seq)
-             .BindBlob(5, spec)
+             .BindBlob(5, row.item.SerializeAsString())
              .BindInt64(6, static_cast<int64_t>(row.spec_hash))
              .BindInt64(7, row.state)
              .BindInt64(8, row.infra_losses)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 
@@ -12,12 +13,18 @@
 
 namespace tilewright::tracker {
 
+inline constexpr uint64_t kCheckBesideBytes = uint64_t{32} << 20;
+
 class TrackerStore final : public PoolStore {
  public:
   // Opens or creates the file, brings its schema up to date, raises the epoch (durably). data_loss
   // when the file is damaged: it is left as it is. Codes follow deploy/sql/database.h.
-  static absl::StatusOr<std::unique_ptr<TrackerStore>> Open(const std::string& path);
+  // Of a file of `check_beside_bytes` or more that needs no migration the damage check runs beside
+  // the first Load, which then fails with data_loss, and the epoch rises at that Load's end.
+  static absl::StatusOr<std::unique_ptr<TrackerStore>> Open(
+      const std::string& path, uint64_t check_beside_bytes = kCheckBesideBytes);
 
+  // REQUIRES: called before the first Commit.
   absl::StatusOr<Snapshot> Load() override;
   absl::Status Commit(const Changes& changes) override;
 
@@ -25,6 +32,8 @@ class TrackerStore final : public PoolStore {
   explicit TrackerStore(sql::Database database);
   absl::Status Prepare();
   absl::Status RaiseEpoch();
+  void StartCheck();
+  absl::Status AwaitCheck();
   absl::Status WriteItem(const WorkRow& row);
   absl::Status WriteResult(const ResultRow& row);
   absl::Status WriteUpdate(const OutboxRow& row);
@@ -42,6 +51,7 @@ class TrackerStore final : public PoolStore {
 
   sql::Database database_;
   std::unique_ptr<Statements> statements_;  // destroyed before the database
+  std::future<absl::Status> check_;         // under way until the first Load
   int64_t next_work_seq_ = 1;
   int64_t next_outbox_seq_ = 1;
 

@@ -18,21 +18,33 @@ int AgedClass(int priority, int64_t waited_ns, int64_t age_class_ns) {
 
 }  // namespace
 
-void WorkQueue::Add(const QueuedWork& work, int64_t now_ns) {
-  TW_CHECK(by_name_.emplace(work.name, work).second) << work.name << " is queued twice";
-  Group& group = by_requirement_[work.requirement][{work.priority, work.flow}];
-  if (group.items.empty()) group.since_ns = now_ns;
-  group.items.emplace(work.seq, work);
+void WorkQueue::Add(const std::string& name, int64_t seq, const QueueTerms& terms, int64_t now_ns) {
+  Groups& groups = by_requirement_[terms.requirement];
+  auto group = groups.find(GroupView(terms.priority, terms.flow));
+  if (group == groups.end())
+    group = groups.emplace(GroupKey(terms.priority, terms.flow), Group()).first;
+  auto& items = group->second.items;
+  if (items.empty()) group->second.since_ns = now_ns;
+  const size_t before = items.size();
+  // Mostly it is the newest of its job.
+  items.emplace_hint(items.end(), seq, Waiting{name, terms.weight, terms.max_batch});
+  TW_CHECK(items.size() == before + 1) << name << " is queued twice";
+  ++size_;
 }
 
-bool WorkQueue::Remove(const std::string& name) {
-  const auto found = by_name_.find(name);
-  if (found == by_name_.end()) return false;
-  const QueuedWork work = found->second;
-  by_name_.erase(found);
-  const auto groups = by_requirement_.find(work.requirement);
-  const auto group = groups->second.find({work.priority, work.flow});
-  group->second.items.erase(work.seq);
+bool WorkQueue::Contains(int64_t seq, const QueueTerms& terms) const {
+  const auto groups = by_requirement_.find(terms.requirement);
+  if (groups == by_requirement_.end()) return false;
+  const auto group = groups->second.find(GroupView(terms.priority, terms.flow));
+  return group != groups->second.end() && group->second.items.count(seq) != 0;
+}
+
+bool WorkQueue::Remove(int64_t seq, const QueueTerms& terms) {
+  const auto groups = by_requirement_.find(terms.requirement);
+  if (groups == by_requirement_.end()) return false;
+  const auto group = groups->second.find(GroupView(terms.priority, terms.flow));
+  if (group == groups->second.end() || group->second.items.erase(seq) == 0) return false;
+  --size_;
   if (group->second.items.empty()) groups->second.erase(group);
   if (groups->second.empty()) by_requirement_.erase(groups);
   return true;
@@ -54,7 +66,7 @@ std::vector<WorkQueue::Candidate> WorkQueue::FirstClass(const TakeRequest& reque
         if (!it->second) continue;
       }
       if (!first.empty() && age_class < first.front().age_class) first.clear();
-      first.push_back({key.second, &group, age_class});
+      first.push_back({{key.second, 1, key.first, 0, requirement}, &group, age_class});
     }
   }
   return first;
@@ -65,30 +77,33 @@ Batch WorkQueue::Take(const TakeRequest& request, FairShare* share) {
   const std::vector<Candidate> candidates = FirstClass(request);
   if (candidates.empty()) return batch;
   std::set<Flow> flows;
-  for (const Candidate& one : candidates) flows.insert(one.flow);
+  for (const Candidate& one : candidates) flows.insert(one.terms.flow);
   share->Compete(request.device_class, flows);
   const auto rank = [&](const Candidate& one) {
-    return std::tuple(share->RankOf(request.device_class, one.flow), one.group->since_ns,
+    return std::tuple(share->RankOf(request.device_class, one.terms.flow), one.group->since_ns,
                       one.group->items.begin()->first);
   };
   const Candidate best =
       *std::min_element(candidates.begin(), candidates.end(),
                         [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  batch.flow = best.flow;
+  batch.flow = best.terms.flow;
   batch.weight = best.group->items.begin()->second.weight;
-  batch.item_seconds = share->ItemSeconds(request.device_class, best.flow);
+  batch.item_seconds = share->ItemSeconds(request.device_class, best.terms.flow);
   best.group->since_ns = request.now_ns;
   int limit = request.default_batch;
+  std::vector<int64_t> taken;
   for (const auto& [seq, work] : best.group->items) {
     // The first item decides the size of the batch when it has a wish; later ones only shrink it.
-    if (batch.names.empty() && work.max_batch > 0) limit = work.max_batch;
-    if (work.max_batch > 0) limit = std::min(limit, work.max_batch);
+    const int wish = std::min(work.max_batch, request.max_batch);
+    if (batch.names.empty() && wish > 0) limit = wish;
+    if (wish > 0) limit = std::min(limit, wish);
     const double taken_s = batch.item_seconds * static_cast<double>(batch.names.size() + 1);
     if (!batch.names.empty() && taken_s > request.quantum_s) break;
     if (static_cast<int>(batch.names.size()) >= limit) break;
     batch.names.push_back(work.name);
+    taken.push_back(seq);
   }
-  for (const std::string& name : batch.names) Remove(name);
+  for (const int64_t seq : taken) Remove(seq, best.terms);
   return batch;
 }
 

@@ -16,9 +16,8 @@
 
 namespace tilewright::tracker {
 
-struct QueuedWork {
-  std::string name;
-  int64_t seq = 0;  // order of submission; kept over re-queueing
+// On what terms a work item waits; most items of a job have the same.
+struct QueueTerms {
   Flow flow;
   double weight = 1;        // of the job among those of its user
   int priority = 3;         // 1 (urgent) .. 5 (idle)
@@ -34,6 +33,7 @@ struct TakeRequest {
   // Which users may have one more device. Null: all.
   std::function<bool(const std::string&)> admits;
   int default_batch = 8;  // at most so many items, and at most what each item in it wishes
+  int max_batch = 64;     // whatever it wishes
   double quantum_s = 10;  // of at least one item, no more than are expected to take so long
   int64_t age_class_ns = int64_t{300} * 1'000'000'000;  // without service, to rise a class
   int64_t now_ns = 0;
@@ -49,13 +49,12 @@ struct Batch {
 
 class WorkQueue {
  public:
-  // REQUIRES: no item of that name is queued.
-  void Add(const QueuedWork& work, int64_t now_ns);
+  // `seq`: order of submission, kept over re-queueing. REQUIRES: no item of that seq is queued.
+  void Add(const std::string& name, int64_t seq, const QueueTerms& terms, int64_t now_ns);
 
-  // False when it is not queued.
-  bool Remove(const std::string& name);
-
-  bool Contains(const std::string& name) const { return by_name_.count(name) != 0; }
+  // The item of that seq, which was added on these terms. False when it is not queued.
+  bool Remove(int64_t seq, const QueueTerms& terms);
+  bool Contains(int64_t seq, const QueueTerms& terms) const;
 
   // Takes the next batch for a device, which then counts as one decision of `share`. No names when
   // nothing fits.
@@ -64,18 +63,32 @@ class WorkQueue {
   // How many queued items have a requirement that `matches` accepts.
   int64_t Count(const std::function<bool(const std::string&)>& matches) const;
 
-  int64_t size() const { return static_cast<int64_t>(by_name_.size()); }
+  int64_t size() const { return size_; }
 
  private:
+  struct Waiting {
+    std::string name;
+    double weight = 1;
+    int max_batch = 0;
+  };
   // Items of one job, priority and requirement, by order of submission.
   struct Group {
-    std::map<int64_t, QueuedWork> items;
+    std::map<int64_t, Waiting> items;
     int64_t since_ns = 0;  // waits: since something was taken from it, or it began
   };
-  using GroupKey = std::pair<int, Flow>;  // priority, job
-  using Groups = std::map<GroupKey, Group>;
+  // Priority, job; looked up without a copy of the job's name.
+  struct GroupOrder {
+    using is_transparent = void;
+    template <class A, class B>
+    bool operator()(const A& a, const B& b) const {
+      return a.first != b.first ? a.first < b.first : a.second < b.second;
+    }
+  };
+  using GroupKey = std::pair<int, Flow>;
+  using GroupView = std::pair<int, const Flow&>;
+  using Groups = std::map<GroupKey, Group, GroupOrder>;
   struct Candidate {
-    Flow flow;
+    QueueTerms terms;  // of the group, without what differs inside it
     Group* group = nullptr;
     int age_class = 0;
   };
@@ -83,7 +96,7 @@ class WorkQueue {
   std::vector<Candidate> FirstClass(const TakeRequest& request);
 
   std::map<std::string, Groups> by_requirement_;
-  std::map<std::string, QueuedWork> by_name_;
+  int64_t size_ = 0;
 };
 
 }  // namespace tilewright::tracker

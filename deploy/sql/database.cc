@@ -244,12 +244,14 @@ double Statement::ColumnDouble(int column) const {
   return sqlite3_column_double(statement_, column);
 }
 
-std::string Statement::ColumnText(int column) const {
+std::string_view Statement::ColumnView(int column) const {
   // The text first: asking for the length may convert the value.
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
   const int bytes = sqlite3_column_bytes(statement_, column);
-  return text == nullptr ? std::string() : std::string(text, static_cast<size_t>(bytes));
+  return text == nullptr ? std::string_view() : std::string_view(text, static_cast<size_t>(bytes));
 }
+
+std::string Statement::ColumnText(int column) const { return std::string(ColumnView(column)); }
 
 std::string Statement::ColumnBlob(int column) const {
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));

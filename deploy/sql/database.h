@@ -102,6 +102,8 @@ class Statement {
   double ColumnDouble(int column) const;
   std::string ColumnText(int column) const;
   std::string ColumnBlob(int column) const;
+  // The same bytes as ColumnText without a copy, until the next Step or Reset.
+  std::string_view ColumnView(int column) const;
   std::optional<int64_t> ColumnOptionalInt64(int column) const;
   std::optional<std::string> ColumnOptionalText(int column) const;
 

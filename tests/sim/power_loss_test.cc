@@ -290,8 +290,10 @@ class TrackerSubject final : public Subject {
       tracker::WorkRow row;
       row.consumer = "tuner";
       row.seq = ++seq_;
-      row.item.set_name(StrCat("w", seq_));
-      row.item.set_job(std::string(rng->Uniform(4'000), 'j'));
+      v1::WorkItem item;
+      item.set_name(StrCat("w", seq_));
+      item.set_job(std::string(rng->Uniform(4'000), 'j'));
+      row.item = tracker::StoredItem(item);
       row.state = v1::WORK_STATE_LEASED;
       row.attempts.push_back(
           {1, "leases/l", seq_, "devices/d", v1::DISPOSITION_UNSPECIFIED, false});

@@ -83,9 +83,8 @@ TEST(VirtualClockTest, WhoIsBeingServedKeepsItsPlaceWhileItsQueueIsEmpty) {
 
 // --- the queue
 
-QueuedWork Queued(const std::string& name, int64_t seq, const std::string& job, int priority = 3,
-                  int max_batch = 0) {
-  return {name, seq, {"user", job}, 1, priority, max_batch, "r"};
+QueueTerms Terms(const std::string& job, int priority = 3, int max_batch = 0) {
+  return {{"user", job}, 1, priority, max_batch, "r"};
 }
 
 class WorkQueueTest : public ::testing::Test {
@@ -107,9 +106,9 @@ class WorkQueueTest : public ::testing::Test {
 };
 
 TEST_F(WorkQueueTest, PriorityFirstThenFairTurnsThenAge) {
-  for (int i = 0; i < 4; ++i) queue_.Add(Queued(support::StrCat("a", i), i, "a"), 0);
-  for (int i = 0; i < 4; ++i) queue_.Add(Queued(support::StrCat("b", i), 10 + i, "b"), 0);
-  queue_.Add(Queued("u", 20, "urgent", 1), 0);
+  for (int i = 0; i < 4; ++i) queue_.Add(support::StrCat("a", i), i, Terms("a"), 0);
+  for (int i = 0; i < 4; ++i) queue_.Add(support::StrCat("b", i), 10 + i, Terms("b"), 0);
+  queue_.Add("u", 20, Terms("urgent", 1), 0);
   std::vector<std::string> order;
   while (queue_.size() > 0) {
     for (const std::string& name : Take(2)) order.push_back(name);
@@ -118,14 +117,14 @@ TEST_F(WorkQueueTest, PriorityFirstThenFairTurnsThenAge) {
 }
 
 TEST_F(WorkQueueTest, BatchesAreAsSmallAsTheirItemsWish) {
-  for (int i = 0; i < 3; ++i) queue_.Add(Queued(support::StrCat("n", i), i, "j", 3, 2), 0);
-  queue_.Add(Queued("big", 5, "j", 3, 0), 0);
+  for (int i = 0; i < 3; ++i) queue_.Add(support::StrCat("n", i), i, Terms("j", 3, 2), 0);
+  queue_.Add("big", 5, Terms("j", 3, 0), 0);
   EXPECT_THAT(Take(8), ElementsAre("n0", "n1"));
   EXPECT_THAT(Take(8), ElementsAre("n2", "big"));
 }
 
 TEST_F(WorkQueueTest, BatchesAreNotExpectedToTakeLongerThanTheQuantum) {
-  for (int i = 0; i < 9; ++i) queue_.Add(Queued(support::StrCat("n", i), i, "j"), 0);
+  for (int i = 0; i < 9; ++i) queue_.Add(support::StrCat("n", i), i, Terms("j"), 0);
   TakeRequest request;
   request.device_class = "board";
   request.matches = [](const std::string&) { return true; };
@@ -139,23 +138,23 @@ TEST_F(WorkQueueTest, BatchesAreNotExpectedToTakeLongerThanTheQuantum) {
 }
 
 TEST_F(WorkQueueTest, WhoIsPassedOverRisesAClassEveryFiveMinutes) {
-  queue_.Add(Queued("idle", 1, "idle", 5), 0);
-  for (int i = 0; i < 30; ++i) queue_.Add(Queued(support::StrCat("u", i), 2 + i, "urgent", 2), 0);
+  queue_.Add("idle", 1, Terms("idle", 5), 0);
+  for (int i = 0; i < 30; ++i) queue_.Add(support::StrCat("u", i), 2 + i, Terms("urgent", 2), 0);
   EXPECT_THAT(Take(1, 1), ElementsAre("u0"));
   EXPECT_THAT(Take(1, 300), ElementsAre("u1"));
   EXPECT_THAT(Take(1, 600), ElementsAre("u2"));
   EXPECT_THAT(Take(1, 850), ElementsAre("u3"));
   // Now as urgent as the other, and never served; a job that was served begins anew.
   EXPECT_THAT(Take(1, 900), ElementsAre("idle"));
-  queue_.Add(Queued("idle2", 50, "idle", 5), At(900).mono_ns);
+  queue_.Add("idle2", 50, Terms("idle", 5), At(900).mono_ns);
   EXPECT_THAT(Take(1, 901), ElementsAre("u4"));
 }
 
 TEST_F(WorkQueueTest, RemovedItemsAreNotTaken) {
-  queue_.Add(Queued("x", 1, "j"), 0);
-  queue_.Add(Queued("y", 2, "j"), 0);
-  EXPECT_TRUE(queue_.Remove("x"));
-  EXPECT_FALSE(queue_.Remove("x"));
+  queue_.Add("x", 1, Terms("j"), 0);
+  queue_.Add("y", 2, Terms("j"), 0);
+  EXPECT_TRUE(queue_.Remove(1, Terms("j")));
+  EXPECT_FALSE(queue_.Remove(1, Terms("j")));
   EXPECT_THAT(Take(8), ElementsAre("y"));
   EXPECT_TRUE(Take(8).empty());
 }

@@ -18,7 +18,7 @@ WorkRow LeasedRow(const std::string& name, int64_t seq) {
   WorkRow row;
   row.consumer = "tuner";
   row.seq = seq;
-  row.item = Item(name);
+  row.item = StoredItem(Item(name));
   row.spec_hash = 0xfedcba9876543210ULL;
   row.state = v1::WORK_STATE_LEASED;
   row.infra_losses = 1;
@@ -203,6 +203,77 @@ TEST_F(TrackerStoreTest, ADamagedFileIsRefusedAndLeftAsItIs) {
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), absl::StatusCode::kDataLoss) << store.status();
   EXPECT_EQ(*support::ReadFile(Path(), 64 << 20), *bytes);
+}
+
+// Of a large file the check runs beside the first load: the damage is in an index that no load
+// reads.
+TEST_F(TrackerStoreTest, ADamagedLargeFileIsRefusedByItsFirstLoad) {
+  Changes changes;
+  for (int i = 0; i < 4000; ++i) {
+    changes.items.push_back(LeasedRow(support::StrCat("w", i), i));
+    changes.results.push_back(ResultRowOf(support::StrCat("w", i), 1, i));
+  }
+  ASSERT_TRUE(store_->Commit(changes).ok());
+  store_.reset();
+  int64_t page = 0;
+  {
+    auto database = sql::Database::Open(Path());
+    ASSERT_TRUE(database.ok());
+    page =
+        *database->QueryInt64("SELECT rootpage FROM sqlite_schema WHERE name = 'results_by_item'");
+  }
+  auto bytes = support::ReadFile(Path(), 64 << 20);
+  ASSERT_TRUE(bytes.ok());
+  const auto begin = static_cast<size_t>(page - 1) * 4096;
+  ASSERT_GT(bytes->size(), begin + 4096);
+  for (size_t i = begin; i < begin + 4096; ++i) (*bytes)[i] = static_cast<char>(i * 7);
+  ASSERT_TRUE(support::WriteFileAtomic(Path(), *bytes).ok());
+  auto store = TrackerStore::Open(Path(), 0);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const auto snapshot = (*store)->Load();
+  ASSERT_FALSE(snapshot.ok());
+  EXPECT_EQ(snapshot.status().code(), absl::StatusCode::kDataLoss) << snapshot.status();
+  store->reset();
+  EXPECT_EQ(*support::ReadFile(Path(), 64 << 20), *bytes);
+}
+
+// More than one batch of the unpacker, in another thread than the reader's.
+TEST_F(TrackerStoreTest, ManyItemsComeBackEachWithItsOwn) {
+  constexpr int kItems = 20'000;
+  Changes changes;
+  for (int i = 0; i < kItems; ++i) {
+    WorkRow& row = changes.items.emplace_back(LeasedRow(support::StrCat("w", i), i + 1));
+    v1::WorkItem item = Item(support::StrCat("w", i), support::StrCat("job", i / 1000));
+    item.set_attempts_before(i % 3);
+    row.item = StoredItem(item);
+    row.attempts.resize(1);
+    row.attempts[0].number = i % 3 + 1;
+  }
+  ASSERT_TRUE(store_->Commit(changes).ok());
+  const uint64_t epoch = snapshot_.epoch;
+  store_.reset();
+  auto store = TrackerStore::Open(Path(), 0);
+  ASSERT_TRUE(store.ok()) << store.status();
+  store_ = *std::move(store);
+  Reload();
+  EXPECT_EQ(snapshot_.epoch, epoch + 1);
+  ASSERT_EQ(snapshot_.items.size(), static_cast<size_t>(kItems));
+  for (const WorkRow& row : snapshot_.items) {
+    const WorkRow& wanted = changes.items[static_cast<size_t>(row.seq) - 1];
+    ASSERT_EQ(row.item.SerializeAsString(), wanted.item.SerializeAsString());
+    ASSERT_EQ(row.item.name(), wanted.item.name());
+    ASSERT_EQ(row.item.job(), wanted.item.job());
+    ASSERT_EQ(row.item.digests(), wanted.item.digests());
+    ASSERT_EQ(row.item.attempts_before(), wanted.item.attempts_before());
+    ASSERT_EQ(row.attempts.size(), 1u);
+  }
+  Reload();
+  EXPECT_EQ(snapshot_.epoch, epoch + 1) << "only an open raises it";
+  ASSERT_TRUE(
+      sql::Database::Open(Path())->Exec("UPDATE work_items SET spec = x'0a' WHERE seq = 9").ok());
+  const auto damaged = store_->Load();
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_EQ(support::Slug(damaged.status()), "tracker.store.damaged") << damaged.status();
 }
 
 TEST_F(TrackerStoreTest, AFullDiskIsAnErrorAndNothingIsLost) {
