@@ -8,6 +8,7 @@
 #include "deploy/daemon/daemon_log.h"
 #include "deploy/daemon/systemd.h"
 #include "deploy/support/clock.h"
+#include "deploy/support/duration.h"
 #include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -39,10 +40,6 @@ constexpr int64_t kTellEndMs = 2'000;
 int64_t PauseAfterError(const absl::Status& error, daemon::Backoff* backoff) {
   const int64_t pause_ms = backoff->NextMs();
   return support::Slug(error) == "rpc.unavailable" ? std::min(pause_ms, kUnreachableMs) : pause_ms;
-}
-
-int64_t MsOf(const google::protobuf::Duration& duration) {
-  return duration.seconds() * 1000 + duration.nanos() / 1'000'000;
 }
 
 }  // namespace
@@ -281,9 +278,10 @@ void AgentLoop::TakeResponse(const v1::SyncResponse& response) {
 }
 
 int64_t AgentLoop::PauseAfter(const v1::SyncResponse& response) {
-  if (!response.has_restarting()) return MsOf(response.next_sync());
-  const int64_t low = std::max<int64_t>(0, MsOf(response.restarting().retry_after_min()));
-  const int64_t high = std::max(low, MsOf(response.restarting().retry_after_max()));
+  if (!response.has_restarting()) return support::DurationMs(response.next_sync());
+  const int64_t low =
+      std::max<int64_t>(0, support::DurationMs(response.restarting().retry_after_min()));
+  const int64_t high = std::max(low, support::DurationMs(response.restarting().retry_after_max()));
   return Jitter("restarting").UniformInt(low, high);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "deploy/support/clock.h"
+#include "deploy/support/duration.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/strings.h"
 #include "device_agent/fingerprint.h"
@@ -192,7 +193,7 @@ absl::Status Supervisor::SelfTest() {
   if (self_tests_++ < options_.failing_self_tests) {
     request.mutable_measure()->set_fault(v1::INJECTED_FAULT_WRONG);
   }
-  const int64_t limit_ms = request.measure().wall_limit().seconds() * 1000 + options_.grace_ms;
+  const int64_t limit_ms = support::DurationMs(request.measure().wall_limit()) + options_.grace_ms;
   Exchange exchange;
   const auto reply = Call(std::move(request), limit_ms, &exchange);
   if (!reply.ok()) return SelfTestVerdict(Died(exchange, reply.status()));
@@ -306,8 +307,7 @@ v1::ModuleMeasured Supervisor::MeasureOnce(const MeasureInput& input) {
   *measure->mutable_tolerance() = input.work.tolerance();
   *measure->mutable_plan() = input.work.plan();
   measure->set_fault(input.fault);
-  int64_t wall_ms =
-      input.work.wall_limit().seconds() * 1000 + input.work.wall_limit().nanos() / 1'000'000;
+  int64_t wall_ms = support::DurationMs(input.work.wall_limit());
   if (wall_ms <= 0) wall_ms = options_.default_wall_ms;
   measure->mutable_wall_limit()->set_seconds(wall_ms / 1000);
   measure->mutable_wall_limit()->set_nanos(static_cast<int32_t>(wall_ms % 1000 * 1'000'000));

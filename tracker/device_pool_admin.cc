@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "deploy/support/duration.h"
 #include "deploy/support/strings.h"
 #include "tracker/device_pool.h"
 
@@ -147,7 +148,7 @@ absl::StatusOr<v1::Hold> DevicePool::CreateHold(const v1::CreateHoldRequest& req
   if (request.hold().holder().empty()) {
     return support::InvalidArgument("device.hold.invalid", "expected a holder");
   }
-  const int64_t asked = request.ttl().seconds() * kSecondNs + request.ttl().nanos();
+  const int64_t asked = support::DurationNs(request.ttl());
   const int64_t ttl = asked <= 0 ? kDefaultHoldNs : std::min(asked, kMaxHoldNs);
   const bool extends = device.row.hold.has_value() &&
                        device.row.hold->name == request.hold().name() &&

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "deploy/support/duration.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tracker/device_pool.h"
@@ -130,7 +131,7 @@ v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::Work
   CountOpen(row.item, +1);
   row.queued_ns = now.mono_ns;
   if (item.queue_timeout().seconds() > 0) {
-    deadlines_.emplace(now.mono_ns + item.queue_timeout().seconds() * kSecondNs, item.name());
+    deadlines_.emplace(now.mono_ns + support::DurationNs(item.queue_timeout()), item.name());
   }
   Touch(row);
   const bool device = AnyDeviceMatches({item.pool(), item.target(), item.selector()}, now);

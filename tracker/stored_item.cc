@@ -1,5 +1,6 @@
 #include "tracker/stored_item.h"
 
+#include "deploy/support/duration.h"
 #include "deploy/support/status.h"
 #include "tracker/device_match.h"
 
@@ -60,7 +61,7 @@ StoredItem::StoredItem(const v1::WorkItem& item, std::string bytes, SharedTerms*
     : name_(item.name()),
       bytes_(std::move(bytes)),
       digests_(DigestsOf(item.work())),
-      queue_timeout_s_(item.queue_timeout().seconds()),
+      queue_timeout_s_(support::DurationMs(item.queue_timeout()) / 1000),
       attempts_before_(item.attempts_before()),
       has_baseline_(item.work().has_baseline()) {
   if (last != nullptr && *last != nullptr && (*last)->Fit(item)) {

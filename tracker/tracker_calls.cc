@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "deploy/support/duration.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 
@@ -11,10 +12,6 @@ namespace {
 
 constexpr int kMaxResultsPerReport = 256;
 constexpr int kMaxItemsPerSubmit = 1000;
-
-int64_t ToMs(const google::protobuf::Duration& duration) {
-  return duration.seconds() * 1000 + duration.nanos() / 1'000'000;
-}
 
 // The artifacts of an item that the store lacks.
 std::vector<v1::Digest> MissingArtifacts(const daemon::BlobStore& blobs, const v1::Work& work) {
@@ -94,7 +91,7 @@ LoopCall SyncCall(const v1::SyncRequest* request, v1::SyncResponse* response, st
   call.poll = [request, response](const PollContext& poll) {
     return PollSync(*request, response, poll);
   };
-  call.wait_ms = ToMs(request->max_wait());
+  call.wait_ms = support::DurationMs(request->max_wait());
   call.key = "sync " + request->agent();
   call.about = request->agent();
   return call;
@@ -149,7 +146,7 @@ LoopCall PullCall(const v1::PullResultsRequest* request, v1::PullResultsResponse
     }
     return poll.pool->Pull(*request, response) ? PollResult::kAnswer : PollResult::kWait;
   };
-  call.wait_ms = ToMs(request->max_wait());
+  call.wait_ms = support::DurationMs(request->max_wait());
   call.key = "pull " + request->consumer();
   call.about = request->consumer();
   return call;

@@ -212,7 +212,7 @@ void SimTuner::CreateJob(int64_t max_trials, int priority, bool recall) {
   log::JobRow row;
   row.id = StrCat("job", jobs_.size() + 1);
   row.uid = row.id + ".0a1b";
-  row.spec_json = jobs::SpecToJson(spec);
+  row.spec_json = jobs::SpecToJson(spec).value();
   row.target = "cpu,arch=x86_64,cpu=x86-64,threads=1";
   row.cost_model = "prior";
   row.created_by = StrCat("user", jobs_.size());

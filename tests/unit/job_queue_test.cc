@@ -147,8 +147,10 @@ TEST(WorkItems, SpecsRoundTripAsText) {
   job.mutable_budget()->set_max_trials(64);
   (*job.mutable_input_shapes())["x"].add_dims(3);
   job.mutable_plan()->mutable_warmup()->set_nanos(5000);
-  EXPECT_EQ(SpecFromJson(SpecToJson(job))->SerializeAsString(), job.SerializeAsString());
+  EXPECT_EQ(SpecFromJson(*SpecToJson(job))->SerializeAsString(), job.SerializeAsString());
   EXPECT_EQ(Slug(SpecFromJson("{").status()), "job.spec.bad");
+  job.mutable_budget()->mutable_max_wall()->set_seconds(int64_t{1} << 60);
+  EXPECT_EQ(Slug(SpecToJson(job).status()), "job.spec.bad") << "no crash of the tuner";
 }
 
 TEST(WorkItems, TheJobsOwnPlanWins) {

@@ -143,7 +143,7 @@ void JobWorld::CreateJob(int64_t max_trials, const std::function<void(v1::Job*)>
   log::JobRow row;
   row.id = job_id_;
   row.uid = job_id_ + ".0a1b";
-  row.spec_json = jobs::SpecToJson(spec);
+  row.spec_json = jobs::SpecToJson(spec).value();
   row.target = "cpu,arch=x86_64,cpu=x86-64,threads=1";
   row.cost_model = cost_model;
   row.seed = 7;

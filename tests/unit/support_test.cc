@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "deploy/support/clock.h"
+#include "deploy/support/duration.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
@@ -133,6 +134,24 @@ TEST(StringsTest, HexAndQuote) {
   EXPECT_EQ(Hex64(0x1234abcd), "000000001234abcd");
   EXPECT_EQ(Quote("a\"b\\\n\x01"), "\"a\\\"b\\\\\\n\\u0001\"");
   EXPECT_EQ(Quote("abcdef", 3), "\"abc...\"");
+}
+
+TEST(DurationTest, WhatNoClockCanMeanIsClamped) {
+  struct Parts {
+    int64_t s;
+    int32_t ns;
+    int64_t seconds() const { return s; }
+    int32_t nanos() const { return ns; }
+  };
+  EXPECT_EQ(DurationNs(Parts{2, 500'000'000}), 2'500'000'000);
+  EXPECT_EQ(DurationMs(Parts{2, 999'999}), 2000);
+  EXPECT_EQ(DurationMs(Parts{-1, -500'000'000}), -1500);
+  const int64_t longest = kLongestDurationS * 1'000'000'000;
+  EXPECT_EQ(DurationNs(Parts{INT64_MAX, 7}), longest + 7);
+  EXPECT_EQ(DurationNs(Parts{INT64_MIN, 0}), -longest);
+  EXPECT_EQ(UnixMicros(Parts{1, 2000}), 1'000'002);
+  EXPECT_EQ(UnixMicros(Parts{INT64_MIN, -1}), 0);
+  EXPECT_EQ(UnixMicros(Parts{INT64_MAX, INT32_MAX}), kLastUnixSecond * 1'000'000 + 999'999);
 }
 
 TEST(ClockTest, SystemClockGoesForwardAndFakeClockObeys) {

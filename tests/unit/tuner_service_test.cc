@@ -139,6 +139,10 @@ TEST_F(TunerServiceTest, RequestsThatMakeNoSenseAreRefusedBySlug) {
       {"target.text.not_expanded", [](auto* r) { r->mutable_job()->set_target("native"); }},
       {"job.budget.missing", [](auto* r) { r->mutable_job()->clear_budget(); }},
       {"job.budget.bad", [](auto* r) { r->mutable_job()->mutable_budget()->set_max_trials(-1); }},
+      {"job.spec.bad",
+       [](auto* r) {
+         r->mutable_job()->mutable_budget()->mutable_max_wall()->set_seconds(int64_t{1} << 60);
+       }},
       {"job.cost_model.unknown", [](auto* r) { r->mutable_job()->set_cost_model("oracle"); }},
       {"search.part", [](auto* r) { r->mutable_job()->add_search_parts("luck=on"); }},
       {"job.priority.bad", [](auto* r) { r->mutable_job()->set_priority(9); }},

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "deploy/daemon/wire.h"
+#include "deploy/support/duration.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/log/target_text.h"
 
@@ -42,12 +43,8 @@ void SetDuration(int64_t ns, google::protobuf::Duration* duration) {
   duration->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
 }
 
-int64_t DurationNs(const google::protobuf::Duration& duration) {
-  return duration.seconds() * 1'000'000'000 + duration.nanos();
-}
-
 double Seconds(const google::protobuf::Duration& duration) {
-  return static_cast<double>(DurationNs(duration)) * 1e-9;
+  return static_cast<double>(support::DurationNs(duration)) * 1e-9;
 }
 
 log::Outcome OutcomeOf(v1::Outcome outcome) {
@@ -121,8 +118,7 @@ log::RecordRow RecordOf(const v1::MeasurementResult& result, const log::TrialRow
   record.boot_id = result.boot_id();
   record.lease = result.lease();
   record.fencing_token = result.fencing_token();
-  record.started_us =
-      result.started_at().seconds() * 1'000'000 + result.started_at().nanos() / 1000;
+  record.started_us = support::UnixMicros(result.started_at());
   record.stored_us = now_us;
   return record;
 }
@@ -175,12 +171,15 @@ std::string UserName(const std::string& created_by) {
   return created_by.substr(colon + 1, created_by.rfind(':') - colon - 1);
 }
 
-std::string SpecToJson(const v1::Job& job) {
+absl::StatusOr<std::string> SpecToJson(const v1::Job& job) {
   std::string json;
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   const auto status = google::protobuf::util::MessageToJsonString(job, &json, options);
-  TW_CHECK(status.ok()) << "a job message has no JSON form";
+  if (!status.ok()) {
+    return support::InvalidArgument(
+        "job.spec.bad", "expected a job that can be kept, found: " + std::string(status.message()));
+  }
   return json;
 }
 
@@ -232,10 +231,10 @@ v1::WorkItem MakeWorkItem(const WorkItemSource& source) {
   *work->mutable_expected_output() = source.task->expected_output();
   *work->mutable_tolerance() = ToleranceOf(*source.task, source.steps);
   *work->mutable_plan() = TrialPlan(source.spec->plan(), source.best_ns);
-  const int64_t wall_ns = source.best_ns > 0
-                              ? kWallBaseNs + DurationNs(work->plan().budget_per_candidate()) +
-                                    static_cast<int64_t>(std::min(kWallRuns * source.best_ns, 1e18))
-                              : kWallUnknownNs;
+  const int64_t wall_ns =
+      source.best_ns > 0 ? kWallBaseNs + support::DurationNs(work->plan().budget_per_candidate()) +
+                               static_cast<int64_t>(std::min(kWallRuns * source.best_ns, 1e18))
+                         : kWallUnknownNs;
   SetDuration(std::min(wall_ns, kMaxWallNs), work->mutable_wall_limit());
   work->set_job(source.job->uid);
   work->set_target(source.job->target);

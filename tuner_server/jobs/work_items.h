@@ -34,8 +34,10 @@ std::string ConsumerName(const std::string& job_uid);
 // scheme and port where it is an address ("ipv4:10.0.0.2:5123" -> "10.0.0.2").
 std::string UserName(const std::string& created_by);
 
-// The job as it was asked for, to and from the text kept in the log. data_loss job.spec.bad.
-std::string SpecToJson(const v1::Job& job);
+// The job as it was asked for, to and from the text kept in the log. invalid_argument
+// (job.spec.bad) for what JSON has no form for, such as a duration of more than 10,000 years;
+// data_loss (job.spec.bad) for what is no job.
+absl::StatusOr<std::string> SpecToJson(const v1::Job& job);
 absl::StatusOr<v1::Job> SpecFromJson(const std::string& json);
 
 // The plan of a trial: the job's own settings, else the tuner's, and a limit against candidates

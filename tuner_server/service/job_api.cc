@@ -158,7 +158,8 @@ std::string JobApi::NewSuffix() {
   return support::Hex64(hash).substr(0, 8);
 }
 
-log::JobRow JobApi::NewRow(const v1::CreateJobRequest& request, const std::string& caller) {
+absl::StatusOr<log::JobRow> JobApi::NewRow(const v1::CreateJobRequest& request,
+                                           const std::string& caller) {
   v1::Job input = InputFields(request.job());
   log::JobRow row;
   const std::string suffix = NewSuffix();
@@ -185,14 +186,14 @@ log::JobRow JobApi::NewRow(const v1::CreateJobRequest& request, const std::strin
   row.created_by = caller;
   row.created_us = clock_->WallMicros();
   row.updated_us = row.created_us;
-  row.spec_json = jobs::SpecToJson(input);
+  TW_ASSIGN(row.spec_json, jobs::SpecToJson(input));
   return row;
 }
 
 absl::StatusOr<v1::Job> JobApi::Create(const v1::CreateJobRequest& request,
                                        const std::string& caller) {
   TW_TRY(Check(request));
-  const log::JobRow row = NewRow(request, caller);
+  TW_ASSIGN(const log::JobRow row, NewRow(request, caller));
   if (request.validate_only()) {
     TW_ASSIGN(const v1::Job stored, jobs::SpecFromJson(row.spec_json));
     return JobMessage(row, stored, {});

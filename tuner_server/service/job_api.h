@@ -55,7 +55,9 @@ class JobApi {
   absl::StatusOr<v1::Trial> Message(const log::TrialRow& row);
   absl::StatusOr<v1::JobEvent> EventMessage(const log::JobRow& job, const log::EventRow& event);
   absl::Status Check(const v1::CreateJobRequest& request);
-  log::JobRow NewRow(const v1::CreateJobRequest& request, const std::string& caller);
+  // invalid_argument (job.spec.bad).
+  absl::StatusOr<log::JobRow> NewRow(const v1::CreateJobRequest& request,
+                                     const std::string& caller);
   std::string NewSuffix();
 
   jobs::JobManager* manager_;
