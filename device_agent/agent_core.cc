@@ -9,6 +9,7 @@ namespace tilewright::device_agent {
 namespace {
 
 constexpr int kProtocolRevision = 1;
+constexpr size_t kMaxReportBytes = 4 << 20;  // a tracker takes 16 MiB
 
 Record Named(Record::Kind kind, const std::string& measurement_id) {
   Record record;
@@ -211,8 +212,10 @@ Record AgentCore::ResultRecord(const WorkOrder& order, v1::MeasurementResult res
 
 std::vector<v1::MeasurementResult> AgentCore::Unacked(size_t limit) const {
   std::vector<v1::MeasurementResult> results;
+  size_t bytes = 0;
   for (const auto& [id, result] : ledger_.unacked()) {
-    if (results.size() == limit) break;
+    bytes += result.ByteSizeLong();
+    if (results.size() == limit || (!results.empty() && bytes > kMaxReportBytes)) break;
     results.push_back(result);
   }
   return results;

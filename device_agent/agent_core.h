@@ -63,7 +63,7 @@ class AgentCore {
   // Names in the result who measured what; `result` has the outcome.
   Record ResultRecord(const WorkOrder& order, v1::MeasurementResult result) const;
 
-  // Oldest unacknowledged results, at most `limit`.
+  // Oldest unacknowledged results, at most `limit`, and together no more than a message may hold.
   std::vector<v1::MeasurementResult> Unacked(size_t limit) const;
   size_t unacked_count() const { return ledger_.unacked().size(); }
   // Records for the results that need not be sent again.

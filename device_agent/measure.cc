@@ -15,6 +15,7 @@
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/result_check.h"
 #include "deploy/runtime/runtime.h"
+#include "deploy/support/duration.h"
 #include "deploy/support/strings.h"
 #include "device_agent/sample_stats.h"
 
@@ -54,10 +55,6 @@ constexpr double kClockSlack = 1.05;
 constexpr double kClockSlackNs = 2e6;
 // A process that computed so much more than what it reports did something else.
 constexpr double kMinShare = 1e-5;
-
-int64_t NsOf(const google::protobuf::Duration& duration) {
-  return duration.seconds() * 1'000'000'000 + duration.nanos();
-}
 
 void SetDuration(int64_t ns, google::protobuf::Duration* out) {
   out->set_seconds(ns / 1'000'000'000);
@@ -384,7 +381,7 @@ class Measurement {
     Enter(v1::WORKER_PHASE_WARMUP);
     CommitFault();
     const double limit = plan_.abort_if_slower_than_ns();
-    const int64_t end = WallNs() + NsOf(plan_.warmup());
+    const int64_t end = WallNs() + support::DurationNs(plan_.warmup());
     double best = 0;
     for (int run = 0;; ++run) {
       int64_t elapsed_ns = 0;
@@ -400,7 +397,7 @@ class Measurement {
       }
       if (WallNs() >= end) break;
     }
-    loops_ = plan_.flush_cache() ? 1 : LoopsFor(best, NsOf(plan_.min_repeat_time()));
+    loops_ = plan_.flush_cache() ? 1 : LoopsFor(best, support::DurationNs(plan_.min_repeat_time()));
     return true;
   }
 
@@ -449,7 +446,7 @@ class Measurement {
     Enter(v1::WORKER_PHASE_TIMED);
     const bool threads = many_threads();
     const Switches before = SwitchesNow(threads);
-    const int64_t end = WallNs() + NsOf(plan_.budget_per_candidate());
+    const int64_t end = WallNs() + support::DurationNs(plan_.budget_per_candidate());
     std::vector<double> all;
     std::vector<double> clean_ones;
     const auto min_repeats = static_cast<size_t>(plan_.min_repeats());
@@ -522,11 +519,12 @@ v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan) {
   v1::MeasurementPlan full = plan;
   if (full.min_repeats() <= 0) full.set_min_repeats(kDefaultMinRepeats);
   if (full.max_repeats() <= 0) full.set_max_repeats(kDefaultMaxRepeats);
-  full.set_max_repeats(std::max(full.max_repeats(), full.min_repeats()));
-  if (NsOf(full.min_repeat_time()) <= 0) {
+  full.set_min_repeats(std::min(full.min_repeats(), kMaxSamples));
+  full.set_max_repeats(std::clamp(full.max_repeats(), full.min_repeats(), kMaxSamples));
+  if (support::DurationNs(full.min_repeat_time()) <= 0) {
     SetDuration(kDefaultMinRepeatNs, full.mutable_min_repeat_time());
   }
-  if (NsOf(full.budget_per_candidate()) <= 0) {
+  if (support::DurationNs(full.budget_per_candidate()) <= 0) {
     SetDuration(kDefaultBudgetNs, full.mutable_budget_per_candidate());
   }
   if (!full.has_warmup()) SetDuration(kDefaultWarmupNs, full.mutable_warmup());
@@ -534,8 +532,55 @@ v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan) {
   return full;
 }
 
+namespace {
+
+// Longer texts than a measurement writes.
+constexpr size_t kMaxClassBytes = 100;
+constexpr size_t kMaxDetailBytes = 16384;
+
+// What a measuring process may say at all. CANCELLED, for one, is its agent's word: the tracker
+// would have the candidate measured again for ever.
+bool MayAnswer(v1::Outcome outcome) {
+  switch (outcome) {
+    case v1::OK:
+    case v1::EARLY_STOPPED:
+    case v1::WRONG_RESULT:
+    case v1::BUILD_ERROR:
+    case v1::OUT_OF_MEMORY:
+    case v1::RUN_CRASH:
+    case v1::RUN_TIMEOUT:
+    case v1::DEVICE_LOST:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsTime(double value) { return std::isfinite(value) && value >= 0; }
+
+absl::Status CheckAnswer(const v1::ModuleMeasured& measured) {
+  const auto forged = [](const std::string& why) {
+    return support::DataLoss("measure.answer.forged", why);
+  };
+  if (!MayAnswer(measured.outcome())) {
+    return forged(StrCat("expected the outcome of a measurement, found ",
+                         static_cast<int>(measured.outcome())));
+  }
+  if (measured.error_class().size() > kMaxClassBytes ||
+      measured.error_detail().size() > kMaxDetailBytes || measured.samples_size() > kMaxSamples) {
+    return forged(StrCat("an answer of ", measured.ByteSizeLong(), " bytes"));
+  }
+  if (!IsTime(measured.baseline_before()) || !IsTime(measured.baseline_after())) {
+    return forged("expected times of the baseline");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime_ns,
                             int64_t cpu_ns) {
+  TW_TRY(CheckAnswer(measured));
   const auto forged = [](const std::string& why) {
     return support::DataLoss("measure.samples.forged", why);
   };

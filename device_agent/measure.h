@@ -41,9 +41,13 @@ v1::ModuleMeasured Measure(const MeasureJob& job, const PhaseSink& announce,
 // The plan with the defaults filled in.
 v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan);
 
+// More samples than this of one candidate are neither taken nor believed.
+inline constexpr int kMaxSamples = 10'000;
+
 // Whether a child's report can be true, as far as its parent can tell: `lifetime_ns` is how long
 // the child lived on the parent's clock, `cpu_ns` the processor time that the kernel says it used.
-// data_loss (measure.samples.forged) when not.
+// The child ran foreign code, so any field may hold anything. data_loss: measure.answer.forged for
+// what no measurement says or what is too long to be passed on; measure.samples.forged.
 absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime_ns,
                             int64_t cpu_ns);
 

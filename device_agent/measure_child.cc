@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "deploy/support/clock.h"
+#include "deploy/support/duration.h"
 #include "deploy/support/file.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
@@ -57,7 +58,7 @@ void Say(const v1::WorkerReply& reply) {
 }
 
 int64_t SecondsUp(const google::protobuf::Duration& duration) {
-  return duration.seconds() + (duration.nanos() > 0 ? 1 : 0);
+  return (support::DurationNs(duration) + 999'999'999) / 1'000'000'000;
 }
 
 SandboxSpec SpecOf(const ChildJob& job, const std::string& scratch) {
@@ -203,7 +204,7 @@ class Watch {
   // Until the answer is there, the child has ended, time is up, or nobody waits for it any more.
   void Wait() {
     const auto& limit = job_.measure.request->wall_limit();
-    int64_t limit_ns = limit.seconds() * 1'000'000'000 + limit.nanos();
+    int64_t limit_ns = support::DurationNs(limit);
     if (limit_ns <= 0) limit_ns = kMaxDeadlineMs * 1'000'000;
     while (!answer_.has_value() && !broken_) {
       const int64_t left_ns = started_ns_ + limit_ns - clock_.NowNs();

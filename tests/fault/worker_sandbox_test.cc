@@ -172,6 +172,7 @@ const std::vector<Case>& StrictCases() {
       Case{"flood_error", v1::RUN_TIMEOUT, "WALL_LIMIT", SIGKILL},
       Case{"escape", v1::RUN_CRASH, "SANDBOX", SIGSYS},
       Case{"forge", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
+      Case{"forge_cancelled", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
       Case{"garble", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
       Case{"exit_on_load", v1::RUN_CRASH, "EXITED", 0, "load", "exit code 0", "honest", 1024, 1},
       Case{"open_on_load", v1::RUN_CRASH, "SANDBOX", SIGSYS, "load", "", "honest", 1024, 2}};

@@ -285,6 +285,12 @@ KERNEL(forge) {
                                         0x30, 1};                               /* inner_loops 1 */
   return write(3, frame, sizeof(frame)) != sizeof(frame);
 }
+/* Claims that its agent had called it off: it would be measured again for ever. */
+KERNEL(forge_cancelled) {
+  UNUSED;
+  static const unsigned char frame[] = {4, 0, 0, 0, 0x2a, 2, 0x08, 10};
+  return write(3, frame, sizeof(frame)) != sizeof(frame);
+}
 /* Claims with noise: no frame at all. */
 KERNEL(garble) {
   UNUSED;

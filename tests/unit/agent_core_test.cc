@@ -125,6 +125,21 @@ TEST_F(AgentCoreTest, AGrantIsWorkedOffInOrderAndNamedUntilItsResultsAreTaken) {
   EXPECT_TRUE(core_->quiet());
 }
 
+// A report that no tracker takes would be sent for ever.
+TEST_F(AgentCoreTest, AReportIsNeverLargerThanAMessage) {
+  Grant(7, {"a", "b", "c"});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_NE(StartNext(), "");
+    v1::MeasurementResult result;
+    result.set_outcome(v1::OK);
+    result.mutable_samples()->Resize(i == 0 ? 600'000 : 200'000, 1000);
+    core_->Apply(core_->ResultRecord(order_, result));
+  }
+  EXPECT_EQ(core_->Unacked(10).size(), 1u) << "one goes in any case";
+  Ack("a/1", v1::DISPOSITION_STORED);
+  EXPECT_EQ(core_->Unacked(10).size(), 2u);
+}
+
 TEST_F(AgentCoreTest, ResultsCarryWhoMeasuredWhat) {
   Grant(7, {"a"});
   StartNext();

@@ -223,6 +223,29 @@ TEST(Plausible, ForgedReportsAreSeen) {
   EXPECT_EQ(forged(measured, 5'000'000, 4'000'000), slug);
 }
 
+// What foreign code can write in the child's place (found by fleet_fuzzer and by reading).
+TEST(Plausible, AnswersThatNoMeasurementGivesAreSeen) {
+  const auto slug = [](const v1::ModuleMeasured& measured) {
+    return support::Slug(CheckPlausible(measured, 5'000'000, 4'000'000));
+  };
+  v1::ModuleMeasured measured;
+  EXPECT_EQ(slug(measured), "measure.answer.forged") << "nothing at all";
+  for (const int outcome : {int{v1::CANCELLED}, int{v1::BUILD_TIMEOUT}, 77, -1}) {
+    measured.set_outcome(static_cast<v1::Outcome>(outcome));
+    EXPECT_EQ(slug(measured), "measure.answer.forged") << outcome;
+  }
+  measured.set_outcome(v1::RUN_CRASH);
+  EXPECT_EQ(slug(measured), "");
+  measured.set_error_detail(std::string(1 << 20, 'x'));
+  EXPECT_EQ(slug(measured), "measure.answer.forged") << "fills the agent's reports";
+  measured = Good();
+  measured.set_baseline_after(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(slug(measured), "measure.answer.forged") << "drift could not be told";
+  measured = Good();
+  measured.mutable_samples()->Resize(kMaxSamples + 1, 1.0);
+  EXPECT_EQ(slug(measured), "measure.answer.forged");
+}
+
 TEST(Plan, DefaultsFillWhatIsMissingAndKeepWhatIsThere) {
   const v1::MeasurementPlan full = CompletePlan({});
   EXPECT_GT(full.min_repeats(), 0);
@@ -235,6 +258,9 @@ TEST(Plan, DefaultsFillWhatIsMissingAndKeepWhatIsThere) {
   EXPECT_EQ(CompletePlan(given).min_repeats(), 50);
   EXPECT_GE(CompletePlan(given).max_repeats(), 50);
   EXPECT_EQ(CompletePlan(given).warmup().nanos(), 0) << "no warm-up was asked for";
+  given.set_min_repeats(INT32_MAX);
+  EXPECT_EQ(CompletePlan(given).min_repeats(), kMaxSamples);
+  EXPECT_EQ(CompletePlan(given).max_repeats(), kMaxSamples);
 }
 
 TEST(Death, EveryEndHasItsClass) {
