@@ -6,6 +6,7 @@
 
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/cli/backup_manifest.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/compile_command.h"
 #include "tuner_server/cli/embedded.h"
@@ -28,6 +29,27 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+// Found by fleet_fuzzer: fields of other types ended the program.
+TEST(BackupManifest, WhatIsNoListIsRefusedWhateverItHolds) {
+  const std::string good =
+      BackupManifestText("tilewright-tracker", "2026-11-22", {{"tracker.db", 7, "ab"}});
+  const auto files = ParseBackupManifest(good);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->at(0).path, "tracker.db");
+  EXPECT_EQ(files->at(0).bytes, 7u);
+  for (const std::string bad :
+       {"", "[]", "{", R"({"format":"1","files":[]})", R"({"format":2,"files":[]})",
+        R"({"format":1})", R"({"format":1,"files":{}})", R"({"format":1,"files":[7]})",
+        R"({"format":1,"files":[{"path":7,"bytes":1,"sha256":"a"}]})",
+        R"({"format":1,"files":[{"path":"a","bytes":"1","sha256":"a"}]})",
+        R"({"format":1,"files":[{"path":"a","bytes":-1,"sha256":"a"}]})",
+        R"({"format":1,"files":[{"path":"a","bytes":1,"sha256":[]}]})",
+        R"({"format":1,"files":[{"path":"/a","bytes":1,"sha256":"a"}]})",
+        R"({"format":1,"files":[{"path":"b/../../a","bytes":1,"sha256":"a"}]})"}) {
+    EXPECT_EQ(support::Slug(ParseBackupManifest(bad).status()), "backup.manifest.invalid") << bad;
+  }
+}
 
 TEST(CliTable, ColumnsAreAsWideAsTheirContentAndNumbersStandRight) {
   Table table({{"name"}, {"time", true}, {"note"}});

@@ -15,6 +15,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/cli/backup_manifest.h"
 #include "tuner_server/cli/cli_error.h"
 
 namespace tilewright::cli {
@@ -25,17 +26,10 @@ using support::PathJoin;
 using support::StrCat;
 
 constexpr char kManifest[] = "backup.json";
-constexpr int kFormatVersion = 1;
 constexpr uint64_t kMaxManifestBytes = 1 << 30;
 constexpr size_t kPieceBytes = 1 << 20;
 constexpr char kTrackerDatabase[] = "tracker.db";
 constexpr char kTunerDatabase[] = "tuner.db";
-
-struct FileRow {
-  std::string path;  // within the folder
-  uint64_t bytes = 0;
-  std::string sha256;
-};
 
 bool EndsWith(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
@@ -65,10 +59,10 @@ absl::StatusOr<std::vector<std::string>> FilesUnder(const std::string& folder) {
   return files;
 }
 
-absl::StatusOr<FileRow> HashFile(const std::string& folder, const std::string& path) {
+absl::StatusOr<BackupFile> HashFile(const std::string& folder, const std::string& path) {
   std::ifstream in(PathJoin(folder, path), std::ios::binary);
   if (!in) return support::NotFound("backup.file.missing", PathJoin(folder, path));
-  FileRow row;
+  BackupFile row;
   row.path = path;
   support::Sha256 hash;
   std::string piece(kPieceBytes, '\0');
@@ -94,13 +88,13 @@ absl::Status CopyFile(const std::string& from, const std::string& to) {
   return support::Internal("backup.copy.failed", StrCat(from, " to ", to, ": ", error.message()));
 }
 
-absl::StatusOr<std::vector<FileRow>> CopyState(const std::string& state, const std::string& to,
-                                               bool tracker) {
+absl::StatusOr<std::vector<BackupFile>> CopyState(const std::string& state, const std::string& to,
+                                                  bool tracker) {
   TW_ASSIGN(std::vector<std::string> files, FilesUnder(state));
   // Databases first: what they name was there before them and is copied after them.
   std::stable_partition(files.begin(), files.end(),
                         [](const std::string& path) { return EndsWith(path, ".db"); });
-  std::vector<FileRow> rows;
+  std::vector<BackupFile> rows;
   for (const std::string& path : files) {
     if (Skipped(path, tracker)) continue;
     const std::string target = PathJoin(to, path);
@@ -113,7 +107,7 @@ absl::StatusOr<std::vector<FileRow>> CopyState(const std::string& state, const s
       if (absl::IsNotFound(copied)) continue;  // it was deleted meanwhile: not in use
     }
     TW_TRY(copied);
-    TW_ASSIGN(FileRow row, HashFile(to, path));
+    TW_ASSIGN(BackupFile row, HashFile(to, path));
     rows.push_back(std::move(row));
   }
   return rows;
@@ -133,35 +127,19 @@ absl::Status MakeWhole(const std::string& target, const Fill& fill) {
   return status;
 }
 
-absl::StatusOr<std::vector<FileRow>> ReadManifest(const std::string& backup) {
-  TW_ASSIGN(const std::string text,
-            support::ReadFile(PathJoin(backup, kManifest), kMaxManifestBytes));
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  const auto bad = support::DataLoss("backup.manifest.invalid",
-                                     PathJoin(backup, kManifest) + " is no list of a backup");
-  if (!json.is_object() || json.value("format", 0) != kFormatVersion || !json.contains("files") ||
-      !json["files"].is_array()) {
-    return bad;
-  }
-  std::vector<FileRow> rows;
-  for (const auto& file : json["files"]) {
-    if (!file.is_object()) return bad;
-    FileRow row{file.value("path", ""), file.value("bytes", uint64_t{0}), file.value("sha256", "")};
-    const fs::path path(row.path);
-    const bool inside = !row.path.empty() && path.is_relative() &&
-                        std::find(path.begin(), path.end(), "..") == path.end();
-    if (!inside) return bad;
-    rows.push_back(std::move(row));
-  }
-  return rows;
+absl::StatusOr<std::vector<BackupFile>> ReadManifest(const std::string& backup) {
+  const std::string path = PathJoin(backup, kManifest);
+  TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxManifestBytes));
+  auto files = ParseBackupManifest(text);
+  return files.ok() ? std::move(files) : support::WithContext(files.status(), path);
 }
 
-absl::StatusOr<std::vector<FileRow>> Verify(const std::string& backup) {
-  TW_ASSIGN(std::vector<FileRow> rows, ReadManifest(backup));
+absl::StatusOr<std::vector<BackupFile>> Verify(const std::string& backup) {
+  TW_ASSIGN(std::vector<BackupFile> rows, ReadManifest(backup));
   std::set<std::string> listed = {kManifest};
-  for (const FileRow& row : rows) {
+  for (const BackupFile& row : rows) {
     listed.insert(row.path);
-    TW_ASSIGN(const FileRow found, HashFile(backup, row.path));
+    TW_ASSIGN(const BackupFile found, HashFile(backup, row.path));
     if (found.bytes == row.bytes && found.sha256 == row.sha256) continue;
     return support::DataLoss("backup.file.damaged",
                              PathJoin(backup, row.path) + " is not what was backed up");
@@ -175,10 +153,10 @@ absl::StatusOr<std::vector<FileRow>> Verify(const std::string& backup) {
   return rows;
 }
 
-void PrintRows(const BackupOptions& options, const std::vector<FileRow>& rows,
+void PrintRows(const BackupOptions& options, const std::vector<BackupFile>& rows,
                const std::string& what) {
   uint64_t bytes = 0;
-  for (const FileRow& row : rows) bytes += row.bytes;
+  for (const BackupFile& row : rows) bytes += row.bytes;
   if (options.format == OutputFormat::kJson) {
     PrintJson({{"backup", options.backup}, {"files", rows.size()}, {"bytes", bytes}});
   } else {
@@ -197,25 +175,21 @@ absl::Status Create(const BackupOptions& options) {
   if (support::FileExists(options.backup)) {
     return support::AlreadyExists("backup.exists", options.backup + " is there already");
   }
-  std::vector<FileRow> rows;
+  std::vector<BackupFile> rows;
   TW_TRY(MakeWhole(options.backup, [&](const std::string& partial) -> absl::Status {
     TW_ASSIGN(rows, CopyState(options.state_dir, partial, tracker));
     support::SystemClock clock;
-    nlohmann::json json = {{"format", kFormatVersion},
-                           {"daemon", tracker ? "tilewright-tracker" : "tilewright-tuner"},
-                           {"created", security::TimeText(clock.WallMicros() / 1'000'000)},
-                           {"files", nlohmann::json::array()}};
-    for (const FileRow& row : rows) {
-      json["files"].push_back({{"path", row.path}, {"bytes", row.bytes}, {"sha256", row.sha256}});
-    }
-    return support::WriteFileAtomic(PathJoin(partial, kManifest), json.dump(1) + "\n");
+    const std::string text =
+        BackupManifestText(tracker ? "tilewright-tracker" : "tilewright-tuner",
+                           security::TimeText(clock.WallMicros() / 1'000'000), rows);
+    return support::WriteFileAtomic(PathJoin(partial, kManifest), text);
   }));
   PrintRows(options, rows, options.backup);
   return absl::OkStatus();
 }
 
 absl::Status Restore(const BackupOptions& options) {
-  TW_ASSIGN(const std::vector<FileRow> rows, Verify(options.backup));
+  TW_ASSIGN(const std::vector<BackupFile> rows, Verify(options.backup));
   std::error_code error;
   if (support::FileExists(options.state_dir) && !fs::is_empty(options.state_dir, error)) {
     return support::AlreadyExists(
@@ -224,7 +198,7 @@ absl::Status Restore(const BackupOptions& options) {
   }
   fs::remove(options.state_dir, error);
   TW_TRY(MakeWhole(options.state_dir, [&](const std::string& partial) -> absl::Status {
-    for (const FileRow& row : rows) {
+    for (const BackupFile& row : rows) {
       TW_TRY(CopyFile(PathJoin(options.backup, row.path), PathJoin(partial, row.path)));
     }
     return absl::OkStatus();
