@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "deploy/daemon/server_host.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/tensor_io.h"
 #include "deploy/security/audit_log.h"
@@ -23,10 +24,15 @@
 #include "device_agent/spool.h"
 #include "device_agent/test_faults.h"
 #include "tracker/device_pool.h"
+#include "tuner_server/cli/backup_manifest.h"
+#include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/import_export.h"
 #include "tuner_server/log/memory_log.h"
 #include "tuner_server/log/target_text.h"
+#include "tuner_server/modules/module_store.h"
+#include "tuner_server/service/job_messages.h"
 #include "tuner_server/service/page_token.h"
+#include "vta/isa/isa.h"
 
 namespace tilewright {
 namespace {
@@ -48,6 +54,11 @@ class MemorySpool final : public device_agent::SpoolFile {
  private:
   std::string* const bytes_;
 };
+
+template <typename Message>
+bool Parse(std::string_view bytes, Message* message) {
+  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
 
 // What a spool gives back it gives back again after it was compacted.
 void Spool(std::string_view text) {
@@ -140,9 +151,57 @@ void Page(std::string_view text) {
   TW_CHECK(!service::ReadPage(page, text).ok() || text == kList);
 }
 
-template <typename Message>
-bool Parse(std::string_view bytes, Message* message) {
-  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+void Backup(std::string_view text) {
+  const auto files = cli::ParseBackupManifest(text);
+  if (!files.ok()) return;
+  const auto again = cli::ParseBackupManifest(cli::BackupManifestText("d", "now", *files));
+  TW_CHECK(again.ok() && again->size() == files->size());
+}
+
+// A job as a client sends it is kept as text: what is kept is read again as it was, and serves to
+// make work items.
+void Job(std::string_view bytes) {
+  v1::Job job;
+  if (!Parse(bytes, &job)) {
+    (void)jobs::SpecFromJson(std::string(bytes));
+    return;
+  }
+  const auto text = jobs::SpecToJson(job);
+  if (!text.ok()) return;
+  const auto again = jobs::SpecFromJson(*text);
+  TW_CHECK(again.ok()) << again.status();
+  log::JobRow row;
+  v1::BuilderTask task;
+  jobs::WorkItemSource source;
+  source.job = &row;
+  source.spec = &*again;
+  source.task = &task;
+  source.best_ns = 1e6;
+  source.artifact_sha256 = std::string(64, '0');
+  (void)jobs::MakeWorkItem(source);
+}
+
+// Names of resources and addresses.
+void Names(std::string_view text) {
+  const auto job = service::ParseJobPath(text);
+  if (job.ok()) TW_CHECK(!job->job.empty());
+  (void)modules::ParseModuleParent(text);
+  (void)jobs::ParseWorkItemName("j.1", text);
+  (void)jobs::UserName(std::string(text));
+  (void)daemon::ParseHostPort(std::string(text), "fuzz.address");
+}
+
+// An instruction of a VTA program that a module brings.
+void VtaWord(std::string_view bytes) {
+  vta::Word128 word;
+  std::memcpy(&word, bytes.data(), std::min(bytes.size(), sizeof(word)));
+  const auto instruction = vta::Decode(word);
+  if (!instruction.ok()) return;
+  TW_CHECK(!vta::Disassemble(*instruction).empty());
+  const auto again = vta::Encode(*instruction);
+  TW_CHECK(again.ok()) << again.status();
+  const auto same = vta::Decode(*again);
+  TW_CHECK(same.ok() && *same == *instruction);
 }
 
 // Requests one after the other, each a byte for its kind and two for its size: agents that lie,
@@ -215,6 +274,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'g':
       tilewright::Page(text);
+      break;
+    case 'b':
+      tilewright::Backup(text);
+      break;
+    case 'o':
+      tilewright::Job(text);
+      break;
+    case 'r':
+      tilewright::Names(text);
+      break;
+    case 'v':
+      tilewright::VtaWord(text);
       break;
     case 'f':
       (void)tilewright::device_agent::ParseTestFaults(text);

@@ -9,6 +9,7 @@
 #include "deploy/security/certificate.h"
 #include "deploy/security/certificate_request.h"
 #include "deploy/security/enrolment.h"
+#include "deploy/security/module_signature.h"
 #include "deploy/security/token_file.h"
 #include "deploy/support/status.h"
 
@@ -49,6 +50,15 @@ void Enrolling(std::string_view text) {
   (void)PinnedAuthority(text, std::string(64, '0'));
 }
 
+// A signature that comes with a downloaded module.
+void Signature(std::string_view text) {
+  const std::string about(64, 'a');
+  const auto signature = ParseSignatureFile(text, about);
+  if (!signature.ok()) return;
+  TW_CHECK(signature->signature.size() == 64);
+  TW_CHECK(ParseSignatureFile(SignatureFileText(about, *signature), about).ok());
+}
+
 void Uri(std::string_view text) {
   const auto peer = ParsePeerUri(text);
   if (peer.ok()) TW_CHECK(PeerUri(*peer) == text);
@@ -82,6 +92,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'r':
       tilewright::security::Enrolling(text);
+      break;
+    case 'g':
+      tilewright::security::Signature(text);
       break;
     case 'u':
       tilewright::security::Uri(text);

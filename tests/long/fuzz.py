@@ -92,19 +92,30 @@ def models():
 
 
 def credentials():
-    """Certificate and key, a token of the right form, a token file, names of peers."""
+    """Certificate and key, what is asked to be signed, a token and a ticket of the right form, their
+    files, a signature of a module, names of peers."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                         "-keyout", "key", "-out", "cert", "-subj", "/CN=fuzz",
                         "-addext", "subjectAltName=URI:spiffe://tilewright/agent/a,IP:127.0.0.1,DNS:localhost"],
                        cwd=folder, check=True, capture_output=True)
-        cert, key = (pathlib.Path(folder, name).read_bytes() for name in ("cert", "key"))
+        subprocess.run(["openssl", "req", "-new", "-key", "key", "-subj", "/CN=fuzz", "-out", "csr"],
+                       cwd=folder, check=True, capture_output=True)
+        cert, key, csr = (pathlib.Path(folder, name).read_bytes() for name in ("cert", "key", "csr"))
     token_id, secret = "3f9a0c2b71de", "0123456789abcdef" * 4
     check = hashlib.sha256(f"tilewright token {token_id} {secret}".encode()).hexdigest()[:8]
     yield b"c" + cert
     yield b"c" + cert + key
     yield f"btwt_{token_id}_{secret}_{check}".encode()
     yield f"t# tilewright tokens 1\n{token_id} engineer ana {'00' * 32} 1 2 0\n".encode()
+    authority = "0" * 64
+    check = hashlib.sha256(f"tilewright ticket {token_id} {secret} {authority}".encode()).hexdigest()[:8]
+    yield f"ktwe_{token_id}_{secret}_{authority}_{check}".encode()
+    yield f"e# tilewright tickets 1\n{token_id} bench-3 {'00' * 32} 1 2 - 0\n".encode()
+    yield b"r" + csr
+    yield b"r" + cert
+    yield b"g" + json.dumps({"schema": 1, "algorithm": "ed25519", "key_id": "0" * 16,
+                             "sha256": "a" * 64, "signature": "00" * 64}).encode()
     yield b"uspiffe://tilewright/agent/bench-3"
     yield b"m/tilewright.v1.AgentService/Sync"
 
@@ -135,6 +146,26 @@ def requests():
     return b"".join(kind + len(data).to_bytes(2, "little") + data for kind, data in parts)
 
 
+def worker_messages():
+    """What a worker says, what it is to make, the flag that names a device."""
+    worker, common = "tilewright/v1/worker.proto", "tilewright/v1/common.proto"
+    answers = ["""measured { outcome: OK value_kind: VALUE_KIND_WALL_NS samples: [1000, 1100, 990]
+                  inner_loops: 100 baseline_before: 5 baseline_after: 5.1 clock: "thread_cpu" }""",
+               'measured { outcome: RUN_CRASH error_class: "SIGNAL" error_detail: "x" phase: WORKER_PHASE_TIMED signal: 11 }',
+               "phase { phase: WORKER_PHASE_LOAD monotonic_ns: 7 }", 'error { slug: "a" detail: "b" }',
+               """ready { protocol_revision: 1 attributes { key: "kind" value { s: "cpu" } }
+                  attributes { key: "cores" value { i: 2 } } attributes { key: "ghz" value { d: 2.5 } } }"""]
+    for answer in answers:
+        yield b"r" + message("WorkerReply", worker, "id: 1 " + answer)
+    for law in ("uniform { low: -1 high: 1 }", "normal { standard_deviation: 1 }", "integers { low: -8 high: 7 }"):
+        for dtype in ("f32", "i8", "bf16"):
+            yield b"i" + message("InputSpec", common,
+                                 'tensors { name: "x" dtype: "%s" shape: [2, 3] seed: 1 distribution { %s } }' % (dtype, law))
+    yield b"dcpu,name=b,cores=0-3+8,threads=2,pool=lab,memory=1000000,label.rack=7,profile=strict"
+    yield b"dopencl,index=1,nodes=/dev/nvidia0+/dev/nvidiactl,profile=driver"
+    yield b"dcpu,bridge=ssh board tilewright-worker"
+
+
 def fleet_files():
     """One small valid example for each parser of fleet_fuzzer, where Python can make one."""
     yield b"w" + requests()
@@ -148,6 +179,19 @@ def fleet_files():
     yield b"g" + b"0" * 16 + b"0" * 15 + b"7"
     yield b'a{"seq":1,"at":"2026-01-01T00:00:00Z","who":"engineer/ana","previous":"","hash":"00"}\n'
     yield b'j{"format":1,"functions":[],"constants":[],"provenance":{}}'
+    job = """target: "cpu,arch=x86_64" pool: "p" selector: "site=lab" cost_model: "xgboost"
+        budget { max_trials: 64 max_wall { seconds: 60 } stop_if_no_gain: 0.01 patience_trials: 9 }
+        plan { min_repeats: 3 max_repeats: 9 warmup { nanos: 5 } budget_per_candidate { seconds: 1 } }
+        input_shapes { key: "x" value { dims: [1, 3] } } search_parts: "model=off" priority: 2 seed: 7"""
+    data = message("Job", "tilewright/v1/job.proto", job)
+    yield b"o" + data
+    yield b'o{"target":"cpu","budget":{"max_trials":"64","max_wall":"60s"},"seed":"7"}'
+    yield b'b{"format":1,"daemon":"d","created":"now","files":[{"path":"tracker.db","bytes":7,"sha256":"ab"}]}'
+    for name in ("projects/default/jobs/j/tasks/t", "projects/default/modules/m", "j.1/conv/7/2", "ipv4:10.0.0.2:5123",
+                 "[::1]:80"):
+        yield b"r" + name.encode()
+    for opcode in range(8):
+        yield b"v" + bytes([opcode]) + bytes(range(15))
     yield b'l{"schema":1,"fields":["job"]}\n{"job":"j1"}\n'
 
 
@@ -159,6 +203,7 @@ SEEDS = {
     "schedule_text_fuzzer": schedules,
     "security_fuzzer": credentials,
     "task_text_fuzzer": graphs,
+    "worker_fuzzer": worker_messages,
 }
 
 
