@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "deploy/support/strings.h"
+#include "tests/support/patience.h"
 
 namespace tilewright::tests {
 namespace {
@@ -139,7 +140,7 @@ void BusyFleet::RunFor(int64_t ms) {
 bool BusyFleet::Finish(int64_t patience_ms) {
   finishing_.store(true);
   support::SystemClock clock;
-  const int64_t end_ns = clock.NowNs() + patience_ms * 1'000'000;
+  const int64_t end_ns = clock.NowNs() + Patiently(patience_ms) * 1'000'000;
   while (!done_.load() && clock.NowNs() < end_ns) RunFor(kEvidenceMs);
   stop_.store(true);
   thread_.join();

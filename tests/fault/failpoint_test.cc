@@ -13,6 +13,7 @@
 
 #include "deploy/support/strings.h"
 #include "tests/fault/loopback_fleet.h"
+#include "tests/support/patience.h"
 #include "tests/support/test_seed.h"
 
 namespace tilewright::tests {
@@ -87,7 +88,7 @@ class FailpointTest : public ::testing::Test {
     bool uploaded = false;
     while ((!uploaded || consumer_.finals().size() < finals_wanted_) && !stop()) {
       const int64_t now_ns = clock.NowNs();
-      if (now_ns - begin_ns > kPatienceMs * 1'000'000) return false;
+      if (now_ns - begin_ns > Patiently(kPatienceMs) * 1'000'000) return false;
       if (now_ns >= submit_ns) {
         submit_ns = now_ns + kSubmitEveryMs * 1'000'000;
         // Something that the artifact store has not got yet.

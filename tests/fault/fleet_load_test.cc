@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "tests/support/patience.h"
 #include "tests/support/swarm_fleet.h"
 
 namespace tilewright::tests {
@@ -22,7 +23,7 @@ TEST(FleetLoadTest, SteadyWorkGoesThroughAKilledTracker) {
   ASSERT_TRUE(created.ok()) << created.status();
   SwarmFleet& fleet = **created;
   const double empty_kb = fleet.RssKb();
-  const absl::Status connected = fleet.ConnectAgents(kPatienceMs);
+  const absl::Status connected = fleet.ConnectAgents(Patiently(kPatienceMs));
   ASSERT_TRUE(connected.ok()) << connected;
   // Of so few agents each also bears a share of what the first calls take.
   EXPECT_LT((fleet.RssKb() - empty_kb) / kAgents, 400);
@@ -37,11 +38,11 @@ TEST(FleetLoadTest, SteadyWorkGoesThroughAKilledTracker) {
   ASSERT_TRUE(fleet.KillTracker().ok());
   const absl::Status restarted = fleet.RestartTracker();
   ASSERT_TRUE(restarted.ok()) << restarted;
-  const absl::Status synced = fleet.WaitUntilSynced(epoch, kPatienceMs);
+  const absl::Status synced = fleet.WaitUntilSynced(epoch, Patiently(kPatienceMs));
   ASSERT_TRUE(synced.ok()) << synced;
 
   support::SleepMs(500);
-  ASSERT_TRUE(fleet.work()->Finish(kPatienceMs));
+  ASSERT_TRUE(fleet.work()->Finish(Patiently(kPatienceMs)));
   const WorkCounts work = fleet.work()->counts();
   EXPECT_GT(work.submitted, static_cast<int64_t>(dispatch_ms.size())) << "work after the kill too";
   EXPECT_EQ(work.ended, work.submitted);

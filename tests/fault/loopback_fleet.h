@@ -23,6 +23,7 @@
 #include "deploy/support/strings.h"
 #include "tests/support/host_faults.h"
 #include "tests/support/measured_kernels.h"
+#include "tests/support/patience.h"
 #include "tilewright/v1/artifact.grpc.pb.h"
 #include "tilewright/v1/dispatch.grpc.pb.h"
 #include "tilewright/v1/fleet_admin.grpc.pb.h"
@@ -34,7 +35,7 @@ inline constexpr char kConsumer[] = "test-tuner";
 
 inline bool WaitFor(const std::function<bool()>& condition, int64_t timeout_ms = 30'000) {
   support::SystemClock clock;
-  const int64_t end_ns = clock.NowNs() + timeout_ms * 1'000'000;
+  const int64_t end_ns = clock.NowNs() + Patiently(timeout_ms) * 1'000'000;
   while (!condition()) {
     if (clock.NowNs() > end_ns) return false;
     support::SleepMs(10);
@@ -98,7 +99,7 @@ class LoopbackDaemon {
   void Kill9() {
     if (Dead()) return;
     child_->Kill(SIGKILL);
-    ASSERT_TRUE(child_->Wait(10'000).ok());
+    ASSERT_TRUE(child_->Wait(Patiently(10'000)).ok());
   }
 
   // To the process alone, not to its children. False when it has ended.
@@ -107,7 +108,7 @@ class LoopbackDaemon {
   // The exit status after SIGTERM, or of a process that ends by itself.
   support::ExitStatus End(int signal = SIGTERM) {
     if (signal != 0) kill(child_->pid(), signal);
-    const auto status = child_->Wait(60'000);
+    const auto status = child_->Wait(Patiently(60'000));
     EXPECT_TRUE(status.ok()) << status.status() << "\n" << child_->stderr_tail();
     return status.value_or(support::ExitStatus());
   }
@@ -135,7 +136,8 @@ class LoopbackConsumer {
 
   v1::Digest Upload(const std::string& bytes) {
     const std::string hex = support::Sha256Hex(bytes);
-    const absl::Status sent = daemon::UploadArtifact(artifacts_.get(), hex, bytes, 10'000);
+    const absl::Status sent =
+        daemon::UploadArtifact(artifacts_.get(), hex, bytes, Patiently(10'000));
     EXPECT_TRUE(sent.ok()) << sent;
     return daemon::MakeDigest(hex, static_cast<int64_t>(bytes.size()));
   }
@@ -143,7 +145,7 @@ class LoopbackConsumer {
   // The tracker may be away, or die under it.
   bool TryUpload(const std::string& bytes) {
     const std::string hex = support::Sha256Hex(bytes);
-    return daemon::UploadArtifact(artifacts_.get(), hex, bytes, 5'000).ok();
+    return daemon::UploadArtifact(artifacts_.get(), hex, bytes, Patiently(5'000)).ok();
   }
 
   v1::WorkItem Item(const std::string& name, const std::string& kernel, int threads = 1) {
@@ -174,7 +176,7 @@ class LoopbackConsumer {
     for (const v1::WorkItem& item : items) *request.add_work_items() = item;
     v1::SubmitWorkResponse response;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 10'000);
+    daemon::SetTimeout(&context, Patiently(10'000));
     const grpc::Status status = dispatch_->SubmitWork(&context, request, &response);
     ASSERT_TRUE(status.ok()) << status.error_message();
     for (const v1::SubmitOutcome& outcome : response.outcomes()) {
@@ -192,7 +194,7 @@ class LoopbackConsumer {
     for (const v1::WorkItem& item : items) *request.add_work_items() = item;
     v1::SubmitWorkResponse response;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 5'000);
+    daemon::SetTimeout(&context, Patiently(5'000));
     (void)dispatch_->SubmitWork(&context, request, &response);
     for (const v1::SubmitOutcome& outcome : response.outcomes()) {
       EXPECT_NE(outcome.kind(), v1::SubmitOutcome::KIND_INVALID) << outcome.DebugString();
@@ -207,7 +209,7 @@ class LoopbackConsumer {
     request.mutable_max_wait()->set_nanos(100'000'000);
     v1::PullResultsResponse response;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 2'000);
+    daemon::SetTimeout(&context, Patiently(2'000));
     if (!dispatch_->PullResults(&context, request, &response).ok()) {
       support::SleepMs(20);
       return;
@@ -228,13 +230,13 @@ class LoopbackConsumer {
     ack.set_cursor(cursor_);
     google::protobuf::Empty empty;
     grpc::ClientContext ack_context;
-    daemon::SetTimeout(&ack_context, 2'000);
+    daemon::SetTimeout(&ack_context, Patiently(2'000));
     (void)dispatch_->AckResults(&ack_context, ack, &empty);
   }
 
   bool PullUntil(size_t finals, int64_t timeout_ms = kDeadlineMs) {
     support::SystemClock clock;
-    const int64_t end_ns = clock.NowNs() + timeout_ms * 1'000'000;
+    const int64_t end_ns = clock.NowNs() + Patiently(timeout_ms) * 1'000'000;
     while (finals_.size() < finals && clock.NowNs() < end_ns) Pull();
     return finals_.size() >= finals;
   }
@@ -246,7 +248,7 @@ class LoopbackConsumer {
     request.set_kill_running(true);
     v1::CancelWorkResponse response;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 10'000);
+    daemon::SetTimeout(&context, Patiently(10'000));
     ASSERT_TRUE(dispatch_->CancelWork(&context, request, &response).ok());
   }
 
@@ -256,7 +258,7 @@ class LoopbackConsumer {
     request.set_reason("a test");
     v1::Device answer;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 10'000);
+    daemon::SetTimeout(&context, Patiently(10'000));
     return daemon::FromGrpc(admin_->ResetDevice(&context, request, &answer));
   }
 
@@ -265,7 +267,7 @@ class LoopbackConsumer {
     request.set_name(name);
     v1::Device device;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 10'000);
+    daemon::SetTimeout(&context, Patiently(10'000));
     (void)admin_->GetDevice(&context, request, &device);
     return device;
   }
@@ -274,7 +276,7 @@ class LoopbackConsumer {
     v1::GetPoolLoadRequest request;
     v1::PoolLoad load;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 2'000);
+    daemon::SetTimeout(&context, Patiently(2'000));
     (void)dispatch_->GetPoolLoad(&context, request, &load);
     return load;
   }

@@ -24,6 +24,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "tests/support/patience.h"
 
 namespace tilewright {
 
@@ -37,7 +38,7 @@ inline int64_t NowSeconds() {
 
 inline bool WaitFor(const std::function<bool()>& condition, int64_t timeout_ms = kWaitMs) {
   support::SystemClock clock;
-  const int64_t end_ns = clock.NowNs() + timeout_ms * 1'000'000;
+  const int64_t end_ns = clock.NowNs() + tests::Patiently(timeout_ms) * 1'000'000;
   while (!condition()) {
     if (clock.NowNs() > end_ns) return false;
     support::SleepMs(20);
@@ -96,7 +97,7 @@ class SecureFleetTest : public ::testing::Test {
   void TearDown() override {
     for (auto& [name, child] : children_) {
       kill(child->pid(), SIGTERM);
-      if (!child->Wait(20'000).ok()) child->Kill(SIGKILL);
+      if (!child->Wait(tests::Patiently(20'000)).ok()) child->Kill(SIGKILL);
       if (HasFailure())
         std::fprintf(stderr, "--- %s\n%s\n", name.c_str(), child->stderr_tail().c_str());
     }

@@ -30,6 +30,7 @@
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
 #include "tests/support/measured_kernels.h"
+#include "tests/support/patience.h"
 #include "tilewright/v1/agent.grpc.pb.h"
 #include "tilewright/v1/dispatch.grpc.pb.h"
 #include "tilewright/v1/fleet_admin.grpc.pb.h"
@@ -54,7 +55,8 @@ v1::WorkItem HonestItem(const std::string& name, v1::ArtifactService::Stub* arti
   work->set_work_item(name);
   const auto upload = [&](const std::string& bytes) {
     const std::string hex = support::Sha256Hex(bytes);
-    const absl::Status sent = daemon::UploadArtifact(artifacts, hex, bytes, 10'000);
+    const absl::Status sent =
+        daemon::UploadArtifact(artifacts, hex, bytes, tests::Patiently(10'000));
     EXPECT_TRUE(sent.ok()) << sent;
     return daemon::MakeDigest(hex, static_cast<int64_t>(bytes.size()));
   };
@@ -80,12 +82,12 @@ TEST_F(SecureFleetTest, AFleetWithTlsWorksAndSaysWhoDidWhat) {
   *submit.add_work_items() = HonestItem("w1", artifacts.get());
   v1::SubmitWorkResponse outcomes;
   grpc::ClientContext submit_context;
-  daemon::SetTimeout(&submit_context, 10'000);
+  daemon::SetTimeout(&submit_context, tests::Patiently(10'000));
   ASSERT_TRUE(dispatch->SubmitWork(&submit_context, submit, &outcomes).ok());
   v1::PullResultsResponse pulled;
   ASSERT_TRUE(WaitFor([&] {
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 10'000);
+    daemon::SetTimeout(&context, tests::Patiently(10'000));
     v1::PullResultsRequest request;
     request.set_consumer("test");
     EXPECT_TRUE(dispatch->PullResults(&context, request, &pulled).ok());
@@ -102,7 +104,7 @@ TEST_F(SecureFleetTest, AFleetWithTlsWorksAndSaysWhoDidWhat) {
   hold.mutable_ttl()->set_seconds(60);
   v1::Hold made;
   grpc::ClientContext hold_context;
-  daemon::SetTimeout(&hold_context, 10'000);
+  daemon::SetTimeout(&hold_context, tests::Patiently(10'000));
   const grpc::Status held = people->CreateHold(&hold_context, hold, &made);
   ASSERT_TRUE(held.ok()) << held.error_message();
   ASSERT_TRUE(WaitFor([&] { return !Audit("tuner").empty() && !Audit("tracker").empty(); }));
@@ -286,7 +288,7 @@ TEST_F(SecureFleetTest, AgentsSpeakForThemselvesOnly) {
 TEST_F(SecureFleetTest, DaemonsRefuseToStartHalfSecured) {
   const auto refusal = [&](std::vector<std::string> args, const std::string& name = "tracker") {
     support::Child* child = Start(name, std::move(args));
-    const auto ended = child->Wait(20'000);
+    const auto ended = child->Wait(tests::Patiently(20'000));
     EXPECT_TRUE(ended.ok()) << "it runs";
     if (!ended.ok()) return std::string("running");
     EXPECT_NE(ended->exit_code, 0);
@@ -311,7 +313,7 @@ TEST_F(SecureFleetTest, DaemonsRefuseToStartHalfSecured) {
       "identity.certificate.expired 78");
   const auto checked = Start("tracker", {"--identity", File("lab"), "--tokens",
                                          File("tracker-tokens"), "--check-config"})
-                           ->Wait(20'000);
+                           ->Wait(tests::Patiently(20'000));
   ASSERT_TRUE(checked.ok());
   EXPECT_EQ(checked->exit_code, 0);
   ASSERT_EQ(chmod(File("lab/key.pem").c_str(), 0644), 0);

@@ -18,6 +18,7 @@
 #include "deploy/support/mutex.h"
 #include "deploy/support/process.h"
 #include "deploy/support/rng.h"
+#include "tests/support/patience.h"
 #include "tests/support/test_seed.h"
 #include "tests/unit/pool_fixture.h"
 #include "tilewright/v1/agent.grpc.pb.h"
@@ -48,7 +49,7 @@ class TrackerProcess {
     auto child = support::Child::Start(options);
     ASSERT_TRUE(child.ok()) << child.status();
     child_ = *std::move(child);
-    for (int i = 0; i < 3000 && !support::FileExists(port_file); ++i) {
+    for (int i = 0; i < tests::Patiently(3000) && !support::FileExists(port_file); ++i) {
       if (child_->Wait(0).ok()) break;
       support::SleepMs(10);
     }
@@ -59,12 +60,12 @@ class TrackerProcess {
 
   void Kill9() {
     child_->Kill(SIGKILL);
-    (void)child_->Wait(10'000);
+    (void)child_->Wait(tests::Patiently(10'000));
   }
 
   support::ExitStatus Terminate() {
     child_->Kill(SIGTERM);
-    const auto status = child_->Wait(20'000);
+    const auto status = child_->Wait(tests::Patiently(20'000));
     EXPECT_TRUE(status.ok()) << status.status();
     return status.value_or(support::ExitStatus());
   }
@@ -110,7 +111,7 @@ class TestAgent {
     }
     v1::SyncResponse response;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 3000);
+    daemon::SetTimeout(&context, tests::Patiently(3000));
     if (!stub_->Sync(&context, request, &response).ok()) return false;
     for (const v1::Grant& grant : response.grants()) {
       if (leases_.count(grant.lease()) != 0 || grant.fencing_token() <= highest_token_) continue;
@@ -139,7 +140,7 @@ class TestAgent {
     }
     v1::ReportResultsResponse response;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 3000);
+    daemon::SetTimeout(&context, tests::Patiently(3000));
     if (!stub_->ReportResults(&context, request, &response).ok()) return;
     for (const v1::Ack& ack : response.acks()) {
       EXPECT_NE(ack.disposition(), v1::DISPOSITION_REJECTED) << ack.detail();
@@ -196,7 +197,7 @@ class TestConsumer {
     }
     v1::SubmitWorkResponse response;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 3000);
+    daemon::SetTimeout(&context, tests::Patiently(3000));
     if (!stub_->SubmitWork(&context, request, &response).ok()) return false;
     for (const v1::SubmitOutcome& outcome : response.outcomes()) {
       if (outcome.kind() == v1::SubmitOutcome::KIND_MISSING_ARTIFACT) {
@@ -218,7 +219,7 @@ class TestConsumer {
     v1::PullResultsResponse response;
     {
       grpc::ClientContext context;
-      daemon::SetTimeout(&context, 3000);
+      daemon::SetTimeout(&context, tests::Patiently(3000));
       if (!stub_->PullResults(&context, request, &response).ok()) return false;
     }
     for (const v1::WorkUpdate& update : response.updates()) {
@@ -237,7 +238,7 @@ class TestConsumer {
     ack.set_cursor(cursor_);
     google::protobuf::Empty empty;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 3000);
+    daemon::SetTimeout(&context, tests::Patiently(3000));
     return stub_->AckResults(&context, ack, &empty).ok();
   }
 
@@ -265,7 +266,7 @@ TEST(TrackerKillTest, KillingTheTrackerLosesNothingAndCountsNothingTwice) {
   std::thread consumer_thread([&] { consumer.Run(stop); });
 
   support::SystemClock clock;
-  const int64_t end_ns = clock.NowNs() + kDeadlineMs * 1'000'000;
+  const int64_t end_ns = clock.NowNs() + tests::Patiently(kDeadlineMs) * 1'000'000;
   const auto wait_for = [&](int finals) {
     while (consumer.finals() < finals && clock.NowNs() < end_ns) support::SleepMs(1);
   };
@@ -313,7 +314,7 @@ TEST(TrackerProcessTest, BadFlagsAndFilesGetTheirExitCodes) {
     support::ChildOptions options;
     options.program = support::FindSibling("tilewright-tracker").value();
     options.args = args;
-    const auto result = support::RunCommand(options, "", 20'000);
+    const auto result = support::RunCommand(options, "", tests::Patiently(20'000));
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? result->status.exit_code : -1;
   };

@@ -11,6 +11,7 @@
 
 #include "deploy/sql/database.h"
 #include "tests/fault/loopback_fleet.h"
+#include "tests/support/patience.h"
 #include "tests/support/steady_work.h"
 #include "tests/support/test_seed.h"
 
@@ -70,7 +71,7 @@ class TrialOverheadTest : public ::testing::Test {
     request.mutable_max_wait()->set_seconds(20);
     v1::PullResultsResponse response;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, kDeadlineMs);
+    daemon::SetTimeout(&context, Patiently(kDeadlineMs));
     EXPECT_TRUE(stub_->PullResults(&context, request, &response).ok());
     EXPECT_EQ(response.updates_size(), 1);
     if (response.updates_size() != 1) return {};

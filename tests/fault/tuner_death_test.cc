@@ -16,6 +16,7 @@
 #include "deploy/support/strings.h"
 #include "tests/fault/loopback_fleet.h"
 #include "tests/fault/no_descriptors.h"
+#include "tests/support/patience.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/test_seed.h"
 #include "tests/unit/mini_fleet.h"
@@ -60,8 +61,8 @@ class TunerDeathTest : public ::testing::Test {
     channel_ = daemon::MakeChannel(address_, {true});
     jobs_ = v1::JobService::NewStub(channel_);
     const auto artifacts = v1::ArtifactService::NewStub(channel_);
-    const absl::Status sent =
-        daemon::UploadArtifact(artifacts.get(), support::Sha256Hex(kModel), kModel, kCallMs);
+    const absl::Status sent = daemon::UploadArtifact(artifacts.get(), support::Sha256Hex(kModel),
+                                                     kModel, Patiently(kCallMs));
     ASSERT_TRUE(sent.ok()) << sent;
   }
 
@@ -90,7 +91,7 @@ class TunerDeathTest : public ::testing::Test {
   // One look at the job, which is created when it is not known yet. True when it has ended.
   bool Look() {
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, kCallMs);
+    daemon::SetTimeout(&context, Patiently(kCallMs));
     if (name_.empty()) {
       if (jobs_->CreateJob(&context, request_, &job_).ok()) name_ = job_.name();
       return false;
@@ -134,7 +135,7 @@ class TunerDeathTest : public ::testing::Test {
     list.mutable_page()->set_page_size(2 * kTrials);
     v1::ListTrialsResponse trials;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, kCallMs);
+    daemon::SetTimeout(&context, Patiently(kCallMs));
     ASSERT_TRUE(jobs_->ListTrials(&context, list, &trials).ok());
     EXPECT_EQ(trials.trials_size(), kTrials);
     for (const v1::Trial& trial : trials.trials()) {
@@ -238,7 +239,7 @@ TEST_F(TunerDeathTest, AFullDiskInMidJobLosesNothing) {
   another.set_request_id("another");
   v1::Job refused;
   grpc::ClientContext context;
-  daemon::SetTimeout(&context, kCallMs);
+  daemon::SetTimeout(&context, Patiently(kCallMs));
   const absl::Status status = daemon::FromGrpc(jobs_->CreateJob(&context, another, &refused));
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_FALSE(tuner_->Dead()) << tuner_->log();
@@ -262,7 +263,7 @@ TEST_F(TunerDeathTest, ADiskThatBecomesReadOnlyInMidJobLosesNothing) {
   another.set_request_id("another");
   v1::Job refused;
   grpc::ClientContext context;
-  daemon::SetTimeout(&context, kCallMs);
+  daemon::SetTimeout(&context, Patiently(kCallMs));
   const absl::Status status = daemon::FromGrpc(jobs_->CreateJob(&context, another, &refused));
   EXPECT_TRUE(daemon::IsRetryable(status)) << status;
   EXPECT_FALSE(tuner_->Dead()) << tuner_->log();

@@ -6,6 +6,7 @@
 
 #include "deploy/daemon/wire.h"
 #include "deploy/support/strings.h"
+#include "tests/support/patience.h"
 
 namespace tilewright::tests {
 namespace {
@@ -88,7 +89,7 @@ void SteadyWork::Send(std::vector<std::string> names) {
     MutexLock lock(mutex_);
     ++submits_out_;
   }
-  daemon::SetTimeout(&call->context, kCallMs);
+  daemon::SetTimeout(&call->context, Patiently(kCallMs));
   stub_->async()->SubmitWork(&call->context, &call->request, &call->response,
                              [this, call, names = std::move(names)](const grpc::Status& status) {
                                MutexLock lock(mutex_);
@@ -127,7 +128,7 @@ void SteadyWork::Pull(std::string* cursor) {
   request.mutable_max_wait()->set_nanos(500'000'000);
   v1::PullResultsResponse response;
   grpc::ClientContext context;
-  daemon::SetTimeout(&context, kCallMs);
+  daemon::SetTimeout(&context, Patiently(kCallMs));
   if (!stub_->PullResults(&context, request, &response).ok()) {
     support::SleepMs(kAgainMs);
     return;
@@ -151,7 +152,7 @@ void SteadyWork::Pull(std::string* cursor) {
   ack.set_cursor(*cursor);
   google::protobuf::Empty empty;
   grpc::ClientContext ack_context;
-  daemon::SetTimeout(&ack_context, kCallMs);
+  daemon::SetTimeout(&ack_context, Patiently(kCallMs));
   (void)stub_->AckResults(&ack_context, ack, &empty);  // a later one says the same
 }
 

@@ -18,6 +18,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "device_agent/fingerprint.h"
+#include "tests/support/patience.h"
 #include "tilewright/v1/artifact.grpc.pb.h"
 
 namespace tilewright::tests {
@@ -128,7 +129,7 @@ absl::Status SwarmFleet::StartTracker(const std::string& listen) {
   options.args.insert(options.args.end(), options_.tracker_args.begin(),
                       options_.tracker_args.end());
   TW_ASSIGN(tracker_, support::Child::Start(options));
-  const int64_t end_ns = clock_.NowNs() + kStartMs * 1'000'000;
+  const int64_t end_ns = clock_.NowNs() + Patiently(kStartMs) * 1'000'000;
   while (support::ReadFile(port_file, 100).value_or("").find('\n') == std::string::npos) {
     if (tracker_->Wait(0).ok() || clock_.NowNs() > end_ns) {
       return support::Unavailable("swarm.tracker.start", tracker_->stderr_tail());
@@ -146,7 +147,7 @@ absl::Status SwarmFleet::ConnectAgents(int64_t patience_ms) {
   const std::string bytes = "what agents of a swarm are said to measure";
   const auto artifacts = v1::ArtifactService::NewStub(daemon::MakeChannel(address_, {true, tuner}));
   const std::string hex = support::Sha256Hex(bytes);
-  TW_TRY(daemon::UploadArtifact(artifacts.get(), hex, bytes, kCallMs));
+  TW_TRY(daemon::UploadArtifact(artifacts.get(), hex, bytes, Patiently(kCallMs)));
   SteadyWorkOptions work{.address = address_,
                          .credentials = tuner,
                          .items_per_s = options_.items_per_s,
@@ -178,7 +179,7 @@ absl::Status SwarmFleet::ConnectAgents(int64_t patience_ms) {
 
 absl::Status SwarmFleet::KillTracker() {
   tracker_->Kill();
-  return tracker_->Wait(kCallMs).status();
+  return tracker_->Wait(Patiently(kCallMs)).status();
 }
 
 absl::Status SwarmFleet::RestartTracker() { return StartTracker(address_); }

@@ -6,6 +6,7 @@
 
 #include "deploy/daemon/wire.h"
 #include "deploy/support/strings.h"
+#include "tests/support/patience.h"
 
 namespace tilewright::tests {
 namespace {
@@ -85,7 +86,7 @@ void MiniFleet::AgentLoop() {
     request.mutable_max_wait()->set_nanos(200'000'000);
     v1::SyncResponse response;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, kCallMs);
+    daemon::SetTimeout(&context, Patiently(kCallMs));
     if (!stub->Sync(&context, request, &response).ok()) {
       support::SleepMs(kPauseMs);
       continue;
@@ -121,7 +122,7 @@ void MiniFleet::MeasureGrant(const v1::Grant& grant, v1::AgentService::Stub* stu
   }
   v1::ReportResultsResponse response;
   grpc::ClientContext context;
-  daemon::SetTimeout(&context, kCallMs);
+  daemon::SetTimeout(&context, Patiently(kCallMs));
   if (!stub->ReportResults(&context, request, &response).ok()) return;
   for (const v1::Ack& ack : response.acks()) {
     EXPECT_NE(ack.disposition(), v1::DISPOSITION_REJECTED) << ack.detail();

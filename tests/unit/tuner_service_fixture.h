@@ -16,6 +16,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
+#include "tests/support/patience.h"
 #include "tests/unit/mini_fleet.h"
 #include "tilewright/v1/fleet_admin.grpc.pb.h"
 #include "tilewright/v1/job.grpc.pb.h"
@@ -24,8 +25,8 @@
 
 namespace tilewright::service {
 
-inline constexpr int64_t kCallMs = 30'000;
-inline constexpr int64_t kJobMs = 120'000;
+inline constexpr int64_t kCallMs = tests::Patiently(30'000);
+inline constexpr int64_t kJobMs = tests::Patiently(120'000);
 inline constexpr char kModel[] = "model bytes";
 inline constexpr char kTarget[] = "cpu,arch=x86_64,cpu=x86-64,threads=2";
 
