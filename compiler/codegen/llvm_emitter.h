@@ -9,6 +9,7 @@
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 
@@ -182,6 +183,7 @@ class FunctionEmitter {
   // llvm_tensor.cc
   llvm::Value* EmitDot4(const ir::Expr& e, const std::vector<llvm::Value*>& args);
   llvm::Value* EmitPairSums(llvm::Value* a, llvm::Value* b);
+  std::optional<llvm::Intrinsic::ID> ByteDotInstruction(int lanes) const;
   bool HasFeature(std::string_view name) const;
   llvm::Value* EmitDivide(ir::ExprKind kind, llvm::Value* a, llvm::Value* b, const ir::Expr& e);
   // Scalar i64 expressions without memory reads: shared and hoisted.

@@ -1,10 +1,11 @@
-// Tensor intrinsics as machine instructions: dot4 is vpdpbusd where the target has VNNI, else
-// vpmaddwd on 16-bit numbers. Both are exact: vpmaddubsw, which saturates at 16 bits, is never
-// used, and a pair of products of 8-bit numbers is far from 32 bits.
+// Tensor intrinsics as machine instructions: dot4 is vpdpbusd where the target has VNNI (AVX-512's
+// or AVX's), else vpmaddwd on 16-bit numbers. Both are exact: vpmaddubsw, which saturates at 16
+// bits, is never used, and a pair of products of 8-bit numbers is far from 32 bits.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "compiler/codegen/llvm_emitter.h"
 
@@ -31,11 +32,20 @@ bool FunctionEmitter::HasFeature(std::string_view name) const {
   return std::find(features.begin(), features.end(), name) != features.end();
 }
 
-// Σ of neighbouring products: <2N x i16> · <2N x i16> → <N x i32>, in pieces as wide as the
+// For each 32-bit lane the sum of the products of its two 16-bit halves, in pieces as wide as the
 // target's instruction.
 Value* FunctionEmitter::EmitPairSums(Value* a, Value* b) {
-  int lanes = static_cast<int>(llvm::cast<llvm::FixedVectorType>(a->getType())->getNumElements());
-  int piece = HasFeature("avx512bw") ? 32 : HasFeature("avx2") ? 16 : 8;
+  const int lanes =
+      static_cast<int>(llvm::cast<llvm::FixedVectorType>(a->getType())->getNumElements());
+  constexpr int kLeast = 8;  // 16-bit numbers of the narrowest instruction
+  if (lanes < kLeast) {
+    std::vector<int> padded(kLeast, llvm::PoisonMaskElem);
+    std::iota(padded.begin(), padded.begin() + lanes, 0);
+    Value* sums = EmitPairSums(builder_.CreateShuffleVector(a, padded),
+                               builder_.CreateShuffleVector(b, padded));
+    return builder_.CreateShuffleVector(sums, Steps(0, 1, lanes / 2));
+  }
+  int piece = HasFeature("avx512bw") ? 32 : HasFeature("avx2") ? 16 : kLeast;
   piece = std::min(piece, lanes & -lanes);
   llvm::Intrinsic::ID id = piece == 32   ? llvm::Intrinsic::x86_avx512_pmaddw_d_512
                            : piece == 16 ? llvm::Intrinsic::x86_avx2_pmadd_wd
@@ -58,6 +68,15 @@ Value* FunctionEmitter::EmitPairSums(Value* a, Value* b) {
   return sums[0];
 }
 
+// vpdpbusd of `lanes` words, or nothing where the target has none.
+std::optional<llvm::Intrinsic::ID> FunctionEmitter::ByteDotInstruction(int lanes) const {
+  const bool narrow = HasFeature("avx512vnni") || HasFeature("avxvnni");
+  if (lanes == 16 && HasFeature("avx512vnni")) return llvm::Intrinsic::x86_avx512_vpdpbusd_512;
+  if (lanes == 8 && narrow) return llvm::Intrinsic::x86_avx512_vpdpbusd_256;
+  if (lanes == 4 && narrow) return llvm::Intrinsic::x86_avx512_vpdpbusd_128;
+  return std::nullopt;
+}
+
 Value* FunctionEmitter::EmitDot4(const ir::Expr& e, const std::vector<Value*>& args) {
   const int lanes = e->dtype.lanes;
   llvm::Type* words = Lanes(builder_.getInt32Ty(), lanes);
@@ -67,25 +86,29 @@ Value* FunctionEmitter::EmitDot4(const ir::Expr& e, const std::vector<Value*>& a
   } else {
     a = builder_.CreateBitCast(a, words);
   }
-  bool mixed =
+  const bool mixed =
       e->args[1]->dtype.code == ir::TypeCode::kUInt && e->args[2]->dtype.code == ir::TypeCode::kInt;
-  bool one_register = lanes == 4 || lanes == 8 || lanes == 16;
-  if (mixed && one_register && HasFeature("avx512vnni")) {
-    llvm::Intrinsic::ID id = lanes == 16  ? llvm::Intrinsic::x86_avx512_vpdpbusd_512
-                             : lanes == 8 ? llvm::Intrinsic::x86_avx512_vpdpbusd_256
-                                          : llvm::Intrinsic::x86_avx512_vpdpbusd_128;
-    return builder_.CreateIntrinsic(id, {}, {args[0], a, builder_.CreateBitCast(args[2], words)});
+  if (const auto id = ByteDotInstruction(lanes); mixed && id.has_value()) {
+    return builder_.CreateIntrinsic(*id, {}, {args[0], a, builder_.CreateBitCast(args[2], words)});
   }
-  Value* halves[2] = {builder_.CreateBitCast(a, Lanes(builder_.getInt8Ty(), 4 * lanes)), args[2]};
+  // Bytes of even places in one vector of 16-bit numbers, of odd places in another: their sums of
+  // pairs lie in the lanes where they belong, no shuffle is needed.
+  llvm::Type* halves = Lanes(builder_.getInt16Ty(), 2 * lanes);
+  Value* eight = llvm::ConstantInt::get(halves, 8);
+  Value* even[2];
+  Value* odd[2];
   for (int side = 0; side < 2; ++side) {
-    bool is_signed = e->args[side + 1]->dtype.code == ir::TypeCode::kInt;
-    halves[side] =
-        builder_.CreateIntCast(halves[side], Lanes(builder_.getInt16Ty(), 4 * lanes), is_signed);
+    Value* both = builder_.CreateBitCast(side == 0 ? a : args[2], halves);
+    if (e->args[side + 1]->dtype.code == ir::TypeCode::kInt) {
+      even[side] = builder_.CreateAShr(builder_.CreateShl(both, eight), eight);
+      odd[side] = builder_.CreateAShr(both, eight);
+    } else {
+      even[side] = builder_.CreateAnd(both, llvm::ConstantInt::get(halves, 0xff));
+      odd[side] = builder_.CreateLShr(both, eight);
+    }
   }
-  Value* pairs = EmitPairSums(halves[0], halves[1]);
-  Value* even = builder_.CreateShuffleVector(pairs, Steps(0, 2, lanes));
-  Value* odd = builder_.CreateShuffleVector(pairs, Steps(1, 2, lanes));
-  return builder_.CreateAdd(args[0], builder_.CreateAdd(even, odd));
+  Value* sum = builder_.CreateAdd(args[0], EmitPairSums(even[0], even[1]));
+  return builder_.CreateAdd(sum, EmitPairSums(odd[0], odd[1]));
 }
 
 }  // namespace tilewright::codegen

@@ -13,6 +13,8 @@ constexpr int64_t MiB = 1 << 20;
 constexpr std::string_view kV1 = "sse2";
 constexpr std::string_view kV2 = "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt";
 constexpr std::string_view kV3 = "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2";
+constexpr std::string_view kV3Vnni =
+    "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2,avxvnni";
 constexpr std::string_view kV4 =
     "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2,"
     "avx512f,avx512bw,avx512cd,avx512dq,avx512vl";
@@ -33,7 +35,7 @@ constexpr CpuRow kCpus[] = {
     {"cascadelake", "x86_64", 64, 32, 2, 32 * KiB, 1 * MiB, 1408 * KiB, kVnni},
     {"icelake-server", "x86_64", 64, 32, 2, 48 * KiB, 1280 * KiB, 1536 * KiB, kVnni},
     {"sapphirerapids", "x86_64", 64, 32, 2, 48 * KiB, 2 * MiB, 1920 * KiB, kVnni},
-    {"alderlake", "x86_64", 32, 16, 2, 48 * KiB, 1280 * KiB, 3 * MiB, kV3},
+    {"alderlake", "x86_64", 32, 16, 2, 48 * KiB, 1280 * KiB, 3 * MiB, kV3Vnni},
     {"znver1", "x86_64", 32, 16, 1, 32 * KiB, 512 * KiB, 4 * MiB, kV3},
     {"znver2", "x86_64", 32, 16, 2, 32 * KiB, 512 * KiB, 4 * MiB, kV3},
     {"znver3", "x86_64", 32, 16, 2, 32 * KiB, 512 * KiB, 4 * MiB, kV3},

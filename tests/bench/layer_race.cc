@@ -2,8 +2,10 @@
 // this process) and every peer take turns in blocks A B C … C B A, results are compared with each
 // other and with double precision, and each row carries its physical limit. One JSON document on
 // standard output, a line per layer on standard error.
-//   layer_race [--threads N] [--search N] [--block-s 0.5] [--blocks 4] [LAYER...]
-// One thread is timed by its own processor time, more by the clock on the wall.
+//   layer_race [--threads N] [--search N] [--block-s 0.5] [--blocks 4] [--cpu CPU] [LAYER...]
+// One thread is timed by its own processor time, more by the clock on the wall. With --cpu the code
+// of an older machine races on this one, libraries held to its vectors, too:
+//   OPENBLAS_CORETYPE=Haswell layer_race --cpu haswell
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -37,6 +39,7 @@ constexpr double kByteSpeedup = 4;
 struct Options {
   int threads = 1, search = 64, blocks = 4;
   double block_s = 0.5;
+  std::string cpu;  // "": this machine's
   std::vector<std::string> names;
 };
 
@@ -160,6 +163,12 @@ std::string Line(const nlohmann::json& row) {
   return line;
 }
 
+// What this machine would be with vectors of the target's width at most.
+runtime::CpuInfo Narrowed(runtime::CpuInfo cpu, const ir::Target& target) {
+  if (target.vector_bytes < 64) std::erase(cpu.features, "avx512f");
+  return cpu;
+}
+
 int Main(int argc, char** argv) {
   Options options;
   CLI::App app("Layers against hand-tuned libraries.");
@@ -167,12 +176,18 @@ int Main(int argc, char** argv) {
   app.add_option("--search", options.search, "candidates of ours")->check(CLI::NonNegativeNumber);
   app.add_option("--blocks", options.blocks, "turns of each")->check(CLI::PositiveNumber);
   app.add_option("--block-s", options.block_s, "seconds of a turn")->check(CLI::PositiveNumber);
+  app.add_option("--cpu", options.cpu, "LLVM's name of the CPU to compile for (default: this one)");
   app.add_option("layers", options.names,
                  "C1..C12, D1..D9, C2i8..D9i8, G<m>x<n>x<k>; default: all");
   CLI11_PARSE(app, argc, argv);
 
-  const runtime::CpuInfo cpu = runtime::DetectCpu();
-  const ir::Target target = NativeTarget(options.threads);
+  ir::Target target = NativeTarget(options.threads);
+  if (!options.cpu.empty()) {
+    target.cpu = options.cpu;
+    target = Must(ir::ParseTarget(target.ToString()), "--cpu");
+  }
+  const runtime::CpuInfo cpu = Narrowed(runtime::DetectCpu(), target);
+  LimitPeers(target);
   const double peak = device_agent::MeasureFmaPeak(cpu, options.threads, 50);
   nlohmann::json document = {{"cpu", cpu.model_name},        {"target", target.ToString()},
                              {"threads", options.threads},   {"peak_gflop_s", peak},

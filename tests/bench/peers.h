@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/ir/target.h"
 #include "tests/bench/layers.h"
 
 namespace tilewright::bench {
@@ -22,6 +23,11 @@ class Peer {
 };
 using Peers = std::vector<std::unique_ptr<Peer>>;
 
+// Keeps the libraries to what a target of narrower vectors than 64 bytes has, for races on the code
+// of such machines: oneDNN is told so; XNNPACK, which cannot be told, is left out, and OpenBLAS,
+// too, where its environment (OPENBLAS_CORETYPE) does not name such a machine. To be called before
+// the first peer is made.
+void LimitPeers(const ir::Target& target);
 // All that are built and can do the layer, on `threads` threads.
 Peers MakePeers(const Layer& layer, const Operands& operands, int threads);
 // The libraries that are built, with versions where they tell.

@@ -21,6 +21,9 @@ namespace tilewright::tests {
 // The x86-64 levels that this machine executes, narrowest vectors first. Says on stderr which it
 // lacks.
 std::vector<ir::Target> RunnableTargets();
+// The same for dot products of bytes: without an instruction for them in vectors of 128 and of 256
+// bits, with AVX-VNNI and with AVX512-VNNI.
+std::vector<ir::Target> RunnableDotTargets();
 // The widest of them.
 ir::Target WidestTarget();
 

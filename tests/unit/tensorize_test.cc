@@ -304,7 +304,7 @@ TEST(TensorizeTest, Dot4IsExactAtTheEndsOfItsTypes) {
         for (size_t i = 0; i < x.bytes.size(); i += 5) x.bytes[i] = static_cast<uint8_t>(i);
         ir::TensorData expected, found;
         ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &w, &expected}).ok());
-        for (const ir::Target& target : tests::RunnableTargets()) {
+        for (const ir::Target& target : tests::RunnableDotTargets()) {
           absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &w, &found});
           ASSERT_TRUE(ran.ok()) << ran;
           EXPECT_EQ(found.bytes, expected.bytes)
@@ -331,7 +331,7 @@ TEST(TensorizeTest, GuardedFactorsMatchTheInterpreter) {
         outside + ")) * i32(W[t, j, k]); } } } } } }");
     ASSERT_TRUE(f.ok()) << f.status();
     ASSERT_TRUE(ir::Verify(*f).ok()) << ir::Verify(*f);
-    for (const ir::Target& target : tests::RunnableTargets()) {
+    for (const ir::Target& target : tests::RunnableDotTargets()) {
       tests::EquivalenceOptions options;
       options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& sizes,
                               std::vector<ir::TensorData*> args) {
@@ -368,6 +368,10 @@ TEST(TensorizeTest, VnniTargetsGetTheirInstruction) {
     size_t at = vnni.find("vpdpbusd");
     ASSERT_NE(at, std::string::npos) << vnni;
     EXPECT_THAT(vnni.substr(at, vnni.find('\n', at) - at), testing::HasSubstr(wanted));
+    if (lanes <= 8) {
+      Schedule generic = Applied(f, kDotSteps + ("generic.dot4." + std::to_string(lanes)));
+      EXPECT_THAT(AssemblyFor(generic.function(), "alderlake"), testing::HasSubstr("vpdpbusd"));
+    }
     // Without VNNI the name is refused, the portable one becomes exact 16-bit products.
     ir::Target avx2 = *ir::ParseTarget("cpu,arch=x86_64,cpu=x86-64-v3");
     auto refused = tests::LowerChecked(s.function(), avx2);
@@ -376,6 +380,7 @@ TEST(TensorizeTest, VnniTargetsGetTheirInstruction) {
     std::string plain = AssemblyFor(portable.function(), "x86-64-v3");
     EXPECT_THAT(plain, testing::HasSubstr("vpmaddwd"));
     EXPECT_THAT(plain, testing::Not(testing::HasSubstr("vpmaddubsw")));
+    EXPECT_THAT(plain, testing::Not(testing::HasSubstr("vphaddd")));
   }
 }
 

@@ -89,6 +89,8 @@ constexpr AdviceRow kAdvice[] = {
     {"cli.interrupted", "start it again when you like: measurements are kept in the log"},
     {"job.", "see 'tilewright jobs get JOB' and 'tilewright log stats JOB' for what happened"},
     {"cli.log.source", "give --log FILE or --server HOST:PORT"},
+    {"codegen.target.unsupported",
+     "compile for an x86_64 CPU of 'tilewright targets'; this version makes no code for others"},
     {"builder.", "run it again; if it stays, report the model and this text"},
     {"file.sibling",
      "build or install all of Tilewright: its binaries find each other side by side"},
