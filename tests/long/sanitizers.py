@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The long lane of the sanitizers: the tests of the services (tracker, agent, tuner, daemon frame, security,
 simulated fleet, faults) built with ASan and UBSan and with TSan (the presets asan and tsan), each run on
-its own. A report of a sanitizer ends the program that it is of, so a test that passes is clean; daemons that
-a test starts are of the same build. sanitizer_control_test shows that each sanitizer finds what is planted,
+its own. A report of a sanitizer ends the program that it is of; daemons that a test starts are of the same
+build, and what is reported of them fails the test, too. sanitizer_control_test shows that each sanitizer finds what is planted,
 also between threads of the system's gRPC (tests/support/tsan_interposers.cc). Builds what is missing; --wrap
 runs each step on machines that are shared. Adds its rows to tests/results/sanitizers.json.
 Promise R17 of tests/README.md.
@@ -13,9 +13,11 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 
 from lane import ROOT, commit
@@ -34,10 +36,35 @@ OPTIONS = {
     "asan": {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1", "UBSAN_OPTIONS": "print_stacktrace=1"},
     "tsan": {},  # compiled in, see tests/support/tsan_interposers.cc
 }
+SANITIZERS = {"asan": ["ASAN_OPTIONS", "UBSAN_OPTIONS"], "tsan": ["TSAN_OPTIONS"]}
+CONTROL = "sanitizer_control_test"
+
+
+# What a sanitizer says of our own code; a candidate that crashes on purpose is a signal to it, no finding.
+FINDING = re.compile(r"WARNING: ThreadSanitizer|runtime error:|"
+                     r"ERROR: AddressSanitizer: (?!SEGV|ILL|FPE|BUS|ABRT|TRAP|stack-overflow|unknown-crash)")
+
+
+def reports(folder):
+    texts = [path.read_text(errors="replace") for path in sorted(pathlib.Path(folder).iterdir())]
+    return "".join(text for text in texts if FINDING.search(text))
 
 
 def run_test(args, preset, test):
+    with tempfile.TemporaryDirectory() as folder:
+        row = run_with_reports(args, preset, test, folder)
+        found = reports(folder)
+    if found:
+        row["exit_code"] = row["exit_code"] or 1
+        row["output"] = (row.get("output", "") + found)[-12000:]
+    return row
+
+
+def run_with_reports(args, preset, test, folder):
     env = {**os.environ, **OPTIONS[preset]}
+    if test != CONTROL:  # which reads what is reported of what it plants
+        for name in SANITIZERS[preset]:
+            env[name] = ":".join(filter(None, [env.get(name), f"log_path={folder}/report"]))
     if test in ROUNDS:
         env["TILEWRIGHT_ROUNDS"] = ROUNDS[test]
     start = time.monotonic()
