@@ -79,15 +79,6 @@ class FarDevice {
   std::unique_ptr<support::Child> child_;
 };
 
-v1::MeasurementPlan ShortPlan() {
-  v1::MeasurementPlan plan;
-  plan.set_min_repeats(3);
-  plan.set_max_repeats(4);
-  plan.mutable_min_repeat_time()->set_nanos(100'000);
-  plan.mutable_warmup()->set_nanos(100'000);
-  return plan;
-}
-
 MeasureInput InputOf(const std::string& kernel) {
   MeasureInput input;
   input.module = tests::KernelModule(kernel);
@@ -95,7 +86,7 @@ MeasureInput InputOf(const std::string& kernel) {
   *input.work.mutable_inputs() = tests::KernelInputs();
   input.work.mutable_tolerance()->set_rel(1e-6);
   input.work.mutable_wall_limit()->set_seconds(20);
-  *input.work.mutable_plan() = ShortPlan();
+  *input.work.mutable_plan() = tests::ShortPlan();
   return input;
 }
 

@@ -162,11 +162,7 @@ class LoopbackConsumer {
     *work->mutable_inputs() = KernelInputs();
     work->mutable_tolerance()->set_rel(1e-6);
     work->mutable_wall_limit()->set_seconds(30);
-    v1::MeasurementPlan* plan = work->mutable_plan();
-    plan->set_min_repeats(3);
-    plan->set_max_repeats(4);
-    plan->mutable_min_repeat_time()->set_nanos(100'000);
-    plan->mutable_warmup()->set_nanos(100'000);
+    *work->mutable_plan() = ShortPlan();
     return item;
   }
 

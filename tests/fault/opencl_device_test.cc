@@ -38,15 +38,6 @@ SupervisorOptions OpenClWorker() {
   return options;
 }
 
-v1::MeasurementPlan ShortPlan() {
-  v1::MeasurementPlan plan;
-  plan.set_min_repeats(3);
-  plan.set_max_repeats(4);
-  plan.mutable_min_repeat_time()->set_nanos(100'000);
-  plan.mutable_warmup()->set_nanos(100'000);
-  return plan;
-}
-
 // One worker for all cases. `ready` is empty where the machine has no OpenCL device.
 class OpenClDevice : public ::testing::Test {
  protected:
@@ -75,7 +66,7 @@ class OpenClDevice : public ::testing::Test {
     *input.work.mutable_inputs() = tests::KernelInputs();
     input.work.mutable_tolerance()->set_rel(1e-6);
     input.work.mutable_wall_limit()->set_seconds(name == "hang" ? 2 : 20);
-    *input.work.mutable_plan() = ShortPlan();
+    *input.work.mutable_plan() = tests::ShortPlan();
     return supervisor_->Measure(input);
   }
 
@@ -318,7 +309,7 @@ class OpenClFleet : public OpenClDevice {
     *work->mutable_inputs() = MatmulInputs();
     work->mutable_tolerance()->set_abs(1e-4);
     work->mutable_wall_limit()->set_seconds(60);
-    *work->mutable_plan() = ShortPlan();
+    *work->mutable_plan() = tests::ShortPlan();
     return item;
   }
 

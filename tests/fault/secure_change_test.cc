@@ -16,6 +16,7 @@
 #include "deploy/security/token_file.h"
 #include "deploy/support/file.h"
 #include "tests/fault/secure_fleet.h"
+#include "tests/support/patience.h"
 #include "tilewright/v1/agent.grpc.pb.h"
 #include "tilewright/v1/dispatch.grpc.pb.h"
 #include "tilewright/v1/fleet_admin.grpc.pb.h"
@@ -29,6 +30,17 @@ using security::Role;
 using ::testing::HasSubstr;
 
 using SecureChangeTest = SecureFleetTest;
+
+// Of the agent's device, as an administrator sees it; unspecified where nobody answers.
+v1::Reachability Reachability(v1::FleetAdminService::Stub* admin) {
+  v1::GetDeviceRequest request;
+  request.set_name("devices/bench-cpu");
+  v1::Device device;
+  grpc::ClientContext context;
+  daemon::SetTimeout(&context, tests::Patiently(5000));
+  const bool ok = admin->GetDevice(&context, request, &device).ok();
+  return ok ? device.reachability() : v1::REACHABILITY_UNSPECIFIED;
+}
 
 TEST_F(SecureChangeTest, AFalseServerGetsNoCalls) {
   // The certificate of an agent, even one with a host name: of this fleet, but none of a server.
@@ -67,16 +79,7 @@ TEST_F(SecureChangeTest, ARevokedTokenIsOutWithoutARestart) {
   StartAgent();
   const auto admin =
       v1::FleetAdminService::NewStub(DialAs(tracker_, "laptop", "tracker-tokens", "root"));
-  const auto reachability = [&] {
-    v1::GetDeviceRequest request;
-    request.set_name("devices/bench-cpu");
-    v1::Device device;
-    grpc::ClientContext context;
-    daemon::SetTimeout(&context, 5000);
-    const grpc::Status status = admin->GetDevice(&context, request, &device);
-    EXPECT_TRUE(status.ok()) << status.error_message();
-    return device.reachability();
-  };
+  const auto reachability = [&] { return Reachability(admin.get()); };
   EXPECT_EQ(reachability(), v1::REACHABILITY_ONLINE);
   const auto agent = DialAs(tracker_, "bench", "tracker-tokens", "bench");
   const std::string health = "/grpc.health.v1.Health/Check";
@@ -115,15 +118,7 @@ TEST_F(SecureChangeTest, ARevokedServerGetsNoCalls) {
   StartAgent();
   const auto watcher = DialAs(tracker_, "laptop", "tracker-tokens", "root");
   const auto admin = v1::FleetAdminService::NewStub(watcher);
-  const auto reachability = [&] {
-    v1::GetDeviceRequest request;
-    request.set_name("devices/bench-cpu");
-    v1::Device device;
-    grpc::ClientContext context;
-    daemon::SetTimeout(&context, 5000);
-    return admin->GetDevice(&context, request, &device).ok() ? device.reachability()
-                                                             : v1::REACHABILITY_UNSPECIFIED;
-  };
+  const auto reachability = [&] { return Reachability(admin.get()); };
   EXPECT_EQ(reachability(), v1::REACHABILITY_ONLINE);
   const auto visitor = DialAs(tracker_, "other", "tracker-tokens", "other");
   const std::string health = "/grpc.health.v1.Health/Check";
@@ -154,7 +149,7 @@ TEST_F(SecureChangeTest, RenewedCertificatesCountWithoutARestart) {
     const auto channel = DialAs(tracker_, "laptop", "tracker-tokens", "root");
     const auto stub = v1::FleetAdminService::NewStub(channel);
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 5000);
+    daemon::SetTimeout(&context, tests::Patiently(5000));
     v1::ListDevicesResponse response;
     const grpc::Status status = stub->ListDevices(&context, {}, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();

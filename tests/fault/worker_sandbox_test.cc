@@ -86,11 +86,7 @@ class WorkerSandboxTest : public ::testing::TestWithParam<Case> {
     if (kernel == "hang" || kernel == "flood_error" || fault == v1::INJECTED_FAULT_HANG) {
       input.work.mutable_wall_limit()->set_seconds(1);
     }
-    v1::MeasurementPlan* plan = input.work.mutable_plan();
-    plan->set_min_repeats(3);
-    plan->set_max_repeats(5);
-    plan->mutable_min_repeat_time()->set_nanos(100'000);
-    plan->mutable_warmup()->set_nanos(100'000);
+    *input.work.mutable_plan() = tests::ShortPlan();
     return worker_->supervisor.Measure(input);
   }
 

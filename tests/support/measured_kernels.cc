@@ -43,6 +43,15 @@ std::string KernelModule(const std::string& kernel, const KernelOptions& options
   return *std::move(bytes);
 }
 
+v1::MeasurementPlan ShortPlan() {
+  v1::MeasurementPlan plan;
+  plan.set_min_repeats(3);
+  plan.set_max_repeats(4);
+  plan.mutable_min_repeat_time()->set_nanos(100'000);
+  plan.mutable_warmup()->set_nanos(100'000);
+  return plan;
+}
+
 v1::InputSpec KernelInputs(int64_t elements) {
   v1::InputSpec inputs;
   v1::TensorSpec* tensor = inputs.add_tensors();

@@ -20,6 +20,9 @@ struct KernelOptions {
 // Bytes of a model.tw with one launch of the kernel.
 std::string KernelModule(const std::string& kernel, const KernelOptions& options = {});
 
+// A few samples of little time.
+v1::MeasurementPlan ShortPlan();
+
 v1::InputSpec KernelInputs(int64_t elements = 1024);
 // What an honest kernel makes of those inputs, in the format of expected outputs.
 std::string KernelExpected(int64_t elements = 1024);
