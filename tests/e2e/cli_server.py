@@ -215,5 +215,26 @@ class Server(cli_case.Fleet):
         self.good("run", "m.tw", "--repeat", "2")
 
 
+class KeepsOneSearch(cli_case.Fleet):
+    """A tuner that keeps the drafts and models of one ended job."""
+
+    def tuner_flags(self):
+        return ["--keep-search-jobs", "1"]
+
+    def lines(self, job, *more):
+        return self.good("log", "export", job, *more, *self.server).splitlines()
+
+    def test_an_older_search_is_given_up_and_what_it_measured_stays(self):
+        tune = ["tune", "m.onnx", "--target", "native,threads=1", "--trials", str(TRIALS), *self.server]
+        self.good(*tune, "-o", "m.tw", "--name", "older")
+        drafts, records = self.lines("older", "--drafts"), self.lines("older")
+        self.assertGreater(len(drafts), 200)
+        self.good(*tune, "-o", "m2.tw", "--name", "newer", "--seed", "2")
+        self.wait_for("the end of the older job's drafts",
+                      lambda: len(self.lines("older", "--drafts")) < len(drafts), 30)
+        self.assertEqual(self.lines("older"), records)
+        self.good("log", "explain", json.loads(records[0])["task"], "--job", "older", *self.server)
+
+
 if __name__ == "__main__":
     sys.exit(cli_case.run_cases(sys.modules[__name__]))

@@ -410,6 +410,40 @@ TEST_P(TuningLogTest, ModelsRoundTripAndKeepTheirFirstBytes) {
   EXPECT_EQ(models[0].recall_at_8, 0.75);
 }
 
+TEST_P(TuningLogTest, SearchesOfOldJobsAreGivenUpAndWhatWasMeasuredStays) {
+  int64_t ended_us = 1000;
+  for (const std::string job : {"j1", "j2", "j3", "j4"}) {
+    AddJobWithTrials(job);
+    Value(log_->StoreNews(job, {Ended(1, MakeRecord(job, "conv0", 1, 1, 50))}, 1, 9));
+    for (const char* id : {"m1", "m2"}) {
+      ModelRow model;
+      model.id = job + id;
+      model.job = job;
+      model.bytes = "bytes";
+      ASSERT_TRUE(log_->AddModel(model).ok());
+    }
+    if (job == "j4") continue;  // runs
+    Value(log_->MoveJob(
+        {.id = job, .to = JobState::kCancelled, .reason = "enough", .now_us = ++ended_us}));
+  }
+  EXPECT_EQ(Value(log_->PruneSearches(/*keep=*/3, /*window=*/100)), 0);
+  EXPECT_EQ(Value(log_->PruneSearches(/*keep=*/0, /*window=*/0)), 0);
+  EXPECT_EQ(Value(log_->PruneSearches(/*keep=*/1, /*window=*/1)), 1);  // j2 of j3, j2, j1
+  EXPECT_FALSE(Value(log_->ListDrafts("j1/b1")).empty());
+  EXPECT_EQ(Value(log_->PruneSearches(/*keep=*/1, /*window=*/100)), 1);
+  EXPECT_EQ(Value(log_->PruneSearches(/*keep=*/1, /*window=*/100)), 0);
+  for (const std::string job : {"j1", "j2", "j3", "j4"}) {
+    const bool kept = job == "j3" || job == "j4";
+    EXPECT_EQ(Value(log_->ListDrafts(job + "/b1")).size(), kept ? 2U : 0U) << job;
+    EXPECT_EQ(Slug(log_->GetModel(job, job + "m1").status()), kept ? "" : "log.model.pruned");
+    EXPECT_EQ(Value(log_->GetModel(job, job + "m2")).bytes, "bytes");
+    EXPECT_EQ(Value(log_->ListModels(job)).size(), 2U);
+    EXPECT_EQ(Value(log_->CountBatches(job)), 1);
+    EXPECT_EQ(Value(log_->CountTrials(job)).proposed, 3);
+    EXPECT_EQ(Value(log_->ListRecords({.job = job})).size(), 1U);
+  }
+}
+
 TEST_P(TuningLogTest, AJobMayPublishAVersionThatIsThere) {
   for (const char* job : {"j1", "j2"}) Value(log_->CreateJob(MakeJob(job)));
   ModuleVersionRow version;

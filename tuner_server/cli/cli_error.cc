@@ -88,6 +88,9 @@ constexpr AdviceRow kAdvice[] = {
     {"cli.embedded", "look at the log files in the state folder named above"},
     {"cli.interrupted", "start it again when you like: measurements are kept in the log"},
     {"job.", "see 'tilewright jobs get JOB' and 'tilewright log stats JOB' for what happened"},
+    {"log.model.pruned",
+     "each job's last model is still there ('tilewright log stats --model' lists them); "
+     "tilewright-tuner --keep-search-jobs keeps the others of more jobs"},
     {"cli.log.source", "give --log FILE or --server HOST:PORT"},
     {"codegen.target.unsupported",
      "compile for an x86_64 CPU of 'tilewright targets'; this version makes no code for others"},

@@ -21,6 +21,7 @@ using support::MutexLock;
 
 constexpr int64_t kCheckMs = 1'000;
 constexpr int64_t kManyJobs = 100'000;
+constexpr int64_t kEndedAtOnce = 64;  // jobs between two looks, at most
 constexpr int kCancelTries = 10;
 constexpr size_t kMaxCached = 10'000;
 
@@ -166,6 +167,7 @@ void JobManager::Reap() {
   }
   if (ended.empty()) return;
   RetainModules();
+  RetainSearches();
   const absl::Status collected = CollectArtifacts();
   if (!collected.ok()) {
     daemon::LogError("artifacts.collect.failed", {{"error", support::StatusText(collected)}});
@@ -190,6 +192,18 @@ void JobManager::RetainModules() {
   if (!report->within_limits) {
     daemon::LogWarning("modules.quota.exceeded",
                        {{"kept_bytes", report->kept_bytes}, {"limit", env_.retention.max_bytes}});
+  }
+}
+
+// One more job has ended; the first time after a start those of a log that was kept whole before.
+void JobManager::RetainSearches() {
+  if (env_.keep_search_jobs == 0) return;
+  const int64_t window = std::exchange(searches_swept_, true) ? kEndedAtOnce : kManyJobs;
+  const absl::StatusOr<int64_t> pruned = env_.log->PruneSearches(env_.keep_search_jobs, window);
+  if (!pruned.ok()) {
+    daemon::LogError("searches.prune.failed", {{"error", support::StatusText(pruned.status())}});
+  } else if (*pruned > 0) {
+    daemon::LogInfo("searches.pruned", {{"jobs", *pruned}, {"kept", env_.keep_search_jobs}});
   }
 }
 

@@ -42,6 +42,7 @@ class JobManager {
   bool IsBusy(const std::string& task_set) TW_REQUIRES(mutex_);
   void Admit();
   void RetainModules();
+  void RetainSearches();
   absl::Status CollectArtifacts();
   void Changed(const std::string& id, bool check);
 
@@ -58,6 +59,7 @@ class JobManager {
   // What running jobs with recall tune -> which job: another one of the same waits for it.
   std::map<std::string, std::string> busy_ TW_GUARDED_BY(mutex_);
   std::map<std::string, JobSnapshot> ended_ TW_GUARDED_BY(mutex_);  // cache of final jobs
+  bool searches_swept_ = false;                                     // by the manager's thread
   std::thread thread_;
 };
 

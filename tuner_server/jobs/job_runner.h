@@ -35,6 +35,7 @@ struct ServerEnvironment {
   std::string jobs_dir;                // exists; each job gets a folder in it
   JobCoreOptions core;                 // state_dir is set per job
   modules::RetentionPolicy retention;  // of published modules, after each job
+  int64_t keep_search_jobs = 0;        // that ended last keep drafts and models; 0: all
   daemon::Metrics* metrics = nullptr;
 };
 

@@ -15,6 +15,14 @@ absl::StatusOr<CreatedJob> AnswerRepeatedRequest(const JobRow& existing, const J
   return CreatedJob{existing, true};
 }
 
+absl::StatusOr<ModelRow> WithBytes(ModelRow model) {
+  if (!model.bytes.empty()) return model;
+  return support::FailedPrecondition(
+      "log.model.pruned",
+      support::StrCat("the bytes of ", support::Quote(model.id), " of job ",
+                      support::Quote(model.job), " were given up after newer jobs had ended"));
+}
+
 absl::Status VersionPruned(const ModuleVersionRow& version) {
   return support::FailedPrecondition(
       "log.module_version.pruned",

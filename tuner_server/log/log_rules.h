@@ -15,6 +15,9 @@ absl::StatusOr<CreatedJob> AnswerRepeatedRequest(const JobRow& existing, const J
 
 absl::Status JobExists(const std::string& id);
 
+// The model where its bytes are still there, else failed_precondition log.model.pruned.
+absl::StatusOr<ModelRow> WithBytes(ModelRow model);
+
 // failed_precondition log.module_version.pruned.
 absl::Status VersionPruned(const ModuleVersionRow& version);
 

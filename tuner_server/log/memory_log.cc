@@ -1,6 +1,7 @@
 #include "tuner_server/log/memory_log.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -313,7 +314,7 @@ class MemoryLog final : public TuningLog {
   absl::StatusOr<ModelRow> GetModel(const std::string& job, const std::string& id) override {
     MutexLock lock(mutex_);
     for (auto model = models_.rbegin(); model != models_.rend(); ++model) {
-      if (model->id == id && (job.empty() || model->job == job)) return *model;
+      if (model->id == id && (job.empty() || model->job == job)) return WithBytes(*model);
     }
     return Missing("model", id);
   }
@@ -324,6 +325,22 @@ class MemoryLog final : public TuningLog {
                                       [&job](const ModelRow& row) { return row.job == job; });
     for (ModelRow& row : rows) row.bytes.clear();
     return rows;
+  }
+
+  absl::StatusOr<int64_t> PruneSearches(int64_t keep, int64_t window) override {
+    MutexLock lock(mutex_);
+    std::vector<JobRow> ended;
+    for (const auto& [id, data] : jobs_) {
+      if (data.row.ended_us > 0) ended.push_back(data.row);
+    }
+    std::sort(ended.begin(), ended.end(), [](const JobRow& a, const JobRow& b) {
+      return std::tie(a.ended_us, a.id) > std::tie(b.ended_us, b.id);
+    });
+    int64_t pruned = 0;
+    for (int64_t i = keep; i < static_cast<int64_t>(ended.size()) && i < keep + window; ++i) {
+      pruned += PruneSearch(ended[static_cast<size_t>(i)].id) ? 1 : 0;
+    }
+    return pruned;
   }
 
   absl::StatusOr<ModuleVersionRow> AddModuleVersion(const ModuleVersionRow& version) override {
@@ -550,6 +567,25 @@ class MemoryLog final : public TuningLog {
              {.kind = EventRow::Kind::kTrial, .at_us = now_us, .trial = news.number, .text = ""});
     result.trial_ended = true;
     return result;
+  }
+
+  bool PruneSearch(const std::string& job) TW_REQUIRES(mutex_) {
+    std::set<std::string> batches;
+    for (const BatchRow& batch : batches_) {
+      if (batch.job == job) batches.insert(batch.id);
+    }
+    bool pruned = std::erase_if(drafts_, [&batches](const DraftRow& draft) {
+                    return batches.count(draft.batch) > 0;
+                  }) > 0;
+    bool is_last = true;
+    for (auto model = models_.rbegin(); model != models_.rend(); ++model) {
+      if (model->job != job) continue;
+      if (!std::exchange(is_last, false) && !model->bytes.empty()) {
+        model->bytes.clear();
+        pruned = true;
+      }
+    }
+    return pruned;
   }
 
   void AddEvent(JobData* data, EventRow event) {

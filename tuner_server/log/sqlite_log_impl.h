@@ -59,6 +59,7 @@ class SqliteLog final : public TuningLog {
   absl::Status AddModel(const ModelRow& model) override;
   absl::StatusOr<ModelRow> GetModel(const std::string& job, const std::string& id) override;
   absl::StatusOr<std::vector<ModelRow>> ListModels(const std::string& job) override;
+  absl::StatusOr<int64_t> PruneSearches(int64_t keep, int64_t window) override;
   absl::StatusOr<ModuleVersionRow> AddModuleVersion(const ModuleVersionRow& version) override;
   absl::StatusOr<ModuleVersionRow> UseModuleVersion(const std::string& job,
                                                     const std::string& module,
@@ -97,6 +98,9 @@ class SqliteLog final : public TuningLog {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::vector<std::string>> EndedJobs(int64_t skip, int64_t limit);
+  // Whether there was anything to give up.
+  absl::StatusOr<bool> PruneSearch(const std::string& job);
   absl::StatusOr<JobRow> ReadJob(const std::string& id) TW_REQUIRES(mutex_);
   absl::StatusOr<ModuleVersionRow> ReadVersion(const std::string& module, int64_t number)
       TW_REQUIRES(mutex_);

@@ -1,4 +1,5 @@
-// Cost models; module versions with their aliases and signatures. Part of SqliteLog.
+// Cost models, and giving them up; module versions with their aliases and signatures. Part of
+// SqliteLog.
 #include "tuner_server/log/log_rules.h"
 #include "tuner_server/log/sqlite_log_impl.h"
 
@@ -22,7 +23,8 @@ absl::StatusOr<ModelRow> SqliteLog::GetModel(const std::string& job, const std::
             Select<ModelRow>("models",
                              "WHERE id = ?1 AND (?2 = '' OR job = ?2) ORDER BY seq DESC LIMIT 1"));
   find.BindText(1, id).BindText(2, job);
-  return ReadOne<ModelRow>(&find, "model", id);
+  TW_ASSIGN(ModelRow model, ReadOne<ModelRow>(&find, "model", id));
+  return WithBytes(std::move(model));
 }
 
 absl::StatusOr<std::vector<ModelRow>> SqliteLog::ListModels(const std::string& job) {
@@ -32,6 +34,46 @@ absl::StatusOr<std::vector<ModelRow>> SqliteLog::ListModels(const std::string& j
   TW_ASSIGN(std::vector<ModelRow> models, ReadRows<ModelRow>(&find));
   for (ModelRow& model : models) model.bytes.clear();
   return models;
+}
+
+absl::StatusOr<std::vector<std::string>> SqliteLog::EndedJobs(int64_t skip, int64_t limit) {
+  MutexLock lock(mutex_);
+  TW_ASSIGN(Statement find, db_.Prepare("SELECT id FROM jobs WHERE ended_us > 0 "
+                                        "ORDER BY ended_us DESC, id DESC LIMIT ?2 OFFSET ?1"));
+  find.BindInt64(1, skip).BindInt64(2, limit);
+  std::vector<std::string> jobs;
+  for (;;) {
+    TW_ASSIGN(const bool more, find.Step());
+    if (!more) return jobs;
+    jobs.emplace_back(find.ColumnText(0));
+  }
+}
+
+absl::StatusOr<bool> SqliteLog::PruneSearch(const std::string& job) {
+  MutexLock lock(mutex_);
+  TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
+  TW_ASSIGN(Statement drafts, db_.Prepare("DELETE FROM drafts WHERE batch IN "
+                                          "(SELECT id FROM batches WHERE job = ?1)"));
+  TW_TRY(drafts.BindText(1, job).Run());
+  bool pruned = db_.changes() > 0;
+  TW_ASSIGN(Statement models,
+            db_.Prepare("UPDATE models SET bytes = x'' WHERE job = ?1 AND bytes <> x'' AND "
+                        "seq < (SELECT max(seq) FROM models WHERE job = ?1)"));
+  TW_TRY(models.BindText(1, job).Run());
+  pruned = pruned || db_.changes() > 0;
+  TW_TRY(transaction.Commit());
+  return pruned;
+}
+
+// One transaction for each job: others wait no longer than that.
+absl::StatusOr<int64_t> SqliteLog::PruneSearches(int64_t keep, int64_t window) {
+  TW_ASSIGN(const std::vector<std::string> jobs, EndedJobs(keep, window));
+  int64_t pruned = 0;
+  for (const std::string& job : jobs) {
+    TW_ASSIGN(const bool any, PruneSearch(job));
+    pruned += any ? 1 : 0;
+  }
+  return pruned;
 }
 
 absl::StatusOr<ModuleVersionRow> SqliteLog::AddModuleVersion(const ModuleVersionRow& version) {

@@ -196,10 +196,15 @@ class TuningLog {
   // A known (job, id) is left as it is.
   virtual absl::Status AddModel(const ModelRow& model) = 0;
   // By id, with its bytes; the newest where several jobs have one of that id. An empty job means
-  // any.
+  // any. failed_precondition log.model.pruned.
   virtual absl::StatusOr<ModelRow> GetModel(const std::string& job, const std::string& id) = 0;
   // Oldest first, without bytes.
   virtual absl::StatusOr<std::vector<ModelRow>> ListModels(const std::string& job) = 0;
+  // Gives up what only explains how searches went, a hundred times what was measured: the drafts of
+  // ended jobs, and the bytes of their models but each job's last. Jobs that ended last keep
+  // theirs, `keep` of them; of the others at most the next `window` are looked at. Returns how many
+  // gave something up.
+  virtual absl::StatusOr<int64_t> PruneSearches(int64_t keep, int64_t window) = 0;
 
   // --- modules ---
   // Gives the next number of the module. A job publishes once: a second call for it returns the

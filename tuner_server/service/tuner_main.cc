@@ -21,6 +21,7 @@ struct TunerFlags {
   int64_t artifact_cache_bytes = int64_t{20} << 30;
   std::string module_key;
   int64_t keep_module_versions = 0;
+  int64_t keep_search_jobs = 100;
   int64_t max_module_bytes = 0;
 };
 
@@ -34,6 +35,10 @@ absl::Status Check(const TunerFlags& flags, const daemon::DaemonContext& context
   if (flags.keep_module_versions < 0 || flags.max_module_bytes < 0) {
     return support::InvalidArgument("tuner.flags.invalid",
                                     "expected limits of modules of 0 (none) or more");
+  }
+  if (flags.keep_search_jobs < 0) {
+    return support::InvalidArgument("tuner.flags.invalid",
+                                    "expected --keep-search-jobs of 0 (all) or more");
   }
   if (!flags.module_key.empty()) {
     TW_TRY(security::ModuleSigner::Load(flags.module_key).status());
@@ -59,6 +64,7 @@ absl::Status Serve(const TunerFlags& flags, daemon::DaemonContext& context) {
   options.running_jobs = flags.running_jobs;
   options.artifact_cache_bytes = flags.artifact_cache_bytes;
   options.module_key = flags.module_key;
+  options.keep_search_jobs = flags.keep_search_jobs;
   options.retention = {flags.keep_module_versions, flags.max_module_bytes};
   options.metrics = context.metrics;
   TW_ASSIGN(const std::unique_ptr<TunerServer> server, TunerServer::Start(options));
@@ -101,6 +107,11 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--module-key", flags.module_key,
                    "private key that signs each published module ('tilewright modules keygen')");
+    app.add_option("--keep-search-jobs", flags.keep_search_jobs,
+                   "jobs that ended last keep the drafts of their batches and all their cost "
+                   "models (about 0.1 MB a trial); others what was measured and their last model; "
+                   "0: all keep all")
+        ->capture_default_str();
     app.add_option("--keep-module-versions", flags.keep_module_versions,
                    "after each job, drop all but so many of the newest versions of each module, "
                    "never one that an alias names; 0: keep all")

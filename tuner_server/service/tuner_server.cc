@@ -73,6 +73,7 @@ absl::StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const TunerOptio
   environment.jobs_dir = jobs_dir;
   environment.core = options.core;
   environment.retention = options.retention;
+  environment.keep_search_jobs = options.keep_search_jobs;
   environment.metrics = options.metrics;
   parts->manager = std::make_unique<jobs::JobManager>(environment, options.running_jobs,
                                                       options.artifact_cache_bytes);

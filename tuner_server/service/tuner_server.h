@@ -27,6 +27,7 @@ struct TunerOptions {
   int64_t artifact_cache_bytes = int64_t{20} << 30;
   std::string module_key;  // signs what is published (module_signature.h); empty: nobody
   modules::RetentionPolicy retention;  // of published modules
+  int64_t keep_search_jobs = 100;      // ended jobs that keep drafts and models; 0: all
   jobs::JobCoreOptions core;
   daemon::Metrics* metrics = nullptr;  // not owned
 };
