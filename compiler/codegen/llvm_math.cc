@@ -35,15 +35,15 @@ class Math {
     int_type_ = type->getWithNewType(b.getInt32Ty());
   }
 
-  // x = n ln 2 + r; e^x = 2^n (1 + r + r^2 P(r)).
+  // x = n ln 2 + r; e^x = 2^n (1 + r (1 + r P(r))).
   Value* Exp(Value* x) {
     x = Select(b_.CreateFCmpOGT(x, F(89.0f)), F(89.0f), x);  // NaN stays
     x = Select(b_.CreateFCmpOLT(x, F(-104.0f)), F(-104.0f), x);
     Value* n = b_.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven,
                                        b_.CreateFMul(x, F(static_cast<float>(M_LOG2E))));
     Value* r = MulAdd(n, F(-kLn2Low), MulAdd(n, F(-kLn2High), x));
-    Value* p = MulAdd(b_.CreateFMul(r, r), Polynomial(kExp, r), r);
-    return TimesPowerOfTwo(b_.CreateFAdd(p, F(1.0f)), n);
+    Value* p = MulAdd(Polynomial(kExp, r), r, F(1.0f));
+    return TimesPowerOfTwo(MulAdd(p, r, F(1.0f)), n);
   }
 
   // x = 2^e m, m between the roots of 1/2 and 2; log x = e ln 2 + log(1 + f), f = m - 1.

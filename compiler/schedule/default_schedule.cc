@@ -28,6 +28,8 @@ using ir::StmtNode;
 constexpr int64_t kParallelWork = 20'000;
 constexpr int64_t kLeastBytes = 16;        // lanes of a part of a vector of bytes
 constexpr int64_t kMaxPartialVectors = 4;  // of a sum whose lanes run along the reduction
+// Rows of so many words are stored at once where vectors lie across them.
+constexpr int64_t kStoredRow = 4;
 // So many partial results become one in each step of their combination.
 constexpr int64_t kFold = 4;
 // A stage this small is computed again at every use.
@@ -324,11 +326,17 @@ void DefaultScheduler::ScheduleElementwise(const std::string& name) {
   const BlockChoice& choice = ChoiceOf(name);
   const bool given = choice.lane_axis >= 0 && choice.lane_axis < static_cast<int>(loops.size());
   const int axis = given ? choice.lane_axis : VectorAxis(*block, lanes, /*count_store=*/true);
+  const int across = AcrossLanes(*block, axis, lanes, kStoredRow);
   std::vector<int> outer;
-  int lane_loop = -1, unrolled = -1;
+  int lane_loop = -1, unrolled = -1, row = -1;
   for (size_t i = 0; i < loops.size(); ++i) {
     if (static_cast<int>(i) != axis) {
       outer.push_back(loops[i]);
+      if (static_cast<int>(i) != across) continue;
+      Step rows{.kind = StepKind::kSplit, .handles = {loops[i]}, .factors = {kInfer, kStoredRow}};
+      if (!Try(rows)) return;
+      outer.back() = schedule_.LastResults()[0];
+      row = schedule_.LastResults()[1];
       continue;
     }
     const int64_t extent = ExtentOf(block->iters[i].domain.extent);
@@ -345,13 +353,16 @@ void DefaultScheduler::ScheduleElementwise(const std::string& name) {
   }
   if (lane_loop >= 0) {
     std::vector<int> order = outer;
-    if (unrolled >= 0) order.push_back(unrolled);
-    order.push_back(lane_loop);
+    for (int loop : {unrolled, row, lane_loop}) {
+      if (loop >= 0) order.push_back(loop);
+    }
     Try({.kind = StepKind::kReorder, .handles = order});
     Try({.kind = StepKind::kVectorize, .handles = {lane_loop}});
     const int between = BetweenLanes(*block, axis);
     if (between >= 0) Try({.kind = StepKind::kUnroll, .handles = {loops[between]}});
-    if (unrolled >= 0) Try({.kind = StepKind::kUnroll, .handles = {unrolled}});
+    for (int loop : {row, unrolled}) {
+      if (loop >= 0) Try({.kind = StepKind::kUnroll, .handles = {loop}});
+    }
   }
   ParallelOuter(outer, WorkOf(*block), choice.parallel);
 }

@@ -191,17 +191,41 @@ int RowAxis(const StmtNode& block, int vector_axis) {
   return best;
 }
 
+namespace {
+
+std::optional<int64_t> WrittenStride(const StmtNode& block, size_t axis) {
+  return AccessStride(block.body->buffer, block.body->indices, block.iters[axis].var);
+}
+
+}  // namespace
+
 int BetweenLanes(const StmtNode& block, int vector_axis) {
   constexpr int64_t kRow = 4;
   if (vector_axis < 0 || block.body->kind != ir::StmtKind::kStore) return -1;
-  const ir::Buffer& written = block.body->buffer;
-  const auto stride = [&](size_t i) {
-    return AccessStride(written, block.body->indices, block.iters[i].var);
-  };
-  if (written->dtype.bytes() != 1 || stride(static_cast<size_t>(vector_axis)) != kRow) return -1;
+  if (block.body->buffer->dtype.bytes() != 1) return -1;
+  if (WrittenStride(block, static_cast<size_t>(vector_axis)) != kRow) return -1;
   for (size_t i = 0; i < block.iters.size(); ++i) {
     const ir::IterVar& iter = block.iters[i];
-    if (ExtentOf(iter.domain.extent) == kRow && stride(i) == 1) return static_cast<int>(i);
+    if (ExtentOf(iter.domain.extent) == kRow && WrittenStride(block, i) == 1) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+int AcrossLanes(const StmtNode& block, int vector_axis, int lanes, int64_t rows) {
+  if (vector_axis < 0 || block.body->kind != ir::StmtKind::kStore) return -1;
+  auto divides = [&](size_t axis, int64_t by) {
+    const int64_t* extent = ir::AsInt(block.iters[axis].domain.extent);
+    return extent != nullptr && *extent % by == 0;
+  };
+  const auto at = static_cast<size_t>(vector_axis);
+  if (block.body->buffer->dtype.bytes() != 4 || !divides(at, lanes)) return -1;
+  const std::optional<int64_t> gap = WrittenStride(block, at);
+  if (!gap.has_value() || *gap < 2) return -1;
+  for (size_t i = 0; i < block.iters.size(); ++i) {
+    if (i == at || WrittenStride(block, i) != 1) continue;
+    return divides(i, rows) ? static_cast<int>(i) : -1;
   }
   return -1;
 }

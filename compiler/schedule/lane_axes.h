@@ -32,6 +32,10 @@ int SecondRowAxis(const ir::StmtNode& block, int vector_axis, int row_axis);
 // Of bytes: the axis whose four elements lie between two of the lanes', [.., w, 4] with lanes along
 // w; written out, its stores fill whole vectors. -1 = none.
 int BetweenLanes(const ir::StmtNode& block, int vector_axis);
+// Of words in whole vectors: the axis along which the result is contiguous where the lanes' axis
+// leaves gaps, as in a transpose. `rows` of its steps side by side are stored as such, not lane by
+// lane. -1 = none, or not a multiple.
+int AcrossLanes(const ir::StmtNode& block, int vector_axis, int lanes, int64_t rows);
 // Whether the innermost reduction iterator is the only one along which loads are contiguous.
 bool RunsAlongReduction(const ir::StmtNode& block, int lanes);
 

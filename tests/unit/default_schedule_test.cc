@@ -106,6 +106,23 @@ TEST(DefaultScheduleTest, BytesInFoursAreWrittenOut) {
   EXPECT_FALSE(Contains(scheduled, "where"));
 }
 
+// Vectors of what lies side by side before, four rows of them at a time, which are stored as rows.
+TEST(DefaultScheduleTest, TransposesAreStoredInRows) {
+  auto transpose = [](int64_t rows, int64_t columns) {
+    const std::string r = std::to_string(rows), c = std::to_string(columns);
+    return ir::ParseFunction("fn t(X: f32[" + r + "," + c + "] input, Y: f32[" + c + "," + r +
+                             "] output) stage=scheduled { for i in 0.." + c + " { for j in 0.." +
+                             r + " { block Y(vi: spatial 0.." + c + " = i, vj: spatial 0.." + r +
+                             " = j) { reads X[vj:1, vi:1]; writes Y[vi:1, vj:1];"
+                             " Y[vi, vj] = X[vj, vi]; } } } }");
+  };
+  auto whole = transpose(8, 48), ragged = transpose(9, 48);
+  ASSERT_TRUE(whole.ok() && ragged.ok()) << whole.status() << ragged.status();
+  EXPECT_NE(ToText(DefaultSchedule(*whole, kTargets[2])).find("split %1 [?,4]"), std::string::npos);
+  EXPECT_TRUE(Contains(Check(*whole, kTargets[2]), "in 0..4 unrolled"));
+  EXPECT_FALSE(Contains(Check(*ragged, kTargets[2]), "unrolled"));
+}
+
 // A pool that steps over every second column: shuffled vectors cost less than lanes of channels,
 // each of which lies elsewhere.
 TEST(DefaultScheduleTest, LanesRunAlongSmallStrides) {
