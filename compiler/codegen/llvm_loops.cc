@@ -4,9 +4,11 @@
 #include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "compiler/codegen/llvm_emitter.h"
 #include "compiler/codegen/llvm_scope.h"
+#include "compiler/ir/buffer_bytes.h"
 #include "compiler/ir/visit.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/support/status.h"
@@ -27,17 +29,6 @@ namespace {
 constexpr int64_t kMaxStackBuffer = 64 << 10;
 constexpr int64_t kMaxStackBytes = 256 << 10;
 constexpr int64_t kMaxWorkspaceBytes = int64_t{4} << 30;
-
-// Bytes of a buffer, or nothing when a dimension is not constant.
-bool ConstantBytes(const ir::Buffer& buffer, int64_t* bytes) {
-  *bytes = buffer->dtype.bytes();
-  for (const Expr& dim : buffer->shape) {
-    const int64_t* extent = ir::AsInt(dim);
-    if (extent == nullptr || *extent < 0) return false;
-    if (__builtin_mul_overflow(*bytes, *extent, bytes)) return false;
-  }
-  return true;
-}
 
 // What the body of a parallel loop needs from outside, in the order of first use.
 struct Captures {
@@ -366,12 +357,13 @@ absl::Status FunctionEmitter::EmitParallelLoop(const Stmt& s, int64_t tasks) {
 absl::Status FunctionEmitter::EmitAlloc(const Stmt& s) {
   SlotPlan plan = PlanSlots(s->buffer, s->body, host_);
   if (plan.promotable) return AllocSlots(s, std::move(plan));
-  int64_t bytes = 0;
-  if (!ConstantBytes(s->buffer, &bytes)) {
+  const std::optional<int64_t> known = ir::ConstantBytes(*s->buffer);
+  if (!known.has_value()) {
     return support::Unimplemented(
         "codegen.alloc.symbolic",
         "intermediate " + s->buffer->name + ": expected constant extents, found an expression");
   }
+  const int64_t bytes = *known;
   bool on_stack = bytes <= kMaxStackBuffer && stack_bytes_ + bytes <= kMaxStackBytes &&
                   (s->buffer->scope == ir::Scope::kLocal || !host_);
   if (on_stack) {

@@ -62,8 +62,9 @@ class Requantizer : public ForwardRewriter {
 };
 
 // One number for all channels → as many as there are. Images have theirs in dimension 1, other
-// values in the last.
-absl::Status WriteOut(Graph* g) {
+// values in the last. True: some were, and what they replace may be unused now.
+absl::StatusOr<bool> WriteOut(Graph* g) {
+  bool any = false;
   for (Node& node : g->nodes) {
     if (node.op != "quantize" && node.op != "dequantize") continue;
     const std::vector<int64_t> shape = g->values[node.inputs[0]].type.shape;
@@ -80,17 +81,18 @@ absl::Status WriteOut(Graph* g) {
       node.inputs[i] =
           AddRounded(g, g->values[id].name + "_channels", type,
                      std::vector<double>(static_cast<size_t>(channels), number.values[0]));
+      any = true;
     }
   }
-  return absl::OkStatus();
+  return any;
 }
 
 }  // namespace
 
 absl::StatusOr<Graph> FoldRequantize(Graph g, const GraphPassContext& ctx) {
   TW_ASSIGN(g, Requantizer(std::move(g), ctx.fold_max_bytes).Run());
-  TW_TRY(WriteOut(&g));
-  return Compact(g);
+  TW_ASSIGN(const bool written, WriteOut(&g));
+  return written ? Compact(g) : std::move(g);
 }
 
 }  // namespace tilewright::graph

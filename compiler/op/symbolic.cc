@@ -254,16 +254,19 @@ constexpr Rule kRules[] = {
     {"softmax", Same},    {"transpose", Transpose},
 };
 
-// Of all results; the rules of types say the first operand's, but where numbers are converted and
-// where bytes are summed up.
-ir::DType ResultType(const OpSpec& spec, Inputs inputs, const Attrs& attrs) {
-  ir::DType type = inputs[0].dtype;
-  if (spec.name == "cast") ir::ParseType(GetString(attrs, "dtype", ""), &type);
-  if (spec.name == "quantize") type = inputs[2].dtype;
-  if (spec.name == "dequantize") type = inputs[1].dtype;
+// Of an elementwise operator: the row's own rule, asked with single numbers, which all shapes
+// allow.
+absl::StatusOr<ir::DType> ElementType(const OpSpec& spec, Inputs inputs, const Attrs& attrs) {
+  std::vector<TensorType> numbers;
+  for (const SymbolicType& in : inputs) numbers.push_back({in.dtype, {}});
+  TW_ASSIGN(const std::vector<TensorType> results, InferTypes(spec, numbers, attrs));
+  return results[0].dtype;
+}
+
+// Of all others: the first operand's, but where bytes are summed up.
+ir::DType ResultType(const OpSpec& spec, Inputs inputs) {
   const bool sums = spec.name == "conv2d" || spec.name == "dense" || spec.name == "matmul";
-  if (sums && type.bytes() == 1) type = ir::kI32;
-  return type;
+  return sums && inputs[0].dtype.bytes() == 1 ? ir::kI32 : inputs[0].dtype;
 }
 
 }  // namespace
@@ -283,12 +286,13 @@ absl::StatusOr<std::vector<SymbolicType>> InferSymbolic(const OpSpec& spec, Inpu
     for (const SymbolicType& in : inputs.subspan(1)) {
       TW_ASSIGN(dims, Broadcast(spec.name, dims, in.dims, equal));
     }
-    return std::vector<SymbolicType>{{ResultType(spec, inputs, attrs), std::move(dims)}};
+    TW_ASSIGN(const ir::DType type, ElementType(spec, inputs, attrs));
+    return std::vector<SymbolicType>{{type, std::move(dims)}};
   }
   for (const Rule& rule : kRules) {
     if (rule.op != spec.name) continue;
     TW_ASSIGN(std::vector<Dim> dims, rule.infer(inputs, attrs, equal));
-    return std::vector<SymbolicType>{{ResultType(spec, inputs, attrs), std::move(dims)}};
+    return std::vector<SymbolicType>{{ResultType(spec, inputs), std::move(dims)}};
   }
   return Bad(spec.name, "expected fixed shapes: the operator has no rule for expressions");
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "compiler/ir/buffer_bytes.h"
 #include "compiler/ir/streamed_writes.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/default_scheduler.h"
@@ -35,13 +36,6 @@ constexpr int64_t kFold = 4;
 // A stage this small is computed again at every use.
 constexpr int kCheapNodes = 24, kCheapDecidedNodes = 64;
 constexpr int64_t kCheapReads = 3;  // of each of its elements
-
-// 0 where the shape is not known.
-int64_t ConstantBytes(const ir::BufferNode& buffer) {
-  int64_t bytes = buffer.dtype.bytes();
-  for (const ir::Expr& dim : buffer.shape) bytes *= ir::AsInt(dim) == nullptr ? 0 : *ir::AsInt(dim);
-  return bytes;
-}
 
 }  // namespace
 
@@ -388,7 +382,7 @@ void StreamLargeOutputs(const ir::Target& target, Schedule* schedule) {
     const Stmt block = schedule->StmtOf(handle);
     if (block->writes.size() != 1) continue;
     const ir::Buffer& buffer = block->writes[0].buffer;
-    if (ConstantBytes(*buffer) <= target.l3_bytes * kSlices / 2) continue;
+    if (ir::ConstantBytes(*buffer).value_or(0) <= target.l3_bytes * kSlices / 2) continue;
     if (ir::HasStreamedWrites(schedule->function(), buffer->name)) continue;
     (void)schedule->Apply({.kind = StepKind::kStreamWrites, .handles = {handle}});
   }

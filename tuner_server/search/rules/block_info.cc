@@ -115,6 +115,39 @@ std::vector<BlockInfo> DescribeBlocks(const ir::Function& function) {
   return blocks;
 }
 
+std::optional<StageBlocks> StageBlocks::Around(const std::vector<BlockInfo>& blocks,
+                                               std::string_view suffix) {
+  const auto found = std::find_if(blocks.begin(), blocks.end(), [&](const BlockInfo& block) {
+    return block.has_init && block.name.ends_with(suffix);
+  });
+  if (found == blocks.end()) return std::nullopt;
+  return StageBlocks(blocks, &*found, found->name.substr(0, found->name.size() - suffix.size()));
+}
+
+const BlockInfo* StageBlocks::Take(std::string_view suffix) {
+  const std::string name = result_ + std::string(suffix);
+  const auto found = std::find_if(blocks_.begin(), blocks_.end(),
+                                  [&](const BlockInfo& block) { return block.name == name; });
+  if (found == blocks_.end()) return nullptr;
+  ++taken_;
+  return &*found;
+}
+
+bool StageBlocks::Take(std::string_view suffix, std::string* name) {
+  const BlockInfo* stage = Take(suffix);
+  *name = stage != nullptr ? stage->name : "";
+  return stage != nullptr;
+}
+
+std::optional<std::string> StageBlocks::Epilogue(size_t rank) const {
+  if (blocks_.size() == taken_) return "";
+  const BlockInfo& last = blocks_.back();
+  const bool follows = blocks_.size() == taken_ + 1 && last.plain && last.perfect_nest &&
+                       !last.has_init && last.identity_store && last.name != result_ &&
+                       last.iters.size() == rank;
+  return follows ? std::optional(last.name) : std::nullopt;
+}
+
 std::vector<int64_t> TileMenu(int64_t extent, int64_t limit) {
   limit = std::min(extent, limit);
   std::set<int64_t> menu = {1};

@@ -4,6 +4,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/ir.h"
@@ -33,6 +35,33 @@ struct BlockInfo {
 };
 // In program order.
 std::vector<BlockInfo> DescribeBlocks(const ir::Function& function);
+
+// The blocks of an algorithm in stages, each named after the result with a suffix ("y_tiles",
+// "y_products", "y"), and one element-wise block behind them at most. REQUIRES: `blocks` outlives
+// it.
+class StageBlocks {
+ public:
+  // Around the reduction whose name ends in `suffix`; nothing where there is none.
+  static std::optional<StageBlocks> Around(const std::vector<BlockInfo>& blocks,
+                                           std::string_view suffix);
+  const BlockInfo& reduction() const { return *reduction_; }
+  // The stage of this suffix; null where there is none. Each is asked for once.
+  const BlockInfo* Take(std::string_view suffix);
+  // Its name too, "" where there is none.
+  bool Take(std::string_view suffix, std::string* name);
+  // After all stages are taken: the name of the block behind them, "" without one; nothing where
+  // other blocks are left or that one is not element by element over `rank` iterators.
+  std::optional<std::string> Epilogue(size_t rank) const;
+
+ private:
+  StageBlocks(const std::vector<BlockInfo>& blocks, const BlockInfo* reduction, std::string result)
+      : blocks_(blocks), reduction_(reduction), result_(std::move(result)) {}
+
+  const std::vector<BlockInfo>& blocks_;
+  const BlockInfo* reduction_;
+  std::string result_;
+  size_t taken_ = 0;
+};
 
 // 1, and every number of the menu kind up to `limit`: all divisors of `extent`, and the numbers
 // 2..8, 10, 12, 14, 16 even where they do not divide it.

@@ -8,6 +8,7 @@
 //       unrolled) result, epilogue
 // The taps depend on weights only and are made once (transform/split_prepare).
 #include <algorithm>
+#include <optional>
 
 #include "tuner_server/search/rules/block_info.h"
 #include "tuner_server/search/rules/rules.h"
@@ -110,45 +111,28 @@ std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& funct
                                                        const ir::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
-  const auto find = [&](const std::string& name) {
-    return std::find_if(blocks.begin(), blocks.end(),
-                        [&](const BlockInfo& block) { return block.name == name; });
-  };
-  const auto sums = std::find_if(blocks.begin(), blocks.end(), [](const BlockInfo& block) {
-    return block.has_init && block.name.ends_with("_sums");
-  });
-  if (sums == blocks.end() || sums->iters.size() != 8) return out;
+  std::optional<StageBlocks> known = StageBlocks::Around(blocks, "_sums");
+  if (!known.has_value() || known->reduction().iters.size() != 8) return out;
+  const BlockInfo* sums = &known->reduction();
   Stages stages;
-  stages.sums = sums->name;
-  stages.result = sums->name.substr(0, sums->name.size() - std::string("_sums").size());
-  size_t known = 1;  // the sums
-  const auto take = [&](std::string_view suffix, std::string* name) {
-    *name = stages.result + std::string(suffix);
-    if (find(*name) == blocks.end()) name->clear();
-    known += name->empty() ? 0 : 1;
-    return !name->empty();
-  };
-  const std::string result = stages.result;
-  if (!take("_windows", &stages.windows) || !take("_taps", &stages.taps)) return out;
-  take("_pad", &stages.pad);
-  if (find(result) == blocks.end()) return out;
-  if (blocks.size() > ++known) {
-    const BlockInfo& last = blocks.back();
-    const bool follows = blocks.size() == known + 1 && last.plain && last.perfect_nest &&
-                         !last.has_init && last.identity_store && last.name != result &&
-                         last.iters.size() == 5;
-    if (!follows) return out;
-    stages.epilogue = last.name;
-  }
+  known->Take("_sums", &stages.sums);
+  const BlockInfo* windows = known->Take("_windows");
+  const bool whole =
+      windows != nullptr && known->Take("_taps", &stages.taps) && known->Take("", &stages.result);
+  if (!whole) return out;
+  stages.windows = windows->name;
+  known->Take("_pad", &stages.pad);
+  const std::optional<std::string> epilogue = known->Epilogue(5);
+  if (!epilogue.has_value()) return out;
+  stages.epilogue = *epilogue;
   stages.height = sums->iters[2].extent;
   stages.windows_across = sums->iters[3].extent;
   stages.places = sums->iters[4].extent;
   stages.lanes = sums->iters[5].extent;
   stages.kernel = sums->iters[6].extent;
-  const BlockInfo& windows = *find(stages.windows);
-  stages.row_bytes = stages.windows_across * stages.lanes * windows.iters.back().extent;
+  stages.row_bytes = stages.windows_across * stages.lanes * windows->iters.back().extent;
   if (stages.height > 1) {
-    stages.stride = (windows.iters[2].extent - stages.kernel) / (stages.height - 1);
+    stages.stride = (windows->iters[2].extent - stages.kernel) / (stages.height - 1);
   }
   if (stages.lanes != 4 && stages.lanes != 8 && stages.lanes != 16) return out;
   out.push_back(std::make_unique<DepthwiseDotsSketch>(std::move(stages), target));

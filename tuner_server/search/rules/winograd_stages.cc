@@ -9,6 +9,7 @@
 // or stage by stage, each parallel in its own way, where the transformed weights are what is large.
 // The filter stages depend on weights only and run once (transform/split_prepare).
 #include <algorithm>
+#include <optional>
 
 #include "tuner_server/search/rules/block_info.h"
 #include "tuner_server/search/rules/rules.h"
@@ -155,41 +156,24 @@ std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
                                                   const ir::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
-  const auto find = [&](const std::string& name) {
-    return std::find_if(blocks.begin(), blocks.end(),
-                        [&](const BlockInfo& block) { return block.name == name; });
-  };
-  const auto products = std::find_if(blocks.begin(), blocks.end(), [](const BlockInfo& block) {
-    return block.has_init && block.name.ends_with("_products");
-  });
-  if (products == blocks.end() || products->iters.size() != 9) return out;
+  std::optional<StageBlocks> known = StageBlocks::Around(blocks, "_products");
+  if (!known.has_value() || known->reduction().iters.size() != 9) return out;
+  const BlockInfo* products = &known->reduction();
   Stages stages;
-  stages.products = products->name;
-  stages.result = products->name.substr(0, products->name.size() - std::string("_products").size());
-  size_t known = 0;
-  const auto take = [&](std::string_view suffix, std::string* name) {
-    *name = stages.result + std::string(suffix);
-    if (find(*name) == blocks.end()) name->clear();
-    known += name->empty() ? 0 : 1;
-    return !name->empty();
-  };
-  const bool whole = take("_filter_rows", &stages.filter_rows) && take("_filter", &stages.filter) &&
-                     take("_tile_rows", &stages.tile_rows) && take("_tile", &stages.tile) &&
-                     take("_products", &stages.products) && take("_out_rows", &stages.out_rows) &&
-                     take("", &stages.result);
+  const bool whole =
+      known->Take("_filter_rows", &stages.filter_rows) && known->Take("_filter", &stages.filter) &&
+      known->Take("_tile_rows", &stages.tile_rows) && known->Take("_tile", &stages.tile) &&
+      known->Take("_products", &stages.products);
   if (!whole) return out;
-  take("_pad", &stages.pad);
-  const BlockInfo& result = *find(stages.result);
-  const BlockInfo& half = *find(stages.out_rows);
-  if (blocks.size() > known) {
-    const BlockInfo& last = blocks.back();
-    const bool follows = blocks.size() == known + 1 && last.plain && last.perfect_nest &&
-                         !last.has_init && last.identity_store && last.name != stages.result &&
-                         last.iters.size() == result.iters.size();
-    if (!follows) return out;
-    stages.epilogue = last.name;
-  }
-  stages.form = half.iters[4].extent;
+  const BlockInfo *half = known->Take("_out_rows"), *result = known->Take("");
+  if (half == nullptr || result == nullptr) return out;
+  stages.out_rows = half->name;
+  stages.result = result->name;
+  known->Take("_pad", &stages.pad);
+  const std::optional<std::string> epilogue = known->Epilogue(result->iters.size());
+  if (!epilogue.has_value()) return out;
+  stages.epilogue = *epilogue;
+  stages.form = half->iters[4].extent;
   stages.rows = products->iters[3].extent;
   stages.columns = products->iters[4].extent;
   stages.out_blocks = products->iters[5].extent;
