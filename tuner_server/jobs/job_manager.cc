@@ -145,7 +145,7 @@ void JobManager::Loop() {
 
 void JobManager::Changed(const std::string& id, bool check) {
   MutexLock lock(mutex_);
-  ++versions_[id];
+  versions_.Rise(id);
   if (!check) return;
   check_ = true;
   wake_.NotifyAll();
@@ -368,8 +368,7 @@ absl::StatusOr<JobSnapshot> JobManager::Snapshot(const log::JobRow& job) {
 
 int64_t JobManager::Version(const std::string& id) {
   MutexLock lock(mutex_);
-  const auto it = versions_.find(id);
-  return it == versions_.end() ? 0 : it->second;
+  return versions_.Of(id);
 }
 
 }  // namespace tilewright::jobs

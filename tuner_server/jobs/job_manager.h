@@ -10,6 +10,7 @@
 
 #include "deploy/support/mutex.h"
 #include "tuner_server/jobs/job_runner.h"
+#include "tuner_server/jobs/job_versions.h"
 
 namespace tilewright::jobs {
 
@@ -55,7 +56,7 @@ class JobManager {
   bool stopping_ TW_GUARDED_BY(mutex_) = false;
   bool check_ TW_GUARDED_BY(mutex_) = true;  // something may have to be started or reaped
   std::map<std::string, std::shared_ptr<JobRunner>> runners_ TW_GUARDED_BY(mutex_);
-  std::map<std::string, int64_t> versions_ TW_GUARDED_BY(mutex_);
+  JobVersions versions_ TW_GUARDED_BY(mutex_);
   // What running jobs with recall tune -> which job: another one of the same waits for it.
   std::map<std::string, std::string> busy_ TW_GUARDED_BY(mutex_);
   std::map<std::string, JobSnapshot> ended_ TW_GUARDED_BY(mutex_);  // cache of final jobs
