@@ -36,6 +36,19 @@ TEST(FleetSimTest, NothingIsLostOrStuckWhateverBreaks) {
   EXPECT_GT(all.spared, rounds) << "jobs with the same tasks did not share them";
 }
 
+// That jobs end soon after the repair is looked at: nobody is as quick as asked for here.
+TEST(FleetSimTest, AJobThatEndsTooLateIsSeen) {
+  FleetOptions impatient;
+  impatient.heal_ns = kSecond / 10;
+  int seen = 0;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SimFleet fleet(seed, impatient);
+    const std::string failure = fleet.Run();
+    seen += failure.find("after the repair") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(seen, 0);
+}
+
 TEST(FleetSimTest, ASeedReplaysEventByEvent) {
   std::string stories[2];
   FleetCounts counts[2];

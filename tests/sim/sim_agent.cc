@@ -442,6 +442,7 @@ void SimAgent::Measure(const WorkOrder& order, const std::string& bytes) {
     result.set_baseline_before(1000 + 10 * world_->rng().UniformDouble());
     result.set_baseline_after(1000 + 10 * world_->rng().UniformDouble());
   }
+  measured_ns[order.device] += takes_ns;
   const uint64_t run = process_->next_run++;
   process_->run[order.device] = run;
   world_->After(node_, takes_ns, [this, order, result, run] {

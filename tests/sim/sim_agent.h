@@ -65,8 +65,9 @@ class SimAgent {
 
   AgentBugs bugs;
   DeviceFaults faults;
-  double corrupt = 0;      // chance that fetched bytes are damaged on the way
-  bool slow_host = false;  // measurements take ten times as long
+  double corrupt = 0;                          // chance that fetched bytes are damaged on the way
+  bool slow_host = false;                      // measurements take ten times as long
+  std::map<std::string, int64_t> measured_ns;  // by device: how long it has measured in all
   // The text of a device's artifacts that kill it.
   static bool IsPoison(const std::string& artifact);
 

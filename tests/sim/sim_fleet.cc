@@ -36,6 +36,7 @@ void FleetCounts::Add(const FleetCounts& other) {
   canaries_passed += other.canaries_passed;
   canaries_failed += other.canaries_failed;
   spared += other.spared;
+  slowest_end_s = std::max(slowest_end_s, other.slowest_end_s);
 }
 
 std::string FleetCounts::Text() const {
@@ -44,7 +45,7 @@ std::string FleetCounts::Text() const {
                 " disks_full=", disks_full, " databases_lost=", databases_lost,
                 " power_cuts=", power_cuts, " broken=", broken,
                 " canaries_passed=", canaries_passed, " canaries_failed=", canaries_failed,
-                " spared=", spared);
+                " spared=", spared, " slowest_end_s=", slowest_end_s);
 }
 
 SimFleet::SimFleet(uint64_t seed, const FleetOptions& options)
@@ -113,8 +114,17 @@ std::string SimFleet::Run() {
     RunUntil(options_.chaos_ns, false);
     Heal();
   }
-  RunUntil(world_.now_ns() + options_.heal_ns, true);
+  const int64_t repaired_ns = world_.now_ns();
+  std::map<std::string, int64_t> measured_ns;
+  for (const auto& agent : agents_) measured_ns.merge(std::map(agent->measured_ns));
+  RunUntil(repaired_ns + options_.give_up_ns, true);
+  const int64_t waited_ns = world_.now_ns() - repaired_ns - BusiestNs(&measured_ns);
+  counts_.slowest_end_s = waited_ns / kSecond;
   if (world_.failure().empty()) CheckEnd();
+  if (world_.failure().empty() && waited_ns > options_.heal_ns) {
+    world_.Fail(StrCat("the last job ended ", waited_ns / kSecond,
+                       " s after the repair, beside the time that its device measured"));
+  }
   counts_.events = world_.events();
   counts_.simulated_s = world_.now_ns() / kSecond;
   counts_.results = truth_.results();
@@ -364,6 +374,17 @@ void SimFleet::Heal() {
   };
   enable.finish = [](const absl::Status&) {};
   tracker_->Post(std::move(enable));
+}
+
+// Since `before`.
+int64_t SimFleet::BusiestNs(std::map<std::string, int64_t>* before) const {
+  int64_t busiest_ns = 0;
+  for (const auto& agent : agents_) {
+    for (const auto& [device, measured_ns] : agent->measured_ns) {
+      busiest_ns = std::max(busiest_ns, measured_ns - (*before)[device]);
+    }
+  }
+  return busiest_ns;
 }
 
 void SimFleet::CheckEnd() {
