@@ -505,7 +505,10 @@ class Measurement {
 
 v1::ModuleMeasured Measure(const MeasureJob& job, const PhaseSink& announce,
                            const std::function<absl::Status()>& after_load) {
-  return Measurement(job, announce).Run(after_load);
+  // Never taken down: the process ends with its answer. To unload the code would take time, and
+  // make threads that a candidate left behind run into nothing.
+  auto& measurement = *new Measurement(job, announce);
+  return measurement.Run(after_load);
 }
 
 double ProbeNs() {

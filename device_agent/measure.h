@@ -33,8 +33,9 @@ double ProbeNs();
 
 using PhaseSink = std::function<void(v1::WorkerPhase)>;
 
-// `after_load` is called when all code is loaded and every file that is needed is open; its error
-// ends the measurement as an error of the sandbox.
+// REQUIRES: a process of its own, which ends with the answer: nothing that was loaded is taken
+// down. `after_load` is called when all code is loaded and every file that is needed is open; its
+// error ends the measurement as an error of the sandbox.
 v1::ModuleMeasured Measure(const MeasureJob& job, const PhaseSink& announce,
                            const std::function<absl::Status()>& after_load);
 

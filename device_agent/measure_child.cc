@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -158,44 +159,60 @@ void EndStrays() {
 // Watches one child from its start to its end.
 class Watch {
  public:
-  Watch(const ChildJob& job, const std::function<void(v1::WorkerPhase)>& phase)
-      : job_(job), phase_(phase) {}
+  Watch(const ChildJob& job, const std::function<void(v1::WorkerPhase)>& phase,
+        const std::function<void(v1::ModuleMeasured)>& answer)
+      : job_(job), phase_(phase), tell_(answer) {}
 
-  v1::ModuleMeasured Run() {
+  void Run() {
     // Descendants whose parents have ended become our children, not init's.
     if (may_have_strays()) prctl(PR_SET_CHILD_SUBREAPER, 1);
     std::optional<support::TempDir> scratch;
     if (job_.profile == SandboxProfile::kDriver) {
       auto folder = MakeScratch();
-      if (!folder.ok()) return AgentFault(support::StatusText(folder.status()));
+      if (!folder.ok()) return tell_(AgentFault(support::StatusText(folder.status())));
       scratch = *std::move(folder);
     }
     const SandboxSpec sandbox = SpecOf(job_, scratch.has_value() ? scratch->path() : "");
-    if (!reply_.Open() || !error_.Open()) return AgentFault("measure.child.pipe: no pipe");
+    if (!reply_.Open() || !error_.Open()) return tell_(AgentFault("measure.child.pipe: no pipe"));
     started_ns_ = clock_.NowNs();
     const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ == 0) ChildMain(job_, sandbox, parent, reply_.ends[1], error_.ends[1]);
-    if (pid_ < 0) return AgentFault(StrCat("measure.child.fork: ", strerror(errno)));
+    if (pid_ < 0) return tell_(AgentFault(StrCat("measure.child.fork: ", strerror(errno))));
     setpgid(pid_, pid_);  // both sides: whoever comes first
     CloseFd(&reply_.ends[1]);
     CloseFd(&error_.ends[1]);
     pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
     Wait();
+    const bool early = answer_.has_value() && !may_have_strays() && ReadCpuTime();
     kill(-pid_, SIGKILL);
     kill(pid_, SIGKILL);
+    if (early) {
+      Drain();
+      tell_(Verdict(0));
+    }
     int raw = 0;
     rusage usage{};
     while (wait4(pid_, &raw, 0, &usage) < 0 && errno == EINTR) {
     }
+    CloseFd(&pidfd_);
+    if (early) return;
     cpu_ns_ = NsOf(usage.ru_utime) + NsOf(usage.ru_stime);
     if (may_have_strays()) EndStrays();
     Drain();
-    CloseFd(&pidfd_);
-    return Verdict(raw);
+    tell_(Verdict(raw));
   }
 
  private:
+  // What the child and its threads have used so far. False where the system does not say.
+  bool ReadCpuTime() {
+    clockid_t clock{};
+    timespec used{};
+    if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &used) != 0) return false;
+    cpu_ns_ = used.tv_sec * int64_t{1'000'000'000} + used.tv_nsec;
+    return true;
+  }
+
   // A filter of profile strict leaves a candidate no descendants.
   bool may_have_strays() const {
     return !job_.sandboxed || job_.profile == SandboxProfile::kDriver;
@@ -323,6 +340,7 @@ class Watch {
 
   const ChildJob& job_;
   const std::function<void(v1::WorkerPhase)>& phase_;
+  const std::function<void(v1::ModuleMeasured)>& tell_;
   support::SystemClock clock_;
   Pipe reply_;
   Pipe error_;
@@ -383,9 +401,9 @@ void ClassifyDeath(int raw, bool timed_out, v1::ModuleMeasured* measured) {
   }
 }
 
-v1::ModuleMeasured MeasureInChild(const ChildJob& job,
-                                  const std::function<void(v1::WorkerPhase)>& phase) {
-  return Watch(job, phase).Run();
+void MeasureInChild(const ChildJob& job, const std::function<void(v1::WorkerPhase)>& phase,
+                    const std::function<void(v1::ModuleMeasured)>& answer) {
+  Watch(job, phase, answer).Run();
 }
 
 }  // namespace tilewright::device_agent

@@ -24,10 +24,12 @@ struct ChildJob {
   int stop_fd = -1;  // the child is killed when this one's other end closes; -1 none
 };
 
-// Never fails: whatever happens to the child is an outcome. `phase` is called for every step that
-// the child announces.
-v1::ModuleMeasured MeasureInChild(const ChildJob& job,
-                                  const std::function<void(v1::WorkerPhase)>& phase);
+// Never fails: whatever happens to the child is an outcome, which `answer` is told once. `phase` is
+// called for every step that the child announces. A child that has answered and can have no
+// descendants is killed before `answer`, but waited for only afterwards: the next one never runs
+// beside it, and nobody waits until its memory is taken down.
+void MeasureInChild(const ChildJob& job, const std::function<void(v1::WorkerPhase)>& phase,
+                    const std::function<void(v1::ModuleMeasured)>& answer);
 
 // How a child's end without an answer counts. `raw` is its wait status, `timed_out` whether the
 // parent killed it for taking too long. Exposed for tests.

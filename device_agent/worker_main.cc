@@ -63,8 +63,11 @@ class Worker {
       frame->shrink_to_fit();
       id_ = request.id();
       if (request.has_quit()) return 0;
-      const v1::WorkerReply reply = Answer(&request);
-      if (!Send(reply)) return 0;
+      if (request.has_measure()) {
+        if (!MeasureSlot(request.measure())) return 0;
+      } else if (!Send(Answer(&request))) {
+        return 0;
+      }
     }
   }
 
@@ -84,8 +87,6 @@ class Worker {
       case v1::WorkerRequest::kUnload:
         modules_.erase(request->unload().slot());
         return Loaded(request->unload().slot());
-      case v1::WorkerRequest::kMeasure:
-        return MeasureSlot(request->measure());
       default:
         return Error("worker.request.unknown", "expected hello, load, measure, unload or quit");
     }
@@ -177,12 +178,13 @@ class Worker {
     return sched_setaffinity(0, sizeof(set), &set) == 0;
   }
 
-  v1::WorkerReply MeasureSlot(const v1::MeasureModule& request) {
+  // Answers itself, before the measuring process is gone. False when nobody listens.
+  bool MeasureSlot(const v1::MeasureModule& request) {
     const auto module = modules_.find(request.slot());
     const auto baseline = modules_.find(request.baseline_slot());
     if (module == modules_.end() ||
         (!request.baseline_slot().empty() && baseline == modules_.end())) {
-      return Error("worker.slot.empty", "expected a module in the slots named");
+      return Send(Error("worker.slot.empty", "expected a module in the slots named"));
     }
     ChildJob job;
     job.measure.module = module->second;
@@ -205,16 +207,21 @@ class Worker {
     job.memory_limit_bytes = memory_limit_bytes_;
     job.sandboxed = sandboxed_;
     job.stop_fd = STDIN_FILENO;
-    v1::WorkerReply reply;
     host_.Begin();
-    *reply.mutable_measured() = MeasureInChild(job, [this](v1::WorkerPhase phase) {
+    const auto announce = [this](v1::WorkerPhase phase) {
       v1::WorkerReply note;
       note.mutable_phase()->set_phase(phase);
       note.mutable_phase()->set_monotonic_ns(support::SystemClock().NowNs());
       Send(note);
+    };
+    bool heard = false;
+    MeasureInChild(job, announce, [&](v1::ModuleMeasured measured) {
+      v1::WorkerReply reply;
+      *reply.mutable_measured() = std::move(measured);
+      host_.Finish(reply.mutable_measured()->mutable_telemetry());
+      heard = Send(std::move(reply));
     });
-    host_.Finish(reply.mutable_measured()->mutable_telemetry());
-    return reply;
+    return heard;
   }
 
   uint64_t id_ = 0;

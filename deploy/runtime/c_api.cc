@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/thread_pool.h"
 #include "deploy/runtime/tilewright.h"

@@ -31,8 +31,12 @@ struct CpuInfo {
   bool HasFeature(const std::string& name) const;
 };
 
-// Reads the CPU now: affinity and cgroup limits can change while a process runs.
+// Cores as they are now: affinity and cgroup limits can change while a process runs. The rest is
+// read once per process, and known to the processes that it forks afterwards.
 CpuInfo DetectCpu();
+
+// Cores that this process may use, at least 1: the sensible upper bound of a number of threads.
+int UsableCores();
 
 // Those of `required` that `cpu` lacks, in order.
 std::vector<std::string> MissingFeatures(const CpuInfo& cpu,

@@ -7,6 +7,7 @@
 
 #include "deploy/runtime/buffer.h"
 #include "deploy/runtime/cache_evict.h"
+#include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/thread_pool.h"
 #include "deploy/support/clock.h"

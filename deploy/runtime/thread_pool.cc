@@ -270,6 +270,4 @@ int32_t ThreadPool::ParallelFor(TwTaskBody body, void* closure, int64_t num_task
   return impl_->error.load(std::memory_order_relaxed);
 }
 
-int UsableCores() { return DetectCpu().cores_usable; }
-
 }  // namespace tilewright::runtime

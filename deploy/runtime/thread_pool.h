@@ -50,9 +50,6 @@ class ThreadPool {
   std::unique_ptr<Impl> impl_;
 };
 
-// Cores that this process may use, at least 1: the sensible upper bound of num_threads.
-int UsableCores();
-
 }  // namespace tilewright::runtime
 
 #endif  // DEPLOY_RUNTIME_THREAD_POOL_H_

@@ -20,6 +20,7 @@
 
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph.h"
+#include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/thread_pool.h"
 #include "deploy/support/strings.h"
 #include "device_agent/sample_stats.h"

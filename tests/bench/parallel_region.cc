@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/thread_pool.h"
 
 namespace tilewright::bench {

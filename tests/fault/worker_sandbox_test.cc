@@ -285,7 +285,10 @@ TEST(WithoutAFilter, DescendantsAreKilledAndReapedWhereverTheyWent) {
       alive = std::max(alive, tests::ProcessesCalled("tw_escaped"));
     }
   });
-  const v1::ModuleMeasured measured = MeasureInChild(job, [](v1::WorkerPhase) {});
+  v1::ModuleMeasured measured;
+  MeasureInChild(
+      job, [](v1::WorkerPhase) {},
+      [&](v1::ModuleMeasured answer) { measured = std::move(answer); });
   witness.join();
   EXPECT_EQ(measured.outcome(), v1::RUN_TIMEOUT) << measured.DebugString();
   EXPECT_EQ(alive, 3) << "they did escape";

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "deploy/runtime/cpu_info.h"
 #include "gtest/gtest.h"
 
 namespace tilewright::runtime {
