@@ -169,7 +169,9 @@ TEST_F(EnrolmentFleet, AFalseTrackerNeverSeesTheTicket) {
   const std::string ticket = Ticket("bench-5");
   const auto enrolled = Enrol(ticket, "b", "", "impostor-state");
   EXPECT_TRUE(absl::IsUnavailable(enrolled.status())) << enrolled.status();
-  for (const security::TicketRow& row : *security::LoadTickets(File("tickets"))) {
+  const auto rows = security::LoadTickets(File("tickets"));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  for (const security::TicketRow& row : *rows) {
     EXPECT_EQ(row.key, "") << "nobody has seen a ticket";
   }
 }

@@ -26,7 +26,9 @@ TEST(FleetLoadTest, SteadyWorkGoesThroughAKilledTracker) {
   const absl::Status connected = fleet.ConnectAgents(Patiently(kPatienceMs));
   ASSERT_TRUE(connected.ok()) << connected;
   // Of so few agents each also bears a share of what the first calls take.
-  if (kSlowdown == 1) EXPECT_LT((fleet.RssKb() - empty_kb) / kAgents, 400);
+  if (kSlowdown == 1) {
+    EXPECT_LT((fleet.RssKb() - empty_kb) / kAgents, 400);
+  }
 
   fleet.StartWork();
   support::SleepMs(2000);

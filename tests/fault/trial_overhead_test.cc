@@ -117,7 +117,9 @@ TEST_F(TrialOverheadTest, FromArtifactToCommittedRecord) {
   }
   EXPECT_GT(Quantile(run, 0.5), 0) << "the kernel's own time is known";
   EXPECT_GT(Quantile(overhead, 0), 0);
-  if (kSlowdown == 1) EXPECT_LT(Quantile(overhead, 0.5), kBarMs);
+  if (kSlowdown == 1) {
+    EXPECT_LT(Quantile(overhead, 0.5), kBarMs);
+  }
   EXPECT_EQ(log_->QueryInt64("SELECT COUNT(*) FROM records").value_or(0), trials + kWarmUp);
   std::printf(
       "counts: trials=%d overhead_p50_ms=%.3f overhead_p90_ms=%.3f fetch_p50_ms=%.3f "

@@ -107,7 +107,9 @@ TEST_F(EnrolmentTest, TheSameKeyMayAskAgain) {
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_NE(first->token, second->token);
   EXPECT_EQ(LiveTokens(), 1);
-  for (const TokenRow& row : *LoadTokens(files_.tokens)) {
+  const auto tokens = LoadTokens(files_.tokens);
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  for (const TokenRow& row : *tokens) {
     EXPECT_EQ(row.revoked_s == 0, row.id == ParseToken(second->token)->id);
   }
   EXPECT_EQ(Slug(ticket, request, "", kNow + 3600), "enrol.ticket.expired");
