@@ -52,8 +52,12 @@ class EnrolmentTest : public ::testing::Test {
     return support::Slug(Ask(ticket, request, name, now_s).status());
   }
   int LiveTokens() {
+    const auto tokens = LoadTokens(files_.tokens);
+    EXPECT_TRUE(tokens.ok()) << tokens.status();
     int live = 0;
-    for (const TokenRow& row : *LoadTokens(files_.tokens)) live += row.revoked_s == 0 ? 1 : 0;
+    for (const TokenRow& row : tokens.value_or(std::vector<TokenRow>())) {
+      live += row.revoked_s == 0 ? 1 : 0;
+    }
     return live;
   }
 
