@@ -12,7 +12,7 @@ constexpr double kFmaLatencyCycles = 4;
 constexpr double kSlowLaneCycles = 1.2;  // one element of a gather or scatter
 constexpr double kPortShare = 0.3;       // of the shorter of arithmetic and loads
 constexpr double kSpillCycles = 1.5;     // store and reload of one vector
-constexpr double kSpecialCycles = 20;    // exp, tanh, ... per element
+constexpr double kSpecialCycles = 20;    // exp, tanh, ... per vector, or per scalar
 constexpr double kDivideCycles = 6;      // per vector
 constexpr double kLoopCycles = 1;        // control of one iteration of a rolled loop
 constexpr double kGuardedFactor = 2.5;   // a condition in the innermost body
@@ -76,10 +76,13 @@ double BodyCycles(const StatementSummary& s, const RegisterTile& tile, const ir:
     const double wanted = kFmaLatencyCycles * target.fma_per_cycle;
     per_op *= std::max(1.0, wanted / std::max(tile.accumulators, 1.0));
   }
-  const double port = tile.loads_per_op / std::max(target.fma_per_cycle, 0.5);
+  // What the body needs twice is loaded once where there are registers to keep it in.
+  const bool kept = tile.live <= target.vector_registers;
+  const double loads = kept ? tile.distinct_loads_per_op : tile.loads_per_op;
+  const double port = loads / std::max(target.fma_per_cycle, 0.5);
   double cycles = std::max(per_op, port) + kPortShare * std::min(per_op, port);
   cycles += tile.slow_lanes_per_op * kSlowLaneCycles;
-  cycles += s.ops.special * tile.lanes * kSpecialCycles + s.ops.divide * kDivideCycles;
+  cycles += s.ops.special * kSpecialCycles + s.ops.divide * kDivideCycles;
   cycles += tile.spill * kSpillCycles * 2 / std::max(tile.body_ops, 1.0);
   if (s.guarded && !s.peeled) cycles *= kGuardedFactor;
   return cycles;
@@ -95,7 +98,9 @@ double TailFactor(const StatementSummary& s, const RegisterTile& tile, const ir:
     RegisterTile last = tile;
     last.accumulators = std::max(1.0, tile.accumulators * loop.last_share);
     last.body_ops = std::max(1.0, tile.body_ops * loop.last_share);
-    last.loads_per_op = tile.loads_per_op * (0.5 + 0.5 / loop.last_share);
+    const double loads = 0.5 + 0.5 / loop.last_share;
+    last.loads_per_op = tile.loads_per_op * loads;
+    last.distinct_loads_per_op = tile.distinct_loads_per_op * loads;
     const double tail = loop.last_share * BodyCycles(s, last, target) / full;
     const double trips = static_cast<double>(loop.extent);
     factor *= (trips - 1 + tail) / trips;
@@ -176,7 +181,7 @@ RegisterTile AnalyzeTile(const StatementSummary& s, const ir::Target& target) {
   }
   tile.accumulators = s.accumulates ? spatial : 1;
   tile.body_ops = spatial * reduction;
-  double loads = 0, slow = 0, live = 0;
+  double loads = 0, slow = 0, live = 0, distinct_loads = 0;
   for (const AccessSummary& access : s.accesses) {
     const bool is_accumulator =
         access.is_write && s.accumulates && access.buffer->scope == ir::Scope::kLocal;
@@ -196,6 +201,8 @@ RegisterTile AnalyzeTile(const StatementSummary& s, const ir::Target& target) {
       if (vector_moves) distinct *= vectors_per_step;
     }
     loads += distinct;
+    distinct_loads +=
+        std::min(distinct, access.unique[body] / (vector_moves ? std::max(tile.lanes, 1.0) : 1));
     if (vector_moves && vector_stride != 1) slow += distinct * tile.lanes;
     if (!access.is_write) live = std::max(live, vector_moves ? vectors_per_step : 1.0);
   }
@@ -203,6 +210,11 @@ RegisterTile AnalyzeTile(const StatementSummary& s, const ir::Target& target) {
   tile.slow_lanes_per_op = slow / std::max(tile.body_ops, 1.0);
   tile.registers = tile.accumulators + live + 1;
   tile.spill = std::max(0.0, tile.registers - target.vector_registers);
+  tile.distinct_loads_per_op = distinct_loads / std::max(tile.body_ops, 1.0);
+  tile.live = tile.accumulators + distinct_loads;
+  for (size_t i = 0; i < body; ++i) {
+    if (IsRolled(s.loops[i])) tile.bodies *= static_cast<double>(s.loops[i].extent);
+  }
   return tile;
 }
 

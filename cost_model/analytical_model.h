@@ -22,6 +22,11 @@ struct RegisterTile {
   double loads_per_op = 0;       // vector loads and broadcasts per vector operation
   double slow_lanes_per_op = 0;  // elements gathered or scattered one by one per vector operation
   double body_ops = 1;           // vector operations of the unrolled body
+  // Loads with what the body needs twice loaded once, as far as registers go; live: vectors of
+  // sums and of all that it loads.
+  double distinct_loads_per_op = 0;
+  double live = 1;
+  double bodies = 1;  // runs of the body
 };
 RegisterTile AnalyzeTile(const StatementSummary& statement, const ir::Target& target);
 

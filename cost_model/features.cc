@@ -14,7 +14,7 @@ namespace tilewright::cost_model {
 namespace {
 
 // Raised when a column changes its meaning without changing its name.
-constexpr int kFeatureVersion = 3;
+constexpr int kFeatureVersion = 4;
 constexpr size_t kAccesses = 4;  // accesses described one by one
 
 // Collects columns in order; names are kept only when the schema is made.
@@ -102,12 +102,28 @@ void AddTile(const StatementSummary& s, const ir::Target& target, Row* row) {
   row->Add("tile.loads_per_op", tile.loads_per_op);
   row->Add("tile.slow_lanes_per_op", tile.slow_lanes_per_op);
   row->AddLog("tile.body_ops", tile.body_ops);
+  row->Add("tile.distinct_loads_per_op", tile.distinct_loads_per_op);
+  row->Add("tile.live", tile.live / std::max(target.vector_registers, 1));
+  row->AddLog("tile.bodies", tile.bodies);
+}
+
+// Places of the buffer, far from each other, that the body from loop `body` on walks along at once:
+// one is what prefetching keeps up with best.
+double Streams(const StatementSummary& s, const AccessSummary& access, size_t body) {
+  constexpr int64_t kFar = 512;  // bytes
+  double streams = 1;
+  for (size_t i = body; i < s.loops.size(); ++i) {
+    if (std::abs(access.strides[i]) * access.element_bytes < kFar) continue;
+    streams *= static_cast<double>(s.loops[i].extent);
+  }
+  return streams;
 }
 
 void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t index, Row* row) {
   const std::string prefix = support::StrCat("access", index, ".");
   double touches = 0, unique = 0, run = 0, task_bytes = 0, body_unique = 0;
   double vector_stride = 0, inner_stride = 0, page_steps = 0, is_write = 0, local = 0;
+  double streams = 0;
   if (access != nullptr) {
     const double bytes = static_cast<double>(access->element_bytes);
     touches = s.iterations * bytes;
@@ -127,6 +143,7 @@ void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t in
       if (stride != 0 && stride * access->element_bytes % 4096 == 0 && loop.extent > 1)
         page_steps += 1;
     }
+    streams = Streams(s, *access, body);
     task_bytes = access->unique[parallel_end] * bytes;
     body_unique = access->unique[std::min(body, s.loops.size())] * bytes;
   }
@@ -141,6 +158,7 @@ void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t in
   row->Add(prefix + "vector_stride", vector_stride);
   row->Add(prefix + "inner_stride", inner_stride);
   row->Add(prefix + "page_steps", page_steps);
+  row->Add(prefix + "streams", streams);
 }
 
 void AddAccesses(const StatementSummary& s, Row* row) {

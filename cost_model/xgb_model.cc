@@ -178,6 +178,8 @@ class XgbModel final : public CostModel {
     if (rows.size() < kFewRows || !base_.empty()) {
       TW_XGB(XGBoosterSetParam(raw_booster, "max_depth", "4"));
     }
+    // Many tasks: what only a few rows of one of them say is believed less.
+    if (rows.size() >= kManyRows) TW_XGB(XGBoosterSetParam(raw_booster, "lambda", "10"));
     int before = 0;
     TW_XGB(XGBoosterBoostedRounds(raw_booster, &before));
     const int rounds = TrainingRounds(rows.size(), !base_.empty());

@@ -36,7 +36,8 @@ constexpr double kNear = 0.1;  // extents so close make tasks relatives
 struct PoolTask {
   std::string name, network, text, target;
   std::vector<cost_model::DataRow> rows;
-  int late = 0;  // rows that a search chose
+  std::vector<std::string> programs;  // their hashes
+  int late = 0;                       // rows that a search chose
 };
 
 // The numbers of a task's text in order, and the text without them.
@@ -100,6 +101,7 @@ PoolTask ReadTask(const std::filesystem::path& path) {
     if (!made.ok() || made->program_hash != program)
       continue;  // of another version of the compiler
     task.rows.push_back({made->features, 0, row["ratio"].get<double>()});
+    task.programs.push_back(program);
     task.late += row.value("origin", "") != "random" ? 1 : 0;
   }
   return task;
@@ -206,6 +208,35 @@ RankQuality LeaveOneOut(const std::vector<PoolTask>& pool, const std::set<size_t
   return sum.Mean();
 }
 
+// How well one measurement of programs orders another of the same: of tasks that two networks have
+// in common. No model can be judged to be better than that.
+RankQuality MeasuredTwice(const std::vector<PoolTask>& pool, size_t* rows) {
+  Sum sum;
+  for (size_t a = 0; a < pool.size(); ++a) {
+    for (size_t b = 0; b < pool.size(); ++b) {
+      if (a == b || pool[a].text != pool[b].text) continue;
+      std::map<std::string, double> other;
+      for (size_t i = 0; i < pool[b].rows.size(); ++i) {
+        other[pool[b].programs[i]] = pool[b].rows[i].time_ns;
+      }
+      Dataset data;
+      std::vector<float> scores;
+      for (size_t i = 0; i < pool[a].rows.size(); ++i) {
+        const auto found = other.find(pool[a].programs[i]);
+        if (found == other.end() || !(found->second > 0)) continue;
+        data.rows.push_back(pool[a].rows[i]);
+        data.rows.back().group = 0;
+        scores.push_back(static_cast<float>(-found->second));
+      }
+      if (data.rows.size() > 1) {
+        sum.Add(cost_model::MeasureRanking(data, scores), data.rows.size());
+      }
+    }
+  }
+  *rows = sum.rows;
+  return sum.Mean();
+}
+
 // Columns by the first word of their names.
 std::map<std::string, std::set<size_t>> FeatureGroups() {
   std::map<std::string, std::set<size_t>> groups;
@@ -223,8 +254,11 @@ std::map<std::string, std::set<size_t>> FeatureGroups() {
 void Evaluate(const std::vector<PoolTask>& pool, bool ablate) {
   PrintHead();
   LeaveOneOut(pool, {}, true);
-  if (!ablate) return;
   size_t rows = 0;
+  const RankQuality twice = MeasuredTwice(pool, &rows);
+  if (twice.groups > 0) Print("measured twice, one by the other", twice, rows);
+  if (!ablate) return;
+  rows = 0;
   for (const PoolTask& task : pool) rows += task.rows.size();
   for (const auto& [name, columns] : FeatureGroups()) {
     Print(support::StrCat("without ", name, " (", columns.size(), ")"),

@@ -76,6 +76,39 @@ TEST(FeaturesTest, DescribeTheRegisterTile) {
   EXPECT_FLOAT_EQ(static_cast<float>(Column(row, "loop.parallel_tasks")), std::log2(17.0F));
 }
 
+// Rows of A far apart are walked along at once, as many as the tile has; B's vectors are
+// neighbours.
+TEST(FeaturesTest, CountTheStreamsOfATile) {
+  const auto streams = [](int64_t k) {
+    const ir::Function loops = Lowered(tests::MatmulProgram(64, 64, k), kTiled);
+    const auto row = ComputeFeatures(loops, 2.0 * 64 * 64 * static_cast<double>(k), Cpu());
+    TW_CHECK(row.ok()) << support::StatusText(row.status());
+    return std::max(Column(*row, "access1.streams"), Column(*row, "access2.streams"));
+  };
+  EXPECT_EQ(streams(1024), 4);  // rows of 4 KB
+  EXPECT_EQ(streams(64), 1);    // of 256 bytes
+}
+
+// What a window needs of its neighbour is loaded once where registers keep it, and has to be kept.
+TEST(AnalyticalModelTest, NeighbouringWindowsShareLoads) {
+  const ProgramSummary program =
+      Summarize(Lowered(tests::ConvProgram({1, 16, 16, 1}),
+                        "split %8 [?,4]; reorder %5 %6 %7 %18 %9 %10 %11 %19; "
+                        "unroll %11; unroll %19"));
+  const RegisterTile tile = AnalyzeTile(program.statements[program.critical], Cpu());
+  // Of the image 4 + 3 - 1 instead of 4 x 3; of the window 3; the sums, which are in memory.
+  EXPECT_DOUBLE_EQ(tile.loads_per_op - tile.distinct_loads_per_op, 6.0 / 12);
+  EXPECT_GE(tile.live, 4 + 6 + 3);
+}
+
+// An exponential of a vector costs what one of a number does.
+TEST(AnalyticalModelTest, ExponentialsOfVectorsAreCheaper) {
+  const auto ns = [](const char* steps) {
+    return EstimateTime(Summarize(Lowered(tests::SoftmaxProgram(64, 64), steps)), Cpu()).total_ns;
+  };
+  EXPECT_LT(ns("split %4 [?,8]; vectorize %13") * 1.5, ns(""));
+}
+
 TEST(FeaturesTest, RefuseAnotherStage) {
   const auto row = ComputeFeatures(tests::MatmulProgram(4, 4, 4), 128, Cpu());
   EXPECT_EQ(support::Slug(row.status()), "features.stage");
