@@ -34,6 +34,7 @@ DevicePool::DevicePool(PoolOptions options, Snapshot snapshot, Now now)
     device.next_probe_ns =
         now.mono_ns + std::max<int64_t>(0, row.health.next_probe_us - now.wall_us) * 1000;
     device.row = std::move(row);
+    if (NeedsWatching(device)) watched_devices_.insert(device.row.name);
   }
   std::set<std::string> unacknowledged;
   for (OutboxRow& row : snapshot.outbox) {
@@ -273,7 +274,8 @@ void DevicePool::ExpireLeases(Now now) {
 }
 
 void DevicePool::ExpireHolds(Now now) {
-  for (auto& [name, device] : devices_) {
+  for (const std::string& name : watched_devices_) {
+    Device& device = devices_.at(name);
     if (device.row.admin_state != v1::ADMIN_STATE_HELD || device.hold_until_ns > now.mono_ns) {
       continue;
     }
@@ -285,10 +287,21 @@ void DevicePool::ExpireHolds(Now now) {
   }
 }
 
+bool DevicePool::NeedsWatching(const Device& device) {
+  return device.row.admin_state == v1::ADMIN_STATE_HELD ||
+         device.row.health.verdict != Verdict::kGood;
+}
+
+void DevicePool::UnwatchDevices() {
+  std::erase_if(watched_devices_,
+                [this](const std::string& name) { return !NeedsWatching(devices_.at(name)); });
+}
+
 void DevicePool::Tick(Now now) {
   ExpireLeases(now);
   ExpireHolds(now);
   ProbeDevices(now);
+  UnwatchDevices();
   FailOverdueWork(now);
   ForgetClosedWork(now);
 }
@@ -347,6 +360,9 @@ absl::Status DevicePool::CheckInvariants() const {
   if (queued != queue_.size()) return broken("i3", "the queue holds unknown items");
   if (leased != static_cast<int64_t>(leased_items.size())) {
     return broken("i3", "leases hold unknown items");
+  }
+  for (const auto& [name, device] : devices_) {
+    if (NeedsWatching(device) && watched_devices_.count(name) == 0) return broken("i8", name);
   }
   TW_TRY(CheckAccounts());
   return CheckQuarantine();

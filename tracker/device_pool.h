@@ -13,6 +13,7 @@
 //  I6  a user has as many devices at work as leases, and open items as rows
 //  I7  a device gets work only when it is online, in good health, idle and enabled; one that is
 //      not trusted has nothing but its canary
+//  I8  a device that is held or not trusted is watched (Tick)
 //
 // Not thread-safe: it belongs to the tracker's loop.
 #pragma once
@@ -267,6 +268,8 @@ class DevicePool {
               bool kill, Now now);
   void ExpireLeases(Now now);
   void ExpireHolds(Now now);
+  static bool NeedsWatching(const Device& device);
+  void UnwatchDevices();
 
   // device_pool_share.cc: what devices are used for
   void BeginCharge(Lease* lease, const Flow& flow, double weight, double item_seconds, Now now);
@@ -343,6 +346,7 @@ class DevicePool {
   void Touch(const WorkRow& row) { dirty_items_.insert(row.item.name()); }
   void Touch(const Device& device) {
     dirty_devices_.insert(device.row.name);
+    watched_devices_.insert(device.row.name);
     Tell(device);
   }
   // Its agent should hear of it.
@@ -377,6 +381,8 @@ class DevicePool {
   std::set<std::string> news_;  // names of agents and consumers
   std::set<std::string> dirty_items_;
   std::set<std::string> dirty_devices_;
+  // All that are held or not trusted, and those that have just changed: what Tick looks at.
+  std::set<std::string> watched_devices_;
   std::set<std::string> dirty_usage_;  // users
   Changes changes_;
   PoolStats counters_;

@@ -229,7 +229,9 @@ void DevicePool::LoseCanary(WorkRow* row, Now now) {
 }
 
 void DevicePool::ProbeDevices(Now now) {
-  for (auto& [name, device] : devices_) {
+  // What happens to a device here keeps it among those watched.
+  for (const std::string& name : watched_devices_) {
+    Device& device = devices_.at(name);
     const HealthRow& health = device.row.health;
     if (health.verdict == Verdict::kGood) continue;
     const auto open = items_.find(device.canary);
