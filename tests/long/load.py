@@ -16,11 +16,9 @@ import sys
 
 from lane import ROOT, commit
 
-BARS = {  # of 1,000 agents and 500 items/s: fleet.md's R5, R7, R8
-    "dispatch.p99_ms": 25,
-    "kb_per_agent": 150,
-    "restart.all_agents_s": 10,
-}
+# fleet.md's R5, R7, R8: of 1,000 agents and 500 items/s, and of 10,000 and 1,000/s (needs `ulimit -n 20000`).
+BARS = {"dispatch.p99_ms": 25, "kb_per_agent": 150, "restart.all_agents_s": 10}
+BARS_OF_10000 = {"dispatch.p99_ms": 100, "kb_per_agent": 150, "restart.all_agents_s": 90}
 NOTHING = ("refused", "ended_not_done", "ended_twice", "results_twice")
 
 
@@ -30,9 +28,13 @@ def at(report, path):
     return report
 
 
+def bars(agents):
+    return BARS if agents <= 1000 else BARS_OF_10000
+
+
 def failures(report):
     """What is wrong with a run, in words."""
-    found = [f"{path} is {at(report, path):.1f}, the bar is {bar}" for path, bar in BARS.items()
+    found = [f"{path} is {at(report, path):.1f}, the bar is {bar}" for path, bar in bars(report["agents"]).items()
              if not at(report, path) <= bar]
     work = report["work"]
     found += [f"work.{name} is {work[name]}" for name in NOTHING if work[name] != 0]
@@ -64,7 +66,7 @@ def main():
     report = json.loads(done.stdout)
     report = {"lane": "load", "commit": commit(),
               "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-              "machine": args.machine or f"{os.cpu_count()} cores", "bars": BARS, **report,
+              "machine": args.machine or f"{os.cpu_count()} cores", "bars": bars(args.agents), **report,
               "failures": failures(report)}
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(report, indent=1) + "\n")
