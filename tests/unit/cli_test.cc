@@ -30,7 +30,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Found by fleet_fuzzer: fields of other types ended the program.
+// Fields of other types used to end the program.
 TEST(BackupManifest, WhatIsNoListIsRefusedWhateverItHolds) {
   const std::string good =
       BackupManifestText("tilewright-tracker", "2026-11-22", {{"tracker.db", 7, "ab"}});

@@ -223,7 +223,7 @@ TEST(Plausible, ForgedReportsAreSeen) {
   EXPECT_EQ(forged(measured, 5'000'000, 4'000'000), slug);
 }
 
-// What foreign code can write in the child's place (found by fleet_fuzzer and by reading).
+// What foreign code can write in the child's place.
 TEST(Plausible, AnswersThatNoMeasurementGivesAreSeen) {
   const auto slug = [](const v1::ModuleMeasured& measured) {
     return support::Slug(CheckPlausible(measured, 5'000'000, 4'000'000));
