@@ -6,6 +6,7 @@
 
 #include "compiler/ir/interp.h"
 #include "compiler/ir/verify.h"
+#include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/test_seed.h"
 
@@ -42,6 +43,20 @@ absl::StatusOr<ir::Function> AsFunction(const OpSpec& spec, const std::vector<Te
   return b.Finish(*results);
 }
 
+absl::StatusOr<RefTensor> Interpreted(const ir::Function& f, const std::vector<RefTensor>& inputs,
+                                      const TensorType& result) {
+  std::vector<ir::TensorData> data(inputs.size() + 1);
+  std::vector<ir::TensorData*> args;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string bytes = ToBytes(inputs[i]);
+    data[i].bytes.assign(bytes.begin(), bytes.end());
+  }
+  for (ir::TensorData& d : data) args.push_back(&d);
+  TW_TRY(ir::Interpret(f, {}, args, {.check_regions = true}));
+  const std::vector<uint8_t>& bytes = data.back().bytes;
+  return FromBytes(result, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
 void ExpectComputeMatchesReference(const Case& c, Rng* rng) {
   const OpSpec* spec = FindOp(c.op);
   ASSERT_NE(spec, nullptr) << c.op;
@@ -61,21 +76,8 @@ void ExpectComputeMatchesReference(const Case& c, Rng* rng) {
   ASSERT_TRUE(function.ok()) << function.status();
   ASSERT_TRUE(ir::Verify(*function).ok()) << c.op << ir::Verify(*function);
 
-  std::vector<ir::TensorData> data(inputs.size() + 1);
-  std::vector<ir::TensorData*> args;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::string bytes = ToBytes(inputs[i]);
-    data[i].bytes.assign(bytes.begin(), bytes.end());
-  }
-  for (ir::TensorData& d : data) args.push_back(&d);
-  ir::InterpOptions options;
-  options.check_regions = true;
-  absl::Status status = ir::Interpret(*function, {}, args, options);
-  ASSERT_TRUE(status.ok()) << c.op << ": " << status;
-  auto actual = FromBytes((*outputs)[0],
-                          std::string_view(reinterpret_cast<const char*>(data.back().bytes.data()),
-                                           data.back().bytes.size()));
-  ASSERT_TRUE(actual.ok()) << actual.status();
+  auto actual = Interpreted(*function, inputs, (*outputs)[0]);
+  ASSERT_TRUE(actual.ok()) << c.op << ": " << actual.status();
   for (size_t i = 0; i < actual->values.size(); ++i) {
     const double a = actual->values[i], e = (*expected)[0].values[i];
     if (!c.dtype.is_float()) {

@@ -34,6 +34,11 @@ absl::StatusOr<ir::Function> AsFunction(const OpSpec& spec, const std::vector<Te
                                         const std::vector<TensorType>& outputs, const Attrs& attrs,
                                         std::string_view variant = "direct");
 
+// The function's result on `inputs`, run by the interpreter, which checks the regions that it
+// names.
+absl::StatusOr<RefTensor> Interpreted(const ir::Function& f, const std::vector<RefTensor>& inputs,
+                                      const TensorType& result);
+
 // Equal for integers, else within a few roundings.
 void ExpectComputeMatchesReference(const Case& c, support::Rng* rng);
 

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "compiler/ir/interp.h"
 #include "compiler/op/op.h"
 #include "compiler/op/winograd.h"
 #include "tests/unit/op_case.h"
@@ -35,18 +34,7 @@ void CheckWinograd(const Winograd& c, Rng* rng, double* largest_error) {
   ASSERT_TRUE(expected.ok()) << expected.status();
   auto f = AsFunction(*spec, types, *outputs, c.attrs, "winograd");
   ASSERT_TRUE(f.ok()) << f.status();
-  std::vector<ir::TensorData> data(inputs.size() + 1);
-  std::vector<ir::TensorData*> args;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const std::string bytes = ToBytes(inputs[i]);
-    data[i].bytes.assign(bytes.begin(), bytes.end());
-  }
-  for (ir::TensorData& d : data) args.push_back(&d);
-  absl::Status ran = ir::Interpret(*f, {}, args, {.check_regions = true});
-  ASSERT_TRUE(ran.ok()) << ran;
-  std::string_view bytes(reinterpret_cast<const char*>(data.back().bytes.data()),
-                         data.back().bytes.size());
-  auto actual = FromBytes((*outputs)[0], bytes);
+  auto actual = Interpreted(*f, inputs, (*outputs)[0]);
   ASSERT_TRUE(actual.ok()) << actual.status();
   double error = 0, size = 0;
   for (size_t i = 0; i < actual->values.size(); ++i) {
@@ -98,16 +86,7 @@ TEST(OpVariants, WinogradOnChannelBlocks) {
     for (const std::string& variant : variants) {
       const auto f = AsFunction(*spec, types, *outputs, attrs, variant);
       ASSERT_TRUE(f.ok()) << f.status();
-      std::vector<ir::TensorData> data(3);
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        const std::string bytes = ToBytes(inputs[i]);
-        data[i].bytes.assign(bytes.begin(), bytes.end());
-      }
-      ASSERT_TRUE(
-          ir::Interpret(*f, {}, {&data[0], &data[1], &data[2]}, {.check_regions = true}).ok());
-      const auto actual =
-          FromBytes((*outputs)[0],
-                    {reinterpret_cast<const char*>(data[2].bytes.data()), data[2].bytes.size()});
+      const auto actual = Interpreted(*f, inputs, (*outputs)[0]);
       ASSERT_TRUE(actual.ok()) << actual.status();
       for (size_t i = 0; i < actual->values.size(); ++i) {
         ASSERT_NEAR(actual->values[i], (*expected)[0].values[i], 1e-4) << variant << " at " << i;

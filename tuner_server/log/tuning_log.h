@@ -200,7 +200,7 @@ class TuningLog {
   virtual absl::StatusOr<ModelRow> GetModel(const std::string& job, const std::string& id) = 0;
   // Oldest first, without bytes.
   virtual absl::StatusOr<std::vector<ModelRow>> ListModels(const std::string& job) = 0;
-  // Gives up what only explains how searches went, a hundred times what was measured: the drafts of
+  // Gives up what only explains how searches went, twenty times what was measured: the drafts of
   // ended jobs, and the bytes of their models but each job's last. Jobs that ended last keep
   // theirs, `keep` of them; of the others at most the next `window` are looked at. Returns how many
   // gave something up.
