@@ -77,7 +77,7 @@ class Secure(cli_case.Case):
         self.good("modules", "fetch", module, "-o", "ci.tw", *self.as_("ci"))
         with open(self.path("m.tw"), "rb") as tuned, open(self.path("ci.tw"), "rb") as fetched:
             self.assertEqual(tuned.read(), fetched.read())
-        self.assertEqual(len(self.good("log", "export", "first", *self.as_("ana")).splitlines()), TRIALS)
+        self.assertEqual(len(self.measured_trials("first", *self.as_("ana"))), TRIALS)
 
         again = self.good("jobs", "submit", "m.onnx", "--target", "native,threads=1", "--trials", "1", "--name", "second",
                           *self.as_("ana")).splitlines()[-1]

@@ -70,6 +70,17 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, OK, "%s\n%s\n%s" % (args, done.stdout, done.stderr))
         return done.stdout
 
+    def measured_trials(self, *export):
+        """The trials that a log holds a result of. A noisy measurement is made again, and both are records:
+        of each trial exactly one is accepted."""
+        records = [json.loads(line) for line in self.good("log", "export", *export).splitlines()]
+        ids = [record["measurement_id"] for record in records]
+        self.assertEqual(len(ids), len(set(ids)))
+        trials = [(record["job"], record["trial"]) for record in records if record["accepted"]]
+        self.assertEqual(len(trials), len(set(trials)))
+        self.assertEqual({(record["job"], record["trial"]) for record in records}, set(trials))
+        return set(trials)
+
     def start(self, *args):
         """`tilewright` in the background; its standard error goes to the file err."""
         with open(self.path("err"), "w") as err:
