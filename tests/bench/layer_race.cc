@@ -2,7 +2,9 @@
 // this process) and every peer take turns in blocks A B C … C B A, results are compared with each
 // other and with double precision, and each row carries its physical limit. One JSON document on
 // standard output, a line per layer on standard error.
-//   layer_race [--threads N] [--search N] [--block-s 0.5] [--blocks 4] [--cpu CPU] [LAYER...]
+//   layer_race [--threads N] [--search N] [--known best_known.json] [--block-s 0.5] [--blocks 4]
+//              [--cpu CPU] [LAYER...]
+// With --known, a layer that the table has a schedule of runs that one instead of a search's.
 // One thread is timed by its own processor time, more by the clock on the wall. With --cpu the code
 // of an older machine races on this one, libraries held to its vectors, too:
 //   OPENBLAS_CORETYPE=Haswell layer_race --cpu haswell
@@ -18,6 +20,7 @@
 #include "deploy/module/dtype.h"
 #include "deploy/runtime/compare.h"
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "device_agent/fma_peak.h"
 #include "device_agent/sample_stats.h"
@@ -39,7 +42,8 @@ constexpr double kByteSpeedup = 4;
 struct Options {
   int threads = 1, search = 64, blocks = 4;
   double block_s = 0.5;
-  std::string cpu;  // "": this machine's
+  std::string cpu;    // "": this machine's
+  std::string known;  // a table of best-known schedules; "": none
   std::vector<std::string> names;
 };
 
@@ -100,13 +104,29 @@ std::vector<float> Numbers(const runtime::TensorView& view) {
   return values;
 }
 
+// The table's schedule of this very task, or what a search finds.
+Found FindKernel(const std::string& name, const driver::Task& task, const ir::Target& target,
+                 const Options& options) {
+  if (!options.known.empty()) {
+    const nlohmann::json table =
+        nlohmann::json::parse(Must(support::ReadFile(options.known, 1 << 24), options.known));
+    const nlohmann::json row = table["workloads"].value(name, nlohmann::json::object());
+    if (row.value("task", "") == task.hash) {
+      Found found = Tune(task, target, {});
+      found.best_steps = row["steps"];
+      return found;
+    }
+  }
+  return Tune(task, target, {.trials = options.search});
+}
+
 nlohmann::json Race(const Layer& layer, const ir::Target& target, const Options& options,
                     double float_peak) {
   const double peak = float_peak * (layer.bytes_only ? kByteSpeedup : 1);
   const int64_t block = target.vector_bytes / 4;
   const std::string text = GraphText(layer, block);
   const driver::Task task = driver::DescribeTask(Must(graph::ParseGraph(text), text));
-  const Found found = Tune(task, target, {.trials = options.search});
+  const Found found = FindKernel(layer.name, task, target, options);
   const Loaded ours = Must(Load(task, found.best_steps, target), layer.name);
   std::vector<std::vector<float>> inputs;
   for (size_t i = 0; i < ours.session->num_inputs(); ++i) {
@@ -139,7 +159,7 @@ nlohmann::json Race(const Layer& layer, const ir::Target& target, const Options&
               {"bound", flops / peak > bytes / gb_s ? "operations" : "bytes"},
               {"share_of_peak", flops / device_agent::Median(runners[0].ns) / peak},
               {"default_us", found.default_ns / 1e3},
-              {"trials", options.search},
+              {"trials", found.curve.size()},
               {"best_at_trial", found.trial},
               {"failed", found.failed},
               {"wrong", found.wrong},
@@ -176,9 +196,12 @@ int Main(int argc, char** argv) {
   app.add_option("--search", options.search, "candidates of ours")->check(CLI::NonNegativeNumber);
   app.add_option("--blocks", options.blocks, "turns of each")->check(CLI::PositiveNumber);
   app.add_option("--block-s", options.block_s, "seconds of a turn")->check(CLI::PositiveNumber);
+  app.add_option("--known", options.known, "best_known.json: its schedules instead of a search")
+      ->check(CLI::ExistingFile);
   app.add_option("--cpu", options.cpu, "LLVM's name of the CPU to compile for (default: this one)");
   app.add_option("layers", options.names,
-                 "C1..C12, D1..D9, C2i8..D9i8, G<m>x<n>x<k>; default: all");
+                 "C1..C12, D1..D9, C2i8..D9i8, names of workloads.txt that begin with G, K or D; "
+                 "default: all");
   CLI11_PARSE(app, argc, argv);
 
   ir::Target target = NativeTarget(options.threads);

@@ -257,10 +257,21 @@ absl::StatusOr<Layer> FindLayer(const std::string& name) {
   if (sscanf(name.c_str(), "G%ldx%ldx%ld", &m, &n, &k) == 3 && m > 0 && n > 0 && k > 0) {
     return Gemm(m, n, k);
   }
+  long size = 0, in = 0, out = 0, kernel = 0, stride = 1;
+  const bool is_dense =
+      sscanf(name.c_str(), "K%ldx%ldx%ldk%lds%ld", &size, &in, &out, &kernel, &stride) >= 4;
+  const bool is_depthwise =
+      !is_dense && sscanf(name.c_str(), "D%ldx%ldk%lds%ld", &size, &in, &kernel, &stride) >= 3;
+  if ((is_dense || is_depthwise) && size > 0 && in > 0 && kernel % 2 == 1 && stride > 0) {
+    Layer layer = Conv(name.c_str(), size, in, is_depthwise ? in : out, kernel, stride);
+    layer.depthwise = is_depthwise;
+    if (layer.out > 0) return layer;
+  }
   return support::NotFound("bench.layer",
                            StrCat("no layer '", name,
-                                  "': expected C1..C12, D1..D9, one of these in bytes (C2i8), or "
-                                  "G<m>x<n>x<k>"));
+                                  "': expected C1..C12, D1..D9, one of these in bytes (C2i8), "
+                                  "G<m>x<n>x<k>, K<size>x<in>x<out>k<kernel>[s<stride>] or "
+                                  "D<size>x<channels>k<kernel>[s<stride>]"));
 }
 
 std::string GraphText(const Layer& layer, int64_t block) {

@@ -31,7 +31,9 @@ struct Layer {
 };
 
 const std::vector<Layer>& Layers();
-// One of Layers(), or G<m>x<n>x<k>. C2i8..C12i8 and D1i8..D9i8 are the convolutions in bytes.
+// One of Layers(), where C2i8..C12i8 and D1i8..D9i8 are the convolutions in bytes, or a name of
+// workloads.txt: G<m>x<n>x<k>, K<size>x<in>x<out>k<kernel>[s<stride>] or, depthwise,
+// D<size>x<channels>k<kernel>[s<stride>].
 absl::StatusOr<Layer> FindLayer(const std::string& name);
 
 // The graph as our passes leave it: channels in blocks of `block` where they divide, weights

@@ -1,8 +1,9 @@
 // The shipped cost model, made and judged from pools of measured candidates (trial_store.h).
-//   model_pool train    --pool DIR -o shipped_model.ubj      trains on all of the pool
-//   model_pool evaluate --pool DIR [--ablate]    each network by a model of the others
-//   model_pool judge    --pool DIR --model FILE              a model on a pool it was not trained
-//   on model_pool export   --pool DIR -o FILE                   features and times, as text
+//   model_pool train --pool DIR -o FILE                  trains on all of the pool
+//   model_pool evaluate --pool DIR [--ablate] [-o FILE]   each network by a model of the others;
+//                                                        then trains, too
+//   model_pool judge --pool DIR --model FILE             a model on a pool that it has not seen
+//   model_pool export --pool DIR -o FILE                 features and times, as text
 // A pool's file is named network-task.jsonl. From the training of a held-out network's model are
 // left out tasks equal to one of the network's and those of the same operators with every extent
 // within a tenth. Pairs of a task count when they are more than 2 % apart.
@@ -338,6 +339,7 @@ int Main(int argc, char** argv) {
     Export(pool, output);
   } else if (command == "evaluate") {
     Evaluate(pool, ablate);
+    if (!output.empty()) Train(pool, output);
   } else {
     JudgeFile(pool, model);
   }

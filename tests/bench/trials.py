@@ -3,8 +3,9 @@
 the workloads of workloads.txt, one thread, an empty log, several seeds.
 
     TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py run        [--seeds 5] [--trials 64] [--mode MODE ...]
-    TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py best-known [--seeds 3] [--trials 2000]
-    TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py lane       [--minutes 60] [--through 'nice -n 19']
+    TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py best-known [--trials 2000]  three searches of each, a workload on each
+                                                                                         core; 50 minutes on two quiet cores
+    TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py peers      the libraries beside the best-known kernels
     TILEWRIGHT_BUILD_DIR=build/release tests/bench/trials.py ablate     [--seeds 3]      each part of the search left out
     tests/bench/trials.py report
 
@@ -15,16 +16,16 @@ slower; `report` compares with it, as far as possible by the store's own clock, 
 fixed kernel: neighbours on the machine matter little."""
 
 import argparse
+import concurrent.futures
 import datetime
 import json
 import math
 import os
 import platform
-import shlex
+import queue
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -38,7 +39,8 @@ ABLATIONS = ("model", "model-no-training", "model-no-evolution", "model-full-evo
              "model-no-shipped-model", "learned", "draft", "random")
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 GOOD = 0.95
-LANE_TRIALS = 64  # of each of the lane's searches
+LONG_SEARCHES = (("learned", 11), ("model", 12), ("model", 13))  # of best-known: mode and seed
+LONG_BATCH = 32  # training once in 8 of 2,000 trials would take longer than they do
 VERIFIED = 5  # sets of buffers that a best-known kernel was timed with
 
 
@@ -47,34 +49,47 @@ def build_dir():
     return path if path.is_absolute() else ROOT / path
 
 
-def driver(*arguments):
-    binary = build_dir() / "bin" / "trials"
-    if not binary.exists():
-        sys.exit(f"trials: {binary} is not there; build the target trials or set TILEWRIGHT_BUILD_DIR")
-    subprocess.run([str(binary), *map(str, arguments), str(WORKLOADS)], check=True)
+def program(name):
+    path = build_dir() / "bin" / name
+    if not path.exists():
+        sys.exit(f"trials: {path} is not there; build the target {name} or set TILEWRIGHT_BUILD_DIR")
+    return str(path)
 
 
-def lane(flags):
-    """Towards 2,000 trials x 3 seeds of every workload beside other work: searches of 64 trials with seeds of their own, one
-    short process at a time behind --through (a lock, say), the least searched workload first. Goes on where it stopped."""
-    goal, chunk, end = 3 * 2000, LANE_TRIALS, time.monotonic() + 60 * flags.minutes
-    runs = flags.store / "lane.txt"
-    through = [*shlex.split(flags.through), str(build_dir() / "bin" / "trials")]
-    while time.monotonic() < end:
-        done = {name: [0, 0] for name in names()}  # trials, runs
-        for (_, name, _), tried in read_runs(runs, chunk).items():
-            done[name][0] += len(tried)
-            done[name][1] += 1
-        name = min(done, key=lambda n: done[n][1])
-        if done[name][1] >= goal // chunk:
-            break
-        mode = ("model", "model-relatives", "random")[done[name][1] % 3]
-        common = ["--store", str(flags.store), "--only", name, str(WORKLOADS)]
-        subprocess.run([*through, "run", "--runs", str(runs), "--mode", mode, "--trials", str(chunk), "--first-seed",
-                        str(1000 + done[name][1]), *common], check=True)
-        subprocess.run([*through, "finals", *common], check=True)
-    update_best_known(flags.store)
-    print("lane: trials by workload " + ", ".join(f"{name} {trials}" for name, (trials, _) in done.items()))
+def driver(*arguments, through=()):
+    subprocess.run([*through, program("trials"), *map(str, arguments), str(WORKLOADS)], check=True)
+
+
+def long_searches(flags):
+    """Three long searches of every workload, the best again; a workload at a time on each core. Goes on where it stopped."""
+    cores = queue.SimpleQueue()
+    for core in os.sched_getaffinity(0):
+        cores.put(core)
+
+    def search(name):
+        core = cores.get()
+        common = ["--store", flags.store, "--only", name]
+        for mode, seed in LONG_SEARCHES:
+            driver("run", "--runs", flags.store / f"long-{name}.txt", "--mode", mode, "--first-seed", seed, "--trials", flags.trials,
+                   "--batch", LONG_BATCH, *common, through=("taskset", "-c", str(core)))
+        driver("finals", *common, through=("taskset", "-c", str(core)))
+        cores.put(core)
+
+    with concurrent.futures.ThreadPoolExecutor(cores.qsize()) as pool:
+        list(pool.map(search, names()))
+    update_best_known(flags.store, flags.trials)
+
+
+def race_peers():
+    """The best library beside each best-known kernel that the libraries have, in one run."""
+    table = json.loads(BEST_KNOWN.read_text())
+    raced = [name for name in names() if name[0] in "GKD"]
+    out = subprocess.run([program("layer_race"), "--threads", "1", "--search", "64", "--known", str(BEST_KNOWN), *raced], check=True,
+                         stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout
+    for row in json.loads(out)["rows"]:
+        peer = min(row["peers"], key=lambda p: p["ratio"])
+        table["workloads"][row["layer"]]["peer"] = {"name": peer["name"], "ratio": round(peer["ratio"], 4)}
+    BEST_KNOWN.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n")
 
 
 def machine():
@@ -112,10 +127,10 @@ class Store:
         return min(verified, key=self.ratio.get, default=None)
 
 
-def update_best_known(folder):
-    """Takes what is faster into the table; nothing in it ever gets slower."""
+def update_best_known(folder, trials=2000):
+    """Takes what is faster into the table; nothing in it ever gets slower. `trials`: of each of its long searches."""
     table = json.loads(BEST_KNOWN.read_text()) if BEST_KNOWN.exists() else {"workloads": {}}
-    faster, lane_trials = [], {}
+    faster = []
     for name in names():
         store = Store(folder, name)
         program = store.best()
@@ -132,17 +147,15 @@ def update_best_known(folder):
                   f"{row['us']} us; its row stays", file=sys.stderr)
         elif row is None or rebased or entry["ratio"] < row["ratio"]:
             faster.append(name)
-            kept = {"lane": row["lane"]} if row and "lane" in row else {}
-            table["workloads"][name] = {**entry, "measured": len(store.ratio), **kept}
+            table["workloads"][name] = {**entry, "measured": len(store.ratio)}
         else:
             row["measured"] = max(row.get("measured", 0), len(store.ratio))
+        searches = read_runs(folder / f"long-{name}.txt", trials)
+        if searches:  # those that end early have seen the whole space
+            table["workloads"][name]["searches"] = [len(tried) for tried in searches.values()]
     table["note"] = ("ratio: time of the best kernel over the baseline's, taken in turns; measured: programs looked at, by searches and by "
-                     "chance; lane: trials of the lane towards 2,000 trials x 3 seeds")
-    for (_, name, _), tried in sorted(read_runs(folder / "lane.txt", LANE_TRIALS).items()):
-        if name in table["workloads"]:
-            lane_trials[name] = lane_trials.get(name, 0) + len(tried)
-    for name, trials in lane_trials.items():
-        table["workloads"][name]["lane"] = max(trials, table["workloads"][name].get("lane", 0))
+                     "chance; searches: trials of each long search, fewer than 2,000 where the space has no more; peer: the best library's "
+                     "time over this kernel's, in turns")
     table["target"] = store.head.get("target", table.get("target"))
     BEST_KNOWN.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n")
     print(f"best_known.json: {len(faster)} of {len(names())} faster" + (": " + " ".join(faster) if faster else ""))
@@ -192,7 +205,8 @@ def mark(row, store):
     """Of a best-known kernel, by this store's clock where the store has it: what searches found is compared with what the
     same kernel takes under the same neighbours (`trials known` measures it), not with another day's luck."""
     same = row["baseline_steps"] == store.head.get("baseline") and store.placements.get(row["program"], 0) >= VERIFIED
-    verified = [store.ratio[row["program"]] if same else row["ratio"]]
+    known = store.ratio[row["program"]] if same else row["ratio"]
+    verified = [known, known * row.get("peer", {}).get("ratio", 1)]  # a library may be faster
     if store.best() is not None:
         verified.append(store.ratio[store.best()])
     return min(verified)
@@ -259,32 +273,30 @@ def clean(value):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("run", "best-known", "lane", "ablate", "report"))
+    parser.add_argument("command", choices=("run", "best-known", "peers", "ablate", "report"))
     parser.add_argument("--store", type=Path, default=ROOT / "build" / "trials")
     parser.add_argument("--runs", default="runs.txt", help="file of runs in the store")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--trials", type=int)
     parser.add_argument("--mode", nargs="+", help=" ".join(dict.fromkeys(MODES + ABLATIONS)))
-    parser.add_argument("--minutes", type=float, default=60, help="of the lane")
-    parser.add_argument("--through", default="nice -n 19", help="what the lane's processes are started with")
     parser.add_argument("--output", type=Path, help="without its ending")
     flags = parser.parse_args()
-    ablate, known = flags.command == "ablate", flags.command == "best-known"
-    flags.mode = flags.mode or list(ABLATIONS if ablate else ["learned"] if known else MODES)
+    ablate = flags.command == "ablate"
+    flags.mode = flags.mode or list(ABLATIONS if ablate else MODES)
     flags.output = flags.output or RESULTS / ("ablations" if ablate else "trials")
     flags.store.mkdir(parents=True, exist_ok=True)
-    flags.trials = flags.trials or (2000 if known else 64)
-    flags.seeds = flags.seeds or (3 if known or ablate else 5)
-    if flags.command == "lane":
-        return lane(flags)
+    flags.trials = flags.trials or (2000 if flags.command == "best-known" else 64)
+    flags.seeds = flags.seeds or (3 if ablate else 5)
+    if flags.command == "best-known":
+        return long_searches(flags)
+    if flags.command == "peers":
+        return race_peers()
     if flags.command != "report":
         for mode in flags.mode:
-            driver("run", "--store", flags.store, "--runs", flags.store / flags.runs, "--mode", mode, "--trials",
-                   flags.trials, "--first-seed", 11 if known else 1, "--seeds", flags.seeds)
+            driver("run", "--store", flags.store, "--runs", flags.store / flags.runs, "--mode", mode, "--trials", flags.trials,
+                   "--first-seed", 1, "--seeds", flags.seeds)
         driver("finals", "--store", flags.store)
         update_best_known(flags.store)
-    if known:
-        return
     result, text = report(flags)
     flags.output.with_suffix(".json").write_text(json.dumps(clean(result), indent=1) + "\n")
     flags.output.with_suffix(".txt").write_text(text)
