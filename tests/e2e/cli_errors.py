@@ -231,6 +231,19 @@ class Run(CliCase):
         self.assertEqual(tensor.name, "y")
         numpy.testing.assert_allclose(numpy_helper.to_array(tensor), values @ weight, rtol=1e-5)
 
+    def test_a_script_gets_one_document(self):
+        wrong = self.write_tensor("y.pb", numpy.full((1, 4), 1e6, numpy.float32), "y")
+        for expect, code in (([], OK), (["--expect", "y=" + wrong], MISMATCH)):
+            done = self.call(["run", self.module, *expect, "--profile", "--repeat", "5", "-o", "json"], self.folder)
+            self.assertEqual(done.returncode, code, done.stderr)
+            said = json.loads(done.stdout)
+            latency = said["latency_ms"]
+            self.assertTrue(0 < latency["p10"] <= latency["median"] <= latency["p90"], said)
+            self.assertEqual((said["repeats"], len(said["kernels"])), (5, 1))
+            self.assertGreaterEqual(said["threads"], 1)
+            self.assertAlmostEqual(sum(kernel["share"] for kernel in said["kernels"]), 1)
+            self.assertEqual([(e["output"], e["ok"]) for e in said.get("expected", [])], [("y", False)] if expect else [])
+
 
 def closed_port():
     with socket.socket() as s:

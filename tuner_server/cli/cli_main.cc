@@ -108,7 +108,8 @@ void AddRun(CLI::App* app, Action* action) {
       app, "run", "run a module on this machine: check its output, time it",
       "  tilewright run model.tw --repeat 100 --profile\n"
       "  tilewright run model.tw --input x=input_0.pb --expect y=output_0.pb --rtol 1e-4\n"
-      "  tilewright run model.tw --input x=image.npy --output-dir out\n");
+      "  tilewright run model.tw --input x=image.npy --output-dir out\n"
+      "  tilewright run model.tw --profile -o json\n");
   command->add_option("MODULE", options->module_path, "module (.tw)")->required();
   command
       ->add_option("--input", options->inputs,
@@ -137,6 +138,7 @@ void AddRun(CLI::App* app, Action* action) {
   command->add_option("--seed", options->seed, "of inputs that are not given")
       ->capture_default_str();
   command->add_flag("--profile", options->profile, "time per kernel");
+  AddFormat(command, kOutputFlag, &options->format);
   command->callback([=] { *action = [options] { return RunModule(*options); }; });
 }
 

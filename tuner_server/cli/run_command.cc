@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "deploy/module/module_file.h"
@@ -88,10 +89,16 @@ class Runner {
     absl::Status compared = Compare();
     // A mismatch still leaves the outputs for looking at.
     if (compared.ok() || ExitCodeOf(compared) == kExitMismatch) TW_TRY(WriteOutputs());
+    if (options_.format == OutputFormat::kJson) PrintJson(document_);
     return compared;
   }
 
  private:
+  // For people; scripts get all of it as one document at the end.
+  void Say(const std::string& text) const {
+    if (options_.format == OutputFormat::kTable) PrintOut(text);
+  }
+
   absl::Status Open() {
     if (options_.repeat < 1) {
       return support::InvalidArgument("cli.usage.repeat", "--repeat expects a number >= 1");
@@ -166,10 +173,15 @@ class Runner {
     std::sort(samples.begin(), samples.end());
     const auto quantile = [&](double q) {
       const size_t index = static_cast<size_t>(q * static_cast<double>(samples.size() - 1) + 0.5);
-      return support::FormatFixed(static_cast<double>(samples[index]) / 1e6, 4);
+      return static_cast<double>(samples[index]) / 1e6;
     };
-    PrintOut(support::StrCat("latency_ms median=", quantile(0.5), " p10=", quantile(0.1),
-                             " p90=", quantile(0.9), " repeats=", options_.repeat));
+    const double median = quantile(0.5), p10 = quantile(0.1), p90 = quantile(0.9);
+    document_["latency_ms"] = {{"median", median}, {"p10", p10}, {"p90", p90}};
+    document_["repeats"] = options_.repeat;
+    document_["threads"] = session_->num_threads();
+    Say(support::StrCat("latency_ms median=", support::FormatFixed(median, 4),
+                        " p10=", support::FormatFixed(p10, 4),
+                        " p90=", support::FormatFixed(p90, 4), " repeats=", options_.repeat));
     return options_.profile ? Profile() : absl::OkStatus();
   }
 
@@ -193,15 +205,19 @@ class Runner {
     for (const module::Launch* launch : order) {
       const auto& ns = samples[launch];
       const double median = static_cast<double>(ns[ns.size() / 2]);
-      table.AddRow({launch->name.empty() ? launch->symbol : launch->name, TimeText(median),
-                    support::FormatFixed(launch->flops / std::max(median, 1.0), 2),
-                    support::FormatFixed(100 * median / std::max(total, 1.0), 1) + "%"});
+      const std::string& name = launch->name.empty() ? launch->symbol : launch->name;
+      const double gflop_s = launch->flops / std::max(median, 1.0);
+      const double share = median / std::max(total, 1.0);
+      table.AddRow({name, TimeText(median), support::FormatFixed(gflop_s, 2),
+                    support::FormatFixed(100 * share, 1) + "%"});
+      document_["kernels"].push_back(
+          {{"name", name}, {"median_us", median / 1e3}, {"gflop_s", gflop_s}, {"share", share}});
     }
-    PrintOut(table.Render());
+    Say(table.Render());
     return absl::OkStatus();
   }
 
-  absl::Status Compare() const {
+  absl::Status Compare() {
     std::vector<std::string> wrong;
     for (const auto& [index, expected] : expected_) {
       const runtime::TensorView& view = outputs_[index];
@@ -210,9 +226,13 @@ class Runner {
       const runtime::CompareResult result =
           runtime::CompareTensors(view.tensor->dtype, view.data, expected.data.data(), count,
                                   {options_.atol, options_.rtol});
-      PrintOut(support::StrCat("expect ", view.tensor->name, ": ", result.ok() ? "ok" : "MISMATCH",
-                               "  max|a-e|=", result.max_abs_diff,
-                               "  |a-e|/|e|=", result.relative_norm));
+      Say(support::StrCat("expect ", view.tensor->name, ": ", result.ok() ? "ok" : "MISMATCH",
+                          "  max|a-e|=", result.max_abs_diff,
+                          "  |a-e|/|e|=", result.relative_norm));
+      document_["expected"].push_back({{"output", view.tensor->name},
+                                       {"ok", result.ok()},
+                                       {"max_abs_diff", result.max_abs_diff},
+                                       {"relative_norm", result.relative_norm}});
       if (!result.ok()) {
         wrong.push_back(support::StrCat(view.tensor->name, ": ", runtime::CompareText(result)));
       }
@@ -267,6 +287,7 @@ class Runner {
   std::vector<runtime::TensorView> inputs_;
   std::vector<runtime::TensorView> outputs_;
   std::map<size_t, runtime::HostTensor> expected_;
+  nlohmann::json document_;
 };
 
 }  // namespace

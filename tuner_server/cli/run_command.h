@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tuner_server/cli/table.h"
+
 namespace tilewright::cli {
 
 struct RunOptions {
@@ -18,6 +20,7 @@ struct RunOptions {
   int threads = 0;  // 0 = what the module's target names
   uint64_t seed = 0;
   bool profile = false;
+  OutputFormat format = OutputFormat::kTable;
 };
 // Returns the exit code.
 int RunModule(const RunOptions& options);
