@@ -38,7 +38,8 @@ using Choices = std::map<std::string, BlockChoice, std::less<>>;  // by block na
 // out.
 Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,
                       const Choices& choices = {});
-// The same, applied to `schedule`. REQUIRES: a schedule without steps.
+// The same, applied to `schedule`. REQUIRES: a schedule without steps but
+// for the choice of a variant.
 void ApplyDefaultSchedule(const ir::Target& target, const Choices& choices, Schedule* schedule);
 
 // stream_writes for the blocks of a schedule that write more than half of the target's last cache
