@@ -173,71 +173,46 @@ absl::StatusOr<std::vector<TensorType>> InferSoftmax(std::span<const TensorType>
   return std::vector<TensorType>{inputs[0]};
 }
 
-// The row that an element of the operand belongs to, and the other way round.
-struct Rows {
-  int64_t axis;
-
-  std::vector<ir::Expr> Of(std::vector<ir::Expr> index) const {
-    index.erase(index.begin() + axis);
-    return index;
-  }
-  std::vector<ir::Expr> With(const std::vector<ir::Var>& row, const ir::Expr& along) const {
-    std::vector<ir::Expr> index = VarExprs(row);
-    index.insert(index.begin() + axis, along);
-    return index;
-  }
-};
-
-// exp(x - max of its row) / sum of those. The exponentials are computed twice, so that nothing of
-// the operand's size lies between the passes, or `kept` for the second one.
-absl::StatusOr<std::vector<ir::Buffer>> Softmax(ir::FunctionBuilder& b, const std::string& name,
-                                                const ir::Buffer& x, ir::DType dtype,
-                                                const Attrs& attrs, bool kept) {
-  TW_ASSIGN(const int64_t axis,
-            NormalizeAxis("softmax", GetInt(attrs, "axis", -1), x->shape.size()));
-  const Rows rows{axis};
-  const std::vector<ir::Expr> row_shape = rows.Of(x->shape);
-  const ir::Axis over_max = b.ReduceAxis("k", x->shape[axis]);
-  const ir::Buffer max = b.Reduce(
-      name + "_max", dtype, row_shape, {}, {over_max}, ir::Combiner::kMax,
-      [&](const std::vector<ir::Var>& i) { return ir::Load(x, rows.With(i, over_max.var)); });
-  const auto exp_at = [&](const std::vector<ir::Expr>& at) {
-    return ir::Call(ir::Intrinsic::kExp, {ir::Load(x, at) - ir::Load(max, rows.Of(at))});
-  };
-  ir::Buffer exps;
-  if (kept) {
-    exps = b.Compute(name + "_exp", dtype, x->shape, {},
-                     [&](const std::vector<ir::Var>& i) { return exp_at(VarExprs(i)); });
-  }
-  const auto value = [&](const std::vector<ir::Expr>& at) {
-    return kept ? ir::Load(exps, at) : exp_at(at);
-  };
-  const ir::Axis over_sum = b.ReduceAxis("k", x->shape[axis]);
-  const ir::Buffer sum =
-      b.Reduce(name + "_sum", dtype, row_shape, {}, {over_sum}, ir::Combiner::kSum,
-               [&](const std::vector<ir::Var>& i) { return value(rows.With(i, over_sum.var)); });
-  return std::vector<ir::Buffer>{
-      b.Compute(name, dtype, x->shape, {}, [&](const std::vector<ir::Var>& i) {
-        const std::vector<ir::Expr> at = VarExprs(i);
-        // One division a row, not one an element.
-        return value(at) * (ir::Float(1, dtype) / ir::Load(sum, rows.Of(at)));
-      })};
-}
-
+// exp(x - max of its row) / sum of those; each exponential is computed once and kept.
 absl::StatusOr<std::vector<ir::Buffer>> BuildSoftmax(ir::FunctionBuilder& b,
                                                      const std::string& name,
                                                      std::span<const ir::Buffer> inputs,
                                                      std::span<const TensorType> outputs,
                                                      const Attrs& attrs) {
-  return Softmax(b, name, inputs[0], outputs[0].dtype, attrs, /*kept=*/false);
-}
-
-absl::StatusOr<std::vector<ir::Buffer>> BuildSoftmaxKept(ir::FunctionBuilder& b,
-                                                         const std::string& name,
-                                                         std::span<const ir::Buffer> inputs,
-                                                         std::span<const TensorType> outputs,
-                                                         const Attrs& attrs) {
-  return Softmax(b, name, inputs[0], outputs[0].dtype, attrs, /*kept=*/true);
+  const ir::Buffer& x = inputs[0];
+  const ir::DType dtype = outputs[0].dtype;
+  TW_ASSIGN(const int64_t axis,
+            NormalizeAxis("softmax", GetInt(attrs, "axis", -1), x->shape.size()));
+  std::vector<ir::Expr> row_shape = x->shape;
+  row_shape.erase(row_shape.begin() + axis);
+  auto row_of = [axis](std::vector<ir::Expr> index) {
+    index.erase(index.begin() + axis);
+    return index;
+  };
+  auto with = [axis](const std::vector<ir::Var>& row, const ir::Expr& along) {
+    std::vector<ir::Expr> index = VarExprs(row);
+    index.insert(index.begin() + axis, along);
+    return index;
+  };
+  const ir::Axis over_max = b.ReduceAxis("k", x->shape[axis]);
+  const ir::Buffer max =
+      b.Reduce(name + "_max", dtype, row_shape, {}, {over_max}, ir::Combiner::kMax,
+               [&](const std::vector<ir::Var>& i) { return ir::Load(x, with(i, over_max.var)); });
+  const ir::Buffer exps =
+      b.Compute(name + "_exp", dtype, x->shape, {}, [&](const std::vector<ir::Var>& i) {
+        const std::vector<ir::Expr> at = VarExprs(i);
+        return ir::Call(ir::Intrinsic::kExp, {ir::Load(x, at) - ir::Load(max, row_of(at))});
+      });
+  const ir::Axis over_sum = b.ReduceAxis("k", x->shape[axis]);
+  const ir::Buffer sum = b.Reduce(
+      name + "_sum", dtype, row_shape, {}, {over_sum}, ir::Combiner::kSum,
+      [&](const std::vector<ir::Var>& i) { return ir::Load(exps, with(i, over_sum.var)); });
+  return std::vector<ir::Buffer>{
+      b.Compute(name, dtype, x->shape, {}, [&](const std::vector<ir::Var>& i) {
+        const std::vector<ir::Expr> at = VarExprs(i);
+        // One division a row, not one an element.
+        return ir::Load(exps, at) * (ir::Float(1, dtype) / ir::Load(sum, row_of(at)));
+      })};
 }
 
 absl::StatusOr<std::vector<RefTensor>> PlainSoftmax(std::span<const RefTensor> inputs,
@@ -292,8 +267,6 @@ std::vector<OpSpec> ReductionRows() {
     return axis.ok() ? static_cast<double>(inputs[0].shape[*axis]) : 1;
   };
   softmax.reference = PlainSoftmax;
-  softmax.variants = {{"kept", [](std::span<const TensorType>, const Attrs&) { return true; },
-                       BuildSoftmaxKept, /*tolerance_factor=*/1}};
   return {reduce, softmax};
 }
 

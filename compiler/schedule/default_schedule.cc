@@ -41,6 +41,7 @@ constexpr int64_t kCheapReads = 3;  // of each of its elements
 
 void DefaultScheduler::Run() {
   InlineCheapStages();
+  PlaceInRows();
   for (const std::string& name : schedule_.BlockNames()) {
     if (IsDone(name)) continue;
     Stmt block = BlockOf(name);
@@ -228,7 +229,7 @@ void DefaultScheduler::PlaceStages() {
 bool DefaultScheduler::ScheduleAlongReduction(const std::string& name) {
   const Stmt reduction = BlockOf(name);
   const int block = schedule_.BlockHandle(name), lanes = Lanes(*reduction);
-  std::vector<int> loops = schedule_.LoopsOf(block);
+  std::vector<int> loops = OwnLoops(name);
   if (loops.size() != reduction->iters.size()) return false;
   const int64_t extent = ExtentOf(reduction->iters.back().domain.extent);
   const int64_t vectors = std::clamp<int64_t>(extent / lanes, 1, kMaxPartialVectors);
@@ -258,7 +259,7 @@ bool DefaultScheduler::ScheduleAlongReduction(const std::string& name) {
   }
   // From the last to the first, so that each one's reader stands where it is computed.
   for (size_t i = partials.size(); i-- > 0;) PlacePartial(partials[i], outer);
-  ParallelOuter(outer, WorkOf(*reduction), ChoiceOf(name).parallel);
+  if (!IsInRows(name)) ParallelOuter(outer, WorkOf(*reduction), ChoiceOf(name).parallel);
   return true;
 }
 
@@ -293,8 +294,9 @@ void DefaultScheduler::ScheduleReduction(const std::string& name) {
   const int block = schedule_.BlockHandle(name);
   tiled_.push_back(name);
   const int along = ChoiceOf(name).along_reduction;
-  if (along < 0 ? RunsAlongReduction(*reduction, Lanes(*reduction)) : along > 0) {
-    if (ScheduleAlongReduction(name)) return;
+  if (IsInRows(name) ||
+      (along < 0 ? RunsAlongReduction(*reduction, Lanes(*reduction)) : along > 0)) {
+    if (ScheduleAlongReduction(name) || IsInRows(name)) return;
   }
   const std::string target = TargetOf(*reduction);
   if (target.empty()) return;
@@ -314,7 +316,7 @@ void DefaultScheduler::ScheduleReduction(const std::string& name) {
 void DefaultScheduler::ScheduleElementwise(const std::string& name) {
   tiled_.push_back(name);
   const Stmt block = BlockOf(name);
-  std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(name));
+  const std::vector<int> loops = OwnLoops(name);
   if (loops.size() != block->iters.size() || loops.empty()) return;
   const int lanes = Lanes(*block);
   const BlockChoice& choice = ChoiceOf(name);
@@ -358,7 +360,7 @@ void DefaultScheduler::ScheduleElementwise(const std::string& name) {
       if (loop >= 0) Try({.kind = StepKind::kUnroll, .handles = {loop}});
     }
   }
-  ParallelOuter(outer, WorkOf(*block), choice.parallel);
+  if (!IsInRows(name)) ParallelOuter(outer, WorkOf(*block), choice.parallel);
 }
 
 Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,

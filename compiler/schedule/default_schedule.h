@@ -31,8 +31,15 @@ struct BlockChoice {
   // (2) outer loop of more than one turn, or in each use (kInlined).
   int place = 0;
   static constexpr int kInlined = 3;
+  // Of the last block: 1: all blocks before it are computed within its rows, the iterations of all
+  // its loops but the innermost; 0: not. Ignored unless ReducesRows.
+  int in_rows = -1;
 };
 using Choices = std::map<std::string, BlockChoice, std::less<>>;  // by block name
+
+// Whether the last block is of rows, and the reductions before it reduce rows of that length, as in
+// softmax and normalisations.
+bool ReducesRows(const ir::Function& function);
 
 // Steps that Schedule(function).ApplyAll accepts. Never fails: what a primitive refuses is left
 // out.

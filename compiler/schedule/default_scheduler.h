@@ -1,4 +1,4 @@
-// The default schedule's parts, for default_schedule.cc and default_tile.cc only. One owner.
+// The default schedule's parts, for default_*.cc only. One owner.
 #pragma once
 
 #include <algorithm>
@@ -79,6 +79,11 @@ class DefaultScheduler {
   void ParallelOuter(const std::vector<int>& loops, int64_t work, int64_t count);
   void UnrollReduction(const Plan& plan, const ir::StmtNode& reduction, std::vector<int>* loops);
   void PlaceStages();
+  void PlaceInRows();
+  bool IsInRows(const std::string& name) const {
+    return std::find(in_rows_.begin(), in_rows_.end(), name) != in_rows_.end();
+  }
+  std::vector<int> OwnLoops(const std::string& name) const;
   void VectorizeInner(int loop);
 
   int Lanes(const ir::StmtNode& block) const {
@@ -89,6 +94,7 @@ class DefaultScheduler {
   const ir::Target& target_;
   const Choices& choices_;
   std::vector<std::string> done_, tiled_;
+  std::vector<std::string> in_rows_;  // blocks placed within the last one's rows
 };
 
 }  // namespace tilewright::schedule

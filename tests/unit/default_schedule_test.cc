@@ -7,6 +7,7 @@
 #include <string>
 
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/visit.h"
 #include "compiler/schedule/lane_axes.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/schedule.h"
@@ -147,6 +148,38 @@ TEST(DefaultScheduleTest, LanesRunAlongSmallStrides) {
     EXPECT_EQ(found, axis) << stride;
     Check(*f, kTargets[2]);
   }
+}
+
+// Passes over a row follow each other while it is near; nothing larger than a row lies between
+// them.
+TEST(DefaultScheduleTest, RowsAreFinishedOneByOne) {
+  const ir::Function f = tests::SoftmaxProgram(400, 197);
+  EXPECT_TRUE(ReducesRows(f));
+  EXPECT_FALSE(ReducesRows(tests::MatmulProgram(8, 8, 8)));
+  EXPECT_FALSE(ReducesRows(tests::SoftmaxProgram(1, 5000)));  // too long for that
+  const auto nests = [](const ir::Function& scheduled) {
+    int count = 0;
+    ir::VisitStmts(scheduled.body, [&](const ir::Stmt& s) {
+      count += s->kind == ir::StmtKind::kFor;
+      return s->kind != ir::StmtKind::kFor;
+    });
+    return count;
+  };
+  const ir::Function rows = Check(f, kTargets[2]);
+  EXPECT_TRUE(Contains(rows, "parallel"));
+  EXPECT_TRUE(Contains(rows, "in 0..16 vectorized"));
+  EXPECT_EQ(nests(rows), 1) << ir::Print(rows);
+  // Decided otherwise.
+  Choices choices;
+  choices["out"].in_rows = 0;
+  Schedule apart(f);
+  ASSERT_TRUE(apart.ApplyAll(DefaultSchedule(f, kTargets[2], choices)).ok());
+  EXPECT_EQ(nests(apart.function()), 4);
+  EXPECT_TRUE(tests::SameResults(f, apart.function(), {}).ok());
+  // Short rows have no lanes along themselves.
+  const ir::Function narrow = tests::SoftmaxProgram(64, 5);
+  EXPECT_EQ(ToText(DefaultSchedule(narrow, kTargets[2])),
+            ToText(DefaultSchedule(narrow, kTargets[2], choices)));
 }
 
 TEST(DefaultScheduleTest, RandomPrograms) {

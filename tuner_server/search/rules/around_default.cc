@@ -3,6 +3,7 @@
 // starts among its neighbours. For any number of blocks of any kind: pooling, softmax and
 // normalisation, transposed convolutions, products of few rows.
 #include <algorithm>
+#include <optional>
 
 #include "compiler/schedule/default_schedule.h"
 #include "tuner_server/search/rules/block_info.h"
@@ -19,7 +20,8 @@ constexpr int64_t kMaxBody = 512, kMaxCalls = 32;
 
 class AroundDefault final : public Sketch {
  public:
-  AroundDefault(const std::vector<BlockInfo>& blocks, const ir::Target& target) : target_(target) {
+  AroundDefault(const std::vector<BlockInfo>& blocks, const ir::Target& target, bool over_rows)
+      : target_(target), over_rows_(over_rows) {
     for (const BlockInfo& block : blocks) {
       if (!block.plain || block.iters.empty()) continue;
       if (block.has_init) {
@@ -71,6 +73,7 @@ class AroundDefault final : public Sketch {
       choice.vectors = Value(point, stage.vectors);
       choice.parallel = Value(point, stage.parallel);
       choice.place = static_cast<int>(Value(point, stage.place));
+      if (stage.in_rows.has_value()) choice.in_rows = axis(*stage.in_rows);
     }
     schedule::ApplyDefaultSchedule(target_, choices, s);
     return absl::OkStatus();
@@ -87,6 +90,7 @@ class AroundDefault final : public Sketch {
   struct Stage {
     std::string block;
     size_t lane_axis, vectors, parallel, place;
+    std::optional<size_t> in_rows;  // of the last one
   };
 
   std::vector<int64_t> Axes(const BlockInfo& block) const {
@@ -145,12 +149,14 @@ class AroundDefault final : public Sketch {
     stage.place =
         knob("place", feeds ? std::vector<int64_t>{0, 1, 2, schedule::BlockChoice::kInlined}
                             : std::vector<int64_t>{0});
+    if (!feeds && over_rows_) stage.in_rows = knob("in_rows", {0, 1, 2});
     stages_.push_back(std::move(stage));
   }
 
   ir::Target target_;
   std::vector<Reduction> reductions_;
   std::vector<Stage> stages_;
+  bool over_rows_;  // schedule::ReducesRows
 };
 
 }  // namespace
@@ -160,7 +166,7 @@ std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& funct
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
   if (blocks.empty() || blocks.size() > kMaxBlocks) return out;
-  auto sketch = std::make_unique<AroundDefault>(blocks, target);
+  auto sketch = std::make_unique<AroundDefault>(blocks, target, schedule::ReducesRows(function));
   if (sketch->usable()) out.push_back(std::move(sketch));
   return out;
 }
