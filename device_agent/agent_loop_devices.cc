@@ -153,6 +153,7 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
     measured = supervisor->Measure(input);
     support::HitFailpoint(support::Failpoint::agent_measured);
     MarkTestFault(input.fault, &measured);
+    if (order.work.job() != kCanaryJob && options_.faults.Disturbs(id)) Disturb(&measured);
   } else {
     {
       support::MutexLock lock(mutex_);

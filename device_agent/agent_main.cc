@@ -86,7 +86,7 @@ void AddFlags(CLI::App& app, AgentFlags* flags) {
                  "file with the ticket that an administrator made ('tilewright certs ticket')");
   app.add_option("--test-faults", flags->test_faults,
                  "TESTS ONLY: seed=N,wrong=P,crash=P,hang=P makes that share of measurements fail, "
-                 "self_tests=N the first self-tests");
+                 "noisy=P that share too noisy to count, self_tests=N the first self-tests");
 }
 
 // Whether the identity has to be made first.

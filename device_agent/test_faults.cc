@@ -15,12 +15,19 @@ v1::InjectedFault TestFaults::Choose(std::string_view measurement_id) const {
   return v1::INJECTED_FAULT_UNSPECIFIED;
 }
 
+bool TestFaults::Disturbs(std::string_view measurement_id) const {
+  if (noisy <= 0) return false;
+  return support::Rng(seed).Split("noisy").Split(measurement_id).UniformDouble() < noisy;
+}
+
 absl::StatusOr<TestFaults> ParseTestFaults(std::string_view text) {
   const auto invalid = [&] {
-    return support::InvalidArgument("agent.test_faults.invalid",
-                                    "expected \"seed=N,wrong=P,crash=P,hang=P,self_tests=N\" with "
-                                    "shares that add up to at most 1, found " +
-                                        support::Quote(text));
+    return support::InvalidArgument(
+        "agent.test_faults.invalid",
+        "expected \"seed=N,wrong=P,crash=P,hang=P,noisy=P,self_tests=N\" "
+        "with shares of at most 1, those of wrong, crash and hang "
+        "together, found " +
+            support::Quote(text));
   };
   TestFaults faults;
   for (const std::string& part : support::Split(text, ',')) {
@@ -48,6 +55,8 @@ absl::StatusOr<TestFaults> ParseTestFaults(std::string_view text) {
       faults.crash = *share;
     } else if (key == "hang") {
       faults.hang = *share;
+    } else if (key == "noisy") {
+      faults.noisy = *share;
     } else {
       return invalid();
     }
@@ -66,6 +75,12 @@ void MarkTestFault(v1::InjectedFault fault, v1::ModuleMeasured* measured) {
                                              measured->error_class(), ": ",
                                              measured->error_detail()));
   measured->set_error_class("TEST_FAULT");
+}
+
+void Disturb(v1::ModuleMeasured* measured) {
+  constexpr double kSlowDown = 4;
+  if (measured->outcome() != v1::OK) return;
+  measured->set_baseline_after(kSlowDown * measured->baseline_before());
 }
 
 }  // namespace tilewright::device_agent

@@ -16,18 +16,26 @@ struct TestFaults {
   double wrong = 0;  // shares of the measurements, together at most 1
   double crash = 0;
   double hang = 0;
+  double noisy = 0;    // a share of its own: these find the machine slower after than before
   int self_tests = 0;  // of each device the first so many compute a wrong answer
 
   bool any() const { return wrong > 0 || crash > 0 || hang > 0; }
   v1::InjectedFault Choose(std::string_view measurement_id) const;
+  // Whether the measurement is disturbed. Each attempt is drawn anew: what is measured again may
+  // succeed.
+  bool Disturbs(std::string_view measurement_id) const;
 };
 
-// "seed=N,wrong=.1,crash=.1,hang=.05,self_tests=2", each part optional. invalid_argument
+// "seed=N,wrong=.1,crash=.1,hang=.05,noisy=.3,self_tests=2", each part optional. invalid_argument
 // (agent.test_faults.invalid).
 absl::StatusOr<TestFaults> ParseTestFaults(std::string_view text);
 
 // Marks the result of a measurement that was told to fail and did: class TEST_FAULT, what it was in
 // the detail. The outcome stays what the ordinary checks found.
 void MarkTestFault(v1::InjectedFault fault, v1::ModuleMeasured* measured);
+
+// The baseline takes four times as long after a good measurement as before it: the ordinary check
+// of its drift finds the result invalid. Anything but OK, and what had no baseline, stays as it is.
+void Disturb(v1::ModuleMeasured* measured);
 
 }  // namespace tilewright::device_agent

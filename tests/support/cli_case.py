@@ -23,6 +23,9 @@ from onnx import TensorProto, helper, numpy_helper
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = ""  # set by run_cases
 OK, FAILED, USAGE, NOT_FOUND, UNAVAILABLE, MISMATCH = range(6)
+# How long a condition may take, however slow the machine: a device whose measurements were too noisy is
+# looked at again after a minute only.
+PATIENCE = 300
 
 
 def binary(name):
@@ -70,10 +73,18 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, OK, "%s\n%s\n%s" % (args, done.stdout, done.stderr))
         return done.stdout
 
+    def records(self, *export):
+        return [json.loads(line) for line in self.good("log", "export", *export).splitlines()]
+
+    def known_programs(self, *export):
+        """The programs that a later job need not measure: the last attempt may have been too noisy, too, and
+        then its trial has ended without telling anything."""
+        return {record["program_hash"] for record in self.records(*export) if record["accepted"] and record["valid"]}
+
     def measured_trials(self, *export):
         """The trials that a log holds a result of. A noisy measurement is made again, and both are records:
         of each trial exactly one is accepted."""
-        records = [json.loads(line) for line in self.good("log", "export", *export).splitlines()]
+        records = self.records(*export)
         ids = [record["measurement_id"] for record in records]
         self.assertEqual(len(ids), len(set(ids)))
         trials = [(record["job"], record["trial"]) for record in records if record["accepted"]]
@@ -96,7 +107,7 @@ class Case(unittest.TestCase):
         with open(self.path("err")) as f:
             return f.read()
 
-    def wait_for(self, what, condition, seconds=60):
+    def wait_for(self, what, condition, seconds=PATIENCE):
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
@@ -138,7 +149,7 @@ class Daemon:
                 [binary("tilewright-" + self.name), "--state-dir", self.case.path(self.name),
                  "--port-file", self.port_file, *self.flags, *listen], stderr=log, stdout=log)
         self.case.addCleanup(self.stop)
-        self.case.wait_for(self.name + " ready", self.ready, 60)
+        self.case.wait_for(self.name + " ready", self.ready)
         if self.name != "agent":
             with open(self.port_file) as f:
                 self.address = f.read().strip()
@@ -159,7 +170,7 @@ class Daemon:
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
             try:
-                self.child.wait(20)
+                self.child.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
 
@@ -172,14 +183,17 @@ class Fleet(Case):
     def tuner_flags(self):
         return []
 
+    def agent_flags(self):
+        return []
+
     def setUp(self):
         super().setUp()
         onnx.save(dense_model(rows=4, inner=self.INNER, columns=96), self.path("m.onnx"))
         self.tracker = Daemon(self, "tracker")
         self.tuner = Daemon(self, "tuner", "--tracker", self.tracker.address, *self.tuner_flags())
-        self.agent = Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu")
+        self.agent = Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu", *self.agent_flags())
         self.server = ["--server", self.tuner.address]
-        self.wait_for("a device", self.devices, 60)
+        self.wait_for("a device", self.devices)
 
     def devices(self):
         done = self.call("devices", "list", *self.server, "-o", "json")

@@ -294,8 +294,8 @@ TEST(Death, EveryEndHasItsClass) {
 }
 
 TEST(Faults, TextIsCheckedAndTheSharesHold) {
-  for (const char* bad :
-       {"", "wrong", "wrong=2", "wrong=-1", "wrong=.6,crash=.6", "seed=x", "sedd=1", "wrong=nan"}) {
+  for (const char* bad : {"", "wrong", "wrong=2", "wrong=-1", "wrong=.6,crash=.6", "seed=x",
+                          "sedd=1", "wrong=nan", "noisy=2", "noisy="}) {
     EXPECT_EQ(support::Slug(ParseTestFaults(bad).status()), "agent.test_faults.invalid") << bad;
   }
   const auto faults = ParseTestFaults("seed=9,wrong=.1,crash=.2,hang=.05");
@@ -323,6 +323,39 @@ TEST(Faults, OnlyTheOutcomeThatWasAskedForIsMarked) {
   MarkTestFault(v1::INJECTED_FAULT_CRASH, &measured);
   EXPECT_EQ(measured.error_class(), "TEST_FAULT");
   EXPECT_NE(measured.error_detail().find("SIGNAL"), std::string::npos);
+}
+
+TEST(Faults, DisturbedMeasurementsAreFoundByTheOrdinaryCheck) {
+  const auto faults = ParseTestFaults("seed=9,wrong=1,noisy=.4");  // a share of its own
+  ASSERT_TRUE(faults.ok()) << faults.status();
+  constexpr int kDraws = 20'000;
+  int disturbed = 0;
+  int again = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const bool first = faults->Disturbs(support::StrCat("job/task/", i, "/1"));
+    disturbed += first ? 1 : 0;
+    again += first && faults->Disturbs(support::StrCat("job/task/", i, "/2")) ? 1 : 0;
+  }
+  EXPECT_NEAR(disturbed, 0.4 * kDraws, 350);
+  EXPECT_NEAR(again, 0.16 * kDraws, 300) << "attempts are drawn apart";
+  EXPECT_FALSE(TestFaults().Disturbs("x"));
+
+  v1::MeasurementPlan plan;
+  plan.set_max_baseline_drift(0.3);
+  v1::ModuleMeasured measured;
+  measured.set_outcome(v1::OK);
+  measured.add_samples(5);
+  measured.set_baseline_before(100);
+  measured.set_baseline_after(101);
+  EXPECT_TRUE(ResultFrom(measured, plan).valid());
+  Disturb(&measured);
+  const v1::MeasurementResult result = ResultFrom(measured, plan);
+  EXPECT_FALSE(result.valid());
+  EXPECT_EQ(result.outcome(), v1::OK);
+  measured.set_outcome(v1::WRONG_RESULT);
+  measured.set_baseline_after(0);
+  Disturb(&measured);
+  EXPECT_EQ(measured.baseline_after(), 0) << "only good measurements are disturbed";
 }
 
 TEST(Names, PhasesAreLowerCaseWords) {
