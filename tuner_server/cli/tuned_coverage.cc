@@ -91,7 +91,7 @@ absl::StatusOr<TunedCoverage> ComputeCoverage(const json& summary, const Schedul
     coverage.percent = 100 * (1 - static_cast<double>(coverage.misses.size()) /
                                       static_cast<double>(kernels.size()));
   }
-  for (TunedMiss& miss : coverage.misses) miss.percent = all > 0 ? 100 * miss.time_ns / all : 0;
+  for (TunedMiss& miss : coverage.misses) miss.percent = all > 0 ? 100 * (miss.time_ns / all) : 0;
   std::stable_sort(coverage.misses.begin(), coverage.misses.end(),
                    [](const TunedMiss& a, const TunedMiss& b) { return a.time_ns > b.time_ns; });
   return coverage;
