@@ -7,6 +7,7 @@ error (what, why, what to do), and the folder as it was before.
 Prints "N passed, N failed". Needs root for the full disk (a small tmpfs); says so when it skips that.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -63,7 +64,7 @@ class CliCase(unittest.TestCase):
     def call(args, folder, **env):
         return subprocess.run([cli_case.binary("tilewright")] + args, cwd=folder,
                               env=cli_case.environment(os.path.join(folder, "no-state"), env),
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=300)
 
     def write(self, name, data):
         path = os.path.join(self.folder, name)
@@ -245,15 +246,20 @@ class Run(CliCase):
             self.assertEqual([(e["output"], e["ok"]) for e in said.get("expected", [])], [("y", False)] if expect else [])
 
 
+@contextlib.contextmanager
 def closed_port():
+    """A port where nobody listens, and nobody else can begin to: it is bound all the while."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+        yield s.getsockname()[1]
 
 
 class Server(CliCase):
     def test_unreachable(self):
-        server = "127.0.0.1:%d" % closed_port()
+        with closed_port() as port:
+            self.check_unreachable("127.0.0.1:%d" % port)
+
+    def check_unreachable(self, server):
         for args in (["jobs", "list"], ["jobs", "get", "j"], ["jobs", "cancel", "j"],
                      ["devices", "list"], ["devices", "get", "d"], ["modules", "list"],
                      ["modules", "fetch", "m", "-o", "m.tw"], ["log", "stats"],
@@ -368,7 +374,7 @@ class CommandLine(CliCase):
     def test_full_standard_output(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([cli_case.binary("tilewright"), "targets"],
-                                  stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+                                  stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
         self.assertEqual(done.returncode, FAILED)
         self.assertIn("cli.stdout", done.stderr)
 
@@ -381,7 +387,7 @@ class Incomplete(CliCase):
         before = snapshot(self.folder)
         done = subprocess.run([os.path.join(self.folder, "tilewright"), *args], cwd=self.folder,
                               env=cli_case.environment(os.path.join(self.folder, "state")),
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, FAILED, done.stderr)
         self.assertIn("side by side", done.stderr)
         shutil.rmtree(os.path.join(self.folder, "state"), ignore_errors=True)

@@ -95,14 +95,15 @@ class Server(cli_case.Fleet):
     def test_a_log_is_taken_over_by_a_running_server(self):
         self.good(*self.tune(6, "-o", "m.tw", "--name", "first"))
         self.good("log", "export", "first", *self.server, "-o", "first.jsonl")
+        count = len(self.records("first", *self.server))  # of six trials; a noisy one has several
         report = json.loads(self.good("log", "import", "first.jsonl", *self.server, "-o", "json"))[0]
-        self.assertEqual((report["new_records"], report["known"], report["conflicts"]), (0, 6, 0))
+        self.assertEqual((report["new_records"], report["known"], report["conflicts"]), (0, count, 0))
         with open(self.path("first.jsonl"), encoding="utf-8") as f:
             lines = f.read().replace("first", "elsewhere")
         with open(self.path("other.jsonl"), "w", encoding="utf-8") as f:
             f.write(lines)
         report = json.loads(self.good("log", "import", "other.jsonl", *self.server, "-o", "json"))[0]
-        self.assertEqual(report["new_records"], 6)
+        self.assertEqual(report["new_records"], count)
         self.assertIn("elsewhere", self.good("log", "export", "elsewhere", *self.server))
         done = self.call("log", "import", "other.jsonl", *self.server, "--sha256", "00")
         self.assertEqual(done.returncode, cli_case.MISMATCH, done.stderr)
@@ -144,6 +145,9 @@ class Server(cli_case.Fleet):
         self.good(*self.tune(TRIALS, "-o", "m.tw", "--name", "shown"))
         self.good("report", *self.server, "-o", "server.html", "--peak-gbs", "40")
         self.good("report", "--log", "tuner/tuner.db", "-o", "file.html")
+        # The default schedule has no point where its measurements were too noisy.
+        defaults = [r for r in self.records("shown", *self.server) if r["accepted"] and r["valid"] and r["is_default"]]
+        points = 1 + len(defaults)
         for name in ("server.html", "file.html"):
             with open(self.path(name), encoding="utf-8") as f:
                 html = f.read()
@@ -157,8 +161,7 @@ class Server(cli_case.Fleet):
                 drawn = ElementTree.fromstring(chart)
                 for circle in drawn.iter("circle"):
                     self.assertTrue(0 <= float(circle.get("cx")) <= width, circle.attrib)
-            self.assertEqual(len(ElementTree.fromstring(charts[1]).findall("circle")), 2,
-                             "one task, by default and tuned")
+            self.assertEqual(len(ElementTree.fromstring(charts[1]).findall("circle")), points, "one task, by default and tuned")
             self.assertIn("dense", html)
         self.assertEqual(self.call("report", "nosuch", *self.server, "-o", "x.html").returncode, NOT_FOUND)
         self.assertFalse(os.path.exists(self.path("x.html")))
@@ -184,7 +187,7 @@ class Server(cli_case.Fleet):
         child = self.start(*self.tune(100000, "-o", "m.tw", "--name", "long"))
         self.wait_for("a measurement", lambda: " trials  best " in self.err())
         child.send_signal(signal.SIGINT)
-        self.assertEqual(child.wait(30), FAILED, self.err())
+        self.assertEqual(child.wait(cli_case.PATIENCE), FAILED, self.err())
         self.assertIn("tilewright jobs watch long", self.err())
         self.assertFalse(os.path.exists(self.path("m.tw")))
         self.assertEqual(self.job("long")["state"], "RUNNING")
@@ -204,13 +207,15 @@ class Server(cli_case.Fleet):
         self.assertEqual(self.call(*self.tune(3, "--detach", "--name", "apart")).returncode, FAILED)
 
     def test_tune_waits_through_restarts(self):
-        child = self.start(*self.tune(60, "-o", "m.tw", "--name", "hard"))
+        trials = 150  # more than are made before the last daemon is killed, also where 75 a second are
+        child = self.start(*self.tune(trials, "-o", "m.tw", "--name", "hard"))
         self.wait_for("a measurement", lambda: " trials  best " in self.err())
         for daemon in (self.tuner, self.tracker, self.agent):
             daemon.kill()
             daemon.start()
-        self.assertEqual(child.wait(240), OK, self.err())
-        self.assertEqual(self.measured("hard"), 60)
+        self.assertEqual(child.wait(2 * cli_case.PATIENCE), OK, self.err())
+        self.assertEqual(self.measured("hard"), trials)
+        self.assertEqual(len(self.measured_trials("hard", *self.server)), trials)
         self.good("run", "m.tw", "--repeat", "2")
 
 
@@ -230,7 +235,7 @@ class KeepsOneSearch(cli_case.Fleet):
         self.assertGreater(len(drafts), 200)
         self.good(*tune, "-o", "m2.tw", "--name", "newer", "--seed", "2")
         self.wait_for("the end of the older job's drafts",
-                      lambda: len(self.lines("older", "--drafts")) < len(drafts), 30)
+                      lambda: len(self.lines("older", "--drafts")) < len(drafts))
         self.assertEqual(self.lines("older"), records)
         self.good("log", "explain", json.loads(records[0])["task"], "--job", "older", *self.server)
 

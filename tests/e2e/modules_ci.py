@@ -64,7 +64,7 @@ class ModulesForCi(cli_case.Fleet):
                 self.assertEqual(condition, "steps.module.outputs.changed == 'true'")
                 continue
             done = subprocess.run(["bash", "-ec", step["run"]], cwd=self.folder, env=env, capture_output=True,
-                                  text=True, timeout=120)
+                                  text=True, timeout=300)
             self.assertEqual(done.returncode, 0, "%s\n%s\n%s" % (step, done.stdout, done.stderr))
             with open(self.path("out")) as f:
                 outputs = dict(line.strip().split("=") for line in f)

@@ -62,13 +62,13 @@ class Case(unittest.TestCase):
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
 
-    def call(self, *args, timeout=300, env=None):
+    def call(self, *args, timeout=900, env=None):
         """Runs `tilewright` in the folder, with `env` added to the environment."""
         return subprocess.run([binary("tilewright"), *args], cwd=self.folder,
                               env=environment(self.path("state"), env), capture_output=True, text=True,
                               timeout=timeout)
 
-    def good(self, *args, timeout=300):
+    def good(self, *args, timeout=900):
         done = self.call(*args, timeout=timeout)
         self.assertEqual(done.returncode, OK, "%s\n%s\n%s" % (args, done.stdout, done.stderr))
         return done.stdout

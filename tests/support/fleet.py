@@ -26,7 +26,7 @@ PYTHON = "/usr/bin/python3"
 SKIP_EXIT_CODE = 77
 
 
-def wait_for(what, condition, timeout=60.0, pause=0.05):
+def wait_for(what, condition, timeout=300.0, pause=0.05):
     """Polls until condition() is truthy and returns its value; fails with `what` after timeout."""
     deadline = time.monotonic() + timeout
     while True:
@@ -55,7 +55,7 @@ class Daemon:
     def alive(self):
         return self.process is not None and self.process.poll() is None
 
-    def address(self, timeout=60):
+    def address(self, timeout=300):
         def read():
             if not self.alive():
                 raise AssertionError(f"{self.name} ended: {self.tail()}")
@@ -148,7 +148,7 @@ class Fleet:
     def kill9(self, name):
         self.daemons[name].kill9()
 
-    def cli(self, *args, check=True, timeout=300, env=None):
+    def cli(self, *args, check=True, timeout=900, env=None):
         done = subprocess.run([str(BIN / "tilewright"), *map(str, args)], capture_output=True, text=True,
                               timeout=timeout, env={**os.environ, **(env or {})})
         if check and done.returncode != 0:
@@ -162,7 +162,7 @@ class Fleet:
     def server(self):
         return ("--server", self.tuner_address)
 
-    def tune(self, model, trials, seed=1, output=None, extra=(), timeout=600):
+    def tune(self, model, trials, seed=1, output=None, extra=(), timeout=900):
         output = output or self.state / "tuned.tw"
         self.cli("tune", model, "--target", self.target, "--trials", trials, "--seed", seed,
                  *self.server(), "-o", output, *extra, timeout=timeout)
@@ -176,7 +176,7 @@ class Fleet:
     def job(self, name):
         return self.cli_json("jobs", "get", name, *self.server())
 
-    def wait_job(self, name, timeout=600, states=("SUCCEEDED", "FAILED", "CANCELLED")):
+    def wait_job(self, name, timeout=900, states=("SUCCEEDED", "FAILED", "CANCELLED")):
         def ended():
             job = self.job(name)
             return job if job["state"] in states else None

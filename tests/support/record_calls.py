@@ -68,7 +68,7 @@ def again(channel, call):
     """The answers to a recorded call; grpc.RpcError as the server has it."""
     requests = [base64.b64decode(r) for r in call["requests"]]
     method = channel.stream_stream(call["method"], request_serializer=identity, response_deserializer=identity)
-    return list(method(iter(requests), timeout=30))
+    return list(method(iter(requests), timeout=120))
 
 
 def record(build, model):
