@@ -179,24 +179,29 @@ TEST_F(DaemonTest, ErrorsKeepCodeAndSlugOverTheWire) {
 }
 
 TEST_F(DaemonTest, AClientFindsARestartedServerSoon) {
+  constexpr double kSoonS = 3.5;  // typically 0.3; gRPC's own defaults take 5
+  constexpr int kTries = 3;       // a machine may stand still for seconds, but not each time
   StartHost();
   ASSERT_TRUE(FindMissingArtifacts(stub_.get(), {}, 5000).ok());
   HostOptions options;
   options.listen = host_->address();
-  host_.reset();
   support::SystemClock clock;
-  const int64_t down_ns = clock.NowNs();
-  while (clock.NowNs() - down_ns < 500'000'000) {  // refused again and again
-    EXPECT_FALSE(FindMissingArtifacts(stub_.get(), {}, 5000).ok());
-    support::SleepMs(10);
+  double best_s = 1e9;
+  for (int i = 0; i < kTries && best_s >= kSoonS; ++i) {
+    host_.reset();
+    const int64_t down_ns = clock.NowNs();
+    while (clock.NowNs() - down_ns < 500'000'000) {  // refused again and again
+      EXPECT_FALSE(FindMissingArtifacts(stub_.get(), {}, 5000).ok());
+      support::SleepMs(10);
+    }
+    host_ = std::make_unique<ServerHost>(options);
+    host_->AddService(artifacts_.get(), kArtifactServiceName);
+    ASSERT_TRUE(host_->Start().ok());
+    const int64_t up_ns = clock.NowNs();
+    while (!FindMissingArtifacts(stub_.get(), {}, 5000).ok()) support::SleepMs(10);
+    best_s = std::min(best_s, static_cast<double>(clock.NowNs() - up_ns) * 1e-9);
   }
-  ServerHost again(options);
-  again.AddService(artifacts_.get(), kArtifactServiceName);
-  ASSERT_TRUE(again.Start().ok());
-  const int64_t up_ns = clock.NowNs();
-  while (!FindMissingArtifacts(stub_.get(), {}, 5000).ok()) support::SleepMs(10);
-  // Typically 0.3 s; gRPC's own defaults take 5 s.
-  EXPECT_LT(static_cast<double>(clock.NowNs() - up_ns) * 1e-9, 3.5);
+  EXPECT_LT(best_s, kSoonS);
 }
 
 TEST(WireTest, OnlyErrorsThatMayPassSayWhenToComeAgain) {
@@ -537,18 +542,31 @@ TEST(DaemonMainTest, TheWatchdogIsFedFourTimesPerLimitAndNotMoreOften) {
   const NotifySocket systemd;
   setenv("WATCHDOG_USEC", "800000", 1);
   setenv("WATCHDOG_PID", std::to_string(getpid()).c_str(), 1);
+  constexpr int64_t kEveryNs = 200'000'000;
+  constexpr int kBeats = 5;
   support::SystemClock clock;
-  const int64_t begin_ns = clock.NowNs();
+  support::SleepMs(kEveryNs / 1'000'000);  // the beats of an earlier repetition are past
   int beats = 0;
-  while (clock.NowNs() - begin_ns < 1'000'000'000) {
+  int64_t last_begin_ns = 0;  // before and after the call that beat last
+  int64_t last_end_ns = 0;
+  while (beats < kBeats) {
+    const int64_t begin_ns = clock.NowNs();
     BeatWatchdog();
-    support::SleepMs(1);
-    while (systemd.Next() == "WATCHDOG=1") ++beats;
+    const int64_t end_ns = clock.NowNs();
+    const bool beat = systemd.Next() == "WATCHDOG=1";
+    // However long this machine lets a call wait: due is due, and not before.
+    ASSERT_TRUE(beat || (beats > 0 && begin_ns - last_end_ns < kEveryNs)) << beats;
+    ASSERT_FALSE(beat && beats > 0 && end_ns - last_begin_ns < kEveryNs) << beats;
+    if (!beat) {
+      support::SleepMs(1);
+      continue;
+    }
+    ++beats;
+    last_begin_ns = begin_ns;
+    last_end_ns = end_ns;
   }
   unsetenv("WATCHDOG_USEC");
   unsetenv("WATCHDOG_PID");
-  EXPECT_GE(beats, 2);
-  EXPECT_LE(beats, 6);
 }
 
 TEST(DaemonMainTest, ASignalChangesTheLogLevelOfTheConfigurationFile) {

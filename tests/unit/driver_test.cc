@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <vector>
 
 #include "compiler/driver/compile.h"
 #include "compiler/driver/in_place.h"
@@ -498,12 +500,24 @@ TEST(Candidate, PackedWeightsPassTheCheck) {
   EXPECT_TRUE(RunCandidate(built->module_bytes, *check).ok());
 }
 
-double FastestNs(runtime::Session* session) {
+// The shortest of many walks over an input's cache lines, one load after the other, that follow
+// EvictFar: of memory each line costs several times what it costs of a cache, on every machine.
+// (The kernel's own time says less: a prefetcher may hide where its operands come from.)
+double WalkNs(runtime::Session* session, size_t input) {
+  constexpr size_t kLineWords = 16;
+  const runtime::TensorView view = session->input(input);
+  const auto* words = static_cast<const volatile uint32_t*>(view.data);
+  std::vector<size_t> order(view.bytes / 64);
+  std::iota(order.begin(), order.end(), size_t{0});
+  support::Rng(7).Shuffle(&order);
+  const volatile uint32_t zero = 0;
   double best = 1e300;
   for (int i = 0; i < 200; ++i) {
+    for (const size_t line : order) (void)words[line * kLineWords];
     session->EvictFar();
+    uint32_t loaded = 0;  // what makes the next address known
     const auto start = std::chrono::steady_clock::now();
-    EXPECT_TRUE(session->Run().ok());
+    for (const size_t line : order) loaded = words[line * kLineWords + (loaded & zero)];
     const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
     best = std::min(best, took.count());
   }
@@ -533,10 +547,12 @@ TEST(Candidate, FarWeightsAreOutOfTheCachesBeforeEachRun) {
     const auto& inputs = (*loaded)->manifest().measurement->inputs;
     ASSERT_TRUE(runtime::FillInputs(inputs, session->get()).ok());
     EXPECT_EQ((*session)->has_far(), word == "far_weight");
-    ns[word] = FastestNs(session->get());
+    ASSERT_TRUE((*session)->Run().ok());
+    ASSERT_EQ((*session)->input(1).bytes, 32768 * sizeof(float));
+    ns[word] = WalkNs(session->get(), 1);
   }
 #if defined(__x86_64__)
-  EXPECT_GT(ns["far_weight"], 1.2 * ns["weight"]) << "128 KB of memory cost nothing";
+  EXPECT_GT(ns["far_weight"], 1.5 * ns["weight"]) << "128 KB of memory cost nothing";
 #endif
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -89,12 +90,17 @@ TEST(ProcessTest, TimeoutKillsTheWholeGroupAndKeepsLastWords) {
   ChildOptions options =
       Shell("echo last words >&2; sleep 1000 & echo $! > " + pid_file + "; wait");
   SystemClock clock;
-  const int64_t start_ns = clock.NowNs();
-  const absl::Status timeout = RunCommand(options, "", 300).status();
-  EXPECT_EQ(Slug(timeout), "process.run.timeout");
-  EXPECT_THAT(StatusText(timeout), HasSubstr("last words"));
-  EXPECT_LT(clock.NowNs() - start_ns, 30'000'000'000);
-  const auto grandchild = ParseInt64(Trim(*ReadFile(pid_file, 100)));
+  std::optional<int64_t> grandchild;
+  // On a busy machine a shell may need longer to come that far.
+  for (int64_t limit_ms = 300; !grandchild.has_value() && limit_ms < kLongMs; limit_ms *= 4) {
+    const int64_t start_ns = clock.NowNs();
+    const absl::Status timeout = RunCommand(options, "", limit_ms).status();
+    ASSERT_EQ(Slug(timeout), "process.run.timeout");
+    EXPECT_LT(clock.NowNs() - start_ns, (limit_ms + 30'000) * 1'000'000);
+    grandchild = ParseInt64(Trim(ReadFile(pid_file, 100).value_or("")));
+    if (!grandchild.has_value()) continue;
+    EXPECT_THAT(StatusText(timeout), HasSubstr("last words"));
+  }
   ASSERT_TRUE(grandchild.has_value());
   EXPECT_TRUE(GoneSoon(static_cast<pid_t>(*grandchild)));
 }
@@ -198,10 +204,17 @@ TEST(ProcessTest, BackgroundChildrenAreNicerAndLeadASession) {
   EXPECT_EQ(niceness, std::min(19, getpriority(PRIO_PROCESS, 0) + 10));
   EXPECT_NE(session, getsid(0));
   EXPECT_GE(pid, session);
-  const size_t group = result->stdout_text.find("nice ");
-  if (group != std::string::npos) {
-    EXPECT_EQ(result->stdout_text.substr(group), "nice 10\n");
+  // The kernel lets only root set this more often than ten times a second, all processes together.
+  const auto group_niceness = [&] {
+    const size_t group = result->stdout_text.find("nice ");
+    return group == std::string::npos ? "" : result->stdout_text.substr(group);
+  };
+  for (int i = 0; i < 50 && geteuid() != 0 && group_niceness() == "nice 0\n"; ++i) {
+    SleepMs(150);
+    result = RunCommand(options, "", kLongMs);
+    ASSERT_TRUE(result.ok()) << result.status();
   }
+  EXPECT_THAT(group_niceness(), testing::AnyOf("", "nice 10\n"));
 }
 
 TEST(ProcessTest, NoStrayDescriptorsAndDefaultSignals) {
