@@ -144,7 +144,9 @@ bool BusyFleet::Finish(int64_t patience_ms) {
   while (!done_.load() && clock.NowNs() < end_ns) RunFor(kEvidenceMs);
   stop_.store(true);
   thread_.join();
-  // An orderly end: the agents hear what they have not heard yet.
+  // An orderly end: the agents hear what they have not heard yet. One may just have been started.
+  for (const auto& agent : agents_) EXPECT_TRUE(agent->Ready()) << agent->log();
+  ReadEvidence();
   for (const auto& agent : agents_) EXPECT_EQ(agent->End().exit_code, 0) << agent->log();
   ReadEvidence();
   return done_.load();

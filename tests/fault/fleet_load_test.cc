@@ -3,8 +3,10 @@
 // things too; the figures are the long lane's.
 #include <gtest/gtest.h>
 
+#include <thread>
 #include <vector>
 
+#include "deploy/support/clock.h"
 #include "tests/support/patience.h"
 #include "tests/support/swarm_fleet.h"
 
@@ -13,6 +15,8 @@ namespace {
 
 constexpr int64_t kPatienceMs = 60'000;
 constexpr int kAgents = 50;
+constexpr size_t kFewest = 20;  // dispatches before the kill
+constexpr double kDispatchBarMs = 3000;
 
 TEST(FleetLoadTest, SteadyWorkGoesThroughAKilledTracker) {
   SwarmFleetOptions options;
@@ -26,15 +30,23 @@ TEST(FleetLoadTest, SteadyWorkGoesThroughAKilledTracker) {
   const absl::Status connected = fleet.ConnectAgents(Patiently(kPatienceMs));
   ASSERT_TRUE(connected.ok()) << connected;
   // Of so few agents each also bears a share of what the first calls take.
+  // Threads, of which there are more on larger machines, have memory of their own.
   if (kSlowdown == 1) {
-    EXPECT_LT((fleet.RssKb() - empty_kb) / kAgents, 400);
+    EXPECT_LT(fleet.RssKb() - empty_kb, 400 * kAgents + 256 * std::thread::hardware_concurrency());
   }
 
   fleet.StartWork();
   support::SleepMs(2000);
-  const std::vector<double> dispatch_ms = fleet.work()->TakeDispatchMs();
-  EXPECT_GT(dispatch_ms.size(), 20u);
-  EXPECT_LT(Quantile(dispatch_ms, 0.5), 1000);
+  support::SystemClock clock;
+  const int64_t end_ns = clock.NowNs() + Patiently(kPatienceMs) * 1'000'000;
+  std::vector<double> dispatch_ms;
+  while (dispatch_ms.size() <= kFewest && clock.NowNs() < end_ns) {
+    const std::vector<double> more = fleet.work()->TakeDispatchMs();
+    dispatch_ms.insert(dispatch_ms.end(), more.begin(), more.end());
+    support::SleepMs(10);
+  }
+  ASSERT_GT(dispatch_ms.size(), kFewest);
+  EXPECT_LT(Quantile(dispatch_ms, 0.5), kDispatchBarMs);
 
   const uint64_t epoch = fleet.swarm()->Epoch();
   ASSERT_TRUE(fleet.KillTracker().ok());

@@ -102,18 +102,25 @@ TEST_F(FleetTimesTest, AgentsAreBackSoonAfterABrokenNetwork) {
   auto proxy = FaultProxy::Start(address_, TestSeed(1));
   ASSERT_TRUE(proxy.ok()) << proxy.status();
   for (int i = 0; i < kAgents; ++i) StartAgent(StrCat("a", i), (*proxy)->address());
+  // What each said before the break: a busy machine may have broken a connection by itself.
+  std::vector<size_t> lost, reachable(kAgents);
+  for (const auto& agent : agents_) lost.push_back(Said(*agent, "\"tracker.lost\""));
   LinkFault broken;
   broken.refuse = true;
   (*proxy)->SetLink(broken);
   (*proxy)->CutConnections(Cut::kReset);
   support::SleepMs(break_ms);
-  for (const auto& agent : agents_) EXPECT_EQ(Said(*agent, "\"tracker.reachable\""), 0u);
+  for (size_t i = 0; i < agents_.size(); ++i) {
+    EXPECT_TRUE(WaitFor([&] { return Said(*agents_[i], "\"tracker.lost\"") > lost[i]; }))
+        << agents_[i]->log();
+    reachable[i] = Said(*agents_[i], "\"tracker.reachable\"");
+  }
   (*proxy)->Heal();
   const int64_t healed_ns = clock_.NowNs();
   double slowest_s = 0;
-  for (const auto& agent : agents_) {
-    ASSERT_TRUE(WaitFor([&] { return Said(*agent, "\"tracker.reachable\"") == 1; }))
-        << agent->log();
+  for (size_t i = 0; i < agents_.size(); ++i) {
+    ASSERT_TRUE(WaitFor([&] { return Said(*agents_[i], "\"tracker.reachable\"") > reachable[i]; }))
+        << agents_[i]->log();
     slowest_s = SecondsSince(healed_ns);
   }
   std::printf("figures: R6 break_s=%.0f agents=%d slowest_s=%.2f\n",
@@ -128,32 +135,39 @@ TEST_F(FleetTimesTest, WorkOfADeadAgentGoesToAnotherAndEndsAtOnceWhenItIsCancell
   v1::WorkItem endless = consumer_.Item("endless", "hang");
   endless.mutable_work()->mutable_wall_limit()->set_seconds(600);
   consumer_.Submit({endless});
-  ASSERT_TRUE(WaitFor([&] { return Said(*first, "\"lease.granted\"") == 1; })) << first->log();
+  ASSERT_TRUE(WaitFor([&] { return Said(*first, "\"lease.granted\"") >= 1; })) << first->log();
   LoopbackDaemon* second = StartAgent("second", address_);
   first->Kill9();
   const int64_t killed_ns = clock_.NowNs();
-  ASSERT_TRUE(WaitFor([&] { return Said(*second, "\"lease.granted\"") == 1; }, 60'000 + ttl_ms))
+  ASSERT_TRUE(WaitFor([&] { return Said(*second, "\"lease.granted\"") >= 1; }, 60'000 + ttl_ms))
       << second->log();
   const double again_s = SecondsSince(killed_ns);
   const double ttl_s = static_cast<double>(ttl_ms) * 1e-3;
   std::printf("figures: R9 ttl_s=%.0f dispatched_again_s=%.2f\n", ttl_s, again_s);
   EXPECT_LT(again_s, ttl_s + 1 + 10);
 
-  // It runs: its process takes all the time that it gets.
+  // It runs: its process takes all the time that it gets. (Where the machine stood still longer
+  // than a lease, the agent has stopped it once already, and has it again.)
   support::SleepMs(500);
-  ASSERT_EQ(Said(*second, "\"measurement.done\""), 0u) << second->log();
+  const size_t done = Said(*second, "\"measurement.done\"");
+  const size_t stopped = Said(*second, "\"CANCELLED\"");
+  ASSERT_EQ(done, stopped) << second->log();
   const int64_t cancelled_ns = clock_.NowNs();
   consumer_.Cancel("endless");
-  ASSERT_TRUE(WaitFor([&] { return Said(*second, "\"measurement.done\"") == 1; })) << second->log();
+  ASSERT_TRUE(WaitFor([&] { return Said(*second, "\"measurement.done\"") > done; }))
+      << second->log();
   const double dead_s = SecondsSince(cancelled_ns);
-  EXPECT_EQ(Said(*second, "\"CANCELLED\""), 1u) << second->log();
+  EXPECT_EQ(Said(*second, "\"CANCELLED\""), stopped + 1) << second->log();
   std::printf("figures: R10 candidate_dead_s=%.3f\n", dead_s);
   EXPECT_LT(dead_s, 2 + 10);
-  // Nothing of it is dispatched again.
+  // Nothing of it is dispatched again: each grant from here on is an attempt of the other item.
+  const size_t granted = Said(*second, "\"lease.granted\"");
   consumer_.Submit({consumer_.Item("next", "honest")});
   ASSERT_TRUE(consumer_.PullUntil(2)) << second->log();
   EXPECT_EQ(consumer_.finals().at("endless").state(), v1::WORK_STATE_CANCELLED);
-  EXPECT_EQ(Said(*second, "\"lease.granted\""), 2u) << second->log();
+  const int attempts = consumer_.finals().at("next").result().attempt();
+  EXPECT_EQ(Said(*second, "\"lease.granted\""), granted + static_cast<size_t>(attempts))
+      << second->log();
 }
 
 }  // namespace

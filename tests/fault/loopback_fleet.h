@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <time.h>
 
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -123,6 +124,14 @@ class LoopbackDaemon {
   std::unique_ptr<HostFaults> host_;
   std::unique_ptr<support::Child> child_;
 };
+
+// The last line of the daemon's log was written by a clock that is `ms` off ours, give or take some
+// minutes.
+inline bool SeesOffset(const LoopbackDaemon& daemon, int64_t ms) {
+  constexpr int64_t kToleranceMs = 360'000;
+  const int64_t seen_ms = (LastLogTime(daemon.log()) - time(nullptr)) * 1000;
+  return std::abs(seen_ms - ms) < kToleranceMs;
+}
 
 // Submits, pulls and acknowledges; goes on through restarts of the tracker.
 class LoopbackConsumer {

@@ -19,6 +19,8 @@ namespace tilewright::tests {
 namespace {
 
 constexpr double kBarMs = 250;
+// A trial waits for five, and others write to this disk, too.
+constexpr double kSyncs = 20;
 
 double MsOf(const google::protobuf::Duration& duration) {
   return static_cast<double>(duration.seconds()) * 1e3 +
@@ -63,20 +65,32 @@ class TrialOverheadTest : public ::testing::Test {
     setup_.Submit({item});
   }
 
-  // Pulls the next result and commits it.
+  // The open item's last update. On a machine that stood still longer than a lease the tracker says
+  // before it that the item was queued again.
+  v1::WorkUpdate Pull() {
+    support::SystemClock clock;
+    const int64_t end_ns = clock.NowNs() + Patiently(kDeadlineMs) * 1'000'000;
+    while (clock.NowNs() < end_ns) {
+      v1::PullResultsRequest request;
+      request.set_consumer(kConsumer);
+      request.set_cursor(cursor_);
+      request.mutable_max_wait()->set_seconds(20);
+      v1::PullResultsResponse response;
+      grpc::ClientContext context;
+      daemon::SetTimeout(&context, Patiently(kDeadlineMs));
+      EXPECT_TRUE(stub_->PullResults(&context, request, &response).ok());
+      cursor_ = response.cursor();
+      for (const v1::WorkUpdate& update : response.updates()) {
+        if (update.state() != v1::WORK_STATE_QUEUED) return update;
+      }
+    }
+    return {};
+  }
+
+  // Pulls the open item's result and commits it.
   v1::MeasurementResult Record() {
-    v1::PullResultsRequest request;
-    request.set_consumer(kConsumer);
-    request.set_cursor(cursor_);
-    request.mutable_max_wait()->set_seconds(20);
-    v1::PullResultsResponse response;
-    grpc::ClientContext context;
-    daemon::SetTimeout(&context, Patiently(kDeadlineMs));
-    EXPECT_TRUE(stub_->PullResults(&context, request, &response).ok());
-    EXPECT_EQ(response.updates_size(), 1);
-    if (response.updates_size() != 1) return {};
-    cursor_ = response.cursor();
-    const v1::MeasurementResult& result = response.updates(0).result();
+    const v1::WorkUpdate update = Pull();
+    const v1::MeasurementResult& result = update.result();
     auto insert = log_->Prepare("INSERT INTO records VALUES (?1, ?2)");
     EXPECT_TRUE(insert.ok()) << insert.status();
     EXPECT_TRUE(insert->BindText(1, result.measurement_id())
@@ -84,6 +98,14 @@ class TrialOverheadTest : public ::testing::Test {
                     .Run()
                     .ok());
     return result;
+  }
+
+  // What a durable write costs on this disk just now.
+  double SyncMs() {
+    support::SystemClock clock;
+    const int64_t begin_ns = clock.NowNs();
+    EXPECT_TRUE(support::WriteFileAtomic(dir_->File("sync"), "as long as a record").ok());
+    return static_cast<double>(clock.NowNs() - begin_ns) * 1e-6;
   }
 
   std::unique_ptr<support::TempDir> dir_;
@@ -99,7 +121,7 @@ TEST_F(TrialOverheadTest, FromArtifactToCommittedRecord) {
   const int trials = static_cast<int>(TestRounds(30));
   constexpr int kWarmUp = 5;
   support::SystemClock clock;
-  std::vector<double> overhead, fetch, load, run;
+  std::vector<double> overhead, fetch, load, run, sync;
   for (int i = 0; i < trials + kWarmUp; ++i) {
     std::string module;
     const v1::WorkItem item = Prepare(i, &module);
@@ -110,6 +132,7 @@ TEST_F(TrialOverheadTest, FromArtifactToCommittedRecord) {
     ASSERT_EQ(result.outcome(), v1::OK) << result.DebugString();
     ASSERT_EQ(result.work_item(), item.name());
     if (i < kWarmUp) continue;
+    sync.push_back(SyncMs());
     run.push_back(MsOf(result.run_time()));
     fetch.push_back(MsOf(result.fetch_time()));
     load.push_back(MsOf(result.load_time()));
@@ -118,14 +141,14 @@ TEST_F(TrialOverheadTest, FromArtifactToCommittedRecord) {
   EXPECT_GT(Quantile(run, 0.5), 0) << "the kernel's own time is known";
   EXPECT_GT(Quantile(overhead, 0), 0);
   if (kSlowdown == 1) {
-    EXPECT_LT(Quantile(overhead, 0.5), kBarMs);
+    EXPECT_LT(Quantile(overhead, 0.5), kBarMs + kSyncs * Quantile(sync, 0.5));
   }
   EXPECT_EQ(log_->QueryInt64("SELECT COUNT(*) FROM records").value_or(0), trials + kWarmUp);
   std::printf(
       "counts: trials=%d overhead_p50_ms=%.3f overhead_p90_ms=%.3f fetch_p50_ms=%.3f "
-      "load_p50_ms=%.3f run_p50_ms=%.3f\n",
+      "load_p50_ms=%.3f run_p50_ms=%.3f sync_p50_ms=%.3f\n",
       trials, Quantile(overhead, 0.5), Quantile(overhead, 0.9), Quantile(fetch, 0.5),
-      Quantile(load, 0.5), Quantile(run, 0.5));
+      Quantile(load, 0.5), Quantile(run, 0.5), Quantile(sync, 0.5));
   EXPECT_EQ(agent_->End().exit_code, 0);
 }
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -53,6 +54,8 @@ class WorkerSandboxTest : public ::testing::TestWithParam<Case> {
   // One worker of each profile for all cases, as for an agent: what one case breaks, the next ones
   // feel.
   static void SetUpTestSuite() {
+    // What a build without a filter may have left.
+    ASSERT_TRUE(support::RemoveFile("/tmp/tilewright_hostile").ok());
     const auto path = support::FindSibling("tilewright-worker");
     ASSERT_TRUE(path.ok()) << path.status();
     for (const char* profile : {"strict", "driver"}) {
@@ -265,13 +268,12 @@ TEST_F(Honest, InjectedFaultsAreFoundTheOrdinaryWay) {
   EXPECT_EQ(hang.outcome(), v1::RUN_TIMEOUT) << hang.DebugString();
 }
 
-// How many processes bear that name.
 // Where the kernel has no filter, a candidate can start processes and leave its group.
 TEST(WithoutAFilter, DescendantsAreKilledAndReapedWhereverTheyWent) {
   ASSERT_EQ(tests::ProcessesCalled("tw_escaped"), 0);
   v1::MeasureModule request;
   *request.mutable_inputs() = tests::KernelInputs();
-  request.mutable_wall_limit()->set_nanos(700'000'000);
+  request.mutable_wall_limit()->set_seconds(3);  // long enough for them to get away
   ChildJob job;
   const std::string module = tests::KernelModule("escape");
   job.measure.module = module;
@@ -279,8 +281,9 @@ TEST(WithoutAFilter, DescendantsAreKilledAndReapedWhereverTheyWent) {
   job.memory_limit_bytes = kMemoryLimit;
   job.sandboxed = false;
   int alive = 0;
+  std::atomic<bool> over{false};
   std::thread witness([&] {
-    for (int i = 0; i < 60 && alive < 3; ++i) {
+    while (alive < 3 && !over.load()) {
       support::SleepMs(10);
       alive = std::max(alive, tests::ProcessesCalled("tw_escaped"));
     }
@@ -289,9 +292,10 @@ TEST(WithoutAFilter, DescendantsAreKilledAndReapedWhereverTheyWent) {
   MeasureInChild(
       job, [](v1::WorkerPhase) {},
       [&](v1::ModuleMeasured answer) { measured = std::move(answer); });
+  over = true;
   witness.join();
   EXPECT_EQ(measured.outcome(), v1::RUN_TIMEOUT) << measured.DebugString();
-  EXPECT_EQ(alive, 3) << "they did escape";
+  EXPECT_GE(alive, 3) << "they did not escape";
   EXPECT_EQ(tests::ProcessesCalled("tw_escaped"), 0) << "not even a zombie";
 }
 

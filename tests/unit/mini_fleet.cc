@@ -73,7 +73,7 @@ void MiniFleet::AgentLoop() {
   const auto stub = v1::AgentService::NewStub(daemon::MakeChannel(host_->address(), {true}));
   uint64_t sequence = 0;
   while (!stopping_) {
-    if (!measuring) {
+    if (!measuring || measured_ >= most) {
       support::SleepMs(kPauseMs);
       continue;
     }

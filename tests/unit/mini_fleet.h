@@ -27,8 +27,10 @@ class MiniFleet {
 
   const std::string& address() const { return host_->address(); }
   int64_t measured() const { return measured_.load(); }
-  // The agent gets nothing while false.
+  // The agent gets nothing while false, nor once it has measured so many (or a few more: what it
+  // was granted together).
   std::atomic<bool> measuring{true};
+  std::atomic<int64_t> most{INT64_MAX};
 
  private:
   void AgentLoop();
