@@ -13,28 +13,37 @@ from fleet import BIN, Fleet, make_models, run_checks  # noqa: E402
 FAULT_KINDS = {"WRONG_RESULT", "RUN_CRASH", "RUN_TIMEOUT"}
 
 
+def one_job_with_faults(fleet, model):
+    """The kinds that its trials ended with."""
+    name = fleet.submit(model, 80, extra=("--fresh",))
+    job = fleet.wait_job(name, 900)
+    assert job["state"] == "SUCCEEDED", job
+    assert job["progress"]["measured"] == 80, job["progress"]
+    records = [r for r in fleet.export(job=name) if r["accepted"]]
+    kinds = Counter(r["outcome"] for r in records)
+    reported = {k: v for k, v in job["progress"]["failed_by_kind"].items() if v}
+    counted = {k: v for k, v in kinds.items() if k != "OK"}
+    assert reported == counted, (reported, counted)
+    for kind in FAULT_KINDS:
+        assert kinds[kind] <= 30, kinds
+    for task in job["tasks"]:
+        best = [r for r in records if r["steps"] == task["best_steps"] and r["outcome"] == "OK" and r["valid"]]
+        assert best, f"the best of {task['name']} has no OK record"
+    return kinds
+
+
 def injected_faults_are_counted_and_never_win():
     with Fleet(threads=1, agent_args=("--test-faults", "seed=3,wrong=.1,crash=.1,hang=.05",
                                       "--wall-limit-ms", "3000")) as fleet:
         fleet.start_all()
         model = make_models(fleet.state / "models", "dqn") / "dqn" / "model.onnx"
-        name = fleet.submit(model, 80)
-        job = fleet.wait_job(name, 900)
-        assert job["state"] == "SUCCEEDED", job
-        assert job["progress"]["measured"] == 80, job["progress"]
-        records = [r for r in fleet.export(job=name) if r.get("accepted", True)]
-        kinds = Counter(r["outcome"] for r in records)
-        assert FAULT_KINDS <= set(kinds), kinds
-        reported = {k: v for k, v in job["progress"]["failed_by_kind"].items() if v}
-        counted = {k: v for k, v in kinds.items() if k != "OK"}
-        assert reported == counted, (reported, counted)
-        for kind in FAULT_KINDS:
-            assert 1 <= kinds[kind] <= 30, kinds
-        by_hash = {r["program_hash"]: r for r in records}
-        for task in job["tasks"]:
-            best = [r for r in records if r["steps"] == task["best_steps"] and r["outcome"] == "OK"]
-            assert best, f"the best of {task['name']} has no OK record"
-        assert by_hash
+        # Drawn by the measurements' names, which differ from run to run: of 80 trials not one hangs in 1 of 60 runs.
+        seen = Counter()
+        for _ in range(4):
+            seen += one_job_with_faults(fleet, model)
+            if FAULT_KINDS <= set(seen):
+                return
+        raise AssertionError(f"kinds never seen: {FAULT_KINDS - set(seen)}")
 
 
 def miscompiles_are_caught():
