@@ -54,7 +54,7 @@ def run_job(fleet, model, rng, seed, kills):
     ids = Counter(m for m, _ in records)
     assert all(count == 1 for count in ids.values()), [m for m, c in ids.items() if c > 1]
     assert seen <= set(ids), f"lost: {seen - set(ids)}"
-    lines = [r for r in fleet.export(job=name) if r.get("accepted", True)]
+    lines = [r for r in fleet.export(job=name) if r["accepted"]]
     per_trial = Counter(r["trial"] for r in lines)
     assert len(per_trial) == TRIALS_PER_JOB and max(per_trial.values()) == 1, (len(per_trial), per_trial.most_common(3))
 
