@@ -371,9 +371,7 @@ Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,
 }
 
 void ApplyDefaultSchedule(const ir::Target& target, const Choices& choices, Schedule* schedule) {
-  TW_CHECK(std::all_of(schedule->steps().begin(), schedule->steps().end(), [](const Step& step) {
-    return step.kind == StepKind::kVariant;
-  })) << "a default schedule starts from an unscheduled function";
+  TW_CHECK(schedule->steps().empty()) << "a default schedule starts from an unscheduled function";
   if (schedule->function().body == nullptr) return;
   DefaultScheduler(schedule, target, choices).Run();
   StreamLargeOutputs(target, schedule);

@@ -45,8 +45,7 @@ bool ReducesRows(const ir::Function& function);
 // out.
 Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,
                       const Choices& choices = {});
-// The same, applied to `schedule`. REQUIRES: a schedule without steps but
-// for the choice of a variant.
+// The same, applied to `schedule`. REQUIRES: a schedule without steps.
 void ApplyDefaultSchedule(const ir::Target& target, const Choices& choices, Schedule* schedule);
 
 // stream_writes for the blocks of a schedule that write more than half of the target's last cache

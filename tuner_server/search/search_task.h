@@ -39,7 +39,7 @@ struct SearchOptions {
   uint64_t seed = 0;
   int considered = 256;  // drafts that each batch ranks (the space permitting)
   int fresh = 48;        // of those, made for this batch from the best told
-  int generations = 3;   // of mutations of what a pre-trained model likes best, `offspring` each,
+  int generations = 6;   // of mutations of what a pre-trained model likes best, `offspring` each,
   int late_generations = 1;  // while little is known, and then: the best told are better parents
   int offspring = 24;
   double base_growth = 1;  // points of the stream looked at, more for each told program

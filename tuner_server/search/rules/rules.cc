@@ -8,7 +8,6 @@ constexpr Rule kRules[] = {
     {"split_reduction", MakeSplitReduction, /*of_variants=*/false, /*beside=*/true},
     {"winograd", MakeWinograd, /*of_variants=*/true},
     {"depthwise_dots", MakeDepthwiseDots, /*of_variants=*/true},
-    {"around_default", MakeAroundDefault, /*of_variants=*/true},
     {"multi_level_tiling", MakeMultiLevelTiling},
     {"parallel_vectorize_unroll", MakeParallelVectorizeUnroll},
 };

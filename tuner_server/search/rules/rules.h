@@ -31,7 +31,7 @@ std::span<const Rule> Rules();
 std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& function,
                                                           const ir::Target& target);
 // The default schedule with its decisions as knobs; the default itself is the point of all first
-// values (around_default.cc). Also of variants that no other rule describes.
+// values (around_default.cc).
 std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& function,
                                                        const ir::Target& target);
 // A long reduction to few results, in parts that threads share (split_reduction.cc).
