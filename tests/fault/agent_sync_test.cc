@@ -110,11 +110,11 @@ TEST(AgentSync, AGrantInTheAnswerToAnOvertakenCallIsTakenAtOnce) {
   ASSERT_NE(server, nullptr);
   LoopbackDaemon agent("tilewright-agent", dir->File("agent"),
                        {"--tracker", StrCat("127.0.0.1:", port), "--device", "cpu", "--name",
-                        "solo", "--sync-hold-ms", "20000"});
+                        "solo", "--sync-hold-ms", "60000"});
   agent.Start();
   EXPECT_TRUE(WaitFor([&] { return service.Named("leases/1"); })) << agent.log();
-  // The newest call is held for 20 seconds: only the overtaken one's answer can tell of it.
-  EXPECT_TRUE(WaitFor([&] { return service.Named("leases/2"); }, 10'000)) << agent.log();
+  // The newest call is held for a minute: only the overtaken one's answer can tell of it.
+  EXPECT_TRUE(WaitFor([&] { return service.Named("leases/2"); }, 30'000)) << agent.log();
   agent.Kill9();
   service.Stop();
   server->Shutdown();

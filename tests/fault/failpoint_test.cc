@@ -24,7 +24,8 @@ using support::StrCat;
 constexpr int kItems = 3;  // so that a point is passed more than once
 constexpr int64_t kPatienceMs = 60'000;
 constexpr int64_t kSubmitEveryMs = 500;
-constexpr int64_t kDeathMs = 300;
+constexpr int64_t kDeathMs = 10'000;   // to a death that must come
+constexpr int64_t kLateDeathMs = 300;  // to one that may
 
 class FailpointTest : public ::testing::Test {
  protected:
@@ -50,7 +51,7 @@ class FailpointTest : public ::testing::Test {
 
   // The daemon is started with the failpoint and does its work until it has died of it, or has done
   // all. True when it died. Either way it runs again afterwards, without the failpoint.
-  bool DieAt(LoopbackDaemon* daemon, std::string_view point, int hit) {
+  bool DieAt(LoopbackDaemon* daemon, std::string_view point, int hit, int64_t death_ms) {
     const bool tracker = daemon == tracker_.get();
     daemon->Kill9();
     std::vector<std::string> args = {"--test-failpoint", StrCat(point, "=", hit)};
@@ -60,7 +61,7 @@ class FailpointTest : public ::testing::Test {
     if (!died) Work([&] { return daemon->Dead(); });
     // The last item may be done in the moment of the death, which takes a moment itself. One that
     // did not come by now must not come later.
-    died = died || daemon->Dead(kDeathMs);
+    died = died || daemon->Dead(Patiently(death_ms));
     if (died) {
       EXPECT_EQ(daemon->End(0).signal, SIGKILL) << daemon->log();
     }
@@ -134,7 +135,8 @@ TEST_F(FailpointTest, DyingAtEveryOneLosesNothingAndCountsNothingTwice) {
       SCOPED_TRACE(point);
       const bool tracker = point.starts_with("tracker.") || point.starts_with("store.");
       LoopbackDaemon* daemon = tracker ? tracker_.get() : agent_.get();
-      const bool died = DieAt(daemon, point, 1 + static_cast<int>(round % 3));
+      const bool died = DieAt(daemon, point, 1 + static_cast<int>(round % 3),
+                              round == 0 ? kDeathMs : kLateDeathMs);
       // Later hits may not come in a short run; the first one must.
       if (round == 0) {
         EXPECT_TRUE(died) << point << " was not reached";

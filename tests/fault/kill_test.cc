@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kPatienceMs = 60'000;
 constexpr double kMeanPauseMs = 100;
-constexpr int kMostProgressWaits = 100;
+constexpr int64_t kMostProgressWaits = 100;
 constexpr int64_t kProgressWaitMs = 10;
 // Fewer items than this per death, and the deaths met an idle fleet: they prove nothing.
 constexpr double kItemsPerDeath = 0.25;
@@ -33,7 +33,9 @@ class Reaper {
   // One death or one pause, after a random time.
   void Strike() {
     fleet_->RunFor(static_cast<int64_t>(-kMeanPauseMs * std::log1p(-rng_.UniformDouble())));
-    if (rng_.Bernoulli(0.5)) WaitForProgress();
+    if (rng_.Bernoulli(0.5)) WaitForProgress(kMostProgressWaits);
+    if (Behind()) WaitForProgress(kPatienceMs / kProgressWaitMs);
+    ++strikes_;
     Resume(false);
     LoopbackDaemon* victim = ChooseVictim();
     if (rng_.Bernoulli(0.1)) {
@@ -51,10 +53,16 @@ class Reaper {
   int64_t pauses() const { return pauses_; }
 
  private:
+  // Strikes came faster than this machine works: they would hit daemons that only start.
+  bool Behind() const {
+    return static_cast<double>(fleet_->finals()) < kItemsPerDeath * static_cast<double>(strikes_);
+  }
+
   // On a busy machine daemons may do little but start: half of the strikes come when something has
   // been done since the last, and a moment later.
-  void WaitForProgress() {
-    for (int i = 0; i < kMostProgressWaits && fleet_->finals() <= progress_; ++i) {
+  void WaitForProgress(int64_t most_waits) {
+    for (int64_t i = 0; i < most_waits && fleet_->finals() <= progress_; ++i) {
+      Resume(false);
       fleet_->RunFor(kProgressWaitMs);
     }
     progress_ = fleet_->finals();
@@ -93,6 +101,7 @@ class Reaper {
   support::Rng rng_;
   std::map<LoopbackDaemon*, int64_t> paused_;  // until when
   size_t progress_ = 0;                        // items done at the last such strike
+  int64_t strikes_ = 0;
   int64_t tracker_kills_ = 0;
   int64_t agent_kills_ = 0;
   int64_t pauses_ = 0;

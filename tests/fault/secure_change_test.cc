@@ -1,7 +1,6 @@
 // Trust that changes while real daemons run, and servers that are none: a token, a certificate or a
 // server that was revoked is out without a restart, a renewed one counts, a false one gets no
 // calls.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -27,7 +26,6 @@ namespace {
 using security::CertificateKind;
 using security::Listener;
 using security::Role;
-using ::testing::HasSubstr;
 
 using SecureChangeTest = SecureFleetTest;
 
@@ -80,19 +78,19 @@ TEST_F(SecureChangeTest, ARevokedTokenIsOutWithoutARestart) {
   const auto admin =
       v1::FleetAdminService::NewStub(DialAs(tracker_, "laptop", "tracker-tokens", "root"));
   const auto reachability = [&] { return Reachability(admin.get()); };
-  EXPECT_EQ(reachability(), v1::REACHABILITY_ONLINE);
+  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_ONLINE; }));
   const auto agent = DialAs(tracker_, "bench", "tracker-tokens", "bench");
   const std::string health = "/grpc.health.v1.Health/Check";
   EXPECT_TRUE(RawCall(agent, health).ok());
   const std::string id = tokens_.at("tracker-tokens bench").row.id;
   ASSERT_TRUE(security::RevokeToken(File("tracker-tokens"), id, NowSeconds()).ok());
-  ASSERT_TRUE(WaitFor([&] { return !RawCall(agent, health).ok(); }, 5000));
-  EXPECT_EQ(support::Slug(RawCall(agent, health)), "auth.token.revoked");
-  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_OFFLINE; }, 20'000));
+  ASSERT_TRUE(
+      WaitFor([&] { return support::Slug(RawCall(agent, health)) == "auth.token.revoked"; }));
+  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_OFFLINE; }));
   // A new token in its place: the agent comes back by itself.
   Token("tracker-tokens", Role::kAgent, "bench");
   ASSERT_TRUE(WriteToken("bench", "tracker-tokens", "bench").ok());
-  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_ONLINE; }, 30'000));
+  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_ONLINE; }));
 }
 
 TEST_F(SecureChangeTest, ARevokedCertificateIsOutWithoutARestart) {
@@ -106,8 +104,8 @@ TEST_F(SecureChangeTest, ARevokedCertificateIsOutWithoutARestart) {
   const std::string& list = *revoked;
   ASSERT_TRUE(support::WriteFileAtomic(File("lab/crl.pem"), list).ok());
   // Also on the connection that is open.
-  ASSERT_TRUE(WaitFor([&] { return !RawCall(bench, health).ok(); }, 5000));
-  EXPECT_EQ(support::Slug(RawCall(bench, health)), "auth.certificate.revoked");
+  ASSERT_TRUE(
+      WaitFor([&] { return support::Slug(RawCall(bench, health)) == "auth.certificate.revoked"; }));
   EXPECT_TRUE(RawCall(laptop, health).ok());
 }
 
@@ -119,7 +117,7 @@ TEST_F(SecureChangeTest, ARevokedServerGetsNoCalls) {
   const auto watcher = DialAs(tracker_, "laptop", "tracker-tokens", "root");
   const auto admin = v1::FleetAdminService::NewStub(watcher);
   const auto reachability = [&] { return Reachability(admin.get()); };
-  EXPECT_EQ(reachability(), v1::REACHABILITY_ONLINE);
+  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_ONLINE; }));
   const auto visitor = DialAs(tracker_, "other", "tracker-tokens", "other");
   const std::string health = "/grpc.health.v1.Health/Check";
   EXPECT_TRUE(RawCall(visitor, health).ok());
@@ -129,10 +127,12 @@ TEST_F(SecureChangeTest, ARevokedServerGetsNoCalls) {
   for (const char* dialer : {"other", "bench"}) {
     ASSERT_TRUE(support::WriteFileAtomic(File(dialer) + "/crl.pem", list).ok());
   }
-  ASSERT_TRUE(WaitFor([&] { return !RawCall(visitor, health).ok(); }, 10'000));
-  const absl::Status refused = RawCall(visitor, health);
-  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("auth.certificate.revoked"));
+  absl::Status refused;
+  EXPECT_TRUE(WaitFor([&] {
+    refused = RawCall(visitor, health);
+    return absl::IsUnavailable(refused) &&
+           refused.message().find("auth.certificate.revoked") != std::string::npos;
+  })) << refused;
   EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_OFFLINE; }, 60'000))
       << "the agent goes on talking to a revoked tracker";
   // Started again with a certificate that counts: all come back by themselves.
@@ -165,7 +165,7 @@ TEST_F(SecureChangeTest, RenewedCertificatesCountWithoutARestart) {
   EXPECT_EQ(first, on_disk());
   ASSERT_TRUE(security::RenewIdentity(File("pki"), File("lab"), 90, NowSeconds()).ok());
   EXPECT_NE(on_disk(), first);
-  EXPECT_TRUE(WaitFor([&] { return serial() == on_disk(); }, 30'000));
+  EXPECT_TRUE(WaitFor([&] { return serial() == on_disk(); }));
 }
 
 }  // namespace

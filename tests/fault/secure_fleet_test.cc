@@ -250,7 +250,7 @@ TEST_F(SecureFleetTest, AgentsSpeakForThemselvesOnly) {
     request.set_protocol_revision(1);
     v1::SyncResponse response;
     grpc::ClientContext context;
-    daemon::SetTimeout(&context, 5000);
+    daemon::SetTimeout(&context, tests::Patiently(20'000));
     return daemon::FromGrpc(stub->Sync(&context, request, &response));
   };
   EXPECT_EQ(support::Slug(sync("agents/bench")), "auth.agent.mismatch");
@@ -270,13 +270,13 @@ TEST_F(SecureFleetTest, AgentsSpeakForThemselvesOnly) {
   result->set_outcome(v1::OK);
   v1::ReportResultsResponse acks;
   grpc::ClientContext context;
-  daemon::SetTimeout(&context, 5000);
+  daemon::SetTimeout(&context, tests::Patiently(20'000));
   ASSERT_TRUE(stub->ReportResults(&context, report, &acks).ok());
   EXPECT_EQ(acks.acks(0).disposition(), v1::DISPOSITION_REJECTED);
   EXPECT_THAT(acks.acks(0).detail(), HasSubstr("result.device.foreign"));
   report.set_agent("agents/bench");
   grpc::ClientContext again;
-  daemon::SetTimeout(&again, 5000);
+  daemon::SetTimeout(&again, tests::Patiently(20'000));
   EXPECT_EQ(support::Slug(daemon::FromGrpc(stub->ReportResults(&again, report, &acks))),
             "auth.agent.mismatch");
   // The token of one agent with the certificate of another.

@@ -125,6 +125,19 @@ class TrackerServiceTest : public ::testing::Test {
     return response.acks(0).disposition();
   }
 
+  // Until the tracker has taken the first Sync in.
+  void WaitForDevice() {
+    const int64_t end_ns = clock_.NowNs() + 30'000'000'000;
+    for (;;) {
+      v1::ListDevicesResponse devices;
+      grpc::ClientContext context;
+      ASSERT_TRUE(people_->ListDevices(&context, v1::ListDevicesRequest(), &devices).ok());
+      if (devices.devices_size() > 0) return;
+      ASSERT_LT(clock_.NowNs(), end_ns);
+      support::SleepMs(1);
+    }
+  }
+
   support::SystemClock clock_;
   std::unique_ptr<support::TempDir> dir_;
   std::unique_ptr<TrackerStore> store_;
@@ -146,13 +159,8 @@ class TrackerServiceTest : public ::testing::Test {
 TEST_F(TrackerServiceTest, AWaitingSyncIsAnsweredWhenWorkArrives) {
   ASSERT_NO_FATAL_FAILURE(Start(dir_->path()));
   auto waiting = std::async(std::launch::async, [this] { return Sync(Request(), 20'000); });
-  // The device is known once the Sync is taken in; only then is the submission late enough.
-  v1::ListDevicesResponse devices;
-  for (int i = 0; i < 2000 && devices.devices_size() == 0; ++i) {
-    grpc::ClientContext context;
-    devices.Clear();
-    ASSERT_TRUE(people_->ListDevices(&context, v1::ListDevicesRequest(), &devices).ok());
-  }
+  // Only then is the submission late enough.
+  ASSERT_NO_FATAL_FAILURE(WaitForDevice());
   const auto outcome = Submit("w1");
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->kind(), v1::SubmitOutcome::KIND_ACCEPTED);
@@ -182,12 +190,7 @@ TEST_F(TrackerServiceTest, ANewerSyncOfTheSameAgentFreesTheOlder) {
   const v1::SyncRequest first = Request();
   const v1::SyncRequest second = Request();
   auto waiting = std::async(std::launch::async, [&] { return Sync(first, 20'000); });
-  v1::ListDevicesResponse devices;
-  for (int i = 0; i < 2000 && devices.devices_size() == 0; ++i) {
-    grpc::ClientContext context;
-    devices.Clear();
-    ASSERT_TRUE(people_->ListDevices(&context, v1::ListDevicesRequest(), &devices).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(WaitForDevice());
   EXPECT_TRUE(Sync(second, 0).status.ok());
   const SyncAnswer answer = waiting.get();
   EXPECT_TRUE(answer.status.ok());
@@ -245,12 +248,7 @@ TEST_F(TrackerServiceTest, PeopleSeeAndSteerDevices) {
 TEST_F(TrackerServiceTest, DrainingAnswersWaitingCallsWithAPause) {
   ASSERT_NO_FATAL_FAILURE(Start(dir_->path()));
   auto waiting = std::async(std::launch::async, [this] { return Sync(Request(), 20'000); });
-  v1::ListDevicesResponse devices;
-  for (int i = 0; i < 2000 && devices.devices_size() == 0; ++i) {
-    grpc::ClientContext context;
-    devices.Clear();
-    ASSERT_TRUE(people_->ListDevices(&context, v1::ListDevicesRequest(), &devices).ok());
-  }
+  ASSERT_NO_FATAL_FAILURE(WaitForDevice());
   loop_->Drain();
   const SyncAnswer answer = waiting.get();
   ASSERT_TRUE(answer.status.ok()) << answer.status;

@@ -50,7 +50,6 @@ class TunerServiceTest : public testing::Test {
   void Start() {
     ASSERT_TRUE(support::MakeDirs(options_.state_dir).ok());
     server_ = Value(TunerServer::Start(options_));
-    options_.host.listen = server_->address();
     channel_ = daemon::MakeChannel(server_->address(), {true});
     jobs_ = v1::JobService::NewStub(channel_);
     modules_ = v1::ModuleService::NewStub(channel_);

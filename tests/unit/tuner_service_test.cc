@@ -289,7 +289,7 @@ TEST_F(TunerServiceTest, DeviceCallsGoOnToTheTracker) {
   v1::GetDeviceRequest request;
   request.set_name("devices/sim");
   absl::StatusOr<v1::Device> device;
-  for (int i = 0; i < 200; ++i) {  // until the agent's first call
+  for (int i = 0; i < 1200; ++i) {  // until the agent's first call
     device = Call(devices_.get(), &v1::FleetAdminService::Stub::GetDevice, request);
     if (device.ok()) break;
     support::SleepMs(25);
