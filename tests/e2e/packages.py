@@ -37,6 +37,14 @@ class Packages(cli_case.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         return [line for line in done.stdout.splitlines() if line.startswith("/")]
 
+    @staticmethod
+    def may_mount():
+        """Whether a program can be given a root of its own here; a container may forbid it."""
+        done = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True)
+        if done.returncode != 0:
+            print("[SKIP] the tarball's programs in a root of their own: " + done.stderr.strip())
+        return done.returncode == 0
+
     def check_sums(self):
         with open(self.path("out/SHA256SUMS")) as sums:
             rows = [line.split() for line in sums]
@@ -54,7 +62,8 @@ class Packages(cli_case.Case):
         os.makedirs(root + "/var/lib/dpkg/updates")
         Path(root, "var/lib/dpkg/status").touch()
         # Libraries and the user's account belong to the whole machine; scripts are checked by reading.
-        done = subprocess.run(["fakeroot", "dpkg", "--root=" + root, "--force-depends", "--force-not-root", "--force-script-chrootless",
+        as_root = ["fakeroot"] if shutil.which("fakeroot") else []  # files of root's; root itself needs none
+        done = subprocess.run([*as_root, "dpkg", "--root=" + root, "--force-depends", "--force-not-root", "--force-script-chrootless",
                                "--unpack", *made], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         versions = set()
@@ -95,7 +104,7 @@ class Packages(cli_case.Case):
         subprocess.run(["tar", "-xzf", made[0], "-C", root], check=True)
         home = glob.glob(root + "/tilewright-agent-*")[0]
         inside = home[len(root):]
-        if os.geteuid() == 0:
+        if self.may_mount():
             for library in ("/lib64/ld-linux-x86-64.so.2", *("/lib/x86_64-linux-gnu/" + name for name in (
                     "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2"))):
                 if os.path.exists(library):
