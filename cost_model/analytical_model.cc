@@ -95,6 +95,11 @@ double TailFactor(const StatementSummary& s, const RegisterTile& tile, const ir:
   double factor = 1;
   for (const LoopSummary& loop : s.loops) {
     if (loop.last_share >= 1) continue;
+    const double trips = static_cast<double>(loop.extent);
+    if (loop.reduces) {  // fewer rounds of the same body
+      factor *= (trips - 1 + loop.last_share) / trips;
+      continue;
+    }
     RegisterTile last = tile;
     last.accumulators = std::max(1.0, tile.accumulators * loop.last_share);
     last.body_ops = std::max(1.0, tile.body_ops * loop.last_share);
@@ -102,7 +107,6 @@ double TailFactor(const StatementSummary& s, const RegisterTile& tile, const ir:
     last.loads_per_op = tile.loads_per_op * loads;
     last.distinct_loads_per_op = tile.distinct_loads_per_op * loads;
     const double tail = loop.last_share * BodyCycles(s, last, target) / full;
-    const double trips = static_cast<double>(loop.extent);
     factor *= (trips - 1 + tail) / trips;
   }
   return factor;

@@ -94,7 +94,8 @@ class Summarizer {
         const analysis::Interval min = analysis::EvalInterval(s->range.min, size_bounds_);
         const bool peel = s->annotations.count("tail") > 0;
         loops_.push_back({s->var, min.is_bounded() ? min.min : 0,
-                          ConstantExtent(s->range.extent, size_bounds_), s->for_kind, false, 1});
+                          ConstantExtent(s->range.extent, size_bounds_), s->for_kind, false, false,
+                          1});
         peels_.push_back(peel);
         peeled_loops_ += peel;
         Walk(s->body, guarded);
@@ -152,7 +153,24 @@ class Summarizer {
           std::any_of(store.indices.begin(), store.indices.end(),
                       [&](const Expr& index) { return ir::UsesVar(index, loop.var); });
     }
+    MarkReductions(store.buffer, &summary);
     out_.statements.push_back(std::move(summary));
+  }
+
+  // Loops that do not move an accumulator are those of the sum, or around all of it where a local
+  // accumulator is used again: the latter contain its start, too.
+  void MarkReductions(const ir::Buffer& accumulator, StatementSummary* summary) {
+    if (!summary->accumulates) {
+      started_[accumulator] = loops_;
+      return;
+    }
+    const auto start = started_.find(accumulator);
+    if (start == started_.end()) return;
+    for (LoopSummary& loop : summary->loops) {
+      const bool around = std::any_of(start->second.begin(), start->second.end(),
+                                      [&](const LoopSummary& l) { return l.var == loop.var; });
+      loop.reduces = !loop.moves_store && !around;
+    }
   }
 
   // How much of the last iteration of loop `at` the conditions around a store (and its mask) admit.
@@ -248,6 +266,7 @@ class Summarizer {
   std::vector<bool> peels_;       // of loops_
   std::vector<Expr> conditions_;  // of the ifs around
   int peeled_loops_ = 0;
+  std::unordered_map<ir::Buffer, std::vector<LoopSummary>> started_;  // loops around first stores
   ProgramSummary out_;
 };
 

@@ -15,6 +15,8 @@ struct LoopSummary {
   int64_t extent = 1;
   ir::ForKind kind = ir::ForKind::kSerial;
   bool moves_store = false;  // the store's address depends on it (a spatial loop)
+  // A loop of the sum itself: it runs between the accumulator's start and its last value.
+  bool reduces = false;
   // Of a loop whose tail is peeled: which part of a full iteration's work its last one has, as the
   // condition inside says; 1 where it is a full one.
   double last_share = 1;

@@ -56,6 +56,24 @@ TEST(FeaturesTest, SchemaIsFixedAndNamesAreUnique) {
   EXPECT_EQ(SchemaHash().size(), 16U);
 }
 
+// 64 rounds of the sum in fives or 64 rows in sixes: the last of either is not a full one.
+TEST(FeaturesTest, TailOfASumKeepsItsAccumulators) {
+  const auto tail = [](const std::string& rows, const std::string& sum) {
+    return Column(
+        Features(
+            "cache_write %3; split %5 [?," + rows +
+            "] tail=peel; split %6 [?,2,8]; reorder %7 %9 %8 %10 %11; compute_at %3 %9; "
+            "split %13 [2,8]; split %14 [?," +
+            sum +
+            "] tail=peel; reorder %17 %18 %12 %15 %16; decompose_reduction %3 %17; unroll %12; "
+            "unroll %15; vectorize %16; unroll %18; unroll %8; unroll %10; vectorize %11"),
+        "time.tail");
+  };
+  EXPECT_DOUBLE_EQ(tail("4", "4"), 1);
+  EXPECT_FLOAT_EQ(tail("4", "5"), 64.0F / 65);
+  EXPECT_GT(tail("6", "4"), 64.0 / 66);  // four rows hide less latency than six
+}
+
 TEST(FeaturesTest, AreFiniteAndDeterministic) {
   for (const char* steps : {kPlain, kTiled}) {
     const FeatureVector row = Features(steps);
