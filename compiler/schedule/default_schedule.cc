@@ -86,7 +86,7 @@ void DefaultScheduler::InlineCheapStages() {
       if (!Reads(*site.block, block->writes[0].buffer)) continue;
       ++uses;
       into_reduction = into_reduction || site.block->init != nullptr;
-      into_long = into_long || ReductionSteps(*site.block) > kShortReduction;
+      into_long = into_long || !IsShort(*site.block);
       into_dots = into_dots || FindDotProduct(*site.block).has_value();
       reads += WorkOf(*site.block);
     }

@@ -14,8 +14,6 @@
 
 namespace tilewright::schedule {
 
-// Steps of a reduction that is written out.
-inline constexpr int64_t kShortReduction = 16;
 
 // Steps that a block takes for each of its results; 1 where it reduces nothing.
 int64_t ReductionSteps(const ir::StmtNode& block);
@@ -42,6 +40,10 @@ class DefaultScheduler {
   }
 
   void InlineCheapStages();
+  // Whether every product has operands of its own, as those of a depthwise convolution's windows.
+  bool HasOwnWindows(const ir::StmtNode& reduction) const;
+  // Whether all steps of a reduction may be written out.
+  bool IsShort(const ir::StmtNode& reduction) const;
   bool FeedsFromReduction(const ir::StmtNode& block) const;
   std::optional<std::string> EpilogueOf(const ir::StmtNode& reduction) const;
   // Which of a reduction's spatial iterators get lanes, rows and planes (positions in `spatial`,
@@ -52,6 +54,7 @@ class DefaultScheduler {
     std::vector<bool> moves_lanes;  // per spatial iterator
     int64_t width = 1;              // lanes
     Tile tile;
+    int64_t most_written_out = 0;  // vector operations of a body that is
     BlockChoice choice;
     std::optional<DotProduct> dot;  // of four bytes: its reduction loop stays inside of the lanes
   };

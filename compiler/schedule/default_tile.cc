@@ -6,8 +6,12 @@ namespace {
 
 using ir::StmtNode;
 
-// Vector operations of a body that is written out.
-constexpr int64_t kMaxBody = 192;
+// Steps of a reduction that is written out and vector operations of the whole body; more of them
+// where neighbours' windows share what they load.
+constexpr int64_t kShortReduction = 16, kShortWindows = 25;
+constexpr int64_t kMaxBody = 192, kMaxWindowsBody = 720;
+// Of windows that overlap, a row of so many leaves registers for as many factors.
+constexpr int64_t kWindowsInRow = 6, kHeldFactors = 12;
 
 }  // namespace
 
@@ -18,6 +22,16 @@ int64_t ReductionSteps(const StmtNode& block) {
     steps = std::min(kSymbolicExtent, steps * ExtentOf(iter.domain.extent));
   }
   return steps;
+}
+
+bool DefaultScheduler::HasOwnWindows(const StmtNode& reduction) const {
+  const int lanes = VectorAxis(reduction, Lanes(reduction), /*count_store=*/false);
+  return MovesLanes(reduction, lanes, RowAxis(reduction, lanes));
+}
+
+bool DefaultScheduler::IsShort(const StmtNode& reduction) const {
+  const int64_t steps = ReductionSteps(reduction);
+  return steps <= (HasOwnWindows(reduction) ? kShortWindows : kShortReduction);
 }
 
 DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) const {
@@ -72,6 +86,11 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
     plan.tile = {.vectors = 1, .rows = tile.vectors, .planes = tile.rows};
   } else {
     plan.tile = ChooseTile(vectors, extent(row_axis), extent(plane_axis), panel, target_);
+  }
+  const bool windows = plane_axis >= 0 && HasOwnWindows(reduction);
+  plan.most_written_out = windows ? kMaxWindowsBody : kMaxBody;
+  if (windows && ReductionSteps(reduction) <= kHeldFactors && WindowsOverlap(reduction, row_axis)) {
+    plan.tile = {.vectors = 1, .rows = std::min(kWindowsInRow, extent(row_axis)), .planes = 1};
   }
   const BlockChoice& choice = plan.choice;
   if (choice.vectors > 0) plan.tile.vectors = std::min(choice.vectors, vectors);
@@ -139,7 +158,8 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   }
   const int64_t sums = plan.tile.vectors * plan.tile.rows * plan.tile.planes;
   int64_t wanted = plan.choice.unroll;
-  if (wanted == 0 && steps > 1 && steps <= kShortReduction && steps * sums <= kMaxBody) wanted = -1;
+  const bool small = IsShort(reduction) && steps * sums <= plan.most_written_out;
+  if (wanted == 0 && steps > 1 && small) wanted = -1;
   if (wanted < 0 && steps <= kMaxBody) {
     for (int loop : *loops) Try({.kind = StepKind::kUnroll, .handles = {loop}});
   } else if (wanted > 1 && innermost <= wanted) {

@@ -153,13 +153,41 @@ bool MovesLanes(const StmtNode& block, int vector_axis, int axis) {
   return moves;
 }
 
+bool WindowsOverlap(const StmtNode& block, int axis) {
+  if (block.body->kind != ir::StmtKind::kStore || axis < 0) return false;
+  const ir::Var& var = block.iters[static_cast<size_t>(axis)].var;
+  bool overlap = false;
+  ir::VisitExprs(block.body->value, [&](const Expr& e) {
+    if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
+    const std::optional<int64_t> stride = AccessStride(e->buffer, e->args, var);
+    if (!stride.has_value() || *stride == 0) return true;
+    for (const ir::IterVar& iter : block.iters) {
+      overlap = overlap || (iter.type == ir::IterType::kReduce &&
+                            AccessStride(e->buffer, e->args, iter.var) == stride);
+    }
+    return true;
+  });
+  return overlap;
+}
+
 int SecondRowAxis(const StmtNode& block, int vector_axis, int row_axis) {
   if (block.body->kind != ir::StmtKind::kStore || vector_axis < 0 || row_axis < 0) return -1;
+  const bool any = MovesLanes(block, vector_axis, row_axis);
+  auto stays = [&](int axis) {
+    if (!MovesLanes(block, vector_axis, axis)) return true;
+    bool some = false;
+    ir::VisitExprs(block.body->value, [&](const Expr& e) {
+      if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
+      some = some || (Moves(block, e, vector_axis) && !Moves(block, e, axis));
+      return true;
+    });
+    return any && some;
+  };
   for (int i = static_cast<int>(block.iters.size()); i-- > 0;) {
     const ir::IterVar& iter = block.iters[static_cast<size_t>(i)];
     const int64_t* extent = ir::AsInt(iter.domain.extent);
     if (i != vector_axis && i != row_axis && iter.type == ir::IterType::kSpatial &&
-        extent != nullptr && *extent > 1 && !MovesLanes(block, vector_axis, i)) {
+        extent != nullptr && *extent > 1 && stays(i)) {
       return i;
     }
   }

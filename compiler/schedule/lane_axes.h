@@ -27,7 +27,11 @@ int VectorAxis(const ir::StmtNode& block, int lanes, bool count_store);
 int RowAxis(const ir::StmtNode& block, int vector_axis);
 // Whether the loads that differ between lanes move along `axis` too.
 bool MovesLanes(const ir::StmtNode& block, int vector_axis, int axis);
-// A third spatial axis that a tile may take when it has all of the row axis; -1 = none.
+// Whether neighbours along `axis` read the same elements in different steps of the reduction: the
+// windows of a convolution of stride 1.
+bool WindowsOverlap(const ir::StmtNode& block, int axis);
+// A third spatial axis that a tile may take when it has all of the row axis; -1 = none. Where every
+// axis moves one of the operands (depthwise convolutions), one that leaves another in place.
 int SecondRowAxis(const ir::StmtNode& block, int vector_axis, int row_axis);
 // Of bytes: the axis whose four elements lie between two of the lanes', [.., w, 4] with lanes along
 // w; written out, its stores fill whole vectors. -1 = none.

@@ -124,6 +124,33 @@ TEST(DefaultScheduleTest, TransposesAreStoredInRows) {
   EXPECT_FALSE(Contains(Check(*ragged, kTargets[2]), "unrolled"));
 }
 
+// Depthwise windows share what they read: those of five rows and columns are written out for whole
+// rows of the image and several of them; of three and at stride 1 the factors stay in registers
+// beside six sums.
+TEST(DefaultScheduleTest, DepthwiseWindowsAreWrittenOut) {
+  auto depthwise = [](int image, int kernel) {
+    const std::string i = std::to_string(image), k = std::to_string(kernel);
+    const std::string padded = std::to_string(image + kernel - 1);
+    return ir::ParseFunction(
+        "fn d(X: f32[" + padded + "," + padded + ",32] input, W: f32[" + k + "," + k +
+        ",32] constant, Y: f32[" + i + "," + i + ",32] output) stage=scheduled { for y in 0.." + i +
+        " { for x in 0.." + i + " { for c in 0..32 { for u in 0.." + k + " { for v in 0.." + k +
+        " { block d(vy: spatial 0.." + i + " = y, vx: spatial 0.." + i +
+        " = x, vc: spatial 0..32 = c, vu: reduce 0.." + k + " = u, vv: reduce 0.." + k +
+        " = v) { reads X[vy + vu:1, vx + vv:1, vc:1], W[vu:1, vv:1, vc:1];"
+        " writes Y[vy:1, vx:1, vc:1]; init { Y[vy, vx, vc] = 0f32; }"
+        " Y[vy, vx, vc] = Y[vy, vx, vc] + X[vy + vu, vx + vv, vc] * W[vu, vv, vc]; } } } } } } }");
+  };
+  auto five = depthwise(7, 5), three = depthwise(14, 3);
+  ASSERT_TRUE(five.ok() && three.ok()) << five.status() << three.status();
+  const ir::Function whole = Check(*five, kTargets[2]), row = Check(*three, kTargets[2]);
+  EXPECT_TRUE(Contains(whole, "in 0..5 unrolled"));
+  EXPECT_TRUE(Contains(whole, "in 0..7 unrolled"));
+  EXPECT_TRUE(Contains(row, "in 0..3 unrolled"));
+  EXPECT_TRUE(Contains(row, "in 0..6 unrolled"));
+  EXPECT_FALSE(Contains(row, "in 0..14 unrolled"));
+}
+
 // A pool that steps over every second column: shuffled vectors cost less than lanes of channels,
 // each of which lies elsewhere.
 TEST(DefaultScheduleTest, LanesRunAlongSmallStrides) {
