@@ -12,6 +12,9 @@ constexpr int64_t kShortReduction = 16, kShortWindows = 25;
 constexpr int64_t kMaxBody = 192, kMaxWindowsBody = 720;
 // Of windows that overlap, a row of so many leaves registers for as many factors.
 constexpr int64_t kWindowsInRow = 6, kHeldFactors = 12;
+// Of long sums that share nothing every row is a stream of its own from memory: two hide an
+// addition's latency, more of them only wait for each other.
+constexpr int64_t kStreams = 2;
 
 }  // namespace
 
@@ -91,6 +94,9 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   plan.most_written_out = windows ? kMaxWindowsBody : kMaxBody;
   if (windows && ReductionSteps(reduction) <= kHeldFactors && WindowsOverlap(reduction, row_axis)) {
     plan.tile = {.vectors = 1, .rows = std::min(kWindowsInRow, extent(row_axis)), .planes = 1};
+  }
+  if (row_axis >= 0 && !IsShort(reduction) && !SharesLoads(reduction, row_axis)) {
+    plan.tile.rows = std::min(plan.tile.rows, plan.tile.vectors > 1 ? int64_t{1} : kStreams);
   }
   const BlockChoice& choice = plan.choice;
   if (choice.vectors > 0) plan.tile.vectors = std::min(choice.vectors, vectors);

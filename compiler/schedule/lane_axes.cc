@@ -153,6 +153,17 @@ bool MovesLanes(const StmtNode& block, int vector_axis, int axis) {
   return moves;
 }
 
+bool SharesLoads(const StmtNode& block, int axis) {
+  if (block.body->kind != ir::StmtKind::kStore || axis < 0) return false;
+  bool shares = false;
+  ir::VisitExprs(block.body->value, [&](const Expr& e) {
+    shares = shares || (e->kind == ir::ExprKind::kLoad && !Writes(block, e->buffer) &&
+                        !Moves(block, e, axis));
+    return true;
+  });
+  return shares;
+}
+
 bool WindowsOverlap(const StmtNode& block, int axis) {
   if (block.body->kind != ir::StmtKind::kStore || axis < 0) return false;
   const ir::Var& var = block.iters[static_cast<size_t>(axis)].var;

@@ -27,6 +27,8 @@ int VectorAxis(const ir::StmtNode& block, int lanes, bool count_store);
 int RowAxis(const ir::StmtNode& block, int vector_axis);
 // Whether the loads that differ between lanes move along `axis` too.
 bool MovesLanes(const ir::StmtNode& block, int vector_axis, int axis);
+// Whether neighbours along `axis` read some of the same elements in every step.
+bool SharesLoads(const ir::StmtNode& block, int axis);
 // Whether neighbours along `axis` read the same elements in different steps of the reduction: the
 // windows of a convolution of stride 1.
 bool WindowsOverlap(const ir::StmtNode& block, int axis);
