@@ -14,7 +14,6 @@
 
 namespace tilewright::schedule {
 
-
 // Steps that a block takes for each of its results; 1 where it reduces nothing.
 int64_t ReductionSteps(const ir::StmtNode& block);
 
