@@ -72,17 +72,17 @@ class FreshenRewriter : public Rewriter {
     return it == map_.end() ? e : it->second;
   }
   Stmt RewriteStmt(const Stmt& s) override {
-    StmtNode copy = *s;
-    bool binds = false;
+    const bool named = s->kind == StmtKind::kFor || s->kind == StmtKind::kLet;
+    if (!named && s->iters.empty()) return RewriteChildren(s);
+    auto copy = std::make_shared<StmtNode>(*s);
     auto fresh = [&](Var& var) {
       Var renamed = MakeVar(var->name, var->dtype);
       map_[var.get()] = renamed;
       var = renamed;
-      binds = true;
     };
-    if (s->kind == StmtKind::kFor || s->kind == StmtKind::kLet) fresh(copy.var);
-    for (IterVar& iter : copy.iters) fresh(iter.var);
-    return RewriteChildren(binds ? std::make_shared<const StmtNode>(std::move(copy)) : s);
+    if (named) fresh(copy->var);
+    for (IterVar& iter : copy->iters) fresh(iter.var);
+    return RewriteChildren(copy);
   }
 
  private:
@@ -113,72 +113,80 @@ Stmt Rewriter::RewriteStmt(const Stmt& s) { return RewriteChildren(s); }
 
 Expr Rewriter::RewriteChildren(const Expr& e) {
   if (e->args.empty() && e->buffer == nullptr) return e;
-  bool changed = false;
-  std::vector<Expr> args;
-  args.reserve(e->args.size());
-  for (const Expr& a : e->args) {
-    args.push_back(RewriteExpr(a));
-    changed |= args.back() != a;
+  std::vector<Expr> args;  // made by the first change
+  for (size_t i = 0; i < e->args.size(); ++i) {
+    Expr r = RewriteExpr(e->args[i]);
+    if (r == e->args[i]) continue;
+    if (args.empty()) args = e->args;
+    args[i] = std::move(r);
   }
+  const bool changed = !args.empty();
   if (e->kind != ExprKind::kLoad) return changed ? WithArgs(e, std::move(args)) : e;
   Expr mask = e->mask == nullptr ? nullptr : RewriteExpr(e->mask);
   Buffer buffer = RewriteBuffer(e->buffer);
   if (!changed && mask == e->mask && buffer == e->buffer) return e;
+  if (!changed) args = e->args;
   return Load(std::move(buffer), std::move(args), std::move(mask));
 }
 
 Stmt Rewriter::RewriteChildren(const Stmt& s) {
-  StmtNode copy = *s;
-  bool changed = false;
-  auto expr = [&](Expr& e) {
-    if (e == nullptr) return;
-    Expr r = RewriteExpr(e);
-    if (r == e) return;
-    changed = true;
-    e = std::move(r);
+  std::shared_ptr<StmtNode> copy;  // made by the first change: most statements have none
+  // `place` finds in a node what `child` is in `s`.
+  auto put = [&](const auto& child, auto rewritten, const auto& place) {
+    if (rewritten == child) return;
+    if (copy == nullptr) copy = std::make_shared<StmtNode>(*s);
+    place(*copy) = std::move(rewritten);
   };
-  auto range = [&](Range& r) {
-    expr(r.min);
-    expr(r.extent);
+  auto expr = [&](const Expr& e, const auto& place) {
+    if (e != nullptr) put(e, RewriteExpr(e), place);
   };
-  auto buffer = [&](Buffer& b) {
-    if (b == nullptr) return;
-    Buffer r = RewriteBuffer(b);
-    changed |= r != b;
-    b = std::move(r);
+  auto range = [&](const Range& r, const auto& place) {
+    expr(r.min, [&](StmtNode& n) -> Expr& { return place(n).min; });
+    expr(r.extent, [&](StmtNode& n) -> Expr& { return place(n).extent; });
   };
-  auto stmt = [&](Stmt& child) {
-    if (child == nullptr) return;
-    Stmt r = RewriteStmt(child);
-    changed |= r != child;
-    child = std::move(r);
-  };
-  range(copy.range);
-  for (IterVar& iter : copy.iters) {
-    range(iter.domain);
-    expr(iter.binding);
-  }
-  expr(copy.predicate);
-  for (auto* regions : {&copy.reads, &copy.writes}) {
-    for (BufferRegion& r : *regions) {
-      buffer(r.buffer);
-      for (Range& dim : r.region) range(dim);
+  auto regions = [&](const std::vector<BufferRegion>& all, const auto& place) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      auto region = [&](StmtNode& n) -> BufferRegion& { return place(n)[i]; };
+      if (all[i].buffer != nullptr) {
+        put(all[i].buffer, RewriteBuffer(all[i].buffer),
+            [&](StmtNode& n) -> Buffer& { return region(n).buffer; });
+      }
+      for (size_t d = 0; d < all[i].region.size(); ++d) {
+        range(all[i].region[d], [&](StmtNode& n) -> Range& { return region(n).region[d]; });
+      }
     }
+  };
+  auto stmt = [&](const Stmt& child, const auto& place) {
+    if (child != nullptr) put(child, RewriteStmt(child), place);
+  };
+  range(s->range, [](StmtNode& n) -> Range& { return n.range; });
+  for (size_t i = 0; i < s->iters.size(); ++i) {
+    range(s->iters[i].domain, [&](StmtNode& n) -> Range& { return n.iters[i].domain; });
+    expr(s->iters[i].binding, [&](StmtNode& n) -> Expr& { return n.iters[i].binding; });
   }
-  expr(copy.condition);
-  buffer(copy.buffer);
-  for (Expr& i : copy.indices) expr(i);
-  expr(copy.mask);
-  expr(copy.value);
-  stmt(copy.init);
-  stmt(copy.body);
-  stmt(copy.else_body);
-  for (Stmt& child : copy.stmts) stmt(child);
-  if (!changed) return s;
-  if (s->kind == StmtKind::kCombine) return MakeCombine(copy.combiner, std::move(copy.stmts));
+  expr(s->predicate, [](StmtNode& n) -> Expr& { return n.predicate; });
+  regions(s->reads, [](StmtNode& n) -> std::vector<BufferRegion>& { return n.reads; });
+  regions(s->writes, [](StmtNode& n) -> std::vector<BufferRegion>& { return n.writes; });
+  expr(s->condition, [](StmtNode& n) -> Expr& { return n.condition; });
+  if (s->buffer != nullptr) {
+    put(s->buffer, RewriteBuffer(s->buffer), [](StmtNode& n) -> Buffer& { return n.buffer; });
+  }
+  for (size_t i = 0; i < s->indices.size(); ++i) {
+    expr(s->indices[i], [&](StmtNode& n) -> Expr& { return n.indices[i]; });
+  }
+  expr(s->mask, [](StmtNode& n) -> Expr& { return n.mask; });
+  expr(s->value, [](StmtNode& n) -> Expr& { return n.value; });
+  stmt(s->init, [](StmtNode& n) -> Stmt& { return n.init; });
+  stmt(s->body, [](StmtNode& n) -> Stmt& { return n.body; });
+  stmt(s->else_body, [](StmtNode& n) -> Stmt& { return n.else_body; });
+  for (size_t i = 0; i < s->stmts.size(); ++i) {
+    stmt(s->stmts[i], [&](StmtNode& n) -> Stmt& { return n.stmts[i]; });
+  }
+  if (copy == nullptr) return s;
+  if (s->kind == StmtKind::kCombine) return MakeCombine(copy->combiner, std::move(copy->stmts));
   if (s->kind == StmtKind::kSeq)
-    return MakeSeq(std::move(copy.stmts));  // a rewritten child may be a sequence itself
-  return std::make_shared<const StmtNode>(std::move(copy));
+    return MakeSeq(std::move(copy->stmts));  // a rewritten child may be a sequence itself
+  return copy;
 }
 
 Expr WithArgs(const Expr& e, std::vector<Expr> args) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/ir/numeric.h"
+#include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 
@@ -35,20 +37,44 @@ int64_t ExtentOf(const Expr& e) {
 
 namespace {
 
+// An integer expression where only `var` differs from zero; nothing where that is no constant.
+std::optional<int64_t> ValueAt(const Expr& e, const ir::Var& var, int64_t value) {
+  if (e->dtype.is_vector() || e->dtype.is_float()) return std::nullopt;
+  switch (e->kind) {
+    case ir::ExprKind::kIntImm:
+      return e->int_value;
+    case ir::ExprKind::kVar:
+      return e == var ? ir::WrapInt(value, e->dtype) : 0;
+    case ir::ExprKind::kCast: {
+      const std::optional<int64_t> a = ValueAt(e->args[0], var, value);
+      return a.has_value() ? std::optional(ir::CastIntToInt(*a, e->dtype)) : std::nullopt;
+    }
+    case ir::ExprKind::kNot: {
+      const std::optional<int64_t> a = ValueAt(e->args[0], var, value);
+      return a.has_value() ? std::optional<int64_t>(*a == 0) : std::nullopt;
+    }
+    default:
+      break;
+  }
+  if (!ir::IsBinary(e->kind)) return std::nullopt;
+  const std::optional<int64_t> a = ValueAt(e->args[0], var, value);
+  if (!a.has_value()) return std::nullopt;
+  const std::optional<int64_t> b = ValueAt(e->args[1], var, value);
+  int64_t result = 0;
+  if (!b.has_value() || !ir::EvalIntBinary(e->kind, e->args[0]->dtype, *a, *b, &result)) {
+    return std::nullopt;
+  }
+  return result;
+}
+
 // Of the element where only `var` differs from zero; nothing where that is no constant.
 std::optional<int64_t> AddressAt(const ir::Buffer& buffer, const std::vector<Expr>& indices,
                                  const ir::Var& var, int64_t value) {
   int64_t at = 0, row = 1;
   for (size_t d = indices.size(); d-- > 0;) {
-    ir::VarMap point;
-    ir::VisitExprs(indices[d], [&](const Expr& e) {
-      if (e->kind == ir::ExprKind::kVar) point[e.get()] = ir::Int(e == var ? value : 0, e->dtype);
-      return true;
-    });
-    const Expr index = ir::Substitute(indices[d], point);
-    const int64_t* constant = ir::AsInt(index);
-    if (constant == nullptr) return std::nullopt;
-    at += *constant * row;
+    const std::optional<int64_t> index = ValueAt(indices[d], var, value);
+    if (!index.has_value()) return std::nullopt;
+    at += *index * row;
     row *= ExtentOf(buffer->shape[d]);
   }
   return at;

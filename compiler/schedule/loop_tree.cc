@@ -13,19 +13,26 @@ using ir::Stmt;
 using ir::StmtKind;
 using ir::StmtNode;
 
+// The path is filled from its end.
 template <typename Matches>
 bool Find(const Stmt& s, const Matches& matches, Path* path) {
-  path->push_back(s);
-  if (matches(*s)) return true;
-  if (s->kind == StmtKind::kFor) {
-    if (Find(s->body, matches, path)) return true;
-  } else if (s->kind == StmtKind::kSeq) {
-    for (const Stmt& child : s->stmts) {
-      if (Find(child, matches, path)) return true;
-    }
+  bool found = matches(*s);
+  if (!found && s->kind == StmtKind::kFor) {
+    found = Find(s->body, matches, path);
+  } else if (!found && s->kind == StmtKind::kSeq) {
+    found = std::any_of(s->stmts.begin(), s->stmts.end(),
+                        [&](const Stmt& child) { return Find(child, matches, path); });
   }
-  path->pop_back();
-  return false;
+  if (found) path->push_back(s);
+  return found;
+}
+
+template <typename Matches>
+Path PathTo(const Stmt& root, const Matches& matches) {
+  Path path;
+  Find(root, matches, &path);
+  std::reverse(path.begin(), path.end());
+  return path;
 }
 
 void Collect(const Stmt& s, std::vector<Stmt>* loops, std::vector<BlockSite>* sites) {
@@ -60,16 +67,12 @@ bool Accesses(const std::vector<ir::BufferRegion>& regions, const ir::Buffer& bu
 }  // namespace
 
 Path FindLoop(const Stmt& root, const ir::Var& var) {
-  Path path;
-  Find(root, [&](const StmtNode& s) { return s.kind == StmtKind::kFor && s.var == var; }, &path);
-  return path;
+  return PathTo(root, [&](const StmtNode& s) { return s.kind == StmtKind::kFor && s.var == var; });
 }
 
 Path FindBlock(const Stmt& root, std::string_view name) {
-  Path path;
-  Find(
-      root, [&](const StmtNode& s) { return s.kind == StmtKind::kBlock && s.name == name; }, &path);
-  return path;
+  return PathTo(root,
+                [&](const StmtNode& s) { return s.kind == StmtKind::kBlock && s.name == name; });
 }
 
 Stmt ReplaceAt(const Path& path, size_t depth, Stmt with) {

@@ -1,8 +1,11 @@
 // What a batch of picks, and the training after it, costs the search, in processor time: the tasks
 // of a model are searched in this process, ranked by the shipped model, with made-up times (the
 // prior's estimate, distorted by a hash), so that nothing is built or measured. The first batch of
-// a task and the later ones are reported apart.
-//   draft_speed MODEL.onnx [--batches N] [--count N] [--target T] [--only WORD]
+// a task and the later ones are reported apart. With the builder's allocator, and like it with the
+// atomic reference counts of a process that has had threads.
+//   draft_speed MODEL.onnx [--batches N] [--count N] [--target T] [--only WORD] [--seed N]
+//   [--picks]
+// --picks prints what was picked: two builds whose lists are the same search alike.
 #include <time.h>
 
 #include <cmath>
@@ -10,6 +13,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cost_model/model.h"
@@ -66,20 +70,30 @@ struct Cost {
   }
 };
 
-void Run(const driver::Task& task, const ir::Target& target, int batches, int count, Cost* first,
+struct Options {
+  int batches = 8, count = 8;
+  uint64_t seed = 0;
+  bool picks = false;
+};
+
+void Run(const driver::Task& task, const ir::Target& target, const Options& options, Cost* first,
          Cost* later) {
+  search::SearchOptions search_options;
+  search_options.seed = options.seed;
   auto search = Must(search::SearchTask::Create(Must(driver::TaskVariants(task.text), task.name),
-                                                task.flops, target, {}),
+                                                task.flops, target, search_options),
                      task.name);
   std::unique_ptr<cost_model::CostModel> model = cost_model::MakeXgbModel(1);
   TW_CHECK(model->Load(cost_model::ShippedModel()).ok());
-  for (int batch = 0; batch < batches; ++batch) {
+  for (int batch = 0; batch < options.batches; ++batch) {
     const double start = CpuSeconds();
     const search::AskResult asked =
-        Must(search->Ask(count, support::StrCat("b", batch), model.get()), task.name);
+        Must(search->Ask(options.count, support::StrCat("b", batch), model.get()), task.name);
     (batch == 0 ? first : later)->Add(CpuSeconds() - start, asked);
     for (const search::Pick& pick : asked.picks) {
       const search::Candidate& c = pick.candidate;
+      if (options.picks)
+        printf("pick %s %d %.9g\n", c.program_hash.c_str(), pick.rank, pick.predicted);
       search->Tell({c.program_hash, v1::OK, FakeTime(c), false}, c.steps);
     }
     cost_model::Dataset rows;
@@ -97,18 +111,23 @@ void Run(const driver::Task& task, const ir::Target& target, int batches, int co
 }
 
 int Main(int argc, char** argv) {
-  int batches = 8, count = 8;
+  std::thread([] {}).join();  // libstdc++ counts without atomics before the first one
+  Options options;
   std::string path, only, name = "cpu,arch=x86_64,cpu=znver4,threads=1";
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     if (flag == "--batches" && i + 1 < argc) {
-      batches = atoi(argv[++i]);
+      options.batches = atoi(argv[++i]);
     } else if (flag == "--count" && i + 1 < argc) {
-      count = atoi(argv[++i]);
+      options.count = atoi(argv[++i]);
     } else if (flag == "--target" && i + 1 < argc) {
       name = argv[++i];
     } else if (flag == "--only" && i + 1 < argc) {
       only = argv[++i];
+    } else if (flag == "--seed" && i + 1 < argc) {
+      options.seed = static_cast<uint64_t>(atoll(argv[++i]));
+    } else if (flag == "--picks") {
+      options.picks = true;
     } else {
       path = flag;
     }
@@ -118,7 +137,7 @@ int Main(int argc, char** argv) {
   for (const driver::Task& task : ModelTasks(path, target)) {
     if (task.name.find(only) == std::string::npos) continue;
     Cost first, later;
-    Run(task, target, batches, count, &first, &later);
+    Run(task, target, options, &first, &later);
     printf("%s\n", task.name.substr(0, 90).c_str());
     first.Print("first");
     later.Print("later");
