@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/ir/ir_text.h"
+#include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/verify.h"
 #include "compiler/ir/visit.h"
@@ -51,6 +52,15 @@ absl::Status CheckTensorMarks(const Step& step, const ir::Stmt& body) {
   return status;
 }
 
+// Of what most steps differ in.
+uint64_t HashOf(const Step& step) {
+  support::Hasher64 hasher;
+  hasher.Add(static_cast<int>(step.kind));
+  for (const int handle : step.handles) hasher.Add(handle);
+  for (const int64_t factor : step.factors) hasher.Add(factor);
+  return hasher.Finish();
+}
+
 }  // namespace
 
 Schedule::Schedule(ir::Function function) { Restart(std::move(function)); }
@@ -67,17 +77,18 @@ const std::vector<Variant>& Schedule::variants() const {
 }
 
 void Schedule::Restart(ir::Function function) {
-  function_ = std::move(function);
-  handles_.clear();
-  used_names_.clear();
-  for (const ir::Var& v : function_.size_params) Reserve(v->name);
-  for (const ir::Buffer& b : function_.params) Reserve(b->name);
-  for (const ir::Buffer& b : function_.allocs) Reserve(b->name);
-  if (function_.body != nullptr) {
-    Number(function_.body);
-    tensorized_ = HasTensorMarks(function_.body);
+  State& now = mutable_state();
+  now.function = std::move(function);
+  now.handles.Own().clear();
+  now.used_names.Own().clear();
+  for (const ir::Var& v : now.function.size_params) Reserve(v->name);
+  for (const ir::Buffer& b : now.function.params) Reserve(b->name);
+  for (const ir::Buffer& b : now.function.allocs) Reserve(b->name);
+  if (now.function.body != nullptr) {
+    Number(now.function.body);
+    now.tensorized = HasTensorMarks(now.function.body);
   }
-  last_results_.clear();
+  now.last_results.clear();
 }
 
 void Schedule::Number(const ir::Stmt& s) {
@@ -101,13 +112,14 @@ void Schedule::Number(const ir::Stmt& s) {
 }
 
 void Schedule::Reserve(std::string_view name) {
-  used_names_.push_back(support::StableHash64(name));
+  mutable_state().used_names.Own().push_back(support::StableHash64(name));
 }
 
 std::string Schedule::UniqueName(std::string_view wanted) {
   auto taken = [&](std::string_view name) {
     uint64_t hash = support::StableHash64(name);
-    return std::find(used_names_.begin(), used_names_.end(), hash) != used_names_.end();
+    const std::vector<uint64_t>& used = *state().used_names;
+    return std::find(used.begin(), used.end(), hash) != used.end();
   };
   std::string name(wanted);
   for (int n = 1; taken(name); ++n) name = std::string(wanted) + "_r" + std::to_string(n);
@@ -115,36 +127,93 @@ std::string Schedule::UniqueName(std::string_view wanted) {
   return name;
 }
 
+void Schedule::RememberSteps() {
+  if (at_ != nullptr) return;
+  at_ = std::make_shared<Remembered>();
+  at_->state = std::make_unique<const State>(std::exchange(state_, {}));
+  at_->count = std::make_shared<size_t>(0);
+  owns_state_ = false;
+}
+
+void Schedule::OwnState() {
+  if (owns_state_) return;
+  state_ = *at_->state;
+  owns_state_ = true;
+}
+
+Schedule::State& Schedule::mutable_state() {
+  OwnState();
+  at_ = nullptr;  // what becomes of it now is nobody's step
+  return state_;
+}
+
+std::string Schedule::ProgramHash() const {
+  if (at_ == nullptr) return ir::ProgramHash(function());
+  if (at_->program_hash.empty()) at_->program_hash = ir::ProgramHash(function());
+  return at_->program_hash;
+}
+
 absl::Status Schedule::Apply(const Step& step) {
+  absl::Status status = at_ == nullptr ? ApplyNow(step) : ApplyRemembered(step);
+  if (status.ok()) steps_.push_back(step);
+  return status;
+}
+
+absl::Status Schedule::ApplyRemembered(const Step& step) {
+  const uint64_t hash = HashOf(step);
+  const auto known = std::find_if(at_->next.begin(), at_->next.end(), [&](const auto& next) {
+    return next->hash == hash && next->step == step;
+  });
+  std::shared_ptr<Remembered> to = known == at_->next.end() ? nullptr : *known;
+  if (to != nullptr && !to->status.ok()) return to->status;
+  if (to != nullptr && to->state != nullptr) {
+    at_ = std::move(to);
+    if (owns_state_) state_ = {};
+    owns_state_ = false;
+    return absl::OkStatus();
+  }
+  OwnState();
+  const std::shared_ptr<Remembered> from = std::exchange(at_, nullptr);
+  const absl::Status status = ApplyNow(step);
+  if (to == nullptr) {
+    to = std::make_shared<Remembered>(Remembered{step, hash, status, nullptr, "", {}, from->count});
+    ++*to->count;
+    from->next.push_back(to);
+  } else if (status.ok()) {
+    to->state = std::make_unique<const State>(std::exchange(state_, {}));
+    owns_state_ = false;
+  }
+  at_ = status.ok() ? std::move(to) : from;
+  return status;
+}
+
+// The step itself; not yet in the list of steps.
+absl::Status Schedule::ApplyNow(const Step& step) {
   TW_TRY(CheckStep(step));
-  if (!verify_each_ && !tensorized_) {
-    std::vector<int> before = std::exchange(last_results_, {});
+  if (!verify_each_ && !state_.tensorized) {
+    std::vector<int> before = std::exchange(state_.last_results, {});
     absl::Status status = kApply[static_cast<size_t>(step.kind)](*this, step);
-    if (status.ok()) {
-      steps_.push_back(step);
-      tensorized_ = tensorized_ || step.kind == StepKind::kTensorize;
-    } else {
-      last_results_ = std::move(before);
-    }
+    if (!status.ok()) state_.last_results = std::move(before);
+    state_.tensorized = state_.tensorized || (status.ok() && step.kind == StepKind::kTensorize);
     return status;
   }
-  Schedule before = *this;
-  last_results_.clear();
+  State before = state_;
+  state_.last_results.clear();
   absl::Status status = kApply[static_cast<size_t>(step.kind)](*this, step);
-  if (status.ok() && tensorized_) status = CheckTensorMarks(step, function_.body);
+  if (status.ok() && state_.tensorized) status = CheckTensorMarks(step, function().body);
   if (status.ok() && verify_each_) {
-    absl::Status verified = ir::Verify(function_);
+    absl::Status verified = ir::Verify(function());
     if (!verified.ok()) {
-      status = support::Internal(StrCat("schedule.", RowOf(step.kind).name, ".verify"),
-                                 StrCat(support::StatusText(verified), "\n", ir::Print(function_)));
+      status =
+          support::Internal(StrCat("schedule.", RowOf(step.kind).name, ".verify"),
+                            StrCat(support::StatusText(verified), "\n", ir::Print(function())));
     }
   }
-  if (status.ok()) {
-    steps_.push_back(step);
-    tensorized_ = tensorized_ || step.kind == StepKind::kTensorize;
-  } else {
-    *this = std::move(before);
+  if (!status.ok()) {
+    state_ = std::move(before);
+    return status;
   }
+  state_.tensorized = state_.tensorized || step.kind == StepKind::kTensorize;
   return status;
 }
 
@@ -159,16 +228,18 @@ absl::Status Schedule::ApplyAll(const Steps& steps) {
 }
 
 int Schedule::BlockHandle(std::string_view block) const {
-  for (size_t i = handles_.size(); i-- > 0;) {
-    const Handle& h = handles_[i];
+  const std::vector<Handle>& all = handles();
+  for (size_t i = all.size(); i-- > 0;) {
+    const Handle& h = all[i];
     if (h.kind == Handle::Kind::kBlock && !h.dead && h.block == block) return static_cast<int>(i);
   }
   return -1;
 }
 
 int Schedule::LoopHandle(const ir::Var& var) const {
-  for (size_t i = handles_.size(); i-- > 0;) {
-    const Handle& h = handles_[i];
+  const std::vector<Handle>& all = handles();
+  for (size_t i = all.size(); i-- > 0;) {
+    const Handle& h = all[i];
     if (h.kind == Handle::Kind::kLoop && !h.dead && h.loop == var) return static_cast<int>(i);
   }
   return -1;
@@ -178,7 +249,7 @@ std::vector<int> Schedule::LoopsOf(int block_handle) const {
   absl::StatusOr<std::string> name = Block(block_handle);
   std::vector<int> loops;
   if (!name.ok()) return loops;
-  for (const ir::Stmt& loop : schedule::LoopsOf(FindBlock(function_.body, *name))) {
+  for (const ir::Stmt& loop : schedule::LoopsOf(FindBlock(function().body, *name))) {
     loops.push_back(LoopHandle(loop->var));
   }
   return loops;
@@ -186,23 +257,23 @@ std::vector<int> Schedule::LoopsOf(int block_handle) const {
 
 std::vector<std::string> Schedule::BlockNames() const {
   std::vector<std::string> names;
-  for (const BlockSite& site : BlocksIn(function_.body)) names.push_back(site.block->name);
+  for (const BlockSite& site : BlocksIn(function().body)) names.push_back(site.block->name);
   return names;
 }
 
 ir::Stmt Schedule::StmtOf(int handle) const {
-  if (handle < 0 || handle >= static_cast<int>(handles_.size())) return nullptr;
-  const Handle& h = handles_[static_cast<size_t>(handle)];
+  if (handle < 0 || handle >= static_cast<int>(handles().size())) return nullptr;
+  const Handle& h = handles()[static_cast<size_t>(handle)];
   if (h.dead) return nullptr;
-  Path path = h.kind == Handle::Kind::kLoop ? FindLoop(function_.body, h.loop)
-                                            : FindBlock(function_.body, h.block);
+  Path path = h.kind == Handle::Kind::kLoop ? FindLoop(function().body, h.loop)
+                                            : FindBlock(function().body, h.block);
   return path.empty() ? nullptr : path.back();
 }
 
 std::string Schedule::Describe() const {
-  std::string text = ir::Print(function_);
-  for (size_t i = 0; i < handles_.size(); ++i) {
-    const Handle& h = handles_[i];
+  std::string text = ir::Print(function());
+  for (size_t i = 0; i < handles().size(); ++i) {
+    const Handle& h = handles()[i];
     if (h.dead) continue;
     text += h.kind == Handle::Kind::kLoop ? StrCat("# %", i, " loop ", h.loop->name, "\n")
                                           : StrCat("# %", i, " block ", h.block, "\n");
@@ -210,28 +281,27 @@ std::string Schedule::Describe() const {
   return text;
 }
 
-void Schedule::SetBody(ir::Stmt body) { function_.body = std::move(body); }
+void Schedule::SetBody(ir::Stmt body) { mutable_state().function.body = std::move(body); }
 
-int Schedule::AddLoop(const ir::Var& var) {
-  handles_.push_back({Handle::Kind::kLoop, var, "", false});
-  last_results_.push_back(static_cast<int>(handles_.size()) - 1);
-  return last_results_.back();
-}
+int Schedule::AddLoop(const ir::Var& var) { return Add({Handle::Kind::kLoop, var, "", false}); }
 
 int Schedule::AddBlock(const std::string& name) {
-  handles_.push_back({Handle::Kind::kBlock, nullptr, name, false});
-  last_results_.push_back(static_cast<int>(handles_.size()) - 1);
-  return last_results_.back();
+  return Add({Handle::Kind::kBlock, nullptr, name, false});
 }
 
-void Schedule::KillLoop(const ir::Var& var) {
-  int handle = LoopHandle(var);
-  if (handle >= 0) handles_[static_cast<size_t>(handle)].dead = true;
+int Schedule::Add(Handle handle) {
+  std::vector<Handle>& all = mutable_state().handles.Own();
+  all.push_back(std::move(handle));
+  state_.last_results.push_back(static_cast<int>(all.size()) - 1);
+  return state_.last_results.back();
 }
 
-void Schedule::KillBlock(std::string_view name) {
-  int handle = BlockHandle(name);
-  if (handle >= 0) handles_[static_cast<size_t>(handle)].dead = true;
+void Schedule::KillLoop(const ir::Var& var) { Kill(LoopHandle(var)); }
+
+void Schedule::KillBlock(std::string_view name) { Kill(BlockHandle(name)); }
+
+void Schedule::Kill(int handle) {
+  if (handle >= 0) mutable_state().handles.Own()[static_cast<size_t>(handle)].dead = true;
 }
 
 namespace {
@@ -261,12 +331,12 @@ absl::StatusOr<const Handle*> Live(const std::vector<Handle>& handles, int handl
 }  // namespace
 
 absl::StatusOr<ir::Var> Schedule::Loop(int handle) const {
-  TW_ASSIGN(const Handle* h, Live(handles_, handle, Handle::Kind::kLoop));
+  TW_ASSIGN(const Handle* h, Live(handles(), handle, Handle::Kind::kLoop));
   return h->loop;
 }
 
 absl::StatusOr<std::string> Schedule::Block(int handle) const {
-  TW_ASSIGN(const Handle* h, Live(handles_, handle, Handle::Kind::kBlock));
+  TW_ASSIGN(const Handle* h, Live(handles(), handle, Handle::Kind::kBlock));
   return h->block;
 }
 

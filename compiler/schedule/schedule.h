@@ -54,8 +54,16 @@ class Schedule {
   // For tests and tilewright-opt: the search replays thousands of schedules per second without it.
   void set_verify_each(bool on) { verify_each_ = on; }
 
-  const ir::Function& function() const { return function_; }
-  const std::vector<Handle>& handles() const { return handles_; }
+  // From here on, copies of this schedule remember where steps lead: a program that two of them
+  // came by is kept, and the third goes on from there without the work. What is remembered is
+  // forgotten with the last copy that can reach it.
+  void RememberSteps();
+  // Steps that are remembered, of all copies.
+  size_t remembered() const { return at_ == nullptr ? 0 : *at_->count; }
+
+  const ir::Function& function() const { return state().function; }
+  const std::vector<Handle>& handles() const { return *state().handles; }
+  std::string ProgramHash() const;  // ir::ProgramHash of the function, computed once
   const Steps& steps() const { return steps_; }
 
   // Lookups for space rules. -1 / empty when absent.
@@ -68,13 +76,13 @@ class Schedule {
   ir::Stmt StmtOf(int handle) const;
   const std::vector<Variant>& variants() const;
   // Handles created by the last successful step.
-  const std::vector<int>& LastResults() const { return last_results_; }
+  const std::vector<int>& LastResults() const { return state().last_results; }
   std::string Describe() const;  // the printed function, then what each live handle names
 
   // For primitives only (the .cc files of this folder). A primitive changes nothing before all its
   // checks have passed: an error leaves the schedule as it was.
   void SetBody(ir::Stmt body);
-  ir::Function& mutable_function() { return function_; }
+  ir::Function& mutable_function() { return mutable_state().function; }
   // Starts again from a function: all handles and names are new.
   void Restart(ir::Function function);
   int AddLoop(const ir::Var& var);
@@ -88,17 +96,57 @@ class Schedule {
   std::string UniqueName(std::string_view wanted);
 
  private:
+  // A value that copies share until one of them changes it.
+  template <typename T>
+  class Shared {
+   public:
+    const T& operator*() const {
+      static const T* const kEmpty = new T();
+      return value_ == nullptr ? *kEmpty : *value_;
+    }
+    T& Own() {
+      if (value_.use_count() != 1) value_ = std::make_shared<T>(**this);
+      return *value_;
+    }
+
+   private:
+    std::shared_ptr<T> value_;
+  };
+  // What steps change, but for the list of them.
+  struct State {
+    ir::Function function;
+    Shared<std::vector<Handle>> handles;
+    std::vector<int> last_results;
+    Shared<std::vector<uint64_t>> used_names;  // hashes: a collision only makes a name longer
+    bool tensorized = false;  // some nest is marked: steps are held to leave it alone
+  };
+  // A step that was applied: where it has led, or why it was refused.
+  struct Remembered {
+    Step step;
+    uint64_t hash = 0;  // of the step
+    absl::Status status;
+    std::unique_ptr<const State> state;  // null before a second schedule came by
+    std::string program_hash;            // empty: nobody has asked
+    std::vector<std::shared_ptr<Remembered>> next;
+    std::shared_ptr<size_t> count;
+  };
+
+  const State& state() const { return owns_state_ ? state_ : *at_->state; }
+  void OwnState();
+  State& mutable_state();
+  absl::Status ApplyNow(const Step& step);
+  absl::Status ApplyRemembered(const Step& step);
+  int Add(Handle handle);
+  void Kill(int handle);
   void Number(const ir::Stmt& s);
   void Reserve(std::string_view name);
 
   std::shared_ptr<const std::vector<Variant>> variants_;
-  ir::Function function_;
-  std::vector<Handle> handles_;
+  State state_;
+  bool owns_state_ = true;          // or it is the one of `at_`
+  std::shared_ptr<Remembered> at_;  // the last step; null: none is remembered
   Steps steps_;
-  std::vector<int> last_results_;
-  std::vector<uint64_t> used_names_;  // hashes: a collision only makes a name longer
   bool verify_each_ = false;
-  bool tensorized_ = false;  // some nest is marked: steps are held to leave it alone
 };
 
 // Parses, applies, returns the scheduled function: what a log record's replay is.

@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/structural.h"
 #include "compiler/schedule/primitives.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/schedule_case.h"
 #include "tests/support/te_programs.h"
@@ -55,6 +58,52 @@ TEST(ScheduleTest, WrongHandlesAreRefused) {
   ExpectRefused(f, "vectorize %3", "schedule.handle.kind");
   ExpectRefused(f, "inline %0", "schedule.handle.kind");
   ExpectRefused(f, "split %1 [5]; unroll %1", "schedule.handle.dead");
+}
+
+// Sequences that share beginnings, ends in a refusal among them: whether a step is new, or somebody
+// took it before, or is taken over, nobody can tell from the results.
+TEST(ScheduleTest, RememberedStepsGiveWhatStepsGive) {
+  const ir::Function f = ConvProgram({});
+  const std::string start = "inline %4; split %6 [?,4]; split %8 [2,?]; ";
+  const std::vector<std::string> sequences = {
+      start + "reorder %18 %20 %19 %21; unroll %21",
+      start + "vectorize %19; unroll %18",
+      start + "unroll %6; vectorize %19",  // %6 is dead
+      start + "set_scope %5 nowhere; unroll %21",
+      "split %8 [2,?]; " + start,
+  };
+  Schedule root(f);
+  root.RememberSteps();
+  std::map<std::string, ir::Stmt> bodies;
+  size_t remembered = 0;
+  for (int round = 0; round < 4; ++round) {
+    for (const std::string& steps : sequences) {
+      Schedule plain(f), copy = root;
+      for (const std::string& line : support::Split(steps, ';')) {
+        if (support::Trim(line).empty()) continue;
+        const auto step = ParseStep(line);
+        if (!step.ok()) continue;
+        EXPECT_EQ(copy.Apply(*step), plain.Apply(*step)) << line;
+        EXPECT_EQ(copy.LastResults(), plain.LastResults());
+        EXPECT_EQ(copy.Describe(), plain.Describe());
+      }
+      EXPECT_EQ(copy.steps(), plain.steps());
+      EXPECT_EQ(copy.ProgramHash(), ir::ProgramHash(plain.function()));
+      // From the third on it is the same tree, not one like it.
+      const ir::Stmt body = std::exchange(bodies[steps], copy.function().body);
+      if (round > 1) {
+        EXPECT_EQ(body, bodies[steps]);
+      }
+      // A way of its own: the next copy does not see it.
+      if (round == 2) copy.SetBody(plain.function().body);
+    }
+    if (round > 0) {
+      EXPECT_EQ(root.remembered(), remembered);
+    }
+    remembered = root.remembered();
+  }
+  EXPECT_EQ(ir::Print(root.function()), ir::Print(f));
+  EXPECT_GT(remembered, 8u);
 }
 
 TEST(ScheduleTest, ReplayGivesTheSameProgram) {

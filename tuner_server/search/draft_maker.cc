@@ -18,6 +18,7 @@ namespace {
 // Some 20 MB each; then everything is forgotten and made again.
 constexpr size_t kMaxPrograms = 50'000;
 constexpr size_t kMaxFeatures = 30'000;
+constexpr size_t kMaxRemembered = 8'000;  // steps, a few MB: twice a first batch's
 
 // Adds the time from its start to its end.
 class Stopwatch {
@@ -71,8 +72,13 @@ absl::StatusOr<Candidate> DraftMaker::Make(const Point& point, Origin origin,
   std::optional<schedule::Schedule> schedule;
   const auto apply = [&]() -> absl::StatusOr<Program> {
     const Stopwatch watch(&times->search_seconds);
-    TW_ASSIGN(schedule, space_->Apply(point));
-    return Program{ir::ProgramHash(schedule->function()), schedule::ToText(schedule->steps())};
+    if (!start_.has_value() || start_->remembered() > kMaxRemembered) {
+      start_ = space_->Start();
+      start_->RememberSteps();
+    }
+    schedule = start_;
+    TW_TRY(space_->Apply(point, &*schedule));
+    return Program{schedule->ProgramHash(), schedule::ToText(schedule->steps())};
   };
   if (program == programs_.end()) {
     if (programs_.size() >= kMaxPrograms) programs_.clear();

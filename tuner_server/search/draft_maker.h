@@ -6,12 +6,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/target.h"
+#include "compiler/schedule/schedule.h"
 #include "tuner_server/search/search.h"
 #include "tuner_server/search/space.h"
 
@@ -50,6 +52,7 @@ class DraftMaker {
   const Space* space_;
   double flops_;
   ir::Target target_;
+  std::optional<schedule::Schedule> start_;                            // remembers its steps
   std::unordered_map<std::string, absl::StatusOr<Program>> programs_;  // by the point's text
   std::unordered_map<std::string, Features> features_;                 // by program hash
 };

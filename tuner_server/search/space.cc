@@ -204,14 +204,19 @@ std::vector<Point> Space::Neighbours(const Point& from) const {
 }
 
 absl::StatusOr<schedule::Schedule> Space::Apply(const Point& point) const {
-  schedule::Schedule schedule(variants_);
+  schedule::Schedule schedule = Start();
+  TW_TRY(Apply(point, &schedule));
+  return schedule;
+}
+
+absl::Status Space::Apply(const Point& point, schedule::Schedule* schedule) const {
   const size_t variant = variant_of_[static_cast<size_t>(point.sketch)];
   if (variant > 0) {
-    TW_TRY(schedule.Apply({schedule::StepKind::kVariant, {}, {}, variants_[variant].name, {}}));
+    TW_TRY(schedule->Apply({schedule::StepKind::kVariant, {}, {}, variants_[variant].name, {}}));
   }
-  TW_TRY(sketches_[static_cast<size_t>(point.sketch)]->Apply(point, &schedule));
-  schedule::StreamLargeOutputs(target_, &schedule);
-  return schedule;
+  TW_TRY(sketches_[static_cast<size_t>(point.sketch)]->Apply(point, schedule));
+  schedule::StreamLargeOutputs(target_, schedule);
+  return absl::OkStatus();
 }
 
 }  // namespace tilewright::search

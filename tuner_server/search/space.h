@@ -83,6 +83,9 @@ class Space {
   // REQUIRES: the point has one choice per knob of a sketch, each in range.
   bool Feasible(const Point& point) const;
   absl::StatusOr<schedule::Schedule> Apply(const Point& point) const;
+  // The same to a copy of Start(), which may remember its steps: points share most of theirs.
+  absl::Status Apply(const Point& point, schedule::Schedule* schedule) const;
+  schedule::Schedule Start() const { return schedule::Schedule(variants_); }
 
  private:
   Space(std::vector<schedule::Variant> variants, ir::Target target)
