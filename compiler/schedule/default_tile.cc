@@ -15,6 +15,9 @@ constexpr int64_t kWindowsInRow = 6, kHeldFactors = 12;
 // Of long sums that share nothing every row is a stream of its own from memory: two hide an
 // addition's latency, more of them only wait for each other.
 constexpr int64_t kStreams = 2;
+// Steps side by side of a product of one row, which waits for its weights: each vector of them
+// then reads as many lines in turn before the next one's.
+constexpr int64_t kStepsOfOneRow = 4;
 
 }  // namespace
 
@@ -166,6 +169,7 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   int64_t wanted = plan.choice.unroll;
   const bool small = IsShort(reduction) && steps * sums <= plan.most_written_out;
   if (wanted == 0 && steps > 1 && small) wanted = -1;
+  if (wanted == 0 && plan.row_at < 0 && plan.vector_at >= 0) wanted = kStepsOfOneRow;
   if (wanted < 0 && steps <= kMaxBody) {
     for (int loop : *loops) Try({.kind = StepKind::kUnroll, .handles = {loop}});
   } else if (wanted > 1 && innermost <= wanted) {
