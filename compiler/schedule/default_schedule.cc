@@ -294,10 +294,9 @@ void DefaultScheduler::ScheduleReduction(const std::string& name) {
   const int block = schedule_.BlockHandle(name);
   tiled_.push_back(name);
   const int along = ChoiceOf(name).along_reduction;
-  if (IsInRows(name) ||
-      (along < 0 ? RunsAlongReduction(*reduction, Lanes(*reduction)) : along > 0)) {
-    if (ScheduleAlongReduction(name) || IsInRows(name)) return;
-  }
+  const bool in_rows = IsInRows(name);
+  const bool by_default = along < 0 && RunsAlongReduction(*reduction, Lanes(*reduction));
+  if ((in_rows || along > 0 || by_default) && (ScheduleAlongReduction(name) || in_rows)) return;
   const std::string target = TargetOf(*reduction);
   if (target.empty()) return;
   const Plan plan = PlanTile(*reduction);

@@ -42,8 +42,9 @@ constexpr double kByteSpeedup = 4;
 struct Options {
   int threads = 1, search = 64, blocks = 4;
   double block_s = 0.5;
-  std::string cpu;    // "": this machine's
-  std::string known;  // a table of best-known schedules; "": none
+  std::string cpu;           // "": this machine's
+  std::string known;         // a table of best-known schedules; "": none
+  nlohmann::json schedules;  // what it says, by layer
   std::vector<std::string> names;
 };
 
@@ -107,15 +108,11 @@ std::vector<float> Numbers(const runtime::TensorView& view) {
 // The table's schedule of this very task, or what a search finds.
 Found FindKernel(const std::string& name, const driver::Task& task, const ir::Target& target,
                  const Options& options) {
-  if (!options.known.empty()) {
-    const nlohmann::json table =
-        nlohmann::json::parse(Must(support::ReadFile(options.known, 1 << 24), options.known));
-    const nlohmann::json row = table["workloads"].value(name, nlohmann::json::object());
-    if (row.value("task", "") == task.hash) {
-      Found found = Tune(task, target, {});
-      found.best_steps = row["steps"];
-      return found;
-    }
+  const auto row = options.schedules.find(name);
+  if (row != options.schedules.end() && row->value("task", "") == task.hash) {
+    Found found = Tune(task, target, {});
+    found.best_steps = row->at("steps");
+    return found;
   }
   return Tune(task, target, {.trials = options.search});
 }
@@ -203,6 +200,10 @@ int Main(int argc, char** argv) {
                  "C1..C12, D1..D9, C2i8..D9i8, names of workloads.txt that begin with G, K or D; "
                  "default: all");
   CLI11_PARSE(app, argc, argv);
+  if (!options.known.empty()) {
+    options.schedules = nlohmann::json::parse(
+        Must(support::ReadFile(options.known, 1 << 24), options.known))["workloads"];
+  }
 
   ir::Target target = NativeTarget(options.threads);
   if (!options.cpu.empty()) {

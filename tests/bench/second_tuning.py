@@ -10,33 +10,27 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from fleet import make_models  # noqa: E402
+from fleet import make_models, tune_alone  # noqa: E402
 
 
-def tune(cli, model, folder, trials):
-    start = time.monotonic()
-    done = subprocess.run([cli, "tune", model, "--target", "native", "--trials", str(trials), "--log",
-                           folder / "tuner.db", "--state-dir", folder / "state", "-o", folder / "module.tw", "--format",
-                           "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-    return time.monotonic() - start, json.loads(done.stdout)
+def tune(model, folder, trials):
+    return tune_alone(model, folder, folder / "module.tw", "--target", "native", "--trials", trials)
 
 
-def measure(cli, name, flags):
+def measure(name, flags):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         model = make_models(folder, name) / name / "model.onnx"
-        first_s, first = tune(cli, model, folder, flags.trials)
+        first_s, first = tune(model, folder, flags.trials)
         module = (folder / "module.tw").read_bytes()
         commands, jobs = [], []
         for _ in range(flags.runs):
-            seconds, answer = tune(cli, model, folder, flags.trials)
+            seconds, answer = tune(model, folder, flags.trials)
             if answer["progress"]["measured"] != 0 or (folder / "module.tw").read_bytes() != module:
                 sys.exit(f"{name}: a second tuning measured something, or made another module")
             commands.append(seconds)
@@ -52,10 +46,9 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", type=Path)
     flags = parser.parse_args()
-    cli = Path(os.environ.get("TILEWRIGHT_BUILD_DIR", "build/release")).absolute() / "bin/tilewright"
     rows = []
     for name in flags.names:
-        rows.append(row := measure(cli, name, flags))
+        rows.append(row := measure(name, flags))
         print(f"{name:12s} first {row['first_s']:6.1f} s ({row['trials']} trials)   again {row['command_s']:5.2f} s, "
               f"of which the job {row['job_s']:5.2f} s", flush=True)
     if flags.json:

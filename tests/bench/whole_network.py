@@ -15,44 +15,39 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
-from fleet import make_models  # noqa: E402
+from fleet import BIN, make_models, tune_alone  # noqa: E402
 
 
-def tune(cli, model, threads, trials, folder):
-    start = time.monotonic()
+def tune(model, threads, trials, folder):
     module = folder / f"{trials}.tw"
-    done = subprocess.run([cli, "tune", model, "--target", f"native,threads={threads}", "--trials", str(trials), "--log",
-                           folder / "tuner.db", "--state-dir", folder / "state", "-o", module, "--format", "json"],
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-    progress = json.loads(done.stdout)["progress"]
-    return {"module": module, "wall_s": time.monotonic() - start, "measured": progress["measured"],
-            "sum_of_kernels_us": progress["best_us"]}
+    seconds, answer = tune_alone(model, folder, module, "--target", f"native,threads={threads}", "--trials", trials)
+    return {"module": module, "wall_s": seconds, "measured": answer["progress"]["measured"],
+            "sum_of_kernels_us": answer["progress"]["best_us"]}
 
 
-def block(cli, module, seconds):
+def block(module, seconds):
     """Median of a run in microseconds."""
     def run(repeat):
-        done = subprocess.run([cli, "run", module, "--repeat", str(repeat), "-o", "json"], stdout=subprocess.PIPE, check=True)
+        done = subprocess.run([BIN / "tilewright", "run", module, "--repeat", str(repeat), "-o", "json"], stdout=subprocess.PIPE, check=True)
         return json.loads(done.stdout)["latency_ms"]["median"] * 1e3
 
     return run(max(3, int(seconds * 1e6 / run(3))))
 
 
-def measure(cli, name, threads, flags):
+def measure(name, threads, flags):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         model = make_models(folder, name) / name / "model.onnx"
-        short = tune(cli, model, threads, flags.short, folder)
-        best = tune(cli, model, threads, flags.long, folder)
+        short = tune(model, threads, flags.short, folder)
+        best = tune(model, threads, flags.long, folder)
         times = {"short": [], "best": []}
         for turn in range(flags.blocks):
             for which, tuned in [("short", short), ("best", best)][::1 if turn % 2 == 0 else -1]:
-                times[which].append(block(cli, tuned["module"], flags.block_s))
+                times[which].append(block(tuned["module"], flags.block_s))
         ratios = [b / s for s, b in zip(times["short"], times["best"])]
     for which, tuned in (("short", short), ("best", best)):
         del tuned["module"]
@@ -71,11 +66,10 @@ def main():
     parser.add_argument("--block-s", type=float, default=0.5)
     parser.add_argument("--json", type=Path)
     flags = parser.parse_args()
-    cli = Path(os.environ.get("TILEWRIGHT_BUILD_DIR", "build/release")).absolute() / "bin/tilewright"
     rows = []
     for name in flags.names:
         for threads in flags.threads:
-            rows.append(row := measure(cli, name, threads, flags))
+            rows.append(row := measure(name, threads, flags))
             middle, low, high = row["share_of_best"]
             print(f"{name} on {threads}: {row['short']['measured']} trials in {row['short']['wall_s']:.1f} s -> "
                   f"{row['short']['us']:.0f} us, {middle:.1%} ({low:.1%}..{high:.1%}) of the speed after "

@@ -194,6 +194,15 @@ def make_models(folder, *args):
     return Path(folder)
 
 
+def tune_alone(model, folder, module, *arguments):
+    """`tilewright tune` with daemons of its own, whose log and state stay in `folder`: (the command's seconds, its answer)."""
+    start = time.monotonic()
+    done = subprocess.run([BIN / "tilewright", "tune", model, "--log", folder / "tuner.db", "--state-dir", folder / "state",
+                           "-o", module, "--format", "json", *map(str, arguments)],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    return time.monotonic() - start, json.loads(done.stdout)
+
+
 def expected_output(case):
     """Outputs of the independent evaluator for a model folder made by make_models."""
     inputs = sorted((case / "test_data_set_0").glob("input_*.pb"))
