@@ -33,12 +33,12 @@ constexpr int64_t kLargestReplacedSpan = int64_t{1} << 24;
 
 class SpanEvaluator {
  public:
-  SpanEvaluator(const std::vector<LoopRange>& inner, const Bounds& bounds)
-      : bounds_(bounds), all_(bounds) {
+  SpanEvaluator(const std::vector<LoopRange>& inner, const Bounds& bounds) : bounds_(bounds) {
+    if (!inner.empty()) with_inner_ = bounds;
     for (const LoopRange& loop : inner) {
       // In order, so that a range may speak of earlier loops.
       std::optional<Span> min = Eval(loop.range.min), extent = Eval(loop.range.extent);
-      all_.SetRange(loop.var, loop.range);
+      with_inner_->SetRange(loop.var, loop.range);
       if (min && extent) {
         Expr last = S(extent->lo + extent->span - ir::Int(1, loop.var->dtype));
         if (const int64_t* n = ir::AsInt(last); n != nullptr && *n < 0)
@@ -59,7 +59,8 @@ class SpanEvaluator {
   }
 
   Expr S(const Expr& e) { return Simplify(e, bounds_); }
-  const Bounds& all() const { return all_; }
+  // What is known with the inner loops.
+  const Bounds& all() const { return with_inner_.has_value() ? *with_inner_ : bounds_; }
 
  private:
   bool UsesInner(const Expr& e) const {
@@ -68,7 +69,7 @@ class SpanEvaluator {
   }
 
   std::optional<Span> FromInterval(const Expr& e) {
-    Interval v = EvalInterval(e, all_);
+    Interval v = EvalInterval(e, all());
     int64_t span = 0;
     if (!v.is_bounded() || __builtin_sub_overflow(v.max, v.min, &span)) return std::nullopt;
     DType type = e->dtype.Element();
@@ -198,7 +199,7 @@ class SpanEvaluator {
   }
 
   const Bounds& bounds_;
-  Bounds all_;  // with the inner loops
+  std::optional<Bounds> with_inner_;  // nothing: there are none
   std::vector<std::pair<Var, std::optional<Span>>> inner_;
 };
 
@@ -341,10 +342,14 @@ BufferRegion RegionOf(const Buffer& buffer, const std::vector<BufferRegion>& reg
       const Range& dim = regions[k].region[d];
       // Knowing the inner ranges first makes one occurrence out of several of the same variable.
       std::optional<Span> lo = evaluator.Eval(Simplify(AsI64(dim.min), evaluator.all()));
-      std::optional<Span> extent = evaluator.Eval(Simplify(AsI64(dim.extent), evaluator.all()));
       std::optional<Span> span;
-      if (lo && extent) {
-        span = Span{lo->lo, evaluator.S(lo->span + extent->lo + extent->span - ir::Int(1))};
+      if (ir::IsInt(dim.extent, 1) && lo && ir::AsInt(lo->span) != nullptr) {
+        span = lo;  // a point, as most accesses are
+      } else if (lo) {
+        std::optional<Span> extent = evaluator.Eval(Simplify(AsI64(dim.extent), evaluator.all()));
+        if (extent) {
+          span = Span{lo->lo, evaluator.S(lo->span + extent->lo + extent->span - ir::Int(1))};
+        }
       }
       all = k == 0 ? span : all && span ? UnionSpan(*all, *span, bounds) : std::nullopt;
       if (!all) break;

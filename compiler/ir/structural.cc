@@ -28,6 +28,11 @@ class Encoder {
   // With `free_by_address`, variables and buffers that are not bound inside are encoded by identity
   // (equality in one process); otherwise they are numbered like bound ones.
   explicit Encoder(bool free_by_address) : free_by_address_(free_by_address) {}
+  // For a program, not an expression.
+  void Reserve() {
+    bound_.reserve(128);
+    words_.reserve(2048);
+  }
 
   void Encode(const Function& f);
   void Encode(const Stmt& s);
@@ -287,6 +292,7 @@ bool StructuralEqual(const Function& a, const Function& b) {
 
 uint64_t StructuralHash(const Function& f) {
   Encoder encoder(/*free_by_address=*/false);
+  encoder.Reserve();
   encoder.Encode(f);
   support::Hasher64 hasher;
   for (uint64_t word : encoder.words()) hasher.Add(word);

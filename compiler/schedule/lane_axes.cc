@@ -37,44 +37,37 @@ int64_t ExtentOf(const Expr& e) {
 
 namespace {
 
-// An integer expression where only `var` differs from zero; nothing where that is no constant.
-std::optional<int64_t> ValueAt(const Expr& e, const ir::Var& var, int64_t value) {
-  if (e->dtype.is_vector() || e->dtype.is_float()) return std::nullopt;
+// An integer expression where only `var` differs from zero; false where that is no constant.
+bool ValueAt(const Expr& e, const ir::Var& var, int64_t value, int64_t* out) {
+  if (e->dtype.is_vector() || e->dtype.is_float()) return false;
   switch (e->kind) {
     case ir::ExprKind::kIntImm:
-      return e->int_value;
+      *out = e->int_value;
+      return true;
     case ir::ExprKind::kVar:
-      return e == var ? ir::WrapInt(value, e->dtype) : 0;
-    case ir::ExprKind::kCast: {
-      const std::optional<int64_t> a = ValueAt(e->args[0], var, value);
-      return a.has_value() ? std::optional(ir::CastIntToInt(*a, e->dtype)) : std::nullopt;
-    }
-    case ir::ExprKind::kNot: {
-      const std::optional<int64_t> a = ValueAt(e->args[0], var, value);
-      return a.has_value() ? std::optional<int64_t>(*a == 0) : std::nullopt;
-    }
+      *out = e == var ? ir::WrapInt(value, e->dtype) : 0;
+      return true;
+    case ir::ExprKind::kCast:
+    case ir::ExprKind::kNot:
+      if (!ValueAt(e->args[0], var, value, out)) return false;
+      *out = e->kind == ir::ExprKind::kNot ? *out == 0 : ir::CastIntToInt(*out, e->dtype);
+      return true;
     default:
       break;
   }
-  if (!ir::IsBinary(e->kind)) return std::nullopt;
-  const std::optional<int64_t> a = ValueAt(e->args[0], var, value);
-  if (!a.has_value()) return std::nullopt;
-  const std::optional<int64_t> b = ValueAt(e->args[1], var, value);
-  int64_t result = 0;
-  if (!b.has_value() || !ir::EvalIntBinary(e->kind, e->args[0]->dtype, *a, *b, &result)) {
-    return std::nullopt;
-  }
-  return result;
+  int64_t a = 0, b = 0;
+  return ir::IsBinary(e->kind) && ValueAt(e->args[0], var, value, &a) &&
+         ValueAt(e->args[1], var, value, &b) &&
+         ir::EvalIntBinary(e->kind, e->args[0]->dtype, a, b, out);
 }
 
 // Of the element where only `var` differs from zero; nothing where that is no constant.
 std::optional<int64_t> AddressAt(const ir::Buffer& buffer, const std::vector<Expr>& indices,
                                  const ir::Var& var, int64_t value) {
-  int64_t at = 0, row = 1;
+  int64_t at = 0, row = 1, index = 0;
   for (size_t d = indices.size(); d-- > 0;) {
-    const std::optional<int64_t> index = ValueAt(indices[d], var, value);
-    if (!index.has_value()) return std::nullopt;
-    at += *index * row;
+    if (!ValueAt(indices[d], var, value, &index)) return std::nullopt;
+    at += index * row;
     row *= ExtentOf(buffer->shape[d]);
   }
   return at;

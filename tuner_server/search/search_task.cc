@@ -283,6 +283,7 @@ bool SearchTask::GrowBase(AskResult* result) {
 // Fills the pool up to `size` with the best predicted of the stream's programs.
 absl::Status SearchTask::AddBase(cost_model::CostModel* model, int size, Pool* pool,
                                  AskResult* result) {
+  if (pool->drafts.size() >= static_cast<size_t>(size)) return absl::OkStatus();
   const size_t looked_at =
       static_cast<size_t>(size) +
       static_cast<size_t>(options_.base_growth * static_cast<double>(told_.size()));
