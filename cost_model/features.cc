@@ -14,7 +14,7 @@ namespace tilewright::cost_model {
 namespace {
 
 // Raised when a column changes its meaning without changing its name.
-constexpr int kFeatureVersion = 4;
+constexpr int kFeatureVersion = 5;
 constexpr size_t kAccesses = 4;  // accesses described one by one
 
 // Collects columns in order; names are kept only when the schema is made.
@@ -33,14 +33,18 @@ class Row {
   std::vector<std::string> names;
 };
 
+// How much of a program's whole something is, as a logarithm: what tasks of other sizes share. Of
+// absolute times and operations trees learn which task a row is of, which says nothing of new ones.
+double Relative(double part, double whole) {
+  return std::log2((1 + std::max(part, 0.0)) / (1 + std::max(whole, 0.0)));
+}
+
 // Signed logarithm of a stride: small strides differ, large ones look alike.
 double StrideClass(int64_t stride) {
   return stride == 0 ? 0 : std::log2(1 + std::abs(static_cast<double>(stride)));
 }
 
 void AddWorkload(const ProgramSummary& program, double flops, const ir::Target& target, Row* row) {
-  row->AddLog("work.flops", flops);
-  row->AddLog("work.parameter_bytes", program.parameter_bytes);
   row->Add("work.intensity", std::log2(1 + flops / std::max(program.parameter_bytes, 1.0)));
   row->Add("work.statements", static_cast<double>(program.statements.size()));
   row->AddLog("alloc.local_bytes", program.local_bytes);
@@ -55,7 +59,7 @@ void AddLoops(const StatementSummary& s, double flops, const ir::Target& target,
   const double threads = std::max(1, target.threads);
   row->AddLog("loop.parallel_tasks", tasks);
   row->Add("loop.makespan", tasks > 1 ? std::ceil(tasks / threads) * threads / tasks : threads);
-  row->AddLog("loop.task_flops", flops / std::max(tasks, 1.0));
+  row->Add("loop.task_share", Relative(flops / std::max(tasks, 1.0), flops));
   row->Add("loop.vector_length", s.Product(ir::ForKind::kVectorized));
   double unrolled_spatial = 1, unrolled_reduction = 1, serial_reduction = 1, serial_spatial = 1;
   double innermost_serial = 1;
@@ -119,7 +123,8 @@ double Streams(const StatementSummary& s, const AccessSummary& access, size_t bo
   return streams;
 }
 
-void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t index, Row* row) {
+void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t index, double flops,
+               Row* row) {
   const std::string prefix = support::StrCat("access", index, ".");
   double touches = 0, unique = 0, run = 0, task_bytes = 0, body_unique = 0;
   double vector_stride = 0, inner_stride = 0, page_steps = 0, is_write = 0, local = 0;
@@ -149,7 +154,7 @@ void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t in
   }
   row->Add(prefix + "is_write", is_write);
   row->Add(prefix + "local", local);
-  row->AddLog(prefix + "touched_bytes", touches);
+  row->Add(prefix + "bytes_per_flop", access != nullptr ? Relative(touches, flops) : 0);
   row->AddLog(prefix + "unique_bytes", unique);
   row->AddLog(prefix + "task_bytes", task_bytes);
   row->AddLog(prefix + "body_bytes", body_unique);
@@ -161,7 +166,7 @@ void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t in
   row->Add(prefix + "streams", streams);
 }
 
-void AddAccesses(const StatementSummary& s, Row* row) {
+void AddAccesses(const StatementSummary& s, double flops, Row* row) {
   // The store first, then loads from the most to the least bytes.
   std::vector<const AccessSummary*> order;
   for (const AccessSummary& access : s.accesses) order.push_back(&access);
@@ -172,7 +177,7 @@ void AddAccesses(const StatementSummary& s, Row* row) {
     });
   }
   for (size_t i = 0; i < kAccesses; ++i)
-    AddAccess(s, i < order.size() ? order[i] : nullptr, i, row);
+    AddAccess(s, i < order.size() ? order[i] : nullptr, i, flops, row);
 }
 
 void AddEstimate(const ProgramSummary& program, const ir::Target& target, Row* row) {
@@ -183,16 +188,16 @@ void AddEstimate(const ProgramSummary& program, const ir::Target& target, Row* r
   row->AddLog("level.l2_bytes", t.l2_bytes);
   row->AddLog("level.l3_bytes", t.l3_bytes);
   row->AddLog("level.memory_bytes", t.memory_bytes);
-  row->AddLog("time.compute", t.compute_ns);
-  row->AddLog("time.other", t.other_ns);
-  row->AddLog("time.other_traffic", t.other_traffic_ns);
-  row->AddLog("time.second", t.second_ns);
+  row->Add("time.compute", Relative(t.compute_ns, t.total_ns));
+  row->Add("time.other", Relative(t.other_ns, t.total_ns));
+  row->Add("time.other_traffic", Relative(t.other_traffic_ns, t.total_ns));
+  row->Add("time.second", Relative(t.second_ns, t.total_ns));
   row->Add("time.tail", t.tail);
   row->Add("time.other_share", t.total_ns > 0 ? t.other_ns / t.total_ns : 0);
-  row->AddLog("time.l2", t.l2_ns);
-  row->AddLog("time.l3", t.l3_ns);
-  row->AddLog("time.memory", t.memory_ns);
-  row->AddLog("time.overhead", t.overhead_ns);
+  row->Add("time.l2", Relative(t.l2_ns, t.total_ns));
+  row->Add("time.l3", Relative(t.l3_ns, t.total_ns));
+  row->Add("time.memory", Relative(t.memory_ns, t.total_ns));
+  row->Add("time.overhead", Relative(t.overhead_ns, t.total_ns));
   row->Add("time.balance", t.balance);
   row->Add("prior.score", -std::log2(1 + t.total_ns));
 }
@@ -217,7 +222,7 @@ Row MakeRow(const ProgramSummary& program, double flops, const ir::Target& targe
   AddLoops(critical, flops, target, &row);
   AddOps(critical, &row);
   AddTile(critical, target, &row);
-  AddAccesses(critical, &row);
+  AddAccesses(critical, flops, &row);
   AddOthers(program, &row);
   AddEstimate(program, target, &row);
   return row;

@@ -1,6 +1,7 @@
 #include "cost_model/loop_summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 
 #include "compiler/analysis/bounds.h"
@@ -200,7 +201,15 @@ class Summarizer {
     const analysis::Interval right = analysis::EvalInterval(condition->args[1], bounds);
     if (!left.is_bounded() || !right.is_bounded()) return 1;
     const double width = static_cast<double>(left.max - left.min + 1);
-    return std::clamp(static_cast<double>(right.max - left.min) / width, 1 / width, 1.0);
+    // A vector that is cut takes as long as a whole one.
+    double step = 1;
+    for (const LoopSummary& loop : loops_) {
+      if (loop.kind == ir::ForKind::kVectorized && ir::UsesVar(condition, loop.var)) {
+        step *= static_cast<double>(loop.extent);
+      }
+    }
+    const double admitted = std::ceil(static_cast<double>(right.max - left.min) / step) * step;
+    return std::clamp(admitted / width, 1 / width, 1.0);
   }
 
   void AddAccess(const ir::Buffer& buffer, const std::vector<Expr>& indices, bool is_write,

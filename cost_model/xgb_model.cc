@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "cost_model/model.h"
+#include "cost_model/pair_objective.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -125,6 +126,21 @@ absl::StatusOr<std::vector<float>> PredictFlat(BoosterHandle booster,
   return std::vector<float>(result, result + rows);
 }
 
+// What the trees so far say of the rows that they are fitted to, which the booster keeps.
+absl::StatusOr<std::vector<float>> PredictTraining(BoosterHandle booster, DMatrixHandle matrix) {
+  const bst_ulong* shape = nullptr;
+  bst_ulong dims = 0, rows = 0;
+  const float* result = nullptr;
+  TW_XGB(XGDMatrixNumRow(matrix, &rows));
+  TW_XGB(XGBoosterPredictFromDMatrix(
+      booster, matrix,
+      "{\"type\":1,\"training\":true,\"iteration_begin\":0,\"iteration_end\":0,"
+      "\"strict_shape\":false}",
+      &shape, &dims, &result));
+  if (dims < 1 || shape[0] != rows) return XgbError("predicted another number of rows");
+  return std::vector<float>(result, result + rows);
+}
+
 // Turns labels into what trees have to add to the prior. How fast the best of a task is, no model
 // knows or needs: labels move, group by group, so that on average `known` (what the base's trees
 // say) is right.
@@ -183,8 +199,12 @@ class XgbModel final : public CostModel {
     int before = 0;
     TW_XGB(XGBoosterBoostedRounds(raw_booster, &before));
     const int rounds = TrainingRounds(rows.size(), !base_.empty());
-    for (int round = 0; round < rounds; ++round) {
-      TW_XGB(XGBoosterUpdateOneIter(raw_booster, before + round, raw));
+    if (rows.size() >= kManyRows && base_.empty()) {
+      TW_TRY(FitOrder(data, raw_booster, raw, rounds, std::move(labels), std::move(weights)));
+    } else {
+      for (int round = 0; round < rounds; ++round) {
+        TW_XGB(XGBoosterUpdateOneIter(raw_booster, before + round, raw));
+      }
     }
     TW_XGB(XGBoosterSetAttr(raw_booster, kSchemaAttribute, SchemaHash().c_str()));
     booster_ = std::move(booster);
@@ -235,6 +255,23 @@ class XgbModel final : public CostModel {
     BoosterHandle raw = nullptr;
     TW_XGB(XGBoosterCreate(&matrix, 1, &raw));
     return Booster(raw);
+  }
+
+  // Many tasks' rows: what is asked of a model of them is the order within each (pair_objective.h).
+  absl::Status FitOrder(const Dataset& data, BoosterHandle booster, DMatrixHandle matrix,
+                        int rounds, std::vector<float> targets, std::vector<float> weights) const {
+    const size_t prior = FeatureIndex(kPriorColumn);
+    std::vector<float> estimates, gradient, hessian;
+    for (const DataRow& row : data.rows) estimates.push_back(row.features[prior]);
+    PairObjective objective(data, Labels(data), std::move(estimates), std::move(targets),
+                            std::move(weights), seed_);
+    for (int round = 0; round < rounds; ++round) {
+      TW_ASSIGN(const std::vector<float> trees, PredictTraining(booster, matrix));
+      objective.Differentiate(trees, &gradient, &hessian);
+      TW_XGB(
+          XGBoosterBoostOneIter(booster, matrix, gradient.data(), hessian.data(), gradient.size()));
+    }
+    return absl::OkStatus();
   }
 
   uint64_t seed_;

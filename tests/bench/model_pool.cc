@@ -300,12 +300,13 @@ void JudgeFile(const std::vector<PoolTask>& pool, const std::string& path) {
 
 void Export(const std::vector<PoolTask>& pool, const std::string& output) {
   std::ofstream out(output);
-  out << "task ratio";
+  out << "task program ratio";
   for (const std::string& name : cost_model::FeatureNames()) out << ' ' << name;
   out << "\n";
   for (const PoolTask& task : pool) {
-    for (const cost_model::DataRow& row : task.rows) {
-      out << task.name << ' ' << row.time_ns;
+    for (size_t i = 0; i < task.rows.size(); ++i) {
+      const cost_model::DataRow& row = task.rows[i];
+      out << task.name << ' ' << task.programs[i] << ' ' << row.time_ns;
       for (const float value : row.features) out << ' ' << value;
       out << "\n";
     }

@@ -10,6 +10,7 @@
 #include "cost_model/analytical_model.h"
 #include "cost_model/features.h"
 #include "cost_model/model.h"
+#include "cost_model/pair_objective.h"
 #include "cost_model/shipped_model.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
@@ -72,6 +73,17 @@ TEST(FeaturesTest, TailOfASumKeepsItsAccumulators) {
   EXPECT_DOUBLE_EQ(tail("4", "4"), 1);
   EXPECT_FLOAT_EQ(tail("4", "5"), 64.0F / 65);
   EXPECT_GT(tail("6", "4"), 64.0 / 66);  // four rows hide less latency than six
+}
+
+// 64 columns in vectors of 12: the last vector does less, in the same time.
+TEST(FeaturesTest, TailThatCutsAVectorTakesAsLong) {
+  const auto tail = [](const std::string& columns) {
+    return Column(
+        Features("split %1 [?," + columns + "] tail=peel; reorder %0 %4 %2 %5; vectorize %5"),
+        "time.tail");
+  };
+  EXPECT_DOUBLE_EQ(tail("16"), 1);
+  EXPECT_DOUBLE_EQ(tail("12"), 1);
 }
 
 TEST(FeaturesTest, AreFiniteAndDeterministic) {
@@ -235,6 +247,59 @@ TEST(XgbModelTest, GoesOnFromItsBase) {
   EXPECT_GT(accuracy(onward.get()), accuracy(base.get()) + 0.02);
   EXPECT_GT(accuracy(onward.get()), accuracy(alone.get()) + 0.02);
   EXPECT_EQ(support::Slug(MakeXgbModel(7, "junk")->Fit(few)), "cost_model.load.corrupt");
+}
+
+// Many rows are fitted to their order, and scores stay in units of log2 of time all the same: the
+// training on a job's own rows goes on from them.
+TEST(XgbModelTest, ManyRowsAreOrderedAndTheScoreKeepsItsUnit) {
+  auto model = MakeXgbModel(7);
+  ASSERT_TRUE(model->Fit(Synthetic(6000, 1)).ok());
+  const Dataset test = Synthetic(400, 2);
+  const std::vector<float> scores = *model->Predict(Rows(test));
+  EXPECT_GT(MeasureRanking(test, scores).pairwise_accuracy, 0.9);
+  double xy = 0, xx = 0;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!(test.rows[i].time_ns > 0) || !(test.rows[j].time_ns > 0)) continue;
+      const double x = std::log2(test.rows[j].time_ns / test.rows[i].time_ns);
+      xy += x * static_cast<double>(scores[i] - scores[j]);
+      xx += x * x;
+    }
+  }
+  EXPECT_NEAR(xy / xx, 1, 0.25);
+}
+
+Dataset TimesByTask(const std::vector<std::pair<int, double>>& rows) {
+  Dataset data;
+  for (const auto& [task, time] : rows) data.rows.push_back({FeatureVector(), task, time});
+  return data;
+}
+
+TEST(PairObjectiveTest, DerivesTheLossOfAPair) {
+  const Dataset data = TimesByTask({{0, 100}, {0, 200}});
+  const std::vector<float> trees = {-0.3F, 0.1F}, offsets = {0.2F, 0.1F};
+  // The squared error has its least where the trees are: what is left is the pair's.
+  PairObjective objective(data, Labels(data), offsets, trees, {1, 1}, 5);
+  std::vector<float> gradient, hessian;
+  objective.Differentiate(trees, &gradient, &hessian);
+  const auto loss = [](double apart) { return std::log1p(std::exp(-4 * apart)); };
+  const double at = -0.3, h = 1e-4;  // trees and offsets of the faster less those of the slower
+  EXPECT_NEAR(gradient[0], (loss(at + h) - loss(at - h)) / (2 * h), 1e-3);
+  EXPECT_NEAR(gradient[1], -gradient[0], 1e-6);
+  const double second = (loss(at + h) - 2 * loss(at) + loss(at - h)) / (h * h);
+  EXPECT_NEAR(hessian[0], second + 0.3, 1e-2) << "0.3: the share of the squared error";
+}
+
+TEST(PairObjectiveTest, ComparesOnlyWhatHasAnOrder) {
+  // Two within a hundredth of each other, and one alone in its task.
+  const Dataset data = TimesByTask({{0, 100}, {0, 101}, {1, 500}});
+  const std::vector<float> zero(3, 0), targets = {0, 0, 2};
+  PairObjective objective(data, Labels(data), zero, targets, {1, 1, 0.5F}, 5);
+  std::vector<float> gradient, hessian;
+  objective.Differentiate(zero, &gradient, &hessian);
+  EXPECT_EQ(gradient[0], 0);
+  EXPECT_EQ(gradient[1], 0);
+  EXPECT_NEAR(gradient[2], -0.3 * 0.5 * 2, 1e-6);
 }
 
 // Who changes the features or the estimate trains the shipped model again (cost_model/README.md).
