@@ -144,14 +144,15 @@ def update_best_known(folder, trials=2000):
         entry = {"task": store.head["task"], "baseline_steps": store.head["baseline"], "steps": store.steps[program],
                  "program": program, "ratio": round(store.ratio[program], 5), "us": round(store.us[program], 2),
                  "date": datetime.date.today().isoformat(), "machine": machine()}
-        # Ratios to another default schedule cannot be compared; microseconds can, roughly.
+        # Ratios to another default schedule cannot be compared: the table's kernel must have been measured here.
+        if row is not None and store.placements.get(row["program"], 0) >= LONG_PLACEMENTS:
+            row["baseline_steps"] = store.head["baseline"]
+            row["ratio"], row["us"] = round(store.ratio[row["program"]], 5), round(store.us[row["program"]], 2)
         rebased = row is not None and row["baseline_steps"] != store.head["baseline"]
         if rebased and entry["us"] >= row["us"]:
             print(f"{name}: the default schedule is another one and the store's best not faster than the table's "
-                  f"{row['us']} us; its row stays", file=sys.stderr)
+                  f"{row['us']} us; its row stays until `trials known` has measured it here", file=sys.stderr)
             continue
-        if row is not None and not rebased and store.placements.get(row["program"], 0) >= LONG_PLACEMENTS:
-            row["ratio"], row["us"] = round(store.ratio[row["program"]], 5), round(store.us[row["program"]], 2)
         if row is None or rebased or entry["ratio"] < row["ratio"]:
             faster.append(name)
             table["workloads"][name] = {**entry, "measured": len(store.ratio)}
@@ -211,11 +212,15 @@ def sign_test(wins, losses):
 def mark(row, store):
     """Of a best-known kernel, by this store's clock where the store has it: what searches found is compared with what the
     same kernel takes under the same neighbours (`trials known` measures it), not with another day's luck."""
-    same = row["baseline_steps"] == store.head.get("baseline") and store.placements.get(row["program"], 0) >= VERIFIED
-    known = store.ratio[row["program"]] if same else row["ratio"]
-    verified = [known, known * row.get("peer", {}).get("ratio", 1)]  # a library may be faster
+    here = store.placements.get(row["program"], 0) >= VERIFIED
+    verified = []
+    if here or row["baseline_steps"] == store.head.get("baseline"):
+        known = store.ratio[row["program"]] if here else row["ratio"]
+        verified = [known, known * row.get("peer", {}).get("ratio", 1)]  # a library may be faster
     if store.best() is not None:
         verified.append(store.ratio[store.best()])
+    if not verified:
+        sys.exit(f"trials: the table's kernel of {row['task'][:12]} is of another default schedule: measure it with `trials known`")
     return min(verified)
 
 
