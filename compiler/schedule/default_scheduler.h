@@ -53,6 +53,7 @@ class DefaultScheduler {
     std::vector<bool> moves_lanes;  // per spatial iterator
     int64_t width = 1;              // lanes
     Tile tile;
+    bool is_short = false;         // its steps may be written out
     int64_t most_written_out = 0;  // vector operations of a body that is
     BlockChoice choice;
     std::optional<DotProduct> dot;  // of four bytes: its reduction loop stays inside of the lanes

@@ -98,7 +98,8 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   if (windows && ReductionSteps(reduction) <= kHeldFactors && WindowsOverlap(reduction, row_axis)) {
     plan.tile = {.vectors = 1, .rows = std::min(kWindowsInRow, extent(row_axis)), .planes = 1};
   }
-  if (row_axis >= 0 && !IsShort(reduction) && !SharesLoads(reduction, row_axis)) {
+  plan.is_short = IsShort(reduction);
+  if (row_axis >= 0 && !plan.is_short && !SharesLoads(reduction, row_axis)) {
     plan.tile.rows = std::min(plan.tile.rows, plan.tile.vectors > 1 ? int64_t{1} : kStreams);
   }
   const BlockChoice& choice = plan.choice;
@@ -167,7 +168,7 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   }
   const int64_t sums = plan.tile.vectors * plan.tile.rows * plan.tile.planes;
   int64_t wanted = plan.choice.unroll;
-  const bool small = IsShort(reduction) && steps * sums <= plan.most_written_out;
+  const bool small = plan.is_short && steps * sums <= plan.most_written_out;
   if (wanted == 0 && steps > 1 && small) wanted = -1;
   if (wanted == 0 && plan.row_at < 0 && plan.vector_at >= 0) wanted = kStepsOfOneRow;
   if (wanted < 0 && steps <= kMaxBody) {

@@ -28,6 +28,23 @@ constexpr int64_t kGatherCost = 2;
 // Loads up to this stride are whole vectors and shuffles of them, one of each per stride.
 constexpr int64_t kShuffledStride = 4;
 
+// Calls `visit` with each load of a value that the block does not itself write.
+template <typename Visit>
+void VisitOperands(const StmtNode& block, Visit visit) {
+  if (block.body->kind != ir::StmtKind::kStore) return;
+  ir::VisitExprs(block.body->value, [&](const Expr& e) {
+    if (e->kind == ir::ExprKind::kLoad && !Writes(block, e->buffer)) visit(e);
+    return true;
+  });
+}
+
+template <typename Matches>
+bool AnyOperand(const StmtNode& block, Matches matches) {
+  bool any = false;
+  VisitOperands(block, [&](const Expr& load) { any = any || matches(load); });
+  return any;
+}
+
 }  // namespace
 
 int64_t ExtentOf(const Expr& e) {
@@ -119,11 +136,7 @@ int64_t LaneCost(const StmtNode& block, size_t axis, int lanes, bool count_store
                          HoldsInVectors(buffer, indices, iter, *stride, lanes);
     cost += !regular ? kGatherCost * lanes : *stride > 1 ? 2 * *stride : 1;
   };
-  ir::VisitExprs(block.body->value, [&](const Expr& e) {
-    if (e->kind == ir::ExprKind::kLoad && !Writes(block, e->buffer))
-      access(e->buffer, e->args, /*load=*/true);
-    return true;
-  });
+  VisitOperands(block, [&](const Expr& load) { access(load->buffer, load->args, /*load=*/true); });
   if (count_store) access(block.body->buffer, block.body->indices, /*load=*/false);
   return cost;
 }
@@ -162,56 +175,37 @@ bool Moves(const StmtNode& block, const Expr& load, int axis) {
 }  // namespace
 
 bool MovesLanes(const StmtNode& block, int vector_axis, int axis) {
-  if (block.body->kind != ir::StmtKind::kStore) return false;
-  bool moves = false;
-  ir::VisitExprs(block.body->value, [&](const Expr& e) {
-    if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
-    moves = moves || (Moves(block, e, vector_axis) && Moves(block, e, axis));
-    return true;
+  return AnyOperand(block, [&](const Expr& load) {
+    return Moves(block, load, vector_axis) && Moves(block, load, axis);
   });
-  return moves;
 }
 
 bool SharesLoads(const StmtNode& block, int axis) {
-  if (block.body->kind != ir::StmtKind::kStore || axis < 0) return false;
-  bool shares = false;
-  ir::VisitExprs(block.body->value, [&](const Expr& e) {
-    shares = shares || (e->kind == ir::ExprKind::kLoad && !Writes(block, e->buffer) &&
-                        !Moves(block, e, axis));
-    return true;
-  });
-  return shares;
+  return axis >= 0 &&
+         AnyOperand(block, [&](const Expr& load) { return !Moves(block, load, axis); });
 }
 
 bool WindowsOverlap(const StmtNode& block, int axis) {
-  if (block.body->kind != ir::StmtKind::kStore || axis < 0) return false;
+  if (axis < 0) return false;
   const ir::Var& var = block.iters[static_cast<size_t>(axis)].var;
-  bool overlap = false;
-  ir::VisitExprs(block.body->value, [&](const Expr& e) {
-    if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
-    const std::optional<int64_t> stride = AccessStride(e->buffer, e->args, var);
-    if (!stride.has_value() || *stride == 0) return true;
-    for (const ir::IterVar& iter : block.iters) {
-      overlap = overlap || (iter.type == ir::IterType::kReduce &&
-                            AccessStride(e->buffer, e->args, iter.var) == stride);
-    }
-    return true;
+  return AnyOperand(block, [&](const Expr& load) {
+    const std::optional<int64_t> stride = AccessStride(load->buffer, load->args, var);
+    return stride.has_value() && *stride != 0 &&
+           std::any_of(block.iters.begin(), block.iters.end(), [&](const ir::IterVar& iter) {
+             return iter.type == ir::IterType::kReduce &&
+                    AccessStride(load->buffer, load->args, iter.var) == stride;
+           });
   });
-  return overlap;
 }
 
 int SecondRowAxis(const StmtNode& block, int vector_axis, int row_axis) {
   if (block.body->kind != ir::StmtKind::kStore || vector_axis < 0 || row_axis < 0) return -1;
   const bool any = MovesLanes(block, vector_axis, row_axis);
   auto stays = [&](int axis) {
-    if (!MovesLanes(block, vector_axis, axis)) return true;
-    bool some = false;
-    ir::VisitExprs(block.body->value, [&](const Expr& e) {
-      if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
-      some = some || (Moves(block, e, vector_axis) && !Moves(block, e, axis));
-      return true;
-    });
-    return any && some;
+    return !MovesLanes(block, vector_axis, axis) ||
+           (any && AnyOperand(block, [&](const Expr& load) {
+              return Moves(block, load, vector_axis) && !Moves(block, load, axis);
+            }));
   };
   for (int i = static_cast<int>(block.iters.size()); i-- > 0;) {
     const ir::IterVar& iter = block.iters[static_cast<size_t>(i)];
@@ -235,11 +229,9 @@ int RowAxis(const StmtNode& block, int vector_axis) {
       continue;
     }
     int shared = 0;
-    ir::VisitExprs(block.body->value, [&](const Expr& e) {
-      if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
-      std::optional<int64_t> stride = AccessStride(e->buffer, e->args, iter.var);
-      if (stride.has_value() && *stride == 0) shared += between_lanes(e) ? 2 : 1;
-      return true;
+    VisitOperands(block, [&](const Expr& load) {
+      std::optional<int64_t> stride = AccessStride(load->buffer, load->args, iter.var);
+      if (stride.has_value() && *stride == 0) shared += between_lanes(load) ? 2 : 1;
     });
     if (shared > best_shared) {
       best = static_cast<int>(i);
@@ -294,13 +286,11 @@ bool RunsAlongReduction(const StmtNode& block, int lanes) {
   const int64_t* extent = ir::AsInt(last.domain.extent);
   if (last.type != ir::IterType::kReduce || extent == nullptr || *extent < 2 * lanes) return false;
   int64_t loads = 0, contiguous = 0;
-  ir::VisitExprs(block.body->value, [&](const Expr& e) {
-    if (e->kind != ir::ExprKind::kLoad || Writes(block, e->buffer)) return true;
+  VisitOperands(block, [&](const Expr& load) {
     ++loads;
-    std::optional<int64_t> stride = AccessStride(e->buffer, e->args, last.var);
+    std::optional<int64_t> stride = AccessStride(load->buffer, load->args, last.var);
     if (stride == 1) ++contiguous;
     if (!stride.has_value() || *stride > 1 || *stride < 0) contiguous = INT16_MIN;
-    return true;
   });
   if (contiguous < 1) return false;
   const int axis = VectorAxis(block, lanes, /*count_store=*/false);
