@@ -276,8 +276,9 @@ absl::Status FunctionEmitter::EmitSerialLoop(const Stmt& s) {
 
 // Outlines the body into `task(captures…, task)` and a thunk with the runtime's signature that
 // unpacks the closure:
-//   closure = {captures…};  rc = context->parallel_for(context, thunk, &closure, extent);  if (rc)
-//   return rc
+//   closure = {captures…};
+//   rc = context->parallel_for(context, thunk, &closure, extent);
+//   if (rc) return rc
 absl::Status FunctionEmitter::EmitParallelLoop(const Stmt& s, int64_t tasks) {
   llvm::LLVMContext& context = module_.context();
   Captures captures = CollectCaptures(s);

@@ -1,10 +1,11 @@
 // Runs of strided stores: a register tile whose vectors lie across the rows of its output (channels
 // in vectors, pixels in memory) is transposed in registers and stored row by row, instead of lane
 // by lane.
-//   Y[c + ramp(0, S, L)] = v0; Y[c + 1 + ramp(0, S, L)] = v1; …   →   Y[c + S·l + ramp(0, 1, P)] =
-//   <v0[l], v1[l], …>
+//   Y[c + ramp(0, S, L)] = v0; Y[c + 1 + ramp(0, S, L)] = v1; …
+//     →  Y[c + S·l + ramp(0, 1, P)] = <v0[l], v1[l], …>
 // Bytes, which come in fours (operands of dot products), fill their rows: one vector is all of it.
-//   Y[c + k + ramp(0, 4, L)] = vk, k in 0..4   →   Y[c + ramp(0, 1, 4L)] = <v0[0], v1[0], v2[0], …>
+//   Y[c + k + ramp(0, 4, L)] = vk, k in 0..4
+//     →  Y[c + ramp(0, 1, 4L)] = <v0[0], v1[0], v2[0], …>
 #include <algorithm>
 #include <numeric>
 #include <optional>

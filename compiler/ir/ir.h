@@ -4,52 +4,55 @@
 // rewriter returns the same pointer when nothing changed. Thread-safe for reading. Text form:
 // ir_text.h. Checks: verify.h. Executable meaning: interp.h.
 //
-// NUMERIC SEMANTICS (the only place where they are pinned; the interpreter is their executable
-// form)
+// NUMERIC SEMANTICS. Pinned here and nowhere else; the interpreter is their executable form.
 // - Integers are two's complement and wrap at their width. `/` and `%` truncate; floordiv and
-// floormod floor.
-//   Division by zero is an error of the program (the interpreter reports it; code generation may
-//   assume it away).
+//   floormod floor. Division by zero is an error of the program: the interpreter reports it, code
+//   generation may assume it away.
 // - Index arithmetic is int64 or int32; loops run over [min, min + extent) with extent >= 0.
 // - Float operations round to nearest even in their type at each node. `a * b + c` written as Mul
-// and Add *may* be
-//   contracted to one fma by the pass `contract_fma`; nothing else changes rounding. Reassociation
-//   happens only where a schedule step reorders a reduction loop.
+//   and Add *may* be contracted to one fma by the pass `contract_fma`; nothing else changes
+//   rounding. Reassociation happens only where a schedule step reorders a reduction loop.
 // - min/max on floats: if one side is NaN the result is the second operand (as x86 minps/maxps).
-// - Cast float -> int saturates, NaN becomes 0; int -> int wraps; int -> float and float -> float
-// round half even.
+// - Casts: float -> int saturates, NaN becomes 0; int -> int wraps; int -> float and
+//   float -> float round half to even.
 // - Select evaluates only the chosen side. And/Or evaluate both.
 // - Vectors (lanes > 1) are element-wise. Load/Store with a mask touch only lanes whose mask is
-// true; masked-off lanes of a
-//   Load are 0.
+//   true; masked-off lanes of a Load are 0.
 // - dot4(c, a, b) has in lane j the wrapping sum of c[j] and the four products a[4j+i] * b[4j+i],
-// 8-bit integers widened first; an `a` of four lanes serves every j.
+//   8-bit integers widened first; an `a` of four lanes serves every j.
+//
+// REDUCTIONS
 // - A reduction block runs `init` at the visit where all its reduce variables are at their domain's
-// minimum, then `body` at
-//   every visit. Schedules keep that visit the first one of each spatial point (the interpreter
-//   reports it otherwise); a point that is computed again (overlapping tiles) starts again with
-//   `init`.
-// - Combine updates a tuple of elements at once: with a = the elements, b = the values beside them,
-//   all results are computed from a and b, and only then stored. A declared combiner is associative
-//   (on floats up to rounding); unless it is `ordered` it is commutative, too. That is its author's
-//   word, on which reassociating steps rely; the init of the block around is its identity.
+//   minimum, then `body` at every visit. Schedules keep that visit the first one of each spatial
+//   point (the interpreter reports it otherwise). A point that is computed again (overlapping
+//   tiles) starts again with `init`.
+// - Combine updates a tuple of elements together. With a = the elements and b = the values that
+//   join them, it computes all results from a and b, and only then stores them. A declared combiner
+//   is associative (on floats up to rounding); unless it is `ordered` it is commutative, too. Its
+//   author guarantees this, and reassociating steps rely on it; the init of the enclosing block is
+//   its identity.
+//
+// ORDER
 // - Sequential iterators (IterType::kSequential) carry values: their loops run in order.
 // - Iterations of parallel, vectorized, virtual and bound loops are independent: their order must
-// not
-//   matter.
-// - THREADS. A bound loop is an axis of a launch. Every loop bound to a thread axis runs over the
-// same
-//   threads of the block, each thread its own iteration; several such loops may follow each other
-//   below one block (the end of the outermost one is a point where all threads meet), so that the
-//   program means the same when its bound loops are read as serial ones. The pass merge_threads
-//   gives each launch one nest of thread loops instead; only there stand barriers, and only there
-//   do threads run side by side: all threads go from one barrier to the next, in any order. Between
-//   two barriers no two threads touch the same element unless both read (the interpreter reports a
-//   race); loops and conditions around a barrier are the same for all threads.
-// - ASYNC. `async { S }` issues the stores of S: they read their operands at once and land together
-//   with their group. `sync commit` closes a group, `sync wait n` returns when at most the n
-//   youngest groups are in flight. An element in flight is neither read nor written. Without a
-//   thread nest there is one sequence of groups, inside of one each thread has its own.
+//   not matter.
+//
+// THREADS. A bound loop is an axis of a launch.
+// - Every loop bound to a thread axis runs over the same threads of the block, each thread its own
+//   iteration. Several such loops may follow each other below one block; all threads meet at the
+//   end of the outermost one. So the program means the same if its bound loops are read as serial.
+// - The pass merge_threads gives each launch one nest of thread loops instead. Barriers exist only
+//   there, and threads run concurrently only there: all threads go from one barrier to the next, in
+//   any order.
+// - Between two barriers no two threads touch the same element unless both read (the interpreter
+//   reports a race). Loops and conditions around a barrier are the same for all threads.
+//
+// ASYNC. `async { S }` issues the stores of S: they read their operands immediately and land
+// together with their group.
+// - `sync commit` closes a group; `sync wait n` returns when at most the n youngest groups are in
+//   flight. An element in flight is neither read nor written.
+// - Without a thread nest there is one sequence of groups; inside a thread nest each thread has its
+//   own.
 #pragma once
 
 #include <cstdint>
@@ -219,8 +222,7 @@ struct Range {
 };
 struct BufferRegion {
   Buffer buffer;
-  std::vector<Range>
-      region;  // one per dimension; may over-approximate reads, never under-approximate
+  std::vector<Range> region;  // one per dimension; may name more than is read, never less
 };
 struct IterVar {
   Var var;
@@ -283,10 +285,12 @@ Stmt MakeBlock(StmtNode block);  // kind is set here
 // ------------------------------------------------------------------------------------------------
 // functions
 
-// kScheduled: blocks under loops, intermediate buffers listed in Function::allocs,
-// multi-dimensional accesses. kLoops: no blocks; Alloc statements in place; For kinds still
-// annotations of intent; multi-dimensional accesses. kFlat: vectors explicit (no kVectorized /
-// kUnrolled loops left), every access has exactly one index.
+// kScheduled  blocks under loops; intermediate buffers listed in Function::allocs;
+//             multi-dimensional accesses
+// kLoops      no blocks; Alloc statements in place; For kinds still annotations of intent;
+//             multi-dimensional accesses
+// kFlat       vectors explicit (no kVectorized or kUnrolled loops left); every access has exactly
+//             one index
 enum class Stage : uint8_t { kScheduled, kLoops, kFlat };
 
 struct Function {

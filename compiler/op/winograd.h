@@ -4,8 +4,8 @@
 //
 // ERROR. The transforms add and subtract multiples of up to 8, and the results cancel. With
 // |x| <= max_x, |w| <= max_w and unit roundoff u every output is off by at most
-//   gamma(n) · 19² · 10² · channels · max_x · max_w,   gamma(n) = n·u / (1 - n·u), n = channels +
-//   26
+//   gamma(n) · 19² · 10² · channels · max_x · max_w
+//   gamma(n) = n·u / (1 - n·u), n = channels + 26
 // where 19, 10 and 1 are the largest absolute row sums of Aᵀ, Bᵀ and G (Higham's rule for inner
 // products, applied to each of the five sums). Typical errors are four orders below: a few 1e-6 of
 // the largest output, about ten times those of the direct form.

@@ -2,14 +2,16 @@
 // text is log record, wire format, golden file and mutation substrate. Value types, pure functions;
 // thread-safe.
 //
-// GRAMMAR   steps   := [step] { (';' | newline) [step] }         `#` starts a comment to end of
-// line
-//           step    := NAME operand* parameter*
-//           operand := '%' INT                    a handle: see schedule.h for how they are
-//           numbered param   := '[' (INT|'?') {',' (INT|'?')} ']' | MAP | WORD | KEY '=' (INT|WORD)
-//           MAP     := '(' DIGIT {',' DIGIT} ')'     DIGIT := DIM ['/' INT] ['%' INT]
-// Canonical: one space between parts, no space inside brackets, defaults omitted, key=value last in
-// key order, steps joined by "; ". Parsing accepts more spaces and stated defaults.
+// GRAMMAR
+//   steps   := [step] { (';' | newline) [step] }     `#` starts a comment to the end of the line
+//   step    := NAME operand* param*
+//   operand := '%' INT                               a handle, numbered as schedule.h says
+//   param   := '[' (INT|'?') {',' (INT|'?')} ']' | MAP | WORD | KEY '=' (INT|WORD)
+//   MAP     := '(' DIGIT {',' DIGIT} ')'
+//   DIGIT   := DIM ['/' INT] ['%' INT]
+// Canonical text: one space between parts, no space inside brackets, defaults omitted, key=value
+// parameters last and in key order, steps joined by "; ". Parsing also accepts more spaces and
+// stated defaults.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
 // TRANSFORMATIONS of compact_buffers (kLoops → kLoops)
-//   alloc B[d…] around S, where S touches only the box [min, min + extent) of B while everything
-//   outside S stands still
-//     → alloc B'[extent…] around S with B[i…] → B'[i - min…]    (dimension by dimension; kept whole
-//     where the box is unknown; a dimension that vectors run along, with others outside of it, is
-//     whole vectors in a local buffer, so that none of them overlaps the next row's)
+//   alloc B[d…] around S, where S touches only the box [min, min + extent) of B and everything
+//   outside S is constant during S
+//     → alloc B'[extent…] around S with B[i…] → B'[i - min…], dimension by dimension
+// A dimension is kept whole where the box is unknown. A dimension that vectors run along, with
+// others outside of it, is whole vectors in a local buffer, so that none of them overlaps the next
+// row's.
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -1,16 +1,16 @@
 // TRANSFORMATIONS of lower_blocks (kScheduled → kLoops)
 //   block b(v = e) where p { init; body }
 //     → init (spatial loops repeated around it) right before the outermost loop that feeds a reduce
-//     iterator, and
-//       if p[v := e] { body[v := e] } in the block's place, when nothing else there touches what
-//       init writes; else
+//       iterator, and if p[v := e] { body[v := e] } in the block's place, when nothing else there
+//       touches what init writes; else
 //     → if p { if every reduce iterator is at its minimum { init }; body }
 //   combine (t…) with (v…) by (a…), (b…) = (r…)
 //     → let a = t { let b = v { … let n = r { t = n; … } } }: everything is read before anything is
-//     stored
-//   allocs [B] → alloc B around the smallest statement with every access of B: not inside a
-//   vectorised loop, nor inside a
-//     loop that carries its values (it feeds an ordered iterator, or a reduction that builds B)
+//       stored
+//   allocs [B]
+//     → alloc B around the smallest statement with every access of B: not inside a vectorised loop,
+//       nor inside a loop that carries its values (it feeds an ordered iterator, or a reduction
+//       that builds B)
 // PassContext::test_miscompile plants its mistakes here, where bounds and inits are made.
 #include <algorithm>
 #include <limits>

@@ -1,17 +1,19 @@
 // TRANSFORMATIONS of partition_loops (kLoops → kLoops), for conditions `Σ c·v + k < E` of
 // statements on loops marked tail=peel, and of choices (`select`: the borders of a padded image) on
 // any loop
-//   for v in 0..n { … if c·v + inner < E { S } … }          (serial; true for every inner value
-//   while v < t)
-//     → for v in 0..t { … S … };  for v in t..n { … if … }   and so on with the loops inside the
-//     remainder
-//   the same in a parallel loop, or where v stands inside a division (a fused loop): the loop stays
-//   whole,
-//     → let a = atom;  if a < t { … S … } else { … if … }    with a a constant in the remainder
-//     where only one value is left
-//   for v in 0..n { if v < t { S } }  → for v in 0..t { S }   (marked or not)
+//
+//   for v in 0..n { … if c·v + inner < E { S } … }
+//     (a serial loop; the condition holds for every inner value while v < t)
+//     → for v in 0..t { … S … };  for v in t..n { … if … }
+//       and so on with the loops inside the remainder
+//   the same in a parallel loop, or where v is inside a division (a fused loop)
+//     → the loop stays whole: let a = atom;  if a < t { … S … } else { … if … }
+//       with a a constant in the remainder where only one value is left
+//   for v in 0..n { if v < t { S } }
+//     → for v in 0..t { S }     (marked or not)
 //   for v in 0..n { for k in 0..3 unrolled { … select(0 < v + k, X[v + k - 1], 0) … } }
 //     → the first v, where some k is outside;  for v in 1..n { … X[v + k - 1] … }
+//
 // Both copies are simplified with what is now known, so that conditions are decided, remainders get
 // constant extents and what can never run goes away. Vectorised loops are never cut: their
 // conditions stay masks.

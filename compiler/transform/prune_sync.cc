@@ -1,7 +1,7 @@
 // TRANSFORMATIONS of prune_sync (kLoops → kLoops)
-//   barrier; S   → S, where no thread in S may touch what another thread touched since the last
-//   barrier that stays (one of them writing; asynchronous stores count again where they are waited
-//   for)
+//   barrier; S
+//     → S, where no thread in S may touch what another thread touched since the last barrier that
+//       stays, if one of the two writes (asynchronous stores count again where they are waited for)
 // Loops are looked at over some iterations one after the other, so that what the end of one
 // iteration and the start of the next share counts as well. A barrier that any of these views needs
 // stays.

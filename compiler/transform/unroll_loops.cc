@@ -1,10 +1,11 @@
 // TRANSFORMATIONS of unroll_loops (kLoops → kFlat once accesses have one index and no vectorised
 // loop is left)
-//   for i in m..m+n unrolled { S }                  → S[i := m]; …; S[i := m+n-1]   (n constant;
-//   else the loop becomes serial) for i in … { … L[… i …] … }, L local and small  → the same, so
-//   that L's indices are constants and L lives in registers for i in … { loops inside } annotated
-//   unroll_max=N → loops inside are unrolled, innermost first, while that gives at
-//                                                        most N statements
+//   for i in m..m+n unrolled { S }
+//     → S[i := m]; …; S[i := m+n-1]     (n constant; else the loop becomes serial)
+//   for i in … { … L[… i …] … }, L local and small
+//     → the same, so that L's indices are constants and L lives in registers
+//   for i in … { loops inside } annotated unroll_max=N
+//     → loops inside are unrolled, innermost first, while that gives at most N statements
 #include <algorithm>
 #include <set>
 #include <vector>

@@ -1,17 +1,20 @@
 // TRANSFORMATIONS of vectorize_loops (kLoops → kLoops, inner loops first; iterations of a
 // vectorised loop are independent)
-//   for v in m..m+L vectorized { S }  → S with, for L lanes at once,
-//     index c·v + r (r without v)       → ramp(c·m + r, c, L); c = 0 stays scalar; anything else
-//     becomes a vector expression value without v                   → stays scalar, broadcast where
-//     it meets a vector if (condition with v) S           → masked loads and stores in S; where a
-//     scalar load in S would run although no lane
-//                                         is active: if (condition at its first lane) { masked S }
+//
+//   for v in m..m+L vectorized { S }  → S for L lanes together, with
+//     index c·v + r (r without v)       → ramp(c·m + r, c, L); c = 0 stays scalar; any other index
+//                                         becomes a vector expression
+//     value without v                   → stays scalar, broadcast where it meets a vector
+//     if (condition with v) S           → masked loads and stores in S; where a scalar load in S
+//                                         would run although no lane is active:
+//                                         if (condition at its first lane) { masked S }
 //     select(condition with v, a, b)    → lane-wise, with masked loads in a and b
 //     loop inside                       → stays a loop
 //     let x = value that loads          → let of a vector; other lets are substituted
-//   What cannot become vectors (loop bounds that depend on v, allocations inside, stores of lanes
-//   to one element, a loop already full of vectors) keeps the meaning as a serial loop, or as an
-//   unrolled one around vectors.
+//
+// What cannot become vectors (loop bounds that depend on v, allocations inside, stores of lanes to
+// one element, a loop already full of vectors) keeps the meaning as a serial loop, or as an
+// unrolled one around vectors.
 #include <algorithm>
 #include <vector>
 

@@ -9,9 +9,8 @@
 //   uniform [a, b)    a + (b - a)·u,  u = (w >> 11)·2^-53; the largest value below b where
 //                     rounding to the element type would reach b
 //   normal (a, b)     a + b·(s - 6), s = the sum of twelve uniforms in [0, 1) of 16 bits each,
-//   taken
-//                     from w(3i), w(3i+1), w(3i+2), low 16 bits first: an Irwin–Hall sum, which
-//                     needs no libm and so cannot differ between machines
+//                     taken from w(3i), w(3i+1), w(3i+2), low 16 bits first: an Irwin–Hall sum,
+//                     which needs no libm and so cannot differ between machines
 //   int_range [a, b]  a + w mod (b - a + 1)
 // bool tensors hold 1 where the drawn value is > (a + b)/2 (uniform), > a (normal), odd
 // (int_range).

@@ -3,12 +3,13 @@
 // mutex); several connections and processes may use one file at once (write-ahead log, busy
 // timeout).
 //
-// Errors: resource_exhausted for a full disk (sql.<what>.full), failed_precondition for a read-only
-// file or folder (.read_only), data_loss for a damaged file (.corrupt), unavailable for a lock not
-// given within the busy timeout (.busy), already_exists for a violated uniqueness or other
-// constraint
-// (.constraint), internal for the rest (.failed). <what> is open, prepare, step, exec, begin,
-// commit, migrate.
+// Errors are sql.<what>.<reason>; <what> is open, prepare, step, exec, begin, commit or migrate:
+//   resource_exhausted   .full        the disk is full
+//   failed_precondition  .read_only   the file or its folder is read-only
+//   data_loss            .corrupt     the file is damaged
+//   unavailable          .busy        no lock within the busy timeout
+//   already_exists       .constraint  a violated uniqueness or other constraint
+//   internal             .failed      anything else
 #pragma once
 
 #include <cstddef>

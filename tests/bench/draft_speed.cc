@@ -4,7 +4,7 @@
 // a task and the later ones are reported apart. With the builder's allocator, and like it with the
 // atomic reference counts of a process that has had threads.
 //   draft_speed MODEL.onnx [--batches N] [--count N] [--target T] [--only WORD] [--seed N]
-//   [--picks]
+//               [--picks]
 // --picks prints what was picked: two builds whose lists are the same search alike.
 #include <time.h>
 

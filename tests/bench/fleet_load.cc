@@ -4,8 +4,8 @@
 // the moment an agent has it in hand), how long all agents take to be back after a kill -9 under
 // that work, and what became of every item.
 //
-//   fleet_load [AGENTS] [ITEMS_PER_S] [SECONDS] [MEASURE_MS] [STATE_DIR]      default 1000 500 30
-//   500
+//   fleet_load [AGENTS] [ITEMS_PER_S] [SECONDS] [MEASURE_MS] [STATE_DIR]
+//   default    1000     500           30        500
 //
 // STATE_DIR is the tracker's, removed first; certificates are in the temporary folder.
 #include <cstdio>

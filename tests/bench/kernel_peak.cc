@@ -1,8 +1,8 @@
 // How close compiled kernels come to the machine: GFLOP/s of scheduled kernels beside the FMA peak,
 // measured in turns in one run, because the machine is shared. Prints a table; a trend to watch,
 // not a gate.
-//   kernel_peak [CPU]        CPU: an LLVM name of this machine, e.g. znver3 (default: the widest
-//   level that runs)
+//   kernel_peak [CPU]
+//     CPU: an LLVM name of this machine, e.g. znver3 (default: the widest level that runs)
 #include <sys/resource.h>
 #include <time.h>
 

@@ -2,8 +2,8 @@
 // calls to both. Prints, for each: time to connect N clients (each its own connection and
 // handshake), the daemon's memory per connection, and the latency of a unary call.
 //
-//   secure_calls [CONNECTIONS] [CALLS]        default 1000 2000; client and server share the
-//   machine
+//   secure_calls [CONNECTIONS] [CALLS]
+//   default       1000          2000      client and server share the machine
 #include <signal.h>
 
 #include <algorithm>

@@ -4,16 +4,21 @@
 //   trials run --store DIR --runs FILE --mode model|learned|draft|random [--model FILE]
 //              [--seeds N] [--trials N] [--batch N] [--only NAME] WORKLOADS.txt | MODEL.onnx ...
 //   trials finals --store DIR [--top N] [--placements N] WORKLOADS...   the best again, for longer
-//   trials known --store DIR --table best_known.json WORKLOADS...   the table's kernels measured
-//   here trials export --store DIR --rows FILE WORKLOADS...              features and times, as
-//   text
-// Modes: model: the shipped cost model (or --model) and retraining; learned: the analytical prior
-// and retraining; draft: the prior alone; random: distinct feasible points by chance. Parts of
-// `model` left out or changed: model-no-training, model-no-evolution (no mutations of what the
-// model likes), model-full-evolution (three generations of them in every batch), model-no-quota (no
-// share for untried micro-kernels), model-no-adapt (neither mutations nor crossings of the best
-// measured), model-PART or model-no-PART for any part of search_parts.h. model-relatives: with a
-// log, the store's other workloads of the same kind, of which the picks' points are known.
+//   trials known --store DIR --table best_known.json WORKLOADS...   the table's kernels, measured
+//   trials export --store DIR --rows FILE WORKLOADS...              features and times, as text
+// Modes
+//   model                 the shipped cost model (or --model) and retraining
+//   learned               the analytical prior and retraining
+//   draft                 the prior alone
+//   random                distinct feasible points by chance
+//   model-no-training     parts of `model` left out or changed, as in the lines that follow
+//   model-no-evolution    no mutations of what the model likes
+//   model-full-evolution  three generations of them in every batch
+//   model-no-quota        no share for untried micro-kernels
+//   model-no-adapt        neither mutations nor crossings of the best measured
+//   model-PART, model-no-PART   any part of search_parts.h
+//   model-relatives       with a log: the store's other workloads of the same kind, of which the
+//                         picks' points are known
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

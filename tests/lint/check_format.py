@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Checks that C++ is formatted as .clang-format says, and that scripts parse."""
+"""Checks that C++ is formatted as .clang-format says, that scripts parse, and that comments fit.
+
+The formatter leaves comments alone (tables and before/after pictures keep their shape), so their
+length is checked here.
+"""
 
 import ast
 import os
@@ -11,6 +15,7 @@ import source_files
 
 FORMATTER = "clang-format-19"
 BATCH = 40
+COLUMNS = 100
 
 
 def check_cpp(report, root, files):
@@ -33,10 +38,20 @@ def check_cpp(report, root, files):
             report.add(FORMATTER, result.stderr.strip()[-500:])
 
 
+def check_comments(report, root, files):
+    for path in files:
+        for number, line in enumerate(source_files.read_text(path, root).splitlines(), 1):
+            if len(line) > COLUMNS and line.lstrip().startswith("//"):
+                report.add("%s:%d" % (path, number), "expected at most %d columns, found %d" % (
+                    COLUMNS, len(line)))
+
+
 def check(root):
     report = source_files.Report("check_format")
     files = source_files.repository_files(root)
-    check_cpp(report, root, [p for p in files if p.endswith(source_files.CPP_SUFFIXES)])
+    cpp = [p for p in files if p.endswith(source_files.CPP_SUFFIXES)]
+    check_cpp(report, root, cpp)
+    check_comments(report, root, cpp)
     for path in files:
         if path.endswith(".py"):
             try:

@@ -241,6 +241,12 @@ T Max(
             self.skipTest("[SKIP] no formatter here")
         self.put("compiler/op/op.h", "#pragma once\nint   F( );\n")
         self.expect_finding("check_format.py", "compiler/op/op.h:2")
+        # The formatter leaves tables in comments alone, so their width is checked apart.
+        table = "#pragma once\n// GRAMMAR   a := b c\n//           %s := d\nint F();\n"
+        self.put("compiler/op/op.h", table % ("b" * 80))
+        self.assertEqual(self.run_check("check_format.py")[0], 0)
+        self.put("compiler/op/op.h", table % ("b" * 90))
+        self.expect_finding("check_format.py", "compiler/op/op.h:3: expected at most 100 columns")
         self.put("compiler/op/op.h", CLEAN["compiler/op/op.h"])
         self.put("tests/broken.py", "def f(:\n")
         self.expect_finding("check_format.py", "tests/broken.py:1")

@@ -25,9 +25,10 @@ enum class JobAction {
 
 // The state after the action; failed_precondition job.state.<action> where it is not allowed.
 //
-//   QUEUED -start-> RUNNING <-pause/resume-> PAUSED       RUNNING -measured-> FINISHING -succeed->
-//   SUCCEEDED       any that is not final: -cancel-> CANCELLING -cancelled-> CANCELLED, -fail->
-//   FAILED
+//   QUEUED  -start-> RUNNING <-pause/resume-> PAUSED
+//   RUNNING -measured-> FINISHING -succeed-> SUCCEEDED
+//   any that is not final: -cancel-> CANCELLING -cancelled-> CANCELLED
+//   any that is not final: -fail-> FAILED
 //
 // A QUEUED job that is cancelled was nowhere: it goes to CANCELLED at once. Cancelling a final job
 // leaves it as it is.

@@ -20,9 +20,12 @@ absl::Status DescribeInputs(const driver::Task& task, uint64_t seed, v1::InputSp
 // `chooser`: what ranks now (prior, model or random).
 void FillAsked(const AskResult& result, const std::string& chooser, const std::string& model_id,
                v1::Asked* reply);
-// Manifest digest and the summary JSON: {"target","inputs","outputs","kernels":[{task_hash,
-// task_name, uses, tuned, stale, stale_reason, steps, program_hash, measurement_id, flops, bytes}],
-// "arena_bytes","arena_bound_bytes","constant_bytes","workspace_bytes","seconds":{graph,lower,codegen,link}}.
+// Manifest digest and the summary JSON:
+//   {"target", "inputs", "outputs",
+//    "kernels": [{task_hash, task_name, uses, tuned, stale, stale_reason, steps, program_hash,
+//                 measurement_id, flops, bytes}],
+//    "arena_bytes", "arena_bound_bytes", "constant_bytes", "workspace_bytes",
+//    "seconds": {graph, lower, codegen, link}}
 absl::Status DescribeModule(const std::string& bytes, const ir::Target& target,
                             const driver::CompileReport& report, v1::ModuleCompiled* reply);
 

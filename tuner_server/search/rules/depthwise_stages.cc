@@ -4,8 +4,8 @@
 //   for n, channel blocks, blocks of rows (parallel):
 //     windows of the rows that these read (the padding guarded where it is read, or kept)
 //     for register tiles of rows x windows:
-//       sums: one dot product for each row of the kernel, window and place  (in registers,
-//       unrolled) result, epilogue
+//       sums: one dot product for each row of the kernel, window and place (in registers, unrolled)
+//       result, epilogue
 // The taps depend on weights only and are made once (transform/split_prepare).
 #include <algorithm>
 #include <optional>
