@@ -26,6 +26,7 @@ import cli_case  # noqa: E402
 from cli_case import FAILED, OK  # noqa: E402
 
 OPS = Path(cli_case.ROOT) / "deploy/ops"
+METRICS_PAGE = Path(cli_case.ROOT) / "deploy/docs/reference/metrics.md"
 NAME = re.compile(r"tilewright_[a-z0-9_]+")
 SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -97,6 +98,7 @@ class Secure(cli_case.Case):
             where = "%s of %s" % (name, daemon)
             self.assertRegex(name, r"^tilewright_[a-z][a-z0-9]*(_[a-z0-9]+)+$", where)
             self.assertTrue(words.strip(), where + ": no help")
+            self.assertIn("| `%s` | %s |" % (name, kind), METRICS_PAGE.read_text(), where)
             self.assertEqual(kind == "counter", name.endswith("_total"), "%s: counters end with _total, nothing else" % where)
             self.assertNotRegex(name, "_(ms|us|ns|millis|micros|kb|mb|gb|percent)(_|$)", where + ": base units")
             if kind == "histogram" or kind == "gauge" and not name.endswith(COUNTED):

@@ -57,7 +57,7 @@ class LintTest(unittest.TestCase):
         self.assertIn("1 findings", output)
 
     def test_clean_tree_passes_everything(self):
-        for check in ("check_access.py", "check_layers.py", "check_size.py", "check_docs.py"):
+        for check in ("check_access.py", "check_layers.py", "check_size.py", "check_docs.py", "check_reference.py"):
             code, output = self.run_check(check)
             self.assertEqual(code, 0, output)
 
@@ -219,6 +219,68 @@ T Max(
         self.assertEqual(self.run_check("check_docs.py")[0], 0)
         self.put("compiler/op/op.h", "// TO" + "DO: later\n")
         self.expect_finding("check_docs.py", "compiler/op/op.h:1:")
+
+    def test_slugs_and_metrics_that_lack_their_row_or_their_source(self):
+        page, metrics = "deploy/docs/reference/errors.md", "deploy/docs/reference/metrics.md"
+        source = ('absl::Status F() { return InvalidArgument("op.shape.rank", "expected " + x); }\n'
+                  'absl::Status G() { return MakeError(absl::StatusCode::kNotFound, "op.name.unknown", x); }\n'
+                  'void H() { LogInfo("op.started", {}); if (slug == "op.other.asked") return; }\n'
+                  'void I(M* m) { m->Counter("tilewright_op_calls_total", "calls " "made", {{"kind", x}}); }\n')
+        self.put("compiler/op/CMakeLists.txt", "tw_library(x SRCS op.cc)\n")
+        self.put("compiler/op/op.cc", source)
+        rows = "| `op.shape.rank` | | | |\n| `op.name.unknown` | | | |\n"
+        self.put(page, rows)
+        self.put(metrics, "| `tilewright_op_calls_total` | | |\n")
+        self.assertEqual(self.run_check("check_reference.py"), (0, "check_reference: 0 flags, ok\n"))
+        self.put(page, rows + "| `op.shape.gone` | | | |\n")
+        self.expect_finding("check_reference.py", "op.shape.gone", "generate_reference.py")
+        self.put(page, "| `op.shape.rank` | | | |\n")
+        self.expect_finding("check_reference.py", "lacks op.name.unknown of compiler/op/op.cc")
+        self.put(page, rows)
+        self.put(metrics, "")
+        self.expect_finding("check_reference.py", "lacks tilewright_op_calls_total")
+        self.put(metrics, "| `tilewright_op_calls_total` | | |\n")
+        self.put("deploy/ops/monitoring/alerts.yml", "expr: rate(tilewright_op_calls_total[5m])\n"
+                 "expr: tilewright_op_seconds_bucket\n")
+        self.expect_finding("check_reference.py", "alerts.yml:2", "tilewright_op_seconds_bucket")
+
+    def test_flags_without_a_page_and_flags_that_nobody_takes(self):
+        page = "deploy/docs/reference/tilewright.md"
+        declare = 'void F(App* a) { a->add_flag("--fast,!--slow", f, "quick"); a->add_option("-o,--output", o); }\n'
+        shown = "  -h,--help   this\n  --fast, !--slow   quick\n  -o,--output TEXT   file\n"
+        self.put("compiler/op/CMakeLists.txt", "tw_library(x SRCS op.cc)\n")
+        self.put("compiler/op/op.cc", declare)
+        self.put(page, shown)
+        self.assertEqual(self.run_check("check_reference.py"), (0, "check_reference: 3 flags, ok\n"))
+        self.put(page, shown + "  --old    gone\n")
+        self.expect_finding("check_reference.py", "names --old", "generate_reference.py")
+        self.put(page, shown.replace("--fast, ", ""))
+        self.expect_finding("check_reference.py", "lacks --fast of compiler/op/op.cc")
+        self.put(page, shown)
+        self.put("deploy/ops/README.md", "| `a` |\nGive `--output FILE`.\nGive `--outptu FILE`.\n")
+        self.expect_finding("check_reference.py", "deploy/ops/README.md:3", "--outptu")
+        self.put("deploy/ops/README.md", "")
+        self.put("compiler/op/op.cc", declare + '// --in-a-comment\nconst char* k = "use --speedy";\n')
+        self.expect_finding("check_reference.py", "compiler/op/op.cc:3", "--speedy")
+        self.put("compiler/op/op.cc", declare)
+        self.put("deploy/ops/config/a.conf", 'output = "x"\n# quick = true\n')
+        self.expect_finding("check_reference.py", "a.conf:2", "quick")
+
+    def test_environment_variables_and_links(self):
+        page = "deploy/docs/environment.md"
+        self.put("compiler/op/CMakeLists.txt", "tw_library(x SRCS op.cc)\n")
+        self.put("compiler/op/op.cc", 'int F() { return support::GetEnv("TILEWRIGHT_A").has_value(); }\n')
+        self.put(page, "| `TILEWRIGHT_A` | it |\n")
+        self.assertEqual(self.run_check("check_reference.py")[0], 0)
+        self.put(page, "")
+        self.expect_finding("check_reference.py", "lacks TILEWRIGHT_A of compiler/op/op.cc")
+        self.put(page, "| `TILEWRIGHT_A` | it |\n| `TMPDIR` | folder |\n")
+        self.expect_finding("check_reference.py", "names TMPDIR")
+        self.put(page, "| `TILEWRIGHT_A` | it |\n")
+        self.put("compiler/op/README.md", "Set TILEWRIGHT_A, not TILEWRIGHT_AA.\n")
+        self.expect_finding("check_reference.py", "compiler/op/README.md:1: nothing reads TILEWRIGHT_AA")
+        self.put("compiler/op/README.md", "See [ir](../ir/README.md#x), [the](https://x/y) and\n[gone](../no/README.md).\n")
+        self.expect_finding("check_reference.py", "compiler/op/README.md:2", "../no/README.md")
 
     def test_strip_keeps_lines(self):
         text = 'a /* b\n c */ d "e // f" \'"\' g // h\n1\'000\'000 i'
