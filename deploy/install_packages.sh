@@ -18,7 +18,7 @@ BUILD_PACKAGES=(
   libgoogle-perftools-dev libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev
 )
 QUICKSTART_PACKAGES=(python3 python3-numpy python3-onnx python3-grpcio python3-protobuf grpc-proto)
-TEST_PACKAGES=(iproute2 sqlite3 python3-xgboost pocl-opencl-icd ocl-icd-libopencl1)
+TEST_PACKAGES=(curl iproute2 openssl sqlite3 python3-xgboost pocl-opencl-icd ocl-icd-libopencl1)
 DEV_PACKAGES=(clang-format-19 clang-tidy-19)
 FUZZ_PACKAGES=(clang-19 libclang-rt-19-dev)
 BENCH_PACKAGES=(libdnnl-dev libopenblas-dev libxnnpack-dev libpthreadpool-dev python3-venv)

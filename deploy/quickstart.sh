@@ -135,4 +135,4 @@ $python "$root/tests/models/compare_outputs.py" "$state/out-tuned/output_0.pb" "
 
 step "records in the log"
 "$bin/tilewright" log stats --server "$tuner"
-step "done; stopping the daemons"
+step "done; stopping the daemons. Next: deploy/docs/engineer.md, ci_author.md, operator.md"

@@ -66,6 +66,14 @@ install_plugins() {  # FOLDER
   strip --strip-unneeded "$1/libtilewright_device_opencl.so"
 }
 
+# The pages for users, with the folders that their links name.
+install_pages() {  # FOLDER
+  mkdir -p "$1/docs/reference" "$1/ops"
+  install -m 0644 "$root"/deploy/docs/*.md "$1/docs/"
+  install -m 0644 "$root"/deploy/docs/reference/*.md "$1/docs/reference/"
+  install -m 0644 "$root"/deploy/ops/*.md "$1/ops/"
+}
+
 # The packages that the programs' libraries are in, with versions.
 library_packages() {  # ROOT
   mkdir -p "$work/shlibs/debian"
@@ -80,8 +88,7 @@ make_deb() {  # PACKAGE SUMMARY DAEMON|- PROGRAM...
   for program in "$@"; do install_program "$program" "$tree"; done
   if [ "$package" = tilewright-agent ]; then install_plugins "$tree/usr/lib/tilewright-agent"; fi
   install -D -m 0644 "$root/LICENSE" "$tree/usr/share/doc/$package/copyright"
-  install -D -m 0644 "$root/deploy/ops/README.md" "$tree/usr/share/doc/$package/README.md"
-  install -m 0644 "$root/deploy/ops/devices.md" "$tree/usr/share/doc/$package/devices.md"
+  install_pages "$tree/usr/share/doc/$package"
   printf 'tilewright (%s) stable; urgency=medium\n\n  * See the history of the repository.\n\n -- Tilewright <tilewright@localhost>  %s\n' \
     "$version" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$work/changelog"
   install -m 0644 "$work/changelog" "$tree/usr/share/doc/$package/changelog.gz"

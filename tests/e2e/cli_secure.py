@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A fleet with TLS, tokens and roles, set up and used with the command line alone, as
-deploy/ops/README.md says: certificates, tokens, three daemons, a tuning job, a CI pipeline, refusals
+deploy/docs/operator.md says: certificates, tokens, three daemons, a tuning job, a CI pipeline, refusals
 with their exit codes and reasons, renewal, revocation, the audit logs.
 
     cli_secure.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/

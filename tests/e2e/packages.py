@@ -79,7 +79,9 @@ class Packages(cli_case.Case):
             done = subprocess.run([root + "/usr/bin/tilewright-" + name, "--config", config, "--check-config"],
                                   capture_output=True, text=True)
             self.assertEqual(done.stdout, "ok\n", done.stderr)
-            self.assertTrue(os.path.exists(root + "/lib/systemd/system/tilewright-%s.service" % name))
+            unit = Path(root, "lib/systemd/system/tilewright-%s.service" % name).read_text()
+            page = unit.split("Documentation=file:")[1].split()[0]
+            self.assertTrue(os.path.exists(root + page), page)
         for path in made:
             fields = subprocess.run(["dpkg-deb", "--field", path, "Depends", "Version"], capture_output=True, text=True).stdout
             self.assertIn("libc6", fields, path)

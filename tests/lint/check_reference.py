@@ -37,7 +37,7 @@ FOREIGN_FLAGS = {
     "--numeric-owner": "tar", "--sort": "tar", "--exclude": "tar", "--no-install-recommends": "apt-get", "--rm": "podman",
     "--network": "podman", "--root-owner-group": "dpkg-deb", "--print-architecture": "dpkg",
     "--ignore-missing-info": "dpkg-shlibdeps", "--strip-unneeded": "strip",
-    "--build-id": "ld.lld", "--hash-style": "ld.lld", "--strip-debug": "ld.lld", "--flag": "any",
+    "--build-id": "ld.lld", "--hash-style": "ld.lld", "--strip-debug": "ld.lld", "--flag": "any", "--plugin": "protoc",
 }
 # Variables that only one test knows of.
 PRIVATE_VARIABLES = {"TILEWRIGHT_NO_SUCH_VARIABLE"}
