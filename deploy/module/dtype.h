@@ -25,18 +25,18 @@ enum class DType {
   kFloat64,
 };
 
-// "float32", "int8", "bool", … : the spelling in manifests, messages and inputs' descriptions.
+// Returns "float32", "int8", "bool" and so on: the spelling in manifests and messages.
 std::string_view DTypeName(DType dtype);
 std::optional<DType> DTypeFromName(std::string_view name);
 
-// Size of one element in bytes.
+// Returns the size of one element in bytes.
 int64_t DTypeBytes(DType dtype);
 
 bool IsFloat(DType dtype);
 bool IsSignedInt(DType dtype);
 bool IsUnsignedInt(DType dtype);
 
-// TensorProto.DataType of ONNX; nullopt for the types that modules do not have (strings, complex).
+// TensorProto.DataType of ONNX; nullopt for types that modules do not have (strings, complex).
 int DTypeToOnnx(DType dtype);
 std::optional<DType> DTypeFromOnnx(int64_t code);
 

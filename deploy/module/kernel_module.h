@@ -1,6 +1,6 @@
-// A module of one function whose launches all take the function's inputs and outputs, written down
-// in a few lines: candidates, self-tests and what tests measure. The rest of the manifest follows
-// from it. Pure.
+// A short form of modules with one function, each of whose launches takes all inputs and outputs of
+// the function: candidates, self-tests, and modules of tests. The rest of the manifest follows from
+// it. Pure functions.
 #ifndef DEPLOY_MODULE_KERNEL_MODULE_H_
 #define DEPLOY_MODULE_KERNEL_MODULE_H_
 
@@ -27,14 +27,14 @@ struct KernelModule {
   std::string code;    // its bytes
   std::vector<KernelTensor> inputs;
   std::vector<KernelTensor> outputs;
-  // Symbol, sizes, grid, task … of each; `args` and `num_outputs` are filled in: all inputs, then
-  // all outputs.
+  // The caller sets symbol, sizes, grid, task and so on. `args` (all inputs, then all outputs) and
+  // `num_outputs` are set here.
   std::vector<Launch> launches;
-  // Needed of a baseline, which brings its own inputs; tensor ids count inputs, then outputs.
+  // A baseline needs it, because it has inputs of its own. Tensor ids count inputs, then outputs.
   std::optional<Measurement> measurement;
 };
 
-// The bytes of its model.tw; the function is called "main". INVALID_ARGUMENT as ValidateManifest.
+// Returns the bytes of the module; its function is "main". INVALID_ARGUMENT as ValidateManifest.
 absl::StatusOr<std::string> SerializeKernelModule(const KernelModule& kernel);
 
 }  // namespace tilewright::module

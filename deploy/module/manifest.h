@@ -1,7 +1,7 @@
-// The manifest: what a module is, as plain values with a canonical JSON text (sorted keys, no
-// spaces; print∘parse is the identity on canonical text). A manifest that parses is valid: ids,
-// ranges, sizes and references are checked, so that the code behind it needs no second look.
-// Hostile text gives an error, never a crash. Values are owned; const use is thread-safe.
+// The manifest: describes a module, as plain values with a canonical JSON text (sorted keys, no
+// spaces). Printing what was parsed gives the same text. A manifest that parses is valid: ids,
+// ranges, sizes and references are checked, so users of it do not check again. Hostile text gives
+// an error, never a crash. Values are owned; const use is thread-safe.
 #ifndef DEPLOY_MODULE_MANIFEST_H_
 #define DEPLOY_MODULE_MANIFEST_H_
 
@@ -19,14 +19,14 @@
 
 namespace tilewright::module {
 
-// Raised when a reader of the previous version would misread a manifest.
+// We raise this when readers of the previous version would misread a manifest.
 inline constexpr int64_t kManifestFormatVersion = 1;
 
 // Offsets of tensors in the arena and of constants in their section are multiples of this.
 inline constexpr int64_t kTensorAlignment = 64;
 
 // One dimension: an integer, or an expression over the size variables ("batch*2"), in which case
-// `value` is kSymbolic. Modules with symbolic dimensions parse; the runtime refuses them for now.
+// `value` is kSymbolic. Modules with symbolic dimensions parse; the runtime refuses them.
 struct Dim {
   static constexpr int64_t kSymbolic = -1;
   Dim() = default;
@@ -78,12 +78,12 @@ struct Launch {
   std::vector<int64_t> sizes;  // values of the kernel's size parameters
   int64_t workspace_bytes = 0;
   std::string name;          // what to show people ("conv2d+relu"); may be ""
-  std::string task;          // task hash; "" where the launch belongs to no tuned task
-  std::string steps;         // schedule text, lines separated by '\n'; "" where there is none
+  std::string task;          // task hash; "" if the launch belongs to no tuned task
+  std::string steps;         // schedule text, lines separated by '\n'; "" if there is none
   std::string program_hash;  // hash of the final program
   double flops = 0;          // floating-point (or integer) operations of one call; 0 if unknown
   // Groups of the launch and threads of a group, along x y z, for devices whose kernels do not hold
-  // all their loops (OpenCL). Both are set or neither; zeros: one call does it all (CPU).
+  // all their loops (OpenCL). Both are set or neither; zeros mean one call for everything (CPU).
   std::array<int64_t, 3> grid{};
   std::array<int64_t, 3> group{};
   bool has_grid() const { return grid[0] > 0; }
@@ -124,8 +124,8 @@ struct InputSpec {
   int64_t tensor = 0;  // id of an input of "main"
   uint64_t seed = 0;
   Distribution distribution;
-  // In no cache when the kernel is called, nor is what was prepared from it: leaves the caches
-  // before each run that counts.
+  // Cold: neither this input nor what prepare launches made of it is in a cache when the kernel is
+  // called. They are removed from the caches before each run that counts.
   bool far = false;
   bool operator==(const InputSpec&) const = default;
 };
@@ -141,7 +141,7 @@ struct Tolerance {
 struct Measurement {
   std::vector<InputSpec> inputs;  // exactly one per input of "main"
   // SHA-256 of the expected outputs: the outputs of "main" in order, each as its raw little-endian
-  // row-major bytes, nothing between. "" where the result is not checked (a pure timing).
+  // row-major bytes, nothing between. "" if the result is not checked (a pure timing).
   std::string expected_digest;
   Tolerance tolerance;
   double flops = 0;  // operations of one run of "main"
@@ -169,23 +169,23 @@ struct Manifest {
   const Function* FindFunction(std::string_view function_name) const;
 };
 
-// Checks everything a reader relies on. INVALID_ARGUMENT `module.manifest.<reason>` on the first
+// Checks everything that readers rely on. INVALID_ARGUMENT `module.manifest.<reason>` on the first
 // violation; the text names the place ("tensors[3].bytes").
 absl::Status ValidateManifest(const Manifest& manifest);
 
-// Canonical JSON. INVALID_ARGUMENT when the manifest is not valid (ValidateManifest) or holds text
-// that is not UTF-8.
+// Returns the canonical JSON. INVALID_ARGUMENT if the manifest is not valid (ValidateManifest) or
+// holds text that is not UTF-8.
 absl::StatusOr<std::string> ManifestToJson(const Manifest& manifest);
 
-// DATA_LOSS `module.manifest.<reason>` for text that is no valid manifest: broken JSON, unknown or
-// missing keys, wrong types, values out of range. UNIMPLEMENTED `module.manifest.version` for a
-// manifest of a later format.
+// Parses JSON. DATA_LOSS `module.manifest.<reason>` if it is not a valid manifest: broken JSON,
+// unknown or missing keys, wrong types, values out of range. UNIMPLEMENTED
+// `module.manifest.version` if the manifest has a later format.
 absl::StatusOr<Manifest> ManifestFromJson(std::string_view json);
 
-// Elements of a shape without symbolic dimensions; nullopt where symbolic or beyond int64.
+// Returns how many elements a shape has; nullopt if it is symbolic or the number exceeds int64.
 std::optional<int64_t> NumElements(const std::vector<Dim>& shape);
 
-// "1x3x224x224", "batch x 3" as "batchx3"; a scalar is "scalar".
+// Returns the shape as text: "1x3x224x224", "batchx3"; "scalar" for a scalar.
 std::string ShapeText(const std::vector<Dim>& shape);
 
 }  // namespace tilewright::module

@@ -1,7 +1,7 @@
 // The module file `model.tw`: one file with a header, a section table, and the sections manifest,
-// code objects and constants. Little-endian. Every byte is covered: sections by SHA-256 in the
-// table, the table by a SHA-256 in the header, padding by being zero; a changed byte anywhere is
-// found when the module is read.
+// code objects and constants. Little-endian. Readers find a changed byte anywhere: the table has
+// the SHA-256 of each section, the header has the SHA-256 of the table, and all padding must be
+// zero.
 //
 //   offset 0    header, 64 bytes: magic "TWMODULE", u32 version, u32 section count, u64 file size,
 //               32 bytes SHA-256 of the table, 8 zero bytes
@@ -11,7 +11,7 @@
 //               64 bytes, the others to 4096 so that they can be mapped; zero padding between
 //
 // The writer is reproducible: the same parts give the same bytes. A ModuleFile owns its mapping or
-// its bytes; moving it keeps the views valid. Const use is thread-safe.
+// its bytes. The views stay valid when it is moved. Const use is thread-safe.
 #ifndef DEPLOY_MODULE_MODULE_FILE_H_
 #define DEPLOY_MODULE_MODULE_FILE_H_
 
@@ -30,33 +30,33 @@ namespace tilewright::module {
 inline constexpr uint32_t kModuleFileVersion = 1;
 inline constexpr std::string_view kModuleFileExtension = ".tw";
 
-// What a module is made of. The writer fills the sizes and digests of `manifest.code` (their
-// formats must be set, one per code object) and of the constants.
+// The parts of a module. The writer sets the sizes and digests of `manifest.code` and of the
+// constants. The caller sets a format in `manifest.code` for each code object.
 struct ModuleParts {
   Manifest manifest;
   std::vector<std::string> code;
   std::string constants;
 };
 
-// The file's bytes. INVALID_ARGUMENT when the manifest is invalid or disagrees with the parts.
+// Returns the file's bytes. INVALID_ARGUMENT if the manifest is invalid or contradicts the parts.
 absl::StatusOr<std::string> SerializeModule(const ModuleParts& parts);
 
-// Serializes and writes atomically: after an error nothing at `path` has changed.
+// Serializes and writes atomically: after an error, the file at `path` has not changed.
 absl::Status WriteModule(const std::string& path, const ModuleParts& parts);
 
 struct ReadOptions {
-  // Check the constants' digest and the zero padding when reading. Without it only the bounds of
-  // the constants are checked and VerifyConstants() can be called later (a large model on a small
-  // machine starts faster).
+  // Whether the reader checks the digest of the constants and the zero padding. Without it, the
+  // reader checks only the bounds of the constants, and a large model starts faster on a small
+  // machine. VerifyConstants() can do the rest later.
   bool verify_constants = true;
 };
 
 class ModuleFile {
  public:
-  // Maps the file and checks it. NOT_FOUND for a missing file; DATA_LOSS `module.file.<reason>`
-  // for anything that is not an intact module; UNIMPLEMENTED for a later version.
+  // Maps the file and checks it. NOT_FOUND if it is missing, DATA_LOSS `module.file.<reason>` if
+  // it is not an intact module, UNIMPLEMENTED if it has a later version.
   static absl::StatusOr<ModuleFile> Open(const std::string& path, const ReadOptions& options = {});
-  // The same from memory; copies the bytes once, to where they are aligned.
+  // The same from memory. Copies the bytes once, into aligned memory.
   static absl::StatusOr<ModuleFile> FromBytes(std::string_view bytes,
                                               const ReadOptions& options = {});
 
@@ -65,16 +65,16 @@ class ModuleFile {
   ~ModuleFile();
 
   const Manifest& manifest() const;
-  // Canonical JSON of the manifest as stored.
+  // Returns the canonical JSON of the manifest as stored.
   std::string_view manifest_json() const;
   size_t num_code() const;
   std::string_view code(size_t index) const;
-  // Starts at a 64-byte boundary at least; empty when there are none.
+  // Begins at a 64-byte boundary or better; empty if there are no constants.
   std::string_view constants() const;
-  // The whole file; its SHA-256 is the module's digest in the module store.
+  // Returns the whole file. Its SHA-256 is the module's digest in the module store.
   std::string_view bytes() const;
 
-  absl::Status VerifyConstants() const;
+  absl::Status VerifyConstants() const;  // DATA_LOSS if they are damaged
 
  private:
   struct Impl;

@@ -1,5 +1,5 @@
 // Memory for tensors: aligned, zeroed, optionally between inaccessible pages. A Buffer owns its
-// memory; moving it keeps the pointer. Not thread-safe beyond const use.
+// memory; the address stays the same when it is moved. Only const use is thread-safe.
 #ifndef DEPLOY_RUNTIME_BUFFER_H_
 #define DEPLOY_RUNTIME_BUFFER_H_
 
@@ -14,11 +14,11 @@ namespace tilewright::runtime {
 class Buffer {
  public:
   Buffer() = default;
-  // `bytes` rounded up to TW_BUFFER_ALIGNMENT, zeroed; 0 gives a buffer with a valid pointer, too.
-  // RESOURCE_EXHAUSTED `runtime.buffer.memory` where that much is not to be had.
+  // Allocates `bytes`, rounded up to TW_BUFFER_ALIGNMENT, zeroed. 0 gives a valid pointer, too.
+  // RESOURCE_EXHAUSTED `runtime.buffer.memory` if there is not enough memory.
   static absl::StatusOr<Buffer> Allocate(size_t bytes);
-  // The same, with its rounded end against an inaccessible page and one before its first page. The
-  // bytes between are filled with a pattern that PaddingIntact() looks at.
+  // The same between two inaccessible pages: its rounded end touches the upper one. The bytes
+  // around the data hold a pattern that PaddingIntact() checks.
   static absl::StatusOr<Buffer> AllocateGuarded(size_t bytes);
 
   Buffer(Buffer&& other) noexcept;
@@ -29,9 +29,9 @@ class Buffer {
   size_t bytes() const { return bytes_; }
   bool guarded() const { return guarded_; }
 
-  // Guarded buffers: whether the bytes around the data are as they were; true for others.
+  // Returns whether nothing wrote to the bytes around the data; true for buffers without guards.
   bool PaddingIntact() const;
-  // Guarded buffers: makes the pages read-only, or writable again. Nothing for others.
+  // Makes the pages read-only, or writable again. Does nothing to buffers without guards.
   absl::Status SetReadOnly(bool read_only);
 
  private:

@@ -1,14 +1,14 @@
-/* C ABI of generated code: the contract between code objects (written by the compiler, whatever
- * the code generator) and the runtime that loads and calls them. Plain C, no dependencies, so that
- * a firmware build can use it as it stands.
+/* C ABI of generated code: the contract between code objects, which the compiler writes, and the
+ * runtime that loads and calls them. Plain C without dependencies, so that a firmware build can use
+ * it unchanged.
  *
- * Ownership: the runtime owns every buffer, the context and the workspace; generated code borrows
- * them for the length of one call and keeps nothing. Thread-safety: a kernel entry is re-entrant
- * (no static state); two calls at a time need two contexts and two workspaces.
+ * Ownership: the runtime owns every buffer, the context and the workspace. Generated code borrows
+ * them for one call and keeps nothing. Thread-safety: a kernel entry is re-entrant and has no
+ * static state. Two calls at the same time need two contexts and two workspaces.
  *
- * Versioning: TW_ABI_VERSION is raised when an existing field or rule changes. The context only
- * ever grows at its end, so code built for version N runs under any runtime whose context says
- * abi_version >= N; the manifest names the version that the code was built for. */
+ * Versioning: we raise TW_ABI_VERSION when an existing field or rule changes. The context grows
+ * only at its end, so code built for version N runs under any runtime whose context has
+ * abi_version >= N. The manifest names the version that the code was built for. */
 #ifndef DEPLOY_RUNTIME_C_ABI_H_
 #define DEPLOY_RUNTIME_C_ABI_H_
 

@@ -10,14 +10,14 @@
 
 namespace tilewright::runtime {
 
-// The format of the code objects that this build of the runtime loads: "elf-x86_64".
+// Returns the format of the code objects that this build of the runtime loads: "elf-x86_64".
 std::string_view NativeCodeFormat();
 
 class LoadedCode {
  public:
-  // Puts the shared object into anonymous memory and loads it from there; nothing touches a disk.
-  // Its constructors run: the caller trusts the code. DATA_LOSS `runtime.code.<reason>` for bytes
-  // that are no shared object for this machine or that the loader refuses.
+  // Puts the shared object into anonymous memory and loads it from there, without a disk. Its
+  // constructors run: load only code that you trust. DATA_LOSS `runtime.code.<reason>` if the bytes
+  // are not a shared object for this machine, or the system's loader refuses them.
   static absl::StatusOr<LoadedCode> Load(std::string_view format, std::string_view image);
 
   LoadedCode(LoadedCode&& other) noexcept;

@@ -26,12 +26,12 @@ struct CompareResult {
   bool ok() const { return mismatches == 0; }
 };
 
-// |a−e| ≤ abs + rel·|e| for each of `count` elements of `dtype` (compared in double; 64-bit
-// integers exactly when the tolerance is zero). NaN matches NaN only, an infinity only itself.
+// Checks |a−e| ≤ abs + rel·|e| for each of `count` elements of `dtype`, in double (64-bit integers
+// exactly if the tolerance is zero). NaN matches only NaN, an infinity only itself.
 CompareResult CompareTensors(module::DType dtype, const void* actual, const void* expected,
                              int64_t count, const module::Tolerance& tolerance);
 
-// "12 of 4096 elements differ: first at [7]: 0.5, expected 0.25; max |a-e| 0.25, |a-e|/|e| 0.01".
+// Returns "12 of 4096 elements differ: first at [7]: 0.5, expected 0.25; max |a-e| 0.25, ...".
 std::string CompareText(const CompareResult& result);
 
 // Reads element `index` as double (64-bit integers lose what double cannot hold).

@@ -1,5 +1,5 @@
-// What the CPU that this process runs on is and can do: for the check before code is loaded, and
-// for a device's fingerprint. Read once from the CPU and the kernel; a plain value.
+// Describes the CPU that this process runs on: for the check before code is loaded, and for a
+// device's fingerprint. Read once from the CPU and the kernel; a plain value.
 #ifndef DEPLOY_RUNTIME_CPU_INFO_H_
 #define DEPLOY_RUNTIME_CPU_INFO_H_
 
@@ -11,8 +11,8 @@ namespace tilewright::runtime {
 
 struct CpuInfo {
   std::string arch;        // "x86_64", "aarch64", …
-  std::string vendor;      // "AuthenticAMD"; "" where the machine does not say
-  std::string model_name;  // "AMD EPYC …" as the CPU itself says; "" where it does not
+  std::string vendor;      // "AuthenticAMD"; "" if unknown
+  std::string model_name;  // "AMD EPYC …", from the CPU itself; "" if unknown
   int family = 0;          // x86: display family and model
   int model = 0;
   int stepping = 0;
@@ -31,14 +31,14 @@ struct CpuInfo {
   bool HasFeature(const std::string& name) const;
 };
 
-// Cores as they are now: affinity and cgroup limits can change while a process runs. The rest is
-// read once per process, and known to the processes that it forks afterwards.
+// Returns the cores as they are now: affinity and cgroup limits can change while a process runs.
+// The rest is read once per process; processes that it forks afterwards know it, too.
 CpuInfo DetectCpu();
 
-// Cores that this process may use, at least 1: the sensible upper bound of a number of threads.
+// Returns how many cores this process may use, at least 1. More threads than that do not help.
 int UsableCores();
 
-// Those of `required` that `cpu` lacks, in order.
+// Returns the features of `required` that `cpu` lacks, in order.
 std::vector<std::string> MissingFeatures(const CpuInfo& cpu,
                                          const std::vector<std::string>& required);
 

@@ -1,6 +1,6 @@
-// Finds the device plug-in of a target kind: the CPU is linked in, others are shared objects. A
-// DevicePlugin owns its shared object; tables and handles of devices must not outlive it. Not
-// thread-safe for loading; const use is.
+// Finds the device plug-in of a target kind. The CPU is linked in, the others are shared objects. A
+// DevicePlugin owns its shared object; tables and handles of devices must not outlive it. One
+// thread at a time loads plug-ins; const use is thread-safe.
 #ifndef DEPLOY_RUNTIME_DEVICE_LOADER_H_
 #define DEPLOY_RUNTIME_DEVICE_LOADER_H_
 
@@ -19,9 +19,9 @@ const TwDevicePlugin* CpuDevicePlugin();
 
 class DevicePlugin {
  public:
-  // Loads the shared object at `path` and checks its table: NOT_FOUND `runtime.device.load`,
-  // FAILED_PRECONDITION `runtime.device.version` or `.table` where it cannot serve this runtime.
-  // Loading runs the object's constructors: the caller trusts it.
+  // Loads the shared object at `path` and checks its table. NOT_FOUND `runtime.device.load` if it
+  // does not load; FAILED_PRECONDITION `runtime.device.version` or `.table` if it cannot serve this
+  // runtime. Loading runs the object's constructors: load only objects that you trust.
   static absl::StatusOr<DevicePlugin> Open(const std::string& path);
 
   DevicePlugin(DevicePlugin&& other) noexcept;
@@ -40,12 +40,12 @@ class DevicePlugin {
 // Whether a table can be used by this runtime: version, size and every function.
 absl::Status CheckDeviceTable(const TwDevicePlugin* table);
 
-// Path of the plug-in of a target kind ("opencl"): libtilewright_device_KIND.so in the folder that
-// TILEWRIGHT_PLUGIN_DIR names, else where packages and the build tree have it, beside this program.
-// NOT_FOUND `runtime.device.missing`.
+// Returns the path of the plug-in of a target kind ("opencl"): libtilewright_device_KIND.so in the
+// folder that TILEWRIGHT_PLUGIN_DIR names, otherwise at its place in packages and the build tree,
+// relative to this program. NOT_FOUND `runtime.device.missing`.
 absl::StatusOr<std::string> FindDevicePlugin(std::string_view kind);
 
-// A result as a status: `runtime.device.<reason>` with the device's own text.
+// Returns a result as a status: `runtime.device.<reason>` with the device's own text.
 absl::Status DeviceStatus(const TwDevicePlugin& plugin, TwDevice* device, TwDeviceResult result);
 
 }  // namespace tilewright::runtime

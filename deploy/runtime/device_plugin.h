@@ -1,23 +1,23 @@
-/* C ABI of device plug-ins: how the runtime (and the worker that measures) uses a device, whatever
- * it is. A plug-in is a shared object with one symbol, TW_DEVICE_PLUGIN_SYMBOL, which gives a table
- * of functions; the CPU of the process is the same table, linked in (device_cpu.h). Plain C, no
+/* C ABI of device plug-ins: how the runtime, and the worker that measures, use a device of any
+ * kind. A plug-in is a shared object with one symbol, TW_DEVICE_PLUGIN_SYMBOL. It returns a table
+ * of functions. The CPU of the process has the same table, linked in (device_loader.h). Plain C, no
  * dependencies.
  *
- * Ownership: what open, alloc, load, find and event_create give belongs to the caller, who gives it
- * back through the function named with it, before the device is closed (kernels belong to their
- * code). The caller's memory is borrowed for the length of one call.
+ * Ownership: the caller owns the results of open, alloc, load and event_create, and returns them
+ * with close, free, unload and event_destroy, before it closes the device. A kernel (find) belongs
+ * to its code. A function borrows the caller's memory for one call.
  * Order: one device handle is one queue. launch, copy and event_record may return before the work
- * is done; the work of a handle happens in the order of the calls. write and read return when the
- * caller's bytes may be used again; read sees all earlier work; synchronize waits for everything.
+ * is done. The work of a handle happens in the order of the calls. write and read return when the
+ * caller may use its bytes again. read sees all earlier work. synchronize waits for all work.
  * Thread-safety: one thread at a time per device handle; different handles are independent.
- * Errors: every function that can fail returns a TwDeviceResult and leaves a text, "slug: detail",
- * for last_error until the next failure on that handle. A failure of queued work is reported by the
- * next call that waits. After TW_DEVICE_LOST a handle can only be closed.
+ * Errors: a function that can fail returns a TwDeviceResult. last_error gives a text, "slug:
+ * detail", until the next failure on that handle. If queued work fails, the next call that waits
+ * reports it. After TW_DEVICE_LOST a handle can only be closed.
  *
- * Versioning: TW_DEVICE_ABI_VERSION is raised when an existing field or rule changes. Structs only
- * grow at their ends; each begins with its size in bytes as its writer knows it, and a reader uses
- * what lies within. A plug-in answers a runtime older than itself with NULL if it cannot serve it.
- */
+ * Versioning: we raise TW_DEVICE_ABI_VERSION when an existing field or rule changes. Structs grow
+ * only at their ends. Each begins with its size in bytes, as its writer knows it; a reader uses
+ * only the fields within that size. A plug-in returns NULL to an older runtime that it cannot
+ * serve. */
 #ifndef DEPLOY_RUNTIME_DEVICE_PLUGIN_H_
 #define DEPLOY_RUNTIME_DEVICE_PLUGIN_H_
 
@@ -49,7 +49,7 @@ typedef struct TwDeviceCode TwDeviceCode;
 typedef struct TwDeviceKernel TwDeviceKernel;
 typedef struct TwDeviceEvent TwDeviceEvent;
 
-/* What a device is. The texts belong to the device handle. */
+/* Describes a device. The texts belong to the device handle. */
 typedef struct {
   size_t struct_bytes;
   const char* name;          /* as its maker calls it */
@@ -91,7 +91,7 @@ typedef struct {
   uint32_t abi_version; /* that the table is made for */
   const char* kind;     /* target kind: "cpu", "opencl", "vta" */
 
-  /* How many devices there are now. */
+  /* Counts the devices that exist now. */
   TwDeviceResult (*count)(int32_t* devices);
   /* Opens device `index`. On failure `error` (of error_bytes, may be NULL) gets the text. */
   TwDeviceResult (*open)(int32_t index, TwDevice** device, char* error, size_t error_bytes);
@@ -156,8 +156,8 @@ typedef struct {
       .event_elapsed = EventElapsed,          \
   }
 
-/* The one symbol of a plug-in. NULL: cannot work with a runtime of this version. The table lives as
- * long as the shared object is loaded. */
+/* The type of a plug-in's one symbol. Returns NULL if the plug-in cannot work with a runtime of
+ * this version. The table is valid as long as the shared object is loaded. */
 typedef const TwDevicePlugin* (*TwDevicePluginFn)(uint32_t runtime_abi_version);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-// Runs a module on a device behind a plug-in: its tensors live there, the caller's inputs and
-// outputs are copies on the host. Borrows plug-in and device, which must outlive it. One thread at
-// a time.
+// Runs a module on a device behind a plug-in. Its tensors are on the device; the caller's inputs
+// and outputs are copies on the host. Borrows the plug-in and the device, which must outlive it.
+// One thread at a time.
 #ifndef DEPLOY_RUNTIME_DEVICE_SESSION_H_
 #define DEPLOY_RUNTIME_DEVICE_SESSION_H_
 
@@ -19,9 +19,10 @@ namespace tilewright::runtime {
 
 class DeviceSession final : public BoundTensors {
  public:
-  // Loads all code and allocates every tensor. FAILED_PRECONDITION `runtime.load.format` where the
-  // device does not take the module's code; INVALID_ARGUMENT for an unknown function; UNIMPLEMENTED
-  // `runtime.load.symbolic_shape`; errors of DeviceStatus (DATA_LOSS for code that does not build).
+  // Loads all code and allocates every tensor. FAILED_PRECONDITION `runtime.load.format` if the
+  // device does not run this format of code; INVALID_ARGUMENT for an unknown function;
+  // UNIMPLEMENTED `runtime.load.symbolic_shape`; errors of DeviceStatus (DATA_LOSS if the code does
+  // not build).
   static absl::StatusOr<std::unique_ptr<DeviceSession>> Create(module::ModuleFile file,
                                                                const TwDevicePlugin& plugin,
                                                                TwDevice* device,
@@ -35,24 +36,24 @@ class DeviceSession final : public BoundTensors {
   size_t num_inputs() const override { return inputs_.size(); }
   size_t num_outputs() const override { return outputs_.size(); }
   TensorView input(size_t index) const override;
-  // As the last Collect() found it.
+  // Has the contents that the last Collect() read.
   TensorView output(size_t index) const override;
-  // Counts from the next Prepare() on.
+  // The next Prepare() moves what the caller writes to the device.
   void* MutableInput(size_t index) override;
 
   // Moves the inputs to the device and runs the prepare launches.
   absl::Status Prepare();
-  // One call; its work is done when it returns.
+  // Makes one call and waits until its work is done.
   absl::Status Run();
-  // Nanoseconds of so many calls one after the other: by the device's own timer where it has one,
-  // else by the host's clock, from the first launch to the end of the last.
+  // Returns the nanoseconds of `runs` calls one after the other, from the first launch to the end
+  // of the last. Uses the device's own timer if it has one, otherwise the host's clock.
   absl::StatusOr<int64_t> Time(int runs);
   bool device_timer() const { return info_.device_timer != 0; }
 
   // Overwrites outputs, intermediates and workspace with `byte` (runtime.h).
   absl::Status Poison(uint8_t byte);
-  // Reads the outputs. DATA_LOSS `runtime.guard.overwritten` where a kernel wrote behind an input
-  // or output, or into an input.
+  // Reads the outputs. DATA_LOSS `runtime.guard.overwritten` if a kernel wrote behind an input or
+  // output, or into an input.
   absl::Status Collect();
 
  private:

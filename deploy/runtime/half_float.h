@@ -1,5 +1,5 @@
-// float16 (IEEE binary16) and bfloat16 as bit patterns, to and from double with one rounding (ties
-// to even). Pure functions; exact on every machine.
+// Converts float16 (IEEE binary16) and bfloat16, as bit patterns, to and from double, with one
+// rounding (ties to even). Pure functions; exact on every machine.
 #ifndef DEPLOY_RUNTIME_HALF_FLOAT_H_
 #define DEPLOY_RUNTIME_HALF_FLOAT_H_
 
@@ -9,7 +9,7 @@ namespace tilewright::runtime {
 
 double HalfToDouble(uint16_t bits);
 double BFloat16ToDouble(uint16_t bits);
-// Beyond the largest finite value: infinity. NaN stays NaN (quiet).
+// A value beyond the largest finite one becomes infinity. NaN stays NaN (quiet).
 uint16_t DoubleToHalf(double value);
 uint16_t DoubleToBFloat16(double value);
 

@@ -1,6 +1,6 @@
-// Generated inputs: the values that (seed, distribution) stand for. The numbers are a contract:
-// every machine, compiler and version makes the same bytes, because expected outputs are computed
-// far from the device that is measured. Pure functions; thread-safe.
+// Generated inputs: the values that a seed and a distribution stand for. The numbers are a
+// contract: every machine, compiler and version makes the same bytes, because the expected outputs
+// are computed on another machine than the measured device. Pure functions; thread-safe.
 //
 // Element i of a tensor is made from the 64-bit word w(i) = mix(seed + (i+1)·0x9E3779B97F4A7C15)
 // (arithmetic modulo 2^64), mix(z): z = (z ^ z>>30)·0xBF58476D1CE4E5B9,
@@ -25,13 +25,13 @@
 
 namespace tilewright::runtime {
 
-// Fills `count` elements at `out`. INVALID_ARGUMENT `runtime.input_gen.<reason>` where the range is
-// not finite, empty, or outside what the element type holds.
+// Fills `count` elements at `out`. INVALID_ARGUMENT `runtime.input_gen.<reason>` if the range is
+// not finite, is empty, or has values that the element type cannot hold.
 absl::Status GenerateInput(module::DType dtype, int64_t count,
                            const module::Distribution& distribution, uint64_t seed, void* out);
 
-// What `run` draws for an input nobody supplied: uniform [-1, 1) for floats, small non-negative
-// integers else.
+// Returns what `tilewright run` draws for an input that is not given: uniform [-1, 1) for floats,
+// otherwise small non-negative integers.
 module::Distribution DefaultDistribution(module::DType dtype);
 
 }  // namespace tilewright::runtime
