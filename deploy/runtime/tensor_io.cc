@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "deploy/module/manifest.h"
+#include "deploy/runtime/half_float.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -135,6 +137,26 @@ absl::StatusOr<DType> NpyType(std::string_view descr) {
       "expected a little-endian number type, found " + support::Quote(descr, 32));
 }
 
+// Each element of `tensor` as From, converted to To.
+template <typename From, typename To, typename Convert>
+HostTensor ConvertElements(const HostTensor& tensor, DType dtype, Convert convert) {
+  const size_t count = tensor.data.size() / sizeof(From);
+  HostTensor out{tensor.name, dtype, tensor.shape, std::string(count * sizeof(To), '\0')};
+  for (size_t i = 0; i < count; ++i) {
+    From from;
+    std::memcpy(&from, tensor.data.data() + i * sizeof(From), sizeof(From));
+    const To to = convert(from);
+    std::memcpy(out.data.data() + i * sizeof(To), &to, sizeof(To));
+  }
+  return out;
+}
+
+HostTensor WidenBFloat16(const HostTensor& tensor) {
+  // A bfloat16 is the upper half of a float's bits.
+  return ConvertElements<uint16_t, uint32_t>(tensor, DType::kFloat32,
+                                             [](uint16_t bits) { return uint32_t{bits} << 16; });
+}
+
 bool EndsWith(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
@@ -189,13 +211,11 @@ absl::StatusOr<HostTensor> ParseNpy(std::string_view bytes) {
   return tensor;
 }
 
-absl::StatusOr<std::string> SerializeNpy(const HostTensor& tensor) {
+std::string SerializeNpy(const HostTensor& tensor) {
+  if (tensor.dtype == DType::kBFloat16) return SerializeNpy(WidenBFloat16(tensor));
   const auto row = std::find_if(kNpyTypes.begin(), kNpyTypes.end(),
                                 [&](const auto& entry) { return entry.first == tensor.dtype; });
-  if (row == kNpyTypes.end()) {
-    return support::InvalidArgument("runtime.npy.dtype",
-                                    "NumPy has no " + std::string(module::DTypeName(tensor.dtype)));
-  }
+  TW_CHECK(row != kNpyTypes.end()) << module::DTypeName(tensor.dtype);
   std::string shape;
   for (const int64_t extent : tensor.shape) shape += std::to_string(extent) + ", ";
   if (tensor.shape.size() > 1) shape.resize(shape.size() - 2);
@@ -211,6 +231,11 @@ absl::StatusOr<std::string> SerializeNpy(const HostTensor& tensor) {
   return out + header + tensor.data;
 }
 
+HostTensor RoundToBFloat16(const HostTensor& tensor) {
+  TW_CHECK(tensor.dtype == DType::kFloat32) << module::DTypeName(tensor.dtype);
+  return ConvertElements<float, uint16_t>(tensor, DType::kBFloat16, DoubleToBFloat16);
+}
+
 absl::StatusOr<HostTensor> ReadTensorFile(const std::string& path) {
   TW_ASSIGN(const std::string bytes, support::ReadFile(path, kMaxTensorFile));
   absl::StatusOr<HostTensor> tensor =
@@ -220,9 +245,8 @@ absl::StatusOr<HostTensor> ReadTensorFile(const std::string& path) {
 }
 
 absl::Status WriteTensorFile(const std::string& path, const HostTensor& tensor) {
-  if (!EndsWith(path, ".npy")) return support::WriteFileAtomic(path, SerializeTensorProto(tensor));
-  TW_ASSIGN(const std::string bytes, SerializeNpy(tensor));
-  return support::WriteFileAtomic(path, bytes);
+  return support::WriteFileAtomic(
+      path, EndsWith(path, ".npy") ? SerializeNpy(tensor) : SerializeTensorProto(tensor));
 }
 
 }  // namespace tilewright::runtime

@@ -88,8 +88,7 @@ void Manifest(std::string_view text) {
 void Npy(std::string_view text) {
   const auto tensor = runtime::ParseNpy(text);
   if (!tensor.ok()) return;
-  const auto bytes = runtime::SerializeNpy(*tensor);
-  if (bytes.ok()) TW_CHECK(runtime::ParseNpy(*bytes).ok());
+  TW_CHECK(runtime::ParseNpy(runtime::SerializeNpy(*tensor)).ok());
 }
 
 void Log(std::string_view text) {

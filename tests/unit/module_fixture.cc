@@ -120,6 +120,33 @@ std::vector<float> DenseReference(const std::vector<float>& x) {
   return y;
 }
 
+ModuleParts EveryTypeModule() {
+  ModuleParts parts;
+  Manifest& m = parts.manifest;
+  m.name = "every_type";
+  m.target = "native";
+  Function main;
+  main.name = "main";
+  for (int i = 0; i <= static_cast<int>(DType::kFloat64); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    const std::string name(module::DTypeName(dtype));
+    const int64_t x = AddTensor(&m, "x_" + name, {2, 3}, TensorKind::kInput);
+    const int64_t y = AddTensor(&m, "y_" + name, {2, 3}, TensorKind::kOutput);
+    const int64_t bytes = 6 * module::DTypeBytes(dtype);
+    for (const int64_t id : {x, y}) {
+      m.tensors[static_cast<size_t>(id)].dtype = dtype;
+      m.tensors[static_cast<size_t>(id)].bytes = bytes;
+    }
+    main.inputs.push_back(x);
+    main.outputs.push_back(y);
+    main.launches.push_back(Call("copy", {x, y}, {bytes}));
+  }
+  m.functions = {main};
+  m.code.push_back({std::string(runtime::NativeCodeFormat()), 1, 0, ""});
+  parts.code = {KernelCode()};
+  return parts;
+}
+
 ModuleParts OneKernelModule(const std::string& symbol, int64_t elements,
                             std::vector<int64_t> sizes) {
   ModuleParts parts;

@@ -25,6 +25,10 @@ module::ModuleParts DenseModule();
 // What DenseModule computes for `x`.
 std::vector<float> DenseReference(const std::vector<float>& x);
 
+// Copies inputs of every element type to outputs: "x_float32" to "y_float32" and so on, each [2,
+// 3].
+module::ModuleParts EveryTypeModule();
+
 // One launch of `symbol` with an input "x" and an output "y" of `elements` floats.
 module::ModuleParts OneKernelModule(const std::string& symbol, int64_t elements,
                                     std::vector<int64_t> sizes = {});

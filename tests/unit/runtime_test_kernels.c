@@ -62,6 +62,15 @@ int32_t tw_kernel_matmul(TwContext* ctx, void* const* buffers, const int64_t* si
   return ctx->parallel_for(ctx, MatmulRow, &c, sizes[0]);
 }
 
+/* Copies bytes. sizes: how many. */
+int32_t tw_kernel_copy(TwContext* ctx, void* const* buffers, const int64_t* sizes,
+                       void* workspace) {
+  (void)ctx;
+  (void)workspace;
+  for (int64_t i = 0; i < sizes[0]; ++i) ((char*)buffers[1])[i] = ((const char*)buffers[0])[i];
+  return TW_OK;
+}
+
 /* out[0] = in[0] + 1; counts its calls, through a static variable of the code object. */
 int32_t tw_kernel_count(TwContext* ctx, void* const* buffers, const int64_t* sizes,
                         void* workspace) {
@@ -70,6 +79,21 @@ int32_t tw_kernel_count(TwContext* ctx, void* const* buffers, const int64_t* siz
   (void)sizes;
   (void)workspace;
   ((float*)buffers[1])[0] = ((const float*)buffers[0])[0] + ++calls;
+  return TW_OK;
+}
+
+/* Blocks until it is told: the input holds the address of two ints. Sets the first and waits for
+ * the second, so a test knows when a run is in progress and ends it. */
+int32_t tw_kernel_wait(TwContext* ctx, void* const* buffers, const int64_t* sizes,
+                       void* workspace) {
+  int* const* address = buffers[0];
+  int* signals = *address;
+  (void)ctx;
+  (void)sizes;
+  (void)workspace;
+  __atomic_store_n(&signals[0], 1, __ATOMIC_RELEASE);
+  while (__atomic_load_n(&signals[1], __ATOMIC_ACQUIRE) == 0) {
+  }
   return TW_OK;
 }
 

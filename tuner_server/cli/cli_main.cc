@@ -108,7 +108,7 @@ void AddRun(CLI::App* app, Action* action) {
       app, "run", "run a module on this machine: check its output, time it",
       "  tilewright run model.tw --repeat 100 --profile\n"
       "  tilewright run model.tw --input x=input_0.pb --expect y=output_0.pb --rtol 1e-4\n"
-      "  tilewright run model.tw --input x=image.npy --output-dir out\n"
+      "  tilewright run model.tw --input x=image.npy --output-dir out --output-format npy\n"
       "  tilewright run model.tw --profile -o json\n");
   command->add_option("MODULE", options->module_path, "module (.tw)")->required();
   command
@@ -129,7 +129,13 @@ void AddRun(CLI::App* app, Action* action) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("--output-dir", options->output_dir,
-                      "folder that gets output_N.pb, N in the model's order");
+                      "folder that gets output_0.pb, output_1.pb, ... in the model's order");
+  command
+      ->add_option("--output-format", options->output_format,
+                   "of the files in --output-dir: pb (ONNX TensorProto, with the tensor's name) or "
+                   "npy (NumPy; bfloat16 is written as float32)")
+      ->check(CLI::IsMember({"pb", "npy"}))
+      ->capture_default_str();
   command->add_option("--repeat", options->repeat, "timed runs, after 3 warm-ups")
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();

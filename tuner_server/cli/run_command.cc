@@ -68,13 +68,20 @@ absl::StatusOr<size_t> FindTensor(const std::vector<runtime::TensorView>& views,
                                         "; it has: ", support::Join(known, ", ")));
 }
 
-absl::Status CheckTensor(const runtime::HostTensor& given, const module::Tensor& wanted,
-                         const std::string& path) {
-  if (given.dtype == wanted.dtype && given.shape == StaticShape(wanted)) return absl::OkStatus();
+// The tensor in a file, which must have the type and the shape of `wanted`. NumPy has no bfloat16:
+// its float32 is rounded.
+absl::StatusOr<runtime::HostTensor> ReadTensor(const std::string& path,
+                                               const module::Tensor& wanted) {
+  TW_ASSIGN(runtime::HostTensor tensor, runtime::ReadTensorFile(path));
+  if (path.ends_with(".npy") && wanted.dtype == module::DType::kBFloat16 &&
+      tensor.dtype == module::DType::kFloat32) {
+    tensor = runtime::RoundToBFloat16(tensor);
+  }
+  if (tensor.dtype == wanted.dtype && tensor.shape == StaticShape(wanted)) return tensor;
   return support::InvalidArgument(
       "cli.input.shape",
-      support::StrCat("expected ", Describe(wanted), ", found ", module::DTypeName(given.dtype),
-                      " ", support::Join(given.shape, "x"), " in ", path));
+      support::StrCat("expected ", Describe(wanted), ", found ", module::DTypeName(tensor.dtype),
+                      " ", support::Join(tensor.shape, "x"), " in ", path));
 }
 
 class Runner {
@@ -133,8 +140,7 @@ class Runner {
         return support::InvalidArgument("cli.usage.input_twice",
                                         support::StrCat("--input ", file.name, " is given twice"));
       }
-      TW_ASSIGN(runtime::HostTensor tensor, runtime::ReadTensorFile(file.path));
-      TW_TRY(CheckTensor(tensor, *inputs_[index].tensor, file.path));
+      TW_ASSIGN(const runtime::HostTensor tensor, ReadTensor(file.path, *inputs_[index].tensor));
       TW_TRY(session_->SetInput(index, tensor.data.data(), tensor.data.size()));
       bound[index] = true;
     }
@@ -153,9 +159,7 @@ class Runner {
     TW_ASSIGN(std::vector<NamedFile> files, ParseNamedFiles(options_.expects, "expect"));
     for (const NamedFile& file : files) {
       TW_ASSIGN(size_t index, FindTensor(outputs_, file.name, "output"));
-      TW_ASSIGN(runtime::HostTensor tensor, runtime::ReadTensorFile(file.path));
-      TW_TRY(CheckTensor(tensor, *outputs_[index].tensor, file.path));
-      expected_[index] = std::move(tensor);
+      TW_ASSIGN(expected_[index], ReadTensor(file.path, *outputs_[index].tensor));
     }
     return absl::OkStatus();
   }
@@ -260,7 +264,7 @@ class Runner {
       runtime::HostTensor tensor{
           outputs_[i].tensor->name, outputs_[i].tensor->dtype, StaticShape(*outputs_[i].tensor),
           std::string(static_cast<const char*>(outputs_[i].data), outputs_[i].bytes)};
-      names.push_back(support::StrCat("output_", i, ".pb"));
+      names.push_back(support::StrCat("output_", i, ".", options_.output_format));
       TW_TRY(runtime::WriteTensorFile(fresh.File(names.back()), tensor));
     }
     for (const std::string& name : names) {

@@ -16,6 +16,7 @@ struct RunOptions {
   double rtol = 1e-3;                // |a - e| <= atol + rtol * |e|
   double atol = 1e-5;
   std::string output_dir;
+  std::string output_format = "pb";  // "pb" or "npy": the files in output_dir
   int repeat = 10;
   int threads = 0;  // 0 = what the module's target names
   uint64_t seed = 0;
