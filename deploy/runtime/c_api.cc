@@ -1,17 +1,16 @@
 // The C interface: decode, call the C++ interface, encode. No exception leaves a function: an
 // allocation that fails becomes RESOURCE_EXHAUSTED.
-#include <algorithm>
-#include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/dl_tensor.h"
 #include "deploy/runtime/runtime.h"
-#include "deploy/runtime/thread_pool.h"
 #include "deploy/runtime/tilewright.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -46,14 +45,6 @@ absl::Status NullArgument(std::string_view name) {
   return support::InvalidArgument("runtime.c_api.null", std::string(name) + " is NULL");
 }
 
-DLDataType ToDl(mod::DType dtype) {
-  const auto bits = static_cast<uint8_t>(8 * mod::DTypeBytes(dtype));
-  if (dtype == mod::DType::kBool) return {kDLBool, bits, 1};
-  if (dtype == mod::DType::kBFloat16) return {kDLBfloat, bits, 1};
-  if (mod::IsFloat(dtype)) return {kDLFloat, bits, 1};
-  return {static_cast<uint8_t>(mod::IsSignedInt(dtype) ? kDLInt : kDLUInt), bits, 1};
-}
-
 // What the C structures point to for one tensor; one per input and output, made with the module.
 struct TensorFacts {
   std::string name;
@@ -82,9 +73,6 @@ struct TwModule {
 
 struct TwSession {
   std::unique_ptr<rt::Session> session;
-  std::vector<TensorFacts> inputs;
-  std::vector<TensorFacts> outputs;
-  std::vector<TwLaunchTime> times;
 };
 
 namespace {
@@ -108,19 +96,16 @@ absl::Status FinishOpen(absl::StatusOr<mod::ModuleFile> file, TwModule** out) {
   return absl::OkStatus();
 }
 
-absl::Status CheckIndex(const std::vector<TensorFacts>& list, size_t index) {
-  if (index < list.size()) return absl::OkStatus();
-  return support::InvalidArgument(
-      "runtime.c_api.index",
-      "expected less than " + std::to_string(list.size()) + ", found " + std::to_string(index));
-}
-
 TwStatus Info(const std::vector<TensorFacts>& list, size_t index, TwTensorInfo* out) {
   return Guarded([&]() -> absl::Status {
     if (out == nullptr) return NullArgument("out");
-    TW_TRY(CheckIndex(list, index));
+    if (index >= list.size()) {
+      return support::InvalidArgument(
+          "runtime.c_api.index",
+          "expected less than " + std::to_string(list.size()) + ", found " + std::to_string(index));
+    }
     const TensorFacts& facts = list[index];
-    *out = {facts.name.c_str(),       ToDl(facts.dtype),
+    *out = {facts.name.c_str(),       rt::ToDlType(facts.dtype),
             facts.dtype_name.c_str(), static_cast<int32_t>(facts.shape.size()),
             facts.shape.data(),       facts.bytes};
     return absl::OkStatus();
@@ -140,60 +125,6 @@ TwStatus Find(const std::vector<TensorFacts>& list, const char* name, size_t* in
     return support::NotFound("runtime.c_api.name", "expected one of " + support::Join(names, ", ") +
                                                        "; found " + support::Quote(name));
   });
-}
-
-absl::Status CheckTensor(const DLTensor& tensor, const TensorFacts& facts) {
-  const auto bad = [&facts](std::string_view reason, std::string_view detail) {
-    return support::InvalidArgument("runtime.c_api." + std::string(reason),
-                                    "input '" + facts.name + "': " + std::string(detail));
-  };
-  if (tensor.device.device_type != kDLCPU) return bad("device", "expected a tensor in CPU memory");
-  const DLDataType want = ToDl(facts.dtype);
-  // Older producers call booleans 8-bit unsigned integers.
-  const bool old_bool = want.code == kDLBool && tensor.dtype.code == kDLUInt;
-  if ((tensor.dtype.code != want.code && !old_bool) || tensor.dtype.bits != want.bits ||
-      tensor.dtype.lanes != 1) {
-    return bad("dtype", "expected " + facts.dtype_name);
-  }
-  const std::string want_shape = support::Join(facts.shape, "x");
-  if (tensor.ndim != static_cast<int32_t>(facts.shape.size())) {
-    return bad("shape",
-               "expected " + want_shape + ", found " + std::to_string(tensor.ndim) + " dimensions");
-  }
-  for (size_t i = 0; i < facts.shape.size(); ++i) {
-    if (tensor.shape[i] != facts.shape[i]) {
-      return bad("shape", "expected " + want_shape + ", found " + std::to_string(tensor.shape[i]) +
-                              " at dimension " + std::to_string(i));
-    }
-  }
-  if (tensor.data == nullptr && facts.bytes > 0) return bad("null", "data is NULL");
-  return absl::OkStatus();
-}
-
-bool IsCompact(const DLTensor& tensor) {
-  if (tensor.strides == nullptr) return true;
-  int64_t expected = 1;
-  for (int32_t i = tensor.ndim - 1; i >= 0; --i) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
-    expected *= tensor.shape[i];
-  }
-  return true;
-}
-
-// Copies a strided tensor of at least one element, in row-major order, into compact memory.
-void CopyStrided(const DLTensor& tensor, size_t element, char* out) {
-  const char* base = static_cast<const char*>(tensor.data) + tensor.byte_offset;
-  const auto rank = static_cast<size_t>(tensor.ndim);
-  std::vector<int64_t> index(rank, 0);
-  while (true) {
-    int64_t offset = 0;
-    for (size_t i = 0; i < rank; ++i) offset += index[i] * tensor.strides[i];
-    std::memcpy(out, base + offset * static_cast<int64_t>(element), element);
-    out += element;
-    size_t i = rank;
-    while (i > 0 && ++index[i - 1] == tensor.shape[i - 1]) index[--i] = 0;
-    if (i == 0) return;
-  }
 }
 
 }  // namespace
@@ -254,8 +185,6 @@ TwStatus tw_session_create(TwModule* module, int num_threads, TwSession** out) {
     rt::SessionOptions options;
     options.num_threads = num_threads == 0 ? rt::UsableCores() : num_threads;
     TW_ASSIGN(session->session, rt::Session::Create(module->loaded, options));
-    session->inputs = module->inputs;
-    session->outputs = module->outputs;
     *out = session.release();
     return absl::OkStatus();
   });
@@ -265,20 +194,20 @@ void tw_session_destroy(TwSession* session) { delete session; }
 
 int tw_session_num_threads(const TwSession* session) { return session->session->num_threads(); }
 
+TwStatus tw_session_call(TwSession* session, const DLTensor* const* inputs, size_t num_inputs,
+                         const DLTensor* const* outputs, size_t num_outputs) {
+  return Guarded([&]() -> absl::Status {
+    if (session == nullptr) return NullArgument("session");
+    if (inputs == nullptr && num_inputs > 0) return NullArgument("inputs");
+    if (outputs == nullptr && num_outputs > 0) return NullArgument("outputs");
+    return session->session->Call({inputs, num_inputs}, {outputs, num_outputs});
+  });
+}
+
 TwStatus tw_session_set_input(TwSession* session, size_t index, const DLTensor* tensor) {
   return Guarded([&]() -> absl::Status {
     if (session == nullptr || tensor == nullptr) return NullArgument("session or tensor");
-    TW_TRY(CheckIndex(session->inputs, index));
-    const TensorFacts& facts = session->inputs[index];
-    TW_TRY(CheckTensor(*tensor, facts));
-    if (facts.bytes == 0) return absl::OkStatus();
-    if (IsCompact(*tensor)) {
-      const char* data = static_cast<const char*>(tensor->data) + tensor->byte_offset;
-      return session->session->SetInput(index, data, facts.bytes);
-    }
-    char* destination = static_cast<char*>(session->session->MutableInput(index));
-    CopyStrided(*tensor, static_cast<size_t>(mod::DTypeBytes(facts.dtype)), destination);
-    return absl::OkStatus();
+    return session->session->SetInput(index, *tensor);
   });
 }
 
@@ -300,30 +229,17 @@ TwStatus tw_session_run(TwSession* session) {
 TwStatus tw_session_get_output(TwSession* session, size_t index, DLTensor* out) {
   return Guarded([&]() -> absl::Status {
     if (session == nullptr || out == nullptr) return NullArgument("session or out");
-    TW_TRY(CheckIndex(session->outputs, index));
-    TensorFacts& facts = session->outputs[index];
-    out->data = session->session->output(index).data;
-    out->device = {kDLCPU, 0};
-    out->ndim = static_cast<int32_t>(facts.shape.size());
-    out->dtype = ToDl(facts.dtype);
-    out->shape = facts.shape.data();
-    out->strides = nullptr;
-    out->byte_offset = 0;
-    return absl::OkStatus();
+    return session->session->GetOutput(index, out);
   });
 }
 
 TwStatus tw_session_run_profiled(TwSession* session, const TwLaunchTime** times, size_t* count) {
   return Guarded([&]() -> absl::Status {
     if (session == nullptr || times == nullptr || count == nullptr) return NullArgument("argument");
-    std::vector<rt::LaunchTime> launches;
+    std::span<const TwLaunchTime> launches;
     TW_TRY(session->session->RunProfiled(&launches));
-    session->times.clear();
-    for (const rt::LaunchTime& time : launches) {
-      session->times.push_back({time.launch->symbol.c_str(), time.launch->name.c_str(), time.ns});
-    }
-    *times = session->times.data();
-    *count = session->times.size();
+    *times = launches.data();
+    *count = launches.size();
     return absl::OkStatus();
   });
 }

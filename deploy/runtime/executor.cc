@@ -8,7 +8,9 @@
 #include "deploy/runtime/buffer.h"
 #include "deploy/runtime/cache_evict.h"
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/dl_tensor.h"
 #include "deploy/runtime/runtime.h"
+#include "deploy/runtime/session_gate.h"
 #include "deploy/runtime/thread_pool.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
@@ -31,6 +33,10 @@ struct BoundLaunch {
   const int64_t* sizes = nullptr;
   void* workspace = nullptr;
 };
+
+std::string IndexText(size_t index, size_t count) {
+  return "expected less than " + std::to_string(count) + ", found " + std::to_string(index);
+}
 
 int32_t ContextParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64_t num_tasks) {
   return static_cast<ThreadPool*>(ctx->opaque)->ParallelFor(body, closure, num_tasks);
@@ -56,8 +62,12 @@ struct Session::Impl {
   void BindLaunches();
   void FindFar();
   absl::Status SealInputs();
-  absl::Status Call(const BoundLaunch& launch);
+  void* WritableInput(size_t index);
+  absl::Status CallKernel(const BoundLaunch& bound);
   absl::Status Prepare();
+  absl::Status Run();
+  absl::Status CheckTensors(std::span<const DLTensor* const> given, const std::vector<int64_t>& ids,
+                            std::string_view role) const;
 
   const Tensor& TensorOf(int64_t id) const {
     return module->manifest().tensors[static_cast<size_t>(id)];
@@ -72,13 +82,16 @@ struct Session::Impl {
   Buffer workspace;
   std::vector<Buffer> inputs;
   std::vector<Buffer> outputs;
+  std::vector<std::vector<int64_t>> output_shapes;  // what views of the outputs point to
   std::vector<void*> addresses;     // by tensor id; nullptr for ends of other functions
   std::set<int64_t> prepare_reads;  // tensors that prepare launches touch
   std::vector<BoundLaunch> prepare;
   std::vector<BoundLaunch> launches;
   std::vector<std::pair<const char*, size_t>> far;  // pieces of what leaves the caches
+  std::vector<TwLaunchTime> times;                  // by launch, of the last profiled run
   bool prepared = false;
   bool sealed = false;  // guarded inputs are read-only
+  SessionGate gate;     // who may use all of this
 };
 
 absl::StatusOr<std::vector<Buffer>> Session::Impl::AllocateEnds(const std::vector<int64_t>& ids,
@@ -98,6 +111,10 @@ absl::Status Session::Impl::AllocateBuffers(bool guard) {
   TW_ASSIGN(workspace, Buffer::Allocate(static_cast<size_t>(manifest.workspace_bytes)));
   TW_ASSIGN(inputs, AllocateEnds(function->inputs, guard));
   TW_ASSIGN(outputs, AllocateEnds(function->outputs, guard));
+  for (const int64_t id : function->outputs) {
+    std::vector<int64_t>& shape = output_shapes.emplace_back();
+    for (const module::Dim& dim : TensorOf(id).shape) shape.push_back(dim.value);
+  }
   return absl::OkStatus();
 }
 
@@ -141,6 +158,9 @@ void Session::Impl::BindLaunches() {
   for (const Launch& launch : function->prepare) {
     prepare_reads.insert(launch.args.begin(), launch.args.end());
   }
+  for (const Launch& launch : function->launches) {
+    times.push_back({launch.symbol.c_str(), launch.name.c_str(), 0});
+  }
 }
 
 // What launches read of far inputs, and of what prepare launches made (of weights, hence far too),
@@ -174,7 +194,7 @@ absl::Status Session::Impl::SealInputs() {
   return absl::OkStatus();
 }
 
-absl::Status Session::Impl::Call(const BoundLaunch& bound) {
+absl::Status Session::Impl::CallKernel(const BoundLaunch& bound) {
   const int32_t result = bound.kernel(&context, bound.buffers.data(), bound.sizes, bound.workspace);
   if (result == TW_OK) return absl::OkStatus();
   return support::Internal("runtime.run.kernel_failed",
@@ -182,15 +202,55 @@ absl::Status Session::Impl::Call(const BoundLaunch& bound) {
 }
 
 absl::Status Session::Impl::Prepare() {
+  if (pool.lost_threads()) {
+    return support::FailedPrecondition(
+        "runtime.session.forked",
+        "the session was made before fork(), so its threads are in the parent process; make a "
+        "session in this process");
+  }
   TW_TRY(SealInputs());
   if (prepared) return absl::OkStatus();
-  for (const BoundLaunch& bound : prepare) TW_TRY(Call(bound));
+  for (const BoundLaunch& bound : prepare) TW_TRY(CallKernel(bound));
   prepared = true;
   return absl::OkStatus();
 }
 
+absl::Status Session::Impl::Run() {
+  TW_TRY(Prepare());
+  for (const BoundLaunch& bound : launches) TW_TRY(CallKernel(bound));
+  return absl::OkStatus();
+}
+
+void* Session::Impl::WritableInput(size_t index) {
+  if (prepare_reads.contains(function->inputs[index])) prepared = false;
+  if (sealed) {
+    sealed = false;
+    for (Buffer& buffer : inputs) {
+      const absl::Status writable = buffer.SetReadOnly(false);
+      TW_CHECK(writable.ok()) << support::StatusText(writable);
+    }
+  }
+  return inputs[index].data();
+}
+
+// The tensors of a call against the function's inputs or outputs.
+absl::Status Session::Impl::CheckTensors(std::span<const DLTensor* const> given,
+                                         const std::vector<int64_t>& ids,
+                                         std::string_view role) const {
+  if (given.size() != ids.size()) {
+    return support::InvalidArgument("runtime.session.call_tensors",
+                                    "expected " + std::to_string(ids.size()) + " " +
+                                        std::string(role) + "s, found " +
+                                        std::to_string(given.size()));
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (given[i] != nullptr) TW_TRY(CheckDlTensor(*given[i], TensorOf(ids[i]), role));
+  }
+  return absl::OkStatus();
+}
+
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Session::~Session() = default;
+Session::~Session() { impl_->gate.Close(); }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const LoadedModule> module,
                                                          const SessionOptions& options) {
@@ -228,22 +288,14 @@ TensorView Session::output(size_t index) const {
 
 void* Session::MutableInput(size_t index) {
   TW_CHECK(index < num_inputs()) << "input " << index;
-  if (impl_->prepare_reads.contains(impl_->function->inputs[index])) impl_->prepared = false;
-  if (impl_->sealed) {
-    impl_->sealed = false;
-    for (Buffer& buffer : impl_->inputs) {
-      const absl::Status writable = buffer.SetReadOnly(false);
-      TW_CHECK(writable.ok()) << support::StatusText(writable);
-    }
-  }
-  return impl_->inputs[index].data();
+  return impl_->WritableInput(index);
 }
 
 absl::Status Session::SetInput(size_t index, const void* data, size_t bytes) {
+  const SessionTurn turn(impl_->gate, Overlap::kRefuse);
+  TW_TRY(turn.status());
   if (index >= num_inputs()) {
-    return support::InvalidArgument(
-        "runtime.session.input_index",
-        "expected less than " + std::to_string(num_inputs()) + ", found " + std::to_string(index));
+    return support::InvalidArgument("runtime.session.input_index", IndexText(index, num_inputs()));
   }
   const TensorView view = input(index);
   if (bytes != view.bytes || (data == nullptr && bytes > 0)) {
@@ -252,27 +304,77 @@ absl::Status Session::SetInput(size_t index, const void* data, size_t bytes) {
                                         std::to_string(view.bytes) + " bytes, found " +
                                         std::to_string(data == nullptr ? 0 : bytes));
   }
-  void* destination = MutableInput(index);
+  void* destination = impl_->WritableInput(index);
   if (bytes > 0) std::memcpy(destination, data, bytes);
   return absl::OkStatus();
 }
 
-absl::Status Session::Prepare() { return impl_->Prepare(); }
-
-absl::Status Session::Run() {
-  TW_TRY(impl_->Prepare());
-  for (const BoundLaunch& bound : impl_->launches) TW_TRY(impl_->Call(bound));
+absl::Status Session::SetInput(size_t index, const DLTensor& tensor) {
+  const SessionTurn turn(impl_->gate, Overlap::kRefuse);
+  TW_TRY(turn.status());
+  if (index >= num_inputs()) {
+    return support::InvalidArgument("runtime.session.input_index", IndexText(index, num_inputs()));
+  }
+  TW_TRY(CheckDlTensor(tensor, *input(index).tensor, "input"));
+  CopyFromDlTensor(tensor, impl_->WritableInput(index));
   return absl::OkStatus();
 }
 
-absl::Status Session::RunProfiled(std::vector<LaunchTime>* times) {
+absl::Status Session::Prepare() {
+  const SessionTurn turn(impl_->gate, Overlap::kRefuse);
+  TW_TRY(turn.status());
+  return impl_->Prepare();
+}
+
+absl::Status Session::Run() {
+  const SessionTurn turn(impl_->gate, Overlap::kRefuse);
+  TW_TRY(turn.status());
+  return impl_->Run();
+}
+
+absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
+  const SessionTurn turn(impl_->gate, Overlap::kRefuse);
+  TW_TRY(turn.status());
   TW_TRY(impl_->Prepare());
-  times->clear();
   support::SystemClock clock;
-  for (const BoundLaunch& bound : impl_->launches) {
+  for (size_t i = 0; i < impl_->launches.size(); ++i) {
     const int64_t start = clock.NowNs();
-    TW_TRY(impl_->Call(bound));
-    times->push_back({bound.launch, clock.NowNs() - start});
+    TW_TRY(impl_->CallKernel(impl_->launches[i]));
+    impl_->times[i].ns = clock.NowNs() - start;
+  }
+  *times = impl_->times;
+  return absl::OkStatus();
+}
+
+absl::Status Session::GetOutput(size_t index, DLTensor* out) {
+  const SessionTurn turn(impl_->gate, Overlap::kRefuse);
+  TW_TRY(turn.status());
+  if (index >= num_outputs()) {
+    return support::InvalidArgument("runtime.session.output_index",
+                                    IndexText(index, num_outputs()));
+  }
+  std::vector<int64_t>& shape = impl_->output_shapes[index];
+  *out = {};
+  out->data = impl_->outputs[index].data();
+  out->device = {kDLCPU, 0};
+  out->ndim = static_cast<int32_t>(shape.size());
+  out->dtype = ToDlType(output(index).tensor->dtype);
+  out->shape = shape.data();
+  return absl::OkStatus();
+}
+
+absl::Status Session::Call(std::span<const DLTensor* const> inputs,
+                           std::span<const DLTensor* const> outputs) {
+  const SessionTurn turn(impl_->gate, Overlap::kWait);
+  TW_TRY(turn.status());
+  TW_TRY(impl_->CheckTensors(inputs, impl_->function->inputs, "input"));
+  TW_TRY(impl_->CheckTensors(outputs, impl_->function->outputs, "output"));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] != nullptr) CopyFromDlTensor(*inputs[i], impl_->WritableInput(i));
+  }
+  TW_TRY(impl_->Run());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] != nullptr) CopyToDlTensor(impl_->outputs[i].data(), *outputs[i]);
   }
   return absl::OkStatus();
 }

@@ -1,22 +1,22 @@
 // C++ interface of the runtime: load a module once, run it in any number of sessions. A
-// LoadedModule is immutable and shared by its sessions. A Session owns the buffers of one stream
-// of calls (inputs, outputs, arena, workspace, threads) and is not thread-safe; different sessions
-// are independent of each other. Users outside the repository use the C interface, tilewright.h.
+// LoadedModule is immutable, thread-safe and shared by its sessions. A Session owns the buffers of
+// one stream of calls (inputs, outputs, arena, workspace, threads). Different sessions are
+// independent of each other. Users outside the repository use the C interface, tilewright.h.
 #ifndef DEPLOY_RUNTIME_RUNTIME_H_
 #define DEPLOY_RUNTIME_RUNTIME_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "deploy/module/manifest.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/c_abi.h"
+#include "deploy/runtime/tilewright.h"
 
 namespace tilewright::runtime {
 
@@ -25,8 +25,8 @@ class LoadedModule {
   // Checks that this machine can run the module (code format, CPU features, ABI version, static
   // shapes), loads its code objects and resolves every kernel.
   // FAILED_PRECONDITION `runtime.load.cpu_features` names the features that are missing;
-  // UNIMPLEMENTED `runtime.load.symbolic_shape`; DATA_LOSS where a code object does not load or
-  // lacks a symbol. Running a module runs its code: load only modules you trust.
+  // UNIMPLEMENTED `runtime.load.symbolic_shape`; DATA_LOSS if a code object does not load or lacks
+  // a symbol. Running a module runs its code: load only modules that you trust.
   static absl::StatusOr<std::shared_ptr<const LoadedModule>> Load(module::ModuleFile file);
   static absl::StatusOr<std::shared_ptr<const LoadedModule>> Open(const std::string& path);
 
@@ -36,7 +36,7 @@ class LoadedModule {
 
   const module::ModuleFile& file() const;
   const module::Manifest& manifest() const;
-  // The entry that `launch` (one of this module's launches) calls.
+  // Returns the entry that `launch`, one of this module's launches, calls.
   TwKernelFn Kernel(const module::Launch& launch) const;
 
  private:
@@ -48,11 +48,12 @@ class LoadedModule {
 struct SessionOptions {
   int num_threads = 1;  // clamped to [1, cores this process may use]
   std::string function = "main";
-  // Give every input and output its own mapping between inaccessible pages, its end against the
-  // upper one, so that generated code which runs past an end faults; what padding remains is
-  // filled and checked by CheckGuards(). Costs pages, not time.
+  // Gives every input and output its own mapping between inaccessible pages, with its end at the
+  // upper one. Generated code that runs past an end then faults. CheckGuards() checks the padding
+  // that remains. Costs pages, not time.
   bool guard_pages = false;
-  // Each thread, the one that creates the session too, on a core of its own (ThreadPool: kPinned).
+  // Gives each thread, the one that creates the session too, a core of its own (ThreadPool:
+  // kPinned).
   bool pin_threads = false;
 };
 
@@ -63,14 +64,7 @@ struct TensorView {
   size_t bytes = 0;
 };
 
-// Time that one launch of a profiled run took.
-struct LaunchTime {
-  const module::Launch* launch = nullptr;
-  int64_t ns = 0;
-};
-
-// The inputs and outputs of whatever runs a function: a session, or a device (device_session.h). In
-// the graph's order.
+// The inputs and outputs of a session, or of a device (device_session.h). In the graph's order.
 class BoundTensors {
  public:
   virtual ~BoundTensors() = default;
@@ -83,9 +77,16 @@ class BoundTensors {
   virtual void* MutableInput(size_t index) = 0;
 };
 
+// Thread-safety. Call() may be called from any number of threads; the calls run one after another.
+// SetInput(), Prepare(), Run(), RunProfiled() and GetOutput() work on state that lasts between
+// them, so one thread at a time must do the whole sequence. If one of them overlaps with another
+// call of these six, it does nothing and returns ABORTED `runtime.session.busy`. The functions that
+// return no status are for a session's only thread and check nothing. The destructor waits for
+// calls that have begun. In a child of fork(), a session of several threads returns
+// FAILED_PRECONDITION `runtime.session.forked`; the child makes its own session of the same module.
 class Session final : public BoundTensors {
  public:
-  // INVALID_ARGUMENT for an unknown function; RESOURCE_EXHAUSTED where memory does not suffice.
+  // INVALID_ARGUMENT for an unknown function; RESOURCE_EXHAUSTED if there is not enough memory.
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::shared_ptr<const LoadedModule> module,
                                                          const SessionOptions& options = {});
 
@@ -102,32 +103,43 @@ class Session final : public BoundTensors {
   TensorView input(size_t index) const override;
   TensorView output(size_t index) const override;
 
+  // One whole call: copies the inputs, runs, copies the outputs. `inputs` and `outputs` have an
+  // entry for each input and output; a null input keeps its contents, a null output is not copied.
+  // INVALID_ARGUMENT if a tensor does not fit; nothing has changed then. Otherwise as Run().
+  absl::Status Call(std::span<const DLTensor* const> inputs,
+                    std::span<const DLTensor* const> outputs);
+
   // Copies `bytes` bytes, which must be the tensor's size. INVALID_ARGUMENT otherwise.
   absl::Status SetInput(size_t index, const void* data, size_t bytes);
-  // The input's memory, for the caller to write before the next Run(). Ask again after a Run():
-  // with guard_pages inputs are read-only while kernels run, and prepare launches that read this
-  // input become due again.
+  // Copies a tensor of the input's type and shape, compact or strided. INVALID_ARGUMENT otherwise.
+  absl::Status SetInput(size_t index, const DLTensor& tensor);
+  // Returns the input's memory, for the caller to write before the next Run(). Ask again after a
+  // Run(): with guard_pages, inputs are read-only while kernels run, and prepare launches that read
+  // this input become due again.
   void* MutableInput(size_t index) override;
 
   // Runs the prepare launches if they are due. Run() does so itself; calling it first keeps their
   // time out of a measurement.
   absl::Status Prepare();
-  // One call. INTERNAL `runtime.run.kernel_failed` when a kernel returns an error.
+  // Runs the function once. INTERNAL `runtime.run.kernel_failed` when a kernel returns an error.
   absl::Status Run();
-  // The same, with the time of each launch.
-  absl::Status RunProfiled(std::vector<LaunchTime>* times);
+  // The same, with the time of each of the function's launches, in order. The array belongs to the
+  // session; the next profiled run overwrites it.
+  absl::Status RunProfiled(std::span<const TwLaunchTime>* times);
+  // A view of the output, valid as long as the session; its contents change with the next run.
+  absl::Status GetOutput(size_t index, DLTensor* out);
 
-  // Whether the module's measurement has far inputs (module::InputSpec).
+  // Whether the module's measurement has cold inputs (module::InputSpec::far).
   bool has_far() const;
-  // They, and what was prepared from them, leave all caches: what the next Run() finds is what a
-  // network's kernel finds whose weights came from memory.
+  // Removes them, and what was prepared from them, from all caches. The next Run() then finds what
+  // a kernel of a network finds whose weights come from memory.
   void EvictFar();
 
-  // Overwrites the outputs, the intermediates and the workspace with `byte`, so that a result
-  // which was never computed cannot pass for one (0xFF makes NaN of floats).
+  // Overwrites the outputs, the intermediates and the workspace with `byte`. A result that was
+  // never computed then differs from the expected one (0xFF makes floats NaN).
   void Poison(uint8_t byte);
-  // DATA_LOSS `runtime.guard.overwritten` when a kernel wrote into the padding of an input or
-  // output. Needs guard_pages; without them it answers ok.
+  // DATA_LOSS `runtime.guard.overwritten` if a kernel wrote into the padding of an input or output.
+  // Without guard_pages it returns OK.
   absl::Status CheckGuards() const;
 
  private:

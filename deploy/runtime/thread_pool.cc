@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -76,6 +78,40 @@ void MoveOff(int core) {
   RunOn(allowed);
 }
 
+// Tells a process from its children by fork(), without a system call: a page that the kernel gives
+// to a child zeroed.
+class ForkMark {
+ public:
+  ForkMark() : process_(getpid()) {
+#if defined(MADV_WIPEONFORK)
+    const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return;
+    page_ = static_cast<volatile char*>(page);
+    if (madvise(page, size, MADV_WIPEONFORK) == 0) {
+      *page_ = 1;
+    } else {
+      Unmap();
+    }
+#endif
+  }
+  ~ForkMark() { Unmap(); }
+  ForkMark(const ForkMark&) = delete;
+  ForkMark& operator=(const ForkMark&) = delete;
+
+  bool in_child() const { return page_ != nullptr ? *page_ == 0 : getpid() != process_; }
+
+ private:
+  void Unmap() {
+    if (page_ == nullptr) return;
+    munmap(const_cast<char*>(page_), static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+    page_ = nullptr;
+  }
+
+  const pid_t process_;
+  volatile char* page_ = nullptr;  // none where the kernel is older than 4.14
+};
+
 // The tasks one thread starts with. `next` runs past `end` when others look for work in vain.
 struct alignas(kCacheLine) Range {
   std::atomic<int64_t> next{0};
@@ -105,6 +141,7 @@ struct ThreadPool::Impl {
   void CloseAndWait();
 
   const Placement placement;
+  const ForkMark fork_mark;
   std::atomic<int> placed{0};  // threads that are where they belong
 
   // The loop; written by the caller before `state` opens it, constant while it is open or any
@@ -245,6 +282,10 @@ ThreadPool::ThreadPool(int num_threads, Placement placement)
 }
 
 ThreadPool::~ThreadPool() {
+  if (lost_threads()) {
+    (void)impl_.release();  // there is no thread to join, and the mutex may be held for good
+    return;
+  }
   {
     const std::lock_guard<std::mutex> lock(impl_->mutex);
     impl_->stop.store(true, std::memory_order_relaxed);
@@ -254,6 +295,10 @@ ThreadPool::~ThreadPool() {
 }
 
 int ThreadPool::num_threads() const { return static_cast<int>(impl_->threads.size()) + 1; }
+
+bool ThreadPool::lost_threads() const {
+  return !impl_->threads.empty() && impl_->fork_mark.in_child();
+}
 
 int32_t ThreadPool::ParallelFor(TwTaskBody body, void* closure, int64_t num_tasks) {
   if (num_tasks <= 0) return TW_OK;

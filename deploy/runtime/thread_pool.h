@@ -1,18 +1,18 @@
-// Fork-join threads for parallel loops of generated code. The calling thread takes part; the
-// others spin for a short while after a loop and then sleep, so that the loops of one model follow
-// each other in well under a microsecond and an idle pool costs nothing.
+// Fork-join threads for parallel loops of generated code. The calling thread takes part. The other
+// threads spin for a short time after a loop and then sleep. So the loops of one model follow each
+// other in well under a microsecond, and an idle pool costs nothing.
 //
 // Tasks are divided statically: each thread has its own contiguous range and starts there in every
-// loop, which keeps a tile's data on one core; a thread that is done takes tasks from the others'
-// ranges. A thread that never comes (its core is taken) delays nobody: the loop ends when all tasks
-// have, and threads that have not joined by then stay out.
+// loop, which keeps a tile's data on one core. A thread that is done takes tasks from the ranges of
+// others. A thread that does not come (its core is busy) delays no loop: the loop ends when all
+// tasks have ended, and threads that have not joined by then skip it.
 //
-// Threads of one pool want a core each. Schedulers like to wake a thread where its waker runs, and
-// on a busy machine leave it there: both then take turns on one core while the caller waits. A
-// thread that joins a loop on its caller's core moves off (kSpread), or all stay where they were
-// put (kPinned).
+// Each thread of a pool needs a core of its own. Schedulers tend to wake a thread on the core of
+// its waker, and on a busy machine leave it there: both then take turns while the caller waits. So
+// a thread that joins a loop on its caller's core moves to another (kSpread), or all threads stay
+// on the cores that they were given (kPinned).
 //
-// One loop at a time: ParallelFor is called by one thread at a time (a session's caller). A call
+// One loop at a time: one thread at a time may call ParallelFor (SessionGate sees to it). A call
 // from inside a task runs serially on the calling thread.
 #ifndef DEPLOY_RUNTIME_THREAD_POOL_H_
 #define DEPLOY_RUNTIME_THREAD_POOL_H_
@@ -24,25 +24,28 @@
 
 namespace tilewright::runtime {
 
-// kPinned: each thread, with more than one the constructing one too, on a core of its own for good;
-// for measurements, whose process has its cores for itself and may not move threads later
-// (sandbox).
+// kPinned: each thread gets a core of its own for good, the constructing thread too if there are
+// several. For measurements: their process has its cores for itself, and its sandbox may not allow
+// threads to move later.
 enum class Placement : uint8_t { kSpread, kPinned };
 
 class ThreadPool {
  public:
-  // num_threads counts the caller: 1 starts no thread. Where a thread cannot be started the pool
-  // has fewer. REQUIRES: num_threads >= 1.
+  // num_threads counts the caller: 1 starts no thread. If a thread cannot be started, the pool has
+  // fewer. REQUIRES: num_threads >= 1.
   explicit ThreadPool(int num_threads, Placement placement = Placement::kSpread);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int num_threads() const;
+  // True in a child of fork(): the pool's threads are in the parent, so loops must not be run. The
+  // pool may still be destroyed. Always false for a pool of one thread, which the caller brings.
+  bool lost_threads() const;
 
-  // Runs body(closure, t) once for every t in [0, num_tasks), unless a task fails: then tasks that
-  // have not begun are skipped and the first failure seen is returned. All writes of the tasks are
-  // visible to the caller afterwards.
+  // Runs body(closure, t) once for every t in [0, num_tasks). If a task fails, tasks that have not
+  // begun are skipped, and the first failure seen is returned. Afterwards the caller sees all
+  // writes of the tasks.
   int32_t ParallelFor(TwTaskBody body, void* closure, int64_t num_tasks);
 
  private:

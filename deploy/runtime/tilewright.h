@@ -1,13 +1,33 @@
-/* C interface of libtilewright_runtime.so: open a module, make a session, set inputs, run, read
- * outputs. Plain C, stable: functions and codes are only ever added.
+/* C interface of libtilewright_runtime.so: open a module, make a session, run it. For C and C++.
+ * Plain C and stable: later versions only add functions and codes.
  *
- * Ownership: what tw_*_open and tw_session_create give is the caller's, to be closed by
- * tw_module_close and tw_session_destroy; a session keeps its module alive by itself. Names, shapes
- * and texts belong to the object they were asked of and live as long as it does.
- * Thread-safety: a module may be used from any number of threads, a session from one at a time; the
- * error text is per thread.
- * A function that can fail returns a TwStatus; on failure nothing has changed and tw_last_error()
- * tells why. Running a module runs machine code: open only modules you trust. */
+ *   tw_module_open("model.tw", &module);
+ *   tw_session_create(module, 2, &session);
+ *   tw_session_call(session, inputs, 1, outputs, 1);
+ *
+ * Trust: running a module runs machine code. Open only modules that you trust.
+ *
+ * Errors: a function that can fail returns a TwStatus. tw_last_error() says why. A call that is
+ * refused has changed nothing. If a kernel fails (INTERNAL), the outputs are undefined.
+ *
+ * Ownership: the caller closes what tw_module_open and tw_session_create gave, with
+ * tw_module_close and tw_session_destroy. A session keeps its module alive. Names, shapes and texts
+ * belong to the object that they describe and live as long as it does.
+ *
+ * Threads:
+ * - A module may be used by any number of threads at the same time. tw_last_error() is per thread.
+ * - tw_session_call may be called from any number of threads. The calls on one session run one
+ *   after another, each with its own inputs and outputs.
+ * - tw_session_set_input, _set_input_bytes, _run, _run_profiled and _get_output work on state that
+ *   the session keeps between them. One thread at a time must do the whole sequence. If one of them
+ *   overlaps with another call on the session, it does nothing and returns ABORTED
+ *   (`runtime.session.busy`).
+ * - To run calls at the same time, make a session for each thread. Sessions of one module share its
+ *   code and constants. Each has its own threads and buffers.
+ * - tw_session_destroy waits for the call that runs. Calls that still wait for their turn return
+ *   ABORTED (`runtime.session.closed`). No call may begin after tw_session_destroy began.
+ * - After fork(), the child may use modules. It makes its own sessions: one of several threads that
+ *   it inherited returns FAILED_PRECONDITION (`runtime.session.forked`). */
 #ifndef DEPLOY_RUNTIME_TILEWRIGHT_H_
 #define DEPLOY_RUNTIME_TILEWRIGHT_H_
 
@@ -34,7 +54,8 @@ typedef enum {
   TW_STATUS_NOT_FOUND = 5,
   TW_STATUS_PERMISSION_DENIED = 7,
   TW_STATUS_RESOURCE_EXHAUSTED = 8,
-  TW_STATUS_FAILED_PRECONDITION = 9, /* this machine cannot run the module */
+  TW_STATUS_FAILED_PRECONDITION = 9, /* this machine or process cannot run the module */
+  TW_STATUS_ABORTED = 10,            /* another thread uses the session */
   TW_STATUS_UNIMPLEMENTED = 12,
   TW_STATUS_INTERNAL = 13, /* a kernel failed */
   TW_STATUS_UNAVAILABLE = 14,
@@ -44,23 +65,27 @@ typedef enum {
 typedef struct TwModule TwModule;
 typedef struct TwSession TwSession;
 
-/* Why the last call on this thread failed, "slug: detail"; "" before any failure. Valid until the
- * next failing call on this thread. */
+/* Returns why the last call on this thread failed, as "slug: detail"; "" if none failed. The text
+ * is valid until the next failure on this thread. */
 TW_API const char* tw_last_error(void);
 
-/* Version of the library, "0.1.0", and of the ABI that code objects are built for. */
+/* Return the version of the library ("0.1.0"), and of the ABI that it runs code objects of. */
 TW_API const char* tw_runtime_version(void);
 TW_API uint32_t tw_abi_version(void);
 
 /* --- modules ------------------------------------------------------------------------------------
  */
+/* Opens a module and loads its code. NOT_FOUND if there is no such file, DATA_LOSS if it is
+ * damaged, FAILED_PRECONDITION if this CPU lacks a feature that the module needs. */
 TW_API TwStatus tw_module_open(const char* path, TwModule** out);
+/* Opens a module that is in memory. Copies the bytes. */
 TW_API TwStatus tw_module_open_memory(const void* bytes, size_t size, TwModule** out);
-TW_API void tw_module_close(TwModule* module); /* NULL is fine */
+/* NULL is allowed. */
+TW_API void tw_module_close(TwModule* module);
 
 TW_API const char* tw_module_name(const TwModule* module);
 TW_API const char* tw_module_target(const TwModule* module);
-/* The manifest as canonical JSON. */
+/* Returns the manifest as canonical JSON. */
 TW_API const char* tw_module_manifest(const TwModule* module);
 
 /* One input or output of the function "main". */
@@ -70,23 +95,35 @@ typedef struct {
   const char* dtype_name; /* "float32" */
   int32_t ndim;
   const int64_t* shape;
-  size_t bytes;
+  size_t bytes; /* of the compact row-major contents */
 } TwTensorInfo;
 
 TW_API size_t tw_module_num_inputs(const TwModule* module);
 TW_API size_t tw_module_num_outputs(const TwModule* module);
 TW_API TwStatus tw_module_input(const TwModule* module, size_t index, TwTensorInfo* out);
 TW_API TwStatus tw_module_output(const TwModule* module, size_t index, TwTensorInfo* out);
-/* The index of the input or output of that name; NOT_FOUND names those that exist. */
+/* Find the index of an input or output by its name. The error text of NOT_FOUND lists the names. */
 TW_API TwStatus tw_module_find_input(const TwModule* module, const char* name, size_t* index);
 TW_API TwStatus tw_module_find_output(const TwModule* module, const char* name, size_t* index);
 
 /* --- sessions -----------------------------------------------------------------------------------
  */
-/* num_threads 0: as many as this process may use; more than that gives that many. */
+/* Makes a session that computes with `num_threads` threads, the calling one included. 0 means as
+ * many as this process may use, which is also the most that a session gets. */
 TW_API TwStatus tw_session_create(TwModule* module, int num_threads, TwSession** out);
-TW_API void tw_session_destroy(TwSession* session); /* NULL is fine */
+/* NULL is allowed. */
+TW_API void tw_session_destroy(TwSession* session);
 TW_API int tw_session_num_threads(const TwSession* session);
+
+/* Makes one whole call: copies the inputs, runs, copies the outputs. Waits while another thread
+ * uses the session. inputs[i] is a CPU tensor of input i's type and shape, compact or strided; NULL
+ * keeps the contents from before. outputs[i] describes the caller's memory for output i in the same
+ * way; NULL skips the output. num_inputs and num_outputs are those of the module. */
+TW_API TwStatus tw_session_call(TwSession* session, const DLTensor* const* inputs,
+                                size_t num_inputs, const DLTensor* const* outputs,
+                                size_t num_outputs);
+
+/* The same in steps, without a copy of the outputs. */
 
 /* Copies a CPU tensor of the input's type and shape, compact or strided. */
 TW_API TwStatus tw_session_set_input(TwSession* session, size_t index, const DLTensor* tensor);
@@ -94,18 +131,19 @@ TW_API TwStatus tw_session_set_input(TwSession* session, size_t index, const DLT
 TW_API TwStatus tw_session_set_input_bytes(TwSession* session, size_t index, const void* data,
                                            size_t bytes);
 TW_API TwStatus tw_session_run(TwSession* session);
-/* A view of the output, valid as long as the session; its contents change with the next run. */
+/* Gives a view of the output. It is valid as long as the session; the next run or call changes its
+ * contents. */
 TW_API TwStatus tw_session_get_output(TwSession* session, size_t index, DLTensor* out);
 
-/* Time of one launch of a profiled run. */
+/* The time of one launch of a profiled run. */
 typedef struct {
   const char* symbol;
   const char* name;
   int64_t ns;
 } TwLaunchTime;
 
-/* Runs once and reports the time of each launch, in order; the array belongs to the session and is
- * valid until its next profiled run. */
+/* Runs once and reports the time of each launch, in order. The array belongs to the session; its
+ * next profiled run overwrites it. */
 TW_API TwStatus tw_session_run_profiled(TwSession* session, const TwLaunchTime** times,
                                         size_t* count);
 

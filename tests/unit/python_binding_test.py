@@ -2,9 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 import unittest
 
 BUILD = os.environ["TILEWRIGHT_BUILD_DIR"]
@@ -59,6 +62,54 @@ class PythonBindingTest(unittest.TestCase):
     def test_profile(self):
         names = [name for name, ns in tw.Session(self.module).profile() if ns >= 0]
         self.assertEqual(names, ["matmul", "add"])
+
+    def test_threads_share_a_session(self):
+        session = tw.Session(self.module, 2)
+        failures = []
+
+        def work(seed):
+            x = np.random.default_rng(seed).integers(-8, 8, (4, 8)).astype(np.float32)
+            wanted = reference(x)
+            for _ in range(2000):
+                if not np.array_equal(session.run({"x": x})["y"], wanted):
+                    failures.append(f"thread {seed}: the outputs belong to another call")
+                    return
+
+        threads = [threading.Thread(target=work, args=(seed,), daemon=True) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=120)
+            self.assertFalse(thread.is_alive(), "a run hangs")
+        self.assertEqual(failures, [])
+
+    def test_a_forked_child_makes_its_own_session(self):
+        session = tw.Session(self.module, 2)
+        session.run({"x": self.x})
+        if session.num_threads < 2:
+            self.skipTest("[SKIP] one usable core")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # ends a child that hangs
+            try:
+                with self.assertRaises(tw.Error) as caught:
+                    session.run({"x": self.x})
+                self.assertEqual(caught.exception.status, "failed_precondition")
+                self.assertIn("runtime.session.forked", str(caught.exception))
+                own = tw.Session(self.module, 2).run({"x": self.x})
+                np.testing.assert_array_equal(own["y"], reference(self.x))
+                del session
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        np.testing.assert_array_equal(session.run({"x": self.x})["y"], reference(self.x))
+
+    def test_an_input_that_is_not_given_keeps_its_contents(self):
+        session = tw.Session(self.module)
+        session.set_input("x", self.x)
+        np.testing.assert_array_equal(session.run()["y"], reference(self.x))
 
     def test_errors(self):
         session = tw.Session(self.module)

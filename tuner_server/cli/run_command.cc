@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/compare.h"
@@ -190,27 +191,24 @@ class Runner {
   }
 
   absl::Status Profile() {
-    std::map<const module::Launch*, std::vector<int64_t>> samples;
-    std::vector<const module::Launch*> order;
+    const std::vector<module::Launch>& launches = session_->function().launches;
+    std::vector<std::vector<int64_t>> samples(launches.size());
     for (int i = 0; i < options_.repeat; ++i) {
-      std::vector<runtime::LaunchTime> times;
+      std::span<const TwLaunchTime> times;
       TW_TRY(session_->RunProfiled(&times));
-      for (const runtime::LaunchTime& time : times) {
-        if (samples[time.launch].empty()) order.push_back(time.launch);
-        samples[time.launch].push_back(time.ns);
-      }
+      for (size_t k = 0; k < times.size(); ++k) samples[k].push_back(times[k].ns);
     }
     Table table({{"kernel"}, {"median", true}, {"GFLOP/s", true}, {"share", true}});
     double total = 0;
-    for (auto& [launch, ns] : samples) {
+    for (std::vector<int64_t>& ns : samples) {
       std::sort(ns.begin(), ns.end());
       total += static_cast<double>(ns[ns.size() / 2]);
     }
-    for (const module::Launch* launch : order) {
-      const auto& ns = samples[launch];
-      const double median = static_cast<double>(ns[ns.size() / 2]);
-      const std::string& name = launch->name.empty() ? launch->symbol : launch->name;
-      const double gflop_s = launch->flops / std::max(median, 1.0);
+    for (size_t k = 0; k < launches.size(); ++k) {
+      const module::Launch& launch = launches[k];
+      const double median = static_cast<double>(samples[k][samples[k].size() / 2]);
+      const std::string& name = launch.name.empty() ? launch.symbol : launch.name;
+      const double gflop_s = launch.flops / std::max(median, 1.0);
       const double share = median / std::max(total, 1.0);
       table.AddRow({name, TimeText(median), support::FormatFixed(gflop_s, 2),
                     support::FormatFixed(100 * share, 1) + "%"});

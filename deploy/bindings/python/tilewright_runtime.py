@@ -4,16 +4,20 @@
     session = tw.Session(tw.Module("model.tw"), num_threads=2)
     outputs = session.run({"x": x})          # {"y": array}
 
-Needs NumPy and libtilewright_runtime.so, which is looked for in $TILEWRIGHT_RUNTIME_LIBRARY, next to
-this file, and where the system looks for libraries. Nothing is compiled: the binding is ctypes on
-the C interface (deploy/runtime/tilewright.h).
+Needs NumPy and libtilewright_runtime.so. It looks for the library in $TILEWRIGHT_RUNTIME_LIBRARY,
+next to this file, two folders up (as installed), and where the system looks for libraries. Nothing is
+compiled: the binding is ctypes on the C interface (tilewright.h).
 
-A Module may be shared by threads, a Session belongs to one at a time. Outputs are copies; a session
-keeps its module alive.
+Threads: a Module and a Session may be shared by threads. Session.run() is one whole call, and calls
+on one session run one after another. To run calls at the same time, make a Session for each thread;
+sessions of one Module share its code and constants. After a fork, make new sessions of the Module.
+
+Outputs are copies. A session keeps its module alive.
 """
 
 import ctypes
 import os
+import threading
 
 import numpy as np
 
@@ -21,8 +25,8 @@ __all__ = ["Error", "Module", "Session", "TensorInfo", "runtime_version"]
 
 _STATUS_NAMES = {
     2: "unknown", 3: "invalid_argument", 5: "not_found", 7: "permission_denied",
-    8: "resource_exhausted", 9: "failed_precondition", 12: "unimplemented", 13: "internal",
-    14: "unavailable", 15: "data_loss",
+    8: "resource_exhausted", 9: "failed_precondition", 10: "aborted", 12: "unimplemented",
+    13: "internal", 14: "unavailable", 15: "data_loss",
 }
 
 
@@ -65,8 +69,10 @@ class _LaunchTime(ctypes.Structure):
 def _load():
     name = "libtilewright_runtime.so"
     asked = os.environ.get("TILEWRIGHT_RUNTIME_LIBRARY")
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
-    lib = ctypes.CDLL(asked or (beside if os.path.exists(beside) else name))
+    folder = os.path.dirname(os.path.abspath(__file__))
+    # Next to this file, or as installed: PREFIX/lib/python3/dist-packages and PREFIX/lib.
+    places = [os.path.join(folder, name), os.path.normpath(os.path.join(folder, "../..", name))]
+    lib = ctypes.CDLL(asked or next((place for place in places if os.path.exists(place)), name))
     pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
     status = ctypes.c_int
     out = ctypes.POINTER
@@ -86,9 +92,8 @@ def _load():
         "tw_session_create": (status, [pointer, ctypes.c_int, out(pointer)]),
         "tw_session_destroy": (None, [pointer]),
         "tw_session_num_threads": (ctypes.c_int, [pointer]),
+        "tw_session_call": (status, [pointer, out(out(_Tensor)), size, out(out(_Tensor)), size]),
         "tw_session_set_input": (status, [pointer, size, out(_Tensor)]),
-        "tw_session_run": (status, [pointer]),
-        "tw_session_get_output": (status, [pointer, size, out(_Tensor)]),
         "tw_session_run_profiled": (status, [pointer, out(out(_LaunchTime)), out(size)]),
     }
     for function, (result, arguments) in signatures.items():
@@ -176,58 +181,78 @@ class Session:
     def __init__(self, module, num_threads=0):
         self.module = module
         self._handle = ctypes.c_void_p()
+        self._profiling = threading.Lock()
         _check(_lib.tw_session_create(module._handle, num_threads, ctypes.byref(self._handle)))
 
     @property
     def num_threads(self):
         return _lib.tw_session_num_threads(self._handle)
 
+    def run(self, inputs=None):
+        """Sets the inputs given, runs, and returns copies of all outputs by name.
+
+        Any number of threads may call it. An input that is not given keeps its contents from before,
+        so threads that share a session give all inputs in each call."""
+        given = [None] * len(self.module.inputs)
+        for name, array in (inputs or {}).items():
+            index = self._input_index(name)
+            given[index] = _describe(self.module.inputs[index], array)
+        arrays = {info.name: np.empty(info.shape, info.dtype) for info in self.module.outputs}
+        results = [_describe(info, arrays[info.name]) for info in self.module.outputs]
+        _check(_lib.tw_session_call(
+            self._handle, _pointers(given), len(given), _pointers(results), len(results)))
+        return arrays
+
     def set_input(self, name, array):
-        """Copies an array of exactly the input's type and shape; any strides will do."""
+        """Copies an array of exactly the input's type and shape; any strides will do.
+
+        For one thread at a time: raises Error "aborted" while another thread uses the session."""
+        index = self._input_index(name)
+        tensor = _describe(self.module.inputs[index], array)
+        _check(_lib.tw_session_set_input(self._handle, index, ctypes.byref(tensor)))
+
+    def profile(self):
+        """Runs once; [(kernel name, nanoseconds)] in order.
+
+        For one thread at a time: raises Error "aborted" while another thread uses the session."""
+        times = ctypes.POINTER(_LaunchTime)()
+        count = ctypes.c_size_t()
+        with self._profiling:  # the next profiled run overwrites the times
+            _check(_lib.tw_session_run_profiled(
+                self._handle, ctypes.byref(times), ctypes.byref(count)))
+            return [((times[i].name or times[i].symbol).decode(), times[i].ns)
+                    for i in range(count.value)]
+
+    def _input_index(self, name):
         names = [info.name for info in self.module.inputs]
         if name not in names:
             raise KeyError(f"no input '{name}': expected one of {', '.join(names)}")
-        index = names.index(name)
-        info = self.module.inputs[index]
-        array = np.asarray(array)
-        if array.dtype != info.dtype:
-            raise TypeError(f"input '{name}': expected {info.dtype}, found {array.dtype}")
-        if array.dtype.byteorder == ">" or any(s % array.itemsize for s in array.strides):
-            array = np.ascontiguousarray(array, dtype=info.dtype)
-        rank = max(array.ndim, 1)
-        shape = (ctypes.c_int64 * rank)(*array.shape)
-        strides = (ctypes.c_int64 * rank)(*(s // array.itemsize for s in array.strides))
-        code = 4 if info.dtype_name == "bfloat16" else _DL_CODES[array.dtype.kind]
-        tensor = _Tensor(
-            data=array.ctypes.data, device=_Device(_CPU, 0), ndim=array.ndim,
-            dtype=_DataType(code, array.itemsize * 8, 1), shape=shape, strides=strides)
-        _check(_lib.tw_session_set_input(self._handle, index, ctypes.byref(tensor)))
-
-    def run(self, inputs=None):
-        """Sets the inputs given, runs, and returns copies of all outputs by name."""
-        for name, array in (inputs or {}).items():
-            self.set_input(name, array)
-        _check(_lib.tw_session_run(self._handle))
-        return {info.name: self._output(i) for i, info in enumerate(self.module.outputs)}
-
-    def profile(self):
-        """Runs once; [(kernel name, nanoseconds)] in order."""
-        times = ctypes.POINTER(_LaunchTime)()
-        count = ctypes.c_size_t()
-        _check(_lib.tw_session_run_profiled(
-            self._handle, ctypes.byref(times), ctypes.byref(count)))
-        return [((times[i].name or times[i].symbol).decode(), times[i].ns)
-                for i in range(count.value)]
-
-    def _output(self, index):
-        tensor = _Tensor()
-        _check(_lib.tw_session_get_output(self._handle, index, ctypes.byref(tensor)))
-        info = self.module.outputs[index]
-        out = np.empty(info.shape, dtype=info.dtype)
-        if out.nbytes:
-            ctypes.memmove(out.ctypes.data, tensor.data + tensor.byte_offset, out.nbytes)
-        return out
+        return names.index(name)
 
     def __del__(self):
         if getattr(self, "_handle", None):
             _lib.tw_session_destroy(self._handle)
+
+
+def _describe(info, array):
+    """The array as a DLTensor, which keeps it alive."""
+    array = np.asarray(array)
+    if array.dtype != info.dtype:
+        raise TypeError(f"input '{info.name}': expected {info.dtype}, found {array.dtype}")
+    if any(s % array.itemsize for s in array.strides):
+        array = np.ascontiguousarray(array, dtype=info.dtype)
+    rank = max(array.ndim, 1)
+    shape = (ctypes.c_int64 * rank)(*array.shape)
+    strides = (ctypes.c_int64 * rank)(*(s // array.itemsize for s in array.strides))
+    code = 4 if info.dtype_name == "bfloat16" else _DL_CODES[array.dtype.kind]
+    tensor = _Tensor(
+        data=array.ctypes.data, device=_Device(_CPU, 0), ndim=array.ndim,
+        dtype=_DataType(code, array.itemsize * 8, 1), shape=shape, strides=strides)
+    tensor.array = array
+    return tensor
+
+
+def _pointers(tensors):
+    """The addresses of the tensors; NULL for None."""
+    pointer = ctypes.POINTER(_Tensor)
+    return (pointer * len(tensors))(*(pointer() if t is None else ctypes.pointer(t) for t in tensors))
