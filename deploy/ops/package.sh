@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes what is installed: Debian packages of the daemons and the command line, and a tarball of the
-# agent for machines of any distribution.
+# Makes what is installed: Debian packages of the daemons, the command line, the compiler and the runtime
+# library, and a tarball of the agent for machines of any distribution.
 set -euo pipefail
 
 usage() {
@@ -12,8 +12,10 @@ usage: deploy/ops/package.sh [--build DIR] [--out DIR] [--only deb|tarball] [--n
   --only WHAT   deb or tarball (default: both)
   --no-build    package the programs that are there
 
-makes  tilewright_VERSION_ARCH.deb            tilewright, tilewright-builder
-       tilewright-tracker_VERSION_ARCH.deb    with its unit and configuration, as the next two
+makes  tilewright-client_VERSION_ARCH.deb     tilewright (the command line; no LLVM), protos, the CI script
+       tilewright_VERSION_ARCH.deb            tilewright-builder (the compiler); depends on the client
+       tilewright-dev_VERSION_ARCH.deb        the runtime library for C, C++ and Python programs; depends on a C library only
+       tilewright-tracker_VERSION_ARCH.deb    with its unit and configuration, as the next two; alerts and dashboard
        tilewright-tuner_VERSION_ARCH.deb
        tilewright-agent_VERSION_ARCH.deb      with tilewright-worker
        tilewright-agent-VERSION-ARCH.tar.gz   agent and worker with their libraries; needs only a C library as new
@@ -21,6 +23,7 @@ makes  tilewright_VERSION_ARCH.deb            tilewright, tilewright-builder
        SHA256SUMS
 
 example: deploy/ops/package.sh --build build/release && dpkg -i build/packages/tilewright-agent_*.deb
+without Debian: cmake --install build/release --component dev --prefix PREFIX installs what tilewright-dev has
 TEXT
 }
 
@@ -37,14 +40,15 @@ while [ $# -gt 0 ]; do
   esac
 done
 case $only in all|deb|tarball) ;; *) usage >&2; exit 64 ;; esac
-for tool in dpkg-deb dpkg-shlibdeps strip ldd tar gzip sha256sum; do
+for tool in cmake dpkg-deb dpkg-shlibdeps strip ldd tar gzip sha256sum; do
   command -v "$tool" >/dev/null || { echo "package.sh: expected $tool (apt-get install dpkg-dev binutils)" >&2; exit 69; }
 done
 
 programs=(tilewright tilewright-builder tilewright-tracker tilewright-tuner tilewright-agent tilewright-worker)
-if [ "$compile" = yes ]; then cmake --build "$build" --target "${programs[@]}"; fi
-for program in "${programs[@]}"; do
-  [ -x "$build/bin/$program" ] || { echo "package.sh: expected $build/bin/$program; build it first" >&2; exit 66; }
+libraries=(libtilewright_runtime.so libtilewright_device_opencl.so)
+if [ "$compile" = yes ]; then cmake --build "$build" --target "${programs[@]}" tilewright_runtime_shared tilewright_device_opencl; fi
+for file in "${programs[@]/#/bin/}" "${libraries[@]/#/lib/}"; do
+  [ -e "$build/$file" ] || { echo "package.sh: expected $build/$file; build it first" >&2; exit 66; }
 done
 version=$("$build/bin/tilewright-worker" --version)
 arch=$(dpkg --print-architecture)
@@ -74,32 +78,66 @@ install_pages() {  # FOLDER
   install -m 0644 "$root"/deploy/ops/*.md "$1/ops/"
 }
 
-# The packages that the programs' libraries are in, with versions.
+# The packages that the libraries of a tree's programs are in, with versions.
 library_packages() {  # ROOT
+  local -a files
+  mapfile -t files < <(find "$1/usr" -type f \( -path '*/bin/*' -o -name '*.so*' \) -not -name 'libtilewright_device_*')
   mkdir -p "$work/shlibs/debian"
   printf 'Source: tilewright\n\nPackage: tilewright\nArchitecture: any\n' >"$work/shlibs/debian/control"
-  (cd "$work/shlibs" && dpkg-shlibdeps -O --ignore-missing-info "$1"/usr/bin/* 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
+  (cd "$work/shlibs" && dpkg-shlibdeps -O --ignore-missing-info "${files[@]}" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
 }
 
-make_deb() {  # PACKAGE SUMMARY DAEMON|- PROGRAM...
-  local package=$1 summary=$2 daemon=$3
-  shift 3
-  local tree=$work/$package
-  for program in "$@"; do install_program "$program" "$tree"; done
-  if [ "$package" = tilewright-agent ]; then install_plugins "$tree/usr/lib/tilewright-agent"; fi
-  install -D -m 0644 "$root/LICENSE" "$tree/usr/share/doc/$package/copyright"
-  install_pages "$tree/usr/share/doc/$package"
-  printf 'tilewright (%s) stable; urgency=medium\n\n  * See the history of the repository.\n\n -- Tilewright <tilewright@localhost>  %s\n' \
-    "$version" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$work/changelog"
-  install -m 0644 "$work/changelog" "$tree/usr/share/doc/$package/changelog.gz"
+# --- what is in each package: fill_NAME ROOT ---------------------------------------------------------
+
+fill_client() {
+  install_program tilewright "$1"
+  install -D -m 0755 "$root/deploy/ops/ci/fetch_module.sh" "$1/usr/share/tilewright/ci/fetch_module.sh"
+  install -m 0644 "$root/deploy/ops/ci/module.yml" "$1/usr/share/tilewright/ci/"
+  # What a program without 'tilewright' speaks to a server: protoc -I /usr/share/tilewright/proto tilewright/v1/module.proto
+  local proto
+  for proto in "$root"/proto/tilewright/v1/*.proto; do
+    install -D -m 0644 "$proto" "$1/usr/share/tilewright/proto/tilewright/v1/$(basename "$proto")"
+  done
+}
+
+fill_compiler() { install_program tilewright-builder "$1"; }
+
+fill_dev() {
+  DESTDIR=$1 cmake --install "$build" --component dev --prefix /usr >/dev/null
+  strip --strip-unneeded "$1"/usr/lib/libtilewright_runtime.so.*
+}
+
+fill_tracker() {
+  install_program tilewright-tracker "$1"
+  fill_daemon tracker "$1"
+  local file
+  for file in alerts.yml dashboard.json prometheus.yml; do
+    install -D -m 0644 "$root/deploy/ops/monitoring/$file" "$1/usr/share/tilewright/monitoring/$file"
+  done
+}
+
+fill_tuner() {
+  install_program tilewright-tuner "$1"
+  fill_daemon tuner "$1"
+}
+
+fill_agent() {
+  install_program tilewright-agent "$1"
+  install_program tilewright-worker "$1"
+  install_plugins "$1/usr/lib/tilewright-agent"
+  fill_daemon agent "$1"
+}
+
+# Unit, user, configuration, and the scripts that dpkg calls.
+fill_daemon() {  # DAEMON ROOT
+  local package=tilewright-$1 tree=$2
+  install -D -m 0644 "$root/deploy/ops/systemd/$package.service" "$tree/lib/systemd/system/$package.service"
+  # Each brings the user's definition under its own name: no file belongs to two packages.
+  install -D -m 0644 "$root/deploy/ops/systemd/tilewright.sysusers" "$tree/usr/lib/sysusers.d/$package.conf"
+  install -D -m 0644 "$root/deploy/ops/config/$1.conf" "$tree/etc/tilewright/$1.conf"
   mkdir -p "$tree/DEBIAN"
-  if [ "$daemon" != - ]; then
-    install -D -m 0644 "$root/deploy/ops/systemd/$package.service" "$tree/lib/systemd/system/$package.service"
-    # Each brings the user's definition under its own name: no file belongs to two packages.
-    install -D -m 0644 "$root/deploy/ops/systemd/tilewright.sysusers" "$tree/usr/lib/sysusers.d/$package.conf"
-    install -D -m 0644 "$root/deploy/ops/config/$daemon.conf" "$tree/etc/tilewright/$daemon.conf"
-    echo "/etc/tilewright/$daemon.conf" >"$tree/DEBIAN/conffiles"
-    cat >"$tree/DEBIAN/postinst" <<TEXT
+  echo "/etc/tilewright/$1.conf" >"$tree/DEBIAN/conffiles"
+  cat >"$tree/DEBIAN/postinst" <<TEXT
 #!/bin/sh
 set -e
 if [ "\$1" = configure ]; then
@@ -115,18 +153,40 @@ if [ "\$1" = configure ]; then
   fi
 fi
 TEXT
-    cat >"$tree/DEBIAN/prerm" <<TEXT
+  cat >"$tree/DEBIAN/prerm" <<TEXT
 #!/bin/sh
 set -e
 if [ "\$1" = remove ] && [ -d /run/systemd/system ]; then
   systemctl disable --now $package.service || true
 fi
 TEXT
-    chmod 0755 "$tree/DEBIAN/postinst" "$tree/DEBIAN/prerm"
-  fi
-  local depends
+  chmod 0755 "$tree/DEBIAN/postinst" "$tree/DEBIAN/prerm"
+}
+
+# --- packages ----------------------------------------------------------------------------------------
+
+add_documents() {  # PACKAGE ROOT
+  local folder=$2/usr/share/doc/$1
+  install -D -m 0644 "$root/LICENSE" "$folder/copyright"
+  install_pages "$folder"
+  printf 'tilewright (%s) stable; urgency=medium\n\n  * See the history of the repository.\n\n -- Tilewright <tilewright@localhost>  %s\n' \
+    "$version" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" | gzip -9n >"$work/changelog"
+  install -m 0644 "$work/changelog" "$folder/changelog.gz"
+}
+
+make_deb() {  # PACKAGE SUMMARY FILL [CONTROL-LINE...]; a line 'Depends: X' adds to the libraries' packages
+  local package=$1 summary=$2 fill=$3 tree=$work/$1 depends line more=''
+  shift 3
+  mkdir -p "$tree/DEBIAN"
+  "$fill" "$tree"
+  add_documents "$package" "$tree"
   depends=$(library_packages "$tree")
-  if [ "$package" = tilewright-tuner ]; then depends="tilewright (= $version), $depends"; fi
+  for line in "$@"; do
+    case $line in
+      Depends:*) depends="${line#Depends: }, $depends" ;;
+      *) more+=$line$'\n' ;;
+    esac
+  done
   cat >"$tree/DEBIAN/control" <<TEXT
 Package: $package
 Version: $version
@@ -134,7 +194,7 @@ Architecture: $arch
 Maintainer: Tilewright <tilewright@localhost>
 Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f1)
 Depends: $depends
-Section: devel
+${more}Section: devel
 Priority: optional
 Description: $summary
  Tilewright compiles neural networks and tunes them on a fleet of devices.
@@ -176,10 +236,14 @@ make_tarball() {
 }
 
 if [ "$only" != tarball ]; then
-  make_deb tilewright "compiler and tuner for neural networks: the command line" - tilewright tilewright-builder
-  make_deb tilewright-tracker "tuner for neural networks: the broker of a fleet" tracker tilewright-tracker
-  make_deb tilewright-tuner "tuner for neural networks: the server of tuning jobs" tuner tilewright-tuner
-  make_deb tilewright-agent "tuner for neural networks: measures on a device" agent tilewright-agent tilewright-worker
+  # The command line was in the package tilewright before there was a client.
+  make_deb tilewright-client "tuner for neural networks: the command line" fill_client "Replaces: tilewright (<= $version)" "Suggests: tilewright"
+  make_deb tilewright "compiler and tuner for neural networks: the compiler" fill_compiler "Depends: tilewright-client (= $version)" \
+    "Suggests: tilewright-tracker, tilewright-tuner, tilewright-agent"
+  make_deb tilewright-dev "runs compiled neural networks from C, C++ and Python" fill_dev "Suggests: pkg-config, cmake, python3-numpy"
+  make_deb tilewright-tracker "tuner for neural networks: the broker of a fleet" fill_tracker
+  make_deb tilewright-tuner "tuner for neural networks: the server of tuning jobs" fill_tuner "Depends: tilewright (= $version)"
+  make_deb tilewright-agent "tuner for neural networks: measures on a device" fill_agent
 fi
 if [ "$only" != deb ]; then make_tarball; fi
 (cd "$out" && find . -maxdepth 1 -type f \( -name "*_${version}_$arch.deb" -o -name "*-$version-$arch.tar.gz" \) -printf '%P\n' | sort |

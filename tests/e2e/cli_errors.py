@@ -389,7 +389,7 @@ class Incomplete(CliCase):
                               env=cli_case.environment(os.path.join(self.folder, "state")),
                               capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, FAILED, done.stderr)
-        self.assertIn("side by side", done.stderr)
+        self.assertIn("install", done.stderr)
         shutil.rmtree(os.path.join(self.folder, "state"), ignore_errors=True)
         self.assertEqual(snapshot(self.folder), before)
 

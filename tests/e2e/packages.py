@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Packages as deploy/ops/package.sh makes them: installed into a root of their own and unpacked where nothing but a C library is, their
-programs run; the agent of the tarball joins a tracker and measures.
+programs run; the client needs no LLVM and names the package that it lacks; programs in C, C++ and Python build on tilewright-dev; the
+agent of the tarball joins a tracker and measures.
 
     packages.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
@@ -14,13 +15,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import onnx
+from onnx import numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import cli_case  # noqa: E402
 
 SCRIPT = Path(cli_case.ROOT) / "deploy/ops/package.sh"
 DAEMONS = ("tracker", "tuner", "agent")
+PACKAGES = ("tilewright", "tilewright-agent", "tilewright-client", "tilewright-dev", "tilewright-tracker", "tilewright-tuner")
 TOOLS = ("dpkg-deb", "dpkg-shlibdeps", "dpkg", "strip", "ldd")
 
 
@@ -36,6 +40,20 @@ class Packages(cli_case.Case):
                               capture_output=True, text=True, env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"})
         self.assertEqual(done.returncode, 0, done.stderr)
         return [line for line in done.stdout.splitlines() if line.startswith("/")]
+
+    def unpack(self, made, name):
+        """The files of one package in a folder of their own, as `dpkg-deb -x` leaves them."""
+        root = self.path("unpacked", name)
+        os.makedirs(root)
+        path = next(path for path in made if os.path.basename(path).startswith(name + "_"))
+        subprocess.run(["dpkg-deb", "-x", path, root], check=True)
+        depends = subprocess.run(["dpkg-deb", "--field", path, "Depends"], capture_output=True, text=True, check=True).stdout
+        return root, depends.strip()
+
+    def works(self, *args, **options):
+        done = subprocess.run(args, capture_output=True, **options)
+        self.assertEqual(done.returncode, 0, "%s\n%s" % (args, done.stderr.decode(errors="replace")))
+        return done.stdout
 
     @staticmethod
     def may_mount():
@@ -55,8 +73,8 @@ class Packages(cli_case.Case):
 
     def test_debian_packages_install_into_a_root_and_run(self):
         made = self.package("--only", "deb")
-        self.assertEqual(len(made), 4)
-        self.assertEqual(self.check_sums(), 4)
+        self.assertEqual(sorted(os.path.basename(path).split("_")[0] for path in made), sorted(PACKAGES))
+        self.assertEqual(self.check_sums(), len(PACKAGES))
         root = self.path("root")
         os.makedirs(root + "/var/lib/dpkg/info")
         os.makedirs(root + "/var/lib/dpkg/updates")
@@ -95,6 +113,66 @@ class Packages(cli_case.Case):
         listed = [line.split()[-1] for path in made for line in subprocess.run(
             ["dpkg-deb", "--contents", path], capture_output=True, text=True).stdout.splitlines() if not line.startswith("d")]
         self.assertEqual(len(listed), len(set(listed)))
+
+        for name in ("alerts.yml", "dashboard.json", "prometheus.yml"):
+            self.assertTrue(os.path.exists(root + "/usr/share/tilewright/monitoring/" + name), name)
+        for package in PACKAGES:
+            self.assertTrue(os.path.exists(root + "/usr/share/doc/%s/ops/threat_model.md" % package), package)
+
+    def test_the_client_needs_no_llvm_and_names_what_it_lacks(self):
+        root, depends = self.unpack(self.package("--only", "deb"), "tilewright-client")
+        program = root + "/usr/bin/tilewright"
+        libraries = self.works("ldd", program).decode()
+        for heavy in ("llvm", "lld", "xgboost"):
+            self.assertNotIn(heavy, depends.lower())
+            self.assertNotIn("lib" + heavy, libraries.lower())
+        onnx.save(cli_case.dense_model(), self.path("m.onnx"))
+        for args in (["compile", "m.onnx", "--target", "native", "-o", "m.tw"], ["tune", "m.onnx", "--target", "native", "-o", "m.tw"]):
+            done = subprocess.run([program, *args], cwd=self.folder, env=cli_case.environment(self.path("state")), capture_output=True, text=True)
+            self.assertEqual(done.returncode, cli_case.FAILED, done.stderr)
+            self.assertIn("file.sibling.missing", done.stderr)
+            self.assertIn("the package tilewright has the compiler", done.stderr)
+        # What needs no compiler works: a module runs, and a server is asked (here none answers).
+        self.good("compile", "m.onnx", "--target", "native", "-o", "m.tw")
+        self.works(program, "run", "m.tw", "--repeat", "1", "--output-dir", "out", "--output-format", "npy", cwd=self.folder)
+        self.assertEqual(numpy.load(self.path("out/output_0.npy")).shape, (1, 4))
+        # The script of pipelines finds the program on the path, and the protos are whole.
+        done = subprocess.run([root + "/usr/share/tilewright/ci/fetch_module.sh", "dqn", "dqn.tw"], cwd=self.folder, capture_output=True, text=True,
+                              env=cli_case.environment(self.path("state"), {"PATH": root + "/usr/bin:" + os.environ["PATH"]}))
+        self.assertEqual(done.returncode, cli_case.USAGE, done.stderr)
+        self.assertIn("--server", done.stderr)
+        self.assertTrue(os.path.exists(root + "/usr/share/doc/tilewright-client/docs/README.md"))
+        protos = root + "/usr/share/tilewright/proto"
+        self.works("protoc", "-I", protos, "--descriptor_set_out", self.path("all.pb"), *glob.glob(protos + "/tilewright/v1/*.proto"))
+
+    def test_programs_in_c_cpp_and_python_build_on_the_dev_package(self):
+        root, depends = self.unpack(self.package("--only", "deb"), "tilewright-dev")
+        self.assertRegex(depends, r"^libc6 \([^)]*\)$", "the library needs nothing else")
+        model = cli_case.dense_model(rows=4, inner=32, columns=16)
+        onnx.save(model, self.path("m.onnx"))
+        self.good("compile", "m.onnx", "--target", "native,threads=2", "-o", "m.tw")
+        x = numpy.random.default_rng(3).standard_normal((4, 32)).astype(numpy.float32)
+        wanted = x @ numpy_helper.to_array(model.graph.initializer[0])
+        examples = self.path("examples")
+        shutil.copytree(root + "/usr/share/doc/tilewright-dev/examples", examples)
+        libraries = {**os.environ, "LD_LIBRARY_PATH": root + "/usr/lib"}
+
+        def check(program):
+            raw = self.works(program, self.path("m.tw"), input=x.tobytes(), env=libraries)
+            numpy.testing.assert_allclose(numpy.frombuffer(raw, numpy.float32).reshape(4, 16), wanted, rtol=1e-4, atol=1e-5)
+
+        flags = self.works("pkg-config", "--cflags", "--libs", "tilewright",
+                           env={**os.environ, "PKG_CONFIG_PATH": root + "/usr/lib/pkgconfig"}).decode().split()
+        self.works("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", examples + "/run_module.c", *flags, "-o", self.path("by_pkg_config"))
+        check(self.path("by_pkg_config"))
+        self.works("cmake", "-S", examples, "-B", self.path("cmake"), "-DCMAKE_PREFIX_PATH=" + root + "/usr")
+        self.works("cmake", "--build", self.path("cmake"))
+        check(self.path("cmake/run_module"))
+        check(self.path("cmake/run_threads"))
+        numpy.save(self.path("x.npy"), x)
+        self.works(sys.executable, examples + "/run_module.py", "m.tw", "x.npy", "y.npy", cwd=self.folder,
+                   env={**os.environ, "PYTHONPATH": root + "/usr/lib/python3/dist-packages"})
+        numpy.testing.assert_allclose(numpy.load(self.path("y.npy")), wanted, rtol=1e-4, atol=1e-5)
 
     def test_the_tarball_of_the_agent_needs_nothing_but_a_c_library(self):
         made = self.package("--only", "tarball")

@@ -36,6 +36,7 @@ FOREIGN_FLAGS = {
     "--system": "useradd", "--home": "useradd", "--no-create-home": "useradd", "--owner": "tar", "--mtime": "tar",
     "--numeric-owner": "tar", "--sort": "tar", "--exclude": "tar", "--no-install-recommends": "apt-get", "--rm": "podman",
     "--network": "podman", "--root-owner-group": "dpkg-deb", "--print-architecture": "dpkg",
+    "--install": "cmake", "--component": "cmake", "--prefix": "cmake", "--cflags": "pkg-config", "--libs": "pkg-config",
     "--ignore-missing-info": "dpkg-shlibdeps", "--strip-unneeded": "strip",
     "--build-id": "ld.lld", "--hash-style": "ld.lld", "--strip-debug": "ld.lld", "--flag": "any", "--plugin": "protoc",
 }

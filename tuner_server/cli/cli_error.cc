@@ -96,9 +96,10 @@ constexpr AdviceRow kAdvice[] = {
      "compile for an x86_64 CPU of 'tilewright targets'; this version makes no code for others"},
     {"builder.", "run it again; if it stays, report the model and this text"},
     {"file.sibling",
-     "build or install all of Tilewright: its binaries find each other side by side"},
-    {"process.start",
-     "build or install all of Tilewright: its binaries find each other side by side"},
+     "install the program in the same folder: the package tilewright has the compiler "
+     "(tilewright-builder); 'tune' without --server also needs the packages tilewright-tracker, "
+     "tilewright-tuner and tilewright-agent"},
+    {"process.start", "install all programs of Tilewright in the same folder"},
 };
 
 constexpr size_t kMaxLine = 2000;
