@@ -1,5 +1,7 @@
 #include "device_agent/agent_core.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -77,8 +79,8 @@ v1::SyncRequest AgentCore::MakeSync(int64_t max_wait_ms) {
   request.set_protocol_revision(kProtocolRevision);
   request.set_software_version(identity_.version);
   request.set_draining(draining_);
-  request.mutable_max_wait()->set_seconds(max_wait_ms / 1000);
-  request.mutable_max_wait()->set_nanos(static_cast<int32_t>(max_wait_ms % 1000 * 1'000'000));
+  *request.mutable_max_wait() =
+      google::protobuf::util::TimeUtil::MillisecondsToDuration(max_wait_ms);
   request.set_known_tracker_epoch(tracker_epoch_);
   request.set_unacked_results(static_cast<int32_t>(unacked_count()));
   for (const auto& [name, device] : devices_) {

@@ -1,5 +1,7 @@
 // Workers, measuring and health of the devices: the part of AgentLoop that one thread per device
 // runs.
+#include <google/protobuf/util/time_util.h>
+
 #include <thread>
 #include <utility>
 
@@ -16,13 +18,9 @@ namespace {
 
 using daemon::LogInfo;
 using daemon::LogWarning;
+using google::protobuf::util::TimeUtil;
 
 constexpr char kCanaryJob[] = "canaries";
-
-void SetDuration(int64_t ns, google::protobuf::Duration* out) {
-  out->set_seconds(ns / 1'000'000'000);
-  out->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
-}
 
 }  // namespace
 
@@ -165,9 +163,8 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
     measured.set_error_detail("an artifact could not be fetched: " + support::StatusText(ready));
   }
   v1::MeasurementResult result = ResultFrom(measured, order.work.plan());
-  result.mutable_started_at()->set_seconds(begin_us / 1'000'000);
-  result.mutable_started_at()->set_nanos(static_cast<int32_t>(begin_us % 1'000'000 * 1000));
-  if (fetched) SetDuration(fetched_ns, result.mutable_fetch_time());
+  *result.mutable_started_at() = TimeUtil::MicrosecondsToTimestamp(begin_us);
+  if (fetched) *result.mutable_fetch_time() = TimeUtil::NanosecondsToDuration(fetched_ns);
   Record record;
   {
     support::MutexLock lock(mutex_);

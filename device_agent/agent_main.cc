@@ -13,6 +13,7 @@
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
+#include "deploy/support/version.h"
 #include "device_agent/agent_loop.h"
 #include "device_agent/device_spec.h"
 #include "device_agent/host_state.h"
@@ -213,7 +214,7 @@ absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
   options.state_dir = context.flags.state_dir;
   TW_ASSIGN(const std::string name, AgentName(flags, options.state_dir, context.flags.identity));
   TW_ASSIGN(const auto labels, ParseLabels(flags.labels));
-  options.identity = {"agents/" + name, NewUuid(), ReadBootId(), daemon::kVersion};
+  options.identity = {"agents/" + name, NewUuid(), ReadBootId(), support::Version()};
   TW_ASSIGN(options.devices, MakeDevices(flags, context.flags.device, name, labels));
   if (!flags.test_faults.empty()) {
     TW_ASSIGN(options.faults, ParseTestFaults(flags.test_faults));

@@ -1,8 +1,8 @@
 #include "device_agent/fingerprint.h"
 
-#include <algorithm>
 #include <array>
 
+#include "deploy/support/device_kinds.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 
@@ -14,8 +14,6 @@ constexpr std::array<std::string_view, 14> kTimingAttributes = {
     "arch", "compute_units", "cores",    "cpu",      "cpu_model",  "driver", "features",
     "kind", "l1_bytes",      "l2_bytes", "l3_bytes", "line_bytes", "name",   "version",
 };
-
-constexpr std::array<std::string_view, 2> kKinds = {"cpu", "opencl"};
 
 // As part of a device class: "NVIDIA H100 PCIe" as "nvidia-h100-pcie".
 std::string Word(const std::string& name) {
@@ -59,10 +57,12 @@ std::string Fingerprint(const v1::DeviceReport& device) {
 }
 
 absl::Status CheckDeviceKind(std::string_view kind) {
-  if (std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end()) return absl::OkStatus();
+  const support::DeviceKind* known = support::FindDeviceKind(kind);
+  if (known != nullptr && known->measured) return absl::OkStatus();
   return support::InvalidArgument(
       "agent.device.unknown",
-      "expected " + support::Join(kKinds, " or ") + ", found " + support::Quote(kind));
+      support::StrCat("expected ", support::DeviceKindNames(&support::DeviceKind::measured, " or "),
+                      ", found ", support::Quote(kind)));
 }
 
 }  // namespace tilewright::device_agent

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "deploy/support/clock.h"
+
 namespace tilewright::device_agent {
 namespace {
 
@@ -132,11 +134,7 @@ Block ChooseBlock(const runtime::CpuInfo& cpu) {
 }
 
 // The calling thread's processor time: neighbours on the core do not make a machine slower.
-int64_t ThreadNs() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
-}
+int64_t ThreadNs() { return support::ReadClockNs(CLOCK_THREAD_CPUTIME_ID); }
 
 // Operations per nanosecond of one round: every thread's own rate, added up.
 double Round(Block block, int threads, int64_t round_ns) {

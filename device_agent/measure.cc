@@ -1,5 +1,6 @@
 #include "device_agent/measure.h"
 
+#include <google/protobuf/util/time_util.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -15,6 +16,7 @@
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/result_check.h"
 #include "deploy/runtime/runtime.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/duration.h"
 #include "deploy/support/strings.h"
 #include "device_agent/sample_stats.h"
@@ -22,6 +24,7 @@
 namespace tilewright::device_agent {
 namespace {
 
+using google::protobuf::util::TimeUtil;
 using support::StrCat;
 
 constexpr int kDefaultMinRepeats = 10;
@@ -56,18 +59,7 @@ constexpr double kClockSlackNs = 2e6;
 // A process that computed so much more than what it reports did something else.
 constexpr double kMinShare = 1e-5;
 
-void SetDuration(int64_t ns, google::protobuf::Duration* out) {
-  out->set_seconds(ns / 1'000'000'000);
-  out->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
-}
-
-int64_t ReadClock(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
-}
-
-int64_t WallNs() { return ReadClock(CLOCK_MONOTONIC); }
+int64_t WallNs() { return support::ReadClockNs(CLOCK_MONOTONIC); }
 
 struct Switches {
   int64_t voluntary = 0;
@@ -162,8 +154,8 @@ class Measurement {
       if (FirstRun() && Baseline(&before_) && Warmup() && Timed() && Baseline(&after_)) LastCheck();
     }
     if (loaded == start) loaded = WallNs();
-    SetDuration(loaded - start, result_.mutable_load_time());
-    SetDuration(WallNs() - loaded, result_.mutable_run_time());
+    *result_.mutable_load_time() = TimeUtil::NanosecondsToDuration(loaded - start);
+    *result_.mutable_run_time() = TimeUtil::NanosecondsToDuration(WallNs() - loaded);
     result_.set_baseline_before(before_);
     result_.set_baseline_after(after_);
     if (result_.outcome() == v1::OUTCOME_UNSPECIFIED) {
@@ -341,9 +333,9 @@ class Measurement {
   absl::StatusOr<int64_t> TimeBaseline(int loops) {
     if (baseline_ != nullptr) return baseline_->Time(loops);
     const clockid_t clock = candidate_->host_clock();
-    const int64_t start = ReadClock(clock);
+    const int64_t start = support::ReadClockNs(clock);
     for (int k = 0; k < loops; ++k) calibration_ = CalibrationLoop(calibration_ | 1);
-    return ReadClock(clock) - start;
+    return support::ReadClockNs(clock) - start;
   }
 
   bool Baseline(double* value) {
@@ -513,9 +505,9 @@ v1::ModuleMeasured Measure(const MeasureJob& job, const PhaseSink& announce,
 
 double ProbeNs() {
   static volatile uint64_t sink = 1;
-  const int64_t start = ReadClock(CLOCK_THREAD_CPUTIME_ID);
+  const int64_t start = support::ReadClockNs(CLOCK_THREAD_CPUTIME_ID);
   sink = BusyLoop(sink);
-  return static_cast<double>(ReadClock(CLOCK_THREAD_CPUTIME_ID) - start);
+  return static_cast<double>(support::ReadClockNs(CLOCK_THREAD_CPUTIME_ID) - start);
 }
 
 v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan) {
@@ -525,12 +517,14 @@ v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan) {
   full.set_min_repeats(std::min(full.min_repeats(), kMaxSamples));
   full.set_max_repeats(std::clamp(full.max_repeats(), full.min_repeats(), kMaxSamples));
   if (support::DurationNs(full.min_repeat_time()) <= 0) {
-    SetDuration(kDefaultMinRepeatNs, full.mutable_min_repeat_time());
+    *full.mutable_min_repeat_time() = TimeUtil::NanosecondsToDuration(kDefaultMinRepeatNs);
   }
   if (support::DurationNs(full.budget_per_candidate()) <= 0) {
-    SetDuration(kDefaultBudgetNs, full.mutable_budget_per_candidate());
+    *full.mutable_budget_per_candidate() = TimeUtil::NanosecondsToDuration(kDefaultBudgetNs);
   }
-  if (!full.has_warmup()) SetDuration(kDefaultWarmupNs, full.mutable_warmup());
+  if (!full.has_warmup()) {
+    *full.mutable_warmup() = TimeUtil::NanosecondsToDuration(kDefaultWarmupNs);
+  }
   if (full.target_rel_ci() <= 0) full.set_target_rel_ci(kDefaultRelCi);
   return full;
 }

@@ -26,6 +26,7 @@
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "device_agent/measure_names.h"
 #include "device_agent/sandbox.h"
 
 namespace tilewright::device_agent {
@@ -127,14 +128,6 @@ int64_t NsOf(const timeval& time) {
   return time.tv_sec * int64_t{1'000'000'000} + time.tv_usec * int64_t{1000};
 }
 
-v1::ModuleMeasured AgentFault(const std::string& detail) {
-  v1::ModuleMeasured measured;
-  measured.set_outcome(v1::DEVICE_LOST);
-  measured.set_error_class("AGENT");
-  measured.set_error_detail(detail);
-  return measured;
-}
-
 // Kills and reaps descendants that left the candidate's process group. Only without a filter, or
 // where a driver may run programs: else a candidate has no descendants. REQUIRES: this process has
 // no other children (a worker has none).
@@ -169,16 +162,16 @@ class Watch {
     std::optional<support::TempDir> scratch;
     if (job_.profile == SandboxProfile::kDriver) {
       auto folder = MakeScratch();
-      if (!folder.ok()) return tell_(AgentFault(support::StatusText(folder.status())));
+      if (!folder.ok()) return tell_(NotMeasured(support::StatusText(folder.status())));
       scratch = *std::move(folder);
     }
     const SandboxSpec sandbox = SpecOf(job_, scratch.has_value() ? scratch->path() : "");
-    if (!reply_.Open() || !error_.Open()) return tell_(AgentFault("measure.child.pipe: no pipe"));
+    if (!reply_.Open() || !error_.Open()) return tell_(NotMeasured("measure.child.pipe: no pipe"));
     started_ns_ = clock_.NowNs();
     const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ == 0) ChildMain(job_, sandbox, parent, reply_.ends[1], error_.ends[1]);
-    if (pid_ < 0) return tell_(AgentFault(StrCat("measure.child.fork: ", strerror(errno))));
+    if (pid_ < 0) return tell_(NotMeasured(StrCat("measure.child.fork: ", strerror(errno))));
     setpgid(pid_, pid_);  // both sides: whoever comes first
     CloseFd(&reply_.ends[1]);
     CloseFd(&error_.ends[1]);

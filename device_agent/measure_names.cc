@@ -12,4 +12,12 @@ std::string PhaseText(v1::WorkerPhase phase) {
   return support::ToLower(std::string_view(v1::WorkerPhase_Name(phase)).substr(kPrefix.size()));
 }
 
+v1::ModuleMeasured NotMeasured(const std::string& detail) {
+  v1::ModuleMeasured measured;
+  measured.set_outcome(v1::DEVICE_LOST);
+  measured.set_error_class("AGENT");
+  measured.set_error_detail(detail);
+  return measured;
+}
+
 }  // namespace tilewright::device_agent

@@ -7,16 +7,11 @@
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/device_session.h"
+#include "deploy/support/clock.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::device_agent {
 namespace {
-
-int64_t ReadClock(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
-}
 
 // The value of "threads" in a target string; 1 where it says nothing.
 int ThreadsOf(const std::string& target) {
@@ -54,9 +49,9 @@ class HostSession final : public MeasuredSession {
     for (int done = 0; done < runs;) {
       session_->EvictFar();
       const int together = evicts ? 1 : runs;
-      const int64_t start = ReadClock(clock_);
+      const int64_t start = support::ReadClockNs(clock_);
       for (int k = 0; k < together; ++k) TW_TRY(session_->Run());
-      elapsed_ns += ReadClock(clock_) - start;
+      elapsed_ns += support::ReadClockNs(clock_) - start;
       done += together;
     }
     return elapsed_ns;

@@ -1,5 +1,6 @@
 #include "device_agent/supervisor.h"
 
+#include <google/protobuf/util/time_util.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "deploy/support/frame_io.h"
 #include "deploy/support/strings.h"
 #include "device_agent/fingerprint.h"
+#include "device_agent/measure_names.h"
 #include "device_agent/self_test.h"
 
 namespace tilewright::device_agent {
@@ -25,14 +27,6 @@ constexpr size_t kTailBytes = 4096;
 constexpr int kProtocolRevision = 1;
 constexpr char kCandidateSlot[] = "candidate";
 constexpr char kBaselineSlot[] = "baseline";
-
-v1::ModuleMeasured NotMeasured(const std::string& detail) {
-  v1::ModuleMeasured measured;
-  measured.set_outcome(v1::DEVICE_LOST);
-  measured.set_error_class("AGENT");
-  measured.set_error_detail(detail);
-  return measured;
-}
 
 v1::ModuleMeasured CancelledRun() {
   v1::ModuleMeasured measured;
@@ -309,8 +303,8 @@ v1::ModuleMeasured Supervisor::MeasureOnce(const MeasureInput& input) {
   measure->set_fault(input.fault);
   int64_t wall_ms = support::DurationMs(input.work.wall_limit());
   if (wall_ms <= 0) wall_ms = options_.default_wall_ms;
-  measure->mutable_wall_limit()->set_seconds(wall_ms / 1000);
-  measure->mutable_wall_limit()->set_nanos(static_cast<int32_t>(wall_ms % 1000 * 1'000'000));
+  *measure->mutable_wall_limit() =
+      google::protobuf::util::TimeUtil::MillisecondsToDuration(wall_ms);
   Exchange exchange;
   const auto reply = Call(std::move(request), wall_ms + options_.grace_ms, &exchange);
   if (reply.ok() && reply->has_measured()) return reply->measured();

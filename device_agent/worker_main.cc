@@ -19,6 +19,7 @@
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "deploy/support/version.h"
 #include "device_agent/device_facts.h"
 #include "device_agent/device_probe.h"
 #include "device_agent/driver_profile.h"
@@ -39,7 +40,6 @@ constexpr int kProbesAtStart = 500;
 constexpr int kProbesPerJob = 10;
 constexpr int64_t kPeakRoundMs = 40;
 constexpr int kProtocolRevision = 1;
-constexpr char kVersion[] = "0.1.0";
 constexpr int kExitUsage = 64;
 constexpr int kExitProtocol = 76;
 
@@ -126,7 +126,7 @@ class Worker {
     v1::WorkerReply reply;
     v1::WorkerReady* ready = reply.mutable_ready();
     ready->set_protocol_revision(kProtocolRevision);
-    ready->set_software_version(kVersion);
+    ready->set_software_version(support::Version());
     ready->set_sandboxed(probe.sandboxed);
     ready->set_sandbox_detail(probe.detail);
     if (!device_.has_value()) {
@@ -244,7 +244,7 @@ class Worker {
 int main(int argc, char** argv) {
   const std::string_view argument = argc > 1 ? argv[1] : "";
   if (argument == "--version") {
-    std::cout << tilewright::device_agent::kVersion << "\n";
+    std::cout << tilewright::support::Version() << "\n";
     return 0;
   }
   if (!argument.empty()) {

@@ -92,8 +92,7 @@ class DevicePool {
  public:
   DevicePool(PoolOptions options, Snapshot snapshot, Now now);
 
-  // --- agents
-  // --------------------------------------------------------------------------------------
+  // --- agents ------------------------------------------------------------------------------------
 
   // Takes in an agent's whole state. False: an old message, ignored. invalid_argument
   // (agent.sync.invalid), aborted (agent.session.replaced), failed_precondition
@@ -111,8 +110,7 @@ class DevicePool {
   // Takes in one result. The Ack may go out only after the commit.
   v1::Ack Report(const v1::MeasurementResult& result, const std::string& address, Now now);
 
-  // --- consumers
-  // -----------------------------------------------------------------------------------
+  // --- consumers ---------------------------------------------------------------------------------
 
   bool Knows(const std::string& work_item) const { return items_.count(work_item) != 0; }
   // Its artifacts have vanished: it waits until it is submitted again.
@@ -129,8 +127,7 @@ class DevicePool {
   // By user.
   std::vector<v1::UserShare> Shares(Now now) const;
 
-  // --- people
-  // --------------------------------------------------------------------------------------
+  // --- people ------------------------------------------------------------------------------------
 
   std::vector<v1::Device> ListDevices(const std::string& pool, Now now) const;
   // not_found (device.name.not_found).
@@ -143,8 +140,7 @@ class DevicePool {
   // failed_precondition (device.reset.impossible, device.reset.busy).
   absl::StatusOr<v1::Device> ResetDevice(const v1::ResetDeviceRequest& request, Now now);
 
-  // --- time and storage
-  // ----------------------------------------------------------------------------
+  // --- time and storage --------------------------------------------------------------------------
 
   // Expires leases, holds and queue timeouts. Call at least once a second.
   void Tick(Now now);
@@ -238,27 +234,17 @@ class DevicePool {
     int64_t until_ns = 0;
   };
 
-  // device_pool.cc: agents, devices, leases
+  // device_pool.cc: devices, leases, time
   // An open item of the snapshot, but for the queue.
   void RestoreOpen(WorkRow* row, Now now);
-  absl::Status CheckSync(const v1::SyncRequest& request) const;
-  void UpdateDevice(Agent* agent, const std::string& agent_name, const v1::DeviceReport& report,
-                    const std::string& address, Now now);
-  void ReconcileLeases(const std::string& agent_name, Agent* agent, Now now);
-  bool Reactivate(const std::string& lease_name, int64_t token, const std::string& agent_name,
-                  const std::string& session, Now now);
   bool Matches(Device* device, const std::string& requirement);
   v1::Reachability ReachabilityOf(const Device& device, Now now) const;
   // Ok, or the first reason why the device gets no work.
   absl::Status Dispatchable(const Device& device, Now now) const;
+  // Ok, or the first reason but the tracker's own verdict why the device gets no work.
+  absl::Status Usable(const Device& device, Now now) const;
   Batch TakeBatch(Device* device, Now now);
   bool GrantWork(Device* device, Now now, v1::Grant* grant);
-  void WriteGrant(const Lease& lease, v1::Grant* grant) const;
-  bool FillUnknownLeases(Agent* agent, v1::SyncResponse* response);
-  bool FillRevokes(Agent* agent, v1::SyncResponse* response);
-  bool FillResets(Agent* agent, v1::SyncResponse* response);
-  // Asks the device's agent for a reset, where it can.
-  void OrderReset(Device* device, const std::string& reason);
   // Ends a lease; its items go back to the queue (counted as infrastructure losses when `loss`).
   void DropLease(const std::string& name, std::string_view reason, bool loss, Now now);
   // `until_ns`: the device worked for it until then.
@@ -270,6 +256,19 @@ class DevicePool {
   void ExpireHolds(Now now);
   static bool NeedsWatching(const Device& device);
   void UnwatchDevices();
+  absl::Status CheckAccounts() const;
+
+  // device_pool_sync.cc: what agents report, and what they are answered
+  absl::Status CheckSync(const v1::SyncRequest& request) const;
+  void UpdateDevice(Agent* agent, const std::string& agent_name, const v1::DeviceReport& report,
+                    const std::string& address, Now now);
+  void ReconcileLeases(const std::string& agent_name, Agent* agent, Now now);
+  bool Reactivate(const std::string& lease_name, int64_t token, const std::string& agent_name,
+                  const std::string& session, Now now);
+  void WriteGrant(const Lease& lease, v1::Grant* grant) const;
+  bool FillUnknownLeases(Agent* agent, v1::SyncResponse* response);
+  bool FillRevokes(Agent* agent, v1::SyncResponse* response);
+  bool FillResets(Agent* agent, v1::SyncResponse* response);
 
   // device_pool_share.cc: what devices are used for
   void BeginCharge(Lease* lease, const Flow& flow, double weight, double item_seconds, Now now);
@@ -279,13 +278,11 @@ class DevicePool {
   void ChargeSeconds(LeaseCharge* charge, int64_t until_ns, Now now);
   // Empty, or the slug of the quota that keeps the user from one more device.
   std::string_view Blocked(const std::string& user, Now now) const;
-  absl::Status CheckAccounts() const;
-  absl::Status CheckQuarantine() const;
   double UsedToday(const std::string& user, Now now) const;
   // Empty, or why no more work of the user is taken in now.
   std::string NoRoom(const std::string& user) const;
 
-  // device_pool_health.cc: canaries and quarantine
+  // device_pool_health.cc: canaries, quarantine, resets
   // A candidate that measured well on a device of the class, to tell broken devices by.
   struct CanaryKernel {
     StoredItem item;     // pins its artifacts
@@ -308,35 +305,40 @@ class DevicePool {
   // Its artifacts are gone: the class needs another one.
   void LoseCanary(WorkRow* row, Now now);
   void ProbeDevices(Now now);
-  // Ok, or the first reason but the tracker's own verdict why the device gets no work.
-  absl::Status Usable(const Device& device, Now now) const;
   v1::Health HealthOf(const Device& device) const;
   v1::Quarantine QuarantineOf(const Device& device, Now now) const;
+  // Asks the device's agent for a reset, where it can.
+  void OrderReset(Device* device, const std::string& reason);
+  absl::Status CheckQuarantine() const;
 
-  // device_pool_work.cc: work items, results, outbox
+  // device_pool_work.cc: work items
   absl::Status CheckItem(const v1::WorkItem& item) const;
   void Enqueue(WorkRow* row, Now now);
-  void LoseAttempt(WorkRow* row, std::string_view reason, bool loss, Now now);
   void Close(WorkRow* row, v1::WorkState state, std::string_view reason,
              const std::string& measurement_id, Now now);
   void AddUpdate(const WorkRow& row, std::string_view reason, const std::string& measurement_id,
                  Now now);
+  void CancelItem(WorkRow* row, bool kill, v1::CancelWorkResponse* response, Now now);
+  // Keeps account of what open items need, and whose they are.
+  void CountOpen(const StoredItem& item, int delta);
+  void CountReferences(const StoredItem& item, int delta);
+
+  // device_pool_results.cc: results of attempts, and attempts without one
   void TakeResult(WorkRow* row, Attempt* attempt, const v1::MeasurementResult& result, Now now);
+  void LoseAttempt(WorkRow* row, std::string_view reason, bool loss, Now now);
+  void TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& result, bool current, Now now);
   // When the item is with a device, but not under the attempt that just ended it: stop that.
   void StopOtherAttempt(const WorkRow& row, bool current, Now now);
   // An agent found that an artifact of the item is gone.
   void AwaitArtifacts(WorkRow* row, const v1::MeasurementResult& result, Now now);
-  void TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& result, bool current, Now now);
-  void CancelItem(WorkRow* row, bool kill, v1::CancelWorkResponse* response, Now now);
+
+  // device_pool_outbox.cc: what consumers pull and acknowledge; forgetting what has ended
   int64_t CursorSeq(const std::string& cursor) const;
   std::string CursorText(int64_t seq) const;
   void FailOverdueWork(Now now);
-  // From now on nobody but a late agent will ask for it.
+  // From now on only a late agent may ask for it.
   void MayForget(const std::string& work_item);
   void ForgetClosedWork(Now now);
-  // Keeps account of what open items need, and whose they are.
-  void CountOpen(const StoredItem& item, int delta);
-  void CountReferences(const StoredItem& item, int delta);
 
   // device_pool_admin.cc: people
   v1::Device DeviceMessage(const Device& device, Now now) const;

@@ -1,5 +1,7 @@
 // The part of DevicePool that people see: devices with the reason why they get no work, admin
 // states, holds, load and statistics.
+#include <google/protobuf/util/time_util.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -10,13 +12,10 @@
 namespace tilewright::tracker {
 namespace {
 
+using google::protobuf::util::TimeUtil;
+
 constexpr int64_t kDefaultHoldNs = 3600 * kSecondNs;
 constexpr int64_t kMaxHoldNs = 7 * 24 * 3600 * kSecondNs;
-
-void SetTimestamp(google::protobuf::Timestamp* out, int64_t micros) {
-  out->set_seconds(micros / 1'000'000);
-  out->set_nanos(static_cast<int32_t>(micros % 1'000'000 * 1000));
-}
 
 v1::Hold HoldMessage(const std::string& device, const HoldRow& row) {
   v1::Hold hold;
@@ -24,7 +23,7 @@ v1::Hold HoldMessage(const std::string& device, const HoldRow& row) {
   hold.set_device(device);
   hold.set_holder(row.holder);
   hold.set_purpose(row.purpose);
-  SetTimestamp(hold.mutable_expire_time(), row.expire_us);
+  *hold.mutable_expire_time() = TimeUtil::MicrosecondsToTimestamp(row.expire_us);
   return hold;
 }
 
@@ -61,7 +60,9 @@ v1::Device DevicePool::DeviceMessage(const Device& device, Now now) const {
     condition->set_message(support::Detail(dispatchable));
   }
   message.set_current_lease(device.lease);
-  if (device.reported) SetTimestamp(message.mutable_last_seen(), device.last_seen_us);
+  if (device.reported) {
+    *message.mutable_last_seen() = TimeUtil::MicrosecondsToTimestamp(device.last_seen_us);
+  }
   message.set_etag(support::StrCat(device.row.admin_version));
   message.set_address(device.address);
   if (device.row.hold.has_value()) {
@@ -226,9 +227,7 @@ v1::PoolLoad DevicePool::Load(const v1::GetPoolLoadRequest& request, Now now) co
     std::nth_element(sorted.begin(), sorted.begin() + static_cast<int64_t>(sorted.size() / 2),
                      sorted.end());
     const double median = sorted[sorted.size() / 2];
-    load.mutable_p50_wait()->set_seconds(static_cast<int64_t>(median));
-    load.mutable_p50_wait()->set_nanos(
-        static_cast<int32_t>((median - static_cast<double>(static_cast<int64_t>(median))) * 1e9));
+    *load.mutable_p50_wait() = TimeUtil::NanosecondsToDuration(static_cast<int64_t>(median * 1e9));
   }
   return load;
 }

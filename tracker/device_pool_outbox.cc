@@ -1,5 +1,7 @@
 // The part of DevicePool that deals in what consumers pull and acknowledge, and in forgetting what
 // has ended.
+#include <google/protobuf/util/time_util.h>
+
 #include <algorithm>
 
 #include "deploy/support/strings.h"
@@ -51,8 +53,7 @@ bool DevicePool::Pull(const v1::PullResultsRequest& request,
     update->set_state(row.state);
     update->set_reason(row.reason);
     if (!row.measurement_id.empty()) *update->mutable_result() = row.result;
-    update->mutable_at()->set_seconds(row.at_us / 1'000'000);
-    update->mutable_at()->set_nanos(static_cast<int32_t>(row.at_us % 1'000'000 * 1000));
+    *update->mutable_at() = google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(row.at_us);
     response->set_cursor(update->cursor());
     bytes += update->ByteSizeLong();
   }

@@ -1,4 +1,6 @@
 // Agents: what a Sync says, and what it is answered. Devices and leases: device_pool.cc.
+#include <google/protobuf/util/time_util.h>
+
 #include <utility>
 
 #include "deploy/support/strings.h"
@@ -7,17 +9,14 @@
 namespace tilewright::tracker {
 namespace {
 
+using google::protobuf::util::TimeUtil;
+
 constexpr int kProtocolRevision = 1;
 constexpr size_t kMaxReplacedSessions = 64;
 // A grant that the agent's Syncs do not name is repeated at most this often.
 constexpr int64_t kRepeatGrantNs = kSecondNs;
 // No device lives to see so many; a report beyond it must not make the counter overflow.
 constexpr int64_t kHighestToken = int64_t{1} << 60;
-
-void SetDuration(google::protobuf::Duration* out, int64_t ns) {
-  out->set_seconds(ns / kSecondNs);
-  out->set_nanos(static_cast<int32_t>(ns % kSecondNs));
-}
 
 bool ValidName(std::string_view name, std::string_view prefix) {
   return name.size() > prefix.size() && name.size() <= 256 &&
@@ -191,7 +190,7 @@ void DevicePool::WriteGrant(const Lease& lease, v1::Grant* grant) const {
   grant->set_lease(lease.name);
   grant->set_fencing_token(lease.token);
   grant->set_device(lease.device);
-  SetDuration(grant->mutable_ttl(), options_.lease_ttl_ns);
+  *grant->mutable_ttl() = TimeUtil::NanosecondsToDuration(options_.lease_ttl_ns);
   for (const std::string& name : lease.items) {
     const WorkRow& row = items_.at(name);
     v1::Work* work = grant->add_work();
@@ -255,10 +254,9 @@ bool DevicePool::FillSyncResponse(const std::string& agent_name, bool may_grant,
                                   v1::SyncResponse* response) {
   response->Clear();
   response->set_tracker_epoch(epoch_);
-  SetDuration(response->mutable_next_sync(), 0);
-  SetDuration(response->mutable_offline_after(), options_.offline_after_ns);
-  response->mutable_server_time()->set_seconds(now.wall_us / 1'000'000);
-  response->mutable_server_time()->set_nanos(static_cast<int32_t>(now.wall_us % 1'000'000 * 1000));
+  *response->mutable_next_sync() = TimeUtil::NanosecondsToDuration(0);
+  *response->mutable_offline_after() = TimeUtil::NanosecondsToDuration(options_.offline_after_ns);
+  *response->mutable_server_time() = TimeUtil::MicrosecondsToTimestamp(now.wall_us);
   const auto found = agents_.find(agent_name);
   if (found == agents_.end()) return true;  // not known since a restart of this pool: sync again
   Agent& agent = found->second;

@@ -93,6 +93,22 @@ absl::Status Damaged(const std::string& what) {
   return support::DataLoss("tracker.store.damaged", what);
 }
 
+bool IsVerdict(int number) {
+  return number >= static_cast<int>(Verdict::kGood) &&
+         number <= static_cast<int>(Verdict::kQuarantined);
+}
+
+// Enums are stored by their number. One that this version does not know is damage, or was written
+// by a later version.
+template <typename Enum>
+absl::StatusOr<Enum> ReadEnum(const sql::Statement& rows, int column, bool (*known)(int)) {
+  const int64_t number = rows.ColumnInt64(column);
+  if (number != static_cast<int>(number) || !known(static_cast<int>(number))) {
+    return Damaged(support::StrCat("unknown state ", number, " in column ", column));
+  }
+  return static_cast<Enum>(number);
+}
+
 // A name no other database has: outbox cursors carry it.
 absl::StatusOr<std::string> RandomId() {
   TW_ASSIGN(const std::string uuid, support::ReadFile("/proc/sys/kernel/random/uuid", 64));
@@ -261,7 +277,7 @@ absl::Status TrackerStore::LoadItems(Snapshot* snapshot) {
     item.consumer = rows.ColumnText(1);
     item.seq = rows.ColumnInt64(3);
     item.spec_hash = static_cast<uint64_t>(rows.ColumnInt64(5));
-    item.state = static_cast<v1::WorkState>(rows.ColumnInt64(6));
+    TW_ASSIGN(item.state, ReadEnum<v1::WorkState>(rows, 6, v1::WorkState_IsValid));
     item.infra_losses = static_cast<int>(rows.ColumnInt64(7));
     item.candidate_kills = static_cast<int>(rows.ColumnInt64(8));
     item.invalid_results = static_cast<int>(rows.ColumnInt64(9));
@@ -290,7 +306,7 @@ absl::Status TrackerStore::LoadAttempts(Snapshot* snapshot) {
     attempt.lease = rows.ColumnText(2);
     attempt.token = rows.ColumnInt64(3);
     attempt.device = rows.ColumnText(4);
-    attempt.disposition = static_cast<v1::Disposition>(rows.ColumnInt64(5));
+    TW_ASSIGN(attempt.disposition, ReadEnum<v1::Disposition>(rows, 5, v1::Disposition_IsValid));
     attempt.accepted = rows.ColumnInt64(6) != 0;
     if (attempt.number != item->item.attempts_before() + static_cast<int>(item->attempts.size())) {
       return Damaged("attempts of " + support::Quote(item->item.name()) + " have gaps");
@@ -316,7 +332,7 @@ absl::Status TrackerStore::LoadOutbox(Snapshot* snapshot) {
     update.seq = rows.ColumnInt64(0);
     update.consumer = rows.ColumnText(1);
     update.work_item = rows.ColumnText(2);
-    update.state = static_cast<v1::WorkState>(rows.ColumnInt64(3));
+    TW_ASSIGN(update.state, ReadEnum<v1::WorkState>(rows, 3, v1::WorkState_IsValid));
     update.reason = rows.ColumnText(4);
     update.measurement_id = rows.ColumnText(5);
     update.at_us = rows.ColumnInt64(6);
@@ -335,10 +351,10 @@ absl::Status TrackerStore::LoadDevices(Snapshot* snapshot) {
     DeviceRow& device = snapshot->devices.emplace_back();
     device.name = rows.ColumnText(0);
     device.last_token = rows.ColumnInt64(1);
-    device.admin_state = static_cast<v1::AdminState>(rows.ColumnInt64(2));
+    TW_ASSIGN(device.admin_state, ReadEnum<v1::AdminState>(rows, 2, v1::AdminState_IsValid));
     device.admin_reason = rows.ColumnText(3);
     device.admin_version = rows.ColumnInt64(4);
-    device.health.verdict = static_cast<Verdict>(rows.ColumnInt64(9));
+    TW_ASSIGN(device.health.verdict, ReadEnum<Verdict>(rows, 9, IsVerdict));
     device.health.reason = rows.ColumnText(10);
     device.health.detail = rows.ColumnText(11);
     device.health.probes = static_cast<int>(rows.ColumnInt64(12));

@@ -8,6 +8,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "deploy/support/version.h"
 
 namespace tilewright::driver {
 namespace {
@@ -33,7 +34,7 @@ absl::StatusOr<module::Tensor> TensorOf(const op::TensorType& type, module::Tens
 }
 
 void Describe(const ir::Target& target, const codegen::Artifact& code, module::Manifest* manifest) {
-  manifest->producer["tilewright"] = TILEWRIGHT_VERSION;
+  manifest->producer["tilewright"] = support::Version();
   manifest->producer["toolchain"] = codegen::ToolchainName();
   manifest->target = target.ToString();
   manifest->cpu_features = target.required_features;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "deploy/support/cpu_table.h"
+#include "deploy/support/device_kinds.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -13,28 +14,21 @@ namespace {
 
 constexpr int64_t kMaxThreads = 1024;
 
-// Kinds of DESIGN.md section 8 whose code generators are not built yet: refused by name, so that
-// nobody looks for a typing mistake.
-constexpr std::string_view kPlannedKinds[] = {"cuda", "metal", "opencl", "vta", "vulkan", "wasm"};
-
 absl::Status CheckKind(const std::string& kind) {
-  if (kind == "cpu") return absl::OkStatus();
+  const support::DeviceKind* known = support::FindDeviceKind(kind);
+  if (known != nullptr && known->compiled) return absl::OkStatus();
   if (kind == "native") {
     return support::InvalidArgument(
         "ir.target.native",
         "expected a target that names its cpu, found 'native': the command line expands it on the "
         "machine that it runs on");
   }
-  for (std::string_view planned : kPlannedKinds) {
-    if (planned != kind) continue;
-    return support::InvalidArgument(
-        "ir.target.unknown_kind",
-        support::StrCat("expected 'cpu', found ", support::Quote(kind, 40),
-                        ", for which this version has no code generator"));
-  }
+  // A known kind is refused by name, so that its user does not look for a typing mistake.
   return support::InvalidArgument(
       "ir.target.unknown_kind",
-      support::StrCat("expected 'cpu' or 'native', found ", support::Quote(kind, 40)));
+      support::StrCat("expected ", support::DeviceKindNames(&support::DeviceKind::compiled, ", "),
+                      " or native, found ", support::Quote(kind, 40),
+                      known != nullptr ? ", for which this version has no code generator" : ""));
 }
 
 absl::StatusOr<std::map<std::string, std::string>> ParseKeys(

@@ -21,7 +21,9 @@ class Cloner {
 
 // Number of stores and evaluations: what replication multiplies.
 int64_t CountLeaves(const ir::Stmt& s);
-// Whether a loop stands anywhere in it.
+// Whether there is a loop anywhere in it.
 bool HasLoop(const ir::Stmt& s);
+// Whether it reads a buffer.
+bool HasLoad(const ir::Expr& e);
 
 }  // namespace tilewright::transform

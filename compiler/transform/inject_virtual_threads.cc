@@ -82,14 +82,6 @@ class Interleaver {
   }
 
  private:
-  static bool HasLoad(const Expr& e) {
-    bool found = false;
-    ir::VisitExprs(e, [&](const Expr& part) {
-      found = found || part->kind == ir::ExprKind::kLoad;
-      return !found;
-    });
-    return found;
-  }
   Stmt ForEach(const Stmt& s) {
     std::vector<Stmt> copies;
     for (int64_t t = 0; t < threads_; ++t) {

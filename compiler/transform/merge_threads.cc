@@ -25,6 +25,7 @@
 #include "compiler/analysis/access_region.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/visit.h"
+#include "compiler/transform/clone.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/thread_regions.h"
 #include "deploy/support/status.h"
@@ -53,15 +54,6 @@ bool HasLoop(const Stmt& s, bool (*test)(ir::ForKind)) {
   bool found = false;
   ir::VisitStmts(s, [&](const Stmt& part) {
     found = found || (part->kind == StmtKind::kFor && test(part->for_kind));
-    return !found;
-  });
-  return found;
-}
-
-bool HasLoads(const Expr& e) {
-  bool found = false;
-  ir::VisitExprs(e, [&](const Expr& part) {
-    found = found || part->kind == ir::ExprKind::kLoad;
     return !found;
   });
   return found;
@@ -294,7 +286,7 @@ absl::StatusOr<Stmt> LaunchMerger::MergeFor(const Stmt& s, Frame frame) {
 }
 
 absl::StatusOr<Stmt> LaunchMerger::MergeIf(const Stmt& s, Frame frame) {
-  if (HasLoads(s->condition))
+  if (HasLoad(s->condition))
     return Refused("divergent", "expected a condition over loops around thread loops", s);
   bool uniform = !threads_.Mentions(s->condition);
   Frame then_frame = frame, else_frame = frame;
@@ -387,7 +379,7 @@ absl::StatusOr<Stmt> LaunchMerger::Merge(const Stmt& s, Frame frame) {
     case StmtKind::kIf:
       return MergeIf(s, std::move(frame));
     case StmtKind::kLet: {
-      if (HasLoads(s->value))
+      if (HasLoad(s->value))
         return Refused("divergent", "expected a value without loads around thread loops", s);
       TW_ASSIGN(Stmt body, Merge(s->body, frame));
       return ir::MakeLet(s->var, s->value, body);

@@ -31,12 +31,6 @@ absl::Status SyncDir(const std::string& dir) {
 
 }  // namespace
 
-bool IsDigestHex(std::string_view text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
-}
-
 absl::StatusOr<std::unique_ptr<BlobStore>> BlobStore::Open(const std::string& dir,
                                                            Durability durability) {
   auto store = std::unique_ptr<BlobStore>(new BlobStore(dir, durability));
@@ -107,7 +101,7 @@ absl::Status BlobStore::Scan() {
               support::ListDir(support::PathJoin(objects, prefix)));
     for (const std::string& name : names) {
       struct stat info{};
-      if (!IsDigestHex(name) || stat(PathOf(name).c_str(), &info) != 0) continue;
+      if (!support::IsSha256Hex(name) || stat(PathOf(name).c_str(), &info) != 0) continue;
       found.push_back({name, static_cast<int64_t>(info.st_size),
                        static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 +
                            static_cast<int64_t>(info.st_mtim.tv_nsec)});

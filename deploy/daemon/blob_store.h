@@ -120,7 +120,4 @@ class BlobStore {
   std::thread syncer_;
 };
 
-// 64 lower-case hexadecimal digits.
-bool IsDigestHex(std::string_view text);
-
 }  // namespace tilewright::daemon

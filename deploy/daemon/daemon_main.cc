@@ -21,6 +21,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "deploy/support/version.h"
 
 namespace tilewright::daemon {
 namespace {
@@ -63,7 +64,7 @@ std::optional<int> ParseCommandLine(CLI::App* app, int argc, const char* const* 
 }
 
 void AddFlags(CLI::App* app, const DaemonSpec& spec, DaemonFlags* flags, bool* check_config) {
-  app->set_version_flag("--version", kVersion);
+  app->set_version_flag("--version", support::Version());
   if (spec.has_listen) {
     app->add_option("--listen", flags->listen, "HOST:PORT to serve on (port 0 = any)")
         ->capture_default_str();
@@ -180,7 +181,7 @@ absl::Status Run(const DaemonSpec& spec, const DaemonFlags& flags, const std::st
   if (spec.has_tracker && !flags.identity.empty()) {
     TW_ASSIGN(context.credentials, TlsChannelCredentials(flags.identity, "", &clock));
   }
-  LogInfo("daemon.start", {{"version", kVersion}, {"state_dir", flags.state_dir}});
+  LogInfo("daemon.start", {{"version", support::Version()}, {"state_dir", flags.state_dir}});
   TW_TRY(body(context));
   LogInfo("daemon.stop");
   return absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include "deploy/daemon/server_host.h"
 #include "deploy/support/strings.h"
+#include "deploy/support/version.h"
 
 namespace tilewright::daemon {
 namespace {
@@ -28,7 +29,7 @@ absl::StatusOr<std::unique_ptr<Metrics>> Metrics::Create(const std::string& serv
   metrics->registry_ = std::make_shared<prometheus::Registry>();
   metrics
       ->Gauge("tilewright_build_info", "1; labels tell what runs",
-              {{"service", service}, {"version", kVersion}})
+              {{"service", service}, {"version", support::Version()}})
       .Set(1);
   if (listen.empty()) return metrics;
   TW_ASSIGN(const HostPort where, ParseHostPort(listen, "daemon.metrics.invalid"));

@@ -53,6 +53,4 @@ class Metrics {
 // 0.1 ms .. 30 s, for latencies in seconds.
 std::vector<double> LatencyBuckets();
 
-inline constexpr char kVersion[] = "0.1.0";
-
 }  // namespace tilewright::daemon

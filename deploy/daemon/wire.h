@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "deploy/daemon/digest_message.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/common.pb.h"
@@ -82,11 +83,6 @@ class Backoff {
   int64_t max_ms_;
   int64_t step_ms_ = kReconnectMinMs;
 };
-
-// Digest message <-> lower-case hexadecimal SHA-256.
-v1::Digest MakeDigest(std::string_view sha256_hex, int64_t size_bytes);
-// invalid_argument (artifact.digest.invalid) unless it is a sha256 of 32 bytes.
-absl::StatusOr<std::string> DigestToHex(const v1::Digest& digest);
 
 // "wall_ns", "device_ns", ...; "unspecified" for anything unknown.
 std::string ValueKindText(v1::ValueKind kind);

@@ -38,12 +38,6 @@ bool IsIdentifier(std::string_view text) {
   });
 }
 
-bool IsDigest(std::string_view text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
-}
-
 absl::Status CheckBytes(int64_t bytes, std::string_view where) {
   if (bytes < 0 || bytes > kMaxBytes) {
     return Bad("size", where,
@@ -116,8 +110,8 @@ absl::Status Validator::Header() {
   TW_TRY(CheckBytes(m_.arena_bytes, "arena_bytes"));
   TW_TRY(CheckBytes(m_.workspace_bytes, "workspace_bytes"));
   TW_TRY(CheckBytes(m_.constants_bytes, "constants_bytes"));
-  const bool digest_ok =
-      m_.constants_bytes == 0 ? m_.constants_digest.empty() : IsDigest(m_.constants_digest);
+  const bool digest_ok = m_.constants_bytes == 0 ? m_.constants_digest.empty()
+                                                 : support::IsSha256Hex(m_.constants_digest);
   if (!digest_ok) return Bad("digest", "constants_digest", "expected SHA-256 iff there are any");
   return SizeVars();
 }
@@ -242,7 +236,8 @@ absl::Status Validator::Code() {
     if (code.format.empty() || code.format.size() > 64) return Bad("code", where, "bad format");
     if (code.abi_version < 1) return Bad("code", where, "expected abi_version >= 1");
     TW_TRY(CheckBytes(code.size, where + ".size"));
-    if (!IsDigest(code.digest)) return Bad("digest", where, "expected a SHA-256 in hex");
+    if (!support::IsSha256Hex(code.digest))
+      return Bad("digest", where, "expected a SHA-256 in hex");
   }
   return absl::OkStatus();
 }
@@ -385,7 +380,7 @@ absl::Status Validator::CheckMeasurement(const Measurement& measurement) {
     TW_TRY(CheckDistribution(input.distribution, where));
   }
   if (!open.empty()) return Bad("measurement", "measurement.inputs", "an input of main is missing");
-  if (!measurement.expected_digest.empty() && !IsDigest(measurement.expected_digest)) {
+  if (!measurement.expected_digest.empty() && !support::IsSha256Hex(measurement.expected_digest)) {
     return Bad("digest", "measurement.expected_digest", "expected a SHA-256 in hex");
   }
   TW_TRY(CheckCount(measurement.tolerance.abs, "measurement.tolerance.abs"));

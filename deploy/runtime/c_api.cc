@@ -14,6 +14,7 @@
 #include "deploy/runtime/tilewright.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "deploy/support/version.h"
 
 namespace rt = tilewright::runtime;
 namespace mod = tilewright::module;
@@ -130,7 +131,7 @@ TwStatus Find(const std::vector<TensorFacts>& list, const char* name, size_t* in
 }  // namespace
 
 const char* tw_last_error(void) { return last_error.c_str(); }
-const char* tw_runtime_version(void) { return TILEWRIGHT_VERSION; }
+const char* tw_runtime_version(void) { return support::Version(); }
 uint32_t tw_abi_version(void) { return TW_ABI_VERSION; }
 
 TwStatus tw_module_open(const char* path, TwModule** out) {

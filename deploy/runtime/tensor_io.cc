@@ -157,10 +157,6 @@ HostTensor WidenBFloat16(const HostTensor& tensor) {
                                              [](uint16_t bits) { return uint32_t{bits} << 16; });
 }
 
-bool EndsWith(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 }  // namespace
 
 std::optional<int64_t> TensorBytes(DType dtype, const std::vector<int64_t>& shape) {
@@ -239,14 +235,14 @@ HostTensor RoundToBFloat16(const HostTensor& tensor) {
 absl::StatusOr<HostTensor> ReadTensorFile(const std::string& path) {
   TW_ASSIGN(const std::string bytes, support::ReadFile(path, kMaxTensorFile));
   absl::StatusOr<HostTensor> tensor =
-      EndsWith(path, ".npy") ? ParseNpy(bytes) : ParseTensorProto(bytes);
+      path.ends_with(".npy") ? ParseNpy(bytes) : ParseTensorProto(bytes);
   if (!tensor.ok()) return support::WithContext(tensor.status(), path);
   return tensor;
 }
 
 absl::Status WriteTensorFile(const std::string& path, const HostTensor& tensor) {
   return support::WriteFileAtomic(
-      path, EndsWith(path, ".npy") ? SerializeNpy(tensor) : SerializeTensorProto(tensor));
+      path, path.ends_with(".npy") ? SerializeNpy(tensor) : SerializeTensorProto(tensor));
 }
 
 }  // namespace tilewright::runtime

@@ -69,7 +69,8 @@ typedef struct TwSession TwSession;
  * is valid until the next failure on this thread. */
 TW_API const char* tw_last_error(void);
 
-/* Return the version of the library ("0.1.0"), and of the ABI that it runs code objects of. */
+/* Return the version of the library ("MAJOR.MINOR.PATCH"), and of the ABI that it runs code objects
+ * of. */
 TW_API const char* tw_runtime_version(void);
 TW_API uint32_t tw_abi_version(void);
 

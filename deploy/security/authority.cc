@@ -26,10 +26,6 @@ constexpr int64_t kClockSkewSeconds = 300;  // certificates begin this long befo
 constexpr int kMaxDays = 36'500;
 constexpr int kSerialBytes = 16;
 
-absl::Status OpensslFailed(std::string_view what) {
-  return support::Internal("certs.openssl.failed", support::StrCat(what, ": ", OpensslError()));
-}
-
 struct Authority {
   std::vector<X509Ptr> certificates;  // the newest first
   KeyPtr key;

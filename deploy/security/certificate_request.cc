@@ -15,10 +15,6 @@ using support::PathJoin;
 
 constexpr int kMinSecurityBits = 112;  // as of P-224 or RSA with 2048 bits
 
-absl::Status OpensslFailed(std::string_view what) {
-  return support::Internal("certs.openssl.failed", support::StrCat(what, ": ", OpensslError()));
-}
-
 absl::Status BadRequest(const std::string& found) {
   return support::InvalidArgument(
       "certs.request.invalid", "expected a request of 'tilewright certs request', found " + found);

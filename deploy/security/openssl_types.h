@@ -42,6 +42,10 @@ inline std::string OpensslError() {
   return reason == nullptr ? "unknown reason" : reason;
 }
 
+inline absl::Status OpensslFailed(std::string_view what) {
+  return support::Internal("certs.openssl.failed", std::string(what) + ": " + OpensslError());
+}
+
 inline BioPtr BioOf(std::string_view text) {
   return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }

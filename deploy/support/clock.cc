@@ -17,6 +17,12 @@ int64_t SystemClock::WallMicros() {
       .count();
 }
 
+int64_t ReadClockNs(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
 void SleepMs(int64_t milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }

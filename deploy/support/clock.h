@@ -2,6 +2,8 @@
 // what time it is. SystemClock is stateless; FakeClock may be advanced from any thread.
 #pragma once
 
+#include <time.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -41,6 +43,9 @@ class FakeClock : public Clock {
   std::atomic<int64_t> now_ns_;
   std::atomic<int64_t> wall_micros_;
 };
+
+// Nanoseconds of one of the system's clocks: a thread's processor time, CLOCK_MONOTONIC.
+int64_t ReadClockNs(clockid_t clock);
 
 // Blocks the calling thread. For polling loops of mains and tests; logic waits on conditions.
 void SleepMs(int64_t milliseconds);

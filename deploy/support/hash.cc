@@ -194,6 +194,12 @@ std::string DigestHex(const Sha256::Digest& digest) {
   return HexEncode({reinterpret_cast<const char*>(digest.data()), digest.size()});
 }
 
+bool IsSha256Hex(std::string_view text) {
+  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
 std::string Sha256Hex(std::string_view data) {
   Sha256 hash;
   hash.Update(data);

@@ -33,6 +33,8 @@ class Sha256 {
 // 64 lower-case hexadecimal digits.
 std::string Sha256Hex(std::string_view data);
 std::string DigestHex(const Sha256::Digest& digest);
+// Whether the text could be one: 64 lower-case hexadecimal digits.
+bool IsSha256Hex(std::string_view text);
 
 // FNV-1a: for tables that must match outside tools. Weak; prefer StableHash64.
 uint64_t Fnv1a64(std::string_view data);

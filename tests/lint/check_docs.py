@@ -2,6 +2,7 @@
 """Checks that documentation, registration and names keep up with the code.
 
 - every folder with sources has a README.md, and the files that a README names exist
+- functions are in the file that their class's map ("// part.cc: what") puts them into
 - every C++ source is in a CMakeLists.txt at or above it: no dead code, no dead tests
 - basenames are unique, so that logs, stack traces and searches agree
 - clocks, randomness, the environment, sleeping and C files only in deploy/support
@@ -34,6 +35,9 @@ LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 # A backticked word of a README that claims to be one of our files.
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:h|cc|c|py|sh|proto|def|sv|txt|md|json))`")
 
+# "  // device_pool_share.cc: what devices are used for", and a function that a class declares.
+PART = re.compile(r"  // (\w+\.cc): ")
+METHOD = re.compile(r"  (?! |using |friend |typedef )[\w:<>*&, ]+[ *&]([A-Z]\w*)\(")
 
 # "| R7 | promise | tests | what it shows today |"
 PROMISE = re.compile(r"\| (R\d+) \|[^|]*\|([^|]*)\|(.*)\|$")
@@ -78,6 +82,25 @@ def check_promises(report, root, files):
             report.add("%s:%d" % (path, number), "%s has no figure" % promise)
     if seen != ["R%d" % i for i in range(1, len(seen) + 1)]:
         report.add(path, "expected the promises R1, R2, ... once each, found %s" % " ".join(seen))
+
+
+def check_file_maps(report, root, files):
+    """In a class, "// part.cc: what" says in which file the functions below it are."""
+    known = set(files)
+    for path in (p for p in files if p.endswith(".h")):
+        part = None
+        for number, line in enumerate(source_files.read_text(path, root).splitlines(), 1):
+            opening = PART.match(line)
+            if opening:
+                part = os.path.join(os.path.dirname(path), opening.group(1))
+                if part not in known:
+                    report.add("%s:%d" % (path, number), "no such file: %s" % opening.group(1))
+                    part = None
+            method = METHOD.match(line)
+            if not part or not method or line.endswith(("{", "}")):
+                continue
+            if not re.search(r"::%s\(" % method.group(1), source_files.read_text(part, root)):
+                report.add("%s:%d" % (path, number), "%s is not in %s" % (method.group(1), part))
 
 
 def is_registered(path, lists):
@@ -137,6 +160,7 @@ def check(root):
     files = source_files.repository_files(root)
     check_readmes(report, root, files)
     check_promises(report, root, files)
+    check_file_maps(report, root, files)
     check_registration(report, root, files)
     check_names(report, files)
     check_calls(report, root, files)

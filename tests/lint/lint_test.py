@@ -206,6 +206,36 @@ T Max(
         self.put("tests/README.md", row % (1, "0 of 500") + row % (3, "0 of 500"))
         self.expect_finding("check_docs.py", "found R1 R3")
 
+    def test_knowledge_that_is_written_down_twice(self):
+        body = "int %s(int a) {\n  int twice = a * 2;\n%s  return twice + twice / 3 + twice / 5 + twice / 7 + twice / 11;\n}\n"
+        self.put("CMakeLists.txt", "project(tilewright VERSION 7.8.9 LANGUAGES CXX)\n")
+        self.put("compiler/op/a.cc", body % ("Half", "") + 'auto s = "7.8";\n')
+        self.put("compiler/op/b.cc", body % ("Half", "  twice += 1;\n"))
+        code, output = self.run_check("check_said_once.py")
+        self.assertEqual(code, 0, output)
+        self.put("compiler/op/b.cc", body % ("Other", "  // as a\n"))
+        self.expect_finding("check_said_once.py", "compiler/op/b.cc:1: Other has the body of Half in compiler/op/a.cc")
+        for planted, words in (('auto v = "7.8.9";\n', "a version"),
+                               ('if (model == "xgboost") {}\n', "a cost model"),
+                               ('auto kinds = {"cpu", "opencl"};\n', "device kinds"),
+                               ("auto o = static_cast<v1::Outcome>(n);\n", "by number"),
+                               ("d->set_nanos(\n    static_cast<int32_t>(n));\n", "in parts")):
+            self.put("compiler/op/b.cc", planted)
+            self.expect_finding("check_said_once.py", "compiler/op/b.cc:1: ", words)
+
+    def test_functions_that_a_class_puts_into_the_wrong_file(self):
+        self.put("compiler/op/CMakeLists.txt", "tw_library(x SRCS pool.cc pool_work.cc)\n")
+        self.put("compiler/op/pool.cc", "void Pool::Take(int n) {}\n")
+        self.put("compiler/op/pool_work.cc", "absl::Status Pool::Work() const {}\n")
+        header = ("class Pool {\n  // pool.cc: leases\n  void Take(\n      int n);\n  int size() { return 1; }\n"
+                  "  // %s: work\n  absl::Status %s() const;\n\n  void Touch() {\n    x_ = 1;\n  }\n};\n")
+        self.put("compiler/op/pool.h", header % ("pool_work.cc", "Work"))
+        self.assertEqual(self.run_check("check_docs.py")[0], 0)
+        self.put("compiler/op/pool.h", header % ("pool_work.cc", "Lose"))
+        self.expect_finding("check_docs.py", "compiler/op/pool.h:7: Lose is not in compiler/op/pool_work.cc")
+        self.put("compiler/op/pool.h", header % ("pool_gone.cc", "Work"))
+        self.expect_finding("check_docs.py", "compiler/op/pool.h:6: no such file: pool_gone.cc")
+
     def test_same_basename(self):
         self.put("compiler/op/ir.h", "#pragma once\n")
         self.expect_finding("check_docs.py", "also taken by compiler/ir/ir.h")

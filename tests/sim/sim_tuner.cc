@@ -8,6 +8,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_recall.h"
+#include "tuner_server/jobs/row_enums.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/memory_log.h"
 
@@ -378,7 +379,7 @@ void SimTuner::CheckJob(const std::string& id, const SimTruth& truth) {
     result.set_measurement_id(record.measurement_id);
     result.set_device(record.device);
     result.set_fencing_token(record.fencing_token);
-    result.set_outcome(static_cast<v1::Outcome>(record.outcome));
+    result.set_outcome(jobs::ToProto(record.outcome));
     result.set_median(record.median);
     if (!truth.WasMade(result)) {
       world_->Fail("a record that nobody measured: " + record.measurement_id);

@@ -5,8 +5,10 @@
 
 #include <string>
 
+#include "deploy/support/device_kinds.h"
 #include "device_agent/fma_peak.h"
 #include "device_agent/host_state.h"
+#include "device_agent/self_test_module.h"
 
 namespace tilewright::device_agent {
 namespace {
@@ -108,7 +110,13 @@ TEST(Fingerprint, ThisMachine) {
       << "a machine accepts code for itself";
   // Any machine that runs this test does more than a billion operations per second.
   EXPECT_GT(device.attributes().at("peak_gflops").d(), 1);
-  EXPECT_EQ(CheckDeviceKind("cpu"), absl::OkStatus());
+}
+
+TEST(DeviceKinds, EveryMeasuredKindHasASelfTest) {
+  for (const support::DeviceKind& kind : support::DeviceKinds()) {
+    EXPECT_EQ(CheckDeviceKind(kind.name).ok(), kind.measured) << kind.name;
+    EXPECT_EQ(SelfTestModule(kind.name).ok(), kind.measured) << kind.name;
+  }
   EXPECT_EQ(support::Slug(CheckDeviceKind("toaster")), "agent.device.unknown");
 }
 

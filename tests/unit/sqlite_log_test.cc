@@ -5,6 +5,7 @@
 #include <string>
 
 #include "deploy/sql/database.h"
+#include "deploy/support/device_kinds.h"
 #include "tests/support/small_disk.h"
 #include "tests/unit/tuning_log_fixture.h"
 #include "tuner_server/log/migrations.h"
@@ -129,6 +130,9 @@ TEST(TargetText, CanonicalFormAndRefusals) {
   EXPECT_EQ(target.threads(), 2);
   EXPECT_EQ(Value(ParseTargetText("cpu")).threads(), 1);
   EXPECT_EQ(Slug(ParseTargetText("abacus").status()), "target.text.unknown_kind");
+  for (const support::DeviceKind& kind : support::DeviceKinds()) {
+    EXPECT_EQ(Value(ParseTargetText(kind.name)).kind, kind.name);
+  }
   EXPECT_EQ(Slug(ParseTargetText("native,threads=2").status()), "target.text.not_expanded");
   for (const char* bad : {"", "cpu,", "cpu,a", "cpu,a=", "cpu,a=1,a=2", "cpu,threads=0",
                           "cpu,threads=x", "cpu,a=b c", "c pu"}) {

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "deploy/support/cpu_table.h"
+#include "deploy/support/device_kinds.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::ir {
 namespace {
@@ -32,6 +34,17 @@ TEST(Target, KeysComeInAnyOrderAndPrintSorted) {
   EXPECT_EQ(t->vector_bytes, 64);
   EXPECT_EQ(ParseTarget("cpu")->ToString(), "cpu,arch=x86_64,cpu=x86-64,threads=1");
   EXPECT_EQ(ParseTarget("cpu,arch=aarch64")->ToString(), "cpu,arch=aarch64,cpu=generic,threads=1");
+}
+
+TEST(Target, KindsAreThoseOfTheTable) {
+  for (const support::DeviceKind& kind : support::DeviceKinds()) {
+    const absl::Status status = ParseTarget(kind.name).status();
+    EXPECT_EQ(status.ok(), kind.compiled) << status;
+    if (status.ok()) continue;
+    EXPECT_EQ(support::Detail(status), "expected cpu or native, found " +
+                                           support::Quote(std::string(kind.name)) +
+                                           ", for which this version has no code generator");
+  }
 }
 
 TEST(Target, RefusalsNameTheProblem) {

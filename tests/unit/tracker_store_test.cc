@@ -205,6 +205,32 @@ TEST_F(TrackerStoreTest, ADamagedFileIsRefusedAndLeftAsItIs) {
   EXPECT_EQ(*support::ReadFile(Path(), 64 << 20), *bytes);
 }
 
+TEST_F(TrackerStoreTest, AStateThatNoVersionKnowsIsDamage) {
+  Changes changes;
+  changes.items.push_back(LeasedRow("w", 1));
+  changes.outbox.push_back(UpdateOf(1, "w", ""));
+  DeviceRow device;
+  device.name = "devices/d";
+  changes.devices.push_back(device);
+  ASSERT_TRUE(store_->Commit(changes).ok());
+  const auto set = [&](const std::string& where, int number) {
+    const std::string column = where.substr(where.find('.') + 1);
+    auto database = sql::Database::Open(Path());
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE(database
+                    ->Exec(support::StrCat("UPDATE ", where.substr(0, where.find('.')), " SET ",
+                                           column, " = ", number))
+                    .ok());
+  };
+  for (const char* where : {"work_items.state", "attempts.disposition", "outbox.state",
+                            "devices.admin_state", "devices.verdict"}) {
+    set(where, 77);
+    EXPECT_EQ(store_->Load().status().code(), absl::StatusCode::kDataLoss) << where;
+    set(where, 1);
+    EXPECT_TRUE(store_->Load().ok()) << where;
+  }
+}
+
 // Of a large file the check runs beside the first load: the damage is in an index that no load
 // reads.
 TEST_F(TrackerStoreTest, ADamagedLargeFileIsRefusedByItsFirstLoad) {

@@ -31,17 +31,13 @@ constexpr size_t kPieceBytes = 1 << 20;
 constexpr char kTrackerDatabase[] = "tracker.db";
 constexpr char kTunerDatabase[] = "tuner.db";
 
-bool EndsWith(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 // What makes no sense elsewhere: locks, SQLite's side files (their content is in the copy), builds
 // under way, and the artifacts of a tracker, which tuners send again.
 bool Skipped(const std::string& path, bool tracker) {
   const std::vector<std::string> parts = support::Split(path, '/');
   if (parts[0] == "lock" || (tracker && parts[0] == "artifacts")) return true;
   if (std::find(parts.begin(), parts.end() - 1, "builds") != parts.end() - 1) return true;
-  return EndsWith(path, ".db-wal") || EndsWith(path, ".db-shm") || EndsWith(path, ".tmp");
+  return path.ends_with(".db-wal") || path.ends_with(".db-shm") || path.ends_with(".tmp");
 }
 
 // The regular files under `folder`, sorted. Files may come and go meanwhile.
@@ -93,13 +89,13 @@ absl::StatusOr<std::vector<BackupFile>> CopyState(const std::string& state, cons
   TW_ASSIGN(std::vector<std::string> files, FilesUnder(state));
   // Databases first: what they name was there before them and is copied after them.
   std::stable_partition(files.begin(), files.end(),
-                        [](const std::string& path) { return EndsWith(path, ".db"); });
+                        [](const std::string& path) { return path.ends_with(".db"); });
   std::vector<BackupFile> rows;
   for (const std::string& path : files) {
     if (Skipped(path, tracker)) continue;
     const std::string target = PathJoin(to, path);
     absl::Status copied;
-    if (EndsWith(path, ".db")) {
+    if (path.ends_with(".db")) {
       TW_TRY(support::MakeDirs(support::DirName(target)));
       copied = sql::BackupDatabase(PathJoin(state, path), target);
     } else {

@@ -4,8 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "deploy/support/process.h"
+#include "deploy/support/version.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/command_flags.h"
 #include "tuner_server/cli/compile_command.h"
@@ -14,6 +16,7 @@
 #include "tuner_server/cli/run_command.h"
 #include "tuner_server/cli/targets_command.h"
 #include "tuner_server/cli/tune_command.h"
+#include "tuner_server/log/cost_models.h"
 #include "tuner_server/search/search_parts.h"
 
 namespace tilewright::cli {
@@ -161,7 +164,8 @@ void AddJobFlags(CLI::App* command, JobRequest* job) {
       ->excludes(trials);
   command->add_option("--seed", job->seed, "of the search")->capture_default_str();
   command->add_option("--cost-model", job->cost_model, "what chooses candidates")
-      ->check(CLI::IsMember({"xgboost", "prior", "random"}))
+      ->check(
+          CLI::IsMember(std::vector<std::string>(log::kCostModels.begin(), log::kCostModels.end())))
       ->capture_default_str();
   command->add_option("--shape", job->shapes, "input shape NAME=1x3x224x224; repeatable")
       ->allow_extra_args(false)
@@ -373,7 +377,7 @@ std::string CommandName(const CLI::App& app) {
 int Main(int argc, const char* const* argv) {
   support::IgnoreSigpipe();
   CLI::App app("Tilewright: compile, tune and run machine-learning models", "tilewright");
-  app.set_version_flag("--version", TILEWRIGHT_VERSION);
+  app.set_version_flag("--version", support::Version());
   app.require_subcommand(1);
   app.footer(
       "\n'tilewright COMMAND --help' shows flags and examples.\n"

@@ -1,4 +1,5 @@
 // Submitting and watching jobs; the commands that print are in job_commands.cc.
+#include <google/protobuf/util/time_util.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -134,9 +135,9 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
   job->mutable_search_parts()->Assign(request.search_parts.begin(), request.search_parts.end());
   job->mutable_budget()->set_max_trials(request.trials);
   if (request.minutes > 0) {
-    const int64_t ns = static_cast<int64_t>(request.minutes * 60e9);
-    job->mutable_budget()->mutable_max_wall()->set_seconds(ns / 1'000'000'000);
-    job->mutable_budget()->mutable_max_wall()->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
+    *job->mutable_budget()->mutable_max_wall() =
+        google::protobuf::util::TimeUtil::NanosecondsToDuration(
+            static_cast<int64_t>(request.minutes * 60e9));
   }
   create.set_parent("projects/default");
   create.set_job_id(request.name);

@@ -10,6 +10,7 @@
 #include "deploy/support/status.h"
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/cli/table.h"
+#include "tuner_server/log/cost_models.h"
 
 namespace tilewright::cli {
 
@@ -19,7 +20,7 @@ struct JobRequest {
   int trials = 0;
   double minutes = 0;
   uint64_t seed = 0;
-  std::string cost_model = "xgboost";
+  std::string cost_model{log::kCostModels.front()};
   std::string name;  // job id; empty = the server chooses
   std::string pool;
   std::vector<std::string> shapes;  // NAME=1x3x224x224

@@ -2,6 +2,7 @@
 
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/log/cost_models.h"
 
 namespace tilewright::cli {
 namespace {
@@ -23,7 +24,7 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   v1::OpenJob* open = request.mutable_open_job();
   open->set_model_path(source.model_path);
   open->set_target(source.target);
-  open->set_cost_model("prior");  // and no state_dir: nothing is measured
+  open->set_cost_model(std::string(log::kPriorModel));  // and no state_dir: nothing is measured
   for (const auto& [name, dims] : source.shapes) {
     (*open->mutable_input_shapes())[name].mutable_dims()->Assign(dims.begin(), dims.end());
   }

@@ -1,5 +1,7 @@
 #include "tuner_server/jobs/job_core.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -8,6 +10,8 @@
 
 namespace tilewright::jobs {
 namespace {
+
+using google::protobuf::util::TimeUtil;
 
 constexpr int64_t kPageRows = 500;
 constexpr int64_t kMinEtaTrials = 8;
@@ -220,8 +224,7 @@ void JobCore::SetCondition(const std::string& type, const std::string& reason,
   if (condition.type().empty()) {
     const int64_t now_us = env_.clock->WallMicros();
     condition.set_type(type);
-    condition.mutable_since()->set_seconds(now_us / 1'000'000);
-    condition.mutable_since()->set_nanos(static_cast<int32_t>(now_us % 1'000'000 * 1000));
+    *condition.mutable_since() = TimeUtil::MicrosecondsToTimestamp(now_us);
   }
   condition.set_reason(reason);
   condition.set_message(message);
@@ -271,9 +274,8 @@ v1::Progress JobCore::progress() const {
   progress.set_trials_total(spec_.budget().max_trials());
   progress.set_cached(static_cast<int32_t>(recalled_));
   const double elapsed = elapsed_s();
-  progress.mutable_elapsed()->set_seconds(static_cast<int64_t>(elapsed));
-  progress.mutable_elapsed()->set_nanos(
-      static_cast<int32_t>((elapsed - static_cast<double>(static_cast<int64_t>(elapsed))) * 1e9));
+  *progress.mutable_elapsed() =
+      TimeUtil::NanosecondsToDuration(static_cast<int64_t>(elapsed * 1e9));
   const int64_t left = spec_.budget().max_trials() - ended_;
   if (ended_ >= kMinEtaTrials && left > 0) {
     const double eta = elapsed * static_cast<double>(left) / static_cast<double>(ended_);

@@ -7,7 +7,9 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_core.h"
+#include "tuner_server/jobs/row_enums.h"
 #include "tuner_server/jobs/work_items.h"
+#include "tuner_server/log/cost_models.h"
 
 namespace tilewright::jobs {
 namespace {
@@ -103,7 +105,7 @@ v1::ToldRecord JobCore::ToldOf(const log::TrialRow& trial, const log::RecordRow*
     return told;
   }
   told.set_measurement_id(record->measurement_id);
-  told.set_outcome(static_cast<v1::Outcome>(record->outcome));
+  told.set_outcome(ToProto(record->outcome));
   if (record->usable()) {
     told.set_median_ns(record->median);
     told.set_ci_rel(record->ci_rel);
@@ -137,7 +139,7 @@ absl::Status JobCore::AskLoadModel() {
 }
 
 bool JobCore::TrainDue() const {
-  if (job_.cost_model != "xgboost" || training_out_ || !parts_.training) return false;
+  if (job_.cost_model != log::kXgboostModel || training_out_ || !parts_.training) return false;
   const int64_t fresh = ok_rows_ - trained_rows_;
   if (retrainings_ == 0) return fresh >= options_.train_min_rows;
   return fresh >= options_.train_every_rows ||

@@ -1,6 +1,7 @@
 #include "tuner_server/jobs/work_items.h"
 
 #include <google/protobuf/util/json_util.h>
+#include <google/protobuf/util/time_util.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,11 +9,13 @@
 #include "deploy/daemon/wire.h"
 #include "deploy/support/duration.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/jobs/row_enums.h"
 #include "tuner_server/log/target_text.h"
 
 namespace tilewright::jobs {
 namespace {
 
+using google::protobuf::util::TimeUtil;
 using support::StrCat;
 
 // Measurement defaults where the job sets nothing.
@@ -38,18 +41,8 @@ constexpr int64_t kFewRecords = 16;
 constexpr int kSmallBatch = 4;
 constexpr int kLargeBatch = 8;
 
-void SetDuration(int64_t ns, google::protobuf::Duration* duration) {
-  duration->set_seconds(ns / 1'000'000'000);
-  duration->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
-}
-
 double Seconds(const google::protobuf::Duration& duration) {
   return static_cast<double>(support::DurationNs(duration)) * 1e-9;
-}
-
-log::Outcome OutcomeOf(v1::Outcome outcome) {
-  return v1::Outcome_IsValid(outcome) ? static_cast<log::Outcome>(outcome)
-                                      : log::Outcome::kUnspecified;
 }
 
 log::TrialState EndState(log::Outcome outcome) {
@@ -86,7 +79,7 @@ log::RecordRow RecordOf(const v1::MeasurementResult& result, const log::TrialRow
   record.task = trial.task;
   record.trial = trial.number;
   record.attempt = result.attempt();
-  record.outcome = OutcomeOf(result.outcome());
+  record.outcome = FromProto(result.outcome());
   record.error_class = result.error_class();
   record.error_detail = result.error_detail();
   record.signal = result.signal();
@@ -199,11 +192,13 @@ v1::MeasurementPlan TrialPlan(const v1::MeasurementPlan& wanted, double best_ns)
   v1::MeasurementPlan plan = wanted;
   if (plan.min_repeats() <= 0) plan.set_min_repeats(kMinRepeats);
   if (plan.max_repeats() <= 0) plan.set_max_repeats(std::max(kMaxRepeats, plan.min_repeats()));
-  if (!plan.has_min_repeat_time()) SetDuration(kMinRepeatTimeNs, plan.mutable_min_repeat_time());
-  if (!plan.has_budget_per_candidate()) {
-    SetDuration(kCandidateBudgetNs, plan.mutable_budget_per_candidate());
+  if (!plan.has_min_repeat_time()) {
+    *plan.mutable_min_repeat_time() = TimeUtil::NanosecondsToDuration(kMinRepeatTimeNs);
   }
-  if (!plan.has_warmup()) SetDuration(kWarmupNs, plan.mutable_warmup());
+  if (!plan.has_budget_per_candidate()) {
+    *plan.mutable_budget_per_candidate() = TimeUtil::NanosecondsToDuration(kCandidateBudgetNs);
+  }
+  if (!plan.has_warmup()) *plan.mutable_warmup() = TimeUtil::NanosecondsToDuration(kWarmupNs);
   if (plan.target_rel_ci() <= 0) plan.set_target_rel_ci(kTargetRelCi);
   if (plan.max_baseline_drift() <= 0) plan.set_max_baseline_drift(kMaxBaselineDrift);
   if (plan.compare_to_ns() <= 0) plan.set_compare_to_ns(best_ns);
@@ -235,7 +230,7 @@ v1::WorkItem MakeWorkItem(const WorkItemSource& source) {
       source.best_ns > 0 ? kWallBaseNs + support::DurationNs(work->plan().budget_per_candidate()) +
                                static_cast<int64_t>(std::min(kWallRuns * source.best_ns, 1e18))
                          : kWallUnknownNs;
-  SetDuration(std::min(wall_ns, kMaxWallNs), work->mutable_wall_limit());
+  *work->mutable_wall_limit() = TimeUtil::NanosecondsToDuration(std::min(wall_ns, kMaxWallNs));
   work->set_job(source.job->uid);
   work->set_target(source.job->target);
   return item;

@@ -1,16 +1,14 @@
 #include "tuner_server/log/target_text.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
+#include "deploy/support/device_kinds.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::log {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKinds = {"cpu",    "cuda", "opencl",
-                                                    "vulkan", "wasm", "vta"};
 constexpr size_t kMaxTargetBytes = 1024;
 constexpr int64_t kMaxThreads = 4096;
 
@@ -57,10 +55,11 @@ absl::StatusOr<TargetText> ParseTargetText(std::string_view text) {
         "expected a target that names its processor, found native: the client expands it");
   }
   if (!IsWord(target.kind)) return Bad(text, "the kind is not a word");
-  if (std::find(kKinds.begin(), kKinds.end(), target.kind) == kKinds.end()) {
-    return support::InvalidArgument("target.text.unknown_kind",
-                                    support::StrCat("expected one of ", support::Join(kKinds, ", "),
-                                                    ", found ", support::Quote(target.kind)));
+  if (support::FindDeviceKind(target.kind) == nullptr) {
+    return support::InvalidArgument(
+        "target.text.unknown_kind",
+        support::StrCat("expected one of ", support::DeviceKindNames(nullptr, ", "), ", found ",
+                        support::Quote(target.kind)));
   }
   for (size_t i = 1; i < parts.size(); ++i) {
     const size_t equals = parts[i].find('=');

@@ -4,10 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "deploy/daemon/digest_message.h"
 #include "deploy/module/module_file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/log/cost_models.h"
 
 namespace tilewright::search {
 namespace {
@@ -19,14 +21,6 @@ nlohmann::json TensorJson(const module::Tensor& tensor) {
 }
 
 }  // namespace
-
-v1::Digest DigestMessage(std::string_view sha256_hex, int64_t size_bytes) {
-  v1::Digest digest;
-  digest.set_algorithm("sha256");
-  digest.set_hash(support::HexDecode(sha256_hex).value_or(""));
-  digest.set_size_bytes(size_bytes);
-  return digest;
-}
 
 std::string ResourceName(std::string_view text) {
   std::string name;
@@ -84,7 +78,7 @@ void FillAsked(const AskResult& result, const std::string& chooser, const std::s
     out->set_rank(pick.rank);
     out->set_considered(result.considered);
     out->set_generated_by(std::string(OriginText(pick.candidate.origin)));
-    out->set_proposed_by(pick.explored ? "random" : chooser);
+    out->set_proposed_by(pick.explored ? std::string(log::kRandomModel) : chooser);
     out->set_model_id(model_id);
     out->mutable_features()->Assign(pick.candidate.features.begin(), pick.candidate.features.end());
     out->set_features_hash(cost_model::FeaturesHash(pick.candidate.features));
@@ -113,7 +107,7 @@ absl::Status DescribeModule(const std::string& bytes, const ir::Target& target,
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
   const std::string_view manifest = file.manifest_json();
   *reply->mutable_manifest_digest() =
-      DigestMessage(support::Sha256Hex(manifest), static_cast<int64_t>(manifest.size()));
+      daemon::MakeDigest(support::Sha256Hex(manifest), static_cast<int64_t>(manifest.size()));
   nlohmann::json kernels = nlohmann::json::array();
   for (const driver::CompileReport::Kernel& kernel : report.kernels) {
     kernels.push_back({{"task_hash", kernel.task_hash},

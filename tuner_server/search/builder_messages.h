@@ -12,7 +12,6 @@
 
 namespace tilewright::search {
 
-v1::Digest DigestMessage(std::string_view sha256_hex, int64_t size_bytes);
 // Lower-case letters, digits and '-', starting with a letter; "model" when nothing is left.
 std::string ResourceName(std::string_view text);
 // What an agent needs to make the operands of a task's measurement.

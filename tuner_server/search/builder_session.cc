@@ -8,12 +8,14 @@
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/structural.h"
 #include "cost_model/shipped_model.h"
+#include "deploy/daemon/digest_message.h"
 #include "deploy/support/build_id.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/log/cost_models.h"
 #include "tuner_server/search/builder_messages.h"
 #include "tuner_server/search/transfer.h"
 
@@ -22,9 +24,11 @@ namespace {
 
 constexpr uint64_t kMaxModelBytes = uint64_t{2} << 30;
 constexpr double kDefaultExploration = 0.1;
+constexpr std::string_view kTrainedModel = "model";  // TrialRow.proposed_by
 
 std::unique_ptr<cost_model::CostModel> UntrainedModel(const std::string& kind, uint64_t seed) {
-  return kind == "random" ? cost_model::MakeRandomModel(seed) : cost_model::MakePriorModel();
+  return kind == log::kRandomModel ? cost_model::MakeRandomModel(seed)
+                                   : cost_model::MakePriorModel();
 }
 
 // Names of tasks in a job: letters and digits, with the task's position.
@@ -86,11 +90,11 @@ absl::Status BuilderSession::Dispatch(const v1::BuilderRequest& request, v1::Bui
 
 absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* reply) {
   if (opened_) return support::FailedPrecondition("builder.job.open", "a job is open already");
-  if (request.cost_model() != "xgboost" && request.cost_model() != "prior" &&
-      request.cost_model() != "random") {
+  if (!log::IsCostModel(request.cost_model())) {
     return support::InvalidArgument(
         "builder.cost_model",
-        "expected xgboost, prior or random, found " + support::Quote(request.cost_model()));
+        support::StrCat("expected one of ", support::Join(log::kCostModels, ", "), ", found ",
+                        support::Quote(request.cost_model())));
   }
   TW_ASSIGN(parts_,
             ParseSearchParts({request.search_parts().begin(), request.search_parts().end()}));
@@ -110,11 +114,11 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   TW_ASSIGN(std::vector<driver::Task> tasks, driver::ExtractTasks(graph_));
   for (const driver::Task& task : tasks) TW_TRY(AddTask(task, request, reply));
   model_ = UntrainedModel(request.cost_model(), request.seed());
-  if (request.cost_model() == "xgboost" && parts_.shipped_model) {
+  if (request.cost_model() == log::kXgboostModel && parts_.shipped_model) {
     TW_TRY(UseShippedModel(reply->mutable_shipped_model()));
   }
   reply->set_model_name(ResourceName(graph_.name));
-  *reply->mutable_model() = DigestMessage(model_digest_, static_cast<int64_t>(bytes.size()));
+  *reply->mutable_model() = daemon::MakeDigest(model_digest_, static_cast<int64_t>(bytes.size()));
   reply->set_toolchain(codegen::ToolchainName());
   reply->set_compiler_build(support::BuildId());
   opened_ = true;
@@ -171,7 +175,7 @@ absl::Status BuilderSession::DescribeCheck(const driver::Task& task, v1::Builder
   const std::string name = support::StrCat("expected-", task.hash, ".bin");
   TW_TRY(support::WriteFileAtomic(support::PathJoin(job_.state_dir(), name), check.expected_bytes));
   out->set_expected_output_path(name);
-  *out->mutable_expected_output() = DigestMessage(
+  *out->mutable_expected_output() = daemon::MakeDigest(
       support::Sha256Hex(check.expected_bytes), static_cast<int64_t>(check.expected_bytes.size()));
   out->mutable_tolerance()->set_abs(check.atol);
   out->mutable_tolerance()->set_rel(check.rtol);
@@ -245,7 +249,7 @@ absl::Status BuilderSession::Inherit(const v1::Tell& request) {
 
 absl::Status BuilderSession::TrainModel(const v1::TrainModel& request, v1::ModelTrained* reply) {
   reply->set_features_schema(cost_model::SchemaHash());
-  if (job_.cost_model() != "xgboost") {
+  if (job_.cost_model() != log::kXgboostModel) {
     reply->set_reason("cost model " + job_.cost_model() + " does not learn");
     return absl::OkStatus();
   }
@@ -286,7 +290,7 @@ absl::Status BuilderSession::Use(TrainedModel trained, v1::ModelTrained* reply) 
   TW_ASSIGN(std::string bytes, trained.model->Save());
   const std::string digest = support::Sha256Hex(bytes);
   reply->set_model_id("m-" + digest.substr(0, 16));
-  *reply->mutable_model_digest() = DigestMessage(digest, static_cast<int64_t>(bytes.size()));
+  *reply->mutable_model_digest() = daemon::MakeDigest(digest, static_cast<int64_t>(bytes.size()));
   reply->set_model(std::move(bytes));
   reply->set_replaced(trained.replaces);
   if (!trained.replaces) return absl::OkStatus();
@@ -296,7 +300,7 @@ absl::Status BuilderSession::Use(TrainedModel trained, v1::ModelTrained* reply) 
 }
 
 absl::Status BuilderSession::LoadModel(const v1::LoadModel& request) {
-  if (job_.cost_model() != "xgboost") {
+  if (job_.cost_model() != log::kXgboostModel) {
     return support::FailedPrecondition("builder.model.unused",
                                        "cost model " + job_.cost_model() + " loads nothing");
   }
@@ -313,10 +317,10 @@ absl::Status BuilderSession::Ask(const v1::Ask& request, v1::Asked* reply) {
     return support::InvalidArgument("builder.ask.count", "expected a count >= 1");
   }
   TW_ASSIGN(AskResult result, task->search->Ask(request.count(), request.batch_id(), model_.get()));
-  const std::string chooser = job_.cost_model() == "random" ? "random"
-                              : model_id_.empty()           ? "prior"
-                                                            : "model";
-  FillAsked(result, chooser, model_id_, reply);
+  const std::string_view chooser = job_.cost_model() == log::kRandomModel ? log::kRandomModel
+                                   : model_id_.empty()                    ? log::kPriorModel
+                                                                          : kTrainedModel;
+  FillAsked(result, std::string(chooser), model_id_, reply);
   return absl::OkStatus();
 }
 
@@ -335,7 +339,7 @@ absl::Status BuilderSession::CompileModule(const v1::CompileModule& request,
   TW_TRY(support::WriteFileAtomic(request.output_path(), bytes));
   reply->set_path(request.output_path());
   *reply->mutable_digest() =
-      DigestMessage(support::Sha256Hex(bytes), static_cast<int64_t>(bytes.size()));
+      daemon::MakeDigest(support::Sha256Hex(bytes), static_cast<int64_t>(bytes.size()));
   TW_TRY(DescribeModule(bytes, target_, report, reply));
   for (const driver::CompileReport::Kernel& kernel : report.kernels) {
     if (kernel.stale) reply->add_stale(kernel.task_name + ": " + kernel.stale_reason);
@@ -357,7 +361,7 @@ absl::Status BuilderSession::Build(const v1::Build& request, v1::Built* reply) {
                                                  ", expected ", request.expected_program_hash()));
     }
     const auto size = static_cast<int64_t>(built.module_bytes.size());
-    *reply->mutable_artifact() = DigestMessage(support::Sha256Hex(built.module_bytes), size);
+    *reply->mutable_artifact() = daemon::MakeDigest(support::Sha256Hex(built.module_bytes), size);
     if (size <= request.inline_limit()) {
       reply->set_module(std::move(built.module_bytes));
     } else {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "deploy/daemon/wire.h"
@@ -12,6 +11,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "tuner_server/jobs/work_items.h"
+#include "tuner_server/log/cost_models.h"
 #include "tuner_server/log/log_stats.h"
 #include "tuner_server/log/target_text.h"
 #include "tuner_server/modules/module_store.h"
@@ -25,7 +25,6 @@ namespace {
 using support::InvalidArgument;
 using support::StrCat;
 
-constexpr std::array<std::string_view, 3> kCostModels = {"xgboost", "prior", "random"};
 constexpr int32_t kMaxTrials = 1'000'000;
 constexpr int64_t kMaxExtent = int64_t{1} << 31;
 constexpr size_t kMaxIdBytes = 63;
@@ -76,7 +75,7 @@ absl::Status CheckShapes(const v1::Job& job) {
 }
 
 std::string CostModel(const v1::Job& job) {
-  return job.cost_model().empty() ? std::string(kCostModels[0]) : job.cost_model();
+  return job.cost_model().empty() ? std::string(log::kCostModels.front()) : job.cost_model();
 }
 
 // The same bytes for the same message, maps included.
@@ -120,10 +119,10 @@ absl::Status JobApi::Check(const v1::CreateJobRequest& request) {
   TW_TRY(CheckBudget(job.budget()));
   TW_TRY(CheckShapes(job));
   const std::string cost_model = CostModel(job);
-  if (std::find(kCostModels.begin(), kCostModels.end(), cost_model) == kCostModels.end()) {
+  if (!log::IsCostModel(cost_model)) {
     return InvalidArgument("job.cost_model.unknown",
-                           StrCat("expected one of ", support::Join(kCostModels, ", "), ", found ",
-                                  support::Quote(cost_model)));
+                           StrCat("expected one of ", support::Join(log::kCostModels, ", "),
+                                  ", found ", support::Quote(cost_model)));
   }
   TW_TRY(search::ParseSearchParts({job.search_parts().begin(), job.search_parts().end()}).status());
   if (job.priority() < 0 || job.priority() > 5) {

@@ -1,8 +1,11 @@
 #include "tuner_server/service/job_messages.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include "deploy/daemon/wire.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/jobs/row_enums.h"
 
 namespace tilewright::service {
 namespace {
@@ -41,10 +44,7 @@ absl::StatusOr<JobPath> ParseJobPath(std::string_view name) {
 }
 
 google::protobuf::Timestamp Timestamp(int64_t micros) {
-  google::protobuf::Timestamp timestamp;
-  timestamp.set_seconds(micros / 1'000'000);
-  timestamp.set_nanos(static_cast<int32_t>(micros % 1'000'000 * 1000));
-  return timestamp;
+  return google::protobuf::util::TimeUtil::MicrosecondsToTimestamp(micros);
 }
 
 v1::Job JobMessage(const log::JobRow& row, const v1::Job& stored,
@@ -57,7 +57,7 @@ v1::Job JobMessage(const log::JobRow& row, const v1::Job& stored,
   job.set_cost_model(row.cost_model);
   job.set_seed(row.seed);
   job.set_model_name(row.model_name);
-  job.set_state(static_cast<v1::Job::State>(row.state));
+  job.set_state(jobs::ToProto(row.state));
   job.set_state_reason(row.state_reason);
   job.mutable_conditions()->Assign(snapshot.conditions.begin(), snapshot.conditions.end());
   *job.mutable_progress() = snapshot.progress;
@@ -101,8 +101,8 @@ v1::Trial TrialMessage(const log::TrialRow& row, const std::vector<std::string>&
   trial.set_name(TrialName(row.job, row.task, row.number));
   trial.set_number(row.number);
   trial.set_task(TaskName(row.job, row.task));
-  trial.set_state(static_cast<v1::Trial::State>(row.state));
-  trial.set_outcome(static_cast<v1::Outcome>(row.outcome));
+  trial.set_state(jobs::ToProto(row.state));
+  trial.set_outcome(jobs::ToProto(row.outcome));
   trial.set_reason(row.reason);
   trial.set_schedule(row.steps);
   if (!row.artifact_sha256.empty()) {
