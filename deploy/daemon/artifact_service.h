@@ -63,8 +63,9 @@ absl::Status UploadMissingArtifacts(v1::ArtifactService::StubInterface* stub, Bl
                                     const std::vector<std::string>& hex_digests,
                                     int64_t timeout_ms);
 
-// Fetches a blob into the store, verified; does nothing when it is there. not_found when the server
-// lacks it. Resumes at the byte it had reached when the connection breaks, up to `attempts` times.
+// Fetches a blob into the store and verifies it; does nothing if it is there. not_found if the
+// server lacks it. If the connection breaks, resumes at the byte it had reached, up to `attempts`
+// times.
 absl::Status FetchArtifact(v1::ArtifactService::StubInterface* stub, BlobStore* store,
                            std::string_view hex, int64_t timeout_ms, int attempts = 3);
 
@@ -74,8 +75,8 @@ absl::Status StreamArtifact(v1::ArtifactService::StubInterface* stub, std::strin
                             int64_t timeout_ms,
                             const std::function<absl::Status(std::string_view)>& sink);
 
-// Streams the bytes from `*offset` to the end into the sink; `*offset` follows what the sink has
-// taken, so that the caller can go on after an error. The digest is the caller's to check.
+// Streams the bytes from `*offset` to the end into the sink. `*offset` follows what the sink has
+// taken, so that the caller can resume after an error. The caller checks the digest.
 absl::Status StreamArtifactFrom(v1::ArtifactService::StubInterface* stub, std::string_view hex,
                                 int64_t timeout_ms, int64_t* offset,
                                 const std::function<absl::Status(std::string_view)>& sink);

@@ -1,7 +1,7 @@
 // Content-addressed files on disk: each blob is named by the SHA-256 of its bytes, written
 // atomically, verified whenever it is read. A corrupt blob is removed and reported as data_loss, so
 // that its owner uploads it again. Thread-safe; several objects or processes must not share a
-// folder (the daemons' state-folder lock sees to it).
+// folder (the daemons' lock of the state folder prevents it).
 //
 // Layout: DIR/objects/ab/<64 hexadecimal digits>, DIR/tmp for writes in progress (emptied at open).
 #pragma once
@@ -24,9 +24,11 @@ namespace tilewright::daemon {
 
 class BlobStore {
  public:
-  // Whether a blob outlives a power cut. One that does not is at worst found damaged when it is
-  // read, and made anew: enough for a cache, at a fraction of the price. kSoon: a thread of the
-  // store's own syncs behind; for blobs whose owner sends them again when they are missing.
+  // Whether a blob survives a power cut.
+  //   kSynced  yes, from Put or Commit on
+  //   kSoon    soon: a thread of the store syncs it later; for blobs that their owner sends again
+  //            if they are missing
+  //   kCache   perhaps not: a read finds it damaged and it is made again; far cheaper
   enum class Durability { kSynced, kSoon, kCache };
 
   // Creates the folder if missing.
@@ -73,7 +75,7 @@ class BlobStore {
   // A mapping of the whole blob, verified; stays valid when the blob is removed.
   absl::StatusOr<support::MappedFile> Map(std::string_view hex);
 
-  // Where the blob lies, after verifying it.
+  // Verifies the blob and returns the path of its file.
   absl::StatusOr<std::string> Path(std::string_view hex);
 
   // not_found (artifact.read.not_found). Does not read the blob.

@@ -1,8 +1,8 @@
 // TLS for both ends of a connection, from an identity folder (deploy/security/identity.h). The
-// files are watched: a renewed certificate, key or authority counts for new connections within ten
-// seconds, a new token or list of revoked certificates for new calls within one. Both ends show a
-// certificate; a client also checks that the server is the host that it dialled, and sends nothing
-// to one whose certificate was revoked, on no connection. Thread-safe.
+// files are watched. A renewed certificate, key or authority counts for new connections within ten
+// seconds; a new token or list of revoked certificates for new calls within one second. Both ends
+// show a certificate. A client also checks that the server is the host that it dialled, and sends
+// nothing to a server whose certificate was revoked. Thread-safe.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,11 +15,11 @@
 
 namespace tilewright::daemon {
 
-// Credentials of a client: TLS, and the bearer token with every call. The token is `token` when
-// that is not empty, else the folder's file, else none is sent. Errors are LoadIdentity's (what a
-// handshake would refuse later without a word), ReadToken's and RevocationList::Open's. A call to a
-// server that was revoked ends as unavailable, with auth.certificate.revoked in its text. The clock
-// is not owned.
+// Credentials of a client: TLS, and the bearer token with every call. The token is `token` if that
+// is not empty, else the one in the folder, else none is sent. Errors are those of LoadIdentity
+// (which a handshake would refuse without a message), ReadToken and RevocationList::Open. A call to
+// a revoked server ends as unavailable, with auth.certificate.revoked in its text. The clock is not
+// owned.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> TlsChannelCredentials(
     const std::string& identity, const std::string& token, support::Clock* clock);
 

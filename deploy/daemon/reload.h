@@ -1,5 +1,5 @@
-// What a daemon takes over while it runs: on SIGHUP (`systemctl reload`) the log level of its
-// configuration file. Files of identities, tokens and revocations need no signal: they are watched.
+// On SIGHUP (`systemctl reload`) a daemon takes over the log level of its configuration file. Files
+// of identities, tokens and revocations need no signal: they are watched.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace tilewright::daemon {
 // not_found or invalid_argument (daemon.config.unreadable, daemon.log_level.invalid).
 absl::StatusOr<LogLevel> LogLevelOfConfig(const std::string& path, LogLevel otherwise);
 
-// Catches SIGHUP from its making to its end. One per process.
+// Catches SIGHUP while it lives. One per process.
 class ReloadSignal {
  public:
   // `config` is the file to read again; empty = there is none, or the command line fixed the level:

@@ -1,5 +1,5 @@
-// What a daemon tells its service manager (sd_notify's protocol): that it serves, that it ends, and
-// that it is alive. All do nothing when systemd did not start the process. Thread-safe.
+// Messages of a daemon to its service manager (protocol of sd_notify): it serves, it ends, it is
+// alive. All do nothing if systemd did not start the process. Thread-safe.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace tilewright::daemon {
 // "READY=1", "STOPPING=1"; nothing when NOTIFY_SOCKET is not set.
 void NotifySystemd(const std::string& message);
 
-// Called by the one thread that a daemon cannot work without, each time around its loop, at least
-// every few seconds: as long as it goes round, the unit's WatchdogSec is fed; when it hangs,
-// systemd kills and restarts the daemon. Cheap: a message goes out only four times per WatchdogSec.
+// Tells systemd that the daemon is alive. The daemon's main loop calls it in each round, at least
+// every few seconds. If the loop hangs for WatchdogSec, systemd kills and restarts the daemon.
+// Cheap: sends at most four messages per WatchdogSec.
 void BeatWatchdog();
 
 }  // namespace tilewright::daemon

@@ -22,9 +22,9 @@ inline constexpr int kMaxMessageBytes = 16 << 20;
 // Largest piece of an artifact in one chunk.
 inline constexpr int64_t kChunkBytes = 1 << 20;
 
-// Keepalive of clients and what servers tolerate come from here, so that they cannot disagree. A
-// peer from which nothing comes is given up after both together: calls on a connection that the
-// network has forgotten would only time out one after the other.
+// Keepalive of clients, and what servers tolerate of it, so that the two cannot disagree. A silent
+// peer is given up after the sum of the first two: else calls on a connection that the network has
+// forgotten would time out one after the other.
 inline constexpr int kKeepaliveTimeMs = 10'000;
 inline constexpr int kKeepaliveTimeoutMs = 5'000;
 inline constexpr int kMinPingIntervalMs = 5'000;

@@ -7,11 +7,11 @@
 
 namespace tilewright::sql {
 
-// Copies the state that `path` has at one moment, all committed transactions and nothing else, into
-// the new file `copy`, checks it page by page and syncs it. Writers of the source go on meanwhile.
-// Afterwards the copy needs no other file. Errors as in database.h (sql.backup.*); already_exists
-// (sql.backup.exists) when the copy is there; data_loss (sql.backup.corrupt, sql.open.corrupt) when
-// the source is damaged: then there is no copy.
+// Copies all committed transactions of one moment from `path` into the new file `copy`, checks the
+// copy page by page and syncs it. Writers of the source are not interrupted. The copy needs no
+// other file. Errors as in database.h (sql.backup.*); already_exists (sql.backup.exists) if `copy`
+// exists; data_loss (sql.backup.corrupt, sql.open.corrupt) if the source is damaged: then there is
+// no copy.
 absl::Status BackupDatabase(const std::string& path, const std::string& copy);
 
 }  // namespace tilewright::sql

@@ -1,7 +1,7 @@
 // RAII over SQLite: connections, statements, transactions, numbered migrations. One connection and
 // its statements belong to one thread at a time (SQLite is opened without its own connection
-// mutex); several connections and processes may use one file at once (write-ahead log, busy
-// timeout).
+// mutex). Several connections and processes may use one file at the same time (write-ahead log,
+// busy timeout).
 //
 // Errors are sql.<what>.<reason>; <what> is open, prepare, step, exec, begin, commit or migrate:
 //   resource_exhausted   .full        the disk is full

@@ -24,7 +24,7 @@ class SystemClock : public Clock {
   int64_t WallMicros() override;
 };
 
-// Stands still until it is told otherwise.
+// Advances only when a test calls AdvanceNs.
 class FakeClock : public Clock {
  public:
   explicit FakeClock(int64_t now_ns = 0, int64_t wall_micros = 1'700'000'000'000'000)

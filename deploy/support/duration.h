@@ -1,6 +1,6 @@
-// Times in messages (google.protobuf.Duration and Timestamp, or whatever has seconds and nanos) as
-// integers. A message may hold anything: what lies beyond ten years counts as ten years, so that
-// sums with a clock's reading never overflow.
+// Times in messages (google.protobuf.Duration and Timestamp, or any type with seconds and nanos) as
+// integers. A message may hold any number: more than ten years count as ten years, so that sums
+// with a clock's reading never overflow. To write such messages: google::protobuf::util::TimeUtil.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The environment, read in one place. Pure reads; safe from any thread while nobody calls setenv.
+// The environment, read in one place. Pure reads; safe from any thread unless some code calls
+// setenv.
 #pragma once
 
 #include <optional>

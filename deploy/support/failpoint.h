@@ -1,8 +1,8 @@
-// Named places in the product where a test lets the process die as kill -9 does, so that the worst
-// moments are met on purpose and not by luck. One load and a branch where none is armed, which is
-// always but under test. All names are rows of failpoints.def. Thread-safe.
+// Named places in the product where a test lets the process die as kill -9 does, so that tests meet
+// the worst moments on purpose. Outside tests no failpoint is armed, and a place costs one load and
+// a branch. All names are rows of failpoints.def. Thread-safe.
 //
-// The one mutable global of the product: a place to die has no object to belong to.
+// The one mutable global of the product: a failpoint belongs to no object.
 #pragma once
 
 #include <array>

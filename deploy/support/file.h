@@ -19,7 +19,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes
 
 // Writes by temporary file in the same folder, fsync, rename, fsync of the folder: a reader or a
 // crash sees the old content or the new one, never a part. The temporary file is gone after
-// failure. What is no file (a device, a pipe) is written to as it stands.
+// failure. A device or a pipe is written to directly.
 absl::Status WriteFileAtomic(const std::string& path, std::string_view data, uint32_t mode = 0644);
 
 // Creates the folder and its parents; ok when it exists already.
@@ -29,8 +29,8 @@ absl::Status MakeDirs(const std::string& path);
 absl::Status RemoveTree(const std::string& path);
 
 absl::Status RemoveFile(const std::string& path);
-// A second name for a file that nobody will change. Fails across file systems, and on those without
-// hard links. file.link.failed.
+// Gives a file that will not change a second name (a hard link). file.link.failed across file
+// systems, and on those without hard links.
 absl::Status LinkFile(const std::string& path, const std::string& new_name);
 bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
@@ -44,8 +44,8 @@ std::string PathJoin(std::string_view folder, std::string_view name);
 std::string BaseName(std::string_view path);
 std::string DirName(std::string_view path);
 
-// A folder whose files live in memory, for scratch of at most `bytes` that no crash needs to
-// survive; empty (the system's temporary folder, to TempDir) where there is none with room.
+// Returns a folder whose files live in memory, for at most `bytes` of scratch that need not survive
+// a crash. Empty if there is none with room; TempDir then takes the system's temporary folder.
 std::string MemoryFolder(uint64_t bytes);
 
 // A fresh folder under the system's temporary folder (or `parent`), removed with its content on

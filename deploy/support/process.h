@@ -86,7 +86,7 @@ class Child {
 
   // Waits until the child ends. deadline_exceeded (process.wait.timeout) when it still runs after
   // timeout_ms; it is not killed. A negative timeout waits without end. After the end: the same
-  // status again. Whatever is left of the child's group is killed when it ends.
+  // status again. When the child ends, the rest of its group is killed.
   absl::StatusOr<ExitStatus> Wait(int64_t timeout_ms);
 
   // The last 64 KiB written to standard error so far; complete after Wait returned a status.
@@ -111,8 +111,8 @@ struct CommandResult {
 absl::StatusOr<CommandResult> RunCommand(const ChildOptions& options, std::string_view stdin_text,
                                          int64_t timeout_ms, size_t max_output_bytes = 64 << 20);
 
-// Writing to a pipe whose reader is gone must be an error, not a death. Idempotent; the functions
-// of this header and of frame_io.h call it themselves.
+// Makes a write to a pipe without a reader an error instead of a fatal signal. Idempotent; the
+// functions of this header and of frame_io.h call it themselves.
 void IgnoreSigpipe();
 
 }  // namespace tilewright::support
