@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::module {

@@ -60,7 +60,7 @@ absl::StatusOr<Authority> LoadAuthority(const std::string& folder) {
 
 absl::StatusOr<std::string> PemOf(X509* certificate) {
   const BioPtr bio(BIO_new(BIO_s_mem()));
-  if (PEM_write_bio_X509(bio.get(), certificate) != 1) return OpensslFailed("write certificate");
+  if (PEM_write_bio_X509(bio.get(), certificate) != 1) return CertsFailed("write certificate");
   char* data = nullptr;
   const auto size = BIO_get_mem_data(bio.get(), &data);
   return std::string(data, static_cast<size_t>(size));
@@ -69,7 +69,7 @@ absl::StatusOr<std::string> PemOf(X509* certificate) {
 absl::StatusOr<std::string> PemOf(EVP_PKEY* key) {
   const BioPtr bio(BIO_new(BIO_s_secmem()));
   if (PEM_write_bio_PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) {
-    return OpensslFailed("write key");
+    return CertsFailed("write key");
   }
   char* data = nullptr;
   const auto size = BIO_get_mem_data(bio.get(), &data);
@@ -87,12 +87,12 @@ absl::StatusOr<std::string> BundleOf(const std::vector<X509Ptr>& certificates) {
 
 absl::Status SetRandomSerial(X509* certificate) {
   unsigned char bytes[kSerialBytes];
-  if (RAND_bytes(bytes, sizeof bytes) != 1) return OpensslFailed("random serial");
+  if (RAND_bytes(bytes, sizeof bytes) != 1) return CertsFailed("random serial");
   bytes[0] = static_cast<unsigned char>((bytes[0] & 0x7f) | 0x40);  // positive, full length
   BIGNUM* number = BN_bin2bn(bytes, sizeof bytes, nullptr);
   const bool set = BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate)) != nullptr;
   BN_free(number);
-  return set ? absl::OkStatus() : OpensslFailed("set serial");
+  return set ? absl::OkStatus() : CertsFailed("set serial");
 }
 
 absl::Status AddExtension(X509* certificate, X509* issuer, int nid, const std::string& value) {
@@ -101,7 +101,7 @@ absl::Status AddExtension(X509* certificate, X509* issuer, int nid, const std::s
   X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
   const ExtensionPtr extension(X509V3_EXT_conf_nid(nullptr, &context, nid, value.c_str()));
   if (extension == nullptr || X509_add_ext(certificate, extension.get(), -1) != 1) {
-    return OpensslFailed(support::StrCat("extension ", OBJ_nid2sn(nid)));
+    return CertsFailed(support::StrCat("extension ", OBJ_nid2sn(nid)));
   }
   return absl::OkStatus();
 }
@@ -119,7 +119,7 @@ absl::StatusOr<X509Ptr> Blank(EVP_PKEY* key, const std::string& common_name, int
   if (X509_NAME_add_entry_by_NID(name, NID_commonName, MBSTRING_UTF8, text,
                                  static_cast<int>(common_name.size()), -1, 0) != 1 ||
       X509_set_pubkey(certificate.get(), key) != 1) {
-    return OpensslFailed("new certificate");
+    return CertsFailed("new certificate");
   }
   return certificate;
 }
@@ -132,7 +132,7 @@ absl::Status CheckDays(int days) {
 
 absl::StatusOr<KeyPtr> NewKey() {
   KeyPtr key(EVP_EC_gen("P-256"));
-  if (key == nullptr) return OpensslFailed("new key");
+  if (key == nullptr) return CertsFailed("new key");
   return key;
 }
 
@@ -151,7 +151,7 @@ absl::StatusOr<NewAuthority> MakeAuthority(const std::string& name, int days, in
   TW_TRY(AddExtension(raw, raw, NID_basic_constraints, "critical,CA:TRUE,pathlen:0"));
   TW_TRY(AddExtension(raw, raw, NID_key_usage, "critical,keyCertSign,cRLSign"));
   TW_TRY(AddExtension(raw, raw, NID_subject_key_identifier, "hash"));
-  if (X509_sign(raw, key.get(), EVP_sha256()) == 0) return OpensslFailed("sign");
+  if (X509_sign(raw, key.get(), EVP_sha256()) == 0) return CertsFailed("sign");
   TW_ASSIGN(std::string key_pem, PemOf(key.get()));
   return NewAuthority{std::move(certificate), std::move(key_pem)};
 }
@@ -189,7 +189,7 @@ absl::Status AddRevoked(const std::string& serial_hex, const ASN1_TIME* when, X5
   ASN1_INTEGER_free(serial);
   if (added) return absl::OkStatus();
   X509_REVOKED_free(row);
-  return OpensslFailed("revoke");
+  return CertsFailed("revoke");
 }
 
 // Valid as long as its signer: daemons take the newest that they are given, however old it is.
@@ -211,7 +211,7 @@ absl::Status WriteRevocations(const std::string& folder, X509* signer, EVP_PKEY*
   const BioPtr bio(BIO_new(BIO_s_mem()));
   if (X509_CRL_sign(list.get(), key, EVP_sha256()) == 0 ||
       PEM_write_bio_X509_CRL(bio.get(), list.get()) != 1) {
-    return OpensslFailed("sign revocations");
+    return CertsFailed("sign revocations");
   }
   char* data = nullptr;
   const auto size = BIO_get_mem_data(bio.get(), &data);
@@ -290,7 +290,7 @@ absl::StatusOr<IdentityFiles> SignKey(const Authority& authority, const LeafRequ
   TW_TRY(AddExtension(leaf.get(), issuer, NID_subject_alt_name, names));
   TW_TRY(AddExtension(leaf.get(), issuer, NID_subject_key_identifier, "hash"));
   TW_TRY(AddExtension(leaf.get(), issuer, NID_authority_key_identifier, "keyid:always"));
-  if (X509_sign(leaf.get(), authority.key.get(), EVP_sha256()) == 0) return OpensslFailed("sign");
+  if (X509_sign(leaf.get(), authority.key.get(), EVP_sha256()) == 0) return CertsFailed("sign");
   IdentityFiles files;
   TW_ASSIGN(files.certificate, PemOf(leaf.get()));
   TW_ASSIGN(files.authorities, BundleOf(authority.certificates));

@@ -24,7 +24,7 @@ absl::Status BadRequest(const std::string& found) {
 template <typename Write>
 absl::StatusOr<std::string> TextOf(Write write) {
   const BioPtr bio(BIO_new(BIO_s_secmem()));
-  if (!write(bio.get())) return OpensslFailed("write");
+  if (!write(bio.get())) return CertsFailed("write");
   char* data = nullptr;
   const auto size = BIO_get_mem_data(bio.get(), &data);
   return std::string(data, static_cast<size_t>(size));
@@ -38,7 +38,7 @@ absl::StatusOr<KeyPtr> KeyIn(const std::string& folder) {
     return ParseKey(pem, path);
   }
   KeyPtr key(EVP_EC_gen("P-256"));
-  if (key == nullptr) return OpensslFailed("new key");
+  if (key == nullptr) return CertsFailed("new key");
   TW_ASSIGN(const std::string pem, TextOf([&](BIO* bio) {
               return PEM_write_bio_PrivateKey(bio, key.get(), nullptr, nullptr, 0, nullptr,
                                               nullptr) == 1;
@@ -51,7 +51,7 @@ absl::StatusOr<KeyPtr> KeyIn(const std::string& folder) {
 absl::StatusOr<std::string> KeyFingerprint(EVP_PKEY* key) {
   unsigned char* der = nullptr;
   const int size = i2d_PUBKEY(key, &der);
-  if (size <= 0) return OpensslFailed("public key");
+  if (size <= 0) return CertsFailed("public key");
   const std::string bytes(reinterpret_cast<const char*>(der), static_cast<size_t>(size));
   OPENSSL_free(der);
   return support::Sha256Hex(bytes);
@@ -66,7 +66,7 @@ absl::StatusOr<std::string> RequestIdentity(const std::string& folder) {
   if (X509_REQ_set_version(request.get(), X509_REQ_VERSION_1) != 1 ||
       X509_REQ_set_pubkey(request.get(), key.get()) != 1 ||
       X509_REQ_sign(request.get(), key.get(), EVP_sha256()) == 0) {
-    return OpensslFailed("new request");
+    return CertsFailed("new request");
   }
   TW_ASSIGN(const std::string pem,
             TextOf([&](BIO* bio) { return PEM_write_bio_X509_REQ(bio, request.get()) == 1; }));

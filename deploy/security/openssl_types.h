@@ -42,7 +42,7 @@ inline std::string OpensslError() {
   return reason == nullptr ? "unknown reason" : reason;
 }
 
-inline absl::Status OpensslFailed(std::string_view what) {
+inline absl::Status CertsFailed(std::string_view what) {
   return support::Internal("certs.openssl.failed", std::string(what) + ": " + OpensslError());
 }
 
