@@ -1,7 +1,7 @@
-// The agent's decisions: what to tell the tracker, which work to take, drop, start and report. A
-// state machine without gRPC, threads, files or clocks. It never changes what must survive a crash
-// by itself: it says which records that takes, the caller makes them durable and hands them back to
-// Apply. Not thread-safe.
+// The agent's decisions: what to send to the tracker; which work to take, drop, start and report. A
+// state machine without gRPC, threads, files or clocks. It never changes by itself what must
+// survive a crash: it returns records; the caller makes them durable and passes them to Apply. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +34,12 @@ class AgentCore {
  public:
   AgentCore(AgentIdentity identity, Ledger recovered);
 
-  // Adds a device or replaces what is said about it; the activity is the core's own.
+  // Adds or replaces a device's report; the core itself sets the activity.
   void SetDevice(const v1::DeviceReport& report);
 
-  // Records for what a crash interrupted: an item that was started and has no result ends as
-  // DEVICE_LOST (class AGENT). Its phase is set only when the whole host went down while it ran: an
-  // agent that was killed says nothing against the candidate.
+  // Returns the records for what a crash interrupted: an item that was started and has no result
+  // ends as DEVICE_LOST (class AGENT). Its phase is set only if the whole host went down while it
+  // ran: that the agent was killed is no evidence against the candidate.
   std::vector<Record> Recover() const;
 
   void Apply(const Record& record);
@@ -55,12 +55,12 @@ class AgentCore {
   };
   SyncActions OnSync(const v1::SyncResponse& response);
 
-  // The next item for an idle device; nothing while it is busy or the agent drains.
+  // The next item for an idle device; none while it is busy or the agent drains.
   std::optional<WorkOrder> Next(const std::string& device) const;
-  // False once the item was revoked, or the agent drains: not worth starting.
+  // Returns false if the item was revoked or the agent drains: then do not start it.
   bool StillWanted(const WorkOrder& order) const;
   Record StartedRecord(const WorkOrder& order) const;
-  // Names in the result who measured what; `result` has the outcome.
+  // Adds device, lease and work item to `result`, which has the outcome.
   Record ResultRecord(const WorkOrder& order, v1::MeasurementResult result) const;
 
   // Oldest unacknowledged results, at most `limit`, and together no more than a message may hold.

@@ -1,6 +1,6 @@
-// The agent at work: one thread that talks Sync with the tracker, one that reports results, one per
-// device that measures. Decisions are AgentCore's; this class makes them durable, moves bytes and
-// waits. Run returns when asked to stop and drained, or when it must not go on.
+// Runs the agent: one thread calls Sync, one reports results, and one per device measures.
+// AgentCore decides; this class makes the decisions durable, moves bytes and waits. Run returns
+// after a requested stop and drain, or if the agent may not continue.
 #pragma once
 
 #include <cstdint>
@@ -50,9 +50,9 @@ struct AgentLoopOptions {
 
 class AgentLoop {
  public:
-  // Opens spool and cache, and starts the workers, all at once, to see what the devices are: an
-  // error where none of them works. `channel` leads to the tracker; `metrics` and `stop` are not
-  // owned.
+  // Opens spool and cache, and starts all workers concurrently to learn what the devices are.
+  // Returns an error if none of them works. `channel` leads to the tracker; `metrics` and `stop`
+  // are not owned.
   static absl::StatusOr<std::unique_ptr<AgentLoop>> Create(AgentLoopOptions options,
                                                            std::shared_ptr<grpc::Channel> channel,
                                                            daemon::Metrics* metrics,
@@ -68,9 +68,10 @@ class AgentLoop {
   AgentLoop(AgentLoopOptions options, std::shared_ptr<grpc::Channel> channel,
             daemon::Metrics* metrics, daemon::StopSignal* stop);
 
-  // Writes the records, then lets the core know. On error the rest is neither written nor known.
+  // Writes the records and applies them to the core. After an error the rest is neither written nor
+  // applied.
   absl::Status Persist(const std::vector<Record>& records) TW_EXCLUDES(spool_mutex_, mutex_);
-  // The same until it works or the agent is at its end; the device is DEGRADED meanwhile.
+  // Repeats Persist until it succeeds or the agent ends; the device is DEGRADED meanwhile.
   bool PersistStubbornly(const Record& record, const std::string& device);
   void SetHealth(const std::string& device, const absl::Status& trouble) TW_EXCLUDES(mutex_);
 
@@ -79,7 +80,7 @@ class AgentLoop {
   support::Rng Jitter(std::string_view purpose) const;
 
   void SyncLoop();
-  // `hold`: the tracker may wait with its answer until it has something to say.
+  // `hold`: the tracker may delay its answer until something changes.
   std::shared_ptr<SyncCall> StartSync(bool hold);
   void TakeResponse(const v1::SyncResponse& response);
   int64_t PauseAfter(const v1::SyncResponse& response);
@@ -117,7 +118,7 @@ class AgentLoop {
   support::CondVar changed_;
   std::unique_ptr<AgentCore> core_ TW_GUARDED_BY(mutex_);
   std::map<std::string, v1::DeviceReport> devices_ TW_GUARDED_BY(mutex_);
-  bool news_ TW_GUARDED_BY(mutex_) = true;     // the tracker should hear of a change now
+  bool news_ TW_GUARDED_BY(mutex_) = true;     // a change to report now
   bool ending_ TW_GUARDED_BY(mutex_) = false;  // threads return
   bool ready_ TW_GUARDED_BY(mutex_) = false;
   bool end_told_ TW_GUARDED_BY(mutex_) = false;  // the tracker knows that this agent holds nothing

@@ -1,5 +1,5 @@
-// Artifacts that an agent has fetched from the tracker: kept by digest under the state folder,
-// verified whenever they are read, the least recently used ones dropped beyond a size. Thread-safe.
+// The artifacts that an agent has fetched from the tracker, by digest, under the state folder.
+// Every read verifies them; beyond a size the least recently used are dropped. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ class ArtifactCache {
   static absl::StatusOr<std::unique_ptr<ArtifactCache>> Open(
       const std::string& dir, int64_t max_bytes, v1::ArtifactService::StubInterface* stub);
 
-  // The artifact's bytes, fetched first where they are not here. not_found when the tracker does
-  // not have it, data_loss when what comes is not what the digest names; unavailable and
-  // deadline_exceeded are worth another try. `fetched` tells whether the tracker was asked.
+  // Returns the artifact's bytes; fetches them first if they are not here. not_found if the tracker
+  // does not have it, data_loss if the bytes have another digest; unavailable and deadline_exceeded
+  // are worth another try. Sets `fetched` if it called the tracker.
   absl::StatusOr<std::string> Get(const v1::Digest& digest, bool* fetched);
 
  private:

@@ -1,5 +1,5 @@
-// What the machine under a worker is: the attributes that targets are matched against. Told by the
-// worker itself, for it may run on another machine than its agent. Reads the machine; no state.
+// The attributes of a worker's machine, which targets are matched against. The worker itself reads
+// them, because it may run on another machine than its agent. No state.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a device behind a plug-in is, found out in a child: drivers start threads, and a worker that
-// forks must have none.
+// Asks a device behind a plug-in for its attributes, in a child: drivers start threads, and a
+// worker that forks must have none.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace tilewright::device_agent {
 
-// Its attributes: kind, name, driver and what else the driver tells of it; memory in bytes.
-// `nodes` as DriverAccess; `sandboxed`: with filter and Landlock, as a measurement runs.
-// unavailable (runtime.device.*, sandbox.*, probe.child.*) with the reason where it does not work.
+// Returns kind, name, driver, memory in bytes, and what else the driver reports. `nodes` as in
+// DriverAccess; `sandboxed`: with filter and Landlock, as a measurement runs. unavailable
+// (runtime.device.*, sandbox.*, probe.child.*) with the reason if the device does not work.
 absl::StatusOr<Attributes> ProbeDevice(const DeviceTarget& target,
                                        const std::vector<std::string>& nodes, bool sandboxed);
 

@@ -23,9 +23,9 @@ struct DeviceSpec {
   int threads = 0;                            // that a module may use; 0 = all of its cores
   std::string pool;                           // device class; empty = by kind and processor
   int64_t memory_limit_bytes = 0;             // of one measurement; 0 = the agent's default
-  std::map<std::string, std::string> labels;  // beside those of the agent
-  // How candidates are confined: "strict" or "driver" (sandbox.h); default: driver for devices that
-  // have one.
+  std::map<std::string, std::string> labels;  // in addition to the agent's
+  // Profile of the sandbox: "strict" or "driver" (sandbox.h). Default: driver for devices with a
+  // driver.
   std::string profile = "strict";
   std::vector<std::string> nodes;  // of profile driver: below /dev; empty = those of GPUs
   int index = 0;                   // among the devices of this kind that the machine has
@@ -35,12 +35,12 @@ struct DeviceSpec {
 // invalid_argument (agent.device.invalid, agent.device.unknown).
 absl::StatusOr<DeviceSpec> ParseDeviceSpec(std::string_view text);
 
-// All entries of an agent; none is one "cpu". invalid_argument (agent.device.twice) for two of one
-// name, (agent.device.overlap) for two on this machine that may run on the same core: they would
-// disturb each other's measurements.
+// Parses all entries of an agent; without any there is one device "cpu". invalid_argument:
+// agent.device.twice for two of one name; agent.device.overlap for two on this machine that may run
+// on the same core and would disturb each other's measurements.
 absl::StatusOr<std::vector<DeviceSpec>> ParseDevices(const std::vector<std::string>& texts);
 
-// invalid_argument (agent.name.invalid) unless it may be part of a resource name.
+// Returns invalid_argument (agent.name.invalid) unless the name may be part of a resource name.
 absl::Status CheckName(std::string_view name);
 
 }  // namespace tilewright::device_agent

@@ -1,5 +1,5 @@
-// What the profile `driver` of the sandbox allows beyond `strict`: what the driver of a device and
-// its compiler need, and where. Tables and the filter's rules; sandbox.h applies them.
+// The permissions of sandbox profile `driver` beyond `strict`: calls and files that the driver of a
+// device and its compiler need. Tables and rules of the filter; sandbox.h applies them.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace tilewright::device_agent {
 
-// Device nodes that drivers of GPUs are known to use, as far as this machine has them.
+// Returns the device nodes of this machine that drivers of GPUs are known to use.
 std::vector<std::string> KnownDeviceNodes();
 
 // Read the system's folders, run its programs (drivers call a linker), write the scratch folder,
@@ -25,9 +25,9 @@ std::vector<std::pair<const char*, std::string>> DriverEnvironment(const std::st
 // Groups that own the nodes: a process that drops root keeps these.
 std::vector<unsigned> NodeGroups(const std::vector<std::string>& nodes);
 
-// Adds to a filter that kills: while the driver loads and compiles.
+// Extends a filter that kills by what the driver needs to load and compile.
 void AllowDriverCalls(SeccompFilter* filter);
-// Adds to a filter that allows: once everything is loaded and compiled.
+// Restricts a filter that allows, once everything is loaded and compiled.
 void SealDriverCalls(SeccompFilter* filter);
 
 }  // namespace tilewright::device_agent

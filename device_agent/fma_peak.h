@@ -1,6 +1,6 @@
-// How many single-precision operations per second this machine's cores reach with nothing but fused
-// multiply-adds in registers: what a kernel's speed is a share of. Thread-safe; takes about the
-// time asked for and all cores asked for.
+// Measures the single-precision peak of this machine's cores: only fused multiply-adds in
+// registers. A kernel's speed is given as a share of it. Uses the requested cores for about the
+// requested time. Thread-safe.
 #pragma once
 
 #include <cstdint>

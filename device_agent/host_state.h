@@ -1,5 +1,5 @@
-// How busy and warm the host is, for the telemetry of results. Reads the kernel's files; where one
-// does not exist its value is 0. Not thread-safe.
+// Load and temperature of the host, for the telemetry of results. Reads the kernel's files; a value
+// without a file is 0. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tilewright::device_agent {
 
-// From one reading to the next.
+// Values over an interval.
 class HostState {
  public:
   HostState() { Read(); }

@@ -1,7 +1,7 @@
-// Inputs and weights that measurements ask for again and again: every candidate of a task gets the
-// same tensors, so the worker makes them once and its measuring processes, forked from it, copy.
-// A tensor is named by type, number of elements, law and seed. One owner; reading is safe from the
-// forked processes.
+// Inputs and weights that many measurements share: every candidate of a task gets the same tensors.
+// The worker makes them once; its measuring processes are forked from it and copy them. Type,
+// number of elements, distribution and seed identify a tensor. One owner; forked processes may
+// read.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@
 
 namespace tilewright::device_agent {
 
-// invalid_argument measure.inputs.distribution where the message has no law.
+// invalid_argument (measure.inputs.distribution) if the message has no distribution.
 absl::StatusOr<module::Distribution> DistributionOf(const v1::Distribution& from);
 
 class InputCache {
  public:
   explicit InputCache(int64_t max_bytes = int64_t{128} << 20) : max_bytes_(max_bytes) {}
 
-  // Makes what is not there yet, as far as it fits; forgets the tensors of earlier tasks where that
-  // makes room. What cannot be made here is left to the measuring process, which says why.
+  // Makes the missing tensors that fit; drops tensors of earlier tasks to make room. Tensors that
+  // cannot be made are left to the measuring process, which reports the reason.
   void Prepare(const v1::InputSpec& inputs);
 
-  // The tensor's bytes, valid until the next Prepare; empty when it is not here.
+  // Returns the tensor's bytes, valid until the next Prepare; empty if it is not here.
   std::string_view Find(module::DType dtype, int64_t count,
                         const module::Distribution& distribution, uint64_t seed) const;
 

@@ -1,6 +1,6 @@
-// What a process may do with files from now on: nothing but what is listed, for itself and its
-// descendants (Landlock, Linux 5.19 or later; where the kernel can, also: no TCP, no signals and
-// no ptrace to processes outside). Used once by a process about to run what it does not trust.
+// Restricts the files that a process and its descendants may use to a list (Landlock, Linux 5.19 or
+// later). If the kernel can: also no TCP, no signals and no ptrace to processes outside. A process
+// calls it once, before it runs code that it does not trust.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ enum class FileAccess {
   kRead,         // files and folders
   kReadExecute,  // and run programs
   kDevice,       // a device node: read, write, ioctl
-  kScratch,      // a folder of its own: everything but running programs and special files
+  kScratch,      // a folder of its own: all but programs and special files
 };
 
 struct FileRule {
@@ -22,7 +22,7 @@ struct FileRule {
   FileAccess access = FileAccess::kRead;
 };
 
-// Cannot be undone. unavailable (sandbox.landlock.*) where the kernel has none, or refuses.
+// Cannot be undone. unavailable (sandbox.landlock.*) if the kernel lacks Landlock or refuses.
 absl::Status RestrictFiles(const std::vector<FileRule>& rules);
 
 }  // namespace tilewright::device_agent

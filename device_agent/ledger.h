@@ -1,6 +1,6 @@
-// What an agent must remember over a crash: which work it was given, what it started, which results
-// the tracker has not acknowledged. A pure value changed by records; spool.h makes the records
-// durable. Not thread-safe.
+// What an agent remembers over a crash: granted work, started items, results that the tracker has
+// not acknowledged. A pure value changed by records; spool.h makes the records durable. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::string MeasurementId(const v1::Work& work);
 struct Record {
   enum class Kind : uint8_t {
     kGrant = 1,    // `grant` was received
-    kStarted = 2,  // `result` names the item that goes to a worker now, and the boot it ran under
+    kStarted = 2,  // `result` names the item that goes to a worker now, and the kernel's boot
     kResult = 3,   // `result` is its result
     kAcked = 4,    // the tracker has taken the result of `result.measurement_id`
     kDropped = 5,  // `result` names an item that will not be measured here
@@ -48,8 +48,8 @@ struct LedgerLease {
 
 class Ledger {
  public:
-  // A record that does not fit (a repeated grant, an unknown item) changes nothing, so that a log
-  // with a repeated end gives the same ledger.
+  // A record that does not fit (a repeated grant, an unknown item) changes nothing. So a log whose
+  // end is repeated gives the same ledger.
   void Apply(const Record& record);
 
   // Leases with an item that is neither acknowledged nor dropped.

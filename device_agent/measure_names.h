@@ -1,4 +1,4 @@
-// Words for what a worker says. Pure; thread-safe.
+// Names for the messages of a worker. Pure; thread-safe.
 #pragma once
 
 #include <string>

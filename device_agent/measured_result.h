@@ -1,4 +1,4 @@
-// From what a worker measured to what is reported: statistics, validity, the names of phases. Pure
+// Makes the result to report from a worker's answer: statistics, validity, names of phases. Pure
 // functions; thread-safe.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace tilewright::device_agent {
 
-// Everything of a result that follows from the worker's answer. Slugs of invalid results:
+// Fills all fields of a result that follow from the worker's answer. Slugs of invalid results:
 // measure.baseline.drift, measure.samples.scattered, measure.device.lost, measure.run.cancelled.
 v1::MeasurementResult ResultFrom(const v1::ModuleMeasured& measured,
                                  const v1::MeasurementPlan& plan);

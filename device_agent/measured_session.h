@@ -1,5 +1,5 @@
-// What a measurement drives: a module on this process's processor, or on a device behind a plug-in.
-// One thread at a time. The device's driver is loaded into the calling process.
+// The object of a measurement: a module on this process's processor, or on a device behind a
+// plug-in. One thread at a time. The device's driver is loaded into the calling process.
 #pragma once
 
 #include <time.h>
@@ -33,19 +33,19 @@ class MeasuredSession {
   virtual absl::Status Prepare() = 0;
   // One call, ended when it returns.
   virtual absl::Status Run() = 0;
-  // Nanoseconds of so many calls; where the module has far inputs, without what it takes to evict
-  // them before each.
+  // Returns the nanoseconds of `runs` calls. If the module has cold inputs, they are evicted
+  // before each call; that time does not count.
   virtual absl::StatusOr<int64_t> Time(int runs) = 0;
   virtual absl::Status Poison(uint8_t byte) = 0;
-  // Makes the outputs readable. data_loss (runtime.guard.overwritten) where the module wrote what
-  // is not its own.
+  // Makes the outputs readable. data_loss (runtime.guard.overwritten) if the module wrote outside
+  // its buffers.
   virtual absl::Status Collect() = 0;
 
   // What Time reads: "thread_cpu", "monotonic", "device".
   virtual std::string_view clock() const = 0;
-  // The host's clock that stands nearest to it, for the calibration loop.
+  // The most similar clock of the host, for the calibration loop.
   virtual clockid_t host_clock() const = 0;
-  // Whether the scheduler and the neighbours of this process's cores tell anything about samples.
+  // Whether the host's scheduler and neighbours on its cores affect the samples.
   virtual bool on_host() const = 0;
 };
 
@@ -54,9 +54,8 @@ absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnHost(std::string_view byt
                                                             const std::string& entry_point,
                                                             int max_threads);
 
-// A module for `target`'s device. Code that the driver compiles at its first launch is compiled:
-// the module ran once, on zeros. unavailable (runtime.device.*) where the device itself does not
-// work.
+// A module for `target`'s device. It has run once, on zeros, because drivers compile at the first
+// launch. unavailable (runtime.device.*) if the device itself does not work.
 absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnDevice(std::string_view bytes,
                                                               const std::string& entry_point,
                                                               const DeviceTarget& target);

@@ -1,4 +1,4 @@
-// Tries something in a child that may be limited, hang or die of it.
+// Runs a function in a child, where it may be restricted, hang or die.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace tilewright::device_agent {
 
-// What `work` returned in a forked child in a process group of its own, which is killed after
-// `timeout_ms`, with whatever it left behind. Its errors keep their text and become unavailable;
-// also unavailable (probe.child.*) when it dies or takes too long. REQUIRES: a process without
+// Runs `work` in a forked child with a process group of its own, and returns its result. Kills the
+// whole group at the end, or after `timeout_ms`. Errors of `work` keep their text and become
+// unavailable; a death or timeout is unavailable, too (probe.child.*). REQUIRES: a process without
 // other threads.
 absl::StatusOr<std::string> InChild(const std::function<absl::StatusOr<std::string>()>& work,
                                     int64_t timeout_ms);

@@ -1,7 +1,6 @@
-// What the probe of a core (ProbeNs) gives when nobody shares the core, learned from many probes.
-// Not the fastest of them: on virtual machines the thread's clock now and then leaves out time that
-// the machine was not given, and one such probe would make every later one look disturbed. One
-// owner.
+// Learns from many probes of a core (ProbeNs) what a probe takes if no other thread shares the
+// core. It is not the fastest probe: on virtual machines the thread's clock sometimes omits stolen
+// time, and one such probe would make all later ones look disturbed. One owner.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +10,10 @@ namespace tilewright::device_agent {
 
 class QuietReference {
  public:
-  // Probes of longer ago than this many are forgotten: a neighbour that stays is part of the
-  // machine.
+  // Only the last probes count: a neighbour that stays is part of the machine.
   static constexpr size_t kWindow = 2000;
-  // A state that fewer than this share of the probes saw is an error of the clock, or too rare to
-  // be waited for.
+  // A level that fewer than this share of the probes reach is an error of the clock, or too rare to
+  // wait for.
   static constexpr double kShare = 0.02;
 
   void Add(double probe_ns);

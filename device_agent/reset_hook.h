@@ -1,6 +1,6 @@
-// The operator's command that power-cycles or resets a device, and when it may run: once per order,
-// not too soon after the last time, not too often a day. A state machine without clock, threads or
-// files: the agent runs the command and keeps the history. Not thread-safe.
+// Decides when the operator's command that power-cycles or resets a device may run: once per order,
+// with a least interval and a limit per day. A state machine without clock, threads or files: the
+// agent runs the command and keeps the history. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +28,14 @@ struct ResetRun {
 
 class ResetHook {
  public:
-  // A run of the history that did not end died with the agent: it counts as failed.
+  // A run in the history without an end was cut off with the agent: it counts as failed.
   ResetHook(ResetOptions options, std::vector<ResetRun> history);
 
   bool can_reset() const { return !options_.command.empty(); }
   const ResetOptions& options() const { return options_; }
 
-  // An order of the tracker. True: write history() down, then run the command and tell OnEnd.
-  // Orders known already change nothing; those that must not run are refused in report().
+  // Applies an order of the tracker. If it returns true: store history(), run the command, call
+  // OnEnd. An order that is known has no effect; one that may not run is refused in report().
   bool OnOrder(const v1::ResetOrder& order, int64_t now_us);
 
   // The command has ended: `failure` is ok for status 0.

@@ -1,6 +1,6 @@
 // Runs the operator's reset command when the tracker orders it: one thread, one command at a time,
-// killed after its time. What may run when is ResetHook's; this class keeps its history in the
-// state folder and its child processes. Thread-safe.
+// killed at its time limit. ResetHook decides what may run; this class stores its history in the
+// state folder and runs the processes. Thread-safe.
 #pragma once
 
 #include <deque>
@@ -20,18 +20,18 @@ namespace tilewright::device_agent {
 
 class ResetRunner {
  public:
-  // Hears every change of a device's report, from any thread, without a lock of this class held.
+  // Called for every change of a device's report, from any thread, without a lock of this class.
   using Sink = std::function<void(const std::string& device, const v1::ResetReport&)>;
 
-  // Reads the histories; the sink hears of what they say at once. The command sees the device's
-  // name and the reason as DEVICE and REASON. data_loss for a damaged history.
+  // Reads the histories and calls the sink for each immediately. The command gets the device's name
+  // and the reason in the variables DEVICE and REASON. data_loss for a damaged history.
   static absl::StatusOr<std::unique_ptr<ResetRunner>> Create(
       const ResetOptions& options, const std::vector<std::string>& devices,
       const std::string& state_dir, support::Clock* clock, Sink sink);
   // Kills what runs.
   ~ResetRunner();
 
-  // Takes an order of the tracker, known ones too. Returns at once.
+  // Accepts an order of the tracker, also a known one. Returns immediately.
   void Order(const v1::ResetOrder& order) TW_EXCLUDES(mutex_);
 
  private:

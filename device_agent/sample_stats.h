@@ -14,11 +14,11 @@ struct SampleStats {
   int kept = 0;
 };
 
-// Disturbances only ever make a sample longer (a neighbour on the core's other thread doubles it,
-// and may be there most of the time), so the fast samples are the ones that tell. Kept are those
-// near the first quartile: within five times the deviation of the fastest quarter, at least 3 %.
-// The interval assumes a normal core: 1.96 · 1.2533 · sigma / sqrt(kept), with sigma = 1.4826 ·
-// MAD; one sample gives an interval of 1 (unknown), none gives zeros.
+// Disturbances only make a sample longer: a neighbour on the core's other thread doubles it, and
+// may be there most of the time. So only samples near the first quartile are kept: within five
+// times the deviation of the fastest quarter, at least 3 %. The interval assumes a normal core:
+// 1.96 · 1.2533 · sigma / sqrt(kept), with sigma = 1.4826 · MAD; one sample gives an interval of 1
+// (unknown), none gives zeros.
 SampleStats ComputeStats(const std::vector<double>& samples);
 
 // Whether more samples could still change the order of this candidate and one that takes `best`:

@@ -1,10 +1,10 @@
 // What a measuring process may do. Profile `strict`: compute, allocate up to a limit, start threads
 // of its own, read files while it loads; no network, no other process, no file opened for writing,
-// no new privileges. Anything else ends it with SIGSYS. Profile `driver`, for devices whose driver
-// compiles and talks to device nodes: the same, but while it loads it may also read the system's
-// folders, write a scratch folder, run the system's programs and use its device's nodes
-// (driver_profile.h); afterwards no new file and no new process. Applied by a fresh single-threaded
-// child to itself, before it loads a candidate's code (whose constructors run on load).
+// no new privileges. Any other call ends it with SIGSYS. Profile `driver` is for devices whose
+// driver compiles and uses device nodes. While it loads, it may also read the system's folders,
+// write a scratch folder, run the system's programs and use its device's nodes (driver_profile.h);
+// afterwards no new file and no new process. A fresh single-threaded child applies the profile to
+// itself before it loads a candidate's code, whose constructors run on load.
 #pragma once
 
 #include <cstdint>
@@ -45,23 +45,23 @@ struct SandboxSpec {
   DriverAccess driver;
 };
 
-// Resource limits, the parent-death signal, an unprivileged user where the process is root, and for
-// `driver` the environment that leads its files to the scratch folder. They need no kernel support
-// and come in any case. `parent` is the process whose end ends this one.
+// Applies resource limits and the parent-death signal, drops root to an unprivileged user, and for
+// `driver` sets the environment that leads its files to the scratch folder. These need no kernel
+// support and always apply. `parent` is the process whose end ends this one.
 absl::Status ApplyLimits(const SandboxSpec& spec, int parent);
 
-// The system-call filter, for `driver` Landlock before it. unavailable (sandbox.filter.*,
-// sandbox.landlock.*) where the kernel or the build has none.
+// Applies the system-call filter, for `driver` after Landlock. unavailable (sandbox.filter.*,
+// sandbox.landlock.*) if the kernel or the build has none.
 absl::Status ApplyFilter(const SandboxSpec& spec);
 
-// After loading: no file may be opened any more and nothing written but to open pipes. REQUIRES:
-// ApplyFilter returned ok.
+// After loading: forbids to open files, and to write except to open pipes. REQUIRES: ApplyFilter
+// returned ok.
 absl::Status SealFilter(SandboxProfile profile);
 
-// A folder for DriverAccess::scratch, of whoever the measuring process will be.
+// Makes a folder for DriverAccess::scratch, owned by the user of the measuring process.
 absl::StatusOr<support::TempDir> MakeScratch();
 
-// Removes the scratch folders of workers that ended without.
+// Removes the scratch folders that dead workers left.
 void SweepScratch();
 
 // Tries both in a child. The reason why the filter cannot be used, or what is in force.

@@ -1,4 +1,4 @@
-// A system-call filter under construction. Errors are kept and told by Load.
+// A system-call filter under construction. Load returns the first error of the calls before it.
 #pragma once
 
 #include <seccomp.h>
@@ -35,8 +35,8 @@ class SeccompFilter {
     for (const int call : calls) Add(action, call);
   }
 
-  // From now on, for the calling process with all its threads. unavailable (sandbox.filter.init,
-  // .load).
+  // Applies the filter to the calling process with all its threads. unavailable
+  // (sandbox.filter.init, .load).
   absl::Status Load();
 
  private:

@@ -1,7 +1,6 @@
-// What a device must be able to do before it joins: a kernel of the worker's own, with a known
-// answer, is loaded, sandboxed, run, checked and timed like any candidate. Finds a sandbox that
-// kills what is honest, a loader that cannot load, memory or a processor that computes wrongly,
-// before work is spent on them. Pure.
+// The test of a device before it joins: a kernel of the worker with a known answer is loaded,
+// sandboxed, run, checked and timed like any candidate. It finds a sandbox that kills honest code,
+// a loader that fails, and memory or a processor that computes wrongly. Pure.
 #pragma once
 
 #include <string>
@@ -12,7 +11,7 @@
 
 namespace tilewright::device_agent {
 
-// Where each worker keeps the kernel (self_test_module.h) from its start on.
+// The slot in which each worker keeps the kernel (self_test_module.h) from its start on.
 inline constexpr char kSelfTestSlot[] = "self-test";
 
 inline constexpr int64_t kSelfTestElements = 4096;

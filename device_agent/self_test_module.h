@@ -8,8 +8,8 @@
 
 namespace tilewright::device_agent {
 
-// The bytes of a module for this machine's device of that kind. unimplemented
-// (agent.self_test.kind) for one that has no such kernel yet.
+// Returns the bytes of a module for this machine's device of that kind. unimplemented
+// (agent.self_test.kind) for a kind without such a kernel.
 absl::StatusOr<std::string> SelfTestModule(std::string_view device_kind);
 
 }  // namespace tilewright::device_agent

@@ -1,5 +1,5 @@
-// Keeps one worker for one device and turns whatever happens to it into an outcome. The worker is a
-// child, or runs elsewhere behind a bridge: a command (ssh, adb, a serial line) whose standard
+// Keeps one worker for one device and turns every event of the worker into an outcome. The worker
+// is a child, or runs elsewhere behind a bridge: a command (ssh, adb, a serial line) whose standard
 // streams lead to the worker's. Measure is called from one thread at a time; Abort from any.
 #pragma once
 
@@ -29,7 +29,7 @@ struct SupervisorOptions {
   std::vector<int> cores;  // empty = any
   int64_t memory_limit_bytes = int64_t{4} << 30;
   int64_t default_wall_ms = 10'000;
-  int64_t grace_ms = 10'000;   // beyond the wall limit, for what is not the candidate's
+  int64_t grace_ms = 10'000;   // beyond the wall limit, for our own part of the work
   int failing_self_tests = 0;  // TESTS ONLY: so many compute a wrong answer
 };
 
@@ -45,28 +45,27 @@ class Supervisor {
  public:
   explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
 
-  // Starts the worker where none runs, and measures. Never fails: DEVICE_LOST with class AGENT and
-  // no phase means that the candidate was not at fault and may not even have run.
+  // Starts the worker if none runs, and measures. Never fails: DEVICE_LOST with class AGENT and no
+  // phase means that the candidate was not at fault and may not have run.
   v1::ModuleMeasured Measure(const MeasureInput& input);
 
-  // Starts the worker now, to see whether it works (a kernel with a known answer, self_test.h:
-  // failed_precondition agent.self_test.failed) and what the device is. Its answer to hello.
-  // Later starts refuse another device at the end of the bridge (agent.device.changed) until this
-  // is called again. Not while a Measure is under way.
+  // Starts the worker, runs the self-test (failed_precondition agent.self_test.failed) and returns
+  // the worker's answer to hello. Later starts refuse another device at the end of the bridge
+  // (agent.device.changed) until this is called again. REQUIRES: no Measure is under way.
   absl::StatusOr<v1::WorkerReady> Start();
 
   // Kills the worker; a Measure under way returns CANCELLED.
   void Abort();
 
-  // The last Measure found no worker that answers: the host's or the bridge's trouble, not the
-  // candidate's. What it was (agent.worker.failed, agent.bridge.failed).
+  // Whether the last Measure found no worker that answers: a fault of host or bridge, not of the
+  // candidate. trouble() is the error (agent.worker.failed, agent.bridge.failed).
   bool broken() const { return !trouble_.ok(); }
   const absl::Status& trouble() const { return trouble_; }
 
   int64_t restarts() const { return starts_ > 0 ? starts_ - 1 : 0; }
 
  private:
-  // `timed_out` and `phase` of an exchange that failed say why.
+  // Why an exchange failed: `timed_out` and `phase`.
   struct Exchange {
     v1::WorkerPhase phase = v1::WORKER_PHASE_UNSPECIFIED;
     bool timed_out = false;

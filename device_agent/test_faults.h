@@ -1,5 +1,5 @@
-// Faults on purpose (agent flag --test-faults): which measurement commits which, decided by a seed
-// and the measurement's name alone, so that a run can be repeated. Values; thread-safe.
+// Faults on purpose (agent flag --test-faults). Only a seed and the measurement's name decide which
+// measurement gets which fault, so that a run can be repeated. Values; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct TestFaults {
   double wrong = 0;  // shares of the measurements, together at most 1
   double crash = 0;
   double hang = 0;
-  double noisy = 0;    // a share of its own: these find the machine slower after than before
+  double noisy = 0;    // a share of its own: the machine seems slower after these than before
   int self_tests = 0;  // of each device the first so many compute a wrong answer
 
   bool any() const { return wrong > 0 || crash > 0 || hang > 0; }
@@ -30,12 +30,13 @@ struct TestFaults {
 // (agent.test_faults.invalid).
 absl::StatusOr<TestFaults> ParseTestFaults(std::string_view text);
 
-// Marks the result of a measurement that was told to fail and did: class TEST_FAULT, what it was in
-// the detail. The outcome stays what the ordinary checks found.
+// Marks the result of a measurement that failed on purpose: class TEST_FAULT, the fault in the
+// detail. The outcome stays what the ordinary checks found.
 void MarkTestFault(v1::InjectedFault fault, v1::ModuleMeasured* measured);
 
-// The baseline takes four times as long after a good measurement as before it: the ordinary check
-// of its drift finds the result invalid. Anything but OK, and what had no baseline, stays as it is.
+// Makes the baseline four times as long after a good measurement as before it, so that the ordinary
+// check of drift finds the result invalid. Does nothing if the outcome is not OK or has no
+// baseline.
 void Disturb(v1::ModuleMeasured* measured);
 
 }  // namespace tilewright::device_agent

@@ -1,11 +1,10 @@
-// The tracker's verdict on one device, from what its measurements look like. It tells a device that
-// is broken from candidates that are: many failures in a row make it a suspect, then a canary (a
-// candidate of its class that measured well before, with known outputs) is measured, and only a
-// canary that fails puts the device into quarantine. There canaries probe it after 1, 5, 15, then
-// every 60 minutes. Where no canary exists, quarantine ends by trying again.
+// The tracker's verdict on one device, from its measurements: is the device broken, or are the
+// candidates? Many failures in a row, of at least three different candidates, make the device a
+// suspect. Then a canary is measured: a candidate of its class that measured well before, with
+// known outputs. Only a failed canary puts the device into quarantine. There canaries probe it
+// after 1, 5, 15, then every 60 minutes. Without a canary, the next batch after that time decides.
 //
-// Pure; times are the caller's; not thread-safe. One poison candidate never does this: at least
-// three different ones must fail.
+// Pure; times are the caller's; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +27,8 @@ struct HealthOptions {
   int lost = 3;              // DEVICE_LOST of the last `window`
   int invalid = 6;           // not valid of the last `window`
   int window = 10;           // results that count for the two
-  int different = 3;         // candidates that must be among them
-  double canary_slow = 1.5;  // a canary this much slower than ever before on its class failed
+  int different = 3;         // number of different candidates that must be among them
+  double canary_slow = 1.5;  // a canary fails if it takes this many times its best on the class
   std::vector<int64_t> probe_after_s = {60, 300, 900, 3600};
   DriftOptions drift;
 };
@@ -45,13 +44,14 @@ class DeviceHealth {
   bool OnBatch(const std::vector<double>& baselines, HealthRow* row);
   // A canary has ended. `best_ns`: the least time that it ever took on a device of the class.
   bool OnCanary(const v1::MeasurementResult& result, double best_ns, HealthRow* row);
-  // A canary is wanted, but the class has none. True as above: what is proven by itself (lost,
-  // invalid, slow) is quarantined, what may be the candidates' fault is not held against it.
+  // A canary is needed, but the class has none. True as above. Lost, invalid or slow results prove
+  // a fault of the device: it is quarantined. Failures that candidates may have caused do not
+  // count.
   bool OnNoCanary(HealthRow* row);
   // The time of a probe without a canary has come: the next batch decides.
   void OnTrial(HealthRow* row);
-  // A person says that it is well, or the device is another one: everything begins anew, also what
-  // is usual.
+  // A person declares the device healthy, or it is another device: forgets all, also the usual
+  // time.
   void Renew(HealthRow* row);
 
   const DriftDetector& drift() const { return drift_; }

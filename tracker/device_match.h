@@ -26,16 +26,16 @@ struct Requirement {
 // invalid_argument (target.parse.invalid or selector.parse.invalid) when a part is malformed.
 absl::Status ValidateRequirement(const Requirement& requirement);
 
-// Ok, or failed_precondition with the slug of the first thing that does not fit
+// Returns ok if the device fits. Else failed_precondition with the slug of the first mismatch
 // (device.pool.mismatch, device.selector.mismatch, device.target.kind, device.target.threads,
-// device.target.<key>) and what was expected and found.
+// device.target.<key>), and what was expected and found.
 absl::Status MatchDevice(const Requirement& requirement, const v1::DeviceReport& device);
 
 // "a=1,b=2" -> {{a, 1}, {b, 2}}; a part without '=' has an empty value only when `allow_bare`.
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ParseKeyValues(
     std::string_view text, bool allow_bare, std::string_view slug);
 
-// The attribute's value as text, whatever its type.
+// Returns the attribute's value as text, for any type.
 std::string AttributeText(const v1::Attribute& attribute);
 
 }  // namespace tilewright::tracker

@@ -1,7 +1,7 @@
 // The tracker's state machine: agents, devices, leases, work items, the outbox of updates for
 // consumers. Pure: no gRPC, threads, clock or I/O; every method takes `now`. What must survive a
-// restart accumulates as Changes, which the caller commits *before* it lets any answer out; a pool
-// made from the Snapshot of the store goes on where the last commit was.
+// restart accumulates as Changes, which the caller commits *before* it sends any answer. A pool
+// made from the Snapshot of the store continues from the last commit.
 //
 // Rules (the tests check them after every event):
 //  I1  a device has at most one live lease
@@ -51,21 +51,21 @@ struct PoolOptions {
   int max_batch = 64;
   int max_candidate_kills = 2;   // attempts that took a device down before an item is quarantined
   int max_infra_losses = 20;     // attempts lost for other reasons before an item fails
-  int64_t max_outbox = 200'000;  // updates nobody acknowledged, beyond which nothing is granted
-  // Work items that have ended and were acknowledged are kept to recognise late results, for so
-  // long and at most so many.
+  int64_t max_outbox = 200'000;  // beyond so many unacknowledged updates nothing is granted
+  // Work items that have ended and were acknowledged are kept for this long, and at most so many,
+  // to recognise late results.
   int64_t keep_closed_ns = int64_t{15} * 60 * 1'000'000'000;
   size_t max_closed = 50'000;
-  int64_t max_open_items = 1'000'000;      // queued or running, beyond which none is taken in
+  int64_t max_open_items = 1'000'000;      // beyond so many queued or running, none is accepted
   double quantum_s = 10;                   // a batch is expected to take no longer
-  int64_t age_class_ns = 300 * kSecondNs;  // a job without service rises a class
+  int64_t age_class_ns = 300 * kSecondNs;  // time without service to move up a priority class
   SharePolicy share;
   HealthOptions health;
 };
 
 struct Now {
   int64_t mono_ns = 0;  // for every decision
-  int64_t wall_us = 0;  // for people, and to tell how much of a hold is left after a restart
+  int64_t wall_us = 0;  // for people, and for the rest of a hold after a restart
 };
 
 // Counters since this pool was made, and levels; for metrics.
@@ -94,26 +94,26 @@ class DevicePool {
 
   // --- agents ------------------------------------------------------------------------------------
 
-  // Takes in an agent's whole state. False: an old message, ignored. invalid_argument
-  // (agent.sync.invalid), aborted (agent.session.replaced), failed_precondition
+  // Applies an agent's whole state. Returns false for an old message, which has no effect.
+  // invalid_argument (agent.sync.invalid), aborted (agent.session.replaced), failed_precondition
   // (agent.protocol.unsupported).
   absl::StatusOr<bool> Sync(const v1::SyncRequest& request, const std::string& address, Now now);
 
   // Whether an idle device of the agent could take work, if there were any.
   bool CouldTakeWork(const std::string& agent, Now now) const;
 
-  // Writes what the agent should know, granting work to its idle devices when `may_grant`. True:
-  // there is something new in it, so answer at once.
+  // Writes the agent's answer; grants work to its idle devices if `may_grant`. Returns true if the
+  // answer has something new and should go out immediately.
   bool FillSyncResponse(const std::string& agent, bool may_grant, Now now,
                         v1::SyncResponse* response);
 
-  // Takes in one result. The Ack may go out only after the commit.
+  // Applies one result. The Ack may go out only after the commit.
   v1::Ack Report(const v1::MeasurementResult& result, const std::string& address, Now now);
 
   // --- consumers ---------------------------------------------------------------------------------
 
   bool Knows(const std::string& work_item) const { return items_.count(work_item) != 0; }
-  // Its artifacts have vanished: it waits until it is submitted again.
+  // Whether the item waits to be submitted again, because its artifacts are gone.
   bool AwaitsArtifacts(const std::string& work_item) const {
     return awaiting_.count(work_item) != 0;
   }
@@ -145,9 +145,9 @@ class DevicePool {
   // Expires leases, holds and queue timeouts. Call at least once a second.
   void Tick(Now now);
 
-  // Agents and consumers about whom something has changed since the last call, by their names: what
-  // FillSyncResponse or Pull would write for all others is what it was, but for new grants
-  // (HasWork) and repeated ones.
+  // Returns the names of agents and consumers with an event since the last call. For all others,
+  // FillSyncResponse and Pull write what they wrote before, except for new grants (HasWork) and
+  // repeated ones.
   std::set<std::string> TakeNews() { return std::exchange(news_, {}); }
   // Whether anything waits that could be granted.
   bool HasWork() const { return queue_.size() > 0 && outbox_size_ < options_.max_outbox; }
@@ -351,7 +351,7 @@ class DevicePool {
     watched_devices_.insert(device.row.name);
     Tell(device);
   }
-  // Its agent should hear of it.
+  // Counts as an event for its agent.
   void Tell(const Device& device) { news_.insert(device.agent); }
 
   const PoolOptions options_;

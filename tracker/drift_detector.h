@@ -1,9 +1,9 @@
-// Tells a device that became slower from noise. What is watched is the time of a fixed kernel that
-// is measured before and after each candidate (the baseline), in batches of 16 (eight candidates, a
-// grant). A batch counts with a low quantile, since disturbances only ever add time; two batches in
-// a row beyond the median of the last eight are a shift. The numbers were chosen on recorded noise
-// (tests/unit/baseline_noise.txt): devices of the fleet wander by 3 % over many batches, but hardly
-// from one to the next. A device that slows down by less than that per batch is not found.
+// Detects that a device became slower, and ignores noise. Input is the time of the baseline, a
+// fixed kernel that is measured before and after each candidate, in batches of 16 (eight
+// candidates, one grant). A batch counts by a low quantile, since disturbances only add time. Two
+// batches in a row beyond the median of the last eight are a shift. The numbers were chosen on
+// recorded noise (tests/unit/baseline_noise.txt): devices drift by 3 % over many batches, but
+// little from one batch to the next. A slow-down of less than that per batch is not found.
 //
 // Pure; not thread-safe.
 #pragma once
@@ -16,7 +16,7 @@ namespace tilewright::tracker {
 
 struct DriftOptions {
   size_t batch = 16;     // baselines
-  size_t memory = 8;     // batches that the reference rests on; nothing is judged before
+  size_t memory = 8;     // batches behind the reference; without them there is no verdict
   double shift = 0.028;  // relative to the reference: more is slower
   int batches = 2;       // in a row
 };
@@ -27,18 +27,18 @@ class DriftDetector {
  public:
   explicit DriftDetector(DriftOptions options = {}) : options_(options) {}
 
-  // More baselines, all of one unit; those that are not positive are left out. The worst that the
-  // batches completed by them say. kFaster: the reference was slow; it is learned anew.
+  // Adds baselines of one unit; those that are not positive are ignored. Returns the worst verdict
+  // of the batches that they complete. kFaster: the reference was too slow and is learned again.
   Drift Add(const std::vector<double>& baselines);
 
-  // Whether these alone are beyond the history. False while that is being learned.
+  // Whether these baselines alone are beyond the reference. False while that is being learned.
   bool Slower(std::vector<double> baselines) const;
 
   // The usual time; 0 while it is being learned.
   double reference() const;
-  // Of the last batch to the reference; 1 while that is being learned.
+  // Ratio of the last batch to the reference; 1 while that is being learned.
   double last_ratio() const { return last_ratio_; }
-  // The device is another one (new fingerprint), or a person says that it is well.
+  // For another device (new fingerprint), or one that a person declares healthy.
   void Reset();
 
  private:

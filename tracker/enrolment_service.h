@@ -1,6 +1,6 @@
-// Answers enrolment (deploy/security/enrolment.h) for a tracker, on a listener of its own: no
-// caller has a certificate there, so strangers are told little and seldom, and each call leaves a
-// line in the audit log. Thread-safe.
+// Answers enrolment (deploy/security/enrolment.h) for a tracker, on a listener of its own. Callers
+// have no certificate there. So answers reveal little, calls are rate limited, and each call leaves
+// a line in the audit log. Thread-safe.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@
 namespace tilewright::tracker {
 
 inline constexpr char kEnrolmentServiceName[] = "tilewright.v1.EnrolmentService";
-// All that a request may weigh.
+// Largest request.
 inline constexpr int kMaxEnrolmentBytes = 64 << 10;
 
 class EnrolmentServiceImpl final : public v1::EnrolmentService::Service {

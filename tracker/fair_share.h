@@ -1,10 +1,10 @@
-// Who is served next: start-time fair queueing over users and, inside a user, over jobs, by the
-// seconds of devices that they use, divided by their weights. One clock per device class, because a
-// second of a phone says nothing about who may have the next GPU. The cost of a grant is known only
-// when it is over: it is charged as expected at first and corrected afterwards.
+// Decides who is served next: start-time fair queueing over users and, inside a user, over jobs.
+// The cost is the device seconds that they use, divided by their weights. Each device class has a
+// clock of its own: seconds of a phone do not count for the next GPU. The cost of a grant is known
+// only when it ends: it is charged as expected first and corrected afterwards.
 //
-// Whoever comes (back) starts at the least served of those that compete, so that nobody saves up a
-// claim while idle. Everything is forgotten at a restart of the tracker: shares start even again.
+// A user or job that starts (again) to compete begins at the least served competitor, so that idle
+// time earns no claim. A restart of the tracker forgets everything: all shares start equal.
 //
 // Pure; without clock or I/O; not thread-safe.
 #pragma once
@@ -30,8 +30,8 @@ struct Flow {
 // Virtual time over names that compete. A name's start tag is the cost charged to it so far.
 class VirtualClock {
  public:
-  // One decision between these. Who was not in the decision before, and is not being served either,
-  // starts at the least of those that were.
+  // One decision between these. A name that was not in the decision before, and is not being
+  // served, starts at the least start tag of the others.
   void Compete(const std::set<std::string>& names);
 
   // The start tag; least first.
@@ -77,8 +77,8 @@ class FairShare {
   void Begin(const std::string& device_class, const Flow& flow, double weight);
   // Seconds of the device that the flow is charged with; negative to take a charge back.
   void Charge(const std::string& device_class, const Flow& flow, double seconds);
-  // `seconds` is what the device was really used for, over `items` work items: what is expected of
-  // later ones follows it.
+  // `seconds` is the real use of the device, over `items` work items. It updates the expected cost
+  // of later items.
   void End(const std::string& device_class, const Flow& flow, double seconds, int items);
 
   const SharePolicy& policy() const { return policy_; }

@@ -1,6 +1,6 @@
-// Makes stored items of the bytes that come out of the database, a batch at a time and beside the
-// reading of the next one: a restart with a million of them waits for whichever takes longer.
-// Belongs to one thread.
+// Makes stored items from the bytes of the database, one batch at a time, while the caller reads
+// the next batch. So a restart with a million items takes the longer of the two times, not their
+// sum. Belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace tilewright::tracker {
 
 class ItemUnpacker {
  public:
-  // Fills `item` of the rows, which must neither move nor be touched until Finish.
+  // Fills `item` of the rows. REQUIRES: nothing moves or uses the rows until Finish.
   explicit ItemUnpacker(std::vector<WorkRow>* rows) : rows_(rows) {}
   ~ItemUnpacker();
 

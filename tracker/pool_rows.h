@@ -38,7 +38,7 @@ struct WorkRow {
   int invalid_results = 0;
   int64_t submitted_us = 0;
   int64_t closed_us = 0;
-  // On this process's monotonic clock, or when it began; not stored.
+  // On this process's monotonic clock; after a restart the time of the start. Not stored.
   int64_t queued_ns = 0;
   int64_t closed_ns = 0;
 
@@ -69,7 +69,7 @@ struct HoldRow {
   int64_t expire_us = 0;
 };
 
-// What the tracker thinks of a device; see device_health.h.
+// The tracker's verdict on a device; see device_health.h.
 enum class Verdict { kGood = 0, kSuspect = 1, kQuarantined = 2 };
 
 struct HealthRow {
@@ -120,8 +120,9 @@ struct Changes {
 
 // Everything durable, as of the last commit.
 struct Snapshot {
-  std::string store_id;  // random name of this database: makes cursors of another one visible
-  uint64_t epoch = 1;    // rises at each start
+  std::string
+      store_id;        // random name of this database; cursors of another one are recognised by it
+  uint64_t epoch = 1;  // rises at each start
   int64_t next_work_seq = 1;
   int64_t next_outbox_seq = 1;
   std::vector<WorkRow> items;  // by name

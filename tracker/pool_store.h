@@ -1,5 +1,5 @@
-// Where the rows of the state machine are kept: the seam between the rounds and a database. The one
-// of the daemon is tracker_store.h; the simulation wraps it with faults. Not thread-safe.
+// Stores the rows of the state machine: the interface between the rounds and a database. The daemon
+// uses tracker_store.h; the simulation wraps it with faults. Not thread-safe.
 #pragma once
 
 #include "deploy/support/status.h"

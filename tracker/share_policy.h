@@ -1,5 +1,5 @@
-// What users may have of the fleet: weights and quotas. Plain values, set by the operator
-// (--share); the defaults share evenly and limit nobody.
+// Weights and quotas of users. Plain values, set by the operator (--share); by default all weights
+// are equal and there are no quotas.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace tilewright::tracker {
 
 struct UserPolicy {
   double weight = 1;                  // share of devices relative to other users
-  int64_t max_open_items = 0;         // work items queued or running at once; 0 = no limit
-  int max_devices = 0;                // devices working for the user at once; 0 = no limit
+  int64_t max_open_items = 0;         // work items queued or running; 0 = no limit
+  int max_devices = 0;                // devices that work for the user; 0 = no limit
   double device_seconds_per_day = 0;  // by UTC day; 0 = no limit
 };
 
 struct SharePolicy {
-  UserPolicy everyone;  // who has no row of their own
+  UserPolicy everyone;  // those without a row of their own
   std::map<std::string, UserPolicy> users;
 
   const UserPolicy& Of(const std::string& user) const {

@@ -1,6 +1,6 @@
 // A work item as the tracker keeps it, in memory and in its database: the bytes of the message, and
-// beside them only what is decided by. A parsed message of a million queued items would take two
-// gigabytes and most of a restart. Plain values.
+// the few fields on which decisions depend. A million parsed messages would take two gigabytes and
+// most of a restart. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tilewright::tracker {
 
-// What the items of one job mostly have in common, kept once for neighbours.
+// What the items of one job mostly have in common, stored once for items that follow each other.
 struct ItemTerms {
   QueueTerms queue;
   std::string pool;
@@ -31,8 +31,8 @@ class StoredItem {
   using SharedTerms = std::shared_ptr<const ItemTerms>;
 
   StoredItem();
-  // `last`: the terms of the item packed before it, which it shares when they are the same; its own
-  // afterwards. Null: it shares with nobody.
+  // `last`: in, the terms of the item packed before it, which this one shares if they are equal;
+  // out, this item's terms. Null: this item shares no terms.
   explicit StoredItem(const v1::WorkItem& item, SharedTerms* last = nullptr);
   // The same from the bytes of `item`, which the caller has parsed.
   StoredItem(const v1::WorkItem& item, std::string bytes, SharedTerms* last);
@@ -49,7 +49,7 @@ class StoredItem {
 
   const std::string& SerializeAsString() const { return bytes_; }
   v1::WorkItem Unpack() const;
-  // Nobody measures it any more: only name, job and attempts_before stay in the bytes.
+  // The item will not be measured again: only name, job and attempts_before stay in the bytes.
   void Close();
 
  private:

@@ -34,13 +34,14 @@ class TrackerLoop {
       support::Clock* clock, TrackerMetrics* metrics);
   ~TrackerLoop();
 
-  // `fatal` is called, at most once, when the state cannot be loaded again: the process must end.
+  // Calls `fatal`, at most once, if the state cannot be loaded again: then the process must end.
   void Start(std::function<void(absl::Status)> fatal);
 
-  // Queues a call. After Stop it is finished at once with unavailable (tracker.stopping).
+  // Queues a call. After Stop it finishes the call immediately, with unavailable
+  // (tracker.stopping).
   void Post(LoopCall call);
 
-  // From now on nothing is granted and every long poll is answered at once.
+  // From now on the tracker grants nothing and answers every long poll immediately.
   void Drain();
 
   // Finishes all calls and ends the thread. Idempotent.

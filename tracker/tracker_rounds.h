@@ -1,9 +1,8 @@
-// How the tracker turns calls into answers: it takes in everything that waits, applies it, answers
-// the long polls that have news, commits once, and only then lets any answer out. When a commit
-// fails, every answer of that round becomes an error and the state machine is rebuilt from the
-// store: memory never runs ahead of the disk. Without threads, gRPC or files of its own; the loop
-// (tracker_loop.h) drives it with the system's clock, the simulation with a virtual one. Not
-// thread-safe.
+// Turns calls into answers, in rounds. A round applies all waiting calls, answers the long polls
+// that have an event, commits once, and only then sends the answers. If the commit fails, every
+// answer of the round becomes an error and the state machine is rebuilt from the store: memory is
+// never ahead of the disk. Without threads, gRPC or files of its own. The loop (tracker_loop.h)
+// drives it with the system's clock, the simulation with a virtual one. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +21,20 @@
 
 namespace tilewright::tracker {
 
-// What a waiting call is asked with.
+// The arguments of a poll.
 struct PollContext {
   DevicePool* pool = nullptr;
   Now now;
   bool may_grant = true;
-  bool draining = false;    // the tracker is about to stop: say so and answer
-  bool superseded = false;  // the client already asks anew: answer as little as possible
+  bool draining = false;    // the tracker is about to stop: answer so
+  bool superseded = false;  // the client has called again: answer as little as possible
 };
 
 enum class PollResult {
-  kWait,    // nothing to say before there is news of the one that asks
-  kIdle,    // nothing to say before that, or before there is work
-  kSoon,    // nothing new, but something said before may not have arrived: answer within a second
-  kAnswer,  // there is something to answer
+  kWait,    // no answer before an event for the caller
+  kIdle,    // no answer before an event for the caller, or before there is work
+  kSoon,    // nothing new, but an earlier answer may be lost: answer within a second
+  kAnswer,  // there is an answer now
 };
 
 // One call of a client on its way through the rounds. The functions run on the caller of Round,
@@ -46,12 +45,12 @@ struct LoopCall {
   // Writes the response. Null: answer after apply.
   std::function<PollResult(const PollContext&)> poll;
   std::function<void(const absl::Status&)> finish;
-  // The client is gone. Null: never.
+  // Whether the client is gone. Null: never.
   std::function<bool()> cancelled;
-  int64_t wait_ms = 0;  // how long the call may wait for something to answer
-  // A waiting call is answered as it is when another one with the same key arrives.
+  int64_t wait_ms = 0;  // how long the call may wait for an answer
+  // When another call with the same key arrives, a waiting call is answered with what there is.
   std::string key;
-  // Agent or consumer: it is asked again when there is news of it (DevicePool::TakeNews).
+  // Agent or consumer: the call is polled again after an event for it (DevicePool::TakeNews).
   std::string about;
 };
 
@@ -61,7 +60,7 @@ struct RoundOptions {
   int64_t after_failure_ms = 1000;  // nothing is granted for this long after a failed commit
 };
 
-// unavailable (tracker.stopping): what calls get that come too late.
+// The error of calls that come too late: unavailable (tracker.stopping).
 absl::Status TrackerStopping();
 
 class TrackerRounds {
@@ -72,15 +71,15 @@ class TrackerRounds {
                                                                PoolStore* store,
                                                                support::Clock* clock);
 
-  // One round with these calls and everything that waits. Call it for new calls and at least ten
-  // times a second. An error: the state could not be loaded again after a failed commit; every call
-  // was finished with an error, and so will be all later ones.
+  // Runs one round with these calls and those that wait. Call it for new calls and at least ten
+  // times a second. Returns an error if the state could not be loaded again after a failed commit:
+  // this call and all later ones then finish with an error.
   absl::Status Round(std::vector<LoopCall> calls, bool draining);
 
   // Finishes what waits with TrackerStopping.
   void FinishAll();
 
-  // Tells how many seconds each commit took and what came of it.
+  // Called after each commit with its seconds and status.
   void set_on_commit(std::function<void(double, const absl::Status&)> on_commit) {
     on_commit_ = std::move(on_commit);
   }

@@ -19,7 +19,7 @@ inline constexpr char kFleetAdminServiceName[] = "tilewright.v1.FleetAdminServic
 
 class AgentServiceImpl final : public v1::AgentService::CallbackService {
  public:
-  // `security` checks that agents speak for themselves; null: nobody shows who they are.
+  // `security` checks that each agent sends only its own name; null: callers show no identity.
   explicit AgentServiceImpl(TrackerLoop* loop, const daemon::ServerSecurity* security = nullptr)
       : loop_(loop), security_(security) {}
 

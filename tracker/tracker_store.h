@@ -17,10 +17,10 @@ inline constexpr uint64_t kCheckBesideBytes = uint64_t{32} << 20;
 
 class TrackerStore final : public PoolStore {
  public:
-  // Opens or creates the file, brings its schema up to date, raises the epoch (durably). data_loss
-  // when the file is damaged: it is left as it is. Codes follow deploy/sql/database.h.
-  // Of a file of `check_beside_bytes` or more that needs no migration the damage check runs beside
-  // the first Load, which then fails with data_loss, and the epoch rises at that Load's end.
+  // Opens or creates the file, migrates its schema, raises the epoch durably. data_loss if the file
+  // is damaged: it is not changed. Codes follow deploy/sql/database.h. A file of
+  // `check_beside_bytes` or more that needs no migration is checked for damage while the first Load
+  // runs. If the check fails, that Load returns data_loss. The epoch rises at its end.
   static absl::StatusOr<std::unique_ptr<TrackerStore>> Open(
       const std::string& path, uint64_t check_beside_bytes = kCheckBesideBytes);
 

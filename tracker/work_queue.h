@@ -1,7 +1,7 @@
 // The queue of work items that wait for a device: by priority class, inside a class by fair share
-// (fair_share.h), inside a job by age. Who gets nothing for five minutes rises a class, until it is
-// served: a job waits behind more urgent ones for at most five minutes per class between them.
-// Without clock or I/O; not thread-safe.
+// (fair_share.h), inside a job by age. A job that was not served for five minutes moves up one
+// priority class, until it is served. So it waits behind more urgent jobs for at most five minutes
+// per class between them. Without clock or I/O; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace tilewright::tracker {
 
-// On what terms a work item waits; most items of a job have the same.
+// What decides when a work item is served; equal for most items of a job.
 struct QueueTerms {
   Flow flow;
   double weight = 1;        // of the job among those of its user
   int priority = 3;         // 1 (urgent) .. 5 (idle)
-  int max_batch = 0;        // 0 = no wish
+  int max_batch = 0;        // items in a batch with this one; 0 = TakeRequest::default_batch
   std::string requirement;  // Requirement::Key
 };
 
@@ -32,10 +32,10 @@ struct TakeRequest {
   std::function<bool(const std::string&)> matches;
   // Which users may have one more device. Null: all.
   std::function<bool(const std::string&)> admits;
-  int default_batch = 8;  // at most so many items, and at most what each item in it wishes
-  int max_batch = 64;     // whatever it wishes
-  double quantum_s = 10;  // of at least one item, no more than are expected to take so long
-  int64_t age_class_ns = int64_t{300} * 1'000'000'000;  // without service, to rise a class
+  int default_batch = 8;  // limit of items if the first one has no max_batch
+  int max_batch = 64;     // limit of an item's own max_batch
+  double quantum_s = 10;  // expected time of the batch at most; one item always fits
+  int64_t age_class_ns = int64_t{300} * 1'000'000'000;  // time without service to move up a class
   int64_t now_ns = 0;
 };
 
@@ -56,8 +56,8 @@ class WorkQueue {
   bool Remove(int64_t seq, const QueueTerms& terms);
   bool Contains(int64_t seq, const QueueTerms& terms) const;
 
-  // Takes the next batch for a device, which then counts as one decision of `share`. No names when
-  // nothing fits.
+  // Takes the next batch for a device; this is one decision of `share`. Returns no names if nothing
+  // fits.
   Batch Take(const TakeRequest& request, FairShare* share);
 
   // How many queued items have a requirement that `matches` accepts.
