@@ -1,5 +1,6 @@
-// `tilewright backup`: the state folder of a tracker or a tuner, copied while the daemon works, and
-// put back. Local files only: run where the daemon runs, as a user that may read its folder.
+// `tilewright backup`: copies the state folder of a tracker or a tuner while the daemon works, and
+// restores it. Local files only: run it on the daemon's machine, as a user that may read its
+// folder.
 #pragma once
 
 #include <string>
@@ -16,12 +17,12 @@ struct BackupOptions {
 
 // Each returns an exit code.
 
-// A new folder with the databases as they are at one moment, all else that matters, and
-// backup.json: what is in it, with checksums. It appears whole or not at all.
+// Makes a new folder with the databases of one moment, the other files that a restore needs, and
+// backup.json: the list of files with checksums. The folder appears complete or not at all.
 int BackupCreate(const BackupOptions& options);
-// Whether a backup is whole: 1 when a file is missing, changed or too much.
+// Checks a backup: 1 if a file is missing, changed or not in the list.
 int BackupVerify(const BackupOptions& options);
-// Into a state folder that is not there yet, or empty, after verifying.
+// Verifies a backup and copies it into a state folder that is missing or empty.
 int BackupRestore(const BackupOptions& options);
 
 }  // namespace tilewright::cli

@@ -1,4 +1,4 @@
-// backup.json: what a backup holds, with checksums. Pure functions.
+// backup.json: the files of a backup, with checksums. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,7 @@ struct BackupFile {
 std::string BackupManifestText(const std::string& daemon, const std::string& created,
                                const std::vector<BackupFile>& files);
 
-// data_loss (backup.manifest.invalid) for any other text, and for paths that lead out of the
-// folder.
+// data_loss (backup.manifest.invalid) for any other text, and for paths outside the folder.
 absl::StatusOr<std::vector<BackupFile>> ParseBackupManifest(std::string_view text);
 
 }  // namespace tilewright::cli

@@ -27,7 +27,7 @@ int ExitCodeOf(const absl::Status& status);
 // "tilewright run: cannot read the module\n  why: ...\n  do: ...\n". `what` says what was tried.
 std::string ErrorText(std::string_view command, std::string_view what, const absl::Status& status);
 
-// What a person can do about the error, from its slug and code; never empty.
+// Returns what a person can do about the error, by its slug and code; never empty.
 std::string Advice(const absl::Status& status);
 
 // Prints ErrorText to standard error and returns ExitCodeOf. OK prints nothing and gives 0.

@@ -1,5 +1,5 @@
-// What the files that declare flags share (cli_main.cc and *_flags.cc, the only ones that see
-// CLI11): how a command is added and how it says what will run.
+// Shared by the files that declare flags (cli_main.cc and *_flags.cc, the only ones that include
+// CLI11): how a command is added, and how it sets the action to run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 
 namespace tilewright::cli {
 
-// What the chosen command will do: returns an exit code.
+// Runs the chosen command; returns an exit code.
 using Action = std::function<int()>;
 
 inline constexpr char kOutputFlag[] = "-o,--output";
@@ -22,7 +22,7 @@ CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::strin
 // A command that only has commands.
 CLI::App* AddGroup(CLI::App* parent, const std::string& name, const std::string& what,
                    const std::string& examples);
-// `-o json` where there is no output file, `--format json` elsewhere.
+// Adds `-o json` to commands without an output file, `--format json` to others.
 void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format);
 
 // --server and --identity.

@@ -1,5 +1,5 @@
-// `tilewright compile`: ONNX model to module, with the tuning log's best schedules where there are
-// any. The module is written at the very end, atomically; a failure writes nothing.
+// `tilewright compile`: ONNX model to module, with the best schedules of the tuning log. The module
+// is written at the very end, atomically; a failure writes nothing.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct CompileOptions {
   std::string target;
   std::string output;               // empty: the model's name with .tw, in the current folder
   std::string log_path;             // tuning log (SQLite); empty: default schedules
-  std::string device_class;         // whose records; empty: the one that knows most tasks
+  std::string device_class;         // device class of the records; empty: the one with most tasks
   std::vector<std::string> shapes;  // NAME=1x3x224x224
   double require_tuned = -1;        // least percentage of time in tuned kernels; < 0: any
   std::string dump_dir;
@@ -37,8 +37,8 @@ absl::StatusOr<ScheduleChoice> UseRecords(log::TuningLog* log, const std::string
 
 // "model.tw" for "some/where/model.onnx".
 std::string DefaultOutput(const std::string& model_path);
-// An error (with nothing written) when `path` cannot be written: missing folder, no permission, a
-// folder of that name. For finding out before the long work.
+// Checks, before long work, that `path` can be written. Returns an error for a missing folder, a
+// missing permission, or a folder of that name. Writes nothing.
 absl::Status CheckWritable(const std::string& path);
 
 // The kernels of ModuleCompiled.manifest_summary_json as a table; `{}` of bad JSON is an error.

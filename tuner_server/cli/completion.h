@@ -1,4 +1,4 @@
-// Shell completion, made from the table of commands itself, so that it never lags behind. Pure
+// Shell completion, made from the table of commands, so that it is always up to date. Pure
 // functions over plain values.
 #pragma once
 
@@ -14,7 +14,7 @@ struct CompletionFlag {
   std::vector<std::string> names;  // "--output", "-o"
   std::string what;                // for people; the first line counts
   bool takes_value = false;
-  std::vector<std::string> values;  // what it may be; empty: anything, files are offered
+  std::vector<std::string> values;  // allowed values; empty: any, and files are offered
 };
 
 struct CompletionCommand {

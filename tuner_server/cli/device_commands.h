@@ -1,4 +1,4 @@
-// `tilewright devices …`: the fleet as people see it, with the reason why a device gets no work.
+// `tilewright devices …`: shows the devices of the fleet, and why a device gets no work.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ int DevicesDrain(const ServerPlace& server, const std::string& device, bool drai
                  const std::string& reason, bool now);
 int DevicesHold(const ServerPlace& server, const std::string& device, const std::string& holder,
                 const std::string& purpose, double minutes);
-// Has the device's agent run the operator's reset command.
+// Makes the device's agent run the operator's reset command.
 int DevicesReset(const ServerPlace& server, const std::string& device, const std::string& reason);
 // Who uses the fleet and how much of it.
 int DevicesShares(const ServerPlace& server, OutputFormat format);

@@ -1,6 +1,6 @@
 // The fleet on one machine: `tilewright tune` without a server starts tilewright-tracker, -tuner
 // and -agent as children on loopback with a state folder of their own, restarts one that dies, and
-// stops them at the end. They die with this process however it ends. Used from one thread; Healthy
+// stops them at the end. They end with this process, however it ends. Used from one thread; Healthy
 // may be called from any.
 #pragma once
 
@@ -29,7 +29,7 @@ class EmbeddedFleet {
   // Returns when the tuner answers. unavailable cli.embedded.locked: another process uses the
   // folder; cli.embedded.start: a service did not start.
   static absl::StatusOr<std::unique_ptr<EmbeddedFleet>> Start(const EmbeddedOptions& options);
-  // Stops the services: SIGTERM, then SIGKILL for one that does not listen.
+  // Stops the services: SIGTERM, then SIGKILL for one that does not end.
   ~EmbeddedFleet();
 
   const std::string& address() const;    // of the tuner

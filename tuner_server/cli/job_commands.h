@@ -26,14 +26,14 @@ struct JobRequest {
   std::vector<std::string> shapes;  // NAME=1x3x224x224
   int priority = 3;
   std::vector<std::string> search_parts;  // PART=on or PART=off
-  bool recall = false;                    // go on from what earlier jobs measured
+  bool recall = false;                    // continue from what earlier jobs measured
   bool records_only = false;  // the weights stay here: a model with made-up ones is sent
 };
 
 // Uploads the model and creates the job; safe to repeat (one request id per process run).
 absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& request);
 
-// Asked many times a second from another thread; an error ends the waiting with that error.
+// Called many times a second from another thread; its error ends the wait.
 using AliveCheck = std::function<absl::Status()>;
 
 // Follows the job to its final state, drawing progress; reconnects with back-off for kPatienceMs
@@ -48,8 +48,8 @@ absl::StatusOr<std::vector<v1::Task>> FetchTasks(ServerClient& client, const std
 // `peak_gflops` is what the job's threads can reach together; 0 = unknown.
 std::string TasksTable(const std::vector<v1::Task>& tasks, double peak_gflops);
 nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, double peak_gflops);
-// What the fleet's fastest device can reach with as many cores as the job's target has threads,
-// from the peak that its agent measured (attributes peak_gflops and cores); 0 when nobody says.
+// Returns the peak of the fleet's fastest device with as many cores as the job's target has
+// threads, from what its agent measured (attributes peak_gflops and cores); 0 if unknown.
 double FleetPeakGflops(ServerClient& client, const std::string& target);
 
 // A job as JSON: state, progress, published module.

@@ -1,4 +1,4 @@
-// `tilewright log explain`: why a task has the schedule that it has.
+// `tilewright log explain`: shows why a task has its schedule.
 #pragma once
 
 #include <string>

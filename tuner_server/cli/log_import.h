@@ -18,8 +18,8 @@ struct LogImportOptions {
   std::string sha256;                // of the only source; empty: FILE.sha256 where there is one
   OutputFormat format = OutputFormat::kTable;
 };
-// Exit code 5 when a checksum does not fit: nothing of that file is imported then. Conflicts are
-// counted and left out; they are no error.
+// Exit code 5 if a checksum does not match: then nothing of that file is imported. Conflicts are
+// counted and skipped; they are no error.
 int LogImport(const LogImportOptions& options, const std::string& command);
 
 }  // namespace tilewright::cli

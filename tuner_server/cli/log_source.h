@@ -1,5 +1,5 @@
-// Where the `log` commands read from: a tuning log on disk, or what a server exports of its own, so
-// that the same code serves both. Reads only; one owner, one thread.
+// The source of the `log` commands: a tuning log on disk, or a server's export of its log. The same
+// code serves both. Reads only; one owner, one thread.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ struct ExportRequest {
 };
 
 // --log, else --server, else TILEWRIGHT_SERVER, else the log of `tilewright tune` on this machine.
-// not_found when there is none of these.
+// not_found if there is none of these.
 absl::StatusOr<LogPlace> ResolveLogPlace(const LogPlace& flags);
 
 // A file is opened read-only. A server's records (and batches, with `drafts`) become a log in

@@ -1,4 +1,4 @@
-// How `log stats` shows a job: outcomes, where the time went, how good the cost models were. Pure
+// The text of `log stats`: outcomes, time by kind of work, quality of the cost models. Pure
 // functions over rows.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tilewright::cli {
 
-// How well one model ranked what was measured of its picks.
+// How well one model ranked those of its picks that were measured.
 struct PickQuality {
   std::string model_id;  // "prior" and "random" for picks made without a trained model
   int64_t measured = 0;  // usable trials that it picked
@@ -21,7 +21,7 @@ struct PickQuality {
 std::vector<PickQuality> ComputePickQuality(const std::vector<log::TrialRow>& trials);
 
 std::string StatsText(const log::JobStats& stats);
-// `has_models`: the source stores models (a log file); else only what the picks tell is shown.
+// `has_models`: the source stores models (a log file); else only the quality of picks is shown.
 std::string ModelsText(const log::JobStats& stats, const std::vector<PickQuality>& picks,
                        bool has_models);
 nlohmann::json StatsJson(const log::JobStats& stats, const std::vector<PickQuality>& picks);

@@ -15,8 +15,9 @@ struct Measured {
   log::RecordRow record;
 };
 
-// The task of that name, or whose hash begins so (4 digits at least), in the newest job that has
-// one; in `job_name` where that is not empty. not_found (log.task.not_found) names what there is.
+// Returns the task of that name, or whose hash begins with it (at least 4 digits), from the newest
+// job that has it, or from `job_name` if that is not empty. not_found (log.task.not_found) names
+// the tasks that exist.
 absl::StatusOr<log::TaskRow> FindTask(log::TuningLog* log, const std::string& wanted,
                                       const std::string& job_name);
 

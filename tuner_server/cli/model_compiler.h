@@ -32,7 +32,7 @@ class ModelCompiler {
   static absl::StatusOr<ModelCompiler> Open(const ModelSource& source);
 
   const v1::JobOpened& opened() const { return opened_; }
-  // output_path of the request is set here: the module's bytes come back, nothing else is left.
+  // Sets output_path of the request; returns the module's bytes and leaves no file.
   absl::StatusOr<v1::ModuleCompiled> Compile(v1::CompileModule request, std::string* module_bytes);
 
  private:

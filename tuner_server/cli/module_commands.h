@@ -20,7 +20,7 @@ struct ModuleRef {
 // "m", "m/3", "m/versions/3", "m@stable" or the same in full. invalid_argument (cli.usage.module).
 absl::StatusOr<ModuleRef> ParseModule(std::string text);
 
-// What a module is looked for by; at least a module or a model.
+// Criteria for a module: at least a module or a model.
 struct ModuleQuestion {
   std::string module;        // as ParseModule reads it; empty: any
   std::string model;         // an ONNX file or its SHA-256; empty: any

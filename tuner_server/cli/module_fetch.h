@@ -1,5 +1,5 @@
-// `tilewright modules fetch`: a module's bytes, with their digest and, where a key is given, their
-// signature checked.
+// `tilewright modules fetch`: fetches a module, and checks its digest and, if a key is given, its
+// signature.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tilewright::cli {
 
-// Fetches files[0] (model.tw), verified; goes on where an earlier call was cut off; returns the
-// bytes moved.
+// Fetches files[0] (model.tw) and verifies it; resumes where an earlier call was cut off. Returns
+// the number of bytes moved.
 absl::StatusOr<int64_t> FetchModule(ServerClient& client, const v1::ModuleVersion& version,
                                     const std::string& output);
 
@@ -22,7 +22,7 @@ struct ModuleFetch {
   OutputFormat format = OutputFormat::kTable;
 };
 // An unsigned or wrongly signed module is refused (exit code 5) before any of its bytes move.
-// Writes OUTPUT.sig beside OUTPUT when a key is given.
+// Writes OUTPUT.sig next to OUTPUT if a key is given.
 int ModulesFetch(const ServerPlace& server, const ModuleFetch& fetch);
 
 }  // namespace tilewright::cli

@@ -22,7 +22,7 @@ struct ModuleSigning {
   OutputFormat format = OutputFormat::kTable;
 };
 int ModulesSign(const ModuleSigning& signing);
-// Exit code 5 when the signature is missing, by another key, or does not fit the bytes; 1 when the
+// Exit code 5 if the signature is missing, is by another key, or does not match the bytes; 1 if the
 // module itself is damaged.
 int ModulesVerify(const ModuleSigning& signing);
 

@@ -9,7 +9,7 @@
 namespace tilewright::cli {
 
 // "native[,threads=N]" becomes "cpu,arch=…,cpu=…,threads=…"; any other target is checked and made
-// canonical. ir.target.* errors for what is not a target.
+// canonical. Errors ir.target.* for a text that is no target.
 absl::StatusOr<std::string> ExpandTarget(const std::string& text);
 // Threads named by a canonical target; 1 without.
 int ThreadsOf(const std::string& target);

@@ -19,9 +19,9 @@ struct ProgressState {
   bool running = false;  // time counts
 };
 
-// The line without control characters; `width` is the room there is.
+// Returns the line without control characters, at most `width` columns wide.
 std::string ProgressLine(const ProgressState& state, int width);
-// The state as it is `seconds` later when nothing else has changed.
+// Returns the state `seconds` later, if only time has passed.
 ProgressState Later(ProgressState state, double seconds);
 // "1:05", "2:03:40"
 std::string DurationText(double seconds);
@@ -32,9 +32,9 @@ class ProgressPrinter {
   explicit ProgressPrinter(bool quiet);
   ~ProgressPrinter();
   void Update(const ProgressState& state, int64_t now_ns);
-  // Time has passed since the last Update: elapsed and ETA go on while it runs.
+  // Advances elapsed time and ETA since the last Update, while the work runs.
   void Tick(int64_t now_ns);
-  // A message of its own line, without destroying the bar.
+  // Prints a message on a line of its own, above the bar.
   void Message(const std::string& text);
   // Leaves the last state on the screen.
   void Done();

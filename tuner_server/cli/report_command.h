@@ -1,4 +1,4 @@
-// `tilewright report`: what tuning did, as one HTML page that needs nothing else.
+// `tilewright report`: the results of tuning as one HTML page without other files.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Which measured schedules of a tuning log fit a model's tasks: the best usable record per task,
-// all of one device class. Reads only; as thread-safe as the log.
+// Chooses the measured schedules of a tuning log for a model's tasks: the best usable record per
+// task, all of one device class. Reads only; as thread-safe as the log.
 #pragma once
 
 #include <map>

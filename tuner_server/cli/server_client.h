@@ -21,7 +21,7 @@ namespace tilewright::cli {
 
 inline constexpr int64_t kCallTimeoutMs = 15'000;
 inline constexpr int64_t kTransferTimeoutMs = 600'000;
-// How long commands that wait for a job bear an unreachable server.
+// How long commands that wait for a job tolerate an unreachable server.
 inline constexpr int64_t kPatienceMs = 300'000;
 
 // --server, else TILEWRIGHT_SERVER; invalid_argument (cli.usage.server) without either.
@@ -29,16 +29,16 @@ absl::StatusOr<std::string> ServerAddress(const std::string& flag);
 
 class ServerClient {
  public:
-  // By flags and environment: the address; TLS and token where there is an identity
-  // (TILEWRIGHT_TOKEN, when set, wins over its token file). Errors of ServerAddress and of what is
-  // wrong with the identity (identity.*).
+  // Takes the address from flags and environment; with an identity also TLS and token
+  // (TILEWRIGHT_TOKEN wins over its token file). Errors of ServerAddress and of the identity
+  // (identity.*).
   static absl::StatusOr<ServerClient> Connect(const ServerPlace& place);
   // Null credentials: plain text.
   explicit ServerClient(const std::string& address,
                         std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr);
 
   const std::string& address() const { return address_; }
-  // What to add to a command line that is to reach the same server in the same way.
+  // Returns the flags with which another command reaches the same server in the same way.
   std::string Flags() const;
   v1::JobService::Stub* jobs() { return jobs_.get(); }
   v1::ModuleService::Stub* modules() { return modules_.get(); }
@@ -61,8 +61,8 @@ class ServerClient {
 
   // Uploads the bytes unless the server has them; returns their digest.
   absl::StatusOr<v1::Digest> Upload(std::string_view bytes);
-  // Fetches a blob (verified; resumed where an earlier call for that path was cut off) and puts it
-  // in place at once. Returns how many bytes came over the wire.
+  // Fetches a blob, verifies it, and replaces `path` atomically; resumes where an earlier call for
+  // that path was cut off. Returns how many bytes came over the wire.
   absl::StatusOr<int64_t> Download(const v1::Digest& digest, const std::string& path);
 
  private:
@@ -81,7 +81,8 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
   return result.status();
 }
 
-// Repeats an idempotent call while the server is away, at most patience_ms; the last error then.
+// Repeats an idempotent call while the server is unavailable, for at most patience_ms; then returns
+// the last error.
 template <typename Fn>
 auto Patiently(int64_t patience_ms, Fn call) -> decltype(call()) {
   support::SystemClock clock;

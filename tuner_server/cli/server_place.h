@@ -1,4 +1,4 @@
-// Which server a command talks to, and as whom. Values only.
+// Which server a command calls, and with which identity. Values only.
 #pragma once
 
 #include <string>

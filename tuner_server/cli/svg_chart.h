@@ -1,4 +1,4 @@
-// Charts as SVG text that stands inside an HTML page: no scripts, no network, tooltips by <title>.
+// Charts as SVG text for an HTML page: no scripts, no network, tooltips by <title>.
 // Pure functions; values that are not finite are left out.
 #pragma once
 
@@ -31,7 +31,7 @@ struct Chart {
   std::vector<ChartSeries> series;
 };
 
-// At most six series are told apart by colour. A chart without points says so.
+// At most six series have colours of their own. A chart without points says so.
 std::string ChartSvg(const Chart& chart);
 
 // Horizontal bars with their values as text.

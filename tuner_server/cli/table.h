@@ -40,13 +40,13 @@ std::string BytesText(double bytes);
 // "1.87x"; "-" when either is not positive.
 std::string RatioText(double baseline, double value);
 
-// Prints text (adding a newline if it lacks one) to standard output. What goes wrong is remembered:
-// see StdoutStatus.
+// Prints text to standard output, with a newline at its end. StdoutStatus returns a later error.
 void PrintOut(std::string_view text);
 // The same without a newline.
 void PrintRaw(std::string_view text);
-// Whether all that was printed arrived: resource_exhausted and others (cli.stdout.failed) if not. A
-// reader that has gone (EPIPE) has seen enough: cancelled (cli.stdout.closed), no error for people.
+// Returns ok if all output was written, else resource_exhausted and others (cli.stdout.failed). If
+// the reader has closed the pipe (EPIPE): cancelled (cli.stdout.closed), which is not shown as an
+// error.
 absl::Status StdoutStatus();
 void PrintJson(const nlohmann::json& value);
 

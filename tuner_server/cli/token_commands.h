@@ -1,5 +1,5 @@
-// `tilewright tokens` and `tilewright audit`: who may do what, and who did. Local files only:
-// whoever may write a daemon's token file administers it.
+// `tilewright tokens` and `tilewright audit`: who may call what, and who did. Local files only: a
+// user that may write a daemon's token file administers the daemon.
 #pragma once
 
 #include <string>

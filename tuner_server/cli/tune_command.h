@@ -1,5 +1,5 @@
-// `tilewright tune`: a model is tuned by a server's fleet, or by a fleet on this machine that lives
-// as long as the command, and comes back as a module.
+// `tilewright tune`: tunes a model on a server's fleet, or on a fleet on this machine that lives as
+// long as the command, and writes the module.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ struct TuneOptions {
   JobRequest job;
   ServerPlace server;     // empty: TILEWRIGHT_SERVER; neither: this machine
   std::string state_dir;  // of the fleet on this machine
-  std::string log_path;   // likewise: where its tuning log is kept
+  std::string log_path;   // of the same: its tuning log
   std::string output;     // empty: the model's name with .tw
   bool detach = false;    // submit and return
   OutputFormat format = OutputFormat::kTable;

@@ -25,9 +25,9 @@ struct TunedCoverage {
   std::vector<TunedMiss> misses;  // the largest first
 };
 
-// `summary` is ModuleCompiled.manifest_summary_json. A kernel's time is the median of its record;
-// one without a record is taken to run at the rate (operations per time) of those that have one,
-// and where none has, operations stand for time. internal (builder.summary.malformed).
+// `summary` is ModuleCompiled.manifest_summary_json. A kernel's time is the median of its record. A
+// kernel without a record is assumed to run at the rate (operations per time) of those with one; if
+// there is none, operations count as time. internal (builder.summary.malformed).
 absl::StatusOr<TunedCoverage> ComputeCoverage(const nlohmann::json& summary,
                                               const ScheduleChoice& choice);
 

@@ -1,5 +1,5 @@
-// What an import must leave out, because the log has something else under the same name. Internal
-// to tuner_server/log.
+// Finds the rows that an import must skip, because the log has other rows under the same name.
+// Internal to tuner_server/log.
 #pragma once
 
 #include "deploy/support/status.h"
@@ -7,9 +7,9 @@
 
 namespace tilewright::log {
 
-// Sorts the rows into new ones, which stay in `rows`, known ones and conflicts, which go; `report`
-// counts them. Two jobs are the same when their model, target, cost model and seed are; two trials
-// when their program is; two records when everything that is exported is.
+// Keeps the new rows in `rows`, removes known ones and conflicts, and counts both in `report`. Two
+// jobs are the same if model, target, cost model and seed are equal; two trials if their programs
+// are; two records if all exported fields are.
 absl::Status DropConflicts(TuningLog* log, TuningLog::Import* rows, ImportReport* report);
 
 }  // namespace tilewright::log

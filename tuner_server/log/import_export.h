@@ -10,9 +10,9 @@
 // error_class error_detail signal exit_code phase value_kind samples inner_loops median mad ci_rel
 // baseline baseline_before baseline_after valid invalid_reasons max_abs_error, counters of the
 // host, fetch_s load_s run_s, device {name fingerprint address class agent agent_version boot_id
-// lease fencing_token}, started_us stored_us. A task's default schedule was chosen by nobody:
-// generated_by and proposed_by are "default", batch_id is empty, rank and considered are 0. attempt
-// 0 is a build that failed.
+// lease fencing_token}, started_us stored_us. For a task's default schedule, which no
+// search chose, generated_by and proposed_by are "default", batch_id is empty, rank and considered
+// are 0. attempt 0 is a build that failed.
 //
 // A draft line has: schema kind batch_id job task model_id asked considered exploration_share
 // invalid search_s features_s model_s told created_us rank program_hash steps predicted picked
@@ -46,8 +46,8 @@ absl::Status ExportLog(TuningLog* log, const ExportOptions& options,
 struct ImportReport {
   int64_t lines = 0;
   int64_t new_records = 0;
-  int64_t known = 0;                  // records that were there already, just so
-  int64_t conflicts = 0;              // records left out: the log has something else by that name
+  int64_t known = 0;                  // records that were there already, with equal fields
+  int64_t conflicts = 0;              // records skipped: the log has another one of that name
   std::vector<std::string> examples;  // of conflicts, the first few
 };
 
@@ -55,9 +55,9 @@ struct ImportOptions {
   std::string job_prefix = {};  // put before the names of all imported jobs
 };
 
-// Adds what ExportLog wrote. What is known is skipped, so importing twice is harmless; what
-// contradicts the log is left out and counted, never mixed with what is there.
-// invalid_argument log.import.bad_line (with the line's number) adds nothing.
+// Adds the rows that ExportLog wrote. Skips known rows, so importing twice is harmless. Skips and
+// counts rows that contradict the log. After invalid_argument log.import.bad_line (with the line's
+// number) nothing is added.
 absl::StatusOr<ImportReport> ImportLog(TuningLog* log, std::string_view text,
                                        const ImportOptions& options = {});
 

@@ -1,5 +1,5 @@
-// What both implementations of the tuning log decide alike: how rows change. Pure functions over
-// rows; internal to tuner_server/log.
+// How rows change: the decisions that both implementations of the tuning log share. Pure functions
+// over rows; internal to tuner_server/log.
 #pragma once
 
 #include <string>
@@ -10,12 +10,13 @@
 
 namespace tilewright::log {
 
-// An existing job that has the new one's request_id: it is the answer, or the id was reused.
+// Checks an existing job with the new one's request_id: returns it, or an error if the id was
+// reused.
 absl::StatusOr<CreatedJob> AnswerRepeatedRequest(const JobRow& existing, const JobRow& wanted);
 
 absl::Status JobExists(const std::string& id);
 
-// The model where its bytes are still there, else failed_precondition log.model.pruned.
+// Returns the model if its bytes are still there, else failed_precondition log.model.pruned.
 absl::StatusOr<ModelRow> WithBytes(ModelRow model);
 
 // failed_precondition log.module_version.pruned.
@@ -27,10 +28,10 @@ absl::StatusOr<JobRow> ApplyTransition(JobRow job, const JobTransition& transiti
 // ok when the stored tasks are the wanted ones.
 absl::Status CheckSameTasks(const std::vector<TaskRow>& stored, const std::vector<TaskRow>& wanted);
 
-// The trial with its build noted.
+// Returns the trial with the result of its build.
 TrialRow ApplyBuilt(TrialRow trial, const TrialBuilt& built);
 
-// The trial as the news ends it. REQUIRES: news.final and the trial has not ended.
+// Returns the trial with its end. REQUIRES: news.final and the trial has not ended.
 TrialRow ApplyEnd(TrialRow trial, const TrialNews& news, int64_t now_us);
 
 }  // namespace tilewright::log

@@ -1,5 +1,5 @@
-// What a job's rows in the log add up to: best schedules, counts, where the time went. Computed
-// afresh from the log on each call; safe from any thread.
+// Statistics of a job: best schedules, counts, time by kind of work. Computed from the log on each
+// call; safe from any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// The tuning log without a file: for tests and for runs whose measurements nobody keeps.
-// Thread-safe.
+// The tuning log without a file: for tests and for runs that keep no measurements. Thread-safe.
 #pragma once
 
 #include <memory>

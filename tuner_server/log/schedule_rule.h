@@ -1,11 +1,11 @@
 // Which of a task's measured programs is its schedule: one rule for jobs and for `compile --log`.
 //
-// - A program's time is that of its fastest record, which of many is partly luck. A front-runner
-//   that was measured again in turns with the others (trials made by "final") has the lower median
-//   of those measurements instead, once there are two of them.
+// - A program's time is that of its fastest record. Of many records the fastest is partly luck, so
+//   finals measure the front-runners again, in turns (trials made by "final"). Once a program has
+//   two such measurements, the lower median of them is its time.
 // - The default schedule stays unless a pick beats it by more than the two measurements can be off:
-//   a tuned module must never be slower than an untuned one by luck. Where both were in the finals,
-//   the faster one is taken.
+//   a tuned module must never be slower than an untuned one by luck. If both were in the finals, the
+//   faster one is taken.
 #pragma once
 
 #include <string_view>
@@ -23,19 +23,19 @@ struct MeasuredTrial {
   RecordRow record;  // usable
 };
 
-// What could become a task's schedule. Keeps only those; a plain value, not thread-safe.
+// The trials that may become a task's schedule. A plain value, not thread-safe.
 class Contenders {
  public:
   void Add(TrialRow trial, RecordRow record);
   // Null: nothing was added. Valid until the next Add.
   const MeasuredTrial* Choice() const;
-  // The programs that finals are worth for: the two fastest, the faster one first, where the second
-  // is within `share` of the first and neither was in finals. Else empty.
+  // Returns the two fastest programs, the faster one first, if finals are worth their cost: the
+  // second is within `share` of the first, and neither was in finals. Else returns none.
   std::vector<const MeasuredTrial*> FrontRunners(double share) const;
 
  private:
   struct Program {
-    const MeasuredTrial* row = nullptr;  // stands for it
+    const MeasuredTrial* row = nullptr;  // the one that represents it
     bool is_default = false;
     int finals = 0;
   };

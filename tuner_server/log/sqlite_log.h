@@ -1,6 +1,6 @@
 // The tuning log in one SQLite file (tuner.db): write-ahead log, synchronous FULL, numbered
-// migrations. Thread-safe: one connection behind one mutex, which exists to serialise exactly this
-// I/O; SQLite has one writer anyway, and reads are short or paged.
+// migrations. Thread-safe: one connection behind one mutex, which serialises its I/O. SQLite has
+// one writer anyway, and reads are short or paged.
 #pragma once
 
 #include <memory>

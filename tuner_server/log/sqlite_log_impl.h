@@ -17,7 +17,7 @@
 
 namespace tilewright::log {
 
-// With places to die on either side.
+// With a failpoint before and after it.
 absl::Status CommitBetween(support::Failpoint before, sql::Transaction* transaction,
                            support::Failpoint after);
 
@@ -99,7 +99,7 @@ class SqliteLog final : public TuningLog {
   }
 
   absl::StatusOr<std::vector<std::string>> EndedJobs(int64_t skip, int64_t limit);
-  // Whether there was anything to give up.
+  // Returns whether it dropped something.
   absl::StatusOr<bool> PruneSearch(const std::string& job);
   absl::StatusOr<JobRow> ReadJob(const std::string& id) TW_REQUIRES(mutex_);
   absl::StatusOr<ModuleVersionRow> ReadVersion(const std::string& module, int64_t number)
@@ -114,14 +114,14 @@ class SqliteLog final : public TuningLog {
   absl::Status WriteTrial(const TrialRow& trial) TW_REQUIRES(mutex_);
   absl::StatusOr<StoredNews> StoreOne(const std::string& job, const TrialNews& news, int64_t now_us)
       TW_REQUIRES(mutex_);
-  // Marks the record as the one that ended its trial, known to others from now on. What is accepted
-  // already keeps its place.
+  // Marks the record as the one that ended its trial, visible to other jobs from now on. An
+  // accepted record keeps its position.
   absl::Status Accept(const std::string& measurement_id) TW_REQUIRES(mutex_);
 
   // Records "WHERE ...", with their positions.
   absl::StatusOr<sql::Statement> SelectRecords(std::string_view rest) TW_REQUIRES(mutex_);
-  // The same for records of a key, ?1 .. ?5 (an empty device class means any) that may be built
-  // upon; `rest` goes on with "AND ..." and may bind from ?6.
+  // The same for usable records of a key, ?1 .. ?5 (an empty device class means any). `rest`
+  // continues the condition with "AND ..." and may bind from ?6.
   absl::StatusOr<sql::Statement> SelectAccepted(const RecordKey& key, std::string_view rest)
       TW_REQUIRES(mutex_);
 

@@ -1,5 +1,5 @@
-// The text of a target as far as the tuner's server needs it: canonical form, the part that keys
-// records, and whether the kind is one that exists. What a target means is the compiler's business.
+// The parts of a target's text that the tuner's server needs: canonical form, the key of records,
+// and whether the kind exists. Only the compiler knows what a target means.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ struct TargetText {
   std::map<std::string, std::string> settings;  // "arch" -> "x86_64", ...
 
   std::string ToString() const;        // kind, then settings by key
-  std::string WithoutThreads() const;  // likewise, less threads: part of a record's key
+  std::string WithoutThreads() const;  // the same without threads: part of a record's key
   int64_t threads() const;             // 1 where not given
 };
 
-// "KIND[,key=value...]". invalid_argument target.text.bad for anything else, .unknown_kind for a
-// kind that no part of Tilewright knows, .not_expanded for `native`, which only the machine it
-// means can expand.
+// Parses "KIND[,key=value...]". invalid_argument target.text.bad for any other text, .unknown_kind
+// for a kind that is not in deploy/support/device_kinds.h, .not_expanded for `native`, which only
+// the machine that it names can expand.
 absl::StatusOr<TargetText> ParseTargetText(std::string_view text);
 
 }  // namespace tilewright::log

@@ -5,7 +5,7 @@
 // Thread-safe: any thread may call any method. A log has one owner process.
 //
 // Errors: not_found log.<what>.not_found, failed_precondition log.<what>.<why>, already_exists
-// log.<what>.exists, and what the storage itself says (disk full, damage).
+// log.<what>.exists, and the errors of the storage (disk full, damage).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace tilewright::log {
 
-// Rows that a reader of a whole log asks for at once: a page stays within a few megabytes.
+// Rows of a page for readers of a whole log: a page stays within a few megabytes.
 inline constexpr int64_t kPageRows = 500;
 
 struct CreatedJob {
@@ -64,7 +64,7 @@ struct TrialBuilt {
   double link_s = 0;
 };
 
-// Something that happened to a trial: a record, an end, or both.
+// An event of a trial: a record, an end, or both.
 struct TrialNews {
   int64_t number = 0;
   std::optional<RecordRow> record;  // stored once by measurement_id; seq and accepted are set here
@@ -153,8 +153,8 @@ class TuningLog {
                                 const std::string& model_name,
                                 const std::vector<TaskRow>& tasks) = 0;
   virtual absl::StatusOr<std::vector<TaskRow>> ListTasks(const std::string& job) = 0;
-  // Every task that jobs created before `before_us` had, once by hash: hash and text alone, by
-  // hash.
+  // Every task of jobs created before `before_us`, once per hash and in that order: only hash and
+  // text.
   virtual absl::StatusOr<std::vector<TaskRow>> DistinctTasks(int64_t before_us) = 0;
 
   // --- trials ---
@@ -186,8 +186,8 @@ class TuningLog {
   // The usable accepted record with the smallest median; not_found without one.
   virtual absl::StatusOr<RecordRow> BestRecord(const RecordKey& key) = 0;
   // Accepted valid records that were stored before `before_us` and accepted after the one of
-  // `after_position` (its known_position; 0: all), in the order in which they were accepted: who
-  // asks again and again misses none. An empty device class means any.
+  // `after_position` (its known_position; 0: all), in the order of acceptance. So a caller that
+  // continues from the last position misses none. An empty device class means any.
   virtual absl::StatusOr<std::vector<RecordRow>> KnownRecords(const RecordKey& key,
                                                               int64_t before_us,
                                                               int64_t after_position) = 0;
@@ -195,23 +195,23 @@ class TuningLog {
   // --- models ---
   // A known (job, id) is left as it is.
   virtual absl::Status AddModel(const ModelRow& model) = 0;
-  // By id, with its bytes; the newest where several jobs have one of that id. An empty job means
-  // any. failed_precondition log.model.pruned.
+  // By id, with its bytes; the newest if several jobs have one of that id. An empty job means any.
+  // failed_precondition log.model.pruned.
   virtual absl::StatusOr<ModelRow> GetModel(const std::string& job, const std::string& id) = 0;
   // Oldest first, without bytes.
   virtual absl::StatusOr<std::vector<ModelRow>> ListModels(const std::string& job) = 0;
-  // Gives up what only explains how searches went, twenty times what was measured: the drafts of
-  // ended jobs, and the bytes of their models but each job's last. Jobs that ended last keep
-  // theirs, `keep` of them; of the others at most the next `window` are looked at. Returns how many
-  // gave something up.
+  // Drops what only explains past searches: the drafts of ended jobs, and the bytes of all their
+  // models but each job's last. These take twenty times the space of measurements. The `keep` jobs
+  // that ended last keep theirs; at most the next `window` jobs are examined. Returns how many jobs
+  // were pruned.
   virtual absl::StatusOr<int64_t> PruneSearches(int64_t keep, int64_t window) = 0;
 
   // --- modules ---
   // Gives the next number of the module. A job publishes once: a second call for it returns the
   // first version. Sets the job's published_module.
   virtual absl::StatusOr<ModuleVersionRow> AddModuleVersion(const ModuleVersionRow& version) = 0;
-  // A job's module is one that is there already: the newest of that name and recipe (not empty)
-  // that was not pruned; becomes the job's published_module. not_found where there is none.
+  // Makes an existing version the job's published_module: the newest of that name and recipe (not
+  // empty) that was not pruned. not_found if there is none.
   virtual absl::StatusOr<ModuleVersionRow> UseModuleVersion(const std::string& job,
                                                             const std::string& module,
                                                             const std::string& recipe) = 0;
@@ -224,19 +224,19 @@ class TuningLog {
   // By module and alias. Empty module: all.
   virtual absl::StatusOr<std::vector<ModuleAliasRow>> ListModuleAliases(
       const std::string& module) = 0;
-  // A second one of the same key is left out. not_found for an unknown version.
+  // Ignores a second one of the same key. not_found for an unknown version.
   virtual absl::Status AddModuleSignature(const ModuleSignatureRow& signature) = 0;
   // By key.
   virtual absl::StatusOr<std::vector<ModuleSignatureRow>> ListModuleSignatures(
       const std::string& module, int64_t number) = 0;
-  // Marks versions as pruned, but none that an alias names or that was pruned before. Returns those
-  // it marked.
+  // Marks versions as pruned, except those that an alias names or that were pruned before. Returns
+  // the versions that it marked.
   virtual absl::StatusOr<std::vector<ModuleVersionRow>> PruneModuleVersions(
       const std::vector<ModuleVersionRow>& versions, int64_t now_us) = 0;
 
   // --- import ---
-  // Adds rows that another log exported, as they are (numbers included). Rows that are there
-  // already are skipped; returns how many records were new.
+  // Adds rows that another log exported, unchanged (numbers included). Skips rows that exist
+  // already. Returns how many records were new.
   struct Import {
     std::vector<JobRow> jobs;
     std::vector<TaskRow> tasks;

@@ -15,7 +15,7 @@ inline constexpr char kFleetAdminServiceName[] = "tilewright.v1.FleetAdminServic
 
 class FleetForwarder final : public v1::FleetAdminService::Service {
  public:
-  // `security` knows who calls, which the tracker's audit log is told; null: nobody does.
+  // `security` names the caller for the tracker's audit log; null: the caller is unknown.
   explicit FleetForwarder(std::shared_ptr<grpc::Channel> tracker,
                           const daemon::ServerSecurity* security = nullptr)
       : stub_(v1::FleetAdminService::NewStub(tracker)), security_(security) {}

@@ -1,5 +1,5 @@
 // The job service without its transport: checks requests, reads the log, asks the job manager.
-// Thread-safe; owns nothing of what it is given.
+// Thread-safe; owns none of its arguments.
 #pragma once
 
 #include <atomic>
@@ -35,17 +35,17 @@ class JobApi {
   absl::StatusOr<log::ExportOptions> ExportOptionsOf(const v1::ExportLogRequest& request);
   absl::StatusOr<v1::ImportLogResponse> ImportLog(const v1::ImportLogRequest& request);
 
-  // Where one watcher of a job stands.
+  // What one watcher of a job has seen.
   struct Watch {
     std::string job;
     int64_t seq = 0;       // last event given
     int64_t version = -1;  // of the job when progress was given last
     bool greeted = false;  // the present state was given
-    bool ended = false;    // the final state was given: nothing will follow
+    bool ended = false;    // the final state was given: the stream is over
     std::string progress;  // last one given, serialized
   };
   absl::StatusOr<Watch> StartWatch(const v1::WatchJobRequest& request);
-  // What the watcher has not seen yet; empty when there is nothing new.
+  // Returns what the watcher has not seen yet; empty if nothing is new.
   absl::StatusOr<std::vector<v1::JobEvent>> NextEvents(Watch* watch);
   // Whether NextEvents may have something.
   bool MayHaveNews(const Watch& watch) { return manager_->Version(watch.job) != watch.version; }

@@ -30,7 +30,7 @@ absl::StatusOr<JobPath> ParseJobPath(std::string_view name);
 
 google::protobuf::Timestamp Timestamp(int64_t micros);
 
-// `stored` is what the client asked for; everything else is filled in.
+// `stored` is the client's request; the function fills in all output fields.
 v1::Job JobMessage(const log::JobRow& row, const v1::Job& stored,
                    const jobs::JobSnapshot& snapshot);
 v1::Task TaskMessage(const log::TaskStats& stats);

@@ -15,11 +15,11 @@ inline constexpr char kJobServiceName[] = "tilewright.v1.JobService";
 
 class JobServiceImpl final : public v1::JobService::Service {
  public:
-  // `security` knows who calls; null: the address is all one knows.
+  // `security` names the caller; null: only the address is known.
   JobServiceImpl(JobApi* api, log::TuningLog* log, const daemon::ServerSecurity* security = nullptr)
       : api_(api), log_(log), security_(security) {}
 
-  // Ends open streams soon, with UNAVAILABLE: their clients come back with their cursors.
+  // Ends open streams soon, with UNAVAILABLE: their clients call again with their cursors.
   void Drain() { draining_ = true; }
 
   grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,

@@ -12,7 +12,7 @@ inline constexpr char kModuleServiceName[] = "tilewright.v1.ModuleService";
 
 class ModuleServiceImpl final : public v1::ModuleService::Service {
  public:
-  // `security` (not owned) may be null: nobody is known by name then.
+  // `security` (not owned) may be null: then callers have no names.
   ModuleServiceImpl(modules::ModuleStore* store, support::Clock* clock,
                     const daemon::ServerSecurity* security)
       : store_(store), clock_(clock), security_(security) {}

@@ -12,11 +12,11 @@ namespace tilewright::service {
 
 struct PageRequest {
   int64_t size = 0;      // rows wanted
-  int64_t position = 0;  // where the list goes on; 0: at its beginning
+  int64_t position = 0;  // where the list continues; 0: at its beginning
 };
 
-// `list` names the list and its filters. invalid_argument page.token.invalid for a token of another
-// list or a changed one, page.size.invalid for a negative size.
+// `list` names the list and its filters. invalid_argument: page.token.invalid for a changed token
+// or one of another list, page.size.invalid for a negative size.
 absl::StatusOr<PageRequest> ReadPage(const v1::Page& page, std::string_view list);
 
 std::string PageToken(std::string_view list, int64_t position);

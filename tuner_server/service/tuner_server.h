@@ -15,17 +15,17 @@
 namespace tilewright::service {
 
 struct TunerOptions {
-  std::string state_dir;  // exists; one server per folder (the daemon's lock sees to it)
+  std::string state_dir;  // exists; one server per folder (the daemon locks it)
   std::string tracker;    // HOST:PORT
   std::shared_ptr<grpc::ChannelCredentials> tracker_credentials;  // null = plain text
   daemon::HostOptions host;
-  std::string builder;                    // program; empty: tilewright-builder beside this one
+  std::string builder;                    // program; empty: tilewright-builder next to this one
   std::vector<std::string> builder_args;  // for search and build children alike
   int64_t build_children = 1;
   int64_t build_timeout_ms = 20'000;
   int64_t running_jobs = 4;
   int64_t artifact_cache_bytes = int64_t{20} << 30;
-  std::string module_key;  // signs what is published (module_signature.h); empty: nobody
+  std::string module_key;              // signs published modules (module_signature.h); empty: none
   modules::RetentionPolicy retention;  // of published modules
   int64_t keep_search_jobs = 100;      // ended jobs that keep drafts and models; 0: all
   jobs::JobCoreOptions core;
@@ -34,7 +34,7 @@ struct TunerOptions {
 
 class TunerServer {
  public:
-  // Opens the storage and listens. Jobs that were open go on.
+  // Opens the storage and listens. Open jobs continue.
   static absl::StatusOr<std::unique_ptr<TunerServer>> Start(const TunerOptions& options);
   // Stops.
   ~TunerServer();

@@ -1,4 +1,4 @@
-// The end of every unary handler: an answer or an error, as gRPC wants them. Stateless.
+// Ends every unary handler: returns an answer or an error to gRPC. Stateless.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
