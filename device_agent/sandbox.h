@@ -36,7 +36,7 @@ absl::StatusOr<SandboxProfile> ParseSandboxProfile(std::string_view name);
 struct DriverAccess {
   std::string scratch;                 // folder that the process may change; "" = none
   std::vector<std::string> nodes;      // device nodes, or folders of them
-  std::vector<std::string> libraries;  // files beside the system's folders that it must load
+  std::vector<std::string> libraries;  // files outside the system's folders that it must load
 };
 
 struct SandboxSpec {

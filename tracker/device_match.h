@@ -26,9 +26,9 @@ struct Requirement {
 // invalid_argument (target.parse.invalid or selector.parse.invalid) when a part is malformed.
 absl::Status ValidateRequirement(const Requirement& requirement);
 
-// Returns ok if the device fits. Else failed_precondition with the slug of the first mismatch
-// (device.pool.mismatch, device.selector.mismatch, device.target.kind, device.target.threads,
-// device.target.<key>), and what was expected and found.
+// Returns ok if the device fits. Else failed_precondition with what was expected and found, and the
+// slug of the first mismatch: device.pool.mismatch, device.selector.mismatch, device.target.kind,
+// device.target.threads, device.target.<key>.
 absl::Status MatchDevice(const Requirement& requirement, const v1::DeviceReport& device);
 
 // "a=1,b=2" -> {{a, 1}, {b, 2}}; a part without '=' has an empty value only when `allow_bare`.

@@ -1,8 +1,8 @@
-// Hosts gRPC services the way every daemon of ours does: listens on HOST:PORT (0 = any port),
-// refuses an address off loopback without TLS and tokens (or --insecure), answers health checks
-// (one name per service and "" for the process) and reflection, counts calls, writes the port file
-// when it is ready, drains on Stop. Services are not owned and must outlive the host. Used from one
-// thread.
+// Hosts the gRPC services of a daemon. It listens on HOST:PORT (0 = any port) and refuses an
+// address off loopback without TLS and tokens (or --insecure). It answers health checks (one name
+// per service and "" for the process) and reflection, and counts calls. It writes the port file
+// when it is ready and drains on Stop. Services are not owned and must outlive the host. Used from
+// one thread.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -47,8 +47,8 @@ class ServerHost {
   void AddService(grpc::Service* service, std::string full_name);
 
   // Listens and answers. failed_precondition (daemon.listen.insecure) off loopback without TLS or
-  // `insecure`, unavailable (daemon.listen.failed) when the address cannot be bound,
-  // invalid_argument (daemon.listen.invalid) when it is not HOST:PORT.
+  // `insecure`; unavailable (daemon.listen.failed) if the address cannot be bound;
+  // invalid_argument (daemon.listen.invalid) if it is not HOST:PORT.
   absl::Status Start();
 
   // HOST:PORT that clients can dial, once Start returned ok.

@@ -1,6 +1,6 @@
-// The door of a listening daemon: TLS and tokens (or plain text on loopback), the guard that every
-// call passes, the audit log, and who is calling, for handlers that ask. One per daemon; it
-// outlives the ServerHost that uses it. Thread-safe after Open.
+// The security of a listening daemon: TLS and tokens (or plain text on loopback), the guard that
+// checks every call, the audit log, and the caller's name for handlers. One per daemon; it outlives
+// the ServerHost that uses it. Thread-safe after Open.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -42,8 +42,8 @@ class ServerSecurity {
   // For one listener.
   absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials();
 
-  // Who makes a call that is being handled: "engineer/ana", or its address where nobody shows a
-  // token (plain text). Never empty.
+  // Returns the caller of a call that is being handled: "engineer/ana", or its address if callers
+  // show no tokens (plain text). Never empty.
   std::string CallerText(const grpc::ServerContextBase& context) const;
 
   // permission_denied (auth.agent.mismatch) unless `agent` ("agents/bench-3") is the one whose

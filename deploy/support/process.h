@@ -104,10 +104,11 @@ struct CommandResult {
   std::string stderr_text;  // the tail
 };
 
-// Runs a child to its end: writes `stdin_text` to it, collects its output (more than
-// max_output_bytes is resource_exhausted, process.run.output_too_large), kills it after timeout_ms
-// (deadline_exceeded, process.run.timeout, with the tail of its standard error in the message). A
-// failing exit code is not an error here. The modes of stdin and stdout in `options` are ignored.
+// Runs a child to its end: writes `stdin_text` to it and collects its output. More than
+// max_output_bytes is resource_exhausted (process.run.output_too_large). After timeout_ms it kills
+// the child: deadline_exceeded (process.run.timeout), with the tail of its standard error in the
+// message. A failing exit code is not an error here. The modes of stdin and stdout in `options` are
+// ignored.
 absl::StatusOr<CommandResult> RunCommand(const ChildOptions& options, std::string_view stdin_text,
                                          int64_t timeout_ms, size_t max_output_bytes = 64 << 20);
 

@@ -223,6 +223,28 @@ T Max(
             self.put("compiler/op/b.cc", planted)
             self.expect_finding("check_said_once.py", "compiler/op/b.cc:1: ", words)
 
+    def test_english_that_is_hard_to_read(self):
+        header = "#pragma once\n// %s\nint F();  // %s\n"
+        self.put("deploy/support/status.h", header % (
+            "Returns `told` at 3 a.m.; \"nobody\" and news.final are names.", "the port_stands for it"))
+        self.put("deploy/support/README.md", "# support\n\n    whoever reads code\n\n| `status.h` | a phrase | %s |\n" % ("cell " * 20))
+        self.put("compiler/ir/ir.h", "// Nobody has mended this folder.\n")
+        code, output = self.run_check("check_english.py")
+        self.assertEqual(code, 0, output)
+        for planted, words in (("The check runs\n// beside the load.", 'avoid "beside"'),
+                               ("Whoever calls it waits.", 'avoid "Whoever"'),
+                               ("Returns at\n// once.", 'avoid "at once"'),
+                               ("It " + "is a word " * 15 + "long.", "a sentence of 47 words; at most 30")):
+            self.put("deploy/support/status.h", header % (planted, "of it"))
+            self.expect_finding("check_english.py", "deploy/support/status.h:2: ", words)
+        self.put("deploy/support/status.h", header % ("Fine.", "who goes on"))
+        self.expect_finding("check_english.py", 'deploy/support/status.h:3: avoid "goes on"')
+        self.put("deploy/support/status.h", "#pragma once\n")
+        self.put("deploy/support/README.md", "# support\n\nThe news\nlies here.\n")
+        code, output = self.run_check("check_english.py")
+        self.assertIn("deploy/support/README.md:3: avoid \"news\"", output)
+        self.assertIn("2 findings", output)
+
     def test_functions_that_a_class_puts_into_the_wrong_file(self):
         self.put("compiler/op/CMakeLists.txt", "tw_library(x SRCS pool.cc pool_work.cc)\n")
         self.put("compiler/op/pool.cc", "void Pool::Take(int n) {}\n")

@@ -4,8 +4,8 @@
 //   finals measure the front-runners again, in turns (trials made by "final"). Once a program has
 //   two such measurements, the lower median of them is its time.
 // - The default schedule stays unless a pick beats it by more than the two measurements can be off:
-//   a tuned module must never be slower than an untuned one by luck. If both were in the finals, the
-//   faster one is taken.
+//   a tuned module must never be slower than an untuned one by luck. If both were in the finals,
+//   the faster one is taken.
 #pragma once
 
 #include <string_view>

@@ -20,9 +20,10 @@ struct TargetText {
   int64_t threads() const;             // 1 where not given
 };
 
-// Parses "KIND[,key=value...]". invalid_argument target.text.bad for any other text, .unknown_kind
-// for a kind that is not in deploy/support/device_kinds.h, .not_expanded for `native`, which only
-// the machine that it names can expand.
+// Parses "KIND[,key=value...]". invalid_argument:
+//   target.text.unknown_kind  the kind is not in deploy/support/device_kinds.h
+//   target.text.not_expanded  `native`, which only the machine that it names can expand
+//   target.text.bad           any other fault
 absl::StatusOr<TargetText> ParseTargetText(std::string_view text);
 
 }  // namespace tilewright::log

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Checks that READMEs, protos and public headers keep to plain English, in the folders that were mended.
+
+- none of the words to avoid: idioms that readers whose language is another one have to guess
+- no part of a sentence (up to a full stop, colon or semicolon) of more than WORDS words
+
+Code in backticks and in fences does not count, nor do names with dots, underscores or capitals inside.
+"""
+
+import os
+import re
+import sys
+
+import source_files
+
+WORDS = 30
+
+# Folders whose .h, .proto and README.md are checked; a folder joins when it has been mended.
+MENDED = {
+    "", "deploy/daemon", "deploy/sql", "deploy/support", "device_agent", "proto", "proto/tilewright/v1", "tests",
+    "tests/e2e", "tests/fault", "tests/fuzz", "tests/golden", "tests/lint", "tracker", "tuner_server/cli",
+    "tuner_server/log", "tuner_server/service",
+}
+# Contracts in those folders that are still to be mended.
+LATER = {
+    "proto/tilewright/v1/builder.proto", "proto/tilewright/v1/job.proto", "proto/tilewright/v1/module.proto",
+}
+
+# Words to avoid -> what to say.
+AVOID = {
+    r"besides?": "next to, in addition to, at the same time",
+    r"whoever|nobody(?:'s)?": "name the person or program",
+    r"whatever": "any, all, or what exactly",
+    r"go(?:es|ing)? on": "continue",
+    r"no matter": "for any",
+    r"at once": "immediately, or at the same time",
+    r"a word about": "say it",
+    r"stands?": "is",
+    r"lies": "is",
+    r"told": "name the message",
+    r"news": "event",
+}
+AVOIDED = [(re.compile(r"(?<![\w./-])(?:%s)(?![\w(-]|\.\w)" % words, re.I), instead) for words, instead in AVOID.items()]
+
+CODE = re.compile(r"`[^`]*`|\"[^\"]*\"|\]\([^)]*\)")
+STRUCTURE = re.compile(r"^\s*(?:[-*|#>]|\d+\.\s|\s{2,}|[A-Z]\d\s\s)")
+END = re.compile(r"[.:;?!](?=\s|$)|\s\|\s|\|$")
+WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+TABLE_GAP = re.compile(r"\S {2,}\S")
+
+
+def paragraphs_of_readme(text):
+    """(line, text) of each paragraph, list item and table row outside of fences."""
+    fenced, start, part = False, 0, []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        ends = fenced or not line.strip() or line.lstrip().startswith(("```", "|", "#", "- ", "* ")) or (
+            not part and line.startswith("    "))
+        if ends and part:
+            yield start, " ".join(part)
+            part = []
+        if fenced or line.startswith("    ") or line.lstrip().startswith("```") or not line.strip():
+            continue
+        if not part:
+            start = number
+        part.append(line.strip())
+    if part:
+        yield start, " ".join(part)
+
+
+def paragraphs_of_comments(text):
+    """(line, text) of each paragraph of comments; tables and pictures a line at a time."""
+    start, part, indent = 0, [], ""
+    for number, line in enumerate(text.splitlines() + [""], 1):
+        whole = re.match(r"(\s*)// ?(.*)", line)
+        trailing = None if whole else re.search(r"[;,{}]\s+// (.*)", line)
+        body = whole.group(2) if whole else ""
+        joins = whole and part and whole.group(1) == indent and body.strip() and not STRUCTURE.match(body) and \
+            not TABLE_GAP.search(body)
+        if part and not joins:
+            yield start, " ".join(part)
+            part = []
+        if trailing:
+            yield number, trailing.group(1)
+        elif whole and body.strip():
+            if not part:
+                start, indent = number, whole.group(1)
+            part.append(body.strip())
+
+
+def findings(text):
+    prose = CODE.sub("X", text)
+    for pattern, instead in AVOIDED:
+        for match in pattern.finditer(prose):
+            yield "avoid \"%s\": %s" % (match.group(0), instead)
+    for sentence in END.split(prose):
+        count = len(WORD.findall(sentence))
+        if count > WORDS:
+            yield "a sentence of %d words; at most %d: \"%s...\"" % (count, WORDS, sentence.strip()[:50])
+
+
+def check(root):
+    report = source_files.Report("check_english")
+    count = 0
+    for path in source_files.repository_files(root):
+        if os.path.dirname(path) not in MENDED or path in LATER:
+            continue
+        readme = os.path.basename(path) == "README.md"
+        if not readme and (not path.endswith((".h", ".proto")) or path.startswith("tests/")):
+            continue
+        count += 1
+        text = source_files.read_text(path, root)
+        for line, part in (paragraphs_of_readme if readme else paragraphs_of_comments)(text):
+            for finding in findings(part):
+                report.add("%s:%d" % (path, line), finding)
+    return report.finish("%d texts" % count)
+
+
+if __name__ == "__main__":
+    sys.exit(check(sys.argv[1] if len(sys.argv) > 1 else source_files.ROOT))
