@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that what people rely on by name is documented, and that what is documented exists.
 
-- error slugs and metrics of the sources have a row on their generated page, and no row is left over
+- error slugs, metrics and ONNX operators of the sources have a row on their generated page, and no row is left over
 - the flags that programs declare are on the pages of flags, and no page shows one that is gone
 - alarms and dashboards name metrics that exist
 - each environment variable that is read has a row in deploy/docs/environment.md, and each row is read
@@ -23,6 +23,7 @@ MONITORING = ("deploy/ops/monitoring/alerts.yml", "deploy/ops/monitoring/dashboa
 REFRESH = "run %s, and commit what it writes" % generate_reference.COMMAND
 REFRESH_FLAGS = "build the programs that changed and " + REFRESH
 
+OPERATOR_ROW = re.compile(r"^\| ([A-Z]\w*) \|", re.M)
 ROW = re.compile(r"^\| `([^`]+)` \|", re.M)
 METRIC_NAME = re.compile(r"\btilewright_[a-z0-9]+(?:_[a-z0-9]+)+\b")
 HELP_ROW = re.compile(r"^  (?:-\w, ?)?((?:!?--[\w-]+)(?:, ?!?--[\w-]+)*)", re.M)
@@ -65,6 +66,9 @@ def check_generated(report, root, files):
         rows = set(ROW.findall(source_files.read_text(generate_reference.METRICS, root)))
         found = {name: row.where for name, row in reference_scan.metrics(root, files).items()}
         compare(report, generate_reference.METRICS, rows, found, REFRESH)
+    if generate_reference.OPERATORS in files:
+        rows = set(OPERATOR_ROW.findall(source_files.read_text(generate_reference.OPERATORS, root)))
+        compare(report, generate_reference.OPERATORS, rows, reference_scan.operators(root, files), REFRESH_FLAGS)
 
 
 def check_flags(report, root, files):

@@ -182,6 +182,20 @@ def script_flags(root, files):
     return result
 
 
+_CONVERSION = re.compile(r'^\s+\{"([A-Z]\w*)", \w+[,}]', re.M)
+_ELEMENTWISE = re.compile(r'^\s+\{"[a-z_0-9]+", "([A-Z]\w*)", \d', re.M)
+
+
+def operators(root, files):
+    """{ONNX operator: tables with its row} of what the importer converts."""
+    result = collections.defaultdict(set)
+    for path, row in (("compiler/graph/onnx_ops.cc", _CONVERSION), ("compiler/op/elementwise.cc", _ELEMENTWISE)):
+        if path in files:
+            for name in row.findall(source_files.strip_cpp(source_files.read_text(path, root), keep_strings=True)):
+                result[name].add(path)
+    return dict(result)
+
+
 _READ_IN_CPP = re.compile(r'\b(?:GetEnv|getenv)\(\s*"([A-Z][A-Z0-9_]*)"')
 _READ_IN_PYTHON = re.compile(r"(?:environ(?:\.get)?|getenv)\s*[\[(]\s*[\"'](TILEWRIGHT_[A-Z_]+)[\"']")
 _READ_IN_SHELL = re.compile(r"\$\{?(TILEWRIGHT_[A-Z_]+)")
