@@ -13,7 +13,8 @@ namespace {
 
 using support::MutexLock;
 
-constexpr std::string_view kScheme = "Bearer ";
+// In lower case; clients may write the scheme in any (RFC 9110).
+constexpr std::string_view kScheme = "bearer ";
 constexpr int64_t kLookEveryNs = 1'000'000'000;
 
 absl::Status Unauthenticated(std::string_view slug, std::string_view detail) {
@@ -94,7 +95,7 @@ absl::StatusOr<TokenRow> CallGuard::FindToken(std::string_view authorization) {
   if (authorization.empty()) {
     return Unauthenticated("auth.token.missing", "expected a bearer token, found none");
   }
-  if (!authorization.starts_with(kScheme)) {
+  if (support::ToLower(authorization.substr(0, kScheme.size())) != kScheme) {
     return Unauthenticated("auth.token.malformed",
                            "expected 'authorization: Bearer twt_...', found another scheme");
   }

@@ -109,6 +109,9 @@ TEST_F(SecurityTest, ATypingMistakeIsToldFromAnUnknownToken) {
   EXPECT_EQ(support::Slug(guard_->Admit({kCreateJob, token, kClient}).status()),
             "auth.token.malformed")
       << "without a scheme";
+  for (const char* scheme : {"Bearer ", "bearer ", "BEARER "}) {
+    EXPECT_TRUE(guard_->Admit({kCreateJob, scheme + token, kClient}).ok()) << scheme;
+  }
   const auto stranger = CreateToken(dir_->File("other"), Role::kAdmin, "eve", 30, NowS());
   EXPECT_EQ(Slug(stranger->token, kCreateJob), "auth.token.unknown");
   EXPECT_THAT(std::string(Admit(stranger->token, kCreateJob).status().message()),
