@@ -13,7 +13,7 @@ namespace tilewright::runtime {
 
 DLDataType ToDlType(module::DType dtype);
 
-// Whether `given` has the type and the shape of `wanted` and lies in CPU memory. `role` is "input"
+// Whether `given` has the type and the shape of `wanted` and is in CPU memory. `role` is "input"
 // or "output", for the message. INVALID_ARGUMENT `runtime.c_api.<device|dtype|shape|null>`.
 absl::Status CheckDlTensor(const DLTensor& given, const module::Tensor& wanted,
                            std::string_view role);

@@ -1,4 +1,4 @@
-// Generated inputs: the values that a seed and a distribution stand for. The numbers are a
+// Generated inputs: the values that a seed and a distribution determine. The numbers are a
 // contract: every machine, compiler and version makes the same bytes, because the expected outputs
 // are computed on another machine than the measured device. Pure functions; thread-safe.
 //

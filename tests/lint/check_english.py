@@ -18,7 +18,8 @@ WORDS = 30
 PAGES = "deploy/docs"  # for users: every page counts as a README
 # Folders whose .h, .proto and README.md are checked; a folder joins when it has been mended.
 MENDED = {
-    "", PAGES, "deploy/daemon", "deploy/sql", "deploy/support", "device_agent", "proto", "proto/tilewright/v1", "tests",
+    "", PAGES, "deploy", "deploy/bindings", "deploy/bindings/examples", "deploy/bindings/python", "deploy/daemon", "deploy/module", "deploy/ops",
+    "deploy/ops/ci", "deploy/runtime", "deploy/sql", "deploy/support", "device_agent", "proto", "proto/tilewright/v1", "tests",
     "tests/e2e", "tests/fault", "tests/fuzz", "tests/golden", "tests/lint", "tracker", "tuner_server/cli",
     "tuner_server/log", "tuner_server/service",
 }
