@@ -67,7 +67,7 @@ void AddFlags(CLI::App& app, AgentFlags* flags) {
   app.add_option("--drain-ms", flags->drain_ms, "a stop waits this long for what runs")
       ->capture_default_str();
   app.add_option("--sync-hold-ms", flags->sync_hold_ms,
-                 "how long the tracker may hold a call without news")
+                 "how long the tracker may hold a call without an event")
       ->capture_default_str();
   app.add_option(
       "--reset-command", flags->reset.command,

@@ -192,10 +192,10 @@ int main(int argc, char** argv) {
                    "unused artifacts are dropped beyond this size")
         ->capture_default_str();
     app.add_option("--max-open-items", flags.max_open_items,
-                   "work items queued or running, beyond which tuners are told to wait")
+                   "limit of work items queued or running; beyond it tuners must wait")
         ->capture_default_str();
     app.add_option("--age-class-s", flags.age_class_s,
-                   "a job without service rises a priority class after this many seconds")
+                   "a job that was not served for this many seconds moves up one priority class")
         ->capture_default_str();
     app.add_option("--share", flags.shares,
                    "USER:weight=W,items=N,devices=N,seconds_per_day=S gives a user a weight and "

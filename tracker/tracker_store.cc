@@ -314,7 +314,8 @@ absl::Status TrackerStore::LoadAttempts(Snapshot* snapshot) {
   }
   for (const WorkRow& row : snapshot->items) {
     if (row.state == v1::WORK_STATE_LEASED && row.attempts.empty()) {
-      return Damaged("work item " + support::Quote(row.item.name()) + " is leased by nobody");
+      return Damaged("work item " + support::Quote(row.item.name()) +
+                     " is leased, but has no attempt");
     }
   }
   return absl::OkStatus();

@@ -212,7 +212,7 @@ absl::Status CheckOtherInputs(const Step& step, const std::vector<BlockSite>& si
       return Refuse(step, "input_later",
                     StrCat("expected that ", input.buffer->name, " is complete at ",
                            feed.producer.block->name, ", found that ", sites[i].block->name,
-                           " writes it later or beside"),
+                           " writes it later or concurrently"),
                     sites[i].block);
     }
   }

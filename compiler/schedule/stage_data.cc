@@ -107,7 +107,7 @@ absl::Status ApplyCacheRead(Schedule& s, const Step& step) {
   if (source == nullptr) {
     return Refuse(step, "no_such_read",
                   StrCat("expected a block that reads more than ", index,
-                         " buffers beside its result, found fewer"),
+                         " buffers in addition to its result, found fewer"),
                   block);
   }
   const size_t top = path[0]->kind == ir::StmtKind::kSeq ? 1 : 0;

@@ -213,7 +213,7 @@ void ServerSecurity::TellOfTokenFile() {
     LogInfo("tokens.file.readable", {{"file", options_.tokens}});
   } else {
     LogError("tokens.file.unreadable", {{"error", support::StatusText(status)},
-                                        {"message", "the tokens read last go on counting"}});
+                                        {"message", "the tokens that were read last stay valid"}});
   }
 }
 
@@ -223,8 +223,9 @@ void ServerSecurity::TellOfRevocations() {
   if (status.ok()) {
     LogInfo("revocations.file.readable", {{"identity", options_.identity}});
   } else {
-    LogError("revocations.file.unreadable", {{"error", support::StatusText(status)},
-                                             {"message", "the list read last goes on counting"}});
+    LogError("revocations.file.unreadable",
+             {{"error", support::StatusText(status)},
+              {"message", "the list that was read last stays valid"}});
   }
 }
 

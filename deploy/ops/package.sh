@@ -63,7 +63,7 @@ install_program() {  # NAME ROOT
   strip --strip-unneeded "$2/usr/bin/$1"
 }
 
-# What the worker finds beside itself: devices behind a driver.
+# What the worker finds next to itself: devices behind a driver.
 install_plugins() {  # FOLDER
   mkdir -p "$1"
   install -m 0644 "$build/lib/libtilewright_device_opencl.so" "$1/"

@@ -312,10 +312,9 @@ absl::Status CreateAuthority(const std::string& folder, const std::string& name,
                              int64_t now_s) {
   for (const char* file : {kAuthorityFile, kAuthorityKey}) {
     if (!support::FileExists(PathJoin(folder, file))) continue;
-    return support::AlreadyExists("certs.authority.exists",
-                                  PathJoin(folder, file) +
-                                      " is there; 'tilewright certs rotate' "
-                                      "puts a new authority beside it");
+    return support::AlreadyExists(
+        "certs.authority.exists",
+        PathJoin(folder, file) + " exists; 'tilewright certs rotate' adds a new authority");
   }
   if (name.empty() || name.size() > 64) {
     return support::InvalidArgument("certs.name.invalid",

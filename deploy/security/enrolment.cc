@@ -206,9 +206,10 @@ absl::StatusOr<std::string> PinnedAuthority(std::string_view pem, const std::str
     if (infos.ok() && infos->front().sha256 == sha256) return std::string(block);
     at = next;
   }
-  return Refused(absl::StatusCode::kPermissionDenied, "enrol.authority.mismatch",
-                 "whoever answers does not have the authority of the ticket: another fleet, or "
-                 "somebody in between");
+  return Refused(
+      absl::StatusCode::kPermissionDenied, "enrol.authority.mismatch",
+      "the server that answers does not have the authority of the ticket: another fleet, or "
+      "an attacker in between");
 }
 
 }  // namespace tilewright::security

@@ -4,7 +4,8 @@
 - none of the words to avoid: idioms that readers whose language is another one have to guess
 - no part of a sentence (up to a full stop, colon or semicolon) of more than WORDS words
 
-Code in backticks and in fences does not count, nor do names with dots, underscores or capitals inside.
+The words are checked in the messages of all programs, too. Code in backticks and in fences does not count, nor do names with
+dots, underscores or capitals inside.
 """
 
 import os
@@ -47,6 +48,7 @@ AVOIDED = [(re.compile(r"(?<![\w./-])(?:%s)(?![\w(-]|\.\w)" % words, re.I), inst
 CODE = re.compile(r"`[^`]*`|\"[^\"]*\"|\]\([^)]*\)")
 STRUCTURE = re.compile(r"^\s*(?:[-*|#>]|\d+\.\s|\s{2,}|[A-Z]\d\s\s)")
 END = re.compile(r"[.:;?!](?=\s|$)|\s\|\s|\|$")
+MESSAGE = re.compile(r'"((?:[^"\\]|\\.)*)"')
 WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 TABLE_GAP = re.compile(r"\S {2,}\S")
 
@@ -102,10 +104,25 @@ def findings(text):
             yield "a sentence of %d words; at most %d: \"%s...\"" % (count, WORDS, sentence.strip()[:50])
 
 
+def check_messages(report, root, files):
+    """The words only: what is put together from several texts has no sentences here."""
+    for path in files:
+        if not path.endswith(".cc") or path.startswith("tests/"):
+            continue
+        code = source_files.strip_cpp(source_files.read_text(path, root), keep_strings=True)
+        for number, line in enumerate(code.splitlines(), 1):
+            for text in MESSAGE.findall(line):
+                for pattern, instead in AVOIDED:
+                    if " " in text and pattern.search(text):
+                        report.add("%s:%d" % (path, number), "avoid \"%s\": %s" % (pattern.search(text).group(0), instead))
+
+
 def check(root):
     report = source_files.Report("check_english")
     count = 0
-    for path in source_files.repository_files(root):
+    files = source_files.repository_files(root)
+    check_messages(report, root, files)
+    for path in files:
         if os.path.dirname(path) not in MENDED or path in LATER:
             continue
         readme = os.path.basename(path) == "README.md" or os.path.dirname(path) == PAGES and path.endswith(".md")

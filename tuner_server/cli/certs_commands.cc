@@ -137,7 +137,7 @@ int CertsRequest(const CertsOptions& options) {
       PrintJson({{"identity", options.identity}, {"request", path}, {"key_sha256", fingerprint}});
       return absl::OkStatus();
     }
-    PrintOut(StrCat(path, ": for whoever holds the authority; its key, which stays here, has\n",
+    PrintOut(StrCat(path, ": give it to the owner of the authority. Its key stays here and has\n",
                     "sha256 ", fingerprint));
     return absl::OkStatus();
   };

@@ -91,7 +91,7 @@ void AddCompile(CLI::App* app, Action* action) {
       ->take_all();
   command
       ->add_option("--enable-pass", options->enabled_passes,
-                   "run this optional graph pass even where it does not seem to pay, see\n"
+                   "run this optional graph pass even if no gain is expected, see\n"
                    "--print-passes; repeatable")
       ->allow_extra_args(false)
       ->take_all();
@@ -144,7 +144,7 @@ void AddRun(CLI::App* app, Action* action) {
       ->capture_default_str();
   command->add_option("--threads", options->threads, "threads (default: the module's target)")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--seed", options->seed, "of inputs that are not given")
+  command->add_option("--seed", options->seed, "seed of the inputs that are not given")
       ->capture_default_str();
   command->add_flag("--profile", options->profile, "time per kernel");
   AddFormat(command, kOutputFlag, &options->format);
@@ -162,8 +162,8 @@ void AddJobFlags(CLI::App* command, JobRequest* job) {
   command->add_option("--minutes", job->minutes, "tune for this long instead")
       ->check(CLI::PositiveNumber)
       ->excludes(trials);
-  command->add_option("--seed", job->seed, "of the search")->capture_default_str();
-  command->add_option("--cost-model", job->cost_model, "what chooses candidates")
+  command->add_option("--seed", job->seed, "seed of the search")->capture_default_str();
+  command->add_option("--cost-model", job->cost_model, "how candidates are chosen")
       ->check(
           CLI::IsMember(std::vector<std::string>(log::kCostModels.begin(), log::kCostModels.end())))
       ->capture_default_str();
@@ -174,11 +174,11 @@ void AddJobFlags(CLI::App* command, JobRequest* job) {
   command->add_option("--pool", job->pool, "device class (default: any that satisfies the target)");
   command->add_flag(
       "--recall,!--fresh", job->recall,
-      "whether what earlier jobs measured of the same kernels counts: the search goes "
-      "on from it, and it counts towards --trials");
+      "whether to use what earlier jobs measured of the same kernels; it counts towards "
+      "--trials");
   command
       ->add_option("--search", job->search_parts,
-                   "switch a part of the search, to see what it is worth: PART=on or PART=off;\n"
+                   "switch a part of the search, to measure its effect: PART=on or PART=off;\n"
                    "repeatable. Parts: " +
                        search::SearchPartNames())
       ->check([](const std::string& text) {
@@ -212,8 +212,8 @@ void AddTune(CLI::App* app, Action* action) {
       "  tilewright tune model.onnx --target native --server tuner:7000 --detach\n"
       "  tilewright tune model.onnx --target native --server tuner:7000 --records-only\n"
       "\nWithout --server a tracker, a tuner and an agent run on this machine as long as the\n"
-      "command, with a state folder of their own. With --server, Ctrl-C leaves the job running;\n"
-      "restarts of the server are waited for (5 minutes).\n");
+      "command, with a state folder of their own. With --server, Ctrl-C leaves the job running,\n"
+      "and the command waits up to 5 minutes while the server restarts.\n");
   AddJobFlags(command, &options->job);
   AddServer(command, &options->server);
   command->add_option("--log", options->log_path,
@@ -289,7 +289,7 @@ void AddDevices(CLI::App* app, Action* action) {
   CLI::App* group = AddGroup(app, "devices", "the fleet's devices",
                              "  tilewright devices list --server tuner:7000\n"
                              "  tilewright devices drain board-3 --reason 'new kernel'\n");
-  CLI::App* list = AddCommand(group, "list", "all devices, and why one gets no work",
+  CLI::App* list = AddCommand(group, "list", "all devices, and why a device gets no work",
                               "  tilewright devices list -o json\n");
   AddServer(list, &o->server);
   AddFormat(list, kOutputFlag, &o->format);
@@ -326,11 +326,12 @@ void AddDevices(CLI::App* app, Action* action) {
   }
   AddFormat(get, kOutputFlag, &o->format);
   drain->add_option("--reason", o->reason, "for people")->capture_default_str();
-  drain->add_flag("--now", o->now, "take the running batch away at once; it is measured elsewhere");
+  drain->add_flag("--now", o->now,
+                  "take the running batch away immediately; it is measured elsewhere");
   reset->add_option("--reason", o->reason, "for the agent's log")->capture_default_str();
   for (CLI::App* command : {hold, reserve}) {
-    command->add_option("--holder", o->holder, "who");
-    command->add_option("--purpose", o->purpose, "what for");
+    command->add_option("--holder", o->holder, "person who gets the device");
+    command->add_option("--purpose", o->purpose, "purpose, for people");
     command->add_option("--minutes", o->minutes, "for how long")
         ->check(CLI::Range(1.0, 7 * 24 * 60.0))
         ->capture_default_str();
@@ -357,8 +358,9 @@ void AddDevices(CLI::App* app, Action* action) {
 
 void AddTargets(CLI::App* app, Action* action) {
   auto format = std::make_shared<OutputFormat>(OutputFormat::kTable);
-  CLI::App* command = AddCommand(app, "targets", "the targets there are; what native means here",
-                                 "  tilewright targets -o json\n");
+  CLI::App* command =
+      AddCommand(app, "targets", "all targets, and what native means on this machine",
+                 "  tilewright targets -o json\n");
   AddFormat(command, kOutputFlag, format.get());
   command->callback([=] { *action = [format] { return ListTargets(*format); }; });
 }

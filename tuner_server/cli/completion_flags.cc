@@ -57,7 +57,7 @@ int PrintCompletion(const CLI::App* app, const std::string& shell) {
 void AddCompletion(CLI::App* app, Action* action) {
   auto shell = std::make_shared<std::string>();
   CLI::App* command = AddCommand(
-      app, "completion", "a script that completes commands and flags in your shell",
+      app, "completion", "print a script that completes commands and flags in your shell",
       "  source <(tilewright completion bash)                                  # in ~/.bashrc\n"
       "  tilewright completion zsh > ~/.zfunc/_tilewright                      # a folder of "
       "$fpath\n"

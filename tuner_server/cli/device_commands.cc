@@ -261,7 +261,7 @@ int DevicesShares(const ServerPlace& server, OutputFormat format) {
     if (format == OutputFormat::kJson) {
       PrintJson(rows);
     } else {
-      PrintOut(table.rows() == 0 ? "nobody has work" : table.Render());
+      PrintOut(table.rows() == 0 ? "no user has work" : table.Render());
     }
     return absl::OkStatus();
   };

@@ -68,30 +68,30 @@ void AddImport(CLI::App* group, Action* action) {
   const auto add = [&](const std::string& word, const std::string& what,
                        const std::string& examples) {
     CLI::App* command = AddCommand(group, word, what, examples);
-    command->add_option("FILE", o->sources, "exports (JSON lines) or logs (SQLite) to take over")
+    command->add_option("FILE", o->sources, "exports (JSON lines) or logs (SQLite) to import")
         ->required();
     command->add_option("--job-prefix", o->job_prefix,
-                        "put before the names of imported jobs, where both logs use the same");
+                        "put before the names of imported jobs, if both logs use the same names");
     AddFormat(command, kOutputFlag, &o->format);
     command->callback([=] { *action = [o, word] { return LogImport(*o, "log " + word); }; });
     return command;
   };
-  constexpr char kLogHelp[] = "tuning log (SQLite); made when it is not there";
+  constexpr char kLogHelp[] = "tuning log (SQLite); created if it does not exist";
   constexpr char kRules[] =
-      "\nTwice is harmless. What contradicts the log is left out and counted. A file FILE.sha256, "
-      "as\n"
-      "'log export -o' writes it, is checked (exit code 5).\n";
+      "\nImporting twice is harmless. Rows that contradict the log are skipped and counted.\n"
+      "A file FILE.sha256, as 'log export -o' writes it, is checked (exit code 5).\n";
   CLI::App* import =
-      add("import", "take over exported records",
+      add("import", "import exported records",
           std::string("  tilewright log import records.jsonl --log tuner.db\n"
                       "  tilewright log import records.jsonl --server tuner:7000\n") +
-              kRules + "Into a server's log imports an administrator.\n");
+              kRules + "Only an administrator may import into a server's log.\n");
   CLI::Option* file = import->add_option("--log", o->log_path, kLogHelp);
   AddServer(import, &o->server);
   import->get_option("--server")->excludes(file);
-  import->add_option("--sha256", o->sha256, "what the file must have (default: FILE.sha256)");
+  import->add_option("--sha256", o->sha256,
+                     "SHA-256 that the file must have (default: FILE.sha256)");
   CLI::App* merge =
-      add("merge", "take over all of other logs",
+      add("merge", "import all of other logs",
           std::string("  tilewright log merge lab-a.db lab-b.db --log all.db\n"
                       "  tilewright log merge lab-b.db --job-prefix lab-b- --log all.db\n") +
               kRules);

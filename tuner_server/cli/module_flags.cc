@@ -75,9 +75,8 @@ void AddFetch(CLI::App* group, Action* action) {
       "  tilewright modules fetch --model dqn.onnx --target native -o dqn.tw --key "
       "release.key.pub\n"
       "  tilewright modules fetch dqn -o dqn.tw --if-newer --exit-code || test $? -eq 6\n"
-      "\nA fetch that was cut off goes on where it ended (OUTPUT.*.part). With --key an unsigned "
-      "or\n"
-      "wrongly signed module is refused (exit code 5) before any of it is moved.\n");
+      "\nA fetch that was cut off resumes where it ended (OUTPUT.*.part). With --key an\n"
+      "unsigned or wrongly signed module is refused (exit code 5) before any of it is moved.\n");
   AddQuestion(fetch, &o->question);
   AddServer(fetch, server.get());
   fetch->add_option("-o,--output", o->output, "file to write")->capture_default_str();
@@ -148,8 +147,8 @@ void AddSigning(CLI::App* group, Action* action) {
   auto o = std::make_shared<ModuleSigning>();
   CLI::App* keygen = AddCommand(group, "keygen", "make a key that signs modules",
                                 "  tilewright modules keygen release.key\n"
-                                "\nWrites FILE (keep it secret) and FILE.pub (give it to whoever "
-                                "fetches).\n");
+                                "\nWrites FILE (keep it secret) and FILE.pub (give it to those "
+                                "who fetch).\n");
   keygen->add_option("FILE", o->path, "private key to write")->required();
   AddFormat(keygen, kOutputFlag, &o->format);
   keygen->callback([=] { *action = [o] { return ModulesKeygen(o->path, o->format); }; });

@@ -99,7 +99,7 @@ class Tuner {
     Say(StrCat("job ", job.name(), " on ", address, ", target ", job.target()));
     auto watched = WatchJob(client, job.name(), false);
     if (!watched.ok() && Interrupted()) {
-      Say(StrCat("the job goes on; watch it with: ", watch, "\nor end it with: tilewright jobs ",
+      Say(StrCat("the job continues; watch it with: ", watch, "\nor end it with: tilewright jobs ",
                  "cancel ", LastPart(job.name()), " ", client.Flags()));
     }
     TW_TRY(watched.status());

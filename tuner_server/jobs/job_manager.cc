@@ -353,7 +353,7 @@ absl::StatusOr<JobSnapshot> JobManager::Snapshot(const log::JobRow& job) {
     if (spec.recall() && twin != busy_.end() && twin->second != job.id) {
       waiting.set_reason("job.queue.same_tasks");
       waiting.set_message("job " + twin->second +
-                          " is tuning the same tasks; this one goes on from its records "
+                          " is tuning the same tasks; this one waits to use its records "
                           "(recall = false, --fresh, would not wait)");
     }
     snapshot.conditions.push_back(waiting);

@@ -67,7 +67,7 @@ absl::StatusOr<TargetText> ParseTargetText(std::string_view text) {
     const std::string key = parts[i].substr(0, equals);
     const std::string value = parts[i].substr(equals + 1);
     if (!IsWord(key) || !IsWord(value)) return Bad(text, "a setting is not key=value");
-    if (!target.settings.emplace(key, value).second) return Bad(text, key + " stands twice");
+    if (!target.settings.emplace(key, value).second) return Bad(text, key + " is given twice");
   }
   const auto threads = target.settings.find("threads");
   if (threads != target.settings.end()) {

@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
                    "child processes that build candidates; 0: one less than there are cores")
         ->capture_default_str();
     app.add_option("--builder", flags.builder,
-                   "the tilewright-builder to use; default: the one beside this program");
+                   "the tilewright-builder to use; default: the one next to this program");
     app.add_option("--builder-arg", flags.builder_args,
                    "one more argument for each builder, as in --builder-arg=--flag; repeatable")
         ->allow_extra_args(false);

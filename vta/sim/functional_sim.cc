@@ -292,7 +292,7 @@ absl::Status Simulator::Run(std::span<const Word128> stream) {
         }
       }
       return support::FailedPrecondition(
-          "vta.sim.deadlock", StrCat("expected a module that can go on, found none", heads));
+          "vta.sim.deadlock", StrCat("expected a module that can continue, found none", heads));
     }
     TW_TRY(Step(ready[rng_.Uniform(ready.size())]));
   }

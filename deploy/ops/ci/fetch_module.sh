@@ -5,7 +5,7 @@
 #
 # MODULE as 'tilewright modules fetch' takes it: NAME, NAME/NUMBER or NAME@ALIAS.
 # Environment: TILEWRIGHT_SERVER (HOST:PORT); TILEWRIGHT_IDENTITY and TILEWRIGHT_TOKEN for a server with TLS;
-#              TILEWRIGHT_MODULE_KEY (public key of whoever releases modules): unsigned ones are refused.
+#              TILEWRIGHT_MODULE_KEY (public key of those who release modules): unsigned ones are refused.
 # Prints changed=true or changed=false, to $GITHUB_OUTPUT too where that is set. Exit codes: 0 either way;
 # else those of tilewright (3 no such module, 4 server away, 5 wrong signature).
 set -euo pipefail
