@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that READMEs, protos and public headers keep to plain English, in the folders that were mended.
+"""Checks that documents, protos and public headers keep to plain English, in the folders that were mended.
 
 - none of the words to avoid: idioms that readers whose language is another one have to guess
 - no part of a sentence (up to a full stop, colon or semicolon) of more than WORDS words
@@ -16,17 +16,18 @@ import source_files
 
 WORDS = 30
 
-PAGES = "deploy/docs"  # for users: every page counts as a README
-# Folders whose .h, .proto and README.md are checked; a folder joins when it has been mended.
+# Folders whose .h, .proto and .md are checked; a folder joins when it has been mended.
 MENDED = {
-    "", PAGES, "deploy", "deploy/bindings", "deploy/bindings/examples", "deploy/bindings/python", "deploy/daemon", "deploy/module", "deploy/ops",
-    "deploy/ops/ci", "deploy/runtime", "deploy/sql", "deploy/support", "device_agent", "proto", "proto/tilewright/v1", "tests",
-    "tests/e2e", "tests/fault", "tests/fuzz", "tests/golden", "tests/lint", "tracker", "tuner_server/cli",
+    "", "deploy", "deploy/bindings", "deploy/bindings/examples", "deploy/bindings/python", "deploy/daemon",
+    "deploy/docs", "deploy/module", "deploy/ops", "deploy/ops/ci", "deploy/runtime", "deploy/sql", "deploy/support",
+    "device_agent", "proto", "proto/tilewright/v1", "tests", "tests/e2e", "tests/fault", "tests/fuzz", "tests/golden",
+    "tests/lint", "tracker", "tuner_server", "tuner_server/cli",
     "tuner_server/log", "tuner_server/service",
 }
-# Contracts in those folders that are still to be mended.
+# Those of these folders that are still to be mended.
 LATER = {
-    "proto/tilewright/v1/builder.proto", "proto/tilewright/v1/job.proto", "proto/tilewright/v1/module.proto",
+    "deploy/ops/threat_model.md", "proto/tilewright/v1/builder.proto", "proto/tilewright/v1/job.proto",
+    "proto/tilewright/v1/module.proto",
 }
 
 # Words to avoid -> what to say.
@@ -53,7 +54,7 @@ WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 TABLE_GAP = re.compile(r"\S {2,}\S")
 
 
-def paragraphs_of_readme(text):
+def paragraphs_of_document(text):
     """(line, text) of each paragraph, list item and table row outside of fences."""
     fenced, start, part = False, 0, []
     for number, line in enumerate(text.splitlines(), 1):
@@ -125,12 +126,12 @@ def check(root):
     for path in files:
         if os.path.dirname(path) not in MENDED or path in LATER:
             continue
-        readme = os.path.basename(path) == "README.md" or os.path.dirname(path) == PAGES and path.endswith(".md")
-        if not readme and (not path.endswith((".h", ".proto")) or path.startswith("tests/")):
+        document = path.endswith(".md")
+        if not document and (not path.endswith((".h", ".proto")) or path.startswith("tests/")):
             continue
         count += 1
         text = source_files.read_text(path, root)
-        for line, part in (paragraphs_of_readme if readme else paragraphs_of_comments)(text):
+        for line, part in (paragraphs_of_document if document else paragraphs_of_comments)(text):
             for finding in findings(part):
                 report.add("%s:%d" % (path, line), finding)
     return report.finish("%d texts" % count)
