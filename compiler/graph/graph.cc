@@ -240,6 +240,7 @@ Graph Compact(const Graph& graph) {
   }
   Graph result;
   result.name = graph.name;
+  result.sources = graph.sources;
   std::vector<ValueId> renumbered(graph.values.size(), -1);
   for (size_t id = 0; id < graph.values.size(); ++id) {
     if (!live[id]) continue;
@@ -260,6 +261,28 @@ Graph Compact(const Graph& graph) {
   result.inputs = map(graph.inputs);
   result.outputs = map(graph.outputs);
   return result;
+}
+
+std::vector<std::string> SourcesOf(const Graph& graph, const Node& node) {
+  std::vector<std::string> found;
+  if (graph.sources == nullptr) return found;
+  const auto add = [&](const std::string& name) {
+    auto it = graph.sources->find(name);
+    for (size_t end = name.size(); it == graph.sources->end() && end > 0; --end) {
+      if (name[end - 1] == '_' || name[end - 1] == '.') {
+        it = graph.sources->find(name.substr(0, end - 1));
+      }
+    }
+    if (it == graph.sources->end()) return;
+    if (std::find(found.begin(), found.end(), it->second) == found.end()) {
+      found.push_back(it->second);
+    }
+  };
+  if (node.body == nullptr) add(node.name);
+  if (node.body != nullptr) {
+    for (const Node& inner : node.body->nodes) add(inner.name);
+  }
+  return found;
 }
 
 absl::Status Verify(const Graph& graph) { return Verifier(graph, 0).Run(); }

@@ -55,6 +55,9 @@ struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;               // topological order
   std::vector<ValueId> inputs, outputs;  // constants are not inputs
+  // Of an imported model: by the name of a node, the name of the ONNX node that it was made from.
+  // RunGraphPasses keeps it; it is no part of the text and of equality.
+  std::shared_ptr<const std::map<std::string, std::string>> sources = nullptr;
 };
 
 inline constexpr std::string_view kFusedOp = "fused";
@@ -68,6 +71,9 @@ ValueId AddConstant(Graph* graph, std::string name, op::TensorType type, std::st
 std::vector<std::vector<int>> Readers(const Graph& graph);
 // The value whose storage each value shares: reshape nodes are views of their operand.
 std::vector<ValueId> StorageRoots(const Graph& graph);
+// The names of the ONNX nodes whose work a node does, in order, each once. What passes made has the
+// source of what it was made from: they name it after that ("conv1_b" after "conv1").
+std::vector<std::string> SourcesOf(const Graph& graph, const Node& node);
 // Removes unreachable nodes and values that nothing uses; renumbers.
 Graph Compact(const Graph& graph);
 

@@ -99,6 +99,7 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
                                       support::Join(SizeVariables(g), ", "), "; specialize first"));
   }
   size_t number = 0;
+  const auto sources = g.sources;
   for (const GraphPass& pass : GraphPasses()) {
     if (!Runs(pass, ctx)) continue;
     absl::StatusOr<Graph> result = pass.run(std::move(g), ctx);
@@ -106,6 +107,7 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
       return support::WithContext(result.status(), StrCat("graph pass ", pass.name));
     }
     g = *std::move(result);
+    g.sources = sources;
     const absl::Status verified = Verify(g);
     if (!verified.ok()) {
       return support::Internal("graph.pass.invalid_result",

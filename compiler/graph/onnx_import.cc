@@ -19,7 +19,6 @@ namespace {
 using support::Quote;
 using support::StrCat;
 
-constexpr int64_t kOldestOpset = 1, kNewestOpset = 25;
 constexpr size_t kMaxNamed = 20;  // unsupported operators that one error names
 
 bool IsDefaultDomain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
@@ -31,14 +30,62 @@ std::string Printable(std::string_view text) {
   return out;
 }
 
-// How people find the node: its name, or its first output where it has none.
+// Whether the size of this dimension is stated. Some exporters (Paddle) write -1 for one that is
+// not.
+bool IsFixed(const pb::TensorShapeProto::Dimension& dim) {
+  return dim.has_dim_value() && dim.dim_value() >= 0;
+}
+
+}  // namespace
+
 std::string NodeLabel(const pb::NodeProto& node) {
   const std::string& name =
       !node.name().empty() || node.output_size() == 0 ? node.name() : node.output(0);
   return StrCat("node ", Quote(name), " (", Printable(node.op_type()), ")");
 }
 
-}  // namespace
+std::string OperatorLabel(const pb::NodeProto& node) {
+  const std::string domain =
+      IsDefaultDomain(node.domain()) ? "" : StrCat(" of ", Printable(node.domain()));
+  return Printable(node.op_type()) + domain;
+}
+
+std::string DynamicInputText(const pb::ValueInfoProto& input) {
+  const auto& tensor = input.type().tensor_type();
+  if (!tensor.has_shape()) return Quote(input.name()) + " of unknown rank";
+  std::vector<std::string> dims;
+  for (const auto& dim : tensor.shape().dim()) {
+    dims.push_back(IsFixed(dim)              ? StrCat(dim.dim_value())
+                   : dim.dim_param().empty() ? "?"
+                                             : Printable(dim.dim_param()));
+  }
+  return StrCat(Quote(input.name()), " [", support::Join(dims, ","), "]");
+}
+
+std::string ShapeFlags(const std::vector<const pb::ValueInfoProto*>& dynamic) {
+  std::set<std::string> flags;
+  for (const pb::ValueInfoProto* input : dynamic) {
+    const auto& dims = input->type().tensor_type().shape().dim();
+    const bool all_named = !dims.empty() && std::all_of(dims.begin(), dims.end(), [](auto& dim) {
+      return IsFixed(dim) || !dim.dim_param().empty();
+    });
+    std::vector<std::string> sizes;
+    for (const auto& dim : dims) {
+      if (all_named && !IsFixed(dim)) flags.insert(dim.dim_param() + "=N");
+      sizes.push_back(IsFixed(dim) ? StrCat(dim.dim_value()) : "N");
+    }
+    if (all_named) continue;
+    flags.insert(StrCat(input->name(), "=", sizes.empty() ? "N..." : support::Join(sizes, "x")));
+  }
+  std::string text;
+  for (const std::string& flag : flags) {
+    const bool plain = flag.find_first_not_of(
+                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                           "0123456789_.:/=-") == std::string::npos;
+    text += StrCat(text.empty() ? "" : " ", "--shape ", plain ? flag : "'" + flag + "'");
+  }
+  return text;
+}
 
 absl::StatusOr<Graph> Importer::Run() {
   TW_TRY(CheckModel());
@@ -46,8 +93,9 @@ absl::StatusOr<Graph> Importer::Run() {
   TW_TRY(ReadInputs());
   TW_TRY(CheckOperators());
   TW_ASSIGN(const std::vector<int> order, Order());
-  for (int position : order) TW_TRY(Convert(model_.graph().node(position), position));
+  for (int position : order) TW_TRY(Convert(model_.graph().node(position)));
   TW_TRY(ReadOutputs());
+  graph_.sources = std::make_shared<std::map<std::string, std::string>>(std::move(sources_));
   Graph graph = Compact(graph_);
   TW_TRY(Verify(graph));
   return graph;
@@ -138,29 +186,21 @@ absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& inp
     return Bad("shape_override", StrCat("expected ", tensor.shape().dim_size(),
                                         " dimensions, found ", given->second.size()));
   }
-  if (!has_given && !tensor.has_shape()) {
-    return Bad(
-        "symbolic_shape",
-        StrCat("expected a fixed shape, found none; give one with --shape ", input.name(), "=..."));
-  }
+  if (!has_given && !tensor.has_shape()) return Bad("symbolic_shape", DynamicInputText(input));
   for (int d = 0; d < tensor.shape().dim_size(); ++d) {
     const auto& dim = tensor.shape().dim(d);
     if (has_given) {
-      if (!dim.has_dim_value() || dim.dim_value() == type.shape[d]) continue;
+      if (!IsFixed(dim) || dim.dim_value() == type.shape[d]) continue;
       return Bad("shape_override", StrCat("expected dimension ", d, " to be ", dim.dim_value(),
                                           " as in the model, found ", type.shape[d]));
     }
     auto known = sizes_.find(dim.dim_param());
-    if (dim.has_dim_value()) {
+    if (IsFixed(dim)) {
       type.shape.push_back(dim.dim_value());
     } else if (!dim.dim_param().empty() && known != sizes_.end()) {
       type.shape.push_back(known->second.first);
     } else {
-      const std::string by_size =
-          dim.dim_param().empty() ? "" : StrCat(" or --shape ", dim.dim_param(), "=N");
-      return Bad("symbolic_shape",
-                 StrCat("expected fixed dimensions, found ", Quote(dim.dim_param()),
-                        "; give the shape with --shape ", input.name(), "=...", by_size));
+      return Bad("symbolic_shape", DynamicInputText(input));
     }
   }
   TW_TRY(op::CheckType(type));
@@ -171,23 +211,39 @@ absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& inp
   return type;
 }
 
+absl::Status Importer::AddInput(const pb::ValueInfoProto& input, op::TensorType type) {
+  Value value;
+  value.name = FreshName(input.name());
+  value.type = std::move(type);
+  graph_.values.push_back(std::move(value));
+  const ValueId id = static_cast<ValueId>(graph_.values.size()) - 1;
+  TW_TRY(Bind(input.name(), id));
+  graph_.inputs.push_back(id);
+  return absl::OkStatus();
+}
+
 absl::Status Importer::ReadInputs() {
   TW_TRY(ReadSizes());
+  std::vector<const pb::ValueInfoProto*> dynamic;
+  std::vector<std::string> texts;
   for (const pb::ValueInfoProto& input : model_.graph().input()) {
     if (initializers_.count(input.name()) > 0) continue;  // a default value: bound to it
     absl::StatusOr<op::TensorType> type = InputType(input);
+    if (support::Slug(type.status()) == kSymbolicShape) {
+      dynamic.push_back(&input);
+      texts.push_back(DynamicInputText(input));
+      continue;
+    }
     if (!type.ok()) {
       return support::WithContext(type.status(), StrCat("input ", Quote(input.name())));
     }
-    Value value;
-    value.name = FreshName(input.name());
-    value.type = *std::move(type);
-    graph_.values.push_back(std::move(value));
-    const ValueId id = static_cast<ValueId>(graph_.values.size()) - 1;
-    TW_TRY(Bind(input.name(), id));
-    graph_.inputs.push_back(id);
+    TW_TRY(AddInput(input, *std::move(type)));
   }
-  return absl::OkStatus();
+  if (dynamic.empty()) return absl::OkStatus();
+  return Bad("symbolic_shape",
+             StrCat("expected inputs of fixed shape, found ", dynamic.size(),
+                    dynamic.size() == 1 ? " other: " : " others: ", support::Join(texts, ", "),
+                    "; give a number for each N: ", ShapeFlags(dynamic)));
 }
 
 absl::Status Importer::CheckOperators() {
@@ -202,7 +258,7 @@ absl::Status Importer::CheckOperators() {
   const size_t total = unknown.size();
   if (total > kMaxNamed) unknown.resize(kMaxNamed);
   return support::Unimplemented(
-      "graph.onnx.unsupported_operator",
+      kUnsupportedOperator,
       StrCat("expected supported operators, found ", total, " others at opset ", opset_, ": ",
              support::Join(unknown, ", "), total > kMaxNamed ? ", ..." : ""));
 }
@@ -256,7 +312,8 @@ absl::StatusOr<std::vector<int>> Importer::Order() {
   return order;
 }
 
-absl::Status Importer::Convert(const pb::NodeProto& node, int) {
+absl::Status Importer::Convert(const pb::NodeProto& node) {
+  const size_t first = graph_.nodes.size();
   NodeReader reader(*this, node, NodeLabel(node));
   absl::StatusOr<ValueId> result = FindConversion(node.op_type(), node.domain())->run(reader);
   if (!result.ok()) {
@@ -264,6 +321,8 @@ absl::Status Importer::Convert(const pb::NodeProto& node, int) {
     if (support::Detail(result.status()).find(label) != std::string::npos) return result.status();
     return support::WithContext(result.status(), label);
   }
+  const std::string& source = node.name().empty() ? node.output(0) : node.name();
+  for (size_t i = first; i < graph_.nodes.size(); ++i) sources_[graph_.nodes[i].name] = source;
   // Further outputs (a dropout mask, batch statistics) have no meaning at inference; a model that
   // reads one gets `missing_input` there.
   if (node.output(0).empty()) return absl::OkStatus();
@@ -287,7 +346,7 @@ absl::Status Importer::ReadOutputs() {
         same = same && claimed.shape().dim_size() == static_cast<int>(type.shape.size());
         for (int d = 0; same && d < claimed.shape().dim_size(); ++d) {
           const auto& dim = claimed.shape().dim(d);
-          same = !dim.has_dim_value() || dim.dim_value() == type.shape[d];
+          same = !IsFixed(dim) || dim.dim_value() == type.shape[d];
         }
       }
       if (!same) {
@@ -401,22 +460,27 @@ std::optional<double> Importer::ConstantScalar(ValueId id) const {
   return tensor->values[0];
 }
 
-}  // namespace onnx
-
-absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
-  if (static_cast<int64_t>(bytes.size()) > std::min<int64_t>(options.max_bytes, INT_MAX)) {
-    return onnx::Bad("too_large", support::StrCat("expected a model of at most ",
-                                                  std::min<int64_t>(options.max_bytes, INT_MAX),
-                                                  " bytes, found ", bytes.size()));
+absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, const ImportOptions& options) {
+  const int64_t limit = std::min<int64_t>(options.max_bytes, INT_MAX);
+  if (static_cast<int64_t>(bytes.size()) > limit) {
+    return Bad("too_large",
+               StrCat("expected a model of at most ", limit, " bytes, found ", bytes.size()));
   }
-  onnx::pb::ModelProto model;
+  pb::ModelProto model;
   google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
   google::protobuf::io::CodedInputStream coded(&stream);
   coded.SetTotalBytesLimit(INT_MAX);
   if (bytes.empty() || !model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage()) {
-    return onnx::Bad("not_onnx", support::StrCat("expected an ONNX model, found ", bytes.size(),
-                                                 " bytes that are none or a part of one"));
+    return Bad("not_onnx", StrCat("expected an ONNX model, found ", bytes.size(),
+                                  " bytes that are none or a part of one"));
   }
+  return model;
+}
+
+}  // namespace onnx
+
+absl::StatusOr<Graph> ImportOnnx(std::string_view bytes, const ImportOptions& options) {
+  TW_ASSIGN(const onnx::pb::ModelProto model, onnx::ParseModel(bytes, options));
   return onnx::Importer(model, options).Run();
 }
 

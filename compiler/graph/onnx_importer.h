@@ -4,6 +4,8 @@
 
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/graph/graph.h"
+#include "compiler/graph/onnx_check.h"
 #include "tilewright_onnx.pb.h"
 
 namespace tilewright::graph::onnx {
@@ -18,6 +21,9 @@ namespace tilewright::graph::onnx {
 namespace pb = ::tilewright_onnx;
 
 absl::Status Bad(std::string_view reason, std::string_view detail);  // graph.onnx.<reason>
+inline constexpr int64_t kOldestOpset = 1, kNewestOpset = 25;
+inline constexpr std::string_view kSymbolicShape = "graph.onnx.symbolic_shape";
+inline constexpr std::string_view kUnsupportedOperator = "graph.onnx.unsupported_operator";
 
 // A tensor that stands in a file or an attribute. REQUIRES nothing: every field is checked.
 struct HostConstant {
@@ -26,7 +32,30 @@ struct HostConstant {
   std::string bytes;
 };
 absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t max_bytes);
+// Refuses other types than those of ElementTypes: graph.onnx.element_type, or .element_type.half.
 absl::StatusOr<ir::DType> ElementType(int64_t onnx_type);
+struct ElementTypeRow {
+  int onnx;
+  ir::DType type;
+};
+std::span<const ElementTypeRow> ElementTypes();
+std::string ElementTypeName(int64_t onnx_type);  // "float16"
+bool IsHalf(int64_t onnx_type);                  // a float of 16 bits
+// Whether the tensor's data is in another file, and the name of that file as the model states it.
+bool IsExternal(const pb::TensorProto& tensor);
+std::string ExternalFile(const pb::TensorProto& tensor);
+
+// The model in these bytes (graph.onnx.not_onnx, .too_large).
+absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, const ImportOptions& options);
+// How people find a node: its name, or its first output where it has none; with its operator.
+std::string NodeLabel(const pb::NodeProto& node);
+// "Einsum", or "QLinearMul of com.microsoft" where the operator is not ONNX's own.
+std::string OperatorLabel(const pb::NodeProto& node);
+// The --shape flags that these inputs need, with N for each number that the user chooses:
+// "--shape batch=N --shape x=Nx3xN". Dimensions with names get one flag for all inputs.
+std::string ShapeFlags(const std::vector<const pb::ValueInfoProto*>& dynamic);
+// "\"x\" [batch,3,?]"
+std::string DynamicInputText(const pb::ValueInfoProto& input);
 
 // One node under conversion.
 class NodeReader;
@@ -36,6 +65,9 @@ class Importer {
   Importer(const pb::ModelProto& model, const ImportOptions& options)
       : model_(model), options_(options) {}
   absl::StatusOr<Graph> Run();
+  // Goes on after errors and adds them to `check`. Tensors in `no_data` have a type but no values.
+  // What depends on a value of unknown type is counted, not checked.
+  void Check(const std::set<std::string>& no_data, ImportCheck* check);
 
   // For conversions. Emit infers the types and appends the node; results are named by the caller.
   absl::StatusOr<ValueId> Emit(std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
@@ -56,10 +88,14 @@ class Importer {
   absl::Status BindSizes(const std::string& name, int64_t size, std::string_view origin);
   absl::Status ReadSizes();
   absl::StatusOr<op::TensorType> InputType(const pb::ValueInfoProto& input);
+  absl::Status AddInput(const pb::ValueInfoProto& input, op::TensorType type);
   absl::Status ReadInputs();
   absl::Status CheckOperators();
+  void CheckInputs(ImportCheck* check);
+  void CheckNodes(ImportCheck* check);
+  bool AddStandIn(const std::string& name, const pb::TypeProto& type);
   absl::StatusOr<std::vector<int>> Order();
-  absl::Status Convert(const pb::NodeProto& node, int position);
+  absl::Status Convert(const pb::NodeProto& node);
   absl::Status ReadOutputs();
   absl::StatusOr<ValueId> Lookup(const std::string& name);
   absl::Status Bind(const std::string& name, ValueId id);
@@ -74,7 +110,9 @@ class Importer {
   std::map<std::string, const pb::TensorProto*> initializers_;    // read when first used
   std::map<std::string, int> used_names_;                         // names of graph_.values
   std::map<std::string, std::pair<int64_t, std::string>> sizes_;  // dimension name → size, origin
+  std::map<std::string, std::string> sources_;                    // Graph::sources
   int64_t opset_ = 0;
+  std::set<std::string> unknown_;  // ONNX names of values whose type an error hides; of Check
 };
 
 // What a conversion sees of its node: checked access to operands and attributes.
@@ -114,8 +152,10 @@ class NodeReader {
 struct Conversion {
   std::string_view onnx;
   absl::StatusOr<ValueId> (*run)(NodeReader& node);
+  std::string_view limits = "";  // for people: what of the operator is refused
 };
 // Null where the operator of that domain ("" is ONNX's own) has none.
 const Conversion* FindConversion(std::string_view onnx_op, std::string_view domain);
+OnnxSupport Supported();
 
 }  // namespace tilewright::graph::onnx

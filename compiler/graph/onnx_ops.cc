@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "compiler/graph/onnx_conversions.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
-namespace tilewright::graph::onnx {
+namespace tilewright::graph {
+namespace onnx {
 namespace {
 
 using support::StrCat;
@@ -171,50 +173,54 @@ Result Reduce(NodeReader& n) {
 
 // Elementwise operators that are not here are imported as their row says.
 constexpr Conversion kConversions[] = {
-    {"AveragePool", ImportPool},
-    {"BatchNormalization", BatchNorm},
+    {"AveragePool", ImportPool,
+     "one or two spatial dimensions; not ceil_mode together with count_include_pad"},
+    {"BatchNormalization", BatchNorm, "inference only: training_mode 0, spatial 1"},
     {"Cast", Cast},
     {"Clip", Clip},
     {"Concat", ImportConcat},
-    {"Constant", ImportConstant},
-    {"ConstantOfShape", ImportConstantOfShape},
-    {"Conv", ImportConv},
-    {"ConvInteger", ImportConvInteger},
-    {"ConvTranspose", ImportConvTranspose},
+    {"Constant", ImportConstant, "a tensor or numbers; no strings, no sparse tensors"},
+    {"ConstantOfShape", ImportConstantOfShape, "a constant shape"},
+    {"Conv", ImportConv, "one or two spatial dimensions"},
+    {"ConvInteger", ImportConvInteger, "one or two spatial dimensions"},
+    {"ConvTranspose", ImportConvTranspose,
+     "two spatial dimensions; explicit pads; no output_shape"},
     {"DequantizeLinear", ImportDequantizeLinear},
-    {"Dropout", Identity},
+    {"Dropout", Identity, "inference only"},
     {"DynamicQuantizeLinear", ImportDynamicQuantizeLinear},
     {"Flatten", ImportFlatten},
     {"Gather", ImportGather},
-    {"Gemm", ImportGemm},
+    {"Gemm", ImportGemm, "matrices"},
     {"GlobalAveragePool", ImportGlobalPool},
     {"GlobalMaxPool", ImportGlobalPool},
     {"Identity", Identity},
-    {"LRN", ImportLrn},
-    {"LSTM", ImportLstm},
+    {"LRN", ImportLrn, "float"},
+    {"LSTM", ImportLstm,
+     "forward, at most 4096 steps, default activations; no clip, no peepholes, no sequence_lens, "
+     "no input_forget, layout 0"},
     {"MatMul", ImportMatMul},
     {"MatMulInteger", ImportMatMulInteger},
     {"Max", Variadic},
-    {"MaxPool", ImportPool},
+    {"MaxPool", ImportPool, "one or two spatial dimensions; no indices"},
     {"Min", Variadic},
-    {"Pad", ImportPad},
-    {"QLinearConv", ImportQLinearConv},
+    {"Pad", ImportPad, "mode constant; constant pads and value; all axes"},
+    {"QLinearConv", ImportQLinearConv, "one or two spatial dimensions"},
     {"QLinearMatMul", ImportQLinearMatMul},
     {"QuantizeLinear", ImportQuantizeLinear},
-    {"ReduceMax", Reduce},
-    {"ReduceMean", Reduce},
-    {"ReduceMin", Reduce},
-    {"ReduceProd", Reduce},
-    {"ReduceSum", Reduce},
-    {"Reshape", ImportReshape},
+    {"ReduceMax", Reduce, "constant axes"},
+    {"ReduceMean", Reduce, "constant axes"},
+    {"ReduceMin", Reduce, "constant axes"},
+    {"ReduceProd", Reduce, "constant axes"},
+    {"ReduceSum", Reduce, "constant axes"},
+    {"Reshape", ImportReshape, "a constant shape"},
     {"Shape", ImportShape},
-    {"Slice", ImportSlice},
+    {"Slice", ImportSlice, "constant starts, ends, axes and steps; no empty result"},
     {"Softmax", Softmax},
-    {"Split", ImportSplit},
-    {"Squeeze", ImportSqueeze},
+    {"Split", ImportSplit, "constant sizes"},
+    {"Squeeze", ImportSqueeze, "constant axes"},
     {"Sum", Variadic},
     {"Transpose", ImportTranspose},
-    {"Unsqueeze", ImportUnsqueeze},
+    {"Unsqueeze", ImportUnsqueeze, "constant axes"},
 };
 
 // Of other domains: what public quantised models have.
@@ -289,4 +295,29 @@ const Conversion* FindConversion(std::string_view onnx_op, std::string_view doma
   return FindElementwise(onnx_op) == nullptr ? nullptr : &kElementwise;
 }
 
-}  // namespace tilewright::graph::onnx
+OnnxSupport Supported() {
+  OnnxSupport known{kOldestOpset, kNewestOpset, {}, {}};
+  for (const ElementTypeRow& row : ElementTypes()) {
+    known.element_types.push_back(ElementTypeName(row.onnx));
+  }
+  const auto add = [&](std::string_view name, std::string_view domain, std::string_view limits) {
+    known.operators.push_back({std::string(name), std::string(domain), std::string(limits)});
+  };
+  for (const Conversion& row : kConversions) add(row.onnx, "", row.limits);
+  for (const Conversion& row : kMicrosoftConversions) add(row.onnx, kMicrosoft, row.limits);
+  for (const op::OpSpec& row : op::Operators()) {
+    const std::string_view name = row.elementwise() && !row.onnx.empty() ? row.onnx[0] : "";
+    if (name.empty() || FindConversion(name, "")->run != Elementwise) continue;
+    add(name, "", row.name == "gelu" ? "approximate none" : "");
+  }
+  std::sort(known.operators.begin(), known.operators.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.domain, a.name) < std::tie(b.domain, b.name);
+  });
+  return known;
+}
+
+}  // namespace onnx
+
+OnnxSupport SupportedOnnx() { return onnx::Supported(); }
+
+}  // namespace tilewright::graph

@@ -1,4 +1,5 @@
 // TensorProto → typed bytes. Sizes are checked before anything is allocated.
+#include <climits>
 #include <cstring>
 
 #include "compiler/graph/onnx_importer.h"
@@ -38,36 +39,57 @@ absl::Status Bad(std::string_view reason, std::string_view detail) {
   return support::InvalidArgument(StrCat("graph.onnx.", reason), detail);
 }
 
-absl::StatusOr<ir::DType> ElementType(int64_t onnx_type) {
-  switch (onnx_type) {
-    case pb::TensorProto::FLOAT:
-      return ir::kF32;
-    case pb::TensorProto::DOUBLE:
-      return ir::kF64;
-    case pb::TensorProto::INT64:
-      return ir::kI64;
-    case pb::TensorProto::INT32:
-      return ir::kI32;
-    case pb::TensorProto::INT8:
-      return ir::kI8;
-    case pb::TensorProto::UINT8:
-      return ir::kU8;
-    case pb::TensorProto::BOOL:
-      return ir::kBool;
-    default:
-      return Bad("element_type",
-                 StrCat("expected float, double, int8, uint8, int32, int64 or bool, found ONNX "
-                        "element type ",
-                        onnx_type));
+std::span<const ElementTypeRow> ElementTypes() {
+  static constexpr ElementTypeRow kRows[] = {
+      {pb::TensorProto::FLOAT, ir::kF32}, {pb::TensorProto::DOUBLE, ir::kF64},
+      {pb::TensorProto::INT8, ir::kI8},   {pb::TensorProto::UINT8, ir::kU8},
+      {pb::TensorProto::INT32, ir::kI32}, {pb::TensorProto::INT64, ir::kI64},
+      {pb::TensorProto::BOOL, ir::kBool},
+  };
+  return kRows;
+}
+
+std::string ElementTypeName(int64_t onnx_type) {
+  if (onnx_type < INT_MIN || onnx_type > INT_MAX ||
+      !pb::TensorProto::DataType_IsValid(static_cast<int>(onnx_type))) {
+    return StrCat("type ", onnx_type);
   }
+  return support::ToLower(
+      pb::TensorProto::DataType_Name(static_cast<pb::TensorProto::DataType>(onnx_type)));
+}
+
+bool IsHalf(int64_t onnx_type) {
+  return onnx_type == pb::TensorProto::FLOAT16 || onnx_type == pb::TensorProto::BFLOAT16;
+}
+
+absl::StatusOr<ir::DType> ElementType(int64_t onnx_type) {
+  std::vector<std::string> names;
+  for (const ElementTypeRow& row : ElementTypes()) {
+    if (row.onnx == onnx_type) return row.type;
+    names.push_back(ElementTypeName(row.onnx));
+  }
+  return Bad(IsHalf(onnx_type) ? "element_type.half" : "element_type",
+             StrCat("expected one of the types ", support::Join(names, ", "), ", found ",
+                    ElementTypeName(onnx_type)));
+}
+
+bool IsExternal(const pb::TensorProto& tensor) {
+  return tensor.data_location() == pb::TensorProto::EXTERNAL || tensor.external_data_size() > 0;
+}
+
+std::string ExternalFile(const pb::TensorProto& tensor) {
+  for (const auto& entry : tensor.external_data()) {
+    if (entry.key() == "location") return entry.value();
+  }
+  return "";
 }
 
 absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t max_bytes) {
   const std::string what = StrCat("tensor ", support::Quote(tensor.name()));
-  if (tensor.data_location() == pb::TensorProto::EXTERNAL || tensor.external_data_size() > 0) {
-    return Bad("external_data", StrCat(what,
-                                       ": expected the data inside the model file, found "
-                                       "external data"));
+  if (IsExternal(tensor)) {
+    return Bad("external_data",
+               StrCat(what, ": expected the data inside the model file, found it in ",
+                      support::Quote(ExternalFile(tensor))));
   }
   if (tensor.has_segment()) return Bad("segment", StrCat(what, ": expected no segments"));
   absl::StatusOr<ir::DType> dtype = ElementType(tensor.data_type());

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy
 import onnx
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import cli_case  # noqa: E402
@@ -170,6 +170,140 @@ class Compile(CliCase):
         self.compile_fails(FAILED, self.model, [], ["--log", noise])
 
 
+def model_of(nodes, inputs, outputs, weights=(), opset=17):
+    """A model of nodes (operator, inputs, output, attributes); inputs and outputs are (name, type, dimensions)."""
+    graph = helper.make_graph(
+        [helper.make_node(op, reads, [result], name="node_" + result, **attributes)
+         for op, reads, result, attributes in nodes], "g",
+        [helper.make_tensor_value_info(*info) for info in inputs],
+        [helper.make_tensor_value_info(*info) for info in outputs], list(weights))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+class Check(CliCase):
+    """`tilewright check`, and the advice of `compile`, for each kind of model that is refused."""
+
+    FLOAT = TensorProto.FLOAT
+
+    def check(self, model, code, *more, name="m.onnx"):
+        """The document of `check`, whose exit code is `code`. Errors of compile give the same advice."""
+        onnx.save(model, os.path.join(self.folder, name))
+        done = self.call(["check", name, "--target", "native", "-o", "json", *more], self.folder)
+        self.assertEqual(done.returncode, code, done.stderr)
+        said = json.loads(done.stdout)
+        self.assertEqual(said["compiles"], code == OK, said)
+        if code == OK:
+            self.assertEqual(done.stderr, "")
+            self.assertFalse(os.path.exists(os.path.join(self.folder, "m.tw")))
+            return said
+        self.assertIn("cli.check.problems", done.stderr)
+        compiled = self.call(["compile", name, "--target", "native", *more], self.folder)
+        self.assertEqual(compiled.returncode, FAILED)
+        self.assertIn(compiled.stderr.split("why: ")[1].split(":")[0],
+                      [problem["slug"] for problem in said["problems"]])
+        return said
+
+    def slugs(self, said):
+        return [problem["slug"].removeprefix("graph.onnx.") for problem in said["problems"]]
+
+    def test_a_good_model(self):
+        said = self.check(dense_model(), OK)
+        self.assertEqual((said["problems"], said["kernels"], said["operators"]), ([], 1, {"MatMul": 1}))
+        done = self.call(["check", "m.onnx"], self.folder)
+        self.assertIn("compiles: 1 ", done.stdout)
+
+    def test_two_unsupported_operators(self):
+        x, y = ("x", self.FLOAT, [1, 4]), ("y", self.FLOAT, [1, 4])
+        said = self.check(model_of([("Det", ["x"], "a", {}), ("Det", ["a"], "b", {}), ("Relu", ["b"], "c", {}),
+                                    ("Hardmax", ["c"], "y", {})], [x], [y]), FAILED)
+        self.assertEqual([(p["what"], p["where"]) for p in said["problems"]],
+                         [("Det", ['node "node_a" (Det)', 'node "node_b" (Det)']),
+                          ("Hardmax", ['node "node_y" (Hardmax)'])])
+        self.assertEqual(said["unchecked_nodes"], 1)
+        self.assertIn("tilewright operators", said["problems"][0]["do"])
+        text = self.call(["check", "m.onnx"], self.folder).stdout
+        self.assertIn("Det (2 places)", text)
+        self.assertIn("not checked", text)
+
+    def test_all_dynamic_inputs_and_the_flags_that_they_need(self):
+        image = ("image", self.FLOAT, [-1, 3, 8, -1])  # as Paddle writes it
+        tokens = ("tokens", self.FLOAT, ["batch", 3, 8, 8])
+        model = model_of([("Add", ["image", "tokens"], "y", {})], [image, tokens], [("y", self.FLOAT, [-1, 3, 8, 8])])
+        said = self.check(model, FAILED)
+        self.assertEqual([(p["what"], p["where"]) for p in said["problems"]],
+                         [("--shape batch=N --shape image=Nx3x8xN",
+                           ['"image" [?,3,8,?]', '"tokens" [batch,3,8,8]'])])
+        done = self.call(["compile", "m.onnx", "--target", "native"], self.folder)
+        self.assertIn("--shape batch=N --shape image=Nx3x8xN", done.stderr)
+        self.assertIn("in place of each N", done.stderr)
+        self.assertNotIn("onnx.checker", done.stderr)
+        # The flags that it says, with numbers, are all that is needed.
+        flags = said["problems"][0]["what"].replace("batch=N", "batch=2").replace("Nx3x8xN", "2x3x8x8").split()
+        self.check(model, OK, *flags)
+        self.fails(FAILED, ["compile", "m.onnx", "--target", "native", "--shape", "image=2x3x9x8"],
+                   ["graph.onnx.shape_override", "dimension 2 to be 8"])
+
+    def test_half_floats(self):
+        half = TensorProto.FLOAT16
+        weight = numpy_helper.from_array(numpy.ones((64, 4), numpy.float16), "w")
+        said = self.check(model_of([("MatMul", ["x", "w"], "m", {}), ("Det", ["m"], "y", {})],
+                                   [("x", half, [1, 64])], [("y", half, [1, 4])], [weight]), FAILED)
+        self.assertEqual(self.slugs(said), ["element_type.half", "unsupported_operator"])
+        self.assertEqual(said["problems"][0]["where"], ['input "x"', 'output "y"', 'tensor "w"'])
+        done = self.call(["compile", "m.onnx", "--target", "native"], self.folder)
+        self.assertIn("found float16", done.stderr)
+        self.assertRegex(done.stderr, "do: .*float32")
+
+    def test_external_data(self):
+        model = dense_model(inner=64, columns=64)
+        onnx.save(model, os.path.join(self.folder, "m.onnx"), save_as_external_data=True, location="w.bin",
+                  size_threshold=0)
+
+        def problem():
+            done = self.call(["check", "m.onnx", "-o", "json"], self.folder)
+            self.assertEqual(done.returncode, FAILED, done.stderr)
+            found, = json.loads(done.stdout)["problems"]
+            self.assertEqual((found["slug"], found["what"]), ("graph.onnx.external_data", "w.bin"))
+            return found
+
+        found = problem()
+        self.assertIn("the file is there", found["detail"])
+        # What it says to do makes a model that compiles.
+        command = found["do"].split("python3 -c ")[1].strip('"')
+        subprocess.run([sys.executable, "-c", command.replace("MODEL.onnx", "m.onnx")], cwd=self.folder, check=True)
+        done = self.call(["check", "one_file.onnx"], self.folder)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        os.remove(os.path.join(self.folder, "w.bin"))
+        found = problem()
+        self.assertIn("the file is missing", found["detail"])
+        self.assertIn("next to the model", found["do"])
+        done = self.call(["compile", "m.onnx", "--target", "native"], self.folder)
+        self.assertIn('"w.bin"', done.stderr)
+        self.assertIn("onnx.save(onnx.load(", done.stderr)
+
+    def test_types_attributes_and_opset(self):
+        x, y = ("x", self.FLOAT, [1, 4]), ("y", self.FLOAT, [1, 4])
+        said = self.check(model_of([("Gelu", ["x"], "a", {"approximate": "tanh"}), ("Relu", ["a"], "y", {})],
+                                   [x, ("s", TensorProto.STRING, [1])], [y], opset=20), FAILED)
+        self.assertEqual(self.slugs(said), ["element_type", "attribute"])
+        self.assertEqual((said["problems"][0]["what"], said["problems"][1]["what"]), ("string", "Gelu"))
+        self.assertIn("found tanh", said["problems"][1]["detail"])
+        said = self.check(model_of([("Relu", ["x"], "y", {})], [x], [y], opset=99), FAILED)
+        self.assertEqual(self.slugs(said), ["opset"])
+
+    def test_what_is_no_model_or_no_target(self):
+        self.fails(FAILED, ["check", self.write("noise.onnx", b"noise")], ["graph.onnx.not_onnx"])
+        self.fails(NOT_FOUND, ["check", "nosuch.onnx"], ["nosuch.onnx"])
+        self.fails(USAGE, ["check", self.model, "--target", "nosuch"])
+        self.fails(USAGE, ["check", self.model, "--shape", "x"])
+
+    def test_the_list_of_operators(self):
+        done = self.call(["operators", "-o", "json"], self.folder)
+        rows = {(row["domain"], row["name"]) for row in json.loads(done.stdout)["operators"]}
+        self.assertTrue({("", "Conv"), ("", "Relu"), ("com.microsoft", "QLinearAdd")} <= rows)
+        self.assertIn("Conv ", self.call(["operators"], self.folder).stdout)
+
+
 class Run(CliCase):
     def test_corrupt_modules(self):
         with open(self.module, "rb") as f:
@@ -243,6 +377,9 @@ class Run(CliCase):
             self.assertEqual((said["repeats"], len(said["kernels"])), (5, 1))
             self.assertGreaterEqual(said["threads"], 1)
             self.assertAlmostEqual(sum(kernel["share"] for kernel in said["kernels"]), 1)
+            kernel, = said["kernels"]
+            self.assertEqual((kernel["name"], kernel["task"], kernel["onnx_nodes"]),
+                             ("y", "t0-dense", ["node_of_y"]))
             self.assertEqual([(e["output"], e["ok"]) for e in said.get("expected", [])], [("y", False)] if expect else [])
 
 

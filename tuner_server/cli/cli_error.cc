@@ -12,6 +12,10 @@ struct AdviceRow {
   std::string_view text;
 };
 
+constexpr std::string_view kOtherForm =
+    "this form of the operator is not supported: export the model with the form that was expected; "
+    "'tilewright operators' lists the limits, 'tilewright check MODEL' all that is in the way";
+
 // First match wins: more specific prefixes stand first.
 constexpr AdviceRow kAdvice[] = {
     {"cli.usage", "see 'tilewright --help' and 'tilewright COMMAND --help'"},
@@ -24,9 +28,43 @@ constexpr AdviceRow kAdvice[] = {
     {"cli.input.name", "use one of the names listed above"},
     {"cli.input", "give each input as NAME=FILE with the shape and type listed above"},
     {"ir.target", "'tilewright targets' lists the targets; 'native' is this machine"},
-    {"graph.onnx.unsupported",
-     "remove or replace the operators named above; README.md lists what is supported"},
-    {"graph.onnx", "check the file with onnx.checker, export it again, or fetch it again"},
+    {"cli.check.problems",
+     "solve them as it says there; 'tilewright operators' lists what models may have"},
+    {"graph.onnx.unsupported_operator",
+     "replace these operators before the export, or leave that part out of the model; 'tilewright "
+     "operators' lists what is supported, 'tilewright check MODEL' all that is in the way"},
+    {"graph.onnx.symbolic_shape",
+     "add these --shape flags with a number in place of each N, as in --shape batch=1"},
+    {"graph.onnx.shape_override",
+     "correct --shape: NAME=1x3x224x224 for an input, NAME=8 for a dimension with a name; "
+     "'tilewright check MODEL' lists what the model leaves open"},
+    {"graph.onnx.size_conflict", "give the same number wherever the dimension has this name"},
+    {"graph.onnx.external_data",
+     "make one file of model and data, where both files are: python3 -c \"import onnx; "
+     "onnx.save(onnx.load('MODEL.onnx'), 'one_file.onnx')\""},
+    {"graph.onnx.element_type.half",
+     "export the model in float32 (PyTorch: model.float() before torch.onnx.export); for smaller "
+     "and faster kernels quantise it to int8"},
+    {"graph.onnx.element_type",
+     "export the model with one of the types listed above ('tilewright operators')"},
+    {"graph.onnx.opset",
+     "convert it: python3 -c \"import onnx, onnx.version_converter as c; "
+     "onnx.save(c.convert_version(onnx.load('MODEL.onnx'), 21), 'opset21.onnx')\""},
+    {"graph.onnx.sparse", "export the model with dense tensors"},
+    {"graph.onnx.too_large", "models and tensors of more than 2 GiB are not supported: split it"},
+    {"graph.onnx.dynamic",
+     "export the model so that this is a constant: fix its sizes (--shape, or at the export), and "
+     "let the exporter fold constants"},
+    {"graph.onnx.empty_tensor", "leave the part without elements out of the model"},
+    {"graph.onnx.not_onnx", "is it an ONNX file, and complete? Export or fetch it again"},
+    // Of one node, whose error names the node and what was expected.
+    {"graph.onnx.attribute", kOtherForm},
+    {"graph.onnx.broadcast", kOtherForm},
+    {"graph.onnx.rank", kOtherForm},
+    {"graph.onnx.training", "export the model for inference (PyTorch: model.eval())"},
+    {"graph.onnx",
+     "check the file with onnx.checker, export it again, or fetch it again; 'tilewright check "
+     "MODEL' lists all that is in the way"},
     {"graph.pass", "'tilewright compile --print-passes' lists the passes"},
     {"graph", "check the model with onnx.checker and its input shapes (--shape NAME=1x3x224x224)"},
     {"op.", "check the model's shapes and attributes (--shape NAME=1x3x224x224)"},
@@ -40,6 +78,9 @@ constexpr AdviceRow kAdvice[] = {
     {"signing.key.kind", "'tilewright modules keygen FILE' makes a key that fits"},
     {"module.alias", "lower-case letters, digits and .-_, as in 'stable' or 'v1.2'"},
     {"module.not_found", "'tilewright modules list' shows what there is"},
+    {"log.task.not_found",
+     "give a task, 4 digits of its hash, a launch or an ONNX node; for a launch of a module that "
+     "another job made: --module MODULE.tw"},
     {"log.open.version",
      "a log of an older version is brought up to date by what writes to it (tilewright tune --log, "
      "or the server that it belongs to); one of a newer version needs that version"},
@@ -85,6 +126,11 @@ constexpr AdviceRow kAdvice[] = {
     {"cli.embedded.locked", "wait for the other one to end, or give --state-dir another folder"},
     {"cli.embedded.target",
      "tune for this machine (--target native), or give --server of a fleet that has such a device"},
+    {"cli.embedded.job",
+     "the errors of trials name the cause; 'tilewright log stats --log FILE' and 'tilewright "
+     "report "
+     "--log FILE' with the tuning log named above show the rest, the log files what the services "
+     "said"},
     {"cli.embedded", "look at the log files in the state folder named above"},
     {"cli.interrupted", "start it again when you like: measurements are kept in the log"},
     {"job.", "see 'tilewright jobs get JOB' and 'tilewright log stats JOB' for what happened"},

@@ -386,6 +386,7 @@ int Main(int argc, const char* const* argv) {
       "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 unavailable, 5 mismatch,\n"
       "6 nothing new (modules fetch --if-newer --exit-code).\n");
   Action action;
+  AddCheck(&app, &action);
   AddCompile(&app, &action);
   AddRun(&app, &action);
   AddTune(&app, &action);
@@ -394,6 +395,7 @@ int Main(int argc, const char* const* argv) {
   AddModules(&app, &action);
   AddLog(&app, &action);
   AddTargets(&app, &action);
+  AddOperators(&app, &action);
   AddCerts(&app, &action);
   AddTokens(&app, &action);
   AddAudit(&app, &action);

@@ -28,6 +28,8 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
 // --server and --identity.
 void AddServer(CLI::App* command, ServerPlace* server);
 
+void AddCheck(CLI::App* app, Action* action);
+void AddOperators(CLI::App* app, Action* action);
 void AddLog(CLI::App* app, Action* action);
 void AddReport(CLI::App* app, Action* action);
 void AddModules(CLI::App* app, Action* action);

@@ -1,0 +1,243 @@
+// The import that goes on after errors. A value whose type an error hides is unknown: nodes that
+// read it are counted, not converted. Where the model states the type itself, a value of that type
+// without numbers stands in for it, so that what follows is checked, too.
+#include "compiler/graph/onnx_check.h"
+
+#include <algorithm>
+
+#include "compiler/graph/onnx_importer.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph {
+namespace onnx {
+namespace {
+
+using support::Quote;
+using support::StrCat;
+
+// Tensors of so many elements are data. Smaller ones may be shapes or axes, whose numbers decide
+// about types: nothing can stand in for those.
+constexpr int64_t kMaxShaping = 32;
+
+void Add(ImportCheck* check, std::string slug, std::string what, std::string detail,
+         std::string where) {
+  for (ImportProblem& known : check->problems) {
+    if (known.slug != slug || known.what != what || known.detail != detail) continue;
+    if (!where.empty()) known.where.push_back(std::move(where));
+    return;
+  }
+  ImportProblem problem{std::move(slug), std::move(what), std::move(detail), {}};
+  if (!where.empty()) problem.where.push_back(std::move(where));
+  check->problems.push_back(std::move(problem));
+}
+
+// An error of one place, which its text may name once more.
+void AddError(ImportCheck* check, const absl::Status& status, const std::string& what,
+              const std::string& where, const std::string& label) {
+  if (status.ok()) return;
+  std::string detail = support::Detail(status);
+  if (!label.empty() && detail.starts_with(label + ": ")) detail.erase(0, label.size() + 2);
+  Add(check, support::Slug(status), what, std::move(detail), where);
+}
+
+int64_t Elements(const pb::TensorProto& tensor) {
+  int64_t count = 1;
+  for (const int64_t dim : tensor.dims()) {
+    if (dim < 0 || __builtin_mul_overflow(count, dim, &count)) return 0;
+  }
+  return count;
+}
+
+// Makes the model one of f32 where it has floats of 16 bits, and notes where that was: the rest of
+// the check is then as good as for any model. Numbers become zeros.
+class HalfFloats {
+ public:
+  HalfFloats(const std::set<std::string>& used, ImportCheck* check) : used_(used), check_(*check) {}
+
+  void Widen(pb::GraphProto* graph) {
+    for (auto& input : *graph->mutable_input()) Widen(&input, "input ");
+    for (auto& output : *graph->mutable_output()) Widen(&output, "output ");
+    for (auto& value : *graph->mutable_value_info()) Widen(&value, "");
+    for (auto& tensor : *graph->mutable_initializer()) {
+      if (used_.count(tensor.name()) > 0) Widen(&tensor);
+    }
+    for (auto& node : *graph->mutable_node()) {
+      for (auto& attribute : *node.mutable_attribute()) Widen(&attribute, node);
+    }
+  }
+
+ private:
+  void Note(int type, const std::string& where) {
+    const absl::Status refused = ElementType(type).status();
+    Add(&check_, support::Slug(refused), ElementTypeName(type), support::Detail(refused), where);
+  }
+
+  void Widen(pb::ValueInfoProto* value, const std::string& kind) {
+    if (!value->type().has_tensor_type()) return;
+    auto* tensor = value->mutable_type()->mutable_tensor_type();
+    if (!IsHalf(tensor->elem_type())) return;
+    if (!kind.empty()) Note(tensor->elem_type(), kind + Quote(value->name()));
+    tensor->set_elem_type(pb::TensorProto::FLOAT);
+  }
+
+  void Widen(pb::TensorProto* tensor) {
+    if (!IsHalf(tensor->data_type())) return;
+    Note(tensor->data_type(), "tensor " + Quote(tensor->name()));
+    tensor->set_data_type(pb::TensorProto::FLOAT);
+    if (IsExternal(*tensor)) return;
+    const int64_t count = Elements(*tensor);
+    const bool whole = tensor->has_raw_data()
+                           ? static_cast<int64_t>(tensor->raw_data().size()) == 2 * count
+                           : tensor->int32_data_size() == count;
+    tensor->clear_int32_data();
+    tensor->clear_raw_data();
+    if (whole) tensor->set_raw_data(std::string(static_cast<size_t>(count) * 4, '\0'));
+  }
+
+  void Widen(pb::AttributeProto* attribute, const pb::NodeProto& node) {
+    if (attribute->has_t()) Widen(attribute->mutable_t());
+    const bool type = attribute->name() == "to" || attribute->name() == "output_dtype";
+    if (!type || !IsHalf(attribute->i())) return;
+    Note(static_cast<int>(attribute->i()), NodeLabel(node));
+    attribute->set_i(pb::TensorProto::FLOAT);
+  }
+
+  const std::set<std::string>& used_;
+  ImportCheck& check_;
+};
+
+// What nodes and outputs read. The import never looks at other initializers.
+std::set<std::string> UsedNames(const pb::GraphProto& graph) {
+  std::set<std::string> names;
+  for (const auto& node : graph.node()) names.insert(node.input().begin(), node.input().end());
+  for (const auto& output : graph.output()) names.insert(output.name());
+  return names;
+}
+
+// Notes tensors whose data is in other files, by file.
+void CheckExternalData(const pb::GraphProto& graph, const std::set<std::string>& used,
+                       ImportCheck* check, std::set<std::string>* no_data) {
+  for (const pb::TensorProto& tensor : graph.initializer()) {
+    if (!IsExternal(tensor) || used.count(tensor.name()) == 0) continue;
+    Add(check, "graph.onnx.external_data", ExternalFile(tensor),
+        "expected the data inside the model file, found it in another", Quote(tensor.name()));
+    no_data->insert(tensor.name());
+  }
+}
+
+}  // namespace
+
+bool Importer::AddStandIn(const std::string& name, const pb::TypeProto& stated) {
+  const auto& tensor = stated.tensor_type();
+  const absl::StatusOr<ir::DType> dtype = ElementType(tensor.elem_type());
+  if (!stated.has_tensor_type() || !tensor.has_shape() || !dtype.ok()) return false;
+  op::TensorType type{*dtype, {}};
+  for (const auto& dim : tensor.shape().dim()) type.shape.push_back(dim.dim_value());
+  const bool fits = op::CheckType(type).ok() && type.bytes() <= options_.max_bytes;
+  // Small integers may be a shape.
+  if (!fits || (!type.dtype.is_float() && type.elements() <= kMaxShaping)) return false;
+  Value value;
+  value.name = FreshName(name);
+  value.type = std::move(type);
+  graph_.values.push_back(std::move(value));
+  return Bind(name, static_cast<ValueId>(graph_.values.size()) - 1).ok();
+}
+
+void Importer::CheckInputs(ImportCheck* check) {
+  AddError(check, ReadSizes(), "--shape", "", "");
+  std::vector<const pb::ValueInfoProto*> dynamic;
+  for (const pb::ValueInfoProto& input : model_.graph().input()) {
+    if (initializers_.count(input.name()) > 0) continue;
+    absl::StatusOr<op::TensorType> type = InputType(input);
+    if (support::Slug(type.status()) == kSymbolicShape) {
+      dynamic.push_back(&input);
+    } else if (!type.ok()) {
+      const bool element = support::Slug(type.status()).starts_with("graph.onnx.element_type");
+      AddError(check, type.status(),
+               element ? ElementTypeName(input.type().tensor_type().elem_type()) : "input",
+               Quote(input.name()), "");
+    }
+    if (type.ok() && AddInput(input, *std::move(type)).ok()) continue;
+    unknown_.insert(input.name());
+  }
+  const std::string flags = ShapeFlags(dynamic);
+  for (const pb::ValueInfoProto* input : dynamic) {
+    Add(check, std::string(kSymbolicShape), flags, "expected inputs of fixed shape",
+        DynamicInputText(*input));
+  }
+}
+
+void Importer::CheckNodes(ImportCheck* check) {
+  const auto order = Order();
+  if (!order.ok()) return AddError(check, order.status(), "graph", "", "");
+  std::map<std::string, const pb::TypeProto*> stated;
+  for (const auto& value : model_.graph().value_info()) stated[value.name()] = &value.type();
+  for (const int position : *order) {
+    const pb::NodeProto& node = model_.graph().node(position);
+    const bool known = std::none_of(node.input().begin(), node.input().end(),
+                                    [&](auto& name) { return unknown_.count(name) > 0; });
+    const bool supported = FindConversion(node.op_type(), node.domain()) != nullptr;
+    if (supported && !known) ++check->unchecked_nodes;
+    if (supported && known) {
+      const absl::Status status = Convert(node);
+      if (status.ok()) continue;
+      AddError(check, status, OperatorLabel(node), NodeLabel(node), NodeLabel(node));
+    }
+    for (const std::string& name : node.output()) {
+      if (name.empty() || values_.count(name) > 0) continue;
+      const auto type = stated.find(name);
+      if (type == stated.end() || !AddStandIn(name, *type->second)) unknown_.insert(name);
+    }
+  }
+}
+
+void Importer::Check(const std::set<std::string>& no_data, ImportCheck* check) {
+  const absl::Status model = CheckModel();
+  check->opset = opset_;
+  if (!model.ok()) {
+    AddError(check, model, "opset", "", "");
+    if (support::Slug(model) != "graph.onnx.opset") return;
+  }
+  for (const pb::NodeProto& node : model_.graph().node()) {
+    ++check->operators[OperatorLabel(node)];
+    if (FindConversion(node.op_type(), node.domain()) != nullptr) continue;
+    Add(check, std::string(kUnsupportedOperator), OperatorLabel(node), "", NodeLabel(node));
+  }
+  if (const absl::Status read = ReadInitializers(); !read.ok()) {
+    return AddError(check, read, "tensor", "", "");
+  }
+  CheckInputs(check);
+  for (const std::string& name : no_data) {
+    const pb::TensorProto& tensor = *initializers_.at(name);
+    pb::TypeProto type;
+    type.mutable_tensor_type()->set_elem_type(tensor.data_type());
+    auto* shape = type.mutable_tensor_type()->mutable_shape();
+    for (const int64_t dim : tensor.dims()) shape->add_dim()->set_dim_value(dim);
+    if (Elements(tensor) <= kMaxShaping || !AddStandIn(name, type)) unknown_.insert(name);
+  }
+  CheckNodes(check);
+  const auto& outputs = model_.graph().output();
+  if (std::any_of(outputs.begin(), outputs.end(),
+                  [&](auto& output) { return unknown_.count(output.name()) > 0; })) {
+    return;
+  }
+  AddError(check, ReadOutputs(), "outputs", "", "");
+  if (check->problems.empty()) AddError(check, Verify(Compact(graph_)), "graph", "", "");
+}
+
+}  // namespace onnx
+
+absl::StatusOr<ImportCheck> CheckOnnx(std::string_view bytes, const ImportOptions& options) {
+  TW_ASSIGN(onnx::pb::ModelProto model, onnx::ParseModel(bytes, options));
+  if (!model.has_graph()) return onnx::Bad("no_graph", "expected a model with a graph, found none");
+  ImportCheck check;
+  std::set<std::string> no_data;
+  const std::set<std::string> used = onnx::UsedNames(model.graph());
+  onnx::HalfFloats(used, &check).Widen(model.mutable_graph());
+  onnx::CheckExternalData(model.graph(), used, &check, &no_data);
+  onnx::Importer(model, options).Check(no_data, &check);
+  return check;
+}
+
+}  // namespace tilewright::graph
