@@ -18,6 +18,12 @@ void SetNumber(Attributes* attributes, const char* name, int64_t value, const ch
   (*attributes)[name].set_unit(unit);
 }
 
+void SetRate(Attributes* attributes, const char* name, double value, const char* unit) {
+  if (value <= 0) return;
+  (*attributes)[name].set_d(value);
+  (*attributes)[name].set_unit(unit);
+}
+
 }  // namespace
 
 HostFacts ReadHostFacts() {
@@ -31,7 +37,8 @@ HostFacts ReadHostFacts() {
   return facts;
 }
 
-Attributes CpuAttributes(const runtime::CpuInfo& cpu, const HostFacts& host, double peak_gflops) {
+Attributes CpuAttributes(const runtime::CpuInfo& cpu, const HostFacts& host,
+                         const CpuPeaks& peaks) {
   Attributes map;
   Attributes* attributes = &map;
   const std::string name =
@@ -50,10 +57,8 @@ Attributes CpuAttributes(const runtime::CpuInfo& cpu, const HostFacts& host, dou
   SetNumber(attributes, "l3_bytes", cpu.l3_bytes, "bytes");
   SetNumber(attributes, "line_bytes", cpu.line_bytes, "bytes");
   SetNumber(attributes, "memory_bytes", host.memory_bytes, "bytes");
-  if (peak_gflops > 0) {
-    (*attributes)["peak_gflops"].set_d(peak_gflops);
-    (*attributes)["peak_gflops"].set_unit("GFLOP/s");
-  }
+  SetRate(attributes, "peak_gflops", peaks.gflops, "GFLOP/s");
+  SetRate(attributes, "peak_int8_gops", peaks.int8_gops, "GOP/s");
   return map;
 }
 

@@ -18,8 +18,14 @@ struct HostFacts {
 };
 HostFacts ReadHostFacts();
 
+// What all cores reach together (fma_peak.h); 0: not measured, or the processor has no such
+// instructions.
+struct CpuPeaks {
+  double gflops = 0;
+  double int8_gops = 0;
+};
 // Of a device of kind "cpu": kind, arch, cpu, cpu_accepts, cores, caches, memory, kernel, features;
-// peak_gflops where it is above 0.
-Attributes CpuAttributes(const runtime::CpuInfo& cpu, const HostFacts& host, double peak_gflops);
+// peak_gflops and peak_int8_gops where they are above 0.
+Attributes CpuAttributes(const runtime::CpuInfo& cpu, const HostFacts& host, const CpuPeaks& peaks);
 
 }  // namespace tilewright::device_agent

@@ -1,6 +1,6 @@
-// Measures the single-precision peak of this machine's cores: only fused multiply-adds in
-// registers. A kernel's speed is given as a share of it. Uses the requested cores for about the
-// requested time. Thread-safe.
+// Measures the peaks of this machine's cores in registers: fused multiply-adds of f32, and dot
+// products of bytes. A kernel's speed is given as a share of the peak of its data type. Uses the
+// requested cores for about the requested time. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,5 +12,8 @@ namespace tilewright::device_agent {
 // GFLOP/s of `threads` threads together (a fused multiply-add is two operations), the best of
 // several rounds of `round_ms` each.
 double MeasureFmaPeak(const runtime::CpuInfo& cpu, int threads, int64_t round_ms);
+// The same of multiplications and additions of bytes in dot-product instructions (VNNI); 0 where
+// the processor has none.
+double MeasureInt8Peak(const runtime::CpuInfo& cpu, int threads, int64_t round_ms);
 
 }  // namespace tilewright::device_agent

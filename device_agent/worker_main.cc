@@ -112,8 +112,10 @@ class Worker {
     if (!Pin(hello)) return Error("worker.cores.refused", "the cores cannot be used");
     const runtime::CpuInfo cpu = runtime::DetectCpu();  // sees the cores it is pinned to
     threads_ = hello.threads() > 0 ? hello.threads() : cpu.cores_usable;
-    if (hello.describe() && !device_.has_value())
-      peak_gflops_ = MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
+    if (hello.describe() && !device_.has_value()) {
+      peaks_.gflops = MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
+      peaks_.int8_gops = MeasureInt8Peak(cpu, cpu.cores_usable, kPeakRoundMs);
+    }
     if (hello.describe() || device_.has_value()) {
       absl::StatusOr<std::string> self_test = SelfTestModule(hello.device_kind());
       if (!self_test.ok())
@@ -130,7 +132,7 @@ class Worker {
     ready->set_sandboxed(probe.sandboxed);
     ready->set_sandbox_detail(probe.detail);
     if (!device_.has_value()) {
-      *ready->mutable_attributes() = CpuAttributes(cpu, ReadHostFacts(), peak_gflops_);
+      *ready->mutable_attributes() = CpuAttributes(cpu, ReadHostFacts(), peaks_);
     } else {
       auto found = ProbeDevice(*device_, device_nodes_, sandboxed_);
       if (!found.ok()) return Error("worker.device.broken", support::StatusText(found.status()));
@@ -227,7 +229,7 @@ class Worker {
   uint64_t id_ = 0;
   QuietReference quiet_;
   HostState host_;
-  double peak_gflops_ = 0;
+  CpuPeaks peaks_;
   InputCache inputs_;
   std::map<std::string, std::string> modules_;
   int64_t memory_limit_bytes_ = 0;

@@ -55,7 +55,7 @@ class FixedToken final : public grpc::MetadataCredentialsPlugin {
 // This machine under another name.
 v1::DeviceReport Device(int number) {
   v1::DeviceReport device = device_agent::DeviceFrom(
-      device_agent::CpuAttributes(runtime::DetectCpu(), device_agent::ReadHostFacts(), 100));
+      device_agent::CpuAttributes(runtime::DetectCpu(), device_agent::ReadHostFacts(), {100, 0}));
   device.set_device("devices/" + AgentName(number));
   device.set_key(kClass);
   device.set_health(v1::HEALTH_GOOD);

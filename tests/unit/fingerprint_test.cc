@@ -30,8 +30,8 @@ runtime::CpuInfo Zen4() {
   return cpu;
 }
 
-v1::DeviceReport CpuDevice(const runtime::CpuInfo& cpu, const HostFacts& host, double peak) {
-  return DeviceFrom(CpuAttributes(cpu, host, peak));
+v1::DeviceReport CpuDevice(const runtime::CpuInfo& cpu, const HostFacts& host, CpuPeaks peaks) {
+  return DeviceFrom(CpuAttributes(cpu, host, peaks));
 }
 
 std::string Text(const v1::DeviceReport& device, const std::string& name) {
@@ -39,7 +39,7 @@ std::string Text(const v1::DeviceReport& device, const std::string& name) {
 }
 
 TEST(Fingerprint, AttributesMatchTargets) {
-  const v1::DeviceReport device = CpuDevice(Zen4(), {"6.1.0", 8LL << 30}, 236.5);
+  const v1::DeviceReport device = CpuDevice(Zen4(), {"6.1.0", 8LL << 30}, {236.5, 946});
   EXPECT_EQ(device.key(), "cpu-znver4");
   EXPECT_EQ(Text(device, "kind"), "cpu");
   EXPECT_EQ(Text(device, "arch"), "x86_64");
@@ -53,35 +53,36 @@ TEST(Fingerprint, AttributesMatchTargets) {
   EXPECT_EQ(device.attributes().at("l2_bytes").unit(), "bytes");
   EXPECT_EQ(device.attributes().at("peak_gflops").d(), 236.5);
   EXPECT_EQ(device.attributes().at("peak_gflops").unit(), "GFLOP/s");
+  EXPECT_EQ(device.attributes().at("peak_int8_gops").d(), 946);
   EXPECT_EQ(device.health(), v1::HEALTH_GOOD);
 }
 
 TEST(Fingerprint, AMachineWithoutAvx512AcceptsNoCodeForIt) {
   runtime::CpuInfo cpu = Zen4();
   std::erase_if(cpu.features, [](const std::string& f) { return f.rfind("avx512", 0) == 0; });
-  const v1::DeviceReport device = CpuDevice(cpu, {}, 1);
+  const v1::DeviceReport device = CpuDevice(cpu, {}, {1, 0});
   EXPECT_EQ(Text(device, "cpu_accepts").find("x86-64-v4"), std::string::npos);
   EXPECT_EQ(Text(device, "cpu_accepts").find("znver4"), std::string::npos);
   EXPECT_EQ(device.key(), "cpu-x86-64-v3");
 }
 
 TEST(Fingerprint, TheHashFollowsWhatMattersForTimingOnly) {
-  const std::string base = CpuDevice(Zen4(), {"6.1.0", 8LL << 30}, 100).fingerprint();
+  const std::string base = CpuDevice(Zen4(), {"6.1.0", 8LL << 30}, {100, 0}).fingerprint();
   EXPECT_EQ(base.size(), 64u);
-  EXPECT_EQ(CpuDevice(Zen4(), {"6.9.9", 64LL << 30}, 90).fingerprint(), base)
+  EXPECT_EQ(CpuDevice(Zen4(), {"6.9.9", 64LL << 30}, {90, 300}).fingerprint(), base)
       << "kernel, memory and the measured peak do not count";
   runtime::CpuInfo cpu = Zen4();
   cpu.cores_usable = 4;
-  EXPECT_NE(CpuDevice(cpu, {}, 100).fingerprint(), base);
+  EXPECT_NE(CpuDevice(cpu, {}, {100, 0}).fingerprint(), base);
   cpu = Zen4();
   cpu.l2_bytes = 512 << 10;
-  EXPECT_NE(CpuDevice(cpu, {}, 100).fingerprint(), base);
+  EXPECT_NE(CpuDevice(cpu, {}, {100, 0}).fingerprint(), base);
   cpu = Zen4();
   cpu.model_name = "another";
-  EXPECT_NE(CpuDevice(cpu, {}, 100).fingerprint(), base);
+  EXPECT_NE(CpuDevice(cpu, {}, {100, 0}).fingerprint(), base);
   cpu = Zen4();
   cpu.features.push_back("zzz");
-  EXPECT_NE(CpuDevice(cpu, {}, 100).fingerprint(), base);
+  EXPECT_NE(CpuDevice(cpu, {}, {100, 0}).fingerprint(), base);
 }
 
 TEST(Fingerprint, ADeviceBehindADriverIsClassedByItsName) {
@@ -104,12 +105,20 @@ TEST(Fingerprint, ThisMachine) {
   const HostFacts host = ReadHostFacts();
   EXPECT_GT(host.memory_bytes, 0);
   EXPECT_FALSE(host.kernel.empty());
-  const v1::DeviceReport device = CpuDevice(cpu, host, MeasureFmaPeak(cpu, 1, 5));
+  const v1::DeviceReport device =
+      CpuDevice(cpu, host, {MeasureFmaPeak(cpu, 1, 5), MeasureInt8Peak(cpu, 1, 5)});
   const std::string accepts = "," + Text(device, "cpu_accepts") + ",";
   EXPECT_NE(accepts.find("," + Text(device, "cpu") + ","), std::string::npos)
       << "a machine accepts code for itself";
   // Any machine that runs this test does more than a billion operations per second.
-  EXPECT_GT(device.attributes().at("peak_gflops").d(), 1);
+  const double peak = device.attributes().at("peak_gflops").d();
+  EXPECT_GT(peak, 1);
+  // Dot products of bytes do four times the work of a fused multiply-add in each lane.
+  const bool dots = cpu.HasFeature("avx512vnni") || cpu.HasFeature("avxvnni");
+  ASSERT_EQ(device.attributes().count("peak_int8_gops"), dots ? 1u : 0u);
+  if (dots) {
+    EXPECT_GT(device.attributes().at("peak_int8_gops").d(), 2 * peak);
+  }
 }
 
 TEST(DeviceKinds, EveryMeasuredKindHasASelfTest) {

@@ -189,20 +189,31 @@ absl::StatusOr<std::vector<v1::Task>> FetchTasks(ServerClient& client, const std
   return tasks;
 }
 
-double FleetPeakGflops(ServerClient& client, const std::string& target) {
+double FleetPeaks::Of(const std::string& data_type) const {
+  if (data_type == "float32") return float32;
+  if (data_type == "float64") return float32 / 2;  // half the lanes
+  return data_type == "int8" ? int8 : 0;
+}
+
+FleetPeaks FindFleetPeaks(ServerClient& client, const std::string& target) {
   const auto page = client.Call(client.fleet(), &v1::FleetAdminService::Stub::ListDevices,
                                 v1::ListDevicesRequest());
-  double peak = 0;
-  if (!page.ok()) return peak;
+  FleetPeaks peaks;
+  if (!page.ok()) return peaks;
   for (const v1::Device& device : page->devices()) {
     const auto& attributes = device.attributes();
-    const auto all = attributes.find("peak_gflops");
     const auto cores = attributes.find("cores");
-    if (all == attributes.end() || cores == attributes.end() || cores->second.i() < 1) continue;
-    const double of_one = all->second.d() / static_cast<double>(cores->second.i());
-    peak = std::max(peak, of_one * ThreadsOf(target));
+    if (cores == attributes.end() || cores->second.i() < 1) continue;
+    const auto raise = [&](const char* name, double* peak) {
+      const auto all = attributes.find(name);
+      if (all == attributes.end()) return;
+      const double of_one = all->second.d() / static_cast<double>(cores->second.i());
+      *peak = std::max(*peak, of_one * ThreadsOf(target));
+    };
+    raise("peak_gflops", &peaks.float32);
+    raise("peak_int8_gops", &peaks.int8);
   }
-  return peak;
+  return peaks;
 }
 
 }  // namespace tilewright::cli
