@@ -16,6 +16,7 @@
 #include "tuner_server/cli/module_fetch.h"
 #include "tuner_server/cli/native_target.h"
 #include "tuner_server/cli/shape_flags.h"
+#include "tuner_server/cli/tune_failure.h"
 
 namespace tilewright::cli {
 namespace {
@@ -124,7 +125,9 @@ class Tuner {
       (void)Cancel(client, job.name(), "the command line ended");
       return watched.status();
     }
-    return Conclude(client, *watched);
+    const std::string log =
+        options_.log_path.empty() ? EmbeddedLog(fleet->state_dir()) : options_.log_path;
+    return ExplainEmbedded(Conclude(client, *watched), job.name(), log, fleet->state_dir());
   }
 
   // Jobs that an earlier run left behind when it was killed: their commands are gone.
@@ -154,7 +157,7 @@ class Tuner {
 
   // The weights never left: the module is compiled here, of the job's records.
   absl::Status ConcludeHere(ServerClient& client, const v1::Job& job,
-                            const std::vector<v1::Task>& tasks, double peak) {
+                            const std::vector<v1::Task>& tasks, const FleetPeaks& peaks) {
     LogPlace place;
     place.server = options_.server;
     place.server.address = client.address();
@@ -180,7 +183,7 @@ class Tuner {
     std::string bytes;
     TW_TRY(compiler.Compile(std::move(request), &bytes).status());
     TW_TRY(support::WriteFileAtomic(output_, bytes));
-    PrintResult(job, tasks, peak, "compiled here", support::Sha256Hex(bytes));
+    PrintResult(job, tasks, peaks, "compiled here", support::Sha256Hex(bytes));
     return absl::OkStatus();
   }
 
@@ -188,33 +191,33 @@ class Tuner {
   absl::Status Conclude(ServerClient& client, const v1::Job& job) {
     TW_ASSIGN(const std::vector<v1::Task> tasks,
               Patiently(kPatienceMs, [&] { return FetchTasks(client, job.name()); }));
-    const double peak = FleetPeakGflops(client, job.target());
-    const absl::Status succeeded = CheckSucceeded(job);
+    const FleetPeaks peaks = FindFleetPeaks(client, job.target());
+    const absl::Status succeeded = CauseOf(job);
     if (!succeeded.ok()) {
       if (!tasks.empty() && options_.format == OutputFormat::kTable) {
-        PrintOut(TasksTable(tasks, peak));
+        PrintOut(TasksTable(tasks, peaks));
       }
       return succeeded;
     }
-    if (options_.job.records_only) return ConcludeHere(client, job, tasks, peak);
+    if (options_.job.records_only) return ConcludeHere(client, job, tasks, peaks);
     TW_ASSIGN(const v1::ModuleVersion version,
               Patiently(kPatienceMs, [&] { return FindModule(client, job.published_module()); }));
     TW_TRY(Patiently(kPatienceMs, [&] { return FetchModule(client, version, output_); }).status());
-    PrintResult(job, tasks, peak, version.name(),
+    PrintResult(job, tasks, peaks, version.name(),
                 support::HexEncode(version.files(0).digest().hash()));
     return absl::OkStatus();
   }
 
-  void PrintResult(const v1::Job& job, const std::vector<v1::Task>& tasks, double peak,
+  void PrintResult(const v1::Job& job, const std::vector<v1::Task>& tasks, const FleetPeaks& peaks,
                    const std::string& origin, const std::string& digest) const {
     if (options_.format == OutputFormat::kJson) {
       nlohmann::json out = JobJson(job);
-      out.update(TasksJson(tasks, peak));
+      out.update(TasksJson(tasks, peaks));
       out["output"] = output_;
       out["sha256"] = digest;
       PrintJson(out);
     } else {
-      PrintOut(TasksTable(tasks, peak));
+      PrintOut(TasksTable(tasks, peaks));
       PrintOut(StrCat("wrote ", output_, "  ", origin, "  sha256 ", digest));
     }
   }
