@@ -149,6 +149,7 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
     CompileReport::Kernel kernel;
     kernel.task_hash = task.hash;
     kernel.task_name = task.name;
+    kernel.task_label = task.label;
     kernel.uses = task.weight;
     kernel.flops = task.flops;
     kernel.bytes = task.bytes;

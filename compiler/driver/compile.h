@@ -37,7 +37,7 @@ struct CompileOptions {
 };
 struct CompileReport {
   struct Kernel {
-    std::string task_hash, task_name, steps, program_hash;
+    std::string task_hash, task_name, task_label, steps, program_hash;
     int uses = 0;
     bool tuned = false;  // a provided schedule was applied
     bool stale = false;  // one was provided but did not replay to its hash: `stale_reason` says how

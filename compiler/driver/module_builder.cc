@@ -4,6 +4,7 @@
 #include <map>
 
 #include "compiler/graph/graph_passes.h"
+#include "deploy/module/launch_names.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
@@ -166,6 +167,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(
   TW_TRY(layout.Run(&main));
   std::map<std::string, size_t> by_hash;
   for (size_t i = 0; i < tasks.size(); ++i) by_hash[tasks[i].hash] = i;
+  std::vector<module::LaunchNames> names;
   for (const Node& node : fused.nodes) {
     if (node.op == graph::kViewOp) continue;
     const size_t i = by_hash.at(TaskHash(graph::CanonicalText(*node.body)));
@@ -180,6 +182,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(
     launch.num_outputs = static_cast<int64_t>(node.outputs.size());
     launch.workspace_bytes = code.workspace_bytes[i];
     launch.name = node.name;
+    names.push_back({tasks[i].label, node.name, graph::SourcesOf(fused, node)});
     launch.task = kernel.task_hash;
     launch.steps = kernel.steps;
     launch.program_hash = kernel.program_hash;
@@ -187,6 +190,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(
     main.launches.push_back(std::move(launch));
   }
   manifest.functions.push_back(std::move(main));
+  manifest.provenance[module::kLaunchNamesKey] = module::LaunchNamesText(names);
   if (!options.job.empty()) manifest.provenance["job"] = options.job;
   if (!options.model_digest.empty()) manifest.provenance["model_digest"] = options.model_digest;
   std::vector<std::string> records;

@@ -55,6 +55,30 @@ std::string TaskName(const Graph& task) {
                 support::Join(outputs, ", "), KernelWords(task));
 }
 
+// By the first operand of the task's anchor; tasks without one do floats if they do any.
+std::string DataType(const Graph& task) {
+  ir::DType type = ir::kF32;
+  for (const Node& node : task.nodes) {
+    if (node.inputs.empty()) continue;
+    type = task.values[node.inputs[0]].type.dtype;
+    if (op::FindOp(node.op)->fusion != op::FusionClass::kInjective) break;
+    if (type.is_float()) break;
+  }
+  if (type == ir::kI8 || type == ir::kU8) return "int8";
+  const auto name = ModuleDType(type);
+  return name.ok() ? std::string(module::DTypeName(*name)) : "";
+}
+
+// Letters and digits, with the task's position.
+std::string Label(const Task& task, size_t index) {
+  std::string word;
+  for (const char c : task.name) {
+    if (c == ' ') break;
+    word += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '-';
+  }
+  return StrCat("t", index, "-", word);
+}
+
 // Operators whose operands must stay away from zero and negative numbers to have a value at all.
 bool NeedsPositive(const Graph& task) {
   for (const Node& node : task.nodes) {
@@ -126,6 +150,7 @@ Task DescribeTask(const Graph& task) {
   result.text = graph::CanonicalText(task);
   result.hash = TaskHash(result.text);
   result.name = TaskName(task);
+  result.data_type = DataType(task);
   result.flops = graph::Flops(task);
   for (ValueId id : task.inputs) result.bytes += task.values[id].type.bytes();
   for (ValueId id : task.outputs) result.bytes += task.values[id].type.bytes();
@@ -145,10 +170,13 @@ absl::StatusOr<std::vector<Task>> ExtractTasks(const Graph& fused) {
     Task task = DescribeTask(*node.body);
     auto [it, fresh] = by_hash.try_emplace(task.hash, tasks.size());
     if (fresh) {
+      task.label = Label(task, tasks.size());
       tasks.push_back(std::move(task));
     } else {
       ++tasks[it->second].weight;
     }
+    Task& used = tasks[it->second];
+    used.uses.push_back({used.label, node.name, graph::SourcesOf(fused, node)});
   }
   return tasks;
 }

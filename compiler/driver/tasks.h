@@ -17,17 +17,23 @@
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
 #include "compiler/schedule/schedule.h"
+#include "deploy/module/launch_names.h"
 #include "deploy/module/manifest.h"
 
 namespace tilewright::driver {
 
 struct Task {
-  std::string hash;  // 64 hex digits
-  std::string name;  // human: "conv2d_add_relu 1x4x84x84 → 1x32x20x20 k8x8 s4"
-  std::string text;  // canonical
-  int weight = 1;    // uses in the model
+  std::string hash;   // 64 hex digits
+  std::string name;   // human: "conv2d_add_relu 1x4x84x84 → 1x32x20x20 k8x8 s4"
+  std::string label;  // ExtractTasks: unique in the model, "t0-conv2d-add-relu"
+  std::string text;   // canonical
+  int weight = 1;     // uses in the model
+  // Of what its sums or products are made: "float32"; "int8" for products of bytes, whatever their
+  // sums are. Decides which of a machine's peaks counts.
+  std::string data_type;
   double flops = 0;
-  int64_t bytes = 0;  // compulsory traffic: inputs + constants + outputs
+  int64_t bytes = 0;                      // compulsory traffic: inputs + constants + outputs
+  std::vector<module::LaunchNames> uses;  // ExtractTasks: the launches that the model makes of it
 };
 std::string TaskHash(std::string_view text);
 // What graph passes need to know of a target: its lanes, and how many weights its caches hold.

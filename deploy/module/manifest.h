@@ -163,7 +163,8 @@ struct Manifest {
   std::vector<Function> functions;
   std::vector<CodeObject> code;
   std::optional<Measurement> measurement;
-  std::map<std::string, std::string> provenance;  // "job", "model_digest", "log_records", …
+  std::map<std::string, std::string>
+      provenance;  // "job", "model_digest", "log_records", "launch_names" (launch_names.h), …
   bool operator==(const Manifest&) const = default;
 
   const Function* FindFunction(std::string_view function_name) const;

@@ -84,6 +84,12 @@ class Embedded(cli_case.Case):
         ids = {line["measurement_id"] for line in usable} - {chosen["measurement_id"]}
         self.assertEqual(len(medians), min(5, len(ids)))
         self.assertTrue({row["measurement_id"] for row in said["runner_ups"]} <= ids)
+        self.assertEqual(said["launches"], [{"launch": "y", "onnx_nodes": ["node_of_y"]}])
+        for word in (["node_of_y"], ["y"], [said["hash"][:8]], ["y", "--module", "m.tw"]):
+            other = json.loads(self.good("log", "explain", *word, "--log", "tuner.db", "-o", "json"))
+            self.assertEqual(other, said, word)
+        text = self.good("log", "show", "node_of_y", "--log", "tuner.db")
+        self.assertIn("y (node_of_y)", text)
         text = self.good("log", "explain", fastest["task"], "--log", "tuner.db")
         self.assertIn(chosen["measurement_id"], text)
         self.assertIn("why ", text)
@@ -186,6 +192,16 @@ class Embedded(cli_case.Case):
 
     def progress_of(self, trials, *more):
         return json.loads(self.good(*self.tune_args(trials, *more, "--format", "json")))["progress"]
+
+    def test_a_failed_job_is_explained_without_a_server(self):
+        """Advice named commands of a server that had ended with the command."""
+        model = cli_case.dense_model("Frobnicate")
+        onnx.save(model, self.path("m.onnx"))
+        done = self.call(*self.tune_args(4))
+        self.assertEqual(done.returncode, FAILED)
+        self.assertIn("graph.onnx.unsupported_operator", done.stderr)
+        self.assertIn("tilewright operators", done.stderr)
+        self.assertNotIn("jobs get", done.stderr)
 
     def test_interrupt_cancels_the_job_and_stops_everything(self):
         child = self.start_and_measure(100000)

@@ -4,14 +4,17 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "deploy/support/env.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/backup_manifest.h"
+#include "tuner_server/cli/check_command.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/compile_command.h"
 #include "tuner_server/cli/embedded.h"
 #include "tuner_server/cli/job_commands.h"
 #include "tuner_server/cli/log_stats_text.h"
+#include "tuner_server/cli/log_task.h"
 #include "tuner_server/cli/native_target.h"
 #include "tuner_server/cli/progress.h"
 #include "tuner_server/cli/report_command.h"
@@ -20,6 +23,7 @@
 #include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/svg_chart.h"
 #include "tuner_server/cli/table.h"
+#include "tuner_server/cli/tune_failure.h"
 #include "tuner_server/cli/tuned_coverage.h"
 #include "tuner_server/log/memory_log.h"
 #include "tuner_server/log/schedule_rule.h"
@@ -27,8 +31,10 @@
 namespace tilewright::cli {
 namespace {
 
+using support::StrCat;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Fields of other types used to end the program.
 TEST(BackupManifest, WhatIsNoListIsRefusedWhateverItHolds) {
@@ -203,22 +209,50 @@ v1::Task MakeTask(const std::string& text, int weight, double flops, double defa
   task.set_default_us(default_us);
   task.set_best_us(best_us);
   task.set_trials(32);
+  task.set_data_type("float32");
   return task;
 }
 
 TEST(CliJobs, TableShowsShareOfPeakAndTheWeightedGain) {
-  const std::string text =
-      TasksTable({MakeTask("conv", 2, 4e6, 400, 100), MakeTask("dense", 1, 1e6, 200, 100)}, 80);
+  const std::string text = TasksTable(
+      {MakeTask("conv", 2, 4e6, 400, 100), MakeTask("dense", 1, 1e6, 200, 100)}, {80, 0});
   EXPECT_THAT(text, HasSubstr("conv      2   400 µs  100 µs  4.00x     40.0    50.0%      32"));
   EXPECT_THAT(text, HasSubstr("end to end (sum of kernels): default 1.00 ms, tuned 300 µs, gain "
                               "3.33x"));
 }
 
+// A kernel of int8 stood at 408 % of the peak of float.
+TEST(CliJobs, EachDataTypeHasItsOwnPeak) {
+  const FleetPeaks peaks{100, 400};
+  EXPECT_EQ(peaks.Of("float32"), 100);
+  EXPECT_EQ(peaks.Of("float64"), 50);
+  EXPECT_EQ(peaks.Of("int8"), 400);
+  EXPECT_EQ(peaks.Of("int32"), 0) << "no figure is better than a wrong one";
+  EXPECT_EQ(peaks.Of(""), 0) << "a server of an older version does not say";
+  v1::Task bytes = MakeTask("conv", 1, 2e6, 40, 10);  // 200 operations per nanosecond
+  bytes.set_data_type("int8");
+  EXPECT_THAT(TasksTable({bytes}, peaks), HasSubstr("200.0    50.0%"));
+  EXPECT_EQ(TasksJson({bytes}, peaks)["tasks"][0]["share_of_peak"], 0.5);
+  EXPECT_THAT(TasksTable({bytes}, {100, 0}), HasSubstr("200.0        -"));
+}
+
+TEST(CliJobs, TheTableNamesTaskLaunchesAndNodes) {
+  v1::Task task = MakeTask("conv2d 1x4", 1, 1e6, 40, 10);
+  task.set_name("projects/default/jobs/j/tasks/t0-conv2d");
+  v1::Task::Launch* launch = task.add_launches();
+  launch->set_name("relu_4");
+  launch->add_onnx_nodes("Conv_0");
+  launch->add_onnx_nodes("Relu_1");
+  EXPECT_THAT(TasksTable({task}, {}), HasSubstr("t0-conv2d  conv2d 1x4"));
+  EXPECT_THAT(TasksTable({task}, {}), HasSubstr("relu_4 (Conv_0, Relu_1)\n"));
+  EXPECT_EQ(TasksJson({task}, {})["tasks"][0]["launches"][0]["onnx_nodes"][1], "Relu_1");
+}
+
 TEST(CliJobs, NothingIsSummedWhileATaskIsUnmeasured) {
   const std::vector<v1::Task> tasks = {MakeTask("conv", 2, 4e6, 400, 100),
                                        MakeTask("dense", 1, 1e6, 0, 0)};
-  EXPECT_THAT(TasksTable(tasks, 0), HasSubstr("default -, tuned -, gain -"));
-  EXPECT_EQ(TasksJson(tasks, 0)["tuned_us"], 0.0);
+  EXPECT_THAT(TasksTable(tasks, {}), HasSubstr("default -, tuned -, gain -"));
+  EXPECT_EQ(TasksJson(tasks, {})["tuned_us"], 0.0);
 }
 
 TEST(CliJobs, OnlySucceededIsSuccess) {
@@ -377,6 +411,7 @@ std::unique_ptr<log::TuningLog> MakeLog(const std::vector<RecordSpec>& specs) {
     row.index = static_cast<int64_t>(rows.tasks.size());
     row.name = task;
     row.hash = std::string("hash-") + task;
+    row.launch_names = StrCat("t\tlaunch_", task, "\tConv_", task, "\tRelu");
     rows.tasks.push_back(row);
   }
   auto log = log::MakeMemoryLog();
@@ -402,6 +437,75 @@ TEST(CliReport, ThePageHoldsEachJobAndNothingFromElsewhere) {
   }
   for (const char* outside : {"http:", "https:", "<script", "src=", "url("}) {
     EXPECT_EQ(html->find(outside), std::string::npos) << outside;
+  }
+}
+
+TEST(CliLogTask, IsFoundByAnyOfItsNames) {
+  const auto log = MakeLog({{"a", "x", 30}, {"b", "x", 7}});
+  const auto name = [&](const std::string& word) {
+    const auto task = FindTask(log.get(), {word, "", ""});
+    return task.ok() ? task->name : support::Slug(task.status());
+  };
+  EXPECT_EQ(name("b"), "b");
+  EXPECT_EQ(name("hash-b"), "b");
+  EXPECT_EQ(name("launch_b"), "b") << "as the profile shows it";
+  EXPECT_EQ(name("Conv_b"), "b") << "a node of the model";
+  EXPECT_EQ(name("Conv"), "log.task.not_found");
+  EXPECT_EQ(support::Slug(FindTask(log.get(), {"b", "", "nosuch.tw"}).status()), "file.map.failed");
+}
+
+TEST(CliTuneFailure, TrialErrorsAreCountedWithAnExampleOfEach) {
+  const auto log = MakeLog({{"a", "x", 30},
+                            {"a", "x", 1, 2, "llvm-19", log::Outcome::kRunCrash},
+                            {"b", "x", 1, 2, "llvm-19", log::Outcome::kWrongResult},
+                            {"b", "x", 1, 2, "llvm-19", log::Outcome::kRunCrash}});
+  const auto errors = TrialErrors(log.get(), "j");
+  ASSERT_TRUE(errors.ok()) << errors.status();
+  EXPECT_EQ(*errors, "2 RUN_CRASH, 1 WRONG_RESULT");
+}
+
+TEST(CliTuneFailure, TheModelsFaultIsSaidAsTheImportSaysIt) {
+  v1::Job job;
+  job.set_state(v1::Job::FAILED);
+  job.set_state_reason("graph.onnx.symbolic_shape: expected inputs of fixed shape");
+  EXPECT_EQ(support::Slug(CauseOf(job)), "graph.onnx.symbolic_shape");
+  EXPECT_THAT(Advice(CauseOf(job)), HasSubstr("--shape"));
+  job.set_state_reason("job.search.crashed: the search child ended 3 times");
+  EXPECT_EQ(support::Slug(CauseOf(job)), "job.failed");
+  const absl::Status here = ExplainEmbedded(CauseOf(job), "j", "nosuch.db", "state");
+  EXPECT_EQ(support::Slug(here), "cli.embedded.job");
+  for (const char* part : {"search child ended", "nosuch.db", "state/tuner.log"}) {
+    EXPECT_THAT(std::string(here.message()), HasSubstr(part));
+  }
+  EXPECT_THAT(Advice(here), Not(HasSubstr("jobs get"))) << "there is no server to ask";
+  EXPECT_THAT(Advice(here), HasSubstr("log stats --log"));
+}
+
+// Written by the command itself, and true as long as this holds: tilewright operators -o markdown.
+TEST(CliOperators, TheDocumentedPageIsUpToDate) {
+  const std::string path = TILEWRIGHT_SOURCE_DIR "/deploy/docs/operators.md";
+  const std::string page = OperatorsPage(graph::SupportedOnnx());
+  if (support::GetEnv("TILEWRIGHT_UPDATE_GOLDEN") == "1") {
+    ASSERT_TRUE(support::WriteFileAtomic(path, page).ok());
+  }
+  const auto documented = support::ReadFile(path, 1 << 20);
+  ASSERT_TRUE(documented.ok()) << documented.status();
+  EXPECT_EQ(*documented, page) << "TILEWRIGHT_UPDATE_GOLDEN=1 writes it";
+  EXPECT_THAT(page, HasSubstr("| Conv | ai.onnx | one or two spatial dimensions |\n"));
+}
+
+// Advice that does not apply is worse than none.
+TEST(CliError, AdviceFitsWhatIsWrongWithAModel) {
+  const auto advice = [](const char* slug) { return Advice(support::InvalidArgument(slug, "x")); };
+  EXPECT_THAT(advice("graph.onnx.symbolic_shape"), HasSubstr("--shape"));
+  EXPECT_THAT(advice("graph.onnx.element_type.half"), HasSubstr("float32"));
+  EXPECT_THAT(advice("graph.onnx.external_data"), HasSubstr("onnx.save(onnx.load("));
+  EXPECT_THAT(advice("graph.onnx.unsupported_operator"), HasSubstr("tilewright operators"));
+  EXPECT_THAT(advice("graph.onnx.opset"), HasSubstr("version_converter"));
+  for (const char* slug :
+       {"graph.onnx.symbolic_shape", "graph.onnx.element_type.half", "graph.onnx.external_data",
+        "graph.onnx.unsupported_operator", "graph.onnx.attribute", "graph.onnx.dynamic"}) {
+    EXPECT_THAT(advice(slug), Not(HasSubstr("onnx.checker"))) << slug << ": the file is fine";
   }
 }
 

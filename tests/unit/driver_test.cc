@@ -155,6 +155,33 @@ TEST(Tasks, UniqueByTextWithWeights) {
   EXPECT_EQ((*tasks)[0].name, "conv2d 1x4x6x6 → 1x4x6x6 k3x3");
 }
 
+// What people meet in a profile, in the log and in the model are names of one thing.
+TEST(Tasks, KnowTheirLaunchesAndOnnxNodes) {
+  OnnxBuilder b;
+  b.Input("x", {1, 4, 6, 6}).Output("y", {1, 4, 6, 6});
+  b.Weight("w", {4, 4, 3, 3}).Weight("v", {4, 4, 3, 3}).Weight("bias", {4});
+  const auto conv = [&](const std::vector<std::string>& inputs, const std::string& output,
+                        const std::string& name) {
+    auto* node = b.Node("Conv", inputs, output);
+    OnnxBuilder::Attr(node, "pads", std::vector<int64_t>{1, 1, 1, 1});
+    node->set_name(name);
+  };
+  conv({"x", "w", "bias"}, "a", "Conv_0");
+  b.Node("Relu", {"a"}, "r")->set_name("Relu_1");
+  conv({"r", "v", "bias"}, "c", "Conv_2");
+  b.Node("Relu", {"c"}, "y")->set_name("");
+  const auto tasks = ExtractTasks(Fused(b));
+  ASSERT_TRUE(tasks.ok()) << tasks.status();
+  ASSERT_EQ(tasks->size(), 1u);
+  const Task& task = (*tasks)[0];
+  EXPECT_EQ(task.label, "t0-conv2d-add-relu");
+  EXPECT_EQ(task.data_type, "float32");
+  ASSERT_EQ(task.uses.size(), 2u);
+  EXPECT_EQ(task.uses[0], (module::LaunchNames{task.label, "r", {"Conv_0", "Relu_1"}}));
+  EXPECT_EQ(task.uses[1], (module::LaunchNames{task.label, "y", {"Conv_2", "y"}}))
+      << "a node without a name has that of its output";
+}
+
 TEST(Tasks, TextMustBeCanonical) {
   const std::string text = (*ExtractTasks(Fused(OnnxBuilder::Dqn(36, 4, 4, 4, 8))))[0].text;
   EXPECT_TRUE(ParseTask(text).ok());
@@ -383,6 +410,15 @@ TEST(Compile, ProvidedSchedulesAreAppliedUnlessStale) {
   ExpectRunsLikeInterpreter(c.bytes, fused, 1);
   auto file = module::ModuleFile::FromBytes(c.bytes);
   EXPECT_EQ(file->manifest().provenance.at("log_records"), c.report.kernels[0].measurement_id);
+  const auto names =
+      module::ParseLaunchNames(file->manifest().provenance.at(module::kLaunchNamesKey));
+  const auto& launches = file->manifest().FindFunction("main")->launches;
+  ASSERT_EQ(names.size(), launches.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(names[i].launch, launches[i].name);
+    EXPECT_TRUE(names[i].task.starts_with("t")) << names[i].task;
+    EXPECT_FALSE(names[i].nodes.empty()) << names[i].launch;
+  }
 }
 
 // Weights that a schedule packs are packed once: by a launch of their own, before the first run.

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "deploy/module/launch_names.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "gtest/gtest.h"
@@ -248,6 +249,23 @@ TEST(ManifestTest, RandomDamageNeverCrashes) {
     ASSERT_TRUE(again.ok() && *again == *manifest) << "round " << round;
   }
   EXPECT_GT(accepted, 0) << "some damage is harmless (a digit of a hash)";
+}
+
+TEST(LaunchNamesTest, TextKeepsWhatHasAPlaceInALine) {
+  const std::vector<LaunchNames> names = {{"t0-conv2d", "relu_4", {"Conv_0", "Schicht ä"}},
+                                          {"t1-dense", "out", {}}};
+  EXPECT_EQ(ParseLaunchNames(LaunchNamesText(names)), names);
+  EXPECT_TRUE(ParseLaunchNames(LaunchNamesText({})).empty());
+  // Names of hostile models: a manifest with them must still be one.
+  const std::string text = LaunchNamesText({{"t\t0", "a\nb", {std::string("\xff\x00z", 3)}}});
+  const std::vector<LaunchNames> read = ParseLaunchNames(text);
+  ASSERT_EQ(read.size(), 1u);
+  EXPECT_EQ(read[0].task, "t 0");
+  EXPECT_EQ(read[0].launch, "a b");
+  EXPECT_EQ(read[0].nodes, std::vector<std::string>{"\xef\xbf\xbd z"});
+  Manifest manifest = Complete();
+  manifest.provenance[kLaunchNamesKey] = text;
+  EXPECT_TRUE(ManifestToJson(manifest).ok());
 }
 
 TEST(DTypeTest, TablesAgree) {

@@ -45,6 +45,8 @@ inline TaskRow MakeTask(const std::string& job, int64_t index) {
   task.flops = 1e6;
   task.default_steps = "split %1 [?,4]";
   task.default_program_hash = "p0";
+  task.data_type = "float32";
+  task.launch_names = "t0-conv2d\trelu_4\tConv_0\tRelu_1";
   return task;
 }
 

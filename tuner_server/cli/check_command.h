@@ -1,4 +1,4 @@
-// `tilewright check`: everything that stands in the way of compiling a model for a target.
+// `tilewright check`: everything that keeps a model from compiling for a target.
 // `tilewright operators`: the operators and types that models may have, read from the import's own
 // tables. Results go to standard output; nothing is written.
 #pragma once

@@ -9,7 +9,7 @@ namespace tilewright::cli {
 void AddCheck(CLI::App* app, Action* action) {
   auto options = std::make_shared<CheckOptions>();
   CLI::App* command =
-      AddCommand(app, "check", "list everything that stands in the way of compiling a model",
+      AddCommand(app, "check", "list everything that keeps a model from compiling",
                  "  tilewright check model.onnx\n"
                  "  tilewright check model.onnx --target cpu,arch=x86_64,cpu=znver4 -o json\n"
                  "  tilewright check model.onnx --shape batch=1 --shape image=1x3x224x224\n"

@@ -158,14 +158,14 @@ absl::Status CheckWritable(const std::string& path) {
 }
 
 absl::StatusOr<std::string> KernelTable(const json& summary) {
-  Table table({{"kernel"}, {"uses", true}, {"MFLOP", true}, {"schedule"}});
+  Table table({{"task"}, {"kernel"}, {"uses", true}, {"MFLOP", true}, {"schedule"}});
   std::vector<std::string> reasons;
   for (const json& kernel : summary["kernels"]) {
     if (!kernel.is_object()) {
       return support::Internal("builder.summary.malformed", "expected kernels as objects");
     }
     const bool stale = Flag(kernel, "stale");
-    table.AddRow({Text(kernel, "task_name"), StrCat(Number(kernel, "uses")),
+    table.AddRow({Text(kernel, "task"), Text(kernel, "task_name"), StrCat(Number(kernel, "uses")),
                   support::FormatFixed(Number(kernel, "flops") / 1e6, 3),
                   Flag(kernel, "tuned") ? "tuned"
                   : stale               ? "stale, default used"

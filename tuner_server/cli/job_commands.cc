@@ -5,6 +5,7 @@
 
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/launch_text.h"
 
 namespace tilewright::cli {
 namespace {
@@ -14,6 +15,16 @@ using support::StrCat;
 
 double Gflops(const v1::Task& task) {
   return task.best_us() > 0 ? task.flops() / (task.best_us() * 1e3) : 0;
+}
+
+std::vector<module::LaunchNames> LaunchesOf(const v1::Task& task) {
+  std::vector<module::LaunchNames> names;
+  for (const auto& launch : task.launches()) {
+    names.push_back({LastPart(task.name()),
+                     launch.name(),
+                     {launch.onnx_nodes().begin(), launch.onnx_nodes().end()}});
+  }
+  return names;
 }
 
 // Sum over tasks of weight x time; 0 as long as one has none.
@@ -84,23 +95,25 @@ absl::Status CheckSucceeded(const v1::Job& job) {
              job.state_reason().empty() ? "no reason given" : job.state_reason()));
 }
 
-std::string TasksTable(const std::vector<v1::Task>& tasks, double peak_gflops) {
+std::string TasksTable(const std::vector<v1::Task>& tasks, const FleetPeaks& peaks) {
   Table table({{"task"},
+               {"what"},
                {"uses", true},
                {"default", true},
                {"tuned", true},
                {"gain", true},
                {"GFLOP/s", true},
                {"of peak", true},
-               {"trials", true}});
+               {"trials", true},
+               {"ONNX nodes"}});
   for (const v1::Task& task : tasks) {
-    const double gflops = Gflops(task);
-    table.AddRow(
-        {task.description(), StrCat(task.weight()), TimeText(task.default_us() * 1e3),
-         TimeText(task.best_us() * 1e3), RatioText(task.default_us(), task.best_us()),
-         gflops > 0 ? FormatFixed(gflops, 1) : "-",
-         gflops > 0 && peak_gflops > 0 ? FormatFixed(100 * gflops / peak_gflops, 1) + "%" : "-",
-         StrCat(task.trials())});
+    const double gflops = Gflops(task), peak = peaks.Of(task.data_type());
+    table.AddRow({LastPart(task.name()), task.description(), StrCat(task.weight()),
+                  TimeText(task.default_us() * 1e3), TimeText(task.best_us() * 1e3),
+                  RatioText(task.default_us(), task.best_us()),
+                  gflops > 0 ? FormatFixed(gflops, 1) : "-",
+                  gflops > 0 && peak > 0 ? FormatFixed(100 * gflops / peak, 1) + "%" : "-",
+                  StrCat(task.trials()), LaunchesText(LaunchesOf(task))});
   }
   const double before = Total(tasks, &v1::Task::default_us);
   const double after = Total(tasks, &v1::Task::best_us);
@@ -108,16 +121,19 @@ std::string TasksTable(const std::vector<v1::Task>& tasks, double peak_gflops) {
                 ", tuned ", TimeText(after * 1e3), ", gain ", RatioText(before, after), "\n");
 }
 
-nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, double peak_gflops) {
+nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, const FleetPeaks& peaks) {
   nlohmann::json rows = nlohmann::json::array();
   for (const v1::Task& task : tasks) {
+    const double peak = peaks.Of(task.data_type());
     rows.push_back({{"name", task.name()},
                     {"description", task.description()},
+                    {"launches", LaunchesJson(LaunchesOf(task))},
                     {"uses", task.weight()},
                     {"default_us", task.default_us()},
                     {"tuned_us", task.best_us()},
                     {"gflops", Gflops(task)},
-                    {"share_of_peak", peak_gflops > 0 ? Gflops(task) / peak_gflops : 0.0},
+                    {"data_type", task.data_type()},
+                    {"share_of_peak", peak > 0 ? Gflops(task) / peak : 0.0},
                     {"trials", task.trials()},
                     {"best_steps", task.best_steps()}});
   }
@@ -178,14 +194,14 @@ int JobsGet(const ServerPlace& server, const std::string& name, OutputFormat for
     request.set_name(JobName(name));
     TW_ASSIGN(v1::Job job, client.Call(client.jobs(), &v1::JobService::Stub::GetJob, request));
     TW_ASSIGN(std::vector<v1::Task> tasks, FetchTasks(client, job.name()));
-    const double peak = FleetPeakGflops(client, job.target());
+    const FleetPeaks peaks = FindFleetPeaks(client, job.target());
     if (format == OutputFormat::kJson) {
       nlohmann::json out = JobJson(job);
-      out.update(TasksJson(tasks, peak));
+      out.update(TasksJson(tasks, peaks));
       PrintJson(out);
     } else {
       PrintJob(job);
-      if (!tasks.empty()) PrintOut("\n" + TasksTable(tasks, peak));
+      if (!tasks.empty()) PrintOut("\n" + TasksTable(tasks, peaks));
     }
     return absl::OkStatus();
   };
@@ -198,7 +214,7 @@ int JobsWatch(const ServerPlace& server, const std::string& name) {
     TW_ASSIGN(v1::Job job, WatchJob(client, name, false));
     TW_ASSIGN(std::vector<v1::Task> tasks, FetchTasks(client, job.name()));
     PrintJob(job);
-    PrintOut("\n" + TasksTable(tasks, FleetPeakGflops(client, job.target())));
+    PrintOut("\n" + TasksTable(tasks, FindFleetPeaks(client, job.target())));
     return CheckSucceeded(job);
   };
   return Finish("jobs watch", "stopped watching " + name, watch());

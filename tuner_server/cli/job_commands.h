@@ -44,13 +44,20 @@ absl::StatusOr<v1::Job> WatchJob(ServerClient& client, const std::string& name, 
 // All tasks of the job.
 absl::StatusOr<std::vector<v1::Task>> FetchTasks(ServerClient& client, const std::string& job);
 
-// task, uses, default, tuned, gain, GFLOP/s, share of peak, trials; then the end-to-end line.
-// `peak_gflops` is what the job's threads can reach together; 0 = unknown.
-std::string TasksTable(const std::vector<v1::Task>& tasks, double peak_gflops);
-nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, double peak_gflops);
-// Returns the peak of the fleet's fastest device with as many cores as the job's target has
-// threads, from what its agent measured (attributes peak_gflops and cores); 0 if unknown.
-double FleetPeakGflops(ServerClient& client, const std::string& target);
+// Operations per nanosecond that the job's threads can reach together; 0: unknown.
+struct FleetPeaks {
+  double float32 = 0;
+  double int8 = 0;  // with dot products of bytes
+  // The peak for products of this type (Task.data_type); 0: unknown.
+  double Of(const std::string& data_type) const;
+};
+// The peaks of the fleet's fastest device, for as many cores as the job's target has threads.
+// Agents measure them (attributes peak_gflops, peak_int8_gops and cores).
+FleetPeaks FindFleetPeaks(ServerClient& client, const std::string& target);
+// task, uses, default, tuned, gain, GFLOP/s, share of the peak of its data type, trials, launches
+// with ONNX nodes; then the end-to-end line.
+std::string TasksTable(const std::vector<v1::Task>& tasks, const FleetPeaks& peaks);
+nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, const FleetPeaks& peaks);
 
 // A job as JSON: state, progress, published module.
 nlohmann::json JobJson(const v1::Job& job);

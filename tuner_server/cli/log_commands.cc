@@ -83,6 +83,7 @@ int LogBest(const LogPlace& flags, const std::string& task, OutputFormat format)
       return support::NotFound("log.task.not_found", "no usable record of task " + task);
     }
     Table table({{"task"},
+                 {"what"},
                  {"hash"},
                  {"target"},
                  {"threads", true},
@@ -96,12 +97,11 @@ int LogBest(const LogPlace& flags, const std::string& task, OutputFormat format)
     nlohmann::json json = nlohmann::json::array();
     for (const BestRow& row : rows) {
       json.push_back(BestJson(row));
-      table.AddRow({row.task.description.empty() ? row.task.name : row.task.description,
-                    row.task.hash.substr(0, 8), row.record.key.target_key,
-                    StrCat(row.record.key.threads), row.record.key.device_class,
-                    row.record.key.toolchain, StrCat(row.records), TimeText(row.default_median),
-                    TimeText(row.record.median), RatioText(row.default_median, row.record.median),
-                    row.record.measurement_id});
+      table.AddRow({row.task.name, row.task.description, row.task.hash.substr(0, 8),
+                    row.record.key.target_key, StrCat(row.record.key.threads),
+                    row.record.key.device_class, row.record.key.toolchain, StrCat(row.records),
+                    TimeText(row.default_median), TimeText(row.record.median),
+                    RatioText(row.default_median, row.record.median), row.record.measurement_id});
     }
     if (format == OutputFormat::kJson) {
       PrintJson(json);

@@ -4,14 +4,14 @@
 #include <string>
 
 #include "tuner_server/cli/log_source.h"
+#include "tuner_server/cli/log_task.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
 
 struct LogShowOptions {
   LogPlace place;
-  std::string task;    // name in its job, or the first digits of its hash
-  std::string job;     // empty: any
+  TaskQuery task;
   std::string record;  // measurement id; empty: the best
   bool show_ir = false;
   int limit = 10;  // records listed

@@ -6,7 +6,7 @@
 
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
-#include "tuner_server/cli/log_task.h"
+#include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/schedule_choice.h"
 #include "tuner_server/cli/server_client.h"
 
@@ -84,7 +84,7 @@ std::string RuleText(const Explanation& e) {
 
 absl::StatusOr<Explanation> Explain(log::TuningLog* log, const LogExplainOptions& options) {
   Explanation e;
-  TW_ASSIGN(e.task, FindTask(log, options.task, options.job));
+  TW_ASSIGN(e.task, FindTask(log, options.task));
   TW_ASSIGN(e.job, log->GetJob(e.task.job));
   TW_ASSIGN(e.tried, CountTried(log, e.task));
   TW_ASSIGN(const std::vector<Measured> all, MeasuredTrials(log, e.task));
@@ -148,6 +148,7 @@ json ExplanationJson(const Explanation& e, int runner_ups) {
               {"hash", e.task.hash},
               {"job", e.task.job},
               {"description", e.task.description},
+              {"launches", LaunchesJson(module::ParseLaunchNames(e.task.launch_names))},
               {"target", e.job.target},
               {"device_class", e.device_class},
               {"other_classes", e.other_classes},
@@ -200,8 +201,9 @@ std::string RunnerUps(const Explanation& e, int limit) {
 void PrintExplanation(const Explanation& e, int runner_ups) {
   const Measured& chosen = e.chosen;
   std::string text =
-      StrCat("task      ", e.task.name, "  ", e.task.description, "\njob       ", e.task.job,
-             ", target ", e.job.target, "\nschedule  ",
+      StrCat("task      ", e.task.name, "  ", e.task.description, "\nlaunches  ",
+             LaunchesText(module::ParseLaunchNames(e.task.launch_names)), "\njob       ",
+             e.task.job, ", target ", e.job.target, "\nschedule  ",
              chosen.record.measurement_id.empty() ? "default" : chosen.record.measurement_id,
              chosen.trial.is_default ? " (the default)" : "", "\nwhy       ", e.rule);
   if (!chosen.record.measurement_id.empty()) {
@@ -246,7 +248,7 @@ absl::Status Run(const LogExplainOptions& options) {
 }  // namespace
 
 int LogExplain(const LogExplainOptions& options) {
-  return Finish("log explain", "cannot explain task " + options.task, Run(options));
+  return Finish("log explain", "cannot explain task " + options.task.word, Run(options));
 }
 
 }  // namespace tilewright::cli

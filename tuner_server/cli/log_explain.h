@@ -4,14 +4,14 @@
 #include <string>
 
 #include "tuner_server/cli/log_source.h"
+#include "tuner_server/cli/log_task.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
 
 struct LogExplainOptions {
   LogPlace place;
-  std::string task;  // name in its job, or the first digits of its hash
-  std::string job;   // empty: the newest that has the task
+  TaskQuery task;
   int runner_ups = 5;
   OutputFormat format = OutputFormat::kTable;
 };

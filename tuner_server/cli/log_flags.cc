@@ -16,6 +16,17 @@ void AddLogPlace(CLI::App* command, LogPlace* place) {
   AddServer(command, &place->server);
 }
 
+void AddTaskQuery(CLI::App* command, TaskQuery* query) {
+  command
+      ->add_option("TASK", query->word,
+                   "name of the task, at least 4 digits of its hash, a launch of the profile, or a "
+                   "node of the ONNX model")
+      ->required();
+  command->add_option("--job", query->job, "of this job (default: the newest that has the task)");
+  command->add_option("--module", query->module_path,
+                      "TASK is a launch, a node or a task of this module (.tw)");
+}
+
 void AddLogQueries(CLI::App* group, Action* action) {
   auto show = std::make_shared<LogShowOptions>();
   CLI::App* command =
@@ -23,9 +34,8 @@ void AddLogQueries(CLI::App* group, Action* action) {
                  "  tilewright log show conv2d-1 --log tuner.db\n"
                  "  tilewright log show 3f9a --log tuner.db --ir\n"
                  "  tilewright log show conv2d-1 --record dqn-1/conv2d-1/17/1 --ir\n");
-  command->add_option("TASK", show->task, "name, or at least 4 digits of its hash")->required();
+  AddTaskQuery(command, &show->task);
   AddLogPlace(command, &show->place);
-  command->add_option("--job", show->job, "of this job (default: the newest that has the task)");
   command->add_option("--record", show->record, "measurement id (default: the best)");
   command->add_flag("--ir", show->show_ir, "print the scheduled program");
   command->add_option("--limit", show->limit, "records listed")
@@ -37,11 +47,11 @@ void AddLogQueries(CLI::App* group, Action* action) {
   auto explain = std::make_shared<LogExplainOptions>();
   command = AddCommand(group, "explain",
                        "why a task has its schedule: what was tried, the runner-ups, the device",
-                       "  tilewright log explain conv2d-1 --log tuner.db\n"
+                       "  tilewright log explain t0-conv2d-add-relu --log tuner.db\n"
+                       "  tilewright log explain relu_4 --module model.tw --log tuner.db\n"
                        "  tilewright log explain 3f9a --server tuner:7000 -o json\n");
-  command->add_option("TASK", explain->task, "name, or at least 4 digits of its hash")->required();
+  AddTaskQuery(command, &explain->task);
   AddLogPlace(command, &explain->place);
-  command->add_option("--job", explain->job, "of this job (default: the newest that has the task)");
   command->add_option("--limit", explain->runner_ups, "runner-ups listed")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();

@@ -8,6 +8,7 @@
 #include "compiler/schedule/schedule.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/log_commands.h"
 #include "tuner_server/cli/log_task.h"
 #include "tuner_server/cli/server_client.h"
@@ -100,8 +101,8 @@ std::string RecordsTable(const std::vector<Measured>& rows, int limit) {
 
 absl::Status Show(const LogShowOptions& options) {
   TW_ASSIGN(const LogPlace place, ResolveLogPlace(options.place));
-  TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, options.job, false));
-  TW_ASSIGN(const log::TaskRow task, FindTask(log.get(), options.task, options.job));
+  TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, options.task.job, false));
+  TW_ASSIGN(const log::TaskRow task, FindTask(log.get(), options.task));
   TW_ASSIGN(const std::vector<Measured> rows, MeasuredTrials(log.get(), task));
   TW_ASSIGN(const Measured chosen, ChooseRecord(log.get(), options, task, rows));
   std::string program;
@@ -113,6 +114,7 @@ absl::Status Show(const LogShowOptions& options) {
                           {"hash", task.hash},
                           {"job", task.job},
                           {"description", task.description},
+                          {"launches", LaunchesJson(module::ParseLaunchNames(task.launch_names))},
                           {"uses", task.weight},
                           {"flops", task.flops},
                           {"text", task.text},
@@ -129,6 +131,7 @@ absl::Status Show(const LogShowOptions& options) {
     return absl::OkStatus();
   }
   PrintOut(StrCat("task    ", task.name, "  ", task.description, "\nhash    ", task.hash,
+                  "\nlaunch  ", LaunchesText(module::ParseLaunchNames(task.launch_names)),
                   "\njob     ", task.job, ", used ", task.weight, " times, ",
                   support::FormatFixed(task.flops / 1e6, 3), " MFLOP\n\n", task.text));
   PrintOut("\n" + RecordsTable(rows, options.limit));
@@ -145,7 +148,7 @@ absl::Status Show(const LogShowOptions& options) {
 }  // namespace
 
 int LogShow(const LogShowOptions& options) {
-  return Finish("log show", "cannot show task " + options.task, Show(options));
+  return Finish("log show", "cannot show task " + options.task.word, Show(options));
 }
 
 }  // namespace tilewright::cli

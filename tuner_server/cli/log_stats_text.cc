@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "deploy/support/strings.h"
+#include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/progress.h"
 #include "tuner_server/cli/table.h"
 
@@ -109,11 +110,13 @@ std::string StatsText(const log::JobStats& stats) {
                {"default", true},
                {"best", true},
                {"gain", true},
-               {"outcomes"}});
+               {"outcomes"},
+               {"launches (ONNX nodes)"}});
   for (const log::TaskStats& task : stats.tasks) {
     tasks.AddRow({task.task.name, StrCat(task.task.weight), StrCat(task.ended),
                   TimeText(task.default_median), TimeText(task.best_median),
-                  RatioText(task.default_median, task.best_median), OutcomesText(task.by_outcome)});
+                  RatioText(task.default_median, task.best_median), OutcomesText(task.by_outcome),
+                  LaunchesText(module::ParseLaunchNames(task.task.launch_names))});
   }
   return StrCat(text, "\n", where.Render(), "\n", tasks.Render(),
                 "end to end (sum of kernels): default ", TimeText(stats.default_total()), ", best ",

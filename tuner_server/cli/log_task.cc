@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "deploy/module/module_file.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/server_client.h"
 
 namespace tilewright::cli {
@@ -11,8 +13,30 @@ namespace {
 
 using support::StrCat;
 
-bool Names(const log::TaskRow& task, const std::string& text) {
-  return task.name == text || (text.size() >= 4 && task.hash.starts_with(text));
+bool IsTask(const log::TaskRow& task, const std::string& word) {
+  return task.name == word || (word.size() >= 4 && task.hash.starts_with(word));
+}
+
+bool Launches(const log::TaskRow& task, const std::string& word) {
+  const auto launches = module::ParseLaunchNames(task.launch_names);
+  return std::any_of(launches.begin(), launches.end(),
+                     [&](const module::LaunchNames& launch) { return Names(launch, word); });
+}
+
+// The hash of the task that a module's launch runs.
+absl::StatusOr<std::string> TaskOfModule(const std::string& path, const std::string& word) {
+  TW_ASSIGN(const module::ModuleFile file,
+            module::ModuleFile::Open(path, {.verify_constants = false}));
+  const std::vector<module::LaunchNames> names = NamesOf(file.manifest());
+  std::vector<std::string> known;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const module::Launch& launch = file.manifest().FindFunction("main")->launches[i];
+    if (Names(names[i], word) || names[i].task == word) return launch.task;
+    known.push_back(launch.name);
+  }
+  return support::NotFound("log.task.not_found",
+                           StrCat("no launch ", support::Quote(word), " in ", path,
+                                  "; it has: ", support::Join(known, ", ")));
 }
 
 }  // namespace
@@ -38,26 +62,34 @@ absl::StatusOr<std::vector<Measured>> MeasuredTrials(log::TuningLog* log,
   return out;
 }
 
-absl::StatusOr<log::TaskRow> FindTask(log::TuningLog* log, const std::string& wanted,
-                                      const std::string& job_name) {
+absl::StatusOr<log::TaskRow> FindTask(log::TuningLog* log, const TaskQuery& query) {
+  std::string wanted = query.word;
+  if (!query.module_path.empty()) {
+    TW_ASSIGN(wanted, TaskOfModule(query.module_path, query.word));
+  }
   std::string known;
-  log::JobQuery query{.before_number = 0, .limit = log::kPageRows};
+  log::JobQuery page{.before_number = 0, .limit = log::kPageRows};
   while (true) {
-    TW_ASSIGN(const std::vector<log::JobRow> jobs, log->ListJobs(query));
+    TW_ASSIGN(const std::vector<log::JobRow> jobs, log->ListJobs(page));
     if (jobs.empty()) break;
     for (const log::JobRow& job : jobs) {
-      if (!job_name.empty() && job.id != LastPart(job_name)) continue;
+      if (!query.job.empty() && job.id != LastPart(query.job)) continue;
       TW_ASSIGN(const std::vector<log::TaskRow> tasks, log->ListTasks(job.id));
+      for (const auto matches : {IsTask, Launches}) {
+        const auto task = std::find_if(tasks.begin(), tasks.end(), [&](const log::TaskRow& row) {
+          return matches(row, wanted);
+        });
+        if (task != tasks.end()) return *task;
+      }
       for (const log::TaskRow& task : tasks) {
-        if (Names(task, wanted)) return task;
         if (known.size() < 1000) known += StrCat(known.empty() ? "" : ", ", task.name);
       }
     }
-    query.before_number = jobs.back().number;
+    page.before_number = jobs.back().number;
   }
   return support::NotFound("log.task.not_found",
-                           StrCat("no task ", support::Quote(wanted),
-                                  "; the log has: ", known.empty() ? "none" : known));
+                           StrCat("no task, launch or ONNX node ", support::Quote(wanted),
+                                  "; the log has the tasks: ", known.empty() ? "none" : known));
 }
 
 }  // namespace tilewright::cli

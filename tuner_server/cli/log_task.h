@@ -15,11 +15,15 @@ struct Measured {
   log::RecordRow record;
 };
 
-// Returns the task of that name, or whose hash begins with it (at least 4 digits), from the newest
-// job that has it, or from `job_name` if that is not empty. not_found (log.task.not_found) names
-// the tasks that exist.
-absl::StatusOr<log::TaskRow> FindTask(log::TuningLog* log, const std::string& wanted,
-                                      const std::string& job_name);
+// How people say which task they mean.
+struct TaskQuery {
+  std::string word;         // task, first digits of its hash (4 at least), launch or ONNX node
+  std::string job;          // in this job; empty: in the newest job that has one
+  std::string module_path;  // the word is a launch, a node or a task of this module; may be empty
+};
+// Returns the task that the query means. A task's name or hash counts before launches and nodes of
+// the same job. not_found (log.task.not_found) names the tasks that exist.
+absl::StatusOr<log::TaskRow> FindTask(log::TuningLog* log, const TaskQuery& query);
 
 // The task's trials that have an accepted record: usable ones first, fastest first.
 absl::StatusOr<std::vector<Measured>> MeasuredTrials(log::TuningLog* log, const log::TaskRow& task);

@@ -9,6 +9,7 @@
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/compile_command.h"
 #include "tuner_server/cli/job_commands.h"
+#include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/log_jobs.h"
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/cli/svg_chart.h"
@@ -136,10 +137,11 @@ std::string TasksHtml(const JobData& data) {
                     TimeText(task.default_median), TimeText(task.best_median),
                     RatioText(task.default_median, task.best_median),
                     gflops > 0 ? FormatFixed(gflops, 1) : "-", FormatFixed(share, 1) + "%",
-                    StrCat(task.ended)});
+                    StrCat(task.ended),
+                    LaunchesText(module::ParseLaunchNames(task.task.launch_names))});
   }
   return HtmlTable({"task", "what", ">uses", ">default", ">best", ">gain", ">GFLOP/s",
-                    ">of the time", ">trials"},
+                    ">of the time", ">trials", "launches (ONNX nodes)"},
                    rows);
 }
 
@@ -260,7 +262,8 @@ absl::Status Write(ReportOptions options) {
     TW_ASSIGN(const std::vector<log::JobRow> jobs, AllJobs(log.get(), options.job));
     TW_ASSIGN(ServerClient client, ServerClient::Connect(place.server));
     for (const log::JobRow& job : jobs) {
-      options.peak_gflops = std::max(options.peak_gflops, FleetPeakGflops(client, job.target));
+      options.peak_gflops =
+          std::max(options.peak_gflops, FindFleetPeaks(client, job.target).float32);
     }
   }
   TW_ASSIGN(const std::string html, ReportHtml(log.get(), options));

@@ -18,12 +18,14 @@
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
 namespace {
 
 constexpr int kWarmUps = 3;
+constexpr size_t kHashDigits = 8;  // of a task without a name
 
 struct NamedFile {
   std::string name;
@@ -111,11 +113,11 @@ class Runner {
     if (options_.repeat < 1) {
       return support::InvalidArgument("cli.usage.repeat", "--repeat expects a number >= 1");
     }
-    TW_ASSIGN(auto loaded, runtime::LoadedModule::Open(options_.module_path));
+    TW_ASSIGN(module_, runtime::LoadedModule::Open(options_.module_path));
     runtime::SessionOptions session_options;
     session_options.num_threads =
-        options_.threads > 0 ? options_.threads : TargetThreads(loaded->manifest().target);
-    TW_ASSIGN(session_, runtime::Session::Create(loaded, session_options));
+        options_.threads > 0 ? options_.threads : TargetThreads(module_->manifest().target);
+    TW_ASSIGN(session_, runtime::Session::Create(module_, session_options));
     for (size_t i = 0; i < session_->num_inputs(); ++i) inputs_.push_back(session_->input(i));
     for (size_t i = 0; i < session_->num_outputs(); ++i) outputs_.push_back(session_->output(i));
     return absl::OkStatus();
@@ -198,7 +200,13 @@ class Runner {
       TW_TRY(session_->RunProfiled(&times));
       for (size_t k = 0; k < times.size(); ++k) samples[k].push_back(times[k].ns);
     }
-    Table table({{"kernel"}, {"median", true}, {"GFLOP/s", true}, {"share", true}});
+    Table table({{"launch"},
+                 {"task"},
+                 {"median", true},
+                 {"GFLOP/s", true},
+                 {"share", true},
+                 {"ONNX nodes"}});
+    const std::vector<module::LaunchNames> names = NamesOf(module_->manifest());
     double total = 0;
     for (std::vector<int64_t>& ns : samples) {
       std::sort(ns.begin(), ns.end());
@@ -210,10 +218,17 @@ class Runner {
       const std::string& name = launch.name.empty() ? launch.symbol : launch.name;
       const double gflop_s = launch.flops / std::max(median, 1.0);
       const double share = median / std::max(total, 1.0);
-      table.AddRow({name, TimeText(median), support::FormatFixed(gflop_s, 2),
-                    support::FormatFixed(100 * share, 1) + "%"});
-      document_["kernels"].push_back(
-          {{"name", name}, {"median_us", median / 1e3}, {"gflop_s", gflop_s}, {"share", share}});
+      const module::LaunchNames& of = names[k];
+      table.AddRow({name, of.task.empty() ? launch.task.substr(0, kHashDigits) : of.task,
+                    TimeText(median), support::FormatFixed(gflop_s, 2),
+                    support::FormatFixed(100 * share, 1) + "%", NodesText(of.nodes)});
+      document_["kernels"].push_back({{"name", name},
+                                      {"task", of.task},
+                                      {"task_hash", launch.task},
+                                      {"onnx_nodes", of.nodes},
+                                      {"median_us", median / 1e3},
+                                      {"gflop_s", gflop_s},
+                                      {"share", share}});
     }
     Say(table.Render());
     return absl::OkStatus();
@@ -285,6 +300,7 @@ class Runner {
   }
 
   const RunOptions& options_;
+  std::shared_ptr<const runtime::LoadedModule> module_;
   std::unique_ptr<runtime::Session> session_;
   std::vector<runtime::TensorView> inputs_;
   std::vector<runtime::TensorView> outputs_;

@@ -347,6 +347,8 @@ absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
     row.flops = task.flops();
     row.default_steps = task.default_steps();
     row.default_program_hash = task.default_program_hash();
+    row.data_type = task.data_type();
+    row.launch_names = task.launch_names();
     rows.push_back(std::move(row));
   }
   if (rows.empty()) return Fail("job.model.no_tasks: the model has nothing to tune");

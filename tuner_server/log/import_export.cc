@@ -47,6 +47,8 @@ void TaskFields(Task& t, F&& f) {
   f("flops", t.flops);
   f("default_steps", t.default_steps);
   f("default_program_hash", t.default_program_hash);
+  f("data_type", t.data_type);
+  f("launch_names", t.launch_names);
 }
 
 template <typename JobT, typename F>

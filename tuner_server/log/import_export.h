@@ -4,8 +4,9 @@
 //
 // A record line has:
 //   schema kind measurement_id job task task_hash task_index task_text task_description weight
-//   flops default_steps default_program_hash trial trial_state target target_key threads toolchain
-//   model_name model_sha256 cost_model seed steps program_hash generated_by proposed_by batch_id
+//   flops default_steps default_program_hash data_type launch_names trial trial_state target
+//   target_key threads toolchain model_name model_sha256 cost_model seed steps program_hash
+//   generated_by proposed_by batch_id
 //   rank considered predicted model_id features_hash [features] point is_default artifact_sha256
 //   artifact_size lower_s codegen_s link_s accepted attempt outcome error_class error_detail signal
 //   exit_code phase value_kind samples inner_loops median mad ci_rel baseline baseline_before

@@ -109,6 +109,8 @@ struct TaskRow {
   double flops = 0;
   std::string default_steps;
   std::string default_program_hash;
+  std::string data_type;     // of its products: "float32", "int8"; empty in logs of older versions
+  std::string launch_names;  // of each use: task, launch, ONNX nodes (deploy/module/launch_names.h)
 
   bool operator==(const TaskRow&) const = default;
 };

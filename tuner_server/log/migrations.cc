@@ -290,12 +290,19 @@ CREATE INDEX records_known ON records(task_hash, target_key, threads, toolchain,
   WHERE accepted = 1 AND valid = 1;
 )sql";
 
-constexpr std::array<sql::Migration, 6> kMigrations = {{{1, kVersion1},
+// 7: what a task is called in the model and in modules.
+constexpr std::string_view kVersion7 = R"sql(
+ALTER TABLE tasks ADD COLUMN data_type TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN launch_names TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array<sql::Migration, 7> kMigrations = {{{1, kVersion1},
                                                         {2, kVersion2},
                                                         {3, kVersion3},
                                                         {4, kVersion4},
                                                         {5, kVersion5},
-                                                        {6, kVersion6}}};
+                                                        {6, kVersion6},
+                                                        {7, kVersion7}}};
 
 }  // namespace
 

@@ -50,6 +50,8 @@ void ForEachField(Row& row, F&& f) {
   f("flops", row.flops);
   f("default_steps", row.default_steps);
   f("default_program_hash", row.default_program_hash);
+  f("data_type", row.data_type);
+  f("launch_names", row.launch_names);
 }
 
 template <RowOf<BatchRow> Row, typename F>

@@ -112,6 +112,7 @@ absl::Status DescribeModule(const std::string& bytes, const ir::Target& target,
   for (const driver::CompileReport::Kernel& kernel : report.kernels) {
     kernels.push_back({{"task_hash", kernel.task_hash},
                        {"task_name", kernel.task_name},
+                       {"task", kernel.task_label},
                        {"uses", kernel.uses},
                        {"tuned", kernel.tuned},
                        {"stale", kernel.stale},

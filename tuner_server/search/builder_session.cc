@@ -31,16 +31,6 @@ std::unique_ptr<cost_model::CostModel> UntrainedModel(const std::string& kind, u
                                    : cost_model::MakePriorModel();
 }
 
-// Names of tasks in a job: letters and digits, with the task's position.
-std::string TaskName(const driver::Task& task, size_t index) {
-  std::string word;
-  for (const char c : task.name) {
-    if (c == ' ') break;
-    word += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '-';
-  }
-  return support::StrCat("t", index, "-", word);
-}
-
 }  // namespace
 
 v1::BuilderReply BuilderSession::Handle(const v1::BuilderRequest& request) {
@@ -142,9 +132,11 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
 
   v1::BuilderTask* out = reply->add_tasks();
   out->set_hash(task.hash);
-  out->set_name(TaskName(task, task_order_.size()));
+  out->set_name(task.label);
   out->set_description(task.name);
   out->set_weight(task.weight);
+  out->set_data_type(task.data_type);
+  out->set_launch_names(module::LaunchNamesText(task.uses));
   out->set_flops(task.flops);
   out->set_canonical_text(task.text);
   out->set_default_steps(entry.default_steps);

@@ -3,6 +3,7 @@
 #include <google/protobuf/util/time_util.h>
 
 #include "deploy/daemon/wire.h"
+#include "deploy/module/launch_names.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/row_enums.h"
@@ -85,6 +86,12 @@ v1::Task TaskMessage(const log::TaskStats& stats) {
   task.set_weight(static_cast<int32_t>(row.weight));
   task.set_description(row.description);
   task.set_flops(row.flops);
+  task.set_data_type(row.data_type);
+  for (const module::LaunchNames& names : module::ParseLaunchNames(row.launch_names)) {
+    v1::Task::Launch* launch = task.add_launches();
+    launch->set_name(names.launch);
+    launch->mutable_onnx_nodes()->Assign(names.nodes.begin(), names.nodes.end());
+  }
   task.set_trials(static_cast<int32_t>(stats.ended));
   task.set_default_us(stats.default_median / kNsPerUs);
   task.set_best_us(stats.best_median / kNsPerUs);
