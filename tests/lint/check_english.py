@@ -20,8 +20,9 @@ WORDS = 30
 MENDED = {
     "", "deploy", "deploy/bindings", "deploy/bindings/examples", "deploy/bindings/python", "deploy/daemon",
     "deploy/docs", "deploy/module", "deploy/ops", "deploy/ops/ci", "deploy/runtime", "deploy/sql", "deploy/support",
-    "device_agent", "proto", "proto/tilewright/v1", "tests", "tests/e2e", "tests/fault", "tests/fuzz", "tests/golden",
-    "tests/lint", "tracker", "tuner_server", "tuner_server/cli",
+    "device_agent", "proto", "proto/tilewright/v1", "tests", "tests/bench", "tests/conformance", "tests/differential",
+    "tests/e2e", "tests/fault", "tests/fuzz", "tests/golden", "tests/lint", "tests/long", "tests/models", "tests/sim",
+    "tests/support", "tests/unit", "tracker", "tuner_server", "tuner_server/cli",
     "tuner_server/log", "tuner_server/service",
 }
 # Those of these folders that are still to be mended.
