@@ -46,6 +46,7 @@ struct Options {
   std::string known;         // a table of best-known schedules; "": none
   nlohmann::json schedules;  // what it says, by layer
   std::vector<std::string> names;
+  std::vector<PeerLibrary> libraries;  // that race against ours
 };
 
 struct Runner {
@@ -132,7 +133,7 @@ nlohmann::json Race(const Layer& layer, const ir::Target& target, const Options&
   const Operands operands = PlainOperands(layer, block, inputs);
   const std::vector<float> result = PlainResult(layer, block, Numbers(ours.session->output(0)));
 
-  Peers peers = MakePeers(layer, operands, options.threads);
+  const Peers peers = MakePeers(options.libraries, layer, operands, options.threads);
   std::vector<Runner> runners = {
       {"tilewright", true, [&] { TW_CHECK(ours.session->Run().ok()); }, {}}};
   for (const auto& peer : peers) {
@@ -211,12 +212,14 @@ int Main(int argc, char** argv) {
     target = Must(ir::ParseTarget(target.ToString()), "--cpu");
   }
   const runtime::CpuInfo cpu = Narrowed(runtime::DetectCpu(), target);
-  LimitPeers(target);
+  options.libraries = PeerLibraries(target);
+  std::vector<std::string> libraries;
+  for (const PeerLibrary& library : options.libraries) libraries.push_back(library.name);
   const double peak = device_agent::MeasureFmaPeak(cpu, options.threads, 50);
-  nlohmann::json document = {{"cpu", cpu.model_name},        {"target", target.ToString()},
-                             {"threads", options.threads},   {"peak_gflop_s", peak},
-                             {"libraries", PeerLibraries()}, {"block_s", options.block_s},
-                             {"blocks", options.blocks},     {"rows", nlohmann::json::array()}};
+  nlohmann::json document = {{"cpu", cpu.model_name},      {"target", target.ToString()},
+                             {"threads", options.threads}, {"peak_gflop_s", peak},
+                             {"libraries", libraries},     {"block_s", options.block_s},
+                             {"blocks", options.blocks},   {"rows", nlohmann::json::array()}};
   std::vector<Layer> layers = Layers();
   if (!options.names.empty()) {
     layers.clear();

@@ -1,9 +1,12 @@
 #include <omp.h>
 
+#include <algorithm>
 #include <array>
 #include <dnnl.hpp>
 #include <unordered_map>
 
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "tests/bench/peers.h"
 
 namespace tilewright::bench {
@@ -172,8 +175,6 @@ void Add(Peers* peers, Args&&... args) {
   }
 }
 
-}  // namespace
-
 void AddOneDnn(const Layer& layer, const Operands& operands, int threads, Peers* peers) {
   if (layer.bytes_only) {
     Add<OneDnnByteConv>(peers, layer, operands, threads);
@@ -184,6 +185,21 @@ void AddOneDnn(const Layer& layer, const Operands& operands, int threads, Peers*
     Add<OneDnnMatmul>(peers, layer, operands, threads);
     Add<OneDnnInnerProduct>(peers, layer, operands, threads);
   }
+}
+
+// Lets oneDNN use no wider vectors than the target has.
+void Limit(const ir::Target& target) {
+  const auto& has = target.required_features;
+  const bool vnni = std::find(has.begin(), has.end(), "avxvnni") != has.end();
+  TW_CHECK(dnnl_set_max_cpu_isa(vnni ? dnnl_cpu_isa_avx2_vnni : dnnl_cpu_isa_avx2) == dnnl_success);
+}
+
+}  // namespace
+
+std::optional<PeerLibrary> OpenOneDnn(const ir::Target& target) {
+  if (target.vector_bytes < 64) Limit(target);
+  const dnnl_version_t* v = dnnl_version();
+  return PeerLibrary{support::StrCat("oneDNN ", v->major, ".", v->minor, ".", v->patch), AddOneDnn};
 }
 
 }  // namespace tilewright::bench

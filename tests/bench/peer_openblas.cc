@@ -39,11 +39,18 @@ class OpenBlas final : public Peer {
   std::vector<float> y_;
 };
 
-}  // namespace
-
 void AddOpenBlas(const Layer& layer, const Operands& operands, int threads, Peers* peers) {
   if (layer.kind != Layer::Kind::kGemm) return;
   peers->push_back(std::make_unique<OpenBlas>(layer, operands, threads));
+}
+
+}  // namespace
+
+// OpenBLAS chooses its kernels when it is loaded, by the machine or by OPENBLAS_CORETYPE.
+std::optional<PeerLibrary> OpenOpenBlas(const ir::Target& target) {
+  const std::string core = openblas_get_corename();
+  if (target.vector_bytes < 64 && core != "Haswell" && core != "Zen") return std::nullopt;
+  return PeerLibrary{"OpenBLAS", AddOpenBlas};
 }
 
 }  // namespace tilewright::bench

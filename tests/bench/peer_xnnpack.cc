@@ -96,8 +96,6 @@ class XnnFullyConnected final : public XnnPack {
   size_t results_;
 };
 
-}  // namespace
-
 void AddXnnPack(const Layer& layer, const Operands& operands, int threads, Peers* peers) {
   if (layer.bytes_only) return;  // its quantised operators scale by tensor, not by channel
   if (layer.kind == Layer::Kind::kConv) {
@@ -105,6 +103,14 @@ void AddXnnPack(const Layer& layer, const Operands& operands, int threads, Peers
   } else {
     peers->push_back(std::make_unique<XnnFullyConnected>(layer, operands, threads));
   }
+}
+
+}  // namespace
+
+// XNNPACK takes the widest vectors of the machine and has no way to limit them.
+std::optional<PeerLibrary> OpenXnnPack(const ir::Target& target) {
+  if (target.vector_bytes < 64) return std::nullopt;
+  return PeerLibrary{"XNNPACK", AddXnnPack};
 }
 
 }  // namespace tilewright::bench

@@ -1,9 +1,10 @@
-// Hand-tuned libraries beside our kernels, each with its own packing of weights done beforehand and
-// activations in the layout that it likes best. Those are built whose Debian package is installed
-// (libdnnl-dev, libopenblas-dev, libxnnpack-dev). One owner each.
+// Hand-tuned libraries that race against our kernels. Each packs its weights before the race and
+// gets activations in the layout that it likes best. Each is an option of CMake, off unless asked
+// for (tests/bench/README.md). Every peer has one owner.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,19 +24,24 @@ class Peer {
 };
 using Peers = std::vector<std::unique_ptr<Peer>>;
 
-// Keeps the libraries to what a target of narrower vectors than 64 bytes has, for races on the code
-// of such machines: oneDNN is told so; XNNPACK, which cannot be told, is left out, and OpenBLAS,
-// too, where its environment (OPENBLAS_CORETYPE) does not name such a machine. To be called before
-// the first peer is made.
-void LimitPeers(const ir::Target& target);
-// All that are built and can do the layer, on `threads` threads.
-Peers MakePeers(const Layer& layer, const Operands& operands, int threads);
-// The libraries that are built, with versions where they tell.
-std::vector<std::string> PeerLibraries();
+// A library that races, limited to what a target has.
+struct PeerLibrary {
+  std::string name;  // with its version if the library tells it
+  void (*add)(const Layer& layer, const Operands& operands, int threads, Peers* peers);
+};
 
-// One of each library; what is not built adds nothing.
-void AddOneDnn(const Layer& layer, const Operands& operands, int threads, Peers* peers);
-void AddOpenBlas(const Layer& layer, const Operands& operands, int threads, Peers* peers);
-void AddXnnPack(const Layer& layer, const Operands& operands, int threads, Peers* peers);
+// Returns the libraries that are built in (CMake options TILEWRIGHT_BENCH_*) and that can keep to
+// the vectors of `target`. Call it before the first peer is made: oneDNN takes its limit only then.
+std::vector<PeerLibrary> PeerLibraries(const ir::Target& target);
+// Returns the implementations of the layer that the libraries have, on `threads` threads.
+Peers MakePeers(const std::vector<PeerLibrary>& libraries, const Layer& layer,
+                const Operands& operands, int threads);
+
+// One function per library. Each limits its library to the target, or returns nullopt if the
+// library cannot be limited.
+using OpenLibrary = std::optional<PeerLibrary> (*)(const ir::Target& target);
+std::optional<PeerLibrary> OpenOneDnn(const ir::Target& target);
+std::optional<PeerLibrary> OpenOpenBlas(const ir::Target& target);
+std::optional<PeerLibrary> OpenXnnPack(const ir::Target& target);
 
 }  // namespace tilewright::bench
