@@ -3,23 +3,27 @@
 # all of them are present; otherwise needs root or sudo, and the package manager's network.
 #
 #   deploy/install_packages.sh          what the build and the quickstart need
-#   deploy/install_packages.sh --test   also what only tests need (stock clients, network namespaces)
-#   deploy/install_packages.sh --dev    also the formatter and the static analyser
+#   deploy/install_packages.sh --test   also what only tests need (stock clients, network namespaces,
+#                                       the formatter)
+#   deploy/install_packages.sh --dev    also the compiler cache and the static analyser
 #   deploy/install_packages.sh --fuzz   also what the fuzzers are built with
 #   deploy/install_packages.sh --bench  also the libraries that tests/bench races against
 #   deploy/install_packages.sh --check  lists what is missing, installs nothing (exit code 1 if any)
 set -euo pipefail
 
 BUILD_PACKAGES=(
-  g++ cmake ninja-build pkg-config mold ccache git
+  g++ cmake ninja-build pkg-config mold git
   libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libssl-dev
   llvm-19-dev lld-19 liblld-19-dev libzstd-dev zlib1g-dev
   libxgboost-dev libsqlite3-dev prometheus-cpp-dev libonnx-dev libseccomp-dev
-  libgoogle-perftools-dev libcli11-dev libspdlog-dev nlohmann-json3-dev libgtest-dev libgmock-dev
+  libgoogle-perftools-dev libcli11-dev libspdlog-dev nlohmann-json3-dev
 )
 QUICKSTART_PACKAGES=(python3 python3-numpy python3-onnx python3-grpcio python3-protobuf grpc-proto)
-TEST_PACKAGES=(curl iproute2 openssl sqlite3 python3-xgboost pocl-opencl-icd ocl-icd-libopencl1)
-DEV_PACKAGES=(clang-format-19 clang-tidy-19)
+TEST_PACKAGES=(
+  libgtest-dev libgmock-dev clang-format-19 curl iproute2 openssl sqlite3 python3-xgboost
+  pocl-opencl-icd ocl-icd-libopencl1
+)
+DEV_PACKAGES=(ccache clang-tidy-19 debootstrap)
 FUZZ_PACKAGES=(clang-19 libclang-rt-19-dev)
 BENCH_PACKAGES=(libdnnl-dev libopenblas-dev libxnnpack-dev libpthreadpool-dev python3-venv)
 
@@ -35,7 +39,7 @@ for argument in "$@"; do
     --bench) packages+=("${BENCH_PACKAGES[@]}") ;;
     --check) check_only=1 ;;
     -h | --help)
-      sed -n '2,11s/^# \{0,1\}//p' "$0"
+      sed -n '2,12s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)

@@ -67,10 +67,14 @@ fi
 python=/usr/bin/python3
 
 step "build (release, only what is needed) in $build"
-[ -f "$build/build.ninja" ] ||
-  cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release >"$build.configure.log" 2>&1 ||
-  { mkdir -p "$build"; cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release; }
-ninja -C "$build" tilewright tilewright-tracker tilewright-tuner tilewright-agent tilewright-worker \
+mkdir -p "$build"
+# A tree that was configured before keeps its options.
+if [ ! -f "$build/build.ninja" ]; then
+  cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DTILEWRIGHT_BUILD_TESTS=OFF \
+    >"$build/configure.log" 2>&1 || { cat "$build/configure.log"; exit 1; }
+  sed -n 's/^-- \(TILEWRIGHT_\|tool \)/  \1/p' "$build/configure.log"
+fi
+ninja -C "$build" -j "$(nproc)" tilewright tilewright-tracker tilewright-tuner tilewright-agent tilewright-worker \
   tilewright-builder tilewright_runtime_shared
 bin=$build/bin
 

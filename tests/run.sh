@@ -18,7 +18,7 @@ jobs="$(nproc)"
 LANES="
 packages      180 0 step
 build        1500 0 step
-lint           30 4 step
+lint           90 4 step
 unit          240 100 ctest:$jobs
 golden         60 1 ctest:$jobs
 differential  180 1 ctest:$jobs
@@ -76,19 +76,29 @@ passed=0
 failed=0
 skipped=0
 
+# Continuous integration is a developer: warnings are errors, and optional parts are compiled, too.
+packages=(--test)
+options=(-DTILEWRIGHT_BUILD_TESTS=ON)
+if [[ "${CI:-}" == true ]]; then
+  packages+=(--dev --bench)
+  options+=(-DTILEWRIGHT_WERROR=ON -DTILEWRIGHT_BUILD_BENCH=ON)
+fi
+
 run_packages() {
-  "$root/deploy/install_packages.sh" --test --dev || failed=1
+  "$root/deploy/install_packages.sh" "${packages[@]}" || failed=1
 }
 
 run_build() {
   # The test program of a removed source must not be found by ctest, so configure every time.
   if ! cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-    -DTILEWRIGHT_BUILD_TESTS=ON >"$scratch/configure" 2>&1; then
+    "${options[@]}" >"$scratch/configure" 2>&1; then
     cat "$scratch/configure"
     failed=1
-  elif ! cmake --build "$build" -j "$jobs"; then
-    failed=1
+    return
   fi
+  echo "options and tools:"
+  sed -n 's/^-- \(TILEWRIGHT_\|tool \)/  \1/p' "$scratch/configure"
+  cmake --build "$build" -j "$jobs" || failed=1
 }
 
 run_lint() {

@@ -57,7 +57,8 @@ class LintTest(unittest.TestCase):
         self.assertIn("1 findings", output)
 
     def test_clean_tree_passes_everything(self):
-        for check in ("check_access.py", "check_layers.py", "check_size.py", "check_docs.py", "check_reference.py"):
+        for check in ("check_access.py", "check_layers.py", "check_size.py", "check_docs.py", "check_reference.py",
+                      "check_batches.py", "check_options.py"):
             code, output = self.run_check(check)
             self.assertEqual(code, 0, output)
 
@@ -74,6 +75,36 @@ class LintTest(unittest.TestCase):
         self.expect_finding("check_access.py", "deploy/security/access.cc:", "a.v1.S/Old")
         self.put("deploy/security/access.cc", row % "Do" + row % "More" + row % "Do")
         self.expect_finding("check_access.py", "two rows for a.v1.S/Do")
+
+    def test_equal_names_in_one_target_are_found(self):
+        self.put("deploy/support/CMakeLists.txt", "tw_library(tilewright_support\n  SRCS\n    a.cc\n    b.cc\n)\n")
+        source = "namespace {\n\n%s\n}  // namespace\n"
+        self.put("deploy/support/a.cc", source % "struct Plan {\n  int x;  // of it\n};\nint F(int a) { return a; }\n")
+        self.put("deploy/support/b.cc", source % "int F(double b) { return 1; }\n")
+        self.assertEqual(self.run_check("check_batches.py")[0], 0)
+        self.put("deploy/support/b.cc", source % "struct Plan {\n};\n")
+        self.expect_finding("check_batches.py", "deploy/support/b.cc", "Plan")
+        self.put("deploy/support/b.cc", source % "int F(int other) {\n  return 2;\n}\n")
+        self.expect_finding("check_batches.py", "deploy/support/b.cc", "F is also")
+        self.put("deploy/support/CMakeLists.txt", "tw_library(tilewright_support\n  SRCS\n    a.cc\n  APART\n    b.cc\n)\n")
+        self.assertEqual(self.run_check("check_batches.py")[0], 0)
+
+    def test_a_part_that_depends_on_what_is_installed_is_found(self):
+        self.put("CMakeLists.txt", "find_package(absl CONFIG REQUIRED)\n")
+        self.assertEqual(self.run_check("check_options.py")[0], 0)
+        self.put("CMakeLists.txt", "find_package(absl CONFIG REQUIRED)\nfind_library(TILEWRIGHT_X x)\n")
+        self.expect_finding("check_options.py", "CMakeLists.txt:2", "TILEWRIGHT_X")
+
+    def test_a_combination_of_parts_that_does_not_compile_is_found(self):
+        parts = ("ONEDNN", "OPENBLAS", "XNNPACK")
+        self.put("CMakeLists.txt", "".join('option(TILEWRIGHT_BENCH_%s "" OFF)\n' % part for part in parts))
+        used = "".join("#ifdef TILEWRIGHT_BENCH_%s\nint %s() { return F(); }\n#endif\n" % (p, p.lower()) for p in parts)
+        for part in parts:
+            self.put("tests/bench/peer_%s.cc" % part.lower(), "")
+        self.put("tests/bench/peers.cc", "int F() { return 1; }\n" + used)
+        self.assertEqual(self.run_check("check_options.py")[0], 0)
+        self.put("tests/bench/peers.cc", "static int F() { return 1; }\n" + used)  # unused where no part is on
+        self.expect_finding("check_options.py", "tests/bench/peers.cc: with no part", "unused")
 
     def test_arrow_up_is_found_with_its_line(self):
         self.put("compiler/ir/ir.h", '#pragma once\n\n#include "compiler/op/op_kind.h"\n')

@@ -13,7 +13,7 @@ SOURCE_SUFFIXES = CPP_SUFFIXES + (".py", ".sh", ".proto", ".sv", ".def", ".js")
 
 def repository_files(root=ROOT):
     """Paths relative to the root, sorted: tracked files and new ones that git does not ignore."""
-    if os.path.isdir(os.path.join(root, ".git")):
+    if os.path.exists(os.path.join(root, ".git")):  # a file in a work tree of its own
         output = subprocess.run(
             ["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z"],
             check=True, stdout=subprocess.PIPE).stdout.decode()

@@ -30,7 +30,7 @@ using support::PathJoin;
 using support::StrCat;
 
 constexpr int kDays = 2;
-constexpr int64_t kCallMs = 10'000;
+constexpr int64_t kFleetCallMs = 10'000;
 constexpr int64_t kStartMs = 60'000;
 constexpr char kTuner[] = "steady";
 constexpr char kClass[] = "swarm";
@@ -147,7 +147,7 @@ absl::Status SwarmFleet::ConnectAgents(int64_t patience_ms) {
   const std::string bytes = "what agents of a swarm are said to measure";
   const auto artifacts = v1::ArtifactService::NewStub(daemon::MakeChannel(address_, {true, tuner}));
   const std::string hex = support::Sha256Hex(bytes);
-  TW_TRY(daemon::UploadArtifact(artifacts.get(), hex, bytes, Patiently(kCallMs)));
+  TW_TRY(daemon::UploadArtifact(artifacts.get(), hex, bytes, Patiently(kFleetCallMs)));
   SteadyWorkOptions work{.address = address_,
                          .credentials = tuner,
                          .items_per_s = options_.items_per_s,
@@ -179,7 +179,7 @@ absl::Status SwarmFleet::ConnectAgents(int64_t patience_ms) {
 
 absl::Status SwarmFleet::KillTracker() {
   tracker_->Kill();
-  return tracker_->Wait(Patiently(kCallMs)).status();
+  return tracker_->Wait(Patiently(kFleetCallMs)).status();
 }
 
 absl::Status SwarmFleet::RestartTracker() { return StartTracker(address_); }
