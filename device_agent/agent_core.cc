@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "deploy/support/protocol_revision.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::device_agent {
 namespace {
 
-constexpr int kProtocolRevision = 1;
 constexpr size_t kMaxReportBytes = 4 << 20;  // a tracker takes 16 MiB
 
 Record Named(Record::Kind kind, const std::string& measurement_id) {
@@ -76,7 +76,7 @@ v1::SyncRequest AgentCore::MakeSync(int64_t max_wait_ms) {
   request.set_boot_id(identity_.boot_id);
   request.set_session_id(identity_.session_id);
   request.set_sequence(++sequence_);
-  request.set_protocol_revision(kProtocolRevision);
+  request.set_protocol_revision(support::kProtocolRevision);
   request.set_software_version(identity_.version);
   request.set_draining(draining_);
   *request.mutable_max_wait() =

@@ -9,6 +9,7 @@
 #include "deploy/support/clock.h"
 #include "deploy/support/duration.h"
 #include "deploy/support/frame_io.h"
+#include "deploy/support/protocol_revision.h"
 #include "deploy/support/strings.h"
 #include "device_agent/fingerprint.h"
 #include "device_agent/measure_names.h"
@@ -24,7 +25,6 @@ constexpr int64_t kStartTimeoutMs = 20'000;
 constexpr int64_t kDeathTimeoutMs = 5'000;
 constexpr int64_t kLastWordsMs = 200;
 constexpr size_t kTailBytes = 4096;
-constexpr int kProtocolRevision = 1;
 constexpr char kCandidateSlot[] = "candidate";
 constexpr char kBaselineSlot[] = "baseline";
 
@@ -108,10 +108,10 @@ absl::StatusOr<v1::WorkerReady> Supervisor::Hello(int64_t memory_limit_bytes, bo
     return support::FailedPrecondition("agent.worker.refused",
                                        reply.error().slug() + ": " + reply.error().detail());
   }
-  if (reply.ready().protocol_revision() != kProtocolRevision) {
+  if (reply.ready().protocol_revision() != support::kProtocolRevision) {
     return support::FailedPrecondition(
         "agent.worker.protocol",
-        StrCat("expected a worker of protocol revision ", kProtocolRevision, ", found ",
+        StrCat("expected a worker of protocol revision ", support::kProtocolRevision, ", found ",
                reply.ready().protocol_revision(), ": install the worker of this agent's version"));
   }
   const std::string fingerprint = DeviceFrom(reply.ready().attributes()).fingerprint();

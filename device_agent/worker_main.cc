@@ -18,6 +18,7 @@
 #include "deploy/support/clock.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
+#include "deploy/support/protocol_revision.h"
 #include "deploy/support/strings.h"
 #include "deploy/support/version.h"
 #include "device_agent/device_facts.h"
@@ -39,7 +40,6 @@ constexpr size_t kMaxRequestBytes = size_t{2} << 30;
 constexpr int kProbesAtStart = 500;
 constexpr int kProbesPerJob = 10;
 constexpr int64_t kPeakRoundMs = 40;
-constexpr int kProtocolRevision = 1;
 constexpr int kExitUsage = 64;
 constexpr int kExitProtocol = 76;
 
@@ -127,7 +127,7 @@ class Worker {
     sandboxed_ = probe.sandboxed;
     v1::WorkerReply reply;
     v1::WorkerReady* ready = reply.mutable_ready();
-    ready->set_protocol_revision(kProtocolRevision);
+    ready->set_protocol_revision(support::kProtocolRevision);
     ready->set_software_version(support::Version());
     ready->set_sandboxed(probe.sandboxed);
     ready->set_sandbox_detail(probe.detail);

@@ -10,7 +10,6 @@ namespace {
 using support::StrCat;
 
 constexpr std::string_view kFailing = "device.results.failing";
-constexpr std::string_view kLost = "device.results.lost";
 constexpr std::string_view kInvalid = "device.results.invalid";
 constexpr std::string_view kSlow = "device.baseline.slow";
 constexpr std::string_view kCanary = "device.canary.failed";
@@ -89,7 +88,7 @@ bool DeviceHealth::OnResult(const v1::MeasurementResult& result, HealthRow* row)
   }
   if (row->verdict != Verdict::kGood) return false;
   if (Recent([](const Seen& one) { return one.outcome == v1::DEVICE_LOST; }, options_.lost)) {
-    return Suspect(kLost,
+    return Suspect(kDevicesLost,
                    StrCat(options_.lost, " of the last ", seen_.size(),
                           " measurements lost the device: ", result.error_detail()),
                    row);

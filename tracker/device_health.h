@@ -21,6 +21,9 @@
 
 namespace tilewright::tracker {
 
+// The reason of a suspect whose measurements ended in DEVICE_LOST too often.
+inline constexpr std::string_view kDevicesLost = "device.results.lost";
+
 struct HealthOptions {
   int failures = 5;          // in a row make a suspect; doubled while canaries prove it wrong
   int max_failures = 80;     // the doubling ends here

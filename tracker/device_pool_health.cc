@@ -12,9 +12,7 @@ namespace {
 constexpr char kCanaryConsumer[] = "tracker/canaries";
 constexpr char kCanaryJob[] = "canaries";
 constexpr std::string_view kSelectDevice = "device=";
-constexpr int kMostUrgent = 1;
 constexpr std::string_view kCanaryFailed = "device.canary.failed";
-constexpr std::string_view kLost = "device.results.lost";
 
 }  // namespace
 
@@ -150,7 +148,7 @@ void DevicePool::ActOnVerdict(Device* device, Now now) {
     device->next_probe_ns = now.mono_ns + wait_s * kSecondNs;
     health.next_probe_us = now.wall_us + wait_s * 1'000'000;
     // What is slow or noisy is not mended by a reset.
-    if (health.reason == kCanaryFailed || health.reason == kLost) {
+    if (health.reason == kCanaryFailed || health.reason == kDevicesLost) {
       OrderReset(device, health.reason);
     }
   }

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "deploy/support/protocol_revision.h"
 #include "deploy/support/strings.h"
 #include "tracker/device_pool.h"
 
@@ -11,7 +12,6 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
-constexpr int kProtocolRevision = 1;
 constexpr size_t kMaxReplacedSessions = 64;
 // A grant that the agent's Syncs do not name is repeated at most this often.
 constexpr int64_t kRepeatGrantNs = kSecondNs;
@@ -31,10 +31,10 @@ absl::Status DevicePool::CheckSync(const v1::SyncRequest& request) const {
         "agent.sync.invalid",
         "expected agents/{agent} and a session_id, found " + support::Quote(request.agent(), 80));
   }
-  if (request.protocol_revision() != kProtocolRevision) {
+  if (request.protocol_revision() != support::kProtocolRevision) {
     return support::FailedPrecondition(
         "agent.protocol.unsupported",
-        support::StrCat("expected protocol revision ", kProtocolRevision, ", found ",
+        support::StrCat("expected protocol revision ", support::kProtocolRevision, ", found ",
                         request.protocol_revision()));
   }
   std::set<std::string> seen;

@@ -8,8 +8,6 @@
 namespace tilewright::tracker {
 namespace {
 
-constexpr int kMostUrgent = 1;
-
 // The class that counts now.
 int AgedClass(int priority, int64_t waited_ns, int64_t age_class_ns) {
   const int64_t risen = age_class_ns > 0 ? waited_ns / age_class_ns : 0;

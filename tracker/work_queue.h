@@ -16,6 +16,8 @@
 
 namespace tilewright::tracker {
 
+inline constexpr int kMostUrgent = 1;  // of the priorities 1 .. 5
+
 // What decides when a work item is served; equal for most items of a job.
 struct QueueTerms {
   Flow flow;

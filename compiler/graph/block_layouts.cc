@@ -22,7 +22,7 @@ using Ints = std::vector<int64_t>;
 constexpr int kConvolutionsPerTransform = 4;
 // Convolutions of bytes sum up four input channels at a time. An image of few channels, or of
 // others than blocks, is one block of them all, with channels of zeros up to a multiple of four.
-constexpr int64_t kDot = 4, kMaxWholeBlock = 16;
+constexpr int64_t kMaxWholeBlock = 16;
 
 class Blocker {
  public:
@@ -93,8 +93,8 @@ class Blocker {
     const std::string name = g_.values[id].name;
     Ints s = ShapeOf(id);
     ValueId filled = id;
-    if (s[1] % kDot != 0) {
-      const int64_t more = kDot - s[1] % kDot;
+    if (s[1] % op::kDot != 0) {
+      const int64_t more = op::kDot - s[1] % op::kDot;
       TW_ASSIGN(filled,
                 Emit(name + "_filled", "pad", {id}, {{"pads", Ints{0, 0, 0, 0, 0, more, 0, 0}}}));
       s[1] += more;
@@ -150,8 +150,8 @@ class Blocker {
     const int64_t channels = ShapeOf(x)[1];
     const bool bytes = g_.values[w].type.dtype == ir::kI8;
     int64_t in_block = Divides(channels) ? block_ : 1;
-    if (bytes && !depthwise && (in_block % kDot != 0 || in_block == 1)) {
-      in_block = (channels + kDot - 1) / kDot * kDot;
+    if (bytes && !depthwise && (in_block % op::kDot != 0 || in_block == 1)) {
+      in_block = (channels + op::kDot - 1) / op::kDot * op::kDot;
       if (in_block > kMaxWholeBlock) return false;
     }
     if (depthwise && in_block == 1) return false;
@@ -202,8 +202,9 @@ class Blocker {
       filled.append(static_cast<size_t>((inputs - s[1]) * taps), '\0');
     }
     return Packed(
-        w, {s[0] / block_, inputs / a, s[2], s[3], a / kDot, block_, kDot},
-        PermuteBytes(filled, {s[0] / block_, block_, inputs / a, a / kDot, kDot, s[2], s[3]},
+        w, {s[0] / block_, inputs / a, s[2], s[3], a / op::kDot, block_, op::kDot},
+        PermuteBytes(filled,
+                     {s[0] / block_, block_, inputs / a, a / op::kDot, op::kDot, s[2], s[3]},
                      {0, 2, 5, 6, 3, 1, 4}, 1));
   }
   int64_t ElementOf(ValueId id) const { return g_.values[id].type.dtype.bytes(); }

@@ -13,7 +13,7 @@ namespace {
 
 using support::StrCat;
 
-absl::Status Bad(std::string_view reason, std::string_view detail) {
+absl::Status BadShapes(std::string_view reason, std::string_view detail) {
   return support::InvalidArgument(StrCat("graph.shape.", reason), detail);
 }
 
@@ -56,8 +56,9 @@ absl::StatusOr<std::vector<op::SymbolicType>> SymbolicResults(const Graph& g, co
                                                               op::DimEqualities* equal) {
   const op::OpSpec* spec = op::FindOp(node.op);
   if (spec == nullptr) {
-    return Bad("operator",
-               StrCat("expected a plain operator in a graph with size variables, found ", node.op));
+    return BadShapes(
+        "operator",
+        StrCat("expected a plain operator in a graph with size variables, found ", node.op));
   }
   std::vector<op::SymbolicType> inputs;
   for (ValueId id : node.inputs) inputs.push_back(SymbolicTypeOf(g.values[id]));
@@ -113,8 +114,8 @@ absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
   const std::set<std::string> variables = SizeVariables(graph);
   for (const auto& [name, size] : sizes) {
     if (variables.count(name) == 0 || size < 1) {
-      return Bad("size", StrCat("expected sizes above 0 of ", support::Join(variables, ", "),
-                                ", found ", name, "=", size));
+      return BadShapes("size", StrCat("expected sizes above 0 of ", support::Join(variables, ", "),
+                                      ", found ", name, "=", size));
     }
   }
   Graph g = graph;
@@ -123,7 +124,8 @@ absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
     for (const op::Dim& dim : value.dims) {
       absl::StatusOr<int64_t> extent = dim.Evaluate(sizes);
       if (!extent.ok()) {
-        return Bad("size", support::StatusText(support::WithContext(extent.status(), value.name)));
+        return BadShapes("size",
+                         support::StatusText(support::WithContext(extent.status(), value.name)));
       }
       value.type.shape.push_back(*extent);
     }
@@ -137,8 +139,8 @@ absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
       TW_ASSIGN(const int64_t x, a.Evaluate(sizes));
       TW_ASSIGN(const int64_t y, b.Evaluate(sizes));
       if (x == y) continue;
-      return Bad("unequal", StrCat(graph.nodes[n].name, ": expected ", a.ToText(), " and ",
-                                   b.ToText(), " to be equal, found ", x, " and ", y));
+      return BadShapes("unequal", StrCat(graph.nodes[n].name, ": expected ", a.ToText(), " and ",
+                                         b.ToText(), " to be equal, found ", x, " and ", y));
     }
     Node& node = g.nodes[n];
     node.attrs =

@@ -20,7 +20,6 @@ struct LayoutRule {
   int64_t block = 1;
   bool dots = false;
 };
-constexpr int64_t kDot = 4;
 
 // In order of preference: the first whose block divides the output channels.
 std::vector<LayoutRule> LayoutRules() {
@@ -59,13 +58,13 @@ std::vector<int64_t> CutShape(const LayoutRule& rule, const Node& node,
   const size_t at = BlockedAxis(rule);
   const bool fill = rule.op == "dense" && (rule.dots || shape[at] >= kMinPaddedBlocks * rule.block);
   if (shape[at] % rule.block != 0 && !fill) return {};
-  if (rule.dots && shape[1 - at] % kDot != 0) return {};
+  if (rule.dots && shape[1 - at] % op::kDot != 0) return {};
   std::vector<int64_t> cut;
   for (size_t d = 0; d < shape.size(); ++d) {
     if (d == at) {
       cut.insert(cut.end(), {RoundUp(shape[d], rule.block) / rule.block, rule.block});
     } else if (rule.dots) {
-      cut.insert(cut.end(), {shape[d] / kDot, kDot});
+      cut.insert(cut.end(), {shape[d] / op::kDot, op::kDot});
     } else {
       cut.push_back(shape[d]);
     }

@@ -7,18 +7,18 @@
 namespace tilewright::ir {
 namespace {
 
-std::string KeyOf(std::string_view buffer) {
+std::string AlignKey(std::string_view buffer) {
   return support::StrCat("storage_align.", std::string(buffer));
 }
 
 }  // namespace
 
 void SetStorageAlign(Function* f, std::string_view buffer, const StorageAlign& align) {
-  f->attrs[KeyOf(buffer)] = support::StrCat(align.dim, ",", align.factor, ",", align.offset);
+  f->attrs[AlignKey(buffer)] = support::StrCat(align.dim, ",", align.factor, ",", align.offset);
 }
 
 std::optional<StorageAlign> StorageAlignOf(const Function& f, std::string_view buffer) {
-  auto it = f.attrs.find(KeyOf(buffer));
+  auto it = f.attrs.find(AlignKey(buffer));
   if (it == f.attrs.end()) return std::nullopt;
   const std::string* text = std::get_if<std::string>(&it->second);
   if (text == nullptr) return std::nullopt;

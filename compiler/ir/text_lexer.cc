@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "compiler/ir/text_words.h"
+
 namespace tilewright::ir {
 namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool IsWordChar(char c) { return IsWordStart(c) || IsDigit(c); }
 
 int HexDigit(char c) {
   if (IsDigit(c)) return c - '0';

@@ -37,9 +37,6 @@ std::optional<Enum> Find(const std::string_view (&table)[N], std::string_view te
   return std::nullopt;
 }
 
-bool IsWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool IsWordChar(char c) { return IsWordStart(c) || (c >= '0' && c <= '9'); }
-
 }  // namespace
 
 std::string_view ScopeText(Scope scope) { return kScopes[static_cast<int>(scope)]; }
@@ -92,6 +89,9 @@ bool IsReserved(std::string_view word) {
   };
   return std::find(std::begin(kFunctions), std::end(kFunctions), word) != std::end(kFunctions);
 }
+
+bool IsWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool IsWordChar(char c) { return IsWordStart(c) || (c >= '0' && c <= '9'); }
 
 bool IsPlainWord(std::string_view word) {
   return !word.empty() && IsWordStart(word[0]) && std::all_of(word.begin(), word.end(), IsWordChar);

@@ -32,6 +32,8 @@ inline constexpr int kUnaryPrecedence = 6;
 
 bool IsReserved(
     std::string_view word);  // keywords, type names, function-like words: never names of variables
+bool IsWordStart(char c);    // [A-Za-z_]
+bool IsWordChar(char c);     // [A-Za-z0-9_]
 bool IsPlainWord(std::string_view word);  // [A-Za-z_][A-Za-z0-9_]*
 // A plain, unreserved word that resembles `name`.
 std::string Sanitise(std::string_view name);

@@ -13,8 +13,6 @@ using support::StrCat;
 
 enum class WeightLayout : uint8_t { kNk, kKn, kBlocked, kDots };
 
-constexpr int64_t kDot = 4;  // terms of one dot product of bytes
-
 bool IsBlocked(WeightLayout layout) {
   return layout == WeightLayout::kBlocked || layout == WeightLayout::kDots;
 }

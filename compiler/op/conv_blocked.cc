@@ -20,7 +20,6 @@ namespace {
 using support::StrCat;
 
 constexpr std::string_view kOp = "conv2d_blocked";
-constexpr int64_t kDot = 4;  // input channels in one dot product of bytes
 
 struct Shape {
   int64_t batch, in_blocks, height, width, in_block;

@@ -10,8 +10,6 @@ using ir::Int;
 using ir::Load;
 using Vars = std::vector<ir::Var>;
 
-constexpr int64_t kDot = 4;  // pixels in one dot product of bytes
-
 }  // namespace
 
 bool DepthwiseDotsApply(ir::DType image, const Window& columns) {

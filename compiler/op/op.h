@@ -61,6 +61,7 @@ double RoundToType(double value, ir::DType dtype);
 // NK16n): two AVX2 or one AVX-512 vector of f32. A kernel that computes some blocks reads one
 // contiguous stream for each.
 inline constexpr int64_t kWeightBlock = 16;
+inline constexpr int64_t kDot = 4;  // terms of one dot product of bytes
 
 // Reads the element of one input at an index.
 using ElementReader = std::function<ir::Expr(std::vector<ir::Expr>)>;

@@ -20,14 +20,14 @@ using ir::StmtNode;
 using support::StrCat;
 
 // The loops of a block divided at the loop that is blockized.
-struct Tile {
+struct LoopTile {
   BlockSite site;
   std::vector<Stmt> inner;
   size_t depth = 0;  // of the blockized loop on the path to it
 };
 
-absl::StatusOr<Tile> FindTile(const Step& step, const Path& path) {
-  Tile tile;
+absl::StatusOr<LoopTile> FindTile(const Step& step, const Path& path) {
+  LoopTile tile;
   tile.depth = path.size() - 1;
   tile.site.loops = LoopsOf(path, path.size() - 1);
   if (HasLoopOfKind(tile.site.loops, ir::ForKind::kVectorized)) {
@@ -58,7 +58,7 @@ absl::StatusOr<Tile> FindTile(const Step& step, const Path& path) {
 }
 
 // What decides that inner loops may become part of the body.
-absl::Status CheckLoops(const Step& step, const ir::Function& f, const Tile& tile) {
+absl::Status CheckLoops(const Step& step, const ir::Function& f, const LoopTile& tile) {
   const StmtNode& block = *tile.site.block;
   for (const Stmt& loop : tile.inner) {
     Feeds feeds = FeedsOf(block, loop->var);
@@ -103,7 +103,7 @@ struct NewIters {
   ir::VarMap values;  // of the old iterators, over the new ones and the inner loops
 };
 
-absl::Status DivideIter(const Step& step, Schedule& s, const Tile& tile,
+absl::Status DivideIter(const Step& step, Schedule& s, const LoopTile& tile,
                         const AffineContext& context, const ir::IterVar& iter, NewIters* result) {
   std::vector<ir::Var> inner = VarsOf(tile.inner);
   AffineSum sum = context.Normalize(iter.binding);
@@ -171,7 +171,7 @@ Stmt Nested(const std::vector<Stmt>& loops, Stmt body) {
 
 // The box that a tile touches of what one instance touches.
 std::vector<ir::BufferRegion> TileRegions(const std::vector<ir::BufferRegion>& regions,
-                                          const ir::VarMap& values, const Tile& tile,
+                                          const ir::VarMap& values, const LoopTile& tile,
                                           const analysis::Bounds& bounds) {
   std::vector<analysis::LoopRange> inner;
   for (const Stmt& l : tile.inner) inner.push_back({l->var, l->range});
@@ -193,7 +193,7 @@ std::vector<ir::BufferRegion> TileRegions(const std::vector<ir::BufferRegion>& r
 
 absl::Status ApplyBlockize(Schedule& s, const Step& step) {
   TW_ASSIGN(Path path, LoopPath(s, step, 0));
-  TW_ASSIGN(Tile tile, FindTile(step, path));
+  TW_ASSIGN(LoopTile tile, FindTile(step, path));
   TW_TRY(CheckLoops(step, s.function(), tile));
   const StmtNode& block = *tile.site.block;
   Schedule trial = s;  // names are taken only when the step is accepted

@@ -35,7 +35,7 @@ bool CollectFactors(const Expr& e, std::vector<Expr>* loads) {
   }
 }
 
-struct Plan {
+struct PadPlan {
   Stmt block;
   std::vector<Stmt> nest;        // outermost first
   std::vector<Stmt> loops;       // one per iterator, in their order
@@ -50,14 +50,14 @@ int IterOf(const StmtNode& block, const Expr& index) {
   return -1;
 }
 
-bool IsPadded(const Plan& plan, int iter) {
+bool IsPadded(const PadPlan& plan, int iter) {
   if (iter < 0) return false;
   const ir::IterVar& v = plan.block->iters[static_cast<size_t>(iter)];
   return plan.extents[static_cast<size_t>(iter)] != *ir::AsInt(v.domain.extent);
 }
 
 // Iterators over loops of their own, from 0 to constant extents, as the builder makes them.
-absl::Status CheckNest(const Step& step, const Path& path, Plan* plan) {
+absl::Status CheckNest(const Step& step, const Path& path, PadPlan* plan) {
   const size_t own = OwnNest(path);
   std::vector<Stmt> loops = LoopsOf(path);
   bool top = LoopsOf(path, own).empty();
@@ -80,7 +80,7 @@ absl::Status CheckNest(const Step& step, const Path& path, Plan* plan) {
                 path[own]);
 }
 
-absl::Status CheckEinsum(const Step& step, Plan* plan) {
+absl::Status CheckEinsum(const Step& step, PadPlan* plan) {
   auto bad = [&](std::string_view found) {
     return Refuse(
         step, "not_einsum",
@@ -109,8 +109,8 @@ absl::Status CheckEinsum(const Step& step, Plan* plan) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Plan> MakePlan(const Step& step, const Path& path) {
-  Plan plan;
+absl::StatusOr<PadPlan> MakePadPlan(const Step& step, const Path& path) {
+  PadPlan plan;
   plan.block = path.back();
   TW_TRY(WrittenIters(step, plan.block).status());
   TW_TRY(CheckNest(step, path, &plan));
@@ -170,7 +170,7 @@ Nest MakeNest(Schedule& s, const std::string& name, const ir::Buffer& out,
 
 class PaddedEinsum {
  public:
-  PaddedEinsum(Schedule& s, const Plan& plan) : s_(s), plan_(plan) {}
+  PaddedEinsum(Schedule& s, const PadPlan& plan) : s_(s), plan_(plan) {}
 
   Stmt Build() {
     const StmtNode& old = *plan_.block;
@@ -246,13 +246,13 @@ class PaddedEinsum {
   }
 
   Schedule& s_;
-  const Plan& plan_;
+  const PadPlan& plan_;
   std::vector<Stmt> stmts_;
   std::vector<Nest> nests_;
 };
 
 // One buffer read at two points has no one padded form.
-absl::Status CheckOneIndexEach(const Step& step, const Plan& plan) {
+absl::Status CheckOneIndexEach(const Step& step, const PadPlan& plan) {
   for (const Expr& a : plan.loads) {
     for (const Expr& b : plan.loads) {
       if (a->buffer == b->buffer && !ir::StructuralEqual(a, b)) {
@@ -265,7 +265,7 @@ absl::Status CheckOneIndexEach(const Step& step, const Plan& plan) {
 }
 
 // A padded iterator runs over the whole of every dimension that it indexes.
-absl::Status CheckExtents(const Step& step, const Plan& plan, const ir::Buffer& buffer,
+absl::Status CheckExtents(const Step& step, const PadPlan& plan, const ir::Buffer& buffer,
                           const std::vector<Expr>& indices) {
   for (size_t d = 0; d < indices.size(); ++d) {
     int iter = IterOf(*plan.block, indices[d]);
@@ -284,7 +284,7 @@ absl::Status CheckExtents(const Step& step, const Plan& plan, const ir::Buffer& 
 
 absl::Status ApplyPadEinsum(Schedule& s, const Step& step) {
   TW_ASSIGN(Path path, BlockPath(s, step, 0));
-  TW_ASSIGN(Plan plan, MakePlan(step, path));
+  TW_ASSIGN(PadPlan plan, MakePadPlan(step, path));
   TW_TRY(CheckOneIndexEach(step, plan));
   for (const Expr& load : plan.loads) {
     TW_TRY(CheckExtents(step, plan, load->buffer, load->args));

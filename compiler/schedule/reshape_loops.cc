@@ -19,8 +19,6 @@ using support::StrCat;
 
 // More iterations than any program has; products stay far from overflow.
 constexpr int64_t kMaxIterations = int64_t{1} << 40;
-// Longer loop names are cut to this before they are extended.
-constexpr size_t kMaxNameBytes = 40;
 
 // Rewrites everything below in terms of the context's definitions of `replaced`; `guard` (may be
 // null) joins every block's predicate.

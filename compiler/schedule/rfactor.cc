@@ -18,7 +18,7 @@ using ir::StmtNode;
 using support::StrCat;
 
 // What the step found out about the block before anything is built.
-struct Plan {
+struct FactorPlan {
   BlockSite site;
   Stmt factor;              // the loop whose iterations get results of their own
   Cut cut;                  // of the block's own nest
@@ -49,9 +49,9 @@ absl::Status CheckFactorLoop(const Step& step, const BlockSite& site, const Stmt
   return absl::OkStatus();
 }
 
-absl::StatusOr<Plan> MakePlan(const Schedule& s, const Step& step, const Path& block_path,
-                              const Stmt& loop) {
-  Plan plan;
+absl::StatusOr<FactorPlan> MakeFactorPlan(const Schedule& s, const Step& step,
+                                          const Path& block_path, const Stmt& loop) {
+  FactorPlan plan;
   plan.site = {block_path.back(), LoopsOf(block_path)};
   plan.factor = loop;
   const Stmt& block = plan.site.block;
@@ -85,7 +85,7 @@ absl::StatusOr<Plan> MakePlan(const Schedule& s, const Step& step, const Path& b
 
 // p with the factor's index at its end or start.
 template <typename T>
-std::vector<T> WithFactor(const Plan& plan, std::vector<T> p, T factor) {
+std::vector<T> WithFactor(const FactorPlan& plan, std::vector<T> p, T factor) {
   p.insert(plan.factor_last ? p.end() : p.begin(), std::move(factor));
   return p;
 }
@@ -96,7 +96,7 @@ ir::BufferRegion PointOf(const ir::Buffer& buffer, const std::vector<Expr>& indi
   return region;
 }
 
-ir::Buffer PartialBuffer(Schedule& s, const Plan& plan) {
+ir::Buffer PartialBuffer(Schedule& s, const FactorPlan& plan) {
   const ir::Buffer& out = plan.site.block->writes[0].buffer;
   return ir::MakeBuffer(s.UniqueName(out->name + "_rf"), out->dtype,
                         WithFactor(plan, out->shape, plan.factor->range.extent),
@@ -105,7 +105,7 @@ ir::Buffer PartialBuffer(Schedule& s, const Plan& plan) {
 }
 
 // The block that computes partial results, in the place of the old one.
-Stmt PartialBlock(Schedule& s, const Plan& plan, const ir::Buffer& partial) {
+Stmt PartialBlock(Schedule& s, const FactorPlan& plan, const ir::Buffer& partial) {
   const StmtNode& old = *plan.site.block;
   StmtNode block{.kind = ir::StmtKind::kBlock};
   block.name = partial->name;
@@ -164,7 +164,7 @@ struct Combination {
   std::vector<ir::Var> loops;
 };
 
-Combination CombineNest(Schedule& s, const Plan& plan, const ir::Buffer& partial) {
+Combination CombineNest(Schedule& s, const FactorPlan& plan, const ir::Buffer& partial) {
   const StmtNode& old = *plan.site.block;
   Combination result;
   std::vector<ir::Range> ranges;
@@ -212,7 +212,7 @@ Combination CombineNest(Schedule& s, const Plan& plan, const ir::Buffer& partial
 absl::Status ApplyRfactor(Schedule& s, const Step& step) {
   TW_ASSIGN(Path block_path, BlockPath(s, step, 0));
   TW_ASSIGN(Path loop_path, LoopPath(s, step, 1));
-  TW_ASSIGN(Plan plan, MakePlan(s, step, block_path, loop_path.back()));
+  TW_ASSIGN(FactorPlan plan, MakeFactorPlan(s, step, block_path, loop_path.back()));
   Schedule trial = s;  // names and handles are taken only when the step is accepted
   ir::Buffer partial = PartialBuffer(trial, plan);
   Stmt first = PartialBlock(trial, plan, partial);

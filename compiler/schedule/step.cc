@@ -18,7 +18,6 @@ using support::StrCat;
 constexpr size_t kMaxHandles = 64;
 constexpr size_t kMaxFactors = 8;
 constexpr size_t kMaxDigits = 16;
-constexpr size_t kMaxNameBytes = 40;
 constexpr int64_t kMaxHandle = 1 << 20;
 constexpr int64_t kMaxFactor = int64_t{1} << 31;
 constexpr size_t kMaxTextBytes = 1 << 20;

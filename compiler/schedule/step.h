@@ -30,6 +30,8 @@ enum class StepKind : uint8_t {
 #define TW_STEP(Name, text, operands, parameters) k##Name,
 #include "compiler/schedule/steps.def"
 };
+inline constexpr size_t kMaxNameBytes =
+    40;                                // longer names of loops are cut before they are extended
 inline constexpr int64_t kInfer = -1;  // the `?` of a factor list
 
 struct Step {

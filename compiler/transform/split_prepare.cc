@@ -18,7 +18,7 @@ using ir::Stmt;
 // Compared by address, used for membership only: never iterated.
 using BufferSet = std::set<const ir::BufferNode*>;
 
-struct Access {
+struct NestAccess {
   std::vector<Buffer> reads, writes;  // in order of appearance
 };
 
@@ -28,8 +28,8 @@ void AddOnce(const Buffer& buffer, std::vector<Buffer>* buffers) {
   }
 }
 
-Access AccessOf(const Stmt& nest) {
-  Access access;
+NestAccess AccessOf(const Stmt& nest) {
+  NestAccess access;
   ir::VisitStmts(nest, [&](const Stmt& s) {
     for (const ir::BufferRegion& r : s->reads) AddOnce(r.buffer, &access.reads);
     for (const ir::BufferRegion& r : s->writes) AddOnce(r.buffer, &access.writes);
@@ -43,14 +43,14 @@ bool Contains(const std::vector<Buffer>& buffers, const Buffer& buffer) {
 }
 
 // Which top-level nests depend on constants only.
-std::vector<bool> FindPreparable(const ir::Function& f, const std::vector<Access>& nests) {
+std::vector<bool> FindPreparable(const ir::Function& f, const std::vector<NestAccess>& nests) {
   std::vector<bool> moves(nests.size(), false);
   BufferSet known;
   for (const Buffer& p : f.params) {
     if (p->role == ir::Role::kConstant) known.insert(p.get());
   }
   for (size_t i = 0; i < nests.size(); ++i) {
-    const Access& nest = nests[i];
+    const NestAccess& nest = nests[i];
     bool own = !nest.reads.empty() && !nest.writes.empty();
     for (const Buffer& b : nest.reads) {
       own = own && (known.contains(b.get()) || Contains(nest.writes, b));
@@ -79,7 +79,7 @@ Buffer WithRole(const Buffer& buffer, ir::Role role) {
 // Puts the two functions together from the nests of each.
 class Split {
  public:
-  Split(const ir::Function& f, const std::vector<Stmt>& stmts, const std::vector<Access>& nests,
+  Split(const ir::Function& f, const std::vector<Stmt>& stmts, const std::vector<NestAccess>& nests,
         const std::vector<bool>& moves)
       : f_(f), stmts_(stmts), nests_(nests), moves_(moves) {}
 
@@ -143,7 +143,7 @@ class Split {
 
   const ir::Function& f_;
   const std::vector<Stmt>& stmts_;
-  const std::vector<Access>& nests_;
+  const std::vector<NestAccess>& nests_;
   const std::vector<bool>& moves_;
 };
 
@@ -157,7 +157,7 @@ absl::StatusOr<PreparedFunction> SplitPrepare(const ir::Function& f) {
   PreparedFunction whole;
   whole.main = f;
   if (!f.size_params.empty() || f.body->kind != ir::StmtKind::kSeq) return whole;
-  std::vector<Access> nests;
+  std::vector<NestAccess> nests;
   for (const Stmt& s : f.body->stmts) nests.push_back(AccessOf(s));
   std::vector<bool> moves = FindPreparable(f, nests);
   size_t count = static_cast<size_t>(std::count(moves.begin(), moves.end(), true));

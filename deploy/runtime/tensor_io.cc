@@ -20,7 +20,6 @@ using support::DataLoss;
 constexpr uint64_t kMaxTensorFile = uint64_t{1} << 36;
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr size_t kNpyAlignment = 64;
-constexpr size_t kMaxRank = 32;
 
 constexpr std::array<std::pair<DType, const char*>, 12> kNpyTypes = {{
     {DType::kBool, "|b1"},
@@ -99,7 +98,7 @@ class NpyHeader {
       Skip();
       const size_t digits = std::min(rest_.find_first_not_of("0123456789"), rest_.size());
       const auto value = support::ParseInt64(rest_.substr(0, digits));
-      if (!value.has_value() || shape.size() == kMaxRank) return false;
+      if (!value.has_value() || shape.size() == kMaxFileRank) return false;
       rest_.remove_prefix(digits);
       shape.push_back(*value);
       if (!Eat(',') && !Peek(')')) return false;

@@ -16,6 +16,9 @@
 
 namespace tilewright::runtime {
 
+// Files with more dimensions are refused.
+inline constexpr size_t kMaxFileRank = 32;
+
 struct HostTensor {
   std::string name;  // TensorProto only; may be empty
   module::DType dtype = module::DType::kFloat32;

@@ -32,8 +32,6 @@ enum Field : uint64_t {
 
 enum WireType : uint64_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-constexpr size_t kMaxRank = 32;
-
 absl::Status Broken(std::string_view detail) {
   return DataLoss("runtime.tensor_pb.broken", detail);
 }
@@ -131,7 +129,7 @@ bool AppendFixed(const RawField& field, WireType single, size_t size, std::strin
 
 bool ReadDims(const RawField& field, std::vector<int64_t>* dims) {
   std::vector<uint64_t> values;
-  if (!AppendVarints(field, &values) || dims->size() + values.size() > kMaxRank) return false;
+  if (!AppendVarints(field, &values) || dims->size() + values.size() > kMaxFileRank) return false;
   for (const uint64_t value : values) dims->push_back(static_cast<int64_t>(value));
   return true;
 }

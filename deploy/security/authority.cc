@@ -12,6 +12,7 @@
 #include "deploy/security/identity.h"
 #include "deploy/security/openssl_types.h"
 #include "deploy/security/revocation.h"
+#include "deploy/security/secret_rows.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 
@@ -21,7 +22,6 @@ namespace {
 using support::PathJoin;
 
 constexpr char kAuthorityKey[] = "ca-key.pem";
-constexpr int64_t kDaySeconds = 86'400;
 constexpr int64_t kClockSkewSeconds = 300;  // certificates begin this long before they are issued
 constexpr int kMaxDays = 36'500;
 constexpr int kSerialBytes = 16;

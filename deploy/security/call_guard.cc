@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "deploy/security/secret_rows.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 
@@ -15,7 +16,6 @@ using support::MutexLock;
 
 // In lower case; clients may write the scheme in any (RFC 9110).
 constexpr std::string_view kScheme = "bearer ";
-constexpr int64_t kLookEveryNs = 1'000'000'000;
 
 absl::Status Unauthenticated(std::string_view slug, std::string_view detail) {
   return support::MakeError(absl::StatusCode::kUnauthenticated, slug, detail);

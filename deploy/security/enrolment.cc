@@ -17,16 +17,14 @@ namespace {
 
 using support::StrCat;
 
-constexpr std::string_view kPrefix = "twe";
-constexpr size_t kIdBytes = 6;
-constexpr size_t kSecretBytes = 32;
+constexpr std::string_view kTicketPrefix = "twe";
 constexpr size_t kHashDigits = 64;
-constexpr size_t kCheckDigits = 8;
-constexpr size_t kFields = 7;
-constexpr uint64_t kMaxFileBytes = 16 << 20;
+constexpr size_t kTicketFields = 7;
+constexpr uint64_t kMaxTicketFileBytes = 16 << 20;
 constexpr int64_t kMaxSeconds = int64_t{30} * 86'400;
 constexpr char kUnspent[] = "-";
-constexpr char kHeader[] = "# tilewright enrolment 1: id name sha256 created expires key bound\n";
+constexpr char kTicketHeader[] =
+    "# tilewright enrolment 1: id name sha256 created expires key bound\n";
 
 absl::Status Refused(absl::StatusCode code, std::string_view slug, const std::string& detail) {
   return support::MakeError(code, slug, detail);
@@ -43,9 +41,9 @@ std::string FormatRow(const TicketRow& row) {
                 row.key.empty() ? kUnspent : row.key, " ", row.bound_s, "\n");
 }
 
-std::optional<TicketRow> ParseRow(std::string_view line) {
+std::optional<TicketRow> ParseTicketRow(std::string_view line) {
   const std::vector<std::string> fields = support::Split(line, ' ');
-  if (fields.size() != kFields) return std::nullopt;
+  if (fields.size() != kTicketFields) return std::nullopt;
   TicketRow row;
   row.id = fields[0];
   row.name = fields[1];
@@ -67,7 +65,7 @@ std::optional<TicketRow> ParseRow(std::string_view line) {
 }
 
 absl::Status WriteRows(const std::string& path, const std::vector<TicketRow>& rows) {
-  std::string text = kHeader;
+  std::string text = kTicketHeader;
   for (const TicketRow& row : rows) text += FormatRow(row);
   return WriteSecretRows(path, text);
 }
@@ -113,7 +111,7 @@ absl::Status EndEarlierTokens(const std::string& tokens, const TicketRow& ticket
 
 absl::StatusOr<TicketText> ParseTicket(std::string_view text) {
   const std::vector<std::string> parts = support::Split(text, '_');
-  if (parts.size() == 5 && parts[0] == kPrefix && IsHex(parts[1], 2 * kIdBytes) &&
+  if (parts.size() == 5 && parts[0] == kTicketPrefix && IsHex(parts[1], 2 * kIdBytes) &&
       IsHex(parts[2], 2 * kSecretBytes) && IsHex(parts[3], kHashDigits)) {
     TicketText ticket{parts[1], parts[2], parts[3]};
     if (parts[4] == CheckOf(ticket)) return ticket;
@@ -128,7 +126,7 @@ absl::StatusOr<std::vector<TicketRow>> ParseTicketRows(std::string_view text) {
   for (const std::string& line : support::Split(text, '\n')) {
     ++number;
     if (line.empty() || line.front() == '#') continue;
-    const std::optional<TicketRow> row = ParseRow(line);
+    const std::optional<TicketRow> row = ParseTicketRow(line);
     if (!row.has_value()) {
       return support::DataLoss(
           "enrol.file.invalid",
@@ -141,7 +139,7 @@ absl::StatusOr<std::vector<TicketRow>> ParseTicketRows(std::string_view text) {
 
 absl::StatusOr<std::vector<TicketRow>> LoadTickets(const std::string& path) {
   if (!support::FileExists(path)) return std::vector<TicketRow>();
-  TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxFileBytes));
+  TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxTicketFileBytes));
   auto rows = ParseTicketRows(text);
   if (!rows.ok()) return support::WithContext(rows.status(), path);
   return rows;
@@ -162,8 +160,8 @@ absl::StatusOr<NewTicket> CreateTicket(const std::string& path, const std::strin
   text.authority = infos.front().sha256;
   NewTicket made;
   made.row = {text.id, name, support::Sha256Hex(text.secret), now_s, now_s + valid_s, "", 0};
-  made.ticket =
-      StrCat(kPrefix, "_", text.id, "_", text.secret, "_", text.authority, "_", CheckOf(text));
+  made.ticket = StrCat(kTicketPrefix, "_", text.id, "_", text.secret, "_", text.authority, "_",
+                       CheckOf(text));
   TW_ASSIGN(const support::FileLock lock, LockSecretRows(path));
   TW_ASSIGN(std::vector<TicketRow> rows, LoadTickets(path));
   rows.push_back(made.row);

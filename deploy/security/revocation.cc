@@ -6,6 +6,7 @@
 #include "deploy/security/certificate.h"
 #include "deploy/security/identity.h"
 #include "deploy/security/openssl_types.h"
+#include "deploy/security/secret_rows.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 
@@ -15,7 +16,6 @@ namespace {
 using support::MutexLock;
 using support::PathJoin;
 
-constexpr int64_t kLookEveryNs = 1'000'000'000;
 constexpr size_t kMaxSeen = 10'000;
 
 bool SignedByOneOf(X509_CRL* list, const std::vector<X509Ptr>& authorities) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,12 @@
 #include "deploy/support/status.h"
 
 namespace tilewright::security {
+
+inline constexpr size_t kIdBytes = 6, kSecretBytes = 32;
+inline constexpr size_t kCheckDigits = 8;  // at the end of a secret's text: finds typing mistakes
+inline constexpr int64_t kDaySeconds = 86'400;
+// How often a running daemon looks whether its files (tokens, revocations) have changed.
+inline constexpr int64_t kLookEveryNs = 1'000'000'000;
 
 // So many random bytes, two digits each.
 absl::StatusOr<std::string> RandomHex(size_t bytes);

@@ -14,14 +14,11 @@ namespace {
 
 using support::StrCat;
 
-constexpr std::string_view kPrefix = "twt";
-constexpr size_t kIdBytes = 6;
-constexpr size_t kSecretBytes = 32;
-constexpr size_t kCheckDigits = 8;
-constexpr size_t kFields = 7;
-constexpr uint64_t kMaxFileBytes = 64 << 20;
-constexpr int64_t kDaySeconds = 86'400;
-constexpr char kHeader[] = "# tilewright tokens 1: id role name sha256 created expires revoked\n";
+constexpr std::string_view kTokenPrefix = "twt";
+constexpr size_t kTokenFields = 7;
+constexpr uint64_t kMaxTokenFileBytes = 64 << 20;
+constexpr char kTokenHeader[] =
+    "# tilewright tokens 1: id role name sha256 created expires revoked\n";
 
 std::string CheckOf(std::string_view id, std::string_view secret) {
   return support::Sha256Hex(StrCat("tilewright token ", id, " ", secret)).substr(0, kCheckDigits);
@@ -32,9 +29,9 @@ std::string FormatRow(const TokenRow& row) {
                 " ", row.expires_s, " ", row.revoked_s, "\n");
 }
 
-std::optional<TokenRow> ParseRow(std::string_view line) {
+std::optional<TokenRow> ParseTokenRow(std::string_view line) {
   const std::vector<std::string> fields = support::Split(line, ' ');
-  if (fields.size() != kFields) return std::nullopt;
+  if (fields.size() != kTokenFields) return std::nullopt;
   TokenRow row;
   row.id = fields[0];
   row.name = fields[2];
@@ -56,7 +53,7 @@ std::optional<TokenRow> ParseRow(std::string_view line) {
 }
 
 absl::Status WriteRows(const std::string& path, const std::vector<TokenRow>& rows) {
-  std::string text = kHeader;
+  std::string text = kTokenHeader;
   for (const TokenRow& row : rows) text += FormatRow(row);
   return WriteSecretRows(path, text);
 }
@@ -75,7 +72,8 @@ absl::StatusOr<NewToken> MakeToken(Role role, const std::string& name, int days,
   made.row.sha256 = support::Sha256Hex(secret);
   made.row.created_s = now_s;
   made.row.expires_s = days == 0 ? 0 : now_s + days * kDaySeconds;
-  made.token = StrCat(kPrefix, "_", made.row.id, "_", secret, "_", CheckOf(made.row.id, secret));
+  made.token =
+      StrCat(kTokenPrefix, "_", made.row.id, "_", secret, "_", CheckOf(made.row.id, secret));
   return made;
 }
 
@@ -90,7 +88,7 @@ absl::StatusOr<TokenRow*> FindRow(std::vector<TokenRow>* rows, const std::string
 
 absl::StatusOr<TokenText> ParseToken(std::string_view token) {
   const std::vector<std::string> parts = support::Split(token, '_');
-  if (parts.size() == 4 && parts[0] == kPrefix && IsHex(parts[1], 2 * kIdBytes) &&
+  if (parts.size() == 4 && parts[0] == kTokenPrefix && IsHex(parts[1], 2 * kIdBytes) &&
       IsHex(parts[2], 2 * kSecretBytes) && parts[3] == CheckOf(parts[1], parts[2])) {
     return TokenText{parts[1], parts[2]};
   }
@@ -107,7 +105,7 @@ absl::StatusOr<std::vector<TokenRow>> ParseTokenRows(std::string_view text) {
     text = end == std::string_view::npos ? "" : text.substr(end + 1);
     ++number;
     if (line.empty() || line.front() == '#') continue;
-    const std::optional<TokenRow> row = ParseRow(line);
+    const std::optional<TokenRow> row = ParseTokenRow(line);
     if (!row.has_value()) {
       return support::DataLoss("tokens.file.invalid",
                                StrCat("expected seven fields of a token, found something else in "
@@ -120,7 +118,7 @@ absl::StatusOr<std::vector<TokenRow>> ParseTokenRows(std::string_view text) {
 }
 
 absl::StatusOr<std::vector<TokenRow>> LoadTokens(const std::string& path) {
-  TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxFileBytes));
+  TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxTokenFileBytes));
   auto rows = ParseTokenRows(text);
   if (!rows.ok()) return support::WithContext(rows.status(), path);
   return rows;

@@ -9,18 +9,6 @@ namespace tilewright::sim {
 
 using support::StatusText;
 
-namespace {
-
-constexpr int64_t kTickNs = 200 * kMs;
-
-template <typename T>
-T Value(absl::StatusOr<T> result) {
-  TW_CHECK(result.ok()) << StatusText(result.status());
-  return *std::move(result);
-}
-
-}  // namespace
-
 // The real database in memory (what it committed survives the process), with faults in front.
 class SimTracker::Store final : public tracker::PoolStore {
  public:

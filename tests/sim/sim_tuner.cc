@@ -19,16 +19,9 @@ using support::StrCat;
 
 namespace {
 
-constexpr int64_t kTickNs = 200 * kMs;
 constexpr int64_t kPullTimeoutNs = 30 * kSecond;
 constexpr int64_t kCallTimeoutNs = 15 * kSecond;
 constexpr int kPullWaitSeconds = 10;
-
-template <typename T>
-T Value(absl::StatusOr<T> result) {
-  TW_CHECK(result.ok()) << StatusText(result.status());
-  return *std::move(result);
-}
 
 }  // namespace
 

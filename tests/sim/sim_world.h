@@ -14,11 +14,22 @@
 
 #include "deploy/support/clock.h"
 #include "deploy/support/rng.h"
+#include "deploy/support/status.h"
 
 namespace tilewright::sim {
 
 inline constexpr int64_t kMs = 1'000'000;
 inline constexpr int64_t kSecond = 1000 * kMs;
+
+// How often a simulated daemon looks at what is due.
+inline constexpr int64_t kTickNs = 200 * kMs;
+
+// What a call returns that cannot fail in a simulation.
+template <typename T>
+T Value(absl::StatusOr<T> result) {
+  TW_CHECK(result.ok()) << support::StatusText(result.status());
+  return *std::move(result);
+}
 
 class SimWorld {
  public:

@@ -15,7 +15,7 @@ namespace {
 using support::StrCat;
 
 constexpr int64_t kSecondNs = 1'000'000'000;
-constexpr int64_t kFirstRetryNs = 200'000'000;
+constexpr int64_t kFirstTrialRetryNs = 200'000'000;
 constexpr int64_t kMaxRetryNs = 5 * kSecondNs;
 constexpr int64_t kQuotaRetryNs = 2 * kSecondNs;
 constexpr int64_t kLoadEveryNs = 2 * kSecondNs;
@@ -35,7 +35,7 @@ constexpr char kArtifactMissing[] = "work.artifact.missing";
 constexpr char kConflict[] = "work_item.submit.conflict";
 
 int64_t RetryDelayNs(int64_t failures) {
-  return std::min(kMaxRetryNs, kFirstRetryNs << std::min<int64_t>(failures, 10));
+  return std::min(kMaxRetryNs, kFirstTrialRetryNs << std::min<int64_t>(failures, 10));
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ absl::Status JobCore::TakeOutcome(OpenTrial* trial, const v1::SubmitOutcome& out
       // The store lost it, here or there: send it again, or make it again.
       trial->phase = env_.blobs->Contains(trial->row.artifact_sha256) ? OpenTrial::Phase::kToSubmit
                                                                       : OpenTrial::Phase::kToBuild;
-      submit_retry_ns_ = env_.clock->NowNs() + kFirstRetryNs;
+      submit_retry_ns_ = env_.clock->NowNs() + kFirstTrialRetryNs;
       return absl::OkStatus();
     case v1::SubmitOutcome::KIND_RETRY_LATER:
       SetCondition(kQuotaCondition, "job.tracker.quota", outcome.detail());

@@ -12,7 +12,7 @@
 namespace tilewright::search {
 namespace {
 
-constexpr size_t kMaxBlocks = 12;
+constexpr size_t kMaxBlocksAroundDefault = 12;
 constexpr int64_t kMaxRows = 16;
 // Vectors of an unrolled body: softmax of 128 with 24 of them, each an exp, took a minute to
 // compile.
@@ -165,7 +165,7 @@ std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& funct
                                                        const ir::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
-  if (blocks.empty() || blocks.size() > kMaxBlocks) return out;
+  if (blocks.empty() || blocks.size() > kMaxBlocksAroundDefault) return out;
   auto sketch = std::make_unique<AroundDefault>(blocks, target, schedule::ReducesRows(function));
   if (sketch->usable()) out.push_back(std::move(sketch));
   return out;

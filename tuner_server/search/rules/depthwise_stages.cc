@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kMaxTileRows = 4, kMaxTileWindows = 14;
 constexpr int64_t kMaxBlockRows = 56;
 
-struct Stages {
+struct DepthwiseStages {
   std::string pad, windows, taps, sums, result, epilogue;
   int64_t height = 0, windows_across = 0, places = 0, lanes = 0;
   int64_t row_bytes = 0;           // of windows
@@ -29,7 +29,7 @@ struct Stages {
 
 class DepthwiseDotsSketch final : public Sketch {
  public:
-  DepthwiseDotsSketch(Stages stages, const ir::Target& target)
+  DepthwiseDotsSketch(DepthwiseStages stages, const ir::Target& target)
       : s_(std::move(stages)), target_(target) {
     block_ = AddKnob("block_rows", TileMenu(s_.height, kMaxBlockRows));
     tile_h_ = AddKnob("register_rows", TileMenu(s_.height, kMaxTileRows));
@@ -100,7 +100,7 @@ class DepthwiseDotsSketch final : public Sketch {
     if (!pad.empty()) make->Vectorize(pad.back());
   }
 
-  Stages s_;
+  DepthwiseStages s_;
   ir::Target target_;
   size_t block_ = 0, tile_h_ = 0, tile_w_ = 0, pad_ = 0, per_tile_ = 0, fused_ = 0;
 };
@@ -114,7 +114,7 @@ std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& funct
   std::optional<StageBlocks> known = StageBlocks::Around(blocks, "_sums");
   if (!known.has_value() || known->reduction().iters.size() != 8) return out;
   const BlockInfo* sums = &known->reduction();
-  Stages stages;
+  DepthwiseStages stages;
   known->Take("_sums", &stages.sums);
   const BlockInfo* windows = known->Take("_windows");
   const bool whole =

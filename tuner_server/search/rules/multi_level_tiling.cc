@@ -31,7 +31,7 @@ constexpr int64_t kMaxBodyOps = 192;      // vector operations of the unrolled b
 constexpr int64_t kMaxReductionTile = 64;
 constexpr double kMaxWaste = 2.0;  // computed / needed points
 constexpr size_t kMaxOrders = 12;
-constexpr size_t kMaxBlocks = 6;
+constexpr size_t kMaxTiledBlocks = 6;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -450,7 +450,7 @@ std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& fu
                               [](const BlockInfo& block) { return block.has_init; });
   const auto reductions = std::count_if(blocks.begin(), blocks.end(),
                                         [](const BlockInfo& block) { return block.has_init; });
-  if (p == blocks.end() || reductions != 1 || !IsTileable(*p) || blocks.size() > kMaxBlocks) {
+  if (p == blocks.end() || reductions != 1 || !IsTileable(*p) || blocks.size() > kMaxTiledBlocks) {
     return out;
   }
   const std::vector<BlockInfo> before(blocks.begin(), p);

@@ -7,7 +7,7 @@
 namespace tilewright::search {
 namespace {
 
-constexpr size_t kMaxBlocks = 8;
+constexpr size_t kMaxLoopBlocks = 8;
 
 class PlainSketch final : public Sketch {
  public:
@@ -42,7 +42,7 @@ std::vector<std::unique_ptr<Sketch>> MakeParallelVectorizeUnroll(const ir::Funct
                                                                  const ir::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
-  if (blocks.empty() || blocks.size() > kMaxBlocks) return out;
+  if (blocks.empty() || blocks.size() > kMaxLoopBlocks) return out;
   out.push_back(std::make_unique<PlainSketch>(blocks, target));
   return out;
 }

@@ -18,9 +18,9 @@
 namespace tilewright::search {
 namespace {
 
-constexpr int64_t kMaxRows = 14;  // of a register tile, along each axis
+constexpr int64_t kMaxWinogradRows = 14;  // of a register tile, along each axis
 
-struct Stages {
+struct WinogradStages {
   std::string pad, filter_rows, filter, tile_rows, tile, products, out_rows, result, epilogue;
   int64_t form = 0;               // outputs of a tile along each side
   int64_t rows = 0, columns = 0;  // of tiles
@@ -29,7 +29,8 @@ struct Stages {
 
 class WinogradSketch final : public Sketch {
  public:
-  WinogradSketch(Stages stages, const ir::Target& target) : s_(std::move(stages)), target_(target) {
+  WinogradSketch(WinogradStages stages, const ir::Target& target)
+      : s_(std::move(stages)), target_(target) {
     std::vector<int64_t> rows;
     for (int64_t r = 1; r <= s_.rows; ++r) {
       if (s_.rows % r == 0) rows.push_back(r);
@@ -37,7 +38,7 @@ class WinogradSketch final : public Sketch {
     by_stage_ = AddKnob("by_stage", {0, 1});
     rows_ = AddKnob("tile_rows", rows);
     tile_h_ = AddKnob("register_th", TileMenu(s_.rows, 4));
-    tile_w_ = AddKnob("register_tw", TileMenu(s_.columns, kMaxRows));
+    tile_w_ = AddKnob("register_tw", TileMenu(s_.columns, kMaxWinogradRows));
     vectors_ = AddKnob("vectors", TileMenu(s_.out_blocks, 6));
     pad_ =
         AddKnob("place_pad", s_.pad.empty() ? std::vector<int64_t>{0} : std::vector<int64_t>{0, 1});
@@ -145,7 +146,7 @@ class WinogradSketch final : public Sketch {
     if (block < 0 && target_.threads > 1) make->Parallel(make->Fuse({l[2], l[3], l[4]}));
   }
 
-  Stages s_;
+  WinogradStages s_;
   ir::Target target_;
   size_t by_stage_ = 0, rows_ = 0, tile_h_ = 0, tile_w_ = 0, vectors_ = 0, pad_ = 0;
 };
@@ -159,7 +160,7 @@ std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
   std::optional<StageBlocks> known = StageBlocks::Around(blocks, "_products");
   if (!known.has_value() || known->reduction().iters.size() != 9) return out;
   const BlockInfo* products = &known->reduction();
-  Stages stages;
+  WinogradStages stages;
   const bool whole =
       known->Take("_filter_rows", &stages.filter_rows) && known->Take("_filter", &stages.filter) &&
       known->Take("_tile_rows", &stages.tile_rows) && known->Take("_tile", &stages.tile) &&
