@@ -109,6 +109,9 @@ absl::StatusOr<Graph> InferShapes(Graph graph);
 // where one is missing, unknown or below 1; graph.shape.unequal where operators demand equal sizes.
 absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes);
 
+// The largest file that a program reads as a model: protobuf takes no larger message.
+inline constexpr uint64_t kMaxModelBytes = uint64_t{2} << 30;
+
 struct ImportOptions {
   // --shape NAME=1x3x224x224: of an input, or of a named dimension (NAME=8). A size that one shape
   // settles holds wherever the model uses the dimension's name.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "compiler/graph/graph.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
@@ -16,7 +17,6 @@ namespace {
 using nlohmann::json;
 using support::StrCat;
 
-constexpr uint64_t kMaxModelBytes = uint64_t{2} << 30;
 constexpr size_t kMaxPlaces = 8;  // of one problem, for people; JSON has all
 constexpr std::string_view kExternalData = "graph.onnx.external_data";
 
@@ -146,7 +146,7 @@ std::string CheckText(const CheckOptions& options, const std::string& target,
 absl::Status Check(const CheckOptions& options) {
   TW_ASSIGN(const auto shapes, ParseShapes(options.shapes));
   TW_ASSIGN(const std::string target, ExpandTarget(options.target));
-  TW_ASSIGN(const std::string bytes, support::ReadFile(options.model_path, kMaxModelBytes));
+  TW_ASSIGN(const std::string bytes, support::ReadFile(options.model_path, graph::kMaxModelBytes));
   graph::ImportOptions import;
   import.shapes = shapes;
   TW_ASSIGN(graph::ImportCheck check, graph::CheckOnnx(bytes, import));

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <thread>
 
+#include "compiler/graph/graph.h"
 #include "compiler/graph/onnx_strip_weights.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -20,7 +21,6 @@
 namespace tilewright::cli {
 namespace {
 
-constexpr uint64_t kMaxModelBytes = uint64_t{2} << 30;
 constexpr int64_t kWatchStreamMs = 30'000;  // one stream; then it is resumed at its cursor
 constexpr int64_t kInterruptPollMs = 20;
 
@@ -108,7 +108,7 @@ void CatchInterrupts() {
 bool Interrupted() { return g_interrupted.load(); }
 
 absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& request) {
-  TW_ASSIGN(std::string model, support::ReadFile(request.model_path, kMaxModelBytes));
+  TW_ASSIGN(std::string model, support::ReadFile(request.model_path, graph::kMaxModelBytes));
   TW_ASSIGN(std::string target, ExpandTarget(request.target));
   v1::CreateJobRequest create;
   v1::Job* job = create.mutable_job();

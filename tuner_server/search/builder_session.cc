@@ -5,6 +5,7 @@
 
 #include "compiler/codegen/codegen.h"
 #include "compiler/driver/compile.h"
+#include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/structural.h"
 #include "cost_model/shipped_model.h"
@@ -22,7 +23,6 @@
 namespace tilewright::search {
 namespace {
 
-constexpr uint64_t kMaxModelBytes = uint64_t{2} << 30;
 constexpr double kDefaultExploration = 0.1;
 constexpr std::string_view kTrainedModel = "model";  // TrialRow.proposed_by
 
@@ -90,7 +90,7 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
             ParseSearchParts({request.search_parts().begin(), request.search_parts().end()}));
   job_ = request;
   TW_ASSIGN(target_, ir::ParseTarget(request.target()));
-  TW_ASSIGN(std::string bytes, support::ReadFile(request.model_path(), kMaxModelBytes));
+  TW_ASSIGN(std::string bytes, support::ReadFile(request.model_path(), graph::kMaxModelBytes));
   model_digest_ = support::Sha256Hex(bytes);
   graph::ImportOptions options;
   for (const auto& [name, shape] : request.input_shapes()) {
