@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "deploy/security/certificate.h"
+#include "deploy/security/identity.h"
 #include "deploy/sql/backup.h"
 #include "deploy/sql/database.h"
 #include "deploy/support/clock.h"
@@ -109,13 +110,30 @@ absl::StatusOr<std::vector<BackupFile>> CopyState(const std::string& state, cons
   return rows;
 }
 
-// Writes `target`.partial with `fill` and renames it: whole, or not there.
+// Everything under the folder for its owner alone, whatever the umask says and whatever the copied
+// files had: measurements, models and modules are nobody else's.
+absl::Status MakePrivate(const std::string& folder) {
+  std::error_code error;
+  fs::permissions(folder, fs::perms::owner_all, error);
+  fs::recursive_directory_iterator at(folder, error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    const fs::perms file = fs::perms::owner_read | fs::perms::owner_write;
+    fs::permissions(at->path(), at->is_directory() ? fs::perms::owner_all : file, error);
+    if (error) break;
+  }
+  if (!error) return absl::OkStatus();
+  return support::Internal("backup.permissions.failed", folder + ": " + error.message());
+}
+
+// Writes `target`.partial with `fill` and renames it: whole, or not there. Its owner alone can read
+// it, also while it is written.
 template <typename Fill>
 absl::Status MakeWhole(const std::string& target, const Fill& fill) {
   const std::string partial = target + ".partial";
   TW_TRY(support::RemoveTree(partial));
-  TW_TRY(support::MakeDirs(partial));
+  TW_TRY(security::MakePrivateFolder(partial));
   absl::Status status = fill(partial);
+  if (status.ok()) status = MakePrivate(partial);
   std::error_code error;
   if (status.ok()) fs::rename(partial, target, error);
   if (error) status = support::Internal("backup.rename.failed", target + ": " + error.message());
