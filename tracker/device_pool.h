@@ -97,7 +97,15 @@ class DevicePool {
   // Applies an agent's whole state. Returns false for an old message, which has no effect.
   // invalid_argument (agent.sync.invalid), aborted (agent.session.replaced), failed_precondition
   // (agent.protocol.unsupported).
-  absl::StatusOr<bool> Sync(const v1::SyncRequest& request, const std::string& address, Now now);
+  // `credential` names the certificate that the agent showed; empty in plain text.
+  absl::StatusOr<bool> Sync(const v1::SyncRequest& request, const std::string& address, Now now,
+                            const std::string& credential = "");
+
+  // The agent's calls are refused from now on, since what it shows was revoked. Its devices say so
+  // and its work goes elsewhere, until it is heard of again. Does nothing unless its last Sync came
+  // with this credential: a stolen identity says nothing about the agent that has a new one.
+  void RevokeAgent(const std::string& agent, const std::string& credential,
+                   const std::string& reason, Now now);
 
   // Whether an idle device of the agent could take work, if there were any.
   bool CouldTakeWork(const std::string& agent, Now now) const;
@@ -126,6 +134,13 @@ class DevicePool {
   v1::PoolLoad Load(const v1::GetPoolLoadRequest& request, Now now) const;
   // By user.
   std::vector<v1::UserShare> Shares(Now now) const;
+
+  // Ended and acknowledged items that were submitted again since the last call: their consumer has
+  // lost what it knew. Give each its stored results with DeliverAgain.
+  std::set<std::string> TakeAskedAgain() { return std::exchange(asked_again_, {}); }
+  // Puts what the item's consumer acknowledged into its outbox again: each result that was news to
+  // it, and the end. Does nothing for an item that is not ended and acknowledged any more.
+  void DeliverAgain(const std::string& work_item, std::vector<ResultRow> results, Now now);
 
   // --- people ------------------------------------------------------------------------------------
 
@@ -179,6 +194,7 @@ class DevicePool {
     int64_t last_seen_ns = 0;
     int64_t last_seen_us = 0;
     bool reported = false;  // since this pool was made
+    std::string revoked;    // why its agent's calls are refused; empty = they are not
     std::string lease;      // the live one
     int64_t done = 0;
     DeviceRow row;
@@ -193,6 +209,7 @@ class DevicePool {
   };
   struct Agent {
     std::string session;
+    std::string credential;  // of the last Sync
     std::set<std::string> replaced_sessions;
     uint64_t sequence = 0;
     bool draining = false;
@@ -239,6 +256,7 @@ class DevicePool {
   void RestoreOpen(WorkRow* row, Now now);
   bool Matches(Device* device, const std::string& requirement);
   v1::Reachability ReachabilityOf(const Device& device, Now now) const;
+  bool IsReachable(const Device& device, Now now) const;
   // Ok, or the first reason why the device gets no work.
   absl::Status Dispatchable(const Device& device, Now now) const;
   // Ok, or the first reason but the tracker's own verdict why the device gets no work.
@@ -318,6 +336,9 @@ class DevicePool {
              const std::string& measurement_id, Now now);
   void AddUpdate(const WorkRow& row, std::string_view reason, const std::string& measurement_id,
                  Now now);
+  // `result`: null without one.
+  void AppendUpdate(const WorkRow& row, v1::WorkState state, std::string_view reason,
+                    const v1::MeasurementResult* result, Now now);
   void CancelItem(WorkRow* row, bool kill, v1::CancelWorkResponse* response, Now now);
   // Keeps account of what open items need, and whose they are.
   void CountOpen(const StoredItem& item, int delta);
@@ -379,6 +400,7 @@ class DevicePool {
   std::unordered_map<std::string, int64_t> references_;    // artifact -> open items that name it
   std::set<std::pair<int64_t, std::string>> deadlines_;    // queue timeouts of open items
   std::set<std::pair<int64_t, std::string>> forgettable_;  // closed and acknowledged, by time
+  std::set<std::string> asked_again_;                      // of those, see TakeAskedAgain
 
   std::set<std::string> news_;  // names of agents and consumers
   std::set<std::string> dirty_items_;

@@ -16,6 +16,7 @@ constexpr int kMaxPull = 1000;
 constexpr int kForgetAtOnce = 100;
 // A message must fit into gRPC's limit together with its neighbours.
 constexpr size_t kMaxPullBytes = 8 << 20;
+constexpr char kDeliveredAgain[] = "work.delivered.again";
 
 }  // namespace
 
@@ -49,6 +50,8 @@ bool DevicePool::Pull(const v1::PullResultsRequest& request,
     const OutboxRow& row = it->second;
     v1::WorkUpdate* update = response->add_updates();
     update->set_cursor(CursorText(row.seq));
+    const auto item = items_.find(row.work_item);
+    if (item != items_.end()) update->set_spec_hash(item->second.spec_hash);
     update->set_work_item(row.work_item);
     update->set_state(row.state);
     update->set_reason(row.reason);
@@ -77,6 +80,30 @@ absl::Status DevicePool::Acknowledge(const v1::AckResultsRequest& request) {
   int64_t& acked = changes_.acked[request.consumer()];
   acked = std::max(acked, seq);
   return absl::OkStatus();
+}
+
+void DevicePool::DeliverAgain(const std::string& work_item, std::vector<ResultRow> results,
+                              Now now) {
+  const auto it = items_.find(work_item);
+  if (it == items_.end() || forgettable_.erase({it->second.closed_ns, work_item}) == 0) return;
+  const WorkRow& row = it->second;
+  std::sort(results.begin(), results.end(), [](const ResultRow& a, const ResultRow& b) {
+    return a.result.attempt() < b.result.attempt();
+  });
+  // The result that came with the end: the accepted one, or the crash that proved it poison.
+  const v1::MeasurementResult* last = nullptr;
+  for (const ResultRow& one : results) {
+    if (one.disposition != v1::DISPOSITION_STORED) continue;
+    const auto index = static_cast<size_t>(one.result.attempt() - row.item.attempts_before()) - 1;
+    const bool accepted = index < row.attempts.size() && row.attempts[index].accepted;
+    if (accepted || row.state == v1::WORK_STATE_QUARANTINED) last = &one.result;
+  }
+  for (const ResultRow& one : results) {
+    if (one.disposition != v1::DISPOSITION_STORED || &one.result == last) continue;
+    AppendUpdate(row, v1::WORK_STATE_QUEUED, kDeliveredAgain, &one.result, now);
+  }
+  const bool done = row.state == v1::WORK_STATE_DONE;
+  AppendUpdate(row, row.state, done ? "" : kDeliveredAgain, last, now);
 }
 
 void DevicePool::FailOverdueWork(Now now) {

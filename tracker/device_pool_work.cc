@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "deploy/daemon/work_spec.h"
 #include "deploy/support/duration.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
@@ -17,16 +18,6 @@ constexpr size_t kDigestBytes = 32;
 
 bool ValidDigest(const v1::Digest& digest) {
   return digest.algorithm() == "sha256" && digest.hash().size() == 32;
-}
-
-// Message types of work items have no maps, so equal items give equal bytes.
-uint64_t SpecHash(const v1::WorkItem& item) {
-  v1::WorkItem canonical = item;
-  canonical.mutable_work()->clear_attempt();
-  canonical.clear_attempts_before();
-  std::string bytes;
-  canonical.SerializeToString(&bytes);
-  return support::StableHash64(bytes);
 }
 
 }  // namespace
@@ -107,10 +98,14 @@ v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::Work
     outcome.set_detail(support::StatusText(status));
     return outcome;
   }
-  const uint64_t hash = SpecHash(item);
+  const uint64_t hash = daemon::WorkSpecHash(item);
   if (const auto it = items_.find(item.name()); it != items_.end()) {
     const bool same = it->second.spec_hash == hash && it->second.consumer == consumer;
     if (same && awaiting_.erase(item.name()) != 0) Enqueue(&it->second, now);
+    if (same && forgettable_.count({it->second.closed_ns, item.name()}) != 0) {
+      asked_again_.insert(item.name());
+      outcome.set_delivered_again(true);
+    }
     outcome.set_kind(same ? v1::SubmitOutcome::KIND_EXISTS : v1::SubmitOutcome::KIND_INVALID);
     outcome.set_detail(same ? v1::WorkState_Name(it->second.state)
                             : "work_item.submit.conflict: the name is taken by another work item");
@@ -144,17 +139,27 @@ v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::Work
 void DevicePool::AddUpdate(const WorkRow& row, std::string_view reason,
                            const std::string& measurement_id, Now now) {
   if (IsCanary(row)) return MayForget(row.item.name());  // nobody pulls these
+  // The result that caused it is the newest one: Report has just added it.
+  const v1::MeasurementResult* result =
+      measurement_id.empty() ? nullptr : &changes_.results.back().result;
+  // A late attempt that failed while another one runs: to the consumer the item still waits.
+  const v1::WorkState state = row.open() ? v1::WORK_STATE_QUEUED : row.state;
+  AppendUpdate(row, state, reason, result, now);
+}
+
+void DevicePool::AppendUpdate(const WorkRow& row, v1::WorkState state, std::string_view reason,
+                              const v1::MeasurementResult* result, Now now) {
   OutboxRow update;
   update.seq = next_outbox_seq_++;
   update.consumer = row.consumer;
   update.work_item = row.item.name();
-  // A late attempt that failed while another one runs: to the consumer the item still waits.
-  update.state = row.open() ? v1::WORK_STATE_QUEUED : row.state;
+  update.state = state;
   update.reason = std::string(reason);
-  update.measurement_id = measurement_id;
   update.at_us = now.wall_us;
-  // The result that caused it is the newest one: Report has just added it.
-  if (!measurement_id.empty()) update.result = changes_.results.back().result;
+  if (result != nullptr) {
+    update.measurement_id = result->measurement_id();
+    update.result = *result;
+  }
   changes_.outbox.push_back(update);
   const int64_t seq = update.seq;
   outbox_[row.consumer].emplace(seq, std::move(update));

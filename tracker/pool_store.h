@@ -2,6 +2,9 @@
 // uses tracker_store.h; the simulation wraps it with faults. Not thread-safe.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "deploy/support/status.h"
 #include "tracker/pool_rows.h"
 
@@ -17,6 +20,9 @@ class PoolStore {
   // All or nothing, durable when ok is returned. After an error the store is as before; the caller
   // must go back to Load().
   virtual absl::Status Commit(const Changes& changes) = 0;
+
+  // The committed results of a work item, in any order.
+  virtual absl::StatusOr<std::vector<ResultRow>> LoadResults(const std::string& work_item) = 0;
 };
 
 }  // namespace tilewright::tracker

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kMsNs = 1'000'000;
 constexpr int64_t kMetricsEveryNs = kSecondNs;
+constexpr int64_t kIdsInLog = 20;  // of one event
 
 }  // namespace
 
@@ -27,6 +28,12 @@ TrackerLoop::TrackerLoop(LoopOptions options, std::unique_ptr<TrackerRounds> rou
     if (status.ok()) return;
     daemon::LogError("tracker.commit.failed",
                      {{"slug", support::Slug(status)}, {"error", support::StatusText(status)}});
+  });
+  rounds_->set_on_delivered_again([](const std::set<std::string>& items) {
+    const std::vector<std::string> first(
+        items.begin(), std::next(items.begin(), std::min<int64_t>(kIdsInLog, items.size())));
+    daemon::LogWarning("work.delivered.again", {{"work_items", static_cast<int64_t>(items.size())},
+                                                {"ids", support::Join(first, " ")}});
   });
 }
 

@@ -110,11 +110,22 @@ void TrackerRounds::PollWaiting(Now now, bool draining, std::vector<Finished>* f
   ask_all_ = false;
 }
 
+absl::Status TrackerRounds::DeliverAgain() {
+  const std::set<std::string> items = pool_->TakeAskedAgain();
+  for (const std::string& item : items) {
+    TW_ASSIGN(std::vector<ResultRow> results, store_->LoadResults(item));
+    pool_->DeliverAgain(item, std::move(results), ReadClock());
+  }
+  if (!items.empty() && on_delivered_again_) on_delivered_again_(items);
+  return absl::OkStatus();
+}
+
 absl::Status TrackerRounds::CommitRound() {
+  absl::Status status = DeliverAgain();
   const Changes changes = pool_->TakeChanges();
-  if (changes.empty()) return absl::OkStatus();
+  if (status.ok() && changes.empty()) return absl::OkStatus();
   const int64_t start_ns = clock_->NowNs();
-  const absl::Status status = store_->Commit(changes);
+  if (status.ok()) status = store_->Commit(changes);
   if (on_commit_) on_commit_(static_cast<double>(clock_->NowNs() - start_ns) * 1e-9, status);
   if (status.ok()) return status;
   no_grants_before_ns_ = clock_->NowNs() + options_.after_failure_ms * kMsNs;

@@ -83,6 +83,10 @@ class TrackerRounds {
   void set_on_commit(std::function<void(double, const absl::Status&)> on_commit) {
     on_commit_ = std::move(on_commit);
   }
+  // Tells which ended work items go out once more, because their consumer asked for them again.
+  void set_on_delivered_again(std::function<void(const std::set<std::string>&)> on_delivered) {
+    on_delivered_again_ = std::move(on_delivered);
+  }
 
   DevicePool& pool() { return *pool_; }
   // Pools made since the start beyond the first one: each began its counters at zero.
@@ -110,6 +114,7 @@ class TrackerRounds {
   // Whether a waiting call could have something to say now.
   bool WorthAsking(const Waiting& waiting, const std::set<std::string>& news) const;
   void Forget(std::list<Waiting>::iterator waiting);
+  absl::Status DeliverAgain();
   // Ok: committed. Otherwise the pool was rebuilt (or everything is over).
   absl::Status CommitRound();
   absl::Status Rebuild();
@@ -119,6 +124,7 @@ class TrackerRounds {
   PoolStore* const store_;
   support::Clock* const clock_;
   std::function<void(double, const absl::Status&)> on_commit_;
+  std::function<void(const std::set<std::string>&)> on_delivered_again_;
   std::unique_ptr<DevicePool> pool_;
   std::list<Waiting> waiting_;  // in the order of their arrival
   std::unordered_map<std::string, std::list<Waiting>::iterator> by_key_;

@@ -141,6 +141,7 @@ struct TrackerStore::Statements {
   sql::Statement forget_item;
   sql::Statement forget_attempts;
   sql::Statement forget_results;
+  sql::Statement read_results;
 };
 
 TrackerStore::TrackerStore(sql::Database database) : database_(std::move(database)) {}
@@ -207,11 +208,13 @@ absl::Status TrackerStore::Prepare() {
   TW_ASSIGN(sql::Statement forget_item, prepare("DELETE FROM work_items WHERE name = ?1"));
   TW_ASSIGN(sql::Statement forget_attempts, prepare("DELETE FROM attempts WHERE work_item = ?1"));
   TW_ASSIGN(sql::Statement forget_results, prepare("DELETE FROM results WHERE work_item = ?1"));
-  statements_ = std::make_unique<Statements>(
-      Statements{std::move(write_meta), std::move(read_meta), std::move(write_item),
-                 std::move(write_attempt), std::move(write_result), std::move(write_update),
-                 std::move(ack_updates), std::move(write_device), std::move(write_usage),
-                 std::move(forget_item), std::move(forget_attempts), std::move(forget_results)});
+  TW_ASSIGN(sql::Statement read_results,
+            prepare("SELECT disposition, at_us, result FROM results WHERE work_item = ?1"));
+  statements_ = std::make_unique<Statements>(Statements{
+      std::move(write_meta), std::move(read_meta), std::move(write_item), std::move(write_attempt),
+      std::move(write_result), std::move(write_update), std::move(ack_updates),
+      std::move(write_device), std::move(write_usage), std::move(forget_item),
+      std::move(forget_attempts), std::move(forget_results), std::move(read_results)});
   return absl::OkStatus();
 }
 
@@ -376,6 +379,24 @@ absl::Status TrackerStore::LoadUsage(Snapshot* snapshot) {
     if (!row) return absl::OkStatus();
     snapshot->usage.push_back({rows.ColumnText(0), rows.ColumnInt64(1), rows.ColumnDouble(2)});
   }
+}
+
+absl::StatusOr<std::vector<ResultRow>> TrackerStore::LoadResults(const std::string& work_item) {
+  sql::Statement& rows = statements_->read_results;
+  rows.BindText(1, work_item);
+  std::vector<ResultRow> results;
+  while (true) {
+    TW_ASSIGN(const bool row, rows.Step());
+    if (!row) break;
+    ResultRow& one = results.emplace_back();
+    one.disposition = static_cast<v1::Disposition>(rows.ColumnInt64(0));
+    one.at_us = rows.ColumnInt64(1);
+    if (!one.result.ParseFromString(rows.ColumnBlob(2))) {
+      return Damaged("a result of " + support::Quote(work_item) + " cannot be read");
+    }
+  }
+  rows.Reset();
+  return results;
 }
 
 absl::Status TrackerStore::WriteItem(const WorkRow& row) {

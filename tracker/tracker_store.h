@@ -27,6 +27,7 @@ class TrackerStore final : public PoolStore {
   // REQUIRES: called before the first Commit.
   absl::StatusOr<Snapshot> Load() override;
   absl::Status Commit(const Changes& changes) override;
+  absl::StatusOr<std::vector<ResultRow>> LoadResults(const std::string& work_item) override;
 
  private:
   explicit TrackerStore(sql::Database database);

@@ -33,6 +33,10 @@ class SimTracker::Store final : public tracker::PoolStore {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::vector<tracker::ResultRow>> LoadResults(const std::string& item) override {
+    return real_->LoadResults(item);
+  }
+
   // What was only in memory dies with the process.
   void ProcessDied() {
     late_.reset();

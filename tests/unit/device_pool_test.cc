@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "deploy/daemon/work_spec.h"
 #include "tests/unit/pool_fixture.h"
 #include "tracker/device_match.h"
 
@@ -387,6 +388,35 @@ TEST_F(DevicePoolTest, ReachabilityFollowsSilence) {
   EXPECT_EQ(support::Slug(pool_.GetDevice("devices/q", At(70)).status()), "device.name.not_found");
 }
 
+// Its work goes elsewhere at once; a thief who still calls with the old certificate says nothing
+// about the agent that has a new one.
+TEST_F(DevicePoolTest, DevicesOfARevokedAgentSaySoUntilItReturns) {
+  Submit(Item("w1"));
+  const auto sync = [&](int sequence, const std::string& credential, Now now) {
+    EXPECT_TRUE(pool_.Sync(SyncOf("agents/a", {"devices/d"}, sequence), "", now, credential).ok());
+  };
+  const auto device = [&](Now now) { return *pool_.GetDevice("devices/d", now); };
+  sync(1, "old", At(1));
+  v1::SyncResponse answer;
+  pool_.FillSyncResponse("agents/a", true, At(1), &answer);
+  ASSERT_EQ(answer.grants_size(), 1);
+  pool_.RevokeAgent("agents/a", "another", "revoked", At(2));
+  pool_.RevokeAgent("agents/b", "old", "revoked", At(2));
+  EXPECT_EQ(device(At(2)).reachability(), v1::REACHABILITY_ONLINE);
+  pool_.RevokeAgent("agents/a", "old", "certificate 5c was revoked", At(2));
+  EXPECT_EQ(device(At(2)).reachability(), v1::REACHABILITY_REVOKED);
+  EXPECT_EQ(device(At(2)).conditions().rbegin()->reason(), "device.agent.revoked");
+  EXPECT_THAT(device(At(2)).conditions().rbegin()->message(),
+              HasSubstr("certificate 5c was revoked"));
+  EXPECT_EQ(device(At(2)).current_lease(), "");
+  EXPECT_EQ(pool_.stats(At(2)).queued, 1);
+  EXPECT_TRUE(pool_.CheckInvariants().ok()) << pool_.CheckInvariants();
+  EXPECT_EQ(device(At(1000)).reachability(), v1::REACHABILITY_REVOKED);
+  sync(2, "new", At(1001));
+  pool_.RevokeAgent("agents/a", "old", "certificate 5c was revoked", At(1002));
+  EXPECT_EQ(device(At(1002)).reachability(), v1::REACHABILITY_ONLINE);
+}
+
 TEST_F(DevicePoolTest, QueueTimeoutFailsWhatWaitsNotWhatRuns) {
   v1::WorkItem running = Item("w1");
   running.mutable_queue_timeout()->set_seconds(10);
@@ -463,6 +493,94 @@ TEST_F(DevicePoolTest, WhatEndedAndWasAcknowledgedIsForgotten) {
   EXPECT_TRUE(pool.Knows("w4"));
   EXPECT_EQ(pool.Report(ResultOf(answer.grants(0), 0), "", At(70)).disposition(),
             v1::DISPOSITION_REJECTED);
+}
+
+// A tuner that was restored from a backup asks for work that has ended: measured once, told again.
+TEST_F(DevicePoolTest, EndedWorkThatIsAskedForAgainIsDeliveredAgainNotMeasured) {
+  PoolOptions options;
+  options.keep_closed_ns = 60'000'000'000;
+  DevicePool pool(options, EmptySnapshot(), At(0));
+  v1::WorkItem retried = Item("w2");
+  retried.set_invalid_retries(1);
+  pool.Submit("tuner", Item("w1"), At(1));
+  pool.Submit("tuner", retried, At(1));
+  pool.Submit("tuner", Item("w3"), At(1));
+  std::map<std::string, std::vector<ResultRow>> stored;
+  const auto report = [&](const v1::MeasurementResult& result, double at) {
+    pool.Report(result, "", At(at));
+    const Changes changes = pool.TakeChanges();
+    for (const ResultRow& row : changes.results) stored[row.result.work_item()].push_back(row);
+  };
+  const auto sync = [&](int sequence, double at) {
+    EXPECT_TRUE(pool.Sync(SyncOf("agents/a", {"devices/d"}, sequence), "", At(at)).ok());
+    v1::SyncResponse answer;
+    pool.FillSyncResponse("agents/a", true, At(at), &answer);
+    return answer.grants(0);
+  };
+  const v1::Grant first = sync(1, 1);
+  ASSERT_EQ(first.work_size(), 3);
+  v1::MeasurementResult invalid = ResultOf(first, 1);
+  invalid.set_valid(false);
+  report(ResultOf(first, 0), 2);
+  report(invalid, 2);
+  v1::CancelWorkRequest cancel;
+  cancel.set_consumer("tuner");
+  cancel.add_work_items("w3");
+  pool.Cancel(cancel, At(2));
+  report(ResultOf(sync(2, 3), 0), 4);  // w2, the second attempt
+  v1::PullResultsRequest pull;
+  pull.set_consumer("tuner");
+  v1::PullResultsResponse before;
+  ASSERT_TRUE(pool.Pull(pull, &before));
+  const auto names = [](const v1::PullResultsResponse& page) {
+    std::vector<std::string> lines;
+    for (const v1::WorkUpdate& update : page.updates()) {
+      lines.push_back(support::StrCat(update.work_item(), " ",
+                                      v1::WorkState_Name(update.state()).substr(11), " ",
+                                      update.result().measurement_id()));
+    }
+    return lines;
+  };
+  EXPECT_THAT(names(before),
+              ElementsAre("w1 DONE w1/1", "w2 QUEUED w2/1", "w3 CANCELLED ", "w2 DONE w2/2"));
+
+  // Not acknowledged: it comes anyway.
+  EXPECT_FALSE(pool.Submit("tuner", Item("w1"), At(5)).delivered_again());
+  EXPECT_TRUE(pool.TakeAskedAgain().empty());
+  v1::AckResultsRequest ack;
+  ack.set_consumer("tuner");
+  ack.set_cursor(before.cursor());
+  ASSERT_TRUE(pool.Acknowledge(ack).ok());
+  v1::PullResultsResponse nothing;
+  EXPECT_FALSE(pool.Pull(pull, &nothing));
+  EXPECT_EQ(pool.Submit("somebody", Item("w1"), At(5)).kind(), v1::SubmitOutcome::KIND_INVALID);
+
+  for (const v1::WorkItem& item : {Item("w1"), retried, Item("w3")}) {
+    const v1::SubmitOutcome outcome = pool.Submit("tuner", item, At(6));
+    EXPECT_EQ(outcome.kind(), v1::SubmitOutcome::KIND_EXISTS);
+    EXPECT_TRUE(outcome.delivered_again());
+  }
+  pool.TakeNews();
+  for (const std::string& name : pool.TakeAskedAgain())
+    pool.DeliverAgain(name, stored[name], At(6));
+  EXPECT_EQ(pool.TakeNews().count("tuner"), 1u);
+  v1::PullResultsResponse again;
+  ASSERT_TRUE(pool.Pull(pull, &again));
+  EXPECT_THAT(names(again),
+              ElementsAre("w1 DONE w1/1", "w2 QUEUED w2/1", "w2 DONE w2/2", "w3 CANCELLED "));
+  EXPECT_EQ(again.updates(0).spec_hash(), daemon::WorkSpecHash(Item("w1")));
+  EXPECT_EQ(pool.stats(At(6)).queued, 0);
+  EXPECT_TRUE(pool.CheckInvariants().ok());
+
+  // It stays until it is acknowledged once more; what is forgotten is new work.
+  pool.Tick(At(1000));
+  EXPECT_TRUE(pool.TakeChanges().forgotten.empty());
+  ack.set_cursor(again.cursor());
+  ASSERT_TRUE(pool.Acknowledge(ack).ok());
+  pool.Tick(At(1001));
+  EXPECT_THAT(pool.TakeChanges().forgotten, ElementsAre("w1", "w3", "w2"));
+  EXPECT_FALSE(pool.Submit("tuner", Item("w1"), At(1002)).delivered_again());
+  EXPECT_EQ(pool.stats(At(1002)).queued, 1);
 }
 
 TEST_F(DevicePoolTest, OpenItemsPinTheirArtifacts) {

@@ -482,6 +482,81 @@ TEST(JobCore, ATrackerThatForgetsEverythingGetsEverythingAgain) {
   }
 }
 
+// Steps until so many trials have ended; the virtual seconds that it took.
+double StepUntilMeasured(JobWorld* world, int64_t measured) {
+  const int64_t start_ns = world->clock().NowNs();
+  for (int i = 0; i < kManySteps && world->core()->progress().measured() < measured; ++i) {
+    world->Step();
+    if (testing::Test::HasFatalFailure()) break;
+  }
+  EXPECT_GE(world->core()->progress().measured(), measured) << "the job stands still";
+  return static_cast<double>(world->clock().NowNs() - start_ns) * 1e-9;
+}
+
+constexpr double kWithinS = 60;  // of a restore the job goes on
+
+// What was open in the backup has ended meanwhile, and new trials get numbers that the tracker
+// knows of other programs: what it still has comes again, what is not this log's is left out, and
+// each record is of its own trial's program (CheckEnded).
+TEST(JobCore, ATunerRestoredFromABackupGoesOn) {
+  jobs::Reconciled all;
+  for (uint64_t seed = 1; seed <= 15; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    Faults faults;
+    faults.ack_is_lost = 0.1;
+    faults.invalid = 0.1;
+    JobWorld world(seed, faults);
+    world.KeepLogInFile();
+    world.CreateJob(60);
+    world.StartCore();
+    StepUntilMeasured(&world, 10);
+    world.BackUpTuner();
+    StepUntilMeasured(&world, 30);
+    if (seed % 2 == 0) world.first_candidate = 300;
+    if (seed % 3 == 0) world.BackUpTracker();
+    if (seed % 3 == 0) world.RestoreTracker();
+    world.RestoreTuner();
+    ASSERT_LE(world.core()->progress().measured(), 29);
+    EXPECT_LT(StepUntilMeasured(&world, world.core()->progress().measured() + 1), kWithinS);
+    world.RunToEnd(kManySteps);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    ExpectSucceeded(&world, 60);
+    all.ended.insert(all.ended.end(), world.reconciled().ended.begin(),
+                     world.reconciled().ended.end());
+    all.foreign.insert(all.foreign.end(), world.reconciled().foreign.begin(),
+                       world.reconciled().foreign.end());
+  }
+  EXPECT_GE(all.ended.size(), 15u);
+  EXPECT_GE(all.foreign.size(), 5u);
+}
+
+// The tracker knows nothing of newer work, and measures again what has ended: that counts once.
+TEST(JobCore, ATrackerRestoredFromABackupGetsWhatItLost) {
+  size_t unknown = 0;
+  for (uint64_t seed = 1; seed <= 15; ++seed) {
+    SCOPED_TRACE(StrCat("seed ", seed));
+    Faults faults;
+    faults.ack_is_lost = 0.1;
+    JobWorld world(seed, faults);
+    world.CreateJob(60);
+    world.StartCore();
+    StepUntilMeasured(&world, 10);
+    world.BackUpTracker();
+    StepUntilMeasured(&world, 30);
+    const bool same_epoch = seed % 2 == 0;
+    world.tracker_away = true;
+    for (int i = 0; i < 50; ++i) world.Step();
+    world.tracker_away = false;
+    world.RestoreTracker(same_epoch);
+    EXPECT_LT(StepUntilMeasured(&world, world.core()->progress().measured() + 1), kWithinS);
+    world.RunToEnd(kManySteps);
+    ASSERT_FALSE(testing::Test::HasFailure());
+    ExpectSucceeded(&world, 60);
+    unknown += world.reconciled().unknown.size();
+  }
+  EXPECT_GE(unknown, 15u);
+}
+
 TEST(JobCore, ATrackerThatIsAwayIsWaitedFor) {
   JobWorld world(2, {});
   world.tracker_away = true;

@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "deploy/daemon/wire.h"
+#include "deploy/daemon/work_spec.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tests/support/tiny_module.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/memory_log.h"
+#include "tuner_server/log/sqlite_log.h"
 
 namespace tilewright::tests {
 
@@ -22,6 +24,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr char kExpected[] = "expected outputs";
 constexpr int kTasks = 3;
+constexpr uint64_t kMaxLog = uint64_t{1} << 30;
 
 template <typename T>
 T Value(absl::StatusOr<T> result) {
@@ -92,6 +95,10 @@ class FakeDispatcher final : public jobs::Dispatcher {
     if (world_->tracker_away || world_->Happens(world_->faults_.ack_is_lost)) return;
     auto& outbox = world_->tracker_.outbox;
     const int64_t upto = *support::ParseInt64(cursor);
+    for (const v1::WorkUpdate& update : outbox) {
+      if (*support::ParseInt64(update.cursor()) > upto) continue;
+      world_->tracker_.acknowledged[update.work_item()].push_back(update);
+    }
     outbox.erase(std::remove_if(outbox.begin(), outbox.end(),
                                 [upto](const v1::WorkUpdate& update) {
                                   return *support::ParseInt64(update.cursor()) <= upto;
@@ -173,6 +180,14 @@ void JobWorld::StartCore() {
   environment.builds = builds_.get();
   environment.dispatcher = dispatcher_.get();
   environment.claims = &claims_;
+  environment.on_reconciled = [this](const jobs::Reconciled& one) {
+    const auto add = [](std::vector<std::string>* all, const std::vector<std::string>& more) {
+      all->insert(all->end(), more.begin(), more.end());
+    };
+    add(&reconciled_.ended, one.ended);
+    add(&reconciled_.unknown, one.unknown);
+    add(&reconciled_.foreign, one.foreign);
+  };
   jobs::JobCoreOptions options;
   options.state_dir = dir_.File("job");
   options.min_open = 8;
@@ -185,6 +200,47 @@ void JobWorld::KillCore() {
   core_.reset();
   bag_.clear();
   search_state_ = {};
+}
+
+void JobWorld::OpenLogFile() {
+  log_ = Value(log::OpenSqliteLog(dir_.File("tuner.db")));
+  modules_ = std::make_unique<modules::ModuleStore>(log_.get(), blobs_.get());
+}
+
+void JobWorld::KeepLogInFile() {
+  modules_.reset();
+  OpenLogFile();
+}
+
+void JobWorld::BackUpTuner() {
+  const bool running = core_ != nullptr;
+  KillCore();
+  modules_.reset();
+  log_.reset();  // one file, without a write-ahead log beside it
+  TW_CHECK(support::WriteFileAtomic(dir_.File("backup.db"),
+                                    Value(support::ReadFile(dir_.File("tuner.db"), kMaxLog)))
+               .ok());
+  OpenLogFile();
+  if (running) StartCore();
+}
+
+void JobWorld::RestoreTuner() {
+  KillCore();
+  modules_.reset();
+  log_.reset();
+  TW_CHECK(support::WriteFileAtomic(dir_.File("tuner.db"),
+                                    Value(support::ReadFile(dir_.File("backup.db"), kMaxLog)))
+               .ok());
+  OpenLogFile();
+  lost_everything_ = true;  // the log need not have all that the tracker accepted
+  StartCore();
+}
+
+void JobWorld::RestoreTracker(bool same_epoch) {
+  const uint64_t epoch = tracker_.epoch + (same_epoch ? 0 : 1);
+  tracker_ = tracker_backup_;
+  tracker_.epoch = epoch;
+  lost_everything_ = true;
 }
 
 void JobWorld::Step() {
@@ -360,7 +416,7 @@ void JobWorld::TakeModel(v1::ModelTrained* trained) {
 void JobWorld::AnswerAsk(const v1::Ask& ask, v1::Asked* asked) {
   ++search_state_.asks_in_training;
   std::set<std::string>& known = search_state_.programs[ask.task()];
-  for (int64_t i = 0; i < space && asked->picks_size() < ask.count(); ++i) {
+  for (int64_t i = first_candidate; i < space && asked->picks_size() < ask.count(); ++i) {
     const std::string steps = StrCat("split ", i);
     const std::string hash = ProgramHash(ask.task(), steps);
     if (!known.insert(hash).second) continue;
@@ -453,6 +509,7 @@ jobs::WorkSubmitted JobWorld::Submit(const std::vector<jobs::Submission>& items)
       const bool same = before.SerializeAsString() == one.item.SerializeAsString();
       outcome->set_kind(same ? v1::SubmitOutcome::KIND_EXISTS : v1::SubmitOutcome::KIND_INVALID);
       if (!same) outcome->set_detail("work_item.submit.conflict: the name is taken");
+      if (same) outcome->set_delivered_again(DeliverAgain(it->second));
       continue;
     }
     Item item;
@@ -466,6 +523,17 @@ jobs::WorkSubmitted JobWorld::Submit(const std::vector<jobs::Submission>& items)
     answer.response = response;
   }
   return answer;
+}
+
+bool JobWorld::DeliverAgain(const Item& item) {
+  const auto it = tracker_.acknowledged.find(item.item.name());
+  if (item.state == v1::WORK_STATE_QUEUED || it == tracker_.acknowledged.end()) return false;
+  for (v1::WorkUpdate update : std::exchange(it->second, {})) {
+    update.set_cursor(StrCat(tracker_.next_cursor++));
+    tracker_.outbox.push_back(update);
+  }
+  tracker_.acknowledged.erase(it);
+  return true;
 }
 
 jobs::ResultsPulled JobWorld::Pull(const std::string& cursor) {
@@ -490,6 +558,7 @@ void JobWorld::AddUpdate(const Item& item, v1::WorkState state,
   update.set_cursor(StrCat(tracker_.next_cursor++));
   update.set_work_item(item.item.name());
   update.set_state(state);
+  update.set_spec_hash(daemon::WorkSpecHash(item.item));
   if (result != nullptr) *update.mutable_result() = *result;
   tracker_.outbox.push_back(update);
 }
@@ -568,10 +637,17 @@ void JobWorld::CheckEnded() {
         << "trial " << trial.number << " was chosen twice";
     EXPECT_EQ(trial.outcome == log::Outcome::kOk && trial.measurement_id.empty(), false);
   }
+  std::map<int64_t, std::string> steps_of;
+  for (const log::TrialRow& trial : Value(log_->ListTrials({.job = job_id_, .limit = 100000}))) {
+    steps_of[trial.number] = trial.steps;
+  }
   std::set<int64_t> accepted_trials;
   for (const log::RecordRow& record : Value(log_->ListRecords({.job = job_id_, .limit = 100000}))) {
     EXPECT_TRUE(measurements.insert(record.measurement_id).second);
     EXPECT_TRUE(!record.accepted || accepted_trials.insert(record.trial).second);
+    if (record.outcome == log::Outcome::kOk && !time_of) {
+      EXPECT_EQ(record.median, TimeOf(steps_of[record.trial])) << "of another program";
+    }
   }
   // What the tracker closed an item with is in the log, unless the tracker forgot it before.
   if (row.state == log::JobState::kSucceeded && !lost_everything_) {

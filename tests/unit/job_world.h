@@ -52,6 +52,17 @@ class JobWorld {
   // What kill -9 leaves: log, blobs, files, tracker.
   void KillCore();
 
+  // Backups, as of a tuner with a log in a file (call KeepLogInFile before CreateJob) and of a
+  // tracker. Restoring the tuner starts a core; artifacts are not part of it.
+  void KeepLogInFile();
+  void BackUpTuner();
+  void RestoreTuner();
+  void BackUpTracker() { tracker_backup_ = tracker_; }
+  // `same_epoch`: the restored tracker starts with an epoch that was there before.
+  void RestoreTracker(bool same_epoch = false);
+  // Everything that cores reconciled with the tracker.
+  const jobs::Reconciled& reconciled() const { return reconciled_; }
+
   // Lets one thing happen.
   void Step();
   // Steps until the job has ended; fails the test after `max_steps`. `restart_at`: the core is
@@ -83,6 +94,7 @@ class JobWorld {
   bool tracker_measures = true;  // false: items stay queued
   int64_t devices = 1;
   int64_t space = 1000;             // candidates of each task
+  int64_t first_candidate = 0;      // the search begins there
   std::string compiler_build;       // of the search children
   std::string steps_of_module;      // what the last compiled module was made of
   std::map<int, int> models_taken;  // how often, by the asks answered during the training
@@ -107,6 +119,7 @@ class JobWorld {
     uint64_t epoch = 1;
     std::map<std::string, Item> items;
     std::vector<v1::WorkUpdate> outbox;  // cursor = index + 1 + dropped
+    std::map<std::string, std::vector<v1::WorkUpdate>> acknowledged;  // by work item
     int64_t next_cursor = 1;
     std::set<std::string> blobs;
   };
@@ -131,6 +144,8 @@ class JobWorld {
   jobs::BuildEnded Build(int64_t trial, const v1::Build& request);
   jobs::WorkSubmitted Submit(const std::vector<jobs::Submission>& items);
   jobs::ResultsPulled Pull(const std::string& cursor);
+  bool DeliverAgain(const Item& item);
+  void OpenLogFile();
   void MeasureOne();
   v1::MeasurementResult Measure(Item* item);
   void AddUpdate(const Item& item, v1::WorkState state, const v1::MeasurementResult* result);
@@ -150,6 +165,8 @@ class JobWorld {
   std::unique_ptr<jobs::JobCore> core_;
   std::vector<std::function<jobs::JobEvent()>> bag_;  // answers on their way
   Tracker tracker_;
+  Tracker tracker_backup_;
+  jobs::Reconciled reconciled_;
   SearchState search_state_;
   std::string job_id_ = "job1";
   int64_t events_ = 0;

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,10 @@ class NoStore final : public PoolStore {
     return snapshot;
   }
   absl::Status Commit(const Changes&) override { return std::exchange(next_, absl::OkStatus()); }
+  absl::StatusOr<std::vector<ResultRow>> LoadResults(const std::string&) override {
+    return results;
+  }
+  std::vector<ResultRow> results;  // of any work item
   void FailOnce() { next_ = support::Unavailable("test.disk.full", "no space"); }
 
  private:
@@ -203,6 +208,46 @@ TEST_F(TrackerRoundsTest, ACallWhoseClientIsGoneGetsNoWorkAndIsForgottenSoon) {
   idle->gone = true;
   Rounds(11, 100);
   EXPECT_TRUE(absl::IsCancelled(idle->status)) << idle->status;
+}
+
+TEST_F(TrackerRoundsTest, ResultsThatAreAskedForAgainComeFromTheStore) {
+  const Call* agent = Sync("a");
+  Submit(Item("w"));
+  ASSERT_EQ(agent->response.grants_size(), 1);
+  const v1::MeasurementResult result = ResultOf(agent->response.grants(0), 0);
+  Do([&](DevicePool& pool, Now now) { pool.Report(result, "", now); });
+  store_.results = {{v1::DISPOSITION_STORED, 1, result}};
+  v1::PullResultsRequest request;
+  request.set_consumer("tuner");
+  request.mutable_max_wait()->set_seconds(10);
+  const auto pull = [&](v1::PullResultsResponse* response, bool* answered) {
+    LoopCall call = PullCall(&request, response);
+    call.finish = [answered](const absl::Status&) { *answered = true; };
+    Round(std::move(call));
+  };
+  v1::PullResultsResponse first;
+  bool answered = false;
+  pull(&first, &answered);
+  ASSERT_EQ(first.updates_size(), 1);
+  Do([&](DevicePool& pool, Now) {
+    v1::AckResultsRequest ack;
+    ack.set_consumer("tuner");
+    ack.set_cursor(first.cursor());
+    EXPECT_TRUE(pool.Acknowledge(ack).ok());
+  });
+  v1::PullResultsResponse second;
+  answered = false;
+  pull(&second, &answered);
+  EXPECT_FALSE(answered) << "all is acknowledged";
+  std::set<std::string> told;
+  rounds_->set_on_delivered_again([&](const std::set<std::string>& items) { told = items; });
+  Submit(Item("w"));
+  Rounds(1, 10);
+  EXPECT_TRUE(answered);
+  ASSERT_EQ(second.updates_size(), 1);
+  EXPECT_EQ(second.updates(0).state(), v1::WORK_STATE_DONE);
+  EXPECT_EQ(second.updates(0).result().measurement_id(), "w/1");
+  EXPECT_EQ(told, std::set<std::string>{"w"});
 }
 
 TEST_F(TrackerRoundsTest, AfterAFailedCommitAllAreAskedByTheNewPool) {

@@ -132,6 +132,12 @@ TEST_F(TrackerStoreTest, EveryFieldSurvivesAReopen) {
   ASSERT_EQ(snapshot_.outbox.size(), 1u);
   EXPECT_EQ(snapshot_.outbox[0].reason, "because");
   EXPECT_EQ(snapshot_.outbox[0].result.median(), 12.5);
+  const auto results = store_->LoadResults("w1");
+  ASSERT_TRUE(results.ok()) << results.status();
+  ASSERT_EQ(results->size(), 1u);
+  EXPECT_EQ(results->at(0).disposition, changes.results[0].disposition);
+  EXPECT_EQ(results->at(0).result.median(), 12.5);
+  EXPECT_TRUE(store_->LoadResults("w")->empty());
   ASSERT_EQ(snapshot_.devices.size(), 1u);
   EXPECT_EQ(snapshot_.devices[0].last_token, 7);
   EXPECT_EQ(snapshot_.devices[0].hold->holder, "ann");

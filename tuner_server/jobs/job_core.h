@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,6 +41,16 @@
 
 namespace tilewright::jobs {
 
+// Work items on which a job's log and the tracker did not agree, as after one of them was restored
+// from a backup. Names of work items.
+struct Reconciled {
+  std::vector<std::string> ended;    // acknowledged at the tracker: their results come once more
+  std::vector<std::string> unknown;  // to the tracker, which had them once: submitted again
+  std::vector<std::string> foreign;  // updates of work that this log does not know: left out
+
+  bool empty() const { return ended.empty() && unknown.empty() && foreign.empty(); }
+};
+
 struct JobEnvironment {
   log::TuningLog* log = nullptr;
   modules::ModuleStore* modules = nullptr;
@@ -49,6 +60,8 @@ struct JobEnvironment {
   BuildPool* builds = nullptr;
   Dispatcher* dispatcher = nullptr;
   TaskClaims* claims = nullptr;  // of all jobs of the log
+  // Told what was reconciled with the tracker. Null: nobody asks.
+  std::function<void(const Reconciled&)> on_reconciled;
 };
 
 struct JobCoreOptions {
@@ -189,10 +202,14 @@ class JobCore {
   absl::Status TakeArtifact(OpenTrial* trial, const v1::Built& built);
   absl::Status PumpSubmit();
   absl::Status On(WorkSubmitted event);
-  absl::Status TakeOutcome(OpenTrial* trial, const v1::SubmitOutcome& outcome);
+  absl::Status TakeOutcome(OpenTrial* trial, const v1::SubmitOutcome& outcome,
+                           Reconciled* reconciled);
   absl::Status NoteQueued(const std::vector<int64_t>& trials);
+  void TellReconciled(const Reconciled& reconciled) const;
   void PumpTracker();
   absl::Status On(ResultsPulled event);
+  absl::Status TakeUpdates(const v1::PullResultsResponse& response);
+  absl::StatusOr<std::optional<log::TrialNews>> TakeUpdate(const v1::WorkUpdate& update);
   absl::Status On(LoadKnown event);
   void ResubmitAll();
   absl::Status Store(const std::vector<log::TrialNews>& news);

@@ -22,6 +22,7 @@ constexpr int64_t kTickMs = 100;
 constexpr int64_t kFirstPauseMs = 500;
 constexpr int64_t kMaxPauseMs = 10'000;
 constexpr int kMaxOddFailures = 5;
+constexpr size_t kIdsInLog = 20;  // of each kind in one event
 
 // Failures that may end by themselves: a full or absent disk, a lock.
 bool MayPass(const absl::Status& status) {
@@ -35,6 +36,22 @@ bool MayPass(const absl::Status& status) {
     default:
       return false;
   }
+}
+
+std::string FirstIds(const std::vector<std::string>& names) {
+  const auto count = std::min<size_t>(names.size(), kIdsInLog);
+  return support::Join(std::vector<std::string>(names.begin(), names.begin() + count), " ");
+}
+
+void LogReconciled(const std::string& job, const Reconciled& reconciled) {
+  daemon::LogWarning("job.reconciled",
+                     {{"job", job},
+                      {"ended", static_cast<int64_t>(reconciled.ended.size())},
+                      {"ended_ids", FirstIds(reconciled.ended)},
+                      {"unknown", static_cast<int64_t>(reconciled.unknown.size())},
+                      {"unknown_ids", FirstIds(reconciled.unknown)},
+                      {"foreign", static_cast<int64_t>(reconciled.foreign.size())},
+                      {"foreign_ids", FirstIds(reconciled.foreign)}});
 }
 
 }  // namespace
@@ -150,6 +167,9 @@ absl::Status JobRunner::RunOnce() {
   environment.builds = builds.get();
   environment.dispatcher = &dispatcher;
   environment.claims = env_.claims;
+  environment.on_reconciled = [this](const Reconciled& reconciled) {
+    LogReconciled(id_, reconciled);
+  };
   JobCoreOptions options = env_.core;
   options.state_dir = dir_;
   TW_ASSIGN(core, JobCore::Resume(environment, options, id_));

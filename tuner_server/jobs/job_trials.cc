@@ -168,11 +168,14 @@ absl::Status JobCore::On(WorkSubmitted event) {
   submit_failures_ = 0;
   ClearCondition(kTrackerCondition);
   ClearCondition(kQuotaCondition);
+  Reconciled reconciled;
   for (size_t i = 0; i < event.trials.size() && !done_; ++i) {
     const auto it = open_.find(event.trials[i]);
     if (it == open_.end() || static_cast<int>(i) >= event.response->outcomes_size()) continue;
-    TW_TRY(TakeOutcome(&it->second, event.response->outcomes(static_cast<int>(i))));
+    const v1::SubmitOutcome& outcome = event.response->outcomes(static_cast<int>(i));
+    TW_TRY(TakeOutcome(&it->second, outcome, &reconciled));
   }
+  TellReconciled(reconciled);
   return done_ ? absl::OkStatus() : NoteQueued(event.trials);
 }
 
@@ -191,14 +194,23 @@ absl::Status JobCore::NoteQueued(const std::vector<int64_t>& trials) {
   return queued.empty() ? absl::OkStatus() : env_.log->SetBuilt(job_.id, queued);
 }
 
-absl::Status JobCore::TakeOutcome(OpenTrial* trial, const v1::SubmitOutcome& outcome) {
+void JobCore::TellReconciled(const Reconciled& reconciled) const {
+  if (!reconciled.empty() && env_.on_reconciled) env_.on_reconciled(reconciled);
+}
+
+absl::Status JobCore::TakeOutcome(OpenTrial* trial, const v1::SubmitOutcome& outcome,
+                                  Reconciled* reconciled) {
+  const bool was_queued = trial->row.state == log::TrialState::kQueued;
   switch (outcome.kind()) {
     case v1::SubmitOutcome::KIND_NO_DEVICE_NOW:
       SetCondition(kDeviceCondition, "job.pool.no_device", outcome.detail());
+      [[fallthrough]];
+    case v1::SubmitOutcome::KIND_ACCEPTED:
+      if (was_queued) reconciled->unknown.push_back(trial->row.work_item);
       trial->phase = OpenTrial::Phase::kAtTracker;
       return absl::OkStatus();
-    case v1::SubmitOutcome::KIND_ACCEPTED:
     case v1::SubmitOutcome::KIND_EXISTS:
+      if (outcome.delivered_again()) reconciled->ended.push_back(trial->row.work_item);
       trial->phase = OpenTrial::Phase::kAtTracker;
       return absl::OkStatus();
     case v1::SubmitOutcome::KIND_MISSING_ARTIFACT:
@@ -266,34 +278,53 @@ absl::Status JobCore::On(ResultsPulled event) {
   // A tracker that was started again may have lost what it had.
   if (other_tracker || was_away) ResubmitAll();
   if (other_tracker) cursor_.clear();
-  std::vector<log::TrialNews> news;
-  for (const v1::WorkUpdate& update : response.updates()) {
-    const auto id = ParseWorkItemName(job_.uid, update.work_item());
-    if (!id || id->trial < 1 || id->trial > proposed_) continue;
-    TaskState* task = FindTask(id->task);
-    if (task == nullptr) continue;
-    log::TrialRow trial;
-    const auto open = open_.find(id->trial);
-    if (open != open_.end()) {
-      trial = open->second.row;
-    } else {
-      TW_ASSIGN(trial, env_.log->GetTrial(job_.id, id->trial));
-    }
-    log::TrialNews one =
-        NewsOf(update, trial, KeyOf(job_, task->row.hash), env_.clock->WallMicros());
-    // Sent again at once, or made again where it is gone here, too.
-    if (update.reason() == kArtifactMissing && open != open_.end() &&
-        open->second.phase == OpenTrial::Phase::kAtTracker) {
-      open->second.phase = OpenTrial::Phase::kToSubmit;
-    }
-    if (one.record || one.final) news.push_back(std::move(one));
-  }
-  TW_TRY(Store(news));
+  TW_TRY(TakeUpdates(response));
   if (response.updates_size() > 0) {
     if (!other_tracker) cursor_ = response.cursor();
     env_.dispatcher->Acknowledge(response.cursor());
   }
   return absl::OkStatus();
+}
+
+absl::Status JobCore::TakeUpdates(const v1::PullResultsResponse& response) {
+  std::vector<log::TrialNews> news;
+  Reconciled reconciled;
+  for (const v1::WorkUpdate& update : response.updates()) {
+    TW_ASSIGN(std::optional<log::TrialNews> one, TakeUpdate(update));
+    if (!one) {
+      reconciled.foreign.push_back(update.work_item());
+    } else if (one->record || one->final) {
+      news.push_back(*std::move(one));
+    }
+  }
+  TW_TRY(Store(news));
+  TellReconciled(reconciled);
+  return absl::OkStatus();
+}
+
+// What the update is to the log; nullopt when it belongs to no trial of it. A log that was restored
+// from a backup gives numbers of trials again, perhaps to other programs: only the work item that
+// the trial itself submitted speaks for it.
+absl::StatusOr<std::optional<log::TrialNews>> JobCore::TakeUpdate(const v1::WorkUpdate& update) {
+  const auto id = ParseWorkItemName(job_.uid, update.work_item());
+  if (!id || id->trial < 1 || id->trial > proposed_) return std::nullopt;
+  TaskState* task = FindTask(id->task);
+  if (task == nullptr) return std::nullopt;
+  const auto open = open_.find(id->trial);
+  const bool is_open = open != open_.end();
+  log::TrialRow trial;
+  if (is_open) {
+    trial = open->second.row;
+  } else {
+    TW_ASSIGN(trial, env_.log->GetTrial(job_.id, id->trial));
+  }
+  if (!IsWorkOf(update, trial)) return std::nullopt;
+  // Sent again at once, or made again where it is gone here, too.
+  if (update.reason() == kArtifactMissing && is_open &&
+      open->second.phase == OpenTrial::Phase::kAtTracker) {
+    open->second.phase = OpenTrial::Phase::kToSubmit;
+  }
+  return NewsOf(update, trial, KeyOf(job_, task->row.hash), env_.clock->WallMicros());
 }
 
 absl::Status JobCore::On(LoadKnown event) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "deploy/daemon/wire.h"
+#include "deploy/daemon/work_spec.h"
 #include "deploy/support/duration.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/row_enums.h"
@@ -247,6 +248,14 @@ log::RecordKey KeyOf(const log::JobRow& job, const std::string& task_hash) {
   }
   key.toolchain = job.toolchain;
   return key;
+}
+
+bool IsWorkOf(const v1::WorkUpdate& update, const log::TrialRow& trial) {
+  if (update.work_item() != trial.work_item) return false;
+  v1::WorkItem item;
+  // Trackers of older versions do not say what was submitted.
+  if (update.spec_hash() == 0 || !item.ParseFromString(trial.work_spec)) return true;
+  return daemon::WorkSpecHash(item) == update.spec_hash();
 }
 
 log::TrialNews NewsOf(const v1::WorkUpdate& update, const log::TrialRow& trial,

@@ -61,6 +61,9 @@ v1::WorkItem MakeWorkItem(const WorkItemSource& source);
 // Under what records of this job's task are kept. The device class comes with each record.
 log::RecordKey KeyOf(const log::JobRow& job, const std::string& task_hash);
 
+// Whether the update is about the work item that the trial submitted: the same name and content.
+bool IsWorkOf(const v1::WorkUpdate& update, const log::TrialRow& trial);
+
 // What the update means for the trial. REQUIRES: update.work_item() belongs to the trial.
 log::TrialNews NewsOf(const v1::WorkUpdate& update, const log::TrialRow& trial,
                       const log::RecordKey& key, int64_t now_us);
