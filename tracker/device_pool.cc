@@ -97,9 +97,15 @@ bool DevicePool::Matches(Device* device, const std::string& requirement) {
 
 v1::Reachability DevicePool::ReachabilityOf(const Device& device, Now now) const {
   if (!device.reported) return v1::REACHABILITY_OFFLINE;
+  if (!device.revoked.empty()) return v1::REACHABILITY_REVOKED;
   const int64_t silent = now.mono_ns - device.last_seen_ns;
   if (silent > options_.offline_after_ns) return v1::REACHABILITY_OFFLINE;
   return silent > options_.suspect_after_ns ? v1::REACHABILITY_SUSPECT : v1::REACHABILITY_ONLINE;
+}
+
+bool DevicePool::IsReachable(const Device& device, Now now) const {
+  const v1::Reachability reachability = ReachabilityOf(device, now);
+  return reachability == v1::REACHABILITY_ONLINE || reachability == v1::REACHABILITY_SUSPECT;
 }
 
 absl::Status DevicePool::Dispatchable(const Device& device, Now now) const {
@@ -109,6 +115,10 @@ absl::Status DevicePool::Dispatchable(const Device& device, Now now) const {
 }
 
 absl::Status DevicePool::Usable(const Device& device, Now now) const {
+  if (!device.revoked.empty()) {
+    return support::FailedPrecondition("device.agent.revoked",
+                                       device.agent + " is refused: " + device.revoked);
+  }
   if (ReachabilityOf(device, now) != v1::REACHABILITY_ONLINE) {
     return support::FailedPrecondition("device.reachability.away",
                                        "the device's agent does not report");

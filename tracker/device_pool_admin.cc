@@ -130,8 +130,9 @@ absl::StatusOr<v1::Device> DevicePool::SetAdminState(const v1::SetDeviceAdminSta
 
 // A device that nobody could use is not given to a person, who would only find that out later.
 absl::Status DevicePool::Holdable(const Device& device, Now now) const {
-  if (ReachabilityOf(device, now) == v1::REACHABILITY_OFFLINE) {
-    return support::FailedPrecondition("device.hold.unusable", device.row.name + " is offline");
+  if (!IsReachable(device, now)) {
+    return support::FailedPrecondition("device.hold.unusable",
+                                       device.row.name + " is offline or revoked");
   }
   if (device.row.health.verdict == Verdict::kQuarantined) {
     return support::FailedPrecondition(

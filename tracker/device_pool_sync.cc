@@ -53,7 +53,7 @@ absl::Status DevicePool::CheckSync(const v1::SyncRequest& request) const {
 }
 
 absl::StatusOr<bool> DevicePool::Sync(const v1::SyncRequest& request, const std::string& address,
-                                      Now now) {
+                                      Now now, const std::string& credential) {
   TW_TRY(CheckSync(request));
   Agent& agent = agents_[request.agent()];
   if (agent.replaced_sessions.count(request.session_id()) != 0) {
@@ -71,6 +71,7 @@ absl::StatusOr<bool> DevicePool::Sync(const v1::SyncRequest& request, const std:
   }
   if (request.sequence() < agent.sequence) return false;
   agent.sequence = request.sequence();
+  agent.credential = credential;
   agent.draining = request.draining();
   agent.leases.assign(request.leases().begin(), request.leases().end());
   agent.devices.clear();
@@ -86,8 +87,7 @@ void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
                               const v1::DeviceReport& report, const std::string& address, Now now) {
   Device& device = devices_[report.device()];
   // One agent owns a device; another may take it over only when the owner is gone.
-  if (device.reported && device.agent != agent_name &&
-      ReachabilityOf(device, now) != v1::REACHABILITY_OFFLINE) {
+  if (device.reported && device.agent != agent_name && IsReachable(device, now)) {
     agent->warnings.push_back(report.device() + " belongs to " + device.agent + "; ignored");
     return;
   }
@@ -117,7 +117,21 @@ void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
   device.last_seen_ns = now.mono_ns;
   device.last_seen_us = now.wall_us;
   device.reported = true;
+  device.revoked.clear();
   agent->devices.push_back(report.device());
+}
+
+void DevicePool::RevokeAgent(const std::string& agent, const std::string& credential,
+                             const std::string& reason, Now now) {
+  const auto it = agents_.find(agent);
+  if (it == agents_.end() || it->second.credential != credential) return;
+  for (const std::string& name : it->second.devices) {
+    Device& device = devices_[name];
+    if (device.agent != agent || !device.revoked.empty()) continue;
+    device.revoked = reason;
+    const std::string lease = device.lease;
+    if (!lease.empty()) DropLease(lease, "lease.agent.revoked", true, now);
+  }
 }
 
 void DevicePool::ReconcileLeases(const std::string& agent_name, Agent* agent, Now now) {

@@ -83,10 +83,12 @@ void SubmitOne(const v1::SubmitWorkRequest& request, const v1::WorkItem& item,
 
 }  // namespace
 
-LoopCall SyncCall(const v1::SyncRequest* request, v1::SyncResponse* response, std::string address) {
+LoopCall SyncCall(const v1::SyncRequest* request, v1::SyncResponse* response, std::string address,
+                  std::string credential) {
   LoopCall call;
-  call.apply = [request, address = std::move(address)](DevicePool& pool, Now now) {
-    return pool.Sync(*request, address, now).status();
+  call.apply = [request, address = std::move(address), credential = std::move(credential)](
+                   DevicePool& pool, Now now) {
+    return pool.Sync(*request, address, now, credential).status();
   };
   call.poll = [request, response](const PollContext& poll) {
     return PollSync(*request, response, poll);

@@ -11,7 +11,9 @@
 
 namespace tilewright::tracker {
 
-LoopCall SyncCall(const v1::SyncRequest* request, v1::SyncResponse* response, std::string address);
+// `credential`: see DevicePool::Sync.
+LoopCall SyncCall(const v1::SyncRequest* request, v1::SyncResponse* response, std::string address,
+                  std::string credential = "");
 
 // invalid_argument (agent.report.too_many) beyond 256 results. A result of a device that another
 // agent owns is rejected (result.device.foreign).

@@ -11,8 +11,10 @@
 #include "deploy/daemon/systemd.h"
 #include "deploy/security/enrolment.h"
 #include "deploy/security/identity.h"
+#include "deploy/security/rate_limiter.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
+#include "deploy/support/strings.h"
 #include "tracker/enrolment_service.h"
 #include "tracker/tracker_loop.h"
 #include "tracker/tracker_metrics.h"
@@ -21,6 +23,9 @@
 
 namespace tilewright::tracker {
 namespace {
+
+// Refused calls of a revoked agent that the loop hears of.
+constexpr security::RateLimit kRevokedCalls = {1, 4};
 
 struct TrackerFlags {
   int64_t lease_ttl_ms = 30'000;
@@ -108,6 +113,25 @@ absl::Status CheckFlags(const TrackerFlags& flags) {
   return Shares(flags).status();
 }
 
+// Devices of an agent that is refused say so at once, not when they are missed.
+void TellRevokedAgents(daemon::ServerSecurity* security, TrackerLoop* loop, support::Clock* clock) {
+  const auto limiter = std::make_shared<security::RateLimiter>(clock);
+  security->set_on_revoked([loop, limiter](std::string_view uri, const std::string& credential,
+                                           const absl::Status& why) {
+    const auto peer = security::ParsePeerUri(uri);
+    if (!peer.ok() || peer->kind != security::CertificateKind::kAgent) return;
+    if (!limiter->Take(std::string(uri), kRevokedCalls)) return;
+    LoopCall call;
+    call.apply = [agent = "agents/" + peer->name, credential, reason = support::StatusText(why)](
+                     DevicePool& pool, Now now) {
+      pool.RevokeAgent(agent, credential, reason, now);
+      return absl::OkStatus();
+    };
+    call.finish = [](const absl::Status&) {};
+    loop->Post(std::move(call));
+  });
+}
+
 absl::Status Serve(const TrackerFlags& flags, daemon::DaemonContext& context) {
   const std::string& dir = context.flags.state_dir;
   support::SystemClock clock;
@@ -151,6 +175,7 @@ absl::Status Serve(const TrackerFlags& flags, daemon::DaemonContext& context) {
     fatal = std::move(status);
     context.stop->Request();
   });
+  TellRevokedAgents(context.security, loop.get(), &clock);
   EnrolmentDoor enrolment(flags, context, &clock);
   TW_TRY(enrolment.Start());
   TW_TRY(host.Start());

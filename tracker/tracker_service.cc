@@ -36,6 +36,11 @@ grpc::ServerUnaryReactor* StartSimple(TrackerLoop* loop, grpc::CallbackServerCon
   return Start(loop, context, std::move(call));
 }
 
+absl::Status RevokedMeanwhile() {
+  return support::MakeError(absl::StatusCode::kUnauthenticated, "auth.certificate.revoked",
+                            "the agent's certificate was revoked");
+}
+
 }  // namespace
 
 absl::Status AgentServiceImpl::CheckAgent(grpc::CallbackServerContext* context,
@@ -48,9 +53,20 @@ grpc::ServerUnaryReactor* AgentServiceImpl::Sync(grpc::CallbackServerContext* co
                                                  v1::SyncResponse* response) {
   const absl::Status checked = CheckAgent(context, request->agent());
   if (!checked.ok()) return Refuse(context, checked);
-  LoopCall call = SyncCall(request, response, daemon::PeerHost(context->peer()));
-  call.cancelled = [context] { return context->IsCancelled(); };
-  return Start(loop_, context, std::move(call));
+  const bool secure = security_ != nullptr && security_->secure();
+  LoopCall call = SyncCall(request, response, daemon::PeerHost(context->peer()),
+                           secure ? security_->CredentialOf(*context) : "");
+  // A call that is held while its certificate is revoked ends; the next one is refused at the door.
+  const auto is_revoked = [context, security = secure ? security_ : nullptr] {
+    return security != nullptr && security->IsRevoked(*context);
+  };
+  call.cancelled = [context, is_revoked] { return context->IsCancelled() || is_revoked(); };
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  call.finish = [reactor, is_revoked](const absl::Status& status) {
+    reactor->Finish(daemon::ToGrpc(is_revoked() ? RevokedMeanwhile() : status));
+  };
+  loop_->Post(std::move(call));
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* AgentServiceImpl::ReportResults(grpc::CallbackServerContext* context,

@@ -10,8 +10,7 @@
 #include "deploy/daemon/daemon_log.h"
 #include "deploy/daemon/peer_certificate.h"
 #include "deploy/daemon/wire.h"
-#include "deploy/security/identity.h"
-#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::daemon {
@@ -20,8 +19,6 @@ namespace {
 using security::CallFacts;
 
 constexpr int kMaxFieldDepth = 2;
-constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
-constexpr int64_t kWarnDays = 14;
 
 std::string_view View(grpc::string_ref text) { return {text.data(), text.size()}; }
 
@@ -36,6 +33,11 @@ std::string PeerUriOf(const grpc::AuthContext* context) {
   if (context == nullptr) return "";
   const auto uris = context->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME);
   return uris.size() == 1 ? std::string(uris[0].data(), uris[0].size()) : "";
+}
+
+std::string CredentialText(const grpc::AuthContext* context) {
+  const std::string_view pem = PeerCertificate(context);
+  return pem.empty() ? "" : support::Hex64(support::StableHash64(pem));
 }
 
 // What a request is about: the first of these fields that says something, also of the message in it
@@ -95,9 +97,9 @@ class ServerSecurity::TokenProcessor final : public grpc::AuthMetadataProcessor 
         revoked.ok() ? security_->guard_->Admit(facts) : absl::StatusOr<security::Caller>(revoked);
     security_->TellOfTokenFile();
     security_->TellOfRevocations();
-    security_->LookAtCertificate();
     if (caller.ok()) return grpc::Status::OK;
     security_->Refused(facts, caller.status());
+    security_->TellRevoked(uri, CredentialText(context), caller.status());
     return ToGrpc(caller.status());
   }
 
@@ -164,7 +166,6 @@ absl::StatusOr<std::unique_ptr<ServerSecurity>> ServerSecurity::Open(const Secur
   if (options.identity.empty()) return made;
   TW_ASSIGN(made->guard_, security::CallGuard::Open(options.tokens, options.listener, clock));
   TW_ASSIGN(made->revocations_, security::RevocationList::Open(options.identity, clock));
-  if (options.metrics != nullptr) made->LookAtCertificate();
   return made;
 }
 
@@ -183,6 +184,21 @@ std::string ServerSecurity::CallerText(const grpc::ServerContextBase& context) c
   if (!secure()) return PeerHost(context.peer());
   const auto caller = Identify(context);
   return caller.ok() ? caller->Text() : "unknown";
+}
+
+std::string ServerSecurity::CredentialOf(const grpc::ServerContextBase& context) const {
+  return CredentialText(context.auth_context().get());
+}
+
+bool ServerSecurity::IsRevoked(const grpc::ServerContextBase& context) const {
+  return secure() && !revocations_->Check(PeerCertificate(context.auth_context().get())).ok();
+}
+
+void ServerSecurity::TellRevoked(std::string_view uri, const std::string& credential,
+                                 const absl::Status& why) {
+  const std::string slug = support::Slug(why);
+  const bool revoked = slug == "auth.certificate.revoked" || slug == "auth.token.revoked";
+  if (on_revoked_ && revoked) on_revoked_(uri, credential, why);
 }
 
 absl::Status ServerSecurity::CheckAgent(const grpc::ServerContextBase& context,
@@ -227,33 +243,6 @@ void ServerSecurity::TellOfRevocations() {
              {{"error", support::StatusText(status)},
               {"message", "the list that was read last stays valid"}});
   }
-}
-
-void ServerSecurity::LookAtCertificate() {
-  const int64_t now_ns = clock_->NowNs();
-  int64_t due_ns = next_certificate_look_ns_.load();
-  if (now_ns < due_ns ||
-      !next_certificate_look_ns_.compare_exchange_strong(due_ns, now_ns + kHourNs)) {
-    return;
-  }
-  const std::string path = support::PathJoin(options_.identity, security::kCertificateFile);
-  const auto pem = support::ReadFile(path, security::kMaxPemBytes);
-  const auto infos = security::ReadCertificates(pem.value_or(""), path);
-  if (!infos.ok()) {
-    LogError("identity.certificate.unreadable", {{"error", support::StatusText(infos.status())}});
-    return;
-  }
-  const int64_t end_s = infos->front().not_after_s;
-  if (options_.metrics != nullptr) {
-    options_.metrics
-        ->Gauge("tilewright_certificate_expiry_timestamp_seconds",
-                "end of the daemon's own certificate, seconds since 1970")
-        .Set(static_cast<double>(end_s));
-  }
-  const int64_t days = (end_s - clock_->WallMicros() / 1'000'000) / 86'400;
-  if (days >= kWarnDays) return;
-  LogWarning("identity.certificate.ends",
-             {{"days_left", days}, {"message", "'tilewright certs renew' it"}});
 }
 
 void ServerSecurity::Refused(const CallFacts& facts, const absl::Status& status) {

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -46,6 +47,18 @@ class ServerSecurity {
   // show no tokens (plain text). Never empty.
   std::string CallerText(const grpc::ServerContextBase& context) const;
 
+  // Names the certificate that came with the call, of two different ones differently; empty in
+  // plain text.
+  std::string CredentialOf(const grpc::ServerContextBase& context) const;
+  // Whether that certificate was revoked since the call was admitted.
+  bool IsRevoked(const grpc::ServerContextBase& context) const;
+
+  // Told of each call that is refused because certificate or token was revoked, on a thread of
+  // gRPC's: the URI of the certificate, its credential, and why. Set it before anybody calls.
+  using RevokedCallback = std::function<void(std::string_view uri, const std::string& credential,
+                                             const absl::Status& why)>;
+  void set_on_revoked(RevokedCallback on_revoked) { on_revoked_ = std::move(on_revoked); }
+
   // permission_denied (auth.agent.mismatch) unless `agent` ("agents/bench-3") is the one whose
   // token came with the call; ok in plain text.
   absl::Status CheckAgent(const grpc::ServerContextBase& context, const std::string& agent) const;
@@ -73,19 +86,18 @@ class ServerSecurity {
   void TellOfTokenFile();
   // Likewise of the list of revoked certificates.
   void TellOfRevocations();
-  // Once an hour: when the own certificate ends, as a metric, and as a warning when it is soon.
-  void LookAtCertificate();
   void Refused(const security::CallFacts& facts, const absl::Status& status);
+  void TellRevoked(std::string_view uri, const std::string& credential, const absl::Status& why);
   void Audited(const grpc::ServerContextBase& context, const std::string& method,
                const std::string& what, const grpc::Status& status);
 
   const SecurityOptions options_;
+  RevokedCallback on_revoked_;
   support::Clock* const clock_;
   std::unique_ptr<security::CallGuard> guard_;
   std::unique_ptr<security::RevocationList> revocations_;
   std::atomic<bool> token_file_bad_{false};
   std::atomic<bool> revocations_bad_{false};
-  std::atomic<int64_t> next_certificate_look_ns_{INT64_MIN};
   std::unique_ptr<security::AuditLog> audit_;
 };
 

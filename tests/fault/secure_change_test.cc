@@ -86,7 +86,8 @@ TEST_F(SecureChangeTest, ARevokedTokenIsOutWithoutARestart) {
   ASSERT_TRUE(security::RevokeToken(File("tracker-tokens"), id, NowSeconds()).ok());
   ASSERT_TRUE(
       WaitFor([&] { return support::Slug(RawCall(agent, health)) == "auth.token.revoked"; }));
-  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_OFFLINE; }));
+  // At once, not when the agent has been silent for a minute, and with the reason.
+  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_REVOKED; }, 20'000));
   // A new token in its place: the agent comes back by itself.
   Token("tracker-tokens", Role::kAgent, "bench");
   ASSERT_TRUE(WriteToken("bench", "tracker-tokens", "bench").ok());
@@ -111,6 +112,38 @@ TEST_F(SecureChangeTest, ARevokedCertificateIsOutWithoutARestart) {
 
 // Whoever dials refuses a server whose certificate was revoked, on the connection that it has, too,
 // and goes back to it when it shows another one.
+TEST_F(SecureChangeTest, ADeviceOfARevokedAgentSaysSoAtOnce) {
+  StartTracker();
+  StartAgent();
+  const auto admin =
+      v1::FleetAdminService::NewStub(DialAs(tracker_, "laptop", "tracker-tokens", "root"));
+  const auto reachability = [&] { return Reachability(admin.get()); };
+  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_ONLINE; }));
+  const auto revoked = Revoke("bench");
+  ASSERT_TRUE(revoked.ok()) << revoked.status();
+  ASSERT_TRUE(support::WriteFileAtomic(File("lab/crl.pem"), *revoked).ok());
+  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_REVOKED; }, 20'000));
+  v1::GetDeviceRequest request;
+  request.set_name("devices/bench-cpu");
+  v1::Device device;
+  grpc::ClientContext context;
+  daemon::SetTimeout(&context, tests::Patiently(5000));
+  ASSERT_TRUE(admin->GetDevice(&context, request, &device).ok());
+  ASSERT_FALSE(device.conditions().empty());
+  EXPECT_NE(device.conditions().rbegin()->message().find("auth.certificate.revoked"),
+            std::string::npos)
+      << device.conditions().rbegin()->message();
+  // Started again with a new certificate, it is back.
+  ASSERT_TRUE(security::RenewIdentity(File("pki"), File("bench"), 90, NowSeconds()).ok());
+  const auto agent = children_.extract("agent");
+  kill(agent.mapped()->pid(), SIGTERM);
+  ASSERT_TRUE(agent.mapped()->Wait(tests::Patiently(20'000)).ok());
+  EXPECT_NE(agent.mapped()->stderr_tail().find("auth.certificate.revoked"), std::string::npos)
+      << agent.mapped()->stderr_tail();
+  StartAgent();
+  EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_ONLINE; }));
+}
+
 TEST_F(SecureChangeTest, ARevokedServerGetsNoCalls) {
   StartTracker();
   StartAgent();
