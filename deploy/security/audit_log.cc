@@ -168,4 +168,17 @@ absl::StatusOr<AuditSummary> VerifyAuditFile(const std::string& path) {
   return summary;
 }
 
+absl::StatusOr<std::map<std::string, std::string>> LastTokenUses(const std::string& path) {
+  if (!support::FileExists(path)) return support::NotFound("audit.file.missing", path);
+  std::ifstream in(path);
+  std::map<std::string, std::string> uses;
+  for (std::string line; std::getline(in, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("token") || !json.contains("ts")) continue;
+    if (!json["token"].is_string() || !json["ts"].is_string()) continue;
+    uses[json["token"].get<std::string>()] = json["ts"].get<std::string>();
+  }
+  return uses;
+}
+
 }  // namespace tilewright::security

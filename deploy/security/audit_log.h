@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -66,5 +67,10 @@ struct AuditSummary {
 };
 // Walks the chain of a file. data_loss (audit.chain.broken, audit.file.invalid) with the line.
 absl::StatusOr<AuditSummary> VerifyAuditFile(const std::string& path);
+
+// When each token was last seen in a file, by its id ("2026-11-22T07:30:00.000000Z"): of calls that
+// are audited, and of refused ones. Lines that are none are left out. not_found
+// (audit.file.missing).
+absl::StatusOr<std::map<std::string, std::string>> LastTokenUses(const std::string& path);
 
 }  // namespace tilewright::security

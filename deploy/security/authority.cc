@@ -10,6 +10,7 @@
 
 #include "deploy/security/certificate_request.h"
 #include "deploy/security/identity.h"
+#include "deploy/security/issued_certificates.h"
 #include "deploy/security/openssl_types.h"
 #include "deploy/security/revocation.h"
 #include "deploy/security/secret_rows.h"
@@ -366,6 +367,7 @@ absl::Status IssueIdentity(const std::string& authority, const LeafRequest& requ
                                   folder + " has one; 'tilewright certs renew' makes it new");
   }
   TW_ASSIGN(const IdentityFiles files, SignLeaf(signer, request, now_s));
+  RecordIssued(authority, files.certificate).IgnoreError();
   return ReplaceIdentity(folder, files);
 }
 
@@ -374,7 +376,9 @@ absl::StatusOr<IdentityFiles> SignRequest(const std::string& authority,
                                           int64_t now_s) {
   TW_ASSIGN(const Authority signer, LoadAuthority(authority));
   TW_ASSIGN(const KeyPtr key, KeyOfRequest(request_pem));
-  return SignKey(signer, request, key.get(), now_s);
+  TW_ASSIGN(IdentityFiles files, SignKey(signer, request, key.get(), now_s));
+  RecordIssued(authority, files.certificate).IgnoreError();
+  return files;
 }
 
 absl::Status SignRequest(const std::string& authority, std::string_view request_pem,
@@ -404,6 +408,7 @@ absl::Status RenewIdentity(const std::string& authority, const std::string& fold
   const std::string uri = infos.front().uris.empty() ? "" : infos.front().uris.front();
   TW_ASSIGN(request.peer, ParsePeerUri(uri));
   TW_ASSIGN(const IdentityFiles files, SignLeaf(signer, request, now_s));
+  RecordIssued(authority, files.certificate).IgnoreError();
   return ReplaceIdentity(folder, files);
 }
 

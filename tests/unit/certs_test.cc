@@ -10,6 +10,7 @@
 #include "deploy/security/authority.h"
 #include "deploy/security/certificate_request.h"
 #include "deploy/security/identity.h"
+#include "deploy/security/issued_certificates.h"
 #include "deploy/security/revocation.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -240,6 +241,36 @@ TEST_F(CertsTest, RevokedCertificatesAreKnownByTheirSignedListWithinASecond) {
   clock.AdvanceNs(1'100'000'000);
   EXPECT_EQ(support::Slug((*list)->Check(old)), "auth.certificate.revoked");
   EXPECT_EQ(support::Slug((*list)->FileStatus()), "certs.revocations.missing");
+}
+
+TEST_F(CertsTest, AnAuthorityKnowsWhatItHasSigned) {
+  EXPECT_TRUE(ListIssued(pki_, kNow)->empty());
+  EXPECT_EQ(support::Slug(ListIssued(dir_->File("none"), kNow).status()),
+            "certs.authority.missing");
+  ASSERT_TRUE(Issue(CertificateKind::kClient, "ana", "elsewhere").ok());
+  ASSERT_TRUE(Issue(CertificateKind::kAgent, "bench", "bench").ok());
+  ASSERT_TRUE(RenewIdentity(pki_, dir_->File("elsewhere"), 300, kNow).ok());
+  // A key of the device's own, by request or ticket.
+  ASSERT_TRUE(RequestIdentity(dir_->File("device")).ok());
+  LeafRequest leaf;
+  leaf.peer = {CertificateKind::kAgent, "device"};
+  ASSERT_TRUE(
+      SignRequest(pki_, *support::ReadFile(dir_->File("device/request.pem"), 1 << 20), leaf, kNow)
+          .ok());
+  ASSERT_TRUE(RevokeCertificates(pki_, {Leaf("bench").serial}, kNow).ok());
+  // Made before issued.pem was: found where `certs issue` puts it.
+  ASSERT_TRUE(Issue(CertificateKind::kTuner, "main", "pki/issued/main").ok());
+  std::string pem = *support::ReadFile(pki_ + "/issued.pem", 1 << 20);
+  pem.resize(pem.rfind("-----BEGIN"));
+  ASSERT_TRUE(support::WriteFileAtomic(pki_ + "/issued.pem", pem).ok());
+  const auto listed = ListIssued(pki_, kNow + 100 * kDay);
+  ASSERT_TRUE(listed.ok()) << listed.status();
+  std::vector<std::string> lines;
+  for (const IssuedCertificate& one : *listed) {
+    lines.push_back(KindText(one.peer.kind) + " " + one.peer.name + " " + StateText(one.state));
+  }
+  EXPECT_THAT(lines, ElementsAre("tuner main ended", "agent bench revoked", "agent device ended",
+                                 "client ana valid", "client ana ended"));
 }
 
 TEST_F(CertsTest, RevocationsGrowAndOutliveTheirAuthority) {

@@ -1,11 +1,15 @@
 #include "tuner_server/cli/certs_commands.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "deploy/security/authority.h"
 #include "deploy/security/certificate_request.h"
 #include "deploy/security/enrolment.h"
 #include "deploy/security/identity.h"
+#include "deploy/security/issued_certificates.h"
 #include "deploy/security/revocation.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -105,6 +109,13 @@ absl::Status PrintIdentity(const std::string& folder, OutputFormat format) {
   return absl::OkStatus();
 }
 
+// `certs ticket ... > FILE`: agents refuse a ticket that others can read, and shells make files
+// that they can.
+void KeepStdoutPrivate() {
+  struct stat info{};
+  if (fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode)) fchmod(STDOUT_FILENO, 0600);
+}
+
 }  // namespace
 
 int CertsInit(const CertsOptions& options) {
@@ -165,6 +176,7 @@ int CertsTicket(const CertsOptions& options) {
               security::CreateTicket(options.tickets, options.authority, options.name, valid_s,
                                      NowSeconds()));
     const std::string until = security::TimeText(made.row.expires_s);
+    KeepStdoutPrivate();
     if (options.format == OutputFormat::kJson) {
       PrintJson({{"id", made.row.id},
                  {"agent", made.row.name},
@@ -224,6 +236,41 @@ int CertsRevoke(const CertsOptions& options) {
     return absl::OkStatus();
   };
   return Finish("certs revoke", "cannot revoke", revoke());
+}
+
+int CertsList(const CertsOptions& options, bool all) {
+  const auto list = [&]() -> absl::Status {
+    const int64_t now_s = NowSeconds();
+    TW_ASSIGN(const auto issued, security::ListIssued(options.authority, now_s));
+    Table table({{"kind"},
+                 {"name"},
+                 {"state"},
+                 {"hosts"},
+                 {"valid until (UTC)"},
+                 {"days", true},
+                 {"serial"}});
+    nlohmann::json rows = nlohmann::json::array();
+    for (const security::IssuedCertificate& one : issued) {
+      if (!all && one.state == security::CertificateState::kEnded) continue;
+      const std::string kind = security::KindText(one.peer.kind);
+      const std::string state = security::StateText(one.state);
+      nlohmann::json row = CertificateJson(one.info, now_s);
+      row["kind"] = kind;
+      row["name"] = one.peer.name;
+      row["state"] = state;
+      rows.push_back(row);
+      table.AddRow({kind, one.peer.name, state, support::Join(one.info.hosts, " "),
+                    security::TimeText(one.info.not_after_s),
+                    StrCat((one.info.not_after_s - now_s) / kSecondsOfDay), one.info.serial});
+    }
+    if (options.format == OutputFormat::kJson) {
+      PrintJson(rows);
+    } else {
+      PrintOut(table.rows() == 0 ? "no certificates" : table.Render());
+    }
+    return absl::OkStatus();
+  };
+  return Finish("certs list", "cannot list what " + options.authority + " has signed", list());
 }
 
 int CertsShow(const std::string& path, OutputFormat format) {

@@ -37,6 +37,8 @@ int CertsTicket(const CertsOptions& options);
 int CertsRotate(const CertsOptions& options, bool retire);
 // Puts certificates on the authority's list of revoked ones.
 int CertsRevoke(const CertsOptions& options);
+// What the authority has signed: who, until when, revoked or not; ended ones with `all`.
+int CertsList(const CertsOptions& options, bool all);
 // Lists the certificates of an authority, an identity or a PEM file, with their faults; returns 1
 // if there is a fault.
 int CertsShow(const std::string& path, OutputFormat format);

@@ -85,7 +85,9 @@ void AddTicket(CLI::App* group, const std::shared_ptr<CertsOptions>& o, Action* 
       "             --enrol-tickets tickets\n"
       "  bench-3$ tilewright-agent ... --enrol tracker.example.org:7003 --ticket ticket \\\n"
       "             --identity /etc/tilewright/agent\n"
-      "\nThe agent's key never leaves it. The ticket names the authority, so that the agent\n"
+      "\nThe file of a redirection is made readable for its owner alone: the agent refuses "
+      "others.\n"
+      "The agent's key never leaves it. The ticket names the authority, so that the agent\n"
       "cannot be lured elsewhere, and counts for one key: that one may ask again.\n");
   ticket->add_option("AUTHORITY", o->authority, "folder of the authority")->required();
   ticket->add_option("NAME", o->name, "of the agent")->required();
@@ -134,6 +136,20 @@ void AddRevoke(CLI::App* group, const std::shared_ptr<CertsOptions>& o, Action* 
   revoke->callback([=] { *action = [o] { return CertsRevoke(*o); }; });
 }
 
+void AddList(CLI::App* group, const std::shared_ptr<CertsOptions>& o, Action* action) {
+  auto all = std::make_shared<bool>(false);
+  CLI::App* list = AddCommand(
+      group, "list", "all certificates that an authority has signed: who, until when, revoked",
+      "  tilewright certs list pki\n"
+      "  tilewright certs list pki --all -o json\n"
+      "\nAlso those of tickets and requests. What they may do: 'tilewright tokens list', 'tokens "
+      "roles'.\n");
+  list->add_option("AUTHORITY", o->authority, "folder of the authority")->required();
+  list->add_flag("--all", *all, "also certificates that have ended");
+  AddFormat(list, kOutputFlag, &o->format);
+  list->callback([=] { *action = [o, all] { return CertsList(*o, *all); }; });
+}
+
 void AddTokenFile(CLI::App* command, TokensOptions* options) {
   command->add_option("--file", options->file, "token file of the tracker or the tuner (--tokens)")
       ->required();
@@ -174,10 +190,20 @@ void AddTokens(CLI::App* app, Action* action) {
   create->callback([=] { *action = [o] { return TokensCreate(*o); }; });
 
   CLI::App* list = AddCommand(group, "list", "all tokens, without their secrets",
-                              "  tilewright tokens list --file tuner-tokens -o json\n");
+                              "  tilewright tokens list --file tuner-tokens \\\n"
+                              "    --audit /var/lib/tilewright-tuner/audit.jsonl\n"
+                              "\nWhat a role may do: 'tilewright tokens roles'. Not every call is "
+                              "audited.\n");
   AddTokenFile(list, o.get());
+  list->add_option("--audit", o->audit,
+                   "audit.jsonl of the daemon: also say when each token was last seen there");
   AddFormat(list, kOutputFlag, &o->format);
   list->callback([=] { *action = [o] { return TokensList(*o); }; });
+
+  CLI::App* roles = AddCommand(group, "roles", "who may call what: the table that daemons obey",
+                               "  tilewright tokens roles -o json\n");
+  AddFormat(roles, kOutputFlag, &o->format);
+  roles->callback([=] { *action = [o] { return TokensRoles(o->format); }; });
 
   CLI::App* revoke = AddCommand(group, "revoke", "end a token now",
                                 "  tilewright tokens revoke 3f9a0c2b71de --file tuner-tokens\n");
@@ -215,6 +241,7 @@ void AddCerts(CLI::App* app, Action* action) {
   AddRequestAndSign(group, o, action);
   AddTicket(group, o, action);
   AddRevoke(group, o, action);
+  AddList(group, o, action);
   CLI::App* show =
       AddCommand(group, "show", "what a certificate says, and whether an identity can be used",
                  "  tilewright certs show pki/issued/ana -o json\n");

@@ -74,13 +74,27 @@ int TokensList(const TokensOptions& options) {
   const auto list = [&]() -> absl::Status {
     TW_ASSIGN(const std::vector<security::TokenRow> rows, security::LoadTokens(options.file));
     const int64_t now_s = UnixSeconds();
-    Table table(
-        {{"id"}, {"role"}, {"name"}, {"state"}, {"created (UTC)"}, {"expires"}, {"revoked"}});
+    std::map<std::string, std::string> uses;
+    if (!options.audit.empty()) {
+      TW_ASSIGN(uses, security::LastTokenUses(options.audit));
+    }
+    Table table({{"id"},
+                 {"role"},
+                 {"name"},
+                 {"state"},
+                 {"created (UTC)"},
+                 {"expires"},
+                 {"revoked"},
+                 {"last audited use"}});
     nlohmann::json json = nlohmann::json::array();
     for (const security::TokenRow& row : rows) {
+      const auto use = uses.find(row.id);
+      const std::string last = use == uses.end() ? "-" : use->second;
       json.push_back(TokenJson(row, now_s));
+      json.back()["last_audited_use"] = last;
       table.AddRow({row.id, security::RoleText(row.role), row.name, StateText(row, now_s),
-                    WhenText(row.created_s), WhenText(row.expires_s), WhenText(row.revoked_s)});
+                    WhenText(row.created_s), WhenText(row.expires_s), WhenText(row.revoked_s),
+                    last});
     }
     if (options.format == OutputFormat::kJson) {
       PrintJson(json);
@@ -90,6 +104,39 @@ int TokensList(const TokensOptions& options) {
     return absl::OkStatus();
   };
   return Finish("tokens list", "cannot list the tokens of " + options.file, list());
+}
+
+int TokensRoles(OutputFormat format) {
+  using security::Listener;
+  using security::Role;
+  const auto roles = [](const security::MethodRule& rule, Listener listener) {
+    std::vector<std::string> names;
+    for (const Role role : {Role::kAgent, Role::kTuner, Role::kCi, Role::kEngineer, Role::kAdmin}) {
+      if (security::Allows(rule, listener, role)) names.push_back(security::RoleText(role));
+    }
+    return names;
+  };
+  Table table({{"call"}, {"on the tracker"}, {"on the tuner"}, {"audited"}});
+  nlohmann::json rows = nlohmann::json::array();
+  for (const security::MethodRule& rule : security::MethodRules()) {
+    const std::vector<std::string> tracker = roles(rule, Listener::kTracker);
+    const std::vector<std::string> tuner = roles(rule, Listener::kTuner);
+    rows.push_back({{"method", rule.method},
+                    {"tracker", tracker},
+                    {"tuner", tuner},
+                    {"audited", rule.audited}});
+    const auto text = [](const std::vector<std::string>& names) {
+      return names.empty() ? "-" : support::Join(names, " ");
+    };
+    table.AddRow({std::string(rule.method.substr(rule.method.rfind('.') + 1)), text(tracker),
+                  text(tuner), rule.audited ? "yes" : "-"});
+  }
+  if (format == OutputFormat::kJson) {
+    PrintJson(rows);
+  } else {
+    PrintOut(table.Render());
+  }
+  return Finish("tokens roles", "", absl::OkStatus());
 }
 
 int TokensRevoke(const TokensOptions& options) {

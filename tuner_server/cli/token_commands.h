@@ -15,6 +15,7 @@ struct TokensOptions {
   std::string name;      // of the person, pipeline, agent or tuner
   std::string id;        // of a token
   std::string identity;  // folder that gets the token; empty: print it
+  std::string audit;     // audit log of the daemon, for the last use; empty: none
   int days = security::kTokenDays;
   double grace_hours = 24;
   OutputFormat format = OutputFormat::kTable;
@@ -23,6 +24,8 @@ struct TokensOptions {
 // Each returns an exit code.
 int TokensCreate(const TokensOptions& options);
 int TokensList(const TokensOptions& options);
+// Who may call what, on the tracker and on the tuner.
+int TokensRoles(OutputFormat format);
 int TokensRevoke(const TokensOptions& options);
 int TokensRotate(const TokensOptions& options);
 int AuditVerify(const std::string& path);
