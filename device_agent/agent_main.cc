@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "deploy/daemon/daemon_main.h"
-#include "deploy/daemon/enrolment_client.h"
 #include "deploy/daemon/server_host.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/security/identity.h"
@@ -14,6 +13,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "deploy/support/version.h"
+#include "device_agent/agent_enrolment.h"
 #include "device_agent/agent_loop.h"
 #include "device_agent/device_spec.h"
 #include "device_agent/host_state.h"
@@ -90,22 +90,26 @@ void AddFlags(CLI::App& app, AgentFlags* flags) {
                  "noisy=P that share too noisy to count, self_tests=N the first self-tests");
 }
 
-// Whether the identity has to be made first.
-bool LacksIdentity(const AgentFlags& flags, const daemon::DaemonFlags& common) {
-  return !flags.enrol.empty() && !common.identity.empty() &&
-         !support::FileExists(support::PathJoin(common.identity, security::kCertificateFile));
+AgentEnrolment EnrolmentOf(const AgentFlags& flags, const daemon::DaemonFlags& common) {
+  return {flags.enrol, flags.ticket, common.identity, flags.name};
 }
 
-absl::Status Enrol(const AgentFlags& flags, const daemon::DaemonFlags& common) {
+// Whether the identity has to be made first.
+bool LacksIdentity(const AgentFlags& flags, const daemon::DaemonFlags& common) {
   support::SystemClock clock;
-  TW_TRY(security::CheckPrivateFile(flags.ticket));
-  TW_ASSIGN(const std::string ticket, support::ReadFile(flags.ticket, kMaxNameFile));
-  daemon::EnrolmentOptions options;
-  options.address = flags.enrol;
-  options.ticket = std::string(support::Trim(ticket));
-  options.name = flags.name;
-  options.identity = common.identity;
-  TW_ASSIGN(const std::string name, daemon::EnrolIdentity(options, &clock));
+  std::string why;
+  const bool lacks =
+      NeedsEnrolment(EnrolmentOf(flags, common), clock.WallMicros() / 1'000'000, &why);
+  if (!why.empty()) {
+    daemon::LogWarning(lacks ? "agent.enrol.again" : "agent.enrol.kept",
+                       {{"identity", common.identity}, {"message", why}});
+  }
+  return lacks;
+}
+
+absl::Status MakeIdentity(const AgentFlags& flags, const daemon::DaemonFlags& common) {
+  support::SystemClock clock;
+  TW_ASSIGN(const std::string name, Enrol(EnrolmentOf(flags, common), &clock));
   daemon::LogInfo("agent.enrolled", {{"agent", name}, {"identity", common.identity}});
   return absl::OkStatus();
 }
@@ -122,53 +126,6 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
     labels[text.substr(0, equals)] = text.substr(equals + 1);
   }
   return labels;
-}
-
-absl::Status CheckFlags(const AgentFlags& flags, const daemon::DaemonFlags& common) {
-  if (common.tracker.empty()) {
-    return support::InvalidArgument("agent.tracker.missing", "--tracker HOST:PORT is required");
-  }
-  TW_TRY(daemon::ParseHostPort(common.tracker, "daemon.tracker.invalid").status());
-  TW_TRY(ParseDevices(common.device).status());
-  if (!flags.enrol.empty()) {
-    TW_TRY(daemon::ParseHostPort(flags.enrol, "agent.enrol.invalid").status());
-    if (common.identity.empty() || flags.ticket.empty()) {
-      return support::InvalidArgument("agent.enrol.incomplete",
-                                      "--enrol needs --identity DIR and --ticket FILE");
-    }
-  }
-  if (!flags.name.empty()) TW_TRY(CheckName(flags.name));
-  TW_TRY(ParseLabels(flags.labels).status());
-  if (!flags.test_faults.empty()) TW_TRY(ParseTestFaults(flags.test_faults).status());
-  if (flags.threads < 0 || flags.memory_limit_bytes < 0 || flags.cache_bytes < 0 ||
-      flags.reset.timeout_ms < 1 || flags.reset.min_interval_ms < 0 ||
-      flags.reset.max_per_day < 0 || flags.wall_limit_ms < 1 || flags.drain_ms < 0 ||
-      flags.sync_hold_ms < 0) {
-    return support::InvalidArgument("agent.flags.invalid",
-                                    "expected numbers that are not negative");
-  }
-  return absl::OkStatus();
-}
-
-// By flag, else the one of the certificate (a tracker with TLS knows agents by it), else one that
-// was made up at the first start: it survives restarts and says nothing about machine or owner.
-absl::StatusOr<std::string> AgentName(const AgentFlags& flags, const std::string& state_dir,
-                                      const std::string& identity) {
-  if (!flags.name.empty()) return flags.name;
-  if (!identity.empty()) {
-    TW_ASSIGN(const auto peer, security::ReadPeer(identity));
-    if (peer.has_value() && peer->kind == security::CertificateKind::kAgent) return peer->name;
-  }
-  const std::string path = support::PathJoin(state_dir, "agent-name");
-  if (support::FileExists(path)) {
-    TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxNameFile));
-    const std::string name(support::Trim(text));
-    TW_TRY(CheckName(name));
-    return name;
-  }
-  const std::string name = "agent-" + NewUuid().substr(0, 8);
-  TW_TRY(support::WriteFileAtomic(path, name + "\n"));
-  return name;
 }
 
 // What the flags say of each device, with the agent's defaults filled in.
@@ -207,6 +164,55 @@ absl::StatusOr<std::vector<AgentDevice>> MakeDevices(
     }
   }
   return devices;
+}
+
+absl::Status CheckFlags(const AgentFlags& flags, const daemon::DaemonFlags& common) {
+  if (common.tracker.empty()) {
+    return support::InvalidArgument("agent.tracker.missing", "--tracker HOST:PORT is required");
+  }
+  TW_TRY(daemon::ParseHostPort(common.tracker, "daemon.tracker.invalid").status());
+  if (!flags.enrol.empty()) {
+    TW_TRY(daemon::ParseHostPort(flags.enrol, "agent.enrol.invalid").status());
+    if (common.identity.empty() || flags.ticket.empty()) {
+      return support::InvalidArgument("agent.enrol.incomplete",
+                                      "--enrol needs --identity DIR and --ticket FILE");
+    }
+    if (!support::FileExists(support::PathJoin(common.identity, security::kCertificateFile))) {
+      TW_TRY(ReadTicket(flags.ticket).status());
+    }
+  }
+  if (!flags.name.empty()) TW_TRY(CheckName(flags.name));
+  TW_ASSIGN(const auto labels, ParseLabels(flags.labels));
+  if (!flags.test_faults.empty()) TW_TRY(ParseTestFaults(flags.test_faults).status());
+  if (flags.threads < 0 || flags.memory_limit_bytes < 0 || flags.cache_bytes < 0 ||
+      flags.reset.timeout_ms < 1 || flags.reset.min_interval_ms < 0 ||
+      flags.reset.max_per_day < 0 || flags.wall_limit_ms < 1 || flags.drain_ms < 0 ||
+      flags.sync_hold_ms < 0) {
+    return support::InvalidArgument("agent.flags.invalid",
+                                    "expected numbers that are not negative");
+  }
+  return MakeDevices(flags, common.device, "checked", labels).status();
+}
+
+// By flag, else the one of the certificate (a tracker with TLS knows agents by it), else one that
+// was made up at the first start: it survives restarts and says nothing about machine or owner.
+absl::StatusOr<std::string> AgentName(const AgentFlags& flags, const std::string& state_dir,
+                                      const std::string& identity) {
+  if (!flags.name.empty()) return flags.name;
+  if (!identity.empty()) {
+    TW_ASSIGN(const auto peer, security::ReadPeer(identity));
+    if (peer.has_value() && peer->kind == security::CertificateKind::kAgent) return peer->name;
+  }
+  const std::string path = support::PathJoin(state_dir, "agent-name");
+  if (support::FileExists(path)) {
+    TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxNameFile));
+    const std::string name(support::Trim(text));
+    TW_TRY(CheckName(name));
+    return name;
+  }
+  const std::string name = "agent-" + NewUuid().substr(0, 8);
+  TW_TRY(support::WriteFileAtomic(path, name + "\n"));
+  return name;
 }
 
 absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
@@ -261,7 +267,7 @@ int main(int argc, char** argv) {
     return tilewright::device_agent::LacksIdentity(flags, common);
   };
   spec.make_identity = [&](const tilewright::daemon::DaemonFlags& common) {
-    return tilewright::device_agent::Enrol(flags, common);
+    return tilewright::device_agent::MakeIdentity(flags, common);
   };
   return tilewright::daemon::DaemonMain(
       argc, argv, spec, [&](CLI::App& app) { AddFlags(app, &flags); },

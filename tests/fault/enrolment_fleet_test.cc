@@ -202,6 +202,63 @@ TEST_F(EnrolmentFleet, TheDoorLeadsNowhereElse) {
   EXPECT_EQ(last, "enrol.rate");
 }
 
+// The folder of an identity that was revoked, has ended or is somebody else's does not keep a new
+// ticket from being used, and what happens with the ticket stands in the log.
+TEST_F(EnrolmentFleet, ANewTicketReplacesAnOldIdentity) {
+  const auto write_ticket = [&](const std::string& ticket) {
+    ASSERT_TRUE(support::WriteFileAtomic(File("ticket"), ticket + "\n", 0600).ok());
+  };
+  LoopbackDaemon agent("tilewright-agent", File("agent"),
+                       {"--tracker", tracker_->Address(), "--identity", File("bench"), "--enrol",
+                        Door(), "--ticket", File("ticket"), "--device", "cpu", "--threads", "1"});
+  const auto run = [&] {
+    agent.Start();
+    EXPECT_TRUE(agent.Ready()) << agent.log();
+    EXPECT_TRUE(WaitFor([&] { return HasDevice("devices/bench-3-cpu"); })) << agent.log();
+    EXPECT_EQ(agent.End().exit_code, 0);
+  };
+  const auto key = [&] { return *support::ReadFile(File("bench/key.pem"), kMaxBytes); };
+  // Made by hand and good: it stays, and the log says so.
+  Issue("pki", security::CertificateKind::kAgent, "bench-3");
+  ASSERT_EQ(rename(File("bench-3").c_str(), File("bench").c_str()), 0);
+  const auto token =
+      security::CreateToken(File("tokens"), security::Role::kAgent, "bench-3", 1, NowSeconds());
+  ASSERT_TRUE(support::WriteFileAtomic(File("bench/token"), token->token, 0600).ok());
+  const std::string by_hand = key();
+  write_ticket(Ticket("bench-3"));
+  run();
+  EXPECT_THAT(agent.log(), HasSubstr("agent.enrol.kept"));
+  EXPECT_EQ(key(), by_hand);
+  // Ended.
+  ASSERT_TRUE(support::RemoveTree(File("bench")).ok());
+  security::LeafRequest request;
+  request.peer = {security::CertificateKind::kAgent, "bench-3"};
+  request.days = 1;
+  ASSERT_TRUE(
+      security::IssueIdentity(File("pki"), request, File("bench"), NowSeconds() - 10 * 86'400)
+          .ok());
+  const std::string ended = key();
+  run();
+  EXPECT_THAT(agent.log(), HasSubstr("agent.enrol.again"));
+  const std::string first = key();
+  EXPECT_NE(first, ended) << "an own key";
+  run();
+  EXPECT_THAT(agent.log(), Not(HasSubstr("agent.enrol"))) << "the same ticket: nothing to do";
+  EXPECT_EQ(key(), first);
+  // Good, but there is another ticket: the old identity may have been revoked.
+  write_ticket(Ticket("bench-3"));
+  run();
+  EXPECT_THAT(agent.log(), HasSubstr("agent.enrol.again"));
+  EXPECT_NE(key(), first);
+  // One that cannot be used: refused aloud, and the identity is as before.
+  const std::string last = key();
+  write_ticket(Ticket("bench-3", 60, 120));
+  agent.Start();
+  EXPECT_NE(agent.End(0).exit_code, 0);
+  EXPECT_THAT(agent.log(), HasSubstr("enrol.ticket.expired"));
+  EXPECT_EQ(key(), last);
+}
+
 TEST_F(EnrolmentFleet, FlagsThatDoNotGoTogetherAreRefused) {
   LoopbackDaemon agent("tilewright-agent", File("agent"),
                        {"--tracker", tracker_->Address(), "--enrol", Door(), "--check-config"});
