@@ -16,7 +16,7 @@ struct AgentEnrolment {
   std::string address;   // --enrol HOST:PORT; empty = never
   std::string ticket;    // --ticket FILE
   std::string identity;  // --identity DIR
-  std::string name;      // --name; empty = whatever the ticket says
+  std::string name;      // --name; empty = the one in the ticket
 };
 
 // Whether the identity has to be made first. Reads files only. `why` says what decided, for people;

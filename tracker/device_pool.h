@@ -138,8 +138,8 @@ class DevicePool {
   // Ended and acknowledged items that were submitted again since the last call: their consumer has
   // lost what it knew. Give each its stored results with DeliverAgain.
   std::set<std::string> TakeAskedAgain() { return std::exchange(asked_again_, {}); }
-  // Puts what the item's consumer acknowledged into its outbox again: each result that was news to
-  // it, and the end. Does nothing for an item that is not ended and acknowledged any more.
+  // Puts what the item's consumer acknowledged into its outbox again: each stored result, and the
+  // end. Does nothing for an item that is not ended and acknowledged any more.
   void DeliverAgain(const std::string& work_item, std::vector<ResultRow> results, Now now);
 
   // --- people ------------------------------------------------------------------------------------

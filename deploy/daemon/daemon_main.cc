@@ -7,11 +7,15 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <iostream>
+#include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "deploy/daemon/certificate_watch.h"
 #include "deploy/daemon/credentials.h"
 #include "deploy/daemon/heap.h"
 #include "deploy/daemon/reload.h"
@@ -41,6 +45,41 @@ extern "C" void OnStopSignal(int) {
   errno = saved;
 }
 
+// How many letters must change to make one word of the other.
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row.back();
+}
+
+// What is wrong with the configuration file: the first key that is no flag, and the nearest one
+// that is; else the parser's words.
+std::string ConfigProblem(const CLI::App* app, const std::string& error) {
+  std::set<std::string> known;
+  for (const CLI::Option* option : app->get_options()) {
+    if (!option->get_configurable()) continue;
+    for (const std::string& name : option->get_lnames()) known.insert(name);
+  }
+  const auto file = app->get_config_ptr()->as<std::string>();
+  for (const CLI::ConfigItem& item : app->get_config_formatter()->from_file(file)) {
+    const std::string key = item.fullname();
+    if (key == "++" || key == "--" || known.count(key) != 0) continue;
+    const auto nearest = std::min_element(known.begin(), known.end(), [&](auto& a, auto& b) {
+      return EditDistance(a, key) < EditDistance(b, key);
+    });
+    return support::StrCat("daemon.config.unknown: ", file, ": ", support::Quote(key, 80),
+                           " is no setting; the nearest one is ", support::Quote(*nearest));
+  }
+  return "daemon.config.invalid: " + error;
+}
+
 // CLI11 reports everything by exceptions; this is the only place that sees them.
 // Returns an exit code when the process is to end now.
 std::optional<int> ParseCommandLine(CLI::App* app, int argc, const char* const* argv) {
@@ -51,7 +90,7 @@ std::optional<int> ParseCommandLine(CLI::App* app, int argc, const char* const* 
     app->exit(success);
     return 0;
   } catch (const CLI::ConfigError& error) {
-    std::cerr << "error: daemon.config.invalid: " << error.what() << "\n";
+    std::cerr << "error: " << ConfigProblem(app, error.what()) << "\n";
     return 78;
   } catch (const CLI::FileError& error) {
     std::cerr << "error: daemon.config.unreadable: " << error.what() << "\n";
@@ -86,6 +125,15 @@ void AddFlags(CLI::App* app, const DaemonSpec& spec, DaemonFlags* flags, bool* c
   app->add_option("--state-dir", flags->state_dir,
                   "folder for everything the daemon keeps (required)");
   app->add_option("--metrics", flags->metrics, "HOST:PORT of the Prometheus endpoint");
+  app->add_option(
+      "--metrics-identity", flags->metrics_identity,
+      "folder with cert.pem and key.pem: metrics over HTTPS (a tracker's or tuner's may "
+      "be its --identity)");
+  app->add_option("--metrics-token", flags->metrics_token,
+                  "file with the bearer token that a reader of metrics must show (16 characters or "
+                  "more, chmod 600)");
+  app->add_flag("--metrics-insecure", flags->metrics_insecure,
+                "allow plain text beyond the local machine for metrics alone");
   app->add_option("--identity", flags->identity,
                   "folder with ca.pem, cert.pem, key.pem and token ('tilewright certs'): TLS");
   if (spec.has_listen) {
@@ -112,15 +160,62 @@ void OnGrpcLog(gpr_log_func_args* args) {
       {{"message", args->message}, {"file", args->file}, {"line", args->line}});
 }
 
+MetricsOptions MetricsOf(const DaemonFlags& flags) {
+  MetricsOptions options;
+  options.listen = flags.metrics;
+  options.identity = flags.metrics_identity;
+  options.token_file = flags.metrics_token;
+  options.plain_text = flags.metrics_insecure || flags.insecure;
+  return options;
+}
+
+// Whether the daemon could keep its state there; the folder need not exist yet.
+absl::Status CheckStateDir(const std::string& path) {
+  if (path.empty()) {
+    return support::InvalidArgument("daemon.state_dir.missing", "--state-dir is required");
+  }
+  std::string there = path;
+  while (!there.empty() && !support::FileExists(there)) there = support::DirName(there);
+  if (there.empty()) there = ".";
+  if (support::IsDirectory(there) && access(there.c_str(), R_OK | W_OK | X_OK) == 0) {
+    return absl::OkStatus();
+  }
+  return support::PermissionDenied(
+      "daemon.state_dir.unwritable",
+      support::StrCat("expected a folder that this user can write, found ", there,
+                      there == path ? "" : " above " + path));
+}
+
 // Reads what the flags name, without listening or writing.
 absl::Status CheckSecurity(const DaemonSpec& spec, const DaemonFlags& flags) {
   support::SystemClock clock;
   if (!flags.identity.empty()) {
     TW_TRY(security::LoadIdentity(flags.identity, clock.WallMicros() / 1'000'000).status());
   }
+  if (spec.has_tracker && !flags.identity.empty()) {
+    TW_TRY(TlsChannelCredentials(flags.identity, "", &clock).status());
+  }
   if (!spec.has_listen) return absl::OkStatus();
   return ServerSecurity::Open({flags.identity, flags.tokens, "", spec.listener, nullptr}, &clock)
       .status();
+}
+
+// Everything for which a start would be refused, without listening or writing. A start calls this
+// first, and --check-config calls nothing else: the two cannot differ. Not looked at: whether ports
+// are free and the state folder is locked, since the daemon may be running.
+absl::Status CheckStart(const DaemonSpec& spec, const DaemonFlags& flags, bool lacks_identity,
+                        const std::function<absl::Status(const DaemonContext&)>& check) {
+  TW_TRY(ParseLogLevel(flags.log_level).status());
+  TW_TRY(CheckStateDir(flags.state_dir));
+  if (!flags.tracker.empty()) {
+    TW_TRY(ParseHostPort(flags.tracker, "daemon.tracker.invalid").status());
+  }
+  if (!lacks_identity) TW_TRY(CheckSecurity(spec, flags));
+  if (spec.has_listen) {
+    TW_TRY(CheckListen(flags.listen, !flags.identity.empty(), flags.insecure));
+  }
+  TW_TRY(CheckMetrics(MetricsOf(flags)));
+  return check ? check(DaemonContext{flags, nullptr, nullptr}) : absl::OkStatus();
 }
 
 int Fail(const absl::Status& status) {
@@ -163,12 +258,16 @@ absl::Status Run(const DaemonSpec& spec, const DaemonFlags& flags, const std::st
     if (lock.status().code() != absl::StatusCode::kUnavailable) return lock.status();
     return support::Aborted("daemon.state_dir.locked", support::StatusText(lock.status()));
   }
-  TW_ASSIGN(const std::unique_ptr<Metrics> metrics,
-            Metrics::Create(spec.name, flags.metrics, flags.insecure));
+  TW_ASSIGN(const std::unique_ptr<Metrics> metrics, Metrics::Create(spec.name, MetricsOf(flags)));
   if (!metrics->address().empty()) {
-    LogInfo("daemon.metrics", {{"address", metrics->address()}});
+    LogInfo("daemon.metrics",
+            {{"address", metrics->address()}, {"tls", !flags.metrics_identity.empty()}});
   }
   support::SystemClock clock;
+  std::unique_ptr<CertificateWatch> watch;
+  if (!flags.identity.empty()) {
+    watch = std::make_unique<CertificateWatch>(flags.identity, metrics.get(), &clock);
+  }
   DaemonContext context{flags, metrics.get(), stop.get()};
   std::unique_ptr<ServerSecurity> security;
   if (spec.has_listen) {
@@ -288,28 +387,12 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
   // Held to the end of the process: gRPC's own clean-up waits ten seconds for a connection that is
   // just being closed, one stop in fifty or so.
   grpc_init();
-  if (!level.ok()) return Fail(level.status());
-  const auto lacks_identity = [&] { return spec.lacks_identity && spec.lacks_identity(flags); };
-  const auto check_flags = [&]() -> absl::Status {
-    if (spec.has_listen) TW_TRY(ParseHostPort(flags.listen, "daemon.listen.invalid").status());
-    if (!flags.tracker.empty()) {
-      TW_TRY(ParseHostPort(flags.tracker, "daemon.tracker.invalid").status());
-    }
-    if (!flags.metrics.empty()) {
-      TW_TRY(ParseHostPort(flags.metrics, "daemon.metrics.invalid").status());
-    }
-    if (!lacks_identity()) TW_TRY(CheckSecurity(spec, flags));
-    if (check) TW_TRY(check(DaemonContext{flags, nullptr, nullptr}));
-    return absl::OkStatus();
-  };
-  const absl::Status checked = check_flags();
+  const bool lacks_identity = spec.lacks_identity && spec.lacks_identity(flags);
+  const absl::Status checked = CheckStart(spec, flags, lacks_identity, check);
   if (!checked.ok()) return Fail(checked);
   if (check_config) {
     std::cout << "ok\n";
     return 0;
-  }
-  if (flags.state_dir.empty()) {
-    return Fail(support::InvalidArgument("daemon.state_dir.missing", "--state-dir is required"));
   }
   if (!flags.test_failpoint.empty()) {
     const absl::Status armed = support::ArmFailpoint(flags.test_failpoint);
@@ -317,7 +400,7 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
     LogWarning("daemon.failpoint", {{"failpoint", flags.test_failpoint},
                                     {"text", "THIS PROCESS DIES ON PURPOSE; for tests only"}});
   }
-  if (lacks_identity()) {
+  if (lacks_identity) {
     absl::Status made = spec.make_identity(flags);
     if (made.ok()) made = CheckSecurity(spec, flags);
     if (!made.ok()) return Fail(made);

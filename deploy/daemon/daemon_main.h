@@ -27,6 +27,9 @@ struct DaemonFlags {
   std::string port_file;               // --port-file FILE
   std::vector<std::string> device;     // --device KIND[,KEY=VALUE...], one entry each
   std::string metrics;                 // --metrics HOST:PORT
+  std::string metrics_identity;        // --metrics-identity DIR
+  std::string metrics_token;           // --metrics-token FILE
+  bool metrics_insecure = false;       // --metrics-insecure
   std::string identity;                // --identity DIR: TLS
   std::string tokens;                  // --tokens FILE: who may call a listener
   bool insecure = false;               // --insecure
@@ -87,11 +90,12 @@ struct DaemonContext {
 // aborted 75 (temporary); permission_denied 77; failed_precondition 78 (configuration).
 int ExitCode(const absl::Status& status);
 
-// Runs a daemon from main: parses the command line (a mistake exits with 64, in the configuration
-// file with 78), answers --help, --version and --check-config (0 when flags and configuration file
-// are fine; nothing is started or written), sets up log, state folder, metrics and signals, then
-// calls `body`, which serves until context.stop says so. Its error is logged with slug and becomes
-// the exit code. A state folder that another process holds exits with 75.
+// Runs a daemon from main. Parses the command line: a mistake exits with 64, one in the
+// configuration file with 78. Answers --help and --version. Checks flags and files, also those of
+// `check`, and ends there with --check-config: nothing is started or written. Then sets up log,
+// state folder, metrics and signals and calls `body`, which serves until context.stop says so. Its
+// error is logged with slug and becomes the exit code. A state folder that another process holds
+// exits with 75. REQUIRES: `check` refuses all flags and files that `body` would refuse.
 int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
                const std::function<void(CLI::App&)>& add_flags,
                const std::function<absl::Status(const DaemonContext&)>& check,

@@ -1,5 +1,7 @@
 #include "deploy/daemon/metrics.h"
 
+#include <prometheus/text_serializer.h>
+
 #include <exception>
 #include <utility>
 
@@ -23,34 +25,42 @@ auto OrAbort(const std::string& name, F make) -> decltype(make()) {
 
 }  // namespace
 
+absl::Status CheckMetrics(const MetricsOptions& options) {
+  if (options.listen.empty()) {
+    if (options.identity.empty() && options.token_file.empty()) return absl::OkStatus();
+    return support::FailedPrecondition("daemon.metrics.incomplete",
+                                       "expected --metrics HOST:PORT with --metrics-identity and "
+                                       "--metrics-token, found none");
+  }
+  TW_ASSIGN(const HostPort where, ParseHostPort(options.listen, "daemon.metrics.invalid"));
+  if (!options.identity.empty()) TW_TRY(CheckMetricsIdentity(options.identity));
+  if (!options.token_file.empty()) TW_TRY(ReadMetricsToken(options.token_file).status());
+  const bool secure = !options.identity.empty() && !options.token_file.empty();
+  if (secure || options.plain_text || IsLoopbackHost(where.host)) return absl::OkStatus();
+  return support::FailedPrecondition(
+      "daemon.metrics.insecure",
+      "expected --metrics-identity DIR and --metrics-token FILE, or a loopback address, or "
+      "--metrics-insecure (plain text for anybody), found " +
+          support::Quote(options.listen));
+}
+
 absl::StatusOr<std::unique_ptr<Metrics>> Metrics::Create(const std::string& service,
-                                                         const std::string& listen, bool insecure) {
+                                                         const MetricsOptions& options) {
   auto metrics = std::unique_ptr<Metrics>(new Metrics());
   metrics->registry_ = std::make_shared<prometheus::Registry>();
   metrics
       ->Gauge("tilewright_build_info", "1; labels tell what runs",
               {{"service", service}, {"version", support::Version()}})
       .Set(1);
-  if (listen.empty()) return metrics;
-  TW_ASSIGN(const HostPort where, ParseHostPort(listen, "daemon.metrics.invalid"));
-  if (!insecure && !IsLoopbackHost(where.host)) {
-    return support::FailedPrecondition(
-        "daemon.metrics.insecure",
-        "expected a loopback address or --insecure, found " + support::Quote(listen));
-  }
-  try {
-    metrics->exposer_ = std::make_unique<prometheus::Exposer>(listen, 1);
-    metrics->exposer_->RegisterCollectable(metrics->registry_);
-    const auto ports = metrics->exposer_->GetListeningPorts();
-    if (ports.empty()) {
-      return support::Unavailable("daemon.metrics.failed", "no port was bound for " + listen);
-    }
-    const bool v6 = where.host.find(':') != std::string::npos;
-    metrics->address_ =
-        support::StrCat(v6 ? "[" : "", where.host, v6 ? "]" : "", ":", ports.front());
-  } catch (const std::exception& e) {
-    return support::Unavailable("daemon.metrics.failed", listen + ": " + e.what());
-  }
+  TW_TRY(CheckMetrics(options));
+  if (options.listen.empty()) return metrics;
+  MetricsEndpointOptions endpoint;
+  endpoint.listen = options.listen;
+  endpoint.identity = options.identity;
+  endpoint.token_file = options.token_file;
+  TW_ASSIGN(metrics->endpoint_, MetricsEndpoint::Start(endpoint, [registry = metrics->registry_] {
+              return prometheus::TextSerializer().Serialize(registry->Collect());
+            }));
   return metrics;
 }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <prometheus/counter.h>
-#include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
@@ -14,19 +13,32 @@
 #include <string>
 #include <vector>
 
+#include "deploy/daemon/metrics_endpoint.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::daemon {
 
 using MetricLabels = std::map<std::string, std::string>;
 
+// Where metrics are served, and to whom.
+struct MetricsOptions {
+  std::string listen{};      // HOST:PORT (port 0 = any); empty = nowhere
+  std::string identity{};    // folder with the certificate that is shown; empty = no TLS
+  std::string token_file{};  // callers show its token; empty = none
+  bool plain_text = false;   // may be read off loopback by anybody, without TLS
+};
+
+// What Create would refuse, without listening: failed_precondition daemon.metrics.insecure (off
+// loopback without TLS and a token), daemon.metrics.incomplete (a flag without what it needs), and
+// what is wrong with address or token file.
+absl::Status CheckMetrics(const MetricsOptions& options);
+
 class Metrics {
  public:
-  // `listen` is HOST:PORT (port 0 = any) or empty for no endpoint. failed_precondition
-  // (daemon.metrics.insecure) off loopback without `insecure`, unavailable (daemon.metrics.failed)
-  // when the address cannot be bound. Adds tilewright_build_info{service,version}.
+  // CheckMetrics' errors, and unavailable (daemon.metrics.failed) when the address cannot be bound.
+  // Adds tilewright_build_info{service,version}.
   static absl::StatusOr<std::unique_ptr<Metrics>> Create(const std::string& service,
-                                                         const std::string& listen, bool insecure);
+                                                         const MetricsOptions& options = {});
 
   // The metric of that name and these labels, made on the first call. A bad name, or one name with
   // two types, is a bug and aborts.
@@ -40,14 +52,13 @@ class Metrics {
                                    const MetricLabels& labels = {});
 
   // HOST:PORT of the endpoint; empty without one.
-  const std::string& address() const { return address_; }
+  std::string address() const { return endpoint_ == nullptr ? "" : endpoint_->address(); }
 
  private:
   Metrics() = default;
 
   std::shared_ptr<prometheus::Registry> registry_;
-  std::unique_ptr<prometheus::Exposer> exposer_;
-  std::string address_;
+  std::unique_ptr<MetricsEndpoint> endpoint_;  // ends before the registry that it reads
 };
 
 // 0.1 ms .. 30 s, for latencies in seconds.

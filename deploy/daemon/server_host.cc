@@ -104,22 +104,20 @@ void ServerHost::AddService(grpc::Service* service, std::string full_name) {
   services_.emplace_back(service, std::move(full_name));
 }
 
+bool ServerHost::secure() const {
+  return options_.credentials != nullptr ||
+         (options_.security != nullptr && options_.security->secure());
+}
+
 // Plain text off loopback is for those who asked for it.
-absl::Status ServerHost::CheckAddress(const HostPort& where) const {
-  const bool secure = options_.security != nullptr && options_.security->secure();
-  if (secure || options_.credentials != nullptr || IsLoopbackHost(where.host))
-    return absl::OkStatus();
-  if (!options_.insecure) {
-    return support::FailedPrecondition(
-        "daemon.listen.insecure",
-        "expected --identity DIR and --tokens FILE (TLS; see 'tilewright certs --help'), or a "
-        "loopback address, or --insecure (plain text), found " +
-            support::Quote(options_.listen));
-  }
-  LogWarning("daemon.listen.insecure",
-             {{"listen", options_.listen},
-              {"message", "plain text without authentication: use on trusted networks only"}});
-  return absl::OkStatus();
+absl::Status CheckListen(const std::string& listen, bool secure, bool insecure) {
+  TW_ASSIGN(const HostPort where, ParseHostPort(listen, "daemon.listen.invalid"));
+  if (secure || insecure || IsLoopbackHost(where.host)) return absl::OkStatus();
+  return support::FailedPrecondition(
+      "daemon.listen.insecure",
+      "expected --identity DIR and --tokens FILE (TLS; see 'tilewright certs --help'), or a "
+      "loopback address, or --insecure (plain text), found " +
+          support::Quote(listen));
 }
 
 void ServerHost::AddInterceptors(grpc::ServerBuilder* builder) {
@@ -136,7 +134,12 @@ void ServerHost::AddInterceptors(grpc::ServerBuilder* builder) {
 
 absl::Status ServerHost::Start() {
   TW_ASSIGN(const HostPort where, ParseHostPort(options_.listen, "daemon.listen.invalid"));
-  TW_TRY(CheckAddress(where));
+  TW_TRY(CheckListen(options_.listen, secure(), options_.insecure));
+  if (!secure() && !IsLoopbackHost(where.host)) {
+    LogWarning("daemon.listen.insecure",
+               {{"listen", options_.listen},
+                {"message", "plain text without authentication: use on trusted networks only"}});
+  }
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
   if (options_.credentials != nullptr) {
     credentials = options_.credentials;

@@ -36,6 +36,11 @@ struct HostPort {
   int port = 0;
 };
 
+// What Start would refuse of an address, without listening: invalid_argument
+// (daemon.listen.invalid), failed_precondition (daemon.listen.insecure) off loopback unless
+// `secure` or `insecure`.
+absl::Status CheckListen(const std::string& listen, bool secure, bool insecure);
+
 class ServerHost {
  public:
   explicit ServerHost(HostOptions options);
@@ -62,7 +67,7 @@ class ServerHost {
   void Stop();
 
  private:
-  absl::Status CheckAddress(const HostPort& where) const;
+  bool secure() const;
   void AddInterceptors(grpc::ServerBuilder* builder);
 
   HostOptions options_;

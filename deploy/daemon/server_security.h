@@ -53,8 +53,8 @@ class ServerSecurity {
   // Whether that certificate was revoked since the call was admitted.
   bool IsRevoked(const grpc::ServerContextBase& context) const;
 
-  // Told of each call that is refused because certificate or token was revoked, on a thread of
-  // gRPC's: the URI of the certificate, its credential, and why. Set it before anybody calls.
+  // Gets each call that is refused because certificate or token was revoked, on a thread of gRPC's:
+  // the URI of the certificate, its credential, and why. Set it before the server starts.
   using RevokedCallback = std::function<void(std::string_view uri, const std::string& credential,
                                              const absl::Status& why)>;
   void set_on_revoked(RevokedCallback on_revoked) { on_revoked_ = std::move(on_revoked); }

@@ -13,9 +13,11 @@ import shutil
 import signal
 import socket
 import sqlite3
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -36,8 +38,11 @@ COUNTED = ("devices_online", "devices_dispatchable", "devices_quarantined", "lea
 MAX_SERIES = 200  # of one name: labels with ids would go far beyond
 
 
-def scrape(address):
-    with urllib.request.urlopen("http://%s/metrics" % address, timeout=10) as answer:
+def scrape(address, tls=None, token=""):
+    request = urllib.request.Request("%s://%s/metrics" % ("https" if tls else "http", address))
+    if token:
+        request.add_header("Authorization", "Bearer " + token)
+    with urllib.request.urlopen(request, timeout=10, context=tls) as answer:
         return answer.read().decode()
 
 
@@ -75,7 +80,10 @@ class Secure(cli_case.Case):
                                  ("tuner-tokens", "engineer", "ana")):
             self.good("tokens", "create", role, name, "--file", file, "--identity", "pki/issued/" + name)
         metrics = ["--metrics", "127.0.0.1:0"]
-        self.tracker = cli_case.Daemon(self, "tracker", *self.identity("lab"), "--tokens", self.path("tracker-tokens"), *metrics)
+        Path(self.path("metrics-token")).write_text("0123456789abcdef\n")
+        os.chmod(self.path("metrics-token"), 0o600)
+        self.tracker = cli_case.Daemon(self, "tracker", *self.identity("lab"), "--tokens", self.path("tracker-tokens"), *metrics,
+                                       "--metrics-identity", self.path("pki/issued/lab"), "--metrics-token", self.path("metrics-token"))
         self.tuner = cli_case.Daemon(self, "tuner", "--tracker", self.tracker.address, *self.identity("main"),
                                      "--tokens", self.path("tuner-tokens"), *metrics)
         self.agent = cli_case.Daemon(self, "agent", "--tracker", self.tracker.address, "--name", "bench", "--device", "cpu",
@@ -88,7 +96,10 @@ class Secure(cli_case.Case):
     def metrics_of(self, name):
         with open(self.path(name + ".log")) as log:
             lines = [json.loads(line) for line in log if line.startswith("{") and line.endswith("\n")]
-        return scrape([line["address"] for line in lines if line["event"] == "daemon.metrics"][-1])
+        address = [line["address"] for line in lines if line["event"] == "daemon.metrics"][-1]
+        if name != "tracker":
+            return scrape(address)
+        return scrape(address, ssl.create_default_context(cafile=self.path("pki/ca.pem")), "0123456789abcdef")
 
     def check_conventions(self, daemon, families, samples):
         for name, (kind, words) in families.items():
@@ -147,6 +158,48 @@ class Secure(cli_case.Case):
         self.assertNotIn("tilewright_nothing_of_the_kind_total", exported)
 
 
+    def certificate_end(self, daemon):
+        _, samples = parse(self.metrics_of(daemon))
+        return [value for name, _, value in samples if name == "tilewright_certificate_expiry_timestamp_seconds"]
+
+    def test_each_daemon_says_when_its_certificate_ends_and_metrics_want_their_token(self):
+        for daemon, identity in (("tracker", "lab"), ("tuner", "main"), ("agent", "bench")):
+            before = self.certificate_end(daemon)
+            self.assertEqual(len(before), 1, daemon)
+            self.good("certs", "renew", "pki", "pki/issued/" + identity, "--days", "200")
+            self.wait_for("the new date of the " + daemon, lambda d=daemon, b=before: self.certificate_end(d)[0] > b[0], seconds=60)
+        with open(self.path("tracker.log")) as log:
+            address = [json.loads(line)["address"] for line in log if '"daemon.metrics"' in line][-1]
+        trusted = ssl.create_default_context(cafile=self.path("pki/ca.pem"))
+        for token in ("", "0123456789abcdeX"):
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                scrape(address, trusted, token)
+            self.assertEqual(refused.exception.code, 401)
+        with self.assertRaises(OSError):
+            scrape(address)  # plain text
+        with self.assertRaises(OSError):
+            scrape(address, ssl.create_default_context(), "0123456789abcdef")  # another authority
+
+    def test_tickets_are_for_their_owner_and_inventories_name_everybody(self):
+        with open(self.path("ticket"), "w") as ticket:  # as a shell does: 0644
+            subprocess.run([cli_case.binary("tilewright"), "certs", "ticket", "pki", "bench-9", "--file", "tickets"], cwd=self.folder,
+                           stdout=ticket, check=True)
+        self.assertEqual(os.stat(self.path("ticket")).st_mode & 0o777, 0o600)
+        self.assertTrue(Path(self.path("ticket")).read_text().startswith("twe_"))
+        self.good("certs", "revoke", "pki", "pki/issued/bench")
+        listed = json.loads(self.good("certs", "list", "pki", "-o", "json"))
+        self.assertEqual({(row["kind"], row["name"], row["state"]) for row in listed},
+                         {("tracker", "lab", "valid"), ("tuner", "main", "valid"), ("agent", "bench", "revoked"), ("client", "ana", "valid")})
+        self.assertIn("bench", self.good("certs", "list", "pki"))
+        self.good("jobs", "list", *self.ana)
+        self.good("log", "export", *self.ana)  # audited
+        tokens = json.loads(self.good("tokens", "list", "--file", "tuner-tokens", "--audit", self.path("tuner/audit.jsonl"), "-o", "json"))
+        self.assertRegex(tokens[0]["last_audited_use"], r"^\d{4}-\d\d-\d\dT")
+        roles = {row["method"]: row for row in json.loads(self.good("tokens", "roles", "-o", "json"))}
+        self.assertEqual(roles["/tilewright.v1.AgentService/Sync"]["tracker"], ["agent"])
+        self.assertEqual(roles["/tilewright.v1.JobService/CreateJob"]["tuner"], ["engineer", "admin"])
+
+
 class Plain(cli_case.Case):
     def start(self, name, *flags, env=None):
         os.environ.update(env or {})
@@ -202,12 +255,18 @@ class Plain(cli_case.Case):
     def test_example_configurations_are_good_and_the_log_level_changes_at_run_time(self):
         for name in ("tracker", "tuner", "agent"):
             done = subprocess.run([cli_case.binary("tilewright-" + name), "--config", OPS / "config" / (name + ".conf"),
-                                   "--check-config"], capture_output=True, text=True)
+                                   "--state-dir", self.path(name), "--check-config"], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stdout), (0, "ok\n"), done.stderr)
             done = subprocess.run([cli_case.binary("tilewright-" + name), "--no-such-flag"],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 64, done.stderr)
         config = Path(self.path("tracker.conf"))
+        config.write_text('log-level = "error"\nlisen = "127.0.0.1:0"\n')
+        done = subprocess.run([cli_case.binary("tilewright-tracker"), "--config", config, "--state-dir", self.path("x")],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 78, done.stderr)
+        self.assertIn("daemon.config.unknown", done.stderr)
+        self.assertIn('"lisen" is no setting; the nearest one is "listen"', done.stderr)
         config.write_text('log-level = "error"\n')
         daemon = cli_case.Daemon(self, "tracker", "--config", str(config))
         self.assertNotIn("tracker.serving", daemon.log())
@@ -268,18 +327,72 @@ class Backup(cli_case.Fleet):
         state = json.loads(self.good("jobs", "get", job, *self.server, "-o", "json"))["state"]
         self.assertEqual(state, "RUNNING", "the load was there to the end")
         self.refused_backups()
+        self.check_private("backup-tuner-3")
         for daemon in (self.agent, self.tuner, self.tracker):
             daemon.kill()
         # The disk is lost; the newest backup takes its place.
         for name in ("tracker", "tuner"):
             shutil.rmtree(self.path(name))
             self.good("backup", "restore", "backup-%s-3" % name, name)
+        self.check_private("tuner")
         for daemon in (self.tracker, self.tuner, self.agent):
             daemon.start()
         back = self.measurements()
         self.assertEqual(taken[-1] - back, set(), "acknowledged before the backup, and lost")
         self.wait_for("trials after the restore", lambda: len(self.measurements()) > len(back))
         self.good("jobs", "cancel", job, *self.server)
+
+    def check_private(self, folder):
+        """Whatever the umask is, a backup and what is restored from it are for their owner alone."""
+        found = [Path(self.path(folder)), *Path(self.path(folder)).rglob("*")]
+        self.assertGreater(len(found), 3)
+        for path in found:
+            self.assertEqual(path.stat().st_mode & 0o777, 0o700 if path.is_dir() else 0o600, path)
+
+    def restored(self, older, newer):
+        """A job runs while `older`, then `newer` is backed up, with at least 20 trials between; both are restored. It goes on within
+        a minute, and each trial has one accepted result."""
+        job = self.good("jobs", "submit", "m.onnx", "--target", "native,threads=1", "--trials", "100000", *self.server).split()[0]
+        ended = lambda: json.loads(self.good("jobs", "get", job, *self.server, "-o", "json"))["progress"].get("measured", 0)
+        for name in (older, newer):
+            before = ended()
+            self.wait_for("trials before the backup of the " + name, lambda: ended() >= before + 20)
+            self.good("backup", "create", name, "backup-" + name)
+        before = ended()
+        self.wait_for("trials that no backup has", lambda: ended() >= before + 20)
+        for daemon in (self.agent, self.tuner, self.tracker):
+            daemon.kill()
+        for name in ("tracker", "tuner"):
+            shutil.rmtree(self.path(name))
+            self.good("backup", "restore", "backup-" + name, name)
+        for daemon in (self.tracker, self.tuner, self.agent):
+            daemon.start()
+        started = time.monotonic()
+        back = ended()
+        self.wait_for("trials within a minute of the restore", lambda: ended() >= back + 5, seconds=60)
+        self.wait_for("all that was open to end", lambda: not self.open_before(job, back), seconds=60 - (time.monotonic() - started))
+        self.good("jobs", "cancel", job, *self.server)
+        self.measured_trials(*self.server)
+        return [json.loads(line) for line in self.tuner.log().splitlines() if '"event":"job.reconciled"' in line]
+
+    def open_before(self, job, number):
+        """Trials up to `number` that are still open: a backup's that wait for what will never come."""
+        db = sqlite3.connect("file:%s?mode=ro" % self.path("tuner/tuner.db"), uri=True)
+        try:
+            return db.execute("SELECT count(*) FROM trials WHERE number <= ? AND state IN ('BUILT', 'QUEUED')", (number,)).fetchone()[0]
+        finally:
+            db.close()
+
+    def test_a_job_goes_on_when_the_tuners_backup_is_older(self):
+        events = self.restored("tuner", "tracker")
+        self.assertGreater(sum(event["ended"] for event in events), 0, events)
+        ended = " ".join(event["ended_ids"] for event in events).split()
+        self.assertTrue(ended and all(re.fullmatch(r"\S+/\S+/\d+(\+\d+)?", name) for name in ended), ended)
+        self.assertIn('"event":"work.delivered.again"', self.tracker.log())
+
+    def test_a_job_goes_on_when_the_trackers_backup_is_older(self):
+        events = self.restored("tracker", "tuner")
+        self.assertGreater(sum(event["unknown"] for event in events), 0, events)
 
     def refused_backups(self):
         def refused(slug, *args):

@@ -94,7 +94,8 @@ class Packages(cli_case.Case):
             config = root + "/etc/tilewright/%s.conf" % name
             if not os.path.exists(config):  # unpacked, not configured yet
                 config += ".dpkg-new"
-            done = subprocess.run([root + "/usr/bin/tilewright-" + name, "--config", config, "--check-config"],
+            done = subprocess.run([root + "/usr/bin/tilewright-" + name, "--config", config, "--state-dir",
+                                   self.path("state-" + name), "--check-config"],
                                   capture_output=True, text=True)
             self.assertEqual(done.stdout, "ok\n", done.stderr)
             unit = Path(root, "lib/systemd/system/tilewright-%s.service" % name).read_text()

@@ -310,9 +310,10 @@ TEST(TrackerKillTest, KillingTheTrackerLosesNothingAndCountsNothingTwice) {
 TEST(TrackerProcessTest, BadFlagsAndFilesGetTheirExitCodes) {
   const auto dir = support::TempDir::Create();
   ASSERT_TRUE(dir.ok());
+  std::string program = "tilewright-tracker";
   const auto run = [&](const std::vector<std::string>& args) {
     support::ChildOptions options;
-    options.program = support::FindSibling("tilewright-tracker").value();
+    options.program = support::FindSibling(program).value();
     options.args = args;
     const auto result = support::RunCommand(options, "", tests::Patiently(20'000));
     EXPECT_TRUE(result.ok()) << result.status();
@@ -320,13 +321,41 @@ TEST(TrackerProcessTest, BadFlagsAndFilesGetTheirExitCodes) {
   };
   const std::string state = dir->File("state");
   EXPECT_EQ(run({"--no-such-flag"}), 64);
-  EXPECT_EQ(run({}), 64) << "no state folder";
-  EXPECT_EQ(run({"--state-dir", state, "--lease-ttl-ms", "1"}), 64);
-  EXPECT_EQ(run({"--state-dir", state, "--listen", "nowhere"}), 64);
-  EXPECT_EQ(run({"--state-dir", state, "--listen", "0.0.0.0:0"}), 78);
+  const std::string good_token = dir->File("token");
+  ASSERT_TRUE(support::WriteFileAtomic(good_token, "0123456789abcdef\n", 0600).ok());
+  // A start and --check-config refuse the same: there is one check.
+  const auto refused = [&](std::vector<std::string> args, int code) {
+    EXPECT_EQ(run(args), code) << support::Join(args, " ");
+    args.push_back("--check-config");
+    EXPECT_EQ(run(args), code) << support::Join(args, " ");
+  };
+  refused({}, 64);                                      // no state folder
+  refused({"--state-dir", good_token + "/state"}, 77);  // below a file
+  refused({"--state-dir", state, "--lease-ttl-ms", "1"}, 64);
+  refused({"--state-dir", state, "--log-level", "loud"}, 64);
+  refused({"--state-dir", state, "--listen", "nowhere"}, 64);
+  refused({"--state-dir", state, "--listen", "0.0.0.0:0"}, 78);
+  refused({"--state-dir", state, "--metrics", "nowhere"}, 64);
+  refused({"--state-dir", state, "--metrics", "0.0.0.0:0"}, 78);
+  refused({"--state-dir", state, "--metrics-token", good_token}, 78);
+  refused({"--state-dir", state, "--identity", state}, 66);
+  refused({"--state-dir", state, "--enrol-listen", "127.0.0.1:0"}, 64);
+  program = "tilewright-agent";
+  const std::vector<std::string> agent = {"--state-dir", state, "--tracker", "127.0.0.1:1"};
+  const auto agent_refused = [&](std::vector<std::string> more, int code) {
+    more.insert(more.begin(), agent.begin(), agent.end());
+    refused(std::move(more), code);
+  };
+  refused({"--state-dir", state}, 64);  // no tracker
+  agent_refused({"--device", "abacus"}, 64);
+  agent_refused({"--device", "cpu,cores=0", "--device", "cpu,name=b,cores=0"}, 64);
+  agent_refused({"--name", "a b"}, 64);
+  agent_refused({"--metrics", "0.0.0.0:0"}, 78);
+  agent_refused({"--identity", state}, 66);
+  program = "tilewright-tracker";
   const std::string good = dir->File("good.conf");
   ASSERT_TRUE(support::WriteFileAtomic(good, "lease-ttl-ms = 5000\nlisten = 127.0.0.1:0\n").ok());
-  EXPECT_EQ(run({"--check-config", "--config", good}), 0);
+  EXPECT_EQ(run({"--check-config", "--state-dir", state, "--config", good}), 0);
   const std::string bad = dir->File("bad.conf");
   ASSERT_TRUE(support::WriteFileAtomic(bad, "no-such-flag = 1\n").ok());
   EXPECT_EQ(run({"--check-config", "--config", bad}), 78);

@@ -5,6 +5,7 @@
 #include <grpcpp/impl/codegen/client_unary_call.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -18,16 +19,20 @@
 #include "deploy/daemon/artifact_download.h"
 #include "deploy/daemon/artifact_service.h"
 #include "deploy/daemon/blob_store.h"
+#include "deploy/daemon/certificate_watch.h"
 #include "deploy/daemon/daemon_log.h"
 #include "deploy/daemon/daemon_main.h"
 #include "deploy/daemon/heap.h"
 #include "deploy/daemon/metrics.h"
+#include "deploy/daemon/metrics_endpoint.h"
 #include "deploy/daemon/reload.h"
 #include "deploy/daemon/server_host.h"
 #include "deploy/daemon/systemd.h"
 #include "deploy/daemon/wire.h"
+#include "deploy/security/authority.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
+#include "deploy/support/process.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::daemon {
@@ -35,6 +40,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 // A call by method name with raw bytes: what a client without our protos does.
 grpc::Status RawCall(const std::shared_ptr<grpc::Channel>& channel, const char* method,
@@ -425,35 +432,153 @@ TEST_F(DaemonTest, BlobsThatAreSyncedBehindAreThereAtOnceAndAfterwards) {
   }
 }
 
+// A connection to HOST:PORT on loopback.
+int Dial(const std::string& address_text) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(ParseHostPort(address_text, "x")->port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+std::string ReadToEnd(int fd) {
+  std::string page;
+  char buffer[4096];
+  for (ssize_t n; (n = read(fd, buffer, sizeof(buffer))) > 0;) page.append(buffer, n);
+  close(fd);
+  return page;
+}
+
+std::string Get(const std::string& address, const std::string& headers = "",
+                const std::string& path = "/metrics") {
+  const int fd = Dial(address);
+  const std::string request = "GET " + path + " HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n";
+  EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  return ReadToEnd(fd);
+}
+
 TEST_F(DaemonTest, MetricsAreServedWithCallCounts) {
-  auto metrics = Metrics::Create("test", "127.0.0.1:0", false);
+  auto metrics = Metrics::Create("test", {"127.0.0.1:0"});
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   HostOptions options;
   options.metrics = metrics->get();
   StartHost(options);
   ASSERT_TRUE(FindMissingArtifacts(stub_.get(), {support::Sha256Hex("x")}, 5000).ok());
   (*metrics)->Counter("tilewright_things_total", "things", {{"kind", "odd"}}).Increment(3);
-  const HostPort where = *ParseHostPort((*metrics)->address(), "x");
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(where.port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
-  ASSERT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
-  std::string page;
-  char buffer[4096];
-  for (ssize_t n; (n = read(fd, buffer, sizeof(buffer))) > 0;) page.append(buffer, n);
-  close(fd);
+  const std::string page = Get((*metrics)->address());
+  EXPECT_THAT(page, StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(page, HasSubstr("tilewright_things_total{kind=\"odd\"} 3"));
   EXPECT_THAT(page, HasSubstr("tilewright_build_info{service=\"test\""));
   EXPECT_THAT(page, HasSubstr("tilewright_rpc_calls_total{code=\"OK\",method=\"/tilewright.v1."
                               "ArtifactService/FindMissing\"} 1"));
-  EXPECT_EQ(support::Slug(Metrics::Create("t", "0.0.0.0:0", false).status()),
-            "daemon.metrics.insecure");
-  EXPECT_EQ(support::Slug(Metrics::Create("t", (*metrics)->address(), false).status()),
+  EXPECT_THAT(Get((*metrics)->address(), "", "/"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_EQ(support::Slug(Metrics::Create("t", {(*metrics)->address()}).status()),
             "daemon.metrics.failed");
+}
+
+// Off loopback metrics want TLS and a token, or a word of their own: --insecure of calls is not
+// needed for them.
+TEST_F(DaemonTest, MetricsOffLoopbackAreForThoseWhoMayReadThem) {
+  const auto slug = [](const MetricsOptions& options) {
+    return support::Slug(CheckMetrics(options));
+  };
+  const std::string token = dir_->File("token");
+  ASSERT_TRUE(support::WriteFileAtomic(token, "0123456789abcdef\n", 0600).ok());
+  const std::string all = "0.0.0.0:0";
+  EXPECT_EQ(slug({.listen = all}), "daemon.metrics.insecure");
+  support::SystemClock clock;
+  const int64_t now_s = clock.WallMicros() / 1'000'000;
+  const std::string lab = dir_->File("lab");
+  ASSERT_TRUE(security::CreateAuthority(dir_->File("pki"), "Test", 3650, now_s).ok());
+  security::LeafRequest leaf;
+  leaf.peer = {security::CertificateKind::kTracker, "lab"};
+  ASSERT_TRUE(security::IssueIdentity(dir_->File("pki"), leaf, lab, now_s).ok());
+  EXPECT_EQ(slug({.listen = all, .identity = lab}), "daemon.metrics.insecure");
+  EXPECT_EQ(slug({.listen = all, .token_file = token}), "daemon.metrics.insecure");
+  EXPECT_EQ(slug({.identity = lab}), "daemon.metrics.incomplete");
+  EXPECT_EQ(slug({.listen = all, .identity = lab, .token_file = token}), "");
+  EXPECT_EQ(slug({.listen = all, .plain_text = true}), "");
+  EXPECT_EQ(slug({.listen = "127.0.0.1:0", .token_file = dir_->File("none")}),
+            "identity.file.missing");
+  ASSERT_EQ(chmod(token.c_str(), 0644), 0);
+  EXPECT_EQ(slug({.listen = "127.0.0.1:0", .token_file = token}), "identity.key.permissions");
+  ASSERT_TRUE(support::WriteFileAtomic(token, "short\n", 0600).ok());
+  EXPECT_EQ(slug({.listen = "127.0.0.1:0", .token_file = token}), "daemon.metrics.token");
+}
+
+TEST_F(DaemonTest, MetricsWantTheirToken) {
+  const std::string token = dir_->File("token");
+  ASSERT_TRUE(support::WriteFileAtomic(token, "0123456789abcdef\n", 0600).ok());
+  MetricsEndpointOptions options{.listen = "127.0.0.1:0", .token_file = token};
+  const auto endpoint = MetricsEndpoint::Start(options, [] { return "the page"; });
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const std::string& address = (*endpoint)->address();
+  for (const char* header : {"", "Authorization: Bearer 0123456789abcdeg\r\n",
+                             "Authorization: Basic 0123456789abcdef\r\n"}) {
+    EXPECT_THAT(Get(address, header), StartsWith("HTTP/1.1 401 ")) << header;
+    EXPECT_THAT(Get(address, header), Not(HasSubstr("the page"))) << header;
+  }
+  EXPECT_THAT(Get(address, "authorization: bearer 0123456789abcdef\r\n"), HasSubstr("the page"));
+  // A new token counts without a restart.
+  ASSERT_TRUE(support::WriteFileAtomic(token, "another-0123456789\n", 0600).ok());
+  EXPECT_THAT(Get(address, "Authorization: Bearer 0123456789abcdef\r\n"),
+              StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(Get(address, "Authorization: Bearer another-0123456789\r\n"), HasSubstr("the page"));
+}
+
+TEST_F(DaemonTest, SlowReadersOfMetricsKeepNobodyElseFromThem) {
+  MetricsEndpointOptions options{.listen = "127.0.0.1:0"};
+  options.max_connections = 4;
+  options.time_limit_ms = 60'000;
+  const std::string large(8 << 20, 'x');
+  auto endpoint = MetricsEndpoint::Start(options, [&] { return large; });
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const std::string& address = (*endpoint)->address();
+  std::vector<int> slow;
+  const std::string request = "GET /metrics HTTP/1.1\r\n\r\n";
+  for (int i = 0; i < 20; ++i) {
+    slow.push_back(Dial(address));
+    // Some say nothing, some half of a request, some do not read what they asked for.
+    const size_t bytes = i % 3 == 0 ? 0 : i % 3 == 1 ? 10 : request.size();
+    EXPECT_EQ(write(slow.back(), request.data(), bytes), static_cast<ssize_t>(bytes));
+  }
+  EXPECT_GT(Get(address).size(), large.size());
+  for (const int fd : slow) close(fd);
+
+  options.time_limit_ms = 50;
+  endpoint = MetricsEndpoint::Start(options, [&] { return large; });
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  EXPECT_EQ(ReadToEnd(Dial((*endpoint)->address())), "") << "silent: closed when its time is over";
+  const int much = Dial((*endpoint)->address());
+  const std::string head = "GET /metrics HTTP/1.1\r\nx: " + std::string(9000, 'y');
+  EXPECT_EQ(write(much, head.data(), head.size()), static_cast<ssize_t>(head.size()));
+  EXPECT_THAT(ReadToEnd(much), StartsWith("HTTP/1.1 431 "));
+}
+
+// The gauge follows a renewal within a look, and any daemon with an identity has it.
+TEST_F(DaemonTest, TheEndOfTheCertificateIsAMetricThatFollowsARenewal) {
+  support::SystemClock clock;
+  const int64_t now_s = clock.WallMicros() / 1'000'000;
+  const std::string pki = dir_->File("pki");
+  const std::string identity = dir_->File("bench");
+  ASSERT_TRUE(security::CreateAuthority(pki, "Test", 3650, now_s).ok());
+  security::LeafRequest leaf;
+  leaf.peer = {security::CertificateKind::kAgent, "bench"};
+  leaf.days = 90;
+  ASSERT_TRUE(security::IssueIdentity(pki, leaf, identity, now_s).ok());
+  auto metrics = *Metrics::Create("test");
+  const CertificateWatch watch(identity, metrics.get(), &clock, 10);
+  auto& gauge = metrics->Gauge("tilewright_certificate_expiry_timestamp_seconds",
+                               "end of the daemon's own certificate, seconds since 1970");
+  EXPECT_EQ(gauge.Value(), static_cast<double>(now_s + 90 * 86'400));
+  ASSERT_TRUE(security::RenewIdentity(pki, identity, 200, now_s).ok());
+  const int64_t end_ns = clock.NowNs() + int64_t{30} * 1'000'000'000;
+  while (gauge.Value() != static_cast<double>(now_s + 200 * 86'400) && clock.NowNs() < end_ns) {
+    support::SleepMs(5);
+  }
+  EXPECT_EQ(gauge.Value(), static_cast<double>(now_s + 200 * 86'400));
 }
 
 TEST(DaemonLogTest, LinesAreJsonWithTypedFields) {

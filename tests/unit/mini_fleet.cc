@@ -41,7 +41,7 @@ MiniFleet::MiniFleet(const std::string& state_dir) {
   TW_CHECK(support::MakeDirs(state_dir).ok());
   store_ = Value(tracker::TrackerStore::Open(support::PathJoin(state_dir, "tracker.db")));
   blobs_ = Value(daemon::BlobStore::Open(support::PathJoin(state_dir, "artifacts")));
-  registry_ = Value(daemon::Metrics::Create("test", "", false));
+  registry_ = Value(daemon::Metrics::Create("test"));
   metrics_ = std::make_unique<tracker::TrackerMetrics>(registry_.get());
   loop_ = Value(tracker::TrackerLoop::Create(tracker::LoopOptions(), tracker::PoolOptions(),
                                              store_.get(), blobs_.get(), &clock_, metrics_.get()));

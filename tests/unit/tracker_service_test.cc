@@ -44,7 +44,7 @@ class TrackerServiceTest : public ::testing::Test {
     auto blobs = daemon::BlobStore::Open(dir_->File("artifacts"));
     ASSERT_TRUE(blobs.ok()) << blobs.status();
     blobs_ = *std::move(blobs);
-    registry_ = *daemon::Metrics::Create("test", "", false);
+    registry_ = *daemon::Metrics::Create("test");
     metrics_ = std::make_unique<TrackerMetrics>(registry_.get());
     auto loop = TrackerLoop::Create(LoopOptions(), PoolOptions(), store_.get(), blobs_.get(),
                                     &clock_, metrics_.get());

@@ -43,6 +43,7 @@ absl::Status Check(const TunerFlags& flags, const daemon::DaemonContext& context
   if (!flags.module_key.empty()) {
     TW_TRY(security::ModuleSigner::Load(flags.module_key).status());
   }
+  if (flags.builder.empty()) TW_TRY(support::FindSibling("tilewright-builder").status());
   if (context.flags.tracker.empty()) {
     return support::InvalidArgument("tuner.flags.tracker", "expected --tracker HOST:PORT");
   }
