@@ -80,13 +80,8 @@ def check_flags(report, root, files):
                 shown.update({flag: page for flag in re.findall(r"--[\w-]+", names)})
     declared = reference_scan.flags(root, files)
     if shown:
-        # Pages of flags need all programs built: several changes in one day land first and share one refresh.
-        lag = source_files.Report("note") if root == source_files.ROOT else report
-        compare(lag, generate_reference.FOLDER, set(shown) - {"--help", "--version"},
+        compare(report, generate_reference.FOLDER, set(shown) - {"--help", "--version"},
                 {flag: where for flag, where in declared.items() if flag != "--version"}, REFRESH_FLAGS)
-        if lag is not report:
-            for finding in lag.findings:
-                print("note:", finding)
     return set(declared)
 
 
