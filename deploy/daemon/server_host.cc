@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "deploy/daemon/daemon_log.h"
+#include "deploy/daemon/reflection_service.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr int kMaxConcurrentCalls = 4096;    // of one connection; a tuner has two per job and more
 constexpr int kHandshakeTimeoutMs = 20'000;  // a connection that never finishes it is closed
+constexpr char kReflectionName[] = "grpc.reflection.v1.ServerReflection";
 
 // Counts finished calls by method and code and their time. One object per call.
 class CallCounter final : public grpc::experimental::Interceptor {
@@ -164,7 +166,16 @@ absl::Status ServerHost::Start() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentCalls);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
-  for (const auto& [service, name] : services_) builder.RegisterService(service);
+  std::vector<std::string> names = {kReflectionName, "grpc.reflection.v1alpha.ServerReflection",
+                                    "grpc.health.v1.Health"};
+  for (const auto& [service, name] : services_) {
+    builder.RegisterService(service);
+    names.push_back(name);
+  }
+  if (options_.credentials == nullptr) {  // not for callers that no guard looks at
+    reflection_ = std::make_unique<ReflectionService>(std::move(names));
+    builder.RegisterService(reflection_.get());
+  }
   AddInterceptors(&builder);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {

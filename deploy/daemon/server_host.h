@@ -19,6 +19,8 @@
 
 namespace tilewright::daemon {
 
+class ReflectionService;
+
 struct HostOptions {
   std::string listen = "127.0.0.1:0";
   bool insecure = false;       // allow plain text on an address that other machines can reach
@@ -72,6 +74,7 @@ class ServerHost {
 
   HostOptions options_;
   std::vector<std::pair<grpc::Service*, std::string>> services_;
+  std::unique_ptr<ReflectionService> reflection_;  // while the server runs
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
 };

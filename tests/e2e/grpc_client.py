@@ -32,11 +32,11 @@ class Reflection:
     def __init__(self, address):
         folder = Path(tempfile.mkdtemp(dir=fleet.state))
         subprocess.run(["protoc", "-I", GRPC_PROTOS, f"--python_out={folder}",
-                        "grpc/reflection/v1alpha/reflection.proto", "grpc/health/v1/health.proto"], check=True)
+                        "grpc/reflection/v1/reflection.proto", "grpc/health/v1/health.proto"], check=True)
         # The generated folder must not hide the gRPC package itself.
         (folder / "grpc").rename(folder / "standard_protos")
         sys.path.insert(0, str(folder))
-        from standard_protos.reflection.v1alpha import reflection_pb2
+        from standard_protos.reflection.v1 import reflection_pb2
         from standard_protos.health.v1 import health_pb2
         self.reflection, self.health = reflection_pb2, health_pb2
         self.channel = grpc.insecure_channel(address)
@@ -44,15 +44,15 @@ class Reflection:
         self.pool = descriptor_pool.DescriptorPool()
         self.added = set()
 
-    def _ask(self, **request):
+    def _ask(self, version="v1", **request):
         call = self.channel.stream_stream(
-            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+            "/grpc.reflection.%s.ServerReflection/ServerReflectionInfo" % version,
             request_serializer=lambda m: m.SerializeToString(),
             response_deserializer=self.reflection.ServerReflectionResponse.FromString)
         return next(iter(call(iter([self.reflection.ServerReflectionRequest(**request)]), timeout=120)))
 
-    def services(self):
-        return [s.name for s in self._ask(list_services="").list_services_response.service]
+    def services(self, version="v1"):
+        return [s.name for s in self._ask(version, list_services="").list_services_response.service]
 
     def _load(self, files):
         parsed = [descriptor_pb2.FileDescriptorProto.FromString(f) for f in files]
@@ -100,6 +100,8 @@ def services_are_listed_by_reflection():
     for name in ("JobService", "ModuleService", "ArtifactService", "FleetAdminService"):
         assert f"tilewright.v1.{name}" in services, services
     assert "grpc.health.v1.Health" in services, services
+    # Older tools ask by the older name; messages and answers are the same.
+    assert sorted(client.services("v1alpha")) == sorted(services), services
 
 
 def health_is_serving():

@@ -114,11 +114,14 @@ TEST_F(DaemonTest, HostAnswersHealthAndReflectionAndWritesItsPortFile) {
   EXPECT_EQ(RawCall(channel_, "/grpc.health.v1.Health/Check", HealthRequest("no.Such"), &answer)
                 .error_code(),
             grpc::NOT_FOUND);
-  answer.clear();
-  ASSERT_TRUE(RawCall(channel_, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-                      "\x3a\x01*", &answer)
-                  .ok());
-  EXPECT_THAT(answer, HasSubstr(kArtifactServiceName));
+  for (const char* reflection :
+       {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}) {
+    answer.clear();
+    ASSERT_TRUE(RawCall(channel_, reflection, "\x3a\x01*", &answer).ok()) << reflection;
+    EXPECT_THAT(answer, HasSubstr(kArtifactServiceName)) << reflection;
+    EXPECT_THAT(answer, HasSubstr("grpc.health.v1.Health")) << reflection;
+  }
   host_->SetServing(false);
   answer.clear();
   EXPECT_TRUE(RawCall(channel_, "/grpc.health.v1.Health/Check", "", &answer).ok());
