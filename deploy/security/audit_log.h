@@ -1,8 +1,7 @@
-// Who did what, from where, and what came of it: JSON lines, only ever appended, in one file of a
-// daemon's state folder. Each line holds the SHA-256 of the line before it, so a line that was
-// changed, removed or put in shows (`tilewright audit verify`). The file is opened anew for every
-// line: a log rotation may move it away at any moment, the chain goes on in the next file.
-// Thread-safe.
+// Who did what, from where, with what outcome: JSON lines, appended to one file of a daemon's state
+// folder. Each line contains the SHA-256 of the line before it, so `tilewright audit verify` finds
+// a line that was changed, removed or inserted. The file is opened again for every line: a log
+// rotation may move it away at any moment, and the chain continues in the next file. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ struct AuditEntry {
   std::string who;          // "engineer/ana"; empty = unknown
   std::string token;        // its id
   std::string certificate;  // the peer's URI
-  std::string from;         // address; empty where gRPC does not tell it (refused calls)
+  std::string from;         // address; empty if gRPC does not give it (refused calls)
   std::string on_behalf;    // whom the tuner forwarded the call for
   std::string method;       // "/package.Service/Method"
   std::string what;         // what it was about: "devices/bench-3-cpu"
@@ -31,19 +30,19 @@ struct AuditEntry {
 
 class AuditLog {
  public:
-  // Goes on after the last whole line that is there; what a power cut left of another is dropped. A
-  // file that ends with something else is moved aside (see damaged) and a new chain begins: a
-  // daemon starts all the same. The clock is not owned.
+  // Continues after the last whole line; drops the part of a line that a power cut left. Moves a
+  // file with another end away (see damaged) and begins a new chain, so that the daemon starts in
+  // any case. The clock is not owned.
   static absl::StatusOr<std::unique_ptr<AuditLog>> Open(std::string path, support::Clock* clock);
 
-  // Where Open has moved a damaged file; empty when there was none.
+  // Returns where Open moved a damaged file; empty if there was none.
   const std::string& damaged() const { return damaged_; }
 
-  // The line is with the system when this returns (it survives the process, not a power cut).
+  // Writes a line. It survives the end of the process, but not a power cut.
   absl::Status Append(const AuditEntry& entry) TW_EXCLUDES(mutex_);
 
-  // The same for refused calls, a few a second per peer: more are counted, and the next line says
-  // how many ("suppressed"), so that nobody fills the disk by being refused.
+  // Writes a line for a refused call, at most a few a second per peer. Others are counted, and the
+  // next line says how many ("suppressed"), so that refused calls cannot fill the disk.
   absl::Status AppendRefusal(const AuditEntry& entry) TW_EXCLUDES(mutex_);
 
  private:
@@ -65,7 +64,7 @@ struct AuditSummary {
   int64_t first_seq = 0;
   int64_t last_seq = 0;
 };
-// Walks the chain of a file. data_loss (audit.chain.broken, audit.file.invalid) with the line.
+// Checks the chain of a file. data_loss (audit.chain.broken, audit.file.invalid) names the line.
 absl::StatusOr<AuditSummary> VerifyAuditFile(const std::string& path);
 
 // When each token was last seen in a file, by its id ("2026-11-22T07:30:00.000000Z"): of calls that

@@ -1,7 +1,7 @@
-// Decides about every call of a listening daemon: who calls (token, bound to the certificate), how
-// often, and whether the table of access.h lets them. Refusals are typed and never say more than
-// the caller has proved to know. The token file is read again within a second of a change, so
-// revocation needs no restart. Thread-safe; does no I/O but one stat a second.
+// Decides about every call of a listening daemon: who calls (by a token that fits the certificate),
+// how often, and whether the table of access.h allows it. A refusal has a slug and says nothing
+// that the caller has not proved to know. The token file is read again within a second of a change,
+// so a revocation needs no restart. Thread-safe; its only I/O is one stat a second.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace tilewright::security {
 
-// What is known of a call before its handler runs.
+// What is known about a call before its handler runs.
 struct CallFacts {
   std::string_view method;         // "/package.Service/Method"
   std::string_view authorization;  // the header's value: "Bearer twt_..."
@@ -40,21 +40,21 @@ class CallGuard {
   static absl::StatusOr<std::unique_ptr<CallGuard>> Open(std::string tokens_path, Listener listener,
                                                          support::Clock* clock);
 
-  // The caller, or why not:
+  // Returns the caller, or why the call is refused:
   //   unauthenticated    auth.token.missing, .malformed, .unknown, .expired, .revoked
   //   permission_denied  auth.certificate.mismatch, auth.method.unknown, auth.role.denied
   //   resource_exhausted auth.rate.exceeded
   absl::StatusOr<Caller> Admit(const CallFacts& facts) TW_EXCLUDES(mutex_);
 
-  // Who calls, by token and certificate alone: for handlers and the audit of calls that were
-  // admitted. A token that was revoked or has ended since still names its holder.
+  // Returns who calls, by token and certificate alone: for handlers and the audit of admitted
+  // calls. A token that was revoked or has ended since then still names its holder.
   absl::StatusOr<Caller> Identify(const CallFacts& facts) TW_EXCLUDES(mutex_);
 
-  // Why the token file could not be read lately; the rows read last go on counting.
+  // Returns why the token file could not be read. Until it can be read, the rows read last count.
   absl::Status FileStatus() TW_EXCLUDES(mutex_);
 
  private:
-  // Which content of the file was read: another size, time or inode is another content.
+  // Which content of the file was read: another size, time or inode means another content.
   struct FileStamp {
     int64_t mtime_ns = 0;
     int64_t size = 0;

@@ -1,6 +1,5 @@
-// X.509 certificates as values: what a file of them says, and whether one may be used now. The only
-// headers that hide OpenSSL are this one and authority.h. Pure functions; thread-safe. Times are
-// seconds since the Unix epoch (UTC), always an argument.
+// X.509 certificates as values: what a file of them says, and whether one may be used now. Pure
+// functions; thread-safe. Times are arguments, in seconds since the Unix epoch (UTC).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,8 @@
 
 namespace tilewright::security {
 
-// What a certificate of ours was made for; it travels in the URI
-// spiffe://tilewright/{kind}/{name} among the certificate's subject alternative names.
+// What a certificate of a fleet is for. It is part of the URI spiffe://tilewright/{kind}/{name},
+// which is one of the certificate's subject alternative names.
 enum class CertificateKind { kTracker, kTuner, kAgent, kClient };
 
 // "tracker", "tuner", "agent", "client".
@@ -26,10 +25,10 @@ struct Peer {
   std::string name;
 };
 std::string PeerUri(const Peer& peer);
-// not_found (certs.uri.foreign): a certificate of somebody else's authority has no such URI.
+// not_found (certs.uri.foreign) if it is no such URI, as in a certificate of another authority.
 absl::StatusOr<Peer> ParsePeerUri(std::string_view uri);
 
-// Letters, digits, '-', '_' and '.', at most 64: also what agents may be called.
+// Checks a name of a certificate or an agent: at most 64 letters, digits, '-', '_' and '.'.
 // invalid_argument (certs.name.invalid).
 absl::Status CheckName(std::string_view name);
 
@@ -45,18 +44,18 @@ struct CertificateInfo {
   bool authority = false;
 };
 
-// All certificates of a PEM text, in its order. invalid_argument (certs.file.invalid) when there is
-// none or one cannot be read; `what` names the text in messages.
+// Returns all certificates of a PEM text, in its order. invalid_argument (certs.file.invalid) if
+// there is none or one cannot be read; `what` names the text in messages.
 absl::StatusOr<std::vector<CertificateInfo>> ReadCertificates(std::string_view pem,
                                                               std::string_view what);
 
 // "2026-11-22 07:30:00" (UTC).
 std::string TimeText(int64_t seconds);
 
-// Whether `certificate` was signed by one of `authorities`, is meant for what it does, and is valid
-// now; and whether `key` is its private key. Slugs: identity.certificate.expired,
-// identity.certificate.early, identity.certificate.untrusted, identity.key.mismatch
-// (failed_precondition); certs.file.invalid for texts that are no PEM.
+// Checks that one of `authorities` signed `certificate`, that it is used for its purpose and valid
+// now, and that `key` is its private key. failed_precondition: identity.certificate.expired,
+// .early, .untrusted, identity.key.mismatch. invalid_argument (certs.file.invalid) for texts that
+// are no PEM.
 absl::Status CheckCertificate(std::string_view certificate_pem, std::string_view key_pem,
                               std::string_view authorities_pem, int64_t now_s);
 

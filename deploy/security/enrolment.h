@@ -1,12 +1,13 @@
-// How a new device joins without a secret of the fleet going there: an administrator makes a ticket
-// for one agent; whoever shows it, once, together with a request for a key of its own
-// (certificate_request.h), gets that agent's certificate and bearer token. A ticket's text is
-// "twe_{id}_{secret}_{authority}_{check}"; {authority} is the SHA-256 of the authority's
-// certificate, by which the device knows the fleet. The file keeps one line for each, with the
-// SHA-256 of the secret:
+// How a new device joins a fleet without getting a secret of the fleet first. An administrator
+// makes a ticket for one agent. The device shows it, once, with a request for its own key
+// (certificate_request.h), and gets that agent's certificate and bearer token. The text of a ticket
+// is "twe_{id}_{secret}_{authority}_{check}"; {authority} is the SHA-256 of the authority's
+// certificate, by which the device recognises the fleet. The file has one line for each ticket,
+// with the SHA-256 of the secret:
 //   {id} {name} {sha256} {created} {expires} {key} {bound}
-// {key} is the SHA-256 of the public key that it was spent for, {bound} when; "-" and 0 before.
-// Times are seconds since the Unix epoch (UTC). Changes lock the file. Functions are stateless.
+// {key} is the SHA-256 of the public key that the ticket was spent for, {bound} is the time of
+// that; before, they are "-" and 0. Times are seconds since the Unix epoch (UTC). Changes lock the
+// file. Functions are stateless.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +37,11 @@ struct TicketText {
   std::string secret;
   std::string authority;  // SHA-256 of its certificate's DER bytes
 };
-// unauthenticated (enrol.ticket.malformed): no ticket, or a typing mistake in one. The message
-// never holds the text.
+// unauthenticated (enrol.ticket.malformed) for a text that is no ticket, or has a typing mistake.
+// The message never contains the text.
 absl::StatusOr<TicketText> ParseTicket(std::string_view text);
 
-// The whole file. data_loss (enrol.file.invalid) names the line.
+// Reads the whole file. data_loss (enrol.file.invalid) names the line.
 absl::StatusOr<std::vector<TicketRow>> ParseTicketRows(std::string_view text);
 absl::StatusOr<std::vector<TicketRow>> LoadTickets(const std::string& path);
 
@@ -53,15 +54,15 @@ struct NewTicket {
 absl::StatusOr<NewTicket> CreateTicket(const std::string& path, const std::string& authority,
                                        const std::string& name, int64_t valid_s, int64_t now_s);
 
-// Of the daemon that enrols.
+// The files of the daemon that enrols.
 struct EnrolmentFiles {
   std::string authority;  // folder with its key
   std::string tickets;
-  std::string tokens;  // of the tracker: gets the agent's bearer token
+  std::string tokens;  // of the tracker: the agent's bearer token is added to it
 };
 struct EnrolmentRequest {
   std::string ticket;
-  std::string name;     // whom the device takes itself for; empty = whatever the ticket says
+  std::string name;     // the name that the device expects; empty = the one of the ticket
   std::string request;  // PEM
 };
 struct Enrolled {
@@ -69,16 +70,16 @@ struct Enrolled {
   IdentityFiles identity;  // without a key
   std::string token;
 };
-// Spends the ticket for the key of the request, on the disk, before anything is signed. The same
-// key may ask again until the ticket ends (an answer was lost): it gets a new certificate and a new
-// token, and what it was given before as a token ends. unauthenticated (enrol.ticket.unknown,
-// .expired, .malformed), permission_denied (enrol.ticket.spent, enrol.name.mismatch),
-// invalid_argument (certs.request.invalid).
+// Spends the ticket for the key of the request (synced to the disk), then signs. Until the ticket
+// ends, the same key may ask again, because an answer may be lost: it gets a new certificate and a
+// new token, and the token it got before ends. unauthenticated (enrol.ticket.unknown, .expired,
+// .malformed), permission_denied (enrol.ticket.spent, enrol.name.mismatch), invalid_argument
+// (certs.request.invalid).
 absl::StatusOr<Enrolled> Enrol(const EnrolmentFiles& files, const EnrolmentRequest& request,
                                int64_t now_s);
 
-// Of a PEM text of certificates the one with that SHA-256, as PEM: what a ticket vouches for, and
-// nothing beside it. permission_denied (enrol.authority.mismatch) when it is not among them.
+// Returns, as PEM, the one certificate of a PEM text that has this SHA-256: the one that a ticket
+// names. permission_denied (enrol.authority.mismatch) if the text does not contain it.
 absl::StatusOr<std::string> PinnedAuthority(std::string_view pem, const std::string& sha256);
 
 }  // namespace tilewright::security

@@ -33,7 +33,7 @@ using ExtensionPtr = std::unique_ptr<X509_EXTENSION, OpensslFree<X509_EXTENSION_
 using StorePtr = std::unique_ptr<X509_STORE, OpensslFree<X509_STORE_free>>;
 using StoreContextPtr = std::unique_ptr<X509_STORE_CTX, OpensslFree<X509_STORE_CTX_free>>;
 
-// The oldest error of this thread's queue, which it empties.
+// Returns the oldest error of this thread's queue, and empties the queue.
 inline std::string OpensslError() {
   const unsigned long code = ERR_get_error();  // NOLINT(google-runtime-int): OpenSSL's type
   ERR_clear_error();
@@ -50,11 +50,12 @@ inline BioPtr BioOf(std::string_view text) {
   return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// All certificates of a PEM text. invalid_argument (certs.file.invalid) without any.
+// Returns all certificates of a PEM text. invalid_argument (certs.file.invalid) if there is none.
 absl::StatusOr<std::vector<X509Ptr>> ParseCertificates(std::string_view pem, std::string_view what);
-// An unencrypted private key. invalid_argument (certs.file.invalid).
+// Reads an unencrypted private key. invalid_argument (certs.file.invalid).
 absl::StatusOr<KeyPtr> ParseKey(std::string_view pem, std::string_view what);
-// The key of a request, whose sender has proved that he owns it. Errors of RequestFingerprint.
+// Returns the key of a request, after checking that the sender owns it. Errors of
+// RequestFingerprint.
 absl::StatusOr<KeyPtr> KeyOfRequest(std::string_view pem);
 
 }  // namespace tilewright::security

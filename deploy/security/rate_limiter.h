@@ -1,4 +1,4 @@
-// Token buckets by key: so many at once, then a steady number a second. Thread-safe.
+// Token buckets by key: a burst, then a steady number a second. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace tilewright::security {
 
 class RateLimiter {
  public:
-  // The clock is not owned. Beyond max_keys, keys whose buckets are full again are forgotten.
+  // The clock is not owned. With more than max_keys, keys whose buckets are full are dropped.
   explicit RateLimiter(support::Clock* clock, size_t max_keys = 100'000)
       : clock_(clock), max_keys_(max_keys) {}
 
-  // True and one less, or false when the key has used up its share.
+  // Takes one from the key's bucket. Returns false if the bucket is empty.
   bool Take(const std::string& key, const RateLimit& limit) TW_EXCLUDES(mutex_);
 
  private:

@@ -1,6 +1,5 @@
-// Certificates that do not count any more though they have not ended: an X.509 revocation list,
-// crl.pem, signed by the authority (authority.h makes it) and lying in the identity folder of each
-// daemon that listens. Thread-safe.
+// Certificates that were revoked before their end: an X.509 revocation list, crl.pem, signed by the
+// authority (authority.h makes it), in the identity folder of each daemon and client. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ namespace tilewright::security {
 
 inline constexpr char kRevocationFile[] = "crl.pem";
 
-// The serial numbers (as in CertificateInfo) of a list that one of the authorities has signed.
+// Returns the serial numbers (as in CertificateInfo) of a list that one of the authorities signed.
 // invalid_argument (certs.revocations.invalid), failed_precondition (certs.revocations.untrusted).
 absl::StatusOr<std::set<std::string>> ReadRevocations(std::string_view pem,
                                                       std::string_view authorities_pem);
@@ -27,16 +26,16 @@ absl::StatusOr<std::set<std::string>> ReadRevocations(std::string_view pem,
 // The list in an identity folder, read again within a second of a change.
 class RevocationList {
  public:
-  // No file is an empty list; a bad one is ReadRevocations' error. The clock is not owned.
+  // No file means an empty list; for a bad one, errors of ReadRevocations. The clock is not owned.
   static absl::StatusOr<std::unique_ptr<RevocationList>> Open(const std::string& identity,
                                                               support::Clock* clock);
 
-  // unauthenticated (auth.certificate.revoked) when the list has this certificate (PEM, of a
-  // handshake that verified it).
+  // unauthenticated (auth.certificate.revoked) if the list has this certificate (PEM, which a
+  // handshake verified).
   absl::Status Check(std::string_view certificate_pem) TW_EXCLUDES(mutex_);
 
-  // Why the file could not be read lately, also when it is gone; the list read last goes on
-  // counting.
+  // Returns why the file could not be read, also if it was removed. Until it can be read, the list
+  // read last counts.
   absl::Status FileStatus() TW_EXCLUDES(mutex_);
 
  private:

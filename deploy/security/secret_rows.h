@@ -1,5 +1,5 @@
-// Files with a row for each secret that was handed out (tokens, enrolment tickets): what they
-// share. Each change takes the lock and writes the whole file anew. Functions are stateless.
+// What files of tokens and of enrolment tickets share: a row for each secret that was handed out.
+// Each change takes the lock and writes the whole file again. Functions are stateless.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ inline constexpr int64_t kDaySeconds = 86'400;
 // How often a running daemon looks whether its files (tokens, revocations) have changed.
 inline constexpr int64_t kLookEveryNs = 1'000'000'000;
 
-// So many random bytes, two digits each.
+// Returns this many random bytes as hexadecimal text.
 absl::StatusOr<std::string> RandomHex(size_t bytes);
-// So many hexadecimal digits, in lower case.
+// Whether the text is this many hexadecimal digits in lower case.
 bool IsHex(std::string_view text, size_t digits);
 
-// Waits up to a second: changes take milliseconds.
+// Takes the lock; waits up to a second, because changes take milliseconds.
 absl::StatusOr<support::FileLock> LockSecretRows(const std::string& path);
-// 0600 when it is new; else mode and owner stay: a daemon that may read it goes on reading it. On
-// the disk when this returns.
+// Replaces the file, synced to the disk. A new file has mode 0600; mode and owner of an old one
+// stay, so that the daemon can still read it.
 absl::Status WriteSecretRows(const std::string& path, const std::string& text);
 
 }  // namespace tilewright::security

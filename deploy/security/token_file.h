@@ -1,6 +1,6 @@
-// Bearer tokens on disk. A token is "twt_{id}_{secret}_{check}"; the file keeps one line for each,
-// with the SHA-256 of the secret (256 random bits: nothing to guess, so no salt) and never the
-// secret itself:
+// Bearer tokens on disk. A token is "twt_{id}_{secret}_{check}". The file has one line for each,
+// with the SHA-256 of the secret, never the secret. There is no salt: 256 random bits cannot be
+// guessed.
 //   {id} {role} {name} {sha256} {created} {expires} {revoked}
 // Times are seconds since the Unix epoch (UTC), 0 = never. Changes lock the file, so that two
 // administrators cannot lose one of them. Functions are stateless and thread-safe.
@@ -32,29 +32,29 @@ struct TokenText {
   std::string id;
   std::string secret;
 };
-// unauthenticated (auth.token.malformed) for a text that no token has: a typing mistake is told
-// from a token that is not known. The message never holds the text.
+// unauthenticated (auth.token.malformed) for a text that cannot be a token, so that a typing
+// mistake differs from an unknown token. The message never contains the text.
 absl::StatusOr<TokenText> ParseToken(std::string_view token);
 
-// The whole file. data_loss (tokens.file.invalid) names the line.
+// Reads the text of a file. data_loss (tokens.file.invalid) names the line.
 absl::StatusOr<std::vector<TokenRow>> ParseTokenRows(std::string_view text);
 
-// The rows of a file; not_found when there is none.
+// Reads a file; not_found if there is none.
 absl::StatusOr<std::vector<TokenRow>> LoadTokens(const std::string& path);
 
 struct NewToken {
   TokenRow row;
-  std::string token;  // shown once, then only the hash is left
+  std::string token;  // shown once; only the hash is stored
 };
 
-// Adds a token (and the file, 0600, if missing). `days` 0 = it never expires.
+// Adds a token. Makes the file (0600) if there is none. `days` 0 = the token never expires.
 absl::StatusOr<NewToken> CreateToken(const std::string& path, Role role, const std::string& name,
                                      int days, int64_t now_s);
 
 // Ends a token now. not_found (tokens.id.unknown). A second time changes nothing.
 absl::Status RevokeToken(const std::string& path, const std::string& id, int64_t now_s);
 
-// A new token for the same role and name; the old one ends `grace_s` seconds from now.
+// Makes a new token for the same role and name. The old one ends `grace_s` seconds from now.
 // failed_precondition (tokens.id.revoked) for one that has ended already.
 absl::StatusOr<NewToken> RotateToken(const std::string& path, const std::string& id, int days,
                                      int64_t grace_s, int64_t now_s);
