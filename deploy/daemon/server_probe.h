@@ -10,7 +10,7 @@
 namespace tilewright::daemon {
 
 enum class Speaks {
-  kNothing,    // nobody listens there, or the answer did not come in time
+  kNothing,    // no server listens there, or the answer did not come in time
   kPlainText,  // HTTP/2 without TLS
   kTls,
   kOther,

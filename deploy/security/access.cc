@@ -55,7 +55,8 @@ constexpr MethodRule kRules[] = {
     {"/tilewright.v1.ModuleService/GetModuleVersion", 0, kReaders, false},
     {"/tilewright.v1.ModuleService/ListModuleVersions", 0, kReaders, false},
     {"/tilewright.v1.ModuleService/SetModuleAlias", 0, kPeople, true},
-    {"/tilewright.v1.ModuleService/AddModuleSignature", 0, kReaders, true},
+    {"/tilewright.v1.ModuleService/AddModuleSignature", 0, kPeople, true},
+    {"/tilewright.v1.ModuleService/ReleaseModule", 0, kPeople, true},
     {"/tilewright.v1.ModuleService/PruneModules", 0, kAdmins, true},
 
     // On a listener of its own, where a ticket counts (tracker/enrolment_service); nowhere else.
@@ -64,7 +65,8 @@ constexpr MethodRule kRules[] = {
 
     {"/grpc.health.v1.Health/Check", kAll, kAll, false},
     {"/grpc.health.v1.Health/Watch", kAll, kAll, false},
-    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", kPeople, kPeople, false},
+    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", kAll, kAll, false},
+    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", kAll, kAll, false},
 };
 
 constexpr std::array<std::pair<Role, std::string_view>, 5> kRoles = {{

@@ -1,5 +1,6 @@
 #include "deploy/security/module_signature.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -18,7 +19,6 @@ constexpr size_t kSignatureBytes = 64;
 constexpr size_t kPublicKeyBytes = 32;
 constexpr size_t kKeyIdDigits = 16;
 constexpr char kAlgorithm[] = "ed25519";
-constexpr int kFileSchema = 1;
 
 using DigestContext = std::unique_ptr<EVP_MD_CTX, OpensslFree<EVP_MD_CTX_free>>;
 
@@ -26,9 +26,36 @@ absl::Status OpensslFailed(std::string_view what) {
   return support::Internal("signing.openssl.failed", StrCat(what, ": ", OpensslError()));
 }
 
-// What is signed: never the bare digest, so that no signature made for another purpose fits.
-std::string Statement(std::string_view sha256_hex) {
-  return StrCat("tilewright module signature v1\nsha256 ", sha256_hex, "\n");
+// The text that is signed. Its first line keeps signatures made for another purpose from fitting.
+std::string Statement(const ModuleClaim& claim, int format) {
+  if (format == kBytesFormat) {
+    return StrCat("tilewright module signature v1\nsha256 ", claim.sha256, "\n");
+  }
+  return StrCat("tilewright module signature v2\nmodule ", claim.module, "\nversion ",
+                claim.version, "\ntarget ", claim.target, "\nsha256 ", claim.sha256, "\n");
+}
+
+bool IsOneLine(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) > ' ' && c != 0x7f;
+  });
+}
+
+// Two different claims must never give one text.
+absl::Status CheckClaim(const ModuleClaim& claim) {
+  const bool bytes = IsOneLine(claim.sha256);
+  const bool release = IsOneLine(claim.module) && claim.version > 0 && IsOneLine(claim.target);
+  if (bytes && (claim.format() == kBytesFormat || release)) return absl::OkStatus();
+  return support::InvalidArgument(
+      "signing.claim.bad",
+      StrCat("expected a digest, a module, a version and a target without blanks, found ",
+             support::Quote(Statement(claim, claim.format()), 200)));
+}
+
+std::string ClaimText(const ModuleClaim& claim, int format) {
+  if (format == kBytesFormat) return "the bytes " + claim.sha256;
+  return StrCat(claim.module, "/", claim.version, " for ", claim.target, " with the bytes ",
+                claim.sha256);
 }
 
 const unsigned char* Bytes(std::string_view text) {
@@ -102,9 +129,10 @@ absl::StatusOr<std::unique_ptr<ModuleSigner>> ModuleSigner::Load(const std::stri
   return std::unique_ptr<ModuleSigner>(new ModuleSigner(std::move(impl)));
 }
 
-absl::StatusOr<ModuleSignature> ModuleSigner::Sign(std::string_view sha256_hex) const {
-  const std::string statement = Statement(sha256_hex);
-  ModuleSignature made{impl_->id, std::string(kSignatureBytes, '\0')};
+absl::StatusOr<ModuleSignature> ModuleSigner::Sign(const ModuleClaim& claim) const {
+  TW_TRY(CheckClaim(claim));
+  const std::string statement = Statement(claim, claim.format());
+  ModuleSignature made{impl_->id, std::string(kSignatureBytes, '\0'), claim.format()};
   size_t size = made.signature.size();
   const DigestContext context(EVP_MD_CTX_new());
   if (EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, impl_->key.get()) != 1 ||
@@ -131,14 +159,20 @@ absl::StatusOr<std::unique_ptr<ModuleVerifier>> ModuleVerifier::Load(const std::
   return std::unique_ptr<ModuleVerifier>(new ModuleVerifier(std::move(impl)));
 }
 
-absl::Status ModuleVerifier::Verify(std::string_view sha256_hex,
+absl::Status ModuleVerifier::Verify(const ModuleClaim& claim,
                                     const ModuleSignature& signature) const {
   if (signature.key_id != impl_->id) {
     return support::FailedPrecondition(
         "signing.signature.other_key",
         StrCat("expected a signature by key ", impl_->id, ", found one by ", signature.key_id));
   }
-  const std::string statement = Statement(sha256_hex);
+  if (signature.format != kBytesFormat && signature.format != kReleaseFormat) {
+    return support::FailedPrecondition(
+        "signing.signature.format",
+        StrCat("expected a signature of format 1 or 2, found format ", signature.format));
+  }
+  if (signature.format == kReleaseFormat) TW_TRY(CheckClaim(claim));
+  const std::string statement = Statement(claim, signature.format);
   const DigestContext context(EVP_MD_CTX_new());
   if (EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, impl_->key.get()) != 1) {
     return OpensslFailed("verify");
@@ -148,31 +182,40 @@ absl::Status ModuleVerifier::Verify(std::string_view sha256_hex,
                        Bytes(statement), statement.size()) == 1;
   ERR_clear_error();
   if (right) return absl::OkStatus();
-  return support::FailedPrecondition(
-      "signing.signature.wrong",
-      StrCat("the signature by key ", impl_->id, " does not fit the bytes ", sha256_hex));
+  return support::FailedPrecondition("signing.signature.wrong",
+                                     StrCat("the signature by key ", impl_->id, " does not fit ",
+                                            ClaimText(claim, signature.format)));
 }
 
-std::string SignatureFileText(std::string_view sha256_hex, const ModuleSignature& signature) {
-  const nlohmann::json file = {{"schema", kFileSchema},
-                               {"algorithm", kAlgorithm},
-                               {"key_id", signature.key_id},
-                               {"sha256", sha256_hex},
-                               {"signature", support::HexEncode(signature.signature)}};
+std::string SignatureFileText(const DetachedSignature& detached) {
+  nlohmann::json file = {{"schema", detached.signature.format},
+                         {"algorithm", kAlgorithm},
+                         {"key_id", detached.signature.key_id},
+                         {"sha256", detached.claim.sha256},
+                         {"signature", support::HexEncode(detached.signature.signature)}};
+  if (detached.signature.format == kReleaseFormat) {
+    file["module"] = detached.claim.module;
+    file["version"] = detached.claim.version;
+    file["target"] = detached.claim.target;
+  }
   return file.dump() + "\n";
 }
 
-absl::StatusOr<ModuleSignature> ParseSignatureFile(std::string_view text,
-                                                   std::string_view sha256_hex) {
+absl::StatusOr<DetachedSignature> ParseSignatureFile(std::string_view text,
+                                                     std::string_view sha256_hex) {
   const nlohmann::json file = nlohmann::json::parse(text, nullptr, false);
   const auto word = [&file](const char* key) {
     const auto it = file.find(key);
     return it != file.end() && it->is_string() ? it->get<std::string>() : std::string();
   };
-  if (!file.is_object() || file.value("schema", nlohmann::json()) != nlohmann::json(kFileSchema) ||
-      word("algorithm") != kAlgorithm) {
+  const auto number = [&file](const char* key) {
+    const auto it = file.find(key);
+    return it != file.end() && it->is_number_integer() ? it->get<int64_t>() : int64_t{0};
+  };
+  const int64_t format = file.is_object() ? number("schema") : 0;
+  if ((format != kBytesFormat && format != kReleaseFormat) || word("algorithm") != kAlgorithm) {
     return support::DataLoss("signing.file.malformed",
-                             "expected a JSON object with schema 1 and algorithm ed25519");
+                             "expected a JSON object with schema 1 or 2 and algorithm ed25519");
   }
   const auto signature = support::HexDecode(word("signature"));
   if (!signature || signature->size() != kSignatureBytes) {
@@ -183,7 +226,15 @@ absl::StatusOr<ModuleSignature> ParseSignatureFile(std::string_view text,
         "signing.file.other_module", StrCat("the signature is about the bytes ",
                                             support::Quote(word("sha256")), ", not ", sha256_hex));
   }
-  return ModuleSignature{word("key_id"), *signature};
+  DetachedSignature read{{word("sha256")}, {word("key_id"), *signature, static_cast<int>(format)}};
+  if (format == kBytesFormat) return read;
+  read.claim.module = word("module");
+  read.claim.version = number("version");
+  read.claim.target = word("target");
+  if (read.claim.format() != kReleaseFormat || !CheckClaim(read.claim).ok()) {
+    return support::DataLoss("signing.file.malformed", "expected a module, version and target");
+  }
+  return read;
 }
 
 }  // namespace tilewright::security

@@ -1,4 +1,4 @@
-// A small file that can be told from its copies. Its text survives renames of the file and of its
+// A small file that recognises its copies. Its text survives renames of the file and of its
 // folders, restarts and chown; a copy (cp, rsync, tar, a restored backup) is recognised, also one
 // that was copied over the original.
 //

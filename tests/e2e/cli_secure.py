@@ -89,7 +89,20 @@ class Secure(cli_case.Case):
         self.refused(FAILED, "auth.role.denied", "devices", "drain", "bench-cpu", *self.as_("ana"))
         self.refused(FAILED, "auth.admin.required", "jobs", "submit", "m.onnx", "--target", "native,threads=1",
                      "--priority", "1", *self.as_("ana"))
-        self.refused(UNAVAILABLE, "rpc.", "jobs", "list", *self.server)
+        # Without an identity, with one of another fleet, with one that only calls itself one of this fleet.
+        self.refused(UNAVAILABLE, "rpc.tls.wanted", "jobs", "list", *self.server)
+        self.good("certs", "init", "other")
+        self.good("certs", "issue", "other", "client", "eve")
+        eve = [*self.server, "--identity", self.path("other/issued/eve")]
+        self.refused(UNAVAILABLE, "rpc.tls:", "jobs", "list", *eve)
+        with open(self.path("other/issued/eve/ca.pem"), "a") as file:
+            file.write(self.read("pki/issued/ana/ca.pem"))
+        self.refused(UNAVAILABLE, "rpc.tls.identity", "modules", "list", *eve)
+        self.refused(UNAVAILABLE, "rpc.tls.identity", "tune", "m.onnx", "--target", "native", "--trials", "1",
+                     "-o", "no.tw", *eve)
+        # Releasing is for people; a pipeline looks and fetches.
+        self.refused(FAILED, "auth.role.denied", "modules", "release", module + "/1", *self.as_("ci"))
+        self.refused(FAILED, "module.release.no_key", "modules", "release", module + "/1", *self.as_("ana"))
         self.refused(FAILED, "auth.certificate.mismatch", "jobs", "list", *self.server, *self.identity("bench"),
                      env={"TILEWRIGHT_TOKEN": self.read("pki/issued/ana/token").strip()})
         self.refused(FAILED, "auth.token.malformed", "jobs", "list", *self.as_("ana"), env={"TILEWRIGHT_TOKEN": "twt_x"})

@@ -202,7 +202,7 @@ class Pages(cli_case.Case):
         onnx.save(model, self.path("dqn.onnx"))
         self.good("tune", "dqn.onnx", "--target", "native,threads=1", "--trials", "4", "-o", "dqn.tw", *ana)
         self.good("modules", "keygen", "release.key")
-        self.good("modules", "sign", "dqn.tw", "--key", "release.key", "--attach-to", "dqn/1", *ana)
+        self.good("modules", "release", "dqn/1", "--key", "release.key", "--file", "dqn.tw", *ana)
         self.good("modules", "alias", "set", "dqn/1", "stable", *ana)
         os.rename(issued + "ci", self.path("identity"))
         os.rename(issued + "ana", self.path("engineer"))

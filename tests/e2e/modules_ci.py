@@ -77,11 +77,19 @@ class ModulesForCi(cli_case.Fleet):
         self.good("modules", "alias", "set", module + "/1", "stable", *self.server)
         self.check_the_workflow(module)
         self.check_questions(module, first)
+        self.check_times(module, first)
         self.check_if_newer_and_resume(module)
         self.check_signatures(module)
         self.check_retention(module)
 
     def check_the_workflow(self, module):
+        """Published is not released: the pipeline takes nothing before somebody signs it."""
+        listed = json.loads(self.good("modules", "show", module + "/1", *self.server, "-o", "json"))
+        self.assertEqual(listed["signatures"], [])
+        error = self.fetch(module + "@stable", "-o", "x.tw", "--key", "release.key.pub", code=MISMATCH)
+        self.assertIn("signing.signature.missing", error)
+        self.good("modules", "release", module + "/1", "--digest", "sha256:" + listed["files"][0]["sha256"],
+                  *self.server)
         self.assertEqual(self.run_workflow(module), {"changed": "true"})
         self.assertEqual(self.run_workflow(module), {"changed": "false"})
         self.assertTrue(os.path.exists(self.path("model.tw.sig")))
@@ -106,6 +114,15 @@ class ModulesForCi(cli_case.Fleet):
         self.assertTrue({r["measurement_id"] for r in shown["records"]} <= ids)
         self.assertTrue(all(r["device"] and r["median_us"] > 0 for r in shown["records"]), shown)
 
+    def check_times(self, module, first):
+        enough, too_short = "%gus" % (first["median_us"] * 1.01), "%gus" % (first["median_us"] / 2)
+        self.fetch(module, "-o", "t.tw", "--max-latency", enough, "--not-slower-than", "1")
+        error = self.fetch(module, "-o", "t.tw", "--max-latency", too_short, code=NOT_FOUND)
+        self.assertIn("module.not_found.too_slow", error)
+        self.assertIn(module + "/1, takes", error)
+        self.fetch(module, "-o", "t.tw", "--max-latency", "fast", code=USAGE)
+        self.fetch(module, "-o", "t.tw", "--not-slower-than", "x", code=USAGE)
+
     def check_if_newer_and_resume(self, module):
         got = self.fetch(module + "@stable", "-o", "a.tw", "--if-newer")
         self.assertTrue(got["changed"])
@@ -127,29 +144,66 @@ class ModulesForCi(cli_case.Fleet):
 
     def check_signatures(self, module):
         self.good("modules", "keygen", "other.key")
-        error = self.fetch(module, "-o", "c.tw", "--key", "other.key.pub", code=MISMATCH)
-        self.assertIn("signing.signature.missing", error)
+        error = self.fetch(module + "/1", "-o", "c.tw", "--key", "other.key.pub", code=MISMATCH)
+        self.assertIn("signing.signature.other_key", error)
         self.assertEqual(glob.glob(self.path("c.tw*")), [], "none of it was moved")
-        self.good("modules", "sign", "a.tw", "--key", "other.key", "--attach-to", module + "/1",
+        for wrong in (["--file", "m.onnx"], ["--digest", "sha256:" + "0" * 64]):
+            done = self.call("modules", "release", module + "/1", "--key", "other.key", *wrong, *self.server)
+            self.assertNotEqual(done.returncode, OK, wrong)
+        self.good("modules", "release", module + "/1", "--key", "other.key", "--file", "a.tw",
                   "--signature", "other.sig", *self.server)
-        self.fetch(module + "/1", "-o", "c.tw", "--key", "other.key.pub")
-        self.good("modules", "verify", "c.tw", "--key", "other.key.pub")
+        self.fetch(module + "/1", "-o", "c.tw", "--key", "other.key.pub", "--target", "native,threads=1")
+        self.good("modules", "verify", "c.tw", "--key", "other.key.pub", "--module", module + "/1",
+                  "--target", "native,threads=1")
+        self.check_with_openssl("c.tw", "other.key.pub")
+        for wrong in (["--module", module + "/2"], ["--module", "other"],
+                      ["--target", "cpu,arch=aarch64,cpu=cortex-a76,threads=1"]):
+            done = self.call("modules", "verify", "c.tw", "--key", "other.key.pub", *wrong)
+            self.assertEqual(done.returncode, MISMATCH, wrong)
+            self.assertIn("signing.signature.other_version", done.stderr)
         self.assertEqual(self.call("modules", "verify", "c.tw", "--key", "release.key.pub").returncode, MISMATCH)
-        self.assertEqual(self.call("modules", "verify", "a.tw", "--key", "release.key.pub").returncode, MISMATCH)
+        self.check_the_old_format(module)
         other = self.publish(2)  # other bytes under the first one's signature
         self.fetch(module + "/%d" % other["number"], "-o", "d.tw")
         os.replace(self.path("c.tw.sig"), self.path("d.tw.sig"))
-        if self.digest("d.tw") != self.digest("c.tw"):
-            self.assertEqual(self.call("modules", "verify", "d.tw", "--key", "other.key.pub").returncode, MISMATCH)
+        self.assertNotEqual(self.digest("d.tw"), self.digest("c.tw"), "other weights")
+        self.assertEqual(self.call("modules", "verify", "d.tw", "--key", "other.key.pub").returncode, MISMATCH)
         self.assertEqual(self.call("modules", "sign", "d.tw", "--key", "other.key", "--attach-to", module + "/1",
-                                   *self.server).returncode,
-                         OK if self.digest("d.tw") == self.digest("c.tw") else MISMATCH)
+                                   *self.server).returncode, MISMATCH)
+        error = self.fetch(module + "/2", "-o", "e.tw", "--digest", self.digest("c.tw"), code=MISMATCH)
+        self.assertIn("module.digest.other", error)
+        self.fetch(module + "/2", "-o", "e.tw", "--digest", "sha256:" + self.digest("d.tw"))
         with open(self.path("c.tw"), "r+b") as f:
             f.seek(-1, os.SEEK_END)
             last = f.read(1)
             f.seek(-1, os.SEEK_END)
             f.write(bytes([last[0] ^ 1]))
         self.assertNotEqual(self.call("modules", "verify", "c.tw", "--key", "other.key.pub").returncode, OK)
+
+    def check_with_openssl(self, module, key):
+        """Nothing of ours is needed to check a release. (deploy/docs/ci_author.md has it for the gRPC client.)"""
+        with open(self.path(module + ".sig")) as f:
+            fields = json.load(f)
+        self.assertEqual((fields["schema"], fields["sha256"]), (2, self.digest(module)))
+        with open(self.path("raw.sig"), "wb") as f:
+            f.write(bytes.fromhex(fields["signature"]))
+        for wrong in (0, 1):
+            with open(self.path("statement"), "w") as f:
+                f.write("tilewright module signature v2\nmodule %s\nversion %d\ntarget %s\nsha256 %s\n"
+                        % (fields["module"], fields["version"] + wrong, fields["target"], fields["sha256"]))
+            done = subprocess.run(["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", self.path(key), "-rawin", "-in",
+                                   self.path("statement"), "-sigfile", self.path("raw.sig")], capture_output=True)
+            self.assertEqual(done.returncode, wrong, done.stdout + done.stderr)
+
+    def check_the_old_format(self, module):
+        """A signature of the bytes alone is what it is: it passes only where nobody asks for more."""
+        self.good("modules", "keygen", "bytes.key")
+        self.good("modules", "sign", "a.tw", "--key", "bytes.key", "--signature", "bytes.sig")
+        verify = ["modules", "verify", "a.tw", "--key", "bytes.key.pub", "--signature", "bytes.sig"]
+        self.assertIn("no name", self.good(*verify))
+        done = self.call(*verify, "--module", module)
+        self.assertEqual(done.returncode, MISMATCH)
+        self.assertIn("signing.signature.bytes_only", done.stderr)
 
     def check_retention(self, module):
         self.publish(3)

@@ -341,6 +341,11 @@ class Backup(cli_case.Fleet):
         self.assertEqual(taken[-1] - back, set(), "acknowledged before the backup, and lost")
         self.wait_for("trials after the restore", lambda: len(self.measurements()) > len(back))
         self.good("jobs", "cancel", job, *self.server)
+        # The backup does not know which numbers of modules came after it: no number is used again.
+        self.good("tune", "m.onnx", "--target", "native,threads=1", "--trials", "1", "-o", "m.tw", *self.server)
+        number = json.loads(self.good("modules", "list", *self.server, "-o", "json"))[0]["number"]
+        self.assertGreater(number, 1_700_000_000)
+        self.assertIn("modules.numbers.restarted", self.tuner.log())
 
     def check_private(self, folder):
         """Whatever the umask is, a backup and what is restored from it are for their owner alone."""

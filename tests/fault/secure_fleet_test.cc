@@ -128,6 +128,8 @@ std::vector<std::string> MethodsOf(const std::shared_ptr<grpc::Channel>& channel
               "\x3a\x01*", &answer);
   EXPECT_TRUE(listed.ok()) << listed;
   std::vector<std::string> methods = {"/grpc.health.v1.Health/Check",
+                                      "/grpc.reflection.v1.ServerReflection/"
+                                      "ServerReflectionInfo",
                                       "/grpc.reflection.v1alpha.ServerReflection/"
                                       "ServerReflectionInfo"};
   const auto* pool = google::protobuf::DescriptorPool::generated_pool();

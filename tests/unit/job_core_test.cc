@@ -279,6 +279,29 @@ TEST(JobCore, AModuleOfTheSameModelSchedulesAndCompilerIsNotCompiledAgain) {
   EXPECT_EQ(tune("job7", "b2"), "2 as it was");
 }
 
+TEST(JobCore, AJobThatEndsSlowerSaysSoAndItsModuleIsNotTheDefault) {
+  JobWorld world(3, {});
+  const auto tune = [&world](const char* job, int trials) {
+    world.NextJob(job);
+    world.CreateJob(trials);
+    world.StartCore();
+    world.RunToEnd(kManySteps);
+    world.CheckEnded();
+    EXPECT_EQ(log::JobStateName(world.job().state), "SUCCEEDED") << world.job().state_reason;
+  };
+  tune("job2", 40);
+  EXPECT_EQ(world.job().state_reason, "");
+  tune("job3", 4);
+  EXPECT_LT(Value(world.log().GetModuleVersion("net", 1)).median_us,
+            Value(world.log().GetModuleVersion("net", 2)).median_us);
+  EXPECT_EQ(world.job().published_module, "projects/default/modules/net/versions/2");
+  EXPECT_THAT(world.job().state_reason, HasSubstr("net without a number stays net/1"));
+  std::string said;
+  for (const log::EventRow& event : Value(world.log().ListEvents("job3", 0, 1000)))
+    said += event.text;
+  EXPECT_THAT(said, HasSubstr("net/2 takes"));
+}
+
 // A record that is accepted after another one that came later must not be read past.
 TEST(JobCore, ARecordAcceptedLongAfterItWasStoredReachesAJobThatRuns) {
   JobWorld world(3, {});

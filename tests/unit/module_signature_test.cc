@@ -28,27 +28,65 @@ class ModuleSignatureTest : public testing::Test {
 TEST_F(ModuleSignatureTest, ASignatureFitsItsBytesAndItsKeyOnly) {
   const std::string id = Value(CreateSigningKey(key_));
   EXPECT_EQ(id.size(), 16U);
-  const ModuleSignature made = Value(Value(ModuleSigner::Load(key_))->Sign(digest_));
+  const ModuleSignature made = Value(Value(ModuleSigner::Load(key_))->Sign({digest_}));
   EXPECT_EQ(made.key_id, id);
+  EXPECT_EQ(made.format, kBytesFormat);
   for (const std::string& path : {key_ + kPublicSuffix, key_}) {
     const auto verifier = Value(ModuleVerifier::Load(path));
     EXPECT_EQ(verifier->key_id(), id);
-    EXPECT_TRUE(verifier->Verify(digest_, made).ok());
-    EXPECT_EQ(Slug(verifier->Verify(support::Sha256Hex("another"), made)),
+    EXPECT_TRUE(verifier->Verify({digest_}, made).ok());
+    EXPECT_EQ(Slug(verifier->Verify({support::Sha256Hex("another")}, made)),
               "signing.signature.wrong");
     for (size_t i = 0; i < made.signature.size(); ++i) {
       ModuleSignature bent = made;
       bent.signature[i] = static_cast<char>(bent.signature[i] ^ 1);
-      EXPECT_EQ(Slug(verifier->Verify(digest_, bent)), "signing.signature.wrong") << i;
+      EXPECT_EQ(Slug(verifier->Verify({digest_}, bent)), "signing.signature.wrong") << i;
     }
-    EXPECT_EQ(Slug(verifier->Verify(digest_, {id, ""})), "signing.signature.wrong");
+    EXPECT_EQ(Slug(verifier->Verify({digest_}, {id, ""})), "signing.signature.wrong");
   }
   const std::string other = dir_.File("other.key");
   Value(CreateSigningKey(other));
   const auto stranger = Value(ModuleVerifier::Load(other + kPublicSuffix));
-  EXPECT_EQ(Slug(stranger->Verify(digest_, made)), "signing.signature.other_key");
+  EXPECT_EQ(Slug(stranger->Verify({digest_}, made)), "signing.signature.other_key");
   const ModuleSignature posing{stranger->key_id(), made.signature};
-  EXPECT_EQ(Slug(stranger->Verify(digest_, posing)), "signing.signature.wrong");
+  EXPECT_EQ(Slug(stranger->Verify({digest_}, posing)), "signing.signature.wrong");
+}
+
+TEST_F(ModuleSignatureTest, AReleaseCoversNameVersionTargetAndBytes) {
+  Value(CreateSigningKey(key_));
+  const auto signer = Value(ModuleSigner::Load(key_));
+  const auto verifier = Value(ModuleVerifier::Load(key_));
+  const ModuleClaim claim{digest_, "dqn", 3, "cpu,arch=x86_64,cpu=znver4,threads=2"};
+  const ModuleSignature made = Value(signer->Sign(claim));
+  EXPECT_EQ(made.format, kReleaseFormat);
+  EXPECT_TRUE(verifier->Verify(claim, made).ok());
+  const auto refused = [&](const ModuleClaim& other) {
+    EXPECT_EQ(Slug(verifier->Verify(other, made)), "signing.signature.wrong");
+  };
+  refused({support::Sha256Hex("another"), claim.module, claim.version, claim.target});
+  refused({digest_, "resnet", claim.version, claim.target});
+  refused({digest_, claim.module, 4, claim.target});
+  refused({digest_, claim.module, claim.version, "cpu,arch=x86_64,cpu=znver4,threads=1"});
+  // Neither format passes for the other, and a format of tomorrow is no reason to trust.
+  EXPECT_EQ(Slug(verifier->Verify(claim, {made.key_id, made.signature, kBytesFormat})),
+            "signing.signature.wrong");
+  const ModuleSignature bytes = Value(signer->Sign({digest_}));
+  EXPECT_TRUE(verifier->Verify(claim, bytes).ok()) << "of the old format only the bytes count";
+  EXPECT_EQ(Slug(verifier->Verify(claim, {made.key_id, bytes.signature, kReleaseFormat})),
+            "signing.signature.wrong");
+  EXPECT_EQ(Slug(verifier->Verify(claim, {made.key_id, made.signature, 3})),
+            "signing.signature.format");
+}
+
+TEST_F(ModuleSignatureTest, AClaimThatCouldBeReadInTwoWaysIsNotSigned) {
+  Value(CreateSigningKey(key_));
+  const auto signer = Value(ModuleSigner::Load(key_));
+  for (const ModuleClaim& bad :
+       {ModuleClaim{""}, ModuleClaim{digest_ + "\n"}, ModuleClaim{digest_, "dqn", 0, "cpu"},
+        ModuleClaim{digest_, "dqn", 1, ""}, ModuleClaim{digest_, "dqn\nversion 2", 1, "cpu"},
+        ModuleClaim{digest_, "dqn", 1, "cpu\nsha256 " + digest_}}) {
+    EXPECT_EQ(Slug(signer->Sign(bad).status()), "signing.claim.bad");
+  }
 }
 
 TEST_F(ModuleSignatureTest, KeysAreNeverOverwrittenAndNeverReadByOthers) {
@@ -72,20 +110,28 @@ TEST_F(ModuleSignatureTest, AKeyOfAnotherKindIsRefused) {
 
 TEST_F(ModuleSignatureTest, ADetachedSignatureIsAboutOneModule) {
   Value(CreateSigningKey(key_));
-  const ModuleSignature made = Value(Value(ModuleSigner::Load(key_))->Sign(digest_));
-  const std::string text = SignatureFileText(digest_, made);
-  const ModuleSignature read = Value(ParseSignatureFile(text, digest_));
-  EXPECT_EQ(read.key_id, made.key_id);
-  EXPECT_EQ(read.signature, made.signature);
-  EXPECT_EQ(Slug(ParseSignatureFile(text, support::Sha256Hex("another")).status()),
-            "signing.file.other_module");
-  for (const char* bad :
-       {"", "[]", "{}", "{\"schema\":1,\"algorithm\":\"ed25519\"}", "{\"schema\":2}"}) {
+  for (const ModuleClaim& claim : {ModuleClaim{digest_}, ModuleClaim{digest_, "dqn", 3, "cpu"}}) {
+    const ModuleSignature made = Value(Value(ModuleSigner::Load(key_))->Sign(claim));
+    const std::string text = SignatureFileText({claim, made});
+    const DetachedSignature read = Value(ParseSignatureFile(text, digest_));
+    EXPECT_EQ(read.claim, claim);
+    EXPECT_EQ(read.signature.key_id, made.key_id);
+    EXPECT_EQ(read.signature.signature, made.signature);
+    EXPECT_EQ(read.signature.format, made.format);
+    EXPECT_EQ(Slug(ParseSignatureFile(text, support::Sha256Hex("another")).status()),
+              "signing.file.other_module");
+    for (size_t cut = 0; cut + 2 < text.size(); cut += 7) {
+      EXPECT_FALSE(ParseSignatureFile(text.substr(0, cut), digest_).ok());
+    }
+  }
+  for (const char* bad : {"", "[]", "{}", "{\"schema\":1,\"algorithm\":\"ed25519\"}",
+                          "{\"schema\":2}", "{\"schema\":3,\"algorithm\":\"ed25519\"}"}) {
     EXPECT_EQ(Slug(ParseSignatureFile(bad, digest_).status()), "signing.file.malformed") << bad;
   }
-  for (size_t cut = 0; cut + 2 < text.size(); cut += 7) {
-    EXPECT_FALSE(ParseSignatureFile(text.substr(0, cut), digest_).ok());
-  }
+  const std::string nameless =
+      "{\"schema\":2,\"algorithm\":\"ed25519\",\"key_id\":\"a\",\"sha256\":\"" + digest_ +
+      "\",\"signature\":\"" + std::string(128, '0') + "\"}";
+  EXPECT_EQ(Slug(ParseSignatureFile(nameless, digest_).status()), "signing.file.malformed");
 }
 
 }  // namespace

@@ -43,13 +43,22 @@ class ModuleStoreTest : public testing::Test {
     request.job = job;
     request.model_sha256 = "m-" + module;
     request.recipe = recipe_;
+    request.median_us = median_us_;
     return store_.Publish(request);
+  }
+
+  void ExpectNone(const ResolveRequest& request, const std::string& why) {
+    const absl::Status status = store_.Resolve(request).status();
+    EXPECT_TRUE(absl::IsNotFound(status)) << status;
+    EXPECT_TRUE(Slug(status).starts_with("module.not_found")) << status;
+    EXPECT_THAT(StatusText(status), HasSubstr(why));
   }
 
   TempDir dir_ = Value(TempDir::Create("module-store"));
   std::unique_ptr<log::TuningLog> log_ = log::MakeMemoryLog();
   std::unique_ptr<daemon::BlobStore> blobs_ = Value(daemon::BlobStore::Open(dir_.File("blobs")));
   std::string recipe_;
+  double median_us_ = 0;
   ModuleStore store_{log_.get(), blobs_.get()};
 };
 
@@ -111,32 +120,143 @@ TEST_F(ModuleStoreTest, AJobPublishesOnce) {
   EXPECT_EQ(Value(Publish("m", "b", "cpu", "")).number, 2);
 }
 
-TEST_F(ModuleStoreTest, ResolvesToTheNewestThatFitsAndSaysHowWell) {
+TEST_F(ModuleStoreTest, ResolvesToTheBestThatFitsAndSaysWhy) {
   const std::string two = "cpu,arch=x86_64,cpu=znver4,threads=2";
   Value(Publish("m", "a", two));
   Value(Publish("m", "b", two));
   Value(Publish("m", "c", "cpu,arch=aarch64,cpu=cortex-a76,threads=2"));
-  Resolved got = Value(store_.Resolve({.module = "m", .target = two}));
+  Choice got = Value(store_.Resolve({.module = "m", .wish = {.target = two}}));
   EXPECT_EQ(got.match, Match::kExact);
   EXPECT_EQ(got.version.number, 2);
-  got = Value(store_.Resolve({.module = "m", .target = ""}));
+  got = Value(store_.Resolve({.module = "m"}));
   EXPECT_EQ(got.version.number, 3);
-  got = Value(store_.Resolve({.module = "m", .target = two, .number = 1}));
+  got = Value(store_.Resolve({.module = "m", .wish = {.target = two}, .number = 1}));
   EXPECT_EQ(got.version.number, 1);
   const std::string one = "cpu,arch=x86_64,cpu=znver4,threads=1";
-  got = Value(store_.Resolve({.module = "m", .target = one}));
+  got = Value(store_.Resolve({.module = "m", .wish = {.target = one}}));
   EXPECT_EQ(got.match, Match::kCompatible);
   EXPECT_EQ(got.version.number, 2);
   EXPECT_THAT(got.explanation, HasSubstr(two));
-  got = Value(store_.Resolve({.module = "m", .target = one, .exact = true}));
-  EXPECT_EQ(got.match, Match::kNone);
-  EXPECT_THAT(got.explanation, HasSubstr(two));
-  EXPECT_EQ(Value(store_.Resolve({.module = "", .model_sha256 = "m-m", .target = two})).match,
-            Match::kExact);
-  EXPECT_EQ(
-      Value(store_.Resolve({.module = "", .task_hash = "task-of-a", .target = ""})).version.number,
-      1);
-  EXPECT_EQ(Value(store_.Resolve({.module = "nope", .target = ""})).match, Match::kNone);
+  ExpectNone({.module = "m", .wish = {.target = one, .exact = true}}, two);
+  got = Value(store_.Resolve({.model_sha256 = "m-m", .wish = {.target = two}}));
+  EXPECT_EQ(got.match, Match::kExact);
+  EXPECT_EQ(Value(store_.Resolve({.task_hash = "task-of-a"})).version.number, 1);
+  ExpectNone({.module = "nope"}, "no version");
+}
+
+// Versions with these times, oldest first; what the others are like is in `row`.
+std::vector<log::ModuleVersionRow> Versions(const std::vector<double>& medians_us,
+                                            log::ModuleVersionRow row) {
+  std::vector<log::ModuleVersionRow> rows;
+  for (const double us : medians_us) {
+    row.number = static_cast<int64_t>(rows.size()) + 1;
+    row.median_us = us;
+    rows.insert(rows.begin(), row);
+  }
+  return rows;
+}
+
+log::ModuleVersionRow RowFor(const std::string& target) {
+  log::ModuleVersionRow row;
+  row.module = "dqn";
+  row.model_sha256 = "weights";
+  row.target = target;
+  return row;
+}
+
+std::string Threads(int threads) {
+  return "cpu,arch=x86_64,cpu=znver4,threads=" + std::to_string(threads);
+}
+
+TEST(VersionChoiceTest, TheFastestWinsAndTheNewestAmongEquals) {
+  const log::ModuleVersionRow row = RowFor(Threads(2));
+  const auto chosen = [&](const std::vector<double>& medians_us, double ci_rel = 0) {
+    log::ModuleVersionRow like = row;
+    like.ci_rel = ci_rel;
+    return Value(ChooseVersion(Versions(medians_us, like), {.target = row.target})).version.number;
+  };
+  EXPECT_EQ(chosen({107, 124}), 1) << "the newest is slower";
+  EXPECT_EQ(chosen({124, 107}), 2);
+  EXPECT_EQ(chosen({107, 109}), 2) << "2 % is noise";
+  EXPECT_EQ(chosen({107, 111}), 1) << "4 % is not";
+  EXPECT_EQ(chosen({107, 111}, 0.03), 2) << "unless both were measured no better";
+  EXPECT_EQ(chosen({107, 124}, 0.5), 1) << "10 % is more than any noise";
+  EXPECT_EQ(chosen({100, 102, 104}), 2) << "equal to the fastest, not to its neighbour";
+  EXPECT_EQ(chosen({107, 0}), 1) << "one that was not measured is not faster";
+  EXPECT_EQ(chosen({0, 0}), 2);
+  const Choice choice = Value(ChooseVersion(Versions({107, 124}, row), {.target = row.target}));
+  EXPECT_THAT(choice.explanation, HasSubstr("107.0 µs"));
+  EXPECT_THAT(choice.explanation, HasSubstr("dqn/2, takes 124.0 µs"));
+}
+
+TEST(VersionChoiceTest, TimesOfOtherModelsAndDevicesAreNotCompared) {
+  std::vector<log::ModuleVersionRow> rows = Versions({100, 200}, RowFor(Threads(2)));
+  rows[0].model_sha256 = "trained again";
+  EXPECT_EQ(Value(ChooseVersion(rows, {.target = Threads(2)})).version.number, 2);
+  rows[0].model_sha256 = rows[1].model_sha256;
+  rows[0].device_class = "laptop";
+  EXPECT_EQ(Value(ChooseVersion(rows, {.target = Threads(2)})).version.number, 2);
+  rows[0].device_class = rows[1].device_class;
+  rows[0].target = "cpu,arch=aarch64,cpu=cortex-a76,threads=2";
+  EXPECT_EQ(Value(ChooseVersion(rows, {})).version.number, 2) << "any target: the newest one's";
+}
+
+TEST(VersionChoiceTest, ModulesForFewerThreadsComeBeforeThoseForMore) {
+  std::vector<log::ModuleVersionRow> rows;
+  for (const auto& [threads, us] :
+       std::vector<std::pair<int, double>>{{8, 40}, {2, 107}, {1, 200}, {2, 124}}) {
+    log::ModuleVersionRow row = RowFor(Threads(threads));
+    row.number = static_cast<int64_t>(rows.size()) + 1;
+    row.median_us = us;
+    rows.insert(rows.begin(), row);
+  }
+  const auto chosen = [&](int threads) {
+    return Value(ChooseVersion(rows, {.target = Threads(threads)})).version.number;
+  };
+  EXPECT_EQ(chosen(4), 2) << "the fastest of those for at most four";
+  EXPECT_EQ(chosen(1), 3);
+  EXPECT_EQ(chosen(8), 1);
+  rows.erase(rows.begin() + 1);
+  EXPECT_EQ(chosen(1), 2) << "two threads are nearer than eight";
+}
+
+TEST(VersionChoiceTest, APreferenceChoosesTheTargetButNeverAnOlderModel) {
+  const std::string board = "cpu,arch=aarch64,cpu=cortex-a76,threads=4";
+  std::vector<log::ModuleVersionRow> rows = Versions({107, 124, 300}, RowFor(Threads(2)));
+  rows[0].target = board;
+  const TargetWish mine{.target = Threads(2), .preference = true};
+  Choice got = Value(ChooseVersion(rows, mine));
+  EXPECT_EQ(got.version.number, 1);
+  EXPECT_EQ(got.match, Match::kExact);
+  rows[0].model_sha256 = "trained again";
+  got = Value(ChooseVersion(rows, mine));
+  EXPECT_EQ(got.version.number, 3);
+  EXPECT_EQ(got.match, Match::kFallback);
+  EXPECT_THAT(got.explanation, HasSubstr(board));
+}
+
+TEST_F(ModuleStoreTest, LimitsOfTimeExcludeVersionsAndTheErrorSaysTheBest) {
+  median_us_ = 107;
+  Value(Publish("m", "a", Threads(2)));
+  median_us_ = 124;
+  const log::ModuleVersionRow slow = Value(Publish("m", "b", Threads(2)));
+  const auto number = [&](ResolveRequest request) {
+    request.module = "m";
+    return Value(store_.Resolve(request)).version.number;
+  };
+  EXPECT_EQ(number({}), 1);
+  EXPECT_EQ(number({.number = 2}), 2) << "a number names one version, whatever its time";
+  EXPECT_EQ(number({.max_latency_us = 110}), 1);
+  EXPECT_EQ(number({.limit_module = "m", .limit_number = 1}), 1);
+  ExpectNone({.module = "m", .max_latency_us = 100}, "m/1, takes 107.0 µs");
+  ExpectNone({.module = "m", .number = 2, .max_latency_us = 110}, "m/2, takes 124.0 µs");
+  ExpectNone({.module = "m", .number = 2, .limit_module = "m", .limit_number = 1}, "of m/1");
+  EXPECT_THAT(Value(store_.WhyNotDefault(slow)), HasSubstr("m without a number stays m/1"));
+  median_us_ = 0;
+  const log::ModuleVersionRow unknown = Value(Publish("n", "c", Threads(2)));
+  EXPECT_EQ(Value(store_.WhyNotDefault(unknown)), "");
+  EXPECT_EQ(Slug(store_.Resolve({.module = "n", .limit_module = "n", .limit_number = 1}).status()),
+            "module.resolve.not_measured");
 }
 
 TEST(ModuleNames, AreMadeFitAndParsed) {
@@ -156,15 +276,11 @@ TEST_F(ModuleStoreTest, ResolvesByAliasAndDeviceClassAndNeverToPrunedBytes) {
   for (const char* text : {"a", "b", "c"}) Value(Publish("m", text, "cpu"));
   ASSERT_TRUE(store_.SetAlias({"m", "stable", 2, 1, "ana"}).ok());
   EXPECT_EQ(Value(store_.Resolve({.module = "m", .alias = "stable"})).version.number, 2);
-  const Resolved none = Value(store_.Resolve({.module = "m", .alias = "nope"}));
-  EXPECT_EQ(none.match, Match::kNone);
-  EXPECT_THAT(none.explanation, HasSubstr("no alias nope"));
+  ExpectNone({.module = "m", .alias = "nope"}, "no alias nope");
   for (const char* bad : {"", "Stable", "12", "a/b"}) {
     EXPECT_EQ(Slug(store_.SetAlias({"m", bad, 2, 1, ""})), "module.alias.bad") << bad;
   }
-  const Resolved elsewhere = Value(store_.Resolve({.module = "m", .device_class = "board"}));
-  EXPECT_EQ(elsewhere.match, Match::kNone);
-  EXPECT_THAT(elsewhere.explanation, HasSubstr("device class board"));
+  ExpectNone({.module = "m", .device_class = "board"}, "device class board");
 
   const PruneReport would = Value(store_.Prune("", {.keep_versions = 1}, true, 9));
   ASSERT_EQ(would.pruned.size(), 1U);
@@ -175,9 +291,7 @@ TEST_F(ModuleStoreTest, ResolvesByAliasAndDeviceClassAndNeverToPrunedBytes) {
   EXPECT_EQ(done.freed_bytes, done.pruned[0].size);
   EXPECT_FALSE(blobs_->Contains(done.pruned[0].sha256));
   EXPECT_EQ(Value(store_.Resolve({.module = "m", .alias = "stable"})).version.number, 2);
-  const Resolved gone = Value(store_.Resolve({.module = "m", .number = 1}));
-  EXPECT_EQ(gone.match, Match::kNone);
-  EXPECT_THAT(gone.explanation, HasSubstr("pruned"));
+  ExpectNone({.module = "m", .number = 1}, "pruned");
 }
 
 TEST_F(ModuleStoreTest, BytesThatAnotherVersionHasStayWhenOneIsPruned) {
@@ -190,23 +304,32 @@ TEST_F(ModuleStoreTest, BytesThatAnotherVersionHasStayWhenOneIsPruned) {
   EXPECT_EQ(done.freed_bytes, done.pruned[1].size) << "the shared bytes are not counted";
 }
 
-TEST_F(ModuleStoreTest, ASignerSignsWhatIsPublished) {
+TEST_F(ModuleStoreTest, PublishingSignsNothingAndAReleaseSignsNameNumberAndTarget) {
+  const log::ModuleVersionRow unsigned_row = Value(Publish("m", "a", "cpu"));
+  EXPECT_EQ(Slug(store_.Release(unsigned_row, 7, "ana")), "module.release.no_key");
   const std::string key = dir_.File("release.key");
   const std::string id = Value(security::CreateSigningKey(key));
   const auto signer = Value(security::ModuleSigner::Load(key));
-  ModuleStore signing(log_.get(), blobs_.get(), signer.get());
+  ModuleStore signing(log_.get(), blobs_.get(), nullptr, signer.get());
   PublishRequest request;
   request.path = dir_.File("model.tw");
-  ASSERT_TRUE(support::WriteFileAtomic(request.path, tests::TinyModule("a")).ok());
   request.module = "m";
+  request.target = "cpu";
   const log::ModuleVersionRow row = Value(signing.Publish(request));
+  EXPECT_TRUE(Value(log_->ListModuleSignatures("m", row.number)).empty());
+
+  ASSERT_TRUE(signing.Release(row, 7, "engineer/ana").ok());
   const auto signatures = Value(log_->ListModuleSignatures("m", row.number));
   ASSERT_EQ(signatures.size(), 1U);
+  EXPECT_EQ(signatures[0].created_by, "engineer/ana");
+  EXPECT_EQ(signatures[0].format, security::kReleaseFormat);
   const auto verifier = Value(security::ModuleVerifier::Load(key + security::kPublicSuffix));
-  EXPECT_TRUE(
-      verifier
-          ->Verify(row.sha256, {signatures[0].key_id, *support::HexDecode(signatures[0].signature)})
-          .ok());
+  const security::ModuleSignature made{
+      signatures[0].key_id, *support::HexDecode(signatures[0].signature), security::kReleaseFormat};
+  security::ModuleClaim claim{row.sha256, "m", row.number, "cpu"};
+  EXPECT_TRUE(verifier->Verify(claim, made).ok());
+  claim.version = 1;
+  EXPECT_EQ(Slug(verifier->Verify(claim, made)), "signing.signature.wrong");
 }
 
 // What PlanPruning drops of versions named like "m3" (module m, number 3), newest first.

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "deploy/support/file.h"
+#include "deploy/support/original_file.h"
 #include "deploy/support/strings.h"
 #include "tests/support/small_disk.h"
 
@@ -181,6 +183,34 @@ TEST_F(FileTest, MappedFileShowsTheBytesEvenAfterRemoval) {
   EXPECT_THAT(MappedFile::Open(path)->view(), IsEmpty());
   EXPECT_EQ(MappedFile::Open(dir_.File("none")).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(Slug(MappedFile::Open(dir_.path()).status()), "file.map.not_a_file");
+}
+
+TEST_F(FileTest, AnOriginalFileIsToldFromItsCopies) {
+  const std::string path = dir_.File("state/marks");
+  ASSERT_TRUE(MakeDirs(dir_.File("state")).ok());
+  EXPECT_TRUE(absl::IsNotFound(ReadOriginalFile(path, 100).status()));
+  ASSERT_TRUE(WriteOriginalFile(path, "one\n").ok());
+  EXPECT_EQ(*ReadOriginalFile(path, 100), "one\n");
+  const std::string old = *ReadFile(path, 200);
+  const auto copied = [](const std::string& file) {
+    return Slug(ReadOriginalFile(file, 100).status());
+  };
+  const auto sh = [&](const std::string& command) {
+    ASSERT_EQ(std::system(StrCat("cd ", dir_.path(), " && ", command).c_str()), 0) << command;
+  };
+  sh("cp -a state elsewhere");
+  EXPECT_EQ(copied(dir_.File("elsewhere/marks")), "file.original.copy") << "a copied folder";
+  ASSERT_TRUE(WriteOriginalFile(path, "two\n").ok());
+  sh("cp -p elsewhere/marks state/marks");
+  EXPECT_EQ(copied(path), "file.original.copy") << "copied over the newer one";
+  ASSERT_TRUE(WriteOriginalFile(path, "three\n").ok());
+  sh("rm -r elsewhere && cp -a state elsewhere && rm -r state && cp -a elsewhere state");
+  EXPECT_EQ(copied(path), "file.original.copy") << "a folder that was put back";
+  ASSERT_TRUE(WriteOriginalFile(path, "four\n").ok());
+  sh("mv state moved && chmod 600 moved/marks");
+  EXPECT_EQ(*ReadOriginalFile(dir_.File("moved/marks"), 100), "four\n") << "moved, not copied";
+  ASSERT_TRUE(WriteFileAtomic(path.substr(0, path.find("state")) + "junk", old).ok());
+  EXPECT_EQ(copied(dir_.File("junk")), "file.original.copy");
 }
 
 TEST(PathTest, JoinsAndSplits) {

@@ -117,9 +117,21 @@ TEST_F(TunerServiceTest, ModulesAreResolvedAndListed) {
   EXPECT_EQ(got.version().number(), 1);
   resolve.set_constraint("exact");
   resolve.set_target("cpu,arch=x86_64,cpu=x86-64,threads=1");
+  const absl::Status none =
+      Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, resolve).status();
+  EXPECT_TRUE(absl::IsNotFound(none)) << none;
+  EXPECT_EQ(Slug(none), "module.not_found");
+  resolve.clear_constraint();
+  resolve.clear_target();
+  resolve.set_preferred_target("cpu,arch=aarch64,cpu=cortex-a76,threads=4");
   got = Value(Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, resolve));
-  EXPECT_EQ(got.match(), v1::ResolveModuleResponse::NONE);
-  EXPECT_NE(got.explanation(), "");
+  EXPECT_EQ(got.match(), v1::ResolveModuleResponse::FALLBACK);
+  resolve.set_max_latency_us(1e-3);
+  EXPECT_EQ(Slug(Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, resolve).status()),
+            "module.not_found.too_slow");
+  resolve.set_max_latency_us(-1);
+  EXPECT_EQ(Slug(Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, resolve).status()),
+            "module.resolve.max_latency");
   v1::ListModuleVersionsRequest list;
   list.set_parent("projects/default/modules/-");
   list.mutable_page()->set_page_size(1);
@@ -162,7 +174,13 @@ TEST_F(TunerServiceTest, AliasesSignaturesProvenanceAndPruning) {
   };
   EXPECT_EQ(Slug(add().status()), "module.signature.bad");
   sign.mutable_signature()->set_signature(std::string(64, 's'));
-  EXPECT_EQ(Value(add()).signatures_size(), 1);
+  EXPECT_EQ(Value(add()).signatures(0).format(), 1) << "what older clients send";
+  sign.mutable_signature()->set_format(3);
+  EXPECT_EQ(Slug(add().status()), "module.signature.bad");
+  v1::ReleaseModuleRequest release;
+  release.set_name(parent + "/versions/1");
+  EXPECT_EQ(Slug(Call(modules_.get(), &v1::ModuleService::Stub::ReleaseModule, release).status()),
+            "module.release.no_key");
 
   v1::GetModuleVersionRequest get;
   get.set_name(parent + "/versions/1");

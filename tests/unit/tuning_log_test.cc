@@ -526,6 +526,16 @@ TEST_P(TuningLogTest, AnAliasNamesAVersionThatIsThenNeverPruned) {
   stable.number = 2;
   EXPECT_EQ(Slug(log_->SetModuleAlias(stable)), "log.module_version.pruned");
   EXPECT_EQ(Value(log_->AddModuleVersion(version)).number, 4) << "numbers are never given again";
+  ModuleVersionRow later = version;
+  later.module = "later";
+  later.number = 7;
+  EXPECT_EQ(Value(log_->AddModuleVersion(later)).number, 7) << "at least what is asked for";
+  later.number = 3;
+  EXPECT_EQ(Value(log_->AddModuleVersion(later)).number, 8);
+  EXPECT_FALSE(Value(log_->ModuleNumbersKept()));
+  ASSERT_TRUE(log_->KeepModuleNumbers(5).ok());
+  ASSERT_TRUE(log_->KeepModuleNumbers(6).ok());
+  EXPECT_TRUE(Value(log_->ModuleNumbersKept()));
 
   stable.number = 4;  // moves
   ASSERT_TRUE(log_->SetModuleAlias(stable).ok());
@@ -535,16 +545,18 @@ TEST_P(TuningLogTest, AnAliasNamesAVersionThatIsThenNeverPruned) {
   EXPECT_EQ(Slug(log_->SetModuleAlias(stable)), "log.module_alias.not_found");
 }
 
-TEST_P(TuningLogTest, AVersionHasOneSignaturePerKey) {
+TEST_P(TuningLogTest, ABadSignatureNeverTakesThePlaceOfAGoodOne) {
   ModuleVersionRow version;
   version.module = "net";
   Value(log_->AddModuleVersion(version));
   const ModuleSignatureRow one{"net", 1, "aa", "s1", 5, "ana"};
   ASSERT_TRUE(log_->AddModuleSignature(one).ok());
-  ASSERT_TRUE(log_->AddModuleSignature({"net", 1, "aa", "forged", 6, "eve"}).ok());
+  ASSERT_TRUE(log_->AddModuleSignature({"net", 1, "aa", "s1", 6, "eve"}).ok()) << "the same again";
+  const ModuleSignatureRow forged{"net", 1, "aa", "forged", 6, "eve", 2};
+  ASSERT_TRUE(log_->AddModuleSignature(forged).ok());
   ASSERT_TRUE(log_->AddModuleSignature({"net", 1, "0b", "s2", 7, "bob"}).ok());
   EXPECT_EQ(Value(log_->ListModuleSignatures("net", 1)),
-            (std::vector<ModuleSignatureRow>{{"net", 1, "0b", "s2", 7, "bob"}, one}));
+            (std::vector<ModuleSignatureRow>{{"net", 1, "0b", "s2", 7, "bob"}, one, forged}));
   EXPECT_EQ(Slug(log_->AddModuleSignature({"net", 2, "aa", "s", 5, ""})),
             "log.module_version.not_found");
 }

@@ -18,6 +18,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/backup_manifest.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/modules/version_numbers.h"
 
 namespace tilewright::cli {
 namespace {
@@ -215,7 +216,9 @@ absl::Status Restore(const BackupOptions& options) {
     for (const BackupFile& row : rows) {
       TW_TRY(CopyFile(PathJoin(options.backup, row.path), PathJoin(partial, row.path)));
     }
-    return absl::OkStatus();
+    if (!support::FileExists(PathJoin(partial, kTunerDatabase))) return absl::OkStatus();
+    // Tells the tuner that it does not know the numbers which module versions got after the backup.
+    return support::WriteFileAtomic(PathJoin(partial, modules::kNumbersFile), "restored\n");
   }));
   PrintRows(options, rows, options.state_dir);
   return absl::OkStatus();

@@ -69,14 +69,27 @@ constexpr AdviceRow kAdvice[] = {
     {"graph", "check the model with onnx.checker and its input shapes (--shape NAME=1x3x224x224)"},
     {"op.", "check the model's shapes and attributes (--shape NAME=1x3x224x224)"},
     {"signing.signature.missing",
-     "let the key's owner sign it ('tilewright modules sign FILE --key KEY --attach-to VERSION'), "
-     "or "
-     "give the key that did (--key)"},
+     "ask for its release ('tilewright modules release NAME/NUMBER'), or fetch a version that "
+     "was released ('tilewright modules list' shows who signed)"},
+    {"signing.signature.other_key",
+     "give the public key of who released it (--key), or ask that key's owner for a release"},
+    {"signing.signature.bytes_only",
+     "ask for its release ('tilewright modules release NAME/NUMBER'), or accept a signature of "
+     "the bytes alone with --bytes-only"},
+    {"signing.signature.format", "use the version of Tilewright that released it, or a newer one"},
     {"signing.signature", "do not use it: fetch it again, and ask who released it"},
+    {"signing.release", "do not release it: ask who runs the server"},
+    {"module.digest",
+     "do not use it before you know why: 'tilewright modules list' shows which version has those "
+     "bytes"},
+    {"module.answer", "do not use it: the server is not what it should be"},
+    {"module.release.no_key", "sign it yourself: --key FILE ('tilewright modules keygen FILE')"},
+    {"module.resolve.not_measured", "'tilewright modules list' shows which versions have a time"},
     {"signing.file", "fetch the module and its signature again"},
     {"signing.key.exists", "use it, or choose another file"},
     {"signing.key.kind", "'tilewright modules keygen FILE' makes a key that fits"},
     {"module.alias", "lower-case letters, digits and .-_, as in 'stable' or 'v1.2'"},
+    {"module.not_found.too_slow", "allow more time, or tune it again"},
     {"module.not_found", "'tilewright modules list' shows what there is"},
     {"log.task.not_found",
      "give a task, 4 digits of its hash, a launch or an ONNX node; for a launch of a module that "
@@ -91,6 +104,15 @@ constexpr AdviceRow kAdvice[] = {
     {"runtime.load.cpu_features", "compile the module for this machine (--target native)"},
     {"runtime.tensor_pb", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
+    {"rpc.tls.wanted",
+     "give --identity FOLDER or TILEWRIGHT_IDENTITY; an administrator issues one ('tilewright "
+     "certs "
+     "issue')"},
+    {"rpc.tls.plain",
+     "leave out --identity and TILEWRIGHT_IDENTITY if plain text is meant; else check --server"},
+    {"rpc.tls.identity",
+     "is it an identity of this fleet, and has it ended or been revoked? 'tilewright certs show' "
+     "says; the server's log says why"},
     {"rpc.tls",
      "is it the right server? ca.pem of the identity must hold its authority, and its "
      "certificate must name the host that was dialled ('tilewright certs show')"},
@@ -172,10 +194,12 @@ int ExitCodeOf(const absl::Status& status) {
         "certs.name", "certs.host", "certs.days", "tokens.role", "tokens.days"}) {
     if (slug.starts_with(usage)) return kExitUsage;
   }
-  for (const char* mismatch : {"cli.mismatch", "signing.signature", "signing.file.other_module"}) {
+  for (const char* mismatch : {"cli.mismatch", "signing.signature", "signing.file.other_module",
+                               "signing.release", "module.digest", "module.answer"}) {
     if (slug.starts_with(mismatch)) return kExitMismatch;
   }
   if (slug == "cli.stdout.closed") return kExitOk;  // "| head" has seen enough
+  if (slug.starts_with("rpc.tls")) return kExitUnavailable;
   // A child of ours, not something the user named or a server that is away.
   if (slug.starts_with("file.sibling") || slug.starts_with("builder.")) return kExitFailed;
   switch (status.code()) {

@@ -89,7 +89,7 @@ absl::Status FollowOnce(ServerClient& client, v1::Job* job, std::string* cursor,
     printer->Update(ToProgress(job->progress(), job->state()), clock.NowNs());
     if (IsFinalState(job->state())) context.TryCancel();
   }
-  const absl::Status status = daemon::FromGrpc(reader->Finish());
+  const absl::Status status = client.Explain(daemon::FromGrpc(reader->Finish()));
   if (IsFinalState(job->state())) return absl::OkStatus();
   return status.ok() ? support::Unavailable("cli.watch.ended", "the stream ended") : status;
 }

@@ -1,6 +1,8 @@
 #include "tuner_server/cli/module_commands.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -13,10 +15,7 @@ namespace {
 
 using support::StrCat;
 
-std::string TargetText(const v1::ModuleVersion& version) {
-  const auto it = version.target().find("target");
-  return it == version.target().end() ? "-" : it->second.s();
-}
+constexpr char kDefaultProject[] = "projects/default";
 
 std::string DigestHex(const v1::Digest& digest) { return support::HexEncode(digest.hash()); }
 
@@ -24,6 +23,7 @@ nlohmann::json SignaturesJson(const v1::ModuleVersion& version) {
   nlohmann::json rows = nlohmann::json::array();
   for (const v1::ModuleSignature& signature : version.signatures()) {
     rows.push_back({{"key_id", signature.key_id()},
+                    {"format", signature.format() == 0 ? 1 : signature.format()},
                     {"created_by", signature.created_by()},
                     {"create_time", TimestampText(signature.create_time())}});
   }
@@ -50,11 +50,45 @@ std::string AliasesText(const v1::ModuleVersion& version) {
 }
 
 std::string SignersText(const v1::ModuleVersion& version) {
-  std::string keys;
+  std::set<std::string> keys;
   for (const v1::ModuleSignature& signature : version.signatures()) {
-    keys += (keys.empty() ? "" : ",") + signature.key_id();
+    keys.insert(signature.key_id());
   }
-  return keys.empty() ? "-" : keys;
+  return keys.empty() ? "-" : support::Join(keys, ",");
+}
+
+// What the question says about time.
+absl::Status AddLimits(const ModuleQuestion& question, v1::ResolveModuleRequest* request) {
+  if (!question.max_latency.empty()) {
+    TW_ASSIGN(const double us, ParseLatency(question.max_latency));
+    request->set_max_latency_us(us);
+  }
+  if (question.not_slower_than.empty()) return absl::OkStatus();
+  const bool number = support::ParseInt64(question.not_slower_than).has_value();
+  const std::string module = question.module.substr(0, question.module.find_first_of("/@"));
+  TW_ASSIGN(const ModuleRef limit,
+            ParseModule(number ? StrCat(module, "/", question.not_slower_than)
+                               : question.not_slower_than));
+  if (limit.number <= 0) {
+    return support::InvalidArgument("cli.usage.module",
+                                    "expected --not-slower-than NUMBER or NAME/NUMBER, found " +
+                                        support::Quote(question.not_slower_than));
+  }
+  request->set_not_slower_than(StrCat(limit.module, "/versions/", limit.number));
+  return absl::OkStatus();
+}
+
+// A server that answers with another module or number than asked for is not trusted with the rest.
+absl::Status CheckAnswer(const std::string& parent, const v1::ModuleVersion& version,
+                         int64_t number) {
+  const bool named = parent == kDefaultProject || version.name().starts_with(parent + "/versions/");
+  const bool numbered = version.name().ends_with(StrCat("/versions/", version.number())) &&
+                        (number == 0 || version.number() == number);
+  if (named && numbered) return absl::OkStatus();
+  return support::FailedPrecondition(
+      "module.answer.other", StrCat("expected a version of ", parent,
+                                    number == 0 ? std::string() : StrCat(" with number ", number),
+                                    ", the server sent ", support::Quote(version.name())));
 }
 
 std::string RecordsTable(const v1::ModuleVersion& version) {
@@ -67,6 +101,23 @@ std::string RecordsTable(const v1::ModuleVersion& version) {
 }
 
 }  // namespace
+
+std::string TargetText(const v1::ModuleVersion& version) {
+  const auto it = version.target().find("target");
+  return it == version.target().end() ? "-" : it->second.s();
+}
+
+absl::StatusOr<double> ParseLatency(const std::string& text) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"us", 1}, {"ms", 1e3}, {"s", 1e6}};
+  for (const auto& [unit, us] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    const auto value = support::ParseDouble(text.substr(0, text.size() - unit.size()));
+    if (value && *value > 0) return *value * us;
+    break;
+  }
+  return support::InvalidArgument(
+      "cli.usage.latency", "expected a time as 100us, 1.5ms or 2s, found " + support::Quote(text));
+}
 
 nlohmann::json VersionJson(const v1::ModuleVersion& version) {
   nlohmann::json files = nlohmann::json::array();
@@ -123,7 +174,10 @@ absl::StatusOr<v1::ModuleVersion> FindModule(ServerClient& client, const std::st
   if (ref.number > 0) {
     v1::GetModuleVersionRequest request;
     request.set_name(StrCat(ref.module, "/versions/", ref.number));
-    return client.Call(client.modules(), &v1::ModuleService::Stub::GetModuleVersion, request);
+    TW_ASSIGN(v1::ModuleVersion version,
+              client.Call(client.modules(), &v1::ModuleService::Stub::GetModuleVersion, request));
+    TW_TRY(CheckAnswer(ref.module, version, ref.number));
+    return version;
   }
   ModuleQuestion question;
   question.module = name;
@@ -134,9 +188,10 @@ absl::StatusOr<v1::ModuleVersion> FindModule(ServerClient& client, const std::st
 absl::StatusOr<v1::ResolveModuleResponse> ResolveModule(ServerClient& client,
                                                         const ModuleQuestion& question) {
   v1::ResolveModuleRequest request;
-  request.set_parent("projects/default");
+  request.set_parent(kDefaultProject);
+  ModuleRef ref;
   if (!question.module.empty()) {
-    TW_ASSIGN(const ModuleRef ref, ParseModule(question.module));
+    TW_ASSIGN(ref, ParseModule(question.module));
     request.set_parent(ref.module);
     request.set_alias(ref.alias);
     if (ref.number > 0) request.set_constraint(StrCat(ref.number));
@@ -153,14 +208,18 @@ absl::StatusOr<v1::ResolveModuleResponse> ResolveModule(ServerClient& client,
   if (!question.target.empty()) {
     TW_ASSIGN(const std::string target, ExpandTarget(question.target));
     request.set_target(target);
+  } else if (ref.number == 0 && ref.alias.empty()) {
+    request.set_preferred_target(ExpandTarget("native").value_or(""));
   }
+  TW_TRY(AddLimits(question, &request));
   if (question.exact) request.set_constraint("exact");
   request.set_device_class(question.device_class);
   TW_ASSIGN(v1::ResolveModuleResponse answer,
             client.Call(client.modules(), &v1::ModuleService::Stub::ResolveModule, request));
   if (answer.match() == v1::ResolveModuleResponse::NONE) {
-    return support::NotFound("module.not_found", answer.explanation());
+    return support::NotFound("module.not_found", answer.explanation());  // an older server
   }
+  TW_TRY(CheckAnswer(request.parent(), answer.version(), ref.number));
   return answer;
 }
 

@@ -1,5 +1,5 @@
-// `tilewright modules …`: finished modules of a server. Fetching them is in module_fetch.h, keys
-// and signatures in module_signing.h.
+// `tilewright modules …`: finished modules of a server. Fetching them is in module_fetch.h; keys,
+// signatures and releases are in module_signing.h.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,7 +11,7 @@
 
 namespace tilewright::cli {
 
-// "projects/default/modules/m", and the version's number or alias (neither: the newest).
+// "projects/default/modules/m", and the version's number or alias (neither: the best one).
 struct ModuleRef {
   std::string module;
   int64_t number = 0;
@@ -22,21 +22,29 @@ absl::StatusOr<ModuleRef> ParseModule(std::string text);
 
 // Criteria for a module: at least a module or a model.
 struct ModuleQuestion {
-  std::string module;        // as ParseModule reads it; empty: any
-  std::string model;         // an ONNX file or its SHA-256; empty: any
-  std::string target;        // may be "native"; empty: any
-  std::string device_class;  // empty: any
-  bool exact = false;        // no other target will do
+  std::string module;           // as ParseModule reads it; empty: any
+  std::string model;            // an ONNX file or its SHA-256; empty: any
+  std::string target;           // may be "native"; empty: any
+  std::string device_class;     // empty: any
+  bool exact = false;           // no other number of threads
+  std::string max_latency;      // "100us", "1.5ms", "2s"; empty: any
+  std::string not_slower_than;  // a version, as ParseModule reads it, or a number; empty: any
 };
-// not_found (module.not_found) with the server's explanation when nothing answers.
+// Asks the server. Where the question names no target, number or alias, versions for this machine
+// are preferred. not_found (module.not_found) with the server's explanation if no version answers;
+// failed_precondition (module.answer.other) if the answer is not what was asked for.
 absl::StatusOr<v1::ResolveModuleResponse> ResolveModule(ServerClient& client,
                                                         const ModuleQuestion& question);
 absl::StatusOr<v1::ModuleVersion> FindModule(ServerClient& client, const std::string& name);
+// The target string of a version; "-" without one.
+std::string TargetText(const v1::ModuleVersion& version);
+// Microseconds of "100us", "1.5ms" or "2s". invalid_argument (cli.usage.latency).
+absl::StatusOr<double> ParseLatency(const std::string& text);
 
 nlohmann::json VersionJson(const v1::ModuleVersion& version);
 
 int ModulesList(const ServerPlace& server, const std::string& module, OutputFormat format);
-// With who asked for it, and the measurements it was built on.
+// Also prints who asked for it, and the measurements that it was built on.
 int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat format);
 int ModulesResolve(const ServerPlace& server, const ModuleQuestion& question, OutputFormat format);
 // Points `alias` at the version that `name` names, or removes it from the module.

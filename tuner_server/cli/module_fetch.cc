@@ -2,32 +2,30 @@
 
 #include <nlohmann/json.hpp>
 
-#include "deploy/security/module_signature.h"
-#include "deploy/support/env.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/module_trust.h"
+#include "tuner_server/cli/native_target.h"
 
 namespace tilewright::cli {
 namespace {
 
 using support::StrCat;
 
-// The signature by the wanted key, checked. failed_precondition (signing.signature.*) without one.
-absl::StatusOr<security::ModuleSignature> TrustedSignature(const std::string& key_path,
-                                                           const std::string& sha256_hex,
-                                                           const v1::ModuleVersion& version) {
-  TW_ASSIGN(const auto verifier, security::ModuleVerifier::Load(key_path));
-  for (const v1::ModuleSignature& one : version.signatures()) {
-    if (one.key_id() != verifier->key_id()) continue;
-    security::ModuleSignature signature{one.key_id(), one.signature()};
-    TW_TRY(verifier->Verify(sha256_hex, signature));
-    return signature;
+// What a signature must say: what the command line says.
+absl::StatusOr<ModuleExpectation> ExpectationOf(const ModuleFetch& fetch,
+                                                const security::ModuleClaim& claim) {
+  ModuleExpectation expected;
+  // The server's answer was compared with the question's name and number before.
+  expected.module = StrCat(claim.module, "/", claim.version);
+  expected.exact = fetch.question.exact;
+  expected.bytes_only = fetch.bytes_only;
+  if (!fetch.question.target.empty()) {
+    TW_ASSIGN(expected.target, ExpandTarget(fetch.question.target));
   }
-  return support::FailedPrecondition("signing.signature.missing",
-                                     StrCat("expected a signature of ", version.name(), " by key ",
-                                            verifier->key_id(), ", found none"));
+  return expected;
 }
 
 absl::StatusOr<bool> HoldsAlready(const std::string& path, const std::string& sha256_hex) {
@@ -38,6 +36,7 @@ absl::StatusOr<bool> HoldsAlready(const std::string& path, const std::string& sh
 
 struct Fetched {
   v1::ModuleVersion version;
+  std::string explanation;
   std::string sha256;
   bool changed = false;
   int64_t moved = 0;
@@ -47,15 +46,15 @@ absl::StatusOr<Fetched> Fetch(ServerClient& client, const ModuleFetch& fetch) {
   Fetched done;
   TW_ASSIGN(const v1::ResolveModuleResponse answer, ResolveModule(client, fetch.question));
   done.version = answer.version();
-  if (done.version.files().empty()) {
-    return support::DataLoss("module.files.missing", done.version.name() + " names no file");
-  }
-  TW_ASSIGN(done.sha256, daemon::DigestToHex(done.version.files(0).digest()));
-  std::string key = fetch.key;
-  if (key.empty()) key = support::GetEnv("TILEWRIGHT_MODULE_KEY").value_or("");
-  security::ModuleSignature signature;
+  done.explanation = answer.explanation();
+  TW_ASSIGN(const security::ModuleClaim claim, ClaimOf(done.version));
+  done.sha256 = claim.sha256;
+  TW_TRY(CheckPinned(done.version, fetch.digest));
+  const std::string key = TrustedKey(fetch.key);
+  security::DetachedSignature signature;
   if (!key.empty()) {
-    TW_ASSIGN(signature, TrustedSignature(key, done.sha256, done.version));
+    TW_ASSIGN(const ModuleExpectation expected, ExpectationOf(fetch, claim));
+    TW_ASSIGN(signature, TrustedSignature(key, done.version, expected));
   }
   bool same = false;
   if (fetch.if_newer) {
@@ -67,7 +66,7 @@ absl::StatusOr<Fetched> Fetch(ServerClient& client, const ModuleFetch& fetch) {
   }
   if (!key.empty()) {
     TW_TRY(support::WriteFileAtomic(fetch.output + security::kSignatureSuffix,
-                                    security::SignatureFileText(done.sha256, signature)));
+                                    security::SignatureFileText(signature)));
   }
   return done;
 }
@@ -79,13 +78,12 @@ void Print(const ModuleFetch& fetch, const Fetched& done) {
     out["sha256"] = done.sha256;
     out["changed"] = done.changed;
     out["moved_bytes"] = done.moved;
+    out["explanation"] = done.explanation;
     PrintJson(out);
-  } else if (done.changed) {
-    PrintOut(StrCat("wrote ", fetch.output, "  ", done.version.name(), "  sha256 ", done.sha256));
-  } else {
-    PrintOut(
-        StrCat("unchanged ", fetch.output, "  ", done.version.name(), "  sha256 ", done.sha256));
+    return;
   }
+  PrintOut(StrCat(done.changed ? "wrote " : "unchanged ", fetch.output, "  ", done.version.name(),
+                  "  sha256 ", done.sha256, "\n", done.explanation));
 }
 
 }  // namespace

@@ -3,20 +3,28 @@
 
 #include "tuner_server/cli/command_flags.h"
 #include "tuner_server/cli/module_fetch.h"
+#include "tuner_server/cli/module_release.h"
 #include "tuner_server/cli/module_signing.h"
 
 namespace tilewright::cli {
 namespace {
 
-constexpr char kNameHelp[] = "NAME (the newest), NAME/NUMBER or NAME@ALIAS";
+constexpr char kNameHelp[] = "NAME (the best version, see 'resolve'), NAME/NUMBER or NAME@ALIAS";
+constexpr char kOneVersionHelp[] = "one version: NAME/NUMBER or NAME@ALIAS";
 
 void AddQuestion(CLI::App* command, ModuleQuestion* question) {
   command->add_option("MODULE", question->module, kNameHelp);
   command->add_option("--model", question->model,
                       "made from this ONNX file, or the file with this SHA-256");
-  command->add_option("--target", question->target, "for this target, see 'tilewright targets'");
+  command->add_option("--target", question->target,
+                      "for this target, see 'tilewright targets'; without it, versions for this "
+                      "machine are preferred");
   command->add_option("--device-class", question->device_class, "tuned on this class of devices");
-  command->add_flag("--exact", question->exact, "no module for another number of threads will do");
+  command->add_flag("--exact", question->exact, "no module for another number of threads");
+  command->add_option("--max-latency", question->max_latency,
+                      "only versions with a measured time of at most this, as 100us, 1.5ms or 2s");
+  command->add_option("--not-slower-than", question->not_slower_than,
+                      "only versions that are not slower than this one: NUMBER or NAME/NUMBER");
 }
 
 // Runs the action when there is something to look for.
@@ -55,10 +63,15 @@ void AddLooking(CLI::App* group, Action* action) {
   }
   auto question = std::make_shared<ModuleQuestion>();
   CLI::App* resolve =
-      AddCommand(group, "resolve", "the newest module that answers, and how well it does",
+      AddCommand(group, "resolve", "the version that answers best, and why",
                  "  tilewright modules resolve --model dqn.onnx --target native\n"
                  "  tilewright modules resolve dqn@stable -o json\n"
-                 "  tilewright modules resolve dqn --device-class cpu-zen5\n");
+                 "  tilewright modules resolve dqn --max-latency 100us\n"
+                 "\nA number or an alias names one version. Otherwise: versions for the target\n"
+                 "first, then those for fewer threads, then those for more; of these, versions of\n"
+                 "the newest one's model and device class; of these, the one with the shortest\n"
+                 "measured time. Of versions with equal times (3 % apart, or what their intervals\n"
+                 "say, up to 10 %) the newest.\n");
   AddQuestion(resolve, question.get());
   AddServer(resolve, &o->server);
   AddFormat(resolve, kOutputFlag, &o->format);
@@ -70,19 +83,27 @@ void AddFetch(CLI::App* group, Action* action) {
   auto server = std::make_shared<ServerPlace>();
   auto o = std::make_shared<ModuleFetch>();
   CLI::App* fetch = AddCommand(
-      group, "fetch", "fetch a module; its digest (and signature) is checked",
+      group, "fetch", "fetch a module; its digest (and release) is checked",
       "  tilewright modules fetch dqn@stable -o dqn.tw --if-newer\n"
       "  tilewright modules fetch --model dqn.onnx --target native -o dqn.tw --key "
       "release.key.pub\n"
       "  tilewright modules fetch dqn -o dqn.tw --if-newer --exit-code || test $? -eq 6\n"
-      "\nA fetch that was cut off resumes where it ended (OUTPUT.*.part). With --key an\n"
-      "unsigned or wrongly signed module is refused (exit code 5) before any of it is moved.\n");
+      "  tilewright modules fetch dqn --not-slower-than 3 --max-latency 1.5ms\n"
+      "\nWhich version NAME means: 'tilewright modules resolve --help'. A fetch that was cut off\n"
+      "continues where it ended (OUTPUT.*.part). With --key, a module that was not released by\n"
+      "that key, or under another name, number or target, is refused (exit code 5) before any of\n"
+      "it is moved. So is one with other bytes than --digest.\n");
   AddQuestion(fetch, &o->question);
   AddServer(fetch, server.get());
   fetch->add_option("-o,--output", o->output, "file to write")->capture_default_str();
   fetch->add_option("--key", o->key,
-                    "public key that must have signed it (default: environment "
+                    "public key that must have released it (default: environment "
                     "TILEWRIGHT_MODULE_KEY)");
+  fetch->add_option("--digest", o->digest,
+                    "the version must have these bytes: sha256:HEX, as 'modules show' prints it");
+  fetch->add_flag("--bytes-only", o->bytes_only,
+                  "with --key, accept a signature of format 1: it covers the bytes, but not name, "
+                  "version and target");
   CLI::Option* if_newer =
       fetch->add_flag("--if-newer", o->if_newer, "move nothing when the file is that version");
   fetch->add_flag("--exit-code", o->exit_code, "with --if-newer: exit code 6 when nothing was new")
@@ -154,11 +175,15 @@ void AddSigning(CLI::App* group, Action* action) {
   keygen->callback([=] { *action = [o] { return ModulesKeygen(o->path, o->format); }; });
 
   CLI::App* sign = AddCommand(
-      group, "sign", "sign a module file; attach the signature to a published version",
+      group, "sign", "sign the bytes of a module file that no server has",
       "  tilewright modules sign dqn.tw --key release.key\n"
-      "  tilewright modules sign dqn.tw --key release.key --attach-to dqn/3 --server tuner:7000\n");
-  CLI::App* verify = AddCommand(group, "verify", "who signed a module file; needs no server",
-                                "  tilewright modules verify dqn.tw --key release.key.pub\n");
+      "  tilewright modules sign dqn.tw --key release.key --attach-to dqn/3 --server tuner:7000\n"
+      "\nThe signature covers the bytes alone. With --attach-to it is a release, as of\n"
+      "'tilewright modules release dqn/3 --key release.key --file dqn.tw'.\n");
+  CLI::App* verify = AddCommand(
+      group, "verify", "who signed a module file, and as what; needs no server",
+      "  tilewright modules verify dqn.tw --key release.key.pub\n"
+      "  tilewright modules verify dqn.tw --key release.key.pub --module dqn/3 --target native\n");
   for (CLI::App* command : {sign, verify}) {
     command->add_option("FILE", o->path, "module (.tw)")->required();
     command->add_option("--signature", o->signature, "detached signature (default: FILE.sig)");
@@ -167,9 +192,32 @@ void AddSigning(CLI::App* group, Action* action) {
   sign->add_option("--attach-to", o->attach_to, "published version with the same bytes");
   AddServer(sign, &o->server);
   verify->add_option("--key", o->key, "public key (default: environment TILEWRIGHT_MODULE_KEY)");
+  verify->add_option("--module", o->module, "it must be released as NAME or NAME/NUMBER");
+  verify->add_option("--target", o->target, "it must be released for this target");
   AddFormat(verify, kOutputFlag, &o->format);
   sign->callback([=] { *action = [o] { return ModulesSign(*o); }; });
   verify->callback([=] { *action = [o] { return ModulesVerify(*o); }; });
+}
+
+void AddRelease(CLI::App* group, Action* action) {
+  auto o = std::make_shared<ModuleRelease>();
+  CLI::App* release = AddCommand(
+      group, "release", "say by a signature that a published version may be used",
+      "  tilewright modules release dqn/3 --key release.key --file dqn.tw\n"
+      "  tilewright modules release dqn/3 --key release.key --digest sha256:5f0c...\n"
+      "  tilewright modules release dqn/3        # with the server's key (--module-key)\n"
+      "\nThe signature covers name, number, target and bytes. Give the file or the digest that "
+      "was\n"
+      "tested: otherwise the version is released as the server has it. Needs the role engineer or\n"
+      "admin on a fleet with TLS. Publishing (tuning) a module never releases it.\n");
+  release->add_option("MODULE", o->name, kOneVersionHelp)->required();
+  release->add_option("--key", o->key, "private key; without it the server signs with its own");
+  release->add_option("--file", o->file, "the tested module: the version must have its bytes");
+  release->add_option("--digest", o->digest, "the tested digest: sha256:HEX");
+  release->add_option("--signature", o->signature, "also write the detached signature here");
+  AddServer(release, &o->server);
+  AddFormat(release, kOutputFlag, &o->format);
+  release->callback([=] { *action = [o] { return ModulesRelease(*o); }; });
 }
 
 }  // namespace
@@ -184,6 +232,7 @@ void AddModules(CLI::App* app, Action* action) {
   AddAliases(group, action);
   AddPrune(group, action);
   AddSigning(group, action);
+  AddRelease(group, action);
 }
 
 }  // namespace tilewright::cli

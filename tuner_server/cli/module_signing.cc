@@ -4,12 +4,13 @@
 
 #include "deploy/module/module_file.h"
 #include "deploy/security/module_signature.h"
-#include "deploy/support/env.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
-#include "tuner_server/cli/module_commands.h"
+#include "tuner_server/cli/module_release.h"
+#include "tuner_server/cli/module_trust.h"
+#include "tuner_server/cli/native_target.h"
 
 namespace tilewright::cli {
 namespace {
@@ -22,69 +23,84 @@ std::string SignaturePath(const ModuleSigning& signing) {
   return signing.signature.empty() ? signing.path + security::kSignatureSuffix : signing.signature;
 }
 
-// The server's version must have these very bytes.
-absl::Status Attach(const ModuleSigning& signing, const std::string& sha256,
-                    const security::ModuleSignature& signature) {
-  TW_ASSIGN(ServerClient client, ServerClient::Connect(signing.server));
-  TW_ASSIGN(const v1::ModuleVersion version, FindModule(client, signing.attach_to));
-  const std::string theirs =
-      version.files().empty() ? "" : support::HexEncode(version.files(0).digest().hash());
-  if (theirs != sha256) {
-    return support::FailedPrecondition(
-        "signing.file.other_module",
-        StrCat(version.name(), " has the bytes ", theirs, ", ", signing.path, " has ", sha256));
-  }
-  v1::AddModuleSignatureRequest request;
-  request.set_name(version.name());
-  request.mutable_signature()->set_key_id(signature.key_id);
-  request.mutable_signature()->set_signature(signature.signature);
-  return client.Call(client.modules(), &v1::ModuleService::Stub::AddModuleSignature, request)
-      .status();
-}
-
+// A file of a published version is released; one that no server has gets a signature of its bytes.
 absl::Status Sign(const ModuleSigning& signing) {
-  TW_ASSIGN(const module::ModuleFile file, module::ModuleFile::Open(signing.path));
-  TW_ASSIGN(const auto signer, security::ModuleSigner::Load(signing.key));
-  const std::string sha256 = support::Sha256Hex(file.bytes());
-  TW_ASSIGN(const security::ModuleSignature made, signer->Sign(sha256));
-  if (!signing.attach_to.empty()) TW_TRY(Attach(signing, sha256, made));
+  security::DetachedSignature made;
+  if (!signing.attach_to.empty()) {
+    ModuleRelease release;
+    release.name = signing.attach_to;
+    release.key = signing.key;
+    release.file = signing.path;
+    release.server = signing.server;
+    TW_ASSIGN(made, Release(release));
+  } else {
+    TW_ASSIGN(const module::ModuleFile file, module::ModuleFile::Open(signing.path));
+    TW_ASSIGN(const auto signer, security::ModuleSigner::Load(signing.key));
+    made.claim.sha256 = support::Sha256Hex(file.bytes());
+    TW_ASSIGN(made.signature, signer->Sign(made.claim));
+  }
   const std::string path = SignaturePath(signing);
-  TW_TRY(support::WriteFileAtomic(path, security::SignatureFileText(sha256, made)));
-  PrintOut(StrCat("wrote ", path, "  key ", made.key_id, "  sha256 ", sha256));
+  TW_TRY(support::WriteFileAtomic(path, security::SignatureFileText(made)));
+  PrintOut(StrCat("wrote ", path, "  key ", made.signature.key_id, "  sha256 ", made.claim.sha256));
   return absl::OkStatus();
 }
 
-absl::Status Verify(const ModuleSigning& signing) {
-  std::string key = signing.key;
-  if (key.empty()) key = support::GetEnv("TILEWRIGHT_MODULE_KEY").value_or("");
-  if (key.empty()) {
-    return support::InvalidArgument("cli.usage.key",
-                                    "expected --key FILE or TILEWRIGHT_MODULE_KEY, found neither");
-  }
-  TW_ASSIGN(const auto verifier, security::ModuleVerifier::Load(key));
-  TW_ASSIGN(const module::ModuleFile file, module::ModuleFile::Open(signing.path));
-  const std::string sha256 = support::Sha256Hex(file.bytes());
+absl::StatusOr<security::DetachedSignature> ReadSignature(const ModuleSigning& signing,
+                                                          const std::string& sha256) {
   const std::string path = SignaturePath(signing);
   if (!support::FileExists(path)) {
     return support::FailedPrecondition("signing.signature.missing",
                                        "expected a signature in " + path + ", found no file");
   }
   TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxSignatureBytes));
-  TW_ASSIGN(const auto signature, security::ParseSignatureFile(text, sha256));
-  TW_TRY(verifier->Verify(sha256, signature));
-  const module::Manifest& manifest = file.manifest();
+  return security::ParseSignatureFile(text, sha256);
+}
+
+void PrintVerified(const ModuleSigning& signing, const module::Manifest& manifest,
+                   const security::DetachedSignature& trusted) {
+  const security::ModuleClaim& claim = trusted.claim;
+  const bool release = trusted.signature.format == security::kReleaseFormat;
   if (signing.format == OutputFormat::kJson) {
-    PrintJson({{"path", signing.path},
-               {"sha256", sha256},
-               {"key_id", signature.key_id},
-               {"name", manifest.name},
-               {"target", manifest.target},
-               {"provenance", manifest.provenance},
-               {"producer", manifest.producer}});
-    return absl::OkStatus();
+    nlohmann::json out = {{"path", signing.path},
+                          {"sha256", claim.sha256},
+                          {"key_id", trusted.signature.key_id},
+                          {"format", trusted.signature.format},
+                          {"name", manifest.name},
+                          {"target", manifest.target},
+                          {"provenance", manifest.provenance},
+                          {"producer", manifest.producer}};
+    if (release) {
+      out["module"] = claim.module;
+      out["number"] = claim.version;
+    }
+    PrintJson(out);
+    return;
   }
-  PrintOut(StrCat(signing.path, " is signed by key ", signature.key_id, "\nmodule    ",
-                  manifest.name, "\ntarget    ", manifest.target, "\nsha256    ", sha256));
+  const std::string what =
+      release ? StrCat("released as ", claim.module, "/", claim.version, " for ", claim.target)
+              : std::string("signed (the bytes alone: no name, version or target)");
+  PrintOut(StrCat(signing.path, " is ", what, " by key ", trusted.signature.key_id, "\nmodel     ",
+                  manifest.name, "\ntarget    ", manifest.target, "\nsha256    ", claim.sha256));
+}
+
+absl::Status Verify(const ModuleSigning& signing) {
+  const std::string key = TrustedKey(signing.key);
+  if (key.empty()) {
+    return support::InvalidArgument("cli.usage.key",
+                                    "expected --key FILE or TILEWRIGHT_MODULE_KEY, found neither");
+  }
+  ModuleExpectation expected;
+  expected.module = signing.module;
+  if (!signing.target.empty()) {
+    TW_ASSIGN(expected.target, ExpandTarget(signing.target));
+  }
+  TW_ASSIGN(const auto verifier, security::ModuleVerifier::Load(key));
+  TW_ASSIGN(const module::ModuleFile file, module::ModuleFile::Open(signing.path));
+  const std::string sha256 = support::Sha256Hex(file.bytes());
+  TW_ASSIGN(const security::DetachedSignature trusted, ReadSignature(signing, sha256));
+  TW_TRY(verifier->Verify(trusted.claim, trusted.signature));
+  TW_TRY(CheckExpectation(trusted, expected));
+  PrintVerified(signing, file.manifest(), trusted);
   return absl::OkStatus();
 }
 

@@ -219,6 +219,7 @@ class Tuner {
     } else {
       PrintOut(TasksTable(tasks, peaks));
       PrintOut(StrCat("wrote ", output_, "  ", origin, "  sha256 ", digest));
+      if (!job.state_reason().empty()) PrintOut("note: " + job.state_reason());
     }
   }
 

@@ -233,6 +233,7 @@ class JobCore {
   std::string PublishedName() const;
   std::string RecipeOf(const v1::CompileModule& compile) const;
   absl::StatusOr<bool> ReuseModule();
+  absl::Status Succeed(const log::ModuleVersionRow& version);
   modules::PublishRequest MakePublishRequest(const v1::ModuleCompiled& compiled) const;
 
   JobEnvironment env_;

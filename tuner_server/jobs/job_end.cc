@@ -135,9 +135,22 @@ absl::StatusOr<bool> JobCore::ReuseModule() {
   TW_TRY(AddText("the module is the one of " +
                  (version->job.empty() ? std::string("an earlier compilation") : version->job) +
                  ": same model, schedules and compiler"));
-  TW_TRY(Move(JobAction::kSucceed, job_.state_reason));
-  done_ = log::IsFinal(job_.state);
+  TW_TRY(Succeed(*version));
   return true;
+}
+
+// A module that is slower than another version of it is published, but it is not the default: the
+// job's result says so.
+absl::Status JobCore::Succeed(const log::ModuleVersionRow& version) {
+  TW_ASSIGN(const std::string why_not, env_.modules->WhyNotDefault(version));
+  std::string reason = job_.state_reason;
+  if (!why_not.empty()) {
+    TW_TRY(AddText(why_not));
+    reason += (reason.empty() ? "" : "; ") + why_not;
+  }
+  TW_TRY(Move(JobAction::kSucceed, reason));
+  done_ = log::IsFinal(job_.state);
+  return absl::OkStatus();
 }
 
 modules::PublishRequest JobCore::MakePublishRequest(const v1::ModuleCompiled& compiled) const {

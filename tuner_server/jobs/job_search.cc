@@ -572,9 +572,7 @@ absl::Status JobCore::OnCompiled(const v1::ModuleCompiled& compiled) {
     return Fail(support::StatusText(published.status()));
   }
   TW_TRY(published.status());
-  TW_TRY(Move(JobAction::kSucceed, job_.state_reason));
-  done_ = log::IsFinal(job_.state);
-  return absl::OkStatus();
+  return Succeed(*published);
 }
 
 }  // namespace tilewright::jobs

@@ -273,7 +273,7 @@ struct ModelRow {
 // A published module. Immutable.
 struct ModuleVersionRow {
   std::string module;  // last part of projects/default/modules/{module}
-  int64_t number = 0;  // 1, 2, 3 ... within the module; given by the log
+  int64_t number = 0;  // rises within the module; given by the log
   std::string sha256;  // of model.tw
   int64_t size = 0;
   std::string manifest_sha256;
@@ -311,7 +311,7 @@ struct ModuleAliasRow {
   bool operator==(const ModuleAliasRow&) const = default;
 };
 
-// What a key's owner says about a version's bytes. Immutable; one per version and key.
+// What a key's owner says about a version. Immutable.
 struct ModuleSignatureRow {
   std::string module;
   int64_t number = 0;
@@ -319,6 +319,7 @@ struct ModuleSignatureRow {
   std::string signature;  // hex
   int64_t created_us = 0;
   std::string created_by;
+  int64_t format = 1;  // 1: the bytes alone; 2: name, number, target and bytes
 
   bool operator==(const ModuleSignatureRow&) const = default;
 };

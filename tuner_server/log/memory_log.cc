@@ -346,7 +346,7 @@ class MemoryLog final : public TuningLog {
   absl::StatusOr<ModuleVersionRow> AddModuleVersion(const ModuleVersionRow& version) override {
     MutexLock lock(mutex_);
     ModuleVersionRow row = version;
-    row.number = 1;
+    row.number = std::max<int64_t>(row.number, 1);
     for (const ModuleVersionRow& known : versions_) {
       if (!version.job.empty() && known.job == version.job) return known;
       if (known.module == row.module) row.number = std::max(row.number, known.number + 1);
@@ -425,7 +425,8 @@ class MemoryLog final : public TuningLog {
   absl::Status AddModuleSignature(const ModuleSignatureRow& signature) override {
     MutexLock lock(mutex_);
     TW_TRY(FindVersion(signature.module, signature.number).status());
-    signatures_.emplace(std::tuple(signature.module, signature.number, signature.key_id),
+    signatures_.emplace(std::tuple(signature.module, signature.number, signature.key_id,
+                                   signature.format, signature.signature),
                         signature);
     return absl::OkStatus();
   }
@@ -454,6 +455,17 @@ class MemoryLog final : public TuningLog {
       marked.push_back(*version);
     }
     return marked;
+  }
+
+  absl::StatusOr<bool> ModuleNumbersKept() override {
+    MutexLock lock(mutex_);
+    return numbers_kept_;
+  }
+
+  absl::Status KeepModuleNumbers(int64_t) override {
+    MutexLock lock(mutex_);
+    numbers_kept_ = true;
+    return absl::OkStatus();
   }
 
   absl::StatusOr<int64_t> AddImported(const Import& rows) override {
@@ -604,8 +616,9 @@ class MemoryLog final : public TuningLog {
   std::vector<ModelRow> models_ TW_GUARDED_BY(mutex_);
   std::vector<ModuleVersionRow> versions_ TW_GUARDED_BY(mutex_);
   std::map<std::pair<std::string, std::string>, ModuleAliasRow> aliases_ TW_GUARDED_BY(mutex_);
-  std::map<std::tuple<std::string, int64_t, std::string>, ModuleSignatureRow> signatures_
-      TW_GUARDED_BY(mutex_);
+  std::map<std::tuple<std::string, int64_t, std::string, int64_t, std::string>, ModuleSignatureRow>
+      signatures_ TW_GUARDED_BY(mutex_);
+  bool numbers_kept_ TW_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

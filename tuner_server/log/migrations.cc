@@ -296,13 +296,36 @@ ALTER TABLE tasks ADD COLUMN data_type TEXT NOT NULL DEFAULT '';
 ALTER TABLE tasks ADD COLUMN launch_names TEXT NOT NULL DEFAULT '';
 )sql";
 
-constexpr std::array<sql::Migration, 7> kMigrations = {{{1, kVersion1},
+// 8: signatures that cover name, number and target; several by one key, so that a bad one cannot
+// take the place of a good one. Whether the server keeps the numbers of module versions in a file
+// of its own, too (one row if it does).
+constexpr std::string_view kVersion8 = R"sql(
+CREATE TABLE new_signatures (
+  module TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  key_id TEXT NOT NULL,
+  signature TEXT NOT NULL,
+  created_us INTEGER NOT NULL,
+  created_by TEXT NOT NULL,
+  format INTEGER NOT NULL,
+  PRIMARY KEY (module, number, key_id, signature),
+  FOREIGN KEY (module, number) REFERENCES module_versions(module, number)
+) STRICT, WITHOUT ROWID;
+INSERT INTO new_signatures
+  SELECT module, number, key_id, signature, created_us, created_by, 1 FROM module_signatures;
+DROP TABLE module_signatures;
+ALTER TABLE new_signatures RENAME TO module_signatures;
+CREATE TABLE module_numbering (since_us INTEGER NOT NULL) STRICT;
+)sql";
+
+constexpr std::array<sql::Migration, 8> kMigrations = {{{1, kVersion1},
                                                         {2, kVersion2},
                                                         {3, kVersion3},
                                                         {4, kVersion4},
                                                         {5, kVersion5},
                                                         {6, kVersion6},
-                                                        {7, kVersion7}}};
+                                                        {7, kVersion7},
+                                                        {8, kVersion8}}};
 
 }  // namespace
 

@@ -231,6 +231,7 @@ void ForEachField(Row& row, F&& f) {
   f("signature", row.signature);
   f("created_us", row.created_us);
   f("created_by", row.created_by);
+  f("format", row.format);
 }
 
 }  // namespace tilewright::log

@@ -74,6 +74,8 @@ class SqliteLog final : public TuningLog {
                                                                        int64_t number) override;
   absl::StatusOr<std::vector<ModuleVersionRow>> PruneModuleVersions(
       const std::vector<ModuleVersionRow>& versions, int64_t now_us) override;
+  absl::StatusOr<bool> ModuleNumbersKept() override;
+  absl::Status KeepModuleNumbers(int64_t now_us) override;
   absl::StatusOr<int64_t> AddImported(const Import& rows) override;
 
  private:

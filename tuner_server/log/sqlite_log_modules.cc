@@ -1,5 +1,7 @@
 // Cost models, and giving them up; module versions with their aliases and signatures. Part of
 // SqliteLog.
+#include <algorithm>
+
 #include "tuner_server/log/log_rules.h"
 #include "tuner_server/log/sqlite_log_impl.h"
 
@@ -90,7 +92,7 @@ absl::StatusOr<ModuleVersionRow> SqliteLog::AddModuleVersion(const ModuleVersion
                                         "WHERE module = ?1"));
   last.BindText(1, row.module);
   TW_TRY(last.Step().status());
-  row.number = last.ColumnInt64(0);
+  row.number = std::max(row.number, last.ColumnInt64(0));
   last.Reset();
   TW_TRY(InsertOne("module_versions", row));
   TW_TRY(WritePublished(row.job, row));
@@ -188,9 +190,9 @@ absl::Status SqliteLog::AddModuleSignature(const ModuleSignatureRow& signature) 
 absl::StatusOr<std::vector<ModuleSignatureRow>> SqliteLog::ListModuleSignatures(
     const std::string& module, int64_t number) {
   MutexLock lock(mutex_);
-  TW_ASSIGN(Statement find,
-            Select<ModuleSignatureRow>("module_signatures",
-                                       "WHERE module = ?1 AND number = ?2 ORDER BY key_id"));
+  TW_ASSIGN(Statement find, Select<ModuleSignatureRow>("module_signatures",
+                                                       "WHERE module = ?1 AND number = ?2 "
+                                                       "ORDER BY key_id, format, signature"));
   find.BindText(1, module).BindInt64(2, number);
   return ReadRows<ModuleSignatureRow>(&find);
 }
@@ -213,6 +215,19 @@ absl::StatusOr<std::vector<ModuleVersionRow>> SqliteLog::PruneModuleVersions(
   }
   TW_TRY(transaction.Commit());
   return marked;
+}
+
+absl::StatusOr<bool> SqliteLog::ModuleNumbersKept() {
+  MutexLock lock(mutex_);
+  TW_ASSIGN(const int64_t rows, db_.QueryInt64("SELECT count(*) FROM module_numbering"));
+  return rows > 0;
+}
+
+absl::Status SqliteLog::KeepModuleNumbers(int64_t now_us) {
+  MutexLock lock(mutex_);
+  TW_ASSIGN(Statement insert, db_.Prepare("INSERT INTO module_numbering (since_us) SELECT ?1 WHERE "
+                                          "NOT EXISTS (SELECT 1 FROM module_numbering)"));
+  return insert.BindInt64(1, now_us).Run();
 }
 
 absl::StatusOr<ModuleVersionRow> SqliteLog::ReadVersion(const std::string& module, int64_t number) {

@@ -207,8 +207,9 @@ class TuningLog {
   virtual absl::StatusOr<int64_t> PruneSearches(int64_t keep, int64_t window) = 0;
 
   // --- modules ---
-  // Gives the next number of the module. A job publishes once: a second call for it returns the
-  // first version. Sets the job's published_module.
+  // Adds a version. Its number is one more than the module's highest, or version.number if that is
+  // more. A job publishes once: a second call for it returns the first version. Sets the job's
+  // published_module.
   virtual absl::StatusOr<ModuleVersionRow> AddModuleVersion(const ModuleVersionRow& version) = 0;
   // Makes an existing version the job's published_module: the newest of that name and recipe (not
   // empty) that was not pruned. not_found if there is none.
@@ -224,15 +225,20 @@ class TuningLog {
   // By module and alias. Empty module: all.
   virtual absl::StatusOr<std::vector<ModuleAliasRow>> ListModuleAliases(
       const std::string& module) = 0;
-  // Ignores a second one of the same key. not_found for an unknown version.
+  // The same signature again changes nothing. not_found for an unknown version.
   virtual absl::Status AddModuleSignature(const ModuleSignatureRow& signature) = 0;
-  // By key.
+  // By key, then by format.
   virtual absl::StatusOr<std::vector<ModuleSignatureRow>> ListModuleSignatures(
       const std::string& module, int64_t number) = 0;
   // Marks versions as pruned, except those that an alias names or that were pruned before. Returns
   // the versions that it marked.
   virtual absl::StatusOr<std::vector<ModuleVersionRow>> PruneModuleVersions(
       const std::vector<ModuleVersionRow>& versions, int64_t now_us) = 0;
+
+  // Returns whether KeepModuleNumbers was ever called: whether numbers of versions of this log were
+  // also kept outside of it.
+  virtual absl::StatusOr<bool> ModuleNumbersKept() = 0;
+  virtual absl::Status KeepModuleNumbers(int64_t now_us) = 0;
 
   // --- import ---
   // Adds rows that another log exported, unchanged (numbers included). Skips rows that exist

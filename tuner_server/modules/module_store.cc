@@ -10,7 +10,6 @@
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
-#include "tuner_server/log/target_text.h"
 
 namespace tilewright::modules {
 namespace {
@@ -33,16 +32,6 @@ absl::Status BadName(std::string_view name) {
 
 bool IsNameChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
-}
-
-// How well a module tuned for `tuned` answers a question for `wanted`.
-Match MatchTarget(const std::string& tuned, const std::string& wanted, bool exact) {
-  if (wanted.empty() || tuned == wanted) return Match::kExact;
-  if (exact) return Match::kNone;
-  const auto a = log::ParseTargetText(tuned);
-  const auto b = log::ParseTargetText(wanted);
-  if (!a.ok() || !b.ok()) return Match::kNone;
-  return a->WithoutThreads() == b->WithoutThreads() ? Match::kCompatible : Match::kNone;
 }
 
 }  // namespace
@@ -112,13 +101,16 @@ absl::StatusOr<log::ModuleVersionRow> ModuleStore::Publish(const PublishRequest&
   support::HitFailpoint(support::Failpoint::tuner_module_bytes);
   TW_ASSIGN(row.manifest_sha256, blobs_->Put(file.manifest_json()));
   support::HitFailpoint(support::Failpoint::tuner_module_manifest);
+  return AddVersion(std::move(row));
+}
+
+// The number is written down outside of the log before the log uses it.
+absl::StatusOr<log::ModuleVersionRow> ModuleStore::AddVersion(log::ModuleVersionRow row) {
+  if (numbers_ == nullptr) return log_->AddModuleVersion(row);
+  TW_ASSIGN(row.number, numbers_->Reserve(row.module, row.sha256));
   TW_ASSIGN(const log::ModuleVersionRow published, log_->AddModuleVersion(row));
-  // After a crash between the two the job publishes again and comes by here.
-  if (signer_ != nullptr) {
-    TW_ASSIGN(const security::ModuleSignature made, signer_->Sign(published.sha256));
-    TW_TRY(log_->AddModuleSignature({published.module, published.number, made.key_id,
-                                     support::HexEncode(made.signature), request.now_us, "tuner"}));
-  }
+  // The job had published before a crash.
+  if (published.number != row.number) TW_TRY(numbers_->Withdraw());
   return published;
 }
 
@@ -202,25 +194,28 @@ absl::StatusOr<PruneReport> ModuleStore::Prune(const std::string& module,
   return report;
 }
 
-absl::StatusOr<Resolved> ModuleStore::Resolve(const ResolveRequest& request) {
-  int64_t number = request.number;
-  if (!request.alias.empty()) {
-    TW_ASSIGN(const std::vector<log::ModuleAliasRow> aliases,
-              log_->ListModuleAliases(request.module));
-    const auto alias = std::find_if(aliases.begin(), aliases.end(), [&request](const auto& row) {
-      return row.module == request.module && row.alias == request.alias;
-    });
-    if (alias == aliases.end()) {
-      return Resolved{Match::kNone, {}, StrCat(request.module, " has no alias ", request.alias)};
-    }
-    number = alias->number;
+// The number that the question names, itself or by an alias; 0: none.
+absl::StatusOr<int64_t> ModuleStore::WantedNumber(const ResolveRequest& request) {
+  if (request.alias.empty()) return request.number;
+  TW_ASSIGN(const std::vector<log::ModuleAliasRow> aliases,
+            log_->ListModuleAliases(request.module));
+  for (const log::ModuleAliasRow& row : aliases) {
+    if (row.module == request.module && row.alias == request.alias) return row.number;
   }
+  return support::NotFound("module.not_found",
+                           StrCat(request.module, " has no alias ", request.alias));
+}
+
+// All versions that answer, whatever their target and time.
+absl::StatusOr<std::vector<log::ModuleVersionRow>> ModuleStore::Answers(
+    const ResolveRequest& request) {
+  TW_ASSIGN(const int64_t number, WantedNumber(request));
   log::ModuleQuery query{.module = request.module,
                          .model_sha256 = request.model_sha256,
                          .task_hash = request.task_hash,
                          .limit = kPageRows};
-  Resolved best;
-  std::set<std::string> other_targets;
+  std::vector<log::ModuleVersionRow> answers;
+  std::set<std::string> other_classes;
   bool pruned = false;
   for (;;) {
     TW_ASSIGN(log::ModulePage page, log_->ListModuleVersions(query));
@@ -228,39 +223,87 @@ absl::StatusOr<Resolved> ModuleStore::Resolve(const ResolveRequest& request) {
     for (log::ModuleVersionRow& version : page.versions) {
       if (number != 0 && version.number != number) continue;
       if (!request.device_class.empty() && version.device_class != request.device_class) {
-        other_targets.insert("device class " + version.device_class);
-        continue;
-      }
-      if (version.pruned_us != 0) {
+        other_classes.insert(version.device_class);
+      } else if (version.pruned_us != 0) {
         pruned = true;
-        continue;
+      } else {
+        answers.push_back(std::move(version));
       }
-      const Match match = MatchTarget(version.target, request.target, request.exact);
-      if (match == Match::kExact) {
-        std::string why = request.target.empty() ? "the newest version"
-                                                 : "the newest version tuned for this target";
-        return Resolved{match, std::move(version), std::move(why)};
-      }
-      if (match == Match::kCompatible && best.match == Match::kNone) {
-        best = {match, version,
-                StrCat("tuned for ", version.target, ", the same processor with another number ",
-                       "of threads; none was tuned for ", request.target)};
-      }
-      other_targets.insert(version.target);
     }
     query.before_position = page.last_position;
   }
-  if (best.match != Match::kNone) return best;
-  if (!other_targets.empty()) {
-    best.explanation =
-        StrCat("none is tuned for ", request.target.empty() ? "" : request.target + " ",
-               request.device_class.empty() ? "" : "on device class " + request.device_class,
-               "; there are versions for ", support::Join(other_targets, "; "));
-  } else {
-    best.explanation = pruned ? "the versions that would answer were pruned: their bytes are gone"
-                              : "no version answers the question";
+  if (!answers.empty()) return answers;
+  std::string why = "no version answers the question";
+  if (!other_classes.empty()) {
+    why = StrCat("none was tuned on device class ", request.device_class,
+                 "; there are versions of ", support::Join(other_classes, "; "));
+  } else if (pruned) {
+    why = "the versions that would answer were pruned: their bytes are gone";
   }
-  return best;
+  return support::NotFound("module.not_found", why);
+}
+
+// Those within the limits that the question has, or an error that says what the best has.
+absl::StatusOr<std::vector<log::ModuleVersionRow>> ModuleStore::FastEnough(
+    std::vector<log::ModuleVersionRow> versions, const ResolveRequest& request) {
+  std::string limit;
+  if (request.max_latency_us > 0) {
+    limit = support::FormatFixed(request.max_latency_us, 1) + " µs";
+    std::erase_if(versions, [&](const log::ModuleVersionRow& version) {
+      return version.median_us <= 0 || version.median_us > request.max_latency_us;
+    });
+  }
+  if (!request.limit_module.empty()) {
+    TW_ASSIGN(const log::ModuleVersionRow best,
+              log_->GetModuleVersion(request.limit_module, request.limit_number));
+    if (best.median_us <= 0) {
+      return support::FailedPrecondition("module.resolve.not_measured",
+                                         ShortName(best) + " was not measured");
+    }
+    limit += StrCat(limit.empty() ? "" : " and ", MedianText(best), " of ", ShortName(best));
+    std::erase_if(versions, [&](const auto& version) { return !NotSlower(version, best); });
+  }
+  if (!versions.empty()) return versions;
+  return support::NotFound("module.not_found.too_slow", "no version is within " + limit);
+}
+
+absl::StatusOr<Choice> ModuleStore::Resolve(const ResolveRequest& request) {
+  TW_ASSIGN(std::vector<log::ModuleVersionRow> answers, Answers(request));
+  TW_ASSIGN(const Choice best, ChooseVersion(answers, request.wish));
+  auto fast = FastEnough(std::move(answers), request);
+  if (support::Slug(fast.status()) == "module.not_found.too_slow") {
+    return support::WithContext(fast.status(), StrCat("the best, ", ShortName(best.version),
+                                                      ", takes ", MedianText(best.version)));
+  }
+  TW_TRY(fast.status());
+  return ChooseVersion(*fast, request.wish);
+}
+
+absl::StatusOr<std::string> ModuleStore::WhyNotDefault(const log::ModuleVersionRow& version) {
+  const auto best = Resolve({.module = version.module, .wish = {.target = version.target}});
+  if (absl::IsNotFound(best.status())) return std::string();  // dropped meanwhile
+  TW_TRY(best.status());
+  if (best->version.number == version.number) return std::string();
+  return StrCat(ShortName(version), " takes ", MedianText(version), " and ",
+                ShortName(best->version), " takes ", MedianText(best->version), ": ",
+                version.module, " without a number stays ", ShortName(best->version));
+}
+
+absl::Status ModuleStore::Release(const log::ModuleVersionRow& version, int64_t now_us,
+                                  const std::string& caller) {
+  if (signer_ == nullptr) {
+    return support::FailedPrecondition("module.release.no_key",
+                                       "expected a server with --module-key, found one without");
+  }
+  if (version.pruned_us != 0) {
+    return support::FailedPrecondition("log.module_version.pruned",
+                                       ShortName(version) + " was pruned: its bytes are gone");
+  }
+  const security::ModuleClaim claim{version.sha256, version.module, version.number, version.target};
+  TW_ASSIGN(const security::ModuleSignature made, signer_->Sign(claim));
+  return log_->AddModuleSignature({version.module, version.number, made.key_id,
+                                   support::HexEncode(made.signature), now_us, caller,
+                                   made.format});
 }
 
 }  // namespace tilewright::modules

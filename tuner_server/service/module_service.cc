@@ -73,10 +73,31 @@ v1::ResolveModuleResponse::Match MatchMessage(modules::Match match) {
       return v1::ResolveModuleResponse::EXACT;
     case modules::Match::kCompatible:
       return v1::ResolveModuleResponse::COMPATIBLE;
-    case modules::Match::kNone:
-      break;
+    case modules::Match::kFallback:
+      return v1::ResolveModuleResponse::FALLBACK;
   }
-  return v1::ResolveModuleResponse::NONE;
+  return v1::ResolveModuleResponse::MATCH_UNSPECIFIED;
+}
+
+absl::StatusOr<std::string> CanonicalTarget(const std::string& text) {
+  if (text.empty()) return text;
+  TW_ASSIGN(const log::TargetText target, log::ParseTargetText(text));
+  return target.ToString();
+}
+
+// What the request says about time: `max_latency_us` and `not_slower_than`.
+absl::Status ReadLimits(const v1::ResolveModuleRequest& request, modules::ModuleStore* store,
+                        modules::ResolveRequest* question) {
+  if (!(request.max_latency_us() >= 0)) {
+    return support::InvalidArgument("module.resolve.max_latency",
+                                    "expected a time of 0 (any) or more");
+  }
+  question->max_latency_us = request.max_latency_us();
+  if (request.not_slower_than().empty()) return absl::OkStatus();
+  TW_ASSIGN(const log::ModuleVersionRow limit, store->Get(request.not_slower_than()));
+  question->limit_module = limit.module;
+  question->limit_number = limit.number;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -111,6 +132,12 @@ grpc::Status ModuleServiceImpl::AddModuleSignature(grpc::ServerContext* context,
   return Reply(AddSignature(*request, Caller(*context)), response);
 }
 
+grpc::Status ModuleServiceImpl::ReleaseModule(grpc::ServerContext* context,
+                                              const v1::ReleaseModuleRequest* request,
+                                              v1::ModuleVersion* response) {
+  return Reply(Release(request->name(), Caller(*context)), response);
+}
+
 grpc::Status ModuleServiceImpl::PruneModules(grpc::ServerContext*,
                                              const v1::PruneModulesRequest* request,
                                              v1::PruneModulesResponse* response) {
@@ -137,6 +164,7 @@ absl::StatusOr<v1::ModuleVersion> ModuleServiceImpl::Message(const log::ModuleVe
     signature->set_signature(support::HexDecode(one.signature).value_or(""));
     *signature->mutable_create_time() = Timestamp(one.created_us);
     signature->set_created_by(one.created_by);
+    signature->set_format(static_cast<int32_t>(one.format));
   }
   return version;
 }
@@ -180,14 +208,23 @@ absl::StatusOr<v1::ModuleVersion> ModuleServiceImpl::AddSignature(
   TW_ASSIGN(const log::ModuleVersionRow row, store_->Get(request.name()));
   const v1::ModuleSignature& given = request.signature();
   const auto id = support::HexDecode(given.key_id());
-  if (given.signature().size() != kSignatureBytes || !id || id->size() != kKeyIdBytes) {
+  const int format = given.format() == 0 ? security::kBytesFormat : given.format();
+  const bool known = format == security::kBytesFormat || format == security::kReleaseFormat;
+  if (given.signature().size() != kSignatureBytes || !id || id->size() != kKeyIdBytes || !known) {
     return support::InvalidArgument("module.signature.bad",
-                                    "expected a key id of 16 hexadecimal digits and a signature "
-                                    "of 64 bytes");
+                                    "expected a key id of 16 hexadecimal digits, a signature of "
+                                    "64 bytes and format 1 or 2");
   }
   TW_TRY(store_->log()->AddModuleSignature({row.module, row.number, given.key_id(),
                                             support::HexEncode(given.signature()),
-                                            clock_->WallMicros(), caller}));
+                                            clock_->WallMicros(), caller, format}));
+  return Message(row);
+}
+
+absl::StatusOr<v1::ModuleVersion> ModuleServiceImpl::Release(const std::string& name,
+                                                             const std::string& caller) {
+  TW_ASSIGN(const log::ModuleVersionRow row, store_->Get(name));
+  TW_TRY(store_->Release(row, clock_->WallMicros(), caller));
   return Message(row);
 }
 
@@ -224,10 +261,10 @@ absl::StatusOr<v1::ResolveModuleResponse> ModuleServiceImpl::Resolve(
     return support::InvalidArgument("module.resolve.empty",
                                     "expected a module, a model or a workload, found none");
   }
-  if (!request.target().empty()) {
-    TW_ASSIGN(const log::TargetText target, log::ParseTargetText(request.target()));
-    question.target = target.ToString();
-  }
+  question.wish.preference = request.target().empty() && !request.preferred_target().empty();
+  TW_ASSIGN(
+      question.wish.target,
+      CanonicalTarget(question.wish.preference ? request.preferred_target() : request.target()));
   question.alias = request.alias();
   question.device_class = request.device_class();
   if (!question.alias.empty() && question.module.empty()) {
@@ -238,17 +275,17 @@ absl::StatusOr<v1::ResolveModuleResponse> ModuleServiceImpl::Resolve(
   if (number && *number > 0) {
     question.number = *number;
   } else if (request.constraint() == "exact") {
-    question.exact = true;
+    question.wish.exact = true;
   } else if (!request.constraint().empty()) {
     return support::InvalidArgument(
         "module.resolve.constraint",
         "expected exact or a version number, found " + support::Quote(request.constraint()));
   }
-  TW_ASSIGN(const modules::Resolved resolved, store_->Resolve(question));
+  TW_TRY(ReadLimits(request, store_, &question));
+  TW_ASSIGN(const modules::Choice resolved, store_->Resolve(question));
   v1::ResolveModuleResponse response;
   response.set_match(MatchMessage(resolved.match));
   response.set_explanation(resolved.explanation);
-  if (resolved.match == modules::Match::kNone) return response;
   TW_ASSIGN(*response.mutable_version(), Message(resolved.version));
   if (!request.known_etag().empty() && request.known_etag() == response.version().etag()) {
     response.clear_version();

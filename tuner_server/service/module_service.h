@@ -12,7 +12,7 @@ inline constexpr char kModuleServiceName[] = "tilewright.v1.ModuleService";
 
 class ModuleServiceImpl final : public v1::ModuleService::Service {
  public:
-  // `security` (not owned) may be null: then callers have no names.
+  // `security` (not owned) may be null: then callers are known by address only.
   ModuleServiceImpl(modules::ModuleStore* store, support::Clock* clock,
                     const daemon::ServerSecurity* security)
       : store_(store), clock_(clock), security_(security) {}
@@ -31,6 +31,8 @@ class ModuleServiceImpl final : public v1::ModuleService::Service {
   grpc::Status AddModuleSignature(grpc::ServerContext* context,
                                   const v1::AddModuleSignatureRequest* request,
                                   v1::ModuleVersion* response) override;
+  grpc::Status ReleaseModule(grpc::ServerContext* context, const v1::ReleaseModuleRequest* request,
+                             v1::ModuleVersion* response) override;
   grpc::Status PruneModules(grpc::ServerContext* context, const v1::PruneModulesRequest* request,
                             v1::PruneModulesResponse* response) override;
 
@@ -42,8 +44,9 @@ class ModuleServiceImpl final : public v1::ModuleService::Service {
                                            const std::string& caller);
   absl::StatusOr<v1::ModuleVersion> AddSignature(const v1::AddModuleSignatureRequest& request,
                                                  const std::string& caller);
+  absl::StatusOr<v1::ModuleVersion> Release(const std::string& name, const std::string& caller);
   absl::StatusOr<v1::PruneModulesResponse> Prune(const v1::PruneModulesRequest& request);
-  // With its aliases and signatures.
+  // Returns the version with its aliases and signatures.
   absl::StatusOr<v1::ModuleVersion> Message(const log::ModuleVersionRow& row);
   std::string Caller(const grpc::ServerContext& context) const;
 

@@ -107,7 +107,8 @@ int main(int argc, char** argv) {
                    "artifacts that nothing names are dropped beyond this size")
         ->capture_default_str();
     app.add_option("--module-key", flags.module_key,
-                   "private key that signs each published module ('tilewright modules keygen')");
+                   "private key with which the server signs a module that an engineer releases "
+                   "('tilewright modules release dqn/3'); 'tilewright modules keygen' makes one");
     app.add_option("--keep-search-jobs", flags.keep_search_jobs,
                    "jobs that ended last keep the drafts of their batches and all their cost "
                    "models (about 0.1 MB a trial); others what was measured and their last model; "

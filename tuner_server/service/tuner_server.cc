@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "deploy/daemon/artifact_service.h"
+#include "deploy/daemon/daemon_log.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/support/file.h"
 #include "tuner_server/jobs/build_farm.h"
@@ -15,6 +16,18 @@
 #include "tuner_server/service/module_service.h"
 
 namespace tilewright::service {
+namespace {
+
+void TellOfNumbers(const modules::VersionNumbers& numbers) {
+  if (numbers.restarted_at() == 0) return;
+  daemon::LogWarning("modules.numbers.restarted",
+                     {{"first", numbers.restarted_at()},
+                      {"message",
+                       "the state folder is a restored or copied one: which numbers of "
+                       "module versions were used after it is not known"}});
+}
+
+}  // namespace
 
 // In order of construction: each part uses the ones before it.
 struct TunerServer::Parts {
@@ -22,6 +35,7 @@ struct TunerServer::Parts {
   std::unique_ptr<log::TuningLog> log;
   std::unique_ptr<daemon::BlobStore> blobs;
   std::unique_ptr<security::ModuleSigner> signer;
+  std::unique_ptr<modules::VersionNumbers> numbers;
   std::unique_ptr<modules::ModuleStore> modules;
   std::unique_ptr<jobs::BuildFarm> farm;
   std::unique_ptr<jobs::JobManager> manager;
@@ -52,8 +66,12 @@ absl::StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const TunerOptio
   if (!options.module_key.empty()) {
     TW_ASSIGN(parts->signer, security::ModuleSigner::Load(options.module_key));
   }
-  parts->modules = std::make_unique<modules::ModuleStore>(parts->log.get(), parts->blobs.get(),
-                                                          parts->signer.get());
+  TW_ASSIGN(parts->numbers, modules::VersionNumbers::Open(
+                                support::PathJoin(options.state_dir, modules::kNumbersFile),
+                                parts->log.get(), &parts->clock));
+  TellOfNumbers(*parts->numbers);
+  parts->modules = std::make_unique<modules::ModuleStore>(
+      parts->log.get(), parts->blobs.get(), parts->numbers.get(), parts->signer.get());
 
   jobs::BuildFarmOptions farm;
   farm.builder.program = options.builder;

@@ -25,7 +25,7 @@ struct TunerOptions {
   int64_t build_timeout_ms = 20'000;
   int64_t running_jobs = 4;
   int64_t artifact_cache_bytes = int64_t{20} << 30;
-  std::string module_key;              // signs published modules (module_signature.h); empty: none
+  std::string module_key;              // the key of ReleaseModule (module_signature.h); empty: none
   modules::RetentionPolicy retention;  // of published modules
   int64_t keep_search_jobs = 100;      // ended jobs that keep drafts and models; 0: all
   jobs::JobCoreOptions core;

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Fetches the module of a model for a pipeline, when there is a newer one, and checks who released it.
+# Fetches the module of a model for a pipeline, if there is another one than the file at hand, and checks
+# who released it, and as what.
 #
 #   fetch_module.sh MODULE OUTPUT [flags of 'tilewright modules fetch' ...]
 #
 # MODULE as 'tilewright modules fetch' takes it: NAME, NAME/NUMBER or NAME@ALIAS.
 # Environment: TILEWRIGHT_SERVER (HOST:PORT); TILEWRIGHT_IDENTITY and TILEWRIGHT_TOKEN for a server with TLS;
-#              TILEWRIGHT_MODULE_KEY (public key of those who release modules): unsigned ones are refused.
-# Prints changed=true or changed=false, to $GITHUB_OUTPUT too where that is set. Exit codes: 0 either way;
-# else those of tilewright (3 no such module, 4 server away, 5 wrong signature).
+#              TILEWRIGHT_MODULE_KEY (public key of the person who releases modules): what that key did not
+#              release under this name is refused.
+# Prints changed=true or changed=false, also to $GITHUB_OUTPUT if that is set. Exit codes: 0 in both cases;
+# else those of tilewright (3 no such module, 4 no server, 5 not released, or wrongly).
 set -euo pipefail
 
 if [ $# -lt 2 ]; then
@@ -24,9 +26,9 @@ case $status in
   6) changed=false ;;
   *) exit "$status" ;;
 esac
-# The file is checked once more without the server: what later steps use is what was released.
+# The file is checked again without the server: what later steps use was released as this module.
 if [ -n "${TILEWRIGHT_MODULE_KEY:-}" ]; then
-  tilewright modules verify "$output"
+  tilewright modules verify "$output" --module "${module%@*}"
 fi
 echo "changed=$changed"
 if [ -n "${GITHUB_OUTPUT:-}" ]; then
