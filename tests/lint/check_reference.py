@@ -39,7 +39,7 @@ FOREIGN_FLAGS = {
     "--network": "podman", "--root-owner-group": "dpkg-deb", "--print-architecture": "dpkg",
     "--install": "cmake", "--component": "cmake", "--prefix": "cmake", "--cflags": "pkg-config", "--libs": "pkg-config",
     "--ignore-missing-info": "dpkg-shlibdeps", "--strip-unneeded": "strip",
-    "--build-id": "ld.lld", "--hash-style": "ld.lld", "--strip-debug": "ld.lld", "--flag": "any", "--plugin": "protoc",
+    "--build-id": "ld.lld", "--hash-style": "ld.lld", "--strip-debug": "ld.lld", "--flag": "any", "--plugin": "protoc", "--cacert": "curl",
 }
 # Variables that only one test knows of.
 PRIVATE_VARIABLES = {"TILEWRIGHT_NO_SUCH_VARIABLE"}
