@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "deploy/daemon/daemon_log.h"
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/failpoint.h"
 #include "deploy/support/strings.h"
@@ -19,8 +20,6 @@ namespace {
 using daemon::LogInfo;
 using daemon::LogWarning;
 using google::protobuf::util::TimeUtil;
-
-constexpr char kCanaryJob[] = "canaries";
 
 }  // namespace
 
@@ -126,7 +125,7 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
   MeasureInput input;
   input.work = order.work;
   // Faults are the candidates': the tracker's canaries show that the device works.
-  if (order.work.job() != kCanaryJob) input.fault = options_.faults.Choose(id);
+  if (order.work.job() != daemon::kCanaryJob) input.fault = options_.faults.Choose(id);
   bool fetched = false;
   const absl::Status ready = FetchAll(order, &input, &fetched);
   const int64_t fetched_ns = clock.NowNs() - begin_ns;
@@ -151,7 +150,7 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
     measured = supervisor->Measure(input);
     support::HitFailpoint(support::Failpoint::agent_measured);
     MarkTestFault(input.fault, &measured);
-    if (order.work.job() != kCanaryJob && options_.faults.Disturbs(id)) Disturb(&measured);
+    if (order.work.job() != daemon::kCanaryJob && options_.faults.Disturbs(id)) Disturb(&measured);
   } else {
     {
       support::MutexLock lock(mutex_);
@@ -159,7 +158,7 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
     }
     measured.set_outcome(v1::DEVICE_LOST);
     // The tracker lost it: it asks the tuner for it again.
-    measured.set_error_class(absl::IsNotFound(ready) ? "ARTIFACT_MISSING" : "AGENT");
+    measured.set_error_class(absl::IsNotFound(ready) ? daemon::kArtifactMissingClass : "AGENT");
     measured.set_error_detail("an artifact could not be fetched: " + support::StatusText(ready));
   }
   v1::MeasurementResult result = ResultFrom(measured, order.work.plan());

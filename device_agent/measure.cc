@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/runtime/compare.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/result_check.h"
@@ -27,12 +28,6 @@ namespace {
 using google::protobuf::util::TimeUtil;
 using support::StrCat;
 
-constexpr int kDefaultMinRepeats = 10;
-constexpr int kDefaultMaxRepeats = 30;
-constexpr int64_t kDefaultMinRepeatNs = 500'000;
-constexpr int64_t kDefaultBudgetNs = 1'000'000'000;
-constexpr int64_t kDefaultWarmupNs = 5'000'000;
-constexpr double kDefaultRelCi = 0.01;
 constexpr int kMaxInnerLoops = 1 << 20;
 constexpr int kBaselineSamples = 5;
 // A run that is this much slower than the limit needs no second look; others get three.
@@ -512,20 +507,21 @@ double ProbeNs() {
 
 v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan) {
   v1::MeasurementPlan full = plan;
-  if (full.min_repeats() <= 0) full.set_min_repeats(kDefaultMinRepeats);
-  if (full.max_repeats() <= 0) full.set_max_repeats(kDefaultMaxRepeats);
+  if (full.min_repeats() <= 0) full.set_min_repeats(daemon::kMinRepeats);
+  if (full.max_repeats() <= 0) full.set_max_repeats(daemon::kMaxRepeats);
   full.set_min_repeats(std::min(full.min_repeats(), kMaxSamples));
   full.set_max_repeats(std::clamp(full.max_repeats(), full.min_repeats(), kMaxSamples));
   if (support::DurationNs(full.min_repeat_time()) <= 0) {
-    *full.mutable_min_repeat_time() = TimeUtil::NanosecondsToDuration(kDefaultMinRepeatNs);
+    *full.mutable_min_repeat_time() = TimeUtil::NanosecondsToDuration(daemon::kMinRepeatTimeNs);
   }
   if (support::DurationNs(full.budget_per_candidate()) <= 0) {
-    *full.mutable_budget_per_candidate() = TimeUtil::NanosecondsToDuration(kDefaultBudgetNs);
+    *full.mutable_budget_per_candidate() =
+        TimeUtil::NanosecondsToDuration(daemon::kCandidateBudgetNs);
   }
   if (!full.has_warmup()) {
-    *full.mutable_warmup() = TimeUtil::NanosecondsToDuration(kDefaultWarmupNs);
+    *full.mutable_warmup() = TimeUtil::NanosecondsToDuration(daemon::kWarmupNs);
   }
-  if (full.target_rel_ci() <= 0) full.set_target_rel_ci(kDefaultRelCi);
+  if (full.target_rel_ci() <= 0) full.set_target_rel_ci(daemon::kTargetRelCi);
   return full;
 }
 

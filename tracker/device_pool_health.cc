@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/support/strings.h"
 #include "tracker/device_pool.h"
 
@@ -10,7 +11,6 @@ namespace tilewright::tracker {
 namespace {
 
 constexpr char kCanaryConsumer[] = "tracker/canaries";
-constexpr char kCanaryJob[] = "canaries";
 constexpr std::string_view kSelectDevice = "device=";
 constexpr std::string_view kCanaryFailed = "device.canary.failed";
 
@@ -162,12 +162,12 @@ bool DevicePool::StartCanary(Device* device, Now now) {
   if (kernel == canaries_.end()) return false;
   v1::WorkItem item = kernel->second.item.Unpack();
   // Unique for ever: the count is durable, another database has another name.
-  item.set_name(support::StrCat(kCanaryJob, "/", store_id_, "/",
+  item.set_name(support::StrCat(daemon::kCanaryJob, "/", store_id_, "/",
                                 device->row.name.substr(device->row.name.rfind('/') + 1), "-",
                                 ++device->row.canaries));
   item.set_selector(std::string(kSelectDevice) + device->row.name);
   item.set_pool("");
-  item.set_job(kCanaryJob);
+  item.set_job(daemon::kCanaryJob);
   item.set_user("");
   item.set_priority(kMostUrgent);
   item.set_max_batch(1);
@@ -223,7 +223,7 @@ void DevicePool::LoseCanary(WorkRow* row, Now now) {
       canaries_.erase(kernel);
     }
   }
-  Close(row, v1::WORK_STATE_FAILED, "work.artifact.missing", "", now);
+  Close(row, v1::WORK_STATE_FAILED, daemon::kArtifactMissingReason, "", now);
 }
 
 void DevicePool::ProbeDevices(Now now) {

@@ -1,6 +1,7 @@
 // The part of DevicePool that deals in results of attempts, and attempts without one.
 #include <utility>
 
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/support/strings.h"
 #include "tracker/device_pool.h"
 
@@ -8,7 +9,6 @@ namespace tilewright::tracker {
 namespace {
 
 constexpr int kMaxCanaryLosses = 2;
-constexpr char kArtifactMissing[] = "ARTIFACT_MISSING";  // of DEVICE_LOST
 
 std::string MeasurementId(const std::string& work_item, int attempt) {
   return support::StrCat(work_item, "/", attempt);
@@ -94,7 +94,7 @@ void DevicePool::TakeResult(WorkRow* row, Attempt* attempt, const v1::Measuremen
   // An agent that was restarted says nothing about the device, but one that never gets there does.
   const bool never_ran = result.outcome() == v1::DEVICE_LOST && result.phase().empty() &&
                          row->infra_losses < kMaxCanaryLosses;
-  if (IsCanary(*row) && result.error_class() == kArtifactMissing) {
+  if (IsCanary(*row) && result.error_class() == daemon::kArtifactMissingClass) {
     LoseCanary(row, now);
     return;
   }
@@ -137,7 +137,7 @@ void DevicePool::AwaitArtifacts(WorkRow* row, const v1::MeasurementResult& resul
   RemoveFromLease(row, now);
   row->state = v1::WORK_STATE_QUEUED;
   awaiting_.insert(row->item.name());
-  AddUpdate(*row, "work.artifact.missing", result.measurement_id(), now);
+  AddUpdate(*row, daemon::kArtifactMissingReason, result.measurement_id(), now);
 }
 
 void DevicePool::TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& result, bool current,
@@ -158,7 +158,7 @@ void DevicePool::TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& resu
     Close(row, v1::WORK_STATE_FAILED, "work.attempts.lost", result.measurement_id(), now);
     return;
   }
-  if (current && result.error_class() == kArtifactMissing) {
+  if (current && result.error_class() == daemon::kArtifactMissingClass) {
     AwaitArtifacts(row, result, now);
     return;
   }

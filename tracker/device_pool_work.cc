@@ -106,7 +106,7 @@ v1::SubmitOutcome DevicePool::Submit(const std::string& consumer, const v1::Work
       asked_again_.insert(item.name());
       outcome.set_delivered_again(true);
     }
-    outcome.set_kind(same ? v1::SubmitOutcome::KIND_EXISTS : v1::SubmitOutcome::KIND_INVALID);
+    outcome.set_kind(same ? v1::SubmitOutcome::KIND_EXISTS : v1::SubmitOutcome::KIND_CONFLICT);
     outcome.set_detail(same ? v1::WorkState_Name(it->second.state)
                             : "work_item.submit.conflict: the name is taken by another work item");
     return outcome;

@@ -163,12 +163,6 @@ bool IsRefused(const absl::Status& status) {
          support::Slug(status).rfind("auth.", 0) == 0;
 }
 
-int64_t Backoff::NextMs() {
-  const int64_t ceiling = std::min<int64_t>(step_ms_, max_ms_);
-  step_ms_ = std::min<int64_t>(step_ms_ * 2, max_ms_);
-  return rng_.UniformInt(ceiling / 2, ceiling);
-}
-
 std::string ValueKindText(v1::ValueKind kind) {
   constexpr std::string_view kPrefix = "VALUE_KIND_";
   const std::string& name = v1::ValueKind_Name(kind);

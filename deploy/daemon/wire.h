@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "deploy/daemon/digest_message.h"
+#include "deploy/support/backoff.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/common.pb.h"
@@ -70,18 +71,11 @@ bool IsRetryable(const absl::Status& status);
 // can change that at any time.
 bool IsRefused(const absl::Status& status);
 
-// Pauses between attempts: doubling from kReconnectMinMs to max_ms, each drawn uniformly from its
-// upper half, so that many clients of a restarted server do not return at the same moment.
-class Backoff {
+// Pauses between calls that fail.
+class Backoff : public support::Backoff {
  public:
-  explicit Backoff(support::Rng rng, int64_t max_ms = kBackoffMaxMs) : rng_(rng), max_ms_(max_ms) {}
-  int64_t NextMs();
-  void Reset() { step_ms_ = kReconnectMinMs; }
-
- private:
-  support::Rng rng_;
-  int64_t max_ms_;
-  int64_t step_ms_ = kReconnectMinMs;
+  explicit Backoff(support::Rng rng, int64_t max_ms = kBackoffMaxMs)
+      : support::Backoff(rng, kReconnectMinMs, max_ms) {}
 };
 
 // "wall_ns", "device_ns", ...; "unspecified" for anything unknown.

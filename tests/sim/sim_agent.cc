@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 
@@ -397,7 +398,7 @@ void SimAgent::OnFetched(const WorkOrder& order, const absl::Status& status,
   }
   v1::MeasurementResult result;
   result.set_outcome(v1::DEVICE_LOST);
-  result.set_error_class(absl::IsNotFound(status) ? "ARTIFACT_MISSING" : "AGENT");
+  result.set_error_class(absl::IsNotFound(status) ? daemon::kArtifactMissingClass : "AGENT");
   result.set_error_detail(StatusText(status));
   End(order, std::move(result));
 }

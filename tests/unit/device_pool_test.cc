@@ -116,7 +116,7 @@ TEST_F(DevicePoolTest, SubmittingTwiceIsHarmlessAndConflictsAreRefused) {
   EXPECT_EQ(Submit(Item("w1")), v1::SubmitOutcome::KIND_EXISTS);
   v1::WorkItem other = Item("w1");
   other.set_priority(1);
-  EXPECT_EQ(Submit(other), v1::SubmitOutcome::KIND_INVALID);
+  EXPECT_EQ(Submit(other), v1::SubmitOutcome::KIND_CONFLICT);
   v1::WorkItem no_artifact = Item("w2");
   no_artifact.mutable_work()->clear_artifact();
   EXPECT_EQ(Submit(no_artifact), v1::SubmitOutcome::KIND_INVALID);

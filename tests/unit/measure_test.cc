@@ -251,7 +251,7 @@ TEST(Plan, DefaultsFillWhatIsMissingAndKeepWhatIsThere) {
   EXPECT_GT(full.min_repeats(), 0);
   EXPECT_GE(full.max_repeats(), full.min_repeats());
   EXPECT_GT(full.min_repeat_time().nanos(), 0);
-  EXPECT_GT(full.budget_per_candidate().seconds(), 0);
+  EXPECT_GT(full.budget_per_candidate().nanos(), 0);
   v1::MeasurementPlan given;
   given.set_min_repeats(50);
   given.mutable_warmup();
