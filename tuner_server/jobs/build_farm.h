@@ -1,6 +1,6 @@
-// The build children of a server: N threads, each with a tilewright-builder in build mode that is
-// replaced when it dies, hangs or has built enough. Jobs take turns. Thread-safe; must outlive its
-// pools.
+// The build children of a server: N threads, each with a tilewright-builder in build mode. A child
+// is replaced when it dies, hangs or has built enough. Jobs take turns. Thread-safe; must outlive
+// its pools.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,7 @@ class BuildFarm {
   // Kills the children.
   ~BuildFarm();
 
-  // A job's share. Its sink is called from the farm's threads, and not any more once the pool is
-  // destroyed.
+  // Makes the pool of one job. The farm's threads call its sink until the pool is destroyed.
   std::unique_ptr<BuildPool> NewPool(JobEventSink sink);
 
  private:

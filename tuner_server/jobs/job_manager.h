@@ -1,5 +1,5 @@
-// All jobs of a server: takes new ones, starts the waiting ones in order, cancels, tells how each
-// is doing. Jobs that were open when the server stopped are resumed first. Thread-safe.
+// All jobs of a server: creates, starts in order, cancels and describes them. Jobs that were open
+// when the server stopped are resumed first. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@ namespace tilewright::jobs {
 
 class JobManager {
  public:
-  // `environment.claims` is set here. Beyond `max_artifact_bytes`, artifacts that no module, job or
-  // open trial names are dropped, the least recently used ones first.
+  // Sets `environment.claims`. When artifacts take more than `max_artifact_bytes`, those that no
+  // module, job or open trial names are deleted, the least recently used first.
   JobManager(const ServerEnvironment& environment, int64_t max_running, int64_t max_artifact_bytes);
   ~JobManager();
 
   // Starts to run jobs.
   void Start();
-  // Stops all runners; their jobs stay open in the log. Idempotent.
+  // Stops all runners. Their jobs stay open in the log. Idempotent.
   void Stop();
 
-  // Stores the job, then starts it when its turn comes. As TuningLog::CreateJob.
+  // Stores the job and starts it when its turn comes. Errors as TuningLog::CreateJob.
   absl::StatusOr<log::CreatedJob> Create(const log::JobRow& job);
-  // Asks for the job's end; a job that has ended is returned as it is.
+  // Asks for the job's end. A job that has ended is returned unchanged.
   absl::StatusOr<log::JobRow> Cancel(const std::string& id, const std::string& reason);
 
-  // How a job is doing: live while it runs, else from the log.
+  // Returns the job's progress: live while it runs, else from the log.
   absl::StatusOr<JobSnapshot> Snapshot(const log::JobRow& job);
 
-  // Rises whenever something of the job may have changed. For streams that wait for news.
+  // Returns a number that rises whenever the job may have changed. Streams wait for it.
   int64_t Version(const std::string& id);
 
  private:
@@ -57,7 +57,7 @@ class JobManager {
   bool check_ TW_GUARDED_BY(mutex_) = true;  // something may have to be started or reaped
   std::map<std::string, std::shared_ptr<JobRunner>> runners_ TW_GUARDED_BY(mutex_);
   JobVersions versions_ TW_GUARDED_BY(mutex_);
-  // What running jobs with recall tune -> which job: another one of the same waits for it.
+  // By set of tasks: the running job (with recall) that tunes it. Others with the same set wait.
   std::map<std::string, std::string> busy_ TW_GUARDED_BY(mutex_);
   std::map<std::string, JobSnapshot> ended_ TW_GUARDED_BY(mutex_);  // cache of final jobs
   bool searches_swept_ = false;                                     // by the manager's thread

@@ -1,7 +1,7 @@
-// The seams of a job: what its core (job_core.h) asks of the world, and what the world answers. A
-// port's method returns at once; its answer is exactly one event, handed later to the core's owner.
-// Ports have a real implementation each (search_process.h, build_farm.h, tracker_dispatcher.h) and
-// fakes in the tests.
+// The ports of a job: what its core (job_core.h) asks for, and the events that answer. A port's
+// method returns immediately. Its answer is exactly one event, which goes to the core's owner
+// later. Each port has a real implementation (search_process.h, build_farm.h, tracker_dispatcher.h)
+// and a fake in the tests.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace tilewright::jobs {
 
-// Answers SearchChild::Send. An error status: the child is dead (it crashed, hung or could not be
-// started) and knows nothing any more; a refusal of a live child is a BuilderError in the reply.
+// Answers SearchChild::Send. An error status means that the child is dead: it crashed, hung or
+// could not be started. If a live child refuses, the reply holds a BuilderError.
 struct SearchAnswered {
   absl::StatusOr<v1::BuilderReply> reply = absl::UnknownError("no reply");
 };
@@ -27,12 +27,12 @@ struct SearchAnswered {
 struct BuildEnded {
   int64_t trial = 0;
   log::Outcome outcome = log::Outcome::kUnspecified;  // OK, BUILD_ERROR or BUILD_TIMEOUT
-  bool crashed = false;  // BUILD_ERROR because the child died; another try may go well
+  bool crashed = false;  // BUILD_ERROR because the child died; another try may succeed
   std::string error;     // for people
   v1::Built built;       // for OK
 };
 
-// Answers Dispatcher::Submit; outcomes are in the order of the items.
+// Answers Dispatcher::Submit. The outcomes are in the order of the items.
 struct WorkSubmitted {
   std::vector<int64_t> trials;
   absl::StatusOr<v1::SubmitWorkResponse> response = absl::UnknownError("no response");
@@ -53,7 +53,7 @@ struct LoadKnown {
   absl::StatusOr<v1::PoolLoad> load = absl::UnknownError("no response");
 };
 
-// Somebody asked for the job's end; the log says so already.
+// A client asked for the job's end. The log has the new state already.
 struct CancelRequested {};
 
 // Time passed.
@@ -78,7 +78,7 @@ class BuildPool {
  public:
   virtual ~BuildPool() = default;
   virtual void Start(int64_t trial, const v1::Build& request) = 0;
-  // How many builds of one job make sense at a time.
+  // Returns how many builds of one job make sense at the same time.
   virtual int64_t slots() const = 0;
 };
 
@@ -94,9 +94,9 @@ class Dispatcher {
   virtual ~Dispatcher() = default;
   // Uploads the artifacts that the tracker lacks, then submits. One call at a time.
   virtual void Submit(std::vector<Submission> items) = 0;
-  // Long poll. One call at a time.
+  // A long poll. One call at a time.
   virtual void Pull(const std::string& cursor) = 0;
-  // No answer; a lost one only means that updates come again.
+  // Has no answer. If it is lost, the updates come again.
   virtual void Acknowledge(const std::string& cursor) = 0;
   virtual void Cancel() = 0;
   virtual void QueryLoad() = 0;

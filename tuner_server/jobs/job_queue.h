@@ -1,5 +1,5 @@
-// The states of a job and who may run: which event leads from which state to which, and which
-// waiting jobs start next. Pure functions over values.
+// The states of a job, the actions that change them, and which waiting jobs start next. Pure
+// functions over values.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,24 @@ namespace tilewright::jobs {
 enum class JobAction {
   kStart,     // a runner took the job
   kPause,     // stop proposing; what is measured now is still recorded
-  kResume,    // go on
+  kResume,    // propose again
   kMeasured,  // measuring is over: compile and publish
   kSucceed,   // the module is published
-  kFail,      // for a reason that trying again does not mend
-  kCancel,    // somebody wants it to end
-  kCancelled  // nothing of it is left to run
+  kFail,      // another try would fail in the same way
+  kCancel,    // a person asked for its end
+  kCancelled  // all of its trials have ended
 };
 
-// The state after the action; failed_precondition job.state.<action> where it is not allowed.
+// Returns the state after the action. failed_precondition job.state.<action>: not allowed in this
+// state.
 //
 //   QUEUED  -start-> RUNNING <-pause/resume-> PAUSED
 //   RUNNING -measured-> FINISHING -succeed-> SUCCEEDED
 //   any that is not final: -cancel-> CANCELLING -cancelled-> CANCELLED
 //   any that is not final: -fail-> FAILED
 //
-// A QUEUED job that is cancelled was nowhere: it goes to CANCELLED at once. Cancelling a final job
-// leaves it as it is.
+// A QUEUED job that is cancelled becomes CANCELLED immediately. Cancelling a final job changes
+// nothing.
 absl::StatusOr<log::JobState> NextState(log::JobState state, JobAction action);
 
 struct WaitingJob {
@@ -39,13 +40,13 @@ struct WaitingJob {
   int64_t number = 0;        // order of creation
   int priority = 3;          // 1 (urgent) .. 5 (idle)
   int64_t waiting_ns = 0;    // for how long
-  bool must_resume = false;  // it was running when the server stopped: before everybody else
+  bool must_resume = false;  // it was running when the server stopped: it starts first
 };
 
-// A job rises by one class for each interval that it waits, so that nothing waits for ever.
+// A job moves up one priority class for each such interval that it waits, so none waits for ever.
 inline constexpr int64_t kAgeingNs = int64_t{300} * 1'000'000'000;
 
-// The jobs to start now, best first, so that at most `max_running` run.
+// Returns the jobs to start now, the first to start first. Afterwards at most `max_running` run.
 std::vector<std::string> JobsToStart(std::vector<WaitingJob> waiting, int64_t running,
                                      int64_t max_running);
 

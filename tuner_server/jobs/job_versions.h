@@ -1,7 +1,6 @@
-// A number for each job that rises whenever something of the job may have changed, for streams that
-// wait for news. Of any number of jobs over the months of a server it keeps the latest to change:
-// for the others the number is that of the newest one forgotten, so that it rises once more when
-// its job is forgotten, without news. Not thread-safe.
+// A version number for each job, which rises whenever the job may have changed. Streams wait for
+// it. Only the jobs that changed last are kept. All others have the version of the newest job that
+// was forgotten, so the version of a job may rise once without a change. Not thread-safe.
 #pragma once
 
 #include <cstddef>

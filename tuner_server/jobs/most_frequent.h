@@ -1,4 +1,4 @@
-// Which device's records a job's many ones mostly are. A pure function.
+// The device or device class that most records come from. A pure function.
 #pragma once
 
 #include <map>
@@ -6,7 +6,7 @@
 
 namespace tilewright::jobs {
 
-// The name counted most often, of equals the first by name; empty where there is none.
+// Returns the name with the highest count, the first by name among equals. Empty without counts.
 inline std::string MostFrequent(const std::map<std::string, int>& counts) {
   std::string found;
   int most = 0;

@@ -1,6 +1,6 @@
 // The real search child: a tilewright-builder in search mode behind a thread that waits for it.
-// Send and Kill belong to one owner; the sink is called from the thread. Destruction kills the
-// child and answers nothing more.
+// One owner calls Send and Kill; the thread calls the sink. The destructor kills the child; the
+// sink is not called afterwards.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ class SearchProcess final : public SearchChild {
   std::thread thread_;
 };
 
-// One request to a builder. A refusal of a live child becomes an error in the reply; an error
-// status says that the child is dead.
+// Sends one request to a builder. If the live child refuses, the reply holds an error. An error
+// status means that the child is dead.
 absl::StatusOr<v1::BuilderReply> AskBuilder(search::BuilderClient* client,
                                             const v1::BuilderRequest& request, int64_t timeout_ms);
 

@@ -1,10 +1,11 @@
-// Which job is at work on which task, for jobs that run beside each other and share tasks (models
-// of one family, users with the same one): a task is searched by one job at a time, and what that
-// job measures serves all of them. A job holds a task only while trials of it are open or being
-// asked for, so that the others get their turn, and everybody's urgency and budget counts.
+// Which job works on which task. Jobs that run at the same time may share tasks: models of one
+// family, or users with the same model. One job at a time searches a task, and all of them use what
+// it measures. A job holds a task only while it has open trials of it or asks for some. Then the
+// other jobs get their turn, so the budgets of all of them count.
 //
-// Nothing here must last: holders are known from the open trials in the log (RestoreClaims in
-// job_recall.h). Thread-safe. Times are of the caller's monotonic clock, in nanoseconds.
+// Nothing here is stored: after a restart the open trials in the log say who holds what
+// (RestoreClaims in job_recall.h). Thread-safe. Times are nanoseconds of the caller's monotonic
+// clock.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +18,24 @@ namespace tilewright::jobs {
 
 class TaskClaims {
  public:
-  // A holder without any news of its task for so long keeps nobody away any more: its user may
-  // have no device left, say.
+  // A holder that had no new record for so long no longer keeps other jobs away. Its user may have
+  // no device left, for example.
   static constexpr int64_t kPatienceNs = int64_t{10} * 60 * 1'000'000'000;
 
-  // `job` is at work on the task from now on, true; unless another one is, false.
+  // Makes `job` the holder of the task and returns true. Returns false if another job holds it.
   bool Take(const std::string& task, const std::string& job, int64_t now_ns);
-  // The same whoever else is: the job has open trials of it.
+  // Makes `job` a holder even if there are others: it has open trials of the task.
   void Restore(const std::string& task, const std::string& job, int64_t now_ns);
-  // The holder has news of the task.
+  // The holder has a new record of the task.
   void Renew(const std::string& task, const std::string& job, int64_t now_ns);
   void Release(const std::string& task, const std::string& job);
   void ReleaseAll(const std::string& job);
-  // The job that keeps `job` away from the task; empty: none.
+  // Returns the job that keeps `job` away from the task; empty: none.
   std::string BarredBy(const std::string& task, const std::string& job, int64_t now_ns);
 
-  // Somebody stored a record of the task with this hash.
+  // Counts a stored record of the task with this hash.
   void NoteRecord(const std::string& task_hash);
-  // How many were noted.
+  // Returns how many were counted.
   int64_t Noted(const std::string& task_hash);
 
  private:
@@ -42,7 +43,7 @@ class TaskClaims {
       TW_REQUIRES(mutex_);
 
   support::Mutex mutex_;
-  // By task, then by job: when it last had news.
+  // By task, then by job: the time of its last record.
   std::map<std::string, std::map<std::string, int64_t>> holders_ TW_GUARDED_BY(mutex_);
   std::map<std::string, int64_t> noted_ TW_GUARDED_BY(mutex_);
 };

@@ -1,7 +1,7 @@
-// The real tracker port of one job: gRPC calls on two threads, one for the long poll, one for the
-// rest. Methods belong to one owner; the sink is called from both threads. Destruction cancels the
-// long poll, lets acknowledgements and cancellations that wait go out (briefly), answers nothing
-// more.
+// The real tracker port of one job: gRPC calls on two threads, one for the long poll, one for all
+// other calls. One owner calls the methods; both threads call the sink. The destructor cancels the
+// long poll and still sends waiting acknowledgements and cancellations, with a short deadline. The
+// sink is not called afterwards.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -44,7 +44,7 @@ class TrackerDispatcher final : public Dispatcher {
  private:
   struct Command {
     std::function<void()> run;
-    bool at_stop = false;  // worth doing even when the job's port is being closed
+    bool at_stop = false;  // run even while the port is being closed
   };
 
   void Add(bool at_stop, std::function<void()> run);

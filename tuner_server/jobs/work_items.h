@@ -1,5 +1,5 @@
-// Names and messages at the border between a job and the tracker: how a trial becomes a work item,
-// and how an update of the tracker becomes news for the log. Pure functions.
+// Names and messages between a job and the tracker: how a trial becomes a work item, and how an
+// update of the tracker becomes a change of the log. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace tilewright::jobs {
 
-// "{job uid}/{task}/{trial}", the idempotency key of a trial. A later `generation` is a rebuilt
-// trial whose bytes came out different: "{job uid}/{task}/{trial}+{generation}".
+// Returns "{job uid}/{task}/{trial}", the idempotency key of a trial. A trial that was built again
+// with other bytes has a higher `generation`: "{job uid}/{task}/{trial}+{generation}".
 std::string WorkItemName(const std::string& job_uid, const std::string& task, int64_t trial,
                          int64_t generation = 0);
-// The inverse, for work items of this job; nullopt for any other name.
+// The inverse for work items of this job. ParseWorkItemName returns nullopt for any other name.
 struct WorkItemId {
   std::string task;
   int64_t trial = 0;
@@ -27,24 +27,24 @@ struct WorkItemId {
 };
 std::optional<WorkItemId> ParseWorkItemName(std::string_view job_uid, std::string_view name);
 
-// The name under which a job's consumer pulls, and its fair share is counted.
+// Returns the name under which a job pulls its results.
 std::string ConsumerName(const std::string& job_uid);
 
-// On whose behalf a job runs, from its created_by: what the service knows of the caller, without
-// scheme and port where it is an address ("ipv4:10.0.0.2:5123" -> "10.0.0.2").
+// Returns the user that a job runs for, from its created_by. An address loses its scheme and port:
+// "ipv4:10.0.0.2:5123" -> "10.0.0.2".
 std::string UserName(const std::string& created_by);
 
-// The job as it was asked for, to and from the text kept in the log. invalid_argument
-// (job.spec.bad) for what JSON has no form for, such as a duration of more than 10,000 years;
-// data_loss (job.spec.bad) for what is no job.
+// Convert the job as the client asked for it to the text in the log, and back. SpecToJson:
+// invalid_argument (job.spec.bad) if JSON cannot express it, such as a duration of more than 10,000
+// years. SpecFromJson: data_loss (job.spec.bad) if the text is not a job.
 absl::StatusOr<std::string> SpecToJson(const v1::Job& job);
 absl::StatusOr<v1::Job> SpecFromJson(const std::string& json);
 
-// The plan of a trial: the job's own settings, else the tuner's, and a limit against candidates
-// that are far slower than the best one (`best_ns`, 0: none yet).
+// Returns the plan of a trial: the job's own settings, else the defaults, and a limit that stops
+// candidates much slower than the best one (`best_ns`, 0: none yet).
 v1::MeasurementPlan TrialPlan(const v1::MeasurementPlan& wanted, double best_ns);
 
-// The work item of a built trial. The same arguments give the same bytes.
+// Makes the work item of a built trial. The same arguments give the same bytes.
 struct WorkItemSource {
   const log::JobRow* job = nullptr;
   const v1::Job* spec = nullptr;
@@ -58,23 +58,24 @@ struct WorkItemSource {
 };
 v1::WorkItem MakeWorkItem(const WorkItemSource& source);
 
-// Under what records of this job's task are kept. The device class comes with each record.
+// Returns the key of records of this job's task. The device class comes with each record.
 log::RecordKey KeyOf(const log::JobRow& job, const std::string& task_hash);
 
-// Whether the update is about the work item that the trial submitted: the same name and content.
+// Returns whether the update is about the work item that the trial submitted: the same name and
+// content.
 bool IsWorkOf(const v1::WorkUpdate& update, const log::TrialRow& trial);
 
-// What the update means for the trial. REQUIRES: update.work_item() belongs to the trial.
+// Returns what the update changes for the trial. REQUIRES: update.work_item() belongs to the trial.
 log::TrialNews NewsOf(const v1::WorkUpdate& update, const log::TrialRow& trial,
                       const log::RecordKey& key, int64_t now_us);
 
-// A failed build as news: a record with attempt 0.
+// Returns the change that a failed build makes: a record with attempt 0.
 log::TrialNews BuildFailureNews(const log::TrialRow& trial, const std::string& work_item,
                                 log::Outcome outcome, const std::string& error_class,
                                 const std::string& error, const log::RecordKey& key,
                                 int64_t now_us);
 
-// An end without a measurement.
+// Returns the change that ends a trial without a measurement.
 log::TrialNews CancelledNews(int64_t trial, const std::string& reason);
 
 }  // namespace tilewright::jobs

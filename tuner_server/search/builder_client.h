@@ -1,6 +1,6 @@
-// A tilewright-builder child from its parent's side: starts it, asks, waits with a deadline, kills
-// it when it does not answer. The only way other processes use the compiler; links no LLVM.
-// One owner, one request at a time; Kill may be called from any thread.
+// The parent's side of a tilewright-builder child: starts it, sends requests, waits with a
+// deadline, and kills it when it does not answer. Other processes use the compiler only in this
+// way. Links no LLVM. One owner, one request at a time; any thread may call Kill.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 namespace tilewright::search {
 
 struct BuilderOptions {
-  std::string program;            // empty: tilewright-builder beside the running executable
+  std::string program;            // empty: tilewright-builder in the folder of this executable
   std::string mode;               // "search" or "build"
   std::vector<std::string> args;  // more flags
   support::Limits limits;
@@ -22,12 +22,12 @@ struct BuilderOptions {
 
 class BuilderClient {
  public:
-  // process.start.* when the binary is missing.
+  // Errors: process.start.* if the binary is missing.
   static absl::StatusOr<std::unique_ptr<BuilderClient>> Start(const BuilderOptions& options);
 
-  // One request, one reply. The reply's error becomes the returned status. After
-  // deadline_exceeded (builder.timeout) or unavailable (builder.died: with exit status and the tail
-  // of its standard error) the child is dead: start another one.
+  // Sends one request and returns its reply. An error in the reply becomes the returned status.
+  // After deadline_exceeded (builder.timeout) or unavailable (builder.died, with the exit status
+  // and the end of the standard error) the child is dead: start another one.
   absl::StatusOr<v1::BuilderReply> Ask(v1::BuilderRequest request, int64_t timeout_ms);
 
   bool alive() const { return alive_; }

@@ -1,6 +1,5 @@
-// What a tilewright-builder child does, apart from its pipes: answers BuilderRequests. Search mode
-// holds one job (its tasks, their searches, the cost model); build mode builds candidates. One
-// owner; not thread-safe.
+// Answers the BuilderRequests of a tilewright-builder child. Search mode holds one job: its tasks,
+// their searches and the cost model. Build mode builds candidates. One owner; not thread-safe.
 #pragma once
 
 #include <map>
@@ -17,7 +16,7 @@
 
 namespace tilewright::search {
 
-// Every reply carries its request's id; an error becomes a BuilderError.
+// Every reply has the id of its request. An error becomes a BuilderError.
 class BuilderSession {
  public:
   // `test_miscompile` plants a fault in every candidate built (tests only): "tail" or "init".
@@ -37,7 +36,7 @@ class BuilderSession {
   absl::Status Dispatch(const v1::BuilderRequest& request, v1::BuilderReply* reply);
   absl::Status OpenJob(const v1::OpenJob& request, v1::JobOpened* reply);
   absl::Status DescribeCheck(const driver::Task& task, v1::BuilderTask* out) const;
-  // Ranks until the first training, and is what training goes on from.
+  // Loads the model that ranks until the first training. Training continues from it.
   absl::Status UseShippedModel(v1::ShippedModel* reply);
   absl::Status AddTask(const driver::Task& task, const v1::OpenJob& request, v1::JobOpened* reply);
   absl::Status MakeChecks(v1::ChecksMade* reply);

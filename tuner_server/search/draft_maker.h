@@ -1,7 +1,6 @@
-// Turns points of a space into drafts, programs with features, and remembers both halves of that:
-// which program a point gives, and what a program's features are. A search meets the same points
-// and, where knobs have no effect, the same programs again and again. What is remembered never
-// changes an answer, only its cost. One owner; not thread-safe.
+// Makes drafts from points of a space: programs with features. Remembers which program a point
+// gives and which features a program has, because a search meets the same points and programs many
+// times. The memory changes only the cost of an answer. One owner; not thread-safe.
 #pragma once
 
 #include <functional>
@@ -19,7 +18,7 @@
 
 namespace tilewright::search {
 
-// What drafts cost, in seconds of the wall clock.
+// The cost of drafts in seconds of the wall clock.
 struct DraftTimes {
   double search_seconds = 0, features_seconds = 0;
 };
@@ -30,14 +29,14 @@ class DraftMaker {
   DraftMaker(const Space* space, double flops, ir::Target target)
       : space_(space), flops_(flops), target_(std::move(target)) {}
 
-  // A draft of the point's program. already_exists search.known where `wanted` refuses the
-  // program's hash: nothing is lowered then. resource_exhausted search.code_size where a compiler
-  // would take seconds for it (code_size.h). Other errors are bugs of the rule that made the
-  // sketch. REQUIRES: the point is feasible.
+  // Makes a draft of the point's program. already_exists search.known: `wanted` refused the
+  // program's hash, and nothing was lowered. resource_exhausted search.code_size: a compiler would
+  // take seconds (code_size.h). Other errors are bugs of the rule that made the sketch. REQUIRES:
+  // the point is feasible.
   absl::StatusOr<Candidate> Make(const Point& point, Origin origin,
                                  const std::function<bool(const std::string&)>& wanted,
                                  DraftTimes* times);
-  // The same from steps, without a point. FAILED steps are schedule.* errors.
+  // Makes the same from steps, without a point. Errors: schedule.* if a step fails.
   absl::StatusOr<Candidate> MakeFromSteps(std::string_view steps);
 
  private:

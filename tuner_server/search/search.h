@@ -1,5 +1,5 @@
-// The vocabulary of the search: points of a design space, the candidates made from them, what was
-// told about them. Plain values.
+// The values of the search: points of a design space, candidates made from them, and results told
+// about them.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
-// "sketch:choice,choice,…", as the log keeps it. Parse: nullopt for anything else; whether the
-// space has such a point is not looked at.
+// Convert a point to and from its text in the log, "sketch:choice,choice,…". ParsePoint returns
+// nullopt for any other text. It does not check that the space has such a point.
 std::string PointText(const Point& point);
 std::optional<Point> ParsePoint(std::string_view text);
 
 enum class Origin { kDraft, kMutation, kCrossover, kRandom, kTransfer };
-// As the log writes it: draft, mutation, crossover, random, transfer.
+// Returns the name in the log: draft, mutation, crossover, random, transfer.
 std::string_view OriginText(Origin origin);
 
 // A legal program of a space, lowered as far as the cost model needs.
@@ -36,7 +36,7 @@ struct Candidate {
   std::string steps;
   std::string program_hash;
   cost_model::FeatureVector features;
-  bool has_point = true;  // false: known only by its steps (told by a log, or the default)
+  bool has_point = true;  // false: known only by its steps (from a log, or the default)
 };
 
 struct Told {

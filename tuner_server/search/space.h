@@ -1,7 +1,7 @@
-// The design space of a task on a target: sketches (structures of schedules) made by generic rules,
-// each with knobs whose menus the rules derive from the target. A point is turned into schedule
-// steps; every feasible point gives a legal program (one that does not is a bug of the rule,
-// counted by the search). Immutable after creation; thread-safe for reading.
+// The design space of a task on a target: sketches (structures of schedules) that generic rules
+// make. Each sketch has knobs; the rules derive their menus from the target. A point becomes
+// schedule steps. Every feasible point gives a legal program; any other result is a bug of the
+// rule, which the search counts. Immutable after creation; thread-safe for reading.
 #pragma once
 
 #include <memory>
@@ -28,10 +28,10 @@ class Sketch {
  public:
   virtual ~Sketch() = default;
   virtual std::string name() const = 0;
-  // Whether all first choices together are the task's default schedule.
+  // Returns whether the first choices together are the task's default schedule.
   virtual bool starts_at_default() const { return false; }
   const std::vector<Knob>& knobs() const { return knobs_; }
-  // Whether the machine's limits admit the point. REQUIRES: one choice per knob, in range.
+  // Returns whether the machine's limits allow the point. REQUIRES: one choice per knob, in range.
   virtual bool Feasible(const Point& point) const = 0;
   // Applies the point's steps to a fresh schedule of the task's function.
   virtual absl::Status Apply(const Point& point, schedule::Schedule* schedule) const = 0;
@@ -50,7 +50,7 @@ class Space {
   // invalid_argument space.function for a function that is not freshly built.
   static absl::StatusOr<std::unique_ptr<Space>> Create(ir::Function function,
                                                        const ir::Target& target);
-  // Of an operator's algorithms: the sketches of each. REQUIRES: not empty.
+  // Makes the sketches of each of an operator's algorithms. REQUIRES: not empty.
   static absl::StatusOr<std::unique_ptr<Space>> Create(std::vector<schedule::Variant> variants,
                                                        const ir::Target& target);
 
@@ -58,32 +58,32 @@ class Space {
   const ir::Function& function() const { return variants_[0].function; }
   const std::vector<schedule::Variant>& variants() const { return variants_; }
   const std::vector<std::unique_ptr<Sketch>>& sketches() const { return sketches_; }
-  // Name of the algorithm that a sketch is of.
+  // Returns the name of the sketch's algorithm.
   const std::string& VariantOf(size_t sketch) const { return variants_[variant_of_[sketch]].name; }
-  // The point that is the default schedule; nothing where no sketch has it.
+  // Returns the point that is the default schedule; nullopt if no sketch has it.
   std::optional<Point> DefaultPoint() const;
-  // Product of the menus, summed over sketches; feasible or not.
+  // Returns the number of points, feasible or not.
   double size() const;
 
-  // A feasible point drawn at random. False when none was found in a bounded number of tries.
+  // Draws a feasible point at random. Returns false if it found none in a bounded number of tries.
   bool Sample(support::Rng* rng, Point* point) const;
-  // A feasible neighbour: one knob one step along its menu, or (one time in three) anywhere.
+  // Makes a feasible neighbour: one knob moves by one step or, one time in three, to any value.
   bool Mutate(const Point& from, support::Rng* rng, Point* point) const;
-  // Each knob from one of two points of the same sketch.
+  // Takes each knob from one of two points of the same sketch.
   bool Cross(const Point& a, const Point& b, support::Rng* rng, Point* point) const;
-  // Each feasible point next to `from`: one knob, one step up or down.
+  // Returns each feasible point next to `from`: one knob, one step up or down.
   std::vector<Point> Neighbours(const Point& from) const;
 
-  // Lowers knobs at random until the point is feasible. False where a bounded number of tries was
-  // not enough. REQUIRES: one choice per knob of a sketch, each in range.
+  // Lowers knobs at random until the point is feasible. Returns false if a bounded number of tries
+  // was not enough. REQUIRES: one choice per knob of a sketch, each in range.
   bool Repair(support::Rng* rng, Point* point) const;
 
-  // Whether `point` (of a log, say) is a feasible point of this space.
+  // Returns whether `point` (from a log, for example) is a feasible point of this space.
   bool Contains(const Point& point) const;
   // REQUIRES: the point has one choice per knob of a sketch, each in range.
   bool Feasible(const Point& point) const;
   absl::StatusOr<schedule::Schedule> Apply(const Point& point) const;
-  // The same to a copy of Start(), which may remember its steps: points share most of theirs.
+  // Applies the point to a copy of Start(), which may remember steps that other points share.
   absl::Status Apply(const Point& point, schedule::Schedule* schedule) const;
   schedule::Schedule Start() const { return schedule::Schedule(variants_); }
 

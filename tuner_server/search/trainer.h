@@ -1,4 +1,4 @@
-// The training of a job's cost model on what was measured. Pure functions; thread-safe.
+// Trains a job's cost model on its measurements. Pure functions; thread-safe.
 #pragma once
 
 #include <memory>
@@ -16,20 +16,20 @@ struct TrainedModel {
   std::string reason;
   v1::ModelMetrics metrics;
 };
-// What a training needs: a snapshot, so that it may run beside a search that goes on.
+// The input of a training: a snapshot, so that the search can continue during the training.
 struct TrainingInput {
   cost_model::Dataset train, held_out, all;
   uint64_t seed = 0;
-  std::string base;                 // a pre-trained model that training goes on from; empty: none
+  std::string base;                 // a pre-trained model that training continues; empty: none
   double previous_recall_at_8 = 0;  // of the model in use, on the held-out rows
 };
-// `previous`: the model in use, where `has_previous`.
+// Splits the rows. `previous`: the model in use, if `has_previous`.
 absl::StatusOr<TrainingInput> PrepareTraining(cost_model::Dataset all, uint64_t seed,
                                               std::string base, cost_model::CostModel* previous,
                                               bool has_previous);
-// Trains on all rows, from the base where there is one. Its quality is measured by a twin that does
-// not see the held-out rows; the gate compares that, on the same rows, with what there is without
-// this data: the base, else the analytical prior.
+// Trains on all rows, from the base if there is one. A twin that does not see the held-out rows
+// measures the quality. The model replaces the one in use unless the twin orders fewer pairs of the
+// held-out rows than the base does, or the analytical prior without a base.
 absl::StatusOr<TrainedModel> TrainAndJudge(const TrainingInput& input);
 
 }  // namespace tilewright::search

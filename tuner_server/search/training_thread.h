@@ -1,5 +1,5 @@
-// A training beside the search, on a thread of its own at the lowest priority: the processors
-// belong to the candidates that are built and measured. One owner; not thread-safe.
+// Runs a training on a thread of its own while the search continues. The thread has the lowest
+// priority, because builds and measurements need the processors. One owner; not thread-safe.
 #pragma once
 
 #include <optional>
@@ -17,13 +17,13 @@ class TrainingThread {
   TrainingThread& operator=(const TrainingThread&) = delete;
   ~TrainingThread();  // waits for the training that runs
 
-  // failed_precondition builder.train.running while one was not taken.
+  // Starts a training. failed_precondition builder.train.running: the last one was not taken yet.
   absl::Status Start(TrainingInput input);
   struct Result {
     TrainedModel trained;
     double seconds = 0;  // wall clock of the training itself
   };
-  // Waits. failed_precondition builder.train.none without Start before; else the training's error.
+  // Waits for the training. failed_precondition builder.train.none: there is none. Else its error.
   absl::StatusOr<Result> Take();
 
  private:

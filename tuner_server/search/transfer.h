@@ -1,5 +1,5 @@
-// Decisions of one space carried over to another: what was good for a task, as a point of the space
-// of a relative (task_kind.h). Pure functions; thread-safe.
+// Converts points of one task's space to points of a relative's space (task_kind.h). Pure
+// functions; thread-safe.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,10 @@
 
 namespace tilewright::search {
 
-// The point of `to` that decides what `point` decided in `from`: the sketch of the same name for
-// the same algorithm, each knob at the value next to the old one (knobs that the old sketch did not
-// have at their first). Where the other extents do not admit that, knobs that grow a tile are
-// lowered, the last first. Nothing where there is no such sketch or no feasible point near by.
-// REQUIRES: `point` is one of `from`.
+// Returns the point of `to` with the decisions that `point` has in `from`: the sketch of the same
+// name for the same algorithm, each knob at the nearest value, new knobs at their first value. If
+// the extents do not allow that, knobs that grow a tile are lowered, the last first. Returns
+// nullopt if there is no such sketch or no feasible point. REQUIRES: `point` is a point of `from`.
 std::optional<Point> TransferPoint(const Space& from, const Point& point, const Space& to);
 
 // A good program of a relative, as its log has it.
@@ -22,8 +21,9 @@ struct RelativeProgram {
   std::string program_hash;
   std::string point;  // PointText
 };
-// What `to` inherits, in the order of `programs`, each point once. Programs whose point is not
-// theirs any more (spaces change between versions), and what cannot be carried over, are left out.
+// Returns the points that `to` inherits, in the order of `programs`, each once. Leaves out programs
+// whose point now gives another program (spaces change between versions), and points that cannot be
+// converted.
 std::vector<Point> InheritedPoints(const Space& from, const std::vector<RelativeProgram>& programs,
                                    const Space& to);
 
