@@ -246,6 +246,11 @@ const std::string& SchemaHash() {
   return *hash;
 }
 
+double EstimatedNs(const FeatureVector& features) {
+  static const size_t column = FeatureIndex("prior.score");
+  return std::exp2(-static_cast<double>(features[column])) - 1;
+}
+
 size_t FeatureIndex(std::string_view name) {
   const std::vector<std::string>& names = FeatureNames();
   const auto it = std::find(names.begin(), names.end(), name);

@@ -33,6 +33,8 @@ absl::StatusOr<FeatureVector> ComputeFeatures(const ir::Function& loops, double 
                                               const ir::Target& target);
 // 16 hexadecimal digits over the exact values.
 std::string FeaturesHash(const FeatureVector& features);
+// Returns the analytical estimate that is in the features: nanoseconds of one run.
+double EstimatedNs(const FeatureVector& features);
 // Position of a column. REQUIRES: it exists.
 size_t FeatureIndex(std::string_view name);
 

@@ -283,6 +283,14 @@ void JobWorld::RunToEnd(int64_t max_steps, int64_t restart_at) {
          << core_->progress().ShortDebugString();
 }
 
+void JobWorld::OccupyName(const std::string& work_item) {
+  Item item;
+  item.item.set_name(work_item);
+  item.item.set_user("somebody else");
+  item.state = v1::WORK_STATE_CANCELLED;
+  tracker_.items[work_item] = item;
+}
+
 void JobWorld::Cancel() {
   const log::JobRow row = job();
   Value(log_->MoveJob(
@@ -507,8 +515,8 @@ jobs::WorkSubmitted JobWorld::Submit(const std::vector<jobs::Submission>& items)
       v1::WorkItem before = it->second.item;
       before.set_attempts_before(one.item.attempts_before());
       const bool same = before.SerializeAsString() == one.item.SerializeAsString();
-      outcome->set_kind(same ? v1::SubmitOutcome::KIND_EXISTS : v1::SubmitOutcome::KIND_INVALID);
-      if (!same) outcome->set_detail("work_item.submit.conflict: the name is taken");
+      outcome->set_kind(same ? v1::SubmitOutcome::KIND_EXISTS : v1::SubmitOutcome::KIND_CONFLICT);
+      if (!same) outcome->set_detail("in the words of some other version");
       if (same) outcome->set_delivered_again(DeliverAgain(it->second));
       continue;
     }
@@ -584,7 +592,8 @@ v1::MeasurementResult JobWorld::Measure(Item* item) {
   const std::string module = Value(blobs_->Get(hex));
   const double time = TimeOf(module.substr(module.find('|') + 1));
   result.set_outcome(v1::OK);
-  result.set_valid(true);
+  result.set_valid(!invalid_when || !invalid_when(module));
+  if (!result.valid()) result.add_invalid_reasons("measure.baseline.drift");
   result.set_median(time);
   result.add_samples(time);
   return result;

@@ -69,6 +69,9 @@ class JobWorld {
   // killed and made again after so many events (-1: never).
   void RunToEnd(int64_t max_steps, int64_t restart_at = -1);
 
+  // The tracker has an item of this name with another content.
+  void OccupyName(const std::string& work_item);
+
   // Asks for cancellation the way the service does.
   void Cancel();
 
@@ -102,6 +105,8 @@ class JobWorld {
   int64_t extent = 0;  // of all tasks' tensors: other tasks of the same kinds; 0: the usual ones
   std::vector<std::vector<v1::RelativeProgram>> relatives_told;  // to each child
   std::function<double(const std::string& steps)> time_of;       // instead of the built-in times
+  // Measurements of modules (text of the task|steps) of which this says true are never valid.
+  std::function<bool(const std::string& module)> invalid_when;
 
  private:
   friend class FakeSearch;

@@ -84,6 +84,30 @@ TEST(SearchTaskTest, SameSeedAndBatchGiveTheSamePicksAndOthersDiffer) {
   EXPECT_NE(one, Hashes(Ask(MakeTask(1).get(), 8, "b1", random.get())));
 }
 
+// What the job's scheduler wants to know before anything is measured.
+TEST(SearchTaskTest, ForeseenTimesAndGainsChangeNoPick) {
+  auto task = MakeTask(1);
+  auto prior = cost_model::MakePriorModel();
+  const auto point = task->space().DefaultPoint();
+  ASSERT_TRUE(point.has_value());
+  const auto schedule = task->space().Apply(*point);
+  ASSERT_TRUE(schedule.ok());
+  const std::string steps = schedule::ToText(schedule->steps());
+  const auto ns = task->EstimateNs(steps);
+  const auto ns_unscheduled = task->EstimateNs("");
+  ASSERT_TRUE(ns.ok() && ns_unscheduled.ok());
+  EXPECT_GT(*ns, 0);
+  EXPECT_GT(*ns_unscheduled, *ns);
+  const auto gain = task->PredictGain(steps, 64, prior.get());
+  const auto gain_unscheduled = task->PredictGain("", 64, prior.get());
+  ASSERT_TRUE(gain.ok() && gain_unscheduled.ok());
+  EXPECT_GE(*gain, 0);
+  EXPECT_GT(*gain_unscheduled, *gain);
+  EXPECT_EQ(support::Slug(task->EstimateNs("no such step").status()).substr(0, 9), "schedule.");
+  EXPECT_EQ(Hashes(Ask(task.get(), 8, "b1", prior.get())),
+            Hashes(Ask(MakeTask(1).get(), 8, "b1", prior.get())));
+}
+
 TEST(SearchTaskTest, NothingIsPickedTwiceAlsoAfterARestart) {
   auto task = MakeTask(1);
   auto model = cost_model::MakePriorModel();

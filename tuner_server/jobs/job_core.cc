@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/work_items.h"
 
@@ -15,19 +16,25 @@ using google::protobuf::util::TimeUtil;
 
 constexpr int64_t kPageRows = 500;
 constexpr int64_t kMinEtaTrials = 8;
+constexpr int64_t kFirstRetryMs = 200;
+constexpr int64_t kMaxRetryMs = 5'000;
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobCore>> JobCore::Resume(const JobEnvironment& environment,
                                                          const JobCoreOptions& options,
                                                          const std::string& job) {
-  std::unique_ptr<JobCore> core(new JobCore(environment, options));
-  TW_ASSIGN(core->job_, environment.log->GetJob(job));
+  TW_ASSIGN(log::JobRow row, environment.log->GetJob(job));
+  std::unique_ptr<JobCore> core(new JobCore(environment, options, std::move(row)));
   if (log::IsFinal(core->job_.state)) {
     return support::FailedPrecondition("job.core.ended", job);
   }
   TW_TRY(core->Load());
   return core;
+}
+
+support::Backoff JobCore::Retries(std::string_view purpose) const {
+  return {support::Rng(support::StableHash64(job_.uid)).Split(purpose), kFirstRetryMs, kMaxRetryMs};
 }
 
 absl::Status JobCore::Load() {
@@ -41,7 +48,6 @@ absl::Status JobCore::Load() {
     tasks_.emplace_back();
     tasks_.back().row = task;
     tasks_.back().view.weight = static_cast<double>(task.weight);
-    tasks_.back().view.flops = task.flops;
   }
   TW_TRY(Recall());
   TW_TRY(LoadTrials());
@@ -236,41 +242,23 @@ std::vector<v1::Condition> JobCore::conditions() const {
   return list;
 }
 
-std::string JobCore::best_trial() const {
-  const TaskState* heaviest = nullptr;
-  const auto share = [](const TaskState* task) { return task->view.weight * task->best.median; };
+std::vector<TaskTimes> JobCore::Times() const {
+  std::vector<TaskTimes> times;
   for (const TaskState& task : tasks_) {
-    if (task.best.median <= 0) continue;
-    if (heaviest == nullptr || share(&task) > share(heaviest)) heaviest = &task;
+    TaskTimes& one = times.emplace_back();
+    one.weight = task.view.weight;
+    one.standard = task.standard;
+    if (task.best.median > 0) one.best = TimeOf(task.best_record);
   }
-  if (heaviest == nullptr) return "";
-  return support::StrCat("tasks/", heaviest->row.name, "/trials/", heaviest->best.number);
+  return times;
 }
 
+std::string JobCore::best_trial() const { return BestTrial(Times()); }
+
 v1::Progress JobCore::progress() const {
-  v1::Progress progress;
-  progress.set_proposed(static_cast<int32_t>(proposed_));
-  progress.set_built(static_cast<int32_t>(built_));
-  int64_t measured = ended_;
-  for (const auto& [outcome, count] : by_outcome_) {
-    if (outcome == log::Outcome::kCancelled) measured -= count;
-    if (outcome == log::Outcome::kOk || outcome == log::Outcome::kCancelled) continue;
-    (*progress.mutable_failed_by_kind())[std::string(log::OutcomeName(outcome))] =
-        static_cast<int32_t>(count);
-  }
-  progress.set_measured(static_cast<int32_t>(measured));
-  double best = 0;
-  double baseline = 0;
-  bool all = !tasks_.empty();
-  bool all_defaults = all;
-  for (const TaskState& task : tasks_) {
-    all = all && task.best.median > 0;
-    all_defaults = all_defaults && task.default_median > 0;
-    best += task.view.weight * task.best.median;
-    baseline += task.view.weight * task.default_median;
-  }
-  if (all) progress.set_best_us(best / 1000);
-  if (all_defaults) progress.set_baseline_us(baseline / 1000);
+  v1::Progress progress = MakeProgress(
+      {.proposed = proposed_, .built = built_, .ended = ended_, .by_outcome = by_outcome_},
+      Times());
   progress.set_trials_total(spec_.budget().max_trials());
   progress.set_cached(static_cast<int32_t>(recalled_));
   const double elapsed = elapsed_s();

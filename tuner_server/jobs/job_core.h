@@ -1,17 +1,17 @@
 // One job from its first state to its last: an event-driven core without threads, clocks or I/O of
-// its own. It asks its ports (job_ports.h), takes their answers as events, and writes everything
-// that must not be lost to the log before it acts on it; so a core made from the log at any moment
-// goes on where the last one stopped.
+// its own. It asks its ports (job_ports.h) and takes their answers as events. It writes everything
+// that must not be lost to the log before it acts on it. Therefore a core made from the log at any
+// moment continues where the last one stopped.
 //
 //   search ──Ask──▶ trials in the log ──▶ build ──▶ artifact ──▶ work item ──▶ tracker
 //      ▲                                                                          │
 //      └── Tell, TrainModel ◀── record in the log (then AckResults) ◀─────────────┘
 //
-// All stages of several batches overlap; `max open trials` bounds them together.
+// All stages of several batches overlap; the number of open trials bounds them together.
 //
-// Handle returns an error when the log or the artifact store failed: the owner throws the core away
-// and makes another one from the log, later. Everything else is the core's own business: a search
-// child that dies is started again and told the log; a tracker that is away is waited for.
+// Handle returns an error if the log or the artifact store failed. The owner then discards the core
+// and makes another one from the log later. The core handles all other failures itself: it starts a
+// dead search child again and tells it the log; it waits for a tracker that is away.
 //
 // Not thread-safe; owns nothing of its environment.
 #pragma once
@@ -24,14 +24,18 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "deploy/daemon/blob_store.h"
+#include "deploy/support/backoff.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/job.pb.h"
 #include "tuner_server/jobs/job_ports.h"
 #include "tuner_server/jobs/job_queue.h"
+#include "tuner_server/jobs/job_times.h"
 #include "tuner_server/jobs/task_claims.h"
 #include "tuner_server/jobs/task_scheduler.h"
 #include "tuner_server/log/schedule_rule.h"
@@ -67,15 +71,13 @@ struct JobEnvironment {
 struct JobCoreOptions {
   std::string state_dir;  // the job's own folder, exists; children write into it
   double exploration_share = 0.1;
-  int64_t batch = 8;
-  int64_t warm_up_batch = 4;
   int64_t min_open = 16;        // open trials that are always allowed
   int64_t open_per_device = 8;  // and more for each device that could measure
   int64_t max_open = 512;
   int64_t train_min_rows = 16;                         // first training
-  int64_t train_every_rows = 16;                       // then after so many new ones,
-  int64_t train_grown_rows = 8;                        // or so many, when they are
-  double train_growth = 0.2;                           // this share of what the last training had
+  int64_t train_every_rows = 16;                       // later ones: after so many new rows,
+  int64_t train_grown_rows = 8;                        // or after so many, if they are
+  double train_growth = 0.2;                           // this share of the last training's rows
   int max_search_crashes = 3;                          // on one request, in a row
   int max_build_crashes = 2;                           // of one trial
   int64_t wind_down_ns = int64_t{15} * 1'000'000'000;  // for what is measured when a job ends early
@@ -89,18 +91,17 @@ class JobCore {
                                                          const JobCoreOptions& options,
                                                          const std::string& job);
 
-  // Asks the ports for the first things. Call once.
+  // Sends the first requests to the ports. Call once.
   absl::Status Start();
-  // Takes one event. After an error the core must not be used any more.
+  // Handles one event. After an error the core must not be used any more.
   absl::Status Handle(JobEvent event);
 
-  // The job is in a final state; nothing is left to do.
+  // True when the job is in a final state and nothing is left to do.
   bool done() const { return done_; }
 
   const log::JobRow& job() const { return job_; }
   v1::Progress progress() const;
-  // "tasks/{task}/trials/{number}": the best trial of the task with the largest share of time;
-  // empty while there is none.
+  // As BestTrial (job_times.h).
   std::string best_trial() const;
   std::vector<v1::Condition> conditions() const;
 
@@ -122,8 +123,8 @@ class JobCore {
     int64_t records = 0;
     bool has_default = false;    // its default schedule is a trial
     bool default_wrong = false;  // and gave wrong results
-    double default_median = 0;
-    log::TrialRow best;  // what the module gets; valid when best.median > 0
+    TrialTime standard;          // of the default schedule
+    log::TrialRow best;          // what the module gets; valid when best.median > 0
     log::RecordRow best_record;
     log::Contenders contenders;     // which those two are chosen from
     bool finals = false;            // some of its trials are
@@ -138,13 +139,16 @@ class JobCore {
   // A request to the search child, and how often it died over it.
   enum class SearchStep { kNone, kOpen, kChecks, kTell, kLoadModel, kTrain, kTake, kAsk, kCompile };
 
-  JobCore(const JobEnvironment& environment, const JobCoreOptions& options)
-      : env_(environment), options_(options) {}
+  JobCore(const JobEnvironment& environment, const JobCoreOptions& options, log::JobRow job)
+      : env_(environment), options_(options), job_(std::move(job)) {}
+
+  // Pauses that differ from job to job: those of a restarted tuner do not all return at once.
+  support::Backoff Retries(std::string_view purpose) const;
 
   // job_recall.cc: what other jobs know
   absl::Status Recall();
   void TakeRecalled(TaskState* task, log::TrialRow trial, const log::RecordRow& record);
-  bool AllKnown() const;
+  bool AllKnown();
 
   // job_share.cc: jobs beside this one
   void RestoreOwnClaims();
@@ -163,6 +167,7 @@ class JobCore {
   absl::Status Pump();
   absl::Status CheckBudget();
   bool NoGain() const;
+  std::vector<TaskTimes> Times() const;
   absl::Status Move(JobAction action, const std::string& reason);
   absl::Status AddText(const std::string& text);
   double elapsed_s() const;
@@ -181,6 +186,7 @@ class JobCore {
   void AskTake();
   absl::Status AskCompile();
   absl::Status AskPicks();
+  std::vector<TaskView> Views() const;
   absl::StatusOr<TaskState*> ChooseTask();
   bool TrainDue() const;
   absl::Status On(SearchAnswered event);
@@ -189,7 +195,9 @@ class JobCore {
   absl::Status OnOpened(const v1::JobOpened& opened);
   absl::Status UseShippedModel();
   absl::Status OnChecksMade(const v1::ChecksMade& made);
+  std::vector<TaskState*> MissingDefaults();
   absl::Status AddDefaultTrials();
+  absl::Status AddDefaults(const std::vector<TaskState*>& tasks);
   absl::Status OnTrained(const v1::ModelTrained& trained);
   absl::Status OnAsked(const v1::Asked& asked);
   absl::Status OnCompiled(const v1::ModuleCompiled& compiled);
@@ -270,6 +278,7 @@ class JobCore {
   std::string crashed_request_;
   int search_crashes_ = 0;  // on crashed_request_, in a row
   int64_t search_retry_ns_ = 0;
+  support::Backoff search_backoff_ = Retries("search");
   bool opened_ = false;
   bool checked_ = false;  // the tasks' specs have what measurements need
   bool model_loaded_ = false;
@@ -297,10 +306,10 @@ class JobCore {
   int64_t building_ = 0;
   bool submitting_ = false;
   int64_t submit_retry_ns_ = 0;
-  int64_t submit_failures_ = 0;
+  support::Backoff submit_backoff_ = Retries("submit");
   bool pulling_ = false;
   int64_t pull_retry_ns_ = 0;
-  int64_t pull_failures_ = 0;
+  support::Backoff pull_backoff_ = Retries("pull");
   std::string cursor_;
   uint64_t tracker_epoch_ = 0;
   bool load_asked_ = false;

@@ -167,7 +167,7 @@ modules::PublishRequest JobCore::MakePublishRequest(const v1::ModuleCompiled& co
   request.now_us = env_.clock->WallMicros();
   const v1::Progress sums = progress();
   request.median_us = sums.best_us();
-  if (sums.best_us() > 0) request.speedup = sums.baseline_us() / sums.best_us();
+  if (sums.best_us() > 0) request.speedup = sums.gain();
   request.created_by = job_.created_by;
   request.toolchain = job_.toolchain;
   std::set<std::string> devices;

@@ -1,6 +1,5 @@
 #include "tuner_server/jobs/job_manager.h"
 
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -11,8 +10,8 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_queue.h"
 #include "tuner_server/jobs/job_recall.h"
+#include "tuner_server/jobs/job_times.h"
 #include "tuner_server/jobs/work_items.h"
-#include "tuner_server/log/log_stats.h"
 
 namespace tilewright::jobs {
 namespace {
@@ -43,57 +42,25 @@ std::string TaskSetOf(const log::JobRow& job, const v1::Job& spec) {
   return key;
 }
 
-// Progress of a job that does not run now.
-v1::Progress ProgressOf(const log::JobStats& stats, const v1::Job& spec) {
-  v1::Progress progress;
-  progress.set_proposed(static_cast<int32_t>(stats.counts.proposed));
-  progress.set_built(static_cast<int32_t>(stats.counts.built));
-  int64_t measured = stats.counts.ended;
-  for (const auto& [outcome, count] : stats.counts.by_outcome) {
-    if (outcome == log::Outcome::kCancelled) measured -= count;
-    if (outcome == log::Outcome::kOk || outcome == log::Outcome::kCancelled) continue;
-    (*progress.mutable_failed_by_kind())[std::string(log::OutcomeName(outcome))] =
-        static_cast<int32_t>(count);
+// How a job is doing that does not run now.
+absl::StatusOr<JobSnapshot> SnapshotOfLog(log::TuningLog* log, const log::JobRow& job,
+                                          const v1::Job& spec) {
+  TW_ASSIGN(const JobTimes times, ReadJobTimes(log, job, spec));
+  TW_ASSIGN(const log::TrialCounts counts, log->CountTrials(job.id));
+  JobSnapshot snapshot;
+  snapshot.best_trial = BestTrial(times.tasks);
+  snapshot.progress = MakeProgress(counts, times.tasks);
+  snapshot.progress.set_cached(static_cast<int32_t>(times.recalled));
+  snapshot.progress.set_trials_total(spec.budget().max_trials());
+  snapshot.progress.mutable_elapsed()->set_seconds(static_cast<int64_t>(job.elapsed_s));
+  TW_ASSIGN(const std::vector<log::ModelRow> models, log->ListModels(job.id));
+  int32_t retrainings = 0;
+  for (const log::ModelRow& model : models) {
+    if (model.replaced) snapshot.progress.set_model_id(model.id);
+    retrainings += model.train_rows > 0 ? 1 : 0;
   }
-  progress.set_measured(static_cast<int32_t>(measured));
-  progress.set_best_us(stats.best_total() / 1000);
-  progress.set_baseline_us(stats.default_total() / 1000);
-  progress.set_trials_total(spec.budget().max_trials());
-  progress.mutable_elapsed()->set_seconds(static_cast<int64_t>(stats.job.elapsed_s));
-  for (const log::ModelRow& model : stats.models) {
-    if (model.replaced) progress.set_model_id(model.id);
-    if (model.train_rows > 0) progress.set_retrainings(progress.retrainings() + 1);
-  }
-  return progress;
-}
-
-// What a job knew from earlier ones. Its own trials alone do not say what its module is made of.
-absl::Status AddRecalled(log::TuningLog* log, const log::JobRow& job, const v1::Job& spec,
-                         v1::Progress* progress) {
-  if (!spec.recall()) return absl::OkStatus();
-  TW_ASSIGN(const int64_t cached, CountRecalled(log, job, spec));
-  progress->set_cached(static_cast<int32_t>(cached));
-  const std::vector<std::string> parts = support::Split(job.published_module, '/');
-  const auto number = parts.size() < 3 ? std::nullopt : support::ParseInt64(parts.back());
-  if (!number) return absl::OkStatus();
-  TW_ASSIGN(const log::ModuleVersionRow version,
-            log->GetModuleVersion(parts[parts.size() - 3], *number));
-  progress->set_best_us(version.median_us);
-  progress->set_baseline_us(version.median_us * version.speedup);
-  return absl::OkStatus();
-}
-
-std::string BestTrialOf(const log::JobStats& stats) {
-  const log::TaskStats* heaviest = nullptr;
-  const auto share = [](const log::TaskStats* task) {
-    return static_cast<double>(task->task.weight) * task->best_median;
-  };
-  for (const log::TaskStats& task : stats.tasks) {
-    if (task.best_trial == 0) continue;
-    if (heaviest == nullptr || share(&task) > share(heaviest)) heaviest = &task;
-  }
-  if (heaviest == nullptr) return "";
-  return support::StrCat("tasks/", heaviest->task.name, "/trials/", heaviest->best_trial);
+  snapshot.progress.set_retrainings(retrainings);
+  return snapshot;
 }
 
 }  // namespace
@@ -337,12 +304,8 @@ absl::StatusOr<JobSnapshot> JobManager::Snapshot(const log::JobRow& job) {
     const auto it = ended_.find(job.id);
     if (it != ended_.end()) return it->second;
   }
-  JobSnapshot snapshot;
-  TW_ASSIGN(const log::JobStats stats, log::ComputeJobStats(env_.log, job.id));
   TW_ASSIGN(const v1::Job spec, SpecFromJson(job.spec_json));
-  snapshot.progress = ProgressOf(stats, spec);
-  TW_TRY(AddRecalled(env_.log, job, spec, &snapshot.progress));
-  snapshot.best_trial = BestTrialOf(stats);
+  TW_ASSIGN(JobSnapshot snapshot, SnapshotOfLog(env_.log, job, spec));
   if (job.state == log::JobState::kQueued) {
     v1::Condition waiting;
     waiting.set_type("WAITING");

@@ -3,70 +3,16 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <set>
 #include <utility>
 
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_core.h"
 #include "tuner_server/jobs/job_relatives.h"
-#include "tuner_server/jobs/most_frequent.h"
+#include "tuner_server/jobs/recalled_records.h"
 #include "tuner_server/jobs/work_items.h"
 
 namespace tilewright::jobs {
-namespace {
-
-// Times of different device classes do not compare: the class with most records. What failed to
-// build has none.
-std::string MostFrequentClass(const std::vector<std::vector<log::RecordRow>>& records) {
-  std::map<std::string, int> counts;
-  for (const std::vector<log::RecordRow>& of_task : records) {
-    for (const log::RecordRow& record : of_task) {
-      if (!record.key.device_class.empty()) ++counts[record.key.device_class];
-    }
-  }
-  return MostFrequent(counts);
-}
-
-}  // namespace
-
-absl::StatusOr<std::vector<std::vector<log::RecordRow>>> RecalledRecords(
-    log::TuningLog* log, const log::JobRow& job, const v1::Job& spec,
-    const std::vector<log::TaskRow>& tasks) {
-  std::vector<std::vector<log::RecordRow>> records(tasks.size());
-  if (!spec.recall()) return records;
-  const int64_t before_us =
-      log::IsFinal(job.state) ? job.ended_us : std::numeric_limits<int64_t>::max();
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    log::RecordKey key = KeyOf(job, tasks[i].hash);
-    key.device_class = spec.pool();
-    TW_ASSIGN(records[i], log->KnownRecords(key, before_us, 0));
-  }
-  const std::string device_class = MostFrequentClass(records);
-  for (std::vector<log::RecordRow>& of_task : records) {
-    std::erase_if(of_task, [&](const log::RecordRow& record) {
-      const std::string& measured_on = record.key.device_class;
-      return (!measured_on.empty() && measured_on != device_class) || record.job == job.id;
-    });
-  }
-  return records;
-}
-
-absl::StatusOr<int64_t> CountRecalled(log::TuningLog* log, const log::JobRow& job,
-                                      const v1::Job& spec) {
-  TW_ASSIGN(const std::vector<log::TaskRow> tasks, log->ListTasks(job.id));
-  TW_ASSIGN(const auto records, RecalledRecords(log, job, spec, tasks));
-  int64_t count = 0;
-  for (const std::vector<log::RecordRow>& of_task : records) {
-    std::set<std::string> programs;
-    for (const log::RecordRow& record : of_task) {
-      TW_ASSIGN(const log::TrialRow trial, log->GetTrial(record.job, record.trial));
-      programs.insert(trial.program_hash);
-    }
-    count += static_cast<int64_t>(programs.size());
-  }
-  return count;
-}
 
 std::string ClaimName(const log::JobRow& job, const v1::Job& spec, const std::string& task_hash) {
   return support::StrCat(job.target, "|", job.toolchain, "|", spec.pool(), "|", task_hash);
@@ -124,13 +70,13 @@ void JobCore::TakeRecalled(TaskState* task, log::TrialRow trial, const log::Reco
 
 // Whether other jobs left nothing to measure within this one's budget. What this one has begun ends
 // first: its records serve the others, too.
-bool JobCore::AllKnown() const {
+bool JobCore::AllKnown() {
   const int64_t budget = spec_.budget().max_trials();
   if (recalled_ == 0 || budget <= 0 || ended_ + recalled_ < budget || !open_.empty()) return false;
-  for (const TaskState& task : tasks_) {
-    if (!task.has_default) return false;
-  }
-  return true;
+  // Which defaults a small budget is for, the estimates of a search child say.
+  const bool all = std::all_of(tasks_.begin(), tasks_.end(),
+                               [](const TaskState& task) { return task.has_default; });
+  return all || (opened_ && MissingDefaults().empty());
 }
 
 }  // namespace tilewright::jobs

@@ -1,4 +1,4 @@
-// What other jobs measured of a job's tasks. Reads the log only; as thread-safe as it is.
+// How jobs that share tasks name them to each other. Reads the log only; as thread-safe as it is.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,12 @@
 
 namespace tilewright::jobs {
 
-// By task, oldest first: records of the same target, toolchain and device class (the job's pool, or
-// the class with most of them) that are there, for a job that has ended those that were there at
-// its end. Nothing for a job without `recall`.
-absl::StatusOr<std::vector<std::vector<log::RecordRow>>> RecalledRecords(
-    log::TuningLog* log, const log::JobRow& job, const v1::Job& spec,
-    const std::vector<log::TaskRow>& tasks);
-
-// Programs among them: what Progress.cached counts.
-absl::StatusOr<int64_t> CountRecalled(log::TuningLog* log, const log::JobRow& job,
-                                      const v1::Job& spec);
-
-// What a job holds of TaskClaims while it is at work on the task: jobs with the same one can use
-// each other's records.
+// Returns the name under which a job claims a task. Jobs with the same name can use each other's
+// records.
 std::string ClaimName(const log::JobRow& job, const v1::Job& spec, const std::string& task_hash);
 
-// Makes those jobs holders that have open trials, after a restart and before any job goes on.
+// Makes the jobs with open trials the holders of their tasks. Call after a restart, before any job
+// runs.
 absl::Status RestoreClaims(log::TuningLog* log, TaskClaims* claims, int64_t now_ns);
 
 }  // namespace tilewright::jobs

@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "deploy/daemon/daemon_log.h"
+#include "deploy/support/backoff.h"
 #include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
+#include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/search_process.h"
@@ -105,7 +107,7 @@ JobEvent JobRunner::NextEvent() {
 
 void JobRunner::Loop() {
   int odd_failures = 0;
-  int64_t pause_ms = kFirstPauseMs;
+  support::Backoff pauses(support::Rng(support::StableHash64(dir_)), kFirstPauseMs, kMaxPauseMs);
   while (!stopping()) {
     const absl::Status status = RunOnce();
     if (status.ok() || support::Slug(status) == "job.core.ended") {
@@ -125,8 +127,7 @@ void JobRunner::Loop() {
     }
     MutexLock lock(mutex_);
     events_.clear();
-    if (!stopping_) wake_.WaitForMs(mutex_, pause_ms);
-    pause_ms = std::min(kMaxPauseMs, pause_ms * 2);
+    if (!stopping_) wake_.WaitForMs(mutex_, pauses.NextMs());
   }
 }
 

@@ -1,7 +1,7 @@
-// A thread around one job's core: it makes the core from the log, gives it its ports, hands it
-// events, publishes snapshots. When the core reports that storage failed, everything of it is
-// thrown away and made again from the log after a pause. Thread-safe. Destruction stops the thread
-// and leaves the job as it is, to be resumed.
+// A thread around one job's core. It makes the core from the log, connects its ports, passes events
+// to it and publishes snapshots. When the core reports that storage failed, the thread discards it
+// and makes a new one from the log after a pause. Thread-safe. The destructor stops the thread; the
+// job stays open and is resumed later.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -42,18 +42,17 @@ struct ServerEnvironment {
 struct JobSnapshot {
   v1::Progress progress;
   std::vector<v1::Condition> conditions;
-  std::string best_trial;  // as JobCore::best_trial
+  std::string best_trial;  // as BestTrial (job_times.h)
 };
 
 class JobRunner {
  public:
-  // `on_change(ended)` is called from the runner's thread whenever the job's log or snapshot
-  // changed.
+  // The runner's thread calls `on_change(ended)` whenever the job's log or snapshot changed.
   JobRunner(const ServerEnvironment& environment, const log::JobRow& job,
             std::function<void(bool)> on_change);
   ~JobRunner();
 
-  // The log says CANCELLING; make it so.
+  // The log says CANCELLING: the core starts to cancel.
   void NotifyCancelled();
   // The job is in a final state.
   bool done() const { return done_.load(); }

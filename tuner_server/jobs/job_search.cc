@@ -23,12 +23,12 @@ constexpr int64_t kModelTimeoutMs = 120 * kSecondMs;
 constexpr int64_t kAskTimeoutMs = 120 * kSecondMs;
 constexpr int64_t kCompileTimeoutMs = 900 * kSecondMs;
 
-constexpr int64_t kFirstRetryNs = 200'000'000;
 constexpr size_t kTellRecords = 2000;
 constexpr uint64_t kMaxExpectedBytes = uint64_t{1} << 30;
 constexpr size_t kMaxReasonBytes = 2000;
 
 constexpr char kDefault[] = "default";
+constexpr int64_t kNoLimit = int64_t{1} << 40;  // trials of a job whose budget is time
 constexpr char kSearchCondition[] = "SEARCH_RESTARTING";
 
 }  // namespace
@@ -167,22 +167,21 @@ absl::Status JobCore::AskPicks() {
   const int64_t open = static_cast<int64_t>(open_.size());
   const int64_t budget = spec_.budget().max_trials();
   // What is known counts as if this job had measured it, once the defaults are known, too.
-  const int64_t left = budget > 0 ? budget - proposed_ - recalled_ : options_.batch;
+  const int64_t left = budget > 0 ? budget - proposed_ - recalled_ : kNoLimit;
   if (left <= 0 || (open > 0 && open >= open_limit())) return absl::OkStatus();
   if (budget > 0) {
     TW_ASSIGN(const bool finals, PumpFinals(left));
     if (finals) return absl::OkStatus();
   }
-  TW_ASSIGN(const TaskState* picked, ChooseTask());
+  TW_ASSIGN(TaskState* const picked, ChooseTask());
   if (picked == nullptr) return absl::OkStatus();
+  if (!picked->has_default) return AddDefaults({picked});
   const TaskState& task = *picked;
   if (told_upto_ < told_.size()) {
     AskTell();  // another job was at work on it until now
     return absl::OkStatus();
   }
-  const bool warm = task.view.proposed >= options_.scheduler.warm_up;
-  const int64_t count =
-      std::min(left - FinalsReserve(), warm ? options_.batch : options_.warm_up_batch);
+  const int64_t count = BatchSize(task.view, left - FinalsReserve(), options_.scheduler);
   if (open > 0 && open + count > open_limit()) return absl::OkStatus();
   if (training_out_ && batches_ > training_batches_) {
     AskTake();
@@ -200,12 +199,20 @@ absl::Status JobCore::AskPicks() {
   return absl::OkStatus();
 }
 
-// The task that gets the next batch, claimed; null: none, as things are.
-absl::StatusOr<JobCore::TaskState*> JobCore::ChooseTask() {
+std::vector<TaskView> JobCore::Views() const {
   std::vector<TaskView> views;
   for (const TaskState& task : tasks_) {
     views.push_back(task.view);
-    if (Barred(task)) views.back().exhausted = true;
+    views.back().default_time = task.standard.time;
+  }
+  return views;
+}
+
+// The task that gets the next batch, claimed; null: none, as things are.
+absl::StatusOr<JobCore::TaskState*> JobCore::ChooseTask() {
+  std::vector<TaskView> views = Views();
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (Barred(tasks_[i])) views[i].exhausted = true;
   }
   for (;;) {
     const int index = PickTask(views, batches_, options_.scheduler);
@@ -289,7 +296,8 @@ absl::Status JobCore::OnSearchDied(const absl::Status& why) {
   crashed_request_ = search_request_;
   const std::string text = support::StatusText(why).substr(0, kMaxReasonBytes);
   TW_TRY(AddText(StrCat("search child ended on ", search_request_, ": ", text)));
-  search_retry_ns_ = env_.clock->NowNs() + (kFirstRetryNs << std::min(search_crashes_ - 1, 5));
+  if (search_crashes_ == 1) search_backoff_.Reset();
+  search_retry_ns_ = env_.clock->NowNs() + search_backoff_.NextNs();
   SetCondition(kSearchCondition, "job.search.died", text);
   if (search_crashes_ < options_.max_search_crashes) return absl::OkStatus();
   search_crashes_ = 0;
@@ -362,13 +370,14 @@ absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
       tasks_.emplace_back();
       tasks_.back().row = row;
       tasks_.back().view.weight = static_cast<double>(row.weight);
-      tasks_.back().view.flops = row.flops;
     }
     TW_TRY(Recall());
   }
   // What results are checked against is the same whichever child made it: made once, kept.
   for (int i = 0; i < opened.tasks_size() && !checked_; ++i) {
-    tasks_[static_cast<size_t>(i)].spec = opened.tasks(i);
+    TaskState& task = tasks_[static_cast<size_t>(i)];
+    task.spec = opened.tasks(i);
+    task.view.estimate = task.spec.default_estimate_ns();
   }
   compiler_build_ = opened.compiler_build();
   shipped_ = opened.shipped_model();
@@ -385,6 +394,7 @@ absl::Status JobCore::OnChecksMade(const v1::ChecksMade& made) {
   for (int i = 0; i < made.tasks_size(); ++i) {
     v1::BuilderTask& spec = tasks_[static_cast<size_t>(i)].spec;
     spec.MergeFrom(made.tasks(i));
+    tasks_[static_cast<size_t>(i)].view.headroom = spec.predicted_gain();
     TW_ASSIGN(const std::string hex, daemon::DigestToHex(spec.expected_output()));
     if (env_.blobs->Contains(hex)) continue;
     TW_ASSIGN(const std::string bytes,
@@ -414,26 +424,32 @@ absl::Status JobCore::UseShippedModel() {
   return absl::OkStatus();
 }
 
+// Tasks whose default schedule must be measured, and is not even a trial yet.
+std::vector<JobCore::TaskState*> JobCore::MissingDefaults() {
+  std::vector<TaskState*> missing;
+  for (const int index : DefaultsFirst(Views(), spec_.budget().max_trials())) {
+    TaskState& task = tasks_[static_cast<size_t>(index)];
+    if (!task.has_default) missing.push_back(&task);
+  }
+  return missing;
+}
+
 // The first trial of each task is its default schedule: what every other one is compared with.
 absl::Status JobCore::AddDefaultTrials() {
+  std::vector<TaskState*> mine;
+  for (TaskState* task : MissingDefaults()) {
+    TW_ASSIGN(const bool claimed, Claim(task));
+    if (claimed && !task->has_default) mine.push_back(task);
+  }
   const int64_t budget = spec_.budget().max_trials();
   const auto left = static_cast<size_t>(std::max<int64_t>(budget - proposed_, 0));
-  if (budget > 0 && left == 0) return absl::OkStatus();
-  std::vector<const TaskState*> missing;
-  for (TaskState& task : tasks_) {
-    if (task.has_default) continue;
-    TW_ASSIGN(const bool mine, Claim(&task));
-    if (mine && !task.has_default) missing.push_back(&task);
-  }
-  if (budget > 0 && missing.size() > left) {
-    // Too few trials for all: the heaviest tasks.
-    std::stable_sort(missing.begin(), missing.end(), [](const TaskState* a, const TaskState* b) {
-      return a->view.weight * a->view.flops > b->view.weight * b->view.flops;
-    });
-    missing.resize(left);
-  }
+  if (budget > 0 && mine.size() > left) mine.resize(left);
+  return AddDefaults(mine);
+}
+
+absl::Status JobCore::AddDefaults(const std::vector<TaskState*>& tasks) {
   log::NewBatch batch;
-  for (const TaskState* task : missing) {
+  for (const TaskState* task : tasks) {
     log::TrialRow trial;
     trial.job = job_.id;
     trial.task = task->row.name;

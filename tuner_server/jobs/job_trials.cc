@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
@@ -15,8 +16,7 @@ namespace {
 using support::StrCat;
 
 constexpr int64_t kSecondNs = 1'000'000'000;
-constexpr int64_t kFirstTrialRetryNs = 200'000'000;
-constexpr int64_t kMaxRetryNs = 5 * kSecondNs;
+constexpr int64_t kMissingRetryNs = 200'000'000;
 constexpr int64_t kQuotaRetryNs = 2 * kSecondNs;
 constexpr int64_t kLoadEveryNs = 2 * kSecondNs;
 // Open items are named to the tracker again after so long without any news: a level, not an edge.
@@ -31,12 +31,6 @@ constexpr int64_t kInlineModuleBytes = int64_t{8} << 20;
 constexpr char kTrackerCondition[] = "TRACKER_UNREACHABLE";
 constexpr char kDeviceCondition[] = "NO_DEVICE";
 constexpr char kQuotaCondition[] = "QUOTA";
-constexpr char kArtifactMissing[] = "work.artifact.missing";
-constexpr char kConflict[] = "work_item.submit.conflict";
-
-int64_t RetryDelayNs(int64_t failures) {
-  return std::min(kMaxRetryNs, kFirstTrialRetryNs << std::min<int64_t>(failures, 10));
-}
 
 }  // namespace
 
@@ -156,7 +150,7 @@ absl::Status JobCore::PumpSubmit() {
 absl::Status JobCore::On(WorkSubmitted event) {
   submitting_ = false;
   if (!event.response.ok()) {
-    submit_retry_ns_ = env_.clock->NowNs() + RetryDelayNs(submit_failures_++);
+    submit_retry_ns_ = env_.clock->NowNs() + submit_backoff_.NextNs();
     SetCondition(kTrackerCondition, "job.tracker.unreachable",
                  support::StatusText(event.response.status()));
     for (const int64_t number : event.trials) {
@@ -165,7 +159,7 @@ absl::Status JobCore::On(WorkSubmitted event) {
     }
     return absl::OkStatus();
   }
-  submit_failures_ = 0;
+  submit_backoff_.Reset();
   ClearCondition(kTrackerCondition);
   ClearCondition(kQuotaCondition);
   Reconciled reconciled;
@@ -217,24 +211,22 @@ absl::Status JobCore::TakeOutcome(OpenTrial* trial, const v1::SubmitOutcome& out
       // The store lost it, here or there: send it again, or make it again.
       trial->phase = env_.blobs->Contains(trial->row.artifact_sha256) ? OpenTrial::Phase::kToSubmit
                                                                       : OpenTrial::Phase::kToBuild;
-      submit_retry_ns_ = env_.clock->NowNs() + kFirstTrialRetryNs;
+      submit_retry_ns_ = env_.clock->NowNs() + kMissingRetryNs;
       return absl::OkStatus();
     case v1::SubmitOutcome::KIND_RETRY_LATER:
       SetCondition(kQuotaCondition, "job.tracker.quota", outcome.detail());
       trial->phase = OpenTrial::Phase::kToSubmit;
       submit_retry_ns_ = env_.clock->NowNs() + kQuotaRetryNs;
       return absl::OkStatus();
+    case v1::SubmitOutcome::KIND_CONFLICT:
+      // The name is taken by other bytes: another one, from a fresh build.
+      trial->row.work_spec.clear();
+      trial->row.state = log::TrialState::kProposed;
+      trial->phase = OpenTrial::Phase::kToBuild;
+      return absl::OkStatus();
     default:
-      break;
+      return Fail("the tracker refused a work item: " + outcome.detail());
   }
-  if (outcome.detail().substr(0, sizeof(kConflict) - 1) == kConflict) {
-    // The name is taken by other bytes: another one, from a fresh build.
-    trial->row.work_spec.clear();
-    trial->row.state = log::TrialState::kProposed;
-    trial->phase = OpenTrial::Phase::kToBuild;
-    return absl::OkStatus();
-  }
-  return Fail("the tracker refused a work item: " + outcome.detail());
 }
 
 void JobCore::PumpTracker() {
@@ -263,7 +255,7 @@ absl::Status JobCore::On(ResultsPulled event) {
   pulling_ = false;
   const int64_t now = env_.clock->NowNs();
   if (!event.response.ok()) {
-    pull_retry_ns_ = now + RetryDelayNs(pull_failures_++);
+    pull_retry_ns_ = now + pull_backoff_.NextNs();
     cursor_.clear();  // whatever was not acknowledged comes again
     SetCondition(kTrackerCondition, "job.tracker.unreachable",
                  support::StatusText(event.response.status()));
@@ -271,9 +263,9 @@ absl::Status JobCore::On(ResultsPulled event) {
   }
   const v1::PullResultsResponse& response = *event.response;
   const bool other_tracker = tracker_epoch_ != 0 && response.tracker_epoch() != tracker_epoch_;
-  const bool was_away = pull_failures_ > 0;
+  const bool was_away = pull_backoff_.failures() > 0;
   tracker_epoch_ = response.tracker_epoch();
-  pull_failures_ = 0;
+  pull_backoff_.Reset();
   ClearCondition(kTrackerCondition);
   // A tracker that was started again may have lost what it had.
   if (other_tracker || was_away) ResubmitAll();
@@ -320,7 +312,7 @@ absl::StatusOr<std::optional<log::TrialNews>> JobCore::TakeUpdate(const v1::Work
   }
   if (!IsWorkOf(update, trial)) return std::nullopt;
   // Sent again at once, or made again where it is gone here, too.
-  if (update.reason() == kArtifactMissing && is_open &&
+  if (update.reason() == daemon::kArtifactMissingReason && is_open &&
       open->second.phase == OpenTrial::Phase::kAtTracker) {
     open->second.phase = OpenTrial::Phase::kToSubmit;
   }
@@ -381,7 +373,7 @@ void JobCore::TakeRecord(TaskState* task, const log::TrialRow& trial,
   ++task->records;
   if (!record.usable()) return;
   ++ok_rows_;
-  if (trial.is_default && task->default_median == 0) task->default_median = record.median;
+  if (trial.is_default && task->standard.time <= 0) task->standard = TimeOf(record);
   task->contenders.Add(trial, record);
   const log::MeasuredTrial* choice = task->contenders.Choice();
   if (choice->record.measurement_id == task->best_record.measurement_id) return;

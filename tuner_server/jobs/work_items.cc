@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/daemon/work_spec.h"
 #include "deploy/support/duration.h"
@@ -19,14 +20,7 @@ namespace {
 using google::protobuf::util::TimeUtil;
 using support::StrCat;
 
-// Measurement defaults where the job sets nothing.
-constexpr int kMinRepeats = 5;
-constexpr int kMaxRepeats = 30;
-constexpr int64_t kMinRepeatTimeNs = 300'000;
-constexpr int64_t kCandidateBudgetNs = 100'000'000;
-constexpr int64_t kWarmupNs = 2'000'000;
-constexpr double kTargetRelCi = 0.02;
-constexpr double kMaxBaselineDrift = 0.3;
+constexpr double kMaxBaselineDrift = 0.3;  // where the job sets nothing
 // A candidate this much slower than the best one is not worth its time on the device.
 constexpr double kAbortFactor = 5;
 
@@ -191,16 +185,21 @@ absl::StatusOr<v1::Job> SpecFromJson(const std::string& json) {
 
 v1::MeasurementPlan TrialPlan(const v1::MeasurementPlan& wanted, double best_ns) {
   v1::MeasurementPlan plan = wanted;
-  if (plan.min_repeats() <= 0) plan.set_min_repeats(kMinRepeats);
-  if (plan.max_repeats() <= 0) plan.set_max_repeats(std::max(kMaxRepeats, plan.min_repeats()));
+  if (plan.min_repeats() <= 0) plan.set_min_repeats(daemon::kMinRepeats);
+  if (plan.max_repeats() <= 0) {
+    plan.set_max_repeats(std::max(daemon::kMaxRepeats, plan.min_repeats()));
+  }
   if (!plan.has_min_repeat_time()) {
-    *plan.mutable_min_repeat_time() = TimeUtil::NanosecondsToDuration(kMinRepeatTimeNs);
+    *plan.mutable_min_repeat_time() = TimeUtil::NanosecondsToDuration(daemon::kMinRepeatTimeNs);
   }
   if (!plan.has_budget_per_candidate()) {
-    *plan.mutable_budget_per_candidate() = TimeUtil::NanosecondsToDuration(kCandidateBudgetNs);
+    *plan.mutable_budget_per_candidate() =
+        TimeUtil::NanosecondsToDuration(daemon::kCandidateBudgetNs);
   }
-  if (!plan.has_warmup()) *plan.mutable_warmup() = TimeUtil::NanosecondsToDuration(kWarmupNs);
-  if (plan.target_rel_ci() <= 0) plan.set_target_rel_ci(kTargetRelCi);
+  if (!plan.has_warmup()) {
+    *plan.mutable_warmup() = TimeUtil::NanosecondsToDuration(daemon::kWarmupNs);
+  }
+  if (plan.target_rel_ci() <= 0) plan.set_target_rel_ci(daemon::kTargetRelCi);
   if (plan.max_baseline_drift() <= 0) plan.set_max_baseline_drift(kMaxBaselineDrift);
   if (plan.compare_to_ns() <= 0) plan.set_compare_to_ns(best_ns);
   if (plan.abort_if_slower_than_ns() <= 0 && best_ns > 0) {

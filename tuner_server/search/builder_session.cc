@@ -25,6 +25,9 @@ namespace {
 
 constexpr double kDefaultExploration = 0.1;
 constexpr std::string_view kTrainedModel = "model";  // TrialRow.proposed_by
+// Drafts of each task that the model looks at before anything is measured. The first batch of the
+// task looks at these and more.
+constexpr int kGainDrafts = 64;
 
 std::unique_ptr<cost_model::CostModel> UntrainedModel(const std::string& kind, uint64_t seed) {
   return kind == log::kRandomModel ? cost_model::MakeRandomModel(seed)
@@ -130,7 +133,10 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, entry.default_steps));
   entry.default_program_hash = ir::ProgramHash(scheduled);
 
+  TW_ASSIGN(const double estimate_ns, entry.search->EstimateNs(entry.default_steps));
+
   v1::BuilderTask* out = reply->add_tasks();
+  out->set_default_estimate_ns(estimate_ns);
   out->set_hash(task.hash);
   out->set_name(task.label);
   out->set_description(task.name);
@@ -154,7 +160,12 @@ absl::Status BuilderSession::MakeChecks(v1::ChecksMade* reply) {
   for (const std::string& hash : task_order_) {
     v1::BuilderTask* out = reply->add_tasks();
     out->set_hash(hash);
-    TW_TRY(DescribeCheck(tasks_[hash].task, out));
+    JobTask& task = tasks_[hash];
+    TW_TRY(DescribeCheck(task.task, out));
+    if (job_.cost_model() == log::kRandomModel) continue;  // its scores say nothing
+    TW_ASSIGN(const double gain,
+              task.search->PredictGain(task.default_steps, kGainDrafts, model_.get()));
+    out->set_predicted_gain(gain);
   }
   return absl::OkStatus();
 }

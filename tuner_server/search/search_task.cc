@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "compiler/ir/structural.h"
 #include "deploy/support/clock.h"
@@ -329,9 +330,28 @@ bool SearchTask::FindFeatures(Known* known) {
   return !known->stale;
 }
 
+absl::StatusOr<double> SearchTask::EstimateNs(std::string_view steps) {
+  TW_ASSIGN(const Candidate candidate, maker_.MakeFromSteps(steps));
+  return cost_model::EstimatedNs(candidate.features);
+}
+
+absl::StatusOr<double> SearchTask::PredictGain(std::string_view default_steps, int count,
+                                               cost_model::CostModel* model) {
+  TW_ASSIGN(const Candidate standard, maker_.MakeFromSteps(default_steps));
+  std::vector<cost_model::FeatureVector> rows = {standard.features};
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    if (i == base_.size() && !GrowBase(&unreported_)) break;
+    const auto any = [](const std::string&) { return true; };
+    auto made = maker_.Make(base_[i].point, Origin::kDraft, any, &unreported_.times);
+    if (made.ok()) rows.push_back(std::move(made->features));
+  }
+  TW_ASSIGN(const std::vector<float> scores, model->Predict(rows));
+  return *std::max_element(scores.begin(), scores.end()) - scores.front();
+}
+
 absl::StatusOr<AskResult> SearchTask::Ask(int count, std::string_view batch_id,
                                           cost_model::CostModel* model) {
-  AskResult result;
+  AskResult result = std::exchange(unreported_, {});
   support::Rng rng = support::Rng(options_.seed).Split(batch_id);
   Pool pool;
   // A model that knows other tasks is asked what is still better, generation by generation. The

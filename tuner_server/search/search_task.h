@@ -1,19 +1,17 @@
-// The search of one task: ask for the next picks, tell what became of them. Picks are a pure
-// function of (seed, what was told in which order, batch id, model): a search that is rebuilt from
-// the log goes on exactly as the one that wrote it. What is kept besides only saves work. One
-// owner; not thread-safe.
+// The search of one task: ask for the next picks, tell their results. Picks are a pure function of
+// the seed, the results and their order, the batch id and the model. Therefore a search that is
+// rebuilt from the log continues exactly as the one that wrote it. All other state only saves work.
+// One owner; not thread-safe.
 //
 // Ask ranks a pool of drafts (legal, lowered, with features, never measured):
-//   inherited  what was good for relatives of the task (transfer.h), while little is known;
-//   base    the best predicted of a random stream of points that grows with what was told;
-//   fresh   mutations and crossings of the best told points, the default's neighbours and, once
-//           there is something to learn from, mutations of the best predicted: made for each batch
-//           from its own random stream.
-// The cost model ranks all of them; the picks are its top, but for two shares. Once something is
-// known, one descends: neighbours of the best measured, a knob one step up or down, for models
-// overlook what is a matter of one knob. The other, which is stated, explores: while little is
-// known, the best predicted of micro-kernels (lanes, register tile, unrolling) that nobody has
-// tried yet; later, any of the rest at random.
+//   inherited  good points of the task's relatives (transfer.h), while little is known;
+//   base       the best predicted points of a random stream, which grows with the results;
+//   fresh      mutations and crossings of the best measured points, neighbours of the default, and
+//              mutations of the best predicted. Each batch makes them from its own random stream.
+// The cost model ranks all of them. The picks are its top, except for two shares. One descends: it
+// takes neighbours of the best measured, with one knob one step up or down (off by default). The
+// other explores. While little is known, it takes the best predicted of micro-kernels (lanes,
+// register tile, unrolling) that were not tried yet; later, any draft at random.
 #pragma once
 
 #include <memory>
@@ -42,8 +40,8 @@ struct SearchOptions {
   int generations = 6;   // of mutations of what a pre-trained model likes best, `offspring` each,
   int late_generations = 1;  // while little is known, and then: the best told are better parents
   int offspring = 24;
-  double base_growth = 1;  // points of the stream looked at, more for each told program
-  // Chains of mutations that cool down, in place of those generations: as many drafts of them.
+  double base_growth = 1;  // additional points of the stream for each told program
+  // Chains of mutations that cool down, instead of those generations, with as many drafts.
   bool annealing = false;
   int chains = 12;
   double transfer_share = 0.25;    // of a task's first picks: what it inherited
@@ -55,7 +53,7 @@ struct SearchOptions {
                                    // worth nothing beside mutations, results/ablations.txt)
 };
 
-// What the switched parts are to a task's search.
+// Applies the switched parts to a task's search.
 void UseParts(const SearchParts& parts, SearchOptions* options);
 
 struct Pick {
@@ -76,23 +74,32 @@ struct AskResult {
 
 class SearchTask {
  public:
-  // `variants`: the task's unscheduled functions, the usual one first; `flops` of one run.
+  // `variants`: the task's unscheduled functions, the usual algorithm first. `flops`: of one run.
   static absl::StatusOr<std::unique_ptr<SearchTask>> Create(std::vector<schedule::Variant> variants,
                                                             double flops, const ir::Target& target,
                                                             const SearchOptions& options);
 
-  // Repeated records replace what was known of the program. `point` (PointText) makes the program a
-  // parent of others; without it, or where it does not give this program, it is none.
+  // Takes a result. A repeated record replaces the earlier one. With `point` (PointText) the
+  // program becomes a parent of others, if the point gives this program.
   void Tell(const Told& told, std::string_view steps, std::string_view point = "");
 
-  // Points of this task's space that were good for its relatives, the most promising first: first
-  // picks, as long as little is known. Replaces what was there; before the first Ask.
+  // Sets the points that were good for the task's relatives, the most promising first. They are
+  // among the first picks. Call before the first Ask.
   void Inherit(std::vector<Point> points) { inherited_ = std::move(points); }
+
+  // Estimates the time of one run by first principles. Errors: schedule.* if the steps do not
+  // replay.
+  absl::StatusOr<double> EstimateNs(std::string_view steps);
+  // Returns the log2 of the speedup that the model expects of the best of `count` drafts over the
+  // default schedule, at least 0. The drafts are the first points of the random stream, which Ask
+  // looks at again: no later pick changes. Errors: as EstimateNs, and the model's.
+  absl::StatusOr<double> PredictGain(std::string_view default_steps, int count,
+                                     cost_model::CostModel* model);
 
   absl::StatusOr<AskResult> Ask(int count, std::string_view batch_id, cost_model::CostModel* model);
 
-  // Told and measured (or infeasible) programs with features, for training, in the order told.
-  // Records whose steps do not replay are left out.
+  // Returns the measured or infeasible programs with features, for training, in the order told.
+  // Leaves out records whose steps do not replay.
   std::vector<cost_model::DataRow> TrainingRows(int group);
 
   const Space& space() const { return *space_; }
@@ -167,6 +174,7 @@ class SearchTask {
   std::vector<BasePoint> base_;  // distinct programs, in the order of the stream
   std::unordered_set<std::string> base_hashes_;
   bool base_ended_ = false;                      // the stream gives nothing new any more
+  AskResult unreported_;                         // counts since the last Ask
   std::unordered_map<std::string, Known> told_;  // pending ones, too
   std::vector<std::string> measured_;            // of those, program hashes in the order told
 };

@@ -10,9 +10,9 @@
 #include "deploy/support/strings.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "tuner_server/jobs/job_times.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/cost_models.h"
-#include "tuner_server/log/log_stats.h"
 #include "tuner_server/log/target_text.h"
 #include "tuner_server/modules/module_store.h"
 #include "tuner_server/search/search_parts.h"
@@ -249,15 +249,17 @@ absl::StatusOr<v1::Job> JobApi::Cancel(const v1::CancelJobRequest& request) {
 
 absl::StatusOr<v1::ListTasksResponse> JobApi::ListTasks(const v1::ListTasksRequest& request) {
   TW_ASSIGN(const JobPath path, ParseJobPath(request.parent()));
-  TW_TRY(log_->GetJob(path.job).status());
+  TW_ASSIGN(const log::JobRow job, log_->GetJob(path.job));
+  TW_ASSIGN(const v1::Job spec, jobs::SpecFromJson(job.spec_json));
   const std::string list = "tasks of " + request.parent();
   TW_ASSIGN(const PageRequest page, ReadPage(request.page(), list));
-  TW_ASSIGN(const std::vector<log::TaskStats> tasks, log::ComputeTaskStats(log_, path.job));
+  TW_ASSIGN(const jobs::JobTimes times, jobs::ReadJobTimes(log_, job, spec));
   v1::ListTasksResponse response;
-  const auto count = static_cast<int64_t>(tasks.size());
+  const auto count = static_cast<int64_t>(times.rows.size());
   const int64_t end = std::min(count, page.position + page.size);
   for (int64_t i = page.position; i < end; ++i) {
-    *response.add_tasks() = TaskMessage(tasks[static_cast<size_t>(i)]);
+    const auto index = static_cast<size_t>(i);
+    *response.add_tasks() = TaskMessage(times.rows[index], times.tasks[index]);
   }
   if (end < count) response.set_next_page_token(PageToken(list, end));
   return response;

@@ -63,7 +63,7 @@ v1::Job JobMessage(const log::JobRow& row, const v1::Job& stored,
   job.mutable_conditions()->Assign(snapshot.conditions.begin(), snapshot.conditions.end());
   *job.mutable_progress() = snapshot.progress;
   if (!snapshot.best_trial.empty()) {
-    job.set_best_trial(JobName(row.id) + "/" + snapshot.best_trial);
+    job.set_best_trial(JobName(snapshot.best_trial));
   }
   job.set_published_module(row.published_module);
   *job.mutable_create_time() = Timestamp(row.created_us);
@@ -78,9 +78,8 @@ v1::Job JobMessage(const log::JobRow& row, const v1::Job& stored,
   return job;
 }
 
-v1::Task TaskMessage(const log::TaskStats& stats) {
+v1::Task TaskMessage(const log::TaskRow& row, const jobs::TaskTimes& times) {
   v1::Task task;
-  const log::TaskRow& row = stats.task;
   task.set_name(TaskName(row.job, row.name));
   task.set_workload_hash(support::HexDecode(row.hash).value_or(row.hash));
   task.set_weight(static_cast<int32_t>(row.weight));
@@ -92,13 +91,17 @@ v1::Task TaskMessage(const log::TaskStats& stats) {
     launch->set_name(names.launch);
     launch->mutable_onnx_nodes()->Assign(names.nodes.begin(), names.nodes.end());
   }
-  task.set_trials(static_cast<int32_t>(stats.ended));
-  task.set_default_us(stats.default_median / kNsPerUs);
-  task.set_best_us(stats.best_median / kNsPerUs);
-  if (stats.best_trial != 0) {
-    task.set_best_trial(TrialName(row.job, row.name, stats.best_trial));
-    task.set_best_steps(stats.best_steps);
+  task.set_trials(static_cast<int32_t>(times.ended));
+  task.set_default_us(times.standard.time / kNsPerUs);
+  task.set_why_no_default(times.why_no_default);
+  if (times.standard.time > 0 && times.standard.job != row.job) {
+    task.set_default_job(JobName(times.standard.job));
   }
+  if (times.best.time <= 0) return task;
+  task.set_best_us(times.best.time / kNsPerUs);
+  task.set_best_trial(TrialName(times.best.job, times.best.task, times.best.trial));
+  task.set_best_steps(times.best_steps);
+  if (times.best.job != row.job) task.set_best_job(JobName(times.best.job));
   return task;
 }
 

@@ -9,7 +9,7 @@
 #include "deploy/support/status.h"
 #include "tilewright/v1/job.pb.h"
 #include "tuner_server/jobs/job_manager.h"
-#include "tuner_server/log/log_stats.h"
+#include "tuner_server/jobs/job_times.h"
 
 namespace tilewright::service {
 
@@ -33,7 +33,7 @@ google::protobuf::Timestamp Timestamp(int64_t micros);
 // `stored` is the client's request; the function fills in all output fields.
 v1::Job JobMessage(const log::JobRow& row, const v1::Job& stored,
                    const jobs::JobSnapshot& snapshot);
-v1::Task TaskMessage(const log::TaskStats& stats);
+v1::Task TaskMessage(const log::TaskRow& row, const jobs::TaskTimes& times);
 v1::Trial TrialMessage(const log::TrialRow& row, const std::vector<std::string>& measurements,
                        const std::string& device);
 
