@@ -248,11 +248,32 @@ TEST(CliJobs, TheTableNamesTaskLaunchesAndNodes) {
   EXPECT_EQ(TasksJson({task}, {})["tasks"][0]["launches"][0]["onnx_nodes"][1], "Relu_1");
 }
 
-TEST(CliJobs, NothingIsSummedWhileATaskIsUnmeasured) {
-  const std::vector<v1::Task> tasks = {MakeTask("conv", 2, 4e6, 400, 100),
-                                       MakeTask("dense", 1, 1e6, 0, 0)};
-  EXPECT_THAT(TasksTable(tasks, {}), HasSubstr("default -, tuned -, gain -"));
-  EXPECT_EQ(TasksJson(tasks, {})["tuned_us"], 0.0);
+TEST(CliJobs, AMissingTimeLeavesTheGainOfTheOthersAndItsReason) {
+  std::vector<v1::Task> tasks = {MakeTask("conv", 2, 4e6, 400, 100),
+                                 MakeTask("dense", 1, 1e6, 0, 90)};
+  tasks[1].set_name("projects/default/jobs/j/tasks/t1-dense");
+  tasks[1].set_why_no_default("not valid: measure.baseline.drift");
+  const std::string text = TasksTable(tasks, {});
+  EXPECT_THAT(text, HasSubstr("end to end (sum of kernels, 1 of 2 tasks): default 800 µs, tuned "
+                              "200 µs, gain 4.00x"));
+  EXPECT_THAT(text, HasSubstr("no default time of t1-dense: not valid: measure.baseline.drift"));
+  const nlohmann::json json = TasksJson(tasks, {});
+  EXPECT_EQ(json["default_us"], 0.0) << "the whole is not known";
+  EXPECT_EQ(json["gain"], 4.0);
+  EXPECT_EQ(json["timed_tasks"], 1);
+  EXPECT_EQ(json["tasks"][1]["why_no_default"], "not valid: measure.baseline.drift");
+  EXPECT_THAT(TasksTable({MakeTask("dense", 1, 1e6, 0, 0)}, {}),
+              HasSubstr("0 of 1 tasks): default -, tuned -, gain -"));
+}
+
+TEST(CliJobs, TimesFromTheLogAreMarked) {
+  std::vector<v1::Task> tasks = {MakeTask("conv", 1, 4e6, 400, 100)};
+  tasks[0].set_default_job("projects/default/jobs/first");
+  EXPECT_THAT(TasksTable(tasks, {}), HasSubstr("400 µs*  100 µs "));
+  EXPECT_THAT(TasksTable(tasks, {}), HasSubstr("* from the log: measured by job first"));
+  const nlohmann::json json = TasksJson(tasks, {});
+  EXPECT_EQ(json["tasks"][0]["default_from_log"], "first");
+  EXPECT_EQ(json["tasks"][0]["tuned_from_log"], "");
 }
 
 TEST(CliJobs, OnlySucceededIsSuccess) {
@@ -507,6 +528,30 @@ TEST(CliError, AdviceFitsWhatIsWrongWithAModel) {
         "graph.onnx.unsupported_operator", "graph.onnx.attribute", "graph.onnx.dynamic"}) {
     EXPECT_THAT(advice(slug), Not(HasSubstr("onnx.checker"))) << slug << ": the file is fine";
   }
+}
+
+// A second tuning measures nothing: its times are the first one's, marked as such.
+TEST(CliReport, TimesFromTheLogAreShownAndMarked) {
+  const auto log = MakeLog({{"a", "x", 30, 2, "llvm-19", log::Outcome::kOk, true}, {"a", "x", 10}});
+  log::JobRow second;
+  second.id = "second";
+  second.uid = "v";
+  second.target = kTarget;
+  second.spec_json = R"({"recall": true})";
+  ASSERT_TRUE(log->CreateJob(second).ok());
+  log::TaskRow task;
+  task.job = "second";
+  task.name = "a";
+  task.hash = "hash-a";
+  task.weight = 1;
+  ASSERT_TRUE(log->PutTasks("second", "llvm-19", "net", {task}).ok());
+  ReportOptions options;
+  options.job = "second";
+  const auto html = ReportHtml(log.get(), options);
+  ASSERT_TRUE(html.ok()) << html.status();
+  EXPECT_THAT(*html, HasSubstr("Default 30 ns, tuned 10 ns, gain 3.00x.</p>"));
+  EXPECT_THAT(*html, HasSubstr("30 ns*</td>"));
+  EXPECT_THAT(*html, HasSubstr("* from the log: measured by job j."));
 }
 
 TEST(CliScheduleChoice, BestUsableRecordPerTask) {

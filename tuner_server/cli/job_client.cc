@@ -51,9 +51,11 @@ ProgressState ToProgress(const v1::Progress& progress, const v1::Job::State stat
   if (progress.has_eta()) out.eta_s = Seconds(progress.eta());
   if (progress.best_us() > 0) {
     out.best = "best " + TimeText(progress.best_us() * 1e3);
-    if (progress.baseline_us() > 0) {
-      out.best += " (" + RatioText(progress.baseline_us(), progress.best_us()) + ")";
-    }
+    // A server of an earlier version states no gain.
+    const std::string gain = progress.gain() > 0
+                                 ? RatioText(progress.gain(), 1)
+                                 : RatioText(progress.baseline_us(), progress.best_us());
+    if (gain != "-") out.best += " (" + gain + ")";
   }
   out.running = state == v1::Job::RUNNING;
   out.note = out.running ? progress.current_task() : support::ToLower(v1::Job::State_Name(state));

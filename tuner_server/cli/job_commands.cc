@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
@@ -37,6 +38,51 @@ double Total(const std::vector<v1::Task>& tasks, double (v1::Task::*time)() cons
   return total;
 }
 
+// The tasks whose default and best schedules were both measured.
+struct Timed {
+  size_t tasks = 0;
+  double default_us = 0, best_us = 0;  // sums of weight x time
+};
+Timed TimedOf(const std::vector<v1::Task>& tasks) {
+  Timed timed;
+  for (const v1::Task& task : tasks) {
+    if (!(task.default_us() > 0) || !(task.best_us() > 0)) continue;
+    ++timed.tasks;
+    timed.default_us += task.weight() * task.default_us();
+    timed.best_us += task.weight() * task.best_us();
+  }
+  return timed;
+}
+
+constexpr char kFromLog[] = "*";  // behind a time that another job measured
+
+std::string MarkedTime(double us, const std::string& job) {
+  return TimeText(us * 1e3) + (us > 0 && !job.empty() ? kFromLog : "");
+}
+
+// Lines below the table: what its marks mean, and why a time is missing.
+std::string Notes(const std::vector<v1::Task>& tasks) {
+  std::set<std::string> jobs;
+  std::string text;
+  for (const v1::Task& task : tasks) {
+    if (!task.default_job().empty()) jobs.insert(LastPart(task.default_job()));
+    if (!task.best_job().empty()) jobs.insert(LastPart(task.best_job()));
+    if (task.default_us() > 0 || task.why_no_default().empty()) continue;
+    text += StrCat("no default time of ", LastPart(task.name()), ": ", task.why_no_default(), "\n");
+  }
+  if (jobs.empty()) return text;
+  return StrCat(kFromLog, " from the log: measured by job ", support::Join(jobs, ", "), "\n", text);
+}
+
+std::string GainText(const v1::Progress& progress) {
+  if (!(progress.gain() > 0)) return RatioText(progress.baseline_us(), progress.best_us());
+  std::string text = RatioText(progress.gain(), 1);
+  if (progress.timed_tasks() < progress.tasks()) {
+    text += StrCat(" on ", progress.timed_tasks(), " of ", progress.tasks(), " tasks");
+  }
+  return text;
+}
+
 std::string StateText(const v1::Job& job) {
   return support::ToLower(v1::Job::State_Name(job.state()));
 }
@@ -50,8 +96,7 @@ void PrintJob(const v1::Job& job) {
     text += StrCat(", ", count, " ", kind);
   }
   text += StrCat("\nend to end ", TimeText(job.progress().best_us() * 1e3), ", default ",
-                 TimeText(job.progress().baseline_us() * 1e3), " (",
-                 RatioText(job.progress().baseline_us(), job.progress().best_us()), ")");
+                 TimeText(job.progress().baseline_us() * 1e3), " (", GainText(job.progress()), ")");
   if (!job.published_module().empty()) text += "\nmodule    " + job.published_module();
   for (const v1::Condition& condition : job.conditions()) {
     text += StrCat("\nwaiting   ", condition.reason(), ": ", condition.message());
@@ -81,6 +126,9 @@ nlohmann::json JobJson(const v1::Job& job) {
             {"trials_total", job.progress().trials_total()},
             {"best_us", job.progress().best_us()},
             {"baseline_us", job.progress().baseline_us()},
+            {"gain", job.progress().gain()},
+            {"tasks", job.progress().tasks()},
+            {"timed_tasks", job.progress().timed_tasks()},
             {"elapsed_s", Seconds(job.progress().elapsed())},
             {"retrainings", job.progress().retrainings()},
             {"failed_by_kind", failed}}}};
@@ -109,16 +157,19 @@ std::string TasksTable(const std::vector<v1::Task>& tasks, const FleetPeaks& pea
   for (const v1::Task& task : tasks) {
     const double gflops = Gflops(task), peak = peaks.Of(task.data_type());
     table.AddRow({LastPart(task.name()), task.description(), StrCat(task.weight()),
-                  TimeText(task.default_us() * 1e3), TimeText(task.best_us() * 1e3),
+                  MarkedTime(task.default_us(), task.default_job()),
+                  MarkedTime(task.best_us(), task.best_job()),
                   RatioText(task.default_us(), task.best_us()),
                   gflops > 0 ? FormatFixed(gflops, 1) : "-",
                   gflops > 0 && peak > 0 ? FormatFixed(100 * gflops / peak, 1) + "%" : "-",
                   StrCat(task.trials()), LaunchesText(LaunchesOf(task))});
   }
-  const double before = Total(tasks, &v1::Task::default_us);
-  const double after = Total(tasks, &v1::Task::best_us);
-  return StrCat(table.Render(), "end to end (sum of kernels): default ", TimeText(before * 1e3),
-                ", tuned ", TimeText(after * 1e3), ", gain ", RatioText(before, after), "\n");
+  const Timed timed = TimedOf(tasks);
+  const bool all = timed.tasks == tasks.size();
+  return StrCat(table.Render(), "end to end (sum of kernels",
+                all ? "" : StrCat(", ", timed.tasks, " of ", tasks.size(), " tasks"), "): default ",
+                TimeText(timed.default_us * 1e3), ", tuned ", TimeText(timed.best_us * 1e3),
+                ", gain ", RatioText(timed.default_us, timed.best_us), "\n", Notes(tasks));
 }
 
 nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, const FleetPeaks& peaks) {
@@ -131,13 +182,19 @@ nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, const FleetPeaks& p
                     {"uses", task.weight()},
                     {"default_us", task.default_us()},
                     {"tuned_us", task.best_us()},
+                    {"default_from_log", LastPart(task.default_job())},
+                    {"tuned_from_log", LastPart(task.best_job())},
+                    {"why_no_default", task.why_no_default()},
                     {"gflops", Gflops(task)},
                     {"data_type", task.data_type()},
                     {"share_of_peak", peak > 0 ? Gflops(task) / peak : 0.0},
                     {"trials", task.trials()},
                     {"best_steps", task.best_steps()}});
   }
+  const Timed timed = TimedOf(tasks);
   return {{"tasks", rows},
+          {"timed_tasks", timed.tasks},
+          {"gain", timed.best_us > 0 ? timed.default_us / timed.best_us : 0.0},
           {"default_us", Total(tasks, &v1::Task::default_us)},
           {"tuned_us", Total(tasks, &v1::Task::best_us)}};
 }
@@ -172,8 +229,7 @@ int JobsList(const ServerPlace& server, OutputFormat format) {
         rows.push_back(JobJson(job));
         table.AddRow({LastPart(job.name()), job.display_name(), StateText(job),
                       StrCat(job.progress().measured(), "/", job.progress().trials_total()),
-                      RatioText(job.progress().baseline_us(), job.progress().best_us()),
-                      TimestampText(job.create_time())});
+                      GainText(job.progress()), TimestampText(job.create_time())});
       }
       request.mutable_page()->set_page_token(page.next_page_token());
     } while (!request.page().page_token().empty());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "compiler/driver/tasks.h"
 #include "deploy/support/file.h"
@@ -14,6 +15,8 @@
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/cli/svg_chart.h"
 #include "tuner_server/cli/table.h"
+#include "tuner_server/jobs/job_times.h"
+#include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/log_stats.h"
 
 namespace tilewright::cli {
@@ -64,7 +67,8 @@ std::string Section(int level, const std::string& title, const std::string& body
 
 // One job with what the charts need.
 struct JobData {
-  log::JobStats stats;
+  log::JobStats stats;  // its tasks' times are those below
+  jobs::JobTimes times;
   std::vector<log::TrialRow> trials;  // in the order of their ends, open ones left out
   std::vector<log::RecordRow> records;
 };
@@ -72,6 +76,12 @@ struct JobData {
 absl::StatusOr<JobData> Load(log::TuningLog* log, const std::string& job) {
   JobData data;
   TW_ASSIGN(data.stats, log::ComputeJobStats(log, job));
+  TW_ASSIGN(const v1::Job spec, jobs::SpecFromJson(data.stats.job.spec_json));
+  TW_ASSIGN(data.times, jobs::ReadJobTimes(log, data.stats.job, spec));
+  for (size_t i = 0; i < data.times.tasks.size(); ++i) {
+    data.stats.tasks[i].default_median = data.times.tasks[i].standard.time;
+    data.stats.tasks[i].best_median = data.times.tasks[i].best.time;
+  }
   TW_ASSIGN(std::vector<log::TrialRow> trials, AllTrials(log, job));
   std::erase_if(trials, [](const log::TrialRow& trial) { return !log::IsFinal(trial.state); });
   std::stable_sort(trials.begin(), trials.end(),
@@ -120,29 +130,57 @@ std::string CurveSvg(const JobData& data) {
   return ChartSvg(chart);
 }
 
+// Marked where another job measured it.
+std::string MarkedTime(const jobs::TrialTime& time, const std::string& job) {
+  return TimeText(time.time) + (time.time > 0 && time.job != job ? "*" : "");
+}
+
+// What the marks of the table mean, and why times are missing.
+std::string TaskNotesHtml(const JobData& data) {
+  std::set<std::string> others;
+  std::string text;
+  for (size_t i = 0; i < data.times.tasks.size(); ++i) {
+    const jobs::TaskTimes& task = data.times.tasks[i];
+    for (const jobs::TrialTime* time : {&task.standard, &task.best}) {
+      if (time->time > 0 && time->job != data.stats.job.id) others.insert(time->job);
+    }
+    if (task.standard.time > 0) continue;
+    text += StrCat("<p>No default time of ", EscapeHtml(data.times.rows[i].name), ": ",
+                   EscapeHtml(task.why_no_default), ".</p>\n");
+  }
+  if (others.empty()) return text;
+  return StrCat("<p>* from the log: measured by job ", EscapeHtml(support::Join(others, ", ")),
+                ".</p>\n", text);
+}
+
 std::string TasksHtml(const JobData& data) {
-  std::vector<log::TaskStats> tasks = data.stats.tasks;
-  const auto time = [](const log::TaskStats& task) {
-    return static_cast<double>(task.task.weight) * task.best_median;
+  const auto time = [&](size_t i) {
+    return data.times.tasks[i].weight * data.times.tasks[i].best.time;
   };
-  std::stable_sort(tasks.begin(), tasks.end(),
-                   [&time](const auto& a, const auto& b) { return time(a) > time(b); });
+  std::vector<size_t> order;
   double total = 0;
-  for (const log::TaskStats& task : tasks) total += time(task);
+  for (size_t i = 0; i < data.times.tasks.size(); ++i) {
+    order.push_back(i);
+    total += time(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&time](size_t a, size_t b) { return time(a) > time(b); });
   std::vector<std::vector<std::string>> rows;
-  for (const log::TaskStats& task : tasks) {
-    const double share = total > 0 ? 100 * time(task) / total : 0;
-    const double gflops = task.best_median > 0 ? task.task.flops / task.best_median : 0;
-    rows.push_back({task.task.name, task.task.description, StrCat(task.task.weight),
-                    TimeText(task.default_median), TimeText(task.best_median),
-                    RatioText(task.default_median, task.best_median),
+  for (const size_t i : order) {
+    const log::TaskRow& row = data.times.rows[i];
+    const jobs::TaskTimes& task = data.times.tasks[i];
+    const double share = total > 0 ? 100 * time(i) / total : 0;
+    const double gflops = task.best.time > 0 ? row.flops / task.best.time : 0;
+    rows.push_back({row.name, row.description, StrCat(row.weight),
+                    MarkedTime(task.standard, row.job), MarkedTime(task.best, row.job),
+                    RatioText(task.standard.time, task.best.time),
                     gflops > 0 ? FormatFixed(gflops, 1) : "-", FormatFixed(share, 1) + "%",
-                    StrCat(task.ended),
-                    LaunchesText(module::ParseLaunchNames(task.task.launch_names))});
+                    StrCat(task.ended), LaunchesText(module::ParseLaunchNames(row.launch_names))});
   }
   return HtmlTable({"task", "what", ">uses", ">default", ">best", ">gain", ">GFLOP/s",
                     ">of the time", ">trials", "launches (ONNX nodes)"},
-                   rows);
+                   rows) +
+         TaskNotesHtml(data);
 }
 
 // Operations per byte that must move at least, against operations per time: what a kernel could
@@ -237,15 +275,19 @@ std::string FailuresHtml(const JobData& data) {
 
 std::string JobHtml(const JobData& data, const ReportOptions& options) {
   const log::JobRow& job = data.stats.job;
+  const jobs::TimedTasks timed = jobs::SumTimed(data.times.tasks);
   std::string html =
       StrCat("<p>", EscapeHtml(job.model_name.empty() ? "model" : job.model_name), " for ",
              EscapeHtml(job.target), ", asked by ",
              EscapeHtml(job.created_by.empty() ? "-" : job.created_by), ": ",
              EscapeHtml(support::ToLower(log::JobStateName(job.state))), " after ",
              data.stats.counts.ended, " trials; ", FormatFixed(data.stats.counts.device_s, 1),
-             " s on devices. Default ", TimeText(data.stats.default_total()), ", tuned ",
-             TimeText(data.stats.best_total()), ", gain ",
-             RatioText(data.stats.default_total(), data.stats.best_total()), ".</p>\n");
+             " s on devices. Default ", TimeText(timed.standard), ", tuned ", TimeText(timed.best),
+             ", gain ", RatioText(timed.standard, timed.best),
+             static_cast<size_t>(timed.tasks) == data.times.tasks.size()
+                 ? ""
+                 : StrCat(" (", timed.tasks, " of ", data.times.tasks.size(), " tasks)"),
+             ".</p>\n");
   html += Section(3, "Tuning curve", CurveSvg(data));
   html += Section(3, "Tasks", TasksHtml(data));
   html += Section(3, "Roofline", RooflineSvg(data, options));
@@ -281,11 +323,11 @@ absl::StatusOr<std::string> ReportHtml(log::TuningLog* log, const ReportOptions&
   for (const log::JobRow& job : jobs) {
     TW_ASSIGN(const JobData data, Load(log, job.id));
     const log::JobStats& stats = data.stats;
-    rows.push_back({job.id, job.model_name, job.target,
-                    support::ToLower(log::JobStateName(job.state)), StrCat(stats.counts.ended),
-                    TimeText(stats.default_total()), TimeText(stats.best_total()),
-                    RatioText(stats.default_total(), stats.best_total()),
-                    FormatFixed(stats.counts.device_s, 1) + " s"});
+    const jobs::TimedTasks timed = jobs::SumTimed(data.times.tasks);
+    rows.push_back(
+        {job.id, job.model_name, job.target, support::ToLower(log::JobStateName(job.state)),
+         StrCat(stats.counts.ended), TimeText(timed.standard), TimeText(timed.best),
+         RatioText(timed.standard, timed.best), FormatFixed(stats.counts.device_s, 1) + " s"});
     body += JobHtml(data, options);
   }
   return StrCat(kHead, "<h1>Tilewright report</h1>\n",
