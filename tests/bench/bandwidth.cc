@@ -14,20 +14,20 @@ constexpr int kRounds = 7;
 constexpr double kRoundBytes = 64e6;  // read in a round, by all
 
 // 64 bytes at a time and eight sums, so that loads and not additions are what it waits for.
-using Line = uint64_t __attribute__((vector_size(64), may_alias));
+using CacheLine = uint64_t __attribute__((vector_size(64), may_alias));
 struct alignas(64) Bytes {
   uint64_t words[8];
 };
 
 [[gnu::noinline, gnu::target_clones("avx512f", "avx2", "default")]] uint64_t ReadAll(
     const Bytes* bytes, size_t lines) {
-  const auto* data = reinterpret_cast<const Line*>(bytes);
-  Line sums[8] = {};
+  const auto* data = reinterpret_cast<const CacheLine*>(bytes);
+  CacheLine sums[8] = {};
   for (size_t i = 0; i + 8 <= lines; i += 8) {
     for (size_t j = 0; j < 8; ++j) sums[j] ^= data[i + j];
   }
   uint64_t all = 0;
-  for (const Line& sum : sums) all ^= sum[0] ^ sum[7];
+  for (const CacheLine& sum : sums) all ^= sum[0] ^ sum[7];
   return all;
 }
 

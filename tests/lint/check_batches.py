@@ -14,7 +14,7 @@ import source_files
 TARGET = re.compile(r"tw_(?:library|executable)\(([\w-]+)\s+SRCS\s+(.*?)(?:\bAPART\b|\bDEPS\b|\))", re.S)
 TYPE = re.compile(r"^(?:struct|class|enum(?: class)?) (\w+)\b[^;]*?\{", re.M)
 CONSTANT = re.compile(r"^(?:static |inline )?(?:constexpr|const) [^;=({]*?\b(k[A-Z]\w*)\b", re.M)
-USING = re.compile(r"^using [\w:]+::(\w+);", re.M)
+USING = re.compile(r"^using (?:[\w:]+::(?=\w+;))?(\w+)(?:;| = )", re.M)
 FUNCTION = re.compile(r"^[\w:][\w:<>,&* \n]*?[ *&](\w+)\(([^;{}()]*(?:\([^()]*\)[^;{}()]*)*)\)\s*(?:const )?\{", re.M)
 
 
