@@ -549,8 +549,8 @@ TEST(CliReport, TimesFromTheLogAreShownAndMarked) {
   options.job = "second";
   const auto html = ReportHtml(log.get(), options);
   ASSERT_TRUE(html.ok()) << html.status();
-  EXPECT_THAT(*html, HasSubstr("Default 30 ns, tuned 10 ns, gain 3.00x.</p>"));
-  EXPECT_THAT(*html, HasSubstr("30 ns*</td>"));
+  EXPECT_THAT(*html, HasSubstr("Default 30.0 ns, tuned 10.0 ns, gain 3.00x.</p>"));
+  EXPECT_THAT(*html, HasSubstr("30.0 ns*</td>"));
   EXPECT_THAT(*html, HasSubstr("* from the log: measured by job j."));
 }
 

@@ -553,7 +553,7 @@ TEST_F(DevicePoolTest, EndedWorkThatIsAskedForAgainIsDeliveredAgainNotMeasured) 
   ASSERT_TRUE(pool.Acknowledge(ack).ok());
   v1::PullResultsResponse nothing;
   EXPECT_FALSE(pool.Pull(pull, &nothing));
-  EXPECT_EQ(pool.Submit("somebody", Item("w1"), At(5)).kind(), v1::SubmitOutcome::KIND_INVALID);
+  EXPECT_EQ(pool.Submit("somebody", Item("w1"), At(5)).kind(), v1::SubmitOutcome::KIND_CONFLICT);
 
   for (const v1::WorkItem& item : {Item("w1"), retried, Item("w3")}) {
     const v1::SubmitOutcome outcome = pool.Submit("tuner", item, At(6));

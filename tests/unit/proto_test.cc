@@ -174,7 +174,7 @@ TEST(ProtoTest, OutsideClientsFindTheFixedNames) {
                           "ListTrials", "ExportLog", "ImportLog"));
   EXPECT_THAT(Methods(ModuleVersion::descriptor()->file(), "ModuleService"),
               ElementsAre("ResolveModule", "GetModuleVersion", "ListModuleVersions",
-                          "SetModuleAlias", "AddModuleSignature", "PruneModules"));
+                          "SetModuleAlias", "AddModuleSignature", "ReleaseModule", "PruneModules"));
   EXPECT_THAT(Methods(ReadRequest::descriptor()->file(), "ArtifactService"),
               ElementsAre("FindMissing", "BatchWrite", "Write", "Read"));
   EXPECT_EQ(Outcome_Name(OK), "OK");
