@@ -196,7 +196,10 @@ class LoopbackConsumer {
   void TrySubmit(const std::vector<v1::WorkItem>& items) {
     v1::SubmitWorkRequest request;
     request.set_consumer(kConsumer);
-    for (const v1::WorkItem& item : items) *request.add_work_items() = item;
+    for (const v1::WorkItem& item : items) {
+      *request.add_work_items() = item;
+      asked_again_.insert(item.name());
+    }
     v1::SubmitWorkResponse response;
     grpc::ClientContext context;
     daemon::SetTimeout(&context, Patiently(5'000));
@@ -220,7 +223,7 @@ class LoopbackConsumer {
       return;
     }
     for (const v1::WorkUpdate& update : response.updates()) {
-      if (!cursors_.insert(update.cursor()).second) continue;
+      if (!cursors_.insert(update.cursor()).second || IsRepeated(update)) continue;
       if (update.has_result()) ++results_by_id_[update.result().measurement_id()];
       if (update.state() == v1::WORK_STATE_QUEUED) {
         again_.push_back(update.reason());
@@ -292,6 +295,15 @@ class LoopbackConsumer {
   const std::vector<std::string>& again() const { return again_; }
 
  private:
+  // Whether it is the end of an item that is known already, delivered again because the item was
+  // submitted again: of the same measurement.
+  bool IsRepeated(const v1::WorkUpdate& update) const {
+    const auto known = finals_.find(update.work_item());
+    return known != finals_.end() && asked_again_.count(update.work_item()) != 0 &&
+           update.state() == known->second.state() &&
+           update.result().measurement_id() == known->second.result().measurement_id();
+  }
+
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::DispatchService::Stub> dispatch_;
   std::unique_ptr<v1::ArtifactService::Stub> artifacts_;
@@ -301,6 +313,7 @@ class LoopbackConsumer {
   std::map<std::string, v1::WorkUpdate> finals_;
   std::map<std::string, int> results_by_id_;
   std::vector<std::string> again_;
+  std::set<std::string> asked_again_;  // work items that were submitted by TrySubmit
 };
 
 }  // namespace tilewright::tests
