@@ -46,7 +46,8 @@ class Help(cli_case.Case):
             where = " ".join(path)
             examples = re.search(r"^Examples:\n((?:  .*\n)+)", text + "\n", re.M)
             self.assertTrue(examples, where + ": no examples")
-            lines = [line.split("#")[0] for line in examples.group(1).splitlines()]
+            joined = re.sub(r"\\\n\s*", "", examples.group(1))  # a command may take several lines
+            lines = [line.split("#")[0] for line in joined.splitlines()]
             own = [line for line in lines if ("tilewright " + where) in line]
             self.assertTrue(own, "%s: no example of itself" % where)
             if "SUBCOMMANDS" in text.upper():
