@@ -97,6 +97,7 @@ __attribute__((target("avx2,fma"))) double BlockAvx2(float seed, double* operati
          _mm256_cvtss_f32(s4) + _mm256_cvtss_f32(s5) + _mm256_cvtss_f32(s6) + _mm256_cvtss_f32(s7) +
          _mm256_cvtss_f32(s8) + _mm256_cvtss_f32(s9);
 }
+
 // Dot products of four bytes, added to 32-bit sums: eight operations per lane.
 __attribute__((target("avx512f,avx512vnni"))) double BlockDots512(float seed, double* operations) {
   const __m512i a = _mm512_set1_epi32(static_cast<int>(seed)), b = a;

@@ -116,7 +116,7 @@ struct ImportOptions {
   // --shape NAME=1x3x224x224: of an input, or of a named dimension (NAME=8). A size that one shape
   // settles holds wherever the model uses the dimension's name.
   std::map<std::string, std::vector<int64_t>> shapes;
-  int64_t max_bytes = int64_t{2} << 30;  // of the model and of any one tensor
+  int64_t max_bytes = int64_t{kMaxModelBytes};  // of the model and of any one tensor
 };
 // ONNX bytes → graph. Unknown operators are all named (node, operator, opset); hostile bytes give
 // errors (graph.onnx.*).

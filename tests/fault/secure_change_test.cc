@@ -110,8 +110,6 @@ TEST_F(SecureChangeTest, ARevokedCertificateIsOutWithoutARestart) {
   EXPECT_TRUE(RawCall(laptop, health).ok());
 }
 
-// Whoever dials refuses a server whose certificate was revoked, on the connection that it has, too,
-// and goes back to it when it shows another one.
 TEST_F(SecureChangeTest, ADeviceOfARevokedAgentSaysSoAtOnce) {
   StartTracker();
   StartAgent();
@@ -144,6 +142,8 @@ TEST_F(SecureChangeTest, ADeviceOfARevokedAgentSaysSoAtOnce) {
   EXPECT_TRUE(WaitFor([&] { return reachability() == v1::REACHABILITY_ONLINE; }));
 }
 
+// Whoever dials refuses a server whose certificate was revoked, on the connection that it has, too,
+// and goes back to it when it shows another one.
 TEST_F(SecureChangeTest, ARevokedServerGetsNoCalls) {
   StartTracker();
   StartAgent();
