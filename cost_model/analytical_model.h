@@ -16,7 +16,7 @@ namespace tilewright::cost_model {
 // The inner kernel of a statement: what stays in registers and what moves per vector operation.
 struct RegisterTile {
   double lanes = 1;              // elements computed by one vector operation
-  double accumulators = 1;       // vectors accumulated at once
+  double accumulators = 1;       // vectors that are summed up side by side
   double registers = 1;          // vectors alive
   double spill = 0;              // registers beyond what there are
   double loads_per_op = 0;       // vector loads and broadcasts per vector operation

@@ -1,8 +1,9 @@
 // What the trees of a model of many tasks are fitted to: the order of each task's programs, mostly,
-// and a little of how far apart they are. A pair of a task's programs costs -log(sigmoid(k * (score
-// of the faster - score of the slower))), weighted by how near its faster one comes to the task's
-// best (RankNet: Burges et al., ICML 2005); squared error beside it keeps scores in units of log2
-// of time, which training on a job's own rows goes on from.
+// and a little of how far apart they are. A pair of a task's programs costs
+//   -log(sigmoid(k * (score of the faster - score of the slower)))
+// weighted by how near its faster one comes to the task's best (RankNet: Burges et al., ICML 2005).
+// An additional squared error keeps scores in units of log2 of time: training on a job's own rows
+// continues from them.
 #pragma once
 
 #include <cstdint>

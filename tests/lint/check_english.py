@@ -22,14 +22,12 @@ MENDED = {
     "deploy/docs", "deploy/module", "deploy/ops", "deploy/ops/ci", "deploy/runtime", "deploy/sql", "deploy/support",
     "device_agent", "proto", "proto/tilewright/v1", "tests", "tests/bench", "tests/conformance", "tests/differential",
     "tests/e2e", "tests/fault", "tests/fuzz", "tests/golden", "tests/lint", "tests/long", "tests/models", "tests/sim",
-    "tests/support", "tests/unit", "tracker", "tuner_server", "tuner_server/cli",
-    "tuner_server/log", "tuner_server/service",
+    "tests/support", "tests/unit", "tracker", "tuner_server", "tuner_server/cli", "tuner_server/jobs",
+    "tuner_server/log", "tuner_server/modules", "tuner_server/search", "tuner_server/service",
+    "cost_model", "deploy/security",
 }
-# Those of these folders that are still to be mended.
-LATER = {
-    "deploy/ops/threat_model.md", "proto/tilewright/v1/builder.proto", "proto/tilewright/v1/job.proto",
-    "proto/tilewright/v1/module.proto",
-}
+# Terms of the field: where a word to avoid is right. A search is asked for candidates and told results (ask and tell).
+TERMS = {"told": ("tuner_server/search", "tuner_server/jobs", "proto/tilewright/v1/builder.proto")}
 
 # Words to avoid -> what to say.
 AVOID = {
@@ -95,10 +93,16 @@ def paragraphs_of_comments(text):
             part.append(body.strip())
 
 
-def findings(text):
+def is_term(word, path):
+    return path.startswith(TERMS.get(word.lower(), ()))
+
+
+def findings(text, path):
     prose = CODE.sub("X", text)
     for pattern, instead in AVOIDED:
         for match in pattern.finditer(prose):
+            if is_term(match.group(0), path):
+                continue
             yield "avoid \"%s\": %s" % (match.group(0), instead)
     for sentence in END.split(prose):
         count = len(WORD.findall(sentence))
@@ -125,7 +129,7 @@ def check(root):
     files = source_files.repository_files(root)
     check_messages(report, root, files)
     for path in files:
-        if os.path.dirname(path) not in MENDED or path in LATER:
+        if os.path.dirname(path) not in MENDED:
             continue
         document = path.endswith(".md")
         if not document and (not path.endswith((".h", ".proto")) or path.startswith("tests/")):
@@ -133,7 +137,7 @@ def check(root):
         count += 1
         text = source_files.read_text(path, root)
         for line, part in (paragraphs_of_document if document else paragraphs_of_comments)(text):
-            for finding in findings(part):
+            for finding in findings(part, path):
                 report.add("%s:%d" % (path, line), finding)
     return report.finish("%d texts" % count)
 

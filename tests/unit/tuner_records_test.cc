@@ -122,7 +122,18 @@ TEST_F(TunerServiceTest, ModulesAreResolvedAndListed) {
   EXPECT_TRUE(absl::IsNotFound(none)) << none;
   EXPECT_EQ(Slug(none), "module.not_found");
   resolve.clear_constraint();
+  resolve.set_exact(true);
+  EXPECT_EQ(Slug(Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, resolve).status()),
+            "module.not_found");
+  resolve.clear_exact();
   resolve.clear_target();
+  resolve.set_number(1);
+  got = Value(Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, resolve));
+  EXPECT_EQ(got.version().number(), 1);
+  resolve.set_number(-1);
+  EXPECT_EQ(Slug(Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, resolve).status()),
+            "module.resolve.constraint");
+  resolve.clear_number();
   resolve.set_preferred_target("cpu,arch=aarch64,cpu=cortex-a76,threads=4");
   got = Value(Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, resolve));
   EXPECT_EQ(got.match(), v1::ResolveModuleResponse::FALLBACK);

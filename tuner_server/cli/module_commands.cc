@@ -194,7 +194,8 @@ absl::StatusOr<v1::ResolveModuleResponse> ResolveModule(ServerClient& client,
     TW_ASSIGN(ref, ParseModule(question.module));
     request.set_parent(ref.module);
     request.set_alias(ref.alias);
-    if (ref.number > 0) request.set_constraint(StrCat(ref.number));
+    request.set_number(ref.number);
+    if (ref.number > 0) request.set_constraint(StrCat(ref.number));  // for older servers
   }
   if (!question.model.empty()) {
     const auto digest = support::HexDecode(question.model);
@@ -212,6 +213,7 @@ absl::StatusOr<v1::ResolveModuleResponse> ResolveModule(ServerClient& client,
     request.set_preferred_target(ExpandTarget("native").value_or(""));
   }
   TW_TRY(AddLimits(question, &request));
+  request.set_exact(question.exact);
   if (question.exact) request.set_constraint("exact");
   request.set_device_class(question.device_class);
   TW_ASSIGN(v1::ResolveModuleResponse answer,

@@ -64,7 +64,7 @@ struct JobEnvironment {
   BuildPool* builds = nullptr;
   Dispatcher* dispatcher = nullptr;
   TaskClaims* claims = nullptr;  // of all jobs of the log
-  // Told what was reconciled with the tracker. Null: nobody asks.
+  // Called with what was reconciled with the tracker; may be null.
   std::function<void(const Reconciled&)> on_reconciled;
 };
 
@@ -142,7 +142,7 @@ class JobCore {
   JobCore(const JobEnvironment& environment, const JobCoreOptions& options, log::JobRow job)
       : env_(environment), options_(options), job_(std::move(job)) {}
 
-  // Pauses that differ from job to job: those of a restarted tuner do not all return at once.
+  // Pauses that differ from job to job: those of a restarted tuner do not all return together.
   support::Backoff Retries(std::string_view purpose) const;
 
   // job_recall.cc: what other jobs know
@@ -150,7 +150,7 @@ class JobCore {
   void TakeRecalled(TaskState* task, log::TrialRow trial, const log::RecordRow& record);
   bool AllKnown();
 
-  // job_share.cc: jobs beside this one
+  // job_share.cc: other jobs that run now
   void RestoreOwnClaims();
   absl::StatusOr<bool> Claim(TaskState* task);
   bool Barred(const TaskState& task) const;
@@ -296,8 +296,8 @@ class JobCore {
   int64_t trained_rows_ = 0;   // of them at the last training
   int64_t training_rows_ = 0;  // of them in the training that is out
   int64_t retrainings_ = 0;
-  // A training runs beside the search until the batch after the next one: what it made is used from
-  // then on, whenever it ended, so that picks do not depend on how fast it was.
+  // A training runs while the search continues, until the batch after the next one. What it made is
+  // used from then on, whenever it ended, so that picks do not depend on how fast it was.
   bool training_out_ = false;
   bool train_in_background_ = true;  // not after a child died with one: the next one is watched
   int64_t training_batches_ = 0;     // batches asked for when it was started

@@ -3,7 +3,7 @@
 //
 // The tuning log alone cannot promise that: a restored log does not know which numbers came after
 // the backup. So the server writes each number into a file next to the log before it is used.
-// The file can be told from its copies (support/original_file.h):
+// The file recognises its copies (support/original_file.h):
 // - The log is older than the file (tuner.db was copied back by hand): the file knows the numbers.
 // - The file is a copy or is missing (the folder was restored, or copied): nothing in the folder
 //   knows the numbers. From then on numbers start at the time of the start in seconds since 1970,

@@ -65,7 +65,7 @@ class BuilderSession {
   std::unique_ptr<cost_model::CostModel> model_;   // ranks now
   std::string model_id_;                           // empty: neither a shipped nor a trained one
   TrainingThread training_;
-  std::string base_;  // the shipped model that training goes on from; empty: none fits
+  std::string base_;  // the shipped model that training continues from; empty: none fits
 };
 
 }  // namespace tilewright::search

@@ -50,7 +50,7 @@ struct SearchOptions {
   double early_exploration = 0.5;  // the same for a task's first ones
   size_t descend_from = 16;        // measured programs from which on
   double descend_share = 0;        // of the picks are neighbours of the best measured (measured:
-                                   // worth nothing beside mutations, results/ablations.txt)
+                                   // adds nothing to mutations, results/ablations.txt)
 };
 
 // Applies the switched parts to a task's search.

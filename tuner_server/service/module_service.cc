@@ -85,6 +85,22 @@ absl::StatusOr<std::string> CanonicalTarget(const std::string& text) {
   return target.ToString();
 }
 
+// `exact` and `number`, or the text by which older clients say either.
+absl::Status ReadConstraint(const v1::ResolveModuleRequest& request,
+                            modules::ResolveRequest* question) {
+  const std::string& text = request.constraint();
+  const int64_t number_in_text = support::ParseInt64(text).value_or(0);
+  if (request.number() < 0 || (!text.empty() && text != "exact" && number_in_text <= 0)) {
+    return support::InvalidArgument(
+        "module.resolve.constraint",
+        StrCat("expected a version number of 1 or more, or \"exact\" as constraint, found ",
+               request.number() < 0 ? StrCat(request.number()) : support::Quote(text)));
+  }
+  question->wish.exact = request.exact() || text == "exact";
+  question->number = request.number() > 0 ? request.number() : number_in_text;
+  return absl::OkStatus();
+}
+
 // What the request says about time: `max_latency_us` and `not_slower_than`.
 absl::Status ReadLimits(const v1::ResolveModuleRequest& request, modules::ModuleStore* store,
                         modules::ResolveRequest* question) {
@@ -271,16 +287,7 @@ absl::StatusOr<v1::ResolveModuleResponse> ModuleServiceImpl::Resolve(
     return support::InvalidArgument("module.resolve.alias",
                                     "expected a module with the alias, found none");
   }
-  const auto number = support::ParseInt64(request.constraint());
-  if (number && *number > 0) {
-    question.number = *number;
-  } else if (request.constraint() == "exact") {
-    question.wish.exact = true;
-  } else if (!request.constraint().empty()) {
-    return support::InvalidArgument(
-        "module.resolve.constraint",
-        "expected exact or a version number, found " + support::Quote(request.constraint()));
-  }
+  TW_TRY(ReadConstraint(request, &question));
   TW_TRY(ReadLimits(request, store_, &question));
   TW_ASSIGN(const modules::Choice resolved, store_->Resolve(question));
   v1::ResolveModuleResponse response;
