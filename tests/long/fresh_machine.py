@@ -14,6 +14,7 @@ import re
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -98,17 +99,8 @@ def make_machine(args, root):
     return len(installed)
 
 
-def run_command(name, root, log, ci):
-    """Runs one command of the README inside the machine; returns its row of the report."""
-    script = ENTER.format(root=shlex.quote(str(root)), ci="CI=true" if ci else "",
-                          command=shlex.quote(f"cd /{HOME} && {COMMANDS[name]}"))
-    processor = ProcessorTime()
-    begin = time.monotonic()
-    process = subprocess.Popen(
-        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--propagation", "private", "bash", "-c", script],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        preexec_fn=processor.join)
-    steps, output = [], []
+def read_steps(name, process, begin, processor, log, steps, output):
+    """Copies what the command writes to the log, and notes when each step starts."""
     for line in process.stdout:
         log.write(line)
         log.flush()
@@ -118,7 +110,25 @@ def run_command(name, root, log, ci):
             now = (time.monotonic(), processor.seconds())
             steps.append(((found[1] or found[2]).strip(), *now))
             print(f"{name}: {now[0] - begin:6.0f} s  {steps[-1][0]}", flush=True)
-    code = process.wait()
+
+
+def run_command(name, root, log, ci):
+    """Runs one command of the README inside the machine; returns its row of the report."""
+    script = ENTER.format(root=shlex.quote(str(root)), ci="CI=true" if ci else "",
+                          command=shlex.quote(f"cd /{HOME} && {COMMANDS[name]}"))
+    processor = ProcessorTime()
+    begin = time.monotonic()
+    # --kill-child: what runs in the machine ends when this script does, in any way.
+    process = subprocess.Popen(
+        ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--propagation", "private", "bash", "-c", script],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        preexec_fn=processor.join)
+    steps, output = [], []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with contextlib.ExitStack() as stack:
+        stack.callback(process.kill)
+        read_steps(name, process, begin, processor, log, steps, output)
+        code = process.wait()
     end = (time.monotonic(), processor.seconds())
     processor.close()
     row = {"command": COMMANDS[name], "exit_code": code, "wall_s": round(end[0] - begin, 1),
