@@ -25,9 +25,10 @@ std::string Percent(double ratio) {
 
 }  // namespace
 
-int64_t DeviceHealth::ProbeAfterSeconds(int probes) const {
-  const auto last = static_cast<int>(options_.probe_after_s.size()) - 1;
-  return options_.probe_after_s[static_cast<size_t>(std::clamp(probes, 0, last))];
+int64_t DeviceHealth::ProbeAfterSeconds(const HealthRow& row) const {
+  const bool passes = row.reason == kSlow || row.reason == kInvalid;
+  const std::vector<int64_t>& after = passes ? options_.slow_probe_after_s : options_.probe_after_s;
+  return after[static_cast<size_t>(std::clamp(row.probes, 0, static_cast<int>(after.size()) - 1))];
 }
 
 bool DeviceHealth::Suspect(std::string_view reason, const std::string& detail, HealthRow* row) {
@@ -125,6 +126,12 @@ bool DeviceHealth::OnBatch(const std::vector<double>& baselines, HealthRow* row)
                  row);
 }
 
+// Whether a device that stays slower is as it is now, rather than disturbed.
+bool DeviceHealth::IsNewUsual(double ratio, const HealthRow& row) const {
+  return row.verdict == Verdict::kQuarantined && row.reason == kSlow &&
+         row.probes + 1 >= options_.slow_probes && ratio <= options_.slow_usual;
+}
+
 bool DeviceHealth::OnCanary(const v1::MeasurementResult& result, double best_ns, HealthRow* row) {
   if (row->verdict == Verdict::kGood) return false;
   if (result.outcome() != v1::OK) {
@@ -134,18 +141,23 @@ bool DeviceHealth::OnCanary(const v1::MeasurementResult& result, double best_ns,
                result.error_class(), " here"),
         row);
   }
-  if (drift_.Slower({result.baseline_before(), result.baseline_after()})) {
+  const bool slower = drift_.Slower({result.baseline_before(), result.baseline_after()});
+  const double ratio = std::min(result.baseline_before(), result.baseline_after()) /
+                       std::max(drift_.reference(), 1.0);
+  if (slower && !IsNewUsual(ratio, *row)) {
     return Quarantine(kSlow,
-                      StrCat("its baseline is ",
-                             Percent(std::min(result.baseline_before(), result.baseline_after()) /
-                                     drift_.reference()),
-                             " slower than usual (", drift_.reference(), " ns)"),
+                      StrCat("its baseline is ", Percent(ratio), " slower than usual (",
+                             drift_.reference(), " ns)"),
                       row);
   }
   if (!result.valid()) return Quarantine(kInvalid, "a canary could not be measured well", row);
   if (best_ns > 0 && result.median() > best_ns * options_.canary_slow) {
     return Quarantine(
         kCanary, StrCat("a canary took ", result.median(), " ns, elsewhere ", best_ns, " ns"), row);
+  }
+  if (slower) {
+    Renew(row);
+    return true;
   }
   const bool blamed = row->verdict == Verdict::kSuspect && row->reason == kFailing;
   const int limit = failures_limit_ > 0 ? failures_limit_ : options_.failures;

@@ -2,7 +2,10 @@
 // candidates? Many failures in a row, of at least three different candidates, make the device a
 // suspect. Then a canary is measured: a candidate of its class that measured well before, with
 // known outputs. Only a failed canary puts the device into quarantine. There canaries probe it
-// after 1, 5, 15, then every 60 minutes. Without a canary, the next batch after that time decides.
+// after 1, 5, 15, then every 60 minutes. A device that only became slow or noisy is probed after
+// seconds: clocks and neighbours on the same host change all the time. If it stays a little slower
+// for four probes, that is its usual time from now on.
+// Without a canary, the next batch after that time decides.
 //
 // Pure; times are the caller's; not thread-safe.
 #pragma once
@@ -33,6 +36,9 @@ struct HealthOptions {
   int different = 3;         // number of different candidates that must be among them
   double canary_slow = 1.5;  // a canary fails if it takes this many times its best on the class
   std::vector<int64_t> probe_after_s = {60, 300, 900, 3600};
+  std::vector<int64_t> slow_probe_after_s = {2, 5, 10, 20, 60, 300};  // slow or noisy
+  int slow_probes = 4;  // in a row at most this much slower make a new usual time
+  double slow_usual = 1.10;
   DriftOptions drift;
 };
 
@@ -58,8 +64,8 @@ class DeviceHealth {
   void Renew(HealthRow* row);
 
   const DriftDetector& drift() const { return drift_; }
-  // Until the next probe of a device whose canary failed `probes` times.
-  int64_t ProbeAfterSeconds(int probes) const;
+  // Until the next probe of a device in quarantine.
+  int64_t ProbeAfterSeconds(const HealthRow& row) const;
 
  private:
   struct Seen {
@@ -69,6 +75,7 @@ class DeviceHealth {
   };
   bool Suspect(std::string_view reason, const std::string& detail, HealthRow* row);
   bool Quarantine(std::string_view reason, const std::string& detail, HealthRow* row);
+  bool IsNewUsual(double ratio, const HealthRow& row) const;
   bool QuarantineAgain(std::string_view reason, const std::string& detail, HealthRow* row);
   void Forget(HealthRow* row);
   bool Recent(const std::function<bool(const Seen&)>& bad, int limit) const;

@@ -144,7 +144,7 @@ void DevicePool::ActOnVerdict(Device* device, Now now) {
     device->health.OnNoCanary(&health);
   }
   if (health.verdict == Verdict::kQuarantined) {
-    const int64_t wait_s = device->health.ProbeAfterSeconds(health.probes);
+    const int64_t wait_s = device->health.ProbeAfterSeconds(health);
     device->next_probe_ns = now.mono_ns + wait_s * kSecondNs;
     health.next_probe_us = now.wall_us + wait_s * 1'000'000;
     // What is slow or noisy is not mended by a reset.
