@@ -163,6 +163,7 @@ class Server(cli_case.Fleet):
                     self.assertTrue(0 <= float(circle.get("cx")) <= width, circle.attrib)
             self.assertEqual(len(ElementTree.fromstring(charts[1]).findall("circle")), points, "one task, by default and tuned")
             self.assertIn("dense", html)
+            self.assertEqual("roof of float32" in html, name == "server.html", "a log does not know its devices' peaks")
         self.assertEqual(self.call("report", "nosuch", *self.server, "-o", "x.html").returncode, NOT_FOUND)
         self.assertFalse(os.path.exists(self.path("x.html")))
 

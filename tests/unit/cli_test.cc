@@ -538,6 +538,7 @@ TEST(CliReport, TimesFromTheLogAreShownAndMarked) {
   second.uid = "v";
   second.target = kTarget;
   second.spec_json = R"({"recall": true})";
+  second.state_reason = "version 1 stays the default: it is faster";
   ASSERT_TRUE(log->CreateJob(second).ok());
   log::TaskRow task;
   task.job = "second";
@@ -550,6 +551,7 @@ TEST(CliReport, TimesFromTheLogAreShownAndMarked) {
   const auto html = ReportHtml(log.get(), options);
   ASSERT_TRUE(html.ok()) << html.status();
   EXPECT_THAT(*html, HasSubstr("Default 30.0 ns, tuned 10.0 ns, gain 3.00x.</p>"));
+  EXPECT_THAT(*html, HasSubstr("<p>version 1 stays the default: it is faster.</p>"));
   EXPECT_THAT(*html, HasSubstr("30.0 ns*</td>"));
   EXPECT_THAT(*html, HasSubstr("* from the log: measured by job j."));
 }

@@ -172,8 +172,12 @@ void AddReport(CLI::App* app, Action* action) {
   AddLogPlace(command, &o->place);
   command->add_option("-o,--output", o->output, "file to write")->capture_default_str();
   command
-      ->add_option("--peak-gflops", o->peak_gflops,
+      ->add_option("--peak-gflops", o->peaks.float32,
                    "roof of the rooflines (default: as the server's devices say)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--peak-int8-gops", o->peaks.int8,
+                   "the same for tasks of int8 (default: as the server's devices say)")
       ->check(CLI::PositiveNumber);
   command->add_option("--peak-gbs", o->peak_gbs, "memory's gigabytes per second: their slope")
       ->check(CLI::PositiveNumber);

@@ -9,7 +9,6 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/compile_command.h"
-#include "tuner_server/cli/job_commands.h"
 #include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/log_jobs.h"
 #include "tuner_server/cli/server_client.h"
@@ -183,17 +182,29 @@ std::string TasksHtml(const JobData& data) {
          TaskNotesHtml(data);
 }
 
+// The roof of one data type over the operations per byte from `low` to `high`.
+ChartSeries Roof(const std::string& data_type, double peak, double gbs, double low, double high) {
+  ChartSeries roof{"roof of " + data_type, {}};
+  const double ridge = gbs > 0 ? peak / gbs : 0;
+  if (ridge > low) roof.points.push_back({low, low * gbs, ""});
+  roof.points.push_back({std::max(low, ridge), peak, ""});
+  roof.points.push_back({std::max(high, ridge) * 2, peak, ""});
+  return roof;
+}
+
 // Operations per byte that must move at least, against operations per time: what a kernel could
 // reach on a machine is the lower of its two roofs.
 std::string RooflineSvg(const JobData& data, const ReportOptions& options) {
   ChartSeries defaults{"default schedule", {}, false}, best{"best schedule", {}, false};
   double low = 0, high = 0;
+  std::set<std::string> data_types;
   for (const log::TaskStats& stats : data.stats.tasks) {
     const auto task = driver::MakeTask(stats.task.text);
     if (!task.ok() || task->bytes <= 0 || stats.task.flops <= 0) continue;
     const double intensity = stats.task.flops / static_cast<double>(task->bytes);
     low = low == 0 ? intensity : std::min(low, intensity);
     high = std::max(high, intensity);
+    data_types.insert(task->data_type);
     const auto point = [&](double median) {
       const double gflops = stats.task.flops / median;
       return ChartPoint{
@@ -205,13 +216,9 @@ std::string RooflineSvg(const JobData& data, const ReportOptions& options) {
     if (stats.best_median > 0) best.points.push_back(point(stats.best_median));
   }
   Chart chart{"operations per byte", "GFLOP/s", true, true, false, {defaults, best}};
-  if (low > 0 && options.peak_gflops > 0) {
-    ChartSeries roof{"roof", {}};
-    const double ridge = options.peak_gbs > 0 ? options.peak_gflops / options.peak_gbs : 0;
-    if (ridge > low) roof.points.push_back({low, low * options.peak_gbs, ""});
-    roof.points.push_back({std::max(low, ridge), options.peak_gflops, ""});
-    roof.points.push_back({std::max(high, ridge) * 2, options.peak_gflops, ""});
-    chart.series.push_back(std::move(roof));
+  for (const std::string& data_type : data_types) {
+    const double peak = options.peaks.Of(data_type);
+    if (peak > 0) chart.series.push_back(Roof(data_type, peak, options.peak_gbs, low, high));
   }
   return ChartSvg(chart);
 }
@@ -288,6 +295,7 @@ std::string JobHtml(const JobData& data, const ReportOptions& options) {
                  ? ""
                  : StrCat(" (", timed.tasks, " of ", data.times.tasks.size(), " tasks)"),
              ".</p>\n");
+  if (!job.state_reason.empty()) html += StrCat("<p>", EscapeHtml(job.state_reason), ".</p>\n");
   html += Section(3, "Tuning curve", CurveSvg(data));
   html += Section(3, "Tasks", TasksHtml(data));
   html += Section(3, "Roofline", RooflineSvg(data, options));
@@ -300,13 +308,18 @@ absl::Status Write(ReportOptions options) {
   TW_TRY(CheckWritable(options.output));
   TW_ASSIGN(const LogPlace place, ResolveLogPlace(options.place));
   TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenLog(place, options.job, true));
-  if (options.peak_gflops <= 0 && place.log_path.empty()) {
+  const bool all_known = options.peaks.float32 > 0 && options.peaks.int8 > 0;
+  if (!all_known && place.log_path.empty()) {
     TW_ASSIGN(const std::vector<log::JobRow> jobs, AllJobs(log.get(), options.job));
     TW_ASSIGN(ServerClient client, ServerClient::Connect(place.server));
+    FleetPeaks fleet;
     for (const log::JobRow& job : jobs) {
-      options.peak_gflops =
-          std::max(options.peak_gflops, FindFleetPeaks(client, job.target).float32);
+      const FleetPeaks peaks = FindFleetPeaks(client, job.target);
+      fleet.float32 = std::max(fleet.float32, peaks.float32);
+      fleet.int8 = std::max(fleet.int8, peaks.int8);
     }
+    if (options.peaks.float32 <= 0) options.peaks.float32 = fleet.float32;
+    if (options.peaks.int8 <= 0) options.peaks.int8 = fleet.int8;
   }
   TW_ASSIGN(const std::string html, ReportHtml(log.get(), options));
   TW_TRY(support::WriteFileAtomic(options.output, html));

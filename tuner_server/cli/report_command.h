@@ -4,6 +4,7 @@
 #include <string>
 
 #include "deploy/support/status.h"
+#include "tuner_server/cli/job_commands.h"
 #include "tuner_server/cli/log_source.h"
 #include "tuner_server/log/tuning_log.h"
 
@@ -13,8 +14,8 @@ struct ReportOptions {
   LogPlace place;
   std::string job;  // empty: each
   std::string output = "report.html";
-  double peak_gflops = 0;  // roof of the roofline; 0: the server's devices say, else none
-  double peak_gbs = 0;     // its slope, gigabytes per second; 0: none
+  FleetPeaks peaks;     // roofs of the roofline; 0: the server's devices say, else none
+  double peak_gbs = 0;  // their slope, gigabytes per second; 0: none
 };
 int Report(const ReportOptions& options);
 
