@@ -6,9 +6,12 @@ with their exit codes and reasons, renewal, revocation, the audit logs.
     cli_secure.py [--build DIR]        DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
 
+import contextlib
 import json
 import os
+import socketserver
 import sys
+import threading
 from pathlib import Path
 
 import onnx
@@ -18,6 +21,21 @@ import cli_case  # noqa: E402
 from cli_case import FAILED, NOT_FOUND, OK, UNAVAILABLE  # noqa: E402
 
 TRIALS = 8
+SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # the first frame of any HTTP/2 server
+
+
+@contextlib.contextmanager
+def plain_text_server():
+    """The address of a server that answers everybody as gRPC without TLS does."""
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.sendall(SETTINGS)
+            self.request.recv(4096)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield "127.0.0.1:%d" % server.server_address[1]
+        server.shutdown()
 
 
 class Secure(cli_case.Case):
@@ -95,6 +113,8 @@ class Secure(cli_case.Case):
         self.good("certs", "issue", "other", "client", "eve")
         eve = [*self.server, "--identity", self.path("other/issued/eve")]
         self.refused(UNAVAILABLE, "rpc.tls:", "jobs", "list", *eve)
+        with plain_text_server() as address:
+            self.refused(UNAVAILABLE, "rpc.tls.plain", "jobs", "list", "--server", address, *self.identity("ana"))
         with open(self.path("other/issued/eve/ca.pem"), "a") as file:
             file.write(self.read("pki/issued/ana/ca.pem"))
         self.refused(UNAVAILABLE, "rpc.tls.identity", "modules", "list", *eve)
