@@ -33,8 +33,8 @@ std::unique_ptr<CostModel> MakePriorModel();
 // Scores by a seeded hash of the row: the baseline every other model must beat.
 std::unique_ptr<CostModel> MakeRandomModel(uint64_t seed);
 // Gradient-boosted trees (xgb_model.cc). With a `base`, the bytes of a trained one, Fit
-// continues from it: fewer, shallower trees learn only what this data says that the base does not. A base of
-// another schema makes every Fit fail with cost_model.load.schema.
+// continues from it: fewer, shallower trees learn only what this data says that the base does not.
+// A base of another schema makes every Fit fail with cost_model.load.schema.
 std::unique_ptr<CostModel> MakeXgbModel(uint64_t seed, std::string base = "");
 // Boosting rounds that Fit adds on so many rows.
 int TrainingRounds(size_t rows, bool has_base);

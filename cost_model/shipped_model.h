@@ -1,6 +1,7 @@
 // The pre-trained model that is part of the product (shipped_model.ubj): it ranks a job's
 // candidates before anything was measured, and training on a job's own measurements continues from
-// it. Made by tests/bench/model_pool.py; tests/bench/results/model_pool.txt says how good it is. Pure functions; thread-safe.
+// it. Made by tests/bench/model_pool.py; tests/bench/results/model_pool.txt says how good it is.
+// Pure functions; thread-safe.
 #pragma once
 
 #include <string>

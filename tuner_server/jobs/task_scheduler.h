@@ -1,5 +1,5 @@
 // Which task of a job gets the next trials: the one where one more trial is expected to save the
-// most end-to-end time. Before anything is measured, the cost model's estimates are taken for times.
+// most end-to-end time. Before anything is measured, the cost model's estimates count as times.
 // Pure: the answer depends on the views alone, so a restarted job decides in the same way.
 #pragma once
 

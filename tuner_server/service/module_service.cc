@@ -93,8 +93,9 @@ absl::Status ReadConstraint(const v1::ResolveModuleRequest& request,
   if (request.number() < 0 || (!text.empty() && text != "exact" && number_in_text <= 0)) {
     return support::InvalidArgument(
         "module.resolve.constraint",
-        StrCat("expected a version number of 1 or more, or \"exact\" as constraint, found ",
-               request.number() < 0 ? StrCat(request.number()) : support::Quote(text)));
+        support::StrCat(
+            "expected a version number of 1 or more, or \"exact\" as constraint, found ",
+            request.number() < 0 ? support::StrCat(request.number()) : support::Quote(text)));
   }
   question->wish.exact = request.exact() || text == "exact";
   question->number = request.number() > 0 ? request.number() : number_in_text;
