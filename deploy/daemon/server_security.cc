@@ -28,12 +28,18 @@ std::string_view Find(const std::multimap<grpc::string_ref, grpc::string_ref>& m
   return found == metadata.end() ? std::string_view() : View(found->second);
 }
 
-// The URI of the certificate that the handshake has verified.
-std::string PeerUriOf(const grpc::AuthContext* context) {
-  if (context == nullptr) return "";
-  const auto uris = context->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME);
-  return uris.size() == 1 ? std::string(uris[0].data(), uris[0].size()) : "";
+// The URIs of the certificate that the handshake has verified.
+std::vector<std::string> PeerUrisOf(const grpc::AuthContext* context) {
+  std::vector<std::string> uris;
+  if (context == nullptr) return uris;
+  for (const grpc::string_ref& uri : context->FindPropertyValues(GRPC_PEER_URI_PROPERTY_NAME)) {
+    uris.emplace_back(uri.data(), uri.size());
+  }
+  return uris;
 }
+
+// For the audit log.
+std::string UrisText(const std::vector<std::string>& uris) { return support::Join(uris, " "); }
 
 std::string CredentialText(const grpc::AuthContext* context) {
   const std::string_view pem = PeerCertificate(context);
@@ -90,8 +96,8 @@ class ServerSecurity::TokenProcessor final : public grpc::AuthMetadataProcessor 
 
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context, OutputMetadata*,
                        OutputMetadata*) override {
-    const std::string uri = PeerUriOf(context);
-    const CallFacts facts{Find(metadata, ":path"), Find(metadata, "authorization"), uri};
+    const CallFacts facts{Find(metadata, ":path"), Find(metadata, "authorization"),
+                          PeerUrisOf(context)};
     const absl::Status revoked = security_->revocations_->Check(PeerCertificate(context));
     const absl::StatusOr<security::Caller> caller =
         revoked.ok() ? security_->guard_->Admit(facts) : absl::StatusOr<security::Caller>(revoked);
@@ -99,7 +105,7 @@ class ServerSecurity::TokenProcessor final : public grpc::AuthMetadataProcessor 
     security_->TellOfRevocations();
     if (caller.ok()) return grpc::Status::OK;
     security_->Refused(facts, caller.status());
-    security_->TellRevoked(uri, CredentialText(context), caller.status());
+    security_->TellRevoked(UrisText(facts.peer_uris), CredentialText(context), caller.status());
     return ToGrpc(caller.status());
   }
 
@@ -176,8 +182,8 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerSecurity::Credent
 
 absl::StatusOr<security::Caller> ServerSecurity::Identify(
     const grpc::ServerContextBase& context) const {
-  const std::string uri = PeerUriOf(context.auth_context().get());
-  return guard_->Identify({"", Find(context.client_metadata(), "authorization"), uri});
+  return guard_->Identify({"", Find(context.client_metadata(), "authorization"),
+                           PeerUrisOf(context.auth_context().get())});
 }
 
 std::string ServerSecurity::CallerText(const grpc::ServerContextBase& context) const {
@@ -260,7 +266,7 @@ void ServerSecurity::Refused(const CallFacts& facts, const absl::Status& status)
     entry.who = caller->Text();
     entry.token = caller->token_id;
   }
-  entry.certificate = std::string(facts.peer_uri);
+  entry.certificate = UrisText(facts.peer_uris);
   entry.method = std::string(facts.method);
   entry.outcome = absl::StatusCodeToString(status.code());
   entry.detail = support::StatusText(status);
@@ -284,7 +290,7 @@ void ServerSecurity::Audited(const grpc::ServerContextBase& context, const std::
       entry.token = caller->token_id;
       forwarder = caller->role == security::Role::kTuner;
     }
-    entry.certificate = PeerUriOf(context.auth_context().get());
+    entry.certificate = UrisText(PeerUrisOf(context.auth_context().get()));
   }
   entry.from = PeerHost(context.peer());
   if (forwarder) entry.on_behalf = std::string(Find(context.client_metadata(), kOnBehalfKey));

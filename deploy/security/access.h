@@ -39,8 +39,7 @@ const MethodRule* FindRule(std::string_view method);
 bool Allows(const MethodRule& rule, Listener listener, Role role);
 
 // Whether a token may be used over this certificate: an agent's token only over that agent's
-// certificate, a person's token never over a machine's. A certificate of another authority (no
-// peer) fits every token.
+// certificate, a person's token never over a machine's.
 bool CertificateFits(const Peer& peer, Role role, std::string_view name);
 
 // How many calls one token may make: a burst, then a steady number a second.

@@ -405,8 +405,7 @@ absl::Status RenewIdentity(const std::string& authority, const std::string& fold
   LeafRequest request;
   request.days = days;
   request.hosts = infos.front().hosts;
-  const std::string uri = infos.front().uris.empty() ? "" : infos.front().uris.front();
-  TW_ASSIGN(request.peer, ParsePeerUri(uri));
+  TW_ASSIGN(request.peer, PeerOf(infos.front().uris));
   TW_ASSIGN(const IdentityFiles files, SignLeaf(signer, request, now_s));
   RecordIssued(authority, files.certificate).IgnoreError();
   return ReplaceIdentity(folder, files);

@@ -32,10 +32,17 @@ bool SameHash(std::string_view a, std::string_view b) {
 }
 
 // The token's holder, who may use it with their own certificate only.
-absl::StatusOr<Caller> HolderOf(const TokenRow& row, std::string_view peer_uri) {
+absl::StatusOr<Caller> HolderOf(const TokenRow& row, const std::vector<std::string>& peer_uris) {
   Caller caller{row.role, row.name, row.id};
-  const auto peer = ParsePeerUri(peer_uri);
-  if (!peer.ok() || CertificateFits(*peer, caller.role, caller.name)) return caller;
+  const auto peer = PeerOf(peer_uris);
+  // A company's authority signs certificates for many purposes. One that does not say whom it names
+  // here would go with every stolen token.
+  if (!peer.ok()) {
+    return support::PermissionDenied(
+        "auth.certificate.unnamed",
+        "the certificate does not name a member of the fleet: " + support::Detail(peer.status()));
+  }
+  if (CertificateFits(*peer, caller.role, caller.name)) return caller;
   return support::PermissionDenied(
       "auth.certificate.mismatch",
       support::StrCat("the token of ", caller.Text(), " may not be used with the certificate of ",
@@ -122,13 +129,13 @@ absl::Status CallGuard::StillCounts(const TokenRow& row) const {
 
 absl::StatusOr<Caller> CallGuard::Identify(const CallFacts& facts) {
   TW_ASSIGN(const TokenRow row, FindToken(facts.authorization));
-  return HolderOf(row, facts.peer_uri);
+  return HolderOf(row, facts.peer_uris);
 }
 
 absl::StatusOr<Caller> CallGuard::Admit(const CallFacts& facts) {
   TW_ASSIGN(const TokenRow row, FindToken(facts.authorization));
   TW_TRY(StillCounts(row));
-  TW_ASSIGN(Caller caller, HolderOf(row, facts.peer_uri));
+  TW_ASSIGN(Caller caller, HolderOf(row, facts.peer_uris));
   const MethodRule* rule = FindRule(facts.method);
   if (rule == nullptr) {
     return support::PermissionDenied("auth.method.unknown", "no such method here");

@@ -1,4 +1,5 @@
-// Decides about every call of a listening daemon: who calls (by a token that fits the certificate),
+// Decides about every call of a listening daemon: who calls (by a certificate that names one member
+// of the fleet, and a token that fits it),
 // how often, and whether the table of access.h allows it. A refusal has a slug and says nothing
 // that the caller has not proved to know. The token file is read again within a second of a change,
 // so a revocation needs no restart. Thread-safe; its only I/O is one stat a second.
@@ -9,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "deploy/security/access.h"
 #include "deploy/security/rate_limiter.h"
@@ -21,9 +23,9 @@ namespace tilewright::security {
 
 // What is known about a call before its handler runs.
 struct CallFacts {
-  std::string_view method;         // "/package.Service/Method"
-  std::string_view authorization;  // the header's value: "Bearer twt_..."
-  std::string_view peer_uri;       // of the verified certificate; empty for a foreign one
+  std::string_view method;             // "/package.Service/Method"
+  std::string_view authorization;      // the header's value: "Bearer twt_..."
+  std::vector<std::string> peer_uris;  // all of the verified certificate (certificate.h: PeerOf)
 };
 
 struct Caller {
@@ -42,7 +44,8 @@ class CallGuard {
 
   // Returns the caller, or why the call is refused:
   //   unauthenticated    auth.token.missing, .malformed, .unknown, .expired, .revoked
-  //   permission_denied  auth.certificate.mismatch, auth.method.unknown, auth.role.denied
+  //   permission_denied  auth.certificate.unnamed, auth.certificate.mismatch, auth.method.unknown,
+  //                      auth.role.denied
   //   resource_exhausted auth.rate.exceeded
   absl::StatusOr<Caller> Admit(const CallFacts& facts) TW_EXCLUDES(mutex_);
 

@@ -132,6 +132,14 @@ absl::StatusOr<Peer> ParsePeerUri(std::string_view uri) {
   return Peer{*kind, std::string(uri.substr(slash + 1))};
 }
 
+absl::StatusOr<Peer> PeerOf(const std::vector<std::string>& uris) {
+  if (uris.size() == 1) return ParsePeerUri(uris.front());
+  return support::NotFound(
+      uris.empty() ? "certs.uri.none" : "certs.uri.several",
+      support::StrCat("expected exactly one URI, spiffe://tilewright/KIND/NAME, found ",
+                      uris.size()));
+}
+
 absl::Status CheckName(std::string_view name) {
   const bool good = !name.empty() && name.size() <= kMaxName &&
                     name.find_first_not_of(

@@ -25,8 +25,12 @@ struct Peer {
   std::string name;
 };
 std::string PeerUri(const Peer& peer);
-// not_found (certs.uri.foreign) if it is no such URI, as in a certificate of another authority.
+// not_found (certs.uri.foreign) if it is no such URI.
 absl::StatusOr<Peer> ParsePeerUri(std::string_view uri);
+// Returns whom a certificate with these URIs names. It must have exactly one, a PeerUri: one with
+// two could be taken for either holder. not_found: certs.uri.none, certs.uri.several,
+// certs.uri.foreign.
+absl::StatusOr<Peer> PeerOf(const std::vector<std::string>& uris);
 
 // Checks a name of a certificate or an agent: at most 64 letters, digits, '-', '_' and '.'.
 // invalid_argument (certs.name.invalid).

@@ -106,8 +106,7 @@ absl::StatusOr<IdentityFiles> LoadIdentity(const std::string& folder, int64_t no
 absl::StatusOr<std::optional<Peer>> ReadPeer(const std::string& folder) {
   TW_ASSIGN(const std::string pem, ReadPart(folder, kCertificateFile));
   TW_ASSIGN(const std::vector<CertificateInfo> infos, ReadCertificates(pem, folder));
-  const std::vector<std::string>& uris = infos.front().uris;
-  const auto peer = ParsePeerUri(uris.size() == 1 ? uris.front() : "");
+  const auto peer = PeerOf(infos.front().uris);
   return peer.ok() ? std::optional<Peer>(*peer) : std::nullopt;
 }
 

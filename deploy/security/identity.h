@@ -36,8 +36,8 @@ struct IdentityFiles {
 // .untrusted), invalid_argument (certs.file.invalid).
 absl::StatusOr<IdentityFiles> LoadIdentity(const std::string& folder, int64_t now_s);
 
-// Returns whom the certificate of the folder names; nullopt for one that another kind of authority
-// made.
+// Returns whom the certificate of the folder names; nullopt if it does not name exactly one member
+// of the fleet. Daemons refuse every call of such a certificate (call_guard.h).
 absl::StatusOr<std::optional<Peer>> ReadPeer(const std::string& folder);
 
 // Returns the token of the folder without the line's end; empty if there is none.

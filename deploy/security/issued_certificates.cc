@@ -86,7 +86,7 @@ absl::StatusOr<std::vector<IssuedCertificate>> ListIssued(const std::string& aut
   TW_ASSIGN(const std::set<std::string> revoked, RevokedSerials(authority, authorities));
   std::vector<IssuedCertificate> list;
   for (const auto& [serial, info] : issued) {
-    const auto peer = ParsePeerUri(info.uris.size() == 1 ? info.uris.front() : "");
+    const auto peer = PeerOf(info.uris);
     if (!peer.ok()) continue;
     IssuedCertificate& one = list.emplace_back(IssuedCertificate{info, *peer});
     if (info.not_after_s <= now_s) one.state = CertificateState::kEnded;

@@ -63,7 +63,7 @@ class SecurityTest : public ::testing::Test {
   absl::StatusOr<Caller> Admit(const std::string& token, const char* method,
                                const char* uri = kClient) {
     const std::string header = "Bearer " + token;
-    return guard_->Admit({method, header, uri});
+    return guard_->Admit({method, header, {uri}});
   }
   std::string Slug(const std::string& token, const char* method, const char* uri = kClient) {
     return support::Slug(Admit(token, method, uri).status());
@@ -105,12 +105,13 @@ TEST_F(SecurityTest, ATypingMistakeIsToldFromAnUnknownToken) {
     EXPECT_EQ(Slug(wrong, kCreateJob), "auth.token.malformed") << at;
   }
   EXPECT_EQ(Slug("", kCreateJob), "auth.token.malformed");
-  EXPECT_EQ(support::Slug(guard_->Admit({kCreateJob, "", kClient}).status()), "auth.token.missing");
-  EXPECT_EQ(support::Slug(guard_->Admit({kCreateJob, token, kClient}).status()),
+  EXPECT_EQ(support::Slug(guard_->Admit({kCreateJob, "", {kClient}}).status()),
+            "auth.token.missing");
+  EXPECT_EQ(support::Slug(guard_->Admit({kCreateJob, token, {kClient}}).status()),
             "auth.token.malformed")
       << "without a scheme";
   for (const char* scheme : {"Bearer ", "bearer ", "BEARER "}) {
-    EXPECT_TRUE(guard_->Admit({kCreateJob, scheme + token, kClient}).ok()) << scheme;
+    EXPECT_TRUE(guard_->Admit({kCreateJob, scheme + token, {kClient}}).ok()) << scheme;
   }
   const auto stranger = CreateToken(dir_->File("other"), Role::kAdmin, "eve", 30, NowS());
   EXPECT_EQ(Slug(stranger->token, kCreateJob), "auth.token.unknown");
@@ -146,11 +147,11 @@ TEST_F(SecurityTest, WhoWasAdmittedIsNamedThoughTheTokenEndedSince) {
   EXPECT_EQ(Slug(bob.token, kCreateJob), "auth.token.revoked");
   for (const NewToken& token : {ana, bob}) {
     const std::string header = "Bearer " + token.token;
-    const auto caller = guard_->Identify({kCreateJob, header, kClient});
+    const auto caller = guard_->Identify({kCreateJob, header, {kClient}});
     ASSERT_TRUE(caller.ok()) << caller.status();
     EXPECT_EQ(caller->name, token.row.name);
     EXPECT_EQ(caller->token_id, token.row.id);
-    EXPECT_EQ(support::Slug(guard_->Identify({kCreateJob, header, kOtherAgent}).status()),
+    EXPECT_EQ(support::Slug(guard_->Identify({kCreateJob, header, {kOtherAgent}}).status()),
               "auth.certificate.mismatch");
   }
 }
@@ -315,8 +316,39 @@ TEST_F(SecurityTest, ATokenIsWorthNothingWithAnothersCertificate) {
   EXPECT_EQ(slug(tuner, "spiffe://tilewright/tuner/main"), "");
   EXPECT_EQ(slug(tuner, "spiffe://tilewright/tuner/other"), "auth.certificate.mismatch");
   EXPECT_EQ(slug(tuner, "spiffe://tilewright/tracker/lab"), "auth.certificate.mismatch");
-  EXPECT_EQ(slug(engineer, ""), "") << "of another authority: it binds nothing";
-  EXPECT_EQ(slug(engineer, "spiffe://example.org/whoever"), "");
+}
+
+// A certificate of a company's authority that names no member of the fleet must not go with every
+// token.
+TEST_F(SecurityTest, ACertificateMustNameExactlyOneMemberOfTheFleet) {
+  using std::string_literals::operator""s;
+  const NewToken engineer = Create(Role::kEngineer, "ana");
+  OpenGuard();
+  const std::string header = "Bearer " + engineer.token;
+  const auto slug = [&](std::vector<std::string> uris) {
+    const CallFacts facts{kHealth, header, std::move(uris)};
+    EXPECT_EQ(guard_->Identify(facts).status(), guard_->Admit(facts).status());
+    return support::Slug(guard_->Admit(facts).status());
+  };
+  EXPECT_EQ(slug({kClient}), "");
+  const std::vector<std::vector<std::string>> refused = {
+      {},                                         // no URI
+      {""},                                       //
+      {kClient, kOtherAgent},                     // two members
+      {kClient, kClient},                         //
+      {kClient, "https://example.org/"},          // a member and something else
+      {"spiffe://example.org/client/ana"},        // foreign
+      {"spiffe://tilewright/king/ana"},           // unknown kind
+      {"spiffe://tilewright/Client/ana"},         //
+      {"spiffe://tilewright/client/"},            // no name
+      {"spiffe://tilewright/client/ana\0.eve"s},  // NUL
+      {"spiffe://tilewright/client\0/ana"s},      //
+      {"spiffe://tilewright/client/ana\n"},       //
+      {"spiffe://tilewright/client/ana/x"},
+  };
+  for (const auto& uris : refused) {
+    EXPECT_EQ(slug(uris), "auth.certificate.unnamed") << support::Join(uris, " ");
+  }
 }
 
 TEST_F(SecurityTest, OneTokenCannotCrowdOutTheOthers) {

@@ -24,6 +24,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
+#include "tests/support/uri_identity.h"
 #include "tilewright/v1/fleet_admin.grpc.pb.h"
 
 namespace tilewright::daemon {
@@ -142,6 +143,26 @@ TEST_F(ServerSecurityTest, HandlersKnowTheCallerAndTheAuditLogTheRest) {
   EXPECT_EQ(json["token"], ana_.row.id);
   EXPECT_EQ(json["what"], "devices/d");
   EXPECT_EQ(json["from"], "127.0.0.1");
+}
+
+// What the handshake lets in must still name exactly one member: here with the fleet's authority in
+// the part of a company's.
+TEST_F(ServerSecurityTest, ACertificateWithoutExactlyOneNameIsRefused) {
+  using std::string_literals::operator""s;
+  StartHost();
+  const auto slug = [&](const std::vector<std::string>& uris) {
+    EXPECT_TRUE(tests::IssueWithUris(File("pki"), uris, File("laptop"), now_s_).ok());
+    return support::Slug(Who(Dial(ana_.token)).status());
+  };
+  EXPECT_EQ(slug({"spiffe://tilewright/client/laptop"}), "") << "names count, not who wrote them";
+  EXPECT_EQ(slug({}), "auth.certificate.unnamed");
+  EXPECT_EQ(slug({"spiffe://tilewright/client/laptop", "spiffe://tilewright/tuner/main"}),
+            "auth.certificate.unnamed");
+  EXPECT_EQ(slug({"spiffe://example.org/client/laptop"}), "auth.certificate.unnamed");
+  EXPECT_EQ(slug({"spiffe://tilewright/king/laptop"}), "auth.certificate.unnamed");
+  // A NUL: no name is cut there. Some versions of TLS refuse the handshake itself.
+  const std::string nul = slug({"spiffe://tilewright/client/laptop\0.example.org"s});
+  EXPECT_TRUE(nul == "auth.certificate.unnamed" || nul.starts_with("rpc.")) << nul;
 }
 
 TEST_F(ServerSecurityTest, WithTlsAndTokensADaemonMayListenAnywhere) { StartHost("0.0.0.0:0"); }

@@ -137,6 +137,9 @@ constexpr AdviceRow kAdvice[] = {
     {"auth.admin", "ask an administrator, or ask for less (--priority 2)"},
     {"auth.role", "ask an administrator for a token with a role that may ('tilewright tokens')"},
     {"auth.certificate.revoked", "ask an administrator for a new identity ('tilewright certs')"},
+    {"auth.certificate.unnamed",
+     "ask for a certificate with exactly one URI, spiffe://tilewright/KIND/NAME ('tilewright certs "
+     "issue' makes such)"},
     {"auth.certificate", "use the token that belongs to this certificate (--identity)"},
     {"auth.rate", "wait a moment, and ask less often"},
     {"auth.", "ask an administrator"},
