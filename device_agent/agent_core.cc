@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/support/protocol_revision.h"
 #include "deploy/support/strings.h"
 
@@ -44,7 +45,7 @@ std::vector<Record> AgentCore::Recover() const {
       result.set_error_detail(rebooted
                                   ? "the host went down while the candidate was measured"
                                   : "the agent was restarted while the candidate was measured");
-      if (rebooted) result.set_phase("timed");
+      result.set_phase(rebooted ? "timed" : daemon::kAgentEndedPhase);
       records.push_back(ResultRecord(order, std::move(result)));
     }
   }
@@ -164,6 +165,16 @@ AgentCore::SyncActions AgentCore::OnSync(const v1::SyncResponse& response) {
   return actions;
 }
 
+// Whether another device has a suspect.
+bool AgentCore::OtherSuspect(const std::string& device) const {
+  const auto suspect = [&](const auto& entry) {
+    const LedgerItem* item = ledger_.FindItem(entry.second);
+    return entry.first != device && item != nullptr && item->work.suspect();
+  };
+  return std::any_of(running_.begin(), running_.end(), suspect) ||
+         std::any_of(held_.begin(), held_.end(), suspect);
+}
+
 std::optional<WorkOrder> AgentCore::Next(const std::string& device) const {
   if (draining_ || busy(device)) return std::nullopt;
   const LedgerLease* oldest = nullptr;
@@ -174,6 +185,7 @@ std::optional<WorkOrder> AgentCore::Next(const std::string& device) const {
   if (oldest == nullptr) return std::nullopt;
   for (const LedgerItem& item : oldest->items) {
     if (item.state != ItemState::kWaiting) continue;
+    if (item.work.suspect() && OtherSuspect(device)) continue;
     return WorkOrder{oldest->lease, oldest->token, device, item.work};
   }
   return std::nullopt;

@@ -38,8 +38,8 @@ class AgentCore {
   void SetDevice(const v1::DeviceReport& report);
 
   // Returns the records for what a crash interrupted: an item that was started and has no result
-  // ends as DEVICE_LOST (class AGENT). Its phase is set only if the whole host went down while it
-  // ran: that the agent was killed is no evidence against the candidate.
+  // ends as DEVICE_LOST (class AGENT). Its phase says whether the whole host went down or only this
+  // process: either way the item may be the cause.
   std::vector<Record> Recover() const;
 
   void Apply(const Record& record);
@@ -55,8 +55,14 @@ class AgentCore {
   };
   SyncActions OnSync(const v1::SyncResponse& response);
 
-  // The next item for an idle device; none while it is busy or the agent drains.
+  // The next item for an idle device; none while it is busy or the agent drains. A suspect waits
+  // while another one runs, on any device of this agent: if the agent dies, only one of the two can
+  // be to blame.
   std::optional<WorkOrder> Next(const std::string& device) const;
+  // From Hold to LetGo the order counts as running when suspects are kept apart: others learn of it
+  // before its start is recorded.
+  void Hold(const WorkOrder& order) { held_[order.device] = MeasurementId(order.work); }
+  void LetGo(const std::string& device) { held_.erase(device); }
   // Returns false if the item was revoked or the agent drains: then do not start it.
   bool StillWanted(const WorkOrder& order) const;
   Record StartedRecord(const WorkOrder& order) const;
@@ -77,6 +83,7 @@ class AgentCore {
   bool quiet() const { return running_.empty() && ledger_.leases().empty(); }
 
  private:
+  bool OtherSuspect(const std::string& device) const;
   bool TakesGrant(const v1::Grant& grant, SyncActions* actions) const;
   void DropWaiting(const LedgerLease& lease, const v1::Revoke* revoke, SyncActions* actions) const;
   v1::Activity ActivityOf(const std::string& device) const;
@@ -85,6 +92,7 @@ class AgentCore {
   Ledger ledger_;
   std::map<std::string, v1::DeviceReport> devices_;
   std::map<std::string, std::string> running_;  // device -> measurement id
+  std::map<std::string, std::string> held_;     // likewise
   uint64_t sequence_ = 0;
   uint64_t tracker_epoch_ = 0;
   bool draining_ = false;

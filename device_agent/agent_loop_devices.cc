@@ -149,6 +149,10 @@ void AgentLoop::MeasureOne(const WorkOrder& order, Supervisor* supervisor) {
     support::HitFailpoint(support::Failpoint::agent_started);
     measured = supervisor->Measure(input);
     support::HitFailpoint(support::Failpoint::agent_measured);
+    {
+      support::MutexLock lock(mutex_);
+      RefuseImpossible(order.work, devices_.at(order.device), &measured);
+    }
     MarkTestFault(input.fault, &measured);
     if (order.work.job() != daemon::kCanaryJob && options_.faults.Disturbs(id)) Disturb(&measured);
   } else {
@@ -200,8 +204,14 @@ void AgentLoop::DeviceLoop(const AgentDevice& device) {
       while (!ending_ && !(next = core_->Next(device.name)).has_value()) changed_.Wait(mutex_);
       if (ending_) return;
       order = *std::move(next);
+      core_->Hold(order);
     }
     MeasureOne(order, supervisor);
+    {
+      support::MutexLock lock(mutex_);
+      core_->LetGo(device.name);
+      changed_.NotifyAll();
+    }
     degraded = supervisor->broken();
     if (degraded) {
       SetHealth(device.name, supervisor->trouble());

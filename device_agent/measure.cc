@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "deploy/daemon/fleet_contract.h"
-#include "deploy/runtime/compare.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/result_check.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/duration.h"
 #include "deploy/support/strings.h"
+#include "device_agent/referee.h"
 #include "device_agent/sample_stats.h"
 
 namespace tilewright::device_agent {
@@ -28,7 +28,6 @@ namespace {
 using google::protobuf::util::TimeUtil;
 using support::StrCat;
 
-constexpr int kMaxInnerLoops = 1 << 20;
 constexpr int kBaselineSamples = 5;
 // A run that is this much slower than the limit needs no second look; others get three.
 constexpr double kHopeless = 4;
@@ -48,11 +47,6 @@ constexpr int64_t kPoolRestNs = 150'000;
 constexpr size_t kPatience = 10;
 constexpr int64_t kMinFlushBytes = int64_t{32} << 20;
 constexpr uint8_t kPoison = 0xFF;  // NaN of floats
-// More than this much of the samples' sum over the child's life is no rounding of clocks.
-constexpr double kClockSlack = 1.05;
-constexpr double kClockSlackNs = 2e6;
-// A process that computed so much more than what it reports did something else.
-constexpr double kMinShare = 1e-5;
 
 int64_t WallNs() { return support::ReadClockNs(CLOCK_MONOTONIC); }
 
@@ -133,29 +127,43 @@ absl::StatusOr<std::vector<module::InputSpec>> InputsOf(const v1::InputSpec& giv
   return specs;
 }
 
+// What the worker has to know of the outputs before it can compare them.
+v1::OutputList ListOutputs(const module::Manifest& manifest, const module::Function& function) {
+  v1::OutputList list;
+  for (const int64_t id : function.outputs) {
+    const module::Tensor& tensor = manifest.tensors[static_cast<size_t>(id)];
+    list.add_dtypes(std::string(module::DTypeName(tensor.dtype)));
+    list.add_bytes(tensor.bytes);
+  }
+  list.set_scratch_bytes(manifest.arena_bytes + manifest.workspace_bytes);
+  return list;
+}
+
 // One measurement under way. Each step returns false when the outcome is decided.
 class Measurement {
  public:
-  Measurement(const MeasureJob& job, const PhaseSink& announce)
-      : job_(job), announce_(announce), plan_(CompletePlan(job.request->plan())) {
+  Measurement(const MeasureJob& job, const MeasureHost& host)
+      : job_(job), host_(host), plan_(CompletePlan(job.request->plan())) {
     result_.set_value_kind(v1::VALUE_KIND_WALL_NS);
   }
 
-  v1::ModuleMeasured Run(const std::function<absl::Status()>& after_load) {
+  v1::ModuleMeasured Run() {
     const int64_t start = WallNs();
     int64_t loaded = start;
-    if (Load(after_load) && MakeInputs() && Prepare()) {
+    bool measured = false;
+    if (Load() && MakeInputs() && Prepare()) {
       loaded = WallNs();
-      if (FirstRun() && Baseline(&before_) && Warmup() && Timed() && Baseline(&after_)) LastCheck();
+      measured = FirstRun() && Baseline(&before_) && Warmup() && Timed() && Baseline(&after_);
     }
     if (loaded == start) loaded = WallNs();
     *result_.mutable_load_time() = TimeUtil::NanosecondsToDuration(loaded - start);
     *result_.mutable_run_time() = TimeUtil::NanosecondsToDuration(WallNs() - loaded);
     result_.set_baseline_before(before_);
     result_.set_baseline_after(after_);
-    if (result_.outcome() == v1::OUTCOME_UNSPECIFIED) {
+    if (measured) {
       result_.set_outcome(v1::OK);
       result_.set_phase(v1::WORKER_PHASE_UNSPECIFIED);
+      if (host_.claim) LastRuns();
     }
     return std::move(result_);
   }
@@ -163,7 +171,11 @@ class Measurement {
  private:
   void Enter(v1::WorkerPhase phase) {
     result_.set_phase(phase);
-    announce_(phase);
+    if (host_.announce) host_.announce(phase);
+  }
+
+  void Wait() const {
+    if (host_.wait) host_.wait();
   }
 
   bool Fail(v1::Outcome outcome, const std::string& error_class, const std::string& detail) {
@@ -173,10 +185,10 @@ class Measurement {
     return false;
   }
 
-  absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadSession(std::string_view bytes,
+  absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadSession(module::ModuleFile file,
                                                                const std::string& entry_point) {
-    return job_.device == nullptr ? LoadOnHost(bytes, entry_point, job_.max_threads)
-                                  : LoadOnDevice(bytes, entry_point, *job_.device);
+    return job_.device == nullptr ? LoadOnHost(std::move(file), entry_point, job_.max_threads)
+                                  : LoadOnDevice(std::move(file), entry_point, *job_.device);
   }
 
   bool FailLoad(const absl::Status& status) {
@@ -189,22 +201,40 @@ class Measurement {
     return Fail(v1::BUILD_ERROR, "LOAD_REFUSED", support::StatusText(status));
   }
 
-  bool Load(const std::function<absl::Status()>& after_load) {
-    Enter(v1::WORKER_PHASE_LOAD);
-    auto loaded = LoadSession(job_.module, job_.request->entry_point());
+  bool LoadCandidate() {
+    auto file = module::ModuleFile::FromBytes(job_.module);
+    if (!file.ok()) return FailLoad(file.status());
+    const std::string& entry_point = job_.request->entry_point();
+    const module::Function* function = MeasuredFunction(file->manifest(), entry_point);
+    // Before foreign code is here: what is said now is true.
+    if (function != nullptr && host_.outputs) {
+      host_.outputs(ListOutputs(file->manifest(), *function));
+    }
+    auto loaded = LoadSession(*std::move(file), entry_point);
     if (!loaded.ok()) return FailLoad(loaded.status());
     candidate_ = *std::move(loaded);
-    if (!job_.baseline.empty()) {
-      auto baseline = LoadSession(job_.baseline, "");
-      if (!baseline.ok()) return BaselineRefused(baseline.status());
-      baseline_ = *std::move(baseline);
-    }
+    return true;
+  }
+
+  bool LoadBaseline() {
+    if (job_.baseline.empty()) return true;
+    auto file = module::ModuleFile::FromBytes(job_.baseline);
+    if (!file.ok()) return BaselineRefused(file.status());
+    auto baseline = LoadSession(*std::move(file), "");
+    if (!baseline.ok()) return BaselineRefused(baseline.status());
+    baseline_ = *std::move(baseline);
+    return true;
+  }
+
+  bool Load() {
+    Enter(v1::WORKER_PHASE_LOAD);
+    if (!LoadCandidate() || !LoadBaseline()) return false;
     result_.set_clock(std::string(candidate_->clock()));
     if (plan_.flush_cache()) {
       flush_.resize(static_cast<size_t>(
           std::max<int64_t>(2 * runtime::DetectCpu().l3_bytes, kMinFlushBytes)));
     }
-    const absl::Status sealed = after_load();
+    const absl::Status sealed = host_.seal ? host_.seal() : absl::OkStatus();
     if (!sealed.ok()) return Fail(v1::RUN_CRASH, "SANDBOX", support::StatusText(sealed));
     return true;
   }
@@ -259,15 +289,17 @@ class Measurement {
     return status.ok() || KernelFailed(status);
   }
 
-  // One run whose outputs are its own.
-  bool PoisonedRun() {
+  bool Poison() {
     const absl::Status status = candidate_->Poison(kPoison);
-    return (status.ok() || KernelFailed(status)) && RunOnce();
+    return status.ok() || KernelFailed(status);
   }
 
   bool FirstRun() {
     Enter(v1::WORKER_PHASE_FIRST_RUN);
-    return PoisonedRun() && Check(v1::WORKER_PHASE_CHECK);
+    if (!Poison() || !RunOnce()) return false;
+    if (!Show(v1::WORKER_PHASE_CHECK)) return false;
+    Wait();
+    return true;
   }
 
   // A flipped bit of the exponent (of a high value bit for integers), in one element or, where a
@@ -284,8 +316,9 @@ class Measurement {
     }
   }
 
-  bool Check(v1::WorkerPhase phase) {
-    Enter(phase);
+  // Puts the outputs where the worker compares them.
+  bool Show(v1::WorkerPhase phase) {
+    result_.set_phase(phase);
     const absl::Status collected = candidate_->Collect();
     if (absl::IsDataLoss(collected)) {
       return Fail(v1::WRONG_RESULT, "OUT_OF_BOUNDS", support::StatusText(collected));
@@ -293,29 +326,28 @@ class Measurement {
     if (!collected.ok()) return KernelFailed(collected);
     const bool first = phase == v1::WORKER_PHASE_CHECK;
     if (first && job_.request->fault() == v1::INJECTED_FAULT_WRONG) SpoilOutput();
-    const std::string& expected = job_.request->expected_output();
-    if (expected.empty()) return true;
-    const module::Tolerance tolerance{job_.request->tolerance().abs(),
-                                      job_.request->tolerance().rel()};
-    const auto compared = runtime::CheckOutputs(*candidate_->tensors(), expected, tolerance);
-    if (!compared.ok()) return FailLoad(compared.status());
-    int64_t mismatches = 0;
-    int64_t count = 0;
-    std::string text;
-    double max_error = result_.max_abs_error();
-    for (size_t i = 0; i < compared->size(); ++i) {
-      const runtime::CompareResult& output = (*compared)[i];
-      mismatches += output.mismatches;
-      count += output.count;
-      max_error = std::max(max_error, output.max_abs_diff);
-      if (!output.ok() && text.empty()) {
-        text = StrCat("output ", i, ": ", runtime::CompareText(output));
-      }
+    size_t at = 0;
+    for (size_t i = 0; i < candidate_->tensors()->num_outputs(); ++i) {
+      const runtime::TensorView view = candidate_->tensors()->output(i);
+      if (view.bytes > host_.window.size() - at) break;  // nothing is expected
+      memcpy(host_.window.data() + at, view.data, view.bytes);
+      at += view.bytes;
     }
-    result_.set_max_abs_error(max_error);
-    const double allowed = job_.request->tolerance().max_mismatch_fraction();
-    if (static_cast<double>(mismatches) <= allowed * static_cast<double>(count)) return true;
-    return Fail(v1::WRONG_RESULT, first ? "FIRST_RUN" : "LAST_RUN", text);
+    Enter(phase);
+    return true;
+  }
+
+  // Each run writes onto poison, so that what it shows is its own work. The worker asks for them
+  // and times them; it ends the process when it has seen enough.
+  void LastRuns() {
+    if (!Poison()) return;
+    host_.claim(result_);
+    for (bool again = false;; again = true) {
+      Wait();
+      result_.set_phase(v1::WORKER_PHASE_LAST_CHECK);
+      if (again && !Poison()) return;
+      if (!RunOnce() || !Show(v1::WORKER_PHASE_LAST_CHECK)) return;
+    }
   }
 
   bool TimedRuns(int runs, int64_t* elapsed_ns) {
@@ -463,8 +495,6 @@ class Measurement {
     KeepFastest(max_repeats, &reported);
     for (const double ns : reported) result_.add_samples(ns);
     result_.set_inner_loops(loops_);
-    // The last timed run writes onto poison, so that what is checked afterwards is its own work.
-    if (!PoisonedRun()) return false;
     const Switches after = SwitchesNow(threads);
     v1::Telemetry* telemetry = result_.mutable_telemetry();
     telemetry->set_voluntary_context_switches(after.voluntary - before.voluntary);
@@ -472,10 +502,8 @@ class Measurement {
     return true;
   }
 
-  void LastCheck() { Check(v1::WORKER_PHASE_LAST_CHECK); }
-
   const MeasureJob& job_;
-  const PhaseSink& announce_;
+  const MeasureHost& host_;
   const v1::MeasurementPlan plan_;
   v1::ModuleMeasured result_;
   std::unique_ptr<MeasuredSession> candidate_;
@@ -490,12 +518,11 @@ class Measurement {
 
 }  // namespace
 
-v1::ModuleMeasured Measure(const MeasureJob& job, const PhaseSink& announce,
-                           const std::function<absl::Status()>& after_load) {
+v1::ModuleMeasured Measure(const MeasureJob& job, const MeasureHost& host) {
   // Never taken down: the process ends with its answer. To unload the code would take time, and
   // make threads that a candidate left behind run into nothing.
-  auto& measurement = *new Measurement(job, announce);
-  return measurement.Run(after_load);
+  auto& measurement = *new Measurement(job, host);
+  return measurement.Run();
 }
 
 double ProbeNs() {
@@ -523,85 +550,6 @@ v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan) {
   }
   if (full.target_rel_ci() <= 0) full.set_target_rel_ci(daemon::kTargetRelCi);
   return full;
-}
-
-namespace {
-
-// Longer texts than a measurement writes.
-constexpr size_t kMaxClassBytes = 100;
-constexpr size_t kMaxDetailBytes = 16384;
-
-// What a measuring process may say at all. CANCELLED, for one, is its agent's word: the tracker
-// would have the candidate measured again for ever.
-bool MayAnswer(v1::Outcome outcome) {
-  switch (outcome) {
-    case v1::OK:
-    case v1::EARLY_STOPPED:
-    case v1::WRONG_RESULT:
-    case v1::BUILD_ERROR:
-    case v1::OUT_OF_MEMORY:
-    case v1::RUN_CRASH:
-    case v1::RUN_TIMEOUT:
-    case v1::DEVICE_LOST:
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool IsTime(double value) { return std::isfinite(value) && value >= 0; }
-
-absl::Status CheckAnswer(const v1::ModuleMeasured& measured) {
-  const auto forged = [](const std::string& why) {
-    return support::DataLoss("measure.answer.forged", why);
-  };
-  if (!MayAnswer(measured.outcome())) {
-    return forged(StrCat("expected the outcome of a measurement, found ",
-                         static_cast<int>(measured.outcome())));
-  }
-  if (measured.error_class().size() > kMaxClassBytes ||
-      measured.error_detail().size() > kMaxDetailBytes || measured.samples_size() > kMaxSamples) {
-    return forged(StrCat("an answer of ", measured.ByteSizeLong(), " bytes"));
-  }
-  if (!IsTime(measured.baseline_before()) || !IsTime(measured.baseline_after())) {
-    return forged("expected times of the baseline");
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime_ns,
-                            int64_t cpu_ns) {
-  TW_TRY(CheckAnswer(measured));
-  const auto forged = [](const std::string& why) {
-    return support::DataLoss("measure.samples.forged", why);
-  };
-  if (measured.outcome() != v1::OK && measured.outcome() != v1::EARLY_STOPPED) {
-    return absl::OkStatus();
-  }
-  if (measured.samples().empty() || measured.inner_loops() < 1 ||
-      measured.inner_loops() > kMaxInnerLoops) {
-    return forged("expected samples of at least one run each");
-  }
-  double sum = 0;
-  for (const double sample : measured.samples()) {
-    if (!std::isfinite(sample) || sample < 1) {
-      return forged(StrCat("expected at least 1 ns per run, found ", sample));
-    }
-    sum += sample * measured.inner_loops();
-  }
-  const auto at_most = [&](int64_t limit_ns, const char* of) {
-    if (sum <= static_cast<double>(limit_ns) * kClockSlack + kClockSlackNs) return absl::OkStatus();
-    return forged(StrCat("samples of ", sum, " ns from a process with ", limit_ns, " ns of ", of));
-  };
-  TW_TRY(at_most(lifetime_ns, "life"));
-  const bool others_compute = measured.clock() == "monotonic" || measured.clock() == "device";
-  if (!others_compute) TW_TRY(at_most(cpu_ns, "processor time"));
-  if (sum < static_cast<double>(cpu_ns) * kMinShare) {
-    return forged(StrCat("samples of ", sum, " ns from ", cpu_ns, " ns of processor time"));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace tilewright::device_agent

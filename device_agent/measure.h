@@ -1,10 +1,12 @@
-// The measuring protocol of one candidate: load, make inputs, check, warm up, time, check again.
-// Runs in a process of its own, which the candidate's code may destroy at any moment. So every step
-// is announced before it begins. No other I/O. One call per process.
+// The measuring protocol of one candidate: load, make inputs, run for a check, warm up, time, run
+// for another check. The worker does the checks (referee.h). Runs in a process of its own, which
+// the candidate's code may destroy at any moment. So every step is announced before it begins. No
+// other I/O. One call per process.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -31,25 +33,29 @@ struct MeasureJob {
 // clean.
 double ProbeNs();
 
-using PhaseSink = std::function<void(v1::WorkerPhase)>;
+// The worker's side of a measurement. Functions that are missing are not called.
+struct MeasureHost {
+  // Hears of each step before it begins.
+  std::function<void(v1::WorkerPhase)> announce;
+  // Hears of the function's outputs, before foreign code is loaded.
+  std::function<void(const v1::OutputList&)> outputs;
+  // Called when all code is loaded and all files are open. Its error ends the measurement as an
+  // error of the sandbox.
+  std::function<absl::Status()> seal;
+  // Where the outputs go, one after the other, before CHECK and LAST_CHECK are announced. Empty if
+  // nothing is expected of them.
+  std::span<char> window;
+  // Returns when the worker wants the next step: after CHECK, after `claim`, after LAST_CHECK.
+  std::function<void()> wait;
+  // Hears of a good result. The worker then asks for one run or more, until it ends the process.
+  // Without it there are no such runs.
+  std::function<void(const v1::ModuleMeasured&)> claim;
+};
 
-// REQUIRES: a process of its own, which ends after the answer: nothing is unloaded. Calls
-// `after_load` when all code is loaded and all files are open; its error ends the measurement as an
-// error of the sandbox.
-v1::ModuleMeasured Measure(const MeasureJob& job, const PhaseSink& announce,
-                           const std::function<absl::Status()>& after_load);
+// REQUIRES: a process of its own, which ends after the answer: nothing is unloaded.
+v1::ModuleMeasured Measure(const MeasureJob& job, const MeasureHost& host);
 
 // The plan with the defaults filled in.
 v1::MeasurementPlan CompletePlan(const v1::MeasurementPlan& plan);
-
-// Limit of samples of one candidate, for the worker and for what its child reports.
-inline constexpr int kMaxSamples = 10'000;
-
-// Checks whether a child's report can be true. The child ran foreign code, so any field may hold
-// any value. `lifetime_ns` is how long the child lived by the parent's clock, `cpu_ns` the
-// processor time that it used by the kernel's count. data_loss: measure.answer.forged for values
-// that no measurement gives or that are too long to pass on; measure.samples.forged.
-absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime_ns,
-                            int64_t cpu_ns);
 
 }  // namespace tilewright::device_agent

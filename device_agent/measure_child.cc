@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -27,6 +26,7 @@
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
 #include "device_agent/measure_names.h"
+#include "device_agent/referee.h"
 #include "device_agent/sandbox.h"
 
 namespace tilewright::device_agent {
@@ -37,26 +37,62 @@ using support::StrCat;
 constexpr size_t kMaxReplyBytes = 4 << 20;  // all that a child may say
 constexpr size_t kErrorTailBytes = 4096;
 constexpr int kReplyFd = 3;
+constexpr int kGoFd = 4;
 constexpr int64_t kMaxDeadlineMs = 24 * 3600 * 1000;
 
 // --- in the child
 // ---------------------------------------------------------------------------------
 
-// Only the reply pipe and standard error stay: the worker's own streams are not the candidate's.
-void ArrangeDescriptors(int reply, int error) {
+// Only the two pipes and standard error stay: the worker's own streams are not the candidate's.
+void ArrangeDescriptors(int reply, int go, int error) {
   // Above all targets first, so that no copy overwrites a source.
   const int high_reply = fcntl(reply, F_DUPFD, 10);
+  const int high_go = fcntl(go, F_DUPFD, 10);
   const int high_error = fcntl(error, F_DUPFD, 10);
   const int null = open("/dev/null", O_RDWR);
   dup2(null, 0);
   dup2(null, 1);
   dup2(high_error, 2);
   dup2(high_reply, kReplyFd);
-  syscall(SYS_close_range, static_cast<unsigned>(kReplyFd + 1), UINT_MAX, 0U);
+  dup2(high_go, kGoFd);
+  syscall(SYS_close_range, static_cast<unsigned>(kGoFd + 1), UINT_MAX, 0U);
 }
 
-void Say(const v1::WorkerReply& reply) {
-  if (!support::WriteFrame(kReplyFd, reply.SerializeAsString(), -1).ok()) _exit(1);
+void Say(const v1::MeasuringReport& report) {
+  if (!support::WriteFrame(kReplyFd, report.SerializeAsString(), -1).ok()) _exit(1);
+}
+
+void Say(const v1::ModuleMeasured& measured) {
+  v1::MeasuringReport report;
+  *report.mutable_measured() = measured;
+  Say(report);
+}
+
+void AwaitGo() {
+  char go = 0;
+  ssize_t got = 0;
+  while ((got = read(kGoFd, &go, 1)) < 0 && errno == EINTR) {
+  }
+  if (got != 1) _exit(1);
+}
+
+MeasureHost HostOf(const ChildJob& job, OutputJudge* judge) {
+  MeasureHost host;
+  host.announce = [](v1::WorkerPhase phase) {
+    v1::MeasuringReport report;
+    report.set_phase(phase);
+    Say(report);
+  };
+  host.outputs = [](const v1::OutputList& outputs) {
+    v1::MeasuringReport report;
+    *report.mutable_outputs() = outputs;
+    Say(report);
+  };
+  host.seal = [&job] { return job.sandboxed ? SealFilter(job.profile) : absl::OkStatus(); };
+  host.window = {judge->window(), judge->size()};
+  host.wait = AwaitGo;
+  host.claim = [](const v1::ModuleMeasured& measured) { Say(measured); };
+  return host;
 }
 
 int64_t SecondsUp(const google::protobuf::Duration& duration) {
@@ -77,30 +113,19 @@ SandboxSpec SpecOf(const ChildJob& job, const std::string& scratch) {
   return spec;
 }
 
-[[noreturn]] void ChildMain(const ChildJob& job, const SandboxSpec& sandbox, pid_t parent,
-                            int reply, int error) {
+[[noreturn]] void ChildMain(const ChildJob& job, const SandboxSpec& sandbox, OutputJudge* judge,
+                            pid_t parent, int reply, int go, int error) {
   setpgid(0, 0);
-  ArrangeDescriptors(reply, error);
+  ArrangeDescriptors(reply, go, error);
   std::set_new_handler([] { _exit(kExitOutOfMemory); });
   absl::Status status = ApplyLimits(sandbox, parent);
   if (status.ok() && job.sandboxed) status = ApplyFilter(sandbox);
-  v1::WorkerReply answer;
   if (status.ok()) {
-    const PhaseSink announce = [](v1::WorkerPhase phase) {
-      v1::WorkerReply note;
-      note.mutable_phase()->set_phase(phase);
-      note.mutable_phase()->set_monotonic_ns(support::SystemClock().NowNs());
-      Say(note);
-    };
-    *answer.mutable_measured() = Measure(job.measure, announce, [&] {
-      return job.sandboxed ? SealFilter(job.profile) : absl::OkStatus();
-    });
+    const MeasureHost host = HostOf(job, judge);
+    Say(Measure(job.measure, host));
   } else {
-    answer.mutable_measured()->set_outcome(v1::DEVICE_LOST);
-    answer.mutable_measured()->set_error_class("AGENT");
-    answer.mutable_measured()->set_error_detail(support::StatusText(status));
+    Say(NotMeasured(support::StatusText(status)));
   }
-  Say(answer);
   _exit(0);
 }
 
@@ -118,15 +143,9 @@ struct Pipe {
     CloseFd(&ends[0]);
     CloseFd(&ends[1]);
   }
-  bool Open() {
-    if (pipe2(ends, O_CLOEXEC) != 0) return false;
-    return fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0;
-  }
+  bool Open() { return pipe2(ends, O_CLOEXEC) == 0; }
+  bool OpenForPolling() { return Open() && fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0; }
 };
-
-int64_t NsOf(const timeval& time) {
-  return time.tv_sec * int64_t{1'000'000'000} + time.tv_usec * int64_t{1000};
-}
 
 // Kills and reaps descendants that left the candidate's process group. Only without a filter, or
 // where a driver may run programs: else a candidate has no descendants. REQUIRES: this process has
@@ -154,7 +173,13 @@ class Watch {
  public:
   Watch(const ChildJob& job, const std::function<void(v1::WorkerPhase)>& phase,
         const std::function<void(v1::ModuleMeasured)>& answer)
-      : job_(job), phase_(phase), tell_(answer) {}
+      : job_(job),
+        phase_(phase),
+        tell_(answer),
+        judge_(job.judge != nullptr ? job.judge : &own_judge_),
+        referee_({job.measure.request->tolerance(), job.measure.max_threads,
+                  job.measure.device != nullptr},
+                 judge_, [this] { return Observe(); }) {}
 
   void Run() {
     // Descendants whose parents have ended become our children, not init's.
@@ -166,18 +191,22 @@ class Watch {
       scratch = *std::move(folder);
     }
     const SandboxSpec sandbox = SpecOf(job_, scratch.has_value() ? scratch->path() : "");
-    if (!reply_.Open() || !error_.Open()) return tell_(NotMeasured("measure.child.pipe: no pipe"));
+    if (!reply_.OpenForPolling() || !error_.OpenForPolling() || !go_.Open()) {
+      return tell_(NotMeasured("measure.child.pipe: no pipe"));
+    }
     started_ns_ = clock_.NowNs();
     const pid_t parent = getpid();
     pid_ = fork();
-    if (pid_ == 0) ChildMain(job_, sandbox, parent, reply_.ends[1], error_.ends[1]);
+    if (pid_ == 0) {
+      ChildMain(job_, sandbox, judge_, parent, reply_.ends[1], go_.ends[0], error_.ends[1]);
+    }
     if (pid_ < 0) return tell_(NotMeasured(StrCat("measure.child.fork: ", strerror(errno))));
     setpgid(pid_, pid_);  // both sides: whoever comes first
     CloseFd(&reply_.ends[1]);
     CloseFd(&error_.ends[1]);
     pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
     Wait();
-    const bool early = answer_.has_value() && !may_have_strays() && ReadCpuTime();
+    const bool early = referee_.done() && !may_have_strays();
     kill(-pid_, SIGKILL);
     kill(pid_, SIGKILL);
     if (early) {
@@ -185,25 +214,24 @@ class Watch {
       tell_(Verdict(0));
     }
     int raw = 0;
-    rusage usage{};
-    while (wait4(pid_, &raw, 0, &usage) < 0 && errno == EINTR) {
+    while (waitpid(pid_, &raw, 0) < 0 && errno == EINTR) {
     }
     CloseFd(&pidfd_);
     if (early) return;
-    cpu_ns_ = NsOf(usage.ru_utime) + NsOf(usage.ru_stime);
     if (may_have_strays()) EndStrays();
     Drain();
     tell_(Verdict(raw));
   }
 
  private:
-  // What the child and its threads have used so far. False where the system does not say.
-  bool ReadCpuTime() {
+  Observed Observe() {
+    // Of the child and its threads, by the kernel's account.
     clockid_t clock{};
     timespec used{};
-    if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &used) != 0) return false;
-    cpu_ns_ = used.tv_sec * int64_t{1'000'000'000} + used.tv_nsec;
-    return true;
+    if (clock_getcpuclockid(pid_, &clock) == 0 && clock_gettime(clock, &used) == 0) {
+      cpu_ns_ = used.tv_sec * int64_t{1'000'000'000} + used.tv_nsec;
+    }
+    return {clock_.NowNs() - started_ns_, cpu_ns_};
   }
 
   // A filter of profile strict leaves a candidate no descendants.
@@ -216,7 +244,7 @@ class Watch {
     const auto& limit = job_.measure.request->wall_limit();
     int64_t limit_ns = support::DurationNs(limit);
     if (limit_ns <= 0) limit_ns = kMaxDeadlineMs * 1'000'000;
-    while (!answer_.has_value() && !broken_) {
+    while (!referee_.done()) {
       const int64_t left_ns = started_ns_ + limit_ns - clock_.NowNs();
       if (left_ns <= 0) {
         timed_out_ = true;
@@ -255,7 +283,7 @@ class Watch {
       text->append(buffer.data(), static_cast<size_t>(got));
       if (tail && text->size() > limit) text->erase(0, text->size() - limit / 2);
       if (!tail && reply_total_ > limit) {
-        broken_ = true;
+        (void)referee_.Garbled();
         text->clear();
         return;
       }
@@ -264,58 +292,39 @@ class Watch {
 
   void TakeFrames() {
     constexpr size_t kHead = 4;
-    while (!broken_ && !answer_.has_value() && reply_bytes_.size() >= kHead) {
+    while (!referee_.done() && reply_bytes_.size() >= kHead) {
       size_t size = 0;
       for (size_t i = 0; i < kHead; ++i) {
         size |= static_cast<size_t>(static_cast<uint8_t>(reply_bytes_[i])) << (8 * i);
       }
-      if (size > kMaxReplyBytes) {
-        broken_ = true;
-        return;
-      }
-      if (reply_bytes_.size() < kHead + size) return;
-      v1::WorkerReply reply;
-      if (!reply.ParseFromArray(reply_bytes_.data() + kHead, static_cast<int>(size))) {
-        broken_ = true;
+      if (size <= kMaxReplyBytes && reply_bytes_.size() < kHead + size) return;
+      v1::MeasuringReport report;
+      if (size > kMaxReplyBytes ||
+          !report.ParseFromArray(reply_bytes_.data() + kHead, static_cast<int>(size))) {
+        (void)referee_.Garbled();
         return;
       }
       reply_bytes_.erase(0, kHead + size);
-      Take(&reply);
+      Take(report);
     }
   }
 
-  void Take(v1::WorkerReply* reply) {
-    if (reply->has_measured()) {
-      answer_ = std::move(*reply->mutable_measured());
-      answered_ns_ = clock_.NowNs();
-    } else if (reply->has_phase()) {
-      last_phase_ = reply->phase().phase();
-      phase_(last_phase_);
-    } else {
-      broken_ = true;
-    }
+  void Take(const v1::MeasuringReport& report) {
+    const v1::WorkerPhase before = referee_.phase();
+    const Referee::Next next = referee_.Take(report);
+    if (referee_.phase() != before) phase_(referee_.phase());
+    constexpr char kGo = 1;
+    // Both ends are open here, and it holds far more than a child may ask for.
+    if (next == Referee::Next::kGo && write(go_.ends[1], &kGo, 1) != 1) (void)referee_.Garbled();
   }
 
   v1::ModuleMeasured Verdict(int raw) {
     v1::ModuleMeasured measured;
-    if (answer_.has_value()) {
-      measured = *std::move(answer_);
-      const absl::Status plausible = CheckPlausible(measured, answered_ns_ - started_ns_, cpu_ns_);
-      if (!plausible.ok()) {
-        measured = v1::ModuleMeasured();
-        measured.set_outcome(v1::RUN_CRASH);
-        measured.set_error_class("SANDBOX");
-        measured.set_error_detail("forged: " + support::StatusText(plausible));
-        measured.set_phase(last_phase_);
-      }
-    } else if (broken_) {
-      measured.set_outcome(v1::RUN_CRASH);
-      measured.set_error_class("SANDBOX");
-      measured.set_error_detail("forged: the child's answer is no valid message");
-      measured.set_phase(last_phase_);
+    if (referee_.done()) {
+      measured = referee_.answer();
     } else {
       ClassifyDeath(raw, timed_out_, &measured);
-      measured.set_phase(last_phase_);
+      measured.set_phase(referee_.phase());
     }
     const bool failed = measured.outcome() != v1::OK && measured.outcome() != v1::EARLY_STOPPED;
     const std::string_view said = support::Trim(error_text_);
@@ -336,19 +345,19 @@ class Watch {
   const std::function<void(v1::ModuleMeasured)>& tell_;
   support::SystemClock clock_;
   Pipe reply_;
+  Pipe go_;
   Pipe error_;
   pid_t pid_ = -1;
   int pidfd_ = -1;
   int64_t started_ns_ = 0;
-  int64_t answered_ns_ = 0;
   int64_t cpu_ns_ = 0;
   std::string reply_bytes_;
   size_t reply_total_ = 0;
   std::string error_text_;
-  v1::WorkerPhase last_phase_ = v1::WORKER_PHASE_UNSPECIFIED;
-  std::optional<v1::ModuleMeasured> answer_;
-  bool broken_ = false;
   bool timed_out_ = false;
+  OutputJudge own_judge_;
+  OutputJudge* const judge_;
+  Referee referee_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "deploy/support/status.h"
 #include "device_agent/measure.h"
+#include "device_agent/output_judge.h"
 #include "device_agent/sandbox.h"
 #include "tilewright/v1/worker.pb.h"
 
@@ -21,6 +22,8 @@ struct ChildJob {
   bool sandboxed = true;           // false if ProbeSandbox found that it cannot be
   SandboxProfile profile = SandboxProfile::kStrict;
   std::vector<std::string> device_nodes;  // DriverAccess::nodes
+  // Has the expected outputs; null: nothing is compared. Not owned.
+  OutputJudge* judge = nullptr;
   int stop_fd = -1;  // the child is killed when this one's other end closes; -1 none
 };
 

@@ -1,8 +1,10 @@
 #include "device_agent/measured_result.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "deploy/support/strings.h"
 #include "device_agent/measure_names.h"
 #include "device_agent/sample_stats.h"
 
@@ -28,7 +30,33 @@ void Judge(const v1::MeasurementPlan& plan, v1::MeasurementResult* result) {
   result->set_valid(result->invalid_reasons().empty());
 }
 
+// Algorithms with fewer operations than the usual one (Winograd), operands of fewer bits than those
+// of the measured peak, and a peak that was measured on a busy machine, together.
+constexpr double kMostBeyondPeak = 10;
+
+double AttributeOf(const v1::DeviceReport& device, const char* name) {
+  const auto it = device.attributes().find(name);
+  return it == device.attributes().end() ? 0 : it->second.d();
+}
+
 }  // namespace
+
+void RefuseImpossible(const v1::Work& work, const v1::DeviceReport& device,
+                      v1::ModuleMeasured* measured) {
+  // 10^9 operations a second are one a nanosecond.
+  const double per_ns =
+      std::max(AttributeOf(device, "peak_gflops"), AttributeOf(device, "peak_int8_gops"));
+  if (measured->samples().empty() || work.flops() <= 0 || per_ns <= 0) return;
+  const double least = work.flops() / (per_ns * kMostBeyondPeak);
+  const double fastest = *std::min_element(measured->samples().begin(), measured->samples().end());
+  if (fastest >= least) return;
+  measured->Clear();
+  measured->set_outcome(v1::RUN_CRASH);
+  measured->set_error_class("SANDBOX");
+  measured->set_error_detail(support::StrCat("forged: measure.samples.forged: ", work.flops(),
+                                             " operations take at least ", least,
+                                             " ns on this device, found ", fastest));
+}
 
 v1::MeasurementResult ResultFrom(const v1::ModuleMeasured& measured,
                                  const v1::MeasurementPlan& plan) {

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "deploy/module/module_file.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/device_session.h"
 #include "deploy/support/clock.h"
@@ -123,10 +122,14 @@ absl::StatusOr<OpenDevice*> DeviceOf(const DeviceTarget& target) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnHost(std::string_view bytes,
+const module::Function* MeasuredFunction(const module::Manifest& manifest,
+                                         const std::string& entry_point) {
+  return manifest.FindFunction(FunctionOf(manifest, entry_point));
+}
+
+absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnHost(module::ModuleFile file,
                                                             const std::string& entry_point,
                                                             int max_threads) {
-  TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
   TW_ASSIGN(const auto module, runtime::LoadedModule::Load(std::move(file)));
   runtime::SessionOptions options;
   options.guard_pages = true;
@@ -137,10 +140,9 @@ absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnHost(std::string_view byt
   return std::make_unique<HostSession>(std::move(session));
 }
 
-absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnDevice(std::string_view bytes,
+absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnDevice(module::ModuleFile file,
                                                               const std::string& entry_point,
                                                               const DeviceTarget& target) {
-  TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
   TW_ASSIGN(OpenDevice * open, DeviceOf(target));
   const std::string function = FunctionOf(file.manifest(), entry_point);
   TW_ASSIGN(auto session, runtime::DeviceSession::Create(std::move(file), open->plugin.table(),

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "deploy/module/manifest.h"
+#include "deploy/module/module_file.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/worker.pb.h"
@@ -49,14 +50,19 @@ class MeasuredSession {
   virtual bool on_host() const = 0;
 };
 
+// The function that a measurement calls: the one asked for, else the only one, else "main". Null if
+// there is none. Calls no foreign code.
+const module::Function* MeasuredFunction(const module::Manifest& manifest,
+                                         const std::string& entry_point);
+
 // A module for the processor, with guarded buffers and pinned threads, at most `max_threads`.
-absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnHost(std::string_view bytes,
+absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnHost(module::ModuleFile file,
                                                             const std::string& entry_point,
                                                             int max_threads);
 
 // A module for `target`'s device. It has run once, on zeros, because drivers compile at the first
 // launch. unavailable (runtime.device.*) if the device itself does not work.
-absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnDevice(std::string_view bytes,
+absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnDevice(module::ModuleFile file,
                                                               const std::string& entry_point,
                                                               const DeviceTarget& target);
 

@@ -73,6 +73,7 @@ absl::StatusOr<v1::WorkerReply> Supervisor::Call(v1::WorkerRequest request, int6
   const auto left_ms = [&] { return std::max<int64_t>(0, (end_ns - clock.NowNs()) / 1'000'000); };
   absl::Status status =
       support::WriteFrame(child->stdin_fd(), request.SerializeAsString(), left_ms());
+  exchange->sent = status.ok();
   while (status.ok()) {
     const auto frame = support::ReadFrame(child->stdout_fd(), kMaxReplyBytes, left_ms());
     if (!frame.ok()) {
@@ -254,7 +255,12 @@ v1::ModuleMeasured Supervisor::Died(const Exchange& exchange, const absl::Status
   measured.set_phase(exchange.phase);
   measured.set_error_class("WORKER");
   measured.set_error_detail(detail);
-  if (exchange.phase == v1::WORKER_PHASE_UNSPECIFIED) return NotMeasured(detail);
+  if (exchange.phase == v1::WORKER_PHASE_UNSPECIFIED) {
+    v1::ModuleMeasured lost = NotMeasured(detail);
+    // A worker can be killed before it passes on that the candidate was loaded.
+    if (exchange.sent && options_.bridge.empty()) lost.set_phase(v1::WORKER_PHASE_LOAD);
+    return lost;
+  }
   if (!options_.bridge.empty()) {
     // The cable, the other machine or the worker there: the phase says that a candidate ran, which
     // may or may not have taken it down.

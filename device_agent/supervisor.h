@@ -68,6 +68,7 @@ class Supervisor {
   // Why an exchange failed: `timed_out` and `phase`.
   struct Exchange {
     v1::WorkerPhase phase = v1::WORKER_PHASE_UNSPECIFIED;
+    bool sent = false;  // the worker got all of the request
     bool timed_out = false;
   };
   absl::StatusOr<v1::WorkerReply> Call(v1::WorkerRequest request, int64_t timeout_ms,

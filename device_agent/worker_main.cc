@@ -1,7 +1,9 @@
 // tilewright-worker: the agent's measuring child. Reads requests from standard input, answers on
 // standard output (frames of proto/tilewright/v1/worker.proto), measures each candidate in a
 // process of its own.
+#include <malloc.h>
 #include <sched.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +29,7 @@
 #include "device_agent/fma_peak.h"
 #include "device_agent/host_state.h"
 #include "device_agent/measure_child.h"
+#include "device_agent/output_judge.h"
 #include "device_agent/quiet_reference.h"
 #include "device_agent/sandbox.h"
 #include "device_agent/self_test.h"
@@ -40,6 +43,8 @@ constexpr size_t kMaxRequestBytes = size_t{2} << 30;
 constexpr int kProbesAtStart = 500;
 constexpr int kProbesPerJob = 10;
 constexpr int64_t kPeakRoundMs = 40;
+// Frames are read in pieces of this size; of larger ones copies are left.
+constexpr size_t kManyBytes = size_t{4} << 20;
 constexpr int kExitUsage = 64;
 constexpr int kExitProtocol = 76;
 
@@ -59,12 +64,13 @@ class Worker {
         std::cerr << "error: worker.request.invalid: expected a WorkerRequest\n";
         return kExitProtocol;
       }
+      if (request.has_measure()) explicit_bzero(frame->data(), frame->size());
       frame->clear();
       frame->shrink_to_fit();
       id_ = request.id();
       if (request.has_quit()) return 0;
       if (request.has_measure()) {
-        if (!MeasureSlot(request.measure())) return 0;
+        if (!MeasureSlot(request.mutable_measure())) return 0;
       } else if (!Send(Answer(&request))) {
         return 0;
       }
@@ -180,8 +186,19 @@ class Worker {
     return sched_setaffinity(0, sizeof(set), &set) == 0;
   }
 
+  // What is expected stays out of the measuring processes, and so does what was freed of it.
+  absl::Status Withhold(std::string* expected) {
+    const size_t bytes = expected->size();
+    TW_TRY(judge_.Expect(expected));
+    if (bytes >= kManyBytes) malloc_trim(0);
+    return absl::OkStatus();
+  }
+
   // Answers itself, before the measuring process is gone. False when nobody listens.
-  bool MeasureSlot(const v1::MeasureModule& request) {
+  bool MeasureSlot(v1::MeasureModule* wanted) {
+    const absl::Status kept = Withhold(wanted->mutable_expected_output());
+    if (!kept.ok()) return Send(Error("worker.memory", support::StatusText(kept)));
+    const v1::MeasureModule& request = *wanted;
     const auto module = modules_.find(request.slot());
     const auto baseline = modules_.find(request.baseline_slot());
     if (module == modules_.end() ||
@@ -208,6 +225,7 @@ class Worker {
     job.measure.quiet_probe_ns = quiet_.ns();
     job.memory_limit_bytes = memory_limit_bytes_;
     job.sandboxed = sandboxed_;
+    job.judge = &judge_;
     job.stop_fd = STDIN_FILENO;
     host_.Begin();
     const auto announce = [this](v1::WorkerPhase phase) {
@@ -231,6 +249,7 @@ class Worker {
   HostState host_;
   CpuPeaks peaks_;
   InputCache inputs_;
+  OutputJudge judge_;
   std::map<std::string, std::string> modules_;
   int64_t memory_limit_bytes_ = 0;
   int threads_ = 1;

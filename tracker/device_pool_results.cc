@@ -92,8 +92,9 @@ void DevicePool::TakeResult(WorkRow* row, Attempt* attempt, const v1::Measuremen
   // this result is late: the first one stored still wins.
   const bool current = row->state == v1::WORK_STATE_LEASED && attempt == &row->attempts.back();
   // An agent that was restarted says nothing about the device, but one that never gets there does.
-  const bool never_ran = result.outcome() == v1::DEVICE_LOST && result.phase().empty() &&
-                         row->infra_losses < kMaxCanaryLosses;
+  const bool restarted = result.phase().empty() || result.phase() == daemon::kAgentEndedPhase;
+  const bool never_ran =
+      result.outcome() == v1::DEVICE_LOST && restarted && row->infra_losses < kMaxCanaryLosses;
   if (IsCanary(*row) && result.error_class() == daemon::kArtifactMissingClass) {
     LoseCanary(row, now);
     return;
@@ -142,7 +143,8 @@ void DevicePool::AwaitArtifacts(WorkRow* row, const v1::MeasurementResult& resul
 
 void DevicePool::TakeLostAttempt(WorkRow* row, const v1::MeasurementResult& result, bool current,
                                  Now now) {
-  const bool candidate = !result.phase().empty();  // it was running when the device went away
+  // It was running when the device or its agent went away. A canary is the tracker's own.
+  const bool candidate = !result.phase().empty() && !IsCanary(*row);
   if (candidate) {
     ++row->candidate_kills;
   } else {

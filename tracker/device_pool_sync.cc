@@ -212,6 +212,7 @@ void DevicePool::WriteGrant(const Lease& lease, v1::Grant* grant) const {
     *work = std::move(*item.mutable_work());
     work->set_work_item(name);
     work->set_attempt(row.attempts.back().number);
+    work->set_suspect(row.candidate_kills > 0);
     work->set_job(row.item.job());
     if (work->target().empty()) work->set_target(item.target());
   }

@@ -11,6 +11,9 @@ inline constexpr char kCanaryJob[] = "canaries";
 
 // MeasurementResult.error_class of DEVICE_LOST: the tracker did not have an artifact of the item.
 inline constexpr char kArtifactMissingClass[] = "ARTIFACT_MISSING";
+// MeasurementResult.phase of DEVICE_LOST: the item was with a worker when the agent's process
+// ended. That makes the candidate a suspect, but says nothing about the device.
+inline constexpr char kAgentEndedPhase[] = "running";
 // WorkUpdate.reason of a queued item that waits for its artifacts: the tuner submits it again.
 inline constexpr char kArtifactMissingReason[] = "work.artifact.missing";
 

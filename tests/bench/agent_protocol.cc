@@ -22,8 +22,7 @@ v1::ModuleMeasured AgentProtocol::Measure(const std::string& module_bytes, doubl
   Probe(20);
   job.measure.quiet_probe_ns = quiet_.ns();
   job.sandboxed = false;  // this process has what the sandbox forbids; it costs no time
-  return device_agent::Measure(
-      job.measure, [](v1::WorkerPhase) {}, [] { return absl::OkStatus(); });
+  return device_agent::Measure(job.measure, {});
 }
 
 void AgentProtocol::Probe(int times) {

@@ -172,6 +172,13 @@ const std::vector<Case>& StrictCases() {
       Case{"escape", v1::RUN_CRASH, "SANDBOX", SIGSYS},
       Case{"forge", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
       Case{"forge_cancelled", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
+      Case{"forge_now", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
+      Case{"forge_whole", v1::WRONG_RESULT, "FIRST_RUN", 0, "check"},
+      Case{"forge_rest", v1::WRONG_RESULT, "LAST_RUN", 0, "last_check"},
+      Case{"forge_impossible", v1::RUN_CRASH, "SANDBOX", 0, "baseline", "forged"},
+      Case{"forge_lost", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "a lost device"},
+      Case{"slow_clock", v1::RUN_CRASH, "SANDBOX", 0, "last_check", "one run took"},
+      Case{"thief", v1::OK, "", 0, "unspecified"},
       Case{"garble", v1::RUN_CRASH, "SANDBOX", 0, "first_run", "forged"},
       Case{"exit_on_load", v1::RUN_CRASH, "EXITED", 0, "load", "exit code 0", "honest", 1024, 1},
       Case{"open_on_load", v1::RUN_CRASH, "SANDBOX", SIGSYS, "load", "", "honest", 1024, 2}};

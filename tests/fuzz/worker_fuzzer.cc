@@ -1,6 +1,7 @@
 // libFuzzer entry for what crosses the pipes between an agent, its worker and the process that runs
 // a candidate: foreign code writes there. The first byte chooses the message, the rest is its
 // bytes.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,8 @@
 #include "device_agent/input_cache.h"
 #include "device_agent/measure.h"
 #include "device_agent/measured_result.h"
+#include "device_agent/output_judge.h"
+#include "device_agent/referee.h"
 #include "tilewright/v1/worker.pb.h"
 
 namespace tilewright::device_agent {
@@ -49,6 +52,30 @@ void Reply(std::string_view bytes) {
   }
 }
 
+// Reports of a measuring process, each after a byte with its length. None computes anything.
+void Reports(std::string_view bytes) {
+  OutputJudge judge;
+  std::string expected(64, '\1');
+  TW_CHECK(judge.Expect(&expected).ok());
+  Observed now;
+  Referee referee({{}, 1, false}, &judge, [&now] {
+    now.wall_ns += 1'000'000;
+    now.cpu_ns += 1'000'000;
+    return now;
+  });
+  while (!bytes.empty() && !referee.done()) {
+    const size_t size = std::min<size_t>(static_cast<uint8_t>(bytes[0]), bytes.size() - 1);
+    v1::MeasuringReport report;
+    if (report.ParseFromArray(bytes.data() + 1, static_cast<int>(size))) {
+      (void)referee.Take(report);
+    } else {
+      (void)referee.Garbled();
+    }
+    bytes.remove_prefix(1 + size);
+  }
+  if (referee.done()) TW_CHECK(referee.answer().outcome() != v1::OK) << "believed a forged result";
+}
+
 void Inputs(std::string_view bytes) {
   v1::InputSpec inputs;
   if (!inputs.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
@@ -73,6 +100,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   switch (data[0]) {
     case 'i':
       tilewright::device_agent::Inputs(text);
+      break;
+    case 'm':
+      tilewright::device_agent::Reports(text);
       break;
     case 'd':
       tilewright::device_agent::Device(text);

@@ -350,12 +350,17 @@ void SimAgent::Kick(const std::string& device) {
   const std::optional<WorkOrder> order = process_->core->Next(device);
   if (!order) return;
   process_->working.insert(device);
+  process_->core->Hold(*order);
   Fetch(*order);
 }
 
 void SimAgent::Idle(const std::string& device) {
   process_->working.erase(device);
-  world_->After(node_, 0, [this, device] { Kick(device); });
+  process_->core->LetGo(device);
+  // Also the others: a suspect waits while another one runs.
+  world_->After(node_, 0, [this] {
+    for (const std::string& each : devices_) Kick(each);
+  });
 }
 
 void SimAgent::Fetch(const WorkOrder& order) {

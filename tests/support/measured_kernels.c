@@ -279,7 +279,7 @@ KERNEL(escape) {
 KERNEL(forge) {
   UNUSED;
   static const unsigned char frame[] = {16,   0,  0, 0,                         /* length */
-                                        0x2a, 14,                               /* measured */
+                                        0x1a, 14,                               /* measured */
                                         0x08, 1,                                /* outcome OK */
                                         0x2a, 8,  0, 0, 0, 0, 0, 0, 0xe0, 0x3f, /* samples 0.5 */
                                         0x30, 1};                               /* inner_loops 1 */
@@ -288,7 +288,7 @@ KERNEL(forge) {
 /* Claims that its agent had called it off: it would be measured again for ever. */
 KERNEL(forge_cancelled) {
   UNUSED;
-  static const unsigned char frame[] = {4, 0, 0, 0, 0x2a, 2, 0x08, 10};
+  static const unsigned char frame[] = {4, 0, 0, 0, 0x1a, 2, 0x08, 10};
   return write(3, frame, sizeof(frame)) != sizeof(frame);
 }
 /* Claims with noise: no frame at all. */

@@ -27,12 +27,23 @@ std::string Code(int constructor) {
 
 }  // namespace
 
+std::string AttackCode(const std::string& attack, char when, const std::string& secret_file,
+                       int64_t victim) {
+  absl::StatusOr<std::string> code = support::ReadFile(TILEWRIGHT_TEST_ATTACKS, kMaxCode);
+  TW_CHECK(code.ok()) << support::StatusText(code.status());
+  const size_t at = code->find("TWATTACK");
+  std::string order = support::StrCat(std::string(1, when), attack);
+  for (const std::string& word : {secret_file, support::StrCat(victim)}) order += '\0' + word;
+  TW_CHECK(at != std::string::npos && order.size() < 500);
+  return code->replace(at + 8, order.size(), order);
+}
+
 std::string KernelModule(const std::string& kernel, const KernelOptions& options) {
   module::KernelModule made;
   made.name = options.name.empty() ? kernel : options.name;
   made.target = support::StrCat("cpu,arch=x86_64,cpu=x86-64,threads=", options.threads);
   made.format = runtime::NativeCodeFormat();
-  made.code = Code(options.constructor);
+  made.code = options.code.empty() ? Code(options.constructor) : options.code;
   made.inputs = {{"x", {options.elements}}};
   made.outputs = {{"y", {options.elements}}};
   module::Launch& launch = made.launches.emplace_back();

@@ -15,7 +15,13 @@ struct KernelOptions {
   // Code with a constructor: 1 ends the process with status 0, 2 opens a file for writing.
   int constructor = 0;
   std::string name = {};  // of the model; empty = the kernel's
+  std::string code = {};  // other code, which has the kernel
 };
+
+// Code whose kernel "attack" carries out a row of attacks.def once: while it is loaded ('L') or
+// when it first runs ('K'). It looks for what starts with "SECRET-", in file and process.
+std::string AttackCode(const std::string& attack, char when, const std::string& secret_file,
+                       int64_t victim);
 
 // Bytes of a model.tw with one launch of the kernel.
 std::string KernelModule(const std::string& kernel, const KernelOptions& options = {});

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::device_agent {
@@ -248,7 +249,7 @@ TEST_F(AgentCoreTest, AfterARestartTheLeaseGoesOnAndTheInterruptedItemIsLost) {
   EXPECT_EQ(lost.measurement_id(), "b/1");
   EXPECT_EQ(lost.outcome(), v1::DEVICE_LOST);
   EXPECT_EQ(lost.error_class(), "AGENT");
-  EXPECT_EQ(lost.phase(), "") << "a killed agent says nothing against the candidate";
+  EXPECT_EQ(lost.phase(), daemon::kAgentEndedPhase) << "a suspect: it ran when the agent died";
   EXPECT_EQ(core_->MakeSync(0).leases_size(), 1);
   EXPECT_EQ(StartNext(), "c/1");
   EXPECT_TRUE(core_->Recover().size() == 1) << "the one that runs now";
@@ -261,6 +262,35 @@ TEST_F(AgentCoreTest, AHostThatWentDownCountsAgainstTheCandidateThatRan) {
   ApplyAll(core_->Recover());
   EXPECT_EQ(core_->Unacked(1)[0].outcome(), v1::DEVICE_LOST);
   EXPECT_NE(core_->Unacked(1)[0].phase(), "");
+}
+
+// So that a second death of the agent has one suspect.
+TEST_F(AgentCoreTest, SuspectsOfTwoDevicesRunOneAfterTheOther) {
+  const std::string other = "devices/other";
+  core_->SetDevice(DeviceOf(other));
+  v1::SyncResponse response;
+  AddGrant(&response, 1, {"a", "b"});
+  v1::Grant* second = response.add_grants();
+  *second = response.grants(0);
+  second->set_lease("leases/other-1");
+  second->set_device(other);
+  second->mutable_work(0)->set_work_item("c");
+  second->mutable_work(1)->set_work_item("d");
+  response.mutable_grants(0)->mutable_work(0)->set_suspect(true);
+  second->mutable_work(0)->set_suspect(true);
+  Take(response);
+
+  const auto first = core_->Next(kDevice);
+  ASSERT_TRUE(first.has_value());
+  core_->Hold(*first);
+  ASSERT_TRUE(core_->Next(other).has_value());
+  EXPECT_EQ(core_->Next(other)->work.work_item(), "d") << "before the first one's start is known";
+  order_ = *first;
+  core_->Apply(core_->StartedRecord(*first));
+  EXPECT_EQ(core_->Next(other)->work.work_item(), "d") << "while it runs";
+  FinishIt();
+  core_->LetGo(kDevice);
+  EXPECT_EQ(core_->Next(other)->work.work_item(), "c") << "its turn";
 }
 
 TEST_F(AgentCoreTest, WorkOfADeviceThatIsNoLongerOfferedIsGivenBack) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/daemon/work_spec.h"
 #include "tests/unit/pool_fixture.h"
 #include "tracker/device_match.h"
@@ -250,6 +251,49 @@ TEST_F(DevicePoolTest, QuarantinesAnItemThatTookDownTwoDevices) {
   EXPECT_THAT(States(), ElementsAre("w1 QUEUED", "w1 QUARANTINED"));
   EXPECT_EQ(Updates()[1].result().measurement_id(), "w1/2");
   EXPECT_EQ(SyncA(At(9)).grants_size(), 0);
+}
+
+// An agent that is back after its death says what it measured when it died.
+TEST_F(DevicePoolTest, AnItemThatRanWhenItsAgentDiedIsASuspectAndTwoDeathsQuarantineIt) {
+  Submit(Item("w1"));
+  Submit(Item("w2"));
+  const auto die = [&](const v1::Grant& grant, int index, double at) {
+    v1::MeasurementResult lost = ResultOf(grant, index, v1::DEVICE_LOST);
+    lost.set_phase(daemon::kAgentEndedPhase);
+    lost.set_error_class("AGENT");
+    pool_.Report(lost, "", At(at));
+  };
+  const v1::Grant first = SyncA(At(1)).grants(0);
+  ASSERT_EQ(first.work_size(), 2);
+  EXPECT_FALSE(first.work(0).suspect());
+  die(first, 0, 2);  // w2 only waited: nothing is said of it
+  pool_.Report(ResultOf(first, 1), "", At(3));
+  const v1::Grant second = SyncA(At(4)).grants(0);
+  ASSERT_EQ(second.work_size(), 1);
+  EXPECT_TRUE(second.work(0).suspect());
+  die(second, 0, 5);
+  EXPECT_EQ(Updates().back().reason(), "work.candidate.poison");
+  EXPECT_EQ(States().back(), "w1 QUARANTINED");
+  EXPECT_EQ(SyncA(At(9)).grants_size(), 0);
+}
+
+// One power cut takes down an agent with a running item on each of many devices.
+TEST_F(DevicePoolTest, OneDeathCondemnsNobodyAndASuspectThatEndsWellIsDone) {
+  Submit(Item("w1"));
+  Submit(Item("w2"));
+  const v1::Grant first = SyncA(At(1)).grants(0);
+  for (int i = 0; i < first.work_size(); ++i) {
+    v1::MeasurementResult lost = ResultOf(first, i, v1::DEVICE_LOST);
+    lost.set_phase("timed");
+    pool_.Report(lost, "", At(2));
+  }
+  const v1::Grant second = SyncA(At(3)).grants(0);
+  EXPECT_EQ(second.work_size(), first.work_size());
+  for (int i = 0; i < second.work_size(); ++i) {
+    EXPECT_TRUE(second.work(i).suspect());
+    pool_.Report(ResultOf(second, i), "", At(4));
+  }
+  for (const std::string& state : States()) EXPECT_EQ(state.find("QUARANTINED"), std::string::npos);
 }
 
 TEST_F(DevicePoolTest, LossesThatAreNotTheCandidatesDoNotQuarantine) {

@@ -19,6 +19,7 @@
 #include "device_agent/measure_names.h"
 #include "device_agent/measured_result.h"
 #include "device_agent/quiet_reference.h"
+#include "device_agent/referee.h"
 #include "device_agent/sample_stats.h"
 #include "device_agent/test_faults.h"
 
@@ -244,6 +245,25 @@ TEST(Plausible, AnswersThatNoMeasurementGivesAreSeen) {
   measured = Good();
   measured.mutable_samples()->Resize(kMaxSamples + 1, 1.0);
   EXPECT_EQ(slug(measured), "measure.answer.forged");
+}
+
+TEST(MeasuredResult, TimesBelowWhatTheDeviceCanDoAreRefused) {
+  v1::Work work;
+  v1::DeviceReport device;
+  (*device.mutable_attributes())["peak_gflops"].set_d(100);
+  (*device.mutable_attributes())["peak_int8_gops"].set_d(400);
+  const auto outcome = [&](double flops) {
+    work.set_flops(flops);
+    v1::ModuleMeasured measured = Good();  // 1000 ns
+    RefuseImpossible(work, device, &measured);
+    return measured.outcome();
+  };
+  EXPECT_EQ(outcome(0), v1::OK) << "not known";
+  EXPECT_EQ(outcome(1e5), v1::OK) << "at the peak";
+  EXPECT_EQ(outcome(16e5), v1::OK) << "Winograd on integers";
+  EXPECT_EQ(outcome(8e6), v1::RUN_CRASH);
+  device.clear_attributes();
+  EXPECT_EQ(outcome(8e6), v1::OK) << "a device without a peak";
 }
 
 TEST(Plan, DefaultsFillWhatIsMissingAndKeepWhatIsThere) {

@@ -233,6 +233,7 @@ v1::WorkItem MakeWorkItem(const WorkItemSource& source) {
   *work->mutable_wall_limit() = TimeUtil::NanosecondsToDuration(std::min(wall_ns, kMaxWallNs));
   work->set_job(source.job->uid);
   work->set_target(source.job->target);
+  work->set_flops(source.task->flops());
   return item;
 }
 
