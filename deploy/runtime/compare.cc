@@ -113,16 +113,20 @@ void StoreDouble(DType dtype, double value, void* data, int64_t index) {
   }
 }
 
-CompareResult CompareTensors(DType dtype, const void* actual, const void* expected, int64_t count,
-                             const module::Tolerance& tolerance) {
+namespace {
+
+// `read` gives an element as double. A template, so that the type is chosen once and not for each
+// element: every candidate of a search is compared twice.
+template <typename Read>
+CompareResult CompareEach(const Read& read, const void* actual, const void* expected, int64_t count,
+                          bool exact, const module::Tolerance& tolerance) {
   CompareResult result;
   result.count = count;
   double sum_diff = 0;
   double sum_expected = 0;
-  const bool exact = Is64BitInt(dtype) && tolerance.abs == 0 && tolerance.rel == 0;
   for (int64_t i = 0; i < count; ++i) {
-    const double a = ElementAsDouble(dtype, actual, i);
-    const double e = ElementAsDouble(dtype, expected, i);
+    const double a = read(actual, i);
+    const double e = read(expected, i);
     const bool match = exact ? Load<uint64_t>(actual, i) == Load<uint64_t>(expected, i)
                              : WithinTolerance(a, e, tolerance);
     if (!match && result.mismatches++ == 0) {
@@ -142,6 +146,21 @@ CompareResult CompareTensors(DType dtype, const void* actual, const void* expect
                                             : std::numeric_limits<double>::infinity();
   }
   return result;
+}
+
+}  // namespace
+
+CompareResult CompareTensors(DType dtype, const void* actual, const void* expected, int64_t count,
+                             const module::Tolerance& tolerance) {
+  if (dtype == DType::kFloat32) {
+    const auto read = [](const void* data, int64_t i) -> double { return Load<float>(data, i); };
+    return CompareEach(read, actual, expected, count, false, tolerance);
+  }
+  const bool exact = Is64BitInt(dtype) && tolerance.abs == 0 && tolerance.rel == 0;
+  const auto read = [dtype](const void* data, int64_t i) {
+    return ElementAsDouble(dtype, data, i);
+  };
+  return CompareEach(read, actual, expected, count, exact, tolerance);
 }
 
 std::string CompareText(const CompareResult& result) {
