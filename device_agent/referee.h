@@ -46,6 +46,8 @@ class Referee {
   Next Take(const v1::MeasuringReport& report);
   // For a report that cannot be read.
   Next Garbled();
+  // For a process that the worker finds in a state in which its reports count for nothing.
+  Next Refuse(const absl::Status& why);
 
   bool done() const { return answer_.has_value(); }
   // REQUIRES: done().

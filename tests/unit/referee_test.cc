@@ -186,7 +186,7 @@ TEST_F(RefereeTest, ALastRunIsThereOnlyAfterAResult) {
 TEST_F(RefereeTest, TimesThatTheRunOfItsOwnContradictsAreForged) {
   RunOnce();
   Time();
-  cpu_step_ns_ = 5 * kMs;  // a run; its samples say 10 microseconds
+  cpu_step_ns_ = 50 * kMs;  // a run; its samples say 10 microseconds
   EXPECT_EQ(Say(Result()), Next::kGo);
   Show(Floats(3));
   EXPECT_EQ(Phase(v1::WORKER_PHASE_LAST_CHECK), Next::kGo) << "one may have been disturbed";
@@ -200,7 +200,7 @@ TEST_F(RefereeTest, TimesThatTheRunOfItsOwnContradictsAreForged) {
 TEST_F(RefereeTest, ADisturbedRunIsNoProof) {
   RunOnce();
   Time();
-  cpu_step_ns_ = 5 * kMs;
+  cpu_step_ns_ = 50 * kMs;
   EXPECT_EQ(Say(Result()), Next::kGo);
   Show(Floats(3));
   EXPECT_EQ(Phase(v1::WORKER_PHASE_LAST_CHECK), Next::kGo);
@@ -260,6 +260,12 @@ TEST_F(RefereeTest, NothingCountsAfterTheAnswer) {
   EXPECT_EQ(Phase(v1::WORKER_PHASE_LOAD), Next::kDone);
   EXPECT_EQ(referee_.Garbled(), Next::kDone);
   EXPECT_NE(referee_.answer().error_detail().find("before it was measured"), std::string::npos);
+}
+
+TEST_F(RefereeTest, ARefusedProcessIsNotBelieved) {
+  RunOnce();
+  EXPECT_EQ(referee_.Refuse(support::DataLoss("sandbox.seal.missing", "none")), Next::kDone);
+  EXPECT_EQ(Found(), "RUN_CRASH SANDBOX");
 }
 
 // Forked processes have neither the expected outputs nor what an earlier candidate computed.
