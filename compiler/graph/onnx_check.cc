@@ -41,14 +41,6 @@ void AddError(ImportCheck* check, const absl::Status& status, const std::string&
   Add(check, support::Slug(status), what, std::move(detail), where);
 }
 
-int64_t CountOrZero(const pb::TensorProto& tensor) {
-  int64_t count = 1;
-  for (const int64_t dim : tensor.dims()) {
-    if (dim < 0 || __builtin_mul_overflow(count, dim, &count)) return 0;
-  }
-  return count;
-}
-
 // Makes the model one of f32 where it has floats of 16 bits, and notes where that was: the rest of
 // the check is then as good as for any model. Numbers become zeros.
 class HalfFloats {
@@ -86,7 +78,7 @@ class HalfFloats {
     Note(tensor->data_type(), "tensor " + Quote(tensor->name()));
     tensor->set_data_type(pb::TensorProto::FLOAT);
     if (IsExternal(*tensor)) return;
-    const int64_t count = CountOrZero(*tensor);
+    const int64_t count = Elements(*tensor);
     const bool whole = tensor->has_raw_data()
                            ? static_cast<int64_t>(tensor->raw_data().size()) == 2 * count
                            : tensor->int32_data_size() == count;
@@ -214,7 +206,7 @@ void Importer::Check(const std::set<std::string>& no_data, ImportCheck* check) {
     type.mutable_tensor_type()->set_elem_type(tensor.data_type());
     auto* shape = type.mutable_tensor_type()->mutable_shape();
     for (const int64_t dim : tensor.dims()) shape->add_dim()->set_dim_value(dim);
-    if (CountOrZero(tensor) <= kMaxShaping || !AddStandIn(name, type)) unknown_.insert(name);
+    if (Elements(tensor) <= kMaxShaping || !AddStandIn(name, type)) unknown_.insert(name);
   }
   CheckNodes(check);
   const auto& outputs = model_.graph().output();

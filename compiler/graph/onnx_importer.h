@@ -41,6 +41,8 @@ struct ElementTypeRow {
 std::span<const ElementTypeRow> ElementTypes();
 std::string ElementTypeName(int64_t onnx_type);  // "float16"
 bool IsHalf(int64_t onnx_type);                  // a float of 16 bits
+// The number of elements that the shape says; -1 for a bad shape, or one of more than 2^34.
+int64_t Elements(const pb::TensorProto& tensor);
 // Whether the tensor's data is in another file, and the name of that file as the model states it.
 bool IsExternal(const pb::TensorProto& tensor);
 std::string ExternalFile(const pb::TensorProto& tensor);

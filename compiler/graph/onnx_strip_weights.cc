@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "compiler/graph/onnx_importer.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/strings.h"
@@ -15,7 +16,6 @@ namespace {
 namespace pb = ::tilewright_onnx;
 
 constexpr int64_t kMaxIndices = 64;
-constexpr int64_t kMaxElements = int64_t{1} << 34;
 
 // Their operands after the first decide about shapes or bounds, not about learned values.
 const std::set<std::string>& ShapingOperators() {
@@ -30,15 +30,6 @@ const std::map<std::string, std::vector<int>>& ZeroPoints() {
       {"QuantizeLinear", {2}},      {"DequantizeLinear", {2}}, {"QLinearConv", {2, 5, 7}},
       {"QLinearMatMul", {2, 5, 7}}, {"ConvInteger", {2, 3}},   {"MatMulInteger", {2, 3}}};
   return *inputs;
-}
-
-int64_t Elements(const pb::TensorProto& tensor) {
-  int64_t count = 1;
-  for (const int64_t dim : tensor.dims()) {
-    if (dim < 0 || (dim > 0 && count > kMaxElements / dim)) return -1;
-    count *= dim;
-  }
-  return count;
 }
 
 void ClearData(pb::TensorProto* tensor) {
@@ -211,7 +202,7 @@ class Stripper {
   }
 
   absl::Status Replace(pb::TensorProto* tensor, bool shaping) {
-    const int64_t count = Elements(*tensor);
+    const int64_t count = onnx::Elements(*tensor);
     if (count < 0) {
       return support::InvalidArgument("graph.onnx.strip",
                                       "a tensor has a bad shape: " + tensor->name());

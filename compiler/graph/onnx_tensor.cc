@@ -11,6 +11,8 @@ namespace {
 
 using support::StrCat;
 
+constexpr int64_t kMaxElements = int64_t{1} << 34;
+
 // Copies `count` repeated values as T; the element type says which field holds them.
 template <typename T, typename Field>
 std::string Pack(const Field& field) {
@@ -82,6 +84,15 @@ std::string ExternalFile(const pb::TensorProto& tensor) {
     if (entry.key() == "location") return entry.value();
   }
   return "";
+}
+
+int64_t Elements(const pb::TensorProto& tensor) {
+  int64_t count = 1;
+  for (const int64_t dim : tensor.dims()) {
+    if (dim < 0 || (dim > 0 && count > kMaxElements / dim)) return -1;
+    count *= dim;
+  }
+  return count;
 }
 
 absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t max_bytes) {
