@@ -165,6 +165,9 @@ class Worker {
                                       "a device behind a driver needs the profile driver");
     }
     TW_ASSIGN(const std::string plugin, runtime::FindDevicePlugin(hello.device_kind()));
+    // Children whose user may not even enter the folder (/root of a fresh Debian) find it loaded.
+    TW_ASSIGN(auto loaded, runtime::DevicePlugin::Open(plugin));
+    plugin_.emplace(std::move(loaded));
     device_ = DeviceTarget{hello.device_kind(), plugin, hello.device_index()};
     return absl::OkStatus();
   }
@@ -257,6 +260,7 @@ class Worker {
   SandboxProfile profile_ = SandboxProfile::kStrict;
   std::vector<std::string> device_nodes_;
   std::optional<DeviceTarget> device_;  // none: the processor
+  std::optional<runtime::DevicePlugin> plugin_;
 };
 
 }  // namespace

@@ -4,13 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/input_gen.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
@@ -118,6 +122,22 @@ TEST_F(OpenClDevice, TellsWhatItIsAndMeasures) {
   EXPECT_GE(measured.samples_size(), 3);
   EXPECT_GT(measured.baseline_before(), 0) << "the self-test's kernel on the same device";
   EXPECT_GT(measured.baseline_after(), 0);
+}
+
+// A build in /root, which is closed to others: measuring processes run as another user than root's
+// worker, and could not load the plug-in.
+TEST_F(OpenClDevice, APluginInAFolderOfRootIsLoaded) {
+  if (geteuid() != 0) GTEST_SKIP() << "[SKIP] only root's worker changes its user";
+  const auto folder = support::TempDir::Create();  // 0700
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  const auto plugin = runtime::FindDevicePlugin("opencl");
+  ASSERT_TRUE(plugin.ok()) << plugin.status();
+  std::filesystem::copy(*plugin, folder->path());
+  setenv("TILEWRIGHT_PLUGIN_DIR", folder->path().c_str(), 1);
+  Supervisor worker(OpenClWorker());
+  const auto started = worker.Start();
+  unsetenv("TILEWRIGHT_PLUGIN_DIR");
+  EXPECT_TRUE(started.ok()) << started.status();
 }
 
 TEST_F(OpenClDevice, BadCandidatesEndAsWhatTheyAre) {
