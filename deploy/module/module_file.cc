@@ -8,6 +8,7 @@
 
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/shortage.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::module {
@@ -304,8 +305,10 @@ absl::StatusOr<ModuleFile> ModuleFile::FromBytes(std::string_view bytes,
   const size_t capacity = AlignUp(bytes.size() + 1, kPageAlignment);
   impl->memory.reset(std::aligned_alloc(kPageAlignment, capacity));
   if (impl->memory == nullptr) {
-    return support::ResourceExhausted("module.file.memory",
-                                      std::to_string(capacity) + " bytes are not available");
+    return support::MarkShortage(
+        support::ResourceExhausted("module.file.memory",
+                                   std::to_string(capacity) + " bytes are not available"),
+        support::Shortage::kMemory);
   }
   std::memcpy(impl->memory.get(), bytes.data(), bytes.size());
   impl->bytes = std::string_view(static_cast<const char*>(impl->memory.get()), bytes.size());

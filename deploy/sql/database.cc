@@ -8,25 +8,33 @@
 #include <vector>
 
 #include "deploy/support/file.h"
+#include "deploy/support/shortage.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::sql {
 namespace {
 
 using support::MakeError;
+using support::Shortage;
 using support::StrCat;
 
 // The error of an SQLite result code; `what` is the second part of the slug.
 absl::Status SqliteError(int code, std::string_view what, std::string_view detail,
                          int system_error = 0) {
-  const auto error = [&](absl::StatusCode status_code, std::string_view reason) {
-    return MakeError(status_code, StrCat("sql.", what, ".", reason),
-                     StrCat(detail, ": ", sqlite3_errstr(code)));
+  const auto error = [&](absl::StatusCode status_code, std::string_view reason,
+                         Shortage shortage = Shortage::kNone) {
+    return support::MarkShortage(MakeError(status_code, StrCat("sql.", what, ".", reason),
+                                           StrCat(detail, ": ", sqlite3_errstr(code))),
+                                 shortage);
   };
+  const Shortage of_system = support::ShortageOfErrno(system_error);
   switch (code & 0xff) {
     case SQLITE_FULL:
-      return error(absl::StatusCode::kResourceExhausted, "full");
+      return error(absl::StatusCode::kResourceExhausted, "full", Shortage::kDiskFull);
+    case SQLITE_NOMEM:
+      return error(absl::StatusCode::kResourceExhausted, "memory", Shortage::kMemory);
     case SQLITE_READONLY:
+      return error(absl::StatusCode::kFailedPrecondition, "read_only", Shortage::kDiskReadOnly);
     case SQLITE_PERM:
       return error(absl::StatusCode::kFailedPrecondition, "read_only");
     case SQLITE_CORRUPT:
@@ -34,16 +42,17 @@ absl::Status SqliteError(int code, std::string_view what, std::string_view detai
       return error(absl::StatusCode::kDataLoss, "corrupt");
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return error(absl::StatusCode::kUnavailable, "busy");
+      return error(absl::StatusCode::kUnavailable, "busy", Shortage::kBusy);
     case SQLITE_CONSTRAINT:
       return error(absl::StatusCode::kAlreadyExists, "constraint");
     case SQLITE_IOERR:  // a disk in trouble: it may be mended when the caller tries again
       if (system_error == EROFS || system_error == ENOSPC || system_error == EDQUOT) {
-        return error(absl::StatusCode::kResourceExhausted, "full");
+        return error(absl::StatusCode::kResourceExhausted, "full", of_system);
       }
-      return error(absl::StatusCode::kUnavailable, "io");
+      return error(absl::StatusCode::kUnavailable, "io",
+                   of_system == Shortage::kNone ? Shortage::kDiskFailing : of_system);
     case SQLITE_CANTOPEN:
-      return error(absl::StatusCode::kFailedPrecondition, "cannot_open");
+      return error(absl::StatusCode::kFailedPrecondition, "cannot_open", of_system);
     default:
       return error(absl::StatusCode::kInternal, "failed");
   }
@@ -91,8 +100,9 @@ absl::StatusOr<Database> Database::Open(const std::string& path, const OpenOptio
   sqlite3* handle = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &handle, flags, nullptr);
   if (code != SQLITE_OK) {
+    const int system_error = handle == nullptr ? 0 : sqlite3_system_errno(handle);
     sqlite3_close_v2(handle);
-    return SqliteError(code, "open", path);
+    return SqliteError(code, "open", path, system_error);
   }
   Database db(handle, path);
   sqlite3_busy_timeout(handle, options.busy_timeout_ms);
@@ -100,8 +110,9 @@ absl::StatusOr<Database> Database::Open(const std::string& path, const OpenOptio
   if (!configured.ok()) {
     // Whatever statement noticed it: to the caller the file could not be opened.
     const std::vector<std::string> parts = support::Split(support::Slug(configured), '.');
-    return MakeError(configured.code(), StrCat("sql.open.", parts.back()),
-                     support::Detail(configured));
+    return support::CopyShortage(configured,
+                                 MakeError(configured.code(), StrCat("sql.open.", parts.back()),
+                                           support::Detail(configured)));
   }
   return db;
 }

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "deploy/support/shortage.h"
+
 namespace tilewright::support {
 
 absl::Status MakeError(absl::StatusCode code, std::string_view slug, std::string_view detail) {
@@ -107,7 +109,8 @@ absl::Status ErrnoError(int error_number, std::string_view slug, std::string_vie
   const char* text = strerror_r(error_number, buffer, sizeof(buffer));
   std::string full(detail);
   full.append(": ").append(text);
-  return MakeError(CodeOfErrno(error_number), slug, full);
+  return MarkShortage(MakeError(CodeOfErrno(error_number), slug, full),
+                      ShortageOfErrno(error_number));
 }
 
 std::string Slug(const absl::Status& status) {
@@ -132,7 +135,7 @@ absl::Status WithContext(const absl::Status& status, std::string_view context) {
   if (status.ok()) return status;
   std::string detail(context);
   detail.append(": ").append(Detail(status));
-  return MakeError(status.code(), Slug(status), detail);
+  return CopyShortage(status, MakeError(status.code(), Slug(status), detail));
 }
 
 namespace internal {

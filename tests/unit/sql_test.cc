@@ -11,6 +11,7 @@
 #include "deploy/sql/backup.h"
 #include "deploy/sql/database.h"
 #include "deploy/support/file.h"
+#include "deploy/support/shortage.h"
 #include "deploy/support/strings.h"
 #include "tests/support/small_disk.h"
 
@@ -210,6 +211,7 @@ TEST_F(SqlTest, FullDiskIsResourceExhausted) {
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << StatusText(status);
   EXPECT_EQ(Slug(status), "sql.step.full");
+  EXPECT_EQ(support::ShortageOf(status), support::Shortage::kDiskFull);
   EXPECT_EQ(*db.QueryInt64("SELECT count(*) FROM item"), stored - 1);
 }
 

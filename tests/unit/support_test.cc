@@ -15,6 +15,7 @@
 #include "deploy/support/duration.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
+#include "deploy/support/shortage.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "deploy/support/version.h"
@@ -76,6 +77,39 @@ TEST(StatusTest, ErrnoChoosesTheCode) {
   EXPECT_EQ(ErrnoError(EROFS, "a.b.c", "f").code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ErrnoError(EIO, "a.b.c", "f").code(), absl::StatusCode::kInternal);
   EXPECT_EQ(StatusText(ErrnoError(ENOENT, "a.b.c", "f")), "a.b.c: f: No such file or directory");
+}
+
+TEST(ShortageTest, TravelsWithTheStatus) {
+  const absl::Status full = ErrnoError(ENOSPC, "file.write.failed", "f");
+  EXPECT_EQ(ShortageOf(full), Shortage::kDiskFull);
+  EXPECT_EQ(ShortageOf(WithContext(full, "node 3")), Shortage::kDiskFull);
+  EXPECT_EQ(ShortageOf(CopyShortage(full, NotFound("a.b", "c"))), Shortage::kDiskFull);
+  EXPECT_EQ(ShortageOf(ErrnoError(EDQUOT, "a.b.c", "f")), Shortage::kDiskFull);
+  EXPECT_EQ(ShortageOf(ErrnoError(EROFS, "a.b.c", "f")), Shortage::kDiskReadOnly);
+  EXPECT_EQ(ShortageOf(ErrnoError(EIO, "a.b.c", "f")), Shortage::kDiskFailing);
+  EXPECT_EQ(ShortageOf(ErrnoError(ENOMEM, "a.b.c", "f")), Shortage::kMemory);
+  EXPECT_EQ(ShortageOf(ErrnoError(EMFILE, "a.b.c", "f")), Shortage::kDescriptors);
+  EXPECT_EQ(ShortageOf(ErrnoError(EAGAIN, "a.b.c", "f")), Shortage::kBusy);
+}
+
+TEST(ShortageTest, IsNoneWhereTryingAgainDoesNotHelp) {
+  EXPECT_EQ(ShortageOf(absl::OkStatus()), Shortage::kNone);
+  EXPECT_EQ(ShortageOf(ErrnoError(ENOENT, "a.b.c", "f")), Shortage::kNone);
+  // A file of more bytes than allowed is too long tomorrow, too.
+  EXPECT_EQ(ShortageOf(ResourceExhausted("file.read.too_large", "f")), Shortage::kNone);
+  EXPECT_TRUE(MarkShortage(absl::OkStatus(), Shortage::kMemory).ok());
+}
+
+TEST(ShortageTest, EachHasItsNameAndItsText) {
+  std::set<std::string> names, texts;
+  for (int i = 0; i < kShortages; ++i) {
+    names.insert(std::string(ShortageName(static_cast<Shortage>(i))));
+    texts.insert(std::string(ShortageText(static_cast<Shortage>(i))));
+    const absl::Status marked = MarkShortage(NotFound("a.b", "c"), static_cast<Shortage>(i));
+    EXPECT_EQ(ShortageOf(marked), static_cast<Shortage>(i));
+  }
+  EXPECT_EQ(names.size(), kShortages);
+  EXPECT_EQ(texts.size(), kShortages);
 }
 
 TEST(StatusDeathTest, CheckAbortsWithItsTextAndEvaluatesItOnlyThen) {
