@@ -33,6 +33,7 @@ constexpr int64_t kJobMs = 90'000;
 constexpr int64_t kDeathMs = 10'000;     // to a death that must come
 constexpr int64_t kLateDeathMs = 1'000;  // to one that may
 constexpr int64_t kHurtMs = 2'000;
+constexpr int64_t kVeryLateMs = 60'000;  // to what a job says about its wait
 constexpr int64_t kLongHurtMs = 20'000;  // beyond the tries that a job makes in a row
 constexpr int64_t kDiskBytes = 64 << 20;
 constexpr int kTrials = 24;  // enough for a model to be trained
@@ -104,6 +105,15 @@ class TunerDeathTest : public ::testing::Test {
     EXPECT_NE(status.error_code(), grpc::StatusCode::NOT_FOUND) << "an acknowledged job was lost";
     return status.ok() && (job_.state() == v1::Job::SUCCEEDED || job_.state() == v1::Job::FAILED ||
                            job_.state() == v1::Job::CANCELLED);
+  }
+
+  // The job says that it waits for this. Looks anew.
+  bool WaitsFor(const std::string& reason) {
+    if (Look()) return false;
+    for (const v1::Condition& condition : job_.conditions()) {
+      if (condition.reason() == reason) return true;
+    }
+    return false;
   }
 
   // Until the job has ended or the tuner has died. False when neither happens.
@@ -261,6 +271,55 @@ TEST_F(TunerDeathTest, AFullDiskInMidJobLosesNothing) {
   disk->Free();
   ASSERT_TRUE(Work() && !tuner_->Dead()) << tuner_->log();
   CheckJob();
+}
+
+// The tuner, its search child and its build children write to this disk. While it is full the job
+// says what it waits for.
+TEST_F(TunerDeathTest, AJobWaitsForAFullDiskForAsLongAsItTakes) {
+  const auto disk = SmallDisk::Mount(kDiskBytes);
+  if (disk == nullptr) GTEST_SKIP() << kNoMountSkip;
+  ASSERT_NO_FATAL_FAILURE(StartTuner(disk->path()));
+  ASSERT_NO_FATAL_FAILURE(StopInMidJob());
+  disk->Fill();
+  GoOn();
+  EXPECT_TRUE(WaitFor([&] { return WaitsFor("job.waits.disk_full"); }, kVeryLateMs))
+      << job_.ShortDebugString();
+  support::SleepMs(kLongHurtMs);
+  EXPECT_FALSE(Look()) << "ended: " << job_.state_reason();
+  EXPECT_TRUE(WaitsFor("job.waits.disk_full")) << job_.ShortDebugString();
+  EXPECT_EQ(job_.progress().phase(), "waiting for room on the disk");
+  disk->Free();
+  ASSERT_TRUE(Work() && !tuner_->Dead()) << tuner_->log();
+  CheckJob();
+  EXPECT_NE(tuner_->log().find("job.waits"), std::string::npos) << tuner_->log();
+}
+
+// The log cannot say that the job is to end; it stops all the same, and ends when it can.
+TEST_F(TunerDeathTest, AJobIsCancelledWhileTheDiskIsFull) {
+  const auto disk = SmallDisk::Mount(kDiskBytes);
+  if (disk == nullptr) GTEST_SKIP() << kNoMountSkip;
+  ASSERT_NO_FATAL_FAILURE(StartTuner(disk->path()));
+  ASSERT_NO_FATAL_FAILURE(StopInMidJob());
+  disk->Fill();
+  GoOn();
+  ASSERT_TRUE(WaitFor([&] { return WaitsFor("job.waits.disk_full"); }, kVeryLateMs));
+  disk->Fill();  // what the children gave back
+  v1::CancelJobRequest cancel;
+  cancel.set_name(name_);
+  v1::Job asked;
+  grpc::ClientContext context;
+  daemon::SetTimeout(&context, Patiently(kCallMs));
+  const absl::Status status = daemon::FromGrpc(jobs_->CancelJob(&context, cancel, &asked));
+  ASSERT_TRUE(status.ok()) << status;
+  const bool waits = asked.state() == v1::Job::RUNNING;
+  EXPECT_TRUE(waits || asked.state() == v1::Job::CANCELLING) << asked.ShortDebugString();
+  if (waits) {
+    ASSERT_EQ(asked.conditions_size(), 1) << asked.ShortDebugString();
+    EXPECT_EQ(asked.conditions(0).type(), "CANCEL_WAITS");
+  }
+  disk->Free();
+  ASSERT_TRUE(Work() && !tuner_->Dead()) << tuner_->log();
+  EXPECT_EQ(v1::Job::State_Name(job_.state()), "CANCELLED") << job_.state_reason();
 }
 
 TEST_F(TunerDeathTest, ADiskThatBecomesReadOnlyInMidJobLosesNothing) {

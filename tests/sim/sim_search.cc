@@ -53,10 +53,10 @@ void SimSearch::Open(v1::JobOpened* opened) {
   }
 }
 
-void SimSearch::MakeChecks(v1::ChecksMade* made) {
-  for (int i = 0; i < kTasks; ++i) {
+void SimSearch::MakeChecks(const v1::MakeChecks& checks, v1::ChecksMade* made) {
+  for (const std::string& hash : checks.tasks()) {
     v1::BuilderTask* task = made->add_tasks();
-    task->set_hash(StrCat("h", i));
+    task->set_hash(hash);
     task->set_expected_output_path("expected");
     *task->mutable_expected_output() =
         daemon::MakeDigest(support::Sha256Hex(kExpected), sizeof(kExpected) - 1);
@@ -85,7 +85,7 @@ v1::BuilderReply SimSearch::Answer(const v1::BuilderRequest& request) {
   if (request.has_open_job()) {
     Open(reply.mutable_job_opened());
   } else if (request.has_make_checks()) {
-    MakeChecks(reply.mutable_checks_made());
+    MakeChecks(request.make_checks(), reply.mutable_checks_made());
   } else if (request.has_tell()) {
     for (const v1::ToldRecord& record : request.tell().records()) {
       programs_[record.task()].insert(record.program_hash());

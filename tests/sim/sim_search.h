@@ -35,7 +35,7 @@ class SimSearch final : public jobs::SearchChild {
  private:
   v1::BuilderReply Answer(const v1::BuilderRequest& request);
   void Open(v1::JobOpened* opened);
-  void MakeChecks(v1::ChecksMade* made);
+  void MakeChecks(const v1::MakeChecks& checks, v1::ChecksMade* made);
   void Pick(const v1::Ask& ask, v1::Asked* asked);
 
   SimWorld* world_;

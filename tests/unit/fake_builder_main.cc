@@ -18,6 +18,7 @@
 #include "deploy/support/strings.h"
 #include "tests/support/tiny_module.h"
 #include "tilewright/v1/builder.pb.h"
+#include "tuner_server/search/builder_error.h"
 
 namespace tilewright::tests {
 namespace {
@@ -64,13 +65,21 @@ void Open(const v1::OpenJob& open, v1::BuilderReply* reply) {
   }
 }
 
-void MakeChecks(const std::string& state_dir, v1::ChecksMade* made) {
-  for (int i = 0; i < kTasks; ++i) {
-    const std::string expected = StrCat("expected ", i);
-    const std::string path = support::PathJoin(state_dir, StrCat("expected", i));
-    if (!support::WriteFileAtomic(path, expected).ok()) std::exit(3);
-    v1::BuilderTask* task = made->add_tasks();
-    task->set_hash(support::Sha256Hex(StrCat("task ", i)));
+// What a disk refuses is answered for as the real builder does.
+bool WriteFile(const std::string& path, const std::string& bytes, v1::BuilderReply* reply) {
+  const absl::Status written = support::WriteFileAtomic(path, bytes);
+  if (!written.ok()) *reply->mutable_error() = search::ToBuilderError(written);
+  return written.ok();
+}
+
+void MakeChecks(const v1::MakeChecks& checks, const std::string& state_dir,
+                v1::BuilderReply* reply) {
+  for (const std::string& hash : checks.tasks()) {
+    const std::string expected = "expected " + hash;
+    const std::string path = support::PathJoin(state_dir, "expected-" + hash);
+    if (!WriteFile(path, expected, reply)) return;
+    v1::BuilderTask* task = reply->mutable_checks_made()->add_tasks();
+    task->set_hash(hash);
     task->set_expected_output_path(path);
     *task->mutable_expected_output() =
         daemon::MakeDigest(support::Sha256Hex(expected), static_cast<int64_t>(expected.size()));
@@ -111,22 +120,23 @@ void Compile(const v1::CompileModule& compile, v1::BuilderReply* reply) {
   std::string text;
   for (const auto& [task, one] : steps) text += task.substr(0, 8) + ":" + one + ";";
   const std::string bytes = TinyModule(text);
-  if (!support::WriteFileAtomic(compile.output_path(), bytes).ok()) std::exit(3);
+  if (!WriteFile(compile.output_path(), bytes, reply)) return;
   reply->mutable_module_compiled()->set_path(compile.output_path());
   *reply->mutable_module_compiled()->mutable_digest() =
       daemon::MakeDigest(support::Sha256Hex(bytes), static_cast<int64_t>(bytes.size()));
 }
 
-void Build(const v1::Build& build, const State& state, v1::Built* built) {
+void Build(const v1::Build& build, const State& state, v1::BuilderReply* reply) {
   if (state.faults && build.steps() == "split 3") std::abort();
   if (state.faults && build.steps() == "split 5") support::SleepMs(kHangMs);
+  v1::Built* built = reply->mutable_built();
   if (state.faults && build.steps() == "split 4") {
     built->set_outcome(v1::BUILD_ERROR);
     built->set_error("codegen.fake.refused: expected something, found split 4");
     return;
   }
   const std::string bytes = TinyModule(build.task_canonical_text() + "|" + build.steps());
-  if (!support::WriteFileAtomic(build.output_path(), bytes).ok()) std::exit(3);
+  if (!WriteFile(build.output_path(), bytes, reply)) return;
   built->set_outcome(v1::OK);
   built->set_artifact_path(build.output_path());
   built->set_program_hash(build.expected_program_hash());
@@ -139,7 +149,7 @@ v1::BuilderReply Answer(const v1::BuilderRequest& request, State* state) {
     Open(request.open_job(), &reply);
     state->state_dir = request.open_job().state_dir();
   } else if (request.has_make_checks()) {
-    MakeChecks(state->state_dir, reply.mutable_checks_made());
+    MakeChecks(request.make_checks(), state->state_dir, &reply);
   } else if (request.has_tell()) {
     for (const v1::ToldRecord& record : request.tell().records()) {
       state->known[record.task()].insert(record.program_hash());
@@ -164,7 +174,7 @@ v1::BuilderReply Answer(const v1::BuilderRequest& request, State* state) {
   } else if (request.has_compile_module()) {
     Compile(request.compile_module(), &reply);
   } else if (request.has_build()) {
-    Build(request.build(), *state, reply.mutable_built());
+    Build(request.build(), *state, &reply);
   }
   return reply;
 }

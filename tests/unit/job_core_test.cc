@@ -516,6 +516,10 @@ TEST(JobCore, EveryKindOfFaultAtOnce) {
     SCOPED_TRACE(StrCat("seed ", seed));
     Faults faults;
     faults.search_dies = 0.03;
+    faults.search_is_short = 0.1;
+    faults.search_is_killed = 0.03;
+    faults.build_is_short = 0.1;
+    faults.build_is_killed = 0.05;
     faults.build_crashes = 0.1;
     faults.build_fails = 0.05;
     faults.build_times_out = 0.02;

@@ -3,16 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "deploy/daemon/wire.h"
 #include "deploy/daemon/work_spec.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/shortage.h"
 #include "deploy/support/strings.h"
 #include "tests/support/tiny_module.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/memory_log.h"
 #include "tuner_server/log/sqlite_log.h"
+#include "tuner_server/search/builder_error.h"
 
 namespace tilewright::tests {
 
@@ -37,6 +40,8 @@ std::string FastFolder() { return support::IsDirectory("/dev/shm") ? "/dev/shm" 
 std::string TaskHash(int index, int64_t extent) {
   return extent == 0 ? StrCat("h", index) : StrCat("h", index, "-", extent);
 }
+
+absl::Status DiskIsFull() { return support::ErrnoError(ENOSPC, "file.write.failed", "/x"); }
 
 std::string ProgramHash(const std::string& task, const std::string& steps) {
   return support::Hex64(support::StableHash64(task + "|" + steps));
@@ -310,6 +315,11 @@ jobs::SearchAnswered JobWorld::Search(const v1::BuilderRequest& request) {
     search_state_ = {};
     return {absl::UnavailableError("builder.died: signal 9")};
   }
+  if (Happens(faults_.search_is_killed) || (search_killer && search_killer(request))) {
+    search_state_ = {};
+    return {support::MarkShortage(absl::UnavailableError("builder.died: signal 9"),
+                                  support::Shortage::kKilled)};
+  }
   if (search_refusal) {
     const std::string refusal = search_refusal(request);
     if (!refusal.empty()) {
@@ -318,6 +328,11 @@ jobs::SearchAnswered JobWorld::Search(const v1::BuilderRequest& request) {
       reply.mutable_error()->set_message(refusal);
       return {reply};
     }
+  }
+  if (Happens(faults_.search_is_short) || (search_short && search_short(request))) {
+    v1::BuilderReply reply;
+    *reply.mutable_error() = search::ToBuilderError(DiskIsFull());
+    return {reply};
   }
   return {AnswerSearch(request)};
 }
@@ -349,9 +364,9 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
       task->set_default_program_hash(ProgramHash(task->hash(), "default"));
     }
   } else if (request.has_make_checks()) {
-    for (int i = 0; i < kTasks; ++i) {
+    for (const std::string& hash : request.make_checks().tasks()) {
       v1::BuilderTask* task = reply.mutable_checks_made()->add_tasks();
-      task->set_hash(TaskHash(i, extent));
+      task->set_hash(hash);
       task->set_expected_output_path("expected");
       *task->mutable_expected_output() =
           daemon::MakeDigest(support::Sha256Hex(kExpected), sizeof(kExpected) - 1);
@@ -452,6 +467,14 @@ jobs::BuildEnded JobWorld::Build(int64_t trial, const v1::Build& request) {
   jobs::BuildEnded ended;
   ended.trial = trial;
   ended.outcome = log::Outcome::kBuildError;
+  if (build_short) ended.shortage = build_short(trial);
+  if (Happens(faults_.build_is_short)) ended.shortage = support::Shortage::kDiskFull;
+  if (Happens(faults_.build_is_killed)) ended.shortage = support::Shortage::kKilled;
+  if (ended.shortage != support::Shortage::kNone) {
+    ended.crashed = ended.shortage == support::Shortage::kKilled;
+    ended.error = support::StatusText(DiskIsFull());
+    return ended;
+  }
   if (Happens(faults_.build_crashes)) {
     ended.crashed = true;
     ended.error = "builder.died: signal 11";

@@ -22,7 +22,11 @@ namespace tilewright::tests {
 
 // Chances of each fault, per opportunity.
 struct Faults {
-  double search_dies = 0;    // a search child dies instead of answering
+  double search_dies = 0;       // a search child dies instead of answering
+  double search_is_short = 0;   // the disk is full
+  double search_is_killed = 0;  // memory ran out
+  double build_is_short = 0;
+  double build_is_killed = 0;
   double build_crashes = 0;  // a build child dies; a second try may go well
   double build_fails = 0;    // the candidate does not compile
   double build_times_out = 0;
@@ -89,6 +93,12 @@ class JobWorld {
 
   // The search dies on every request of which this says true.
   std::function<bool(const v1::BuilderRequest&)> search_poison;
+  // The search is killed from outside on every request of which this says true.
+  std::function<bool(const v1::BuilderRequest&)> search_killer;
+  // The search finds a full disk on every request of which this says true.
+  std::function<bool(const v1::BuilderRequest&)> search_short;
+  // What the machine is short of when the trial is built.
+  std::function<support::Shortage(int64_t trial)> build_short;
   // The search refuses every request of which this says something.
   std::function<std::string(const v1::BuilderRequest&)> search_refusal;
   // Work items that the tracker refuses.

@@ -59,6 +59,7 @@ ProgressState ToProgress(const v1::Progress& progress, const v1::Job::State stat
   }
   out.running = state == v1::Job::RUNNING;
   out.note = out.running ? progress.current_task() : support::ToLower(v1::Job::State_Name(state));
+  if (!progress.phase().empty()) out.note = progress.phase();
   return out;
 }
 

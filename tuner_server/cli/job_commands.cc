@@ -87,6 +87,15 @@ std::string StateText(const v1::Job& job) {
   return support::ToLower(v1::Job::State_Name(job.state()));
 }
 
+// A line for each thing that holds the job back.
+std::string WaitingText(const v1::Job& job) {
+  std::string text;
+  for (const v1::Condition& condition : job.conditions()) {
+    text += StrCat("\nwaiting   ", condition.reason(), ": ", condition.message());
+  }
+  return text;
+}
+
 void PrintJob(const v1::Job& job) {
   std::string text = StrCat("job       ", job.name(), "\nmodel     ", job.display_name(),
                             "\ntarget    ", job.target(), "\nstate     ", StateText(job));
@@ -98,10 +107,8 @@ void PrintJob(const v1::Job& job) {
   text += StrCat("\nend to end ", TimeText(job.progress().best_us() * 1e3), ", default ",
                  TimeText(job.progress().baseline_us() * 1e3), " (", GainText(job.progress()), ")");
   if (!job.published_module().empty()) text += "\nmodule    " + job.published_module();
-  for (const v1::Condition& condition : job.conditions()) {
-    text += StrCat("\nwaiting   ", condition.reason(), ": ", condition.message());
-  }
-  PrintOut(text);
+  if (!job.progress().phase().empty()) text += "\nphase     " + job.progress().phase();
+  PrintOut(text + WaitingText(job));
 }
 
 }  // namespace
@@ -109,10 +116,15 @@ void PrintJob(const v1::Job& job) {
 nlohmann::json JobJson(const v1::Job& job) {
   nlohmann::json failed = nlohmann::json::object();
   for (const auto& [kind, count] : job.progress().failed_by_kind()) failed[kind] = count;
+  nlohmann::json conditions = nlohmann::json::array();
+  for (const v1::Condition& c : job.conditions()) {
+    conditions.push_back({{"type", c.type()}, {"reason", c.reason()}, {"message", c.message()}});
+  }
   return {{"name", job.name()},
           {"display_name", job.display_name()},
           {"state", v1::Job::State_Name(job.state())},
           {"state_reason", job.state_reason()},
+          {"conditions", conditions},
           {"target", job.target()},
           {"seed", job.seed()},
           {"cost_model", job.cost_model()},
@@ -131,6 +143,7 @@ nlohmann::json JobJson(const v1::Job& job) {
             {"timed_tasks", job.progress().timed_tasks()},
             {"elapsed_s", Seconds(job.progress().elapsed())},
             {"retrainings", job.progress().retrainings()},
+            {"phase", job.progress().phase()},
             {"failed_by_kind", failed}}}};
 }
 
@@ -286,7 +299,7 @@ int JobsCancel(const ServerPlace& server, const std::string& name, OutputFormat 
     if (format == OutputFormat::kJson) {
       PrintJson(JobJson(job));
     } else {
-      PrintOut(job.name() + " is " + StateText(job));
+      PrintOut(job.name() + " is " + StateText(job) + WaitingText(job));
     }
     return absl::OkStatus();
   };

@@ -5,6 +5,7 @@
 #include "deploy/support/failpoint.h"
 #include "deploy/support/status.h"
 #include "tuner_server/jobs/search_process.h"
+#include "tuner_server/search/builder_error.h"
 
 namespace tilewright::jobs {
 namespace {
@@ -112,6 +113,7 @@ BuildEnded BuildFarm::Build(Worker* worker, const Request& request) {
     auto started = search::BuilderClient::Start(options_.builder);
     if (!started.ok()) {
       ended.crashed = true;
+      ended.shortage = support::ShortageOf(started.status());
       ended.error = support::StatusText(started.status());
       return ended;
     }
@@ -127,6 +129,7 @@ BuildEnded BuildFarm::Build(Worker* worker, const Request& request) {
   if (!reply.ok()) {
     ended.error = support::StatusText(reply.status());
     ended.crashed = !absl::IsDeadlineExceeded(reply.status());
+    ended.shortage = support::ShortageOf(reply.status());
     if (!ended.crashed) ended.outcome = log::Outcome::kBuildTimeout;
     MutexLock lock(mutex_);
     worker->client.reset();
@@ -136,6 +139,7 @@ BuildEnded BuildFarm::Build(Worker* worker, const Request& request) {
     ended.outcome = log::Outcome::kOk;
     ended.built = reply->built();
   } else if (reply->has_error()) {
+    ended.shortage = support::ShortageOf(search::FromBuilderError(reply->error()));
     ended.error = reply->error().message();
   } else {
     ended.error = reply->built().error();

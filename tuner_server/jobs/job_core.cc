@@ -242,6 +242,25 @@ std::vector<v1::Condition> JobCore::conditions() const {
   return list;
 }
 
+support::Shortage JobCore::shortage() const {
+  return search_wait_.waits() ? search_wait_.shortage() : build_wait_.shortage();
+}
+
+// What the job does or waits for now, if its counters do not say it.
+std::string JobCore::Phase() const {
+  if (shortage() != support::Shortage::kNone) {
+    return support::StrCat("waiting for ", support::ShortageText(shortage()));
+  }
+  if (!conditions_.empty()) return "waiting: " + conditions_.begin()->second.reason();
+  if (search_step_ == SearchStep::kOpen) return "reading the model";
+  if (search_step_ == SearchStep::kChecks) {
+    return support::StrCat("computing expected outputs, task ", checks_made_ + 1, " of ",
+                           tasks_.size());
+  }
+  if (search_step_ == SearchStep::kCompile) return "compiling the module";
+  return "";
+}
+
 std::vector<TaskTimes> JobCore::Times() const {
   std::vector<TaskTimes> times;
   for (const TaskState& task : tasks_) {
@@ -270,6 +289,7 @@ v1::Progress JobCore::progress() const {
     progress.mutable_eta()->set_seconds(static_cast<int64_t>(eta));
   }
   progress.set_current_task(current_task_);
+  progress.set_phase(Phase());
   progress.set_retrainings(static_cast<int32_t>(retrainings_));
   progress.set_model_id(model_id_);
   return progress;

@@ -11,7 +11,9 @@
 //
 // Handle returns an error if the log or the artifact store failed. The owner then discards the core
 // and makes another one from the log later. The core handles all other failures itself: it starts a
-// dead search child again and tells it the log; it waits for a tracker that is away.
+// dead search child again and tells it the log; it waits for a tracker that is away. A child may
+// fail because the machine is short of something: a full disk, no memory. Then the core repeats the
+// request until it succeeds. A condition says what it waits for.
 //
 // Not thread-safe; owns nothing of its environment.
 #pragma once
@@ -36,6 +38,7 @@
 #include "tuner_server/jobs/job_ports.h"
 #include "tuner_server/jobs/job_queue.h"
 #include "tuner_server/jobs/job_times.h"
+#include "tuner_server/jobs/shortage_wait.h"
 #include "tuner_server/jobs/task_claims.h"
 #include "tuner_server/jobs/task_scheduler.h"
 #include "tuner_server/log/schedule_rule.h"
@@ -74,12 +77,14 @@ struct JobCoreOptions {
   int64_t min_open = 16;        // open trials that are always allowed
   int64_t open_per_device = 8;  // and more for each device that could measure
   int64_t max_open = 512;
-  int64_t train_min_rows = 16;                         // first training
-  int64_t train_every_rows = 16;                       // later ones: after so many new rows,
-  int64_t train_grown_rows = 8;                        // or after so many, if they are
-  double train_growth = 0.2;                           // this share of the last training's rows
-  int max_search_crashes = 3;                          // on one request, in a row
-  int max_build_crashes = 2;                           // of one trial
+  int64_t train_min_rows = 16;    // first training
+  int64_t train_every_rows = 16;  // later ones: after so many new rows,
+  int64_t train_grown_rows = 8;   // or after so many, if they are
+  double train_growth = 0.2;      // this share of the last training's rows
+  int max_search_crashes = 3;     // on one request, in a row
+  int max_build_crashes = 2;      // of one trial
+  int max_search_kills = 40;      // from outside, on one request: it may need too much memory
+  int max_build_kills = 10;       // of one trial
   int64_t wind_down_ns = int64_t{15} * 1'000'000'000;  // for what is measured when a job ends early
   SchedulerOptions scheduler;
 };
@@ -104,6 +109,8 @@ class JobCore {
   // As BestTrial (job_times.h).
   std::string best_trial() const;
   std::vector<v1::Condition> conditions() const;
+  // What a child of the job waits for; kNone: for nothing.
+  support::Shortage shortage() const;
 
  private:
   // A trial that has not ended.
@@ -112,6 +119,7 @@ class JobCore {
     log::TrialRow row;
     Phase phase = Phase::kToBuild;
     int build_crashes = 0;
+    int build_kills = 0;
     int64_t attempts = 0;  // the highest of which a record is known
   };
 
@@ -173,6 +181,7 @@ class JobCore {
   double elapsed_s() const;
   int64_t open_limit() const;
   TaskState* FindTask(const std::string& name);
+  std::string Phase() const;
   void SetCondition(const std::string& type, const std::string& reason, const std::string& message);
   void ClearCondition(const std::string& type) { conditions_.erase(type); }
 
@@ -180,6 +189,7 @@ class JobCore {
   absl::Status PumpSearch();
   void Ask(SearchStep step, const v1::BuilderRequest& request, int64_t timeout_ms);
   void AskOpen();
+  void AskChecks();
   void AskTell();
   absl::Status AskLoadModel();
   void AskTrain();
@@ -191,7 +201,10 @@ class JobCore {
   bool TrainDue() const;
   absl::Status On(SearchAnswered event);
   absl::Status OnSearchDied(const absl::Status& why);
-  absl::Status OnSearchRefused(const v1::BuilderError& error);
+  absl::Status OnSearchRefused(const absl::Status& why);
+  void WaitWithSearch(const absl::Status& why);
+  void EndSearchWait();
+  absl::Status GiveUpRequest(SearchStep step, const std::string& text);
   absl::Status OnOpened(const v1::JobOpened& opened);
   absl::Status UseShippedModel();
   absl::Status OnChecksMade(const v1::ChecksMade& made);
@@ -207,6 +220,8 @@ class JobCore {
   // job_trials.cc: builds, submissions, results
   absl::Status PumpBuilds();
   absl::Status On(BuildEnded event);
+  bool WaitsToBuild(const BuildEnded& event, OpenTrial* trial);
+  void EndBuildWait();
   absl::Status TakeArtifact(OpenTrial* trial, const v1::Built& built);
   absl::Status PumpSubmit();
   absl::Status On(WorkSubmitted event);
@@ -277,10 +292,14 @@ class JobCore {
   std::string recipe_;                          // of the module that is being compiled
   std::string crashed_request_;
   int search_crashes_ = 0;  // on crashed_request_, in a row
+  int search_kills_ = 0;    // the same, from outside
+  ShortageWait search_wait_{Retries("search wait")};
+  std::string waiting_request_;  // of that
   int64_t search_retry_ns_ = 0;
   support::Backoff search_backoff_ = Retries("search");
   bool opened_ = false;
-  bool checked_ = false;  // the tasks' specs have what measurements need
+  bool checked_ = false;    // the tasks' specs have what measurements need
+  size_t checks_made_ = 0;  // of so many tasks, in their order
   bool model_loaded_ = false;
   bool pending_told_ = false;  // this child knows the trials that were open when it started
   std::vector<v1::RelativeProgram> relatives_;  // what the tasks inherit
@@ -304,6 +323,7 @@ class JobCore {
 
   // Builds and tracker.
   int64_t building_ = 0;
+  ShortageWait build_wait_{Retries("build wait")};
   bool submitting_ = false;
   int64_t submit_retry_ns_ = 0;
   support::Backoff submit_backoff_ = Retries("submit");

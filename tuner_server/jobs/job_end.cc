@@ -60,6 +60,7 @@ absl::Status JobCore::On(CancelRequested) {
 // Stops what is open: here at once, at the tracker by asking; its updates end those trials.
 void JobCore::WindDown() {
   winding_down_ = true;
+  EndBuildWait();
   wind_down_until_ns_ = env_.clock->NowNs() + options_.wind_down_ns;
   if (!cancel_sent_) {
     cancel_sent_ = true;

@@ -250,6 +250,7 @@ void JobManager::Admit() {
         .Set(static_cast<double>(running));
     env_.metrics->Gauge("tilewright_tuner_jobs_open", "Jobs that have not ended", {})
         .Set(static_cast<double>(open->size()));
+    CountWaits();
   }
 }
 
@@ -286,9 +287,39 @@ absl::StatusOr<log::JobRow> JobManager::Cancel(const std::string& id, const std:
       return moved;
     }
     last = moved.status();
+    if (support::ShortageOf(last) != support::Shortage::kNone)
+      return CancelLater(job, reason, last);
     if (support::Slug(last) != "log.job.state") return last;
   }
   return last;
+}
+
+// The log cannot be written now: a running job stops all the same, and its cancellation is written
+// down when that is possible.
+absl::StatusOr<log::JobRow> JobManager::CancelLater(const log::JobRow& job,
+                                                    const std::string& reason,
+                                                    const absl::Status& why) {
+  MutexLock lock(mutex_);
+  const auto it = runners_.find(job.id);
+  if (it == runners_.end()) return why;
+  it->second->CancelLater(reason, why);
+  return job;
+}
+
+// How many jobs wait for each thing that the machine is short of.
+void JobManager::CountWaits() {
+  std::map<support::Shortage, int64_t> counts;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, runner] : runners_) ++counts[runner->snapshot().shortage];
+  }
+  for (int i = 1; i < support::kShortages; ++i) {
+    const auto shortage = static_cast<support::Shortage>(i);
+    env_.metrics
+        ->Gauge("tilewright_tuner_jobs_waiting", "Jobs that wait for what the machine is short of",
+                {{"for", std::string(support::ShortageName(shortage))}})
+        .Set(static_cast<double>(counts[shortage]));
+  }
 }
 
 absl::StatusOr<JobSnapshot> JobManager::Snapshot(const log::JobRow& job) {

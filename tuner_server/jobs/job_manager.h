@@ -28,7 +28,8 @@ class JobManager {
 
   // Stores the job and starts it when its turn comes. Errors as TuningLog::CreateJob.
   absl::StatusOr<log::CreatedJob> Create(const log::JobRow& job);
-  // Asks for the job's end. A job that has ended is returned unchanged.
+  // Asks for the job's end. A job that has ended is returned unchanged. So is a running one while
+  // the log cannot be written: its condition CANCEL_WAITS says so, as does JobRunner::CancelLater.
   absl::StatusOr<log::JobRow> Cancel(const std::string& id, const std::string& reason);
 
   // Returns the job's progress: live while it runs, else from the log.
@@ -42,6 +43,9 @@ class JobManager {
   void Reap();
   bool IsBusy(const std::string& task_set) TW_REQUIRES(mutex_);
   void Admit();
+  void CountWaits();
+  absl::StatusOr<log::JobRow> CancelLater(const log::JobRow& job, const std::string& reason,
+                                          const absl::Status& why);
   void RetainModules();
   void RetainSearches();
   absl::Status CollectArtifacts();

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "deploy/support/shortage.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/builder.pb.h"
 #include "tilewright/v1/dispatch.pb.h"
@@ -18,7 +19,8 @@
 namespace tilewright::jobs {
 
 // Answers SearchChild::Send. An error status means that the child is dead: it crashed, hung or
-// could not be started. If a live child refuses, the reply holds a BuilderError.
+// could not be started. If a live child refuses, the reply holds a BuilderError. Both name what the
+// machine is short of, if that is why: the same request may succeed later.
 struct SearchAnswered {
   absl::StatusOr<v1::BuilderReply> reply = absl::UnknownError("no reply");
 };
@@ -28,8 +30,10 @@ struct BuildEnded {
   int64_t trial = 0;
   log::Outcome outcome = log::Outcome::kUnspecified;  // OK, BUILD_ERROR or BUILD_TIMEOUT
   bool crashed = false;  // BUILD_ERROR because the child died; another try may succeed
-  std::string error;     // for people
-  v1::Built built;       // for OK
+  // Not kNone: no fault of the candidate; another try will succeed when this is over.
+  support::Shortage shortage = support::Shortage::kNone;
+  std::string error;  // for people
+  v1::Built built;    // for OK
 };
 
 // Answers Dispatcher::Submit. The outcomes are in the order of the items.

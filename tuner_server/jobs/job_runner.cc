@@ -10,6 +10,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/jobs/job_queue.h"
 #include "tuner_server/jobs/search_process.h"
 #include "tuner_server/jobs/tracker_dispatcher.h"
 #include "tuner_server/jobs/work_items.h"
@@ -18,18 +19,20 @@ namespace tilewright::jobs {
 namespace {
 
 using support::MutexLock;
+using support::StrCat;
 
 // Without events the core is told the time this often.
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kFirstPauseMs = 500;
 constexpr int64_t kMaxPauseMs = 10'000;
+constexpr int64_t kWorkedNs = int64_t{30} * 1'000'000'000;  // so long without a failure is work
 constexpr int kMaxOddFailures = 5;
 constexpr size_t kIdsInLog = 20;  // of each kind in one event
 
 // Failures that may end by themselves: a full or absent disk, a lock.
 bool MayPass(const absl::Status& status) {
+  if (support::ShortageOf(status) != support::Shortage::kNone) return true;
   switch (status.code()) {
-    case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kPermissionDenied:
@@ -91,6 +94,47 @@ void JobRunner::Post(JobEvent event) {
 
 void JobRunner::NotifyCancelled() { Post(CancelRequested{}); }
 
+void JobRunner::CancelLater(const std::string& reason, const absl::Status& why) {
+  {
+    MutexLock lock(mutex_);
+    cancellation_ = reason;
+    SetProblem(why);
+  }
+  wake_.NotifyAll();
+}
+
+std::string JobRunner::cancellation() {
+  MutexLock lock(mutex_);
+  return cancellation_;
+}
+
+bool JobRunner::stopping_core() {
+  MutexLock lock(mutex_);
+  return stopping_ || !cancellation_.empty();
+}
+
+// Ok if nobody asked for the job's end, or the log has it now. Until then the job has no files: it
+// may be what fills the disk.
+absl::Status JobRunner::WriteCancellation() {
+  const std::string reason = cancellation();
+  if (reason.empty()) return absl::OkStatus();
+  (void)support::RemoveTree(dir_);
+  TW_ASSIGN(const log::JobRow job, env_.log->GetJob(id_));
+  const absl::StatusOr<log::JobState> next = NextState(job.state, JobAction::kCancel);
+  if (next.ok() && *next != job.state) {
+    TW_TRY(env_.log
+               ->MoveJob({.id = id_,
+                          .from = job.state,
+                          .to = *next,
+                          .reason = reason,
+                          .now_us = env_.clock->WallMicros()})
+               .status());
+  }
+  MutexLock lock(mutex_);
+  cancellation_.clear();
+  return absl::OkStatus();
+}
+
 JobSnapshot JobRunner::snapshot() {
   MutexLock lock(mutex_);
   return snapshot_;
@@ -109,9 +153,11 @@ void JobRunner::Loop() {
   int odd_failures = 0;
   support::Backoff pauses(support::Rng(support::StableHash64(dir_)), kFirstPauseMs, kMaxPauseMs);
   while (!stopping()) {
-    const absl::Status status = RunOnce();
-    if (status.ok() || support::Slug(status) == "job.core.ended") {
-      if (stopping()) return;
+    const int64_t begin_ns = env_.clock->NowNs();
+    bool ended = false;
+    absl::Status status = WriteCancellation();
+    if (status.ok()) status = RunOnce(&ended);
+    if (ended) {
       support::HitFailpoint(support::Failpoint::tuner_job_ended);
       (void)support::RemoveTree(dir_);
       support::HitFailpoint(support::Failpoint::tuner_folder_removed);
@@ -119,12 +165,14 @@ void JobRunner::Loop() {
       on_change_(true);
       return;
     }
+    if (status.ok()) continue;  // told to stop, or a cancellation is to be written
     daemon::LogError("job.storage.failed", {{"job", id_}, {"error", support::StatusText(status)}});
     PublishProblem(status);
-    if (!MayPass(status) && ++odd_failures >= kMaxOddFailures) {
-      GiveUp(status);
-      continue;
+    if (env_.clock->NowNs() - begin_ns > kWorkedNs) {  // a new trouble
+      pauses.Reset();
+      odd_failures = 0;
     }
+    if (!MayPass(status) && ++odd_failures >= kMaxOddFailures && GiveUp(status)) continue;
     MutexLock lock(mutex_);
     events_.clear();
     if (!stopping_) wake_.WaitForMs(mutex_, pauses.NextMs());
@@ -141,11 +189,14 @@ absl::Status JobRunner::PrepareFolder() {
   return support::WriteFileAtomic(model, bytes);
 }
 
-// Ok when the job has ended, or the runner stops.
-absl::Status JobRunner::RunOnce() {
-  TW_TRY(PrepareFolder());
-  support::HitFailpoint(support::Failpoint::tuner_folder_made);
+// Without `ended`, ok means that the core was told to stop.
+absl::Status JobRunner::RunOnce(bool* ended) {
   TW_ASSIGN(const log::JobRow job, env_.log->GetJob(id_));
+  *ended = log::IsFinal(job.state);
+  if (*ended) return absl::OkStatus();
+  // A job that is being cancelled needs no folder: there may be no room for one.
+  if (job.state != log::JobState::kCancelling) TW_TRY(PrepareFolder());
+  support::HitFailpoint(support::Failpoint::tuner_folder_made);
   TW_ASSIGN(const v1::Job spec, SpecFromJson(job.spec_json));
   const JobEventSink sink = [this](JobEvent event) { Post(std::move(event)); };
 
@@ -179,7 +230,7 @@ absl::Status JobRunner::RunOnce() {
   counted_ = core->progress();
   TW_TRY(core->Start());
   Publish(*core);
-  while (!core->done() && !stopping()) {
+  while (!core->done() && !stopping_core()) {
     JobEvent event = NextEvent();
     const bool tick = std::holds_alternative<Tick>(event);
     const log::JobState before = core->job().state;
@@ -191,11 +242,14 @@ absl::Status JobRunner::RunOnce() {
                                   {"state", log::JobStateName(core->job().state)},
                                   {"reason", core->job().state_reason}});
   }
+  *ended = core->done();
   return absl::OkStatus();
 }
 
 void JobRunner::Publish(const JobCore& core) {
-  JobSnapshot snapshot{core.progress(), core.conditions(), core.best_trial()};
+  JobSnapshot snapshot{core.progress(), core.conditions(), core.best_trial(), core.shortage()};
+  NoteShortage(snapshot.shortage,
+               snapshot.conditions.empty() ? "" : snapshot.conditions.front().message());
   CountChanges(snapshot.progress);
   {
     MutexLock lock(mutex_);
@@ -205,21 +259,61 @@ void JobRunner::Publish(const JobCore& core) {
 }
 
 void JobRunner::PublishProblem(const absl::Status& problem) {
-  v1::Condition condition;
-  condition.set_type("STORAGE_FAILED");
-  condition.set_reason(support::Slug(problem));
-  condition.set_message(support::StatusText(problem));
+  NoteShortage(support::ShortageOf(problem), support::StatusText(problem));
   {
     MutexLock lock(mutex_);
-    snapshot_.conditions = {condition};
+    SetProblem(problem);
   }
   on_change_(false);
 }
 
-// The job cannot go on: it ends with the reason, if even that can be written down.
-void JobRunner::GiveUp(const absl::Status& problem) {
+// The job stands still because of `problem`.
+void JobRunner::SetProblem(const absl::Status& problem) {
+  const support::Shortage shortage = support::ShortageOf(problem);
+  const bool is_short = shortage != support::Shortage::kNone;
+  v1::Condition condition;
+  condition.set_type("STORAGE_FAILED");
+  condition.set_reason(is_short ? StrCat("job.waits.", support::ShortageName(shortage))
+                                : support::Slug(problem));
+  condition.set_message(support::StatusText(problem));
+  if (!cancellation_.empty()) {
+    condition.set_type("CANCEL_WAITS");
+    condition.set_message(StrCat(
+        "the job has stopped and is cancelled as soon as the log can be written; a restart of the "
+        "tuner before that forgets the request: ",
+        support::StatusText(problem)));
+  }
+  snapshot_.progress.set_phase(is_short ? StrCat("waiting for ", support::ShortageText(shortage))
+                                        : "waiting: " + condition.reason());
+  snapshot_.shortage = shortage;
+  snapshot_.conditions = {std::move(condition)};
+}
+
+// Once for each wait, and once when it is over.
+void JobRunner::NoteShortage(support::Shortage shortage, const std::string& error) {
+  if (shortage == noted_) return;
+  const int64_t now_ns = env_.clock->NowNs();
+  if (noted_ == support::Shortage::kNone) short_since_ns_ = now_ns;
+  noted_ = shortage;
+  if (shortage == support::Shortage::kNone) {
+    daemon::LogInfo(
+        "job.wait.over",
+        {{"job", id_}, {"seconds", static_cast<double>(now_ns - short_since_ns_) * 1e-9}});
+    return;
+  }
+  daemon::LogWarning("job.waits",
+                     {{"job", id_}, {"for", support::ShortageName(shortage)}, {"error", error}});
+  if (env_.metrics == nullptr) return;
+  env_.metrics
+      ->Counter("tilewright_tuner_job_waits_total", "Times a job had to wait, by what was missing",
+                {{"for", std::string(support::ShortageName(shortage))}})
+      .Increment();
+}
+
+// The job cannot go on: it ends with the reason. False if even that cannot be written down.
+bool JobRunner::GiveUp(const absl::Status& problem) {
   const auto job = env_.log->GetJob(id_);
-  if (!job.ok() || log::IsFinal(job->state)) return;
+  if (!job.ok() || log::IsFinal(job->state)) return job.ok();
   const auto moved = env_.log->MoveJob({.id = id_,
                                         .from = job->state,
                                         .to = log::JobState::kFailed,
@@ -229,6 +323,7 @@ void JobRunner::GiveUp(const absl::Status& problem) {
     daemon::LogError("job.give_up.failed",
                      {{"job", id_}, {"error", support::StatusText(moved.status())}});
   }
+  return moved.ok();
 }
 
 void JobRunner::CountChanges(const v1::Progress& now) {

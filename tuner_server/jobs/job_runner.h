@@ -1,7 +1,7 @@
 // A thread around one job's core. It makes the core from the log, connects its ports, passes events
 // to it and publishes snapshots. When the core reports that storage failed, the thread discards it
-// and makes a new one from the log after a pause. Thread-safe. The destructor stops the thread; the
-// job stays open and is resumed later.
+// and makes a new one from the log after a pause, for as long as it takes. Thread-safe. The
+// destructor stops the thread; the job stays open and is resumed later.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -43,6 +43,8 @@ struct JobSnapshot {
   v1::Progress progress;
   std::vector<v1::Condition> conditions;
   std::string best_trial;  // as BestTrial (job_times.h)
+  // What the job waits for; kNone: for nothing that the machine is short of.
+  support::Shortage shortage = support::Shortage::kNone;
 };
 
 class JobRunner {
@@ -54,20 +56,29 @@ class JobRunner {
 
   // The log says CANCELLING: the core starts to cancel.
   void NotifyCancelled();
+  // The log should say CANCELLING and cannot be written, because of `why`. The job stops working
+  // and removes its files immediately. It is cancelled when the log can be written. A restart of
+  // the server before that forgets the request. The condition CANCEL_WAITS says all that.
+  void CancelLater(const std::string& reason, const absl::Status& why);
   // The job is in a final state.
   bool done() const { return done_.load(); }
   JobSnapshot snapshot();
 
  private:
   void Loop();
-  absl::Status RunOnce();
+  absl::Status RunOnce(bool* ended);
+  absl::Status WriteCancellation();
   absl::Status PrepareFolder();
   void Post(JobEvent event);
   JobEvent NextEvent();
   bool stopping();
+  bool stopping_core();
+  std::string cancellation();
   void Publish(const JobCore& core);
   void PublishProblem(const absl::Status& problem);
-  void GiveUp(const absl::Status& problem);
+  void SetProblem(const absl::Status& problem) TW_REQUIRES(mutex_);
+  void NoteShortage(support::Shortage shortage, const std::string& error);
+  bool GiveUp(const absl::Status& problem);
   void CountChanges(const v1::Progress& now);
 
   const ServerEnvironment env_;
@@ -80,9 +91,12 @@ class JobRunner {
   support::Mutex mutex_;
   support::CondVar wake_;
   bool stopping_ TW_GUARDED_BY(mutex_) = false;
+  std::string cancellation_ TW_GUARDED_BY(mutex_);  // the reason; not in the log yet
   std::deque<JobEvent> events_ TW_GUARDED_BY(mutex_);
   JobSnapshot snapshot_ TW_GUARDED_BY(mutex_);
-  v1::Progress counted_;  // what the metrics have; of the thread
+  v1::Progress counted_;                                // what the metrics have; of the thread
+  support::Shortage noted_ = support::Shortage::kNone;  // in the daemon's log; of the thread
+  int64_t short_since_ns_ = 0;
   std::thread thread_;
 };
 

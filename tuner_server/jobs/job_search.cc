@@ -10,6 +10,7 @@
 #include "tuner_server/jobs/row_enums.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/cost_models.h"
+#include "tuner_server/search/builder_error.h"
 
 namespace tilewright::jobs {
 namespace {
@@ -30,12 +31,15 @@ constexpr size_t kMaxReasonBytes = 2000;
 constexpr char kDefault[] = "default";
 constexpr int64_t kNoLimit = int64_t{1} << 40;  // trials of a job whose budget is time
 constexpr char kSearchCondition[] = "SEARCH_RESTARTING";
+constexpr char kSearchWaitsCondition[] = "SEARCH_WAITS";
 
 }  // namespace
 
 // Chooses what to ask next: the child first learns, then trains, then proposes.
 absl::Status JobCore::PumpSearch() {
-  if (search_step_ != SearchStep::kNone || env_.clock->NowNs() < search_retry_ns_) {
+  const int64_t now_ns = env_.clock->NowNs();
+  if (search_step_ != SearchStep::kNone || now_ns < search_retry_ns_ ||
+      search_wait_.TooEarly(now_ns)) {
     return absl::OkStatus();
   }
   const bool running = job_.state == log::JobState::kRunning;
@@ -49,10 +53,7 @@ absl::Status JobCore::PumpSearch() {
   } else if (compiling) {
     return AskCompile();
   } else if (!checked_) {
-    v1::BuilderRequest request;
-    request.mutable_make_checks();
-    search_request_ = "MakeChecks";
-    Ask(SearchStep::kChecks, request, kOpenTimeoutMs);
+    AskChecks();
   } else if (!pending_told_ || told_upto_ < told_.size()) {
     AskTell();
   } else if (!model_loaded_) {
@@ -85,6 +86,14 @@ void JobCore::AskOpen() {
   }
   search_request_ = "OpenJob";
   Ask(SearchStep::kOpen, request, kOpenTimeoutMs);
+}
+
+// One task at a time: people see that it goes on, and what is made stays made if the child dies.
+void JobCore::AskChecks() {
+  v1::BuilderRequest request;
+  request.mutable_make_checks()->add_tasks(tasks_[checks_made_].row.hash);
+  search_request_ = StrCat("MakeChecks of ", tasks_[checks_made_].row.name);
+  Ask(SearchStep::kChecks, request, kOpenTimeoutMs);
 }
 
 v1::ToldRecord JobCore::ToldOf(const log::TrialRow& trial, const log::RecordRow* record) {
@@ -254,12 +263,16 @@ absl::Status JobCore::On(SearchAnswered event) {
   if (!event.reply.ok()) return OnSearchDied(event.reply.status());
   const SearchStep step = std::exchange(search_step_, SearchStep::kNone);
   const v1::BuilderReply& reply = *event.reply;
-  if (search_request_ == crashed_request_) search_crashes_ = 0;
+  if (search_request_ == crashed_request_) search_crashes_ = search_kills_ = 0;
   ClearCondition(kSearchCondition);
   if (reply.has_error()) {
     search_step_ = step;
-    return OnSearchRefused(reply.error());
+    return OnSearchRefused(search::FromBuilderError(reply.error()));
   }
+  // What a new child is told first says nothing about the request that waits.
+  const bool prepares =
+      step == SearchStep::kOpen || step == SearchStep::kTell || step == SearchStep::kLoadModel;
+  if (!prepares || search_request_ == waiting_request_) EndSearchWait();
   if (step == SearchStep::kOpen && reply.has_job_opened()) return OnOpened(reply.job_opened());
   if (step == SearchStep::kChecks && reply.has_checks_made()) {
     return OnChecksMade(reply.checks_made());
@@ -283,6 +296,22 @@ absl::Status JobCore::On(SearchAnswered event) {
       support::Internal("job.search.wrong_reply", "the reply does not fit " + search_request_));
 }
 
+// The same request is sent again later.
+void JobCore::WaitWithSearch(const absl::Status& why) {
+  const support::Shortage shortage = support::ShortageOf(why);
+  waiting_request_ = search_request_;
+  search_wait_.Failed(shortage, env_.clock->NowNs());
+  SetCondition(kSearchWaitsCondition, StrCat("job.waits.", support::ShortageName(shortage)),
+               StrCat(search_request_, " waits for ", support::ShortageText(shortage), ": ",
+                      support::StatusText(why).substr(0, kMaxReasonBytes)));
+}
+
+void JobCore::EndSearchWait() {
+  search_wait_.Over();
+  waiting_request_.clear();
+  ClearCondition(kSearchWaitsCondition);
+}
+
 // The child is gone: another one is told everything. The same request must not kill them for ever.
 absl::Status JobCore::OnSearchDied(const absl::Status& why) {
   const SearchStep step = std::exchange(search_step_, SearchStep::kNone);
@@ -292,15 +321,36 @@ absl::Status JobCore::OnSearchDied(const absl::Status& why) {
   told_upto_ = 0;
   if (training_out_) train_in_background_ = false;
   training_out_ = false;
-  search_crashes_ = search_request_ == crashed_request_ ? search_crashes_ + 1 : 1;
+  if (search_request_ != crashed_request_) search_crashes_ = search_kills_ = 0;
   crashed_request_ = search_request_;
   const std::string text = support::StatusText(why).substr(0, kMaxReasonBytes);
-  TW_TRY(AddText(StrCat("search child ended on ", search_request_, ": ", text)));
+  const support::Shortage shortage = support::ShortageOf(why);
+  const bool is_short = shortage != support::Shortage::kNone;
+  if (!is_short || !search_wait_.waits()) {
+    TW_TRY(AddText(StrCat("search child ended on ", search_request_, ": ", text)));
+  }
+  if (is_short) WaitWithSearch(why);
+  if (shortage == support::Shortage::kKilled && ++search_kills_ >= options_.max_search_kills) {
+    search_kills_ = 0;
+    EndSearchWait();
+    return GiveUpRequest(step, StrCat("job.search.killed: the search child was killed ",
+                                      options_.max_search_kills, " times on ", search_request_,
+                                      ", which may need more memory than there is: ", text));
+  }
+  if (is_short) return absl::OkStatus();
+  ++search_crashes_;
   if (search_crashes_ == 1) search_backoff_.Reset();
   search_retry_ns_ = env_.clock->NowNs() + search_backoff_.NextNs();
   SetCondition(kSearchCondition, "job.search.died", text);
   if (search_crashes_ < options_.max_search_crashes) return absl::OkStatus();
   search_crashes_ = 0;
+  return GiveUpRequest(
+      step, StrCat("job.search.crashed: the search child ended ", options_.max_search_crashes,
+                   " times on ", search_request_, ": ", text));
+}
+
+// A request that children die of is left out, where the job can do without its answer.
+absl::Status JobCore::GiveUpRequest(SearchStep step, const std::string& text) {
   if (step == SearchStep::kAsk) {
     FindTask(asked_task_)->view.exhausted = true;
     return AddText("no more candidates of task " + asked_task_);
@@ -314,14 +364,18 @@ absl::Status JobCore::OnSearchDied(const absl::Status& why) {
     trained_rows_ = 0;
     return absl::OkStatus();
   }
-  return Fail(StrCat("job.search.crashed: the search child ended ", options_.max_search_crashes,
-                     " times on ", search_request_, ": ", text));
+  return Fail(text);
 }
 
-// The child lives and says no.
-absl::Status JobCore::OnSearchRefused(const v1::BuilderError& error) {
+// The child lives and says no: for now, or because of the request.
+absl::Status JobCore::OnSearchRefused(const absl::Status& why) {
   const SearchStep step = std::exchange(search_step_, SearchStep::kNone);
-  const std::string text = error.message().substr(0, kMaxReasonBytes);
+  if (support::ShortageOf(why) != support::Shortage::kNone) {
+    WaitWithSearch(why);
+    return absl::OkStatus();
+  }
+  EndSearchWait();
+  const std::string text = support::StatusText(why).substr(0, kMaxReasonBytes);
   switch (step) {
     case SearchStep::kAsk:
       FindTask(asked_task_)->view.exhausted = true;
@@ -374,9 +428,9 @@ absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
     TW_TRY(Recall());
   }
   // What results are checked against is the same whichever child made it: made once, kept.
-  for (int i = 0; i < opened.tasks_size() && !checked_; ++i) {
-    TaskState& task = tasks_[static_cast<size_t>(i)];
-    task.spec = opened.tasks(i);
+  for (size_t i = checks_made_; i < tasks_.size(); ++i) {
+    TaskState& task = tasks_[i];
+    task.spec = opened.tasks(static_cast<int>(i));
     task.view.estimate = task.spec.default_estimate_ns();
   }
   compiler_build_ = opened.compiler_build();
@@ -387,22 +441,22 @@ absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
 }
 
 absl::Status JobCore::OnChecksMade(const v1::ChecksMade& made) {
-  if (made.tasks_size() != static_cast<int>(tasks_.size())) {
-    return Fail(support::StrCat("job.search.wrong_reply: expected checks of ", tasks_.size(),
-                                " tasks, found ", made.tasks_size()));
+  TaskState& task = tasks_[checks_made_];
+  if (made.tasks_size() != 1 || made.tasks(0).hash() != task.row.hash) {
+    return Fail("job.search.wrong_reply: expected the checks of task " + task.row.name);
   }
-  for (int i = 0; i < made.tasks_size(); ++i) {
-    v1::BuilderTask& spec = tasks_[static_cast<size_t>(i)].spec;
-    spec.MergeFrom(made.tasks(i));
-    tasks_[static_cast<size_t>(i)].view.headroom = spec.predicted_gain();
-    TW_ASSIGN(const std::string hex, daemon::DigestToHex(spec.expected_output()));
-    if (env_.blobs->Contains(hex)) continue;
+  v1::BuilderTask spec = task.spec;
+  spec.MergeFrom(made.tasks(0));
+  TW_ASSIGN(const std::string hex, daemon::DigestToHex(spec.expected_output()));
+  if (!env_.blobs->Contains(hex)) {
     TW_ASSIGN(const std::string bytes,
               support::ReadFile(support::PathJoin(options_.state_dir, spec.expected_output_path()),
                                 kMaxExpectedBytes));
     TW_TRY(env_.blobs->PutVerified(hex, bytes));
   }
-  checked_ = true;
+  task.spec = std::move(spec);
+  task.view.headroom = task.spec.predicted_gain();
+  checked_ = ++checks_made_ == tasks_.size();
   return absl::OkStatus();
 }
 

@@ -26,17 +26,17 @@ constexpr uint64_t kMaxArtifactBytes = uint64_t{1} << 30;
 // Modules of candidates carry code only; a file for each would cost more than its link.
 constexpr int64_t kInlineModuleBytes = int64_t{8} << 20;
 
-// Bounds of what two measurements on one device may differ by without meaning anything.
-
 constexpr char kTrackerCondition[] = "TRACKER_UNREACHABLE";
 constexpr char kDeviceCondition[] = "NO_DEVICE";
 constexpr char kQuotaCondition[] = "QUOTA";
+constexpr char kBuildsWaitCondition[] = "BUILDS_WAIT";
 
 }  // namespace
 
 absl::Status JobCore::PumpBuilds() {
   // What a work item needs comes with the search child.
   if (!checked_ || job_.state != log::JobState::kRunning) return absl::OkStatus();
+  if (build_wait_.TooEarly(env_.clock->NowNs())) return absl::OkStatus();
   for (auto& [number, trial] : open_) {
     if (building_ >= env_.builds->slots()) break;
     if (trial.phase != OpenTrial::Phase::kToBuild) continue;
@@ -60,8 +60,10 @@ absl::Status JobCore::On(BuildEnded event) {
   const auto it = open_.find(event.trial);
   if (it == open_.end()) return absl::OkStatus();  // cancelled meanwhile
   OpenTrial& trial = it->second;
+  if (WaitsToBuild(event, &trial)) return absl::OkStatus();
   if (event.outcome == log::Outcome::kOk) return TakeArtifact(&trial, event.built);
-  if (event.crashed && ++trial.build_crashes < options_.max_build_crashes) {
+  const bool killed = event.shortage == support::Shortage::kKilled;  // and that too often
+  if (event.crashed && !killed && ++trial.build_crashes < options_.max_build_crashes) {
     trial.phase = OpenTrial::Phase::kToBuild;
     return absl::OkStatus();
   }
@@ -70,6 +72,27 @@ absl::Status JobCore::On(BuildEnded event) {
                        event.outcome, event.crashed ? "BUILDER_CRASH" : "", event.error,
                        KeyOf(job_, FindTask(trial.row.task)->row.hash), env_.clock->WallMicros());
   return Store({news});
+}
+
+// True if the trial is built again when the machine has again what it is short of.
+bool JobCore::WaitsToBuild(const BuildEnded& event, OpenTrial* trial) {
+  const bool killed = event.shortage == support::Shortage::kKilled;
+  const bool too_often = killed && ++trial->build_kills >= options_.max_build_kills;
+  if (event.shortage == support::Shortage::kNone || too_often) {
+    EndBuildWait();
+    return false;
+  }
+  trial->phase = OpenTrial::Phase::kToBuild;
+  build_wait_.Failed(event.shortage, env_.clock->NowNs());
+  SetCondition(kBuildsWaitCondition, StrCat("job.waits.", support::ShortageName(event.shortage)),
+               StrCat("the builds of candidates wait for ", support::ShortageText(event.shortage),
+                      ": ", event.error));
+  return true;
+}
+
+void JobCore::EndBuildWait() {
+  build_wait_.Over();
+  ClearCondition(kBuildsWaitCondition);
 }
 
 // Moves the built module into the artifact store and decides on the work item's bytes.

@@ -4,6 +4,7 @@
 
 #include "deploy/support/failpoint.h"
 #include "deploy/support/status.h"
+#include "tuner_server/search/builder_error.h"
 
 namespace tilewright::jobs {
 
@@ -14,8 +15,7 @@ absl::StatusOr<v1::BuilderReply> AskBuilder(search::BuilderClient* client,
   absl::StatusOr<v1::BuilderReply> reply = client->Ask(request, timeout_ms);
   if (reply.ok() || !client->alive()) return reply;
   v1::BuilderReply refusal;
-  refusal.mutable_error()->set_code(static_cast<int32_t>(reply.status().code()));
-  refusal.mutable_error()->set_message(support::StatusText(reply.status()));
+  *refusal.mutable_error() = search::ToBuilderError(reply.status());
   return refusal;
 }
 

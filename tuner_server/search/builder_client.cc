@@ -1,8 +1,12 @@
 #include "tuner_server/search/builder_client.h"
 
+#include <csignal>
+
 #include "deploy/support/file.h"
 #include "deploy/support/frame_io.h"
+#include "deploy/support/shortage.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/search/builder_error.h"
 
 namespace tilewright::search {
 namespace {
@@ -13,6 +17,10 @@ constexpr size_t kTailBytes = 2'000;
 
 std::string Tail(const std::string& text) {
   return text.size() > kTailBytes ? "..." + text.substr(text.size() - kTailBytes) : text;
+}
+
+bool EndedForMemory(const support::ExitStatus& status) {
+  return status.signal == SIGKILL || (status.signal == 0 && status.exit_code == kNoMemoryExitCode);
 }
 
 }  // namespace
@@ -42,7 +50,7 @@ absl::Status BuilderClient::Died(const absl::Status& why) {
   // A child that closed its pipe is about to end by itself and may still be saying why.
   auto status = child_->Wait(why.code() == absl::StatusCode::kUnavailable ? kReapMs : 0);
   if (!status.ok()) {
-    child_->Kill();
+    Kill();
     status = child_->Wait(kReapMs);
   }
   const std::string end = status.ok() ? status->ToString() : "still ending";
@@ -51,8 +59,11 @@ absl::Status BuilderClient::Died(const absl::Status& why) {
         "builder.timeout",
         support::StrCat("no answer in time; killed (", end, ")", Tail(child_->stderr_tail())));
   }
-  return support::Unavailable("builder.died", support::StrCat(end, "; ", support::StatusText(why),
-                                                              "; ", Tail(child_->stderr_tail())));
+  const absl::Status died = support::Unavailable(
+      "builder.died",
+      support::StrCat(end, "; ", support::StatusText(why), "; ", Tail(child_->stderr_tail())));
+  const bool from_outside = status.ok() && !killed_ && EndedForMemory(*status);
+  return from_outside ? support::MarkShortage(died, support::Shortage::kKilled) : died;
 }
 
 absl::StatusOr<v1::BuilderReply> BuilderClient::Ask(v1::BuilderRequest request,
@@ -68,11 +79,7 @@ absl::StatusOr<v1::BuilderReply> BuilderClient::Ask(v1::BuilderRequest request,
   if (!reply.ParseFromString(*frame) || reply.id() != request.id()) {
     return Died(support::DataLoss("builder.reply.malformed", "not the answer to this request"));
   }
-  if (reply.has_error()) {
-    // Its message is "slug: detail" already.
-    return absl::Status(static_cast<absl::StatusCode>(reply.error().code()),
-                        reply.error().message());
-  }
+  if (reply.has_error()) return FromBuilderError(reply.error());
   return reply;
 }
 

@@ -3,6 +3,7 @@
 // way. Links no LLVM. One owner, one request at a time; any thread may call Kill.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "tilewright/v1/builder.pb.h"
 
 namespace tilewright::search {
+
+// A builder that gets no memory ends with this code.
+inline constexpr int kNoMemoryExitCode = 71;
 
 struct BuilderOptions {
   std::string program;            // empty: tilewright-builder in the folder of this executable
@@ -25,14 +29,19 @@ class BuilderClient {
   // Errors: process.start.* if the binary is missing.
   static absl::StatusOr<std::unique_ptr<BuilderClient>> Start(const BuilderOptions& options);
 
-  // Sends one request and returns its reply. An error in the reply becomes the returned status.
-  // After deadline_exceeded (builder.timeout) or unavailable (builder.died, with the exit status
-  // and the end of the standard error) the child is dead: start another one.
+  // Sends one request and returns its reply. An error in the reply becomes the returned status,
+  // with its shortage. After deadline_exceeded (builder.timeout) or unavailable (builder.died, with
+  // the exit status and the end of the standard error) the child is dead: start another one.
+  // Shortage kKilled: it was killed by another process (the kernel does so when memory runs out),
+  // or it got no memory.
   absl::StatusOr<v1::BuilderReply> Ask(v1::BuilderRequest request, int64_t timeout_ms);
 
   bool alive() const { return alive_; }
   pid_t pid() const { return child_->pid(); }
-  void Kill() { child_->Kill(); }
+  void Kill() {
+    killed_ = true;
+    child_->Kill();
+  }
 
  private:
   explicit BuilderClient(std::unique_ptr<support::Child> child) : child_(std::move(child)) {}
@@ -41,6 +50,7 @@ class BuilderClient {
   std::unique_ptr<support::Child> child_;
   uint64_t next_id_ = 1;
   bool alive_ = true;
+  std::atomic<bool> killed_{false};  // by this process
 };
 
 }  // namespace tilewright::search

@@ -14,9 +14,11 @@
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/shortage.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/log/cost_models.h"
+#include "tuner_server/search/builder_error.h"
 #include "tuner_server/search/builder_messages.h"
 #include "tuner_server/search/transfer.h"
 
@@ -39,10 +41,7 @@ std::unique_ptr<cost_model::CostModel> UntrainedModel(const std::string& kind, u
 v1::BuilderReply BuilderSession::Handle(const v1::BuilderRequest& request) {
   v1::BuilderReply reply;
   const absl::Status status = Dispatch(request, &reply);
-  if (!status.ok()) {
-    reply.mutable_error()->set_code(static_cast<int32_t>(status.code()));
-    reply.mutable_error()->set_message(support::StatusText(status));
-  }
+  if (!status.ok()) *reply.mutable_error() = ToBuilderError(status);
   reply.set_id(request.id());
   return reply;
 }
@@ -61,7 +60,7 @@ absl::Status BuilderSession::Dispatch(const v1::BuilderRequest& request, v1::Bui
   }
   switch (request.request_case()) {
     case v1::BuilderRequest::kMakeChecks:
-      return MakeChecks(reply->mutable_checks_made());
+      return MakeChecks(request.make_checks(), reply->mutable_checks_made());
     case v1::BuilderRequest::kTell:
       return Tell(request.tell(), reply->mutable_told());
     case v1::BuilderRequest::kTrainModel:
@@ -92,6 +91,8 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   TW_ASSIGN(parts_,
             ParseSearchParts({request.search_parts().begin(), request.search_parts().end()}));
   job_ = request;
+  tasks_.clear();  // of a request that failed
+  task_order_.clear();
   TW_ASSIGN(target_, ir::ParseTarget(request.target()));
   TW_ASSIGN(std::string bytes, support::ReadFile(request.model_path(), graph::kMaxModelBytes));
   model_digest_ = support::Sha256Hex(bytes);
@@ -152,19 +153,20 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
   return absl::OkStatus();
 }
 
-absl::Status BuilderSession::MakeChecks(v1::ChecksMade* reply) {
+absl::Status BuilderSession::MakeChecks(const v1::MakeChecks& request, v1::ChecksMade* reply) {
   if (job_.state_dir().empty()) {
     return support::FailedPrecondition("builder.checks.no_folder",
                                        "OpenJob named no folder for expected outputs");
   }
-  for (const std::string& hash : task_order_) {
+  const std::vector<std::string> named(request.tasks().begin(), request.tasks().end());
+  for (const std::string& hash : named.empty() ? task_order_ : named) {
+    TW_ASSIGN(JobTask * task, FindTask(hash));
     v1::BuilderTask* out = reply->add_tasks();
     out->set_hash(hash);
-    JobTask& task = tasks_[hash];
-    TW_TRY(DescribeCheck(task.task, out));
+    TW_TRY(DescribeCheck(task->task, out));
     if (job_.cost_model() == log::kRandomModel) continue;  // its scores say nothing
     TW_ASSIGN(const double gain,
-              task.search->PredictGain(task.default_steps, kGainDrafts, model_.get()));
+              task->search->PredictGain(task->default_steps, kGainDrafts, model_.get()));
     out->set_predicted_gain(gain);
   }
   return absl::OkStatus();
@@ -379,7 +381,7 @@ absl::Status BuilderSession::Build(const v1::Build& request, v1::Built* reply) {
   };
   const absl::Status status = build();
   // A full disk is no fault of the candidate.
-  if (status.code() == absl::StatusCode::kResourceExhausted) return status;
+  if (support::ShortageOf(status) != support::Shortage::kNone) return status;
   reply->set_outcome(status.ok() ? v1::OK : v1::BUILD_ERROR);
   if (!status.ok()) reply->set_error(support::StatusText(status));
   return absl::OkStatus();

@@ -39,7 +39,7 @@ class BuilderSession {
   // Loads the model that ranks until the first training. Training continues from it.
   absl::Status UseShippedModel(v1::ShippedModel* reply);
   absl::Status AddTask(const driver::Task& task, const v1::OpenJob& request, v1::JobOpened* reply);
-  absl::Status MakeChecks(v1::ChecksMade* reply);
+  absl::Status MakeChecks(const v1::MakeChecks& request, v1::ChecksMade* reply);
   absl::Status Tell(const v1::Tell& request, v1::Told* reply);
   absl::Status Inherit(const v1::Tell& request);
   absl::Status TrainModel(const v1::TrainModel& request, v1::ModelTrained* reply);

@@ -373,7 +373,8 @@ absl::StatusOr<std::vector<v1::JobEvent>> JobApi::NextEvents(Watch* watch) {
   if (known.ParseFromString(watch->progress) && snapshot.progress.measured() == known.measured() &&
       snapshot.progress.proposed() == known.proposed() &&
       snapshot.progress.built() == known.built() &&
-      snapshot.progress.retrainings() == known.retrainings()) {
+      snapshot.progress.retrainings() == known.retrainings() &&
+      snapshot.progress.phase() == known.phase()) {
     watch->ended = log::IsFinal(job.state);
     return messages;
   }
