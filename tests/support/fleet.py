@@ -39,8 +39,9 @@ def wait_for(what, condition, timeout=300.0, pause=0.05):
 
 
 class Daemon:
-    def __init__(self, name, args, state, port_file=None, prefix=(), folder=BIN):
+    def __init__(self, name, args, state, port_file=None, prefix=(), folder=BIN, env=None):
         self.name, self.args, self.port_file, self.folder = name, list(args), port_file, folder
+        self.env = env or {}
         self.prefix, self.log_path, self.process = list(prefix), state / f"{name}.log", None
 
     def start(self):
@@ -49,7 +50,7 @@ class Daemon:
         log = open(self.log_path, "ab")
         self.process = subprocess.Popen(
             self.prefix + [str(self.folder / f"tilewright-{self.name.split('.')[0]}"), *map(str, self.args)],
-            stdout=log, stderr=log, start_new_session=True)
+            stdout=log, stderr=log, start_new_session=True, env={**os.environ, **self.env})
         log.close()
 
     def alive(self):
@@ -86,10 +87,11 @@ class Daemon:
 
 class Fleet:
     """Tracker, tuner and one agent; state under one temporary folder. `folders`: where the binary of a daemon
-    ("tracker") comes from, if not from BIN."""
+    ("tracker") comes from, if not from BIN. `disk`: where the daemons' own state lies, if not there. `env`: what is
+    added to a daemon's environment."""
 
-    def __init__(self, threads=1, agent_args=(), tuner_args=(), keep=False, folders=None):
-        self.folders = folders or {}
+    def __init__(self, threads=1, agent_args=(), tuner_args=(), keep=False, folders=None, disk=None, env=None):
+        self.folders, self.disk, self.env = folders or {}, disk, env or {}
         self.state = Path(tempfile.mkdtemp(prefix="tilewright-e2e-"))
         self.threads, self.agent_args, self.tuner_args, self.keep = threads, agent_args, tuner_args, keep
         self.target = f"native,threads={threads}"
@@ -127,7 +129,8 @@ class Fleet:
 
     def _start(self, name, args, port_file, prefix=()):
         folder = self.folders.get(name.split(".")[0], BIN)
-        daemon = Daemon(name, ["--state-dir", self.state / name, *args], self.state, port_file, prefix, folder)
+        args = ["--state-dir", (self.disk or self.state) / name, *args]
+        daemon = Daemon(name, args, self.state, port_file, prefix, folder, self.env.get(name))
         self.daemons[name] = daemon
         daemon.start()
 

@@ -1,9 +1,11 @@
 // Preloaded into a daemon under test (host_faults.h): what this process sees of its host's clock
-// and disk is what the control file says. Nothing else is changed, and its children see the truth.
+// and disk is what the control file says. Nothing else is changed. Its children see the truth,
+// unless a variable says otherwise.
 //
 // The wall clock is shifted for everybody who asks, and for who sleeps until a time of day: those
 // wake early and look again, so that a jump in mid-sleep counts as it would with a real clock. On
-// one device (stat's st_dev) every change is refused as on a disk that became read-only.
+// one device (stat's st_dev) every change is refused as on a disk that became read-only; on one,
+// writes and syncs take longer.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +28,7 @@
 #include "tests/support/host_faults_control.h"
 
 using tilewright::tests::HostFaultsControl;
+using tilewright::tests::kHostFaultsChildrenVariable;
 using tilewright::tests::kHostFaultsVariable;
 
 namespace {
@@ -55,6 +58,7 @@ __attribute__((constructor)) void Attach() {
   if (mapped == MAP_FAILED) abort();  // a test that hurts nobody proves nothing
   close(fd);
   g_control = static_cast<HostFaultsControl*>(mapped);
+  if (getenv(kHostFaultsChildrenVariable) != nullptr) return;
   unsetenv(kHostFaultsVariable);
   unsetenv("LD_PRELOAD");
 }
@@ -105,7 +109,23 @@ bool Refused() {
   return true;
 }
 
+// Sleeps if the file is on the slow disk.
+void Delay(int fd, const std::atomic<int64_t>& delay_ns) {
+  const uint64_t device = g_control->slow_device.load(std::memory_order_relaxed);
+  const int64_t ns = delay_ns.load(std::memory_order_relaxed);
+  if (device == 0 || ns <= 0) return;
+  const int kept = errno;
+  struct stat info{};
+  if (fstat(fd, &info) == 0 && info.st_dev == device) {
+    timespec left = {static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;
+  }
+  errno = kept;
+}
+
+// Of a change of an open file, which may also take its time.
 bool RefusesFile(int fd) {
+  Delay(fd, g_control->slow_write_ns);
   if (!AnyReadOnly()) return false;
   const int kept = errno;
   struct stat info{};
@@ -255,6 +275,18 @@ ssize_t pwrite64(int fd, const void* bytes, size_t size, off64_t offset) {
   if (RefusesFile(fd)) return -1;
   REAL(pwrite64);
   return real(fd, bytes, size, offset);
+}
+
+int fsync(int fd) {
+  Delay(fd, g_control->slow_sync_ns);
+  REAL(fsync);
+  return real(fd);
+}
+
+int fdatasync(int fd) {
+  Delay(fd, g_control->slow_sync_ns);
+  REAL(fdatasync);
+  return real(fd);
 }
 
 int ftruncate(int fd, off_t size) noexcept {
