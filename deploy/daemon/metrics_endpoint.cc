@@ -30,6 +30,7 @@ constexpr size_t kMinTokenLength = 16;
 constexpr uint64_t kMaxTokenBytes = 4096;
 constexpr int kBacklog = 64;
 constexpr int64_t kMsNs = 1'000'000;
+constexpr int64_t kNoDescriptorPauseNs = 200 * kMsNs;
 
 absl::Status CannotListen(const std::string& listen, const std::string& why) {
   return support::Unavailable("daemon.metrics.failed", listen + ": " + why);
@@ -172,8 +173,11 @@ void MetricsEndpoint::Loop() {
     int64_t now_ns = clock_.NowNs();
     connections_.remove_if(
         [now_ns](const Connection& one) { return one.over || one.end_ns <= now_ns; });
-    std::vector<pollfd> polled = {{stop_fd_, POLLIN, 0}, {listen_fd_, POLLIN, 0}};
-    int64_t wait_ms = -1;
+    // Without a free descriptor a new connection would stay ready, and this loop keep a core busy.
+    const int64_t pause_ms = (accept_from_ns_ - now_ns + kMsNs - 1) / kMsNs;
+    std::vector<pollfd> polled = {{stop_fd_, POLLIN, 0},
+                                  {pause_ms > 0 ? -1 : listen_fd_, POLLIN, 0}};
+    int64_t wait_ms = pause_ms > 0 ? pause_ms : -1;
     for (const Connection& one : connections_) {
       const bool writes = !one.out.empty();
       polled.push_back({one.fd, static_cast<short>(writes ? POLLOUT : POLLIN), 0});
@@ -198,7 +202,10 @@ void MetricsEndpoint::Loop() {
 
 void MetricsEndpoint::Accept(int64_t now_ns) {
   const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return;
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE) accept_from_ns_ = now_ns + kNoDescriptorPauseNs;
+    return;
+  }
   if (connections_.size() >= options_.max_connections) connections_.pop_front();
   Connection& connection = connections_.emplace_back();
   connection.fd = fd;

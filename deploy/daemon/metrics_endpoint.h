@@ -64,6 +64,7 @@ class MetricsEndpoint {
   std::string address_;
   int listen_fd_ = -1;
   int stop_fd_ = -1;
+  int64_t accept_from_ns_ = 0;  // no descriptor was free until then
   std::shared_ptr<const security::TlsServerContext> tls_;
   std::string certificate_;  // the text that tls_ is of
   std::string token_;

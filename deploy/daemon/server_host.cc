@@ -2,6 +2,7 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 
 #include <chrono>
 #include <memory>
@@ -17,7 +18,12 @@ namespace tilewright::daemon {
 namespace {
 
 constexpr int kMaxConcurrentCalls = 4096;    // of one connection; a tuner has two per job and more
+constexpr int kMaxStrangersCalls = 16;       // of one connection whose calls no guard looks at
 constexpr int kHandshakeTimeoutMs = 20'000;  // a connection that never finishes it is closed
+// What gRPC may hold of requests that are not complete, all connections together. Beyond it calls
+// end with RESOURCE_EXHAUSTED or UNAVAILABLE, and clients repeat them.
+constexpr size_t kRequestBytes = 64 << 20;
+constexpr size_t kStrangersRequestBytes = 32 << 20;
 constexpr char kReflectionName[] = "grpc.reflection.v1.ServerReflection";
 
 // Counts finished calls by method and code and their time. One object per call.
@@ -122,6 +128,23 @@ absl::Status CheckListen(const std::string& listen, bool secure, bool insecure) 
           support::Quote(listen));
 }
 
+void ServerHost::SetLimits(grpc::ServerBuilder* builder) const {
+  const bool strangers = options_.credentials != nullptr;
+  builder->SetMaxReceiveMessageSize(options_.max_message_bytes > 0 ? options_.max_message_bytes
+                                                                   : kMaxMessageBytes);
+  builder->SetMaxSendMessageSize(kMaxMessageBytes);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                              strangers ? kMaxStrangersCalls : kMaxConcurrentCalls);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  grpc::ResourceQuota quota("daemon");
+  quota.Resize(strangers ? kStrangersRequestBytes : kRequestBytes);
+  builder->SetResourceQuota(quota);
+  // gRPC inflates a message before it looks at its size. No client of ours compresses.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
+}
+
 void ServerHost::AddInterceptors(grpc::ServerBuilder* builder) {
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
   if (options_.metrics != nullptr) {
@@ -153,9 +176,7 @@ absl::Status ServerHost::Start() {
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort(options_.listen, credentials, &port);
-  builder.SetMaxReceiveMessageSize(options_.max_message_bytes > 0 ? options_.max_message_bytes
-                                                                  : kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  SetLimits(&builder);
   // Without this a second server on the same port would silently share its connections.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
@@ -164,8 +185,6 @@ absl::Status ServerHost::Start() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kMinPingIntervalMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxConcurrentCalls);
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   std::vector<std::string> names = {kReflectionName, "grpc.reflection.v1alpha.ServerReflection",
                                     "grpc.health.v1.Health"};
   for (const auto& [service, name] : services_) {
@@ -177,9 +196,14 @@ absl::Status ServerHost::Start() {
     builder.RegisterService(reflection_.get());
   }
   AddInterceptors(&builder);
+  // Before the first connection, if clients can know the port by then.
+  GateTls();
+  if (!secure()) plain_text_gate_.emplace(where.port);
   server_ = builder.BuildAndStart();
+  if (!secure() && port != where.port) plain_text_gate_.emplace(port);
   if (server_ == nullptr || port == 0) {
     server_.reset();
+    plain_text_gate_.reset();
     return support::Unavailable("daemon.listen.failed", "cannot listen on " + options_.listen);
   }
   const bool v6 = where.host.find(':') != std::string::npos;
@@ -215,6 +239,7 @@ void ServerHost::Stop() {
                                  gpr_time_from_millis(options_.drain_ms, GPR_TIMESPAN)));
   server_->Wait();
   server_.reset();
+  plain_text_gate_.reset();
 }
 
 }  // namespace tilewright::daemon

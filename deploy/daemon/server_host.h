@@ -1,18 +1,20 @@
 // Hosts the gRPC services of a daemon. It listens on HOST:PORT (0 = any port) and refuses an
 // address off loopback without TLS and tokens (or --insecure). It answers health checks (one name
-// per service and "" for the process) and reflection, and counts calls. It writes the port file
-// when it is ready and drains on Stop. Services are not owned and must outlive the host. Used from
-// one thread.
+// per service and "" for the process) and reflection, and counts calls. No connection makes it hold
+// more than about 200 MB (inbound_gate.h, and a quota). It writes the port file when it is ready
+// and drains on Stop. Services are not owned and must outlive the host. Used from one thread.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "deploy/daemon/inbound_gate.h"
 #include "deploy/daemon/metrics.h"
 #include "deploy/daemon/server_security.h"
 #include "deploy/support/status.h"
@@ -70,11 +72,13 @@ class ServerHost {
 
  private:
   bool secure() const;
+  void SetLimits(grpc::ServerBuilder* builder) const;
   void AddInterceptors(grpc::ServerBuilder* builder);
 
   HostOptions options_;
   std::vector<std::pair<grpc::Service*, std::string>> services_;
   std::unique_ptr<ReflectionService> reflection_;  // while the server runs
+  std::optional<PlainTextGate> plain_text_gate_;   // without TLS, while the server runs
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
 };

@@ -104,7 +104,7 @@ class Secure(cli_case.Case):
     def check_conventions(self, daemon, families, samples):
         for name, (kind, words) in families.items():
             if not name.startswith("tilewright_"):
-                self.assertRegex(name, "^(exposer|process)_", "%s: %s" % (daemon, name))
+                self.assertRegex(name, "^process_", "%s: %s" % (daemon, name))
                 continue
             where = "%s of %s" % (name, daemon)
             self.assertRegex(name, r"^tilewright_[a-z][a-z0-9]*(_[a-z0-9]+)+$", where)

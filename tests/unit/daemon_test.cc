@@ -4,6 +4,7 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/impl/codegen/client_unary_call.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -435,13 +436,18 @@ TEST_F(DaemonTest, BlobsThatAreSyncedBehindAreThereAtOnceAndAfterwards) {
   }
 }
 
+sockaddr_in LoopbackAddress(const std::string& text) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(ParseHostPort(text, "x")->port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
 // A connection to HOST:PORT on loopback.
 int Dial(const std::string& address_text) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(ParseHostPort(address_text, "x")->port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  sockaddr_in address = LoopbackAddress(address_text);
   EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   return fd;
 }
@@ -558,6 +564,28 @@ TEST_F(DaemonTest, SlowReadersOfMetricsKeepNobodyElseFromThem) {
   const std::string head = "GET /metrics HTTP/1.1\r\nx: " + std::string(9000, 'y');
   EXPECT_EQ(write(much, head.data(), head.size()), static_cast<ssize_t>(head.size()));
   EXPECT_THAT(ReadToEnd(much), StartsWith("HTTP/1.1 431 "));
+}
+
+TEST_F(DaemonTest, AConnectionThatNoDescriptorIsFreeForKeepsNoCoreBusy) {
+  auto endpoint = MetricsEndpoint::Start({.listen = "127.0.0.1:0"}, [] { return "page"; });
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  std::vector<int> taken;
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+  rlimit few = old;
+  few.rlim_cur = static_cast<rlim_t>(fd + 1);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (int one; (one = dup(fd)) >= 0;) taken.push_back(one);
+  sockaddr_in address = LoopbackAddress((*endpoint)->address());
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const int64_t before_ns = support::ReadClockNs(CLOCK_PROCESS_CPUTIME_ID);
+  support::SleepMs(500);
+  EXPECT_LT(support::ReadClockNs(CLOCK_PROCESS_CPUTIME_ID) - before_ns, 100'000'000);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+  for (const int one : taken) close(one);
+  EXPECT_THAT(Get((*endpoint)->address()), HasSubstr("page"));
+  close(fd);
 }
 
 // The gauge follows a renewal within a look, and any daemon with an identity has it.
