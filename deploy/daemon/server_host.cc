@@ -20,9 +20,10 @@ namespace {
 constexpr int kMaxConcurrentCalls = 4096;    // of one connection; a tuner has two per job and more
 constexpr int kMaxStrangersCalls = 16;       // of one connection whose calls no guard looks at
 constexpr int kHandshakeTimeoutMs = 20'000;  // a connection that never finishes it is closed
-// What gRPC may hold of requests that are not complete, all connections together. Beyond it calls
-// end with RESOURCE_EXHAUSTED or UNAVAILABLE, and clients repeat them.
-constexpr size_t kRequestBytes = 64 << 20;
+// What gRPC may hold of requests that are not complete, all connections together; an idle one with
+// TLS takes up to 30 KB of it. Beyond it calls end with RESOURCE_EXHAUSTED or UNAVAILABLE, and
+// clients repeat them.
+constexpr size_t kRequestBytes = 96 << 20;
 constexpr size_t kStrangersRequestBytes = 32 << 20;
 constexpr char kReflectionName[] = "grpc.reflection.v1.ServerReflection";
 
