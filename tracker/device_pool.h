@@ -56,6 +56,7 @@ struct PoolOptions {
   // to recognise late results.
   int64_t keep_closed_ns = int64_t{15} * 60 * 1'000'000'000;
   size_t max_closed = 50'000;
+  int max_devices_per_agent = 256;         // known ones, reported now or earlier
   int64_t max_open_items = 1'000'000;      // beyond so many queued or running, none is accepted
   double quantum_s = 10;                   // a batch is expected to take no longer
   int64_t age_class_ns = 300 * kSecondNs;  // time without service to move up a priority class
@@ -95,8 +96,9 @@ class DevicePool {
   // --- agents ------------------------------------------------------------------------------------
 
   // Applies an agent's whole state. Returns false for an old message, which has no effect.
-  // invalid_argument (agent.sync.invalid), aborted (agent.session.replaced), failed_precondition
-  // (agent.protocol.unsupported).
+  // A device beyond the agent's limit is not taken in, with a warning. invalid_argument
+  // (agent.sync.invalid, agent.name.unprintable), resource_exhausted (agent.devices.too_many),
+  // aborted (agent.session.replaced), failed_precondition (agent.protocol.unsupported).
   // `credential` names the certificate that the agent showed; empty in plain text.
   absl::StatusOr<bool> Sync(const v1::SyncRequest& request, const std::string& address, Now now,
                             const std::string& credential = "");
@@ -144,11 +146,17 @@ class DevicePool {
 
   // --- people ------------------------------------------------------------------------------------
 
-  std::vector<v1::Device> ListDevices(const std::string& pool, Now now) const;
+  // By name, those after `after`, at most `limit`; `pool`: of this class only, empty = of all.
+  std::vector<v1::Device> ListDevices(const std::string& pool, const std::string& after,
+                                      size_t limit, Now now) const;
   // not_found (device.name.not_found).
   absl::StatusOr<v1::Device> GetDevice(const std::string& name, Now now) const;
   absl::StatusOr<v1::Device> SetAdminState(const v1::SetDeviceAdminStateRequest& request, Now now);
-  // failed_precondition (device.hold.held) when another hold exists.
+  // Forgets a device that is not in use. not_found (device.name.not_found), failed_precondition
+  // (device.forget.in_use).
+  absl::Status ForgetDevice(const std::string& name, Now now);
+  // failed_precondition (device.hold.held) when another hold exists; invalid_argument
+  // (device.hold.invalid).
   absl::StatusOr<v1::Hold> CreateHold(const v1::CreateHoldRequest& request, Now now);
   // The hold of that name, or of that device. not_found (device.hold.not_found).
   absl::Status ReleaseHold(const std::string& name);
@@ -280,6 +288,8 @@ class DevicePool {
   absl::Status CheckSync(const v1::SyncRequest& request) const;
   void UpdateDevice(Agent* agent, const std::string& agent_name, const v1::DeviceReport& report,
                     const std::string& address, Now now);
+  // Whether the agent may have one device more.
+  bool HasRoomFor(const std::string& agent_name) const;
   void ReconcileLeases(const std::string& agent_name, Agent* agent, Now now);
   bool Reactivate(const std::string& lease_name, int64_t token, const std::string& agent_name,
                   const std::string& session, Now now);

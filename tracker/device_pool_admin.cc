@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "deploy/support/duration.h"
+#include "deploy/support/printable.h"
 #include "deploy/support/strings.h"
 #include "tracker/device_pool.h"
 
@@ -37,7 +38,7 @@ v1::Device DevicePool::DeviceMessage(const Device& device, Now now) const {
   v1::Device message;
   message.set_name(device.row.name);
   message.set_pool(device.report.key());
-  message.set_agent(device.agent);
+  message.set_agent(device.agent.empty() ? device.row.agent : device.agent);
   *message.mutable_labels() = device.report.labels();
   *message.mutable_attributes() = device.report.attributes();
   message.set_fingerprint(device.report.fingerprint());
@@ -79,11 +80,12 @@ bool DevicePool::AnyDeviceMatches(const Requirement& requirement, Now now) const
   });
 }
 
-std::vector<v1::Device> DevicePool::ListDevices(const std::string& pool, Now now) const {
+std::vector<v1::Device> DevicePool::ListDevices(const std::string& pool, const std::string& after,
+                                                size_t limit, Now now) const {
   std::vector<v1::Device> result;
-  for (const auto& [name, device] : devices_) {
-    if (!pool.empty() && device.report.key() != pool) continue;
-    result.push_back(DeviceMessage(device, now));
+  for (auto it = devices_.upper_bound(after); it != devices_.end() && result.size() < limit; ++it) {
+    if (!pool.empty() && it->second.report.key() != pool) continue;
+    result.push_back(DeviceMessage(it->second, now));
   }
   return result;
 }
@@ -105,6 +107,7 @@ absl::StatusOr<v1::Device> DevicePool::SetAdminState(const v1::SetDeviceAdminSta
         "device.admin_state.invalid",
         "expected ENABLED or DRAINING, found " + v1::AdminState_Name(request.admin_state()));
   }
+  TW_TRY(support::CheckPrintable(request.reason(), "device.admin_reason.invalid", "reason"));
   if (!request.etag().empty() && request.etag() != support::StrCat(device.row.admin_version)) {
     return support::Aborted("device.etag.mismatch",
                             support::StrCat("expected ", device.row.admin_version, ", found ",
@@ -126,6 +129,27 @@ absl::StatusOr<v1::Device> DevicePool::SetAdminState(const v1::SetDeviceAdminSta
     DropLease(lease, "lease.revoked.draining", false, now);
   }
   return DeviceMessage(device, now);
+}
+
+absl::Status DevicePool::ForgetDevice(const std::string& name, Now now) {
+  const auto it = devices_.find(name);
+  if (it == devices_.end()) return NoSuchDevice(name);
+  Device& device = it->second;
+  const char* why = IsReachable(device, now)      ? "its agent reports it"
+                    : !device.lease.empty()       ? "it has a lease"
+                    : device.row.hold.has_value() ? "it is held"
+                                                  : "";
+  if (*why != '\0') {
+    return support::FailedPrecondition("device.forget.in_use", support::StrCat(name, ": ", why));
+  }
+  EndCanary(&device, now);
+  const auto agent = agents_.find(device.agent);
+  if (agent != agents_.end()) std::erase(agent->second.devices, name);
+  dirty_devices_.erase(name);
+  watched_devices_.erase(name);
+  changes_.gone_devices.push_back(name);
+  devices_.erase(it);
+  return absl::OkStatus();
 }
 
 // A device that nobody could use is not given to a person, who would only find that out later.
@@ -150,6 +174,8 @@ absl::StatusOr<v1::Hold> DevicePool::CreateHold(const v1::CreateHoldRequest& req
   if (request.hold().holder().empty()) {
     return support::InvalidArgument("device.hold.invalid", "expected a holder");
   }
+  TW_TRY(support::CheckPrintable(request.hold().holder(), "device.hold.invalid", "holder"));
+  TW_TRY(support::CheckPrintable(request.hold().purpose(), "device.hold.invalid", "purpose"));
   const int64_t asked = support::DurationNs(request.ttl());
   const int64_t ttl = asked <= 0 ? kDefaultHoldNs : std::min(asked, kMaxHoldNs);
   const bool extends = device.row.hold.has_value() &&

@@ -129,7 +129,8 @@ void DevicePool::TakeResult(WorkRow* row, Attempt* attempt, const v1::Measuremen
   KeepAsCanary(*row, result);
   attempt->accepted = true;
   ++counters_.accepted_by_outcome[v1::Outcome_Name(result.outcome())];
-  ++devices_[attempt->device].done;
+  const auto device = devices_.find(attempt->device);
+  if (device != devices_.end()) ++device->second.done;
   StopOtherAttempt(*row, current, now);
   Close(row, v1::WORK_STATE_DONE, "", result.measurement_id(), now);
 }

@@ -1,8 +1,10 @@
 // Agents: what a Sync says, and what it is answered. Devices and leases: device_pool.cc.
 #include <google/protobuf/util/time_util.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "deploy/support/printable.h"
 #include "deploy/support/protocol_revision.h"
 #include "deploy/support/strings.h"
 #include "tracker/device_pool.h"
@@ -37,6 +39,13 @@ absl::Status DevicePool::CheckSync(const v1::SyncRequest& request) const {
         support::StrCat("expected protocol revision ", support::kProtocolRevision, ", found ",
                         request.protocol_revision()));
   }
+  TW_TRY(support::CheckPrintable(request.agent(), "agent.name.unprintable", "agent"));
+  if (request.devices_size() > options_.max_devices_per_agent) {
+    return support::ResourceExhausted(
+        "agent.devices.too_many",
+        support::StrCat("expected at most ", options_.max_devices_per_agent,
+                        " devices of an agent, found ", request.devices_size()));
+  }
   std::set<std::string> seen;
   for (const v1::DeviceReport& device : request.devices()) {
     if (!ValidName(device.device(), "devices/") || device.key().empty()) {
@@ -44,6 +53,7 @@ absl::Status DevicePool::CheckSync(const v1::SyncRequest& request) const {
           "agent.sync.invalid",
           "expected devices/{device} with a key, found " + support::Quote(device.device(), 80));
     }
+    TW_TRY(support::CheckPrintable(device.device(), "agent.name.unprintable", "device"));
     if (!seen.insert(device.device()).second) {
       return support::InvalidArgument("agent.sync.invalid",
                                       "a device is reported twice: " + device.device());
@@ -85,6 +95,14 @@ absl::StatusOr<bool> DevicePool::Sync(const v1::SyncRequest& request, const std:
 
 void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
                               const v1::DeviceReport& report, const std::string& address, Now now) {
+  const auto known = devices_.find(report.device());
+  if ((known == devices_.end() || known->second.row.agent != agent_name) &&
+      !HasRoomFor(agent_name)) {
+    agent->warnings.push_back(support::StrCat(
+        report.device(), " is ignored: ", agent_name, " has ", options_.max_devices_per_agent,
+        " devices, which is the limit; 'tilewright devices forget' removes those that are gone"));
+    return;
+  }
   Device& device = devices_[report.device()];
   // One agent owns a device; another may take it over only when the owner is gone.
   if (device.reported && device.agent != agent_name && IsReachable(device, now)) {
@@ -94,6 +112,14 @@ void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
   if (device.row.name.empty()) {
     device.health = DeviceHealth(options_.health);
     device.row.name = report.device();
+    // Numbers of its resets are never used twice, though the device was forgotten meanwhile.
+    const std::string& reset = report.last_reset().request();
+    device.row.resets =
+        std::max<int64_t>(0, support::ParseInt64(reset.substr(reset.rfind('-') + 1)).value_or(0));
+    Touch(device);
+  }
+  if (device.row.agent != agent_name) {
+    device.row.agent = agent_name;
     Touch(device);
   }
   // A tracker whose database was lost or restored knows fewer grants than the agent has seen.
@@ -119,6 +145,13 @@ void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
   device.reported = true;
   device.revoked.clear();
   agent->devices.push_back(report.device());
+}
+
+bool DevicePool::HasRoomFor(const std::string& agent_name) const {
+  const auto count = std::count_if(devices_.begin(), devices_.end(), [&](const auto& entry) {
+    return entry.second.row.agent == agent_name;
+  });
+  return count < options_.max_devices_per_agent;
 }
 
 void DevicePool::RevokeAgent(const std::string& agent, const std::string& credential,
@@ -165,7 +198,9 @@ bool DevicePool::Reactivate(const std::string& lease_name, int64_t token,
   const auto it = expired_.find(lease_name);
   if (it == expired_.end()) return false;
   Lease lease = it->second.lease;
-  Device& device = devices_[lease.device];
+  const auto owner = devices_.find(lease.device);
+  if (owner == devices_.end()) return false;  // forgotten meanwhile
+  Device& device = owner->second;
   // Only while nothing else was granted on the device: an older token must stay dead.
   if (device.agent != agent_name || !device.lease.empty() || lease.token != token ||
       device.row.last_token != token || device.row.health.verdict != Verdict::kGood) {

@@ -85,6 +85,7 @@ struct HealthRow {
 
 struct DeviceRow {
   std::string name;
+  std::string agent;  // that reported it last, "agents/{agent}"; empty before schema 4
   int64_t last_token = 0;
   v1::AdminState admin_state = v1::ADMIN_STATE_ENABLED;
   std::string admin_reason;
@@ -104,17 +105,18 @@ struct UsageRow {
 
 // One transaction's worth of changes.
 struct Changes {
-  std::vector<WorkRow> items;            // new or changed, with all their attempts
-  std::vector<std::string> forgotten;    // closed items to delete, with attempts and results
-  std::vector<ResultRow> results;        // new
-  std::vector<OutboxRow> outbox;         // new
-  std::map<std::string, int64_t> acked;  // consumer -> delete its updates up to this seq
-  std::vector<DeviceRow> devices;        // new or changed
-  std::vector<UsageRow> usage;           // new or changed; older days of the user go
+  std::vector<WorkRow> items;             // new or changed, with all their attempts
+  std::vector<std::string> forgotten;     // closed items to delete, with attempts and results
+  std::vector<ResultRow> results;         // new
+  std::vector<OutboxRow> outbox;          // new
+  std::map<std::string, int64_t> acked;   // consumer -> delete its updates up to this seq
+  std::vector<std::string> gone_devices;  // to delete, before `devices` are written
+  std::vector<DeviceRow> devices;         // new or changed
+  std::vector<UsageRow> usage;            // new or changed; older days of the user go
 
   bool empty() const {
     return items.empty() && forgotten.empty() && results.empty() && outbox.empty() &&
-           acked.empty() && devices.empty() && usage.empty();
+           acked.empty() && gone_devices.empty() && devices.empty() && usage.empty();
   }
 };
 

@@ -34,6 +34,7 @@ struct TrackerFlags {
   int default_batch = 8;
   int64_t artifact_cache_bytes = int64_t{20} << 30;
   int64_t max_open_items = 1'000'000;
+  int max_devices_per_agent = 256;
   int64_t age_class_s = 300;
   std::vector<std::string> shares;
   std::string enrol_listen;  // HOST:PORT; empty = nobody enrols here
@@ -106,7 +107,7 @@ class EnrolmentDoor {
 absl::Status CheckFlags(const TrackerFlags& flags) {
   if (flags.lease_ttl_ms < 100 || flags.recovery_ms < 0 || flags.offline_after_ms < 100 ||
       flags.default_batch < 1 || flags.artifact_cache_bytes < 0 || flags.max_open_items < 1 ||
-      flags.age_class_s < 1) {
+      flags.max_devices_per_agent < 1 || flags.age_class_s < 1) {
     return support::InvalidArgument("tracker.flags.invalid",
                                     "expected times of at least 100 ms and a batch of at least 1");
   }
@@ -150,6 +151,7 @@ absl::Status Serve(const TrackerFlags& flags, daemon::DaemonContext& context) {
       std::min(pool_options.suspect_after_ns, pool_options.offline_after_ns);
   pool_options.default_batch = flags.default_batch;
   pool_options.max_open_items = flags.max_open_items;
+  pool_options.max_devices_per_agent = flags.max_devices_per_agent;
   pool_options.age_class_ns = flags.age_class_s * kSecondNs;
   TW_ASSIGN(pool_options.share, Shares(flags));
   LoopOptions loop_options;
@@ -218,6 +220,10 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     app.add_option("--max-open-items", flags.max_open_items,
                    "limit of work items queued or running; beyond it tuners must wait")
+        ->capture_default_str();
+    app.add_option("--max-devices-per-agent", flags.max_devices_per_agent,
+                   "limit of devices that one agent may have, those that are gone included; "
+                   "'tilewright devices forget' removes one")
         ->capture_default_str();
     app.add_option("--age-class-s", flags.age_class_s,
                    "a job that was not served for this many seconds moves up one priority class")

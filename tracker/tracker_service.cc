@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kDefaultPageSize = 50;
 constexpr int kMaxPageSize = 1000;
+constexpr size_t kMaxPageBytes = 2 << 20;  // devices may have long attributes
 
 // Hands a call to the loop; the reactor finishes when the loop says so.
 grpc::ServerUnaryReactor* Start(TrackerLoop* loop, grpc::CallbackServerContext* context,
@@ -126,15 +127,18 @@ grpc::ServerUnaryReactor* FleetAdminServiceImpl::ListDevices(grpc::CallbackServe
     if (wanted.rfind(kPools, 0) == 0) wanted = wanted.substr(kPools.size());
     const int asked = request->page().page_size();
     const int size = asked <= 0 ? kDefaultPageSize : std::min(asked, kMaxPageSize);
-    // The token is the last name given: devices are listed by name.
+    // The token is the last name given: devices are listed by name. One more says whether there are
+    // others.
     const std::string& after = request->page().page_token();
-    for (const v1::Device& device : pool.ListDevices(wanted, now)) {
-      if (!after.empty() && device.name() <= after) continue;
-      if (response->devices_size() == size) {
-        response->set_next_page_token(response->devices(size - 1).name());
+    size_t bytes = 0;
+    for (v1::Device& device : pool.ListDevices(wanted, after, static_cast<size_t>(size) + 1, now)) {
+      bytes += device.ByteSizeLong();
+      const bool full = response->devices_size() == size || bytes > kMaxPageBytes;
+      if (full && response->devices_size() > 0) {
+        response->set_next_page_token(response->devices().rbegin()->name());
         break;
       }
-      *response->add_devices() = device;
+      *response->add_devices() = std::move(device);
     }
     return absl::OkStatus();
   });
@@ -181,6 +185,14 @@ grpc::ServerUnaryReactor* FleetAdminServiceImpl::ResetDevice(grpc::CallbackServe
   return StartSimple(loop_, context, [request, response](DevicePool& pool, Now now) {
     TW_ASSIGN(*response, pool.ResetDevice(*request, now));
     return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* FleetAdminServiceImpl::ForgetDevice(
+    grpc::CallbackServerContext* context, const v1::ForgetDeviceRequest* request,
+    google::protobuf::Empty*) {
+  return StartSimple(loop_, context, [request](DevicePool& pool, Now now) {
+    return pool.ForgetDevice(request->name(), now);
   });
 }
 

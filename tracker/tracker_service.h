@@ -85,6 +85,9 @@ class FleetAdminServiceImpl final : public v1::FleetAdminService::CallbackServic
   grpc::ServerUnaryReactor* ResetDevice(grpc::CallbackServerContext* context,
                                         const v1::ResetDeviceRequest* request,
                                         v1::Device* response) override;
+  grpc::ServerUnaryReactor* ForgetDevice(grpc::CallbackServerContext* context,
+                                         const v1::ForgetDeviceRequest* request,
+                                         google::protobuf::Empty* response) override;
   grpc::ServerUnaryReactor* ListShares(grpc::CallbackServerContext* context,
                                        const v1::ListSharesRequest* request,
                                        v1::ListSharesResponse* response) override;

@@ -13,7 +13,7 @@
 namespace tilewright::tracker {
 namespace {
 
-constexpr std::array<sql::Migration, 3> kMigrations = {{{1, R"sql(
+constexpr std::array<sql::Migration, 4> kMigrations = {{{1, R"sql(
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE work_items (
   name TEXT PRIMARY KEY,
@@ -87,6 +87,9 @@ ALTER TABLE devices ADD COLUMN verdict_since_us INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE devices ADD COLUMN next_probe_us INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE devices ADD COLUMN canaries INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE devices ADD COLUMN resets INTEGER NOT NULL DEFAULT 0;
+)sql"},
+                                                        {4, R"sql(
+ALTER TABLE devices ADD COLUMN agent TEXT NOT NULL DEFAULT '';
 )sql"}}};
 
 absl::Status Damaged(const std::string& what) {
@@ -137,6 +140,7 @@ struct TrackerStore::Statements {
   sql::Statement write_update;
   sql::Statement ack_updates;
   sql::Statement write_device;
+  sql::Statement forget_device;
   sql::Statement write_usage;
   sql::Statement forget_item;
   sql::Statement forget_attempts;
@@ -202,7 +206,8 @@ absl::Status TrackerStore::Prepare() {
   TW_ASSIGN(sql::Statement write_device,
             prepare("INSERT OR REPLACE INTO devices VALUES "
                     "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, "
-                    "?15, ?16, ?17)"));
+                    "?15, ?16, ?17, ?18)"));
+  TW_ASSIGN(sql::Statement forget_device, prepare("DELETE FROM devices WHERE name = ?1"));
   TW_ASSIGN(sql::Statement write_usage,
             prepare("INSERT OR REPLACE INTO usage VALUES (?1, ?2, ?3)"));
   TW_ASSIGN(sql::Statement forget_item, prepare("DELETE FROM work_items WHERE name = ?1"));
@@ -210,11 +215,12 @@ absl::Status TrackerStore::Prepare() {
   TW_ASSIGN(sql::Statement forget_results, prepare("DELETE FROM results WHERE work_item = ?1"));
   TW_ASSIGN(sql::Statement read_results,
             prepare("SELECT disposition, at_us, result FROM results WHERE work_item = ?1"));
-  statements_ = std::make_unique<Statements>(Statements{
-      std::move(write_meta), std::move(read_meta), std::move(write_item), std::move(write_attempt),
-      std::move(write_result), std::move(write_update), std::move(ack_updates),
-      std::move(write_device), std::move(write_usage), std::move(forget_item),
-      std::move(forget_attempts), std::move(forget_results), std::move(read_results)});
+  statements_ = std::make_unique<Statements>(
+      Statements{std::move(write_meta), std::move(read_meta), std::move(write_item),
+                 std::move(write_attempt), std::move(write_result), std::move(write_update),
+                 std::move(ack_updates), std::move(write_device), std::move(forget_device),
+                 std::move(write_usage), std::move(forget_item), std::move(forget_attempts),
+                 std::move(forget_results), std::move(read_results)});
   return absl::OkStatus();
 }
 
@@ -366,6 +372,7 @@ absl::Status TrackerStore::LoadDevices(Snapshot* snapshot) {
     device.health.next_probe_us = rows.ColumnInt64(14);
     device.canaries = rows.ColumnInt64(15);
     device.resets = rows.ColumnInt64(16);
+    device.agent = rows.ColumnText(17);
     if (rows.ColumnIsNull(5)) continue;
     device.hold =
         HoldRow{rows.ColumnText(5), rows.ColumnText(6), rows.ColumnText(7), rows.ColumnInt64(8)};
@@ -464,7 +471,8 @@ absl::Status TrackerStore::WriteDevice(const DeviceRow& row) {
       .BindInt64(14, row.health.since_us)
       .BindInt64(15, row.health.next_probe_us)
       .BindInt64(16, row.canaries)
-      .BindInt64(17, row.resets);
+      .BindInt64(17, row.resets)
+      .BindText(18, row.agent);
   if (row.hold.has_value()) {
     statement.BindText(6, row.hold->name)
         .BindText(7, row.hold->holder)
@@ -498,6 +506,9 @@ absl::Status TrackerStore::Commit(const Changes& changes) {
     TW_TRY(statements_->ack_updates.BindText(1, consumer).BindInt64(2, seq).Run());
   }
   support::HitFailpoint(support::Failpoint::tracker_commit_acked);
+  for (const std::string& name : changes.gone_devices) {
+    TW_TRY(statements_->forget_device.BindText(1, name).Run());
+  }
   for (const DeviceRow& row : changes.devices) TW_TRY(WriteDevice(row));
   support::HitFailpoint(support::Failpoint::tracker_commit_devices);
   for (const UsageRow& row : changes.usage) {

@@ -34,6 +34,7 @@ constexpr MethodRule kRules[] = {
     {"/tilewright.v1.FleetAdminService/CreateHold", kTuners | kPeople, kPeople, true},
     {"/tilewright.v1.FleetAdminService/ReleaseHold", kTuners | kPeople, kPeople, true},
     {"/tilewright.v1.FleetAdminService/ResetDevice", kTuners | kAdmins, kAdmins, true},
+    {"/tilewright.v1.FleetAdminService/ForgetDevice", kTuners | kAdmins, kAdmins, true},
     {"/tilewright.v1.FleetAdminService/ListShares", kTuners | kPeople, kPeople, false},
 
     {"/tilewright.v1.ArtifactService/FindMissing", kTuners, kPeople, false},

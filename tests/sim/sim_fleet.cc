@@ -390,7 +390,8 @@ int64_t SimFleet::BusiestNs(std::map<std::string, int64_t>* before) const {
 void SimFleet::CheckEnd() {
   if (!tuner_->AllEnded()) {
     std::string text = "a job has not ended:\n" + tuner_->JobText();
-    for (const v1::Device& device : tracker_->pool()->ListDevices("", tracker_->now())) {
+    for (const v1::Device& device :
+         tracker_->pool()->ListDevices("", "", SIZE_MAX, tracker_->now())) {
       text += StrCat(
           device.name(), " ", v1::Health_Name(device.health()), " ",
           v1::Activity_Name(device.activity()), " ", v1::AdminState_Name(device.admin_state()), " ",

@@ -247,7 +247,7 @@ TEST_F(SecurityTest, EachRoleMayOnlyItsOwn) {
     if (listener == Listener::kTracker) {
       if (is("AgentService/")) return role == Role::kAgent;
       if (is("DispatchService/")) return role == Role::kTuner;
-      if (is("SetDeviceAdminState") || is("ResetDevice")) {
+      if (is("SetDeviceAdminState") || is("ResetDevice") || is("ForgetDevice")) {
         return role == Role::kTuner || role == Role::kAdmin;
       }
       if (is("FleetAdminService/")) return role == Role::kTuner || person;
@@ -255,7 +255,9 @@ TEST_F(SecurityTest, EachRoleMayOnlyItsOwn) {
       if (is("ArtifactService/")) return role == Role::kTuner;
       return false;
     }
-    if (is("SetDeviceAdminState") || is("ResetDevice")) return role == Role::kAdmin;
+    if (is("SetDeviceAdminState") || is("ResetDevice") || is("ForgetDevice")) {
+      return role == Role::kAdmin;
+    }
     if (is("PruneModules") || is("ImportLog")) return role == Role::kAdmin;
     if (is("SetModuleAlias") || is("AddModuleSignature") || is("ReleaseModule")) return person;
     if (is("ModuleService/") || is("ArtifactService/Read")) return person || role == Role::kCi;

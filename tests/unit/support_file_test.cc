@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +13,7 @@
 
 #include "deploy/support/file.h"
 #include "deploy/support/original_file.h"
+#include "deploy/support/scratch_folder.h"
 #include "deploy/support/strings.h"
 #include "tests/support/small_disk.h"
 
@@ -230,6 +232,32 @@ TEST(PathTest, JoinsAndSplits) {
 TEST(PathTest, FindsItselfButNoStranger) {
   EXPECT_TRUE(FindSibling("support_file_test").ok());
   EXPECT_EQ(Slug(FindSibling("no-such-binary").status()), "file.sibling.missing");
+}
+
+TEST_F(FileTest, ScratchOfKilledProcessesIsSwept) {
+  const std::string parent = dir_.path();
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto left = ScratchFolder::Create("work", parent);
+    (void)WriteFileAtomic(left->File("file"), "x");
+    _exit(0);  // no destructor, as when it is killed
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  auto alive = ScratchFolder::Create("work", parent);
+  ASSERT_TRUE(alive.ok()) << alive.status();
+  const auto other = ScratchFolder::Create("else", parent);
+  ASSERT_TRUE(WriteFileAtomic(dir_.File("work-file"), "x").ok());
+  EXPECT_EQ(ListDir(parent)->size(), 4u);
+  EXPECT_EQ(SweepScratchFolders("work", parent), 1);
+  EXPECT_EQ(SweepScratchFolders("work", parent), 0);
+  EXPECT_TRUE(IsDirectory(alive->path())) << "its process lives";
+  EXPECT_TRUE(IsDirectory(other->path())) << "another prefix";
+  EXPECT_TRUE(FileExists(dir_.File("work-file"))) << "no folder";
+  const std::string path = alive->path();
+  {
+    const ScratchFolder gone = *std::move(alive);
+  }
+  EXPECT_FALSE(FileExists(path));
 }
 
 }  // namespace

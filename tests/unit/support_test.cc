@@ -14,6 +14,7 @@
 #include "deploy/support/device_kinds.h"
 #include "deploy/support/duration.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/printable.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/shortage.h"
 #include "deploy/support/status.h"
@@ -328,6 +329,31 @@ TEST(HashTest, HasherSeparatesItsParts) {
   std::set<uint64_t> many;
   for (uint64_t i = 0; i < 100'000; ++i) many.insert(Hasher64().Add(i).Finish());
   EXPECT_EQ(many.size(), 100'000u);
+}
+
+TEST(PrintableTest, ATerminalObeysNothingOfIt) {
+  using std::string_literals::operator""s;
+  EXPECT_EQ(Printable("bench-3 µs 日本 \U0001F600 a\\b"), "bench-3 µs 日本 \U0001F600 a\\b");
+  EXPECT_EQ(Printable("\x1b[2J\a\0\x7f"s), "\\u001b[2J\\u0007\\u0000\\u007f");
+  EXPECT_EQ(Printable("a\u202Eb\u2066c\u200Bd\uFEFFe\u0085f\u2028g"),
+            "a\\u202eb\\u2066c\\u200bd\\ufeffe\\u0085f\\u2028g");
+  EXPECT_EQ(Printable("a\nb\tc\r"), "a\\u000ab\\u0009c\\u000d");
+  EXPECT_EQ(Printable("a\nb\tc\r", LineBreaks::kKeep), "a\nb\tc\\u000d");
+  // What is no UTF-8: single bytes, cut, too long, surrogates, beyond the end.
+  EXPECT_EQ(Printable("\xff\x9b"
+                      "31m"),
+            "\\xff\\x9b31m");
+  EXPECT_EQ(Printable("\xe2\x80"), "\\xe2\\x80");
+  EXPECT_EQ(Printable("\xc0\x9b"), "\\xc0\\x9b");
+  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");
+  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
+  EXPECT_TRUE(IsUtf8("日本"));
+  EXPECT_FALSE(IsUtf8("caf\xe9"));
+  EXPECT_TRUE(CheckPrintable("Ana's board", "x.y.z", "name").ok());
+  const absl::Status bad = CheckPrintable("evil\u202E", "x.y.z", "name");
+  EXPECT_EQ(Slug(bad), "x.y.z");
+  EXPECT_EQ(bad.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Printable(StatusText(bad)), StatusText(bad));
 }
 
 }  // namespace

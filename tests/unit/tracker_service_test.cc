@@ -210,6 +210,31 @@ TEST_F(TrackerServiceTest, WorkWithoutItsArtifactsIsNotQueued) {
   EXPECT_EQ(Submit("w1", false)->kind(), v1::SubmitOutcome::KIND_EXISTS);
 }
 
+TEST_F(TrackerServiceTest, AForgottenDeviceIsGoneFromTheStore) {
+  ASSERT_NO_FATAL_FAILURE(Start(dir_->path()));
+  ASSERT_TRUE(Sync(SyncOf("agents/a", {"devices/a", "devices/b"}, 1), 0).status.ok());
+  const auto forget = [&](const std::string& name) {
+    grpc::ClientContext context;
+    v1::ForgetDeviceRequest request;
+    request.set_name(name);
+    google::protobuf::Empty nothing;
+    return support::Slug(daemon::FromGrpc(people_->ForgetDevice(&context, request, &nothing)));
+  };
+  EXPECT_EQ(forget("devices/a"), "device.forget.in_use");
+  EXPECT_EQ(forget("devices/none"), "device.name.not_found");
+  // After a restart its agent has not come back yet.
+  host_->Stop();
+  loop_->Stop();
+  ASSERT_NO_FATAL_FAILURE(Start(dir_->path()));
+  EXPECT_EQ(forget("devices/a"), "");
+  EXPECT_EQ(forget("devices/a"), "device.name.not_found");
+  const auto snapshot = store_->Load();
+  ASSERT_TRUE(snapshot.ok());
+  ASSERT_EQ(snapshot->devices.size(), 1u);
+  EXPECT_EQ(snapshot->devices[0].name, "devices/b");
+  EXPECT_EQ(snapshot->devices[0].agent, "agents/a");
+}
+
 TEST_F(TrackerServiceTest, PeopleSeeAndSteerDevices) {
   ASSERT_NO_FATAL_FAILURE(Start(dir_->path()));
   v1::SyncRequest request = SyncOf("agents/a", {"devices/a", "devices/b", "devices/c"}, 1);

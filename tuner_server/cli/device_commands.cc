@@ -11,6 +11,8 @@ namespace {
 
 using support::StrCat;
 
+constexpr int kPageSize = 1000;  // the tracker's limit
+
 // "REACHABILITY_ONLINE" -> "online"
 std::string EnumText(const std::string& name) {
   const size_t underscore = name.find('_');
@@ -137,6 +139,7 @@ int DevicesList(const ServerPlace& server, OutputFormat format) {
                  {"why no work now"}});
     nlohmann::json rows = nlohmann::json::array();
     v1::ListDevicesRequest request;
+    request.mutable_page()->set_page_size(kPageSize);
     do {
       TW_ASSIGN(v1::ListDevicesResponse page,
                 client.Call(client.fleet(), &v1::FleetAdminService::Stub::ListDevices, request));
@@ -227,6 +230,24 @@ int DevicesReset(const ServerPlace& server, const std::string& device, const std
     return absl::OkStatus();
   };
   return Finish("devices reset", "cannot reset " + device, reset());
+}
+
+int DevicesForget(const ServerPlace& server, const std::vector<std::string>& devices) {
+  std::string at = devices.front();
+  const auto forget = [&]() -> absl::Status {
+    TW_ASSIGN(ServerClient client, ServerClient::Connect(server));
+    for (const std::string& device : devices) {
+      at = device;
+      v1::ForgetDeviceRequest request;
+      request.set_name(DeviceName(device));
+      TW_TRY(client.Call(client.fleet(), &v1::FleetAdminService::Stub::ForgetDevice, request)
+                 .status());
+      PrintOut(LastPart(request.name()) + " is forgotten");
+    }
+    return absl::OkStatus();
+  };
+  const absl::Status status = forget();
+  return Finish("devices forget", "cannot forget " + at, status);
 }
 
 int DevicesShares(const ServerPlace& server, OutputFormat format) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tuner_server/cli/server_place.h"
 #include "tuner_server/cli/table.h"
@@ -18,6 +19,7 @@ int DevicesHold(const ServerPlace& server, const std::string& device, const std:
 // Makes the device's agent run the operator's reset command.
 int DevicesReset(const ServerPlace& server, const std::string& device, const std::string& reason);
 // Who uses the fleet and how much of it.
+int DevicesForget(const ServerPlace& server, const std::vector<std::string>& devices);
 int DevicesShares(const ServerPlace& server, OutputFormat format);
 int DevicesRelease(const ServerPlace& server, const std::string& hold);
 

@@ -65,6 +65,12 @@ grpc::Status FleetForwarder::ResetDevice(grpc::ServerContext* context,
   return Forward(&Stub::ResetDevice, context, request, response);
 }
 
+grpc::Status FleetForwarder::ForgetDevice(grpc::ServerContext* context,
+                                          const v1::ForgetDeviceRequest* request,
+                                          google::protobuf::Empty* response) {
+  return Forward(&Stub::ForgetDevice, context, request, response);
+}
+
 grpc::Status FleetForwarder::ListShares(grpc::ServerContext* context,
                                         const v1::ListSharesRequest* request,
                                         v1::ListSharesResponse* response) {

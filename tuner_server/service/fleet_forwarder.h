@@ -33,6 +33,8 @@ class FleetForwarder final : public v1::FleetAdminService::Service {
                            google::protobuf::Empty* response) override;
   grpc::Status ResetDevice(grpc::ServerContext* context, const v1::ResetDeviceRequest* request,
                            v1::Device* response) override;
+  grpc::Status ForgetDevice(grpc::ServerContext* context, const v1::ForgetDeviceRequest* request,
+                            google::protobuf::Empty* response) override;
   grpc::Status ListShares(grpc::ServerContext* context, const v1::ListSharesRequest* request,
                           v1::ListSharesResponse* response) override;
 

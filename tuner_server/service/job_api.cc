@@ -7,6 +7,7 @@
 
 #include "deploy/daemon/wire.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/printable.h"
 #include "deploy/support/strings.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -131,6 +132,7 @@ absl::Status JobApi::Check(const v1::CreateJobRequest& request) {
   for (const std::string* text : {&job.display_name(), &job.pool(), &job.selector(),
                                   &job.model_name(), &request.request_id()}) {
     if (text->size() > kMaxTextBytes) return InvalidArgument("job.text.too_long", "a field");
+    TW_TRY(support::CheckPrintable(*text, "job.name.unprintable", "a name or text of the job"));
   }
   TW_ASSIGN(const std::string model, daemon::DigestToHex(job.model()));
   const auto size = blobs_->Size(model);
