@@ -32,6 +32,7 @@
 #include "device_agent/output_judge.h"
 #include "device_agent/quiet_reference.h"
 #include "device_agent/sandbox.h"
+#include "device_agent/sandboxed_run.h"
 #include "device_agent/self_test.h"
 #include "device_agent/self_test_module.h"
 #include "tilewright/v1/worker.pb.h"
@@ -93,9 +94,28 @@ class Worker {
       case v1::WorkerRequest::kUnload:
         modules_.erase(request->unload().slot());
         return Loaded(request->unload().slot());
+      case v1::WorkerRequest::kRun:
+        return Ran(request->run());
       default:
-        return Error("worker.request.unknown", "expected hello, load, measure, unload or quit");
+        return Error("worker.request.unknown",
+                     "expected hello, load, measure, unload, run or quit");
     }
+  }
+
+  v1::WorkerReply Ran(const v1::RunModule& request) {
+    const auto module = modules_.find(request.slot());
+    if (module == modules_.end())
+      return Error("worker.slot.empty", "expected a module in the slot");
+    if (!sandboxed_) return Error("run.sandbox.unavailable", "the sandbox is not in force");
+    SandboxSpec sandbox;
+    sandbox.profile = profile_;
+    sandbox.limits.memory_bytes = memory_limit_bytes_;
+    sandbox.limits.code_bytes = static_cast<int64_t>(module->second.size());
+    auto ran = RunInSandbox(module->second, request, sandbox);
+    if (!ran.ok()) return Error(support::Slug(ran.status()), support::Detail(ran.status()));
+    v1::WorkerReply reply;
+    *reply.mutable_ran() = *std::move(ran);
+    return reply;
   }
 
   static v1::WorkerReply Loaded(const std::string& slot) {

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "deploy/support/file.h"
+#include "deploy/support/scratch_folder.h"
 #include "deploy/support/status.h"
 
 LLD_HAS_DRIVER(elf)
@@ -38,9 +39,9 @@ absl::Status WriteScratch(const std::string& path, const std::string& bytes) {
 
 absl::StatusOr<std::string> LinkSharedObject(const std::string& object) {
   // Files made and removed for every candidate: on a disk they cost as much as the link itself.
-  TW_ASSIGN(support::TempDir folder,
-            support::TempDir::Create("tilewright-link",
-                                     support::MemoryFolder(kScratchPerByte * object.size())));
+  TW_ASSIGN(const support::ScratchFolder folder,
+            support::ScratchFolder::Create(kLinkScratch,
+                                           support::MemoryFolder(kScratchPerByte * object.size())));
   std::string input = folder.File("kernel.o"), output = folder.File("kernel.so");
   TW_TRY(WriteScratch(input, object));
   std::string errors;

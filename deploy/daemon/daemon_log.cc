@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "deploy/support/clock.h"
+#include "deploy/support/printable.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::daemon {
@@ -105,7 +106,8 @@ std::string FormatLogLine(std::string_view service, LogLevel level, std::string_
     std::visit([&](const auto& value) { line[field.key] = value; }, field.value);
   }
   // Error texts may hold bytes of any kind: those that are not UTF-8 are replaced.
-  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // Names of others are in it, and people read it on terminals.
+  return support::Printable(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void Log(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "deploy/runtime/elf_check.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::runtime {
@@ -32,15 +32,7 @@ absl::Status CheckImage(std::string_view format, std::string_view image) {
         "runtime.code.format",
         "expected " + std::string(kFormat) + ", found " + std::string(format.substr(0, 64)));
   }
-  Elf64_Ehdr header;
-  if (image.size() < sizeof(header)) return DataLoss("runtime.code.elf", "too short");
-  std::memcpy(&header, image.data(), sizeof(header));
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_type != ET_DYN ||
-      header.e_machine != kMachine) {
-    return DataLoss("runtime.code.elf", "expected a shared object for this machine");
-  }
-  return absl::OkStatus();
+  return CheckSharedObject(image, kMachine);
 }
 
 absl::Status WriteAll(int fd, std::string_view bytes) {

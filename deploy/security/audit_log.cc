@@ -12,6 +12,7 @@
 #include "deploy/security/certificate.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/printable.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::security {
@@ -128,8 +129,8 @@ absl::Status AuditLog::Append(const AuditEntry& entry) {
   if (suppressed_ > 0) json["suppressed"] = suppressed_;
   json["seq"] = seq_ + 1;
   json["prev"] = previous_;
-  const std::string line =
-      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  const std::string line = support::Printable(
+      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   TW_TRY(AppendLine(path_, line + "\n"));
   ++seq_;
   suppressed_ = 0;

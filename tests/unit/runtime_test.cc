@@ -1,5 +1,9 @@
 #include "deploy/runtime/runtime.h"
 
+#include <elf.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <span>
 #include <string>
@@ -10,8 +14,10 @@
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/result_check.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "gtest/gtest.h"
+#include "tests/support/test_seed.h"
 #include "tests/unit/module_fixture.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -231,9 +237,36 @@ TEST(LoadTest, CodeThatIsNoSharedObjectIsRefused) {
   EXPECT_EQ(support::Slug(LoadParts(parts).status()), "runtime.code.elf");
   parts = test::DenseModule();
   parts.code[0].resize(200);  // a header without what it points to
-  EXPECT_EQ(support::Slug(LoadParts(parts).status()), "runtime.code.load");
+  EXPECT_EQ(support::Slug(LoadParts(parts).status()), "runtime.code.elf");
   parts.code[0] = "";
   EXPECT_EQ(support::Slug(LoadParts(parts).status()), "runtime.code.elf");
+}
+
+// The system's loader believes the headers: a wrong one must not reach it. Each round is a process.
+TEST(LoadTest, NoChangedHeaderEndsTheProcess) {
+  if (kSanitized) GTEST_SKIP() << "[SKIP] too slow with a sanitizer";
+  const ModuleParts whole = test::DenseModule();
+  const std::string& code = whole.code[0];
+  Elf64_Ehdr header;
+  std::memcpy(&header, code.data(), sizeof(header));
+  const size_t end = header.e_phoff + header.e_phnum * size_t{header.e_phentsize};
+  ASSERT_LT(end, code.size());
+  const uint64_t seed = tests::TestSeed(3);
+  support::Rng rng(seed);
+  int loaded = 0;
+  for (size_t at = 0; at < end; ++at) {
+    ModuleParts parts = whole;
+    parts.code[0][at] = static_cast<char>(rng.UniformInt(0, 255));
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) _exit(LoadParts(parts).ok() ? 0 : 1);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status))
+        << "byte " << at << " seed " << seed << " signal " << WTERMSIG(status);
+    loaded += status == 0 ? 1 : 0;
+  }
+  EXPECT_LT(loaded, static_cast<int>(end) * 2 / 3) << "many of these bytes mean something";
 }
 
 TEST(LoadTest, ImpossibleMemoryIsAnErrorNotACrash) {

@@ -2,7 +2,9 @@
 
 #include <cstdio>
 
+#include "deploy/support/printable.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
 namespace {
@@ -101,6 +103,14 @@ constexpr AdviceRow kAdvice[] = {
     {"module.file", "the module is damaged: compile or fetch it again"},
     {"module.manifest",
      "the module is damaged or newer than this program: compile or fetch it again"},
+    {"run.sandbox.unavailable",
+     "use a kernel with seccomp and namespaces for users ('tilewright devices get' of an agent "
+     "says the same), or run a module that you trust without --sandbox"},
+    {"run.sandbox.too_large", "run a module that you trust without --sandbox"},
+    {"run.sandbox", "run it again; if it stays, report it with this text"},
+    {"run.code",
+     "do not trust the module: compile or fetch it again. --key FILE checks who released it, "
+     "--sandbox keeps its code away from your files"},
     {"runtime.load.cpu_features", "compile the module for this machine (--target native)"},
     {"runtime.tensor_pb", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
@@ -158,6 +168,10 @@ constexpr AdviceRow kAdvice[] = {
      "said"},
     {"cli.embedded", "look at the log files in the state folder named above"},
     {"cli.interrupted", "start it again when you like: measurements are kept in the log"},
+    {"device.forget", "stop its agent, release it or wait for its work, then try again"},
+    {"agent.devices.too_many",
+     "give the agent fewer devices, or the tracker a greater --max-devices-per-agent"},
+    {"job.name", "give the file or the job a name of printable characters"},
     {"job.", "see 'tilewright jobs get JOB' and 'tilewright log stats JOB' for what happened"},
     {"log.model.pruned",
      "each job's last model is still there ('tilewright log stats --model' lists them); "
@@ -175,16 +189,16 @@ constexpr AdviceRow kAdvice[] = {
 
 constexpr size_t kMaxLine = 2000;
 
-// Line breaks and other control characters become blanks, runs of blanks one.
+// Line breaks become blanks, runs of blanks one; nothing is left that a terminal would obey.
 std::string OneLine(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    const bool blank = c == ' ' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    const bool blank = c == ' ' || (c >= '\t' && c <= '\r');
     if (blank && (out.empty() || out.back() == ' ')) continue;
     out.push_back(blank ? ' ' : c);
   }
   while (!out.empty() && out.back() == ' ') out.pop_back();
-  return out.size() > kMaxLine ? out.substr(0, kMaxLine) + "..." : out;
+  return support::Printable(out.size() > kMaxLine ? out.substr(0, kMaxLine) + "..." : out);
 }
 
 }  // namespace
@@ -255,6 +269,11 @@ int Finish(std::string_view command, std::string_view what, const absl::Status& 
     std::fwrite(text.data(), 1, text.size(), stderr);
   }
   return ExitCodeOf(status);
+}
+
+int FinishOutput(std::string_view command, int code) {
+  if (code != kExitOk) return code;
+  return Finish(command, "cannot write standard output", StdoutStatus());
 }
 
 }  // namespace tilewright::cli

@@ -32,5 +32,8 @@ std::string Advice(const absl::Status& status);
 
 // Prints ErrorText to standard error and returns ExitCodeOf. OK prints nothing and gives 0.
 int Finish(std::string_view command, std::string_view what, const absl::Status& status);
+// Returns `code`, unless the command succeeded and its standard output could not be written: then
+// it prints that error and returns its exit code.
+int FinishOutput(std::string_view command, int code);
 
 }  // namespace tilewright::cli

@@ -1,8 +1,12 @@
 // tilewright: the command line. This file and *_flags.cc are the only ones that see CLI11: one
 // function per group of commands declares flags, help and examples, and says which function of the
 // library runs.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +17,7 @@
 #include "tuner_server/cli/compile_command.h"
 #include "tuner_server/cli/device_commands.h"
 #include "tuner_server/cli/job_commands.h"
+#include "tuner_server/cli/own_process.h"
 #include "tuner_server/cli/run_command.h"
 #include "tuner_server/cli/targets_command.h"
 #include "tuner_server/cli/tune_command.h"
@@ -101,7 +106,12 @@ void AddCompile(CLI::App* app, Action* action) {
   command->callback([=] {
     if (model->empty() && !options->print_passes) throw CLI::RequiredError("MODEL");
     if (!model->empty() && target->empty()) throw CLI::RequiredError("--target");
-    *action = [options] { return CompileModel(*options); };
+    *action = [options] {
+      // An interrupt then leaves nothing in the folder for temporary files.
+      const std::string what = "cannot compile " + options->model_path;
+      return RunInOwnProcess({"compile", what, "tilewright-compile", "cli.process.crashed"},
+                             [options](const StepSink&) { return CompileModel(*options); });
+    };
   });
 }
 
@@ -112,8 +122,23 @@ void AddRun(CLI::App* app, Action* action) {
       "  tilewright run model.tw --repeat 100 --profile\n"
       "  tilewright run model.tw --input x=input_0.pb --expect y=output_0.pb --rtol 1e-4\n"
       "  tilewright run model.tw --input x=image.npy --output-dir out --output-format npy\n"
-      "  tilewright run model.tw --profile -o json\n");
+      "  tilewright run model.tw --profile -o json\n"
+      "  tilewright run model.tw --key release.key.pub\n"
+      "  tilewright run unknown.tw --sandbox\n"
+      "\nA module is a program: its code runs on this machine with all your rights, as soon as it\n"
+      "is loaded. Its digests find damage, they say nothing about who made it. Run only modules\n"
+      "that you compiled, or whose release is checked with --key before anything is loaded. With\n"
+      "--sandbox the code runs in a process that is confined as on devices (tilewright-worker).\n"
+      "Its outputs and times are then what the code says.\n");
   command->add_option("MODULE", options->module_path, "module (.tw)")->required();
+  command->add_option("--key", options->key,
+                      "public key that must have signed the module (default: environment "
+                      "TILEWRIGHT_MODULE_KEY); any other module is refused (exit code 5)");
+  command->add_option("--signature", options->signature,
+                      "with --key: the detached signature (default: MODULE.sig)");
+  command->add_flag("--sandbox", options->sandbox,
+                    "run the module's code in a process without network, other processes and "
+                    "files to write; refused where this machine cannot confine it");
   command
       ->add_option("--input", options->inputs,
                    "NAME=FILE, ONNX TensorProto (.pb) or NumPy (.npy); repeatable; inputs that are "
@@ -236,6 +261,7 @@ void AddTune(CLI::App* app, Action* action) {
 struct GroupOptions {
   ServerPlace server;
   std::string name;
+  std::vector<std::string> names;
   OutputFormat format = OutputFormat::kTable;
   JobRequest job;
   std::string reason = "drained from the command line";
@@ -320,6 +346,17 @@ void AddDevices(CLI::App* app, Action* action) {
   CLI::App* reset =
       AddCommand(group, "reset", "run the operator's reset command for a device",
                  "  tilewright devices reset board-3 --reason 'does not answer to ping'\n");
+  CLI::App* forget = AddCommand(group, "forget", "remove devices that are gone",
+                                "  tilewright devices forget board-3\n"
+                                "  tilewright devices forget board-3 board-4\n"
+                                "\nIts admin state, its health and its place among its agent's "
+                                "devices go. A device that its\n"
+                                "agent still reports, that has a lease or that is held is refused. "
+                                "Needs an admin's token on\n"
+                                "a fleet with TLS.\n");
+  forget->add_option("DEVICE", o->names, "names of devices")->required();
+  AddServer(forget, &o->server);
+  forget->callback([=] { *action = [o] { return DevicesForget(o->server, o->names); }; });
   for (CLI::App* command : {get, drain, undrain, hold, reserve, release, reset}) {
     command->add_option("DEVICE", o->name, "name of the device")->required();
     AddServer(command, &o->server);
@@ -376,7 +413,18 @@ std::string CommandName(const CLI::App& app) {
   return name.empty() ? "COMMAND" : name;
 }
 
+// A standard stream that the caller closed is opened here, or the first file that a command opens
+// takes its number and gets what is meant for people. Writing to such a standard output fails.
+void OpenStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free number is this one.
+    if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
+  }
+}
+
 int Main(int argc, const char* const* argv) {
+  OpenStandardStreams();
   support::IgnoreSigpipe();
   CLI::App app("Tilewright: compile, tune and run machine-learning models", "tilewright");
   app.set_version_flag("--version", support::Version());
@@ -406,16 +454,16 @@ int Main(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
-    return app.exit(success);
+    std::ostringstream text;
+    const int code = app.exit(success, text, text);
+    PrintRaw(text.str());
+    return FinishOutput(CommandName(app), code);
   } catch (const CLI::ParseError& error) {
     const std::string name = CommandName(app);
     return Finish(name, "cannot understand the command line",
                   support::InvalidArgument("cli.usage.flags", error.what()));
   }
-  const int code = action();
-  const absl::Status printed = StdoutStatus();
-  if (printed.ok() || code != kExitOk) return code;
-  return Finish(CommandName(app), "cannot write standard output", printed);
+  return FinishOutput(CommandName(app), action());
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ void TellChoice(const ScheduleChoice& choice) {
                      ": choose with --device-class)");
     }
   }
-  std::fprintf(stderr, "%s\n", text.c_str());
+  PrintErr(text + "\n");
 }
 
 absl::Status Compile(const CompileOptions& options) {
@@ -97,7 +97,7 @@ absl::Status Compile(const CompileOptions& options) {
   TW_ASSIGN(const TunedCoverage coverage, ComputeCoverage(summary, choice));
   const double share = coverage.percent;
   if (share < options.require_tuned) {
-    std::fprintf(stderr, "%s", MissTable(coverage).c_str());
+    PrintErr(MissTable(coverage));
     return support::FailedPrecondition(
         "cli.tuned_share.low",
         StrCat("expected ", options.require_tuned, " % of the time in tuned kernels, found ",

@@ -12,6 +12,7 @@
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/printable.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/job_commands.h"
 #include "tuner_server/cli/native_target.h"
@@ -113,6 +114,8 @@ bool Interrupted() { return g_interrupted.load(); }
 absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& request) {
   TW_ASSIGN(std::string model, support::ReadFile(request.model_path, graph::kMaxModelBytes));
   TW_ASSIGN(std::string target, ExpandTarget(request.target));
+  // A file may have any name, a job's is text.
+  const std::string model_name = support::Printable(support::BaseName(request.model_path));
   v1::CreateJobRequest create;
   v1::Job* job = create.mutable_job();
   if (request.records_only) {
@@ -120,7 +123,7 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
     model = std::move(stripped.onnx);
     job->set_records_only(true);
     // A server of before that field publishes a module of it: nobody shall take that for the model.
-    job->set_model_name(support::BaseName(request.model_path) + "-shapes-only");
+    job->set_model_name(model_name + "-shapes-only");
     (*job->mutable_labels())["records_only"] = "true";
   }
   TW_ASSIGN(const auto shapes, ParseShapes(request.shapes));
@@ -128,7 +131,7 @@ absl::StatusOr<v1::Job> SubmitJob(ServerClient& client, const JobRequest& reques
     (*job->mutable_input_shapes())[name].mutable_dims()->Assign(dims.begin(), dims.end());
   }
   TW_ASSIGN(*job->mutable_model(), client.Upload(model));
-  job->set_display_name(support::BaseName(request.model_path));
+  job->set_display_name(model_name);
   job->set_target(target);
   job->set_seed(request.seed);
   job->set_cost_model(request.cost_model);

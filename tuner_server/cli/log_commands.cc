@@ -118,7 +118,7 @@ int LogExport(const LogExportOptions& options) {
     TW_ASSIGN(const LogPlace place, ResolveLogPlace(options.place));
     if (options.output.empty()) {
       return StreamExport(place, options.request, [](std::string_view piece) {
-        PrintRaw(piece);
+        PrintBytes(piece);
         return StdoutStatus();  // no use in reading on when nobody listens
       });
     }

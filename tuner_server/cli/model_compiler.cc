@@ -1,5 +1,6 @@
 #include "tuner_server/cli/model_compiler.h"
 
+#include "deploy/support/file.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/log/cost_models.h"
@@ -15,7 +16,7 @@ constexpr int64_t kPassesTimeoutMs = 30'000;
 
 absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   TW_TRY(support::FileSize(source.model_path).status());
-  TW_ASSIGN(support::TempDir scratch, support::TempDir::Create("tilewright-compile"));
+  TW_ASSIGN(support::ScratchFolder scratch, support::ScratchFolder::Create("tilewright-compile"));
   search::BuilderOptions options;
   options.mode = "search";
   TW_ASSIGN(auto client, search::BuilderClient::Start(options));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "deploy/support/file.h"
+#include "deploy/support/scratch_folder.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/builder.pb.h"
 #include "tuner_server/search/builder_client.h"
@@ -36,10 +36,10 @@ class ModelCompiler {
   absl::StatusOr<v1::ModuleCompiled> Compile(v1::CompileModule request, std::string* module_bytes);
 
  private:
-  ModelCompiler(std::unique_ptr<search::BuilderClient> client, support::TempDir scratch)
+  ModelCompiler(std::unique_ptr<search::BuilderClient> client, support::ScratchFolder scratch)
       : scratch_(std::move(scratch)), client_(std::move(client)) {}
 
-  support::TempDir scratch_;  // outlives the child that writes into it
+  support::ScratchFolder scratch_;  // outlives the child that writes into it
   std::unique_ptr<search::BuilderClient> client_;
   v1::JobOpened opened_;
 };

@@ -17,12 +17,6 @@ namespace {
 
 using support::StrCat;
 
-constexpr uint64_t kMaxSignatureBytes = 64 << 10;
-
-std::string SignaturePath(const ModuleSigning& signing) {
-  return signing.signature.empty() ? signing.path + security::kSignatureSuffix : signing.signature;
-}
-
 // A file of a published version is released; one that no server has gets a signature of its bytes.
 absl::Status Sign(const ModuleSigning& signing) {
   security::DetachedSignature made;
@@ -39,21 +33,10 @@ absl::Status Sign(const ModuleSigning& signing) {
     made.claim.sha256 = support::Sha256Hex(file.bytes());
     TW_ASSIGN(made.signature, signer->Sign(made.claim));
   }
-  const std::string path = SignaturePath(signing);
+  const std::string path = SignaturePath(signing.signature, signing.path);
   TW_TRY(support::WriteFileAtomic(path, security::SignatureFileText(made)));
   PrintOut(StrCat("wrote ", path, "  key ", made.signature.key_id, "  sha256 ", made.claim.sha256));
   return absl::OkStatus();
-}
-
-absl::StatusOr<security::DetachedSignature> ReadSignature(const ModuleSigning& signing,
-                                                          const std::string& sha256) {
-  const std::string path = SignaturePath(signing);
-  if (!support::FileExists(path)) {
-    return support::FailedPrecondition("signing.signature.missing",
-                                       "expected a signature in " + path + ", found no file");
-  }
-  TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxSignatureBytes));
-  return security::ParseSignatureFile(text, sha256);
 }
 
 void PrintVerified(const ModuleSigning& signing, const module::Manifest& manifest,
@@ -76,11 +59,8 @@ void PrintVerified(const ModuleSigning& signing, const module::Manifest& manifes
     PrintJson(out);
     return;
   }
-  const std::string what =
-      release ? StrCat("released as ", claim.module, "/", claim.version, " for ", claim.target)
-              : std::string("signed (the bytes alone: no name, version or target)");
-  PrintOut(StrCat(signing.path, " is ", what, " by key ", trusted.signature.key_id, "\nmodel     ",
-                  manifest.name, "\ntarget    ", manifest.target, "\nsha256    ", claim.sha256));
+  PrintOut(StrCat(signing.path, " is ", SignedText(trusted), "\nmodel     ", manifest.name,
+                  "\ntarget    ", manifest.target, "\nsha256    ", claim.sha256));
 }
 
 absl::Status Verify(const ModuleSigning& signing) {
@@ -94,12 +74,9 @@ absl::Status Verify(const ModuleSigning& signing) {
   if (!signing.target.empty()) {
     TW_ASSIGN(expected.target, ExpandTarget(signing.target));
   }
-  TW_ASSIGN(const auto verifier, security::ModuleVerifier::Load(key));
   TW_ASSIGN(const module::ModuleFile file, module::ModuleFile::Open(signing.path));
-  const std::string sha256 = support::Sha256Hex(file.bytes());
-  TW_ASSIGN(const security::DetachedSignature trusted, ReadSignature(signing, sha256));
-  TW_TRY(verifier->Verify(trusted.claim, trusted.signature));
-  TW_TRY(CheckExpectation(trusted, expected));
+  TW_ASSIGN(const security::DetachedSignature trusted,
+            VerifyDetached(key, signing.signature, signing.path, file.bytes(), expected));
   PrintVerified(signing, file.manifest(), trusted);
   return absl::OkStatus();
 }

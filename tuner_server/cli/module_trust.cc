@@ -5,6 +5,7 @@
 
 #include "deploy/daemon/wire.h"
 #include "deploy/support/env.h"
+#include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/module_commands.h"
@@ -17,6 +18,7 @@ using support::StrCat;
 
 constexpr std::string_view kDigestPrefix = "sha256:";
 constexpr size_t kDigestBytes = 32;
+constexpr uint64_t kMaxSignatureBytes = 64 << 10;
 
 bool TargetFits(const std::string& tuned, const std::string& wanted, bool exact) {
   if (wanted.empty() || tuned == wanted) return true;
@@ -124,6 +126,38 @@ absl::StatusOr<security::DetachedSignature> TrustedSignature(const std::string& 
   if (!best) return refused;
   TW_TRY(CheckExpectation(*best, expected));
   return *best;
+}
+
+std::string SignaturePath(const std::string& given, const std::string& module_path) {
+  return given.empty() ? module_path + security::kSignatureSuffix : given;
+}
+
+absl::StatusOr<security::DetachedSignature> VerifyDetached(const std::string& key_path,
+                                                           const std::string& signature,
+                                                           const std::string& module_path,
+                                                           std::string_view bytes,
+                                                           const ModuleExpectation& expected) {
+  TW_ASSIGN(const auto verifier, security::ModuleVerifier::Load(key_path));
+  const std::string path = SignaturePath(signature, module_path);
+  if (!support::FileExists(path)) {
+    return support::FailedPrecondition("signing.signature.missing",
+                                       "expected a signature in " + path + ", found no file");
+  }
+  TW_ASSIGN(const std::string text, support::ReadFile(path, kMaxSignatureBytes));
+  TW_ASSIGN(security::DetachedSignature trusted,
+            security::ParseSignatureFile(text, support::Sha256Hex(bytes)));
+  TW_TRY(verifier->Verify(trusted.claim, trusted.signature));
+  TW_TRY(CheckExpectation(trusted, expected));
+  return trusted;
+}
+
+std::string SignedText(const security::DetachedSignature& trusted) {
+  const security::ModuleClaim& claim = trusted.claim;
+  const bool release = trusted.signature.format == security::kReleaseFormat;
+  return StrCat(
+      release ? StrCat("released as ", claim.module, "/", claim.version, " for ", claim.target)
+              : std::string("signed (the bytes alone: no name, version or target)"),
+      " by key ", trusted.signature.key_id);
 }
 
 }  // namespace tilewright::cli

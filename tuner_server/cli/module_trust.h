@@ -1,8 +1,9 @@
 // Whether a module may be used: signatures of a version, and what they must say. Pure but for
-// reading key files.
+// reading keys and detached signatures.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "deploy/security/module_signature.h"
 #include "deploy/support/status.h"
@@ -40,5 +41,18 @@ absl::Status CheckExpectation(const security::DetachedSignature& trusted,
 absl::StatusOr<security::DetachedSignature> TrustedSignature(const std::string& key_path,
                                                              const v1::ModuleVersion& version,
                                                              const ModuleExpectation& expected);
+
+// The file of a module's detached signature: `given`, or the module's path with ".sig".
+std::string SignaturePath(const std::string& given, const std::string& module_path);
+// Checks that the owner of the public key in `key_path` signed these bytes, by the detached
+// signature in SignaturePath. failed_precondition: signing.signature.missing (no such file),
+// .wrong, and those of CheckExpectation.
+absl::StatusOr<security::DetachedSignature> VerifyDetached(const std::string& key_path,
+                                                           const std::string& signature,
+                                                           const std::string& module_path,
+                                                           std::string_view bytes,
+                                                           const ModuleExpectation& expected);
+// "released as dqn/3 for TARGET by key ID", or that the bytes alone are signed.
+std::string SignedText(const security::DetachedSignature& trusted);
 
 }  // namespace tilewright::cli

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "deploy/support/printable.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
 namespace {
@@ -47,6 +49,7 @@ std::string ProgressLine(const ProgressState& state, int width) {
   line += "  " + DurationText(state.elapsed_s) + " elapsed";
   line += state.eta_s >= 0 ? "  ETA " + DurationText(state.eta_s) : "  ETA -";
   if (!state.note.empty()) line += "  " + state.note;
+  line = support::Printable(line);
   // Cut at a character border: never in the middle of a UTF-8 sequence.
   int columns = 0;
   size_t end = 0;
@@ -103,7 +106,7 @@ void ProgressPrinter::Message(const std::string& text) {
   const std::lock_guard guard(mutex_);
   if (quiet_) return;
   if (drawn_) std::fputs("\r\033[K", stderr);
-  std::fprintf(stderr, "%s\n", text.c_str());
+  PrintErr(text + "\n");
   if (drawn_) std::fputs(last_line_.c_str(), stderr);
   std::fflush(stderr);
 }

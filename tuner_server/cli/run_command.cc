@@ -3,28 +3,31 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <span>
+#include <numeric>
+#include <utility>
 
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/compare.h"
-#include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/input_gen.h"
-#include "deploy/runtime/runtime.h"
 #include "deploy/runtime/tensor_io.h"
-#include "deploy/support/clock.h"
+#include "deploy/security/module_signature.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/launch_text.h"
+#include "tuner_server/cli/module_trust.h"
+#include "tuner_server/cli/own_process.h"
+#include "tuner_server/cli/run_host.h"
+#include "tuner_server/cli/run_sandbox.h"
 #include "tuner_server/cli/table.h"
 
 namespace tilewright::cli {
 namespace {
 
-constexpr int kWarmUps = 3;
+constexpr uint64_t kMaxSignedBytes = uint64_t{8} << 30;
 constexpr size_t kHashDigits = 8;  // of a task without a name
 
 struct NamedFile {
@@ -89,7 +92,7 @@ absl::StatusOr<runtime::HostTensor> ReadTensor(const std::string& path,
 
 class Runner {
  public:
-  explicit Runner(const RunOptions& options) : options_(options) {}
+  Runner(const RunOptions& options, const StepSink& step) : options_(options), step_(step) {}
 
   absl::Status Run() {
     TW_TRY(Open());
@@ -113,14 +116,29 @@ class Runner {
     if (options_.repeat < 1) {
       return support::InvalidArgument("cli.usage.repeat", "--repeat expects a number >= 1");
     }
-    TW_ASSIGN(module_, runtime::LoadedModule::Open(options_.module_path));
-    runtime::SessionOptions session_options;
-    session_options.num_threads =
-        options_.threads > 0 ? options_.threads : TargetThreads(module_->manifest().target);
-    TW_ASSIGN(session_, runtime::Session::Create(module_, session_options));
-    for (size_t i = 0; i < session_->num_inputs(); ++i) inputs_.push_back(session_->input(i));
-    for (size_t i = 0; i < session_->num_outputs(); ++i) outputs_.push_back(session_->output(i));
+    TW_ASSIGN(module::ModuleFile file, OpenFile());
+    const int threads =
+        options_.threads > 0 ? options_.threads : TargetThreads(file.manifest().target);
+    step_("loading its code");
+    TW_ASSIGN(host_, options_.sandbox ? LoadInSandbox(std::move(file), threads)
+                                      : LoadHere(std::move(file), threads));
+    tensors_ = host_->tensors();
+    for (size_t i = 0; i < tensors_->num_inputs(); ++i) inputs_.push_back(tensors_->input(i));
+    for (size_t i = 0; i < tensors_->num_outputs(); ++i) outputs_.push_back(tensors_->output(i));
     return absl::OkStatus();
+  }
+
+  // With a key, only what it released, and nothing of it runs before that is known.
+  absl::StatusOr<module::ModuleFile> OpenFile() {
+    const std::string key = TrustedKey(options_.key);
+    if (key.empty()) return module::ModuleFile::Open(options_.module_path);
+    // The bytes that are checked are those that run, though the file may change meanwhile.
+    TW_ASSIGN(const std::string bytes, support::ReadFile(options_.module_path, kMaxSignedBytes));
+    TW_ASSIGN(const security::DetachedSignature trusted,
+              VerifyDetached(key, options_.signature, options_.module_path, bytes, {}));
+    document_["key_id"] = trusted.signature.key_id;
+    Say(SignedText(trusted));
+    return module::ModuleFile::FromBytes(bytes);
   }
 
   // The `threads=N` of the module's target; 1 where it names none.
@@ -144,7 +162,7 @@ class Runner {
                                         support::StrCat("--input ", file.name, " is given twice"));
       }
       TW_ASSIGN(const runtime::HostTensor tensor, ReadTensor(file.path, *inputs_[index].tensor));
-      TW_TRY(session_->SetInput(index, tensor.data.data(), tensor.data.size()));
+      std::memcpy(tensors_->MutableInput(index), tensor.data.data(), tensor.data.size());
       bound[index] = true;
     }
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -153,7 +171,7 @@ class Runner {
       const int64_t count =
           static_cast<int64_t>(inputs_[i].bytes) / module::DTypeBytes(tensor.dtype);
       TW_TRY(runtime::GenerateInput(tensor.dtype, count, runtime::DefaultDistribution(tensor.dtype),
-                                    options_.seed + i, session_->MutableInput(i)));
+                                    options_.seed + i, tensors_->MutableInput(i)));
     }
     return absl::OkStatus();
   }
@@ -168,53 +186,33 @@ class Runner {
   }
 
   absl::Status Execute() {
-    support::SystemClock clock;
-    TW_TRY(session_->Prepare());
-    for (int i = 0; i < kWarmUps; ++i) TW_TRY(session_->Run());
-    std::vector<int64_t> samples;
-    for (int i = 0; i < options_.repeat; ++i) {
-      const int64_t start = clock.NowNs();
-      TW_TRY(session_->Run());
-      samples.push_back(clock.NowNs() - start);
-    }
-    std::sort(samples.begin(), samples.end());
-    const auto quantile = [&](double q) {
-      const size_t index = static_cast<size_t>(q * static_cast<double>(samples.size() - 1) + 0.5);
-      return static_cast<double>(samples[index]) / 1e6;
-    };
-    const double median = quantile(0.5), p10 = quantile(0.1), p90 = quantile(0.9);
+    step_("running it");
+    TW_ASSIGN(const runtime::RunTimes times, host_->Execute(options_.repeat, options_.profile));
+    step_("reading its outputs");
+    const double median = times.median / 1e6, p10 = times.p10 / 1e6, p90 = times.p90 / 1e6;
     document_["latency_ms"] = {{"median", median}, {"p10", p10}, {"p90", p90}};
     document_["repeats"] = options_.repeat;
-    document_["threads"] = session_->num_threads();
+    document_["threads"] = host_->num_threads();
     Say(support::StrCat("latency_ms median=", support::FormatFixed(median, 4),
                         " p10=", support::FormatFixed(p10, 4),
                         " p90=", support::FormatFixed(p90, 4), " repeats=", options_.repeat));
-    return options_.profile ? Profile() : absl::OkStatus();
+    if (options_.profile) Profile(times.launches);
+    return absl::OkStatus();
   }
 
-  absl::Status Profile() {
-    const std::vector<module::Launch>& launches = session_->function().launches;
-    std::vector<std::vector<int64_t>> samples(launches.size());
-    for (int i = 0; i < options_.repeat; ++i) {
-      std::span<const TwLaunchTime> times;
-      TW_TRY(session_->RunProfiled(&times));
-      for (size_t k = 0; k < times.size(); ++k) samples[k].push_back(times[k].ns);
-    }
+  void Profile(const std::vector<double>& medians) {
+    const std::vector<module::Launch>& launches = tensors_->function().launches;
     Table table({{"launch"},
                  {"task"},
                  {"median", true},
                  {"GFLOP/s", true},
                  {"share", true},
                  {"ONNX nodes"}});
-    const std::vector<module::LaunchNames> names = NamesOf(module_->manifest());
-    double total = 0;
-    for (std::vector<int64_t>& ns : samples) {
-      std::sort(ns.begin(), ns.end());
-      total += static_cast<double>(ns[ns.size() / 2]);
-    }
+    const std::vector<module::LaunchNames> names = NamesOf(host_->manifest());
+    const double total = std::accumulate(medians.begin(), medians.end(), 0.0);
     for (size_t k = 0; k < launches.size(); ++k) {
       const module::Launch& launch = launches[k];
-      const double median = static_cast<double>(samples[k][samples[k].size() / 2]);
+      const double median = medians[k];
       const std::string& name = launch.name.empty() ? launch.symbol : launch.name;
       const double gflop_s = launch.flops / std::max(median, 1.0);
       const double share = median / std::max(total, 1.0);
@@ -231,7 +229,6 @@ class Runner {
                                       {"share", share}});
     }
     Say(table.Render());
-    return absl::OkStatus();
   }
 
   absl::Status Compare() {
@@ -300,8 +297,9 @@ class Runner {
   }
 
   const RunOptions& options_;
-  std::shared_ptr<const runtime::LoadedModule> module_;
-  std::unique_ptr<runtime::Session> session_;
+  const StepSink& step_;
+  std::unique_ptr<RunHost> host_;
+  runtime::BoundTensors* tensors_ = nullptr;  // of host_
   std::vector<runtime::TensorView> inputs_;
   std::vector<runtime::TensorView> outputs_;
   std::map<size_t, runtime::HostTensor> expected_;
@@ -311,7 +309,10 @@ class Runner {
 }  // namespace
 
 int RunModule(const RunOptions& options) {
-  return Finish("run", support::StrCat("cannot run ", options.module_path), Runner(options).Run());
+  const std::string what = "cannot run " + options.module_path;
+  return RunInOwnProcess({"run", what, "", "run.code.crashed"}, [&](const StepSink& step) {
+    return Finish("run", what, Runner(options, step).Run());
+  });
 }
 
 }  // namespace tilewright::cli

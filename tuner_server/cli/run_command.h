@@ -1,5 +1,6 @@
 // `tilewright run`: executes a module on this machine with given or seeded inputs, checks and
-// writes its outputs, and prints the latency. Nothing is written unless everything succeeded.
+// writes its outputs, and prints the latency. Nothing is written unless everything succeeded. The
+// module's code runs in a child process: a crash there is an error (run.code.crashed).
 #pragma once
 
 #include <string>
@@ -11,6 +12,9 @@ namespace tilewright::cli {
 
 struct RunOptions {
   std::string module_path;
+  std::string key;        // public key that must have released it; empty: TILEWRIGHT_MODULE_KEY
+  std::string signature;  // empty: module_path + ".sig"
+  bool sandbox = false;   // in a confined process (run_sandbox.h)
   std::vector<std::string> inputs;   // NAME=FILE.pb|.npy
   std::vector<std::string> expects;  // NAME=FILE.pb|.npy
   double rtol = 1e-3;                // |a - e| <= atol + rtol * |e|

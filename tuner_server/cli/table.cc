@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "deploy/support/printable.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -50,6 +51,7 @@ std::string Scaled(double value, std::initializer_list<Unit> units) {
 
 void Table::AddRow(std::vector<std::string> cells) {
   TW_CHECK(cells.size() == columns_.size()) << "table row with " << cells.size() << " cells";
+  for (std::string& cell : cells) cell = support::Printable(cell);
   rows_.push_back(std::move(cells));
 }
 
@@ -95,11 +97,20 @@ std::string RatioText(double baseline, double value) {
   return support::FormatFixed(baseline / value, 2) + "x";
 }
 
-void PrintRaw(std::string_view text) {
+void PrintBytes(std::string_view text) {
   const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
   if ((written != text.size() || std::fflush(stdout) != 0) && g_stdout_errno == 0) {
     g_stdout_errno = errno;
   }
+}
+
+void PrintRaw(std::string_view text) {
+  PrintBytes(support::Printable(text, support::LineBreaks::kKeep));
+}
+
+void PrintErr(std::string_view text) {
+  const std::string shown = support::Printable(text, support::LineBreaks::kKeep);
+  std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
 void PrintOut(std::string_view text) {

@@ -21,7 +21,7 @@ class Table {
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // REQUIRES: one cell per column.
+  // REQUIRES: one cell per column. A cell is one line: line breaks in it are escaped, too.
   void AddRow(std::vector<std::string> cells);
   size_t rows() const { return rows_.size(); }
   // Header line, rule, rows; two spaces between columns, no trailing blanks.
@@ -41,9 +41,15 @@ std::string BytesText(double bytes);
 std::string RatioText(double baseline, double value);
 
 // Prints text to standard output, with a newline at its end. StdoutStatus returns a later error.
+// Names in it may be anybody's: what a terminal would obey is printed as \uXXXX
+// (deploy/support/printable.h), in JSON with the same meaning.
 void PrintOut(std::string_view text);
 // The same without a newline.
 void PrintRaw(std::string_view text);
+// The same on standard error, for notes while a command works.
+void PrintErr(std::string_view text);
+// Data for another program, as it is.
+void PrintBytes(std::string_view bytes);
 // Returns ok if all output was written, else resource_exhausted and others (cli.stdout.failed). If
 // the reader has closed the pipe (EPIPE): cancelled (cli.stdout.closed), which is not shown as an
 // error.

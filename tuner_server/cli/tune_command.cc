@@ -28,7 +28,7 @@ constexpr int64_t kDevicePatienceMs = 20'000;
 
 bool IsOnline(const v1::Device& device) { return device.reachability() == v1::REACHABILITY_ONLINE; }
 
-void Say(const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }
+void Say(const std::string& text) { PrintErr(text + "\n"); }
 
 // Whether the daemons of this machine are well and their device registers in time. A job that needs
 // no device does not wait for it.

@@ -1,5 +1,7 @@
 #include "tuner_server/search/builder_error.h"
 
+#include "deploy/support/printable.h"
+
 namespace tilewright::search {
 namespace {
 
@@ -59,7 +61,8 @@ Shortage FromProto(v1::Shortage shortage) {
 v1::BuilderError ToBuilderError(const absl::Status& status) {
   v1::BuilderError error;
   error.set_code(static_cast<int32_t>(status.code()));
-  error.set_message(support::StatusText(status));
+  // It may name a path, and those may have any bytes.
+  error.set_message(support::Printable(support::StatusText(status), support::LineBreaks::kKeep));
   error.set_shortage(ToProto(support::ShortageOf(status)));
   return error;
 }

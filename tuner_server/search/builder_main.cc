@@ -7,6 +7,7 @@
 #include <iostream>
 #include <new>
 
+#include "compiler/codegen/link_elf.h"
 #include "compiler/driver/tasks.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/structural.h"
@@ -14,6 +15,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
+#include "deploy/support/scratch_folder.h"
 #include "deploy/support/status.h"
 #include "tuner_server/search/builder_client.h"
 #include "tuner_server/search/builder_session.h"
@@ -34,6 +36,11 @@ constexpr uint64_t kMaxTaskBytes = 16 << 20;
 int Serve(const std::string& test_miscompile) {
   support::IgnoreSigpipe();
   std::set_new_handler(EndWithoutMemory);
+  // Builders end by a signal when those that started them end.
+  support::SweepScratchFolders(codegen::kLinkScratch);
+  if (const std::string memory = support::MemoryFolder(0); !memory.empty()) {
+    support::SweepScratchFolders(codegen::kLinkScratch, memory);
+  }
   BuilderSession session(test_miscompile);
   while (true) {
     const auto frame = support::ReadFrame(STDIN_FILENO, kMaxRequestBytes);
