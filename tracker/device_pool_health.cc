@@ -161,10 +161,13 @@ bool DevicePool::StartCanary(Device* device, Now now) {
   const auto kernel = canaries_.find(device->report.key());
   if (kernel == canaries_.end()) return false;
   v1::WorkItem item = kernel->second.item.Unpack();
-  // Unique for ever: the count is durable, another database has another name.
-  item.set_name(support::StrCat(daemon::kCanaryJob, "/", store_id_, "/",
-                                device->row.name.substr(device->row.name.rfind('/') + 1), "-",
-                                ++device->row.canaries));
+  // Unique for ever: the count is durable, another database has another name. Of a device that was
+  // forgotten, the items that are still known count.
+  do {
+    item.set_name(support::StrCat(daemon::kCanaryJob, "/", store_id_, "/",
+                                  device->row.name.substr(device->row.name.rfind('/') + 1), "-",
+                                  ++device->row.canaries));
+  } while (items_.count(item.name()) != 0);
   item.set_selector(std::string(kSelectDevice) + device->row.name);
   item.set_pool("");
   item.set_job(daemon::kCanaryJob);

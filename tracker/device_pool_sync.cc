@@ -19,6 +19,7 @@ constexpr size_t kMaxReplacedSessions = 64;
 constexpr int64_t kRepeatGrantNs = kSecondNs;
 // No device lives to see so many; a report beyond it must not make the counter overflow.
 constexpr int64_t kHighestToken = int64_t{1} << 60;
+constexpr int64_t kHighestReset = 1'000'000'000;  // likewise
 
 bool ValidName(std::string_view name, std::string_view prefix) {
   return name.size() > prefix.size() && name.size() <= 256 &&
@@ -114,8 +115,8 @@ void DevicePool::UpdateDevice(Agent* agent, const std::string& agent_name,
     device.row.name = report.device();
     // Numbers of its resets are never used twice, though the device was forgotten meanwhile.
     const std::string& reset = report.last_reset().request();
-    device.row.resets =
-        std::max<int64_t>(0, support::ParseInt64(reset.substr(reset.rfind('-') + 1)).value_or(0));
+    device.row.resets = std::clamp<int64_t>(
+        support::ParseInt64(reset.substr(reset.rfind('-') + 1)).value_or(0), 0, kHighestReset);
     Touch(device);
   }
   if (device.row.agent != agent_name) {
