@@ -71,6 +71,19 @@ static void ReadAndLoot(const char* path) {
   close(fd);
 }
 
+/* From a file where it can be read: the system call may be forbidden. */
+static pid_t Parent(void) {
+  static char line[512];
+  const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0 && read(fd, line, sizeof(line) - 1) > 0) {
+    const char* at = strrchr(line, ')');
+    int parent = 0;
+    close(fd);
+    if (at != NULL && sscanf(at, ") %*c %d", &parent) == 1 && parent > 0) return parent;
+  }
+  return (pid_t)syscall(SYS_getppid);
+}
+
 /* --- reading what is others' --------------------------------------------------------------------
  */
 static void read_secret(void) { ReadAndLoot(secret_path); }
@@ -89,7 +102,7 @@ static void read_secret_by_link(void) {
 }
 static void read_parent_environment(void) {
   char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/environ", (int)syscall(SYS_getppid));
+  snprintf(path, sizeof(path), "/proc/%d/environ", (int)Parent());
   ReadAndLoot(path);
 }
 static void read_victim_environment(void) {
@@ -105,13 +118,13 @@ static void MemoryOf(pid_t pid) {
   const int maps = open(path, O_RDONLY);
   if (maps < 0) return;
   snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-  const int mem = open(path, O_RDWR);
+  const int mem = open(path, O_RDONLY);
   const ssize_t got = mem < 0 ? 0 : read(maps, line, sizeof(line) - 1);
   for (char* at = line; got > 0 && at != NULL && *at != 0;) {
     unsigned long from = 0, to = 0;
     if (sscanf(at, "%lx-%lx rw", &from, &to) == 2) {
       for (; from < to; from += sizeof(page)) {
-        LootSecret(page, pread(mem, page, sizeof(page), (off_t)from));
+        if (pread(mem, page, sizeof(page), (off_t)from) > 0) Loot("memory", 6);
       }
     }
     at = strchr(at, '\n');
@@ -120,7 +133,7 @@ static void MemoryOf(pid_t pid) {
   close(maps);
   if (mem >= 0) close(mem);
 }
-static void read_parent_memory(void) { MemoryOf((pid_t)syscall(SYS_getppid)); }
+static void read_parent_memory(void) { MemoryOf(Parent()); }
 static void read_victim_memory(void) { MemoryOf(victim); }
 static void PeekAt(pid_t pid) {
   char bytes[64];
@@ -128,9 +141,9 @@ static void PeekAt(pid_t pid) {
   struct iovec remote = {(void*)tw_attack, sizeof(bytes)};
   if (process_vm_readv(pid, &local, 1, &remote, 1, 0) > 0) Loot("peeked", 6);
 }
-static void peek_at_parent(void) { PeekAt((pid_t)syscall(SYS_getppid)); }
+static void peek_at_parent(void) { PeekAt(Parent()); }
 static void trace_parent(void) {
-  if (syscall(SYS_ptrace, 16 /* ATTACH */, syscall(SYS_getppid), 0, 0) == 0) Loot("traced", 6);
+  if (syscall(SYS_ptrace, 16 /* ATTACH */, Parent(), 0, 0) == 0) Loot("traced", 6);
 }
 static void list_home(void) {
   DIR* folder = opendir("/root");
@@ -143,7 +156,7 @@ static void read_shadow(void) {
 }
 static void steal_descriptor(void) {
   for (int target = 0; target < 20; ++target) {
-    const long pidfd = syscall(SYS_pidfd_open, syscall(SYS_getppid), 0);
+    const long pidfd = syscall(SYS_pidfd_open, Parent(), 0);
     if (pidfd >= 0 && syscall(SYS_pidfd_getfd, pidfd, target, 0) >= 0) Loot("descriptor", 10);
   }
 }
@@ -155,32 +168,32 @@ static void read_kernel_log(void) {
 /* --- ending or disturbing others ----------------------------------------------------------------
  */
 static void kill_victim(void) { kill(victim, SIGKILL); }
-static void kill_parent(void) { kill((pid_t)syscall(SYS_getppid), SIGKILL); }
+static void kill_parent(void) { kill(Parent(), SIGKILL); }
 static void kill_group(void) { kill(0, SIGTERM); }
 static void kill_by_pidfd(void) {
-  const long pidfd = syscall(SYS_pidfd_open, syscall(SYS_getppid), 0);
+  const long pidfd = syscall(SYS_pidfd_open, Parent(), 0);
   if (pidfd >= 0) syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
 }
 static void queue_signal(void) {
   union sigval value = {0};
-  sigqueue((pid_t)syscall(SYS_getppid), SIGKILL, value);
+  sigqueue(Parent(), SIGKILL, value);
 }
 static void thread_signal(void) {
-  const pid_t parent = (pid_t)syscall(SYS_getppid);
+  const pid_t parent = Parent();
   syscall(SYS_tgkill, parent, parent, SIGKILL);
 }
 static void StarveIt(pid_t pid) {
   const struct rlimit none = {0, 0};
   syscall(SYS_prlimit64, pid, RLIMIT_CPU, &none, NULL);
 }
-static void starve_parent(void) { StarveIt((pid_t)syscall(SYS_getppid)); }
+static void starve_parent(void) { StarveIt(Parent()); }
 static void starve_victim(void) { StarveIt(victim); }
 static void limit_victim(void) {
   const struct rlimit none = {0, 0};
   syscall(SYS_prlimit64, victim, RLIMIT_AS, &none, NULL);
 }
 static void own_pipe_signal(void) { /* the worker's end of the pipe signals whom we name */
-  const pid_t parent = (pid_t)syscall(SYS_getppid);
+  const pid_t parent = Parent();
   for (int fd = 0; fd < 16; ++fd) {
     fcntl(fd, F_SETOWN, parent);
     fcntl(fd, F_SETSIG, SIGKILL);
@@ -192,7 +205,7 @@ static void lease_signal(void) {
   for (int fd = 0; fd < 16; ++fd) fcntl(fd, F_SETLEASE, F_WRLCK);
 }
 static void slow_down_parent(void) {
-  setpriority(PRIO_PROCESS, (id_t)syscall(SYS_getppid), 19);
+  setpriority(PRIO_PROCESS, (id_t)Parent(), 19);
   setpriority(PRIO_USER, 0, 19);
 }
 static void real_time(void) {
@@ -203,12 +216,10 @@ static void pin_parent(void) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(0, &set);
-  sched_setaffinity((pid_t)syscall(SYS_getppid), sizeof(set), &set);
+  sched_setaffinity(Parent(), sizeof(set), &set);
 }
-static void starve_io(void) { syscall(SYS_ioprio_set, 1, syscall(SYS_getppid), 0); }
-static void adopt_parent(void) {
-  syscall(SYS_move_pages, syscall(SYS_getppid), 0, NULL, NULL, NULL, 0);
-}
+static void starve_io(void) { syscall(SYS_ioprio_set, 1, Parent(), 0); }
+static void adopt_parent(void) { syscall(SYS_move_pages, Parent(), 0, NULL, NULL, NULL, 0); }
 
 /* --- getting out --------------------------------------------------------------------------------
  */
