@@ -4,15 +4,19 @@
 // if nothing had happened. A dozen by default; all with TILEWRIGHT_ATTACKS=all
 // (tests/long/attacks.py, which reads the lines that begin with "attack:").
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "deploy/support/clock.h"
@@ -79,6 +83,7 @@ class Prey {
     auto victim = support::Child::Start(options);
     TW_CHECK(victim.ok()) << support::StatusText(victim.status());
     victim_ = *std::move(victim);
+    placed_ = Placed();
   }
   ~Prey() {
     victim_->Kill(SIGKILL);
@@ -98,15 +103,25 @@ class Prey {
       if (at == std::string::npos) return "the victim is gone";
       if (limits->substr(at, 40).find(" 0 ") != std::string::npos) return "the victim was limited";
     }
+    if (Placed() != placed_) return "the victim was slowed down or moved";
     if (support::ReadFile(file(), 4096).value_or("") != secret_) return "the secret was changed";
     if (support::FileExists(kMarkFile)) return "a file was written";
     return "";
   }
 
  private:
+  // Niceness and number of cores of the victim.
+  std::pair<int, int> Placed() const {
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    sched_getaffinity(static_cast<pid_t>(victim()), sizeof(cores), &cores);
+    return {getpriority(PRIO_PROCESS, static_cast<id_t>(victim())), CPU_COUNT(&cores)};
+  }
+
   std::unique_ptr<support::TempDir> folder_;
   std::string secret_;
   std::shared_ptr<support::Child> victim_;
+  std::pair<int, int> placed_;
 };
 
 class AttackCorpus : public ::testing::TestWithParam<const char*> {

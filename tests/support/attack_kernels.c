@@ -204,19 +204,16 @@ static void own_pipe_signal(void) { /* the worker's end of the pipe signals whom
 static void lease_signal(void) {
   for (int fd = 0; fd < 16; ++fd) fcntl(fd, F_SETLEASE, F_WRLCK);
 }
-static void slow_down_parent(void) {
-  setpriority(PRIO_PROCESS, (id_t)Parent(), 19);
-  setpriority(PRIO_USER, 0, 19);
-}
+static void slow_down_victim(void) { setpriority(PRIO_PROCESS, (id_t)victim, 19); }
 static void real_time(void) {
   const struct sched_param param = {.sched_priority = 50};
   if (sched_setscheduler(0, SCHED_FIFO, &param) == 0) Loot("real time", 9);
 }
-static void pin_parent(void) {
+static void pin_victim(void) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(0, &set);
-  sched_setaffinity(Parent(), sizeof(set), &set);
+  sched_setaffinity(victim, sizeof(set), &set);
 }
 static void starve_io(void) { syscall(SYS_ioprio_set, 1, Parent(), 0); }
 static void adopt_parent(void) { syscall(SYS_move_pages, Parent(), 0, NULL, NULL, NULL, 0); }
