@@ -107,8 +107,7 @@ class Worker {
     if (module == modules_.end())
       return Error("worker.slot.empty", "expected a module in the slot");
     if (!sandboxed_) return Error("run.sandbox.unavailable", "the sandbox is not in force");
-    SandboxSpec sandbox;
-    sandbox.profile = profile_;
+    SandboxSpec sandbox = Sandbox();
     sandbox.limits.memory_bytes = memory_limit_bytes_;
     sandbox.limits.code_bytes = static_cast<int64_t>(module->second.size());
     auto ran = RunInSandbox(module->second, request, sandbox);
@@ -116,6 +115,13 @@ class Worker {
     v1::WorkerReply reply;
     *reply.mutable_ran() = *std::move(ran);
     return reply;
+  }
+
+  // Of every process that runs foreign code, but for its limits.
+  SandboxSpec Sandbox() const {
+    SandboxSpec sandbox;
+    sandbox.profile = profile_;
+    return sandbox;
   }
 
   static v1::WorkerReply Loaded(const std::string& slot) {
