@@ -25,6 +25,7 @@ PRELOAD = "libtilewright_test_host_faults.so"
 IN_NAMESPACE = "TILEWRIGHT_TEST_MOUNT_NAMESPACE"
 BLOCK = 1 << 20
 TOP_UP_S = 0.02
+SLOW_SYNC_NS, SLOW_WRITE_NS = 100_000_000, 2_000_000
 KINDS = ("full", "read_only", "slow")
 
 
@@ -81,18 +82,20 @@ class HurtDisk:
         elif kind == "read_only":
             self._set(8, self.device)
         elif kind == "slow":
-            self._set(24, 300_000_000)
-            self._set(32, 10_000_000)
+            self._set(24, SLOW_SYNC_NS)
+            self._set(32, SLOW_WRITE_NS)
             self._set(16, self.device)
-        stop.wait(seconds / 2)
-        if during:
-            during()
-        stop.wait(seconds / 2)
-        stop.set()
-        if ballast:
-            ballast.join()
-            (self.path / "ballast").unlink()
-        self.control[8:24] = bytes(16)
+        try:
+            stop.wait(seconds / 2)
+            if during:
+                during()
+            stop.wait(seconds / 2)
+        finally:
+            stop.set()
+            if ballast:
+                ballast.join()
+                (self.path / "ballast").unlink()
+            self.control[8:24] = bytes(16)
 
     def _set(self, offset, value):
         self.control[offset:offset + 8] = struct.pack("<q", value)

@@ -12,6 +12,7 @@
 #include "compiler/schedule/default_schedule.h"
 #include "deploy/support/status.h"
 #include "tests/support/te_programs.h"
+#include "tuner_server/search/builder_messages.h"
 #include "tuner_server/search/trainer.h"
 
 namespace tilewright::search {
@@ -335,6 +336,24 @@ TEST(SearchTaskTest, LearningBeatsChance) {
     losses += learned > chance;
   }
   EXPECT_GT(wins, losses);
+}
+
+// Hours of plain loops are refused at once, and what cannot be compared is, too.
+TEST(CheckMeasurableTest, RefusesWhatCannotBeCheckedInTime) {
+  const auto task = driver::MakeTask(
+      "graph {\n  input %0: f32[64,64]\n  %1: f32[64,64] = relu(%0)\n  output %1\n}\n");
+  ASSERT_TRUE(task.ok()) << task.status();
+  EXPECT_TRUE(CheckMeasurable(*task).ok());
+  driver::Task product = *task;
+  product.flops = 432e9;  // 6000^3
+  const absl::Status slow = CheckMeasurable(product);
+  EXPECT_EQ(support::Slug(slow), "builder.checks.too_large");
+  EXPECT_NE(slow.message().find("found 432 G"), std::string::npos) << slow;
+  const auto large = driver::MakeTask(
+      "graph {\n  input %0: f32[20000,20000]\n  %1: f32[20000,20000] = relu(%0)\n  output "
+      "%1\n}\n");
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_EQ(support::Slug(CheckMeasurable(*large)), "builder.checks.too_large");
 }
 
 TEST(TrainAndJudgeTest, WantsRowsAndReportsHeldOutQuality) {

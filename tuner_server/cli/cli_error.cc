@@ -52,6 +52,8 @@ constexpr AdviceRow kAdvice[] = {
     {"graph.onnx.opset",
      "convert it: python3 -c \"import onnx, onnx.version_converter as c; "
      "onnx.save(c.convert_version(onnx.load('MODEL.onnx'), 21), 'opset21.onnx')\""},
+    {"builder.checks.too_large",
+     "split the operator, or tune a smaller one; 'tilewright compile' needs no measurement"},
     {"graph.onnx.sparse", "export the model with dense tensors"},
     {"graph.onnx.too_large", "models and tensors of more than 2 GiB are not supported: split it"},
     {"graph.onnx.dynamic",

@@ -3,6 +3,7 @@
 #include <google/protobuf/util/time_util.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "deploy/support/hash.h"
@@ -13,6 +14,7 @@ namespace tilewright::jobs {
 namespace {
 
 using google::protobuf::util::TimeUtil;
+using support::StrCat;
 
 constexpr int64_t kPageRows = 500;
 constexpr int64_t kMinEtaTrials = 8;
@@ -249,13 +251,14 @@ support::Shortage JobCore::shortage() const {
 // What the job does or waits for now, if its counters do not say it.
 std::string JobCore::Phase() const {
   if (shortage() != support::Shortage::kNone) {
-    return support::StrCat("waiting for ", support::ShortageText(shortage()));
+    return StrCat("waiting for ", support::ShortageText(shortage()));
   }
   if (!conditions_.empty()) return "waiting: " + conditions_.begin()->second.reason();
   if (search_step_ == SearchStep::kOpen) return "reading the model";
   if (search_step_ == SearchStep::kChecks) {
-    return support::StrCat("computing expected outputs, task ", checks_made_ + 1, " of ",
-                           tasks_.size());
+    const double giga = tasks_[checks_made_].row.flops * 1e-9;
+    return StrCat("computing expected outputs, task ", checks_made_ + 1, " of ", tasks_.size(),
+                  giga < 1 ? "" : StrCat(" (", std::llround(giga), " G operations)"));
   }
   if (search_step_ == SearchStep::kCompile) return "compiling the module";
   return "";

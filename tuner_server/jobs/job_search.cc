@@ -10,6 +10,7 @@
 #include "tuner_server/jobs/row_enums.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/cost_models.h"
+#include "tuner_server/search/builder_client.h"
 #include "tuner_server/search/builder_error.h"
 
 namespace tilewright::jobs {
@@ -25,7 +26,6 @@ constexpr int64_t kAskTimeoutMs = 120 * kSecondMs;
 constexpr int64_t kCompileTimeoutMs = 900 * kSecondMs;
 
 constexpr size_t kTellRecords = 2000;
-constexpr uint64_t kMaxExpectedBytes = uint64_t{1} << 30;
 constexpr size_t kMaxReasonBytes = 2000;
 
 constexpr char kDefault[] = "default";
@@ -451,7 +451,7 @@ absl::Status JobCore::OnChecksMade(const v1::ChecksMade& made) {
   if (!env_.blobs->Contains(hex)) {
     TW_ASSIGN(const std::string bytes,
               support::ReadFile(support::PathJoin(options_.state_dir, spec.expected_output_path()),
-                                kMaxExpectedBytes));
+                                search::kMaxExpectedBytes));
     TW_TRY(env_.blobs->PutVerified(hex, bytes));
   }
   task.spec = std::move(spec);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@ namespace tilewright::search {
 
 // A builder that gets no memory ends with this code.
 inline constexpr int kNoMemoryExitCode = 71;
+
+// A task with larger expected outputs is refused: agents keep them in memory and compare all.
+inline constexpr uint64_t kMaxExpectedBytes = uint64_t{1} << 30;
 
 struct BuilderOptions {
   std::string program;            // empty: tilewright-builder in the folder of this executable

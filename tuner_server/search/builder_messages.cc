@@ -1,6 +1,7 @@
 #include "tuner_server/search/builder_messages.h"
 
 #include <cctype>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/log/cost_models.h"
+#include "tuner_server/search/builder_client.h"
 
 namespace tilewright::search {
 namespace {
@@ -19,6 +21,9 @@ nlohmann::json TensorJson(const module::Tensor& tensor) {
           {"dtype", std::string(module::DTypeName(tensor.dtype))},
           {"shape", module::ShapeText(tensor.shape)}};
 }
+
+// The reference computes 0.3 to 1 G operations a second on one core; a request may take 15 minutes.
+constexpr double kMaxReferenceFlops = 200e9;
 
 }  // namespace
 
@@ -35,6 +40,31 @@ std::string ResourceName(std::string_view text) {
   while (!name.empty() && (name.back() == '-')) name.pop_back();
   if (name.empty() || std::isalpha(static_cast<unsigned char>(name[0])) == 0) name = "model" + name;
   return name.substr(0, 60);
+}
+
+absl::Status CheckMeasurable(const driver::Task& task) {
+  const auto refuse = [&](std::string_view found) {
+    return support::InvalidArgument(
+        "builder.checks.too_large",
+        support::StrCat("task ", task.label.empty() ? task.name : task.label, " (", task.name,
+                        "): ", found));
+  };
+  if (task.flops > kMaxReferenceFlops) {
+    return refuse(
+        support::StrCat("expected at most ", std::llround(kMaxReferenceFlops * 1e-9),
+                        " G operations, so that expected outputs are computed in minutes; found ",
+                        std::llround(task.flops * 1e-9), " G"));
+  }
+  TW_ASSIGN(const graph::Graph body, driver::ParseTask(task.text));
+  uint64_t bytes = 0;
+  for (const graph::ValueId output : body.outputs) {
+    bytes += static_cast<uint64_t>(body.values[output].type.bytes());
+  }
+  if (bytes > kMaxExpectedBytes) {
+    return refuse(support::StrCat("expected outputs of at most ", kMaxExpectedBytes,
+                                  " bytes to compare, found ", bytes));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DescribeInputs(const driver::Task& task, uint64_t seed, v1::InputSpec* spec) {

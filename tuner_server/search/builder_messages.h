@@ -14,6 +14,9 @@ namespace tilewright::search {
 
 // Lower-case letters, digits and '-', starting with a letter; "model" when nothing is left.
 std::string ResourceName(std::string_view text);
+// invalid_argument (builder.checks.too_large) if the expected outputs of the task are too large to
+// compare, or would take longer to compute than a request may. Reads the task; computes nothing.
+absl::Status CheckMeasurable(const driver::Task& task);
 // What an agent needs to make the operands of a task's measurement.
 absl::Status DescribeInputs(const driver::Task& task, uint64_t seed, v1::InputSpec* spec);
 // `chooser`: what ranks now (prior, model or random).

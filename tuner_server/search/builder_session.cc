@@ -163,6 +163,7 @@ absl::Status BuilderSession::MakeChecks(const v1::MakeChecks& request, v1::Check
     TW_ASSIGN(JobTask * task, FindTask(hash));
     v1::BuilderTask* out = reply->add_tasks();
     out->set_hash(hash);
+    TW_TRY(CheckMeasurable(task->task));
     TW_TRY(DescribeCheck(task->task, out));
     if (job_.cost_model() == log::kRandomModel) continue;  // its scores say nothing
     TW_ASSIGN(const double gain,
