@@ -52,7 +52,11 @@ absl::Status SqliteError(int code, std::string_view what, std::string_view detai
       return error(absl::StatusCode::kUnavailable, "io",
                    of_system == Shortage::kNone ? Shortage::kDiskFailing : of_system);
     case SQLITE_CANTOPEN:
-      return error(absl::StatusCode::kFailedPrecondition, "cannot_open", of_system);
+      // Of an open database it is a file of SQLite's own: the disk is read-only, say. SQLite does
+      // not always keep the system's error.
+      return error(
+          absl::StatusCode::kFailedPrecondition, "cannot_open",
+          of_system == Shortage::kNone && what != "open" ? Shortage::kDiskFailing : of_system);
     default:
       return error(absl::StatusCode::kInternal, "failed");
   }

@@ -68,6 +68,8 @@ class DiskEpisodes:
                 # Readers of the log wait for its writers: on a slow disk some run into their deadline.
                 for condition in json.loads(look.stdout)["conditions"] if look.returncode == 0 else ():
                     waits[condition["reason"]] += 1
+                    if condition["type"] == "STORAGE_FAILED" and not condition["reason"].startswith("job.waits."):
+                        self.failures.append(f"{name} does not know that this may pass: {condition}")
             if victim:
                 self.fleet.cli("jobs", "cancel", victim, *self.fleet.server())
         self.disk.hurt(kind, seconds, during)
