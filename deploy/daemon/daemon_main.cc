@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,7 @@
 #include "deploy/support/failpoint.h"
 #include "deploy/support/file.h"
 #include "deploy/support/process.h"
+#include "deploy/support/state_folder.h"
 #include "deploy/support/strings.h"
 #include "deploy/support/version.h"
 
@@ -31,7 +33,6 @@ namespace tilewright::daemon {
 namespace {
 
 constexpr int64_t kLockPatienceMs = 3'000;
-constexpr int64_t kLockRetryMs = 20;
 
 // The one thing a signal handler can reach: the event descriptor of the installed StopSignal.
 volatile sig_atomic_t g_stop_fd = -1;
@@ -233,16 +234,20 @@ bool CommandLineHas(std::string_view flag, int argc, const char* const* argv) {
   return false;
 }
 
-// A predecessor that was killed while it started a child leaves the child a copy of its lock, until
-// that has called exec: whoever starts the daemon again at once has to wait a moment.
-absl::StatusOr<support::FileLock> LockStateDir(const std::string& path) {
-  support::SystemClock clock;
-  const int64_t end_ns = clock.NowNs() + kLockPatienceMs * 1'000'000;
-  for (;;) {
-    auto lock = support::FileLock::TryLock(path);
-    if (!absl::IsUnavailable(lock.status()) || clock.NowNs() >= end_ns) return lock;
-    support::SleepMs(kLockRetryMs);
+// Makes the folder, or closes one that older versions left open to other users.
+absl::Status PrepareStateDir(const std::string& path) {
+  const absl::StatusOr<bool> closed = support::MakeStateFolder(path);
+  if (absl::IsFailedPrecondition(closed.status())) {
+    LogWarning("daemon.state_dir.shared", {{"error", support::StatusText(closed.status())}});
+    return absl::OkStatus();
   }
+  TW_TRY(closed.status());
+  if (*closed) {
+    LogWarning("daemon.state_dir.closed",
+               {{"state_dir", path},
+                {"message", "other users of this machine could read the state; now they cannot"}});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Run(const DaemonSpec& spec, const DaemonFlags& flags, const std::string& reload_from,
@@ -252,8 +257,8 @@ absl::Status Run(const DaemonSpec& spec, const DaemonFlags& flags, const std::st
   TW_ASSIGN(
       const auto reload,
       ReloadSignal::Install(reload_from, ParseLogLevel(flags.log_level).value_or(LogLevel::kInfo)));
-  TW_TRY(support::MakeDirs(flags.state_dir));
-  auto lock = LockStateDir(support::PathJoin(flags.state_dir, "lock"));
+  TW_TRY(PrepareStateDir(flags.state_dir));
+  auto lock = support::FileLock::Lock(support::PathJoin(flags.state_dir, "lock"), kLockPatienceMs);
   if (!lock.ok()) {
     if (lock.status().code() != absl::StatusCode::kUnavailable) return lock.status();
     return support::Aborted("daemon.state_dir.locked", support::StatusText(lock.status()));
@@ -374,6 +379,9 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
                const std::function<absl::Status(const DaemonContext&)>& check,
                const std::function<absl::Status(DaemonContext&)>& body) {
   BoundHeaps();
+  // All that a daemon and its children write is for their own user alone: models, measurements,
+  // modules, locks.
+  umask(077);
   CLI::App app(spec.description, spec.name);
   DaemonFlags flags;
   bool check_config = false;

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "deploy/support/clock.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::security {
@@ -26,13 +25,16 @@ bool IsHex(std::string_view text, size_t digits) {
 }
 
 absl::StatusOr<support::FileLock> LockSecretRows(const std::string& path) {
-  constexpr int kTries = 100;
-  constexpr int64_t kPauseMs = 10;
-  for (int i = 0;; ++i) {
-    auto lock = support::FileLock::TryLock(path + ".lock");
-    if (lock.ok() || i == kTries) return lock;
-    support::SleepMs(kPauseMs);
+  constexpr int64_t kPatienceMs = 1'000;
+  const std::string lock_path = path + ".lock";
+  auto lock = support::FileLock::Lock(lock_path, kPatienceMs);
+  struct stat rows{};
+  // What root changes for a daemon stays within the daemon's reach.
+  if (lock.ok() && geteuid() == 0 && stat(path.c_str(), &rows) == 0 && rows.st_uid != 0 &&
+      chown(lock_path.c_str(), rows.st_uid, rows.st_gid) != 0) {
+    return support::ErrnoError(errno, "tokens.file.owner", lock_path);
   }
+  return lock;
 }
 
 absl::Status WriteSecretRows(const std::string& path, const std::string& text) {

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "deploy/support/clock.h"
 #include "deploy/support/env.h"
 #include "deploy/support/failpoint.h"
 #include "deploy/support/strings.h"
@@ -279,15 +280,44 @@ TempDir::~TempDir() {
 
 std::string TempDir::Release() { return std::exchange(path_, ""); }
 
-absl::StatusOr<FileLock> FileLock::TryLock(const std::string& path) {
-  Fd fd(OpenRetry(path, O_RDWR | O_CREAT, 0644));
+namespace {
+
+// Whether the lock was taken within the time; false: another descriptor holds it.
+absl::StatusOr<bool> LockWithin(int fd, int64_t patience_ms, const std::string& path) {
+  constexpr int64_t kRetryMs = 20;
+  for (int64_t waited_ms = 0;; waited_ms += kRetryMs) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) return ErrnoError(errno, "file.lock.failed", path);
+    if (waited_ms >= patience_ms) return false;
+    SleepMs(kRetryMs);
+  }
+}
+
+// Files of older versions may be open to others.
+void CloseToOthers(int fd) {
+  struct stat info{};
+  if (fstat(fd, &info) != 0 || (info.st_mode & 077) == 0) return;
+  // Nobody can mend the file of another user; the lock itself holds.
+  if (fchmod(fd, info.st_mode & 0700) != 0) errno = 0;
+}
+
+}  // namespace
+
+absl::StatusOr<FileLock> FileLock::LockContent(const std::string& path, int64_t patience_ms) {
+  Fd fd(OpenRetry(path, O_RDONLY | O_CREAT, 0600));
   if (fd.get() < 0) return ErrnoError(errno, "file.lock.failed", path);
-  int locked = 0;
-  do {
-    locked = flock(fd.get(), LOCK_EX | LOCK_NB);
-  } while (locked != 0 && errno == EINTR);
-  if (locked != 0) {
-    if (errno != EWOULDBLOCK) return ErrnoError(errno, "file.lock.failed", path);
+  TW_ASSIGN(const bool locked, LockWithin(fd.get(), patience_ms, path));
+  if (locked) return FileLock(fd.Release());
+  return Unavailable("file.lock.held",
+                     path + ": expected a file that no other process writes, found it in use");
+}
+
+absl::StatusOr<FileLock> FileLock::Lock(const std::string& path, int64_t patience_ms) {
+  Fd fd(OpenRetry(path, O_RDWR | O_CREAT, 0600));
+  if (fd.get() < 0) return ErrnoError(errno, "file.lock.failed", path);
+  CloseToOthers(fd.get());
+  TW_ASSIGN(const bool locked, LockWithin(fd.get(), patience_ms, path));
+  if (!locked) {
     char holder[32] = {};
     const ssize_t got = pread(fd.get(), holder, sizeof(holder) - 1, 0);
     const std::string text(holder, got > 0 ? static_cast<size_t>(got) : 0);

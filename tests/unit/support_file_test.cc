@@ -14,6 +14,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/original_file.h"
 #include "deploy/support/scratch_folder.h"
+#include "deploy/support/state_folder.h"
 #include "deploy/support/strings.h"
 #include "tests/support/small_disk.h"
 
@@ -171,6 +172,59 @@ TEST_F(FileTest, LockExcludesAndNamesItsHolder) {
     EXPECT_THAT(StatusText(held), HasSubstr(StrCat("process ", getpid())));
   }
   EXPECT_TRUE(FileLock::TryLock(path).ok());
+}
+
+mode_t ModeOf(const std::string& path) {
+  struct stat info{};
+  EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+  return info.st_mode & 07777;
+}
+
+TEST_F(FileTest, OnlyTheOwnerCanOpenALockAlsoAnOlderOne) {
+  const std::string path = dir_.File("lock");
+  const mode_t before = umask(0);
+  EXPECT_TRUE(FileLock::TryLock(path).ok());
+  EXPECT_EQ(ModeOf(path), 0600U);
+  ASSERT_EQ(chmod(path.c_str(), 0666), 0);
+  EXPECT_TRUE(FileLock::TryLock(path).ok());
+  EXPECT_EQ(ModeOf(path), 0600U);
+  umask(before);
+}
+
+TEST_F(FileTest, ALockOfContentHoldsUnderEveryNameAndWritesNothing) {
+  const std::string path = dir_.File("content");
+  ASSERT_TRUE(WriteFileAtomic(path, "as it was").ok());
+  ASSERT_TRUE(LinkFile(path, dir_.File("hard")).ok());
+  ASSERT_EQ(symlink(path.c_str(), dir_.File("soft").c_str()), 0);
+  {
+    const auto lock = FileLock::LockContent(dir_.File("soft"), 0);
+    ASSERT_TRUE(lock.ok()) << StatusText(lock.status());
+    for (const char* name : {"content", "hard", "soft"}) {
+      EXPECT_EQ(Slug(FileLock::LockContent(dir_.File(name), 0).status()), "file.lock.held") << name;
+    }
+  }
+  EXPECT_TRUE(FileLock::LockContent(dir_.File("hard"), 0).ok());
+  EXPECT_EQ(*ReadFile(path, 100), "as it was");
+}
+
+TEST_F(FileTest, AStateFolderIsForItsUserAloneAndAnOpenOneIsClosed) {
+  const mode_t before = umask(0);
+  const std::string path = dir_.File("deep/state");
+  EXPECT_FALSE(*MakeStateFolder(path));
+  EXPECT_EQ(ModeOf(path), 0700U);
+  ASSERT_EQ(chmod(path.c_str(), 0755), 0);
+  EXPECT_TRUE(*MakeStateFolder(path));
+  EXPECT_EQ(ModeOf(path), 0700U);
+  EXPECT_FALSE(*MakeStateFolder(path));
+  umask(before);
+}
+
+TEST_F(FileTest, AFolderThatIsSharedOnPurposeIsNoStateFolder) {
+  const std::string shared = dir_.File("like-tmp");
+  ASSERT_TRUE(MakeDirs(shared).ok());
+  ASSERT_EQ(chmod(shared.c_str(), 01777), 0);
+  EXPECT_EQ(Slug(MakeStateFolder(shared).status()), "state.folder.shared");
+  EXPECT_EQ(ModeOf(shared), 01777U);
 }
 
 TEST_F(FileTest, MappedFileShowsTheBytesEvenAfterRemoval) {
