@@ -73,6 +73,39 @@ class Embedded(cli_case.Case):
         self.assertEqual(done.returncode, MISMATCH)
         self.assertFalse(os.path.exists(self.path("none.db")))
 
+    def check_damaged_logs(self):
+        """Flipped bits: an export is right, or an error. A check says which; what is whole can be kept."""
+        with open(self.path("tuner.db"), "rb") as f:
+            whole = f.read()
+        said = json.loads(self.good("log", "check", "--log", "tuner.db", "-o", "json"))
+        self.assertEqual((said["whole"], len(said["jobs"])), (True, 1))
+        right = self.good("log", "export", "--log", "tuner.db", "--features")
+        generator = numpy.random.default_rng(16)
+        refused = 0
+        for _ in range(16):
+            at = int(generator.integers(len(whole)))
+            with open(self.path("damaged.db"), "wb") as f:
+                f.write(whole[:at] + bytes([whole[at] ^ 1 << int(generator.integers(8))]) + whole[at + 1:])
+            done = self.call("log", "export", "--log", "damaged.db", "--features")
+            refused += done.returncode != OK
+            if done.returncode == OK:
+                self.assertEqual(done.stdout, right, at)
+        self.assertGreater(refused, 4, "most of a log is rows")
+        at = whole.index(b"split ")
+        with open(self.path("damaged.db"), "wb") as f:
+            f.write(whole[:at] + b"splat " + whole[at + 6:])
+        done = self.call("log", "check", "--log", "damaged.db")
+        self.assertEqual(done.returncode, FAILED, done.stdout)
+        self.assertIn("log.check.damaged", done.stderr)
+        self.assertIn("--skip-damaged", done.stderr)
+        for command in (["export"], ["merge", "damaged.db"]):
+            done = self.call("log", *command, "--log", "damaged.db" if command == ["export"] else "merged.db")
+            self.assertEqual(done.returncode, FAILED, done.stdout)
+            self.assertIn("log.check.damaged", done.stderr)
+        self.good("log", "export", "--log", "damaged.db", "--skip-damaged", "--features", "-o", "kept.jsonl")
+        self.good("log", "import", "kept.jsonl", "--log", "kept.db")
+        self.good("log", "check", "--log", "kept.db")
+
     def check_explain(self, usable, default, fastest, chosen):
         said = json.loads(self.good("log", "explain", fastest["task"], "--log", "tuner.db", "-o", "json"))
         self.assertEqual(said["chosen"]["measurement_id"], chosen["measurement_id"])
@@ -148,6 +181,7 @@ class Embedded(cli_case.Case):
         self.assertIn("measured with 1 threads", done.stderr)
         self.check_other_devices_records_never_count(lines)
         self.check_export_import_and_merge(lines)
+        self.check_damaged_logs()
         self.check_explain(usable, default, fastest, chosen)
 
         task = fastest["task"]
@@ -251,6 +285,23 @@ class Embedded(cli_case.Case):
         trials = [line["trial"] for line in lines if line["accepted"]]
         self.assertEqual(len(trials), len(set(trials)))
         self.assertLessEqual(len(trials), stats[0]["trials_ended"])  # the others were cancelled
+
+    def test_a_log_has_one_writer_under_all_its_names(self):
+        child = self.start_and_measure(100000, "--log", "tuner.db")
+        os.symlink("tuner.db", self.path("link.db"))
+        os.link(self.path("tuner.db"), self.path("hard.db"))
+        self.good("log", "export", "--log", "tuner.db", "-o", "some.jsonl")
+        for name in ("tuner.db", "link.db", "hard.db"):
+            done = self.call("log", "import", "some.jsonl", "--log", name)
+            self.assertEqual(done.returncode, UNAVAILABLE, done.stderr)
+            self.assertIn("log.open.in_use", done.stderr)
+        for name in ("link.db", "hard.db"):  # the name tuner.db has a state folder, which is locked, too
+            done = self.call(*self.tune_args(4, "--log", name))
+            self.assertEqual(done.returncode, UNAVAILABLE, done.stderr)
+            self.assertIn("log.open.in_use", done.stderr)
+        child.send_signal(signal.SIGTERM)
+        self.assertEqual(child.wait(cli_case.PATIENCE), FAILED, self.err())
+        self.good("log", "import", "some.jsonl", "--log", "link.db")
 
     def test_one_at_a_time_in_a_folder(self):
         child = self.start_and_measure(100000)

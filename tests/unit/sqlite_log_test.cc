@@ -1,6 +1,7 @@
 // What of the tuning log only a file can show, and the text of targets in its keys.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -40,6 +41,27 @@ TEST_F(SqliteLogTest, EverythingIsThereAfterReopening) {
   EXPECT_EQ(Value(log->GetTrial("j1", 1)).state, TrialState::kSucceeded);
   EXPECT_EQ(Value(log->ListRecords({.job = ""})).size(), 1U);
   EXPECT_FALSE(log->CreateJob(MakeJob("j2")).ok());
+}
+
+TEST_F(SqliteLogTest, AFileHasOneWriterUnderAllItsNamesAndAnyNumberOfReaders) {
+  const auto log = Value(OpenSqliteLog(path_));
+  const std::string soft = dir_.File("soft.db");
+  const std::string hard = dir_.File("hard.db");
+  ASSERT_EQ(symlink(path_.c_str(), soft.c_str()), 0);
+  ASSERT_TRUE(support::LinkFile(path_, hard).ok());
+  for (const std::string& name : {path_, soft, hard}) {
+    EXPECT_EQ(Slug(CheckLogIsFree(name)), "log.open.in_use") << name;
+  }
+  EXPECT_EQ(Slug(OpenSqliteLog(soft).status()), "log.open.in_use");
+  Value(OpenSqliteLog(soft, {.read_only = true}));
+  EXPECT_TRUE(CheckLogIsFree(dir_.File("none.db")).ok());
+  EXPECT_FALSE(support::FileExists(dir_.File("none.db")));
+}
+
+TEST_F(SqliteLogTest, AFileIsFreeAgainWhenItsWriterIsGone) {
+  Value(OpenSqliteLog(path_));
+  EXPECT_TRUE(CheckLogIsFree(path_).ok());
+  Value(OpenSqliteLog(path_));
 }
 
 TEST_F(SqliteLogTest, UniquenessOfMeasurementsIsTheDatabasesOwnRule) {
@@ -85,11 +107,14 @@ TEST_F(SqliteLogTest, RecordsOfAnOlderFileKeepTheirOrderAndNewOnesFollow) {
     sql::Database db = Value(sql::Database::Open(path_));
     ASSERT_TRUE(sql::Migrate(&db, TuningLogMigrations().first(5)).ok());
     ASSERT_TRUE(db.Exec("PRAGMA foreign_keys = OFF").ok());  // records alone will do
-    auto insert = Value(RowInserter<RecordRow>::Prepare(&db, "records"));
+    sql::Statement insert =
+        Value(db.Prepare(StrCat("INSERT INTO records (", ColumnList<RecordRow>(), ") VALUES (",
+                                FieldMarks<RecordRow>(), ")")));
     for (int64_t trial = 1; trial <= 3; ++trial) {
       RecordRow record = MakeRecord("j0", "conv0", trial, 1, 50);
       record.accepted = trial != 2;
-      ASSERT_TRUE(insert.Run(record).ok());
+      BindRow(record, &insert);
+      ASSERT_TRUE(insert.Run().ok());
     }
   }
   const auto log = Value(OpenSqliteLog(path_));
@@ -105,6 +130,7 @@ TEST_F(SqliteLogTest, RecordsOfAnOlderFileKeepTheirOrderAndNewOnesFollow) {
     known.push_back(record.measurement_id);
   }
   EXPECT_THAT(known, testing::ElementsAre("j0/conv0/1/1", "j0/conv0/3/1", "j1/conv0/1/1"));
+  EXPECT_EQ(Value(CheckLogFile(path_, CheckDepth::kRows)).damaged(), 0);
 }
 
 TEST_F(SqliteLogTest, AFullDiskIsAnErrorAndTheLogGoesOnAfterwards) {

@@ -10,6 +10,7 @@
 
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/log/log_check.h"
 #include "tuner_server/log/memory_log.h"
 #include "tuner_server/log/sqlite_log.h"
 
@@ -120,6 +121,15 @@ class TuningLogTest : public testing::TestWithParam<Implementation> {
   void Open() {
     log_.reset();
     log_ = GetParam().on_disk ? Value(OpenSqliteLog(dir_.File("tuner.db"))) : MakeMemoryLog();
+  }
+
+  // Whatever a test did, the file is whole: no way of writing forgets the checksum.
+  void TearDown() override {
+    if (!GetParam().on_disk) return;
+    log_.reset();
+    const LogHealth health = Value(CheckLogFile(dir_.File("tuner.db"), CheckDepth::kFully));
+    EXPECT_TRUE(health.whole()) << support::Join(health.examples, "\n")
+                                << support::Join(health.structure, "\n");
   }
 
   // A job with two tasks and one batch of three trials of the first task, one of them drafted.

@@ -101,6 +101,13 @@ constexpr AdviceRow kAdvice[] = {
     {"log.open.version",
      "a log of an older version is brought up to date by what writes to it (tilewright tune --log, "
      "or the server that it belongs to); one of a newer version needs that version"},
+    {"log.check.damaged",
+     "restore a backup ('tilewright backup restore'), or keep what is whole: 'tilewright log "
+     "export "
+     "--skip-damaged -o FILE', then 'tilewright log import FILE' into a new log"},
+    {"log.row.damaged", "'tilewright log check --log FILE' says what is whole and how to keep it"},
+    {"log.open.in_use",
+     "wait until it has ended, or stop it; into the log of a running server, import with --server"},
     {"log.module_version.pruned", "'tilewright modules list' shows what is there"},
     {"module.file", "the module is damaged: compile or fetch it again"},
     {"module.manifest",

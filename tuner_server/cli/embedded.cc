@@ -17,7 +17,9 @@
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/process.h"
+#include "deploy/support/state_folder.h"
 #include "deploy/support/strings.h"
+#include "tuner_server/log/sqlite_log.h"
 
 namespace tilewright::cli {
 namespace {
@@ -118,7 +120,7 @@ class Service {
         StrCat("tilewright-", name_, ": ", why, "; log ", log_file_, "; ", tail.substr(line)));
   }
 
-  void WriteLog() { (void)support::WriteFileAtomic(log_file_, child_->stderr_tail()); }
+  void WriteLog() { (void)support::WriteFileAtomic(log_file_, child_->stderr_tail(), 0600); }
 
   std::string name_;
   std::vector<std::string> args_;
@@ -132,12 +134,18 @@ class Service {
   int restarts_ = 0;
 };
 
+// A folder that other users can write to stays as it is: the daemons say so in their logs.
+absl::Status PrepareFolder(const std::string& path) {
+  const absl::Status made = support::MakeStateFolder(path).status();
+  return absl::IsFailedPrecondition(made) ? absl::OkStatus() : made;
+}
+
 // Makes the tuner's log the file that the user named.
 absl::Status LinkLog(const std::string& state_dir, const std::string& log_path) {
   if (log_path.empty()) return absl::OkStatus();
   TW_ASSIGN(const std::string wanted, AbsolutePath(log_path));
   const std::string link = EmbeddedLog(state_dir);
-  TW_TRY(support::MakeDirs(support::DirName(link)));
+  TW_TRY(PrepareFolder(support::DirName(link)));
   char present[4096];
   const ssize_t length = readlink(link.c_str(), present, sizeof present);
   if (length > 0 && std::string_view(present, static_cast<size_t>(length)) == wanted) {
@@ -251,13 +259,15 @@ absl::StatusOr<std::unique_ptr<EmbeddedFleet>> EmbeddedFleet::Start(
   if (state_dir.empty()) {
     TW_ASSIGN(state_dir, EmbeddedStateDir(options.log_path));
   }
-  TW_TRY(support::MakeDirs(state_dir));
+  TW_TRY(PrepareFolder(state_dir));
   auto lock = support::FileLock::TryLock(PathJoin(state_dir, "embedded.lock"));
   if (!lock.ok()) {
     if (lock.status().code() != absl::StatusCode::kUnavailable) return lock.status();
     return support::Unavailable("cli.embedded.locked", support::StatusText(lock.status()));
   }
   TW_TRY(LinkLog(state_dir, options.log_path));
+  // The tuner would find out by itself, but its words are in a log file.
+  if (!options.log_path.empty()) TW_TRY(log::CheckLogIsFree(options.log_path));
   auto impl = std::make_unique<Impl>(state_dir, *std::move(lock));
   TW_TRY(impl->Start());
   return std::unique_ptr<EmbeddedFleet>(new EmbeddedFleet(std::move(impl)));

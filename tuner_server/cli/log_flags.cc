@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "tuner_server/cli/command_flags.h"
+#include "tuner_server/cli/log_check_command.h"
 #include "tuner_server/cli/log_commands.h"
 #include "tuner_server/cli/log_explain.h"
 #include "tuner_server/cli/log_import.h"
@@ -124,15 +125,31 @@ void AddLog(CLI::App* app, Action* action) {
   CLI::App* command = AddCommand(
       group, "export", "records as JSON lines",
       "  tilewright log export --log tuner.db > records.jsonl\n"
-      "  tilewright log export dqn-1 --drafts --features --server tuner:7000 -o drafts.jsonl\n");
+      "  tilewright log export dqn-1 --drafts --features --server tuner:7000 -o drafts.jsonl\n"
+      "  tilewright log export --log damaged.db --skip-damaged -o whole.jsonl\n"
+      "\nA log file is read through first. If any of it is damaged, nothing is exported.\n");
   command->add_option("JOB", exported->request.job, "id of the job (default: all)");
   AddLogPlace(command, &exported->place);
   command->add_flag("--features", exported->request.features, "with the feature vectors");
   command->add_flag("--drafts", exported->request.drafts,
                     "the drafts considered for each batch instead of the records");
+  command->add_flag("--skip-damaged", exported->request.skip_damaged,
+                    "of a damaged log file: export what is whole");
   command->add_option("-o,--output", exported->output,
                       "file (default: standard output); FILE.sha256 is written, too");
   command->callback([=] { *action = [exported] { return LogExport(*exported); }; });
+
+  auto check = std::make_shared<LogCheckOptions>();
+  command = AddCommand(
+      group, "check", "what of a log file is as it was written, row by row",
+      "  tilewright log check --log tuner.db\n"
+      "\nExit code 1 if anything is damaged. The log may be in use. To keep what is whole:\n"
+      "  tilewright log export --log tuner.db --skip-damaged --features -o whole.jsonl\n"
+      "  tilewright log import whole.jsonl --log new.db\n");
+  command->add_option("--log", check->log_path,
+                      "tuning log (default: that of 'tilewright tune' on this machine)");
+  AddFormat(command, kOutputFlag, &check->format);
+  command->callback([=] { *action = [check] { return LogCheck(*check); }; });
 
   auto stats = std::make_shared<LogStatsOptions>();
   command = AddCommand(group, "stats", "outcomes, times, gains, quality of the cost models",

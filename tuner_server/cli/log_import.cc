@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -11,6 +10,7 @@
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/log/import_export.h"
+#include "tuner_server/log/log_check.h"
 #include "tuner_server/log/sqlite_log.h"
 
 namespace tilewright::cli {
@@ -46,6 +46,7 @@ absl::StatusOr<std::string> LinesOf(const LogImportOptions& options, const std::
   TW_ASSIGN(std::string bytes, support::ReadFile(path, kMaxImportBytes));
   TW_TRY(CheckSum(options, path, bytes));
   if (!std::string_view(bytes).starts_with(kSqliteMagic)) return bytes;
+  TW_TRY(log::RequireWhole(path));
   TW_ASSIGN(const auto log, log::OpenSqliteLog(path, {.read_only = true}));
   std::string lines;
   for (const bool drafts : {false, true}) {
@@ -56,18 +57,6 @@ absl::StatusOr<std::string> LinesOf(const LogImportOptions& options, const std::
                           }));
   }
   return lines;
-}
-
-// The log of a daemon that runs belongs to it.
-absl::StatusOr<std::optional<support::FileLock>> LockOf(const std::string& log_path) {
-  const std::string path = support::PathJoin(support::DirName(log_path), "lock");
-  if (!support::FileExists(path)) return std::optional<support::FileLock>();
-  auto lock = support::FileLock::TryLock(path);
-  if (!lock.ok()) {
-    return support::WithContext(lock.status(),
-                                "a server uses this log: import with --server, or stop it first");
-  }
-  return std::optional<support::FileLock>(*std::move(lock));
 }
 
 // The lines travel as an artifact, so that what arrives is what was sent.
@@ -128,7 +117,7 @@ absl::Status Import(const LogImportOptions& options) {
       return ImportAt(&server, lines, options.job_prefix);
     });
   }
-  TW_ASSIGN(const auto lock, LockOf(options.log_path));
+  TW_TRY(log::CheckLogIsFree(options.log_path));
   // Made when the sources have been read and found whole: a refused import leaves no empty log.
   std::unique_ptr<log::TuningLog> log;
   return ImportAll(options, [&](const std::string& lines) -> absl::StatusOr<log::ImportReport> {

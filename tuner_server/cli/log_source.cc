@@ -1,10 +1,13 @@
 #include "tuner_server/cli/log_source.h"
 
+#include <cstdio>
+
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
 #include "tuner_server/cli/embedded.h"
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/log/import_export.h"
+#include "tuner_server/log/log_check.h"
 #include "tuner_server/log/memory_log.h"
 #include "tuner_server/log/sqlite_log.h"
 
@@ -14,6 +17,22 @@ namespace {
 absl::StatusOr<std::unique_ptr<log::TuningLog>> OpenFile(const std::string& path) {
   TW_TRY(support::FileSize(path).status());  // not_found says which file
   return log::OpenSqliteLog(path, {.read_only = true});
+}
+
+// What is to be exported is whole, or is what is whole of it.
+absl::StatusOr<std::unique_ptr<log::TuningLog>> OpenForExport(const std::string& path,
+                                                              bool skip_damaged) {
+  TW_TRY(support::FileSize(path).status());
+  if (!skip_damaged) {
+    TW_TRY(log::RequireWhole(path));
+    return OpenFile(path);
+  }
+  TW_ASSIGN(const log::LogHealth health, log::CheckLogFile(path, log::CheckDepth::kRows));
+  if (!health.whole()) {
+    std::fprintf(stderr, "left out: %lld damaged rows and what belongs to them; see 'log check'\n",
+                 static_cast<long long>(health.damaged()));
+  }
+  return log::OpenSqliteLog(path, {.read_only = true, .whole_rows_only = true});
 }
 
 absl::Status StreamFromServer(const ServerPlace& server, const ExportRequest& request,
@@ -73,9 +92,17 @@ absl::StatusOr<std::unique_ptr<log::TuningLog>> OpenLog(const LogPlace& place,
 
 absl::Status StreamExport(const LogPlace& place, const ExportRequest& request,
                           const std::function<absl::Status(std::string_view)>& sink) {
-  if (place.log_path.empty()) return StreamFromServer(place.server, request, sink);
-  TW_ASSIGN(const std::unique_ptr<log::TuningLog> log, OpenFile(place.log_path));
-  return log::ExportLog(log.get(), {LastPart(request.job), request.features, request.drafts}, sink);
+  if (place.log_path.empty()) {
+    if (!request.skip_damaged) return StreamFromServer(place.server, request, sink);
+    return support::InvalidArgument(
+        "cli.usage.skip_damaged",
+        "--skip-damaged reads a log file: expected --log, found a server");
+  }
+  TW_ASSIGN(const std::unique_ptr<log::TuningLog> log,
+            OpenForExport(place.log_path, request.skip_damaged));
+  return log::ExportLog(
+      log.get(), {LastPart(request.job), request.features, request.drafts, request.skip_damaged},
+      sink);
 }
 
 }  // namespace tilewright::cli

@@ -22,6 +22,7 @@ struct ExportRequest {
   std::string job;  // id or full name; empty: all
   bool features = false;
   bool drafts = false;
+  bool skip_damaged = false;  // of a log file: what is whole, with a note of what is not
 };
 
 // --log, else --server, else TILEWRIGHT_SERVER, else the log of `tilewright tune` on this machine.
@@ -33,7 +34,8 @@ absl::StatusOr<LogPlace> ResolveLogPlace(const LogPlace& flags);
 absl::StatusOr<std::unique_ptr<log::TuningLog>> OpenLog(const LogPlace& place,
                                                         const std::string& job, bool drafts);
 
-// The lines of the export as they come, in pieces of whole lines or of arbitrary size.
+// The lines of the export as they come, in pieces of whole lines or of arbitrary size. A log file is
+// read through before its first line: data_loss (log.check.damaged) if any of it is damaged.
 absl::Status StreamExport(const LogPlace& place, const ExportRequest& request,
                           const std::function<absl::Status(std::string_view)>& sink);
 

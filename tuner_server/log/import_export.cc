@@ -140,14 +140,16 @@ class Context {
   absl::StatusOr<const JobRow*> Job(const std::string& id) {
     const auto it = jobs_.find(id);
     if (it != jobs_.end()) return &it->second;
-    TW_ASSIGN(jobs_[id], log_->GetJob(id));
+    TW_ASSIGN(const JobRow job, log_->GetJob(id));
     TW_ASSIGN(const std::vector<TaskRow> tasks, log_->ListTasks(id));
     for (const TaskRow& task : tasks) tasks_[{id, task.name}] = task;
-    return &jobs_[id];
+    return &(jobs_[id] = job);
   }
   // REQUIRES: Job(job) was called.
-  const TaskRow& Task(const std::string& job, const std::string& name) {
-    return tasks_[{job, name}];
+  absl::StatusOr<const TaskRow*> Task(const std::string& job, const std::string& name) {
+    const auto it = tasks_.find({job, name});
+    if (it != tasks_.end()) return &it->second;
+    return support::NotFound("log.task.not_found", support::StrCat(job, "/", name));
   }
 
  private:
@@ -156,8 +158,11 @@ class Context {
   std::map<std::pair<std::string, std::string>, TaskRow> tasks_;
 };
 
-Json RecordLine(const RecordRow& record, const TrialRow& trial, const TaskRow& task,
-                const JobRow& job, bool features) {
+absl::StatusOr<Json> RecordLine(TuningLog* log, Context* context, const RecordRow& record,
+                                bool features) {
+  TW_ASSIGN(const JobRow* job, context->Job(record.job));
+  TW_ASSIGN(const TaskRow* task, context->Task(record.job, record.task));
+  TW_ASSIGN(const TrialRow trial, log->GetTrial(record.job, record.trial));
   Json line;
   line["schema"] = kExportSchema;
   line["kind"] = "record";
@@ -170,8 +175,8 @@ Json RecordLine(const RecordRow& record, const TrialRow& trial, const TaskRow& t
   DeviceFields(record, JsonWriter(&device));
   line["device"] = std::move(device);
   TrialFields(trial, put);
-  TaskFields(task, put);
-  JobFields(job, put);
+  TaskFields(*task, put);
+  JobFields(*job, put);
   if (features) line["features"] = trial.features;
   return line;
 }
@@ -183,10 +188,10 @@ absl::Status ExportRecords(TuningLog* log, const ExportOptions& options, LineSin
     TW_ASSIGN(const std::vector<RecordRow> records, log->ListRecords(query));
     if (records.empty()) return absl::OkStatus();
     for (const RecordRow& record : records) {
-      TW_ASSIGN(const JobRow* job, context.Job(record.job));
-      TW_ASSIGN(const TrialRow trial, log->GetTrial(record.job, record.trial));
-      TW_TRY(sink->Add(RecordLine(record, trial, context.Task(record.job, record.task), *job,
-                                  options.features)));
+      const auto line = RecordLine(log, &context, record, options.features);
+      if (options.skip_incomplete && absl::IsNotFound(line.status())) continue;
+      TW_TRY(line.status());
+      TW_TRY(sink->Add(*line));
     }
     query.after_seq = records.back().seq;
   }

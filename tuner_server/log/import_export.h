@@ -39,6 +39,9 @@ struct ExportOptions {
   std::string job = {};   // empty: all jobs
   bool features = false;  // with the feature vectors
   bool drafts = false;    // the drafts of all batches instead of the records
+  // Leaves out records whose trial, task or job the log does not have, as one that was opened with
+  // whole_rows_only may not. Otherwise that is an error.
+  bool skip_incomplete = false;
 };
 
 // Calls `sink` with pieces of whole lines, in order of arrival. not_found for an unknown job; an

@@ -318,14 +318,34 @@ ALTER TABLE new_signatures RENAME TO module_signatures;
 CREATE TABLE module_numbering (since_us INTEGER NOT NULL) STRICT;
 )sql";
 
-constexpr std::array<sql::Migration, 8> kMigrations = {{{1, kVersion1},
+// 9: a checksum in each row, and the columns that it is about. Rows get theirs when the log is
+// opened for writing (row_seals.h), these and those of every later version alike.
+constexpr std::string_view kVersion9 = R"sql(
+ALTER TABLE jobs ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE batches ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE drafts ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE trials ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE records ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE models ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE module_versions ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE module_aliases ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE module_signatures ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE sealed_tables (
+  name TEXT NOT NULL PRIMARY KEY,
+  columns TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql";
+
+constexpr std::array<sql::Migration, 9> kMigrations = {{{1, kVersion1},
                                                         {2, kVersion2},
                                                         {3, kVersion3},
                                                         {4, kVersion4},
                                                         {5, kVersion5},
                                                         {6, kVersion6},
                                                         {7, kVersion7},
-                                                        {8, kVersion8}}};
+                                                        {8, kVersion8},
+                                                        {9, kVersion9}}};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "deploy/sql/database.h"
 #include "deploy/support/failpoint.h"
+#include "deploy/support/file.h"
 #include "deploy/support/mutex.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/log/sqlite_rows.h"
@@ -21,9 +23,15 @@ namespace tilewright::log {
 absl::Status CommitBetween(support::Failpoint before, sql::Transaction* transaction,
                            support::Failpoint after);
 
+// Opens a log file of this version for reading.
+absl::StatusOr<sql::Database> OpenForReading(const std::string& path, bool quick_check);
+
 class SqliteLog final : public TuningLog {
  public:
-  explicit SqliteLog(sql::Database db) : db_(std::move(db)) {}
+  // `lock` keeps other writers away; a reader needs none. With `whole_rows_only` damaged rows are
+  // not there; otherwise they are errors.
+  SqliteLog(std::optional<support::FileLock> lock, sql::Database db, bool whole_rows_only)
+      : lock_(std::move(lock)), whole_rows_only_(whole_rows_only), db_(std::move(db)) {}
 
   absl::StatusOr<CreatedJob> CreateJob(const JobRow& job) override;
   absl::StatusOr<JobRow> GetJob(const std::string& id) override;
@@ -79,23 +87,24 @@ class SqliteLog final : public TuningLog {
   absl::StatusOr<int64_t> AddImported(const Import& rows) override;
 
  private:
+  // Rows "WHERE ...", for ReadRow.
   template <typename Row>
-  absl::StatusOr<sql::Statement> Select(std::string_view table, std::string_view rest,
-                                        std::string_view more_columns = "") TW_REQUIRES(mutex_) {
-    return db_.Prepare(
-        support::StrCat("SELECT ", ColumnList<Row>(), more_columns, " FROM ", table, " ", rest));
+  absl::StatusOr<sql::Statement> Select(std::string_view rest, std::string_view more_columns = "")
+      TW_REQUIRES(mutex_) {
+    return db_.Prepare(support::StrCat(
+        "SELECT ", ColumnList<Row>(), ", ", WholeTest<Row>(), more_columns, " FROM ",
+        whole_rows_only_ ? WholeRows<Row>() : Table<Row>::kName, " ", rest));
   }
 
   template <typename Row>
-  absl::Status InsertOne(std::string_view table, const Row& row, std::string_view verb = "")
-      TW_REQUIRES(mutex_) {
-    TW_ASSIGN(auto insert, RowInserter<Row>::Prepare(&db_, table, verb));
+  absl::Status InsertOne(const Row& row, std::string_view verb = "") TW_REQUIRES(mutex_) {
+    TW_ASSIGN(auto insert, RowInserter<Row>::Prepare(&db_, verb));
     return insert.Run(row);
   }
 
   template <typename Row>
-  absl::Status InsertAll(std::string_view table, const std::vector<Row>& rows) TW_REQUIRES(mutex_) {
-    TW_ASSIGN(auto insert, RowInserter<Row>::Prepare(&db_, table, "OR IGNORE"));
+  absl::Status InsertAll(const std::vector<Row>& rows) TW_REQUIRES(mutex_) {
+    TW_ASSIGN(auto insert, RowInserter<Row>::Prepare(&db_, "OR IGNORE"));
     for (const Row& row : rows) TW_TRY(insert.Run(row));
     return absl::OkStatus();
   }
@@ -127,6 +136,8 @@ class SqliteLog final : public TuningLog {
   absl::StatusOr<sql::Statement> SelectAccepted(const RecordKey& key, std::string_view rest)
       TW_REQUIRES(mutex_);
 
+  std::optional<support::FileLock> lock_;  // dropped after the database is closed
+  const bool whole_rows_only_;
   support::Mutex mutex_;
   sql::Database db_ TW_GUARDED_BY(mutex_);
 };

@@ -13,18 +13,18 @@ absl::StatusOr<CreatedJob> SqliteLog::CreateJob(const JobRow& job) {
   MutexLock lock(mutex_);
   TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
   if (!job.request_id.empty()) {
-    TW_ASSIGN(Statement find, Select<JobRow>("jobs", "WHERE request_id = ?1"));
+    TW_ASSIGN(Statement find, Select<JobRow>("WHERE request_id = ?1"));
     find.BindText(1, job.request_id);
     TW_ASSIGN(const std::vector<JobRow> same, ReadRows<JobRow>(&find));
     if (!same.empty()) return AnswerRepeatedRequest(same.front(), job);
   }
-  TW_ASSIGN(Statement find, Select<JobRow>("jobs", "WHERE id = ?1"));
+  TW_ASSIGN(Statement find, Select<JobRow>("WHERE id = ?1"));
   find.BindText(1, job.id);
   TW_ASSIGN(const std::vector<JobRow> same, ReadRows<JobRow>(&find));
   if (!same.empty()) return JobExists(job.id);
   CreatedJob created{job, false};
   TW_ASSIGN(created.job.number, db_.QueryInt64("SELECT ifnull(max(number), 0) + 1 FROM jobs"));
-  TW_TRY(InsertOne("jobs", created.job));
+  TW_TRY(InsertOne(created.job));
   TW_TRY(AddEvent(job.id, {.kind = EventRow::Kind::kState,
                            .at_us = job.created_us,
                            .state = created.job.state,
@@ -41,8 +41,7 @@ absl::StatusOr<JobRow> SqliteLog::GetJob(const std::string& id) {
 absl::StatusOr<std::vector<JobRow>> SqliteLog::ListJobs(const JobQuery& query) {
   MutexLock lock(mutex_);
   TW_ASSIGN(Statement find,
-            Select<JobRow>("jobs",
-                           "WHERE (?1 = 0 OR number < ?1) AND (?2 = 0 OR state NOT IN "
+            Select<JobRow>("WHERE (?1 = 0 OR number < ?1) AND (?2 = 0 OR state NOT IN "
                            "('SUCCEEDED', 'FAILED', 'CANCELLED')) ORDER BY number DESC LIMIT ?3"));
   find.BindInt64(1, query.before_number).BindInt64(2, query.open_only).BindInt64(3, query.limit);
   return ReadRows<JobRow>(&find);
@@ -104,7 +103,7 @@ absl::Status SqliteLog::PutTasks(const std::string& job, const std::string& tool
   TW_ASSIGN(JobRow row, ReadJob(job));
   TW_ASSIGN(const std::vector<TaskRow> stored, ReadTasks(job));
   if (stored.empty()) {
-    TW_ASSIGN(auto insert, RowInserter<TaskRow>::Prepare(&db_, "tasks"));
+    TW_ASSIGN(auto insert, RowInserter<TaskRow>::Prepare(&db_));
     for (const TaskRow& task : tasks) TW_TRY(insert.Run(task));
   } else {
     TW_TRY(CheckSameTasks(stored, tasks));
@@ -137,16 +136,21 @@ absl::StatusOr<std::vector<TaskRow>> SqliteLog::DistinctTasks(int64_t before_us)
 }
 
 absl::StatusOr<JobRow> SqliteLog::ReadJob(const std::string& id) {
-  TW_ASSIGN(Statement find, Select<JobRow>("jobs", "WHERE id = ?1"));
+  TW_ASSIGN(Statement find, Select<JobRow>("WHERE id = ?1"));
   find.BindText(1, id);
   return ReadOne<JobRow>(&find, "job", id);
 }
 
 absl::Status SqliteLog::WriteJob(const JobRow& job) {
-  TW_ASSIGN(Statement set,
-            db_.Prepare("UPDATE jobs SET state = ?2, state_reason = ?3, updated_us = ?4, "
-                        "started_us = ?5, ended_us = ?6, elapsed_s = ?7, toolchain = ?8, "
-                        "model_name = ?9 WHERE id = ?1"));
+  TW_ASSIGN(Statement set, db_.Prepare(SealedUpdate<JobRow>({{"state", "?2"},
+                                                             {"state_reason", "?3"},
+                                                             {"updated_us", "?4"},
+                                                             {"started_us", "?5"},
+                                                             {"ended_us", "?6"},
+                                                             {"elapsed_s", "?7"},
+                                                             {"toolchain", "?8"},
+                                                             {"model_name", "?9"}},
+                                                            "id = ?1")));
   return set.BindText(1, job.id)
       .BindText(2, JobStateName(job.state))
       .BindText(3, job.state_reason)
@@ -160,7 +164,7 @@ absl::Status SqliteLog::WriteJob(const JobRow& job) {
 }
 
 absl::Status SqliteLog::WriteElapsed(const std::string& job, double elapsed_s) {
-  TW_ASSIGN(Statement set, db_.Prepare("UPDATE jobs SET elapsed_s = ?2 WHERE id = ?1"));
+  TW_ASSIGN(Statement set, db_.Prepare(SealedUpdate<JobRow>({{"elapsed_s", "?2"}}, "id = ?1")));
   return set.BindText(1, job).BindDouble(2, elapsed_s).Run();
 }
 
@@ -179,7 +183,7 @@ absl::Status SqliteLog::AddEvent(const std::string& job, const EventRow& event) 
 }
 
 absl::StatusOr<std::vector<TaskRow>> SqliteLog::ReadTasks(const std::string& job) {
-  TW_ASSIGN(Statement find, Select<TaskRow>("tasks", "WHERE job = ?1 ORDER BY task_index"));
+  TW_ASSIGN(Statement find, Select<TaskRow>("WHERE job = ?1 ORDER BY task_index"));
   find.BindText(1, job);
   return ReadRows<TaskRow>(&find);
 }

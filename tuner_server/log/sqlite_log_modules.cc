@@ -14,7 +14,7 @@ using support::MutexLock;
 
 absl::Status SqliteLog::AddModel(const ModelRow& model) {
   MutexLock lock(mutex_);
-  TW_TRY(InsertOne("models", model, "OR IGNORE"));
+  TW_TRY(InsertOne(model, "OR IGNORE"));
   support::HitFailpoint(Failpoint::tuner_model_added);
   return absl::OkStatus();
 }
@@ -22,8 +22,7 @@ absl::Status SqliteLog::AddModel(const ModelRow& model) {
 absl::StatusOr<ModelRow> SqliteLog::GetModel(const std::string& job, const std::string& id) {
   MutexLock lock(mutex_);
   TW_ASSIGN(Statement find,
-            Select<ModelRow>("models",
-                             "WHERE id = ?1 AND (?2 = '' OR job = ?2) ORDER BY seq DESC LIMIT 1"));
+            Select<ModelRow>("WHERE id = ?1 AND (?2 = '' OR job = ?2) ORDER BY seq DESC LIMIT 1"));
   find.BindText(1, id).BindText(2, job);
   TW_ASSIGN(ModelRow model, ReadOne<ModelRow>(&find, "model", id));
   return WithBytes(std::move(model));
@@ -31,7 +30,7 @@ absl::StatusOr<ModelRow> SqliteLog::GetModel(const std::string& job, const std::
 
 absl::StatusOr<std::vector<ModelRow>> SqliteLog::ListModels(const std::string& job) {
   MutexLock lock(mutex_);
-  TW_ASSIGN(Statement find, Select<ModelRow>("models", "WHERE job = ?1 ORDER BY seq"));
+  TW_ASSIGN(Statement find, Select<ModelRow>("WHERE job = ?1 ORDER BY seq"));
   find.BindText(1, job);
   TW_ASSIGN(std::vector<ModelRow> models, ReadRows<ModelRow>(&find));
   for (ModelRow& model : models) model.bytes.clear();
@@ -59,8 +58,10 @@ absl::StatusOr<bool> SqliteLog::PruneSearch(const std::string& job) {
   TW_TRY(drafts.BindText(1, job).Run());
   bool pruned = db_.changes() > 0;
   TW_ASSIGN(Statement models,
-            db_.Prepare("UPDATE models SET bytes = x'' WHERE job = ?1 AND bytes <> x'' AND "
-                        "seq < (SELECT max(seq) FROM models WHERE job = ?1)"));
+            db_.Prepare(SealedUpdate<ModelRow>(
+                {{"bytes", "x''"}},
+                "job = ?1 AND bytes <> x'' AND seq < (SELECT max(seq) FROM models WHERE job = "
+                "?1)")));
   TW_TRY(models.BindText(1, job).Run());
   pruned = pruned || db_.changes() > 0;
   TW_TRY(transaction.Commit());
@@ -82,7 +83,7 @@ absl::StatusOr<ModuleVersionRow> SqliteLog::AddModuleVersion(const ModuleVersion
   MutexLock lock(mutex_);
   TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
   if (!version.job.empty()) {
-    TW_ASSIGN(Statement find, Select<ModuleVersionRow>("module_versions", "WHERE job = ?1"));
+    TW_ASSIGN(Statement find, Select<ModuleVersionRow>("WHERE job = ?1"));
     find.BindText(1, version.job);
     TW_ASSIGN(std::vector<ModuleVersionRow> same, ReadRows<ModuleVersionRow>(&find));
     if (!same.empty()) return std::move(same.front());
@@ -94,7 +95,7 @@ absl::StatusOr<ModuleVersionRow> SqliteLog::AddModuleVersion(const ModuleVersion
   TW_TRY(last.Step().status());
   row.number = std::max(row.number, last.ColumnInt64(0));
   last.Reset();
-  TW_TRY(InsertOne("module_versions", row));
+  TW_TRY(InsertOne(row));
   TW_TRY(WritePublished(row.job, row));
   TW_TRY(
       CommitBetween(Failpoint::tuner_version_adding, &transaction, Failpoint::tuner_version_added));
@@ -107,8 +108,7 @@ absl::StatusOr<ModuleVersionRow> SqliteLog::UseModuleVersion(const std::string& 
   MutexLock lock(mutex_);
   TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
   TW_ASSIGN(Statement find,
-            Select<ModuleVersionRow>("module_versions",
-                                     "WHERE recipe = ?1 AND recipe <> '' AND module = ?2 AND "
+            Select<ModuleVersionRow>("WHERE recipe = ?1 AND recipe <> '' AND module = ?2 AND "
                                      "pruned_us = 0 ORDER BY number DESC LIMIT 1"));
   find.BindText(1, recipe).BindText(2, module);
   TW_ASSIGN(ModuleVersionRow row,
@@ -128,7 +128,6 @@ absl::StatusOr<ModuleVersionRow> SqliteLog::GetModuleVersion(const std::string& 
 absl::StatusOr<ModulePage> SqliteLog::ListModuleVersions(const ModuleQuery& query) {
   MutexLock lock(mutex_);
   TW_ASSIGN(Statement find, Select<ModuleVersionRow>(
-                                "module_versions",
                                 "WHERE (?1 = '' OR module = ?1) AND (?2 = '' OR model_sha256 = ?2)"
                                 " AND (?3 = '' OR instr(' ' || task_hashes || ' ', "
                                 "' ' || ?3 || ' ') > 0) AND (?4 = 0 OR seq < ?4) "
@@ -165,7 +164,7 @@ absl::Status SqliteLog::SetModuleAlias(const ModuleAliasRow& alias) {
   }
   TW_ASSIGN(const ModuleVersionRow version, ReadVersion(alias.module, alias.number));
   if (version.pruned_us != 0) return VersionPruned(version);
-  TW_TRY(InsertOne("module_aliases", alias, "OR REPLACE"));
+  TW_TRY(InsertOne(alias, "OR REPLACE"));
   return transaction.Commit();
 }
 
@@ -173,8 +172,7 @@ absl::StatusOr<std::vector<ModuleAliasRow>> SqliteLog::ListModuleAliases(
     const std::string& module) {
   MutexLock lock(mutex_);
   TW_ASSIGN(Statement find,
-            Select<ModuleAliasRow>("module_aliases",
-                                   "WHERE ?1 = '' OR module = ?1 ORDER BY module, alias"));
+            Select<ModuleAliasRow>("WHERE ?1 = '' OR module = ?1 ORDER BY module, alias"));
   find.BindText(1, module);
   return ReadRows<ModuleAliasRow>(&find);
 }
@@ -183,15 +181,14 @@ absl::Status SqliteLog::AddModuleSignature(const ModuleSignatureRow& signature) 
   MutexLock lock(mutex_);
   TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
   TW_TRY(ReadVersion(signature.module, signature.number).status());
-  TW_TRY(InsertOne("module_signatures", signature, "OR IGNORE"));
+  TW_TRY(InsertOne(signature, "OR IGNORE"));
   return transaction.Commit();
 }
 
 absl::StatusOr<std::vector<ModuleSignatureRow>> SqliteLog::ListModuleSignatures(
     const std::string& module, int64_t number) {
   MutexLock lock(mutex_);
-  TW_ASSIGN(Statement find, Select<ModuleSignatureRow>("module_signatures",
-                                                       "WHERE module = ?1 AND number = ?2 "
+  TW_ASSIGN(Statement find, Select<ModuleSignatureRow>("WHERE module = ?1 AND number = ?2 "
                                                        "ORDER BY key_id, format, signature"));
   find.BindText(1, module).BindInt64(2, number);
   return ReadRows<ModuleSignatureRow>(&find);
@@ -202,9 +199,10 @@ absl::StatusOr<std::vector<ModuleVersionRow>> SqliteLog::PruneModuleVersions(
   MutexLock lock(mutex_);
   TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
   TW_ASSIGN(Statement mark,
-            db_.Prepare("UPDATE module_versions SET pruned_us = ?3 WHERE module = ?1 AND number "
-                        "= ?2 AND pruned_us = 0 AND NOT EXISTS (SELECT 1 FROM module_aliases AS a "
-                        "WHERE a.module = ?1 AND a.number = ?2)"));
+            db_.Prepare(SealedUpdate<ModuleVersionRow>(
+                {{"pruned_us", "?3"}},
+                "module = ?1 AND number = ?2 AND pruned_us = 0 AND NOT EXISTS (SELECT 1 FROM "
+                "module_aliases AS a WHERE a.module = ?1 AND a.number = ?2)")));
   std::vector<ModuleVersionRow> marked;
   for (const ModuleVersionRow& wanted : versions) {
     TW_ASSIGN(ModuleVersionRow version, ReadVersion(wanted.module, wanted.number));
@@ -231,14 +229,14 @@ absl::Status SqliteLog::KeepModuleNumbers(int64_t now_us) {
 }
 
 absl::StatusOr<ModuleVersionRow> SqliteLog::ReadVersion(const std::string& module, int64_t number) {
-  TW_ASSIGN(Statement find,
-            Select<ModuleVersionRow>("module_versions", "WHERE module = ?1 AND number = ?2"));
+  TW_ASSIGN(Statement find, Select<ModuleVersionRow>("WHERE module = ?1 AND number = ?2"));
   find.BindText(1, module).BindInt64(2, number);
   return ReadOne<ModuleVersionRow>(&find, "module_version", ModuleVersionName(module, number));
 }
 
 absl::Status SqliteLog::WritePublished(const std::string& job, const ModuleVersionRow& version) {
-  TW_ASSIGN(Statement set, db_.Prepare("UPDATE jobs SET published_module = ?2 WHERE id = ?1"));
+  TW_ASSIGN(Statement set,
+            db_.Prepare(SealedUpdate<JobRow>({{"published_module", "?2"}}, "id = ?1")));
   return set.BindText(1, job).BindText(2, ModuleVersionName(version.module, version.number)).Run();
 }
 

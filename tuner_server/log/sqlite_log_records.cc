@@ -86,14 +86,14 @@ absl::StatusOr<int64_t> SqliteLog::AddImported(const Import& rows) {
   for (JobRow job : rows.jobs) {
     if (ReadJob(job.id).ok()) continue;
     job.number = ++number;
-    TW_TRY(InsertOne("jobs", job));
+    TW_TRY(InsertOne(job));
   }
-  TW_TRY(InsertAll("tasks", rows.tasks));
-  TW_TRY(InsertAll("batches", rows.batches));
-  TW_TRY(InsertAll("drafts", rows.drafts));
-  TW_TRY(InsertAll("trials", rows.trials));
+  TW_TRY(InsertAll(rows.tasks));
+  TW_TRY(InsertAll(rows.batches));
+  TW_TRY(InsertAll(rows.drafts));
+  TW_TRY(InsertAll(rows.trials));
   int64_t added = 0;
-  TW_ASSIGN(auto insert, RowInserter<RecordRow>::Prepare(&db_, "records", "OR IGNORE"));
+  TW_ASSIGN(auto insert, RowInserter<RecordRow>::Prepare(&db_, "OR IGNORE"));
   for (const RecordRow& record : rows.records) {
     TW_TRY(insert.Run(record));
     if (db_.changes() == 0) continue;
@@ -105,14 +105,16 @@ absl::StatusOr<int64_t> SqliteLog::AddImported(const Import& rows) {
 }
 
 absl::Status SqliteLog::Accept(const std::string& measurement_id) {
-  TW_ASSIGN(Statement set, db_.Prepare("UPDATE records SET accepted = 1, known_position = "
-                                       "(SELECT ifnull(max(known_position), 0) + 1 FROM records) "
-                                       "WHERE measurement_id = ?1 AND known_position = 0"));
-  return set.BindText(1, measurement_id).Run();
+  TW_ASSIGN(const int64_t last,
+            db_.QueryInt64("SELECT ifnull(max(known_position), 0) FROM records"));
+  TW_ASSIGN(Statement set,
+            db_.Prepare(SealedUpdate<RecordRow>({{"accepted", "1"}, {"known_position", "?2"}},
+                                                "measurement_id = ?1 AND known_position = 0")));
+  return set.BindText(1, measurement_id).BindInt64(2, last + 1).Run();
 }
 
 absl::StatusOr<Statement> SqliteLog::SelectRecords(std::string_view rest) {
-  return Select<RecordRow>("records", rest, ", seq, known_position");
+  return Select<RecordRow>(rest, ", seq, known_position");
 }
 
 absl::StatusOr<Statement> SqliteLog::SelectAccepted(const RecordKey& key, std::string_view rest) {

@@ -16,13 +16,13 @@ absl::StatusOr<std::vector<int64_t>> SqliteLog::AddBatch(const std::string& job,
   TW_ASSIGN(Transaction transaction, Transaction::Begin(&db_));
   TW_TRY(ReadJob(job).status());
   if (batch.batch) {
-    const absl::Status inserted = InsertOne("batches", *batch.batch);
+    const absl::Status inserted = InsertOne(*batch.batch);
     if (absl::IsAlreadyExists(inserted)) {
       return support::AlreadyExists("log.batch.exists", support::Quote(batch.batch->id));
     }
     TW_TRY(inserted);
   }
-  TW_ASSIGN(auto insert_draft, RowInserter<DraftRow>::Prepare(&db_, "drafts"));
+  TW_ASSIGN(auto insert_draft, RowInserter<DraftRow>::Prepare(&db_));
   for (const DraftRow& draft : batch.drafts) TW_TRY(insert_draft.Run(draft));
   TW_ASSIGN(Statement last,
             db_.Prepare("SELECT ifnull(max(number), 0) FROM trials WHERE job = ?1"));
@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<int64_t>> SqliteLog::AddBatch(const std::string& job,
   int64_t number = last.ColumnInt64(0);
   last.Reset();
   std::vector<int64_t> numbers;
-  TW_ASSIGN(auto insert_trial, RowInserter<TrialRow>::Prepare(&db_, "trials"));
+  TW_ASSIGN(auto insert_trial, RowInserter<TrialRow>::Prepare(&db_));
   for (TrialRow trial : batch.trials) {
     trial.number = ++number;
     numbers.push_back(number);
@@ -75,8 +75,7 @@ absl::StatusOr<TrialRow> SqliteLog::GetTrial(const std::string& job, int64_t num
 absl::StatusOr<std::vector<TrialRow>> SqliteLog::ListTrials(const TrialQuery& query) {
   MutexLock lock(mutex_);
   TW_ASSIGN(Statement find,
-            Select<TrialRow>("trials",
-                             "WHERE job = ?1 AND number > ?2 AND (?3 = '' OR task = ?3) AND "
+            Select<TrialRow>("WHERE job = ?1 AND number > ?2 AND (?3 = '' OR task = ?3) AND "
                              "(?4 = 0 OR state IN ('PROPOSED', 'BUILT', 'QUEUED')) "
                              "ORDER BY number LIMIT ?5"));
   find.BindText(1, query.job)
@@ -123,8 +122,7 @@ absl::StatusOr<int64_t> SqliteLog::CountBatches(const std::string& job) {
 
 absl::StatusOr<BatchPage> SqliteLog::ListBatches(const BatchQuery& query) {
   MutexLock lock(mutex_);
-  TW_ASSIGN(Statement find, Select<BatchRow>("batches",
-                                             "WHERE (?1 = '' OR job = ?1) AND seq > ?2 "
+  TW_ASSIGN(Statement find, Select<BatchRow>("WHERE (?1 = '' OR job = ?1) AND seq > ?2 "
                                              "ORDER BY seq LIMIT ?3",
                                              ", seq"));
   find.BindText(1, query.job).BindInt64(2, query.after_seq).BindInt64(3, query.limit);
@@ -140,24 +138,32 @@ absl::StatusOr<BatchPage> SqliteLog::ListBatches(const BatchQuery& query) {
 
 absl::StatusOr<std::vector<DraftRow>> SqliteLog::ListDrafts(const std::string& batch) {
   MutexLock lock(mutex_);
-  TW_ASSIGN(Statement find, Select<DraftRow>("drafts", "WHERE batch = ?1 ORDER BY rank"));
+  TW_ASSIGN(Statement find, Select<DraftRow>("WHERE batch = ?1 ORDER BY rank"));
   find.BindText(1, batch);
   return ReadRows<DraftRow>(&find);
 }
 
 absl::StatusOr<TrialRow> SqliteLog::ReadTrial(const std::string& job, int64_t number) {
-  TW_ASSIGN(Statement find, Select<TrialRow>("trials", "WHERE job = ?1 AND number = ?2"));
+  TW_ASSIGN(Statement find, Select<TrialRow>("WHERE job = ?1 AND number = ?2"));
   find.BindText(1, job).BindInt64(2, number);
   return ReadOne<TrialRow>(&find, "trial", StrCat(job, "/", number));
 }
 
 absl::Status SqliteLog::WriteTrial(const TrialRow& trial) {
-  TW_ASSIGN(Statement set,
-            db_.Prepare("UPDATE trials SET state = ?3, outcome = ?4, reason = ?5, "
-                        "artifact_sha256 = ?6, artifact_size = ?7, work_item = ?8, "
-                        "work_spec = ?9, lower_s = ?10, codegen_s = ?11, link_s = ?12, "
-                        "measurement_id = ?13, median = ?14, ended_us = ?15 "
-                        "WHERE job = ?1 AND number = ?2"));
+  TW_ASSIGN(Statement set, db_.Prepare(SealedUpdate<TrialRow>({{"state", "?3"},
+                                                               {"outcome", "?4"},
+                                                               {"reason", "?5"},
+                                                               {"artifact_sha256", "?6"},
+                                                               {"artifact_size", "?7"},
+                                                               {"work_item", "?8"},
+                                                               {"work_spec", "?9"},
+                                                               {"lower_s", "?10"},
+                                                               {"codegen_s", "?11"},
+                                                               {"link_s", "?12"},
+                                                               {"measurement_id", "?13"},
+                                                               {"median", "?14"},
+                                                               {"ended_us", "?15"}},
+                                                              "job = ?1 AND number = ?2")));
   return set.BindText(1, trial.job)
       .BindInt64(2, trial.number)
       .BindText(3, TrialStateName(trial.state))
@@ -184,7 +190,7 @@ absl::StatusOr<StoredNews> SqliteLog::StoreOne(const std::string& job, const Tri
   if (news.record) {
     RecordRow record = *news.record;
     record.accepted = false;
-    TW_TRY(InsertOne("records", record, "OR IGNORE"));
+    TW_TRY(InsertOne(record, "OR IGNORE"));
     result.record_stored = db_.changes() == 1;
   }
   if (!ends) return result;

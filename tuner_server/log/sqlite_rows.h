@@ -25,6 +25,139 @@ std::string ColumnList() {
   return columns;
 }
 
+// A table of the log: its name, SQL that names a row of it and the row's job for people, and the
+// column that the log itself gives after the insertion, 0 until then.
+template <typename Row>
+struct Table;
+
+struct AnyTable {
+  static constexpr std::string_view kGiven = "";
+};
+template <>
+struct Table<JobRow> : AnyTable {
+  static constexpr std::string_view kName = "jobs";
+  static constexpr std::string_view kRow = "id";
+  static constexpr std::string_view kJob = "id";
+};
+template <>
+struct Table<TaskRow> : AnyTable {
+  static constexpr std::string_view kName = "tasks";
+  static constexpr std::string_view kRow = "job || '/' || name";
+  static constexpr std::string_view kJob = "job";
+};
+template <>
+struct Table<BatchRow> : AnyTable {
+  static constexpr std::string_view kName = "batches";
+  static constexpr std::string_view kRow = "id";
+  static constexpr std::string_view kJob = "job";
+};
+template <>
+struct Table<DraftRow> : AnyTable {
+  static constexpr std::string_view kName = "drafts";
+  static constexpr std::string_view kRow = "batch || ' rank ' || rank";
+  static constexpr std::string_view kJob = "(SELECT job FROM batches WHERE id = batch)";
+};
+template <>
+struct Table<TrialRow> : AnyTable {
+  static constexpr std::string_view kName = "trials";
+  static constexpr std::string_view kRow = "job || '/' || number";
+  static constexpr std::string_view kJob = "job";
+};
+template <>
+struct Table<RecordRow> : AnyTable {
+  static constexpr std::string_view kName = "records";
+  static constexpr std::string_view kRow = "measurement_id";
+  static constexpr std::string_view kJob = "job";
+  static constexpr std::string_view kGiven = "known_position";
+};
+template <>
+struct Table<ModelRow> : AnyTable {
+  static constexpr std::string_view kName = "models";
+  static constexpr std::string_view kRow = "job || '/' || id";
+  static constexpr std::string_view kJob = "job";
+};
+template <>
+struct Table<ModuleVersionRow> : AnyTable {
+  static constexpr std::string_view kName = "module_versions";
+  static constexpr std::string_view kRow = "module || '/' || number";
+  static constexpr std::string_view kJob = "job";
+};
+template <>
+struct Table<ModuleAliasRow> : AnyTable {
+  static constexpr std::string_view kName = "module_aliases";
+  static constexpr std::string_view kRow = "module || '@' || alias";
+  static constexpr std::string_view kJob = "''";
+};
+template <>
+struct Table<ModuleSignatureRow> : AnyTable {
+  static constexpr std::string_view kName = "module_signatures";
+  static constexpr std::string_view kRow = "module || '/' || number || ' key ' || key_id";
+  static constexpr std::string_view kJob = "''";
+};
+
+// Calls f.operator()<Row>() for every table, and stops at the first error.
+template <typename F>
+absl::Status ForEachTable(F&& f) {
+  TW_TRY(f.template operator()<JobRow>());
+  TW_TRY(f.template operator()<TaskRow>());
+  TW_TRY(f.template operator()<BatchRow>());
+  TW_TRY(f.template operator()<DraftRow>());
+  TW_TRY(f.template operator()<TrialRow>());
+  TW_TRY(f.template operator()<RecordRow>());
+  TW_TRY(f.template operator()<ModelRow>());
+  TW_TRY(f.template operator()<ModuleVersionRow>());
+  TW_TRY(f.template operator()<ModuleAliasRow>());
+  return f.template operator()<ModuleSignatureRow>();
+}
+
+// What a row's checksum is about.
+template <typename Row>
+std::string SealedColumns() {
+  const std::string columns = ColumnList<Row>();
+  return Table<Row>::kGiven.empty() ? columns : support::StrCat(columns, ", ", Table<Row>::kGiven);
+}
+
+// True of a row that is as it was written.
+template <typename Row>
+std::string WholeTest() {
+  return support::StrCat("checksum = row_checksum(", SealedColumns<Row>(), ")");
+}
+
+// In the place of the table: its whole rows.
+template <typename Row>
+std::string WholeRows() {
+  return support::StrCat("(SELECT * FROM ", Table<Row>::kName, " WHERE ", WholeTest<Row>(), ") AS ",
+                         Table<Row>::kName);
+}
+
+// A column and the SQL of its new value.
+struct Assignment {
+  std::string_view column;
+  std::string_view value;
+};
+
+// UPDATE ... WHERE, with the checksum. A row that was damaged before stays so.
+template <typename Row>
+std::string SealedUpdate(const std::vector<Assignment>& set, std::string_view where) {
+  std::string assigned, sealed;
+  for (const Assignment& one : set) {
+    assigned += support::StrCat(one.column, " = ", one.value, ", ");
+  }
+  for (const std::string& column : support::Split(SealedColumns<Row>(), ',')) {
+    std::string_view value = support::Trim(column);
+    for (const Assignment& one : set) {
+      if (one.column == value) {
+        value = one.value;
+        break;
+      }
+    }
+    sealed += support::StrCat(sealed.empty() ? "" : ", ", value);
+  }
+  return support::StrCat("UPDATE ", Table<Row>::kName, " SET ", assigned, "checksum = CASE WHEN ",
+                         WholeTest<Row>(), " THEN row_checksum(", sealed,
+                         ") ELSE checksum END WHERE ", where);
+}
+
 // Binds the next position on each call.
 class FieldBinder {
  public:
@@ -114,19 +247,45 @@ class FieldReader {
   std::string bad_word_;
 };
 
-// The row that starts at column `first`.
+// Collects the beginning of a row, for messages.
+class RowName {
+ public:
+  void operator()(std::string_view, const std::string& v) { Add(support::Quote(v, 80)); }
+  void operator()(std::string_view, int64_t v) { Add(support::StrCat(v)); }
+  template <typename T>
+  void operator()(std::string_view, const T&) {}
+  const std::string& text() const { return text_; }
+
+ private:
+  void Add(const std::string& word) {
+    if (count_++ < 2) text_ += " " + word;
+  }
+  std::string text_;
+  int count_ = 0;
+};
+
+// The row of a statement whose columns are ColumnList<Row>(), WholeTest<Row>(), and others. data_loss:
+// log.row.damaged, log.row.bad_word.
 template <typename Row>
-absl::StatusOr<Row> ReadRow(const sql::Statement& statement, int first = 0) {
+absl::StatusOr<Row> ReadRow(const sql::Statement& statement) {
   Row row;
-  FieldReader reader(statement, first);
+  FieldReader reader(statement, 0);
   ForEachField(row, reader);
+  if (statement.ColumnInt64(reader.next()) == 0) {
+    RowName name;
+    ForEachField(row, name);
+    return support::DataLoss(
+        "log.row.damaged",
+        support::StrCat("the row", name.text(), " of the table ", Table<Row>::kName,
+                        " is not as it was written: its checksum does not fit"));
+  }
   if (!reader.bad_word().empty()) {
     return support::DataLoss("log.row.bad_word", support::Quote(reader.bad_word()));
   }
   return row;
 }
 
-// All rows of a statement whose columns are ColumnList<Row>().
+// All rows of such a statement.
 template <typename Row>
 absl::StatusOr<std::vector<Row>> ReadRows(sql::Statement* statement) {
   std::vector<Row> rows;
@@ -149,33 +308,50 @@ absl::StatusOr<Row> ReadOne(sql::Statement* statement, std::string_view what,
   return std::move(rows.front());
 }
 
-// INSERT <verb> INTO table: one prepared statement for many rows.
+// Binds all fields, from position 1.
+template <typename Row>
+void BindRow(const Row& row, sql::Statement* statement) {
+  FieldBinder binder(statement);
+  ForEachField(row, [&binder](std::string_view name, const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
+      if (IsBytesColumn(name)) {
+        binder.BindBytes(value);
+        return;
+      }
+    }
+    binder(name, value);
+  });
+}
+
+// "?1, ?2, ?3", one for each field.
+template <typename Row>
+std::string FieldMarks() {
+  std::string marks;
+  int count = 0;
+  Row row;
+  ForEachField(row, [&](std::string_view, const auto&) {
+    marks += support::StrCat(count == 0 ? "?" : ", ?", count + 1);
+    ++count;
+  });
+  return marks;
+}
+
+// INSERT <verb> INTO the table, with the checksum: one prepared statement for many rows.
 template <typename Row>
 class RowInserter {
  public:
-  static absl::StatusOr<RowInserter> Prepare(sql::Database* db, std::string_view table,
-                                             std::string_view verb = "") {
-    std::string marks;
-    int count = 0;
-    Row row;
-    ForEachField(row, [&](std::string_view, const auto&) { marks += count++ == 0 ? "?" : ", ?"; });
+  static absl::StatusOr<RowInserter> Prepare(sql::Database* db, std::string_view verb = "") {
+    const std::string marks = FieldMarks<Row>();
     TW_ASSIGN(sql::Statement statement,
-              db->Prepare(support::StrCat("INSERT ", verb, " INTO ", table, " (", ColumnList<Row>(),
-                                          ") VALUES (", marks, ")")));
+              db->Prepare(support::StrCat("INSERT ", verb, " INTO ", Table<Row>::kName, " (",
+                                          ColumnList<Row>(), ", checksum) VALUES (", marks,
+                                          ", row_checksum(", marks,
+                                          Table<Row>::kGiven.empty() ? "" : ", 0", "))")));
     return RowInserter(std::move(statement));
   }
 
   absl::Status Run(const Row& row) {
-    FieldBinder binder(&statement_);
-    ForEachField(row, [&binder](std::string_view name, const auto& value) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>) {
-        if (IsBytesColumn(name)) {
-          binder.BindBytes(value);
-          return;
-        }
-      }
-      binder(name, value);
-    });
+    BindRow(row, &statement_);
     return statement_.Run();
   }
 
