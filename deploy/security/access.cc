@@ -57,6 +57,10 @@ constexpr MethodRule kRules[] = {
     {"/tilewright.v1.ModuleService/ListModuleVersions", 0, kReaders, false},
     {"/tilewright.v1.ModuleService/SetModuleAlias", 0, kPeople, true},
     {"/tilewright.v1.ModuleService/AddModuleSignature", 0, kPeople, true},
+    {"/tilewright.v1.ModuleService/RevokeModuleSignature", 0, kPeople, true},
+    {"/tilewright.v1.ModuleService/AddReleaseKey", 0, kAdmins, true},
+    {"/tilewright.v1.ModuleService/ListReleaseKeys", 0, kReaders, false},
+    {"/tilewright.v1.ModuleService/RevokeReleaseKey", 0, kAdmins, true},
     {"/tilewright.v1.ModuleService/ReleaseModule", 0, kPeople, true},
     {"/tilewright.v1.ModuleService/PruneModules", 0, kAdmins, true},
 

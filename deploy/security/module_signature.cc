@@ -62,17 +62,22 @@ const unsigned char* Bytes(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
-absl::StatusOr<std::string> KeyIdOf(EVP_PKEY* key, std::string_view what) {
-  if (EVP_PKEY_id(key) != EVP_PKEY_ED25519) {
-    return support::InvalidArgument("signing.key.kind",
-                                    StrCat(what, ": expected an Ed25519 key, found another kind"));
-  }
+absl::StatusOr<std::string> RawPublicKey(EVP_PKEY* key) {
   std::string raw(kPublicKeyBytes, '\0');
   size_t size = raw.size();
   if (EVP_PKEY_get_raw_public_key(key, reinterpret_cast<unsigned char*>(raw.data()), &size) != 1 ||
       size != raw.size()) {
     return OpensslFailed("public key");
   }
+  return raw;
+}
+
+absl::StatusOr<std::string> KeyIdOf(EVP_PKEY* key, std::string_view what) {
+  if (EVP_PKEY_id(key) != EVP_PKEY_ED25519) {
+    return support::InvalidArgument("signing.key.kind",
+                                    StrCat(what, ": expected an Ed25519 key, found another kind"));
+  }
+  TW_ASSIGN(const std::string raw, RawPublicKey(key));
   return support::Sha256Hex(raw).substr(0, kKeyIdDigits);
 }
 
@@ -119,6 +124,9 @@ absl::StatusOr<std::string> CreateSigningKey(const std::string& path) {
 ModuleSigner::ModuleSigner(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ModuleSigner::~ModuleSigner() = default;
 const std::string& ModuleSigner::key_id() const { return impl_->id; }
+absl::StatusOr<std::string> ModuleSigner::public_key() const {
+  return RawPublicKey(impl_->key.get());
+}
 
 absl::StatusOr<std::unique_ptr<ModuleSigner>> ModuleSigner::Load(const std::string& path) {
   TW_ASSIGN(const std::string pem, support::ReadFile(path, kMaxPemBytes));
@@ -146,6 +154,23 @@ absl::StatusOr<ModuleSignature> ModuleSigner::Sign(const ModuleClaim& claim) con
 ModuleVerifier::ModuleVerifier(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ModuleVerifier::~ModuleVerifier() = default;
 const std::string& ModuleVerifier::key_id() const { return impl_->id; }
+absl::StatusOr<std::string> ModuleVerifier::public_key() const {
+  return RawPublicKey(impl_->key.get());
+}
+
+absl::StatusOr<std::unique_ptr<ModuleVerifier>> ModuleVerifier::FromRaw(std::string_view raw) {
+  auto impl = std::make_unique<Impl>();
+  if (raw.size() == kPublicKeyBytes) {
+    impl->key.reset(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, Bytes(raw), raw.size()));
+  }
+  if (impl->key == nullptr) {
+    ERR_clear_error();
+    return support::InvalidArgument("signing.key.kind",
+                                    "expected the 32 bytes of an Ed25519 public key");
+  }
+  TW_ASSIGN(impl->id, KeyIdOf(impl->key.get(), "public key"));
+  return std::unique_ptr<ModuleVerifier>(new ModuleVerifier(std::move(impl)));
+}
 
 absl::StatusOr<std::unique_ptr<ModuleVerifier>> ModuleVerifier::Load(const std::string& path) {
   TW_ASSIGN(const std::string pem, support::ReadFile(path, kMaxPemBytes));

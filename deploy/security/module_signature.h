@@ -62,6 +62,8 @@ class ModuleSigner {
   static absl::StatusOr<std::unique_ptr<ModuleSigner>> Load(const std::string& path);
   ~ModuleSigner();
   const std::string& key_id() const;
+  // The 32 raw bytes of the public key.
+  absl::StatusOr<std::string> public_key() const;
   // Signs the claim in the claim's format. invalid_argument (signing.claim.bad) for a claim that
   // is incomplete or does not fit into lines.
   absl::StatusOr<ModuleSignature> Sign(const ModuleClaim& claim) const;
@@ -77,8 +79,12 @@ class ModuleVerifier {
  public:
   // Reads a public key, or the public half of a private key.
   static absl::StatusOr<std::unique_ptr<ModuleVerifier>> Load(const std::string& path);
+  // From the 32 raw bytes of a public key. invalid_argument (signing.key.kind).
+  static absl::StatusOr<std::unique_ptr<ModuleVerifier>> FromRaw(std::string_view raw);
   ~ModuleVerifier();
   const std::string& key_id() const;
+  // The 32 raw bytes of the public key.
+  absl::StatusOr<std::string> public_key() const;
   // Checks a signature in its own format: of a signature of format 1 only the claim's bytes count,
   // so callers that need the rest look at signature.format. failed_precondition:
   // signing.signature.other_key, signing.signature.wrong, signing.signature.format (a newer one).

@@ -1,5 +1,5 @@
-// A checksum over the values of a row, as a function of SQL: what a disk or a memory chip changed is
-// noticed when the row is read. It protects from accidents, not from people: it has no key.
+// A checksum over the values of a row, as a function of SQL: a reader of the row notices what a
+// disk or a memory chip changed. It protects from accidents, not from people: it has no key.
 #pragma once
 
 #include "deploy/sql/database.h"

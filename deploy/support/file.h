@@ -75,14 +75,14 @@ class TempDir {
 // its locks until the child calls exec: a successor needs a moment of patience.
 class FileLock {
  public:
-  // Makes the file if it is missing, and never removes it. Only its owner can open it, since
-  // whoever can open a file can hold its lock. The error names the holder's process id.
+  // Makes the file if it is missing, and never removes it. Only its owner can open it, since a
+  // process that can open a file can hold its lock. The error names the holder's process id.
   static absl::StatusOr<FileLock> Lock(const std::string& path, int64_t patience_ms);
   static absl::StatusOr<FileLock> TryLock(const std::string& path) { return Lock(path, 0); }
-  // Locks a file that holds something else, under all its names and links, and writes nothing. Makes
-  // an empty file (for its owner alone) if it is missing. Programs that do not ask for this lock are
-  // not disturbed. REQUIRES: this process has the file open nowhere else (a database loses its own
-  // locks when any descriptor is closed), and closes it before it drops the lock.
+  // Locks a file that holds something else, under all its names and links, and writes nothing.
+  // Makes an empty file (for its owner alone) if it is missing. Programs that do not ask for this
+  // lock are not disturbed. REQUIRES: this process closes the file before it drops the lock, and
+  // has it open nowhere else: a database loses its own locks when any descriptor is closed.
   static absl::StatusOr<FileLock> LockContent(const std::string& path, int64_t patience_ms);
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;

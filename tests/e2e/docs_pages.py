@@ -187,10 +187,11 @@ class Pages(cli_case.Case):
     def test_ci_author(self):
         """With what an operator gives: an address, an identity, the public key, and a module that is released."""
         self.good("certs", "init", "pki")
-        for kind, name in (("tracker", "lab"), ("tuner", "main"), ("agent", "bench"), ("client", "ana"), ("client", "ci")):
+        for kind, name in (("tracker", "lab"), ("tuner", "main"), ("agent", "bench"), ("client", "ana"), ("client", "ci"),
+                           ("client", "root")):
             self.good("certs", "issue", "pki", kind, name)
         for file, role, name in (("tracker-tokens", "tuner", "main"), ("tracker-tokens", "agent", "bench"),
-                                 ("tuner-tokens", "engineer", "ana"), ("tuner-tokens", "ci", "ci")):
+                                 ("tuner-tokens", "engineer", "ana"), ("tuner-tokens", "ci", "ci"), ("tuner-tokens", "admin", "root")):
             self.good("tokens", "create", role, name, "--file", file, "--identity", "pki/issued/" + name)
         issued = self.path("pki/issued/")
         tracker = self.daemon("tracker", "--identity", issued + "lab", "--tokens", self.path("tracker-tokens"))
@@ -202,10 +203,12 @@ class Pages(cli_case.Case):
         onnx.save(model, self.path("dqn.onnx"))
         self.good("tune", "dqn.onnx", "--target", "native,threads=1", "--trials", "4", "-o", "dqn.tw", *ana)
         self.good("modules", "keygen", "release.key")
+        self.good("modules", "keys", "add", "release.key.pub", "--server", tuner.address, "--identity", issued + "root")
         self.good("modules", "release", "dqn/1", "--key", "release.key", "--file", "dqn.tw", *ana)
         self.good("modules", "alias", "set", "dqn/1", "stable", *ana)
         os.rename(issued + "ci", self.path("identity"))
         os.rename(issued + "ana", self.path("engineer"))
+        os.rename(issued + "root", self.path("admin"))
         self.read("ci_author.md", [(r"tuner\.example\.org:7000", tuner.address)])
 
     def test_operator(self):

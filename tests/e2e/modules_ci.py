@@ -80,7 +80,31 @@ class ModulesForCi(cli_case.Fleet):
         self.check_times(module, first)
         self.check_if_newer_and_resume(module)
         self.check_signatures(module)
+        self.check_revocation(module)
         self.check_retention(module)
+
+    def check_revocation(self, module):
+        """What is taken back is refused with the reason, also where the file is there already."""
+        keys = {key["name"]: key for key in json.loads(self.good("modules", "keys", "list", *self.server, "-o", "json"))}
+        self.assertEqual(set(keys), {"this server (--module-key)", "others"})
+        for key, name in (("other.key", "others"), ("release.key", "this server (--module-key)")):
+            self.fetch(module + "/1", "-o", "r.tw", "--key", key + ".pub")
+            if key == "other.key":
+                self.good("modules", "revoke", module + "/1", "--key", "other.key.pub", "--reason", "wrong on batch 8", *self.server)
+            else:
+                self.good("modules", "keys", "revoke", keys[name]["key_id"], "--reason", "wrong on batch 8", *self.server)
+            error = self.fetch(module + "/1", "-o", "r.tw", "--if-newer", "--key", key + ".pub", code=MISMATCH)
+            self.assertIn("signing.signature.revoked", error)
+            self.assertIn("wrong on batch 8", error)
+            shown = json.loads(self.good("modules", "show", module + "/1", *self.server, "-o", "json"))
+            self.assertNotIn(keys[name]["key_id"], [one["key_id"] for one in shown["signatures"]])
+            self.assertIn(keys[name]["key_id"], [one["key_id"] for one in shown["revoked_signatures"]])
+        done = self.call("modules", "release", module + "/1", "--key", "other.key", *self.server)
+        self.assertIn("module.signature.revoked", done.stderr)
+        done = self.call("modules", "release", module + "/1", *self.server)
+        self.assertIn("module.key.revoked", done.stderr)
+        done = self.call("modules", "keys", "add", "release.key.pub", *self.server)
+        self.assertIn("log.release_key.revoked", done.stderr)
 
     def check_the_workflow(self, module):
         """Published is not released: the pipeline takes nothing before somebody signs it."""
@@ -150,8 +174,13 @@ class ModulesForCi(cli_case.Fleet):
         for wrong in (["--file", "m.onnx"], ["--digest", "sha256:" + "0" * 64]):
             done = self.call("modules", "release", module + "/1", "--key", "other.key", *wrong, *self.server)
             self.assertNotEqual(done.returncode, OK, wrong)
-        self.good("modules", "release", module + "/1", "--key", "other.key", "--file", "a.tw",
-                  "--signature", "other.sig", *self.server)
+        release = ["modules", "release", module + "/1", "--key", "other.key", "--file", "a.tw", "--signature", "other.sig"]
+        done = self.call(*release, *self.server)
+        self.assertNotEqual(done.returncode, OK)
+        self.assertIn("module.key.unregistered", done.stderr)
+        self.assertIn("modules keys add", done.stderr)
+        self.good("modules", "keys", "add", "other.key.pub", "--name", "others", *self.server)
+        self.good(*release, *self.server)
         self.fetch(module + "/1", "-o", "c.tw", "--key", "other.key.pub", "--target", "native,threads=1")
         self.good("modules", "verify", "c.tw", "--key", "other.key.pub", "--module", module + "/1",
                   "--target", "native,threads=1")

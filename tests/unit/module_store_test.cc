@@ -13,6 +13,7 @@
 #include "deploy/support/strings.h"
 #include "tests/support/tiny_module.h"
 #include "tuner_server/log/memory_log.h"
+#include "tuner_server/modules/module_releases.h"
 
 namespace tilewright::modules {
 namespace {
@@ -305,20 +306,17 @@ TEST_F(ModuleStoreTest, BytesThatAnotherVersionHasStayWhenOneIsPruned) {
 }
 
 TEST_F(ModuleStoreTest, PublishingSignsNothingAndAReleaseSignsNameNumberAndTarget) {
-  const log::ModuleVersionRow unsigned_row = Value(Publish("m", "a", "cpu"));
-  EXPECT_EQ(Slug(store_.Release(unsigned_row, 7, "ana")), "module.release.no_key");
-  const std::string key = dir_.File("release.key");
-  const std::string id = Value(security::CreateSigningKey(key));
-  const auto signer = Value(security::ModuleSigner::Load(key));
-  ModuleStore signing(log_.get(), blobs_.get(), nullptr, signer.get());
-  PublishRequest request;
-  request.path = dir_.File("model.tw");
-  request.module = "m";
-  request.target = "cpu";
-  const log::ModuleVersionRow row = Value(signing.Publish(request));
+  Value(Publish("m", "a", "cpu"));
+  const log::ModuleVersionRow row = Value(Publish("m", "b", "cpu"));
   EXPECT_TRUE(Value(log_->ListModuleSignatures("m", row.number)).empty());
+  EXPECT_EQ(Slug(ModuleReleases(log_.get(), nullptr).Sign(row, 7, "ana")), "module.release.no_key");
 
-  ASSERT_TRUE(signing.Release(row, 7, "engineer/ana").ok());
+  const std::string key = dir_.File("release.key");
+  Value(security::CreateSigningKey(key));
+  const auto signer = Value(security::ModuleSigner::Load(key));
+  ModuleReleases releases(log_.get(), signer.get());
+  ASSERT_TRUE(releases.RegisterOwnKey(6).ok());
+  ASSERT_TRUE(releases.Sign(row, 7, "engineer/ana").ok());
   const auto signatures = Value(log_->ListModuleSignatures("m", row.number));
   ASSERT_EQ(signatures.size(), 1U);
   EXPECT_EQ(signatures[0].created_by, "engineer/ana");

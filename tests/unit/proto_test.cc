@@ -172,9 +172,11 @@ TEST(ProtoTest, OutsideClientsFindTheFixedNames) {
   EXPECT_THAT(Methods(Job::descriptor()->file(), "JobService"),
               ElementsAre("CreateJob", "GetJob", "ListJobs", "CancelJob", "WatchJob", "ListTasks",
                           "ListTrials", "ExportLog", "ImportLog"));
-  EXPECT_THAT(Methods(ModuleVersion::descriptor()->file(), "ModuleService"),
-              ElementsAre("ResolveModule", "GetModuleVersion", "ListModuleVersions",
-                          "SetModuleAlias", "AddModuleSignature", "ReleaseModule", "PruneModules"));
+  EXPECT_THAT(
+      Methods(ModuleVersion::descriptor()->file(), "ModuleService"),
+      ElementsAre("ResolveModule", "GetModuleVersion", "ListModuleVersions", "SetModuleAlias",
+                  "AddModuleSignature", "RevokeModuleSignature", "AddReleaseKey", "ListReleaseKeys",
+                  "RevokeReleaseKey", "ReleaseModule", "PruneModules"));
   EXPECT_THAT(Methods(ReadRequest::descriptor()->file(), "ArtifactService"),
               ElementsAre("FindMissing", "BatchWrite", "Write", "Read"));
   EXPECT_EQ(Outcome_Name(OK), "OK");

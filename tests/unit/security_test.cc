@@ -260,6 +260,11 @@ TEST_F(SecurityTest, EachRoleMayOnlyItsOwn) {
     }
     if (is("PruneModules") || is("ImportLog")) return role == Role::kAdmin;
     if (is("SetModuleAlias") || is("AddModuleSignature") || is("ReleaseModule")) return person;
+    if (is("SetDeviceAdminState") || is("ResetDevice")) return role == Role::kAdmin;
+    if (is("PruneModules") || is("ImportLog") || is("AddReleaseKey") || is("RevokeReleaseKey")) {
+      return role == Role::kAdmin;
+    }
+    if (is("SetModuleAlias") || is("ModuleSignature") || is("ReleaseModule")) return person;
     if (is("ModuleService/") || is("ArtifactService/Read")) return person || role == Role::kCi;
     if (is("JobService/") || is("FleetAdminService/") || is("ArtifactService/")) return person;
     return false;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "deploy/security/module_signature.h"
 #include "tests/unit/tuner_service_fixture.h"
 
 namespace tilewright::service {
@@ -157,6 +158,60 @@ TEST_F(TunerServiceTest, ModulesAreResolvedAndListed) {
                                  "projects/default/modules/fake-net/versions/1"));
 }
 
+TEST_F(TunerServiceTest, ReleasesAreCheckedAndCanBeTakenBack) {
+  ASSERT_EQ(WaitForEnd(Value(Create(Request(4))).name()).state(), v1::Job::SUCCEEDED);
+  v1::ResolveModuleRequest resolve;
+  resolve.set_parent("projects/default/modules/fake-net");
+  const v1::ModuleVersion version =
+      Value(Call(modules_.get(), &v1::ModuleService::Stub::ResolveModule, resolve)).version();
+  const support::TempDir dir = Value(support::TempDir::Create("release"));
+  Value(security::CreateSigningKey(dir.File("key")));
+  const auto signer = Value(security::ModuleSigner::Load(dir.File("key")));
+  v1::AddReleaseKeyRequest add;
+  add.set_public_key(Value(signer->public_key()));
+  add.set_display_name("bad \x1b[31m name");
+  const auto register_key = [&] {
+    return Call(modules_.get(), &v1::ModuleService::Stub::AddReleaseKey, add);
+  };
+  EXPECT_EQ(Slug(register_key().status()), "module.key.name");
+  add.set_display_name("the team");
+  EXPECT_EQ(Value(register_key()).key_id(), signer->key_id());
+  const std::string sha256 = support::HexEncode(version.files(0).digest().hash());
+  v1::AddModuleSignatureRequest sign;
+  sign.set_name(version.name());
+  sign.mutable_signature()->set_key_id(signer->key_id());
+  sign.mutable_signature()->set_signature(std::string(64, '\0'));
+  const auto release = [&] {
+    return Call(modules_.get(), &v1::ModuleService::Stub::AddModuleSignature, sign);
+  };
+  EXPECT_EQ(Slug(release().status()), "signing.signature.wrong") << "64 bytes of nothing";
+  sign.mutable_signature()->set_signature(Value(signer->Sign({sha256})).signature);
+  EXPECT_EQ(Value(release()).signatures(0).format(), 1) << "what older clients send";
+
+  v1::RevokeModuleSignatureRequest revoke;
+  revoke.set_name(version.name());
+  revoke.set_key_id(signer->key_id());
+  const auto take_back = [&] {
+    return Call(modules_.get(), &v1::ModuleService::Stub::RevokeModuleSignature, revoke);
+  };
+  EXPECT_EQ(Slug(take_back().status()), "module.revoke.reason");
+  revoke.set_reason("wrong on batch 8");
+  const v1::ModuleVersion revoked = Value(take_back());
+  EXPECT_EQ(revoked.signatures_size(), 0) << "older clients see no release";
+  EXPECT_EQ(revoked.revoked_signatures(0).revoke_reason(), "wrong on batch 8");
+  EXPECT_EQ(Slug(release().status()), "module.signature.revoked");
+
+  v1::RevokeReleaseKeyRequest revoke_key;
+  revoke_key.set_key_id(signer->key_id());
+  revoke_key.set_reason("stolen");
+  const auto key = Call(modules_.get(), &v1::ModuleService::Stub::RevokeReleaseKey, revoke_key);
+  EXPECT_EQ(Value(key).revoke_reason(), "stolen");
+  EXPECT_EQ(Slug(register_key().status()), "log.release_key.revoked");
+  const auto keys =
+      Call(modules_.get(), &v1::ModuleService::Stub::ListReleaseKeys, v1::ListReleaseKeysRequest());
+  EXPECT_EQ(Value(keys).keys_size(), 1);
+}
+
 TEST_F(TunerServiceTest, AliasesSignaturesProvenanceAndPruning) {
   for (int i = 0; i < 3; ++i) {
     v1::CreateJobRequest request = Request(4 + i);
@@ -185,9 +240,10 @@ TEST_F(TunerServiceTest, AliasesSignaturesProvenanceAndPruning) {
   };
   EXPECT_EQ(Slug(add().status()), "module.signature.bad");
   sign.mutable_signature()->set_signature(std::string(64, 's'));
-  EXPECT_EQ(Value(add()).signatures(0).format(), 1) << "what older clients send";
   sign.mutable_signature()->set_format(3);
   EXPECT_EQ(Slug(add().status()), "module.signature.bad");
+  sign.mutable_signature()->clear_format();  // as older clients send it
+  EXPECT_EQ(Slug(add().status()), "module.key.unregistered");
   v1::ReleaseModuleRequest release;
   release.set_name(parent + "/versions/1");
   EXPECT_EQ(Slug(Call(modules_.get(), &v1::ModuleService::Stub::ReleaseModule, release).status()),

@@ -561,5 +561,40 @@ TEST_P(TuningLogTest, ABadSignatureNeverTakesThePlaceOfAGoodOne) {
             "log.module_version.not_found");
 }
 
+TEST_P(TuningLogTest, RevokedSignaturesStayAndSayWhy) {
+  ModuleVersionRow version;
+  version.module = "net";
+  Value(log_->AddModuleVersion(version));
+  ASSERT_TRUE(log_->AddModuleSignature({"net", 1, "aa", "s1", 5, "ana", 1}).ok());
+  ASSERT_TRUE(log_->AddModuleSignature({"net", 1, "aa", "s2", 5, "ana", 2}).ok());
+  ASSERT_TRUE(log_->AddModuleSignature({"net", 1, "bb", "s3", 5, "bob", 2}).ok());
+  ASSERT_TRUE(log_->RevokeModuleSignatures("net", 1, "aa", {7, "root", "wrong"}).ok());
+  ASSERT_TRUE(log_->RevokeModuleSignatures("net", 1, "aa", {8, "eve", "other"}).ok());
+  EXPECT_EQ(
+      Value(log_->ListModuleSignatures("net", 1)),
+      (std::vector<ModuleSignatureRow>{{"net", 1, "aa", "s1", 5, "ana", 1, 7, "root", "wrong"},
+                                       {"net", 1, "aa", "s2", 5, "ana", 2, 7, "root", "wrong"},
+                                       {"net", 1, "bb", "s3", 5, "bob", 2}}));
+  EXPECT_EQ(Slug(log_->RevokeModuleSignatures("net", 1, "cc", {7, "", ""})),
+            "log.module_signature.not_found");
+}
+
+TEST_P(TuningLogTest, AReleaseKeyIsKnownForEverAndRevokedOnce) {
+  const ReleaseKeyRow key{"aa", "0011", "team", 5, "root"};
+  ASSERT_TRUE(log_->AddReleaseKey(key).ok());
+  ASSERT_TRUE(log_->AddReleaseKey({"aa", "0011", "other name", 6, "eve"}).ok()) << "the same again";
+  EXPECT_EQ(Value(log_->ListReleaseKeys()), (std::vector<ReleaseKeyRow>{key}));
+  EXPECT_EQ(Slug(log_->AddReleaseKey({"aa", "ff", "", 6, "eve"})), "log.release_key.other");
+  const ReleaseKeyRow revoked = Value(log_->RevokeReleaseKey("aa", {7, "root", "stolen"}));
+  EXPECT_EQ(revoked.revoke_reason, "stolen");
+  EXPECT_EQ(Value(log_->RevokeReleaseKey("aa", {8, "eve", "other"})), revoked);
+  EXPECT_EQ(Slug(log_->AddReleaseKey(key)), "log.release_key.revoked");
+  EXPECT_EQ(Slug(log_->RevokeReleaseKey("bb", {8, "", ""}).status()), "log.release_key.not_found");
+  for (size_t i = 1; i < kMaxReleaseKeys; ++i) {
+    ASSERT_TRUE(log_->AddReleaseKey({support::StrCat("k", i), "00", "", 1, ""}).ok());
+  }
+  EXPECT_EQ(Slug(log_->AddReleaseKey({"last", "00", "", 1, ""})), "log.release_key.too_many");
+}
+
 }  // namespace
 }  // namespace tilewright::log

@@ -34,8 +34,8 @@ absl::StatusOr<LogPlace> ResolveLogPlace(const LogPlace& flags);
 absl::StatusOr<std::unique_ptr<log::TuningLog>> OpenLog(const LogPlace& place,
                                                         const std::string& job, bool drafts);
 
-// The lines of the export as they come, in pieces of whole lines or of arbitrary size. A log file is
-// read through before its first line: data_loss (log.check.damaged) if any of it is damaged.
+// The lines of the export as they come, in pieces of whole lines or of arbitrary size. Reads
+// through a log file before its first line: data_loss (log.check.damaged) if any of it is damaged.
 absl::Status StreamExport(const LogPlace& place, const ExportRequest& request,
                           const std::function<absl::Status(std::string_view)>& sink);
 

@@ -19,13 +19,18 @@ constexpr char kDefaultProject[] = "projects/default";
 
 std::string DigestHex(const v1::Digest& digest) { return support::HexEncode(digest.hash()); }
 
-nlohmann::json SignaturesJson(const v1::ModuleVersion& version) {
+template <typename Signatures>
+nlohmann::json SignaturesJson(const Signatures& signatures) {
   nlohmann::json rows = nlohmann::json::array();
-  for (const v1::ModuleSignature& signature : version.signatures()) {
+  for (const v1::ModuleSignature& signature : signatures) {
     rows.push_back({{"key_id", signature.key_id()},
                     {"format", signature.format() == 0 ? 1 : signature.format()},
                     {"created_by", signature.created_by()},
                     {"create_time", TimestampText(signature.create_time())}});
+    if (!signature.has_revoke_time()) continue;
+    rows.back()["revoke_time"] = TimestampText(signature.revoke_time());
+    rows.back()["revoked_by"] = signature.revoked_by();
+    rows.back()["revoke_reason"] = signature.revoke_reason();
   }
   return rows;
 }
@@ -132,7 +137,8 @@ nlohmann::json VersionJson(const v1::ModuleVersion& version) {
           {"target", TargetText(version)},
           {"files", files},
           {"aliases", std::vector<std::string>(version.aliases().begin(), version.aliases().end())},
-          {"signatures", SignaturesJson(version)},
+          {"signatures", SignaturesJson(version.signatures())},
+          {"revoked_signatures", SignaturesJson(version.revoked_signatures())},
           {"state", support::ToLower(v1::ModuleVersion::State_Name(version.state()))},
           {"device_class", version.device_class()},
           {"created_by", version.created_by()},
@@ -292,6 +298,10 @@ int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat 
                DigestHex(version.model()), "\ndevices   ", version.performance().devices(),
                " of class ", version.device_class().empty() ? "-" : version.device_class(),
                "\naliases   ", AliasesText(version), "\nsigned by ", SignersText(version));
+    for (const v1::ModuleSignature& one : version.revoked_signatures()) {
+      text += StrCat("\nrevoked   key ", one.key_id(), ", by ", one.revoked_by(), ": ",
+                     support::Quote(one.revoke_reason(), 200));
+    }
     if (version.state() == v1::ModuleVersion::PRUNED)
       text += "\nstate     pruned: its bytes are gone";
     for (const v1::ModuleFile& file : version.files()) {

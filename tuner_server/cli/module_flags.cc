@@ -3,6 +3,7 @@
 
 #include "tuner_server/cli/command_flags.h"
 #include "tuner_server/cli/module_fetch.h"
+#include "tuner_server/cli/module_keys.h"
 #include "tuner_server/cli/module_release.h"
 #include "tuner_server/cli/module_signing.h"
 
@@ -209,7 +210,8 @@ void AddRelease(CLI::App* group, Action* action) {
       "\nThe signature covers name, number, target and bytes. Give the file or the digest that "
       "was\n"
       "tested: otherwise the version is released as the server has it. Needs the role engineer or\n"
-      "admin on a fleet with TLS. Publishing (tuning) a module never releases it.\n");
+      "admin on a fleet with TLS, and a key that an administrator has registered ('tilewright\n"
+      "modules keys add'). Publishing (tuning) a module never releases it.\n");
   release->add_option("MODULE", o->name, kOneVersionHelp)->required();
   release->add_option("--key", o->key, "private key; without it the server signs with its own");
   release->add_option("--file", o->file, "the tested module: the version must have its bytes");
@@ -218,6 +220,54 @@ void AddRelease(CLI::App* group, Action* action) {
   AddServer(release, &o->server);
   AddFormat(release, kOutputFlag, &o->format);
   release->callback([=] { *action = [o] { return ModulesRelease(*o); }; });
+}
+
+void AddReleaseKeys(CLI::App* group, Action* action) {
+  auto o = std::make_shared<ReleaseKeyAdding>();
+  auto revoking = std::make_shared<ReleaseRevoking>();
+  CLI::App* keys =
+      AddGroup(group, "keys", "keys whose owners may release modules",
+               "  tilewright modules keys add release.key.pub --name 'release team'\n"
+               "  tilewright modules keys list\n"
+               "  tilewright modules keys revoke 0011223344556677 --reason 'stolen'\n");
+  CLI::App* add = AddCommand(
+      keys, "add", "register a public key on the server",
+      "  tilewright modules keys add release.key.pub --name 'release team'\n"
+      "\nThe server accepts signatures by registered keys only. Needs the role admin on a fleet "
+      "with\n"
+      "TLS. The key of tilewright-tuner --module-key is registered by itself.\n");
+  add->add_option("FILE", o->path, "public key (FILE.pub of 'modules keygen')")->required();
+  add->add_option("--name", o->name, "whose it is (default: the file's name)");
+  CLI::App* list = AddCommand(keys, "list", "registered keys, revoked ones, too",
+                              "  tilewright modules keys list -o json\n");
+  for (CLI::App* command : {add, list}) {
+    AddServer(command, &o->server);
+    AddFormat(command, kOutputFlag, &o->format);
+  }
+  add->callback([=] { *action = [o] { return ModulesKeysAdd(*o); }; });
+  list->callback([=] { *action = [o] { return ModulesKeysList(o->server, o->format); }; });
+  CLI::App* revoke_key =
+      AddCommand(keys, "revoke", "revoke a key, with all that it released",
+                 "  tilewright modules keys revoke 0011223344556677 --reason 'the key was stolen'\n"
+                 "\nFor ever: a revoked key cannot be added again. Needs the role admin on a fleet "
+                 "with TLS.\n");
+  revoke_key->add_option("KEY", revoking->key_id, "its id, or a file with it")->required();
+  CLI::App* revoke =
+      AddCommand(group, "revoke", "take back the release of a version",
+                 "  tilewright modules revoke dqn/3 --key release.key.pub --reason 'wrong result'\n"
+                 "\n'modules fetch' with that key refuses the version then (exit code 5) and shows "
+                 "the reason.\n"
+                 "Another key can still release it; the same one cannot.\n");
+  revoke->add_option("MODULE", revoking->name, kOneVersionHelp)->required();
+  revoke->add_option("--key", revoking->key_id, "who released it: id of the key, or a file with it")
+      ->required();
+  for (CLI::App* command : {revoke_key, revoke}) {
+    command->add_option("--reason", revoking->reason, "why; clients show it")->required();
+    AddServer(command, &revoking->server);
+    AddFormat(command, kOutputFlag, &revoking->format);
+  }
+  revoke_key->callback([=] { *action = [revoking] { return ModulesKeysRevoke(*revoking); }; });
+  revoke->callback([=] { *action = [revoking] { return ModulesRevoke(*revoking); }; });
 }
 
 }  // namespace
@@ -233,6 +283,7 @@ void AddModules(CLI::App* app, Action* action) {
   AddPrune(group, action);
   AddSigning(group, action);
   AddRelease(group, action);
+  AddReleaseKeys(group, action);
 }
 
 }  // namespace tilewright::cli

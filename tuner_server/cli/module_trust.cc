@@ -29,8 +29,17 @@ bool TargetFits(const std::string& tuned, const std::string& wanted, bool exact)
   return !exact && a->WithoutThreads() == b->WithoutThreads();
 }
 
+// Why no signature by the key counts.
 absl::Status NoSignature(const std::string& key_path, const std::string& key_id,
                          const v1::ModuleVersion& version) {
+  for (const v1::ModuleSignature& one : version.revoked_signatures()) {
+    if (one.key_id() != key_id) continue;
+    return support::FailedPrecondition(
+        "signing.signature.revoked",
+        StrCat("the release of ", version.name(), " by key ", key_id, " was revoked by ",
+               support::Quote(one.revoked_by(), 100), ": ",
+               support::Quote(one.revoke_reason(), 200)));
+  }
   std::set<std::string> others;
   for (const v1::ModuleSignature& one : version.signatures()) others.insert(one.key_id());
   if (others.empty()) {

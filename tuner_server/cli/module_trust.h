@@ -37,7 +37,7 @@ absl::Status CheckExpectation(const security::DetachedSignature& trusted,
 
 // Returns the signature of a version by the owner of the public key in `key_path`, checked.
 // failed_precondition: signing.signature.missing (it is not released), .other_key (others did),
-// .wrong, and those of CheckExpectation.
+// .revoked (with the reason), .wrong, and those of CheckExpectation.
 absl::StatusOr<security::DetachedSignature> TrustedSignature(const std::string& key_path,
                                                              const v1::ModuleVersion& version,
                                                              const ModuleExpectation& expected);

@@ -29,6 +29,26 @@ absl::Status VersionPruned(const ModuleVersionRow& version) {
       ModuleVersionName(version.module, version.number) + " was pruned: its bytes are gone");
 }
 
+absl::StatusOr<bool> IsNewReleaseKey(const std::vector<ReleaseKeyRow>& known,
+                                     const ReleaseKeyRow& key) {
+  for (const ReleaseKeyRow& one : known) {
+    if (one.key_id != key.key_id) continue;
+    if (one.public_key != key.public_key) {
+      return support::AlreadyExists("log.release_key.other",
+                                    "another key has the id " + key.key_id);
+    }
+    if (one.revoked_us == 0) return false;
+    return support::FailedPrecondition(
+        "log.release_key.revoked",
+        support::StrCat("key ", key.key_id, " was revoked by ", one.revoked_by, ": ",
+                        support::Quote(one.revoke_reason, 200)));
+  }
+  if (known.size() < kMaxReleaseKeys) return true;
+  return support::ResourceExhausted(
+      "log.release_key.too_many",
+      support::StrCat("expected at most ", kMaxReleaseKeys, " keys, found as many already"));
+}
+
 absl::Status JobExists(const std::string& id) {
   return support::AlreadyExists("log.job.exists", support::Quote(id));
 }

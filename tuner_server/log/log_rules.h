@@ -14,10 +14,24 @@ namespace tilewright::log {
 // reused.
 absl::StatusOr<CreatedJob> AnswerRepeatedRequest(const JobRow& existing, const JobRow& wanted);
 
+// Whether the key is new, given all known ones: false if it is there, unrevoked. Errors of
+// TuningLog::AddReleaseKey.
+absl::StatusOr<bool> IsNewReleaseKey(const std::vector<ReleaseKeyRow>& known,
+                                     const ReleaseKeyRow& key);
+
 absl::Status JobExists(const std::string& id);
 
 // Returns the model if its bytes are still there, else failed_precondition log.model.pruned.
 absl::StatusOr<ModelRow> WithBytes(ModelRow model);
+
+// Marks a key or a signature as revoked, unless it is.
+template <typename Row>
+void Revoke(const Revocation& revocation, Row* row) {
+  if (row->revoked_us != 0) return;
+  row->revoked_us = revocation.now_us;
+  row->revoked_by = revocation.caller;
+  row->revoke_reason = revocation.reason;
+}
 
 // failed_precondition log.module_version.pruned.
 absl::Status VersionPruned(const ModuleVersionRow& version);

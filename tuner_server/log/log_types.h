@@ -311,7 +311,7 @@ struct ModuleAliasRow {
   bool operator==(const ModuleAliasRow&) const = default;
 };
 
-// What a key's owner says about a version. Immutable.
+// What a key's owner says about a version. Immutable, but for its revocation.
 struct ModuleSignatureRow {
   std::string module;
   int64_t number = 0;
@@ -319,9 +319,33 @@ struct ModuleSignatureRow {
   std::string signature;  // hex
   int64_t created_us = 0;
   std::string created_by;
-  int64_t format = 1;  // 1: the bytes alone; 2: name, number, target and bytes
+  int64_t format = 1;      // 1: the bytes alone; 2: name, number, target and bytes
+  int64_t revoked_us = 0;  // 0: it counts
+  std::string revoked_by = {};
+  std::string revoke_reason = {};
 
   bool operator==(const ModuleSignatureRow&) const = default;
+};
+
+// A key whose owner may release modules. A revoked one stays, so that it is never taken again.
+struct ReleaseKeyRow {
+  std::string key_id;      // hex
+  std::string public_key;  // hex
+  std::string name;        // whose it is, for people
+  int64_t added_us = 0;
+  std::string added_by;
+  int64_t revoked_us = 0;  // 0: it counts
+  std::string revoked_by = {};
+  std::string revoke_reason = {};
+
+  bool operator==(const ReleaseKeyRow&) const = default;
+};
+
+// When, by whom and why a key or a signature was revoked.
+struct Revocation {
+  int64_t now_us = 0;
+  std::string caller;
+  std::string reason;
 };
 
 }  // namespace tilewright::log

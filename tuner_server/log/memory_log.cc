@@ -441,6 +441,46 @@ class MemoryLog final : public TuningLog {
     return rows;
   }
 
+  absl::Status RevokeModuleSignatures(const std::string& module, int64_t number,
+                                      const std::string& key_id,
+                                      const Revocation& revocation) override {
+    MutexLock lock(mutex_);
+    bool found = false;
+    for (auto& [key, row] : signatures_) {
+      if (row.module != module || row.number != number || row.key_id != key_id) continue;
+      found = true;
+      Revoke(revocation, &row);
+    }
+    return found ? absl::OkStatus()
+                 : support::NotFound("log.module_signature.not_found", support::Quote(key_id));
+  }
+
+  absl::Status AddReleaseKey(const ReleaseKeyRow& key) override {
+    MutexLock lock(mutex_);
+    TW_ASSIGN(const bool is_new, IsNewReleaseKey(release_keys_, key));
+    if (!is_new) return absl::OkStatus();
+    release_keys_.push_back(key);
+    std::sort(release_keys_.begin(), release_keys_.end(),
+              [](const auto& a, const auto& b) { return a.key_id < b.key_id; });
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<ReleaseKeyRow>> ListReleaseKeys() override {
+    MutexLock lock(mutex_);
+    return release_keys_;
+  }
+
+  absl::StatusOr<ReleaseKeyRow> RevokeReleaseKey(const std::string& key_id,
+                                                 const Revocation& revocation) override {
+    MutexLock lock(mutex_);
+    for (ReleaseKeyRow& row : release_keys_) {
+      if (row.key_id != key_id) continue;
+      Revoke(revocation, &row);
+      return row;
+    }
+    return support::NotFound("log.release_key.not_found", support::Quote(key_id));
+  }
+
   absl::StatusOr<std::vector<ModuleVersionRow>> PruneModuleVersions(
       const std::vector<ModuleVersionRow>& versions, int64_t now_us) override {
     MutexLock lock(mutex_);
@@ -618,6 +658,7 @@ class MemoryLog final : public TuningLog {
   std::map<std::pair<std::string, std::string>, ModuleAliasRow> aliases_ TW_GUARDED_BY(mutex_);
   std::map<std::tuple<std::string, int64_t, std::string, int64_t, std::string>, ModuleSignatureRow>
       signatures_ TW_GUARDED_BY(mutex_);
+  std::vector<ReleaseKeyRow> release_keys_ TW_GUARDED_BY(mutex_);  // by id
   bool numbers_kept_ TW_GUARDED_BY(mutex_) = false;
 };
 

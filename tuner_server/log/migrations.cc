@@ -337,15 +337,34 @@ CREATE TABLE sealed_tables (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr std::array<sql::Migration, 9> kMigrations = {{{1, kVersion1},
-                                                        {2, kVersion2},
-                                                        {3, kVersion3},
-                                                        {4, kVersion4},
-                                                        {5, kVersion5},
-                                                        {6, kVersion6},
-                                                        {7, kVersion7},
-                                                        {8, kVersion8},
-                                                        {9, kVersion9}}};
+// 10: keys whose signatures release modules, and revocations of keys and of single signatures.
+constexpr std::string_view kVersion10 = R"sql(
+CREATE TABLE release_keys (
+  key_id TEXT NOT NULL PRIMARY KEY,
+  public_key TEXT NOT NULL,
+  name TEXT NOT NULL,
+  added_us INTEGER NOT NULL,
+  added_by TEXT NOT NULL,
+  revoked_us INTEGER NOT NULL,
+  revoked_by TEXT NOT NULL,
+  revoke_reason TEXT NOT NULL,
+  checksum INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+ALTER TABLE module_signatures ADD COLUMN revoked_us INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE module_signatures ADD COLUMN revoked_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE module_signatures ADD COLUMN revoke_reason TEXT NOT NULL DEFAULT '';
+)sql";
+
+constexpr std::array<sql::Migration, 10> kMigrations = {{{1, kVersion1},
+                                                         {2, kVersion2},
+                                                         {3, kVersion3},
+                                                         {4, kVersion4},
+                                                         {5, kVersion5},
+                                                         {6, kVersion6},
+                                                         {7, kVersion7},
+                                                         {8, kVersion8},
+                                                         {9, kVersion9},
+                                                         {10, kVersion10}}};
 
 }  // namespace
 

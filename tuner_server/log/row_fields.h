@@ -232,6 +232,21 @@ void ForEachField(Row& row, F&& f) {
   f("created_us", row.created_us);
   f("created_by", row.created_by);
   f("format", row.format);
+  f("revoked_us", row.revoked_us);
+  f("revoked_by", row.revoked_by);
+  f("revoke_reason", row.revoke_reason);
+}
+
+template <RowOf<ReleaseKeyRow> Row, typename F>
+void ForEachField(Row& row, F&& f) {
+  f("key_id", row.key_id);
+  f("public_key", row.public_key);
+  f("name", row.name);
+  f("added_us", row.added_us);
+  f("added_by", row.added_by);
+  f("revoked_us", row.revoked_us);
+  f("revoked_by", row.revoked_by);
+  f("revoke_reason", row.revoke_reason);
 }
 
 }  // namespace tilewright::log

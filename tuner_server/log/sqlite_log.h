@@ -1,6 +1,6 @@
 // The tuning log in one SQLite file (tuner.db): write-ahead log, synchronous FULL, numbered
-// migrations, a checksum in each row (log_check.h). Thread-safe: one connection behind one mutex, which serialises its I/O. SQLite has
-// one writer anyway, and reads are short or paged.
+// migrations, a checksum in each row (log_check.h). Thread-safe: one connection behind one mutex,
+// which serialises its I/O. SQLite has one writer anyway, and reads are short or paged.
 #pragma once
 
 #include <memory>

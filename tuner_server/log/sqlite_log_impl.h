@@ -80,6 +80,13 @@ class SqliteLog final : public TuningLog {
   absl::Status AddModuleSignature(const ModuleSignatureRow& signature) override;
   absl::StatusOr<std::vector<ModuleSignatureRow>> ListModuleSignatures(const std::string& module,
                                                                        int64_t number) override;
+  absl::Status RevokeModuleSignatures(const std::string& module, int64_t number,
+                                      const std::string& key_id,
+                                      const Revocation& revocation) override;
+  absl::Status AddReleaseKey(const ReleaseKeyRow& key) override;
+  absl::StatusOr<std::vector<ReleaseKeyRow>> ListReleaseKeys() override;
+  absl::StatusOr<ReleaseKeyRow> RevokeReleaseKey(const std::string& key_id,
+                                                 const Revocation& revocation) override;
   absl::StatusOr<std::vector<ModuleVersionRow>> PruneModuleVersions(
       const std::vector<ModuleVersionRow>& versions, int64_t now_us) override;
   absl::StatusOr<bool> ModuleNumbersKept() override;
@@ -112,6 +119,7 @@ class SqliteLog final : public TuningLog {
   absl::StatusOr<std::vector<std::string>> EndedJobs(int64_t skip, int64_t limit);
   // Returns whether it dropped something.
   absl::StatusOr<bool> PruneSearch(const std::string& job);
+  absl::StatusOr<std::vector<ReleaseKeyRow>> ReadReleaseKeys() TW_REQUIRES(mutex_);
   absl::StatusOr<JobRow> ReadJob(const std::string& id) TW_REQUIRES(mutex_);
   absl::StatusOr<ModuleVersionRow> ReadVersion(const std::string& module, int64_t number)
       TW_REQUIRES(mutex_);

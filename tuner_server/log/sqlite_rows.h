@@ -95,6 +95,13 @@ struct Table<ModuleSignatureRow> : AnyTable {
   static constexpr std::string_view kJob = "''";
 };
 
+template <>
+struct Table<ReleaseKeyRow> : AnyTable {
+  static constexpr std::string_view kName = "release_keys";
+  static constexpr std::string_view kRow = "key_id";
+  static constexpr std::string_view kJob = "''";
+};
+
 // Calls f.operator()<Row>() for every table, and stops at the first error.
 template <typename F>
 absl::Status ForEachTable(F&& f) {
@@ -107,7 +114,8 @@ absl::Status ForEachTable(F&& f) {
   TW_TRY(f.template operator()<ModelRow>());
   TW_TRY(f.template operator()<ModuleVersionRow>());
   TW_TRY(f.template operator()<ModuleAliasRow>());
-  return f.template operator()<ModuleSignatureRow>();
+  TW_TRY(f.template operator()<ModuleSignatureRow>());
+  return f.template operator()<ReleaseKeyRow>();
 }
 
 // What a row's checksum is about.
@@ -264,8 +272,8 @@ class RowName {
   int count_ = 0;
 };
 
-// The row of a statement whose columns are ColumnList<Row>(), WholeTest<Row>(), and others. data_loss:
-// log.row.damaged, log.row.bad_word.
+// The row of a statement whose columns are ColumnList<Row>(), WholeTest<Row>(), and others.
+// data_loss: log.row.damaged, log.row.bad_word.
 template <typename Row>
 absl::StatusOr<Row> ReadRow(const sql::Statement& statement) {
   Row row;

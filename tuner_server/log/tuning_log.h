@@ -23,6 +23,9 @@ namespace tilewright::log {
 // Rows of a page for readers of a whole log: a page stays within a few megabytes.
 inline constexpr int64_t kPageRows = 500;
 
+// Of one log, revoked ones included. A fleet has a few.
+inline constexpr size_t kMaxReleaseKeys = 256;
+
 struct CreatedJob {
   JobRow job;
   bool existed = false;  // the request_id was seen before
@@ -230,6 +233,20 @@ class TuningLog {
   // By key, then by format.
   virtual absl::StatusOr<std::vector<ModuleSignatureRow>> ListModuleSignatures(
       const std::string& module, int64_t number) = 0;
+  // Revokes all signatures of one key on a version, unless they are revoked already. not_found
+  // (log.module_signature.not_found) if there is none.
+  virtual absl::Status RevokeModuleSignatures(const std::string& module, int64_t number,
+                                              const std::string& key_id,
+                                              const Revocation& revocation) = 0;
+  // Adds a key whose owner may release modules. The same key again changes nothing.
+  // failed_precondition log.release_key.revoked, already_exists log.release_key.other (another key
+  // has that id), resource_exhausted log.release_key.too_many (kMaxReleaseKeys).
+  virtual absl::Status AddReleaseKey(const ReleaseKeyRow& key) = 0;
+  // By id, revoked ones, too.
+  virtual absl::StatusOr<std::vector<ReleaseKeyRow>> ListReleaseKeys() = 0;
+  // Of a key that was revoked before nothing changes. not_found log.release_key.not_found.
+  virtual absl::StatusOr<ReleaseKeyRow> RevokeReleaseKey(const std::string& key_id,
+                                                         const Revocation& revocation) = 0;
   // Marks versions as pruned, except those that an alias names or that were pruned before. Returns
   // the versions that it marked.
   virtual absl::StatusOr<std::vector<ModuleVersionRow>> PruneModuleVersions(

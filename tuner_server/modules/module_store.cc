@@ -289,21 +289,4 @@ absl::StatusOr<std::string> ModuleStore::WhyNotDefault(const log::ModuleVersionR
                 version.module, " without a number stays ", ShortName(best->version));
 }
 
-absl::Status ModuleStore::Release(const log::ModuleVersionRow& version, int64_t now_us,
-                                  const std::string& caller) {
-  if (signer_ == nullptr) {
-    return support::FailedPrecondition("module.release.no_key",
-                                       "expected a server with --module-key, found one without");
-  }
-  if (version.pruned_us != 0) {
-    return support::FailedPrecondition("log.module_version.pruned",
-                                       ShortName(version) + " was pruned: its bytes are gone");
-  }
-  const security::ModuleClaim claim{version.sha256, version.module, version.number, version.target};
-  TW_ASSIGN(const security::ModuleSignature made, signer_->Sign(claim));
-  return log_->AddModuleSignature({version.module, version.number, made.key_id,
-                                   support::HexEncode(made.signature), now_us, caller,
-                                   made.format});
-}
-
 }  // namespace tilewright::modules

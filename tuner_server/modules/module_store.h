@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "deploy/daemon/blob_store.h"
-#include "deploy/security/module_signature.h"
 #include "deploy/support/mutex.h"
 #include "deploy/support/status.h"
 #include "tuner_server/log/tuning_log.h"
@@ -58,10 +57,8 @@ struct ResolveRequest {
 class ModuleStore {
  public:
   // `numbers` (not owned) keeps numbers from being used twice; null: the log alone gives them.
-  // `signer` (not owned) is the server's own key for Release; null: it has none.
-  ModuleStore(log::TuningLog* log, daemon::BlobStore* blobs, VersionNumbers* numbers = nullptr,
-              const security::ModuleSigner* signer = nullptr)
-      : log_(log), blobs_(blobs), numbers_(numbers), signer_(signer) {}
+  ModuleStore(log::TuningLog* log, daemon::BlobStore* blobs, VersionNumbers* numbers = nullptr)
+      : log_(log), blobs_(blobs), numbers_(numbers) {}
 
   // Adds a version. data_loss if the file is not an intact module, or
   // (module.publish.digest_mismatch) not the expected one. The digest in the answer names bytes
@@ -85,11 +82,6 @@ class ModuleStore {
   // Returns why a question for the module and target of this version leads to another one; empty if
   // it leads to this one.
   absl::StatusOr<std::string> WhyNotDefault(const log::ModuleVersionRow& version);
-
-  // Signs the version with the server's key. failed_precondition (module.release.no_key,
-  // log.module_version.pruned).
-  absl::Status Release(const log::ModuleVersionRow& version, int64_t now_us,
-                       const std::string& caller);
 
   // Points an alias of a module at one of its versions; 0 removes it. invalid_argument
   // (module.alias.bad) and the log's errors.
@@ -117,7 +109,6 @@ class ModuleStore {
   log::TuningLog* log_;
   daemon::BlobStore* blobs_;
   VersionNumbers* numbers_;
-  const security::ModuleSigner* signer_;
   // Held while bytes and the row that names them are added or dropped.
   support::Mutex publish_mutex_;
 };

@@ -16,6 +16,7 @@ namespace {
 constexpr char kModuleMediaType[] = "application/vnd.tilewright.module";
 constexpr size_t kSignatureBytes = 64;
 constexpr size_t kKeyIdBytes = 8;
+constexpr size_t kMaxReasonBytes = 200;
 
 void AddAttribute(const std::string& key, const std::string& value, v1::ModuleVersion* version) {
   (*version->mutable_target())[key].set_s(value);
@@ -53,6 +54,32 @@ v1::ModuleVersion VersionMessage(const log::ModuleVersionRow& row) {
     *version.mutable_model() = daemon::MakeDigest(row.model_sha256, row.model_size);
   }
   return version;
+}
+
+v1::ModuleSignature SignatureMessage(const log::ModuleSignatureRow& row) {
+  v1::ModuleSignature signature;
+  signature.set_key_id(row.key_id);
+  signature.set_signature(support::HexDecode(row.signature).value_or(""));
+  *signature.mutable_create_time() = Timestamp(row.created_us);
+  signature.set_created_by(row.created_by);
+  signature.set_format(static_cast<int32_t>(row.format));
+  if (row.revoked_us != 0) *signature.mutable_revoke_time() = Timestamp(row.revoked_us);
+  signature.set_revoked_by(row.revoked_by);
+  signature.set_revoke_reason(row.revoke_reason);
+  return signature;
+}
+
+v1::ReleaseKey KeyMessage(const log::ReleaseKeyRow& row) {
+  v1::ReleaseKey key;
+  key.set_key_id(row.key_id);
+  key.set_public_key(support::HexDecode(row.public_key).value_or(""));
+  key.set_display_name(row.name);
+  *key.mutable_create_time() = Timestamp(row.added_us);
+  key.set_created_by(row.added_by);
+  if (row.revoked_us != 0) *key.mutable_revoke_time() = Timestamp(row.revoked_us);
+  key.set_revoked_by(row.revoked_by);
+  key.set_revoke_reason(row.revoke_reason);
+  return key;
 }
 
 void AddOrigin(const log::RecordRow& record, v1::ModuleVersion* version) {
@@ -149,6 +176,30 @@ grpc::Status ModuleServiceImpl::AddModuleSignature(grpc::ServerContext* context,
   return Reply(AddSignature(*request, Caller(*context)), response);
 }
 
+grpc::Status ModuleServiceImpl::RevokeModuleSignature(
+    grpc::ServerContext* context, const v1::RevokeModuleSignatureRequest* request,
+    v1::ModuleVersion* response) {
+  return Reply(RevokeSignature(*request, Caller(*context)), response);
+}
+
+grpc::Status ModuleServiceImpl::AddReleaseKey(grpc::ServerContext* context,
+                                              const v1::AddReleaseKeyRequest* request,
+                                              v1::ReleaseKey* response) {
+  return Reply(AddKey(*request, Caller(*context)), response);
+}
+
+grpc::Status ModuleServiceImpl::ListReleaseKeys(grpc::ServerContext*,
+                                                const v1::ListReleaseKeysRequest*,
+                                                v1::ListReleaseKeysResponse* response) {
+  return Reply(ListKeys(), response);
+}
+
+grpc::Status ModuleServiceImpl::RevokeReleaseKey(grpc::ServerContext* context,
+                                                 const v1::RevokeReleaseKeyRequest* request,
+                                                 v1::ReleaseKey* response) {
+  return Reply(RevokeKey(*request, Caller(*context)), response);
+}
+
 grpc::Status ModuleServiceImpl::ReleaseModule(grpc::ServerContext* context,
                                               const v1::ReleaseModuleRequest* request,
                                               v1::ModuleVersion* response) {
@@ -173,15 +224,12 @@ absl::StatusOr<v1::ModuleVersion> ModuleServiceImpl::Message(const log::ModuleVe
   for (const log::ModuleAliasRow& alias : aliases) {
     if (alias.number == row.number) version.add_aliases(alias.alias);
   }
-  TW_ASSIGN(const std::vector<log::ModuleSignatureRow> signatures,
-            store_->log()->ListModuleSignatures(row.module, row.number));
-  for (const log::ModuleSignatureRow& one : signatures) {
-    v1::ModuleSignature* signature = version.add_signatures();
-    signature->set_key_id(one.key_id);
-    signature->set_signature(support::HexDecode(one.signature).value_or(""));
-    *signature->mutable_create_time() = Timestamp(one.created_us);
-    signature->set_created_by(one.created_by);
-    signature->set_format(static_cast<int32_t>(one.format));
+  TW_ASSIGN(const modules::VersionSignatures signatures, releases_->List(row));
+  for (const log::ModuleSignatureRow& one : signatures.valid) {
+    *version.add_signatures() = SignatureMessage(one);
+  }
+  for (const log::ModuleSignatureRow& one : signatures.revoked) {
+    *version.add_revoked_signatures() = SignatureMessage(one);
   }
   return version;
 }
@@ -232,16 +280,59 @@ absl::StatusOr<v1::ModuleVersion> ModuleServiceImpl::AddSignature(
                                     "expected a key id of 16 hexadecimal digits, a signature of "
                                     "64 bytes and format 1 or 2");
   }
-  TW_TRY(store_->log()->AddModuleSignature({row.module, row.number, given.key_id(),
-                                            support::HexEncode(given.signature()),
-                                            clock_->WallMicros(), caller, format}));
+  TW_TRY(releases_->Add(row, {given.key_id(), given.signature(), format}, clock_->WallMicros(),
+                        caller));
   return Message(row);
+}
+
+absl::StatusOr<v1::ModuleVersion> ModuleServiceImpl::RevokeSignature(
+    const v1::RevokeModuleSignatureRequest& request, const std::string& caller) {
+  TW_ASSIGN(const log::ModuleVersionRow row, store_->Get(request.name()));
+  TW_ASSIGN(const log::Revocation revocation, ReadRevocation(request.reason(), caller));
+  TW_TRY(releases_->Revoke(row, request.key_id(), revocation));
+  return Message(row);
+}
+
+absl::StatusOr<v1::ReleaseKey> ModuleServiceImpl::AddKey(const v1::AddReleaseKeyRequest& request,
+                                                         const std::string& caller) {
+  TW_ASSIGN(const log::ReleaseKeyRow key,
+            releases_->AddKey(request.public_key(), request.display_name(), clock_->WallMicros(),
+                              caller));
+  return KeyMessage(key);
+}
+
+absl::StatusOr<v1::ListReleaseKeysResponse> ModuleServiceImpl::ListKeys() {
+  TW_ASSIGN(const std::vector<log::ReleaseKeyRow> keys, store_->log()->ListReleaseKeys());
+  v1::ListReleaseKeysResponse response;
+  for (const log::ReleaseKeyRow& key : keys) *response.add_keys() = KeyMessage(key);
+  return response;
+}
+
+absl::StatusOr<v1::ReleaseKey> ModuleServiceImpl::RevokeKey(
+    const v1::RevokeReleaseKeyRequest& request, const std::string& caller) {
+  TW_ASSIGN(const log::Revocation revocation, ReadRevocation(request.reason(), caller));
+  TW_ASSIGN(const log::ReleaseKeyRow key, releases_->RevokeKey(request.key_id(), revocation));
+  return KeyMessage(key);
+}
+
+// The reason is shown on terminals of other people.
+absl::StatusOr<log::Revocation> ModuleServiceImpl::ReadRevocation(const std::string& reason,
+                                                                  const std::string& caller) {
+  const bool printable =
+      std::all_of(reason.begin(), reason.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (printable && !reason.empty() && reason.size() <= kMaxReasonBytes) {
+    return log::Revocation{clock_->WallMicros(), caller, reason};
+  }
+  return support::InvalidArgument(
+      "module.revoke.reason",
+      support::StrCat("expected a reason of 1 to ", kMaxReasonBytes,
+                      " printable ASCII characters, found ", support::Quote(reason, 100)));
 }
 
 absl::StatusOr<v1::ModuleVersion> ModuleServiceImpl::Release(const std::string& name,
                                                              const std::string& caller) {
   TW_ASSIGN(const log::ModuleVersionRow row, store_->Get(name));
-  TW_TRY(store_->Release(row, clock_->WallMicros(), caller));
+  TW_TRY(releases_->Sign(row, clock_->WallMicros(), caller));
   return Message(row);
 }
 

@@ -9,6 +9,7 @@
 #include "tuner_server/jobs/build_farm.h"
 #include "tuner_server/jobs/job_manager.h"
 #include "tuner_server/log/sqlite_log.h"
+#include "tuner_server/modules/module_releases.h"
 #include "tuner_server/modules/module_store.h"
 #include "tuner_server/service/fleet_forwarder.h"
 #include "tuner_server/service/job_api.h"
@@ -37,6 +38,7 @@ struct TunerServer::Parts {
   std::unique_ptr<security::ModuleSigner> signer;
   std::unique_ptr<modules::VersionNumbers> numbers;
   std::unique_ptr<modules::ModuleStore> modules;
+  std::unique_ptr<modules::ModuleReleases> releases;
   std::unique_ptr<jobs::BuildFarm> farm;
   std::unique_ptr<jobs::JobManager> manager;
   std::unique_ptr<JobApi> api;
@@ -70,8 +72,11 @@ absl::StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const TunerOptio
                                 support::PathJoin(options.state_dir, modules::kNumbersFile),
                                 parts->log.get(), &parts->clock));
   TellOfNumbers(*parts->numbers);
-  parts->modules = std::make_unique<modules::ModuleStore>(
-      parts->log.get(), parts->blobs.get(), parts->numbers.get(), parts->signer.get());
+  parts->modules = std::make_unique<modules::ModuleStore>(parts->log.get(), parts->blobs.get(),
+                                                          parts->numbers.get());
+  parts->releases =
+      std::make_unique<modules::ModuleReleases>(parts->log.get(), parts->signer.get());
+  TW_TRY(parts->releases->RegisterOwnKey(parts->clock.WallMicros()));
 
   jobs::BuildFarmOptions farm;
   farm.builder.program = options.builder;
@@ -104,8 +109,8 @@ absl::StatusOr<std::unique_ptr<TunerServer>> TunerServer::Start(const TunerOptio
       std::make_unique<daemon::ArtifactServiceImpl>(parts->blobs.get(), artifact_options);
   parts->job_service =
       std::make_unique<JobServiceImpl>(parts->api.get(), parts->log.get(), options.host.security);
-  parts->module_service = std::make_unique<ModuleServiceImpl>(parts->modules.get(), &parts->clock,
-                                                              options.host.security);
+  parts->module_service = std::make_unique<ModuleServiceImpl>(
+      parts->modules.get(), parts->releases.get(), &parts->clock, options.host.security);
   parts->fleet_service =
       std::make_unique<FleetForwarder>(environment.tracker, options.host.security);
   parts->host = std::make_unique<daemon::ServerHost>(options.host);
