@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 #include <string.h>
 
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -121,16 +122,61 @@ absl::StatusOr<Database> Database::Open(const std::string& path, const OpenOptio
   return db;
 }
 
+// Compiled statements that nobody uses at the moment, by their text.
+class IdleStatements {
+ public:
+  ~IdleStatements() { Close(); }
+
+  // The statement as after its compilation; null if there is none.
+  sqlite3_stmt* Take(std::string_view sql) {
+    const auto it = by_text_.find(sql);
+    if (it == by_text_.end()) return nullptr;
+    sqlite3_stmt* statement = it->second;
+    by_text_.erase(it);
+    return statement;
+  }
+
+  void Give(sqlite3_stmt* statement) {
+    // Compiling a pragma may be what it does.
+    const std::string_view sql = sqlite3_sql(statement);
+    if (closed_ || by_text_.size() >= kMost || sql.starts_with("PRAGMA")) {
+      sqlite3_finalize(statement);
+      return;
+    }
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    by_text_.emplace(sql, statement);
+  }
+
+  void Close() {
+    closed_ = true;
+    for (const auto& [text, statement] : by_text_) sqlite3_finalize(statement);
+    by_text_.clear();
+  }
+
+ private:
+  static constexpr size_t kMost = 64;
+  std::multimap<std::string, sqlite3_stmt*, std::less<>> by_text_;
+  bool closed_ = false;
+};
+
+Database::Database(sqlite3* db, std::string path)
+    : db_(db), path_(std::move(path)), idle_(std::make_shared<IdleStatements>()) {}
+
 Database::Database(Database&& other) noexcept
-    : db_(std::exchange(other.db_, nullptr)), path_(std::move(other.path_)) {}
+    : db_(std::exchange(other.db_, nullptr)),
+      path_(std::move(other.path_)),
+      idle_(std::move(other.idle_)) {}
 
 Database& Database::operator=(Database&& other) noexcept {
   std::swap(db_, other.db_);
   std::swap(path_, other.path_);
+  std::swap(idle_, other.idle_);
   return *this;
 }
 
 Database::~Database() {
+  if (idle_ != nullptr) idle_->Close();
   // The v2 form waits for statements that still live instead of failing.
   if (db_ != nullptr) sqlite3_close_v2(db_);
 }
@@ -143,12 +189,13 @@ absl::Status Database::Exec(std::string_view sql) {
 }
 
 absl::StatusOr<Statement> Database::Prepare(std::string_view sql) {
+  if (sqlite3_stmt* known = idle_->Take(sql)) return Statement(known, idle_);
   sqlite3_stmt* statement = nullptr;
   const int code = sqlite3_prepare_v3(db_, sql.data(), static_cast<int>(sql.size()),
                                       SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
   if (code != SQLITE_OK) return DatabaseError(db_, code, "prepare");
   TW_CHECK(statement != nullptr) << "an empty statement: " << sql;
-  return Statement(statement);
+  return Statement(statement, idle_);
 }
 
 absl::StatusOr<int64_t> Database::QueryInt64(std::string_view sql) {
@@ -161,15 +208,21 @@ absl::StatusOr<int64_t> Database::QueryInt64(std::string_view sql) {
 int64_t Database::last_insert_rowid() const { return sqlite3_last_insert_rowid(db_); }
 int64_t Database::changes() const { return sqlite3_changes64(db_); }
 
+Statement::Statement(sqlite3_stmt* statement, std::shared_ptr<IdleStatements> idle)
+    : statement_(statement), idle_(std::move(idle)) {}
+
 Statement::Statement(Statement&& other) noexcept
-    : statement_(std::exchange(other.statement_, nullptr)) {}
+    : statement_(std::exchange(other.statement_, nullptr)), idle_(std::move(other.idle_)) {}
 
 Statement& Statement::operator=(Statement&& other) noexcept {
   std::swap(statement_, other.statement_);
+  std::swap(idle_, other.idle_);
   return *this;
 }
 
-Statement::~Statement() { sqlite3_finalize(statement_); }
+Statement::~Statement() {
+  if (statement_ != nullptr) idle_->Give(statement_);
+}
 
 namespace {
 

@@ -39,7 +39,9 @@ struct OpenOptions {
 };
 
 class Statement;
+class IdleStatements;
 
+// Keeps statements that were used, so that the same text is compiled once.
 class Database {
  public:
   // ":memory:" opens a private database in memory.
@@ -65,10 +67,11 @@ class Database {
  private:
   friend class Statement;
   friend class Transaction;
-  Database(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
+  Database(sqlite3* db, std::string path);
 
   sqlite3* db_ = nullptr;
   std::string path_;
+  std::shared_ptr<IdleStatements> idle_;
 };
 
 // A prepared statement, usable many times. REQUIRES: the Database outlives it.
@@ -110,9 +113,10 @@ class Statement {
 
  private:
   friend class Database;
-  explicit Statement(sqlite3_stmt* statement) : statement_(statement) {}
+  Statement(sqlite3_stmt* statement, std::shared_ptr<IdleStatements> idle);
 
   sqlite3_stmt* statement_ = nullptr;
+  std::shared_ptr<IdleStatements> idle_;  // where it goes after its use
 };
 
 // BEGIN IMMEDIATE ... COMMIT; rolls back on destruction unless committed. Does not nest.

@@ -10,9 +10,21 @@
 
 namespace tilewright::support {
 
+namespace {
+
+absl::Status MakeParents(const std::string& path) {
+  const std::string parent = DirName(path);
+  if (parent == path || IsDirectory(parent)) return absl::OkStatus();
+  TW_TRY(MakeParents(parent));
+  if (mkdir(parent.c_str(), 0700) == 0 || errno == EEXIST) return absl::OkStatus();
+  return ErrnoError(errno, "file.mkdir.failed", parent);
+}
+
+}  // namespace
+
 absl::StatusOr<bool> MakeStateFolder(const std::string& path) {
   constexpr mode_t kOthers = 077;
-  TW_TRY(MakeDirs(DirName(path)));
+  TW_TRY(MakeParents(path));
   if (mkdir(path.c_str(), 0700) == 0) return false;
   if (errno != EEXIST) return ErrnoError(errno, "file.mkdir.failed", path);
   struct stat info{};

@@ -9,7 +9,7 @@
 
 namespace tilewright::support {
 
-// Makes the folder (mode 0700) and its missing parents. If the folder exists, takes the rights
+// Makes the folder and its missing parents (mode 0700). If the folder exists, takes the rights
 // of other users away: they cannot reach what is in it then. Returns whether they had rights.
 // failed_precondition (state.folder.shared): the folder has a sticky bit, as /tmp has, or belongs
 // to another user; nothing was changed then.

@@ -258,9 +258,6 @@ TEST_F(SecurityTest, EachRoleMayOnlyItsOwn) {
     if (is("SetDeviceAdminState") || is("ResetDevice") || is("ForgetDevice")) {
       return role == Role::kAdmin;
     }
-    if (is("PruneModules") || is("ImportLog")) return role == Role::kAdmin;
-    if (is("SetModuleAlias") || is("AddModuleSignature") || is("ReleaseModule")) return person;
-    if (is("SetDeviceAdminState") || is("ResetDevice")) return role == Role::kAdmin;
     if (is("PruneModules") || is("ImportLog") || is("AddReleaseKey") || is("RevokeReleaseKey")) {
       return role == Role::kAdmin;
     }

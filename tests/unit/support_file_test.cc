@@ -212,6 +212,7 @@ TEST_F(FileTest, AStateFolderIsForItsUserAloneAndAnOpenOneIsClosed) {
   const std::string path = dir_.File("deep/state");
   EXPECT_FALSE(*MakeStateFolder(path));
   EXPECT_EQ(ModeOf(path), 0700U);
+  EXPECT_EQ(ModeOf(dir_.File("deep")), 0700U);
   ASSERT_EQ(chmod(path.c_str(), 0755), 0);
   EXPECT_TRUE(*MakeStateFolder(path));
   EXPECT_EQ(ModeOf(path), 0700U);

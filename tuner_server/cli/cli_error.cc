@@ -266,6 +266,8 @@ std::string Advice(const absl::Status& status) {
              "again: nothing was left behind";
     case absl::StatusCode::kPermissionDenied:
       return "choose a place you may write to, then run the command again: nothing was left behind";
+    case absl::StatusCode::kUnimplemented:
+      return "the server is older than this program and cannot do this: upgrade it";
     case absl::StatusCode::kDataLoss:
       return "the file is damaged: make or fetch it again";
     case absl::StatusCode::kInvalidArgument:

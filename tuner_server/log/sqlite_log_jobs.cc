@@ -164,7 +164,9 @@ absl::Status SqliteLog::WriteJob(const JobRow& job) {
 }
 
 absl::Status SqliteLog::WriteElapsed(const std::string& job, double elapsed_s) {
-  TW_ASSIGN(Statement set, db_.Prepare(SealedUpdate<JobRow>({{"elapsed_s", "?2"}}, "id = ?1")));
+  static const std::string* const update =
+      new std::string(SealedUpdate<JobRow>({{"elapsed_s", "?2"}}, "id = ?1"));
+  TW_ASSIGN(Statement set, db_.Prepare(*update));
   return set.BindText(1, job).BindDouble(2, elapsed_s).Run();
 }
 

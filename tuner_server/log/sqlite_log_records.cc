@@ -107,9 +107,9 @@ absl::StatusOr<int64_t> SqliteLog::AddImported(const Import& rows) {
 absl::Status SqliteLog::Accept(const std::string& measurement_id) {
   TW_ASSIGN(const int64_t last,
             db_.QueryInt64("SELECT ifnull(max(known_position), 0) FROM records"));
-  TW_ASSIGN(Statement set,
-            db_.Prepare(SealedUpdate<RecordRow>({{"accepted", "1"}, {"known_position", "?2"}},
-                                                "measurement_id = ?1 AND known_position = 0")));
+  static const std::string* const update = new std::string(SealedUpdate<RecordRow>(
+      {{"accepted", "1"}, {"known_position", "?2"}}, "measurement_id = ?1 AND known_position = 0"));
+  TW_ASSIGN(Statement set, db_.Prepare(*update));
   return set.BindText(1, measurement_id).BindInt64(2, last + 1).Run();
 }
 

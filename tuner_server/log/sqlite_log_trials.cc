@@ -150,20 +150,22 @@ absl::StatusOr<TrialRow> SqliteLog::ReadTrial(const std::string& job, int64_t nu
 }
 
 absl::Status SqliteLog::WriteTrial(const TrialRow& trial) {
-  TW_ASSIGN(Statement set, db_.Prepare(SealedUpdate<TrialRow>({{"state", "?3"},
-                                                               {"outcome", "?4"},
-                                                               {"reason", "?5"},
-                                                               {"artifact_sha256", "?6"},
-                                                               {"artifact_size", "?7"},
-                                                               {"work_item", "?8"},
-                                                               {"work_spec", "?9"},
-                                                               {"lower_s", "?10"},
-                                                               {"codegen_s", "?11"},
-                                                               {"link_s", "?12"},
-                                                               {"measurement_id", "?13"},
-                                                               {"median", "?14"},
-                                                               {"ended_us", "?15"}},
-                                                              "job = ?1 AND number = ?2")));
+  static const std::string* const update =
+      new std::string(SealedUpdate<TrialRow>({{"state", "?3"},
+                                              {"outcome", "?4"},
+                                              {"reason", "?5"},
+                                              {"artifact_sha256", "?6"},
+                                              {"artifact_size", "?7"},
+                                              {"work_item", "?8"},
+                                              {"work_spec", "?9"},
+                                              {"lower_s", "?10"},
+                                              {"codegen_s", "?11"},
+                                              {"link_s", "?12"},
+                                              {"measurement_id", "?13"},
+                                              {"median", "?14"},
+                                              {"ended_us", "?15"}},
+                                             "job = ?1 AND number = ?2"));
+  TW_ASSIGN(Statement set, db_.Prepare(*update));
   return set.BindText(1, trial.job)
       .BindInt64(2, trial.number)
       .BindText(3, TrialStateName(trial.state))

@@ -15,14 +15,17 @@ namespace tilewright::log {
 
 // "id, number, uid"
 template <typename Row>
-std::string ColumnList() {
-  std::string columns;
-  Row row;
-  ForEachField(row, [&columns](std::string_view name, const auto&) {
-    if (!columns.empty()) columns += ", ";
-    columns += name;
-  });
-  return columns;
+const std::string& ColumnList() {
+  static const std::string* const list = [] {
+    auto* columns = new std::string();
+    Row row;
+    ForEachField(row, [columns](std::string_view name, const auto&) {
+      if (!columns->empty()) *columns += ", ";
+      *columns += name;
+    });
+    return columns;
+  }();
+  return *list;
 }
 
 // A table of the log: its name, SQL that names a row of it and the row's job for people, and the
@@ -120,15 +123,19 @@ absl::Status ForEachTable(F&& f) {
 
 // What a row's checksum is about.
 template <typename Row>
-std::string SealedColumns() {
-  const std::string columns = ColumnList<Row>();
-  return Table<Row>::kGiven.empty() ? columns : support::StrCat(columns, ", ", Table<Row>::kGiven);
+const std::string& SealedColumns() {
+  static const std::string* const columns = new std::string(
+      Table<Row>::kGiven.empty() ? ColumnList<Row>()
+                                 : support::StrCat(ColumnList<Row>(), ", ", Table<Row>::kGiven));
+  return *columns;
 }
 
 // True of a row that is as it was written.
 template <typename Row>
-std::string WholeTest() {
-  return support::StrCat("checksum = row_checksum(", SealedColumns<Row>(), ")");
+const std::string& WholeTest() {
+  static const std::string* const test =
+      new std::string(support::StrCat("checksum = row_checksum(", SealedColumns<Row>(), ")"));
+  return *test;
 }
 
 // In the place of the table: its whole rows.
@@ -333,15 +340,18 @@ void BindRow(const Row& row, sql::Statement* statement) {
 
 // "?1, ?2, ?3", one for each field.
 template <typename Row>
-std::string FieldMarks() {
-  std::string marks;
-  int count = 0;
-  Row row;
-  ForEachField(row, [&](std::string_view, const auto&) {
-    marks += support::StrCat(count == 0 ? "?" : ", ?", count + 1);
-    ++count;
-  });
-  return marks;
+const std::string& FieldMarks() {
+  static const std::string* const list = [] {
+    auto* marks = new std::string();
+    int count = 0;
+    Row row;
+    ForEachField(row, [&](std::string_view, const auto&) {
+      *marks += support::StrCat(count == 0 ? "?" : ", ?", count + 1);
+      ++count;
+    });
+    return marks;
+  }();
+  return *list;
 }
 
 // INSERT <verb> INTO the table, with the checksum: one prepared statement for many rows.
@@ -349,7 +359,7 @@ template <typename Row>
 class RowInserter {
  public:
   static absl::StatusOr<RowInserter> Prepare(sql::Database* db, std::string_view verb = "") {
-    const std::string marks = FieldMarks<Row>();
+    const std::string& marks = FieldMarks<Row>();
     TW_ASSIGN(sql::Statement statement,
               db->Prepare(support::StrCat("INSERT ", verb, " INTO ", Table<Row>::kName, " (",
                                           ColumnList<Row>(), ", checksum) VALUES (", marks,

@@ -6,6 +6,7 @@
 
 #include "deploy/daemon/daemon_main.h"
 #include "deploy/daemon/systemd.h"
+#include "deploy/security/module_signature.h"
 #include "deploy/support/file.h"
 #include "tuner_server/service/tuner_server.h"
 
