@@ -124,7 +124,7 @@ absl::Status Limit(__rlimit_resource resource, const char* name, int64_t soft, i
 }
 
 // The first number of the file: pages that are mapped.
-int64_t MappedBytes() {
+int64_t BytesInUse() {
   constexpr uint64_t kMaxText = 4096;
   const auto text = support::ReadFile("/proc/self/statm", kMaxText);
   if (!text.ok()) return 0;
@@ -168,7 +168,7 @@ absl::Status ApplyLimits(const SandboxSpec& spec, int parent) {
   TW_TRY(Limit(RLIMIT_FSIZE, "file size", file_bytes, file_bytes));
   if (limits.cpu_s > 0) TW_TRY(Limit(RLIMIT_CPU, "cpu", limits.cpu_s, limits.cpu_s + 1));
   if (limits.memory_bytes > 0 && !kSanitizerBuild) {
-    const int64_t bytes = MappedBytes() + limits.memory_bytes;
+    const int64_t bytes = BytesInUse() + limits.memory_bytes;
     TW_TRY(driver ? Limit(RLIMIT_DATA, "memory", bytes, bytes)
                   : Limit(RLIMIT_AS, "address space", bytes, bytes));
   }
