@@ -86,7 +86,8 @@ absl::Status CheckPrivateFile(const std::string& path) {
 
 absl::Status MakePrivateFolder(const std::string& path) {
   if (support::IsDirectory(path)) return absl::OkStatus();
-  TW_TRY(support::MakeDirs(support::DirName(path)));
+  const std::string parent = support::DirName(path);
+  if (parent != path && !support::IsDirectory(parent)) TW_TRY(MakePrivateFolder(parent));
   if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
   return support::ErrnoError(errno, "file.mkdir.failed", path);
 }

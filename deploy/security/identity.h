@@ -50,7 +50,7 @@ absl::Status ReplaceIdentity(const std::string& folder, const IdentityFiles& fil
 
 // failed_precondition (identity.key.permissions) if others than the owner may read the file.
 absl::Status CheckPrivateFile(const std::string& path);
-// Makes the folder with mode 0700; ok if it exists already.
+// Makes the folder with mode 0700, and missing ones above it; ok if it exists already.
 absl::Status MakePrivateFolder(const std::string& path);
 
 }  // namespace tilewright::security

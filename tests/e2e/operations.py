@@ -34,7 +34,7 @@ SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 UNITS = ("_seconds", "_bytes", "_ratio", "_celsius", "_info")
 COUNTED = ("devices_online", "devices_dispatchable", "devices_quarantined", "leased_work_items", "queue_work_items", "leases",
-           "outbox_updates", "waiting_calls", "jobs_running", "jobs_open")  # plain counts have no unit
+           "outbox_updates", "waiting_calls", "jobs_running", "jobs_open", "jobs_waiting")  # plain counts have no unit
 MAX_SERIES = 200  # of one name: labels with ids would go far beyond
 
 

@@ -5,6 +5,7 @@ line did. State that older versions left open is closed at the next start.
     private_state.py [--build DIR]     DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
 
+import json
 import os
 import stat
 import subprocess
@@ -58,6 +59,11 @@ class PrivateState(cli_case.Case):
         self.server = ["--server", tuner.address, *identity("ana")]
         return agent, tuner, tracker
 
+    def make_token(self, name):
+        """Returns its id."""
+        made = self.good("tokens", "create", "ci", name, "--file", "tuner-tokens", "--identity", name, "-o", "json")
+        return json.loads(made)["id"]
+
     def test_daemons_certificates_and_tokens(self):
         self.good("certs", "init", "pki")
         for kind, name in (("tracker", "lab"), ("tuner", "main"), ("agent", "bench"), ("client", "ana")):
@@ -67,8 +73,7 @@ class PrivateState(cli_case.Case):
             self.good("tokens", "create", role, name, "--file", file, "--identity", "pki/issued/" + name)
         daemons = self.start_fleet()
         self.tune(*self.server)
-        self.good("tokens", "create", "ci", "build", "--file", "tuner-tokens", "--identity", "build")
-        self.good("tokens", "revoke", "build", "--file", "tuner-tokens")
+        self.good("tokens", "revoke", self.make_token("build"), "--file", "tuner-tokens")
         for folder, at_least in (("tracker", 6), ("tuner", 10), ("agent", 5), ("pki", 15), ("build", 2)):
             self.check_private(folder, at_least)
         for name in ("tracker-tokens", "tuner-tokens", "tracker-tokens.lock", "tuner-tokens.lock"):
@@ -84,11 +89,12 @@ class PrivateState(cli_case.Case):
             os.chmod(self.path(name, "lock"), 0o644)
         os.chmod(self.path("tuner-tokens.lock"), 0o644)
         self.start_fleet()
-        self.good("tokens", "create", "ci", "late", "--file", "tuner-tokens", "--identity", "late")
+        late = self.make_token("late")
         for name in ("tracker", "tuner", "agent"):
             self.check_private(name, at_least=5)
             self.assertIn('"daemon.state_dir.closed"', Path(self.path(name + ".log")).read_text())
         self.check_strangers_cannot_lock("tuner/lock", "tuner/tuner.db", "tuner-tokens.lock", "tracker/lock", "agent/lock")
+        self.good("tokens", "revoke", late, "--file", "tuner-tokens")
 
     def check_strangers_cannot_lock(self, *names):
         if os.geteuid() != 0:
@@ -98,7 +104,6 @@ class PrivateState(cli_case.Case):
             tried = subprocess.run([sys.executable, "-c", TRIES_TO_LOCK, self.path(name)], user=NOBODY, group=NOBODY, extra_groups=[],
                                    capture_output=True, text=True)
             self.assertIn("PermissionError", tried.stderr, name)
-        self.good("tokens", "revoke", "late", "--file", "tuner-tokens")
 
 
 if __name__ == "__main__":
