@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -163,6 +164,7 @@ TEST(Http2GateTest, EachAbuseHasAName) {
 class GatedServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
     auto dir = support::TempDir::Create();
     ASSERT_TRUE(dir.ok());
     dir_ = std::make_unique<support::TempDir>(*std::move(dir));
@@ -205,12 +207,12 @@ class GatedServerTest : public ::testing::Test {
     ASSERT_EQ(SSL_connect(session_), 1);
   }
 
+  // The server may have closed the connection before it has all.
   void Send(const std::string& bytes) {
     if (session_ != nullptr) {
-      ASSERT_GT(SSL_write(session_, bytes.data(), static_cast<int>(bytes.size())), 0);
+      SSL_write(session_, bytes.data(), static_cast<int>(bytes.size()));
     } else {
-      ASSERT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
-                static_cast<ssize_t>(bytes.size()));
+      send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     }
   }
 
