@@ -13,7 +13,7 @@ namespace tilewright::sim {
 namespace {
 
 constexpr uint64_t kFirstSeed = 5000;
-constexpr int kSeeds = 100;
+constexpr int kSeeds = 400;
 
 struct PlantedBug {
   std::string name;
