@@ -129,7 +129,7 @@ constexpr AdviceRow kAdvice[] = {
     {"run.sandbox", "run it again; if it stays, report it with this text"},
     {"run.code",
      "do not trust the module: compile or fetch it again. --key FILE checks who released it, "
-     "--sandbox keeps its code away from your files"},
+     "--sandbox keeps it from changing your files"},
     {"runtime.load.cpu_features", "compile the module for this machine (--target native)"},
     {"runtime.tensor_pb", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
