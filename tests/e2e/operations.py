@@ -363,6 +363,7 @@ class Backup(cli_case.Fleet):
             before = ended()
             self.wait_for("trials before the backup of the " + name, lambda: ended() >= before + 20)
             self.good("backup", "create", name, "backup-" + name)
+            self.wait_for("a backup with open trials", lambda: name == "tracker" or self.backup_has_open_trials())
         before = ended()
         self.wait_for("trials that no backup has", lambda: ended() >= before + 20)
         for daemon in (self.agent, self.tuner, self.tracker):
@@ -379,6 +380,18 @@ class Backup(cli_case.Fleet):
         self.good("jobs", "cancel", job, *self.server)
         self.measured_trials(*self.server)
         return [json.loads(line) for line in self.tuner.log().splitlines() if '"event":"job.reconciled"' in line]
+
+    def backup_has_open_trials(self):
+        """Between two batches of a fast device none is open, and nothing is to be reconciled: then makes another backup."""
+        db = sqlite3.connect("file:%s?mode=ro&immutable=1" % self.path("backup-tuner/tuner.db"), uri=True)
+        try:
+            if db.execute("SELECT count(*) FROM trials WHERE state IN ('BUILT', 'QUEUED')").fetchone()[0] > 0:
+                return True
+        finally:
+            db.close()
+        shutil.rmtree(self.path("backup-tuner"))
+        self.good("backup", "create", "tuner", "backup-tuner")
+        return False
 
     def open_before(self, job, number):
         """Trials up to `number` that are still open: a backup's that wait for what will never come."""
