@@ -130,6 +130,13 @@ class TunerDeathTest : public ::testing::Test {
     ASSERT_LT(fleet_->measured(), measured_before_ + kTrials);
   }
   void GoOn() { fleet_->most = INT64_MAX; }
+  // The tuner's disk becomes full while a job is under way.
+  void FillInMidJob(SmallDisk* disk) {
+    ASSERT_NO_FATAL_FAILURE(StartTuner(disk->path()));
+    ASSERT_NO_FATAL_FAILURE(StopInMidJob());
+    disk->Fill();
+    GoOn();
+  }
 
   // What is in the log now, which must be more than before. Between a death and the next start.
   void CheckStored() {
@@ -255,10 +262,7 @@ TEST_F(TunerDeathTest, DyingAtAnyMomentLosesNothingAndRepeatsNothing) {
 TEST_F(TunerDeathTest, AFullDiskInMidJobLosesNothing) {
   const auto disk = SmallDisk::Mount(kDiskBytes);
   if (disk == nullptr) GTEST_SKIP() << kNoMountSkip;
-  ASSERT_NO_FATAL_FAILURE(StartTuner(disk->path()));
-  ASSERT_NO_FATAL_FAILURE(StopInMidJob());
-  disk->Fill();
-  GoOn();
+  ASSERT_NO_FATAL_FAILURE(FillInMidJob(disk.get()));
   support::SleepMs(kHurtMs);
   v1::CreateJobRequest another = request_;
   another.set_request_id("another");
@@ -278,10 +282,7 @@ TEST_F(TunerDeathTest, AFullDiskInMidJobLosesNothing) {
 TEST_F(TunerDeathTest, AJobWaitsForAFullDiskForAsLongAsItTakes) {
   const auto disk = SmallDisk::Mount(kDiskBytes);
   if (disk == nullptr) GTEST_SKIP() << kNoMountSkip;
-  ASSERT_NO_FATAL_FAILURE(StartTuner(disk->path()));
-  ASSERT_NO_FATAL_FAILURE(StopInMidJob());
-  disk->Fill();
-  GoOn();
+  ASSERT_NO_FATAL_FAILURE(FillInMidJob(disk.get()));
   EXPECT_TRUE(WaitFor([&] { return WaitsFor("job.waits.disk_full"); }, kVeryLateMs))
       << job_.ShortDebugString();
   support::SleepMs(kLongHurtMs);
@@ -298,10 +299,7 @@ TEST_F(TunerDeathTest, AJobWaitsForAFullDiskForAsLongAsItTakes) {
 TEST_F(TunerDeathTest, AJobIsCancelledWhileTheDiskIsFull) {
   const auto disk = SmallDisk::Mount(kDiskBytes);
   if (disk == nullptr) GTEST_SKIP() << kNoMountSkip;
-  ASSERT_NO_FATAL_FAILURE(StartTuner(disk->path()));
-  ASSERT_NO_FATAL_FAILURE(StopInMidJob());
-  disk->Fill();
-  GoOn();
+  ASSERT_NO_FATAL_FAILURE(FillInMidJob(disk.get()));
   ASSERT_TRUE(WaitFor([&] { return WaitsFor("job.waits.disk_full"); }, kVeryLateMs));
   disk->Fill();  // what the children gave back
   v1::CancelJobRequest cancel;
