@@ -46,6 +46,9 @@ bool AgentLoop::StartDevice(const AgentDevice& device, absl::Status* status) {
                            {"detail", ready->sandbox_detail()}});
   if (!ready->sandboxed()) {
     LogWarning("agent.unsandboxed", {{"device", device.name}, {"reason", ready->sandbox_detail()}});
+  } else if (!ready->sandbox_full()) {
+    LogWarning("agent.weak_sandbox",
+               {{"device", device.name}, {"lacks", ready->sandbox_missing()}});
   }
   support::MutexLock lock(mutex_);
   v1::DeviceReport& report = devices_.at(device.name);

@@ -29,6 +29,7 @@ struct AgentFlags {
   std::string pool;
   std::string worker;
   std::string test_faults;
+  bool allow_weak_sandbox = false;
   int threads = 0;
   std::vector<int> cores;
   int64_t memory_limit_bytes = int64_t{4} << 30;
@@ -80,6 +81,10 @@ void AddFlags(CLI::App& app, AgentFlags* flags) {
       ->capture_default_str();
   app.add_option("--resets-per-day", flags->reset.max_per_day, "no more resets than this")
       ->capture_default_str();
+  app.add_flag("--allow-weak-sandbox", flags->allow_weak_sandbox,
+               "work although this kernel refuses a part of the sandbox (namespaces, Landlock, "
+               "system-call filter), which 'devices get' shows; for example in a container. Only "
+               "where you trust everyone who submits work");
   app.add_option("--enrol", flags->enrol,
                  "HOST:PORT of the tracker's --enrol-listen: where --identity has no certificate "
                  "yet, make a key there and get one");
@@ -145,6 +150,7 @@ absl::StatusOr<std::vector<AgentDevice>> MakeDevices(
     worker.device_kind = spec.kind;
     worker.sandbox_profile = spec.profile;
     worker.device_nodes = spec.nodes;
+    worker.allow_weak_sandbox = flags.allow_weak_sandbox;
     worker.device_index = spec.index;
     worker.bridge = spec.bridge;
     worker.worker_path = flags.worker;

@@ -62,17 +62,15 @@ absl::StatusOr<std::string> Describe(const DeviceTarget& target) {
 
 }  // namespace
 
-absl::StatusOr<Attributes> ProbeDevice(const DeviceTarget& target,
-                                       const std::vector<std::string>& nodes, bool sandboxed) {
-  TW_ASSIGN(const support::TempDir scratch, MakeScratch());
-  SandboxSpec spec;
-  spec.profile = SandboxProfile::kDriver;
-  spec.driver = {scratch.path(), nodes, {target.plugin}};
+absl::StatusOr<Attributes> ProbeDevice(const DeviceTarget& target, SandboxSpec sandbox,
+                                       const std::string& scratch_parent, bool sandboxed) {
+  TW_ASSIGN(const support::TempDir scratch, MakeScratch(scratch_parent));
+  sandbox.driver.scratch = scratch.path();
   const pid_t parent = getpid();
   TW_ASSIGN(const std::string bytes, InChild(
                                          [&]() -> absl::StatusOr<std::string> {
-                                           TW_TRY(ApplyLimits(spec, parent));
-                                           if (sandboxed) TW_TRY(ApplyFilter(spec));
+                                           TW_TRY(ApplyLimits(sandbox, parent));
+                                           if (sandboxed) TW_TRY(ApplyFilter(sandbox));
                                            return Describe(target);
                                          },
                                          kTimeoutMs));

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "deploy/support/status.h"
 #include "device_agent/device_facts.h"
@@ -12,10 +11,11 @@
 
 namespace tilewright::device_agent {
 
-// Returns kind, name, driver, memory in bytes, and what else the driver reports. `nodes` as in
-// DriverAccess; `sandboxed`: with filter and Landlock, as a measurement runs. unavailable
+// Returns kind, name, driver, memory in bytes, and what else the driver reports. `sandbox` is that
+// of a measurement, in a scratch folder of its own below `scratch_parent`; `sandboxed`: with filter
+// and Landlock. unavailable
 // (runtime.device.*, sandbox.*, probe.child.*) with the reason if the device does not work.
-absl::StatusOr<Attributes> ProbeDevice(const DeviceTarget& target,
-                                       const std::vector<std::string>& nodes, bool sandboxed);
+absl::StatusOr<Attributes> ProbeDevice(const DeviceTarget& target, SandboxSpec sandbox,
+                                       const std::string& scratch_parent, bool sandboxed);
 
 }  // namespace tilewright::device_agent

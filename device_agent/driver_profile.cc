@@ -1,6 +1,9 @@
 #include "device_agent/driver_profile.h"
 
+#include <asm/sockios.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -69,7 +72,6 @@ constexpr std::array kDriverCalls = {
     SCMP_SYS(sched_get_priority_min),
     SCMP_SYS(sched_getparam),
     SCMP_SYS(sched_getscheduler),
-    SCMP_SYS(sched_setaffinity),
     SCMP_SYS(set_mempolicy),
     SCMP_SYS(statfs),
     SCMP_SYS(symlink),
@@ -88,14 +90,35 @@ constexpr std::array kRefused = {
     SCMP_SYS(socket),        SCMP_SYS(socketpair),
 };
 
-// After loading. Drivers look for files late, too; they get an error.
-constexpr std::array kSealedFiles = {
-    SCMP_SYS(chmod),   SCMP_SYS(fchmod),   SCMP_SYS(ftruncate), SCMP_SYS(memfd_create),
-    SCMP_SYS(mkdir),   SCMP_SYS(mkdirat),  SCMP_SYS(open),      SCMP_SYS(openat),
-    SCMP_SYS(rename),  SCMP_SYS(renameat), SCMP_SYS(renameat2), SCMP_SYS(rmdir),
-    SCMP_SYS(symlink), SCMP_SYS(unlink),   SCMP_SYS(unlinkat),
+// With clone for what is no thread.
+constexpr std::array kProcessCalls = {SCMP_SYS(execve), SCMP_SYS(vfork)};
+
+// What loaders and drivers read of /etc; the rest may be an agent's configuration and its keys.
+constexpr std::array kSettings = {
+    "/etc/OpenCL",       "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d", "/etc/localtime",    "/etc/nvidia",      "/etc/vulkan",
 };
-constexpr std::array kSealedProcesses = {SCMP_SYS(execve), SCMP_SYS(vfork)};
+
+// Below /opt, where a vendor's driver may be, and an agent as well.
+std::vector<std::string> VendorFolders() {
+  constexpr std::array<std::string_view, 6> kVendors = {"amdgpu", "arm",    "cuda",
+                                                        "intel",  "nvidia", "rocm"};
+  std::vector<std::string> folders;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/opt", error)) {
+    const std::string name = entry.path().filename().string();
+    const bool known = std::any_of(kVendors.begin(), kVendors.end(), [&](std::string_view vendor) {
+      return name.starts_with(vendor);
+    });
+    if (known) folders.push_back(entry.path().string());
+  }
+  return folders;
+}
+
+// Who is told about a descriptor, and input that a terminal seems to have got.
+constexpr std::array<uint64_t, 5> kDeniedRequests = {FIOASYNC, FIOSETOWN, SIOCSPGRP, TIOCSTI,
+                                                     TIOCLINUX};
+constexpr uint64_t kLow32 = 0xFFFFFFFF;
 
 }  // namespace
 
@@ -118,9 +141,11 @@ std::vector<FileRule> DriverFiles(const DriverAccess& access) {
     rules.push_back({folder, FileAccess::kReadExecute});
   }
   // /proc/self and the like; processes outside are closed by Landlock itself.
-  for (const char* folder : {"/etc", "/opt", "/proc", "/sys", "/dev/urandom"}) {
+  for (const char* folder : {"/proc", "/sys", "/dev/urandom"}) {
     rules.push_back({folder, FileAccess::kRead});
   }
+  for (const char* path : kSettings) rules.push_back({path, FileAccess::kRead});
+  for (const std::string& path : VendorFolders()) rules.push_back({path, FileAccess::kRead});
   rules.push_back({"/dev/null", FileAccess::kDevice});
   for (const std::string& path : access.libraries) rules.push_back({path, FileAccess::kRead});
   for (const std::string& node : access.nodes) rules.push_back({node, FileAccess::kDevice});
@@ -156,17 +181,30 @@ std::vector<unsigned> NodeGroups(const std::vector<std::string>& nodes) {
   return groups;
 }
 
+absl::Status DenyDriverCalls() {
+  SeccompFilter filter(SCMP_ACT_ALLOW);
+  for (const uint64_t request : kDeniedRequests) {
+    filter.Add(SCMP_ACT_KILL_PROCESS, SCMP_SYS(ioctl),
+               When(1, SCMP_CMP_MASKED_EQ, kLow32, request));
+  }
+  return filter.Load();
+}
+
 void AllowDriverCalls(SeccompFilter* filter) {
   filter->AddAll(SCMP_ACT_ALLOW, kDriverCalls);
   filter->AddAll(SCMP_ACT_ERRNO(EACCES), kRefused);
+  for (const int lock : {F_GETLK, F_SETLK, F_SETLKW}) {
+    filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), When(1, SCMP_CMP_MASKED_EQ, kLow32, lock));
+  }
+  // Of another process's threads, or of another thread.
+  filter->Add(SCMP_ACT_ERRNO(EPERM), SCMP_SYS(sched_setaffinity), When(0, SCMP_CMP_NE, 0));
   // Threads, and the driver's own tools; no namespaces, in which everybody is root.
   filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(clone), When(0, SCMP_CMP_MASKED_EQ, kNamespaceFlags, 0));
 }
 
-void SealDriverCalls(SeccompFilter* filter) {
-  filter->AddAll(SCMP_ACT_ERRNO(EACCES), kSealedFiles);
-  filter->AddAll(SCMP_ACT_KILL_PROCESS, kSealedProcesses);
-  filter->Add(SCMP_ACT_KILL_PROCESS, SCMP_SYS(clone), When(0, SCMP_CMP_MASKED_EQ, kThreadFlag, 0));
+void AskForProcesses(SeccompFilter* filter) {
+  filter->AddAll(SCMP_ACT_NOTIFY, kProcessCalls);
+  filter->Add(SCMP_ACT_NOTIFY, SCMP_SYS(clone), When(0, SCMP_CMP_MASKED_EQ, kThreadFlag, 0));
 }
 
 }  // namespace tilewright::device_agent

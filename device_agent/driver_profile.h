@@ -25,9 +25,12 @@ std::vector<std::pair<const char*, std::string>> DriverEnvironment(const std::st
 // Groups that own the nodes: a process that drops root keeps these.
 std::vector<unsigned> NodeGroups(const std::vector<std::string>& nodes);
 
+// Kills for calls that send signals or input to others. This is a filter of its own, since one
+// that allows `ioctl` cannot also forbid some of its requests.
+absl::Status DenyDriverCalls();
 // Extends a filter that kills by what the driver needs to load and compile.
 void AllowDriverCalls(SeccompFilter* filter);
-// Restricts a filter that allows, once everything is loaded and compiled.
-void SealDriverCalls(SeccompFilter* filter);
+// Extends a filter that allows by a question at each call that starts a process (process_gate.h).
+void AskForProcesses(SeccompFilter* filter);
 
 }  // namespace tilewright::device_agent

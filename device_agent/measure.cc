@@ -234,8 +234,6 @@ class Measurement {
       flush_.resize(static_cast<size_t>(
           std::max<int64_t>(2 * runtime::DetectCpu().l3_bytes, kMinFlushBytes)));
     }
-    const absl::Status sealed = host_.seal ? host_.seal() : absl::OkStatus();
-    if (!sealed.ok()) return Fail(v1::RUN_CRASH, "SANDBOX", support::StatusText(sealed));
     return true;
   }
 

@@ -39,9 +39,6 @@ struct MeasureHost {
   std::function<void(v1::WorkerPhase)> announce;
   // Hears of the function's outputs, before foreign code is loaded.
   std::function<void(const v1::OutputList&)> outputs;
-  // Called when all code is loaded and all files are open. Its error ends the measurement as an
-  // error of the sandbox.
-  std::function<absl::Status()> seal;
   // Where the outputs go, one after the other, before CHECK and LAST_CHECK are announced. Empty if
   // nothing is expected of them.
   std::span<char> window;

@@ -26,6 +26,8 @@
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
 #include "device_agent/measure_names.h"
+#include "device_agent/outside_seal.h"
+#include "device_agent/process_gate.h"
 #include "device_agent/referee.h"
 #include "device_agent/sandbox.h"
 
@@ -76,7 +78,7 @@ void AwaitGo() {
   if (got != 1) _exit(1);
 }
 
-MeasureHost HostOf(const ChildJob& job, OutputJudge* judge) {
+MeasureHost HostOf(OutputJudge* judge) {
   MeasureHost host;
   host.announce = [](v1::WorkerPhase phase) {
     v1::MeasuringReport report;
@@ -88,7 +90,6 @@ MeasureHost HostOf(const ChildJob& job, OutputJudge* judge) {
     *report.mutable_outputs() = outputs;
     Say(report);
   };
-  host.seal = [&job] { return job.sandboxed ? SealFilter(job.profile) : absl::OkStatus(); };
   host.window = {judge->window(), judge->size()};
   host.wait = AwaitGo;
   host.claim = [](const v1::ModuleMeasured& measured) { Say(measured); };
@@ -110,18 +111,23 @@ SandboxSpec SpecOf(const ChildJob& job, const std::string& scratch) {
   spec.driver.scratch = scratch;
   spec.driver.nodes = job.device_nodes;
   if (job.measure.device != nullptr) spec.driver.libraries = {job.measure.device->plugin};
+  spec.jail = job.jail;
+  spec.landlock = job.landlock;
+  spec.filter = job.filter;
   return spec;
 }
 
-[[noreturn]] void ChildMain(const ChildJob& job, const SandboxSpec& sandbox, OutputJudge* judge,
-                            pid_t parent, int reply, int go, int error) {
+[[noreturn]] void ChildMain(const ChildJob& job, const SandboxSpec& sandbox, ProcessGate* gate,
+                            OutputJudge* judge, pid_t parent, int reply, int go, int error) {
   setpgid(0, 0);
+  // First the limits: the jail's descriptors are among those that ArrangeDescriptors closes.
+  absl::Status status = ApplyLimits(sandbox, parent);
+  if (status.ok() && gate != nullptr) status = gate->Install();
   ArrangeDescriptors(reply, go, error);
   std::set_new_handler([] { _exit(kExitOutOfMemory); });
-  absl::Status status = ApplyLimits(sandbox, parent);
   if (status.ok() && job.sandboxed) status = ApplyFilter(sandbox);
   if (status.ok()) {
-    const MeasureHost host = HostOf(job, judge);
+    const MeasureHost host = HostOf(judge);
     Say(Measure(job.measure, host));
   } else {
     Say(NotMeasured(support::StatusText(status)));
@@ -186,7 +192,7 @@ class Watch {
     if (may_have_strays()) prctl(PR_SET_CHILD_SUBREAPER, 1);
     std::optional<support::TempDir> scratch;
     if (job_.profile == SandboxProfile::kDriver) {
-      auto folder = MakeScratch();
+      auto folder = MakeScratch(job_.scratch_parent);
       if (!folder.ok()) return tell_(NotMeasured(support::StatusText(folder.status())));
       scratch = *std::move(folder);
     }
@@ -194,16 +200,20 @@ class Watch {
     if (!reply_.OpenForPolling() || !error_.OpenForPolling() || !go_.Open()) {
       return tell_(NotMeasured("measure.child.pipe: no pipe"));
     }
+    ProcessGate* gate = gated() ? &gate_ : nullptr;
+    const absl::Status opened = gated() ? gate_.Open() : absl::OkStatus();
+    if (!opened.ok()) return tell_(NotMeasured(support::StatusText(opened)));
     started_ns_ = clock_.NowNs();
     const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ == 0) {
-      ChildMain(job_, sandbox, judge_, parent, reply_.ends[1], go_.ends[0], error_.ends[1]);
+      ChildMain(job_, sandbox, gate, judge_, parent, reply_.ends[1], go_.ends[0], error_.ends[1]);
     }
     if (pid_ < 0) return tell_(NotMeasured(StrCat("measure.child.fork: ", strerror(errno))));
     setpgid(pid_, pid_);  // both sides: whoever comes first
     CloseFd(&reply_.ends[1]);
     CloseFd(&error_.ends[1]);
+    gate_.ForgetChildsEnd();
     pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
     Wait();
     const bool early = referee_.done() && !may_have_strays();
@@ -218,7 +228,9 @@ class Watch {
     }
     CloseFd(&pidfd_);
     if (early) return;
-    if (may_have_strays()) EndStrays();
+    if (may_have_strays()) {
+      job_.jail != nullptr ? job_.jail->EndAll() : EndStrays();
+    }
     Drain();
     tell_(Verdict(raw));
   }
@@ -239,24 +251,29 @@ class Watch {
     return !job_.sandboxed || job_.profile == SandboxProfile::kDriver;
   }
 
+  bool gated() const { return job_.sandboxed && job_.profile == SandboxProfile::kDriver; }
+
   // Until the answer is there, the child has ended, time is up, or nobody waits for it any more.
   void Wait() {
     const auto& limit = job_.measure.request->wall_limit();
     int64_t limit_ns = support::DurationNs(limit);
     if (limit_ns <= 0) limit_ns = kMaxDeadlineMs * 1'000'000;
-    while (!referee_.done()) {
+    while (!referee_.done() && !gate_.violated()) {
       const int64_t left_ns = started_ns_ + limit_ns - clock_.NowNs();
       if (left_ns <= 0) {
         timed_out_ = true;
         return;
       }
-      std::array<pollfd, 4> entries = {pollfd{reply_.ends[0], POLLIN, 0},
+      std::array<pollfd, 5> entries = {pollfd{reply_.ends[0], POLLIN, 0},
                                        pollfd{error_.ends[0], POLLIN, 0}, pollfd{pidfd_, POLLIN, 0},
-                                       pollfd{job_.stop_fd, POLLRDHUP, 0}};
+                                       pollfd{job_.stop_fd, POLLRDHUP, 0},
+                                       pollfd{gate_.fd(), POLLIN, 0}};
       const int64_t wait_ms = std::min((left_ns + 999'999) / 1'000'000, kMaxDeadlineMs);
       if (poll(entries.data(), entries.size(), static_cast<int>(wait_ms)) < 0) continue;
       const bool ended = (entries[2].revents & POLLIN) != 0;  // before the last look at the pipes
       Drain();
+      // Not if Drain has just taken the listener from the socket: it has nothing to ask yet.
+      if (entries[4].revents != 0 && entries[4].fd == gate_.fd()) gate_.Serve();
       if (ended) return;
       if ((entries[3].revents & (POLLHUP | POLLERR | POLLRDHUP)) != 0) return;
     }
@@ -312,15 +329,31 @@ class Watch {
   void Take(const v1::MeasuringReport& report) {
     const v1::WorkerPhase before = referee_.phase();
     const Referee::Next next = referee_.Take(report);
+    if (referee_.phase() > v1::WORKER_PHASE_LOAD) Seal();
     if (referee_.phase() != before) phase_(referee_.phase());
     constexpr char kGo = 1;
     // Both ends are open here, and it holds far more than a child may ask for.
     if (next == Referee::Next::kGo && write(go_.ends[1], &kGo, 1) != 1) (void)referee_.Garbled();
   }
 
+  // At the first word after loading.
+  void Seal() {
+    if (!job_.sandboxed || std::exchange(sealed_, true)) return;
+    if (gated() && !gate_.installed()) gate_.Serve();  // the process sent the gate first
+    gate_.Shut();
+    const absl::Status sealed =
+        gated() && !gate_.installed()
+            ? support::DataLoss("sandbox.seal.missing", "the process may start others")
+            : SealFromOutside(pid_, job_.profile);
+    if (absl::IsDataLoss(sealed)) (void)referee_.Refuse(sealed);
+  }
+
   v1::ModuleMeasured Verdict(int raw) {
     v1::ModuleMeasured measured;
-    if (referee_.done()) {
+    if (gate_.violated()) {
+      ClassifyDeath(SIGSYS, false, &measured);  // as if its own filter had ended it
+      measured.set_phase(referee_.phase());
+    } else if (referee_.done()) {
       measured = referee_.answer();
     } else {
       ClassifyDeath(raw, timed_out_, &measured);
@@ -355,6 +388,8 @@ class Watch {
   size_t reply_total_ = 0;
   std::string error_text_;
   bool timed_out_ = false;
+  ProcessGate gate_;
+  bool sealed_ = false;
   OutputJudge own_judge_;
   OutputJudge* const judge_;
   Referee referee_;

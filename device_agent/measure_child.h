@@ -24,6 +24,10 @@ struct ChildJob {
   std::vector<std::string> device_nodes;  // DriverAccess::nodes
   // Has the expected outputs; null: nothing is compared. Not owned.
   OutputJudge* judge = nullptr;
+  const Jail* jail = nullptr;             // not owned; null: there is none
+  bool landlock = true;                   // SandboxSpec::landlock
+  const FilterProgram* filter = nullptr;  // SandboxSpec::filter
+  std::string scratch_parent;             // MakeScratch
   int stop_fd = -1;  // the child is killed when this one's other end closes; -1 none
 };
 

@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "deploy/support/file.h"
+#include "deploy/support/sanitizers.h"
 #include "deploy/support/strings.h"
 #include "device_agent/driver_profile.h"
 #include "device_agent/landlock.h"
@@ -34,19 +37,17 @@ using support::ErrnoError;
 using support::StrCat;
 using support::Unavailable;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitizerBuild = true;  // their shadow memory and helpers need more than we allow
-#else
-constexpr bool kSanitizerBuild = false;
-#endif
-
 constexpr int64_t kOpenFiles = 64;
 constexpr int64_t kDriverOpenFiles = 512;
 // Of one file that a driver writes to its scratch folder.
 constexpr int64_t kDriverFileBytes = int64_t{64} << 20;
 // Processes and threads of the user that the measuring process runs as, all together.
 constexpr int64_t kDriverProcesses = 1024;
-constexpr uid_t kNobody = 65534;
+constexpr int64_t kStrictProcesses = 256;    // counted apart
+constexpr int64_t kNobodysProcesses = 1024;  // of root's candidates on all devices
+constexpr int64_t kUsersProcesses = 4096;    // together with what else an ordinary user runs
+// Their shadow memory and helpers need more than we allow.
+constexpr char kSanitizerWord[] = "a sanitizer build";
 // Then the worker's process and a dash.
 constexpr std::string_view kScratchPrefix = "tilewright-driver-";
 
@@ -62,7 +63,6 @@ constexpr std::array kAllowed = {
     SCMP_SYS(exit),
     SCMP_SYS(exit_group),
     SCMP_SYS(faccessat),
-    SCMP_SYS(fcntl),
     SCMP_SYS(fstat),
     SCMP_SYS(fstatfs),
     SCMP_SYS(futex),
@@ -86,7 +86,6 @@ constexpr std::array kAllowed = {
     SCMP_SYS(newfstatat),
     SCMP_SYS(poll),
     SCMP_SYS(pread64),
-    SCMP_SYS(prlimit64),
     SCMP_SYS(read),
     SCMP_SYS(readlink),
     SCMP_SYS(readlinkat),
@@ -97,7 +96,6 @@ constexpr std::array kAllowed = {
     SCMP_SYS(rt_sigreturn),
     SCMP_SYS(sched_getaffinity),
     SCMP_SYS(sched_yield),
-    SCMP_SYS(seccomp),
     SCMP_SYS(set_robust_list),
     SCMP_SYS(set_tid_address),
     SCMP_SYS(sigaltstack),
@@ -110,11 +108,22 @@ constexpr std::array kAllowed = {
     SCMP_SYS(writev),
 };
 
-// Allowed while loading only.
-constexpr std::array kSealed = {
-    SCMP_SYS(access),       SCMP_SYS(faccessat),  SCMP_SYS(getcwd), SCMP_SYS(getdents64),
-    SCMP_SYS(memfd_create), SCMP_SYS(newfstatat), SCMP_SYS(openat), SCMP_SYS(readlink),
-    SCMP_SYS(readlinkat),   SCMP_SYS(stat),       SCMP_SYS(statx),  SCMP_SYS(sched_setaffinity),
+// Of fcntl. Not among them: who gets a signal about a descriptor, and how large a pipe is.
+constexpr std::array kDescriptorCalls = {
+    F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD, F_GETFL, F_ADD_SEALS, F_GET_SEALS,
+};
+constexpr uint64_t kInt = 0xFFFFFFFF;  // what the kernel reads of an argument of type int
+
+// What the loader and the runtime read: libraries, and the number of cores.
+constexpr std::array kLoaderFiles = {
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/etc/ld.so.cache",
+    "/sys/devices/system/cpu/online",
+    "/sys/fs/cgroup/cpu.max",
 };
 
 absl::Status Limit(__rlimit_resource resource, const char* name, int64_t soft, int64_t hard) {
@@ -131,17 +140,47 @@ int64_t BytesInUse() {
   return support::ParseInt64(text->substr(0, text->find(' '))).value_or(0) * sysconf(_SC_PAGESIZE);
 }
 
-// A candidate never runs as root. Changing the user clears "dumpable", without which the process
-// could not open its own /proc/self/fd, and the parent-death signal, which is set afterwards.
-absl::Status DropRoot(const std::vector<unsigned>& groups) {
-  if (geteuid() != 0) return absl::OkStatus();
+// A candidate never runs as root.
+void DropRoot(const std::vector<unsigned>& groups) {
+  if (geteuid() != 0) return;
   if (setgroups(groups.size(), groups.data()) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 ||
       setresuid(kNobody, kNobody, kNobody) != 0) {
-    // A user namespace without that id, for example: stay who we are; the filter still holds.
-    return absl::OkStatus();
+    errno = 0;  // A user namespace without that id, for example: root there is nobody outside.
   }
-  prctl(PR_SET_DUMPABLE, 1);
-  return absl::OkStatus();
+}
+
+// Whoever makes a user namespace has all rights in it, until it gives them up.
+absl::Status DropCapabilities() {
+  __user_cap_header_struct header{};
+  header.version = _LINUX_CAPABILITY_VERSION_3;
+  const std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> none{};
+  if (syscall(SYS_capset, &header, none.data()) == 0) return absl::OkStatus();
+  return ErrnoError(errno, "sandbox.limit.refused", "capabilities");
+}
+
+int64_t ProcessLimit(const SandboxSpec& spec) {
+  if (spec.profile == SandboxProfile::kDriver) return kDriverProcesses;
+  if (spec.jail != nullptr && spec.jail->own_users()) return kStrictProcesses;
+  return geteuid() == 0 ? kNobodysProcesses : kUsersProcesses;
+}
+
+void AllowCallsByArgument(SeccompFilter* filter) {
+  for (const int what : kDescriptorCalls) {
+    filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), When(1, SCMP_CMP_MASKED_EQ, kInt, what));
+  }
+  filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(fcntl), When(1, SCMP_CMP_MASKED_EQ, kInt, F_SETFL),
+              When(2, SCMP_CMP_MASKED_EQ, O_ASYNC, 0));
+  // Its own limits, to read. Setting them is refused, since libraries try.
+  filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), When(0, SCMP_CMP_MASKED_EQ, kInt, 0),
+              When(2, SCMP_CMP_EQ, 0));
+  filter->Add(SCMP_ACT_ERRNO(EPERM), SCMP_SYS(prlimit64), When(0, SCMP_CMP_MASKED_EQ, kInt, 0),
+              When(2, SCMP_CMP_NE, 0));
+  filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), When(0, SCMP_CMP_EQ, PR_SET_NAME));
+  filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), When(0, SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS));
+  // abort() signals its own process only.
+  filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill), When(0, SCMP_CMP_EQ, kSelf));
+  // A thread's own, by itself.
+  filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(sched_setaffinity), When(0, SCMP_CMP_MASKED_EQ, kInt, 0));
 }
 
 }  // namespace
@@ -167,17 +206,25 @@ absl::Status ApplyLimits(const SandboxSpec& spec, int parent) {
   TW_TRY(Limit(RLIMIT_NOFILE, "open files", files, files));
   TW_TRY(Limit(RLIMIT_FSIZE, "file size", file_bytes, file_bytes));
   if (limits.cpu_s > 0) TW_TRY(Limit(RLIMIT_CPU, "cpu", limits.cpu_s, limits.cpu_s + 1));
-  if (limits.memory_bytes > 0 && !kSanitizerBuild) {
+  if (limits.memory_bytes > 0 && !support::kSanitizerBuild) {
     const int64_t bytes = BytesInUse() + limits.memory_bytes;
     TW_TRY(driver ? Limit(RLIMIT_DATA, "memory", bytes, bytes)
                   : Limit(RLIMIT_AS, "address space", bytes, bytes));
   }
-  if (driver) TW_TRY(Limit(RLIMIT_NPROC, "processes", kDriverProcesses, kDriverProcesses));
-  TW_TRY(DropRoot(NodeGroups(spec.driver.nodes)));
+  const int64_t processes = ProcessLimit(spec);
+  TW_TRY(Limit(RLIMIT_NPROC, "processes", processes, processes));
+  if (spec.jail != nullptr) TW_TRY(spec.jail->Enter());
+  DropRoot(NodeGroups(spec.driver.nodes));
+  TW_TRY(DropCapabilities());
+  // The worker and a change of the user took this away; without it the process cannot open its own
+  // /proc/self/fd, from which code is loaded.
+  prctl(PR_SET_DUMPABLE, 1);
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
     return ErrnoError(errno, "sandbox.limit.refused", "parent-death signal");
   }
-  if (getppid() != parent) return Unavailable("sandbox.parent.gone", "the worker has ended");
+  // From a process namespace the parent outside has no number.
+  if (getppid() != (spec.jail != nullptr ? 0 : parent))
+    return Unavailable("sandbox.parent.gone", "the worker has ended");
   if (driver && !spec.driver.scratch.empty()) {
     for (const auto& [name, value] : DriverEnvironment(spec.driver.scratch)) {
       setenv(name, value.c_str(), 1);
@@ -186,26 +233,29 @@ absl::Status ApplyLimits(const SandboxSpec& spec, int parent) {
   return absl::OkStatus();
 }
 
-absl::Status ApplyFilter(const SandboxSpec& spec) {
-  const bool driver = spec.profile == SandboxProfile::kDriver;
-  if (kSanitizerBuild) return Unavailable("sandbox.filter.sanitizer", "a sanitizer build");
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
-    return Unavailable("sandbox.filter.privileges", "no_new_privs is refused");
-  }
-  if (driver) TW_TRY(RestrictFiles(DriverFiles(spec.driver)));
+std::vector<FileRule> FilesOf(const SandboxSpec& spec) {
+  if (spec.profile == SandboxProfile::kDriver) return DriverFiles(spec.driver);
+  std::vector<FileRule> rules;
+  for (const char* path : kLoaderFiles) rules.push_back({path, FileAccess::kRead});
+  return rules;
+}
+
+absl::StatusOr<std::unique_ptr<Jail>> MakeJail(const SandboxSpec& spec) {
+  if (support::kSanitizerBuild) return Unavailable("sandbox.filter.sanitizer", kSanitizerWord);
+  return Jail::Create(FilesOf(spec));
+}
+
+absl::StatusOr<FilterProgram> MakeFilter(SandboxProfile profile) {
+  if (support::kSanitizerBuild) return Unavailable("sandbox.filter.sanitizer", kSanitizerWord);
   SeccompFilter filter(SCMP_ACT_KILL_PROCESS);
   filter.AddAll(SCMP_ACT_ALLOW, kAllowed);
   // The arguments of clone3 lie in memory, out of a filter's sight; the C library falls back to
   // clone.
   filter.Add(SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3));
-  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), When(0, SCMP_CMP_EQ, PR_SET_NAME));
-  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), When(0, SCMP_CMP_EQ, PR_SET_NO_NEW_PRIVS));
-  // abort() signals its own process only.
-  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(tgkill),
-             When(0, SCMP_CMP_EQ, static_cast<uint64_t>(getpid())));
-  if (driver) {
+  AllowCallsByArgument(&filter);
+  if (profile == SandboxProfile::kDriver) {
     AllowDriverCalls(&filter);
-    return filter.Load();
+    return filter.Compile();
   }
   // Reading only. O_CREAT and O_TRUNC imply a change whatever the access mode says.
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(openat),
@@ -213,26 +263,22 @@ absl::Status ApplyFilter(const SandboxSpec& spec) {
   // Threads, no processes.
   filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(clone),
              When(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));
-  // Its own threads only, by each itself, and while loading (kSealed).
-  filter.Add(SCMP_ACT_ALLOW, SCMP_SYS(sched_setaffinity), When(0, SCMP_CMP_EQ, 0));
-  return filter.Load();
+  return filter.Compile();
 }
 
-absl::Status SealFilter(SandboxProfile profile) {
-  TW_TRY(Limit(RLIMIT_FSIZE, "file size", 0, 0));
-  SeccompFilter filter(SCMP_ACT_ALLOW);
-  if (profile == SandboxProfile::kDriver) {
-    SealDriverCalls(&filter);
-  } else {
-    filter.AddAll(SCMP_ACT_KILL_PROCESS, kSealed);
+absl::Status ApplyFilter(const SandboxSpec& spec) {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    return Unavailable("sandbox.filter.privileges", "no_new_privs is refused");
   }
-  filter.Add(SCMP_ACT_KILL_PROCESS, SCMP_SYS(prlimit64), When(2, SCMP_CMP_NE, 0));
-  return filter.Load();
+  if (spec.filter == nullptr) return Unavailable("sandbox.filter.missing", "none could be made");
+  if (spec.landlock) TW_TRY(RestrictFiles(FilesOf(spec)));
+  if (spec.profile == SandboxProfile::kDriver) TW_TRY(DenyDriverCalls());
+  return LoadProgram(*spec.filter);
 }
 
-absl::StatusOr<support::TempDir> MakeScratch() {
+absl::StatusOr<support::TempDir> MakeScratch(const std::string& parent) {
   TW_ASSIGN(support::TempDir folder,
-            support::TempDir::Create(StrCat(kScratchPrefix, getpid(), "-")));
+            support::TempDir::Create(StrCat(kScratchPrefix, getpid(), "-"), parent));
   // To whom the process will be that uses it; where that is refused it stays ours, as it will.
   if (geteuid() == 0 && chown(folder.path().c_str(), kNobody, kNobody) != 0) errno = 0;
   return folder;
@@ -253,23 +299,61 @@ void SweepScratch() {
   }
 }
 
-SandboxProbe ProbeSandbox(SandboxProfile profile) {
+namespace {
+
+absl::Status TrySandbox(const SandboxSpec& spec) {
   constexpr int64_t kTimeoutMs = 10'000;
   const pid_t parent = getpid();
-  const auto tried = InChild(
-      [&]() -> absl::StatusOr<std::string> {
-        SandboxSpec spec;
-        spec.profile = profile;
-        TW_TRY(ApplyLimits(spec, parent));
-        TW_TRY(ApplyFilter(spec));
-        TW_TRY(SealFilter(profile));
-        return std::string();
-      },
-      kTimeoutMs);
-  if (!tried.ok()) return {false, support::StatusText(tried.status())};
-  return {true, StrCat(SandboxProfileName(profile), ": ",
-                       profile == SandboxProfile::kDriver ? "Landlock, " : "",
-                       "seccomp allow-list, no_new_privs, resource limits, own process")};
+  return InChild(
+             [&]() -> absl::StatusOr<std::string> {
+               TW_TRY(ApplyLimits(spec, parent));
+               TW_TRY(ApplyFilter(spec));
+               return std::string();
+             },
+             kTimeoutMs)
+      .status();
+}
+
+std::string Namespaces(const Jail& jail) {
+  return StrCat(jail.own_users() ? "user, " : "", "process, ", jail.files().ok() ? "mount, " : "",
+                "network and IPC namespaces, ");
+}
+
+}  // namespace
+
+SandboxProbe ProbeSandbox(SandboxProfile profile,
+                          const absl::StatusOr<std::unique_ptr<Jail>>& jail) {
+  SandboxProbe probe;
+  std::vector<std::string> missing;
+  const auto lacks = [&](const char* what, const absl::Status& why) {
+    if (!why.ok()) missing.push_back(StrCat(what, " (", support::StatusText(why), ")"));
+  };
+  SandboxSpec spec;
+  spec.profile = profile;
+  spec.jail = jail.ok() ? jail->get() : nullptr;
+  const auto filter = MakeFilter(profile);
+  spec.filter = filter.ok() ? &*filter : nullptr;
+  lacks("namespaces", jail.status());
+  if (jail.ok()) lacks("mount namespace", (*jail)->files());
+  absl::Status tried = filter.ok() ? TrySandbox(spec) : filter.status();
+  if (support::Slug(tried).starts_with("sandbox.landlock.")) {
+    lacks("Landlock", tried);
+    spec.landlock = false;
+    if (profile == SandboxProfile::kStrict) tried = TrySandbox(spec);
+  }
+  probe.sandboxed = tried.ok();
+  probe.landlock = tried.ok() && spec.landlock;
+  if (spec.landlock || profile == SandboxProfile::kStrict) lacks("system-call filter", tried);
+  probe.missing = support::Join(missing, "; ");
+  if (!tried.ok()) {
+    probe.detail = support::StatusText(tried);
+    return probe;
+  }
+  probe.detail =
+      StrCat(SandboxProfileName(profile), ": ", spec.jail != nullptr ? Namespaces(*spec.jail) : "",
+             spec.landlock ? "Landlock, " : "",
+             "seccomp allow-list, no_new_privs, resource limits, own process");
+  return probe;
 }
 
 }  // namespace tilewright::device_agent

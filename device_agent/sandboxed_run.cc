@@ -51,14 +51,12 @@ absl::Status TakeInputs(const v1::RunModule& request, runtime::Session* session)
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::ModuleRan> RunHere(std::string_view bytes, const v1::RunModule& request,
-                                      SandboxProfile profile) {
+absl::StatusOr<v1::ModuleRan> RunHere(std::string_view bytes, const v1::RunModule& request) {
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
   TW_ASSIGN(auto module, runtime::LoadedModule::Load(std::move(file)));
   runtime::SessionOptions options;
   options.num_threads = request.threads();
   TW_ASSIGN(auto session, runtime::Session::Create(std::move(module), options));
-  TW_TRY(SealFilter(profile));
   TW_TRY(TakeInputs(request, session.get()));
   TW_ASSIGN(const runtime::RunTimes times,
             runtime::TimeRuns(session.get(), request.repeat(), request.per_launch()));
@@ -78,12 +76,13 @@ absl::StatusOr<v1::ModuleRan> RunHere(std::string_view bytes, const v1::RunModul
 [[noreturn]] void ChildMain(std::string_view module, const v1::RunModule& request,
                             const SandboxSpec& sandbox, pid_t parent, int answer) {
   setpgid(0, 0);
+  // First the limits: the jail's descriptors are among those that ArrangeAnswer closes.
+  absl::Status status = ApplyLimits(sandbox, parent);
   ArrangeAnswer(answer);
   v1::WorkerReply reply;
-  absl::Status status = ApplyLimits(sandbox, parent);
   if (status.ok()) status = ApplyFilter(sandbox);
   if (status.ok()) {
-    auto ran = RunHere(module, request, sandbox.profile);
+    auto ran = RunHere(module, request);
     status = ran.status();
     if (ran.ok()) *reply.mutable_ran() = *std::move(ran);
   }

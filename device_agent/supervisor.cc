@@ -10,6 +10,7 @@
 #include "deploy/support/duration.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/protocol_revision.h"
+#include "deploy/support/sanitizers.h"
 #include "deploy/support/strings.h"
 #include "device_agent/fingerprint.h"
 #include "device_agent/measure_names.h"
@@ -143,10 +144,24 @@ absl::StatusOr<v1::WorkerReady> Supervisor::StartWorker(bool describe) {
     child_ = std::move(child);
   }
   auto ready = Hello(options_.memory_limit_bytes, describe);
-  if (ready.ok()) return ready;
-  const absl::Status error = StartupError(ready.status());
+  const absl::Status error = ready.ok() ? CheckSandbox(*ready) : StartupError(ready.status());
+  if (error.ok()) return ready;
   Stop();
   return error;
+}
+
+absl::Status Supervisor::CheckSandbox(const v1::WorkerReady& ready) const {
+  // A sanitizer's build has no sandbox anywhere, and measures nothing that counts.
+  if (ready.sandbox_full() || options_.allow_weak_sandbox || support::kSanitizerBuild) {
+    return absl::OkStatus();
+  }
+  return support::FailedPrecondition(
+      "agent.sandbox.weak",
+      StrCat("a candidate's code could reach more than its own process: the sandbox lacks ",
+             ready.sandbox_missing().empty() ? "what an older worker does not have"
+                                             : ready.sandbox_missing(),
+             ". Let the kernel permit it (user namespaces, Landlock), or start the agent with "
+             "--allow-weak-sandbox if you trust everyone who submits work"));
 }
 
 // A bridge that fails says why on its standard error, or prints a greeting where frames are

@@ -24,6 +24,7 @@ struct SupervisorOptions {
   std::string device_kind = "cpu";
   std::string sandbox_profile = "strict";  // or "driver"
   std::vector<std::string> device_nodes;   // as DeviceSpec
+  bool allow_weak_sandbox = false;         // work on a machine whose kernel refuses a part of it
   int device_index = 0;
   int threads = 0;         // 0 = all usable
   std::vector<int> cores;  // empty = any
@@ -49,9 +50,10 @@ class Supervisor {
   // phase means that the candidate was not at fault and may not have run.
   v1::ModuleMeasured Measure(const MeasureInput& input);
 
-  // Starts the worker, runs the self-test (failed_precondition agent.self_test.failed) and returns
-  // the worker's answer to hello. Later starts refuse another device at the end of the bridge
-  // (agent.device.changed) until this is called again. REQUIRES: no Measure is under way.
+  // Starts the worker, refuses a sandbox that lacks something (failed_precondition
+  // agent.sandbox.weak), runs the self-test (failed_precondition agent.self_test.failed) and
+  // returns the worker's answer to hello. Later starts refuse another device at the end of the
+  // bridge (agent.device.changed) until this is called again. REQUIRES: no Measure is under way.
   absl::StatusOr<v1::WorkerReady> Start();
 
   // Kills the worker; a Measure under way returns CANCELLED.
@@ -76,6 +78,7 @@ class Supervisor {
   absl::StatusOr<v1::WorkerReady> Hello(int64_t memory_limit_bytes, bool describe);
   absl::StatusOr<v1::WorkerReady> StartWorker(bool describe);
   absl::Status StartupError(const absl::Status& why);
+  absl::Status CheckSandbox(const v1::WorkerReady& ready) const;
   absl::Status SelfTest();
   v1::ModuleMeasured MeasureOnce(const MeasureInput& input);
   absl::Status Ensure(const v1::Work& work);

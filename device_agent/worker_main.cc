@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/support/clock.h"
+#include "deploy/support/file.h"
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
 #include "deploy/support/protocol_revision.h"
@@ -117,13 +119,6 @@ class Worker {
     return reply;
   }
 
-  // Of every process that runs foreign code, but for its limits.
-  SandboxSpec Sandbox() const {
-    SandboxSpec sandbox;
-    sandbox.profile = profile_;
-    return sandbox;
-  }
-
   static v1::WorkerReply Loaded(const std::string& slot) {
     v1::WorkerReply reply;
     reply.mutable_loaded()->set_slot(slot);
@@ -144,7 +139,7 @@ class Worker {
     if (!Pin(hello)) return Error("worker.cores.refused", "the cores cannot be used");
     const runtime::CpuInfo cpu = runtime::DetectCpu();  // sees the cores it is pinned to
     threads_ = hello.threads() > 0 ? hello.threads() : cpu.cores_usable;
-    if (hello.describe() && !device_.has_value()) {
+    if (hello.describe() && !device_.has_value() && !confined_) {  // with threads of its own
       peaks_.gflops = MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
       peaks_.int8_gops = MeasureInt8Peak(cpu, cpu.cores_usable, kPeakRoundMs);
     }
@@ -155,24 +150,63 @@ class Worker {
       modules_[kSelfTestSlot] = *std::move(self_test);
     }
     Probe(kProbesAtStart);
-    const SandboxProbe probe = ProbeSandbox(profile_);
+    const absl::Status scratch = Confine();
+    if (!scratch.ok()) return Error("worker.scratch", support::StatusText(scratch));
+    const SandboxProbe probe = ProbeSandbox(profile_, jail_);
     sandboxed_ = probe.sandboxed;
+    landlock_ = probe.landlock;
     v1::WorkerReply reply;
     v1::WorkerReady* ready = reply.mutable_ready();
     ready->set_protocol_revision(support::kProtocolRevision);
     ready->set_software_version(support::Version());
     ready->set_sandboxed(probe.sandboxed);
     ready->set_sandbox_detail(probe.detail);
+    ready->set_sandbox_full(probe.missing.empty());
+    ready->set_sandbox_missing(probe.missing);
     if (!device_.has_value()) {
       *ready->mutable_attributes() = CpuAttributes(cpu, ReadHostFacts(), peaks_);
     } else {
-      auto found = ProbeDevice(*device_, device_nodes_, sandboxed_);
+      auto found = ProbeDevice(*device_, Sandbox(), ScratchParent(), sandboxed_);
       if (!found.ok()) return Error("worker.device.broken", support::StatusText(found.status()));
       *ready->mutable_attributes() = *std::move(found);
     }
     (*ready->mutable_attributes())["sandbox"].set_s(std::string(SandboxProfileName(profile_)));
     (*ready->mutable_attributes())["sandboxed"].set_b(probe.sandboxed);
+    (*ready->mutable_attributes())["sandbox_detail"].set_s(probe.detail);
+    if (!probe.missing.empty()) {
+      (*ready->mutable_attributes())["sandbox_missing"].set_s(probe.missing);
+    }
     return reply;
+  }
+
+  // Before the first measurement: the namespaces of all of them. Nothing that runs in them may look
+  // into this process from then on.
+  absl::Status Confine() {
+    if (confined_) return absl::OkStatus();
+    confined_ = true;
+    if (profile_ == SandboxProfile::kDriver) {
+      TW_ASSIGN(scratch_, MakeScratch());
+    }
+    SandboxSpec sandbox = Sandbox();
+    sandbox.driver.scratch = ScratchParent();
+    jail_ = MakeJail(sandbox);
+    filter_ = MakeFilter(profile_).value_or(FilterProgram());
+    support::ForbidInspection();
+    return absl::OkStatus();
+  }
+
+  std::string ScratchParent() const { return scratch_.has_value() ? scratch_->path() : ""; }
+
+  // Of every process that runs foreign code, but for its limits.
+  SandboxSpec Sandbox() const {
+    SandboxSpec sandbox;
+    sandbox.profile = profile_;
+    sandbox.driver.nodes = device_nodes_;
+    if (device_.has_value()) sandbox.driver.libraries = {device_->plugin};
+    sandbox.jail = jail_.ok() ? jail_->get() : nullptr;
+    sandbox.landlock = landlock_;
+    sandbox.filter = filter_.empty() ? nullptr : &filter_;
+    return sandbox;
   }
 
   // Which device, and how what runs on it is confined.
@@ -248,6 +282,10 @@ class Worker {
     }
     job.profile = profile_;
     job.device_nodes = device_nodes_;
+    job.jail = jail_.ok() ? jail_->get() : nullptr;
+    job.landlock = landlock_;
+    job.filter = filter_.empty() ? nullptr : &filter_;
+    job.scratch_parent = ScratchParent();
     inputs_.Prepare(request.inputs());
     job.measure.inputs = &inputs_;
     Probe(kProbesPerJob);
@@ -282,7 +320,13 @@ class Worker {
   std::map<std::string, std::string> modules_;
   int64_t memory_limit_bytes_ = 0;
   int threads_ = 1;
+  bool confined_ = false;
+  std::optional<support::TempDir> scratch_;  // of profile driver: the folder of scratch folders
+  absl::StatusOr<std::unique_ptr<Jail>> jail_ =
+      support::Unavailable("sandbox.namespace.refused", "not tried");
+  FilterProgram filter_;  // of all measurements; empty: none could be made
   bool sandboxed_ = false;
+  bool landlock_ = true;
   SandboxProfile profile_ = SandboxProfile::kStrict;
   std::vector<std::string> device_nodes_;
   std::optional<DeviceTarget> device_;  // none: the processor

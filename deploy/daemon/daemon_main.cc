@@ -382,6 +382,7 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
   // All that a daemon and its children write is for their own user alone: models, measurements,
   // modules, locks.
   umask(077);
+  support::ForbidInspection();
   CLI::App app(spec.description, spec.name);
   DaemonFlags flags;
   bool check_config = false;

@@ -132,8 +132,10 @@ fill_agent() {
 fill_daemon() {  # DAEMON ROOT
   local package=tilewright-$1 tree=$2
   install -D -m 0644 "$root/deploy/ops/systemd/$package.service" "$tree/lib/systemd/system/$package.service"
-  # Each brings the user's definition under its own name: no file belongs to two packages.
-  install -D -m 0644 "$root/deploy/ops/systemd/tilewright.sysusers" "$tree/usr/lib/sysusers.d/$package.conf"
+  # Its own user only.
+  mkdir -p "$tree/usr/lib/sysusers.d"
+  grep -e '^#' -e "^u $package " "$root/deploy/ops/systemd/tilewright.sysusers" >"$tree/usr/lib/sysusers.d/$package.conf"
+  chmod 0644 "$tree/usr/lib/sysusers.d/$package.conf"
   install -D -m 0644 "$root/deploy/ops/config/$1.conf" "$tree/etc/tilewright/$1.conf"
   mkdir -p "$tree/DEBIAN"
   echo "/etc/tilewright/$1.conf" >"$tree/DEBIAN/conffiles"
@@ -143,9 +145,15 @@ set -e
 if [ "\$1" = configure ]; then
   if command -v systemd-sysusers >/dev/null; then
     systemd-sysusers $package.conf || true
-  elif ! getent passwd tilewright >/dev/null; then
-    adduser --system --group --no-create-home --home /nonexistent tilewright || true
+  elif ! getent passwd $package >/dev/null; then
+    adduser --system --group --no-create-home --home /nonexistent $package || true
   fi
+  # Until each daemon had its own user, all ran as tilewright. systemd gives over the state folder.
+  for identity in /etc/tilewright/*-$1; do
+    if [ -e "\$identity" ] && [ "\$(stat -c %U "\$identity")" = tilewright ]; then
+      chown -R $package: "\$identity"
+    fi
+  done
   if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true
     # Restarted on an upgrade, never started by itself: its configuration comes first.

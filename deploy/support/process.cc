@@ -23,6 +23,7 @@
 
 #include "deploy/support/clock.h"
 #include "deploy/support/mutex.h"
+#include "deploy/support/sanitizers.h"
 #include "deploy/support/strings.h"
 
 extern "C" char** environ;
@@ -147,9 +148,12 @@ bool ApplyLimits(const Limits& limits) {
 }
 
 // As far as the kernel lets us: a child of high priority computes the same.
-void LowerPriority() {
-  [[maybe_unused]] const int niceness = nice(kBackgroundNice);
-  const int fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+void LowerPriority() { [[maybe_unused]] const int niceness = nice(kBackgroundNice); }
+
+// The same for the child's scheduling group, by the parent: a child that has not executed its
+// program yet may not, if its parent forbids inspection.
+void LowerGroupPriority(pid_t pid) {
+  const int fd = open(StrCat("/proc/", pid, "/autogroup").c_str(), O_WRONLY | O_CLOEXEC);
   if (fd < 0) return;
   [[maybe_unused]] const ssize_t written =
       write(fd, kBackgroundNiceText.data(), kBackgroundNiceText.size());
@@ -251,6 +255,11 @@ double Seconds(const timeval& time) {
 
 }  // namespace
 
+void ForbidInspection() {
+  // The leak checker looks into its own process from outside.
+  if (!kSanitizerBuild) prctl(PR_SET_DUMPABLE, 0);
+}
+
 void IgnoreSigpipe() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -319,6 +328,7 @@ absl::Status Child::Impl::Exec(ExecPlan* plan) {
   SpawnThread::Get().Run([&] {
     pid = VforkExec(plan);
     if (pid < 0) error = errno;
+    if (pid > 0 && plan->background) LowerGroupPriority(pid);
   });
   if (pid < 0) return ErrnoError(error, "process.start.fork", plan->program);
   CloseFd(&report.write_end);

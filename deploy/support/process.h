@@ -112,6 +112,11 @@ struct CommandResult {
 absl::StatusOr<CommandResult> RunCommand(const ChildOptions& options, std::string_view stdin_text,
                                          int64_t timeout_ms, size_t max_output_bytes = 64 << 20);
 
+// Keeps other processes of the same user from reading and changing this one's memory
+// (/proc/PID/mem, ptrace), and leaves its /proc/PID files to root. It leaves no core file.
+// Programs that it starts are not concerned.
+void ForbidInspection();
+
 // Makes a write to a pipe without a reader an error instead of a fatal signal. Idempotent; the
 // functions of this header and of frame_io.h call it themselves.
 void IgnoreSigpipe();

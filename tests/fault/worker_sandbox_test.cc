@@ -157,9 +157,9 @@ const std::vector<Case>& StrictCases() {
       Case{"fork_bomb", v1::RUN_CRASH, "SANDBOX", SIGSYS},
       Case{"connect", v1::RUN_CRASH, "SANDBOX", SIGSYS},
       Case{"open_write", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-      Case{"open_read", v1::RUN_CRASH, "SANDBOX", SIGSYS},
-      Case{"open_by_thread", v1::RUN_CRASH, "SANDBOX", SIGSYS, "first_run", "", nullptr, 1024, 0,
-           2},
+      Case{"open_read", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 1"},
+      Case{"open_by_thread", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 1", nullptr,
+           1024, 0, 2},
       Case{"unlink", v1::RUN_CRASH, "SANDBOX", SIGSYS},
       Case{"exec", v1::RUN_CRASH, "SANDBOX", SIGSYS},
       Case{"ptrace", v1::RUN_CRASH, "SANDBOX", SIGSYS},
@@ -191,9 +191,6 @@ const std::vector<Case>& StrictCases() {
 const std::vector<Case>& OtherwiseUnderDriver() {
   static const std::vector<Case> cases = {
       Case{"open_write", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 1"},
-      Case{"open_read", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 1"},
-      Case{"open_by_thread", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 1", nullptr,
-           1024, 0, 2},
       Case{"unlink", v1::RUN_CRASH, "KERNEL_ERROR", 0, "first_run", "returned 1"},
       Case{"open_on_load", v1::OK, "", 0, "unspecified", "", "honest", 1024, 2}};
   return cases;

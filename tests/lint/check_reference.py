@@ -35,7 +35,7 @@ CONFIGURATION_KEY = re.compile(r"^#? ?([a-z][a-z-]*) = ", re.M)
 FOREIGN_FLAGS = {
     "--preset": "cmake", "--build-dir": "cmake", "--now": "systemctl", "--user": "systemctl", "--group": "install",
     "--system": "useradd", "--home": "useradd", "--no-create-home": "useradd", "--owner": "tar", "--mtime": "tar",
-    "--numeric-owner": "tar", "--sort": "tar", "--exclude": "tar", "--no-install-recommends": "apt-get", "--rm": "podman",
+    "--numeric-owner": "tar", "--sort": "tar", "--exclude": "tar", "--no-install-recommends": "apt-get", "--rm": "podman", "--security-opt": "podman",
     "--network": "podman", "--root-owner-group": "dpkg-deb", "--print-architecture": "dpkg",
     "--install": "cmake", "--component": "cmake", "--prefix": "cmake", "--cflags": "pkg-config", "--libs": "pkg-config",
     "--ignore-missing-info": "dpkg-shlibdeps", "--strip-unneeded": "strip",

@@ -49,7 +49,8 @@ std::string SandboxText(const v1::Device& device) {
   const auto profile = device.attributes().find("sandbox");
   const auto in_force = device.attributes().find("sandboxed");
   if (in_force != device.attributes().end() && !in_force->second.b()) return "none";
-  return profile == device.attributes().end() ? "-" : profile->second.s();
+  if (profile == device.attributes().end()) return "-";
+  return profile->second.s() + (device.attributes().contains("sandbox_missing") ? " (weak)" : "");
 }
 
 nlohmann::json AttributeJson(const v1::Attribute& attribute) {
