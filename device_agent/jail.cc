@@ -203,6 +203,7 @@ bool Say(int fd, char what) { return write(fd, &what, 1) == 1; }
 [[noreturn]] void WardenMain(const std::vector<FileRule>& files, int fd) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NAME, "tilewright-jail");
+  umask(022);  // a daemon's own hides the jail's folders from the user of its candidates
   signal(SIGCHLD, SIG_IGN);  // whose parents ended are reaped by the kernel
   // The worker's streams are not its own: a bridge waits until the last holder closes them.
   const int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);

@@ -131,7 +131,10 @@ static void ManyThreads(void) {
   TakenIf(made == kThreads);
 }
 
-static void None(void) {}
+/* Libraries that a candidate needs must be there, whoever it runs as. */
+static void None(void) {
+  if (plan.on_load && access("/usr/lib", R_OK | X_OK) != 0) abort();
+}
 
 static void Attack(void) {
   static const struct {
