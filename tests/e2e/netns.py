@@ -36,7 +36,7 @@ def start_remote_agent(fleet, private, name, *flags, identity=None):
     carry = f'cp -a "{identity}" "{private}/identity" && ' if identity else ""
     script = (f'mkdir -p "{private}" && mount -t tmpfs none "{private}" && {carry}mount -t tmpfs none "{fleet.state}" && '
               f'exec "{BIN}/tilewright-agent" --state-dir "{private}/state" --tracker {fleet.tracker_address} '
-              f'--device cpu {" ".join(flags)}' + (f' --identity "{private}/identity"' if identity else ""))
+              f'--device cpu --allow-weak-sandbox {" ".join(flags)}' + (f' --identity "{private}/identity"' if identity else ""))
     agent = Daemon(name, [], fleet.state)
     log = open(agent.log_path, "ab")
     agent.process = subprocess.Popen(["ip", "netns", "exec", NAMESPACE, "unshare", "--mount", "sh", "-c", script],

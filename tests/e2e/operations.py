@@ -232,7 +232,7 @@ class Plain(cli_case.Case):
 
         tracker = cli_case.Daemon(self, "tracker")
         to_tracker = ["--tracker", tracker.address]
-        for name, flags in (("tuner", to_tracker), ("agent", [*to_tracker, "--device", "cpu"]), ("tracker", [])):
+        for name, flags in (("tuner", to_tracker), ("agent", [*to_tracker, "--device", "cpu", "--allow-weak-sandbox"]), ("tracker", [])):
             if name == "tracker":
                 tracker.stop()
             drain()

@@ -131,6 +131,7 @@ class AttackCorpus : public ::testing::TestWithParam<const char*> {
     ASSERT_TRUE(path.ok()) << path.status();
     SupervisorOptions options;
     options.worker_path = *path;
+    options.allow_weak_sandbox = true;  // what a container permits is tested
     options.memory_limit_bytes = kMemoryLimit;
     options.threads = 2;
     options.sandbox_profile = GetParam();

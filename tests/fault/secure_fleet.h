@@ -169,7 +169,7 @@ class SecureFleetTest : public ::testing::Test {
   }
   void StartAgent() {
     Start("agent", {"--tracker", tracker_, "--identity", File("bench"), "--device", "cpu",
-                    "--sync-hold-ms", "500"});
+                    "--sync-hold-ms", "500", "--allow-weak-sandbox"});
     Address("agent");
   }
 

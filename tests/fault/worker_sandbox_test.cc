@@ -61,6 +61,7 @@ class WorkerSandboxTest : public ::testing::TestWithParam<Case> {
     for (const char* profile : {"strict", "driver"}) {
       SupervisorOptions options;
       options.worker_path = *path;
+      options.allow_weak_sandbox = true;  // what a container permits is tested
       options.memory_limit_bytes = kMemoryLimit;
       options.threads = 2;
       options.sandbox_profile = profile;
@@ -237,6 +238,7 @@ TEST_F(Honest, MemoryBeyondTheLimitIsOutOfMemory) {
   *input.work.mutable_inputs() = tests::KernelInputs(options.elements);
   SupervisorOptions limits;
   limits.worker_path = *support::FindSibling("tilewright-worker");
+  limits.allow_weak_sandbox = true;
   limits.memory_limit_bytes = kMemoryLimit;
   Supervisor supervisor(limits);
   const v1::ModuleMeasured big = supervisor.Measure(input);
@@ -247,6 +249,7 @@ TEST_F(Honest, MemoryBeyondTheLimitIsOutOfMemory) {
 TEST_F(Honest, RefusedModulesAreBuildErrors) {
   SupervisorOptions options;
   options.worker_path = *support::FindSibling("tilewright-worker");
+  options.allow_weak_sandbox = true;
   Supervisor supervisor(options);
   MeasureInput input;
   input.module = tests::KernelModule("honest");
@@ -306,6 +309,7 @@ TEST(WithoutAFilter, DescendantsAreKilledAndReapedWhereverTheyWent) {
 TEST_F(Honest, AnAbortedMeasurementIsCancelledAndTheNextOneWorks) {
   SupervisorOptions options;
   options.worker_path = *support::FindSibling("tilewright-worker");
+  options.allow_weak_sandbox = true;
   Supervisor supervisor(options);
   MeasureInput input;
   input.module = tests::KernelModule("hang");
@@ -332,6 +336,7 @@ TEST_F(Honest, AMissingWorkerIsNotTheCandidatesFault) {
 TEST_F(Honest, ASlowCandidateIsStoppedEarly) {
   SupervisorOptions options;
   options.worker_path = *support::FindSibling("tilewright-worker");
+  options.allow_weak_sandbox = true;
   Supervisor supervisor(options);
   MeasureInput input;
   input.module = tests::KernelModule("slow");

@@ -217,7 +217,8 @@ class EmbeddedFleet::Impl {
     const std::string tracker = services_[0]->address();
     TW_TRY(Add("tuner", {"--tracker", tracker}, true));
     // It tests itself first; jobs can be submitted meanwhile.
-    TW_TRY(Add("agent", {"--tracker", tracker, "--device", "cpu"}, false));
+    // The candidates are this user's own; a container may permit a part of the sandbox only.
+    TW_TRY(Add("agent", {"--tracker", tracker, "--device", "cpu", "--allow-weak-sandbox"}, false));
     supervisor_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         for (size_t i = 0; i < services_.size(); ++i) {
