@@ -167,26 +167,28 @@ class Releases(Safety):
 class Sandbox(Safety):
     """`run --sandbox`: the same outputs, in a process that may do nothing else."""
 
+    CONFINED = ["--sandbox", "--allow-weak-sandbox"]  # tests run in containers, too
+
     def test_outputs_are_the_same(self):
-        for sandbox in ([], ["--sandbox"]):
-            out = "out%d" % len(sandbox)
+        for sandbox in ([], self.CONFINED):
+            out = "confined" if sandbox else "free"
             done = self.call("run", "model.tw", *sandbox, "--repeat", "3", "--seed", "5", "--output-dir", out, "--profile",
                              "-o", "json")
             self.assertEqual(done.returncode, OK, done.stderr)
             said = json.loads(done.stdout)
             self.assertTrue(0 < said["latency_ms"]["p10"] <= said["latency_ms"]["median"] <= said["latency_ms"]["p90"])
             self.assertEqual([kernel["onnx_nodes"] for kernel in said["kernels"]], [["node_of_y"]])
-        with open(self.path("out0", "output_0.pb"), "rb") as a, open(self.path("out1", "output_0.pb"), "rb") as b:
+        with open(self.path("free", "output_0.pb"), "rb") as a, open(self.path("confined", "output_0.pb"), "rb") as b:
             self.assertEqual(a.read(), b.read())
 
     def test_inputs_and_expectations(self):
         values = numpy.arange(8, dtype=numpy.float32).reshape(1, 8)
         numpy.save(self.path("x.npy"), values)
         numpy.save(self.path("y.npy"), values @ numpy_helper.to_array(dense_model().graph.initializer[0]))
-        self.assertIn("expect y: ok", self.good("run", "model.tw", "--sandbox", "--input", "x=x.npy", "--expect",
+        self.assertIn("expect y: ok", self.good("run", "model.tw", *self.CONFINED, "--input", "x=x.npy", "--expect",
                                                 "y=y.npy", "--threads", "2"))
         numpy.save(self.path("y.npy"), numpy.zeros((1, 4), numpy.float32))
-        self.fails(MISMATCH, "run", "model.tw", "--sandbox", "--input", "x=x.npy", "--expect", "y=y.npy",
+        self.fails(MISMATCH, "run", "model.tw", *self.CONFINED, "--input", "x=x.npy", "--expect", "y=y.npy",
                    why=["cli.mismatch"])
 
     def test_hostile_code(self):
@@ -204,18 +206,37 @@ class Sandbox(Safety):
         with open(self.path("hostile.so"), "rb") as f:
             hostile = f.read()
         self.write("hostile.tw", with_code(self.made["module"], lambda _: hostile))
-        done = self.call("run", "hostile.tw", "--sandbox")
+        done = self.call("run", "hostile.tw", *self.CONFINED)
         self.assertEqual(done.returncode, FAILED, done.stderr)
         self.assertIn("run.code.crashed", done.stderr)
         self.assertFalse(os.path.exists(self.path("made")))
         self.call("run", "hostile.tw")
         self.assertTrue(os.path.exists(self.path("made")), "the test's module is hostile indeed")
 
+    def test_a_weak_sandbox_is_refused_unless_allowed(self):
+        """A kernel that permits no namespaces: a user namespace that may have no other, without rights. Where there
+        can be none, this machine is such a kernel already."""
+        unnested = ["unshare", "--user", "--map-root-user"]
+        script = 'exec setpriv --bounding-set=-all --inh-caps=-all -- "$@"'
+        if subprocess.run([*unnested, "true"], capture_output=True, check=False).returncode == 0:
+            start = [*unnested, "sh", "-c", "echo 0 >/proc/sys/user/max_user_namespaces && " + script, "sh"]
+        else:
+            start = ["sh", "-c", script, "sh"]
+        run = [*start, cli_case.binary("tilewright"), "run", "model.tw", "--sandbox"]
+        env = cli_case.environment(self.path("state"))
+        refused = subprocess.run(run, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+        self.assertEqual(refused.returncode, FAILED, refused.stderr)
+        self.assertIn("run.sandbox.weak", refused.stderr)
+        self.assertIn("namespaces", refused.stderr)
+        self.assertIn("--allow-weak-sandbox", refused.stderr)
+        done = subprocess.run([*run, "--allow-weak-sandbox"], cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, OK, done.stderr)
+
     def test_damaged_code(self):
         def change(code):
             return code[:64] + random.Random(1).randbytes(len(code) - 64)
         self.write("bad.tw", with_code(self.made["module"], change))
-        self.fails(FAILED, "run", "bad.tw", "--sandbox", why=["runtime.code.elf"])
+        self.fails(FAILED, "run", "bad.tw", *self.CONFINED, why=["runtime.code.elf"])
 
 
 class StandardOutput(Safety):

@@ -125,11 +125,14 @@ constexpr AdviceRow kAdvice[] = {
     {"run.sandbox.unavailable",
      "use a kernel with seccomp and namespaces for users ('tilewright devices get' of an agent "
      "says the same), or run a module that you trust without --sandbox"},
+    {"run.sandbox.weak",
+     "use a kernel with Landlock and namespaces for users, or add --allow-weak-sandbox if what is "
+     "left is enough for this module"},
     {"run.sandbox.too_large", "run a module that you trust without --sandbox"},
     {"run.sandbox", "run it again; if it stays, report it with this text"},
     {"run.code",
      "do not trust the module: compile or fetch it again. --key FILE checks who released it, "
-     "--sandbox keeps it from changing your files"},
+     "--sandbox keeps its code away from your files"},
     {"runtime.load.cpu_features", "compile the module for this machine (--target native)"},
     {"runtime.tensor_pb", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},

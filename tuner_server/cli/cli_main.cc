@@ -140,6 +140,11 @@ void AddRun(CLI::App* app, Action* action) {
                     "run the module's code in a process without network, other processes and "
                     "files to write; refused where this machine cannot confine it");
   command
+      ->add_flag("--allow-weak-sandbox", options->allow_weak_sandbox,
+                 "with --sandbox: run it also where this machine (a container, an old kernel) "
+                 "permits a part of the sandbox only")
+      ->needs("--sandbox");
+  command
       ->add_option("--input", options->inputs,
                    "NAME=FILE, ONNX TensorProto (.pb) or NumPy (.npy); repeatable; inputs that are "
                    "not given are drawn from --seed")

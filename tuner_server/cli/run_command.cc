@@ -120,8 +120,9 @@ class Runner {
     const int threads =
         options_.threads > 0 ? options_.threads : TargetThreads(file.manifest().target);
     step_("loading its code");
-    TW_ASSIGN(host_, options_.sandbox ? LoadInSandbox(std::move(file), threads)
-                                      : LoadHere(std::move(file), threads));
+    TW_ASSIGN(host_, options_.sandbox
+                         ? LoadInSandbox(std::move(file), threads, options_.allow_weak_sandbox)
+                         : LoadHere(std::move(file), threads));
     tensors_ = host_->tensors();
     for (size_t i = 0; i < tensors_->num_inputs(); ++i) inputs_.push_back(tensors_->input(i));
     for (size_t i = 0; i < tensors_->num_outputs(); ++i) outputs_.push_back(tensors_->output(i));

@@ -71,9 +71,10 @@ class Buffers final : public runtime::BoundTensors {
 
 class SandboxHost final : public RunHost {
  public:
-  static absl::StatusOr<std::unique_ptr<RunHost>> Create(module::ModuleFile file, int threads) {
+  static absl::StatusOr<std::unique_ptr<RunHost>> Create(module::ModuleFile file, int threads,
+                                                         bool allow_weak) {
     auto host = std::unique_ptr<SandboxHost>(new SandboxHost(std::move(file)));
-    TW_TRY(host->Start(threads));
+    TW_TRY(host->Start(threads, allow_weak));
     return host;
   }
 
@@ -109,7 +110,7 @@ class SandboxHost final : public RunHost {
 
   explicit SandboxHost(module::ModuleFile file) : file_(std::move(file)) {}
 
-  absl::Status Start(int threads) {
+  absl::Status Start(int threads, bool allow_weak) {
     threads_ = threads;
     TW_TRY(MakeBuffers());
     support::ChildOptions options;
@@ -126,6 +127,11 @@ class SandboxHost final : public RunHost {
       return support::FailedPrecondition(
           "run.sandbox.unavailable",
           "this machine cannot confine the module's process: " + ready.ready().sandbox_detail());
+    }
+    if (!ready.ready().sandbox_full() && !allow_weak) {
+      return support::FailedPrecondition(
+          "run.sandbox.weak", "this machine confines the module's process only in part. Missing: " +
+                                  ready.ready().sandbox_missing());
     }
     v1::WorkerRequest load;
     load.mutable_load()->set_slot(kSlot);
@@ -196,8 +202,9 @@ class SandboxHost final : public RunHost {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RunHost>> LoadInSandbox(module::ModuleFile file, int threads) {
-  return SandboxHost::Create(std::move(file), threads);
+absl::StatusOr<std::unique_ptr<RunHost>> LoadInSandbox(module::ModuleFile file, int threads,
+                                                       bool allow_weak) {
+  return SandboxHost::Create(std::move(file), threads, allow_weak);
 }
 
 }  // namespace tilewright::cli

@@ -8,9 +8,11 @@
 
 namespace tilewright::cli {
 
-// Starts the worker. failed_precondition (run.sandbox.unavailable) with the reason if this machine
-// cannot confine a process; resource_exhausted (run.sandbox.too_large) for tensors that do not fit
+// Starts the worker. failed_precondition with the reason if this machine cannot confine a process
+// (run.sandbox.unavailable), or only in part (run.sandbox.weak) and `allow_weak` is false;
+// resource_exhausted (run.sandbox.too_large) for tensors that do not fit
 // into one message.
-absl::StatusOr<std::unique_ptr<RunHost>> LoadInSandbox(module::ModuleFile file, int threads);
+absl::StatusOr<std::unique_ptr<RunHost>> LoadInSandbox(module::ModuleFile file, int threads,
+                                                       bool allow_weak);
 
 }  // namespace tilewright::cli
