@@ -39,6 +39,15 @@ def nothing_links_a_library_of_kernels():
             assert name not in libraries, f"{path} links {name}"
 
 
+def thread_local_parts_are_aligned():
+    """With a smaller alignment lld lays some programs out so that they cannot start (deploy/runtime/thread_pool.cc)."""
+    for path in [*sorted(BIN.iterdir()), *sorted((BUILD / "lib").glob("*.so"))]:
+        shown = subprocess.run(["readelf", "-lW", str(path)], capture_output=True, text=True, check=False).stdout
+        for line in shown.splitlines():
+            if line.split()[:1] == ["TLS"]:
+                assert int(line.split()[-1], 16) >= 8, f"{path}: {line}"
+
+
 def modules_hold_no_library_kernels():
     with tempfile.TemporaryDirectory() as folder:
         case = make_models(folder, "dqn") / "dqn"
@@ -62,4 +71,4 @@ def modules_hold_no_library_kernels():
 
 if __name__ == "__main__":
     run_checks(runtime_worker_and_agent_link_no_llvm, worker_links_no_grpc, services_link_no_llvm,
-               nothing_links_a_library_of_kernels, modules_hold_no_library_kernels)
+               nothing_links_a_library_of_kernels, thread_local_parts_are_aligned, modules_hold_no_library_kernels)
