@@ -157,12 +157,12 @@ class Daemon:
                 self.address = f.read().strip()
 
     def ready(self):
-        self.case.assertIsNone(self.child.poll(), self.name + " ended: " + self.log())
+        self.case.assertIsNone(self.child.poll(), self.name + " ended: " + self.log()[-2000:])
         return os.path.exists(self.port_file) and os.path.getsize(self.port_file) > 0
 
     def log(self):
         with open(self.case.path(self.name + ".log")) as f:
-            return f.read()[-2000:]
+            return f.read()
 
     def kill(self):
         self.child.send_signal(signal.SIGKILL)
