@@ -58,6 +58,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -143,13 +144,23 @@ std::string_view EngineOf(Scope scope);
 Privacy PrivacyOf(Scope scope);
 enum class Role : uint8_t { kInput, kConstant, kOutput, kIntermediate };
 
+// Padding of rows, made by the schedule step storage_align and applied by the pass flatten_buffers:
+// the stride of the dimension that has `inside` dimensions inside it is `offset` modulo `factor`,
+// in elements. Counted from the innermost dimension, so that passes may put dimensions in front.
+inline constexpr int64_t kMaxAlignFactor = 4096;
+struct StorageAlign {
+  int inside = 1;
+  int64_t factor = 1, offset = 0;
+};
+
 struct BufferNode {
   std::string name;  // unique in a function
   DType dtype;
   std::vector<Expr> shape;  // IntImm, or an expression over the function's size parameters
   Scope scope = Scope::kGlobal;
   Role role = Role::kIntermediate;
-  int alignment = 64;  // bytes
+  int alignment = 64;                              // bytes
+  std::optional<StorageAlign> storage_align = {};  // intermediates only
 };
 
 // Factories check types (TW_CHECK: a mismatch is a bug of the caller) and fold constants of two

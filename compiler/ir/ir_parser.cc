@@ -430,7 +430,24 @@ Annotations Parser::ParseAnnotations() {
 // ------------------------------------------------------------------------------------------------
 // functions
 
-// name: type[shape] role scope=... align=...
+// storage_align=INSIDE,FACTOR,OFFSET. Whether the numbers fit the buffer, the verifier checks.
+StorageAlign Parser::ParseStorageAlign() {
+  Expect("=");
+  int64_t numbers[3] = {};
+  for (size_t i = 0; i < 3; ++i) {
+    if (i > 0) Expect(",");
+    Token at = token_;
+    std::optional<int64_t> number = SignedNumber();
+    if (number && (*number < 0 || *number > kMaxAlignFactor)) {
+      FailAt(at, "storage_align",
+             support::StrCat("expected 0 to ", kMaxAlignFactor, ", found ", *number));
+    }
+    if (number && !failed()) numbers[i] = *number;
+  }
+  return {static_cast<int>(numbers[0]), numbers[1], numbers[2]};
+}
+
+// name: type[shape] role scope=... align=... storage_align=...
 Buffer Parser::ParseBuffer(Role default_role) {
   BufferNode node;
   Token name_at = token_;
@@ -469,6 +486,7 @@ Buffer Parser::ParseBuffer(Role default_role) {
       FailAt(name_at, "alignment", "expected 1 to 4096 bytes, found " + std::to_string(*bytes));
     if (bytes && !failed()) node.alignment = static_cast<int>(*bytes);
   }
+  if (Accept("storage_align")) node.storage_align = ParseStorageAlign();
   return std::make_shared<const BufferNode>(std::move(node));
 }
 

@@ -84,6 +84,7 @@ class Parser {
   Annotations ParseAnnotations();
 
   // Function.
+  StorageAlign ParseStorageAlign();
   Buffer ParseBuffer(Role default_role);
   void ParseParams(Function* f);
   Buffer FindBuffer(const Token& word);

@@ -13,6 +13,7 @@
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/text_words.h"
 #include "compiler/ir/type_rules.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::ir {
 namespace {
@@ -209,6 +210,9 @@ void Printer::PrintBuffer(const Buffer& b) {
   if (b->scope != Scope::kGlobal || b->role == Role::kIntermediate)
     out_.append(" scope=").append(ScopeText(b->scope));
   if (b->alignment != BufferNode().alignment) out_ += " align=" + std::to_string(b->alignment);
+  if (const auto& rows = b->storage_align; rows.has_value()) {
+    out_ += support::StrCat(" storage_align=", rows->inside, ",", rows->factor, ",", rows->offset);
+  }
 }
 
 void Printer::PrintRegions(std::string_view word, const std::vector<BufferRegion>& regions) {

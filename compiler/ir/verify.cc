@@ -109,6 +109,17 @@ void Verifier::CheckBuffer(const Buffer& b, bool is_param) {
   bool power_of_two = b->alignment > 0 && (b->alignment & (b->alignment - 1)) == 0;
   if (!power_of_two)
     Fail("alignment", b->name + ": expected a power of two, found " + std::to_string(b->alignment));
+  if (const auto& rows = b->storage_align; rows.has_value()) {
+    bool fits = !is_param && rows->inside >= 1 &&
+                static_cast<size_t>(rows->inside) < b->shape.size() && rows->factor >= 1 &&
+                rows->factor <= kMaxAlignFactor && rows->offset >= 0 && rows->offset < rows->factor;
+    if (!fits) {
+      Fail("storage_align",
+           b->name +
+               ": expected an intermediate, a dimension with others inside it and an offset "
+               "below the factor");
+    }
+  }
   if (!buffer_names_.insert(b->name).second)
     Fail("duplicate_buffer", "buffer name " + b->name + " used twice");
   if (!buffers_.insert(b.get()).second)

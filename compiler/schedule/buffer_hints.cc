@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/ir/storage_align.h"
 #include "compiler/ir/streamed_writes.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
@@ -41,7 +40,7 @@ absl::Status ApplyStorageAlign(Schedule& s, const Step& step) {
   TW_ASSIGN(Path path, BlockPath(s, step, 0));
   const Stmt& block = path.back();
   TW_TRY(CheckWritesIntermediate(step, block));
-  const ir::Buffer& buffer = block->writes[0].buffer;
+  const ir::Buffer buffer = block->writes[0].buffer;
   const int64_t dim = IntOption(step, "dim");
   if (dim + 1 >= static_cast<int64_t>(buffer->shape.size())) {
     return Refuse(
@@ -59,9 +58,10 @@ absl::Status ApplyStorageAlign(Schedule& s, const Step& step) {
                          ", found another"),
                   block);
   }
-  ir::SetStorageAlign(
-      &s.mutable_function(), buffer->name,
-      {static_cast<size_t>(dim), IntOption(step, "factor"), IntOption(step, "offset")});
+  auto node = std::make_shared<ir::BufferNode>(*buffer);
+  node->storage_align = {static_cast<int>(static_cast<int64_t>(buffer->shape.size()) - 1 - dim),
+                         IntOption(step, "factor"), IntOption(step, "offset")};
+  ReplaceIntermediate(s, buffer, node);
   return absl::OkStatus();
 }
 

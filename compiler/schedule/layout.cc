@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/ir/storage_align.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
@@ -237,7 +236,7 @@ absl::Status ApplyTransformLayout(Schedule& s, const Step& step) {
   const ir::Buffer from = block->writes[0].buffer;
   TW_TRY(CheckMap(step, map, from, block));
   TW_TRY(CheckEven(step, map, from, block));
-  if (ir::StorageAlignOf(s.function(), from->name).has_value()) {
+  if (from->storage_align.has_value()) {
     return Refuse(
         step, "aligned",
         StrCat("expected the layout of ", from->name, " before its alignment, found it aligned"),

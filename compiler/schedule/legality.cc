@@ -293,6 +293,12 @@ void SetKind(Schedule& s, const Path& path, ir::ForKind kind) {
   s.SetBody(ReplaceAt(path, path.size() - 1, std::move(node)));
 }
 
+void ReplaceIntermediate(Schedule& s, const ir::Buffer& from, const ir::Buffer& to) {
+  ir::Function& f = s.mutable_function();
+  std::replace(f.allocs.begin(), f.allocs.end(), from, to);
+  s.SetBody(ir::ReplaceBuffers(f.body, {{from.get(), to}}));
+}
+
 std::string LoopNameFor(const ir::IterVar& iter) {
   const std::string& name = iter.var->name;
   return name.size() > 1 && name[0] == 'v' ? name.substr(1) : name;

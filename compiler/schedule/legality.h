@@ -63,6 +63,9 @@ std::vector<ir::Stmt> LoopsBelow(const ir::Stmt& loop);
 absl::Status CheckSerial(const Step& step, const ir::Stmt& loop);  // reason `not_serial`
 void SetKind(Schedule& s, const Path& path, ir::ForKind kind);
 
+// Puts `to` in the place of the intermediate `from` everywhere: same elements, other properties.
+void ReplaceIntermediate(Schedule& s, const ir::Buffer& from, const ir::Buffer& to);
+
 // "oc" for an iteration variable `voc`: what a new loop over it is called.
 std::string LoopNameFor(const ir::IterVar& iter);
 

@@ -1,6 +1,5 @@
 #include "compiler/schedule/split_tail.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "compiler/ir/visit.h"
@@ -142,9 +141,8 @@ absl::Status PadBlock(Schedule& s, const Step& step, const BlockSite& site, cons
   ir::Buffer grown = Grown(out, dim, extent);
   Path path = FindBlock(s.function().body, block->name);
   Stmt body = ReplaceAt(path, path.size() - 1, std::move(node));
-  s.SetBody(ir::ReplaceBuffers(body, {{out.get(), grown}}));
-  ir::Function& f = s.mutable_function();
-  std::replace(f.allocs.begin(), f.allocs.end(), out, grown);
+  s.SetBody(std::move(body));
+  ReplaceIntermediate(s, out, grown);
   return absl::OkStatus();
 }
 

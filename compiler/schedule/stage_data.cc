@@ -183,9 +183,7 @@ absl::Status ApplySetScope(Schedule& s, const Step& step) {
   auto node = std::make_shared<ir::BufferNode>(*buffer);
   node->scope = ScopeOf(step.word);
   if (node->scope == buffer->scope) return absl::OkStatus();
-  ir::Function& f = s.mutable_function();
-  std::replace(f.allocs.begin(), f.allocs.end(), buffer, ir::Buffer(node));
-  s.SetBody(ir::ReplaceBuffers(f.body, {{buffer.get(), node}}));
+  ReplaceIntermediate(s, buffer, node);
   return absl::OkStatus();
 }
 

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "compiler/analysis/simplify.h"
-#include "compiler/ir/storage_align.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
 
@@ -28,8 +27,6 @@ Expr Times(const Expr& a, const Expr& b) {
 
 class Flattener : public ir::Rewriter {
  public:
-  explicit Flattener(const ir::Function& f) : function_(f) {}
-
   Buffer Flat(const Buffer& buffer) {
     if (buffer->shape.size() == 1) return buffer;
     Buffer& flat = map_[buffer.get()];
@@ -41,6 +38,7 @@ class Flattener : public ir::Rewriter {
       elements = Times(elements, buffer->shape[d]);
     }
     node->shape = {elements};
+    node->storage_align.reset();
     flat = node;
     kept_.push_back(buffer);
     return flat;
@@ -63,10 +61,12 @@ class Flattener : public ir::Rewriter {
 
  private:
   // The stride of a dimension, padded where the buffer asks for it.
-  Expr Aligned(const ir::BufferNode& buffer, size_t dim, const Expr& stride) const {
-    std::optional<ir::StorageAlign> align = ir::StorageAlignOf(function_, buffer.name);
+  static Expr Aligned(const ir::BufferNode& buffer, size_t dim, const Expr& stride) {
+    const std::optional<ir::StorageAlign>& align = buffer.storage_align;
     const int64_t* elements = ir::AsInt(stride);
-    if (!align.has_value() || align->dim != dim || elements == nullptr) return stride;
+    const bool ours =
+        align.has_value() && dim + 1 + static_cast<size_t>(align->inside) == buffer.shape.size();
+    if (!ours || elements == nullptr) return stride;
     int64_t missing = (align->offset - *elements) % align->factor;
     return ir::Int(*elements + (missing < 0 ? missing + align->factor : missing), stride->dtype);
   }
@@ -90,7 +90,6 @@ class Flattener : public ir::Rewriter {
     return sum;
   }
 
-  const ir::Function& function_;
   ir::BufferMap map_;
   std::vector<Buffer> kept_;  // map_ is keyed by address
 };
@@ -119,7 +118,7 @@ absl::StatusOr<Function> SimplifyFunction(const Function& f, const PassContext&)
 
 absl::StatusOr<Function> FlattenBuffers(const Function& f, const PassContext&) {
   Function result = f;
-  Flattener flattener(f);
+  Flattener flattener;
   result.body = flattener.RewriteStmt(f.body);
   for (Buffer& b : result.params) b = flattener.Flat(b);
   return result;

@@ -168,6 +168,47 @@ fn two(X: f32[2,3,4] input, Y: f32[2,4] output) stage=loops {
 )");
 }
 
+// Each of the passes that renames a buffer or puts a dimension in front of it, on rows of 3 whose
+// stride becomes 8: two versions of 2 rows, padded, are 32 elements where 12 are used.
+TEST(StorageAlign, StaysWithTheRowsThroughEveryPass) {
+  const std::string rows = "alloc S: f32[2,3] scope=shared storage_align=1,8,0 {";
+  const std::string fill = "for r in 0..2 { for c in 0..3 { S[r, c] = X[i, r, c]; } }";
+  const std::string use = "for r in 0..2 { for c in 0..3 { Y[i, r, c] = S[r, 2 - c]; } }";
+  auto flat = [](const std::string& passes, const std::string& body) {
+    ir::Function before =
+        Parsed("fn rows(X: f32[4,2,3] input, Y: f32[4,2,3] output) stage=loops {" + body + "}");
+    auto after = RunPasses(passes + ",simplify,flatten_buffers", before);
+    EXPECT_TRUE(after.ok()) << StatusText(after.status());
+    if (!after.ok()) return std::string();
+    EXPECT_TRUE(tests::SameResults(before, *after).ok()) << ir::Print(*after);
+    return ir::Print(*after);
+  };
+  EXPECT_THAT(flat("inject_virtual_threads", "for i in 0..4 virtual {" + rows + fill + use + "} }"),
+              testing::HasSubstr("S: f32[64]"));
+  EXPECT_THAT(flat("inject_software_pipeline",
+                   "for i in 0..4 @{pipeline=\"program\"} {" + rows +
+                       "for r in 0..2 @{pipeline_stage=0} { for c in 0..3 { S[r, c] = X[i, r, c]; "
+                       "} } for r in 0..2 @{pipeline_stage=1} { for c in 0..3 { Y[i, r, c] = S[r, "
+                       "2 - c]; } } } }"),
+              testing::HasSubstr("S: f32[32]"));
+  EXPECT_THAT(flat("merge_threads", "for i in 0..4 threadIdx.x {" + rows + fill + use + "} }"),
+              testing::HasSubstr("S: f32[64]"));
+  // Clones have names of their own.
+  EXPECT_THAT(flat("unroll_loops", "for i in 0..4 unrolled {" + rows + fill + use + "} }"),
+              testing::AllOf(testing::HasSubstr("S: f32[16]"), testing::HasSubstr("S_3: f32[16]")));
+}
+
+TEST(StorageAlign, OnlyRowsOfIntermediatesHaveOne) {
+  for (const char* buffer : {"alloc S: f32[4] scope=shared storage_align=1,8,0",
+                             "alloc S: f32[4,4] scope=shared storage_align=0,8,0",
+                             "alloc S: f32[4,4] scope=shared storage_align=1,8,8"}) {
+    absl::StatusOr<ir::Function> f = ir::ParseFunction(
+        std::string("fn rows(Y: f32[4] output) stage=loops {") + buffer + "{ Y[0] = 0.0f32; } }");
+    ASSERT_TRUE(f.ok()) << StatusText(f.status());
+    EXPECT_EQ(support::Slug(ir::Verify(*f)), "ir.verify.storage_align") << buffer;
+  }
+}
+
 // Threads fill a tile together, then each works on its own part of what all brought.
 constexpr char kTile[] = R"(
 fn tile(X: f32[3,16] input, Y: f32[3,4,2] output) stage=loops {
