@@ -1,6 +1,7 @@
 #include "compiler/codegen/link_elf.h"
 
 #include <lld/Common/Driver.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 
 #include <mutex>
@@ -10,6 +11,12 @@
 #include "deploy/support/status.h"
 
 LLD_HAS_DRIVER(elf)
+
+// lld resets LLVM's process-wide options at the start of each link. Another thread may emit code at
+// that time, and would do so with other options (llvm_codegen.cc sets them once). This definition
+// takes the place of LLVM's for lld, which is linked statically: nothing in this process needs a
+// reset. tests/unit/codegen_abi_test.cc fails if a version of lld finds another way.
+void llvm::cl::ResetAllOptionOccurrences() {}
 
 namespace tilewright::codegen {
 namespace {
@@ -46,13 +53,21 @@ absl::StatusOr<std::string> LinkSharedObject(const std::string& object) {
   TW_TRY(WriteScratch(input, object));
   std::string errors;
   llvm::raw_string_ostream error_stream(errors);
-  const char* arguments[] = {"ld.lld", "-shared", "--build-id=none", "--hash-style=gnu",
-                             "--strip-debug", "-soname", "tilewright_kernel.so", "-z", "now", "-z",
-                             "noexecstack", "--threads=1",
-                             // lld puts LLVM's process-wide options back to their defaults; these
-                             // are the code generator's (llvm_codegen.cc), for the next kernel.
-                             "-mllvm", "-disable-lsr", "-mllvm", "-enable-misched=false", "-o",
-                             output.c_str(), input.c_str()};
+  const char* arguments[] = {"ld.lld",
+                             "-shared",
+                             "--build-id=none",
+                             "--hash-style=gnu",
+                             "--strip-debug",
+                             "-soname",
+                             "tilewright_kernel.so",
+                             "-z",
+                             "now",
+                             "-z",
+                             "noexecstack",
+                             "--threads=1",
+                             "-o",
+                             output.c_str(),
+                             input.c_str()};
   int code = 0;
   {
     std::lock_guard<std::mutex> lock(LinkerMutex());

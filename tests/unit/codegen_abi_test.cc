@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/codegen/link_elf.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
@@ -173,6 +175,25 @@ TEST(Codegen, SameInputSameBytes) {
   for (std::thread& t : threads) t.join();
   EXPECT_THAT(digests, testing::Each(support::Sha256Hex(first)));
   EXPECT_NE(support::Sha256Hex(Generate({flat}, Cpu("x86-64"))->bytes), support::Sha256Hex(first));
+}
+
+// lld used to reset LLVM's options at the start of each link, also while another thread emitted.
+TEST(Codegen, LinkingChangesNoOptionOfOtherThreads) {
+  const ir::Function flat = *tests::LowerChecked(tests::DenseReluProgram(9, 20, 7), Cpu("znver4"));
+  absl::StatusOr<Artifact> reference = Generate({flat}, Cpu("znver4"));
+  ASSERT_TRUE(reference.ok()) << support::StatusText(reference.status());
+  std::atomic<bool> done = false;
+  std::thread linker([&] {
+    while (!done) EXPECT_FALSE(LinkSharedObject("no object").ok());
+  });
+  int changed = 0;
+  for (int i = 0; i < 100; ++i) {
+    auto again = Generate({flat}, Cpu("znver4"));
+    changed += !again.ok() || again->bytes != reference->bytes;
+  }
+  done = true;
+  linker.join();
+  EXPECT_EQ(changed, 0);
 }
 
 TEST(Codegen, RefusesWithReasons) {
