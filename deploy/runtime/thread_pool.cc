@@ -118,9 +118,9 @@ struct alignas(kCacheLine) Range {
   int64_t end = 0;
 };
 
-// True on a thread that is inside a task; nested loops run serially there. Aligned since lld 19 lays
-// the read-only part of a program out wrongly, by chance, where no thread-local variable has an
-// alignment of 8: then the program cannot start.
+// True on a thread that is inside a task; nested loops run serially there. Aligned because lld 19
+// may lay the read-only part of a program out wrongly if no thread-local variable has an alignment
+// of 8: then the program cannot start.
 alignas(8) thread_local bool inside_task = false;
 
 // What the state word holds: a loop's number, whether threads may still join it, and how many have.
