@@ -81,6 +81,14 @@ std::string ConfigProblem(const CLI::App* app, const std::string& error) {
   return "daemon.config.invalid: " + error;
 }
 
+// The exit code of a call that was to print something.
+int Printed() {
+  std::cout.flush();
+  if (std::cout.good()) return 0;
+  std::cerr << "error: daemon.stdout.failed: cannot write standard output\n";
+  return 74;
+}
+
 // CLI11 reports everything by exceptions; this is the only place that sees them.
 // Returns an exit code when the process is to end now.
 std::optional<int> ParseCommandLine(CLI::App* app, int argc, const char* const* argv) {
@@ -89,7 +97,7 @@ std::optional<int> ParseCommandLine(CLI::App* app, int argc, const char* const* 
     return std::nullopt;
   } catch (const CLI::Success& success) {
     app->exit(success);
-    return 0;
+    return Printed();
   } catch (const CLI::ConfigError& error) {
     std::cerr << "error: " << ConfigProblem(app, error.what()) << "\n";
     return 78;
@@ -401,7 +409,7 @@ int DaemonMain(int argc, const char* const* argv, const DaemonSpec& spec,
   if (!checked.ok()) return Fail(checked);
   if (check_config) {
     std::cout << "ok\n";
-    return 0;
+    return Printed();
   }
   if (!flags.test_failpoint.empty()) {
     const absl::Status armed = support::ArmFailpoint(flags.test_failpoint);

@@ -209,6 +209,15 @@ class Plain(cli_case.Case):
             for key in env or {}:
                 del os.environ[key]
 
+    def test_what_cannot_be_printed_is_a_failure(self):
+        for name in ("tracker", "tuner", "agent"):
+            daemon = cli_case.binary("tilewright-" + name)
+            for flag in ("--help", "--version"):
+                for shell in ('"$@" >/dev/full', '"$@" >&-'):
+                    done = subprocess.run(["/bin/sh", "-c", shell, "sh", daemon, flag], capture_output=True, text=True, timeout=60)
+                    self.assertEqual(done.returncode, 74, (name, flag, shell, done.stderr))
+                    self.assertIn("daemon.stdout.failed", done.stderr)
+
     def test_the_watchdog_is_fed_by_living_daemons_only(self):
         path = self.path("notify")
         systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
