@@ -287,6 +287,7 @@ class Interrupts(Safety):
 
     def setUp(self):
         super().setUp()
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, a command would rightly ignore it
         rng = numpy.random.default_rng(3)
         nodes, weights = [], []
         for i in range(24):  # enough kernels to be interrupted in the middle
