@@ -8,8 +8,11 @@
 #include "deploy/support/strings.h"
 #include "device_agent/self_test.h"
 
-// The shared object of self_test_kernel.c.
+// The shared object of self_test_kernel.c. Both labels are global: to the linker for Arm, two local
+// ones are the same address.
 asm(".pushsection .rodata\n"
+    ".globl tw_self_test_code, tw_self_test_code_end\n"
+    ".hidden tw_self_test_code, tw_self_test_code_end\n"
     "tw_self_test_code:\n"
     ".incbin \"" TILEWRIGHT_SELF_TEST_CODE
     "\"\n"
