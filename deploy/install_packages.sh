@@ -4,7 +4,7 @@
 #
 #   deploy/install_packages.sh          what the build and the quickstart need
 #   deploy/install_packages.sh --test   also what only tests need (stock clients, network namespaces,
-#                                       the formatter)
+#                                       the formatter, boards)
 #   deploy/install_packages.sh --dev    also the compiler cache and the static analyser
 #   deploy/install_packages.sh --fuzz   also what the fuzzers are built with
 #   deploy/install_packages.sh --bench  also the libraries that tests/bench races against
@@ -22,6 +22,7 @@ QUICKSTART_PACKAGES=(python3 python3-numpy python3-onnx python3-grpcio python3-p
 TEST_PACKAGES=(
   libgtest-dev libgmock-dev clang-format-19 curl iproute2 openssl sqlite3 python3-xgboost
   pocl-opencl-icd ocl-icd-libopencl1
+  g++-aarch64-linux-gnu qemu-user
 )
 DEV_PACKAGES=(ccache clang-tidy-19 debootstrap)
 FUZZ_PACKAGES=(clang-19 libclang-rt-19-dev)
