@@ -1,6 +1,4 @@
 // Conversions between numbers: those from floats to integers saturate.
-#include <llvm/IR/IntrinsicsX86.h>
-
 #include "compiler/codegen/llvm_emitter.h"
 #include "deploy/support/status.h"
 
@@ -10,13 +8,6 @@ using ir::DType;
 using ir::Expr;
 using llvm::Value;
 using StatusOrValue = absl::StatusOr<Value*>;
-
-namespace {
-
-// The processor's rounding mode, which is to nearest, ties to even.
-constexpr int kOwnRounding = 4;
-
-}  // namespace
 
 // Into the range of an unsigned type; the larger of NaN and 0 is 0.
 Value* FunctionEmitter::ClampToUnsigned(Value* value, DType to) {
@@ -56,20 +47,11 @@ StatusOrValue FunctionEmitter::EmitNearestByte(const Expr& e) {
                     rounded->intrinsic == ir::Intrinsic::kRoundEven &&
                     rounded->dtype.Element() == ir::kF32;
   const int lanes = e->dtype.lanes;
-  const bool wide = lanes == 16 && HasFeature("avx512f");
-  if (!fits || (!wide && !(lanes == 8 && HasFeature("avx2")))) return nullptr;
+  const WordRounding round = module_.family().word_rounding(module_.target(), lanes);
+  if (!fits || round == nullptr) return nullptr;
   TW_ASSIGN(Value * value, Emit(rounded->args[0]));
   TW_ASSIGN(llvm::Type * type, module_.ValueType(e->dtype));
-  value = ClampToUnsigned(value, e->dtype);
-  if (wide) {
-    llvm::Type* words = llvm::FixedVectorType::get(builder_.getInt32Ty(), 16);
-    value = builder_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_cvtps2dq_512, {},
-                                     {value, llvm::Constant::getNullValue(words),
-                                      builder_.getInt16(0xffff), builder_.getInt32(kOwnRounding)});
-  } else {
-    value = builder_.CreateIntrinsic(llvm::Intrinsic::x86_avx_cvt_ps2dq_256, {}, {value});
-  }
-  return builder_.CreateTrunc(value, type);
+  return builder_.CreateTrunc(round(builder_, ClampToUnsigned(value, e->dtype)), type);
 }
 
 StatusOrValue FunctionEmitter::EmitCast(const Expr& e) {

@@ -25,17 +25,12 @@
 namespace tilewright::codegen {
 namespace {
 
-constexpr char kTriple[] = "x86_64-unknown-linux-gnu";
-
 // Process-wide settings of LLVM's code generator. Strength reduction and the machine scheduler cost
 // half of the compile time and make hand-shaped kernels slower, never faster.
 void InitializeLlvmOnce() {
   static std::once_flag once;
   std::call_once(once, [] {
-    LLVMInitializeX86TargetInfo();
-    LLVMInitializeX86Target();
-    LLVMInitializeX86TargetMC();
-    LLVMInitializeX86AsmPrinter();
+    for (const LlvmTarget& family : LlvmTargets()) family.initialize();
     const char* arguments[] = {"tilewright", "-disable-lsr", "-enable-misched=false"};
     llvm::cl::ParseCommandLineOptions(3, arguments, "", &llvm::errs());
   });
@@ -44,21 +39,23 @@ void InitializeLlvmOnce() {
 // Target machines are dear to make and not safe to share between threads: they are lent.
 class MachinePool {
  public:
-  absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> Take(const std::string& cpu) {
+  absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> Take(const LlvmTarget& family,
+                                                            const std::string& cpu) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      std::vector<std::unique_ptr<llvm::TargetMachine>>& idle = idle_[cpu];
+      std::vector<std::unique_ptr<llvm::TargetMachine>>& idle = idle_[{family.triple, cpu}];
       if (!idle.empty()) {
         std::unique_ptr<llvm::TargetMachine> machine = std::move(idle.back());
         idle.pop_back();
         return machine;
       }
     }
-    return Make(cpu);
+    return Make(family, cpu);
   }
-  void Return(const std::string& cpu, std::unique_ptr<llvm::TargetMachine> machine) {
+  void Return(const LlvmTarget& family, const std::string& cpu,
+              std::unique_ptr<llvm::TargetMachine> machine) {
     std::lock_guard<std::mutex> lock(mutex_);
-    idle_[cpu].push_back(std::move(machine));
+    idle_[{family.triple, cpu}].push_back(std::move(machine));
   }
   static MachinePool& Get() {
     static MachinePool* pool = new MachinePool;
@@ -66,25 +63,31 @@ class MachinePool {
   }
 
  private:
-  static absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> Make(const std::string& cpu) {
+  static absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> Make(const LlvmTarget& family,
+                                                                   const std::string& cpu) {
     std::string error;
-    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(kTriple, error);
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(family.triple, error);
     if (target == nullptr) return support::Internal("codegen.target.missing", error);
     llvm::TargetOptions options;
-    std::unique_ptr<llvm::MCSubtargetInfo> info(target->createMCSubtargetInfo(kTriple, "", ""));
+    std::unique_ptr<llvm::MCSubtargetInfo> info(
+        target->createMCSubtargetInfo(family.triple, "", ""));
     if (info == nullptr || !info->isCPUStringValid(cpu)) {
-      return support::InvalidArgument("codegen.target.unknown_cpu",
-                                      "expected a CPU of x86_64, found " + cpu);
+      return support::InvalidArgument(
+          "codegen.target.unknown_cpu",
+          "expected a CPU of " + std::string(family.arch) + ", found " + cpu);
     }
-    std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-        kTriple, cpu, "", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Less));
+    std::unique_ptr<llvm::TargetMachine> machine(
+        target->createTargetMachine(family.triple, cpu, "", options, llvm::Reloc::PIC_,
+                                    std::nullopt, llvm::CodeGenOptLevel::Less));
     if (machine == nullptr)
       return support::Internal("codegen.target.missing", "no target machine for " + cpu);
     return machine;
   }
 
   std::mutex mutex_;
-  std::map<std::string, std::vector<std::unique_ptr<llvm::TargetMachine>>> idle_;
+  // By triple and CPU.
+  std::map<std::pair<std::string, std::string>, std::vector<std::unique_ptr<llvm::TargetMachine>>>
+      idle_;
 };
 
 double SecondsSince(int64_t start_ns) {
@@ -130,12 +133,13 @@ absl::Status CheckFunctions(const std::vector<ir::Function>& functions) {
 
 // The object file of all functions; fills symbols and workspaces.
 absl::StatusOr<std::string> EmitObject(const std::vector<ir::Function>& functions,
-                                       const ir::Target& target, const CodegenOptions& options,
-                                       llvm::TargetMachine& machine, Artifact* artifact) {
+                                       const ir::Target& target, const LlvmTarget& family,
+                                       const CodegenOptions& options, llvm::TargetMachine& machine,
+                                       Artifact* artifact) {
   llvm::LLVMContext context;
   context.setDiscardValueNames(options.dump_dir.empty());
-  ModuleEmitter emitter(context, target);
-  emitter.module().setTargetTriple(kTriple);
+  ModuleEmitter emitter(context, target, family);
+  emitter.module().setTargetTriple(family.triple);
   emitter.module().setDataLayout(machine.createDataLayout());
   for (const ir::Function& f : functions) {
     auto workspace = emitter.AddKernel(f);
@@ -162,18 +166,22 @@ absl::StatusOr<std::string> EmitObject(const std::vector<ir::Function>& function
 
 absl::StatusOr<Artifact> Generate(const std::vector<ir::Function>& functions,
                                   const ir::Target& target, const CodegenOptions& options) {
-  if (target.kind != "cpu" || target.arch != "x86_64") {
-    return support::Unimplemented("codegen.target.unsupported",
-                                  "expected cpu,arch=x86_64, found " + target.ToString());
+  const LlvmTarget* family = FindLlvmTarget(target.arch);
+  if (family == nullptr) {
+    return support::Unimplemented(
+        "codegen.target.unsupported",
+        "expected a processor that LLVM makes code for, found " + target.ToString());
   }
   TW_TRY(CheckFunctions(functions));
   InitializeLlvmOnce();
   Artifact artifact;
-  artifact.format = "elf-x86_64";
+  artifact.format = family->format;
   int64_t start = support::SystemClock().NowNs();
-  TW_ASSIGN(std::unique_ptr<llvm::TargetMachine> machine, MachinePool::Get().Take(target.cpu));
-  absl::StatusOr<std::string> object = EmitObject(functions, target, options, *machine, &artifact);
-  MachinePool::Get().Return(target.cpu, std::move(machine));
+  TW_ASSIGN(std::unique_ptr<llvm::TargetMachine> machine,
+            MachinePool::Get().Take(*family, target.cpu));
+  absl::StatusOr<std::string> object =
+      EmitObject(functions, target, *family, options, *machine, &artifact);
+  MachinePool::Get().Return(*family, target.cpu, std::move(machine));
   if (!object.ok()) return object.status();
   artifact.codegen_seconds = SecondsSince(start);
   start = support::SystemClock().NowNs();

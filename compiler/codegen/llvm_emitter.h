@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/codegen/linear_index.h"
+#include "compiler/codegen/llvm_target.h"
 #include "compiler/codegen/local_slots.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
@@ -57,7 +58,7 @@ struct BufferFacts {
 
 class ModuleEmitter {
  public:
-  ModuleEmitter(llvm::LLVMContext& context, const ir::Target& target);
+  ModuleEmitter(llvm::LLVMContext& context, const ir::Target& target, const LlvmTarget& family);
 
   // Adds the entry tw_kernel_<name> and all it needs. Returns the workspace that it wants, in
   // bytes.
@@ -67,6 +68,7 @@ class ModuleEmitter {
   std::unique_ptr<llvm::Module> Take() { return std::move(module_); }
   llvm::LLVMContext& context() { return context_; }
   const ir::Target& target() const { return target_; }
+  const LlvmTarget& family() const { return family_; }
 
   // Types. Bools are i1 in values and one byte in memory.
   absl::StatusOr<llvm::Type*> ValueType(ir::DType type);
@@ -85,6 +87,7 @@ class ModuleEmitter {
 
   llvm::LLVMContext& context_;
   ir::Target target_;
+  const LlvmTarget& family_;
   std::unique_ptr<llvm::Module> module_;
   llvm::StructType* context_struct_;
 };
@@ -180,11 +183,7 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitNearestByte(const ir::Expr& e);
   llvm::Value* ClampToUnsigned(llvm::Value* value, ir::DType to);
   llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);
-  // llvm_tensor.cc
   llvm::Value* EmitDot4(const ir::Expr& e, const std::vector<llvm::Value*>& args);
-  llvm::Value* EmitPairSums(llvm::Value* a, llvm::Value* b);
-  std::optional<llvm::Intrinsic::ID> ByteDotInstruction(int lanes) const;
-  bool HasFeature(std::string_view name) const;
   llvm::Value* EmitDivide(ir::ExprKind kind, llvm::Value* a, llvm::Value* b, const ir::Expr& e);
   // Scalar i64 expressions without memory reads: shared and hoisted.
   absl::StatusOr<llvm::Value*> EmitIndex(const ir::Expr& e);

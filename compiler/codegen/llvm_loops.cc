@@ -1,6 +1,5 @@
 // Statements: loops, branches, allocations, and parallel loops as functions of their own.
 #include <llvm/IR/Dominators.h>
-#include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
 #include <algorithm>
@@ -112,7 +111,7 @@ absl::Status FunctionEmitter::EmitBody(const Stmt& body) {
   llvm::BasicBlock* first = builder_.GetInsertBlock();
   TW_TRY(EmitStmt(body));
   // Other cores may see such stores later than what says that they were made.
-  if (streams_) builder_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
+  if (streams_) module_.family().fence_stores(builder_);
   builder_.CreateRet(builder_.getInt32(TW_OK));
   llvm::IRBuilder<>(entry_).CreateBr(first);
   PromoteSlots();

@@ -1,7 +1,5 @@
 #include "compiler/codegen/llvm_math.h"
 
-#include <llvm/IR/IntrinsicsX86.h>
-
 #include <cmath>
 #include <limits>
 #include <span>
@@ -29,9 +27,8 @@ const float kLn2Low = static_cast<float>(M_LN2 - kLn2High);
 
 class Math {
  public:
-  Math(llvm::IRBuilderBase& b, llvm::Type* type, bool avx512) : b_(b), type_(type) {
-    const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
-    scalef_ = avx512 && vector != nullptr && vector->getNumElements() == 16;
+  Math(llvm::IRBuilderBase& b, llvm::Type* type, PowerScaling scale)
+      : b_(b), type_(type), scale_(scale) {
     int_type_ = type->getWithNewType(b.getInt32Ty());
   }
 
@@ -99,13 +96,9 @@ class Math {
     return b_.CreateIntrinsic(llvm::Intrinsic::fmuladd, {type_}, {a, b, c});
   }
   // p 2^n, n a whole number. The power goes in two halves, because 2^n alone may be too large or
-  // too small where the product is not; AVX-512 has an instruction for it.
+  // too small where the product is not, unless the target has an instruction for it.
   Value* TimesPowerOfTwo(Value* p, Value* n) {
-    if (scalef_) {
-      constexpr uint64_t kAllLanes = 0xffff, kCurrentRounding = 4;
-      return b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                                {p, n, p, b_.getInt16(kAllLanes), b_.getInt32(kCurrentRounding)});
-    }
+    if (scale_ != nullptr) return scale_(b_, p, n);
     // Of NaN: any number, it is multiplied by NaN.
     Value* i = b_.CreateFreeze(b_.CreateFPToSI(n, int_type_));
     Value* half = b_.CreateAShr(i, 1);
@@ -123,14 +116,14 @@ class Math {
   llvm::IRBuilderBase& b_;
   llvm::Type* type_;
   llvm::Type* int_type_;
-  bool scalef_ = false;
+  PowerScaling scale_;
 };
 
 }  // namespace
 
-Value* EmitMath(llvm::IRBuilderBase& builder, Intrinsic intrinsic, Value* x, bool avx512) {
+Value* EmitMath(llvm::IRBuilderBase& builder, Intrinsic intrinsic, Value* x, PowerScaling scale) {
   if (!x->getType()->getScalarType()->isFloatTy()) return nullptr;
-  Math math(builder, x->getType(), avx512);
+  Math math(builder, x->getType(), scale);
   switch (intrinsic) {
     case Intrinsic::kExp:
       return math.Exp(x);

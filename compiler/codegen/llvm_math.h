@@ -7,13 +7,14 @@
 
 #include <llvm/IR/IRBuilder.h>
 
+#include "compiler/codegen/llvm_target.h"
 #include "compiler/ir/ir.h"
 
 namespace tilewright::codegen {
 
 // The value of `intrinsic` at `x`, a float or a vector of floats; null where libm has to do it.
-// `avx512`: the target has AVX-512F.
+// `scale` is null where the target has no instruction for it.
 llvm::Value* EmitMath(llvm::IRBuilderBase& builder, ir::Intrinsic intrinsic, llvm::Value* x,
-                      bool avx512);
+                      PowerScaling scale);
 
 }  // namespace tilewright::codegen

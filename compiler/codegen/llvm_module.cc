@@ -16,9 +16,11 @@ using ir::DType;
 using ir::TypeCode;
 using llvm::Value;
 
-ModuleEmitter::ModuleEmitter(llvm::LLVMContext& context, const ir::Target& target)
+ModuleEmitter::ModuleEmitter(llvm::LLVMContext& context, const ir::Target& target,
+                             const LlvmTarget& family)
     : context_(context),
       target_(target),
+      family_(family),
       module_(std::make_unique<llvm::Module>("tilewright", context)) {
   auto* i32 = llvm::Type::getInt32Ty(context);
   auto* pointer = llvm::PointerType::get(context, 0);
@@ -46,8 +48,7 @@ llvm::Type* ModuleEmitter::ElementMemoryType(DType type) {
 
 void ModuleEmitter::AddCommonAttributes(llvm::Function* function) {
   function->addFnAttr(llvm::Attribute::NoUnwind);
-  // x86-64-v4, skylake-avx512 and others would split 64-byte vectors in two.
-  if (target_.vector_bytes == 64) function->addFnAttr("prefer-vector-width", "512");
+  family_.add_attributes(target_, *function);
 }
 
 llvm::Function* ModuleEmitter::NewInternalFunction(llvm::FunctionType* type,

@@ -391,13 +391,34 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
       if (e->dtype.code == ir::TypeCode::kUInt) return args[0];
       return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, args[0], builder_.getFalse());
     default:
-      if (Value* value = EmitMath(builder_, e->intrinsic, args[0], HasFeature("avx512f")))
+      if (Value* value = EmitMath(builder_, e->intrinsic, args[0],
+                                  module_.family().power_scaling(module_.target(), e->dtype.lanes)))
         return value;
       if (IsLibraryCall(e->intrinsic))
         return EmitMathCall(std::string(ir::IntrinsicText(e->intrinsic)), args, e->dtype);
       return support::Internal("codegen.call.unknown",
                                std::string(ir::IntrinsicText(e->intrinsic)));
   }
+}
+
+// Brings the operands to one form; the target's family has the instruction.
+Value* FunctionEmitter::EmitDot4(const Expr& e, const std::vector<Value*>& args) {
+  const int lanes = e->dtype.lanes;
+  Value* a = args[1];
+  if (e->args[1]->dtype.lanes == 4 && lanes > 1) {
+    a = builder_.CreateVectorSplat(static_cast<unsigned>(lanes),
+                                   builder_.CreateBitCast(a, builder_.getInt32Ty()));
+  } else {
+    a = builder_.CreateBitCast(
+        a, llvm::FixedVectorType::get(builder_.getInt32Ty(), static_cast<unsigned>(lanes)));
+  }
+  return module_.family().dot4(builder_, module_.target(),
+                               {.sum = args[0],
+                                .a = a,
+                                .b = args[2],
+                                .a_signed = e->args[1]->dtype.code == ir::TypeCode::kInt,
+                                .b_signed = e->args[2]->dtype.code == ir::TypeCode::kInt,
+                                .lanes = lanes});
 }
 
 }  // namespace tilewright::codegen

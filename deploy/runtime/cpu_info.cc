@@ -179,6 +179,7 @@ void DetectArch(CpuInfo* info) {
                            {"sha2", 6},      {"crc", 7},      {"lse", 8},
                            {"fullfp16", 10}, {"dotprod", 20}, {"sve", 22}};
   constexpr Bit kBits2[] = {{"sve2", 1}, {"i8mm", 13}, {"bf16", 14}};
+  info->features.push_back("fma");  // every processor of the architecture has it
   const unsigned long hwcap = getauxval(AT_HWCAP);
   const unsigned long hwcap2 = getauxval(AT_HWCAP2);
   for (const Bit& row : kBits) {

@@ -22,6 +22,12 @@ constexpr std::string_view kVnni =
     "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2,"
     "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni";
 
+// "fma" is part of the base architecture.
+constexpr std::string_view kArm = "fma,neon";
+constexpr std::string_view kArmCrc = "fma,neon,crc";
+constexpr std::string_view kArmDots = "fma,neon,crc,lse,fullfp16,dotprod";
+constexpr std::string_view kArmMatrix = "fma,neon,crc,lse,fullfp16,dotprod,sve,bf16,i8mm";
+
 // Rows of one architecture from the oldest to the newest.
 constexpr CpuRow kCpus[] = {
     {"x86-64", "x86_64", 16, 16, 1, 32 * KiB, 256 * KiB, 2 * MiB, kV1},
@@ -41,9 +47,13 @@ constexpr CpuRow kCpus[] = {
     {"znver3", "x86_64", 32, 16, 2, 32 * KiB, 512 * KiB, 4 * MiB, kV3},
     {"znver4", "x86_64", 64, 32, 1, 32 * KiB, 1 * MiB, 4 * MiB, kVnni},
     {"znver5", "x86_64", 64, 32, 2, 48 * KiB, 1 * MiB, 4 * MiB, kVnni},
-    {"generic", "aarch64", 16, 32, 2, 32 * KiB, 512 * KiB, 1 * MiB, "neon"},
-    {"cortex-a76", "aarch64", 16, 32, 2, 64 * KiB, 512 * KiB, 1 * MiB, "neon"},
-    {"neoverse-n1", "aarch64", 16, 32, 2, 64 * KiB, 1 * MiB, 1 * MiB, "neon"},
+    {"generic", "aarch64", 16, 32, 2, 32 * KiB, 512 * KiB, 1 * MiB, kArm},
+    {"cortex-a53", "aarch64", 16, 32, 1, 32 * KiB, 512 * KiB, 512 * KiB, kArmCrc},
+    {"cortex-a72", "aarch64", 16, 32, 1, 32 * KiB, 512 * KiB, 1 * MiB, kArmCrc},
+    {"cortex-a55", "aarch64", 16, 32, 1, 32 * KiB, 128 * KiB, 512 * KiB, kArmDots},
+    {"cortex-a76", "aarch64", 16, 32, 2, 64 * KiB, 512 * KiB, 1 * MiB, kArmDots},
+    {"neoverse-n1", "aarch64", 16, 32, 2, 64 * KiB, 1 * MiB, 1 * MiB, kArmDots},
+    {"neoverse-v1", "aarch64", 16, 32, 4, 64 * KiB, 1 * MiB, 1 * MiB, kArmMatrix},
 };
 
 struct ModelRow {

@@ -1,0 +1,58 @@
+// What a family of processors adds to the LLVM back end: a row of functions, which lives in the
+// folder of its target (compiler/targets). Everything else of the back end is plain LLVM IR that
+// all families share. Included by the llvm_*.cc files and by the targets' own files only. Pure
+// functions; thread-safe.
+#pragma once
+
+#include <llvm/IR/Function.h>
+#include <llvm/IR/IRBuilder.h>
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/target.h"
+
+namespace tilewright::codegen {
+
+// sum[j] + Σ_k a[4j + k] * b[4j + k], k in 0..4, exact in 32 bits.
+struct Dot4 {
+  llvm::Value* sum;  // `lanes` words
+  llvm::Value* a;    // `lanes` words of four bytes
+  llvm::Value* b;    // 4 * `lanes` bytes
+  bool a_signed, b_signed;
+  int lanes;
+};
+
+// f32 lanes, inside the range of i32, to the nearest integers, ties to even.
+using WordRounding = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value* lanes);
+// p * 2^n for whole numbers n, with one rounding; NaN stays.
+using PowerScaling = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value* p, llvm::Value* n);
+
+struct LlvmTarget {
+  std::string_view arch;  // of target strings
+  const char* triple;
+  std::string_view format;  // of the code objects
+  void (*initialize)();     // registers LLVM's back end
+  void (*add_attributes)(const ir::Target& target, llvm::Function& function);
+  llvm::Value* (*dot4)(llvm::IRBuilderBase& builder, const ir::Target& target, const Dot4& dot);
+  // Return null if one instruction does not do it for that many lanes.
+  WordRounding (*word_rounding)(const ir::Target& target, int lanes);
+  PowerScaling (*power_scaling)(const ir::Target& target, int lanes);
+  // Orders non-temporal stores before all later ones.
+  void (*fence_stores)(llvm::IRBuilderBase& builder);
+};
+
+// The table (compiler/targets/llvm_targets.cc).
+std::span<const LlvmTarget> LlvmTargets();
+// Returns null if no row has this architecture.
+const LlvmTarget* FindLlvmTarget(std::string_view arch);
+
+bool HasFeature(const ir::Target& target, std::string_view name);
+
+// `count` lanes from `first` on. REQUIRES: a vector.
+llvm::Value* LanesOf(llvm::IRBuilderBase& builder, llvm::Value* vector, int first, int count);
+// The pieces side by side, all of one width; their number is a power of two.
+llvm::Value* JoinLanes(llvm::IRBuilderBase& builder, std::vector<llvm::Value*> pieces);
+
+}  // namespace tilewright::codegen

@@ -1,0 +1,123 @@
+#include "tests/support/run_emulated.h"
+
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "compiler/codegen/codegen.h"
+#include "deploy/runtime/c_abi.h"
+#include "deploy/support/file.h"
+#include "deploy/support/process.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/run_compiled.h"
+
+namespace tilewright::tests {
+namespace {
+
+constexpr int64_t kTimeoutMs = 120'000;
+
+// Targets and the emulator's processors: one with exactly these features where there is one.
+constexpr std::pair<std::string_view, std::string_view> kProcessors[] = {
+    {"generic", "cortex-a53"},    {"cortex-a53", "cortex-a53"},   {"cortex-a72", "cortex-a72"},
+    {"cortex-a76", "cortex-a76"}, {"neoverse-n1", "neoverse-n1"}, {"neoverse-v1", "max"},
+};
+
+std::string_view ProcessorOf(const ir::Target& target) {
+  for (const auto& [cpu, processor] : kProcessors) {
+    if (target.cpu == cpu) return processor;
+  }
+  return "max";
+}
+
+void AppendNumber(int64_t value, std::string* to) {
+  to->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+absl::Status Call(const std::vector<std::string>& command, const ir::Function& f,
+                  const std::vector<ir::TensorData*>& args) {
+  std::string input;
+  for (size_t i = 0; i < args.size(); ++i) {
+    AppendNumber(static_cast<int64_t>(args[i]->bytes.size()), &input);
+    AppendNumber(f.params[i]->role == ir::Role::kOutput ? 1 : 0, &input);
+    input.append(reinterpret_cast<const char*>(args[i]->bytes.data()), args[i]->bytes.size());
+  }
+  support::ChildOptions options;
+  options.program = command[0];
+  options.args.assign(command.begin() + 1, command.end());
+  TW_ASSIGN(const support::CommandResult ran, support::RunCommand(options, input, kTimeoutMs));
+  if (!ran.status.ok()) {
+    return support::Internal("tests.kernel.failed",
+                             support::StrCat(ran.status.ToString(), ": ", ran.stderr_text));
+  }
+  std::string_view left = ran.stdout_text;
+  const auto take = [&left](void* to, size_t bytes) {
+    const bool enough = left.size() >= bytes;
+    if (enough && bytes > 0) std::memcpy(to, left.data(), bytes);
+    left.remove_prefix(enough ? bytes : left.size());
+    return enough;
+  };
+  int32_t result = 0;
+  bool whole = take(&result, sizeof(result));
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (f.params[i]->role != ir::Role::kOutput) continue;
+    whole = whole && take(args[i]->bytes.data(), args[i]->bytes.size());
+  }
+  if (!whole || !left.empty()) return support::Internal("tests.kernel.failed", "not all outputs");
+  return result == TW_OK
+             ? absl::OkStatus()
+             : support::Internal("tests.kernel.failed", support::StrCat("code ", result));
+}
+
+}  // namespace
+
+std::vector<ir::Target> EmulatedTargets() {
+  const std::string emulator = TILEWRIGHT_QEMU_AARCH64, runner = TILEWRIGHT_AARCH64_RUNNER;
+  if (emulator.empty() || runner.empty()) {
+    fprintf(stderr, "[SKIP] aarch64: no %s here (Debian: qemu-user, gcc-aarch64-linux-gnu)\n",
+            emulator.empty() ? "qemu-aarch64" : "cross compiler");
+    return {};
+  }
+  std::vector<ir::Target> targets;
+  for (const auto& [cpu, processor] : kProcessors) {
+    auto target = ir::ParseTarget(support::StrCat("cpu,arch=aarch64,cpu=", cpu));
+    TW_CHECK(target.ok()) << support::StatusText(target.status());
+    targets.push_back(*std::move(target));
+  }
+  return targets;
+}
+
+absl::Status RunEmulated(const ir::Function& f, const ir::Target& target,
+                         const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args) {
+  return RunEmulatedOn(std::string(ProcessorOf(target)), f, target, sizes, std::move(args));
+}
+
+absl::Status RunEmulatedOn(const std::string& processor, const ir::Function& f,
+                           const ir::Target& target, const std::vector<int64_t>& sizes,
+                           std::vector<ir::TensorData*> args) {
+  TW_ASSIGN(const ir::Function flat, LowerChecked(f, target));
+  TW_ASSIGN(const codegen::Artifact artifact, codegen::Generate({flat}, target));
+  if (artifact.format != "elf-aarch64") {
+    return support::Internal("tests.kernel.format", artifact.format);
+  }
+  TW_ASSIGN(const support::TempDir folder, support::TempDir::Create("tilewright-emulated"));
+  TW_TRY(support::WriteFileAtomic(folder.File("kernel.so"), artifact.bytes));
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    TW_ASSIGN(int64_t elements, ir::BufferElements(f, f.params[i], sizes));
+    args[i]->bytes.resize(static_cast<size_t>(elements * f.params[i]->dtype.bytes()));
+  }
+  std::vector<std::string> command = {TILEWRIGHT_QEMU_AARCH64,
+                                      "-L",
+                                      "/usr/aarch64-linux-gnu",
+                                      "-cpu",
+                                      processor,
+                                      TILEWRIGHT_AARCH64_RUNNER,
+                                      folder.File("kernel.so"),
+                                      artifact.symbols[0],
+                                      support::StrCat(artifact.workspace_bytes[0])};
+  for (int64_t size : sizes) command.push_back(support::StrCat(size));
+  return Call(command, f, args);
+}
+
+}  // namespace tilewright::tests
