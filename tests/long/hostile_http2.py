@@ -177,7 +177,7 @@ ABUSES = (  # name, attack, good outcomes
         t, frame(HEADERS, END_HEADERS, 1, t.head()) + data(1, message(b"")) + data(1, b"garbage" * 1000) + b"\xff" * 100), KEPT),
     ("a preface of garbage", lambda t: finish(Http2Client(t.address, t.tls, b"\xff" * 4096, False)), SHUT),
     ("HTTP/1.1", lambda t: finish(Http2Client(t.address, t.tls, b"GET / HTTP/1.1\r\nHost: fleet\r\n\r\n", False)), SHUT + "|http 4.."),
-    ("another content type", lambda t: call(t, message(b""), content_type=b"text/html"), REFUSED),
+    ("another content type", lambda t: call(t, message(b""), content_type=b"text/html"), KEPT),  # gRPC does not look at it
     ("no content type", lambda t: call(t, message(b""), content_type=b""), KEPT),
     ("a method that does not exist", lambda t: call(t, message(b""), path="/no.such.Service/Method"), REFUSED),
     ("a path of 7,000 characters", lambda t: call(t, message(b""), path="/" + "x" * 7000), REFUSED),
