@@ -254,6 +254,16 @@ T Max(
             self.put("compiler/op/b.cc", planted)
             self.expect_finding("check_said_once.py", "compiler/op/b.cc:1: ", words)
 
+    def test_names_of_targets_outside_of_their_folders(self):
+        self.put("compiler/targets/x86/code.cc", 'const char* kName = "avx512vnni";\n')
+        self.put("compiler/ir/ir.h", "#pragma once\n// AVX and NEON in a comment\nint charm, harmony;\n")
+        self.assertEqual(self.run_check("check_target_names.py")[0], 0)
+        self.put("compiler/op/op.h", '#pragma once\nconst char* kName = "cortex-a76";\n')
+        self.expect_finding("check_target_names.py", "compiler/op/op.h:2: cortex:")
+        self.put("compiler/op/op.h", "#pragma once\n")
+        self.put("compiler/ir/target.cc", "int x86_64, znver4, avx2, neon, sve;\nint sdot;\n")
+        self.expect_finding("check_target_names.py", "compiler/ir/target.cc:2: sdot:", "may have 5")
+
     def test_english_that_is_hard_to_read(self):
         header = "#pragma once\n// %s\nint F();  // %s\n"
         self.put("deploy/support/status.h", header % (

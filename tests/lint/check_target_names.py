@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Checks that a name of a target, vendor or instruction set is only in the folder of its target.
+
+Counts the words of WORDS in code (not in comments) of the product outside compiler/targets and vta.
+A file may have as many as its row of ALLOWED says. Rows only shrink: a row is there because a file
+format, a protocol, a processor's own registers or a list that others derive from needs the word.
+"""
+
+import re
+import sys
+
+import source_files
+
+# A target's own folders.
+HOMES = ("compiler/targets/", "vta/")
+WORDS = re.compile(
+    r"(?<![A-Za-z])("
+    r"x86|amd64|avx\w*|sse\d?\w*|vnni|vpdp\w*|vpmadd\w*|[xyz]mm|intel|amd|epyc|znver\w*|haswell|skylake"
+    r"|aarch64|arm64|arm|neon|sve2?|[us]dot|usdot|i8mm|cortex|neoverse"
+    r"|opencl|cuda|nvidia|ptx|metal|vulkan|spirv|wasm|riscv\w*|rvv|vta)(?![A-Za-z])", re.I)
+
+# file or folder/ -> (most words, why)
+ALLOWED = {
+    "compiler/codegen/c_like.cc": (2, "pragmas of the language; move to the dialect's row"),
+    "compiler/codegen/opencl_codegen.cc": (2, "moves to compiler/targets/opencl"),
+    "compiler/codegen/vta_": (85, "moves to compiler/targets/vta with its driver"),
+    "compiler/driver/backend.cc": (20, "the table of kinds"),
+    "compiler/ir/scopes.def": (5, "texts of the tensor IR name memories"),
+    "compiler/ir/target.cc": (5, "defaults and limits; move to the rows of machines"),
+    "compiler/ir/target.h": (2, "defaults; move to the rows of machines"),
+    "compiler/ir/tensor_intrinsics.cc": (21, "rows; move to the folders of their targets"),
+    "compiler/schedule/steps.def": (7, "texts of schedule steps name memories"),
+    "deploy/runtime/cache_evict.cc": (3, "an instruction of each processor"),
+    "deploy/runtime/code_loader.cc": (6, "the code format of the machine that it is built for"),
+    "deploy/runtime/cpu_info.cc": (32, "asks the processor; names are LLVM's"),
+    "deploy/runtime/device_opencl.cc": (60, "a device's plug-in"),
+    "deploy/runtime/opencl_abi.h": (20, "a device's plug-in"),
+    "deploy/runtime/thread_pool.cc": (2, "the pause instruction of each processor"),
+    "deploy/support/cpu_table.cc": (135, "the list of processors that others derive from"),
+    "deploy/support/device_kinds.cc": (6, "the list of kinds that others derive from"),
+    "deploy/support/hash.cc": (5, "an instruction of one processor"),
+    "device_agent/device_spec.cc": (1, "a device's plug-in"),
+    "device_agent/driver_profile.cc": (10, "files of drivers"),
+    "device_agent/fma_peak.cc": (33, "measures what the processor can do"),
+    "device_agent/qemu_board.c": (20, "a device's plug-in: classes of instructions of one processor"),
+    "device_agent/self_test_module.cc": (6, "one self-test for each kind that is measured"),
+    "tuner_server/cli/check_flags.cc": (2, "an example in the help"),
+    "tuner_server/cli/cli_error.cc": (1, "an example in the help"),
+    "tuner_server/cli/cli_main.cc": (4, "examples in the help"),
+    "tuner_server/search/builder_main.cc": (2, "the default of a flag of tests"),
+}
+
+
+def row_of(path):
+    return next((name for name in sorted(ALLOWED, reverse=True) if path.startswith(name)), path)
+
+
+def check(root):
+    report = source_files.Report("check_target_names")
+    found = {}  # row -> [(file:line, word)]
+    for path in source_files.repository_files(root):
+        if not path.endswith(source_files.CPP_SUFFIXES + (".def",)) or path.startswith(HOMES + ("tests/",)):
+            continue
+        code = source_files.strip_cpp(source_files.read_text(path, root), keep_strings=True)
+        for match in WORDS.finditer(code):
+            line = code.count("\n", 0, match.start()) + 1
+            found.setdefault(row_of(path), []).append(("%s:%d" % (path, line), match.group(1)))
+    for row, words in sorted(found.items()):
+        most = ALLOWED.get(row, (0, ""))[0]
+        for where, word in words[most:]:
+            report.add(where, "%s: a name of a target, vendor or instruction set belongs into its folder "
+                              "(%s may have %d)" % (word, row, most))
+    return report.finish("%d words outside of their folders, in %d files" % (
+        sum(len(words) for words in found.values()), len(found)))
+
+
+if __name__ == "__main__":
+    sys.exit(check(sys.argv[1] if len(sys.argv) > 1 else source_files.ROOT))
