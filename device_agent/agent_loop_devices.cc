@@ -36,8 +36,11 @@ bool AgentLoop::StartDevice(const AgentDevice& device, absl::Status* status) {
     const auto it = found.attributes().find(name);
     return it == found.attributes().end() ? v1::Attribute() : it->second;
   };
+  const std::string pool =
+      device.pool.empty() ? found.key() : support::ClassOfUnit(device.pool, UnitOf(found));
   LogInfo("agent.device", {{"device", device.name},
-                           {"pool", device.pool.empty() ? found.key() : device.pool},
+                           {"pool", pool},
+                           {"unit", std::string(UnitOf(found).name)},
                            {"fingerprint", found.fingerprint()},
                            {"name", attribute("name").s()},
                            {"cores", attribute("cores").i()},
@@ -52,7 +55,7 @@ bool AgentLoop::StartDevice(const AgentDevice& device, absl::Status* status) {
   }
   support::MutexLock lock(mutex_);
   v1::DeviceReport& report = devices_.at(device.name);
-  if (device.pool.empty()) report.set_key(found.key());
+  report.set_key(pool);
   report.set_fingerprint(found.fingerprint());
   *report.mutable_attributes() = found.attributes();
   return true;

@@ -53,6 +53,8 @@ absl::StatusOr<std::string> Describe(const DeviceTarget& target) {
   (*attributes)["kind"].set_s(target.kind);
   (*attributes)["name"].set_s(info.name);
   (*attributes)["code_formats"].set_s(info.code_formats);
+  const char* timer = info.unit == nullptr ? "device_ns" : info.unit;
+  (*attributes)["unit"].set_s(info.device_timer != 0 ? timer : "wall_ns");
   AddNumber("memory_bytes", info.memory_bytes, "bytes", attributes);
   AddNumber("shared_bytes", info.shared_bytes, "bytes", attributes);
   AddNumber("max_group_threads", info.max_group_threads, "", attributes);

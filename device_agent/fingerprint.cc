@@ -10,9 +10,10 @@ namespace tilewright::device_agent {
 namespace {
 
 // Of every kind of device; what one does not have does not count.
-constexpr std::array<std::string_view, 14> kTimingAttributes = {
-    "arch", "compute_units", "cores",    "cpu",      "cpu_model",  "driver", "features",
-    "kind", "l1_bytes",      "l2_bytes", "l3_bytes", "line_bytes", "name",   "version",
+constexpr std::array<std::string_view, 15> kTimingAttributes = {
+    "arch",     "compute_units", "cores", "cpu",      "cpu_model",
+    "driver",   "features",      "kind",  "l1_bytes", "l2_bytes",
+    "l3_bytes", "line_bytes",    "name",  "unit",     "version",
 };
 
 // As part of a device class: "NVIDIA H100 PCIe" as "nvidia-h100-pcie".
@@ -37,7 +38,8 @@ v1::DeviceReport DeviceFrom(const Attributes& attributes) {
     return it == attributes.end() ? std::string() : it->second.s();
   };
   const std::string cpu = text("cpu");
-  device.set_key(text("kind") + "-" + (cpu.empty() ? Word(text("name")) : cpu));
+  device.set_key(support::ClassOfUnit(text("kind") + "-" + (cpu.empty() ? Word(text("name")) : cpu),
+                                      UnitOf(device)));
   device.set_health(v1::HEALTH_GOOD);
   device.set_fingerprint(Fingerprint(device));
   return device;
@@ -54,6 +56,13 @@ std::string Fingerprint(const v1::DeviceReport& device) {
         "\n");
   }
   return support::Sha256Hex(text);
+}
+
+const support::MeasureUnit& UnitOf(const v1::DeviceReport& device) {
+  const auto it = device.attributes().find("unit");
+  const support::MeasureUnit* unit =
+      it == device.attributes().end() ? nullptr : support::FindMeasureUnit(it->second.s());
+  return unit == nullptr ? support::MeasureUnits().front() : *unit;
 }
 
 absl::Status CheckDeviceKind(std::string_view kind) {

@@ -143,9 +143,7 @@ v1::OutputList ListOutputs(const module::Manifest& manifest, const module::Funct
 class Measurement {
  public:
   Measurement(const MeasureJob& job, const MeasureHost& host)
-      : job_(job), host_(host), plan_(CompletePlan(job.request->plan())) {
-    result_.set_value_kind(v1::VALUE_KIND_WALL_NS);
-  }
+      : job_(job), host_(host), plan_(CompletePlan(job.request->plan())) {}
 
   v1::ModuleMeasured Run() {
     const int64_t start = WallNs();
@@ -187,8 +185,8 @@ class Measurement {
 
   absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadSession(module::ModuleFile file,
                                                                const std::string& entry_point) {
-    return job_.device == nullptr ? LoadOnHost(std::move(file), entry_point, job_.max_threads)
-                                  : LoadOnDevice(std::move(file), entry_point, *job_.device);
+    if (job_.device != nullptr) return LoadOnDevice(std::move(file), entry_point, *job_.device);
+    return LoadOnHost(std::move(file), entry_point, job_.max_threads, job_.counter);
   }
 
   bool FailLoad(const absl::Status& status) {
@@ -363,8 +361,10 @@ class Measurement {
     return support::ReadClockNs(clock) - start;
   }
 
+  // Nothing drifts where equal runs give equal values.
   bool Baseline(double* value) {
     Enter(v1::WORKER_PHASE_BASELINE);
+    if (job_.unit.deterministic) return true;
     std::vector<double> samples;
     int loops = 1;
     for (int i = -1; i < kBaselineSamples; ++i) {  // the first one warms up and sets the loops
@@ -402,19 +402,23 @@ class Measurement {
     double best = 0;
     for (int run = 0;; ++run) {
       int64_t elapsed_ns = 0;
+      // The first run of a process also counts what is done once, as to bind symbols.
+      if (job_.unit.deterministic && !TimedRuns(1, &elapsed_ns)) return false;
       if (!TimedRuns(1, &elapsed_ns)) return false;
       const auto elapsed = static_cast<double>(elapsed_ns);
       best = run == 0 ? elapsed : std::min(best, elapsed);
       if (limit > 0 && best > limit) {
-        if (best < kHopeless * limit && run + 1 < kLooks) continue;
+        const bool final_verdict = job_.unit.deterministic || best >= kHopeless * limit;
+        if (!final_verdict && run + 1 < kLooks) continue;
         result_.add_samples(best);
         result_.set_inner_loops(1);
         result_.set_outcome(v1::EARLY_STOPPED);
         return false;
       }
-      if (WallNs() >= end) break;
+      if (job_.unit.deterministic || WallNs() >= end) break;
     }
-    loops_ = plan_.flush_cache() ? 1 : LoopsFor(best, support::DurationNs(plan_.min_repeat_time()));
+    const bool one_run = plan_.flush_cache() || job_.unit.deterministic;
+    loops_ = one_run ? 1 : LoopsFor(best, support::DurationNs(plan_.min_repeat_time()));
     return true;
   }
 
@@ -459,8 +463,19 @@ class Measurement {
     samples->resize(count);
   }
 
+  // One run after the warm-up, whatever the plan says of repeats.
+  bool TimedOnce() {
+    FlushCache();
+    int64_t elapsed = 0;
+    if (!TimedRuns(1, &elapsed)) return false;
+    result_.add_samples(static_cast<double>(elapsed));
+    result_.set_inner_loops(1);
+    return true;
+  }
+
   bool Timed() {
     Enter(v1::WORKER_PHASE_TIMED);
+    if (job_.unit.deterministic) return TimedOnce();
     const bool threads = many_threads();
     const Switches before = SwitchesNow(threads);
     const int64_t end = WallNs() + support::DurationNs(plan_.budget_per_candidate());

@@ -10,7 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "deploy/support/measure_units.h"
 #include "deploy/support/status.h"
+#include "device_agent/cycle_counter.h"
 #include "device_agent/input_cache.h"
 #include "device_agent/measured_session.h"
 #include "tilewright/v1/worker.pb.h"
@@ -26,6 +28,8 @@ struct MeasureJob {
   double quiet_probe_ns = 0;
   const DeviceTarget* device = nullptr;  // where it runs; not owned, null = this processor
   const InputCache* inputs = nullptr;    // of the parent; not owned, may be null
+  support::MeasureUnit unit = support::MeasureUnits().front();  // of what the session's Time gives
+  const CycleCounter* counter = nullptr;  // read in place of the clocks; not owned, may be null
 };
 
 // Returns the processor time of a short loop that uses all of a core's units. It doubles if another

@@ -184,7 +184,7 @@ class Watch {
         tell_(answer),
         judge_(job.judge != nullptr ? job.judge : &own_judge_),
         referee_({job.measure.request->tolerance(), job.measure.max_threads,
-                  job.measure.device != nullptr},
+                  job.measure.device != nullptr, job.measure.unit},
                  judge_, [this] { return Observe(); }) {}
 
   void Run() {

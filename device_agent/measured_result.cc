@@ -4,7 +4,9 @@
 #include <cmath>
 #include <vector>
 
+#include "deploy/support/measure_units.h"
 #include "deploy/support/strings.h"
+#include "device_agent/fingerprint.h"
 #include "device_agent/measure_names.h"
 #include "device_agent/sample_stats.h"
 
@@ -46,6 +48,7 @@ void RefuseImpossible(const v1::Work& work, const v1::DeviceReport& device,
   // 10^9 operations a second are one a nanosecond.
   const double per_ns =
       std::max(AttributeOf(device, "peak_gflops"), AttributeOf(device, "peak_int8_gops"));
+  if (!UnitOf(device).time) return;
   if (measured->samples().empty() || work.flops() <= 0 || per_ns <= 0) return;
   const double least = work.flops() / (per_ns * kMostBeyondPeak);
   const double fastest = *std::min_element(measured->samples().begin(), measured->samples().end());
@@ -74,7 +77,10 @@ v1::MeasurementResult ResultFrom(const v1::ModuleMeasured& measured,
   const SampleStats stats = ComputeStats(samples);
   result.set_median(stats.median);
   result.set_mad(stats.mad);
-  result.set_ci_rel(stats.ci_rel);
+  const support::MeasureUnit* unit = support::FindMeasureUnit(measured.value_kind());
+  // One sample of a counter leaves nothing open.
+  const bool exact = unit != nullptr && unit->deterministic;
+  result.set_ci_rel(exact ? 0 : stats.ci_rel);
   result.set_baseline_before(measured.baseline_before());
   result.set_baseline_after(measured.baseline_after());
   *result.mutable_telemetry() = measured.telemetry();

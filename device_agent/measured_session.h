@@ -13,6 +13,7 @@
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/status.h"
+#include "device_agent/cycle_counter.h"
 #include "tilewright/v1/worker.pb.h"
 
 namespace tilewright::device_agent {
@@ -34,15 +35,15 @@ class MeasuredSession {
   virtual absl::Status Prepare() = 0;
   // One call, ended when it returns.
   virtual absl::Status Run() = 0;
-  // Returns the nanoseconds of `runs` calls. If the module has cold inputs, they are evicted
-  // before each call; that time does not count.
+  // Returns what `runs` calls take, in the device's unit. If the module has cold inputs, they are
+  // evicted before each call; that time does not count.
   virtual absl::StatusOr<int64_t> Time(int runs) = 0;
   virtual absl::Status Poison(uint8_t byte) = 0;
   // Makes the outputs readable. data_loss (runtime.guard.overwritten) if the module wrote outside
   // its buffers.
   virtual absl::Status Collect() = 0;
 
-  // What Time reads: "thread_cpu", "monotonic", "device".
+  // What Time reads: "thread_cpu", "monotonic", "device", "counter".
   virtual std::string_view clock() const = 0;
   // The most similar clock of the host, for the calibration loop.
   virtual clockid_t host_clock() const = 0;
@@ -56,9 +57,11 @@ const module::Function* MeasuredFunction(const module::Manifest& manifest,
                                          const std::string& entry_point);
 
 // A module for the processor, with guarded buffers and pinned threads, at most `max_threads`.
+// `counter` (not owned, may be null) is read in place of the clocks.
 absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnHost(module::ModuleFile file,
                                                             const std::string& entry_point,
-                                                            int max_threads);
+                                                            int max_threads,
+                                                            const CycleCounter* counter);
 
 // A module for `target`'s device. It has run once, on zeros, because drivers compile at the first
 // launch. unavailable (runtime.device.*) if the device itself does not work.

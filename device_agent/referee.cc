@@ -64,6 +64,13 @@ bool MayAnswer(v1::Outcome outcome) {
   }
 }
 
+v1::ValueKind KindOf(const support::MeasureUnit& unit) {
+  v1::ValueKind kind = v1::VALUE_KIND_UNSPECIFIED;
+  const auto* row = v1::ValueKind_descriptor()->FindValueByNumber(unit.kind);
+  if (row != nullptr) v1::ValueKind_Parse(row->name(), &kind);
+  return kind;
+}
+
 bool IsTime(double value) { return std::isfinite(value) && value >= 0; }
 
 absl::Status CheckAnswer(const v1::ModuleMeasured& measured) {
@@ -95,8 +102,8 @@ absl::Status SamplesForged(const std::string& why) {
 
 }  // namespace
 
-absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime_ns,
-                            int64_t cpu_ns) {
+absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime_ns, int64_t cpu_ns,
+                            const support::MeasureUnit& unit) {
   TW_TRY(CheckAnswer(measured));
   if (measured.outcome() != v1::OK && measured.outcome() != v1::EARLY_STOPPED) {
     return absl::OkStatus();
@@ -108,10 +115,11 @@ absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime
   double sum = 0;
   for (const double sample : measured.samples()) {
     if (!std::isfinite(sample) || sample < 1) {
-      return SamplesForged(StrCat("expected at least 1 ns per run, found ", sample));
+      return SamplesForged(StrCat("expected at least 1 ", unit.symbol, " per run, found ", sample));
     }
     sum += sample * measured.inner_loops();
   }
+  if (!unit.time) return absl::OkStatus();
   const auto at_most = [&](int64_t limit_ns, const char* of) {
     if (sum <= static_cast<double>(limit_ns) * kClockSlack + kClockSlackNs) return absl::OkStatus();
     return SamplesForged(
@@ -218,7 +226,7 @@ Referee::Next Referee::TakeFailure(const v1::ModuleMeasured& measured) {
 
 Referee::Next Referee::TakeResult(const v1::ModuleMeasured& measured) {
   const Observed now = observe_();
-  const absl::Status plausible = CheckPlausible(measured, now.wall_ns, now.cpu_ns);
+  const absl::Status plausible = CheckPlausible(measured, now.wall_ns, now.cpu_ns, options_.unit);
   if (!plausible.ok()) return Forged(plausible);
   if (measured.outcome() == v1::EARLY_STOPPED) {
     if (step_ < kWarm || claim_.has_value()) return Forged("stopped before it ran");
@@ -235,8 +243,8 @@ Referee::Next Referee::TakeResult(const v1::ModuleMeasured& measured) {
 // The samples were taken after the first check, by clocks of ours that foreign code cannot change.
 absl::Status Referee::CheckTimes(const v1::ModuleMeasured& measured, const Observed& now) const {
   TW_TRY(CheckPlausible(measured, now.wall_ns - released_at_.wall_ns,
-                        now.cpu_ns - released_at_.cpu_ns));
-  if (options_.on_device) return absl::OkStatus();
+                        now.cpu_ns - released_at_.cpu_ns, options_.unit));
+  if (options_.on_device || !options_.unit.time) return absl::OkStatus();
   if (measured.clock() == "device") return SamplesForged("a processor has no timer of its own");
   const double least =
       static_cast<double>(judge_->size()) / (kMostBytesPerNs * std::max(options_.threads, 1));
@@ -267,7 +275,7 @@ Referee::Next Referee::CheckLastRun() {
       static_cast<double>(judge_->size()) + static_cast<double>(outputs_->scratch_bytes());
   const double most =
       std::max(options_.threads, 1) * (kColdFactor * median + kColdNs + kColdNsPerByte * bytes);
-  if (spent > most && !options_.on_device) {
+  if (spent > most && !options_.on_device && options_.unit.time) {
     if (asked_ < kRuns) return AskForRun();
     return Forged(SamplesForged(StrCat("one run took ", spent, " ns of processor time, samples of ",
                                        median, " ns allow ", most)));
@@ -278,7 +286,7 @@ Referee::Next Referee::CheckLastRun() {
 
 Referee::Next Referee::Accept(const v1::ModuleMeasured& measured) {
   answer_ = measured;
-  answer_->set_value_kind(v1::VALUE_KIND_WALL_NS);
+  answer_->set_value_kind(KindOf(options_.unit));
   answer_->set_max_abs_error(max_abs_error_);
   return Next::kDone;
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "deploy/support/measure_units.h"
 #include "deploy/support/status.h"
 #include "device_agent/output_judge.h"
 #include "tilewright/v1/worker.pb.h"
@@ -30,6 +31,8 @@ struct RefereeOptions {
   v1::Tolerance tolerance;
   int threads = 1;         // that a module may use
   bool on_device = false;  // behind a driver, not on this processor
+  // Of the samples, as the worker knows it. Bounds by clocks hold for times only.
+  support::MeasureUnit unit = support::MeasureUnits().front();
 };
 
 class Referee {
@@ -91,9 +94,10 @@ inline constexpr int kMaxInnerLoops = 1 << 20;
 
 // Checks whether a child's report can be true. The child ran foreign code, so any field may hold
 // any value. `lifetime_ns` is how long the child lived by the parent's clock, `cpu_ns` the
-// processor time that it used by the kernel's count. data_loss: measure.answer.forged for values
-// that no measurement gives or that are too long to pass on; measure.samples.forged.
-absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime_ns,
-                            int64_t cpu_ns);
+// processor time that it used by the kernel's count; both bound samples that are times. data_loss:
+// measure.answer.forged for values that no measurement gives or that are too long to pass on;
+// measure.samples.forged.
+absl::Status CheckPlausible(const v1::ModuleMeasured& measured, int64_t lifetime_ns, int64_t cpu_ns,
+                            const support::MeasureUnit& unit = support::MeasureUnits().front());
 
 }  // namespace tilewright::device_agent

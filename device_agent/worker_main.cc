@@ -21,10 +21,12 @@
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/frame_io.h"
+#include "deploy/support/measure_units.h"
 #include "deploy/support/process.h"
 #include "deploy/support/protocol_revision.h"
 #include "deploy/support/strings.h"
 #include "deploy/support/version.h"
+#include "device_agent/cycle_counter.h"
 #include "device_agent/device_facts.h"
 #include "device_agent/device_probe.h"
 #include "device_agent/driver_profile.h"
@@ -53,6 +55,9 @@ constexpr int kExitProtocol = 76;
 
 class Worker {
  public:
+  // `counter` is read in place of the processor's clocks; null: those.
+  explicit Worker(std::optional<CycleCounter> counter) : counter_(counter) {}
+
   // The exit code.
   int Run() {
     while (true) {
@@ -165,11 +170,14 @@ class Worker {
     ready->set_sandbox_missing(probe.missing);
     if (!device_.has_value()) {
       *ready->mutable_attributes() = CpuAttributes(cpu, ReadHostFacts(), peaks_);
+      if (counter_.has_value()) (*ready->mutable_attributes())["unit"].set_s("virtual_cycles");
     } else {
       auto found = ProbeDevice(*device_, Sandbox(), ScratchParent(), sandboxed_);
       if (!found.ok()) return Error("worker.device.broken", support::StatusText(found.status()));
       *ready->mutable_attributes() = *std::move(found);
     }
+    const absl::Status known = TakeUnit(ready->attributes());
+    if (!known.ok()) return Error("worker.unit.unknown", support::StatusText(known));
     (*ready->mutable_attributes())["sandbox"].set_s(std::string(SandboxProfileName(profile_)));
     (*ready->mutable_attributes())["sandboxed"].set_b(probe.sandboxed);
     (*ready->mutable_attributes())["sandbox_detail"].set_s(probe.detail);
@@ -177,6 +185,18 @@ class Worker {
       (*ready->mutable_attributes())["sandbox_missing"].set_s(probe.missing);
     }
     return reply;
+  }
+
+  absl::Status TakeUnit(const Attributes& attributes) {
+    const auto it = attributes.find("unit");
+    if (it == attributes.end()) return absl::OkStatus();
+    const support::MeasureUnit* unit = support::FindMeasureUnit(it->second.s());
+    if (unit == nullptr) {
+      return support::InvalidArgument("worker.unit.unknown",
+                                      "expected a unit of this version, found " + it->second.s());
+    }
+    unit_ = *unit;
+    return absl::OkStatus();
   }
 
   // Before the first measurement: the namespaces of all of them. Nothing that runs in them may look
@@ -280,6 +300,8 @@ class Worker {
       const bool borrow = job.measure.baseline.empty() && known != modules_.end();
       if (borrow) job.measure.baseline = known->second;
     }
+    job.measure.unit = unit_;
+    job.measure.counter = counter_.has_value() && !device_.has_value() ? &*counter_ : nullptr;
     job.profile = profile_;
     job.device_nodes = device_nodes_;
     job.jail = jail_.ok() ? jail_->get() : nullptr;
@@ -288,7 +310,7 @@ class Worker {
     job.scratch_parent = ScratchParent();
     inputs_.Prepare(request.inputs());
     job.measure.inputs = &inputs_;
-    Probe(kProbesPerJob);
+    if (unit_.time) Probe(kProbesPerJob);
     job.measure.quiet_probe_ns = quiet_.ns();
     job.memory_limit_bytes = memory_limit_bytes_;
     job.sandboxed = sandboxed_;
@@ -330,6 +352,8 @@ class Worker {
   SandboxProfile profile_ = SandboxProfile::kStrict;
   std::vector<std::string> device_nodes_;
   std::optional<DeviceTarget> device_;  // none: the processor
+  std::optional<CycleCounter> counter_;
+  support::MeasureUnit unit_ = support::MeasureUnits().front();
   std::optional<runtime::DevicePlugin> plugin_;
 };
 
@@ -337,16 +361,30 @@ class Worker {
 }  // namespace tilewright::device_agent
 
 int main(int argc, char** argv) {
-  const std::string_view argument = argc > 1 ? argv[1] : "";
+  constexpr std::string_view kCounter = "--cycle-counter=";
+  std::string_view argument = argc > 1 ? argv[1] : "";
+  std::optional<tilewright::device_agent::CycleCounter> counter;
+  if (argument.starts_with(kCounter)) {
+    const auto opened =
+        tilewright::device_agent::CycleCounter::At(argument.substr(kCounter.size()));
+    if (!opened.ok()) {
+      std::cerr << "error: " << tilewright::support::StatusText(opened.status()) << "\n";
+      return tilewright::device_agent::kExitUsage;
+    }
+    counter = *opened;
+    argument = "";
+  }
   if (argument == "--version") {
     std::cout << tilewright::support::Version() << "\n";
     return 0;
   }
   if (!argument.empty()) {
-    std::cerr << "usage: tilewright-worker [--version]; started by tilewright-agent, speaks frames "
-                 "on standard input and output\n";
+    std::cerr << "usage: tilewright-worker [--version | --cycle-counter=ADDRESS]; started by "
+                 "tilewright-agent, speaks frames on standard input and output. --cycle-counter "
+                 "reads the counter of qemu_board.c in place of a clock, e.g. "
+                 "--cycle-counter=0x545743000000\n";
     return argument == "--help" ? 0 : tilewright::device_agent::kExitUsage;
   }
   tilewright::support::IgnoreSigpipe();
-  return tilewright::device_agent::Worker().Run();
+  return tilewright::device_agent::Worker(counter).Run();
 }

@@ -62,6 +62,8 @@ typedef struct {
   int64_t timer_ns;          /* resolution of events; device time where device_timer is not 0 */
   int32_t device_timer;      /* events count the device's own time, not the host's */
   int32_t host_visible;      /* map gives a pointer: the device shares the host's memory */
+  const char* unit; /* of what event_elapsed gives, where device_timer is not 0: "device_ns",
+                                "rtl_cycles", "simulated_cycles"; NULL: device_ns */
 } TwDeviceInfo;
 
 /* Part of an allocation: from `offset` to its end. */

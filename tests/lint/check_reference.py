@@ -33,6 +33,7 @@ CONFIGURATION_KEY = re.compile(r"^#? ?([a-z][a-z-]*) = ", re.M)
 
 # Flags of other people's programs that our texts name.
 FOREIGN_FLAGS = {
+    "--cycle-counter": "tilewright-worker, which links no parser of flags",
     "--preset": "cmake", "--build-dir": "cmake", "--now": "systemctl", "--user": "systemctl", "--group": "install",
     "--system": "useradd", "--home": "useradd", "--no-create-home": "useradd", "--owner": "tar", "--mtime": "tar",
     "--numeric-owner": "tar", "--sort": "tar", "--exclude": "tar", "--no-install-recommends": "apt-get", "--rm": "podman", "--security-opt": "podman",

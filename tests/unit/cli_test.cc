@@ -6,6 +6,7 @@
 
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
+#include "deploy/support/measure_units.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/backup_manifest.h"
 #include "tuner_server/cli/check_command.h"
@@ -423,7 +424,7 @@ std::unique_ptr<log::TuningLog> MakeLog(const std::vector<RecordSpec>& specs) {
     record.outcome = spec.outcome;
     record.valid = true;
     record.median = spec.median;
-    record.value_kind = "wall_ns";
+    record.value_kind = support::UnitOfClass(spec.device_class).name;
     rows.records.push_back(record);
   }
   for (const char* task : {"a", "b"}) {
@@ -459,6 +460,19 @@ TEST(CliReport, ThePageHoldsEachJobAndNothingFromElsewhere) {
   for (const char* outside : {"http:", "https:", "<script", "src=", "url("}) {
     EXPECT_EQ(html->find(outside), std::string::npos) << outside;
   }
+}
+
+TEST(CliReport, CyclesAreCalledCycles) {
+  const auto log = MakeLog({{"a", "x@virtual_cycles", 30e6, 2, "llvm-19", log::Outcome::kOk, true},
+                            {"a", "x@virtual_cycles", 20e6}});
+  const auto html = ReportHtml(log.get(), {});
+  ASSERT_TRUE(html.ok()) << html.status();
+  EXPECT_THAT(*html, HasSubstr("20.0 Mcycles"));
+  EXPECT_EQ(html->find("Roofline"), std::string::npos) << "operations per cycle are no rate";
+  const auto stats = log::ComputeJobStats(log.get(), "j");
+  ASSERT_TRUE(stats.ok()) << stats.status();
+  EXPECT_THAT(StatsText(*stats), HasSubstr("20.0 Mcycles"));
+  EXPECT_EQ(StatsText(*stats).find("ms"), std::string::npos) << StatsText(*stats);
 }
 
 TEST(CliLogTask, IsFoundByAnyOfItsNames) {

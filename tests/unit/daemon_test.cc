@@ -33,6 +33,7 @@
 #include "deploy/security/authority.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
+#include "deploy/support/measure_units.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
 
@@ -654,6 +655,12 @@ TEST(DaemonWireTest, DigestsAndNames) {
   EXPECT_EQ(ValueKindText(v1::VALUE_KIND_WALL_NS), "wall_ns");
   EXPECT_EQ(ValueKindText(v1::VALUE_KIND_SIMULATED_CYCLES), "simulated_cycles");
   EXPECT_EQ(ValueKindText(static_cast<v1::ValueKind>(77)), "unspecified");
+  // The table of units has a row for each kind, under its name.
+  const auto* kinds = v1::ValueKind_descriptor();
+  ASSERT_EQ(support::MeasureUnits().size() + 1, static_cast<size_t>(kinds->value_count()));
+  for (const support::MeasureUnit& unit : support::MeasureUnits()) {
+    EXPECT_EQ(ValueKindText(static_cast<v1::ValueKind>(unit.kind)), unit.name);
+  }
   EXPECT_EQ(OutcomeText(v1::WRONG_RESULT), "WRONG_RESULT");
   EXPECT_EQ(OutcomeText(static_cast<v1::Outcome>(77)), "OUTCOME_UNSPECIFIED");
 }

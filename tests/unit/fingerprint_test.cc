@@ -100,6 +100,21 @@ TEST(Fingerprint, ADeviceBehindADriverIsClassedByItsName) {
   EXPECT_EQ(DeviceFrom(attributes).fingerprint(), device.fingerprint());
 }
 
+TEST(Fingerprint, TheUnitIsPartOfTheClass) {
+  Attributes attributes = CpuAttributes(Zen4(), {}, {1, 0});
+  const v1::DeviceReport plain = DeviceFrom(attributes);
+  attributes["unit"].set_s("virtual_cycles");
+  const v1::DeviceReport board = DeviceFrom(attributes);
+  EXPECT_EQ(board.key(), plain.key() + "@virtual_cycles");
+  EXPECT_NE(board.fingerprint(), plain.fingerprint());
+  EXPECT_EQ(support::UnitOfClass(board.key()).name, "virtual_cycles");
+  EXPECT_EQ(support::UnitOfClass(plain.key()).name, "wall_ns");
+  // Whatever pool the operator names, also with the unit in it.
+  EXPECT_EQ(support::ClassOfUnit("boards", UnitOf(board)), "boards@virtual_cycles");
+  EXPECT_EQ(support::ClassOfUnit("boards@virtual_cycles", UnitOf(board)), "boards@virtual_cycles");
+  EXPECT_EQ(support::ClassOfUnit("boards", UnitOf(plain)), "boards");
+}
+
 TEST(Fingerprint, ThisMachine) {
   const runtime::CpuInfo cpu = runtime::DetectCpu();
   const HostFacts host = ReadHostFacts();

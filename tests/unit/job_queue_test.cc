@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "deploy/support/duration.h"
 #include "deploy/support/status.h"
 #include "device_agent/measure.h"
 #include "tuner_server/jobs/task_scheduler.h"
@@ -300,6 +301,40 @@ TEST(WorkItems, EveryEndOfAWorkItemIsAnEndOfItsTrial) {
             log::TrialState::kFailed);
   EXPECT_EQ(NewsFor(v1::WORK_STATE_CANCELLED, v1::CANCELLED, 0, false).outcome,
             log::Outcome::kCancelled);
+}
+
+// Records are compared within their class, so that a class has one unit.
+TEST(WorkItems, ARecordOfAnotherUnitThanItsClassIsNotUsable) {
+  v1::WorkUpdate update;
+  update.set_state(v1::WORK_STATE_DONE);
+  v1::MeasurementResult* result = update.mutable_result();
+  result->set_outcome(v1::OK);
+  result->set_median(10);
+  result->set_valid(true);
+  result->set_value_kind(v1::VALUE_KIND_VIRTUAL_CYCLES);
+  const auto reasons = [&](const char* device_class) {
+    result->set_device_class(device_class);
+    return NewsOf(update, {}, {}, 5).record->invalid_reasons;
+  };
+  EXPECT_THAT(reasons("board"), ElementsAre("tuner.unit.class"));
+  EXPECT_THAT(reasons("board@device_ns"), ElementsAre("tuner.unit.class"));
+  EXPECT_THAT(reasons("board@virtual_cycles"), ElementsAre());
+}
+
+TEST(WorkItems, CyclesSetNoWallLimit) {
+  const log::JobRow job;
+  const v1::Job spec;
+  const v1::BuilderTask task;
+  WorkItemSource source;
+  source.job = &job;
+  source.spec = &spec;
+  source.task = &task;
+  const auto limit = [&] { return support::DurationNs(MakeWorkItem(source).work().wall_limit()); };
+  const int64_t unknown = limit();
+  source.best_ns = 1e9;
+  EXPECT_NE(limit(), unknown);
+  source.best_is_time = false;
+  EXPECT_EQ(limit(), unknown);
 }
 
 TEST(WorkItems, AnOkWithoutATimeIsNotUsable) {

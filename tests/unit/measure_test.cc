@@ -201,6 +201,29 @@ TEST(Plausible, HonestReportsPass) {
   EXPECT_TRUE(CheckPlausible(crash, 1, 1).ok());
 }
 
+// 1e9 cycles need not take a second, or any time that the worker's clocks know.
+TEST(Plausible, ClocksBoundNoCounter) {
+  const support::MeasureUnit& cycles = *support::FindMeasureUnit("virtual_cycles");
+  v1::ModuleMeasured measured = Good();
+  measured.set_samples(0, 1e9);
+  EXPECT_TRUE(CheckPlausible(measured, 5'000'000, 4'000'000, cycles).ok());
+  EXPECT_TRUE(CheckPlausible(Good(), 600'000'000'000, 500'000'000'000, cycles).ok());
+  measured.set_samples(0, 0);
+  EXPECT_EQ(support::Slug(CheckPlausible(measured, 5'000'000, 4'000'000, cycles)),
+            "measure.samples.forged");
+}
+
+TEST(MeasuredResult, OneSampleOfACounterIsExact) {
+  v1::ModuleMeasured measured = Good();
+  measured.mutable_samples()->Truncate(1);
+  EXPECT_EQ(ResultFrom(measured, {}).ci_rel(), 1) << "one time leaves the interval unknown";
+  measured.set_value_kind(v1::VALUE_KIND_VIRTUAL_CYCLES);
+  const v1::MeasurementResult result = ResultFrom(measured, {});
+  EXPECT_EQ(result.ci_rel(), 0);
+  EXPECT_TRUE(result.valid());
+  EXPECT_EQ(result.value_kind(), v1::VALUE_KIND_VIRTUAL_CYCLES);
+}
+
 TEST(Plausible, ForgedReportsAreSeen) {
   const auto forged = [](const v1::ModuleMeasured& measured, int64_t lifetime_ns, int64_t cpu_ns) {
     return support::Slug(CheckPlausible(measured, lifetime_ns, cpu_ns));
@@ -262,6 +285,8 @@ TEST(MeasuredResult, TimesBelowWhatTheDeviceCanDoAreRefused) {
   EXPECT_EQ(outcome(1e5), v1::OK) << "at the peak";
   EXPECT_EQ(outcome(16e5), v1::OK) << "Winograd on integers";
   EXPECT_EQ(outcome(8e6), v1::RUN_CRASH);
+  (*device.mutable_attributes())["unit"].set_s("virtual_cycles");
+  EXPECT_EQ(outcome(8e6), v1::OK) << "cycles are no nanoseconds";
   device.clear_attributes();
   EXPECT_EQ(outcome(8e6), v1::OK) << "a device without a peak";
 }

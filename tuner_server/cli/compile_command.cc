@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "deploy/support/file.h"
+#include "deploy/support/measure_units.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/model_compiler.h"
@@ -129,10 +130,12 @@ absl::StatusOr<ScheduleChoice> UseRecords(log::TuningLog* log, const std::string
   ScheduleQuery query{target, opened.toolchain(), device_class, {}};
   for (const v1::BuilderTask& task : opened.tasks()) query.task_hashes.push_back(task.hash());
   TW_ASSIGN(ScheduleChoice choice, ChooseSchedules(log, query));
+  const bool is_time = support::UnitOfClass(choice.device_class).time;
   for (const auto& [hash, chosen] : choice.by_task) {
     (*request->mutable_steps_by_task())[hash] = chosen.steps;
     (*request->mutable_program_hash_by_task())[hash] = chosen.program_hash;
     (*request->mutable_record_by_task())[hash] = chosen.measurement_id;
+    if (!is_time) continue;  // cycles predict no latency
     (*request->mutable_predicted_ns_by_task())[hash] = chosen.median_ns;
   }
   return choice;

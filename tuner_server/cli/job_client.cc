@@ -51,7 +51,7 @@ ProgressState ToProgress(const v1::Progress& progress, const v1::Job::State stat
   out.elapsed_s = Seconds(progress.elapsed());
   if (progress.has_eta()) out.eta_s = Seconds(progress.eta());
   if (progress.best_us() > 0) {
-    out.best = "best " + TimeText(progress.best_us() * 1e3);
+    out.best = "best " + ValueText(progress.best_us() * 1e3, UnitOf(progress.value_kind()));
     // A server of an earlier version states no gain.
     const std::string gain = progress.gain() > 0
                                  ? RatioText(progress.gain(), 1)

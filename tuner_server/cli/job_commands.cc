@@ -15,6 +15,7 @@ using support::FormatFixed;
 using support::StrCat;
 
 double Gflops(const v1::Task& task) {
+  if (!UnitOf(task.value_kind()).time) return 0;
   return task.best_us() > 0 ? task.flops() / (task.best_us() * 1e3) : 0;
 }
 
@@ -56,8 +57,8 @@ Timed TimedOf(const std::vector<v1::Task>& tasks) {
 
 constexpr char kFromLog[] = "*";  // behind a time that another job measured
 
-std::string MarkedTime(double us, const std::string& job) {
-  return TimeText(us * 1e3) + (us > 0 && !job.empty() ? kFromLog : "");
+std::string MarkedTime(double us, v1::ValueKind unit, const std::string& job) {
+  return ValueText(us * 1e3, UnitOf(unit)) + (us > 0 && !job.empty() ? kFromLog : "");
 }
 
 // Lines below the table: what its marks mean, and why a time is missing.
@@ -104,8 +105,10 @@ void PrintJob(const v1::Job& job) {
   for (const auto& [kind, count] : job.progress().failed_by_kind()) {
     text += StrCat(", ", count, " ", kind);
   }
-  text += StrCat("\nend to end ", TimeText(job.progress().best_us() * 1e3), ", default ",
-                 TimeText(job.progress().baseline_us() * 1e3), " (", GainText(job.progress()), ")");
+  const support::MeasureUnit& unit = UnitOf(job.progress().value_kind());
+  text += StrCat("\nend to end ", ValueText(job.progress().best_us() * 1e3, unit), ", default ",
+                 ValueText(job.progress().baseline_us() * 1e3, unit), " (",
+                 GainText(job.progress()), ")");
   if (!job.published_module().empty()) text += "\nmodule    " + job.published_module();
   if (!job.progress().phase().empty()) text += "\nphase     " + job.progress().phase();
   PrintOut(text + WaitingText(job));
@@ -138,6 +141,7 @@ nlohmann::json JobJson(const v1::Job& job) {
             {"trials_total", job.progress().trials_total()},
             {"best_us", job.progress().best_us()},
             {"baseline_us", job.progress().baseline_us()},
+            {"unit", UnitOf(job.progress().value_kind()).name},
             {"gain", job.progress().gain()},
             {"tasks", job.progress().tasks()},
             {"timed_tasks", job.progress().timed_tasks()},
@@ -170,19 +174,22 @@ std::string TasksTable(const std::vector<v1::Task>& tasks, const FleetPeaks& pea
   for (const v1::Task& task : tasks) {
     const double gflops = Gflops(task), peak = peaks.Of(task.data_type());
     table.AddRow({LastPart(task.name()), task.description(), StrCat(task.weight()),
-                  MarkedTime(task.default_us(), task.default_job()),
-                  MarkedTime(task.best_us(), task.best_job()),
+                  MarkedTime(task.default_us(), task.value_kind(), task.default_job()),
+                  MarkedTime(task.best_us(), task.value_kind(), task.best_job()),
                   RatioText(task.default_us(), task.best_us()),
                   gflops > 0 ? FormatFixed(gflops, 1) : "-",
                   gflops > 0 && peak > 0 ? FormatFixed(100 * gflops / peak, 1) + "%" : "-",
                   StrCat(task.trials()), LaunchesText(LaunchesOf(task))});
   }
   const Timed timed = TimedOf(tasks);
+  const support::MeasureUnit& unit =
+      UnitOf(tasks.empty() ? v1::VALUE_KIND_UNSPECIFIED : tasks.front().value_kind());
   const bool all = timed.tasks == tasks.size();
   return StrCat(table.Render(), "end to end (sum of kernels",
                 all ? "" : StrCat(", ", timed.tasks, " of ", tasks.size(), " tasks"), "): default ",
-                TimeText(timed.default_us * 1e3), ", tuned ", TimeText(timed.best_us * 1e3),
-                ", gain ", RatioText(timed.default_us, timed.best_us), "\n", Notes(tasks));
+                ValueText(timed.default_us * 1e3, unit), ", tuned ",
+                ValueText(timed.best_us * 1e3, unit), ", gain ",
+                RatioText(timed.default_us, timed.best_us), "\n", Notes(tasks));
 }
 
 nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, const FleetPeaks& peaks) {
@@ -198,6 +205,7 @@ nlohmann::json TasksJson(const std::vector<v1::Task>& tasks, const FleetPeaks& p
                     {"default_from_log", LastPart(task.default_job())},
                     {"tuned_from_log", LastPart(task.best_job())},
                     {"why_no_default", task.why_no_default()},
+                    {"unit", UnitOf(task.value_kind()).name},
                     {"gflops", Gflops(task)},
                     {"data_type", task.data_type()},
                     {"share_of_peak", peak > 0 ? Gflops(task) / peak : 0.0},

@@ -100,7 +100,8 @@ int LogBest(const LogPlace& flags, const std::string& task, OutputFormat format)
       table.AddRow({row.task.name, row.task.description, row.task.hash.substr(0, 8),
                     row.record.key.target_key, StrCat(row.record.key.threads),
                     row.record.key.device_class, row.record.key.toolchain, StrCat(row.records),
-                    TimeText(row.default_median), TimeText(row.record.median),
+                    ValueText(row.default_median, row.record.value_kind),
+                    ValueText(row.record.median, row.record.value_kind),
                     RatioText(row.default_median, row.record.median), row.record.measurement_id});
     }
     if (format == OutputFormat::kJson) {

@@ -78,7 +78,7 @@ std::string RuleText(const Explanation& e) {
   }
   if (fastest.trial.is_default) return "the default schedule is the fastest of all";
   return StrCat("the default schedule stays: the fastest pick (", fastest.record.measurement_id,
-                ", ", TimeText(fastest.record.median),
+                ", ", ValueText(fastest.record.median, fastest.record.value_kind),
                 ") does not beat it by more than both measurements can be off");
 }
 
@@ -191,7 +191,7 @@ std::string RunnerUps(const Explanation& e, int limit) {
     if (one.record.measurement_id == e.chosen.record.measurement_id) continue;
     if (static_cast<int>(table.rows()) == limit) break;
     const double slower = 100 * (one.record.median / e.chosen.record.median - 1);
-    table.AddRow({one.record.measurement_id, TimeText(one.record.median),
+    table.AddRow({one.record.measurement_id, ValueText(one.record.median, one.record.value_kind),
                   support::FormatFixed(slower, 1) + "%", one.trial.proposed_by,
                   one.trial.generated_by, RankText(one.trial), LastPart(one.record.device)});
   }
@@ -208,12 +208,13 @@ void PrintExplanation(const Explanation& e, int runner_ups) {
              chosen.trial.is_default ? " (the default)" : "", "\nwhy       ", e.rule);
   if (!chosen.record.measurement_id.empty()) {
     text += StrCat(
-        "\ntime      ", TimeText(chosen.record.median), " ± ",
+        "\ntime      ", ValueText(chosen.record.median, chosen.record.value_kind), " ± ",
         support::FormatFixed(100 * chosen.record.ci_rel, 1), "%, default ",
-        TimeText(e.default_median), ", gain ", RatioText(e.default_median, chosen.record.median),
-        "\nmeasured  ", TimeOfDay(chosen.record.started_us), " UTC on ",
-        LastPart(chosen.record.device), " (class ", chosen.record.key.device_class, "), toolchain ",
-        chosen.record.key.toolchain, "\nmodel     ",
+        ValueText(e.default_median, chosen.record.value_kind), ", gain ",
+        RatioText(e.default_median, chosen.record.median), "\nmeasured  ",
+        TimeOfDay(chosen.record.started_us), " UTC on ", LastPart(chosen.record.device), " (class ",
+        chosen.record.key.device_class, "), toolchain ", chosen.record.key.toolchain,
+        "\nmodel     ",
         chosen.trial.considered > 0
             ? StrCat("ranked it ", RankText(chosen.trial), " (made by ", chosen.trial.generated_by,
                      ", proposed by ", chosen.trial.proposed_by, ", model ",

@@ -86,7 +86,7 @@ std::string RecordsTable(const std::vector<Measured>& rows, int limit) {
     table.AddRow(
         {row.record.measurement_id,
          StrCat(log::OutcomeName(row.record.outcome), ok && !row.record.valid ? " (invalid)" : ""),
-         TimeText(row.record.median),
+         ValueText(row.record.median, row.record.value_kind),
          row.record.median > 0 ? support::FormatFixed(100 * row.record.ci_rel, 1) + "%" : "-",
          row.trial.proposed_by, row.trial.generated_by,
          row.trial.considered > 0 ? StrCat(row.trial.rank, "/", row.trial.considered) : "-",

@@ -114,13 +114,15 @@ std::string StatsText(const log::JobStats& stats) {
                {"launches (ONNX nodes)"}});
   for (const log::TaskStats& task : stats.tasks) {
     tasks.AddRow({task.task.name, StrCat(task.task.weight), StrCat(task.ended),
-                  TimeText(task.default_median), TimeText(task.best_median),
+                  ValueText(task.default_median, stats.unit),
+                  ValueText(task.best_median, stats.unit),
                   RatioText(task.default_median, task.best_median), OutcomesText(task.by_outcome),
                   LaunchesText(module::ParseLaunchNames(task.task.launch_names))});
   }
   return StrCat(text, "\n", where.Render(), "\n", tasks.Render(),
-                "end to end (sum of kernels): default ", TimeText(stats.default_total()), ", best ",
-                TimeText(stats.best_total()), ", gain ",
+                "end to end (sum of kernels): default ",
+                ValueText(stats.default_total(), stats.unit), ", best ",
+                ValueText(stats.best_total(), stats.unit), ", gain ",
                 RatioText(stats.default_total(), stats.best_total()), "\n");
 }
 

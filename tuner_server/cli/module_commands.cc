@@ -99,7 +99,8 @@ absl::Status CheckAnswer(const std::string& parent, const v1::ModuleVersion& ver
 std::string RecordsTable(const v1::ModuleVersion& version) {
   Table table({{"measurement"}, {"median", true}, {"device"}, {"agent"}, {"measured (UTC)"}});
   for (const v1::RecordOrigin& record : version.records()) {
-    table.AddRow({record.measurement_id(), TimeText(record.median_us() * 1e3),
+    table.AddRow({record.measurement_id(),
+                  ValueText(record.median_us() * 1e3, support::UnitOfClass(version.device_class())),
                   LastPart(record.device()), record.agent(), TimestampText(record.measure_time())});
   }
   return table.Render();
@@ -255,14 +256,14 @@ int ModulesList(const ServerPlace& server, const std::string& module, OutputForm
         rows.push_back(VersionJson(v));
         const std::string path = v.name().substr(0, v.name().find("/versions/"));
         const double speedup = v.performance().speedup_vs_baseline();
-        table.AddRow({LastPart(path), StrCat(v.number()), AliasesText(v), SignersText(v),
-                      TargetText(v), TimeText(v.performance().median_us() * 1e3),
-                      speedup > 0 ? support::FormatFixed(speedup, 2) + "x" : "-",
-                      v.state() == v1::ModuleVersion::PRUNED ? "pruned"
-                      : v.files().empty()
-                          ? "-"
-                          : BytesText(static_cast<double>(v.files(0).digest().size_bytes())),
-                      TimestampText(v.create_time())});
+        table.AddRow(
+            {LastPart(path), StrCat(v.number()), AliasesText(v), SignersText(v), TargetText(v),
+             ValueText(v.performance().median_us() * 1e3, support::UnitOfClass(v.device_class())),
+             speedup > 0 ? support::FormatFixed(speedup, 2) + "x" : "-",
+             v.state() == v1::ModuleVersion::PRUNED ? "pruned"
+             : v.files().empty()                    ? "-"
+                                 : BytesText(static_cast<double>(v.files(0).digest().size_bytes())),
+             TimestampText(v.create_time())});
       }
       request.mutable_page()->set_page_token(page.next_page_token());
     } while (!request.page().page_token().empty());
@@ -291,7 +292,9 @@ int ModulesGet(const ServerPlace& server, const std::string& name, OutputFormat 
     std::string text =
         StrCat("module    ", version.name(), "\ntarget    ", TargetText(version), "\nfrom job  ",
                version.source_job(), "\ntime      ",
-               TimeText(version.performance().median_us() * 1e3), " (sum of kernels), gain ",
+               ValueText(version.performance().median_us() * 1e3,
+                         support::UnitOfClass(version.device_class())),
+               " (sum of kernels), gain ",
                support::FormatFixed(version.performance().speedup_vs_baseline(), 2), "x",
                "\nasked by  ", version.created_by(), "\ncompiled  by ", version.toolchain(), ", ",
                TimestampText(version.create_time()), "\nmodel     sha256 ",

@@ -95,6 +95,12 @@ absl::StatusOr<JobData> Load(log::TuningLog* log, const std::string& job) {
   }
 }
 
+// Otherwise the medians are cycles, and operations per cycle are no rate of a machine.
+bool IsTime(const JobData& data) {
+  const support::MeasureUnit* unit = support::FindMeasureUnit(data.stats.unit);
+  return unit == nullptr || unit->time;
+}
+
 // End-to-end time after each ended trial: the sum over tasks of uses x best so far.
 std::string CurveSvg(const JobData& data) {
   std::map<std::string, double> weight, best;
@@ -115,11 +121,14 @@ std::string CurveSvg(const JobData& data) {
     }
     const bool last = i + 1 == data.trials.size();
     if (!all || (total == shown && !last)) continue;
-    curve.points.push_back(
-        {static_cast<double>(i + 1), total * 1e-3, StrCat("trial ", i + 1, ": ", TimeText(total))});
+    curve.points.push_back({static_cast<double>(i + 1), total * 1e-3,
+                            StrCat("trial ", i + 1, ": ", ValueText(total, data.stats.unit))});
     shown = total;
   }
-  Chart chart{"trials ended", "end to end, µs (sum of kernels)", false, false, true, {curve}};
+  Chart chart{
+      "trials ended", StrCat("end to end, ", IsTime(data) ? "µs" : "kcycles", " (sum of kernels)"),
+      false,          false,
+      true,           {curve}};
   const double baseline = data.stats.default_total() * 1e-3;
   if (baseline > 0 && !curve.points.empty()) {
     chart.series.push_back(
@@ -131,7 +140,7 @@ std::string CurveSvg(const JobData& data) {
 
 // Marked where another job measured it.
 std::string MarkedTime(const jobs::TrialTime& time, const std::string& job) {
-  return TimeText(time.time) + (time.time > 0 && time.job != job ? "*" : "");
+  return ValueText(time.time, time.unit) + (time.time > 0 && time.job != job ? "*" : "");
 }
 
 // What the marks of the table mean, and why times are missing.
@@ -169,7 +178,7 @@ std::string TasksHtml(const JobData& data) {
     const log::TaskRow& row = data.times.rows[i];
     const jobs::TaskTimes& task = data.times.tasks[i];
     const double share = total > 0 ? 100 * time(i) / total : 0;
-    const double gflops = task.best.time > 0 ? row.flops / task.best.time : 0;
+    const double gflops = task.best.time > 0 && IsTime(data) ? row.flops / task.best.time : 0;
     rows.push_back({row.name, row.description, StrCat(row.weight),
                     MarkedTime(task.standard, row.job), MarkedTime(task.best, row.job),
                     RatioText(task.standard.time, task.best.time),
@@ -209,8 +218,8 @@ std::string RooflineSvg(const JobData& data, const ReportOptions& options) {
       const double gflops = stats.task.flops / median;
       return ChartPoint{
           intensity, gflops,
-          StrCat(stats.task.name, ": ", TimeText(median), ", ", FormatFixed(gflops, 1),
-                 " GFLOP/s, ", FormatFixed(intensity, 2), " FLOP/byte")};
+          StrCat(stats.task.name, ": ", ValueText(median, data.stats.unit), ", ",
+                 FormatFixed(gflops, 1), " GFLOP/s, ", FormatFixed(intensity, 2), " FLOP/byte")};
     };
     if (stats.default_median > 0) defaults.points.push_back(point(stats.default_median));
     if (stats.best_median > 0) best.points.push_back(point(stats.best_median));
@@ -283,22 +292,22 @@ std::string FailuresHtml(const JobData& data) {
 std::string JobHtml(const JobData& data, const ReportOptions& options) {
   const log::JobRow& job = data.stats.job;
   const jobs::TimedTasks timed = jobs::SumTimed(data.times.tasks);
-  std::string html =
-      StrCat("<p>", EscapeHtml(job.model_name.empty() ? "model" : job.model_name), " for ",
-             EscapeHtml(job.target), ", asked by ",
-             EscapeHtml(job.created_by.empty() ? "-" : job.created_by), ": ",
-             EscapeHtml(support::ToLower(log::JobStateName(job.state))), " after ",
-             data.stats.counts.ended, " trials; ", FormatFixed(data.stats.counts.device_s, 1),
-             " s on devices. Default ", TimeText(timed.standard), ", tuned ", TimeText(timed.best),
-             ", gain ", RatioText(timed.standard, timed.best),
-             static_cast<size_t>(timed.tasks) == data.times.tasks.size()
-                 ? ""
-                 : StrCat(" (", timed.tasks, " of ", data.times.tasks.size(), " tasks)"),
-             ".</p>\n");
+  std::string html = StrCat(
+      "<p>", EscapeHtml(job.model_name.empty() ? "model" : job.model_name), " for ",
+      EscapeHtml(job.target), ", asked by ",
+      EscapeHtml(job.created_by.empty() ? "-" : job.created_by), ": ",
+      EscapeHtml(support::ToLower(log::JobStateName(job.state))), " after ",
+      data.stats.counts.ended, " trials; ", FormatFixed(data.stats.counts.device_s, 1),
+      " s on devices. Default ", ValueText(timed.standard, data.stats.unit), ", tuned ",
+      ValueText(timed.best, data.stats.unit), ", gain ", RatioText(timed.standard, timed.best),
+      static_cast<size_t>(timed.tasks) == data.times.tasks.size()
+          ? ""
+          : StrCat(" (", timed.tasks, " of ", data.times.tasks.size(), " tasks)"),
+      ".</p>\n");
   if (!job.state_reason.empty()) html += StrCat("<p>", EscapeHtml(job.state_reason), ".</p>\n");
   html += Section(3, "Tuning curve", CurveSvg(data));
   html += Section(3, "Tasks", TasksHtml(data));
-  html += Section(3, "Roofline", RooflineSvg(data, options));
+  if (IsTime(data)) html += Section(3, "Roofline", RooflineSvg(data, options));
   html += Section(3, "Device time", DeviceTimeHtml(data));
   html += Section(3, "Failures", FailuresHtml(data));
   return Section(2, "Job " + job.id, html);
@@ -337,10 +346,11 @@ absl::StatusOr<std::string> ReportHtml(log::TuningLog* log, const ReportOptions&
     TW_ASSIGN(const JobData data, Load(log, job.id));
     const log::JobStats& stats = data.stats;
     const jobs::TimedTasks timed = jobs::SumTimed(data.times.tasks);
-    rows.push_back(
-        {job.id, job.model_name, job.target, support::ToLower(log::JobStateName(job.state)),
-         StrCat(stats.counts.ended), TimeText(timed.standard), TimeText(timed.best),
-         RatioText(timed.standard, timed.best), FormatFixed(stats.counts.device_s, 1) + " s"});
+    rows.push_back({job.id, job.model_name, job.target,
+                    support::ToLower(log::JobStateName(job.state)), StrCat(stats.counts.ended),
+                    ValueText(timed.standard, stats.unit), ValueText(timed.best, stats.unit),
+                    RatioText(timed.standard, timed.best),
+                    FormatFixed(stats.counts.device_s, 1) + " s"});
     body += JobHtml(data, options);
   }
   return StrCat(kHead, "<h1>Tilewright report</h1>\n",

@@ -84,6 +84,21 @@ std::string TimeText(double ns) {
   return Scaled(ns, {{1, "ns"}, {1e3, "µs"}, {1e6, "ms"}, {1e9, "s"}});
 }
 
+std::string ValueText(double value, const support::MeasureUnit& unit) {
+  if (unit.time || !(value > 0)) return TimeText(value);
+  return Scaled(value, {{1, "cycles"}, {1e3, "kcycles"}, {1e6, "Mcycles"}, {1e9, "Gcycles"}});
+}
+
+const support::MeasureUnit& UnitOf(int value_kind) {
+  const support::MeasureUnit* known = support::FindMeasureUnit(value_kind);
+  return known == nullptr ? support::MeasureUnits().front() : *known;
+}
+
+std::string ValueText(double value, std::string_view unit) {
+  const support::MeasureUnit* known = support::FindMeasureUnit(unit);
+  return ValueText(value, known == nullptr ? support::MeasureUnits().front() : *known);
+}
+
 std::string CountText(double value) {
   return Scaled(value, {{1, ""}, {1e3, "k"}, {1e6, "M"}, {1e9, "G"}});
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "deploy/support/measure_units.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::cli {
@@ -34,6 +35,12 @@ class Table {
 
 // "1.24 ms", "85.3 µs", "412 ns", "2.1 s"; "-" for values that are not positive.
 std::string TimeText(double ns);
+// A measured value in its unit (deploy/support/measure_units.h): a time as TimeText has it, or
+// "1.66 Mcycles". A unit that this version does not know counts as nanoseconds.
+std::string ValueText(double value, const support::MeasureUnit& unit);
+std::string ValueText(double value, std::string_view unit);
+// The unit of that number, as messages carry it (ValueKind).
+const support::MeasureUnit& UnitOf(int value_kind);
 // "12.3 k", "4.5 M"
 std::string CountText(double value);
 std::string BytesText(double bytes);

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "deploy/support/measure_units.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/recalled_records.h"
 
@@ -79,7 +80,7 @@ absl::Status TakeOthers(log::TuningLog* log, const log::JobRow& job, const v1::J
 }  // namespace
 
 TrialTime TimeOf(const log::RecordRow& record) {
-  return {record.median, record.job, record.task, record.trial};
+  return {record.median, record.value_kind, record.job, record.task, record.trial};
 }
 
 absl::StatusOr<JobTimes> ReadJobTimes(log::TuningLog* log, const log::JobRow& job,
@@ -117,6 +118,23 @@ TimedTasks SumTimed(const std::vector<TaskTimes>& tasks) {
   return timed;
 }
 
+v1::ValueKind UnitOf(const TaskTimes& times) {
+  const std::string& name = times.best.time > 0 ? times.best.unit : times.standard.unit;
+  v1::ValueKind kind = v1::VALUE_KIND_UNSPECIFIED;
+  const support::MeasureUnit* unit = support::FindMeasureUnit(name);
+  if (unit == nullptr) return kind;
+  const auto* row = v1::ValueKind_descriptor()->FindValueByNumber(unit->kind);
+  if (row != nullptr) v1::ValueKind_Parse(row->name(), &kind);
+  return kind;
+}
+
+v1::ValueKind UnitOf(const std::vector<TaskTimes>& tasks) {
+  for (const TaskTimes& task : tasks) {
+    if (UnitOf(task) != v1::VALUE_KIND_UNSPECIFIED) return UnitOf(task);
+  }
+  return v1::VALUE_KIND_UNSPECIFIED;
+}
+
 v1::Progress MakeProgress(const log::TrialCounts& counts, const std::vector<TaskTimes>& tasks) {
   v1::Progress progress;
   progress.set_proposed(static_cast<int32_t>(counts.proposed));
@@ -137,6 +155,7 @@ v1::Progress MakeProgress(const log::TrialCounts& counts, const std::vector<Task
     best += task.weight * task.best.time;
     standard += task.weight * task.standard.time;
   }
+  progress.set_value_kind(UnitOf(tasks));
   if (all) progress.set_best_us(best / kNsPerUs);
   if (all_defaults) progress.set_baseline_us(standard / kNsPerUs);
   const TimedTasks timed = SumTimed(tasks);

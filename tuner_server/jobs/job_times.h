@@ -17,7 +17,8 @@ namespace tilewright::jobs {
 
 // A time in the records' unit, and the trial that it was measured in.
 struct TrialTime {
-  double time = 0;  // 0: not measured
+  double time = 0;   // 0: not measured
+  std::string unit;  // value_kind of its record
   std::string job, task;
   int64_t trial = 0;
 };
@@ -52,6 +53,10 @@ TimedTasks SumTimed(const std::vector<TaskTimes>& tasks);
 
 // Progress as far as counts and times tell. Times end to end are sums over tasks of weight x time;
 // `gain` is their ratio over the tasks where both are known.
+// The unit of the times; UNSPECIFIED while there are none. All of a job have the same.
+v1::ValueKind UnitOf(const TaskTimes& times);
+v1::ValueKind UnitOf(const std::vector<TaskTimes>& tasks);
+
 v1::Progress MakeProgress(const log::TrialCounts& counts, const std::vector<TaskTimes>& tasks);
 
 // "{job}/tasks/{task}/trials/{number}" of the best trial of the task with the largest share of the

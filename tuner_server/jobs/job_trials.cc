@@ -6,6 +6,7 @@
 #include "deploy/daemon/fleet_contract.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/support/file.h"
+#include "deploy/support/measure_units.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_core.h"
 #include "tuner_server/jobs/work_items.h"
@@ -123,6 +124,7 @@ absl::Status JobCore::TakeArtifact(OpenTrial* trial, const v1::Built& built) {
     source.artifact_sha256 = hex;
     source.artifact_size = static_cast<int64_t>(bytes->size());
     source.best_ns = task->best.median;
+    source.best_is_time = support::UnitOfClass(task->best_record.key.device_class).time;
     source.task_records = task->records;
     row.state = log::TrialState::kProposed;  // the log does not know these bytes yet
     row.work_item = source.name;
@@ -339,7 +341,15 @@ absl::StatusOr<std::optional<log::TrialNews>> JobCore::TakeUpdate(const v1::Work
       open->second.phase == OpenTrial::Phase::kAtTracker) {
     open->second.phase = OpenTrial::Phase::kToSubmit;
   }
-  return NewsOf(update, trial, KeyOf(job_, task->row.hash), env_.clock->WallMicros());
+  log::TrialNews news =
+      NewsOf(update, trial, KeyOf(job_, task->row.hash), env_.clock->WallMicros());
+  // A job whose work fits several classes of devices may meet a second unit.
+  if (news.record && news.record->usable() && !task->best_record.value_kind.empty() &&
+      news.record->value_kind != task->best_record.value_kind) {
+    news.record->valid = false;
+    news.record->invalid_reasons.push_back("tuner.unit.differs");
+  }
+  return news;
 }
 
 absl::Status JobCore::On(LoadKnown event) {

@@ -10,6 +10,7 @@
 #include "deploy/daemon/wire.h"
 #include "deploy/daemon/work_spec.h"
 #include "deploy/support/duration.h"
+#include "deploy/support/measure_units.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/row_enums.h"
 #include "tuner_server/log/target_text.h"
@@ -93,6 +94,12 @@ log::RecordRow RecordOf(const v1::MeasurementResult& result, const log::TrialRow
   record.valid = result.valid() && (record.outcome != log::Outcome::kOk || timed);
   record.invalid_reasons.assign(result.invalid_reasons().begin(), result.invalid_reasons().end());
   if (result.valid() && !record.valid) record.invalid_reasons.push_back("tuner.median.missing");
+  // Records of one class are compared: an agent of another version may put a unit into a wrong one.
+  const bool measured = record.outcome == log::Outcome::kOk && record.valid;
+  if (measured && record.value_kind != support::UnitOfClass(record.key.device_class).name) {
+    record.valid = false;
+    record.invalid_reasons.push_back("tuner.unit.class");
+  }
   record.max_abs_error = result.max_abs_error();
   CopyCounters(result.telemetry(), &record);
   record.fetch_s = Seconds(result.fetch_time());
@@ -226,10 +233,11 @@ v1::WorkItem MakeWorkItem(const WorkItemSource& source) {
   *work->mutable_expected_output() = source.task->expected_output();
   *work->mutable_tolerance() = ToleranceOf(*source.task, source.steps);
   *work->mutable_plan() = TrialPlan(source.spec->plan(), source.best_ns);
-  const int64_t wall_ns =
-      source.best_ns > 0 ? kWallBaseNs + support::DurationNs(work->plan().budget_per_candidate()) +
-                               static_cast<int64_t>(std::min(kWallRuns * source.best_ns, 1e18))
-                         : kWallUnknownNs;
+  const int64_t wall_ns = source.best_ns > 0 && source.best_is_time
+                              ? kWallBaseNs +
+                                    support::DurationNs(work->plan().budget_per_candidate()) +
+                                    static_cast<int64_t>(std::min(kWallRuns * source.best_ns, 1e18))
+                              : kWallUnknownNs;
   *work->mutable_wall_limit() = TimeUtil::NanosecondsToDuration(std::min(wall_ns, kMaxWallNs));
   work->set_job(source.job->uid);
   work->set_target(source.job->target);
@@ -313,7 +321,7 @@ log::TrialNews BuildFailureNews(const log::TrialRow& trial, const std::string& w
   record.outcome = outcome;
   record.error_class = error_class;
   record.error_detail = error;
-  record.value_kind = "wall_ns";
+  record.value_kind = daemon::ValueKindText(v1::VALUE_KIND_UNSPECIFIED);
   record.valid = true;
   record.stored_us = now_us;
   news.record = std::move(record);

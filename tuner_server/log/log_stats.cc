@@ -82,6 +82,7 @@ absl::Status AddRecords(TuningLog* log, const std::string& job, JobStats* stats)
     for (const RecordRow& record : records) {
       ++stats->records;
       if (!record.valid) ++stats->invalid_records;
+      if (stats->unit.empty() && record.usable()) stats->unit = record.value_kind;
       stats->time.fetch_s += record.fetch_s;
       stats->time.load_s += record.load_s;
       stats->time.run_s += record.run_s;

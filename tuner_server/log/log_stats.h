@@ -48,6 +48,7 @@ struct JobStats {
   int64_t considered = 0;  // drafts ranked, all batches
   int64_t records = 0;
   int64_t invalid_records = 0;
+  std::string unit;  // of all medians: value_kind of the usable records; empty: there are none
   std::vector<ModelRow> models;  // without bytes, oldest first
 
   // Sum over tasks of weight x median, 0 as long as a task has none. In the records' unit.

@@ -212,7 +212,7 @@ struct RecordRow {
   int64_t signal = 0;
   int64_t exit_code = 0;
   std::string phase;
-  std::string value_kind;  // wall_ns, device_ns, rtl_cycles, simulated_cycles
+  std::string value_kind;  // name of a unit (deploy/support/measure_units.h), or unspecified
   std::vector<double> samples;
   int64_t inner_loops = 0;
   double median = 0;

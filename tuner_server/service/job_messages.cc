@@ -92,6 +92,7 @@ v1::Task TaskMessage(const log::TaskRow& row, const jobs::TaskTimes& times) {
     launch->mutable_onnx_nodes()->Assign(names.nodes.begin(), names.nodes.end());
   }
   task.set_trials(static_cast<int32_t>(times.ended));
+  task.set_value_kind(jobs::UnitOf(times));
   task.set_default_us(times.standard.time / kNsPerUs);
   task.set_why_no_default(times.why_no_default);
   if (times.standard.time > 0 && times.standard.job != row.job) {
