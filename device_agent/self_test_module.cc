@@ -1,10 +1,10 @@
 #include "device_agent/self_test_module.h"
 
-#include <string_view>
-
 #include "deploy/module/kernel_module.h"
+#include "deploy/runtime/c_abi.h"
 #include "deploy/runtime/code_loader.h"
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/device_loader.h"
 #include "deploy/support/strings.h"
 #include "device_agent/self_test.h"
 
@@ -27,45 +27,45 @@ extern const char tw_self_test_code_end[];
 namespace tilewright::device_agent {
 namespace {
 
-constexpr int64_t kGroupThreads = 64;
-
-// self_test_kernel.c, one thread per element.
-constexpr std::string_view kOpenClText = R"(
-__kernel void self_test(long n, __global const float* x, __global float* y) {
-  const long i = get_global_id(0);
-  float sum = 0;
-  for (long j = 0; j < 16; ++j) sum += (float)(j + 1) / 8.0f * x[(i + j) % n];
-  y[i] = sum;
-}
-)";
-
-}  // namespace
-
-absl::StatusOr<std::string> SelfTestModule(std::string_view device_kind) {
+module::KernelModule EmptySelfTest() {
   module::KernelModule kernel;
   kernel.name = "self_test";
   kernel.inputs = {{"x", {kSelfTestElements}}};
   kernel.outputs = {{"y", {kSelfTestElements}}};
-  module::Launch& launch = kernel.launches.emplace_back();
-  launch.symbol = "tw_kernel_self_test";
-  launch.sizes = {kSelfTestElements};
+  kernel.launches.emplace_back().sizes = {kSelfTestElements};
   // It is a device's baseline, too, where work brings none.
   kernel.measurement.emplace();
   kernel.measurement->inputs = {{0, kSelfTestSeed, kSelfTestLaw}};
-  if (device_kind == "cpu") {
-    kernel.target = support::StrCat("cpu,arch=", runtime::DetectCpu().arch, ",threads=1");
-    kernel.format = runtime::NativeCodeFormat();
-    kernel.code = std::string(tw_self_test_code, tw_self_test_code_end);
-  } else if (device_kind == "opencl") {
-    kernel.target = "opencl";
-    kernel.format = "opencl-c";
-    kernel.code = kOpenClText;
-    launch.grid = {kSelfTestElements / kGroupThreads, 1, 1};
-    launch.group = {kGroupThreads, 1, 1};
-  } else {
-    return support::Unimplemented("agent.self_test.kind", "no known kernel for devices of kind " +
-                                                              support::Quote(device_kind));
+  return kernel;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SelfTestModule() {
+  module::KernelModule kernel = EmptySelfTest();
+  kernel.target = support::StrCat("cpu,arch=", runtime::DetectCpu().arch, ",threads=1");
+  kernel.format = runtime::NativeCodeFormat();
+  kernel.code = std::string(tw_self_test_code, tw_self_test_code_end);
+  kernel.launches[0].symbol = "tw_kernel_self_test";
+  return module::SerializeKernelModule(kernel);
+}
+
+absl::StatusOr<std::string> SelfTestModule(const TwDevicePlugin& plugin) {
+  const TwDeviceSelfTest* given = runtime::SelfTestOf(plugin);
+  if (given == nullptr || given->group < 1 || kSelfTestElements % given->group != 0) {
+    return support::Unimplemented("agent.self_test.kind",
+                                  support::StrCat("expected a self-test in the plug-in of ",
+                                                  plugin.kind, ", with groups of a ", "divisor of ",
+                                                  kSelfTestElements, " threads; found none"));
   }
+  module::KernelModule kernel = EmptySelfTest();
+  kernel.target = plugin.kind;
+  kernel.format = given->format;
+  kernel.code = std::string(static_cast<const char*>(given->code), given->code_bytes);
+  module::Launch& launch = kernel.launches[0];
+  launch.symbol = support::StrCat(TW_KERNEL_SYMBOL_PREFIX, given->kernel);
+  launch.grid = {kSelfTestElements / given->group, 1, 1};
+  launch.group = {given->group, 1, 1};
   return module::SerializeKernelModule(kernel);
 }
 

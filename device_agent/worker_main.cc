@@ -149,7 +149,8 @@ class Worker {
       peaks_.int8_gops = MeasureInt8Peak(cpu, cpu.cores_usable, kPeakRoundMs);
     }
     if (hello.describe() || device_.has_value()) {
-      absl::StatusOr<std::string> self_test = SelfTestModule(hello.device_kind());
+      absl::StatusOr<std::string> self_test =
+          device_.has_value() ? SelfTestModule(plugin_->table()) : SelfTestModule();
       if (!self_test.ok())
         return Error("worker.self_test", support::StatusText(self_test.status()));
       modules_[kSelfTestSlot] = *std::move(self_test);

@@ -219,7 +219,7 @@ TwDeviceResult EventElapsed(TwDevice* device, TwDeviceEvent* from, TwDeviceEvent
   return TW_DEVICE_OK;
 }
 
-constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("cpu");
+constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("cpu", nullptr);
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,13 @@ namespace tilewright::runtime {
 
 using support::StrCat;
 
+namespace {
+
+// Of a table of this ABI version: what follows may be absent.
+constexpr size_t kLeastTableBytes = offsetof(TwDevicePlugin, self_test);
+
+}  // namespace
+
 absl::Status CheckDeviceTable(const TwDevicePlugin* table) {
   if (table == nullptr) {
     return support::FailedPrecondition(
@@ -21,11 +29,11 @@ absl::Status CheckDeviceTable(const TwDevicePlugin* table) {
         StrCat("expected a plug-in for ABI version ", TW_DEVICE_ABI_VERSION,
                ", found one that does not serve it"));
   }
-  if (table->struct_bytes < sizeof(TwDevicePlugin) || table->abi_version != TW_DEVICE_ABI_VERSION) {
+  if (table->struct_bytes < kLeastTableBytes || table->abi_version != TW_DEVICE_ABI_VERSION) {
     return support::FailedPrecondition(
-        "runtime.device.version", StrCat("expected a table of version ", TW_DEVICE_ABI_VERSION,
-                                         " with ", sizeof(TwDevicePlugin), " bytes, found version ",
-                                         table->abi_version, " with ", table->struct_bytes));
+        "runtime.device.version",
+        StrCat("expected a table of version ", TW_DEVICE_ABI_VERSION, " with ", kLeastTableBytes,
+               " bytes, found version ", table->abi_version, " with ", table->struct_bytes));
   }
   const TwDevicePlugin& t = *table;
   bool whole = t.kind != nullptr && t.count != nullptr && t.open != nullptr && t.close != nullptr &&
@@ -38,6 +46,11 @@ absl::Status CheckDeviceTable(const TwDevicePlugin* table) {
   if (whole) return absl::OkStatus();
   return support::FailedPrecondition("runtime.device.table",
                                      "expected every function of the table, found one missing");
+}
+
+const TwDeviceSelfTest* SelfTestOf(const TwDevicePlugin& table) {
+  const bool known = table.struct_bytes >= offsetof(TwDevicePlugin, self_test) + sizeof(void*);
+  return known ? table.self_test : nullptr;
 }
 
 absl::StatusOr<DevicePlugin> DevicePlugin::Open(const std::string& path) {

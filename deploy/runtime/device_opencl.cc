@@ -414,7 +414,18 @@ TwDeviceResult EventElapsed(TwDevice* device, TwDeviceEvent* from, TwDeviceEvent
   return TW_DEVICE_OK;
 }
 
-constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("opencl");
+constexpr char kSelfTestText[] = R"(
+__kernel void self_test(long n, __global const float* x, __global float* y) {
+  const long i = get_global_id(0);
+  float sum = 0;
+  for (long j = 0; j < 16; ++j) sum += (float)(j + 1) / 8.0f * x[(i + j) % n];
+  y[i] = sum;
+}
+)";
+constexpr TwDeviceSelfTest kSelfTest{"opencl-c", kSelfTestText, sizeof(kSelfTestText) - 1,
+                                     "self_test", 64};
+
+constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("opencl", &kSelfTest);
 
 }  // namespace
 

@@ -87,6 +87,17 @@ typedef struct {
   const TwDeviceSlice* workspace; /* NULL where the kernel declares none */
 } TwDeviceLaunch;
 
+/* The kernel with which an agent tests a device before it measures on it, and which it times as the
+ * device's baseline. Of the size n and the buffers x and y of n floats it makes, one thread for each
+ * element, y[i] = sum over j < 16 of (j + 1) / 8 * x[(i + j) mod n]. */
+typedef struct {
+  const char* format; /* of the code object */
+  const void* code;
+  size_t code_bytes;
+  const char* kernel; /* its name there */
+  int64_t group;      /* threads of a group; n is a multiple of it */
+} TwDeviceSelfTest;
+
 /* The table of a plug-in. Every function is there. */
 typedef struct {
   size_t struct_bytes;
@@ -128,34 +139,38 @@ typedef struct {
   TwDeviceResult (*event_record)(TwDevice* device, TwDeviceEvent* event);
   TwDeviceResult (*event_elapsed)(TwDevice* device, TwDeviceEvent* from, TwDeviceEvent* to,
                                   int64_t* ns);
+
+  const TwDeviceSelfTest*
+      self_test; /* NULL, or absent from older plug-ins: agents do not measure */
 } TwDevicePlugin;
 
 /* Its value where functions named Count, Open … EventElapsed are in scope. */
-#define TW_DEVICE_PLUGIN_TABLE(KIND)          \
-  {                                           \
-      .struct_bytes = sizeof(TwDevicePlugin), \
-      .abi_version = TW_DEVICE_ABI_VERSION,   \
-      .kind = KIND,                           \
-      .count = Count,                         \
-      .open = Open,                           \
-      .close = Close,                         \
-      .last_error = LastError,                \
-      .describe = Describe,                   \
-      .alloc = Alloc,                         \
-      .free = Free,                           \
-      .write = Write,                         \
-      .read = Read,                           \
-      .copy = Copy,                           \
-      .map = Map,                             \
-      .load = Load,                           \
-      .unload = Unload,                       \
-      .find = Find,                           \
-      .launch = Launch,                       \
-      .synchronize = Synchronize,             \
-      .event_create = EventCreate,            \
-      .event_destroy = EventDestroy,          \
-      .event_record = EventRecord,            \
-      .event_elapsed = EventElapsed,          \
+#define TW_DEVICE_PLUGIN_TABLE(KIND, SELF_TEST) \
+  {                                             \
+      .struct_bytes = sizeof(TwDevicePlugin),   \
+      .abi_version = TW_DEVICE_ABI_VERSION,     \
+      .kind = KIND,                             \
+      .count = Count,                           \
+      .open = Open,                             \
+      .close = Close,                           \
+      .last_error = LastError,                  \
+      .describe = Describe,                     \
+      .alloc = Alloc,                           \
+      .free = Free,                             \
+      .write = Write,                           \
+      .read = Read,                             \
+      .copy = Copy,                             \
+      .map = Map,                               \
+      .load = Load,                             \
+      .unload = Unload,                         \
+      .find = Find,                             \
+      .launch = Launch,                         \
+      .synchronize = Synchronize,               \
+      .event_create = EventCreate,              \
+      .event_destroy = EventDestroy,            \
+      .event_record = EventRecord,              \
+      .event_elapsed = EventElapsed,            \
+      .self_test = SELF_TEST,                   \
   }
 
 /* The type of a plug-in's one symbol. Returns NULL if the plug-in cannot work with a runtime of

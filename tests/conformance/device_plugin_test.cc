@@ -320,6 +320,38 @@ TEST_P(DevicePlugins, HandlesAreIndependent) {
   table_->close(other);
 }
 
+// With the kernel of which agents know the answer (device_agent/self_test.h).
+TEST_P(DevicePlugins, PassesItsSelfTest) {
+  const TwDeviceSelfTest* test = SelfTestOf(*table_);
+  if (test == nullptr) {
+    EXPECT_EQ(GetParam().plugin, nullptr) << "agents cannot measure on it";
+    return;
+  }
+  ASSERT_EQ(table_->load(device_, test->format, test->code, test->code_bytes, &code_), TW_DEVICE_OK)
+      << Error();
+  const int64_t n = 4 * test->group;
+  const std::vector<float> x = Iota(n, 1);
+  std::vector<float> y(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    for (size_t j = 0; j < 16; ++j) y[i] += static_cast<float>(j + 1) / 8 * x[(i + j) % x.size()];
+  }
+  TwDeviceMemory* in = Floats(x);
+  TwDeviceMemory* out = Alloc(n * 4);
+  const TwDeviceSlice buffers[] = {{in, 0}, {out, 0}};
+  TwDeviceLaunch launch = {};
+  launch.struct_bytes = sizeof(launch);
+  ASSERT_EQ(table_->find(device_, code_, test->kernel, &launch.kernel), TW_DEVICE_OK) << Error();
+  for (int a = 0; a < 3; ++a) launch.grid[a] = launch.group[a] = 1;
+  launch.grid[0] = 4;
+  launch.group[0] = test->group;
+  launch.buffers = buffers;
+  launch.num_buffers = 2;
+  launch.sizes = &n;
+  launch.num_sizes = 1;
+  ASSERT_EQ(table_->launch(device_, &launch), TW_DEVICE_OK) << Error();
+  EXPECT_EQ(Read(out, n), y);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, DevicePlugins, testing::ValuesIn(kRows),
                          [](const auto& row) { return std::string(row.param.name); });
 
@@ -332,11 +364,22 @@ TEST(DeviceLoader, RefusesWhatIsNoPlugin) {
   table.abi_version += 1;
   EXPECT_EQ(support::Slug(CheckDeviceTable(&table)), "runtime.device.version");
   table = *CpuDevicePlugin();
-  table.struct_bytes -= sizeof(void*);
+  table.struct_bytes = offsetof(TwDevicePlugin, event_elapsed);
   EXPECT_EQ(support::Slug(CheckDeviceTable(&table)), "runtime.device.version");
   table = *CpuDevicePlugin();
   table.launch = nullptr;
   EXPECT_EQ(support::Slug(CheckDeviceTable(&table)), "runtime.device.table");
+}
+
+// A plug-in that was made before tables had a self-test is served, up to where its table ends.
+TEST(DeviceLoader, ServesOlderTables) {
+  TwDevicePlugin table = *CpuDevicePlugin();
+  const TwDeviceSelfTest beyond{};
+  table.self_test = &beyond;
+  EXPECT_EQ(SelfTestOf(table), &beyond);
+  table.struct_bytes = offsetof(TwDevicePlugin, self_test);
+  EXPECT_TRUE(CheckDeviceTable(&table).ok());
+  EXPECT_EQ(SelfTestOf(table), nullptr);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 /* A device plug-in for the conformance suite: memory of its own that the host cannot see, and a
  * queue that does nothing before somebody waits. So what the suite accepts does not rest on a
  * device that is done when a call returns. Its code objects are the text "queued", with the kernels
- * `add` (out = a + b, one element for each thread of the launch) and `fail`. Plain C, to show that
- * the ABI is. */
+ * `add` (out = a + b, one element for each thread of the launch), `self_test` and `fail`. Plain C, to
+ * show that the ABI is. deploy/runtime/README.md counts what such a device takes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,12 @@ struct TwDeviceMemory {
   int64_t bytes;
 };
 struct TwDeviceKernel {
-  int fails;
+  int64_t buffers;
+  /* buffers - 1 inputs and the output, of n floats; NULL: fails */
+  void (*run)(int64_t n, float* const* at);
 };
 struct TwDeviceCode {
-  struct TwDeviceKernel add, fail;
+  struct TwDeviceKernel add, self_test, fail;
 };
 struct TwDeviceEvent {
   int64_t at; /* -1: not recorded; otherwise the device's time */
@@ -29,7 +31,7 @@ struct Work {
   struct Work* next;
   struct TwDeviceKernel* kernel; /* a launch of threads, or */
   int64_t threads;
-  float *a, *b, *out;
+  float* at[3];
   char *target, *source; /* a copy, or */
   int64_t bytes;
   struct TwDeviceEvent* event; /* a point */
@@ -45,15 +47,26 @@ static TwDeviceResult Failed(TwDevice* d, TwDeviceResult result, const char* tex
   return result;
 }
 
+static void Add(int64_t n, float* const* at) {
+  for (int64_t i = 0; i < n; ++i) at[2][i] = at[0][i] + at[1][i];
+}
+static void SelfTest(int64_t n, float* const* at) {
+  for (int64_t i = 0; i < n; ++i) {
+    float sum = 0;
+    for (int64_t j = 0; j < 16; ++j) sum += (float)(j + 1) / 8 * at[0][(i + j) % n];
+    at[1][i] = sum;
+  }
+}
+
 static TwDeviceResult Drain(TwDevice* d) {
   TwDeviceResult result = TW_DEVICE_OK;
   while (d->first != NULL) {
     struct Work* w = d->first;
     d->first = w->next;
-    if (w->kernel != NULL && w->kernel->fails) {
+    if (w->kernel != NULL && w->kernel->run == NULL) {
       result = Failed(d, TW_DEVICE_KERNEL_FAILED, "kernel: expected success, found a failure");
     } else if (w->kernel != NULL) {
-      for (int64_t i = 0; i < w->threads; ++i) w->out[i] = w->a[i] + w->b[i];
+      w->kernel->run(w->threads, w->at);
       d->now += w->threads;
     } else if (w->event != NULL) {
       w->event->at = d->now;
@@ -168,7 +181,9 @@ static TwDeviceResult Load(TwDevice* d, const char* format, const void* image, s
     return Failed(d, TW_DEVICE_BAD_CODE, "code: expected the text queued");
   *code = calloc(1, sizeof(**code));
   if (*code == NULL) return Failed(d, TW_DEVICE_OUT_OF_MEMORY, "memory: expected less");
-  (*code)->fail.fails = 1;
+  (*code)->add = (struct TwDeviceKernel){3, Add};
+  (*code)->self_test = (struct TwDeviceKernel){2, SelfTest};
+  (*code)->fail = (struct TwDeviceKernel){3, NULL};
   return TW_DEVICE_OK;
 }
 static void Unload(TwDevice* d, TwDeviceCode* code) {
@@ -177,7 +192,10 @@ static void Unload(TwDevice* d, TwDeviceCode* code) {
 }
 static TwDeviceResult Find(TwDevice* d, TwDeviceCode* code, const char* name,
                            TwDeviceKernel** kernel) {
-  *kernel = strcmp(name, "add") == 0 ? &code->add : strcmp(name, "fail") == 0 ? &code->fail : NULL;
+  *kernel = strcmp(name, "add") == 0         ? &code->add
+            : strcmp(name, "self_test") == 0 ? &code->self_test
+            : strcmp(name, "fail") == 0      ? &code->fail
+                                             : NULL;
   return *kernel != NULL ? TW_DEVICE_OK : Failed(d, TW_DEVICE_NOT_FOUND, "kernel: expected add");
 }
 static TwDeviceResult Launch(TwDevice* d, const TwDeviceLaunch* launch) {
@@ -189,10 +207,11 @@ static TwDeviceResult Launch(TwDevice* d, const TwDeviceLaunch* launch) {
     threads *= launch->grid[a] * launch->group[a];
   }
   if (group > kMaxThreads) return Failed(d, TW_DEVICE_UNSUPPORTED, "group: expected fewer threads");
-  if (launch->num_buffers != 3 || launch->num_sizes != 1 || launch->sizes[0] > threads)
-    return Failed(d, TW_DEVICE_INVALID, "arguments: expected one size and three buffers");
-  float* at[3];
-  for (int i = 0; i < 3; ++i) {
+  if (launch->num_buffers != launch->kernel->buffers || launch->num_sizes != 1 ||
+      launch->sizes[0] > threads)
+    return Failed(d, TW_DEVICE_INVALID, "arguments: expected one size and the kernel's buffers");
+  float* at[3] = {NULL, NULL, NULL};
+  for (int i = 0; i < launch->num_buffers; ++i) {
     if (!InRange(launch->buffers[i], launch->sizes[0] * (int64_t)sizeof(float)))
       return Failed(d, TW_DEVICE_INVALID, "range: expected one within");
     at[i] = (float*)(void*)(launch->buffers[i].memory->data + launch->buffers[i].offset);
@@ -200,9 +219,7 @@ static TwDeviceResult Launch(TwDevice* d, const TwDeviceLaunch* launch) {
   struct Work* w = Push(d);
   w->kernel = launch->kernel;
   w->threads = launch->sizes[0];
-  w->a = at[0];
-  w->b = at[1];
-  w->out = at[2];
+  memcpy(w->at, at, sizeof(at));
   return TW_DEVICE_OK;
 }
 static TwDeviceResult Synchronize(TwDevice* d) { return Drain(d); }
@@ -229,7 +246,8 @@ static TwDeviceResult EventElapsed(TwDevice* d, TwDeviceEvent* from, TwDeviceEve
   return result;
 }
 
-static const TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("queued");
+static const TwDeviceSelfTest kSelfTest = {"queued", "queued", 6, "self_test", 16};
+static const TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("queued", &kSelfTest);
 
 const TwDevicePlugin* tw_device_plugin(uint32_t runtime_abi_version);
 const TwDevicePlugin* tw_device_plugin(uint32_t runtime_abi_version) {

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks what compiler/README.md claims about adding an operator, a primitive or a pass.
+"""Checks what READMEs claim about adding an operator, a primitive, a pass or a device.
 
-- the table of worked examples: every file is there and names the example, and each kind has as many
+- the tables of worked examples: every file is there and names the example, and each kind has as many
   files as the claim says
+- the host's code names no kind of device that has a plug-in, but for the files of its example
 - every primitive of steps.def has its body in one source, declared in primitives.h: the row does
   the rest
 - every row of pipelines.cc has its pass in one source, declared in passes.h
@@ -13,29 +14,44 @@ import sys
 
 import source_files
 
-README = "compiler/README.md"
-CLAIMED = {"operator": 2, "primitive": 4, "pass": 5}
+CLAIMED = {
+    "compiler/README.md": {"operator": 2, "primitive": 4, "pass": 5},
+    "deploy/runtime/README.md": {"device": 3},
+}
 EXAMPLE = re.compile(r"^\| (\w+) \| `(\w+)` \| (.*) \|$", re.M)
+# What knows no device: agent and worker reach all of them through the table of plug-ins.
+DEVICE_CODE = re.compile(r"(device_agent/.*\.(cc|h|c)|device_agent/CMakeLists\.txt|deploy/.*\.cc|deploy/.*CMakeLists\.txt)$")
 
 
-def check_examples(report, root, known):
-    text = source_files.read_text(README, root)
-    rows = {kind: (name, re.findall(r"`([^`]+)`", files)) for kind, name, files in EXAMPLE.findall(text)
-            if kind in CLAIMED}
-    for kind, count in CLAIMED.items():
-        if kind not in rows:
-            report.add(README, "expected a worked example of a new %s" % kind)
-            continue
-        name, files = rows[kind]
-        if len(files) != count:
-            report.add(README, "%s: expected %d files, found %d" % (kind, count, len(files)))
+def check_examples(report, root, known, readme):
+    text = source_files.read_text(readme, root)
+    claimed = CLAIMED[readme]
+    rows = [(kind, name, re.findall(r"`([^`]+)`", files)) for kind, name, files in EXAMPLE.findall(text) if kind in claimed]
+    for kind in sorted(set(claimed) - {kind for kind, _, _ in rows}):
+        report.add(readme, "expected a worked example of a new %s" % kind)
+    for kind, name, files in rows:
+        if len(files) != claimed[kind]:
+            report.add(readme, "%s: expected %d files, found %d" % (kind, claimed[kind], len(files)))
         # `prune_sync`, PruneSync or "prune_sync": the same words.
         words = re.compile("_?".join(name.split("_")), re.I)
         for path in files:
             if path not in known:
-                report.add(README, "names a file that is not there: %s" % path)
+                report.add(readme, "names a file that is not there: %s" % path)
             elif not words.search(source_files.read_text(path, root)):
-                report.add(path, "expected %s, which %s says it has" % (name, README))
+                report.add(path, "expected %s, which %s says it has" % (name, readme))
+        if kind == "device":
+            check_strangers(report, root, known, name, files)
+
+
+def check_strangers(report, root, known, name, files):
+    """No other code of the device's side has the device's name in it, comments and names of files to open excepted."""
+    named = re.compile(r"\b%s\b|[\"_]%s[\"_]" % (name, name))
+    for path in known:
+        if path in files or not DEVICE_CODE.match(path):
+            continue
+        for number, line in enumerate(source_files.read_text(path, root).splitlines(), 1):
+            if named.search(re.sub(r"(//|#).*", "", line)):
+                report.add("%s:%d" % (path, number), "names the device %s: what differs goes into its plug-in" % name)
 
 
 def check_owner(report, root, known, folder, name, declared_in):
@@ -66,8 +82,10 @@ def check_tables(report, root, known):
 def check(root):
     report = source_files.Report("check_additions")
     known = source_files.repository_files(root)
-    if README in known:  # a small tree of a test has no compiler
-        check_examples(report, root, known)
+    for readme in CLAIMED:
+        if readme in known:  # a small tree of a test has no compiler
+            check_examples(report, root, known, readme)
+    if "compiler/README.md" in known:
         check_tables(report, root, known)
     return report.finish("%d files" % len(known))
 

@@ -211,6 +211,19 @@ T Max(
         self.put("o.cc", '{"tanh"}\n')
         self.expect_finding("check_additions.py", "o.cc: expected relu")
 
+    def test_a_device_whose_name_is_elsewhere(self):
+        self.put("deploy/runtime/README.md", "| device | `toy` | `d/toy.c`, `d/CMakeLists.txt`, `d/suite.cc` |\n")
+        for path in ("d/toy.c", "d/CMakeLists.txt", "d/suite.cc"):
+            self.put(path, "toy\n")
+        self.put("device_agent/agent.cc", "int toys;  // as a toy has\n")
+        code, output = self.run_check("check_additions.py")
+        self.assertEqual(code, 0, output)
+        self.put("device_agent/agent.cc", 'if (kind == "toy") {\n')
+        self.expect_finding("check_additions.py", "device_agent/agent.cc:1", "names the device toy")
+        os.remove(os.path.join(self.root, "device_agent/agent.cc"))
+        self.put("deploy/runtime/README.md", "| device | `toy` | `d/toy.c`, `d/CMakeLists.txt` |\n")
+        self.expect_finding("check_additions.py", "device: expected 3 files, found 2")
+
     def test_unregistered_source(self):
         self.put("compiler/op/op.cc", '#include "compiler/op/op.h"\n')
         self.expect_finding("check_docs.py", "compiler/op/op.cc: expected in a CMakeLists.txt")

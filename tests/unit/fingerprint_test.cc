@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "deploy/runtime/device_loader.h"
 #include "deploy/support/device_kinds.h"
 #include "device_agent/fma_peak.h"
 #include "device_agent/host_state.h"
@@ -137,9 +138,17 @@ TEST(Fingerprint, ThisMachine) {
 }
 
 TEST(DeviceKinds, EveryMeasuredKindHasASelfTest) {
+  EXPECT_TRUE(SelfTestModule().ok());
+  EXPECT_EQ(support::Slug(SelfTestModule(*runtime::CpuDevicePlugin()).status()),
+            "agent.self_test.kind");
   for (const support::DeviceKind& kind : support::DeviceKinds()) {
     EXPECT_EQ(CheckDeviceKind(kind.name).ok(), kind.measured) << kind.name;
-    EXPECT_EQ(SelfTestModule(kind.name).ok(), kind.measured) << kind.name;
+    if (!kind.measured || kind.name == "cpu") continue;
+    const auto path = runtime::FindDevicePlugin(kind.name);
+    ASSERT_TRUE(path.ok()) << support::StatusText(path.status());
+    const auto plugin = runtime::DevicePlugin::Open(*path);
+    ASSERT_TRUE(plugin.ok()) << support::StatusText(plugin.status());
+    EXPECT_TRUE(SelfTestModule(plugin->table()).ok()) << kind.name;
   }
   EXPECT_EQ(support::Slug(CheckDeviceKind("toaster")), "agent.device.unknown");
 }
