@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 
@@ -189,6 +190,15 @@ void DetectArch(CpuInfo* info) {
     if ((hwcap2 >> row.bit) & 1) info->features.push_back(row.name);
   }
   info->model_name = KernelText("/sys/firmware/devicetree/base/model");
+  // The kernel's copy of the main identification register (MIDR_EL1), of the first core.
+  const std::string text = KernelText("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
+  const unsigned long long midr = std::strtoull(text.c_str(), nullptr, 16);
+  if (midr == 0) return;
+  constexpr char kHex[] = "0123456789abcdef";
+  info->vendor = {'0', 'x', kHex[(midr >> 28) & 0xF], kHex[(midr >> 24) & 0xF]};
+  info->family = 8;  // of the architecture
+  info->model = static_cast<int>((midr >> 4) & 0xFFF);
+  info->stepping = static_cast<int>(midr & 0xF);
 }
 
 #else

@@ -84,6 +84,13 @@ constexpr ModelRow kModels[] = {
     {"GenuineIntel", 6, 0x8F, 0x8F, "sapphirerapids"},
     {"GenuineIntel", 6, 0xCF, 0xCF, "sapphirerapids"},  // emeraldrapids
     {"GenuineIntel", 6, 0x97, 0x9A, "alderlake"},
+    // The implementer's and the part's number of the main identification register; 8: ARMv8.
+    {"0x41", 8, 0xD03, 0xD03, "cortex-a53"},
+    {"0x41", 8, 0xD05, 0xD05, "cortex-a55"},
+    {"0x41", 8, 0xD08, 0xD08, "cortex-a72"},
+    {"0x41", 8, 0xD0B, 0xD0B, "cortex-a76"},
+    {"0x41", 8, 0xD0C, 0xD0C, "neoverse-n1"},
+    {"0x41", 8, 0xD40, 0xD40, "neoverse-v1"},
 };
 
 bool CanRun(const CpuRow& row, const std::vector<std::string>& features) {
@@ -117,7 +124,6 @@ std::vector<std::string> RunnableCpus(std::string_view arch,
 
 std::string BestCpuName(std::string_view arch, std::string_view vendor, int family, int model,
                         const std::vector<std::string>& features) {
-  if (arch == "aarch64") return "generic";
   for (const ModelRow& row : kModels) {
     if (row.vendor != vendor || row.family != family) continue;
     if (model < row.model_low || model > row.model_high) continue;
@@ -127,6 +133,7 @@ std::string BestCpuName(std::string_view arch, std::string_view vendor, int fami
     }
     if (CanRun(*FindCpu(arch, name), features)) return std::string(name);
   }
+  if (arch == "aarch64") return "generic";
   for (const std::string_view level : {"x86-64-v4", "x86-64-v3", "x86-64-v2"}) {
     if (CanRun(*FindCpu(arch, level), features)) return std::string(level);
   }

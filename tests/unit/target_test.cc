@@ -68,6 +68,20 @@ TEST(Target, RefusalsNameTheProblem) {
     EXPECT_EQ(support::Slug(ParseTarget(text).status()), slug) << text;
 }
 
+TEST(CpuTable, BoardsAreKnownByTheNumberOfTheirPart) {
+  const auto best = [](int part, const char* features_of) {
+    return support::BestCpuName("aarch64", "0x41", 8, part,
+                                support::FeaturesOf(*support::FindCpu("aarch64", features_of)));
+  };
+  EXPECT_EQ(best(0xD03, "cortex-a53"), "cortex-a53");
+  EXPECT_EQ(best(0xD0B, "cortex-a76"), "cortex-a76");
+  EXPECT_EQ(best(0xD40, "neoverse-v1"), "neoverse-v1");
+  // A kernel may hide features; parts that are not in the table run portable code.
+  EXPECT_EQ(best(0xD0B, "cortex-a72"), "generic");
+  EXPECT_EQ(best(0xFFF, "neoverse-v1"), "generic");
+  EXPECT_EQ(support::BestCpuName("aarch64", "", 0, 0, {"fma", "neon"}), "generic");
+}
+
 TEST(Target, NativeIsExpandedFromFacts) {
   EXPECT_EQ(*ExpandNative("native", "x86_64", "znver4", 8), "cpu,arch=x86_64,cpu=znver4,threads=8");
   EXPECT_EQ(*ExpandNative("native,threads=2", "x86_64", "znver4", 8),
