@@ -2,6 +2,7 @@
 #include "compiler/codegen/c_like.h"
 
 #include <array>
+#include <set>
 
 #include "compiler/codegen/c_like_expr.h"
 #include "compiler/ir/visit.h"
@@ -46,7 +47,24 @@ class CEmitter {
   CExpressions expr_;
   std::string out_;
   int indent_ = 0;
+  std::string_view barrier_;  // of the kernel
 };
+
+// Whether one thread may read of global memory what another thread of its group wrote there.
+bool ReadsItsGlobalWrites(const ir::Function& f) {
+  std::set<const ir::BufferNode*> written;
+  ir::VisitStmts(f.body, [&](const Stmt& s) {
+    if (s->kind == StmtKind::kStore && s->buffer->scope == ir::Scope::kGlobal)
+      written.insert(s->buffer.get());
+    return true;
+  });
+  bool reads = false;
+  ir::VisitExprsIn(f.body, [&](const Expr& e) {
+    reads = reads || (e->kind == ir::ExprKind::kLoad && written.contains(e->buffer.get()));
+    return true;
+  });
+  return reads;
+}
 
 std::string HelperText(std::string_view helper) {
   size_t colon = helper.find(':');
@@ -118,6 +136,7 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   }
   expr_.StartKernel();
   Signature(f);
+  barrier_ = ReadsItsGlobalWrites(f) ? dialect_.global_barrier : dialect_.barrier;
   indent_ = 1;
   SharedBuffers(f.body);
   Emit(f.body);
@@ -236,7 +255,7 @@ void CEmitter::Emit(const Stmt& s) {
     case StmtKind::kAsync:  // done at once: early is allowed, so commit and wait say nothing
       return Emit(s->body);
     case StmtKind::kSync:
-      if (s->sync == ir::SyncKind::kBarrier) Line(dialect_.barrier);
+      if (s->sync == ir::SyncKind::kBarrier) Line(barrier_);
       return;
     default:
       return expr_.Fail("a statement that should have been lowered");

@@ -1,6 +1,6 @@
 // Kernels as C text: what OpenCL C, and later CUDA C and Metal, have in common. A dialect says how
 // a language writes what differs. Input: functions of stage kFlat whose bound loops are the
-// launch's axes (compiler/transform/host_device.h makes them). Pure functions over constant tables;
+// launch's axes (host_device.h makes them). Pure functions over constant tables;
 // thread-safe.
 #pragma once
 
@@ -19,7 +19,8 @@ struct CDialect {
   std::string_view kernel, global, shared;     // qualifiers, with a blank at the end
   std::string_view block_index, thread_index;  // `%` stands for the axis: 0 1 2 or x y z
   std::string_view axis_names;                 // what replaces it: "012" or "xyz"
-  std::string_view barrier;                    // a statement
+  std::string_view barrier;                    // a statement: orders shared memory
+  std::string_view global_barrier;             // orders global memory, too
   std::string_view group_size;                 // attribute of a kernel; %x %y %z
   // Scalar types in the order i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64; empty: not supported.
   std::string_view types[11];
@@ -31,8 +32,5 @@ struct CDialect {
 // same bytes.
 absl::StatusOr<std::string> EmitC(const std::vector<ir::Function>& kernels,
                                   const CDialect& dialect);
-
-// OpenCL C 1.2. Float division and square root are as exact as the device makes them.
-absl::StatusOr<std::string> EmitOpenCl(const std::vector<ir::Function>& kernels);
 
 }  // namespace tilewright::codegen

@@ -1,9 +1,11 @@
-// Code generation: lowered functions (kFlat) → one loadable code object with the C ABI of
-// deploy/runtime/c_abi.h. The LLVM back end lives behind this header in its own target
-// (tilewright_codegen_llvm); nothing else includes LLVM. Not thread-safe per process for linking
-// (lld): the generator serialises it with one mutex.
+// Code generation: one request (lowered functions and their target) becomes one artifact (a code
+// object, and for each function the calls that compute it). The generator of every kind of target
+// has this form; compiler/driver/backend.h says which one a target uses. LLVM's is declared here
+// and lives in its own target (tilewright_codegen_llvm); nothing else includes LLVM.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,17 +23,46 @@ inline constexpr std::string_view kMayAlias = "may_alias";
 struct CodegenOptions {
   std::string dump_dir;  // writes <name>.ll and <name>.s when set
 };
+
+struct Request {
+  const std::vector<ir::Function>& functions;  // what the pipeline of the target's kind gives
+  const ir::Target& target;
+  CodegenOptions options;
+};
+
+// A call of one entry of the code object.
+struct Call {
+  std::string symbol;  // TW_KERNEL_SYMBOL_PREFIX and a name
+  // Groups of the launch and threads of a group, along x y z. Zeros: one call holds all loops.
+  std::array<int64_t, 3> grid{}, group{};
+  std::vector<int> buffers;  // in the entry's order: positions among the function's parameters,
+                             // then its temporaries
+  int num_outputs = 1;       // the last ones are written, the others only read
+};
+
+// What computes one function: calls in order.
+struct Program {
+  std::vector<Call> calls;
+  std::vector<ir::Buffer> temporaries;  // constant sizes; hold values from one call to a later one
+  int64_t workspace_bytes = 0;          // scratch of each call
+};
+
 struct Artifact {
-  std::string format;  // "elf-x86_64"
-  std::string bytes;   // a shared object: entries tw_kernel_<function name>, no undefined symbols
-                       // but libc/libm
-  std::vector<std::string> symbols;  // in the order of the functions
-  std::vector<int64_t> workspace_bytes;
+  std::string format;  // "elf-x86_64": a shared object, no undefined symbols but libc/libm;
+                       // "opencl-c": text
+  std::string bytes;
+  std::vector<Program> programs;               // in the order of the functions
+  std::vector<std::string> required_features;  // of the processor that runs it
   double codegen_seconds = 0, link_seconds = 0;
 };
+
+// The program of a function whose entry holds all its loops: one call with its parameters. The
+// outputs come last among the parameters.
+Program WholeFunction(const ir::Function& f, int64_t workspace_bytes);
+
+// For the processors that LLVM knows. codegen.*. Thread-safe; one mutex serialises linking (lld).
 absl::StatusOr<Artifact> Generate(const std::vector<ir::Function>& functions,
-                                  const ir::Target& target,
-                                  const CodegenOptions& options = {});  // codegen.*
+                                  const ir::Target& target, const CodegenOptions& options = {});
 std::string ToolchainName();  // "llvm-19.1.7"; part of a record's key
 
 }  // namespace tilewright::codegen

@@ -131,7 +131,7 @@ absl::Status CheckFunctions(const std::vector<ir::Function>& functions) {
   return absl::OkStatus();
 }
 
-// The object file of all functions; fills symbols and workspaces.
+// The object file of all functions; fills the programs.
 absl::StatusOr<std::string> EmitObject(const std::vector<ir::Function>& functions,
                                        const ir::Target& target, const LlvmTarget& family,
                                        const CodegenOptions& options, llvm::TargetMachine& machine,
@@ -144,8 +144,7 @@ absl::StatusOr<std::string> EmitObject(const std::vector<ir::Function>& function
   for (const ir::Function& f : functions) {
     auto workspace = emitter.AddKernel(f);
     if (!workspace.ok()) return support::WithContext(workspace.status(), f.name);
-    artifact->workspace_bytes.push_back(*workspace);
-    artifact->symbols.push_back(TW_KERNEL_SYMBOL_PREFIX + f.name);
+    artifact->programs.push_back(WholeFunction(f, *workspace));
   }
   std::string problem;
   llvm::raw_string_ostream problem_stream(problem);
@@ -176,6 +175,7 @@ absl::StatusOr<Artifact> Generate(const std::vector<ir::Function>& functions,
   InitializeLlvmOnce();
   Artifact artifact;
   artifact.format = family->format;
+  artifact.required_features = target.required_features;
   int64_t start = support::SystemClock().NowNs();
   TW_ASSIGN(std::unique_ptr<llvm::TargetMachine> machine,
             MachinePool::Get().Take(*family, target.cpu));

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler/codegen/codegen.h"
+#include "compiler/driver/backend.h"
 #include "compiler/driver/in_place.h"
 #include "compiler/driver/module_builder.h"
 #include "compiler/ir/structural.h"
@@ -42,7 +43,7 @@ absl::StatusOr<ir::Function> Lower(const ir::Function& scheduled, const ir::Targ
   context.target = target;
   context.dump_dir = dump_dir;
   context.test_miscompile = miscompile;
-  return transform::RunPipeline(scheduled, transform::CpuPipeline(), context);
+  return transform::RunPipeline(scheduled, BackendOf(target).pipeline(), context);
 }
 
 // A task's kernel, and what of it runs once before the first call.
@@ -102,18 +103,19 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
 }
 
 // The memory plan; functions whose result shares an operand's storage somewhere are marked, so that
-// their code assumes nothing about the two.
+// their code assumes nothing about the two. On a device a task may be several launches, of which a
+// later one may still read the operand, so nothing shares there.
 absl::StatusOr<graph::MemoryPlan> PlanInPlace(
-    const graph::Graph& fused, const std::vector<Task>& tasks,
+    const graph::Graph& fused, const Backend& backend, const std::vector<Task>& tasks,
     const std::map<std::string, std::vector<int>>& in_place, std::vector<ir::Function>* lowered) {
   std::vector<std::string> task_of(fused.nodes.size());
   graph::InPlaceOperands may(fused.nodes.size());
   for (size_t n = 0; n < fused.nodes.size(); ++n) {
-    if (fused.nodes[n].body == nullptr) continue;
+    if (fused.nodes[n].body == nullptr || backend.on_device) continue;
     task_of[n] = TaskHash(graph::CanonicalText(*fused.nodes[n].body));
     may[n] = in_place.at(task_of[n]);
   }
-  TW_ASSIGN(graph::MemoryPlan plan, graph::PlanMemory(fused, may));
+  TW_ASSIGN(graph::MemoryPlan plan, graph::PlanMemory(fused, may, backend.alignment));
   for (size_t n = 0; n < fused.nodes.size(); ++n) {
     if (plan.in_place[n] < 0) continue;
     for (size_t i = 0; i < tasks.size(); ++i) {
@@ -169,7 +171,7 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
     if (!flat.ok()) return support::WithContext(flat.status(), StrCat("task ", task.name));
     lowered.push_back(std::move(flat->main));
     if (flat->prepare.has_value()) {
-      flat->prepared.symbol = static_cast<int>(tasks.size() + prepares.size());
+      flat->prepared.program = static_cast<int>(tasks.size() + prepares.size());
       prepares.push_back(*std::move(flat->prepare));
     }
     prepared.push_back(std::move(flat->prepared));
@@ -177,10 +179,11 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
   }
   lowered.insert(lowered.end(), prepares.begin(), prepares.end());
   out.seconds_lower = lower_time.Seconds();
-  TW_ASSIGN(const graph::MemoryPlan plan, PlanInPlace(fused, tasks, in_place, &lowered));
+  const Backend& backend = BackendOf(target);
+  TW_ASSIGN(const graph::MemoryPlan plan, PlanInPlace(fused, backend, tasks, in_place, &lowered));
   codegen::CodegenOptions codegen_options;
   codegen_options.dump_dir = options.dump_dir;
-  TW_ASSIGN(codegen::Artifact code, codegen::Generate(lowered, target, codegen_options));
+  TW_ASSIGN(codegen::Artifact code, backend.generate({lowered, target, codegen_options}));
   out.seconds_codegen = code.codegen_seconds;
   out.seconds_link = code.link_seconds;
   TW_ASSIGN(module::ModuleParts parts,
@@ -201,10 +204,10 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
   result.seconds_lower = lower_time.Seconds();
   std::vector<ir::Function> functions = {std::move(flat.main)};
   if (flat.prepare.has_value()) {
-    flat.prepared.symbol = 1;
+    flat.prepared.program = 1;
     functions.push_back(*std::move(flat.prepare));
   }
-  TW_ASSIGN(codegen::Artifact code, codegen::Generate(functions, target));
+  TW_ASSIGN(codegen::Artifact code, BackendOf(target).generate({functions, target, {}}));
   result.seconds_codegen = code.codegen_seconds;
   result.seconds_link = code.link_seconds;
   TW_ASSIGN(const std::vector<TaskInput> inputs,

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
+#include "compiler/driver/backend.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/ir/buffer_bytes.h"
 #include "deploy/module/launch_names.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/support/hash.h"
@@ -34,52 +37,133 @@ absl::StatusOr<module::Tensor> TensorOf(const op::TensorType& type, module::Tens
   return tensor;
 }
 
+int64_t RoundUp(int64_t bytes, int64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
 void Describe(const ir::Target& target, const codegen::Artifact& code, module::Manifest* manifest) {
+  const Backend& backend = BackendOf(target);
   manifest->producer["tilewright"] = support::Version();
-  manifest->producer["toolchain"] = codegen::ToolchainName();
+  manifest->producer["toolchain"] = backend.toolchain();
   manifest->target = target.ToString();
-  manifest->cpu_features = target.required_features;
+  manifest->cpu_features = code.required_features;
   std::sort(manifest->cpu_features.begin(), manifest->cpu_features.end());
-  manifest->code.push_back({code.format, TW_ABI_VERSION, 0, ""});
-  for (int64_t bytes : code.workspace_bytes) {
-    manifest->workspace_bytes = std::max(manifest->workspace_bytes, bytes);
+  module::CodeObject object{code.format, TW_ABI_VERSION, 0, "", ""};
+  if (backend.on_device) object.device = backend.kind;
+  manifest->code.push_back(std::move(object));
+  for (const codegen::Program& program : code.programs) {
+    manifest->workspace_bytes = std::max(manifest->workspace_bytes, program.workspace_bytes);
   }
 }
 
-// Adds what a kernel has prepared: tensors behind the arena's intermediates, and the launch that
-// writes them once. `inputs` are the task's; returns the tensors.
-absl::StatusOr<std::vector<int64_t>> AddPrepared(
-    const PreparedKernel& prepared, const std::vector<int64_t>& inputs, const std::string& name,
-    const codegen::Artifact& code, module::Manifest* manifest, module::Function* function) {
-  std::vector<int64_t> made;
-  if (prepared.symbol < 0) return made;
-  for (const op::TensorType& type : prepared.tensors) {
-    TW_ASSIGN(module::Tensor tensor, TensorOf(type, module::TensorKind::kPrepared,
-                                              static_cast<int64_t>(manifest->tensors.size())));
-    tensor.name = StrCat(name, ".prepared", tensor.id);
-    tensor.offset = (manifest->arena_bytes + module::kTensorAlignment - 1) /
-                    module::kTensorAlignment * module::kTensorAlignment;
-    manifest->arena_bytes = tensor.offset + tensor.bytes;
-    made.push_back(tensor.id);
-    manifest->tensors.push_back(std::move(tensor));
+// Turns programs into launches. What passes between the launches of one program lies behind the
+// arena's intermediates, in one place that all programs use in turn; prepared tensors follow.
+class LaunchWriter {
+ public:
+  LaunchWriter(const codegen::Artifact& code, int64_t alignment, module::Manifest* manifest)
+      : code_(code), alignment_(alignment), manifest_(*manifest) {
+    scratch_ = RoundUp(manifest_.arena_bytes, alignment_);
+    for (const codegen::Program& program : code_.programs) {
+      const int64_t bytes = ScratchBytes(program);
+      if (bytes > 0) manifest_.arena_bytes = std::max(manifest_.arena_bytes, scratch_ + bytes);
+    }
   }
-  module::Launch launch;
-  launch.symbol = code.symbols[static_cast<size_t>(prepared.symbol)];
-  for (size_t i : prepared.reads) launch.args.push_back(inputs[i]);
-  launch.args.insert(launch.args.end(), made.begin(), made.end());
-  launch.num_outputs = static_cast<int64_t>(made.size());
-  launch.workspace_bytes = code.workspace_bytes[static_cast<size_t>(prepared.symbol)];
-  launch.name = StrCat("prepare ", name);
-  function->prepare.push_back(std::move(launch));
-  return made;
-}
+
+  // The launches of program `index` on the tensors of its function's parameters. The last launch
+  // carries what `about` says of the task.
+  absl::StatusOr<std::vector<module::Launch>> Launches(int index,
+                                                       const std::vector<int64_t>& params,
+                                                       const module::Launch& about) {
+    const codegen::Program& program = code_.programs[static_cast<size_t>(index)];
+    std::vector<int64_t> tensors = params;
+    TW_TRY(AddTemporaries(program, about.name, &tensors));
+    std::vector<module::Launch> launches;
+    for (const codegen::Call& call : program.calls) {
+      module::Launch& launch = launches.emplace_back();
+      if (launches.size() == program.calls.size()) launch = about;
+      launch.name = about.name;
+      launch.task = about.task;
+      launch.symbol = call.symbol;
+      launch.grid = call.grid;
+      launch.group = call.group;
+      for (int buffer : call.buffers) launch.args.push_back(tensors[static_cast<size_t>(buffer)]);
+      launch.num_outputs = call.num_outputs;
+      launch.workspace_bytes = program.workspace_bytes;
+    }
+    return launches;
+  }
+
+  // Adds what a task has prepared: tensors at the end of the arena, and the launches that write
+  // them once. `inputs` are the task's; returns the tensors.
+  absl::StatusOr<std::vector<int64_t>> Prepare(const PreparedKernel& prepared,
+                                               const std::vector<int64_t>& inputs,
+                                               const std::string& name,
+                                               module::Function* function) {
+    std::vector<int64_t> made;
+    if (prepared.program < 0) return made;
+    for (const op::TensorType& type : prepared.tensors) {
+      const int64_t offset = RoundUp(manifest_.arena_bytes, alignment_);
+      TW_ASSIGN(const int64_t id,
+                AddTensor(type, module::TensorKind::kPrepared, offset, StrCat(name, ".prepared")));
+      manifest_.arena_bytes = offset + type.bytes();
+      made.push_back(id);
+    }
+    std::vector<int64_t> params;
+    for (size_t i : prepared.reads) params.push_back(inputs[i]);
+    params.insert(params.end(), made.begin(), made.end());
+    module::Launch about;
+    about.name = StrCat("prepare ", name);
+    TW_ASSIGN(std::vector<module::Launch> launches, Launches(prepared.program, params, about));
+    function->prepare.insert(function->prepare.end(), launches.begin(), launches.end());
+    return made;
+  }
+
+ private:
+  int64_t ScratchBytes(const codegen::Program& program) const {
+    int64_t bytes = 0;
+    for (const ir::Buffer& b : program.temporaries)
+      bytes += RoundUp(*ir::ConstantBytes(*b), alignment_);
+    return bytes;
+  }
+
+  absl::StatusOr<int64_t> AddTensor(const op::TensorType& type, module::TensorKind kind,
+                                    int64_t offset, const std::string& name) {
+    TW_ASSIGN(module::Tensor tensor,
+              TensorOf(type, kind, static_cast<int64_t>(manifest_.tensors.size())));
+    tensor.name = StrCat(name, tensor.id);
+    tensor.offset = offset;
+    manifest_.tensors.push_back(std::move(tensor));
+    return manifest_.tensors.back().id;
+  }
+
+  absl::Status AddTemporaries(const codegen::Program& program, const std::string& name,
+                              std::vector<int64_t>* tensors) {
+    int64_t offset = scratch_;
+    for (const ir::Buffer& buffer : program.temporaries) {
+      op::TensorType type{buffer->dtype, {}};
+      for (const ir::Expr& extent : buffer->shape) type.shape.push_back(*ir::AsInt(extent));
+      TW_ASSIGN(const int64_t id, AddTensor(type, module::TensorKind::kIntermediate, offset,
+                                            StrCat(name, ".", buffer->name, ".")));
+      tensors->push_back(id);
+      offset += RoundUp(type.bytes(), alignment_);
+    }
+    return absl::OkStatus();
+  }
+
+  const codegen::Artifact& code_;
+  const int64_t alignment_;
+  module::Manifest& manifest_;
+  int64_t scratch_ = 0;
+};
 
 // Lays out a model: which tensor each value is, where constants and intermediates lie.
 class ModelLayout {
  public:
-  ModelLayout(const Graph& g, const graph::MemoryPlan& plan, module::ModuleParts* parts)
+  ModelLayout(const Graph& g, const graph::MemoryPlan& plan, int64_t alignment,
+              module::ModuleParts* parts)
       : g_(g),
         plan_(plan),
+        alignment_(alignment),
         parts_(*parts),
         roots_(graph::StorageRoots(g)),
         tensor_(g.values.size(), -1) {}
@@ -135,15 +219,15 @@ class ModelLayout {
         offsets_.try_emplace(support::Sha256Hex(value.constant->view()), parts_.constants.size());
     if (fresh) {
       parts_.constants += value.constant->view();
-      const size_t aligned = (parts_.constants.size() + module::kTensorAlignment - 1) /
-                             module::kTensorAlignment * module::kTensorAlignment;
-      parts_.constants.resize(aligned, '\0');
+      const auto bytes = static_cast<int64_t>(parts_.constants.size());
+      parts_.constants.resize(static_cast<size_t>(RoundUp(bytes, alignment_)), '\0');
     }
     return Add(id, id, module::TensorKind::kConstant, static_cast<int64_t>(it->second));
   }
 
   const Graph& g_;
   const graph::MemoryPlan& plan_;
+  const int64_t alignment_;
   module::ModuleParts& parts_;
   const std::vector<ValueId> roots_;
   std::vector<int64_t> tensor_;  // per storage root
@@ -163,8 +247,10 @@ absl::StatusOr<module::ModuleParts> ModelParts(
   parts.code.push_back(code.bytes);
   module::Function main;
   main.name = "main";
-  ModelLayout layout(fused, plan, &parts);
+  const int64_t alignment = BackendOf(target).alignment;
+  ModelLayout layout(fused, plan, alignment, &parts);
   TW_TRY(layout.Run(&main));
+  LaunchWriter writer(code, alignment, &manifest);
   std::map<std::string, size_t> by_hash;
   for (size_t i = 0; i < tasks.size(); ++i) by_hash[tasks[i].hash] = i;
   std::vector<module::LaunchNames> names;
@@ -172,22 +258,24 @@ absl::StatusOr<module::ModuleParts> ModelParts(
     if (node.op == graph::kViewOp) continue;
     const size_t i = by_hash.at(TaskHash(graph::CanonicalText(*node.body)));
     const CompileReport::Kernel& kernel = report->kernels[i];
-    module::Launch launch;
-    launch.symbol = code.symbols[i];
-    for (ValueId id : node.inputs) launch.args.push_back(layout.TensorId(id));
-    TW_ASSIGN(std::vector<int64_t> made,
-              AddPrepared(prepared[i], launch.args, node.name, code, &manifest, &main));
-    launch.args.insert(launch.args.end(), made.begin(), made.end());
-    for (ValueId id : node.outputs) launch.args.push_back(layout.TensorId(id));
-    launch.num_outputs = static_cast<int64_t>(node.outputs.size());
-    launch.workspace_bytes = code.workspace_bytes[i];
-    launch.name = node.name;
-    names.push_back({tasks[i].label, node.name, graph::SourcesOf(fused, node)});
-    launch.task = kernel.task_hash;
-    launch.steps = kernel.steps;
-    launch.program_hash = kernel.program_hash;
-    launch.flops = kernel.flops;
-    main.launches.push_back(std::move(launch));
+    std::vector<int64_t> params;
+    for (ValueId id : node.inputs) params.push_back(layout.TensorId(id));
+    TW_ASSIGN(const std::vector<int64_t> made,
+              writer.Prepare(prepared[i], params, node.name, &main));
+    params.insert(params.end(), made.begin(), made.end());
+    for (ValueId id : node.outputs) params.push_back(layout.TensorId(id));
+    module::Launch about;
+    about.name = node.name;
+    about.task = kernel.task_hash;
+    about.steps = kernel.steps;
+    about.program_hash = kernel.program_hash;
+    about.flops = kernel.flops;
+    TW_ASSIGN(std::vector<module::Launch> launches,
+              writer.Launches(static_cast<int>(i), params, about));
+    for (module::Launch& launch : launches) {
+      names.push_back({tasks[i].label, node.name, graph::SourcesOf(fused, node)});
+      main.launches.push_back(std::move(launch));
+    }
   }
   manifest.functions.push_back(std::move(main));
   manifest.provenance[module::kLaunchNamesKey] = module::LaunchNamesText(names);
@@ -217,39 +305,37 @@ absl::StatusOr<module::ModuleParts> CandidateParts(
   parts.code.push_back(code.bytes);
   module::Function main;
   main.name = "main";
-  module::Launch launch;
+  LaunchWriter writer(code, BackendOf(target).alignment, &manifest);
+  std::vector<int64_t> params;
   module::Measurement measurement;
   for (size_t i = 0; i < inputs.size(); ++i) {
     TW_ASSIGN(module::Tensor tensor, TensorOf(inputs[i].type, module::TensorKind::kInput,
                                               static_cast<int64_t>(manifest.tensors.size())));
     tensor.name = StrCat(inputs[i].weight ? "weight" : "input", i);
     main.inputs.push_back(tensor.id);
-    launch.args.push_back(tensor.id);
+    params.push_back(tensor.id);
     measurement.inputs.push_back(
         {tensor.id, inputs[i].seed, inputs[i].distribution, inputs[i].far});
     manifest.tensors.push_back(std::move(tensor));
   }
-  TW_ASSIGN(std::vector<int64_t> made,
-            AddPrepared(prepared, launch.args, description.name, code, &manifest, &main));
-  launch.args.insert(launch.args.end(), made.begin(), made.end());
+  TW_ASSIGN(std::vector<int64_t> made, writer.Prepare(prepared, params, description.name, &main));
+  params.insert(params.end(), made.begin(), made.end());
   for (size_t i = 0; i < task.outputs.size(); ++i) {
     TW_ASSIGN(module::Tensor tensor,
               TensorOf(task.values[task.outputs[i]].type, module::TensorKind::kOutput,
                        static_cast<int64_t>(manifest.tensors.size())));
     tensor.name = StrCat("output", i);
     main.outputs.push_back(tensor.id);
-    launch.args.push_back(tensor.id);
+    params.push_back(tensor.id);
     manifest.tensors.push_back(std::move(tensor));
   }
-  launch.symbol = code.symbols[0];
-  launch.num_outputs = static_cast<int64_t>(task.outputs.size());
-  launch.workspace_bytes = code.workspace_bytes[0];
-  launch.name = description.name;
-  launch.task = description.hash;
-  launch.steps = steps;
-  launch.program_hash = program_hash;
-  launch.flops = description.flops;
-  main.launches.push_back(std::move(launch));
+  module::Launch about;
+  about.name = description.name;
+  about.task = description.hash;
+  about.steps = steps;
+  about.program_hash = program_hash;
+  about.flops = description.flops;
+  TW_ASSIGN(main.launches, writer.Launches(0, params, about));
   measurement.flops = description.flops;
   manifest.functions.push_back(std::move(main));
   manifest.measurement = std::move(measurement);

@@ -15,20 +15,19 @@ namespace tilewright::driver {
 
 // What a task computes once from its weights, before the first call: packed weights.
 struct PreparedKernel {
-  int symbol = -1;                      // index into the code's symbols; -1: nothing
+  int program = -1;                     // index into the code's programs; -1: nothing
   std::vector<size_t> reads;            // the task's inputs that it reads, in its parameter order
   std::vector<op::TensorType> tensors;  // what it writes; the task's kernel reads them after its
                                         // inputs
 };
 
-// `code.symbols[i]` is the kernel of `tasks[i]`, prepared by `prepared[i]`; fills the report's
-// sizes.
+// `code.programs[i]` computes `tasks[i]`, prepared by `prepared[i]`; fills the report's sizes.
 absl::StatusOr<module::ModuleParts> ModelParts(
     const graph::Graph& fused, const std::vector<Task>& tasks,
     const std::vector<PreparedKernel>& prepared, const graph::MemoryPlan& plan,
     const ir::Target& target, const codegen::Artifact& code, const CompileOptions& options,
     CompileReport* report);
-// One launch over inputs that are all generated where the candidate is measured.
+// One task over inputs that are all generated where the candidate is measured.
 absl::StatusOr<module::ModuleParts> CandidateParts(
     const graph::Graph& task, const std::vector<TaskInput>& inputs, const PreparedKernel& prepared,
     const std::string& steps, const std::string& program_hash, const ir::Target& target,

@@ -64,9 +64,9 @@ absl::StatusOr<CompiledRun> RunCompiledFunction(const ir::Function& f,
   options.dump_dir = ctx.dump_dir;
   TW_ASSIGN(codegen::Artifact artifact, codegen::Generate({flat}, ctx.target, options));
   TW_ASSIGN(runtime::LoadedCode code, runtime::LoadedCode::Load(artifact.format, artifact.bytes));
-  TW_ASSIGN(void* symbol, code.Symbol(artifact.symbols[0]));
+  TW_ASSIGN(void* symbol, code.Symbol(artifact.programs[0].calls[0].symbol));
   TW_ASSIGN(runtime::Buffer workspace,
-            runtime::Buffer::Allocate(static_cast<size_t>(artifact.workspace_bytes[0])));
+            runtime::Buffer::Allocate(static_cast<size_t>(artifact.programs[0].workspace_bytes)));
   TW_ASSIGN(std::vector<runtime::Buffer> buffers, GuardedCopies(arguments));
   std::vector<void*> pointers;
   for (const runtime::Buffer& b : buffers) pointers.push_back(b.data());

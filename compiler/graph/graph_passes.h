@@ -108,7 +108,9 @@ inline constexpr int64_t kArenaAlignment = 64;
 // Per node: positions of the operands that its result may overwrite (nodes without: empty, or a
 // shorter list).
 using InPlaceOperands = std::vector<std::vector<int>>;
-// Views share their root's offset. REQUIRES: Verify(fused).ok().
-absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands& may = {});
+// Views share their root's offset; offsets are multiples of `alignment`. REQUIRES:
+// Verify(fused).ok().
+absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands& may = {},
+                                      int64_t alignment = kArenaAlignment);
 
 }  // namespace tilewright::graph

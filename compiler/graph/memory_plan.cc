@@ -23,11 +23,12 @@ struct Tensor {
   int first, last;  // nodes: written by `first`, read until `last`
 };
 
-int64_t Aligned(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+int64_t Aligned(int64_t bytes, int64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
 }
 
-std::vector<Tensor> Lifetimes(const Graph& g, const std::vector<ValueId>& roots) {
+std::vector<Tensor> Lifetimes(const Graph& g, const std::vector<ValueId>& roots,
+                              int64_t alignment) {
   std::vector<int> first(g.values.size(), -1), last(g.values.size(), -1);
   std::vector<bool> outside(g.values.size(), false);
   for (ValueId id : g.inputs) outside[roots[id]] = true;
@@ -45,7 +46,7 @@ std::vector<Tensor> Lifetimes(const Graph& g, const std::vector<ValueId>& roots)
   for (size_t id = 0; id < g.values.size(); ++id) {
     const ValueId root = static_cast<ValueId>(id);
     if (roots[id] != root || outside[id] || first[id] < 0) continue;
-    tensors.push_back({root, Aligned(g.values[id].type.bytes()), first[id], last[id]});
+    tensors.push_back({root, Aligned(g.values[id].type.bytes(), alignment), first[id], last[id]});
   }
   return tensors;
 }
@@ -135,9 +136,10 @@ std::vector<Less> Orders() {
 
 }  // namespace
 
-absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands& may) {
+absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands& may,
+                                      int64_t alignment) {
   const std::vector<ValueId> roots = StorageRoots(fused);
-  std::vector<Tensor> tensors = Lifetimes(fused, roots);
+  std::vector<Tensor> tensors = Lifetimes(fused, roots, alignment);
   MemoryPlan plan;
   plan.offset.assign(fused.values.size(), -1);
   plan.in_place.assign(fused.nodes.size(), -1);

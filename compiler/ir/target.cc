@@ -73,9 +73,11 @@ std::string CpusOf(std::string_view arch) {
 
 }  // namespace
 
-std::string Target::WithoutThreads() const { return kind + ",arch=" + arch + ",cpu=" + cpu; }
+std::string Target::WithoutThreads() const {
+  return FindGpu(kind) != nullptr ? kind : kind + ",arch=" + arch + ",cpu=" + cpu;
+}
 std::string Target::ToString() const {
-  return WithoutThreads() + ",threads=" + std::to_string(threads);
+  return FindGpu(kind) != nullptr ? kind : WithoutThreads() + ",threads=" + std::to_string(threads);
 }
 
 absl::StatusOr<Target> ParseTarget(std::string_view text) {
@@ -83,6 +85,15 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
   TW_TRY(CheckKind(parts[0]));
   TW_ASSIGN(auto keys, ParseKeys(parts));
   Target target;
+  if (FindGpu(parts[0]) != nullptr) {  // one row of limits for all devices of the kind
+    if (!keys.empty()) {
+      return support::InvalidArgument(
+          "ir.target.bad_value",
+          support::StrCat(parts[0], ": expected no keys, found ", keys.begin()->first));
+    }
+    target.kind = parts[0];
+    return target;
+  }
   if (auto it = keys.find("arch"); it != keys.end()) target.arch = it->second;
   std::string known = CpusOf(target.arch);
   if (known.empty()) {

@@ -31,8 +31,7 @@ struct Target {
 // ir.target.unknown_kind | unknown_cpu | bad_value | native (the command line expands that one)
 absl::StatusOr<Target> ParseTarget(std::string_view text);
 
-// What every device of a GPU kind offers; schedules for the kind keep to it. (Commands refuse GPU
-// targets until modules carry their launches.)
+// What every device of a GPU kind offers; schedules for the kind keep to it.
 struct GpuLimits {
   std::string_view kind;      // "opencl"
   int64_t max_group_threads;  // threads of one group

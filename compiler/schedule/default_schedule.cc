@@ -372,6 +372,8 @@ Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,
 void ApplyDefaultSchedule(const ir::Target& target, const Choices& choices, Schedule* schedule) {
   TW_CHECK(schedule->steps().empty()) << "a default schedule starts from an unscheduled function";
   if (schedule->function().body == nullptr) return;
+  if (const ir::GpuLimits* limits = ir::FindGpu(target.kind); limits != nullptr)
+    return DefaultScheduler(schedule, target, choices).RunBound(limits->max_group_threads);
   DefaultScheduler(schedule, target, choices).Run();
   StreamLargeOutputs(target, schedule);
 }

@@ -23,8 +23,12 @@ class DefaultScheduler {
       : schedule_(*schedule), target_(target), choices_(choices) {}
 
   void Run();
+  // The same for a device of groups and threads.
+  void RunBound(int64_t max_group_threads);
 
  private:
+  int BindResults(const std::string& name);
+  void BindReduction(const std::string& name);
   bool Try(Step step) { return schedule_.Apply(step).ok(); }
   ir::Stmt BlockOf(std::string_view name) const {
     return schedule_.StmtOf(schedule_.BlockHandle(name));
@@ -96,6 +100,7 @@ class DefaultScheduler {
   Schedule& schedule_;
   const ir::Target& target_;
   const Choices& choices_;
+  int64_t group_threads_ = 1;
   std::vector<std::string> done_, tiled_;
   std::vector<std::string> in_rows_;  // blocks placed within the last one's rows
 };

@@ -83,7 +83,7 @@ std::span<const PassRow> CpuPipeline();
 // The same for the accelerator of vta/: kScheduled in; kLoops out, of tensor intrinsics where the
 // schedule made it so (codegen/vta_codegen.h).
 std::span<const PassRow> VtaPipeline();
-// The same for GPUs; host_device.h cuts the result into launches.
+// The same for GPUs; codegen/host_device.h cuts the result into launches.
 std::span<const PassRow> GpuPipeline();
 const PassRow* FindPass(std::string_view name);
 // The lowered loop program of the cost model's features: LowerBlocks, CompactBuffers, Simplify only

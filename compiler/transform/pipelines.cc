@@ -37,7 +37,7 @@ constexpr PassRow kGpu[] = {
     kMarkDoubleBuffers,    kLowerBlocks, kCompactBuffers, kInjectSoftwarePipeline,
     kInjectVirtualThreads, kSimplify,    kMergeThreads,   kSimplify,
     kCompactBuffers,       kPruneSync,   kFlattenBuffers, kSimplify,
-    kVectorizeLoops,       kUnrollLoops, kSimplify,
+    kVectorizeLoops,       kUnrollLoops, kSimplify,       kContractFma,
 };
 constexpr PassRow kToLoops[] = {kLowerBlocks, kCompactBuffers, kSimplify};
 

@@ -235,6 +235,9 @@ absl::Status Validator::Code() {
     const CodeObject& code = m_.code[i];
     const std::string where = At("code", i);
     if (code.format.empty() || code.format.size() > 64) return Bad("code", where, "bad format");
+    if (!code.device.empty() && !IsIdentifier(code.device)) {
+      return Bad("code", where, "expected the kind of a device");
+    }
     if (code.abi_version < 1) return Bad("code", where, "expected abi_version >= 1");
     TW_TRY(CheckBytes(code.size, where + ".size"));
     if (!support::IsSha256Hex(code.digest))

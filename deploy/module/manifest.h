@@ -104,6 +104,8 @@ struct CodeObject {
   int64_t abi_version = 1;
   int64_t size = 0;
   std::string digest;  // SHA-256, 64 lower-case hex digits
+  // Kind of the device whose plug-in runs its launches ("opencl"); "": the processor itself.
+  std::string device = {};
   bool operator==(const CodeObject&) const = default;
 };
 

@@ -119,10 +119,12 @@ Json ToJson(const Manifest& m) {
            {"functions", ListToJson(m.functions, FunctionToJson)},
            {"code", ListToJson(m.code,
                                [](const CodeObject& c) {
-                                 return Json{{"format", c.format},
-                                             {"abi_version", c.abi_version},
-                                             {"size", c.size},
-                                             {"digest", c.digest}};
+                                 Json out{{"format", c.format},
+                                          {"abi_version", c.abi_version},
+                                          {"size", c.size},
+                                          {"digest", c.digest}};
+                                 if (!c.device.empty()) out["device"] = c.device;
+                                 return out;
                                })},
            {"provenance", m.provenance}};
   if (m.measurement.has_value()) out["measurement"] = MeasurementToJson(*m.measurement);
@@ -227,6 +229,13 @@ class Fields {
     if (value == nullptr) return;
     if (!value->is_boolean()) return Fail(std::string(key) + ": expected true or false");
     *out = value->get<bool>();
+  }
+
+  void OptionalText(const char* key, std::string* out) {
+    const Json* value = Optional(key);
+    if (value == nullptr) return;
+    if (!value->is_string()) return Fail(std::string(key) + ": expected text");
+    *out = value->get<std::string>();
   }
 
   // Three integers; zeros where the member is absent.
@@ -338,6 +347,7 @@ absl::Status ReadCode(const Json& json, const std::string& where, CodeObject* c)
   fields.Get("abi_version", &c->abi_version);
   fields.Get("size", &c->size);
   fields.Get("digest", &c->digest);
+  fields.OptionalText("device", &c->device);
   return fields.Done();
 }
 

@@ -15,6 +15,7 @@ std::string_view NativeCodeFormat();
 
 class LoadedCode {
  public:
+  LoadedCode() = default;  // of nothing
   // Puts the shared object into anonymous memory and loads it from there, without a disk. Its
   // constructors run: load only code that you trust. DATA_LOSS `runtime.code.<reason>` if the bytes
   // are not a shared object for this machine, or the system's loader refuses them.

@@ -95,6 +95,12 @@ absl::StatusOr<std::string> FindDevicePlugin(std::string_view kind) {
   } else {
     TW_ASSIGN(const std::string here, support::SelfExeDir());
     folders = {here + "/../lib/tilewright-agent", here + "/../lib", here};
+    // Of a program that is not ours (Python): next to the runtime library.
+    Dl_info own;
+    if (dladdr(reinterpret_cast<const void*>(&FindDevicePlugin), &own) != 0 &&
+        own.dli_fname != nullptr) {
+      folders.push_back(support::DirName(own.dli_fname));
+    }
   }
   for (const std::string& folder : folders) {
     const std::string path = support::PathJoin(folder, file);

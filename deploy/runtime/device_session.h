@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "deploy/module/module_file.h"
+#include "deploy/runtime/device_part.h"
 #include "deploy/runtime/device_plugin.h"
 #include "deploy/runtime/runtime.h"
 
@@ -19,10 +20,7 @@ namespace tilewright::runtime {
 
 class DeviceSession final : public BoundTensors {
  public:
-  // Loads all code and allocates every tensor. FAILED_PRECONDITION `runtime.load.format` if the
-  // device does not run this format of code; INVALID_ARGUMENT for an unknown function;
-  // UNIMPLEMENTED `runtime.load.symbolic_shape`; errors of DeviceStatus (DATA_LOSS if the code does
-  // not build).
+  // INVALID_ARGUMENT for an unknown function; otherwise as DevicePart::Create.
   static absl::StatusOr<std::unique_ptr<DeviceSession>> Create(module::ModuleFile file,
                                                                const TwDevicePlugin& plugin,
                                                                TwDevice* device,
@@ -48,7 +46,7 @@ class DeviceSession final : public BoundTensors {
   // Returns the nanoseconds of `runs` calls one after the other, from the first launch to the end
   // of the last. Uses the device's own timer if it has one, otherwise the host's clock.
   absl::StatusOr<int64_t> Time(int runs);
-  bool device_timer() const { return info_.device_timer != 0; }
+  bool device_timer() const { return part_->info().device_timer != 0; }
 
   // Overwrites outputs, intermediates and workspace with `byte` (runtime.h).
   absl::Status Poison(uint8_t byte);
@@ -64,22 +62,15 @@ class DeviceSession final : public BoundTensors {
 
   DeviceSession(module::ModuleFile file, const TwDevicePlugin& plugin, TwDevice* device);
   absl::Status Check(TwDeviceResult result) const;
-  absl::Status LoadCode();
-  absl::Status Allocate();
-  absl::Status AllocateEnds(const std::vector<int64_t>& ids, std::vector<HostTensor>* ends);
-  absl::Status Fill(TwDeviceMemory* memory, int64_t bytes, uint8_t byte);
+  absl::Status AddEnds(const std::vector<int64_t>& ids, std::vector<HostTensor>* ends);
   absl::StatusOr<std::vector<char>> Fetch(const HostTensor& end);
   absl::Status LaunchAll(const std::vector<module::Launch>& launches);
-  absl::Status Launch(const module::Launch& launch);
 
   module::ModuleFile file_;
   const TwDevicePlugin& plugin_;
   TwDevice* device_;
-  TwDeviceInfo info_{};
   const module::Function* function_ = nullptr;
-  std::vector<TwDeviceCode*> code_;
-  std::vector<TwDeviceMemory*> memory_;  // by tensor id; nullptr for ends of other functions
-  TwDeviceMemory* workspace_ = nullptr;
+  std::unique_ptr<DevicePart> part_;
   TwDeviceEvent* begin_ = nullptr;
   TwDeviceEvent* end_ = nullptr;
   std::vector<HostTensor> inputs_;

@@ -1,5 +1,6 @@
-// Session: the executor of a memory-planned function. Every pointer that a launch needs is worked
-// out when the session is made; a run is a loop over calls.
+// Session: the executor of a memory-planned function, on the processor and on a device. Every
+// pointer that a launch needs, and every copy between the two, is worked out when the session is
+// made; a run is a loop over steps.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -8,10 +9,13 @@
 #include "deploy/runtime/buffer.h"
 #include "deploy/runtime/cache_evict.h"
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/device_loader.h"
+#include "deploy/runtime/device_part.h"
 #include "deploy/runtime/dl_tensor.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/session_gate.h"
 #include "deploy/runtime/thread_pool.h"
+#include "deploy/runtime/transfer_plan.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 
@@ -26,6 +30,7 @@ using module::Manifest;
 using module::Tensor;
 using module::TensorKind;
 
+// A launch on the processor; for one on the device, only `launch`.
 struct BoundLaunch {
   const Launch* launch = nullptr;
   TwKernelFn kernel = nullptr;
@@ -37,6 +42,30 @@ struct BoundLaunch {
 std::string IndexText(size_t index, size_t count) {
   return "expected less than " + std::to_string(count) + ", found " + std::to_string(index);
 }
+
+// A handle of a plug-in's device; closes it.
+class OpenDevice {
+ public:
+  OpenDevice() = default;
+  OpenDevice(const OpenDevice&) = delete;
+  OpenDevice& operator=(const OpenDevice&) = delete;
+  ~OpenDevice() {
+    if (device_ != nullptr) plugin_->close(device_);
+  }
+  absl::Status Open(const TwDevicePlugin* plugin) {
+    char error[512] = {};
+    plugin_ = plugin;
+    const TwDeviceResult result = plugin->open(0, &device_, error, sizeof(error));
+    if (result == TW_DEVICE_OK) return absl::OkStatus();
+    device_ = nullptr;
+    return support::Unavailable("runtime.device.open", error);
+  }
+  TwDevice* get() const { return device_; }
+
+ private:
+  const TwDevicePlugin* plugin_ = nullptr;
+  TwDevice* device_ = nullptr;
+};
 
 int32_t ContextParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64_t num_tasks) {
   return static_cast<ThreadPool*>(ctx->opaque)->ParallelFor(body, closure, num_tasks);
@@ -62,8 +91,12 @@ struct Session::Impl {
   void BindLaunches();
   void FindFar();
   absl::Status SealInputs();
+  absl::Status PoisonDevice(uint8_t byte);
   void* WritableInput(size_t index);
+  absl::Status OpenDevicePart();
+  void PlanSteps();
   absl::Status CallKernel(const BoundLaunch& bound);
+  absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
   absl::Status Prepare();
   absl::Status Run();
   absl::Status CheckTensors(std::span<const DLTensor* const> given, const std::vector<int64_t>& ids,
@@ -87,6 +120,10 @@ struct Session::Impl {
   std::set<int64_t> prepare_reads;  // tensors that prepare launches touch
   std::vector<BoundLaunch> prepare;
   std::vector<BoundLaunch> launches;
+  OpenDevice device;
+  std::unique_ptr<DevicePart> part;  // null: everything runs on the processor
+  ExecutionPlan plan;
+  absl::Status poisoned = absl::OkStatus();         // what Poison could not do
   std::vector<std::pair<const char*, size_t>> far;  // pieces of what leaves the caches
   std::vector<TwLaunchTime> times;                  // by launch, of the last profiled run
   bool prepared = false;
@@ -142,6 +179,7 @@ std::vector<BoundLaunch> Session::Impl::Bind(const std::vector<Launch>& list) co
   for (const Launch& launch : list) {
     BoundLaunch& entry = bound.emplace_back();
     entry.launch = &launch;
+    if (part != nullptr && part->Runs(launch)) continue;
     entry.kernel = module->Kernel(launch);
     entry.sizes = launch.sizes.empty() ? nullptr : launch.sizes.data();
     entry.workspace = launch.workspace_bytes > 0 ? workspace.data() : nullptr;
@@ -167,7 +205,7 @@ void Session::Impl::BindLaunches() {
 // in pieces that threads share.
 void Session::Impl::FindFar() {
   const Manifest& manifest = module->manifest();
-  if (!manifest.measurement.has_value()) return;
+  if (!manifest.measurement.has_value() || part != nullptr) return;
   std::set<int64_t> inputs_far;
   for (const module::InputSpec& input : manifest.measurement->inputs) {
     if (input.far) inputs_far.insert(input.tensor);
@@ -187,10 +225,49 @@ void Session::Impl::FindFar() {
   }
 }
 
+absl::Status Session::Impl::PoisonDevice(uint8_t byte) {
+  for (const Tensor& tensor : module->manifest().tensors) {
+    const bool own = tensor.kind == TensorKind::kOutput || tensor.kind == TensorKind::kIntermediate;
+    if (own && part->Has(tensor.id)) TW_TRY(part->Fill(tensor.id, byte));
+  }
+  return part->FillWorkspace(byte);
+}
+
 absl::Status Session::Impl::SealInputs() {
   if (sealed) return absl::OkStatus();
   for (Buffer& buffer : inputs) TW_TRY(buffer.SetReadOnly(true));
   sealed = true;
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::OpenDevicePart() {
+  const TwDevicePlugin* plugin = module->device_plugin();
+  if (plugin == nullptr) return absl::OkStatus();
+  TW_TRY(device.Open(plugin));
+  TW_ASSIGN(part, DevicePart::Create(module->file(), *function, *plugin, device.get(),
+                                     {.kind = plugin->kind, .guard_bytes = 0}));
+  return absl::OkStatus();
+}
+
+void Session::Impl::PlanSteps() {
+  plan = PlanExecution(module->manifest(), *function, [this](const Launch& launch) {
+    return part != nullptr && part->Runs(launch);
+  });
+}
+
+absl::Status Session::Impl::Execute(const ExecutionStep& step,
+                                    const std::vector<BoundLaunch>& list) {
+  const auto tensor = static_cast<int64_t>(step.index);
+  switch (step.kind) {
+    case ExecutionStep::Kind::kHostLaunch:
+      return CallKernel(list[step.index]);
+    case ExecutionStep::Kind::kDeviceLaunch:
+      return part->Launch(*list[step.index].launch);
+    case ExecutionStep::Kind::kUpload:
+      return part->Upload(tensor, addresses[step.index]);
+    case ExecutionStep::Kind::kDownload:
+      return part->Download(tensor, addresses[step.index]);
+  }
   return absl::OkStatus();
 }
 
@@ -210,14 +287,16 @@ absl::Status Session::Impl::Prepare() {
   }
   TW_TRY(SealInputs());
   if (prepared) return absl::OkStatus();
-  for (const BoundLaunch& bound : prepare) TW_TRY(CallKernel(bound));
+  for (const ExecutionStep& step : plan.prepare) TW_TRY(Execute(step, prepare));
+  if (part != nullptr) TW_TRY(part->Synchronize());
   prepared = true;
   return absl::OkStatus();
 }
 
 absl::Status Session::Impl::Run() {
+  TW_TRY(poisoned);
   TW_TRY(Prepare());
-  for (const BoundLaunch& bound : launches) TW_TRY(CallKernel(bound));
+  for (const ExecutionStep& step : plan.run) TW_TRY(Execute(step, launches));
   return absl::OkStatus();
 }
 
@@ -263,7 +342,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const L
   auto impl = std::make_unique<Impl>(std::move(module), function, threads, options.pin_threads);
   TW_TRY(impl->AllocateBuffers(options.guard_pages));
   impl->PlaceTensors();
+  TW_TRY(impl->OpenDevicePart());
   impl->BindLaunches();
+  impl->PlanSteps();
   impl->FindFar();
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
@@ -337,10 +418,13 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
   TW_TRY(turn.status());
   TW_TRY(impl_->Prepare());
   support::SystemClock clock;
-  for (size_t i = 0; i < impl_->launches.size(); ++i) {
+  for (const ExecutionStep& step : impl_->plan.run) {
+    const bool on_device = step.kind == ExecutionStep::Kind::kDeviceLaunch;
     const int64_t start = clock.NowNs();
-    TW_TRY(impl_->CallKernel(impl_->launches[i]));
-    impl_->times[i].ns = clock.NowNs() - start;
+    TW_TRY(impl_->Execute(step, impl_->launches));
+    if (on_device) TW_TRY(impl_->part->Synchronize());
+    if (on_device || step.kind == ExecutionStep::Kind::kHostLaunch)
+      impl_->times[step.index].ns = clock.NowNs() - start;
   }
   *times = impl_->times;
   return absl::OkStatus();
@@ -399,6 +483,7 @@ void Session::Poison(uint8_t byte) {
                 static_cast<size_t>(tensor.bytes));
   }
   std::memset(impl_->workspace.data(), byte, impl_->workspace.bytes());
+  if (impl_->part != nullptr) impl_->poisoned = impl_->PoisonDevice(byte);
 }
 
 absl::Status Session::CheckGuards() const {

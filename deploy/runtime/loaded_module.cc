@@ -1,8 +1,10 @@
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "deploy/runtime/code_loader.h"
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -19,10 +21,13 @@ struct LoadedModule::Impl {
   absl::Status CheckMachine() const;
   absl::Status CheckShapes() const;
   absl::Status LoadCode();
+  absl::Status LoadPlugin(const std::string& kind);
   absl::Status Resolve(const Launch& launch);
 
   module::ModuleFile file;
-  std::vector<LoadedCode> code;
+  std::vector<LoadedCode> code;  // by index in the module; none for a device's
+  std::optional<DevicePlugin> plugin;
+  const TwDevicePlugin* device_table = nullptr;
   std::map<std::pair<int64_t, std::string>, TwKernelFn> kernels;
 };
 
@@ -61,6 +66,11 @@ absl::Status LoadedModule::Impl::CheckShapes() const {
 
 absl::Status LoadedModule::Impl::LoadCode() {
   for (size_t i = 0; i < file.num_code(); ++i) {
+    if (const std::string& device = file.manifest().code[i].device; !device.empty()) {
+      TW_TRY(LoadPlugin(device));
+      code.emplace_back();
+      continue;
+    }
     TW_ASSIGN(LoadedCode loaded, LoadedCode::Load(file.manifest().code[i].format, file.code(i)));
     code.push_back(std::move(loaded));
   }
@@ -71,7 +81,29 @@ absl::Status LoadedModule::Impl::LoadCode() {
   return absl::OkStatus();
 }
 
+absl::Status LoadedModule::Impl::LoadPlugin(const std::string& kind) {
+  if (device_table != nullptr) {
+    if (kind == device_table->kind) return absl::OkStatus();
+    return support::Unimplemented("runtime.load.devices",
+                                  "expected code for one kind of device, found some for " +
+                                      std::string(device_table->kind) + " and for " + kind);
+  }
+  if (kind == CpuDevicePlugin()->kind) {
+    device_table = CpuDevicePlugin();
+  } else {
+    TW_ASSIGN(const std::string path, FindDevicePlugin(kind));
+    TW_ASSIGN(plugin, DevicePlugin::Open(path));
+    device_table = &plugin->table();
+  }
+  int32_t devices = 0;
+  if (device_table->count(&devices) == TW_DEVICE_OK && devices > 0) return absl::OkStatus();
+  return support::NotFound("runtime.device.none",
+                           "expected a device of kind " + kind + ", found none on this machine");
+}
+
 absl::Status LoadedModule::Impl::Resolve(const Launch& launch) {
+  if (!file.manifest().code[static_cast<size_t>(launch.code)].device.empty())
+    return absl::OkStatus();
   if (launch.has_grid()) {
     return support::FailedPrecondition(
         "runtime.load.grid",
@@ -103,6 +135,8 @@ absl::StatusOr<std::shared_ptr<const LoadedModule>> LoadedModule::Open(const std
 
 const module::ModuleFile& LoadedModule::file() const { return impl_->file; }
 const Manifest& LoadedModule::manifest() const { return impl_->file.manifest(); }
+
+const TwDevicePlugin* LoadedModule::device_plugin() const { return impl_->device_table; }
 
 TwKernelFn LoadedModule::Kernel(const Launch& launch) const {
   const auto it = impl_->kernels.find({launch.code, launch.symbol});

@@ -16,6 +16,7 @@
 #include "deploy/module/manifest.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/c_abi.h"
+#include "deploy/runtime/device_plugin.h"
 #include "deploy/runtime/tilewright.h"
 
 namespace tilewright::runtime {
@@ -23,10 +24,12 @@ namespace tilewright::runtime {
 class LoadedModule {
  public:
   // Checks that this machine can run the module (code format, CPU features, ABI version, static
-  // shapes), loads its code objects and resolves every kernel.
+  // shapes). Loads the processor's code objects and resolves their kernels. Loads the plug-in of
+  // the kind of device that the other code objects name.
   // FAILED_PRECONDITION `runtime.load.cpu_features` names the features that are missing;
-  // UNIMPLEMENTED `runtime.load.symbolic_shape`; DATA_LOSS if a code object does not load or lacks
-  // a symbol. Running a module runs its code: load only modules that you trust.
+  // UNIMPLEMENTED `runtime.load.symbolic_shape`, `runtime.load.devices` (code for several kinds of
+  // device); NOT_FOUND `runtime.device.missing`, `.none`; DATA_LOSS if a code object does not load
+  // or lacks a symbol. Running a module runs its code: load only modules that you trust.
   static absl::StatusOr<std::shared_ptr<const LoadedModule>> Load(module::ModuleFile file);
   static absl::StatusOr<std::shared_ptr<const LoadedModule>> Open(const std::string& path);
 
@@ -36,7 +39,10 @@ class LoadedModule {
 
   const module::ModuleFile& file() const;
   const module::Manifest& manifest() const;
-  // Returns the entry that `launch`, one of this module's launches, calls.
+  // Returns the plug-in that runs the launches of code for a device; null if all code is the
+  // processor's.
+  const TwDevicePlugin* device_plugin() const;
+  // Returns the entry that `launch`, one of this module's launches on the processor, calls.
   TwKernelFn Kernel(const module::Launch& launch) const;
 
  private:
@@ -86,7 +92,8 @@ class BoundTensors {
 // FAILED_PRECONDITION `runtime.session.forked`; the child makes its own session of the same module.
 class Session final : public BoundTensors {
  public:
-  // INVALID_ARGUMENT for an unknown function; RESOURCE_EXHAUSTED if there is not enough memory.
+  // Opens the first device of the kind that the module's code names. INVALID_ARGUMENT for an
+  // unknown function; RESOURCE_EXHAUSTED if there is not enough memory; errors of DevicePart.
   static absl::StatusOr<std::unique_ptr<Session>> Create(std::shared_ptr<const LoadedModule> module,
                                                          const SessionOptions& options = {});
 
@@ -123,7 +130,8 @@ class Session final : public BoundTensors {
   absl::Status Prepare();
   // Runs the function once. INTERNAL `runtime.run.kernel_failed` when a kernel returns an error.
   absl::Status Run();
-  // The same, with the time of each of the function's launches, in order. The array belongs to the
+  // The same, with the time of each of the function's launches, in order; those on a device without
+  // the copies between them. The array belongs to the
   // session; the next profiled run overwrites it.
   absl::Status RunProfiled(std::span<const TwLaunchTime>* times);
   // A view of the output, valid as long as the session; its contents change with the next run.

@@ -11,7 +11,7 @@ constexpr DeviceKind kDeviceKinds[] = {
     {.name = "cpu", .compiled = true, .measured = true},
     {.name = "cuda"},
     {.name = "metal"},
-    {.name = "opencl", .measured = true},
+    {.name = "opencl", .compiled = true, .measured = true},
     {.name = "vta"},
     {.name = "vulkan"},
     {.name = "wasm"},

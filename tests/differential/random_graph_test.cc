@@ -1,7 +1,7 @@
 // Random graphs through the graph passes: the reference interpreter gives the same before and
 // after, with every pass on and with random ones left out; a sample is compiled with default
-// schedules and run on one and two threads, with the memory plan, behind guard pages. A failure is
-// shrunk to text.
+// schedules and run on one and two threads, with the memory plan, behind guard pages, and a few on
+// an OpenCL device where there is one. A failure is shrunk to text.
 #include "tests/support/random_graph.h"
 
 #include <gtest/gtest.h>
@@ -112,7 +112,8 @@ std::optional<std::vector<RefTensor>> RunModule(const Graph& fused, const std::s
   return outputs;
 }
 
-std::string CheckCompiled(const Graph& g, bool blocks) {
+std::string CheckCompiled(const Graph& g, bool blocks, const ir::Target& target,
+                          const std::vector<int>& thread_counts) {
   const std::vector<RefTensor> inputs = tests::RandomGraphInputs(g, 1);
   auto expected = graph::Interpret(g, inputs);
   graph::GraphPassContext context;
@@ -120,9 +121,9 @@ std::string CheckCompiled(const Graph& g, bool blocks) {
   if (blocks) context.enabled = {"block_layouts"};
   auto fused = graph::RunGraphPasses(g, context);
   if (!expected.ok() || !fused.ok()) return "the passes fail";
-  auto module = driver::CompileModel(*fused, tests::WidestTarget(), nullptr, {}, nullptr);
+  auto module = driver::CompileModel(*fused, target, nullptr, {}, nullptr);
   if (!module.ok()) return support::StatusText(module.status());
-  for (int threads : {1, 2}) {
+  for (int threads : thread_counts) {
     std::string error;
     auto actual = RunModule(*fused, *module, inputs, threads, &error);
     if (!actual) return error;
@@ -180,8 +181,28 @@ TEST(RandomGraph, CompiledModelsComputeTheSame) {
   for (int64_t i = 0; i < rounds; ++i) {
     support::Rng rng = support::Rng(seed).Split("compiled").Split(static_cast<uint64_t>(i));
     const Graph g = tests::RandomGraph(&rng);
-    auto check = [&](const Graph& s) { return CheckCompiled(s, i % 3 == 1); };
+    auto check = [&](const Graph& s) {
+      return CheckCompiled(s, i % 3 == 1, tests::WidestTarget(), {1, 2});
+    };
     if (!check(g).empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
+  }
+}
+
+// Default schedules for groups and threads, launches, transfers and the device's arena. A model
+// takes the driver a second for each kernel, so the rounds are few.
+TEST(RandomGraph, CompiledModelsComputeTheSameOnADevice) {
+  const uint64_t seed = tests::TestSeed();
+  const int64_t rounds = tests::TestRounds(6);
+  for (int64_t i = 0; i < rounds; ++i) {
+    support::Rng rng = support::Rng(seed).Split("device").Split(static_cast<uint64_t>(i));
+    const Graph g = tests::RandomGraph(&rng);
+    auto check = [&](const Graph& s) {
+      return CheckCompiled(s, i % 3 == 1, *ir::ParseTarget("opencl"), {1});
+    };
+    const std::string error = check(g);
+    if (error.starts_with("runtime.device.none") || error.starts_with("runtime.device.missing"))
+      GTEST_SKIP() << "[SKIP] no OpenCL device: " << error;
+    if (!error.empty()) FAIL() << "seed " << seed << ", graph " << i << ": " << Shrunk(g, check);
   }
 }
 

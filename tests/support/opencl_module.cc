@@ -2,11 +2,11 @@
 
 #include <utility>
 
-#include "compiler/codegen/c_like.h"
+#include "compiler/codegen/host_device.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
-#include "compiler/transform/host_device.h"
+#include "compiler/targets/opencl/opencl_codegen.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kGroupThreads = 64;
 
-absl::StatusOr<transform::HostPlan> PlanOf(const std::string& program, const std::string& steps) {
+absl::StatusOr<codegen::HostPlan> PlanOf(const std::string& program, const std::string& steps) {
   TW_ASSIGN(const ir::Function function, ir::ParseFunction(program));
   TW_ASSIGN(const auto parsed, schedule::ParseSteps(steps));
   schedule::Schedule schedule(function);
@@ -24,7 +24,7 @@ absl::StatusOr<transform::HostPlan> PlanOf(const std::string& program, const std
   transform::PassContext context;
   TW_ASSIGN(const ir::Function lowered,
             transform::RunPipeline(schedule.function(), transform::GpuPipeline(), context));
-  return transform::SplitHostDevice(lowered);
+  return codegen::SplitHostDevice(lowered);
 }
 
 absl::StatusOr<module::KernelTensor> TensorOf(const ir::Buffer& buffer) {
@@ -40,16 +40,16 @@ absl::StatusOr<module::KernelTensor> TensorOf(const ir::Buffer& buffer) {
 }  // namespace
 
 absl::StatusOr<std::string> OpenClModule(const std::string& program, const std::string& steps) {
-  TW_ASSIGN(const transform::HostPlan plan, PlanOf(program, steps));
+  TW_ASSIGN(const codegen::HostPlan plan, PlanOf(program, steps));
   if (plan.launches.size() != 1 || plan.buffers.size() != plan.num_params) {
     return support::Unimplemented("test.opencl_module.plan", "expected one launch and no buffers");
   }
-  const transform::Launch& from = plan.launches[0];
+  const codegen::Launch& from = plan.launches[0];
   module::KernelModule kernel;
   kernel.name = plan.name;
   kernel.target = "opencl";
   kernel.format = "opencl-c";
-  TW_ASSIGN(kernel.code, codegen::EmitOpenCl({from.kernel}));
+  TW_ASSIGN(kernel.code, opencl::EmitOpenCl({from.kernel}));
   module::Launch& launch = kernel.launches.emplace_back();
   launch.symbol = "tw_kernel_" + from.kernel.name;
   launch.steps = steps;

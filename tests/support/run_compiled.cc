@@ -146,9 +146,10 @@ LoadedKernel::~LoadedKernel() { free(workspace_); }
 absl::StatusOr<LoadedKernel> LoadedKernel::Load(const codegen::Artifact& artifact,
                                                 size_t function) {
   TW_ASSIGN(runtime::LoadedCode code, runtime::LoadedCode::Load(artifact.format, artifact.bytes));
-  TW_ASSIGN(void* entry, code.Symbol(artifact.symbols[function]));
+  const codegen::Program& program = artifact.programs[function];
+  TW_ASSIGN(void* entry, code.Symbol(program.calls[0].symbol));
   return LoadedKernel(std::move(code), reinterpret_cast<TwKernelFn>(entry),
-                      artifact.workspace_bytes[function]);
+                      program.workspace_bytes);
 }
 
 TwContext TestContext(int threads) { return {TW_ABI_VERSION, threads, nullptr, TestParallelFor}; }

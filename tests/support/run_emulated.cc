@@ -114,8 +114,8 @@ absl::Status RunEmulatedOn(const std::string& processor, const ir::Function& f,
                                       processor,
                                       TILEWRIGHT_AARCH64_RUNNER,
                                       folder.File("kernel.so"),
-                                      artifact.symbols[0],
-                                      support::StrCat(artifact.workspace_bytes[0])};
+                                      artifact.programs[0].calls[0].symbol,
+                                      support::StrCat(artifact.programs[0].workspace_bytes)};
   for (int64_t size : sizes) command.push_back(support::StrCat(size));
   return Call(command, f, args);
 }

@@ -8,7 +8,7 @@
 namespace tilewright::tests {
 namespace {
 
-std::vector<std::pair<ir::Var, int64_t>> Values(const transform::HostPlan& plan,
+std::vector<std::pair<ir::Var, int64_t>> Values(const codegen::HostPlan& plan,
                                                 const std::vector<int64_t>& sizes) {
   std::vector<std::pair<ir::Var, int64_t>> values;
   for (size_t i = 0; i < sizes.size(); ++i) values.emplace_back(plan.size_params[i], sizes[i]);
@@ -17,11 +17,11 @@ std::vector<std::pair<ir::Var, int64_t>> Values(const transform::HostPlan& plan,
 
 }  // namespace
 
-absl::Status InterpretPlan(const transform::HostPlan& plan, const std::vector<int64_t>& sizes,
+absl::Status InterpretPlan(const codegen::HostPlan& plan, const std::vector<int64_t>& sizes,
                            const std::vector<ir::TensorData*>& args) {
   std::vector<ir::TensorData> buffers(plan.buffers.size());
   for (size_t i = 0; i < plan.num_params; ++i) buffers[i] = *args[i];
-  for (const transform::Launch& launch : plan.launches) {
+  for (const codegen::Launch& launch : plan.launches) {
     std::vector<ir::TensorData*> given;
     for (int i : launch.arguments) given.push_back(&buffers[static_cast<size_t>(i)]);
     TW_TRY(ir::Verify(launch.kernel));
@@ -49,7 +49,7 @@ PlanDevice::~PlanDevice() {
   plugin_.table().close(device_);
 }
 
-absl::Status PlanDevice::Launch(const transform::HostPlan& plan, const transform::Launch& launch,
+absl::Status PlanDevice::Launch(const codegen::HostPlan& plan, const codegen::Launch& launch,
                                 TwDeviceCode* code, const std::vector<int64_t>& sizes) {
   const TwDevicePlugin& table = plugin_.table();
   TwDeviceLaunch call = {};
@@ -68,7 +68,7 @@ absl::Status PlanDevice::Launch(const transform::HostPlan& plan, const transform
   return Check(table.launch(device_, &call));
 }
 
-absl::Status PlanDevice::Run(const transform::HostPlan& plan, const std::string& text,
+absl::Status PlanDevice::Run(const codegen::HostPlan& plan, const std::string& text,
                              const std::vector<int64_t>& sizes,
                              const std::vector<ir::TensorData*>& args) {
   const TwDevicePlugin& table = plugin_.table();
@@ -87,7 +87,7 @@ absl::Status PlanDevice::Run(const transform::HostPlan& plan, const std::string&
   }
   TwDeviceCode* code = nullptr;
   TW_TRY(Check(table.load(device_, "opencl-c", text.data(), text.size(), &code)));
-  for (const transform::Launch& launch : plan.launches) TW_TRY(Launch(plan, launch, code, sizes));
+  for (const codegen::Launch& launch : plan.launches) TW_TRY(Launch(plan, launch, code, sizes));
   for (size_t i = 0; i < plan.num_params; ++i) {
     auto bytes = static_cast<int64_t>(args[i]->bytes.size());
     TW_TRY(Check(table.read(device_, {memory_[i], 0}, args[i]->bytes.data(), bytes)));

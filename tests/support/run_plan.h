@@ -1,4 +1,4 @@
-// Runs a lowered function that was cut into launches (compiler/transform/host_device.h): kernel by
+// Runs a lowered function that was cut into launches (compiler/codegen/host_device.h): kernel by
 // kernel in the interpreter, or as C text on a device behind the C ABI of plug-ins. One PlanDevice
 // is one queue; not thread-safe.
 #pragma once
@@ -9,14 +9,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "compiler/codegen/host_device.h"
 #include "compiler/ir/interp.h"
-#include "compiler/transform/host_device.h"
 #include "deploy/runtime/device_loader.h"
 
 namespace tilewright::tests {
 
 // `args`: the function's parameters in order; outputs are written.
-absl::Status InterpretPlan(const transform::HostPlan& plan, const std::vector<int64_t>& sizes,
+absl::Status InterpretPlan(const codegen::HostPlan& plan, const std::vector<int64_t>& sizes,
                            const std::vector<ir::TensorData*>& args);
 
 class PlanDevice {
@@ -28,7 +28,7 @@ class PlanDevice {
   PlanDevice& operator=(const PlanDevice&) = delete;
 
   // `text`: the plan's kernels as the device's language.
-  absl::Status Run(const transform::HostPlan& plan, const std::string& text,
+  absl::Status Run(const codegen::HostPlan& plan, const std::string& text,
                    const std::vector<int64_t>& sizes, const std::vector<ir::TensorData*>& args);
 
  private:
@@ -36,7 +36,7 @@ class PlanDevice {
   absl::Status Check(TwDeviceResult r) const {
     return runtime::DeviceStatus(plugin_.table(), device_, r);
   }
-  absl::Status Launch(const transform::HostPlan& plan, const transform::Launch& launch,
+  absl::Status Launch(const codegen::HostPlan& plan, const codegen::Launch& launch,
                       TwDeviceCode* code, const std::vector<int64_t>& sizes);
 
   runtime::DevicePlugin plugin_;

@@ -58,8 +58,11 @@ fn other(Y: f32[40000] output) stage=flat {
   absl::StatusOr<Artifact> artifact = Generate({inc, other}, Cpu("x86-64"));
   ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
   EXPECT_EQ(artifact->format, "elf-x86_64");
-  EXPECT_THAT(artifact->symbols, testing::ElementsAre("tw_kernel_inc", "tw_kernel_other"));
-  EXPECT_THAT(artifact->workspace_bytes, testing::ElementsAre(0, 160000));
+  ASSERT_EQ(artifact->programs.size(), 2u);
+  EXPECT_EQ(artifact->programs[0].calls[0].symbol, "tw_kernel_inc");
+  EXPECT_EQ(artifact->programs[1].calls[0].symbol, "tw_kernel_other");
+  EXPECT_EQ(artifact->programs[0].workspace_bytes, 0);
+  EXPECT_EQ(artifact->programs[1].workspace_bytes, 160000);
   absl::StatusOr<tests::LoadedKernel> kernel = tests::LoadedKernel::Load(*artifact, 1);
   ASSERT_TRUE(kernel.ok()) << support::StatusText(kernel.status());
   std::vector<float> y(40000);
@@ -100,7 +103,7 @@ fn slices(Y: f32[4,20000] output) stage=loops {
   ASSERT_TRUE(flat.ok()) << support::StatusText(flat.status());
   absl::StatusOr<Artifact> artifact = Generate({*flat}, ctx.target);
   ASSERT_TRUE(artifact.ok()) << support::StatusText(artifact.status());
-  EXPECT_EQ(artifact->workspace_bytes[0], 4 * 80000);
+  EXPECT_EQ(artifact->programs[0].workspace_bytes, 4 * 80000);
   absl::StatusOr<tests::LoadedKernel> kernel = tests::LoadedKernel::Load(*artifact);
   ASSERT_TRUE(kernel.ok()) << support::StatusText(kernel.status());
   std::vector<float> y(4 * 20000);

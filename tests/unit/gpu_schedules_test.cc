@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/c_like.h"
+#include "compiler/codegen/host_device.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/verify.h"
 #include "compiler/schedule/schedule.h"
-#include "compiler/transform/host_device.h"
+#include "compiler/targets/opencl/opencl_codegen.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
@@ -57,8 +57,8 @@ ir::Function Scheduled(const std::string& text, const ir::Function& program) {
   return s.function();
 }
 
-absl::StatusOr<transform::HostPlan> Lowered(const ir::Function& scheduled,
-                                            const ir::Function& program) {
+absl::StatusOr<codegen::HostPlan> Lowered(const ir::Function& scheduled,
+                                          const ir::Function& program) {
   transform::PassContext ctx;
   ctx.verify_each = true;
   ir::Function f = scheduled;
@@ -68,7 +68,7 @@ absl::StatusOr<transform::HostPlan> Lowered(const ir::Function& scheduled,
     if (!same.ok())
       return support::WithContext(same, StrCat("after ", pass.name, ":\n", ir::Print(f)));
   }
-  return transform::SplitHostDevice(f);
+  return codegen::SplitHostDevice(f);
 }
 
 int Barriers(const std::string& text) {
@@ -112,7 +112,7 @@ TEST_P(GpuSchedules, LoweredPassByPassAndCutIntoLaunches) {
   auto plan = Lowered(scheduled_, program_);
   ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
   EXPECT_EQ(plan->launches.size(), GetParam().launches);
-  EXPECT_TRUE(transform::CheckLaunchLimits(*plan, *ir::FindGpu("opencl")).ok());
+  EXPECT_TRUE(codegen::CheckLaunchLimits(*plan, *ir::FindGpu("opencl")).ok());
   EquivalenceOptions options;
   options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
                           std::vector<ir::TensorData*> args) {
@@ -126,10 +126,10 @@ TEST_P(GpuSchedules, OpenClText) {
   auto plan = Lowered(scheduled_, program_);
   ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
   std::vector<ir::Function> kernels;
-  for (const transform::Launch& l : plan->launches) kernels.push_back(l.kernel);
-  auto text = codegen::EmitOpenCl(kernels);
+  for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
+  auto text = opencl::EmitOpenCl(kernels);
   ASSERT_TRUE(text.ok()) << StatusText(text.status());
-  EXPECT_EQ(*codegen::EmitOpenCl(kernels), *text);
+  EXPECT_EQ(*opencl::EmitOpenCl(kernels), *text);
   EXPECT_TRUE(MatchesGolden(StrCat("gpu/", GetParam().name, ".cl"), *text));
   EXPECT_EQ(Barriers(*text), GetParam().barriers) << *text;
   auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_OPENCL);

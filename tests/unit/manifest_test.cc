@@ -60,6 +60,19 @@ TEST(ManifestTest, FarInputsAreSaidOnlyWhereTheyAre) {
   EXPECT_EQ(support::Slug(ManifestFromJson(wrong).status()), "module.manifest.type");
 }
 
+TEST(ManifestTest, DevicesOfCodeAreSaidOnlyWhereTheyAre) {
+  Manifest manifest = Complete();
+  EXPECT_EQ(ManifestToJson(manifest)->find("device"), std::string::npos);
+  manifest.code[0].device = "opencl";
+  const auto json = ManifestToJson(manifest);
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == manifest);
+  manifest.code[0].device = "no word";
+  EXPECT_EQ(support::Slug(ManifestToJson(manifest).status()), "module.manifest.code");
+}
+
 TEST(ManifestTest, GridsAreSaidOnlyWhereTheyAre) {
   Manifest manifest = Complete();
   EXPECT_EQ(ManifestToJson(manifest)->find("grid"), std::string::npos);

@@ -34,6 +34,8 @@ TEST(Target, KeysComeInAnyOrderAndPrintSorted) {
   EXPECT_EQ(t->vector_bytes, 64);
   EXPECT_EQ(ParseTarget("cpu")->ToString(), "cpu,arch=x86_64,cpu=x86-64,threads=1");
   EXPECT_EQ(ParseTarget("cpu,arch=aarch64")->ToString(), "cpu,arch=aarch64,cpu=generic,threads=1");
+  EXPECT_EQ(ParseTarget("opencl")->ToString(), "opencl");
+  EXPECT_EQ(ParseTarget("opencl")->WithoutThreads(), "opencl");
 }
 
 TEST(Target, KindsAreThoseOfTheTable) {
@@ -41,7 +43,7 @@ TEST(Target, KindsAreThoseOfTheTable) {
     const absl::Status status = ParseTarget(kind.name).status();
     EXPECT_EQ(status.ok(), kind.compiled) << status;
     if (status.ok()) continue;
-    EXPECT_EQ(support::Detail(status), "expected cpu or native, found " +
+    EXPECT_EQ(support::Detail(status), "expected cpu, opencl or native, found " +
                                            support::Quote(std::string(kind.name)) +
                                            ", for which this version has no code generator");
   }
@@ -57,6 +59,7 @@ TEST(Target, RefusalsNameTheProblem) {
       {"cpu,cpu=znver99", "ir.target.unknown_cpu"},
       {"cpu,arch=aarch64,cpu=znver4", "ir.target.unknown_cpu"},
       {"cpu,arch=vax", "ir.target.bad_value"},
+      {"opencl,threads=2", "ir.target.bad_value"},
       {"cpu,threads=0", "ir.target.bad_value"},
       {"cpu,threads=two", "ir.target.bad_value"},
       {"cpu,threads=", "ir.target.bad_value"},

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/host_device.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/verify.h"
 #include "compiler/ir/visit.h"
-#include "compiler/transform/host_device.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -358,30 +358,32 @@ fn steps(n: size, X: f32[n * 4] input, Y: f32[n * 4] output) stage=loops {
 )");
   auto merged = RunPasses("merge_threads,prune_sync,flatten_buffers,unroll_loops", f);
   ASSERT_TRUE(merged.ok()) << StatusText(merged.status());
-  auto plan = SplitHostDevice(*merged);
+  auto plan = codegen::SplitHostDevice(*merged);
   ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
   ASSERT_EQ(plan->launches.size(), 2u);
   ASSERT_EQ(plan->buffers.size(), 3u);
   EXPECT_EQ(plan->num_params, 2u);
   EXPECT_EQ(plan->buffers[2]->name, "T");
-  const Launch& first = plan->launches[0];
-  const Launch& second = plan->launches[1];
+  const codegen::Launch& first = plan->launches[0];
+  const codegen::Launch& second = plan->launches[1];
   EXPECT_EQ(first.kernel.name, "steps_k0");
   EXPECT_EQ(first.arguments, (std::vector<int>{0, 2}));
-  EXPECT_EQ(second.arguments, (std::vector<int>{1, 2}));
+  EXPECT_EQ(second.arguments, (std::vector<int>{2, 1}));  // what it writes comes last
+  EXPECT_EQ(second.num_outputs, 1);
   EXPECT_EQ(ir::Print(first.grid[0]), "n");
   EXPECT_EQ(ir::Print(second.grid[1]), "n");
   EXPECT_TRUE(ir::IsInt(second.group[0], 4));
   EXPECT_EQ(first.shared_bytes, 0);
   EXPECT_EQ(second.shared_bytes, 16);
-  for (const Launch& l : plan->launches) EXPECT_TRUE(ir::Verify(l.kernel).ok());
-  EXPECT_TRUE(CheckLaunchLimits(*plan, {"tiny", 4, 16, 1}).ok());
-  EXPECT_EQ(support::Slug(CheckLaunchLimits(*plan, {"tiny", 3, 16, 1})),
-            "transform.launch_limits.threads");
-  EXPECT_EQ(support::Slug(CheckLaunchLimits(*plan, {"tiny", 4, 15, 1})),
-            "transform.launch_limits.shared_bytes");
-  EXPECT_EQ(support::Slug(SplitHostDevice(f = Parsed("fn f(y: f32[1] output) { }")).status()),
-            "transform.split_host_device.stage");
+  for (const codegen::Launch& l : plan->launches) EXPECT_TRUE(ir::Verify(l.kernel).ok());
+  EXPECT_TRUE(codegen::CheckLaunchLimits(*plan, {"tiny", 4, 16, 1}).ok());
+  EXPECT_EQ(support::Slug(codegen::CheckLaunchLimits(*plan, {"tiny", 3, 16, 1})),
+            "codegen.launch_limits.threads");
+  EXPECT_EQ(support::Slug(codegen::CheckLaunchLimits(*plan, {"tiny", 4, 15, 1})),
+            "codegen.launch_limits.shared_bytes");
+  EXPECT_EQ(
+      support::Slug(codegen::SplitHostDevice(f = Parsed("fn f(y: f32[1] output) { }")).status()),
+      "codegen.split_host_device.stage");
 }
 
 }  // namespace

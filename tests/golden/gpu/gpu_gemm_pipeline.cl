@@ -43,7 +43,7 @@ void gemm_k0(__global const float* restrict A, __global const float* restrict B,
       A_shared[((((d0_a_d1_a_f_0_1 * 64L) + (ty * 8L)) + tx) + 256L)] = A[((((d0_a_d1_a_f_0_1 * 256L) + (ty * 32L)) + tx) + 8L)];
     }
     for (long k_0 = 0L; k_0 < 2L; ++k_0) {
-      barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+      barrier(CLK_LOCAL_MEM_FENCE);
       for (long d0_r1_a_d1_r1_a_f_0_2 = 0L; d0_r1_a_d1_r1_a_f_0_2 < 4L; ++d0_r1_a_d1_r1_a_f_0_2) {
         B_shared[((((tw_floormod_long((k_0 + 2L), 3L) * 256L) + (d0_r1_a_d1_r1_a_f_0_2 * 64L)) + (ty * 8L)) + tx)] = B[(((((((k_0 * 512L) + (d0_r1_a_d1_r1_a_f_0_2 * 128L)) + (tw_floordiv_long(ty, 4L) * 64L)) + (j_0 * 32L)) + (tw_floormod_long(ty, 4L) * 8L)) + tx) + 1024L)];
       }
@@ -69,7 +69,7 @@ void gemm_k0(__global const float* restrict A, __global const float* restrict B,
         C_local[15L] = (C_local[15L] + (A_shared[((((k_0 * 256L) + (ty * 32L)) + k_1) + 24L)] * B_shared[((((k_0 * 256L) + (k_1 * 32L)) + (tx * 4L)) + 3L)]));
       }
     }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);
     for (long k_1_1 = 0L; k_1_1 < 8L; ++k_1_1) {
       C_local[0L] = (C_local[0L] + (A_shared[(((ty * 32L) + k_1_1) + 512L)] * B_shared[(((k_1_1 * 32L) + (tx * 4L)) + 512L)]));
       C_local[1L] = (C_local[1L] + (A_shared[(((ty * 32L) + k_1_1) + 512L)] * B_shared[(((k_1_1 * 32L) + (tx * 4L)) + 513L)]));
@@ -88,7 +88,7 @@ void gemm_k0(__global const float* restrict A, __global const float* restrict B,
       C_local[14L] = (C_local[14L] + (A_shared[(((ty * 32L) + k_1_1) + 536L)] * B_shared[(((k_1_1 * 32L) + (tx * 4L)) + 514L)]));
       C_local[15L] = (C_local[15L] + (A_shared[(((ty * 32L) + k_1_1) + 536L)] * B_shared[(((k_1_1 * 32L) + (tx * 4L)) + 515L)]));
     }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);
     for (long k_1_2 = 0L; k_1_2 < 8L; ++k_1_2) {
       C_local[0L] = (C_local[0L] + (A_shared[((ty * 32L) + k_1_2)] * B_shared[((k_1_2 * 32L) + (tx * 4L))]));
       C_local[1L] = (C_local[1L] + (A_shared[((ty * 32L) + k_1_2)] * B_shared[(((k_1_2 * 32L) + (tx * 4L)) + 1L)]));

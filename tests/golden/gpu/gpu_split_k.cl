@@ -17,7 +17,7 @@ void split_k_k0(__global const float* restrict A, __global const float* restrict
 }
 
 __kernel __attribute__((reqd_work_group_size(64, 1, 1)))
-void split_k_k1(__global float* restrict C, __global const float* restrict C_rf) {
+void split_k_k1(__global const float* restrict C_rf, __global float* restrict C) {
   const long i_w_j_w_f_0 = (long)get_group_id(0);
   const long tx = (long)get_local_id(0);
   C[((i_w_j_w_f_0 * 64L) + tx)] = 0.0f;

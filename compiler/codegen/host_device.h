@@ -10,12 +10,13 @@
 #include "compiler/ir/ir.h"
 #include "compiler/ir/target.h"
 
-namespace tilewright::transform {
+namespace tilewright::codegen {
 
 struct Launch {
   ir::Function kernel;  // parameters: the size parameters of the plan, then the buffers it uses
   std::array<ir::Expr, 3> grid, group;  // x y z; over the size parameters, group constant
   std::vector<int> arguments;           // indices into HostPlan::buffers
+  int num_outputs = 0;                  // the last arguments are written, the others only read
   // Bytes of the shared buffers of one group.
   int64_t shared_bytes = 0;
 };
@@ -29,11 +30,11 @@ struct HostPlan {
 };
 
 // f: kLoops or kFlat, after merge_threads: sequences and global allocations around launches. A
-// statement without bound loops is a launch of one thread. Refuses (transform.split_host_device.*)
+// statement without bound loops is a launch of one thread. Refuses (codegen.split_host_device.*)
 // anything else on the host's side.
 absl::StatusOr<HostPlan> SplitHostDevice(const ir::Function& f);
 
-// Whether every launch fits a device of the kind: transform.launch_limits.threads | shared_bytes.
+// Whether every launch fits a device of the kind: codegen.launch_limits.threads | shared_bytes.
 absl::Status CheckLaunchLimits(const HostPlan& plan, const ir::GpuLimits& limits);
 
-}  // namespace tilewright::transform
+}  // namespace tilewright::codegen

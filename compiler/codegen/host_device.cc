@@ -2,8 +2,8 @@
 //   alloc T global { for b blockIdx.x {…T…}; for b blockIdx.x {…} }
 //     → the host allocates T and launches two kernels, whose parameters are the buffers they use.
 //   A buffer that a kernel writes is an output of that kernel, also where it is an input of the
-//   next.
-#include "compiler/transform/host_device.h"
+//   next. A kernel's outputs come after what it only reads.
+#include "compiler/codegen/host_device.h"
 
 #include <algorithm>
 #include <string>
@@ -13,7 +13,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
-namespace tilewright::transform {
+namespace tilewright::codegen {
 namespace {
 
 using ir::Buffer;
@@ -62,21 +62,21 @@ absl::Status Splitter::AddAxes(const Stmt& s, Launch* launch) {
         bytes *= ir::AsInt(e) == nullptr ? 0 : *ir::AsInt(e);
       if (bytes == 0) {
         status = support::Unimplemented(
-            "transform.split_host_device.shared_size",
+            "codegen.split_host_device.shared_size",
             "expected shared buffers of constant size, found " + part->buffer->name);
       }
       launch->shared_bytes += bytes;
     }
     if (part->kind == StmtKind::kAlloc && PrivacyOf(part->buffer->scope) == ir::Privacy::kDevice) {
       status = support::FailedPrecondition(
-          "transform.split_host_device.global_alloc",
+          "codegen.split_host_device.global_alloc",
           "expected global buffers outside of launches, found " + part->buffer->name);
     }
     if (part->kind != StmtKind::kFor || !ir::IsBound(part->for_kind)) return true;
     auto& axes = ir::IsBlockAxis(part->for_kind) ? launch->grid : launch->group;
     Expr& extent = axes[static_cast<size_t>(ir::AxisOf(part->for_kind))];
     if (!ir::IsInt(extent, 1)) {
-      status = support::FailedPrecondition("transform.split_host_device.axes",
+      status = support::FailedPrecondition("codegen.split_host_device.axes",
                                            "expected each axis once in a launch, found " +
                                                part->var->name + " as another one in:\n" +
                                                ir::Print(s).substr(0, 2000));
@@ -107,15 +107,20 @@ absl::Status Splitter::AddLaunch(const Stmt& s) {
   kernel.stage = function_.stage;
   kernel.size_params = function_.size_params;
   ir::BufferMap renamed;
-  for (size_t i = 0; i < plan_.buffers.size(); ++i) {
-    const Buffer& b = plan_.buffers[i];
-    bool writes = std::find(written.begin(), written.end(), b) != written.end();
-    if (!writes && std::find(read.begin(), read.end(), b) == read.end()) continue;
-    auto param = std::make_shared<ir::BufferNode>(*b);
-    param->role = writes ? ir::Role::kOutput : ir::Role::kInput;
-    renamed[b.get()] = param;
-    kernel.params.push_back(param);
-    launch.arguments.push_back(static_cast<int>(i));
+  auto contains = [](const std::vector<Buffer>& list, const Buffer& b) {
+    return std::find(list.begin(), list.end(), b) != list.end();
+  };
+  for (const bool writes : {false, true}) {
+    for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+      const Buffer& b = plan_.buffers[i];
+      if (contains(written, b) != writes || (!writes && !contains(read, b))) continue;
+      auto param = std::make_shared<ir::BufferNode>(*b);
+      param->role = writes ? ir::Role::kOutput : ir::Role::kInput;
+      renamed[b.get()] = param;
+      kernel.params.push_back(param);
+      launch.arguments.push_back(static_cast<int>(i));
+      launch.num_outputs += writes ? 1 : 0;
+    }
   }
   kernel.body = ir::ReplaceBuffers(s, renamed);
   plan_.launches.push_back(std::move(launch));
@@ -126,7 +131,7 @@ absl::Status Splitter::AddLaunch(const Stmt& s) {
 
 absl::StatusOr<HostPlan> SplitHostDevice(const ir::Function& f) {
   if (f.stage == ir::Stage::kScheduled) {
-    return support::FailedPrecondition("transform.split_host_device.stage",
+    return support::FailedPrecondition("codegen.split_host_device.stage",
                                        "expected a lowered function, found one of stage scheduled");
   }
   Splitter splitter(f);
@@ -140,13 +145,13 @@ absl::Status CheckLaunchLimits(const HostPlan& plan, const ir::GpuLimits& limits
     for (const Expr& e : launch.group) threads *= ir::AsInt(e) == nullptr ? 1 : *ir::AsInt(e);
     if (threads > limits.max_group_threads) {
       return support::FailedPrecondition(
-          "transform.launch_limits.threads",
+          "codegen.launch_limits.threads",
           support::StrCat(launch.kernel.name, ": expected at most ", limits.max_group_threads,
                           " threads in a group, found ", threads));
     }
     if (launch.shared_bytes > limits.shared_bytes) {
       return support::FailedPrecondition(
-          "transform.launch_limits.shared_bytes",
+          "codegen.launch_limits.shared_bytes",
           support::StrCat(launch.kernel.name, ": expected at most ", limits.shared_bytes,
                           " bytes of shared memory, found ", launch.shared_bytes));
     }
@@ -154,4 +159,4 @@ absl::Status CheckLaunchLimits(const HostPlan& plan, const ir::GpuLimits& limits
   return absl::OkStatus();
 }
 
-}  // namespace tilewright::transform
+}  // namespace tilewright::codegen

@@ -1,0 +1,19 @@
+#include "compiler/codegen/codegen.h"
+#include "deploy/runtime/c_abi.h"
+
+namespace tilewright::codegen {
+
+Program WholeFunction(const ir::Function& f, int64_t workspace_bytes) {
+  Program program;
+  program.workspace_bytes = workspace_bytes;
+  Call& call = program.calls.emplace_back();
+  call.symbol = TW_KERNEL_SYMBOL_PREFIX + f.name;
+  call.num_outputs = 0;
+  for (const ir::Buffer& param : f.params) {
+    call.buffers.push_back(static_cast<int>(call.buffers.size()));
+    call.num_outputs += param->role == ir::Role::kOutput ? 1 : 0;
+  }
+  return program;
+}
+
+}  // namespace tilewright::codegen

@@ -1,0 +1,191 @@
+#include "deploy/runtime/device_part.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "deploy/runtime/c_abi.h"
+#include "deploy/runtime/device_loader.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::runtime {
+namespace {
+
+using module::Tensor;
+using module::TensorKind;
+using support::StrCat;
+
+bool Accepts(const TwDeviceInfo& info, const std::string& format) {
+  const auto formats = support::Split(info.code_formats, ',');
+  return std::find(formats.begin(), formats.end(), format) != formats.end();
+}
+
+}  // namespace
+
+DevicePart::DevicePart(const module::ModuleFile& file, const module::Function& function,
+                       const TwDevicePlugin& plugin, TwDevice* device, DevicePartOptions options)
+    : file_(file),
+      function_(function),
+      plugin_(plugin),
+      device_(device),
+      options_(std::move(options)) {}
+
+DevicePart::~DevicePart() {
+  for (TwDeviceMemory* memory : memory_) plugin_.free(device_, memory);
+  for (TwDeviceCode* code : code_) {
+    if (code != nullptr) plugin_.unload(device_, code);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<DevicePart>> DevicePart::Create(const module::ModuleFile& file,
+                                                               const module::Function& function,
+                                                               const TwDevicePlugin& plugin,
+                                                               TwDevice* device,
+                                                               const DevicePartOptions& options) {
+  std::unique_ptr<DevicePart> part(new DevicePart(file, function, plugin, device, options));
+  part->info_.struct_bytes = sizeof(part->info_);
+  TW_TRY(part->Check(plugin.describe(device, &part->info_)));
+  TW_TRY(part->LoadCode());
+  TW_TRY(part->Allocate());
+  for (const auto* list : {&function.prepare, &function.launches}) {
+    for (const module::Launch& launch : *list) {
+      if (part->Runs(launch)) TW_TRY(part->Bind(launch));
+    }
+  }
+  return part;
+}
+
+absl::Status DevicePart::Check(TwDeviceResult result) const {
+  return DeviceStatus(plugin_, device_, result);
+}
+
+const Tensor& DevicePart::TensorOf(int64_t id) const {
+  return file_.manifest().tensors[static_cast<size_t>(id)];
+}
+
+bool DevicePart::Runs(const module::Launch& launch) const {
+  return code_[static_cast<size_t>(launch.code)] != nullptr;
+}
+
+absl::Status DevicePart::LoadCode() {
+  for (size_t i = 0; i < file_.num_code(); ++i) {
+    const module::CodeObject& object = file_.manifest().code[i];
+    TwDeviceCode*& code = code_.emplace_back(nullptr);
+    if (!options_.kind.empty() && object.device != options_.kind) continue;
+    if (!Accepts(info_, object.format)) {
+      return support::FailedPrecondition(
+          "runtime.load.format", StrCat("expected code as ", info_.code_formats, " for ",
+                                        info_.name, ", found ", support::Quote(object.format)));
+    }
+    const std::string_view image = file_.code(i);
+    TW_TRY(Check(plugin_.load(device_, object.format.c_str(), image.data(), image.size(), &code)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TwDeviceMemory*> DevicePart::NewMemory(int64_t bytes) {
+  TwDeviceMemory* memory = nullptr;
+  TW_TRY(Check(plugin_.alloc(device_, std::max<int64_t>(bytes, 1), &memory)));
+  memory_.push_back(memory);
+  return memory;
+}
+
+absl::Status DevicePart::PlaceTensor(const Tensor& tensor) {
+  if (Has(tensor.id)) return absl::OkStatus();
+  if (!module::NumElements(tensor.shape).has_value()) {
+    return support::Unimplemented(
+        "runtime.load.symbolic_shape",
+        StrCat("expected static shapes, found ", module::ShapeText(tensor.shape), " for tensor '",
+               tensor.name, "'"));
+  }
+  TwDeviceSlice& slice = slices_[tensor.id];
+  if (tensor.kind == TensorKind::kInput || tensor.kind == TensorKind::kOutput) {
+    TW_ASSIGN(slice.memory, NewMemory(tensor.bytes + options_.guard_bytes));
+    return absl::OkStatus();
+  }
+  if (tensor.offset % info_.alignment != 0) {
+    return support::FailedPrecondition(
+        "runtime.load.alignment",
+        StrCat("expected tensors at multiples of ", info_.alignment, " bytes for ", info_.name,
+               ", found '", tensor.name, "' at ", tensor.offset, "; compile the model again"));
+  }
+  slice.offset = tensor.offset;
+  const bool constant = tensor.kind == TensorKind::kConstant;
+  TwDeviceMemory*& whole = constant ? constants_ : arena_;
+  if (whole == nullptr) {
+    const module::Manifest& manifest = file_.manifest();
+    TW_ASSIGN(whole, NewMemory(constant ? manifest.constants_bytes : manifest.arena_bytes));
+  }
+  slice.memory = whole;
+  if (!constant) return absl::OkStatus();
+  return Upload(tensor.id, file_.constants().data() + tensor.offset);
+}
+
+absl::Status DevicePart::Allocate() {
+  // What the module measures or returns has a place even if no launch uses it.
+  if (options_.kind.empty()) {
+    for (const auto* ids : {&function_.inputs, &function_.outputs}) {
+      for (int64_t id : *ids) TW_TRY(PlaceTensor(TensorOf(id)));
+    }
+  }
+  for (const auto* list : {&function_.prepare, &function_.launches}) {
+    for (const module::Launch& launch : *list) {
+      if (!Runs(launch)) continue;
+      for (int64_t id : launch.args) TW_TRY(PlaceTensor(TensorOf(id)));
+    }
+  }
+  const int64_t workspace_bytes = file_.manifest().workspace_bytes;
+  if (workspace_bytes == 0) return absl::OkStatus();
+  TW_ASSIGN(workspace_.memory, NewMemory(workspace_bytes));
+  return absl::OkStatus();
+}
+
+absl::Status DevicePart::Bind(const module::Launch& launch) {
+  BoundLaunch& bound = launches_[&launch];
+  TwDeviceLaunch& call = bound.call;
+  call.struct_bytes = sizeof(call);
+  // A plug-in knows a kernel by its name; what its language makes of that is the plug-in's.
+  const std::string name = launch.symbol.substr(sizeof(TW_KERNEL_SYMBOL_PREFIX) - 1);
+  TW_TRY(Check(
+      plugin_.find(device_, code_[static_cast<size_t>(launch.code)], name.c_str(), &call.kernel)));
+  for (size_t axis = 0; axis < launch.grid.size(); ++axis) {
+    call.grid[axis] = launch.has_grid() ? launch.grid[axis] : 1;
+    call.group[axis] = launch.has_grid() ? launch.group[axis] : 1;
+  }
+  for (const int64_t id : launch.args) bound.buffers.push_back(slices_.at(id));
+  call.buffers = bound.buffers.data();
+  call.num_buffers = static_cast<int64_t>(bound.buffers.size());
+  call.sizes = launch.sizes.data();
+  call.num_sizes = static_cast<int64_t>(launch.sizes.size());
+  if (launch.workspace_bytes > 0) call.workspace = &workspace_;
+  return absl::OkStatus();
+}
+
+absl::Status DevicePart::Launch(const module::Launch& launch) {
+  return Check(plugin_.launch(device_, &launches_.at(&launch).call));
+}
+
+absl::Status DevicePart::Upload(int64_t tensor, const void* bytes, int64_t extra) {
+  return Check(plugin_.write(device_, slices_.at(tensor), bytes, TensorOf(tensor).bytes + extra));
+}
+
+absl::Status DevicePart::Download(int64_t tensor, void* bytes, int64_t extra) {
+  return Check(plugin_.read(device_, slices_.at(tensor), bytes, TensorOf(tensor).bytes + extra));
+}
+
+absl::Status DevicePart::Fill(int64_t tensor, uint8_t byte, int64_t extra) {
+  const std::vector<uint8_t> pattern(static_cast<size_t>(TensorOf(tensor).bytes + extra), byte);
+  return Upload(tensor, pattern.data(), extra);
+}
+
+absl::Status DevicePart::FillWorkspace(uint8_t byte) {
+  if (workspace_.memory == nullptr) return absl::OkStatus();
+  const std::vector<uint8_t> pattern(static_cast<size_t>(file_.manifest().workspace_bytes), byte);
+  return Check(
+      plugin_.write(device_, workspace_, pattern.data(), static_cast<int64_t>(pattern.size())));
+}
+
+absl::Status DevicePart::Synchronize() { return Check(plugin_.synchronize(device_)); }
+
+}  // namespace tilewright::runtime

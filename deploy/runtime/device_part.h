@@ -1,0 +1,90 @@
+// What a session has on a device: the code of its launches, one arena, the constants, and memory
+// for inputs and outputs. Every kernel is looked up and every argument is worked out when the part
+// is made; a launch is then one call of the plug-in. Borrows the plug-in, the device and the module
+// file, which must outlive it. One thread at a time.
+#ifndef DEPLOY_RUNTIME_DEVICE_PART_H_
+#define DEPLOY_RUNTIME_DEVICE_PART_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "deploy/module/module_file.h"
+#include "deploy/runtime/device_plugin.h"
+
+namespace tilewright::runtime {
+
+struct DevicePartOptions {
+  // The launches of code for this kind of device; "": all launches.
+  std::string kind;
+  int64_t guard_bytes = 0;  // behind each input and output, for the caller to fill and check
+};
+
+class DevicePart {
+ public:
+  // Loads the code, allocates the tensors that the function's launches use, writes the constants.
+  // FAILED_PRECONDITION `runtime.load.format` if the device does not run a format of code, and
+  // `runtime.load.alignment` if the arena is laid out for other devices; UNIMPLEMENTED
+  // `runtime.load.symbolic_shape`; errors of DeviceStatus (DATA_LOSS if the code does not build).
+  static absl::StatusOr<std::unique_ptr<DevicePart>> Create(const module::ModuleFile& file,
+                                                            const module::Function& function,
+                                                            const TwDevicePlugin& plugin,
+                                                            TwDevice* device,
+                                                            const DevicePartOptions& options);
+  ~DevicePart();
+  DevicePart(const DevicePart&) = delete;
+  DevicePart& operator=(const DevicePart&) = delete;
+
+  const TwDeviceInfo& info() const { return info_; }
+  bool Runs(const module::Launch& launch) const;
+  // Whether a launch that runs here uses the tensor.
+  bool Has(int64_t tensor) const { return slices_.contains(tensor); }
+
+  // Queues a launch. REQUIRES: one of the function's that runs here.
+  absl::Status Launch(const module::Launch& launch);
+  // Copies a tensor's bytes to the device, or back after all queued work; `extra` bytes of its
+  // guard, too. REQUIRES: Has(tensor).
+  absl::Status Upload(int64_t tensor, const void* bytes, int64_t extra = 0);
+  absl::Status Download(int64_t tensor, void* bytes, int64_t extra = 0);
+  absl::Status Fill(int64_t tensor, uint8_t byte, int64_t extra = 0);
+  absl::Status FillWorkspace(uint8_t byte);
+  absl::Status Synchronize();
+
+ private:
+  struct BoundLaunch {
+    TwDeviceLaunch call{};
+    std::vector<TwDeviceSlice> buffers;
+  };
+
+  DevicePart(const module::ModuleFile& file, const module::Function& function,
+             const TwDevicePlugin& plugin, TwDevice* device, DevicePartOptions options);
+  absl::Status Check(TwDeviceResult result) const;
+  absl::Status LoadCode();
+  absl::Status Allocate();
+  absl::Status PlaceTensor(const module::Tensor& tensor);
+  absl::StatusOr<TwDeviceMemory*> NewMemory(int64_t bytes);
+  absl::Status Bind(const module::Launch& launch);
+  const module::Tensor& TensorOf(int64_t id) const;
+
+  const module::ModuleFile& file_;
+  const module::Function& function_;
+  const TwDevicePlugin& plugin_;
+  TwDevice* device_;
+  const DevicePartOptions options_;
+  TwDeviceInfo info_{};
+  std::vector<TwDeviceCode*> code_;  // by index in the module; nullptr: runs elsewhere
+  std::vector<TwDeviceMemory*> memory_;
+  TwDeviceMemory* arena_ = nullptr;
+  TwDeviceMemory* constants_ = nullptr;
+  TwDeviceSlice workspace_{};
+  std::map<int64_t, TwDeviceSlice> slices_;  // by tensor
+  std::map<const module::Launch*, BoundLaunch> launches_;
+};
+
+}  // namespace tilewright::runtime
+
+#endif  // DEPLOY_RUNTIME_DEVICE_PART_H_
