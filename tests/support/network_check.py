@@ -48,15 +48,14 @@ def command(*args):
     return done.stdout
 
 
-def build(model, threads, module, trials, compile_flags, folder):
+def build(model, target, label, module, trials, compile_flags, folder):
     """The module by default schedules, or tuned with some trials on a fleet of its own; facts for the row."""
-    target = f"native,threads={threads}"
     if trials == 0:
         summary = json.loads(command("compile", model, "--target", target, "-o", module, "--format", "json", *compile_flags))
         return {"kernels": len(summary["kernels"]), "launches": sum(k["uses"] for k in summary["kernels"])}
-    log = Path(folder) / f"tuner-{threads}.db"
+    log = Path(folder) / f"tuner-{label}.db"
     job = json.loads(command("tune", model, "--target", target, "--trials", trials, "--log", log, "--state-dir",
-                             Path(folder) / f"state-{threads}", "-o", module, "--format", "json"))
+                             Path(folder) / f"state-{label}", "-o", module, "--format", "json"))
     records = [json.loads(line) for line in command("log", "export", "--log", log).splitlines()]
     outcomes = Counter(r["outcome"] for r in records if r["accepted"])
     made_of = set(re.search(rb'"log_records":"([^"]*)"', Path(module).read_bytes())[1].decode().split(","))
@@ -66,22 +65,26 @@ def build(model, threads, module, trials, compile_flags, folder):
             "variants": dict(Counter(r["steps"].split(";")[0] for r in chosen.values() if r["steps"].startswith("variant ")))}
 
 
-def check(name, options, folder, compile_flags=(), trials=0):
-    """One network: compiles (or tunes) it for one and for two threads and runs each; a row of results."""
+PROCESSOR = {"1t": ("native,threads=1", 1), "2t": ("native,threads=2", 2)}
+
+
+def check(name, options, folder, compile_flags=(), trials=0, targets=None):
+    """One network: compiles (or tunes) it for each target (label: target, threads) and runs it; a row of results.
+    Without targets: this processor, one thread and two."""
     case = make_models(folder, name, *options) / name
     expected = expected_output(case)
     row = {"network": name, "options": " ".join(map(str, options)), "runs": []}
     inputs = []
     for path in sorted((case / "test_data_set_0").glob("input_*.pb")):
         inputs += ["--input", f"{TensorProto.FromString(path.read_bytes()).name}={path}"]
-    for threads in (1, 2):
-        module, out = Path(folder) / f"{name}-{threads}.tw", Path(folder) / f"out-{name}-{threads}"
+    for label, (target, threads) in (targets or PROCESSOR).items():
+        module, out = Path(folder) / f"{name}-{label}.tw", Path(folder) / f"out-{name}-{label}"
         start = time.monotonic()
-        facts = build(case / "model.onnx", threads, module, trials, compile_flags, folder)
+        facts = build(case / "model.onnx", target, label, module, trials, compile_flags, folder)
         seconds = time.monotonic() - start
         command("run", module, *inputs, "--threads", threads, "--repeat", 1, "--output-dir", out)
         norm, largest = errors(out / "output_0.pb", expected)
-        run = {"threads": threads, **facts, "compile_s": round(seconds, 2), "norm": norm, "max": largest}
+        run = {"label": label, "threads": threads, **facts, "compile_s": round(seconds, 2), "norm": norm, "max": largest}
         other = golden(name, options)
         if other:
             run["golden_norm"], run["golden_max"] = errors(out / "output_0.pb", other)
@@ -96,7 +99,7 @@ def text(row):
     parts = [f"{row['network']:10s} {row['options']:32s} {'ok' if row['good'] else 'WRONG'}"]
     for r in row["runs"]:
         made = f"{r['trials']} trials, {r['tuned']} tuned {r['variants']}" if "trials" in r else f"{r['launches']} launches"
-        parts.append(f"{r['threads']}t: {r['kernels']} kernels, {made}, {r['compile_s']} s, "
+        parts.append(f"{r['label']}: {r['kernels']} kernels, {made}, {r['compile_s']} s, "
                      f"norm {r['norm']:.2g} max {r['max']:.2g}"
                      + (f" golden {r['golden_norm']:.2g} {r['golden_max']:.2g}" if "golden_norm" in r else ""))
     return "  ".join(parts)

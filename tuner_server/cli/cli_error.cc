@@ -129,6 +129,7 @@ constexpr AdviceRow kAdvice[] = {
      "use a kernel with Landlock and namespaces for users, or add --allow-weak-sandbox if what is "
      "left is enough for this module"},
     {"run.sandbox.too_large", "run a module that you trust without --sandbox"},
+    {"run.sandbox.device", "run a module that you trust without --sandbox"},
     {"run.sandbox", "run it again; if it stays, report it with this text"},
     {"run.code",
      "do not trust the module: compile or fetch it again. --key FILE checks who released it, "
@@ -181,6 +182,9 @@ constexpr AdviceRow kAdvice[] = {
     {"artifact", "try again; if it stays, look at the server's log"},
     {"cli.stdout", "write to a place with room, or into a pipe whose reader stays"},
     {"cli.embedded.locked", "wait for the other one to end, or give --state-dir another folder"},
+    {"runtime.device.missing", "install the plug-in, or name its folder by TILEWRIGHT_PLUGIN_DIR"},
+    {"runtime.device.none", "install the device's driver, or compile for a kind that is here"},
+    {"runtime.load.devices", "compile the parts of the model into modules of their own"},
     {"cli.embedded.target",
      "tune for this machine (--target native), or give --server of a fleet that has such a device"},
     {"cli.embedded.job",

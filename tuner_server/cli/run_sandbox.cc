@@ -204,6 +204,13 @@ class SandboxHost final : public RunHost {
 
 absl::StatusOr<std::unique_ptr<RunHost>> LoadInSandbox(module::ModuleFile file, int threads,
                                                        bool allow_weak) {
+  for (const module::CodeObject& code : file.manifest().code) {
+    if (code.device.empty()) continue;
+    return support::Unimplemented(
+        "run.sandbox.device",
+        StrCat("expected code for the processor, found some for ", code.device,
+               ", whose driver needs more of the system than the sandbox permits"));
+  }
   return SandboxHost::Create(std::move(file), threads, allow_weak);
 }
 
