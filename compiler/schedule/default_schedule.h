@@ -27,6 +27,7 @@ struct BlockChoice {
   int64_t unroll = 0;        // steps of the innermost reduction loop; -1: all reduction loops
   bool swap_outer = false;   // tiles along rows outside of those along lanes, or the reverse
   int64_t parallel = 0;      // outer loops run in parallel together
+  int64_t threads = 0;       // of a group, on devices of groups and threads
   // Of a stage before a reduction: made anew in each turn of the reduction's first (1) or second
   // (2) outer loop of more than one turn, or in each use (kInlined).
   int place = 0;

@@ -27,7 +27,8 @@ class DefaultScheduler {
   void RunBound(int64_t max_group_threads);
 
  private:
-  int BindResults(const std::string& name);
+  std::vector<int> SplitTile(const BlockChoice& choice, std::vector<int>* loops);
+  int BindResults(const std::string& name, const BlockChoice& choice);
   void BindReduction(const std::string& name);
   bool Try(Step step) { return schedule_.Apply(step).ok(); }
   ir::Stmt BlockOf(std::string_view name) const {
@@ -100,7 +101,7 @@ class DefaultScheduler {
   Schedule& schedule_;
   const ir::Target& target_;
   const Choices& choices_;
-  int64_t group_threads_ = 1;
+  int64_t max_group_threads_ = 1;
   std::vector<std::string> done_, tiled_;
   std::vector<std::string> in_rows_;  // blocks placed within the last one's rows
 };

@@ -12,6 +12,7 @@
 
 #include "compiler/ir/target.h"
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/device_loader.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
@@ -187,7 +188,11 @@ absl::Status CheckRunsHere(const std::string& target) {
   TW_ASSIGN(const ir::Target parsed, ir::ParseTarget(target));
   const runtime::CpuInfo cpu = runtime::DetectCpu();
   std::string why;
-  if (parsed.kind != "cpu" || parsed.arch != cpu.arch) {
+  if (ir::FindGpu(parsed.kind) != nullptr) {
+    // Whether there is a device is for the agent's worker to find out: only that loads drivers.
+    const auto plugin = runtime::FindDevicePlugin(parsed.kind);
+    if (!plugin.ok()) why = support::Detail(plugin.status());
+  } else if (parsed.arch != cpu.arch) {
     why = "this machine is cpu,arch=" + cpu.arch;
   } else if (const auto missing = runtime::MissingFeatures(cpu, parsed.required_features);
              !missing.empty()) {
@@ -212,13 +217,14 @@ class EmbeddedFleet::Impl {
     }
   }
 
-  absl::Status Start() {
+  absl::Status Start(const std::string& device_kind) {
     TW_TRY(Add("tracker", {}, true));
     const std::string tracker = services_[0]->address();
     TW_TRY(Add("tuner", {"--tracker", tracker}, true));
     // It tests itself first; jobs can be submitted meanwhile.
     // The candidates are this user's own; a container may permit a part of the sandbox only.
-    TW_TRY(Add("agent", {"--tracker", tracker, "--device", "cpu", "--allow-weak-sandbox"}, false));
+    TW_TRY(Add("agent", {"--tracker", tracker, "--device", device_kind, "--allow-weak-sandbox"},
+               false));
     supervisor_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         for (size_t i = 0; i < services_.size(); ++i) {
@@ -269,8 +275,9 @@ absl::StatusOr<std::unique_ptr<EmbeddedFleet>> EmbeddedFleet::Start(
   TW_TRY(LinkLog(state_dir, options.log_path));
   // The tuner would find out by itself, but its words are in a log file.
   if (!options.log_path.empty()) TW_TRY(log::CheckLogIsFree(options.log_path));
+  TW_ASSIGN(const ir::Target target, ir::ParseTarget(options.target));
   auto impl = std::make_unique<Impl>(state_dir, *std::move(lock));
-  TW_TRY(impl->Start());
+  TW_TRY(impl->Start(target.kind));
   return std::unique_ptr<EmbeddedFleet>(new EmbeddedFleet(std::move(impl)));
 }
 

@@ -14,6 +14,7 @@ namespace tilewright::cli {
 struct EmbeddedOptions {
   std::string state_dir;  // empty: EmbeddedStateDir(log_path)
   std::string log_path;   // where the tuner keeps its log; empty: inside the state folder
+  std::string target;     // canonical; the fleet's one device is of its kind
 };
 
 // $XDG_STATE_HOME/tilewright/embedded (or ~/.local/state/...); one of its own per log file.

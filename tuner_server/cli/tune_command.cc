@@ -112,7 +112,7 @@ class Tuner {
       return support::InvalidArgument("cli.usage.detach", "--detach needs --server");
     }
     TW_TRY(CheckRunsHere(target_));
-    TW_ASSIGN(auto fleet, EmbeddedFleet::Start({options_.state_dir, options_.log_path}));
+    TW_ASSIGN(auto fleet, EmbeddedFleet::Start({options_.state_dir, options_.log_path, target_}));
     ServerClient client(fleet->address());
     TW_TRY(CancelLeftOvers(client));
     Say(StrCat("tuning on this machine, target ", target_, "; tuning log ",

@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Varia
   // The rules in order of preference: the first that describes a function makes its sketches, and
   // so do those that stand beside others.
   for (size_t v = 0; v < space->variants_.size(); ++v) {
-    for (const Rule& rule : Rules()) {
+    for (const Rule& rule : Rules(target)) {
       if (rule.of_variants != (v > 0)) continue;
       auto made = rule.make(space->variants_[v].function, target);
       if (made.empty()) continue;

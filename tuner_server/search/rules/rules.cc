@@ -3,6 +3,7 @@
 namespace tilewright::search {
 namespace {
 
+constexpr Rule kBoundRules[] = {{"bound_default", MakeBoundDefault}};
 constexpr Rule kRules[] = {
     {"around_default", MakeAroundDefault, /*of_variants=*/false, /*beside=*/true},
     {"split_reduction", MakeSplitReduction, /*of_variants=*/false, /*beside=*/true},
@@ -14,6 +15,9 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> Rules() { return kRules; }
+std::span<const Rule> Rules(const ir::Target& target) {
+  if (ir::FindGpu(target.kind) != nullptr) return kBoundRules;
+  return kRules;
+}
 
 }  // namespace tilewright::search

@@ -23,8 +23,8 @@ struct Rule {
   // Makes its sketches beside those of the first other rule that applies.
   bool beside = false;
 };
-// In order of preference.
-std::span<const Rule> Rules();
+// Those of the target's kind, in order of preference.
+std::span<const Rule> Rules(const ir::Target& target);
 
 // One reduction block, alone or followed by one element-wise consumer: multi-level tiles, the
 // reduction computed in registers within the consumer's tile (multi_level_tiling.cc).
@@ -34,6 +34,10 @@ std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& fu
 // values (around_default.cc).
 std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& function,
                                                        const ir::Target& target);
+// The default schedule of a device of groups and threads with its decisions as knobs
+// (bound_default.cc).
+std::vector<std::unique_ptr<Sketch>> MakeBoundDefault(const ir::Function& function,
+                                                      const ir::Target& target);
 // A long reduction to few results, in parts that threads share (split_reduction.cc).
 std::vector<std::unique_ptr<Sketch>> MakeSplitReduction(const ir::Function& function,
                                                         const ir::Target& target);
