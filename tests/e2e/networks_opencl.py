@@ -1,22 +1,39 @@
 #!/usr/bin/env python3
 """The seven networks, narrow and small, compiled for OpenCL with default schedules and run on the machine's
-device: the same bounds as on the processor (networks_quick.py)."""
+device: the same bounds as on the processor (networks_quick.py). DQN again from Python, and tuned by a real
+tracker, tuner and agent."""
 
+import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from fleet import run_checks, skip  # noqa: E402
-from network_check import NAMES, check, text  # noqa: E402
+from fleet import BUILD, PYTHON, ROOT, expected_output, make_models, run_checks, skip  # noqa: E402
+from network_check import MAX_NORM, NAMES, check, command, load, text  # noqa: E402
 from networks_quick import VARIANTS  # noqa: E402
 
+import numpy as np  # noqa: E402
+from onnx import TensorProto  # noqa: E402
+
 TARGETS = {"opencl": ("opencl", 1)}
+TRIALS = 12
+
+PROGRAM = """
+import sys, numpy as np, tilewright_runtime as tw
+from onnx import TensorProto, numpy_helper
+session = tw.Session(tw.Module(sys.argv[1]))
+x = numpy_helper.to_array(TensorProto.FromString(open(sys.argv[2], "rb").read()))
+for _ in range(2):
+    (y,) = session.run({sys.argv[4]: x}).values()
+np.save(sys.argv[3], y)
+"""
 
 
-def good(name, folder):
+def good(name, folder, trials=0):
     try:
-        row = check(name, VARIANTS[name], folder, targets=TARGETS)
+        row = check(name, VARIANTS[name], folder, trials=trials, targets=TARGETS)
     except AssertionError as error:
         if "runtime.device.none" in str(error):
             skip("no OpenCL device")
@@ -33,5 +50,24 @@ def checked(name):
     return run
 
 
+def from_python():
+    with tempfile.TemporaryDirectory(prefix="tilewright-networks-") as folder:
+        case = make_models(folder, "dqn", *VARIANTS["dqn"]) / "dqn"
+        module, out = Path(folder) / "dqn.tw", Path(folder) / "y.npy"
+        command("compile", case / "model.onnx", "--target", "opencl", "-o", module)
+        environment = dict(os.environ, TILEWRIGHT_RUNTIME_LIBRARY=str(BUILD / "lib/libtilewright_runtime.so"),
+                           PYTHONPATH=str(ROOT / "deploy/bindings/python"))
+        data = case / "test_data_set_0/input_0.pb"
+        name = TensorProto.FromString(data.read_bytes()).name
+        subprocess.run([PYTHON, "-c", PROGRAM, module, data, out, name], env=environment, check=True)
+        expected = load(expected_output(case))
+        assert np.linalg.norm(np.load(out) - expected) <= MAX_NORM * np.linalg.norm(expected)
+
+
+def tuned():
+    with tempfile.TemporaryDirectory(prefix="tilewright-networks-") as folder:
+        good("dqn", folder, trials=TRIALS)
+
+
 if __name__ == "__main__":
-    run_checks(*map(checked, NAMES))
+    run_checks(*map(checked, NAMES), from_python, tuned)
