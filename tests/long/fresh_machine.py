@@ -32,14 +32,22 @@ SOURCES = """deb {mirror} {suite} main
 deb {mirror} {suite}-updates main
 deb {security} {suite}-security main
 """
-# A private mount, process and host name space: whatever is left running or mounted ends with it.
+# What failed: a test program of ctest's list, a case of a script, a check of a script.
+FAILURE = re.compile(r"^\s*\d+ - (\S+) \((?:Failed|Timeout|SEGFAULT|Child aborted|Not Run).*$|^(?:FAIL|ERROR): (\S+)|^not ok\s+(\S+)"
+                     r"|^\[  FAILED  \] ([^\s,]+)", re.M)
+# A private mount, process and host name space: whatever is left running or mounted ends with it. The machine's
+# folder becomes the root by pivot_root: in a chroot the kernel refuses namespaces, and so the whole sandbox.
 ENTER = """set -e
+mount --bind {root} {root}
 mount -t proc proc {root}/proc
 mount --rbind /sys {root}/sys
 mount --rbind /dev {root}/dev
 mount -t tmpfs tmpfs {root}/dev/shm
 hostname fresh
-exec chroot {root} /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 {ci} \\
+cd {root}
+pivot_root . .
+umount -l .
+exec chroot . /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 {ci} \\
   /bin/bash -c {command}
 """
 
@@ -137,11 +145,12 @@ def run_command(name, root, log, ci):
         row["steps"].append({"step": what, "wall_s": round(next_wall - wall, 1),
                              "processor_s": round(next_used - used, 1)})
     text = "".join(output)
-    counts = COUNTS.search(text)
-    if counts:
-        row["passed"], row["failed"] = int(counts[1]), int(counts[2])
+    counts = COUNTS.findall(text)
+    if counts:  # the last is of the whole
+        row["passed"], row["failed"] = map(int, counts[-1])
         row["skipped"] = re.findall(r"^\s*\[SKIP\] (.*)$", text, re.M)
     if code != 0:
+        row["failures"] = sorted({"".join(names) for names in FAILURE.findall(text)})
         row["output"] = text[-6000:]
     return row
 
@@ -174,6 +183,8 @@ def main():
                 report["commands"].append(run_command(name, root, log, args.ci))
                 args.output.write_text(json.dumps(report, indent=1) + "\n")
                 if report["commands"][-1]["exit_code"] != 0:
+                    log.flush()
+                    print("log of all:", shutil.copy(log.name, tempfile.gettempdir() + "/tilewright-fresh-machine.log"))
                     break
     finally:
         if args.keep:
