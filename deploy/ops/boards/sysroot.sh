@@ -5,14 +5,15 @@
 #   deploy/ops/boards/sysroot.sh FOLDER            for arm64
 #   deploy/ops/boards/sysroot.sh FOLDER armhf      for another architecture of Debian
 #
-# Four packages, 3 MB to download. The C and C++ libraries come with the cross compiler.
+# Four packages, 3 MB to download. The C and C++ libraries come with the cross compiler. Exit code 75 if
+# the package mirror does not answer.
 set -euo pipefail
 
 PACKAGES=(libabsl-dev libprotobuf-dev libseccomp-dev nlohmann-json3-dev)
 ATTEMPTS=4
 
 if [[ $# -lt 1 || "$1" == -* ]]; then
-  sed -n '2,8s/^# \{0,1\}//p' "$0"
+  sed -n '2,9s/^# \{0,1\}//p' "$0"
   exit $(( $# == 1 ? 0 : 2 ))
 fi
 arch="${2:-arm64}"
@@ -44,7 +45,7 @@ for ((attempt = 1; ; ++attempt)); do
   if ((attempt == ATTEMPTS)); then
     tail -5 "$work/log" >&2
     echo "sysroot.sh: apt-get cannot fetch ${PACKAGES[*]} for $arch" >&2
-    exit 1
+    exit 75  # it may work later
   fi
   sleep 2
 done
