@@ -6,6 +6,7 @@
 #include "deploy/support/rng.h"
 #include "deploy/support/strings.h"
 #include "tests/support/random_ir.h"
+#include "tests/support/random_schedule.h"
 #include "tests/support/te_programs.h"
 
 namespace tilewright::tests {
@@ -21,10 +22,7 @@ using support::StrCat;
 constexpr int kSteps = 40;
 
 int AnyHandle(const Schedule& s, Handle::Kind kind, Rng* rng) {
-  std::vector<int> live;
-  for (size_t i = 0; i < s.handles().size(); ++i) {
-    if (!s.handles()[i].dead && s.handles()[i].kind == kind) live.push_back(static_cast<int>(i));
-  }
+  const std::vector<int> live = LiveHandles(s, kind);
   return live.empty() ? -1 : rng->Choice(live);
 }
 

@@ -21,17 +21,9 @@ using schedule::Steps;
 using support::Rng;
 using support::StrCat;
 
-std::vector<int> Live(const Schedule& s, Handle::Kind kind) {
-  std::vector<int> live;
-  for (size_t i = 0; i < s.handles().size(); ++i) {
-    if (!s.handles()[i].dead && s.handles()[i].kind == kind) live.push_back(static_cast<int>(i));
-  }
-  return live;
-}
-
 // Several loops: mostly of one block, in order or shuffled, mostly neighbours.
 std::vector<int> LoopChain(const Schedule& s, Rng* rng) {
-  std::vector<int> blocks = Live(s, Handle::Kind::kBlock);
+  std::vector<int> blocks = LiveHandles(s, Handle::Kind::kBlock);
   std::vector<int> loops = s.LoopsOf(rng->Choice(blocks));
   if (loops.size() < 2) return loops;
   size_t first = rng->Uniform(loops.size() - 1);
@@ -137,7 +129,8 @@ bool RandomStages(const Schedule& s, const std::vector<int>& loops, Rng* rng, St
 
 std::optional<Step> RandomStep(const Schedule& s, const StepRow& row, Rng* rng) {
   Step step{.kind = row.kind};
-  std::vector<int> loops = Live(s, Handle::Kind::kLoop), blocks = Live(s, Handle::Kind::kBlock);
+  std::vector<int> loops = LiveHandles(s, Handle::Kind::kLoop),
+                   blocks = LiveHandles(s, Handle::Kind::kBlock);
   if (loops.empty() || blocks.empty()) return std::nullopt;
   if (row.kind == StepKind::kTensorize) {
     return RandomTensorize(s, blocks, row.options[0].values, rng);
@@ -224,6 +217,14 @@ std::pair<Steps, ir::Function> Without(const std::vector<schedule::Variant>& var
 }
 
 }  // namespace
+
+std::vector<int> LiveHandles(const Schedule& s, Handle::Kind kind) {
+  std::vector<int> live;
+  for (size_t i = 0; i < s.handles().size(); ++i) {
+    if (!s.handles()[i].dead && s.handles()[i].kind == kind) live.push_back(static_cast<int>(i));
+  }
+  return live;
+}
 
 namespace {
 

@@ -29,6 +29,9 @@ struct RandomScheduleResult {
                        // result that does not verify; empty when all is well
 };
 
+// The blocks or the loops that steps may still name, in the order of their handles.
+std::vector<int> LiveHandles(const schedule::Schedule& s, schedule::Handle::Kind kind);
+
 // The function and its alternatives, as a schedule starts from them.
 std::vector<schedule::Variant> VariantsOf(const ir::Function& f,
                                           const RandomScheduleOptions& options);
