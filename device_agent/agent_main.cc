@@ -15,6 +15,7 @@
 #include "deploy/support/version.h"
 #include "device_agent/agent_enrolment.h"
 #include "device_agent/agent_loop.h"
+#include "device_agent/control_group.h"
 #include "device_agent/device_spec.h"
 #include "device_agent/host_state.h"
 
@@ -222,6 +223,11 @@ absl::StatusOr<std::string> AgentName(const AgentFlags& flags, const std::string
 }
 
 absl::Status Serve(const AgentFlags& flags, daemon::DaemonContext& context) {
+  // A machine's own bounds hold without: of the unit, of each process.
+  const auto divided = DivideControlGroup();
+  if (!divided.ok()) {
+    daemon::LogWarning("agent.control_group", {{"text", support::StatusText(divided.status())}});
+  }
   AgentLoopOptions options;
   options.state_dir = context.flags.state_dir;
   TW_ASSIGN(const std::string name, AgentName(flags, options.state_dir, context.flags.identity));

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@ namespace {
 // includes <linux/sched.h> as well).
 constexpr uint64_t kNamespaceFlags = 0x7E020000 | 0x00000080;
 constexpr uint64_t kThreadFlag = 0x00010000;
+constexpr uint64_t kSharedPages = MAP_SHARED | MAP_ANONYMOUS;
 
 // Beyond what strict allows. Files: Landlock decides which.
 constexpr std::array kDriverCalls = {
@@ -202,9 +204,12 @@ void AllowDriverCalls(SeccompFilter* filter) {
   filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(clone), When(0, SCMP_CMP_MASKED_EQ, kNamespaceFlags, 0));
 }
 
-void AskForProcesses(SeccompFilter* filter) {
+void AskAtGate(SeccompFilter* filter) {
   filter->AddAll(SCMP_ACT_NOTIFY, kProcessCalls);
   filter->Add(SCMP_ACT_NOTIFY, SCMP_SYS(clone), When(0, SCMP_CMP_MASKED_EQ, kThreadFlag, 0));
+  filter->Add(SCMP_ACT_NOTIFY, SCMP_SYS(memfd_create));
+  filter->Add(SCMP_ACT_NOTIFY, SCMP_SYS(mmap),
+              When(3, SCMP_CMP_MASKED_EQ, kSharedPages, kSharedPages));
 }
 
 }  // namespace tilewright::device_agent

@@ -2,6 +2,7 @@
 // device and its compiler need. Tables and rules of the filter; sandbox.h applies them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "device_agent/seccomp_filter.h"
 
 namespace tilewright::device_agent {
+
+// The most that one file of a driver may hold, in its scratch folder or in memory.
+inline constexpr int64_t kDriverFileBytes = int64_t{64} << 20;
 
 // Returns the device nodes of this machine that drivers of GPUs are known to use.
 std::vector<std::string> KnownDeviceNodes();
@@ -30,7 +34,7 @@ std::vector<unsigned> NodeGroups(const std::vector<std::string>& nodes);
 absl::Status DenyDriverCalls();
 // Extends a filter that kills by what the driver needs to load and compile.
 void AllowDriverCalls(SeccompFilter* filter);
-// Extends a filter that allows by a question at each call that starts a process (process_gate.h).
-void AskForProcesses(SeccompFilter* filter);
+// Extends a filter that allows by a question at each call that the worker decides (driver_gate.h).
+void AskAtGate(SeccompFilter* filter);
 
 }  // namespace tilewright::device_agent

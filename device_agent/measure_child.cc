@@ -25,9 +25,10 @@
 #include "deploy/support/frame_io.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "device_agent/driver_gate.h"
+#include "device_agent/driver_profile.h"
 #include "device_agent/measure_names.h"
 #include "device_agent/outside_seal.h"
-#include "device_agent/process_gate.h"
 #include "device_agent/referee.h"
 #include "device_agent/sandbox.h"
 
@@ -117,7 +118,7 @@ SandboxSpec SpecOf(const ChildJob& job, const std::string& scratch) {
   return spec;
 }
 
-[[noreturn]] void ChildMain(const ChildJob& job, const SandboxSpec& sandbox, ProcessGate* gate,
+[[noreturn]] void ChildMain(const ChildJob& job, const SandboxSpec& sandbox, DriverGate* gate,
                             OutputJudge* judge, pid_t parent, int reply, int go, int error) {
   setpgid(0, 0);
   // First the limits: the jail's descriptors are among those that ArrangeDescriptors closes.
@@ -200,7 +201,7 @@ class Watch {
     if (!reply_.OpenForPolling() || !error_.OpenForPolling() || !go_.Open()) {
       return tell_(NotMeasured("measure.child.pipe: no pipe"));
     }
-    ProcessGate* gate = gated() ? &gate_ : nullptr;
+    DriverGate* gate = gated() ? &gate_ : nullptr;
     const absl::Status opened = gated() ? gate_.Open() : absl::OkStatus();
     if (!opened.ok()) return tell_(NotMeasured(support::StatusText(opened)));
     started_ns_ = clock_.NowNs();
@@ -388,7 +389,7 @@ class Watch {
   size_t reply_total_ = 0;
   std::string error_text_;
   bool timed_out_ = false;
-  ProcessGate gate_;
+  DriverGate gate_{job_.memory_limit_bytes, kDriverFileBytes};
   bool sealed_ = false;
   OutputJudge own_judge_;
   OutputJudge* const judge_;

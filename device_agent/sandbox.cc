@@ -20,6 +20,7 @@
 #include "deploy/support/file.h"
 #include "deploy/support/sanitizers.h"
 #include "deploy/support/strings.h"
+#include "device_agent/control_group.h"
 #include "device_agent/driver_profile.h"
 #include "device_agent/landlock.h"
 #include "device_agent/probe_child.h"
@@ -37,10 +38,8 @@ using support::ErrnoError;
 using support::StrCat;
 using support::Unavailable;
 
-constexpr int64_t kOpenFiles = 64;
+constexpr int64_t kOpenFiles = 16;
 constexpr int64_t kDriverOpenFiles = 512;
-// Of one file that a driver writes to its scratch folder.
-constexpr int64_t kDriverFileBytes = int64_t{64} << 20;
 // Processes and threads of the user that the measuring process runs as, all together.
 constexpr int64_t kDriverProcesses = 1024;
 constexpr int64_t kStrictProcesses = 256;    // counted apart
@@ -219,6 +218,7 @@ absl::Status ApplyLimits(const SandboxSpec& spec, int parent) {
   // The worker and a change of the user took this away; without it the process cannot open its own
   // /proc/self/fd, from which code is loaded.
   prctl(PR_SET_DUMPABLE, 1);
+  RaiseOomScore(kCandidateOomScore);
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
     return ErrnoError(errno, "sandbox.limit.refused", "parent-death signal");
   }

@@ -6,7 +6,7 @@
 // (driver_profile.h); afterwards it can write no file and start no process. A fresh
 // single-threaded child applies the profile to itself before it loads a candidate's code, whose
 // constructors run on load. The parent does and checks what changes after loading (outside_seal.h,
-// process_gate.h).
+// driver_gate.h).
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,7 @@
 #include "deploy/support/protocol_revision.h"
 #include "deploy/support/sanitizers.h"
 #include "deploy/support/strings.h"
+#include "device_agent/control_group.h"
 #include "device_agent/fingerprint.h"
 #include "device_agent/measure_names.h"
 #include "device_agent/self_test.h"
@@ -128,6 +129,7 @@ absl::StatusOr<v1::WorkerReady> Supervisor::Hello(int64_t memory_limit_bytes, bo
 
 absl::StatusOr<v1::WorkerReady> Supervisor::StartWorker(bool describe) {
   Stop();
+  SweepWorkerGroups();
   support::ChildOptions options;
   options.program = options_.worker_path;
   if (!options_.bridge.empty()) {

@@ -26,6 +26,7 @@
 #include "deploy/support/protocol_revision.h"
 #include "deploy/support/strings.h"
 #include "deploy/support/version.h"
+#include "device_agent/control_group.h"
 #include "device_agent/cycle_counter.h"
 #include "device_agent/device_facts.h"
 #include "device_agent/device_probe.h"
@@ -141,6 +142,11 @@ class Worker {
     const absl::Status chosen = Choose(hello);
     if (!chosen.ok()) return Error("worker.device.refused", support::StatusText(chosen));
     memory_limit_bytes_ = hello.memory_limit_bytes();
+    if (!confined_) {
+      group_ = WorkerGroup::Enter();
+      RaiseOomScore(kWorkerOomScore);
+    }
+    const bool bounded = group_.has_value() && group_->Limit(memory_limit_bytes_);
     if (!Pin(hello)) return Error("worker.cores.refused", "the cores cannot be used");
     const runtime::CpuInfo cpu = runtime::DetectCpu();  // sees the cores it is pinned to
     threads_ = hello.threads() > 0 ? hello.threads() : cpu.cores_usable;
@@ -158,7 +164,8 @@ class Worker {
     Probe(kProbesAtStart);
     const absl::Status scratch = Confine();
     if (!scratch.ok()) return Error("worker.scratch", support::StatusText(scratch));
-    const SandboxProbe probe = ProbeSandbox(profile_, jail_);
+    SandboxProbe probe = ProbeSandbox(profile_, jail_);
+    if (bounded) probe.detail += ", control group";
     sandboxed_ = probe.sandboxed;
     landlock_ = probe.landlock;
     v1::WorkerReply reply;
@@ -344,6 +351,7 @@ class Worker {
   int64_t memory_limit_bytes_ = 0;
   int threads_ = 1;
   bool confined_ = false;
+  std::optional<WorkerGroup> group_;
   std::optional<support::TempDir> scratch_;  // of profile driver: the folder of scratch folders
   absl::StatusOr<std::unique_ptr<Jail>> jail_ =
       support::Unavailable("sandbox.namespace.refused", "not tried");

@@ -282,6 +282,9 @@ class StandardOutput(Safety):
             self.assertEqual(f.read(), self.made["module"])
 
 
+KERNELS = 120  # of the chain: seconds of compilation, to be interrupted in the middle of
+
+
 class Interrupts(Safety):
     """An interrupted compilation leaves nothing in TMPDIR; what a killed one left goes with the next."""
 
@@ -290,12 +293,12 @@ class Interrupts(Safety):
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, a command would rightly ignore it
         rng = numpy.random.default_rng(3)
         nodes, weights = [], []
-        for i in range(24):  # enough kernels to be interrupted in the middle
+        for i in range(KERNELS):
             weights.append(numpy_helper.from_array(
                 rng.standard_normal((64 + i, 65 + i)).astype(numpy.float32), "w%d" % i))
             nodes.append(onnx.helper.make_node("MatMul", ["x%d" % i, "w%d" % i], ["x%d" % (i + 1)]))
         value = onnx.helper.make_tensor_value_info
-        graph = onnx.helper.make_graph(nodes, "chain", [value("x0", 1, [1, 64])], [value("x24", 1, [1, 88])], weights)
+        graph = onnx.helper.make_graph(nodes, "chain", [value("x0", 1, [1, 64])], [value("x%d" % KERNELS, 1, [1, 64 + KERNELS])], weights)
         onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), self.path("long.onnx"))
         os.mkdir(self.path("tmp"))
 

@@ -24,8 +24,10 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/process.h"
 #include "deploy/support/strings.h"
+#include "device_agent/control_group.h"
 #include "device_agent/supervisor.h"
 #include "tests/support/measured_kernels.h"
+#include "tests/support/staged_programs.h"
 
 namespace tilewright::device_agent {
 namespace {
@@ -47,6 +49,13 @@ constexpr std::array<std::string_view, 12> kQuick = {
     "read_shadow",    "kill_parent",      "kill_by_pidfd", "trace_parent",
     "peek_at_parent", "exec_shell",       "fork_away",     "use_network",
     "remove_secret",  "many_descriptors", "speak_first",   "terminal_words"};
+
+constexpr std::array kAttacksInGroup = {
+#define ATTACK(attack)
+#define ATTACK_IN_GROUP(attack) #attack,
+#include "tests/support/attacks.def"
+#undef ATTACK
+};
 
 bool Wanted(std::string_view attack) {
   const char* which = getenv("TILEWRIGHT_ATTACKS");
@@ -213,21 +222,45 @@ TEST_P(AttackCorpus, EndsTypedAndHarmsNobody) {
   }
 }
 
+// By the group's account, most of what its processes ever had.
+int64_t PeakOfGroup() {
+  const auto own = support::ReadFile("/proc/self/cgroup", 4096);
+  const std::string path = own->substr(own->find("0::") + 3);
+  int64_t most = 0;
+  const std::string folder = "/sys/fs/cgroup" + support::DirName(std::string(support::Trim(path)));
+  for (const std::string& name : *support::ListDir(folder)) {
+    if (!name.starts_with("worker-")) continue;
+    const auto text = support::ReadFile(StrCat(folder, "/", name, "/memory.peak"), 4096);
+    most = std::max(most, support::ParseInt64(support::Trim(text.value_or(""))).value_or(0));
+  }
+  return most;
+}
+
+TEST_P(AttackCorpus, AControlGroupBoundsAllProcessesTogether) {
+  const auto divided = DivideControlGroup();
+  ASSERT_TRUE(divided.ok()) << divided.status();
+  if (!*divided) GTEST_SKIP() << "[SKIP] no control group was delegated (see tests/long/units.py)";
+  Start();
+  if (IsSkipped() || HasFatalFailure()) return;
+  for (const char* attack : kAttacksInGroup) Try(attack, 'L');
+  EXPECT_EQ(worker_->restarts(), 0);
+  EXPECT_LE(PeakOfGroup(), 2 * kMemoryLimit + (int64_t{512} << 20));
+  EXPECT_GT(PeakOfGroup(), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Profiles, AttackCorpus, ::testing::Values("strict", "driver"),
                          [](const auto& info) { return std::string(info.param); });
 
 // The same by an ordinary user, as whom the packaged units run the agent.
 TEST(AttackCorpusOfAUser, EndsTypedAndHarmsNobody) {
   if (geteuid() != 0) GTEST_SKIP() << "[SKIP] this is an ordinary user already";
-  std::array<char, 4096> self{};
-  ASSERT_GT(readlink("/proc/self/exe", self.data(), self.size() - 1), 0);
+  const tests::StagedPrograms programs({"attack_corpus_test", "tilewright-worker"});
   support::ChildOptions options;
   options.program = "/usr/bin/setpriv";
-  options.args = {"--reuid=65534", "--regid=65534", "--clear-groups", self.data(),
-                  "--gtest_filter=*AttackCorpus.*"};
+  options.args = {"--reuid=65534", "--regid=65534", "--clear-groups",
+                  programs.Path("attack_corpus_test"), "--gtest_filter=*AttackCorpus.*"};
   options.env = {{"HOME", "/tmp"}};
   if (!support::FileExists(options.program)) GTEST_SKIP() << "[SKIP] there is no setpriv";
-  if (access(self.data(), R_OK | X_OK) != 0) GTEST_SKIP() << "[SKIP] not readable by others";
   const auto child = support::Child::Start(options);
   ASSERT_TRUE(child.ok()) << child.status();
   const auto ended = (*child)->Wait(30 * 60 * 1000);

@@ -24,6 +24,7 @@
 #include "device_agent/supervisor.h"
 #include "tests/support/measured_kernels.h"
 #include "tests/support/sandbox_attacks.h"
+#include "tests/support/staged_programs.h"
 
 namespace tilewright::device_agent {
 namespace {
@@ -88,7 +89,10 @@ class SandboxAttackTest : public ::testing::TestWithParam<Case> {
     return *host;
   }
   static void SetUpTestSuite() { umask(077); }  // as daemons do
-  static void TearDownTestSuite() { hosts_.clear(); }
+  static void TearDownTestSuite() {
+    hosts_.clear();
+    programs_.reset();
+  }
 
   static Host Start(const std::string& profile, bool root) {
     Host host;
@@ -103,8 +107,12 @@ class SandboxAttackTest : public ::testing::TestWithParam<Case> {
     options.allow_weak_sandbox = true;  // then the test says what is missing
     const uid_t user = root || geteuid() != 0 ? geteuid() : kOrdinaryUser;
     if (user != geteuid()) {
+      if (programs_ == nullptr) {
+        programs_ =
+            std::make_unique<tests::StagedPrograms>(std::vector<std::string>{"tilewright-worker"});
+      }
       options.bridge = StrCat("exec setpriv --reuid=", user, " --regid=", user,
-                              " --clear-groups -- ", options.worker_path);
+                              " --clear-groups -- ", programs_->Path("tilewright-worker"));
     }
     host.supervisor = std::make_unique<Supervisor>(options);
     const auto ready = host.supervisor->Start();
@@ -158,7 +166,10 @@ class SandboxAttackTest : public ::testing::TestWithParam<Case> {
 
  private:
   static std::map<std::pair<std::string, bool>, std::unique_ptr<Host>> hosts_;
+  static std::unique_ptr<tests::StagedPrograms> programs_;  // for the ordinary user
 };
+
+std::unique_ptr<tests::StagedPrograms> SandboxAttackTest::programs_;
 
 std::map<std::pair<std::string, bool>, std::unique_ptr<SandboxAttackTest::Host>>
     SandboxAttackTest::hosts_;

@@ -369,7 +369,7 @@ static void much_memory(void) {
     if (i == 1024) Loot("a gibibyte", 10);
   }
 }
-static void much_shared_memory(void) { /* pages that no address space has to hold */
+static void much_file_memory(void) { /* pages that no address space has to hold */
   static char block[1 << 20];
   for (int i = 0; i < 12; ++i) {
     const int fd = memfd_create("hoard", 0);
@@ -379,6 +379,23 @@ static void much_shared_memory(void) { /* pages that no address space has to hol
     }
   }
   Loot("768 MiB of files", 16);
+}
+static void much_shared_memory(void) { /* pages that are no process's data */
+  for (int i = 0; i < 12; ++i) {
+    char* block = mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) return;
+    memset(block, 1, 64 << 20);
+  }
+  Loot("768 MiB of shared pages", 23);
+}
+static void many_hoarders(void) { /* 2.4 GB */
+  for (int i = 0; i < 8; ++i) {
+    if (fork() != 0) continue;
+    char* block = mmap(NULL, 300 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block != MAP_FAILED) memset(block, 1, 300 << 20);
+    for (;;) pause();
+  }
+  sleep(2);
 }
 static void many_descriptors(void) {
   while (dup(2) >= 0) continue;
@@ -431,6 +448,7 @@ struct Attack {
 };
 static const struct Attack attacks[] = {
 #define ATTACK(attack) {#attack, attack},
+#define ATTACK_IN_GROUP(attack) {#attack, attack},
 #include "tests/support/attacks.def"
 #undef ATTACK
 };

@@ -16,26 +16,31 @@ namespace {
 constexpr uint64_t kSeed = 7;
 constexpr uint64_t kMaxCode = 16 << 20;
 
-std::string Code(int constructor) {
-  const char* path = constructor == 0   ? TILEWRIGHT_TEST_MEASURED
-                     : constructor == 1 ? TILEWRIGHT_TEST_MEASURED_1
-                                        : TILEWRIGHT_TEST_MEASURED_2;
-  absl::StatusOr<std::string> code = support::ReadFile(path, kMaxCode);
+// Of the build tree of this program, wherever that was copied to.
+std::string Library(const char* name) {
+  const std::string folder = support::DirName(*support::SelfExeDir());
+  absl::StatusOr<std::string> code =
+      support::ReadFile(support::StrCat(folder, "/lib/", name), kMaxCode);
   TW_CHECK(code.ok()) << support::StatusText(code.status());
   return *std::move(code);
+}
+
+std::string Code(int constructor) {
+  return Library(constructor == 0   ? TILEWRIGHT_TEST_MEASURED
+                 : constructor == 1 ? TILEWRIGHT_TEST_MEASURED_1
+                                    : TILEWRIGHT_TEST_MEASURED_2);
 }
 
 }  // namespace
 
 std::string AttackCode(const std::string& attack, char when, const std::string& secret_file,
                        int64_t victim) {
-  absl::StatusOr<std::string> code = support::ReadFile(TILEWRIGHT_TEST_ATTACKS, kMaxCode);
-  TW_CHECK(code.ok()) << support::StatusText(code.status());
-  const size_t at = code->find("TWATTACK");
+  std::string code = Library(TILEWRIGHT_TEST_ATTACKS);
+  const size_t at = code.find("TWATTACK");
   std::string order = support::StrCat(std::string(1, when), attack);
   for (const std::string& word : {secret_file, support::StrCat(victim)}) order += '\0' + word;
   TW_CHECK(at != std::string::npos && order.size() < 500);
-  return code->replace(at + 8, order.size(), order);
+  return code.replace(at + 8, order.size(), order);
 }
 
 std::string KernelModule(const std::string& kernel, const KernelOptions& options) {
