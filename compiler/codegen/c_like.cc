@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/codegen/c_like_expr.h"
+#include "compiler/codegen/index_width.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -134,7 +135,7 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
     return support::FailedPrecondition(StrCat("codegen.", dialect_.name, ".not_flat"),
                                        StrCat("expected a function of stage flat, found ", f.name));
   }
-  expr_.StartKernel();
+  expr_.StartKernel(FitsInt32(f));
   Signature(f);
   barrier_ = ReadsItsGlobalWrites(f) ? dialect_.global_barrier : dialect_.barrier;
   indent_ = 1;
@@ -158,12 +159,14 @@ void CEmitter::EmitBraced(std::string_view head, const Stmt& body) {
 
 void CEmitter::EmitFor(const Stmt& s) {
   std::string type = expr_.TypeOf(s->var->dtype);
+  expr_.SetRange(s->var, s->range);
   if (ir::IsBound(s->for_kind)) {  // no loop: the launch has the iterations
     std::string_view form =
         ir::IsBlockAxis(s->for_kind) ? dialect_.block_index : dialect_.thread_index;
     std::string axis(1, dialect_.axis_names[static_cast<size_t>(ir::AxisOf(s->for_kind))]);
     std::string name = expr_.Declare(s->var.get(), s->var->name);
-    Line(StrCat("const ", type, " ", name, " = ", Replaced(std::string(form), "%", axis), ";"));
+    Line(StrCat("const ", type, " ", name, " = (", type, ")",
+                Replaced(std::string(form), "%", axis), ";"));
     return Emit(s->body);
   }
   if (s->for_kind == ir::ForKind::kVectorized || s->for_kind == ir::ForKind::kUnrolled)
@@ -187,19 +190,27 @@ void CEmitter::EmitStore(const Stmt& s) {
         StrCat(expr_.Element(s->buffer, index, 0), " = ", expr_.Lane(s->value, 0), ";");
     return Line(s->mask == nullptr ? store : StrCat("if (", expr_.Lane(s->mask, 0), ") ", store));
   }
-  if (s->mask == nullptr) {
-    std::optional<std::string> run = expr_.Run(s->buffer, index), value = expr_.Vector(s->value);
-    if (run.has_value() && value.has_value())
+  const std::optional<std::string> value = expr_.Vector(s->value);
+  if (s->mask == nullptr && value.has_value()) {
+    if (const auto whole = expr_.Register(s->buffer, index))
+      return Line(StrCat(*whole, " = ", *value, ";"));
+    if (const auto run = expr_.Run(s->buffer, index))
       return Line(StrCat("vstore", lanes, "(", *value, ", 0, ", *run, ");"));
   }
   // Lane by lane; all values before the first store.
   std::vector<std::string> values;
-  std::string type = expr_.TypeOf(s->value->dtype.Element());
+  const ir::DType element = s->value->dtype.Element();
   Line("{");
   ++indent_;
-  for (int i = 0; i < lanes; ++i) {
+  if (value.has_value()) {
+    const std::string all = expr_.Temporary("lanes");
+    Line(StrCat("const ", expr_.TypeOf(s->value->dtype), " ", all, " = ", *value, ";"));
+    for (int i = 0; i < lanes; ++i) values.push_back(StrCat(all, Component(i)));
+  }
+  for (int i = static_cast<int>(values.size()); i < lanes; ++i) {
     values.push_back(expr_.Temporary("lane"));
-    Line(StrCat("const ", type, " ", values.back(), " = ", expr_.Lane(s->value, i), ";"));
+    Line(StrCat("const ", expr_.TypeOf(element), " ", values.back(), " = ", expr_.Lane(s->value, i),
+                ";"));
   }
   for (int i = 0; i < lanes; ++i) {
     std::string store = StrCat(expr_.Element(s->buffer, index, i), " = ", values[i], ";");
@@ -216,7 +227,11 @@ void CEmitter::EmitAlloc(const Stmt& s) {
     case ir::Scope::kLocal:
       Line("{");
       ++indent_;
-      Line(StrCat(Array(s->buffer), ";"));
+      if (const auto variables = expr_.Promote(s->buffer, s->body)) {
+        for (const std::string& variable : *variables) Line(variable + ";");
+      } else {
+        Line(StrCat(Array(s->buffer), ";"));
+      }
       Emit(s->body);
       --indent_;
       return Line("}");
@@ -240,6 +255,7 @@ void CEmitter::Emit(const Stmt& s) {
       return;
     case StmtKind::kLet: {
       std::string value = expr_.Lane(s->value, 0), type = expr_.TypeOf(s->var->dtype);
+      expr_.SetValue(s->var, s->value);
       Line("{");
       ++indent_;
       Line(StrCat("const ", type, " ", expr_.Declare(s->var.get(), s->var->name), " = ", value,

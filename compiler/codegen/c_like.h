@@ -17,19 +17,23 @@ struct CDialect {
   std::string_view name;                       // of error slugs: codegen.<name>.<reason>
   std::string_view prologue;                   // first lines of the text
   std::string_view kernel, global, shared;     // qualifiers, with a blank at the end
-  std::string_view block_index, thread_index;  // `%` stands for the axis: 0 1 2 or x y z
+  std::string_view block_index, thread_index;  // `%` stands for the axis: 0 1 2 or x y z; of any
+                                               // integer type
   std::string_view axis_names;                 // what replaces it: "012" or "xyz"
   std::string_view barrier;                    // a statement: orders shared memory
   std::string_view global_barrier;             // orders global memory, too
   std::string_view group_size;                 // attribute of a kernel; %x %y %z
   // Scalar types in the order i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64; empty: not supported.
   std::string_view types[11];
-  bool vector_memory;  // has vloadN and vstoreN, and arithmetic on vectors
+  // Has vectors of 2, 4, 8 and 16 lanes as OpenCL C does: vloadN, vstoreN, arithmetic, builtin
+  // functions, convert_, select, components .s0 to .sf.
+  bool vectors;
 };
 
 // One text with a kernel for each function, named like it. The parameters of a kernel are the size
-// parameters (64-bit integers), then pointers to the buffers, in the function's order. Same input,
-// same bytes.
+// parameters (64-bit integers), then pointers to the buffers, in the function's order. Indices are
+// 32-bit integers in a kernel where that is enough (index_width.h). Private buffers whose indices
+// are constant become variables, one for each vector. Same input, same bytes.
 absl::StatusOr<std::string> EmitC(const std::vector<ir::Function>& kernels,
                                   const CDialect& dialect);
 

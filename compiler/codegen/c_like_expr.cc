@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "compiler/codegen/linear_index.h"
 #include "compiler/ir/type_rules.h"
 #include "deploy/support/strings.h"
 
@@ -42,9 +43,34 @@ int TypeIndex(DType t) {
 
 bool IsVectorWidth(int lanes) { return lanes == 2 || lanes == 4 || lanes == 8 || lanes == 16; }
 
+// Functions of floats, of one lane or of vectors.
+std::string_view FunctionName(ir::Intrinsic intrinsic) {
+  struct Row {
+    ir::Intrinsic intrinsic;
+    std::string_view text;
+  };
+  static constexpr Row kRows[] = {
+      {ir::Intrinsic::kFma, "fma"},   {ir::Intrinsic::kExp, "exp"},
+      {ir::Intrinsic::kLog, "log"},   {ir::Intrinsic::kSqrt, "sqrt"},
+      {ir::Intrinsic::kTanh, "tanh"}, {ir::Intrinsic::kErf, "erf"},
+      {ir::Intrinsic::kAbs, "fabs"},  {ir::Intrinsic::kFloor, "floor"},
+      {ir::Intrinsic::kCeil, "ceil"}, {ir::Intrinsic::kRoundEven, "rint"},
+      {ir::Intrinsic::kPow, "pow"},
+  };
+  for (const Row& row : kRows) {
+    if (row.intrinsic == intrinsic) return row.text;
+  }
+  return "";
+}
+
 }  // namespace
 
-void CExpressions::StartKernel() {
+std::string Component(int lane) { return StrCat(".s", std::string(1, "0123456789abcdef"[lane])); }
+
+void CExpressions::StartKernel(bool narrow) {
+  narrow_ = narrow;
+  bounds_ = {};
+  registers_.clear();
   names_.clear();
   taken_.clear();
   for (std::string_view word : kReserved) taken_.insert(std::string(word));
@@ -72,6 +98,7 @@ std::string CExpressions::TypeOf(DType type) {
   DType element = type.Element();
   uses_double_ |= element == ir::kF64;
   uses_half_ |= element == ir::kF16;
+  if (narrow_ && element == ir::kI64) element = ir::kI32;
   int index = element.is_bool() ? TypeIndex(ir::kI32) : TypeIndex(element);
   std::string text(index < 0 ? "" : dialect_.types[index]);
   if (text.empty()) Fail(StrCat("type ", ir::TypeName(type)));
@@ -93,16 +120,17 @@ std::string CExpressions::Constant(const Expr& e) {
   DType t = e->dtype;
   if (e->kind == ExprKind::kIntImm) {
     if (t.is_bool()) return e->int_value != 0 ? "1" : "0";
-    if (t == ir::kI64) {
+    if (t == ir::kI64 && !narrow_) {
       // The smallest value has no literal.
       if (e->int_value == INT64_MIN) return "(-9223372036854775807L - 1L)";
       std::string text = StrCat(e->int_value, "L");
       return e->int_value < 0 ? StrCat("(", text, ")") : text;
     }
+    if (t == ir::kI64 && e->int_value >= 0) return std::to_string(e->int_value);
     bool is_unsigned = t.code == TypeCode::kUInt;
     std::string text = is_unsigned
                            ? StrCat(static_cast<uint64_t>(e->int_value), t.bits == 64 ? "UL" : "U")
-                       : t.bits == 32 && e->int_value == INT32_MIN ? "-2147483647 - 1"
+                       : t.bits >= 32 && e->int_value == INT32_MIN ? "-2147483647 - 1"
                                                                    : std::to_string(e->int_value);
     return StrCat("((", TypeOf(t), ")(", text, "))");
   }
@@ -123,12 +151,15 @@ std::string CExpressions::Constant(const Expr& e) {
 
 // Integers wrap: signed ones of 32 bits through their unsigned type, narrower ones by a cast.
 // 64-bit integers are indices, which do not overflow.
-std::string CExpressions::IntBinary(ExprKind kind, DType type, const std::string& a,
-                                    const std::string& b) {
+std::string CExpressions::IntBinary(const Expr& e, const std::string& a, const std::string& b) {
+  const ExprKind kind = e->kind;
+  const DType type = e->args[0]->dtype.Element();
   std::string op(ir::KindText(kind));
   if (kind == ExprKind::kFloorDiv || kind == ExprKind::kFloorMod) {
-    bool is_unsigned = type.code == TypeCode::kUInt;
-    if (is_unsigned) return StrCat("(", a, kind == ExprKind::kFloorDiv ? " / " : " % ", b, ")");
+    const bool plain =
+        type.code == TypeCode::kUInt || (analysis::EvalInterval(e->args[0], bounds_).min >= 0 &&
+                                         analysis::EvalInterval(e->args[1], bounds_).min > 0);
+    if (plain) return StrCat("(", a, kind == ExprKind::kFloorDiv ? " / " : " % ", b, ")");
     return StrCat(Helper(kind == ExprKind::kFloorDiv ? "floordiv" : "floormod", type), "(", a, ", ",
                   b, ")");
   }
@@ -155,7 +186,7 @@ std::string CExpressions::Binary(const Expr& e, int lane) {
   bool plain = ir::IsComparison(e->kind) || e->kind == ExprKind::kAnd || e->kind == ExprKind::kOr ||
                operand.is_float();
   if (plain) return StrCat("(", a, " ", ir::KindText(e->kind), " ", b, ")");
-  return IntBinary(e->kind, operand, a, b);
+  return IntBinary(e, a, b);
 }
 
 std::string CExpressions::CastTo(DType to, DType from, const std::string& value) {
@@ -168,32 +199,56 @@ std::string CExpressions::CastTo(DType to, DType from, const std::string& value)
 }
 
 std::string CExpressions::CallText(const Expr& e, int lane) {
-  struct Row {
-    ir::Intrinsic intrinsic;
-    std::string_view text;
-  };
-  static constexpr Row kRows[] = {
-      {ir::Intrinsic::kFma, "fma"},   {ir::Intrinsic::kExp, "exp"},
-      {ir::Intrinsic::kLog, "log"},   {ir::Intrinsic::kSqrt, "sqrt"},
-      {ir::Intrinsic::kTanh, "tanh"}, {ir::Intrinsic::kErf, "erf"},
-      {ir::Intrinsic::kAbs, "fabs"},  {ir::Intrinsic::kFloor, "floor"},
-      {ir::Intrinsic::kCeil, "ceil"}, {ir::Intrinsic::kRoundEven, "rint"},
-      {ir::Intrinsic::kPow, "pow"},
-  };
   std::string args;
   for (const Expr& a : e->args) args += (args.empty() ? "" : ", ") + Lane(a, lane);
   if (e->intrinsic == ir::Intrinsic::kAbs && e->dtype.is_int()) {
     return StrCat("((", TypeOf(e->dtype.Element()), ")abs(", args, "))");
   }
-  for (const Row& row : kRows) {
-    if (row.intrinsic == e->intrinsic) return StrCat(row.text, "(", args, ")");
-  }
+  const std::string_view name = FunctionName(e->intrinsic);
+  if (!name.empty()) return StrCat(name, "(", args, ")");
   Fail(StrCat("intrinsic ", ir::IntrinsicText(e->intrinsic)));
   return "0";
 }
 
 std::string CExpressions::Element(const ir::Buffer& buffer, const Expr& index, int lane) {
-  return StrCat(NameOf(buffer.get()), "[", Lane(index, lane), "]");
+  const auto found = registers_.find(buffer.get());
+  if (found == registers_.end()) return StrCat(NameOf(buffer.get()), "[", Lane(index, lane), "]");
+  LocalSlot elements;
+  ConstantElements(index, &elements);
+  const SlotPlan& plan = found->second.plan;
+  const SlotPlan::Place place = plan.elements.at(elements[static_cast<size_t>(lane)]);
+  const auto slot = static_cast<size_t>(place.slot);
+  return StrCat(found->second.names[slot],
+                plan.slots[slot].size() == 1 ? "" : Component(place.lane));
+}
+
+std::optional<std::vector<std::string>> CExpressions::Promote(const ir::Buffer& buffer,
+                                                              const ir::Stmt& body) {
+  Registers registers{PlanSlots(buffer, body, /*outlined_loops=*/false), {}};
+  bool promotable = registers.plan.promotable && !buffer->dtype.is_bool();
+  for (const LocalSlot& slot : registers.plan.slots) {
+    const auto lanes = static_cast<int>(slot.size());
+    promotable = promotable && (lanes == 1 || (dialect_.vectors && IsVectorWidth(lanes)));
+  }
+  if (!promotable) return std::nullopt;
+  std::vector<std::string> declarations;
+  for (const LocalSlot& slot : registers.plan.slots) {
+    registers.names.push_back(Temporary(buffer->name));
+    declarations.push_back(StrCat(TypeOf(buffer->dtype.WithLanes(static_cast<int>(slot.size()))),
+                                  " ", registers.names.back()));
+  }
+  registers_[buffer.get()] = std::move(registers);
+  return declarations;
+}
+
+std::optional<std::string> CExpressions::Register(const ir::Buffer& buffer,
+                                                  const Expr& index) const {
+  const auto found = registers_.find(buffer.get());
+  LocalSlot elements;
+  if (found == registers_.end() || !ConstantElements(index, &elements)) return std::nullopt;
+  const auto slot = static_cast<size_t>(found->second.plan.elements.at(elements[0]).slot);
+  if (found->second.plan.slots[slot] != elements) return std::nullopt;
+  return found->second.names[slot];
 }
 
 std::string CExpressions::Lane(const Expr& e, int lane) {
@@ -232,36 +287,98 @@ std::string CExpressions::Lane(const Expr& e, int lane) {
 }
 
 std::optional<std::string> CExpressions::Run(const ir::Buffer& buffer, const Expr& index) {
-  bool run = dialect_.vector_memory && index->kind == ExprKind::kRamp &&
-             ir::IsInt(index->args[1], 1) && IsVectorWidth(index->dtype.lanes) &&
-             !buffer->dtype.is_bool();
+  bool run = dialect_.vectors && index->kind == ExprKind::kRamp && ir::IsInt(index->args[1], 1) &&
+             IsVectorWidth(index->dtype.lanes) && !buffer->dtype.is_bool() &&
+             !registers_.contains(buffer.get());
   if (!run) return std::nullopt;
   return StrCat(NameOf(buffer.get()), " + ", Lane(index->args[0], 0));
 }
 
+bool CExpressions::HasVectors(DType type) const {
+  return dialect_.vectors && IsVectorWidth(type.lanes) && !type.is_bool();
+}
+
 std::optional<std::string> CExpressions::Vector(const Expr& e) {
-  if (!dialect_.vector_memory || !IsVectorWidth(e->dtype.lanes) || !e->dtype.is_float())
-    return std::nullopt;
+  if (!HasVectors(e->dtype)) return std::nullopt;
+  if (std::optional<std::string> value = VectorOf(e)) return value;
+  std::string lanes;
+  for (int i = 0; i < e->dtype.lanes; ++i) lanes += (i == 0 ? "" : ", ") + Lane(e, i);
+  return StrCat("((", TypeOf(e->dtype), ")(", lanes, "))");
+}
+
+std::optional<std::string> CExpressions::VectorOf(const Expr& e) {
   switch (e->kind) {
     case ExprKind::kBroadcast:
       return StrCat("((", TypeOf(e->dtype), ")(", Lane(e->args[0], 0), "))");
-    case ExprKind::kLoad: {
-      if (e->mask != nullptr) return std::nullopt;
-      std::optional<std::string> run = Run(e->buffer, e->args[0]);
-      if (!run.has_value()) return std::nullopt;
-      return StrCat("vload", static_cast<int>(e->dtype.lanes), "(0, ", *run, ")");
+    case ExprKind::kLoad:
+      return VectorLoad(e);
+    case ExprKind::kSelect: {
+      // A condition of one value chooses as it does in C; one of each lane would evaluate both.
+      if (e->args[0]->kind != ExprKind::kBroadcast) return std::nullopt;
+      return StrCat("(", Lane(e->args[0], 0), " ? ", *Vector(e->args[1]), " : ",
+                    *Vector(e->args[2]), ")");
     }
+    case ExprKind::kCast:
+      return VectorCast(e);
+    case ExprKind::kCall:
+      return VectorCall(e);
+    default:
+      return VectorBinary(e);
+  }
+}
+
+std::optional<std::string> CExpressions::VectorLoad(const Expr& e) {
+  if (e->mask != nullptr && e->mask->kind != ExprKind::kBroadcast) return std::nullopt;
+  std::optional<std::string> value = Register(e->buffer, e->args[0]);
+  if (const auto run = Run(e->buffer, e->args[0]))
+    value = StrCat("vload", static_cast<int>(e->dtype.lanes), "(0, ", *run, ")");
+  if (!value.has_value() || e->mask == nullptr) return value;
+  return StrCat("(", Lane(e->mask, 0), " ? ", *value, " : ((", TypeOf(e->dtype), ")(0)))");
+}
+
+std::optional<std::string> CExpressions::VectorBinary(const Expr& e) {
+  const DType type = e->dtype.Element();
+  const bool is_i32 = type == ir::kI32;
+  if (e->args.size() != 2 || (!type.is_float() && !is_i32)) return std::nullopt;
+  const auto operand = [&](size_t i) { return *Vector(e->args[i]); };
+  switch (e->kind) {
+    case ExprKind::kDiv:
+      if (is_i32) return std::nullopt;
+      [[fallthrough]];
     case ExprKind::kAdd:
     case ExprKind::kSub:
-    case ExprKind::kMul:
-    case ExprKind::kDiv: {
-      std::optional<std::string> a = Vector(e->args[0]), b = Vector(e->args[1]);
-      if (!a.has_value() || !b.has_value()) return std::nullopt;
-      return StrCat("(", *a, " ", ir::KindText(e->kind), " ", *b, ")");
+    case ExprKind::kMul: {
+      if (!is_i32) return StrCat("(", operand(0), " ", ir::KindText(e->kind), " ", operand(1), ")");
+      // Signed integers wrap through their unsigned type.
+      const std::string lanes = std::to_string(e->dtype.lanes);
+      return StrCat("as_int", lanes, "(as_uint", lanes, "(", operand(0), ") ",
+                    ir::KindText(e->kind), " as_uint", lanes, "(", operand(1), "))");
+    }
+    case ExprKind::kMin:
+    case ExprKind::kMax: {  // the second operand where one is no number
+      const std::string a = operand(0), b = operand(1);
+      return StrCat("select(", b, ", ", a, ", ", a, e->kind == ExprKind::kMin ? " < " : " > ", b,
+                    ")");
     }
     default:
       return std::nullopt;
   }
+}
+
+// To floats, and to wider integers: all that every lane may be.
+std::optional<std::string> CExpressions::VectorCast(const Expr& e) {
+  const DType from = e->args[0]->dtype.Element(), to = e->dtype.Element();
+  const bool widens = from.is_int() && to.is_int() && from.bits < to.bits;
+  if (from.is_bool() || (!to.is_float() && !widens)) return std::nullopt;
+  return StrCat("convert_", TypeOf(e->dtype), "(", *Vector(e->args[0]), ")");
+}
+
+std::optional<std::string> CExpressions::VectorCall(const Expr& e) {
+  const std::string_view name = FunctionName(e->intrinsic);
+  if (name.empty() || !e->dtype.is_float()) return std::nullopt;
+  std::string args;
+  for (const Expr& a : e->args) args += (args.empty() ? "" : ", ") + *Vector(a);
+  return StrCat(name, "(", args, ")");
 }
 
 }  // namespace tilewright::codegen

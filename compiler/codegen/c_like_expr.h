@@ -7,29 +7,47 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
+#include "compiler/analysis/bounds.h"
 #include "compiler/codegen/c_like.h"
+#include "compiler/codegen/local_slots.h"
 
 namespace tilewright::codegen {
+
+// What follows a vector's name for one of its lanes.
+std::string Component(int lane);
 
 class CExpressions {
  public:
   explicit CExpressions(const CDialect& dialect) : dialect_(dialect) {}
 
-  // Names are unique in a kernel and no words of C.
-  void StartKernel();
+  // Names are unique in a kernel and no words of C. `narrow`: its i64 values are 32-bit integers.
+  void StartKernel(bool narrow);
   std::string Declare(const void* symbol, std::string_view wanted);
   std::string Temporary(std::string_view wanted);
   const std::string& NameOf(const void* symbol) const { return names_.at(symbol); }
+
+  // What is known of a variable from here on: divisions of what is not negative are plain ones.
+  void SetRange(const ir::Var& var, const ir::Range& range) { bounds_.SetRange(var, range); }
+  void SetValue(const ir::Var& var, const ir::Expr& value) {
+    bounds_.Set(var, analysis::EvalInterval(value, bounds_));
+  }
+
+  // Makes variables of a private buffer that is used in `body` only; returns their declarations.
+  // nullopt: it has to be an array.
+  std::optional<std::vector<std::string>> Promote(const ir::Buffer& buffer, const ir::Stmt& body);
 
   std::string TypeOf(ir::DType type);    // of a value; bools are int
   std::string MemoryOf(ir::DType type);  // of a buffer's element; bools are one byte
   // The value of one lane (scalars: lane 0).
   std::string Lane(const ir::Expr& e, int lane);
-  // The value as a vector, where the language and the expression allow it.
+  // The value as a vector; nullopt where the language has none of this type.
   std::optional<std::string> Vector(const ir::Expr& e);
   // &buffer[base] for an index that is a run of elements.
   std::optional<std::string> Run(const ir::Buffer& buffer, const ir::Expr& index);
+  // The variable that holds exactly these elements of a buffer.
+  std::optional<std::string> Register(const ir::Buffer& buffer, const ir::Expr& index) const;
   std::string Element(const ir::Buffer& buffer, const ir::Expr& index, int lane);
 
   // What could not be said; empty while all is well.
@@ -43,15 +61,29 @@ class CExpressions {
   bool uses_half() const { return uses_half_; }
 
  private:
+  struct Registers {
+    SlotPlan plan;
+    std::vector<std::string> names;  // of its slots
+  };
+
+  bool HasVectors(ir::DType type) const;
   std::string Constant(const ir::Expr& e);
   std::string Binary(const ir::Expr& e, int lane);
-  std::string IntBinary(ir::ExprKind kind, ir::DType type, const std::string& a,
-                        const std::string& b);
+  std::string IntBinary(const ir::Expr& e, const std::string& a, const std::string& b);
+  // Of operands that HasVectors; nullopt where only lanes can be said.
+  std::optional<std::string> VectorOf(const ir::Expr& e);
+  std::optional<std::string> VectorLoad(const ir::Expr& e);
+  std::optional<std::string> VectorBinary(const ir::Expr& e);
+  std::optional<std::string> VectorCast(const ir::Expr& e);
+  std::optional<std::string> VectorCall(const ir::Expr& e);
   std::string CastTo(ir::DType to, ir::DType from, const std::string& value);
   std::string CallText(const ir::Expr& e, int lane);
   std::string Helper(std::string_view name, ir::DType type);
 
   const CDialect& dialect_;
+  analysis::Bounds bounds_;
+  bool narrow_ = false;
+  std::unordered_map<const ir::BufferNode*, Registers> registers_;
   std::unordered_map<const void*, std::string> names_;
   std::set<std::string> taken_, helpers_;
   std::string error_;

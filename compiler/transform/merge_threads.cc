@@ -98,6 +98,32 @@ class Prefixer : public ir::Rewriter {
   std::vector<Expr> prefix_;
 };
 
+// The statements of `s` once for each iteration of the unrolled loops around them: pieces of a
+// thread's work that may be apart from each other, with those of other threads in between. Just
+// `s` where there are too many.
+std::vector<Stmt> UnrolledPieces(const Stmt& s) {
+  constexpr size_t kMaxPieces = 512;
+  std::vector<Stmt> pieces;
+  const auto add = [&](std::vector<Stmt> more) {
+    for (Stmt& piece : more) pieces.push_back(std::move(piece));
+  };
+  if (s->kind == StmtKind::kSeq) {
+    for (const Stmt& child : s->stmts) add(UnrolledPieces(child));
+  } else if (s->kind == StmtKind::kFor) {
+    const int64_t* extent = ir::AsInt(s->range.extent);
+    if (s->for_kind == ir::ForKind::kUnrolled && extent != nullptr && ir::IsInt(s->range.min, 0)) {
+      for (int64_t i = 0; i < *extent; ++i)
+        add(UnrolledPieces(ir::Substitute(s->body, {{s->var.get(), ir::Int(i, s->var->dtype)}})));
+    } else {
+      for (const Stmt& piece : UnrolledPieces(s->body))
+        pieces.push_back(ir::MakeFor(s->var, s->range.min, s->range.extent, piece));
+    }
+  } else {
+    pieces = {s};
+  }
+  return pieces.size() <= kMaxPieces ? pieces : std::vector<Stmt>{s};
+}
+
 // What stands around a statement below the block loops.
 struct Frame {
   unsigned active = 0;       // axes of the thread loops around
@@ -325,6 +351,21 @@ absl::Status LaunchMerger::CheckOwned(const Buffer& buffer, const Frame& frame, 
   };
   unsigned several = threads_.Several() & ~frame.active, owners = 0;
   bool own_writes = false;
+  std::vector<Stmt> wholes;  // uses by threads, with the loops around
+  analysis::Bounds bounds(function_);
+  for (const Stmt& l : blocks_) bounds.SetRange(l->var, l->range);
+  for (const Stmt& l : frame.loops) bounds.SetRange(l->var, l->range);
+  for (size_t a = 0; a < 3; ++a) {
+    if (threads_.var[a] != nullptr)
+      bounds.SetRange(threads_.var[a], {ir::Int(0), ir::Int(threads_.extent[a])});
+  }
+  const auto add_boxes = [&](const Stmt& s, std::vector<ir::BufferRegion>* boxes) {
+    const auto read = analysis::ReadRegion(s, buffer, bounds);
+    const auto written = analysis::WriteRegion(s, buffer, bounds);
+    own_writes = own_writes || written.has_value();
+    if (read.has_value()) boxes->push_back(*read);
+    if (written.has_value()) boxes->push_back(*written);
+  };
   std::vector<ir::BufferRegion> boxes;
   for (const Use& use : uses_[buffer.get()]) {
     unsigned own = use.active & several;
@@ -336,18 +377,8 @@ absl::Status LaunchMerger::CheckOwned(const Buffer& buffer, const Frame& frame, 
       const Stmt& l = use.loops[i];
       whole = ir::MakeFor(l->var, l->range.min, l->range.extent, whole);
     }
-    analysis::Bounds bounds(function_);
-    for (const Stmt& l : blocks_) bounds.SetRange(l->var, l->range);
-    for (const Stmt& l : frame.loops) bounds.SetRange(l->var, l->range);
-    for (size_t a = 0; a < 3; ++a) {
-      if (threads_.var[a] != nullptr)
-        bounds.SetRange(threads_.var[a], {ir::Int(0), ir::Int(threads_.extent[a])});
-    }
-    const auto read = analysis::ReadRegion(whole, buffer, bounds);
-    const auto written = analysis::WriteRegion(whole, buffer, bounds);
-    own_writes = own_writes || written.has_value();
-    if (read.has_value()) boxes.push_back(*read);
-    if (written.has_value()) boxes.push_back(*written);
+    add_boxes(whole, &boxes);
+    wholes.push_back(std::move(whole));
   }
   if (owners == 0 || !own_writes) return absl::OkStatus();
   for (const Use& use : uses_[buffer.get()]) {
@@ -358,6 +389,11 @@ absl::Status LaunchMerger::CheckOwned(const Buffer& buffer, const Frame& frame, 
       return !reads;
     });
     if (reads) return refuse("a part outside of the thread loops reads it");
+  }
+  if (OwnedByThreads(boxes, threads_, owners)) return absl::OkStatus();
+  boxes.clear();
+  for (const Stmt& whole : wholes) {
+    for (const Stmt& piece : UnrolledPieces(whole)) add_boxes(piece, &boxes);
   }
   return OwnedByThreads(boxes, threads_, owners) ? absl::OkStatus()
                                                  : refuse("several threads may use one element");

@@ -38,7 +38,7 @@ LAYERS = {
     "compiler/analysis": ["compiler/ir"],
     "compiler/schedule": ["compiler/ir", "compiler/analysis"],
     "compiler/transform": ["compiler/ir", "compiler/analysis"],
-    "compiler/codegen": ["compiler/ir", "deploy/runtime/c_abi.h", "vta/isa"],
+    "compiler/codegen": ["compiler/ir", "compiler/analysis", "deploy/runtime/c_abi.h", "vta/isa"],
     "compiler/targets": ["compiler/ir", "compiler/codegen", "deploy/runtime/c_abi.h"],
     "compiler/op": ["compiler/ir"],
     "compiler/graph": ["compiler/op", "compiler/ir"],

@@ -3,6 +3,7 @@
 #include "compiler/targets/opencl/opencl_codegen.h"
 
 #include <string>
+#include <utility>
 
 #include "compiler/driver/compile.h"
 #include "compiler/ir/ir_text.h"
@@ -64,6 +65,73 @@ TEST(OpenClCodegen, AFunctionOfTwoLaunchesIsTwoCallsWithATemporary) {
 TEST(OpenClCodegen, LaunchesBeyondTheKindsLimitsAreRefused) {
   auto artifact = Generated(kDouble, "split %0 [?,512]; bind %3 threadIdx.x");
   EXPECT_EQ(support::Slug(artifact.status()), "codegen.launch_limits.threads");
+}
+
+TEST(OpenClCodegen, IndicesHave32BitsWhereThatIsEnough) {
+  const std::string steps = "split %0 [?,50]; bind %3 threadIdx.x; bind %2 blockIdx.x";
+  auto narrow = Generated(kDouble, steps);
+  ASSERT_TRUE(narrow.ok()) << narrow.status();
+  EXPECT_EQ(narrow->bytes.find("long"), std::string::npos) << narrow->bytes;
+  // Both buffers of 3 · 2^30 elements: the last index needs 32 bits and a sign.
+  std::string large = kDouble;
+  for (size_t at = 0; (at = large.find("1000", at)) != std::string::npos;)
+    large.replace(at, 4, "3221225472");
+  auto wide = Generated(large, "split %0 [?,64]; bind %3 threadIdx.x; bind %2 blockIdx.x");
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_NE(wide->bytes.find("long"), std::string::npos) << wide->bytes;
+}
+
+// Half of the largest i32 fits, twice that does not: intermediate values count.
+TEST(OpenClCodegen, IntermediateValuesOfIndicesCount) {
+  constexpr char kScaled[] = R"(fn f(X: f32[4096] input, Y: f32[4096] output) stage=flat {
+  for i in 0..4096 {
+    Y[i] = X[floordiv(i * SCALE, SCALE)];
+  }
+}
+)";
+  for (const auto& [scale, type] : {std::pair("1000", "int"), std::pair("1000000", "long")}) {
+    std::string text = kScaled;
+    for (size_t at = 0; (at = text.find("SCALE")) != std::string::npos;) text.replace(at, 5, scale);
+    auto function = ir::ParseFunction(text);
+    ASSERT_TRUE(function.ok()) << function.status();
+    auto code = EmitOpenCl({*function});
+    ASSERT_TRUE(code.ok()) << code.status();
+    EXPECT_NE(code->find(std::string("for (") + type + " i = "), std::string::npos) << *code;
+    EXPECT_EQ(code->find("tw_floordiv"), std::string::npos) << "of nothing negative: " << *code;
+  }
+}
+
+constexpr char kProduct[] =
+    R"(fn mm(A: f32[32, 64] input, B: f32[64, 32] input, C: f32[32, 32] output) stage=scheduled {
+  for i in 0..32 {
+    for j in 0..32 {
+      for k in 0..64 {
+        block C(vi: spatial 0..32 = i, vj: spatial 0..32 = j, vk: reduce 0..64 = k) {
+          reads A[vi:1, vk:1], B[vk:1, vj:1];
+          writes C[vi:1, vj:1];
+          init {
+            C[vi, vj] = 0.0f32;
+          }
+          C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj];
+        }
+      }
+    }
+  }
+}
+)";
+
+TEST(OpenClCodegen, SumsOfVectorsAreVariablesAndContracted) {
+  auto artifact = Generated(
+      kProduct,
+      "cache_write %3; split %5 [?,2]; split %6 [?,8]; reorder %7 %9 %8 %10; bind %7 blockIdx.x; "
+      "bind %9 threadIdx.x; compute_at %3 %9; reorder %13 %11 %12; unroll %11; vectorize %12; "
+      "unroll %8; vectorize %10");
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  const std::string& text = artifact->bytes;
+  EXPECT_NE(text.find("float8 C_local;"), std::string::npos) << text;
+  EXPECT_NE(text.find("float8 C_local_1;"), std::string::npos) << text;
+  EXPECT_NE(text.find("C_local = fma(((float8)(A["), std::string::npos) << text;
+  EXPECT_NE(text.find("vstore8(C_local, 0, C + "), std::string::npos) << text;
 }
 
 // Maximum and sum need launches of their own.

@@ -23,15 +23,15 @@ constexpr codegen::CDialect kOpenCl = {
     .kernel = "__kernel ",
     .global = "__global ",
     .shared = "__local ",
-    .block_index = "(long)get_group_id(%)",
-    .thread_index = "(long)get_local_id(%)",
+    .block_index = "get_group_id(%)",
+    .thread_index = "get_local_id(%)",
     .axis_names = "012",
     .barrier = "barrier(CLK_LOCAL_MEM_FENCE);",
     .global_barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
     .group_size = "__attribute__((reqd_work_group_size(%x, %y, %z)))\n",
     .types = {"char", "short", "int", "long", "uchar", "ushort", "uint", "ulong", "half", "float",
               "double"},
-    .vector_memory = true,
+    .vectors = true,
 };
 
 absl::Status Symbolic(const std::string& what, const std::string& name) {

@@ -1,27 +1,27 @@
 #pragma OPENCL FP_CONTRACT OFF
 __kernel __attribute__((reqd_work_group_size(8, 8, 1)))
 void split_k_k0(__global const float* restrict A, __global const float* restrict B, __global float* restrict C_rf) {
-  const long k_0 = (long)get_group_id(2);
-  const long i_0 = (long)get_group_id(1);
-  const long j_0 = (long)get_group_id(0);
-  const long ty = (long)get_local_id(1);
-  const long tx = (long)get_local_id(0);
+  const int k_0 = (int)get_group_id(2);
+  const int i_0 = (int)get_group_id(1);
+  const int j_0 = (int)get_group_id(0);
+  const int ty = (int)get_local_id(1);
+  const int tx = (int)get_local_id(0);
   {
-    float C_rf_local[1];
-    C_rf_local[0L] = 0.0f;
-    for (long k_1 = 0L; k_1 < 16L; ++k_1) {
-      C_rf_local[0L] = (C_rf_local[0L] + (A[((((i_0 * 512L) + (ty * 64L)) + (k_0 * 16L)) + k_1)] * B[((((k_0 * 256L) + (k_1 * 16L)) + (j_0 * 8L)) + tx)]));
+    float C_rf_local;
+    C_rf_local = 0.0f;
+    for (int k_1 = 0; k_1 < 16; ++k_1) {
+      C_rf_local = (C_rf_local + (A[((((i_0 * 512) + (ty * 64)) + (k_0 * 16)) + k_1)] * B[((((k_0 * 256) + (k_1 * 16)) + (j_0 * 8)) + tx)]));
     }
-    C_rf[(((((k_0 * 256L) + (i_0 * 128L)) + (ty * 16L)) + (j_0 * 8L)) + tx)] = C_rf_local[0L];
+    C_rf[(((((k_0 * 256) + (i_0 * 128)) + (ty * 16)) + (j_0 * 8)) + tx)] = C_rf_local;
   }
 }
 
 __kernel __attribute__((reqd_work_group_size(64, 1, 1)))
 void split_k_k1(__global const float* restrict C_rf, __global float* restrict C) {
-  const long i_w_j_w_f_0 = (long)get_group_id(0);
-  const long tx = (long)get_local_id(0);
-  C[((i_w_j_w_f_0 * 64L) + tx)] = 0.0f;
-  for (long k_0_w = 0L; k_0_w < 4L; ++k_0_w) {
-    C[((i_w_j_w_f_0 * 64L) + tx)] = (C[((i_w_j_w_f_0 * 64L) + tx)] + C_rf[(((k_0_w * 256L) + (i_w_j_w_f_0 * 64L)) + tx)]);
+  const int i_w_j_w_f_0 = (int)get_group_id(0);
+  const int tx = (int)get_local_id(0);
+  C[((i_w_j_w_f_0 * 64) + tx)] = 0.0f;
+  for (int k_0_w = 0; k_0_w < 4; ++k_0_w) {
+    C[((i_w_j_w_f_0 * 64) + tx)] = (C[((i_w_j_w_f_0 * 64) + tx)] + C_rf[(((k_0_w * 256) + (i_w_j_w_f_0 * 64)) + tx)]);
   }
 }
