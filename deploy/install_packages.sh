@@ -26,7 +26,7 @@ TEST_PACKAGES=(
 )
 DEV_PACKAGES=(ccache clang-tidy-19 debootstrap)
 FUZZ_PACKAGES=(clang-19 libclang-rt-19-dev)
-BENCH_PACKAGES=(libdnnl-dev libopenblas-dev libxnnpack-dev libpthreadpool-dev python3-venv)
+BENCH_PACKAGES=(libclblast-dev libdnnl-dev libopenblas-dev libxnnpack-dev libpthreadpool-dev python3-venv)
 
 ATTEMPTS=4
 

@@ -8,12 +8,14 @@
 #include <set>
 #include <vector>
 
+#include "compiler/driver/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
 #include "cost_model/model.h"
 #include "cost_model/shipped_model.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/result_check.h"
 #include "deploy/support/cpu_table.h"
 #include "deploy/support/file.h"
@@ -61,6 +63,20 @@ absl::StatusOr<std::unique_ptr<runtime::Session>> NewSession(
   TW_TRY(runtime::FillInputs(module->manifest().measurement->inputs, session.get()));
   TW_TRY(session->Run());
   return session;
+}
+
+// On the first device of the target's kind.
+absl::StatusOr<Loaded> LoadOnDevice(module::ModuleFile file, const ir::Target& target) {
+  TW_ASSIGN(std::string plugin, runtime::FindDevicePlugin(target.kind));
+  Loaded loaded;
+  TW_ASSIGN(loaded.device,
+            device_agent::LoadOnDevice(std::move(file), "", {target.kind, std::move(plugin)}));
+  device_agent::MeasuredSession* device = loaded.device.get();
+  TW_TRY(runtime::FillInputs(device->manifest().measurement->inputs, device->tensors()));
+  TW_TRY(device->Prepare());
+  TW_TRY(device->Run());
+  TW_TRY(device->Collect());
+  return loaded;
 }
 
 std::unique_ptr<cost_model::CostModel> ShippedModel(uint64_t seed) {
@@ -112,6 +128,7 @@ absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,
   TW_ASSIGN(driver::BuiltCandidate built,
             driver::BuildCandidate(task.text, steps, target, nullptr));
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(built.module_bytes));
+  if (driver::BackendOf(target).on_device) return LoadOnDevice(std::move(file), target);
   Loaded loaded;
   TW_ASSIGN(loaded.module, runtime::LoadedModule::Load(std::move(file)));
   TW_ASSIGN(loaded.session, NewSession(loaded.module, target.threads));
@@ -119,13 +136,13 @@ absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,
 }
 
 absl::StatusOr<Loaded> WithOtherBuffers(const Loaded& loaded) {
-  Loaded other{loaded.module, nullptr};
+  Loaded other{loaded.module, nullptr, nullptr};
   TW_ASSIGN(other.session, NewSession(loaded.module, loaded.session->num_threads()));
   return other;
 }
 
 double ResultDistance(const Loaded& a, const Loaded& b) {
-  const runtime::TensorView x = a.session->output(0), y = b.session->output(0);
+  const runtime::TensorView x = a.tensors().output(0), y = b.tensors().output(0);
   if (x.tensor->dtype != module::DType::kFloat32) return memcmp(x.data, y.data, x.bytes) != 0;
   const auto floats = [](const runtime::TensorView& view) {
     const auto* first = static_cast<const float*>(view.data);
@@ -140,16 +157,25 @@ double NowNs(int threads) {
   return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_nsec);
 }
 
-double TimeNs(const Loaded& loaded, double best_known) {
+// Of `calls` calls.
+double SliceNs(const Loaded& loaded, int64_t calls) {
+  if (loaded.device != nullptr) {
+    return static_cast<double>(
+        Must(loaded.device->Time(static_cast<int>(calls)), "a timed run on the device"));
+  }
+  loaded.session->EvictFar();
   const int threads = loaded.session->num_threads();
+  const double start = NowNs(threads);
+  for (int64_t i = 0; i < calls; ++i) TW_CHECK(loaded.session->Run().ok());
+  return NowNs(threads) - start;
+}
+
+double TimeNs(const Loaded& loaded, double best_known) {
   double best = 1e300, spent = 0;
   for (int slice = 0; slice < kMaxSlices && spent < kBudgetNs; ++slice) {
-    const bool one = best == 1e300 || loaded.session->has_far();
+    const bool one = best == 1e300 || (loaded.session != nullptr && loaded.session->has_far());
     const int64_t calls = one ? 1 : std::max<int64_t>(1, static_cast<int64_t>(kSliceNs / best));
-    loaded.session->EvictFar();
-    const double start = NowNs(threads);
-    for (int64_t i = 0; i < calls; ++i) TW_CHECK(loaded.session->Run().ok());
-    const double ns = NowNs(threads) - start;
+    const double ns = SliceNs(loaded, calls);
     spent += ns;
     best = std::min(best, ns / static_cast<double>(calls));
     if (best_known > 0 && slice >= 3 && best > 2 * best_known) break;

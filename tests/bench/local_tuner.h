@@ -13,6 +13,7 @@
 #include "compiler/ir/target.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/status.h"
+#include "device_agent/measured_session.h"
 
 namespace tilewright::bench {
 
@@ -30,21 +31,30 @@ ir::Target NativeTarget(int threads);
 std::vector<driver::Task> ModelTasks(const std::string& path, const ir::Target& target,
                                      bool force_blocks = false);
 
-// A built candidate, with inputs filled, that has run once.
+// A built candidate, with inputs filled, that has run once. Of a target behind a plug-in: `device`
+// instead of module and session.
 struct Loaded {
   std::shared_ptr<const runtime::LoadedModule> module;
   std::unique_ptr<runtime::Session> session;
+  std::unique_ptr<device_agent::MeasuredSession> device;
+
+  const runtime::BoundTensors& tensors() const {
+    if (device != nullptr) return *device->tensors();
+    return *session;
+  }
 };
 absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,
                             const ir::Target& target);
-// The same code with buffers of its own, filled and run once.
+// The same code with buffers of its own, filled and run once. REQUIRES: no device.
 absl::StatusOr<Loaded> WithOtherBuffers(const Loaded& loaded);
 // Between the first outputs, as bench::Distance; 0 or 1 for other types than f32.
 double ResultDistance(const Loaded& a, const Loaded& b);
 
-// What a call takes: the quickest of some slices. The thread's own time for one thread, so that
-// neighbours on a shared machine matter little, else the clock on the wall.
+// What a call takes: the quickest of some slices. The device's own time where there is one, the
+// thread's for one thread, so that neighbours on a shared machine matter little, else the clock on
+// the wall.
 double TimeNs(const Loaded& loaded, double best_known);
+double SliceNs(const Loaded& loaded, int64_t calls);  // of some calls
 double NowNs(int threads);
 
 struct Found {

@@ -21,6 +21,16 @@ std::vector<PeerLibrary> PeerLibraries(const ir::Target& target) {
   return libraries;
 }
 
+std::vector<std::unique_ptr<DevicePeer>> MakeOpenClPeers(const Layer& layer,
+                                                         const Operands& operands) {
+#ifdef TILEWRIGHT_BENCH_CLBLAST
+  return MakeClBlastPeers(layer, operands);
+#else
+  (void)layer, (void)operands;
+  return {};
+#endif
+}
+
 Peers MakePeers(const std::vector<PeerLibrary>& libraries, const Layer& layer,
                 const Operands& operands, int threads) {
   Peers peers;

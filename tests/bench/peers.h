@@ -37,6 +37,23 @@ std::vector<PeerLibrary> PeerLibraries(const ir::Target& target);
 Peers MakePeers(const std::vector<PeerLibrary>& libraries, const Layer& layer,
                 const Operands& operands, int threads);
 
+// On the first OpenCL device, without the layer's bias and activation.
+class DevicePeer {
+ public:
+  virtual ~DevicePeer() = default;
+  virtual std::string name() const = 0;
+  // Returns what `calls` calls take together, in the device's own time.
+  virtual double Time(int64_t calls) = 0;
+  virtual std::vector<float> Result() = 0;  // of the last call; as PlainResult
+};
+// Returns all ways of the built-in libraries of OpenCL to compute the layer.
+std::vector<std::unique_ptr<DevicePeer>> MakeOpenClPeers(const Layer& layer,
+                                                         const Operands& operands);
+// CLBlast: products, and convolutions as products of gathered windows. Dies (TW_CHECK) if OpenCL
+// fails.
+std::vector<std::unique_ptr<DevicePeer>> MakeClBlastPeers(const Layer& layer,
+                                                          const Operands& operands);
+
 // One function per library. Each limits its library to the target, or returns nullopt if the
 // library cannot be limited.
 using OpenLibrary = std::optional<PeerLibrary> (*)(const ir::Target& target);

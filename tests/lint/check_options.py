@@ -27,6 +27,7 @@ PEER = re.compile(r"#ifdef (TILEWRIGHT_BENCH_\w+)")
 LISTS, SWITCH = "CMakeLists.txt", "tests/bench/peers.cc"
 # option -> source of the part, header that says whether its library is installed
 PARTS = {
+    "TILEWRIGHT_BENCH_CLBLAST": ("tests/bench/peer_clblast.cc", "clblast.h"),
     "TILEWRIGHT_BENCH_ONEDNN": ("tests/bench/peer_onednn.cc", "dnnl.hpp"),
     "TILEWRIGHT_BENCH_OPENBLAS": ("tests/bench/peer_openblas.cc", "cblas-openblas.h"),
     "TILEWRIGHT_BENCH_XNNPACK": ("tests/bench/peer_xnnpack.cc", "xnnpack.h"),
