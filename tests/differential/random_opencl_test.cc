@@ -1,7 +1,8 @@
 // Random programs as OpenCL C on a device against the interpreter: flat ones (vectors, masks,
-// casts, integer types, lets, conditions), and random schedules for groups of threads. The same
-// bits for integers, floats within rounding. Skips without a device. A compilation takes a second,
-// so the rounds are few; TILEWRIGHT_ROUNDS makes them more.
+// casts, integer types, lets, conditions), random schedules for groups of threads, and random points
+// of the search's spaces. The same bits for integers, floats within rounding. Skips without a device.
+// A compilation takes a second, so the rounds are few; TILEWRIGHT_ROUNDS makes them more
+// (tests/long/opencl.py).
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -13,12 +14,16 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/targets/opencl/opencl_codegen.h"
 #include "compiler/transform/passes.h"
+#include "deploy/support/rng.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/random_bound.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/run_plan.h"
+#include "tests/support/te_programs.h"
 #include "tests/support/test_seed.h"
+#include "tuner_server/search/space.h"
 
 namespace tilewright::tests {
 namespace {
@@ -27,7 +32,7 @@ TEST(RandomOpenClTest, DeviceComputesWhatTheInterpreterDoes) {
   auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_OPENCL);
   if (!device.ok())
     GTEST_SKIP() << "[SKIP] no OpenCL device: " << support::StatusText(device.status());
-  uint64_t seed = TestSeed(2718);
+  uint64_t seed = 1000 * TestSeed(2718);  // the next seed is of another chunk of a lane
   int64_t rounds = TestRounds(16), ran = 0;
   for (int64_t i = 0; i < rounds; ++i) {
     ir::Function f = RandomFlat(seed + static_cast<uint64_t>(i));
@@ -52,50 +57,98 @@ TEST(RandomOpenClTest, DeviceComputesWhatTheInterpreterDoes) {
                            << ir::Print(f) << *text;
     ++ran;
   }
-  std::cout << ran << " of " << rounds << " programs ran on the device\n";
+  std::cout << "counts: programs=" << ran << "\n";
   EXPECT_GE(ran, rounds / 4);
 }
 
-// Schedule → passes → generator's artifact limits → device.
+// Program and schedule → passes → generator's limits → device. False: nothing to run.
+bool RunsTheSame(PlanDevice* device, const ir::Function& program,
+                 const schedule::Schedule& scheduled, uint64_t seed) {
+  const std::string what = support::StrCat("seed ", seed, ": ");
+  transform::PassContext context;
+  context.target = *ir::ParseTarget("opencl");
+  auto lowered = transform::RunPipeline(scheduled.function(), transform::GpuPipeline(), context);
+  if (!lowered.ok()) {
+    EXPECT_TRUE(support::Slug(lowered.status()).starts_with("transform.merge_threads."))
+        << what << lowered.status();
+    return false;
+  }
+  auto plan = codegen::SplitHostDevice(*lowered);
+  EXPECT_TRUE(plan.ok()) << what << plan.status();
+  if (!plan.ok() || !codegen::CheckLaunchLimits(*plan, *ir::FindGpu("opencl")).ok()) return false;
+  std::vector<ir::Function> kernels;
+  for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
+  auto text = opencl::EmitOpenCl(kernels);
+  EXPECT_TRUE(text.ok()) << what << text.status();
+  if (!text.ok()) return false;
+  EquivalenceOptions options;
+  options.seed = seed;
+  options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
+                          std::vector<ir::TensorData*> args) {
+    return device->Run(*plan, *text, sizes, args);
+  };
+  const absl::Status same = SameResults(program, program, options);
+  EXPECT_TRUE(same.ok()) << what << same << "\nsteps: " << schedule::ToText(scheduled.steps())
+                         << "\n"
+                         << ir::Print(program) << *text;
+  return true;
+}
+
 TEST(RandomOpenClTest, ScheduledProgramsComputeTheSameOnTheDevice) {
   auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_OPENCL);
   if (!device.ok())
     GTEST_SKIP() << "[SKIP] no OpenCL device: " << support::StatusText(device.status());
-  const uint64_t first = TestSeed(31415);
+  const uint64_t first = 1000 * TestSeed(31415);
   const int64_t rounds = TestRounds(24);
-  transform::PassContext context;
-  context.target = *ir::ParseTarget("opencl");
   int64_t ran = 0;
-  for (uint64_t seed = first; ran < rounds; ++seed) {
+  for (uint64_t seed = first; ran < rounds && !HasFailure(); ++seed) {
     ASSERT_LT(seed, first + static_cast<uint64_t>(4 * rounds)) << "most schedules are refused";
     const ir::Function program = GpuProgram(seed);
-    const schedule::Schedule scheduled = RandomBoundSchedule(program, seed);
-    auto lowered = transform::RunPipeline(scheduled.function(), transform::GpuPipeline(), context);
-    if (!lowered.ok()) {
-      ASSERT_TRUE(support::Slug(lowered.status()).starts_with("transform.merge_threads."))
-          << "seed " << seed << ": " << lowered.status();
-      continue;
-    }
-    auto plan = codegen::SplitHostDevice(*lowered);
-    ASSERT_TRUE(plan.ok()) << "seed " << seed << ": " << plan.status();
-    if (!codegen::CheckLaunchLimits(*plan, *ir::FindGpu("opencl")).ok()) continue;
-    std::vector<ir::Function> kernels;
-    for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
-    auto text = opencl::EmitOpenCl(kernels);
-    ASSERT_TRUE(text.ok()) << "seed " << seed << ": " << text.status();
-    EquivalenceOptions options;
-    options.seed = seed;
-    options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
-                            std::vector<ir::TensorData*> args) {
-      return (*device)->Run(*plan, *text, sizes, args);
-    };
-    const absl::Status same = SameResults(program, program, options);
-    ASSERT_TRUE(same.ok()) << "seed " << seed << ": " << same
-                           << "\nsteps: " << schedule::ToText(scheduled.steps()) << "\n"
-                           << ir::Print(program) << *text;
-    ++ran;
+    ran += RunsTheSame(device->get(), program, RandomBoundSchedule(program, seed), seed);
   }
-  std::cout << ran << " scheduled programs ran on the device\n";
+  std::cout << "counts: schedules=" << ran << "\n";
+}
+
+ir::Function SpaceProgram(uint64_t seed) {
+  switch (seed % 7) {
+    case 0:
+      return ConvProgram(
+          {.channels_in = 4, .height = 6, .width = 8, .channels_out = 16, .kernel = 3});
+    case 1:
+      return MatmulProgram(12, 64, 16);
+    case 2:
+      return DenseReluProgram(8, 48, 20);
+    case 3:
+      return SoftmaxProgram(4, 64);
+    case 4:
+      return MeanProgram(6, 96);
+    case 5:
+      return MaxPoolProgram(4, 12, 3, 2);
+    default:
+      return RandomTe(seed, {.max_elements = 300, .max_work = 2000, .symbolic = false}).function;
+  }
+}
+
+TEST(RandomOpenClTest, PointsOfTheSearchComputeTheSameOnTheDevice) {
+  auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_OPENCL);
+  if (!device.ok())
+    GTEST_SKIP() << "[SKIP] no OpenCL device: " << support::StatusText(device.status());
+  const uint64_t first = 1000 * TestSeed(1618);
+  const int64_t rounds = TestRounds(24);
+  int64_t ran = 0;
+  for (uint64_t seed = first; ran < rounds && !HasFailure(); ++seed) {
+    ASSERT_LT(seed, first + static_cast<uint64_t>(4 * rounds)) << "most spaces are empty";
+    const ir::Function program = SpaceProgram(seed);
+    auto space = search::Space::Create(program, *ir::ParseTarget("opencl"));
+    ASSERT_TRUE(space.ok()) << space.status();
+    support::Rng rng(seed);
+    search::Point point;
+    if (!(*space)->Sample(&rng, &point)) continue;
+    auto scheduled = (*space)->Apply(point);
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status();
+    ran += RunsTheSame(device->get(), program, *scheduled, seed);
+  }
+  std::cout << "counts: points=" << ran << "\n";
 }
 
 }  // namespace

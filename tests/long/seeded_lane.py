@@ -31,13 +31,13 @@ def arguments(parser, lane, rounds, chunk, first_seed, root):
 
 def add_counts(totals, output):
     """Adds the counts that a program printed; False when it printed none."""
-    found = COUNTS.search(output)
-    for pair in found[1].split() if found else ():
+    found = COUNTS.findall(output)
+    for pair in " ".join(found).split():
         name, value = pair.split("=")
         number = float(value) if "." in value else int(value)
         old = totals.get(name, 0)
         totals[name] = max(old, number) if name.startswith("slowest") else round(old + number, 1)
-    return found is not None
+    return bool(found)
 
 
 def run_chunk(binary, seed, rounds, totals, wrap):

@@ -1,6 +1,9 @@
 // The default schedule of devices of groups and threads, and the space around it: for every kind of
 // program and at random points the kernels compute what the program does (by the interpreter, which
 // reports races), fit the kind's limits, and one thread computes the tile that was asked for.
+#include <algorithm>
+#include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "tests/support/random_ir.h"
 #include "tests/support/run_plan.h"
 #include "tests/support/te_programs.h"
+#include "tests/support/test_seed.h"
 #include "tuner_server/search/space.h"
 
 namespace tilewright {
@@ -78,30 +82,41 @@ TEST(DefaultBound, AReductionIsComputedInTheThreadOfItsResults) {
   EXPECT_TRUE(ir::IsInt(plan->launches[0].grid[0], 16 * 64 / (2 * 4) / 32));
 }
 
-TEST(DefaultBound, EveryPointOfTheSpaceAroundItComputesTheSame) {
-  int points = 0;
-  for (const ir::Function& program : Programs()) {
+// What the rules say of every program: points of each sketch, the default among them.
+TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
+  std::map<std::string, int> points;
+  support::Rng rng(tests::TestSeed(17));
+  std::vector<ir::Function> programs = Programs();
+  programs.push_back(tests::MatmulProgram(12, 64, 16));
+  programs.push_back(tests::ConvProgram(
+      {.channels_in = 4, .height = 6, .width = 8, .channels_out = 16, .kernel = 3}));
+  for (const ir::Function& program : programs) {
     auto space = search::Space::Create(program, OpenCl());
     ASSERT_TRUE(space.ok()) << space.status();
-    support::Rng rng(17);
-    const auto start = (*space)->DefaultPoint();
-    for (int i = 0; i < 6; ++i) {
-      search::Point point;
-      if (i == 0 && start.has_value()) {
-        point = *start;
-      } else if (!(*space)->Sample(&rng, &point)) {
-        continue;
+    for (size_t i = 0; i < (*space)->sketches().size(); ++i) {
+      const search::Sketch& sketch = *(*space)->sketches()[i];
+      for (int64_t n = 0; n < tests::TestRounds(8); ++n) {
+        search::Point point{static_cast<int>(i), std::vector<int>(sketch.knobs().size(), 0)};
+        for (size_t k = 0; n > 0 && k < point.choices.size(); ++k)
+          point.choices[k] = static_cast<int>(rng.Uniform(sketch.knobs()[k].menu.size()));
+        if (!(*space)->Repair(&rng, &point)) continue;
+        auto scheduled = (*space)->Apply(point);
+        ASSERT_TRUE(scheduled.ok()) << sketch.name() << ": " << scheduled.status();
+        auto plan = Checked(program, *scheduled);
+        ASSERT_TRUE(plan.ok()) << plan.status() << "\n"
+                               << schedule::ToText(scheduled->steps()) << "\n"
+                               << ir::Print(program);
+        const bool shares =
+            std::any_of(plan->launches.begin(), plan->launches.end(),
+                        [](const codegen::Launch& launch) { return launch.shared_bytes > 0; });
+        ++points[sketch.name() + (shares ? " through shared memory" : "")];
       }
-      auto scheduled = (*space)->Apply(point);
-      ASSERT_TRUE(scheduled.ok()) << scheduled.status();
-      auto plan = Checked(program, *scheduled);
-      ASSERT_TRUE(plan.ok()) << plan.status() << "\n"
-                             << schedule::ToText(scheduled->steps()) << "\n"
-                             << ir::Print(program);
-      ++points;
     }
   }
-  EXPECT_GT(points, 60);
+  for (const auto& [name, n] : points) std::cout << n << " points of " << name << "\n";
+  EXPECT_GT(points["bound_default"], 100);
+  EXPECT_GT(points["thread_tiles"], 10);
+  EXPECT_GT(points["thread_tiles through shared memory"], 10);
 }
 
 }  // namespace

@@ -115,6 +115,43 @@ std::vector<BlockInfo> DescribeBlocks(const ir::Function& function) {
   return blocks;
 }
 
+std::vector<size_t> LaneAxes(const BlockInfo& p, const std::vector<size_t>& spatial,
+                             const std::vector<int64_t>& extents) {
+  std::vector<size_t> good, fair;
+  for (size_t a = 0; a < spatial.size(); ++a) {
+    if (extents[a] < 2) continue;
+    bool contiguous = false, clean = true;
+    for (const std::vector<int64_t>& load : p.load_strides) {
+      const int64_t stride = load[spatial[a]];
+      contiguous = contiguous || stride == 1;
+      clean = clean && (stride == 0 || stride == 1);
+    }
+    if (contiguous && clean) good.push_back(a);
+    if (contiguous) fair.push_back(a);
+  }
+  if (!good.empty()) return good;
+  if (!fair.empty()) return fair;
+  for (size_t a = spatial.size(); a-- > 0;) {
+    if (extents[a] >= 2) return {a};
+  }
+  return {};
+}
+
+bool FollowsPointwise(const BlockInfo& p, const BlockInfo& o) {
+  std::vector<int64_t> wanted, found;
+  for (const IterInfo& iter : p.iters) {
+    if (!iter.reduce) wanted.push_back(iter.extent);
+  }
+  for (const IterInfo& iter : o.iters) found.push_back(iter.extent);
+  return o.plain && o.perfect_nest && !o.has_init && o.identity_store && wanted == found &&
+         std::find(o.reads.begin(), o.reads.end(), p.writes) != o.reads.end();
+}
+
+bool IsTileable(const BlockInfo& p) {
+  return p.plain && p.perfect_nest && p.has_init && p.identity_store &&
+         std::any_of(p.iters.begin(), p.iters.end(), [](const IterInfo& i) { return i.reduce; });
+}
+
 std::optional<StageBlocks> StageBlocks::Around(const std::vector<BlockInfo>& blocks,
                                                std::string_view suffix) {
   const auto found = std::find_if(blocks.begin(), blocks.end(), [&](const BlockInfo& block) {

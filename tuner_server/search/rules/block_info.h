@@ -36,6 +36,16 @@ struct BlockInfo {
 // In program order.
 std::vector<BlockInfo> DescribeBlocks(const ir::Function& function);
 
+// Returns the axes that vector lanes may run along, as indices into `spatial` (P's spatial
+// iterators, of these extents): those along which every operand is contiguous or constant and one
+// is contiguous; else those with a contiguous operand; else the last axis of more than one point.
+std::vector<size_t> LaneAxes(const BlockInfo& p, const std::vector<size_t>& spatial,
+                             const std::vector<int64_t>& extents);
+// Returns whether `o` is element by element over exactly the points of P's result.
+bool FollowsPointwise(const BlockInfo& p, const BlockInfo& o);
+// Returns whether the block is a reduction whose loops may be cut into tiles of any kind.
+bool IsTileable(const BlockInfo& p);
+
 // The blocks of an algorithm in stages, each named after the result with a suffix ("y_tiles",
 // "y_products", "y"), and one element-wise block behind them at most. REQUIRES: `blocks` outlives
 // it.

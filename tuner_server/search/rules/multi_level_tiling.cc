@@ -51,30 +51,6 @@ std::vector<int64_t> Iota(size_t n) {
   return values;
 }
 
-// The axes that vector lanes may run along: every operand contiguous or constant along it, one of
-// them contiguous; else whatever has a contiguous operand; else the last axis.
-std::vector<size_t> VectorAxes(const BlockInfo& p, const std::vector<size_t>& spatial,
-                               const std::vector<int64_t>& extents) {
-  std::vector<size_t> good, fair;
-  for (size_t a = 0; a < spatial.size(); ++a) {
-    if (extents[a] < 2) continue;
-    bool contiguous = false, clean = true;
-    for (const std::vector<int64_t>& load : p.load_strides) {
-      const int64_t stride = load[spatial[a]];
-      contiguous = contiguous || stride == 1;
-      clean = clean && (stride == 0 || stride == 1);
-    }
-    if (contiguous && clean) good.push_back(a);
-    if (contiguous) fair.push_back(a);
-  }
-  if (!good.empty()) return good;
-  if (!fair.empty()) return fair;
-  for (size_t a = spatial.size(); a-- > 0;) {
-    if (extents[a] >= 2) return {a};
-  }
-  return {};
-}
-
 class TilingSketch final : public Sketch {
  public:
   // `before`: the stages that P reads; `behind`: what follows P (and O).
@@ -91,7 +67,7 @@ class TilingSketch final : public Sketch {
         extents_.push_back(p_.iters[i].extent);
       }
     }
-    vector_axes_ = VectorAxes(p_, spatial_, extents_);
+    vector_axes_ = LaneAxes(p_, spatial_, extents_);
     if (p_.dot.has_value()) {
       const auto lane = static_cast<size_t>(p_.dot->lane_axis);
       vector_axes_ = {static_cast<size_t>(std::find(spatial_.begin(), spatial_.end(), lane) -
@@ -423,22 +399,6 @@ class TilingSketch final : public Sketch {
          reduction_order_ = 0, fused_outers_ = 0;
   std::vector<size_t> register_, mid_, reduction_;
 };
-
-// An element-wise block over exactly the points of P's result.
-bool FollowsPointwise(const BlockInfo& p, const BlockInfo& o) {
-  std::vector<int64_t> wanted, found;
-  for (const IterInfo& iter : p.iters) {
-    if (!iter.reduce) wanted.push_back(iter.extent);
-  }
-  for (const IterInfo& iter : o.iters) found.push_back(iter.extent);
-  return o.plain && o.perfect_nest && !o.has_init && o.identity_store && wanted == found &&
-         std::find(o.reads.begin(), o.reads.end(), p.writes) != o.reads.end();
-}
-
-bool IsTileable(const BlockInfo& p) {
-  return p.plain && p.perfect_nest && p.has_init && p.identity_store &&
-         std::any_of(p.iters.begin(), p.iters.end(), [](const IterInfo& i) { return i.reduce; });
-}
 
 }  // namespace
 

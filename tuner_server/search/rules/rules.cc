@@ -3,7 +3,10 @@
 namespace tilewright::search {
 namespace {
 
-constexpr Rule kBoundRules[] = {{"bound_default", MakeBoundDefault}};
+constexpr Rule kBoundRules[] = {
+    {"thread_tiles", MakeThreadTiles, /*of_variants=*/false, /*beside=*/true},
+    {"bound_default", MakeBoundDefault},
+};
 constexpr Rule kRules[] = {
     {"around_default", MakeAroundDefault, /*of_variants=*/false, /*beside=*/true},
     {"split_reduction", MakeSplitReduction, /*of_variants=*/false, /*beside=*/true},

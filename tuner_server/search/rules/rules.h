@@ -38,6 +38,10 @@ std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& funct
 // (bound_default.cc).
 std::vector<std::unique_ptr<Sketch>> MakeBoundDefault(const ir::Function& function,
                                                       const ir::Target& target);
+// One reduction block on a device of groups and threads: tiles of groups and threads, operands
+// through shared memory (thread_tiles.cc).
+std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& function,
+                                                     const ir::Target& target);
 // A long reduction to few results, in parts that threads share (split_reduction.cc).
 std::vector<std::unique_ptr<Sketch>> MakeSplitReduction(const ir::Function& function,
                                                         const ir::Target& target);

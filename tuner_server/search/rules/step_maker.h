@@ -38,6 +38,17 @@ class StepMaker {
   }
   void Unroll(int loop) { Do({schedule::StepKind::kUnroll, {loop}, {}, "", {}}); }
   void Parallel(int loop) { Do({schedule::StepKind::kParallel, {loop}, {}, "", {}}); }
+  // A launch axis: "blockIdx.x" to "threadIdx.z".
+  void Bind(int loop, std::string axis) {
+    Do({schedule::StepKind::kBind, {loop}, {}, std::move(axis), {}});
+  }
+  // The copy's block, then its loops.
+  std::vector<int> CacheRead(int block, int64_t read, std::string scope) {
+    schedule::Step step{schedule::StepKind::kCacheRead, {block}, {}, "", {}};
+    if (read > 0) step.options["read"] = std::to_string(read);
+    step.options["scope"] = std::move(scope);
+    return Do(std::move(step));
+  }
   std::vector<int> CacheWrite(int block) {
     return Do({schedule::StepKind::kCacheWrite, {block}, {}, "", {}});
   }

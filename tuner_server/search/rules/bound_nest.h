@@ -1,0 +1,39 @@
+// One nest without reduction on devices of groups and threads: a thread for each element, or for a
+// vector of neighbours. Used for the stages around a tiled reduction. Plain values; thread-safe for
+// reading.
+#pragma once
+
+#include <functional>
+
+#include "tuner_server/search/rules/block_info.h"
+#include "tuner_server/search/rules/step_maker.h"
+#include "tuner_server/search/space.h"
+
+namespace tilewright::search {
+
+// Returns the largest number of threads up to `most` (at least 1) for elements of these extents
+// such that a group has whole rows, planes, …, or a part of one that divides it: of any other
+// number the schedule cannot tell that each element has one thread.
+int64_t WholeThreads(const std::vector<int64_t>& extents, int64_t most);
+
+class BoundNest {
+ public:
+  using AddKnob = std::function<size_t(std::string name, std::vector<int64_t> menu)>;
+  // Returns whether the block is such a nest.
+  static bool Fits(const BlockInfo& block);
+  // Adds its knobs to the sketch that owns it. REQUIRES: Fits(block).
+  BoundNest(BlockInfo block, const ir::Target& target, const AddKnob& add);
+
+  const BlockInfo& block() const { return block_; }
+  // All knobs are at their first value.
+  bool Untouched(const Point& point) const;
+  // Makes the nest a launch of its own.
+  void Apply(const Sketch& sketch, const Point& point, const schedule::Schedule& s,
+             StepMaker* make) const;
+
+ private:
+  BlockInfo block_;
+  size_t threads_, lanes_;
+};
+
+}  // namespace tilewright::search
