@@ -1,7 +1,7 @@
 // Random programs as OpenCL C on a device against the interpreter: flat ones (vectors, masks,
-// casts, integer types, lets, conditions), random schedules for groups of threads, and random points
-// of the search's spaces. The same bits for integers, floats within rounding. Skips without a device.
-// A compilation takes a second, so the rounds are few; TILEWRIGHT_ROUNDS makes them more
+// casts, integer types, lets, conditions), random schedules for groups of threads, and random
+// points of the search's spaces. The same bits for integers, floats within rounding. Skips without
+// a device. A compilation takes a second, so the rounds are few; TILEWRIGHT_ROUNDS makes them more
 // (tests/long/opencl.py).
 #include <gtest/gtest.h>
 

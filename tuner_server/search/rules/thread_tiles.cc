@@ -28,13 +28,13 @@
 namespace tilewright::search {
 namespace {
 
-constexpr int64_t kMaxThreads = 64;        // of one axis
-constexpr int64_t kMaxRows = 16;           // of a register tile, along one axis
-constexpr int64_t kMaxRegisterTile = 256;  // results of a thread
-constexpr int64_t kMaxStatements = 256;    // of the unrolled body
-constexpr int64_t kMaxUnrolledTerms = 8;   // of the innermost reduction loop
-constexpr int64_t kMaxStep = 256;          // terms of a step, along one reduction axis
-constexpr int64_t kFetchLanes = 4;         // GPUs load 128 bits at a time
+constexpr int64_t kMaxThreads = 64;       // of one axis
+constexpr int64_t kMaxThreadRows = 16;    // of a register tile, along one axis
+constexpr int64_t kMaxThreadTile = 256;   // results of a thread
+constexpr int64_t kMaxStatements = 256;   // of the unrolled body
+constexpr int64_t kMaxUnrolledTerms = 8;  // of the innermost reduction loop
+constexpr int64_t kMaxStep = 256;         // terms of a step, along one reduction axis
+constexpr int64_t kFetchLanes = 4;        // GPUs load 128 bits at a time
 constexpr size_t kMaxBlocks = 6;
 
 std::vector<int64_t> Divisors(int64_t extent, int64_t limit) {
@@ -96,7 +96,7 @@ class ThreadTiles final : public Sketch {
       if (!lanes) rows *= t.rows[a];
     }
     if (threads > limits_.max_group_threads) return false;
-    if (rows * t.vectors * t.lanes > kMaxRegisterTile) return false;
+    if (rows * t.vectors * t.lanes > kMaxThreadTile) return false;
     if (t.unroll) terms = t.steps.back();
     if (t.unroll && (terms == 1 || terms > kMaxUnrolledTerms)) return false;
     if (rows * t.vectors * terms > kMaxStatements) return false;
@@ -179,7 +179,7 @@ class ThreadTiles final : public Sketch {
     for (size_t a = 0; a < extents_.size(); ++a) {
       const std::string& name = p_.iters[spatial_[a]].name;
       threads_.push_back(AddKnob("threads_" + name, Divisors(extents_[a], kMaxThreads)));
-      rows_.push_back(AddKnob("rows_" + name, Divisors(extents_[a], kMaxRows)));
+      rows_.push_back(AddKnob("rows_" + name, Divisors(extents_[a], kMaxThreadRows)));
     }
     for (const size_t i : ReduceIters()) {
       steps_.push_back(AddKnob("step_" + p_.iters[i].name, Divisors(p_.iters[i].extent, kMaxStep)));
