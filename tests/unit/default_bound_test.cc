@@ -88,6 +88,8 @@ TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
   support::Rng rng(tests::TestSeed(17));
   std::vector<ir::Function> programs = Programs();
   programs.push_back(tests::MatmulProgram(12, 64, 16));
+  programs.push_back(tests::SoftmaxProgram(3, 96));
+  programs.push_back(tests::MeanProgram(2, 64));
   programs.push_back(tests::ConvProgram(
       {.channels_in = 4, .height = 6, .width = 8, .channels_out = 16, .kernel = 3}));
   for (const ir::Function& program : programs) {
@@ -95,7 +97,7 @@ TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
     ASSERT_TRUE(space.ok()) << space.status();
     for (size_t i = 0; i < (*space)->sketches().size(); ++i) {
       const search::Sketch& sketch = *(*space)->sketches()[i];
-      for (int64_t n = 0; n < tests::TestRounds(8); ++n) {
+      for (int64_t n = 0; n < tests::TestRounds(12); ++n) {
         search::Point point{static_cast<int>(i), std::vector<int>(sketch.knobs().size(), 0)};
         for (size_t k = 0; n > 0 && k < point.choices.size(); ++k)
           point.choices[k] = static_cast<int>(rng.Uniform(sketch.knobs()[k].menu.size()));
@@ -115,6 +117,7 @@ TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
   }
   for (const auto& [name, n] : points) std::cout << n << " points of " << name << "\n";
   EXPECT_GT(points["bound_default"], 100);
+  EXPECT_GT(points["tree_reduction through shared memory"], 10);
   EXPECT_GT(points["thread_tiles"], 10);
   EXPECT_GT(points["thread_tiles through shared memory"], 10);
 }

@@ -5,6 +5,7 @@ namespace {
 
 constexpr Rule kBoundRules[] = {
     {"thread_tiles", MakeThreadTiles, /*of_variants=*/false, /*beside=*/true},
+    {"tree_reduction", MakeTreeReduction, /*of_variants=*/false, /*beside=*/true},
     {"bound_default", MakeBoundDefault},
 };
 constexpr Rule kRules[] = {

@@ -42,6 +42,10 @@ std::vector<std::unique_ptr<Sketch>> MakeBoundDefault(const ir::Function& functi
 // through shared memory (thread_tiles.cc).
 std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& function,
                                                      const ir::Target& target);
+// Reductions to few results on a device of groups and threads: a group for each result, in a tree
+// (tree_reduction.cc).
+std::vector<std::unique_ptr<Sketch>> MakeTreeReduction(const ir::Function& function,
+                                                       const ir::Target& target);
 // A long reduction to few results, in parts that threads share (split_reduction.cc).
 std::vector<std::unique_ptr<Sketch>> MakeSplitReduction(const ir::Function& function,
                                                         const ir::Target& target);
