@@ -3,6 +3,7 @@
 #include <google/protobuf/util/time_util.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "deploy/support/duration.h"
@@ -228,12 +229,14 @@ v1::PoolLoad DevicePool::Load(const v1::GetPoolLoadRequest& request, Now now) co
   v1::PoolLoad load;
   const Requirement wanted{request.pool(), request.target(), ""};
   std::vector<const Device*> devices;
+  std::set<std::string> classes;
   for (const auto& [name, device] : devices_) {
     if (ReachabilityOf(device, now) != v1::REACHABILITY_ONLINE ||
         !MatchDevice(wanted, device.report).ok()) {
       continue;
     }
     devices.push_back(&device);
+    classes.insert(device.report.key());
     load.set_online(load.online() + 1);
     const bool enabled =
         device.row.admin_state == v1::ADMIN_STATE_ENABLED && HealthOf(device) == v1::HEALTH_GOOD;
@@ -243,6 +246,7 @@ v1::PoolLoad DevicePool::Load(const v1::GetPoolLoadRequest& request, Now now) co
       load.set_leased(load.leased() + static_cast<int64_t>(leases_.at(device.lease).items.size()));
     }
   }
+  load.mutable_device_classes()->Assign(classes.begin(), classes.end());
   load.set_queued(queue_.Count([&](const std::string& requirement) {
     const Requirement asked = Requirement::FromKey(requirement);
     return std::any_of(devices.begin(), devices.end(), [&](const Device* device) {

@@ -675,6 +675,7 @@ TEST_F(DevicePoolTest, LoadCountsWhatCouldRun) {
   EXPECT_EQ(pool_.Load(request, At(1)).online(), 2);
   EXPECT_EQ(pool_.Load(request, At(1)).idle(), 2);
   EXPECT_EQ(pool_.Load(request, At(1)).queued(), 1);
+  EXPECT_THAT(pool_.Load(request, At(1)).device_classes(), testing::ElementsAre("board"));
   v1::SyncResponse response;
   pool_.FillSyncResponse("agents/a", true, At(1), &response);
   EXPECT_EQ(pool_.Load(request, At(1)).queued(), 0);

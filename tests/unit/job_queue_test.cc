@@ -321,7 +321,7 @@ TEST(WorkItems, ARecordOfAnotherUnitThanItsClassIsNotUsable) {
   EXPECT_THAT(reasons("board@virtual_cycles"), ElementsAre());
 }
 
-TEST(WorkItems, CyclesSetNoWallLimit) {
+TEST(WorkItems, CyclesSetNoWallLimitAndEmulatorsAreSlow) {
   const log::JobRow job;
   const v1::Job spec;
   const v1::BuilderTask task;
@@ -333,8 +333,11 @@ TEST(WorkItems, CyclesSetNoWallLimit) {
   const int64_t unknown = limit();
   source.best_ns = 1e9;
   EXPECT_NE(limit(), unknown);
-  source.best_is_time = false;
-  EXPECT_EQ(limit(), unknown);
+  source.counts_cycles = true;
+  const int64_t counted = limit();
+  EXPECT_GE(counted, 10 * unknown);
+  source.best_ns = 0;
+  EXPECT_EQ(limit(), counted);
 }
 
 TEST(WorkItems, AnOkWithoutATimeIsNotUsable) {

@@ -9,6 +9,7 @@
 #include "deploy/daemon/wire.h"
 #include "deploy/daemon/work_spec.h"
 #include "deploy/support/hash.h"
+#include "deploy/support/measure_units.h"
 #include "deploy/support/shortage.h"
 #include "deploy/support/strings.h"
 #include "tests/support/tiny_module.h"
@@ -126,6 +127,7 @@ class FakeDispatcher final : public jobs::Dispatcher {
       v1::PoolLoad load;
       load.set_online(static_cast<int32_t>(world_->devices));
       load.set_dispatchable(static_cast<int32_t>(world_->devices));
+      if (world_->devices > 0) load.add_device_classes(world_->device_class);
       return jobs::LoadKnown{load};
     });
   }
@@ -372,7 +374,9 @@ v1::BuilderReply JobWorld::AnswerSearch(const v1::BuilderRequest& request) {
           daemon::MakeDigest(support::Sha256Hex(kExpected), sizeof(kExpected) - 1);
     }
   } else if (request.has_tell()) {
+    if (!state.told) told.clear();
     for (const v1::ToldRecord& record : request.tell().records()) {
+      if (!record.pending()) told.push_back(record.measurement_id());
       EXPECT_TRUE(state.measurements.insert(record.measurement_id()).second || record.pending())
           << record.measurement_id() << " was told twice to one child";
       state.programs[record.task()].insert(record.program_hash());
@@ -607,10 +611,10 @@ v1::MeasurementResult JobWorld::Measure(Item* item) {
   result.set_attempt(++item->attempts);
   result.set_measurement_id(StrCat(item->item.name(), "/", item->attempts));
   result.set_device("devices/d1");
-  result.set_device_class("cpu-x");
+  result.set_device_class(device_class);
   result.set_device_fingerprint("fp");
   result.set_agent_address("ipv4:127.0.0.1:9");
-  result.set_value_kind(v1::VALUE_KIND_WALL_NS);
+  result.set_value_kind(v1::ValueKind(support::UnitOfClass(device_class).kind));
   const std::string hex = Value(daemon::DigestToHex(item->item.work().artifact()));
   const std::string module = Value(blobs_->Get(hex));
   const double time = TimeOf(module.substr(module.find('|') + 1));

@@ -106,15 +106,17 @@ class JobWorld {
   bool tracker_away = false;
   bool tracker_measures = true;  // false: items stay queued
   int64_t devices = 1;
-  int64_t space = 1000;             // candidates of each task
-  int64_t first_candidate = 0;      // the search begins there
-  std::string compiler_build;       // of the search children
-  std::string steps_of_module;      // what the last compiled module was made of
-  std::map<int, int> models_taken;  // how often, by the asks answered during the training
+  std::string device_class = "cpu-x";  // of all devices
+  int64_t space = 1000;                // candidates of each task
+  int64_t first_candidate = 0;         // the search begins there
+  std::string compiler_build;          // of the search children
+  std::string steps_of_module;         // what the last compiled module was made of
+  std::map<int, int> models_taken;     // how often, by the asks answered during the training
   bool grows_on_retrain = true;
   int64_t extent = 0;  // of all tasks' tensors: other tasks of the same kinds; 0: the usual ones
   std::vector<std::vector<v1::RelativeProgram>> relatives_told;  // to each child
-  std::function<double(const std::string& steps)> time_of;       // instead of the built-in times
+  std::vector<std::string> told;  // measurements, to the last child, in that order
+  std::function<double(const std::string& steps)> time_of;  // instead of the built-in times
   // Measurements of modules (text of the task|steps) of which this says true are never valid.
   std::function<bool(const std::string& module)> invalid_when;
 

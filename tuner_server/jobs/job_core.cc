@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "deploy/support/hash.h"
@@ -67,48 +68,50 @@ absl::Status JobCore::Load() {
   return absl::OkStatus();
 }
 
-// Ended trials are taken in the order in which they ended, open ones go to where they were.
+// Ended trials are taken in the order in which they counted, open ones go to where they were.
 absl::Status JobCore::LoadTrials() {
-  std::vector<log::TrialRow> ended;
+  std::vector<EndedTrial> ended;
   log::TrialQuery query{.job = job_.id, .after_number = 0, .limit = kPageRows};
   for (;;) {
     TW_ASSIGN(const std::vector<log::TrialRow> page, env_.log->ListTrials(query));
     if (page.empty()) break;
     query.after_number = page.back().number;
-    for (const log::TrialRow& trial : page) {
-      ++proposed_;
-      TaskState* task = FindTask(trial.task);
-      TW_CHECK(task != nullptr) << job_.id << " has a trial of the unknown task " << trial.task;
-      ++task->view.proposed;
-      task->hashes.insert(trial.program_hash);
-      task->has_default = task->has_default || trial.is_default;
-      task->finals = task->finals || trial.generated_by == log::kFinal;
-      if (!trial.artifact_sha256.empty()) ++built_;
-      if (log::IsFinal(trial.state)) {
-        ended.push_back(trial);
-        continue;
-      }
-      OpenTrial open;
-      open.row = trial;
-      // What the tracker may know already is submitted again, byte for byte.
-      if (!trial.work_spec.empty() && env_.blobs->Contains(trial.artifact_sha256)) {
-        open.phase = OpenTrial::Phase::kToSubmit;
-      }
-      TW_ASSIGN(open.attempts, KnownAttempts(trial.number));
-      open_[trial.number] = std::move(open);
-      ++task->open;
-    }
+    for (const log::TrialRow& trial : page) TW_TRY(LoadTrial(trial, &ended));
   }
-  std::stable_sort(ended.begin(), ended.end(),
-                   [](const auto& a, const auto& b) { return a.ended_us < b.ended_us; });
-  for (const log::TrialRow& trial : ended) {
-    if (trial.measurement_id.empty()) {
-      TakeEnd(trial, nullptr);
-      continue;
-    }
-    TW_ASSIGN(const log::RecordRow record, env_.log->GetRecord(trial.measurement_id));
-    TakeEnd(trial, &record);
+  waves_.NoteClasses(std::vector<std::string>{spec_.pool()});
+  for (const EndedTrial& one :
+       waves_.Restore(std::move(ended), open_.empty() ? nullptr : &open_.begin()->second.row)) {
+    TakeEnd(one.trial, one.record.has_value() ? &*one.record : nullptr);
   }
+  return absl::OkStatus();
+}
+
+absl::Status JobCore::LoadTrial(const log::TrialRow& trial, std::vector<EndedTrial>* ended) {
+  ++proposed_;
+  TaskState* task = FindTask(trial.task);
+  TW_CHECK(task != nullptr) << job_.id << " has a trial of the unknown task " << trial.task;
+  ++task->view.proposed;
+  task->hashes.insert(trial.program_hash);
+  task->has_default = task->has_default || trial.is_default;
+  task->finals = task->finals || trial.generated_by == log::kFinal;
+  if (!trial.artifact_sha256.empty()) ++built_;
+  if (log::IsFinal(trial.state)) {
+    EndedTrial& one = ended->emplace_back(EndedTrial{trial, std::nullopt});
+    if (!trial.measurement_id.empty()) {
+      TW_ASSIGN(one.record, env_.log->GetRecord(trial.measurement_id));
+    }
+    CountEnd(trial);
+    return absl::OkStatus();
+  }
+  OpenTrial open;
+  open.row = trial;
+  // What the tracker may know already is submitted again, byte for byte.
+  if (!trial.work_spec.empty() && env_.blobs->Contains(trial.artifact_sha256)) {
+    open.phase = OpenTrial::Phase::kToSubmit;
+  }
+  TW_ASSIGN(open.attempts, KnownAttempts(trial.number));
+  open_[trial.number] = std::move(open);
+  ++task->open;
   return absl::OkStatus();
 }
 

@@ -41,6 +41,7 @@
 #include "tuner_server/jobs/shortage_wait.h"
 #include "tuner_server/jobs/task_claims.h"
 #include "tuner_server/jobs/task_scheduler.h"
+#include "tuner_server/jobs/trial_waves.h"
 #include "tuner_server/log/schedule_rule.h"
 #include "tuner_server/log/tuning_log.h"
 #include "tuner_server/modules/module_store.h"
@@ -171,6 +172,7 @@ class JobCore {
   // job_core.cc: state from the log, time, the job's own states
   absl::Status Load();
   absl::Status LoadTrials();
+  absl::Status LoadTrial(const log::TrialRow& trial, std::vector<EndedTrial>* ended);
   absl::StatusOr<int64_t> KnownAttempts(int64_t trial);
   absl::Status Pump();
   absl::Status CheckBudget();
@@ -236,6 +238,8 @@ class JobCore {
   absl::Status On(LoadKnown event);
   void ResubmitAll();
   absl::Status Store(const std::vector<log::TrialNews>& news);
+  void EndTrial(EndedTrial ended);
+  void CountEnd(const log::TrialRow& trial);
   void TakeEnd(const log::TrialRow& trial, const log::RecordRow* record);
   void TakeRecord(TaskState* task, const log::TrialRow& trial, const log::RecordRow& record);
 
@@ -272,6 +276,7 @@ class JobCore {
   // Trials.
   std::vector<TaskState> tasks_;
   std::map<int64_t, OpenTrial> open_;
+  TrialWaves waves_;
   int64_t recalled_ = 0;      // measured by other jobs, as good as own trials
   std::string recall_class_;  // device class of those
   int64_t share_next_ns_ = 0;

@@ -177,7 +177,8 @@ absl::Status JobCore::AskPicks() {
   const int64_t budget = spec_.budget().max_trials();
   // What is known counts as if this job had measured it, once the defaults are known, too.
   const int64_t left = budget > 0 ? budget - proposed_ - recalled_ : kNoLimit;
-  if (left <= 0 || (open > 0 && open >= open_limit())) return absl::OkStatus();
+  if (left <= 0 || (open > 0 && (waves_.SearchWaits() || open >= open_limit())))
+    return absl::OkStatus();
   if (budget > 0) {
     TW_ASSIGN(const bool finals, PumpFinals(left));
     if (finals) return absl::OkStatus();
@@ -202,7 +203,8 @@ absl::Status JobCore::AskPicks() {
   v1::BuilderRequest request;
   request.mutable_ask()->set_task(task.row.hash);
   request.mutable_ask()->set_count(static_cast<int32_t>(count));
-  request.mutable_ask()->set_batch_id(asked_batch_);
+  // Without the job's name: two jobs of one seed choose the same.
+  request.mutable_ask()->set_batch_id(StrCat("b", batches_ + 1));
   search_request_ = StrCat("Ask ", asked_batch_, " for task ", asked_task_);
   Ask(SearchStep::kAsk, request, kAskTimeoutMs);
   return absl::OkStatus();

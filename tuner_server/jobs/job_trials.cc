@@ -6,7 +6,6 @@
 #include "deploy/daemon/fleet_contract.h"
 #include "deploy/daemon/wire.h"
 #include "deploy/support/file.h"
-#include "deploy/support/measure_units.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/job_core.h"
 #include "tuner_server/jobs/work_items.h"
@@ -124,7 +123,7 @@ absl::Status JobCore::TakeArtifact(OpenTrial* trial, const v1::Built& built) {
     source.artifact_sha256 = hex;
     source.artifact_size = static_cast<int64_t>(bytes->size());
     source.best_ns = task->best.median;
-    source.best_is_time = support::UnitOfClass(task->best_record.key.device_class).time;
+    source.counts_cycles = waves_.exact();
     source.task_records = task->records;
     row.state = log::TrialState::kProposed;  // the log does not know these bytes yet
     row.work_item = source.name;
@@ -357,6 +356,7 @@ absl::Status JobCore::On(LoadKnown event) {
   load_next_ns_ = env_.clock->NowNs() + kLoadEveryNs;
   if (!event.load.ok()) return absl::OkStatus();  // Pull tells about a tracker that is away
   devices_ = event.load->dispatchable();
+  waves_.NoteClasses(event.load->device_classes());
   if (devices_ > 0) {
     ClearCondition(kDeviceCondition);
   } else {
@@ -395,9 +395,22 @@ absl::Status JobCore::Store(const std::vector<log::TrialNews>& news) {
       trial.measurement_id = news[i].record->measurement_id;
       if (news[i].record->usable()) trial.median = news[i].record->median;
     }
-    TakeEnd(trial, news[i].record ? &*news[i].record : nullptr);
+    EndTrial({std::move(trial), news[i].record});
   }
   return absl::OkStatus();
+}
+
+void JobCore::CountEnd(const log::TrialRow& trial) {
+  ++ended_;
+  ++by_outcome_[trial.outcome];
+}
+
+// Takes an ended trial that is not among the open ones any more.
+void JobCore::EndTrial(EndedTrial ended) {
+  CountEnd(ended.trial);
+  for (const EndedTrial& one : waves_.Add(std::move(ended), open_.empty())) {
+    TakeEnd(one.trial, one.record.has_value() ? &*one.record : nullptr);
+  }
 }
 
 // What a record of one of the task's programs changes.
@@ -416,10 +429,8 @@ void JobCore::TakeRecord(TaskState* task, const log::TrialRow& trial,
   task->view.best = choice->record.median;
 }
 
-// What an ended trial changes in memory.
+// What an ended trial changes in memory, in addition to the counts.
 void JobCore::TakeEnd(const log::TrialRow& trial, const log::RecordRow* record) {
-  ++ended_;
-  ++by_outcome_[trial.outcome];
   TaskState* task = FindTask(trial.task);
   if (trial.is_default && trial.outcome == log::Outcome::kWrongResult) task->default_wrong = true;
   if (record != nullptr) TakeRecord(task, trial, *record);

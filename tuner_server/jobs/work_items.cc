@@ -31,6 +31,9 @@ constexpr int64_t kWallBaseNs = 5'000'000'000;
 constexpr int64_t kWallUnknownNs = 15'000'000'000;
 constexpr double kWallRuns = 100;
 constexpr int64_t kMaxWallNs = 60'000'000'000;
+// An emulator takes thousands of times as long as what it counts. Only what hangs comes here: a
+// limit that a slow host reaches would make results depend on the host.
+constexpr int64_t kWallCounterNs = 300'000'000'000;
 
 constexpr int kInvalidRetries = 2;
 constexpr int64_t kFewRecords = 16;
@@ -116,6 +119,15 @@ log::RecordRow RecordOf(const v1::MeasurementResult& result, const log::TrialRow
   record.started_us = support::UnixMicros(result.started_at());
   record.stored_us = now_us;
   return record;
+}
+
+int64_t WallLimitNs(const WorkItemSource& source, const v1::MeasurementPlan& plan) {
+  if (source.counts_cycles) return kWallCounterNs;
+  if (source.best_ns <= 0) return kWallUnknownNs;
+  const double runs_ns = std::min(kWallRuns * source.best_ns, 1e18);
+  const int64_t wall_ns = kWallBaseNs + support::DurationNs(plan.budget_per_candidate()) +
+                          static_cast<int64_t>(runs_ns);
+  return std::min(wall_ns, kMaxWallNs);
 }
 
 // Another algorithm rounds differently: schedules that begin with `variant NAME` are allowed more.
@@ -233,12 +245,7 @@ v1::WorkItem MakeWorkItem(const WorkItemSource& source) {
   *work->mutable_expected_output() = source.task->expected_output();
   *work->mutable_tolerance() = ToleranceOf(*source.task, source.steps);
   *work->mutable_plan() = TrialPlan(source.spec->plan(), source.best_ns);
-  const int64_t wall_ns = source.best_ns > 0 && source.best_is_time
-                              ? kWallBaseNs +
-                                    support::DurationNs(work->plan().budget_per_candidate()) +
-                                    static_cast<int64_t>(std::min(kWallRuns * source.best_ns, 1e18))
-                              : kWallUnknownNs;
-  *work->mutable_wall_limit() = TimeUtil::NanosecondsToDuration(std::min(wall_ns, kMaxWallNs));
+  *work->mutable_wall_limit() = TimeUtil::NanosecondsToDuration(WallLimitNs(source, work->plan()));
   work->set_job(source.job->uid);
   work->set_target(source.job->target);
   work->set_flops(source.task->flops());

@@ -53,9 +53,9 @@ struct WorkItemSource {
   std::string steps;
   std::string artifact_sha256;
   int64_t artifact_size = 0;
-  double best_ns = 0;        // of the task so far, in the unit of its records
-  bool best_is_time = true;  // otherwise it bounds no wall time
-  int64_t task_records = 0;  // of the task so far
+  double best_ns = 0;          // of the task so far, in the unit of its records
+  bool counts_cycles = false;  // the devices measure by a counter, which bounds no wall time
+  int64_t task_records = 0;    // of the task so far
 };
 v1::WorkItem MakeWorkItem(const WorkItemSource& source);
 
