@@ -74,13 +74,13 @@ absl::StatusOr<v1::ModuleRan> RunHere(std::string_view bytes, const v1::RunModul
 }
 
 [[noreturn]] void ChildMain(std::string_view module, const v1::RunModule& request,
-                            const SandboxSpec& sandbox, pid_t parent, int answer) {
+                            const SandboxSpec& sandbox, bool filtered, pid_t parent, int answer) {
   setpgid(0, 0);
   // First the limits: the jail's descriptors are among those that ArrangeAnswer closes.
   absl::Status status = ApplyLimits(sandbox, parent);
   ArrangeAnswer(answer);
   v1::WorkerReply reply;
-  if (status.ok()) status = ApplyFilter(sandbox);
+  if (status.ok() && filtered) status = ApplyFilter(sandbox);
   if (status.ok()) {
     auto ran = RunHere(module, request);
     status = ran.status();
@@ -105,14 +105,14 @@ absl::Status Crashed(int raw) {
 }  // namespace
 
 absl::StatusOr<v1::ModuleRan> RunInSandbox(std::string_view module, const v1::RunModule& request,
-                                           const SandboxSpec& sandbox) {
+                                           const SandboxSpec& sandbox, bool filtered) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return support::ErrnoError(errno, "run.sandbox.failed", "no pipe");
   }
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) ChildMain(module, request, sandbox, parent, ends[1]);
+  if (pid == 0) ChildMain(module, request, sandbox, filtered, parent, ends[1]);
   const int forked = errno;
   close(ends[1]);
   if (pid < 0) {

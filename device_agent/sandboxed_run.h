@@ -10,10 +10,12 @@
 
 namespace tilewright::device_agent {
 
-// `module`: bytes of a model.tw. Errors keep their slug: those of loading and running; data_loss
+// `module`: bytes of a model.tw. `filtered`: ProbeSandbox found that the system-call filter works;
+// without it the child has what is left of the sandbox. Errors keep their slug: those of loading
+// and running; data_loss
 // (run.code.crashed) if the child ends without an answer, or its answer is no message or longer
 // than the outputs are. REQUIRES: a process without other threads.
 absl::StatusOr<v1::ModuleRan> RunInSandbox(std::string_view module, const v1::RunModule& request,
-                                           const SandboxSpec& sandbox);
+                                           const SandboxSpec& sandbox, bool filtered);
 
 }  // namespace tilewright::device_agent

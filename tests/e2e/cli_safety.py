@@ -181,6 +181,16 @@ class Sandbox(Safety):
         with open(self.path("free", "output_0.pb"), "rb") as a, open(self.path("confined", "output_0.pb"), "rb") as b:
             self.assertEqual(a.read(), b.read())
 
+    def test_behind_a_bridge(self):
+        """A worker elsewhere: the same outputs. A bridge that fails says why."""
+        bridge = ["--bridge", "exec " + cli_case.binary("tilewright-worker"), "--allow-weak-sandbox"]
+        for out, place in (("here", []), ("there", bridge)):
+            self.good("run", "model.tw", *place, "--repeat", "1", "--seed", "5", "--output-dir", out)
+        with open(self.path("here", "output_0.pb"), "rb") as a, open(self.path("there", "output_0.pb"), "rb") as b:
+            self.assertEqual(a.read(), b.read())
+        self.fails(FAILED, "run", "model.tw", "--bridge", "echo the board is lost >&2; exit 3",
+                   why=["run.bridge.failed", "the board is lost"])
+
     def test_inputs_and_expectations(self):
         values = numpy.arange(8, dtype=numpy.float32).reshape(1, 8)
         numpy.save(self.path("x.npy"), values)

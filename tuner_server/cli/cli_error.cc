@@ -128,13 +128,21 @@ constexpr AdviceRow kAdvice[] = {
     {"run.sandbox.weak",
      "use a kernel with Landlock and namespaces for users, or add --allow-weak-sandbox if what is "
      "left is enough for this module"},
+    {"run.bridge",
+     "try the command by hand: it must start tilewright-worker there, carry bytes both ways and "
+     "print nothing else (deploy/ops/devices.md, Bridges)"},
     {"run.sandbox.too_large", "run a module that you trust without --sandbox"},
     {"run.sandbox.device", "run a module that you trust without --sandbox"},
     {"run.sandbox", "run it again; if it stays, report it with this text"},
     {"run.code",
      "do not trust the module: compile or fetch it again. --key FILE checks who released it, "
      "--sandbox keeps its code away from your files"},
-    {"runtime.load.cpu_features", "compile the module for this machine (--target native)"},
+    {"runtime.code.format",
+     "compile the module for this machine (--target native), or run it on a machine of its kind: "
+     "--bridge COMMAND"},
+    {"runtime.load.cpu_features",
+     "compile the module for this machine (--target native), or run it on the machine that it is "
+     "for (--bridge)"},
     {"runtime.tensor_pb", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"rpc.tls.wanted",

@@ -125,6 +125,7 @@ void AddRun(CLI::App* app, Action* action) {
       "  tilewright run model.tw --profile -o json\n"
       "  tilewright run model.tw --key release.key.pub\n"
       "  tilewright run unknown.tw --sandbox\n"
+      "  tilewright run board.tw --bridge \"ssh -T board exec ./tilewright-worker\"\n"
       "\nA module is a program: its code runs on this machine with all your rights, as soon as it\n"
       "is loaded. Its digests find damage, they say nothing about who made it. Run only modules\n"
       "that you compiled, or whose release is checked with --key before anything is loaded. With\n"
@@ -140,10 +141,15 @@ void AddRun(CLI::App* app, Action* action) {
                     "run the module's code in a process without network, other processes and "
                     "files to write; refused where this machine cannot confine it");
   command
-      ->add_flag("--allow-weak-sandbox", options->allow_weak_sandbox,
-                 "with --sandbox: run it also where this machine (a container, an old kernel) "
-                 "permits a part of the sandbox only")
-      ->needs("--sandbox");
+      ->add_option("--bridge", options->bridge,
+                   "shell command that runs tilewright-worker on a board, with the worker's "
+                   "standard input and output: the module runs there, confined as with --sandbox "
+                   "(deploy/ops/boards)")
+      ->excludes("--sandbox");
+  command->add_flag("--allow-weak-sandbox", options->allow_weak_sandbox,
+                    "with --sandbox or --bridge: run it also where the machine (a container, an "
+                    "old kernel) permits a part of the sandbox only; behind a bridge, also where "
+                    "it has none (an emulator)");
   command
       ->add_option("--input", options->inputs,
                    "NAME=FILE, ONNX TensorProto (.pb) or NumPy (.npy); repeatable; inputs that are "

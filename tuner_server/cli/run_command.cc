@@ -120,9 +120,14 @@ class Runner {
     const int threads =
         options_.threads > 0 ? options_.threads : TargetThreads(file.manifest().target);
     step_("loading its code");
-    TW_ASSIGN(host_, options_.sandbox
-                         ? LoadInSandbox(std::move(file), threads, options_.allow_weak_sandbox)
-                         : LoadHere(std::move(file), threads));
+    const bool confined = options_.sandbox || !options_.bridge.empty();
+    if (options_.allow_weak_sandbox && !confined) {
+      return support::InvalidArgument("cli.usage.weak_sandbox",
+                                      "--allow-weak-sandbox needs --sandbox or --bridge");
+    }
+    TW_ASSIGN(host_, confined ? LoadInSandbox(std::move(file), threads,
+                                              {options_.bridge, options_.allow_weak_sandbox})
+                              : LoadHere(std::move(file), threads));
     tensors_ = host_->tensors();
     for (size_t i = 0; i < tensors_->num_inputs(); ++i) inputs_.push_back(tensors_->input(i));
     for (size_t i = 0; i < tensors_->num_outputs(); ++i) outputs_.push_back(tensors_->output(i));

@@ -15,6 +15,7 @@ struct RunOptions {
   std::string key;        // public key that must have released it; empty: TILEWRIGHT_MODULE_KEY
   std::string signature;  // empty: module_path + ".sig"
   bool sandbox = false;   // in a confined process (run_sandbox.h)
+  std::string bridge;     // shell command: in such a process on another machine
   bool allow_weak_sandbox = false;
   std::vector<std::string> inputs;   // NAME=FILE.pb|.npy
   std::vector<std::string> expects;  // NAME=FILE.pb|.npy

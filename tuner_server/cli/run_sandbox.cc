@@ -72,9 +72,9 @@ class Buffers final : public runtime::BoundTensors {
 class SandboxHost final : public RunHost {
  public:
   static absl::StatusOr<std::unique_ptr<RunHost>> Create(module::ModuleFile file, int threads,
-                                                         bool allow_weak) {
-    auto host = std::unique_ptr<SandboxHost>(new SandboxHost(std::move(file)));
-    TW_TRY(host->Start(threads, allow_weak));
+                                                         const SandboxPlace& place) {
+    auto host = std::unique_ptr<SandboxHost>(new SandboxHost(std::move(file), place));
+    TW_TRY(host->Start(threads));
     return host;
   }
 
@@ -90,6 +90,7 @@ class SandboxHost final : public RunHost {
     run->set_repeat(repeat);
     run->set_per_launch(per_launch);
     run->set_output_bytes(output_bytes_);
+    run->set_allow_unconfined(MayBeUnconfined());
     for (size_t i = 0; i < buffers_->num_inputs(); ++i) run->add_inputs(buffers_->input_bytes(i));
     TW_ASSIGN(v1::WorkerReply reply, Ask(std::move(request)));
     v1::ModuleRan* ran = reply.mutable_ran();
@@ -108,35 +109,51 @@ class SandboxHost final : public RunHost {
  private:
   static constexpr char kSlot[] = "module";
 
-  explicit SandboxHost(module::ModuleFile file) : file_(std::move(file)) {}
+  SandboxHost(module::ModuleFile file, SandboxPlace place)
+      : file_(std::move(file)), place_(std::move(place)) {}
 
-  absl::Status Start(int threads, bool allow_weak) {
+  bool MayBeUnconfined() const { return place_.allow_weak && !place_.bridge.empty(); }
+
+  absl::Status Start(int threads) {
     threads_ = threads;
     TW_TRY(MakeBuffers());
+    TW_TRY(StartWorker());
+    v1::WorkerRequest load;
+    load.mutable_load()->set_slot(kSlot);
+    load.mutable_load()->set_module(std::string(file_.bytes()));
+    return Ask(std::move(load)).status();
+  }
+
+  absl::Status StartWorker() {
     support::ChildOptions options;
-    TW_ASSIGN(options.program, support::FindSibling("tilewright-worker"));
+    if (place_.bridge.empty()) {
+      TW_ASSIGN(options.program, support::FindSibling("tilewright-worker"));
+    } else {
+      options.program = "/bin/sh";
+      options.args = {"-c", place_.bridge};
+    }
     options.stdin_mode = support::Stdio::kPipe;
     options.stdout_mode = support::Stdio::kPipe;
     TW_ASSIGN(worker_, support::Child::Start(options));
     v1::WorkerRequest hello;
     hello.mutable_hello()->set_device_kind("cpu");
-    hello.mutable_hello()->set_threads(threads);
+    hello.mutable_hello()->set_threads(threads_);
     hello.mutable_hello()->set_sandbox_profile("strict");
     TW_ASSIGN(const v1::WorkerReply ready, Ask(std::move(hello)));
-    if (!ready.ready().sandboxed()) {
+    const std::string_view where =
+        place_.bridge.empty() ? "this machine" : "the machine behind the bridge";
+    if (!ready.ready().sandboxed() && !MayBeUnconfined()) {
       return support::FailedPrecondition(
           "run.sandbox.unavailable",
-          "this machine cannot confine the module's process: " + ready.ready().sandbox_detail());
+          StrCat(where, " cannot confine the module's process: ", ready.ready().sandbox_detail()));
     }
-    if (!ready.ready().sandbox_full() && !allow_weak) {
+    if (!ready.ready().sandbox_full() && !place_.allow_weak) {
       return support::FailedPrecondition(
-          "run.sandbox.weak", "this machine confines the module's process only in part. Missing: " +
-                                  ready.ready().sandbox_missing());
+          "run.sandbox.weak",
+          StrCat(where, " confines the module's process only in part. Missing: ",
+                 ready.ready().sandbox_missing()));
     }
-    v1::WorkerRequest load;
-    load.mutable_load()->set_slot(kSlot);
-    load.mutable_load()->set_module(std::string(file_.bytes()));
-    return Ask(std::move(load)).status();
+    return absl::OkStatus();
   }
 
   absl::Status MakeBuffers() {
@@ -187,12 +204,14 @@ class SandboxHost final : public RunHost {
   }
 
   absl::Status WorkerDied(const absl::Status& why) const {
-    return support::Internal("run.sandbox.failed",
-                             StrCat("tilewright-worker ended: ", support::StatusText(why), "; ",
-                                    worker_->stderr_tail()));
+    const bool bridged = !place_.bridge.empty();
+    return support::Internal(bridged ? "run.bridge.failed" : "run.sandbox.failed",
+                             StrCat(bridged ? "the bridge" : "tilewright-worker", " ended: ",
+                                    support::StatusText(why), "; ", worker_->stderr_tail()));
   }
 
   const module::ModuleFile file_;
+  const SandboxPlace place_;
   std::unique_ptr<Buffers> buffers_;
   std::unique_ptr<support::Child> worker_;
   int threads_ = 1;
@@ -203,7 +222,7 @@ class SandboxHost final : public RunHost {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunHost>> LoadInSandbox(module::ModuleFile file, int threads,
-                                                       bool allow_weak) {
+                                                       const SandboxPlace& place) {
   for (const module::CodeObject& code : file.manifest().code) {
     if (code.device.empty()) continue;
     return support::Unimplemented(
@@ -211,7 +230,7 @@ absl::StatusOr<std::unique_ptr<RunHost>> LoadInSandbox(module::ModuleFile file, 
         StrCat("expected code for the processor, found some for ", code.device,
                ", whose driver needs more of the system than the sandbox permits"));
   }
-  return SandboxHost::Create(std::move(file), threads, allow_weak);
+  return SandboxHost::Create(std::move(file), threads, place);
 }
 
 }  // namespace tilewright::cli

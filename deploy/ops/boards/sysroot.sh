@@ -4,6 +4,7 @@
 #
 #   deploy/ops/boards/sysroot.sh FOLDER            for arm64
 #   deploy/ops/boards/sysroot.sh FOLDER armhf      for another architecture of Debian
+#   deploy/ops/boards/sysroot.sh FOLDER arm64 libopenblas-dev ...    more packages, without what they need
 #
 # Four packages, 3 MB to download. The C and C++ libraries come with the cross compiler. Exit code 75 if
 # the package mirror does not answer.
@@ -13,10 +14,11 @@ PACKAGES=(libabsl-dev libprotobuf-dev libseccomp-dev nlohmann-json3-dev)
 ATTEMPTS=4
 
 if [[ $# -lt 1 || "$1" == -* ]]; then
-  sed -n '2,9s/^# \{0,1\}//p' "$0"
+  sed -n '2,10s/^# \{0,1\}//p' "$0"
   exit $(( $# == 1 ? 0 : 2 ))
 fi
 arch="${2:-arm64}"
+PACKAGES+=("${@:3}")
 mkdir -p "$1"
 root="$(cd "$1" && pwd)"
 if [[ -e "$root/.complete" && "$(cat "$root/.complete")" == "$arch ${PACKAGES[*]}" ]]; then
