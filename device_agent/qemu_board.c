@@ -50,18 +50,25 @@ __attribute__((visibility("default"))) int qemu_plugin_install(PluginId id, cons
 
 /* --- the core --- */
 
-enum { kVector = 2, kDivide = 10, kIntegerDivide = 8, kMultiply = 3 };
+enum { kDivide = 10, kIntegerDivide = 8, kMultiply = 3 };
 
 static bool g_arm64;
 static TwBoardCounter* g_counter;
 
-/* Cycles of an A64 instruction word, by bits 28 to 25 (the architecture's main table). */
+/* fdiv and fsqrt, of scalars and of vectors. */
+static bool Divides(uint32_t word) {
+  return (word & 0xff20fc00u) == 0x1e201800u || (word & 0xff3ffc00u) == 0x1e21c000u ||
+         (word & 0xbfa0fc00u) == 0x2e20fc00u || (word & 0xbfbffc00u) == 0x2ea1f800u;
+}
+
+/* Cycles of an A64 instruction word, by bits 28 to 25 (the architecture's main table). The unit of
+ * vectors is 64 bits wide: whatever has 128 takes it twice, by element or not. */
 static uint64_t CostOfA64(uint32_t word) {
   const uint32_t group = word >> 25 & 15;
   if (group == 7 || group == 15) { /* vectors and floats */
-    const bool scalar_divide = (word & 0xff20fc00u) == 0x1e201800u;
-    if (scalar_divide) return kDivide;
-    return (word & 0x9f200400u) == 0x0e200400u && (word >> 30 & 1) != 0 ? kVector : 1;
+    const bool is_vector = (word & 0x9e000000u) == 0x0e000000u;
+    const uint64_t halves = is_vector && (word >> 30 & 1) != 0 ? 2 : 1;
+    return Divides(word) ? kDivide * halves : halves;
   }
   if (group == 5 || group == 13) { /* register operands */
     if ((word & 0x7fe0f800u) == 0x1ac00800u) return kIntegerDivide;

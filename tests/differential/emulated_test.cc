@@ -52,6 +52,7 @@ TEST_F(EmulatedTest, RandomSchedulesComputeTheSame) {
     };
     ASSERT_EQ(CheckPair(seed + static_cast<uint64_t>(i), options, &tally), "") << target.ToString();
   }
+  std::cout << tally.Table();
   if (rounds >= 500) {
     EXPECT_EQ(tally.AppliedLessThan(3, without), "");
   }

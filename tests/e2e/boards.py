@@ -1,64 +1,96 @@
 #!/usr/bin/env python3
 """A board of another architecture: the worker is built for 64-bit Arm as deploy/ops/boards says, and an agent of
-this machine measures with it over a bridge. The emulator in place of the board proves function, never speed."""
+this machine measures with it over a bridge. The emulator in place of the board counts virtual cycles (a plug-in of
+ours): it proves function, and that equal jobs write equal logs; never speed."""
 
-import shutil
-import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from fleet import BUILD, ROOT, Fleet, run_checks, skip, wait_for  # noqa: E402
+import board  # noqa: E402
+from fleet import Fleet, make_models, run_checks, wait_for  # noqa: E402
+from network_check import check, text  # noqa: E402
 
-BOARDS = ROOT / "deploy/ops/boards"
-SYSROOT, OUT = BUILD / "sysroot-arm64", BUILD / "aarch64"
-WORKER = OUT / "bin/tilewright-worker"
-C_LIBRARY = "/usr/aarch64-linux-gnu"
 C_LIBRARIES = {"libc.so.6", "libm.so.6", "ld-linux-aarch64.so.1"}
+SMALL = ("--size", 61, "--width", 0.4, "--seed", 14)  # dqn
+TRIALS = 12
 
 
-def call(*command):
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          check=False)
-    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}"
-    return done.stdout
-
-
-def build():
-    for program, package in (("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu"), ("qemu-aarch64", "qemu-user")):
-        if not shutil.which(program):
-            skip(f"no {program} here: install {package} (deploy/install_packages.sh --test)")
-    fetched = subprocess.run([BOARDS / "sysroot.sh", SYSROOT], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if fetched.returncode == 75:
-        skip("the package mirror does not answer: the board's libraries are not here: " + fetched.stdout.strip()[-200:])
-    assert fetched.returncode == 0, fetched.stdout
-    call("cmake", "-S", ROOT, "-B", OUT, "-G", "Ninja", f"-DCMAKE_TOOLCHAIN_FILE={BOARDS / 'aarch64.cmake'}",
-         f"-DTILEWRIGHT_SYSROOT={SYSROOT}", "-DTILEWRIGHT_DEVICE_ONLY=ON", "-DTILEWRIGHT_BUILD_TESTS=OFF",
-         "-DTILEWRIGHT_WERROR=ON")
-    call("cmake", "--build", OUT)
+# Cycles of one instruction, from a thousand of them.
+COSTS = """
+#include <stdint.h>
+#include <stdio.h>
+#define CYCLES ((volatile uint64_t*)%s)[1]
+#define LOOP(text) ({ uint64_t start = CYCLES; for (int i = 0; i < 1000; ++i) __asm__ volatile(text ::: "v0", "x9"); CYCLES - start; })
+#define COST(text) (LOOP(text "\\n" text) - LOOP(text) + 500) / 1000
+int main(void) {
+  const uint64_t costs[] = {INSTRUCTIONS};
+  for (unsigned i = 0; i < sizeof(costs) / sizeof(costs[0]); ++i) printf("%%d ", (int)costs[i]);
+}
+""" % board.COUNTER
 
 
 def needs_only_the_c_library():
-    for path in (WORKER, OUT / "lib/libtilewright_runtime.so", OUT / "lib/libtilewright_device_opencl.so"):
-        shown = call("readelf", "-hd", path)
+    for path in (board.WORKER, board.OUT / "lib/libtilewright_runtime.so", board.OUT / "lib/libtilewright_device_opencl.so"):
+        shown = board.call("readelf", "-hd", path)
         assert "AArch64" in shown, path
         needed = {line.split("[")[1].rstrip("]") for line in shown.splitlines() if "(NEEDED)" in line}
         assert needed <= C_LIBRARIES, f"{path.name}: {needed}"
 
 
 def agent_measures_behind_a_bridge():
-    bridge = f"qemu-aarch64 -L {C_LIBRARY} {WORKER}"
-    with Fleet(agent_args=["--device", f"cpu,name=board,bridge={bridge}"]) as fleet:
+    with Fleet(devices=[board.device(board.bridge())]) as fleet:
         fleet.start_all()
 
-        def board():
+        def found():
             listed = fleet.cli_json("devices", "list", *fleet.server())
             return next((d for d in listed if d["name"].endswith("board") and d["health"] == "good"), None)
         # Healthy: it ran the self-test's kernel with the right result.
-        device = wait_for("the board", board, 60)
+        device = wait_for("the board", found, 60)
         assert device["attributes"]["arch"] == "aarch64", device
 
 
+def a_model_runs_behind_a_bridge():
+    with tempfile.TemporaryDirectory(prefix="tilewright-boards-") as folder:
+        row = check("dqn", SMALL, folder, targets={"aarch64": (board.TARGET, 1)},
+                    run_flags=["--bridge", board.bridge(), "--allow-weak-sandbox"])
+        print("        " + text(row))
+        assert row["good"], "outputs differ from the evaluator's"
+
+
+def equal_work_costs_equal_cycles():
+    """The plug-in's table: a vector instruction costs the same in each of its forms, so that it orders kernels by work."""
+    words = {"vector": "fmla v0.4s, v1.4s, v2.4s", "element": "fmla v0.4s, v1.4s, v2.s[1]", "dots": "sdot v0.4s, v1.16b, v2.16b",
+             "half": "fmla v0.2s, v1.2s, v2.2s", "divide": "fdiv v0.4s, v1.4s, v2.4s", "sqrt": "fsqrt v0.4s, v1.4s",
+             "scalar": "fmadd s0, s1, s2, s0", "add": "add x9, x9, x10"}
+    with tempfile.TemporaryDirectory(prefix="tilewright-boards-") as folder:
+        source, program = Path(folder, "costs.c"), Path(folder, "costs")
+        source.write_text(COSTS.replace("INSTRUCTIONS", ", ".join(f'COST("{text}")' for text in words.values())))
+        board.call("aarch64-linux-gnu-gcc", "-O1", "-march=armv8.2-a+dotprod", source, "-o", program)
+        cost = dict(zip(words, map(int, board.call(*board.emulated("-plugin", f"{board.PLUGIN},at={board.COUNTER}"), program).split())))
+    assert cost == {"vector": 2, "element": 2, "dots": 2, "half": 1, "divide": 20, "sqrt": 20, "scalar": 1, "add": 1}, cost
+
+
+def tuned_records(model):
+    with Fleet(devices=[board.device(board.counting_bridge())]) as fleet:
+        fleet.target = board.TARGET
+        fleet.start_all()
+        fleet.tune(model, TRIALS, seed=7)
+        return fleet.export()
+
+
+def equal_seeds_write_equal_logs():
+    with tempfile.TemporaryDirectory(prefix="tilewright-boards-") as folder:
+        model = make_models(folder, "dqn", *SMALL) / "dqn/model.onnx"
+        one, two = tuned_records(model), tuned_records(model)
+    assert len(one) == TRIALS and {r["value_kind"] for r in one} == {"virtual_cycles"}, one
+    assert {r["outcome"] for r in one} <= {"OK", "EARLY_STOPPED"}, one
+    different = board.first_difference(board.transcript(one), board.transcript(two))
+    assert not different, different
+
+
 if __name__ == "__main__":
-    build()
-    run_checks(needs_only_the_c_library, agent_measures_behind_a_bridge)
+    board.build()
+    run_checks(needs_only_the_c_library, agent_measures_behind_a_bridge, a_model_runs_behind_a_bridge, equal_work_costs_equal_cycles,
+               equal_seeds_write_equal_logs)

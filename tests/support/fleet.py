@@ -86,11 +86,13 @@ class Daemon:
 
 
 class Fleet:
-    """Tracker, tuner and one agent; state under one temporary folder. `folders`: where the binary of a daemon
+    """Tracker, tuner and one agent with `devices`; state under one temporary folder. `folders`: where the binary of a daemon
     ("tracker") comes from, if not from BIN. `disk`: where the daemons' own state lies, if not there. `env`: what is
     added to a daemon's environment."""
 
-    def __init__(self, threads=1, agent_args=(), tuner_args=(), keep=False, folders=None, disk=None, env=None):
+    def __init__(self, threads=1, agent_args=(), tuner_args=(), keep=False, folders=None, disk=None, env=None,
+                 devices=("cpu",)):
+        self.devices = [word for device in devices for word in ("--device", device)]
         self.folders, self.disk, self.env = folders or {}, disk, env or {}
         self.state = Path(tempfile.mkdtemp(prefix="tilewright-e2e-"))
         self.threads, self.agent_args, self.tuner_args, self.keep = threads, agent_args, tuner_args, keep
@@ -125,7 +127,7 @@ class Fleet:
 
     def start_agent(self, tracker=None, prefix=(), name="agent"):
         # Where tests run (a container), the kernel may permit a part of the sandbox only.
-        self._start(name, ["--tracker", tracker or self.tracker_address, "--device", "cpu", "--allow-weak-sandbox",
+        self._start(name, ["--tracker", tracker or self.tracker_address, *self.devices, "--allow-weak-sandbox",
                            *self.agent_args], None, prefix)
 
     def _start(self, name, args, port_file, prefix=()):

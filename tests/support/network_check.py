@@ -68,9 +68,9 @@ def build(model, target, label, module, trials, compile_flags, folder):
 PROCESSOR = {"1t": ("native,threads=1", 1), "2t": ("native,threads=2", 2)}
 
 
-def check(name, options, folder, compile_flags=(), trials=0, targets=None):
+def check(name, options, folder, compile_flags=(), trials=0, targets=None, run_flags=()):
     """One network: compiles (or tunes) it for each target (label: target, threads) and runs it; a row of results.
-    Without targets: this processor, one thread and two."""
+    Without targets: this processor, one thread and two. run_flags: of `tilewright run`, for another machine."""
     case = make_models(folder, name, *options) / name
     expected = expected_output(case)
     row = {"network": name, "options": " ".join(map(str, options)), "runs": []}
@@ -82,7 +82,7 @@ def check(name, options, folder, compile_flags=(), trials=0, targets=None):
         start = time.monotonic()
         facts = build(case / "model.onnx", target, label, module, trials, compile_flags, folder)
         seconds = time.monotonic() - start
-        command("run", module, *inputs, "--threads", threads, "--repeat", 1, "--output-dir", out)
+        command("run", module, *inputs, "--threads", threads, "--repeat", 1, "--output-dir", out, *run_flags)
         norm, largest = errors(out / "output_0.pb", expected)
         run = {"label": label, "threads": threads, **facts, "compile_s": round(seconds, 2), "norm": norm, "max": largest}
         other = golden(name, options)

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""ResNet-18's convolutions on an emulated 64-bit Arm board (tests/support/board.py), by virtual cycles: our tuned kernels against
+XNNPACK and OpenBLAS (with im2col) from Debian's packages for that architecture, in the same emulator with the same plug-in.
+
+    TILEWRIGHT_BUILD_DIR=build/release tests/bench/board_race.py [--trials N] [--boards N] [--records FILE]
+
+Ours are the tasks of the tuned network, with what was fused into them (bias, ReLU, the residual sum); the libraries do the convolution
+alone. A ratio is the faster library's cycles over ours: above 1 we are faster. --records: an export of an earlier run, in place of
+tuning. Writes tests/results/board_race.json; exit code 1 if the geometric mean is below 1."""
+
+import argparse
+import json
+import math
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/support"))
+sys.path.insert(0, str(ROOT / "tests/long"))
+import board  # noqa: E402
+from fleet import BUILD, Fleet, make_models  # noqa: E402
+from lane import commit  # noqa: E402
+
+RESULT = ROOT / "tests/results/board_race.json"
+SYSROOT = BUILD / "sysroot-arm64-peers"
+LIBRARIES = ("libxnnpack-dev", "libxnnpack0", "libpthreadpool-dev", "libpthreadpool0", "libcpuinfo-dev", "libcpuinfo0",
+             "libopenblas-pthread-dev")
+OPENBLAS_CORE = "NEOVERSEN1"  # the board's processor by its other name; QEMU hides the register by which it would be recognised
+
+
+def build_peers():
+    """The program of the libraries; the reason if the package mirror does not answer."""
+    fetched = subprocess.run([board.BOARDS / "sysroot.sh", SYSROOT, "arm64", *LIBRARIES], stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, check=False)
+    if fetched.returncode != 0:
+        sys.exit(f"[SKIP] board_race.py: no libraries to race against: {fetched.stdout.strip()[-200:]}")
+    usr, program = SYSROOT / "usr", board.OUT / "board_peers"
+    lib = usr / "lib/aarch64-linux-gnu"
+    board.call("aarch64-linux-gnu-g++", "-std=c++17", "-O2", f"-I{ROOT}", f"-I{usr}/include",
+               f"-I{usr}/include/aarch64-linux-gnu/openblas-pthread", ROOT / "tests/bench/board_peers.cc", "-o", program,
+               lib / "libXNNPACK.so", lib / "openblas-pthread/libopenblas.a", f"-Wl,-rpath-link,{lib}", "-lpthread", "-lm")
+    return [*board.emulated("-E", f"LD_LIBRARY_PATH={lib}", "-E", f"OPENBLAS_CORETYPE={OPENBLAS_CORE}", "-E",
+                            "OPENBLAS_NUM_THREADS=1", "-plugin", f"{board.PLUGIN},at={board.COUNTER}"), program, board.COUNTER]
+
+
+def tune(trials, boards):
+    devices = [board.device(board.counting_bridge(), f"board{i}") for i in range(boards)]
+    with Fleet(devices=devices) as fleet, tempfile.TemporaryDirectory(prefix="tilewright-board-race-") as folder:
+        fleet.target = board.TARGET
+        fleet.start_all()
+        fleet.tune(make_models(folder, "resnet18") / "resnet18/model.onnx", trials, seed=1, timeout=36_000)
+        return fleet.export()
+
+
+def convolution(text):
+    """(in, out, size, kernel, stride) of a task's canonical text; None if it has no convolution."""
+    line = re.search(r"= conv2d\w*\(%(\d+), %(\d+).*?\{(.*?)\}", text)
+    if line is None:
+        return None
+    shapes = {number: [int(d) for d in dims.split(",")] for number, dims in re.findall(r"%(\d+): \w+\[([\d,]+)\]", text)}
+    data, weights = shapes[line[1]], shapes[line[2]]
+    blocked = len(data) == 5  # N, C / b, H, W, b
+    channels = data[1] * data[4] if blocked else data[1]
+    outputs = weights[0] * (weights[-1] if len(weights) > 4 else 1)
+    return channels, outputs, data[2], weights[2], int(re.search(r"strides=\[(\d+)", line[3])[1])
+
+
+def ours(records):
+    """Per convolution: the best task of its shape (with or without a residual sum), its default and its steps."""
+    layers = {}
+    for record in records:
+        shape = convolution(record["task_text"])
+        if shape is None or record["outcome"] != "OK":
+            continue
+        task = layers.setdefault(shape, {}).setdefault(record["task"], {"trials": 0, "best": math.inf})
+        task["trials"] += 1
+        if record["is_default"]:
+            task["default"] = record["median"]
+        if record["median"] < task["best"]:
+            task.update(best=record["median"], steps=record["steps"])
+    return {shape: min(tasks.values(), key=lambda t: t["best"]) for shape, tasks in layers.items()}
+
+
+def race(layers, peers):
+    lines = "".join("x".join(map(str, shape)) + " " + " ".join(map(str, shape)) + "\n" for shape in layers)
+    shown = subprocess.run([str(word) for word in peers], input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found = {}
+    for name, peer, cycles, instructions in map(str.split, shown.splitlines()):
+        found.setdefault(name, {})[peer] = {"cycles": int(cycles), "instructions": int(instructions)}
+    rows = []
+    for shape, task in sorted(layers.items(), key=lambda item: (-item[0][2], item[0])):
+        peers_of = found["x".join(map(str, shape))]
+        best = min(peer["cycles"] for peer in peers_of.values())
+        rows.append({"layer": dict(zip(("in", "out", "size", "kernel", "stride"), shape)), "ours": task["best"],
+                     "default": task.get("default"), "trials": task["trials"], "steps": task["steps"], "peers": peers_of,
+                     "ratio": round(best / task["best"], 3)})
+    return rows
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=256)
+    parser.add_argument("--boards", type=int, default=2)
+    parser.add_argument("--records", type=Path)
+    parser.add_argument("--keep-records", type=Path, help="where the export of the tuning goes")
+    flags = parser.parse_args()
+    board.build()
+    peers = build_peers()
+    start = time.monotonic()
+    if flags.records:
+        records = [json.loads(line) for line in flags.records.read_text().splitlines()]
+    else:
+        records = tune(flags.trials, flags.boards)
+    if flags.keep_records:
+        flags.keep_records.write_text("".join(json.dumps(record) + "\n" for record in records))
+    rows = race(ours(records), peers)
+    mean = geometric_mean([row["ratio"] for row in rows])
+    for row in rows:
+        rivals = "  ".join(f"{name} {peer['cycles'] / 1e6:.1f}" for name, peer in row["peers"].items())
+        print(f"{'x'.join(map(str, row['layer'].values())):20s} ours {row['ours'] / 1e6:7.1f} M cycles  {rivals}  ratio {row['ratio']:.2f}")
+    print(f"geometric mean {mean:.2f} over {len(rows)} layers")
+    RESULT.write_text(json.dumps({
+        "lane": "board_race", "commit": commit(), "date": time.strftime("%Y-%m-%d", time.gmtime()), "target": board.TARGET,
+        "command": " ".join(["tests/bench/board_race.py", *sys.argv[1:]]), "seconds": round(time.monotonic() - start, 1),
+        "trials": len(records), "geometric_mean": round(mean, 3), "rows": rows}, indent=1) + "\n")
+    sys.exit(0 if mean >= 1 else 1)
+
+
+if __name__ == "__main__":
+    main()
