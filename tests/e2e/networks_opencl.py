@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The seven networks, narrow and small, compiled for OpenCL with default schedules and run on the machine's
-device: the same bounds as on the processor (networks_quick.py). DQN again from Python, and tuned by a real
-tracker, tuner and agent."""
+device: the same bounds as on the processor (networks_quick.py). DQN again from Python; DQN and MobileNet tuned by
+a real tracker, tuner and agent."""
 
 import os
 import subprocess
@@ -18,7 +18,8 @@ import numpy as np  # noqa: E402
 from onnx import TensorProto  # noqa: E402
 
 TARGETS = {"opencl": ("opencl", 1)}
-TRIALS = 12
+# Of all kernels of a network together, defaults included.
+TRIALS = {"dqn": 24, "mobilenet": 40}
 
 PROGRAM = """
 import sys, numpy as np, tilewright_runtime as tw
@@ -64,10 +65,13 @@ def from_python():
         assert np.linalg.norm(np.load(out) - expected) <= MAX_NORM * np.linalg.norm(expected)
 
 
-def tuned():
-    with tempfile.TemporaryDirectory(prefix="tilewright-networks-") as folder:
-        good("dqn", folder, trials=TRIALS)
+def tuned(name):
+    def run():
+        with tempfile.TemporaryDirectory(prefix="tilewright-networks-") as folder:
+            good(name, folder, trials=TRIALS[name])
+    run.__name__ = f"{name}_tuned"
+    return run
 
 
 if __name__ == "__main__":
-    run_checks(*map(checked, NAMES), from_python, tuned)
+    run_checks(*map(checked, NAMES), from_python, *map(tuned, TRIALS))
