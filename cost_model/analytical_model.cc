@@ -68,7 +68,8 @@ double Traffic(const StatementSummary& s, double size, double* fill) {
 
 // Cycles of one vector operation of the body. Machines load as many vectors as they multiply; the
 // two overlap, but not perfectly.
-double BodyCycles(const StatementSummary& s, const RegisterTile& tile, const ir::Target& target) {
+double BodyCycles(const StatementSummary& s, const RegisterTile& tile,
+                  const target::Target& target) {
   const double vector_ops = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
   double per_op = vector_ops / std::max(target.fma_per_cycle, 0.5);
   // Too few independent accumulators leave the pipeline idle.
@@ -90,7 +91,8 @@ double BodyCycles(const StatementSummary& s, const RegisterTile& tile, const ir:
 
 // What peeled tails change: their last iterations do less, and less efficiently, as fewer
 // accumulators hide less latency and the vectors of the other side are loaded for fewer operations.
-double TailFactor(const StatementSummary& s, const RegisterTile& tile, const ir::Target& target) {
+double TailFactor(const StatementSummary& s, const RegisterTile& tile,
+                  const target::Target& target) {
   const double full = BodyCycles(s, tile, target);
   double factor = 1;
   for (const LoopSummary& loop : s.loops) {
@@ -112,7 +114,7 @@ double TailFactor(const StatementSummary& s, const RegisterTile& tile, const ir:
   return factor;
 }
 
-double ComputeCycles(const StatementSummary& s, const ir::Target& target, double* control) {
+double ComputeCycles(const StatementSummary& s, const target::Target& target, double* control) {
   const RegisterTile tile = AnalyzeTile(s, target);
   const double operations = s.iterations / tile.lanes;
   double trips = 1;
@@ -131,8 +133,8 @@ double MissShare(double footprint, double size) {
   return std::clamp(2 * footprint / size - 1, 0.0, 1.0);
 }
 
-void AddTraffic(const StatementSummary& s, const ir::Target& target, double footprint, double speed,
-                TimeEstimate* t) {
+void AddTraffic(const StatementSummary& s, const target::Target& target, double footprint,
+                double speed, TimeEstimate* t) {
   // The target states one core's slice; a core reaches the slices of those that are idle, too.
   const double l3 =
       static_cast<double>(target.l3_bytes) * std::max(1.0, kL3Slices / std::max(1, target.threads));
@@ -161,7 +163,7 @@ double Imbalance(double tasks, double threads) {
 
 }  // namespace
 
-RegisterTile AnalyzeTile(const StatementSummary& s, const ir::Target& target) {
+RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target) {
   RegisterTile tile;
   const double machine_lanes =
       static_cast<double>(target.vector_bytes) /
@@ -222,7 +224,7 @@ RegisterTile AnalyzeTile(const StatementSummary& s, const ir::Target& target) {
   return tile;
 }
 
-TimeEstimate EstimateTime(const ProgramSummary& program, const ir::Target& target) {
+TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& target) {
   TimeEstimate t;
   if (program.statements.empty()) return t;
   const double threads = std::max(1, target.threads);

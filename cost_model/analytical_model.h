@@ -8,7 +8,7 @@
 // more vectors alive than registers.
 #pragma once
 
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "cost_model/loop_summary.h"
 
 namespace tilewright::cost_model {
@@ -28,7 +28,7 @@ struct RegisterTile {
   double live = 1;
   double bodies = 1;  // runs of the body
 };
-RegisterTile AnalyzeTile(const StatementSummary& statement, const ir::Target& target);
+RegisterTile AnalyzeTile(const StatementSummary& statement, const target::Target& target);
 
 // Seconds x 1e9 of one run on the target's threads.
 struct TimeEstimate {
@@ -47,6 +47,6 @@ struct TimeEstimate {
   double l1_fill = 0, l2_fill = 0, l3_fill = 0;
   double l2_bytes = 0, l3_bytes = 0, memory_bytes = 0;  // traffic
 };
-TimeEstimate EstimateTime(const ProgramSummary& program, const ir::Target& target);
+TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& target);
 
 }  // namespace tilewright::cost_model

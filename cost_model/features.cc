@@ -44,7 +44,8 @@ double StrideClass(int64_t stride) {
   return stride == 0 ? 0 : std::log2(1 + std::abs(static_cast<double>(stride)));
 }
 
-void AddWorkload(const ProgramSummary& program, double flops, const ir::Target& target, Row* row) {
+void AddWorkload(const ProgramSummary& program, double flops, const target::Target& target,
+                 Row* row) {
   row->Add("work.intensity", std::log2(1 + flops / std::max(program.parameter_bytes, 1.0)));
   row->Add("work.statements", static_cast<double>(program.statements.size()));
   row->AddLog("alloc.local_bytes", program.local_bytes);
@@ -54,7 +55,7 @@ void AddWorkload(const ProgramSummary& program, double flops, const ir::Target& 
   row->Add("target.threads", target.threads);
 }
 
-void AddLoops(const StatementSummary& s, double flops, const ir::Target& target, Row* row) {
+void AddLoops(const StatementSummary& s, double flops, const target::Target& target, Row* row) {
   const double tasks = s.Product(ir::ForKind::kParallel);
   const double threads = std::max(1, target.threads);
   row->AddLog("loop.parallel_tasks", tasks);
@@ -96,7 +97,7 @@ void AddOps(const StatementSummary& s, Row* row) {
   row->Add("op.accumulates", s.accumulates ? 1 : 0);
 }
 
-void AddTile(const StatementSummary& s, const ir::Target& target, Row* row) {
+void AddTile(const StatementSummary& s, const target::Target& target, Row* row) {
   const RegisterTile tile = AnalyzeTile(s, target);
   row->Add("tile.lanes", tile.lanes);
   row->Add("tile.lane_use", tile.lanes * 4 / std::max(target.vector_bytes, 1));
@@ -180,7 +181,7 @@ void AddAccesses(const StatementSummary& s, double flops, Row* row) {
     AddAccess(s, i < order.size() ? order[i] : nullptr, i, flops, row);
 }
 
-void AddEstimate(const ProgramSummary& program, const ir::Target& target, Row* row) {
+void AddEstimate(const ProgramSummary& program, const target::Target& target, Row* row) {
   const TimeEstimate t = EstimateTime(program, target);
   row->AddLog("level.l1_fill", t.l1_fill);
   row->AddLog("level.l2_fill", t.l2_fill);
@@ -213,7 +214,7 @@ void AddOthers(const ProgramSummary& program, Row* row) {
   row->AddLog("other.flops", flops);
 }
 
-Row MakeRow(const ProgramSummary& program, double flops, const ir::Target& target) {
+Row MakeRow(const ProgramSummary& program, double flops, const target::Target& target) {
   static const StatementSummary kNone;
   const StatementSummary& critical =
       program.statements.empty() ? kNone : program.statements[program.critical];
@@ -232,7 +233,7 @@ Row MakeRow(const ProgramSummary& program, double flops, const ir::Target& targe
 
 const std::vector<std::string>& FeatureNames() {
   static const std::vector<std::string>* names =
-      new std::vector<std::string>(MakeRow(ProgramSummary(), 0, ir::Target()).names);
+      new std::vector<std::string>(MakeRow(ProgramSummary(), 0, target::Target()).names);
   return *names;
 }
 
@@ -259,7 +260,7 @@ size_t FeatureIndex(std::string_view name) {
 }
 
 absl::StatusOr<FeatureVector> ComputeFeatures(const ir::Function& loops, double flops,
-                                              const ir::Target& target) {
+                                              const target::Target& target) {
   if (loops.stage != ir::Stage::kLoops) {
     return support::InvalidArgument("features.stage",
                                     "expected a function at stage loops, found another stage");

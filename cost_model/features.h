@@ -17,7 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::cost_model {
 
@@ -30,7 +30,7 @@ const std::string& SchemaHash();
 // `flops` of one run of the task (what the unscheduled program computes); columns of wasted work
 // relate to it. invalid_argument features.stage for a function that is not at stage kLoops.
 absl::StatusOr<FeatureVector> ComputeFeatures(const ir::Function& loops, double flops,
-                                              const ir::Target& target);
+                                              const target::Target& target);
 // 16 hexadecimal digits over the exact values.
 std::string FeaturesHash(const FeatureVector& features);
 // Returns the analytical estimate that is in the features: nanoseconds of one run.

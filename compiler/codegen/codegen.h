@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::codegen {
 
@@ -26,7 +26,7 @@ struct CodegenOptions {
 
 struct Request {
   const std::vector<ir::Function>& functions;  // what the pipeline of the target's kind gives
-  const ir::Target& target;
+  const target::Target& target;
   CodegenOptions options;
 };
 
@@ -62,7 +62,7 @@ Program WholeFunction(const ir::Function& f, int64_t workspace_bytes);
 
 // For the processors that LLVM knows. codegen.*. Thread-safe; one mutex serialises linking (lld).
 absl::StatusOr<Artifact> Generate(const std::vector<ir::Function>& functions,
-                                  const ir::Target& target, const CodegenOptions& options = {});
+                                  const target::Target& target, const CodegenOptions& options = {});
 std::string ToolchainName();  // "llvm-19.1.7"; part of a record's key
 
 }  // namespace tilewright::codegen

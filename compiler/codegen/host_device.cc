@@ -139,7 +139,7 @@ absl::StatusOr<HostPlan> SplitHostDevice(const ir::Function& f) {
   return splitter.Take();
 }
 
-absl::Status CheckLaunchLimits(const HostPlan& plan, const ir::GpuLimits& limits) {
+absl::Status CheckLaunchLimits(const HostPlan& plan, const target::GpuLimits& limits) {
   for (const Launch& launch : plan.launches) {
     int64_t threads = 1;
     for (const Expr& e : launch.group) threads *= ir::AsInt(e) == nullptr ? 1 : *ir::AsInt(e);

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::codegen {
 
@@ -35,6 +35,6 @@ struct HostPlan {
 absl::StatusOr<HostPlan> SplitHostDevice(const ir::Function& f);
 
 // Whether every launch fits a device of the kind: codegen.launch_limits.threads | shared_bytes.
-absl::Status CheckLaunchLimits(const HostPlan& plan, const ir::GpuLimits& limits);
+absl::Status CheckLaunchLimits(const HostPlan& plan, const target::GpuLimits& limits);
 
 }  // namespace tilewright::codegen

@@ -133,7 +133,7 @@ absl::Status CheckFunctions(const std::vector<ir::Function>& functions) {
 
 // The object file of all functions; fills the programs.
 absl::StatusOr<std::string> EmitObject(const std::vector<ir::Function>& functions,
-                                       const ir::Target& target, const LlvmTarget& family,
+                                       const target::Target& target, const LlvmTarget& family,
                                        const CodegenOptions& options, llvm::TargetMachine& machine,
                                        Artifact* artifact) {
   llvm::LLVMContext context;
@@ -164,7 +164,7 @@ absl::StatusOr<std::string> EmitObject(const std::vector<ir::Function>& function
 }  // namespace
 
 absl::StatusOr<Artifact> Generate(const std::vector<ir::Function>& functions,
-                                  const ir::Target& target, const CodegenOptions& options) {
+                                  const target::Target& target, const CodegenOptions& options) {
   const LlvmTarget* family = FindLlvmTarget(target.arch);
   if (family == nullptr) {
     return support::Unimplemented(

@@ -27,7 +27,7 @@
 #include "compiler/codegen/llvm_target.h"
 #include "compiler/codegen/local_slots.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::codegen {
 
@@ -58,7 +58,7 @@ struct BufferFacts {
 
 class ModuleEmitter {
  public:
-  ModuleEmitter(llvm::LLVMContext& context, const ir::Target& target, const LlvmTarget& family);
+  ModuleEmitter(llvm::LLVMContext& context, const target::Target& target, const LlvmTarget& family);
 
   // Adds the entry tw_kernel_<name> and all it needs. Returns the workspace that it wants, in
   // bytes.
@@ -67,7 +67,7 @@ class ModuleEmitter {
   llvm::Module& module() { return *module_; }
   std::unique_ptr<llvm::Module> Take() { return std::move(module_); }
   llvm::LLVMContext& context() { return context_; }
-  const ir::Target& target() const { return target_; }
+  const target::Target& target() const { return target_; }
   const LlvmTarget& family() const { return family_; }
 
   // Types. Bools are i1 in values and one byte in memory.
@@ -86,7 +86,7 @@ class ModuleEmitter {
   void EmitEntry(const ir::Function& function, llvm::Function* body);
 
   llvm::LLVMContext& context_;
-  ir::Target target_;
+  target::Target target_;
   const LlvmTarget& family_;
   std::unique_ptr<llvm::Module> module_;
   llvm::StructType* context_struct_;

@@ -4,8 +4,8 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/codegen/llvm_emitter.h"
 #include "compiler/ir/streamed_writes.h"
-#include "compiler/ir/target.h"
 #include "compiler/ir/visit.h"
+#include "compiler/target/target.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -16,7 +16,7 @@ using ir::DType;
 using ir::TypeCode;
 using llvm::Value;
 
-ModuleEmitter::ModuleEmitter(llvm::LLVMContext& context, const ir::Target& target,
+ModuleEmitter::ModuleEmitter(llvm::LLVMContext& context, const target::Target& target,
                              const LlvmTarget& family)
     : context_(context),
       target_(target),

@@ -21,7 +21,7 @@ const LlvmTarget* FindLlvmTarget(std::string_view arch) {
   return nullptr;
 }
 
-bool HasFeature(const ir::Target& target, std::string_view name) {
+bool HasFeature(const target::Target& target, std::string_view name) {
   const std::vector<std::string>& features = target.required_features;
   return std::find(features.begin(), features.end(), name) != features.end();
 }

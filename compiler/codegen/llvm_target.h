@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::codegen {
 
@@ -34,11 +34,11 @@ struct LlvmTarget {
   const char* triple;
   std::string_view format;  // of the code objects
   void (*initialize)();     // registers LLVM's back end
-  void (*add_attributes)(const ir::Target& target, llvm::Function& function);
-  llvm::Value* (*dot4)(llvm::IRBuilderBase& builder, const ir::Target& target, const Dot4& dot);
+  void (*add_attributes)(const target::Target& target, llvm::Function& function);
+  llvm::Value* (*dot4)(llvm::IRBuilderBase& builder, const target::Target& target, const Dot4& dot);
   // Return null if one instruction does not do it for that many lanes.
-  WordRounding (*word_rounding)(const ir::Target& target, int lanes);
-  PowerScaling (*power_scaling)(const ir::Target& target, int lanes);
+  WordRounding (*word_rounding)(const target::Target& target, int lanes);
+  PowerScaling (*power_scaling)(const target::Target& target, int lanes);
   // Orders non-temporal stores before all later ones.
   void (*fence_stores)(llvm::IRBuilderBase& builder);
 };
@@ -48,7 +48,7 @@ std::span<const LlvmTarget> LlvmTargets();
 // Returns null if no row has this architecture.
 const LlvmTarget* FindLlvmTarget(std::string_view arch);
 
-bool HasFeature(const ir::Target& target, std::string_view name);
+bool HasFeature(const target::Target& target, std::string_view name);
 
 // `count` lanes from `first` on. REQUIRES: a vector.
 llvm::Value* LanesOf(llvm::IRBuilderBase& builder, llvm::Value* vector, int first, int count);

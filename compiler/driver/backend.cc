@@ -34,7 +34,7 @@ constexpr Backend kBackends[] = {
 
 }  // namespace
 
-const Backend& BackendOf(const ir::Target& target) {
+const Backend& BackendOf(const target::Target& target) {
   const auto* row = std::find_if(std::begin(kBackends), std::end(kBackends),
                                  [&](const Backend& b) { return b.kind == target.kind; });
   TW_CHECK(row != std::end(kBackends)) << target.ToString();

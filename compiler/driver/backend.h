@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/codegen/codegen.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "compiler/transform/passes.h"
 
 namespace tilewright::driver {
@@ -26,6 +26,6 @@ struct Backend {
 };
 
 // REQUIRES: a target that ParseTarget returned.
-const Backend& BackendOf(const ir::Target& target);
+const Backend& BackendOf(const target::Target& target);
 
 }  // namespace tilewright::driver

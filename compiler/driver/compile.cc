@@ -37,7 +37,7 @@ class Stopwatch {
   int64_t start_ = clock_.NowNs();
 };
 
-absl::StatusOr<ir::Function> Lower(const ir::Function& scheduled, const ir::Target& target,
+absl::StatusOr<ir::Function> Lower(const ir::Function& scheduled, const target::Target& target,
                                    const std::string& dump_dir, const std::string& miscompile) {
   transform::PassContext context;
   context.target = target;
@@ -53,7 +53,7 @@ struct LoweredTask {
   PreparedKernel prepared;
 };
 
-absl::StatusOr<LoweredTask> LowerTask(const ir::Function& scheduled, const ir::Target& target,
+absl::StatusOr<LoweredTask> LowerTask(const ir::Function& scheduled, const target::Target& target,
                                       const std::string& dump_dir, const std::string& miscompile) {
   TW_ASSIGN(transform::PreparedFunction split, transform::SplitPrepare(scheduled));
   LoweredTask task;
@@ -76,7 +76,7 @@ absl::StatusOr<LoweredTask> LowerTask(const ir::Function& scheduled, const ir::T
 // The scheduled function of a task: the provider's schedule where it replays to the hash it was
 // measured with, else the default.
 absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& variants,
-                                          const Task& task, const ir::Target& target,
+                                          const Task& task, const target::Target& target,
                                           ScheduleProvider* schedules,
                                           CompileReport::Kernel* kernel) {
   ScheduleProvider::Found found;
@@ -134,7 +134,7 @@ absl::StatusOr<graph::MemoryPlan> PlanInPlace(
 
 }  // namespace
 
-absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Target& target,
+absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
                                          ScheduleProvider* schedules, const CompileOptions& options,
                                          CompileReport* report) {
   CompileReport local;
@@ -192,7 +192,7 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Ta
 }
 
 absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::string_view steps,
-                                              const ir::Target& target, const TaskCheck* check,
+                                              const target::Target& target, const TaskCheck* check,
                                               const std::string& test_miscompile) {
   TW_ASSIGN(const graph::Graph body, ParseTask(task_text));
   TW_ASSIGN(const std::vector<schedule::Variant> variants, TaskVariants(body));
@@ -223,7 +223,7 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
   return result;
 }
 
-absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const ir::Target& target) {
+absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target) {
   TW_ASSIGN(const ir::Function function, TaskFunction(task_text));
   return schedule::ToText(schedule::DefaultSchedule(function, target));
 }

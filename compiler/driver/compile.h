@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/driver/tasks.h"
 #include "compiler/graph/graph.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::driver {
 
@@ -25,7 +25,7 @@ class ScheduleProvider {
     std::string program_hash;  // must match the replay, else the record is stale and not applied
     std::string measurement_id;
   };
-  virtual Found Find(const std::string& task_hash, const ir::Target& target) = 0;
+  virtual Found Find(const std::string& task_hash, const target::Target& target) = 0;
 };
 
 struct CompileOptions {
@@ -53,7 +53,7 @@ struct CompileReport {
 };
 // The bytes of a model.tw. `fused` is what RunGraphPasses returns; `schedules` and `report` may be
 // null.
-absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const ir::Target& target,
+absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
                                          ScheduleProvider* schedules, const CompileOptions& options,
                                          CompileReport* report);
 
@@ -65,10 +65,10 @@ struct BuiltCandidate {
 // `check` null: the module asks for a timing without a result check. Errors of the steps are
 // schedule.*; test_miscompile plants a fault for tests ("tail" | "init").
 absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::string_view steps,
-                                              const ir::Target& target, const TaskCheck* check,
+                                              const target::Target& target, const TaskCheck* check,
                                               const std::string& test_miscompile = "");
 
 // The schedule a task gets when nothing is known about it, in the language of all schedules.
-absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const ir::Target& target);
+absl::StatusOr<std::string> DefaultSteps(std::string_view task_text, const target::Target& target);
 
 }  // namespace tilewright::driver

@@ -41,7 +41,8 @@ int64_t RoundUp(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-void Describe(const ir::Target& target, const codegen::Artifact& code, module::Manifest* manifest) {
+void Describe(const target::Target& target, const codegen::Artifact& code,
+              module::Manifest* manifest) {
   const Backend& backend = BackendOf(target);
   manifest->producer["tilewright"] = support::Version();
   manifest->producer["toolchain"] = backend.toolchain();
@@ -238,7 +239,7 @@ class ModelLayout {
 
 absl::StatusOr<module::ModuleParts> ModelParts(
     const Graph& fused, const std::vector<Task>& tasks, const std::vector<PreparedKernel>& prepared,
-    const graph::MemoryPlan& plan, const ir::Target& target, const codegen::Artifact& code,
+    const graph::MemoryPlan& plan, const target::Target& target, const codegen::Artifact& code,
     const CompileOptions& options, CompileReport* report) {
   module::ModuleParts parts;
   module::Manifest& manifest = parts.manifest;
@@ -295,7 +296,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(
 
 absl::StatusOr<module::ModuleParts> CandidateParts(
     const Graph& task, const std::vector<TaskInput>& inputs, const PreparedKernel& prepared,
-    const std::string& steps, const std::string& program_hash, const ir::Target& target,
+    const std::string& steps, const std::string& program_hash, const target::Target& target,
     const codegen::Artifact& code) {
   module::ModuleParts parts;
   module::Manifest& manifest = parts.manifest;

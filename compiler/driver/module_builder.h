@@ -25,12 +25,12 @@ struct PreparedKernel {
 absl::StatusOr<module::ModuleParts> ModelParts(
     const graph::Graph& fused, const std::vector<Task>& tasks,
     const std::vector<PreparedKernel>& prepared, const graph::MemoryPlan& plan,
-    const ir::Target& target, const codegen::Artifact& code, const CompileOptions& options,
+    const target::Target& target, const codegen::Artifact& code, const CompileOptions& options,
     CompileReport* report);
 // One task over inputs that are all generated where the candidate is measured.
 absl::StatusOr<module::ModuleParts> CandidateParts(
     const graph::Graph& task, const std::vector<TaskInput>& inputs, const PreparedKernel& prepared,
-    const std::string& steps, const std::string& program_hash, const ir::Target& target,
+    const std::string& steps, const std::string& program_hash, const target::Target& target,
     const codegen::Artifact& code);
 
 }  // namespace tilewright::driver

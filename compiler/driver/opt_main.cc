@@ -54,12 +54,12 @@ std::string WithoutComments(const std::string& text) {
   return kept;
 }
 
-absl::StatusOr<ir::Target> TargetOf(const Options& o) {
+absl::StatusOr<target::Target> TargetOf(const Options& o) {
   runtime::CpuInfo cpu = runtime::DetectCpu();
   std::string name =
       support::BestCpuName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features);
-  TW_ASSIGN(std::string text, ir::ExpandNative(o.target, cpu.arch, name, cpu.cores_usable));
-  return ir::ParseTarget(text);
+  TW_ASSIGN(std::string text, target::ExpandNative(o.target, cpu.arch, name, cpu.cores_usable));
+  return target::ParseTarget(text);
 }
 
 // The function as it is; of a task also its operators' other algorithms, for `variant` steps.

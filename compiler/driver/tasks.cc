@@ -221,7 +221,7 @@ absl::StatusOr<module::DType> ModuleDType(ir::DType dtype) {
       StrCat("expected an element type that modules have, found ", ir::TypeName(dtype)));
 }
 
-graph::GraphPassContext PassContext(const ir::Target& target) {
+graph::GraphPassContext PassContext(const target::Target& target) {
   // The table has each core's share of the last level; complexes that share one have about so many.
   constexpr int64_t kSharesOfLastLevel = 8;
   graph::GraphPassContext context;

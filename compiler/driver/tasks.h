@@ -15,8 +15,8 @@
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target/target.h"
 #include "deploy/module/launch_names.h"
 #include "deploy/module/manifest.h"
 
@@ -37,7 +37,7 @@ struct Task {
 };
 std::string TaskHash(std::string_view text);
 // What graph passes need to know of a target: its lanes, and how many weights its caches hold.
-graph::GraphPassContext PassContext(const ir::Target& target);
+graph::GraphPassContext PassContext(const target::Target& target);
 // REQUIRES for these: a graph that FuseOperators made, and a task's own graph.
 absl::StatusOr<std::vector<Task>> ExtractTasks(const graph::Graph& fused);  // in order of first use
 Task DescribeTask(const graph::Graph& task);

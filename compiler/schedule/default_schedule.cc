@@ -362,23 +362,24 @@ void DefaultScheduler::ScheduleElementwise(const std::string& name) {
   if (!IsInRows(name)) ParallelOuter(outer, WorkOf(*block), choice.parallel);
 }
 
-Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,
+Steps DefaultSchedule(const ir::Function& function, const target::Target& target,
                       const Choices& choices) {
   Schedule schedule(function);
   ApplyDefaultSchedule(target, choices, &schedule);
   return schedule.steps();
 }
 
-void ApplyDefaultSchedule(const ir::Target& target, const Choices& choices, Schedule* schedule) {
+void ApplyDefaultSchedule(const target::Target& target, const Choices& choices,
+                          Schedule* schedule) {
   TW_CHECK(schedule->steps().empty()) << "a default schedule starts from an unscheduled function";
   if (schedule->function().body == nullptr) return;
-  if (const ir::GpuLimits* limits = ir::FindGpu(target.kind); limits != nullptr)
+  if (const target::GpuLimits* limits = target::FindGpu(target.kind); limits != nullptr)
     return DefaultScheduler(schedule, target, choices).RunBound(limits->max_group_threads);
   DefaultScheduler(schedule, target, choices).Run();
   StreamLargeOutputs(target, schedule);
 }
 
-void StreamLargeOutputs(const ir::Target& target, Schedule* schedule) {
+void StreamLargeOutputs(const target::Target& target, Schedule* schedule) {
   constexpr int64_t kSlices = 8;
   for (const std::string& name : schedule->BlockNames()) {
     const int handle = schedule->BlockHandle(name);

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/schedule/step.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::schedule {
 
@@ -44,13 +44,13 @@ bool ReducesRows(const ir::Function& function);
 
 // Steps that Schedule(function).ApplyAll accepts. Never fails: what a primitive refuses is left
 // out.
-Steps DefaultSchedule(const ir::Function& function, const ir::Target& target,
+Steps DefaultSchedule(const ir::Function& function, const target::Target& target,
                       const Choices& choices = {});
 // The same, applied to `schedule`. REQUIRES: a schedule without steps.
-void ApplyDefaultSchedule(const ir::Target& target, const Choices& choices, Schedule* schedule);
+void ApplyDefaultSchedule(const target::Target& target, const Choices& choices, Schedule* schedule);
 
 // stream_writes for the blocks of a schedule that write more than half of the target's last cache
 // (eight cores' slices), where it is legal and not done: nobody would find such a result there.
-void StreamLargeOutputs(const ir::Target& target, Schedule* schedule);
+void StreamLargeOutputs(const target::Target& target, Schedule* schedule);
 
 }  // namespace tilewright::schedule

@@ -19,7 +19,7 @@ int64_t ReductionSteps(const ir::StmtNode& block);
 
 class DefaultScheduler {
  public:
-  DefaultScheduler(Schedule* schedule, const ir::Target& target, const Choices& choices)
+  DefaultScheduler(Schedule* schedule, const target::Target& target, const Choices& choices)
       : schedule_(*schedule), target_(target), choices_(choices) {}
 
   void Run();
@@ -99,7 +99,7 @@ class DefaultScheduler {
   }
 
   Schedule& schedule_;
-  const ir::Target& target_;
+  const target::Target& target_;
   const Choices& choices_;
   int64_t max_group_threads_ = 1;
   std::vector<std::string> done_, tiled_;

@@ -298,7 +298,7 @@ bool RunsAlongReduction(const StmtNode& block, int lanes) {
 }
 
 Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
-                int64_t panel_bytes, const ir::Target& target) {
+                int64_t panel_bytes, const target::Target& target) {
   const int64_t registers = target.vector_registers;
   Tile best;
   double best_score = 0;

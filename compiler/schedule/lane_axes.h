@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::schedule {
 
@@ -54,6 +54,6 @@ struct Tile {
 // one broadcast must fit the registers. `panel_bytes`: what one vector along the lanes' axis reads
 // in the whole reduction.
 Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
-                int64_t panel_bytes, const ir::Target& target);
+                int64_t panel_bytes, const target::Target& target);
 
 }  // namespace tilewright::schedule

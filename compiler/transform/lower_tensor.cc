@@ -93,7 +93,7 @@ Stmt Reset(const TensorMatch& match, int64_t max_lanes) {
 
 class TensorLowering : public ir::Rewriter {
  public:
-  explicit TensorLowering(const ir::Target& target) : target_(target) {}
+  explicit TensorLowering(const target::Target& target) : target_(target) {}
 
   Stmt RewriteStmt(const Stmt& s) override {
     std::string_view name = ir::TensorNameOf(*s);
@@ -125,7 +125,7 @@ class TensorLowering : public ir::Rewriter {
     return absl::OkStatus();
   }
 
-  const ir::Target& target_;
+  const target::Target& target_;
   absl::Status status_;
 };
 

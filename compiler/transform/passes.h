@@ -10,12 +10,12 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::transform {
 
 struct PassContext {
-  ir::Target target;
+  target::Target target;
   bool verify_each = false;     // ir::Verify after every pass (tests, tilewright-opt)
   std::string dump_dir;         // --dump-ir: NN_<pass>.tir after each pass ("(unchanged)" noted)
   std::string test_miscompile;  // "tail" | "init": plants a wrong bound / a missing init (builder

@@ -76,8 +76,8 @@ struct Options {
   bool picks = false;
 };
 
-void Run(const driver::Task& task, const ir::Target& target, const Options& options, Cost* first,
-         Cost* later) {
+void Run(const driver::Task& task, const target::Target& target, const Options& options,
+         Cost* first, Cost* later) {
   search::SearchOptions search_options;
   search_options.seed = options.seed;
   auto search = Must(search::SearchTask::Create(Must(driver::TaskVariants(task.text), task.name),
@@ -132,7 +132,7 @@ int Main(int argc, char** argv) {
       path = flag;
     }
   }
-  const ir::Target target = Must(ir::ParseTarget(name), name);
+  const target::Target target = Must(target::ParseTarget(name), name);
   Cost all_first, all_later;
   for (const driver::Task& task : ModelTasks(path, target)) {
     if (task.name.find(only) == std::string::npos) continue;

@@ -183,7 +183,7 @@ double Quickest(const F& f) {
   return best * 1e3;
 }
 
-Prepared Prepare(const Kernel& kernel, const ir::Target& target, const std::string& dump) {
+Prepared Prepare(const Kernel& kernel, const target::Target& target, const std::string& dump) {
   transform::PassContext ctx;
   ctx.target = target;
   absl::StatusOr<ir::Function> scheduled, loops, flat;
@@ -227,10 +227,10 @@ double Slice(const Prepared& p) {
 }
 
 int Main(int argc, char** argv) {
-  ir::Target target = tests::WidestTarget();
+  target::Target target = tests::WidestTarget();
   if (argc > 1) {
-    absl::StatusOr<ir::Target> named =
-        ir::ParseTarget("cpu,arch=x86_64,cpu=" + std::string(argv[1]));
+    absl::StatusOr<target::Target> named =
+        target::ParseTarget("cpu,arch=x86_64,cpu=" + std::string(argv[1]));
     TW_CHECK(named.ok()) << support::StatusText(named.status());
     target = *named;
   }

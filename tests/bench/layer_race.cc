@@ -107,7 +107,7 @@ std::vector<float> Numbers(const runtime::TensorView& view) {
 }
 
 // The table's schedule of this very task, or what a search finds.
-Found FindKernel(const std::string& name, const driver::Task& task, const ir::Target& target,
+Found FindKernel(const std::string& name, const driver::Task& task, const target::Target& target,
                  const Options& options) {
   const auto row = options.schedules.find(name);
   if (row != options.schedules.end() && row->value("task", "") == task.hash) {
@@ -118,7 +118,7 @@ Found FindKernel(const std::string& name, const driver::Task& task, const ir::Ta
   return Tune(task, target, {.trials = options.search});
 }
 
-nlohmann::json Race(const Layer& layer, const ir::Target& target, const Options& options,
+nlohmann::json Race(const Layer& layer, const target::Target& target, const Options& options,
                     double float_peak) {
   const double peak = float_peak * (layer.bytes_only ? kByteSpeedup : 1);
   const int64_t block = target.vector_bytes / 4;
@@ -182,7 +182,7 @@ std::string Line(const nlohmann::json& row) {
 }
 
 // What this machine would be with vectors of the target's width at most.
-runtime::CpuInfo Narrowed(runtime::CpuInfo cpu, const ir::Target& target) {
+runtime::CpuInfo Narrowed(runtime::CpuInfo cpu, const target::Target& target) {
   if (target.vector_bytes < 64) std::erase(cpu.features, "avx512f");
   return cpu;
 }
@@ -206,10 +206,10 @@ int Main(int argc, char** argv) {
         Must(support::ReadFile(options.known, 1 << 24), options.known))["workloads"];
   }
 
-  ir::Target target = NativeTarget(options.threads);
+  target::Target target = NativeTarget(options.threads);
   if (!options.cpu.empty()) {
     target.cpu = options.cpu;
-    target = Must(ir::ParseTarget(target.ToString()), "--cpu");
+    target = Must(target::ParseTarget(target.ToString()), "--cpu");
   }
   const runtime::CpuInfo cpu = Narrowed(runtime::DetectCpu(), target);
   options.libraries = PeerLibraries(target);

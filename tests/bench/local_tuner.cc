@@ -36,7 +36,7 @@ constexpr double kSliceNs = 1e6, kBudgetNs = 30e6;
 constexpr int kMaxSlices = 60;
 
 // Builds, checks and times one candidate; what it took, or 0.
-double Try(const driver::Task& task, const ir::Target& target, const std::string& steps,
+double Try(const driver::Task& task, const target::Target& target, const std::string& steps,
            const Loaded& first, Found* found, bool* wrong) {
   const absl::StatusOr<Loaded> loaded = Load(task, steps, target);
   *wrong = false;
@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<runtime::Session>> NewSession(
 }
 
 // On the first device of the target's kind.
-absl::StatusOr<Loaded> LoadOnDevice(module::ModuleFile file, const ir::Target& target) {
+absl::StatusOr<Loaded> LoadOnDevice(module::ModuleFile file, const target::Target& target) {
   TW_ASSIGN(std::string plugin, runtime::FindDevicePlugin(target.kind));
   Loaded loaded;
   TW_ASSIGN(loaded.device,
@@ -85,7 +85,7 @@ std::unique_ptr<cost_model::CostModel> ShippedModel(uint64_t seed) {
   return model;
 }
 
-Loaded Start(const driver::Task& task, const ir::Target& target, Found* found) {
+Loaded Start(const driver::Task& task, const target::Target& target, Found* found) {
   found->default_steps = found->best_steps =
       Must(driver::DefaultSteps(task.text, target), task.name);
   Loaded first = Must(Load(task, found->default_steps, target), task.name);
@@ -103,17 +103,17 @@ void Keep(double ns, const std::string& steps, int trial, Found* found) {
 
 }  // namespace
 
-ir::Target NativeTarget(int threads) {
+target::Target NativeTarget(int threads) {
   const runtime::CpuInfo cpu = runtime::DetectCpu();
   const std::string name =
       support::BestCpuName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features);
   const std::string text =
-      Must(ir::ExpandNative(StrCat("native,threads=", threads), cpu.arch, name, threads),
+      Must(target::ExpandNative(StrCat("native,threads=", threads), cpu.arch, name, threads),
            "native target");
-  return Must(ir::ParseTarget(text), text);
+  return Must(target::ParseTarget(text), text);
 }
 
-std::vector<driver::Task> ModelTasks(const std::string& path, const ir::Target& target,
+std::vector<driver::Task> ModelTasks(const std::string& path, const target::Target& target,
                                      bool force_blocks) {
   graph::GraphPassContext context = driver::PassContext(target);
   if (force_blocks) context.enabled = {"block_layouts"};
@@ -124,7 +124,7 @@ std::vector<driver::Task> ModelTasks(const std::string& path, const ir::Target& 
 }
 
 absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,
-                            const ir::Target& target) {
+                            const target::Target& target) {
   TW_ASSIGN(driver::BuiltCandidate built,
             driver::BuildCandidate(task.text, steps, target, nullptr));
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(built.module_bytes));
@@ -183,7 +183,7 @@ double TimeNs(const Loaded& loaded, double best_known) {
   return best;
 }
 
-Found Tune(const driver::Task& task, const ir::Target& target, const TuneOptions& options) {
+Found Tune(const driver::Task& task, const target::Target& target, const TuneOptions& options) {
   const int trials = options.trials;
   Found found;
   const Loaded first = Start(task, target, &found);
@@ -220,7 +220,7 @@ Found Tune(const driver::Task& task, const ir::Target& target, const TuneOptions
   return found;
 }
 
-Found TuneSketch(const driver::Task& task, const ir::Target& target, const std::string& sketch,
+Found TuneSketch(const driver::Task& task, const target::Target& target, const std::string& sketch,
                  int trials) {
   Found found;
   const Loaded first = Start(task, target, &found);

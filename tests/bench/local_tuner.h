@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/driver/tasks.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/support/status.h"
 #include "device_agent/measured_session.h"
@@ -24,11 +24,11 @@ T Must(absl::StatusOr<T> value, const std::string& what) {
 }
 
 // "native,threads=N": this machine's target.
-ir::Target NativeTarget(int threads);
+target::Target NativeTarget(int threads);
 
 // The tasks of an ONNX file as a compilation for `target` has them; in channel blocks where they
 // pay, or always with `force_blocks`.
-std::vector<driver::Task> ModelTasks(const std::string& path, const ir::Target& target,
+std::vector<driver::Task> ModelTasks(const std::string& path, const target::Target& target,
                                      bool force_blocks = false);
 
 // A built candidate, with inputs filled, that has run once. Of a target behind a plug-in: `device`
@@ -44,7 +44,7 @@ struct Loaded {
   }
 };
 absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,
-                            const ir::Target& target);
+                            const target::Target& target);
 // The same code with buffers of its own, filled and run once. REQUIRES: no device.
 absl::StatusOr<Loaded> WithOtherBuffers(const Loaded& loaded);
 // Between the first outputs, as bench::Distance; 0 or 1 for other types than f32.
@@ -69,9 +69,9 @@ struct TuneOptions {
   bool random = false;  // picks by chance instead of the shipped model and what it learns
 };
 // The default schedule, and the best of the search's candidates.
-Found Tune(const driver::Task& task, const ir::Target& target, const TuneOptions& options);
+Found Tune(const driver::Task& task, const target::Target& target, const TuneOptions& options);
 // The same for random points of one sketch.
-Found TuneSketch(const driver::Task& task, const ir::Target& target, const std::string& sketch,
+Found TuneSketch(const driver::Task& task, const target::Target& target, const std::string& sketch,
                  int trials);
 
 }  // namespace tilewright::bench

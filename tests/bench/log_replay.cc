@@ -35,7 +35,7 @@ struct Record {
   double median = 0, ratio = 0;  // to the baseline beside it
 };
 
-std::vector<Record> ReadRecords(const std::string& path, const ir::Target& target) {
+std::vector<Record> ReadRecords(const std::string& path, const target::Target& target) {
   std::vector<Record> records;
   std::ifstream file(path);
   TW_CHECK(file.good()) << "cannot read " << path;
@@ -53,7 +53,7 @@ std::vector<Record> ReadRecords(const std::string& path, const ir::Target& targe
   return records;
 }
 
-double RatioNow(const Record& record, const ir::Target& target, AgentProtocol* agent) {
+double RatioNow(const Record& record, const target::Target& target, AgentProtocol* agent) {
   const auto built =
       Must(driver::BuildCandidate(record.task_text, record.steps, target, nullptr), record.id);
   TW_CHECK(built.program_hash == record.program_hash)
@@ -63,7 +63,7 @@ double RatioNow(const Record& record, const ir::Target& target, AgentProtocol* a
 }
 
 int Run(const Options& options) {
-  const ir::Target target = NativeTarget(1);
+  const target::Target target = NativeTarget(1);
   std::vector<Record> records = ReadRecords(options.path, target);
   if (records.empty()) {
     std::fprintf(stderr, "log_replay: %s: no valid record of %s\n", options.path.c_str(),

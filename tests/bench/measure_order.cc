@@ -46,7 +46,7 @@ struct Kernel {
   Loaded loaded;  // of the same bytes, for peers' protocol and the true gap
 };
 
-Kernel Build(int64_t m, int64_t n, int64_t k, const ir::Target& target) {
+Kernel Build(int64_t m, int64_t n, int64_t k, const target::Target& target) {
   const Layer layer = Must(FindLayer(StrCat("G", m, "x", n, "x", k)), "layer");
   const graph::Graph g = Must(graph::ParseGraph(GraphText(layer, kNoBlocks)), layer.name);
   const driver::Task task = driver::DescribeTask(g);
@@ -147,7 +147,7 @@ nlohmann::json Orders(const Kernel& fast, const Kernel& slow, const Options& opt
 }
 
 int Run(const Options& options) {
-  const ir::Target target = NativeTarget(options.threads);
+  const target::Target target = NativeTarget(options.threads);
   nlohmann::json rows = nlohmann::json::array();
   for (const double us : options.us) {
     // 256 columns keep the weights in the second-level cache; rows make the length.

@@ -84,7 +84,7 @@ PoolTask ReadTask(const std::filesystem::path& path) {
     if (row.contains("baseline")) {
       task.text = row["text"];
       task.target = row["target"];
-      const ir::Target target = Must(ir::ParseTarget(task.target), task.name);
+      const target::Target target = Must(target::ParseTarget(task.target), task.name);
       const driver::Task described = Must(driver::MakeTask(task.text), task.name);
       space = Must(search::Space::Create(Must(driver::TaskVariants(task.text), task.name), target),
                    task.name);

@@ -87,7 +87,7 @@ void FinishPeerResult(const Layer& l, const Operands& operands, std::vector<floa
     (*y)[i] = std::max(0.0f, (*y)[i] + operands.bias[i / pixels]);
 }
 
-nlohmann::json Race(const Layer& layer, const ir::Target& target, const Options& options) {
+nlohmann::json Race(const Layer& layer, const target::Target& target, const Options& options) {
   const std::string text = TextOf(layer);
   const driver::Task task = driver::DescribeTask(Must(graph::ParseGraph(text), text));
   const Found found = Tune(task, target, {.trials = options.search});
@@ -156,7 +156,7 @@ int Main(int argc, char** argv) {
   app.add_option("layers", options.names, "C1..C12, G<m>x<n>x<k>; default: the bars of issue 17");
   CLI11_PARSE(app, argc, argv);
 
-  const ir::Target target = Must(ir::ParseTarget("opencl"), "target");
+  const target::Target target = Must(target::ParseTarget("opencl"), "target");
   nlohmann::json document = {
       {"search", options.search}, {"blocks", options.blocks}, {"rows", nlohmann::json::array()}};
   nlohmann::json& rows = document["rows"];

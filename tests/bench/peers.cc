@@ -2,7 +2,7 @@
 
 namespace tilewright::bench {
 
-std::vector<PeerLibrary> PeerLibraries(const ir::Target& target) {
+std::vector<PeerLibrary> PeerLibraries(const target::Target& target) {
   const std::vector<OpenLibrary> built_in = {
 #ifdef TILEWRIGHT_BENCH_ONEDNN
       OpenOneDnn,

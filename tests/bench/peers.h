@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "tests/bench/layers.h"
 
 namespace tilewright::bench {
@@ -32,7 +32,7 @@ struct PeerLibrary {
 
 // Returns the libraries that are built in (CMake options TILEWRIGHT_BENCH_*) and that can keep to
 // the vectors of `target`. Call it before the first peer is made: oneDNN takes its limit only then.
-std::vector<PeerLibrary> PeerLibraries(const ir::Target& target);
+std::vector<PeerLibrary> PeerLibraries(const target::Target& target);
 // Returns the implementations of the layer that the libraries have, on `threads` threads.
 Peers MakePeers(const std::vector<PeerLibrary>& libraries, const Layer& layer,
                 const Operands& operands, int threads);
@@ -56,9 +56,9 @@ std::vector<std::unique_ptr<DevicePeer>> MakeClBlastPeers(const Layer& layer,
 
 // One function per library. Each limits its library to the target, or returns nullopt if the
 // library cannot be limited.
-using OpenLibrary = std::optional<PeerLibrary> (*)(const ir::Target& target);
-std::optional<PeerLibrary> OpenOneDnn(const ir::Target& target);
-std::optional<PeerLibrary> OpenOpenBlas(const ir::Target& target);
-std::optional<PeerLibrary> OpenXnnPack(const ir::Target& target);
+using OpenLibrary = std::optional<PeerLibrary> (*)(const target::Target& target);
+std::optional<PeerLibrary> OpenOneDnn(const target::Target& target);
+std::optional<PeerLibrary> OpenOpenBlas(const target::Target& target);
+std::optional<PeerLibrary> OpenXnnPack(const target::Target& target);
 
 }  // namespace tilewright::bench

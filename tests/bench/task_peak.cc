@@ -27,13 +27,14 @@ struct Options {
   std::vector<std::string> names;
 };
 
-driver::Task LayerTask(const std::string& name, const Options& options, const ir::Target& target) {
+driver::Task LayerTask(const std::string& name, const Options& options,
+                       const target::Target& target) {
   const std::string text =
       GraphText(Must(FindLayer(name), name), options.block ? target.vector_bytes / 4 : kNoBlocks);
   return driver::DescribeTask(Must(graph::ParseGraph(text), text));
 }
 
-Found Judge(const driver::Task& task, const ir::Target& target, const Options& options) {
+Found Judge(const driver::Task& task, const target::Target& target, const Options& options) {
   return options.sketch.empty() ? Tune(task, target, {options.search, options.seed, options.random})
                                 : TuneSketch(task, target, options.sketch, options.search);
 }
@@ -91,7 +92,7 @@ Options ParseFlags(int argc, char** argv) {
 int Main(int argc, char** argv) {
   const Options options = ParseFlags(argc, argv);
   const runtime::CpuInfo cpu = runtime::DetectCpu();
-  const ir::Target target = NativeTarget(1);
+  const target::Target target = NativeTarget(1);
   const double peak = device_agent::MeasureFmaPeak(cpu, 1, 50);
   printf("%s, FMA peak %.1f GFLOP/s\n", target.ToString().c_str(), peak);
   for (const std::string& name : options.names) {

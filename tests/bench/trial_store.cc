@@ -71,7 +71,7 @@ std::string HashOf(const driver::Task& task, const std::string& steps) {
 
 }  // namespace
 
-std::vector<Workload> ReadWorkloads(const std::string& path, const ir::Target& target) {
+std::vector<Workload> ReadWorkloads(const std::string& path, const target::Target& target) {
   std::vector<Workload> workloads;
   const std::filesystem::path file(path);
   if (file.extension() == ".onnx") {
@@ -104,7 +104,7 @@ std::vector<Workload> ReadWorkloads(const std::string& path, const ir::Target& t
 
 absl::StatusOr<std::unique_ptr<TrialStore>> TrialStore::Open(const std::string& dir,
                                                              const Workload& workload,
-                                                             const ir::Target& target) {
+                                                             const target::Target& target) {
   std::unique_ptr<TrialStore> store(new TrialStore(workload, target));
   const std::string path = support::PathJoin(dir, workload.name + ".jsonl");
   if (std::filesystem::exists(path)) TW_TRY(store->Read(path));

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/driver/tasks.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "tests/bench/local_tuner.h"
 
 namespace tilewright::bench {
@@ -23,7 +23,7 @@ struct Workload {
 };
 // Of a text file of named graphs (workloads.txt), or the tasks of an ONNX file but for those that
 // have next to nothing to choose; named by `prefix` and a number then.
-std::vector<Workload> ReadWorkloads(const std::string& path, const ir::Target& target);
+std::vector<Workload> ReadWorkloads(const std::string& path, const target::Target& target);
 
 struct Measured {
   std::string program_hash, steps, origin;
@@ -39,7 +39,7 @@ class TrialStore {
   // Reads DIR/<name>.jsonl, or starts it with the default schedule as the baseline.
   static absl::StatusOr<std::unique_ptr<TrialStore>> Open(const std::string& dir,
                                                           const Workload& workload,
-                                                          const ir::Target& target);
+                                                          const target::Target& target);
 
   // From the file, or built, checked and measured now.
   const Measured& Get(const std::string& program_hash, const std::string& steps,
@@ -60,7 +60,7 @@ class TrialStore {
   int failed() const { return failed_; }
 
  private:
-  TrialStore(const Workload& workload, ir::Target target)
+  TrialStore(const Workload& workload, target::Target target)
       : workload_(workload), target_(std::move(target)) {}
   absl::Status Read(const std::string& path);
   Measured Measure(const std::string& program_hash, const std::string& steps, int placements);
@@ -68,7 +68,7 @@ class TrialStore {
   const Loaded& Baseline();
 
   Workload workload_;
-  ir::Target target_;
+  target::Target target_;
   std::ofstream file_;
   std::string baseline_steps_, baseline_hash_;
   std::optional<Loaded> baseline_;

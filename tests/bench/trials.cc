@@ -84,8 +84,8 @@ search::SearchParts Parts(const Options& options) {
 // Programs in the order tried.
 using Tried = std::vector<std::string>;
 
-Tried Random(const Workload& workload, const ir::Target& target, const Options& options, int seed,
-             TrialStore* store) {
+Tried Random(const Workload& workload, const target::Target& target, const Options& options,
+             int seed, TrialStore* store) {
   const auto space = Must(
       search::Space::Create(Must(driver::TaskVariants(workload.task.text), workload.name), target),
       workload.name);
@@ -123,7 +123,7 @@ std::unique_ptr<cost_model::CostModel> FirstModel(const std::string& base, uint6
 // What the store's other workloads of the same kind give, as the tuner's log does
 // (jobs/job_relatives.h): the best programs that searches of the nearest ones tried.
 std::vector<search::Point> Inherited(const Workload& workload, const std::vector<Workload>& all,
-                                     const ir::Target& target, const Options& options,
+                                     const target::Target& target, const Options& options,
                                      const search::Space& space) {
   const search::TaskKind kind = search::KindOf(workload.task.text);
   std::vector<std::pair<double, const Workload*>> near;
@@ -159,8 +159,8 @@ std::vector<search::Point> Inherited(const Workload& workload, const std::vector
   return points;
 }
 
-Tried Search(const Workload& workload, const ir::Target& target, const Options& options, int seed,
-             const std::vector<Workload>& all, TrialStore* store) {
+Tried Search(const Workload& workload, const target::Target& target, const Options& options,
+             int seed, const std::vector<Workload>& all, TrialStore* store) {
   search::SearchOptions with;
   with.seed = static_cast<uint64_t>(seed) ^ support::StableHash64(workload.task.hash);
   const search::SearchParts parts = Parts(options);
@@ -203,7 +203,7 @@ Tried Search(const Workload& workload, const ir::Target& target, const Options& 
 }
 
 void Run(const std::vector<Workload>& workloads, const std::vector<Workload>& all,
-         const ir::Target& target, const Options& options) {
+         const target::Target& target, const Options& options) {
   const std::set<std::string> done = RunsDone(options.runs);
   std::ofstream runs(options.runs, std::ios::app);
   for (int seed = options.first_seed; seed < options.first_seed + options.seeds; ++seed) {
@@ -234,7 +234,7 @@ void Run(const std::vector<Workload>& workloads, const std::vector<Workload>& al
   }
 }
 
-void Finals(const std::vector<Workload>& workloads, const ir::Target& target,
+void Finals(const std::vector<Workload>& workloads, const target::Target& target,
             const Options& options) {
   for (const Workload& workload : workloads) {
     auto store = Must(TrialStore::Open(options.store, workload, target), workload.name);
@@ -258,7 +258,7 @@ void Finals(const std::vector<Workload>& workloads, const ir::Target& target,
 
 // The kernels of a table of best-known ones, measured in this store like any other, and again with
 // as many sets of buffers as finals take: what was best yesterday may be so no more.
-void Known(const std::vector<Workload>& workloads, const ir::Target& target,
+void Known(const std::vector<Workload>& workloads, const target::Target& target,
            const Options& options) {
   const nlohmann::json table = nlohmann::json::parse(
       Must(support::ReadFile(options.table, 1 << 24), options.table), nullptr, false);
@@ -282,7 +282,7 @@ void Known(const std::vector<Workload>& workloads, const ir::Target& target,
   }
 }
 
-void Export(const std::vector<Workload>& workloads, const ir::Target& target,
+void Export(const std::vector<Workload>& workloads, const target::Target& target,
             const Options& options) {
   std::ofstream out(options.rows);
   out << "workload program ratio origin";
@@ -336,7 +336,7 @@ Options ParseFlags(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   const Options options = ParseFlags(argc, argv);
-  const ir::Target target = NativeTarget(1);
+  const target::Target target = NativeTarget(1);
   std::vector<Workload> workloads, all;
   std::set<std::string> seen;
   for (const std::string& path : options.workloads) {

@@ -130,7 +130,7 @@ TEST_P(Networks, SpacesHoldTheDefaultSchedules) {
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   auto imported = graph::ImportOnnx(*bytes);
   ASSERT_TRUE(imported.ok()) << imported.status();
-  const auto target = ir::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=2");
+  const auto target = target::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=2");
   ASSERT_TRUE(target.ok());
   const graph::GraphPassContext context = driver::PassContext(*target);
   auto fused = graph::RunGraphPasses(*imported, context);

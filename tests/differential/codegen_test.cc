@@ -186,7 +186,7 @@ void CheckSchedule(const Case& c, const std::string& steps, double tolerance = 1
     Difference d = Compare(out, actual, c.expected);
     EXPECT_LE(d.norm, tolerance) << what;
   };
-  for (const ir::Target& target : tests::RunnableTargets()) {
+  for (const target::Target& target : tests::RunnableTargets()) {
     absl::StatusOr<ir::Function> flat = tests::LowerChecked(*scheduled, target);
     ASSERT_TRUE(flat.ok()) << support::StatusText(flat.status());
     std::vector<ir::TensorData> data = c.inputs;

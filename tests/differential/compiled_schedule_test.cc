@@ -18,9 +18,9 @@ TEST(CompiledScheduleTest, CompiledResultsAreTheSame) {
   PairTally tally;
   uint64_t seed = TestSeed(77);
   int64_t rounds = TestRounds(2000);
-  std::vector<ir::Target> targets = RunnableTargets();
+  std::vector<target::Target> targets = RunnableTargets();
   for (int64_t i = 0; i < rounds; ++i) {
-    const ir::Target& target = targets[static_cast<size_t>(i) % targets.size()];
+    const target::Target& target = targets[static_cast<size_t>(i) % targets.size()];
     int threads = 1 + static_cast<int>(i % 2);
     PairOptions options;
     options.symbolic = false;

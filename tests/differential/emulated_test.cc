@@ -32,7 +32,7 @@ class EmulatedTest : public testing::Test {
   void SetUp() override {
     if (targets_.empty()) GTEST_SKIP() << "no emulator of AArch64 here";
   }
-  std::vector<ir::Target> targets_ = EmulatedTargets();
+  std::vector<target::Target> targets_ = EmulatedTargets();
 };
 
 TEST_F(EmulatedTest, RandomSchedulesComputeTheSame) {
@@ -42,7 +42,7 @@ TEST_F(EmulatedTest, RandomSchedulesComputeTheSame) {
   const uint64_t seed = TestSeed(4100);
   const int64_t rounds = TestRounds(60);
   for (int64_t i = 0; i < rounds; ++i) {
-    const ir::Target& target = targets_[static_cast<size_t>(i) % targets_.size()];
+    const target::Target& target = targets_[static_cast<size_t>(i) % targets_.size()];
     PairOptions options;
     options.symbolic = false;
     options.without = without;
@@ -81,7 +81,7 @@ TEST_F(EmulatedTest, DotProductsAreExactAtTheEndsOfTheirTypes) {
       }
       std::vector<ir::TensorData> found = expected;
       ASSERT_TRUE(ir::Interpret(f, {}, {&expected[0], &expected[1], &expected[2]}).ok());
-      for (const ir::Target& target : targets_) {
+      for (const target::Target& target : targets_) {
         const absl::Status ran = RunEmulated(f, target, {}, {&found[0], &found[1], &found[2]});
         ASSERT_TRUE(ran.ok()) << target.ToString() << ": " << ran;
         EXPECT_EQ(found[0].bytes, expected[0].bytes) << target.ToString() << " " << lanes;
@@ -100,7 +100,7 @@ TEST_F(EmulatedTest, RoundedBytesSaturateAndNanIsZero) {
   x.bytes.resize(sizeof(values));
   std::memcpy(x.bytes.data(), values, sizeof(values));
   ASSERT_TRUE(ir::Interpret(f, {}, {&x, &expected}).ok());
-  for (const ir::Target& target : targets_) {
+  for (const target::Target& target : targets_) {
     const absl::Status ran = RunEmulated(f, target, {}, {&x, &found});
     ASSERT_TRUE(ran.ok()) << ran;
     EXPECT_EQ(found.bytes, expected.bytes) << target.ToString();
@@ -110,7 +110,7 @@ TEST_F(EmulatedTest, RoundedBytesSaturateAndNanIsZero) {
 // What the emulator must catch: an instruction that the target's processor does not have.
 TEST_F(EmulatedTest, AnInstructionThatTheProcessorLacksIsAFault) {
   const ir::Function f = Dots("generic.dot4_s8.", "i8", 4);
-  ir::Target lying = *ir::ParseTarget("cpu,arch=aarch64,cpu=cortex-a76");
+  target::Target lying = *target::ParseTarget("cpu,arch=aarch64,cpu=cortex-a76");
   std::vector<ir::TensorData> args = SeededArguments(f, {}, 1);
   std::vector<ir::TensorData*> pointers = {&args[0], &args[1], &args[2]};
   ASSERT_TRUE(RunEmulated(f, lying, {}, pointers).ok());
@@ -121,7 +121,7 @@ TEST_F(EmulatedTest, AnInstructionThatTheProcessorLacksIsAFault) {
 // ------------------------------------------------------------------- needs no emulator
 
 std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
-  const ir::Target target = *ir::ParseTarget("cpu,arch=aarch64,cpu=" + cpu);
+  const target::Target target = *target::ParseTarget("cpu,arch=aarch64,cpu=" + cpu);
   const auto lowered = LowerChecked(f, target);
   TW_CHECK(lowered.ok()) << support::StatusText(lowered.status());
   codegen::CodegenOptions options;

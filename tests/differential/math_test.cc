@@ -83,7 +83,7 @@ ir::Function Vectorized(const ir::Function& f, int lanes) {
   return schedule.function();
 }
 
-std::vector<float> Values(const ir::Function& f, const ir::Target& target,
+std::vector<float> Values(const ir::Function& f, const target::Target& target,
                           const std::vector<float>& points) {
   ir::TensorData x, y;
   x.bytes.resize(points.size() * sizeof(float));
@@ -97,7 +97,7 @@ std::vector<float> Values(const ir::Function& f, const ir::Target& target,
 
 TEST(Math, IsNearLibmInDouble) {
   const std::vector<float> points = Points();
-  for (const ir::Target& target : tests::RunnableTargets()) {
+  for (const target::Target& target : tests::RunnableTargets()) {
     for (const Case& c : kCases) {
       ir::Function f = Function(c.intrinsic, static_cast<int64_t>(points.size()));
       const std::vector<float> scalar = Values(f, target, points);

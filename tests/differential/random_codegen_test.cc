@@ -14,7 +14,7 @@
 namespace tilewright::tests {
 namespace {
 
-EquivalenceOptions Compiled(const ir::Target& target, int threads, uint64_t seed) {
+EquivalenceOptions Compiled(const target::Target& target, int threads, uint64_t seed) {
   EquivalenceOptions options;
   options.seed = seed;
   options.run_other = [target, threads](const ir::Function& f, const std::vector<int64_t>& sizes,
@@ -32,11 +32,11 @@ bool IsUnsupported(const absl::Status& status) {
 TEST(RandomCodegen, FlatPrograms) {
   uint64_t first = TestSeed();
   int64_t rounds = TestRounds(200), skipped = 0;
-  std::vector<ir::Target> targets = RunnableTargets();
+  std::vector<target::Target> targets = RunnableTargets();
   for (int64_t i = 0; i < rounds; ++i) {
     uint64_t seed = first + i;
     ir::Function f = RandomFlat(seed);
-    const ir::Target& target = targets[i % targets.size()];
+    const target::Target& target = targets[i % targets.size()];
     absl::Status same = SameResults(f, f, Compiled(target, 1 + i % 2, seed));
     skipped += IsUnsupported(same) ? 1 : 0;
     ASSERT_TRUE(same.ok() || IsUnsupported(same))
@@ -49,11 +49,11 @@ TEST(RandomCodegen, FlatPrograms) {
 TEST(RandomCodegen, NaivePrograms) {
   uint64_t first = TestSeed();
   int64_t rounds = TestRounds(150), skipped = 0;
-  std::vector<ir::Target> targets = RunnableTargets();
+  std::vector<target::Target> targets = RunnableTargets();
   for (int64_t i = 0; i < rounds; ++i) {
     uint64_t seed = first + i;
     RandomProgram program = RandomTe(seed);
-    const ir::Target& target = targets[i % targets.size()];
+    const target::Target& target = targets[i % targets.size()];
     EquivalenceOptions options = Compiled(target, 1, seed);
     options.sizes = program.sizes;
     absl::Status same = SameResults(program.function, program.function, options);

@@ -112,7 +112,7 @@ std::optional<std::vector<RefTensor>> RunModule(const Graph& fused, const std::s
   return outputs;
 }
 
-std::string CheckCompiled(const Graph& g, bool blocks, const ir::Target& target,
+std::string CheckCompiled(const Graph& g, bool blocks, const target::Target& target,
                           const std::vector<int>& thread_counts) {
   const std::vector<RefTensor> inputs = tests::RandomGraphInputs(g, 1);
   auto expected = graph::Interpret(g, inputs);
@@ -197,7 +197,7 @@ TEST(RandomGraph, CompiledModelsComputeTheSameOnADevice) {
     support::Rng rng = support::Rng(seed).Split("device").Split(static_cast<uint64_t>(i));
     const Graph g = tests::RandomGraph(&rng);
     auto check = [&](const Graph& s) {
-      return CheckCompiled(s, i % 3 == 1, *ir::ParseTarget("opencl"), {1});
+      return CheckCompiled(s, i % 3 == 1, *target::ParseTarget("opencl"), {1});
     };
     const std::string error = check(g);
     if (error.starts_with("runtime.device.none") || error.starts_with("runtime.device.missing"))

@@ -66,7 +66,7 @@ bool RunsTheSame(PlanDevice* device, const ir::Function& program,
                  const schedule::Schedule& scheduled, uint64_t seed) {
   const std::string what = support::StrCat("seed ", seed, ": ");
   transform::PassContext context;
-  context.target = *ir::ParseTarget("opencl");
+  context.target = *target::ParseTarget("opencl");
   auto lowered = transform::RunPipeline(scheduled.function(), transform::GpuPipeline(), context);
   if (!lowered.ok()) {
     EXPECT_TRUE(support::Slug(lowered.status()).starts_with("transform.merge_threads."))
@@ -75,7 +75,8 @@ bool RunsTheSame(PlanDevice* device, const ir::Function& program,
   }
   auto plan = codegen::SplitHostDevice(*lowered);
   EXPECT_TRUE(plan.ok()) << what << plan.status();
-  if (!plan.ok() || !codegen::CheckLaunchLimits(*plan, *ir::FindGpu("opencl")).ok()) return false;
+  if (!plan.ok() || !codegen::CheckLaunchLimits(*plan, *target::FindGpu("opencl")).ok())
+    return false;
   std::vector<ir::Function> kernels;
   for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
   auto text = opencl::EmitOpenCl(kernels);
@@ -139,7 +140,7 @@ TEST(RandomOpenClTest, PointsOfTheSearchComputeTheSameOnTheDevice) {
   for (uint64_t seed = first; ran < rounds && !HasFailure(); ++seed) {
     ASSERT_LT(seed, first + static_cast<uint64_t>(4 * rounds)) << "most spaces are empty";
     const ir::Function program = SpaceProgram(seed);
-    auto space = search::Space::Create(program, *ir::ParseTarget("opencl"));
+    auto space = search::Space::Create(program, *target::ParseTarget("opencl"));
     ASSERT_TRUE(space.ok()) << space.status();
     support::Rng rng(seed);
     search::Point point;

@@ -15,9 +15,9 @@ import source_files
 # Folders that the rows below may name together.
 DEPLOY = ["deploy/support", "deploy/sql", "deploy/module", "deploy/runtime", "deploy/security",
           "deploy/daemon"]
-COMPILER = ["compiler/ir", "compiler/analysis", "compiler/schedule", "compiler/transform",
-            "compiler/codegen", "compiler/targets", "compiler/op", "compiler/graph",
-            "compiler/driver"]
+COMPILER = ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/schedule",
+            "compiler/transform", "compiler/codegen", "compiler/targets", "compiler/op",
+            "compiler/graph", "compiler/driver"]
 TUNER = ["tuner_server/log", "tuner_server/modules", "tuner_server/search", "tuner_server/jobs",
          "tuner_server/service"]
 
@@ -34,16 +34,19 @@ LAYERS = {
     "vta/isa": [],
     "vta/sim": ["vta/isa"],
     "vta/driver": ["vta/isa", "vta/sim", "deploy/runtime/c_abi.h"],
+    "compiler/target": [],
     "compiler/ir": [],
     "compiler/analysis": ["compiler/ir"],
-    "compiler/schedule": ["compiler/ir", "compiler/analysis"],
-    "compiler/transform": ["compiler/ir", "compiler/analysis"],
-    "compiler/codegen": ["compiler/ir", "compiler/analysis", "deploy/runtime/c_abi.h", "vta/isa"],
-    "compiler/targets": ["compiler/ir", "compiler/codegen", "deploy/runtime/c_abi.h"],
+    "compiler/schedule": ["compiler/target", "compiler/ir", "compiler/analysis"],
+    "compiler/transform": ["compiler/target", "compiler/ir", "compiler/analysis"],
+    "compiler/codegen": ["compiler/target", "compiler/ir", "compiler/analysis",
+                         "deploy/runtime/c_abi.h", "vta/isa"],
+    "compiler/targets": ["compiler/target", "compiler/ir", "compiler/codegen",
+                         "deploy/runtime/c_abi.h"],
     "compiler/op": ["compiler/ir"],
     "compiler/graph": ["compiler/op", "compiler/ir"],
     "compiler/driver": COMPILER + ["deploy/module", "deploy/runtime"],
-    "cost_model": ["compiler/ir", "compiler/analysis"],
+    "cost_model": ["compiler/target", "compiler/ir", "compiler/analysis"],
     "tracker": ["proto"] + DEPLOY,
     "device_agent": ["proto"] + DEPLOY,
     "tuner_server/log": DEPLOY,

@@ -85,11 +85,12 @@ int32_t TestParallelFor(TwContext* ctx, TwTaskBody body, void* closure, int64_t 
 namespace {
 
 // Those of `cpus` whose code this machine executes; says on stderr which it does not.
-std::vector<ir::Target> Runnable(std::initializer_list<const char*> cpus) {
+std::vector<target::Target> Runnable(std::initializer_list<const char*> cpus) {
   const runtime::CpuInfo machine = runtime::DetectCpu();
-  std::vector<ir::Target> targets;
+  std::vector<target::Target> targets;
   for (const char* cpu : cpus) {
-    absl::StatusOr<ir::Target> target = ir::ParseTarget(std::string("cpu,arch=x86_64,cpu=") + cpu);
+    absl::StatusOr<target::Target> target =
+        target::ParseTarget(std::string("cpu,arch=x86_64,cpu=") + cpu);
     TW_CHECK(target.ok()) << support::StatusText(target.status());
     if (runtime::MissingFeatures(machine, target->required_features).empty()) {
       targets.push_back(*std::move(target));
@@ -102,21 +103,21 @@ std::vector<ir::Target> Runnable(std::initializer_list<const char*> cpus) {
 
 }  // namespace
 
-std::vector<ir::Target> RunnableTargets() {
+std::vector<target::Target> RunnableTargets() {
   static const auto* targets =
-      new std::vector<ir::Target>(Runnable({"x86-64", "x86-64-v3", "x86-64-v4"}));
+      new std::vector<target::Target>(Runnable({"x86-64", "x86-64-v3", "x86-64-v4"}));
   return *targets;
 }
 
-std::vector<ir::Target> RunnableDotTargets() {
-  static const auto* targets =
-      new std::vector<ir::Target>(Runnable({"x86-64-v2", "haswell", "alderlake", "cascadelake"}));
+std::vector<target::Target> RunnableDotTargets() {
+  static const auto* targets = new std::vector<target::Target>(
+      Runnable({"x86-64-v2", "haswell", "alderlake", "cascadelake"}));
   return *targets;
 }
 
-ir::Target WidestTarget() { return RunnableTargets().back(); }
+target::Target WidestTarget() { return RunnableTargets().back(); }
 
-absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const ir::Target& target,
+absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const target::Target& target,
                                           const std::string& miscompile) {
   if (f.stage == ir::Stage::kFlat) return f;
   transform::PassContext ctx;
@@ -159,7 +160,7 @@ int32_t LoadedKernel::Call(void* const* buffers, const int64_t* sizes, int threa
   return entry_(&context, buffers, sizes, workspace_);
 }
 
-absl::Status RunCompiled(const ir::Function& f, const ir::Target& target, int threads,
+absl::Status RunCompiled(const ir::Function& f, const target::Target& target, int threads,
                          const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args) {
   TW_ASSIGN(ir::Function flat, LowerChecked(f, target));
   TW_ASSIGN(codegen::Artifact artifact, codegen::Generate({flat}, target));

@@ -12,7 +12,7 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/runtime/code_loader.h"
 
@@ -20,15 +20,15 @@ namespace tilewright::tests {
 
 // The x86-64 levels that this machine executes, narrowest vectors first. Says on stderr which it
 // lacks.
-std::vector<ir::Target> RunnableTargets();
+std::vector<target::Target> RunnableTargets();
 // The same for dot products of bytes: without an instruction for them in vectors of 128 and of 256
 // bits, with AVX-VNNI and with AVX512-VNNI.
-std::vector<ir::Target> RunnableDotTargets();
+std::vector<target::Target> RunnableDotTargets();
 // The widest of them.
-ir::Target WidestTarget();
+target::Target WidestTarget();
 
 // Scheduled or lowered → kFlat, verified after every pass.
-absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const ir::Target& target,
+absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const target::Target& target,
                                           const std::string& miscompile = "");
 
 class LoadedKernel {
@@ -53,7 +53,7 @@ class LoadedKernel {
 TwContext TestContext(int threads);
 
 // Lowers, compiles and runs; `args` in parameter order, outputs are resized and overwritten.
-absl::Status RunCompiled(const ir::Function& f, const ir::Target& target, int threads,
+absl::Status RunCompiled(const ir::Function& f, const target::Target& target, int threads,
                          const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args);
 
 }  // namespace tilewright::tests

@@ -24,7 +24,7 @@ constexpr std::pair<std::string_view, std::string_view> kProcessors[] = {
     {"cortex-a76", "cortex-a76"}, {"neoverse-n1", "neoverse-n1"}, {"neoverse-v1", "max"},
 };
 
-std::string_view ProcessorOf(const ir::Target& target) {
+std::string_view ProcessorOf(const target::Target& target) {
   for (const auto& [cpu, processor] : kProcessors) {
     if (target.cpu == cpu) return processor;
   }
@@ -72,29 +72,29 @@ absl::Status Call(const std::vector<std::string>& command, const ir::Function& f
 
 }  // namespace
 
-std::vector<ir::Target> EmulatedTargets() {
+std::vector<target::Target> EmulatedTargets() {
   const std::string emulator = TILEWRIGHT_QEMU_AARCH64, runner = TILEWRIGHT_AARCH64_RUNNER;
   if (emulator.empty() || runner.empty()) {
     fprintf(stderr, "[SKIP] aarch64: no %s here (Debian: qemu-user, gcc-aarch64-linux-gnu)\n",
             emulator.empty() ? "qemu-aarch64" : "cross compiler");
     return {};
   }
-  std::vector<ir::Target> targets;
+  std::vector<target::Target> targets;
   for (const auto& [cpu, processor] : kProcessors) {
-    auto target = ir::ParseTarget(support::StrCat("cpu,arch=aarch64,cpu=", cpu));
+    auto target = target::ParseTarget(support::StrCat("cpu,arch=aarch64,cpu=", cpu));
     TW_CHECK(target.ok()) << support::StatusText(target.status());
     targets.push_back(*std::move(target));
   }
   return targets;
 }
 
-absl::Status RunEmulated(const ir::Function& f, const ir::Target& target,
+absl::Status RunEmulated(const ir::Function& f, const target::Target& target,
                          const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args) {
   return RunEmulatedOn(std::string(ProcessorOf(target)), f, target, sizes, std::move(args));
 }
 
 absl::Status RunEmulatedOn(const std::string& processor, const ir::Function& f,
-                           const ir::Target& target, const std::vector<int64_t>& sizes,
+                           const target::Target& target, const std::vector<int64_t>& sizes,
                            std::vector<ir::TensorData*> args) {
   TW_ASSIGN(const ir::Function flat, LowerChecked(f, target));
   TW_ASSIGN(const codegen::Artifact artifact, codegen::Generate({flat}, target));

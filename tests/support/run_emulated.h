@@ -10,22 +10,22 @@
 #include "absl/status/status.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::tests {
 
 // The AArch64 targets that can be emulated here. Empty, with a line "[SKIP] why" on stderr, where
 // the emulator or the cross compiler of the runner is missing.
-std::vector<ir::Target> EmulatedTargets();
+std::vector<target::Target> EmulatedTargets();
 
 // Lowers, compiles and runs; `args` in parameter order, outputs are resized and overwritten.
 // REQUIRES: one of EmulatedTargets().
-absl::Status RunEmulated(const ir::Function& f, const ir::Target& target,
+absl::Status RunEmulated(const ir::Function& f, const target::Target& target,
                          const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args);
 
 // The same on a processor of the emulator's choice of names ("cortex-a53").
 absl::Status RunEmulatedOn(const std::string& processor, const ir::Function& f,
-                           const ir::Target& target, const std::vector<int64_t>& sizes,
+                           const target::Target& target, const std::vector<int64_t>& sizes,
                            std::vector<ir::TensorData*> args);
 
 }  // namespace tilewright::tests

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/ir/ir_text.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -14,7 +14,7 @@ double SizeOf(std::string_view loop) {
   const auto function = ir::ParseFunction(support::StrCat(
       "fn f(x: f32[64, 256] input, y: f32[64, 256] output) stage=loops {\n", loop, "\n}\n"));
   TW_CHECK(function.ok()) << support::StatusText(function.status());
-  return CodeSize(*function, *ir::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=1"));
+  return CodeSize(*function, *target::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=1"));
 }
 
 TEST(CodeSizeTest, OnlyUnrolledLoopsCopyTheirBodies) {
@@ -38,7 +38,7 @@ TEST(CodeSizeTest, ScalarsAreOneElementForAllLanes) {
       "fn f(s: f32[] input, y: f32[256] output) stage=loops {\n"
       "for i in 0..16 vectorized { y[i] = s[]; }\n}\n");
   ASSERT_TRUE(function.ok()) << support::StatusText(function.status());
-  EXPECT_EQ(CodeSize(*function, *ir::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=1")), 2);
+  EXPECT_EQ(CodeSize(*function, *target::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=1")), 2);
 }
 
 TEST(CodeSizeTest, LanesApartInMemoryAndCallsAreDear) {

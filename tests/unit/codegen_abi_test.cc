@@ -24,7 +24,9 @@
 namespace tilewright::codegen {
 namespace {
 
-ir::Target Cpu(const std::string& name) { return *ir::ParseTarget("cpu,arch=x86_64,cpu=" + name); }
+target::Target Cpu(const std::string& name) {
+  return *target::ParseTarget("cpu,arch=x86_64,cpu=" + name);
+}
 
 ir::Function Parsed(const std::string& text) {
   absl::StatusOr<ir::Function> f = ir::ParseFunction(text);
@@ -207,10 +209,10 @@ TEST(Codegen, RefusesWithReasons) {
   EXPECT_EQ(slug(Generate({scheduled}, Cpu("x86-64"))), "codegen.function.not_flat");
   EXPECT_EQ(slug(Generate({}, Cpu("x86-64"))), "codegen.function.none");
   ir::Function inc = Parsed(kSymbolic);
-  ir::Target vax = Cpu("x86-64");
+  target::Target vax = Cpu("x86-64");
   vax.arch = "vax";
   EXPECT_EQ(slug(Generate({inc}, vax)), "codegen.target.unsupported");
-  ir::Target odd = Cpu("x86-64");
+  target::Target odd = Cpu("x86-64");
   odd.cpu = "no-such-cpu";
   EXPECT_EQ(slug(Generate({inc}, odd)), "codegen.target.unknown_cpu");
   EXPECT_EQ(slug(Generate({Parsed(R"(

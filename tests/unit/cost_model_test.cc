@@ -19,9 +19,9 @@
 namespace tilewright::cost_model {
 namespace {
 
-const ir::Target& Cpu() {
-  static const ir::Target* target =
-      new ir::Target(*ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2"));
+const target::Target& Cpu() {
+  static const target::Target* target =
+      new target::Target(*target::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2"));
   return *target;
 }
 

@@ -24,8 +24,8 @@
 namespace tilewright {
 namespace {
 
-const ir::Target& OpenCl() {
-  static const ir::Target target = *ir::ParseTarget("opencl");
+const target::Target& OpenCl() {
+  static const target::Target target = *target::ParseTarget("opencl");
   return target;
 }
 
@@ -53,7 +53,7 @@ absl::StatusOr<codegen::HostPlan> Checked(const ir::Function& program,
   TW_ASSIGN(const ir::Function lowered,
             transform::RunPipeline(scheduled.function(), transform::GpuPipeline(), context));
   TW_ASSIGN(codegen::HostPlan plan, codegen::SplitHostDevice(lowered));
-  TW_TRY(codegen::CheckLaunchLimits(plan, *ir::FindGpu("opencl")));
+  TW_TRY(codegen::CheckLaunchLimits(plan, *target::FindGpu("opencl")));
   TW_TRY(tests::SameResults(program, lowered));
   return plan;
 }

@@ -20,18 +20,19 @@
 namespace tilewright::schedule {
 namespace {
 
-ir::Target MakeTarget(int vector_bytes, int registers, int threads) {
-  ir::Target target;
+target::Target MakeTarget(int vector_bytes, int registers, int threads) {
+  target::Target target;
   target.vector_bytes = vector_bytes;
   target.vector_registers = registers;
   target.threads = threads;
   return target;
 }
 
-const ir::Target kTargets[] = {MakeTarget(16, 16, 1), MakeTarget(32, 16, 3), MakeTarget(64, 32, 2)};
+const target::Target kTargets[] = {MakeTarget(16, 16, 1), MakeTarget(32, 16, 3),
+                                   MakeTarget(64, 32, 2)};
 
 // The scheduled function; every step must be accepted and verified, the result must be the same.
-ir::Function Check(const ir::Function& f, const ir::Target& target,
+ir::Function Check(const ir::Function& f, const target::Target& target,
                    const std::vector<int64_t>& sizes = {}) {
   Steps steps = DefaultSchedule(f, target);
   EXPECT_EQ(ToText(steps), ToText(DefaultSchedule(f, target)));
@@ -51,7 +52,7 @@ bool Contains(const ir::Function& f, std::string_view text) {
 }
 
 TEST(DefaultScheduleTest, KernelsOfEveryKind) {
-  for (const ir::Target& target : kTargets) {
+  for (const target::Target& target : kTargets) {
     Check(tests::MatmulProgram(13, 37, 5), target);
     Check(tests::MatmulProgram(1, 6, 40), target);
     Check(tests::DenseReluProgram(8, 40, 9), target);

@@ -66,9 +66,9 @@ TEST(DepthwiseDots, EverySampledScheduleEqualsTheDirectForm) {
     ASSERT_TRUE(ir::Verify(variants[1].function).ok());
     const absl::Status equal = tests::SameResults(variants[0].function, variants[1].function);
     ASSERT_TRUE(equal.ok()) << Task(c) << support::StatusText(equal);
-    const ir::Target wide = tests::WidestTarget();
+    const target::Target wide = tests::WidestTarget();
     auto space =
-        Space::Create(variants, *ir::ParseTarget("cpu,arch=x86_64,cpu=x86-64-v4,threads=2"));
+        Space::Create(variants, *target::ParseTarget("cpu,arch=x86_64,cpu=x86-64-v4,threads=2"));
     ASSERT_TRUE(space.ok());
     int sampled = 0;
     for (int i = 0; i < 200 && sampled < tests::TestRounds(6); ++i) {

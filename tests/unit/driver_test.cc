@@ -378,7 +378,9 @@ TEST(Compile, OutputsOfEveryKindAndSharedKernels) {
 
 class FixedProvider : public ScheduleProvider {
  public:
-  Found Find(const std::string& task_hash, const ir::Target&) override { return found[task_hash]; }
+  Found Find(const std::string& task_hash, const target::Target&) override {
+    return found[task_hash];
+  }
   std::map<std::string, Found> found;
 };
 
@@ -489,7 +491,7 @@ runtime::CompareResult RunCandidate(const std::string& bytes, const TaskCheck& c
 }
 
 TEST(Candidate, DefaultScheduleOfEveryTaskPassesItsCheck) {
-  const ir::Target target = tests::WidestTarget();
+  const target::Target target = tests::WidestTarget();
   for (const OnnxBuilder& b : {OnnxBuilder::Dqn(44, 8, 12, 7, 33), Twins()}) {
     const auto tasks = ExtractTasks(Fused(b));
     ASSERT_TRUE(tasks.ok()) << tasks.status();
@@ -570,7 +572,7 @@ TEST(Candidate, FarWeightsAreOutOfTheCachesBeforeEachRun) {
     ASSERT_TRUE(task.ok()) << task.status();
     auto check = MakeTaskCheck(*task, 5);
     ASSERT_TRUE(check.ok()) << check.status();
-    const ir::Target target = tests::WidestTarget();
+    const target::Target target = tests::WidestTarget();
     const auto built = BuildCandidate(text, *DefaultSteps(text, target), target, &*check);
     ASSERT_TRUE(built.ok()) << built.status();
     EXPECT_TRUE(RunCandidate(built->module_bytes, *check).ok());
@@ -621,7 +623,7 @@ TEST(Candidate, AlgorithmsPassWithTheirToleranceAndNoMore) {
 
 TEST(Candidate, PlantedMiscompileIsCaught) {
   const Task task = (*ExtractTasks(Fused(OnnxBuilder::Dqn(36, 8, 8, 8, 16))))[0];
-  const ir::Target target = tests::WidestTarget();
+  const target::Target target = tests::WidestTarget();
   auto check = MakeTaskCheck(task, 3);
   ASSERT_TRUE(check.ok());
   auto wrong = BuildCandidate(task.text, *DefaultSteps(task.text, target), target, &*check, "init");

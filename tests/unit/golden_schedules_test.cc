@@ -126,7 +126,7 @@ TEST_P(GoldenSchedules, ReplayAndCompute) {
     absl::Status races = CheckRaces(f, sizes, kMaxAccesses);
     EXPECT_TRUE(races.ok()) << races;
     if (!golden.compiled) continue;
-    for (const ir::Target& target : RunnableTargets()) {
+    for (const target::Target& target : RunnableTargets()) {
       for (int threads : {1, 2}) {
         options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& n,
                                 std::vector<ir::TensorData*> args) {

@@ -16,7 +16,7 @@ namespace {
 absl::Status RunLowered(const ir::Function& f, const std::vector<int64_t>& sizes,
                         std::vector<ir::TensorData*> args) {
   transform::PassContext context;
-  TW_ASSIGN(context.target, ir::ParseTarget("cpu,arch=x86_64,cpu=x86-64-v3"));
+  TW_ASSIGN(context.target, target::ParseTarget("cpu,arch=x86_64,cpu=x86-64-v3"));
   context.verify_each = true;
   TW_ASSIGN(ir::Function flat, transform::RunPipeline(f, transform::CpuPipeline(), context));
   return ir::Interpret(flat, sizes, std::move(args));

@@ -33,7 +33,7 @@ absl::StatusOr<codegen::Artifact> Generated(const std::string& program, const st
   TW_ASSIGN(const schedule::Steps parsed, schedule::ParseSteps(steps));
   schedule::Schedule scheduled(function);
   TW_TRY(scheduled.ApplyAll(parsed));
-  TW_ASSIGN(const ir::Target target, ir::ParseTarget("opencl"));
+  TW_ASSIGN(const target::Target target, target::ParseTarget("opencl"));
   transform::PassContext context;
   context.target = target;
   TW_ASSIGN(const ir::Function lowered,
@@ -139,7 +139,7 @@ constexpr char kSoftmax[] =
     "graph {\n  input %0: f32[3,100]\n  %1: f32[3,100] = softmax(%0) {axis=1}\n  output %1\n}\n";
 
 TEST(OpenClCodegen, ATaskOfSeveralLaunchesIsAModuleOfThem) {
-  const ir::Target target = *ir::ParseTarget("opencl");
+  const target::Target target = *target::ParseTarget("opencl");
   auto steps = driver::DefaultSteps(kSoftmax, target);
   ASSERT_TRUE(steps.ok()) << steps.status();
   EXPECT_NE(steps->find("bind"), std::string::npos) << *steps;

@@ -28,8 +28,9 @@ std::unique_ptr<SearchTask> MakeTask(uint64_t seed, double exploration = 0.1,
   options.considered = 256;
   options.fresh = 48;
   options.exploration_share = exploration;
-  auto task = SearchTask::Create({{"direct", tests::DenseReluProgram(24, 64, 40)}}, kFlops,
-                                 *ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2"), options);
+  auto task =
+      SearchTask::Create({{"direct", tests::DenseReluProgram(24, 64, 40)}}, kFlops,
+                         *target::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2"), options);
   TW_CHECK(task.ok()) << support::StatusText(task.status());
   return *std::move(task);
 }
@@ -133,10 +134,10 @@ TEST(SearchTaskTest, NothingIsPickedTwiceAlsoAfterARestart) {
 // Packing of weights runs once, before anything is timed.
 TEST(DraftMakerTest, WhatDependsOnWeightsOnlyIsNoPartOfTheFeatures) {
   auto space = Space::Create(tests::MatmulProgram(64, 256, 64),
-                             *ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=1"));
+                             *target::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=1"));
   ASSERT_TRUE(space.ok()) << support::StatusText(space.status());
   DraftMaker maker(space->get(), 2.0 * 64 * 256 * 64,
-                   *ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=1"));
+                   *target::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=1"));
   const auto column = [&](const char* steps, const char* name) {
     const auto made = maker.MakeFromSteps(steps);
     TW_CHECK(made.ok()) << support::StatusText(made.status());
@@ -306,7 +307,7 @@ TEST(SearchTaskTest, LaterBatchesDescend) {
 // Once the default was measured, its neighbours are what mutations come from.
 TEST(SearchTaskTest, TheDefaultsNeighboursAreExplored) {
   const ir::Function function = tests::DenseReluProgram(24, 64, 40);
-  const ir::Target target = *ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2");
+  const target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2");
   const std::string steps = schedule::ToText(schedule::DefaultSchedule(function, target));
   const std::string hash = ir::ProgramHash(*schedule::Replay(function, steps));
   auto task = MakeTask(3);

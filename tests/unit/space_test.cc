@@ -57,14 +57,14 @@ ir::Function Conv(int64_t ic, int64_t size, int64_t oc, int64_t kernel, int64_t 
   return b.Finish({y});
 }
 
-ir::Target Cpu(const std::string& cpu, int threads) {
+target::Target Cpu(const std::string& cpu, int threads) {
   auto target =
-      ir::ParseTarget("cpu,arch=x86_64,cpu=" + cpu + ",threads=" + std::to_string(threads));
+      target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu + ",threads=" + std::to_string(threads));
   TW_CHECK(target.ok()) << support::StatusText(target.status());
   return *target;
 }
 
-std::unique_ptr<Space> MakeSpace(const ir::Function& function, const ir::Target& target) {
+std::unique_ptr<Space> MakeSpace(const ir::Function& function, const target::Target& target) {
   auto space = Space::Create(function, target);
   TW_CHECK(space.ok()) << support::StatusText(space.status());
   return *std::move(space);
@@ -204,7 +204,7 @@ TEST(SpaceTest, AnOperatorsAlgorithmsAreInItsSpace) {
 // Whatever the default schedule does, the space can do.
 TEST(SpaceTest, TheDefaultScheduleIsAPoint) {
   for (const Case& c : Cases()) {
-    const ir::Target target = Cpu(c.cpu, 2);
+    const target::Target target = Cpu(c.cpu, 2);
     auto space = MakeSpace(c.function, target);
     const auto point = space->DefaultPoint();
     ASSERT_TRUE(point.has_value()) << c.name;
@@ -220,7 +220,7 @@ TEST(SpaceTest, TheDefaultScheduleIsAPoint) {
 }
 
 TEST(SpaceTest, SumsOfBytesAreDotProductsWhereVectorsAreWhole) {
-  const ir::Target target = Cpu("x86-64-v4", 1);
+  const target::Target target = Cpu("x86-64-v4", 1);
   const auto uses = [](const std::string& steps) {
     return steps.find("intrin=generic.dot4.16") != std::string::npos;
   };

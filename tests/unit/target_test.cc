@@ -1,5 +1,5 @@
 // Target strings.
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
-namespace tilewright::ir {
+namespace tilewright::target {
 namespace {
 
 TEST(Target, EveryCpuParsesPrintsAndHasLimits) {
@@ -98,4 +98,4 @@ TEST(Target, NativeIsExpandedFromFacts) {
 }
 
 }  // namespace
-}  // namespace tilewright::ir
+}  // namespace tilewright::target

@@ -38,7 +38,7 @@ Schedule Checked(const ir::Function& f, std::string_view steps) {
   Schedule s = Applied(f, steps);
   absl::Status same = SameResults(f, s.function());
   EXPECT_TRUE(same.ok()) << same << "\n" << s.Describe();
-  for (const ir::Target& target : tests::RunnableTargets()) {
+  for (const target::Target& target : tests::RunnableTargets()) {
     tests::EquivalenceOptions options;
     options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& sizes,
                             std::vector<ir::TensorData*> args) {
@@ -304,7 +304,7 @@ TEST(TensorizeTest, Dot4IsExactAtTheEndsOfItsTypes) {
         for (size_t i = 0; i < x.bytes.size(); i += 5) x.bytes[i] = static_cast<uint8_t>(i);
         ir::TensorData expected, found;
         ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &w, &expected}).ok());
-        for (const ir::Target& target : tests::RunnableDotTargets()) {
+        for (const target::Target& target : tests::RunnableDotTargets()) {
           absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &w, &found});
           ASSERT_TRUE(ran.ok()) << ran;
           EXPECT_EQ(found.bytes, expected.bytes)
@@ -331,7 +331,7 @@ TEST(TensorizeTest, GuardedFactorsMatchTheInterpreter) {
         outside + ")) * i32(W[t, j, k]); } } } } } }");
     ASSERT_TRUE(f.ok()) << f.status();
     ASSERT_TRUE(ir::Verify(*f).ok()) << ir::Verify(*f);
-    for (const ir::Target& target : tests::RunnableDotTargets()) {
+    for (const target::Target& target : tests::RunnableDotTargets()) {
       tests::EquivalenceOptions options;
       options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& sizes,
                               std::vector<ir::TensorData*> args) {
@@ -344,7 +344,7 @@ TEST(TensorizeTest, GuardedFactorsMatchTheInterpreter) {
 }
 
 std::string AssemblyFor(const ir::Function& f, const std::string& cpu) {
-  ir::Target target = *ir::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
+  target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
   auto lowered = tests::LowerChecked(f, target);
   EXPECT_TRUE(lowered.ok()) << lowered.status();
   if (!lowered.ok()) return "";
@@ -373,7 +373,7 @@ TEST(TensorizeTest, VnniTargetsGetTheirInstruction) {
       EXPECT_THAT(AssemblyFor(generic.function(), "alderlake"), testing::HasSubstr("vpdpbusd"));
     }
     // Without VNNI the name is refused, the portable one becomes exact 16-bit products.
-    ir::Target avx2 = *ir::ParseTarget("cpu,arch=x86_64,cpu=x86-64-v3");
+    target::Target avx2 = *target::ParseTarget("cpu,arch=x86_64,cpu=x86-64-v3");
     auto refused = tests::LowerChecked(s.function(), avx2);
     EXPECT_EQ(support::Slug(refused.status()), "transform.lower_tensor_nests.missing_feature");
     Schedule portable = Applied(f, kDotSteps + ("generic.dot4." + std::to_string(lanes)));
@@ -392,7 +392,7 @@ TEST(TensorizeTest, BytesInFoursAreStoredWhole) {
                                "] output) stage=scheduled { for k in 0..4 unrolled { for b in 0.." +
                                n + " vectorized { Y[4*b + k] = X[" + n + "*k + b]; } } }");
     ASSERT_TRUE(f.ok()) << f.status();
-    for (const ir::Target& target : tests::RunnableTargets()) {
+    for (const target::Target& target : tests::RunnableTargets()) {
       tests::EquivalenceOptions options;
       options.run_other = [&](const ir::Function& g, const std::vector<int64_t>& sizes,
                               std::vector<ir::TensorData*> args) {
@@ -422,7 +422,7 @@ TEST(TensorizeTest, RoundedBytesAreOneConversion) {
   ASSERT_TRUE(ir::Interpret(*f, {}, {&x, &expected}).ok());
   EXPECT_EQ(expected.bytes,
             (std::vector<uint8_t>{0, 2, 2, 0, 0, 254, 255, 255, 255, 0, 128, 128, 254, 0, 0, 255}));
-  for (const ir::Target& target : tests::RunnableTargets()) {
+  for (const target::Target& target : tests::RunnableTargets()) {
     const absl::Status ran = tests::RunCompiled(*f, target, 1, {}, {&x, &found});
     ASSERT_TRUE(ran.ok()) << ran;
     EXPECT_EQ(found.bytes, expected.bytes) << target.ToString();
@@ -438,7 +438,7 @@ TEST(TensorizeTest, VnniRunsWhereTheMachineHasIt) {
     std::cout << "[SKIP] this machine has no AVX512-VNNI: vpdpbusd is generated, not run\n";
     GTEST_SKIP() << "this machine has no AVX512-VNNI";
   }
-  const ir::Target target = *ir::ParseTarget("cpu,arch=x86_64,cpu=cascadelake");
+  const target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=cascadelake");
   ir::Function f = PackedInt8DenseProgram(3, 2, 16, 5);
   Schedule s = Applied(f, std::string(kDotSteps) + "x86.vpdpbusd.16");
   tests::EquivalenceOptions options;

@@ -20,9 +20,9 @@ namespace {
 
 using support::StrCat;
 
-const ir::Target& Cpu() {
+const target::Target& Cpu() {
   static const auto* const target =
-      new ir::Target(*ir::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2"));
+      new target::Target(*target::ParseTarget("cpu,arch=x86_64,cpu=znver3,threads=2"));
   return *target;
 }
 

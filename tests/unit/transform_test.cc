@@ -20,7 +20,7 @@ namespace {
 
 PassContext Context(const std::string& cpu = "x86-64-v3") {
   PassContext ctx;
-  ctx.target = *ir::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
+  ctx.target = *target::ParseTarget("cpu,arch=x86_64,cpu=" + cpu);
   ctx.verify_each = true;
   return ctx;
 }

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/support/clock.h"
@@ -185,10 +185,10 @@ std::string EmbeddedLog(const std::string& state_dir) {
 }
 
 absl::Status CheckRunsHere(const std::string& target) {
-  TW_ASSIGN(const ir::Target parsed, ir::ParseTarget(target));
+  TW_ASSIGN(const target::Target parsed, target::ParseTarget(target));
   const runtime::CpuInfo cpu = runtime::DetectCpu();
   std::string why;
-  if (ir::FindGpu(parsed.kind) != nullptr) {
+  if (target::FindGpu(parsed.kind) != nullptr) {
     // Whether there is a device is for the agent's worker to find out: only that loads drivers.
     const auto plugin = runtime::FindDevicePlugin(parsed.kind);
     if (!plugin.ok()) why = support::Detail(plugin.status());
@@ -275,7 +275,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedFleet>> EmbeddedFleet::Start(
   TW_TRY(LinkLog(state_dir, options.log_path));
   // The tuner would find out by itself, but its words are in a log file.
   if (!options.log_path.empty()) TW_TRY(log::CheckLogIsFree(options.log_path));
-  TW_ASSIGN(const ir::Target target, ir::ParseTarget(options.target));
+  TW_ASSIGN(const target::Target target, target::ParseTarget(options.target));
   auto impl = std::make_unique<Impl>(state_dir, *std::move(lock));
   TW_TRY(impl->Start(target.kind));
   return std::unique_ptr<EmbeddedFleet>(new EmbeddedFleet(std::move(impl)));

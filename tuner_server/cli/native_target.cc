@@ -1,6 +1,6 @@
 #include "tuner_server/cli/native_target.h"
 
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/support/cpu_table.h"
 #include "deploy/support/strings.h"
@@ -19,12 +19,12 @@ absl::StatusOr<std::string> ExpandTarget(const std::string& text) {
       expanded += support::StrCat(",threads=", cpu.cores_usable);
     }
   }
-  TW_ASSIGN(ir::Target target, ir::ParseTarget(expanded));
+  TW_ASSIGN(target::Target target, target::ParseTarget(expanded));
   return target.ToString();
 }
 
 int ThreadsOf(const std::string& target) {
-  const auto parsed = ir::ParseTarget(target);
+  const auto parsed = target::ParseTarget(target);
   return parsed.ok() ? parsed->threads : 1;
 }
 

@@ -64,7 +64,7 @@ int Serve(const std::string& test_miscompile) {
 absl::Status PrintSamples(const std::string& path, const std::string& target_text, int count,
                           uint64_t seed) {
   TW_ASSIGN(std::string text, support::ReadFile(path, kMaxTaskBytes));
-  TW_ASSIGN(ir::Target target, ir::ParseTarget(target_text));
+  TW_ASSIGN(target::Target target, target::ParseTarget(target_text));
   TW_ASSIGN(auto variants, driver::TaskVariants(text));
   TW_ASSIGN(std::unique_ptr<Space> space, Space::Create(std::move(variants), target));
   support::Rng rng(seed);

@@ -132,7 +132,7 @@ void FillAsked(const AskResult& result, const std::string& chooser, const std::s
   reply->set_exploration_share(result.exploration_share);
 }
 
-absl::Status DescribeModule(const std::string& bytes, const ir::Target& target,
+absl::Status DescribeModule(const std::string& bytes, const target::Target& target,
                             const driver::CompileReport& report, v1::ModuleCompiled* reply) {
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
   const std::string_view manifest = file.manifest_json();
@@ -177,7 +177,7 @@ absl::Status DescribeModule(const std::string& bytes, const ir::Target& target,
 }
 
 driver::ScheduleProvider::Found RequestSchedules::Find(const std::string& task_hash,
-                                                       const ir::Target&) {
+                                                       const target::Target&) {
   Found found;
   const auto steps = request_.steps_by_task().find(task_hash);
   if (steps == request_.steps_by_task().end()) return found;

@@ -28,14 +28,14 @@ void FillAsked(const AskResult& result, const std::string& chooser, const std::s
 //                 measurement_id, flops, bytes}],
 //    "arena_bytes", "arena_bound_bytes", "constant_bytes", "workspace_bytes",
 //    "seconds": {graph, lower, codegen, link}}
-absl::Status DescribeModule(const std::string& bytes, const ir::Target& target,
+absl::Status DescribeModule(const std::string& bytes, const target::Target& target,
                             const driver::CompileReport& report, v1::ModuleCompiled* reply);
 
 // The schedules that a CompileModule request names.
 class RequestSchedules final : public driver::ScheduleProvider {
  public:
   explicit RequestSchedules(const v1::CompileModule& request) : request_(request) {}
-  Found Find(const std::string& task_hash, const ir::Target& target) override;
+  Found Find(const std::string& task_hash, const target::Target& target) override;
 
  private:
   const v1::CompileModule& request_;

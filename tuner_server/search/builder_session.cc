@@ -93,7 +93,7 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   job_ = request;
   tasks_.clear();  // of a request that failed
   task_order_.clear();
-  TW_ASSIGN(target_, ir::ParseTarget(request.target()));
+  TW_ASSIGN(target_, target::ParseTarget(request.target()));
   TW_ASSIGN(std::string bytes, support::ReadFile(request.model_path(), graph::kMaxModelBytes));
   model_digest_ = support::Sha256Hex(bytes);
   graph::ImportOptions options;
@@ -356,7 +356,7 @@ absl::Status BuilderSession::CompileModule(const v1::CompileModule& request,
 
 absl::Status BuilderSession::Build(const v1::Build& request, v1::Built* reply) {
   const auto build = [&]() -> absl::Status {
-    TW_ASSIGN(ir::Target target, ir::ParseTarget(request.target()));
+    TW_ASSIGN(target::Target target, target::ParseTarget(request.target()));
     TW_ASSIGN(driver::BuiltCandidate built,
               driver::BuildCandidate(request.task_canonical_text(), request.steps(), target,
                                      nullptr, test_miscompile_));

@@ -56,7 +56,7 @@ class BuilderSession {
   bool opened_ = false;
   v1::OpenJob job_;
   SearchParts parts_;
-  ir::Target target_;
+  target::Target target_;
   graph::Graph graph_;
   std::string model_digest_;
   std::vector<std::string> task_order_;

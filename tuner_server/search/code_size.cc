@@ -24,7 +24,7 @@ bool LanesAreTogether(const std::vector<ir::Expr>& indices, const ir::Var& lane)
 
 class Counter {
  public:
-  explicit Counter(const ir::Target& target) : register_bytes_(target.vector_bytes) {}
+  explicit Counter(const target::Target& target) : register_bytes_(target.vector_bytes) {}
 
   double Count(const ir::Stmt& s) {
     if (s == nullptr) return 0;
@@ -97,7 +97,7 @@ class Counter {
 
 }  // namespace
 
-double CodeSize(const ir::Function& loops, const ir::Target& target) {
+double CodeSize(const ir::Function& loops, const target::Target& target) {
   return Counter(target).Count(loops.body);
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 namespace tilewright::search {
 
@@ -11,7 +11,7 @@ namespace tilewright::search {
 // unrolling and vectorisation. An unrolled loop counts its extent. A vectorised loop counts the
 // registers it fills, or each lane if the lanes are not contiguous in memory. exp and similar
 // functions count as the polynomials they become. Peeled tails count twice.
-double CodeSize(const ir::Function& loops, const ir::Target& target);
+double CodeSize(const ir::Function& loops, const target::Target& target);
 
 // Candidates above this are left out. Programs of usual layers stay below 30,000, and LLVM takes a
 // millisecond for 40 to 800 instructions. Above, its time grows with the square of the largest

@@ -11,8 +11,8 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
-#include "compiler/ir/target.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target/target.h"
 #include "tuner_server/search/search.h"
 #include "tuner_server/search/space.h"
 
@@ -26,7 +26,7 @@ struct DraftTimes {
 class DraftMaker {
  public:
   // `space` must outlive it; `flops` of one run of the task.
-  DraftMaker(const Space* space, double flops, ir::Target target)
+  DraftMaker(const Space* space, double flops, target::Target target)
       : space_(space), flops_(flops), target_(std::move(target)) {}
 
   // Makes a draft of the point's program. already_exists search.known: `wanted` refused the
@@ -50,7 +50,7 @@ class DraftMaker {
 
   const Space* space_;
   double flops_;
-  ir::Target target_;
+  target::Target target_;
   std::optional<schedule::Schedule> start_;                            // remembers its steps
   std::unordered_map<std::string, absl::StatusOr<Program>> programs_;  // by the point's text
   std::unordered_map<std::string, Features> features_;                 // by program hash

@@ -48,7 +48,7 @@ void UseParts(const SearchParts& parts, SearchOptions* options) {
 }
 
 absl::StatusOr<std::unique_ptr<SearchTask>> SearchTask::Create(
-    std::vector<schedule::Variant> variants, double flops, const ir::Target& target,
+    std::vector<schedule::Variant> variants, double flops, const target::Target& target,
     const SearchOptions& options) {
   TW_ASSIGN(std::unique_ptr<Space> space, Space::Create(std::move(variants), target));
   std::unique_ptr<SearchTask> task(new SearchTask(std::move(space), flops, target, options));

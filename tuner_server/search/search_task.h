@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "cost_model/model.h"
 #include "deploy/support/rng.h"
 #include "tuner_server/search/draft_maker.h"
@@ -76,7 +76,8 @@ class SearchTask {
  public:
   // `variants`: the task's unscheduled functions, the usual algorithm first. `flops`: of one run.
   static absl::StatusOr<std::unique_ptr<SearchTask>> Create(std::vector<schedule::Variant> variants,
-                                                            double flops, const ir::Target& target,
+                                                            double flops,
+                                                            const target::Target& target,
                                                             const SearchOptions& options);
 
   // Takes a result. A repeated record replaces the earlier one. With `point` (PointText) the
@@ -110,7 +111,7 @@ class SearchTask {
   // from picks that are all the same (reference: diversity beats a better model at tiny budgets).
   static constexpr size_t kEarlyPrograms = 16;
 
-  SearchTask(std::unique_ptr<Space> space, double flops, const ir::Target& target,
+  SearchTask(std::unique_ptr<Space> space, double flops, const target::Target& target,
              SearchOptions options)
       : space_(std::move(space)),
         options_(options),

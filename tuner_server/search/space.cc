@@ -78,12 +78,12 @@ size_t Sketch::AddKnob(std::string name, std::vector<int64_t> menu) {
 }
 
 absl::StatusOr<std::unique_ptr<Space>> Space::Create(ir::Function function,
-                                                     const ir::Target& target) {
+                                                     const target::Target& target) {
   return Create(std::vector<schedule::Variant>{{"direct", std::move(function)}}, target);
 }
 
 absl::StatusOr<std::unique_ptr<Space>> Space::Create(std::vector<schedule::Variant> variants,
-                                                     const ir::Target& target) {
+                                                     const target::Target& target) {
   for (const schedule::Variant& variant : variants) {
     if (variant.function.stage == ir::Stage::kScheduled) continue;
     return support::InvalidArgument("space.function", "expected an unscheduled function");

@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/target/target.h"
 #include "deploy/support/rng.h"
 #include "tuner_server/search/search.h"
 
@@ -49,10 +49,10 @@ class Space {
  public:
   // invalid_argument space.function for a function that is not freshly built.
   static absl::StatusOr<std::unique_ptr<Space>> Create(ir::Function function,
-                                                       const ir::Target& target);
+                                                       const target::Target& target);
   // Makes the sketches of each of an operator's algorithms. REQUIRES: not empty.
   static absl::StatusOr<std::unique_ptr<Space>> Create(std::vector<schedule::Variant> variants,
-                                                       const ir::Target& target);
+                                                       const target::Target& target);
 
   // The first of the algorithms.
   const ir::Function& function() const { return variants_[0].function; }
@@ -88,11 +88,11 @@ class Space {
   schedule::Schedule Start() const { return schedule::Schedule(variants_); }
 
  private:
-  Space(std::vector<schedule::Variant> variants, ir::Target target)
+  Space(std::vector<schedule::Variant> variants, target::Target target)
       : variants_(std::move(variants)), target_(std::move(target)) {}
 
   std::vector<schedule::Variant> variants_;
-  ir::Target target_;
+  target::Target target_;
   std::vector<std::unique_ptr<Sketch>> sketches_;
   std::vector<size_t> variant_of_;  // each sketch's
 };

@@ -29,7 +29,7 @@ void Initialize() {
   LLVMInitializeAArch64AsmPrinter();
 }
 
-void AddAttributes(const ir::Target&, llvm::Function&) {}
+void AddAttributes(const target::Target&, llvm::Function&) {}
 
 Value* DotInstruction(IRBuilderBase& b, llvm::Intrinsic::ID id, Value* sum, Value* x, Value* y) {
   return b.CreateIntrinsic(id, {sum->getType(), x->getType()}, {sum, x, y});
@@ -63,7 +63,7 @@ Value* WideDot(IRBuilderBase& b, const Dot4& dot, Value* sum, Value* x, Value* y
       sum, b.CreateIntrinsic(llvm::Intrinsic::aarch64_neon_addp, {words}, {pairs[0], pairs[1]}));
 }
 
-Value* DotOfRegister(IRBuilderBase& b, const ir::Target& target, const Dot4& dot, Value* sum,
+Value* DotOfRegister(IRBuilderBase& b, const target::Target& target, const Dot4& dot, Value* sum,
                      Value* x, Value* y) {
   if (!HasFeature(target, "dotprod")) return WideDot(b, dot, sum, x, y);
   if (dot.a_signed == dot.b_signed) {
@@ -86,7 +86,7 @@ Value* Padded(IRBuilderBase& b, Value* vector, int lanes) {
   return b.CreateShuffleVector(vector, llvm::Constant::getNullValue(vector->getType()), from);
 }
 
-Value* EmitDot4(IRBuilderBase& b, const ir::Target& target, const Dot4& dot) {
+Value* EmitDot4(IRBuilderBase& b, const target::Target& target, const Dot4& dot) {
   int registers = 1;
   while (registers * kWords < dot.lanes) registers *= 2;
   const int lanes = registers * kWords;
@@ -123,11 +123,11 @@ Value* RoundWords(IRBuilderBase& b, Value* value) {
   return codegen::JoinLanes(b, std::move(rounded));
 }
 
-codegen::WordRounding FindWordRounding(const ir::Target&, int lanes) {
+codegen::WordRounding FindWordRounding(const target::Target&, int lanes) {
   return lanes >= kWords && (lanes & (lanes - 1)) == 0 ? RoundWords : nullptr;
 }
 
-codegen::PowerScaling FindPowerScaling(const ir::Target&, int) { return nullptr; }
+codegen::PowerScaling FindPowerScaling(const target::Target&, int) { return nullptr; }
 
 void FenceStores(IRBuilderBase& b) {
   constexpr uint32_t kInnerShareableStores = 0xa;

@@ -87,7 +87,7 @@ absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
     return support::InvalidArgument("codegen.function.none", "expected at least one function");
   support::SystemClock clock;
   const int64_t start_ns = clock.NowNs();
-  const ir::GpuLimits* limits = ir::FindGpu(kKind);
+  const target::GpuLimits* limits = target::FindGpu(kKind);
   codegen::Artifact artifact;
   artifact.format = kFormat;
   std::vector<ir::Function> kernels;

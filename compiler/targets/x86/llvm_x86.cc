@@ -28,14 +28,14 @@ void Initialize() {
   LLVMInitializeX86AsmPrinter();
 }
 
-void AddAttributes(const ir::Target& target, llvm::Function& function) {
+void AddAttributes(const target::Target& target, llvm::Function& function) {
   // x86-64-v4, skylake-avx512 and others would split 64-byte vectors in two.
   if (target.vector_bytes == 64) function.addFnAttr("prefer-vector-width", "512");
 }
 
 // For each 32-bit lane the sum of the products of its two 16-bit halves, in pieces as wide as the
 // target's instruction.
-Value* PairSums(IRBuilderBase& b, const ir::Target& target, Value* x, Value* y) {
+Value* PairSums(IRBuilderBase& b, const target::Target& target, Value* x, Value* y) {
   const int lanes =
       static_cast<int>(llvm::cast<llvm::FixedVectorType>(x->getType())->getNumElements());
   constexpr int kLeast = 8;  // 16-bit numbers of the narrowest instruction
@@ -63,7 +63,7 @@ Value* PairSums(IRBuilderBase& b, const ir::Target& target, Value* x, Value* y) 
 }
 
 // vpdpbusd of `lanes` words, or nothing where the target has none.
-std::optional<llvm::Intrinsic::ID> ByteDotInstruction(const ir::Target& target, int lanes) {
+std::optional<llvm::Intrinsic::ID> ByteDotInstruction(const target::Target& target, int lanes) {
   const bool narrow = HasFeature(target, "avx512vnni") || HasFeature(target, "avxvnni");
   if (lanes == 16 && HasFeature(target, "avx512vnni")) {
     return llvm::Intrinsic::x86_avx512_vpdpbusd_512;
@@ -73,7 +73,7 @@ std::optional<llvm::Intrinsic::ID> ByteDotInstruction(const ir::Target& target, 
   return std::nullopt;
 }
 
-Value* EmitDot4(IRBuilderBase& b, const ir::Target& target, const Dot4& dot) {
+Value* EmitDot4(IRBuilderBase& b, const target::Target& target, const Dot4& dot) {
   if (const auto id = ByteDotInstruction(target, dot.lanes);
       !dot.a_signed && dot.b_signed && id.has_value()) {
     return b.CreateIntrinsic(*id, {}, {dot.sum, dot.a, b.CreateBitCast(dot.b, dot.a->getType())});
@@ -110,7 +110,7 @@ Value* RoundEight(IRBuilderBase& b, Value* value) {
   return b.CreateIntrinsic(llvm::Intrinsic::x86_avx_cvt_ps2dq_256, {}, {value});
 }
 
-codegen::WordRounding FindWordRounding(const ir::Target& target, int lanes) {
+codegen::WordRounding FindWordRounding(const target::Target& target, int lanes) {
   if (lanes == 16 && HasFeature(target, "avx512f")) return RoundSixteen;
   return lanes == 8 && HasFeature(target, "avx2") ? RoundEight : nullptr;
 }
@@ -120,7 +120,7 @@ Value* ScaleSixteen(IRBuilderBase& b, Value* p, Value* n) {
                            {p, n, p, b.getInt16(kAllLanes16), b.getInt32(kCurrentRounding)});
 }
 
-codegen::PowerScaling FindPowerScaling(const ir::Target& target, int lanes) {
+codegen::PowerScaling FindPowerScaling(const target::Target& target, int lanes) {
   return lanes == 16 && HasFeature(target, "avx512f") ? ScaleSixteen : nullptr;
 }
 

@@ -20,7 +20,7 @@ constexpr int64_t kMaxBody = 512, kMaxCalls = 32;
 
 class AroundDefault final : public Sketch {
  public:
-  AroundDefault(const std::vector<BlockInfo>& blocks, const ir::Target& target, bool over_rows)
+  AroundDefault(const std::vector<BlockInfo>& blocks, const target::Target& target, bool over_rows)
       : target_(target), over_rows_(over_rows) {
     for (const BlockInfo& block : blocks) {
       if (!block.plain || block.iters.empty()) continue;
@@ -153,7 +153,7 @@ class AroundDefault final : public Sketch {
     stages_.push_back(std::move(stage));
   }
 
-  ir::Target target_;
+  target::Target target_;
   std::vector<Reduction> reductions_;
   std::vector<Stage> stages_;
   bool over_rows_;  // schedule::ReducesRows
@@ -162,7 +162,7 @@ class AroundDefault final : public Sketch {
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& function,
-                                                       const ir::Target& target) {
+                                                       const target::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
   if (blocks.empty() || blocks.size() > kMaxBlocksAroundDefault) return out;

@@ -16,8 +16,9 @@ constexpr int64_t kMaxTile = 64;
 
 class BoundDefault final : public Sketch {
  public:
-  BoundDefault(const std::vector<BlockInfo>& blocks, const ir::Target& target) : target_(target) {
-    const int64_t most = ir::FindGpu(target.kind)->max_group_threads;
+  BoundDefault(const std::vector<BlockInfo>& blocks, const target::Target& target)
+      : target_(target) {
+    const int64_t most = target::FindGpu(target.kind)->max_group_threads;
     for (const BlockInfo& block : blocks) {
       if (!block.plain || block.iters.empty()) continue;
       const auto knob = [&](const char* what, std::vector<int64_t> menu) {
@@ -63,14 +64,14 @@ class BoundDefault final : public Sketch {
     size_t threads, vectors, rows;  // knobs
   };
 
-  ir::Target target_;
+  target::Target target_;
   std::vector<Block> blocks_;
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeBoundDefault(const ir::Function& function,
-                                                      const ir::Target& target) {
+                                                      const target::Target& target) {
   std::vector<std::unique_ptr<Sketch>> out;
   auto sketch = std::make_unique<BoundDefault>(DescribeBlocks(function), target);
   if (sketch->usable()) out.push_back(std::move(sketch));

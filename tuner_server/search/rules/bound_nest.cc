@@ -20,11 +20,11 @@ bool BoundNest::Fits(const BlockInfo& block) {
                       [](const IterInfo& iter) { return iter.reduce; });
 }
 
-BoundNest::BoundNest(BlockInfo block, const ir::Target& target, const AddKnob& add)
+BoundNest::BoundNest(BlockInfo block, const target::Target& target, const AddKnob& add)
     : block_(std::move(block)) {
   std::vector<int64_t> extents;
   for (const IterInfo& iter : block_.iters) extents.push_back(iter.extent);
-  const int64_t most = ir::FindGpu(target.kind)->max_group_threads;
+  const int64_t most = target::FindGpu(target.kind)->max_group_threads;
   std::vector<int64_t> threads, lanes = {1};
   for (const int64_t n : {64, 16, 256}) {
     const int64_t whole = WholeThreads(extents, std::min(n, most));

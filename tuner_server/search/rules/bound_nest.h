@@ -22,7 +22,7 @@ class BoundNest {
   // Returns whether the block is such a nest.
   static bool Fits(const BlockInfo& block);
   // Adds its knobs to the sketch that owns it. REQUIRES: Fits(block).
-  BoundNest(BlockInfo block, const ir::Target& target, const AddKnob& add);
+  BoundNest(BlockInfo block, const target::Target& target, const AddKnob& add);
 
   const BlockInfo& block() const { return block_; }
   // All knobs are at their first value.

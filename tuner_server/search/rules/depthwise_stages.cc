@@ -29,7 +29,7 @@ struct DepthwiseStages {
 
 class DepthwiseDotsSketch final : public Sketch {
  public:
-  DepthwiseDotsSketch(DepthwiseStages stages, const ir::Target& target)
+  DepthwiseDotsSketch(DepthwiseStages stages, const target::Target& target)
       : s_(std::move(stages)), target_(target) {
     block_ = AddKnob("block_rows", TileMenu(s_.height, kMaxBlockRows));
     tile_h_ = AddKnob("register_rows", TileMenu(s_.height, kMaxTileRows));
@@ -101,14 +101,14 @@ class DepthwiseDotsSketch final : public Sketch {
   }
 
   DepthwiseStages s_;
-  ir::Target target_;
+  target::Target target_;
   size_t block_ = 0, tile_h_ = 0, tile_w_ = 0, pad_ = 0, per_tile_ = 0, fused_ = 0;
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& function,
-                                                       const ir::Target& target) {
+                                                       const target::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
   std::optional<StageBlocks> known = StageBlocks::Around(blocks, "_sums");

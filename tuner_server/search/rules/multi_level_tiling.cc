@@ -55,7 +55,7 @@ class TilingSketch final : public Sketch {
  public:
   // `before`: the stages that P reads; `behind`: what follows P (and O).
   TilingSketch(BlockInfo producer, std::string consumer, const std::vector<BlockInfo>& before,
-               const std::vector<BlockInfo>& behind, const ir::Target& target)
+               const std::vector<BlockInfo>& behind, const target::Target& target)
       : p_(std::move(producer)), consumer_(std::move(consumer)), target_(target) {
     TakeDotProduct();
     for (size_t i = 0; i < p_.iters.size(); ++i) {
@@ -389,7 +389,7 @@ class TilingSketch final : public Sketch {
   std::string consumer_;  // empty: cache_write makes the consumer
   std::vector<Stage> before_;
   std::vector<PlainNest> behind_;
-  ir::Target target_;
+  target::Target target_;
   std::vector<size_t> spatial_;   // P's iterators that are spatial
   std::vector<int64_t> extents_;  // of those
   std::vector<int64_t> reduce_;
@@ -403,7 +403,7 @@ class TilingSketch final : public Sketch {
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& function,
-                                                          const ir::Target& target) {
+                                                          const target::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
   const auto p = std::find_if(blocks.begin(), blocks.end(),

@@ -11,7 +11,7 @@ constexpr size_t kMaxLoopBlocks = 8;
 
 class PlainSketch final : public Sketch {
  public:
-  PlainSketch(const std::vector<BlockInfo>& blocks, const ir::Target& target) {
+  PlainSketch(const std::vector<BlockInfo>& blocks, const target::Target& target) {
     for (const BlockInfo& block : blocks) {
       nests_.emplace_back(block, target, [this](std::string name, std::vector<int64_t> menu) {
         return AddKnob(std::move(name), std::move(menu));
@@ -39,7 +39,7 @@ class PlainSketch final : public Sketch {
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeParallelVectorizeUnroll(const ir::Function& function,
-                                                                 const ir::Target& target) {
+                                                                 const target::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
   if (blocks.empty() || blocks.size() > kMaxLoopBlocks) return out;

@@ -15,7 +15,7 @@ class PlainNest {
  public:
   using AddKnob = std::function<size_t(std::string name, std::vector<int64_t> menu)>;
   // Adds its knobs to the sketch that owns it.
-  PlainNest(BlockInfo block, const ir::Target& target, const AddKnob& add);
+  PlainNest(BlockInfo block, const target::Target& target, const AddKnob& add);
 
   const BlockInfo& block() const { return block_; }
   bool Feasible(const Sketch& sketch, const Point& point) const;

@@ -19,8 +19,8 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-std::span<const Rule> Rules(const ir::Target& target) {
-  if (ir::FindGpu(target.kind) != nullptr) return kBoundRules;
+std::span<const Rule> Rules(const target::Target& target) {
+  if (target::FindGpu(target.kind) != nullptr) return kBoundRules;
   return kRules;
 }
 

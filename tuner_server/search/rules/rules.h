@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/ir/ir.h"
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 #include "tuner_server/search/space.h"
 
 namespace tilewright::search {
@@ -16,7 +16,7 @@ namespace tilewright::search {
 struct Rule {
   std::string_view name;
   std::vector<std::unique_ptr<Sketch>> (*make)(const ir::Function& function,
-                                               const ir::Target& target);
+                                               const target::Target& target);
   // Knows the stages of another algorithm than an operator's usual one; the other rules are not
   // asked about those.
   bool of_variants = false;
@@ -24,40 +24,40 @@ struct Rule {
   bool beside = false;
 };
 // Those of the target's kind, in order of preference.
-std::span<const Rule> Rules(const ir::Target& target);
+std::span<const Rule> Rules(const target::Target& target);
 
 // One reduction block, alone or followed by one element-wise consumer: multi-level tiles, the
 // reduction computed in registers within the consumer's tile (multi_level_tiling.cc).
 std::vector<std::unique_ptr<Sketch>> MakeMultiLevelTiling(const ir::Function& function,
-                                                          const ir::Target& target);
+                                                          const target::Target& target);
 // The default schedule with its decisions as knobs; the default itself is the point of all first
 // values (around_default.cc).
 std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& function,
-                                                       const ir::Target& target);
+                                                       const target::Target& target);
 // The default schedule of a device of groups and threads with its decisions as knobs
 // (bound_default.cc).
 std::vector<std::unique_ptr<Sketch>> MakeBoundDefault(const ir::Function& function,
-                                                      const ir::Target& target);
+                                                      const target::Target& target);
 // One reduction block on a device of groups and threads: tiles of groups and threads, operands
 // through shared memory (thread_tiles.cc).
 std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& function,
-                                                     const ir::Target& target);
+                                                     const target::Target& target);
 // Reductions to few results on a device of groups and threads: a group for each result, in a tree
 // (tree_reduction.cc).
 std::vector<std::unique_ptr<Sketch>> MakeTreeReduction(const ir::Function& function,
-                                                       const ir::Target& target);
+                                                       const target::Target& target);
 // A long reduction to few results, in parts that threads share (split_reduction.cc).
 std::vector<std::unique_ptr<Sketch>> MakeSplitReduction(const ir::Function& function,
-                                                        const ir::Target& target);
+                                                        const target::Target& target);
 // The stages of Winograd's convolution on channel blocks (winograd_stages.cc).
 std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
-                                                  const ir::Target& target);
+                                                  const target::Target& target);
 // The stages of depthwise convolutions of bytes as dot products (depthwise_stages.cc).
 std::vector<std::unique_ptr<Sketch>> MakeDepthwiseDots(const ir::Function& function,
-                                                       const ir::Target& target);
+                                                       const target::Target& target);
 // Everything else: each block's nest is vectorised along its innermost loop, unrolled a little and
 // run in parallel over its outer loops (parallel_vectorize_unroll.cc).
 std::vector<std::unique_ptr<Sketch>> MakeParallelVectorizeUnroll(const ir::Function& function,
-                                                                 const ir::Target& target);
+                                                                 const target::Target& target);
 
 }  // namespace tilewright::search

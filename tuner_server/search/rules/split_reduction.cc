@@ -35,7 +35,8 @@ struct Reduction {
 
 class SplitReductionSketch final : public Sketch {
  public:
-  SplitReductionSketch(Reduction r, const std::vector<BlockInfo>& others, const ir::Target& target)
+  SplitReductionSketch(Reduction r, const std::vector<BlockInfo>& others,
+                       const target::Target& target)
       : r_(std::move(r)) {
     std::vector<int64_t> parts;
     for (int64_t n = target.threads; n <= 8 * target.threads; n *= 2) {
@@ -141,7 +142,7 @@ class SplitReductionSketch final : public Sketch {
 };
 
 // What `block` is, if it is a reduction that this rule is for.
-bool Describe(const BlockInfo& block, const ir::Target& target, Reduction* r) {
+bool Describe(const BlockInfo& block, const target::Target& target, Reduction* r) {
   if (!block.plain || !block.perfect_nest || block.dot.has_value()) return false;
   r->block = block.name;
   r->lanes = target.vector_bytes / std::max(block.writes->dtype.bytes(), 1);
@@ -170,7 +171,7 @@ bool Describe(const BlockInfo& block, const ir::Target& target, Reduction* r) {
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeSplitReduction(const ir::Function& function,
-                                                        const ir::Target& target) {
+                                                        const target::Target& target) {
   std::vector<std::unique_ptr<Sketch>> out;
   std::vector<BlockInfo> others;
   std::vector<BlockInfo> reductions;

@@ -58,11 +58,11 @@ class ThreadTiles final : public Sketch {
  public:
   ThreadTiles(BlockInfo producer, ir::Stmt block, std::string consumer,
               const std::vector<BlockInfo>& before, const std::vector<BlockInfo>& behind,
-              const ir::Target& target)
+              const target::Target& target)
       : p_(std::move(producer)),
         block_(std::move(block)),
         consumer_(std::move(consumer)),
-        limits_(*ir::FindGpu(target.kind)) {
+        limits_(*target::FindGpu(target.kind)) {
     for (size_t i = 0; i < p_.iters.size(); ++i) {
       if (p_.iters[i].reduce) {
         reduce_.push_back(p_.iters[i].extent);
@@ -424,7 +424,7 @@ class ThreadTiles final : public Sketch {
   BlockInfo p_;
   ir::Stmt block_;        // P
   std::string consumer_;  // empty: cache_write makes the consumer
-  ir::GpuLimits limits_;
+  target::GpuLimits limits_;
   std::vector<BoundNest> before_, behind_;
   std::vector<Source> sources_;
   std::vector<size_t> spatial_;   // P's iterators that are spatial
@@ -448,7 +448,7 @@ ir::Stmt FindBlock(const ir::Function& function, const std::string& name) {
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& function,
-                                                     const ir::Target& target) {
+                                                     const target::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
   const auto reduces = [](const BlockInfo& block) { return block.has_init; };

@@ -47,8 +47,8 @@ bool IsReductionToFew(const BlockInfo& block) {
 
 class TreeReduction final : public Sketch {
  public:
-  TreeReduction(const std::vector<BlockInfo>& blocks, const ir::Target& target) {
-    const int64_t most = ir::FindGpu(target.kind)->max_group_threads;
+  TreeReduction(const std::vector<BlockInfo>& blocks, const target::Target& target) {
+    const int64_t most = target::FindGpu(target.kind)->max_group_threads;
     const auto add = [this](std::string name, std::vector<int64_t> menu) {
       return AddKnob(std::move(name), std::move(menu));
     };
@@ -131,7 +131,7 @@ class TreeReduction final : public Sketch {
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeTreeReduction(const ir::Function& function,
-                                                       const ir::Target& target) {
+                                                       const target::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
   const bool fits = std::all_of(blocks.begin(), blocks.end(), [](const BlockInfo& block) {

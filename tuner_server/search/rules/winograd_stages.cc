@@ -29,7 +29,7 @@ struct WinogradStages {
 
 class WinogradSketch final : public Sketch {
  public:
-  WinogradSketch(WinogradStages stages, const ir::Target& target)
+  WinogradSketch(WinogradStages stages, const target::Target& target)
       : s_(std::move(stages)), target_(target) {
     std::vector<int64_t> rows;
     for (int64_t r = 1; r <= s_.rows; ++r) {
@@ -147,14 +147,14 @@ class WinogradSketch final : public Sketch {
   }
 
   WinogradStages s_;
-  ir::Target target_;
+  target::Target target_;
   size_t by_stage_ = 0, rows_ = 0, tile_h_ = 0, tile_w_ = 0, vectors_ = 0, pad_ = 0;
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Sketch>> MakeWinograd(const ir::Function& function,
-                                                  const ir::Target& target) {
+                                                  const target::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
   std::optional<StageBlocks> known = StageBlocks::Around(blocks, "_products");

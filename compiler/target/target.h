@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace tilewright::ir {
+namespace tilewright::target {
 
 struct Target {
   std::string kind = "cpu";
@@ -45,4 +45,4 @@ const GpuLimits* FindGpu(std::string_view kind);  // null: no such kind
 absl::StatusOr<std::string> ExpandNative(std::string_view text, std::string_view arch,
                                          std::string_view cpu, int threads);
 
-}  // namespace tilewright::ir
+}  // namespace tilewright::target

@@ -1,4 +1,4 @@
-#include "compiler/ir/target.h"
+#include "compiler/target/target.h"
 
 #include <map>
 #include <optional>
@@ -9,7 +9,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
-namespace tilewright::ir {
+namespace tilewright::target {
 namespace {
 
 constexpr int64_t kMaxThreads = 1024;
@@ -151,4 +151,4 @@ absl::StatusOr<std::string> ExpandNative(std::string_view text, std::string_view
   return target.ToString();
 }
 
-}  // namespace tilewright::ir
+}  // namespace tilewright::target
