@@ -6,20 +6,12 @@
 namespace tilewright::cost_model {
 namespace {
 
-// Typical of the machines in the target table; only ratios matter for ranking.
-constexpr double kClockGhz = 3.5;
-constexpr double kFmaLatencyCycles = 4;
-constexpr double kSlowLaneCycles = 1.2;  // one element of a gather or scatter
-constexpr double kPortShare = 0.3;       // of the shorter of arithmetic and loads
-constexpr double kSpillCycles = 1.5;     // store and reload of one vector
-constexpr double kSpecialCycles = 20;    // exp, tanh, ... per vector, or per scalar
-constexpr double kDivideCycles = 6;      // per vector
-constexpr double kLoopCycles = 1;        // control of one iteration of a rolled loop
-constexpr double kGuardedFactor = 2.5;   // a condition in the innermost body
-constexpr double kParallelRegionNs = 700;
-constexpr double kL2BytesPerCycle = 28, kL3BytesPerCycle = 22, kMemoryBytesPerCycle = 7;
-constexpr double kL3Slices = 8;      // of a last level that cores share
-constexpr double kCacheShare = 0.6;  // of a level that one working set may use
+// What holds of programs, whatever the machine.
+constexpr double kPortShare = 0.3;      // of the shorter of arithmetic and loads
+constexpr double kLoopCycles = 1;       // control of one iteration of a rolled loop
+constexpr double kGuardedFactor = 2.5;  // a condition in the innermost body
+constexpr double kOneThreadNs = 30;     // a parallel loop of one thread
+constexpr double kCacheShare = 0.6;     // of a level that one working set may use
 
 // Loops that the generated code runs as loops; the others are vectors or copies of the body.
 bool IsRolled(const LoopSummary& loop) {
@@ -66,25 +58,24 @@ double Traffic(const StatementSummary& s, double size, double* fill) {
   return bytes;
 }
 
-// Cycles of one vector operation of the body. Machines load as many vectors as they multiply; the
-// two overlap, but not perfectly.
+// Cycles of one vector operation of the body. Arithmetic and loads overlap, but not perfectly.
 double BodyCycles(const StatementSummary& s, const RegisterTile& tile,
-                  const target::Target& target) {
+                  const target::Machine& machine) {
   const double vector_ops = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
-  double per_op = vector_ops / std::max(target.fma_per_cycle, 0.5);
+  double per_op = vector_ops / std::max(machine.fma_per_cycle, 0.5);
   // Too few independent accumulators leave the pipeline idle.
   if (s.accumulates) {
-    const double wanted = kFmaLatencyCycles * target.fma_per_cycle;
+    const double wanted = machine.fma_latency * machine.fma_per_cycle;
     per_op *= std::max(1.0, wanted / std::max(tile.accumulators, 1.0));
   }
   // What the body needs twice is loaded once where there are registers to keep it in.
-  const bool kept = tile.live <= target.vector_registers;
+  const bool kept = tile.live <= machine.vector_registers;
   const double loads = kept ? tile.distinct_loads_per_op : tile.loads_per_op;
-  const double port = loads / std::max(target.fma_per_cycle, 0.5);
+  const double port = loads / std::max(machine.loads_per_cycle, 0.5);
   double cycles = std::max(per_op, port) + kPortShare * std::min(per_op, port);
-  cycles += tile.slow_lanes_per_op * kSlowLaneCycles;
-  cycles += s.ops.special * kSpecialCycles + s.ops.divide * kDivideCycles;
-  cycles += tile.spill * kSpillCycles * 2 / std::max(tile.body_ops, 1.0);
+  cycles += tile.slow_lanes_per_op * machine.slow_lane_cycles;
+  cycles += s.ops.special * machine.special_cycles + s.ops.divide * machine.divide_cycles;
+  cycles += tile.spill * machine.spill_cycles * 2 / std::max(tile.body_ops, 1.0);
   if (s.guarded && !s.peeled) cycles *= kGuardedFactor;
   return cycles;
 }
@@ -92,8 +83,8 @@ double BodyCycles(const StatementSummary& s, const RegisterTile& tile,
 // What peeled tails change: their last iterations do less, and less efficiently, as fewer
 // accumulators hide less latency and the vectors of the other side are loaded for fewer operations.
 double TailFactor(const StatementSummary& s, const RegisterTile& tile,
-                  const target::Target& target) {
-  const double full = BodyCycles(s, tile, target);
+                  const target::Machine& machine) {
+  const double full = BodyCycles(s, tile, machine);
   double factor = 1;
   for (const LoopSummary& loop : s.loops) {
     if (loop.last_share >= 1) continue;
@@ -108,7 +99,7 @@ double TailFactor(const StatementSummary& s, const RegisterTile& tile,
     const double loads = 0.5 + 0.5 / loop.last_share;
     last.loads_per_op = tile.loads_per_op * loads;
     last.distinct_loads_per_op = tile.distinct_loads_per_op * loads;
-    const double tail = loop.last_share * BodyCycles(s, last, target) / full;
+    const double tail = loop.last_share * BodyCycles(s, last, machine) / full;
     factor *= (trips - 1 + tail) / trips;
   }
   return factor;
@@ -124,7 +115,7 @@ double ComputeCycles(const StatementSummary& s, const target::Target& target, do
     trips *= static_cast<double>(loop.extent);
     *control += trips * kLoopCycles;
   }
-  return operations * BodyCycles(s, tile, target) * TailFactor(s, tile, target);
+  return operations * BodyCycles(s, tile, target.machine) * TailFactor(s, tile, target.machine);
 }
 
 // Which part of the traffic into the last level comes from memory: a program runs again and again,
@@ -135,15 +126,16 @@ double MissShare(double footprint, double size) {
 
 void AddTraffic(const StatementSummary& s, const target::Target& target, double footprint,
                 double speed, TimeEstimate* t) {
-  // The target states one core's slice; a core reaches the slices of those that are idle, too.
-  const double l3 =
-      static_cast<double>(target.l3_bytes) * std::max(1.0, kL3Slices / std::max(1, target.threads));
-  t->l2_bytes = Traffic(s, static_cast<double>(target.l1_bytes), &t->l1_fill);
-  t->l3_bytes = Traffic(s, static_cast<double>(target.l2_bytes), &t->l2_fill);
+  const target::Machine& machine = target.machine;
+  const double l1 = machine.l1.ReachableBytes(target.threads);
+  const double l2 = machine.l2.ReachableBytes(target.threads);
+  const double l3 = machine.l3.ReachableBytes(target.threads);
+  t->l2_bytes = Traffic(s, l1, &t->l1_fill);
+  t->l3_bytes = Traffic(s, l2, &t->l2_fill);
   t->memory_bytes = Traffic(s, l3, &t->l3_fill) * MissShare(footprint, l3);
-  t->l2_ns = t->l2_bytes / kL2BytesPerCycle / kClockGhz / speed;
-  t->l3_ns = t->l3_bytes / kL3BytesPerCycle / kClockGhz / speed;
-  t->memory_ns = t->memory_bytes / kMemoryBytesPerCycle / kClockGhz / speed;
+  t->l2_ns = t->l2_bytes / machine.l2.bytes_per_cycle / machine.clock_ghz / speed;
+  t->l3_ns = t->l3_bytes / machine.l3.bytes_per_cycle / machine.clock_ghz / speed;
+  t->memory_ns = t->memory_bytes / machine.memory_bytes_per_cycle / machine.clock_ghz / speed;
 }
 
 // Levels overlap with arithmetic, but not perfectly: the largest counts in full, the rest partly.
@@ -166,7 +158,7 @@ double Imbalance(double tasks, double threads) {
 RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target) {
   RegisterTile tile;
   const double machine_lanes =
-      static_cast<double>(target.vector_bytes) /
+      static_cast<double>(target.machine.vector_bytes) /
       std::max<double>(1,
                        static_cast<double>(s.accesses.empty() ? 4 : s.accesses[0].element_bytes));
   double vector = 1;
@@ -215,7 +207,7 @@ RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target
   tile.loads_per_op = loads / std::max(tile.body_ops, 1.0);
   tile.slow_lanes_per_op = slow / std::max(tile.body_ops, 1.0);
   tile.registers = tile.accumulators + live + 1;
-  tile.spill = std::max(0.0, tile.registers - target.vector_registers);
+  tile.spill = std::max(0.0, tile.registers - target.machine.vector_registers);
   tile.distinct_loads_per_op = distinct_loads / std::max(tile.body_ops, 1.0);
   tile.live = tile.accumulators + distinct_loads;
   for (size_t i = 0; i < body; ++i) {
@@ -237,9 +229,9 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& t
     const double speed = tasks > 1 ? threads / Imbalance(tasks, threads) : 1;
     double control = 0;
     const double cycles = ComputeCycles(s, target, &control);
-    const double ns = (cycles + 0.3 * control) / kClockGhz / speed;
+    const double ns = (cycles + 0.3 * control) / target.machine.clock_ghz / speed;
     if (tasks > 1) regions = std::max(regions, 1.0);
-    t.overhead_ns += control / kClockGhz / speed * 0.2;
+    t.overhead_ns += control / target.machine.clock_ghz / speed * 0.2;
     TimeEstimate one;
     one.compute_ns = ns;
     AddTraffic(s, target, footprint, speed, &one);
@@ -250,13 +242,13 @@ TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& t
       continue;
     }
     t.balance = tasks > 1 ? Imbalance(tasks, threads) : threads;
-    t.tail = TailFactor(s, AnalyzeTile(s, target), target);
+    t.tail = TailFactor(s, AnalyzeTile(s, target), target.machine);
     one.other_ns = t.other_ns, one.second_ns = t.second_ns, one.overhead_ns = t.overhead_ns;
     one.other_traffic_ns = t.other_traffic_ns;
     one.balance = t.balance, one.tail = t.tail;
     t = one;
   }
-  t.overhead_ns += regions * (threads > 1 ? kParallelRegionNs : 30);
+  t.overhead_ns += regions * (threads > 1 ? target.machine.parallel_region_ns : kOneThreadNs);
   t.total_ns = Overlapped(t) + t.other_ns + t.other_traffic_ns + t.overhead_ns;
   return t;
 }

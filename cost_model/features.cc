@@ -50,8 +50,8 @@ void AddWorkload(const ProgramSummary& program, double flops, const target::Targ
   row->Add("work.statements", static_cast<double>(program.statements.size()));
   row->AddLog("alloc.local_bytes", program.local_bytes);
   row->AddLog("alloc.global_bytes", program.global_alloc_bytes);
-  row->Add("target.lanes", target.vector_bytes / 4.0);
-  row->Add("target.registers", target.vector_registers);
+  row->Add("target.lanes", target.machine.vector_bytes / 4.0);
+  row->Add("target.registers", target.machine.vector_registers);
   row->Add("target.threads", target.threads);
 }
 
@@ -100,15 +100,15 @@ void AddOps(const StatementSummary& s, Row* row) {
 void AddTile(const StatementSummary& s, const target::Target& target, Row* row) {
   const RegisterTile tile = AnalyzeTile(s, target);
   row->Add("tile.lanes", tile.lanes);
-  row->Add("tile.lane_use", tile.lanes * 4 / std::max(target.vector_bytes, 1));
+  row->Add("tile.lane_use", tile.lanes * 4 / std::max(target.machine.vector_bytes, 1));
   row->Add("tile.accumulators", tile.accumulators);
-  row->Add("tile.registers", tile.registers / std::max(target.vector_registers, 1));
+  row->Add("tile.registers", tile.registers / std::max(target.machine.vector_registers, 1));
   row->AddLog("tile.spill", tile.spill);
   row->Add("tile.loads_per_op", tile.loads_per_op);
   row->Add("tile.slow_lanes_per_op", tile.slow_lanes_per_op);
   row->AddLog("tile.body_ops", tile.body_ops);
   row->Add("tile.distinct_loads_per_op", tile.distinct_loads_per_op);
-  row->Add("tile.live", tile.live / std::max(target.vector_registers, 1));
+  row->Add("tile.live", tile.live / std::max(target.machine.vector_registers, 1));
   row->AddLog("tile.bodies", tile.bodies);
 }
 

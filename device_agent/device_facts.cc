@@ -3,7 +3,7 @@
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
-#include "deploy/support/cpu_table.h"
+#include "compiler/target/machine.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::device_agent {
@@ -42,12 +42,12 @@ Attributes CpuAttributes(const runtime::CpuInfo& cpu, const HostFacts& host,
   Attributes map;
   Attributes* attributes = &map;
   const std::string name =
-      support::BestCpuName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features);
+      target::BestMachineName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features);
   SetText(attributes, "kind", "cpu");
   SetText(attributes, "arch", cpu.arch);
   SetText(attributes, "cpu", name);
   SetText(attributes, "cpu_accepts",
-          support::Join(support::RunnableCpus(cpu.arch, cpu.features), ","));
+          support::Join(target::RunnableMachines(cpu.arch, cpu.features), ","));
   SetText(attributes, "cpu_model", cpu.model_name);
   SetText(attributes, "features", support::Join(cpu.features, ","));
   SetText(attributes, "kernel", host.kernel);

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "deploy/support/device_kinds.h"
+#include "compiler/target/machine.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 
@@ -66,12 +66,11 @@ const support::MeasureUnit& UnitOf(const v1::DeviceReport& device) {
 }
 
 absl::Status CheckDeviceKind(std::string_view kind) {
-  const support::DeviceKind* known = support::FindDeviceKind(kind);
-  if (known != nullptr && known->measured) return absl::OkStatus();
-  return support::InvalidArgument(
-      "agent.device.unknown",
-      support::StrCat("expected ", support::DeviceKindNames(&support::DeviceKind::measured, " or "),
-                      ", found ", support::Quote(kind)));
+  const target::Kind* known = target::FindKind(kind);
+  if (known != nullptr && known->supported()) return absl::OkStatus();
+  return support::InvalidArgument("agent.device.unknown",
+                                  support::StrCat("expected ", target::SupportedKindNames(" or "),
+                                                  ", found ", support::Quote(kind)));
 }
 
 }  // namespace tilewright::device_agent

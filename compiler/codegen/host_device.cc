@@ -139,14 +139,14 @@ absl::StatusOr<HostPlan> SplitHostDevice(const ir::Function& f) {
   return splitter.Take();
 }
 
-absl::Status CheckLaunchLimits(const HostPlan& plan, const target::GpuLimits& limits) {
+absl::Status CheckLaunchLimits(const HostPlan& plan, const target::LaunchLimits& limits) {
   for (const Launch& launch : plan.launches) {
     int64_t threads = 1;
     for (const Expr& e : launch.group) threads *= ir::AsInt(e) == nullptr ? 1 : *ir::AsInt(e);
-    if (threads > limits.max_group_threads) {
+    if (threads > limits.group_threads) {
       return support::FailedPrecondition(
           "codegen.launch_limits.threads",
-          support::StrCat(launch.kernel.name, ": expected at most ", limits.max_group_threads,
+          support::StrCat(launch.kernel.name, ": expected at most ", limits.group_threads,
                           " threads in a group, found ", threads));
     }
     if (launch.shared_bytes > limits.shared_bytes) {

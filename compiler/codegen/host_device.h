@@ -35,6 +35,6 @@ struct HostPlan {
 absl::StatusOr<HostPlan> SplitHostDevice(const ir::Function& f);
 
 // Whether every launch fits a device of the kind: codegen.launch_limits.threads | shared_bytes.
-absl::Status CheckLaunchLimits(const HostPlan& plan, const target::GpuLimits& limits);
+absl::Status CheckLaunchLimits(const HostPlan& plan, const target::LaunchLimits& limits);
 
 }  // namespace tilewright::codegen

@@ -175,7 +175,7 @@ absl::StatusOr<Artifact> Generate(const std::vector<ir::Function>& functions,
   InitializeLlvmOnce();
   Artifact artifact;
   artifact.format = family->format;
-  artifact.required_features = target.required_features;
+  artifact.required_features = target.machine.FeatureList();
   int64_t start = support::SystemClock().NowNs();
   TW_ASSIGN(std::unique_ptr<llvm::TargetMachine> machine,
             MachinePool::Get().Take(*family, target.cpu));

@@ -46,7 +46,7 @@ std::vector<bool> FunctionEmitter::RevisitBoundaries(const std::vector<Stmt>& st
   std::set<std::pair<const ir::BufferNode*, int>> visited, accumulators;
   std::map<int, std::pair<int, int>> loads;  // number → first step, registers where shared
   int step = 0, accumulator_registers = 0, shared_registers = 0;
-  int vector_bytes = module_.target().vector_bytes;
+  int vector_bytes = module_.target().machine.vector_bytes;
   for (size_t i = 0; i < stmts.size(); ++i) {
     const Stmt& s = stmts[i];
     if (s->kind != StmtKind::kStore) continue;
@@ -76,7 +76,7 @@ std::vector<bool> FunctionEmitter::RevisitBoundaries(const std::vector<Stmt>& st
     });
   }
   bool crowded = accumulator_registers + shared_registers + kScratchRegisters >
-                 module_.target().vector_registers;
+                 module_.target().machine.vector_registers;
   return shared_registers > 0 && crowded ? boundary : std::vector<bool>();
 }
 

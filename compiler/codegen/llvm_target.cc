@@ -1,6 +1,5 @@
 #include "compiler/codegen/llvm_target.h"
 
-#include <algorithm>
 #include <numeric>
 
 namespace tilewright::codegen {
@@ -19,11 +18,6 @@ const LlvmTarget* FindLlvmTarget(std::string_view arch) {
     if (row.arch == arch) return &row;
   }
   return nullptr;
-}
-
-bool HasFeature(const target::Target& target, std::string_view name) {
-  const std::vector<std::string>& features = target.required_features;
-  return std::find(features.begin(), features.end(), name) != features.end();
 }
 
 llvm::Value* LanesOf(llvm::IRBuilderBase& builder, llvm::Value* vector, int first, int count) {

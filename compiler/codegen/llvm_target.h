@@ -48,8 +48,6 @@ std::span<const LlvmTarget> LlvmTargets();
 // Returns null if no row has this architecture.
 const LlvmTarget* FindLlvmTarget(std::string_view arch);
 
-bool HasFeature(const target::Target& target, std::string_view name);
-
 // `count` lanes from `first` on. REQUIRES: a vector.
 llvm::Value* LanesOf(llvm::IRBuilderBase& builder, llvm::Value* vector, int first, int count);
 // The pieces side by side, all of one width; their number is a power of two.

@@ -16,7 +16,6 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/transform/passes.h"
 #include "deploy/runtime/cpu_info.h"
-#include "deploy/support/cpu_table.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -57,7 +56,7 @@ std::string WithoutComments(const std::string& text) {
 absl::StatusOr<target::Target> TargetOf(const Options& o) {
   runtime::CpuInfo cpu = runtime::DetectCpu();
   std::string name =
-      support::BestCpuName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features);
+      target::BestMachineName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features);
   TW_ASSIGN(std::string text, target::ExpandNative(o.target, cpu.arch, name, cpu.cores_usable));
   return target::ParseTarget(text);
 }

@@ -222,11 +222,9 @@ absl::StatusOr<module::DType> ModuleDType(ir::DType dtype) {
 }
 
 graph::GraphPassContext PassContext(const target::Target& target) {
-  // The table has each core's share of the last level; complexes that share one have about so many.
-  constexpr int64_t kSharesOfLastLevel = 8;
   graph::GraphPassContext context;
-  context.channel_block = target.vector_bytes / ir::kF32.bytes();
-  context.far_weights_bytes = kSharesOfLastLevel * target.l3_bytes;
+  context.channel_block = target.machine.vector_bytes / ir::kF32.bytes();
+  context.far_weights_bytes = target.machine.l3.all_bytes();
   return context;
 }
 

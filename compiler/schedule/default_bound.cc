@@ -9,12 +9,7 @@
 
 namespace tilewright::schedule {
 
-// Threads of a group: enough to hide a load's latency, few enough that small results still fill
-// several groups.
-static constexpr int64_t kGroupThreads = 64;
-
-void DefaultScheduler::RunBound(int64_t max_group_threads) {
-  max_group_threads_ = max_group_threads;
+void DefaultScheduler::RunBound() {
   InlineCheapStages();
   for (const std::string& name : schedule_.BlockNames()) {
     if (IsDone(name)) continue;
@@ -71,8 +66,9 @@ int DefaultScheduler::BindResults(const std::string& name, const BlockChoice& ch
     if (!Try({.kind = StepKind::kFuse, .handles = spatial})) return -1;
     results = schedule_.LastResults()[0];
   }
+  const target::LaunchLimits& limits = target_.machine.launch;
   const int64_t threads =
-      std::min(choice.threads > 0 ? choice.threads : kGroupThreads, max_group_threads_);
+      std::min(choice.threads > 0 ? choice.threads : limits.usual_threads, limits.group_threads);
   if (ExtentOf(schedule_.StmtOf(results)->range.extent) > threads) {
     if (!Try({.kind = StepKind::kSplit, .handles = {results}, .factors = {kInfer, threads}}))
       return -1;

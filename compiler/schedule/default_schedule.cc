@@ -189,7 +189,7 @@ std::string DefaultScheduler::TargetOf(const StmtNode& reduction) {
 
 // Lanes along a loop whose iterations lie side by side.
 void DefaultScheduler::VectorizeInner(int loop) {
-  const int64_t lanes = target_.vector_bytes / 4;
+  const int64_t lanes = target_.machine.vector_bytes / 4;
   const int64_t extent = ExtentOf(schedule_.StmtOf(loop)->range.extent);
   if (extent > lanes && extent < kSymbolicExtent) {
     if (!Try({.kind = StepKind::kSplit,
@@ -373,20 +373,20 @@ void ApplyDefaultSchedule(const target::Target& target, const Choices& choices,
                           Schedule* schedule) {
   TW_CHECK(schedule->steps().empty()) << "a default schedule starts from an unscheduled function";
   if (schedule->function().body == nullptr) return;
-  if (const target::GpuLimits* limits = target::FindGpu(target.kind); limits != nullptr)
-    return DefaultScheduler(schedule, target, choices).RunBound(limits->max_group_threads);
+  if (target.machine.has_groups()) {
+    return DefaultScheduler(schedule, target, choices).RunBound();
+  }
   DefaultScheduler(schedule, target, choices).Run();
   StreamLargeOutputs(target, schedule);
 }
 
 void StreamLargeOutputs(const target::Target& target, Schedule* schedule) {
-  constexpr int64_t kSlices = 8;
   for (const std::string& name : schedule->BlockNames()) {
     const int handle = schedule->BlockHandle(name);
     const Stmt block = schedule->StmtOf(handle);
     if (block->writes.size() != 1) continue;
     const ir::Buffer& buffer = block->writes[0].buffer;
-    if (ir::ConstantBytes(*buffer).value_or(0) <= target.l3_bytes * kSlices / 2) continue;
+    if (ir::ConstantBytes(*buffer).value_or(0) <= target.machine.l3.all_bytes() / 2) continue;
     if (ir::HasStreamedWrites(schedule->function(), buffer->name)) continue;
     (void)schedule->Apply({.kind = StepKind::kStreamWrites, .handles = {handle}});
   }

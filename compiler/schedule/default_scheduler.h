@@ -24,7 +24,7 @@ class DefaultScheduler {
 
   void Run();
   // The same for a device of groups and threads.
-  void RunBound(int64_t max_group_threads);
+  void RunBound();
 
  private:
   std::vector<int> SplitTile(const BlockChoice& choice, std::vector<int>* loops);
@@ -95,13 +95,13 @@ class DefaultScheduler {
   void VectorizeInner(int loop);
 
   int Lanes(const ir::StmtNode& block) const {
-    return std::max(2, target_.vector_bytes / std::max(1, block.writes[0].buffer->dtype.bytes()));
+    return std::max(
+        2, target_.machine.vector_bytes / std::max(1, block.writes[0].buffer->dtype.bytes()));
   }
 
   Schedule& schedule_;
   const target::Target& target_;
   const Choices& choices_;
-  int64_t max_group_threads_ = 1;
   std::vector<std::string> done_, tiled_;
   std::vector<std::string> in_rows_;  // blocks placed within the last one's rows
 };

@@ -6,10 +6,9 @@ namespace {
 
 using ir::StmtNode;
 
-// Steps of a reduction that is written out and vector operations of the whole body; more of them
-// where neighbours' windows share what they load.
+// Steps of a reduction that is written out; more of them where neighbours' windows share what they
+// load.
 constexpr int64_t kShortReduction = 16, kShortWindows = 25;
-constexpr int64_t kMaxBody = 192, kMaxWindowsBody = 720;
 // Of windows that overlap, a row of so many leaves registers for as many factors.
 constexpr int64_t kWindowsInRow = 6, kHeldFactors = 12;
 // Of long sums that share nothing every row is a stream of its own from memory: two hide an
@@ -94,7 +93,7 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
     plan.tile = ChooseTile(vectors, extent(row_axis), extent(plane_axis), panel, target_);
   }
   const bool windows = plane_axis >= 0 && HasOwnWindows(reduction);
-  plan.most_written_out = windows ? kMaxWindowsBody : kMaxBody;
+  plan.most_written_out = windows ? target_.machine.windows_body_ops : target_.machine.body_ops;
   if (windows && ReductionSteps(reduction) <= kHeldFactors && WindowsOverlap(reduction, row_axis)) {
     plan.tile = {.vectors = 1, .rows = std::min(kWindowsInRow, extent(row_axis)), .planes = 1};
   }
@@ -171,7 +170,7 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   const bool small = plan.is_short && steps * sums <= plan.most_written_out;
   if (wanted == 0 && steps > 1 && small) wanted = -1;
   if (wanted == 0 && plan.row_at < 0 && plan.vector_at >= 0) wanted = kStepsOfOneRow;
-  if (wanted < 0 && steps <= kMaxBody) {
+  if (wanted < 0 && steps <= target_.machine.body_ops) {
     for (int loop : *loops) Try({.kind = StepKind::kUnroll, .handles = {loop}});
   } else if (wanted > 1 && innermost <= wanted) {
     Try({.kind = StepKind::kUnroll, .handles = {loops->back()}});

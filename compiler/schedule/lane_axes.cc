@@ -15,9 +15,8 @@ using ir::StmtNode;
 
 constexpr int64_t kMaxTileRows = 14;
 constexpr int64_t kMaxTileVectors = 8;
-// Independent sums that hide the latency of a multiply-add; the cost of a load beside one; what is
-// left of the speed where a tile does not divide its axis.
-constexpr double kSumsInFlight = 10;
+// The cost of a load next to a multiply-add, on a machine that begins as many of either in a cycle;
+// what is left of the speed where a tile does not divide its axis.
 constexpr double kLoadWeight = 0.8;
 constexpr double kRaggedShare = 0.95;
 // The same for the lanes' operand where the part of it that a tile uses fits no closer cache than
@@ -299,7 +298,11 @@ bool RunsAlongReduction(const StmtNode& block, int lanes) {
 
 Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
                 int64_t panel_bytes, const target::Target& target) {
-  const int64_t registers = target.vector_registers;
+  const target::Machine& machine = target.machine;
+  const int64_t registers = machine.vector_registers;
+  const double near_bytes = machine.l1.ReachableBytes(target.threads) / 2;
+  const double far_bytes = machine.l2.ReachableBytes(target.threads) / 2;
+  const double per_load = machine.fma_per_cycle / machine.loads_per_cycle;
   Tile best;
   double best_score = 0;
   auto used = [](int64_t extent, int64_t tile) {
@@ -311,14 +314,16 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
     const int64_t v = t.vectors, r = t.rows * t.planes;
     // With one row each vector is used once, straight from memory.
     if (v * r + (r > 1 ? v : 1) + 1 > registers) return;
-    const double panel_weight = v * panel_bytes <= target.l1_bytes / 2   ? kLoadWeight
-                                : v * panel_bytes <= target.l2_bytes / 2 ? kSecondCacheWeight
-                                                                         : kFarWeight;
+    const double panel = static_cast<double>(v * panel_bytes);
+    const double panel_weight = panel <= near_bytes  ? kLoadWeight
+                                : panel <= far_bytes ? kSecondCacheWeight
+                                                     : kFarWeight;
     double sums = static_cast<double>(v * r);
-    double loads = static_cast<double>(v) * panel_weight + static_cast<double>(r) * kLoadWeight;
+    const double loads =
+        per_load * (static_cast<double>(v) * panel_weight + static_cast<double>(r) * kLoadWeight);
     double score = used(vector_extent, v) * used(row_extent, t.rows) *
-                   used(plane_extent, t.planes) * std::min(1.0, sums / kSumsInFlight) * sums /
-                   (sums + loads);
+                   used(plane_extent, t.planes) * std::min(1.0, sums / machine.sums_in_flight) *
+                   sums / (sums + loads);
     if (score <= best_score) return;
     best = t;
     best_score = score;

@@ -4,8 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "deploy/support/cpu_table.h"
-#include "deploy/support/device_kinds.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -15,8 +13,8 @@ namespace {
 constexpr int64_t kMaxThreads = 1024;
 
 absl::Status CheckKind(const std::string& kind) {
-  const support::DeviceKind* known = support::FindDeviceKind(kind);
-  if (known != nullptr && known->compiled) return absl::OkStatus();
+  const Kind* known = FindKind(kind);
+  if (known != nullptr && known->supported()) return absl::OkStatus();
   if (kind == "native") {
     return support::InvalidArgument(
         "ir.target.native",
@@ -26,8 +24,8 @@ absl::Status CheckKind(const std::string& kind) {
   // A known kind is refused by name, so that its user does not look for a typing mistake.
   return support::InvalidArgument(
       "ir.target.unknown_kind",
-      support::StrCat("expected ", support::DeviceKindNames(&support::DeviceKind::compiled, ", "),
-                      " or native, found ", support::Quote(kind, 40),
+      support::StrCat("expected ", SupportedKindNames(", "), " or native, found ",
+                      support::Quote(kind, 40),
                       known != nullptr ? ", for which this version has no code generator" : ""));
 }
 
@@ -63,74 +61,78 @@ absl::StatusOr<int> ParseThreads(const std::string& text) {
   return static_cast<int>(*threads);
 }
 
-std::string CpusOf(std::string_view arch) {
+template <typename Row>
+std::string NamesOf(std::span<const Row> rows, std::string_view Row::* name,
+                    std::string_view separator) {
   std::vector<std::string_view> names;
-  for (const support::CpuRow& row : support::Cpus()) {
-    if (row.arch == arch) names.push_back(row.name);
+  for (const Row& row : rows) names.push_back(row.*name);
+  return support::Join(names, separator);
+}
+
+// The family that `arch` names (empty: the kind's first), or null.
+const Family* FamilyOf(const Kind& kind, std::string_view arch) {
+  for (const Family& family : kind.families) {
+    if (arch.empty() || family.arch == arch) return &family;
   }
-  return support::Join(names, ", ");
+  return nullptr;
+}
+
+absl::Status FindRow(const Kind& kind, const std::map<std::string, std::string>& keys,
+                     Target* target) {
+  const auto value = [&](const char* key) {
+    const auto it = keys.find(key);
+    return it == keys.end() ? std::string() : it->second;
+  };
+  const Family* family = FamilyOf(kind, value("arch"));
+  if (family == nullptr) {
+    return support::InvalidArgument(
+        "ir.target.bad_value",
+        support::StrCat("arch: expected ", NamesOf(kind.families, &Family::arch, " or "),
+                        ", found ", support::Quote(value("arch"), 40)));
+  }
+  target->arch = family->arch;
+  target->cpu = keys.count("cpu") != 0 ? value("cpu") : std::string(family->levels.back());
+  const Machine* machine = FindMachine(*family, target->cpu);
+  if (machine == nullptr) {
+    return support::InvalidArgument(
+        "ir.target.unknown_cpu",
+        support::StrCat("expected one of ", NamesOf(family->machines, &Machine::name, ", "),
+                        " for ", target->arch, ", found ", support::Quote(target->cpu, 40)));
+  }
+  target->machine = *machine;
+  return absl::OkStatus();
 }
 
 }  // namespace
 
 std::string Target::WithoutThreads() const {
-  return FindGpu(kind) != nullptr ? kind : kind + ",arch=" + arch + ",cpu=" + cpu;
+  return arch.empty() ? kind : kind + ",arch=" + arch + ",cpu=" + cpu;
 }
 std::string Target::ToString() const {
-  return FindGpu(kind) != nullptr ? kind : WithoutThreads() + ",threads=" + std::to_string(threads);
+  return arch.empty() ? kind : WithoutThreads() + ",threads=" + std::to_string(threads);
 }
 
 absl::StatusOr<Target> ParseTarget(std::string_view text) {
   std::vector<std::string> parts = support::Split(text, ',');
   TW_TRY(CheckKind(parts[0]));
   TW_ASSIGN(auto keys, ParseKeys(parts));
+  const Kind& kind = *FindKind(parts[0]);
   Target target;
-  if (FindGpu(parts[0]) != nullptr) {  // one row of limits for all devices of the kind
+  target.kind = parts[0];
+  if (kind.families[0].arch.empty()) {  // one row for all devices of the kind
     if (!keys.empty()) {
       return support::InvalidArgument(
           "ir.target.bad_value",
           support::StrCat(parts[0], ": expected no keys, found ", keys.begin()->first));
     }
-    target.kind = parts[0];
+    target.machine = kind.families[0].machines[0];
     return target;
   }
-  if (auto it = keys.find("arch"); it != keys.end()) target.arch = it->second;
-  std::string known = CpusOf(target.arch);
-  if (known.empty()) {
-    return support::InvalidArgument(
-        "ir.target.bad_value",
-        "arch: expected x86_64 or aarch64, found " + support::Quote(target.arch, 40));
-  }
-  target.cpu = target.arch == "x86_64" ? "x86-64" : "generic";
-  if (auto it = keys.find("cpu"); it != keys.end()) target.cpu = it->second;
-  const support::CpuRow* row = support::FindCpu(target.arch, target.cpu);
-  if (row == nullptr) {
-    return support::InvalidArgument("ir.target.unknown_cpu",
-                                    support::StrCat("expected one of ", known, " for ", target.arch,
-                                                    ", found ", support::Quote(target.cpu, 40)));
-  }
+  TW_TRY(FindRow(kind, keys, &target));
   if (auto it = keys.find("threads"); it != keys.end()) {
     TW_ASSIGN(target.threads, ParseThreads(it->second));
   }
-  target.vector_bytes = row->vector_bytes;
-  target.vector_registers = row->vector_registers;
-  target.fma_per_cycle = row->fma_per_cycle;
-  target.l1_bytes = row->l1_bytes;
-  target.l2_bytes = row->l2_bytes;
-  target.l3_bytes = row->l3_bytes;
-  target.required_features = support::FeaturesOf(*row);
   return target;
-}
-
-const GpuLimits* FindGpu(std::string_view kind) {
-  // OpenCL: what devices from phones to servers have; the specification guarantees less.
-  static constexpr GpuLimits kRows[] = {
-      {"opencl", 256, 32 << 10, 1},
-  };
-  for (const GpuLimits& row : kRows) {
-    if (row.kind == kind) return &row;
-  }
-  return nullptr;
 }
 
 absl::StatusOr<std::string> ExpandNative(std::string_view text, std::string_view arch,

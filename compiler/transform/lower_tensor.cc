@@ -102,7 +102,7 @@ class TensorLowering : public ir::Rewriter {
     if (match.ok()) status_.Update(CheckTarget(*match->intrinsic));
     if (!match.ok()) status_.Update(match.status());
     if (!status_.ok()) return s;
-    int64_t lanes = std::max<int64_t>(1, target_.vector_bytes / 4);
+    int64_t lanes = std::max<int64_t>(1, target_.machine.vector_bytes / 4);
     if (match->reset) return Reset(*match, lanes);
     return match->intrinsic->op == ir::TensorOp::kDot4 ? Dot4(*match) : FmaTile(*match, lanes);
   }
@@ -116,8 +116,7 @@ class TensorLowering : public ir::Rewriter {
           StrCat("expected an intrinsic that a CPU implements, found ", row.name));
     }
     for (const std::string& wanted : row.features) {
-      const auto& has = target_.required_features;
-      if (std::find(has.begin(), has.end(), wanted) != has.end()) continue;
+      if (target_.machine.Has(wanted)) continue;
       return support::FailedPrecondition(
           "transform.lower_tensor_nests.missing_feature",
           StrCat(row.name, ": expected a target with ", wanted, ", found ", target_.ToString()));

@@ -125,10 +125,7 @@ absl::StatusOr<Function> FlattenBuffers(const Function& f, const PassContext&) {
 }
 
 absl::StatusOr<Function> ContractFma(const Function& f, const PassContext& ctx) {
-  const std::vector<std::string>& features = ctx.target.required_features;
-  const bool has_fma = target::FindGpu(ctx.target.kind) != nullptr ||
-                       std::find(features.begin(), features.end(), "fma") != features.end();
-  if (!has_fma) return f;
+  if (!ctx.target.machine.Has("fma")) return f;
   Function result = f;
   result.body = FmaContractor().RewriteStmt(f.body);
   return result;

@@ -234,12 +234,12 @@ int Main(int argc, char** argv) {
     TW_CHECK(named.ok()) << support::StatusText(named.status());
     target = *named;
   }
-  if (target.vector_bytes < 32) {
+  if (target.machine.vector_bytes < 32) {
     printf("[SKIP] kernel_peak: needs AVX2 and FMA\n");
     return 0;
   }
   const char* dump = argc > 2 ? argv[2] : "";
-  int lanes = target.vector_bytes / 4;
+  int lanes = target.machine.vector_bytes / 4;
   bool wide = lanes == 16;
   std::vector<Kernel> kernels = {
       Gemm(240, 256, 256, wide ? 14 : 6, 2, lanes),

@@ -121,7 +121,7 @@ Found FindKernel(const std::string& name, const driver::Task& task, const target
 nlohmann::json Race(const Layer& layer, const target::Target& target, const Options& options,
                     double float_peak) {
   const double peak = float_peak * (layer.bytes_only ? kByteSpeedup : 1);
-  const int64_t block = target.vector_bytes / 4;
+  const int64_t block = target.machine.vector_bytes / 4;
   const std::string text = GraphText(layer, block);
   const driver::Task task = driver::DescribeTask(Must(graph::ParseGraph(text), text));
   const Found found = FindKernel(layer.name, task, target, options);
@@ -183,7 +183,7 @@ std::string Line(const nlohmann::json& row) {
 
 // What this machine would be with vectors of the target's width at most.
 runtime::CpuInfo Narrowed(runtime::CpuInfo cpu, const target::Target& target) {
-  if (target.vector_bytes < 64) std::erase(cpu.features, "avx512f");
+  if (target.machine.vector_bytes < 64) std::erase(cpu.features, "avx512f");
   return cpu;
 }
 

@@ -17,7 +17,6 @@
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/runtime/result_check.h"
-#include "deploy/support/cpu_table.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tests/bench/layers.h"
@@ -106,7 +105,7 @@ void Keep(double ns, const std::string& steps, int trial, Found* found) {
 target::Target NativeTarget(int threads) {
   const runtime::CpuInfo cpu = runtime::DetectCpu();
   const std::string name =
-      support::BestCpuName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features);
+      target::BestMachineName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features);
   const std::string text =
       Must(target::ExpandNative(StrCat("native,threads=", threads), cpu.arch, name, threads),
            "native target");

@@ -189,7 +189,7 @@ void AddOneDnn(const Layer& layer, const Operands& operands, int threads, Peers*
 
 // Lets oneDNN use no wider vectors than the target has.
 void Limit(const target::Target& target) {
-  const auto& has = target.required_features;
+  const auto& has = target.machine.FeatureList();
   const bool vnni = std::find(has.begin(), has.end(), "avxvnni") != has.end();
   TW_CHECK(dnnl_set_max_cpu_isa(vnni ? dnnl_cpu_isa_avx2_vnni : dnnl_cpu_isa_avx2) == dnnl_success);
 }
@@ -197,7 +197,7 @@ void Limit(const target::Target& target) {
 }  // namespace
 
 std::optional<PeerLibrary> OpenOneDnn(const target::Target& target) {
-  if (target.vector_bytes < 64) Limit(target);
+  if (target.machine.vector_bytes < 64) Limit(target);
   const dnnl_version_t* v = dnnl_version();
   return PeerLibrary{support::StrCat("oneDNN ", v->major, ".", v->minor, ".", v->patch), AddOneDnn};
 }

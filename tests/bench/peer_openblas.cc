@@ -49,7 +49,7 @@ void AddOpenBlas(const Layer& layer, const Operands& operands, int threads, Peer
 // OpenBLAS chooses its kernels when it is loaded, by the machine or by OPENBLAS_CORETYPE.
 std::optional<PeerLibrary> OpenOpenBlas(const target::Target& target) {
   const std::string core = openblas_get_corename();
-  if (target.vector_bytes < 64 && core != "Haswell" && core != "Zen") return std::nullopt;
+  if (target.machine.vector_bytes < 64 && core != "Haswell" && core != "Zen") return std::nullopt;
   return PeerLibrary{"OpenBLAS", AddOpenBlas};
 }
 

@@ -109,7 +109,7 @@ void AddXnnPack(const Layer& layer, const Operands& operands, int threads, Peers
 
 // XNNPACK takes the widest vectors of the machine and has no way to limit them.
 std::optional<PeerLibrary> OpenXnnPack(const target::Target& target) {
-  if (target.vector_bytes < 64) return std::nullopt;
+  if (target.machine.vector_bytes < 64) return std::nullopt;
   return PeerLibrary{"XNNPACK", AddXnnPack};
 }
 

@@ -29,8 +29,8 @@ struct Options {
 
 driver::Task LayerTask(const std::string& name, const Options& options,
                        const target::Target& target) {
-  const std::string text =
-      GraphText(Must(FindLayer(name), name), options.block ? target.vector_bytes / 4 : kNoBlocks);
+  const std::string text = GraphText(Must(FindLayer(name), name),
+                                     options.block ? target.machine.vector_bytes / 4 : kNoBlocks);
   return driver::DescribeTask(Must(graph::ParseGraph(text), text));
 }
 

@@ -102,7 +102,7 @@ TEST(Math, IsNearLibmInDouble) {
       ir::Function f = Function(c.intrinsic, static_cast<int64_t>(points.size()));
       const std::vector<float> scalar = Values(f, target, points);
       const std::vector<float> vector =
-          Values(Vectorized(f, target.vector_bytes / 4), target, points);
+          Values(Vectorized(f, target.machine.vector_bytes / 4), target, points);
       double worst = 0;
       float where = 0;
       for (size_t i = 0; i < points.size(); ++i) {

@@ -75,7 +75,8 @@ bool RunsTheSame(PlanDevice* device, const ir::Function& program,
   }
   auto plan = codegen::SplitHostDevice(*lowered);
   EXPECT_TRUE(plan.ok()) << what << plan.status();
-  if (!plan.ok() || !codegen::CheckLaunchLimits(*plan, *target::FindGpu("opencl")).ok())
+  if (!plan.ok() ||
+      !codegen::CheckLaunchLimits(*plan, target::ParseTarget("opencl")->machine.launch).ok())
     return false;
   std::vector<ir::Function> kernels;
   for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);

@@ -26,7 +26,7 @@ HOMES = [
     ("the macro of the version", r"\bTILEWRIGHT_VERSION\b", "deploy/support/version.cc", "deploy/support/version.h"),
     ("the name of a cost model", r'"xgboost"', "tuner_server/log/cost_models.h", "its constants"),
     ("a list of device kinds", r'\{[^{}]*"cpu"[^{}]*"(?:cuda|opencl|vulkan|vta)"',
-     "deploy/support/device_kinds.cc", "DeviceKinds()"),
+     "compiler/targets/kind_table.cc", "target::Kinds()"),
     ("an enum of the protocol by number", r"static_cast<(?:tilewright::)?v1::",
      "tracker/tracker_store.cc", "tuner_server/jobs/row_enums.h"),
     ("a duration or time in parts", r"\bset_nanos\(\s*static_cast<", None,

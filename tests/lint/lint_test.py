@@ -274,8 +274,8 @@ T Max(
         self.put("compiler/op/op.h", '#pragma once\nconst char* kName = "cortex-a76";\n')
         self.expect_finding("check_target_names.py", "compiler/op/op.h:2: cortex:")
         self.put("compiler/op/op.h", "#pragma once\n")
-        self.put("compiler/target/target.cc", "int x86_64, znver4, avx2, neon, sve;\nint sdot;\n")
-        self.expect_finding("check_target_names.py", "compiler/target/target.cc:2: sdot:", "may have 5")
+        self.put("deploy/support/hash.cc", "int x86_64, znver4, avx2, neon, sve;\nint sdot;\n")
+        self.expect_finding("check_target_names.py", "deploy/support/hash.cc:2: sdot:", "may have 5")
 
     def test_english_that_is_hard_to_read(self):
         header = "#pragma once\n// %s\nint F();  // %s\n"

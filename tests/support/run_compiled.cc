@@ -92,7 +92,7 @@ std::vector<target::Target> Runnable(std::initializer_list<const char*> cpus) {
     absl::StatusOr<target::Target> target =
         target::ParseTarget(std::string("cpu,arch=x86_64,cpu=") + cpu);
     TW_CHECK(target.ok()) << support::StatusText(target.status());
-    if (runtime::MissingFeatures(machine, target->required_features).empty()) {
+    if (runtime::MissingFeatures(machine, target->machine.FeatureList()).empty()) {
       targets.push_back(*std::move(target));
     } else {
       fprintf(stderr, "[SKIP] %s: this machine does not execute it\n", cpu);

@@ -53,7 +53,7 @@ absl::StatusOr<codegen::HostPlan> Checked(const ir::Function& program,
   TW_ASSIGN(const ir::Function lowered,
             transform::RunPipeline(scheduled.function(), transform::GpuPipeline(), context));
   TW_ASSIGN(codegen::HostPlan plan, codegen::SplitHostDevice(lowered));
-  TW_TRY(codegen::CheckLaunchLimits(plan, *target::FindGpu("opencl")));
+  TW_TRY(codegen::CheckLaunchLimits(plan, target::ParseTarget("opencl")->machine.launch));
   TW_TRY(tests::SameResults(program, lowered));
   return plan;
 }

@@ -22,8 +22,8 @@ namespace {
 
 target::Target MakeTarget(int vector_bytes, int registers, int threads) {
   target::Target target;
-  target.vector_bytes = vector_bytes;
-  target.vector_registers = registers;
+  target.machine.vector_bytes = vector_bytes;
+  target.machine.vector_registers = registers;
   target.threads = threads;
   return target;
 }

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "compiler/target/machine.h"
 #include "deploy/runtime/device_loader.h"
-#include "deploy/support/device_kinds.h"
 #include "device_agent/fma_peak.h"
 #include "device_agent/host_state.h"
 #include "device_agent/self_test_module.h"
@@ -137,13 +137,13 @@ TEST(Fingerprint, ThisMachine) {
   }
 }
 
-TEST(DeviceKinds, EveryMeasuredKindHasASelfTest) {
+TEST(DeviceKinds, EverySupportedKindHasASelfTest) {
   EXPECT_TRUE(SelfTestModule().ok());
   EXPECT_EQ(support::Slug(SelfTestModule(*runtime::CpuDevicePlugin()).status()),
             "agent.self_test.kind");
-  for (const support::DeviceKind& kind : support::DeviceKinds()) {
-    EXPECT_EQ(CheckDeviceKind(kind.name).ok(), kind.measured) << kind.name;
-    if (!kind.measured || kind.name == "cpu") continue;
+  for (const target::Kind& kind : target::Kinds()) {
+    EXPECT_EQ(CheckDeviceKind(kind.name).ok(), kind.supported()) << kind.name;
+    if (!kind.supported() || kind.name == "cpu") continue;
     const auto path = runtime::FindDevicePlugin(kind.name);
     ASSERT_TRUE(path.ok()) << support::StatusText(path.status());
     const auto plugin = runtime::DevicePlugin::Open(*path);

@@ -112,7 +112,8 @@ TEST_P(GpuSchedules, LoweredPassByPassAndCutIntoLaunches) {
   auto plan = Lowered(scheduled_, program_);
   ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
   EXPECT_EQ(plan->launches.size(), GetParam().launches);
-  EXPECT_TRUE(codegen::CheckLaunchLimits(*plan, *target::FindGpu("opencl")).ok());
+  EXPECT_TRUE(
+      codegen::CheckLaunchLimits(*plan, target::ParseTarget("opencl")->machine.launch).ok());
   EquivalenceOptions options;
   options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
                           std::vector<ir::TensorData*> args) {

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "compiler/target/machine.h"
 #include "deploy/sql/database.h"
-#include "deploy/support/device_kinds.h"
 #include "tests/support/small_disk.h"
 #include "tests/unit/tuning_log_fixture.h"
 #include "tuner_server/log/migrations.h"
@@ -156,7 +156,7 @@ TEST(TargetText, CanonicalFormAndRefusals) {
   EXPECT_EQ(target.threads(), 2);
   EXPECT_EQ(Value(ParseTargetText("cpu")).threads(), 1);
   EXPECT_EQ(Slug(ParseTargetText("abacus").status()), "target.text.unknown_kind");
-  for (const support::DeviceKind& kind : support::DeviceKinds()) {
+  for (const target::Kind& kind : target::Kinds()) {
     EXPECT_EQ(Value(ParseTargetText(kind.name)).kind, kind.name);
   }
   EXPECT_EQ(Slug(ParseTargetText("native,threads=2").status()), "target.text.not_expanded");

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "deploy/support/clock.h"
-#include "deploy/support/device_kinds.h"
 #include "deploy/support/duration.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/printable.h"
@@ -189,18 +188,6 @@ TEST(DurationTest, WhatNoClockCanMeanIsClamped) {
   EXPECT_EQ(UnixMicros(Parts{1, 2000}), 1'000'002);
   EXPECT_EQ(UnixMicros(Parts{INT64_MIN, -1}), 0);
   EXPECT_EQ(UnixMicros(Parts{INT64_MAX, INT32_MAX}), kLastUnixSecond * 1'000'000 + 999'999);
-}
-
-TEST(DeviceKindsTest, EachIsThereOnceAndFoundByItsName) {
-  std::set<std::string_view> names;
-  for (const DeviceKind& kind : DeviceKinds()) {
-    EXPECT_TRUE(names.insert(kind.name).second) << kind.name;
-    EXPECT_EQ(FindDeviceKind(kind.name), &kind);
-    EXPECT_TRUE(kind.measured || !kind.compiled) << kind.name << ": tuning needs measurements";
-  }
-  EXPECT_EQ(FindDeviceKind("toaster"), nullptr);
-  EXPECT_EQ(DeviceKindNames(&DeviceKind::measured, " or "), "cpu or opencl");
-  EXPECT_EQ(DeviceKindNames(nullptr, ", "), Join(names, ", "));
 }
 
 TEST(VersionTest, IsThatOfTheProject) { EXPECT_STREQ(Version(), TILEWRIGHT_PROJECT_VERSION); }

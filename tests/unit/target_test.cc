@@ -3,27 +3,41 @@
 
 #include <gtest/gtest.h>
 
-#include "deploy/support/cpu_table.h"
-#include "deploy/support/device_kinds.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::target {
 namespace {
 
-TEST(Target, EveryCpuParsesPrintsAndHasLimits) {
-  for (const support::CpuRow& row : support::Cpus()) {
-    std::string text =
-        "cpu,arch=" + std::string(row.arch) + ",cpu=" + std::string(row.name) + ",threads=3";
-    absl::StatusOr<Target> t = ParseTarget(text);
-    ASSERT_TRUE(t.ok()) << t.status();
-    EXPECT_EQ(t->ToString(), text);
-    EXPECT_EQ(t->threads, 3);
-    EXPECT_GE(t->vector_bytes, 16);
-    EXPECT_GE(t->vector_registers, 16);
-    EXPECT_LT(t->l1_bytes, t->l2_bytes);
-    EXPECT_FALSE(t->required_features.empty());
+TEST(Target, EveryMachineParsesPrintsAndHasLimits) {
+  int machines = 0;
+  for (const Kind& kind : Kinds()) {
+    for (const Family& family : kind.families) {
+      for (const Machine& row : family.machines) {
+        const std::string text = family.arch.empty()
+                                     ? std::string(kind.name)
+                                     : support::StrCat(kind.name, ",arch=", family.arch,
+                                                       ",cpu=", row.name, ",threads=3");
+        absl::StatusOr<Target> t = ParseTarget(text);
+        ASSERT_TRUE(t.ok()) << t.status();
+        EXPECT_EQ(t->ToString(), text);
+        EXPECT_EQ(t->threads, family.arch.empty() ? 1 : 3);
+        const Machine& m = t->machine;
+        EXPECT_EQ(m.name, row.name);
+        EXPECT_GE(m.vector_bytes, 16) << text;
+        EXPECT_GE(m.vector_registers, 16) << text;
+        EXPECT_LT(m.l1.bytes, m.l2.all_bytes()) << text;
+        EXPECT_LE(m.l2.all_bytes(), m.l3.all_bytes()) << text;
+        // Farther is slower, and sums enough to hide the latency are asked for.
+        EXPECT_GE(m.l2.bytes_per_cycle, m.l3.bytes_per_cycle) << text;
+        EXPECT_GT(m.l3.bytes_per_cycle, m.memory_bytes_per_cycle) << text;
+        EXPECT_GE(m.sums_in_flight, m.fma_latency * m.fma_per_cycle) << text;
+        EXPECT_FALSE(m.FeatureList().empty()) << text;
+        ++machines;
+      }
+    }
   }
+  EXPECT_GT(machines, 20);
 }
 
 TEST(Target, KeysComeInAnyOrderAndPrintSorted) {
@@ -31,22 +45,45 @@ TEST(Target, KeysComeInAnyOrderAndPrintSorted) {
   ASSERT_TRUE(t.ok()) << t.status();
   EXPECT_EQ(t->ToString(), "cpu,arch=x86_64,cpu=znver4,threads=2");
   EXPECT_EQ(t->WithoutThreads(), "cpu,arch=x86_64,cpu=znver4");
-  EXPECT_EQ(t->vector_bytes, 64);
+  EXPECT_EQ(t->machine.vector_bytes, 64);
   EXPECT_EQ(ParseTarget("cpu")->ToString(), "cpu,arch=x86_64,cpu=x86-64,threads=1");
   EXPECT_EQ(ParseTarget("cpu,arch=aarch64")->ToString(), "cpu,arch=aarch64,cpu=generic,threads=1");
   EXPECT_EQ(ParseTarget("opencl")->ToString(), "opencl");
   EXPECT_EQ(ParseTarget("opencl")->WithoutThreads(), "opencl");
 }
 
-TEST(Target, KindsAreThoseOfTheTable) {
-  for (const support::DeviceKind& kind : support::DeviceKinds()) {
+TEST(Kinds, EachIsThereOnceAndFoundByItsName) {
+  EXPECT_EQ(KindNames(", "), "cpu, cuda, metal, opencl, vta, vulkan, wasm");
+  EXPECT_EQ(SupportedKindNames(" or "), "cpu or opencl");
+  for (const Kind& kind : Kinds()) {
+    EXPECT_EQ(FindKind(kind.name), &kind) << kind.name;
     const absl::Status status = ParseTarget(kind.name).status();
-    EXPECT_EQ(status.ok(), kind.compiled) << status;
+    EXPECT_EQ(status.ok(), kind.supported()) << status;
     if (status.ok()) continue;
     EXPECT_EQ(support::Detail(status), "expected cpu, opencl or native, found " +
                                            support::Quote(std::string(kind.name)) +
                                            ", for which this version has no code generator");
   }
+  EXPECT_EQ(FindKind("toaster"), nullptr);
+}
+
+TEST(Machine, FeaturesAreWholeWords) {
+  const Machine machine{.features = "avx2,avx512f,fma"};
+  for (const char* has : {"avx2", "avx512f", "fma"}) EXPECT_TRUE(machine.Has(has)) << has;
+  for (const char* lacks : {"", "avx", "avx512", "fma4", "2"}) {
+    EXPECT_FALSE(machine.Has(lacks)) << lacks;
+  }
+  EXPECT_FALSE(Machine().Has(""));
+  EXPECT_EQ(machine.FeatureList(), (std::vector<std::string>{"avx2", "avx512f", "fma"}));
+}
+
+TEST(CacheLevel, ACoreFillsThePartsOfIdleOnes) {
+  const CacheLevel level{.bytes = 1000, .sharers = 8};
+  EXPECT_EQ(level.all_bytes(), 8000);
+  EXPECT_EQ(level.ReachableBytes(1), 8000);
+  EXPECT_EQ(level.ReachableBytes(4), 2000);
+  EXPECT_EQ(level.ReachableBytes(16), 1000);
+  EXPECT_EQ(CacheLevel{.bytes = 1000}.ReachableBytes(1), 1000);
 }
 
 TEST(Target, RefusalsNameTheProblem) {
@@ -71,18 +108,32 @@ TEST(Target, RefusalsNameTheProblem) {
     EXPECT_EQ(support::Slug(ParseTarget(text).status()), slug) << text;
 }
 
-TEST(CpuTable, BoardsAreKnownByTheNumberOfTheirPart) {
-  const auto best = [](int part, const char* features_of) {
-    return support::BestCpuName("aarch64", "0x41", 8, part,
-                                support::FeaturesOf(*support::FindCpu("aarch64", features_of)));
+TEST(Machine, ProcessorsAreKnownByTheirNumbers) {
+  const auto best = [](const char* arch, const char* vendor, int family, int model,
+                       const char* features_of) {
+    return BestMachineName(arch, vendor, family, model,
+                           FindMachine(*FindFamily(arch), features_of)->FeatureList());
   };
-  EXPECT_EQ(best(0xD03, "cortex-a53"), "cortex-a53");
-  EXPECT_EQ(best(0xD0B, "cortex-a76"), "cortex-a76");
-  EXPECT_EQ(best(0xD40, "neoverse-v1"), "neoverse-v1");
+  const auto arm = [&](int part, const char* features_of) {
+    return best("aarch64", "0x41", 8, part, features_of);
+  };
+  EXPECT_EQ(arm(0xD03, "cortex-a53"), "cortex-a53");
+  EXPECT_EQ(arm(0xD0B, "cortex-a76"), "cortex-a76");
+  EXPECT_EQ(arm(0xD40, "neoverse-v1"), "neoverse-v1");
   // A kernel may hide features; parts that are not in the table run portable code.
-  EXPECT_EQ(best(0xD0B, "cortex-a72"), "generic");
-  EXPECT_EQ(best(0xFFF, "neoverse-v1"), "generic");
-  EXPECT_EQ(support::BestCpuName("aarch64", "", 0, 0, {"fma", "neon"}), "generic");
+  EXPECT_EQ(arm(0xD0B, "cortex-a72"), "generic");
+  EXPECT_EQ(arm(0xFFF, "neoverse-v1"), "generic");
+  EXPECT_EQ(BestMachineName("aarch64", "", 0, 0, {"fma", "neon"}), "generic");
+  const auto intel = [&](int model, const char* features_of) {
+    return best("x86_64", "GenuineIntel", 6, model, features_of);
+  };
+  EXPECT_EQ(intel(0x55, "cascadelake"), "cascadelake");  // one model number, two machines
+  EXPECT_EQ(intel(0x55, "skylake-avx512"), "skylake-avx512");
+  EXPECT_EQ(intel(0x55, "haswell"), "x86-64-v3");
+  EXPECT_EQ(intel(0xFF, "znver4"), "x86-64-v4");
+  EXPECT_EQ(BestMachineName("x86_64", "", 0, 0, {}), "x86-64");
+  EXPECT_EQ(BestMachineName("vax", "", 0, 0, {}), "");
+  EXPECT_TRUE(RunnableMachines("vax", {}).empty());
 }
 
 TEST(Target, NativeIsExpandedFromFacts) {

@@ -188,13 +188,13 @@ absl::Status CheckRunsHere(const std::string& target) {
   TW_ASSIGN(const target::Target parsed, target::ParseTarget(target));
   const runtime::CpuInfo cpu = runtime::DetectCpu();
   std::string why;
-  if (target::FindGpu(parsed.kind) != nullptr) {
+  if (parsed.arch.empty()) {
     // Whether there is a device is for the agent's worker to find out: only that loads drivers.
     const auto plugin = runtime::FindDevicePlugin(parsed.kind);
     if (!plugin.ok()) why = support::Detail(plugin.status());
   } else if (parsed.arch != cpu.arch) {
     why = "this machine is cpu,arch=" + cpu.arch;
-  } else if (const auto missing = runtime::MissingFeatures(cpu, parsed.required_features);
+  } else if (const auto missing = runtime::MissingFeatures(cpu, parsed.machine.FeatureList());
              !missing.empty()) {
     why = "this CPU lacks " + support::Join(missing, ", ");
   } else if (parsed.threads > cpu.cores_usable) {

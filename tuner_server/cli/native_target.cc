@@ -2,7 +2,6 @@
 
 #include "compiler/target/target.h"
 #include "deploy/runtime/cpu_info.h"
-#include "deploy/support/cpu_table.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::cli {
@@ -13,7 +12,7 @@ absl::StatusOr<std::string> ExpandTarget(const std::string& text) {
     const runtime::CpuInfo cpu = runtime::DetectCpu();
     expanded = support::StrCat(
         "cpu,arch=", cpu.arch,
-        ",cpu=", support::BestCpuName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features),
+        ",cpu=", target::BestMachineName(cpu.arch, cpu.vendor, cpu.family, cpu.model, cpu.features),
         text.substr(std::string_view("native").size()));
     if (text.find("threads=") == std::string::npos) {
       expanded += support::StrCat(",threads=", cpu.cores_usable);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "compiler/target/machine.h"
 #include "deploy/runtime/cpu_info.h"
-#include "deploy/support/cpu_table.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/native_target.h"
@@ -15,22 +15,32 @@ int ListTargets(OutputFormat format) {
   const auto list = [&]() -> absl::Status {
     TW_ASSIGN(const std::string native, ExpandTarget("native"));
     const runtime::CpuInfo cpu = runtime::DetectCpu();
-    const std::vector<std::string> runnable = support::RunnableCpus(cpu.arch, cpu.features);
+    const std::vector<std::string> runnable = target::RunnableMachines(cpu.arch, cpu.features);
     Table table({{"target"}, {"SIMD", true}, {"L1", true}, {"L2", true}, {"runs here"}});
     nlohmann::json rows = nlohmann::json::array();
-    for (const support::CpuRow& row : support::Cpus()) {
-      const std::string target = support::StrCat("cpu,arch=", row.arch, ",cpu=", row.name);
-      const bool here = row.arch == cpu.arch &&
-                        std::find(runnable.begin(), runnable.end(), row.name) != runnable.end();
-      table.AddRow({target, support::StrCat(row.vector_bytes * 8, " bit"),
-                    BytesText(static_cast<double>(row.l1_bytes)),
-                    BytesText(static_cast<double>(row.l2_bytes)), here ? "yes" : "no"});
+    const auto add = [&](const target::Kind& kind, const target::Family& family,
+                         const target::Machine& machine) {
+      const std::string target =
+          support::StrCat(kind.name, ",arch=", family.arch, ",cpu=", machine.name);
+      const bool here = family.arch == cpu.arch &&
+                        std::find(runnable.begin(), runnable.end(), machine.name) != runnable.end();
+      const int64_t l1 = machine.l1.bytes, l2 = machine.l2.all_bytes();
+      table.AddRow({target, support::StrCat(machine.vector_bytes * 8, " bit"),
+                    BytesText(static_cast<double>(l1)), BytesText(static_cast<double>(l2)),
+                    here ? "yes" : "no"});
       rows.push_back({{"target", target},
-                      {"vector_bits", row.vector_bytes * 8},
-                      {"l1_bytes", row.l1_bytes},
-                      {"l2_bytes", row.l2_bytes},
-                      {"features", support::FeaturesOf(row)},
+                      {"vector_bits", machine.vector_bytes * 8},
+                      {"l1_bytes", l1},
+                      {"l2_bytes", l2},
+                      {"features", machine.FeatureList()},
                       {"runs_here", here}});
+    };
+    for (const target::Kind& kind : target::Kinds()) {
+      for (const target::Family& family : kind.families) {
+        for (const target::Machine& machine : family.machines) {
+          if (!machine.name.empty()) add(kind, family, machine);
+        }
+      }
     }
     if (format == OutputFormat::kJson) {
       PrintJson({{"native", native}, {"targets", rows}});

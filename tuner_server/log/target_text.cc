@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "deploy/support/device_kinds.h"
+#include "compiler/target/machine.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::log {
@@ -55,11 +55,10 @@ absl::StatusOr<TargetText> ParseTargetText(std::string_view text) {
         "expected a target that names its processor, found native: the client expands it");
   }
   if (!IsWord(target.kind)) return Bad(text, "the kind is not a word");
-  if (support::FindDeviceKind(target.kind) == nullptr) {
-    return support::InvalidArgument(
-        "target.text.unknown_kind",
-        support::StrCat("expected one of ", support::DeviceKindNames(nullptr, ", "), ", found ",
-                        support::Quote(target.kind)));
+  if (target::FindKind(target.kind) == nullptr) {
+    return support::InvalidArgument("target.text.unknown_kind",
+                                    support::StrCat("expected one of ", target::KindNames(", "),
+                                                    ", found ", support::Quote(target.kind)));
   }
   for (size_t i = 1; i < parts.size(); ++i) {
     const size_t equals = parts[i].find('=');

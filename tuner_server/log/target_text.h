@@ -21,7 +21,7 @@ struct TargetText {
 };
 
 // Parses "KIND[,key=value...]". invalid_argument:
-//   target.text.unknown_kind  the kind is not in deploy/support/device_kinds.h
+//   target.text.unknown_kind  the kind is not in compiler/targets/targets.def
 //   target.text.not_expanded  `native`, which only the machine that it names can expand
 //   target.text.bad           any other fault
 absl::StatusOr<TargetText> ParseTargetText(std::string_view text);

@@ -24,7 +24,7 @@ bool LanesAreTogether(const std::vector<ir::Expr>& indices, const ir::Var& lane)
 
 class Counter {
  public:
-  explicit Counter(const target::Target& target) : register_bytes_(target.vector_bytes) {}
+  explicit Counter(const target::Target& target) : register_bytes_(target.machine.vector_bytes) {}
 
   double Count(const ir::Stmt& s) {
     if (s == nullptr) return 0;

@@ -11,7 +11,6 @@ namespace tilewright::arm {
 namespace {
 
 using codegen::Dot4;
-using codegen::HasFeature;
 using llvm::IRBuilderBase;
 using llvm::Value;
 
@@ -65,14 +64,14 @@ Value* WideDot(IRBuilderBase& b, const Dot4& dot, Value* sum, Value* x, Value* y
 
 Value* DotOfRegister(IRBuilderBase& b, const target::Target& target, const Dot4& dot, Value* sum,
                      Value* x, Value* y) {
-  if (!HasFeature(target, "dotprod")) return WideDot(b, dot, sum, x, y);
+  if (!target.machine.Has("dotprod")) return WideDot(b, dot, sum, x, y);
   if (dot.a_signed == dot.b_signed) {
     return DotInstruction(
         b, dot.a_signed ? llvm::Intrinsic::aarch64_neon_sdot : llvm::Intrinsic::aarch64_neon_udot,
         sum, x, y);
   }
   if (dot.a_signed) std::swap(x, y);
-  if (!HasFeature(target, "i8mm")) return MixedDot(b, sum, x, y);
+  if (!target.machine.Has("i8mm")) return MixedDot(b, sum, x, y);
   return DotInstruction(b, llvm::Intrinsic::aarch64_neon_usdot, sum, x, y);
 }
 

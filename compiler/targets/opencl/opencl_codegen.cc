@@ -87,13 +87,12 @@ absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
     return support::InvalidArgument("codegen.function.none", "expected at least one function");
   support::SystemClock clock;
   const int64_t start_ns = clock.NowNs();
-  const target::GpuLimits* limits = target::FindGpu(kKind);
   codegen::Artifact artifact;
   artifact.format = kFormat;
   std::vector<ir::Function> kernels;
   for (const ir::Function& f : request.functions) {
     TW_ASSIGN(codegen::HostPlan plan, codegen::SplitHostDevice(f));
-    TW_TRY(codegen::CheckLaunchLimits(plan, *limits));
+    TW_TRY(codegen::CheckLaunchLimits(plan, request.target.machine.launch));
     TW_ASSIGN(codegen::Program program, ProgramOf(plan));
     artifact.programs.push_back(std::move(program));
     for (codegen::Launch& launch : plan.launches) kernels.push_back(std::move(launch.kernel));

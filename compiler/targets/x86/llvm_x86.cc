@@ -14,7 +14,6 @@ namespace tilewright::x86 {
 namespace {
 
 using codegen::Dot4;
-using codegen::HasFeature;
 using llvm::IRBuilderBase;
 using llvm::Value;
 
@@ -30,7 +29,7 @@ void Initialize() {
 
 void AddAttributes(const target::Target& target, llvm::Function& function) {
   // x86-64-v4, skylake-avx512 and others would split 64-byte vectors in two.
-  if (target.vector_bytes == 64) function.addFnAttr("prefer-vector-width", "512");
+  if (target.machine.vector_bytes == 64) function.addFnAttr("prefer-vector-width", "512");
 }
 
 // For each 32-bit lane the sum of the products of its two 16-bit halves, in pieces as wide as the
@@ -46,7 +45,7 @@ Value* PairSums(IRBuilderBase& b, const target::Target& target, Value* x, Value*
         PairSums(b, target, b.CreateShuffleVector(x, padded), b.CreateShuffleVector(y, padded));
     return codegen::LanesOf(b, sums, 0, lanes / 2);
   }
-  int piece = HasFeature(target, "avx512bw") ? 32 : HasFeature(target, "avx2") ? 16 : kLeast;
+  int piece = target.machine.Has("avx512bw") ? 32 : target.machine.Has("avx2") ? 16 : kLeast;
   piece = std::min(piece, lanes & -lanes);
   const llvm::Intrinsic::ID id = piece == 32   ? llvm::Intrinsic::x86_avx512_pmaddw_d_512
                                  : piece == 16 ? llvm::Intrinsic::x86_avx2_pmadd_wd
@@ -64,8 +63,8 @@ Value* PairSums(IRBuilderBase& b, const target::Target& target, Value* x, Value*
 
 // vpdpbusd of `lanes` words, or nothing where the target has none.
 std::optional<llvm::Intrinsic::ID> ByteDotInstruction(const target::Target& target, int lanes) {
-  const bool narrow = HasFeature(target, "avx512vnni") || HasFeature(target, "avxvnni");
-  if (lanes == 16 && HasFeature(target, "avx512vnni")) {
+  const bool narrow = target.machine.Has("avx512vnni") || target.machine.Has("avxvnni");
+  if (lanes == 16 && target.machine.Has("avx512vnni")) {
     return llvm::Intrinsic::x86_avx512_vpdpbusd_512;
   }
   if (lanes == 8 && narrow) return llvm::Intrinsic::x86_avx512_vpdpbusd_256;
@@ -111,8 +110,8 @@ Value* RoundEight(IRBuilderBase& b, Value* value) {
 }
 
 codegen::WordRounding FindWordRounding(const target::Target& target, int lanes) {
-  if (lanes == 16 && HasFeature(target, "avx512f")) return RoundSixteen;
-  return lanes == 8 && HasFeature(target, "avx2") ? RoundEight : nullptr;
+  if (lanes == 16 && target.machine.Has("avx512f")) return RoundSixteen;
+  return lanes == 8 && target.machine.Has("avx2") ? RoundEight : nullptr;
 }
 
 Value* ScaleSixteen(IRBuilderBase& b, Value* p, Value* n) {
@@ -121,7 +120,7 @@ Value* ScaleSixteen(IRBuilderBase& b, Value* p, Value* n) {
 }
 
 codegen::PowerScaling FindPowerScaling(const target::Target& target, int lanes) {
-  return lanes == 16 && HasFeature(target, "avx512f") ? ScaleSixteen : nullptr;
+  return lanes == 16 && target.machine.Has("avx512f") ? ScaleSixteen : nullptr;
 }
 
 void FenceStores(IRBuilderBase& b) { b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {}); }

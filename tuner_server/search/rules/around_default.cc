@@ -40,7 +40,7 @@ class AroundDefault final : public Sketch {
       const int64_t rows = std::max<int64_t>(1, Value(point, r.rows));
       const int64_t planes = std::max<int64_t>(1, Value(point, r.planes));
       const int64_t vectors = std::max<int64_t>(1, Value(point, r.vectors));
-      if (rows * planes * vectors + vectors + 1 > target_.vector_registers) return false;
+      if (rows * planes * vectors + vectors + 1 > target_.machine.vector_registers) return false;
       const int64_t unroll = Value(point, r.unroll);
       const int64_t steps = unroll < 0 ? r.innermost : std::max<int64_t>(1, unroll);
       if (rows * planes * vectors * steps > (r.calls ? kMaxCalls : kMaxBody)) return false;

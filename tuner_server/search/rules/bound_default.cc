@@ -11,14 +11,11 @@
 namespace tilewright::search {
 namespace {
 
-// Results of a thread beyond which no device keeps their sums in registers.
-constexpr int64_t kMaxTile = 64;
-
 class BoundDefault final : public Sketch {
  public:
   BoundDefault(const std::vector<BlockInfo>& blocks, const target::Target& target)
       : target_(target) {
-    const int64_t most = target::FindGpu(target.kind)->max_group_threads;
+    const int64_t most = target.machine.launch.group_threads;
     for (const BlockInfo& block : blocks) {
       if (!block.plain || block.iters.empty()) continue;
       const auto knob = [&](const char* what, std::vector<int64_t> menu) {
@@ -42,7 +39,7 @@ class BoundDefault final : public Sketch {
     return std::all_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
       return std::max<int64_t>(1, Value(point, block.vectors)) *
                  std::max<int64_t>(1, Value(point, block.rows)) <=
-             kMaxTile;
+             target_.machine.launch.thread_sums;
     });
   }
 

@@ -24,7 +24,7 @@ BoundNest::BoundNest(BlockInfo block, const target::Target& target, const AddKno
     : block_(std::move(block)) {
   std::vector<int64_t> extents;
   for (const IterInfo& iter : block_.iters) extents.push_back(iter.extent);
-  const int64_t most = target::FindGpu(target.kind)->max_group_threads;
+  const int64_t most = target.machine.launch.group_threads;
   std::vector<int64_t> threads, lanes = {1};
   for (const int64_t n : {64, 16, 256}) {
     const int64_t whole = WholeThreads(extents, std::min(n, most));

@@ -45,11 +45,11 @@ class DepthwiseDotsSketch final : public Sketch {
   bool Feasible(const Point& point) const override {
     const int64_t rows = Value(point, tile_h_), block = Value(point, block_);
     const int64_t sums = rows * Value(point, tile_w_) * s_.places;
-    if (block % rows != 0 || sums + s_.places + 2 > target_.vector_registers) return false;
+    if (block % rows != 0 || sums + s_.places + 2 > target_.machine.vector_registers) return false;
     // A block of its own means nothing to windows of one tile; others stay in the first cache.
     if (block == rows) return true;
     const int64_t read = (block - 1) * s_.stride + s_.kernel;
-    return Value(point, per_tile_) == 0 && read * s_.row_bytes <= target_.l1_bytes;
+    return Value(point, per_tile_) == 0 && read * s_.row_bytes <= target_.machine.l1.bytes;
   }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {

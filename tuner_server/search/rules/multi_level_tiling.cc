@@ -27,7 +27,6 @@ namespace tilewright::search {
 namespace {
 
 constexpr int64_t kMaxRegisterTile = 16;  // rows of one axis
-constexpr int64_t kMaxBodyOps = 192;      // vector operations of the unrolled body
 constexpr int64_t kMaxReductionTile = 64;
 constexpr double kMaxWaste = 2.0;  // computed / needed points
 constexpr size_t kMaxOrders = 12;
@@ -114,8 +113,8 @@ class TilingSketch final : public Sketch {
     }
     for (const int64_t k : t.reduction) body *= k;
     const int64_t registers = rows * t.vectors + t.vectors + 1;
-    if (registers > target_.vector_registers || !outside) return false;
-    if (rows * t.vectors * (t.unroll ? body : 1) > kMaxBodyOps) return false;
+    if (registers > target_.machine.vector_registers || !outside) return false;
+    if (rows * t.vectors * (t.unroll ? body : 1) > target_.machine.body_ops) return false;
     if (waste > kMaxWaste) return false;
     // Knobs without effect stay at their first value, so that points and programs correspond.
     if (!ragged && t.peel) return false;
@@ -194,14 +193,14 @@ class TilingSketch final : public Sketch {
   // Lanes along the innermost loop of a stage.
   void VectorizeRows(int loop, const schedule::Schedule& s, StepMaker* make) const {
     const int64_t* extent = ir::AsInt(s.StmtOf(loop)->range.extent);
-    const int64_t lanes = target_.vector_bytes / std::max(p_.writes->dtype.bytes(), 1);
+    const int64_t lanes = target_.machine.vector_bytes / std::max(p_.writes->dtype.bytes(), 1);
     if (extent == nullptr || *extent < lanes) return;
     const std::vector<int> parts = make->Split(loop, {schedule::kInfer, lanes}, true);
     if (!parts.empty()) make->Vectorize(parts.back());
   }
 
   int64_t WholeVector() const {
-    return target_.vector_bytes / std::max(p_.writes->dtype.bytes(), 1);
+    return target_.machine.vector_bytes / std::max(p_.writes->dtype.bytes(), 1);
   }
 
   // Only whole vectors are one instruction.

@@ -30,7 +30,7 @@ PlainNest::PlainNest(BlockInfo block, const target::Target& target, const AddKno
   std::vector<int64_t> lanes = {1}, unroll = {1}, parallel = {0};
   const bool simple = block_.plain && block_.perfect_nest && !block_.iters.empty();
   if (simple && !Reduces(block_) && InnerExtent(block_) >= 4) {
-    const int64_t most = target.vector_bytes / std::max(block_.writes->dtype.bytes(), 1);
+    const int64_t most = target.machine.vector_bytes / std::max(block_.writes->dtype.bytes(), 1);
     for (int64_t n = most; n >= 4; n /= 2) lanes.push_back(n);
     unroll = {1, 2, 4, 8};
   }

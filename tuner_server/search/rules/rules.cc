@@ -20,7 +20,7 @@ constexpr Rule kRules[] = {
 }  // namespace
 
 std::span<const Rule> Rules(const target::Target& target) {
-  if (target::FindGpu(target.kind) != nullptr) return kBoundRules;
+  if (target.machine.has_groups()) return kBoundRules;
   return kRules;
 }
 

@@ -145,7 +145,7 @@ class SplitReductionSketch final : public Sketch {
 bool Describe(const BlockInfo& block, const target::Target& target, Reduction* r) {
   if (!block.plain || !block.perfect_nest || block.dot.has_value()) return false;
   r->block = block.name;
-  r->lanes = target.vector_bytes / std::max(block.writes->dtype.bytes(), 1);
+  r->lanes = target.machine.vector_bytes / std::max(block.writes->dtype.bytes(), 1);
   int64_t length = 1;
   for (const IterInfo& iter : block.iters) {
     if (!iter.reduce) {

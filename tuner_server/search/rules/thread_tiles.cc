@@ -62,7 +62,7 @@ class ThreadTiles final : public Sketch {
       : p_(std::move(producer)),
         block_(std::move(block)),
         consumer_(std::move(consumer)),
-        limits_(*target::FindGpu(target.kind)) {
+        limits_(target.machine.launch) {
     for (size_t i = 0; i < p_.iters.size(); ++i) {
       if (p_.iters[i].reduce) {
         reduce_.push_back(p_.iters[i].extent);
@@ -95,7 +95,7 @@ class ThreadTiles final : public Sketch {
       threads *= t.threads[a];
       if (!lanes) rows *= t.rows[a];
     }
-    if (threads > limits_.max_group_threads) return false;
+    if (threads > limits_.group_threads) return false;
     if (rows * t.vectors * t.lanes > kMaxThreadTile) return false;
     if (t.unroll) terms = t.steps.back();
     if (t.unroll && (terms == 1 || terms > kMaxUnrolledTerms)) return false;
@@ -424,7 +424,7 @@ class ThreadTiles final : public Sketch {
   BlockInfo p_;
   ir::Stmt block_;        // P
   std::string consumer_;  // empty: cache_write makes the consumer
-  target::GpuLimits limits_;
+  target::LaunchLimits limits_;
   std::vector<BoundNest> before_, behind_;
   std::vector<Source> sources_;
   std::vector<size_t> spatial_;   // P's iterators that are spatial

@@ -48,7 +48,7 @@ bool IsReductionToFew(const BlockInfo& block) {
 class TreeReduction final : public Sketch {
  public:
   TreeReduction(const std::vector<BlockInfo>& blocks, const target::Target& target) {
-    const int64_t most = target::FindGpu(target.kind)->max_group_threads;
+    const int64_t most = target.machine.launch.group_threads;
     const auto add = [this](std::string name, std::vector<int64_t> menu) {
       return AddKnob(std::move(name), std::move(menu));
     };

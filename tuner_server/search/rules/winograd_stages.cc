@@ -52,7 +52,7 @@ class WinogradSketch final : public Sketch {
     // Knobs without effect stay at their first value.
     if (by_stage && (point.choices[rows_] != 0 || point.choices[pad_] != 0)) return false;
     if (!by_stage && Value(point, tile_h_) > Value(point, rows_)) return false;
-    return sums * vectors + vectors + 1 <= target_.vector_registers;
+    return sums * vectors + vectors + 1 <= target_.machine.vector_registers;
   }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {

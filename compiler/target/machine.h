@@ -1,0 +1,121 @@
+// What the hardware has, in numbers. Rules, default schedules, estimates and code generators read
+// them: a constant that was fitted on one machine is a field here, never a literal in a rule. The
+// rows are in compiler/targets/KIND/machines_*.cc.
+//
+// The unit in which a device measures is no field: the device says it, and a processor that is
+// emulated measures in another unit than a real one.
+//
+// Constant data and pure functions; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tilewright::target {
+
+// One level of cache as one core sees it.
+struct CacheLevel {
+  int64_t bytes = 0;           // that the core can count on: the level's size over its sharers
+  int sharers = 1;             // cores that share the level
+  double bytes_per_cycle = 0;  // from this level to the one closer to the core
+
+  int64_t all_bytes() const { return bytes * sharers; }
+  // Returns what each of `threads` busy cores can fill: the parts of idle sharers, too.
+  double ReachableBytes(int threads) const;
+};
+
+// Of a device of groups and threads.
+struct LaunchLimits {
+  int64_t group_threads = 0;  // most threads of one group; 0: the machine has no groups
+  int64_t shared_bytes = 0;   // most shared memory of one group
+  int64_t usual_threads = 0;  // of a group where nobody chose: enough to hide a load's latency
+  int64_t thread_sums = 0;    // 32-bit sums that one thread keeps in registers
+  int warp = 1;               // threads that go in step; 1: the kind's language knows none
+};
+
+// The default values are those of a plain processor with vectors of 128 bits.
+struct Machine {
+  std::string_view name = {};      // LLVM's name of the processor; empty: targets name no machine
+  std::string_view features = {};  // comma list, LLVM's spelling, that code for this machine needs
+
+  int vector_bytes = 16;  // widest SIMD register worth using
+  int vector_registers = 16;
+  // Vectors of that width: multiply-adds (or multiplies where there is no FMA), and loads, that
+  // begin in one cycle; cycles from one multiply-add to the next of the same sum.
+  double fma_per_cycle = 1, loads_per_cycle = 1, fma_latency = 4;
+  double sums_in_flight = 10;     // independent sums that keep the multipliers busy
+  double divide_cycles = 6;       // of one vector
+  double special_cycles = 20;     // exp, tanh, ... of one vector
+  double slow_lane_cycles = 1.2;  // one element of a gather or scatter
+  double spill_cycles = 1.5;      // store and reload of one vector
+  // Vector operations of a written-out body that instruction caches hold; more of them where
+  // windows overlap, which share what they load.
+  int64_t body_ops = 192, windows_body_ops = 720;
+
+  // A machine without a third level has the second as its third.
+  CacheLevel l1 = {.bytes = 32 << 10};
+  CacheLevel l2 = {.bytes = 512 << 10, .bytes_per_cycle = 28};
+  CacheLevel l3 = {.bytes = 8 << 20, .sharers = 8, .bytes_per_cycle = 22};
+  double memory_bytes_per_cycle = 7;  // of one core
+  double clock_ghz = 3.5;
+  double parallel_region_ns = 700;  // to start and join the threads of a parallel loop
+
+  LaunchLimits launch = {};
+
+  bool has_groups() const { return launch.group_threads > 0; }
+  bool Has(std::string_view feature) const;
+  std::vector<std::string> FeatureList() const;
+};
+
+// A processor says of itself who made it, its family and its model.
+struct ModelRow {
+  std::string_view vendor;
+  int family, model_low, model_high;
+  std::string_view machine;
+};
+
+// The machines of one instruction set, or of a kind whose targets name no machine.
+struct Family {
+  std::string_view arch = {};              // of target strings; empty: targets name no machine
+  std::span<const Machine> machines = {};  // from the oldest to the newest
+  // Names of machines that stand for all with their features, the best first. Code for the last
+  // runs on all of the family: targets that name no machine mean it.
+  std::span<const std::string_view> levels = {};
+  // The first row that fits, and whose machine's features are all there, is the machine's name.
+  std::span<const ModelRow> models = {};
+};
+
+// A kind of devices, which is a kind of targets: the first word of a target string.
+struct Kind {
+  std::string_view name;
+  std::span<const Family> families = {};  // none: the kind is known by its name only
+
+  // Modules are made for it, and agents measure on it.
+  bool supported() const { return !families.empty(); }
+};
+
+// The table: every list of kinds and every check of one derives from it. It is made of
+// compiler/targets/targets.def. Sorted by name.
+std::span<const Kind> Kinds();
+// Return null if there is no such row.
+const Kind* FindKind(std::string_view name);
+const Family* FindFamily(std::string_view arch);
+const Machine* FindMachine(const Family& family, std::string_view name);
+
+// Return the names in the table's order.
+std::string KindNames(std::string_view separator);
+std::string SupportedKindNames(std::string_view separator);
+
+// Returns the names of the machines of this architecture for which code runs on a processor with
+// `features`.
+std::vector<std::string> RunnableMachines(std::string_view arch,
+                                          const std::vector<std::string>& features);
+// Returns the best name for a processor: its own where the table knows it and it has the features,
+// else the highest level that it reaches. Empty: no machine of the architecture is known.
+std::string BestMachineName(std::string_view arch, std::string_view vendor, int family, int model,
+                            const std::vector<std::string>& features);
+
+}  // namespace tilewright::target

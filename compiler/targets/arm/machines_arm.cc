@@ -1,0 +1,134 @@
+// The AArch64 processors. Sources: Arm's software optimisation guides (pipelines; a sum's next
+// multiply-add begins four cycles later where the accumulator is forwarded) and LLVM 19's
+// scheduling models (llvm-mca; the guides say nothing of the A53), Arm's technical reference
+// manuals (caches), LLVM's processor definitions (names and features). Cache sizes, sharers and
+// clock are those of a common board: Raspberry Pi 3 (A53), 4 (A72) and 5 (A76), Graviton 2 (N1) and
+// 3 (V1). Bandwidths are estimates, for ranking only: the width of a cache's interface, half of it
+// where the core works in order and waits for misses; half of the peak of a board's memory.
+#include "compiler/targets/kind_table.h"
+
+namespace tilewright::arm {
+namespace {
+
+using target::Machine;
+
+constexpr int64_t KiB = 1 << 10;
+constexpr int64_t MiB = 1 << 20;
+
+// "fma" is part of the base architecture.
+constexpr std::string_view kBase = "fma,neon";
+constexpr std::string_view kCrc = "fma,neon,crc";
+constexpr std::string_view kDots = "fma,neon,crc,lse,fullfp16,dotprod";
+constexpr std::string_view kMatrix = "fma,neon,crc,lse,fullfp16,dotprod,sve,bf16,i8mm";
+
+// In order, two NEON pipelines of 64 bits: one vector at a time.
+constexpr Machine InOrder(std::string_view name, std::string_view features, double fma_latency) {
+  return {.name = name,
+          .features = features,
+          .vector_registers = 32,
+          .fma_latency = fma_latency,
+          .sums_in_flight = fma_latency,
+          .divide_cycles = 14,
+          .slow_lane_cycles = 1,
+          .spill_cycles = 2,
+          .l1 = {.bytes = 32 * KiB}};
+}
+
+// Out of order, with so many NEON pipelines of 128 bits that multiply, and that load.
+constexpr Machine OutOfOrder(std::string_view name, std::string_view features, double multiply,
+                             double load) {
+  return {.name = name,
+          .features = features,
+          .vector_registers = 32,
+          .fma_per_cycle = multiply,
+          .loads_per_cycle = load,
+          .fma_latency = 4,
+          .sums_in_flight = 4 * multiply,
+          .divide_cycles = 14 / multiply,
+          .slow_lane_cycles = 1 / load,
+          .spill_cycles = 2 / load,
+          .l1 = {.bytes = 64 * KiB}};
+}
+
+constexpr Machine A53() {
+  Machine m = InOrder("cortex-a53", kCrc, 10);
+  m.l2 = m.l3 = {.bytes = 128 * KiB, .sharers = 4, .bytes_per_cycle = 8};
+  m.memory_bytes_per_cycle = 1.5;
+  m.clock_ghz = 1.2;
+  return m;
+}
+
+constexpr Machine A55() {
+  Machine m = InOrder("cortex-a55", kDots, 4);
+  m.divide_cycles = 10;
+  m.l2 = {.bytes = 128 * KiB, .bytes_per_cycle = 8};
+  m.l3 = {.bytes = 256 * KiB, .sharers = 4, .bytes_per_cycle = 8};
+  m.memory_bytes_per_cycle = 3;
+  m.clock_ghz = 1.8;
+  return m;
+}
+
+// Its two NEON pipelines make one multiply-add of 128 bits together.
+constexpr Machine A72() {
+  Machine m = OutOfOrder("cortex-a72", kCrc, 1, 1);
+  m.divide_cycles = 34;
+  m.l1 = {.bytes = 32 * KiB};
+  m.l2 = m.l3 = {.bytes = 256 * KiB, .sharers = 4, .bytes_per_cycle = 16};
+  m.memory_bytes_per_cycle = 4;
+  m.clock_ghz = 1.5;
+  return m;
+}
+
+constexpr Machine A76() {
+  Machine m = OutOfOrder("cortex-a76", kDots, 2, 2);
+  m.l2 = {.bytes = 512 * KiB, .bytes_per_cycle = 32};
+  m.l3 = {.bytes = 512 * KiB, .sharers = 4, .bytes_per_cycle = 16};
+  m.memory_bytes_per_cycle = 3.5;
+  m.clock_ghz = 2.4;
+  return m;
+}
+
+constexpr Machine N1() {
+  Machine m = OutOfOrder("neoverse-n1", kDots, 2, 2);
+  m.l2 = {.bytes = 1 * MiB, .bytes_per_cycle = 32};
+  m.l3 = {.bytes = 512 * KiB, .sharers = 64, .bytes_per_cycle = 16};
+  m.memory_bytes_per_cycle = 7;
+  m.clock_ghz = 2.5;
+  return m;
+}
+
+// Four pipelines of 128 bits, or two of 256 bits with SVE; code uses 128 bits.
+constexpr Machine V1() {
+  Machine m = OutOfOrder("neoverse-v1", kMatrix, 4, 3);
+  m.l2 = {.bytes = 1 * MiB, .bytes_per_cycle = 32};
+  m.l3 = {.bytes = 512 * KiB, .sharers = 64, .bytes_per_cycle = 16};
+  m.memory_bytes_per_cycle = 7;
+  m.clock_ghz = 2.6;
+  return m;
+}
+
+// Code for any of them: an A72 with the base features alone.
+constexpr Machine Generic() {
+  Machine m = A72();
+  m.name = "generic";
+  m.features = kBase;
+  return m;
+}
+
+constexpr Machine kArmMachines[] = {Generic(), A53(), A72(), A55(), A76(), N1(), V1()};
+
+constexpr std::string_view kArmLevels[] = {"generic"};
+
+// The implementer's and the part's number of the main identification register; 8: ARMv8.
+constexpr target::ModelRow kArmModels[] = {
+    {"0x41", 8, 0xD03, 0xD03, "cortex-a53"},  {"0x41", 8, 0xD05, 0xD05, "cortex-a55"},
+    {"0x41", 8, 0xD08, 0xD08, "cortex-a72"},  {"0x41", 8, 0xD0B, 0xD0B, "cortex-a76"},
+    {"0x41", 8, 0xD0C, 0xD0C, "neoverse-n1"}, {"0x41", 8, 0xD40, 0xD40, "neoverse-v1"},
+};
+
+}  // namespace
+
+constinit const target::Family kFamily = {
+    .arch = "aarch64", .machines = kArmMachines, .levels = kArmLevels, .models = kArmModels};
+
+}  // namespace tilewright::arm

@@ -1,0 +1,13 @@
+// What each folder of compiler/targets gives to the table of kinds: its machines. For kind_table.cc
+// and the folders' own machines_*.cc. Constant data; thread-safe.
+#pragma once
+
+#include "compiler/target/machine.h"
+
+#define TW_CPU(name)                   \
+  namespace tilewright::name {         \
+  extern const target::Family kFamily; \
+  }
+#define TW_DEVICE(name) TW_CPU(name)
+#define TW_RESERVED(name)
+#include "compiler/targets/targets.def"

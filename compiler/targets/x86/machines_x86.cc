@@ -1,0 +1,100 @@
+// The x86-64 processors. Sources: the vendors' optimisation manuals (vector width, throughput,
+// caches) and LLVM's processor definitions (names and features). Cache sizes are typical: a
+// machine's own may differ.
+#include "compiler/targets/kind_table.h"
+
+namespace tilewright::x86 {
+namespace {
+
+using target::Machine;
+
+constexpr int64_t KiB = 1 << 10;
+constexpr int64_t MiB = 1 << 20;
+
+constexpr std::string_view kV1 = "sse2";
+constexpr std::string_view kV2 = "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt";
+constexpr std::string_view kV3 = "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2";
+constexpr std::string_view kV3Vnni =
+    "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2,avxvnni";
+constexpr std::string_view kV4 =
+    "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2,"
+    "avx512f,avx512bw,avx512cd,avx512dq,avx512vl";
+constexpr std::string_view kVnni =
+    "sse2,sse3,ssse3,sse4.1,sse4.2,popcnt,avx,avx2,fma,f16c,bmi,bmi2,"
+    "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni";
+
+// Latencies, bandwidths and the clock were fitted to the layers of tests/bench on a Zen 4 (cycles
+// are nearly the same from Haswell on, and only ratios matter for ranking). Eight cores share the
+// last level, of which the table has each one's slice. All load as many vectors as they multiply.
+constexpr Machine Row(std::string_view name, int vector_bytes, int vector_registers,
+                      double fma_per_cycle, int64_t l1_bytes, int64_t l2_bytes, int64_t l3_bytes,
+                      std::string_view features) {
+  return {.name = name,
+          .features = features,
+          .vector_bytes = vector_bytes,
+          .vector_registers = vector_registers,
+          .fma_per_cycle = fma_per_cycle,
+          .loads_per_cycle = fma_per_cycle,
+          .fma_latency = 4,
+          .sums_in_flight = 10,
+          .l1 = {.bytes = l1_bytes},
+          .l2 = {.bytes = l2_bytes, .bytes_per_cycle = 28},
+          .l3 = {.bytes = l3_bytes, .sharers = 8, .bytes_per_cycle = 22},
+          .memory_bytes_per_cycle = 7,
+          .clock_ghz = 3.5};
+}
+
+constexpr Machine kX86Machines[] = {
+    Row("x86-64", 16, 16, 1, 32 * KiB, 256 * KiB, 2 * MiB, kV1),
+    Row("x86-64-v2", 16, 16, 1, 32 * KiB, 256 * KiB, 2 * MiB, kV2),
+    Row("x86-64-v3", 32, 16, 2, 32 * KiB, 256 * KiB, 2 * MiB, kV3),
+    Row("x86-64-v4", 64, 32, 2, 32 * KiB, 1 * MiB, 2 * MiB, kV4),
+    Row("haswell", 32, 16, 2, 32 * KiB, 256 * KiB, 2 * MiB, kV3),
+    Row("broadwell", 32, 16, 2, 32 * KiB, 256 * KiB, 2 * MiB, kV3),
+    Row("skylake", 32, 16, 2, 32 * KiB, 256 * KiB, 2 * MiB, kV3),
+    Row("skylake-avx512", 64, 32, 2, 32 * KiB, 1 * MiB, 1408 * KiB, kV4),
+    Row("cascadelake", 64, 32, 2, 32 * KiB, 1 * MiB, 1408 * KiB, kVnni),
+    Row("icelake-server", 64, 32, 2, 48 * KiB, 1280 * KiB, 1536 * KiB, kVnni),
+    Row("sapphirerapids", 64, 32, 2, 48 * KiB, 2 * MiB, 1920 * KiB, kVnni),
+    Row("alderlake", 32, 16, 2, 48 * KiB, 1280 * KiB, 3 * MiB, kV3Vnni),
+    Row("znver1", 32, 16, 1, 32 * KiB, 512 * KiB, 4 * MiB, kV3),
+    Row("znver2", 32, 16, 2, 32 * KiB, 512 * KiB, 4 * MiB, kV3),
+    Row("znver3", 32, 16, 2, 32 * KiB, 512 * KiB, 4 * MiB, kV3),
+    Row("znver4", 64, 32, 1, 32 * KiB, 1 * MiB, 4 * MiB, kVnni),
+    Row("znver5", 64, 32, 2, 48 * KiB, 1 * MiB, 4 * MiB, kVnni),
+};
+
+constexpr std::string_view kX86Levels[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64"};
+
+// Display family and model, as the vendors' identification manuals list them.
+constexpr target::ModelRow kX86Models[] = {
+    {"AuthenticAMD", 0x17, 0x00, 0x2F, "znver1"},
+    {"AuthenticAMD", 0x17, 0x30, 0xFF, "znver2"},
+    {"AuthenticAMD", 0x19, 0x00, 0x0F, "znver3"},
+    {"AuthenticAMD", 0x19, 0x10, 0x1F, "znver4"},
+    {"AuthenticAMD", 0x19, 0x20, 0x5F, "znver3"},
+    {"AuthenticAMD", 0x19, 0x60, 0xAF, "znver4"},
+    {"AuthenticAMD", 0x1A, 0x00, 0xFF, "znver5"},
+    {"GenuineIntel", 6, 0x3C, 0x3C, "haswell"},
+    {"GenuineIntel", 6, 0x3F, 0x3F, "haswell"},
+    {"GenuineIntel", 6, 0x45, 0x46, "haswell"},
+    {"GenuineIntel", 6, 0x4F, 0x4F, "broadwell"},
+    {"GenuineIntel", 6, 0x56, 0x56, "broadwell"},
+    {"GenuineIntel", 6, 0x4E, 0x4E, "skylake"},
+    {"GenuineIntel", 6, 0x5E, 0x5E, "skylake"},
+    {"GenuineIntel", 6, 0x8E, 0x8E, "skylake"},
+    {"GenuineIntel", 6, 0x9E, 0x9E, "skylake"},
+    {"GenuineIntel", 6, 0x55, 0x55, "cascadelake"},
+    {"GenuineIntel", 6, 0x55, 0x55, "skylake-avx512"},  // without VNNI
+    {"GenuineIntel", 6, 0x6A, 0x6C, "icelake-server"},
+    {"GenuineIntel", 6, 0x8F, 0x8F, "sapphirerapids"},
+    {"GenuineIntel", 6, 0xCF, 0xCF, "sapphirerapids"},  // emeraldrapids
+    {"GenuineIntel", 6, 0x97, 0x9A, "alderlake"},
+};
+
+}  // namespace
+
+constinit const target::Family kFamily = {
+    .arch = "x86_64", .machines = kX86Machines, .levels = kX86Levels, .models = kX86Models};
+
+}  // namespace tilewright::x86
