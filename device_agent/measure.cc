@@ -369,20 +369,23 @@ class Measurement {
     std::vector<double> samples;
     int loops = 1;
     for (int i = -1; i < kBaselineSamples; ++i) {  // the first one warms up and sets the loops
+      const int64_t begin = WallNs();
       const auto timed = TimeBaseline(loops);
       if (!timed.ok()) return BaselineRefused(timed.status());
       const auto elapsed = static_cast<double>(*timed);
       if (i >= 0) samples.push_back(elapsed / loops);
-      if (i < 0) loops = LoopsFor(elapsed, kBaselineSampleNs);
+      if (i < 0) loops = RunsOf(elapsed, WallSince(begin), kBaselineSampleNs);
     }
     *value = ComputeStats(samples).median;
     return true;
   }
 
-  static int LoopsFor(double one_run_ns, int64_t wanted_ns) {
-    const double loops = std::ceil(static_cast<double>(wanted_ns) / std::max(one_run_ns, 1.0));
-    return static_cast<int>(std::clamp(loops, 1.0, static_cast<double>(kMaxInnerLoops)));
+  // What a device's driver takes around a run is not the run's.
+  int RunsOf(double run_ns, double wall_ns, int64_t wanted_ns) const {
+    return RunsPerSample(run_ns, candidate_->on_host() ? wall_ns : 0,
+                         static_cast<double>(wanted_ns), kMaxInnerLoops);
   }
+  static double WallSince(int64_t begin) { return static_cast<double>(WallNs() - begin); }
 
   void CommitFault() {
     if (job_.request->fault() == v1::INJECTED_FAULT_CRASH) {
@@ -401,13 +404,17 @@ class Measurement {
     const double limit = plan_.abort_if_slower_than_ns();
     const int64_t end = WallNs() + support::DurationNs(plan_.warmup());
     double best = 0;
+    double best_wall = 0;
     for (int run = 0;; ++run) {
       int64_t elapsed_ns = 0;
       // The first run of a process also counts what is done once, as to bind symbols.
       if (job_.unit.deterministic && !TimedRuns(1, &elapsed_ns)) return false;
+      const int64_t begin = WallNs();
       if (!TimedRuns(1, &elapsed_ns)) return false;
+      const double wall = WallSince(begin);
       const auto elapsed = static_cast<double>(elapsed_ns);
       best = run == 0 ? elapsed : std::min(best, elapsed);
+      best_wall = run == 0 ? wall : std::min(best_wall, wall);
       if (limit > 0 && best > limit) {
         const bool final_verdict = job_.unit.deterministic || best >= kHopeless * limit;
         if (!final_verdict && run + 1 < kLooks) continue;
@@ -419,7 +426,7 @@ class Measurement {
       if (job_.unit.deterministic || WallNs() >= end) break;
     }
     const bool one_run = plan_.flush_cache() || job_.unit.deterministic;
-    loops_ = one_run ? 1 : LoopsFor(best, support::DurationNs(plan_.min_repeat_time()));
+    loops_ = one_run ? 1 : RunsOf(best, best_wall, support::DurationNs(plan_.min_repeat_time()));
     return true;
   }
 

@@ -63,4 +63,10 @@ bool OrderIsOpen(const SampleStats& stats, double best) {
   return best > 0 && std::abs(stats.median / best - 1) < kClose && stats.ci_rel > kFineCi;
 }
 
+int RunsPerSample(double run_ns, double wall_ns, double wanted_ns, int most) {
+  constexpr double kTrust = 8;
+  const double one_run_ns = std::max({run_ns, wall_ns / kTrust, 1.0});
+  return static_cast<int>(std::clamp(std::ceil(wanted_ns / one_run_ns), 1.0, double{1} * most));
+}
+
 }  // namespace tilewright::device_agent

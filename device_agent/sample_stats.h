@@ -28,4 +28,10 @@ bool OrderIsOpen(const SampleStats& stats, double best);
 // 0 for no values.
 double Median(std::vector<double> values);
 
+// How many runs one sample takes to last `wanted_ns`, from 1 to `most`. One run took `run_ns` by
+// its clock and `wall_ns` by the machine's. A clock may stop for a while (processor time on a
+// machine without a steady counter, as in an emulator), so the other one bounds the answer: a
+// sample lasts at most eight times as long as wanted.
+int RunsPerSample(double run_ns, double wall_ns, double wanted_ns, int most);
+
 }  // namespace tilewright::device_agent

@@ -103,7 +103,8 @@ class Reader:
             printed.seek(0)
             text = printed.read()
         if code != 0:
-            raise AssertionError("%s: exit code %s\n%s\n%s" % (where, code, self.text(block), text))
+            logs = "".join("%s:\n%s" % (log.name, log.read_text(errors="replace")[-1500:]) for log in sorted(self.folder.glob("*.log")))
+            raise AssertionError("%s: exit code %s\n%s\n%s\n%s" % (where, code, self.text(block), text, logs))
         return text
 
     def alive(self):

@@ -28,13 +28,15 @@ HOME = "root/tilewright"  # of the clone, inside the machine
 # What starts a step: "==> [1:23] build ..." of quickstart.sh, "=== unit" of run.sh.
 STEP = re.compile(r"^==> \[\d+:\d\d\] (\w[\w ]*)|^=== (\w+)$")
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
+# As Debian's installer leaves it; debootstrap makes none.
+HOSTS = "127.0.0.1 localhost\n127.0.1.1 fresh\n::1 localhost ip6-localhost ip6-loopback\n"
 SOURCES = """deb {mirror} {suite} main
 deb {mirror} {suite}-updates main
 deb {security} {suite}-security main
 """
 # What failed: a test program of ctest's list, a case of a script, a check of a script.
 FAILURE = re.compile(r"^\s*\d+ - (\S+) \((?:Failed|Timeout|SEGFAULT|Child aborted|Not Run).*$|^(?:FAIL|ERROR): (\S+)|^not ok\s+(\S+)"
-                     r"|^\[  FAILED  \] ([^\s,]+)", re.M)
+                     r"|^\[  FAILED  \] (\D[^\s,]*)", re.M)
 # A private mount, process and host name space: whatever is left running or mounted ends with it. The machine's
 # folder becomes the root by pivot_root: in a chroot the kernel refuses namespaces, and so the whole sandbox.
 ENTER = """set -e
@@ -95,6 +97,7 @@ def make_machine(args, root):
     (root / "etc/apt/sources.list").write_text(
         SOURCES.format(mirror=args.mirror, security=args.security_mirror, suite=SUITE))
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    (root / "etc/hosts").write_text(HOSTS)
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(root / HOME)], check=True)
     wanted = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=True, capture_output=True,
                             text=True).stdout.strip()

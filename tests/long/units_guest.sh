@@ -26,8 +26,8 @@ within() {  # within SECONDS COMMAND...: until it succeeds
 agent_group() { echo "/sys/fs/cgroup$(systemctl show -P ControlGroup tilewright-agent)"; }
 main_pid() { systemctl show -P MainPID "tilewright-$1"; }
 devices() { tilewright devices get "$(device)" --server $server "$@"; }
-device() { tilewright devices list --server $server -o json | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["name"])'; }
-ready() { tilewright devices list --server $server 2>&1 | tee /tmp/devices.out | grep -q READY; }
+device() { tilewright devices list --server $server | awk '/-cpu/ { print $1 }'; }
+ready() { tilewright devices list --server $server 2>&1 | tee /tmp/devices.out | grep -qE 'online +good +idle +enabled'; }
 # A field of the device's attributes holds the text, or lacks it.
 says() { devices -o json | tee /tmp/device.json | grep -q "$1"; }
 says_not() { ! says "$1"; }

@@ -70,6 +70,16 @@ TEST(SampleStats, OnlyACloseAndUncertainCandidateIsLookedAtLonger) {
   EXPECT_FALSE(OrderIsOpen({.median = 1020, .mad = 1, .ci_rel = 0.001, .kept = 30}, 1000));
 }
 
+TEST(SampleStats, RunsOfASampleFollowTheClockThatMoves) {
+  EXPECT_EQ(RunsPerSample(1000, 1100, 100'000, 1 << 20), 100);
+  EXPECT_EQ(RunsPerSample(1000, 4000, 100'000, 1 << 20), 100) << "disturbed";
+  EXPECT_EQ(RunsPerSample(300'000, 300'000, 100'000, 1 << 20), 1);
+  EXPECT_EQ(RunsPerSample(0, 0, 100'000, 50), 50) << "nothing is known";
+  // A run of 2 ms that took no processor time, by a counter of ticks: 100,000 runs take 200 s.
+  EXPECT_EQ(RunsPerSample(0, 2'000'000, 100'000, 1 << 20), 1);
+  EXPECT_EQ(RunsPerSample(0, 80'000, 100'000, 1 << 20), 10);
+}
+
 TEST(QuietReference, OneImpossiblyFastProbeIsNoReference) {
   QuietReference quiet;
   EXPECT_EQ(quiet.ns(), 0);
