@@ -1,6 +1,6 @@
 // Code generation: one request (lowered functions and their target) becomes one artifact (a code
 // object, and for each function the calls that compute it). The generator of every kind of target
-// has this form; compiler/driver/backend.h says which one a target uses. LLVM's is declared here
+// has this form; compiler/targets/backend.h says which one a target uses. LLVM's is declared here
 // and lives in its own target (tilewright_codegen_llvm); nothing else includes LLVM.
 #pragma once
 

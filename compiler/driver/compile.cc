@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "compiler/codegen/codegen.h"
-#include "compiler/driver/backend.h"
 #include "compiler/driver/in_place.h"
 #include "compiler/driver/module_builder.h"
 #include "compiler/ir/structural.h"
 #include "compiler/schedule/default_schedule.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/targets/backend.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/split_prepare.h"
 #include "deploy/module/module_file.h"
@@ -43,7 +43,7 @@ absl::StatusOr<ir::Function> Lower(const ir::Function& scheduled, const target::
   context.target = target;
   context.dump_dir = dump_dir;
   context.test_miscompile = miscompile;
-  return transform::RunPipeline(scheduled, BackendOf(target).pipeline(), context);
+  return transform::RunPipeline(scheduled, targets::BackendOf(target).pipeline(), context);
 }
 
 // A task's kernel, and what of it runs once before the first call.
@@ -106,7 +106,7 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
 // their code assumes nothing about the two. On a device a task may be several launches, of which a
 // later one may still read the operand, so nothing shares there.
 absl::StatusOr<graph::MemoryPlan> PlanInPlace(
-    const graph::Graph& fused, const Backend& backend, const std::vector<Task>& tasks,
+    const graph::Graph& fused, const targets::Backend& backend, const std::vector<Task>& tasks,
     const std::map<std::string, std::vector<int>>& in_place, std::vector<ir::Function>* lowered) {
   std::vector<std::string> task_of(fused.nodes.size());
   graph::InPlaceOperands may(fused.nodes.size());
@@ -179,7 +179,7 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target
   }
   lowered.insert(lowered.end(), prepares.begin(), prepares.end());
   out.seconds_lower = lower_time.Seconds();
-  const Backend& backend = BackendOf(target);
+  const targets::Backend& backend = targets::BackendOf(target);
   TW_ASSIGN(const graph::MemoryPlan plan, PlanInPlace(fused, backend, tasks, in_place, &lowered));
   codegen::CodegenOptions codegen_options;
   codegen_options.dump_dir = options.dump_dir;
@@ -207,7 +207,7 @@ absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::s
     flat.prepared.program = 1;
     functions.push_back(*std::move(flat.prepare));
   }
-  TW_ASSIGN(codegen::Artifact code, BackendOf(target).generate({functions, target, {}}));
+  TW_ASSIGN(codegen::Artifact code, targets::BackendOf(target).generate({functions, target, {}}));
   result.seconds_codegen = code.codegen_seconds;
   result.seconds_link = code.link_seconds;
   TW_ASSIGN(const std::vector<TaskInput> inputs,

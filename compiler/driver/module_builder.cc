@@ -4,9 +4,9 @@
 #include <map>
 #include <utility>
 
-#include "compiler/driver/backend.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/buffer_bytes.h"
+#include "compiler/targets/backend.h"
 #include "deploy/module/launch_names.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/support/hash.h"
@@ -43,14 +43,14 @@ int64_t RoundUp(int64_t bytes, int64_t alignment) {
 
 void Describe(const target::Target& target, const codegen::Artifact& code,
               module::Manifest* manifest) {
-  const Backend& backend = BackendOf(target);
+  const targets::Backend& backend = targets::BackendOf(target);
   manifest->producer["tilewright"] = support::Version();
   manifest->producer["toolchain"] = backend.toolchain();
   manifest->target = target.ToString();
   manifest->cpu_features = code.required_features;
   std::sort(manifest->cpu_features.begin(), manifest->cpu_features.end());
   module::CodeObject object{code.format, TW_ABI_VERSION, 0, "", ""};
-  if (backend.on_device) object.device = backend.kind;
+  if (backend.on_device) object.device = target.kind;
   manifest->code.push_back(std::move(object));
   for (const codegen::Program& program : code.programs) {
     manifest->workspace_bytes = std::max(manifest->workspace_bytes, program.workspace_bytes);
@@ -248,7 +248,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(
   parts.code.push_back(code.bytes);
   module::Function main;
   main.name = "main";
-  const int64_t alignment = BackendOf(target).alignment;
+  const int64_t alignment = targets::BackendOf(target).alignment;
   ModelLayout layout(fused, plan, alignment, &parts);
   TW_TRY(layout.Run(&main));
   LaunchWriter writer(code, alignment, &manifest);
@@ -306,7 +306,7 @@ absl::StatusOr<module::ModuleParts> CandidateParts(
   parts.code.push_back(code.bytes);
   module::Function main;
   main.name = "main";
-  LaunchWriter writer(code, BackendOf(target).alignment, &manifest);
+  LaunchWriter writer(code, targets::BackendOf(target).alignment, &manifest);
   std::vector<int64_t> params;
   module::Measurement measurement;
   for (size_t i = 0; i < inputs.size(); ++i) {

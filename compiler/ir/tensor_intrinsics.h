@@ -24,12 +24,12 @@ inline constexpr char kResetSuffix[] = ".reset";
 
 // Who implements an intrinsic, and as what.
 enum class TensorOp : uint8_t {
-  kDot4,     // CPU: groups of four products summed into i32 lanes
-  kFmaTile,  // CPU: a tile of multiply-adds in registers
-  kVtaGemm,  // VTA instructions
-  kVtaAlu,
-  kVtaLoad,
-  kVtaStore,
+  kDot4,     // processors: groups of four products summed into i32 lanes
+  kFmaTile,  // processors: a tile of multiply-adds in registers
+  kGemm,     // units of an accelerator, each with its memories
+  kAlu,
+  kLoad,
+  kStore,
 };
 
 // A parameter of the description.
@@ -50,6 +50,25 @@ struct TensorIntrinsic {
   std::vector<std::string> features;    // cpuid names that the target must have
   int64_t max_extent = 0;
 };
+
+// How a row is written: the descriptions are texts, "(parameters) { body }".
+struct TensorIntrinsicRow {
+  std::string name;
+  TensorOp op;
+  std::string update, reset = {};
+  std::vector<TensorOperand> operands;
+  std::vector<std::string> features = {};
+  int64_t max_extent = 0;
+};
+// C[j] += Σ_k A[k] * B[j,k] over groups of four, a row for each number of lanes, whose number ends
+// the name: A (of type `a`) is shared by all lanes, or A[j,k] is each one's own. 32 bits hold four
+// products of 8-bit numbers exactly; the sum wraps like any i32.
+std::vector<TensorIntrinsicRow> Dot4Rows(const std::string& prefix, const std::string& a,
+                                         bool shared, const std::vector<std::string>& features);
+
+// Rows of the targets' folders (compiler/targets/intrinsic_table.cc). All others are generic: every
+// processor has them.
+std::vector<TensorIntrinsicRow> TargetIntrinsicRows();
 
 // Sorted by name; a name with several forms (ranks) has several rows, in order of preference.
 std::span<const TensorIntrinsic> TensorIntrinsics();

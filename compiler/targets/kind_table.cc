@@ -8,13 +8,10 @@ namespace {
 std::vector<Kind> MakeKinds() {
   static const Family kCpus[] = {
 #define TW_CPU(name) name::kFamily,
-#define TW_DEVICE(name)
-#define TW_RESERVED(name)
 #include "compiler/targets/targets.def"
   };
   std::vector<Kind> kinds = {
       {.name = "cpu", .families = kCpus},
-#define TW_CPU(name)
 #define TW_DEVICE(folder) {.name = #folder, .families = std::span(&folder::kFamily, 1)},
 #define TW_RESERVED(folder) {.name = #folder},
 #include "compiler/targets/targets.def"

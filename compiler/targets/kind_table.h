@@ -9,5 +9,4 @@
   extern const target::Family kFamily; \
   }
 #define TW_DEVICE(name) TW_CPU(name)
-#define TW_RESERVED(name)
 #include "compiler/targets/targets.def"

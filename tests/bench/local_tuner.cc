@@ -8,9 +8,9 @@
 #include <set>
 #include <vector>
 
-#include "compiler/driver/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph_passes.h"
+#include "compiler/targets/backend.h"
 #include "cost_model/model.h"
 #include "cost_model/shipped_model.h"
 #include "deploy/module/module_file.h"
@@ -127,7 +127,7 @@ absl::StatusOr<Loaded> Load(const driver::Task& task, const std::string& steps,
   TW_ASSIGN(driver::BuiltCandidate built,
             driver::BuildCandidate(task.text, steps, target, nullptr));
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(built.module_bytes));
-  if (driver::BackendOf(target).on_device) return LoadOnDevice(std::move(file), target);
+  if (targets::BackendOf(target).on_device) return LoadOnDevice(std::move(file), target);
   Loaded loaded;
   TW_ASSIGN(loaded.module, runtime::LoadedModule::Load(std::move(file)));
   TW_ASSIGN(loaded.session, NewSession(loaded.module, target.threads));

@@ -96,7 +96,7 @@ class LintTest(unittest.TestCase):
         self.expect_finding("check_options.py", "CMakeLists.txt:2", "TILEWRIGHT_X")
 
     def test_a_combination_of_parts_that_does_not_compile_is_found(self):
-        parts = ("ONEDNN", "OPENBLAS", "XNNPACK")
+        parts = ("CLBLAST", "ONEDNN", "OPENBLAS", "XNNPACK")
         self.put("CMakeLists.txt", "".join('option(TILEWRIGHT_BENCH_%s "" OFF)\n' % part for part in parts))
         used = "".join("#ifdef TILEWRIGHT_BENCH_%s\nint %s() { return F(); }\n#endif\n" % (p, p.lower()) for p in parts)
         for part in parts:
@@ -276,6 +276,8 @@ T Max(
         self.put("compiler/op/op.h", "#pragma once\n")
         self.put("deploy/support/hash.cc", "int x86_64, znver4, avx2, neon, sve;\nint sdot;\n")
         self.expect_finding("check_target_names.py", "deploy/support/hash.cc:2: sdot:", "may have 5")
+        self.put("deploy/support/hash.cc", "int sse4;\n")
+        self.expect_finding("check_target_names.py", "deploy/support/hash.cc: has 1 names", "lower the row")
 
     def test_english_that_is_hard_to_read(self):
         header = "#pragma once\n// %s\nint F();  // %s\n"

@@ -16,6 +16,7 @@
 #include "compiler/ir/interp.h"
 #include "compiler/ir/structural.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/targets/backend.h"
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/compare.h"
 #include "deploy/runtime/input_gen.h"
@@ -296,6 +297,17 @@ TEST(Tasks, MutatedTextsNeverCrash) {
     ASSERT_TRUE(ParseTask(text).ok());
   }
   EXPECT_GT(accepted, rounds / 100);
+}
+
+TEST(Backends, EverySupportedKindHasOne) {
+  for (const target::Kind& kind : target::Kinds()) {
+    if (!kind.supported()) continue;
+    const targets::Backend& backend = targets::BackendOf(*target::ParseTarget(kind.name));
+    EXPECT_FALSE(backend.pipeline().empty()) << kind.name;
+    EXPECT_FALSE(backend.toolchain().empty()) << kind.name;
+    EXPECT_EQ(backend.on_device, kind.families[0].arch.empty()) << kind.name;
+    EXPECT_GE(backend.alignment, 1) << kind.name;
+  }
 }
 
 TEST(Compile, SmallDqnRunsLikeTheInterpreter) {

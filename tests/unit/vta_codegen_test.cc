@@ -1,6 +1,6 @@
 // VTA programs: loops of tensor intrinsics become an instruction stream whose flags order every
 // conflict and whose result, whatever module goes first, is that of the interpreter.
-#include "compiler/codegen/vta_codegen.h"
+#include "compiler/targets/vta/vta_codegen.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/vta_tokens.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/verify.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/targets/vta/vta_tokens.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
@@ -23,7 +23,7 @@
 #include "vta/sim/functional_sim.h"
 #include "vta/sim/token_check.h"
 
-namespace tilewright::codegen {
+namespace tilewright::vta {
 namespace {
 
 using tests::MatchesGolden;
@@ -264,4 +264,4 @@ TEST(VtaTokensTest, LoadsOfStoredResultsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tilewright::codegen
+}  // namespace tilewright::vta

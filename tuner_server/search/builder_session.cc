@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "compiler/driver/backend.h"
 #include "compiler/driver/compile.h"
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
 #include "compiler/ir/structural.h"
+#include "compiler/targets/backend.h"
 #include "cost_model/shipped_model.h"
 #include "deploy/daemon/digest_message.h"
 #include "deploy/support/build_id.h"
@@ -113,7 +113,7 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   }
   reply->set_model_name(ResourceName(graph_.name));
   *reply->mutable_model() = daemon::MakeDigest(model_digest_, static_cast<int64_t>(bytes.size()));
-  reply->set_toolchain(driver::BackendOf(target_).toolchain());
+  reply->set_toolchain(targets::BackendOf(target_).toolchain());
   reply->set_compiler_build(support::BuildId());
   opened_ = true;
   return absl::OkStatus();

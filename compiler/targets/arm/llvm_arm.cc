@@ -1,11 +1,11 @@
 // Dot products are sdot, udot and usdot where the target has them, else multiplications of 16-bit
 // numbers and sums of pairs. All are exact: a product of two bytes fits 16 bits.
-#include "compiler/targets/arm/llvm_arm.h"
-
 #include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/Support/TargetSelect.h>
 
 #include <numeric>
+
+#include "compiler/targets/llvm_targets.h"
 
 namespace tilewright::arm {
 namespace {

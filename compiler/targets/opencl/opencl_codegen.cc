@@ -6,6 +6,7 @@
 #include "compiler/codegen/c_like.h"
 #include "compiler/codegen/host_device.h"
 #include "compiler/ir/buffer_bytes.h"
+#include "compiler/targets/backend.h"
 #include "deploy/runtime/c_abi.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
@@ -15,10 +16,8 @@
 namespace tilewright::opencl {
 namespace {
 
-constexpr std::string_view kKind = "opencl";
-
 constexpr codegen::CDialect kOpenCl = {
-    .name = kKind,
+    .name = "opencl",
     .prologue = "#pragma OPENCL FP_CONTRACT OFF\n",
     .kernel = "__kernel ",
     .global = "__global ",
@@ -104,5 +103,13 @@ absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
 }
 
 std::string ToolchainName() { return "opencl-c-1.2"; }
+
+constinit const targets::Backend kBackend = {
+    .pipeline = transform::GpuPipeline,
+    .generate = Generate,
+    .toolchain = ToolchainName,
+    .alignment = 512,  // devices want parts of an allocation at such places; none wants more
+    .on_device = true,
+};
 
 }  // namespace tilewright::opencl

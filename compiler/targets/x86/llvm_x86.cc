@@ -1,14 +1,14 @@
 // Dot products are vpdpbusd where the target has VNNI (AVX-512's or AVX's), else vpmaddwd on 16-bit
 // numbers. Both are exact: vpmaddubsw, which saturates at 16 bits, is never used, and a pair of
 // products of 8-bit numbers is far from 32 bits.
-#include "compiler/targets/x86/llvm_x86.h"
-
 #include <llvm/IR/IntrinsicsX86.h>
 #include <llvm/Support/TargetSelect.h>
 
 #include <algorithm>
 #include <numeric>
 #include <optional>
+
+#include "compiler/targets/llvm_targets.h"
 
 namespace tilewright::x86 {
 namespace {

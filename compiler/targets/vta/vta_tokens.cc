@@ -1,4 +1,4 @@
-#include "compiler/codegen/vta_tokens.h"
+#include "compiler/targets/vta/vta_tokens.h"
 
 #include <array>
 #include <cstdlib>
@@ -6,7 +6,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
-namespace tilewright::codegen {
+namespace tilewright::vta {
 namespace {
 
 using vta::Module;
@@ -63,4 +63,4 @@ absl::Status DeriveVtaTokens(std::vector<VtaEvent>* events) {
   return absl::OkStatus();
 }
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::vta

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "compiler/codegen/vta_emitter.h"
+#include "compiler/targets/vta/vta_emitter.h"
 
-namespace tilewright::codegen {
+namespace tilewright::vta {
 
 namespace {
 
@@ -173,7 +173,7 @@ absl::Status VtaEmitter::EmitAlu(const TensorMatch& match, const std::vector<Vta
 }
 
 absl::Status VtaEmitter::EmitTransfer(const TensorMatch& match, const Stmt& nest) {
-  const bool is_store = match.intrinsic->op == TensorOp::kVtaStore;
+  const bool is_store = match.intrinsic->op == TensorOp::kStore;
   const TensorOperandMatch& on_chip = match.operands[is_store ? 1 : 0];
   const TensorOperandMatch& in_dram = match.operands[is_store ? 0 : 1];
   auto place = places_.find(in_dram.buffer.get());
@@ -230,4 +230,4 @@ absl::Status VtaEmitter::EmitTransfer(const TensorMatch& match, const Stmt& nest
   return absl::OkStatus();
 }
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::vta

@@ -1,21 +1,19 @@
-// Which passes and which code generator a kind of target has: one row for each kind that `compile`
-// makes modules for. Pure functions over a constant table; thread-safe.
+// What the compiler knows of a kind of targets: which passes and which code generator it has. One
+// row for each kind that modules are made for. Pure functions over a constant table; thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "compiler/codegen/codegen.h"
 #include "compiler/target/target.h"
 #include "compiler/transform/passes.h"
 
-namespace tilewright::driver {
+namespace tilewright::targets {
 
 struct Backend {
-  std::string_view kind;
   std::span<const transform::PassRow> (*pipeline)();
   absl::StatusOr<codegen::Artifact> (*generate)(const codegen::Request& request);
   std::string (*toolchain)();  // part of a record's key
@@ -28,4 +26,11 @@ struct Backend {
 // REQUIRES: a target that ParseTarget returned.
 const Backend& BackendOf(const target::Target& target);
 
-}  // namespace tilewright::driver
+}  // namespace tilewright::targets
+
+// The rows of the folders; that of the processors is in backend.cc.
+#define TW_DEVICE(name)                   \
+  namespace tilewright::name {            \
+  extern const targets::Backend kBackend; \
+  }
+#include "compiler/targets/targets.def"

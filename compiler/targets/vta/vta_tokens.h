@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "vta/isa/isa.h"
 
-namespace tilewright::codegen {
+namespace tilewright::vta {
 
 // Elements [begin, end) of a scope (any numbering of memories), one of an instruction's operands.
 struct VtaRegion {
@@ -28,4 +28,4 @@ struct VtaEvent {
 // for each other.
 absl::Status DeriveVtaTokens(std::vector<VtaEvent>* events);
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::vta

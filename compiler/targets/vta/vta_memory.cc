@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <optional>
 
-#include "compiler/codegen/vta_emitter.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/text_words.h"
 #include "compiler/ir/visit.h"
+#include "compiler/targets/vta/vta_emitter.h"
 
-namespace tilewright::codegen {
+namespace tilewright::vta {
 
 namespace {
 
@@ -77,7 +77,7 @@ bool VtaEmitter::CanShare(const Buffer& s, const Buffer& d, const Stmt& body) co
     bool writes_d = m.operands[0].buffer == d;
     if (writes_d) {
       ++writers;
-      if (m.intrinsic->op != TensorOp::kVtaAlu || m.operands[1].buffer != s ||
+      if (m.intrinsic->op != TensorOp::kAlu || m.operands[1].buffer != s ||
           !ir::StructuralEqual(m.operands[0].base, m.operands[1].base)) {
         return false;
       }
@@ -151,4 +151,4 @@ absl::Status VtaEmitter::WalkLive(const Stmt& alloc) {
   return absl::OkStatus();
 }
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::vta

@@ -1,5 +1,5 @@
-// The emitter of instruction streams: a class over several files. Internal to compiler/codegen. Not
-// thread-safe.
+// The emitter of instruction streams: a class over several files. Internal to compiler/targets/vta.
+// Not thread-safe.
 #pragma once
 
 #include <array>
@@ -9,14 +9,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler/codegen/vta_codegen.h"
-#include "compiler/codegen/vta_tokens.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/tensor_intrinsics.h"
+#include "compiler/targets/vta/vta_codegen.h"
+#include "compiler/targets/vta/vta_tokens.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
-namespace tilewright::codegen {
+namespace tilewright::vta {
 
 inline constexpr int64_t kVtaLanes = vta::kBlock;
 // Scalars in an element of a memory.
@@ -90,4 +90,4 @@ class VtaEmitter {
   std::vector<ir::TensorMatch> nests_;  // of the whole function
 };
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::vta

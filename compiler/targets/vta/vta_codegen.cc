@@ -1,11 +1,11 @@
-#include "compiler/codegen/vta_codegen.h"
+#include "compiler/targets/vta/vta_codegen.h"
 
 #include <cstring>
 
-#include "compiler/codegen/vta_emitter.h"
 #include "compiler/ir/numeric.h"
+#include "compiler/targets/vta/vta_emitter.h"
 
-namespace tilewright::codegen {
+namespace tilewright::vta {
 
 namespace {
 
@@ -175,8 +175,8 @@ absl::Status VtaEmitter::EmitNest(const std::vector<Stmt>& loops, const Stmt& ne
   std::string_view name = ir::TensorNameOf(*nest);
   TW_ASSIGN(TensorMatch match, ir::MatchTensor(nest, name));
   TensorOp op = match.intrinsic->op;
-  bool transfer = op == TensorOp::kVtaLoad || op == TensorOp::kVtaStore;
-  if (!transfer && op != TensorOp::kVtaGemm && op != TensorOp::kVtaAlu) {
+  bool transfer = op == TensorOp::kLoad || op == TensorOp::kStore;
+  if (!transfer && op != TensorOp::kGemm && op != TensorOp::kAlu) {
     return Bad("form", StrCat("expected an intrinsic of the accelerator, found ", name), nest);
   }
   if (!transfer) {
@@ -187,8 +187,8 @@ absl::Status VtaEmitter::EmitNest(const std::vector<Stmt>& loops, const Stmt& ne
       if (step.extent == 0) return absl::OkStatus();
     }
     if (linear) {
-      return op == TensorOp::kVtaGemm ? EmitGemm(match, steps, base, nest)
-                                      : EmitAlu(match, steps, base, nest);
+      return op == TensorOp::kGemm ? EmitGemm(match, steps, base, nest)
+                                   : EmitAlu(match, steps, base, nest);
     }
   }
   if (loops.empty()) return EmitTransfer(match, nest);
@@ -276,4 +276,4 @@ absl::StatusOr<std::vector<uint8_t>> VtaProgram::Image() const {
 
 absl::StatusOr<VtaProgram> GenerateVta(const ir::Function& f) { return VtaEmitter(f).Run(); }
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::vta

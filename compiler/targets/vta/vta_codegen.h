@@ -13,7 +13,7 @@
 #include "compiler/ir/ir.h"
 #include "vta/isa/isa.h"
 
-namespace tilewright::codegen {
+namespace tilewright::vta {
 
 struct VtaProgram {
   struct Param {
@@ -38,4 +38,4 @@ struct VtaProgram {
 //   scope is full) | immediate | dram_hazard (a load of what a store wrote)
 absl::StatusOr<VtaProgram> GenerateVta(const ir::Function& f);
 
-}  // namespace tilewright::codegen
+}  // namespace tilewright::vta

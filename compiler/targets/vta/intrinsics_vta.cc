@@ -1,0 +1,89 @@
+// The instructions of the accelerator (vta/isa), as descriptions of what they do to its memories.
+#include "compiler/targets/intrinsic_table.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::vta {
+namespace {
+
+using ir::TensorIntrinsicRow;
+using ir::TensorOp;
+using ir::TensorOperand;
+using support::StrCat;
+
+// One vector times one 16 x 16 matrix of the accelerator, [out][in].
+constexpr char kVtaGemm[] =
+    "(C: i32[16] output, A: i8[16] input, B: i8[16, 16] input) {"
+    " for o in 0..16 { for i in 0..16 { C[o] = C[o] + i32(A[i]) * i32(B[o, i]); } } }";
+constexpr char kVtaGemmReset[] = "(C: i32[16] output) { for o in 0..16 { C[o] = 0i32; } }";
+
+// D[l] = f(S[l], T[l]), and with a constant in place of T.
+void AddVtaAlu(const std::string& name, const std::string& with_tensor,
+               const std::string& with_constant, std::vector<TensorIntrinsicRow>* rows) {
+  const TensorOperand d{"D", 1, "vta.acc"}, s{"S", 1, "vta.acc"}, t{"T", 1, "vta.acc"};
+  if (!with_tensor.empty()) {
+    rows->push_back({.name = StrCat("vta.alu.", name),
+                     .op = TensorOp::kAlu,
+                     .update = StrCat("(D: i32[16] output, S: i32[16] input, T: i32[16] input)"
+                                      " { for l in 0..16 { D[l] = ",
+                                      with_tensor, "; } }"),
+                     .reset = {},
+                     .operands = {d, s, t}});
+  }
+  rows->push_back({.name = StrCat("vta.alu.", name, ".imm"),
+                   .op = TensorOp::kAlu,
+                   .update = StrCat("(imm: size, D: i32[16] output, S: i32[16] input)"
+                                    " { for l in 0..16 { D[l] = ",
+                                    with_constant, "; } }"),
+                   .reset = {},
+                   .operands = {d, s}});
+}
+
+// A block of elements moved between DRAM and a memory: `type[16]` or, of weights, `type[16, 16]`,
+// in rows of rows or in one row.
+void AddVtaTransfer(const std::string& name, const std::string& from_type,
+                    const std::string& to_type, const std::string& from_scope,
+                    const std::string& to_scope, std::vector<TensorIntrinsicRow>* rows) {
+  const bool matrix = to_scope == "vta.wgt";
+  const std::string element = matrix ? ", 16, 16]" : ", 16]", lanes = matrix ? ", m, l]" : ", l]";
+  for (bool two : {true, false}) {
+    const std::string shape = (two ? "[ny, nx" : "[nx") + element;
+    const std::string value = (two ? "S[y, x" : "S[x") + lanes;
+    std::string body = StrCat("D", value.substr(1), " = ",
+                              from_type == to_type ? value : StrCat(to_type, "(", value, ")"), ";");
+    for (const char* loop : {"l in 0..16", "m in 0..16", "x in 0..nx", "y in 0..ny"}) {
+      if ((loop[0] == 'm' && !matrix) || (loop[0] == 'y' && !two)) continue;
+      body = StrCat("for ", loop, " { ", body, " }");
+    }
+    rows->push_back(
+        {.name = name,
+         .op = from_scope == "global" ? TensorOp::kLoad : TensorOp::kStore,
+         .update = StrCat(two ? "(ny: size, nx" : "(nx", ": size, D: ", to_type, shape,
+                          " output, S: ", from_type, shape, " input) { ", body, " }"),
+         .operands = {{"D", matrix ? 2 : 1, to_scope}, {"S", matrix ? 2 : 1, from_scope}},
+         .max_extent = 4096});
+  }
+}
+
+}  // namespace
+
+std::vector<TensorIntrinsicRow> IntrinsicRows() {
+  std::vector<TensorIntrinsicRow> rows;
+  rows.push_back({.name = "vta.gemm",
+                  .op = TensorOp::kGemm,
+                  .update = kVtaGemm,
+                  .reset = kVtaGemmReset,
+                  .operands = {{"C", 1, "vta.acc"}, {"A", 1, "vta.inp"}, {"B", 2, "vta.wgt"}}});
+  AddVtaAlu("add", "S[l] + T[l]", "S[l] + i32(imm)", &rows);
+  AddVtaAlu("max", "max(S[l], T[l])", "max(S[l], i32(imm))", &rows);
+  AddVtaAlu("min", "min(S[l], T[l])", "min(S[l], i32(imm))", &rows);
+  AddVtaAlu("mul", "S[l] * T[l]", "S[l] * i32(imm)", &rows);
+  // The constant is a power of two: an arithmetic shift.
+  AddVtaAlu("shr", "", "floordiv(S[l], i32(imm))", &rows);
+  AddVtaTransfer("vta.load.acc", "i32", "i32", "global", "vta.acc", &rows);
+  AddVtaTransfer("vta.load.inp", "i8", "i8", "global", "vta.inp", &rows);
+  AddVtaTransfer("vta.load.wgt", "i8", "i8", "global", "vta.wgt", &rows);
+  AddVtaTransfer("vta.store", "i32", "i8", "vta.acc", "global", &rows);
+  return rows;
+}
+
+}  // namespace tilewright::vta
