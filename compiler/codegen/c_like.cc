@@ -35,7 +35,7 @@ class CEmitter {
   void Line(std::string_view text) {
     out_.append(static_cast<size_t>(indent_) * 2, ' ').append(text).append("\n");
   }
-  void Signature(const ir::Function& f);
+  void Signature(const ir::Function& f, const std::set<const ir::BufferNode*>& read_back);
   void SharedBuffers(const Stmt& body);
   void Emit(const Stmt& s);
   void EmitBraced(std::string_view head, const Stmt& body);
@@ -51,20 +51,24 @@ class CEmitter {
   std::string_view barrier_;  // of the kernel
 };
 
-// Whether one thread may read of global memory what another thread of its group wrote there.
-bool ReadsItsGlobalWrites(const ir::Function& f) {
-  std::set<const ir::BufferNode*> written;
+// Global buffers through which a thread may get what another thread of its group wrote: both
+// written and read by a kernel with barriers.
+std::set<const ir::BufferNode*> ReadBack(const ir::Function& f) {
+  std::set<const ir::BufferNode*> written, both;
+  bool meets = false;
   ir::VisitStmts(f.body, [&](const Stmt& s) {
+    meets = meets || (s->kind == StmtKind::kSync && s->sync == ir::SyncKind::kBarrier);
     if (s->kind == StmtKind::kStore && s->buffer->scope == ir::Scope::kGlobal)
       written.insert(s->buffer.get());
     return true;
   });
-  bool reads = false;
+  if (!meets) return {};
   ir::VisitExprsIn(f.body, [&](const Expr& e) {
-    reads = reads || (e->kind == ir::ExprKind::kLoad && written.contains(e->buffer.get()));
+    if (e->kind == ir::ExprKind::kLoad && written.contains(e->buffer.get()))
+      both.insert(e->buffer.get());
     return true;
   });
-  return reads;
+  return both;
 }
 
 std::string HelperText(std::string_view helper) {
@@ -96,7 +100,7 @@ std::string CEmitter::Array(const ir::Buffer& b) {
   return StrCat(expr_.MemoryOf(b->dtype), " ", expr_.Declare(b.get(), b->name), "[", elements, "]");
 }
 
-void CEmitter::Signature(const ir::Function& f) {
+void CEmitter::Signature(const ir::Function& f, const std::set<const ir::BufferNode*>& read_back) {
   std::array<int64_t, 3> group = {1, 1, 1};
   ir::VisitStmts(f.body, [&](const Stmt& s) {
     if (s->kind == StmtKind::kFor && ir::IsThreadAxis(s->for_kind)) {
@@ -114,9 +118,12 @@ void CEmitter::Signature(const ir::Function& f) {
   for (const ir::Var& v : f.size_params)
     params += StrCat(params.empty() ? "" : ", ", "long ", expr_.Declare(v.get(), v->name));
   for (const ir::Buffer& b : f.params) {
+    // A compiler takes it that no one else writes through a restrict pointer, not even across a
+    // barrier: a thread would keep what it read before another thread wrote.
+    const std::string_view pointer = read_back.contains(b.get()) ? "* " : "* restrict ";
     params += StrCat(params.empty() ? "" : ", ", dialect_.global,
                      b->role == ir::Role::kOutput ? "" : "const ", expr_.MemoryOf(b->dtype),
-                     "* restrict ", expr_.Declare(b.get(), b->name));
+                     pointer, expr_.Declare(b.get(), b->name));
   }
   out_ += StrCat(out_.empty() ? "" : "\n", dialect_.kernel, attribute, "void ", f.name, "(", params,
                  ") {\n");
@@ -136,8 +143,9 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
                                        StrCat("expected a function of stage flat, found ", f.name));
   }
   expr_.StartKernel(FitsInt32(f));
-  Signature(f);
-  barrier_ = ReadsItsGlobalWrites(f) ? dialect_.global_barrier : dialect_.barrier;
+  const std::set<const ir::BufferNode*> read_back = ReadBack(f);
+  Signature(f, read_back);
+  barrier_ = read_back.empty() ? dialect_.barrier : dialect_.global_barrier;
   indent_ = 1;
   SharedBuffers(f.body);
   Emit(f.body);

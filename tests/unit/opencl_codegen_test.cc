@@ -28,6 +28,25 @@ constexpr char kDouble[] = R"(fn two(X: f32[1000] input, Y: f32[1000] output) st
 }
 )";
 
+constexpr char kProduct[] =
+    R"(fn mm(A: f32[32, 64] input, B: f32[64, 32] input, C: f32[32, 32] output) stage=scheduled {
+  for i in 0..32 {
+    for j in 0..32 {
+      for k in 0..64 {
+        block C(vi: spatial 0..32 = i, vj: spatial 0..32 = j, vk: reduce 0..64 = k) {
+          reads A[vi:1, vk:1], B[vk:1, vj:1];
+          writes C[vi:1, vj:1];
+          init {
+            C[vi, vj] = 0.0f32;
+          }
+          C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj];
+        }
+      }
+    }
+  }
+}
+)";
+
 absl::StatusOr<codegen::Artifact> Generated(const std::string& program, const std::string& steps) {
   TW_ASSIGN(const ir::Function function, ir::ParseFunction(program));
   TW_ASSIGN(const schedule::Steps parsed, schedule::ParseSteps(steps));
@@ -81,6 +100,27 @@ TEST(OpenClCodegen, IndicesHave32BitsWhereThatIsEnough) {
   EXPECT_NE(wide->bytes.find("long"), std::string::npos) << wide->bytes;
 }
 
+// With `restrict`, LLVM keeps a value of global memory in a register across the barrier behind
+// which another thread changed it (random_opencl_test, seed 50000021007).
+TEST(OpenClCodegen, WhatThreadsPassThroughGlobalMemoryIsNotRestrict) {
+  constexpr char kReversed[] =
+      R"(fn f(X: f32[64] input, T: f32[64] output, Y: f32[64] output) stage=flat {
+  for t in 0..64 threadIdx.x {
+    T[t] = X[t];
+    sync barrier;
+    Y[t] = T[63 - t];
+  }
+}
+)";
+  auto function = ir::ParseFunction(kReversed);
+  ASSERT_TRUE(function.ok()) << function.status();
+  auto text = EmitOpenCl({*function});
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_NE(text->find("__global const float* restrict X"), std::string::npos) << *text;
+  EXPECT_NE(text->find("__global float* T"), std::string::npos) << *text;
+  EXPECT_NE(text->find("__global float* restrict Y"), std::string::npos) << *text;
+}
+
 // Half of the largest i32 fits, twice that does not: intermediate values count.
 TEST(OpenClCodegen, IntermediateValuesOfIndicesCount) {
   constexpr char kScaled[] = R"(fn f(X: f32[4096] input, Y: f32[4096] output) stage=flat {
@@ -100,25 +140,6 @@ TEST(OpenClCodegen, IntermediateValuesOfIndicesCount) {
     EXPECT_EQ(code->find("tw_floordiv"), std::string::npos) << "of nothing negative: " << *code;
   }
 }
-
-constexpr char kProduct[] =
-    R"(fn mm(A: f32[32, 64] input, B: f32[64, 32] input, C: f32[32, 32] output) stage=scheduled {
-  for i in 0..32 {
-    for j in 0..32 {
-      for k in 0..64 {
-        block C(vi: spatial 0..32 = i, vj: spatial 0..32 = j, vk: reduce 0..64 = k) {
-          reads A[vi:1, vk:1], B[vk:1, vj:1];
-          writes C[vi:1, vj:1];
-          init {
-            C[vi, vj] = 0.0f32;
-          }
-          C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj];
-        }
-      }
-    }
-  }
-}
-)";
 
 TEST(OpenClCodegen, SumsOfVectorsAreVariablesAndContracted) {
   auto artifact = Generated(

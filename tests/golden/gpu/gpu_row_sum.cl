@@ -1,6 +1,6 @@
 #pragma OPENCL FP_CONTRACT OFF
 __kernel __attribute__((reqd_work_group_size(32, 1, 1)))
-void row_sum_k0(__global const float* restrict X, __global float* restrict Y) {
+void row_sum_k0(__global const float* restrict X, __global float* Y) {
   __local float Y_rf[32];
   const int i_w = (int)get_group_id(0);
   const int tx = (int)get_local_id(0);
