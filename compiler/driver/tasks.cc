@@ -222,9 +222,10 @@ absl::StatusOr<module::DType> ModuleDType(ir::DType dtype) {
 }
 
 graph::GraphPassContext PassContext(const target::Target& target) {
+  const target::Machine& machine = target.machine;
   graph::GraphPassContext context;
-  context.channel_block = target.machine.vector_bytes / ir::kF32.bytes();
-  context.far_weights_bytes = target.machine.l3.all_bytes();
+  context.channel_block = machine.block_vectors * machine.vector_bytes / ir::kF32.bytes();
+  context.far_weights_bytes = machine.l3.all_bytes();
   return context;
 }
 

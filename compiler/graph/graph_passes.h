@@ -19,7 +19,7 @@ struct GraphPassContext {
   std::vector<std::string> disabled;
   // Names of optional passes that run whether they seem to pay or not (--enable-pass).
   std::vector<std::string> enabled;
-  int64_t channel_block = 8;  // of block_layouts: the target's lanes
+  int64_t channel_block = 8;  // of block_layouts: lanes of one vector or more
   // Of mark_far_weights: a network with so many bytes of weights finds none in a cache; 0 = never.
   int64_t far_weights_bytes = 0;
   // Nodes with more operations or larger results are left to run time.

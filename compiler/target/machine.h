@@ -43,6 +43,9 @@ struct Machine {
 
   int vector_bytes = 16;  // widest SIMD register worth using
   int vector_registers = 16;
+  // Vectors of a block of channels in memory. More than one pays where a broadcast is a load of its
+  // own and registers are many: a register tile of several vectors loads fewer values.
+  int block_vectors = 1;
   // Vectors of that width: multiply-adds (or multiplies where there is no FMA), and loads, that
   // begin in one cycle; cycles from one multiply-add to the next of the same sum.
   double fma_per_cycle = 1, loads_per_cycle = 1, fma_latency = 4;

@@ -122,6 +122,17 @@ void ExpectRunsLikeInterpreter(const std::string& bytes, const Graph& fused, int
   }
 }
 
+TEST(Tasks, ChannelBlocksAreVectorsOrLinesWhereRegistersAreMany) {
+  const auto block = [](const char* target) {
+    return PassContext(*target::ParseTarget(target)).channel_block;
+  };
+  EXPECT_EQ(block("cpu,arch=x86_64,cpu=znver4"), 16);
+  EXPECT_EQ(block("cpu,arch=x86_64,cpu=haswell"), 8);
+  EXPECT_EQ(block("cpu,arch=x86_64,cpu=x86-64"), 4);
+  // 32 registers of 16 bytes: tiles of several vectors load fewer values for each product.
+  EXPECT_EQ(block("cpu,arch=aarch64,cpu=cortex-a76"), 16);
+}
+
 TEST(Tasks, UniqueByTextWithWeights) {
   const Graph fused = Fused(Twins());
   auto tasks = ExtractTasks(fused);
