@@ -11,8 +11,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import board  # noqa: E402
 from fleet import Fleet, make_models, run_checks, wait_for  # noqa: E402
 from network_check import check, text  # noqa: E402
+from networks_quick import VARIANTS  # noqa: E402
 
 C_LIBRARIES = {"libc.so.6", "libm.so.6", "ld-linux-aarch64.so.1"}
+MODELS = ("dqn", "resnet18", "mobilenet")  # all seven, in full size: tests/long/aarch64.py
 SMALL = ("--size", 61, "--width", 0.4, "--seed", 14)  # dqn
 TRIALS = 12
 
@@ -51,10 +53,11 @@ def agent_measures_behind_a_bridge():
         assert device["attributes"]["arch"] == "aarch64", device
 
 
-def a_model_runs_behind_a_bridge():
-    with tempfile.TemporaryDirectory(prefix="tilewright-boards-") as folder:
-        row = check("dqn", SMALL, folder, targets={"aarch64": (board.TARGET, 1)},
-                    run_flags=["--bridge", board.bridge(), "--allow-weak-sandbox"])
+def models_run_behind_a_bridge():
+    for name in MODELS:
+        with tempfile.TemporaryDirectory(prefix="tilewright-boards-") as folder:
+            row = check(name, VARIANTS[name], folder, targets={"aarch64": (board.TARGET, 1)},
+                        run_flags=["--bridge", board.bridge(), "--allow-weak-sandbox"])
         print("        " + text(row))
         assert row["good"], "outputs differ from the evaluator's"
 
@@ -92,5 +95,5 @@ def equal_seeds_write_equal_logs():
 
 if __name__ == "__main__":
     board.build()
-    run_checks(needs_only_the_c_library, agent_measures_behind_a_bridge, a_model_runs_behind_a_bridge, equal_work_costs_equal_cycles,
+    run_checks(needs_only_the_c_library, agent_measures_behind_a_bridge, models_run_behind_a_bridge, equal_work_costs_equal_cycles,
                equal_seeds_write_equal_logs)
