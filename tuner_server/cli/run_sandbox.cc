@@ -21,6 +21,7 @@ using support::StrCat;
 
 // Of a message, and of the module in one.
 constexpr int64_t kMaxBytes = (int64_t{2} << 30) - (int64_t{1} << 20);
+constexpr int64_t kLastWordsMs = 2000;
 
 // Buffers of the module's inputs and outputs, without its code.
 class Buffers final : public runtime::BoundTensors {
@@ -205,6 +206,7 @@ class SandboxHost final : public RunHost {
 
   absl::Status WorkerDied(const absl::Status& why) const {
     const bool bridged = !place_.bridge.empty();
+    (void)worker_->Wait(kLastWordsMs);  // then what it said on standard error is complete
     return support::Internal(bridged ? "run.bridge.failed" : "run.sandbox.failed",
                              StrCat(bridged ? "the bridge" : "tilewright-worker", " ended: ",
                                     support::StatusText(why), "; ", worker_->stderr_tail()));
