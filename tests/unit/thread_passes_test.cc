@@ -376,11 +376,12 @@ fn steps(n: size, X: f32[n * 4] input, Y: f32[n * 4] output) stage=loops {
   EXPECT_EQ(first.shared_bytes, 0);
   EXPECT_EQ(second.shared_bytes, 16);
   for (const codegen::Launch& l : plan->launches) EXPECT_TRUE(ir::Verify(l.kernel).ok());
-  EXPECT_TRUE(codegen::CheckLaunchLimits(*plan, {"tiny", 4, 16, 1}).ok());
-  EXPECT_EQ(support::Slug(codegen::CheckLaunchLimits(*plan, {"tiny", 3, 16, 1})),
-            "codegen.launch_limits.threads");
-  EXPECT_EQ(support::Slug(codegen::CheckLaunchLimits(*plan, {"tiny", 4, 15, 1})),
-            "codegen.launch_limits.shared_bytes");
+  const auto checked = [&](int64_t threads, int64_t bytes) {
+    return codegen::CheckLaunchLimits(*plan, {.group_threads = threads, .shared_bytes = bytes});
+  };
+  EXPECT_TRUE(checked(4, 16).ok());
+  EXPECT_EQ(support::Slug(checked(3, 16)), "codegen.launch_limits.threads");
+  EXPECT_EQ(support::Slug(checked(4, 15)), "codegen.launch_limits.shared_bytes");
   EXPECT_EQ(
       support::Slug(codegen::SplitHostDevice(f = Parsed("fn f(y: f32[1] output) { }")).status()),
       "codegen.split_host_device.stage");
