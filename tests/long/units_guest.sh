@@ -52,7 +52,7 @@ agent_in_its_part() { grep -q "^$(main_pid agent)$" "$(agent_group)/agent/cgroup
 one_worker_group() { [ "$(ls -d "$(agent_group)"/worker-* | wc -l)" = 1 ]; }
 in_group() {  # in_group PROGRAM...: as the agent's user, in a group that is delegated as its unit's is
   systemd-run --quiet --wait --pipe --collect -p User=tilewright-agent -p Delegate="memory pids" -p PrivateTmp=yes \
-    --setenv=LD_LIBRARY_PATH=$here/lib --setenv=TILEWRIGHT_ATTACKS="$TILEWRIGHT_ATTACKS" "$@"
+    --setenv=LD_LIBRARY_PATH=$here/lib ${TILEWRIGHT_ATTACKS:+--setenv=TILEWRIGHT_ATTACKS=$TILEWRIGHT_ATTACKS} "$@"
 }
 
 echo "kernel $(uname -r), $(systemctl --version | head -n 1)"
