@@ -300,7 +300,9 @@ class Interrupts(Safety):
 
     def setUp(self):
         super().setUp()
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, a command would rightly ignore it
+        # Under nohup a command would rightly ignore the one, in the background of a script the other.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         rng = numpy.random.default_rng(3)
         nodes, weights = [], []
         for i in range(KERNELS):
