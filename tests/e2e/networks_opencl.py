@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The seven networks, narrow and small, compiled for OpenCL with default schedules and run on the machine's
-device: the same bounds as on the processor (networks_quick.py). DQN again from Python; DQN and MobileNet tuned by
-a real tracker, tuner and agent."""
+device: the same bounds as on the processor (networks_quick.py). DQN again from Python; DQN tuned by a real tracker,
+tuner and agent. With --long MobileNet, too: minutes, in which a busy machine may quarantine the only device."""
 
 import os
 import subprocess
@@ -74,4 +74,4 @@ def tuned(name):
 
 
 if __name__ == "__main__":
-    run_checks(*map(checked, NAMES), from_python, *map(tuned, TRIALS))
+    run_checks(*map(checked, NAMES), from_python, *map(tuned, TRIALS if "--long" in sys.argv else ["dqn"]))
