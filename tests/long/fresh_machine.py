@@ -20,20 +20,14 @@ import sys
 import tempfile
 import time
 
+from debian_machine import SUITE, add_mirrors, make_debian
 from lane import ROOT, commit
 
-SUITE = "bookworm"
 COMMANDS = {"quickstart": "./deploy/quickstart.sh", "tests": "./tests/run.sh"}
 HOME = "root/tilewright"  # of the clone, inside the machine
 # What starts a step: "==> [1:23] build ..." of quickstart.sh, "=== unit" of run.sh.
 STEP = re.compile(r"^==> \[\d+:\d\d\] (\w[\w ]*)|^=== (\w+)$")
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed$", re.M)
-# As Debian's installer leaves it; debootstrap makes none.
-HOSTS = "127.0.0.1 localhost\n127.0.1.1 fresh\n::1 localhost ip6-localhost ip6-loopback\n"
-SOURCES = """deb {mirror} {suite} main
-deb {mirror} {suite}-updates main
-deb {security} {suite}-security main
-"""
 # What failed: a test program of ctest's list, a case of a script, a check of a script.
 FAILURE = re.compile(r"^\s*\d+ - (\S+) \((?:Failed|Timeout|SEGFAULT|Child aborted|Not Run).*$|^(?:FAIL|ERROR): (\S+)|^not ok\s+(\S+)"
                      r"|^\[  FAILED  \] (\D[^\s,]*)", re.M)
@@ -92,12 +86,7 @@ class ProcessorTime:
 
 def make_machine(args, root):
     """A minimal Debian with a clean clone of HEAD; returns how many packages it has."""
-    subprocess.run(["debootstrap", "--variant=minbase", SUITE, str(root), args.mirror], check=True,
-                   stdout=subprocess.DEVNULL)
-    (root / "etc/apt/sources.list").write_text(
-        SOURCES.format(mirror=args.mirror, security=args.security_mirror, suite=SUITE))
-    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
-    (root / "etc/hosts").write_text(HOSTS)
+    make_debian(root, args)
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(root / HOME)], check=True)
     wanted = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], check=True, capture_output=True,
                             text=True).stdout.strip()
@@ -162,8 +151,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=pathlib.Path, help="where the machine is made (default: a temporary folder)")
     parser.add_argument("--commands", nargs="+", choices=COMMANDS, default=list(COMMANDS), help="which, in this order")
-    parser.add_argument("--mirror", default="http://deb.debian.org/debian")
-    parser.add_argument("--security-mirror", default="http://deb.debian.org/debian-security")
+    add_mirrors(parser)
     parser.add_argument("--keep", action="store_true", help="leave the machine's folder there")
     parser.add_argument("--ci", action="store_true", help="set CI=true, as .ci/run does")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "tests/results/fresh_machine.json")

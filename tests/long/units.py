@@ -22,9 +22,9 @@ import sys
 import tempfile
 import time
 
+from debian_machine import add_mirrors, make_debian
 from lane import ROOT, commit
 
-SUITE = "bookworm"
 PACKAGES = ("systemd-sysv", "udev", "dbus", "linux-image-cloud-amd64", "initramfs-tools", "ca-certificates")
 TOOLS = ("debootstrap", "qemu-system-x86_64", "mke2fs", "chroot")
 CHECK = re.compile(r"^(ok|not ok) - (.*?)\r?$", re.M)
@@ -54,13 +54,9 @@ def run(*words, **options):
 def make_machine(args, folder):
     """The root of the machine, with packages, programs of tests and a model."""
     root = folder / "root"
-    run("debootstrap", "--variant=minbase", "--include=" + ",".join(PACKAGES), SUITE, root, args.mirror)
-    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+    make_debian(root, args, PACKAGES)
     (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 0\n")
     run(ROOT / "deploy/ops/package.sh", "--build", args.build_dir, "--out", root / "opt/packages", "--only", "deb", "--no-build")
-    (root / "etc/apt/sources.list").write_text("".join(
-        "deb %s %s main\n" % (mirror, suite) for mirror, suite in
-        ((args.mirror, SUITE), (args.mirror, SUITE + "-updates"), (args.security_mirror, SUITE + "-security"))))
     run("chroot", root, "apt-get", "update")
     debs = ["/opt/packages/" + path.name for path in sorted((root / "opt/packages").glob("*.deb"))]
     run("chroot", root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "--no-install-recommends", *debs)
@@ -117,8 +113,7 @@ def main():
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--attacks", default="", help="all, one row of tests/support/attacks.def, or (default) a dozen")
     parser.add_argument("--minutes", type=float, default=40, help="at most, of the machine's time")
-    parser.add_argument("--mirror", default="http://deb.debian.org/debian")
-    parser.add_argument("--security-mirror", default="http://deb.debian.org/debian-security")
+    add_mirrors(parser)
     parser.add_argument("--folder", type=pathlib.Path, help="keeps the machine here, and uses the one that is here")
     parser.add_argument("--verbose", action="store_true", help="show all that the machine writes")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "tests/results/units.json")
