@@ -5,9 +5,10 @@
     networks    the seven networks in full size, compiled here and run there, against NumPy (and the golden outputs of ../shared)
     tuning      DQN and ResNet-18 (small images) tuned twice with one seed, by one board and by two: equal logs
 
-    TILEWRIGHT_BUILD_DIR=build/release tests/long/aarch64.py [--pairs N] [--trials N] [PART ...]
+    TILEWRIGHT_BUILD_DIR=build/release tests/long/aarch64.py [--pairs N] [--trials N] [--again] [PART[:ROW] ...]
 
-Writes tests/results/aarch64.json, each part for itself. Exit code 1 when a bar is missed."""
+PART:ROW is one row of a part, as in networks:dqn. Each row is written to tests/results/aarch64.json when it is done. A run
+continues where an earlier one of the same commit ended; --again measures rows anew. Exit code 1 when a bar is missed."""
 
 import argparse
 import json
@@ -32,7 +33,7 @@ FIRST_SEED = 20_000_000  # the CI lane's are small
 SUMMARY = re.compile(r"^(\d+) pairs, (\d+) steps, (\d+) cut off$", re.M)
 
 
-def schedules(flags):
+def schedules(_, flags):
     env = dict(os.environ, TILEWRIGHT_SEED=str(FIRST_SEED), TILEWRIGHT_ROUNDS=str(flags.pairs))
     done = subprocess.run([BIN / "emulated_test", "--gtest_filter=*RandomSchedules*"], env=env, capture_output=True, text=True,
                           check=False)
@@ -43,16 +44,14 @@ def schedules(flags):
             "cut_off": int(found[3])}
 
 
-def networks(_):
+def network(name, _):
     if not (SHARED / "models/golden").is_dir():
         print(f"[SKIP] {SHARED}/models/golden is not there: golden outputs are NOT compared")
-    rows = []
-    for name in NAMES:
-        with tempfile.TemporaryDirectory(prefix="tilewright-aarch64-") as folder:
-            rows.append(check(name, (), folder, targets={"aarch64": (board.TARGET, 1)},
-                              run_flags=["--bridge", board.bridge(), "--allow-weak-sandbox"]))
-            print(text(rows[-1]), flush=True)
-    return {"good": all(row["good"] for row in rows), "rows": rows}
+    with tempfile.TemporaryDirectory(prefix="tilewright-aarch64-") as folder:
+        row = check(name, (), folder, targets={"aarch64": (board.TARGET, 1)},
+                    run_flags=["--bridge", board.bridge(), "--allow-weak-sandbox"])
+    print(text(row), flush=True)
+    return row
 
 
 def tuned(model, boards, trials):
@@ -64,43 +63,54 @@ def tuned(model, boards, trials):
         return fleet.export()
 
 
-def tuning(flags):
-    rows = []
-    for name, options in TUNED.items():
-        with tempfile.TemporaryDirectory(prefix="tilewright-aarch64-") as folder:
-            model = make_models(folder, name, *options) / name / "model.onnx"
-            one, two = tuned(model, 1, flags.trials), tuned(model, 2, flags.trials)
-        difference = board.first_difference(board.transcript(one), board.transcript(two))
-        outcomes = Counter(record["outcome"] for record in one)
-        good = not difference and len(one) == flags.trials and set(outcomes) <= {"OK", "EARLY_STOPPED"}
-        rows.append({"network": name, "options": " ".join(map(str, options)), "trials": len(one), "outcomes": dict(outcomes),
-                     "difference": difference, "good": good})
-        print(f"{name}: {len(one)} records, {difference or 'equal'}", flush=True)
-    return {"good": all(row["good"] for row in rows), "rows": rows}
+def tuning(name, flags):
+    with tempfile.TemporaryDirectory(prefix="tilewright-aarch64-") as folder:
+        model = make_models(folder, name, *TUNED[name]) / name / "model.onnx"
+        one, two = tuned(model, 1, flags.trials), tuned(model, 2, flags.trials)
+    difference = board.first_difference(board.transcript(one), board.transcript(two))
+    outcomes = Counter(record["outcome"] for record in one)
+    good = not difference and len(one) == flags.trials and set(outcomes) <= {"OK", "EARLY_STOPPED"}
+    print(f"{name}: {len(one)} records, {difference or 'equal'}", flush=True)
+    return {"options": " ".join(map(str, TUNED[name])), "trials": len(one), "outcomes": dict(outcomes), "difference": difference,
+            "good": good}
 
 
-PARTS = {"schedules": schedules, "networks": networks, "tuning": tuning}
+PARTS = {"schedules": (("random",), schedules), "networks": (NAMES, network), "tuning": (TUNED, tuning)}
+
+
+def chosen(words):
+    """(part, row) for each of the words; all of them without any."""
+    every = [(part, row) for part, (rows, _) in PARTS.items() for row in rows]
+    found = [(part, row) for part, row in every if not words or part in words or f"{part}:{row}" in words]
+    assert len(found) > 0, f"expected parts out of {', '.join(PARTS)}, or one of their rows, found {' '.join(words)}"
+    return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART")
+    parser.add_argument("parts", nargs="*", metavar="PART[:ROW]")
     parser.add_argument("--pairs", type=int, default=600)
     parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--again", action="store_true")
     flags = parser.parse_args()
     board.build()
     result = json.loads(RESULT.read_text()) if RESULT.exists() else {"lane": "aarch64", "parts": {}}
-    failed = 0
-    for name in flags.parts or PARTS:
+    failed, here = 0, commit(RESULT)
+    rows = chosen(flags.parts)
+    for part, name in rows:
+        of_part = result["parts"].setdefault(part, {})
+        kept = of_part.get(name, {})
+        if kept.get("good") and kept["commit"] == here and not flags.again:
+            print(f"{part} {name}: ok before", flush=True)
+            continue
         start = time.monotonic()
-        part = PARTS[name](flags)
-        part.update(commit=commit(), date=time.strftime("%Y-%m-%d", time.gmtime()), seconds=round(time.monotonic() - start, 1),
-                    command=" ".join(["tests/long/aarch64.py", *sys.argv[1:]]))
-        result["parts"][name] = part
-        failed += not part["good"]
-        print(f"{name}: {'ok' if part['good'] else 'FAILED'} in {part['seconds']} s", flush=True)
+        row = PARTS[part][1](name, flags)
+        row.update(commit=here, date=time.strftime("%Y-%m-%d", time.gmtime()), seconds=round(time.monotonic() - start, 1))
+        of_part[name] = row
+        failed += not row["good"]
+        print(f"{part} {name}: {'ok' if row['good'] else 'FAILED'} in {row['seconds']} s", flush=True)
         RESULT.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
-    print(f"{len(flags.parts or PARTS) - failed} passed, {failed} failed")
+    print(f"{len(rows) - failed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
 
 
