@@ -1,5 +1,8 @@
 #include "compiler/codegen/codegen.h"
 #include "deploy/runtime/c_abi.h"
+#include "deploy/support/file.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::codegen {
 
@@ -14,6 +17,14 @@ Program WholeFunction(const ir::Function& f, int64_t workspace_bytes) {
     call.num_outputs += param->role == ir::Role::kOutput ? 1 : 0;
   }
   return program;
+}
+
+absl::Status WriteDump(const CodegenOptions& options, const std::string& name,
+                       std::string_view suffix, const std::string& text) {
+  if (options.dump_dir.empty()) return absl::OkStatus();
+  TW_TRY(support::MakeDirs(options.dump_dir));
+  return support::WriteFileAtomic(
+      support::PathJoin(options.dump_dir, support::StrCat(name, suffix)), text);
 }
 
 }  // namespace tilewright::codegen

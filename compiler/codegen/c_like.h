@@ -15,6 +15,7 @@ namespace tilewright::codegen {
 
 struct CDialect {
   std::string_view name;                       // of error slugs: codegen.<name>.<reason>
+  std::string_view format, suffix;             // of code objects; of files with their text
   std::string_view prologue;                   // first lines of the text
   std::string_view kernel, global, shared;     // qualifiers, with a blank at the end
   std::string_view block_index, thread_index;  // `%` stands for the axis: 0 1 2 or x y z; of any
@@ -28,6 +29,9 @@ struct CDialect {
   // Has vectors of 2, 4, 8 and 16 lanes as OpenCL C does: vloadN, vstoreN, arithmetic, builtin
   // functions, convert_, select, components .s0 to .sf.
   bool vectors;
+  // A function of one sum and four bytes of each operand, sum + a0 * b0 + ... in 32 bits: int
+  // dot(int sum, A a0, ... a3, B b0, ... b3). Empty: the language has no dot products.
+  std::string_view dot4 = {};
 };
 
 // One text with a kernel for each function, named like it. The parameters of a kernel are the size

@@ -198,7 +198,19 @@ std::string CExpressions::CastTo(DType to, DType from, const std::string& value)
   return StrCat("((", TypeOf(to), ")", value, ")");
 }
 
+// One lane of a dot product: the first operand is shared by all lanes, or has four for each.
+std::string CExpressions::Dot4Text(const Expr& e, int lane) {
+  std::string args = Lane(e->args[0], lane);
+  for (size_t operand : {1, 2}) {
+    const Expr& bytes = e->args[operand];
+    const int first = bytes->dtype.lanes == 4 ? 0 : 4 * lane;
+    for (int k = 0; k < 4; ++k) args += ", " + Lane(bytes, first + k);
+  }
+  return StrCat(dialect_.dot4, "(", args, ")");
+}
+
 std::string CExpressions::CallText(const Expr& e, int lane) {
+  if (e->intrinsic == ir::Intrinsic::kDot4 && !dialect_.dot4.empty()) return Dot4Text(e, lane);
   std::string args;
   for (const Expr& a : e->args) args += (args.empty() ? "" : ", ") + Lane(a, lane);
   if (e->intrinsic == ir::Intrinsic::kAbs && e->dtype.is_int()) {

@@ -78,6 +78,7 @@ class CExpressions {
   std::optional<std::string> VectorCall(const ir::Expr& e);
   std::string CastTo(ir::DType to, ir::DType from, const std::string& value);
   std::string CallText(const ir::Expr& e, int lane);
+  std::string Dot4Text(const ir::Expr& e, int lane);
   std::string Helper(std::string_view name, ir::DType type);
 
   const CDialect& dialect_;

@@ -21,7 +21,7 @@ namespace tilewright::codegen {
 inline constexpr std::string_view kMayAlias = "may_alias";
 
 struct CodegenOptions {
-  std::string dump_dir;  // writes <name>.ll and <name>.s when set
+  std::string dump_dir;  // gets the code as texts, NAME.ll, NAME.s, NAME.cl; none where empty
 };
 
 struct Request {
@@ -59,6 +59,10 @@ struct Artifact {
 // The program of a function whose entry holds all its loops: one call with its parameters. The
 // outputs come last among the parameters.
 Program WholeFunction(const ir::Function& f, int64_t workspace_bytes);
+
+// Writes `text` to the file NAME SUFFIX of the folder for dumps, if there is one.
+absl::Status WriteDump(const CodegenOptions& options, const std::string& name,
+                       std::string_view suffix, const std::string& text);
 
 // For the processors that LLVM knows. codegen.*. Thread-safe; one mutex serialises linking (lld).
 absl::StatusOr<Artifact> Generate(const std::vector<ir::Function>& functions,

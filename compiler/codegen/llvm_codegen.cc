@@ -113,12 +113,6 @@ std::string ModuleText(const llvm::Module& module) {
   return text;
 }
 
-absl::Status Dump(const std::string& folder, const std::string& name, const std::string& suffix,
-                  const std::string& text) {
-  TW_TRY(support::MakeDirs(folder));
-  return support::WriteFileAtomic(support::PathJoin(folder, name + suffix), text);
-}
-
 absl::Status CheckFunctions(const std::vector<ir::Function>& functions) {
   for (const ir::Function& f : functions) {
     if (f.stage != ir::Stage::kFlat) {
@@ -153,10 +147,10 @@ absl::StatusOr<std::string> EmitObject(const std::vector<ir::Function>& function
                              problem_stream.str() + "\n" + ModuleText(emitter.module()));
   }
   if (!options.dump_dir.empty()) {
-    TW_TRY(Dump(options.dump_dir, functions[0].name, ".ll", ModuleText(emitter.module())));
+    TW_TRY(WriteDump(options, functions[0].name, ".ll", ModuleText(emitter.module())));
     std::unique_ptr<llvm::Module> copy = llvm::CloneModule(emitter.module());
     TW_ASSIGN(std::string assembly, EmitFile(*copy, machine, llvm::CodeGenFileType::AssemblyFile));
-    TW_TRY(Dump(options.dump_dir, functions[0].name, ".s", assembly));
+    TW_TRY(WriteDump(options, functions[0].name, ".s", assembly));
   }
   return EmitFile(emitter.module(), machine, llvm::CodeGenFileType::ObjectFile);
 }

@@ -11,15 +11,11 @@
 
 namespace tilewright::opencl {
 
-inline constexpr std::string_view kFormat = "opencl-c";
-
 // OpenCL C 1.2 with a kernel for each function, named like it. Float division and square root are
 // as exact as the device makes them.
 absl::StatusOr<std::string> EmitOpenCl(const std::vector<ir::Function>& kernels);
 
-// One text for all functions of the request; a function is as many calls as it has launches.
-// codegen.split_host_device.* | codegen.launch_limits.* | codegen.opencl.*; UNIMPLEMENTED
-// codegen.opencl.symbolic for a grid or a buffer of symbolic size.
+// codegen::GenerateC in this language.
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request);
 
 // Part of a record's key: the language. The driver's own compiler is part of the device's
