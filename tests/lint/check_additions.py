@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Checks what READMEs claim about adding an operator, a primitive, a pass or a device.
+"""Checks what READMEs claim about adding an operator, a primitive, a pass, a target or a device.
 
 - the tables of worked examples: every file is there and names the example, and each kind has as many
   files as the claim says
+- the toy, a target with a device that lives in the tests: every file of its folder is one of those of
+  an example, and no other code names it, so a target that needs one file more fails this check
 - the host's code names no kind of device that has a plug-in, but for the files of its example
 - every primitive of steps.def has its body in one source, declared in primitives.h: the row does
   the rest
@@ -16,9 +18,13 @@ import source_files
 
 CLAIMED = {
     "compiler/README.md": {"operator": 2, "primitive": 4, "pass": 5},
-    "compiler/targets/README.md": {"family": 4, "machine": 1, "intrinsic": 2},
+    "compiler/targets/README.md": {"family": 4, "kind": 4, "machine": 1, "intrinsic": 2},
     "deploy/runtime/README.md": {"device": 3},
 }
+# The folder and the name of the toy. Its files may be built and described elsewhere, never named in code.
+TOY, TOY_NAME = "tests/toy/", re.compile(r"(?<![A-Za-z])toy(?![A-Za-z])", re.I)
+TOY_STRANGERS = re.compile(r"(compiler|cost_model|deploy|device_agent|proto|tracker|tuner_server|vta)/.*"
+                           r"\.(cc|h|c|def|proto|py|sh|txt)$|tests/(?!lint/|toy/|CMakeLists).*\.(cc|h|c|def|txt)$")
 EXAMPLE = re.compile(r"^\| (\w+) \| `(\w+)` \| (.*) \|$", re.M)
 # What knows no device: agent and worker reach all of them through the table of plug-ins.
 DEVICE_CODE = re.compile(r"(device_agent/.*\.(cc|h|c)|device_agent/CMakeLists\.txt|deploy/.*\.cc|deploy/.*CMakeLists\.txt)$")
@@ -55,6 +61,27 @@ def check_strangers(report, root, known, name, files):
                 report.add("%s:%d" % (path, number), "names the device %s: what differs goes into its plug-in" % name)
 
 
+def examples_of(root, known):
+    """The files of all worked examples."""
+    return {path for readme in CLAIMED if readme in known
+            for kind, _, files in EXAMPLE.findall(source_files.read_text(readme, root)) if kind in CLAIMED[readme]
+            for path in re.findall(r"`([^`]+)`", files)}
+
+
+def check_toy(report, root, known):
+    """The toy is the files of its examples, and nothing else."""
+    examples = examples_of(root, known)
+    for path in known:
+        if path.startswith(TOY) and not path.endswith("README.md") and path not in examples:
+            report.add(path, "a file of the toy that no worked example counts: a target, an intrinsic or a device "
+                             "would need one more")
+        if not TOY_STRANGERS.match(path):
+            continue
+        for number, line in enumerate(source_files.read_text(path, root).splitlines(), 1):
+            if TOY_NAME.search(re.sub(r"(//|#(?!include)).*", "", line)):
+                report.add("%s:%d" % (path, number), "names the toy: a target would need this file, too")
+
+
 def check_owner(report, root, known, folder, name, declared_in):
     """`name` is declared in that header and defined in one source of the folder."""
     defined = re.compile(r"^[\w:<>]+ %s\(" % name, re.M)
@@ -86,6 +113,7 @@ def check(root):
     for readme in CLAIMED:
         if readme in known:  # a small tree of a test has no compiler
             check_examples(report, root, known, readme)
+    check_toy(report, root, known)
     if "compiler/README.md" in known:
         check_tables(report, root, known)
     return report.finish("%d files" % len(known))

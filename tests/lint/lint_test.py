@@ -212,17 +212,40 @@ T Max(
         self.expect_finding("check_additions.py", "o.cc: expected relu")
 
     def test_a_device_whose_name_is_elsewhere(self):
-        self.put("deploy/runtime/README.md", "| device | `toy` | `d/toy.c`, `d/CMakeLists.txt`, `d/suite.cc` |\n")
-        for path in ("d/toy.c", "d/CMakeLists.txt", "d/suite.cc"):
-            self.put(path, "toy\n")
-        self.put("device_agent/agent.cc", "int toys;  // as a toy has\n")
+        self.put("deploy/runtime/README.md", "| device | `abacus` | `d/abacus.c`, `d/CMakeLists.txt`, `d/suite.cc` |\n")
+        for path in ("d/abacus.c", "d/CMakeLists.txt", "d/suite.cc"):
+            self.put(path, "abacus\n")
+        self.put("device_agent/agent.cc", "int abacuses;  // as an abacus has\n")
         code, output = self.run_check("check_additions.py")
         self.assertEqual(code, 0, output)
-        self.put("device_agent/agent.cc", 'if (kind == "toy") {\n')
-        self.expect_finding("check_additions.py", "device_agent/agent.cc:1", "names the device toy")
+        self.put("device_agent/agent.cc", 'if (kind == "abacus") {\n')
+        self.expect_finding("check_additions.py", "device_agent/agent.cc:1", "names the device abacus")
         os.remove(os.path.join(self.root, "device_agent/agent.cc"))
-        self.put("deploy/runtime/README.md", "| device | `toy` | `d/toy.c`, `d/CMakeLists.txt` |\n")
+        self.put("deploy/runtime/README.md", "| device | `abacus` | `d/abacus.c`, `d/CMakeLists.txt` |\n")
         self.expect_finding("check_additions.py", "device: expected 3 files, found 2")
+
+    def test_a_target_that_takes_one_file_more(self):
+        toy = ["tests/toy/%s" % name for name in ("rows.def", "CMakeLists.txt", "machines.cc", "codegen.cc", "extra.h")]
+        row = "| %s | `toy` | %s |\n"
+        files = lambda *paths: ", ".join("`%s`" % path for path in paths)
+        rows = (row % ("kind", files(*toy[:4])) + row % ("family", files(*toy[:4])) + row % ("machine", files(toy[2])) +
+                row % ("intrinsic", files(*toy[2:4])))
+        self.put("compiler/targets/README.md", rows)
+        for path in toy[:4]:
+            self.put(path, "toy\n")
+        self.put("compiler/op/op.cc", "int toys;  // as a toy has\n")
+        code, output = self.run_check("check_additions.py")
+        self.assertEqual(code, 0, output)
+        self.put(toy[4], "toy\n")
+        self.expect_finding("check_additions.py", "tests/toy/extra.h: a file of the toy that no worked example counts")
+        self.put("compiler/targets/README.md", rows.replace(files(*toy[:4]), files(*toy), 1))
+        self.expect_finding("check_additions.py", "kind: expected 4 files, found 5")
+        os.remove(os.path.join(self.root, toy[4]))
+        self.put("compiler/targets/README.md", rows)
+        for path in ("compiler/op/op.cc", "tuner_server/log/log.cc", "tests/unit/CMakeLists.txt"):
+            self.put(path, 'kinds = {"cpu", "toy"}\n')
+            self.expect_finding("check_additions.py", "%s:1: names the toy" % path)
+            os.remove(os.path.join(self.root, path))
 
     def test_unregistered_source(self):
         self.put("compiler/op/op.cc", '#include "compiler/op/op.h"\n')

@@ -1,0 +1,17 @@
+// One machine: groups of a single thread, which needs no barriers.
+#include "compiler/targets/kind_table.h"
+
+namespace tilewright::toy {
+namespace {
+
+constexpr target::Machine kToyMachines[] = {
+    {.features = "dots",
+     .launch =
+         {.group_threads = 1, .shared_bytes = 16 << 10, .usual_threads = 1, .thread_sums = 16}},
+};
+
+}  // namespace
+
+constinit const target::Family kFamily = {.machines = kToyMachines};
+
+}  // namespace tilewright::toy
