@@ -13,6 +13,7 @@
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/verify.h"
 #include "compiler/schedule/schedule.h"
+#include "compiler/targets/backend.h"
 #include "compiler/targets/vta/vta_tokens.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/file.h"
@@ -37,9 +38,26 @@ ir::Function Parsed(const std::string& text) {
   return *f;
 }
 
+// What the driver and the compiler will know of the accelerator, once it has a driver.
+constexpr targets::Backend kVta = {.pipeline = transform::VtaPipeline,
+                                   .generate = Generate,
+                                   .toolchain = [] { return std::string("vta"); },
+                                   .alignment = 256,
+                                   .on_device = true};
+
+// The program of a function, read from the artifact's bytes.
+absl::StatusOr<Program> Generated(const ir::Function& f) {
+  const target::Target target{.kind = "vta"};
+  const std::vector<ir::Function> functions = {f};
+  TW_ASSIGN(const codegen::Artifact artifact, kVta.generate({functions, target, {}}));
+  TW_ASSIGN(std::vector<Program> programs, ParseCode(artifact.bytes));
+  EXPECT_EQ(programs.size(), 1u);
+  return programs.at(0);
+}
+
 // Fills the parameters with seeded data, runs the stream under many orders of the modules and
 // compares every output with the interpreter's of `base`.
-void ExpectRuns(const ir::Function& base, const VtaProgram& program) {
+void ExpectRuns(const ir::Function& base, const Program& program) {
   auto words = program.Encoded();
   ASSERT_TRUE(words.ok()) << words.status();
   auto image = program.Image();
@@ -115,7 +133,7 @@ fn gemm(A: i8[6,3,16] input, W: i8[4,3,16,16] constant, Y: i8[6,4,16] output) st
 
 TEST(VtaCodegenTest, MatrixProductOfTwoThreads) {
   ir::Function f = Parsed(kTwoThreads);
-  auto program = GenerateVta(f);
+  auto program = Generated(f);
   ASSERT_TRUE(program.ok()) << program.status();
   EXPECT_TRUE(MatchesGolden("codegen/vta_two_threads.txt", program->Listing()));
   ExpectRuns(f, *program);
@@ -150,9 +168,9 @@ TEST(VtaCodegenTest, ScheduledMatrixProduct) {
   ASSERT_TRUE(same.ok()) << same;
   transform::PassContext ctx;
   ctx.verify_each = true;
-  auto lowered = transform::RunPipeline(golden.scheduled, transform::VtaPipeline(), ctx);
+  auto lowered = transform::RunPipeline(golden.scheduled, kVta.pipeline(), ctx);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
-  auto program = GenerateVta(*lowered);
+  auto program = Generated(*lowered);
   ASSERT_TRUE(program.ok()) << program.status() << "\n" << ir::Print(*lowered);
   EXPECT_TRUE(MatchesGolden("codegen/vta_gemm.txt", program->Listing())) << ir::Print(*lowered);
   ExpectRuns(golden.program, *program);
@@ -160,7 +178,7 @@ TEST(VtaCodegenTest, ScheduledMatrixProduct) {
 
 // Without any one flag the stream is wrong, and the check knows.
 TEST(VtaCodegenTest, EveryFlagIsNeeded) {
-  auto program = GenerateVta(Parsed(kTwoThreads));
+  auto program = Generated(Parsed(kTwoThreads));
   ASSERT_TRUE(program.ok()) << program.status();
   auto image = program->Image();
   ASSERT_TRUE(image.ok());
@@ -183,7 +201,7 @@ TEST(VtaCodegenTest, EveryFlagIsNeeded) {
 
 // The threads overlap: the second thread's loads wait for nothing that the first one computes.
 TEST(VtaCodegenTest, LoadsRunAhead) {
-  auto program = GenerateVta(Parsed(kTwoThreads));
+  auto program = Generated(Parsed(kTwoThreads));
   ASSERT_TRUE(program.ok());
   int waits = 0, loads = 0;
   for (const vta::Instruction& i : program->stream) {
@@ -214,7 +232,7 @@ fn residual(A: i32[5,16] input, B: i32[5,16] input, Y: i8[5,16] output) stage=lo
       Y[y + x,l] = i8(R[x,l]); } } }
   } } } }
 })");
-  auto program = GenerateVta(f);
+  auto program = Generated(f);
   ASSERT_TRUE(program.ok()) << program.status();
   ExpectRuns(f, *program);
 }
@@ -247,9 +265,44 @@ TEST(VtaCodegenTest, Refusals) {
   for (const Case& c : cases) {
     auto f = ir::ParseFunction(c.text);
     ASSERT_TRUE(f.ok()) << f.status() << c.text;
-    auto program = GenerateVta(*f);
+    auto program = Generated(*f);
     EXPECT_EQ(support::Slug(program.status()), c.slug) << program.status();
   }
+}
+
+// As every generator does: format, bytes, a program of calls for each function, and its text where
+// the request wants it.
+TEST(VtaCodegenTest, AnArtifactHasACallForEachFunction) {
+  std::vector<ir::Function> functions = {Parsed(kTwoThreads), Parsed(kTwoThreads)};
+  functions[1].name = "again";
+  const target::Target target{.kind = "vta"};
+  codegen::CodegenOptions options;
+  options.dump_dir = testing::TempDir() + "/vta_artifact";
+  auto artifact = kVta.generate({functions, target, options});
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  EXPECT_EQ(artifact->format, kCodeFormat);
+  EXPECT_TRUE(artifact->required_features.empty());
+  ASSERT_EQ(artifact->programs.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const codegen::Program& program = artifact->programs[i];
+    ASSERT_EQ(program.calls.size(), 1u);
+    EXPECT_EQ(program.calls[0].symbol, "tw_kernel_" + functions[i].name);
+    EXPECT_EQ(program.calls[0].grid, (std::array<int64_t, 3>{}));  // it holds all its loops
+    EXPECT_EQ(program.calls[0].group, (std::array<int64_t, 3>{}));
+    EXPECT_EQ(program.calls[0].buffers, (std::vector<int>{0, 1, 2}));
+    EXPECT_EQ(program.calls[0].num_outputs, 1);
+    EXPECT_TRUE(program.temporaries.empty());
+  }
+  auto programs = ParseCode(artifact->bytes);
+  ASSERT_TRUE(programs.ok()) << programs.status();
+  ASSERT_EQ(programs->size(), 2u);
+  EXPECT_EQ((*programs)[0].name, "gemm");
+  EXPECT_EQ((*programs)[1].name, "again");
+  EXPECT_EQ((*programs)[0].stream, (*programs)[1].stream);
+  auto text = support::ReadFile(options.dump_dir + "/gemm.vta", 1 << 20);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(*text, (*programs)[0].Listing() + (*programs)[1].Listing());
+  EXPECT_EQ(support::Slug(kVta.generate({{}, target, {}}).status()), "codegen.function.none");
 }
 
 // A load of what the same stream stored would need modules that are no neighbours to wait.

@@ -9,6 +9,7 @@
 
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
+#include "vta/isa/code_object.h"
 #include "vta/isa/isa.h"
 #include "vta/sim/functional_sim.h"
 #include "vta/sim/token_check.h"
@@ -253,6 +254,55 @@ TEST(VtaSimTest, WrongStreamsAreNamed) {
     EXPECT_TRUE(c.sim[0] == '\0' ? wrong : shown);
     if (c.tokens[0] == '-') continue;
     EXPECT_EQ(support::Slug(CheckTokens(Encoded(p.stream), p.dram)), c.tokens);
+  }
+}
+
+Program OneProgram() {
+  Program program;
+  program.name = "kernel";
+  program.stream = OneProduct().stream;
+  program.uops = {{.dst = 1, .src = 2, .wgt = 3}, {}};
+  program.params = {{"A", 0, 48}, {"", 256, 256}};
+  program.uop_offset = 512;
+  program.image_bytes = 520;
+  return program;
+}
+
+TEST(VtaCodeObjectTest, ProgramsSurviveTheirBytes) {
+  Program other = OneProgram();
+  other.name = "other";
+  other.uops.clear();
+  other.image_bytes = other.uop_offset;
+  const std::vector<Program> programs = {OneProgram(), Program{}, other};
+  auto bytes = SerializeCode(programs);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  auto read = ParseCode(*bytes);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, programs);
+  EXPECT_TRUE(ParseCode(*SerializeCode({}))->empty());
+  Program wide = OneProgram();
+  wide.uops[0].dst = 1 << 20;
+  EXPECT_EQ(support::Slug(SerializeCode({&wide, 1}).status()), "vta.isa.field");
+}
+
+TEST(VtaCodeObjectTest, DamagedBytesAreRefused) {
+  const Program program = OneProgram();
+  const std::string bytes = *SerializeCode({&program, 1});
+  for (size_t n = 0; n < bytes.size(); ++n)
+    EXPECT_EQ(support::Slug(ParseCode(bytes.substr(0, n)).status()), "vta.code.format") << n;
+  EXPECT_EQ(support::Slug(ParseCode(bytes + "x").status()), "vta.code.format");
+  Program outside = program;
+  outside.params[1].bytes = 257;
+  EXPECT_EQ(support::Slug(ParseCode(*SerializeCode({&outside, 1})).status()), "vta.code.format");
+  // Whatever the bytes say, nothing is read outside of them, and what is read fits its image.
+  support::Rng rng(1);
+  for (int round = 0; round < 2000; ++round) {
+    std::string damaged = bytes;
+    for (int i = 0; i < 3; ++i)
+      damaged[rng.Uniform(damaged.size())] = static_cast<char>(rng.Uniform(256));
+    auto read = ParseCode(damaged);
+    if (!read.ok()) continue;
+    for (const Program& p : *read) EXPECT_TRUE(p.image_bytes > (1 << 20) || p.Image().ok());
   }
 }
 

@@ -1,9 +1,8 @@
 #include "compiler/targets/vta/vta_codegen.h"
 
-#include <cstring>
-
 #include "compiler/ir/numeric.h"
 #include "compiler/targets/vta/vta_emitter.h"
+#include "deploy/support/clock.h"
 
 namespace tilewright::vta {
 
@@ -203,7 +202,7 @@ absl::Status VtaEmitter::EmitNest(const std::vector<Stmt>& loops, const Stmt& ne
   return absl::OkStatus();
 }
 
-absl::StatusOr<VtaProgram> VtaEmitter::Run() {
+absl::StatusOr<Program> VtaEmitter::Run() {
   if (function_.stage != ir::Stage::kLoops) {
     return support::InvalidArgument("codegen.vta.stage",
                                     StrCat(function_.name, ": expected stage loops"));
@@ -222,6 +221,7 @@ absl::StatusOr<VtaProgram> VtaEmitter::Run() {
     return support::ResourceExhausted(
         "codegen.vta.memory", StrCat("expected at most ", capacity, " micro-ops, found ", uops));
   }
+  program_.name = function_.name;
   program_.image_bytes = program_.uop_offset + uops * 4;
   if (uops > 0) {
     // On the same module as everything that uses them, so in order with it.
@@ -235,45 +235,28 @@ absl::StatusOr<VtaProgram> VtaEmitter::Run() {
   events_.push_back({vta::Instruction{.op = vta::Opcode::kFinish}, {}});
   TW_TRY(DeriveVtaTokens(&events_));
   for (const VtaEvent& e : events_) program_.stream.push_back(e.instruction);
-  TW_TRY(program_.Encoded().status());
   return std::move(program_);
 }
 
-std::string VtaProgram::Listing() const {
-  std::string text;
-  for (const Param& p : params) {
-    text += StrCat("# ", p.name, ": bytes ", p.offset, " to ", p.offset + p.bytes, "\n");
+absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
+  if (request.functions.empty())
+    return support::InvalidArgument("codegen.function.none", "expected at least one function");
+  support::SystemClock clock;
+  const int64_t start_ns = clock.NowNs();
+  codegen::Artifact artifact;
+  artifact.format = kCodeFormat;
+  std::vector<Program> programs;
+  std::string listing;
+  for (const ir::Function& f : request.functions) {
+    TW_ASSIGN(Program program, VtaEmitter(f).Run());
+    listing += program.Listing();
+    programs.push_back(std::move(program));
+    artifact.programs.push_back(codegen::WholeFunction(f, /*workspace_bytes=*/0));
   }
-  text += StrCat("# micro-ops: bytes ", uop_offset, " to ", image_bytes, "\n");
-  for (size_t i = 0; i < stream.size(); ++i) {
-    text += StrCat(i, ": ", vta::Disassemble(stream[i]), "\n");
-  }
-  for (size_t i = 0; i < uops.size(); ++i) {
-    text +=
-        StrCat("uop ", i, ": dst=", uops[i].dst, " src=", uops[i].src, " wgt=", uops[i].wgt, "\n");
-  }
-  return text;
+  TW_ASSIGN(artifact.bytes, SerializeCode(programs));
+  TW_TRY(codegen::WriteDump(request.options, request.functions[0].name, ".vta", listing));
+  artifact.codegen_seconds = static_cast<double>(clock.NowNs() - start_ns) * 1e-9;
+  return artifact;
 }
-
-absl::StatusOr<std::vector<vta::Word128>> VtaProgram::Encoded() const {
-  std::vector<vta::Word128> words;
-  for (size_t i = 0; i < stream.size(); ++i) {
-    auto word = vta::Encode(stream[i]);
-    if (!word.ok()) return support::WithContext(word.status(), StrCat("instruction ", i));
-    words.push_back(*word);
-  }
-  return words;
-}
-
-absl::StatusOr<std::vector<uint8_t>> VtaProgram::Image() const {
-  std::vector<uint8_t> image(static_cast<size_t>(image_bytes), 0);
-  for (size_t i = 0; i < uops.size(); ++i) {
-    TW_ASSIGN(uint32_t word, vta::EncodeUop(uops[i]));
-    std::memcpy(image.data() + uop_offset + 4 * static_cast<int64_t>(i), &word, sizeof word);
-  }
-  return image;
-}
-
-absl::StatusOr<VtaProgram> GenerateVta(const ir::Function& f) { return VtaEmitter(f).Run(); }
 
 }  // namespace tilewright::vta

@@ -44,7 +44,7 @@ class VtaEmitter {
  public:
   explicit VtaEmitter(const ir::Function& f) : function_(f) {}
 
-  absl::StatusOr<VtaProgram> Run();
+  absl::StatusOr<Program> Run();
 
  private:
   // Constant expressions over the loops that are being written out.
@@ -81,7 +81,7 @@ class VtaEmitter {
   int64_t UopsAt(const std::vector<vta::MicroOp>& wanted);
 
   const ir::Function& function_;
-  VtaProgram program_;
+  Program program_;
   std::vector<VtaEvent> events_;
   std::unordered_map<const ir::ExprNode*, int64_t> values_;
   std::unordered_map<const ir::BufferNode*, VtaPlace> places_;

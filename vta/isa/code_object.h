@@ -1,0 +1,49 @@
+// Code objects of the accelerator: what the compiler writes and a driver runs. One holds a program
+// for each kernel: its instructions, its micro-ops, and where in DRAM its parameters are. Values
+// and pure functions; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "vta/isa/isa.h"
+
+namespace tilewright::vta {
+
+// Of artifacts and manifests.
+inline constexpr std::string_view kCodeFormat = "vta-stream";
+
+struct Program {
+  struct Param {
+    std::string name;
+    int64_t offset = 0, bytes = 0;  // in the image
+    bool operator==(const Param&) const = default;
+  };
+  std::string name;
+  std::vector<Instruction> stream;
+  std::vector<MicroOp> uops;
+  std::vector<Param> params;  // in the order of the kernel's parameters, row-major
+  int64_t uop_offset = 0;
+  int64_t image_bytes = 0;
+
+  bool operator==(const Program&) const = default;
+
+  // One instruction a line, micro-ops below.
+  std::string Listing() const;
+  absl::StatusOr<std::vector<Word128>> Encoded() const;
+  // A DRAM image with the micro-ops in place and everything else 0.
+  absl::StatusOr<std::vector<uint8_t>> Image() const;
+};
+
+// vta.isa.field for an instruction or a micro-op that cannot be encoded.
+absl::StatusOr<std::string> SerializeCode(std::span<const Program> programs);
+
+// Reads what SerializeCode wrote. DATA_LOSS vta.code.format for bytes that are no code object, or
+// places outside of the image; vta.isa.* for instructions that mean nothing.
+absl::StatusOr<std::vector<Program>> ParseCode(std::string_view bytes);
+
+}  // namespace tilewright::vta
