@@ -134,6 +134,34 @@ TEST_P(TuningLogTest, ABadLineImportsNothing) {
   }
 }
 
+// Records of one class are compared, so one in another unit would be the best of them for ever.
+TEST_P(TuningLogTest, ARecordInAnotherUnitThanThatOfItsClassIsRefused) {
+  AddJobWithTrials("j1");
+  AddMixedResults(log_.get(), "j1");
+  const std::string good = ExportAll(log_.get(), {});
+  const std::string unit = R"("value_kind":"wall_ns")";
+  const size_t last = good.rfind(unit);  // of the one record that is valid
+  const auto with_unit = [&](const std::string& text) {
+    return std::string(good).replace(last, unit.size(), R"("value_kind":")" + text + "\"");
+  };
+  const std::unique_ptr<TuningLog> copy = Value(OpenSqliteLog(dir_.File("copy.db")));
+  for (const char* other : {"virtual_cycles", "device_ns", "parsecs"}) {
+    const absl::Status status = ImportLog(copy.get(), with_unit(other)).status();
+    EXPECT_EQ(Slug(status), "log.import.bad_line") << other;
+    EXPECT_THAT(StatusText(status), HasSubstr("line 3: field value_kind: expected wall_ns, the "
+                                              "unit of device class"));
+    EXPECT_THAT(StatusText(status), HasSubstr(other));
+    EXPECT_TRUE(Value(copy->ListJobs({})).empty());
+  }
+  // A record that does not count may say what it likes: a log keeps those, too.
+  std::string invalid = good;
+  invalid.replace(invalid.find(unit), unit.size(), R"("value_kind":"virtual_cycles")");
+  EXPECT_EQ(Value(ImportLog(copy.get(), invalid)).new_records, 3);
+  // Devices of old versions said no unit.
+  const std::unique_ptr<TuningLog> old = Value(OpenSqliteLog(dir_.File("old.db")));
+  EXPECT_EQ(Value(ImportLog(old.get(), with_unit("unspecified"))).new_records, 3);
+}
+
 TEST_P(TuningLogTest, StatsAddUpWhatTheLogSays) {
   AddJobWithTrials("j1");
   NewBatch defaults;

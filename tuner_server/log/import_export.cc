@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "deploy/support/measure_units.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/log/import_conflicts.h"
 #include "tuner_server/log/json_fields.h"
@@ -219,10 +220,24 @@ absl::Status ExportDrafts(TuningLog* log, const ExportOptions& options, LineSink
   }
 }
 
+// What is wrong with the unit of a record; empty if nothing is. Records of one class are compared,
+// so one that counts is in the unit of its class. Old devices say no unit: they have clocks.
+std::string UnitProblem(const RecordRow& record) {
+  const support::MeasureUnit& wanted = support::UnitOfClass(record.key.device_class);
+  const std::string& found = record.value_kind;
+  const bool unsaid = found.empty() || found == "unspecified";
+  if (!record.usable() || found == wanted.name) return "";
+  if (unsaid && wanted.name == support::MeasureUnits()[0].name) return "";
+  return support::StrCat("value_kind: expected ", wanted.name, ", the unit of device class ",
+                         support::Quote(record.key.device_class, 100), ", found ",
+                         support::Quote(found, 40));
+}
+
 // Gathers the rows that lines tell of; each job, task, trial and batch once.
 class Gatherer {
  public:
-  // The name of a field that does not fit; empty when the line is fine.
+  // The name of a field that does not fit, and what is wrong if that is not plain; empty when the
+  // line is fine.
   std::string AddRecord(const Json& line) {
     RecordRow record;
     JsonReader get(line);
@@ -236,6 +251,7 @@ class Gatherer {
     if (!get_device.bad_field().empty()) return "device." + get_device.bad_field();
     if (record.measurement_id.empty()) return "measurement_id";
     if (record.job.empty() || record.task.empty() || record.trial <= 0) return "job, task, trial";
+    if (std::string problem = UnitProblem(record); !problem.empty()) return problem;
 
     JobRow job = NewJob(record.job);
     job.toolchain = record.key.toolchain;

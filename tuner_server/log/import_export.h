@@ -63,7 +63,8 @@ struct ImportOptions {
 
 // Adds the rows that ExportLog wrote. Skips known rows, so importing twice is harmless. Skips and
 // counts rows that contradict the log. After invalid_argument log.import.bad_line (with the line's
-// number) nothing is added.
+// number) nothing is added. A valid record in another unit than that of its device class makes its
+// line a bad one.
 absl::StatusOr<ImportReport> ImportLog(TuningLog* log, std::string_view text,
                                        const ImportOptions& options = {});
 
