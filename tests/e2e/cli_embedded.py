@@ -22,6 +22,20 @@ from cli_case import FAILED, MISMATCH, OK, UNAVAILABLE  # noqa: E402
 TRIALS = 24
 
 
+def fastest_program(usable):
+    """The record of the program whose time is the shortest: the median of its records, the slower one of two that differ
+    by more than noise."""
+    programs = {}
+    for line in sorted(usable, key=lambda line: line["median"]):
+        programs.setdefault(line["program_hash"], []).append(line)
+    middles = []
+    for lines in programs.values():
+        faster, slower = lines[(len(lines) - 1) // 2], lines[len(lines) // 2]
+        noise = min(max(faster["ci_rel"] + slower["ci_rel"], 0.01), 0.1)
+        middles.append(slower if faster["median"] < slower["median"] * (1 - noise) else faster)
+    return min(middles, key=lambda line: line["median"])
+
+
 class Embedded(cli_case.Case):
     def setUp(self):
         super().setUp()
@@ -152,13 +166,14 @@ class Embedded(cli_case.Case):
         lines = [json.loads(line) for line in self.good("log", "export", "--log", "tuner.db").splitlines()]
         ids = [line["measurement_id"] for line in lines]
         self.assertEqual(len(ids), len(set(ids)))
-        self.assertEqual(len({line["trial"] for line in lines if line["accepted"]}), TRIALS)
+        self.assertEqual(len({line["trial"] for line in lines if line["accepted"] and line["generated_by"] != "final"}),
+                         TRIALS)
         best = json.loads(self.good("log", "best", "--log", "tuner.db", "-o", "json"))
         self.assertEqual(len(best), 1)
         usable = [line for line in lines if line["accepted"] and line["valid"] and line["outcome"] == "OK"]
-        fastest = min(usable, key=lambda line: line["median"])
         self.assertIn(best[0]["measurement_id"], [line["measurement_id"] for line in usable])
-        self.assertEqual(best[0]["median"], fastest["median"])
+        self.assertEqual(best[0]["median"], min(line["median"] for line in usable))
+        fastest = fastest_program(usable)
         compiled = json.loads(self.good("compile", "m.onnx", "--target", "native,threads=1", "--log",
                                         "tuner.db", "--require-tuned", "100", "-o", "c.tw",
                                         "--format", "json"))

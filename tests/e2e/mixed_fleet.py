@@ -39,7 +39,8 @@ def no_record_crosses_classes():
             ended = fleet.wait_job(job)
             assert ended["state"] == "SUCCEEDED", ended
             records = fleet.export(job=job)
-            assert len({r["trial"] for r in records}) == TRIALS, records  # a noisy one is measured again
+            searched = {r["trial"] for r in records if r["generated_by"] != "final"}
+            assert len(searched) == TRIALS, records  # a noisy one has several records
             assert {r["outcome"] for r in records} <= {"OK", "EARLY_STOPPED"}, records
             assert {r["device"]["name"].rsplit("-", 1)[-1] for r in records} == {name}, records
             assert {r["value_kind"] for r in records if r["outcome"] == "OK"} == {UNITS[name]}, records

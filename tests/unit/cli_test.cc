@@ -593,8 +593,7 @@ TEST(CliScheduleChoice, TheDefaultStaysUnlessBeatenBeyondNoise) {
   }
 }
 
-// A program that was measured in turns has the lower median of that, not its lucky first time; one
-// final alone says little more.
+// By the rule of jobs (schedule_rule_test): a second measurement that differs counts.
 TEST(CliScheduleChoice, FinalsCountMoreThanTheFastestRecord) {
   const auto final_of = [](int64_t number, double median) {
     RecordSpec spec{"a", "x", median};
@@ -607,20 +606,22 @@ TEST(CliScheduleChoice, FinalsCountMoreThanTheFastestRecord) {
     TW_CHECK(choice.ok()) << choice.status();
     return choice->by_task.at("hash-a");
   };
-  std::vector<RecordSpec> specs = {{"a", "x", 99}, {"a", "x", 100}};
+  std::vector<RecordSpec> specs = {{"a", "x", 50}, {"a", "x", 100}};
   EXPECT_EQ(choose(specs).program_hash, "hash 1");
-  specs.push_back(final_of(1, 104));
-  specs.push_back(final_of(2, 101));
-  EXPECT_EQ(choose(specs).program_hash, "hash 1");
-  specs.push_back(final_of(2, 102));
-  specs.push_back(final_of(1, 105));
+  specs.push_back(final_of(1, 200));  // far from the fastest record, and heard all the same
   EXPECT_EQ(choose(specs).program_hash, "hash 2");
-  EXPECT_EQ(choose(specs).median_ns, 101);
+  specs.push_back(final_of(2, 101));
+  EXPECT_EQ(choose(specs).program_hash, "hash 2");
+  EXPECT_EQ(choose(specs).median_ns, 100);
+  RecordSpec wrong = final_of(2, 1);
+  wrong.outcome = log::Outcome::kWrongResult;
+  specs.push_back(wrong);
+  EXPECT_EQ(choose(specs).program_hash, "hash 1");
   specs.push_back({"a", "x", 90});  // of a later job
-  EXPECT_EQ(choose(specs).program_hash, "hash 7");
+  EXPECT_EQ(choose(specs).program_hash, "hash 6");
   RecordSpec by_default{"a", "x", 90.5, 2, "llvm-19", log::Outcome::kOk, true};
   specs.push_back(by_default);
-  EXPECT_EQ(choose(specs).program_hash, "hash 8") << "not beaten beyond noise";
+  EXPECT_EQ(choose(specs).program_hash, "hash 7") << "not beaten beyond noise";
 }
 
 TEST(CliScheduleChoice, OtherThreadsAndToolchainsNeverCount) {

@@ -617,8 +617,9 @@ v1::MeasurementResult JobWorld::Measure(Item* item) {
   result.set_value_kind(v1::ValueKind(support::UnitOfClass(device_class).kind));
   const std::string hex = Value(daemon::DigestToHex(item->item.work().artifact()));
   const std::string module = Value(blobs_->Get(hex));
-  const double time = TimeOf(module.substr(module.find('|') + 1));
-  result.set_outcome(v1::OK);
+  const std::string steps = module.substr(module.find('|') + 1);
+  const double time = TimeOf(steps);
+  result.set_outcome(wrong_when && wrong_when(steps) ? v1::WRONG_RESULT : v1::OK);
   result.set_valid(!invalid_when || !invalid_when(module));
   if (!result.valid()) result.add_invalid_reasons("measure.baseline.drift");
   result.set_median(time);

@@ -116,7 +116,8 @@ class JobWorld {
   int64_t extent = 0;  // of all tasks' tensors: other tasks of the same kinds; 0: the usual ones
   std::vector<std::vector<v1::RelativeProgram>> relatives_told;  // to each child
   std::vector<std::string> told;  // measurements, to the last child, in that order
-  std::function<double(const std::string& steps)> time_of;  // instead of the built-in times
+  std::function<double(const std::string& steps)> time_of;   // instead of the built-in times
+  std::function<bool(const std::string& steps)> wrong_when;  // gives wrong results
   // Measurements of modules (text of the task|steps) of which this says true are never valid.
   std::function<bool(const std::string& module)> invalid_when;
 

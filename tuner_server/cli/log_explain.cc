@@ -9,6 +9,7 @@
 #include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/schedule_choice.h"
 #include "tuner_server/cli/server_client.h"
+#include "tuner_server/log/schedule_rule.h"
 
 namespace tilewright::cli {
 namespace {
@@ -18,6 +19,7 @@ using support::StrCat;
 
 // What was tried for the task in its job.
 struct Tried {
+  int64_t finals = 0;  // winners measured again; the others are without them
   int64_t trials = 0;
   int64_t batches = 0;
   int64_t considered = 0;                      // candidates that were ranked for it
@@ -45,6 +47,10 @@ absl::StatusOr<Tried> CountTried(log::TuningLog* log, const log::TaskRow& task) 
     TW_ASSIGN(const std::vector<log::TrialRow> page, log->ListTrials(query));
     if (page.empty()) break;
     for (const log::TrialRow& trial : page) {
+      if (trial.generated_by == log::kFinal) {
+        ++tried.finals;
+        continue;
+      }
       ++tried.trials;
       ++tried.by_proposer[trial.proposed_by];
       ++tried.by_rule[trial.generated_by];
@@ -74,6 +80,11 @@ std::string RuleText(const Explanation& e) {
   const Measured& fastest = e.usable.front();
   if (!e.chosen.trial.is_default) {
     if (e.default_median <= 0) return "the fastest; the default schedule has no usable record";
+    if (fastest.trial.program_hash != e.chosen.trial.program_hash) {
+      return StrCat("the fastest that further measurements confirm; they do not confirm ",
+                    fastest.record.measurement_id, ", ",
+                    ValueText(fastest.record.median, fastest.record.value_kind));
+    }
     return "the fastest, faster than the default schedule beyond what both measurements can be off";
   }
   if (fastest.trial.is_default) return "the default schedule is the fastest of all";
@@ -102,6 +113,10 @@ absl::StatusOr<Explanation> Explain(log::TuningLog* log, const LogExplainOptions
   if (chosen != choice.by_task.end()) {
     TW_ASSIGN(e.chosen.record, log->GetRecord(chosen->second.measurement_id));
     TW_ASSIGN(e.chosen.trial, log->GetTrial(e.chosen.record.job, e.chosen.record.trial));
+    for (const Measured& one : all) {  // who proposed it, if its time is from a final
+      if (e.chosen.trial.generated_by != log::kFinal) break;
+      if (one.trial.program_hash == e.chosen.trial.program_hash) e.chosen.trial = one.trial;
+    }
   } else {
     e.chosen.trial.steps = e.task.default_steps;
     e.chosen.trial.is_default = true;
@@ -157,6 +172,7 @@ json ExplanationJson(const Explanation& e, int runner_ups) {
               {"chosen", MeasuredJson(e.chosen)},
               {"tried",
                {{"trials", e.tried.trials},
+                {"finals", e.tried.finals},
                 {"batches", e.tried.batches},
                 {"considered", e.tried.considered},
                 {"by_outcome", e.tried.by_outcome},
@@ -223,7 +239,8 @@ void PrintExplanation(const Explanation& e, int runner_ups) {
   }
   text += StrCat("\ntried     ", e.tried.trials, " trials in ", e.tried.batches, " batches, of ",
                  e.tried.considered,
-                 " candidates ranked\n          outcomes: ", CountsText(e.tried.by_outcome),
+                 " candidates ranked\n          winners measured again: ", e.tried.finals,
+                 "\n          outcomes: ", CountsText(e.tried.by_outcome),
                  "\n          proposed by: ", CountsText(e.tried.by_proposer),
                  "\n          made by: ", CountsText(e.tried.by_rule));
   if (!e.other_classes.empty()) {

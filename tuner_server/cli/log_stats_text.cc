@@ -81,8 +81,9 @@ std::string StatsText(const log::JobStats& stats) {
   std::string text =
       StrCat("job       ", stats.job.id, " (", log::JobStateName(stats.job.state), ")\ntarget    ",
              stats.job.target, "\ntrials    ", stats.counts.ended, " ended of ",
-             stats.counts.proposed, ": ", OutcomesText(stats.counts.by_outcome), "\nrecords   ",
-             stats.records, ", ", stats.invalid_records, " of them invalid\n");
+             stats.counts.proposed, ": ", OutcomesText(stats.counts.by_outcome),
+             stats.counts.finals > 0 ? StrCat("; ", stats.counts.finals, " winners again") : "",
+             "\nrecords   ", stats.records, ", ", stats.invalid_records, " of them invalid\n");
   if (stats.batches > 0) {
     text += StrCat("search    ", stats.batches, " batches, ", stats.considered, " drafts ranked");
     const double busy = stats.time.search_s + stats.time.features_s + stats.time.model_s;
@@ -165,6 +166,7 @@ nlohmann::json StatsJson(const log::JobStats& stats, const std::vector<PickQuali
                         {"elapsed_s", stats.job.elapsed_s},
                         {"trials_proposed", stats.counts.proposed},
                         {"trials_ended", stats.counts.ended},
+                        {"finals", stats.counts.finals},
                         {"records", stats.records},
                         {"invalid_records", stats.invalid_records},
                         {"batches", stats.batches},

@@ -21,6 +21,7 @@ constexpr int64_t kPageRows = 500;
 constexpr int64_t kMinEtaTrials = 8;
 constexpr int64_t kFirstRetryMs = 200;
 constexpr int64_t kMaxRetryMs = 5'000;
+constexpr double kFinalsShare = 0.05;  // of a limited time, for finals
 
 }  // namespace
 
@@ -87,14 +88,10 @@ absl::Status JobCore::LoadTrials() {
 }
 
 absl::Status JobCore::LoadTrial(const log::TrialRow& trial, std::vector<EndedTrial>* ended) {
-  ++proposed_;
   TaskState* task = FindTask(trial.task);
   TW_CHECK(task != nullptr) << job_.id << " has a trial of the unknown task " << trial.task;
-  ++task->view.proposed;
-  task->hashes.insert(trial.program_hash);
-  task->has_default = task->has_default || trial.is_default;
-  task->finals = task->finals || trial.generated_by == log::kFinal;
-  if (!trial.artifact_sha256.empty()) ++built_;
+  CountProposed(trial, task);
+  if (!trial.artifact_sha256.empty()) CountBuilt(trial);
   if (log::IsFinal(trial.state)) {
     EndedTrial& one = ended->emplace_back(EndedTrial{trial, std::nullopt});
     if (!trial.measurement_id.empty()) {
@@ -155,23 +152,58 @@ absl::Status JobCore::Pump() {
   return absl::OkStatus();
 }
 
-// Whether measuring is over, and why.
-absl::Status JobCore::CheckBudget() {
-  if (job_.state != log::JobState::kRunning || tasks_.empty()) return absl::OkStatus();
+// A proposed trial counts for the task and, unless it measures a winner again, for the budget.
+void JobCore::CountProposed(const log::TrialRow& trial, TaskState* task) {
+  last_trial_ = std::max(last_trial_, trial.number);
+  if (trial.generated_by == log::kFinal) {
+    ++task->finals[trial.program_hash];
+    return;
+  }
+  ++proposed_;
+  ++task->view.proposed;
+  task->hashes.insert(trial.program_hash);
+  task->has_default = task->has_default || trial.is_default;
+}
+
+void JobCore::CountBuilt(const log::TrialRow& trial) {
+  if (trial.generated_by != log::kFinal) ++built_;
+}
+
+// The limit that is nearest its end.
+JobCore::Limit JobCore::NearestLimit() const {
   const v1::Budget& budget = spec_.budget();
-  if (budget.max_trials() > 0 && ended_ >= budget.max_trials()) return Finish("");
-  if (AllKnown()) return Finish(ended_ == 0 ? "other jobs have measured this much" : "");
-  const double max_wall = static_cast<double>(budget.max_wall().seconds()) +
-                          static_cast<double>(budget.max_wall().nanos()) * 1e-9;
-  if (max_wall > 0 && elapsed_s() >= max_wall) return Finish("the time of the job is over");
-  const double max_device = static_cast<double>(budget.max_device_time().seconds()) +
-                            static_cast<double>(budget.max_device_time().nanos()) * 1e-9;
-  if (max_device > 0 && device_s_ >= max_device) return Finish("the device time is used up");
-  if (NoGain()) return Finish("the last trials gained too little");
+  const auto share = [](double used, const google::protobuf::Duration& limit) {
+    const auto ns = static_cast<double>(TimeUtil::DurationToNanoseconds(limit));
+    return ns > 0 ? used * 1e9 / ns : 0;
+  };
+  const Limit wall{share(elapsed_s(), budget.max_wall()), "the time of the job is over"};
+  const Limit device{share(device_s_, budget.max_device_time()), "the device time is used up"};
+  return device.used > wall.used ? device : wall;
+}
+
+// Why there is nothing more to search for; nullopt: there is.
+std::optional<std::string> JobCore::WhySearchEnds() {
+  const v1::Budget& budget = spec_.budget();
+  if (budget.max_trials() > 0 && ended_ >= budget.max_trials()) return "";
+  if (AllKnown()) return ended_ == 0 ? "other jobs have measured this much" : "";
+  const Limit limit = NearestLimit();
+  if (parts_.finals && limit.used >= 1 - kFinalsShare) return std::string(limit.over);
+  if (NoGain()) return "the last trials gained too little";
   const bool all_exhausted = std::all_of(tasks_.begin(), tasks_.end(),
                                          [](const TaskState& task) { return task.view.exhausted; });
-  if (all_exhausted && open_.empty()) return Finish("the design space is exhausted");
-  return absl::OkStatus();
+  if (all_exhausted && open_.empty()) return "the design space is exhausted";
+  return std::nullopt;
+}
+
+// Ends the search, then the measuring, when the time for it has come.
+absl::Status JobCore::CheckBudget() {
+  if (job_.state != log::JobState::kRunning || tasks_.empty()) return absl::OkStatus();
+  const Limit limit = NearestLimit();
+  if (limit.used >= 1) return Finish(std::string(limit.over));
+  if (!search_ended_) search_ended_ = WhySearchEnds();
+  if (!search_ended_) return absl::OkStatus();
+  TW_ASSIGN(const bool finals, PumpFinals());
+  return finals ? absl::OkStatus() : Finish(*search_ended_);
 }
 
 bool JobCore::NoGain() const {
@@ -264,6 +296,7 @@ std::string JobCore::Phase() const {
                   giga < 1 ? "" : StrCat(" (", std::llround(giga), " G operations)"));
   }
   if (search_step_ == SearchStep::kCompile) return "compiling the module";
+  if (search_ended_ && !open_.empty()) return "measuring the winners again";
   return "";
 }
 

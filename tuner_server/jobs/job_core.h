@@ -135,14 +135,20 @@ class JobCore {
     TrialTime standard;          // of the default schedule
     log::TrialRow best;          // what the module gets; valid when best.median > 0
     log::RecordRow best_record;
-    log::Contenders contenders;     // which those two are chosen from
-    bool finals = false;            // some of its trials are
-    std::set<std::string> hashes;   // programs that were chosen before
-    int64_t open = 0;               // trials
-    std::string claim;              // held of TaskClaims; empty: none
-    int64_t recalled_position = 0;  // of the last known record that was looked at
-    int64_t own_noted = 0;          // records that this core told TaskClaims of
-    int64_t others_noted = 0;       // those of others that it knew of at the last look
+    log::Contenders contenders;         // which those two are chosen from
+    std::map<std::string, int> finals;  // so often a program was measured again
+    std::set<std::string> hashes;       // programs that were chosen before
+    int64_t open = 0;                   // trials
+    std::string claim;                  // held of TaskClaims; empty: none
+    int64_t recalled_position = 0;      // of the last known record that was looked at
+    int64_t own_noted = 0;              // records that this core told TaskClaims of
+    int64_t others_noted = 0;           // those of others that it knew of at the last look
+  };
+
+  // Of the job's time.
+  struct Limit {
+    double used = 0;  // share; 0: unlimited
+    std::string_view over;
   };
 
   // A request to the search child, and how often it died over it.
@@ -173,9 +179,13 @@ class JobCore {
   absl::Status Load();
   absl::Status LoadTrials();
   absl::Status LoadTrial(const log::TrialRow& trial, std::vector<EndedTrial>* ended);
+  void CountBuilt(const log::TrialRow& trial);
+  void CountProposed(const log::TrialRow& trial, TaskState* task);
   absl::StatusOr<int64_t> KnownAttempts(int64_t trial);
   absl::Status Pump();
   absl::Status CheckBudget();
+  Limit NearestLimit() const;
+  std::optional<std::string> WhySearchEnds();
   bool NoGain() const;
   std::vector<TaskTimes> Times() const;
   absl::Status Move(JobAction action, const std::string& reason);
@@ -243,9 +253,9 @@ class JobCore {
   void TakeEnd(const log::TrialRow& trial, const log::RecordRow* record);
   void TakeRecord(TaskState* task, const log::TrialRow& trial, const log::RecordRow& record);
 
-  // job_finals.cc: front-runners in turns
-  int64_t FinalsReserve() const;
-  absl::StatusOr<bool> PumpFinals(int64_t left);
+  // job_finals.cc: winners are measured again
+  static const log::TrialRow* NextFinal(TaskState* task);
+  absl::StatusOr<bool> PumpFinals();
 
   // job_end.cc: ways for a job to end
   absl::Status Finish(const std::string& why);
@@ -280,7 +290,7 @@ class JobCore {
   int64_t recalled_ = 0;      // measured by other jobs, as good as own trials
   std::string recall_class_;  // device class of those
   int64_t share_next_ns_ = 0;
-  int64_t proposed_ = 0;
+  int64_t proposed_ = 0;  // as the next three, without finals
   int64_t built_ = 0;
   int64_t ended_ = 0;
   std::map<log::Outcome, int64_t> by_outcome_;
@@ -288,7 +298,8 @@ class JobCore {
   int64_t batches_ = 0;
   std::vector<double> total_by_trial_;  // end-to-end best after each ended trial; 0 while unknown
   std::string current_task_;
-  bool finals_over_ = false;  // or there were none to be had
+  int64_t last_trial_ = 0;                   // the highest number
+  std::optional<std::string> search_ended_;  // why; only finals are measured from then on
 
   // Search child.
   SearchStep search_step_ = SearchStep::kNone;  // what is being asked

@@ -54,6 +54,8 @@ absl::Status JobCore::PumpSearch() {
     return AskCompile();
   } else if (!checked_) {
     AskChecks();
+  } else if (search_ended_) {
+    return absl::OkStatus();
   } else if (!pending_told_ || told_upto_ < told_.size()) {
     AskTell();
   } else if (!model_loaded_) {
@@ -179,10 +181,6 @@ absl::Status JobCore::AskPicks() {
   const int64_t left = budget > 0 ? budget - proposed_ - recalled_ : kNoLimit;
   if (left <= 0 || (open > 0 && (waves_.SearchWaits() || open >= open_limit())))
     return absl::OkStatus();
-  if (budget > 0) {
-    TW_ASSIGN(const bool finals, PumpFinals(left));
-    if (finals) return absl::OkStatus();
-  }
   TW_ASSIGN(TaskState* const picked, ChooseTask());
   if (picked == nullptr) return absl::OkStatus();
   if (!picked->has_default) return AddDefaults({picked});
@@ -191,7 +189,7 @@ absl::Status JobCore::AskPicks() {
     AskTell();  // another job was at work on it until now
     return absl::OkStatus();
   }
-  const int64_t count = BatchSize(task.view, left - FinalsReserve(), options_.scheduler);
+  const int64_t count = BatchSize(task.view, left, options_.scheduler);
   if (open > 0 && open + count > open_limit()) return absl::OkStatus();
   if (training_out_ && batches_ > training_batches_) {
     AskTake();
@@ -529,12 +527,8 @@ absl::Status JobCore::AddTrials(log::NewBatch batch) {
     open.row = std::move(batch.trials[i]);
     open.row.number = numbers[i];
     TaskState* task = FindTask(open.row.task);
-    task->hashes.insert(open.row.program_hash);
-    task->has_default = task->has_default || open.row.is_default;
-    task->finals = task->finals || open.row.generated_by == log::kFinal;
+    CountProposed(open.row, task);
     ++task->open;
-    ++task->view.proposed;
-    ++proposed_;
     open_[numbers[i]] = std::move(open);
   }
   return absl::OkStatus();
@@ -575,7 +569,7 @@ absl::Status JobCore::OnTrained(const v1::ModelTrained& trained) {
 }
 
 absl::Status JobCore::OnAsked(const v1::Asked& asked) {
-  if (job_.state != log::JobState::kRunning) return absl::OkStatus();
+  if (job_.state != log::JobState::kRunning || search_ended_) return absl::OkStatus();
   TaskState* task = FindTask(asked_task_);
   const int64_t now_us = env_.clock->WallMicros();
   log::NewBatch batch;

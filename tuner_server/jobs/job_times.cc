@@ -23,8 +23,9 @@ struct Collector {
 
 void Take(const log::TrialRow& trial, const log::RecordRow& record, Collector* collector,
           TaskTimes* times) {
-  if (!record.usable()) return;
-  if (trial.is_default && times->standard.time <= 0) times->standard = TimeOf(record);
+  if (record.usable() && trial.is_default && times->standard.time <= 0) {
+    times->standard = TimeOf(record);
+  }
   collector->contenders.Add(trial, record);
 }
 
@@ -52,10 +53,13 @@ absl::Status TakeOwn(log::TuningLog* log, const log::JobRow& job,
       const size_t i = index_of(trial.task);
       if (i == times->rows.size() || !log::IsFinal(trial.state)) continue;
       TaskTimes& task = times->tasks[i];
-      ++task.ended;
+      if (trial.generated_by != log::kFinal) ++task.ended;
       if (trial.is_default && trial.measurement_id.empty()) task.why_no_default = trial.reason;
-      // Most trials are neither: their records need not be read.
-      if (trial.measurement_id.empty() || (trial.median <= 0 && !trial.is_default)) continue;
+      // Of most others the records need not be read.
+      const bool says = trial.median > 0 || trial.is_default ||
+                        trial.outcome == log::Outcome::kWrongResult ||
+                        trial.generated_by == log::kFinal;
+      if (trial.measurement_id.empty() || !says) continue;
       TW_ASSIGN(const log::RecordRow record, log->GetRecord(trial.measurement_id));
       if (trial.is_default && !record.usable()) task.why_no_default = WhyNoTime(record);
       Take(trial, record, &(*collectors)[i], &task);

@@ -129,7 +129,7 @@ absl::Status JobCore::TakeArtifact(OpenTrial* trial, const v1::Built& built) {
     row.work_item = source.name;
     row.work_spec = MakeWorkItem(source).SerializeAsString();
   }
-  if (row.artifact_sha256.empty()) ++built_;
+  if (row.artifact_sha256.empty()) CountBuilt(row);
   row.artifact_sha256 = hex;
   row.artifact_size = static_cast<int64_t>(bytes->size());
   row.lower_s = built.lower_seconds();
@@ -323,7 +323,7 @@ absl::Status JobCore::TakeUpdates(const v1::PullResultsResponse& response) {
 // the trial itself submitted speaks for it.
 absl::StatusOr<std::optional<log::TrialNews>> JobCore::TakeUpdate(const v1::WorkUpdate& update) {
   const auto id = ParseWorkItemName(job_.uid, update.work_item());
-  if (!id || id->trial < 1 || id->trial > proposed_) return std::nullopt;
+  if (!id || id->trial < 1 || id->trial > last_trial_) return std::nullopt;
   TaskState* task = FindTask(id->task);
   if (task == nullptr) return std::nullopt;
   const auto open = open_.find(id->trial);
@@ -401,6 +401,7 @@ absl::Status JobCore::Store(const std::vector<log::TrialNews>& news) {
 }
 
 void JobCore::CountEnd(const log::TrialRow& trial) {
+  if (trial.generated_by == log::kFinal) return;
   ++ended_;
   ++by_outcome_[trial.outcome];
 }
@@ -417,11 +418,18 @@ void JobCore::EndTrial(EndedTrial ended) {
 void JobCore::TakeRecord(TaskState* task, const log::TrialRow& trial,
                          const log::RecordRow& record) {
   ++task->records;
-  if (!record.usable()) return;
-  ++ok_rows_;
-  if (trial.is_default && task->standard.time <= 0) task->standard = TimeOf(record);
+  if (record.usable()) {
+    ++ok_rows_;
+    if (trial.is_default && task->standard.time <= 0) task->standard = TimeOf(record);
+  }
   task->contenders.Add(trial, record);
   const log::MeasuredTrial* choice = task->contenders.Choice();
+  if (choice == nullptr) {
+    task->best = {};
+    task->best_record = {};
+    task->view.best = 0;
+    return;
+  }
   if (choice->record.measurement_id == task->best_record.measurement_id) return;
   task->best = choice->trial;
   task->best.median = choice->record.median;
@@ -434,6 +442,7 @@ void JobCore::TakeEnd(const log::TrialRow& trial, const log::RecordRow* record) 
   TaskState* task = FindTask(trial.task);
   if (trial.is_default && trial.outcome == log::Outcome::kWrongResult) task->default_wrong = true;
   if (record != nullptr) TakeRecord(task, trial, *record);
+  if (trial.generated_by == log::kFinal) return;
   task->view.best_by_trial.push_back(task->view.best);
   double total = 0;
   for (const TaskState& one : tasks_) {

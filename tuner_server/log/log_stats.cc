@@ -2,14 +2,17 @@
 
 #include <utility>
 
+#include "tuner_server/log/schedule_rule.h"
+
 namespace tilewright::log {
 namespace {
 
 void AddTrial(const TrialRow& trial, TaskStats* stats) {
-  ++stats->proposed;
+  const bool again = trial.generated_by == kFinal;  // a time, but no candidate
+  if (!again) ++stats->proposed;
   if (!IsFinal(trial.state)) return;
-  ++stats->ended;
-  ++stats->by_outcome[trial.outcome];
+  if (!again) ++stats->ended;
+  if (!again) ++stats->by_outcome[trial.outcome];
   if (trial.median <= 0) return;
   if (trial.is_default && stats->default_median == 0) stats->default_median = trial.median;
   if (stats->best_trial != 0 && stats->best_median <= trial.median) return;

@@ -8,6 +8,7 @@
 #include "deploy/support/mutex.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/log/log_rules.h"
+#include "tuner_server/log/schedule_rule.h"
 
 namespace tilewright::log {
 namespace {
@@ -211,6 +212,10 @@ class MemoryLog final : public TuningLog {
     const auto found = Find(job);
     if (!found.ok()) return counts;
     for (const TrialRow& trial : (*found)->trials) {
+      if (trial.generated_by == kFinal) {
+        ++counts.finals;
+        continue;
+      }
       ++counts.proposed;
       if (!trial.artifact_sha256.empty()) ++counts.built;
       if (!IsFinal(trial.state)) continue;

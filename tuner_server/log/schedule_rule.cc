@@ -1,8 +1,6 @@
 #include "tuner_server/log/schedule_rule.h"
 
 #include <algorithm>
-#include <map>
-#include <string>
 #include <tuple>
 #include <utility>
 
@@ -10,78 +8,99 @@ namespace tilewright::log {
 namespace {
 
 constexpr double kMinNoise = 0.01, kMaxNoise = 0.1;
-constexpr size_t kKept = 32;  // rows besides defaults and finals, the fastest
-constexpr int kFinals = 2;    // of a program, from which on they count
+constexpr size_t kKept = 32;  // programs that were measured once, the fastest
 
-bool Faster(const MeasuredTrial* a, const MeasuredTrial* b) {
-  return a->record.median < b->record.median;
+// The share by which `slower` can be slower than `faster` though nothing differs.
+double Noise(const RecordRow& faster, const RecordRow& slower) {
+  return std::clamp(faster.ci_rel + slower.ci_rel, kMinNoise, kMaxNoise);
+}
+
+bool Beats(const RecordRow& a, const RecordRow& b) {
+  return a.median < b.median * (1 - Noise(a, b));
+}
+
+// The row whose time is its program's: the median, of an even number the faster one of the middle
+// unless they differ by more than noise.
+const MeasuredTrial& Middle(const std::vector<MeasuredTrial>& rows) {
+  const MeasuredTrial& faster = rows[(rows.size() - 1) / 2];
+  const MeasuredTrial& slower = rows[rows.size() / 2];
+  return Beats(faster.record, slower.record) ? slower : faster;
+}
+
+bool Judged(const RecordRow& record) {
+  return record.valid && record.outcome != Outcome::kDeviceLost &&
+         record.outcome != Outcome::kCancelled;
 }
 
 }  // namespace
 
-void Contenders::Add(TrialRow trial, RecordRow record) {
-  const double median = record.median;
-  if (fastest_ == 0 || median < fastest_) fastest_ = median;
-  trial.features.clear();  // large, and of no use here
-  trial.work_spec.clear();
-  rows_.push_back({std::move(trial), std::move(record)});
-  if (rows_.size() < 2 * kKept) return;
-  std::stable_sort(rows_.begin(), rows_.end(), [](const MeasuredTrial& a, const MeasuredTrial& b) {
-    return a.record.median < b.record.median;
-  });
-  size_t kept = 0;
-  std::erase_if(rows_, [&](const MeasuredTrial& row) {
-    if (row.trial.is_default || row.trial.generated_by == kFinal) return false;
-    return ++kept > kKept || row.record.median * (1 - kMaxNoise) > fastest_;
-  });
+bool Refutes(const TrialRow& trial, const RecordRow& record) {
+  if (record.outcome == Outcome::kOk || !Judged(record)) return false;
+  return record.outcome == Outcome::kWrongResult || trial.generated_by == kFinal;
 }
 
-// Each program once, the fastest first.
-std::vector<Contenders::Program> Contenders::Programs() const {
-  std::map<std::string, std::vector<const MeasuredTrial*>> by_program;
-  for (const MeasuredTrial& row : rows_) by_program[row.trial.program_hash].push_back(&row);
-  std::vector<Program> programs;
-  for (auto& [hash, rows] : by_program) {
-    Program program;
-    std::stable_sort(rows.begin(), rows.end(), Faster);
-    program.row = rows.front();
-    std::vector<const MeasuredTrial*> finals;
-    for (const MeasuredTrial* row : rows) {
-      program.is_default = program.is_default || row->trial.is_default;
-      if (row->trial.generated_by == kFinal) finals.push_back(row);
-    }
-    program.finals = static_cast<int>(finals.size());
-    if (program.finals >= kFinals) program.row = finals[(finals.size() - 1) / 2];
-    programs.push_back(program);
+void Contenders::Add(TrialRow trial, RecordRow record) {
+  const bool refutes = Refutes(trial, record);
+  if (!refutes && !record.usable()) return;
+  Program& program = programs_[trial.program_hash];
+  program.refuted = program.refuted || refutes;
+  if (!record.usable()) return;
+  program.is_default = program.is_default || trial.is_default;
+  trial.features.clear();  // large, and of no use here
+  trial.work_spec.clear();
+  const auto later = std::upper_bound(
+      program.rows.begin(), program.rows.end(), record.median,
+      [](double median, const MeasuredTrial& row) { return median < row.record.median; });
+  program.rows.insert(later, {std::move(trial), std::move(record)});
+  if (program.rows.size() == 1 && ++single_ >= 2 * kKept) Forget();
+}
+
+// Drops the slowest of the programs that were measured once.
+void Contenders::Forget() {
+  const auto single = [](const Program& program) {
+    return program.rows.size() == 1 && !program.is_default && !program.refuted;
+  };
+  std::vector<double> times;
+  for (const auto& [hash, program] : programs_) {
+    if (single(program)) times.push_back(program.rows[0].record.median);
   }
-  std::sort(programs.begin(), programs.end(), [](const Program& a, const Program& b) {
-    return std::tie(a.row->record.median, a.row->record.measurement_id) <
-           std::tie(b.row->record.median, b.row->record.measurement_id);
+  single_ = times.size();
+  if (times.size() <= kKept) return;
+  std::nth_element(times.begin(), times.begin() + kKept, times.end());
+  const double limit = times[kKept];
+  std::erase_if(programs_, [&](const auto& one) {
+    return single(one.second) && one.second.rows[0].record.median > limit;
   });
-  return programs;
+  single_ = kKept;
+}
+
+const Contenders::Program* Contenders::Chosen() const {
+  const Program *best = nullptr, *standard = nullptr;
+  const auto key = [](const Program& program) {
+    const RecordRow& record = Middle(program.rows).record;
+    return std::tie(record.median, record.measurement_id);
+  };
+  for (const auto& [hash, program] : programs_) {
+    if (program.refuted || program.rows.empty()) continue;
+    if (best == nullptr || key(program) < key(*best)) best = &program;
+    if (!program.is_default) continue;
+    if (standard == nullptr || key(program) < key(*standard)) standard = &program;
+  }
+  if (standard == nullptr || Beats(Middle(best->rows).record, Middle(standard->rows).record)) {
+    return best;
+  }
+  return standard;
 }
 
 const MeasuredTrial* Contenders::Choice() const {
-  const std::vector<Program> programs = Programs();
-  if (programs.empty()) return nullptr;
-  const Program& best = programs.front();
-  for (const Program& program : programs) {
-    if (!program.is_default) continue;
-    if (program.finals >= kFinals && best.finals >= kFinals) return best.row;
-    const double noise =
-        std::clamp(program.row->record.ci_rel + best.row->record.ci_rel, kMinNoise, kMaxNoise);
-    const bool beaten = best.row->record.median < program.row->record.median * (1 - noise);
-    return beaten ? best.row : program.row;
-  }
-  return best.row;
+  const Program* chosen = Chosen();
+  return chosen == nullptr ? nullptr : &Middle(chosen->rows);
 }
 
-std::vector<const MeasuredTrial*> Contenders::FrontRunners(double share) const {
-  const std::vector<Program> programs = Programs();
-  if (programs.size() < 2 || programs[0].finals > 0 || programs[1].finals > 0) return {};
-  const double limit = programs[0].row->record.median * (1 + share);
-  if (programs[1].row->record.median > limit) return {};
-  return {programs[0].row, programs[1].row};
+const MeasuredTrial* Contenders::Unconfirmed() const {
+  const Program* chosen = Chosen();
+  if (chosen == nullptr || chosen->is_default || chosen->rows.size() > 1) return nullptr;
+  return &chosen->rows[0];
 }
 
 }  // namespace tilewright::log

@@ -1,13 +1,15 @@
 // Which of a task's measured programs is its schedule: one rule for jobs and for `compile --log`.
 //
-// - A program's time is that of its fastest record. Of many records the fastest is partly luck, so
-//   finals measure the front-runners again, in turns (trials made by "final"). Once a program has
-//   two such measurements, the lower median of them is its time.
+// - A program that was measured once has the time of that record. Of many the fastest is partly
+//   luck, or a lie. So a job measures its winners again (finals), and the time of a program with
+//   several records is their median: of two that differ by more than noise, the slower one.
+// - A program that gave a wrong result, or failed in its final, is never a schedule.
 // - The default schedule stays unless a pick beats it by more than the two measurements can be off:
-//   a tuned module must never be slower than an untuned one by luck. If both were in the finals,
-//   the faster one is taken.
+//   a tuned module must never be slower than an untuned one by luck.
 #pragma once
 
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,7 +17,7 @@
 
 namespace tilewright::log {
 
-// TrialRow.generated_by of such a trial.
+// TrialRow.generated_by of a trial that measures a winner again.
 inline constexpr std::string_view kFinal = "final";
 
 struct MeasuredTrial {
@@ -23,26 +25,31 @@ struct MeasuredTrial {
   RecordRow record;  // usable
 };
 
+// True if the record shows that its program must not be chosen, for any other records.
+bool Refutes(const TrialRow& trial, const RecordRow& record);
+
 // The trials that may become a task's schedule. A plain value, not thread-safe.
 class Contenders {
  public:
+  // Takes any record of the task. One that is neither usable nor refutes its program says nothing.
   void Add(TrialRow trial, RecordRow record);
-  // Null: nothing was added. Valid until the next Add.
+  // Null: there is none. Valid until the next Add.
   const MeasuredTrial* Choice() const;
-  // Returns the two fastest programs, the faster one first, if finals are worth their cost: the
-  // second is within `share` of the first, and neither was in finals. Else returns none.
-  std::vector<const MeasuredTrial*> FrontRunners(double share) const;
+  // The choice, if its program was measured once only; null for a default schedule: nothing claims
+  // that it is fast.
+  const MeasuredTrial* Unconfirmed() const;
 
  private:
   struct Program {
-    const MeasuredTrial* row = nullptr;  // the one that represents it
+    std::vector<MeasuredTrial> rows;  // the fastest first
     bool is_default = false;
-    int finals = 0;
+    bool refuted = false;
   };
-  std::vector<Program> Programs() const;
+  const Program* Chosen() const;
+  void Forget();
 
-  std::vector<MeasuredTrial> rows_;  // in the order added
-  double fastest_ = 0;
+  std::map<std::string, Program> programs_;  // by program hash
+  size_t single_ = 0;                        // of them measured once, no defaults
 };
 
 }  // namespace tilewright::log

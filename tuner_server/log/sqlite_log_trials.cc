@@ -1,5 +1,6 @@
 // Batches, drafts and trials: what was proposed, and what became of it. Part of SqliteLog.
 #include "tuner_server/log/log_rules.h"
+#include "tuner_server/log/schedule_rule.h"
 #include "tuner_server/log/sqlite_log_impl.h"
 
 namespace tilewright::log {
@@ -89,15 +90,20 @@ absl::StatusOr<std::vector<TrialRow>> SqliteLog::ListTrials(const TrialQuery& qu
 absl::StatusOr<TrialCounts> SqliteLog::CountTrials(const std::string& job) {
   MutexLock lock(mutex_);
   TW_ASSIGN(Statement find,
-            db_.Prepare("SELECT state, outcome, count(*), sum(artifact_sha256 <> '') "
-                        "FROM trials WHERE job = ?1 GROUP BY state, outcome"));
-  find.BindText(1, job);
+            db_.Prepare("SELECT state, outcome, count(*), sum(artifact_sha256 <> ''), "
+                        "generated_by = ?2 FROM trials WHERE job = ?1 "
+                        "GROUP BY state, outcome, generated_by = ?2"));
+  find.BindText(1, job).BindText(2, kFinal);
   TrialCounts counts;
   for (;;) {
     TW_ASSIGN(const bool more, find.Step());
     if (!more) break;
     const auto state = ParseTrialState(find.ColumnText(0));
     const int64_t count = find.ColumnInt64(2);
+    if (find.ColumnInt64(4) != 0) {
+      counts.finals += count;
+      continue;
+    }
     counts.proposed += count;
     counts.built += find.ColumnInt64(3);
     if (!state || !IsFinal(*state)) continue;

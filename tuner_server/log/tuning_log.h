@@ -91,6 +91,7 @@ struct TrialQuery {
 };
 
 struct TrialCounts {
+  int64_t finals = 0;  // winners that were measured again; the next four are without them
   int64_t proposed = 0;
   int64_t built = 0;
   int64_t ended = 0;

@@ -20,7 +20,7 @@ struct SearchParts {
   bool descent = false;       // half of the later picks are neighbours of the best measured
   bool training = true;       // of the cost model on what the job measured
   bool shipped_model = true;  // ranks before the first training; else the analytical estimate
-  bool finals = false;        // the front-runners are measured again when the budget ends
+  bool finals = true;         // the winners are measured again when the search has ended
 
   bool operator==(const SearchParts&) const = default;
 };

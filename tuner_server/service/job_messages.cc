@@ -7,6 +7,7 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/row_enums.h"
+#include "tuner_server/log/schedule_rule.h"
 
 namespace tilewright::service {
 namespace {
@@ -122,6 +123,7 @@ v1::Trial TrialMessage(const log::TrialRow& row, const std::vector<std::string>&
   trial.mutable_measurements()->Assign(measurements.begin(), measurements.end());
   trial.set_median_us(row.median / kNsPerUs);
   trial.set_program_hash(row.program_hash);
+  trial.set_winner_again(row.generated_by == log::kFinal);
   trial.set_device(device);
   return trial;
 }

@@ -1,0 +1,128 @@
+// Winners are measured again (job_finals.cc).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "deploy/support/strings.h"
+#include "tests/support/test_seed.h"
+#include "tests/unit/job_world.h"
+#include "tuner_server/log/schedule_rule.h"
+
+namespace tilewright::jobs {
+namespace {
+
+using support::StatusText;
+using support::StrCat;
+using testing::HasSubstr;
+using tests::JobWorld;
+
+constexpr int64_t kManySteps = 200'000;
+
+template <typename T>
+T Value(absl::StatusOr<T> result) {
+  TW_CHECK(result.ok()) << StatusText(result.status());
+  return *std::move(result);
+}
+
+// Of each task the programs that were measured again, in that order.
+std::map<std::string, std::string> Finals(JobWorld* world, const std::string& job = "job1") {
+  std::map<std::string, std::string> finals;
+  for (const log::TrialRow& trial : Value(world->log().ListTrials({.job = job, .limit = 999}))) {
+    if (trial.generated_by == log::kFinal) finals[trial.task] += trial.steps.substr(6);
+  }
+  return finals;
+}
+
+std::string EachTask(const std::string& steps) {
+  return "h0:" + steps + ";h1:" + steps + ";h2:" + steps + ";";
+}
+
+// The fastest program claims much less than it takes, once in each of three tasks: by luck or by
+// malice. It is the choice without finals, and loses with them, whatever happens on the way.
+TEST(JobFinals, AProgramThatWasFastOnceIsNoWinner) {
+  for (const bool finals : {false, true}) {
+    for (const int64_t restart_at : {int64_t{-1}, int64_t{40}, int64_t{200}}) {
+      SCOPED_TRACE(StrCat(finals, " ", restart_at));
+      JobWorld world(tests::TestSeed(2), {});
+      std::map<std::string, int> runs;
+      world.time_of = [&](const std::string& steps) {
+        if (steps == "split 1") return ++runs[steps] <= 3 ? 50.0 : 1100.0;
+        return steps == "split 2" ? 1000.0 : 3000.0;
+      };
+      world.CreateJob(96, [&](v1::Job* job) {
+        if (!finals) job->add_search_parts("finals=off");
+      });
+      world.StartCore();
+      world.RunToEnd(kManySteps, restart_at);
+      world.CheckEnded();
+      EXPECT_EQ(world.steps_of_module, EachTask(finals ? "split 2" : "split 1"));
+      for (const auto& [task, order] : Finals(&world)) EXPECT_EQ(order, "12") << task;
+      const log::TrialCounts counts = Value(world.log().CountTrials("job1"));
+      EXPECT_EQ(counts.ended, 96) << "finals take nothing from the search";
+      EXPECT_EQ(counts.finals, finals ? 6 : 0);
+    }
+  }
+}
+
+TEST(JobFinals, AWinnerThatComputesWrongResultsTheSecondTimeIsNoWinner) {
+  JobWorld world(tests::TestSeed(3), {});
+  std::map<std::string, int> runs;
+  world.time_of = [](const std::string& steps) {
+    return steps == "split 1" ? 500.0 : steps == "split 2" ? 1000.0 : 3000.0;
+  };
+  world.wrong_when = [&](const std::string& steps) {
+    return steps == "split 1" && ++runs[steps] > 3;
+  };
+  world.CreateJob(96);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_EQ(world.steps_of_module, EachTask("split 2"));
+}
+
+// Nothing claims that a default schedule is fast.
+TEST(JobFinals, ADefaultScheduleThatWinsNeedsNone) {
+  JobWorld world(tests::TestSeed(4), {});
+  world.time_of = [](const std::string& steps) { return steps == "default" ? 500.0 : 3000.0; };
+  world.CreateJob(48);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_EQ(Value(world.log().CountTrials("job1")).finals, 0);
+}
+
+// What one job confirmed, another one does not measure again.
+TEST(JobFinals, AJobThatMeasuresNothingConfirmsNothing) {
+  JobWorld world(tests::TestSeed(5), {});
+  const auto recall = [](v1::Job* job) { job->set_recall(true); };
+  world.CreateJob(48, recall);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_EQ(Value(world.log().CountTrials("job1")).finals, 3);
+  world.NextJob("job2");
+  world.CreateJob(48, recall);
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  EXPECT_EQ(world.job().state, log::JobState::kSucceeded) << world.job().state_reason;
+  const log::TrialCounts counts = Value(world.log().CountTrials(world.job().id));
+  EXPECT_EQ(counts.finals + counts.proposed, 0);
+}
+
+// A job whose limit is a time keeps the last of it for its winners.
+TEST(JobFinals, ATimeLimitLeavesRoomForThem) {
+  JobWorld world(tests::TestSeed(6), {});
+  world.CreateJob(0,
+                  [](v1::Job* job) { job->mutable_budget()->mutable_max_wall()->set_seconds(20); });
+  world.StartCore();
+  world.RunToEnd(kManySteps);
+  world.CheckEnded();
+  EXPECT_THAT(world.job().state_reason, HasSubstr("the time of the job is over"));
+  EXPECT_EQ(Value(world.log().CountTrials("job1")).finals, 3);
+  EXPECT_LT(world.job().elapsed_s, 20);
+}
+
+}  // namespace
+}  // namespace tilewright::jobs
