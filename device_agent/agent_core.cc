@@ -214,6 +214,9 @@ Record AgentCore::ResultRecord(const WorkOrder& order, v1::MeasurementResult res
   if (device != devices_.end()) {
     result.set_device_fingerprint(device->second.fingerprint());
     result.set_device_class(device->second.key());
+    const auto& attributes = device->second.attributes();
+    const auto compiler = attributes.find(daemon::kDriverCompilerAttribute);
+    if (compiler != attributes.end()) result.set_driver_compiler(compiler->second.s());
   }
   result.set_agent(identity_.agent);
   result.set_agent_version(identity_.version);

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "deploy/daemon/fleet_contract.h"
 #include "deploy/support/duration.h"
 #include "deploy/support/printable.h"
 #include "deploy/support/strings.h"
@@ -237,6 +238,9 @@ v1::PoolLoad DevicePool::Load(const v1::GetPoolLoadRequest& request, Now now) co
     }
     devices.push_back(&device);
     classes.insert(device.report.key());
+    const auto& attributes = device.report.attributes();
+    const auto compiler = attributes.find(daemon::kDriverCompilerAttribute);
+    ++(*load.mutable_driver_compilers())[compiler == attributes.end() ? "" : compiler->second.s()];
     load.set_online(load.online() + 1);
     const bool enabled =
         device.row.admin_state == v1::ADMIN_STATE_ENABLED && HealthOf(device) == v1::HEALTH_GOOD;

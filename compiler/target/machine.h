@@ -89,6 +89,8 @@ struct Family {
   std::span<const std::string_view> levels = {};
   // The first row that fits, and whose machine's features are all there, is the machine's name.
   std::span<const ModelRow> models = {};
+  // Code is text, and the driver of each device compiles it: part of the toolchain.
+  bool driver_compiles = false;
 };
 
 // A kind of devices, which is a kind of targets: the first word of a target string.

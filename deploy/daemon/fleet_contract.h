@@ -17,6 +17,9 @@ inline constexpr char kAgentEndedPhase[] = "running";
 // WorkUpdate.reason of a queued item that waits for its artifacts: the tuner submits it again.
 inline constexpr char kArtifactMissingReason[] = "work.artifact.missing";
 
+// DeviceReport.attributes: name and version of the driver's compiler, where it compiles the code.
+inline constexpr char kDriverCompilerAttribute[] = "driver_compiler";
+
 // What a MeasurementPlan means where it says nothing.
 inline constexpr int kMinRepeats = 5;
 inline constexpr int kMaxRepeats = 30;

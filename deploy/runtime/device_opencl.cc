@@ -118,6 +118,20 @@ std::string TextOf(cl::Handle device, cl::Uint what) {
   return text;
 }
 
+// The driver compiles the code: its maker's name and its version, as "pocl-3.1".
+std::string CompilerOf(cl::Handle device) {
+  char maker[256] = {};
+  cl::Handle platform = nullptr;
+  Api().clGetDeviceInfo(device, cl::kDevicePlatform, sizeof(platform), &platform, nullptr);
+  Api().clGetPlatformInfo(platform, cl::kPlatformName, sizeof(maker) - 1, maker, nullptr);
+  std::string name = std::string(maker) + "-" + TextOf(device, cl::kDriverVersion);
+  for (char& c : name) {
+    if (c == ' ' || c == '\n') c = '-';
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return name;
+}
+
 template <typename T>
 int64_t NumberOf(cl::Handle device, cl::Uint what) {
   T value = {};
@@ -134,7 +148,8 @@ void Inspect(TwDevice* d) {
   d->name = TextOf(d->device, cl::kDeviceName);
   d->fingerprint =
       "compute_units=" + std::to_string(NumberOf<cl::Uint>(d->device, cl::kDeviceMaxComputeUnits)) +
-      "\ndriver=" + TextOf(d->device, cl::kDriverVersion) + "\nkind=opencl\nname=" + d->name +
+      "\ndriver=" + TextOf(d->device, cl::kDriverVersion) +
+      "\ndriver_compiler=" + CompilerOf(d->device) + "\nkind=opencl\nname=" + d->name +
       "\nversion=" + TextOf(d->device, cl::kDeviceVersion) + "\n";
   TwDeviceInfo& info = d->info;
   info.name = d->name.c_str();

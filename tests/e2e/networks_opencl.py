@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The seven networks, narrow and small, compiled for OpenCL with default schedules and run on the machine's
 device: the same bounds as on the processor (networks_quick.py). DQN again from Python; DQN tuned by a real tracker,
-tuner and agent. With --long MobileNet, too: minutes, in which a busy machine may quarantine the only device."""
+tuner and agent, whose records know the driver's compiler. With --long MobileNet, too: minutes, in which a busy machine may quarantine the only device."""
 
+import json
 import os
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def good(name, folder, trials=0):
             skip("no OpenCL device")
         raise
     print("        " + text(row))
-    assert row["good"], "outputs differ from the evaluator's"
+    assert row["good"], f"outputs differ from the evaluator's, or a trial failed: {[r.get('outcomes') for r in row['runs']]}"
 
 
 def checked(name):
@@ -65,10 +66,37 @@ def from_python():
         assert np.linalg.norm(np.load(out) - expected) <= MAX_NORM * np.linalg.norm(expected)
 
 
+def tune(folder, log):
+    """DQN again, with what `log` knows; how many trials were measured."""
+    job = json.loads(command("tune", Path(folder) / "dqn/model.onnx", "--target", "opencl", "--trials", TRIALS["dqn"],
+                             "--log", log, "--state-dir", Path(folder) / f"state-{log.stem}", "-o",
+                             Path(folder) / "again.tw", "--format", "json"))
+    return job["progress"]["measured"]
+
+
+def records_know_the_drivers_compiler(folder):
+    log = Path(folder) / "tuner-opencl.db"
+    lines = command("log", "export", "--log", log)
+    (toolchain,) = {json.loads(line)["toolchain"] for line in lines.splitlines()}
+    generator, compiler = toolchain.split("+", 1)
+    assert generator == "opencl-c-1.2" and compiler, toolchain
+    assert tune(folder, log) == 0, "the same compiler's records are known"
+    # As after an update of the driver: what another compiler made is known no more.
+    older = Path(folder) / "older.db"
+    exported = Path(folder) / "older.jsonl"
+    exported.write_text(lines.replace(json.dumps(toolchain), json.dumps(generator + "+older-0.1")))
+    command("log", "import", exported, "--log", older)
+    assert tune(folder, older) > 0, "another compiler's records are not"
+    found = {json.loads(line)["toolchain"] for line in command("log", "export", "--log", older).splitlines()}
+    assert found == {toolchain, generator + "+older-0.1"}, found
+
+
 def tuned(name):
     def run():
         with tempfile.TemporaryDirectory(prefix="tilewright-networks-") as folder:
             good(name, folder, trials=TRIALS[name])
+            if name == "dqn":
+                records_know_the_drivers_compiler(folder)
     run.__name__ = f"{name}_tuned"
     return run
 

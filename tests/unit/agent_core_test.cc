@@ -19,6 +19,7 @@ v1::DeviceReport DeviceOf(const std::string& name) {
   device.set_device(name);
   device.set_key("cpu-test");
   device.set_fingerprint("f");
+  (*device.mutable_attributes())["driver_compiler"].set_s("maker 1");
   device.set_health(v1::HEALTH_GOOD);
   return device;
 }
@@ -155,6 +156,7 @@ TEST_F(AgentCoreTest, ResultsCarryWhoMeasuredWhat) {
   EXPECT_EQ(results[0].device(), kDevice);
   EXPECT_EQ(results[0].device_class(), "cpu-test");
   EXPECT_EQ(results[0].device_fingerprint(), "f");
+  EXPECT_EQ(results[0].driver_compiler(), "maker 1");
   EXPECT_EQ(results[0].agent(), "agents/a");
   EXPECT_EQ(results[0].boot_id(), "boot-1");
 }

@@ -646,6 +646,31 @@ TEST(CliScheduleChoice, OneDeviceClassTheFullestOrTheOneAskedFor) {
   EXPECT_EQ(asked->by_task.at("hash-a").median_ns, 1);
 }
 
+// `compile` runs on no device: which driver compiler the records have, they say themselves.
+TEST(CliScheduleChoice, OneDriverCompilerTheFullestThenTheNewest) {
+  ScheduleQuery query = Query();
+  query.toolchain = "cl";
+  const auto choose = [&](const std::vector<RecordSpec>& specs) {
+    const auto choice = ChooseSchedules(MakeLog(specs).get(), query);
+    TW_CHECK(choice.ok()) << choice.status();
+    return *choice;
+  };
+  const RecordSpec old_a{"a", "x", 3, 2, "cl+maker-1"}, old_b{"b", "x", 3, 2, "cl+maker-1"};
+  const RecordSpec new_a{"a", "x", 9, 2, "cl+maker-2"}, new_b{"b", "x", 9, 2, "cl+maker-2"};
+  ScheduleChoice choice = choose({new_a, old_a, old_b});
+  EXPECT_EQ(choice.toolchain, "cl+maker-1");
+  EXPECT_EQ(choice.by_task.size(), 2U);
+  EXPECT_THAT(choice.other_toolchains, ElementsAre("cl+maker-2"));
+  EXPECT_THAT(choice.other_classes, ElementsAre());
+  EXPECT_EQ(choose({new_a, old_a, old_b, new_b}).toolchain, "cl+maker-2");
+  EXPECT_EQ(choose({new_a, new_b, old_a, old_b}).toolchain, "cl+maker-1") << "the newest records";
+  EXPECT_EQ(choose({{"a", "x", 3, 2, "cl"}}).by_task.size(), 1U) << "of an older version";
+  query.toolchain = "cl+maker-2";  // a job's: exactly that
+  choice = choose({new_a, old_a, old_b});
+  EXPECT_EQ(choice.by_task.size(), 1U);
+  EXPECT_EQ(choice.why_not.at("hash-b"), "measured with toolchain cl+maker-1");
+}
+
 log::TrialRow Pick(const std::string& task, const std::string& model, double predicted,
                    double median) {
   log::TrialRow trial;

@@ -663,6 +663,17 @@ TEST_F(DevicePoolTest, NothingIsGrantedWhileTheOutboxIsFull) {
   EXPECT_TRUE(pool.FillSyncResponse("agents/a", true, At(2), &answer));
 }
 
+TEST_F(DevicePoolTest, LoadCountsDriverCompilers) {
+  v1::SyncRequest sync = SyncOf("agents/a", {"devices/d", "devices/e", "devices/f"}, ++sequence_);
+  for (const int i : {1, 2}) {
+    (*sync.mutable_devices(i)->mutable_attributes())["driver_compiler"].set_s("maker 1");
+  }
+  ASSERT_TRUE(pool_.Sync(sync, "", At(1)).ok());
+  const v1::PoolLoad load = pool_.Load({}, At(1));
+  EXPECT_THAT(load.driver_compilers(), ::testing::UnorderedElementsAre(
+                                           ::testing::Pair("", 1), ::testing::Pair("maker 1", 2)));
+}
+
 TEST_F(DevicePoolTest, LoadCountsWhatCouldRun) {
   Submit(Item("w1"));
   v1::WorkItem phone = Item("w2");

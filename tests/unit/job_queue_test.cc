@@ -321,6 +321,31 @@ TEST(WorkItems, ARecordOfAnotherUnitThanItsClassIsNotUsable) {
   EXPECT_THAT(reasons("board@virtual_cycles"), ElementsAre());
 }
 
+TEST(WorkItems, TheToolchainOfARecordIsThatOfItsDevice) {
+  v1::WorkUpdate update;
+  update.set_state(v1::WORK_STATE_DONE);
+  update.mutable_result()->set_outcome(v1::OK);
+  update.mutable_result()->set_median(10);
+  update.mutable_result()->set_valid(true);
+  update.mutable_result()->set_value_kind(v1::VALUE_KIND_WALL_NS);
+  const auto record = [&](const char* wanted, const char* compiler) {
+    update.mutable_result()->set_driver_compiler(compiler);
+    log::RecordKey key;
+    key.toolchain = wanted;
+    return *NewsOf(update, {}, key, 5).record;
+  };
+  EXPECT_EQ(record("llvm-19", "").key.toolchain, "llvm-19");
+  EXPECT_TRUE(record("llvm-19", "").valid);
+  // Of a tracker that names no compilers.
+  EXPECT_EQ(record("cl", "maker 1").key.toolchain, "cl+maker-1");
+  EXPECT_TRUE(record("cl", "maker 1").valid);
+  EXPECT_TRUE(record("cl+maker-1", "maker 1").valid);
+  EXPECT_EQ(record("cl+maker-1", "maker 2").key.toolchain, "cl+maker-2");
+  for (const char* other : {"maker 2", ""}) {
+    EXPECT_THAT(record("cl+maker-1", other).invalid_reasons, ElementsAre("tuner.compiler.differs"));
+  }
+}
+
 TEST(WorkItems, CyclesSetNoWallLimitAndEmulatorsAreSlow) {
   const log::JobRow job;
   const v1::Job spec;
@@ -338,6 +363,24 @@ TEST(WorkItems, CyclesSetNoWallLimitAndEmulatorsAreSlow) {
   EXPECT_GE(counted, 10 * unknown);
   source.best_ns = 0;
   EXPECT_EQ(limit(), counted);
+}
+
+TEST(WorkItems, ADriverHasTimeToCompile) {
+  log::JobRow job;
+  const v1::Job spec;
+  const v1::BuilderTask task;
+  WorkItemSource source;
+  source.job = &job;
+  source.spec = &spec;
+  source.task = &task;
+  for (const double best_ns : {0.0, 1e6}) {
+    source.best_ns = best_ns;
+    const auto limit_s = [&](const char* target) {
+      job.target = target;
+      return support::DurationNs(MakeWorkItem(source).work().wall_limit()) / 1'000'000'000;
+    };
+    EXPECT_GE(limit_s("opencl"), limit_s("cpu,arch=x86_64") + 15);
+  }
 }
 
 TEST(WorkItems, AnOkWithoutATimeIsNotUsable) {

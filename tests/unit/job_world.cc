@@ -128,6 +128,9 @@ class FakeDispatcher final : public jobs::Dispatcher {
       load.set_online(static_cast<int32_t>(world_->devices));
       load.set_dispatchable(static_cast<int32_t>(world_->devices));
       if (world_->devices > 0) load.add_device_classes(world_->device_class);
+      for (const auto& [compiler, count] : world_->driver_compilers) {
+        (*load.mutable_driver_compilers())[compiler] = count;
+      }
       return jobs::LoadKnown{load};
     });
   }
@@ -158,7 +161,7 @@ void JobWorld::CreateJob(int64_t max_trials, const std::function<void(v1::Job*)>
   row.id = job_id_;
   row.uid = job_id_ + ".0a1b";
   row.spec_json = jobs::SpecToJson(spec).value();
-  row.target = "cpu,arch=x86_64,cpu=x86-64,threads=1";
+  row.target = target;
   row.cost_model = cost_model;
   row.seed = 7;
   row.created_us = clock_.WallMicros();
@@ -612,6 +615,7 @@ v1::MeasurementResult JobWorld::Measure(Item* item) {
   result.set_measurement_id(StrCat(item->item.name(), "/", item->attempts));
   result.set_device("devices/d1");
   result.set_device_class(device_class);
+  result.set_driver_compiler(measured_with);
   result.set_device_fingerprint("fp");
   result.set_agent_address("ipv4:127.0.0.1:9");
   result.set_value_kind(v1::ValueKind(support::UnitOfClass(device_class).kind));

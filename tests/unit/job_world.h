@@ -107,11 +107,14 @@ class JobWorld {
   bool tracker_measures = true;  // false: items stay queued
   int64_t devices = 1;
   std::string device_class = "cpu-x";  // of all devices
-  int64_t space = 1000;                // candidates of each task
-  int64_t first_candidate = 0;         // the search begins there
-  std::string compiler_build;          // of the search children
-  std::string steps_of_module;         // what the last compiled module was made of
-  std::map<int, int> models_taken;     // how often, by the asks answered during the training
+  std::string target = "cpu,arch=x86_64,cpu=x86-64,threads=1";
+  std::map<std::string, int> driver_compilers;  // as in a PoolLoad
+  std::string measured_with;                    // driver compiler of the device that measures
+  int64_t space = 1000;                         // candidates of each task
+  int64_t first_candidate = 0;                  // the search begins there
+  std::string compiler_build;                   // of the search children
+  std::string steps_of_module;                  // what the last compiled module was made of
+  std::map<int, int> models_taken;  // how often, by the asks answered during the training
   bool grows_on_retrain = true;
   int64_t extent = 0;  // of all tasks' tensors: other tasks of the same kinds; 0: the usual ones
   std::vector<std::vector<v1::RelativeProgram>> relatives_told;  // to each child

@@ -12,6 +12,7 @@
 #include "tuner_server/log/migrations.h"
 #include "tuner_server/log/sqlite_rows.h"
 #include "tuner_server/log/target_text.h"
+#include "tuner_server/log/toolchain_text.h"
 
 namespace tilewright::log {
 namespace {
@@ -149,12 +150,30 @@ TEST_F(SqliteLogTest, AFullDiskIsAnErrorAndTheLogGoesOnAfterwards) {
   EXPECT_EQ(static_cast<int64_t>(Value(log->ListJobs({.limit = 1000})).size()), stored);
 }
 
+TEST(ToolchainText, ACompilerIsAWordAfterThePlus) {
+  EXPECT_EQ(WithCompiler("cl", ""), "cl");
+  EXPECT_EQ(WithCompiler("cl", "maker 1.2+deb\n"), "cl+maker-1.2+deb-");
+  EXPECT_EQ(WithCompiler("cl+maker-1", "maker 2"), "cl+maker-2");
+  EXPECT_EQ(WithCompiler("cl+maker-1", ""), "cl");
+  EXPECT_EQ(WithCompiler("cl", std::string(200, 'x')), "cl+" + std::string(80, 'x'));
+  EXPECT_EQ(CompilerOf("cl+maker-1.2+deb"), "maker-1.2+deb");
+  EXPECT_EQ(CompilerOf("llvm-19.1.7"), "");
+  EXPECT_TRUE(ToolchainFits("cl", "cl+maker-1"));
+  EXPECT_TRUE(ToolchainFits("cl", "cl"));
+  EXPECT_TRUE(ToolchainFits("cl+maker-1", "cl+maker-1"));
+  EXPECT_FALSE(ToolchainFits("cl+maker-1", "cl+maker-2"));
+  EXPECT_FALSE(ToolchainFits("cl+maker-1", "cl"));
+  EXPECT_FALSE(ToolchainFits("cl", "cl2+maker-1"));
+}
+
 TEST(TargetText, CanonicalFormAndRefusals) {
   const TargetText target = Value(ParseTargetText("cpu,threads=2,cpu=znver4,arch=x86_64"));
   EXPECT_EQ(target.ToString(), "cpu,arch=x86_64,cpu=znver4,threads=2");
   EXPECT_EQ(target.WithoutThreads(), "cpu,arch=x86_64,cpu=znver4");
   EXPECT_EQ(target.threads(), 2);
   EXPECT_EQ(Value(ParseTargetText("cpu")).threads(), 1);
+  EXPECT_FALSE(Value(ParseTargetText("cpu")).driver_compiles());
+  EXPECT_TRUE(Value(ParseTargetText("opencl")).driver_compiles());
   EXPECT_EQ(Slug(ParseTargetText("abacus").status()), "target.text.unknown_kind");
   for (const target::Kind& kind : target::Kinds()) {
     EXPECT_EQ(Value(ParseTargetText(kind.name)).kind, kind.name);

@@ -15,6 +15,7 @@
 #include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/tuned_coverage.h"
 #include "tuner_server/log/sqlite_log.h"
+#include "tuner_server/log/toolchain_text.h"
 
 namespace tilewright::cli {
 namespace {
@@ -58,6 +59,12 @@ void TellChoice(const ScheduleChoice& choice) {
     text = "note: the log has no usable record for these tasks, this target and this toolchain";
   } else {
     text = StrCat("using records of device class ", choice.device_class);
+    const std::string_view compiler = log::CompilerOf(choice.toolchain);
+    if (!compiler.empty()) text += StrCat(" and driver compiler ", compiler);
+    if (!choice.other_toolchains.empty()) {
+      text += StrCat(" (not those of other driver compilers: toolchain ",
+                     support::Join(choice.other_toolchains, ", "), ")");
+    }
     if (!choice.other_classes.empty()) {
       text += StrCat(" (the log also has ", support::Join(choice.other_classes, ", "),
                      ": choose with --device-class)");

@@ -37,6 +37,7 @@ struct Explanation {
   double default_median = 0;
   std::string rule;  // why this one
   std::string device_class;
+  std::string toolchain;
   std::vector<std::string> other_classes;
 };
 
@@ -103,9 +104,11 @@ absl::StatusOr<Explanation> Explain(log::TuningLog* log, const LogExplainOptions
   TW_ASSIGN(const ScheduleChoice choice,
             ChooseSchedules(log, {e.job.target, e.job.toolchain, "", {e.task.hash}}));
   e.device_class = choice.device_class;
+  e.toolchain = choice.toolchain;
   e.other_classes = choice.other_classes;
   for (const Measured& one : all) {
     if (!one.record.usable() || one.record.key.device_class != e.device_class) continue;
+    if (one.record.key.toolchain != e.toolchain) continue;
     e.usable.push_back(one);
     if (one.trial.is_default && e.default_median == 0) e.default_median = one.record.median;
   }

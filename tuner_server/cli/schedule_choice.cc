@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "deploy/support/strings.h"
 #include "tuner_server/log/schedule_rule.h"
 #include "tuner_server/log/target_text.h"
+#include "tuner_server/log/toolchain_text.h"
 
 namespace tilewright::cli {
 namespace {
@@ -19,7 +21,8 @@ std::string WhyOther(const log::RecordRow& record, const log::TargetText& target
   if (key.threads != target.threads()) {
     return support::StrCat("measured with ", key.threads, " threads");
   }
-  return key.toolchain == toolchain ? "" : "measured with toolchain " + key.toolchain;
+  return log::ToolchainFits(toolchain, key.toolchain) ? ""
+                                                      : "measured with toolchain " + key.toolchain;
 }
 
 // Why its time does not count; empty when it does.
@@ -31,10 +34,14 @@ std::string WhyUnusable(const log::RecordRow& record) {
   return record.accepted ? "" : "an attempt that did not count";
 }
 
+// What times must have in common to be compared: device class and toolchain.
+using Setting = std::pair<std::string, std::string>;
+
 // What the log knows about the wanted tasks.
 struct Known {
-  // By device class, then by task. Those without a choice have records that do not count.
-  std::map<std::string, std::map<std::string, log::Contenders>> contenders;
+  // By setting, then by task. Those without a choice have records that do not count.
+  std::map<Setting, std::map<std::string, log::Contenders>> contenders;
+  std::map<Setting, int64_t> last_seq;                   // of the newest record
   std::map<std::string, std::set<std::string>> why_not;  // by task
 };
 
@@ -44,7 +51,9 @@ absl::Status Take(log::TuningLog* log, const log::RecordRow& record, Known* know
   if (!why.empty()) known->why_not[task].insert(why);
   if (!record.accepted) return absl::OkStatus();
   TW_ASSIGN(log::TrialRow trial, log->GetTrial(record.job, record.trial));
-  known->contenders[record.key.device_class][task].Add(std::move(trial), record);
+  const Setting setting = {record.key.device_class, record.key.toolchain};
+  known->contenders[setting][task].Add(std::move(trial), record);
+  known->last_seq[setting] = record.seq;
   return absl::OkStatus();
 }
 
@@ -69,14 +78,18 @@ absl::StatusOr<Known> ReadKnown(log::TuningLog* log, const ScheduleQuery& query)
   }
 }
 
-// The class with schedules for most tasks.
-std::string MostKnownClass(const Known& known) {
-  std::string most_known;
+// The setting with schedules for most tasks, of `device_class` unless that is empty. Of two
+// compilers of one class with as many tasks, that of the newest record.
+Setting MostKnownSetting(const Known& known, const std::string& device_class) {
+  Setting most_known = {device_class, ""};
   size_t most = 0;
-  for (const auto& [name, tasks] : known.contenders) {
-    if (tasks.size() <= most) continue;
+  for (const auto& [setting, tasks] : known.contenders) {
+    if (!device_class.empty() && setting.first != device_class) continue;
+    const bool newer = tasks.size() == most && setting.first == most_known.first &&
+                       known.last_seq.at(setting) > known.last_seq.at(most_known);
+    if (tasks.size() <= most && !newer) continue;
     most = tasks.size();
-    most_known = name;
+    most_known = setting;
   }
   return most_known;
 }
@@ -90,13 +103,20 @@ absl::StatusOr<ScheduleChoice> ChooseSchedules(log::TuningLog* log, const Schedu
   }
   std::erase_if(known.contenders, [](const auto& one) { return one.second.empty(); });
   ScheduleChoice choice;
-  choice.device_class = query.device_class.empty() ? MostKnownClass(known) : query.device_class;
-  for (const auto& [name, tasks] : known.contenders) {
-    if (name == choice.device_class) continue;
-    choice.other_classes.push_back(name);
-    for (const auto& [hash, contenders] : tasks) known.why_not[hash].insert("measured on " + name);
+  const Setting wanted = MostKnownSetting(known, query.device_class);
+  std::tie(choice.device_class, choice.toolchain) = wanted;
+  std::set<std::string> other_classes;
+  for (const auto& [setting, tasks] : known.contenders) {
+    if (setting == wanted) continue;
+    const auto& [name, toolchain] = setting;
+    const bool same_class = name == choice.device_class;
+    if (same_class) choice.other_toolchains.push_back(toolchain);
+    if (!same_class) other_classes.insert(name);
+    const std::string why = same_class ? "with toolchain " + toolchain : "on " + name;
+    for (const auto& [hash, contenders] : tasks) known.why_not[hash].insert("measured " + why);
   }
-  const auto& chosen = known.contenders[choice.device_class];
+  choice.other_classes.assign(other_classes.begin(), other_classes.end());
+  const auto& chosen = known.contenders[wanted];
   for (const std::string& hash : query.task_hashes) {
     const auto found = chosen.find(hash);
     if (found == chosen.end()) {

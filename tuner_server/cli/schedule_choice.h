@@ -20,19 +20,23 @@ struct ChosenSchedule {
 
 struct ScheduleChoice {
   std::string device_class;                       // empty: nothing fits
+  std::string toolchain;                          // of the records
   std::vector<std::string> other_classes;         // that had records too
+  std::vector<std::string> other_toolchains;      // of the same class: other driver compilers
   std::map<std::string, ChosenSchedule> by_task;  // task hash -> the best
   std::map<std::string, std::string> why_not;     // task hash -> why its records do not count
 };
 
 struct ScheduleQuery {
   std::string target;        // canonical
-  std::string toolchain;     // of the builder that will replay the steps
+  std::string toolchain;     // of the builder that will replay the steps; with or without a driver
+                             // compiler (log/toolchain_text.h)
   std::string device_class;  // empty: the class with usable records for most of the tasks
   std::vector<std::string> task_hashes;
 };
 
-// Records of other targets, thread counts or toolchains never count (DESIGN section 3).
+// Records of other targets, thread counts or toolchains never count (DESIGN section 3). If the
+// query leaves the driver compiler open, all chosen records are of one: that with the most tasks.
 absl::StatusOr<ScheduleChoice> ChooseSchedules(log::TuningLog* log, const ScheduleQuery& query);
 
 }  // namespace tilewright::cli

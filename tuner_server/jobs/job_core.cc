@@ -10,6 +10,8 @@
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/work_items.h"
+#include "tuner_server/log/target_text.h"
+#include "tuner_server/log/toolchain_text.h"
 
 namespace tilewright::jobs {
 namespace {
@@ -53,6 +55,10 @@ absl::Status JobCore::Load() {
     tasks_.back().row = task;
     tasks_.back().view.weight = static_cast<double>(task.weight);
   }
+  // Before its tasks are known, a job learns which compiler its devices have.
+  const absl::StatusOr<log::TargetText> target = log::ParseTargetText(job_.target);
+  const bool driver_compiles = target.ok() && target->driver_compiles();
+  if (!tasks.empty() || !driver_compiles) compiler_.Fix(log::CompilerOf(job_.toolchain));
   TW_TRY(Recall());
   TW_TRY(LoadTrials());
   RestoreOwnClaims();
@@ -197,9 +203,12 @@ std::optional<std::string> JobCore::WhySearchEnds() {
 
 // Ends the search, then the measuring, when the time for it has come.
 absl::Status JobCore::CheckBudget() {
-  if (job_.state != log::JobState::kRunning || tasks_.empty()) return absl::OkStatus();
+  if (job_.state != log::JobState::kRunning) return absl::OkStatus();
+  // The time of a job that waits for a device runs; it has no tasks yet.
+  if (tasks_.empty() && compiler_.known()) return absl::OkStatus();
   const Limit limit = NearestLimit();
   if (limit.used >= 1) return Finish(std::string(limit.over));
+  if (tasks_.empty()) return absl::OkStatus();
   if (!search_ended_) search_ended_ = WhySearchEnds();
   if (!search_ended_) return absl::OkStatus();
   TW_ASSIGN(const bool finals, PumpFinals());

@@ -35,6 +35,7 @@
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
 #include "tilewright/v1/job.pb.h"
+#include "tuner_server/jobs/fleet_compiler.h"
 #include "tuner_server/jobs/job_ports.h"
 #include "tuner_server/jobs/job_queue.h"
 #include "tuner_server/jobs/job_times.h"
@@ -287,6 +288,7 @@ class JobCore {
   std::vector<TaskState> tasks_;
   std::map<int64_t, OpenTrial> open_;
   TrialWaves waves_;
+  FleetCompiler compiler_;
   int64_t recalled_ = 0;      // measured by other jobs, as good as own trials
   std::string recall_class_;  // device class of those
   int64_t share_next_ns_ = 0;

@@ -10,6 +10,7 @@
 #include "tuner_server/jobs/row_enums.h"
 #include "tuner_server/jobs/work_items.h"
 #include "tuner_server/log/cost_models.h"
+#include "tuner_server/log/toolchain_text.h"
 #include "tuner_server/search/builder_client.h"
 #include "tuner_server/search/builder_error.h"
 
@@ -47,7 +48,7 @@ absl::Status JobCore::PumpSearch() {
   if (!running && !compiling) return absl::OkStatus();
   if (compiling && spec_.records_only()) return FinishWithRecords();
   if (!opened_) {
-    AskOpen();
+    if (compiler_.known() || compiling) AskOpen();
   } else if (compiling && training_out_) {
     AskTake();
   } else if (compiling) {
@@ -414,8 +415,8 @@ absl::Status JobCore::OnOpened(const v1::JobOpened& opened) {
     rows.push_back(std::move(row));
   }
   if (rows.empty()) return Fail("job.model.no_tasks: the model has nothing to tune");
-  const absl::Status put =
-      env_.log->PutTasks(job_.id, opened.toolchain(), opened.model_name(), rows);
+  const std::string toolchain = log::WithCompiler(opened.toolchain(), compiler_.name());
+  const absl::Status put = env_.log->PutTasks(job_.id, toolchain, opened.model_name(), rows);
   if (absl::IsFailedPrecondition(put)) return Fail(support::StatusText(put));
   TW_TRY(put);
   TW_ASSIGN(job_, env_.log->GetJob(job_.id));

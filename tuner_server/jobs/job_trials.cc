@@ -357,6 +357,8 @@ absl::Status JobCore::On(LoadKnown event) {
   if (!event.load.ok()) return absl::OkStatus();  // Pull tells about a tracker that is away
   devices_ = event.load->dispatchable();
   waves_.NoteClasses(event.load->device_classes());
+  const std::string compilers = compiler_.Note(*event.load);
+  if (!compilers.empty()) TW_TRY(AddText(compilers));
   if (devices_ > 0) {
     ClearCondition(kDeviceCondition);
   } else {

@@ -14,6 +14,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/jobs/row_enums.h"
 #include "tuner_server/log/target_text.h"
+#include "tuner_server/log/toolchain_text.h"
 
 namespace tilewright::jobs {
 namespace {
@@ -31,6 +32,8 @@ constexpr int64_t kWallBaseNs = 5'000'000'000;
 constexpr int64_t kWallUnknownNs = 15'000'000'000;
 constexpr double kWallRuns = 100;
 constexpr int64_t kMaxWallNs = 60'000'000'000;
+// Where the device's driver compiles the code, it does so before the first run, and takes seconds.
+constexpr int64_t kWallDriverNs = 20'000'000'000;
 // An emulator takes thousands of times as long as what it counts. Only what hangs comes here: a
 // limit that a slow host reaches would make results depend on the host.
 constexpr int64_t kWallCounterNs = 300'000'000'000;
@@ -71,6 +74,8 @@ void CopyCounters(const v1::Telemetry& from, log::RecordRow* to) {
 log::RecordRow RecordOf(const v1::MeasurementResult& result, const log::TrialRow& trial,
                         log::RecordKey key, int64_t now_us) {
   log::RecordRow record;
+  const std::string wanted = key.toolchain;
+  key.toolchain = log::WithCompiler(wanted, result.driver_compiler());
   key.device_class = result.device_class();
   record.key = std::move(key);
   record.measurement_id = result.measurement_id();
@@ -103,6 +108,11 @@ log::RecordRow RecordOf(const v1::MeasurementResult& result, const log::TrialRow
     record.valid = false;
     record.invalid_reasons.push_back("tuner.unit.class");
   }
+  // A device with another driver than those that the job began with.
+  if (measured && !log::ToolchainFits(wanted, record.key.toolchain)) {
+    record.valid = false;
+    record.invalid_reasons.push_back("tuner.compiler.differs");
+  }
   record.max_abs_error = result.max_abs_error();
   CopyCounters(result.telemetry(), &record);
   record.fetch_s = Seconds(result.fetch_time());
@@ -123,9 +133,11 @@ log::RecordRow RecordOf(const v1::MeasurementResult& result, const log::TrialRow
 
 int64_t WallLimitNs(const WorkItemSource& source, const v1::MeasurementPlan& plan) {
   if (source.counts_cycles) return kWallCounterNs;
-  if (source.best_ns <= 0) return kWallUnknownNs;
+  const absl::StatusOr<log::TargetText> target = log::ParseTargetText(source.job->target);
+  const int64_t load_ns = target.ok() && target->driver_compiles() ? kWallDriverNs : 0;
+  if (source.best_ns <= 0) return kWallUnknownNs + load_ns;
   const double runs_ns = std::min(kWallRuns * source.best_ns, 1e18);
-  const int64_t wall_ns = kWallBaseNs + support::DurationNs(plan.budget_per_candidate()) +
+  const int64_t wall_ns = kWallBaseNs + load_ns + support::DurationNs(plan.budget_per_candidate()) +
                           static_cast<int64_t>(runs_ns);
   return std::min(wall_ns, kMaxWallNs);
 }

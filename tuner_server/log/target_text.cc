@@ -44,6 +44,11 @@ int64_t TargetText::threads() const {
   return it == settings.end() ? 1 : support::ParseInt64(it->second).value_or(1);
 }
 
+bool TargetText::driver_compiles() const {
+  const target::Kind* known = target::FindKind(kind);
+  return known != nullptr && known->supported() && known->families.front().driver_compiles;
+}
+
 absl::StatusOr<TargetText> ParseTargetText(std::string_view text) {
   if (text.size() > kMaxTargetBytes) return Bad(text, "too long");
   const std::vector<std::string> parts = support::Split(text, ',');

@@ -18,6 +18,8 @@ struct TargetText {
   std::string ToString() const;        // kind, then settings by key
   std::string WithoutThreads() const;  // the same without threads: part of a record's key
   int64_t threads() const;             // 1 where not given
+  // Whether the drivers of its devices compile the code, so that records depend on them.
+  bool driver_compiles() const;
 };
 
 // Parses "KIND[,key=value...]". invalid_argument:

@@ -13,6 +13,6 @@ constexpr target::Machine kOpenClMachines[] = {
 
 }  // namespace
 
-constinit const target::Family kFamily = {.machines = kOpenClMachines};
+constinit const target::Family kFamily = {.machines = kOpenClMachines, .driver_compiles = true};
 
 }  // namespace tilewright::opencl
