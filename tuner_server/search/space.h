@@ -4,9 +4,11 @@
 // rule, which the search counts. Immutable after creation; thread-safe for reading.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -22,6 +24,9 @@ struct Knob {
   std::string name;
   std::vector<int64_t> menu;  // never empty
 };
+
+// Adds a knob to a sketch, for the parts that sketches have in common.
+using KnobAdder = std::function<size_t(std::string name, std::vector<int64_t> menu)>;
 
 // One structure of schedules. Implemented by the rules.
 class Sketch {
@@ -41,6 +46,12 @@ class Sketch {
 
  protected:
   size_t AddKnob(std::string name, std::vector<int64_t> menu);
+  // REQUIRES: called while the sketch is made.
+  KnobAdder Adder() {
+    return [this](std::string name, std::vector<int64_t> menu) {
+      return AddKnob(std::move(name), std::move(menu));
+    };
+  }
 
   std::vector<Knob> knobs_;
 };

@@ -8,7 +8,7 @@ namespace {
 constexpr target::Machine kOpenClMachines[] = {
     {.features = "fma",
      .launch =
-         {.group_threads = 256, .shared_bytes = 32 << 10, .usual_threads = 64, .thread_sums = 64}},
+         {.group_threads = 256, .shared_bytes = 32 << 10, .usual_threads = 64, .thread_sums = 256}},
 };
 
 }  // namespace

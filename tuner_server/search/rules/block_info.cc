@@ -185,6 +185,14 @@ std::optional<std::string> StageBlocks::Epilogue(size_t rank) const {
   return follows ? std::optional(last.name) : std::nullopt;
 }
 
+std::vector<int64_t> Divisors(int64_t extent, int64_t least, int64_t most) {
+  std::vector<int64_t> menu;
+  for (int64_t d = least; d <= std::min(extent, most); ++d) {
+    if (extent % d == 0) menu.push_back(d);
+  }
+  return menu;
+}
+
 std::vector<int64_t> TileMenu(int64_t extent, int64_t limit) {
   limit = std::min(extent, limit);
   std::set<int64_t> menu = {1};

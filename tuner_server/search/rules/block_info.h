@@ -73,6 +73,9 @@ class StageBlocks {
   size_t taken_ = 0;
 };
 
+// Returns the divisors of `extent` from `least` to `most`.
+std::vector<int64_t> Divisors(int64_t extent, int64_t least, int64_t most);
+
 // 1, and every number of the menu kind up to `limit`: all divisors of `extent`, and the numbers
 // 2..8, 10, 12, 14, 16 even where they do not divide it.
 std::vector<int64_t> TileMenu(int64_t extent, int64_t limit);

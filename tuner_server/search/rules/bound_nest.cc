@@ -20,7 +20,7 @@ bool BoundNest::Fits(const BlockInfo& block) {
                       [](const IterInfo& iter) { return iter.reduce; });
 }
 
-BoundNest::BoundNest(BlockInfo block, const target::Target& target, const AddKnob& add)
+BoundNest::BoundNest(BlockInfo block, const target::Target& target, const KnobAdder& add)
     : block_(std::move(block)) {
   std::vector<int64_t> extents;
   for (const IterInfo& iter : block_.iters) extents.push_back(iter.extent);

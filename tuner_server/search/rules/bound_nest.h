@@ -3,8 +3,6 @@
 // reading.
 #pragma once
 
-#include <functional>
-
 #include "tuner_server/search/rules/block_info.h"
 #include "tuner_server/search/rules/step_maker.h"
 #include "tuner_server/search/space.h"
@@ -18,11 +16,10 @@ int64_t WholeThreads(const std::vector<int64_t>& extents, int64_t most);
 
 class BoundNest {
  public:
-  using AddKnob = std::function<size_t(std::string name, std::vector<int64_t> menu)>;
   // Returns whether the block is such a nest.
   static bool Fits(const BlockInfo& block);
   // Adds its knobs to the sketch that owns it. REQUIRES: Fits(block).
-  BoundNest(BlockInfo block, const target::Target& target, const AddKnob& add);
+  BoundNest(BlockInfo block, const target::Target& target, const KnobAdder& add);
 
   const BlockInfo& block() const { return block_; }
   // All knobs are at their first value.

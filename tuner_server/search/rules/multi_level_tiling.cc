@@ -74,9 +74,7 @@ class TilingSketch final : public Sketch {
     }
     if (!usable()) return;  // one result: nothing to tile
     AddKnobs();
-    const auto add = [this](std::string name, std::vector<int64_t> menu) {
-      return AddKnob(std::move(name), std::move(menu));
-    };
+    const KnobAdder add = Adder();
     const std::vector<int64_t> places = {kKeep, kPerTile, kInline};
     for (const BlockInfo& block : before) {
       before_.push_back({AddKnob("place_" + block.name, places), PlainNest(block, target, add)});

@@ -12,11 +12,7 @@ constexpr size_t kMaxLoopBlocks = 8;
 class PlainSketch final : public Sketch {
  public:
   PlainSketch(const std::vector<BlockInfo>& blocks, const target::Target& target) {
-    for (const BlockInfo& block : blocks) {
-      nests_.emplace_back(block, target, [this](std::string name, std::vector<int64_t> menu) {
-        return AddKnob(std::move(name), std::move(menu));
-      });
-    }
+    for (const BlockInfo& block : blocks) nests_.emplace_back(block, target, Adder());
   }
   std::string name() const override { return "parallel_vectorize_unroll"; }
 

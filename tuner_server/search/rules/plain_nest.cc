@@ -25,7 +25,7 @@ size_t Outer(const BlockInfo& block) {
 
 }  // namespace
 
-PlainNest::PlainNest(BlockInfo block, const target::Target& target, const AddKnob& add)
+PlainNest::PlainNest(BlockInfo block, const target::Target& target, const KnobAdder& add)
     : block_(std::move(block)) {
   std::vector<int64_t> lanes = {1}, unroll = {1}, parallel = {0};
   const bool simple = block_.plain && block_.perfect_nest && !block_.iters.empty();

@@ -4,8 +4,6 @@
 // stages around a tiled reduction by multi_level_tiling. Plain values; thread-safe for reading.
 #pragma once
 
-#include <functional>
-
 #include "tuner_server/search/rules/block_info.h"
 #include "tuner_server/search/space.h"
 
@@ -13,9 +11,8 @@ namespace tilewright::search {
 
 class PlainNest {
  public:
-  using AddKnob = std::function<size_t(std::string name, std::vector<int64_t> menu)>;
   // Adds its knobs to the sketch that owns it.
-  PlainNest(BlockInfo block, const target::Target& target, const AddKnob& add);
+  PlainNest(BlockInfo block, const target::Target& target, const KnobAdder& add);
 
   const BlockInfo& block() const { return block_; }
   bool Feasible(const Sketch& sketch, const Point& point) const;

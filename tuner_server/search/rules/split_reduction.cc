@@ -44,11 +44,7 @@ class SplitReductionSketch final : public Sketch {
     }
     parts_ = AddKnob("parts", parts);
     vectors_ = AddKnob("vectors", {1, 2, 4, 8});
-    for (const BlockInfo& block : others) {
-      nests_.emplace_back(block, target, [this](std::string name, std::vector<int64_t> menu) {
-        return AddKnob(std::move(name), std::move(menu));
-      });
-    }
+    for (const BlockInfo& block : others) nests_.emplace_back(block, target, Adder());
   }
   std::string name() const override { return "split_reduction"; }
 

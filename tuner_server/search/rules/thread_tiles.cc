@@ -30,20 +30,11 @@ namespace {
 
 constexpr int64_t kMaxThreads = 64;       // of one axis
 constexpr int64_t kMaxThreadRows = 16;    // of a register tile, along one axis
-constexpr int64_t kMaxThreadTile = 256;   // results of a thread
 constexpr int64_t kMaxStatements = 256;   // of the unrolled body
 constexpr int64_t kMaxUnrolledTerms = 8;  // of the innermost reduction loop
 constexpr int64_t kMaxStep = 256;         // terms of a step, along one reduction axis
 constexpr int64_t kFetchLanes = 4;        // GPUs load 128 bits at a time
 constexpr size_t kMaxBlocks = 6;
-
-std::vector<int64_t> Divisors(int64_t extent, int64_t limit) {
-  std::vector<int64_t> menu;
-  for (int64_t d = 1; d <= std::min(extent, limit); ++d) {
-    if (extent % d == 0) menu.push_back(d);
-  }
-  return menu;
-}
 
 // What P reads through shared memory if a knob says so: an operand, or a stage in front of P.
 struct Source {
@@ -75,9 +66,7 @@ class ThreadTiles final : public Sketch {
     if (lane_axes_.empty()) return;  // one result: no threads
     AddTileKnobs();
     AddSources(before);
-    const auto add = [this](std::string name, std::vector<int64_t> menu) {
-      return AddKnob(std::move(name), std::move(menu));
-    };
+    const KnobAdder add = Adder();
     for (const BlockInfo& stage : before) before_.emplace_back(stage, target, add);
     for (const BlockInfo& stage : behind) behind_.emplace_back(stage, target, add);
   }
@@ -96,7 +85,7 @@ class ThreadTiles final : public Sketch {
       if (!lanes) rows *= t.rows[a];
     }
     if (threads > limits_.group_threads) return false;
-    if (rows * t.vectors * t.lanes > kMaxThreadTile) return false;
+    if (rows * t.vectors * t.lanes > limits_.thread_sums) return false;
     if (t.unroll) terms = t.steps.back();
     if (t.unroll && (terms == 1 || terms > kMaxUnrolledTerms)) return false;
     if (rows * t.vectors * terms > kMaxStatements) return false;
@@ -178,11 +167,12 @@ class ThreadTiles final : public Sketch {
     vectors_ = AddKnob("vectors", {1, 2, 3, 4, 6, 8});
     for (size_t a = 0; a < extents_.size(); ++a) {
       const std::string& name = p_.iters[spatial_[a]].name;
-      threads_.push_back(AddKnob("threads_" + name, Divisors(extents_[a], kMaxThreads)));
-      rows_.push_back(AddKnob("rows_" + name, Divisors(extents_[a], kMaxThreadRows)));
+      threads_.push_back(AddKnob("threads_" + name, Divisors(extents_[a], 1, kMaxThreads)));
+      rows_.push_back(AddKnob("rows_" + name, Divisors(extents_[a], 1, kMaxThreadRows)));
     }
     for (const size_t i : ReduceIters()) {
-      steps_.push_back(AddKnob("step_" + p_.iters[i].name, Divisors(p_.iters[i].extent, kMaxStep)));
+      steps_.push_back(
+          AddKnob("step_" + p_.iters[i].name, Divisors(p_.iters[i].extent, 1, kMaxStep)));
     }
     unroll_ = AddKnob("unroll", {0, 1});
     apart_ = AddKnob("vectors_apart", {0, 1});

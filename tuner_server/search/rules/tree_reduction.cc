@@ -24,15 +24,6 @@ struct RowReduction {
   size_t threads, fan_in;          // knobs
 };
 
-// Thread counts that divide the innermost reduction.
-std::vector<int64_t> ThreadMenu(int64_t terms, int64_t most) {
-  std::vector<int64_t> menu;
-  for (int64_t n = kMinThreads; n <= std::min(most, terms); ++n) {
-    if (terms % n == 0) menu.push_back(n);
-  }
-  return menu;
-}
-
 bool IsReductionToFew(const BlockInfo& block) {
   if (!IsTileable(block)) return false;
   int64_t results = 1;
@@ -49,15 +40,13 @@ class TreeReduction final : public Sketch {
  public:
   TreeReduction(const std::vector<BlockInfo>& blocks, const target::Target& target) {
     const int64_t most = target.machine.launch.group_threads;
-    const auto add = [this](std::string name, std::vector<int64_t> menu) {
-      return AddKnob(std::move(name), std::move(menu));
-    };
+    const KnobAdder add = Adder();
     for (const BlockInfo& block : blocks) {
       if (!block.has_init) {
         others_.emplace_back(block, target, add);
         continue;
       }
-      std::vector<int64_t> threads = ThreadMenu(block.iters.back().extent, most);
+      std::vector<int64_t> threads = Divisors(block.iters.back().extent, kMinThreads, most);
       if (threads.empty()) return;  // usable() is false
       RowReduction r{block.name, 0, 0, AddKnob("threads_" + block.name, std::move(threads)),
                      AddKnob("fan_in_" + block.name, {2, 4, 8, 16})};
