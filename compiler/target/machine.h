@@ -33,6 +33,7 @@ struct LaunchLimits {
   int64_t shared_bytes = 0;   // most shared memory of one group
   int64_t usual_threads = 0;  // of a group where nobody chose: enough to hide a load's latency
   int64_t thread_sums = 0;    // 32-bit sums that one thread keeps in registers
+  int64_t shared_banks = 32;  // words of 32 bits that shared memory gives a warp at a time
   int warp = 1;               // threads that go in step; 1: the kind's language knows none
 };
 

@@ -122,5 +122,72 @@ TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
   EXPECT_GT(points["thread_tiles through shared memory"], 10);
 }
 
+// Points of thread_tiles on a product whose operands come through shared memory, with the knobs of
+// these names at these choices.
+std::vector<search::Point> SharedPoints(const search::Space& space, support::Rng* rng,
+                                        const std::map<std::string, int>& wanted) {
+  std::vector<search::Point> points;
+  for (int i = 0; i < 4000 && points.size() < 6; ++i) {
+    search::Point point;
+    EXPECT_TRUE(space.Sample(rng, &point));
+    const search::Sketch& sketch = *space.sketches()[static_cast<size_t>(point.sketch)];
+    if (sketch.name() != "thread_tiles") continue;
+    for (size_t k = 0; k < sketch.knobs().size(); ++k) {
+      const auto found = wanted.find(sketch.knobs()[k].name);
+      if (found != wanted.end()) point.choices[k] = found->second;
+    }
+    if (space.Feasible(point)) points.push_back(point);
+  }
+  EXPECT_EQ(points.size(), 6u);
+  return points;
+}
+
+search::Point With(const search::Space& space, search::Point point, const std::string& knob,
+                   int choice) {
+  const std::vector<search::Knob>& knobs =
+      space.sketches()[static_cast<size_t>(point.sketch)]->knobs();
+  for (size_t k = 0; k < knobs.size(); ++k) {
+    if (knobs[k].name == knob) point.choices[k] = choice;
+  }
+  return point;
+}
+
+int64_t SharedBytes(const search::Space& space, const ir::Function& program,
+                    const search::Point& point) {
+  auto scheduled = space.Apply(point);
+  EXPECT_TRUE(scheduled.ok()) << scheduled.status();
+  auto plan = Checked(program, *scheduled);
+  EXPECT_TRUE(plan.ok()) << plan.status() << "\n" << schedule::ToText(scheduled->steps());
+  return plan.ok() ? plan->launches.back().shared_bytes : 0;
+}
+
+TEST(BoundSpace, ADoubleBufferHasTwoVersionsOfWhatIsFetched) {
+  const ir::Function program = tests::MatmulProgram(12, 64, 16);
+  auto space = search::Space::Create(program, OpenCl());
+  ASSERT_TRUE(space.ok()) << space.status();
+  support::Rng rng(tests::TestSeed(23));
+  const std::map<std::string, int> wanted = {
+      {"fetch_A", 1}, {"fetch_B", 1}, {"double_buffer", 1}, {"row_padding", 0}};
+  for (const search::Point& point : SharedPoints(**space, &rng, wanted)) {
+    const int64_t once = SharedBytes(**space, program, With(**space, point, "double_buffer", 0));
+    EXPECT_EQ(SharedBytes(**space, program, point), 2 * once);
+  }
+}
+
+TEST(BoundSpace, PaddedRowsBeginAtOtherBanks) {
+  const ir::Function program = tests::MatmulProgram(12, 64, 16);
+  auto space = search::Space::Create(program, OpenCl());
+  ASSERT_TRUE(space.ok()) << space.status();
+  support::Rng rng(tests::TestSeed(29));
+  for (const int padding : {1, 2}) {
+    const std::map<std::string, int> wanted = {
+        {"fetch_A", 1}, {"fetch_B", 1}, {"double_buffer", 0}, {"row_padding", padding}};
+    for (const search::Point& point : SharedPoints(**space, &rng, wanted)) {
+      const search::Point plain = With(**space, point, "row_padding", 0);
+      EXPECT_GT(SharedBytes(**space, program, point), SharedBytes(**space, program, plain));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -58,6 +58,20 @@ class StepMaker {
   std::vector<int> ComputeAt(int block, int loop) {
     return Do({schedule::StepKind::kComputeAt, {block, loop}, {}, "", {}});
   }
+  // Two versions of what the block writes, one read while the other is written.
+  void DoubleBuffer(int block) { Do({schedule::StepKind::kDoubleBuffer, {block}, {}, "", {}}); }
+  // The stride of a dimension of what the block writes: `offset` modulo `factor`, in elements.
+  void StorageAlign(int block, int dim, int64_t factor, int64_t offset) {
+    schedule::Step step{schedule::StepKind::kStorageAlign, {block}, {}, "", {}};
+    const auto set = [&](const char* option, int64_t value) {
+      if (std::to_string(value) == step.Option(option)) return;  // the default is not written
+      step.options[option] = std::to_string(value);
+    };
+    set("dim", dim);
+    set("factor", factor);
+    set("offset", offset);
+    Do(std::move(step));
+  }
   void Inline(int block) { Do({schedule::StepKind::kInline, {block}, {}, "", {}}); }
   // The block of partial results, then the other block's new loops.
   std::vector<int> Rfactor(int block, int loop, std::string axis) {

@@ -11,6 +11,10 @@
 // neighbours, or a group's width apart (what other systems call virtual threads), so that
 // neighbouring threads touch neighbouring memory.
 //
+// What comes through shared memory may have two versions, so that a step is fetched while the one
+// before it is used: half the barriers, twice the memory. Its rows may be padded, so that threads
+// which read a column do not wait for one bank.
+//
 // GPUs want many threads, narrow vectors and shared memory. Drivers for processors run the threads
 // of a group one after the other and want few threads, wide vectors and seldom a barrier. The space
 // holds both; measurements decide. Tiles divide their extents: a space of conditions is slower than
@@ -35,6 +39,8 @@ constexpr int64_t kMaxUnrolledTerms = 8;  // of the innermost reduction loop
 constexpr int64_t kMaxStep = 256;         // terms of a step, along one reduction axis
 constexpr int64_t kFetchLanes = 4;        // GPUs load 128 bits at a time
 constexpr size_t kMaxBlocks = 6;
+constexpr int64_t kBankBytes = 4;
+constexpr int64_t kMaxAlign = 64;  // elements, of storage_align
 
 // What P reads through shared memory if a knob says so: an operand, or a stage in front of P.
 struct Source {
@@ -44,6 +50,21 @@ struct Source {
   int64_t element_bytes;
   std::vector<ir::Range> region;  // that one instance of P reads
 };
+
+// The rows of a shared tile: those of the innermost dimensions of more than one element.
+struct Rows {
+  int dim = -1;        // whose stride is a row's; -1: the tile is one row
+  int64_t stride = 1;  // elements
+};
+Rows RowsOf(const std::vector<int64_t>& box) {
+  Rows rows;
+  for (size_t d = box.size(); d-- > 0 && rows.dim < 0;) {
+    if (box[d] == 1) continue;
+    if (rows.stride > 1) rows.dim = static_cast<int>(d);
+    if (rows.stride == 1) rows.stride = box[d];
+  }
+  return rows;
+}
 
 class ThreadTiles final : public Sketch {
  public:
@@ -98,7 +119,9 @@ class ThreadTiles final : public Sketch {
     for (size_t i = 0; i < before_.size(); ++i) {
       if (PlaceOf(point, before_[i]) != kOwnLaunch && !before_[i].Untouched(point)) return false;
     }
-    return t.staged_bytes <= limits_.shared_bytes;
+    if (t.double_buffer && !(t.staged && reduce_.back() > t.steps.back())) return false;
+    if (t.padding > 0 && !t.padded) return false;
+    return t.staged_bytes * (t.double_buffer ? 2 : 1) <= limits_.shared_bytes;
   }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
@@ -111,17 +134,17 @@ class ThreadTiles final : public Sketch {
     for (const BoundNest& stage : behind_) stage.Apply(*this, point, *s, &make);
     TW_TRY(make.status());
     const int p = s->BlockHandle(p_.name);
-    std::vector<int> fetched;
+    std::vector<std::pair<int, const Source*>> fetched;
     for (const Source& source : sources_) {
       if (Value(point, source.knob) != kShared) continue;
       if (!source.stage.empty()) {
-        fetched.push_back(s->BlockHandle(source.stage));
-        make.SetScope(fetched.back(), "shared");
+        fetched.emplace_back(s->BlockHandle(source.stage), &source);
+        make.SetScope(fetched.back().first, "shared");
         continue;
       }
       const std::vector<int> copy = make.CacheRead(p, ReadIndex(*s, p, source.buffer), "shared");
       TW_TRY(make.status());
-      fetched.push_back(copy[0]);
+      fetched.emplace_back(copy[0], &source);
     }
     int o = -1;
     if (consumer_.empty()) {
@@ -138,7 +161,12 @@ class ThreadTiles final : public Sketch {
     if (!consumer_.empty()) make.SetScope(p, "local");
     const int step = TileProducer(t, loops, &make);
     TW_TRY(make.status());
-    for (const int block : fetched) Fetch(t, block, step, *s, &make);
+    for (const auto& [block, source] : fetched) {
+      Fetch(t, block, step, *s, &make);
+      if (t.double_buffer) make.DoubleBuffer(block);
+      const Rows rows = RowsOf(TileBox(t, *source));
+      if (Pads(t, *source, rows)) make.StorageAlign(block, rows.dim, AlignOf(*source), t.padding);
+    }
     return make.status();
   }
 
@@ -152,6 +180,8 @@ class ThreadTiles final : public Sketch {
     std::vector<int64_t> steps;          // terms of a step, by reduction iterator
     bool unroll = false, apart = false, staged = false;
     bool swap_groups = false, last_axis_inside = false;
+    bool double_buffer = false, padded = false;
+    int64_t padding = 0;  // of the rows of what is staged, in elements
     int64_t staged_bytes = 0;
 
     int64_t group() const {
@@ -180,6 +210,8 @@ class ThreadTiles final : public Sketch {
     const bool last = lane_axes_.size() > 1 || lane_axes_[0] + 1 != extents_.size();
     last_axis_inside_ =
         AddKnob("last_axis_inside", last ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
+    double_buffer_ = AddKnob("double_buffer", {0, 1});
+    padding_ = AddKnob("row_padding", {0, 1, 4});
   }
 
   // One knob for each buffer that P reads and that somebody may fetch.
@@ -235,15 +267,39 @@ class ThreadTiles final : public Sketch {
     });
     for (size_t j = 0; j < reduce_.size(); ++j)
       t.steps.push_back(t.staged ? Value(point, steps_[j]) : reduce_[j]);
+    t.double_buffer = Value(point, double_buffer_) != 0;
+    t.padding = Value(point, padding_);
     for (const Source& source : sources_) {
-      if (Value(point, source.knob) == kShared) t.staged_bytes += TileBytes(t, source);
+      if (Value(point, source.knob) != kShared) continue;
+      const std::vector<int64_t> box = TileBox(t, source);
+      const Rows rows = RowsOf(box);
+      const bool pads = Pads(t, source, rows);
+      int64_t bytes = source.element_bytes;
+      for (const int64_t extent : box) bytes *= extent;
+      if (pads) bytes = bytes / rows.stride * PaddedStride(rows.stride, AlignOf(source), t.padding);
+      t.padded = t.padded || pads;
+      t.staged_bytes += bytes;
     }
     return t;
   }
 
-  // What a group reads of a source in one step, in bytes: the box around it at its worst place.
-  int64_t TileBytes(const Tile& t, const Source& source) const {
-    int64_t bytes = 0;
+  // Rows of so many elements begin at the same bank.
+  int64_t AlignOf(const Source& source) const {
+    return limits_.shared_banks * kBankBytes / source.element_bytes;
+  }
+  static int64_t PaddedStride(int64_t stride, int64_t align, int64_t padding) {
+    return stride + ((padding - stride) % align + align) % align;
+  }
+  bool Pads(const Tile& t, const Source& source, const Rows& rows) const {
+    const int64_t align = AlignOf(source);
+    return t.padding > 0 && rows.dim >= 0 && align > t.padding && align <= kMaxAlign &&
+           rows.stride % align != t.padding;
+  }
+
+  // What a group reads of a source in one step: the extents of the box around it at its worst
+  // place.
+  std::vector<int64_t> TileBox(const Tile& t, const Source& source) const {
+    std::vector<int64_t> box(source.region.size(), 1);
     for (const int64_t at : {0, 1}) {
       analysis::Bounds bounds;
       for (size_t i = 0, a = 0, j = 0; i < p_.iters.size(); ++i) {
@@ -257,14 +313,14 @@ class ThreadTiles final : public Sketch {
         const int64_t first = std::min(at * n, p_.iters[i].extent - n);
         bounds.Set(block_->iters[i].var, {first, first + n - 1});
       }
-      int64_t box = source.element_bytes;
-      for (const ir::Range& range : source.region) {
+      for (size_t d = 0; d < box.size(); ++d) {
+        const ir::Range& range = source.region[d];
         const analysis::Interval min = analysis::EvalInterval(range.min, bounds);
-        box *= min.max - min.min + analysis::EvalInterval(range.extent, bounds).max;
+        const int64_t extent = analysis::EvalInterval(range.extent, bounds).max;
+        box[d] = std::max(box[d], min.max - min.min + extent);
       }
-      bytes = std::max(bytes, box);
     }
-    return bytes;
+    return box;
   }
 
   // The axes in the order of a group's threads, outermost first.
@@ -422,7 +478,7 @@ class ThreadTiles final : public Sketch {
   std::vector<int64_t> reduce_;
   std::vector<size_t> lane_axes_;
   size_t lane_axis_ = 0, lanes_ = 0, vectors_ = 0, unroll_ = 0, apart_ = 0, swap_groups_ = 0,
-         last_axis_inside_ = 0;
+         last_axis_inside_ = 0, double_buffer_ = 0, padding_ = 0;
   std::vector<size_t> threads_, rows_, steps_;
 };
 
