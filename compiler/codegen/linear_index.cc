@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "compiler/ir/numeric.h"
+
 namespace tilewright::codegen {
 
 using ir::Expr;
@@ -131,7 +133,9 @@ bool AsRampForm(const Expr& index, RampForm* form) {
   }
 }
 
-bool ConstantElements(const Expr& index, std::vector<int64_t>* elements) {
+namespace {
+
+bool RampElements(const Expr& index, std::vector<int64_t>* elements) {
   RampForm form;
   if (!AsRampForm(index, &form)) return false;
   const int64_t* base = ir::AsInt(form.base);
@@ -139,6 +143,23 @@ bool ConstantElements(const Expr& index, std::vector<int64_t>* elements) {
   elements->clear();
   for (int lane = 0; lane < index->dtype.lanes; ++lane)
     elements->push_back(*base + lane * form.stride);
+  return true;
+}
+
+}  // namespace
+
+bool ConstantElements(const Expr& index, std::vector<int64_t>* elements) {
+  if (RampElements(index, elements)) return true;
+  if (index->args.size() != 2 || !index->dtype.is_vector()) return false;
+  std::vector<int64_t> right;
+  if (!ConstantElements(index->args[0], elements) || !ConstantElements(index->args[1], &right)) {
+    return false;
+  }
+  const ir::DType type = index->dtype.Element();
+  for (size_t lane = 0; lane < elements->size(); ++lane) {
+    int64_t& value = (*elements)[lane];
+    if (!ir::EvalIntBinary(index->kind, type, value, right[lane], &value)) return false;
+  }
   return true;
 }
 

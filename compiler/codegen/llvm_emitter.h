@@ -184,6 +184,8 @@ class FunctionEmitter {
   llvm::Value* ClampToUnsigned(llvm::Value* value, ir::DType to);
   llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);
   llvm::Value* EmitDot4(const ir::Expr& e, const std::vector<llvm::Value*>& args);
+  absl::StatusOr<llvm::Value*> EmitDotTile(const ir::Expr& e,
+                                           const std::vector<llvm::Value*>& args);
   llvm::Value* EmitDivide(ir::ExprKind kind, llvm::Value* a, llvm::Value* b, const ir::Expr& e);
   // Scalar i64 expressions without memory reads: shared and hoisted.
   absl::StatusOr<llvm::Value*> EmitIndex(const ir::Expr& e);

@@ -24,6 +24,16 @@ struct Dot4 {
   int lanes;
 };
 
+// ir::Intrinsic::kDotTile: two rows of `columns` sums in squares of two rows and two columns, eight
+// products for each.
+struct DotTile {
+  llvm::Value* sum;       // 2 * `columns` words
+  llvm::Value* rows[2];   // 8 bytes
+  llvm::Value* terms[2];  // 4 * `columns` bytes
+  bool a_signed, b_signed;
+  int columns;
+};
+
 // f32 lanes, inside the range of i32, to the nearest integers, ties to even.
 using WordRounding = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value* lanes);
 // p * 2^n for whole numbers n, with one rounding; NaN stays.
@@ -36,6 +46,9 @@ struct LlvmTarget {
   void (*initialize)();     // registers LLVM's back end
   void (*add_attributes)(const target::Target& target, llvm::Function& function);
   llvm::Value* (*dot4)(llvm::IRBuilderBase& builder, const target::Target& target, const Dot4& dot);
+  // Null, or returns null, if the target has no such instruction.
+  llvm::Value* (*dot_tile)(llvm::IRBuilderBase& builder, const target::Target& target,
+                           const DotTile& tile) = nullptr;
   // Return null if one instruction does not do it for that many lanes.
   WordRounding (*word_rounding)(const target::Target& target, int lanes);
   PowerScaling (*power_scaling)(const target::Target& target, int lanes);

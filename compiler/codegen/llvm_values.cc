@@ -378,6 +378,8 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
       return builder_.CreateIntrinsic(llvm::Intrinsic::fma, {args[0]->getType()}, args);
     case Intrinsic::kDot4:
       return EmitDot4(e, args);
+    case Intrinsic::kDotTile:
+      return EmitDotTile(e, args);
     case Intrinsic::kSqrt:
       return unary(llvm::Intrinsic::sqrt);
     case Intrinsic::kFloor:
@@ -419,6 +421,22 @@ Value* FunctionEmitter::EmitDot4(const Expr& e, const std::vector<Value*>& args)
                                 .a_signed = e->args[1]->dtype.code == ir::TypeCode::kInt,
                                 .b_signed = e->args[2]->dtype.code == ir::TypeCode::kInt,
                                 .lanes = lanes});
+}
+
+StatusOrValue FunctionEmitter::EmitDotTile(const Expr& e, const std::vector<Value*>& args) {
+  const auto is_signed = [&](int arg) { return e->args[arg]->dtype.code == ir::TypeCode::kInt; };
+  const DotTile tile = {.sum = args[0],
+                        .rows = {args[1], args[2]},
+                        .terms = {args[3], args[4]},
+                        .a_signed = is_signed(1),
+                        .b_signed = is_signed(3),
+                        .columns = e->dtype.lanes / 2};
+  const auto hook = module_.family().dot_tile;
+  Value* result = hook == nullptr ? nullptr : hook(builder_, module_.target(), tile);
+  if (result != nullptr) return result;
+  return support::FailedPrecondition(
+      "codegen.dot_tile.missing",
+      "expected a target with matrix products of bytes, found " + module_.target().ToString());
 }
 
 }  // namespace tilewright::codegen

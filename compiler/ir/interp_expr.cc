@@ -328,6 +328,22 @@ void ExprMachine::EvalDot4(const Code& code, Cell* out) {
   }
 }
 
+void ExprMachine::EvalDotTile(const Code& code, Cell* out) {
+  std::vector<Cell> args[4];
+  EvalVector(code.args[0], out);
+  for (size_t i = 0; i < 4; ++i) {
+    args[i].resize(code.args[i + 1].dtype.lanes);
+    EvalVector(code.args[i + 1], args[i].data());
+  }
+  for (size_t lane = 0; lane < static_cast<size_t>(code.dtype.lanes); ++lane) {
+    const std::vector<Cell>& row = args[lane / 2 % 2];
+    const size_t column = lane / 4 * 2 + lane % 2;
+    int64_t sum = out[lane].i;
+    for (size_t k = 0; k < 8; ++k) sum += row[k].i * args[2 + k / 4][4 * column + k % 4].i;
+    out[lane].i = WrapInt(sum, code.dtype.Element());
+  }
+}
+
 void ExprMachine::EvalVector(const Code& code, Cell* out) {
   int lanes = code.dtype.lanes;
   if (lanes == 1) {
@@ -352,9 +368,9 @@ void ExprMachine::EvalVector(const Code& code, Cell* out) {
     return EvalVector(code.args[EvalBool(code.args[0]) ? 1 : 2], out);
   }
   if (code.intrinsic == Intrinsic::kPrefetch) return std::fill(out, out + lanes, Cell{});
-  if (code.intrinsic == Intrinsic::kDot4) {
-    if (!failed()) EvalDot4(code, out);
-    return;
+  if (code.intrinsic == Intrinsic::kDot4 || code.intrinsic == Intrinsic::kDotTile) {
+    if (failed()) return;
+    return code.intrinsic == Intrinsic::kDot4 ? EvalDot4(code, out) : EvalDotTile(code, out);
   }
   std::vector<std::vector<Cell>> args;
   for (const Code& a : code.args) {

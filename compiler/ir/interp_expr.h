@@ -119,6 +119,7 @@ class ExprMachine {
   Cell EvalCastLane(const Code& code, Cell a);
   void EvalLoadVector(const Code& code, Cell* out);
   void EvalDot4(const Code& code, Cell* out);
+  void EvalDotTile(const Code& code, Cell* out);
 
   void CheckReadable(const BufferState& state, int64_t position);
 

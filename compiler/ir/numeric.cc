@@ -216,7 +216,8 @@ double EvalFloatIntrinsic(Intrinsic intrinsic, DType t, double a, double b, doub
       return std::nearbyint(a);
     case Intrinsic::kPow:
       return RoundFloat(std::pow(a, b), t);
-    case Intrinsic::kDot4:  // integers, vectors: the interpreter does it
+    case Intrinsic::kDot4:  // integers, vectors: the interpreter does them
+    case Intrinsic::kDotTile:
     case Intrinsic::kPrefetch:
     case Intrinsic::kNone:
       break;

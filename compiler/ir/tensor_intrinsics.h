@@ -25,6 +25,7 @@ inline constexpr char kResetSuffix[] = ".reset";
 // Who implements an intrinsic, and as what.
 enum class TensorOp : uint8_t {
   kDot4,     // processors: groups of four products summed into i32 lanes
+  kDotTile,  // processors: the same for two rows, eight products at a time
   kFmaTile,  // processors: a tile of multiply-adds in registers
   kGemm,     // units of an accelerator, each with its memories
   kAlu,

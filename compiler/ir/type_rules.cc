@@ -68,6 +68,23 @@ std::string Dot4Error(const ExprNode& n) {
   return "";
 }
 
+// dot_tile: two rows of i32 lanes; eight 8-bit numbers for each row, twice four for each column.
+std::string DotTileError(const ExprNode& n) {
+  const DType c = n.args[0]->dtype;
+  const int columns = c.lanes / 2;
+  if (c != kI32.WithLanes(c.lanes) || c.lanes % 4 != 0 || n.dtype != c)
+    return Mismatch("accumulator of dot_tile", "i32 in squares of four lanes", TypeName(c));
+  for (size_t i = 1; i < n.args.size(); ++i) {
+    const DType t = n.args[i]->dtype;
+    const int lanes = i < 3 ? 8 : 4 * columns;
+    const bool alike = t == n.args[i < 3 ? 1 : 3]->dtype;
+    if (!t.is_int() || t.bits != 8 || t.lanes != lanes || !alike)
+      return Mismatch("factor of dot_tile", "8-bit integers x" + std::to_string(lanes),
+                      TypeName(t));
+  }
+  return "";
+}
+
 std::string CallError(const ExprNode& n) {
   if (n.intrinsic == Intrinsic::kNone) return "call without an intrinsic";
   std::string name(IntrinsicText(n.intrinsic));
@@ -80,6 +97,7 @@ std::string CallError(const ExprNode& n) {
     return n.dtype == n.args[0]->dtype ? "" : "type of prefetch: expected that of its load";
   }
   if (n.intrinsic == Intrinsic::kDot4) return Dot4Error(n);
+  if (n.intrinsic == Intrinsic::kDotTile) return DotTileError(n);
   for (const Expr& a : n.args) {
     if (a->dtype != n.dtype)
       return Mismatch("arguments of " + name, TypeName(n.dtype), TypeName(a->dtype));

@@ -87,7 +87,9 @@ void DefaultScheduler::InlineCheapStages() {
       ++uses;
       into_reduction = into_reduction || site.block->init != nullptr;
       into_long = into_long || !IsShort(*site.block);
-      into_dots = into_dots || FindDotProduct(*site.block).has_value();
+      const std::optional<DotProduct> dot = FindDotProduct(*site.block);
+      // An instruction for several rows reads them all: each may lie outside or not.
+      into_dots = into_dots || (dot.has_value() && !FindDotTile(*dot, target_.machine).has_value());
       reads += WorkOf(*site.block);
     }
     // A choice (padding) would be made again in every turn of the innermost loop: no matter where

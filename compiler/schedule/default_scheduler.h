@@ -61,15 +61,19 @@ class DefaultScheduler {
     bool is_short = false;         // its steps may be written out
     int64_t most_written_out = 0;  // vector operations of a body that is
     BlockChoice choice;
-    std::optional<DotProduct> dot;  // of four bytes: its reduction loop stays inside of the lanes
+    std::optional<DotProduct> dot;   // of four bytes: its reduction loop stays inside of the lanes
+    std::optional<DotTile> squares;  // the instruction for several rows and groups of `dot`
   };
   struct TileLoops {
     std::vector<int> outer;
     int plane = -1, row = -1, vector = -1, lane = -1;
-    int dot = -1;  // of the reduction itself only
+    int dot = -1;                     // of the reduction itself only
+    int square_row = -1, group = -1;  // of plan.squares only: what lies inside of its instruction
   };
   std::string TargetOf(const ir::StmtNode& reduction);
   Plan PlanTile(const ir::StmtNode& reduction) const;
+  void PlanSquares(const ir::StmtNode& reduction, int row_axis, Plan* plan) const;
+  bool CutSquares(const Plan& plan, int* group, TileLoops* tile);
   bool TileTarget(const Plan& plan, const std::vector<int>& loops, TileLoops* tile);
   void TileReduction(const Plan& plan, const ir::StmtNode& reduction, TileLoops* tile);
   void MapTile(const Plan& plan, const TileLoops& tile);

@@ -17,6 +17,10 @@ constexpr int64_t kStreams = 2;
 // Steps side by side of a product of one row, which waits for its weights: each vector of them
 // then reads as many lines in turn before the next one's.
 constexpr int64_t kStepsOfOneRow = 4;
+constexpr int64_t kMostSquareRows = 14;
+// Instructions around those for several rows, for each register of columns (two loads, two to
+// interleave) and each row (its load, half of the move that joins two).
+constexpr double kSquareColumn = 4, kSquareRow = 1.5;
 
 }  // namespace
 
@@ -37,6 +41,45 @@ bool DefaultScheduler::HasOwnWindows(const StmtNode& reduction) const {
 bool DefaultScheduler::IsShort(const StmtNode& reduction) const {
   const int64_t steps = ReductionSteps(reduction);
   return steps <= (HasOwnWindows(reduction) ? kShortWindows : kShortReduction);
+}
+
+// Where the machine has an instruction for several rows of a dot product: a tile of whole ones with
+// the fewest other instructions for each. It holds the sums, and the columns' factors twice: as
+// loaded and as the instruction takes them.
+void DefaultScheduler::PlanSquares(const StmtNode& reduction, int row_axis, Plan* plan) const {
+  if (!plan->dot.has_value()) return;
+  const DotProduct& dot = *plan->dot;
+  const std::optional<DotTile> squares = FindDotTile(dot, target_.machine);
+  const bool has_rows =
+      std::find(dot.row_axes.begin(), dot.row_axes.end(), row_axis) != dot.row_axes.end();
+  if (!squares.has_value() || squares->columns != plan->width || !has_rows || dot.group_axis < 0) {
+    return;
+  }
+  const auto extent = [&](int axis) {
+    return ExtentOf(reduction.iters[static_cast<size_t>(axis)].domain.extent);
+  };
+  if (extent(dot.group_axis) % squares->groups != 0) return;
+  const int64_t rows = extent(row_axis), vectors = extent(dot.lane_axis) / plan->width;
+  const Tile given = plan->tile;
+  double least = 0;
+  const auto consider = [&](int64_t v, int64_t r) {
+    const bool whole = vectors % v == 0 && rows % r == 0 && r % squares->rows == 0;
+    if (!whole || v * r + 2 * v + 2 > target_.machine.vector_registers) return;
+    const double cost =
+        kSquareColumn / static_cast<double>(r) + kSquareRow / static_cast<double>(v);
+    if (plan->squares.has_value() && cost >= least) return;
+    plan->squares = squares;
+    plan->tile = {.vectors = v, .rows = r, .planes = 1};
+    least = cost;
+  };
+  const BlockChoice& choice = plan->choice;
+  if (choice.rows > 0) return consider(given.vectors, given.rows);
+  for (int64_t v = 1; v <= vectors; ++v) {
+    if (choice.vectors > 0 && v != given.vectors) continue;
+    for (int64_t r = squares->rows; r <= std::min(rows, kMostSquareRows); r += squares->rows) {
+      consider(v, r);
+    }
+  }
 }
 
 DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) const {
@@ -107,6 +150,7 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   while (plan.dot.has_value() && vectors % plan.tile.vectors != 0) --plan.tile.vectors;
   if (choice.rows > 0) plan.tile.rows = std::min(choice.rows, extent(row_axis));
   if (choice.planes > 0) plan.tile.planes = std::min(choice.planes, extent(plane_axis));
+  if (!by_blocks) PlanSquares(reduction, row_axis, &plan);
   if (plan.tile.planes > 1) plan.plane_at = position(plane_axis);
   for (size_t axis : plan.spatial) {
     plan.moves_lanes.push_back(MovesLanes(reduction, vector_axis, static_cast<int>(axis)));
@@ -163,6 +207,8 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
     const ir::IterVar& iter = reduction.iters[i];
     if (iter.type == ir::IterType::kSpatial) continue;
     innermost = ExtentOf(iter.domain.extent);
+    const bool groups = plan.squares.has_value() && plan.dot->group_axis == static_cast<int>(i);
+    if (groups) innermost /= plan.squares->groups;
     steps = std::min(kSymbolicExtent, steps * innermost);
   }
   const int64_t sums = plan.tile.vectors * plan.tile.rows * plan.tile.planes;
@@ -184,11 +230,29 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   }
 }
 
+// Cuts the loops that lie inside of an instruction for several rows and groups off the reduction's.
+bool DefaultScheduler::CutSquares(const Plan& plan, int* group, TileLoops* tile) {
+  const auto cut = [&](int* loop, int64_t inside, int* inner) {
+    if (!Try({.kind = StepKind::kSplit, .handles = {*loop}, .factors = {kInfer, inside}})) {
+      return false;
+    }
+    *loop = schedule_.LastResults()[0];
+    *inner = schedule_.LastResults()[1];
+    return true;
+  };
+  return cut(group, plan.squares->groups, &tile->group) &&
+         cut(&tile->row, plan.squares->rows, &tile->square_row);
+}
+
 // The reduction's own loops at the tile: reduction loops outside, then rows, vectors, lanes.
 void DefaultScheduler::TileReduction(const Plan& plan, const StmtNode& reduction, TileLoops* tile) {
   std::vector<int> own = schedule_.LoopsOf(schedule_.BlockHandle(reduction.name));
   own.erase(own.begin(), own.end() - static_cast<std::ptrdiff_t>(reduction.iters.size()));
   std::vector<int> order;
+  if (plan.squares.has_value()) {
+    tile->row = own[plan.spatial[static_cast<size_t>(plan.row_at)]];
+    if (!CutSquares(plan, &own[static_cast<size_t>(plan.dot->group_axis)], tile)) return;
+  }
   for (size_t i = 0; i < reduction.iters.size(); ++i) {
     if (reduction.iters[i].type != ir::IterType::kSpatial) order.push_back(own[i]);
   }
@@ -200,7 +264,7 @@ void DefaultScheduler::TileReduction(const Plan& plan, const StmtNode& reduction
   for (size_t i = 0; i < plan.spatial.size(); ++i) {
     int loop = own[plan.spatial[i]];
     if (static_cast<int>(i) == plan.row_at) {
-      tile->row = loop;
+      if (!plan.squares.has_value()) tile->row = loop;
     } else if (static_cast<int>(i) == plan.plane_at) {
       tile->plane = loop;
     } else if (static_cast<int>(i) != plan.vector_at) {
@@ -214,14 +278,19 @@ void DefaultScheduler::TileReduction(const Plan& plan, const StmtNode& reduction
       tile->lane = loop;
     }
   }
-  for (int loop : {tile->plane, tile->row, tile->vector, tile->lane, tile->dot}) {
+  for (int loop : {tile->plane, tile->row, tile->vector, tile->square_row, tile->lane, tile->group,
+                   tile->dot}) {
     if (loop >= 0) order.push_back(loop);
   }
   Try({.kind = StepKind::kReorder, .handles = order});
 }
 
 void DefaultScheduler::MapTile(const Plan& plan, const TileLoops& tile) {
-  if (tile.dot >= 0) {
+  if (tile.square_row >= 0) {
+    Try({.kind = StepKind::kTensorize,
+         .handles = {tile.square_row},
+         .options = {{"intrin", plan.squares->intrinsic}}});
+  } else if (tile.dot >= 0) {
     Try({.kind = StepKind::kTensorize,
          .handles = {tile.lane},
          .options = {{"intrin", plan.dot->intrinsic + std::to_string(plan.width)}}});

@@ -3,6 +3,9 @@
 //     → C[ramp(c, 1, L)] = dot4(C[ramp(c, 1, L)], A[ramp(a, 1, 4)], B[ramp(b, 1, 4L)])
 //   with i32(A[a+4j+k]), dot4_lanes, → A[ramp(a, 1, 4L)]
 //   with i32(select(p, A[a+k], 0)) → select(p, A[ramp(a, 1, 4)], broadcast(0, 4))
+//   for i, j, g, k { C[c+s*i+j] = C[c+s*i+j] + i32(A[a+t*i+4g+k]) * i32(B[b+u*g+4j+k]) } @ dot_tile
+//     → C[squares] = dot_tile(C[squares], A[ramp(a, 1, 8)], A[ramp(a+t, 1, 8)],
+//                             B[ramp(b, 1, 4L)], B[ramp(b+u, 1, 4L)])
 //   for i, j, k { C[…] = C[…] + A[…] * B[…] } @ tensor fma_tile
 //     → for k { for i { C[ramp(…)] = C[ramp(…)] + broadcast(A[…]) * B[ramp(…)] } }
 //   a nest that only resets → stores of a broadcast constant
@@ -65,6 +68,33 @@ Stmt Dot4(const TensorMatch& match) {
                                                        factor(b, 4 * lanes)}));
 }
 
+// Offsets of two rows of so many columns in the order of dot_tile's lanes: in lane 4t + 2i + j the
+// element of row i and column 2t + j, which is lane - 2t - 2i.
+Expr Squares(int columns, int64_t row_stride) {
+  const int lanes = 2 * columns;
+  const auto all = [&](int64_t value) { return ir::Broadcast(ir::Int(value), lanes); };
+  const Expr lane = ir::Ramp(ir::Int(0), ir::Int(1), lanes);
+  const Expr row = ir::FloorMod(ir::FloorDiv(lane, all(2)), all(2));
+  return lane - ir::FloorDiv(lane, all(4)) * all(2) + row * all(row_stride - 2);
+}
+
+Stmt DotTile(const TensorMatch& match) {
+  const int columns = static_cast<int>(match.extents[1]);
+  constexpr int kTerms = 8;  // of a row
+  const TensorOperandMatch& c = match.operands[0];
+  const Expr at = Spread(c.base, 2 * columns) + Squares(columns, c.strides[0]);
+  if (match.reset) return ir::MakeStore(c.buffer, {at}, Spread(ir::Zero(ir::kI32), 2 * columns));
+  const TensorOperandMatch &a = match.operands[1], &b = match.operands[2];
+  const auto load = [](const TensorOperandMatch& operand, int64_t offset, int lanes) {
+    return ir::Load(operand.buffer, {Index(Plus(operand.base, offset), lanes)});
+  };
+  return ir::MakeStore(
+      c.buffer, {at},
+      ir::Call(ir::Intrinsic::kDotTile,
+               {ir::Load(c.buffer, {at}), load(a, 0, kTerms), load(a, a.strides[0], kTerms),
+                load(b, 0, 4 * columns), load(b, b.strides[2], 4 * columns)}));
+}
+
 Stmt FmaTile(const TensorMatch& match, int64_t max_lanes) {
   const TensorOperandMatch &c = match.operands[0], &a = match.operands[1], &b = match.operands[2];
   ir::Var i = ir::MakeVar("ti"), k = ir::MakeVar("tk");
@@ -103,6 +133,7 @@ class TensorLowering : public ir::Rewriter {
     if (!match.ok()) status_.Update(match.status());
     if (!status_.ok()) return s;
     int64_t lanes = std::max<int64_t>(1, target_.machine.vector_bytes / 4);
+    if (match->intrinsic->op == ir::TensorOp::kDotTile) return DotTile(*match);
     if (match->reset) return Reset(*match, lanes);
     return match->intrinsic->op == ir::TensorOp::kDot4 ? Dot4(*match) : FmaTile(*match, lanes);
   }
@@ -110,7 +141,8 @@ class TensorLowering : public ir::Rewriter {
 
  private:
   absl::Status CheckTarget(const ir::TensorIntrinsic& row) const {
-    if (row.op != ir::TensorOp::kDot4 && row.op != ir::TensorOp::kFmaTile) {
+    if (row.op != ir::TensorOp::kDot4 && row.op != ir::TensorOp::kDotTile &&
+        row.op != ir::TensorOp::kFmaTile) {
       return support::FailedPrecondition(
           "transform.lower_tensor_nests.not_on_cpu",
           StrCat("expected an intrinsic that a CPU implements, found ", row.name));

@@ -3,9 +3,10 @@
 // and by OpenBLAS on their columns (im2col and product are counted). Weights are packed before,
 // activations are in the library's layout, one run precedes the counted one, as in the worker.
 //
-//   board_peers COUNTER < LINES     a line is: name in out size kernel stride
+//   board_peers COUNTER [bytes] < LINES     a line is: name in out size kernel stride
 //
-// Prints "name peer cycles instructions" for each. Results are compared with plain loops.
+// Prints "name peer cycles instructions" for each. Results are compared with plain loops. With the
+// word bytes: XNNPACK's convolutions of 8-bit numbers, which are not compared.
 #include <cblas.h>
 #include <xnnpack.h>
 
@@ -154,10 +155,27 @@ void RaceOpenBlas(const std::string& name, const Conv& l, const Operands& v) {
   });
 }
 
+void RaceBytes(const std::string& name, const Conv& l) {
+  std::vector<int8_t> x(static_cast<size_t>(l.in) * l.size * l.size + XNN_EXTRA_BYTES, 3);
+  std::vector<int8_t> weights(static_cast<size_t>(l.out) * l.columns(), 5);
+  std::vector<int8_t> y(static_cast<size_t>(l.out) * l.out_size() * l.out_size() + XNN_EXTRA_BYTES);
+  std::vector<int32_t> bias(l.out);
+  const uint32_t pad = l.pad(), k = l.kernel, stride = l.stride;
+  xnn_operator_t op = nullptr;
+  Check(xnn_create_convolution2d_nhwc_qs8(pad, pad, pad, pad, k, k, stride, stride, 1, 1, 1, l.in,
+                                          l.out, l.in, l.out, 0, 1, 1, weights.data(), bias.data(),
+                                          0, 256, std::numeric_limits<int8_t>::min(),
+                                          std::numeric_limits<int8_t>::max(), 0, &op));
+  Check(xnn_setup_convolution2d_nhwc_qs8(op, 1, l.size, l.size, x.data(), y.data(), nullptr));
+  Measure(name, "XNNPACK", [&] { Check(xnn_run_operator(op, nullptr)); });
+  xnn_delete_operator(op);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) Fail("expected the counter's address");
+  const bool bytes = argc == 3 && std::string(argv[2]) == "bytes";
+  if (argc != 2 && !bytes) Fail("expected the counter's address [bytes]");
   g_counter = reinterpret_cast<volatile TwBoardCounter*>(std::strtoull(argv[1], nullptr, 0));
   if (g_counter->magic != TW_BOARD_MAGIC) Fail("no counter there");
   Check(xnn_initialize(nullptr));
@@ -165,6 +183,10 @@ int main(int argc, char** argv) {
   Conv l;
   while (std::scanf("%63s %d %d %d %d %d", name, &l.in, &l.out, &l.size, &l.kernel, &l.stride) ==
          6) {
+    if (bytes) {
+      RaceBytes(name, l);
+      continue;
+    }
     const Operands v = {Random(static_cast<size_t>(l.in) * l.size * l.size, 1),
                         Random(static_cast<size_t>(l.out) * l.columns(), 2)};
     RaceXnnPack(name, l, v);

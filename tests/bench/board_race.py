@@ -2,11 +2,14 @@
 """ResNet-18's convolutions on an emulated 64-bit Arm board (tests/support/board.py), by virtual cycles: our tuned kernels against
 XNNPACK and OpenBLAS (with im2col) from Debian's packages for that architecture, in the same emulator with the same plug-in.
 
-    TILEWRIGHT_BUILD_DIR=build/release tests/bench/board_race.py [--trials N] [--boards N] [--records FILE]
+    TILEWRIGHT_BUILD_DIR=build/release tests/bench/board_race.py [--trials N] [--boards N] [--records FILE] [--bytes]
 
 Ours are the tasks of the tuned network, with what was fused into them (bias, ReLU, the residual sum); the libraries do the convolution
 alone. A ratio is the faster library's cycles over ours: above 1 we are faster. --records: an export of an earlier run, in place of
-tuning. Writes tests/results/board_race.json; exit code 1 if the geometric mean is below 1."""
+tuning. Writes tests/results/board_race.json; exit code 1 if the geometric mean is below 1.
+
+--bytes: the convolutions in 8-bit numbers instead, by default schedules (not tuned), on a processor with matrix products (i8mm):
+by those, by dot products, and by XNNPACK, whose version has dot products only. Writes tests/results/board_bytes.json."""
 
 import argparse
 import json
@@ -22,29 +25,32 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 sys.path.insert(0, str(ROOT / "tests/long"))
 import board  # noqa: E402
-from fleet import BUILD, Fleet, make_models  # noqa: E402
+from fleet import BIN, BUILD, Fleet, make_models  # noqa: E402
 from lane import commit  # noqa: E402
 
 RESULT = ROOT / "tests/results/board_race.json"
+BYTES_RESULT = ROOT / "tests/results/board_bytes.json"
+BYTES_CPU = "max"  # the emulator's processor with i8mm
 SYSROOT = BUILD / "sysroot-arm64-peers"
 LIBRARIES = ("libxnnpack-dev", "libxnnpack0", "libpthreadpool-dev", "libpthreadpool0", "libcpuinfo-dev", "libcpuinfo0",
              "libopenblas-pthread-dev")
 OPENBLAS_CORE = "NEOVERSEN1"  # the board's processor by its other name; QEMU hides the register by which it would be recognised
 
 
-def build_peers():
-    """The program of the libraries; the reason if the package mirror does not answer."""
+def build_peers(cpu=board.CPU):
+    """The command that runs the libraries' program. Skips the script if the package mirror does not answer."""
     fetched = subprocess.run([board.BOARDS / "sysroot.sh", SYSROOT, "arm64", *LIBRARIES], stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True, check=False)
     if fetched.returncode != 0:
         sys.exit(f"[SKIP] board_race.py: no libraries to race against: {fetched.stdout.strip()[-200:]}")
     usr, program = SYSROOT / "usr", board.OUT / "board_peers"
     lib = usr / "lib/aarch64-linux-gnu"
+    board.OUT.mkdir(exist_ok=True)
     board.call("aarch64-linux-gnu-g++", "-std=c++17", "-O2", f"-I{ROOT}", f"-I{usr}/include",
                f"-I{usr}/include/aarch64-linux-gnu/openblas-pthread", ROOT / "tests/bench/board_peers.cc", "-o", program,
                lib / "libXNNPACK.so", lib / "openblas-pthread/libopenblas.a", f"-Wl,-rpath-link,{lib}", "-lpthread", "-lm")
     return [*board.emulated("-E", f"LD_LIBRARY_PATH={lib}", "-E", f"OPENBLAS_CORETYPE={OPENBLAS_CORE}", "-E",
-                            "OPENBLAS_NUM_THREADS=1", "-plugin", f"{board.PLUGIN},at={board.COUNTER}"), program, board.COUNTER]
+                            "OPENBLAS_NUM_THREADS=1", "-plugin", f"{board.PLUGIN},at={board.COUNTER}", cpu=cpu), program, board.COUNTER]
 
 
 def tune(trials, boards):
@@ -85,12 +91,42 @@ def ours(records):
     return {shape: min(tasks.values(), key=lambda t: t["best"]) for shape, tasks in layers.items()}
 
 
-def race(layers, peers):
-    lines = "".join("x".join(map(str, shape)) + " " + " ".join(map(str, shape)) + "\n" for shape in layers)
+def measure_peers(shapes, peers):
+    """{name of the shape: {peer: its counts}}"""
+    lines = "".join("x".join(map(str, shape)) + " " + " ".join(map(str, shape)) + "\n" for shape in shapes)
     shown = subprocess.run([str(word) for word in peers], input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout
     found = {}
     for name, peer, cycles, instructions in map(str.split, shown.splitlines()):
         found.setdefault(name, {})[peer] = {"cycles": int(cycles), "instructions": int(instructions)}
+    return found
+
+
+def race_bytes():
+    if not (BIN / "board_bytes").exists():
+        sys.exit("[SKIP] board_race.py: no board_bytes here: configure with -DTILEWRIGHT_BUILD_BENCH=ON and build it")
+    start, layers = time.monotonic(), {}
+    for words in map(str.split, board.call(BIN / "board_bytes").splitlines()):
+        counts = {"cycles": int(words[6]), "instructions": int(words[7])}
+        layers.setdefault(tuple(map(int, words[:5])), {})[words[5]] = counts
+    found = measure_peers(layers, [*build_peers(BYTES_CPU), "bytes"])
+    rows = [{"layer": dict(zip(("in", "out", "size", "kernel", "stride"), shape)), **ours, **found["x".join(map(str, shape))]}
+            for shape, ours in layers.items()]
+    means = {}
+    for unit in ("instructions", "cycles"):
+        for rival in ("usdot", "XNNPACK"):
+            ratios = [row[rival][unit] / row["usmmla"][unit] for row in rows if "usmmla" in row]
+            means[f"{rival} over usmmla, {unit}"] = round(geometric_mean(ratios), 3)
+    for row in rows:
+        print("x".join(map(str, row["layer"].values())), {name: count["instructions"] for name, count in row.items() if name != "layer"})
+    print(means)
+    BYTES_RESULT.write_text(json.dumps({
+        "lane": "board_bytes", "commit": commit(BYTES_RESULT), "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "command": " ".join(["tests/bench/board_race.py", *sys.argv[1:]]), "seconds": round(time.monotonic() - start, 1),
+        "geometric_means": means, "rows": rows}, indent=1) + "\n")
+
+
+def race(layers, peers):
+    found = measure_peers(layers, peers)
     rows = []
     for shape, task in sorted(layers.items(), key=lambda item: (-item[0][2], item[0])):
         peers_of = found["x".join(map(str, shape))]
@@ -111,7 +147,11 @@ def main():
     parser.add_argument("--boards", type=int, default=2)
     parser.add_argument("--records", type=Path)
     parser.add_argument("--keep-records", type=Path, help="where the export of the tuning goes")
+    parser.add_argument("--bytes", action="store_true")
     flags = parser.parse_args()
+    if flags.bytes:
+        race_bytes()
+        return
     board.build()
     peers = build_peers()
     start = time.monotonic()
@@ -128,7 +168,7 @@ def main():
         print(f"{'x'.join(map(str, row['layer'].values())):20s} ours {row['ours'] / 1e6:7.1f} M cycles  {rivals}  ratio {row['ratio']:.2f}")
     print(f"geometric mean {mean:.2f} over {len(rows)} layers")
     RESULT.write_text(json.dumps({
-        "lane": "board_race", "commit": commit(), "date": time.strftime("%Y-%m-%d", time.gmtime()), "target": board.TARGET,
+        "lane": "board_race", "commit": commit(RESULT), "date": time.strftime("%Y-%m-%d", time.gmtime()), "target": board.TARGET,
         "command": " ".join(["tests/bench/board_race.py", *sys.argv[1:]]), "seconds": round(time.monotonic() - start, 1),
         "trials": len(records), "geometric_mean": round(mean, 3), "rows": rows}, indent=1) + "\n")
     sys.exit(0 if mean >= 1 else 1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """64-bit Arm in full, on an emulated board (tests/support/board.py):
 
-    schedules   random programs under random schedules on six processors, against the interpreter
+    schedules   random programs under random schedules on each of the emulated processors, against the interpreter
     networks    the seven networks in full size, compiled here and run there, against NumPy (and the golden outputs of ../shared)
     tuning      DQN and ResNet-18 (small images) tuned twice with one seed, by one board and by two: equal logs
 

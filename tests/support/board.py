@@ -42,8 +42,8 @@ def build():
     call("cmake", "--build", OUT)
 
 
-def emulated(*flags):
-    return ["qemu-aarch64", "-cpu", CPU, "-L", C_LIBRARY, *flags]
+def emulated(*flags, cpu=CPU):
+    return ["qemu-aarch64", "-cpu", cpu, "-L", C_LIBRARY, *flags]
 
 
 def bridge():

@@ -1,6 +1,8 @@
 /* Loads one kernel and calls it once: the far side of run_emulated.h, built for the emulated
  * processor.
- *   kernel_runner LIBRARY SYMBOL WORKSPACE_BYTES [SIZE...]
+ *   kernel_runner LIBRARY SYMBOL WORKSPACE_BYTES COUNTER [SIZE...]
+ * COUNTER: the address of the emulated board's counter (device_agent/board_counter.h), 0 without one.
+ * With one, "cycles instructions" of the call go to standard error.
  * Standard input: for each buffer two 64-bit numbers (bytes, 1 for an output) and its contents.
  * Standard output: the kernel's result as 32 bits, then the contents of the outputs. Buffers end at
  * a guard page; a kernel that changes an input or the bytes around a buffer is exit code 3. All
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #include "deploy/runtime/c_abi.h"
+#include "device_agent/board_counter.h"
 
 enum { kMaxBuffers = 64, kMaxSizes = 16, kCanary = 0xA5, kFailed = 2, kOverrun = 3 };
 
@@ -79,8 +82,10 @@ int main(int argc, char** argv) {
   void* pointers[kMaxBuffers];
   int64_t sizes[kMaxSizes] = {0}, bytes = 0;
   int count = 0;
-  if (argc < 4 || argc - 4 > kMaxSizes) Fail(kFailed, "wrong arguments");
-  for (int i = 4; i < argc; ++i) sizes[i - 4] = atoll(argv[i]);
+  if (argc < 5 || argc - 5 > kMaxSizes) Fail(kFailed, "wrong arguments");
+  for (int i = 5; i < argc; ++i) sizes[i - 5] = atoll(argv[i]);
+  const volatile TwBoardCounter* counter =
+      (const volatile TwBoardCounter*)(uintptr_t)strtoull(argv[4], NULL, 0);
   while (fread(&bytes, sizeof(bytes), 1, stdin) == 1) {
     if (count == kMaxBuffers) Fail(kFailed, "too many buffers");
     buffers[count] = ReadBuffer(bytes);
@@ -98,7 +103,12 @@ int main(int argc, char** argv) {
   TwContext context = {TW_ABI_VERSION, 2, NULL, ParallelFor};
   TwKernelFn kernel;
   memcpy(&kernel, &symbol, sizeof(kernel));
+  const TwBoardCounter start = counter != NULL ? *counter : (TwBoardCounter){0};
   const int32_t result = kernel(&context, pointers, sizes, workspace);
+  if (counter != NULL) {
+    fprintf(stderr, "%llu %llu\n", (unsigned long long)(counter->cycles - start.cycles),
+            (unsigned long long)(counter->instructions - start.instructions));
+  }
   fwrite(&result, sizeof(result), 1, stdout);
   for (int i = 0; i < count; ++i) {
     Check(&buffers[i]);

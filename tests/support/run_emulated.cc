@@ -1,5 +1,6 @@
 #include "tests/support/run_emulated.h"
 
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
@@ -17,6 +18,7 @@ namespace tilewright::tests {
 namespace {
 
 constexpr int64_t kTimeoutMs = 120'000;
+constexpr std::string_view kNoCounter = "0", kCounter = "0x545743000000";
 
 // Targets and the emulator's processors: one with exactly these features where there is one.
 constexpr std::pair<std::string_view, std::string_view> kProcessors[] = {
@@ -35,8 +37,9 @@ void AppendNumber(int64_t value, std::string* to) {
   to->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-absl::Status Call(const std::vector<std::string>& command, const ir::Function& f,
-                  const std::vector<ir::TensorData*>& args) {
+// Returns what the kernel's process wrote to standard error.
+absl::StatusOr<std::string> Call(const std::vector<std::string>& command, const ir::Function& f,
+                                 const std::vector<ir::TensorData*>& args) {
   std::string input;
   for (size_t i = 0; i < args.size(); ++i) {
     AppendNumber(static_cast<int64_t>(args[i]->bytes.size()), &input);
@@ -65,9 +68,37 @@ absl::Status Call(const std::vector<std::string>& command, const ir::Function& f
     whole = whole && take(args[i]->bytes.data(), args[i]->bytes.size());
   }
   if (!whole || !left.empty()) return support::Internal("tests.kernel.failed", "not all outputs");
-  return result == TW_OK
-             ? absl::OkStatus()
-             : support::Internal("tests.kernel.failed", support::StrCat("code ", result));
+  if (result == TW_OK) return ran.stderr_text;
+  return support::Internal("tests.kernel.failed", support::StrCat("code ", result));
+}
+
+// With a counter at that address, if there is one.
+absl::StatusOr<std::string> Run(const std::string& processor, const std::string& counter,
+                                const ir::Function& f, const target::Target& target,
+                                const std::vector<int64_t>& sizes,
+                                const std::vector<ir::TensorData*>& args) {
+  TW_ASSIGN(const ir::Function flat, LowerChecked(f, target));
+  TW_ASSIGN(const codegen::Artifact artifact, codegen::Generate({flat}, target));
+  if (artifact.format != "elf-aarch64") {
+    return support::Internal("tests.kernel.format", artifact.format);
+  }
+  TW_ASSIGN(const support::TempDir folder, support::TempDir::Create("tilewright-emulated"));
+  TW_TRY(support::WriteFileAtomic(folder.File("kernel.so"), artifact.bytes));
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    TW_ASSIGN(int64_t elements, ir::BufferElements(f, f.params[i], sizes));
+    args[i]->bytes.resize(static_cast<size_t>(elements * f.params[i]->dtype.bytes()));
+  }
+  std::vector<std::string> command = {TILEWRIGHT_QEMU_AARCH64, "-L", "/usr/aarch64-linux-gnu",
+                                      "-cpu", processor};
+  if (counter != kNoCounter) {
+    command.insert(command.end(),
+                   {"-plugin", support::StrCat(TILEWRIGHT_QEMU_BOARD, ",at=", counter)});
+  }
+  command.insert(command.end(), {TILEWRIGHT_AARCH64_RUNNER, folder.File("kernel.so"),
+                                 artifact.programs[0].calls[0].symbol,
+                                 support::StrCat(artifact.programs[0].workspace_bytes), counter});
+  for (int64_t size : sizes) command.push_back(support::StrCat(size));
+  return Call(command, f, args);
 }
 
 }  // namespace
@@ -96,28 +127,19 @@ absl::Status RunEmulated(const ir::Function& f, const target::Target& target,
 absl::Status RunEmulatedOn(const std::string& processor, const ir::Function& f,
                            const target::Target& target, const std::vector<int64_t>& sizes,
                            std::vector<ir::TensorData*> args) {
-  TW_ASSIGN(const ir::Function flat, LowerChecked(f, target));
-  TW_ASSIGN(const codegen::Artifact artifact, codegen::Generate({flat}, target));
-  if (artifact.format != "elf-aarch64") {
-    return support::Internal("tests.kernel.format", artifact.format);
+  return Run(processor, std::string(kNoCounter), f, target, sizes, args).status();
+}
+
+absl::StatusOr<EmulatedCost> CountEmulated(const ir::Function& f, const target::Target& target,
+                                           const std::vector<int64_t>& sizes,
+                                           std::vector<ir::TensorData*> args) {
+  TW_ASSIGN(const std::string text,
+            Run(std::string(ProcessorOf(target)), std::string(kCounter), f, target, sizes, args));
+  EmulatedCost cost;
+  if (std::sscanf(text.c_str(), "%" SCNd64 " %" SCNd64, &cost.cycles, &cost.instructions) == 2) {
+    return cost;
   }
-  TW_ASSIGN(const support::TempDir folder, support::TempDir::Create("tilewright-emulated"));
-  TW_TRY(support::WriteFileAtomic(folder.File("kernel.so"), artifact.bytes));
-  for (size_t i = 0; i < f.params.size(); ++i) {
-    TW_ASSIGN(int64_t elements, ir::BufferElements(f, f.params[i], sizes));
-    args[i]->bytes.resize(static_cast<size_t>(elements * f.params[i]->dtype.bytes()));
-  }
-  std::vector<std::string> command = {TILEWRIGHT_QEMU_AARCH64,
-                                      "-L",
-                                      "/usr/aarch64-linux-gnu",
-                                      "-cpu",
-                                      processor,
-                                      TILEWRIGHT_AARCH64_RUNNER,
-                                      folder.File("kernel.so"),
-                                      artifact.programs[0].calls[0].symbol,
-                                      support::StrCat(artifact.programs[0].workspace_bytes)};
-  for (int64_t size : sizes) command.push_back(support::StrCat(size));
-  return Call(command, f, args);
+  return support::Internal("tests.kernel.uncounted", text);
 }
 
 }  // namespace tilewright::tests

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir.h"
 #include "compiler/target/target.h"
@@ -22,6 +23,14 @@ std::vector<target::Target> EmulatedTargets();
 // REQUIRES: one of EmulatedTargets().
 absl::Status RunEmulated(const ir::Function& f, const target::Target& target,
                          const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args);
+
+// The cost of a call on the emulated board (device_agent/qemu_board.c), its caches empty before.
+struct EmulatedCost {
+  int64_t cycles = 0, instructions = 0;
+};
+absl::StatusOr<EmulatedCost> CountEmulated(const ir::Function& f, const target::Target& target,
+                                           const std::vector<int64_t>& sizes,
+                                           std::vector<ir::TensorData*> args);
 
 // The same on a processor of the emulator's choice of names ("cortex-a53").
 absl::Status RunEmulatedOn(const std::string& processor, const ir::Function& f,

@@ -110,6 +110,28 @@ Value* EmitDot4(IRBuilderBase& b, const target::Target& target, const Dot4& dot)
   return b.CreateBitCast(all, dot.sum->getType());
 }
 
+// Two rows times two columns at a time. A group of four terms of four columns is a register; the
+// instruction wants all eight terms of two columns in one: it takes the words of both in turn.
+Value* EmitDotTile(IRBuilderBase& b, const target::Target& target, const codegen::DotTile& tile) {
+  if (!target.machine.Has("i8mm") || tile.columns != kWords || !tile.b_signed) return nullptr;
+  const auto id =
+      tile.a_signed ? llvm::Intrinsic::aarch64_neon_smmla : llvm::Intrinsic::aarch64_neon_usmmla;
+  llvm::Type* bytes = Lanes(b.getInt8Ty(), kBytes);
+  Value* rows = codegen::JoinLanes(b, {tile.rows[0], tile.rows[1]});
+  llvm::Type* words = Lanes(b.getInt32Ty(), tile.columns);
+  Value* low = b.CreateBitCast(tile.terms[0], words);
+  Value* high = b.CreateBitCast(tile.terms[1], words);
+  std::vector<Value*> squares;
+  for (int column = 0; column < tile.columns; column += 2) {
+    const int other = tile.columns + column;
+    Value* columns = b.CreateBitCast(
+        b.CreateShuffleVector(low, high, {column, other, column + 1, other + 1}), bytes);
+    Value* sum = codegen::LanesOf(b, tile.sum, 2 * column, kWords);
+    squares.push_back(DotInstruction(b, id, sum, rows, columns));
+  }
+  return codegen::JoinLanes(b, std::move(squares));
+}
+
 Value* RoundWords(IRBuilderBase& b, Value* value) {
   const auto* type = llvm::cast<llvm::FixedVectorType>(value->getType());
   llvm::Type* words = Lanes(b.getInt32Ty(), kWords);
@@ -142,6 +164,7 @@ constinit const codegen::LlvmTarget kLlvmTarget = {
     .initialize = Initialize,
     .add_attributes = AddAttributes,
     .dot4 = EmitDot4,
+    .dot_tile = EmitDotTile,
     .word_rounding = FindWordRounding,
     .power_scaling = FindPowerScaling,
     .fence_stores = FenceStores,

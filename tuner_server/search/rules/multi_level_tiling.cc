@@ -88,6 +88,8 @@ class TilingSketch final : public Sketch {
     for (const Stage& stage : before_) {
       if (!stage.nest.Feasible(*this, point)) return false;
       if (Value(point, stage.place) != kKeep && !stage.nest.Untouched(point)) return false;
+      // Of padding, each row would be read under a condition of its own.
+      if (Value(point, stage.place) == kInline && Read(point).squares) return false;
     }
     for (const PlainNest& nest : behind_) {
       if (!nest.Feasible(*this, point)) return false;
@@ -117,6 +119,8 @@ class TilingSketch final : public Sketch {
     // Knobs without effect stay at their first value, so that points and programs correspond.
     if (!ragged && t.peel) return false;
     if (body == 1 && t.unroll) return false;
+    if (p_.dot.has_value() && !IsWhole(t, t.vector_axis)) return false;
+    if (t.squares && !WholeSquares(t)) return false;
     if (mids < 2 && point.choices[mid_order_] != 0) return false;
     return t.fused_outers <=
            std::max<int64_t>(static_cast<int64_t>(outers), target_.threads > 1 ? 1 : 0);
@@ -176,6 +180,7 @@ class TilingSketch final : public Sketch {
     int64_t lanes = 1, vectors = 1;
     std::vector<int64_t> reduction;  // inner extents
     bool unroll = false, peel = false;
+    bool squares = false;  // the instruction for several rows of a dot product
     int64_t fused_outers = 0;
     const std::vector<size_t>* mid_order = nullptr;        // axes, outermost first
     const std::vector<size_t>* reduction_order = nullptr;  // reduction iterators, outermost first
@@ -206,6 +211,33 @@ class TilingSketch final : public Sketch {
     if (!p_.dot.has_value()) return;
     const int64_t extent = p_.iters[static_cast<size_t>(p_.dot->lane_axis)].extent;
     if (extent % WholeVector() != 0) p_.dot.reset();
+  }
+
+  // Where the machine has an instruction for several rows of the dot product, and groups of its
+  // terms: along which axis (of `spatial_`) and which loop (of `reduce_`) they are.
+  void TakeSquares() {
+    if (!p_.dot.has_value() || p_.dot->group_axis < 0 || p_.dot->row_axes.empty()) return;
+    squares_ = schedule::FindDotTile(*p_.dot, target_.machine);
+    if (squares_.has_value() && squares_->columns != WholeVector()) squares_.reset();
+    if (!squares_.has_value()) return;
+    const auto row = static_cast<size_t>(p_.dot->row_axes.back());
+    for (size_t i = 0; i < row; ++i) square_axis_ += p_.iters[i].reduce ? 0 : 1;
+    for (int i = 0; i < p_.dot->group_axis; ++i) {
+      square_group_ += p_.iters[static_cast<size_t>(i)].reduce ? 1 : 0;
+    }
+    squares_knob_ = AddKnob("squares", {0, 1});
+  }
+
+  // Whether the tiles of an axis cover it without a remainder.
+  bool IsWhole(const Tile& t, size_t axis) const {
+    const Axis& a = t.axes[axis];
+    return a.outer * a.mid * a.inner == extents_[axis];
+  }
+
+  bool WholeSquares(const Tile& t) const {
+    return IsWhole(t, square_axis_) && t.axes[square_axis_].inner % squares_->rows == 0 &&
+           t.reduction[square_group_] % squares_->groups == 0 &&
+           reduce_[square_group_] % t.reduction[square_group_] == 0;
   }
 
   // The iterator over the terms of a dot product.
@@ -252,6 +284,7 @@ class TilingSketch final : public Sketch {
     }
     if (fused.empty()) fused.push_back(0);
     fused_outers_ = AddKnob("parallel_loops", fused);
+    TakeSquares();
   }
 
   Tile Read(const Point& point) const {
@@ -268,6 +301,7 @@ class TilingSketch final : public Sketch {
     }
     for (const size_t knob : reduction_) t.reduction.push_back(Value(point, knob));
     t.unroll = Value(point, unroll_) != 0;
+    t.squares = squares_.has_value() && Value(point, squares_knob_) != 0;
     t.peel = Value(point, peel_) != 0;
     t.fused_outers = Value(point, fused_outers_);
     t.mid_order = &mid_orders_[static_cast<size_t>(Value(point, mid_order_))];
@@ -325,9 +359,17 @@ class TilingSketch final : public Sketch {
     return anchor;
   }
 
+  // Cuts `inside` iterations off a loop, which becomes the outer part; returns the inner one.
+  static int CutInner(int64_t inside, int* loop, StepMaker* make) {
+    const std::vector<int> parts = make->Split(*loop, {schedule::kInfer, inside}, false);
+    if (parts.size() != 2) return -1;
+    *loop = parts[0];
+    return parts[1];
+  }
+
   void TileProducer(const Tile& t, int p, const std::vector<int>& loops, StepMaker* make) const {
     std::vector<int> rows, reduce_loops, outer, inner;
-    int lanes = -1, vectors = -1, terms = -1;
+    int lanes = -1, vectors = -1, terms = -1, square_row = -1, group = -1;
     for (size_t i = 0, a = 0; i < p_.iters.size(); ++i) {
       if (InsideOfLanes(i)) {
         terms = loops[i];
@@ -337,6 +379,9 @@ class TilingSketch final : public Sketch {
         lanes = loops[i];
       } else {
         rows.push_back(loops[i]);
+        if (t.squares && a - 1 == square_axis_) {
+          square_row = CutInner(squares_->rows, &rows.back(), make);
+        }
       }
     }
     if (t.vectors > 1) {
@@ -357,14 +402,16 @@ class TilingSketch final : public Sketch {
         outer.push_back(parts[0]);
         inner.push_back(parts[1]);
       }
+      if (t.squares && j == square_group_) group = CutInner(squares_->groups, &inner.back(), make);
     }
+    if (!make->status().ok()) return;
     std::vector<int> order = outer;
     order.insert(order.end(), inner.begin(), inner.end());
     const int first_reduction = order.empty() ? -1 : order[0];
     order.insert(order.end(), rows.begin(), rows.end());
-    if (vectors >= 0) order.push_back(vectors);
-    order.push_back(lanes);
-    if (terms >= 0) order.push_back(terms);
+    for (const int loop : {vectors, square_row, lanes, group, terms}) {
+      if (loop >= 0) order.push_back(loop);
+    }
     make->Reorder(order);
     const std::vector<int> init = make->DecomposeReduction(p, first_reduction);
     if (init.empty()) return;
@@ -372,7 +419,9 @@ class TilingSketch final : public Sketch {
     if (init.size() > 1) make->Vectorize(init.back());
     for (const int loop : rows) make->Unroll(loop);
     if (vectors >= 0) make->Unroll(vectors);
-    if (terms >= 0) {
+    if (square_row >= 0) {
+      make->Tensorize(square_row, squares_->intrinsic);
+    } else if (terms >= 0) {
       make->Tensorize(lanes, support::StrCat(p_.dot->intrinsic, t.lanes));
     } else {
       make->Vectorize(lanes);
@@ -395,6 +444,8 @@ class TilingSketch final : public Sketch {
   size_t vector_axis_ = 0, lanes_ = 0, vectors_ = 0, unroll_ = 0, peel_ = 0, mid_order_ = 0,
          reduction_order_ = 0, fused_outers_ = 0;
   std::vector<size_t> register_, mid_, reduction_;
+  std::optional<schedule::DotTile> squares_;
+  size_t squares_knob_ = 0, square_axis_ = 0, square_group_ = 0;
 };
 
 }  // namespace
