@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -189,6 +190,10 @@ void DetectArch(CpuInfo* info) {
   for (const Bit& row : kBits2) {
     if ((hwcap2 >> row.bit) & 1) info->features.push_back(row.name);
   }
+  // The length of SVE's vectors, in bytes: code is made for one.
+  constexpr int kSveGetLength = 51, kLengthMask = 0xffff;
+  const int sve = prctl(kSveGetLength);
+  if (sve > 0) info->features.push_back("sve" + std::to_string(8 * (sve & kLengthMask)));
   info->model_name = KernelText("/sys/firmware/devicetree/base/model");
   // The kernel's copy of the main identification register (MIDR_EL1), of the first core.
   const std::string text = KernelText("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");

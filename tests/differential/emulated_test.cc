@@ -153,5 +153,17 @@ TEST(Aarch64CodeTest, ProductsAndSumsAreOneInstruction) {
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("fmul")));
 }
 
+// Vectors of the machine's length are one SVE register, where the machine has longer ones than
+// NEON's.
+TEST(Aarch64CodeTest, LongVectorsAreOfSve) {
+  const ir::Function f = Parsed(
+      "fn sums(A: f32[64] input, X: f32[64] input, Z: f32[64] output) stage=scheduled {"
+      " for i in 0..4 { for l in 0..16 vectorized { Z[16*i + l] = A[16*i + l] + X[16*i + l]; } } "
+      "}");
+  const std::string text = AssemblyFor(f, "a64fx");
+  EXPECT_THAT(text, testing::ContainsRegex("fadd\tz[0-9]+\\.s, z[0-9]+\\.s, z[0-9]+\\.s"));
+  EXPECT_THAT(AssemblyFor(f, "neoverse-v1"), testing::Not(testing::HasSubstr("\tz")));
+}
+
 }  // namespace
 }  // namespace tilewright::tests

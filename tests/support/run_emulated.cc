@@ -24,6 +24,7 @@ constexpr std::string_view kNoCounter = "0", kCounter = "0x545743000000";
 constexpr std::pair<std::string_view, std::string_view> kProcessors[] = {
     {"generic", "cortex-a53"},    {"cortex-a53", "cortex-a53"},   {"cortex-a72", "cortex-a72"},
     {"cortex-a76", "cortex-a76"}, {"neoverse-n1", "neoverse-n1"}, {"neoverse-v1", "max"},
+    {"a64fx", "a64fx"},
 };
 
 std::string_view ProcessorOf(const target::Target& target) {

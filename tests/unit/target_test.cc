@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -124,6 +126,11 @@ TEST(Machine, ProcessorsAreKnownByTheirNumbers) {
   EXPECT_EQ(arm(0xD0B, "cortex-a72"), "generic");
   EXPECT_EQ(arm(0xFFF, "neoverse-v1"), "generic");
   EXPECT_EQ(BestMachineName("aarch64", "", 0, 0, {"fma", "neon"}), "generic");
+  // Code for vectors of one length does not run where the kernel set another.
+  EXPECT_EQ(best("aarch64", "0x46", 8, 0x001, "a64fx"), "a64fx");
+  std::vector<std::string> shorter = FindMachine(*FindFamily("aarch64"), "a64fx")->FeatureList();
+  std::replace(shorter.begin(), shorter.end(), std::string("sve512"), std::string("sve256"));
+  EXPECT_EQ(BestMachineName("aarch64", "0x46", 8, 0x001, shorter), "generic");
   const auto intel = [&](int model, const char* features_of) {
     return best("x86_64", "GenuineIntel", 6, model, features_of);
   };

@@ -28,7 +28,13 @@ void Initialize() {
   LLVMInitializeAArch64AsmPrinter();
 }
 
-void AddAttributes(const target::Target&, llvm::Function&) {}
+// Vectors longer than NEON's are SVE's. LLVM makes code for one length only if it is told which.
+void AddAttributes(const target::Target& target, llvm::Function& function) {
+  const auto length = static_cast<unsigned>(target.machine.vector_bytes / kBytes);
+  if (length < 2) return;
+  function.addFnAttr(
+      llvm::Attribute::getWithVScaleRangeArgs(function.getContext(), length, length));
+}
 
 Value* DotInstruction(IRBuilderBase& b, llvm::Intrinsic::ID id, Value* sum, Value* x, Value* y) {
   return b.CreateIntrinsic(id, {sum->getType(), x->getType()}, {sum, x, y});
@@ -144,8 +150,9 @@ Value* RoundWords(IRBuilderBase& b, Value* value) {
   return codegen::JoinLanes(b, std::move(rounded));
 }
 
-codegen::WordRounding FindWordRounding(const target::Target&, int lanes) {
-  return lanes >= kWords && (lanes & (lanes - 1)) == 0 ? RoundWords : nullptr;
+codegen::WordRounding FindWordRounding(const target::Target& target, int lanes) {
+  const bool is_sve = target.machine.vector_bytes > kBytes;  // which would be cut into quarters
+  return !is_sve && lanes >= kWords && (lanes & (lanes - 1)) == 0 ? RoundWords : nullptr;
 }
 
 codegen::PowerScaling FindPowerScaling(const target::Target&, int) { return nullptr; }

@@ -3,8 +3,9 @@
 // scheduling models (llvm-mca; the guides say nothing of the A53), Arm's technical reference
 // manuals (caches), LLVM's processor definitions (names and features). Cache sizes, sharers and
 // clock are those of a common board: Raspberry Pi 3 (A53), 4 (A72) and 5 (A76), Graviton 2 (N1) and
-// 3 (V1). Bandwidths are estimates, for ranking only: the width of a cache's interface, half of it
-// where the core works in order and waits for misses; half of the peak of a board's memory.
+// 3 (V1); those of the A64FX are in Fujitsu's microarchitecture manual. Bandwidths are estimates,
+// for ranking only: the width of a cache's interface, half of it where the core works in order and
+// waits for misses; half of the peak of a board's memory.
 #include "compiler/targets/kind_table.h"
 
 namespace tilewright::arm {
@@ -20,6 +21,8 @@ constexpr std::string_view kBase = "fma,neon";
 constexpr std::string_view kCrc = "fma,neon,crc";
 constexpr std::string_view kDots = "fma,neon,crc,lse,fullfp16,dotprod";
 constexpr std::string_view kMatrix = "fma,neon,crc,lse,fullfp16,dotprod,sve,bf16,i8mm";
+// "sve512": SVE's vectors have 512 bits, which a kernel may restrict.
+constexpr std::string_view kLong = "fma,neon,crc,lse,fullfp16,sve,sve512";
 
 // In order, two NEON pipelines of 64 bits: one vector at a time.
 constexpr Machine InOrder(std::string_view name, std::string_view features, double fma_latency) {
@@ -109,6 +112,21 @@ constexpr Machine V1() {
   return m;
 }
 
+// Two pipelines of 512 bits with SVE, which NEON uses a quarter of. Lines of 256 bytes; a group of
+// twelve cores shares the second level, the last. No dot products.
+constexpr Machine A64fx() {
+  Machine m = OutOfOrder("a64fx", kLong, 2, 2);
+  m.vector_bytes = 64;
+  m.block_vectors = 1;  // a cache line of other processors, 16 channels
+  m.fma_latency = 9;
+  m.sums_in_flight = 18;
+  m.divide_cycles = 98;
+  m.l2 = m.l3 = {.bytes = 682 * KiB, .sharers = 12, .bytes_per_cycle = 64};
+  m.memory_bytes_per_cycle = 9;
+  m.clock_ghz = 2.2;
+  return m;
+}
+
 // Code for any of them: an A72 with the base features alone.
 constexpr Machine Generic() {
   Machine m = A72();
@@ -117,7 +135,7 @@ constexpr Machine Generic() {
   return m;
 }
 
-constexpr Machine kArmMachines[] = {Generic(), A53(), A72(), A55(), A76(), N1(), V1()};
+constexpr Machine kArmMachines[] = {Generic(), A53(), A72(), A55(), A76(), N1(), A64fx(), V1()};
 
 constexpr std::string_view kArmLevels[] = {"generic"};
 
@@ -126,6 +144,7 @@ constexpr target::ModelRow kArmModels[] = {
     {"0x41", 8, 0xD03, 0xD03, "cortex-a53"},  {"0x41", 8, 0xD05, 0xD05, "cortex-a55"},
     {"0x41", 8, 0xD08, 0xD08, "cortex-a72"},  {"0x41", 8, 0xD0B, 0xD0B, "cortex-a76"},
     {"0x41", 8, 0xD0C, 0xD0C, "neoverse-n1"}, {"0x41", 8, 0xD40, 0xD40, "neoverse-v1"},
+    {"0x46", 8, 0x001, 0x001, "a64fx"},
 };
 
 }  // namespace
