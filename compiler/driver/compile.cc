@@ -85,7 +85,8 @@ absl::StatusOr<ir::Function> ScheduleTask(const std::vector<schedule::Variant>& 
     absl::StatusOr<ir::Function> replayed = schedule::Replay(variants, found.steps);
     const std::string hash = replayed.ok() ? ir::ProgramHash(*replayed) : "";
     if (replayed.ok() && hash == found.program_hash) {
-      kernel->tuned = true;
+      kernel->tuned = !found.predicted;
+      kernel->predicted = found.predicted;
       kernel->steps = found.steps;
       kernel->program_hash = hash;
       kernel->measurement_id = found.measurement_id;

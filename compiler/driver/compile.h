@@ -24,6 +24,7 @@ class ScheduleProvider {
     std::string steps;         // empty = none
     std::string program_hash;  // must match the replay, else the record is stale and not applied
     std::string measurement_id;
+    bool predicted = false;  // it was never measured
   };
   virtual Found Find(const std::string& task_hash, const target::Target& target) = 0;
 };
@@ -39,7 +40,8 @@ struct CompileReport {
   struct Kernel {
     std::string task_hash, task_name, task_label, steps, program_hash;
     int uses = 0;
-    bool tuned = false;  // a provided schedule was applied
+    bool tuned = false;      // a provided schedule that was measured was applied
+    bool predicted = false;  // one that was never measured
     bool stale = false;  // one was provided but did not replay to its hash: `stale_reason` says how
     std::string stale_reason;
     std::string measurement_id;

@@ -282,11 +282,15 @@ absl::StatusOr<module::ModuleParts> ModelParts(
   manifest.provenance[module::kLaunchNamesKey] = module::LaunchNamesText(names);
   if (!options.job.empty()) manifest.provenance["job"] = options.job;
   if (!options.model_digest.empty()) manifest.provenance["model_digest"] = options.model_digest;
-  std::vector<std::string> records;
+  std::vector<std::string> records, predicted;
   for (const CompileReport::Kernel& kernel : report->kernels) {
     if (!kernel.measurement_id.empty()) records.push_back(kernel.measurement_id);
+    if (kernel.predicted) predicted.push_back(kernel.task_hash);
   }
   if (!records.empty()) manifest.provenance["log_records"] = support::Join(records, ",");
+  if (!predicted.empty()) {
+    manifest.provenance["predicted_tasks"] = support::Join(predicted, ",");
+  }
   report->arena_bytes = manifest.arena_bytes;
   report->arena_bound_bytes = plan.liveness_bound;
   report->constant_bytes = manifest.constants_bytes;

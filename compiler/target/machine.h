@@ -92,6 +92,8 @@ struct Family {
   std::span<const ModelRow> models = {};
   // Code is text, and the driver of each device compiles it: part of the toolchain.
   bool driver_compiles = false;
+  // The shipped cost model learned on its machines: it ranks schedules that were never measured.
+  bool in_shipped_model = false;
 };
 
 // A kind of devices, which is a kind of targets: the first word of a target string.

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole models against other runtimes on this machine, in one interleaved run.
 
-    models_race.py [NAME ...] [--threads 1 2] [--trials N] [--peers onnxruntime openvino ...] [--work DIR]
+    models_race.py [NAME ...] [--threads 1 2] [--effort S] [--trials N] [--peers onnxruntime openvino ...] [--work DIR]
                    [--light DIR] [--build DIR] [--blocks 4] [--block-s 0.5] [-o RESULT.json]
 
 NAME: a model of tests/models/make_models.py (default: the seven, an attention layer, an LSTM cell, and three in int8), one of its
 networks of images with _int8 behind it (resnet18_int8: without the softmax, quantised by ONNX Runtime, which needs
 the package onnx, with random calibration data) or the path of an ONNX file; --light DIR adds every DIR/*/model.onnx (../shared/onnx/light where it is there). For each model and
-number of threads: the module with default schedules, the module tuned with N trials (0: none; records are kept in
+number of threads: the module with default schedules, that with schedules predicted in S seconds (0: none), the module tuned with N trials (0: none; records are kept in
 WORK/tuner.db, so a second run only compiles), and every peer (model_peers.py; default: all that are installed)
 take turns in blocks A B C C B A. A ratio is the peer's time over ours, block by block, and their median is
 printed: above 1 we are faster. The limit beside ours is the roofline: the sum over kernels of operations over the
@@ -48,6 +48,7 @@ def parse_flags():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(KNOWN))
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--effort", type=float, default=0, metavar="S")
     parser.add_argument("--trials", type=int, default=0)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--light", type=Path, metavar="DIR")
@@ -127,11 +128,12 @@ class Modules:
         quantise(path.parent / network / "model.onnx", path)
         return path
 
-    def default(self, name, threads):
-        path = self.flags.work / f"{stem(name)}-default-{threads}t.tw"
+    def compiled(self, name, threads, effort):
+        path = self.flags.work / f"{stem(name)}-{'predicted' if effort else 'default'}-{threads}t.tw"
+        model = self.model(name)
         start = time.perf_counter()
-        facts = json.loads(call(self.cli, "compile", self.model(name), "--target", f"native,threads={threads}", "-o",
-                                path, "--format", "json"))
+        facts = json.loads(call(self.cli, "compile", model, "--target", f"native,threads={threads}", "--effort", effort,
+                                "-o", path, "--format", "json"))
         return path, facts, time.perf_counter() - start
 
     def limit_us(self, name, facts, threads):
@@ -224,8 +226,10 @@ def make_peers(name, model, threads, feeds, expected, flags):
 
 
 def measure(name, threads, modules, flags):
-    default, facts, compile_s = modules.default(name, threads)
+    default, facts, compile_s = modules.compiled(name, threads, 0)
     paths = {"default": default}
+    if flags.effort:
+        paths["predicted"], predicted, predicted_s = modules.compiled(name, threads, flags.effort)
     if flags.trials:
         paths["tuned"] = modules.tuned(name, threads)
     sessions = {which: tw.Session(tw.Module(str(path)), threads) for which, path in paths.items()}
@@ -248,6 +252,11 @@ def measure(name, threads, modules, flags):
     for which, samples in times.items():
         row[which] = {"us": round(statistics.median(samples) / 1e3, 1), "low_us": round(min(samples) / 1e3, 1),
                       "high_us": round(max(samples) / 1e3, 1)}
+    if flags.effort:
+        row["predicted"]["compile_s"] = round(predicted_s, 2)
+        row["predicted"]["kernels"] = sum(k["predicted"] for k in predicted["kernels"])
+        for other in paths.keys() - {"predicted"}:
+            row["predicted"][f"against_{other}"] = against(times[other], times["predicted"])
     for which in paths:
         row[which]["error"] = errors[which]
         row[which]["ratios"] = {peer: against(times[peer], times[which]) for peer in peers}
@@ -266,7 +275,7 @@ def print_row(row, peers):
         ratios = row[which]["ratios"]
         return f"{row[which]['us']:>9.0f}us {row['limit_us'] / row[which]['us']:>4.0%}" + "".join(
             f"{ratios[p][0]:>11.2f}x" if p in ratios else f"{'-':>12}" for p in peers)
-    print(f"{row['model']:<17} {row['threads']:>2}  {of('default')}  {of('tuned')}", flush=True)
+    print(f"{row['model']:<17} {row['threads']:>2}  {'  '.join(map(of, ('default', 'predicted', 'tuned')))}", flush=True)
 
 
 def main():
@@ -274,7 +283,7 @@ def main():
     modules = Modules(flags)
     peers = [name for name in flags.peers if version(PEERS[name])]
     columns = "".join(f"{name:>12}" for name in peers)
-    print(f"{'model':<17} {'T':>2}  {'default':>11} {'':>4}{columns}  {'tuned':>11} {'':>4}{columns}")
+    print(f"{'model':<17} {'T':>2}" + "".join(f"  {which:>11} {'':>4}{columns}" for which in ("default", "predicted", "tuned")))
     rows = []
     for name in flags.names:
         for threads in flags.threads:

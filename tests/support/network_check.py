@@ -49,10 +49,14 @@ def command(*args):
 
 
 def build(model, target, label, module, trials, compile_flags, folder):
-    """The module by default schedules, or tuned with some trials on a fleet of its own; facts for the row."""
+    """The module by predicted schedules for one thread and default ones for others, or tuned with some trials on a fleet of
+    its own; facts for the row."""
     if trials == 0:
-        summary = json.loads(command("compile", model, "--target", target, "-o", module, "--format", "json", *compile_flags))
-        return {"kernels": len(summary["kernels"]), "launches": sum(k["uses"] for k in summary["kernels"])}
+        effort = () if label == "1t" else ("--effort", 0)
+        summary = json.loads(command("compile", model, "--target", target, "-o", module, "--format", "json", *effort,
+                                     *compile_flags))
+        return {"kernels": len(summary["kernels"]), "launches": sum(k["uses"] for k in summary["kernels"]),
+                "predicted": sum(k["predicted"] for k in summary["kernels"])}
     log = Path(folder) / f"tuner-{label}.db"
     job = json.loads(command("tune", model, "--target", target, "--trials", trials, "--log", log, "--state-dir",
                              Path(folder) / f"state-{label}", "-o", module, "--format", "json"))
@@ -98,7 +102,8 @@ def check(name, options, folder, compile_flags=(), trials=0, targets=None, run_f
 def text(row):
     parts = [f"{row['network']:10s} {row['options']:32s} {'ok' if row['good'] else 'WRONG'}"]
     for r in row["runs"]:
-        made = f"{r['trials']} trials, {r['tuned']} tuned {r['variants']}" if "trials" in r else f"{r['launches']} launches"
+        made = (f"{r['trials']} trials, {r['tuned']} tuned {r['variants']}" if "trials" in r
+                else f"{r['launches']} launches, {r['predicted']} kernels predicted")
         parts.append(f"{r['label']}: {r['kernels']} kernels, {made}, {r['compile_s']} s, "
                      f"norm {r['norm']:.2g} max {r['max']:.2g}"
                      + (f" golden {r['golden_norm']:.2g} {r['golden_max']:.2g}" if "golden_norm" in r else ""))

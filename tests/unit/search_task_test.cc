@@ -110,6 +110,25 @@ TEST(SearchTaskTest, ForeseenTimesAndGainsChangeNoPick) {
             Hashes(Ask(MakeTask(1).get(), 8, "b1", prior.get())));
 }
 
+TEST(SearchTaskTest, APredictionIsTheBestOfThePoolAndChangesNoPick) {
+  auto task = MakeTask(1);
+  auto prior = cost_model::MakePriorModel();
+  const auto best = task->PredictBest("", prior.get());
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_FALSE(best->steps.empty());
+  EXPECT_GT(best->gain, 0);
+  const auto predicted_ns = task->EstimateNs(best->steps);
+  const auto unscheduled_ns = task->EstimateNs("");
+  ASSERT_TRUE(predicted_ns.ok() && unscheduled_ns.ok());
+  EXPECT_LT(*predicted_ns, *unscheduled_ns);
+  const auto better = task->PredictBest(best->steps, prior.get());
+  ASSERT_TRUE(better.ok());
+  EXPECT_TRUE(better->steps.empty()) << "nothing promises more than the best";
+  EXPECT_EQ(better->gain, 0);
+  EXPECT_EQ(Hashes(Ask(task.get(), 8, "b1", prior.get())),
+            Hashes(Ask(MakeTask(1).get(), 8, "b1", prior.get())));
+}
+
 TEST(SearchTaskTest, NothingIsPickedTwiceAlsoAfterARestart) {
   auto task = MakeTask(1);
   auto model = cost_model::MakePriorModel();

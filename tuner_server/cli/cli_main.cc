@@ -83,6 +83,12 @@ void AddCompile(CLI::App* app, Action* action) {
       ->allow_extra_args(false)
       ->take_all();
   command
+      ->add_option("--effort", options->effort_s,
+                   "seconds in which the cost model chooses schedules of kernels that were\n"
+                   "never measured; 0: default schedules")
+      ->check(CLI::Range(0.0, 86'400.0))
+      ->capture_default_str();
+  command
       ->add_option("--require-tuned", options->require_tuned,
                    "fail (1) with a table of misses unless the kernels with a measured schedule\n"
                    "take at least this percentage of the time; the time of others is estimated")

@@ -11,6 +11,7 @@
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/model_compiler.h"
 #include "tuner_server/cli/native_target.h"
+#include "tuner_server/cli/predicted_schedules.h"
 #include "tuner_server/cli/schedule_choice.h"
 #include "tuner_server/cli/shape_flags.h"
 #include "tuner_server/cli/tuned_coverage.h"
@@ -73,6 +74,13 @@ void TellChoice(const ScheduleChoice& choice) {
   PrintErr(text + "\n");
 }
 
+void TellPredicted(const PredictedSchedules& predicted) {
+  // Where no model fits there is nothing to be done about it.
+  if (predicted.out_of_time == 0) return;
+  PrintErr(StrCat("note: ", predicted.out_of_time,
+                  " kernels keep their default schedules: the time of --effort is over\n"));
+}
+
 absl::Status Compile(const CompileOptions& options) {
   if (options.print_passes) {
     TW_ASSIGN(const std::string passes, PassTables());
@@ -88,12 +96,18 @@ absl::Status Compile(const CompileOptions& options) {
                                                          .target = target,
                                                          .shapes = shapes,
                                                          .disabled = options.disabled_passes,
-                                                         .enabled = options.enabled_passes}));
+                                                         .enabled = options.enabled_passes,
+                                                         .predict = options.effort_s > 0}));
   v1::CompileModule request;
   ScheduleChoice choice;
   if (!options.log_path.empty()) {
     TW_ASSIGN(choice, UseLog(options, target, compiler.opened(), &request));
     TellChoice(choice);
+  }
+  PredictedSchedules predicted;
+  if (options.effort_s > 0) {
+    TW_ASSIGN(predicted, PredictSchedules(options.effort_s, &compiler, &request));
+    TellPredicted(predicted);
   }
   if (!options.dump_dir.empty()) {
     TW_TRY(support::MakeDirs(options.dump_dir));
@@ -113,6 +127,10 @@ absl::Status Compile(const CompileOptions& options) {
   }
   TW_TRY(support::WriteFileAtomic(output, module_bytes));
   if (options.format == OutputFormat::kJson) {
+    for (json& kernel : summary["kernels"]) {
+      const auto gain = predicted.gains.find(Text(kernel, "task_hash"));
+      if (gain != predicted.gains.end()) kernel["predicted_gain"] = gain->second;
+    }
     summary["output"] = output;
     summary["bytes"] = module_bytes.size();
     summary["tuned_percent"] = share;
@@ -177,9 +195,10 @@ absl::StatusOr<std::string> KernelTable(const json& summary) {
     const bool stale = Flag(kernel, "stale");
     table.AddRow({Text(kernel, "task"), Text(kernel, "task_name"), StrCat(Number(kernel, "uses")),
                   support::FormatFixed(Number(kernel, "flops") / 1e6, 3),
-                  Flag(kernel, "tuned") ? "tuned"
-                  : stale               ? "stale, default used"
-                                        : "default"});
+                  Flag(kernel, "tuned")       ? "tuned"
+                  : Flag(kernel, "predicted") ? "predicted"
+                  : stale                     ? "stale, default used"
+                                              : "default"});
     if (stale) {
       reasons.push_back(
           StrCat("stale: ", Text(kernel, "task_name"), ": ", Text(kernel, "stale_reason")));

@@ -9,6 +9,7 @@ namespace tilewright::cli {
 namespace {
 
 constexpr int64_t kOpenTimeoutMs = 600'000;
+constexpr int64_t kPredictTimeoutMs = 600'000;
 constexpr int64_t kCompileTimeoutMs = 3'600'000;
 constexpr int64_t kPassesTimeoutMs = 30'000;
 
@@ -25,7 +26,8 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   v1::OpenJob* open = request.mutable_open_job();
   open->set_model_path(source.model_path);
   open->set_target(source.target);
-  open->set_cost_model(std::string(log::kPriorModel));  // and no state_dir: nothing is measured
+  // No state_dir: nothing is measured.
+  open->set_cost_model(std::string(source.predict ? log::kXgboostModel : log::kPriorModel));
   for (const auto& [name, dims] : source.shapes) {
     (*open->mutable_input_shapes())[name].mutable_dims()->Assign(dims.begin(), dims.end());
   }
@@ -37,6 +39,16 @@ absl::StatusOr<ModelCompiler> ModelCompiler::Open(const ModelSource& source) {
   }
   opened.opened_ = std::move(*reply.mutable_job_opened());
   return opened;
+}
+
+absl::StatusOr<v1::SchedulePredicted> ModelCompiler::Predict(const std::string& task_hash) {
+  v1::BuilderRequest ask;
+  ask.mutable_predict_schedule()->set_task(task_hash);
+  TW_ASSIGN(v1::BuilderReply reply, client_->Ask(std::move(ask), kPredictTimeoutMs));
+  if (!reply.has_schedule_predicted()) {
+    return support::Internal("builder.reply.unexpected", "expected schedule_predicted");
+  }
+  return std::move(*reply.mutable_schedule_predicted());
 }
 
 absl::StatusOr<v1::ModuleCompiled> ModelCompiler::Compile(v1::CompileModule request,

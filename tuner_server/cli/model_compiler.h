@@ -23,6 +23,7 @@ struct ModelSource {
   std::string target;  // canonical
   std::map<std::string, std::vector<int64_t>> shapes;
   std::vector<std::string> disabled, enabled;  // graph passes to leave out; optional ones to run
+  bool predict = false;                        // schedules are predicted: loads the cost model
 };
 
 class ModelCompiler {
@@ -32,6 +33,8 @@ class ModelCompiler {
   static absl::StatusOr<ModelCompiler> Open(const ModelSource& source);
 
   const v1::JobOpened& opened() const { return opened_; }
+  // A schedule of this task that was never measured. Wants `predict`.
+  absl::StatusOr<v1::SchedulePredicted> Predict(const std::string& task_hash);
   // Sets output_path of the request; returns the module's bytes and leaves no file.
   absl::StatusOr<v1::ModuleCompiled> Compile(v1::CompileModule request, std::string* module_bytes);
 

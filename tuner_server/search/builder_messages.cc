@@ -1,5 +1,6 @@
 #include "tuner_server/search/builder_messages.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -145,6 +146,7 @@ absl::Status DescribeModule(const std::string& bytes, const target::Target& targ
                        {"task", kernel.task_label},
                        {"uses", kernel.uses},
                        {"tuned", kernel.tuned},
+                       {"predicted", kernel.predicted},
                        {"stale", kernel.stale},
                        {"stale_reason", kernel.stale_reason},
                        {"steps", kernel.steps},
@@ -186,6 +188,8 @@ driver::ScheduleProvider::Found RequestSchedules::Find(const std::string& task_h
   if (hash != request_.program_hash_by_task().end()) found.program_hash = hash->second;
   const auto record = request_.record_by_task().find(task_hash);
   if (record != request_.record_by_task().end()) found.measurement_id = record->second;
+  const auto& predicted = request_.predicted_tasks();
+  found.predicted = std::find(predicted.begin(), predicted.end(), task_hash) != predicted.end();
   return found;
 }
 

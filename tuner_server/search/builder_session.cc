@@ -72,6 +72,8 @@ absl::Status BuilderSession::Dispatch(const v1::BuilderRequest& request, v1::Bui
       return LoadModel(request.load_model());
     case v1::BuilderRequest::kAsk:
       return Ask(request.ask(), reply->mutable_asked());
+    case v1::BuilderRequest::kPredictSchedule:
+      return PredictSchedule(request.predict_schedule(), reply->mutable_schedule_predicted());
     case v1::BuilderRequest::kCompileModule:
       return CompileModule(request.compile_module(), reply->mutable_module_compiled());
     default:
@@ -327,6 +329,21 @@ absl::Status BuilderSession::Ask(const v1::Ask& request, v1::Asked* reply) {
                                    : model_id_.empty()                    ? log::kPriorModel
                                                                           : kTrainedModel;
   FillAsked(result, std::string(chooser), model_id_, reply);
+  return absl::OkStatus();
+}
+
+absl::Status BuilderSession::PredictSchedule(const v1::PredictSchedule& request,
+                                             v1::SchedulePredicted* reply) {
+  TW_ASSIGN(JobTask * task, FindTask(request.task()));
+  const target::Family* family = target::FindFamily(target_.arch);
+  if (family == nullptr || !family->in_shipped_model || model_id_.empty()) {
+    reply->set_why_not("no cost model knows machines of " + target_.ToString());
+    return absl::OkStatus();
+  }
+  TW_ASSIGN(const Prediction best, task->search->PredictBest(task->default_steps, model_.get()));
+  reply->set_steps(best.steps);
+  reply->set_program_hash(best.program_hash);
+  reply->set_gain(best.gain);
   return absl::OkStatus();
 }
 

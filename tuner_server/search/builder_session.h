@@ -47,6 +47,7 @@ class BuilderSession {
   absl::Status Use(TrainedModel trained, v1::ModelTrained* reply);
   absl::Status LoadModel(const v1::LoadModel& request);
   absl::Status Ask(const v1::Ask& request, v1::Asked* reply);
+  absl::Status PredictSchedule(const v1::PredictSchedule& request, v1::SchedulePredicted* reply);
   absl::Status CompileModule(const v1::CompileModule& request, v1::ModuleCompiled* reply);
   absl::Status Build(const v1::Build& request, v1::Built* reply);
   absl::StatusOr<JobTask*> FindTask(const std::string& hash);

@@ -72,6 +72,13 @@ struct AskResult {
   double model_seconds = 0;
 };
 
+// A schedule that was chosen without a measurement.
+struct Prediction {
+  std::string steps;  // empty: nothing promises more than the default schedule
+  std::string program_hash;
+  double gain = 0;  // log2 of the speedup over the default schedule that is to be expected
+};
+
 class SearchTask {
  public:
   // `variants`: the task's unscheduled functions, the usual algorithm first. `flops`: of one run.
@@ -96,6 +103,11 @@ class SearchTask {
   // looks at again: no later pick changes. Errors: as EstimateNs, and the model's.
   absl::StatusOr<double> PredictGain(std::string_view default_steps, int count,
                                      cost_model::CostModel* model);
+
+  // Returns the best predicted program of a batch's pool. Changes no later pick. Errors: as
+  // PredictGain.
+  absl::StatusOr<Prediction> PredictBest(std::string_view default_steps,
+                                         cost_model::CostModel* model);
 
   absl::StatusOr<AskResult> Ask(int count, std::string_view batch_id, cost_model::CostModel* model);
 
@@ -156,6 +168,8 @@ class SearchTask {
   // Program hashes of drafts one step away from the best measured.
   using Neighbours = std::unordered_set<std::string>;
   Neighbours AddNeighbours(Pool* pool, AskResult* result);
+  absl::StatusOr<AskResult> Rank(support::Rng* rng, cost_model::CostModel* model,
+                                 std::vector<std::string>* inherited, Neighbours* neighbours);
   void Choose(int total, const std::vector<std::string>& inherited, const Neighbours& neighbours,
               support::Rng* rng, AskResult* result);
   int TakeInherited(const std::vector<std::string>& inherited, int count, AskResult* result,

@@ -94,7 +94,10 @@ constexpr target::ModelRow kX86Models[] = {
 
 }  // namespace
 
-constinit const target::Family kFamily = {
-    .arch = "x86_64", .machines = kX86Machines, .levels = kX86Levels, .models = kX86Models};
+constinit const target::Family kFamily = {.arch = "x86_64",
+                                          .machines = kX86Machines,
+                                          .levels = kX86Levels,
+                                          .models = kX86Models,
+                                          .in_shipped_model = true};
 
 }  // namespace tilewright::x86
