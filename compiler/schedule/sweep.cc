@@ -315,26 +315,57 @@ class Solver {
     digits_.push_back(std::move(digit));
   }
 
-  // The known digits of one value, from the lowest up, must leave nothing out.
+  // Returns g where whole = g * part + low with low in [0, g): the digits of the part are those of
+  // the whole, g times as far up (normal forms take such a low part out of divisions). Returns 0 if
+  // there is no such g.
+  int64_t ScaleOf(const Expr& part, const Expr& whole, const AffineSum& whole_sum) const {
+    if (ir::StructuralEqual(part, whole)) return 1;
+    const AffineSum part_sum = context_.Normalize(part);
+    if (part_sum.terms.empty()) return 0;
+    const AffineTerm& first = part_sum.terms[0];
+    for (const AffineTerm& t : whole_sum.terms) {
+      if (t.coeff % first.coeff != 0 || !ir::StructuralEqual(t.atom, first.atom)) continue;
+      const int64_t g = t.coeff / first.coeff;
+      AffineSum low = whole_sum;
+      AddScaled(&low, part_sum, -g);
+      const IndexRange range = context_.RangeOf(low);
+      return g > 0 && range.lo >= 0 && range.hi < g ? g : 0;
+    }
+    return 0;
+  }
+
+  // How many values the unknown terms of a sum give, less one.
+  int64_t UnknownWidth(const AffineSum& sum) const {
+    int64_t width = 0;
+    for (const AffineTerm& t : sum.terms) {
+      if (Known(t.atom)) continue;
+      width = AddWidth(width, MulWidth(WidthOf(t.range), std::abs(t.coeff)));
+    }
+    return width;
+  }
+
+  // The known digits of one value, from the lowest up, give it modulo a number. That is the value
+  // if what is unknown of it has fewer values.
   void JoinDigits() {
     for (size_t i = 0; i < digits_.size(); ++i) {
       Expr base = digits_[i].base;
       if (Known(base)) continue;
       AffineSum value = context_.Normalize(base);
-      IndexRange range = context_.RangeOf(value);
-      if (range.lo < 0) continue;
+      if (context_.RangeOf(value).lo < 0) continue;
+      const int64_t width = UnknownWidth(value);
       int64_t covered = 1;
-      for (bool grown = true; grown && covered <= range.hi;) {
+      for (bool grown = true; grown && covered <= width;) {
         grown = false;
         for (const Digit& d : digits_) {
-          if (d.div != covered || !ir::StructuralEqual(d.base, base)) continue;
-          int64_t end = d.mod == 0 ? kUnboundedIndex : MulWidth(d.div, d.mod);
+          const int64_t div = MulWidth(d.div, ScaleOf(d.base, base, value));
+          if (div != covered) continue;
+          int64_t end = d.mod == 0 ? kUnboundedIndex : MulWidth(div, d.mod);
           if (end <= covered) continue;
           covered = end;
           grown = true;
         }
       }
-      if (covered <= range.hi) continue;
+      if (covered <= width) continue;
       if (base->kind == ExprKind::kVar) {
         Learn(base);
       } else {

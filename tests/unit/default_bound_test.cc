@@ -82,6 +82,18 @@ TEST(DefaultBound, AReductionIsComputedInTheThreadOfItsResults) {
   EXPECT_TRUE(ir::IsInt(plan->launches[0].grid[0], 16 * 64 / (2 * 4) / 32));
 }
 
+// 64 threads are neither rows of 24 results nor planes of 192, of which three groups make one.
+TEST(DefaultBound, AGroupNeedNotHoldWholeRows) {
+  const ir::Function program = tests::ConvProgram({.height = 8, .width = 24});
+  schedule::Schedule scheduled(program);
+  schedule::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
+  auto plan = Checked(program, scheduled);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const codegen::Launch& launch : plan->launches) {
+    EXPECT_TRUE(ir::IsInt(launch.group[0], 64)) << schedule::ToText(scheduled.steps());
+  }
+}
+
 // What the rules say of every program: points of each sketch, the default among them.
 TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
   std::map<std::string, int> points;
