@@ -36,7 +36,7 @@ void DefaultScheduler::PlaceInRows() {
   const int choice = ChoiceOf(names.back()).in_rows;
   const bool along = std::all_of(names.begin(), names.end(), [&](const std::string& name) {
     const ir::Stmt block = BlockOf(name);
-    return block->init == nullptr || RunsAlongReduction(*block, Lanes(*block));
+    return block->init == nullptr || RunsAlongReduction(target_.machine, *block, Lanes(*block));
   });
   if (choice < 0 ? !along : choice == 0) return;
   const std::vector<int> loops = schedule_.LoopsOf(schedule_.BlockHandle(names.back()));

@@ -25,8 +25,6 @@ using ir::Expr;
 using ir::Stmt;
 using ir::StmtNode;
 
-// Fewer scalar operations than this are done before a second thread has started.
-constexpr int64_t kParallelWork = 20'000;
 constexpr int64_t kLeastBytes = 16;        // lanes of a part of a vector of bytes
 constexpr int64_t kMaxPartialVectors = 4;  // of a sum whose lanes run along the reduction
 // Rows of so many words are stored at once where vectors lie across them.
@@ -155,7 +153,7 @@ std::optional<std::string> DefaultScheduler::EpilogueOf(const StmtNode& reductio
 // Fuses as many of the outermost `loops` as needed to keep every thread busy, or `count` of them,
 // and maps them.
 void DefaultScheduler::ParallelOuter(const std::vector<int>& loops, int64_t work, int64_t count) {
-  if (target_.threads < 2 || work < kParallelWork || loops.empty()) return;
+  if (target_.threads < 2 || work < target_.machine.parallel_work || loops.empty()) return;
   std::vector<int> fused;
   int64_t tasks = 1;
   for (int loop : loops) {
@@ -297,7 +295,8 @@ void DefaultScheduler::ScheduleReduction(const std::string& name) {
   tiled_.push_back(name);
   const int along = ChoiceOf(name).along_reduction;
   const bool in_rows = IsInRows(name);
-  const bool by_default = along < 0 && RunsAlongReduction(*reduction, Lanes(*reduction));
+  const bool by_default =
+      along < 0 && RunsAlongReduction(target_.machine, *reduction, Lanes(*reduction));
   if ((in_rows || along > 0 || by_default) && (ScheduleAlongReduction(name) || in_rows)) return;
   const std::string target = TargetOf(*reduction);
   if (target.empty()) return;
@@ -322,7 +321,8 @@ void DefaultScheduler::ScheduleElementwise(const std::string& name) {
   const int lanes = Lanes(*block);
   const BlockChoice& choice = ChoiceOf(name);
   const bool given = choice.lane_axis >= 0 && choice.lane_axis < static_cast<int>(loops.size());
-  const int axis = given ? choice.lane_axis : VectorAxis(*block, lanes, /*count_store=*/true);
+  const int axis =
+      given ? choice.lane_axis : VectorAxis(target_.machine, *block, lanes, /*count_store=*/true);
   const int across = AcrossLanes(*block, axis, lanes, kStoredRow);
   std::vector<int> outer;
   int lane_loop = -1, unrolled = -1, row = -1;

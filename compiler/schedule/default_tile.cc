@@ -34,7 +34,7 @@ int64_t ReductionSteps(const StmtNode& block) {
 }
 
 bool DefaultScheduler::HasOwnWindows(const StmtNode& reduction) const {
-  const int lanes = VectorAxis(reduction, Lanes(reduction), /*count_store=*/false);
+  const int lanes = VectorAxis(target_.machine, reduction, Lanes(reduction), /*count_store=*/false);
   return MovesLanes(reduction, lanes, RowAxis(reduction, lanes));
 }
 
@@ -103,7 +103,7 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   plan.dot = FindDotProduct(reduction);
   int vector_axis = chosen(plan.choice.lane_axis)
                         ? plan.choice.lane_axis
-                        : VectorAxis(reduction, lanes, /*count_store=*/false);
+                        : VectorAxis(target_.machine, reduction, lanes, /*count_store=*/false);
   // Only whole vectors are one instruction.
   if (plan.dot.has_value() && extent(plan.dot->lane_axis) % lanes != 0) plan.dot.reset();
   if (plan.dot.has_value()) vector_axis = plan.dot->lane_axis;

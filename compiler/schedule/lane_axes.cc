@@ -13,20 +13,6 @@ namespace {
 using ir::Expr;
 using ir::StmtNode;
 
-constexpr int64_t kMaxTileRows = 14;
-constexpr int64_t kMaxTileVectors = 8;
-// The cost of a load next to a multiply-add, on a machine that begins as many of either in a cycle;
-// what is left of the speed where a tile does not divide its axis.
-constexpr double kLoadWeight = 0.8;
-constexpr double kRaggedShare = 0.95;
-// The same for the lanes' operand where the part of it that a tile uses fits no closer cache than
-// the second, or none.
-constexpr double kSecondCacheWeight = 1.2, kFarWeight = 3;
-// Cost of one irregular load, in contiguous ones, per lane.
-constexpr int64_t kGatherCost = 2;
-// Loads up to this stride are whole vectors and shuffles of them, one of each per stride.
-constexpr int64_t kShuffledStride = 4;
-
 // Calls `visit` with each load of a value that the block does not itself write.
 template <typename Visit>
 void VisitOperands(const StmtNode& block, Visit visit) {
@@ -125,22 +111,23 @@ std::optional<int64_t> AccessStride(const ir::Buffer& buffer, const std::vector<
   return *at7 - *at0 == 7 * stride ? std::optional(stride) : std::nullopt;
 }
 
-int64_t LaneCost(const StmtNode& block, size_t axis, int lanes, bool count_store) {
+int64_t LaneCost(const target::Machine& machine, const StmtNode& block, size_t axis, int lanes,
+                 bool count_store) {
   const ir::IterVar& iter = block.iters[axis];
   int64_t cost = 0;
   auto access = [&](const ir::Buffer& buffer, const std::vector<Expr>& indices, bool load) {
     const std::optional<int64_t> stride = AccessStride(buffer, indices, iter.var);
-    const int64_t most = load ? kShuffledStride : 1;
+    const int64_t most = load ? machine.shuffled_stride : 1;
     const bool regular = stride.has_value() && *stride >= 0 && *stride <= most &&
                          HoldsInVectors(buffer, indices, iter, *stride, lanes);
-    cost += !regular ? kGatherCost * lanes : *stride > 1 ? 2 * *stride : 1;
+    cost += !regular ? machine.gathered_lane_loads * lanes : *stride > 1 ? 2 * *stride : 1;
   };
   VisitOperands(block, [&](const Expr& load) { access(load->buffer, load->args, /*load=*/true); });
   if (count_store) access(block.body->buffer, block.body->indices, /*load=*/false);
   return cost;
 }
 
-int VectorAxis(const StmtNode& block, int lanes, bool count_store) {
+int VectorAxis(const target::Machine& machine, const StmtNode& block, int lanes, bool count_store) {
   if (block.body->kind != ir::StmtKind::kStore) return -1;
   int best = -1;
   double best_cost = 0;
@@ -150,7 +137,7 @@ int VectorAxis(const StmtNode& block, int lanes, bool count_store) {
     if (iter.type != ir::IterType::kSpatial || extent < 2) continue;
     // Per iteration: idle lanes count.
     double vectors = static_cast<double>((extent + lanes - 1) / lanes);
-    double cost = static_cast<double>(LaneCost(block, i, lanes, count_store)) * vectors /
+    double cost = static_cast<double>(LaneCost(machine, block, i, lanes, count_store)) * vectors /
                   static_cast<double>(extent);
     // Of equals the outer one: along the inner axes of a convolution, windows overlap.
     if (best < 0 || cost <= best_cost) {
@@ -279,7 +266,7 @@ int AcrossLanes(const StmtNode& block, int vector_axis, int lanes, int64_t rows)
   return -1;
 }
 
-bool RunsAlongReduction(const StmtNode& block, int lanes) {
+bool RunsAlongReduction(const target::Machine& machine, const StmtNode& block, int lanes) {
   if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return false;
   const ir::IterVar& last = block.iters.back();
   const int64_t* extent = ir::AsInt(last.domain.extent);
@@ -292,35 +279,36 @@ bool RunsAlongReduction(const StmtNode& block, int lanes) {
     if (!stride.has_value() || *stride > 1 || *stride < 0) contiguous = INT16_MIN;
   });
   if (contiguous < 1) return false;
-  const int axis = VectorAxis(block, lanes, /*count_store=*/false);
-  return axis < 0 || LaneCost(block, static_cast<size_t>(axis), lanes, false) > loads;
+  const int axis = VectorAxis(machine, block, lanes, /*count_store=*/false);
+  return axis < 0 || LaneCost(machine, block, static_cast<size_t>(axis), lanes, false) > loads;
 }
 
 Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
                 int64_t panel_bytes, const target::Target& target) {
   const target::Machine& machine = target.machine;
+  const target::TileWeights& weights = machine.tile;
   const int64_t registers = machine.vector_registers;
   const double near_bytes = machine.l1.ReachableBytes(target.threads) / 2;
   const double far_bytes = machine.l2.ReachableBytes(target.threads) / 2;
   const double per_load = machine.fma_per_cycle / machine.loads_per_cycle;
   Tile best;
   double best_score = 0;
-  auto used = [](int64_t extent, int64_t tile) {
+  auto used = [&weights](int64_t extent, int64_t tile) {
     double share =
         static_cast<double>(extent) / static_cast<double>((extent + tile - 1) / tile * tile);
-    return extent % tile == 0 ? share : share * kRaggedShare;
+    return extent % tile == 0 ? share : share * weights.ragged_share;
   };
   auto consider = [&](const Tile& t) {
     const int64_t v = t.vectors, r = t.rows * t.planes;
     // With one row each vector is used once, straight from memory.
     if (v * r + (r > 1 ? v : 1) + 1 > registers) return;
     const double panel = static_cast<double>(v * panel_bytes);
-    const double panel_weight = panel <= near_bytes  ? kLoadWeight
-                                : panel <= far_bytes ? kSecondCacheWeight
-                                                     : kFarWeight;
+    const double panel_weight = panel <= near_bytes  ? weights.load
+                                : panel <= far_bytes ? weights.second_cache_load
+                                                     : weights.far_load;
     double sums = static_cast<double>(v * r);
     const double loads =
-        per_load * (static_cast<double>(v) * panel_weight + static_cast<double>(r) * kLoadWeight);
+        per_load * (static_cast<double>(v) * panel_weight + static_cast<double>(r) * weights.load);
     double score = used(vector_extent, v) * used(row_extent, t.rows) *
                    used(plane_extent, t.planes) * std::min(1.0, sums / machine.sums_in_flight) *
                    sums / (sums + loads);
@@ -328,11 +316,11 @@ Tile ChooseTile(int64_t vector_extent, int64_t row_extent, int64_t plane_extent,
     best = t;
     best_score = score;
   };
-  for (int64_t v = 1; v <= std::min(vector_extent, kMaxTileVectors); ++v) {
-    for (int64_t r = 1; r <= std::min(row_extent, kMaxTileRows); ++r) {
+  for (int64_t v = 1; v <= std::min(vector_extent, weights.max_vectors); ++v) {
+    for (int64_t r = 1; r <= std::min(row_extent, weights.max_rows); ++r) {
       consider({v, r, 1});
       if (r < row_extent) continue;
-      for (int64_t p = 2; p <= plane_extent && r * p <= 2 * kMaxTileRows; ++p) {
+      for (int64_t p = 2; p <= plane_extent && r * p <= 2 * weights.max_rows; ++p) {
         consider({v, r, p});
       }
     }

@@ -20,9 +20,11 @@ int64_t ExtentOf(const ir::Expr& extent);
 std::optional<int64_t> AccessStride(const ir::Buffer& buffer, const std::vector<ir::Expr>& indices,
                                     const ir::Var& var);
 // Cost of one vector of iterations along iterator `axis`, in contiguous loads.
-int64_t LaneCost(const ir::StmtNode& block, size_t axis, int lanes, bool count_store);
+int64_t LaneCost(const target::Machine& machine, const ir::StmtNode& block, size_t axis, int lanes,
+                 bool count_store);
 // The spatial iterator along which lanes should run, -1 when scalars are as good.
-int VectorAxis(const ir::StmtNode& block, int lanes, bool count_store);
+int VectorAxis(const target::Machine& machine, const ir::StmtNode& block, int lanes,
+               bool count_store);
 // A second spatial axis along which the loads that differ between lanes stay the same; -1 = none.
 int RowAxis(const ir::StmtNode& block, int vector_axis);
 // Whether the loads that differ between lanes move along `axis` too.
@@ -43,7 +45,7 @@ int BetweenLanes(const ir::StmtNode& block, int vector_axis);
 // lane. -1 = none, or not a multiple.
 int AcrossLanes(const ir::StmtNode& block, int vector_axis, int lanes, int64_t rows);
 // Whether the innermost reduction iterator is the only one along which loads are contiguous.
-bool RunsAlongReduction(const ir::StmtNode& block, int lanes);
+bool RunsAlongReduction(const target::Machine& machine, const ir::StmtNode& block, int lanes);
 
 // A register tile: `vectors` of the lanes' axis, `rows` of the second and `planes` of the third,
 // where it has all rows.

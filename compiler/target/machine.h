@@ -37,6 +37,16 @@ struct LaunchLimits {
   int warp = 1;               // threads that go in step; 1: the kind's language knows none
 };
 
+// How the default schedule weighs a register tile. The unit is one multiply-add, on a machine that
+// begins as many loads as multiply-adds in a cycle.
+struct TileWeights {
+  double load = 0.8;               // of a vector from the first cache, or of a broadcast
+  double second_cache_load = 1.2;  // of a vector from the second cache
+  double far_load = 3;             // of one from behind it
+  double ragged_share = 0.95;  // what is left of the speed where a tile does not divide its axis
+  int64_t max_rows = 14, max_vectors = 8;
+};
+
 // The default values are those of a plain processor with vectors of 128 bits.
 struct Machine {
   std::string_view name = {};      // LLVM's name of the processor; empty: targets name no machine
@@ -58,6 +68,15 @@ struct Machine {
   // Vector operations of a written-out body that instruction caches hold; more of them where
   // windows overlap, which share what they load.
   int64_t body_ops = 192, windows_body_ops = 720;
+  // The same for bodies that a search may try; of vectors of calls (exp), each of tens of
+  // operations. Compilers take a minute for a few times as many.
+  int64_t searched_body_ops = 512, searched_body_calls = 32;
+  TileWeights tile = {};
+  // Loads whose lanes are up to this stride apart are whole vectors and shuffles of them, one of
+  // each per stride. Those of other lanes cost so many contiguous loads for each lane.
+  int64_t shuffled_stride = 4, gathered_lane_loads = 2;
+  // Fewer scalar operations than this are done before a second thread has started.
+  int64_t parallel_work = 20'000;
 
   // A machine without a third level has the second as its third.
   CacheLevel l1 = {.bytes = 32 << 10};

@@ -172,10 +172,41 @@ TEST(DefaultScheduleTest, LanesRunAlongSmallStrides) {
     const std::vector<BlockSite> blocks = BlocksIn(f->body);
     ASSERT_EQ(blocks.size(), 1u);
     // Along the later of equals, so channels win only where both are far apart.
-    const int found = VectorAxis(*blocks[0].block, 16, /*count_store=*/false);
+    const int found = VectorAxis(target::Machine(), *blocks[0].block, 16, /*count_store=*/false);
     EXPECT_EQ(found, axis) << stride;
     Check(*f, kTargets[2]);
   }
+}
+
+// What a vector, a tile or a second thread is worth, the machine says.
+TEST(DefaultScheduleTest, FollowsTheMachine) {
+  target::Target target = MakeTarget(32, 16, 2);
+  const ir::Function product = tests::MatmulProgram(64, 64, 64);
+  EXPECT_TRUE(Contains(Check(product, target), "parallel"));
+  target.machine.parallel_work = 64 * 64 * 64 + 1;
+  EXPECT_FALSE(Contains(Check(product, target), "parallel"));
+
+  target.machine.tile.max_vectors = 1;
+  EXPECT_EQ(ChooseTile(8, 100, 1, 64, target).vectors, 1);
+  target.machine.tile = {.max_rows = 2};
+  EXPECT_EQ(ChooseTile(8, 100, 1, 64, target).rows, 2);
+  // A panel behind the caches that costs as much as one in the first cache makes no difference.
+  target.machine.tile = {.second_cache_load = 0.8, .far_load = 0.8};
+  const Tile any = ChooseTile(8, 100, 1, 64, target), far = ChooseTile(8, 100, 1, 1 << 30, target);
+  EXPECT_EQ(std::pair(any.vectors, any.rows), std::pair(far.vectors, far.rows));
+  target.machine.tile.far_load = 100;
+  EXPECT_LT(ChooseTile(8, 100, 1, 1 << 30, target).vectors, any.vectors);
+
+  auto f = ir::ParseFunction(
+      "fn thirds(X: f32[32,48] input, Y: f32[32,16] output) stage=scheduled {"
+      " for i in 0..32 { for j in 0..16 { block Y(vi: spatial 0..32 = i, vj: spatial 0..16 = j)"
+      " { reads X[vi:1, vj * 3:1]; writes Y[vi:1, vj:1]; Y[vi, vj] = X[vi, vj * 3]; } } } }");
+  ASSERT_TRUE(f.ok()) << f.status();
+  const std::vector<BlockSite> blocks = BlocksIn(f->body);
+  target::Machine machine;
+  EXPECT_EQ(VectorAxis(machine, *blocks[0].block, 8, /*count_store=*/false), 1);
+  machine.shuffled_stride = 2;  // lanes one by one along either axis
+  EXPECT_EQ(VectorAxis(machine, *blocks[0].block, 8, /*count_store=*/false), 0);
 }
 
 // Passes over a row follow each other while it is near; nothing larger than a row lies between

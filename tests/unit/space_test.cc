@@ -357,6 +357,28 @@ TEST(SpaceTest, RegisterTilesFitTheTarget) {
   }
 }
 
+// Around the default schedule, bodies are written out as far as the machine says.
+TEST(SpaceTest, WrittenOutBodiesFitTheMachine) {
+  for (const ir::Function& function :
+       {tests::DenseReluProgram(16, 64, 48), tests::SoftmaxProgram(8, 64)}) {
+    target::Target target = Cpu("x86-64-v3", 1);
+    auto all = MakeSpace(function, target);
+    target.machine.searched_body_ops = target.machine.searched_body_calls = 4;
+    auto small = MakeSpace(function, target);
+    ASSERT_EQ(all->sketches().size(), small->sketches().size());
+    support::Rng rng(tests::TestSeed(1));
+    int fits = 0, refused = 0;
+    for (int i = 0; i < 3000; ++i) {
+      Point point;
+      ASSERT_TRUE(all->Sample(&rng, &point));
+      if (all->sketches()[static_cast<size_t>(point.sketch)]->name() != "around_default") continue;
+      ++(small->Feasible(point) ? fits : refused);
+    }
+    EXPECT_GT(fits, 0);
+    EXPECT_GT(refused, 0);
+  }
+}
+
 TEST(TileMenuTest, HoldsDivisorsAndSmallNumbers) {
   EXPECT_EQ(TileMenu(7, 16), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(TileMenu(1, 16), (std::vector<int64_t>{1}));

@@ -14,9 +14,6 @@ namespace {
 
 constexpr size_t kMaxBlocksAroundDefault = 12;
 constexpr int64_t kMaxRows = 16;
-// Vectors of an unrolled body: softmax of 128 with 24 of them, each an exp, took a minute to
-// compile.
-constexpr int64_t kMaxBody = 512, kMaxCalls = 32;
 
 class AroundDefault final : public Sketch {
  public:
@@ -40,10 +37,12 @@ class AroundDefault final : public Sketch {
       const int64_t rows = std::max<int64_t>(1, Value(point, r.rows));
       const int64_t planes = std::max<int64_t>(1, Value(point, r.planes));
       const int64_t vectors = std::max<int64_t>(1, Value(point, r.vectors));
-      if (rows * planes * vectors + vectors + 1 > target_.machine.vector_registers) return false;
+      const target::Machine& machine = target_.machine;
+      if (rows * planes * vectors + vectors + 1 > machine.vector_registers) return false;
       const int64_t unroll = Value(point, r.unroll);
       const int64_t steps = unroll < 0 ? r.innermost : std::max<int64_t>(1, unroll);
-      if (rows * planes * vectors * steps > (r.calls ? kMaxCalls : kMaxBody)) return false;
+      const int64_t most = r.calls ? machine.searched_body_calls : machine.searched_body_ops;
+      if (rows * planes * vectors * steps > most) return false;
       const bool along = Value(point, r.along) == 1;
       const bool tiled = point.choices[r.rows] != 0 || point.choices[r.planes] != 0 ||
                          point.choices[r.vectors] != 0 || point.choices[r.lane_axis] != 0;
