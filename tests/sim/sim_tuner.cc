@@ -335,6 +335,7 @@ void SimTuner::CheckShared() {
     for (const log::RecordRow& record : Value(log_->ListRecords({.job = id, .limit = 100000}))) {
       if (!record.accepted || !record.usable()) continue;
       const log::TrialRow trial = Value(log_->GetTrial(id, record.trial));
+      if (trial.generated_by == log::kFinal) continue;  // a winner, again
       const std::string program = trial.task + " " + trial.steps;
       const auto [other, first] = measured_by.emplace(program, record.measurement_id);
       if (first) continue;
