@@ -77,16 +77,21 @@ def tune(folder, log):
 def records_know_the_drivers_compiler(folder):
     log = Path(folder) / "tuner-opencl.db"
     lines = command("log", "export", "--log", log)
-    (toolchain,) = {json.loads(line)["toolchain"] for line in lines.splitlines()}
+    records = [json.loads(line) for line in lines.splitlines()]
+    (toolchain,) = {record["toolchain"] for record in records}
     generator, compiler = toolchain.split("+", 1)
     assert generator == "opencl-c-1.2" and compiler, toolchain
-    assert tune(folder, log) == 0, "the same compiler's records are known"
+    # What was too noisy in each attempt is measured anew.
+    known = len({record["program_hash"] for record in records if record["accepted"] and record["valid"]})
+    unknown = TRIALS["dqn"] - known
+    measured = tune(folder, log)
+    assert measured == unknown < known, f"the same compiler's {known} programs are known, {measured} were measured"
     # As after an update of the driver: what another compiler made is known no more.
     older = Path(folder) / "older.db"
     exported = Path(folder) / "older.jsonl"
     exported.write_text(lines.replace(json.dumps(toolchain), json.dumps(generator + "+older-0.1")))
     command("log", "import", exported, "--log", older)
-    assert tune(folder, older) > 0, "another compiler's records are not"
+    assert tune(folder, older) > unknown, "another compiler's records are not"
     found = {json.loads(line)["toolchain"] for line in command("log", "export", "--log", older).splitlines()}
     assert found == {toolchain, generator + "+older-0.1"}, found
 
