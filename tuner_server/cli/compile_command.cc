@@ -75,7 +75,6 @@ void TellChoice(const ScheduleChoice& choice) {
 }
 
 void TellPredicted(const PredictedSchedules& predicted) {
-  // Where no model fits there is nothing to be done about it.
   if (predicted.out_of_time == 0) return;
   PrintErr(StrCat("note: ", predicted.out_of_time,
                   " kernels keep their default schedules: the time of --effort is over\n"));

@@ -13,17 +13,15 @@
 
 namespace tilewright::cli {
 
-inline constexpr double kDefaultEffortS = 10;
-
 struct CompileOptions {
   std::string model_path;  // may be empty with print_passes alone
   std::string target;
-  std::string output;                 // empty: the model's name with .tw, in the current folder
-  std::string log_path;               // tuning log (SQLite); empty: default schedules
-  std::string device_class;           // device class of the records; empty: the one with most tasks
-  std::vector<std::string> shapes;    // NAME=1x3x224x224
-  double effort_s = kDefaultEffortS;  // to predict schedules of kernels that the log does not know
-  double require_tuned = -1;          // least percentage of time in tuned kernels; < 0: any
+  std::string output;               // empty: the model's name with .tw, in the current folder
+  std::string log_path;             // tuning log (SQLite); empty: default schedules
+  std::string device_class;         // device class of the records; empty: the one with most tasks
+  std::vector<std::string> shapes;  // NAME=1x3x224x224
+  double effort_s = 10;             // to predict schedules of kernels that the log does not know
+  double require_tuned = -1;        // least percentage of time in tuned kernels; < 0: any
   std::string dump_dir;
   std::vector<std::string> disabled_passes;  // graph passes to leave out
   std::vector<std::string> enabled_passes;   // optional graph passes to run

@@ -36,8 +36,7 @@ absl::StatusOr<PredictedSchedules> PredictSchedules(double seconds, ModelCompile
       continue;
     }
     TW_ASSIGN(const v1::SchedulePredicted one, compiler->Predict(task->hash()));
-    result.why_not = one.why_not();
-    if (!result.why_not.empty()) return result;
+    if (!one.why_not().empty()) return result;
     if (one.steps().empty()) continue;
     result.gains[task->hash()] = std::exp2(one.gain());
     (*request->mutable_steps_by_task())[task->hash()] = one.steps();

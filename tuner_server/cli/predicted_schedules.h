@@ -14,12 +14,11 @@ struct PredictedSchedules {
   // keep their default.
   std::map<std::string, double> gains;
   int out_of_time = 0;  // tasks that keep their default since the time was over
-  std::string why_not;  // nothing can be predicted for this target
 };
 
 // Looks for schedules of tasks that the request has none for, until `seconds` have passed: those
 // with the largest share of the time first, those with hardly any not at all. Puts what it finds
-// into the request.
+// into the request; nothing where no model knows the target's machines.
 absl::StatusOr<PredictedSchedules> PredictSchedules(double seconds, ModelCompiler* compiler,
                                                     v1::CompileModule* request);
 
