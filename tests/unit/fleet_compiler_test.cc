@@ -13,14 +13,8 @@ namespace {
 
 using testing::HasSubstr;
 using tests::JobWorld;
-
-constexpr int64_t kManySteps = 200'000;
-
-template <typename T>
-T Value(absl::StatusOr<T> result) {
-  TW_CHECK(result.ok()) << support::StatusText(result.status());
-  return *std::move(result);
-}
+using tests::kManySteps;
+using tests::Value;
 
 TEST(FleetCompiler, MostDevicesDecideOnceAndOthersAreToldOnce) {
   FleetCompiler compiler;

@@ -16,19 +16,12 @@
 namespace tilewright::jobs {
 namespace {
 
-using support::StatusText;
 using support::StrCat;
 using testing::HasSubstr;
 using tests::Faults;
 using tests::JobWorld;
-
-constexpr int64_t kManySteps = 200'000;
-
-template <typename T>
-T Value(absl::StatusOr<T> result) {
-  TW_CHECK(result.ok()) << StatusText(result.status());
-  return *std::move(result);
-}
+using tests::kManySteps;
+using tests::Value;
 
 // The module that the job must publish: of each task the schedule that the rule finds in the log.
 std::string BestSteps(JobWorld* world) {

@@ -13,18 +13,11 @@
 namespace tilewright::jobs {
 namespace {
 
-using support::StatusText;
 using support::StrCat;
 using testing::HasSubstr;
 using tests::JobWorld;
-
-constexpr int64_t kManySteps = 200'000;
-
-template <typename T>
-T Value(absl::StatusOr<T> result) {
-  TW_CHECK(result.ok()) << StatusText(result.status());
-  return *std::move(result);
-}
+using tests::kManySteps;
+using tests::Value;
 
 // Of each task the programs that were measured again, in that order.
 std::map<std::string, std::string> Finals(JobWorld* world, const std::string& job = "job1") {

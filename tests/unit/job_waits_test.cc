@@ -15,18 +15,12 @@
 namespace tilewright::jobs {
 namespace {
 
-using support::StatusText;
 using testing::HasSubstr;
 using tests::JobWorld;
+using tests::kManySteps;
+using tests::Value;
 
-constexpr int64_t kManySteps = 200'000;
 constexpr int64_t kTrials = 40;
-
-template <typename T>
-T Value(absl::StatusOr<T> result) {
-  TW_CHECK(result.ok()) << StatusText(result.status());
-  return *std::move(result);
-}
 
 void ExpectSucceeded(JobWorld* world) {
   world->CheckEnded();

@@ -19,8 +19,8 @@ namespace {
 using support::StrCat;
 using tests::Faults;
 using tests::JobWorld;
+using tests::kManySteps;
 
-constexpr int64_t kManySteps = 200'000;
 constexpr int64_t kTrials = 60;
 constexpr int kWorlds = 12;
 

@@ -30,12 +30,6 @@ constexpr char kExpected[] = "expected outputs";
 constexpr int kTasks = 3;
 constexpr uint64_t kMaxLog = uint64_t{1} << 30;
 
-template <typename T>
-T Value(absl::StatusOr<T> result) {
-  TW_CHECK(result.ok()) << StatusText(result.status());
-  return *std::move(result);
-}
-
 std::string FastFolder() { return support::IsDirectory("/dev/shm") ? "/dev/shm" : ""; }
 
 std::string TaskHash(int index, int64_t extent) {

@@ -20,6 +20,15 @@
 
 namespace tilewright::tests {
 
+// Steps in which each job of these tests ends.
+inline constexpr int64_t kManySteps = 200'000;
+
+template <typename T>
+T Value(absl::StatusOr<T> result) {
+  TW_CHECK(result.ok()) << support::StatusText(result.status());
+  return *std::move(result);
+}
+
 // Chances of each fault, per opportunity.
 struct Faults {
   double search_dies = 0;       // a search child dies instead of answering
