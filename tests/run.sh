@@ -126,10 +126,11 @@ run_ctest() {
 }
 
 run_scripts() {
-  local lane="$1" script code
+  local lane="$1" script code begin
   for script in "$root/tests/$lane"/*.py; do
     [[ -e "$script" ]] || continue
     echo "== $(basename "$script")"
+    begin=$SECONDS
     TILEWRIGHT_BUILD_DIR="$build" /usr/bin/python3 "$script"
     code=$?
     case "$code" in
@@ -143,6 +144,7 @@ run_scripts() {
         echo "$(basename "$script"): exit code $code"
         ;;
     esac
+    printf '%6d s  %s\n' $((SECONDS - begin)) "$(basename "$script")" >>"$scratch/$lane.times"
   done
 }
 
@@ -208,6 +210,11 @@ fi
 echo "time by lane:"
 sed 's/^/  /' "$scratch/table"
 whole=$((SECONDS - started))
+for times in "$scratch"/*.times; do
+  [[ -e "$times" ]] || continue
+  echo "slowest scripts of $(basename "$times" .times):"
+  sort -rn "$times" | head -8
+done
 printf '  %-14s %6d s of %5d s\n' whole "$whole" "$WHOLE_BUDGET_S"
 echo "$total_passed passed, $total_failed failed"
 [[ $total_failed -eq 0 ]]

@@ -202,7 +202,7 @@ class Embedded(cli_case.Case):
         task = fastest["task"]
         shown = self.good("log", "show", task, "--log", "tuner.db", "--ir")
         self.assertIn("(the measured one)", shown.splitlines()[0])
-        self.assertIn(fastest["program_hash"], shown.splitlines()[0])
+        self.assertIn(chosen["program_hash"], shown.splitlines()[0])
         any_record = json.loads(self.good("log", "show", task, "--log", "tuner.db", "--record",
                                           usable[-1]["measurement_id"], "-o", "json"))
         self.assertEqual(any_record["chosen"]["steps"], usable[-1]["steps"])

@@ -7,7 +7,6 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/launch_text.h"
-#include "tuner_server/cli/schedule_choice.h"
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/log/schedule_rule.h"
 
@@ -101,29 +100,16 @@ absl::StatusOr<Explanation> Explain(log::TuningLog* log, const LogExplainOptions
   TW_ASSIGN(e.tried, CountTried(log, e.task));
   TW_ASSIGN(const std::vector<Measured> all, MeasuredTrials(log, e.task));
   // By the rule of `compile --log` itself, over the whole log: its answer, not a copy of it.
-  TW_ASSIGN(const ScheduleChoice choice,
-            ChooseSchedules(log, {e.job.target, e.job.toolchain, "", {e.task.hash}}));
-  e.device_class = choice.device_class;
-  e.toolchain = choice.toolchain;
-  e.other_classes = choice.other_classes;
+  TW_ASSIGN(TaskSchedule schedule, ChooseSchedule(log, e.task, all));
+  e.chosen = std::move(schedule.chosen);
+  e.device_class = schedule.choice.device_class;
+  e.toolchain = schedule.choice.toolchain;
+  e.other_classes = schedule.choice.other_classes;
   for (const Measured& one : all) {
     if (!one.record.usable() || one.record.key.device_class != e.device_class) continue;
     if (one.record.key.toolchain != e.toolchain) continue;
     e.usable.push_back(one);
     if (one.trial.is_default && e.default_median == 0) e.default_median = one.record.median;
-  }
-  const auto chosen = choice.by_task.find(e.task.hash);
-  if (chosen != choice.by_task.end()) {
-    TW_ASSIGN(e.chosen.record, log->GetRecord(chosen->second.measurement_id));
-    TW_ASSIGN(e.chosen.trial, log->GetTrial(e.chosen.record.job, e.chosen.record.trial));
-    for (const Measured& one : all) {  // who proposed it, if its time is from a final
-      if (e.chosen.trial.generated_by != log::kFinal) break;
-      if (one.trial.program_hash == e.chosen.trial.program_hash) e.chosen.trial = one.trial;
-    }
-  } else {
-    e.chosen.trial.steps = e.task.default_steps;
-    e.chosen.trial.is_default = true;
-    e.chosen.trial.generated_by = "default";
   }
   e.rule = RuleText(e);
   return e;

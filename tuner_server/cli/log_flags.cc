@@ -37,7 +37,7 @@ void AddLogQueries(CLI::App* group, Action* action) {
                  "  tilewright log show conv2d-1 --record dqn-1/conv2d-1/17/1 --ir\n");
   AddTaskQuery(command, &show->task);
   AddLogPlace(command, &show->place);
-  command->add_option("--record", show->record, "measurement id (default: the best)");
+  command->add_option("--record", show->record, "measurement id (default: the chosen schedule)");
   command->add_flag("--ir", show->show_ir, "print the scheduled program");
   command->add_option("--limit", show->limit, "records listed")
       ->check(CLI::Range(1, 1'000'000))

@@ -23,12 +23,8 @@ absl::StatusOr<Measured> ChooseRecord(log::TuningLog* log, const LogShowOptions&
                                       const log::TaskRow& task,
                                       const std::vector<Measured>& measured) {
   if (options.record.empty()) {
-    if (!measured.empty() && measured[0].record.usable()) return measured[0];
-    Measured none;  // nothing measured yet: the default schedule
-    none.trial.steps = task.default_steps;
-    none.trial.program_hash = task.default_program_hash;
-    none.trial.is_default = true;
-    return none;
+    TW_ASSIGN(TaskSchedule schedule, ChooseSchedule(log, task, measured));
+    return std::move(schedule.chosen);
   }
   Measured chosen;
   TW_ASSIGN(chosen.record, log->GetRecord(options.record));

@@ -6,6 +6,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/launch_text.h"
 #include "tuner_server/cli/server_client.h"
+#include "tuner_server/log/schedule_rule.h"
 
 namespace tilewright::cli {
 
@@ -59,6 +60,29 @@ absl::StatusOr<std::vector<Measured>> MeasuredTrials(log::TuningLog* log,
     if (a.record.usable() != b.record.usable()) return a.record.usable();
     return a.record.usable() && a.record.median < b.record.median;
   });
+  return out;
+}
+
+absl::StatusOr<TaskSchedule> ChooseSchedule(log::TuningLog* log, const log::TaskRow& task,
+                                            const std::vector<Measured>& measured) {
+  TW_ASSIGN(const log::JobRow job, log->GetJob(task.job));
+  TaskSchedule out;
+  TW_ASSIGN(out.choice, ChooseSchedules(log, {job.target, job.toolchain, "", {task.hash}}));
+  const auto row = out.choice.by_task.find(task.hash);
+  if (row == out.choice.by_task.end()) {
+    out.chosen.trial.steps = task.default_steps;
+    out.chosen.trial.program_hash = task.default_program_hash;
+    out.chosen.trial.is_default = true;
+    out.chosen.trial.generated_by = "default";
+    return out;
+  }
+  TW_ASSIGN(out.chosen.record, log->GetRecord(row->second.measurement_id));
+  TW_ASSIGN(out.chosen.trial, log->GetTrial(out.chosen.record.job, out.chosen.record.trial));
+  if (out.chosen.trial.generated_by != log::kFinal) return out;
+  for (const Measured& one : measured) {  // who proposed it
+    if (one.trial.generated_by == log::kFinal) continue;
+    if (one.trial.program_hash == out.chosen.trial.program_hash) out.chosen.trial = one.trial;
+  }
   return out;
 }
 

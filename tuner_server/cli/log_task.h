@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "deploy/support/status.h"
+#include "tuner_server/cli/schedule_choice.h"
 #include "tuner_server/log/tuning_log.h"
 
 namespace tilewright::cli {
@@ -27,5 +28,15 @@ absl::StatusOr<log::TaskRow> FindTask(log::TuningLog* log, const TaskQuery& quer
 
 // The task's trials that have an accepted record: usable ones first, fastest first.
 absl::StatusOr<std::vector<Measured>> MeasuredTrials(log::TuningLog* log, const log::TaskRow& task);
+
+struct TaskSchedule {
+  ScheduleChoice choice;
+  Measured chosen;  // without a measurement id: the default schedule, never measured
+};
+
+// Returns the schedule that `compile --log` takes for the task from the whole log, with the trial of
+// `measured` that proposed it.
+absl::StatusOr<TaskSchedule> ChooseSchedule(log::TuningLog* log, const log::TaskRow& task,
+                                            const std::vector<Measured>& measured);
 
 }  // namespace tilewright::cli
