@@ -3,6 +3,7 @@
 (each its own connection, certificate and the real protocol) and 500 work items a second, client and
 server on this machine (tests/bench/fleet_load.cc); then a kill -9 under that load. Compares with the
 published bars and writes tests/results/load.json. Wants the machine for itself: two minutes.
+With --older BUILD_DIR: also pairs of that build and this one, in turns.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import shlex
 import subprocess
 import sys
 
-from lane import ROOT, commit
+from lane import ROOT, commit, paired
 
 # fleet.md's R5, R7, R8: of 1,000 agents and 500 items/s, and of 10,000 and 1,000/s (needs `ulimit -n 20000`).
 BARS = {"dispatch.p99_ms": 25, "kb_per_agent": 150, "restart.all_agents_s": 10}
@@ -46,6 +47,15 @@ def failures(report):
     return found
 
 
+def one_run(args, build):
+    command = [*shlex.split(args.wrap), str(build.resolve() / "bin" / "fleet_load"), str(args.agents), str(args.rate),
+               str(args.seconds), str(args.measure_ms), *([args.state_dir] if args.state_dir else [])]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-4000:]}")
+    return json.loads(done.stdout)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "release")
@@ -57,17 +67,18 @@ def main():
     parser.add_argument("--wrap", default="", metavar="COMMAND", help="runs it, on machines that are shared")
     parser.add_argument("--machine", default="", help="a line about it, for the results")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "tests" / "results" / "load.json")
+    parser.add_argument("--older", type=pathlib.Path, help="another build, compared in turns")
+    parser.add_argument("--rounds", type=int, default=4, help="pairs with --older")
     args = parser.parse_args()
-    command = [*shlex.split(args.wrap), str(args.build_dir.resolve() / "bin" / "fleet_load"), str(args.agents),
-               str(args.rate), str(args.seconds), str(args.measure_ms), *([args.state_dir] if args.state_dir else [])]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-4000:]}")
-    report = json.loads(done.stdout)
+    report = one_run(args, args.build_dir)
     report = {"lane": "load", "commit": commit(),
               "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
               "machine": args.machine or f"{os.cpu_count()} cores", "bars": bars(args.agents), **report,
               "failures": failures(report)}
+    if args.older:
+        report["against_older"] = {
+            "commit": commit(folder=args.older), "figure": "dispatch.p99_ms",
+            **paired(lambda build: one_run(args, build)["dispatch"]["p99_ms"], args.older, args.build_dir, args.rounds)}
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))

@@ -2,6 +2,7 @@
 """What a trial costs beside the kernel's own time on a live agent: artifact ready to record committed, one trial
 at a time, all durable (tests/fault/trial_overhead_test.cc). Compares the median with the published bar, notes how
 long this disk takes for one fsync (a trial waits for five), and writes tests/results/overhead.json.
+With --older BUILD_DIR: also pairs of that build and this one, in turns.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from lane import ROOT, commit
+from lane import ROOT, commit, paired
 from seeded_lane import add_counts
 
 BAR_MS = 3
@@ -52,12 +53,20 @@ def main():
     parser.add_argument("--wrap", default="", metavar="COMMAND", help="runs it, on machines that are shared")
     parser.add_argument("--machine", default="", help="a line about it, for the results")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "tests" / "results" / "overhead.json")
+    parser.add_argument("--older", type=pathlib.Path, help="another build, compared in turns in the first folder")
+    parser.add_argument("--rounds", type=int, default=9, help="pairs with --older")
     args = parser.parse_args()
     binary = args.build_dir.resolve() / "bin" / "trial_overhead_test"
+    folders = args.folder or [tempfile.gettempdir()]
     report = {"lane": "overhead", "commit": commit(),
               "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
               "machine": args.machine or f"{os.cpu_count()} cores", "bar_ms": BAR_MS,
-              "runs": [one_run(args, binary, folder) for folder in args.folder or [tempfile.gettempdir()]]}
+              "runs": [one_run(args, binary, folder) for folder in folders]}
+    if args.older:
+        older = args.older.resolve() / "bin" / "trial_overhead_test"
+        report["against_older"] = {"commit": commit(folder=args.older), "figure": "overhead_p50_ms", "folder": folders[0],
+                                   **paired(lambda program: one_run(args, program, folders[0])["overhead_p50_ms"],
+                                            older, binary, args.rounds)}
     report["bar_met"] = all(run["overhead_p50_ms"] < BAR_MS for run in report["runs"])
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(report, indent=1) + "\n")
