@@ -618,6 +618,7 @@ v1::MeasurementResult JobWorld::Measure(Item* item) {
   const std::string steps = module.substr(module.find('|') + 1);
   const double time = TimeOf(steps);
   result.set_outcome(wrong_when && wrong_when(steps) ? v1::WRONG_RESULT : v1::OK);
+  if (crash_when && crash_when(steps)) result.set_outcome(v1::RUN_CRASH);
   result.set_valid(!invalid_when || !invalid_when(module));
   if (!result.valid()) result.add_invalid_reasons("measure.baseline.drift");
   result.set_median(time);

@@ -130,6 +130,7 @@ class JobWorld {
   std::vector<std::string> told;  // measurements, to the last child, in that order
   std::function<double(const std::string& steps)> time_of;   // instead of the built-in times
   std::function<bool(const std::string& steps)> wrong_when;  // gives wrong results
+  std::function<bool(const std::string& steps)> crash_when;  // crashes, on any device
   // Measurements of modules (text of the task|steps) of which this says true are never valid.
   std::function<bool(const std::string& module)> invalid_when;
 

@@ -162,7 +162,7 @@ absl::Status JobCore::Pump() {
 void JobCore::CountProposed(const log::TrialRow& trial, TaskState* task) {
   last_trial_ = std::max(last_trial_, trial.number);
   if (trial.generated_by == log::kFinal) {
-    ++task->finals[trial.program_hash];
+    ++task->finals;
     return;
   }
   ++proposed_;

@@ -136,14 +136,14 @@ class JobCore {
     TrialTime standard;          // of the default schedule
     log::TrialRow best;          // what the module gets; valid when best.median > 0
     log::RecordRow best_record;
-    log::Contenders contenders;         // which those two are chosen from
-    std::map<std::string, int> finals;  // so often a program was measured again
-    std::set<std::string> hashes;       // programs that were chosen before
-    int64_t open = 0;                   // trials
-    std::string claim;                  // held of TaskClaims; empty: none
-    int64_t recalled_position = 0;      // of the last known record that was looked at
-    int64_t own_noted = 0;              // records that this core told TaskClaims of
-    int64_t others_noted = 0;           // those of others that it knew of at the last look
+    log::Contenders contenders;     // which those two are chosen from
+    int finals = 0;                 // proposed by this job
+    std::set<std::string> hashes;   // programs that were chosen before
+    int64_t open = 0;               // trials
+    std::string claim;              // held of TaskClaims; empty: none
+    int64_t recalled_position = 0;  // of the last known record that was looked at
+    int64_t own_noted = 0;          // records that this core told TaskClaims of
+    int64_t others_noted = 0;       // those of others that it knew of at the last look
   };
 
   // Of the job's time.
@@ -253,9 +253,10 @@ class JobCore {
   void CountEnd(const log::TrialRow& trial);
   void TakeEnd(const log::TrialRow& trial, const log::RecordRow* record);
   void TakeRecord(TaskState* task, const log::TrialRow& trial, const log::RecordRow& record);
+  void UpdateBest(TaskState* task);
 
   // job_finals.cc: winners are measured again
-  static const log::TrialRow* NextFinal(TaskState* task);
+  static const log::TrialRow* NextFinal(const TaskState& task);
   absl::StatusOr<bool> PumpFinals();
 
   // job_end.cc: ways for a job to end

@@ -5,35 +5,25 @@
 #include "tuner_server/jobs/job_core.h"
 
 namespace tilewright::jobs {
-namespace {
-
-constexpr int kFinalsOfProgram = 2;  // if the first one says nothing: its device was lost
-constexpr int kFinalsOfTask = 6;     // each time that one is refuted, another program wins
-
-}  // namespace
 
 // The program of the task that must be measured again; null: none.
-const log::TrialRow* JobCore::NextFinal(TaskState* task) {
-  const log::MeasuredTrial* winner = task->contenders.Unconfirmed();
-  if (winner == nullptr) return nullptr;
-  int known = 0;
-  for (const auto& [hash, count] : task->finals) known += count;
-  if (known >= kFinalsOfTask || task->finals[winner->trial.program_hash] >= kFinalsOfProgram) {
-    return nullptr;
-  }
-  return &winner->trial;
+const log::TrialRow* JobCore::NextFinal(const TaskState& task) {
+  if (task.finals >= log::kFinalsOfTask) return nullptr;
+  const log::MeasuredTrial* winner = task.contenders.Unconfirmed();
+  return winner == nullptr ? nullptr : &winner->trial;
 }
 
-// Adds a final for each winner that was measured once. False: there is none.
+// Adds a final for each winner that was measured once, by this job or by another. False: there is
+// none. A task that another job is at work on is no exception: that job may search for hours.
 absl::StatusOr<bool> JobCore::PumpFinals() {
-  if (!parts_.finals || ended_ == 0) return false;  // what other jobs measured is theirs to confirm
-  if (!open_.empty()) return true;                  // who the winners are is not known yet
+  if (!parts_.finals) return false;
+  if (!open_.empty()) return true;  // who the winners are is not known yet
   log::NewBatch batch;
   for (TaskState& task : tasks_) {
-    if (NextFinal(&task) == nullptr) continue;
+    if (NextFinal(task) == nullptr) continue;
     TW_ASSIGN(const bool mine, Claim(&task));
-    if (!mine) continue;  // it is confirmed by the job that is at work on it
-    const log::TrialRow* winner = NextFinal(&task);  // after the news that a claim brings
+    if (!mine) TW_TRY(TakeNews(&task));
+    const log::TrialRow* winner = NextFinal(task);  // after the news
     if (winner == nullptr) continue;
     log::TrialRow trial;
     trial.job = job_.id;

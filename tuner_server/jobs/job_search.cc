@@ -235,15 +235,18 @@ absl::StatusOr<JobCore::TaskState*> JobCore::ChooseTask() {
 }
 
 absl::Status JobCore::AskCompile() {
-  for (TaskState& task : tasks_) TW_TRY(TakeNews(&task));
+  for (TaskState& task : tasks_) {
+    TW_TRY(TakeNews(&task));
+    UpdateBest(&task);
+  }
   v1::BuilderRequest request;
   v1::CompileModule* compile = request.mutable_compile_module();
   for (const TaskState& task : tasks_) {
     if (task.best.median <= 0) {
-      // Nothing usable was measured: its default, unless that is known to be wrong.
+      // No schedule was measured and confirmed: its default, unless that is known to be wrong.
       if (!task.default_wrong) continue;
-      return Fail("job.task.wrong_result: every schedule of task " + task.row.name +
-                  " that was measured failed the result check");
+      return Fail("job.task.wrong_result: the default schedule of task " + task.row.name +
+                  " failed the result check, and no other schedule was measured and confirmed");
     }
     (*compile->mutable_steps_by_task())[task.row.hash] = task.best.steps;
     (*compile->mutable_program_hash_by_task())[task.row.hash] = task.best.program_hash;

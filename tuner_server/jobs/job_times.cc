@@ -59,6 +59,10 @@ absl::Status TakeOwn(log::TuningLog* log, const log::JobRow& job,
       const bool says = trial.median > 0 || trial.is_default ||
                         trial.outcome == log::Outcome::kWrongResult ||
                         trial.generated_by == log::kFinal;
+      if (trial.generated_by == log::kFinal && trial.measurement_id.empty() &&
+          trial.outcome != log::Outcome::kCancelled) {
+        (*collectors)[i].contenders.Add(trial, log::RecordRow{});
+      }
       if (trial.measurement_id.empty() || !says) continue;
       TW_ASSIGN(const log::RecordRow record, log->GetRecord(trial.measurement_id));
       if (trial.is_default && !record.usable()) task.why_no_default = WhyNoTime(record);
@@ -103,7 +107,9 @@ absl::StatusOr<JobTimes> ReadJobTimes(log::TuningLog* log, const log::JobRow& jo
       task.why_no_default =
           log::IsFinal(job.state) ? "the trials went to heavier tasks" : "not measured yet";
     }
-    const log::MeasuredTrial* choice = collectors[i].contenders.Choice();
+    const log::Contenders& contenders = collectors[i].contenders;
+    const bool searches = job.state == log::JobState::kRunning;
+    const log::MeasuredTrial* choice = searches ? contenders.Leader() : contenders.Choice();
     if (choice == nullptr) continue;
     task.best = TimeOf(choice->record);
     task.best_steps = choice->trial.steps;

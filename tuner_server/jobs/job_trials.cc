@@ -425,7 +425,14 @@ void JobCore::TakeRecord(TaskState* task, const log::TrialRow& trial,
     if (trial.is_default && task->standard.time <= 0) task->standard = TimeOf(record);
   }
   task->contenders.Add(trial, record);
-  const log::MeasuredTrial* choice = task->contenders.Choice();
+  UpdateBest(task);
+}
+
+// While the job searches, its best is what it must beat; then it is what the module gets.
+void JobCore::UpdateBest(TaskState* task) {
+  const bool searches = job_.state == log::JobState::kRunning;
+  const log::MeasuredTrial* choice =
+      searches ? task->contenders.Leader() : task->contenders.Choice();
   if (choice == nullptr) {
     task->best = {};
     task->best_record = {};
@@ -443,8 +450,13 @@ void JobCore::TakeRecord(TaskState* task, const log::TrialRow& trial,
 void JobCore::TakeEnd(const log::TrialRow& trial, const log::RecordRow* record) {
   TaskState* task = FindTask(trial.task);
   if (trial.is_default && trial.outcome == log::Outcome::kWrongResult) task->default_wrong = true;
+  const bool final = trial.generated_by == log::kFinal;
   if (record != nullptr) TakeRecord(task, trial, *record);
-  if (trial.generated_by == log::kFinal) return;
+  if (final && record == nullptr && trial.outcome != log::Outcome::kCancelled) {
+    task->contenders.Add(trial, log::RecordRow{});
+    UpdateBest(task);
+  }
+  if (final) return;
   task->view.best_by_trial.push_back(task->view.best);
   double total = 0;
   for (const TaskState& one : tasks_) {

@@ -34,17 +34,23 @@ bool Judged(const RecordRow& record) {
 
 }  // namespace
 
-bool Refutes(const TrialRow& trial, const RecordRow& record) {
-  if (record.outcome == Outcome::kOk || !Judged(record)) return false;
-  return record.outcome == Outcome::kWrongResult || trial.generated_by == kFinal;
+bool Contenders::Program::out() const {
+  if (rows.empty() || wrong || failed_finals >= kFinalsOfProgram) return true;
+  return !confirmed() && failed_finals + silent_finals >= kFinalsOfProgram;
 }
 
 void Contenders::Add(TrialRow trial, RecordRow record) {
-  const bool refutes = Refutes(trial, record);
-  if (!refutes && !record.usable()) return;
+  const bool failed = Judged(record) && record.outcome != Outcome::kOk;
+  const bool wrong = failed && record.outcome == Outcome::kWrongResult;
+  const bool final = trial.generated_by == kFinal;
+  if (final && ++finals_[trial.job] >= kFinalsOfTask) gave_up_ = true;
+  if (!wrong && !final && !record.usable()) return;
   Program& program = programs_[trial.program_hash];
-  program.refuted = program.refuted || refutes;
-  if (!record.usable()) return;
+  program.wrong = program.wrong || wrong;
+  if (!record.usable()) {
+    if (final) ++(failed ? program.failed_finals : program.silent_finals);
+    return;
+  }
   program.is_default = program.is_default || trial.is_default;
   trial.features.clear();  // large, and of no use here
   trial.work_spec.clear();
@@ -58,7 +64,8 @@ void Contenders::Add(TrialRow trial, RecordRow record) {
 // Drops the slowest of the programs that were measured once.
 void Contenders::Forget() {
   const auto single = [](const Program& program) {
-    return program.rows.size() == 1 && !program.is_default && !program.refuted;
+    const bool in_finals = program.failed_finals + program.silent_finals > 0;
+    return program.rows.size() == 1 && !program.is_default && !program.wrong && !in_finals;
   };
   std::vector<double> times;
   for (const auto& [hash, program] : programs_) {
@@ -74,14 +81,14 @@ void Contenders::Forget() {
   single_ = kKept;
 }
 
-const Contenders::Program* Contenders::Chosen() const {
+const Contenders::Program* Contenders::Best(bool confirmed_only) const {
   const Program *best = nullptr, *standard = nullptr;
   const auto key = [](const Program& program) {
     const RecordRow& record = Middle(program.rows).record;
     return std::tie(record.median, record.measurement_id);
   };
   for (const auto& [hash, program] : programs_) {
-    if (program.refuted || program.rows.empty()) continue;
+    if (program.out() || (confirmed_only && !program.confirmed())) continue;
     if (best == nullptr || key(program) < key(*best)) best = &program;
     if (!program.is_default) continue;
     if (standard == nullptr || key(program) < key(*standard)) standard = &program;
@@ -93,14 +100,18 @@ const Contenders::Program* Contenders::Chosen() const {
 }
 
 const MeasuredTrial* Contenders::Choice() const {
-  const Program* chosen = Chosen();
+  const Program* chosen = Best(/*confirmed_only=*/gave_up_);
   return chosen == nullptr ? nullptr : &Middle(chosen->rows);
 }
 
+const MeasuredTrial* Contenders::Leader() const {
+  const Program* leader = Best(/*confirmed_only=*/false);
+  return leader == nullptr ? nullptr : &Middle(leader->rows);
+}
+
 const MeasuredTrial* Contenders::Unconfirmed() const {
-  const Program* chosen = Chosen();
-  if (chosen == nullptr || chosen->is_default || chosen->rows.size() > 1) return nullptr;
-  return &chosen->rows[0];
+  const Program* leader = Best(/*confirmed_only=*/false);
+  return leader == nullptr || leader->confirmed() ? nullptr : &leader->rows[0];
 }
 
 }  // namespace tilewright::log
