@@ -3,6 +3,7 @@
 
     cli_embedded.py [--build DIR]      DIR (default: TILEWRIGHT_BUILD_DIR or build/release) has bin/
 """
+# Runs alone: it wants most measurements to be good.
 
 import json
 import os
@@ -22,15 +23,20 @@ from cli_case import FAILED, MISMATCH, OK, UNAVAILABLE  # noqa: E402
 TRIALS = 24
 
 
-def fastest_program(usable):
+def fastest_program(lines, usable):
     """The record of the program whose time is the shortest: the median of its records, the slower one of two that differ
-    by more than noise."""
+    by more than noise. Finals may be too noisy: two of them without a time end a program that was measured once, and where
+    six confirmed none, only what was measured twice counts."""
     programs = {}
     for line in sorted(usable, key=lambda line: line["median"]):
         programs.setdefault(line["program_hash"], []).append(line)
+    finals = [line for line in lines if line["accepted"] and line["generated_by"] == "final"]
+    silent = [line["program_hash"] for line in finals if line not in usable]
     middles = []
-    for lines in programs.values():
-        faster, slower = lines[(len(lines) - 1) // 2], lines[len(lines) // 2]
+    for program, of_it in programs.items():
+        if len(of_it) == 1 and of_it[0]["generated_by"] != "default" and (len(finals) >= 6 or silent.count(program) >= 2):
+            continue
+        faster, slower = of_it[(len(of_it) - 1) // 2], of_it[len(of_it) // 2]
         noise = min(max(faster["ci_rel"] + slower["ci_rel"], 0.01), 0.1)
         middles.append(slower if faster["median"] < slower["median"] * (1 - noise) else faster)
     return min(middles, key=lambda line: line["median"])
@@ -172,8 +178,7 @@ class Embedded(cli_case.Case):
         self.assertEqual(len(best), 1)
         usable = [line for line in lines if line["accepted"] and line["valid"] and line["outcome"] == "OK"]
         self.assertIn(best[0]["measurement_id"], [line["measurement_id"] for line in usable])
-        self.assertEqual(best[0]["median"], min(line["median"] for line in usable))
-        fastest = fastest_program(usable)
+        fastest = fastest_program(lines, usable)
         compiled = json.loads(self.good("compile", "m.onnx", "--target", "native,threads=1", "--log",
                                         "tuner.db", "--require-tuned", "100", "-o", "c.tw",
                                         "--format", "json"))
@@ -185,6 +190,7 @@ class Embedded(cli_case.Case):
         self.assertTrue(not kept or chosen is default)
         self.assertEqual((kernel["program_hash"], kernel["tuned"]), (chosen["program_hash"], True))
         self.assertEqual(kernel["measurement_id"], chosen["measurement_id"])
+        self.assertEqual((best[0]["measurement_id"], best[0]["records"]), (chosen["measurement_id"], len(usable)))
         # The module of the job itself is made of the same schedule.
         with open(self.path("m.tw"), "rb") as module:
             self.assertIn(chosen["measurement_id"].encode(), module.read())
@@ -231,8 +237,9 @@ class Embedded(cli_case.Case):
         self.assertGreater(known, TRIALS // 2)
         second = self.progress_of(TRIALS, "--seed", "9")
         self.assertEqual((second["measured"], second["cached"]), (TRIALS - known, known))
-        if known == TRIALS:  # as it is, but where the machine is very noisy
-            self.assertEqual((second["built"], second["best_us"]), (0, first["best_us"]))
+        finals = [job["finals"] for job in json.loads(self.good("log", "stats", "-o", "json"))]
+        if known == TRIALS and finals[0] < 6:  # as it is, but where the machine is very noisy
+            self.assertEqual((second["built"], second["best_us"], finals[1]), (0, first["best_us"], 0))
         known = len(self.known_programs())
         more = self.progress_of(TRIALS + 8)
         self.assertEqual((more["measured"], more["cached"]), (TRIALS + 8 - known, known))

@@ -475,6 +475,23 @@ TEST(CliReport, CyclesAreCalledCycles) {
   EXPECT_EQ(StatsText(*stats).find("ms"), std::string::npos) << StatsText(*stats);
 }
 
+// The fastest record is a lie: its program computed wrong results in its final.
+TEST(CliLogStats, ShowTheScheduleThatIsChosen) {
+  const auto log = MakeLog({{.task = "a", .device_class = "x", .median = 30, .is_default = true},
+                            {.task = "a", .device_class = "x", .median = 20},
+                            {.task = "a", .device_class = "x", .median = 10},
+                            {.task = "a",
+                             .device_class = "x",
+                             .median = 10,
+                             .outcome = log::Outcome::kWrongResult,
+                             .final_of = 3}});
+  const auto stats = log::ComputeJobStats(log.get(), "j");
+  ASSERT_TRUE(stats.ok()) << stats.status();
+  EXPECT_EQ(stats->tasks.at(0).best_median, 20);
+  EXPECT_EQ(stats->tasks.at(0).best_trial, 2);
+  EXPECT_EQ(stats->tasks.at(0).default_median, 30);
+}
+
 TEST(CliLogTask, IsFoundByAnyOfItsNames) {
   const auto log = MakeLog({{"a", "x", 30}, {"b", "x", 7}});
   const auto name = [&](const std::string& word) {

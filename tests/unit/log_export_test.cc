@@ -166,7 +166,10 @@ TEST_P(TuningLogTest, StatsAddUpWhatTheLogSays) {
   AddJobWithTrials("j1");
   NewBatch defaults;
   defaults.trials = {MakeTrial("j1", "conv0", ""), MakeTrial("j1", "conv1", "")};
-  for (TrialRow& trial : defaults.trials) trial.is_default = true;
+  for (TrialRow& trial : defaults.trials) {
+    trial.is_default = true;
+    trial.program_hash = "default";
+  }
   EXPECT_THAT(Value(log_->AddBatch("j1", defaults)), ElementsAre(4, 5));
   Value(log_->StoreNews(
       "j1",

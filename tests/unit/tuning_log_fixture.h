@@ -151,7 +151,10 @@ class TuningLogTest : public testing::TestWithParam<Implementation> {
                            .created_us = 5};
     batch.drafts = {DraftRow{id + "/b1", 1, "p1", "s1", 0.75, true, {1.5F, 2.5F}, "f1"},
                     DraftRow{id + "/b1", 2, "p2", "s2", 0.5, false, {0.1F}, "f2"}};
-    for (int i = 0; i < 3; ++i) batch.trials.push_back(MakeTrial(id, "conv0", id + "/b1"));
+    for (const char* program : {"p1", "p2", "p3"}) {
+      batch.trials.push_back(MakeTrial(id, "conv0", id + "/b1"));
+      batch.trials.back().program_hash = program;
+    }
     EXPECT_THAT(Value(log_->AddBatch(id, batch)), testing::ElementsAre(1, 2, 3));
   }
 

@@ -152,6 +152,7 @@ TEST_P(TuningLogTest, BatchesDraftsAndTrialsRoundTrip) {
   AddJobWithTrials("j1");
   TrialRow expected = MakeTrial("j1", "conv0", "j1/b1");
   expected.number = 2;
+  expected.program_hash = "p2";
   EXPECT_EQ(Value(log_->GetTrial("j1", 2)), expected);
   const BatchPage page = Value(log_->ListBatches({.job = "j1"}));
   ASSERT_EQ(page.batches.size(), 1U);

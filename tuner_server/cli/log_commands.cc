@@ -13,6 +13,7 @@
 #include "tuner_server/cli/log_stats_text.h"
 #include "tuner_server/cli/server_client.h"
 #include "tuner_server/log/log_stats.h"
+#include "tuner_server/log/schedule_rule.h"
 
 namespace tilewright::cli {
 namespace {
@@ -21,9 +22,10 @@ using support::StrCat;
 
 struct BestRow {
   log::TaskRow task;
-  log::RecordRow record;
-  int64_t records = 0;
+  log::RecordRow record;  // of the schedule that `compile --log` takes
+  int64_t records = 0;    // usable ones
   double default_median = 0;
+  log::Contenders contenders;
 };
 
 nlohmann::json BestJson(const BestRow& row) {
@@ -55,20 +57,22 @@ absl::StatusOr<std::vector<BestRow>> BestRows(log::TuningLog* log, const std::st
       const log::TaskRow& row = by_name[trial.task];
       if (!task.empty() && row.name != task && !row.hash.starts_with(task)) continue;
       TW_ASSIGN(log::RecordRow record, log->GetRecord(trial.measurement_id));
-      if (!record.usable()) continue;
       const log::RecordKey& key = record.key;
       BestRow& slot =
           best[{key.task_hash, key.target_key, key.threads, key.device_class, key.toolchain}];
-      ++slot.records;
-      if (trial.is_default) slot.default_median = record.median;
-      if (slot.record.median <= 0 || record.median < slot.record.median) {
-        slot.task = row;
-        slot.record = std::move(record);
-      }
+      slot.task = row;
+      if (record.usable()) ++slot.records;
+      if (record.usable() && trial.is_default) slot.default_median = record.median;
+      slot.contenders.Add(trial, std::move(record));
     }
   }
   std::vector<BestRow> rows;
-  for (auto& [key, row] : best) rows.push_back(std::move(row));
+  for (auto& [key, row] : best) {
+    const log::MeasuredTrial* choice = row.contenders.Choice();
+    if (choice == nullptr) continue;
+    row.record = choice->record;
+    rows.push_back(std::move(row));
+  }
   return rows;
 }
 

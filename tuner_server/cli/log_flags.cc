@@ -65,7 +65,8 @@ void AddLogQueries(CLI::App* group, Action* action) {
     OutputFormat format = OutputFormat::kTable;
   };
   auto best = std::make_shared<BestOptions>();
-  command = AddCommand(group, "best", "the best record per task, target and device class",
+  command = AddCommand(group, "best",
+                       "the schedules that compile --log takes, by task, target and device class",
                        "  tilewright log best --log tuner.db\n");
   command->add_option("TASK", best->task, "name or first digits of the hash (default: all)");
   AddLogPlace(command, &best->place);

@@ -34,8 +34,8 @@ struct TaskSchedule {
   Measured chosen;  // without a measurement id: the default schedule, never measured
 };
 
-// Returns the schedule that `compile --log` takes for the task from the whole log, with the trial of
-// `measured` that proposed it.
+// Returns the schedule that `compile --log` takes for the task from the whole log, with the trial
+// of `measured` that proposed it.
 absl::StatusOr<TaskSchedule> ChooseSchedule(log::TuningLog* log, const log::TaskRow& task,
                                             const std::vector<Measured>& measured);
 

@@ -1,5 +1,6 @@
 #include "tuner_server/log/log_stats.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tuner_server/log/schedule_rule.h"
@@ -7,19 +8,42 @@
 namespace tilewright::log {
 namespace {
 
-void AddTrial(const TrialRow& trial, TaskStats* stats) {
+// A task's statistics, and what chooses its best schedule.
+struct Collected {
+  TaskStats stats;
+  Contenders contenders;
+};
+
+// Most failed trials say nothing of the choice: their records need not be read.
+bool SaysSomething(const TrialRow& trial) {
+  return trial.median > 0 || trial.outcome == Outcome::kWrongResult || trial.generated_by == kFinal;
+}
+
+absl::Status AddTrial(TuningLog* log, const TrialRow& trial, Collected* task) {
+  TaskStats& stats = task->stats;
   const bool again = trial.generated_by == kFinal;  // a time, but no candidate
-  if (!again) ++stats->proposed;
-  if (!IsFinal(trial.state)) return;
-  if (!again) ++stats->ended;
-  if (!again) ++stats->by_outcome[trial.outcome];
-  if (trial.median <= 0) return;
-  if (trial.is_default && stats->default_median == 0) stats->default_median = trial.median;
-  if (stats->best_trial != 0 && stats->best_median <= trial.median) return;
-  stats->best_trial = trial.number;
-  stats->best_median = trial.median;
-  stats->best_steps = trial.steps;
-  stats->best_measurement_id = trial.measurement_id;
+  if (!again) ++stats.proposed;
+  if (!IsFinal(trial.state)) return absl::OkStatus();
+  if (!again) ++stats.ended;
+  if (!again) ++stats.by_outcome[trial.outcome];
+  if (trial.is_default && stats.default_median == 0) stats.default_median = trial.median;
+  if (!SaysSomething(trial)) return absl::OkStatus();
+  RecordRow record;  // empty: the final ended without one
+  if (!trial.measurement_id.empty()) {
+    TW_ASSIGN(record, log->GetRecord(trial.measurement_id));
+  }
+  task->contenders.Add(trial, std::move(record));
+  return absl::OkStatus();
+}
+
+TaskStats Choose(Collected task) {
+  const MeasuredTrial* choice = task.contenders.Choice();
+  if (choice == nullptr) return std::move(task.stats);
+  task.stats.best_trial = choice->trial.number;
+  task.stats.best_median = choice->record.median;
+  task.stats.best_steps = choice->trial.steps;
+  task.stats.best_measurement_id = choice->record.measurement_id;
+  return std::move(task.stats);
 }
 
 // Calls `fn` with every trial of the job, by number.
@@ -29,26 +53,27 @@ absl::Status ForEachTrial(TuningLog* log, const std::string& job, Fn fn) {
   for (;;) {
     TW_ASSIGN(const std::vector<TrialRow> trials, log->ListTrials(query));
     if (trials.empty()) return absl::OkStatus();
-    for (const TrialRow& trial : trials) fn(trial);
+    for (const TrialRow& trial : trials) TW_TRY(fn(trial));
     query.after_number = trials.back().number;
   }
 }
 
-absl::StatusOr<std::vector<TaskStats>> EmptyStats(TuningLog* log, const std::string& job) {
-  TW_ASSIGN(const std::vector<TaskRow> tasks, log->ListTasks(job));
+// Statistics of all tasks of the job. Calls `fn` with every trial of the job, by number.
+template <typename Fn>
+absl::StatusOr<std::vector<TaskStats>> Collect(TuningLog* log, const std::string& job, Fn fn) {
+  TW_ASSIGN(const std::vector<TaskRow> rows, log->ListTasks(job));
+  std::vector<Collected> tasks(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) tasks[i].stats.task = rows[i];
+  TW_TRY(ForEachTrial(log, job, [&](const TrialRow& trial) -> absl::Status {
+    fn(trial);
+    const auto task = std::find_if(tasks.begin(), tasks.end(), [&](const Collected& one) {
+      return one.stats.task.name == trial.task;
+    });
+    return task == tasks.end() ? absl::OkStatus() : AddTrial(log, trial, &*task);
+  }));
   std::vector<TaskStats> stats;
-  for (const TaskRow& task : tasks) {
-    stats.emplace_back();
-    stats.back().task = task;
-  }
+  for (Collected& task : tasks) stats.push_back(Choose(std::move(task)));
   return stats;
-}
-
-TaskStats* FindTask(std::vector<TaskStats>* stats, const std::string& name) {
-  for (TaskStats& one : *stats) {
-    if (one.task.name == name) return &one;
-  }
-  return nullptr;
 }
 
 template <typename Median>
@@ -107,25 +132,17 @@ double JobStats::default_total() const { return DefaultTotal(tasks); }
 double JobStats::best_total() const { return BestTotal(tasks); }
 
 absl::StatusOr<std::vector<TaskStats>> ComputeTaskStats(TuningLog* log, const std::string& job) {
-  TW_ASSIGN(std::vector<TaskStats> stats, EmptyStats(log, job));
-  TW_TRY(ForEachTrial(log, job, [&stats](const TrialRow& trial) {
-    TaskStats* task = FindTask(&stats, trial.task);
-    if (task != nullptr) AddTrial(trial, task);
-  }));
-  return stats;
+  return Collect(log, job, [](const TrialRow&) {});
 }
 
 absl::StatusOr<JobStats> ComputeJobStats(TuningLog* log, const std::string& job) {
   JobStats stats;
   TW_ASSIGN(stats.job, log->GetJob(job));
-  TW_ASSIGN(stats.tasks, EmptyStats(log, job));
-  TW_TRY(ForEachTrial(log, job, [&stats](const TrialRow& trial) {
-    TaskStats* task = FindTask(&stats.tasks, trial.task);
-    if (task != nullptr) AddTrial(trial, task);
-    stats.time.lower_s += trial.lower_s;
-    stats.time.codegen_s += trial.codegen_s;
-    stats.time.link_s += trial.link_s;
-  }));
+  TW_ASSIGN(stats.tasks, Collect(log, job, [&stats](const TrialRow& trial) {
+              stats.time.lower_s += trial.lower_s;
+              stats.time.codegen_s += trial.codegen_s;
+              stats.time.link_s += trial.link_s;
+            }));
   TW_ASSIGN(stats.counts, log->CountTrials(job));
   TW_TRY(AddBatches(log, job, &stats));
   TW_TRY(AddRecords(log, job, &stats));

@@ -18,7 +18,7 @@ struct TaskStats {
   int64_t ended = 0;
   std::map<Outcome, int64_t> by_outcome;
   double default_median = 0;  // of the default schedule; 0: not measured (well) yet
-  // The usable trial with the smallest median; number 0: none yet.
+  // Of the schedule that the job's own records choose (schedule_rule.h); number 0: none yet.
   int64_t best_trial = 0;
   double best_median = 0;
   std::string best_steps;
