@@ -200,6 +200,10 @@ constexpr AdviceRow kAdvice[] = {
      "report "
      "--log FILE' with the tuning log named above show the rest, the log files what the services "
      "said"},
+    {"cli.embedded.unwell",
+     "what was measured is in the log: use the machine for nothing else and tune again; agent.log "
+     "in "
+     "the state folder says what failed"},
     {"cli.embedded", "look at the log files in the state folder named above"},
     {"cli.interrupted", "start it again when you like: measurements are kept in the log"},
     {"device.forget", "stop its agent, release it or wait for its work, then try again"},

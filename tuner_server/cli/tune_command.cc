@@ -1,8 +1,8 @@
 #include "tuner_server/cli/tune_command.h"
 
-#include <algorithm>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "deploy/support/env.h"
 #include "deploy/support/file.h"
@@ -10,6 +10,7 @@
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/compile_command.h"
+#include "tuner_server/cli/device_patience.h"
 #include "tuner_server/cli/embedded.h"
 #include "tuner_server/cli/log_source.h"
 #include "tuner_server/cli/model_compiler.h"
@@ -24,40 +25,45 @@ namespace {
 using support::StrCat;
 
 constexpr int64_t kSubmitPatienceMs = 2'000;
-constexpr int64_t kDevicePatienceMs = 20'000;
-
-bool IsOnline(const v1::Device& device) { return device.reachability() == v1::REACHABILITY_ONLINE; }
+constexpr int64_t kFirstLookMs = 100;  // for devices, until one has registered
+constexpr int64_t kLookMs = 2'000;     // then
 
 void Say(const std::string& text) { PrintErr(text + "\n"); }
 
-// Whether the daemons of this machine are well and their device registers in time. A job that needs
-// no device does not wait for it.
+// Whether the daemons of this machine run, and a device of theirs registers in time and stays
+// healthy.
 class DeviceWatch {
  public:
   DeviceWatch(ServerClient* client, const EmbeddedFleet* fleet)
-      : client_(client),
-        fleet_(fleet),
-        deadline_ns_(clock_.NowNs() + kDevicePatienceMs * 1'000'000) {}
+      : client_(client), fleet_(fleet), patience_(clock_.NowNs()) {}
 
   absl::Status Check() {
     TW_TRY(fleet_->Healthy());
     const std::lock_guard lock(mutex_);
-    if (online_) return absl::OkStatus();
+    if (!given_up_.ok() || clock_.NowNs() < next_look_ns_) return given_up_;
     const auto page = client_->Call(client_->fleet(), &v1::FleetAdminService::Stub::ListDevices,
                                     v1::ListDevicesRequest());
-    online_ = page.ok() && std::any_of(page->devices().begin(), page->devices().end(), IsOnline);
-    if (online_ || clock_.NowNs() < deadline_ns_) return absl::OkStatus();
-    return support::Unavailable("cli.embedded.device",
-                                "no device has registered; see " + fleet_->state_dir());
+    const int64_t now_ns = clock_.NowNs();
+    next_look_ns_ = now_ns + (patience_.registered() ? kLookMs : kFirstLookMs) * 1'000'000;
+    // A service that is being started again answers later.
+    if (!page.ok() && patience_.registered()) return absl::OkStatus();
+    std::vector<v1::Device> devices;
+    if (page.ok()) devices.assign(page->devices().begin(), page->devices().end());
+    const absl::Status status = patience_.Look(devices, now_ns);
+    if (const std::string notice = patience_.TakeNotice(); !notice.empty()) Say(notice);
+    if (!status.ok())
+      given_up_ = support::WithContext(status, "state folder " + fleet_->state_dir());
+    return given_up_;
   }
 
  private:
   ServerClient* client_;
   const EmbeddedFleet* fleet_;
   support::SystemClock clock_;
-  int64_t deadline_ns_;
   std::mutex mutex_;
-  bool online_ = false;
+  DevicePatience patience_;
+  int64_t next_look_ns_ = 0;
+  absl::Status given_up_;
 };
 
 class Tuner {
