@@ -17,9 +17,8 @@
 namespace tilewright::daemon {
 namespace {
 
-constexpr int kMaxConcurrentCalls = 4096;    // of one connection; a tuner has two per job and more
-constexpr int kMaxStrangersCalls = 16;       // of one connection whose calls no guard looks at
-constexpr int kHandshakeTimeoutMs = 20'000;  // a connection that never finishes it is closed
+constexpr int kMaxConcurrentCalls = 4096;  // of one connection; a tuner has two per job and more
+constexpr int kMaxStrangersCalls = 16;     // of one connection whose calls no guard looks at
 // What gRPC may hold of requests that are not complete, all connections together; an idle one with
 // TLS takes up to 30 KB of it. Beyond it calls end with RESOURCE_EXHAUSTED or UNAVAILABLE, and
 // clients repeat them.
@@ -136,7 +135,7 @@ void ServerHost::SetLimits(grpc::ServerBuilder* builder) const {
   builder->SetMaxSendMessageSize(kMaxMessageBytes);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                               strangers ? kMaxStrangersCalls : kMaxConcurrentCalls);
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, options_.handshake_timeout_ms);
   grpc::ResourceQuota quota("daemon");
   quota.Resize(strangers ? kStrangersRequestBytes : kRequestBytes);
   builder->SetResourceQuota(quota);

@@ -32,7 +32,8 @@ struct HostOptions {
   ServerSecurity* security = nullptr;  // null: plain text, no audit log; not owned
   // Instead of those of `security`: TLS for callers that no guard looks at.
   std::shared_ptr<grpc::ServerCredentials> credentials = nullptr;
-  int max_message_bytes = 0;  // that it receives; 0 = as everywhere
+  int max_message_bytes = 0;          // that it receives; 0 = as everywhere
+  int handshake_timeout_ms = 20'000;  // a connection that never finishes it is closed
 };
 
 struct HostPort {

@@ -3,13 +3,17 @@
 // nothing had happened.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,6 +21,7 @@
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
+#include "device_agent/control_group.h"
 #include "device_agent/measure_child.h"
 #include "device_agent/supervisor.h"
 #include "tests/support/measured_kernels.h"
@@ -318,6 +323,55 @@ TEST_F(Honest, AnAbortedMeasurementIsCancelledAndTheNextOneWorks) {
   EXPECT_EQ(supervisor.Measure(input).outcome(), v1::CANCELLED);
   input.module = tests::KernelModule("honest");
   EXPECT_EQ(supervisor.Measure(input).outcome(), v1::OK);
+}
+
+// The kernel's score for each descendant of this process, by how many generations it is away; the
+// highest of each generation.
+std::map<int, int> OomScores() {
+  std::map<int, int> parents;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const auto pid = support::ParseInt64(entry.path().filename().string());
+    const auto status = support::ReadFile((entry.path() / "status").string(), 1 << 14);
+    const size_t at = status.ok() ? status->find("PPid:\t") : std::string::npos;
+    if (!pid || at == std::string::npos) continue;
+    parents[static_cast<int>(*pid)] = std::atoi(status->c_str() + at + 6);
+  }
+  std::map<int, int> scores;
+  for (const auto& [pid, parent] : parents) {
+    int generations = 1, ancestor = parent;
+    for (; ancestor > 1 && ancestor != getpid(); ++generations) ancestor = parents[ancestor];
+    if (ancestor != getpid()) continue;
+    const auto score = support::ReadFile(support::StrCat("/proc/", pid, "/oom_score_adj"), 100);
+    int& highest = scores[generations];
+    if (score.ok()) highest = std::max(highest, std::atoi(score->c_str()));
+  }
+  return scores;
+}
+
+// When memory is short the kernel ends the process with the highest score first.
+TEST_F(Honest, WhenMemoryIsShortTheCandidateEndsBeforeTheWorkerAndThatBeforeTheAgent) {
+  for (const char* profile : {"strict", "driver"}) {
+    SCOPED_TRACE(profile);
+    Use(profile);
+    std::map<int, int> scores;
+    std::atomic<bool> over{false};
+    std::thread witness([&] {
+      while (!over.load() && (scores.empty() || scores.rbegin()->second < kCandidateOomScore)) {
+        support::SleepMs(10);
+        scores = OomScores();
+      }
+    });
+    EXPECT_EQ(Measure("hang").outcome(), v1::RUN_TIMEOUT);
+    over = true;
+    witness.join();
+    EXPECT_EQ(scores[1], kWorkerOomScore) << "the workers";
+    EXPECT_GE(scores.size(), 2U);
+    EXPECT_EQ(scores.rbegin()->second, kCandidateOomScore) << "the candidate";
+    const auto own = support::ReadFile("/proc/self/oom_score_adj", 100);
+    ASSERT_TRUE(own.ok()) << own.status();
+    EXPECT_LT(std::atoi(own->c_str()), kWorkerOomScore) << "this process, as an agent";
+  }
 }
 
 TEST_F(Honest, AMissingWorkerIsNotTheCandidatesFault) {

@@ -7,6 +7,7 @@
 - basenames are unique, so that logs, stack traces and searches agree
 - clocks, randomness, the environment, sleeping and C files only in deploy/support
 - each promise of the fleet (the table in tests/README.md) has tests that are there, one of which names it, and a figure
+- each threat of the threat model has a test that is there, and each named case is in that test
 - no notes for later
 """
 
@@ -41,6 +42,11 @@ METHOD = re.compile(r"  (?! |using |friend |typedef )[\w:<>*&, ]+[ *&]([A-Z]\w*)
 
 # "| R7 | promise | tests | what it shows today |"
 PROMISE = re.compile(r"\| (R\d+) \|[^|]*\|([^|]*)\|(.*)\|$")
+
+# "| threat | answer | `some_test`: `ACase`, `AnotherCase`; `script.py` |"
+THREAT_MODEL = "deploy/ops/threat_model.md"
+THREAT = re.compile(r"\| [^|]+ \| [^|]+ \| ([^|]+) \|$")
+NAMED_TEST = re.compile(r"`(\w+(?:_test|\.py)|[A-Z]\w+)`")
 
 
 def check_readmes(report, root, files):
@@ -82,6 +88,31 @@ def check_promises(report, root, files):
             report.add("%s:%d" % (path, number), "%s has no figure" % promise)
     if seen != ["R%d" % i for i in range(1, len(seen) + 1)]:
         report.add(path, "expected the promises R1, R2, ... once each, found %s" % " ".join(seen))
+
+
+def check_threats(report, root, files):
+    """The last column of the table of threats names tests that exist, and cases in them."""
+    if THREAT_MODEL not in files:
+        return
+    tests = {os.path.basename(p): p for p in files if p.startswith("tests/") and p.endswith((".cc", ".py"))}
+    text = source_files.read_text(THREAT_MODEL, root)
+    table = text.split("## Threats and defences", 1)[-1].split("\n## ")[0]
+    first = text[:text.find(table)].count("\n") + 1
+    for number, line in enumerate(table.splitlines(), first):
+        row = THREAT.match(line)
+        if not row or row.group(1) in ("proof", "---"):
+            continue
+        where, test = "%s:%d" % (THREAT_MODEL, number), None
+        named = NAMED_TEST.findall(row.group(1))
+        if not any(name[0].islower() for name in named):
+            report.add(where, "the threat names no test: %s" % row.group(1))
+        for name in named:
+            if name[0].islower():
+                test = tests.get(name if name.endswith(".py") else name + ".cc")
+                if test is None:
+                    report.add(where, "no such test: %s" % name)
+            elif test is not None and not re.search(r"\b%s\b" % name, source_files.read_text(test, root)):
+                report.add(where, "%s has no case %s" % (os.path.basename(test), name))
 
 
 def check_file_maps(report, root, files):
@@ -160,6 +191,7 @@ def check(root):
     files = source_files.repository_files(root)
     check_readmes(report, root, files)
     check_promises(report, root, files)
+    check_threats(report, root, files)
     check_file_maps(report, root, files)
     check_registration(report, root, files)
     check_names(report, files)

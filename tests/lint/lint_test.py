@@ -258,6 +258,19 @@ T Max(
         self.put("compiler/CMakeLists.txt", "tw_library(x SRCS op/op.cc)\n")
         self.assertEqual(self.run_check("check_docs.py")[0], 0)
 
+    def test_threats_without_a_test(self):
+        table = "# Threats\n\n## Threats and defences\n\n| threat | answer | proof |\n|---|---|---|\n%s\n## Rest\n"
+        self.put("deploy/ops/README.md", "# ops\n")
+        self.put("tests/unit/README.md", "# unit\n")
+        self.put("tests/unit/CMakeLists.txt", "tw_test(x SRCS gate_test.cc)\n")
+        self.put("tests/unit/gate_test.cc", "TEST(Gate, IsClosed) {}\n")
+        self.put("deploy/ops/threat_model.md", table % "| a stranger | TLS | `gate_test`: `IsClosed` |\n")
+        self.assertEqual(self.run_check("check_docs.py")[0], 0)
+        for proof, finding in (("open: none", "names no test"), ("`gone_test`", "no such test: gone_test"),
+                               ("`gone.py`", "no such test: gone.py"), ("`gate_test`: `IsOpen`", "no case IsOpen")):
+            self.put("deploy/ops/threat_model.md", table % ("| a stranger | TLS | %s |\n" % proof))
+            self.expect_finding("check_docs.py", "deploy/ops/threat_model.md:7: ", finding)
+
     def test_promises_without_a_test_or_a_figure(self):
         row = "| R%d | no loss | `unit/loss_test.py` | %s |\n"
         self.put("tests/unit/README.md", "# unit\n")

@@ -9,9 +9,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "deploy/daemon/artifact_service.h"
@@ -207,6 +209,17 @@ class GatedServerTest : public ::testing::Test {
     ASSERT_EQ(SSL_connect(session_), 1);
   }
 
+  std::shared_ptr<grpc::ServerCredentials> TlsCredentials() {
+    const int64_t now_s = clock_.WallMicros() / 1'000'000;
+    EXPECT_TRUE(security::CreateAuthority(dir_->File("pki"), "Test", 10, now_s).ok());
+    security::LeafRequest leaf;
+    leaf.peer = {security::CertificateKind::kTracker, "lab"};
+    EXPECT_TRUE(security::IssueIdentity(dir_->File("pki"), leaf, dir_->File("lab"), now_s).ok());
+    auto credentials = TlsServerOnlyCredentials(dir_->File("lab"), &clock_);
+    EXPECT_TRUE(credentials.ok()) << credentials.status();
+    return *std::move(credentials);
+  }
+
   // The server may have closed the connection before it has all.
   void Send(const std::string& bytes) {
     if (session_ != nullptr) {
@@ -251,20 +264,78 @@ TEST_F(GatedServerTest, EndlessHeadersEndAConnectionInPlainText) {
 }
 
 TEST_F(GatedServerTest, EndlessHeadersEndAConnectionWithTls) {
-  const int64_t now_s = clock_.WallMicros() / 1'000'000;
-  ASSERT_TRUE(security::CreateAuthority(dir_->File("pki"), "Test", 10, now_s).ok());
-  security::LeafRequest leaf;
-  leaf.peer = {security::CertificateKind::kTracker, "lab"};
-  ASSERT_TRUE(security::IssueIdentity(dir_->File("pki"), leaf, dir_->File("lab"), now_s).ok());
   HostOptions options;
-  auto credentials = TlsServerOnlyCredentials(dir_->File("lab"), &clock_);
-  ASSERT_TRUE(credentials.ok()) << credentials.status();
-  options.credentials = *std::move(credentials);
+  options.credentials = TlsCredentials();
   StartHost(options);
   Connect();
   ShakeHands();
   Send(EndlessHeaders());
   EXPECT_TRUE(ServerCloses());
+}
+
+TEST_F(GatedServerTest, AConnectionThatNeverShakesHandsIsClosed) {
+  HostOptions options;
+  options.credentials = TlsCredentials();
+  options.handshake_timeout_ms = 200;
+  StartHost(options);
+  Connect();
+  EXPECT_TRUE(ServerCloses()) << "it said nothing";
+  close(fd_);
+  Connect();
+  Send("\x16\x03\x01");  // the begin of a TLS record
+  EXPECT_TRUE(ServerCloses()) << "it began only";
+}
+
+// Calls that wait inside the server until they are let go.
+class SlowAnswers final : public v1::ArtifactService::Service {
+ public:
+  grpc::Status FindMissing(grpc::ServerContext*, const v1::FindMissingRequest*,
+                           v1::FindMissingResponse*) override {
+    ++inside_;
+    while (!over_) support::SleepMs(1);
+    return grpc::Status::OK;
+  }
+  int inside() const { return inside_; }
+  void LetGo() { over_ = true; }
+
+ private:
+  std::atomic<int> inside_{0};
+  std::atomic<bool> over_{false};
+};
+
+// A stranger has 16 calls on a connection. One more waits until another one has ended.
+TEST_F(GatedServerTest, AConnectionHasALimitOfCalls) {
+  constexpr int kCalls = 16;
+  SlowAnswers slow;
+  HostOptions options;
+  options.credentials = grpc::InsecureServerCredentials();
+  host_ = std::make_unique<ServerHost>(options);
+  host_->AddService(&slow, kArtifactServiceName);
+  ASSERT_TRUE(host_->Start().ok());
+  const auto stub = v1::ArtifactService::NewStub(MakeChannel(host_->address(), {true}));
+  const auto call = [&](int64_t timeout_ms) {
+    v1::FindMissingResponse response;
+    grpc::ClientContext context;
+    SetTimeout(&context, timeout_ms);
+    return stub->FindMissing(&context, {}, &response).error_code();
+  };
+  const int64_t patience_ms = tests::Patiently(20'000);
+  std::atomic<int> answered{0};
+  std::vector<std::thread> calls;
+  for (int i = 0; i < kCalls; ++i) {
+    calls.emplace_back([&] { answered += call(patience_ms) == grpc::StatusCode::OK; });
+  }
+  for (int64_t waited = 0; slow.inside() < kCalls && waited < patience_ms; ++waited) {
+    support::SleepMs(1);
+  }
+  EXPECT_EQ(slow.inside(), kCalls);
+  EXPECT_EQ(call(500), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(slow.inside(), kCalls) << "the call too many reached the service";
+  slow.LetGo();
+  for (std::thread& one : calls) one.join();
+  EXPECT_EQ(answered, kCalls);
+  EXPECT_EQ(call(patience_ms), grpc::StatusCode::OK);
+  host_->Stop();
 }
 
 // gRPC would inflate it before it looks at its size.
