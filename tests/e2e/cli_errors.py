@@ -13,10 +13,12 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -90,6 +92,15 @@ class CliCase(unittest.TestCase):
             self.assertIn(word, done.stderr, text)
         self.assertEqual(snapshot(self.folder), before, text)
         return done
+
+
+def split_model(outputs):
+    """x[1, outputs] -> one element each: as many kernels as outputs."""
+    names = ["y%d" % i for i in range(outputs)]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1]) for name in names]
+    graph = helper.make_graph([helper.make_node("Split", ["x"], names, axis=1)], "split",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, outputs])], values)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
 
 
 class Compile(CliCase):
@@ -416,6 +427,32 @@ class Server(CliCase):
 
 
 class Tune(CliCase):
+    def test_a_split_into_5000_says_what_it_does(self):
+        """It had measured nothing after a minute, and said nothing."""
+        model = os.path.join(self.folder, "split.onnx")
+        onnx.save(split_model(5000), model)
+        with open(os.path.join(self.folder, "err"), "w+") as err:
+            child = subprocess.Popen([cli_case.binary("tilewright"), "tune", model, "--target", "native,threads=1", "--trials", "1"],
+                                     cwd=self.folder, env=cli_case.environment(os.path.join(self.folder, "state")),
+                                     stdout=subprocess.DEVNULL, stderr=err)
+            self.addCleanup(child.wait)
+            self.addCleanup(child.kill)
+
+            def said():
+                err.seek(0)
+                return err.read()
+
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and child.poll() is None and "reading the model" not in said():
+                time.sleep(0.1)
+            self.assertIn("reading the model", said())
+            deadline = time.monotonic() + cli_case.PATIENCE
+            while time.monotonic() < deadline and child.poll() is None and "expected outputs, task" not in said():
+                time.sleep(0.1)
+            self.assertIn("expected outputs, task", said())
+            child.send_signal(signal.SIGINT)
+            self.assertEqual(child.wait(cli_case.PATIENCE), FAILED, said())
+
     def test_bad_requests_start_nothing(self):
         native = ["--target", "native"]
         self.fails(NOT_FOUND, ["tune", "nosuch.onnx"] + native, ["nosuch.onnx"])
