@@ -23,14 +23,15 @@ import time
 from lane import ROOT, commit
 
 TESTS = """sanitizer_control_test
-agent_core_test certs_test daemon_test device_admin_test device_health_test device_pool_sim_test
-device_pool_test device_spec_test enrolment_test fair_share_test fingerprint_test job_core_test job_queue_test manifest_test
-measure_test module_file_test module_signature_test module_store_test proto_test
-reset_hook_test security_test server_security_test spool_test sql_test support_file_test support_process_test
-support_test tracker_rounds_test tracker_service_test tracker_store_test tuner_service_test tuning_log_test
-fleet_sim_test planted_bugs_test agent_devices_test agent_sync_test
-agent_tracker_test daemon_faults_test enrolment_fleet_test failpoint_test fleet_load_test fleet_times_test kill_test
-network_fault_test secure_change_test secure_fleet_test tracker_kill_test trial_overhead_test tuner_death_test""".split()
+agent_core_test certs_test daemon_test device_admin_test device_health_test device_pool_sim_test device_pool_test
+device_spec_test enrolment_test fair_share_test fingerprint_test job_core_test job_finals_test job_queue_test
+job_waits_test manifest_test measure_test module_file_test module_signature_test module_store_test proto_test
+referee_test reset_hook_test runtime_c_api_test security_test server_security_test session_gate_test spool_test
+sql_test support_file_test support_process_test support_test tracker_rounds_test tracker_service_test
+tracker_store_test tuner_service_test tuning_log_test
+fleet_sim_test planted_bugs_test agent_devices_test agent_sync_test agent_tracker_test daemon_faults_test
+enrolment_fleet_test failpoint_test fleet_load_test fleet_times_test kill_test network_fault_test
+secure_change_test secure_fleet_test tracker_kill_test trial_overhead_test tuner_death_test""".split()
 # Not worker_sandbox_test: in a candidate's process the runtime of a sanitizer takes signals and memory for itself,
 # so how candidates end is judged in ordinary builds; what their parent makes of it, in the tests of agents.
 # Everything is five to twenty times slower: fewer rounds of what is repeated.

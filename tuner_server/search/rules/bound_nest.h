@@ -9,9 +9,9 @@
 
 namespace tilewright::search {
 
-// Returns the largest number of threads up to `most` (at least 1) for elements of these extents
-// such that a group has whole rows, planes, …, or a part of one that divides it: of any other
-// number the schedule cannot tell that each element has one thread.
+// Returns the largest number of threads for elements of these extents, at least 1 and up to `most`.
+// A group of that many has whole rows, whole planes and so on, or a part of one that divides it.
+// With any other number the schedule cannot prove that each element has one thread.
 int64_t WholeThreads(const std::vector<int64_t>& extents, int64_t most);
 
 class BoundNest {

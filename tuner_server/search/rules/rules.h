@@ -20,7 +20,7 @@ struct Rule {
   // Knows the stages of another algorithm than an operator's usual one; the other rules are not
   // asked about those.
   bool of_variants = false;
-  // Makes its sketches beside those of the first other rule that applies.
+  // Adds its sketches to those of the first other rule that applies.
   bool beside = false;
 };
 // Those of the target's kind, in order of preference.
