@@ -13,8 +13,8 @@ build="$root/build/release"
 jobs="$(nproc)"
 
 # lane, budget in seconds on two cores, fewest tests, how it runs:
-#   step     a function below            ctest[:N]  the tests with that label, N at a time
-#   scripts  tests/<lane>/*.py in order
+#   step       a function below          ctest:N  the tests with that label, N at a time
+#   scripts:N  tests/<lane>/*.py, N at a time; then one by one those that judge times ("# Runs alone")
 LANES="
 packages      180 0 step
 build        1500 0 step
@@ -24,10 +24,12 @@ golden         60 1 ctest:$jobs
 differential  180 1 ctest:$jobs
 conformance   120 0 ctest:1
 sim           180 2 ctest:$jobs
-fault         480 1 ctest:1
-e2e           780 5 scripts
+fault         480 1 ctest:$jobs
+e2e           780 5 scripts:$jobs
 "
 WHOLE_BUDGET_S=2700
+# The slowest script takes a quarter of this. A device that is too noisy pauses for minutes.
+SCRIPT_LIMIT_S=600
 
 usage() {
   sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
@@ -125,27 +127,48 @@ run_ctest() {
     "$scratch/skipped")
 }
 
+# One script: its output as a whole when it has ended, its exit code in a file.
+run_script() {
+  local lane="$1" script="$2" name begin=$SECONDS code
+  name="$(basename "$script" .py)"
+  TILEWRIGHT_BUILD_DIR="$build" timeout -k 30 "$SCRIPT_LIMIT_S" /usr/bin/python3 "$script" \
+    >"$scratch/$name.out" 2>&1
+  code=$?
+  {
+    flock 9
+    echo "== $name.py"
+    cat "$scratch/$name.out"
+    ((code == 0 || code == 77)) || echo "$name.py: exit code $code"
+    ((code != 124 && code != 137)) || echo "$name.py: stopped after $SCRIPT_LIMIT_S s"
+    printf '%6d s  %s\n' $((SECONDS - begin)) "$name.py" >>"$scratch/$lane.times"
+    echo "$code $name.py" >>"$scratch/$lane.codes"
+  } 9>"$scratch/output.lock"
+}
+
 run_scripts() {
-  local lane="$1" script code begin
+  local lane="$1" parallel="$2" script code name alone=()
+  : >"$scratch/$lane.codes"
   for script in "$root/tests/$lane"/*.py; do
     [[ -e "$script" ]] || continue
-    echo "== $(basename "$script")"
-    begin=$SECONDS
-    TILEWRIGHT_BUILD_DIR="$build" /usr/bin/python3 "$script"
-    code=$?
+    if grep -q '^# Runs alone' "$script"; then
+      alone+=("$script")
+      continue
+    fi
+    while (($(jobs -rp | wc -l) >= parallel)); do wait -n || true; done
+    run_script "$lane" "$script" &
+  done
+  wait
+  for script in "${alone[@]}"; do run_script "$lane" "$script"; done
+  while read -r code name; do
     case "$code" in
       0) passed=$((passed + 1)) ;;
       77)
         skipped=$((skipped + 1))
-        echo "$lane: $(basename "$script")" >>"$scratch/skipped"
+        echo "$lane: $name" >>"$scratch/skipped"
         ;;
-      *)
-        failed=$((failed + 1))
-        echo "$(basename "$script"): exit code $code"
-        ;;
+      *) failed=$((failed + 1)) ;;
     esac
-    printf '%6d s  %s\n' $((SECONDS - begin)) "$(basename "$script")" >>"$scratch/$lane.times"
-  done
+  done <"$scratch/$lane.codes"
 }
 
 total_passed=0
@@ -165,7 +188,7 @@ run_lane() {
   case "$how" in
     step) "run_$lane" ;;
     ctest:*) run_ctest "$lane" "${how#ctest:}" ;;
-    scripts) run_scripts "$lane" ;;
+    scripts:*) run_scripts "$lane" "${how#scripts:}" ;;
   esac
   if ((passed + failed + skipped < least)); then
     note="expected at least $least tests"

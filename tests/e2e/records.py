@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """One real tuning job, looked at from outside through its log: fields, uniqueness, gain, replay, the
 cost model by stock XGBoost, and that picks are the top of what was considered."""
+# Runs alone: it judges how much faster the tuned schedule is.
 
 import random
 import sqlite3
