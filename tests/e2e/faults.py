@@ -48,14 +48,15 @@ def one_job_with_faults(fleet, model):
         return kinds
     assert any(r["generated_by"] == "final" for r in records), "no winner was measured again"
     for task in job["tasks"]:
-        program = [r for r in records if r["task"] == task["name"] and r["steps"] == task["best_steps"]]
+        name = task["name"].split("/")[-1]
+        program = [r for r in records if r["task"] == name and r["steps"] == task["best_steps"]]
         outcomes = Counter(r["outcome"] for r in program)
-        assert not outcomes["WRONG_RESULT"], f"{task['name']} got a program that was wrong: {outcomes}"
+        assert not outcomes["WRONG_RESULT"], f"{name} got a program that was wrong: {outcomes}"
         if not task["best_steps"]:  # no program was confirmed: the default, which was not measured well
             continue
         default = any(r["generated_by"] == "default" for r in program)
         least = 1 if default else 2  # a winner is measured again
-        assert len(usable(program)) >= least, f"{task['name']} got a program that was not confirmed: {outcomes}"
+        assert len(usable(program)) >= least, f"{name} got a program that was not confirmed: {outcomes}"
     return kinds
 
 
