@@ -68,11 +68,12 @@ def tuning(name, flags):
         model = make_models(folder, name, *TUNED[name]) / name / "model.onnx"
         one, two = tuned(model, 1, flags.trials), tuned(model, 2, flags.trials)
     difference = board.first_difference(board.transcript(one), board.transcript(two))
+    searched = [record for record in one if record["generated_by"] != "final"]  # winners are measured again
     outcomes = Counter(record["outcome"] for record in one)
-    good = not difference and len(one) == flags.trials and set(outcomes) <= {"OK", "EARLY_STOPPED"}
-    print(f"{name}: {len(one)} records, {difference or 'equal'}", flush=True)
-    return {"options": " ".join(map(str, TUNED[name])), "trials": len(one), "outcomes": dict(outcomes), "difference": difference,
-            "good": good}
+    good = not difference and len(searched) == flags.trials and set(outcomes) <= {"OK", "EARLY_STOPPED"}
+    print(f"{name}: {len(searched)} records and {len(one) - len(searched)} of winners, {difference or 'equal'}", flush=True)
+    return {"options": " ".join(map(str, TUNED[name])), "trials": len(searched), "finals": len(one) - len(searched),
+            "outcomes": dict(outcomes), "difference": difference, "good": good}
 
 
 PARTS = {"schedules": (("random",), schedules), "networks": (NAMES, network), "tuning": (TUNED, tuning)}
