@@ -13,8 +13,10 @@ constexpr double kGuardedFactor = 2.5;  // a condition in the innermost body
 constexpr double kOneThreadNs = 30;     // a parallel loop of one thread
 constexpr double kCacheShare = 0.6;     // of a level that one working set may use
 
-// Loops that the generated code runs as loops; the others are vectors or copies of the body.
+// Loops that the generated code runs as loops; the others are vectors, copies of the body, or parts
+// of an instruction.
 bool IsRolled(const LoopSummary& loop) {
+  if (loop.dot) return false;
   return loop.kind == ir::ForKind::kSerial || loop.kind == ir::ForKind::kParallel;
 }
 
@@ -62,10 +64,12 @@ double Traffic(const StatementSummary& s, double size, double* fill) {
 double BodyCycles(const StatementSummary& s, const RegisterTile& tile,
                   const target::Machine& machine) {
   const double vector_ops = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
-  double per_op = vector_ops / std::max(machine.fma_per_cycle, 0.5);
+  const double begun = tile.dots ? machine.dots_per_cycle : std::max(machine.fma_per_cycle, 0.5);
+  double per_op = (tile.dots ? 1 : vector_ops) / begun;
   // Too few independent accumulators leave the pipeline idle.
   if (s.accumulates) {
-    const double wanted = machine.fma_latency * machine.fma_per_cycle;
+    const double wanted = tile.dots ? machine.dot_latency * machine.dots_per_cycle
+                                    : machine.fma_latency * machine.fma_per_cycle;
     per_op *= std::max(1.0, wanted / std::max(tile.accumulators, 1.0));
   }
   // What the body needs twice is loaded once where there are registers to keep it in.
@@ -157,20 +161,24 @@ double Imbalance(double tasks, double threads) {
 
 RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target) {
   RegisterTile tile;
+  const auto vector_bytes = static_cast<double>(target.machine.vector_bytes);
   const double machine_lanes =
-      static_cast<double>(target.machine.vector_bytes) /
-      std::max<double>(1,
-                       static_cast<double>(s.accesses.empty() ? 4 : s.accesses[0].element_bytes));
-  double vector = 1;
-  size_t vector_loop = s.loops.size();
+      vector_bytes / std::max<double>(1, static_cast<double>(
+                                             s.accesses.empty() ? 4 : s.accesses[0].element_bytes));
+  double vector = 1, terms = 1;
+  size_t vector_loop = s.loops.size(), dot_loop = s.loops.size();
   for (size_t i = 0; i < s.loops.size(); ++i) {
-    if (s.loops[i].kind == ir::ForKind::kVectorized) {
+    if (s.loops[i].dot) {
+      dot_loop = std::min(dot_loop, i);
+      (s.loops[i].moves_store ? vector : terms) *= static_cast<double>(s.loops[i].extent);
+    } else if (s.loops[i].kind == ir::ForKind::kVectorized) {
       vector *= static_cast<double>(s.loops[i].extent);
       vector_loop = i;
     }
   }
   const double vectors_per_step = std::max(1.0, std::ceil(vector / machine_lanes));
-  tile.lanes = vector / vectors_per_step;
+  tile.lanes = vector * terms / vectors_per_step;
+  tile.dots = terms > 1;
   const size_t body = BodyStart(s);
   double spatial = vectors_per_step, reduction = 1;
   for (size_t i = body; i < s.loops.size(); ++i) {
@@ -192,6 +200,16 @@ RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target
       const LoopSummary& loop = s.loops[i];
       if (access.strides[i] == 0) continue;
       if (loop.kind == ir::ForKind::kUnrolled) distinct *= static_cast<double>(loop.extent);
+    }
+    if (dot_loop < s.loops.size()) {
+      const double elements = access.unique[dot_loop];
+      const double vectors =
+          std::ceil(elements * static_cast<double>(access.element_bytes) / vector_bytes);
+      distinct *= vectors;
+      loads += distinct;
+      distinct_loads += std::min(distinct, access.unique[body] / elements * vectors);
+      if (!access.is_write) live = std::max(live, vectors);
+      continue;
     }
     if (vector_loop < s.loops.size()) {
       vector_stride = access.strides[vector_loop];

@@ -27,6 +27,8 @@ struct RegisterTile {
   double distinct_loads_per_op = 0;
   double live = 1;
   double bodies = 1;  // runs of the body
+  // An operation is a dot product, whose lanes count every product.
+  bool dots = false;
 };
 RegisterTile AnalyzeTile(const StatementSummary& statement, const target::Target& target);
 

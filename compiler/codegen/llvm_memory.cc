@@ -18,8 +18,6 @@ using StatusOrValue = absl::StatusOr<llvm::Value*>;
 namespace {
 
 constexpr uint64_t kBaseAlignment = 64;
-// Strides up to this are loaded as whole vectors and shuffled.
-constexpr int64_t kMaxShuffledStride = 4;
 
 // The lanes for which a constant mask is true; false when the mask is not constant.
 bool ConstantMask(Value* mask, std::vector<bool>* lanes) {
@@ -255,7 +253,8 @@ StatusOrValue FunctionEmitter::LoadLanes(const Access& access, const RampForm* r
                                          llvm::Constant::getNullValue(type));
     }
   }
-  if (ramp != nullptr && ramp->stride > 1 && ramp->stride <= kMaxShuffledStride &&
+  if (ramp != nullptr && ramp->stride > 1 &&
+      ramp->stride <= module_.target().machine.shuffled_stride &&
       lanes * access.dtype.bytes() >= 16) {
     return LoadStrided(access, *ramp, active);
   }

@@ -19,7 +19,8 @@ using ir::Stmt;
 using ir::StmtNode;
 using support::StrCat;
 
-constexpr int64_t kLineBytes = 64;    // what one prefetch brings
+// What one prefetch brings. Not the machine's line: a step means the same wherever it is replayed.
+constexpr int64_t kLineBytes = 64;
 constexpr int64_t kMaxPrefetch = 64;  // per iteration: more is traffic, not help
 
 int64_t IntOption(const Step& step, std::string_view key) {

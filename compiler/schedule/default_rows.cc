@@ -6,16 +6,13 @@
 
 namespace tilewright::schedule {
 
-// Longer rows do not stay in the nearest cache beside their operands.
-static constexpr int64_t kMaxRow = 4096;
-
-bool ReducesRows(const ir::Function& function) {
+bool ReducesRows(const ir::Function& function, const target::Machine& machine) {
   const std::vector<BlockSite> sites = BlocksIn(function.body);
   if (sites.size() < 2) return false;
   const ir::StmtNode& last = *sites.back().block;
   if (last.init != nullptr || last.iters.size() < 2) return false;
   const int64_t row = ExtentOf(last.iters.back().domain.extent);
-  if (row < 2 || row > kMaxRow) return false;
+  if (row < 2 || row > machine.near_row()) return false;
   bool some = false;
   for (const BlockSite& site : sites) {
     const ir::StmtNode& block = *site.block;
@@ -31,7 +28,7 @@ bool ReducesRows(const ir::Function& function) {
 }
 
 void DefaultScheduler::PlaceInRows() {
-  if (!ReducesRows(schedule_.function())) return;
+  if (!ReducesRows(schedule_.function(), target_.machine)) return;
   const std::vector<std::string> names = schedule_.BlockNames();
   const int choice = ChoiceOf(names.back()).in_rows;
   const bool along = std::all_of(names.begin(), names.end(), [&](const std::string& name) {

@@ -39,8 +39,8 @@ struct BlockChoice {
 using Choices = std::map<std::string, BlockChoice, std::less<>>;  // by block name
 
 // Whether the last block is of rows, and the reductions before it reduce rows of that length, as in
-// softmax and normalisations.
-bool ReducesRows(const ir::Function& function);
+// softmax and normalisations, and short enough to stay in the machine's nearest cache.
+bool ReducesRows(const ir::Function& function, const target::Machine& machine);
 
 // Steps that Schedule(function).ApplyAll accepts. Never fails: what a primitive refuses is left
 // out.

@@ -2,27 +2,8 @@
 #include "compiler/schedule/default_scheduler.h"
 
 namespace tilewright::schedule {
-namespace {
 
 using ir::StmtNode;
-
-// Steps of a reduction that is written out; more of them where neighbours' windows share what they
-// load.
-constexpr int64_t kShortReduction = 16, kShortWindows = 25;
-// Of windows that overlap, a row of so many leaves registers for as many factors.
-constexpr int64_t kWindowsInRow = 6, kHeldFactors = 12;
-// Of long sums that share nothing every row is a stream of its own from memory: two hide an
-// addition's latency, more of them only wait for each other.
-constexpr int64_t kStreams = 2;
-// Steps side by side of a product of one row, which waits for its weights: each vector of them
-// then reads as many lines in turn before the next one's.
-constexpr int64_t kStepsOfOneRow = 4;
-constexpr int64_t kMostSquareRows = 14;
-// Instructions around those for several rows, for each register of columns (two loads, two to
-// interleave) and each row (its load, half of the move that joins two).
-constexpr double kSquareColumn = 4, kSquareRow = 1.5;
-
-}  // namespace
 
 int64_t ReductionSteps(const StmtNode& block) {
   int64_t steps = 1;
@@ -40,7 +21,8 @@ bool DefaultScheduler::HasOwnWindows(const StmtNode& reduction) const {
 
 bool DefaultScheduler::IsShort(const StmtNode& reduction) const {
   const int64_t steps = ReductionSteps(reduction);
-  return steps <= (HasOwnWindows(reduction) ? kShortWindows : kShortReduction);
+  return steps <= (HasOwnWindows(reduction) ? target_.machine.short_windows
+                                            : target_.machine.short_reduction);
 }
 
 // Where the machine has an instruction for several rows of a dot product: a tile of whole ones with
@@ -61,12 +43,13 @@ void DefaultScheduler::PlanSquares(const StmtNode& reduction, int row_axis, Plan
   if (extent(dot.group_axis) % squares->groups != 0) return;
   const int64_t rows = extent(row_axis), vectors = extent(dot.lane_axis) / plan->width;
   const Tile given = plan->tile;
+  const target::TileWeights& weights = target_.machine.tile;
   double least = 0;
   const auto consider = [&](int64_t v, int64_t r) {
     const bool whole = vectors % v == 0 && rows % r == 0 && r % squares->rows == 0;
     if (!whole || v * r + 2 * v + 2 > target_.machine.vector_registers) return;
-    const double cost =
-        kSquareColumn / static_cast<double>(r) + kSquareRow / static_cast<double>(v);
+    const double cost = weights.square_column / static_cast<double>(r) +
+                        weights.square_row / static_cast<double>(v);
     if (plan->squares.has_value() && cost >= least) return;
     plan->squares = squares;
     plan->tile = {.vectors = v, .rows = r, .planes = 1};
@@ -76,7 +59,7 @@ void DefaultScheduler::PlanSquares(const StmtNode& reduction, int row_axis, Plan
   if (choice.rows > 0) return consider(given.vectors, given.rows);
   for (int64_t v = 1; v <= vectors; ++v) {
     if (choice.vectors > 0 && v != given.vectors) continue;
-    for (int64_t r = squares->rows; r <= std::min(rows, kMostSquareRows); r += squares->rows) {
+    for (int64_t r = squares->rows; r <= std::min(rows, weights.max_rows); r += squares->rows) {
       consider(v, r);
     }
   }
@@ -137,12 +120,16 @@ DefaultScheduler::Plan DefaultScheduler::PlanTile(const StmtNode& reduction) con
   }
   const bool windows = plane_axis >= 0 && HasOwnWindows(reduction);
   plan.most_written_out = windows ? target_.machine.windows_body_ops : target_.machine.body_ops;
-  if (windows && ReductionSteps(reduction) <= kHeldFactors && WindowsOverlap(reduction, row_axis)) {
-    plan.tile = {.vectors = 1, .rows = std::min(kWindowsInRow, extent(row_axis)), .planes = 1};
+  if (windows && ReductionSteps(reduction) <= target_.machine.tile.held_factors &&
+      WindowsOverlap(reduction, row_axis)) {
+    plan.tile = {.vectors = 1,
+                 .rows = std::min(target_.machine.tile.windows_in_row, extent(row_axis)),
+                 .planes = 1};
   }
   plan.is_short = IsShort(reduction);
   if (row_axis >= 0 && !plan.is_short && !SharesLoads(reduction, row_axis)) {
-    plan.tile.rows = std::min(plan.tile.rows, plan.tile.vectors > 1 ? int64_t{1} : kStreams);
+    plan.tile.rows =
+        std::min(plan.tile.rows, plan.tile.vectors > 1 ? int64_t{1} : target_.machine.tile.streams);
   }
   const BlockChoice& choice = plan.choice;
   if (choice.vectors > 0) plan.tile.vectors = std::min(choice.vectors, vectors);
@@ -215,7 +202,8 @@ void DefaultScheduler::UnrollReduction(const Plan& plan, const StmtNode& reducti
   int64_t wanted = plan.choice.unroll;
   const bool small = plan.is_short && steps * sums <= plan.most_written_out;
   if (wanted == 0 && steps > 1 && small) wanted = -1;
-  if (wanted == 0 && plan.row_at < 0 && plan.vector_at >= 0) wanted = kStepsOfOneRow;
+  if (wanted == 0 && plan.row_at < 0 && plan.vector_at >= 0)
+    wanted = target_.machine.tile.steps_of_one_row;
   if (wanted < 0 && steps <= target_.machine.body_ops) {
     for (int loop : *loops) Try({.kind = StepKind::kUnroll, .handles = {loop}});
   } else if (wanted > 1 && innermost <= wanted) {

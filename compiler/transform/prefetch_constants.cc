@@ -4,10 +4,14 @@
 // ahead of it far enough.
 //   for k in 0..n { … W[ramp(k·16, 1, 16)] … }
 //     → for k in 0..n { prefetch(W[k·16 + 2048]); … W[ramp(k·16, 1, 16)] … }
-// Only in loops without loops inside, and for vectors of loads that move with the loop.
+// Only in loops without loops inside, and for vectors of loads that move with the loop. Of vectors
+// that share a cache line one is asked for.
 #include <algorithm>
+#include <cstdlib>
+#include <iterator>
 #include <vector>
 
+#include "compiler/analysis/simplify.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/clone.h"
@@ -21,16 +25,7 @@ using ir::ExprKind;
 using ir::Stmt;
 using ir::StmtKind;
 
-// Constants from this size on are far away when a network comes round to them again.
-constexpr int64_t kFarBytes = 256 << 10;
-// How far ahead: longer than memory takes to answer while a tile multiplies what came before (tuned
-// ResNet-18 at 2, 4, 8, 16, 32 KB: 9.2, 8.4, 8.2, 8.7, 9.2 ms).
-constexpr int64_t kAheadBytes = 8192;
-// A vector that is multiplied fewer times than this arrives as fast as it can already: memory's
-// bandwidth, not its latency, is what such a loop waits for.
-constexpr size_t kMinUses = 8;
-
-bool IsFar(const ir::Buffer& buffer) {
+bool IsFar(const ir::Buffer& buffer, int64_t from_bytes) {
   if (buffer->role != ir::Role::kConstant || buffer->scope != ir::Scope::kGlobal) return false;
   int64_t bytes = buffer->dtype.bytes();
   for (const Expr& dim : buffer->shape) {
@@ -38,24 +33,33 @@ bool IsFar(const ir::Buffer& buffer) {
     if (extent == nullptr) return true;
     bytes *= *extent;
   }
-  return bytes >= kFarBytes;
+  return bytes >= from_bytes;
 }
 
 class Prefetcher : public ir::Rewriter {
  public:
+  explicit Prefetcher(const target::Machine& machine)
+      : machine_(machine.prefetch), line_bytes_(machine.l1.line_bytes) {}
+
   Stmt RewriteStmt(const Stmt& s) override {
     if (s->kind != StmtKind::kFor || HasLoop(s->body)) return RewriteChildren(s);
     std::vector<Expr> streams;
-    size_t uses = 0;
+    int64_t uses = 0;
     ir::VisitStmts(s->body, [&](const Stmt& part) {
       if (part->kind == StmtKind::kStore) uses += Collect(part->value, s->var, &streams);
       return true;
     });
-    if (streams.empty() || uses < kMinUses * streams.size()) return s;
+    if (streams.empty() || uses < machine_.least_uses * std::ssize(streams)) return s;
     std::vector<Stmt> body;
+    std::vector<Expr> asked;
     for (const Expr& load : streams) {
+      const bool known = std::any_of(asked.begin(), asked.end(),
+                                     [&](const Expr& other) { return InOneLine(load, other); });
+      if (known) continue;
+      asked.push_back(load);
       const Expr base = load->args[0]->args[0];
-      const Expr ahead = base + ir::Int(kAheadBytes / load->buffer->dtype.bytes(), base->dtype);
+      const Expr ahead =
+          base + ir::Int(machine_.ahead_bytes / load->buffer->dtype.bytes(), base->dtype);
       body.push_back(
           ir::MakeEvaluate(ir::Call(ir::Intrinsic::kPrefetch, {ir::Load(load->buffer, {ahead})})));
     }
@@ -66,10 +70,13 @@ class Prefetcher : public ir::Rewriter {
 
  private:
   // Adds what is new of the far vectors in `value`; how many it has.
-  static size_t Collect(const Expr& value, const ir::Var& loop, std::vector<Expr>* streams) {
-    size_t uses = 0;
+  int64_t Collect(const Expr& value, const ir::Var& loop, std::vector<Expr>* streams) const {
+    int64_t uses = 0;
     ir::VisitExprs(value, [&](const Expr& e) {
-      if (e->kind != ExprKind::kLoad || e->args.size() != 1 || !IsFar(e->buffer)) return true;
+      if (e->kind != ExprKind::kLoad || e->args.size() != 1 ||
+          !IsFar(e->buffer, machine_.from_bytes)) {
+        return true;
+      }
       const Expr& index = e->args[0];
       const bool contiguous = index->kind == ExprKind::kRamp && ir::IsInt(index->args[1], 1);
       if (!contiguous || !ir::UsesVar(index, loop)) return true;
@@ -82,13 +89,23 @@ class Prefetcher : public ir::Rewriter {
     });
     return uses;
   }
+
+  bool InOneLine(const Expr& a, const Expr& b) const {
+    if (a->buffer != b->buffer) return false;
+    const Expr apart = analysis::Simplify(a->args[0]->args[0] - b->args[0]->args[0]);
+    const int64_t* elements = ir::AsInt(apart);
+    return elements != nullptr && std::abs(*elements) * a->buffer->dtype.bytes() < line_bytes_;
+  }
+
+  const target::ConstantPrefetch& machine_;
+  const int64_t line_bytes_;
 };
 
 }  // namespace
 
-absl::StatusOr<Function> PrefetchConstants(const Function& f, const PassContext&) {
+absl::StatusOr<Function> PrefetchConstants(const Function& f, const PassContext& ctx) {
   Function result = f;
-  result.body = Prefetcher().RewriteStmt(f.body);
+  result.body = Prefetcher(ctx.target.machine).RewriteStmt(f.body);
   return result;
 }
 

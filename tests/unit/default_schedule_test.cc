@@ -213,9 +213,12 @@ TEST(DefaultScheduleTest, FollowsTheMachine) {
 // them.
 TEST(DefaultScheduleTest, RowsAreFinishedOneByOne) {
   const ir::Function f = tests::SoftmaxProgram(400, 197);
-  EXPECT_TRUE(ReducesRows(f));
-  EXPECT_FALSE(ReducesRows(tests::MatmulProgram(8, 8, 8)));
-  EXPECT_FALSE(ReducesRows(tests::SoftmaxProgram(1, 5000)));  // too long for that
+  target::Machine machine;
+  EXPECT_TRUE(ReducesRows(f, machine));
+  EXPECT_FALSE(ReducesRows(tests::MatmulProgram(8, 8, 8), machine));
+  EXPECT_FALSE(ReducesRows(tests::SoftmaxProgram(1, 5000), machine)) << "too long for 32 KiB";
+  machine.l1.bytes = 64 << 10;
+  EXPECT_TRUE(ReducesRows(tests::SoftmaxProgram(1, 5000), machine));
   const auto nests = [](const ir::Function& scheduled) {
     int count = 0;
     ir::VisitStmts(scheduled.body, [&](const ir::Stmt& s) {

@@ -8,6 +8,7 @@
 
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/verify.h"
+#include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/file.h"
 #include "deploy/support/status.h"
@@ -247,6 +248,38 @@ TEST(PrefetchConstants, AsksAheadForLargeWeightsThatAreUsedOften) {
               "for k in 0..8192 {\n" +
                   body + "  }\n  for k in 0..8192 {\n    Y[ramp(0, 1, 16)] = Y[ramp(0, 1, 16)] + " +
                   "U[ramp(k * 16, 1, 16)];\n  }\n}\n");
+}
+
+// Neighbours along a cache line are asked for once, and how far ahead the machine says.
+TEST(PrefetchConstants, AsksForEachLineOnce) {
+  std::string body;
+  for (int row = 0; row < 8; ++row) {
+    for (int part = 0; part < 4; ++part) {
+      body += support::StrCat("    Y[ramp(", row * 16 + part * 4, ", 1, 4)] = W[ramp(k * 16 + ",
+                              part * 4, ", 1, 4)];\n");
+    }
+  }
+  const auto f = ir::ParseFunction(
+      support::StrCat("fn f(W: f32[131072] constant, Y: f32[128] output) stage=loops {\n",
+                      "  for k in 0..8192 {\n", body, "  }\n}\n"));
+  ASSERT_TRUE(f.ok()) << f.status();
+  const auto prefetches = [&](int64_t line_bytes, int64_t from_bytes) {
+    PassContext context;
+    context.target.machine.l1.line_bytes = line_bytes;
+    context.target.machine.prefetch.from_bytes = from_bytes;
+    const auto result = PrefetchConstants(*f, context);
+    EXPECT_TRUE(result.ok()) << result.status();
+    int count = 0;
+    ir::VisitStmts(result->body, [&](const ir::Stmt& s) {
+      count += s->kind == ir::StmtKind::kEvaluate;
+      return true;
+    });
+    return count;
+  };
+  EXPECT_EQ(prefetches(64, 1 << 10), 1);
+  EXPECT_EQ(prefetches(32, 1 << 10), 2);
+  EXPECT_EQ(prefetches(16, 1 << 10), 4);
+  EXPECT_EQ(prefetches(64, 1 << 20), 0) << "near";
 }
 
 TEST(FlattenBuffers, RowMajor) {

@@ -24,6 +24,12 @@ constexpr std::string_view kMatrix = "fma,neon,crc,lse,fullfp16,dotprod,sve,bf16
 // "sve512": SVE's vectors have 512 bits, which a kernel may restrict.
 constexpr std::string_view kLong = "fma,neon,crc,lse,fullfp16,sve,sve512";
 
+// A dot product begins as often as a multiply-add where there is an instruction for it. Else it is
+// about eight instructions, of which two follow each other in the sum.
+constexpr bool HasDots(std::string_view features) {
+  return features.find("dotprod") != std::string_view::npos;
+}
+
 // In order, two NEON pipelines of 64 bits: one vector at a time.
 constexpr Machine InOrder(std::string_view name, std::string_view features, double fma_latency) {
   return {.name = name,
@@ -32,6 +38,8 @@ constexpr Machine InOrder(std::string_view name, std::string_view features, doub
           .block_vectors = 4,
           .fma_latency = fma_latency,
           .sums_in_flight = fma_latency,
+          .dots_per_cycle = HasDots(features) ? 1.0 : 1.0 / 8,
+          .dot_latency = HasDots(features) ? 4.0 : 2.0,
           .divide_cycles = 14,
           .slow_lane_cycles = 1,
           .spill_cycles = 2,
@@ -49,6 +57,8 @@ constexpr Machine OutOfOrder(std::string_view name, std::string_view features, d
           .loads_per_cycle = load,
           .fma_latency = 4,
           .sums_in_flight = 4 * multiply,
+          .dots_per_cycle = HasDots(features) ? multiply : multiply / 8,
+          .dot_latency = HasDots(features) ? 1.0 : 2.0,  // the sum is forwarded
           .divide_cycles = 14 / multiply,
           .slow_lane_cycles = 1 / load,
           .spill_cycles = 2 / load,
@@ -121,7 +131,8 @@ constexpr Machine A64fx() {
   m.fma_latency = 9;
   m.sums_in_flight = 18;
   m.divide_cycles = 98;
-  m.l2 = m.l3 = {.bytes = 682 * KiB, .sharers = 12, .bytes_per_cycle = 64};
+  m.l1.line_bytes = 256;
+  m.l2 = m.l3 = {.bytes = 682 * KiB, .sharers = 12, .bytes_per_cycle = 64, .line_bytes = 256};
   m.memory_bytes_per_cycle = 9;
   m.clock_ghz = 2.2;
   return m;
@@ -138,10 +149,16 @@ constexpr Machine Generic() {
 // `parallel_work`: as many multiply-adds as one core makes while a second one starts. The value for
 // x86-64 is what this gives there for vectors of 128 bits. The weights of a register tile are those
 // of x86-64; they are not fitted here. LD2 to LD4 are the shuffles of `shuffled_stride`. A load to
-// one lane is a load and a merge: `gathered_lane_loads`.
+// one lane is a load and a merge: `gathered_lane_loads`. `split_work`: in the same proportion to
+// `parallel_work` as on x86-64. A tile of matrix products (i8mm) has for each vector of columns two
+// loads and two instructions that interleave, for each row a load and half of a move.
 constexpr Machine Made(Machine m) {
+  constexpr target::Machine kOther = {};
   m.parallel_work = static_cast<int64_t>(m.parallel_region_ns * m.clock_ghz * m.fma_per_cycle *
                                          (m.vector_bytes / 4));
+  m.split_work = m.parallel_work * kOther.split_work / kOther.parallel_work;
+  m.tile.square_column = 4;
+  m.tile.square_row = 1.5;
   return m;
 }
 

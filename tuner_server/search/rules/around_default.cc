@@ -165,7 +165,8 @@ std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& funct
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
   if (blocks.empty() || blocks.size() > kMaxBlocksAroundDefault) return out;
-  auto sketch = std::make_unique<AroundDefault>(blocks, target, schedule::ReducesRows(function));
+  auto sketch = std::make_unique<AroundDefault>(blocks, target,
+                                                schedule::ReducesRows(function, target.machine));
   if (sketch->usable()) out.push_back(std::move(sketch));
   return out;
 }

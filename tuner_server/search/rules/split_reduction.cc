@@ -16,8 +16,6 @@
 namespace tilewright::search {
 namespace {
 
-// Less than this is reduced before another thread has begun.
-constexpr int64_t kLeastWork = 1 << 15;
 // So many tiles of results per thread are work enough without splitting.
 constexpr int64_t kTilesPerThread = 2;
 
@@ -160,7 +158,7 @@ bool Describe(const BlockInfo& block, const target::Target& target, Reduction* r
     length *= iter.extent;
   }
   const int64_t tiles = r->of_results() ? r->results / r->lanes : r->results;
-  return r->reduce > 0 && length * r->results >= kLeastWork &&
+  return r->reduce > 0 && length * r->results >= target.machine.split_work &&
          tiles < kTilesPerThread * target.threads && r->part_extent % target.threads == 0;
 }
 
