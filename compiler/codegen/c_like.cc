@@ -29,7 +29,7 @@ class CEmitter {
   explicit CEmitter(const CDialect& dialect) : dialect_(dialect), expr_(dialect) {}
 
   absl::Status AddKernel(const ir::Function& f);
-  std::string Text() const;
+  CText Text() const;
 
  private:
   void Line(std::string_view text) {
@@ -81,12 +81,18 @@ std::string HelperText(std::string_view helper) {
   return head + "  return a % b + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0);\n}\n";
 }
 
-std::string CEmitter::Text() const {
-  std::string text(dialect_.prologue);
-  if (expr_.uses_half()) text += "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n";
-  if (expr_.uses_double()) text += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
-  for (const std::string& helper : expr_.helpers()) text += HelperText(helper);
-  return text + out_;
+CText CEmitter::Text() const {
+  CText result{std::string(dialect_.prologue), {}};
+  const auto add = [&result](const OptionalType& type) {
+    result.text += type.prologue;
+    if (!type.feature.empty()) result.features.emplace_back(type.feature);
+  };
+  if (expr_.uses_half()) add(dialect_.half);
+  if (expr_.uses_double()) add(dialect_.float64);
+  std::sort(result.features.begin(), result.features.end());
+  for (const std::string& helper : expr_.helpers()) result.text += HelperText(helper);
+  result.text += out_;
+  return result;
 }
 
 // `float name[n]`, for a buffer of constant size.
@@ -288,8 +294,7 @@ void CEmitter::Emit(const Stmt& s) {
 
 }  // namespace
 
-absl::StatusOr<std::string> EmitC(const std::vector<ir::Function>& kernels,
-                                  const CDialect& dialect) {
+absl::StatusOr<CText> EmitC(const std::vector<ir::Function>& kernels, const CDialect& dialect) {
   CEmitter emitter(dialect);
   for (const ir::Function& f : kernels) TW_TRY(emitter.AddKernel(f));
   return emitter.Text();

@@ -13,6 +13,12 @@
 
 namespace tilewright::codegen {
 
+// An element type that not every device of a language has.
+struct OptionalType {
+  std::string_view prologue = {};  // lines of a text that uses it, behind the first ones
+  std::string_view feature = {};   // that a device of such a text needs; empty: all have it
+};
+
 struct CDialect {
   std::string_view name;                       // of error slugs: codegen.<name>.<reason>
   std::string_view format, suffix;             // of code objects; of files with their text
@@ -26,6 +32,7 @@ struct CDialect {
   std::string_view group_size;                 // attribute of a kernel; %x %y %z
   // Scalar types in the order i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64; empty: not supported.
   std::string_view types[11];
+  OptionalType half = {}, float64 = {};
   // Has vectors of 2, 4, 8 and 16 lanes as OpenCL C does: vloadN, vstoreN, arithmetic, builtin
   // functions, convert_, select, components .s0 to .sf.
   bool vectors;
@@ -34,11 +41,15 @@ struct CDialect {
   std::string_view dot4 = {};
 };
 
+struct CText {
+  std::string text;
+  std::vector<std::string> features;  // of the device that runs it; sorted
+};
+
 // One text with a kernel for each function, named like it. The parameters of a kernel are the size
 // parameters (64-bit integers), then pointers to the buffers, in the function's order. Indices are
 // 32-bit integers in a kernel where that is enough (index_width.h). Private buffers whose indices
 // are constant become variables, one for each vector. Same input, same bytes.
-absl::StatusOr<std::string> EmitC(const std::vector<ir::Function>& kernels,
-                                  const CDialect& dialect);
+absl::StatusOr<CText> EmitC(const std::vector<ir::Function>& kernels, const CDialect& dialect);
 
 }  // namespace tilewright::codegen

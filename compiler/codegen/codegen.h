@@ -52,7 +52,7 @@ struct Artifact {
                        // "opencl-c": text
   std::string bytes;
   std::vector<Program> programs;               // in the order of the functions
-  std::vector<std::string> required_features;  // of the processor that runs it
+  std::vector<std::string> required_features;  // of the processor or device that runs it
   double codegen_seconds = 0, link_seconds = 0;
 };
 

@@ -47,10 +47,13 @@ void Describe(const target::Target& target, const codegen::Artifact& code,
   manifest->producer["tilewright"] = support::Version();
   manifest->producer["toolchain"] = backend.toolchain();
   manifest->target = target.ToString();
-  manifest->cpu_features = code.required_features;
-  std::sort(manifest->cpu_features.begin(), manifest->cpu_features.end());
-  module::CodeObject object{code.format, TW_ABI_VERSION, 0, "", ""};
+  module::CodeObject object;
+  object.format = code.format;
+  object.abi_version = TW_ABI_VERSION;
   if (backend.on_device) object.device = target.kind;
+  std::vector<std::string>& features = backend.on_device ? object.features : manifest->cpu_features;
+  features = code.required_features;
+  std::sort(features.begin(), features.end());
   manifest->code.push_back(std::move(object));
   for (const codegen::Program& program : code.programs) {
     manifest->workspace_bytes = std::max(manifest->workspace_bytes, program.workspace_bytes);

@@ -47,6 +47,15 @@ absl::Status CheckBytes(int64_t bytes, std::string_view where) {
   return absl::OkStatus();
 }
 
+absl::Status CheckFeatures(const std::vector<std::string>& features, const std::string& where) {
+  for (size_t i = 0; i < features.size(); ++i) {
+    if (features[i].empty() || (i > 0 && features[i - 1] >= features[i])) {
+      return Bad("features", At(where, i), "expected sorted, unique names");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckCount(double value, std::string_view where) {
   if (!std::isfinite(value) || value < 0) {
     return Bad("number", where, "expected a finite number >= 0");
@@ -103,11 +112,7 @@ absl::Status Validator::Header() {
                    std::to_string(m_.format_version));
   }
   if (m_.name.size() > kMaxText) return Bad("text", "name", "too long");
-  for (size_t i = 0; i < m_.cpu_features.size(); ++i) {
-    if (m_.cpu_features[i].empty() || (i > 0 && m_.cpu_features[i - 1] >= m_.cpu_features[i])) {
-      return Bad("features", At("cpu_features", i), "expected sorted, unique names");
-    }
-  }
+  TW_TRY(CheckFeatures(m_.cpu_features, "cpu_features"));
   TW_TRY(CheckBytes(m_.arena_bytes, "arena_bytes"));
   TW_TRY(CheckBytes(m_.workspace_bytes, "workspace_bytes"));
   TW_TRY(CheckBytes(m_.constants_bytes, "constants_bytes"));
@@ -237,6 +242,10 @@ absl::Status Validator::Code() {
     if (code.format.empty() || code.format.size() > 64) return Bad("code", where, "bad format");
     if (!code.device.empty() && !IsIdentifier(code.device)) {
       return Bad("code", where, "expected the kind of a device");
+    }
+    TW_TRY(CheckFeatures(code.features, where + ".features"));
+    if (!code.features.empty() && code.device.empty()) {
+      return Bad("code", where, "expected features of a device's code only");
     }
     if (code.abi_version < 1) return Bad("code", where, "expected abi_version >= 1");
     TW_TRY(CheckBytes(code.size, where + ".size"));

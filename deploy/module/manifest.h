@@ -106,6 +106,9 @@ struct CodeObject {
   std::string digest;  // SHA-256, 64 lower-case hex digits
   // Kind of the device whose plug-in runs its launches ("opencl"); "": the processor itself.
   std::string device = {};
+  // What the device must have, as its plug-in calls it ("cl_khr_fp16"); sorted, unique. What the
+  // processor must have is in Manifest::cpu_features.
+  std::vector<std::string> features = {};
   bool operator==(const CodeObject&) const = default;
 };
 

@@ -124,6 +124,7 @@ Json ToJson(const Manifest& m) {
                                           {"size", c.size},
                                           {"digest", c.digest}};
                                  if (!c.device.empty()) out["device"] = c.device;
+                                 if (!c.features.empty()) out["features"] = c.features;
                                  return out;
                                })},
            {"provenance", m.provenance}};
@@ -231,6 +232,9 @@ class Fields {
     *out = value->get<bool>();
   }
 
+  void OptionalTexts(const char* key, std::vector<std::string>* out) {
+    if (status_.ok() && json_.contains(key)) Get(key, out);
+  }
   void OptionalText(const char* key, std::string* out) {
     const Json* value = Optional(key);
     if (value == nullptr) return;
@@ -348,6 +352,7 @@ absl::Status ReadCode(const Json& json, const std::string& where, CodeObject* c)
   fields.Get("size", &c->size);
   fields.Get("digest", &c->digest);
   fields.OptionalText("device", &c->device);
+  fields.OptionalTexts("features", &c->features);
   return fields.Done();
 }
 

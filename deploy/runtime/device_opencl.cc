@@ -132,6 +132,20 @@ std::string CompilerOf(cl::Handle device) {
   return name;
 }
 
+// Extensions that code may need, with commas.
+std::string FeaturesOf(cl::Handle device) {
+  size_t bytes = 0;
+  Api().clGetDeviceInfo(device, cl::kDeviceExtensions, 0, nullptr, &bytes);
+  std::string all(bytes, '\0'), features;
+  Api().clGetDeviceInfo(device, cl::kDeviceExtensions, all.size(), all.data(), nullptr);
+  for (char& c : all) c = c == '\0' ? ' ' : c;
+  for (const char* name : {"cl_khr_fp16", "cl_khr_fp64"}) {
+    if ((" " + all + " ").find(" " + std::string(name) + " ") == std::string::npos) continue;
+    features += (features.empty() ? "" : ",") + std::string(name);
+  }
+  return features;
+}
+
 template <typename T>
 int64_t NumberOf(cl::Handle device, cl::Uint what) {
   T value = {};
@@ -149,8 +163,9 @@ void Inspect(TwDevice* d) {
   d->fingerprint =
       "compute_units=" + std::to_string(NumberOf<cl::Uint>(d->device, cl::kDeviceMaxComputeUnits)) +
       "\ndriver=" + TextOf(d->device, cl::kDriverVersion) +
-      "\ndriver_compiler=" + CompilerOf(d->device) + "\nkind=opencl\nname=" + d->name +
-      "\nversion=" + TextOf(d->device, cl::kDeviceVersion) + "\n";
+      "\ndriver_compiler=" + CompilerOf(d->device) + "\nfeatures=" + FeaturesOf(d->device) +
+      "\nkind=opencl\nname=" + d->name + "\nversion=" + TextOf(d->device, cl::kDeviceVersion) +
+      "\n";
   TwDeviceInfo& info = d->info;
   info.name = d->name.c_str();
   info.fingerprint = d->fingerprint.c_str();

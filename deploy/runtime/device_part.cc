@@ -1,6 +1,7 @@
 #include "deploy/runtime/device_part.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,21 @@ using support::StrCat;
 bool Accepts(const TwDeviceInfo& info, const std::string& format) {
   const auto formats = support::Split(info.code_formats, ',');
   return std::find(formats.begin(), formats.end(), format) != formats.end();
+}
+
+// What the device's fingerprint does not list under "features".
+std::vector<std::string> Missing(const TwDeviceInfo& info,
+                                 const std::vector<std::string>& required) {
+  constexpr std::string_view kKey = "features=";
+  std::vector<std::string> has, missing;
+  for (const std::string& line : support::Split(info.fingerprint, '\n')) {
+    if (line.starts_with(kKey)) has = support::Split(line.substr(kKey.size()), ',');
+  }
+  std::copy_if(required.begin(), required.end(), std::back_inserter(missing),
+               [&](const std::string& name) {
+                 return std::find(has.begin(), has.end(), name) == has.end();
+               });
+  return missing;
 }
 
 }  // namespace
@@ -77,6 +93,13 @@ absl::Status DevicePart::LoadCode() {
       return support::FailedPrecondition(
           "runtime.load.format", StrCat("expected code as ", info_.code_formats, " for ",
                                         info_.name, ", found ", support::Quote(object.format)));
+    }
+    const std::vector<std::string> missing = Missing(info_, object.features);
+    if (!missing.empty()) {
+      return support::FailedPrecondition(
+          "runtime.load.device_features",
+          StrCat("the module's code needs ", support::Join(missing, ", "), ", which ", info_.name,
+                 " lacks"));
     }
     const std::string_view image = file_.code(i);
     TW_TRY(Check(plugin_.load(device_, object.format.c_str(), image.data(), image.size(), &code)));

@@ -54,7 +54,8 @@ typedef struct {
   size_t struct_bytes;
   const char* name;          /* as its maker calls it */
   const char* fingerprint;   /* `key=value` lines, sorted by key: what a measurement depends on.
-                                Key "driver_compiler": load compiles, by the compiler NAME-VERSION */
+                                Key "driver_compiler": load compiles, by the compiler NAME-VERSION.
+                                Key "features": what code may ask for, with commas */
   const char* code_formats;  /* that load accepts, with commas: "elf-x86_64", "opencl-c" */
   int64_t memory_bytes;      /* 0 where unknown */
   int64_t shared_bytes;      /* of one group; 0 where there is no such memory */

@@ -43,6 +43,10 @@ std::string IndexText(size_t index, size_t count) {
   return "expected less than " + std::to_string(count) + ", found " + std::to_string(index);
 }
 
+bool InArena(const Tensor& tensor) {
+  return tensor.kind == TensorKind::kIntermediate || tensor.kind == TensorKind::kPrepared;
+}
+
 // A handle of a plug-in's device; closes it.
 class OpenDevice {
  public:
@@ -86,6 +90,7 @@ struct Session::Impl {
 
   absl::Status AllocateBuffers(bool guard);
   absl::StatusOr<std::vector<Buffer>> AllocateEnds(const std::vector<int64_t>& ids, bool guard);
+  bool UsesHostArena() const;
   void PlaceTensors();
   std::vector<BoundLaunch> Bind(const std::vector<Launch>& list) const;
   void BindLaunches();
@@ -116,7 +121,8 @@ struct Session::Impl {
   std::vector<Buffer> inputs;
   std::vector<Buffer> outputs;
   std::vector<std::vector<int64_t>> output_shapes;  // what views of the outputs point to
-  std::vector<void*> addresses;     // by tensor id; nullptr for ends of other functions
+  // By tensor id; nullptr for ends of other functions, and for an arena that only a device uses.
+  std::vector<void*> addresses;
   std::set<int64_t> prepare_reads;  // tensors that prepare launches touch
   std::vector<BoundLaunch> prepare;
   std::vector<BoundLaunch> launches;
@@ -142,10 +148,24 @@ absl::StatusOr<std::vector<Buffer>> Session::Impl::AllocateEnds(const std::vecto
   return buffers;
 }
 
+// Whether a launch on the processor touches the arena or its workspace: a device has its own.
+bool Session::Impl::UsesHostArena() const {
+  const auto uses = [this](const Launch& launch) {
+    if (part != nullptr && part->Runs(launch)) return false;
+    return launch.workspace_bytes > 0 ||
+           std::any_of(launch.args.begin(), launch.args.end(),
+                       [this](int64_t id) { return InArena(TensorOf(id)); });
+  };
+  return std::any_of(function->prepare.begin(), function->prepare.end(), uses) ||
+         std::any_of(function->launches.begin(), function->launches.end(), uses);
+}
+
 absl::Status Session::Impl::AllocateBuffers(bool guard) {
   const Manifest& manifest = module->manifest();
-  TW_ASSIGN(arena, Buffer::Allocate(static_cast<size_t>(manifest.arena_bytes)));
-  TW_ASSIGN(workspace, Buffer::Allocate(static_cast<size_t>(manifest.workspace_bytes)));
+  if (UsesHostArena()) {
+    TW_ASSIGN(arena, Buffer::Allocate(static_cast<size_t>(manifest.arena_bytes)));
+    TW_ASSIGN(workspace, Buffer::Allocate(static_cast<size_t>(manifest.workspace_bytes)));
+  }
   TW_ASSIGN(inputs, AllocateEnds(function->inputs, guard));
   TW_ASSIGN(outputs, AllocateEnds(function->outputs, guard));
   for (const int64_t id : function->outputs) {
@@ -167,9 +187,9 @@ void Session::Impl::PlaceTensors() {
   // constant.
   char* constants = const_cast<char*>(module->file().constants().data());
   for (const Tensor& tensor : manifest.tensors) {
-    const bool in_arena =
-        tensor.kind == TensorKind::kIntermediate || tensor.kind == TensorKind::kPrepared;
-    if (in_arena) place(tensor.id, static_cast<char*>(arena.data()) + tensor.offset);
+    if (InArena(tensor) && arena.data() != nullptr) {
+      place(tensor.id, static_cast<char*>(arena.data()) + tensor.offset);
+    }
     if (tensor.kind == TensorKind::kConstant) place(tensor.id, constants + tensor.offset);
   }
 }
@@ -340,9 +360,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const L
   }
   const int threads = std::clamp(options.num_threads, 1, UsableCores());
   auto impl = std::make_unique<Impl>(std::move(module), function, threads, options.pin_threads);
+  TW_TRY(impl->OpenDevicePart());
   TW_TRY(impl->AllocateBuffers(options.guard_pages));
   impl->PlaceTensors();
-  TW_TRY(impl->OpenDevicePart());
   impl->BindLaunches();
   impl->PlanSteps();
   impl->FindFar();
@@ -478,11 +498,13 @@ void Session::EvictFar() {
 void Session::Poison(uint8_t byte) {
   for (const Buffer& buffer : impl_->outputs) std::memset(buffer.data(), byte, buffer.bytes());
   for (const Tensor& tensor : module().manifest().tensors) {
-    if (tensor.kind != TensorKind::kIntermediate) continue;
-    std::memset(impl_->addresses[static_cast<size_t>(tensor.id)], byte,
-                static_cast<size_t>(tensor.bytes));
+    void* const address = impl_->addresses[static_cast<size_t>(tensor.id)];
+    if (tensor.kind != TensorKind::kIntermediate || address == nullptr) continue;
+    std::memset(address, byte, static_cast<size_t>(tensor.bytes));
   }
-  std::memset(impl_->workspace.data(), byte, impl_->workspace.bytes());
+  if (impl_->workspace.bytes() > 0) {
+    std::memset(impl_->workspace.data(), byte, impl_->workspace.bytes());
+  }
   if (impl_->part != nullptr) impl_->poisoned = impl_->PoisonDevice(byte);
 }
 

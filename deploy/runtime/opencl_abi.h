@@ -21,8 +21,9 @@ constexpr Bitfield kAllDevices = 0xFFFFFFFF, kProfiling = 1 << 1, kReadWrite = 1
 constexpr Uint kDeviceMaxWorkGroupSize = 0x1004, kDeviceAddressAlign = 0x1019,
                kDeviceGlobalMemSize = 0x101F, kDeviceLocalMemSize = 0x1023,
                kDeviceTimerResolution = 0x1025, kDeviceName = 0x102B, kDriverVersion = 0x102D,
-               kDeviceVersion = 0x102F, kDevicePlatform = 0x1031, kPlatformName = 0x0902,
-               kBuildLog = 0x1183, kProfilingEnd = 0x1283, kKernelNumArgs = 0x1191;
+               kDeviceVersion = 0x102F, kDeviceExtensions = 0x1030, kDevicePlatform = 0x1031,
+               kPlatformName = 0x0902, kBuildLog = 0x1183, kProfilingEnd = 0x1283,
+               kKernelNumArgs = 0x1191;
 constexpr Uint kDeviceMaxComputeUnits = 0x1002, kDeviceMaxAllocSize = 0x1010;
 
 // X(function, result, arguments)

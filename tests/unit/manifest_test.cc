@@ -100,6 +100,12 @@ TEST(ManifestTest, EveryBrokenRuleHasItsError) {
       {"version", [](Manifest* m) { m->format_version = 0; }},
       {"features", [](Manifest* m) { m->cpu_features = {"fma", "avx2"}; }},
       {"features", [](Manifest* m) { m->cpu_features = {"fma", "fma"}; }},
+      {"features",
+       [](Manifest* m) {
+         m->code[0].device = "opencl";
+         m->code[0].features = {"fp64", "fp16"};
+       }},
+      {"code", [](Manifest* m) { m->code[0].features = {"fp16"}; }},
       {"size", [](Manifest* m) { m->arena_bytes = -1; }},
       {"size", [](Manifest* m) { m->workspace_bytes = INT64_MAX; }},
       {"digest", [](Manifest* m) { m->constants_digest = "abc"; }},

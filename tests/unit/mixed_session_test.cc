@@ -1,13 +1,18 @@
 // Sessions whose launches run in part on a device: every assignment of three launches to the
 // processor and to a device gives the same result, and only the copies that it needs are made. The
 // device is the processor behind the plug-in's interface, with memory of its own.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/code_loader.h"
+#include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/transfer_plan.h"
 #include "deploy/support/status.h"
@@ -93,6 +98,48 @@ TEST(MixedSessionTest, OnlyNeededCopiesArePlanned) {
   EXPECT_THAT(mixed.run,
               ElementsAre(ExecutionStep{Kind::kUpload, 0}, ExecutionStep{Kind::kDeviceLaunch, 0},
                           ExecutionStep{Kind::kDownload, 3}, ExecutionStep{Kind::kHostLaunch, 1}));
+}
+
+int64_t AddressSpaceBytes() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * getpagesize();
+}
+
+// What passes between launches of a device needs no memory of the processor's.
+TEST(MixedSessionTest, TheArenaIsWhereItsLaunchesAre) {
+  constexpr int64_t kArenaBytes = 128 << 20;
+  const auto arenas = [](bool pack, bool matmul, bool add) {
+    module::ModuleParts parts = Assigned(pack, matmul, add);
+    parts.manifest.arena_bytes = kArenaBytes;
+    auto module = Loaded(parts);
+    EXPECT_TRUE(module.ok()) << module.status();
+    const int64_t before = AddressSpaceBytes();
+    auto session = Session::Create(*module, {.num_threads = 1});
+    EXPECT_TRUE(session.ok()) << session.status();
+    return (AddressSpaceBytes() - before) / (kArenaBytes / 4 * 3);
+  };
+  EXPECT_EQ(arenas(true, true, true), 1) << "the device's";
+  EXPECT_EQ(arenas(false, false, false), 1) << "the processor's";
+  EXPECT_EQ(arenas(true, true, false), 2);
+  EXPECT_EQ(arenas(false, true, true), 2) << "what is packed once, too";
+}
+
+TEST(MixedSessionTest, ADeviceMustHaveWhatCodeNeeds) {
+  module::ModuleParts parts = Assigned(true, true, true);
+  const std::string has = DetectCpu().features.front();
+  parts.manifest.code[1].features = {has};
+  auto module = Loaded(parts);
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_EQ(Session::Create(*module).status(), absl::OkStatus());
+  parts.manifest.code[1].features = {"antigravity", has};
+  std::sort(parts.manifest.code[1].features.begin(), parts.manifest.code[1].features.end());
+  module = Loaded(parts);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const absl::Status status = Session::Create(*module).status();
+  EXPECT_EQ(support::Slug(status), "runtime.load.device_features");
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("needs antigravity, which"));
+  EXPECT_THAT(std::string(status.message()), testing::Not(testing::HasSubstr(has + ",")));
 }
 
 TEST(MixedSessionTest, WhatCannotRunHereIsRefused) {

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "compiler/driver/compile.h"
 #include "compiler/ir/ir_text.h"
@@ -11,6 +12,7 @@
 #include "compiler/transform/passes.h"
 #include "deploy/module/module_file.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 #include "gtest/gtest.h"
 
 namespace tilewright::opencl {
@@ -153,6 +155,25 @@ TEST(OpenClCodegen, SumsOfVectorsAreVariablesAndContracted) {
   EXPECT_NE(text.find("float8 C_local_1;"), std::string::npos) << text;
   EXPECT_NE(text.find("C_local = fma(((float8)(A["), std::string::npos) << text;
   EXPECT_NE(text.find("vstore8(C_local, 0, C + "), std::string::npos) << text;
+}
+
+TEST(OpenClCodegen, AModuleSaysWhichTypesTheDeviceMustHave) {
+  const target::Target target = *target::ParseTarget("opencl");
+  const auto features = [&](const std::string& type) {
+    const std::string text = support::StrCat("graph {\n  input %0: ", type, "[64]\n  %1: ", type,
+                                             "[64] = relu(%0)\n  output %1\n}\n");
+    const auto steps = driver::DefaultSteps(text, target);
+    EXPECT_TRUE(steps.ok()) << steps.status();
+    const auto built = driver::BuildCandidate(text, *steps, target, nullptr);
+    EXPECT_TRUE(built.ok()) << built.status();
+    const auto file = module::ModuleFile::FromBytes(built->module_bytes);
+    EXPECT_TRUE(file.ok()) << file.status();
+    EXPECT_TRUE(file->manifest().cpu_features.empty());
+    return file->manifest().code[0].features;
+  };
+  EXPECT_EQ(features("f32"), std::vector<std::string>());
+  EXPECT_EQ(features("f16"), std::vector<std::string>{"cl_khr_fp16"});
+  EXPECT_EQ(features("f64"), std::vector<std::string>{"cl_khr_fp64"});
 }
 
 // Maximum and sum need launches of their own.

@@ -143,6 +143,8 @@ constexpr AdviceRow kAdvice[] = {
     {"runtime.load.cpu_features",
      "compile the module for this machine (--target native), or run it on the machine that it is "
      "for (--bridge)"},
+    {"runtime.load.device_features",
+     "run it on a device that has this, or compile a model of other element types"},
     {"runtime.tensor_pb", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"runtime.npy", "give an ONNX TensorProto (.pb) or NumPy (.npy) file"},
     {"rpc.tls.wanted",
@@ -216,7 +218,7 @@ constexpr AdviceRow kAdvice[] = {
      "tilewright-tuner --keep-search-jobs keeps the others of more jobs"},
     {"cli.log.source", "give --log FILE or --server HOST:PORT"},
     {"codegen.target.unsupported",
-     "compile for an x86_64 CPU of 'tilewright targets'; this version makes no code for others"},
+     "compile for one of 'tilewright targets'; this version makes no code for others"},
     {"builder.", "run it again; if it stays, report the model and this text"},
     {"file.sibling",
      "install the program in the same folder: the package tilewright has the compiler "

@@ -3,6 +3,7 @@
 
 #include "compiler/codegen/c_artifact.h"
 #include "compiler/targets/backend.h"
+#include "deploy/support/status.h"
 
 namespace tilewright::opencl {
 namespace {
@@ -23,13 +24,18 @@ constexpr codegen::CDialect kOpenCl = {
     .group_size = "__attribute__((reqd_work_group_size(%x, %y, %z)))\n",
     .types = {"char", "short", "int", "long", "uchar", "ushort", "uint", "ulong", "half", "float",
               "double"},
+    .half = {.prologue = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n",
+             .feature = "cl_khr_fp16"},
+    .float64 = {.prologue = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n",
+                .feature = "cl_khr_fp64"},
     .vectors = true,
 };
 
 }  // namespace
 
 absl::StatusOr<std::string> EmitOpenCl(const std::vector<ir::Function>& kernels) {
-  return codegen::EmitC(kernels, kOpenCl);
+  TW_ASSIGN(codegen::CText code, codegen::EmitC(kernels, kOpenCl));
+  return std::move(code.text);
 }
 
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
