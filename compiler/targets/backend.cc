@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "compiler/targets/kind_table.h"
 #include "deploy/module/manifest.h"
 #include "deploy/support/status.h"
 
@@ -14,14 +15,14 @@ absl::StatusOr<codegen::Artifact> GenerateLlvm(const codegen::Request& request) 
   return codegen::Generate(request.functions, request.target, request.options);
 }
 
-constexpr Backend kProcessors = {.pipeline = transform::CpuPipeline,
-                                 .generate = GenerateLlvm,
-                                 .toolchain = codegen::ToolchainName,
-                                 .alignment = module::kTensorAlignment,
-                                 .on_device = false};
+constexpr Backend kLlvm = {.pipeline = transform::CpuPipeline,
+                           .generate = GenerateLlvm,
+                           .toolchain = codegen::ToolchainName,
+                           .alignment = module::kTensorAlignment,
+                           .on_device = false};
 
 constexpr std::pair<std::string_view, const Backend*> kBackends[] = {
-    {"cpu", &kProcessors},
+    {target::kProcessors, &kLlvm},
 #define TW_DEVICE(name) {#name, &name::kBackend},
 #include "compiler/targets/targets.def"
 };

@@ -11,7 +11,7 @@ std::vector<Kind> MakeKinds() {
 #include "compiler/targets/targets.def"
   };
   std::vector<Kind> kinds = {
-      {.name = "cpu", .families = kCpus},
+      {.name = kProcessors, .families = kCpus},
 #define TW_DEVICE(folder) {.name = #folder, .families = std::span(&folder::kFamily, 1)},
 #define TW_RESERVED(folder) {.name = #folder},
 #include "compiler/targets/targets.def"

@@ -2,7 +2,16 @@
 // and the folders' own machines_*.cc. Constant data; thread-safe.
 #pragma once
 
+#include <string_view>
+
 #include "compiler/target/machine.h"
+
+namespace tilewright::target {
+
+// The kind whose families are processors: the rows TW_CPU.
+inline constexpr std::string_view kProcessors = "cpu";
+
+}  // namespace tilewright::target
 
 #define TW_CPU(name)                   \
   namespace tilewright::name {         \

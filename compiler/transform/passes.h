@@ -80,9 +80,6 @@ struct PassRow {
 };
 // The passes of a CPU target in order; kScheduled in, kFlat out.
 std::span<const PassRow> CpuPipeline();
-// The same for the accelerator of vta/: kScheduled in; kLoops out, of tensor intrinsics where the
-// schedule made it so (targets/vta/vta_codegen.h).
-std::span<const PassRow> VtaPipeline();
 // The same for GPUs; codegen/host_device.h cuts the result into launches.
 std::span<const PassRow> GpuPipeline();
 const PassRow* FindPass(std::string_view name);

@@ -41,14 +41,9 @@ constexpr PassRow kGpu[] = {
 };
 constexpr PassRow kToLoops[] = {kLowerBlocks, kCompactBuffers, kSimplify};
 
-// The accelerator's instructions are loops of tensor intrinsics: nothing below that level is
-// lowered.
-constexpr PassRow kVta[] = {kLowerBlocks, kCompactBuffers, kInjectVirtualThreads, kSimplify};
-
 }  // namespace
 
 std::span<const PassRow> CpuPipeline() { return kCpu; }
-std::span<const PassRow> VtaPipeline() { return kVta; }
 std::span<const PassRow> GpuPipeline() { return kGpu; }
 
 const PassRow* FindPass(std::string_view name) {

@@ -309,7 +309,15 @@ T Max(
         self.assertEqual(self.run_check("check_target_names.py")[0], 0)
         self.put("compiler/op/op.h", '#pragma once\nconst char* kName = "cortex-a76";\n')
         self.expect_finding("check_target_names.py", "compiler/op/op.h:2: cortex:")
+        for name, word in (("VtaPipeline", "Vta"), ("kVta", "Vta"), ("BlockAvx512", "Avx512"), ("kOpenClWord", "Open_Cl"),
+                           ("VTAScope", "VTA"), ("cl_khr_fp16", "cl_khr_fp16")):
+            self.put("compiler/op/op.h", "#pragma once\nint %s();\n" % name)
+            self.expect_finding("check_target_names.py", "compiler/op/op.h:2: %s:" % word)
+        self.put("compiler/op/op.h", "#pragma once\nint Metallic(), ArmFailpoint(), kSweep, octavx;\n")
+        self.assertEqual(self.run_check("check_target_names.py")[0], 0)
+        self.put("deploy/runtime/cpu_info.cc", "int avx2, sse4;\n")
         self.put("compiler/op/op.h", "#pragma once\n")
+        self.assertEqual(self.run_check("check_target_names.py")[0], 0)
         self.put("deploy/support/hash.cc", "int x86_64, znver4, avx2, neon, sve;\nint sdot;\n")
         self.expect_finding("check_target_names.py", "deploy/support/hash.cc:2: sdot:", "may have 5")
         self.put("deploy/support/hash.cc", "int sse4;\n")

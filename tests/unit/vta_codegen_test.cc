@@ -39,7 +39,7 @@ ir::Function Parsed(const std::string& text) {
 }
 
 // What the driver and the compiler will know of the accelerator, once it has a driver.
-constexpr targets::Backend kVta = {.pipeline = transform::VtaPipeline,
+constexpr targets::Backend kVta = {.pipeline = vta::Pipeline,
                                    .generate = Generate,
                                    .toolchain = [] { return std::string("vta"); },
                                    .alignment = 256,

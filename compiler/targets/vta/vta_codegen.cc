@@ -20,6 +20,13 @@ using vta::Memory;
 
 constexpr int64_t kMaxInstructions = 1 << 16;
 
+constexpr transform::PassRow kPasses[] = {
+    {"lower_blocks", transform::LowerBlocks},
+    {"compact_buffers", transform::CompactBuffers},
+    {"inject_virtual_threads", transform::InjectVirtualThreads},
+    {"simplify", transform::SimplifyFunction},
+};
+
 }  // namespace
 
 absl::StatusOr<int64_t> VtaEmitter::Value(const Expr& e) {
@@ -237,6 +244,8 @@ absl::StatusOr<Program> VtaEmitter::Run() {
   for (const VtaEvent& e : events_) program_.stream.push_back(e.instruction);
   return std::move(program_);
 }
+
+std::span<const transform::PassRow> Pipeline() { return kPasses; }
 
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
   if (request.functions.empty())

@@ -5,16 +5,23 @@
 // functions; thread-safe.
 #pragma once
 
+#include <span>
+
 #include "absl/status/statusor.h"
 #include "compiler/codegen/codegen.h"
+#include "compiler/transform/passes.h"
 #include "vta/isa/code_object.h"
 
 namespace tilewright::vta {
 
 // A code object of vta/isa/code_object.h with a program for each function, which is one call
-// without groups. The functions are those of transform::VtaPipeline, with constant sizes.
+// without groups. The functions are those of Pipeline(), with constant sizes.
 //   codegen.function.none | codegen.vta.stage | form (a statement that is no intrinsic) | extent |
 //   alignment | memory (a scope is full) | immediate | dram_hazard (a load of what a store wrote)
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request);
+
+// The passes before it: kScheduled in; kLoops out, of tensor intrinsics where the schedule made it
+// so. Instructions are loops of those: nothing below that level is lowered.
+std::span<const transform::PassRow> Pipeline();
 
 }  // namespace tilewright::vta
