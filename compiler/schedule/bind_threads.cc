@@ -4,6 +4,7 @@
 #include "compiler/ir/text_words.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
+#include "compiler/target/machine.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -14,7 +15,6 @@ using ir::ForKind;
 using ir::Stmt;
 using support::StrCat;
 
-constexpr int64_t kMaxThreads = 1024;       // of one axis: what every GPU that we know allows
 constexpr int64_t kMaxVirtualThreads = 16;  // each copies the buffers and the code below it
 
 bool AnyKind(const std::vector<Stmt>& loops, bool (*test)(ForKind)) {
@@ -57,7 +57,7 @@ absl::Status ApplyBind(Schedule& s, const Step& step) {
   const Stmt& loop = path.back();
   TW_TRY(CheckSerial(step, loop));
   ForKind axis = *ir::ParseForKind(step.word);
-  TW_TRY(CheckRange(step, loop, ir::IsThreadAxis(axis), kMaxThreads));
+  TW_TRY(CheckRange(step, loop, ir::IsThreadAxis(axis), target::kMostGroupThreads));
   std::string why = WhyNotThere(axis, LoopsOf(path, path.size() - 1), LoopsBelow(loop));
   if (!why.empty()) return Refuse(step, "nested", StrCat("expected ", why), path[0]);
   why = WhyNotConcurrent(s.function(), path, /*vector=*/false);

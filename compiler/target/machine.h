@@ -28,15 +28,41 @@ struct CacheLevel {
   double ReachableBytes(int threads) const;
 };
 
-// Of a device of groups and threads.
+// No machine's group has more threads. Schedule primitives, which know no machine, refuse more
+// along one axis.
+inline constexpr int64_t kMostGroupThreads = 1024;
+
+// Of a device of groups and threads. A unit runs whole groups: a multiprocessor, or the core of a
+// processor. Registers have 32 bits. occupancy.h says what the limits leave of a unit.
 struct LaunchLimits {
   int64_t group_threads = 0;  // most threads of one group; 0: the machine has no groups
   int64_t shared_bytes = 0;   // most shared memory of one group
-  int64_t usual_threads = 0;  // of a group where nobody chose: enough to hide a load's latency
-  int64_t thread_sums = 0;    // 32-bit sums that one thread keeps in registers
-  int64_t shared_banks = 32;  // words of 32 bits that shared memory gives a warp at a time
-  int warp = 1;               // threads that go in step; 1: the kind's language knows none
+  int64_t registers = 0;      // of one thread, for its sums: more of them spill
+  // Threads of a group where nobody chose, and most of them along one axis of a tile: enough to
+  // hide a load's latency.
+  int64_t usual_threads = 0;
+  int64_t warp = 1;  // threads that go in step, whose accesses are served together
+  // What the groups that a unit runs at a time share. A unit that runs threads one after the other
+  // is full with one thread. 0 bytes or registers: groups share none.
+  int64_t unit_threads = 1, unit_shared_bytes = 0, unit_registers = 0;
+  int64_t units = 1;
+  // As many threads keep the largest device of the row busy: with as many results, a thread for
+  // each is enough.
+  int64_t busy_threads = 0;
+  int64_t thread_bytes = 4;        // that one operation of a thread computes
+  int64_t load_bytes = 16;         // that one access of a thread moves at most
+  int64_t transaction_bytes = 64;  // that memory gives at a time
+  int64_t shared_banks = 32;       // words of 32 bits that shared memory gives at a time
+  double launch_ns = 0;            // to start a launch
+  double group_ns = 0;             // to start a group on a unit
+  double barrier_cycles = 0;       // of one thread or warp
+  double load_latency = 0;         // cycles; 0: hidden where threads run one after the other
 };
+
+// Which rules make the space of a machine's programs (tuner_server/search/rules).
+enum class RuleSet : uint8_t { kLoops, kGroups };
+// Which columns describe a machine's programs to cost models (cost_model/features.h).
+enum class FeatureSet : uint8_t { kLoops, kGroups };
 
 // How the default schedule weighs a register tile. The unit is one multiply-add, on a machine that
 // begins as many loads as multiply-adds in a cycle.
@@ -120,6 +146,8 @@ struct Machine {
   double parallel_region_ns = 700;  // to start and join the threads of a parallel loop
 
   LaunchLimits launch = {};
+  RuleSet rule_set = RuleSet::kLoops;
+  FeatureSet feature_set = FeatureSet::kLoops;
 
   bool has_groups() const { return launch.group_threads > 0; }
   // Elements of a row that stays in the first cache next to a second operand. They are counted as

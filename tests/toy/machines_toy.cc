@@ -6,8 +6,9 @@ namespace {
 
 constexpr target::Machine kToyMachines[] = {
     {.features = "dots",
-     .launch =
-         {.group_threads = 1, .shared_bytes = 16 << 10, .usual_threads = 1, .thread_sums = 16}},
+     .launch = {.group_threads = 1, .shared_bytes = 16 << 10, .registers = 16, .usual_threads = 1},
+     .rule_set = target::RuleSet::kGroups,
+     .feature_set = target::FeatureSet::kGroups},
 };
 
 }  // namespace

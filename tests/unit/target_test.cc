@@ -35,6 +35,15 @@ TEST(Target, EveryMachineParsesPrintsAndHasLimits) {
         EXPECT_GT(m.l3.bytes_per_cycle, m.memory_bytes_per_cycle) << text;
         EXPECT_GE(m.sums_in_flight, m.fma_latency * m.fma_per_cycle) << text;
         EXPECT_FALSE(m.FeatureList().empty()) << text;
+        EXPECT_LE(m.launch.group_threads, kMostGroupThreads) << text;
+        // What serves the groups serves no loops.
+        EXPECT_EQ(m.rule_set == RuleSet::kGroups, m.has_groups()) << text;
+        EXPECT_EQ(m.feature_set == FeatureSet::kGroups, m.has_groups()) << text;
+        if (m.has_groups()) {
+          EXPECT_LE(m.launch.usual_threads, m.launch.group_threads) << text;
+          EXPECT_LE(m.launch.thread_bytes, 4 * m.launch.registers) << text;
+          EXPECT_GE(m.launch.unit_threads, m.launch.warp) << text;
+        }
         ++machines;
       }
     }

@@ -6,6 +6,7 @@
 
 #include "compiler/schedule/default_schedule.h"
 #include "tuner_server/search/rules/block_info.h"
+#include "tuner_server/search/rules/bound_nest.h"
 #include "tuner_server/search/rules/rules.h"
 
 namespace tilewright::search {
@@ -36,11 +37,8 @@ class BoundDefault final : public Sketch {
   bool starts_at_default() const override { return true; }
 
   bool Feasible(const Point& point) const override {
-    return std::all_of(blocks_.begin(), blocks_.end(), [&](const Block& block) {
-      return std::max<int64_t>(1, Value(point, block.vectors)) *
-                 std::max<int64_t>(1, Value(point, block.rows)) <=
-             target_.machine.launch.thread_sums;
-    });
+    return std::all_of(blocks_.begin(), blocks_.end(),
+                       [&](const Block& block) { return Fits(point, block); });
   }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
@@ -60,6 +58,17 @@ class BoundDefault final : public Sketch {
     std::string name;
     size_t threads, vectors, rows;  // knobs
   };
+
+  bool Fits(const Point& point, const Block& block) const {
+    const target::LaunchLimits& limits = target_.machine.launch;
+    const int64_t vectors = std::max<int64_t>(1, Value(point, block.vectors));
+    const int64_t rows = std::max<int64_t>(1, Value(point, block.rows));
+    const int64_t chosen = Value(point, block.threads);
+    const int64_t threads = chosen > 0 ? chosen : limits.usual_threads;
+    return vectors * rows <= limits.registers &&
+           IsFullEnough(limits, limits.group_threads, threads, 0,
+                        target::TileRegisters(vectors * rows, vectors + rows));
+  }
 
   target::Target target_;
   std::vector<Block> blocks_;

@@ -3,6 +3,13 @@
 #include <algorithm>
 
 namespace tilewright::search {
+namespace {
+
+// With fewer threads in flight a unit waits for loads, whatever the tile.
+constexpr double kLeastOccupancy = 0.1;
+
+}  // namespace
+
 int64_t WholeThreads(const std::vector<int64_t>& extents, int64_t most) {
   int64_t threads = 1;
   for (size_t i = extents.size(); i-- > 0;) {
@@ -12,6 +19,14 @@ int64_t WholeThreads(const std::vector<int64_t>& extents, int64_t most) {
     if (part < extents[i]) break;
   }
   return threads;
+}
+
+bool IsFullEnough(const target::LaunchLimits& limits, int64_t most_threads, int64_t threads,
+                  int64_t shared_bytes, int64_t registers) {
+  const double fullest =
+      target::Occupancy(limits, most_threads, 0, target::TileRegisters(/*sums=*/1, /*operands=*/2));
+  return target::Occupancy(limits, threads, shared_bytes, registers) >=
+         std::min(kLeastOccupancy, fullest);
 }
 
 bool BoundNest::Fits(const BlockInfo& block) {

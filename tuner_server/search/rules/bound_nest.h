@@ -3,6 +3,7 @@
 // reading.
 #pragma once
 
+#include "compiler/target/occupancy.h"
 #include "tuner_server/search/rules/block_info.h"
 #include "tuner_server/search/rules/step_maker.h"
 #include "tuner_server/search/space.h"
@@ -13,6 +14,12 @@ namespace tilewright::search {
 // A group of that many has whole rows, whole planes and so on, or a part of one that divides it.
 // With any other number the schedule cannot prove that each element has one thread.
 int64_t WholeThreads(const std::vector<int64_t>& extents, int64_t most);
+
+// Returns whether groups of `threads` threads keep a unit of the machine busy (target::Occupancy):
+// at least a tenth of what it holds, or as much as the fullest group of up to `most_threads`
+// threads could.
+bool IsFullEnough(const target::LaunchLimits& limits, int64_t most_threads, int64_t threads,
+                  int64_t shared_bytes, int64_t registers);
 
 class BoundNest {
  public:

@@ -3,12 +3,12 @@
 namespace tilewright::search {
 namespace {
 
-constexpr Rule kBoundRules[] = {
+constexpr Rule kGroupRules[] = {
     {"thread_tiles", MakeThreadTiles, /*of_variants=*/false, /*beside=*/true},
     {"tree_reduction", MakeTreeReduction, /*of_variants=*/false, /*beside=*/true},
     {"bound_default", MakeBoundDefault},
 };
-constexpr Rule kRules[] = {
+constexpr Rule kLoopRules[] = {
     {"around_default", MakeAroundDefault, /*of_variants=*/false, /*beside=*/true},
     {"split_reduction", MakeSplitReduction, /*of_variants=*/false, /*beside=*/true},
     {"winograd", MakeWinograd, /*of_variants=*/true},
@@ -20,8 +20,13 @@ constexpr Rule kRules[] = {
 }  // namespace
 
 std::span<const Rule> Rules(const target::Target& target) {
-  if (target.machine.has_groups()) return kBoundRules;
-  return kRules;
+  switch (target.machine.rule_set) {
+    case target::RuleSet::kGroups:
+      return kGroupRules;
+    case target::RuleSet::kLoops:
+      break;
+  }
+  return kLoopRules;
 }
 
 }  // namespace tilewright::search

@@ -32,12 +32,10 @@
 namespace tilewright::search {
 namespace {
 
-constexpr int64_t kMaxThreads = 64;       // of one axis
 constexpr int64_t kMaxThreadRows = 16;    // of a register tile, along one axis
 constexpr int64_t kMaxStatements = 256;   // of the unrolled body
 constexpr int64_t kMaxUnrolledTerms = 8;  // of the innermost reduction loop
 constexpr int64_t kMaxStep = 256;         // terms of a step, along one reduction axis
-constexpr int64_t kFetchLanes = 4;        // GPUs load 128 bits at a time
 constexpr size_t kMaxBlocks = 6;
 constexpr int64_t kBankBytes = 4;
 constexpr int64_t kMaxAlign = 64;  // elements, of storage_align
@@ -106,7 +104,7 @@ class ThreadTiles final : public Sketch {
       if (!lanes) rows *= t.rows[a];
     }
     if (threads > limits_.group_threads) return false;
-    if (rows * t.vectors * t.lanes > limits_.thread_sums) return false;
+    if (rows * t.vectors * t.lanes > limits_.registers) return false;
     if (t.unroll) terms = t.steps.back();
     if (t.unroll && (terms == 1 || terms > kMaxUnrolledTerms)) return false;
     if (rows * t.vectors * terms > kMaxStatements) return false;
@@ -121,7 +119,10 @@ class ThreadTiles final : public Sketch {
     }
     if (t.double_buffer && !(t.staged && reduce_.back() > t.steps.back())) return false;
     if (t.padding > 0 && !t.padded) return false;
-    return t.staged_bytes * (t.double_buffer ? 2 : 1) <= limits_.shared_bytes;
+    const int64_t shared = t.staged_bytes * (t.double_buffer ? 2 : 1), wide = t.vectors * t.lanes;
+    return shared <= limits_.shared_bytes &&
+           IsFullEnough(limits_, WholeThreads(extents_, limits_.group_threads), threads, shared,
+                        target::TileRegisters(rows * wide, rows + wide));
   }
 
   absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
@@ -162,7 +163,7 @@ class ThreadTiles final : public Sketch {
     const int step = TileProducer(t, loops, &make);
     TW_TRY(make.status());
     for (const auto& [block, source] : fetched) {
-      Fetch(t, block, step, *s, &make);
+      Fetch(t, block, *source, step, *s, &make);
       if (t.double_buffer) make.DoubleBuffer(block);
       const Rows rows = RowsOf(TileBox(t, *source));
       if (Pads(t, *source, rows)) make.StorageAlign(block, rows.dim, AlignOf(*source), t.padding);
@@ -197,7 +198,8 @@ class ThreadTiles final : public Sketch {
     vectors_ = AddKnob("vectors", {1, 2, 3, 4, 6, 8});
     for (size_t a = 0; a < extents_.size(); ++a) {
       const std::string& name = p_.iters[spatial_[a]].name;
-      threads_.push_back(AddKnob("threads_" + name, Divisors(extents_[a], 1, kMaxThreads)));
+      threads_.push_back(
+          AddKnob("threads_" + name, Divisors(extents_[a], 1, limits_.usual_threads)));
       rows_.push_back(AddKnob("rows_" + name, Divisors(extents_[a], 1, kMaxThreadRows)));
     }
     for (const size_t i : ReduceIters()) {
@@ -437,14 +439,15 @@ class ThreadTiles final : public Sketch {
   }
 
   // All threads of the group, each some vectors.
-  void Fetch(const Tile& t, int block, int step, const schedule::Schedule& s,
+  void Fetch(const Tile& t, int block, const Source& source, int step, const schedule::Schedule& s,
              StepMaker* make) const {
     const std::vector<int> loops = make->ComputeAt(block, step);
     if (loops.empty()) return;
     std::vector<int64_t> extents;
     for (const int loop : loops) extents.push_back(*ir::AsInt(s.StmtOf(loop)->range.extent));
     int64_t lanes = 1;
-    while (lanes < kFetchLanes && extents.back() % (2 * lanes) == 0) lanes *= 2;
+    const int64_t most = limits_.load_bytes / source.element_bytes;
+    while (2 * lanes <= most && extents.back() % (2 * lanes) == 0) lanes *= 2;
     extents.back() /= lanes;
     const int64_t threads = WholeThreads(extents, t.group());
     const std::vector<int> parts =
@@ -522,8 +525,7 @@ std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& functio
   Point first;
   first.choices.assign(sketch->knobs().size(), 0);
   schedule::Schedule trial(function);
-  if (sketch->Feasible(first) && sketch->Apply(first, &trial).ok())
-    out.push_back(std::move(sketch));
+  if (sketch->Apply(first, &trial).ok()) out.push_back(std::move(sketch));
   return out;
 }
 

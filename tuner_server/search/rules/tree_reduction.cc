@@ -15,7 +15,6 @@
 namespace tilewright::search {
 namespace {
 
-constexpr int64_t kMaxResults = 1 << 14;  // with more, a thread for each keeps every device busy
 constexpr int64_t kMinThreads = 8;
 
 struct RowReduction {
@@ -24,7 +23,7 @@ struct RowReduction {
   size_t threads, fan_in;          // knobs
 };
 
-bool IsReductionToFew(const BlockInfo& block) {
+bool IsReductionToFew(const BlockInfo& block, const target::Target& target) {
   if (!IsTileable(block)) return false;
   int64_t results = 1;
   bool reduces = false;
@@ -33,7 +32,7 @@ bool IsReductionToFew(const BlockInfo& block) {
     reduces = reduces || iter.reduce;
     if (!iter.reduce) results *= iter.extent;
   }
-  return !block.iters[0].reduce && results <= kMaxResults;
+  return !block.iters[0].reduce && results <= target.machine.launch.busy_threads;
 }
 
 class TreeReduction final : public Sketch {
@@ -123,8 +122,8 @@ std::vector<std::unique_ptr<Sketch>> MakeTreeReduction(const ir::Function& funct
                                                        const target::Target& target) {
   const std::vector<BlockInfo> blocks = DescribeBlocks(function);
   std::vector<std::unique_ptr<Sketch>> out;
-  const bool fits = std::all_of(blocks.begin(), blocks.end(), [](const BlockInfo& block) {
-    return block.has_init ? IsReductionToFew(block) : BoundNest::Fits(block);
+  const bool fits = std::all_of(blocks.begin(), blocks.end(), [&](const BlockInfo& block) {
+    return block.has_init ? IsReductionToFew(block, target) : BoundNest::Fits(block);
   });
   if (!fits) return out;
   auto sketch = std::make_unique<TreeReduction>(blocks, target);
