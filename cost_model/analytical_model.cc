@@ -3,59 +3,21 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost_model/group_model.h"
+
 namespace tilewright::cost_model {
 namespace {
 
 // What holds of programs, whatever the machine.
-constexpr double kPortShare = 0.3;      // of the shorter of arithmetic and loads
 constexpr double kLoopCycles = 1;       // control of one iteration of a rolled loop
 constexpr double kGuardedFactor = 2.5;  // a condition in the innermost body
 constexpr double kOneThreadNs = 30;     // a parallel loop of one thread
 constexpr double kCacheShare = 0.6;     // of a level that one working set may use
 
-// Loops that the generated code runs as loops; the others are vectors, copies of the body, or parts
-// of an instruction.
-bool IsRolled(const LoopSummary& loop) {
-  if (loop.dot) return false;
-  return loop.kind == ir::ForKind::kSerial || loop.kind == ir::ForKind::kParallel;
-}
-
-// First index of the loops inside the innermost rolled one: the straight-line body.
-size_t BodyStart(const StatementSummary& s) {
-  size_t start = s.loops.size();
-  while (start > 0 && !IsRolled(s.loops[start - 1])) --start;
-  return start;
-}
-
 double Fill(const StatementSummary& s, size_t depth) {
   double bytes = 0;
   for (const AccessSummary& access : s.accesses) {
     bytes += access.unique[depth] * static_cast<double>(access.element_bytes);
-  }
-  return bytes;
-}
-
-// Bytes that cross into a level of `size`: the outermost nest whose working set fits is loaded once
-// per iteration of the loops around it.
-double Traffic(const StatementSummary& s, double size, double* fill) {
-  size_t depth = 0;
-  while (depth < s.loops.size() && Fill(s, depth) > kCacheShare * size) ++depth;
-  *fill = depth == 0 ? Fill(s, 0) / size : Fill(s, depth - 1) / size;
-  double bytes = 0;
-  for (const AccessSummary& access : s.accesses) {
-    const double all = access.unique[0] * static_cast<double>(access.element_bytes);
-    if (access.buffer->scope == ir::Scope::kLocal && all <= size) continue;  // stays there
-    // Loops outside that do not move the access find its data still there only when nothing else
-    // moved in between: the innermost of them, as long as the nest inside fits.
-    double trips = 1;
-    bool reused = true;
-    for (size_t i = depth; i-- > 0;) {
-      if (access.strides[i] != 0) reused = false;
-      if (!reused || i + 1 < depth) trips *= static_cast<double>(s.loops[i].extent);
-    }
-    const double once = access.unique[depth] * static_cast<double>(access.element_bytes);
-    const double compulsory = access.unique[0] * static_cast<double>(access.element_bytes);
-    bytes += std::max(compulsory, once * trips) * (access.is_write ? 2 : 1);
   }
   return bytes;
 }
@@ -122,12 +84,6 @@ double ComputeCycles(const StatementSummary& s, const target::Target& target, do
   return operations * BodyCycles(s, tile, target.machine) * TailFactor(s, tile, target.machine);
 }
 
-// Which part of the traffic into the last level comes from memory: a program runs again and again,
-// so none of it where its data fit.
-double MissShare(double footprint, double size) {
-  return std::clamp(2 * footprint / size - 1, 0.0, 1.0);
-}
-
 void AddTraffic(const StatementSummary& s, const target::Target& target, double footprint,
                 double speed, TimeEstimate* t) {
   const target::Machine& machine = target.machine;
@@ -142,15 +98,6 @@ void AddTraffic(const StatementSummary& s, const target::Target& target, double 
   t->memory_ns = t->memory_bytes / machine.memory_bytes_per_cycle / machine.clock_ghz / speed;
 }
 
-// Levels overlap with arithmetic, but not perfectly: the largest counts in full, the rest partly.
-double Overlapped(const TimeEstimate& t) {
-  const double parts[] = {t.compute_ns, t.l2_ns, t.l3_ns, t.memory_ns};
-  const double largest = *std::max_element(std::begin(parts), std::end(parts));
-  double rest = 0;
-  for (double part : parts) rest += part;
-  return largest + 0.25 * (rest - largest);
-}
-
 // Makespan of n equal tasks on p threads, relative to an even share.
 double Imbalance(double tasks, double threads) {
   if (threads <= 1) return 1;
@@ -159,6 +106,86 @@ double Imbalance(double tasks, double threads) {
 
 }  // namespace
 
+bool IsRolled(const LoopSummary& loop) {
+  if (loop.dot) return false;
+  return loop.kind != ir::ForKind::kVectorized && loop.kind != ir::ForKind::kUnrolled;
+}
+
+size_t BodyStart(const StatementSummary& s) {
+  size_t start = s.loops.size();
+  while (start > 0 && !IsRolled(s.loops[start - 1])) --start;
+  return start;
+}
+
+// The outermost nest whose working set fits is loaded once per iteration of the loops around it.
+double Traffic(const StatementSummary& s, double size, double* fill) {
+  size_t depth = 0;
+  while (depth < s.loops.size() && Fill(s, depth) > kCacheShare * size) ++depth;
+  *fill = depth == 0 ? Fill(s, 0) / size : Fill(s, depth - 1) / size;
+  double bytes = 0;
+  for (const AccessSummary& access : s.accesses) {
+    const double all = access.unique[0] * static_cast<double>(access.element_bytes);
+    if (access.buffer->scope == ir::Scope::kLocal && all <= size) continue;  // stays there
+    // Loops outside that do not move the access find its data still there only when nothing else
+    // moved in between: the innermost of them, as long as the nest inside fits.
+    double trips = 1;
+    bool reused = true;
+    for (size_t i = depth; i-- > 0;) {
+      if (access.strides[i] != 0) reused = false;
+      if (!reused || i + 1 < depth) trips *= static_cast<double>(s.loops[i].extent);
+    }
+    const double once = access.unique[depth] * static_cast<double>(access.element_bytes);
+    const double compulsory = access.unique[0] * static_cast<double>(access.element_bytes);
+    bytes += std::max(compulsory, once * trips) * (access.is_write ? 2 : 1);
+  }
+  return bytes;
+}
+
+// A program runs again and again: nothing comes from memory where its data fit.
+double MissShare(double footprint, double size) {
+  return std::clamp(2 * footprint / size - 1, 0.0, 1.0);
+}
+
+double Overlapped(const TimeEstimate& t) {
+  const double parts[] = {t.compute_ns, t.l2_ns, t.l3_ns, t.memory_ns};
+  const double largest = *std::max_element(std::begin(parts), std::end(parts));
+  double rest = 0;
+  for (double part : parts) rest += part;
+  return largest + 0.25 * (rest - largest);
+}
+
+BodyLoads LoadsOf(const StatementSummary& s, const AccessSummary& access, const RegisterTile& tile,
+                  const target::Machine& machine) {
+  BodyLoads loads;
+  const size_t body = BodyStart(s);
+  for (size_t i = body; i < s.loops.size(); ++i) {
+    const LoopSummary& loop = s.loops[i];
+    if (access.strides[i] == 0) continue;
+    if (loop.kind == ir::ForKind::kUnrolled) loads.all *= static_cast<double>(loop.extent);
+  }
+  const auto dot = std::find_if(s.loops.begin(), s.loops.end(),
+                                [](const LoopSummary& loop) { return loop.dot; });
+  if (dot != s.loops.end()) {  // an instruction reads what its nest needs, as whole vectors
+    const double elements = access.unique[static_cast<size_t>(dot - s.loops.begin())];
+    loads.vectors = std::ceil(elements * static_cast<double>(access.element_bytes) /
+                              static_cast<double>(machine.vector_bytes));
+    loads.all *= loads.vectors;
+    loads.distinct = std::min(loads.all, access.unique[body] / elements * loads.vectors);
+    return loads;
+  }
+  for (size_t i = s.loops.size(); i-- > 0;) {
+    if (s.loops[i].kind != ir::ForKind::kVectorized) continue;
+    loads.vector_stride = access.strides[i];
+    loads.vector_moves = loads.vector_stride != 0;
+    if (loads.vector_moves) loads.vectors = tile.vectors;
+    break;
+  }
+  loads.all *= loads.vectors;
+  loads.distinct = std::min(
+      loads.all, access.unique[body] / (loads.vector_moves ? std::max(tile.lanes, 1.0) : 1));
+  return loads;
+}
+
 RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target) {
   RegisterTile tile;
   const auto vector_bytes = static_cast<double>(target.machine.vector_bytes);
@@ -166,21 +193,18 @@ RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target
       vector_bytes / std::max<double>(1, static_cast<double>(
                                              s.accesses.empty() ? 4 : s.accesses[0].element_bytes));
   double vector = 1, terms = 1;
-  size_t vector_loop = s.loops.size(), dot_loop = s.loops.size();
-  for (size_t i = 0; i < s.loops.size(); ++i) {
-    if (s.loops[i].dot) {
-      dot_loop = std::min(dot_loop, i);
-      (s.loops[i].moves_store ? vector : terms) *= static_cast<double>(s.loops[i].extent);
-    } else if (s.loops[i].kind == ir::ForKind::kVectorized) {
-      vector *= static_cast<double>(s.loops[i].extent);
-      vector_loop = i;
+  for (const LoopSummary& loop : s.loops) {
+    if (loop.dot) {
+      (loop.moves_store ? vector : terms) *= static_cast<double>(loop.extent);
+    } else if (loop.kind == ir::ForKind::kVectorized) {
+      vector *= static_cast<double>(loop.extent);
     }
   }
-  const double vectors_per_step = std::max(1.0, std::ceil(vector / machine_lanes));
-  tile.lanes = vector * terms / vectors_per_step;
+  tile.vectors = std::max(1.0, std::ceil(vector / machine_lanes));
+  tile.lanes = vector * terms / tile.vectors;
   tile.dots = terms > 1;
   const size_t body = BodyStart(s);
-  double spatial = vectors_per_step, reduction = 1;
+  double spatial = tile.vectors, reduction = 1;
   for (size_t i = body; i < s.loops.size(); ++i) {
     if (s.loops[i].kind != ir::ForKind::kUnrolled) continue;
     (s.loops[i].moves_store ? spatial : reduction) *= static_cast<double>(s.loops[i].extent);
@@ -192,35 +216,11 @@ RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target
     const bool is_accumulator =
         access.is_write && s.accumulates && access.buffer->scope == ir::Scope::kLocal;
     if (is_accumulator) continue;
-    // Distinct vectors (or broadcast scalars) of this access in one body.
-    double distinct = 1;
-    bool vector_moves = false;
-    int64_t vector_stride = 0;
-    for (size_t i = body; i < s.loops.size(); ++i) {
-      const LoopSummary& loop = s.loops[i];
-      if (access.strides[i] == 0) continue;
-      if (loop.kind == ir::ForKind::kUnrolled) distinct *= static_cast<double>(loop.extent);
-    }
-    if (dot_loop < s.loops.size()) {
-      const double elements = access.unique[dot_loop];
-      const double vectors =
-          std::ceil(elements * static_cast<double>(access.element_bytes) / vector_bytes);
-      distinct *= vectors;
-      loads += distinct;
-      distinct_loads += std::min(distinct, access.unique[body] / elements * vectors);
-      if (!access.is_write) live = std::max(live, vectors);
-      continue;
-    }
-    if (vector_loop < s.loops.size()) {
-      vector_stride = access.strides[vector_loop];
-      vector_moves = vector_stride != 0;
-      if (vector_moves) distinct *= vectors_per_step;
-    }
-    loads += distinct;
-    distinct_loads +=
-        std::min(distinct, access.unique[body] / (vector_moves ? std::max(tile.lanes, 1.0) : 1));
-    if (vector_moves && vector_stride != 1) slow += distinct * tile.lanes;
-    if (!access.is_write) live = std::max(live, vector_moves ? vectors_per_step : 1.0);
+    const BodyLoads one = LoadsOf(s, access, tile, target.machine);
+    loads += one.all;
+    distinct_loads += one.distinct;
+    if (one.vector_moves && one.vector_stride != 1) slow += one.all * tile.lanes;
+    if (!access.is_write) live = std::max(live, one.vectors);
   }
   tile.loads_per_op = loads / std::max(tile.body_ops, 1.0);
   tile.slow_lanes_per_op = slow / std::max(tile.body_ops, 1.0);
@@ -237,6 +237,7 @@ RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target
 TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& target) {
   TimeEstimate t;
   if (program.statements.empty()) return t;
+  if (target.machine.has_groups()) return EstimateGroups(program, target).time;
   const double threads = std::max(1, target.threads);
   double regions = 0;
   const double footprint =

@@ -13,6 +13,9 @@
 
 namespace tilewright::cost_model {
 
+// Holds of programs on all machines.
+inline constexpr double kPortShare = 0.3;  // of the shorter of arithmetic and loads
+
 // The inner kernel of a statement: what stays in registers and what moves per vector operation.
 struct RegisterTile {
   double lanes = 1;              // elements computed by one vector operation
@@ -26,11 +29,31 @@ struct RegisterTile {
   // sums and of all that it loads.
   double distinct_loads_per_op = 0;
   double live = 1;
-  double bodies = 1;  // runs of the body
-  // An operation is a dot product, whose lanes count every product.
-  bool dots = false;
+  double bodies = 1;   // runs of the body
+  double vectors = 1;  // of a visit of the innermost unrolled loop
+  bool dots = false;   // an operation is a dot product, whose lanes count every product
 };
+// Loads of one access in a run of the body: vectors, or broadcasts of an element.
+struct BodyLoads {
+  double all = 1;
+  double distinct = 1;  // with what the body needs twice loaded once
+  double vectors = 1;   // of one copy
+  bool vector_moves = false;
+  int64_t vector_stride = 0;  // elements between lanes
+};
+BodyLoads LoadsOf(const StatementSummary& statement, const AccessSummary& access,
+                  const RegisterTile& tile, const target::Machine& machine);
 RegisterTile AnalyzeTile(const StatementSummary& statement, const target::Target& target);
+// Whether the generated code runs it as a loop; the others are vectors, copies of the body, or
+// parts of an instruction.
+bool IsRolled(const LoopSummary& loop);
+// Returns the index of the first loop inside the innermost rolled one: the straight-line body.
+size_t BodyStart(const StatementSummary& statement);
+// Returns the bytes that cross into a level of `size` bytes. `fill`: of the nest that first exceeds
+// the level, relative to its size.
+double Traffic(const StatementSummary& statement, double size, double* fill);
+// Returns which part of the traffic into the last level, of `size` bytes, comes from memory.
+double MissShare(double footprint, double size);
 
 // Seconds x 1e9 of one run on the target's threads.
 struct TimeEstimate {
@@ -49,6 +72,10 @@ struct TimeEstimate {
   double l1_fill = 0, l2_fill = 0, l3_fill = 0;
   double l2_bytes = 0, l3_bytes = 0, memory_bytes = 0;  // traffic
 };
+// Of a machine of groups and threads: by group_model.h.
 TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& target);
+// Returns the parts put together: they overlap with arithmetic, but not perfectly. The largest
+// counts in full, the rest partly.
+double Overlapped(const TimeEstimate& t);
 
 }  // namespace tilewright::cost_model

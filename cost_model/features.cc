@@ -5,6 +5,9 @@
 #include <cstring>
 
 #include "cost_model/analytical_model.h"
+#include "cost_model/feature_row.h"
+#include "cost_model/group_features.h"
+#include "cost_model/group_model.h"
 #include "cost_model/loop_summary.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
@@ -13,54 +16,38 @@
 namespace tilewright::cost_model {
 namespace {
 
-// Raised when a column changes its meaning without changing its name.
-constexpr int kFeatureVersion = 5;
+// Raised when a column of the schema changes its meaning without changing its name.
+constexpr int kFeatureVersion = 5, kGroupFeatureVersion = 1;
 constexpr size_t kAccesses = 4;  // accesses described one by one
-
-// Collects columns in order; names are kept only when the schema is made.
-class Row {
- public:
-  void Add(std::string_view name, double value) {
-    if (!std::isfinite(value)) value = 0;
-    values.push_back(static_cast<float>(std::clamp(value, -1e6, 1e6)));
-    names.emplace_back(name);
-  }
-  void AddLog(std::string_view name, double value) {
-    Add(name, std::log2(1 + std::max(value, 0.0)));
-  }
-
-  FeatureVector values;
-  std::vector<std::string> names;
-};
-
-// How much of a program's whole something is, as a logarithm: what tasks of other sizes share. Of
-// absolute times and operations trees learn which task a row is of, which says nothing of new ones.
-double Relative(double part, double whole) {
-  return std::log2((1 + std::max(part, 0.0)) / (1 + std::max(whole, 0.0)));
-}
 
 // Signed logarithm of a stride: small strides differ, large ones look alike.
 double StrideClass(int64_t stride) {
   return stride == 0 ? 0 : std::log2(1 + std::abs(static_cast<double>(stride)));
 }
 
-void AddWorkload(const ProgramSummary& program, double flops, const target::Target& target,
-                 Row* row) {
+void AddWorkload(const ProgramSummary& program, double flops, FeatureRow* row) {
   row->Add("work.intensity", std::log2(1 + flops / std::max(program.parameter_bytes, 1.0)));
   row->Add("work.statements", static_cast<double>(program.statements.size()));
   row->AddLog("alloc.local_bytes", program.local_bytes);
   row->AddLog("alloc.global_bytes", program.global_alloc_bytes);
+}
+
+void AddMachine(const target::Target& target, FeatureRow* row) {
   row->Add("target.lanes", target.machine.vector_bytes / 4.0);
   row->Add("target.registers", target.machine.vector_registers);
   row->Add("target.threads", target.threads);
 }
 
-void AddLoops(const StatementSummary& s, double flops, const target::Target& target, Row* row) {
+void AddTasks(const StatementSummary& s, double flops, const target::Target& target,
+              FeatureRow* row) {
   const double tasks = s.Product(ir::ForKind::kParallel);
   const double threads = std::max(1, target.threads);
   row->AddLog("loop.parallel_tasks", tasks);
   row->Add("loop.makespan", tasks > 1 ? std::ceil(tasks / threads) * threads / tasks : threads);
   row->Add("loop.task_share", Relative(flops / std::max(tasks, 1.0), flops));
+}
+
+void AddLoops(const StatementSummary& s, double flops, FeatureRow* row) {
   row->Add("loop.vector_length", s.Product(ir::ForKind::kVectorized));
   double unrolled_spatial = 1, unrolled_reduction = 1, serial_reduction = 1, serial_spatial = 1;
   double innermost_serial = 1;
@@ -87,7 +74,7 @@ void AddLoops(const StatementSummary& s, double flops, const target::Target& tar
   row->Add("loop.waste", std::log2(std::max(s.flops() / std::max(flops, 1.0), 1e-3)));
 }
 
-void AddOps(const StatementSummary& s, Row* row) {
+void AddOps(const StatementSummary& s, FeatureRow* row) {
   row->Add("op.add", s.ops.add);
   row->Add("op.mul", s.ops.mul);
   row->Add("op.divide", s.ops.divide);
@@ -97,7 +84,7 @@ void AddOps(const StatementSummary& s, Row* row) {
   row->Add("op.accumulates", s.accumulates ? 1 : 0);
 }
 
-void AddTile(const StatementSummary& s, const target::Target& target, Row* row) {
+void AddTile(const StatementSummary& s, const target::Target& target, FeatureRow* row) {
   const RegisterTile tile = AnalyzeTile(s, target);
   row->Add("tile.lanes", tile.lanes);
   row->Add("tile.lane_use", tile.lanes * 4 / std::max(target.machine.vector_bytes, 1));
@@ -125,7 +112,7 @@ double Streams(const StatementSummary& s, const AccessSummary& access, size_t bo
 }
 
 void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t index, double flops,
-               Row* row) {
+               FeatureRow* row) {
   const std::string prefix = support::StrCat("access", index, ".");
   double touches = 0, unique = 0, run = 0, task_bytes = 0, body_unique = 0;
   double vector_stride = 0, inner_stride = 0, page_steps = 0, is_write = 0, local = 0;
@@ -141,7 +128,7 @@ void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t in
     for (size_t i = 0; i < s.loops.size(); ++i) {
       const LoopSummary& loop = s.loops[i];
       const int64_t stride = access->strides[i];
-      if (loop.kind == ir::ForKind::kParallel) parallel_end = i + 1;
+      if (loop.kind == ir::ForKind::kParallel || ir::IsBlockAxis(loop.kind)) parallel_end = i + 1;
       if (loop.kind == ir::ForKind::kVectorized) vector_stride = StrideClass(stride);
       if (loop.kind == ir::ForKind::kSerial) inner_stride = StrideClass(stride), body = i + 1;
       if (stride == 1) run = std::max(run, bytes * static_cast<double>(loop.extent));
@@ -167,7 +154,7 @@ void AddAccess(const StatementSummary& s, const AccessSummary* access, size_t in
   row->Add(prefix + "streams", streams);
 }
 
-void AddAccesses(const StatementSummary& s, double flops, Row* row) {
+void AddAccesses(const StatementSummary& s, double flops, FeatureRow* row) {
   // The store first, then loads from the most to the least bytes.
   std::vector<const AccessSummary*> order;
   for (const AccessSummary& access : s.accesses) order.push_back(&access);
@@ -181,8 +168,7 @@ void AddAccesses(const StatementSummary& s, double flops, Row* row) {
     AddAccess(s, i < order.size() ? order[i] : nullptr, i, flops, row);
 }
 
-void AddEstimate(const ProgramSummary& program, const target::Target& target, Row* row) {
-  const TimeEstimate t = EstimateTime(program, target);
+void AddEstimate(const TimeEstimate& t, FeatureRow* row) {
   row->AddLog("level.l1_fill", t.l1_fill);
   row->AddLog("level.l2_fill", t.l2_fill);
   row->AddLog("level.l3_fill", t.l3_fill);
@@ -203,7 +189,7 @@ void AddEstimate(const ProgramSummary& program, const target::Target& target, Ro
   row->Add("prior.score", -std::log2(1 + t.total_ns));
 }
 
-void AddOthers(const ProgramSummary& program, Row* row) {
+void AddOthers(const ProgramSummary& program, FeatureRow* row) {
   double iterations = 0, flops = 0;
   for (size_t i = 0; i < program.statements.size(); ++i) {
     if (i == program.critical) continue;
@@ -214,46 +200,67 @@ void AddOthers(const ProgramSummary& program, Row* row) {
   row->AddLog("other.flops", flops);
 }
 
-Row MakeRow(const ProgramSummary& program, double flops, const target::Target& target) {
+FeatureRow MakeRow(const ProgramSummary& program, double flops, const target::Target& target) {
   static const StatementSummary kNone;
   const StatementSummary& critical =
       program.statements.empty() ? kNone : program.statements[program.critical];
-  Row row;
-  AddWorkload(program, flops, target, &row);
-  AddLoops(critical, flops, target, &row);
+  const bool groups = target.machine.feature_set == FeatureSet::kGroups;
+  FeatureRow row;
+  AddWorkload(program, flops, &row);
+  if (!groups) {
+    AddMachine(target, &row);
+    AddTasks(critical, flops, target, &row);
+  }
+  AddLoops(critical, flops, &row);
   AddOps(critical, &row);
-  AddTile(critical, target, &row);
+  AddTile(critical, groups ? ThreadTarget(target) : target, &row);
   AddAccesses(critical, flops, &row);
   AddOthers(program, &row);
-  AddEstimate(program, target, &row);
+  if (groups) {
+    AddEstimate(AddGroupFeatures(program, critical, target, &row), &row);
+  } else {
+    AddEstimate(EstimateTime(program, target), &row);
+  }
   return row;
+}
+
+// Of no machine of that set in particular: names are the same for all.
+target::Target AnyTarget(FeatureSet set) {
+  target::Target target;
+  target.machine.feature_set = set;
+  return target;
+}
+
+struct Schema {
+  explicit Schema(FeatureSet set) : names(MakeRow(ProgramSummary(), 0, AnyTarget(set)).names) {
+    support::Hasher64 hasher;
+    hasher.Add(
+        static_cast<uint64_t>(set == FeatureSet::kLoops ? kFeatureVersion : kGroupFeatureVersion));
+    for (const std::string& name : names) hasher.Add(std::string_view(name));
+    hash = support::Hex64(hasher.Finish());
+  }
+  std::vector<std::string> names;
+  std::string hash;
+};
+
+const Schema& SchemaOf(FeatureSet set) {
+  static const Schema* const loops = new Schema(FeatureSet::kLoops);
+  static const Schema* const groups = new Schema(FeatureSet::kGroups);
+  return set == FeatureSet::kGroups ? *groups : *loops;
 }
 
 }  // namespace
 
-const std::vector<std::string>& FeatureNames() {
-  static const std::vector<std::string>* names =
-      new std::vector<std::string>(MakeRow(ProgramSummary(), 0, target::Target()).names);
-  return *names;
-}
+const std::vector<std::string>& FeatureNames(FeatureSet set) { return SchemaOf(set).names; }
 
-const std::string& SchemaHash() {
-  static const std::string* hash = [] {
-    support::Hasher64 hasher;
-    hasher.Add(static_cast<uint64_t>(kFeatureVersion));
-    for (const std::string& name : FeatureNames()) hasher.Add(std::string_view(name));
-    return new std::string(support::Hex64(hasher.Finish()));
-  }();
-  return *hash;
-}
+const std::string& SchemaHash(FeatureSet set) { return SchemaOf(set).hash; }
 
 double EstimatedNs(const FeatureVector& features) {
-  static const size_t column = FeatureIndex("prior.score");
-  return std::exp2(-static_cast<double>(features[column])) - 1;
+  return std::exp2(-static_cast<double>(features.back())) - 1;
 }
 
-size_t FeatureIndex(std::string_view name) {
-  const std::vector<std::string>& names = FeatureNames();
+size_t FeatureIndex(std::string_view name, FeatureSet set) {
+  const std::vector<std::string>& names = FeatureNames(set);
   const auto it = std::find(names.begin(), names.end(), name);
   TW_CHECK(it != names.end()) << "no feature " << name;
   return static_cast<size_t>(it - names.begin());

@@ -4,6 +4,10 @@
 // so that programs of different tasks are comparable; none is NaN or infinite. The analytical
 // model's estimate and its parts are columns, too (analytical_model.h).
 //
+// Machines of loops and machines of groups and threads have a schema each (target::FeatureSet): the
+// latter's programs are described by groups, occupancy, shared memory and how accesses coalesce
+// (group_features.cc). The last column of both is the estimate, prior.score.
+//
 // Sources of the columns: Ansor (OSDI'20, appendix) for access and loop features; the
 // hardware-aware ones (registers, cache working sets, ports) follow the machine's limits in the
 // target.
@@ -22,13 +26,15 @@
 namespace tilewright::cost_model {
 
 using FeatureVector = std::vector<float>;
+using target::FeatureSet;
 
-const std::vector<std::string>& FeatureNames();
+const std::vector<std::string>& FeatureNames(FeatureSet set = FeatureSet::kLoops);
 // 16 hexadecimal digits over the version and the column names.
-const std::string& SchemaHash();
+const std::string& SchemaHash(FeatureSet set = FeatureSet::kLoops);
 
 // `flops` of one run of the task (what the unscheduled program computes); columns of wasted work
-// relate to it. invalid_argument features.stage for a function that is not at stage kLoops.
+// relate to it. The columns are those of the machine's set. invalid_argument features.stage for a
+// function that is not at stage kLoops.
 absl::StatusOr<FeatureVector> ComputeFeatures(const ir::Function& loops, double flops,
                                               const target::Target& target);
 // 16 hexadecimal digits over the exact values.
@@ -36,6 +42,6 @@ std::string FeaturesHash(const FeatureVector& features);
 // Returns the analytical estimate that is in the features: nanoseconds of one run.
 double EstimatedNs(const FeatureVector& features);
 // Position of a column. REQUIRES: it exists.
-size_t FeatureIndex(std::string_view name);
+size_t FeatureIndex(std::string_view name, FeatureSet set = FeatureSet::kLoops);
 
 }  // namespace tilewright::cost_model

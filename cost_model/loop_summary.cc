@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
+#include <variant>
 
 #include "compiler/analysis/bounds.h"
 #include "compiler/ir/tensor_intrinsics.h"
@@ -96,13 +98,50 @@ class Summarizer {
  private:
   double BufferBytes(const ir::Buffer& buffer) const {
     double bytes = buffer->dtype.bytes();
+    if (buffer->scope == ir::Scope::kShared && !buffer->shape.empty()) {
+      return bytes * DimStrides(buffer)[0] *
+             static_cast<double>(ConstantExtent(buffer->shape[0], size_bounds_));
+    }
     for (const Expr& extent : buffer->shape) {
       bytes *= static_cast<double>(ConstantExtent(extent, size_bounds_));
     }
     return bytes;
   }
 
+  // Elements from one index of each dimension to the next.
+  std::vector<double> DimStrides(const ir::Buffer& buffer) const {
+    std::vector<double> strides(buffer->shape.size(), 1);
+    for (size_t d = strides.size(); d-- > 1;) {
+      strides[d - 1] =
+          strides[d] * static_cast<double>(ConstantExtent(buffer->shape[d], size_bounds_));
+      if (buffer->storage_align.has_value()) {
+        const auto inside = static_cast<int64_t>(strides[d - 1]);
+        strides[d - 1] = static_cast<double>(ir::AlignedStride(*buffer, d - 1, inside));
+      }
+    }
+    return strides;
+  }
+
+  // What runs an iteration before its use writes to the other version of its buffer.
+  static bool IsAhead(const ir::StmtNode& loop) {
+    const auto stage = loop.annotations.find("pipeline_stage");
+    if (stage == loop.annotations.end()) return false;
+    const int64_t* number = std::get_if<int64_t>(&stage->second);
+    return number != nullptr && *number == 0;
+  }
+
   void Walk(const ir::Stmt& s, bool guarded) {
+    const bool host =
+        s->kind == ir::StmtKind::kSeq || (s->kind == ir::StmtKind::kAlloc &&
+                                          ir::PrivacyOf(s->buffer->scope) == ir::Privacy::kDevice);
+    if (in_launch_ || host) return WalkPart(s, guarded);
+    out_.launches.emplace_back();
+    in_launch_ = true;
+    WalkPart(s, guarded);
+    in_launch_ = false;
+  }
+
+  void WalkPart(const ir::Stmt& s, bool guarded) {
     switch (s->kind) {
       case ir::StmtKind::kFor: {
         const analysis::Interval min = analysis::EvalInterval(s->range.min, size_bounds_);
@@ -115,7 +154,10 @@ class Summarizer {
                           .dot = dot});
         peels_.push_back(peel);
         peeled_loops_ += peel;
+        const bool ahead = IsAhead(*s);
+        loops_ahead_ += ahead;
         Walk(s->body, guarded);
+        loops_ahead_ -= ahead;
         peeled_loops_ -= peel;
         loops_.pop_back();
         peels_.pop_back();
@@ -131,9 +173,12 @@ class Summarizer {
         if (s->else_body) Walk(s->else_body, true);
         break;
       case ir::StmtKind::kAlloc: {
-        const double bytes = BufferBytes(s->buffer);
-        (s->buffer->scope == ir::Scope::kLocal ? out_.local_bytes : out_.global_alloc_bytes) +=
-            bytes;
+        if (s->buffer->scope == ir::Scope::kShared && in_launch_) {
+          out_.launches.back().shared_bytes += static_cast<int64_t>(BufferBytes(s->buffer));
+        } else {
+          (s->buffer->scope == ir::Scope::kLocal ? out_.local_bytes : out_.global_alloc_bytes) +=
+              BufferBytes(s->buffer);
+        }
         Walk(s->body, guarded);
         break;
       }
@@ -151,6 +196,11 @@ class Summarizer {
   void AddStore(const ir::StmtNode& store, bool guarded) {
     StatementSummary summary;
     summary.loops = loops_;
+    summary.launch = out_.launches.size() - 1;
+    if (store.buffer->scope == ir::Scope::kShared && loops_ahead_ > 0 &&
+        twice_.insert(store.buffer).second) {
+      out_.launches.back().shared_bytes += static_cast<int64_t>(BufferBytes(store.buffer));
+    }
     summary.guarded = guarded || store.mask != nullptr;
     summary.peeled = peeled_loops_ > 0;
     CountOps(store.value, &summary.ops);
@@ -233,13 +283,10 @@ class Summarizer {
     for (const AccessSummary& seen : summary->accesses) {
       if (seen.buffer == buffer && (seen.is_write || SameIndices(seen, indices))) return;
     }
-    AccessSummary access{buffer, indices, buffer->dtype.bytes(), is_write, {}, {}};
-    std::vector<double> dim_stride(indices.size(), 1);
-    for (size_t d = indices.size(); d-- > 1;) {
-      dim_stride[d - 1] =
-          dim_stride[d] * static_cast<double>(ConstantExtent(buffer->shape[d], size_bounds_));
-    }
+    AccessSummary access{buffer, indices, buffer->dtype.bytes(), is_write, {}, {}, {}};
+    const std::vector<double> dim_stride = DimStrides(buffer);
     FillStrides(dim_stride, &access);
+    FillThreadOffsets(dim_stride, &access);
     FillUnique(&access);
     summary->accesses.push_back(std::move(access));
   }
@@ -262,6 +309,39 @@ class Summarizer {
     const double base = address(loops_.size());
     for (size_t i = 0; i < loops_.size(); ++i) {
       access->strides.push_back(static_cast<int64_t>(address(i) - base));
+    }
+  }
+
+  // Threads count along x first. Every other loop is at its first iteration.
+  void FillThreadOffsets(const std::vector<double>& dim_stride, AccessSummary* access) const {
+    std::vector<const LoopSummary*> axes;
+    for (const LoopSummary& loop : loops_) {
+      if (ir::IsThreadAxis(loop.kind)) axes.push_back(&loop);
+    }
+    if (axes.empty()) return;
+    std::sort(axes.begin(), axes.end(), [](const LoopSummary* a, const LoopSummary* b) {
+      return ir::AxisOf(a->kind) < ir::AxisOf(b->kind);
+    });
+    int64_t threads = 1;
+    for (const LoopSummary* axis : axes) threads *= axis->extent;
+    analysis::Bounds bounds = size_bounds_;
+    for (const LoopSummary& loop : loops_) {
+      bounds.Set(loop.var, analysis::Interval::Point(loop.min));
+    }
+    double first = 0;
+    for (int64_t thread = 0; thread < std::min(threads, kStepThreads); ++thread) {
+      int64_t rest = thread;
+      for (const LoopSummary* axis : axes) {
+        bounds.Set(axis->var, analysis::Interval::Point(axis->min + rest % axis->extent));
+        rest /= axis->extent;
+      }
+      double flat = 0;
+      for (size_t d = 0; d < access->indices.size(); ++d) {
+        const analysis::Interval at = analysis::EvalInterval(access->indices[d], bounds);
+        if (at.is_bounded()) flat += dim_stride[d] * static_cast<double>(at.min);
+      }
+      if (thread == 0) first = flat;
+      access->thread_offsets.push_back(static_cast<int64_t>(flat - first));
     }
   }
 
@@ -290,7 +370,9 @@ class Summarizer {
   std::vector<LoopSummary> loops_;
   std::vector<bool> peels_;       // of loops_
   std::vector<Expr> conditions_;  // of the ifs around
-  int peeled_loops_ = 0;
+  int peeled_loops_ = 0, loops_ahead_ = 0;
+  bool in_launch_ = false;
+  std::unordered_set<ir::Buffer> twice_;  // shared buffers with two versions
   std::unordered_map<ir::Buffer, std::vector<LoopSummary>> started_;  // loops around first stores
   ProgramSummary out_;
 };
@@ -301,6 +383,22 @@ double StatementSummary::Product(ir::ForKind kind) const {
   double product = 1;
   for (const LoopSummary& loop : loops) {
     if (loop.kind == kind) product *= static_cast<double>(loop.extent);
+  }
+  return product;
+}
+
+double StatementSummary::Groups() const {
+  double product = 1;
+  for (const LoopSummary& loop : loops) {
+    if (ir::IsBlockAxis(loop.kind)) product *= static_cast<double>(loop.extent);
+  }
+  return product;
+}
+
+double StatementSummary::Threads() const {
+  double product = 1;
+  for (const LoopSummary& loop : loops) {
+    if (ir::IsThreadAxis(loop.kind)) product *= static_cast<double>(loop.extent);
   }
   return product;
 }

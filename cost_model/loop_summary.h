@@ -35,7 +35,12 @@ struct AccessSummary {
   // Distinct elements while loops[i..] run and the loops outside are fixed; unique.size() is one
   // more than the number of loops (the last entry is 1).
   std::vector<double> unique;
+  // Of a statement in the threads of a group: elements from the first thread's place to that of
+  // each of the first kStepThreads, in their order. Empty outside of threads.
+  std::vector<int64_t> thread_offsets;
 };
+// As many threads go in step on the machines that we know, or fewer.
+inline constexpr int64_t kStepThreads = 32;
 
 struct OpCounts {  // per visit of the statement, scalar
   double add = 0, mul = 0, divide = 0, special = 0, compare = 0, select = 0, integer = 0;
@@ -50,17 +55,29 @@ struct StatementSummary {
   bool peeled = false;       // the condition will be cut off as a tail (annotation tail=peel)
   bool accumulates = false;  // reads what it writes
   double iterations = 1;     // product of the extents
+  size_t launch = 0;         // which of the program's
 
   double flops() const { return iterations * ops.flops(); }
   // Product of the extents of the loops of a kind.
   double Product(ir::ForKind kind) const;
+  // Groups of the launch, threads of a group, iterations of one thread; 1 where nothing is bound.
+  double Groups() const;
+  double Threads() const;
+  double ThreadIterations() const { return iterations / (Groups() * Threads()); }
+};
+
+// A nest of the program that no other nest is around: what a device of groups and threads runs at
+// a time.
+struct LaunchSummary {
+  int64_t shared_bytes = 0;  // of one group, both versions of what is fetched ahead
 };
 
 struct ProgramSummary {
   std::vector<StatementSummary> statements;  // program order
   size_t critical = 0;                       // index of the one with most arithmetic
+  std::vector<LaunchSummary> launches;       // program order
   double local_bytes = 0;                    // of all local allocations
-  double global_alloc_bytes = 0;
+  double global_alloc_bytes = 0;             // of all but local and shared ones
   double parameter_bytes = 0;
 };
 

@@ -28,14 +28,17 @@ class CostModel {
   virtual absl::Status Load(std::string_view bytes) = 0;
 };
 
+// Models are of one schema, and refuse rows and stored models of another.
+//
 // Scores by the analytical estimate (column prior.score). Learns nothing.
-std::unique_ptr<CostModel> MakePriorModel();
+std::unique_ptr<CostModel> MakePriorModel(FeatureSet features = FeatureSet::kLoops);
 // Scores by a seeded hash of the row: the baseline every other model must beat.
-std::unique_ptr<CostModel> MakeRandomModel(uint64_t seed);
+std::unique_ptr<CostModel> MakeRandomModel(uint64_t seed, FeatureSet features = FeatureSet::kLoops);
 // Gradient-boosted trees (xgb_model.cc). With a `base`, the bytes of a trained one, Fit
 // continues from it: fewer, shallower trees learn only what this data says that the base does not.
 // A base of another schema makes every Fit fail with cost_model.load.schema.
-std::unique_ptr<CostModel> MakeXgbModel(uint64_t seed, std::string base = "");
+std::unique_ptr<CostModel> MakeXgbModel(uint64_t seed, std::string base = "",
+                                        FeatureSet features = FeatureSet::kLoops);
 // Boosting rounds that Fit adds on so many rows.
 int TrainingRounds(size_t rows, bool has_base);
 

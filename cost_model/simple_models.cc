@@ -10,18 +10,19 @@ namespace {
 
 class UntrainedModel : public CostModel {
  public:
+  explicit UntrainedModel(FeatureSet features) : features_(features) {}
   bool pretrained() const override { return false; }
   absl::Status Fit(const Dataset&) override { return absl::OkStatus(); }
-  absl::StatusOr<std::string> Save() const override { return SchemaHash(); }
+  absl::StatusOr<std::string> Save() const override { return SchemaHash(features_); }
   absl::Status Load(std::string_view bytes) override {
-    if (bytes == SchemaHash()) return absl::OkStatus();
-    return support::FailedPrecondition("cost_model.load.schema",
-                                       "expected schema " + SchemaHash() + ", found another");
+    if (bytes == SchemaHash(features_)) return absl::OkStatus();
+    return support::FailedPrecondition(
+        "cost_model.load.schema", "expected schema " + SchemaHash(features_) + ", found another");
   }
   absl::StatusOr<std::vector<float>> Predict(const std::vector<FeatureVector>& rows) override {
     std::vector<float> scores;
     for (const FeatureVector& row : rows) {
-      if (row.size() != FeatureNames().size()) {
+      if (row.size() != FeatureNames(features_).size()) {
         return support::InvalidArgument("cost_model.predict.columns", "rows of another schema");
       }
       scores.push_back(Score(row));
@@ -31,19 +32,22 @@ class UntrainedModel : public CostModel {
 
  protected:
   virtual float Score(const FeatureVector& row) const = 0;
+
+ private:
+  FeatureSet features_;
 };
 
 class PriorModel final : public UntrainedModel {
+ public:
+  using UntrainedModel::UntrainedModel;
+
  protected:
-  float Score(const FeatureVector& row) const override {
-    static const size_t column = FeatureIndex("prior.score");
-    return row[column];
-  }
+  float Score(const FeatureVector& row) const override { return row.back(); }
 };
 
 class RandomModel final : public UntrainedModel {
  public:
-  explicit RandomModel(uint64_t seed) : seed_(seed) {}
+  RandomModel(uint64_t seed, FeatureSet features) : UntrainedModel(features), seed_(seed) {}
 
  protected:
   float Score(const FeatureVector& row) const override {
@@ -59,9 +63,11 @@ class RandomModel final : public UntrainedModel {
 
 }  // namespace
 
-std::unique_ptr<CostModel> MakePriorModel() { return std::make_unique<PriorModel>(); }
-std::unique_ptr<CostModel> MakeRandomModel(uint64_t seed) {
-  return std::make_unique<RandomModel>(seed);
+std::unique_ptr<CostModel> MakePriorModel(FeatureSet features) {
+  return std::make_unique<PriorModel>(features);
+}
+std::unique_ptr<CostModel> MakeRandomModel(uint64_t seed, FeatureSet features) {
+  return std::make_unique<RandomModel>(seed, features);
 }
 
 }  // namespace tilewright::cost_model

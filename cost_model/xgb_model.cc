@@ -1,6 +1,7 @@
 // Gradient-boosted trees by XGBoost's C interface. They learn what the analytical estimate gets
-// wrong: a score is the column prior.score plus what stock XGBoost predicts from the float features
-// and the stored model (its base margin, in XGBoost's words). Without data that is the prior.
+// wrong: a score is the last column, prior.score, plus what stock XGBoost predicts from the float
+// features and the stored model (its base margin, in XGBoost's words). Without data that is the
+// prior.
 //
 // One thread always: libgomp's waiting threads would take the cores that measure, and a fork after
 // a parallel region hangs (FACTS.md). 64 bins: three times faster to train, no loss seen.
@@ -24,7 +25,6 @@ constexpr size_t kMinRows = 8;
 constexpr size_t kFewRows = 128;
 constexpr int kRoundsOnBase = 40;
 constexpr size_t kManyRows = 4096;
-constexpr char kPriorColumn[] = "prior.score";
 constexpr char kSchemaAttribute[] = "tilewright_features";
 
 absl::Status XgbError(std::string_view what) {
@@ -58,8 +58,8 @@ std::string ArrayInterface(const float* data, size_t rows, size_t columns) {
                          rows, ",", columns, "],\"typestr\":\"<f4\",\"version\":3}");
 }
 
-absl::StatusOr<std::vector<float>> Flatten(const std::vector<const FeatureVector*>& rows) {
-  const size_t columns = FeatureNames().size();
+absl::StatusOr<std::vector<float>> Flatten(const std::vector<const FeatureVector*>& rows,
+                                           size_t columns) {
   std::vector<float> flat;
   flat.reserve(rows.size() * columns);
   for (const FeatureVector* row : rows) {
@@ -73,8 +73,8 @@ absl::StatusOr<std::vector<float>> Flatten(const std::vector<const FeatureVector
   return flat;
 }
 
-// A booster of these bytes, of our features.
-absl::StatusOr<Booster> LoadBooster(std::string_view bytes) {
+// A booster of these bytes, of the features of that schema.
+absl::StatusOr<Booster> LoadBooster(std::string_view bytes, const std::string& expected) {
   BoosterHandle raw = nullptr;
   TW_XGB(XGBoosterCreate(nullptr, 0, &raw));
   Booster booster(raw);
@@ -86,10 +86,10 @@ absl::StatusOr<Booster> LoadBooster(std::string_view bytes) {
   const char* schema = nullptr;
   int found = 0;
   TW_XGB(XGBoosterGetAttr(raw, kSchemaAttribute, &schema, &found));
-  if (found == 0 || schema != SchemaHash()) {
+  if (found == 0 || schema != expected) {
     return support::FailedPrecondition(
-        "cost_model.load.schema", support::StrCat("expected features ", SchemaHash(), ", found ",
-                                                  found != 0 ? schema : "none"));
+        "cost_model.load.schema",
+        support::StrCat("expected features ", expected, ", found ", found != 0 ? schema : "none"));
   }
   return booster;
 }
@@ -97,14 +97,15 @@ absl::StatusOr<Booster> LoadBooster(std::string_view bytes) {
 // The same, read once for many: a training reads its base three times, and to read one of some
 // hundred trees takes longer than ten rounds. `base`: these bytes will be asked for again. Any
 // thread may ask.
-absl::StatusOr<Booster> CopyOfBooster(std::string_view bytes, bool base) {
+absl::StatusOr<Booster> CopyOfBooster(std::string_view bytes, const std::string& schema,
+                                      bool base) {
   static std::mutex mutex;
   static std::string* const known = new std::string();
   static Booster* const read = new Booster();
   const std::lock_guard lock(mutex);
   if (*read == nullptr || *known != bytes) {
-    if (!base) return LoadBooster(bytes);
-    TW_ASSIGN(*read, LoadBooster(bytes));
+    if (!base) return LoadBooster(bytes, schema);
+    TW_ASSIGN(*read, LoadBooster(bytes, schema));
     *known = bytes;
   }
   BoosterHandle copy = nullptr;
@@ -118,7 +119,7 @@ absl::StatusOr<std::vector<float>> PredictFlat(BoosterHandle booster,
   bst_ulong dims = 0;
   const float* result = nullptr;
   TW_XGB(XGBoosterPredictFromDense(
-      booster, ArrayInterface(flat.data(), rows, FeatureNames().size()).c_str(),
+      booster, ArrayInterface(flat.data(), rows, flat.size() / rows).c_str(),
       "{\"type\":0,\"training\":false,\"iteration_begin\":0,\"iteration_end\":0,"
       "\"strict_shape\":false,\"missing\":NaN,\"cache_id\":0}",
       nullptr, &shape, &dims, &result));
@@ -146,8 +147,7 @@ absl::StatusOr<std::vector<float>> PredictTraining(BoosterHandle booster, DMatri
 // say) is right.
 void MakeResiduals(const Dataset& data, const std::vector<float>& known,
                    std::vector<float>* labels) {
-  const size_t prior = FeatureIndex(kPriorColumn);
-  for (size_t i = 0; i < data.rows.size(); ++i) (*labels)[i] -= data.rows[i].features[prior];
+  for (size_t i = 0; i < data.rows.size(); ++i) (*labels)[i] -= data.rows[i].features.back();
   const auto groups = static_cast<size_t>(data.num_groups());
   std::vector<double> sum(groups, 0), count(groups, 0);
   for (size_t i = 0; i < data.rows.size(); ++i) {
@@ -164,7 +164,11 @@ void MakeResiduals(const Dataset& data, const std::vector<float>& known,
 
 class XgbModel final : public CostModel {
  public:
-  XgbModel(uint64_t seed, std::string base) : seed_(seed), base_(std::move(base)) {}
+  XgbModel(uint64_t seed, std::string base, FeatureSet features)
+      : seed_(seed),
+        base_(std::move(base)),
+        schema_(SchemaHash(features)),
+        columns_(FeatureNames(features).size()) {}
 
   absl::Status Fit(const Dataset& data) override {
     if (data.rows.size() < kMinRows) {
@@ -174,14 +178,14 @@ class XgbModel final : public CostModel {
     }
     std::vector<const FeatureVector*> rows;
     for (const DataRow& row : data.rows) rows.push_back(&row.features);
-    TW_ASSIGN(std::vector<float> flat, Flatten(rows));
+    TW_ASSIGN(std::vector<float> flat, Flatten(rows, columns_));
     std::vector<float> labels = Labels(data);
     // The fast end of each task is what the search lives on: it weighs more.
     std::vector<float> weights;
     for (const float label : labels) weights.push_back(0.2F + std::exp2(label));
     DMatrixHandle raw = nullptr;
     TW_XGB(XGDMatrixCreateFromDense(
-        ArrayInterface(flat.data(), rows.size(), FeatureNames().size()).c_str(),
+        ArrayInterface(flat.data(), rows.size(), flat.size() / rows.size()).c_str(),
         "{\"missing\":NaN,\"nthread\":1}", &raw));
     Matrix matrix(raw);
     TW_ASSIGN(Booster booster, Start(data, flat, raw, &labels));
@@ -206,7 +210,7 @@ class XgbModel final : public CostModel {
         TW_XGB(XGBoosterUpdateOneIter(raw_booster, before + round, raw));
       }
     }
-    TW_XGB(XGBoosterSetAttr(raw_booster, kSchemaAttribute, SchemaHash().c_str()));
+    TW_XGB(XGBoosterSetAttr(raw_booster, kSchemaAttribute, schema_.c_str()));
     booster_ = std::move(booster);
     loaded_ = false;
     return absl::OkStatus();
@@ -218,10 +222,9 @@ class XgbModel final : public CostModel {
     if (rows.empty()) return std::vector<float>();
     std::vector<const FeatureVector*> pointers;
     for (const FeatureVector& row : rows) pointers.push_back(&row);
-    TW_ASSIGN(std::vector<float> flat, Flatten(pointers));
+    TW_ASSIGN(std::vector<float> flat, Flatten(pointers, columns_));
     TW_ASSIGN(std::vector<float> scores, PredictFlat(booster_.get(), flat, rows.size()));
-    const size_t prior = FeatureIndex(kPriorColumn);
-    for (size_t i = 0; i < rows.size(); ++i) scores[i] += rows[i][prior];
+    for (size_t i = 0; i < rows.size(); ++i) scores[i] += rows[i].back();
     return scores;
   }
 
@@ -236,7 +239,7 @@ class XgbModel final : public CostModel {
   }
 
   absl::Status Load(std::string_view bytes) override {
-    TW_ASSIGN(booster_, CopyOfBooster(bytes, /*base=*/false));
+    TW_ASSIGN(booster_, CopyOfBooster(bytes, schema_, /*base=*/false));
     loaded_ = true;
     return absl::OkStatus();
   }
@@ -246,7 +249,7 @@ class XgbModel final : public CostModel {
   absl::StatusOr<Booster> Start(const Dataset& data, const std::vector<float>& flat,
                                 DMatrixHandle matrix, std::vector<float>* labels) const {
     if (!base_.empty()) {
-      TW_ASSIGN(Booster booster, CopyOfBooster(base_, /*base=*/true));
+      TW_ASSIGN(Booster booster, CopyOfBooster(base_, schema_, /*base=*/true));
       TW_ASSIGN(const std::vector<float> known, PredictFlat(booster.get(), flat, data.rows.size()));
       MakeResiduals(data, known, labels);
       return booster;
@@ -260,9 +263,8 @@ class XgbModel final : public CostModel {
   // Many tasks' rows: what is asked of a model of them is the order within each (pair_objective.h).
   absl::Status FitOrder(const Dataset& data, BoosterHandle booster, DMatrixHandle matrix,
                         int rounds, std::vector<float> targets, std::vector<float> weights) const {
-    const size_t prior = FeatureIndex(kPriorColumn);
     std::vector<float> estimates, gradient, hessian;
-    for (const DataRow& row : data.rows) estimates.push_back(row.features[prior]);
+    for (const DataRow& row : data.rows) estimates.push_back(row.features.back());
     PairObjective objective(data, Labels(data), std::move(estimates), std::move(targets),
                             std::move(weights), seed_);
     for (int round = 0; round < rounds; ++round) {
@@ -276,6 +278,8 @@ class XgbModel final : public CostModel {
 
   uint64_t seed_;
   std::string base_;
+  std::string schema_;
+  size_t columns_;
   Booster booster_;
   bool loaded_ = false;  // rather than fitted
 };
@@ -287,8 +291,8 @@ int TrainingRounds(size_t rows, bool has_base) {
   return rows < kFewRows ? 60 : rows < kManyRows ? 120 : 200;
 }
 
-std::unique_ptr<CostModel> MakeXgbModel(uint64_t seed, std::string base) {
-  return std::make_unique<XgbModel>(seed, std::move(base));
+std::unique_ptr<CostModel> MakeXgbModel(uint64_t seed, std::string base, FeatureSet features) {
+  return std::make_unique<XgbModel>(seed, std::move(base), features);
 }
 
 }  // namespace tilewright::cost_model

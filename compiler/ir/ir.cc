@@ -240,6 +240,14 @@ Buffer MakeBuffer(std::string name, DType dtype, std::vector<Expr> shape, Role r
   return node;
 }
 
+int64_t AlignedStride(const BufferNode& buffer, size_t dim, int64_t stride) {
+  const std::optional<StorageAlign>& align = buffer.storage_align;
+  if (!align.has_value() || dim + 1 + static_cast<size_t>(align->inside) != buffer.shape.size())
+    return stride;
+  const int64_t missing = (align->offset - stride) % align->factor;
+  return stride + (missing < 0 ? missing + align->factor : missing);
+}
+
 const int64_t* AsInt(const Expr& e) {
   return e != nullptr && e->kind == ExprKind::kIntImm ? &e->int_value : nullptr;
 }

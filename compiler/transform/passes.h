@@ -83,8 +83,8 @@ std::span<const PassRow> CpuPipeline();
 // The same for GPUs; codegen/host_device.h cuts the result into launches.
 std::span<const PassRow> GpuPipeline();
 const PassRow* FindPass(std::string_view name);
-// The lowered loop program of the cost model's features: LowerBlocks, CompactBuffers, Simplify only
-// (≤ 0.3 ms).
+// The lowered loop program of the cost model's features: MarkDoubleBuffers, LowerBlocks,
+// CompactBuffers, Simplify only (≤ 0.3 ms).
 absl::StatusOr<Function> LowerToLoops(const Function& f, const PassContext& ctx);
 // Runs a table; on an error the message names the pass and the reproducer.
 absl::StatusOr<Function> RunPipeline(Function f, std::span<const PassRow> passes,

@@ -39,7 +39,8 @@ constexpr PassRow kGpu[] = {
     kCompactBuffers,       kPruneSync,   kFlattenBuffers, kSimplify,
     kVectorizeLoops,       kUnrollLoops, kSimplify,       kContractFma,
 };
-constexpr PassRow kToLoops[] = {kLowerBlocks, kCompactBuffers, kSimplify};
+// Which buffers have two versions is known of blocks only.
+constexpr PassRow kToLoops[] = {kMarkDoubleBuffers, kLowerBlocks, kCompactBuffers, kSimplify};
 
 }  // namespace
 

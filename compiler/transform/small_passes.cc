@@ -62,13 +62,10 @@ class Flattener : public ir::Rewriter {
  private:
   // The stride of a dimension, padded where the buffer asks for it.
   static Expr Aligned(const ir::BufferNode& buffer, size_t dim, const Expr& stride) {
-    const std::optional<ir::StorageAlign>& align = buffer.storage_align;
     const int64_t* elements = ir::AsInt(stride);
-    const bool ours =
-        align.has_value() && dim + 1 + static_cast<size_t>(align->inside) == buffer.shape.size();
-    if (!ours || elements == nullptr) return stride;
-    int64_t missing = (align->offset - *elements) % align->factor;
-    return ir::Int(*elements + (missing < 0 ? missing + align->factor : missing), stride->dtype);
+    if (elements == nullptr) return stride;
+    const int64_t aligned = ir::AlignedStride(buffer, dim, *elements);
+    return aligned == *elements ? stride : ir::Int(aligned, stride->dtype);
   }
   Expr Index(const Buffer& buffer, const std::vector<Expr>& indices) const {
     if (indices.empty()) return ir::Int(0);

@@ -78,9 +78,19 @@ absl::StatusOr<Loaded> LoadOnDevice(module::ModuleFile file, const target::Targe
   return loaded;
 }
 
-std::unique_ptr<cost_model::CostModel> ShippedModel(uint64_t seed) {
-  auto model = cost_model::MakeXgbModel(seed);
-  TW_CHECK(model->Load(cost_model::ShippedModel()).ok());
+// What training continues from: the shipped model, if it knows the target's features.
+std::string BaseOf(const target::Target& target) {
+  const bool knows = target.machine.feature_set == cost_model::FeatureSet::kLoops;
+  return knows ? std::string(cost_model::ShippedModel()) : "";
+}
+
+// As a job ranks before its first training.
+std::unique_ptr<cost_model::CostModel> FirstModel(uint64_t seed, const target::Target& target) {
+  const cost_model::FeatureSet features = target.machine.feature_set;
+  const std::string base = BaseOf(target);
+  if (base.empty()) return cost_model::MakePriorModel(features);
+  auto model = cost_model::MakeXgbModel(seed, "", features);
+  TW_CHECK(model->Load(base).ok());
   return model;
 }
 
@@ -194,7 +204,8 @@ Found Tune(const driver::Task& task, const target::Target& target, const TuneOpt
   with.seed = options.seed;
   auto search = Must(search::SearchTask::Create(variants, task.flops, target, with), task.name);
   std::unique_ptr<cost_model::CostModel> model =
-      options.random ? cost_model::MakeRandomModel(options.seed) : ShippedModel(options.seed);
+      options.random ? cost_model::MakeRandomModel(options.seed, target.machine.feature_set)
+                     : FirstModel(options.seed, target);
   search->Tell({built.program_hash, v1::OK, found.default_ns, false}, found.default_steps);
   for (int done = 0, batch = 0; done < trials; ++batch) {
     search::AskResult asked = Must(
@@ -213,7 +224,7 @@ Found Tune(const driver::Task& task, const target::Target& target, const TuneOpt
     cost_model::Dataset data;
     data.rows = search->TrainingRows(0);
     if (data.rows.size() < kFirstTraining) continue;
-    model = cost_model::MakeXgbModel(options.seed, std::string(cost_model::ShippedModel()));
+    model = cost_model::MakeXgbModel(options.seed, BaseOf(target), target.machine.feature_set);
     TW_CHECK(model->Fit(data).ok());
   }
   return found;

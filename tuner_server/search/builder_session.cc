@@ -31,9 +31,15 @@ constexpr std::string_view kTrainedModel = "model";  // TrialRow.proposed_by
 // task looks at these and more.
 constexpr int kGainDrafts = 64;
 
-std::unique_ptr<cost_model::CostModel> UntrainedModel(const std::string& kind, uint64_t seed) {
-  return kind == log::kRandomModel ? cost_model::MakeRandomModel(seed)
-                                   : cost_model::MakePriorModel();
+std::unique_ptr<cost_model::CostModel> UntrainedModel(const std::string& kind, uint64_t seed,
+                                                      cost_model::FeatureSet features) {
+  return kind == log::kRandomModel ? cost_model::MakeRandomModel(seed, features)
+                                   : cost_model::MakePriorModel(features);
+}
+
+// The shipped model is of the schema of machines of loops.
+bool KnowsShippedModel(const target::Target& target) {
+  return target.machine.feature_set == cost_model::FeatureSet::kLoops;
 }
 
 }  // namespace
@@ -109,8 +115,9 @@ absl::Status BuilderSession::OpenJob(const v1::OpenJob& request, v1::JobOpened* 
   TW_ASSIGN(graph_, graph::RunGraphPasses(std::move(imported), context));
   TW_ASSIGN(std::vector<driver::Task> tasks, driver::ExtractTasks(graph_));
   for (const driver::Task& task : tasks) TW_TRY(AddTask(task, request, reply));
-  model_ = UntrainedModel(request.cost_model(), request.seed());
-  if (request.cost_model() == log::kXgboostModel && parts_.shipped_model) {
+  model_ = UntrainedModel(request.cost_model(), request.seed(), target_.machine.feature_set);
+  if (request.cost_model() == log::kXgboostModel && parts_.shipped_model &&
+      KnowsShippedModel(target_)) {
     TW_TRY(UseShippedModel(reply->mutable_shipped_model()));
   }
   reply->set_model_name(ResourceName(graph_.name));
@@ -202,7 +209,7 @@ absl::Status BuilderSession::UseShippedModel(v1::ShippedModel* reply) {
   base_ = std::string(cost_model::ShippedModel());
   reply->set_model_id(model_id_);
   reply->set_model(base_);
-  reply->set_features_schema(cost_model::SchemaHash());
+  reply->set_features_schema(cost_model::SchemaHash(target_.machine.feature_set));
   return absl::OkStatus();
 }
 
@@ -256,7 +263,7 @@ absl::Status BuilderSession::Inherit(const v1::Tell& request) {
 }
 
 absl::Status BuilderSession::TrainModel(const v1::TrainModel& request, v1::ModelTrained* reply) {
-  reply->set_features_schema(cost_model::SchemaHash());
+  reply->set_features_schema(cost_model::SchemaHash(target_.machine.feature_set));
   if (job_.cost_model() != log::kXgboostModel) {
     reply->set_reason("cost model " + job_.cost_model() + " does not learn");
     return absl::OkStatus();
@@ -273,6 +280,7 @@ absl::Status BuilderSession::TrainModel(const v1::TrainModel& request, v1::Model
   }
   TW_ASSIGN(TrainingInput input,
             PrepareTraining(std::move(all), job_.seed(), base_, model_.get(), !model_id_.empty()));
+  input.features = target_.machine.feature_set;
   if (request.background()) {
     reply->set_started(true);
     return training_.Start(std::move(input));
@@ -284,7 +292,7 @@ absl::Status BuilderSession::TrainModel(const v1::TrainModel& request, v1::Model
 }
 
 absl::Status BuilderSession::TakeModel(v1::ModelTrained* reply) {
-  reply->set_features_schema(cost_model::SchemaHash());
+  reply->set_features_schema(cost_model::SchemaHash(target_.machine.feature_set));
   TW_ASSIGN(TrainingThread::Result result, training_.Take());
   reply->set_seconds(result.seconds);
   return Use(std::move(result.trained), reply);
@@ -312,7 +320,8 @@ absl::Status BuilderSession::LoadModel(const v1::LoadModel& request) {
     return support::FailedPrecondition("builder.model.unused",
                                        "cost model " + job_.cost_model() + " loads nothing");
   }
-  std::unique_ptr<cost_model::CostModel> model = cost_model::MakeXgbModel(job_.seed());
+  std::unique_ptr<cost_model::CostModel> model =
+      cost_model::MakeXgbModel(job_.seed(), "", target_.machine.feature_set);
   TW_TRY(model->Load(request.model()));
   model_ = std::move(model);
   model_id_ = request.model_id();

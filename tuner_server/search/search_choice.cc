@@ -11,16 +11,11 @@ namespace {
 constexpr int kPicksOfEachVariant = 8;
 
 // What the innermost computation of a program is, as far as the features tell.
-std::vector<float> KernelOf(const cost_model::FeatureVector& features) {
-  static const std::vector<size_t>* const columns = [] {
-    auto* found = new std::vector<size_t>();
-    for (const char* name : {"tile.lanes", "tile.accumulators", "tile.body_ops", "loop.guarded"}) {
-      found->push_back(cost_model::FeatureIndex(name));
-    }
-    return found;
-  }();
+std::vector<float> KernelOf(const cost_model::FeatureVector& features, cost_model::FeatureSet set) {
   std::vector<float> kernel;
-  for (const size_t column : *columns) kernel.push_back(features[column]);
+  for (const char* name : {"tile.lanes", "tile.accumulators", "tile.body_ops", "loop.guarded"}) {
+    kernel.push_back(features[cost_model::FeatureIndex(name, set)]);
+  }
   return kernel;
 }
 
@@ -103,12 +98,12 @@ void SearchTask::Explore(int count, const std::vector<bool>& taken, support::Rng
   std::set<std::vector<float>> kernels;
   const bool early = told_.size() < kEarlyPrograms;
   if (early) kernels = KnownKernels();
-  for (const Pick& pick : result->picks) kernels.insert(KernelOf(pick.candidate.features));
+  for (const Pick& pick : result->picks) kernels.insert(KernelOf(pick.candidate.features, set_));
   std::vector<size_t> rest;
   for (size_t r = 0; r < taken.size(); ++r) {
     if (taken[r]) continue;
     const Pick& draft = result->ranked[r];
-    if (early && count > 0 && kernels.insert(KernelOf(draft.candidate.features)).second) {
+    if (early && count > 0 && kernels.insert(KernelOf(draft.candidate.features, set_)).second) {
       result->picks.push_back(draft);
       result->picks.back().explored = true;
       --count;
@@ -126,7 +121,7 @@ void SearchTask::Explore(int count, const std::vector<bool>& taken, support::Rng
 std::set<std::vector<float>> SearchTask::KnownKernels() {
   std::set<std::vector<float>> kernels;
   for (auto& [hash, known] : told_) {
-    if (FindFeatures(&known)) kernels.insert(KernelOf(*known.features));
+    if (FindFeatures(&known)) kernels.insert(KernelOf(*known.features, set_));
   }
   return kernels;
 }

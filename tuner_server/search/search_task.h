@@ -127,6 +127,7 @@ class SearchTask {
              SearchOptions options)
       : space_(std::move(space)),
         options_(options),
+        set_(target.machine.feature_set),
         maker_(space_.get(), flops, target),
         base_rng_(support::Rng(options.seed).Split("base")) {}
 
@@ -181,6 +182,7 @@ class SearchTask {
 
   std::unique_ptr<Space> space_;
   SearchOptions options_;
+  cost_model::FeatureSet set_;
   DraftMaker maker_;
   std::optional<Point> default_point_;
   std::vector<Point> inherited_;

@@ -52,18 +52,19 @@ absl::StatusOr<TrainingInput> PrepareTraining(cost_model::Dataset all, uint64_t 
 // Fills in the metrics; a model that orders held-out pairs badly does not replace.
 static absl::Status JudgeTwin(const TrainingInput& input, TrainedModel* out) {
   const cost_model::Dataset& held_out = input.held_out;
-  std::unique_ptr<cost_model::CostModel> twin = cost_model::MakeXgbModel(input.seed, input.base);
+  std::unique_ptr<cost_model::CostModel> twin =
+      cost_model::MakeXgbModel(input.seed, input.base, input.features);
   if (!twin->Fit(input.train).ok()) return absl::OkStatus();
   TW_ASSIGN(const cost_model::RankQuality learned, Judge(twin.get(), held_out));
   TW_ASSIGN(const cost_model::RankQuality prior,
-            Judge(cost_model::MakePriorModel().get(), held_out));
+            Judge(cost_model::MakePriorModel(input.features).get(), held_out));
   out->metrics.set_pairwise_accuracy(learned.pairwise_accuracy);
   out->metrics.set_recall_at_8(learned.recall_at_8);
   out->metrics.set_prior_recall_at_8(prior.recall_at_8);
   out->metrics.set_previous_recall_at_8(input.previous_recall_at_8);
   cost_model::RankQuality floor = prior;
   if (!input.base.empty()) {
-    const auto untrained = cost_model::MakeXgbModel(input.seed);
+    const auto untrained = cost_model::MakeXgbModel(input.seed, "", input.features);
     TW_TRY(untrained->Load(input.base));
     TW_ASSIGN(floor, Judge(untrained.get(), held_out));
   }
@@ -90,7 +91,7 @@ absl::StatusOr<TrainedModel> TrainAndJudge(const TrainingInput& input) {
   out.metrics.set_held_out_rows(static_cast<int32_t>(input.held_out.rows.size()));
   out.replaces = true;
   if (CanJudge(input)) TW_TRY(JudgeTwin(input, &out));
-  out.model = cost_model::MakeXgbModel(input.seed, input.base);
+  out.model = cost_model::MakeXgbModel(input.seed, input.base, input.features);
   TW_TRY(out.model->Fit(input.all));
   out.metrics.set_rounds(cost_model::TrainingRounds(rows, !input.base.empty()));
   return out;

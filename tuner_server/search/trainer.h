@@ -20,6 +20,7 @@ struct TrainedModel {
 struct TrainingInput {
   cost_model::Dataset train, held_out, all;
   uint64_t seed = 0;
+  cost_model::FeatureSet features = cost_model::FeatureSet::kLoops;  // of the rows
   std::string base;                 // a pre-trained model that training continues; empty: none
   double previous_recall_at_8 = 0;  // of the model in use, on the held-out rows
 };

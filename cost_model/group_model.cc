@@ -1,0 +1,329 @@
+#include "cost_model/group_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "compiler/target/occupancy.h"
+
+namespace tilewright::cost_model {
+namespace {
+
+constexpr double kWordBytes = 4;
+// Of one iteration of a rolled loop: its counter and the addresses that move with it.
+constexpr double kRoundCycles = 2;
+// A condition in the innermost body, which threads in step and drivers for processors mask.
+constexpr double kMaskedFactor = 1.2;
+
+int64_t FloorDivide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+// Elements that `step` threads touch, from the first thread's first lane.
+std::set<int64_t> Elements(const StatementSummary& s, const AccessSummary& access, int64_t step) {
+  int64_t lanes = 1, stride = 0;
+  for (size_t i = 0; i < s.loops.size(); ++i) {
+    if (s.loops[i].kind != ir::ForKind::kVectorized || access.strides[i] == 0) continue;
+    lanes = s.loops[i].extent;
+    stride = access.strides[i];
+  }
+  std::vector<int64_t> threads = access.thread_offsets;
+  if (threads.empty()) threads = {0};
+  threads.resize(std::min(threads.size(), static_cast<size_t>(step)));
+  std::set<int64_t> elements;
+  for (const int64_t thread : threads) {
+    for (int64_t lane = 0; lane < lanes; ++lane) elements.insert(thread + lane * stride);
+  }
+  return elements;
+}
+
+// Whether a loop of the thread walks along the memory that one transaction gives, so that the next
+// iterations find what this one did not use.
+bool WalksAlong(const StatementSummary& s, const AccessSummary& access, int64_t bytes) {
+  for (size_t i = 0; i < s.loops.size(); ++i) {
+    const int64_t apart = std::abs(access.strides[i]) * access.element_bytes;
+    if (!ir::IsBound(s.loops[i].kind) && s.loops[i].extent > 1 && apart > 0 && apart < bytes)
+      return true;
+  }
+  return false;
+}
+
+bool InTurn(const target::LaunchLimits& limits) { return limits.warp <= 1; }
+
+// Drivers for processors make vectors of copies of the body that work on neighbours: the innermost
+// unrolled loop is one of lanes where each access stays or moves by one element.
+void FindLanes(StatementSummary* s) {
+  if (s->Product(ir::ForKind::kVectorized) > 1) return;
+  for (size_t i = s->loops.size(); i-- > BodyStart(*s);) {
+    if (!s->loops[i].moves_store || s->loops[i].extent < 2) continue;
+    const bool together =
+        std::all_of(s->accesses.begin(), s->accesses.end(), [&](const AccessSummary& access) {
+          return access.strides[i] == 0 || access.strides[i] == 1;
+        });
+    if (together) s->loops[i].kind = ir::ForKind::kVectorized;
+    return;
+  }
+}
+
+// Warps of a group that run the statement.
+double Warps(const StatementSummary& s, const target::LaunchLimits& limits) {
+  return std::ceil(s.Threads() / static_cast<double>(std::max<int64_t>(1, limits.warp)));
+}
+
+bool IsAccumulator(const StatementSummary& s, const AccessSummary& access) {
+  return access.is_write && s.accumulates && access.buffer->scope == ir::Scope::kLocal;
+}
+
+// Cycles of the ports that loads and stores take for one operation of a thread or warp.
+double PortCycles(const StatementSummary& s, const RegisterTile& tile,
+                  const target::Target& thread) {
+  const target::LaunchLimits& limits = thread.machine.launch;
+  const bool kept = tile.live <= thread.machine.vector_registers;
+  double cycles = 0;
+  for (const AccessSummary& access : s.accesses) {
+    if (IsAccumulator(s, access)) continue;
+    const BodyLoads loads = LoadsOf(s, access, tile, target.machine);
+    const StepAccess step = AnalyzeStep(s, access, limits, std::max<int64_t>(1, limits.warp));
+    double each = step.transactions;
+    if (access.buffer->scope == ir::Scope::kLocal) each = InTurn(limits) ? 1 : 0;
+    if (access.buffer->scope == ir::Scope::kShared && !InTurn(limits)) each = step.bank_cycles;
+    // A vector of several transactions is several vectors of the thread.
+    if (loads.vector_moves && InTurn(limits) && loads.vector_stride == 1) each = 1;
+    cycles += (kept ? loads.distinct : loads.all) * each;
+  }
+  return cycles / std::max(tile.body_ops, 1.0) / std::max(thread.machine.loads_per_cycle, 0.5);
+}
+
+// Cycles of one operation of a thread or warp, `warps` of which are in flight on the unit.
+double OperationCycles(const StatementSummary& s, const RegisterTile& tile,
+                       const target::Target& thread, double warps) {
+  const target::Machine& machine = thread.machine;
+  const double operations = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
+  double arithmetic = operations / std::max(machine.fma_per_cycle, 0.5);
+  if (s.accumulates) {
+    const double wanted = machine.fma_latency * machine.fma_per_cycle;
+    arithmetic *= std::max(1.0, wanted / (std::max(tile.accumulators, 1.0) * warps));
+  }
+  const double port = PortCycles(s, tile, thread);
+  double cycles = std::max(arithmetic, port) + kPortShare * std::min(arithmetic, port);
+  cycles += s.ops.special * machine.special_cycles + s.ops.divide * machine.divide_cycles;
+  cycles += tile.spill * machine.spill_cycles * 2 / std::max(tile.body_ops, 1.0);
+  return s.guarded ? cycles * kMaskedFactor : cycles;
+}
+
+// Cycles of control of one thread's loops.
+double ControlCycles(const StatementSummary& s) {
+  double trips = 1, cycles = 0;
+  for (const LoopSummary& loop : s.loops) {
+    if (ir::IsBlockAxis(loop.kind) || !IsRolled(loop)) continue;
+    if (!ir::IsThreadAxis(loop.kind)) trips *= static_cast<double>(loop.extent);
+    cycles += trips * kRoundCycles;
+  }
+  return cycles;
+}
+
+// Iterations of the loops between the group and its threads: as often the threads start anew.
+double Rounds(const StatementSummary& s) {
+  double rounds = 1;
+  for (const LoopSummary& loop : s.loops) {
+    if (ir::IsThreadAxis(loop.kind)) break;
+    if (!ir::IsBlockAxis(loop.kind)) rounds *= static_cast<double>(loop.extent);
+  }
+  return rounds;
+}
+
+// One launch, its parts in ns.
+struct LaunchTime {
+  TimeEstimate time;
+  double barrier_ns = 0, start_ns = 0;
+  double total() const { return Overlapped(time) + barrier_ns + start_ns; }
+};
+
+class LaunchModel {
+ public:
+  LaunchModel(const ProgramSummary& program, const target::Target& target)
+      : program_(program),
+        machine_(target.machine),
+        limits_(target.machine.launch),
+        thread_(ThreadTarget(target)),
+        footprint_(program.parameter_bytes + program.global_alloc_bytes) {
+    if (!InTurn(limits_)) return;
+    for (StatementSummary& s : program_.statements) FindLanes(&s);
+  }
+
+  LaunchTime Estimate(size_t launch) const {
+    const LaunchShape shape = Shape(launch);
+    LaunchTime out;
+    const double per_unit = std::min(shape.groups_per_unit, std::ceil(shape.groups / Units()));
+    const double in_waves = shape.waves * per_unit / machine_.clock_ghz;
+    for (const StatementSummary& s : program_.statements) {
+      if (s.launch != launch) continue;
+      const RegisterTile tile = AnalyzeTile(s, thread_);
+      const double warps = Warps(s, limits_);
+      const double operations = s.ThreadIterations() / tile.lanes;
+      const double cycles = operations * OperationCycles(s, tile, thread_, warps * per_unit);
+      // Loads that a round waits for, hidden by what else is in flight.
+      const double waits =
+          limits_.load_latency * tile.bodies / (s.Groups() * s.Threads()) / per_unit;
+      out.time.compute_ns += in_waves * std::max(warps * (cycles + ControlCycles(s)), waits);
+      AddTraffic(s, shape, &out.time);
+    }
+    out.barrier_ns = in_waves * BarrierCycles(launch, shape);
+    out.start_ns = limits_.launch_ns + shape.waves * per_unit * limits_.group_ns;
+    return out;
+  }
+
+  LaunchShape Shape(size_t launch) const {
+    LaunchShape shape;
+    for (const StatementSummary& s : program_.statements) {
+      if (s.launch != launch) continue;
+      shape.groups = std::max(shape.groups, s.Groups());
+      shape.threads = std::max(shape.threads, s.Threads());
+      shape.registers = std::max(shape.registers, Registers(s));
+      if (s.accesses[0].buffer->scope == ir::Scope::kShared) shape.barriers += 2 * Rounds(s);
+    }
+    if (launch < program_.launches.size())
+      shape.shared_bytes = static_cast<double>(program_.launches[launch].shared_bytes);
+    const auto threads = static_cast<int64_t>(shape.threads);
+    const auto shared = static_cast<int64_t>(shape.shared_bytes);
+    const auto registers = static_cast<int64_t>(shape.registers);
+    shape.occupancy = target::Occupancy(limits_, threads, shared, registers);
+    shape.groups_per_unit = std::max<double>(
+        1, static_cast<double>(target::GroupsPerUnit(limits_, threads, shared, registers)));
+    const double per_unit = std::min(shape.groups_per_unit, std::ceil(shape.groups / Units()));
+    shape.waves = std::ceil(shape.groups / (Units() * per_unit));
+    shape.tail = shape.waves * Units() * per_unit / shape.groups;
+    return shape;
+  }
+
+ private:
+  double Units() const { return static_cast<double>(std::max<int64_t>(1, limits_.units)); }
+
+  // Registers of a thread, of 32 bits.
+  double Registers(const StatementSummary& s) const {
+    const RegisterTile tile = AnalyzeTile(s, thread_);
+    const double words =
+        tile.lanes * std::max(1.0, static_cast<double>(s.accesses[0].element_bytes) / kWordBytes);
+    const auto sums = static_cast<int64_t>(tile.accumulators * words);
+    const auto operands = static_cast<int64_t>((tile.live - tile.accumulators) * words);
+    return static_cast<double>(
+        std::min(target::TileRegisters(sums, operands), std::max<int64_t>(limits_.registers, 1)));
+  }
+
+  // A thread that runs alone puts its sums away at each barrier, and takes them up again behind it.
+  double BarrierCycles(size_t launch, const LaunchShape& shape) const {
+    if (shape.barriers == 0) return 0;
+    double kept = 0;
+    for (const StatementSummary& s : program_.statements) {
+      if (s.launch == launch && s.accumulates)
+        kept = std::max(kept, AnalyzeTile(s, thread_).accumulators);
+    }
+    const double warps =
+        std::ceil(shape.threads / static_cast<double>(std::max<int64_t>(1, limits_.warp)));
+    const double away = InTurn(limits_) ? kept * machine_.spill_cycles : 0;
+    return shape.barriers * warps * (limits_.barrier_cycles + away / 2);
+  }
+
+  void AddTraffic(const StatementSummary& s, const LaunchShape& shape, TimeEstimate* t) const {
+    const double busy = std::min(Units(), shape.groups);
+    const auto units = static_cast<int>(Units());
+    const double waste = Waste(s);
+    const double l2 = waste * Traffic(s, machine_.l1.ReachableBytes(units), &t->l1_fill);
+    const double l3 = waste * Traffic(s, machine_.l2.ReachableBytes(units), &t->l2_fill);
+    const double last = machine_.l3.ReachableBytes(1);
+    const double memory = waste * Traffic(s, last, &t->l3_fill) * MissShare(footprint_, last);
+    t->l2_bytes += l2, t->l3_bytes += l3, t->memory_bytes += memory;
+    t->l2_ns += l2 / machine_.l2.bytes_per_cycle / machine_.clock_ghz / busy;
+    t->l3_ns += l3 / machine_.l3.bytes_per_cycle / machine_.clock_ghz / busy;
+    t->memory_ns += memory / machine_.memory_bytes_per_cycle / machine_.clock_ghz / busy;
+  }
+
+  // Bytes that transactions move for each byte that is used; weighted by bytes.
+  double Waste(const StatementSummary& s) const {
+    double used = 0, moved = 0;
+    for (const AccessSummary& access : s.accesses) {
+      if (access.buffer->scope != ir::Scope::kGlobal) continue;
+      const double bytes = access.unique[0] * static_cast<double>(access.element_bytes);
+      const bool walks = WalksAlong(s, access, limits_.transaction_bytes);
+      used += bytes;
+      moved += walks || InTurn(limits_)
+                   ? bytes
+                   : bytes / AnalyzeStep(s, access, limits_, limits_.warp).coalesced;
+    }
+    return used > 0 ? moved / used : 1;
+  }
+
+  ProgramSummary program_;
+  const target::Machine& machine_;
+  const target::LaunchLimits& limits_;
+  target::Target thread_;
+  double footprint_;
+};
+
+}  // namespace
+
+target::Target ThreadTarget(const target::Target& target) {
+  target::Target thread = target;
+  const target::LaunchLimits& limits = target.machine.launch;
+  thread.machine.vector_bytes = static_cast<int>(limits.thread_bytes);
+  thread.machine.vector_registers = static_cast<int>(std::max<int64_t>(
+      1, limits.registers * static_cast<int64_t>(kWordBytes) / limits.thread_bytes));
+  return thread;
+}
+
+StepAccess AnalyzeStep(const StatementSummary& s, const AccessSummary& access,
+                       const target::LaunchLimits& limits, int64_t step) {
+  const std::set<int64_t> elements = Elements(s, access, step);
+  std::set<int64_t> lines, words;
+  for (const int64_t element : elements) {
+    lines.insert(FloorDivide(element * access.element_bytes, limits.transaction_bytes));
+    words.insert(FloorDivide(element * access.element_bytes, static_cast<int64_t>(kWordBytes)));
+  }
+  const int64_t banks = std::max<int64_t>(1, limits.shared_banks);
+  std::map<int64_t, double> in_bank;
+  double most = 1;
+  for (const int64_t word : words) most = std::max(most, ++in_bank[(word % banks + banks) % banks]);
+  const double bytes =
+      static_cast<double>(elements.size()) * static_cast<double>(access.element_bytes);
+  StepAccess out;
+  out.transactions = static_cast<double>(lines.size());
+  out.coalesced =
+      std::ceil(bytes / static_cast<double>(limits.transaction_bytes)) / out.transactions;
+  out.bank_cycles = most;
+  out.conflicts = most / std::ceil(static_cast<double>(words.size()) / static_cast<double>(banks));
+  return out;
+}
+
+LaunchShape AnalyzeLaunch(const ProgramSummary& program, size_t launch,
+                          const target::Target& target) {
+  return LaunchModel(program, target).Shape(launch);
+}
+
+GroupEstimate EstimateGroups(const ProgramSummary& program, const target::Target& target) {
+  GroupEstimate out;
+  if (program.statements.empty()) return out;
+  const LaunchModel model(program, target);
+  const size_t critical = program.statements[program.critical].launch;
+  double others = 0, second = 0;
+  for (size_t launch = 0; launch < program.launches.size(); ++launch) {
+    const LaunchTime one = model.Estimate(launch);
+    out.launch_ns += one.start_ns;
+    if (launch == critical) {
+      out.time = one.time;
+      out.barrier_ns = one.barrier_ns;
+      continue;
+    }
+    others += one.total() - one.start_ns;
+    second = std::max(second, one.total());
+  }
+  out.shape = model.Shape(critical);
+  TimeEstimate& t = out.time;
+  t.other_ns = others;
+  t.second_ns = second;
+  t.overhead_ns = out.launch_ns + out.barrier_ns;
+  t.balance = out.shape.tail;
+  t.total_ns = Overlapped(t) + t.other_ns + t.overhead_ns;
+  return out;
+}
+
+}  // namespace tilewright::cost_model

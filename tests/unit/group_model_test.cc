@@ -1,0 +1,295 @@
+// The estimate and the features of programs on devices of groups and threads: hand-computed values.
+#include "cost_model/group_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "compiler/schedule/schedule.h"
+#include "compiler/transform/passes.h"
+#include "cost_model/features.h"
+#include "cost_model/model.h"
+#include "cost_model/shipped_model.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+#include "tests/support/te_programs.h"
+#include "tuner_server/search/space.h"
+
+namespace tilewright::cost_model {
+namespace {
+
+// Eight units at 1 GHz that begin four multiply-adds of a warp in a cycle, and one access.
+const target::Target& Gpu() {
+  static const target::Target* const gpu = [] {
+    auto* target = new target::Target(*target::ParseTarget("opencl"));
+    target::Machine& m = target->machine;
+    m.clock_ghz = 1;
+    m.fma_per_cycle = 4, m.fma_latency = 4, m.loads_per_cycle = 1;
+    m.launch = {.group_threads = 1024,
+                .shared_bytes = 48 << 10,
+                .registers = 255,
+                .usual_threads = 256,
+                .warp = 32,
+                .unit_threads = 2048,
+                .unit_shared_bytes = 96 << 10,
+                .unit_registers = 64 << 10,
+                .units = 8,
+                .busy_threads = 8 * 2048,
+                .thread_bytes = 4,
+                .transaction_bytes = 128,
+                .launch_ns = 5000,
+                .group_ns = 10,
+                .barrier_cycles = 20};
+    return target;
+  }();
+  return *gpu;
+}
+
+ProgramSummary Summary(const ir::Function& function, const std::string& steps) {
+  auto scheduled = schedule::Replay(function, steps);
+  TW_CHECK(scheduled.ok()) << support::StatusText(scheduled.status());
+  transform::PassContext context;
+  context.target = Gpu();
+  auto loops = transform::LowerToLoops(*scheduled, context);
+  TW_CHECK(loops.ok()) << support::StatusText(loops.status());
+  return Summarize(*loops);
+}
+
+ProgramSummary Matmul(const std::string& steps, int64_t m = 64) {
+  return Summary(tests::MatmulProgram(m, 64, 64), steps);
+}
+
+// Y[i,j] += A[i,k] * B[k,j]: a thread for each column, or for each row.
+constexpr char kColumns[] = "bind %0 blockIdx.x; bind %1 threadIdx.x";
+constexpr char kRows[] = "reorder %1 %0 %2; bind %1 blockIdx.x; bind %0 threadIdx.x";
+// Rows of A through shared memory, 16 terms at a time.
+constexpr char kShared[] =
+    "cache_read %3 read=0 scope=shared; split %2 [?,16]; reorder %1 %7 %0 %8; bind %1 blockIdx.x; "
+    "bind %0 threadIdx.x; compute_at %4 %7; bind %9 threadIdx.x";
+
+const StatementSummary& Critical(const ProgramSummary& program) {
+  return program.statements[program.critical];
+}
+const AccessSummary& AccessOf(const StatementSummary& s, std::string_view buffer) {
+  for (const AccessSummary& access : s.accesses) {
+    if (access.buffer->name == buffer) return access;
+  }
+  ADD_FAILURE() << "no access of " << buffer;
+  return s.accesses[0];
+}
+StepAccess Step(const ProgramSummary& program, std::string_view buffer) {
+  const StatementSummary& s = Critical(program);
+  return AnalyzeStep(s, AccessOf(s, buffer), Gpu().machine.launch, 32);
+}
+
+TEST(GroupModel, AccessesCoalesceByTheStrideOfTheThreads) {
+  const ProgramSummary columns = Matmul(kColumns), rows = Matmul(kRows);
+  EXPECT_EQ(Step(columns, "B").transactions, 1);  // 32 floats next to each other: 128 bytes
+  EXPECT_EQ(Step(columns, "B").coalesced, 1);
+  EXPECT_EQ(Step(columns, "A").transactions, 1);  // one float for all
+  EXPECT_EQ(Step(columns, "A").coalesced, 1);
+  EXPECT_EQ(Step(rows, "A").transactions, 32);  // rows of 256 bytes
+  EXPECT_DOUBLE_EQ(Step(rows, "A").coalesced, 1.0 / 32);
+  EXPECT_EQ(Step(rows, "B").transactions, 1);
+  // Each second float: twice the bytes.
+  const ProgramSummary seconds =
+      Matmul("split %1 [?,2]; reorder %0 %4 %2 %5; bind %0 blockIdx.x; bind %4 threadIdx.x");
+  EXPECT_EQ(Step(seconds, "B").transactions, 2);
+  EXPECT_DOUBLE_EQ(Step(seconds, "B").coalesced, 0.5);
+  // As vectors, both floats are used.
+  const ProgramSummary vectors = Matmul(
+      "split %1 [?,2]; reorder %0 %4 %2 %5; bind %0 blockIdx.x; bind %4 threadIdx.x; vectorize %5");
+  EXPECT_EQ(Step(vectors, "B").transactions, 2);
+  EXPECT_DOUBLE_EQ(Step(vectors, "B").coalesced, 1);
+}
+
+TEST(GroupModel, ColumnsOfSharedTilesMeetBanksUnlessRowsArePadded) {
+  // Rows of 16 words: 32 of them are in two of the 32 banks.
+  const StepAccess plain = Step(Matmul(kShared), "A_shared");
+  EXPECT_EQ(plain.bank_cycles, 16);
+  EXPECT_EQ(plain.conflicts, 16);
+  const ProgramSummary padded =
+      Matmul(std::string(kShared) + "; storage_align %4 factor=32 offset=1");
+  EXPECT_EQ(Step(padded, "A_shared").bank_cycles, 1);
+  EXPECT_EQ(Step(padded, "A_shared").conflicts, 1);
+  EXPECT_EQ(padded.launches[0].shared_bytes, 64 * 33 * 4);
+  EXPECT_LT(EstimateGroups(padded, Gpu()).time.total_ns,
+            EstimateGroups(Matmul(kShared), Gpu()).time.total_ns);
+}
+
+TEST(GroupModel, DescribesALaunch) {
+  const ProgramSummary program = Matmul(kShared);
+  EXPECT_EQ(program.global_alloc_bytes, 0) << "shared memory is no global memory";
+  const LaunchShape shape = AnalyzeLaunch(program, 0, Gpu());
+  EXPECT_EQ(shape.groups, 64);
+  EXPECT_EQ(shape.threads, 64);
+  EXPECT_EQ(shape.shared_bytes, 64 * 16 * 4);
+  EXPECT_EQ(shape.barriers, 2 * 4);  // before and behind each of four fetches
+  // Threads allow 32 groups, 96 KiB of shared memory 24, registers more; there are 8 for each unit.
+  EXPECT_EQ(shape.groups_per_unit, 24);
+  EXPECT_DOUBLE_EQ(shape.occupancy, 24.0 * 64 / 2048);
+  EXPECT_EQ(shape.waves, 1);
+  EXPECT_EQ(shape.tail, 1);
+}
+
+TEST(GroupModel, WhatIsFetchedAheadTakesItsMemoryTwice) {
+  const ProgramSummary twice = Matmul(std::string(kShared) + "; double_buffer %4");
+  EXPECT_EQ(twice.launches[0].shared_bytes, 2 * 64 * 16 * 4);
+}
+
+TEST(GroupModel, TheLastWaveIsNotFull) {
+  // 68 groups on 8 units: nine at a time on a unit make one wave of 72.
+  const LaunchShape shape = AnalyzeLaunch(Matmul(kColumns, 68), 0, Gpu());
+  EXPECT_EQ(shape.waves, 1);
+  EXPECT_DOUBLE_EQ(shape.tail, 72.0 / 68);
+  // Where a unit takes 32 groups at most, 260 are two waves of 256.
+  const LaunchShape two = AnalyzeLaunch(Matmul(kColumns, 260), 0, Gpu());
+  EXPECT_EQ(two.waves, 2);
+  EXPECT_DOUBLE_EQ(two.tail, 512.0 / 260);
+}
+
+TEST(GroupModel, CountsTheCyclesOfAUnit) {
+  // A warp's step: three accesses of one transaction and a multiply-add (a quarter of a cycle).
+  // Eight groups of two warps hide its latency. 64 steps, two cycles of control each, and two for
+  // the thread. The start of the sum: one access, half an operation.
+  const double step = 3 + 0.3 * 0.25, start = 1 + 0.3 * 0.125;
+  const double cycles = 2 * (64 * step + 2 * 64 + 2) + 2 * (start + 2);
+  const GroupEstimate estimate = EstimateGroups(Matmul(kColumns), Gpu());
+  EXPECT_NEAR(estimate.time.compute_ns, 8 * cycles, 1e-6);
+  EXPECT_EQ(estimate.launch_ns, 5000 + 8 * 10);
+  EXPECT_EQ(estimate.barrier_ns, 0);
+  EXPECT_EQ(EstimateTime(Matmul(kColumns), Gpu()).total_ns, estimate.time.total_ns);
+  // Four fetches, two barriers each, of two warps.
+  EXPECT_EQ(EstimateGroups(Matmul(kShared), Gpu()).barrier_ns, 8.0 * 4 * 2 * 2 * 20);
+}
+
+TEST(GroupModel, PrefersWhatCoalesces) {
+  EXPECT_LT(2 * EstimateGroups(Matmul(kColumns), Gpu()).time.total_ns,
+            EstimateGroups(Matmul(kRows), Gpu()).time.total_ns);
+}
+
+// Threads that run alone gain by vectors, and put their sums away at barriers.
+TEST(GroupModel, ThreadsOneAfterTheOther) {
+  const target::Target processor = *target::ParseTarget("opencl");
+  const auto ns = [&](const std::string& steps) {
+    return EstimateGroups(Matmul(steps), processor).time.total_ns;
+  };
+  EXPECT_LT(ns("split %1 [?,16]; reorder %0 %4 %2 %5; bind %0 blockIdx.x; bind %4 threadIdx.x; "
+               "vectorize %5"),
+            ns(kColumns));
+  const LaunchShape shape = AnalyzeLaunch(Matmul(kColumns), 0, processor);
+  EXPECT_EQ(shape.groups_per_unit, 1);
+  EXPECT_EQ(shape.occupancy, 1);
+  EXPECT_EQ(shape.waves, 32);  // of 64 groups on two units
+}
+
+TEST(GroupFeatures, HaveASchemaOfTheirOwn) {
+  const std::vector<std::string>& names = FeatureNames(FeatureSet::kGroups);
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
+  EXPECT_EQ(names.back(), "prior.score");
+  EXPECT_EQ(FeatureNames().back(), "prior.score");
+  EXPECT_NE(names.size(), FeatureNames().size());
+  EXPECT_NE(SchemaHash(FeatureSet::kGroups), SchemaHash());
+}
+
+FeatureVector Features(const std::string& steps) {
+  auto scheduled = schedule::Replay(tests::MatmulProgram(64, 64, 64), steps);
+  TW_CHECK(scheduled.ok()) << support::StatusText(scheduled.status());
+  transform::PassContext context;
+  context.target = Gpu();
+  auto loops = transform::LowerToLoops(*scheduled, context);
+  TW_CHECK(loops.ok()) << support::StatusText(loops.status());
+  auto row = ComputeFeatures(*loops, 2.0 * 64 * 64 * 64, Gpu());
+  TW_CHECK(row.ok()) << support::StatusText(row.status());
+  return *row;
+}
+
+TEST(GroupFeatures, SayWhatTheLaunchIs) {
+  const FeatureVector row = Features(kShared);
+  const auto column = [&](std::string_view name) {
+    return row[FeatureIndex(name, FeatureSet::kGroups)];
+  };
+  ASSERT_EQ(row.size(), FeatureNames(FeatureSet::kGroups).size());
+  for (const float value : row) EXPECT_TRUE(std::isfinite(value));
+  EXPECT_EQ(column("group.groups"), std::log2(65.0F));
+  EXPECT_EQ(column("group.threads"), std::log2(65.0F));
+  EXPECT_EQ(column("group.thread_work"), std::log2(65.0F));
+  EXPECT_EQ(column("group.shared_bytes"), std::log2(4097.0F));
+  EXPECT_EQ(column("group.barriers"), std::log2(9.0F));
+  EXPECT_EQ(column("group.per_unit"), std::log2(25.0F));
+  EXPECT_EQ(column("group.occupancy"), 0.75F);
+  EXPECT_EQ(column("group.tail"), 1);
+  EXPECT_EQ(column("group.launches"), 1);
+  EXPECT_EQ(column("load1.shared") + column("load2.shared"), 1);
+  EXPECT_EQ(std::max(column("load1.conflicts"), column("load2.conflicts")), std::log2(17.0F));
+  EXPECT_NEAR(EstimatedNs(row), EstimateGroups(Matmul(kShared), Gpu()).time.total_ns,
+              1e-3 * EstimatedNs(row));
+}
+
+// Models of one schema refuse rows and stored models of the other.
+TEST(GroupFeatures, ModelsOfProcessorsAreRefused) {
+  auto model = MakeXgbModel(1, "", FeatureSet::kGroups);
+  EXPECT_EQ(support::Slug(model->Load(ShippedModel())), "cost_model.load.schema");
+  Dataset data;
+  for (int i = 0; i < 20; ++i) data.rows.push_back({Features(kColumns), 0, 100.0 + i});
+  ASSERT_TRUE(model->Fit(data).ok());
+  EXPECT_TRUE(model->Predict({Features(kRows)}).ok());
+  EXPECT_EQ(support::Slug(model->Predict({FeatureVector(FeatureNames().size())}).status()),
+            "cost_model.columns");
+  EXPECT_EQ(support::Slug(MakeXgbModel(1)->Load(*model->Save())), "cost_model.load.schema");
+  const auto based = MakeXgbModel(1, std::string(ShippedModel()), FeatureSet::kGroups)->Fit(data);
+  EXPECT_EQ(support::Slug(based), "cost_model.load.schema");
+  EXPECT_EQ(support::Slug(MakePriorModel(FeatureSet::kGroups)->Load(SchemaHash())),
+            "cost_model.load.schema");
+}
+
+// A unit that wants 2048 threads is not left to a few, unless the task has no more.
+TEST(GroupSpace, OccupancyBoundsIt) {
+  const auto thread_tiles = [](const search::Space& space) {
+    for (size_t i = 0; i < space.sketches().size(); ++i) {
+      if (space.sketches()[i]->name() == "thread_tiles") return static_cast<int>(i);
+    }
+    return -1;
+  };
+  // The first point with one knob at another value.
+  const auto with = [&](const search::Space& space, int sketch, const std::string& name,
+                        int64_t value) {
+    const std::vector<search::Knob>& knobs = space.sketches()[static_cast<size_t>(sketch)]->knobs();
+    search::Point point{sketch, std::vector<int>(knobs.size(), 0)};
+    for (size_t k = 0; k < knobs.size(); ++k) {
+      const auto at = std::find(knobs[k].menu.begin(), knobs[k].menu.end(), value);
+      if (knobs[k].name == name && at != knobs[k].menu.end())
+        point.choices[k] = static_cast<int>(at - knobs[k].menu.begin());
+    }
+    return point;
+  };
+  auto space = search::Space::Create(tests::MatmulProgram(64, 64, 64), Gpu());
+  ASSERT_TRUE(space.ok()) << space.status();
+  const int sketch = thread_tiles(**space);
+  ASSERT_GE(sketch, 0);
+  const search::Point one = with(**space, sketch, "threads_vj", 1);
+  EXPECT_FALSE((*space)->Feasible(one)) << "64 warps of one thread: 64 of 2048";
+  EXPECT_TRUE((*space)->Feasible(with(**space, sketch, "threads_vj", 16)));
+  support::Rng rng(3);
+  for (int i = 0; i < 50; ++i) {
+    search::Point point;
+    ASSERT_TRUE((*space)->Sample(&rng, &point));
+    EXPECT_TRUE((*space)->Apply(point).ok());
+  }
+  // A task with two results has no more than two threads.
+  auto small = search::Space::Create(tests::MatmulProgram(1, 2, 64), Gpu());
+  ASSERT_TRUE(small.ok()) << small.status();
+  const int its = thread_tiles(**small);
+  ASSERT_GE(its, 0);
+  EXPECT_TRUE((*small)->Feasible(with(**small, its, "threads_vj", 2)));
+  // Threads one after the other are all the same to a processor.
+  auto processor =
+      search::Space::Create(tests::MatmulProgram(64, 64, 64), *target::ParseTarget("opencl"));
+  ASSERT_TRUE(processor.ok()) << processor.status();
+  EXPECT_TRUE((*processor)->Feasible(one));
+}
+
+}  // namespace
+}  // namespace tilewright::cost_model
