@@ -87,6 +87,7 @@ CText CEmitter::Text() const {
     result.text += type.prologue;
     if (!type.feature.empty()) result.features.emplace_back(type.feature);
   };
+  if (expr_.uses_dot4()) result.text += dialect_.dot4_text;
   if (expr_.uses_half()) add(dialect_.half);
   if (expr_.uses_double()) add(dialect_.float64);
   std::sort(result.features.begin(), result.features.end());

@@ -36,9 +36,12 @@ struct CDialect {
   // Has vectors of 2, 4, 8 and 16 lanes as OpenCL C does: vloadN, vstoreN, arithmetic, builtin
   // functions, convert_, select, components .s0 to .sf.
   bool vectors;
-  // A function of one sum and four bytes of each operand, sum + a0 * b0 + ... in 32 bits: int
+  // What computes sum + a0 * b0 + ... of four bytes of each operand, in 32 bits that wrap. With
+  // vectors dot(int sum, A a, B b), of vectors of four signed or unsigned bytes; without them
   // dot(int sum, A a0, ... a3, B b0, ... b3). Empty: the language has no dot products.
   std::string_view dot4 = {};
+  std::string_view dot4_text =
+      {};  // its definition, if the prologue has none: of texts that use it
 };
 
 struct CText {

@@ -198,12 +198,36 @@ std::string CExpressions::CastTo(DType to, DType from, const std::string& value)
   return StrCat("((", TypeOf(to), ")", value, ")");
 }
 
+// Four neighbours of a vector as a vector of their own.
+std::string CExpressions::FourLanes(const Expr& e, int first) {
+  constexpr int kFour = 4;
+  if (e->dtype.lanes == kFour) return *Vector(e);
+  if (e->kind == ExprKind::kBroadcast) return *Vector(ir::Broadcast(e->args[0], kFour));
+  if (e->kind == ExprKind::kLoad && e->mask == nullptr && Run(e->buffer, e->args[0]).has_value()) {
+    const Expr& base = e->args[0]->args[0];
+    const Expr at = first == 0 ? base : base + ir::Int(first, base->dtype);
+    return *Vector(ir::Load(e->buffer, {ir::Ramp(at, ir::Int(1, base->dtype), kFour)}));
+  }
+  if (e->kind == ExprKind::kSelect && e->args[0]->dtype.lanes == 1) {
+    return StrCat("(", Lane(e->args[0], 0), " ? ", FourLanes(e->args[1], first), " : ",
+                  FourLanes(e->args[2], first), ")");
+  }
+  std::string lanes;
+  for (int i = 0; i < kFour; ++i) lanes += (i == 0 ? "" : ", ") + Lane(e, first + i);
+  return StrCat("((", TypeOf(e->dtype.WithLanes(kFour)), ")(", lanes, "))");
+}
+
 // One lane of a dot product: the first operand is shared by all lanes, or has four for each.
 std::string CExpressions::Dot4Text(const Expr& e, int lane) {
+  uses_dot4_ = true;
   std::string args = Lane(e->args[0], lane);
   for (size_t operand : {1, 2}) {
     const Expr& bytes = e->args[operand];
     const int first = bytes->dtype.lanes == 4 ? 0 : 4 * lane;
+    if (dialect_.vectors) {
+      args += ", " + FourLanes(bytes, first);
+      continue;
+    }
     for (int k = 0; k < 4; ++k) args += ", " + Lane(bytes, first + k);
   }
   return StrCat(dialect_.dot4, "(", args, ")");
@@ -326,7 +350,8 @@ std::optional<std::string> CExpressions::VectorOf(const Expr& e) {
       return VectorLoad(e);
     case ExprKind::kSelect: {
       // A condition of one value chooses as it does in C; one of each lane would evaluate both.
-      if (e->args[0]->kind != ExprKind::kBroadcast) return std::nullopt;
+      if (e->args[0]->dtype.lanes > 1 && e->args[0]->kind != ExprKind::kBroadcast)
+        return std::nullopt;
       return StrCat("(", Lane(e->args[0], 0), " ? ", *Vector(e->args[1]), " : ",
                     *Vector(e->args[2]), ")");
     }

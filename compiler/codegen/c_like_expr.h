@@ -59,6 +59,7 @@ class CExpressions {
   const std::set<std::string>& helpers() const { return helpers_; }
   bool uses_double() const { return uses_double_; }
   bool uses_half() const { return uses_half_; }
+  bool uses_dot4() const { return uses_dot4_; }
 
  private:
   struct Registers {
@@ -78,6 +79,7 @@ class CExpressions {
   std::optional<std::string> VectorCall(const ir::Expr& e);
   std::string CastTo(ir::DType to, ir::DType from, const std::string& value);
   std::string CallText(const ir::Expr& e, int lane);
+  std::string FourLanes(const ir::Expr& e, int first);
   std::string Dot4Text(const ir::Expr& e, int lane);
   std::string Helper(std::string_view name, ir::DType type);
 
@@ -88,7 +90,7 @@ class CExpressions {
   std::unordered_map<const void*, std::string> names_;
   std::set<std::string> taken_, helpers_;
   std::string error_;
-  bool uses_double_ = false, uses_half_ = false;
+  bool uses_double_ = false, uses_half_ = false, uses_dot4_ = false;
 };
 
 }  // namespace tilewright::codegen

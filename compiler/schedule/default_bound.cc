@@ -6,8 +6,27 @@
 // is a launch of one thread.
 #include "compiler/schedule/default_scheduler.h"
 #include "compiler/schedule/legality.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::schedule {
+namespace {
+
+// Returns the tensor intrinsic for a reduction that is a dot product of bytes along its last
+// spatial iterator; empty if it is none. Chooses the number of results of a thread if nobody did.
+std::string DotIntrinsic(const ir::StmtNode& reduction, int64_t* vectors) {
+  constexpr int64_t kFewestLanes = 4;  // the intrinsics have 4, 8 or 16
+  const std::optional<DotProduct> dot = FindDotProduct(reduction);
+  if (!dot.has_value()) return "";
+  const auto lane = static_cast<size_t>(dot->lane_axis);
+  for (size_t i = lane + 1; i < reduction.iters.size(); ++i) {
+    if (reduction.iters[i].type == ir::IterType::kSpatial) return "";
+  }
+  const bool whole = ExtentOf(reduction.iters[lane].domain.extent) % kFewestLanes == 0;
+  if (*vectors == 0 && whole) *vectors = kFewestLanes;
+  return *vectors < kFewestLanes ? "" : support::StrCat(dot->intrinsic, *vectors);
+}
+
+}  // namespace
 
 void DefaultScheduler::RunBound() {
   InlineCheapStages();
@@ -84,8 +103,9 @@ int DefaultScheduler::BindResults(const std::string& name, const BlockChoice& ch
 void DefaultScheduler::BindReduction(const std::string& name) {
   tiled_.push_back(name);
   const ir::Stmt reduction = BlockOf(name);
-  const BlockChoice& choice = ChoiceOf(name);
   const std::string target = TargetOf(*reduction);
+  BlockChoice choice = ChoiceOf(name);
+  const std::string dots = target.empty() ? "" : DotIntrinsic(*reduction, &choice.vectors);
   // A reduction of several values has no copy to leave through: its threads add to the result.
   const int thread = BindResults(target.empty() ? name : target, choice);
   if (target.empty() || thread < 0) return;
@@ -103,8 +123,19 @@ void DefaultScheduler::BindReduction(const std::string& name) {
     const bool spatial = reduction->iters[i].type == ir::IterType::kSpatial;
     (spatial ? tile : order).push_back(loops[i]);
   }
-  order.insert(order.end(), tile.begin(), tile.end());
+  std::vector<int> terms;  // of a dot product, inside the lanes
+  if (!dots.empty()) {
+    terms = {order.back()};
+    order.pop_back();
+  }
+  for (const std::vector<int>& part : {tile, terms})
+    order.insert(order.end(), part.begin(), part.end());
   if (!Try({.kind = StepKind::kReorder, .handles = order})) return;
+  if (!dots.empty() && Try({.kind = StepKind::kTensorize,
+                            .handles = {tile.back()},
+                            .options = {{"intrin", dots}}})) {
+    tile.pop_back();
+  }
   for (int loop : tile) {
     if (!ir::IsInt(schedule_.StmtOf(loop)->range.extent, 1))
       Try({.kind = StepKind::kUnroll, .handles = {loop}});

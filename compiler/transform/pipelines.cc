@@ -34,10 +34,11 @@ constexpr PassRow kInjectVirtualThreads{"inject_virtual_threads", InjectVirtualT
 constexpr PassRow kMergeThreads{"merge_threads", MergeThreads};
 constexpr PassRow kPruneSync{"prune_sync", PruneSync};
 constexpr PassRow kGpu[] = {
-    kMarkDoubleBuffers,    kLowerBlocks, kCompactBuffers, kInjectSoftwarePipeline,
-    kInjectVirtualThreads, kSimplify,    kMergeThreads,   kSimplify,
-    kCompactBuffers,       kPruneSync,   kFlattenBuffers, kSimplify,
-    kVectorizeLoops,       kUnrollLoops, kSimplify,       kContractFma,
+    kMarkDoubleBuffers,    kLowerBlocks,    kCompactBuffers, kInjectSoftwarePipeline,
+    kInjectVirtualThreads, kSimplify,       kMergeThreads,   kSimplify,
+    kCompactBuffers,       kPruneSync,      kFlattenBuffers, kSimplify,
+    kLowerTensorNests,     kVectorizeLoops, kUnrollLoops,    kSimplify,
+    kContractFma,
 };
 // Which buffers have two versions is known of blocks only.
 constexpr PassRow kToLoops[] = {kMarkDoubleBuffers, kLowerBlocks, kCompactBuffers, kSimplify};

@@ -44,7 +44,6 @@ TEST(RandomOpenClTest, DeviceComputesWhatTheInterpreterDoes) {
     std::vector<ir::Function> kernels;
     for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
     auto text = opencl::EmitOpenCl(kernels);
-    // dot4: OpenCL C has no such instruction before 3.0.
     if (support::Slug(text.status()) == "codegen.opencl.unsupported") continue;
     ASSERT_TRUE(text.ok()) << text.status() << ir::Print(f);
     EquivalenceOptions options;
@@ -112,7 +111,7 @@ TEST(RandomOpenClTest, ScheduledProgramsComputeTheSameOnTheDevice) {
 }
 
 ir::Function SpaceProgram(uint64_t seed) {
-  switch (seed % 7) {
+  switch (seed % 8) {
     case 0:
       return ConvProgram(
           {.channels_in = 4, .height = 6, .width = 8, .channels_out = 16, .kernel = 3});
@@ -126,6 +125,8 @@ ir::Function SpaceProgram(uint64_t seed) {
       return MeanProgram(6, 96);
     case 5:
       return MaxPoolProgram(4, 12, 3, 2);
+    case 6:
+      return PackedInt8ConvProgram(2, 6, 8);
     default:
       return RandomTe(seed, {.max_elements = 300, .max_work = 2000, .symbolic = false}).function;
   }

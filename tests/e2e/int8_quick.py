@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A small int8 network with fresh weights, untuned, on one and two threads, against the NumPy evaluator: outputs are
-the same integers but for a few that are next to them, and every layer runs on bytes."""
+"""A small int8 network with fresh weights, untuned, on one and two threads and on an OpenCL device, against the NumPy
+evaluator: outputs are the same integers but for a few that are next to them, and every layer runs on bytes."""
 
 import json
 import sys
@@ -19,10 +19,10 @@ QUANTUM = np.float32(4) / np.float32(127)
 MAX_STEPS, MIN_EQUAL = 1, 0.8
 
 
-def steps_from_expected(case, module, threads, folder):
-    out = Path(folder) / f"out-{threads}"
+def steps_from_expected(case, module, folder, *flags):
+    out = Path(folder) / "-".join(["out", *map(str, flags)])
     data = case / "test_data_set_0" / "input_0.pb"
-    command("run", module, "--input", f"input={data}", "--output-dir", out, "--repeat", 1, "--threads", threads)
+    command("run", module, "--input", f"input={data}", "--output-dir", out, "--repeat", 1, *flags)
     actual, expected = load(out / "output_0.pb"), load(expected_output(case))
     assert actual.shape == expected.shape, (actual.shape, expected.shape)
     assert len(np.unique(expected)) > 3, "outputs that hardly differ tell nothing"
@@ -38,7 +38,7 @@ def outputs_are_the_evaluators(size, width):
                 module = Path(folder) / f"{threads}.tw"
                 command("compile", case / "model.onnx", "--target", f"native,threads={threads}", "-o", module,
                         "--effort", "10" if threads == 1 else "0")
-                steps = steps_from_expected(case, module, threads, folder)
+                steps = steps_from_expected(case, module, folder, "--threads", threads)
                 worst = max(worst, float(steps.max()))
                 equal += int((steps < 0.5).sum())
                 count += steps.size
@@ -52,6 +52,26 @@ def whole_blocks():
 
 def channels_that_fill_no_block():
     outputs_are_the_evaluators(19, 0.4)
+
+
+def on_an_opencl_device():
+    """Dot products of bytes in the device's language, where it has an instruction for them or not."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-int8-") as folder:
+        case = make_models(folder, "quantized") / "quantized"
+        module, dump = Path(folder) / "m.tw", Path(folder) / "dump"
+        command("compile", case / "model.onnx", "--target", "opencl", "-o", module, "--dump-ir", dump)
+        (text,) = dump.glob("*.cl")
+        assert text.read_text().count("= ((int4)(tw_dot4(") >= 5, "no dot products of bytes"
+        try:
+            steps = steps_from_expected(case, module, folder)
+        except AssertionError as error:
+            if "runtime.device.none" in str(error):
+                print("[SKIP] no OpenCL device: an int8 model is NOT run on one", file=sys.stderr)
+                return
+            raise
+        equal = int((steps < 0.5).sum())
+        print(f"        {equal} of {steps.size} outputs equal, the others at most {steps.max():.2f} steps away")
+        assert steps.max() < MAX_STEPS + 0.5 and equal >= MIN_EQUAL * steps.size
 
 
 def layers_run_on_bytes():
@@ -87,4 +107,5 @@ def a_public_model_gives_its_golden_outputs():
 
 
 if __name__ == "__main__":
-    run_checks(whole_blocks, channels_that_fill_no_block, layers_run_on_bytes, a_public_model_gives_its_golden_outputs)
+    run_checks(whole_blocks, channels_that_fill_no_block, layers_run_on_bytes, on_an_opencl_device,
+               a_public_model_gives_its_golden_outputs)

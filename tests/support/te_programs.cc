@@ -264,6 +264,39 @@ ir::Function PackedInt8DenseProgram(int64_t rows, int64_t blocks, int64_t lanes,
   return b.Finish({out});
 }
 
+ir::Function PackedInt8ConvProgram(int64_t blocks, int64_t size, int64_t lanes) {
+  constexpr int64_t kTaps = 3;
+  FunctionBuilder b("quantized_conv");
+  Buffer x = b.Input("X", ir::kU8, Shape({blocks, size, size, lanes}));
+  Buffer w = b.Constant("W", ir::kI8, Shape({blocks, blocks, kTaps, kTaps, lanes / 4, lanes, 4}));
+  Buffer scale = b.Constant("scale", kF32, Shape({blocks, lanes}));
+  Buffer padded =
+      b.Compute("padded", ir::kU8, Shape({blocks, size + 2, size + 2, lanes}), {"c", "h", "w", "l"},
+                [&](const std::vector<Var>& v) {
+                  Expr inside = v[1] >= Int(1) && v[1] < Int(size + 1) && v[2] >= Int(1) &&
+                                v[2] < Int(size + 1);
+                  return ir::Select(inside, Load(x, {v[0], v[1] - Int(1), v[2] - Int(1), v[3]}),
+                                    Int(0, ir::kU8));
+                });
+  Axis ic = b.ReduceAxis("ic", Int(blocks)), kh = b.ReduceAxis("kh", Int(kTaps)),
+       kw = b.ReduceAxis("kw", Int(kTaps)), io = b.ReduceAxis("io", Int(lanes / 4)),
+       ii = b.ReduceAxis("ii", Int(4));
+  const auto shape = Shape({blocks, size, size, lanes});
+  const std::vector<std::string> dims = {"oc", "oh", "ow", "ol"};
+  Buffer acc = b.Reduce(
+      "acc", kI32, shape, dims, {ic, kh, kw, io, ii}, Combiner::kSum,
+      [&](const std::vector<Var>& v) {
+        return ir::Cast(kI32, Load(padded, {ic.var, v[1] + kh.var, v[2] + kw.var,
+                                            io.var * Int(4) + ii.var})) *
+               ir::Cast(kI32, Load(w, {v[0], ic.var, kh.var, kw.var, io.var, v[3], ii.var}));
+      });
+  Buffer out = b.Compute("out", ir::kU8, shape, dims, [&](const std::vector<Var>& v) {
+    Expr real = ir::Cast(kF32, Load(acc, {v[0], v[1], v[2], v[3]})) * Load(scale, {v[0], v[3]});
+    return ir::Cast(ir::kU8, ir::Call(ir::Intrinsic::kRoundEven, {real}));
+  });
+  return b.Finish({out});
+}
+
 ir::Function ArgMaxProgram(int64_t rows, int64_t columns) {
   FunctionBuilder b("argmax");
   Buffer x = b.Input("X", kF32, Shape({rows, columns}));

@@ -37,6 +37,9 @@ ir::Function SymbolicDenseProgram(int64_t n, int64_t k);
 // acc[i,jo,ji] = Σ_{ko,ki} X[i, 4ko+ki] * W[jo,ko,ji,ki]; wsum[jo,ji] = Σ W; out = u8 clamp of
 // round((acc - zero * wsum) * scale) + zero_out. Blocks: acc, wsum, out.
 ir::Function PackedInt8DenseProgram(int64_t rows, int64_t blocks, int64_t lanes, int64_t groups);
+// A padded convolution of u8 on channel blocks with packed i8 weights, 3 × 3, and a requantising
+// epilogue: sums of four products each. Blocks: padded, acc, out.
+ir::Function PackedInt8ConvProgram(int64_t blocks, int64_t size, int64_t lanes);
 // Y[i,j] = X[i,j] * 2 + 1 with a symbolic number of rows; blocks: Y.
 ir::Function SymbolicRowsProgram(int64_t columns);
 // The largest value of each row of X and the first place of it; a tuple reduction; block: best.

@@ -1,8 +1,6 @@
 // C for the system's compiler, as a dialect of c_like. An entry for each kernel, which device_toy.c
 // calls for each group of a launch, has one signature: toy_NAME(group, sizes, buffers).
-#include <algorithm>
 #include <string>
-#include <vector>
 
 #include "compiler/codegen/c_artifact.h"
 #include "compiler/targets/backend.h"
@@ -57,26 +55,11 @@ absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
   return artifact;
 }
 
-// As for other devices, and what the instructions compute.
-std::vector<transform::PassRow> MakePipeline() {
-  const auto shared = transform::GpuPipeline();
-  std::vector<transform::PassRow> passes(shared.begin(), shared.end());
-  const auto vectors = std::find_if(passes.begin(), passes.end(), [](const auto& pass) {
-    return pass.name == "vectorize_loops";
-  });
-  passes.insert(vectors, *transform::FindPass("lower_tensor_nests"));
-  return passes;
-}
-std::span<const transform::PassRow> Pipeline() {
-  static const auto* const kPasses = new std::vector<transform::PassRow>(MakePipeline());
-  return *kPasses;
-}
-
 std::string ToolchainName() { return "c99"; }
 
 }  // namespace
 
-constinit const targets::Backend kBackend = {.pipeline = Pipeline,
+constinit const targets::Backend kBackend = {.pipeline = transform::GpuPipeline,
                                              .generate = Generate,
                                              .toolchain = ToolchainName,
                                              .alignment = module::kTensorAlignment,

@@ -37,7 +37,9 @@ std::vector<ir::Function> Programs() {
                                         tests::SoftmaxProgram(4, 6),
                                         tests::MeanProgram(70, 5),
                                         tests::MaxPoolProgram(3, 12, 3, 2),
-                                        tests::QuantizedDenseProgram(3, 5, 8)};
+                                        tests::QuantizedDenseProgram(3, 5, 8),
+                                        tests::PackedInt8DenseProgram(3, 2, 8, 5),
+                                        tests::PackedInt8ConvProgram(2, 4, 4)};
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     programs.push_back(
         tests::RandomTe(seed, {.max_elements = 300, .max_work = 2000, .symbolic = false}).function);
@@ -94,6 +96,21 @@ TEST(DefaultBound, AGroupNeedNotHoldWholeRows) {
   }
 }
 
+bool HasDots(const schedule::Schedule& scheduled) {
+  return schedule::ToText(scheduled.steps()).find("intrin=generic.dot4.") != std::string::npos;
+}
+
+TEST(DefaultBound, SumsOfBytesAreDotProducts) {
+  for (const ir::Function& program :
+       {tests::PackedInt8DenseProgram(3, 2, 8, 5), tests::PackedInt8ConvProgram(2, 4, 4)}) {
+    schedule::Schedule scheduled(program);
+    schedule::ApplyDefaultSchedule(OpenCl(), {}, &scheduled);
+    EXPECT_TRUE(HasDots(scheduled)) << schedule::ToText(scheduled.steps());
+    auto plan = Checked(program, scheduled);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+  }
+}
+
 // What the rules say of every program: points of each sketch, the default among them.
 TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
   std::map<std::string, int> points;
@@ -134,12 +151,11 @@ TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
   EXPECT_GT(points["thread_tiles through shared memory"], 10);
 }
 
-// Points of thread_tiles on a product whose operands come through shared memory, with the knobs of
-// these names at these choices.
-std::vector<search::Point> SharedPoints(const search::Space& space, support::Rng* rng,
-                                        const std::map<std::string, int>& wanted) {
+// Points of thread_tiles with the knobs of these names at these choices.
+std::vector<search::Point> PointsWith(const search::Space& space, support::Rng* rng,
+                                      const std::map<std::string, int>& wanted) {
   std::vector<search::Point> points;
-  for (int i = 0; i < 4000 && points.size() < 6; ++i) {
+  for (int i = 0; i < 20'000 && points.size() < 6; ++i) {
     search::Point point;
     EXPECT_TRUE(space.Sample(rng, &point));
     const search::Sketch& sketch = *space.sketches()[static_cast<size_t>(point.sketch)];
@@ -173,6 +189,50 @@ int64_t SharedBytes(const search::Space& space, const ir::Function& program,
   return plan.ok() ? plan->launches.back().shared_bytes : 0;
 }
 
+// Every point of thread_tiles with the knob at its second choice has these words in its steps, and
+// computes what the program does.
+void ExpectSteps(const ir::Function& program, const std::map<std::string, int>& wanted,
+                 const std::string& words) {
+  auto space = search::Space::Create(program, OpenCl());
+  ASSERT_TRUE(space.ok()) << space.status();
+  support::Rng rng(tests::TestSeed(37));
+  for (const search::Point& point : PointsWith(**space, &rng, wanted)) {
+    auto scheduled = (*space)->Apply(point);
+    ASSERT_TRUE(scheduled.ok()) << scheduled.status();
+    const std::string steps = schedule::ToText(scheduled->steps());
+    EXPECT_NE(steps.find(words), std::string::npos) << steps;
+    auto plan = Checked(program, *scheduled);
+    EXPECT_TRUE(plan.ok()) << plan.status() << "\n" << steps;
+  }
+}
+
+TEST(BoundSpace, VectorsAGroupApartAreVirtualThreads) {
+  const ir::Function product = tests::MatmulProgram(12, 64, 16);
+  for (const int shared : {0, 1}) {
+    ExpectSteps(product, {{"virtual_threads", 1}, {"fetch_A", shared}, {"fetch_B", shared}},
+                "virtual_thread ");
+  }
+  ExpectSteps(tests::PackedInt8ConvProgram(2, 4, 16), {{"virtual_threads", 1}, {"dots", 1}},
+              "virtual_thread ");
+}
+
+TEST(BoundSpace, SumsOfBytesAreDotProducts) {
+  const ir::Function conv = tests::PackedInt8ConvProgram(2, 4, 8);
+  for (const int place : {0, 1, 2})
+    ExpectSteps(conv, {{"dots", 1}, {"place_padded", place}}, "intrin=generic.dot4.");
+  ExpectSteps(conv, {{"dots", 1}, {"place_padded", 1}, {"fetch_W", 1}}, "intrin=generic.dot4.");
+  // Nothing else has such sums.
+  auto space = search::Space::Create(tests::MatmulProgram(12, 64, 16), OpenCl());
+  ASSERT_TRUE(space.ok()) << space.status();
+  for (const auto& sketch : (*space)->sketches()) {
+    for (const search::Knob& knob : sketch->knobs()) {
+      if (knob.name == "dots") {
+        EXPECT_EQ(knob.menu.size(), 1u);
+      }
+    }
+  }
+}
+
 TEST(BoundSpace, ADoubleBufferHasTwoVersionsOfWhatIsFetched) {
   const ir::Function program = tests::MatmulProgram(12, 64, 16);
   auto space = search::Space::Create(program, OpenCl());
@@ -180,7 +240,7 @@ TEST(BoundSpace, ADoubleBufferHasTwoVersionsOfWhatIsFetched) {
   support::Rng rng(tests::TestSeed(23));
   const std::map<std::string, int> wanted = {
       {"fetch_A", 1}, {"fetch_B", 1}, {"double_buffer", 1}, {"row_padding", 0}};
-  for (const search::Point& point : SharedPoints(**space, &rng, wanted)) {
+  for (const search::Point& point : PointsWith(**space, &rng, wanted)) {
     const int64_t once = SharedBytes(**space, program, With(**space, point, "double_buffer", 0));
     EXPECT_EQ(SharedBytes(**space, program, point), 2 * once);
   }
@@ -194,7 +254,7 @@ TEST(BoundSpace, PaddedRowsBeginAtOtherBanks) {
   for (const int padding : {1, 2}) {
     const std::map<std::string, int> wanted = {
         {"fetch_A", 1}, {"fetch_B", 1}, {"double_buffer", 0}, {"row_padding", padding}};
-    for (const search::Point& point : SharedPoints(**space, &rng, wanted)) {
+    for (const search::Point& point : PointsWith(**space, &rng, wanted)) {
       const search::Point plain = With(**space, point, "row_padding", 0);
       EXPECT_GT(SharedBytes(**space, program, point), SharedBytes(**space, program, plain));
     }

@@ -37,6 +37,7 @@ struct Case {
   int barriers;  // in all kernels: none missing (the interpreter says so), none too many
 };
 constexpr Case kCases[] = {
+    {"gpu_byte_dots", 1, 0},
     {"gpu_gemm_pipeline", 1, 3},
     {"gpu_row_sum", 1, 1},
     {"gpu_split_k", 2, 0},

@@ -8,6 +8,18 @@
 namespace tilewright::opencl {
 namespace {
 
+// Four products of bytes are less than 2^18 each. Devices with an instruction for them say so by
+// the macro of its feature.
+constexpr std::string_view kDot4 = R"(#ifdef __opencl_c_integer_dot_product_input_4x8bit
+#define tw_dot4(sum, a, b) ((int)((uint)(sum) + (uint)dot(a, b)))
+#else
+static inline int tw_sum4(int sum, int4 p) {
+  return (int)((uint)sum + (uint)(p.s0 + p.s1 + p.s2 + p.s3));
+}
+#define tw_dot4(sum, a, b) tw_sum4(sum, convert_int4(a) * convert_int4(b))
+#endif
+)";
+
 constexpr codegen::CDialect kOpenCl = {
     .name = "opencl",
     .format = "opencl-c",
@@ -29,6 +41,8 @@ constexpr codegen::CDialect kOpenCl = {
     .float64 = {.prologue = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n",
                 .feature = "cl_khr_fp64"},
     .vectors = true,
+    .dot4 = "tw_dot4",
+    .dot4_text = kDot4,
 };
 
 }  // namespace

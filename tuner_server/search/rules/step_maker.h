@@ -38,6 +38,7 @@ class StepMaker {
   }
   void Unroll(int loop) { Do({schedule::StepKind::kUnroll, {loop}, {}, "", {}}); }
   void Parallel(int loop) { Do({schedule::StepKind::kParallel, {loop}, {}, "", {}}); }
+  void VirtualThread(int loop) { Do({schedule::StepKind::kVirtualThread, {loop}, {}, "", {}}); }
   // A launch axis: "blockIdx.x" to "threadIdx.z".
   void Bind(int loop, std::string axis) {
     Do({schedule::StepKind::kBind, {loop}, {}, std::move(axis), {}});

@@ -8,8 +8,8 @@
 //     for threads (threadIdx.x): O over the register tile
 // An operand that does not come through shared memory is read where it is. Stages in front of P
 // (padding) are a launch of their own, fetched like an operand, or inlined. A thread's vectors are
-// neighbours, or a group's width apart (what other systems call virtual threads), so that
-// neighbouring threads touch neighbouring memory.
+// neighbours, or a group's width apart, one for each virtual thread, so that neighbouring threads
+// touch neighbouring memory. Sums of products of four bytes may be dot products.
 //
 // What comes through shared memory may have two versions, so that a step is fetched while the one
 // before it is used: half the barriers, twice the memory. Its rows may be padded, so that threads
@@ -25,6 +25,7 @@
 
 #include "compiler/analysis/bounds.h"
 #include "compiler/ir/visit.h"
+#include "deploy/support/strings.h"
 #include "tuner_server/search/rules/bound_nest.h"
 #include "tuner_server/search/rules/rules.h"
 #include "tuner_server/search/rules/step_maker.h"
@@ -36,6 +37,7 @@ constexpr int64_t kMaxThreadRows = 16;    // of a register tile, along one axis
 constexpr int64_t kMaxStatements = 256;   // of the unrolled body
 constexpr int64_t kMaxUnrolledTerms = 8;  // of the innermost reduction loop
 constexpr int64_t kMaxStep = 256;         // terms of a step, along one reduction axis
+constexpr int64_t kDotLanes = 4;          // the fewest of a tensor intrinsic for dot products
 constexpr size_t kMaxBlocks = 6;
 constexpr int64_t kBankBytes = 4;
 constexpr int64_t kMaxAlign = 64;  // elements, of storage_align
@@ -83,6 +85,7 @@ class ThreadTiles final : public Sketch {
     }
     lane_axes_ = LaneAxes(p_, spatial_, extents_);
     if (lane_axes_.empty()) return;  // one result: no threads
+    AddDotAxis();
     AddTileKnobs();
     AddSources(before);
     const KnobAdder add = Adder();
@@ -105,11 +108,15 @@ class ThreadTiles final : public Sketch {
     }
     if (threads > limits_.group_threads) return false;
     if (rows * t.vectors * t.lanes > limits_.registers) return false;
-    if (t.unroll) terms = t.steps.back();
+    if (t.dots && !FitsDots(t)) return false;
+    // Of a dot product the last reduction loop is inside the instruction.
+    const size_t loops = reduce_.size() - (t.dots ? 1 : 0);
+    if (loops == 0 && (t.unroll || t.staged)) return false;
+    if (t.unroll) terms = t.steps[loops - 1];
     if (t.unroll && (terms == 1 || terms > kMaxUnrolledTerms)) return false;
     if (rows * t.vectors * terms > kMaxStatements) return false;
     // Knobs without effect stay at their first value, so that points and programs correspond.
-    if (t.apart && (t.vectors == 1 || t.threads[t.lane_axis] == 1)) return false;
+    if (t.virtual_threads && (t.vectors == 1 || t.threads[t.lane_axis] == 1)) return false;
     if (!t.staged && std::any_of(steps_.begin(), steps_.end(),
                                  [&](size_t knob) { return point.choices[knob] != 0; })) {
       return false;
@@ -117,7 +124,7 @@ class ThreadTiles final : public Sketch {
     for (size_t i = 0; i < before_.size(); ++i) {
       if (PlaceOf(point, before_[i]) != kOwnLaunch && !before_[i].Untouched(point)) return false;
     }
-    if (t.double_buffer && !(t.staged && reduce_.back() > t.steps.back())) return false;
+    if (t.double_buffer && !(t.staged && reduce_[loops - 1] > t.steps[loops - 1])) return false;
     if (t.padding > 0 && !t.padded) return false;
     const int64_t shared = t.staged_bytes * (t.double_buffer ? 2 : 1), wide = t.vectors * t.lanes;
     return shared <= limits_.shared_bytes &&
@@ -179,7 +186,7 @@ class ThreadTiles final : public Sketch {
     int64_t lanes = 1, vectors = 1;
     std::vector<int64_t> threads, rows;  // by axis
     std::vector<int64_t> steps;          // terms of a step, by reduction iterator
-    bool unroll = false, apart = false, staged = false;
+    bool unroll = false, virtual_threads = false, staged = false, dots = false;
     bool swap_groups = false, last_axis_inside = false;
     bool double_buffer = false, padded = false;
     int64_t padding = 0;  // of the rows of what is staged, in elements
@@ -189,6 +196,20 @@ class ThreadTiles final : public Sketch {
       return std::accumulate(threads.begin(), threads.end(), int64_t{1}, std::multiplies<>());
     }
   };
+
+  // Lanes of dot products run along their axis only.
+  void AddDotAxis() {
+    if (!p_.dot.has_value()) return;
+    const auto at = std::find(spatial_.begin(), spatial_.end(), DotLaneIter());
+    dot_axis_ = static_cast<size_t>(at - spatial_.begin());
+    if (std::find(lane_axes_.begin(), lane_axes_.end(), dot_axis_) == lane_axes_.end())
+      lane_axes_.push_back(dot_axis_);
+  }
+  size_t DotLaneIter() const { return static_cast<size_t>(p_.dot->lane_axis); }
+
+  bool FitsDots(const Tile& t) const {
+    return t.lane_axis == dot_axis_ && t.lanes >= kDotLanes && t.steps.back() == reduce_.back();
+  }
 
   void AddTileKnobs() {
     std::vector<int64_t> axes(lane_axes_.size());
@@ -207,7 +228,9 @@ class ThreadTiles final : public Sketch {
           AddKnob("step_" + p_.iters[i].name, Divisors(p_.iters[i].extent, 1, kMaxStep)));
     }
     unroll_ = AddKnob("unroll", {0, 1});
-    apart_ = AddKnob("vectors_apart", {0, 1});
+    virtual_threads_ = AddKnob("virtual_threads", {0, 1});
+    dots_ =
+        AddKnob("dots", p_.dot.has_value() ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
     swap_groups_ = AddKnob("swap_groups", {0, 1});
     const bool last = lane_axes_.size() > 1 || lane_axes_[0] + 1 != extents_.size();
     last_axis_inside_ =
@@ -261,7 +284,8 @@ class ThreadTiles final : public Sketch {
     for (const size_t knob : threads_) t.threads.push_back(Value(point, knob));
     for (const size_t knob : rows_) t.rows.push_back(Value(point, knob));
     t.unroll = Value(point, unroll_) != 0;
-    t.apart = Value(point, apart_) != 0;
+    t.virtual_threads = Value(point, virtual_threads_) != 0;
+    t.dots = Value(point, dots_) != 0;
     t.swap_groups = Value(point, swap_groups_) != 0;
     t.last_axis_inside = Value(point, last_axis_inside_) != 0;
     t.staged = std::any_of(sources_.begin(), sources_.end(), [&](const Source& source) {
@@ -348,20 +372,20 @@ class ThreadTiles final : public Sketch {
       const bool lanes = a == t.lane_axis;
       std::vector<int64_t> factors;
       if (groups) factors.push_back(schedule::kInfer);
-      if (lanes && t.apart) factors.push_back(t.vectors);
+      if (lanes && t.virtual_threads) factors.push_back(t.vectors);
       factors.push_back(t.threads[a]);
       if (!lanes) factors.push_back(t.rows[a]);
-      if (lanes && !t.apart) factors.push_back(t.vectors);
+      if (lanes && !t.virtual_threads) factors.push_back(t.vectors);
       if (lanes) factors.push_back(t.lanes);
       const std::vector<int> made = make->Split(loops[a], factors, false);
       if (made.size() != factors.size()) return {};
       Parts parts;
       size_t next = 0;
       if (groups) parts.group = made[next++];
-      if (lanes && t.apart) parts.vector = made[next++];
+      if (lanes && t.virtual_threads) parts.vector = made[next++];
       parts.thread = made[next++];
       if (!lanes) parts.row = made[next++];
-      if (lanes && !t.apart) parts.vector = made[next++];
+      if (lanes && !t.virtual_threads) parts.vector = made[next++];
       if (lanes) parts.lane = made[next++];
       axes.push_back(parts);
     }
@@ -374,20 +398,29 @@ class ThreadTiles final : public Sketch {
     return loops;
   }
 
+  // The loop over virtual threads, around the threads; none where a thread's vectors are
+  // neighbours.
+  static std::vector<int> VirtualLoops(const Tile& t, const std::vector<Parts>& axes) {
+    if (!t.virtual_threads) return {};
+    return {axes[t.lane_axis].vector};
+  }
+
   // Register tile, outermost first: rows, vectors, lanes.
   static std::vector<int> RegisterLoops(const Tile& t, const std::vector<Parts>& axes) {
     std::vector<int> loops;
     for (const Parts& parts : axes) {
       if (parts.row >= 0) loops.push_back(parts.row);
     }
-    loops.push_back(axes[t.lane_axis].vector);
+    if (!t.virtual_threads) loops.push_back(axes[t.lane_axis].vector);
     loops.push_back(axes[t.lane_axis].lane);
     return loops;
   }
 
-  static void MapRegisters(const Tile& t, const std::vector<int>& loops, StepMaker* make) {
+  // All but the lanes.
+  static void MapRegisters(const std::vector<int>& virtual_loops, const std::vector<int>& loops,
+                           StepMaker* make) {
+    for (const int loop : virtual_loops) make->VirtualThread(loop);
     for (size_t i = 0; i + 1 < loops.size(); ++i) make->Unroll(loops[i]);
-    if (t.lanes > 1) make->Vectorize(loops.back());
   }
 
   // Returns the loop over tiles.
@@ -400,15 +433,17 @@ class ThreadTiles final : public Sketch {
       const auto lanes = groups.begin() + static_cast<std::ptrdiff_t>(t.lane_axis);
       std::rotate(groups.begin(), lanes, lanes + 1);
     }
+    const std::vector<int> virtual_loops = VirtualLoops(t, axes);
     const std::vector<int> threads = ThreadLoops(t, axes), inner = RegisterLoops(t, axes);
     std::vector<int> order = groups;
-    order.insert(order.end(), threads.begin(), threads.end());
-    order.insert(order.end(), inner.begin(), inner.end());
+    for (const std::vector<int>& part : {virtual_loops, threads, inner})
+      order.insert(order.end(), part.begin(), part.end());
     make->Reorder(order);
     const int group = make->Fuse(groups);
     make->Bind(group, "blockIdx.x");
     make->Bind(make->Fuse(threads), "threadIdx.x");
-    MapRegisters(t, inner, make);
+    MapRegisters(virtual_loops, inner, make);
+    if (t.lanes > 1) make->Vectorize(inner.back());
     return group;
   }
 
@@ -421,20 +456,33 @@ class ThreadTiles final : public Sketch {
     size_t j = 0;
     for (const size_t i : ReduceIters()) {
       terms.push_back(loops[i]);
-      if (!t.staged) continue;
-      const std::vector<int> parts = make->Split(loops[i], {schedule::kInfer, t.steps[j++]}, false);
+      const int64_t terms_of_step = t.steps[j++];
+      if (!t.staged || (t.dots && j == reduce_.size())) continue;
+      const std::vector<int> parts =
+          make->Split(loops[i], {schedule::kInfer, terms_of_step}, false);
       if (parts.size() != 2) return -1;
       steps.push_back(parts[0]);
       terms.back() = parts[1];
     }
+    std::vector<int> in_dot;  // inside the instruction
+    if (t.dots) {
+      in_dot = {terms.back()};
+      terms.pop_back();
+    }
+    const std::vector<int> virtual_loops = VirtualLoops(t, axes);
     const std::vector<int> threads = ThreadLoops(t, axes), inner = RegisterLoops(t, axes);
     std::vector<int> order = steps;
-    for (const std::vector<int>& part : {threads, terms, inner})
+    for (const std::vector<int>& part : {virtual_loops, threads, terms, inner, in_dot})
       order.insert(order.end(), part.begin(), part.end());
     make->Reorder(order);
     make->Bind(make->Fuse(threads), "threadIdx.x");
-    MapRegisters(t, inner, make);
+    MapRegisters(virtual_loops, inner, make);
     if (t.unroll) make->Unroll(terms.back());
+    if (t.dots) {
+      make->Tensorize(inner.back(), support::StrCat(p_.dot->intrinsic, t.lanes));
+    } else if (t.lanes > 1) {
+      make->Vectorize(inner.back());
+    }
     return steps.empty() ? -1 : steps.back();
   }
 
@@ -480,8 +528,9 @@ class ThreadTiles final : public Sketch {
   std::vector<int64_t> extents_;  // of those
   std::vector<int64_t> reduce_;
   std::vector<size_t> lane_axes_;
-  size_t lane_axis_ = 0, lanes_ = 0, vectors_ = 0, unroll_ = 0, apart_ = 0, swap_groups_ = 0,
-         last_axis_inside_ = 0, double_buffer_ = 0, padding_ = 0;
+  size_t lane_axis_ = 0, lanes_ = 0, vectors_ = 0, unroll_ = 0, virtual_threads_ = 0,
+         swap_groups_ = 0, last_axis_inside_ = 0, double_buffer_ = 0, padding_ = 0, dots_ = 0,
+         dot_axis_ = 0;
   std::vector<size_t> threads_, rows_, steps_;
 };
 
