@@ -10,24 +10,21 @@
 PART:ROW is one row of a part, as in networks:dqn. Each row is written to tests/results/aarch64.json when it is done. A run
 continues where an earlier one of the same commit ended; --again measures rows anew. Exit code 1 when a bar is missed."""
 
-import argparse
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 
-from lane import ROOT, commit
+import row_lane
+from lane import ROOT
 
 sys.path.insert(0, str(ROOT / "tests/support"))
 import board  # noqa: E402
 from fleet import BIN, Fleet, make_models  # noqa: E402
 from network_check import NAMES, SHARED, check, text  # noqa: E402
 
-RESULT = ROOT / "tests/results/aarch64.json"
 TUNED = {"dqn": (), "resnet18": ("--size", 64)}
 FIRST_SEED = 20_000_000  # the CI lane's are small
 SUMMARY = re.compile(r"^(\d+) pairs, (\d+) steps, (\d+) cut off$", re.M)
@@ -79,41 +76,10 @@ def tuning(name, flags):
 PARTS = {"schedules": (("random",), schedules), "networks": (NAMES, network), "tuning": (TUNED, tuning)}
 
 
-def chosen(words):
-    """(part, row) for each of the words; all of them without any."""
-    every = [(part, row) for part, (rows, _) in PARTS.items() for row in rows]
-    found = [(part, row) for part, row in every if not words or part in words or f"{part}:{row}" in words]
-    assert len(found) > 0, f"expected parts out of {', '.join(PARTS)}, or one of their rows, found {' '.join(words)}"
-    return found
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART[:ROW]")
+def add_flags(parser):
     parser.add_argument("--pairs", type=int, default=600)
     parser.add_argument("--trials", type=int, default=64)
-    parser.add_argument("--again", action="store_true")
-    flags = parser.parse_args()
-    board.build()
-    result = json.loads(RESULT.read_text()) if RESULT.exists() else {"lane": "aarch64", "parts": {}}
-    failed, here = 0, commit(RESULT)
-    rows = chosen(flags.parts)
-    for part, name in rows:
-        of_part = result["parts"].setdefault(part, {})
-        kept = of_part.get(name, {})
-        if kept.get("good") and kept["commit"] == here and not flags.again:
-            print(f"{part} {name}: ok before", flush=True)
-            continue
-        start = time.monotonic()
-        row = PARTS[part][1](name, flags)
-        row.update(commit=here, date=time.strftime("%Y-%m-%d", time.gmtime()), seconds=round(time.monotonic() - start, 1))
-        of_part[name] = row
-        failed += not row["good"]
-        print(f"{part} {name}: {'ok' if row['good'] else 'FAILED'} in {row['seconds']} s", flush=True)
-        RESULT.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
-    print(f"{len(rows) - failed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":
-    main()
+    row_lane.main("aarch64", __doc__, PARTS, add_flags, board.build)
