@@ -6,6 +6,7 @@
 
 #include "compiler/codegen/linear_index.h"
 #include "compiler/ir/type_rules.h"
+#include "compiler/ir/visit.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::codegen {
@@ -50,12 +51,18 @@ std::string_view FunctionName(ir::Intrinsic intrinsic) {
     std::string_view text;
   };
   static constexpr Row kRows[] = {
-      {ir::Intrinsic::kFma, "fma"},   {ir::Intrinsic::kExp, "exp"},
-      {ir::Intrinsic::kLog, "log"},   {ir::Intrinsic::kSqrt, "sqrt"},
-      {ir::Intrinsic::kTanh, "tanh"}, {ir::Intrinsic::kErf, "erf"},
-      {ir::Intrinsic::kAbs, "fabs"},  {ir::Intrinsic::kFloor, "floor"},
-      {ir::Intrinsic::kCeil, "ceil"}, {ir::Intrinsic::kRoundEven, "rint"},
-      {ir::Intrinsic::kPow, "pow"},
+      {ir::Intrinsic::kFma, "fma"},     {ir::Intrinsic::kExp, "exp"},
+      {ir::Intrinsic::kLog, "log"},     {ir::Intrinsic::kSqrt, "sqrt"},
+      {ir::Intrinsic::kTanh, "tanh"},   {ir::Intrinsic::kErf, "erf"},
+      {ir::Intrinsic::kAbs, "fabs"},    {ir::Intrinsic::kFloor, "floor"},
+      {ir::Intrinsic::kCeil, "ceil"},   {ir::Intrinsic::kRoundEven, "rint"},
+      {ir::Intrinsic::kPow, "pow"},     {ir::Intrinsic::kSin, "sin"},
+      {ir::Intrinsic::kCos, "cos"},     {ir::Intrinsic::kTan, "tan"},
+      {ir::Intrinsic::kAsin, "asin"},   {ir::Intrinsic::kAcos, "acos"},
+      {ir::Intrinsic::kAtan, "atan"},   {ir::Intrinsic::kSinh, "sinh"},
+      {ir::Intrinsic::kCosh, "cosh"},   {ir::Intrinsic::kAsinh, "asinh"},
+      {ir::Intrinsic::kAcosh, "acosh"}, {ir::Intrinsic::kAtanh, "atanh"},
+      {ir::Intrinsic::kExpm1, "expm1"}, {ir::Intrinsic::kFmod, "fmod"},
   };
   for (const Row& row : kRows) {
     if (row.intrinsic == intrinsic) return row.text;
@@ -149,8 +156,8 @@ std::string CExpressions::Constant(const Expr& e) {
   return text[0] == '-' ? StrCat("(", text, ")") : text;
 }
 
-// Integers wrap: signed ones of 32 bits through their unsigned type, narrower ones by a cast.
-// 64-bit integers are indices, which do not overflow.
+// Integers wrap: signed ones through their unsigned type, narrower ones by a cast. Index arithmetic
+// of 64 bits does not overflow.
 std::string CExpressions::IntBinary(const Expr& e, const std::string& a, const std::string& b) {
   const ExprKind kind = e->kind;
   const DType type = e->args[0]->dtype.Element();
@@ -165,8 +172,8 @@ std::string CExpressions::IntBinary(const Expr& e, const std::string& a, const s
   }
   bool divides = kind == ExprKind::kDiv || kind == ExprKind::kMod;
   if (type.bits < 32) return StrCat("((", TypeOf(type), ")(", a, " ", op, " ", b, "))");
-  if (type == ir::kI32 && !divides) {
-    std::string u = TypeOf({TypeCode::kUInt, 32, 1});
+  if ((type == ir::kI32 || (type == ir::kI64 && ir::HasLoad(e))) && !divides) {
+    std::string u = TypeOf({TypeCode::kUInt, type.bits, 1});
     return StrCat("((", TypeOf(type), ")((", u, ")", a, " ", op, " (", u, ")", b, "))");
   }
   return StrCat("(", a, " ", op, " ", b, ")");
@@ -233,6 +240,27 @@ std::string CExpressions::Dot4Text(const Expr& e, int lane) {
   return StrCat(dialect_.dot4, "(", args, ")");
 }
 
+// Operations on the bits of integers. C shifts by fewer bits than there are, and only unsigned
+// numbers without their sign.
+std::string CExpressions::BitsText(const Expr& e, int lane) {
+  const DType type = e->dtype.Element();
+  const std::string t = TypeOf(type), u = TypeOf({TypeCode::kUInt, type.bits, 1});
+  const std::string a = Lane(e->args[0], lane), b = Lane(e->args[1], lane);
+  switch (e->intrinsic) {
+    case ir::Intrinsic::kBitAnd:
+      return StrCat("((", t, ")(", a, " & ", b, "))");
+    case ir::Intrinsic::kBitOr:
+      return StrCat("((", t, ")(", a, " | ", b, "))");
+    case ir::Intrinsic::kBitXor:
+      return StrCat("((", t, ")(", a, " ^ ", b, "))");
+    default: {
+      const bool left = e->intrinsic == ir::Intrinsic::kShiftLeft;
+      return StrCat("((", t, ")((", u, ")", b, " < ", static_cast<int>(type.bits), " ? (", u, ")",
+                    a, left ? " << " : " >> ", b, " : 0))");
+    }
+  }
+}
+
 std::string CExpressions::CallText(const Expr& e, int lane) {
   if (e->intrinsic == ir::Intrinsic::kDot4 && !dialect_.dot4.empty()) return Dot4Text(e, lane);
   std::string args;
@@ -242,6 +270,7 @@ std::string CExpressions::CallText(const Expr& e, int lane) {
   }
   const std::string_view name = FunctionName(e->intrinsic);
   if (!name.empty()) return StrCat(name, "(", args, ")");
+  if (e->dtype.is_int() && e->args.size() == 2) return BitsText(e, lane);
   Fail(StrCat("intrinsic ", ir::IntrinsicText(e->intrinsic)));
   return "0";
 }

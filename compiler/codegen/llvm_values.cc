@@ -5,6 +5,7 @@
 #include "compiler/codegen/llvm_math.h"
 #include "compiler/codegen/llvm_scope.h"
 #include "compiler/ir/type_rules.h"
+#include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
 
 namespace tilewright::codegen {
@@ -17,8 +18,6 @@ using llvm::Value;
 using StatusOrValue = absl::StatusOr<llvm::Value*>;
 
 namespace {
-
-bool IsIndexType(DType type) { return type == ir::kI64; }
 
 llvm::CmpInst::Predicate FloatPredicate(ExprKind kind) {
   switch (kind) {
@@ -66,6 +65,19 @@ bool IsLibraryCall(Intrinsic intrinsic) {
     case Intrinsic::kTanh:
     case Intrinsic::kErf:
     case Intrinsic::kPow:
+    case Intrinsic::kSin:
+    case Intrinsic::kCos:
+    case Intrinsic::kTan:
+    case Intrinsic::kAsin:
+    case Intrinsic::kAcos:
+    case Intrinsic::kAtan:
+    case Intrinsic::kSinh:
+    case Intrinsic::kCosh:
+    case Intrinsic::kAsinh:
+    case Intrinsic::kAcosh:
+    case Intrinsic::kAtanh:
+    case Intrinsic::kExpm1:
+    case Intrinsic::kFmod:
       return true;
     default:
       return false;
@@ -106,8 +118,8 @@ bool FunctionEmitter::IsNonNegative(const Expr& e) const {
 }
 
 StatusOrValue FunctionEmitter::Emit(const Expr& e) {
-  if (IsIndexType(e->dtype) && e->kind != ExprKind::kLoad && e->kind != ExprKind::kVar)
-    return EmitIndex(e);
+  // What is computed from loads is data, which may wrap.
+  if (e->dtype == ir::kI64 && e->kind != ExprKind::kVar && !ir::HasLoad(e)) return EmitIndex(e);
   if ((e->kind == ExprKind::kLoad || e->kind == ExprKind::kBroadcast) && !table_.IsVolatile(e))
     return EmitShared(e);
   return EmitNode(e);
@@ -392,6 +404,23 @@ StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
       if (e->dtype.is_float()) return unary(llvm::Intrinsic::fabs);
       if (e->dtype.code == ir::TypeCode::kUInt) return args[0];
       return builder_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, args[0], builder_.getFalse());
+    case Intrinsic::kBitAnd:
+      return builder_.CreateAnd(args[0], args[1]);
+    case Intrinsic::kBitOr:
+      return builder_.CreateOr(args[0], args[1]);
+    case Intrinsic::kBitXor:
+      return builder_.CreateXor(args[0], args[1]);
+    case Intrinsic::kShiftLeft:
+    case Intrinsic::kShiftRight: {
+      // LLVM leaves counts of the width and more undefined.
+      const bool left = e->intrinsic == Intrinsic::kShiftLeft;
+      Value* shifted =
+          left ? builder_.CreateShl(args[0], args[1]) : builder_.CreateLShr(args[0], args[1]);
+      Value* inside = builder_.CreateICmpULT(
+          args[1], llvm::ConstantInt::get(args[1]->getType(), e->dtype.bits));
+      return builder_.CreateSelect(inside, shifted,
+                                   llvm::Constant::getNullValue(args[0]->getType()));
+    }
     default:
       if (Value* value = EmitMath(builder_, e->intrinsic, args[0],
                                   module_.family().power_scaling(module_.target(), e->dtype.lanes)))

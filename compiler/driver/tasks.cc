@@ -212,9 +212,13 @@ absl::StatusOr<module::DType> ModuleDType(ir::DType dtype) {
   if (dtype == ir::kF16) return module::DType::kFloat16;
   if (dtype == ir::kBF16) return module::DType::kBFloat16;
   if (dtype == ir::kI8) return module::DType::kInt8;
+  if (dtype == ir::kI16) return module::DType::kInt16;
   if (dtype == ir::kI32) return module::DType::kInt32;
   if (dtype == ir::kI64) return module::DType::kInt64;
   if (dtype == ir::kU8) return module::DType::kUInt8;
+  if (dtype == ir::kU16) return module::DType::kUInt16;
+  if (dtype == ir::kU32) return module::DType::kUInt32;
+  if (dtype == ir::kU64) return module::DType::kUInt64;
   if (dtype == ir::kBool) return module::DType::kBool;
   return support::InvalidArgument(
       "driver.task.element_type",

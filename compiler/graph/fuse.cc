@@ -81,6 +81,12 @@ class Fuser {
     return spec->fusion == op::FusionClass::kInjective && (!anchor || spec->elementwise());
   }
 
+  int Uses(const Node& node, size_t operand) const {
+    std::vector<op::TensorType> types;
+    for (ValueId id : node.inputs) types.push_back(g_.values[id].type);
+    return op::OperandUses(*op::FindOp(node.op), operand, types, node.attrs);
+  }
+
   // Nodes that an expression grown from `root` can reach without leaving joinable nodes, with their
   // expression sizes; the root counts 1.
   std::map<int, int64_t> Candidates(int root) const {
@@ -97,7 +103,7 @@ class Fuser {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const int from = producer_[node.inputs[i]];
         auto it = from < 0 ? size.end() : size.find(from);
-        if (it != size.end()) total += op::OperandUses(*op::FindOp(node.op), i) * it->second;
+        if (it != size.end()) total += Uses(node, i) * it->second;
       }
       if (total > kMaxExpression) continue;
       size[n] = total;

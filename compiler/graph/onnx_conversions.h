@@ -12,6 +12,8 @@ namespace tilewright::graph::onnx {
 
 using Result = absl::StatusOr<ValueId>;
 
+// onnx_elementwise_ops.cc
+Result ImportCastLike(NodeReader& n);
 // onnx_window_ops.cc
 Result ImportConv(NodeReader& n);
 Result ImportConvTranspose(NodeReader& n);

@@ -177,6 +177,7 @@ constexpr Conversion kConversions[] = {
      "one or two spatial dimensions; not ceil_mode together with count_include_pad"},
     {"BatchNormalization", BatchNorm, "inference only: training_mode 0, spatial 1"},
     {"Cast", Cast},
+    {"CastLike", ImportCastLike},
     {"Clip", Clip},
     {"Concat", ImportConcat},
     {"Constant", ImportConstant, "a tensor or numbers; no strings, no sparse tensors"},

@@ -30,6 +30,10 @@ std::string TypedData(const pb::TensorProto& tensor, ir::DType type) {
   if (type == ir::kF64) return Pack<double>(tensor.double_data());
   if (type == ir::kI64) return Pack<int64_t>(tensor.int64_data());
   if (type == ir::kI32) return Pack<int32_t>(tensor.int32_data());
+  if (type == ir::kU64) return Pack<uint64_t>(tensor.uint64_data());
+  if (type == ir::kU32) return Pack<uint32_t>(tensor.uint64_data());
+  if (type == ir::kI16) return Pack<int16_t>(tensor.int32_data());
+  if (type == ir::kU16) return Pack<uint16_t>(tensor.int32_data());
   if (type == ir::kI8) return Pack<int8_t>(tensor.int32_data());
   if (type == ir::kU8) return Pack<uint8_t>(tensor.int32_data());
   return Pack<uint8_t>(tensor.int32_data());  // bool
@@ -43,9 +47,11 @@ absl::Status Bad(std::string_view reason, std::string_view detail) {
 
 std::span<const ElementTypeRow> ElementTypes() {
   static constexpr ElementTypeRow kRows[] = {
-      {pb::TensorProto::FLOAT, ir::kF32}, {pb::TensorProto::DOUBLE, ir::kF64},
-      {pb::TensorProto::INT8, ir::kI8},   {pb::TensorProto::UINT8, ir::kU8},
-      {pb::TensorProto::INT32, ir::kI32}, {pb::TensorProto::INT64, ir::kI64},
+      {pb::TensorProto::FLOAT, ir::kF32},  {pb::TensorProto::DOUBLE, ir::kF64},
+      {pb::TensorProto::INT8, ir::kI8},    {pb::TensorProto::UINT8, ir::kU8},
+      {pb::TensorProto::INT16, ir::kI16},  {pb::TensorProto::UINT16, ir::kU16},
+      {pb::TensorProto::INT32, ir::kI32},  {pb::TensorProto::INT64, ir::kI64},
+      {pb::TensorProto::UINT32, ir::kU32}, {pb::TensorProto::UINT64, ir::kU64},
       {pb::TensorProto::BOOL, ir::kBool},
   };
   return kRows;

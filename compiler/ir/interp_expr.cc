@@ -282,9 +282,10 @@ Cell ExprMachine::EvalScalar(const Code& code) {
     case ExprKind::kCall: {
       if (code.intrinsic == Intrinsic::kPrefetch) return {};  // never faults
       Cell a = EvalScalar(code.args[0]);
-      if (!code.dtype.is_float())
-        return {.i = WrapInt(a.i < 0 ? static_cast<int64_t>(0 - static_cast<uint64_t>(a.i)) : a.i,
-                             code.dtype)};
+      if (!code.dtype.is_float()) {
+        const int64_t count = code.args.size() > 1 ? EvalScalar(code.args[1]).i : 0;
+        return {.i = EvalIntIntrinsic(code.intrinsic, code.dtype, a.i, count)};
+      }
       double b = code.args.size() > 1 ? EvalScalar(code.args[1]).d : 0;
       double c = code.args.size() > 2 ? EvalScalar(code.args[2]).d : 0;
       return {.d = EvalFloatIntrinsic(code.intrinsic, code.dtype, a.d, b, c)};

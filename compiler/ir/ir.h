@@ -15,6 +15,8 @@
 // - min/max on floats: if one side is NaN the result is the second operand (as x86 minps/maxps).
 // - Casts: float -> int saturates, NaN becomes 0; int -> int wraps; int -> float and
 //   float -> float round half to even.
+// - mod of floats has the sign of its first operand (C's fmod) and is exact. Shifts are of bits:
+//   zeros come in, and a count of the width or more gives 0.
 // - Select evaluates only the chosen side. And/Or evaluate both.
 // - Vectors (lanes > 1) are element-wise. Load/Store with a mask touch only lanes whose mask is
 //   true; masked-off lanes of a Load are 0.
@@ -94,9 +96,13 @@ inline constexpr DType kF64{TypeCode::kFloat, 64, 1};
 inline constexpr DType kF16{TypeCode::kFloat, 16, 1};
 inline constexpr DType kBF16{TypeCode::kBFloat, 16, 1};
 inline constexpr DType kI8{TypeCode::kInt, 8, 1};
+inline constexpr DType kI16{TypeCode::kInt, 16, 1};
 inline constexpr DType kI32{TypeCode::kInt, 32, 1};
 inline constexpr DType kI64{TypeCode::kInt, 64, 1};
 inline constexpr DType kU8{TypeCode::kUInt, 8, 1};
+inline constexpr DType kU16{TypeCode::kUInt, 16, 1};
+inline constexpr DType kU32{TypeCode::kUInt, 32, 1};
+inline constexpr DType kU64{TypeCode::kUInt, 64, 1};
 inline constexpr DType kBool{TypeCode::kBool, 1, 1};
 std::string TypeName(DType type);                    // "f32x16"
 bool ParseType(std::string_view text, DType* type);  // false when not a type

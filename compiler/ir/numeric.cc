@@ -216,6 +216,37 @@ double EvalFloatIntrinsic(Intrinsic intrinsic, DType t, double a, double b, doub
       return std::nearbyint(a);
     case Intrinsic::kPow:
       return RoundFloat(std::pow(a, b), t);
+    case Intrinsic::kSin:
+      return RoundFloat(std::sin(a), t);
+    case Intrinsic::kCos:
+      return RoundFloat(std::cos(a), t);
+    case Intrinsic::kTan:
+      return RoundFloat(std::tan(a), t);
+    case Intrinsic::kAsin:
+      return RoundFloat(std::asin(a), t);
+    case Intrinsic::kAcos:
+      return RoundFloat(std::acos(a), t);
+    case Intrinsic::kAtan:
+      return RoundFloat(std::atan(a), t);
+    case Intrinsic::kSinh:
+      return RoundFloat(std::sinh(a), t);
+    case Intrinsic::kCosh:
+      return RoundFloat(std::cosh(a), t);
+    case Intrinsic::kAsinh:
+      return RoundFloat(std::asinh(a), t);
+    case Intrinsic::kAcosh:
+      return RoundFloat(std::acosh(a), t);
+    case Intrinsic::kAtanh:
+      return RoundFloat(std::atanh(a), t);
+    case Intrinsic::kExpm1:
+      return RoundFloat(std::expm1(a), t);
+    case Intrinsic::kFmod:
+      return std::fmod(a, b);
+    case Intrinsic::kBitAnd:  // of integers
+    case Intrinsic::kBitOr:
+    case Intrinsic::kBitXor:
+    case Intrinsic::kShiftLeft:
+    case Intrinsic::kShiftRight:
     case Intrinsic::kDot4:  // integers, vectors: the interpreter does them
     case Intrinsic::kDotTile:
     case Intrinsic::kPrefetch:
@@ -223,6 +254,28 @@ double EvalFloatIntrinsic(Intrinsic intrinsic, DType t, double a, double b, doub
       break;
   }
   return 0;
+}
+
+int64_t EvalIntIntrinsic(Intrinsic intrinsic, DType t, int64_t a, int64_t b) {
+  const uint64_t ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  const bool out = ub >= t.bits;  // of a shift; counts are not negative
+  const uint64_t pattern = t.bits >= 64 ? ua : ua & ((uint64_t{1} << t.bits) - 1);
+  switch (intrinsic) {
+    case Intrinsic::kAbs:
+      return WrapInt(t.code == TypeCode::kInt && a < 0 ? static_cast<int64_t>(0 - ua) : a, t);
+    case Intrinsic::kBitAnd:
+      return WrapInt(a & b, t);
+    case Intrinsic::kBitOr:
+      return WrapInt(a | b, t);
+    case Intrinsic::kBitXor:
+      return WrapInt(a ^ b, t);
+    case Intrinsic::kShiftLeft:
+      return out ? 0 : WrapInt(static_cast<int64_t>(ua << ub), t);
+    case Intrinsic::kShiftRight:
+      return out ? 0 : WrapInt(static_cast<int64_t>(pattern >> ub), t);
+    default:
+      return 0;
+  }
 }
 
 int64_t MinInt(DType t) {

@@ -29,6 +29,9 @@ bool EvalFloatCompare(ExprKind kind, double a, double b, bool* out);  // Eq .. G
 // once; transcendental functions are computed in double and rounded.
 double EvalFloatIntrinsic(Intrinsic intrinsic, DType t, double a, double b, double c);
 
+// A pure intrinsic on integers of type `t` (abs, and those that only integers have).
+int64_t EvalIntIntrinsic(Intrinsic intrinsic, DType t, int64_t a, int64_t b);
+
 // Casts between scalar types. Integers and bools travel in *i, floats in *d.
 int64_t CastFloatToInt(double v, DType to);  // saturates, NaN -> 0
 int64_t CastIntToInt(int64_t v, DType to);   // wraps; to bool: v != 0

@@ -102,7 +102,10 @@ std::string CallError(const ExprNode& n) {
     if (a->dtype != n.dtype)
       return Mismatch("arguments of " + name, TypeName(n.dtype), TypeName(a->dtype));
   }
-  bool ok = n.dtype.is_float() || (n.intrinsic == Intrinsic::kAbs && n.dtype.is_int());
+  const bool of_bits = n.intrinsic >= Intrinsic::kBitAnd && n.intrinsic <= Intrinsic::kShiftRight;
+  if (of_bits && !n.dtype.is_int())
+    return Mismatch("arguments of " + name, "an integer", TypeName(n.dtype));
+  bool ok = of_bits || n.dtype.is_float() || (n.intrinsic == Intrinsic::kAbs && n.dtype.is_int());
   return ok ? "" : Mismatch("arguments of " + name, "a float", TypeName(n.dtype));
 }
 

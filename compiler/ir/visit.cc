@@ -225,6 +225,15 @@ Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map) {
 }
 Stmt CloneWithFreshVars(const Stmt& s) { return FreshenRewriter().RewriteStmt(s); }
 
+bool HasLoad(const Expr& e) {
+  bool loads = false;
+  VisitExprs(e, [&](const Expr& x) {
+    loads = loads || x->kind == ExprKind::kLoad;
+    return !loads;
+  });
+  return loads;
+}
+
 bool UsesVar(const Expr& e, const Var& var) {
   if (e == var) return true;
   for (const Expr& a : e->args) {

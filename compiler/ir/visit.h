@@ -46,6 +46,7 @@ Stmt ReplaceBuffers(const Stmt& s, const BufferMap& map);
 // clone statements.
 Stmt CloneWithFreshVars(const Stmt& s);
 bool UsesVar(const Expr& e, const Var& var);
+bool HasLoad(const Expr& e);  // reads a buffer
 bool UsesVar(const Stmt& s, const Var& var);
 
 }  // namespace tilewright::ir

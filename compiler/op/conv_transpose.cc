@@ -304,7 +304,7 @@ std::vector<OpSpec> ConvTransposeRows() {
   row.fusion = FusionClass::kComplexOutFusable;
   row.min_inputs = 2;
   row.max_inputs = 3;
-  row.float_only = true;
+  row.types = kFloats;
   row.infer = Infer;
   row.compute = Build;
   row.flops = Flops;

@@ -15,12 +15,23 @@ using support::StrCat;
 
 std::vector<OpSpec> MakeTable() {
   std::vector<OpSpec> table;
-  for (auto rows :
-       {ElementwiseRows(), CastRows(), ConvRows(), ConvBlockedRows(), ConvTransposeRows(),
-        ContractRows(), ReductionRows(), PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows()}) {
+  for (auto rows : {ElementwiseRows(), LogicRows(), CastRows(), ConvRows(), ConvBlockedRows(),
+                    ConvTransposeRows(), ContractRows(), ReductionRows(), PoolRows(), ShapeRows(),
+                    IndexingRows(), QuantizeRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;
+}
+
+TypeClass ClassOf(ir::DType type) {
+  return type.is_float() ? kFloats : type.is_bool() ? kBools : kInts;
+}
+std::string TypesText(uint8_t types) {
+  std::vector<std::string_view> names;
+  if (types & kFloats) names.push_back("floats");
+  if (types & kInts) names.push_back("integers");
+  if (types & kBools) names.push_back("bools");
+  return support::Join(names, " or ");
 }
 
 absl::StatusOr<std::vector<TensorType>> InferElementwise(const OpSpec& spec,
@@ -33,6 +44,7 @@ absl::StatusOr<std::vector<TensorType>> InferElementwise(const OpSpec& spec,
     }
   }
   TW_ASSIGN(TensorType out, BroadcastOperands(spec.name, inputs));
+  if (spec.gives_bool) out.dtype = ir::kBool;
   return std::vector<TensorType>{std::move(out)};
 }
 
@@ -109,9 +121,10 @@ absl::StatusOr<std::vector<TensorType>> InferTypes(const OpSpec& spec,
   for (int i = 0; i < count; ++i) {
     absl::Status status = CheckType(inputs[i]);
     if (!status.ok()) return support::WithContext(status, StrCat(spec.name, " operand ", i));
-    if (spec.float_only && !inputs[i].dtype.is_float()) {
-      return OpError(spec.name, "type",
-                     StrCat("expected floating-point operands, found ", ToText(inputs[i])));
+    if ((spec.types & ClassOf(inputs[i].dtype)) == 0) {
+      return OpError(
+          spec.name, "type",
+          StrCat("expected operands of ", TypesText(spec.types), ", found ", ToText(inputs[i])));
     }
   }
   TW_ASSIGN(std::vector<TensorType> types,
@@ -182,16 +195,22 @@ ir::Expr Element(const OpSpec& spec, std::span<const ElementReader> inputs,
   return spec.scalar(args, attrs);
 }
 
-int OperandUses(const OpSpec& spec, size_t operand) {
+int OperandUses(const OpSpec& spec, size_t operand, std::span<const TensorType> inputs,
+                const Attrs& attrs) {
   if (spec.scalar == nullptr) return 1;
-  const ir::Var probe = ir::MakeVar("probe", ir::kF32);
+  const ir::Var probe = ir::MakeVar("probe", inputs[operand].dtype);
   int most = 0;
   // A rule may look at its operands: they are tried as variables and as the literal 2 (a square).
-  for (const ir::Expr& other : {ir::MakeVar("other", ir::kF32), ir::Float(2)}) {
-    std::vector<ir::Expr> args(spec.max_inputs, other);
+  for (const bool literal : {false, true}) {
+    std::vector<ir::Expr> args;
+    for (const TensorType& in : inputs) {
+      args.push_back(!literal              ? ir::MakeVar("other", in.dtype)
+                     : in.dtype.is_float() ? ir::Float(2, in.dtype)
+                                           : ir::Int(2, in.dtype));
+    }
     args[operand] = probe;
     int uses = 0;
-    ir::VisitExprs(spec.scalar(args, {}), [&](const ir::Expr& e) {
+    ir::VisitExprs(spec.scalar(args, attrs), [&](const ir::Expr& e) {
       uses += e == probe;
       return true;
     });

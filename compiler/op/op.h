@@ -81,12 +81,16 @@ struct OpVariant {
   double tolerance_factor = 1;
 };
 
+// Element types that an operator takes.
+enum TypeClass : uint8_t { kFloats = 1, kInts = 2, kBools = 4, kNumbers = 3, kAnyType = 7 };
+
 struct OpSpec {
   std::string_view name;               // "conv2d"
   std::vector<std::string_view> onnx;  // ONNX operators that import to it, may be empty
   FusionClass fusion = FusionClass::kOpaque;
   int min_inputs = 1, max_inputs = 1;
-  bool float_only = false;  // refuses integer and bool operands
+  uint8_t types = kAnyType;  // of operands: a sum of TypeClass
+  bool gives_bool = false;   // elementwise: the result is bool, whatever the operands
 
   // Elementwise operators (NumPy broadcasting, one output) state only what happens to one element;
   // compute, element, reference and type rule (one type for all operands and the result) follow
@@ -145,7 +149,8 @@ ir::Expr Element(const OpSpec& spec, std::span<const ElementReader> inputs,
                  const std::vector<ir::Expr>& index, const Attrs& attrs);
 // How often the expression of one output element reads this operand's: what composed expressions
 // grow by.
-int OperandUses(const OpSpec& spec, size_t operand);
+int OperandUses(const OpSpec& spec, size_t operand, std::span<const TensorType> inputs,
+                const Attrs& attrs);
 double Flops(const OpSpec& spec, std::span<const TensorType> inputs,
              std::span<const TensorType> outputs, const Attrs& attrs);
 double ReductionLength(const OpSpec& spec, std::span<const TensorType> inputs, const Attrs& attrs);

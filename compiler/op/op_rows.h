@@ -12,6 +12,7 @@
 namespace tilewright::op {
 
 std::vector<OpSpec> ElementwiseRows();
+std::vector<OpSpec> LogicRows();
 std::vector<OpSpec> CastRows();
 std::vector<OpSpec> ConvRows();
 std::vector<OpSpec> ConvBlockedRows();

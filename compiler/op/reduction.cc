@@ -247,7 +247,7 @@ std::vector<OpSpec> ReductionRows() {
   reduce.onnx = {"ReduceMean", "ReduceSum",         "ReduceMax",    "ReduceMin",
                  "ReduceProd", "GlobalAveragePool", "GlobalMaxPool"};
   reduce.fusion = FusionClass::kReduction;
-  reduce.float_only = true;
+  reduce.types = kFloats;
   reduce.infer = InferReduce;
   reduce.compute = BuildReduce;
   reduce.flops = ReduceFlops;
@@ -258,7 +258,7 @@ std::vector<OpSpec> ReductionRows() {
   softmax.name = "softmax";
   softmax.onnx = {"Softmax"};
   softmax.fusion = FusionClass::kReduction;
-  softmax.float_only = true;
+  softmax.types = kFloats;
   softmax.infer = InferSoftmax;
   softmax.compute = BuildSoftmax;
   softmax.flops = SoftmaxFlops;

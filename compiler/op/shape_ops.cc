@@ -174,7 +174,7 @@ std::vector<OpSpec> ShapeRows() {
 
   OpSpec batch_norm = Injective("batch_norm", {"BatchNormalization"});
   batch_norm.min_inputs = batch_norm.max_inputs = 5;
-  batch_norm.float_only = true;
+  batch_norm.types = kFloats;
   batch_norm.infer = InferBatchNorm;
   batch_norm.element = BatchNormElement;
   batch_norm.flops = [](std::span<const TensorType>, std::span<const TensorType> outputs,

@@ -60,15 +60,6 @@ bool HasLoop(const Stmt& s) {
   return found;
 }
 
-bool HasLoad(const ir::Expr& e) {
-  bool found = false;
-  ir::VisitExprs(e, [&](const ir::Expr& part) {
-    found = found || part->kind == ir::ExprKind::kLoad;
-    return !found;
-  });
-  return found;
-}
-
 int64_t CountLeaves(const Stmt& s) {
   int64_t count = 0;
   ir::VisitStmts(s, [&](const Stmt& part) {

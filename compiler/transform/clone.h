@@ -23,7 +23,5 @@ class Cloner {
 int64_t CountLeaves(const ir::Stmt& s);
 // Whether there is a loop anywhere in it.
 bool HasLoop(const ir::Stmt& s);
-// Whether it reads a buffer.
-bool HasLoad(const ir::Expr& e);
 
 }  // namespace tilewright::transform

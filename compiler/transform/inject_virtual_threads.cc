@@ -65,7 +65,7 @@ class Interleaver {
         return ir::MakeFor(s->var, s->range.min, s->range.extent, Walk(s->body), s->for_kind,
                            s->annotations);
       case StmtKind::kIf:
-        if (ir::UsesVar(s->condition, var_) || HasLoad(s->condition)) break;
+        if (ir::UsesVar(s->condition, var_) || ir::HasLoad(s->condition)) break;
         return ir::MakeIf(s->condition, Walk(s->body),
                           s->else_body == nullptr ? nullptr : Walk(s->else_body));
       case StmtKind::kAlloc: {

@@ -312,7 +312,7 @@ absl::StatusOr<Stmt> LaunchMerger::MergeFor(const Stmt& s, Frame frame) {
 }
 
 absl::StatusOr<Stmt> LaunchMerger::MergeIf(const Stmt& s, Frame frame) {
-  if (HasLoad(s->condition))
+  if (ir::HasLoad(s->condition))
     return Refused("divergent", "expected a condition over loops around thread loops", s);
   bool uniform = !threads_.Mentions(s->condition);
   Frame then_frame = frame, else_frame = frame;
@@ -415,7 +415,7 @@ absl::StatusOr<Stmt> LaunchMerger::Merge(const Stmt& s, Frame frame) {
     case StmtKind::kIf:
       return MergeIf(s, std::move(frame));
     case StmtKind::kLet: {
-      if (HasLoad(s->value))
+      if (ir::HasLoad(s->value))
         return Refused("divergent", "expected a value without loads around thread loops", s);
       TW_ASSIGN(Stmt body, Merge(s->body, frame));
       return ir::MakeLet(s->var, s->value, body);

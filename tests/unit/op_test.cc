@@ -44,6 +44,7 @@ TEST(OpCompute, ElementwiseRowsMatchTheirReference) {
                           spec.name == "div" || spec.name == "reciprocal";
     const double low = positive ? 0.5 : -2.5;
     Case c{std::string(spec.name), {}, {}, low, 2.5, ir::kF32};
+    if (spec.types == kBools) c.dtype = ir::kBool;
     if (spec.max_inputs == 1) {
       c.shapes = {{3, 1, 5}};
       ExpectComputeMatchesReference(c, &rng);
@@ -68,17 +69,52 @@ TEST(OpCompute, AttributesOfElementwiseRows) {
   ExpectComputeMatchesReference({"hard_sigmoid", {{9}}, {{"alpha", 0.3}, {"beta", 0.4}}}, &rng);
 }
 
+constexpr ir::DType kTypes[] = {ir::kF32, ir::kF64, ir::kF16, ir::kBF16, ir::kI8,
+                                ir::kI16, ir::kI32, ir::kI64, ir::kU8,   ir::kU16,
+                                ir::kU32, ir::kU64, ir::kBool};
+
 TEST(OpCompute, CastsBetweenAllTypes) {
   Rng rng(Seed());
-  const ir::DType types[] = {ir::kF32, ir::kF64, ir::kI8, ir::kU8, ir::kI32, ir::kI64, ir::kBool};
+  const auto& types = kTypes;
   for (const ir::DType from : types) {
     for (const ir::DType to : types) {
       Case cast{"cast", {{3, 40}}, {{"dtype", ir::TypeName(to)}}};
       cast.dtype = from;
-      cast.low = from == ir::kBool || from == ir::kU8 ? 0 : -300, cast.high = 300;  // some saturate
+      // Some saturate.
+      const bool negative = from.is_float() || (from.code == ir::TypeCode::kInt && to != ir::kU64);
+      cast.low = negative ? -300 : 0, cast.high = 300;
       ExpectComputeMatchesReference(cast, &rng);
       if (::testing::Test::HasFatalFailure()) FAIL() << ir::TypeName(from) << ir::TypeName(to);
     }
+  }
+}
+
+// Half of the elements are equal; NaN is equal to nothing.
+TEST(OpCompute, ComparisonsOfAllTypes) {
+  Rng rng(Seed());
+  for (const ir::DType type : kTypes) {
+    for (const char* name : {"equal", "less", "less_equal", "greater", "greater_equal"}) {
+      if (type.is_bool() && name != std::string("equal")) continue;
+      Case c{name, {{4, 9}, {9}}, {}, 0, 3, type};
+      ExpectComputeMatchesReference(c, &rng);
+    }
+  }
+  const double nan = std::nan("");
+  const std::vector<RefTensor> pair = {{{ir::kF32, {3}}, {nan, 1, nan}},
+                                       {{ir::kF32, {3}}, {1, nan, nan}}};
+  for (const char* name : {"equal", "less", "less_equal", "greater", "greater_equal"}) {
+    auto result = Reference(*FindOp(name), pair, {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ((*result)[0].values, (std::vector<double>{0, 0, 0})) << name;
+  }
+}
+
+TEST(OpCompute, WhereChoosesByElement) {
+  Rng rng(Seed());
+  for (const ir::DType type : kTypes) {
+    Case c{"where", {{2, 1, 5}, {3, 1}, {5}}, {}, 0, 2, type};
+    c.dtypes = {ir::kBool, type, type};
+    ExpectComputeMatchesReference(c, &rng);
   }
 }
 
@@ -207,6 +243,10 @@ TEST(OpInfer, RefusesWithTheOperatorsName) {
         {"sizes", std::vector<int64_t>{3}}},
        "op.slice.range"},
       {"gather", {f32({4}), f32({2})}, {}, "op.gather.type"},
+      {"and", {f32({4}), f32({4})}, {}, "op.and.type"},
+      {"less", {TensorType{ir::kBool, {4}}, TensorType{ir::kBool, {4}}}, {}, "op.less.type"},
+      {"add", {TensorType{ir::kBool, {4}}, TensorType{ir::kBool, {4}}}, {}, "op.add.type"},
+      {"where", {f32({4}), f32({4}), f32({4})}, {}, "op.where.type"},
       {"pad", {f32({4})}, {{"pads", std::vector<int64_t>{1}}}, "op.pad.attribute"},
       {"conv2d_transpose",
        {f32({1, 3, 4, 4}), f32({2, 2, 3, 3})},
@@ -234,9 +274,12 @@ TEST(OpCost, FlopsAndReductionLength) {
   EXPECT_EQ((*out)[0].shape, (std::vector<int64_t>{1, 32, 20, 20}));
   EXPECT_EQ(Flops(*spec, conv, *out, attrs), 2.0 * 32 * 20 * 20 * 4 * 64);
   EXPECT_EQ(ReductionLength(*spec, conv, attrs), 256);
-  EXPECT_EQ(OperandUses(*FindOp("add"), 0), 1);
-  EXPECT_EQ(OperandUses(*FindOp("gelu"), 0), 2);
-  EXPECT_EQ(OperandUses(*FindOp("pow"), 0), 2);
+  const std::vector<TensorType> two = {{ir::kF32, {2}}, {ir::kF32, {2}}};
+  const std::vector<TensorType> choice = {{ir::kBool, {2}}, {ir::kI8, {2}}, {ir::kI8, {2}}};
+  EXPECT_EQ(OperandUses(*FindOp("add"), 0, two, {}), 1);
+  EXPECT_EQ(OperandUses(*FindOp("gelu"), 0, std::span(two).first(1), {}), 2);
+  EXPECT_EQ(OperandUses(*FindOp("pow"), 0, two, {}), 2);
+  EXPECT_EQ(OperandUses(*FindOp("where"), 0, choice, {}), 1);
 }
 
 TEST(RefTensor, BytesRoundTripForEveryType) {

@@ -1,0 +1,89 @@
+// Comparisons, logic on bools, and the choice between two operands. A bool is one byte, 0 or 1.
+#include "compiler/op/op_rows.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::op {
+namespace {
+
+using ir::Expr;
+using ir::ExprKind;
+using support::StrCat;
+using Exprs = std::span<const Expr>;
+using Doubles = std::span<const double>;
+
+struct Row {
+  std::string_view name, onnx;
+  int inputs;
+  uint8_t types;
+  Expr (*scalar)(Exprs, const Attrs&);
+  double (*reference)(Doubles, const Attrs&);
+};
+
+template <ExprKind kind>
+Expr Binary(Exprs x, const Attrs&) {
+  return ir::Binary(kind, x[0], x[1]);
+}
+
+constexpr Row kRows[] = {
+    {"equal", "Equal", 2, kAnyType, Binary<ExprKind::kEq>,
+     [](Doubles x, const Attrs&) -> double { return x[0] == x[1]; }},
+    {"less", "Less", 2, kNumbers, Binary<ExprKind::kLt>,
+     [](Doubles x, const Attrs&) -> double { return x[0] < x[1]; }},
+    {"less_equal", "LessOrEqual", 2, kNumbers, Binary<ExprKind::kLe>,
+     [](Doubles x, const Attrs&) -> double { return x[0] <= x[1]; }},
+    {"greater", "Greater", 2, kNumbers, Binary<ExprKind::kGt>,
+     [](Doubles x, const Attrs&) -> double { return x[0] > x[1]; }},
+    {"greater_equal", "GreaterOrEqual", 2, kNumbers, Binary<ExprKind::kGe>,
+     [](Doubles x, const Attrs&) -> double { return x[0] >= x[1]; }},
+    {"and", "And", 2, kBools, Binary<ExprKind::kAnd>,
+     [](Doubles x, const Attrs&) -> double { return x[0] != 0 && x[1] != 0; }},
+    {"or", "Or", 2, kBools, Binary<ExprKind::kOr>,
+     [](Doubles x, const Attrs&) -> double { return x[0] != 0 || x[1] != 0; }},
+    {"xor", "Xor", 2, kBools, Binary<ExprKind::kNe>,
+     [](Doubles x, const Attrs&) -> double { return x[0] != x[1]; }},
+    {"not", "Not", 1, kBools, [](Exprs x, const Attrs&) { return ir::Not(x[0]); },
+     [](Doubles x, const Attrs&) -> double { return x[0] == 0; }},
+};
+
+absl::StatusOr<std::vector<TensorType>> InferWhere(std::span<const TensorType> inputs,
+                                                   const Attrs&) {
+  if (!inputs[0].dtype.is_bool() || inputs[1].dtype != inputs[2].dtype) {
+    return OpError("where", "type",
+                   StrCat("expected a condition of bool and two operands of one type, found ",
+                          ToText(inputs[0]), ", ", ToText(inputs[1]), " and ", ToText(inputs[2])));
+  }
+  TW_ASSIGN(TensorType out, BroadcastOperands("where", inputs));
+  out.dtype = inputs[1].dtype;
+  return std::vector<TensorType>{out};
+}
+
+}  // namespace
+
+std::vector<OpSpec> LogicRows() {
+  std::vector<OpSpec> rows;
+  for (const Row& row : kRows) {
+    OpSpec spec;
+    spec.name = row.name;
+    spec.onnx = {row.onnx};
+    spec.fusion = FusionClass::kInjective;
+    spec.min_inputs = spec.max_inputs = row.inputs;
+    spec.types = row.types;
+    spec.gives_bool = true;
+    spec.scalar = row.scalar;
+    spec.scalar_reference = row.reference;
+    rows.push_back(std::move(spec));
+  }
+  OpSpec where;
+  where.name = "where";
+  where.onnx = {"Where"};
+  where.fusion = FusionClass::kInjective;
+  where.min_inputs = where.max_inputs = 3;
+  where.infer = InferWhere;
+  where.scalar = [](Exprs x, const Attrs&) { return ir::Select(x[0], x[1], x[2]); };
+  where.scalar_reference = [](Doubles x, const Attrs&) { return x[0] != 0 ? x[1] : x[2]; };
+  rows.push_back(std::move(where));
+  return rows;
+}
+
+}  // namespace tilewright::op
