@@ -77,7 +77,7 @@ struct TileWeights {
   // Long sums that share no load: each row is a stream of its own from memory. So many hide an
   // addition's latency; more of them only wait for each other.
   int64_t streams = 2;
-  // Sums of a single row wait for their weights: so many steps of each vector are written out, which
+  // Sums of a single row wait for their weights: so many steps of each vector are written out. It
   // reads as many lines in turn before the next vector's.
   int64_t steps_of_one_row = 4;
   // A tile of instructions that multiply several rows by several columns: the other instructions of
@@ -124,7 +124,7 @@ struct Machine {
   // The same for bodies that a search may try; of vectors of calls (exp), each of tens of
   // operations. Compilers take a minute for a few times as many.
   int64_t searched_body_ops = 512, searched_body_calls = 32;
-  // Steps of a reduction that is written out; more of them where neighbours' windows share what they
+  // Steps of a reduction that is written out; more where neighbours' windows share what they
   // load.
   int64_t short_reduction = 16, short_windows = 25;
   TileWeights tile = {};

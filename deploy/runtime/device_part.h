@@ -27,9 +27,9 @@ struct DevicePartOptions {
 class DevicePart {
  public:
   // Loads the code, allocates the tensors that the function's launches use, writes the constants.
-  // FAILED_PRECONDITION `runtime.load.format` if the device does not run a format of code,
-  // `runtime.load.device_features` if it lacks what the code needs, and `runtime.load.alignment` if
-  // the arena is laid out for other devices; UNIMPLEMENTED
+  // FAILED_PRECONDITION `runtime.load.format` if the device does not run a format of code, and
+  // `runtime.load.alignment` if the arena is laid out for other devices. FAILED_PRECONDITION
+  // `runtime.load.device_features` if the device lacks what the code needs. UNIMPLEMENTED
   // `runtime.load.symbolic_shape`; errors of DeviceStatus (DATA_LOSS if the code does not build).
   static absl::StatusOr<std::unique_ptr<DevicePart>> Create(const module::ModuleFile& file,
                                                             const module::Function& function,

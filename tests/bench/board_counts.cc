@@ -5,10 +5,11 @@
 //                                   products. Prints "in out size kernel stride instruction cycles
 //                                   instructions" for each. Both are code for the same processor;
 //                                   the one is scheduled for a processor without matrix products.
-//   board_counts schedules TARGET   Reads lines of a task's text, its lines joined by '|', a tab, and
-//                                   a schedule's steps. Prints "cycles instructions" for each, or
-//                                   "- -" where the steps are no schedule of the task. What depends
-//                                   on weights only runs before and is not counted, as in modules.
+//   board_counts schedules TARGET   Reads lines of a task's text (its lines joined by '|'), a tab,
+//                                   and a schedule's steps. Prints "cycles instructions" for each,
+//                                   or "- -" where the steps are no schedule of the task. What
+//                                   depends on weights only runs before and is not counted, as in
+//                                   modules.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
