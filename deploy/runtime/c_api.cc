@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/device_code_cache.h"
 #include "deploy/runtime/dl_tensor.h"
 #include "deploy/runtime/runtime.h"
 #include "deploy/runtime/tilewright.h"
@@ -185,6 +186,7 @@ TwStatus tw_session_create(TwModule* module, int num_threads, TwSession** out) {
     auto session = std::make_unique<TwSession>();
     rt::SessionOptions options;
     options.num_threads = num_threads == 0 ? rt::UsableCores() : num_threads;
+    options.code_cache = rt::UserCodeCache();
     TW_ASSIGN(session->session, rt::Session::Create(module->loaded, options));
     *out = session.release();
     return absl::OkStatus();

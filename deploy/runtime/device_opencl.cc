@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "deploy/runtime/device_plugin.h"
@@ -32,6 +33,7 @@ struct TwDeviceKernel {
 struct TwDeviceCode {
   cl::Handle program;
   std::vector<std::unique_ptr<TwDeviceKernel>> kernels;
+  std::string binary;  // once somebody asked
 };
 struct TwDeviceEvent {
   cl::Handle marker = nullptr;
@@ -290,17 +292,38 @@ TwDeviceResult Map(TwDevice* device, TwDeviceMemory*, void**) {
   return Failed(device, TW_DEVICE_UNSUPPORTED, "map", "expected read and write, found map");
 }
 
+// The driver's options, which its binaries depend on.
+#define TW_BUILD_OPTIONS "-cl-std=CL1.2"
+constexpr char kBinaryFormat[] = "binary " TW_BUILD_OPTIONS;
+
+cl::Handle ProgramOf(TwDevice* device, bool binary, const void* image, size_t bytes,
+                     cl::Int* result) {
+  if (!binary) {
+    const char* text = static_cast<const char*>(image);
+    return Api().clCreateProgramWithSource(device->context, 1, &text, &bytes, result);
+  }
+  const auto* code = static_cast<const unsigned char*>(image);
+  cl::Int of_device = cl::kSuccess;
+  cl::Handle program = Api().clCreateProgramWithBinary(device->context, 1, &device->device, &bytes,
+                                                       &code, &of_device, result);
+  if (*result == cl::kSuccess && of_device != cl::kSuccess) {
+    Api().clReleaseProgram(program);
+    *result = of_device;
+  }
+  return program;
+}
+
 TwDeviceResult Load(TwDevice* device, const char* format, const void* image, size_t bytes,
                     TwDeviceCode** code) {
-  if (std::string("opencl-c") != format) {
+  const std::string form = format;
+  if (form != "opencl-c" && form != kBinaryFormat) {
     return Failed(device, TW_DEVICE_UNSUPPORTED, "format",
-                  "expected opencl-c, found " + std::string(format).substr(0, 40));
+                  "expected opencl-c, found " + form.substr(0, 40));
   }
-  const char* text = static_cast<const char*>(image);
   cl::Int result = 0;
-  cl::Handle program = Api().clCreateProgramWithSource(device->context, 1, &text, &bytes, &result);
-  if (result != cl::kSuccess) return Checked(device, "clCreateProgramWithSource", result);
-  result = Api().clBuildProgram(program, 1, &device->device, "-cl-std=CL1.2", nullptr, nullptr);
+  cl::Handle program = ProgramOf(device, form == kBinaryFormat, image, bytes, &result);
+  if (result != cl::kSuccess) return Checked(device, "clCreateProgram", result);
+  result = Api().clBuildProgram(program, 1, &device->device, TW_BUILD_OPTIONS, nullptr, nullptr);
   if (result != cl::kSuccess) {
     std::vector<char> log(16384, '\0');
     Api().clGetProgramBuildInfo(program, device->device, cl::kBuildLog, log.size() - 1, log.data(),
@@ -310,7 +333,28 @@ TwDeviceResult Load(TwDevice* device, const char* format, const void* image, siz
         device, TW_DEVICE_BAD_CODE, "build",
         "expected text that builds, found error " + std::to_string(result) + ":\n" + log.data());
   }
-  *code = new TwDeviceCode{program, {}};
+  *code = new TwDeviceCode{program, {}, {}};
+  return TW_DEVICE_OK;
+}
+
+TwDeviceResult Binary(TwDevice* device, TwDeviceCode* code, const void** bytes, size_t* count) {
+  if (code->binary.empty()) {
+    size_t size = 0;
+    cl::Int result = Api().clGetProgramInfo(code->program, cl::kProgramBinarySizes, sizeof(size),
+                                            &size, nullptr);
+    std::string binary(size, '\0');
+    auto* target = reinterpret_cast<unsigned char*>(binary.data());
+    if (result == cl::kSuccess && size > 0) {
+      result = Api().clGetProgramInfo(code->program, cl::kProgramBinaries, sizeof(target), &target,
+                                      nullptr);
+    }
+    if (result != cl::kSuccess) return Checked(device, "clGetProgramInfo", result);
+    if (size == 0)
+      return Failed(device, TW_DEVICE_UNSUPPORTED, "binary", "expected one, found none");
+    code->binary = std::move(binary);
+  }
+  *bytes = code->binary.data();
+  *count = code->binary.size();
   return TW_DEVICE_OK;
 }
 
@@ -455,7 +499,8 @@ __kernel void self_test(long n, __global const float* x, __global float* y) {
 constexpr TwDeviceSelfTest kSelfTest{"opencl-c", kSelfTestText, sizeof(kSelfTestText) - 1,
                                      "self_test", 64};
 
-constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("opencl", &kSelfTest);
+constexpr TwDevicePlugin kTable =
+    TW_DEVICE_PLUGIN_TABLE_WITH_BINARIES("opencl", &kSelfTest, kBinaryFormat, Binary);
 
 }  // namespace
 

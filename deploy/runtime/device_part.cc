@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "deploy/runtime/c_abi.h"
+#include "deploy/runtime/device_code_cache.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -102,7 +103,8 @@ absl::Status DevicePart::LoadCode() {
                  " lacks"));
     }
     const std::string_view image = file_.code(i);
-    TW_TRY(Check(plugin_.load(device_, object.format.c_str(), image.data(), image.size(), &code)));
+    TW_TRY(
+        LoadCached({.folder = options_.code_cache}, plugin_, device_, object.format, image, &code));
   }
   return absl::OkStatus();
 }

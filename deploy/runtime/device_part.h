@@ -21,7 +21,8 @@ namespace tilewright::runtime {
 struct DevicePartOptions {
   // The launches of code for this kind of device; "": all launches.
   std::string kind;
-  int64_t guard_bytes = 0;  // behind each input and output, for the caller to fill and check
+  int64_t guard_bytes = 0;      // behind each input and output, for the caller to fill and check
+  std::string code_cache = {};  // folder of a CodeCache; empty: none
 };
 
 class DevicePart {

@@ -144,35 +144,45 @@ typedef struct {
 
   const TwDeviceSelfTest*
       self_test; /* NULL, or absent from older plug-ins: agents do not measure */
+
+  /* The device's own form of loaded code, which is quicker to load: `binary` gives it (the bytes
+   * belong to the code), and load accepts it as this format. The name tells forms apart that were
+   * made with different options. NULL, or absent from older plug-ins: there is none. */
+  const char* binary_format;
+  TwDeviceResult (*binary)(TwDevice* device, TwDeviceCode* code, const void** bytes, size_t* count);
 } TwDevicePlugin;
 
 /* Its value where functions named Count, Open … EventElapsed are in scope. */
 #define TW_DEVICE_PLUGIN_TABLE(KIND, SELF_TEST) \
-  {                                             \
-      .struct_bytes = sizeof(TwDevicePlugin),   \
-      .abi_version = TW_DEVICE_ABI_VERSION,     \
-      .kind = KIND,                             \
-      .count = Count,                           \
-      .open = Open,                             \
-      .close = Close,                           \
-      .last_error = LastError,                  \
-      .describe = Describe,                     \
-      .alloc = Alloc,                           \
-      .free = Free,                             \
-      .write = Write,                           \
-      .read = Read,                             \
-      .copy = Copy,                             \
-      .map = Map,                               \
-      .load = Load,                             \
-      .unload = Unload,                         \
-      .find = Find,                             \
-      .launch = Launch,                         \
-      .synchronize = Synchronize,               \
-      .event_create = EventCreate,              \
-      .event_destroy = EventDestroy,            \
-      .event_record = EventRecord,              \
-      .event_elapsed = EventElapsed,            \
-      .self_test = SELF_TEST,                   \
+  TW_DEVICE_PLUGIN_TABLE_WITH_BINARIES(KIND, SELF_TEST, NULL, NULL)
+#define TW_DEVICE_PLUGIN_TABLE_WITH_BINARIES(KIND, SELF_TEST, FORMAT, BINARY) \
+  {                                                                           \
+      .struct_bytes = sizeof(TwDevicePlugin),                                 \
+      .abi_version = TW_DEVICE_ABI_VERSION,                                   \
+      .kind = KIND,                                                           \
+      .count = Count,                                                         \
+      .open = Open,                                                           \
+      .close = Close,                                                         \
+      .last_error = LastError,                                                \
+      .describe = Describe,                                                   \
+      .alloc = Alloc,                                                         \
+      .free = Free,                                                           \
+      .write = Write,                                                         \
+      .read = Read,                                                           \
+      .copy = Copy,                                                           \
+      .map = Map,                                                             \
+      .load = Load,                                                           \
+      .unload = Unload,                                                       \
+      .find = Find,                                                           \
+      .launch = Launch,                                                       \
+      .synchronize = Synchronize,                                             \
+      .event_create = EventCreate,                                            \
+      .event_destroy = EventDestroy,                                          \
+      .event_record = EventRecord,                                            \
+      .event_elapsed = EventElapsed,                                          \
+      .self_test = SELF_TEST,                                                 \
+      .binary_format = FORMAT,                                                \
+      .binary = BINARY,                                                       \
   }
 
 /* The type of a plug-in's one symbol. Returns NULL if the plug-in cannot work with a runtime of

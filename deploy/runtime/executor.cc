@@ -98,7 +98,7 @@ struct Session::Impl {
   absl::Status SealInputs();
   absl::Status PoisonDevice(uint8_t byte);
   void* WritableInput(size_t index);
-  absl::Status OpenDevicePart();
+  absl::Status OpenDevicePart(const std::string& code_cache);
   void PlanSteps();
   absl::Status CallKernel(const BoundLaunch& bound);
   absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
@@ -260,12 +260,13 @@ absl::Status Session::Impl::SealInputs() {
   return absl::OkStatus();
 }
 
-absl::Status Session::Impl::OpenDevicePart() {
+absl::Status Session::Impl::OpenDevicePart(const std::string& code_cache) {
   const TwDevicePlugin* plugin = module->device_plugin();
   if (plugin == nullptr) return absl::OkStatus();
   TW_TRY(device.Open(plugin));
-  TW_ASSIGN(part, DevicePart::Create(module->file(), *function, *plugin, device.get(),
-                                     {.kind = plugin->kind, .guard_bytes = 0}));
+  TW_ASSIGN(part,
+            DevicePart::Create(module->file(), *function, *plugin, device.get(),
+                               {.kind = plugin->kind, .guard_bytes = 0, .code_cache = code_cache}));
   return absl::OkStatus();
 }
 
@@ -360,7 +361,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const L
   }
   const int threads = std::clamp(options.num_threads, 1, UsableCores());
   auto impl = std::make_unique<Impl>(std::move(module), function, threads, options.pin_threads);
-  TW_TRY(impl->OpenDevicePart());
+  TW_TRY(impl->OpenDevicePart(options.code_cache));
   TW_TRY(impl->AllocateBuffers(options.guard_pages));
   impl->PlaceTensors();
   impl->BindLaunches();

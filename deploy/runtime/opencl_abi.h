@@ -22,8 +22,8 @@ constexpr Uint kDeviceMaxWorkGroupSize = 0x1004, kDeviceAddressAlign = 0x1019,
                kDeviceGlobalMemSize = 0x101F, kDeviceLocalMemSize = 0x1023,
                kDeviceTimerResolution = 0x1025, kDeviceName = 0x102B, kDriverVersion = 0x102D,
                kDeviceVersion = 0x102F, kDeviceExtensions = 0x1030, kDevicePlatform = 0x1031,
-               kPlatformName = 0x0902, kBuildLog = 0x1183, kProfilingEnd = 0x1283,
-               kKernelNumArgs = 0x1191;
+               kPlatformName = 0x0902, kBuildLog = 0x1183, kProgramBinarySizes = 0x1165,
+               kProgramBinaries = 0x1166, kProfilingEnd = 0x1283, kKernelNumArgs = 0x1191;
 constexpr Uint kDeviceMaxComputeUnits = 0x1002, kDeviceMaxAllocSize = 0x1010;
 
 // X(function, result, arguments)
@@ -46,6 +46,9 @@ constexpr Uint kDeviceMaxComputeUnits = 0x1002, kDeviceMaxAllocSize = 0x1010;
   X(clEnqueueCopyBuffer, Int,                                                                \
     (Handle, Handle, Handle, size_t, size_t, size_t, Uint, const Handle*, Handle*))          \
   X(clCreateProgramWithSource, Handle, (Handle, Uint, const char**, const size_t*, Int*))    \
+  X(clCreateProgramWithBinary, Handle,                                                       \
+    (Handle, Uint, const Handle*, const size_t*, const unsigned char**, Int*, Int*))         \
+  X(clGetProgramInfo, Int, (Handle, Uint, size_t, void*, size_t*))                           \
   X(clBuildProgram, Int, (Handle, Uint, const Handle*, const char*, void*, void*))           \
   X(clGetProgramBuildInfo, Int, (Handle, Handle, Uint, size_t, void*, size_t*))              \
   X(clReleaseProgram, Int, (Handle))                                                         \

@@ -61,6 +61,8 @@ struct SessionOptions {
   // Gives each thread, the one that creates the session too, a core of its own (ThreadPool:
   // kPinned).
   bool pin_threads = false;
+  // Folder of compiled device code (device_code_cache.h). Empty: drivers compile each time.
+  std::string code_cache = {};
 };
 
 // A tensor of a session and where it lives. `data` stays valid as long as the session.

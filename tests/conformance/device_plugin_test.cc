@@ -257,6 +257,27 @@ TEST_P(DevicePlugins, CodeIsRefusedByName) {
   EXPECT_EQ(table_->find(device_, code_, "subtract", &none), TW_DEVICE_NOT_FOUND);
 }
 
+TEST_P(DevicePlugins, CodeInTheDevicesOwnFormComputesTheSame) {
+  if (table_->binary == nullptr) GTEST_SKIP() << "[SKIP] code has no other form here";
+  Kernel("add");
+  const void* bytes = nullptr;
+  size_t count = 0;
+  ASSERT_EQ(table_->binary(device_, code_, &bytes, &count), TW_DEVICE_OK) << Error();
+  const std::string binary(static_cast<const char*>(bytes), count);
+  EXPECT_EQ(binary.find(GetParam().code), std::string::npos) << "the text itself";
+  table_->unload(device_, code_);
+  code_ = nullptr;
+  ASSERT_EQ(table_->load(device_, table_->binary_format, binary.data(), binary.size(), &code_),
+            TW_DEVICE_OK)
+      << Error();
+  TwDeviceMemory *a = Floats(Iota(16, 0)), *c = Alloc(64);
+  ASSERT_EQ(Launch(Kernel("add"), {{a, 0}, {a, 0}, {c, 0}}, 16), TW_DEVICE_OK) << Error();
+  EXPECT_EQ(Read(c, 16)[5], 10);
+  TwDeviceCode* none = nullptr;
+  EXPECT_NE(table_->load(device_, table_->binary_format, "no code", 7, &none), TW_DEVICE_OK);
+  EXPECT_EQ(none, nullptr);
+}
+
 TEST_P(DevicePlugins, ImpossibleLaunchesAreRefused) {
   TwDeviceMemory* a = Floats(Iota(8, 0));
   TwDeviceLaunch launch = {};

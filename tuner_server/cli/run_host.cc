@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "deploy/runtime/device_code_cache.h"
+
 namespace tilewright::cli {
 namespace {
 
@@ -29,6 +31,7 @@ absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int t
   TW_ASSIGN(auto module, runtime::LoadedModule::Load(std::move(file)));
   runtime::SessionOptions options;
   options.num_threads = threads;
+  options.code_cache = runtime::UserCodeCache();
   TW_ASSIGN(auto session, runtime::Session::Create(module, options));
   return std::make_unique<LocalHost>(std::move(module), std::move(session));
 }
