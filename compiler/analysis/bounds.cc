@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "compiler/analysis/linear.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
@@ -284,14 +284,6 @@ Value Eval(const ExprNode& e, const Bounds& bounds) {
   return EvalBinary(e, Eval(*e.args[0], bounds), Eval(*e.args[1], bounds));
 }
 
-void CollectVars(const Expr& e, std::vector<Expr>* vars) {
-  ir::VisitExprs(e, [&](const Expr& x) {
-    if (x->kind == ExprKind::kVar && std::find(vars->begin(), vars->end(), x) == vars->end())
-      vars->push_back(x);
-    return true;
-  });
-}
-
 // No integer operation inside may wrap, so that the expression means what it says about true
 // integers.
 bool NeverWraps(const ExprNode& e, const Bounds& bounds) {
@@ -306,15 +298,6 @@ bool NeverWraps(const ExprNode& e, const Bounds& bounds) {
 }
 
 }  // namespace
-
-Interval Union(const Interval& a, const Interval& b) {
-  return {std::min(a.min, b.min), std::max(a.max, b.max)};
-}
-
-Interval Intersect(const Interval& a, const Interval& b) {
-  Interval r{std::max(a.min, b.min), std::min(a.max, b.max)};
-  return r.min <= r.max ? r : a;
-}
 
 Interval TypeInterval(DType type) {
   if (type.code == TypeCode::kBool) return {0, 1};
@@ -375,26 +358,32 @@ void Bounds::Assume(const Expr& condition) {
   }
   if (kind == ExprKind::kGt || kind == ExprKind::kGe) std::swap(a, b);
   // sum(c_i v_i) + constant <= limit
-  Wide limit = kind == ExprKind::kLt || kind == ExprKind::kGt ? -1 : 0;
-  std::vector<Expr> vars;
-  CollectVars(a, &vars);
-  CollectVars(b, &vars);
-  std::optional<Linear> la = AsLinear(a, vars), lb = AsLinear(b, vars);
-  if (!la || !lb || la->rest != nullptr || lb->rest != nullptr) return;
-  limit -= Wide(la->constant) - lb->constant;
-  Wide lowest = 0;  // of the whole sum
-  std::vector<Wide> coefficients, smallest;
-  for (size_t i = 0; i < vars.size(); ++i) {
-    Interval v = EvalInterval(vars[i], *this);
-    coefficients.push_back(Wide(la->coefficients[i]) - lb->coefficients[i]);
-    Wide c = coefficients.back();
-    smallest.push_back(c >= 0 ? c * v.min : c * v.max);
-    lowest += smallest.back();
+  ir::SumTerms sum;
+  ir::AddTermsOf(a, 1, &sum);
+  ir::AddTermsOf(b, -1, &sum);
+  struct Part {
+    const Expr* var;
+    Wide coefficient = 0;
+    Interval range;
+    Wide least() const { return coefficient * (coefficient >= 0 ? range.min : range.max); }
+  };
+  std::vector<Part> parts;
+  for (const ir::SumTerm& term : sum.terms) {
+    if ((*term.atom)->kind != ExprKind::kVar) return;
+    auto part = std::find_if(parts.begin(), parts.end(),
+                             [&](const Part& p) { return *p.var == *term.atom; });
+    if (part == parts.end()) {
+      part = parts.insert(part, {term.atom, 0, EvalInterval(*term.atom, *this)});
+    }
+    part->coefficient += term.coefficient;
   }
-  for (size_t i = 0; i < vars.size(); ++i) {
-    Wide c = coefficients[i], room = limit - (lowest - smallest[i]);  // c * v <= room
+  const Wide limit = (kind == ExprKind::kLt || kind == ExprKind::kGt ? -1 : 0) - Wide{sum.constant};
+  Wide lowest = 0;  // of the whole sum
+  for (const Part& part : parts) lowest += part.least();
+  for (const Part& part : parts) {
+    const Wide c = part.coefficient, room = limit - (lowest - part.least());  // c * v <= room
     if (c == 0) continue;
-    Interval v = EvalInterval(vars[i], *this);
+    Interval v = part.range;
     if (c > 0) {
       Wide high = FloorDivWide(room, c);
       if (high >= v.min && high < v.max) v.max = static_cast<int64_t>(high);
@@ -402,7 +391,7 @@ void Bounds::Assume(const Expr& condition) {
       Wide low = -FloorDivWide(room, -c);
       if (low > v.min && low <= v.max) v.min = static_cast<int64_t>(low);
     }
-    Set(vars[i], v, GetCongruence(vars[i].get()));
+    Set(*part.var, v, GetCongruence(part.var->get()));
   }
 }
 

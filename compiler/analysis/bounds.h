@@ -4,28 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <unordered_map>
 
+#include "compiler/analysis/interval.h"
 #include "compiler/ir/ir.h"
 
 namespace tilewright::analysis {
-
-// Both ends included. `Everything()` is the range of i64.
-struct Interval {
-  int64_t min = std::numeric_limits<int64_t>::min();
-  int64_t max = std::numeric_limits<int64_t>::max();
-
-  bool operator==(const Interval&) const = default;
-  static Interval Everything() { return {}; }
-  static Interval Point(int64_t v) { return {v, v}; }
-  bool is_point() const { return min == max; }
-  bool is_bounded() const { return *this != Everything(); }
-  bool Contains(int64_t v) const { return min <= v && v <= max; }
-  bool Within(const Interval& o) const { return o.min <= min && max <= o.max; }
-};
-Interval Union(const Interval& a, const Interval& b);
-Interval Intersect(const Interval& a, const Interval& b);  // of disjoint intervals: `a`
 
 // value = remainder (mod modulus). modulus 1: nothing known; modulus 0: the constant `remainder`.
 struct Congruence {

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/numeric.h"
 
 namespace tilewright::codegen {
@@ -43,42 +44,16 @@ bool IndexTable::IsVolatile(const Expr& e) const {
   return false;
 }
 
-void IndexTable::Collect(const Expr& e, int64_t scale, std::map<int, LinearTerm>* terms,
-                         int64_t* constant) {
-  switch (e->kind) {
-    case ExprKind::kIntImm:
-      *constant += scale * e->int_value;
-      return;
-    case ExprKind::kAdd:
-      Collect(e->args[0], scale, terms, constant);
-      Collect(e->args[1], scale, terms, constant);
-      return;
-    case ExprKind::kSub:
-      Collect(e->args[0], scale, terms, constant);
-      Collect(e->args[1], -scale, terms, constant);
-      return;
-    case ExprKind::kMul:
-      for (int side = 0; side < 2; ++side) {
-        if (const int64_t* factor = ir::AsInt(e->args[1 - side])) {
-          Collect(e->args[side], scale * *factor, terms, constant);
-          return;
-        }
-      }
-      break;
-    default:
-      break;
-  }
-  int id = Number(e);
-  LinearTerm& term = (*terms)[id];
-  term.atom = e;
-  term.id = id;
-  term.coefficient += scale;
-}
-
 LinearIndex IndexTable::Decompose(const Expr& e) {
+  ir::SumTerms sum = ir::TermsOf(e);
   std::map<int, LinearTerm> terms;
+  for (const auto& [atom, coefficient] : sum.terms) {
+    const int id = Number(*atom);
+    LinearTerm& term = terms[id];
+    term = {*atom, id, term.coefficient + coefficient};
+  }
   LinearIndex result;
-  Collect(e, 1, &terms, &result.constant);
+  result.constant = sum.constant;
   for (auto& [id, term] : terms) {
     if (term.coefficient != 0) result.terms.push_back(std::move(term));
   }

@@ -36,9 +36,6 @@ class IndexTable {
   LinearIndex Decompose(const ir::Expr& e);
 
  private:
-  void Collect(const ir::Expr& e, int64_t scale, std::map<int, LinearTerm>* terms,
-               int64_t* constant);
-
   std::unordered_set<const ir::BufferNode*> immutable_;
   std::unordered_map<const ir::ExprNode*, int> by_node_;
   std::map<std::vector<int64_t>, int> by_structure_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/analysis/injective.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
@@ -41,11 +42,11 @@ Stmt OnlyStore(const ir::Function& f, const ir::Buffer& buffer) {
 bool WritesOnce(const ir::Function& f, const Stmt& store) {
   for (const schedule::BlockSite& site : schedule::BlocksIn(f.body)) {
     if (site.block->body != store) continue;
-    const schedule::AffineContext context = schedule::BlockContext(f, site);
-    const std::vector<schedule::AffineSum> sums = schedule::WriteSums(context, *site.block);
+    const analysis::Analyzer analyzer = schedule::BlockAnalyzer(f, site);
+    const std::vector<analysis::AffineSum> sums = schedule::WriteSums(analyzer, *site.block);
     const std::vector<bool> known =
-        schedule::Determined(sums, schedule::VarsOf(site.loops),
-                             schedule::UpperBounds(context, site.block->predicate), context);
+        analysis::InjectiveIn(sums, schedule::VarsOf(site.loops),
+                              analysis::UpperBounds(analyzer, site.block->predicate), analyzer);
     return !sums.empty() &&
            std::all_of(known.begin(), known.end(), [](bool determined) { return determined; });
   }

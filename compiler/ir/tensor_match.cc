@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/structural.h"
@@ -34,34 +35,8 @@ Nest NestOf(const Stmt& s) {
   return nest;
 }
 
-// Adds scale * e to coefficients of `vars`; false where e is not linear in them.
-bool AddLinear(const Expr& e, int64_t scale, const std::vector<Var>& vars,
-               std::vector<int64_t>* coefficients) {
-  auto it = std::find(vars.begin(), vars.end(), e);
-  if (it != vars.end()) {
-    (*coefficients)[static_cast<size_t>(it - vars.begin())] += scale;
-    return true;
-  }
-  switch (e->kind) {
-    case ExprKind::kAdd:
-      return AddLinear(e->args[0], scale, vars, coefficients) &&
-             AddLinear(e->args[1], scale, vars, coefficients);
-    case ExprKind::kSub:
-      return AddLinear(e->args[0], scale, vars, coefficients) &&
-             AddLinear(e->args[1], -scale, vars, coefficients);
-    case ExprKind::kMul:
-      for (int side : {0, 1}) {
-        const int64_t* factor = AsInt(e->args[1 - side]);
-        if (factor != nullptr && std::abs(*factor) < (int64_t{1} << 31)) {
-          return AddLinear(e->args[side], scale * *factor, vars, coefficients);
-        }
-      }
-      break;
-    default:
-      break;
-  }
-  return std::none_of(vars.begin(), vars.end(), [&](const Var& v) { return UsesVar(e, v); });
-}
+// Products with extents of buffers do not overflow.
+bool IsSmallStep(int64_t step) { return std::abs(step) < (int64_t{1} << 31); }
 
 bool Commutes(ExprKind kind) {
   return kind == ExprKind::kAdd || kind == ExprKind::kMul || kind == ExprKind::kMin ||
@@ -152,17 +127,17 @@ class Matcher {
     int64_t stride = 1;  // 0 when it is not constant
     Expr step = Int(1);
     for (size_t d = indices.size(); d-- > 0;) {
-      std::vector<int64_t> linear(vars_.size(), 0);
-      if (!AddLinear(indices[d], 1, vars_, &linear)) {
+      const std::optional<std::vector<int64_t>> linear = CoefficientsOf(indices[d], vars_);
+      if (!linear.has_value() || !std::all_of(linear->begin(), linear->end(), IsSmallStep)) {
         return Fail(StrCat("expected indices of ", buffer->name, " linear in the loops, found ",
                            Print(indices[d])));
       }
       for (size_t l = 0; l < vars_.size(); ++l) {
-        if (linear[l] != 0 && stride == 0) {
+        if ((*linear)[l] != 0 && stride == 0) {
           return Fail(StrCat("expected a constant stride of ", buffer->name, ", found ",
                              Print(step), " along ", vars_[l]->name));
         }
-        operand->strides[l] += linear[l] * stride;
+        operand->strides[l] += (*linear)[l] * stride;
       }
       Expr term = Cast(kI64, Substitute(indices[d], at_zero));
       if (!IsInt(step, 1)) term = term * step;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "compiler/analysis/access_region.h"
+#include "compiler/analysis/injective.h"
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/visit.h"
@@ -13,6 +14,9 @@
 namespace tilewright::schedule {
 namespace {
 
+using analysis::AffineSum;
+using analysis::AffineTerm;
+using analysis::Analyzer;
 using ir::Expr;
 using ir::Stmt;
 using ir::StmtKind;
@@ -82,10 +86,10 @@ absl::Status CheckLoops(const Step& step, const ir::Function& f, const LoopTile&
     }
   }
   if (block.init == nullptr) return absl::OkStatus();
-  AffineContext context = BlockContext(f, tile.site);
-  std::vector<AffineSum> sums = BindingSums(context, block);
+  Analyzer analyzer = BlockAnalyzer(f, tile.site);
+  std::vector<AffineSum> sums = BindingSums(analyzer, block);
   std::vector<ir::Var> inner = VarsOf(tile.inner);
-  std::vector<bool> known = Determined(sums, inner, {}, context);
+  std::vector<bool> known = InjectiveIn(sums, inner, {}, analyzer);
   for (size_t i = 0; i < inner.size(); ++i) {
     const int64_t* extent = ir::AsInt(tile.inner[i]->range.extent);
     if (known[i] || *extent <= 1) continue;
@@ -104,9 +108,9 @@ struct NewIters {
 };
 
 absl::Status DivideIter(const Step& step, Schedule& s, const LoopTile& tile,
-                        const AffineContext& context, const ir::IterVar& iter, NewIters* result) {
+                        const Analyzer& analyzer, const ir::IterVar& iter, NewIters* result) {
   std::vector<ir::Var> inner = VarsOf(tile.inner);
-  AffineSum sum = context.Normalize(iter.binding);
+  AffineSum sum = analyzer.Affine(iter.binding);
   AffineSum outside{{}, sum.constant, sum.dtype}, inside{{}, 0, sum.dtype};
   int64_t last = 0;  // of the inner part
   for (const AffineTerm& t : sum.terms) {
@@ -124,7 +128,7 @@ absl::Status DivideIter(const Step& step, Schedule& s, const LoopTile& tile,
           tile.site.block);
     }
     inside.terms.push_back(t);
-    last += t.coeff * t.range.hi;
+    last += t.coeff * t.range.max;
   }
   const bool names_inner = std::any_of(
       inner.begin(), inner.end(), [&](const ir::Var& v) { return ir::UsesVar(iter.binding, v); });
@@ -197,10 +201,10 @@ absl::Status ApplyBlockize(Schedule& s, const Step& step) {
   TW_TRY(CheckLoops(step, s.function(), tile));
   const StmtNode& block = *tile.site.block;
   Schedule trial = s;  // names are taken only when the step is accepted
-  AffineContext context = ContextOf(s.function(), tile.site.loops);
+  Analyzer analyzer = AnalyzerOf(s.function(), tile.site.loops);
   NewIters iters;
   for (const ir::IterVar& iter : block.iters) {
-    TW_TRY(DivideIter(step, trial, tile, context, iter, &iters));
+    TW_TRY(DivideIter(step, trial, tile, analyzer, iter, &iters));
   }
   analysis::Bounds bounds(s.function());
   bool reduces = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/streamed_writes.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
@@ -14,6 +15,7 @@
 namespace tilewright::schedule {
 namespace {
 
+using analysis::Analyzer;
 using ir::Expr;
 using ir::Stmt;
 using ir::StmtNode;
@@ -129,7 +131,7 @@ absl::Status ApplyDoubleBuffer(Schedule& s, const Step& step) {
 namespace {
 
 Stmt PrefetchNest(Schedule& s, const ir::Buffer& buffer, const std::vector<Expr>& mins,
-                  const std::vector<int64_t>& counts, int64_t line_elements, AffineContext context,
+                  const std::vector<int64_t>& counts, int64_t line_elements, Analyzer analyzer,
                   std::string* name, std::vector<ir::Var>* loops) {
   StmtNode block{.kind = ir::StmtKind::kBlock};
   block.name = *name = s.UniqueName(buffer->name + "_prefetch");
@@ -138,17 +140,17 @@ Stmt PrefetchNest(Schedule& s, const ir::Buffer& buffer, const std::vector<Expr>
     const ir::DType type = buffer->shape[d]->dtype;
     std::string axis = s.UniqueName("p" + std::to_string(d));
     loops->push_back(ir::MakeVar(axis, type));
-    context.SetRange(loops->back(), {ir::Int(0, type), ir::Int(counts[d], type)});
+    analyzer.SetRange(loops->back(), {ir::Int(0, type), ir::Int(counts[d], type)});
     ir::Var var = ir::MakeVar(s.UniqueName("v" + axis), type);
     bool last = d + 1 == counts.size();
     Expr at = mins[d] + (last ? loops->back() * ir::Int(line_elements, type) : loops->back());
-    at = context.Simplify(at);
+    at = analyzer.Simplify(at);
     block.iters.push_back({var, {ir::Int(0, type), buffer->shape[d]}, ir::IterType::kSpatial, at});
     guards.push_back(at >= ir::Int(0, type));
     guards.push_back(at < buffer->shape[d]);
     point.push_back(var);
   }
-  block.predicate = context.SimplifyPredicate(Conjunction(guards));
+  block.predicate = analyzer.SimplifyPredicate(ir::Conjunction(guards));
   ir::BufferRegion region{buffer, {}};
   for (const Expr& p : point) region.region.push_back({p, ir::Int(1, p->dtype)});
   block.reads = {region};
@@ -190,7 +192,7 @@ absl::Status ApplyPrefetch(Schedule& s, const Step& step) {
   }
   // The region of a later iteration, line by line.
   const int64_t line = std::max<int64_t>(1, kLineBytes / buffer->dtype.bytes());
-  AffineContext context = ContextOf(s.function(), LoopsOf(loop_path));
+  Analyzer analyzer = AnalyzerOf(s.function(), LoopsOf(loop_path));
   ir::VarMap ahead{
       {loop->var.get(), loop->var + ir::Int(IntOption(step, "distance"), loop->var->dtype)}};
   std::vector<Expr> mins;
@@ -202,7 +204,7 @@ absl::Status ApplyPrefetch(Schedule& s, const Step& step) {
       break;
     }
     bool last = d + 1 == box.size();
-    mins.push_back(context.Simplify(ir::Substitute(ToExpr(box[d]->min), ahead)));
+    mins.push_back(analyzer.Simplify(ir::Substitute(ToExpr(box[d]->min), ahead)));
     counts.push_back(last ? (box[d]->extent + line - 1) / line : box[d]->extent);
     total = counts.back() > kMaxPrefetch ? kMaxPrefetch + 1 : total * counts.back();
   }
@@ -214,7 +216,7 @@ absl::Status ApplyPrefetch(Schedule& s, const Step& step) {
   }
   std::string name;
   std::vector<ir::Var> loops;
-  Stmt nest = PrefetchNest(s, buffer, mins, counts, line, context, &name, &loops);
+  Stmt nest = PrefetchNest(s, buffer, mins, counts, line, analyzer, &name, &loops);
   auto node = std::make_shared<StmtNode>(*loop);
   node->body = ir::MakeSeq({std::move(nest), loop->body});
   s.SetBody(ReplaceAt(loop_path, loop_path.size() - 1, std::move(node)));

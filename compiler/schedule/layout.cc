@@ -13,6 +13,7 @@
 namespace tilewright::schedule {
 namespace {
 
+using analysis::Analyzer;
 using ir::Expr;
 using ir::Stmt;
 using ir::StmtNode;
@@ -101,12 +102,12 @@ struct DigitIters {
   std::vector<Expr> vars;  // per new dimension; null where it is no digit of this one
 };
 
-// Rewrites the accesses of one buffer inside a block; `context` knows the block's iterators.
+// Rewrites the accesses of one buffer inside a block; `analyzer` knows the block's iterators.
 class AccessMapper : public ir::Rewriter {
  public:
-  AccessMapper(const IndexMap& map, ir::Buffer from, ir::Buffer to, const AffineContext& context,
+  AccessMapper(const IndexMap& map, ir::Buffer from, ir::Buffer to, const Analyzer& analyzer,
                const std::vector<DigitIters>& own)
-      : map_(map), from_(std::move(from)), to_(std::move(to)), context_(context), own_(own) {}
+      : map_(map), from_(std::move(from)), to_(std::move(to)), analyzer_(analyzer), own_(own) {}
 
   Expr RewriteExpr(const Expr& e) override {
     Expr r = RewriteChildren(e);
@@ -133,7 +134,7 @@ class AccessMapper : public ir::Rewriter {
         region.region.push_back({Mapped(i, range.min), range.extent});
       } else if (d.mod == 0 && extent != nullptr) {
         int64_t most = (*extent + d.div - 2) / d.div + 1;
-        region.region.push_back({context_.Simplify(DigitOf(d, range.min)), ir::Int(most, type)});
+        region.region.push_back({analyzer_.Simplify(DigitOf(d, range.min)), ir::Int(most, type)});
       } else {
         region.region.push_back({ir::Int(0, type), to_->shape[i]});
       }
@@ -149,7 +150,7 @@ class AccessMapper : public ir::Rewriter {
     for (const DigitIters& own : own_) {
       if (own.dim == d.dim && ir::StructuralEqual(own.whole, index)) return own.vars[i];
     }
-    return context_.Simplify(DigitOf(d, index));
+    return analyzer_.Simplify(DigitOf(d, index));
   }
   std::vector<Expr> Mapped(const std::vector<Expr>& indices) const {
     std::vector<Expr> mapped;
@@ -161,7 +162,7 @@ class AccessMapper : public ir::Rewriter {
 
   const IndexMap& map_;
   ir::Buffer from_, to_;
-  const AffineContext& context_;
+  const Analyzer& analyzer_;
   const std::vector<DigitIters>& own_;
 };
 
@@ -169,7 +170,7 @@ class AccessMapper : public ir::Rewriter {
 StmtNode WithDigitIters(Schedule& s, const BlockSite& site, const std::vector<int>& written,
                         const IndexMap& map, std::vector<DigitIters>* own) {
   StmtNode node = *site.block;
-  AffineContext loops = ContextOf(s.function(), site.loops);
+  Analyzer loops = AnalyzerOf(s.function(), site.loops);
   ir::VarMap values;
   std::vector<ir::IterVar> iters;
   for (size_t i = 0; i < node.iters.size(); ++i) {
@@ -212,9 +213,9 @@ StmtNode WithDigitIters(Schedule& s, const BlockSite& site, const std::vector<in
 
 Stmt MapBlock(Schedule& s, StmtNode node, const IndexMap& map, const ir::Buffer& from,
               const ir::Buffer& to, const std::vector<DigitIters>& own) {
-  AffineContext context = ContextOf(s.function(), {});
-  for (const ir::IterVar& iter : node.iters) context.SetRange(iter.var, iter.domain);
-  AccessMapper mapper(map, from, to, context, own);
+  Analyzer analyzer = AnalyzerOf(s.function(), {});
+  for (const ir::IterVar& iter : node.iters) analyzer.SetRange(iter.var, iter.domain);
+  AccessMapper mapper(map, from, to, analyzer, own);
   for (auto* regions : {&node.reads, &node.writes}) {
     for (ir::BufferRegion& r : *regions) r = mapper.Region(r);
   }

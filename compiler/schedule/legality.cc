@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/analysis/footprint.h"
+#include "compiler/analysis/injective.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
@@ -11,6 +13,10 @@
 namespace tilewright::schedule {
 namespace {
 
+using analysis::AffineSum;
+using analysis::AffineTerm;
+using analysis::Analyzer;
+using analysis::UpperBound;
 using ir::Stmt;
 using ir::StmtKind;
 using support::StrCat;
@@ -62,33 +68,33 @@ absl::StatusOr<Path> BlockPath(const Schedule& s, const Step& step, size_t opera
   return path;
 }
 
-AffineContext BlockContext(const ir::Function& f, const BlockSite& site) {
-  AffineContext context = ContextOf(f, site.loops);
-  for (const ir::IterVar& iter : site.block->iters) context.Define(iter.var, iter.binding);
-  return context;
+Analyzer BlockAnalyzer(const ir::Function& f, const BlockSite& site) {
+  Analyzer analyzer = AnalyzerOf(f, site.loops);
+  for (const ir::IterVar& iter : site.block->iters) analyzer.Define(iter.var, iter.binding);
+  return analyzer;
 }
 
-std::vector<AffineSum> BindingSums(const AffineContext& context, const ir::StmtNode& block) {
+std::vector<AffineSum> BindingSums(const Analyzer& analyzer, const ir::StmtNode& block) {
   std::vector<AffineSum> sums;
-  for (const ir::IterVar& iter : block.iters) sums.push_back(context.Normalize(iter.binding));
+  for (const ir::IterVar& iter : block.iters) sums.push_back(analyzer.Affine(iter.binding));
   return sums;
 }
 
-std::vector<AffineSum> PointSums(const AffineContext& context, const ir::BufferRegion& region) {
+std::vector<AffineSum> PointSums(const Analyzer& analyzer, const ir::BufferRegion& region) {
   std::vector<AffineSum> sums;
   for (const ir::Range& r : region.region) {
     if (!ir::IsInt(r.extent, 1)) return {};
-    sums.push_back(context.Normalize(r.min));
+    sums.push_back(analyzer.Affine(r.min));
   }
   return sums;
 }
 
-std::vector<AffineSum> WriteTiles(const AffineContext& context, const ir::BufferRegion& region) {
+std::vector<AffineSum> WriteTiles(const Analyzer& analyzer, const ir::BufferRegion& region) {
   std::vector<AffineSum> sums;
   for (const ir::Range& r : region.region) {
     const int64_t* extent = ir::AsInt(r.extent);
     if (extent == nullptr || *extent < 1) return {};
-    AffineSum sum = context.Normalize(r.min);
+    AffineSum sum = analyzer.Affine(r.min);
     if (sum.constant % *extent != 0) return {};
     sum.constant /= *extent;
     for (AffineTerm& t : sum.terms) {
@@ -100,9 +106,9 @@ std::vector<AffineSum> WriteTiles(const AffineContext& context, const ir::Buffer
   return sums;
 }
 
-std::vector<AffineSum> WriteSums(const AffineContext& context, const ir::StmtNode& block) {
+std::vector<AffineSum> WriteSums(const Analyzer& analyzer, const ir::StmtNode& block) {
   if (block.writes.size() != 1) return {};
-  return PointSums(context, block.writes[0]);
+  return PointSums(analyzer, block.writes[0]);
 }
 
 std::string WhyNotConcurrent(const ir::Function& f, const Path& path, bool vector) {
@@ -129,12 +135,12 @@ std::string WhyNotConcurrent(const ir::Function& f, const Path& path, bool vecto
                                    !IsBelow(o, loop->var);
                           });
       if (!vector && !used_outside) continue;
-      AffineContext context = BlockContext(f, site);
-      std::vector<AffineSum> sums = WriteTiles(context, w);
+      Analyzer analyzer = BlockAnalyzer(f, site);
+      std::vector<AffineSum> sums = WriteTiles(analyzer, w);
       std::vector<ir::Var> vars;
       for (size_t i = outer.size(); i < site.loops.size(); ++i) vars.push_back(site.loops[i]->var);
-      std::vector<UpperBound> bounds = UpperBounds(context, block.predicate);
-      if (sums.empty() || !Determined(sums, vars, bounds, context)[0]) {
+      std::vector<UpperBound> bounds = UpperBounds(analyzer, block.predicate);
+      if (sums.empty() || !InjectiveIn(sums, vars, bounds, analyzer)[0]) {
         return StrCat("expected that each iteration of ", loop->var->name,
                       " writes its own part of ", w.buffer->name, ", found that block ", block.name,
                       " may write one element in several");

@@ -22,14 +22,18 @@ absl::StatusOr<Path> LoopPath(const Schedule& s, const Step& step, size_t operan
 absl::StatusOr<Path> BlockPath(const Schedule& s, const Step& step, size_t operand);
 
 // Context of a block: ranges of its loops, and its iterators defined as their bindings.
-AffineContext BlockContext(const ir::Function& f, const BlockSite& site);
+analysis::Analyzer BlockAnalyzer(const ir::Function& f, const BlockSite& site);
 // Values of the iterators, or of the point that the block writes, over the loops. Empty when a
 // written region is not a point.
-std::vector<AffineSum> BindingSums(const AffineContext& context, const ir::StmtNode& block);
-std::vector<AffineSum> WriteSums(const AffineContext& context, const ir::StmtNode& block);
-std::vector<AffineSum> PointSums(const AffineContext& context, const ir::BufferRegion& region);
+std::vector<analysis::AffineSum> BindingSums(const analysis::Analyzer& analyzer,
+                                             const ir::StmtNode& block);
+std::vector<analysis::AffineSum> WriteSums(const analysis::Analyzer& analyzer,
+                                           const ir::StmtNode& block);
+std::vector<analysis::AffineSum> PointSums(const analysis::Analyzer& analyzer,
+                                           const ir::BufferRegion& region);
 // The same for boxes that start at multiples of their size: which box of the grid is written.
-std::vector<AffineSum> WriteTiles(const AffineContext& context, const ir::BufferRegion& region);
+std::vector<analysis::AffineSum> WriteTiles(const analysis::Analyzer& analyzer,
+                                            const ir::BufferRegion& region);
 
 // Why the iterations of the loop at the end of `path` may not run at the same time; empty when they
 // may. `vector`: lanes of one instruction share every buffer, threads do not share buffers that are

@@ -9,6 +9,7 @@
 namespace tilewright::schedule {
 namespace {
 
+using analysis::Analyzer;
 using ir::Stmt;
 using ir::StmtKind;
 using ir::StmtNode;
@@ -141,17 +142,15 @@ Stmt MapBlocks(const Stmt& s, const std::function<Stmt(const Stmt&)>& f) {
   }
 }
 
-void AddLoop(const Stmt& loop, AffineContext* context) {
-  context->SetRange(loop->var, loop->range);
-}
+void AddLoop(const Stmt& loop, Analyzer* analyzer) { analyzer->SetRange(loop->var, loop->range); }
 
-AffineContext ContextOf(const ir::Function& f, const std::vector<Stmt>& loops) {
-  AffineContext context;
+Analyzer AnalyzerOf(const ir::Function& f, const std::vector<Stmt>& loops) {
+  Analyzer analyzer;
   for (const ir::Var& size : f.size_params) {
-    context.SetRange(size, IndexRange{1, kUnboundedIndex});
+    analyzer.SetRange(size, analysis::Interval{1, analysis::Interval::kMost});
   }
-  for (const Stmt& loop : loops) AddLoop(loop, &context);
-  return context;
+  for (const Stmt& loop : loops) AddLoop(loop, &analyzer);
+  return analyzer;
 }
 
 bool Writes(const StmtNode& block, const ir::Buffer& buffer) {

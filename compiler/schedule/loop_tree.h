@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/analysis/analyzer.h"
 #include "compiler/ir/ir.h"
-#include "compiler/schedule/quasi_affine.h"
 
 namespace tilewright::schedule {
 
@@ -39,8 +39,8 @@ size_t OwnNest(const Path& block_path);
 ir::Stmt MapBlocks(const ir::Stmt& s, const std::function<ir::Stmt(const ir::Stmt&)>& f);
 
 // Ranges of loops around a block (and of the function's size parameters).
-AffineContext ContextOf(const ir::Function& f, const std::vector<ir::Stmt>& loops);
-void AddLoop(const ir::Stmt& loop, AffineContext* context);
+analysis::Analyzer AnalyzerOf(const ir::Function& f, const std::vector<ir::Stmt>& loops);
+void AddLoop(const ir::Stmt& loop, analysis::Analyzer* analyzer);
 
 bool Writes(const ir::StmtNode& block, const ir::Buffer& buffer);
 bool Reads(const ir::StmtNode& block, const ir::Buffer& buffer);

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "compiler/analysis/footprint.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
@@ -13,6 +15,10 @@
 namespace tilewright::schedule {
 namespace {
 
+using analysis::AffineSum;
+using analysis::Analyzer;
+using analysis::Footprint;
+using analysis::kIndexLimit;
 using ir::Expr;
 using ir::Stmt;
 using ir::StmtNode;
@@ -65,7 +71,7 @@ struct NewNest {
 // knows the loops around the new place. Parts of the box outside the domain are cut by the
 // predicate, which starts from `guards`. Without `exact` a box as large as the domain may become
 // the whole domain.
-NewNest MakeNest(Schedule& s, const StmtNode& block, const Box& box, AffineContext outer,
+NewNest MakeNest(Schedule& s, const StmtNode& block, const Box& box, Analyzer outer,
                  std::vector<Expr> guards, bool exact) {
   NewNest result;
   auto node = std::make_shared<StmtNode>(block);
@@ -87,7 +93,7 @@ NewNest MakeNest(Schedule& s, const StmtNode& block, const Box& box, AffineConte
     result.loops.push_back(loop);
     extents.push_back(extent);
   }
-  node->predicate = outer.SimplifyPredicate(Conjunction(guards));
+  node->predicate = outer.SimplifyPredicate(ir::Conjunction(guards));
   Stmt nest = std::move(node);
   for (size_t i = result.loops.size(); i-- > 0;) {
     nest = ir::MakeFor(result.loops[i], ir::Int(0, result.loops[i]->dtype), extents[i],
@@ -219,7 +225,7 @@ absl::Status ApplyComputeAt(Schedule& s, const Step& step) {
       parts[static_cast<size_t>(written[d])] = region[d];
     }
   }
-  NewNest nest = MakeNest(s, *block, parts, ContextOf(s.function(), LoopsOf(to)), {},
+  NewNest nest = MakeNest(s, *block, parts, AnalyzerOf(s.function(), LoopsOf(to)), {},
                           /*exact=*/false);
   FinishMove(s, from, move.own, nest, MovedBody(from, move.own, loop, nest.nest, /*at_end=*/false));
   return absl::OkStatus();
@@ -249,9 +255,9 @@ absl::Status CheckInsideInput(const Step& step, const Stmt& block, const std::ve
 
 // Whether `part`, while the loops `inner` run, stays inside of `kept`.
 bool StaysInside(const Dim& part, const Dim& kept, const std::vector<ir::Var>& inner,
-                 const AffineContext& context) {
-  Sweep sweep = SweepOver(part.min, inner, context);
-  if (sweep.width >= kUnboundedIndex) return false;
+                 const Analyzer& analyzer) {
+  Footprint sweep = FootprintOf(part.min, inner, analyzer);
+  if (sweep.width >= kIndexLimit) return false;
   AffineSum apart = sweep.min;
   AddScaled(&apart, kept.min, -1);
   return apart.terms.empty() && apart.constant >= 0 &&
@@ -269,13 +275,13 @@ absl::Status KeepToOwnPoints(const Step& step, const ir::Function& f,
   std::vector<ir::Var> inner;
   for (size_t i = LoopsOf(from, own).size(); i < around.size(); ++i)
     inner.push_back(around[i]->var);
-  AffineContext context = ContextOf(f, around);
+  Analyzer analyzer = AnalyzerOf(f, around);
   for (size_t d = 0; d < kept.size(); ++d) {
     std::optional<Dim>& part = (*parts)[d];
     if (!kept[d].has_value()) continue;
     if (!part.has_value()) {
       part = kept[d];
-    } else if (partial_inputs && !StaysInside(*part, *kept[d], inner, context)) {
+    } else if (partial_inputs && !StaysInside(*part, *kept[d], inner, analyzer)) {
       return Refuse(
           step, "input_later",
           StrCat("expected that all inputs of ", from.back()->name, " are complete for what ",
@@ -353,7 +359,7 @@ absl::Status ApplyReverseComputeAt(Schedule& s, const Step& step) {
   }
   TW_TRY(KeepToOwnPoints(step, s.function(), sites, from, move.own, to, partial_inputs, &parts));
   Schedule trial = s;  // names and handles are taken only when the move is accepted
-  NewNest nest = MakeNest(trial, *block, parts, ContextOf(s.function(), LoopsOf(to)), guards,
+  NewNest nest = MakeNest(trial, *block, parts, AnalyzerOf(s.function(), LoopsOf(to)), guards,
                           /*exact=*/true);
   Stmt body = MovedBody(from, move.own, loop, nest.nest, /*at_end=*/true);
   TW_TRY(CheckConcurrentLoops(step, s.function(), body));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/analysis/footprint.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/primitives.h"
@@ -11,6 +13,13 @@
 namespace tilewright::schedule {
 namespace {
 
+using analysis::AffineSum;
+using analysis::AffineTerm;
+using analysis::Analyzer;
+using analysis::Footprint;
+using analysis::Interval;
+using analysis::kIndexLimit;
+using analysis::UpperBound;
 using ir::Expr;
 using ir::Stmt;
 using support::StrCat;
@@ -23,7 +32,7 @@ bool IsDomainBound(const UpperBound& bound, const std::vector<AffineSum>& sums,
     int64_t offset = terms.constant;
     terms.constant = 0;
     const int64_t* size = ir::AsInt(buffer->shape[d]);
-    if (SameSum(terms, bound.terms) && size != nullptr && bound.hi + offset >= *size - 1) {
+    if (SameSum(terms, bound.terms) && size != nullptr && bound.limit + offset >= *size - 1) {
       return true;
     }
   }
@@ -42,7 +51,7 @@ ir::VarMap FirstIteration(const BlockSite& site, const std::vector<ir::Var>& inn
 
 // Whether the bounded terms are smallest where all inner loops are at their start.
 bool LeastAtFirst(const UpperBound& bound, const std::vector<ir::Var>& inner,
-                  const ir::VarMap& first, const AffineContext& context) {
+                  const ir::VarMap& first, const Analyzer& analyzer) {
   return std::all_of(bound.terms.terms.begin(), bound.terms.terms.end(), [&](const AffineTerm& t) {
     AffineSum alone;
     alone.terms = {t};
@@ -51,8 +60,8 @@ bool LeastAtFirst(const UpperBound& bound, const std::vector<ir::Var>& inner,
     if (!moves) return true;
     if (t.coeff <= 0) return false;
     if (t.atom->kind == ir::ExprKind::kVar) return true;
-    IndexRange start = context.RangeOf(ir::Substitute(t.atom, first));
-    return OnlyMentions(alone, inner) && start.lo == start.hi && start.hi == t.range.lo;
+    Interval start = analyzer.Range(ir::Substitute(t.atom, first));
+    return OnlyMentions(alone, inner) && start == Interval::Point(t.range.min);
   });
 }
 
@@ -102,17 +111,17 @@ absl::StatusOr<Produced> ProducedAt(const Step& step, const ir::Function& f, con
     }
     if (l->var == loop) around = false;
   }
-  AffineContext context = BlockContext(f, site);
+  Analyzer analyzer = BlockAnalyzer(f, site);
   std::vector<ir::Var> inner = InnerVars(site, loop);
-  std::vector<AffineSum> sums = WriteSums(context, *site.block);
+  std::vector<AffineSum> sums = WriteSums(analyzer, *site.block);
   if (sums.empty()) return inexact("a written region that is not a point");
   const ir::Buffer& buffer = site.block->writes[0].buffer;
 
   ir::VarMap first = FirstIteration(site, inner);
   Produced produced;
   std::vector<UpperBound> cutting;
-  for (const Expr& part : Conjuncts(site.block->predicate)) {
-    std::vector<UpperBound> bound = UpperBounds(context, part);
+  for (const Expr& part : ir::Conjuncts(site.block->predicate)) {
+    std::vector<UpperBound> bound = UpperBounds(analyzer, part);
     bool over_inner = std::any_of(inner.begin(), inner.end(),
                                   [&](const ir::Var& v) { return ir::UsesVar(part, v); });
     // A ragged reduction skips steps of the reduction, never a point.
@@ -126,11 +135,11 @@ absl::StatusOr<Produced> ProducedAt(const Step& step, const ir::Function& f, con
     } else if (!over_points) {
       // Loops that repeat a point or reduce: where not even their first iteration runs, nothing is
       // produced.
-      if (bound.size() != 1 || !LeastAtFirst(bound[0], inner, first, context)) {
+      if (bound.size() != 1 || !LeastAtFirst(bound[0], inner, first, analyzer)) {
         return inexact("a predicate that is not a bound of the buffer");
       }
       Expr runs = ir::Substitute(part, first);
-      if (context.Decide(runs) <= 0) produced.guards.push_back(std::move(runs));
+      if (analyzer.Decide(runs) <= 0) produced.guards.push_back(std::move(runs));
     } else if (bound.size() == 1 && OnlyMentions(bound[0].terms, inner)) {
       cutting.push_back(bound[0]);
     } else if (bound.size() != 1 || !IsDomainBound(bound[0], sums, buffer)) {
@@ -145,14 +154,14 @@ absl::StatusOr<Produced> ProducedAt(const Step& step, const ir::Function& f, con
     std::span<const UpperBound> all(cutting);
     size_t cut = 0;
     for (const AffineSum& sum : sums) {
-      int64_t before = context.RangeOf(TightenByBounds(sum, all.first(i), context)).hi;
-      cut += context.RangeOf(TightenByBounds(sum, all.first(i + 1), context)).hi < before ? 1 : 0;
+      int64_t before = RangeOf(TightenByBounds(sum, all.first(i))).max;
+      cut += RangeOf(TightenByBounds(sum, all.first(i + 1))).max < before ? 1 : 0;
     }
     if (cut != 1) return inexact("a predicate over several dimensions");
   }
   for (size_t d = 0; d < sums.size(); ++d) {
-    Sweep sweep = SweepOver(TightenByBounds(sums[d], cutting, context), inner, context);
-    if (!sweep.exact || sweep.width >= kUnboundedIndex) return inexact("gaps");
+    Footprint sweep = FootprintOf(TightenByBounds(sums[d], cutting), inner, analyzer);
+    if (!sweep.exact || sweep.width >= kIndexLimit) return inexact("gaps");
     for (size_t e = 0; e < d; ++e) {
       for (const ir::Var& v : inner) {
         if (Mentions(sums[d], v) && Mentions(sums[e], v))
@@ -180,15 +189,15 @@ std::vector<UpperBound> InnerBounds(const std::vector<UpperBound>& bounds,
 
 void GrowBox(const ir::Function& f, const BlockSite& site, const ir::BufferRegion& region,
              const ir::Var& loop, bool first, Box* box) {
-  AffineContext context = BlockContext(f, site);
+  Analyzer analyzer = BlockAnalyzer(f, site);
   std::vector<ir::Var> inner = InnerVars(site, loop);
-  std::vector<UpperBound> bounds = InnerBounds(UpperBounds(context, site.block->predicate), inner);
+  std::vector<UpperBound> bounds = InnerBounds(UpperBounds(analyzer, site.block->predicate), inner);
   for (size_t d = 0; d < region.region.size(); ++d) {
     const int64_t* extent = ir::AsInt(region.region[d].extent);
-    AffineSum point = TightenByBounds(context.Normalize(region.region[d].min), bounds, context);
-    Sweep sweep = SweepOver(point, inner, context);
+    AffineSum point = TightenByBounds(analyzer.Affine(region.region[d].min), bounds);
+    Footprint sweep = FootprintOf(point, inner, analyzer);
     Dim dim{sweep.min, 0};
-    if (extent == nullptr || sweep.width >= kUnboundedIndex) {
+    if (extent == nullptr || sweep.width >= kIndexLimit) {
       (*box)[d] = std::nullopt;
       continue;
     }
@@ -216,14 +225,14 @@ void GrowBox(const ir::Function& f, const BlockSite& site, const ir::BufferRegio
 
 absl::StatusOr<Box> OwnPoints(const Step& step, const ir::Function& f, const BlockSite& site,
                               const std::vector<ir::Var>& own) {
-  AffineContext context = BlockContext(f, site);
-  std::vector<UpperBound> bounds = InnerBounds(UpperBounds(context, site.block->predicate), own);
+  Analyzer analyzer = BlockAnalyzer(f, site);
+  std::vector<UpperBound> bounds = InnerBounds(UpperBounds(analyzer, site.block->predicate), own);
   Box box(site.block->iters.size());
   for (size_t d = 0; d < box.size(); ++d) {
-    AffineSum point = context.Normalize(site.block->iters[d].binding);
+    AffineSum point = analyzer.Affine(site.block->iters[d].binding);
     if (OnlyMentions(point, own)) continue;
-    Sweep sweep = SweepOver(TightenByBounds(point, bounds, context), own, context);
-    if (!sweep.exact || sweep.width >= kUnboundedIndex) {
+    Footprint sweep = FootprintOf(TightenByBounds(point, bounds), own, analyzer);
+    if (!sweep.exact || sweep.width >= kIndexLimit) {
       return Refuse(step, "inexact_region",
                     StrCat("expected that the loops of ", site.block->name,
                            " that it would leave run over a box, found gaps"),

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "compiler/analysis/analyzer.h"
 #include "compiler/schedule/legality.h"
 
 namespace tilewright::schedule {
@@ -14,7 +15,7 @@ namespace tilewright::schedule {
 // One dimension of a box: [min, min + extent), over the loops that stay fixed; nothing means the
 // whole dimension.
 struct Dim {
-  AffineSum min;
+  analysis::AffineSum min;
   int64_t extent = 1;
 };
 using Box = std::vector<std::optional<Dim>>;
@@ -28,7 +29,7 @@ struct Produced {
 
 // The variables of a block's loops that run inside `loop`; all of them where `loop` is null.
 std::vector<ir::Var> InnerVars(const BlockSite& site, const ir::Var& loop);
-bool OnlyMentions(const AffineSum& sum, const std::vector<ir::Var>& vars);
+bool OnlyMentions(const analysis::AffineSum& sum, const std::vector<ir::Var>& vars);
 
 // Grows `box` to hold `region` (of a block at `site`) while the loops inside `loop` run; `first`
 // starts it.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/analysis/footprint.h"
+#include "compiler/analysis/injective.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
@@ -13,6 +16,8 @@
 
 namespace tilewright::schedule {
 
+using analysis::AffineSum;
+using analysis::Analyzer;
 using ir::Expr;
 using ir::Stmt;
 using ir::StmtNode;
@@ -88,14 +93,14 @@ absl::StatusOr<Cut> CutLoops(const Step& step, const BlockSite& site, const ir::
 
 absl::Status CheckOnce(const Step& step, const ir::Function& f, const BlockSite& site,
                        const ir::Var& at) {
-  AffineContext context = BlockContext(f, site);
+  Analyzer analyzer = BlockAnalyzer(f, site);
   std::vector<ir::Var> vars;
   for (const Stmt& l : site.loops) {
     if (!vars.empty() || l->var == at) vars.push_back(l->var);
   }
-  std::vector<AffineSum> sums = BindingSums(context, *site.block);
+  std::vector<AffineSum> sums = BindingSums(analyzer, *site.block);
   std::vector<bool> known =
-      Determined(sums, vars, UpperBounds(context, site.block->predicate), context);
+      InjectiveIn(sums, vars, UpperBounds(analyzer, site.block->predicate), analyzer);
   for (size_t i = 0; i < vars.size(); ++i) {
     if (known[i]) continue;
     return Refuse(
@@ -110,7 +115,7 @@ absl::Status CheckOnce(const Step& step, const ir::Function& f, const BlockSite&
 absl::StatusOr<std::vector<Expr>> SpatialConjuncts(const Step& step, const BlockSite& site,
                                                    const Cut& cut) {
   std::vector<Expr> kept;
-  for (const Expr& part : Conjuncts(site.block->predicate)) {
+  for (const Expr& part : ir::Conjuncts(site.block->predicate)) {
     bool reduces = std::any_of(cut.reduce.begin(), cut.reduce.end(),
                                [&](const Stmt& l) { return ir::UsesVar(part, l->var); });
     if (!reduces) {
@@ -156,7 +161,7 @@ InitNest MakeInitNest(Schedule& s, const StmtNode& block, const Cut& cut,
   }
   std::vector<Expr> predicate;
   for (const Expr& part : conjuncts) predicate.push_back(ir::Substitute(part, loop_map));
-  init.predicate = Conjunction(predicate);
+  init.predicate = ir::Conjunction(predicate);
   init.writes = block.writes;
   for (ir::BufferRegion& w : init.writes) {
     for (ir::Range& r : w.region) r.min = ir::Substitute(r.min, iter_map);

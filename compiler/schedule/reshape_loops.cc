@@ -1,6 +1,9 @@
 // split, fuse, reorder: the same iterations under other loops.
 #include <algorithm>
 
+#include "compiler/analysis/footprint.h"
+#include "compiler/analysis/injective.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
@@ -11,6 +14,9 @@
 namespace tilewright::schedule {
 namespace {
 
+using analysis::AffineSum;
+using analysis::Analyzer;
+using analysis::UpperBound;
 using ir::Expr;
 using ir::Stmt;
 using ir::StmtKind;
@@ -20,10 +26,10 @@ using support::StrCat;
 // More iterations than any program has; products stay far from overflow.
 constexpr int64_t kMaxIterations = int64_t{1} << 40;
 
-// Rewrites everything below in terms of the context's definitions of `replaced`; `guard` (may be
+// Rewrites everything below in terms of the analyzer's definitions of `replaced`; `guard` (may be
 // null) joins every block's predicate.
 Stmt SubstituteBelow(const Stmt& s, const std::vector<ir::Var>& replaced, const Expr& guard,
-                     AffineContext* context) {
+                     Analyzer* analyzer) {
   auto uses = [&](const Expr& e) {
     return std::any_of(replaced.begin(), replaced.end(),
                        [&](const ir::Var& v) { return ir::UsesVar(e, v); });
@@ -32,28 +38,28 @@ Stmt SubstituteBelow(const Stmt& s, const std::vector<ir::Var>& replaced, const 
     case StmtKind::kFor: {
       auto node = std::make_shared<StmtNode>(*s);
       for (Expr* e : {&node->range.min, &node->range.extent}) {
-        if (uses(*e)) *e = context->Simplify(*e);
+        if (uses(*e)) *e = analyzer->Simplify(*e);
       }
-      context->SetRange(node->var, node->range);
-      node->body = SubstituteBelow(s->body, replaced, guard, context);
+      analyzer->SetRange(node->var, node->range);
+      node->body = SubstituteBelow(s->body, replaced, guard, analyzer);
       return node;
     }
     case StmtKind::kSeq: {
       std::vector<Stmt> stmts;
       for (const Stmt& child : s->stmts) {
-        stmts.push_back(SubstituteBelow(child, replaced, guard, context));
+        stmts.push_back(SubstituteBelow(child, replaced, guard, analyzer));
       }
       return ir::MakeSeq(std::move(stmts));
     }
     default: {
       auto node = std::make_shared<StmtNode>(*s);
       for (ir::IterVar& iter : node->iters) {
-        if (uses(iter.binding)) iter.binding = context->Simplify(iter.binding);
+        if (uses(iter.binding)) iter.binding = analyzer->Simplify(iter.binding);
       }
       if (guard != nullptr || (s->predicate != nullptr && uses(s->predicate))) {
-        std::vector<Expr> parts = Conjuncts(s->predicate);
+        std::vector<Expr> parts = ir::Conjuncts(s->predicate);
         if (guard != nullptr) parts.push_back(guard);
-        node->predicate = context->SimplifyPredicate(Conjunction(parts));
+        node->predicate = analyzer->SimplifyPredicate(ir::Conjunction(parts));
       }
       return node;
     }
@@ -166,12 +172,12 @@ absl::Status ApplySplit(Schedule& s, const Step& step) {
     if (i == 0) part = TileStart(plan, vars[0], loop->range.extent, overlaps);
     offset = offset == nullptr ? part : offset + part;
   }
-  AffineContext context = ContextOf(s.function(), LoopsOf(path, path.size() - 1));
+  Analyzer analyzer = AnalyzerOf(s.function(), LoopsOf(path, path.size() - 1));
   Expr zero = ir::Int(0, loop->var->dtype);
-  for (size_t i = 0; i < vars.size(); ++i) context.SetRange(vars[i], {zero, plan.extents[i]});
+  for (size_t i = 0; i < vars.size(); ++i) analyzer.SetRange(vars[i], {zero, plan.extents[i]});
   Expr guard = plan.ragged && !overlaps ? offset < loop->range.extent : nullptr;
-  context.Define(loop->var, loop->range.min + offset);
-  Stmt body = SubstituteBelow(loop->body, {loop->var}, guard, &context);
+  analyzer.Define(loop->var, loop->range.min + offset);
+  Stmt body = SubstituteBelow(loop->body, {loop->var}, guard, &analyzer);
   for (size_t i = vars.size(); i-- > 0;) {
     ir::Annotations annotations;
     if (i == 0) {
@@ -234,8 +240,8 @@ absl::Status ApplyFuse(Schedule& s, const Step& step) {
   const ir::DType type = loops[0]->var->dtype;
   ir::Var fused = ir::MakeVar(s.UniqueName(name.substr(0, kMaxNameBytes) + "_f"), type);
   Expr extent = loops[0]->range.extent * ir::Int(inner, type);
-  AffineContext context = ContextOf(s.function(), LoopsOf(path, path.size() - 1));
-  context.SetRange(fused, {ir::Int(0, type), extent});
+  Analyzer analyzer = AnalyzerOf(s.function(), LoopsOf(path, path.size() - 1));
+  analyzer.SetRange(fused, {ir::Int(0, type), extent});
   std::vector<ir::Var> replaced;
   ir::Annotations annotations;
   int64_t stride = inner;
@@ -244,11 +250,11 @@ absl::Status ApplyFuse(Schedule& s, const Step& step) {
     if (i > 0) stride /= *ir::AsInt(range.extent);
     Expr value = ir::FloorDiv(fused, ir::Int(stride, type));
     if (i > 0) value = ir::FloorMod(value, range.extent);
-    context.Define(loops[i]->var, range.min + value);
+    analyzer.Define(loops[i]->var, range.min + value);
     replaced.push_back(loops[i]->var);
     annotations.insert(loops[i]->annotations.begin(), loops[i]->annotations.end());
   }
-  Stmt body = SubstituteBelow(loops.back()->body, replaced, nullptr, &context);
+  Stmt body = SubstituteBelow(loops.back()->body, replaced, nullptr, &analyzer);
   s.SetBody(ReplaceAt(path, path.size() - 1,
                       ir::MakeFor(fused, ir::Int(0, type), extent, std::move(body),
                                   ir::ForKind::kSerial, std::move(annotations))));
@@ -287,14 +293,14 @@ std::string WhyNotReorder(const ir::Function& f, const BlockSite& site,
     other = other || feeds.spatial || !feeds.reduce;
   }
   if (!reduce || !other) return "";
-  AffineContext context = BlockContext(f, site);
-  std::vector<AffineSum> sums = BindingSums(context, *site.block);
+  Analyzer analyzer = BlockAnalyzer(f, site);
+  std::vector<AffineSum> sums = BindingSums(analyzer, *site.block);
   size_t first = 0;
   while (site.loops[first]->var != chain[0]->var) ++first;
   std::vector<ir::Var> vars;
   for (size_t i = first; i < site.loops.size(); ++i) vars.push_back(site.loops[i]->var);
-  std::vector<UpperBound> bounds = UpperBounds(context, site.block->predicate);
-  std::vector<bool> known = Determined(sums, vars, bounds, context);
+  std::vector<UpperBound> bounds = UpperBounds(analyzer, site.block->predicate);
+  std::vector<bool> known = InjectiveIn(sums, vars, bounds, analyzer);
   for (size_t i = 0; i < chain.size(); ++i) {
     if (!known[i] && !ir::IsInt(chain[i]->range.extent, 1)) {
       return StrCat("expected that each iteration of ", chain[i]->var->name,

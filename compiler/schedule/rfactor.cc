@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
@@ -109,7 +110,7 @@ Stmt PartialBlock(Schedule& s, const FactorPlan& plan, const ir::Buffer& partial
   const StmtNode& old = *plan.site.block;
   StmtNode block{.kind = ir::StmtKind::kBlock};
   block.name = partial->name;
-  block.predicate = Conjunction(plan.where);
+  block.predicate = ir::Conjunction(plan.where);
   ir::VarMap loops, values;  // loops → new iterators; old iterators → their value
   Expr factor;
   for (const Stmt& l : plan.cut.reduce) {
@@ -143,12 +144,12 @@ Stmt PartialBlock(Schedule& s, const FactorPlan& plan, const ir::Buffer& partial
   block.writes = {PointOf(partial, point)};
   // Steps that the tail of a split leaves out add nothing: every point of the iteration space runs.
   std::vector<Expr> steps;
-  for (const Expr& part : Conjuncts(old.predicate)) {
+  for (const Expr& part : ir::Conjuncts(old.predicate)) {
     Expr inside = ir::Substitute(part, loops);
     if (inside != part) steps.push_back(std::move(inside));
   }
   Expr value = ir::Substitute(plan.combine.value, values);
-  if (!steps.empty()) value = ir::Select(Conjunction(steps), value, plan.combine.identity);
+  if (!steps.empty()) value = ir::Select(ir::Conjunction(steps), value, plan.combine.identity);
   bool reduces = !std::all_of(block.iters.begin(), block.iters.end(), spatial_first);
   if (reduces) {
     block.init = ir::MakeStore(partial, point, plan.combine.identity);
@@ -190,7 +191,7 @@ Combination CombineNest(Schedule& s, const FactorPlan& plan, const ir::Buffer& p
   block.iters.push_back({factor, plan.factor->range, ir::IterType::kReduce, result.loops.back()});
   std::vector<Expr> where, point;
   for (const Expr& part : plan.where) where.push_back(ir::Substitute(part, loops));
-  block.predicate = Conjunction(where);
+  block.predicate = ir::Conjunction(where);
   for (const Expr& i : old.body->indices) point.push_back(ir::Substitute(i, iters));
   std::vector<Expr> from = WithFactor(plan, point, Expr(factor));
   const ir::Buffer& out = old.writes[0].buffer;

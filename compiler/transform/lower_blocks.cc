@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "compiler/analysis/simplify.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/status.h"
@@ -54,19 +55,9 @@ bool Touches(const Stmt& s, const ir::BufferNode* buffer) {
   return found;
 }
 
-std::vector<Expr> Conjuncts(const Expr& condition) {
-  if (condition == nullptr) return {};
-  if (condition->kind != ir::ExprKind::kAnd) return {condition};
-  std::vector<Expr> result = Conjuncts(condition->args[0]);
-  for (Expr& c : Conjuncts(condition->args[1])) result.push_back(std::move(c));
-  return result;
-}
-
 Stmt Guarded(const std::vector<Expr>& conditions, Stmt body) {
   if (conditions.empty()) return body;
-  Expr all = conditions[0];
-  for (size_t i = 1; i < conditions.size(); ++i) all = all && conditions[i];
-  return ir::MakeIf(all, std::move(body));
+  return ir::MakeIf(ir::Conjunction(conditions), std::move(body));
 }
 
 // A value that no reduction may start from.
@@ -164,7 +155,7 @@ class BlockLowering {
     for (const ir::IterVar& iter : s->iters) values[iter.var.get()] = iter.binding;
     auto bound = [&](const Expr& e) { return ir::Substitute(e, values); };
     std::vector<Expr> predicate;
-    for (const Expr& c : Conjuncts(s->predicate)) predicate.push_back(bound(c));
+    for (const Expr& c : ir::Conjuncts(s->predicate)) predicate.push_back(bound(c));
     PlantWrongBound(&predicate);
     Stmt body = ir::Substitute(Lower(s->body), values);
     if (s->init == nullptr) return Guarded(predicate, PlantWrongInitBlock(s, std::move(body)));

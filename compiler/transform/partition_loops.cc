@@ -21,8 +21,8 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/analysis/linear.h"
 #include "compiler/analysis/simplify.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
@@ -72,15 +72,6 @@ bool IsConstantLoop(const Stmt& loop) {
   return ir::AsInt(loop->range.min) && ir::AsInt(loop->range.extent);
 }
 
-void Conjuncts(const Expr& condition, std::vector<Expr>* out) {
-  if (condition->kind == ExprKind::kAnd) {
-    Conjuncts(condition->args[0], out);
-    Conjuncts(condition->args[1], out);
-  } else {
-    out->push_back(condition);
-  }
-}
-
 // Where one condition changes: on one side of `cut` it is true for all inner values, atom < cut or
 // atom >= cut.
 struct Cut {
@@ -88,23 +79,6 @@ struct Cut {
   int64_t cut = 0;
   bool border = false;  // of a choice, not of a statement
 };
-
-// A sum of products of constants and atoms.
-void Flatten(const Expr& e, int64_t scale, std::vector<std::pair<int64_t, Expr>>* terms,
-             int64_t* constant) {
-  if (const int64_t* value = ir::AsInt(e)) {
-    *constant += scale * *value;
-  } else if (e->kind == ExprKind::kAdd || e->kind == ExprKind::kSub) {
-    Flatten(e->args[0], scale, terms, constant);
-    Flatten(e->args[1], e->kind == ExprKind::kAdd ? scale : -scale, terms, constant);
-  } else if (e->kind == ExprKind::kMul && ir::AsInt(e->args[1])) {
-    Flatten(e->args[0], scale * *ir::AsInt(e->args[1]), terms, constant);
-  } else if (e->kind == ExprKind::kMul && ir::AsInt(e->args[0])) {
-    Flatten(e->args[1], scale * *ir::AsInt(e->args[0]), terms, constant);
-  } else {
-    terms->emplace_back(scale, e);
-  }
-}
 
 class Partitioner {
  public:
@@ -237,9 +211,7 @@ class Partitioner {
         for (const Stmt& child : s->stmts) Search(loop, child, inner, found);
         return;
       case StmtKind::kIf: {
-        std::vector<Expr> conditions;
-        Conjuncts(s->condition, &conditions);
-        for (const Expr& c : conditions) {
+        for (const Expr& c : ir::Conjuncts(s->condition)) {
           if (!found->has_value()) *found = CutOf(loop, c, *inner, /*border=*/false);
         }
         Search(loop, s->body, inner, found);
@@ -263,9 +235,7 @@ class Partitioner {
                      std::optional<Cut>* found) {
     ir::VisitExprs(value, [&](const Expr& e) {
       if (e->kind != ExprKind::kSelect || found->has_value()) return !found->has_value();
-      std::vector<Expr> conditions;
-      Conjuncts(e->args[0], &conditions);
-      for (const Expr& c : conditions) {
+      for (const Expr& c : ir::Conjuncts(e->args[0])) {
         if (!found->has_value()) *found = CutOf(loop, c, inner, /*border=*/true);
       }
       return true;
@@ -290,34 +260,33 @@ class Partitioner {
     if (condition->kind != ExprKind::kLt || !condition->args[0]->dtype.is_int())
       return std::nullopt;
     if (!ir::UsesVar(condition, loop->var)) return std::nullopt;
-    std::vector<std::pair<int64_t, Expr>> terms;
-    int64_t constant = 0;
-    Flatten(condition->args[0], 1, &terms, &constant);
-    Flatten(condition->args[1], -1, &terms, &constant);
+    ir::SumTerms sum;
+    ir::AddTermsOf(condition->args[0], 1, &sum);
+    ir::AddTermsOf(condition->args[1], -1, &sum);
     analysis::Bounds bounds = bounds_;
     for (const Stmt& l : inner) bounds.SetRange(l->var, l->range);
     Expr atom;
     int64_t factor = 0, inner_max = 0;
-    for (const auto& [scale, term] : terms) {
+    for (const auto& [term, scale] : sum.terms) {
       bool is_inner = std::any_of(inner.begin(), inner.end(),
-                                  [&](const Stmt& l) { return ir::UsesVar(term, l->var); });
+                                  [&](const Stmt& l) { return ir::UsesVar(*term, l->var); });
       if (!is_inner) {
         if (atom != nullptr || scale == 0) return std::nullopt;
-        atom = term;
+        atom = *term;
         factor = scale;
         continue;
       }
-      Interval range = analysis::EvalInterval(term, bounds);
+      Interval range = analysis::EvalInterval(*term, bounds);
       if (!range.is_bounded()) return std::nullopt;
       inner_max += scale > 0 ? scale * range.max : scale * range.min;
     }
     if (atom == nullptr || !ir::UsesVar(atom, loop->var)) return std::nullopt;
     if (!border && factor < 0) return std::nullopt;
     // What asks for nothing but this loop's variable is a shorter loop.
-    bool clips = atom == loop->var && terms.size() == 1;
+    bool clips = atom == loop->var && sum.terms.size() == 1;
     if (!border && !clips && !IsPeelable(condition, inner)) return std::nullopt;
     // factor · atom + inner_max + constant < 0
-    const int64_t most = inner_max + constant;
+    const int64_t most = inner_max + sum.constant;
     const int64_t cut =
         factor > 0 ? -ir::FloorDivInt(most, factor) : ir::FloorDivInt(most, -factor) + 1;
     Interval range = analysis::EvalInterval(atom, bounds_);

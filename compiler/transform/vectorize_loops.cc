@@ -18,7 +18,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "compiler/analysis/linear.h"
+#include "compiler/analysis/affine.h"
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/visit.h"
 #include "compiler/transform/passes.h"

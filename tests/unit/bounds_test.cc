@@ -9,8 +9,9 @@
 #include <set>
 
 #include "compiler/analysis/access_region.h"
-#include "compiler/analysis/linear.h"
+#include "compiler/analysis/affine.h"
 #include "compiler/analysis/simplify.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir_text.h"
 #include "compiler/ir/numeric.h"
@@ -166,18 +167,99 @@ TEST(Bounds, AssumptionsNarrowSoundly) {
   EXPECT_EQ(scope.bounds.Get(scope.vars[0].get()), (Interval{0, 7}));
 }
 
-TEST(Linear, TakesAffineExpressionsApart) {
+// A random sum over i and j, with products, divisions and choices of what `vars` holds.
+Expr RandomSum(support::Rng* rng, const std::vector<Var>& vars, int depth) {
+  if (depth == 0) {
+    return rng->Bernoulli(0.3) ? Int(rng->UniformInt(-9, 9)) : rng->Choice(vars);
+  }
+  const Expr a = RandomSum(rng, vars, depth - 1), b = RandomSum(rng, vars, depth - 1);
+  switch (rng->Uniform(8)) {
+    case 0:
+      return a * rng->Choice(vars);
+    case 1:
+      return ir::FloorDiv(a, Int(rng->UniformInt(1, 5)));
+    case 2:
+      return ir::Min(a, b);
+    case 3:
+      return a * Int(rng->UniformInt(-4, 4));
+    case 4:
+      return a - b;
+    default:
+      return a + b;
+  }
+}
+
+// The terms of a sum have its value everywhere; coefficients are differences between neighbours.
+TEST(Affine, TermsAndCoefficientsAreThoseOfTheValue) {
+  support::Rng rng(tests::TestSeed(21));
+  const Var i = MakeVar("i"), j = MakeVar("j"), n = MakeVar("n");
+  int affine = 0, other = 0;
+  for (int64_t round = 0; round < tests::TestRounds(2000); ++round) {
+    const Expr e = RandomSum(&rng, {i, j, n}, rng.UniformInt(1, 3));
+    const std::vector<std::pair<Var, int64_t>> at = {
+        {i, rng.UniformInt(-20, 20)}, {j, rng.UniformInt(-20, 20)}, {n, rng.UniformInt(-20, 20)}};
+    auto value = [](const Expr& x, const auto& point) { return *ir::EvalIntExpr(x, point); };
+    const ir::SumTerms terms = ir::TermsOf(e);
+    int64_t sum = terms.constant;
+    for (const ir::SumTerm& t : terms.terms) sum += t.coefficient * value(*t.atom, at);
+    ASSERT_EQ(sum, value(e, at)) << ir::Print(e);
+
+    const std::vector<Var> vars = {i, j};
+    const auto coefficients = ir::CoefficientsOf(e, vars);
+    EXPECT_EQ(StrideOf(e, i).has_value() && StrideOf(e, j).has_value(), coefficients.has_value());
+    (coefficients.has_value() ? affine : other) += 1;
+    for (size_t v = 0; v < vars.size() && coefficients.has_value(); ++v) {
+      auto next = at;
+      next[v].second += 1;
+      ASSERT_EQ(value(e, next) - value(e, at), (*coefficients)[v]) << ir::Print(e);
+      ASSERT_EQ(StrideOf(e, vars[v]), (*coefficients)[v]) << ir::Print(e);
+    }
+  }
+  EXPECT_GT(affine, 200);
+  EXPECT_GT(other, 200);
+}
+
+TEST(Affine, TakesSumsApart) {
   Var i = MakeVar("i"), j = MakeVar("j"), n = MakeVar("n");
-  auto l = AsLinear((i * Int(4) + j) * Int(3) - j + n + Int(7), {i, j});
-  ASSERT_TRUE(l);
-  EXPECT_EQ(l->coefficients, (std::vector<int64_t>{12, 2}));
-  EXPECT_EQ(l->constant, 7);
-  EXPECT_EQ(ir::Print(l->rest), "n");
-  EXPECT_FALSE(AsLinear(i * j, {i}));
-  EXPECT_FALSE(AsLinear(ir::FloorDiv(i, Int(2)), {i}));
-  EXPECT_EQ(AsLinear(i * j, {n})->coefficients[0], 0);
+  auto c = ir::CoefficientsOf((i * Int(4) + j) * Int(3) - j + n + Int(7), std::vector<Var>{i, j});
+  ASSERT_TRUE(c);
+  EXPECT_EQ(*c, (std::vector<int64_t>{12, 2}));
+  EXPECT_EQ(ir::TermsOf(Int(7) - (n - Int(2)) * Int(3)).constant, 13);
+  EXPECT_FALSE(StrideOf(i * j, i));
+  EXPECT_EQ(StrideOf(i * j, n), 0);
   EXPECT_EQ(StrideOf(j * Int(20) + i * Int(400), i), 400);
   EXPECT_EQ(StrideOf(ir::FloorMod(i, Int(4)), i), std::nullopt);
+  // Coefficients are those of arithmetic that wraps.
+  Var k = MakeVar("k", ir::kI32);
+  EXPECT_EQ(StrideOf(k * Int(65536, ir::kI32) * Int(65536, ir::kI32), k), 0);
+}
+
+TEST(IndexInterval, ArithmeticHoldsEveryValue) {
+  support::Rng rng(tests::TestSeed(22));
+  auto interval = [&] {
+    Interval r;
+    if (rng.Bernoulli(0.8)) r.min = rng.UniformInt(-30, 30);
+    if (rng.Bernoulli(0.8)) r.max = std::max<int64_t>(r.min, -40) + rng.UniformInt(0, 20);
+    return r;
+  };
+  auto inside = [&](const Interval& r) {
+    return rng.UniformInt(std::max<int64_t>(r.min, -100), std::min<int64_t>(r.max, 100));
+  };
+  for (int64_t round = 0; round < tests::TestRounds(20000); ++round) {
+    const Interval a = interval(), b = interval();
+    const int64_t x = inside(a), y = inside(b);
+    const int64_t factor = rng.UniformInt(-5, 5), divisor = rng.UniformInt(1, 6);
+    ASSERT_TRUE(AddIndices(a, b).Contains(x + y));
+    ASSERT_TRUE(ScaleIndices(a, factor).Contains(x * factor));
+    ASSERT_TRUE(FloorDivIndices(a, divisor).Contains(ir::FloorDivInt(x, divisor)));
+    ASSERT_EQ(WidthOf(a) < kIndexLimit, a.has_both_ends());
+  }
+  // Known ends stay exact; at the limit an end is not known any more.
+  EXPECT_EQ(AddIndices({1, 2}, {3, 5}), (Interval{4, 7}));
+  EXPECT_EQ(ScaleIndices({1, 2}, -3), (Interval{-6, -3}));
+  EXPECT_EQ(ScaleIndices({1, kIndexLimit / 2}, 2), (Interval{2, Interval::kMost}));
+  EXPECT_EQ(ScaleIndices({1, Interval::kMost}, -1), (Interval{Interval::kLeast, -1}));
+  EXPECT_EQ(FloorDivIndices({1, Interval::kMost}, 4), (Interval{0, Interval::kMost}));
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // The normal forms of index expressions against brute force: values, ranges, swept boxes, decided
 // conditions, and which loops a tuple of values determines.
-#include "compiler/schedule/quasi_affine.h"
+#include "compiler/analysis/analyzer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,15 @@
 #include <optional>
 #include <set>
 
+#include "compiler/analysis/footprint.h"
+#include "compiler/analysis/injective.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir_text.h"
 #include "deploy/support/rng.h"
 #include "tests/support/random_ir.h"
 #include "tests/support/test_seed.h"
 
-namespace tilewright::schedule {
+namespace tilewright::analysis {
 namespace {
 
 using ir::Expr;
@@ -33,12 +35,12 @@ int64_t Eval(const Expr& e, const Point& point) {
 struct Loops {
   std::vector<Var> vars;
   std::vector<int64_t> extents;
-  AffineContext context;
+  Analyzer analyzer;
 
   explicit Loops(std::vector<int64_t> e) : extents(std::move(e)) {
     for (size_t i = 0; i < extents.size(); ++i) {
       vars.push_back(ir::MakeVar("v" + std::to_string(i)));
-      context.SetRange(vars[i], {Int(0), Int(extents[i])});
+      analyzer.SetRange(vars[i], {Int(0), Int(extents[i])});
     }
   }
   void ForEachPoint(const std::function<void(const Point&)>& f) const {
@@ -73,50 +75,50 @@ Expr RandomBinding(support::Rng* rng, const std::vector<Var>& vars) {
   return sum;
 }
 
-TEST(QuasiAffineTest, NormalFormsKeepTheValueAndTheirRangesHoldIt) {
+TEST(AnalyzerTest, NormalFormsKeepTheValueAndTheirRangesHoldIt) {
   support::Rng rng(tests::TestSeed(3));
   for (int64_t round = 0; round < tests::TestRounds(2000); ++round) {
     Loops loops = RandomLoops(&rng);
     Expr e = rng.Bernoulli(0.5) ? tests::RandomIndexExpr(&rng, loops.vars, 3)
                                 : RandomBinding(&rng, loops.vars);
     if (e->dtype != ir::kI64) continue;
-    Expr simple = loops.context.Simplify(e);
-    EXPECT_EQ(ir::Print(loops.context.Simplify(simple)), ir::Print(simple)) << ir::Print(e);
-    IndexRange range = loops.context.RangeOf(e);
+    Expr simple = loops.analyzer.Simplify(e);
+    EXPECT_EQ(ir::Print(loops.analyzer.Simplify(simple)), ir::Print(simple)) << ir::Print(e);
+    Interval range = loops.analyzer.Range(e);
     loops.ForEachPoint([&](const Point& p) {
       int64_t value = Eval(e, p);
       ASSERT_EQ(Eval(simple, p), value) << ir::Print(e) << " -> " << ir::Print(simple);
-      ASSERT_LE(range.lo, value) << ir::Print(e);
-      ASSERT_GE(range.hi, value) << ir::Print(e);
+      ASSERT_LE(range.min, value) << ir::Print(e);
+      ASSERT_GE(range.max, value) << ir::Print(e);
     });
     ASSERT_FALSE(HasFailure());
   }
 }
 
-TEST(QuasiAffineTest, DefinitionsAreReplaced) {
+TEST(AnalyzerTest, DefinitionsAreReplaced) {
   Loops loops({3, 4});
   Var i = ir::MakeVar("i");
-  loops.context.Define(i, loops.vars[0] * Int(4) + loops.vars[1]);
-  EXPECT_EQ(ir::Print(loops.context.Simplify(ir::FloorDiv(i, Int(4)))), "v0");
-  EXPECT_EQ(ir::Print(loops.context.Simplify(ir::FloorMod(i, Int(4)) + Int(1))), "v1 + 1");
-  EXPECT_EQ(ir::Print(loops.context.Simplify(ir::FloorDiv(i, Int(8)))), "floordiv(v0, 2)");
+  loops.analyzer.Define(i, loops.vars[0] * Int(4) + loops.vars[1]);
+  EXPECT_EQ(ir::Print(loops.analyzer.Simplify(ir::FloorDiv(i, Int(4)))), "v0");
+  EXPECT_EQ(ir::Print(loops.analyzer.Simplify(ir::FloorMod(i, Int(4)) + Int(1))), "v1 + 1");
+  EXPECT_EQ(ir::Print(loops.analyzer.Simplify(ir::FloorDiv(i, Int(8)))), "floordiv(v0, 2)");
   Expr joined = ir::FloorDiv(i, Int(5)) * Int(5) + ir::FloorMod(i, Int(5));
-  EXPECT_EQ(ir::Print(loops.context.Simplify(joined)), "v0 * 4 + v1");
-  EXPECT_EQ(loops.context.SimplifyPredicate(i < Int(12)), nullptr);
-  EXPECT_EQ(ir::Print(loops.context.SimplifyPredicate(i < Int(12) && i < Int(11))),
+  EXPECT_EQ(ir::Print(loops.analyzer.Simplify(joined)), "v0 * 4 + v1");
+  EXPECT_EQ(loops.analyzer.SimplifyPredicate(i < Int(12)), nullptr);
+  EXPECT_EQ(ir::Print(loops.analyzer.SimplifyPredicate(i < Int(12) && i < Int(11))),
             "v0 * 4 + v1 < 11");
 }
 
-TEST(QuasiAffineTest, DecidedConditionsHold) {
+TEST(AnalyzerTest, DecidedConditionsHold) {
   support::Rng rng(tests::TestSeed(5));
   int decided = 0;
   for (int64_t round = 0; round < tests::TestRounds(2000); ++round) {
     Loops loops = RandomLoops(&rng);
     Expr c = RandomBinding(&rng, loops.vars) < Int(rng.UniformInt(-1, 40));
     if (rng.Bernoulli(0.3)) c = c && loops.vars[0] >= Int(rng.UniformInt(-1, 2));
-    int verdict = loops.context.Decide(c);
+    int verdict = loops.analyzer.Decide(c);
     decided += verdict != 0 ? 1 : 0;
-    Expr simple = loops.context.SimplifyPredicate(c);
+    Expr simple = loops.analyzer.SimplifyPredicate(c);
     loops.ForEachPoint([&](const Point& p) {
       int64_t value = Eval(c, p);
       if (verdict != 0) {
@@ -131,7 +133,7 @@ TEST(QuasiAffineTest, DecidedConditionsHold) {
 
 // A box holds every value that the inner loops reach; an exact one has no others, also where a
 // bound among the inner loops cuts it.
-TEST(QuasiAffineTest, SweptBoxesHoldTheValues) {
+TEST(AnalyzerTest, FootprintsHoldTheValues) {
   support::Rng rng(tests::TestSeed(7));
   int exact = 0;
   for (int64_t round = 0; round < tests::TestRounds(2000); ++round) {
@@ -145,13 +147,13 @@ TEST(QuasiAffineTest, SweptBoxesHoldTheValues) {
         sum = sum + loops.vars[i] * Int(rng.UniformInt(1, 3));
       }
       if (rng.Bernoulli(0.7)) e = sum + loops.vars[0] * Int(rng.UniformInt(0, 9));
-      bound = loops.context.SimplifyPredicate(sum < Int(rng.UniformInt(1, 12)));
+      bound = loops.analyzer.SimplifyPredicate(sum < Int(rng.UniformInt(1, 12)));
     }
-    std::vector<UpperBound> bounds = UpperBounds(loops.context, bound);
-    AffineSum plain = loops.context.Normalize(e);
-    AffineSum cut = TightenByBounds(plain, bounds, loops.context);
-    Sweep sweep = SweepOver(cut, inner, loops.context);
-    ASSERT_LT(sweep.width, kUnboundedIndex);
+    std::vector<UpperBound> bounds = UpperBounds(loops.analyzer, bound);
+    AffineSum plain = loops.analyzer.Affine(e);
+    AffineSum cut = TightenByBounds(plain, bounds);
+    Footprint sweep = FootprintOf(cut, inner, loops.analyzer);
+    ASSERT_LT(sweep.width, kIndexLimit);
     Expr min = ToExpr(sweep.min);
     std::map<int64_t, std::set<int64_t>> reached;  // per outer iteration
     loops.ForEachPoint([&](const Point& p) {
@@ -163,7 +165,7 @@ TEST(QuasiAffineTest, SweptBoxesHoldTheValues) {
     });
     ASSERT_FALSE(HasFailure());
     // A bound that did not shrink the box may still thin it out: exactness is about the others.
-    bool used = loops.context.RangeOf(cut).hi < loops.context.RangeOf(plain).hi;
+    bool used = RangeOf(cut).max < RangeOf(plain).max;
     if (!sweep.exact || (bound != nullptr && !used)) continue;
     ++exact;
     for (const auto& [outer, values] : reached) {
@@ -175,7 +177,7 @@ TEST(QuasiAffineTest, SweptBoxesHoldTheValues) {
 }
 
 // Where a loop counts as determined, no two points with different values of it agree in all sums.
-TEST(QuasiAffineTest, DeterminedLoopsAreDetermined) {
+TEST(AnalyzerTest, InjectiveLoopsAreDetermined) {
   support::Rng rng(tests::TestSeed(9));
   int determined = 0;
   for (int64_t round = 0; round < tests::TestRounds(4000); ++round) {
@@ -194,9 +196,9 @@ TEST(QuasiAffineTest, DeterminedLoopsAreDetermined) {
       bound = loops.vars[0] * Int(rng.UniformInt(1, 4)) + loops.vars[1] < Int(rng.UniformInt(1, 9));
     }
     std::vector<AffineSum> sums;
-    for (const Expr& e : exprs) sums.push_back(loops.context.Normalize(e));
+    for (const Expr& e : exprs) sums.push_back(loops.analyzer.Affine(e));
     std::vector<bool> known =
-        Determined(sums, loops.vars, UpperBounds(loops.context, bound), loops.context);
+        InjectiveIn(sums, loops.vars, UpperBounds(loops.analyzer, bound), loops.analyzer);
     std::map<std::vector<int64_t>, std::vector<int64_t>> seen;
     loops.ForEachPoint([&](const Point& p) {
       if (bound != nullptr && Eval(bound, p) == 0) return;
@@ -217,4 +219,4 @@ TEST(QuasiAffineTest, DeterminedLoopsAreDetermined) {
 }
 
 }  // namespace
-}  // namespace tilewright::schedule
+}  // namespace tilewright::analysis
