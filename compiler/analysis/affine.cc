@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "compiler/ir/expr_parts.h"
+#include "compiler/ir/numeric.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 
@@ -18,15 +19,36 @@ bool SameAtom(const Expr& a, const Expr& b) {
   return ir::StructuralEqual(a, b);
 }
 
-void AddTerm(AffineSum* sum, const AffineTerm& term, int64_t factor) {
+namespace {
+
+// i64, the type of indices, needs no more.
+int64_t Wrapped(int64_t value, ir::DType type) {
+  return type.bits == 64 ? value : ir::WrapInt(value, type);
+}
+
+}  // namespace
+
+void AddTerm(AffineSum* sum, int64_t coeff, const Expr& atom, const Interval& range) {
+  if (coeff == 0) return;
   for (size_t i = 0; i < sum->terms.size(); ++i) {
     AffineTerm& t = sum->terms[i];
-    if (!SameAtom(t.atom, term.atom)) continue;
-    t.coeff += term.coeff * factor;
+    if (!SameAtom(t.atom, atom)) continue;
+    t.coeff = Wrapped(ir::AddWrapping(t.coeff, coeff), sum->dtype);
     if (t.coeff == 0) sum->terms.erase(sum->terms.begin() + static_cast<std::ptrdiff_t>(i));
     return;
   }
-  sum->terms.push_back({term.atom, term.coeff * factor, term.range});
+  sum->terms.push_back({atom, coeff, range});
+}
+
+void AddConstant(AffineSum* sum, int64_t value) {
+  sum->constant = Wrapped(ir::AddWrapping(sum->constant, value), sum->dtype);
+}
+
+void AddScaled(AffineSum* into, const AffineSum& other, int64_t factor) {
+  AddConstant(into, ir::MulWrapping(other.constant, factor));
+  for (const AffineTerm& t : other.terms) {
+    AddTerm(into, Wrapped(ir::MulWrapping(t.coeff, factor), into->dtype), t.atom, t.range);
+  }
 }
 
 void SortTerms(AffineSum* sum) {
@@ -37,15 +59,18 @@ void SortTerms(AffineSum* sum) {
                    });
 }
 
+bool IsDivision(const Expr& e, ExprKind kind, int64_t* divisor) {
+  if (e->kind != kind) return false;
+  const int64_t* d = ir::AsInt(e->args[1]);
+  if (d == nullptr || *d <= 0) return false;
+  *divisor = *d;
+  return true;
+}
+
 Interval RangeOf(const AffineSum& sum) {
   Interval r = Interval::Point(sum.constant);
   for (const AffineTerm& t : sum.terms) r = AddIndices(r, ScaleIndices(t.range, t.coeff));
   return r;
-}
-
-void AddScaled(AffineSum* into, const AffineSum& other, int64_t factor) {
-  into->constant += other.constant * factor;
-  for (const AffineTerm& t : other.terms) AddTerm(into, t, factor);
 }
 
 bool SameSum(const AffineSum& a, const AffineSum& b) {

@@ -18,15 +18,6 @@ using ir::ExprKind;
 // Small enough that sums and products of a few such numbers cannot overflow.
 bool Small(int64_t value) { return std::abs(value) < (int64_t{1} << 31); }
 
-// The divisor and the dividend of floordiv/floormod by a positive constant.
-bool IsDivision(const Expr& e, ExprKind kind, int64_t* divisor) {
-  if (e->kind != kind) return false;
-  const int64_t* d = ir::AsInt(e->args[1]);
-  if (d == nullptr || *d <= 0) return false;
-  *divisor = *d;
-  return true;
-}
-
 // floordiv(x, c) * c*k + floormod(x, c) * k  ->  x * k.
 void RejoinDivisions(AffineSum* sum, const Analyzer& analyzer) {
   for (bool changed = true; changed;) {
@@ -40,8 +31,8 @@ void RejoinDivisions(AffineSum* sum, const Analyzer& analyzer) {
         if (d != m || div.coeff != mod.coeff * m) continue;
         if (!SameAtom(div.atom->args[0], mod.atom->args[0])) continue;
         AffineTerm old_div = div, old_mod = mod;
-        AddTerm(sum, old_div, -1);
-        AddTerm(sum, old_mod, -1);
+        AddTerm(sum, -old_div.coeff, old_div.atom, old_div.range);
+        AddTerm(sum, -old_mod.coeff, old_mod.atom, old_mod.range);
         AddScaled(sum, analyzer.Affine(old_div.atom->args[0]), old_mod.coeff);
         changed = true;
         break;

@@ -7,6 +7,7 @@
 
 #include "compiler/analysis/simplify_expr.h"
 #include "compiler/analysis/simplify_rules.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/type_rules.h"
@@ -84,7 +85,7 @@ Expr ExprSimplifier::Simplify(const Expr& e) {
 // ------------------------------------------------------------------------------------------------
 // integers
 
-ExprSimplifier::Sum ExprSimplifier::SimplifyAtom(const Expr& e) {
+AffineSum ExprSimplifier::SimplifyAtom(const Expr& e) {
   switch (e->kind) {
     case ExprKind::kMul:
       return SimplifyMul(e);
@@ -105,27 +106,25 @@ ExprSimplifier::Sum ExprSimplifier::SimplifyAtom(const Expr& e) {
   }
 }
 
-ExprSimplifier::Sum ExprSimplifier::SimplifyMul(const Expr& e) {
+AffineSum ExprSimplifier::SimplifyMul(const Expr& e) {
   Sum a = SumOf(e->args[0]), b = SumOf(e->args[1]);
   if (a.is_constant()) std::swap(a, b);
   if (b.is_constant()) {
     Sum r{e->dtype, {}, 0};
-    AddSum(b.constant, a, &r);
+    AddScaled(&r, a, b.constant);
     return r;
   }
   // Constant factors of single terms come out: (x * 2) * y = (x * y) * 2.
   int64_t factor = 1;
   for (Sum* side : {&a, &b}) {
     if (side->terms.size() != 1 || side->constant != 0) continue;
-    factor = ir::WrapInt(static_cast<int64_t>(static_cast<uint64_t>(factor) *
-                                              static_cast<uint64_t>(side->terms[0].coefficient)),
-                         e->dtype);
-    side->terms[0].coefficient = 1;
+    factor = ir::WrapInt(ir::MulWrapping(factor, side->terms[0].coeff), e->dtype);
+    side->terms[0].coeff = 1;
   }
   Interval range = BinaryInterval(ExprKind::kMul, e->dtype, ClampedRange(a), ClampedRange(b));
   Expr product = Build(a, e->args[0]) * Build(b, e->args[1]);
   Sum r{e->dtype, {}, 0};
-  AddSum(factor, AtomSum(Keep(product, e), range), &r);
+  AddScaled(&r, AtomSum(Keep(product, e), range), factor);
   return r;
 }
 
@@ -138,12 +137,12 @@ void ExprSimplifier::CollectOperands(ExprKind kind, const Expr& e, std::vector<S
     return;
   }
   Sum sum = SumOf(e);
-  bool single = sum.terms.size() == 1 && sum.constant == 0 && sum.terms[0].coefficient == 1;
-  if (single && sum.terms[0].e->kind == kind)
-    return CollectOperands(kind, sum.terms[0].e, operands);
+  bool single = sum.terms.size() == 1 && sum.constant == 0 && sum.terms[0].coeff == 1;
+  if (single && sum.terms[0].atom->kind == kind)
+    return CollectOperands(kind, sum.terms[0].atom, operands);
   for (size_t i = 0; i < operands->size();) {
     Sum difference = (*operands)[i];
-    AddSum(-1, sum, &difference);
+    AddScaled(&difference, sum, -1);
     // Each side is exact, and so is their difference when it fits: its sign is that of the
     // integers.
     bool exact = Exact((*operands)[i]) && Exact(sum) && Exact(difference);
@@ -160,7 +159,7 @@ void ExprSimplifier::CollectOperands(ExprKind kind, const Expr& e, std::vector<S
   operands->push_back(std::move(sum));
 }
 
-ExprSimplifier::Sum ExprSimplifier::SimplifyMinMax(const Expr& e) {
+AffineSum ExprSimplifier::SimplifyMinMax(const Expr& e) {
   std::vector<Sum> operands;
   CollectOperands(e->kind, e, &operands);
   // The constant, of which one at most is left, goes last.
@@ -179,7 +178,7 @@ ExprSimplifier::Sum ExprSimplifier::SimplifyMinMax(const Expr& e) {
   return AtomSum(Keep(built, e), range);
 }
 
-ExprSimplifier::Sum ExprSimplifier::SimplifySelect(const Expr& e) {
+AffineSum ExprSimplifier::SimplifySelect(const Expr& e) {
   Expr cond = SimplifyBool(e->args[0]);
   if (IsTrue(cond)) return SumOf(e->args[1]);
   if (IsFalse(cond)) return SumOf(e->args[2]);
@@ -279,14 +278,14 @@ Expr ExprSimplifier::CompareSums(ExprKind kind, const Sum& a, const Sum& b, cons
   if (!Exact(a) || !Exact(b)) return as_written();
   bool swapped = kind == ExprKind::kGt || kind == ExprKind::kGe;
   Sum difference = swapped ? b : a;
-  AddSum(-1, swapped ? a : b, &difference);
+  AddScaled(&difference, swapped ? a : b, -1);
   if (!Exact(difference)) return as_written();
   Expr result;
   if (kind == ExprKind::kEq || kind == ExprKind::kNe) {
     result = EqualsZero(std::move(difference), kind == ExprKind::kNe);
   } else {
     if (kind == ExprKind::kLe || kind == ExprKind::kGe) {  // d <= 0  ==  d - 1 < 0
-      if (difference.constant == ir::MinInt(difference.type)) return as_written();
+      if (difference.constant == ir::MinInt(difference.dtype)) return as_written();
       --difference.constant;
     }
     if (!Exact(difference)) return as_written();
@@ -298,11 +297,11 @@ Expr ExprSimplifier::CompareSums(ExprKind kind, const Sum& a, const Sum& b, cons
 // The terms with the given sign of coefficient, made positive, plus a constant. Null when that sum
 // might wrap.
 Expr ExprSimplifier::Side(const Sum& difference, int64_t sign, int64_t constant) {
-  Sum side{difference.type, {}, constant};
+  Sum side{difference.dtype, {}, constant};
   for (const Term& t : difference.terms) {
-    if ((t.coefficient > 0) != (sign > 0)) continue;
-    if (t.coefficient == ir::MinInt(difference.type)) return nullptr;
-    side.terms.push_back({t.coefficient * sign, t.e, t.range});
+    if ((t.coeff > 0) != (sign > 0)) continue;
+    if (t.coeff == ir::MinInt(difference.dtype)) return nullptr;
+    side.terms.push_back({t.atom, t.coeff * sign, t.range});
   }
   return Exact(side) ? Build(side, nullptr) : nullptr;
 }
@@ -317,7 +316,7 @@ Expr ExprSimplifier::LessThanZero(Sum d) {
   Sum scaled, small;
   // d is a multiple of g away from its excess: d < 0 exactly when d - excess < 0.
   if (int64_t excess = Excess(d, 0, &g);
-      excess != 0 && d.constant >= ir::MinInt(d.type) / 2 + excess) {
+      excess != 0 && d.constant >= ir::MinInt(d.dtype) / 2 + excess) {
     d.constant -= excess;
     if (!Exact(d)) return nullptr;
     return LessThanZero(std::move(d));
@@ -327,7 +326,7 @@ Expr ExprSimplifier::LessThanZero(Sum d) {
   // the coefficients.
   std::vector<int64_t> sizes;
   for (const Term& t : d.terms) {
-    if (t.coefficient != ir::MinInt(d.type)) sizes.push_back(std::abs(t.coefficient));
+    if (t.coeff != ir::MinInt(d.dtype)) sizes.push_back(std::abs(t.coeff));
   }
   std::sort(sizes.rbegin(), sizes.rend());
   for (int64_t size : sizes) {
@@ -335,8 +334,8 @@ Expr ExprSimplifier::LessThanZero(Sum d) {
       return LessThanZero(std::move(scaled));
   }
   bool any_positive =
-      std::any_of(d.terms.begin(), d.terms.end(), [](const Term& t) { return t.coefficient > 0; });
-  if (d.constant == ir::MinInt(d.type)) return nullptr;
+      std::any_of(d.terms.begin(), d.terms.end(), [](const Term& t) { return t.coeff > 0; });
+  if (d.constant == ir::MinInt(d.dtype)) return nullptr;
   Expr left = Side(d, 1, any_positive ? 0 : d.constant);
   Expr right = Side(d, -1, any_positive ? -d.constant : 0);
   if (left == nullptr || right == nullptr) return nullptr;
@@ -351,18 +350,18 @@ Expr ExprSimplifier::EqualsZero(Sum d, bool negate) {
   if (Excess(d, 0, &g) != 0) return ir::Bool(negate);
   g = 0;
   for (const Term& t : d.terms) {
-    if (t.coefficient == ir::MinInt(d.type)) return nullptr;
-    g = std::gcd(g, t.coefficient);
+    if (t.coeff == ir::MinInt(d.dtype)) return nullptr;
+    g = std::gcd(g, t.coeff);
   }
   if (d.constant % g != 0) return ir::Bool(negate);
   d.constant /= g;
-  for (Term& t : d.terms) t.coefficient /= g;
-  if (d.terms[0].coefficient < 0) {  // one spelling for x == y and y == x
-    if (d.constant == ir::MinInt(d.type)) return nullptr;
+  for (Term& t : d.terms) t.coeff /= g;
+  if (d.terms[0].coeff < 0) {  // one spelling for x == y and y == x
+    if (d.constant == ir::MinInt(d.dtype)) return nullptr;
     d.constant = -d.constant;
-    for (Term& t : d.terms) t.coefficient = -t.coefficient;
+    for (Term& t : d.terms) t.coeff = -t.coeff;
   }
-  if (d.constant == ir::MinInt(d.type)) return nullptr;
+  if (d.constant == ir::MinInt(d.dtype)) return nullptr;
   Expr left = Side(d, 1, 0), right = Side(d, -1, -d.constant);
   if (left == nullptr || right == nullptr) return nullptr;
   return ir::Binary(negate ? ExprKind::kNe : ExprKind::kEq, left, right);

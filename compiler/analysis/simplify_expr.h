@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "compiler/analysis/affine.h"
 #include "compiler/analysis/bounds.h"
 #include "compiler/ir/ir.h"
 
@@ -21,28 +22,16 @@ class ExprSimplifier {
 
  private:
   using Wide = __int128;
-  // A simplified integer expression that is not itself a sum, with the range of its values.
-  struct Term {
-    int64_t coefficient;
-    ir::Expr e;
-    Interval range;
-  };
-  // sum(coefficient * e) + constant in the ring of `type` (wrapping): always equal to the
-  // expression it came from.
-  struct Sum {
-    ir::DType type;
-    std::vector<Term> terms;
-    int64_t constant = 0;
-    bool is_constant() const { return terms.empty(); }
-  };
+  // In the ring of its type (wrapping): always equal to the expression it came from. Atoms are
+  // simplified, with the ranges of their values.
+  using Term = AffineTerm;
+  using Sum = AffineSum;
   struct WideRange {
     Wide min, max;
   };
 
   // Building sums.
   void Accumulate(const ir::Expr& e, int64_t scale, Sum* sum);
-  void AddTerm(int64_t coefficient, const ir::Expr& e, const Interval& range, Sum* sum);
-  void AddSum(int64_t scale, const Sum& other, Sum* sum);
   void Recombine(Sum* sum);
   Sum SumOf(const ir::Expr& e);
   Sum AtomSum(ir::Expr e, const Interval& range);

@@ -16,13 +16,6 @@ void AddConjuncts(const Expr& condition, std::vector<Expr>* parts) {
   for (const Expr& side : condition->args) AddConjuncts(side, parts);
 }
 
-int64_t MulWrapping(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-int64_t AddWrapping(int64_t a, int64_t b) {
-  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-}
-
 }  // namespace
 
 std::vector<Expr> Conjuncts(const Expr& condition) {
@@ -38,30 +31,10 @@ Expr Conjunction(const std::vector<Expr>& parts) {
 }
 
 void AddTermsOf(const Expr& e, int64_t scale, SumTerms* sum) {
-  switch (e->kind) {
-    case ExprKind::kIntImm:
-      sum->constant = AddWrapping(sum->constant, MulWrapping(scale, e->int_value));
-      return;
-    case ExprKind::kAdd:
-      AddTermsOf(e->args[0], scale, sum);
-      AddTermsOf(e->args[1], scale, sum);
-      return;
-    case ExprKind::kSub:
-      AddTermsOf(e->args[0], scale, sum);
-      AddTermsOf(e->args[1], MulWrapping(scale, -1), sum);
-      return;
-    case ExprKind::kMul:
-      for (int side : {0, 1}) {
-        if (const int64_t* factor = AsInt(e->args[1 - side])) {
-          AddTermsOf(e->args[side], MulWrapping(scale, *factor), sum);
-          return;
-        }
-      }
-      break;
-    default:
-      break;
-  }
-  sum->terms.push_back({&e, scale});
+  VisitTerms(
+      e, scale,
+      [&](const Expr& atom, int64_t coefficient) { sum->terms.push_back({&atom, coefficient}); },
+      [&](int64_t value) { sum->constant = AddWrapping(sum->constant, value); });
 }
 
 SumTerms TermsOf(const Expr& e) {

@@ -2,6 +2,7 @@
 // functions; thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -15,15 +16,49 @@ namespace tilewright::ir {
 std::vector<Expr> Conjuncts(const Expr& condition);
 Expr Conjunction(const std::vector<Expr>& parts);  // null when empty
 
-// constant + Σ coefficient · atom, by the laws that also hold where arithmetic wraps: sums,
-// differences and products with constants are taken apart, whatever else there is is an atom. An
-// atom may occur several times. Everything is modulo 2^64, as i64 arithmetic is.
+// i64 arithmetic, which wraps.
+inline int64_t AddWrapping(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+inline int64_t MulWrapping(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
+// scale * e = constant + Σ coefficient · atom, by the laws that also hold where arithmetic wraps:
+// sums, differences and products with constants are taken apart, whatever else there is is an atom.
+// Calls atom(e, coefficient) and constant(value), left to right; an atom may occur several times.
+// Coefficients are modulo 2^64, as i64 arithmetic is. REQUIRES: a scalar integer.
+template <typename Atom, typename Constant>
+void VisitTerms(const Expr& e, int64_t scale, const Atom& atom, const Constant& constant) {
+  switch (e->kind) {
+    case ExprKind::kIntImm:
+      return constant(MulWrapping(scale, e->int_value));
+    case ExprKind::kAdd:
+      VisitTerms(e->args[0], scale, atom, constant);
+      return VisitTerms(e->args[1], scale, atom, constant);
+    case ExprKind::kSub:
+      VisitTerms(e->args[0], scale, atom, constant);
+      return VisitTerms(e->args[1], MulWrapping(scale, -1), atom, constant);
+    case ExprKind::kMul:
+      for (size_t side : {0, 1}) {
+        const int64_t* factor = AsInt(e->args[1 - side]);
+        if (factor == nullptr) continue;
+        return VisitTerms(e->args[side], MulWrapping(scale, *factor), atom, constant);
+      }
+      break;
+    default:
+      break;
+  }
+  atom(e, scale);
+}
+
+// The same as a value.
 struct SumTerm {
   const Expr* atom;  // inside the expression that was taken apart
   int64_t coefficient;
 };
 struct SumTerms {
-  std::vector<SumTerm> terms;  // left to right
+  std::vector<SumTerm> terms;
   int64_t constant = 0;
 };
 SumTerms TermsOf(const Expr& e);

@@ -111,7 +111,7 @@ absl::Status DivideIter(const Step& step, Schedule& s, const LoopTile& tile,
                         const Analyzer& analyzer, const ir::IterVar& iter, NewIters* result) {
   std::vector<ir::Var> inner = VarsOf(tile.inner);
   AffineSum sum = analyzer.Affine(iter.binding);
-  AffineSum outside{{}, sum.constant, sum.dtype}, inside{{}, 0, sum.dtype};
+  AffineSum outside{sum.dtype, {}, sum.constant}, inside{sum.dtype, {}, 0};
   int64_t last = 0;  // of the inner part
   for (const AffineTerm& t : sum.terms) {
     bool uses = std::any_of(inner.begin(), inner.end(),
