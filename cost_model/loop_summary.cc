@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <variant>
 
+#include "compiler/analysis/address.h"
 #include "compiler/analysis/bounds.h"
 #include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
@@ -285,31 +286,12 @@ class Summarizer {
     }
     AccessSummary access{buffer, indices, buffer->dtype.bytes(), is_write, {}, {}, {}};
     const std::vector<double> dim_stride = DimStrides(buffer);
-    FillStrides(dim_stride, &access);
+    std::vector<analysis::FirstValue> first;
+    for (const LoopSummary& loop : loops_) first.push_back({loop.var, loop.min});
+    access.strides = analysis::FirstSteps(indices, dim_stride, first, size_bounds_);
     FillThreadOffsets(dim_stride, &access);
     FillUnique(&access);
     summary->accesses.push_back(std::move(access));
-  }
-
-  // The flat address with every loop at its first iteration but one at its second. Works for the
-  // floordiv / floormod of fused loops as well as for affine indices.
-  void FillStrides(const std::vector<double>& dim_stride, AccessSummary* access) const {
-    const auto address = [&](size_t moved) {
-      analysis::Bounds bounds = size_bounds_;
-      for (size_t i = 0; i < loops_.size(); ++i) {
-        bounds.Set(loops_[i].var, analysis::Interval::Point(loops_[i].min + (i == moved ? 1 : 0)));
-      }
-      double flat = 0;
-      for (size_t d = 0; d < access->indices.size(); ++d) {
-        const analysis::Interval at = analysis::EvalInterval(access->indices[d], bounds);
-        if (at.is_bounded()) flat += dim_stride[d] * static_cast<double>(at.min);
-      }
-      return flat;
-    };
-    const double base = address(loops_.size());
-    for (size_t i = 0; i < loops_.size(); ++i) {
-      access->strides.push_back(static_cast<int64_t>(address(i) - base));
-    }
   }
 
   // Threads count along x first. Every other loop is at its first iteration.
@@ -335,11 +317,7 @@ class Summarizer {
         bounds.Set(axis->var, analysis::Interval::Point(axis->min + rest % axis->extent));
         rest /= axis->extent;
       }
-      double flat = 0;
-      for (size_t d = 0; d < access->indices.size(); ++d) {
-        const analysis::Interval at = analysis::EvalInterval(access->indices[d], bounds);
-        if (at.is_bounded()) flat += dim_stride[d] * static_cast<double>(at.min);
-      }
+      const double flat = analysis::FlatAddress(access->indices, dim_stride, bounds);
       if (thread == 0) first = flat;
       access->thread_offsets.push_back(static_cast<int64_t>(flat - first));
     }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "compiler/analysis/access_region.h"
+#include "compiler/analysis/address.h"
 #include "compiler/analysis/affine.h"
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/expr_parts.h"
@@ -232,6 +233,45 @@ TEST(Affine, TakesSumsApart) {
   // Coefficients are those of arithmetic that wraps.
   Var k = MakeVar("k", ir::kI32);
   EXPECT_EQ(StrideOf(k * Int(65536, ir::kI32) * Int(65536, ir::kI32), k), 0);
+}
+
+// The step of each variable is what evaluation at two points gives, through divisions and choices,
+// too.
+TEST(Address, FirstStepsAreDifferencesOfAddresses) {
+  support::Rng rng(tests::TestSeed(23));
+  const std::vector<Var> vars = {MakeVar("i"), MakeVar("j"), MakeVar("k")};
+  int moved = 0;
+  for (int64_t round = 0; round < tests::TestRounds(1000); ++round) {
+    std::vector<Expr> indices;
+    for (int d = 0; d < 2; ++d) {
+      const Expr e = RandomSum(&rng, vars, static_cast<int>(rng.UniformInt(1, 3)));
+      indices.push_back(
+          rng.Bernoulli(0.3) ? ir::Select(vars[0] < Int(rng.UniformInt(-3, 3)), e, vars[1]) : e);
+    }
+    const std::vector<double> dim_strides = {static_cast<double>(rng.UniformInt(1, 50)), 1};
+    std::vector<FirstValue> first;
+    for (const Var& v : vars) first.push_back({v, rng.UniformInt(-3, 3)});
+    auto address = [&](size_t moving) {
+      std::vector<std::pair<Var, int64_t>> at;
+      for (size_t v = 0; v < first.size(); ++v) {
+        at.emplace_back(first[v].var, first[v].value + (v == moving ? 1 : 0));
+      }
+      return *ir::EvalIntExpr(indices[0], at) * static_cast<int64_t>(dim_strides[0]) +
+             *ir::EvalIntExpr(indices[1], at);
+    };
+    const std::vector<int64_t> steps = FirstSteps(indices, dim_strides, first, {});
+    ASSERT_EQ(steps.size(), vars.size());
+    for (size_t v = 0; v < vars.size(); ++v) {
+      ASSERT_EQ(steps[v], address(v) - address(vars.size()))
+          << ir::Print(indices[0]) << ", " << ir::Print(indices[1]);
+      moved += steps[v] != 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(moved, 500);
+  // What is not known does not move.
+  const Var n = MakeVar("n");
+  EXPECT_EQ(FirstSteps({vars[0] + n, vars[0] * Int(4)}, {100, 1}, {{vars[0], 0}}, {}),
+            std::vector<int64_t>{4});
 }
 
 TEST(IndexInterval, ArithmeticHoldsEveryValue) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/analysis/bounds.h"
+#include "compiler/analysis/address.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::search {
@@ -11,31 +11,16 @@ namespace {
 
 using ir::Expr;
 
-// Flat address with all iterators at 0 but `moved` at 1. Probing instead of algebra: it also
-// answers for padding selects and floordivs.
-int64_t Address(const ir::Buffer& buffer, const std::vector<Expr>& indices,
-                const std::vector<ir::IterVar>& iters, size_t moved) {
-  analysis::Bounds bounds;
-  for (size_t i = 0; i < iters.size(); ++i) {
-    bounds.Set(iters[i].var, analysis::Interval::Point(i == moved ? 1 : 0));
-  }
-  int64_t flat = 0;
-  for (size_t d = 0; d < indices.size(); ++d) {
-    const int64_t* extent = ir::AsInt(buffer->shape[d]);
-    const analysis::Interval at = analysis::EvalInterval(indices[d], bounds);
-    flat = flat * (extent != nullptr ? *extent : 1) + (at.is_bounded() ? at.min : 0);
-  }
-  return flat;
-}
-
 std::vector<int64_t> Strides(const ir::Buffer& buffer, const std::vector<Expr>& indices,
                              const std::vector<ir::IterVar>& iters) {
-  const int64_t base = Address(buffer, indices, iters, iters.size());
-  std::vector<int64_t> strides;
-  for (size_t i = 0; i < iters.size(); ++i) {
-    strides.push_back(Address(buffer, indices, iters, i) - base);
+  std::vector<double> dim_strides(indices.size(), 1);
+  for (size_t d = indices.size(); d-- > 1;) {
+    const int64_t* extent = ir::AsInt(buffer->shape[d]);
+    dim_strides[d - 1] = dim_strides[d] * static_cast<double>(extent != nullptr ? *extent : 1);
   }
-  return strides;
+  std::vector<analysis::FirstValue> first;
+  for (const ir::IterVar& iter : iters) first.push_back({iter.var, 0});
+  return analysis::FirstSteps(indices, dim_strides, first, {});
 }
 
 void AddLoads(const Expr& value, const ir::StmtNode& block, BlockInfo* info) {
