@@ -4,9 +4,9 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
+#include "compiler/analysis/injective.h"
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/visit.h"
@@ -82,38 +82,20 @@ bool Claim(const std::vector<int64_t>& min, const std::vector<int64_t>& extent, 
 
 // Whether every iteration of the loops gives another point.
 bool VisitsOnce(const std::vector<Expr>& indices, const std::vector<ir::Stmt>& loops) {
+  analysis::Analyzer analyzer;
   std::vector<ir::Var> vars;
-  int64_t points = 1;
   for (const ir::Stmt& l : loops) {
+    if (*ir::AsInt(l->range.extent) < 1) return false;
+    analyzer.SetRange(l->var, l->range);
     vars.push_back(l->var);
-    int64_t extent = *ir::AsInt(l->range.extent);
-    if (extent < 1 || __builtin_mul_overflow(points, extent, &points) || points > kMaxElements)
-      return false;
   }
-  std::vector<Expr> inner;
+  std::vector<analysis::AffineSum> sums;
   for (const Expr& i : indices) {
-    Expr sum = ir::Int(0);
-    if (i->dtype != ir::kI64 || !TermsOver(i, vars, false, &sum)) return false;
-    inner.push_back(sum);
+    if (i->dtype != ir::kI64) return false;
+    sums.push_back(analyzer.Affine(i));
   }
-  std::set<std::vector<int64_t>> seen;
-  for (int64_t p = 0; p < points; ++p) {
-    std::vector<std::pair<ir::Var, int64_t>> values;
-    int64_t rest = p;
-    for (const ir::Stmt& l : loops) {
-      int64_t extent = *ir::AsInt(l->range.extent);
-      values.emplace_back(l->var, *ir::AsInt(l->range.min) + rest % extent);
-      rest /= extent;
-    }
-    std::vector<int64_t> point;
-    for (const Expr& e : inner) {
-      absl::StatusOr<int64_t> value = ir::EvalIntExpr(e, values);
-      if (!value.ok()) return false;
-      point.push_back(*value);
-    }
-    if (!seen.insert(std::move(point)).second) return false;
-  }
-  return true;
+  const std::vector<bool> apart = analysis::InjectiveIn(sums, vars, {}, analyzer);
+  return std::find(apart.begin(), apart.end(), false) == apart.end();
 }
 
 // The n of floormod(…, n), where one is such a slot and the other one, too, or is none; else 0.
