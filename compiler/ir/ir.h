@@ -162,6 +162,15 @@ struct StorageAlign {
   int64_t factor = 1, offset = 0;
 };
 
+// Turned rows, made by the schedule step swizzle and applied by the pass flatten_buffers: in row r
+// of the dimension that has `inside` dimensions inside it, vector c of the row's n lies in place of
+// vector (c + r) mod n, so that neighbours along a column lie at different banks. A vector has
+// `vector` elements. Rows that are not a power of two of vectors, at least two, lie as they are.
+struct Swizzle {
+  int inside = 1;
+  int64_t vector = 1;
+};
+
 struct BufferNode {
   std::string name;  // unique in a function
   DType dtype;
@@ -170,6 +179,7 @@ struct BufferNode {
   Role role = Role::kIntermediate;
   int alignment = 64;                              // bytes
   std::optional<StorageAlign> storage_align = {};  // intermediates only
+  std::optional<Swizzle> swizzle = {};             // intermediates only
 };
 // Returns the elements from one index of dimension `dim` to the next, whose inner dimensions take
 // `stride` elements: more than these where the buffer's rows are padded.

@@ -430,24 +430,34 @@ Annotations Parser::ParseAnnotations() {
 // ------------------------------------------------------------------------------------------------
 // functions
 
-// storage_align=INSIDE,FACTOR,OFFSET. Whether the numbers fit the buffer, the verifier checks.
-StorageAlign Parser::ParseStorageAlign() {
+// =A,B,… of how rows lie. Whether the numbers fit the buffer, the verifier checks.
+void Parser::ParseNumbers(std::string_view what, std::span<int64_t> numbers) {
   Expect("=");
-  int64_t numbers[3] = {};
-  for (size_t i = 0; i < 3; ++i) {
+  for (size_t i = 0; i < numbers.size(); ++i) {
     if (i > 0) Expect(",");
     Token at = token_;
     std::optional<int64_t> number = SignedNumber();
-    if (number && (*number < 0 || *number > kMaxAlignFactor)) {
-      FailAt(at, "storage_align",
-             support::StrCat("expected 0 to ", kMaxAlignFactor, ", found ", *number));
-    }
+    if (number && (*number < 0 || *number > kMaxAlignFactor))
+      FailAt(at, what, support::StrCat("expected 0 to ", kMaxAlignFactor, ", found ", *number));
     if (number && !failed()) numbers[i] = *number;
   }
+}
+
+// storage_align=INSIDE,FACTOR,OFFSET
+StorageAlign Parser::ParseStorageAlign() {
+  int64_t numbers[3] = {};
+  ParseNumbers("storage_align", numbers);
   return {static_cast<int>(numbers[0]), numbers[1], numbers[2]};
 }
 
-// name: type[shape] role scope=... align=... storage_align=...
+// swizzle=INSIDE,VECTOR
+Swizzle Parser::ParseSwizzle() {
+  int64_t numbers[2] = {};
+  ParseNumbers("swizzle", numbers);
+  return {static_cast<int>(numbers[0]), numbers[1]};
+}
+
+// name: type[shape] role scope=... align=... storage_align=... swizzle=...
 Buffer Parser::ParseBuffer(Role default_role) {
   BufferNode node;
   Token name_at = token_;
@@ -487,6 +497,7 @@ Buffer Parser::ParseBuffer(Role default_role) {
     if (bytes && !failed()) node.alignment = static_cast<int>(*bytes);
   }
   if (Accept("storage_align")) node.storage_align = ParseStorageAlign();
+  if (Accept("swizzle")) node.swizzle = ParseSwizzle();
   return std::make_shared<const BufferNode>(std::move(node));
 }
 

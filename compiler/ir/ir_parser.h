@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -85,6 +86,8 @@ class Parser {
 
   // Function.
   StorageAlign ParseStorageAlign();
+  Swizzle ParseSwizzle();
+  void ParseNumbers(std::string_view what, std::span<int64_t> numbers);
   Buffer ParseBuffer(Role default_role);
   void ParseParams(Function* f);
   Buffer FindBuffer(const Token& word);

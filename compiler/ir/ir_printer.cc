@@ -213,6 +213,8 @@ void Printer::PrintBuffer(const Buffer& b) {
   if (const auto& rows = b->storage_align; rows.has_value()) {
     out_ += support::StrCat(" storage_align=", rows->inside, ",", rows->factor, ",", rows->offset);
   }
+  if (const auto& rows = b->swizzle; rows.has_value())
+    out_ += support::StrCat(" swizzle=", rows->inside, ",", rows->vector);
 }
 
 void Printer::PrintRegions(std::string_view word, const std::vector<BufferRegion>& regions) {

@@ -105,12 +105,17 @@ void Encoder::Declare(const Buffer& b) {
   PutType(b->dtype);
   Put(b->shape.size());
   for (const Expr& extent : b->shape) Encode(extent);
-  Put(uint64_t(b->storage_align.has_value()) << 16 | uint64_t(b->scope) << 8 | uint64_t(b->role));
+  Put(uint64_t(b->swizzle.has_value()) << 17 | uint64_t(b->storage_align.has_value()) << 16 |
+      uint64_t(b->scope) << 8 | uint64_t(b->role));
   Put(b->alignment);
   if (const auto& rows = b->storage_align; rows.has_value()) {
     Put(rows->inside);
     Put(rows->factor);
     Put(rows->offset);
+  }
+  if (const auto& rows = b->swizzle; rows.has_value()) {
+    Put(rows->inside);
+    Put(rows->vector);
   }
 }
 

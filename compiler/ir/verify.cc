@@ -120,6 +120,17 @@ void Verifier::CheckBuffer(const Buffer& b, bool is_param) {
                "below the factor");
     }
   }
+  if (const auto& rows = b->swizzle; rows.has_value()) {
+    const bool fits = !is_param && rows->inside >= 1 &&
+                      static_cast<size_t>(rows->inside) < b->shape.size() && rows->vector >= 1 &&
+                      rows->vector <= kMaxAlignFactor && (rows->vector & (rows->vector - 1)) == 0;
+    if (!fits) {
+      Fail("swizzle",
+           b->name +
+               ": expected an intermediate, a dimension with others inside it and a power of "
+               "two of elements");
+    }
+  }
   if (!buffer_names_.insert(b->name).second)
     Fail("duplicate_buffer", "buffer name " + b->name + " used twice");
   if (!buffers_.insert(b.get()).second)

@@ -1,10 +1,11 @@
-// storage_align, double_buffer, prefetch, stream_writes: how data lies and moves, not what is
-// computed.
+// storage_align, swizzle, double_buffer, prefetch, stream_writes: how data lies and moves, not what
+// is computed.
 #include <algorithm>
 #include <utility>
 
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/streamed_writes.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
 #include "compiler/schedule/primitives.h"
@@ -37,22 +38,15 @@ absl::Status CheckWritesIntermediate(const Step& step, const Stmt& block) {
                 "expected a block that writes one intermediate buffer, found another", block);
 }
 
-}  // namespace
-
-absl::Status ApplyStorageAlign(Schedule& s, const Step& step) {
-  TW_ASSIGN(Path path, BlockPath(s, step, 0));
-  const Stmt& block = path.back();
+// The rows of dimension `dim` of the intermediate that the block writes are of constant size.
+absl::Status CheckRows(const Step& step, const Stmt& block, int64_t dim) {
   TW_TRY(CheckWritesIntermediate(step, block));
-  const ir::Buffer buffer = block->writes[0].buffer;
-  const int64_t dim = IntOption(step, "dim");
+  const ir::Buffer& buffer = block->writes[0].buffer;
   if (dim + 1 >= static_cast<int64_t>(buffer->shape.size())) {
     return Refuse(
         step, "dimension",
         StrCat("expected a dimension of ", buffer->name, " with another inside it, found ", dim),
         block);
-  }
-  if (IntOption(step, "offset") >= IntOption(step, "factor")) {
-    return Refuse(step, "offset", "expected an offset below the factor, found a larger one", block);
   }
   for (size_t d = static_cast<size_t>(dim) + 1; d < buffer->shape.size(); ++d) {
     if (ir::AsInt(buffer->shape[d]) != nullptr) continue;
@@ -61,9 +55,85 @@ absl::Status ApplyStorageAlign(Schedule& s, const Step& step) {
                          ", found another"),
                   block);
   }
+  return absl::OkStatus();
+}
+
+// How many dimensions are inside `dim`.
+int Inside(const ir::BufferNode& buffer, int64_t dim) {
+  return static_cast<int>(static_cast<int64_t>(buffer.shape.size()) - 1 - dim);
+}
+
+// The loops around the block and everything that reads its result; nullopt if nothing reads it.
+std::optional<std::vector<Stmt>> LoopsAroundReaders(const Path& path,
+                                                    const std::vector<BlockSite>& sites) {
+  const Stmt& block = path.back();
+  std::vector<Stmt> shared = LoopsOf(path);
+  bool consumed = false;
+  for (const BlockSite& site : sites) {
+    if (site.block == block || !Reads(*site.block, block->writes[0].buffer)) continue;
+    consumed = true;
+    while (!shared.empty() && !IsBelow(site, shared.back()->var)) shared.pop_back();
+  }
+  if (!consumed) return std::nullopt;
+  return shared;
+}
+
+bool IsTensorized(const ir::StmtNode& block) {
+  bool found = false;
+  ir::VisitStmts(block.body, [&](const Stmt& s) {
+    found = found || (s->kind == ir::StmtKind::kFor && !ir::TensorNameOf(*s).empty());
+    return !found;
+  });
+  return found;
+}
+
+}  // namespace
+
+absl::Status ApplyStorageAlign(Schedule& s, const Step& step) {
+  TW_ASSIGN(Path path, BlockPath(s, step, 0));
+  const Stmt& block = path.back();
+  const int64_t dim = IntOption(step, "dim");
+  TW_TRY(CheckRows(step, block, dim));
+  if (IntOption(step, "offset") >= IntOption(step, "factor")) {
+    return Refuse(step, "offset", "expected an offset below the factor, found a larger one", block);
+  }
+  const ir::Buffer buffer = block->writes[0].buffer;
   auto node = std::make_shared<ir::BufferNode>(*buffer);
-  node->storage_align = {static_cast<int>(static_cast<int64_t>(buffer->shape.size()) - 1 - dim),
-                         IntOption(step, "factor"), IntOption(step, "offset")};
+  node->storage_align = {Inside(*buffer, dim), IntOption(step, "factor"),
+                         IntOption(step, "offset")};
+  ReplaceIntermediate(s, buffer, node);
+  return absl::OkStatus();
+}
+
+absl::Status ApplySwizzle(Schedule& s, const Step& step) {
+  TW_ASSIGN(Path path, BlockPath(s, step, 0));
+  const Stmt& block = path.back();
+  const int64_t dim = IntOption(step, "dim"), vector = IntOption(step, "vector");
+  TW_TRY(CheckRows(step, block, dim));
+  const ir::Buffer buffer = block->writes[0].buffer;
+  int64_t row = 1;
+  for (size_t d = static_cast<size_t>(dim) + 1; d < buffer->shape.size(); ++d)
+    row *= *ir::AsInt(buffer->shape[d]);
+  const int64_t vectors = row / vector;
+  const bool whole = row % vector == 0 && vectors > 1 && (vectors & (vectors - 1)) == 0;
+  const std::vector<BlockSite> sites = BlocksIn(path[0]);
+  const std::optional<std::vector<Stmt>> around = LoopsAroundReaders(path, sites);
+  // A tile inside of loops is compacted: its rows become shorter.
+  if (!whole && (!around.has_value() || around->empty())) {
+    return Refuse(step, "row",
+                  StrCat("expected rows of a power of two of vectors of ", vector, ", found ", row,
+                         " elements"),
+                  block);
+  }
+  for (const BlockSite& site : sites) {
+    if (site.block != block && !Reads(*site.block, buffer)) continue;
+    if (!IsTensorized(*site.block)) continue;
+    return Refuse(step, "tensorized",
+                  StrCat("expected that no tensor intrinsic uses ", buffer->name, ", found one"),
+                  site.block);
+  }
+  auto node = std::make_shared<ir::BufferNode>(*buffer);
+  node->swizzle = {Inside(*buffer, dim), vector};
   ReplaceIntermediate(s, buffer, node);
   return absl::OkStatus();
 }
@@ -102,25 +172,18 @@ absl::Status ApplyDoubleBuffer(Schedule& s, const Step& step) {
     return Refuse(step, "several_writers",
                   StrCat("expected one block that writes ", buffer->name, ", found more"), path[0]);
   }
-  // The innermost loop around the block and everything that reads its result.
-  std::vector<Stmt> shared = LoopsOf(path);
-  bool consumed = false;
-  for (const BlockSite& site : sites) {
-    if (site.block == block || !Reads(*site.block, buffer)) continue;
-    consumed = true;
-    while (!shared.empty() && !IsBelow(site, shared.back()->var)) shared.pop_back();
-  }
-  if (!consumed || shared.empty()) {
+  const std::optional<std::vector<Stmt>> shared = LoopsAroundReaders(path, sites);
+  if (!shared.has_value() || shared->empty()) {
     return Refuse(step, "not_in_loop",
                   StrCat("expected a loop around ", block->name, " and all that reads ",
                          buffer->name, ", found none"),
                   path[0]);
   }
-  if (shared.back()->for_kind != ir::ForKind::kSerial) {
+  if (shared->back()->for_kind != ir::ForKind::kSerial) {
     return Refuse(step, "not_serial",
-                  StrCat("expected that the loop ", shared.back()->var->name,
+                  StrCat("expected that the loop ", shared->back()->var->name,
                          " runs one iteration after the other, found a mapped one"),
-                  shared.back());
+                  shared->back());
   }
   auto node = std::make_shared<StmtNode>(*block);
   node->annotations["double_buffer"] = int64_t{1};

@@ -237,7 +237,7 @@ absl::Status ApplyTransformLayout(Schedule& s, const Step& step) {
   const ir::Buffer from = block->writes[0].buffer;
   TW_TRY(CheckMap(step, map, from, block));
   TW_TRY(CheckEven(step, map, from, block));
-  if (from->storage_align.has_value()) {
+  if (from->storage_align.has_value() || from->swizzle.has_value()) {
     return Refuse(
         step, "aligned",
         StrCat("expected the layout of ", from->name, " before its alignment, found it aligned"),

@@ -170,6 +170,17 @@ absl::Status ApplyPadEinsum(Schedule& s, const Step& step);
 // Refuses: not_intermediate, dimension (none inside D), offset (>= factor), symbolic_extent.
 absl::Status ApplyStorageAlign(Schedule& s, const Step& step);
 
+// swizzle %b dim=D vector=V — turns the rows of dimension D of the intermediate that b writes: in
+// row r, vector c (of V elements) of the row's n lies in place of vector (c + r) mod n
+// (flatten_buffers), so that readers of a column meet different banks. No results. Rows that become
+// another length in compact_buffers are turned if they are a power of two of vectors then, too.
+//   alloc B: f32[8, 16]   →   alloc B: f32[8, 16] swizzle=1,4
+//   B[r, c]               →   B[16r + (floordiv(c, 4) + r) % 4 * 4 + c % 4]
+// Refuses: not_intermediate, dimension, symbolic_extent (as storage_align), row (not a power of two
+// of at least two vectors, and nothing makes it shorter), tensorized (a tensor intrinsic reads or
+// writes it).
+absl::Status ApplySwizzle(Schedule& s, const Step& step);
+
 // double_buffer %b — marks block b so that the pipeline passes give its buffer two versions, one
 // read while the other is written. No results.
 // Refuses: not_intermediate, several_writers, not_in_loop (no loop around b and all consumers),

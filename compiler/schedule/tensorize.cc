@@ -46,6 +46,16 @@ absl::StatusOr<Stmt> MarkedBlock(const Step& step, const Stmt& block, const std:
   return Stmt(std::move(node));
 }
 
+// A swizzled buffer that the block reads or writes; null without one. Its elements are no ramps.
+ir::Buffer SwizzledBuffer(const Stmt& block) {
+  for (const std::vector<ir::BufferRegion>& regions : {block->reads, block->writes}) {
+    for (const ir::BufferRegion& region : regions) {
+      if (region.buffer->swizzle.has_value()) return region.buffer;
+    }
+  }
+  return nullptr;
+}
+
 // Indices of packed operands divide: `floordiv(o * 16 + i, 16)` with i in 0..16 is o.
 Stmt Simplified(const Stmt& block) {
   analysis::Bounds bounds;
@@ -82,6 +92,11 @@ absl::Status ApplyTensorize(Schedule& s, const Step& step) {
                   "expected a block whose body is a loop nest, found another", block);
   }
   absl::StatusOr<Stmt> marked = MarkedBlock(step, block, name);
+  if (const ir::Buffer swizzled = SwizzledBuffer(block); swizzled != nullptr) {
+    return Refuse(step, "swizzled",
+                  StrCat("expected rows that lie as they are, found ", swizzled->name, " swizzled"),
+                  block);
+  }
   if (!marked.ok()) {
     absl::StatusOr<Stmt> simple = MarkedBlock(step, Simplified(block), name);
     if (!simple.ok()) return marked.status();

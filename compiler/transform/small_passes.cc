@@ -39,6 +39,7 @@ class Flattener : public ir::Rewriter {
     }
     node->shape = {elements};
     node->storage_align.reset();
+    node->swizzle.reset();
     flat = node;
     kept_.push_back(buffer);
     return flat;
@@ -67,6 +68,26 @@ class Flattener : public ir::Rewriter {
     const int64_t aligned = ir::AlignedStride(buffer, dim, *elements);
     return aligned == *elements ? stride : ir::Int(aligned, stride->dtype);
   }
+  // Vectors of a row of this dimension, of `stride` elements, if its rows are turned; else 0.
+  static int64_t TurnedVectors(const ir::BufferNode& buffer, size_t dim, const Expr& stride) {
+    const std::optional<ir::Swizzle>& swizzle = buffer.swizzle;
+    const int64_t* elements = ir::AsInt(stride);
+    const bool ours = swizzle.has_value() &&
+                      dim + 1 + static_cast<size_t>(swizzle->inside) == buffer.shape.size();
+    if (!ours || elements == nullptr || *elements % swizzle->vector != 0) return 0;
+    const int64_t vectors = *elements / swizzle->vector;
+    return vectors > 1 && (vectors & (vectors - 1)) == 0 ? vectors : 0;
+  }
+  // Written such that a vector that begins at a whole one keeps its neighbours.
+  static Expr Turned(const Expr& column, const Expr& row, int64_t vector, int64_t vectors) {
+    const auto number = [&](int64_t value) {
+      const Expr n = ir::Int(value);
+      return column->dtype.lanes == 1 ? n : ir::Broadcast(n, column->dtype.lanes);
+    };
+    const Expr place =
+        ir::FloorMod(ir::FloorDiv(column, number(vector)) + row, number(vectors)) * number(vector);
+    return place + ir::FloorMod(column, number(vector));
+  }
   Expr Index(const Buffer& buffer, const std::vector<Expr>& indices) const {
     if (indices.empty()) return ir::Int(0);
     int lanes = 1;
@@ -78,8 +99,10 @@ class Flattener : public ir::Rewriter {
     Expr sum;
     Expr stride = ir::Int(1);
     for (size_t d = indices.size(); d-- > 0;) {
-      stride = Aligned(*buffer, d, stride);
       Expr term = widen(to_i64(indices[d]));
+      if (const int64_t n = TurnedVectors(*buffer, d, stride); n > 0)
+        sum = Turned(sum, term, buffer->swizzle->vector, n);
+      stride = Aligned(*buffer, d, stride);
       if (!ir::IsInt(stride, 1)) term = term * widen(stride);
       sum = sum == nullptr ? term : term + sum;
       stride = Times(stride, to_i64(buffer->shape[d]));

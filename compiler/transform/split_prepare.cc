@@ -56,7 +56,7 @@ std::vector<bool> FindPreparable(const ir::Function& f, const std::vector<NestAc
     }
     for (const Buffer& b : nest.writes) {
       own = own && b->role == ir::Role::kIntermediate && b->scope == ir::Scope::kGlobal &&
-            !b->storage_align.has_value();
+            !b->storage_align.has_value() && !b->swizzle.has_value();
       for (size_t k = 0; k < nests.size(); ++k) {
         own = own && (k == i || !Contains(nests[k].writes, b));
       }

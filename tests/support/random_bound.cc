@@ -43,7 +43,8 @@ Step RandomStep(const Schedule& s, Rng* rng) {
       StepKind::kCacheWrite,    StepKind::kSetScope,
       StepKind::kBind,          StepKind::kBind,
       StepKind::kBind,          StepKind::kDoubleBuffer,
-      StepKind::kVirtualThread, StepKind::kSoftwarePipeline};
+      StepKind::kVirtualThread, StepKind::kSoftwarePipeline,
+      StepKind::kSwizzle};
   Step step{.kind = rng->Choice(kKinds)};
   const schedule::StepRow& row = schedule::RowOf(step.kind);
   for (char operand : row.operands)
@@ -51,6 +52,7 @@ Step RandomStep(const Schedule& s, Rng* rng) {
         AnyHandle(s, operand == 'b' ? Handle::Kind::kBlock : Handle::Kind::kLoop, rng));
   if (step.kind == StepKind::kReorder)
     step.handles.push_back(AnyHandle(s, Handle::Kind::kLoop, rng));
+  if (step.kind == StepKind::kSwizzle) step.options["vector"] = rng->Bernoulli(0.5) ? "1" : "2";
   if (step.kind == StepKind::kSplit) step.factors = {schedule::kInfer, rng->UniformInt(2, 4)};
   if (step.kind == StepKind::kSoftwarePipeline) {
     ir::Stmt loop = s.StmtOf(step.handles[0]);

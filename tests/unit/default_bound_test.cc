@@ -216,6 +216,11 @@ TEST(BoundSpace, VectorsAGroupApartAreVirtualThreads) {
               "virtual_thread ");
 }
 
+TEST(BoundSpace, RowsOfSharedTilesAreTurned) {
+  ExpectSteps(tests::MatmulProgram(16, 64, 32),
+              {{"fetch_A", 1}, {"fetch_B", 1}, {"row_padding", 3}}, "swizzle ");
+}
+
 TEST(BoundSpace, SumsOfBytesAreDotProducts) {
   const ir::Function conv = tests::PackedInt8ConvProgram(2, 4, 8);
   for (const int place : {0, 1, 2})

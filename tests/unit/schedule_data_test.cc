@@ -334,6 +334,35 @@ TEST(StorageAlignTest, Refusals) {
   ExpectRefused(f, "storage_align %3 factor=4 offset=8", "schedule.storage_align.offset");
 }
 
+TEST(SwizzleTest, RowsAreTurned) {
+  Schedule s = Scheduled(DenseReluProgram(6, 8, 4), "swizzle %3 vector=2");
+  ExpectGolden(s, "swizzle");
+  transform::PassContext context;
+  auto loops = transform::LowerToLoops(s.function(), context);
+  ASSERT_TRUE(loops.ok()) << loops.status();
+  auto flat = transform::FlattenBuffers(*loops, context);
+  ASSERT_TRUE(flat.ok()) << flat.status();
+  // Row i of four vectors of two begins with its vector -i.
+  EXPECT_THAT(ir::Print(*flat), testing::HasSubstr("Y: f32[48]"));
+  EXPECT_THAT(ir::Print(*flat), testing::HasSubstr("floormod(floordiv(j, 2) + i, 4) * 2"));
+  // Compacted, a row is another.
+  Scheduled(DenseReluProgram(6, 5, 4), "compute_at %3 %4; swizzle %3 vector=1");
+  Scheduled(DenseReluProgram(6, 8, 4), "split %5 [?,4]; compute_at %3 %7; swizzle %3 vector=2");
+}
+
+TEST(SwizzleTest, Refusals) {
+  ir::Function f = DenseReluProgram(6, 5, 4);
+  ExpectRefused(f, "swizzle %6", "schedule.swizzle.not_intermediate");
+  ExpectRefused(f, "swizzle %3 dim=1", "schedule.swizzle.dimension");
+  ExpectRefused(f, "swizzle %3 vector=1", "schedule.swizzle.row");
+  ExpectRefused(DenseReluProgram(6, 4, 4), "swizzle %3", "schedule.swizzle.row");
+  ExpectRefused(DenseReluProgram(6, 8, 4), "swizzle %3; transform_layout %3 (1,0)",
+                "schedule.transform_layout.aligned");
+  const std::string tile = "tensorize %0 intrin=generic.fma_tile";
+  ExpectRefused(DenseReluProgram(6, 8, 4), "swizzle %3; " + tile, "schedule.tensorize.swizzled");
+  ExpectRefused(DenseReluProgram(6, 8, 4), tile + "; swizzle %3", "schedule.swizzle.tensorized");
+}
+
 TEST(DoubleBufferTest, MarksTheProducerInALoop) {
   ExpectGolden(Scheduled(StencilProgram(10), "split %4 [?,4]; compute_at %3 %6; double_buffer %3"),
                "double_buffer");

@@ -209,6 +209,50 @@ TEST(StorageAlign, OnlyRowsOfIntermediatesHaveOne) {
   }
 }
 
+// Rows of four vectors of two, turned, then read along columns.
+TEST(Swizzle, StaysWithTheRowsThroughEveryPass) {
+  const std::string rows = "alloc S: f32[4,8] scope=shared swizzle=1,2 {";
+  const std::string fill = "for r in 0..4 { for c in 0..8 { S[r, c] = X[i, r, c]; } }";
+  const std::string use = "for r in 0..4 { for c in 0..8 { Y[i, r, c] = S[3 - r, c]; } }";
+  auto flat = [](const std::string& passes, const std::string& body) {
+    ir::Function before =
+        Parsed("fn rows(X: f32[4,4,8] input, Y: f32[4,4,8] output) stage=loops {" + body + "}");
+    auto after = RunPasses(passes + ",simplify,flatten_buffers", before);
+    EXPECT_TRUE(after.ok()) << StatusText(after.status());
+    if (!after.ok()) return std::string();
+    EXPECT_TRUE(tests::SameResults(before, *after).ok()) << ir::Print(*after);
+    return ir::Print(*after);
+  };
+  const auto turned = testing::HasSubstr("floormod(floordiv(c, 2) + r, 4) * 2");
+  EXPECT_THAT(flat("simplify", "for i in 0..4 {" + rows + fill + use + "} }"), turned);
+  EXPECT_THAT(flat("inject_virtual_threads", "for i in 0..4 virtual {" + rows + fill + use + "} }"),
+              turned);
+  EXPECT_THAT(flat("inject_software_pipeline",
+                   "for i in 0..4 @{pipeline=\"program\"} {" + rows +
+                       "for r in 0..4 @{pipeline_stage=0} { for c in 0..8 { S[r, c] = X[i, r, c]; "
+                       "} } for r in 0..4 @{pipeline_stage=1} { for c in 0..8 { Y[i, r, c] = S[3 - "
+                       "r, c]; } } } }"),
+              turned);
+  EXPECT_THAT(flat("merge_threads", "for i in 0..4 threadIdx.x {" + rows + fill + use + "} }"),
+              turned);
+  EXPECT_THAT(flat("unroll_loops", "for i in 0..4 unrolled {" + rows + fill + use + "} }"), turned);
+  // Rows of one vector lie as they are.
+  const std::string one = "alloc S: f32[4,8] scope=shared swizzle=1,8 {";
+  EXPECT_THAT(flat("simplify", "for i in 0..4 {" + one + fill + use + "} }"),
+              testing::Not(testing::HasSubstr("floormod")));
+}
+
+TEST(Swizzle, OnlyRowsOfIntermediatesHaveOne) {
+  for (const char* buffer :
+       {"alloc S: f32[4] scope=shared swizzle=1,2", "alloc S: f32[4,4] scope=shared swizzle=0,2",
+        "alloc S: f32[4,4] scope=shared swizzle=1,3"}) {
+    absl::StatusOr<ir::Function> f = ir::ParseFunction(
+        std::string("fn rows(Y: f32[4] output) stage=loops {") + buffer + "{ Y[0] = 0.0f32; } }");
+    ASSERT_TRUE(f.ok()) << StatusText(f.status());
+    EXPECT_EQ(support::Slug(ir::Verify(*f)), "ir.verify.swizzle") << buffer;
+  }
+}
+
 // Threads fill a tile together, then each works on its own part of what all brought.
 constexpr char kTile[] = R"(
 fn tile(X: f32[3,16] input, Y: f32[3,4,2] output) stage=loops {

@@ -64,13 +64,16 @@ class StepMaker {
   // The stride of a dimension of what the block writes: `offset` modulo `factor`, in elements.
   void StorageAlign(int block, int dim, int64_t factor, int64_t offset) {
     schedule::Step step{schedule::StepKind::kStorageAlign, {block}, {}, "", {}};
-    const auto set = [&](const char* option, int64_t value) {
-      if (std::to_string(value) == step.Option(option)) return;  // the default is not written
-      step.options[option] = std::to_string(value);
-    };
-    set("dim", dim);
-    set("factor", factor);
-    set("offset", offset);
+    SetOption("dim", dim, &step);
+    SetOption("factor", factor, &step);
+    SetOption("offset", offset, &step);
+    Do(std::move(step));
+  }
+  // Rows of a dimension of what the block writes are turned, vector by vector.
+  void Swizzle(int block, int dim, int64_t vector) {
+    schedule::Step step{schedule::StepKind::kSwizzle, {block}, {}, "", {}};
+    SetOption("dim", dim, &step);
+    SetOption("vector", vector, &step);
     Do(std::move(step));
   }
   void Inline(int block) { Do({schedule::StepKind::kInline, {block}, {}, "", {}}); }
@@ -83,6 +86,11 @@ class StepMaker {
   }
 
  private:
+  // The default of an option is not written.
+  static void SetOption(const char* option, int64_t value, schedule::Step* step) {
+    if (std::to_string(value) != step->Option(option))
+      step->options[option] = std::to_string(value);
+  }
   std::vector<int> Do(schedule::Step step) {
     if (!status_.ok()) return {};
     status_ = schedule_->Apply(step);

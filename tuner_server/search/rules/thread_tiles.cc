@@ -12,8 +12,8 @@
 // touch neighbouring memory. Sums of products of four bytes may be dot products.
 //
 // What comes through shared memory may have two versions, so that a step is fetched while the one
-// before it is used: half the barriers, twice the memory. Its rows may be padded, so that threads
-// which read a column do not wait for one bank.
+// before it is used: half the barriers, twice the memory. Its rows may be padded, or turned (a
+// swizzle, which needs no memory), so that threads which read a column do not wait for one bank.
 //
 // GPUs want many threads, narrow vectors and shared memory. Drivers for processors run the threads
 // of a group one after the other and want few threads, wide vectors and seldom a barrier. The space
@@ -40,6 +40,7 @@ constexpr int64_t kMaxStep = 256;         // terms of a step, along one reductio
 constexpr int64_t kDotLanes = 4;          // the fewest of a tensor intrinsic for dot products
 constexpr size_t kMaxBlocks = 6;
 constexpr int64_t kBankBytes = 4;
+constexpr int64_t kSwizzled = -1;  // in place of a padding
 constexpr int64_t kMaxAlign = 64;  // elements, of storage_align
 
 // What P reads through shared memory if a knob says so: an operand, or a stage in front of P.
@@ -125,7 +126,7 @@ class ThreadTiles final : public Sketch {
       if (PlaceOf(point, before_[i]) != kOwnLaunch && !before_[i].Untouched(point)) return false;
     }
     if (t.double_buffer && !(t.staged && reduce_[loops - 1] > t.steps[loops - 1])) return false;
-    if (t.padding > 0 && !t.padded) return false;
+    if (t.padding != 0 && !t.rows_apart) return false;
     const int64_t shared = t.staged_bytes * (t.double_buffer ? 2 : 1), wide = t.vectors * t.lanes;
     return shared <= limits_.shared_bytes &&
            IsFullEnough(limits_, WholeThreads(extents_, limits_.group_threads), threads, shared,
@@ -174,6 +175,7 @@ class ThreadTiles final : public Sketch {
       if (t.double_buffer) make.DoubleBuffer(block);
       const Rows rows = RowsOf(TileBox(t, *source));
       if (Pads(t, *source, rows)) make.StorageAlign(block, rows.dim, AlignOf(*source), t.padding);
+      if (Swizzles(t, rows)) make.Swizzle(block, rows.dim, SwizzleVector(t));
     }
     return make.status();
   }
@@ -188,8 +190,9 @@ class ThreadTiles final : public Sketch {
     std::vector<int64_t> steps;          // terms of a step, by reduction iterator
     bool unroll = false, virtual_threads = false, staged = false, dots = false;
     bool swap_groups = false, last_axis_inside = false;
-    bool double_buffer = false, padded = false;
-    int64_t padding = 0;  // of the rows of what is staged, in elements
+    bool double_buffer = false;
+    int64_t padding = 0;      // of the rows of what is staged, in elements; or kSwizzled
+    bool rows_apart = false;  // the padding or swizzle applies to something
     int64_t staged_bytes = 0;
 
     int64_t group() const {
@@ -236,7 +239,7 @@ class ThreadTiles final : public Sketch {
     last_axis_inside_ =
         AddKnob("last_axis_inside", last ? std::vector<int64_t>{0, 1} : std::vector<int64_t>{0});
     double_buffer_ = AddKnob("double_buffer", {0, 1});
-    padding_ = AddKnob("row_padding", {0, 1, 4});
+    padding_ = AddKnob("row_padding", {0, 1, 4, kSwizzled});
   }
 
   // One knob for each buffer that P reads and that somebody may fetch.
@@ -303,7 +306,7 @@ class ThreadTiles final : public Sketch {
       int64_t bytes = source.element_bytes;
       for (const int64_t extent : box) bytes *= extent;
       if (pads) bytes = bytes / rows.stride * PaddedStride(rows.stride, AlignOf(source), t.padding);
-      t.padded = t.padded || pads;
+      t.rows_apart = t.rows_apart || pads || Swizzles(t, rows);
       t.staged_bytes += bytes;
     }
     return t;
@@ -320,6 +323,14 @@ class ThreadTiles final : public Sketch {
     const int64_t align = AlignOf(source);
     return t.padding > 0 && rows.dim >= 0 && align > t.padding && align <= kMaxAlign &&
            rows.stride % align != t.padding;
+  }
+
+  // Vectors of what is fetched, and of what a thread reads, stay whole.
+  static int64_t SwizzleVector(const Tile& t) { return std::max(t.lanes, kFetchLanes); }
+  static bool Swizzles(const Tile& t, const Rows& rows) {
+    const int64_t vectors = rows.stride / SwizzleVector(t);
+    return t.padding == kSwizzled && !t.dots && rows.dim >= 0 && vectors > 1 &&
+           vectors * SwizzleVector(t) == rows.stride && (vectors & (vectors - 1)) == 0;
   }
 
   // What a group reads of a source in one step: the extents of the box around it at its worst
