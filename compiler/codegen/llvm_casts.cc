@@ -54,12 +54,132 @@ StatusOrValue FunctionEmitter::EmitNearestByte(const Expr& e) {
   return builder_.CreateTrunc(round(builder_, ClampToUnsigned(value, e->dtype)), type);
 }
 
-StatusOrValue FunctionEmitter::EmitCast(const Expr& e) {
-  TW_ASSIGN(Value * byte, EmitNearestByte(e));
-  if (byte != nullptr) return byte;
-  TW_ASSIGN(Value * value, Emit(e->args[0]));
-  TW_ASSIGN(llvm::Type * type, module_.ValueType(e->dtype));
-  DType from = e->args[0]->dtype, to = e->dtype;
+namespace {
+
+// Conversions of floats of 16 bits, with integer instructions that every target has. The bits of a
+// number stand in integers of 16 and 32 bits.
+class HalfCasts {
+ public:
+  HalfCasts(llvm::IRBuilderBase& b, llvm::Type* shape)
+      : b_(b),
+        i16_(shape->getWithNewType(b.getInt16Ty())),
+        i32_(shape->getWithNewType(b.getInt32Ty())),
+        i64_(shape->getWithNewType(b.getInt64Ty())),
+        f32_(shape->getWithNewType(b.getFloatTy())),
+        f64_(shape->getWithNewType(b.getDoubleTy())) {}
+
+  Value* Widen(Value* bits, bool brain) {
+    Value* wide = b_.CreateZExt(bits, i32_);
+    if (brain) return b_.CreateBitCast(b_.CreateShl(wide, 16), f32_);
+    constexpr int32_t kExponent = 0x7c00 << 13;
+    Value* sign = b_.CreateShl(b_.CreateAnd(wide, I(0x8000)), 16);
+    Value* low = b_.CreateShl(b_.CreateAnd(wide, I(0x7fff)), 13);
+    Value* exponent = b_.CreateAnd(low, I(kExponent));
+    Value* moved = b_.CreateAdd(low, I((127 - 15) << 23));
+    // Infinities and NaN have the largest exponent, numbers below the normal ones the smallest.
+    Value* special = b_.CreateAdd(moved, I((128 - 16) << 23));
+    Value* small = b_.CreateBitCast(
+        b_.CreateFSub(b_.CreateBitCast(b_.CreateAdd(moved, I(1 << 23)), f32_), Power(113 << 23)),
+        i32_);
+    Value* value = b_.CreateSelect(b_.CreateICmpEQ(exponent, I(kExponent)), special, moved);
+    value = b_.CreateSelect(b_.CreateICmpEQ(exponent, I(0)), small, value);
+    return b_.CreateBitCast(b_.CreateOr(value, sign), f32_);
+  }
+
+  // Rounds half to even; NaN becomes the quiet NaN.
+  Value* Narrow(Value* value, bool brain) {
+    Value* bits = b_.CreateBitCast(value, i32_);
+    Value* sign = b_.CreateAnd(bits, I(INT32_MIN));
+    Value* size = b_.CreateXor(bits, sign);
+    Value* nan = b_.CreateICmpSGT(size, I(0x7f800000));
+    Value* narrow = brain ? Brain(size) : Half(size);
+    narrow = b_.CreateSelect(nan, I(brain ? 0x7fc0 : 0x7e00), narrow);
+    // NaN has no sign here, as in the interpreter.
+    Value* high = b_.CreateSelect(nan, I(0), b_.CreateLShr(sign, 16));
+    return b_.CreateTrunc(b_.CreateOr(narrow, high), i16_);
+  }
+
+  // To f32 with the last bit set where the number is not exact: rounding once more is then right.
+  Value* ToOdd(Value* wide) {
+    Value* rounded = b_.CreateFPTrunc(wide, f32_);
+    Value* back = b_.CreateFPExt(rounded, f64_);
+    Value* bits = b_.CreateBitCast(rounded, i32_);
+    Value* even = b_.CreateICmpEQ(b_.CreateAnd(bits, I(1)), I(0));
+    Value* adjust = b_.CreateAnd(even, b_.CreateFCmpONE(back, wide));
+    Value* below = b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, back),
+                                    b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, wide));
+    Value* step = b_.CreateSelect(below, I(1), I(-1));
+    bits = b_.CreateSelect(adjust, b_.CreateAdd(bits, step), bits);
+    return b_.CreateBitCast(bits, f32_);
+  }
+
+  // An integer of 64 bits as a double, to odd in the same sense.
+  Value* IntToOdd(Value* value, bool is_signed) {
+    const auto constant = [&](int64_t v) { return llvm::ConstantInt::getSigned(i64_, v); };
+    Value* low = b_.CreateAnd(value, constant(0x7ff));
+    Value* sticky =
+        b_.CreateSelect(b_.CreateICmpEQ(low, constant(0)), constant(0), constant(0x800));
+    Value* cut = b_.CreateOr(b_.CreateXor(value, low), sticky);
+    Value* large = b_.CreateICmpUGT(b_.CreateAdd(value, constant(int64_t{1} << 53)),
+                                    constant(int64_t{1} << 54));
+    if (!is_signed) large = b_.CreateICmpUGT(value, constant(int64_t{1} << 53));
+    Value* used = b_.CreateSelect(large, cut, value);
+    return is_signed ? b_.CreateSIToFP(used, f64_) : b_.CreateUIToFP(used, f64_);
+  }
+
+ private:
+  llvm::Constant* I(int32_t value) { return llvm::ConstantInt::getSigned(i32_, value); }
+  Value* Power(int32_t bits) { return b_.CreateBitCast(I(bits), f32_); }
+  // The bits without the sign, rounded where the lower 16 end.
+  Value* Brain(Value* size) {
+    Value* odd = b_.CreateAnd(b_.CreateLShr(size, 16), I(1));
+    return b_.CreateLShr(b_.CreateAdd(size, b_.CreateAdd(odd, I(0x7fff))), 16);
+  }
+  Value* Half(Value* size) {
+    constexpr int32_t kInfinite = (127 + 16) << 23, kNormal = 113 << 23, kMagic = 126 << 23;
+    Value* odd = b_.CreateAnd(b_.CreateLShr(size, 13), I(1));
+    Value* normal = b_.CreateAdd(b_.CreateAdd(size, odd), I(((15 - 127) << 23) + 0xfff));
+    normal = b_.CreateLShr(normal, 13);
+    // The addition rounds at the place of the smallest number.
+    Value* sum = b_.CreateFAdd(b_.CreateBitCast(size, f32_), Power(kMagic));
+    Value* small = b_.CreateSub(b_.CreateBitCast(sum, i32_), I(kMagic));
+    Value* value = b_.CreateSelect(b_.CreateICmpSLT(size, I(kNormal)), small, normal);
+    return b_.CreateSelect(b_.CreateICmpSGE(size, I(kInfinite)), I(0x7c00), value);
+  }
+
+  llvm::IRBuilderBase& b_;
+  llvm::Type *i16_, *i32_, *i64_, *f32_, *f64_;
+};
+
+bool IsHalfType(DType type) { return type.is_float() && type.bits == 16; }
+
+}  // namespace
+
+// From and to floats of 16 bits, by way of f32.
+StatusOrValue FunctionEmitter::EmitHalfCast(Value* value, DType from, DType to) {
+  TW_ASSIGN(llvm::Type * middle, module_.ValueType(ir::kF32.WithLanes(to.lanes)));
+  HalfCasts casts(builder_, middle);
+  if (IsHalfType(from)) {
+    value = casts.Widen(value, from.code == ir::TypeCode::kBFloat);
+    from = ir::kF32.WithLanes(from.lanes);
+    if (from == to) return value;
+    if (!IsHalfType(to)) return EmitConversion(value, from, to);
+  }
+  if (from.is_bool()) value = builder_.CreateUIToFP(value, middle);
+  if (from.is_int()) {
+    const bool is_signed = from.code == ir::TypeCode::kInt;
+    llvm::Type* wide = middle->getWithNewType(builder_.getDoubleTy());
+    value = from.bits == 64 ? casts.IntToOdd(value, is_signed)
+            : is_signed     ? builder_.CreateSIToFP(value, wide)
+                            : builder_.CreateUIToFP(value, wide);
+    from = ir::kF64.WithLanes(to.lanes);
+  }
+  if (from.is_float() && from.bits == 64) value = casts.ToOdd(value);
+  return casts.Narrow(value, to.code == ir::TypeCode::kBFloat);
+}
+
+StatusOrValue FunctionEmitter::EmitConversion(Value* value, DType from, DType to) {
+  TW_ASSIGN(llvm::Type * type, module_.ValueType(to));
   bool from_signed = from.code == ir::TypeCode::kInt;
   if (from.is_float() && to.is_float()) return builder_.CreateFPCast(value, type);
   if (from.is_float()) {
@@ -72,6 +192,15 @@ StatusOrValue FunctionEmitter::EmitCast(const Expr& e) {
   if (to.is_bool())
     return builder_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
   return builder_.CreateIntCast(value, type, from_signed);
+}
+
+StatusOrValue FunctionEmitter::EmitCast(const Expr& e) {
+  TW_ASSIGN(Value * byte, EmitNearestByte(e));
+  if (byte != nullptr) return byte;
+  TW_ASSIGN(Value * value, Emit(e->args[0]));
+  const DType from = e->args[0]->dtype, to = e->dtype;
+  if (IsHalfType(from) || IsHalfType(to)) return EmitHalfCast(value, from, to);
+  return EmitConversion(value, from, to);
 }
 
 }  // namespace tilewright::codegen

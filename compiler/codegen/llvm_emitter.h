@@ -180,6 +180,9 @@ class FunctionEmitter {
   absl::StatusOr<llvm::Value*> EmitRamp(const ir::Expr& e);
   // llvm_casts.cc
   absl::StatusOr<llvm::Value*> EmitCast(const ir::Expr& e);
+  static absl::Status RefuseHalf(const ir::Expr& e);
+  absl::StatusOr<llvm::Value*> EmitConversion(llvm::Value* value, ir::DType from, ir::DType to);
+  absl::StatusOr<llvm::Value*> EmitHalfCast(llvm::Value* value, ir::DType from, ir::DType to);
   absl::StatusOr<llvm::Value*> EmitNearestByte(const ir::Expr& e);
   llvm::Value* ClampToUnsigned(llvm::Value* value, ir::DType to);
   llvm::Value* EmitFloatToInt(llvm::Value* value, ir::DType from, ir::DType to, llvm::Type* type);

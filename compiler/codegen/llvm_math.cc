@@ -74,6 +74,13 @@ class Math {
     return Select(b_.CreateFCmpOLT(square, F(0.4f)), near, far);
   }
 
+  // e^x - 1 = 2 t / (1 - t) with t = tanh(x / 2), which loses nothing near zero and below.
+  Value* Expm1(Value* x) {
+    Value* t = Tanh(b_.CreateFMul(x, F(0.5f)));
+    Value* near = b_.CreateFDiv(b_.CreateFAdd(t, t), b_.CreateFSub(F(1.0f), t));
+    return Select(b_.CreateFCmpOGT(x, F(1.0f)), b_.CreateFSub(Exp(x), F(1.0f)), near);
+  }
+
   Value* Erf(Value* x) {
     Value* z = Abs(x);
     Value* square = b_.CreateFMul(x, x);
@@ -133,6 +140,8 @@ Value* EmitMath(llvm::IRBuilderBase& builder, Intrinsic intrinsic, Value* x, Pow
       return math.Tanh(x);
     case Intrinsic::kErf:
       return math.Erf(x);
+    case Intrinsic::kExpm1:
+      return math.Expm1(x);
     default:
       return nullptr;
   }

@@ -28,13 +28,11 @@ ModuleEmitter::ModuleEmitter(llvm::LLVMContext& context, const target::Target& t
 }
 
 absl::StatusOr<llvm::Type*> ModuleEmitter::ValueType(DType type) {
-  bool half = type.is_float() && type.bits == 16;
-  bool known = type.is_bool() || type.bits == 32 || type.bits == 64 ||
-               (type.is_int() && (type.bits == 8 || type.bits == 16));
-  if (half || !known) {
-    return support::Unimplemented(
-        "codegen.type.unsupported",
-        "expected f32, f64, bool or an integer, found " + ir::TypeName(type));
+  bool known = type.is_bool() || type.bits == 32 || type.bits == 64 || type.bits == 16 ||
+               (type.is_int() && type.bits == 8);
+  if (!known) {
+    return support::Unimplemented("codegen.type.unsupported",
+                                  "expected a type that tensors have, found " + ir::TypeName(type));
   }
   llvm::Type* element = type.is_bool() ? llvm::Type::getInt1Ty(context_) : ElementMemoryType(type);
   return type.is_vector() ? llvm::FixedVectorType::get(element, type.lanes) : element;
@@ -42,7 +40,8 @@ absl::StatusOr<llvm::Type*> ModuleEmitter::ValueType(DType type) {
 
 llvm::Type* ModuleEmitter::ElementMemoryType(DType type) {
   if (type.is_bool()) return llvm::Type::getInt8Ty(context_);
-  if (type.is_int()) return llvm::Type::getIntNTy(context_, type.bits);
+  // Floats of 16 bits are moved and converted, not computed with.
+  if (type.is_int() || type.bits == 16) return llvm::Type::getIntNTy(context_, type.bits);
   return type.bits == 64 ? llvm::Type::getDoubleTy(context_) : llvm::Type::getFloatTy(context_);
 }
 

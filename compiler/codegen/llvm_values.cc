@@ -4,6 +4,7 @@
 #include "compiler/codegen/llvm_emitter.h"
 #include "compiler/codegen/llvm_math.h"
 #include "compiler/codegen/llvm_scope.h"
+#include "compiler/ir/numeric.h"
 #include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
@@ -199,6 +200,11 @@ StatusOrValue FunctionEmitter::EmitNode(const Expr& e) {
     }
     case ExprKind::kFloatImm: {
       TW_ASSIGN(llvm::Type * type, module_.ValueType(e->dtype));
+      if (e->dtype.bits == 16) {
+        const bool brain = e->dtype.code == ir::TypeCode::kBFloat;
+        return llvm::ConstantInt::get(
+            type, brain ? ir::FloatToBfloat(e->float_value) : ir::FloatToHalf(e->float_value));
+      }
       return llvm::ConstantFP::get(type, e->float_value);
     }
     case ExprKind::kCast:
@@ -266,7 +272,17 @@ Value* FunctionEmitter::EmitDivide(ExprKind kind, Value* a, Value* b, const Expr
                           : builder_.CreateSelect(minus, builder_.CreateNeg(a), quotient);
 }
 
+// Expressions convert floats of 16 bits before they compute.
+absl::Status FunctionEmitter::RefuseHalf(const Expr& e) {
+  const DType type = e->args[0]->dtype;
+  if (!type.is_float() || type.bits != 16) return absl::OkStatus();
+  return support::Unimplemented(
+      "codegen.type.unsupported",
+      "expected arithmetic in f32, f64 or integers, found " + ir::TypeName(type));
+}
+
 StatusOrValue FunctionEmitter::EmitBinary(const Expr& e) {
+  TW_TRY(RefuseHalf(e));
   TW_ASSIGN(Value * a, Emit(e->args[0]));
   TW_ASSIGN(Value * b, Emit(e->args[1]));
   DType type = e->args[0]->dtype;
@@ -376,6 +392,7 @@ StatusOrValue FunctionEmitter::EmitMathCall(const std::string& stem,
 
 StatusOrValue FunctionEmitter::EmitCall(const Expr& e) {
   std::vector<Value*> args;
+  TW_TRY(RefuseHalf(e));
   if (e->intrinsic == Intrinsic::kPrefetch)
     return support::Internal("codegen.call.prefetch", "prefetch gives no value");
   for (const Expr& a : e->args) {

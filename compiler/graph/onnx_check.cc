@@ -41,64 +41,6 @@ void AddError(ImportCheck* check, const absl::Status& status, const std::string&
   Add(check, support::Slug(status), what, std::move(detail), where);
 }
 
-// Makes the model one of f32 where it has floats of 16 bits, and notes where that was: the rest of
-// the check is then as good as for any model. Numbers become zeros.
-class HalfFloats {
- public:
-  HalfFloats(const std::set<std::string>& used, ImportCheck* check) : used_(used), check_(*check) {}
-
-  void Widen(pb::GraphProto* graph) {
-    for (auto& input : *graph->mutable_input()) Widen(&input, "input ");
-    for (auto& output : *graph->mutable_output()) Widen(&output, "output ");
-    for (auto& value : *graph->mutable_value_info()) Widen(&value, "");
-    for (auto& tensor : *graph->mutable_initializer()) {
-      if (used_.count(tensor.name()) > 0) Widen(&tensor);
-    }
-    for (auto& node : *graph->mutable_node()) {
-      for (auto& attribute : *node.mutable_attribute()) Widen(&attribute, node);
-    }
-  }
-
- private:
-  void Note(int type, const std::string& where) {
-    const absl::Status refused = ElementType(type).status();
-    Add(&check_, support::Slug(refused), ElementTypeName(type), support::Detail(refused), where);
-  }
-
-  void Widen(pb::ValueInfoProto* value, const std::string& kind) {
-    if (!value->type().has_tensor_type()) return;
-    auto* tensor = value->mutable_type()->mutable_tensor_type();
-    if (!IsHalf(tensor->elem_type())) return;
-    if (!kind.empty()) Note(tensor->elem_type(), kind + Quote(value->name()));
-    tensor->set_elem_type(pb::TensorProto::FLOAT);
-  }
-
-  void Widen(pb::TensorProto* tensor) {
-    if (!IsHalf(tensor->data_type())) return;
-    Note(tensor->data_type(), "tensor " + Quote(tensor->name()));
-    tensor->set_data_type(pb::TensorProto::FLOAT);
-    if (IsExternal(*tensor)) return;
-    const int64_t count = Elements(*tensor);
-    const bool whole = tensor->has_raw_data()
-                           ? static_cast<int64_t>(tensor->raw_data().size()) == 2 * count
-                           : tensor->int32_data_size() == count;
-    tensor->clear_int32_data();
-    tensor->clear_raw_data();
-    if (whole) tensor->set_raw_data(std::string(static_cast<size_t>(count) * 4, '\0'));
-  }
-
-  void Widen(pb::AttributeProto* attribute, const pb::NodeProto& node) {
-    if (attribute->has_t()) Widen(attribute->mutable_t());
-    const bool type = attribute->name() == "to" || attribute->name() == "output_dtype";
-    if (!type || !IsHalf(attribute->i())) return;
-    Note(static_cast<int>(attribute->i()), NodeLabel(node));
-    attribute->set_i(pb::TensorProto::FLOAT);
-  }
-
-  const std::set<std::string>& used_;
-  ImportCheck& check_;
-};
-
 // What nodes and outputs read. The import never looks at other initializers.
 std::set<std::string> UsedNames(const pb::GraphProto& graph) {
   std::set<std::string> names;
@@ -226,7 +168,6 @@ absl::StatusOr<ImportCheck> CheckOnnx(std::string_view bytes, const ImportOption
   ImportCheck check;
   std::set<std::string> no_data;
   const std::set<std::string> used = onnx::UsedNames(model.graph());
-  onnx::HalfFloats(used, &check).Widen(model.mutable_graph());
   onnx::CheckExternalData(model.graph(), used, &check, &no_data);
   onnx::Importer(model, options).Check(no_data, &check);
   return check;

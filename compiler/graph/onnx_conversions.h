@@ -13,7 +13,17 @@ namespace tilewright::graph::onnx {
 using Result = absl::StatusOr<ValueId>;
 
 // onnx_elementwise_ops.cc
+Result ImportBitShift(NodeReader& n);
 Result ImportCastLike(NodeReader& n);
+Result ImportMean(NodeReader& n);
+Result ImportMod(NodeReader& n);
+Result ImportPow(NodeReader& n);
+Result ImportShrink(NodeReader& n);
+// onnx_ordering_ops.cc
+Result ImportArg(NodeReader& n);
+Result ImportCumSum(NodeReader& n);
+Result ImportHardmax(NodeReader& n);
+Result ImportTopK(NodeReader& n);
 // onnx_window_ops.cc
 Result ImportConv(NodeReader& n);
 Result ImportConvTranspose(NodeReader& n);

@@ -21,6 +21,7 @@ using support::StrCat;
 
 constexpr size_t kMaxNamed = 20;  // unsupported operators that one error names
 
+bool IsHalfFloat(ir::DType type) { return type.is_float() && type.bits == 16; }
 bool IsDefaultDomain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
 // A name that may come from hostile bytes, fit for a line of text.
@@ -404,10 +405,37 @@ std::string Importer::FreshName(const std::string& name) {
   return candidate;
 }
 
+absl::StatusOr<ValueId> Importer::EmitInF32(std::string_view op_name, std::vector<ValueId> inputs,
+                                            op::Attrs attrs, const std::string& name,
+                                            ir::DType half) {
+  const auto cast = [&](ValueId id, ir::DType type, const std::string& result) {
+    return Emit("cast", {id}, {{"dtype", ir::TypeName(type)}}, result);
+  };
+  for (ValueId& id : inputs) {
+    const ir::DType type = TypeOf(id).dtype;
+    if (!IsHalfFloat(type)) continue;
+    if (type != half) {
+      return Bad("element_type", StrCat("expected operands of one type, found ", ir::TypeName(half),
+                                        " and ", ir::TypeName(type)));
+    }
+    TW_ASSIGN(id, cast(id, ir::kF32, StrCat(name, "_wide")));
+  }
+  TW_ASSIGN(const ValueId result,
+            Emit(op_name, std::move(inputs), std::move(attrs), StrCat(name, "_f32")));
+  if (TypeOf(result).dtype != ir::kF32) return result;
+  return cast(result, half, name);
+}
+
 absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<ValueId> inputs,
                                        op::Attrs attrs, const std::string& name) {
   const op::OpSpec* spec = op::FindOp(op_name);
   TW_CHECK(spec != nullptr) << op_name;
+  const auto half = std::find_if(inputs.begin(), inputs.end(),
+                                 [&](ValueId id) { return IsHalfFloat(TypeOf(id).dtype); });
+  // Floats of 16 bits are moved and converted; all else computes in f32 and rounds its result.
+  if (half != inputs.end() && spec->moves == 0 && op_name != "cast") {
+    return EmitInF32(op_name, std::move(inputs), std::move(attrs), name, TypeOf(*half).dtype);
+  }
   std::vector<op::TensorType> types;
   for (ValueId id : inputs) types.push_back(TypeOf(id));
   TW_ASSIGN(std::vector<op::TensorType> results, op::InferTypes(*spec, types, attrs));
@@ -447,9 +475,7 @@ std::optional<std::vector<int64_t>> Importer::ConstantInts(ValueId id) const {
   if (value.constant == nullptr || !value.type.dtype.is_int()) return std::nullopt;
   absl::StatusOr<op::RefTensor> tensor = op::FromBytes(value.type, value.constant->view());
   if (!tensor.ok()) return std::nullopt;
-  std::vector<int64_t> result;
-  for (double v : tensor->values) result.push_back(ir::CastFloatToInt(v, ir::kI64));
-  return result;
+  return op::IntegersOf(*tensor);
 }
 
 std::optional<double> Importer::ConstantScalar(ValueId id) const {

@@ -32,7 +32,7 @@ struct HostConstant {
   std::string bytes;
 };
 absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t max_bytes);
-// Refuses other types than those of ElementTypes: graph.onnx.element_type, or .element_type.half.
+// Refuses other types than those of ElementTypes: graph.onnx.element_type.
 absl::StatusOr<ir::DType> ElementType(int64_t onnx_type);
 struct ElementTypeRow {
   int onnx;
@@ -40,7 +40,6 @@ struct ElementTypeRow {
 };
 std::span<const ElementTypeRow> ElementTypes();
 std::string ElementTypeName(int64_t onnx_type);  // "float16"
-bool IsHalf(int64_t onnx_type);                  // a float of 16 bits
 // The number of elements that the shape says; -1 for a bad shape, or one of more than 2^34.
 int64_t Elements(const pb::TensorProto& tensor);
 // Whether the tensor's data is in another file, and the name of that file as the model states it.
@@ -99,6 +98,8 @@ class Importer {
   absl::StatusOr<std::vector<int>> Order();
   absl::Status Convert(const pb::NodeProto& node);
   absl::Status ReadOutputs();
+  absl::StatusOr<ValueId> EmitInF32(std::string_view op, std::vector<ValueId> inputs,
+                                    op::Attrs attrs, const std::string& name, ir::DType half);
   absl::StatusOr<ValueId> Lookup(const std::string& name);
   absl::Status Bind(const std::string& name, ValueId id);
   std::string FreshName(const std::string& name);

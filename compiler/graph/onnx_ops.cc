@@ -17,7 +17,7 @@ using support::StrCat;
 
 const op::OpSpec* FindElementwise(std::string_view onnx_op) {
   for (const op::OpSpec& row : op::Operators()) {
-    if (row.elementwise() && row.onnx[0] == onnx_op) return &row;
+    if (row.elementwise() && !row.onnx.empty() && row.onnx[0] == onnx_op) return &row;
   }
   return nullptr;
 }
@@ -37,13 +37,20 @@ Result Elementwise(NodeReader& n) {
     inputs.push_back(id);
   }
   op::Attrs attrs;
-  for (const char* name : {"alpha", "beta"}) {
+  for (const char* name : {"alpha", "beta", "gamma"}) {
     if (n.Find(name) == nullptr) continue;
     TW_ASSIGN(attrs[name], n.Float(name, 0));
   }
+  for (const char* name : {"detect_negative", "detect_positive"}) {
+    if (n.Find(name) == nullptr) continue;
+    TW_ASSIGN(attrs[name], n.Int(name, 1));
+  }
   TW_ASSIGN(const std::string approximate, n.String("approximate", "none"));
-  if (approximate != "none") {
-    return n.Error("attribute", StrCat("expected approximate=none, found ", approximate));
+  if (approximate != "none" && approximate != "tanh") {
+    return n.Error("attribute", StrCat("expected approximate none or tanh, found ", approximate));
+  }
+  if (approximate == "tanh") {
+    return n.importer().Emit("gelu_tanh", inputs, attrs, n.output_name());
   }
   if (spec->name == "prelu") {
     // ONNX aligns the slope of rank 1 with the channels.
@@ -82,6 +89,8 @@ absl::Status ClipBound(NodeReader& n, int input, const char* attribute, op::Attr
   if (!n.HasInput(input)) return absl::OkStatus();
   TW_ASSIGN(ValueId id, n.Input(input));
   std::optional<double> value = n.importer().ConstantScalar(id);
+  const ir::DType type = n.importer().TypeOf(id).dtype;
+  if (type.is_int() && type.bits == 64) value.reset();  // an attribute would not be exact
   if (value) (*attrs)[attribute] = *value;
   if (!value) *dynamic = id;
   return absl::OkStatus();
@@ -173,9 +182,12 @@ Result Reduce(NodeReader& n) {
 
 // Elementwise operators that are not here are imported as their row says.
 constexpr Conversion kConversions[] = {
+    {"ArgMax", ImportArg},
+    {"ArgMin", ImportArg},
     {"AveragePool", ImportPool,
      "one or two spatial dimensions; not ceil_mode together with count_include_pad"},
     {"BatchNormalization", BatchNorm, "inference only: training_mode 0, spatial 1"},
+    {"BitShift", ImportBitShift},
     {"Cast", Cast},
     {"CastLike", ImportCastLike},
     {"Clip", Clip},
@@ -186,6 +198,7 @@ constexpr Conversion kConversions[] = {
     {"ConvInteger", ImportConvInteger, "one or two spatial dimensions"},
     {"ConvTranspose", ImportConvTranspose,
      "two spatial dimensions; explicit pads; no output_shape"},
+    {"CumSum", ImportCumSum, "a constant axis"},
     {"DequantizeLinear", ImportDequantizeLinear},
     {"Dropout", Identity, "inference only"},
     {"DynamicQuantizeLinear", ImportDynamicQuantizeLinear},
@@ -194,6 +207,7 @@ constexpr Conversion kConversions[] = {
     {"Gemm", ImportGemm, "matrices"},
     {"GlobalAveragePool", ImportGlobalPool},
     {"GlobalMaxPool", ImportGlobalPool},
+    {"Hardmax", ImportHardmax},
     {"Identity", Identity},
     {"LRN", ImportLrn, "float"},
     {"LSTM", ImportLstm,
@@ -203,8 +217,11 @@ constexpr Conversion kConversions[] = {
     {"MatMulInteger", ImportMatMulInteger},
     {"Max", Variadic},
     {"MaxPool", ImportPool, "one or two spatial dimensions; no indices"},
+    {"Mean", ImportMean},
     {"Min", Variadic},
+    {"Mod", ImportMod, "floats: fmod 1"},
     {"Pad", ImportPad, "mode constant; constant pads and value; all axes"},
+    {"Pow", ImportPow, "integers: a constant exponent of 0 to 64, or a float"},
     {"QLinearConv", ImportQLinearConv, "one or two spatial dimensions"},
     {"QLinearMatMul", ImportQLinearMatMul},
     {"QuantizeLinear", ImportQuantizeLinear},
@@ -215,11 +232,13 @@ constexpr Conversion kConversions[] = {
     {"ReduceSum", Reduce, "constant axes"},
     {"Reshape", ImportReshape, "a constant shape"},
     {"Shape", ImportShape},
+    {"Shrink", ImportShrink, "floats, integers of at most 32 bits"},
     {"Slice", ImportSlice, "constant starts, ends, axes and steps; no empty result"},
     {"Softmax", Softmax},
     {"Split", ImportSplit, "constant sizes"},
     {"Squeeze", ImportSqueeze, "constant axes"},
     {"Sum", Variadic},
+    {"TopK", ImportTopK, "a constant k"},
     {"Transpose", ImportTranspose},
     {"Unsqueeze", ImportUnsqueeze, "constant axes"},
 };
@@ -309,7 +328,7 @@ OnnxSupport Supported() {
   for (const op::OpSpec& row : op::Operators()) {
     const std::string_view name = row.elementwise() && !row.onnx.empty() ? row.onnx[0] : "";
     if (name.empty() || FindConversion(name, "")->run != Elementwise) continue;
-    add(name, "", row.name == "gelu" ? "approximate none" : "");
+    add(name, "", "");
   }
   std::sort(known.operators.begin(), known.operators.end(), [](const auto& a, const auto& b) {
     return std::tie(a.domain, a.name) < std::tie(b.domain, b.name);

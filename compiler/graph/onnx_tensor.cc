@@ -30,6 +30,7 @@ std::string TypedData(const pb::TensorProto& tensor, ir::DType type) {
   if (type == ir::kF64) return Pack<double>(tensor.double_data());
   if (type == ir::kI64) return Pack<int64_t>(tensor.int64_data());
   if (type == ir::kI32) return Pack<int32_t>(tensor.int32_data());
+  if (type == ir::kF16 || type == ir::kBF16) return Pack<uint16_t>(tensor.int32_data());
   if (type == ir::kU64) return Pack<uint64_t>(tensor.uint64_data());
   if (type == ir::kU32) return Pack<uint32_t>(tensor.uint64_data());
   if (type == ir::kI16) return Pack<int16_t>(tensor.int32_data());
@@ -47,11 +48,12 @@ absl::Status Bad(std::string_view reason, std::string_view detail) {
 
 std::span<const ElementTypeRow> ElementTypes() {
   static constexpr ElementTypeRow kRows[] = {
-      {pb::TensorProto::FLOAT, ir::kF32},  {pb::TensorProto::DOUBLE, ir::kF64},
-      {pb::TensorProto::INT8, ir::kI8},    {pb::TensorProto::UINT8, ir::kU8},
-      {pb::TensorProto::INT16, ir::kI16},  {pb::TensorProto::UINT16, ir::kU16},
-      {pb::TensorProto::INT32, ir::kI32},  {pb::TensorProto::INT64, ir::kI64},
-      {pb::TensorProto::UINT32, ir::kU32}, {pb::TensorProto::UINT64, ir::kU64},
+      {pb::TensorProto::FLOAT, ir::kF32},   {pb::TensorProto::DOUBLE, ir::kF64},
+      {pb::TensorProto::INT8, ir::kI8},     {pb::TensorProto::UINT8, ir::kU8},
+      {pb::TensorProto::INT16, ir::kI16},   {pb::TensorProto::UINT16, ir::kU16},
+      {pb::TensorProto::INT32, ir::kI32},   {pb::TensorProto::INT64, ir::kI64},
+      {pb::TensorProto::UINT32, ir::kU32},  {pb::TensorProto::UINT64, ir::kU64},
+      {pb::TensorProto::FLOAT16, ir::kF16}, {pb::TensorProto::BFLOAT16, ir::kBF16},
       {pb::TensorProto::BOOL, ir::kBool},
   };
   return kRows;
@@ -66,19 +68,14 @@ std::string ElementTypeName(int64_t onnx_type) {
       pb::TensorProto::DataType_Name(static_cast<pb::TensorProto::DataType>(onnx_type)));
 }
 
-bool IsHalf(int64_t onnx_type) {
-  return onnx_type == pb::TensorProto::FLOAT16 || onnx_type == pb::TensorProto::BFLOAT16;
-}
-
 absl::StatusOr<ir::DType> ElementType(int64_t onnx_type) {
   std::vector<std::string> names;
   for (const ElementTypeRow& row : ElementTypes()) {
     if (row.onnx == onnx_type) return row.type;
     names.push_back(ElementTypeName(row.onnx));
   }
-  return Bad(IsHalf(onnx_type) ? "element_type.half" : "element_type",
-             StrCat("expected one of the types ", support::Join(names, ", "), ", found ",
-                    ElementTypeName(onnx_type)));
+  return Bad("element_type", StrCat("expected one of the types ", support::Join(names, ", "),
+                                    ", found ", ElementTypeName(onnx_type)));
 }
 
 bool IsExternal(const pb::TensorProto& tensor) {

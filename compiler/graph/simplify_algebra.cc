@@ -151,7 +151,8 @@ bool NegatedTwice(Site& s) {
 
 bool AbsOfNegated(Site& s) {
   const Node* before = s.Before(s.in(0), "neg");
-  if (before == nullptr) return false;
+  const bool has_sign = s.out_type().dtype.code != ir::TypeCode::kUInt;
+  if (before == nullptr || !has_sign) return false;
   s.node().inputs[0] = before->inputs[0];
   return true;
 }

@@ -31,13 +31,24 @@ ir::Expr Scalar(std::span<const ir::Expr> args, const Attrs& attrs) {
 
 absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
                                              std::span<const TensorType> outputs, const Attrs&) {
-  RefTensor out{outputs[0], inputs[0].values};
-  const ir::DType to = out.type.dtype;
-  const bool wraps = !inputs[0].type.dtype.is_float() && !to.is_float() && !to.is_bool();
-  for (double& value : out.values) {
-    value = wraps ? static_cast<double>(ir::WrapInt(static_cast<int64_t>(value), to))
-                  : RoundToType(value, to);
+  const TensorType& to = outputs[0];
+  const ir::DType from = inputs[0].type.dtype;
+  if (from.is_float() && to.dtype.is_int()) {
+    std::vector<int64_t> integers;
+    for (double value : inputs[0].values) {
+      integers.push_back(ir::CastFloatToInt(value, to.dtype));
+    }
+    return std::vector<RefTensor>{FromIntegers(to, integers)};
   }
+  if (from.is_float()) {
+    RefTensor out{to, inputs[0].values};
+    for (double& value : out.values) value = RoundToType(value, to.dtype);
+    return std::vector<RefTensor>{std::move(out)};
+  }
+  const std::vector<int64_t> integers = IntegersOf(inputs[0]);
+  if (!to.dtype.is_float()) return std::vector<RefTensor>{FromIntegers(to, integers)};
+  RefTensor out{to, {}};
+  for (int64_t value : integers) out.values.push_back(ir::CastIntToFloat(value, from, to.dtype));
   return std::vector<RefTensor>{std::move(out)};
 }
 
@@ -51,6 +62,7 @@ std::vector<OpSpec> CastRows() {
   cast.infer = Infer;
   cast.scalar = Scalar;
   cast.reference = Plain;
+  cast.reads_wide = true;
   return {cast};
 }
 

@@ -1,6 +1,7 @@
 // Operators that select or place elements along axes: concat, slice, gather, pad.
 #include <algorithm>
 
+#include "compiler/ir/numeric.h"
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -181,7 +182,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainGather(std::span<const RefTensor> in
   const size_t rank = of_indices.size();
   return std::vector<RefTensor>{Mapped(outputs[0], [&](const std::vector<int64_t>& index) {
     const std::vector<int64_t> which(index.begin() + axis, index.begin() + axis + rank);
-    int64_t i = static_cast<int64_t>(inputs[1].values[Flat(which, of_indices)]);
+    int64_t i = ir::CastFloatToInt(inputs[1].values[Flat(which, of_indices)], ir::kI64);
     if (i < 0) i += data[axis];
     std::vector<int64_t> at(index.begin(), index.begin() + axis);
     at.push_back(std::clamp<int64_t>(i, 0, data[axis] - 1));
@@ -255,12 +256,14 @@ std::vector<OpSpec> IndexingRows() {
   concat.infer = InferConcat;
   concat.element = ConcatElement;
   concat.reference = PlainConcat;
+  concat.moves = kMaxParts;
 
   OpSpec slice = Row("slice");
   slice.onnx = {"Slice", "Split"};
   slice.infer = InferSlice;
   slice.element = SliceElement;
   slice.reference = PlainSlice;
+  slice.moves = 1;
 
   OpSpec gather = Row("gather");
   gather.onnx = {"Gather"};
@@ -268,6 +271,7 @@ std::vector<OpSpec> IndexingRows() {
   gather.infer = InferGather;
   gather.element = GatherElement;
   gather.reference = PlainGather;
+  gather.moves = 1;
 
   OpSpec pad = Row("pad");
   pad.onnx = {"Pad"};

@@ -11,6 +11,7 @@ using ir::ExprKind;
 using support::StrCat;
 using Exprs = std::span<const Expr>;
 using Doubles = std::span<const double>;
+using Ints = std::span<const int64_t>;
 
 struct Row {
   std::string_view name, onnx;
@@ -18,7 +19,13 @@ struct Row {
   uint8_t types;
   Expr (*scalar)(Exprs, const Attrs&);
   double (*reference)(Doubles, const Attrs&);
+  int64_t (*integer)(Ints, ir::DType, const Attrs&) = nullptr;
 };
+
+// u64 compares by its bit pattern.
+bool Below(int64_t a, int64_t b, ir::DType type) {
+  return type == ir::kU64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
+}
 
 template <ExprKind kind>
 Expr Binary(Exprs x, const Attrs&) {
@@ -27,15 +34,20 @@ Expr Binary(Exprs x, const Attrs&) {
 
 constexpr Row kRows[] = {
     {"equal", "Equal", 2, kAnyType, Binary<ExprKind::kEq>,
-     [](Doubles x, const Attrs&) -> double { return x[0] == x[1]; }},
+     [](Doubles x, const Attrs&) -> double { return x[0] == x[1]; },
+     [](Ints x, ir::DType, const Attrs&) -> int64_t { return x[0] == x[1]; }},
     {"less", "Less", 2, kNumbers, Binary<ExprKind::kLt>,
-     [](Doubles x, const Attrs&) -> double { return x[0] < x[1]; }},
+     [](Doubles x, const Attrs&) -> double { return x[0] < x[1]; },
+     [](Ints x, ir::DType t, const Attrs&) -> int64_t { return Below(x[0], x[1], t); }},
     {"less_equal", "LessOrEqual", 2, kNumbers, Binary<ExprKind::kLe>,
-     [](Doubles x, const Attrs&) -> double { return x[0] <= x[1]; }},
+     [](Doubles x, const Attrs&) -> double { return x[0] <= x[1]; },
+     [](Ints x, ir::DType t, const Attrs&) -> int64_t { return !Below(x[1], x[0], t); }},
     {"greater", "Greater", 2, kNumbers, Binary<ExprKind::kGt>,
-     [](Doubles x, const Attrs&) -> double { return x[0] > x[1]; }},
+     [](Doubles x, const Attrs&) -> double { return x[0] > x[1]; },
+     [](Ints x, ir::DType t, const Attrs&) -> int64_t { return Below(x[1], x[0], t); }},
     {"greater_equal", "GreaterOrEqual", 2, kNumbers, Binary<ExprKind::kGe>,
-     [](Doubles x, const Attrs&) -> double { return x[0] >= x[1]; }},
+     [](Doubles x, const Attrs&) -> double { return x[0] >= x[1]; },
+     [](Ints x, ir::DType t, const Attrs&) -> int64_t { return !Below(x[0], x[1], t); }},
     {"and", "And", 2, kBools, Binary<ExprKind::kAnd>,
      [](Doubles x, const Attrs&) -> double { return x[0] != 0 && x[1] != 0; }},
     {"or", "Or", 2, kBools, Binary<ExprKind::kOr>,
@@ -72,6 +84,7 @@ std::vector<OpSpec> LogicRows() {
     spec.gives_bool = true;
     spec.scalar = row.scalar;
     spec.scalar_reference = row.reference;
+    spec.integer_reference = row.integer;
     rows.push_back(std::move(spec));
   }
   OpSpec where;
@@ -82,6 +95,8 @@ std::vector<OpSpec> LogicRows() {
   where.infer = InferWhere;
   where.scalar = [](Exprs x, const Attrs&) { return ir::Select(x[0], x[1], x[2]); };
   where.scalar_reference = [](Doubles x, const Attrs&) { return x[0] != 0 ? x[1] : x[2]; };
+  where.moves = 3;  // the condition moves nothing, but is no number either
+  where.integer_reference = [](Ints x, ir::DType, const Attrs&) { return x[0] != 0 ? x[1] : x[2]; };
   rows.push_back(std::move(where));
   return rows;
 }

@@ -16,8 +16,8 @@ using support::StrCat;
 std::vector<OpSpec> MakeTable() {
   std::vector<OpSpec> table;
   for (auto rows : {ElementwiseRows(), LogicRows(), CastRows(), ConvRows(), ConvBlockedRows(),
-                    ConvTransposeRows(), ContractRows(), ReductionRows(), PoolRows(), ShapeRows(),
-                    IndexingRows(), QuantizeRows()}) {
+                    ConvTransposeRows(), ContractRows(), ReductionRows(), OrderingRows(),
+                    PoolRows(), ShapeRows(), IndexingRows(), QuantizeRows()}) {
     for (OpSpec& row : rows) table.push_back(std::move(row));
   }
   return table;
@@ -59,34 +59,101 @@ std::vector<ir::Expr> BroadcastIndex(const std::vector<ir::Expr>& index,
   return result;
 }
 
-absl::StatusOr<std::vector<RefTensor>> ReferenceElementwise(const OpSpec& spec,
-                                                            std::span<const RefTensor> inputs,
-                                                            const TensorType& type,
-                                                            const Attrs& attrs) {
-  RefTensor out{type, std::vector<double>(type.elements())};
+// The offset in each operand of every element of a result of this shape, in order.
+template <typename Visit>
+void VisitBroadcast(std::span<const RefTensor> inputs, const std::vector<int64_t>& shape,
+                    const Visit& visit) {
   // Per operand, the stride of every output dimension (0 where it is broadcast).
   std::vector<std::vector<int64_t>> strides;
   for (const RefTensor& in : inputs) {
     std::vector<int64_t> own = RowMajorStrides(in.type.shape);
-    std::vector<int64_t> aligned(type.shape.size(), 0);
-    const size_t skip = type.shape.size() - own.size();
+    std::vector<int64_t> aligned(shape.size(), 0);
+    const size_t skip = shape.size() - own.size();
     for (size_t d = 0; d < own.size(); ++d) {
       aligned[skip + d] = in.type.shape[d] == 1 ? 0 : own[d];
     }
     strides.push_back(std::move(aligned));
   }
-  std::vector<int64_t> index(type.shape.size(), 0);
-  std::vector<double> args(inputs.size());
-  size_t at = 0;
+  std::vector<int64_t> index(shape.size(), 0), offsets(inputs.size());
   do {
     for (size_t i = 0; i < inputs.size(); ++i) {
-      int64_t offset = 0;
-      for (size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[i][d];
-      args[i] = inputs[i].values[offset];
+      offsets[i] = 0;
+      for (size_t d = 0; d < index.size(); ++d) offsets[i] += index[d] * strides[i][d];
     }
-    out.values[at++] = spec.scalar_reference(args, attrs);
-  } while (NextIndex(type.shape, &index));
-  return std::vector<RefTensor>{std::move(out)};
+    visit(offsets);
+  } while (NextIndex(shape, &index));
+}
+
+std::vector<RefTensor> ReferenceElementwise(const OpSpec& spec, std::span<const RefTensor> inputs,
+                                            const TensorType& type, const Attrs& attrs) {
+  RefTensor out{type, {}};
+  out.values.reserve(type.elements());
+  std::vector<double> args(inputs.size());
+  VisitBroadcast(inputs, type.shape, [&](const std::vector<int64_t>& offsets) {
+    for (size_t i = 0; i < inputs.size(); ++i) args[i] = inputs[i].values[offsets[i]];
+    out.values.push_back(spec.scalar_reference(args, attrs));
+  });
+  return {std::move(out)};
+}
+
+std::vector<RefTensor> ReferenceIntegers(const OpSpec& spec, std::span<const RefTensor> inputs,
+                                         const TensorType& type, const Attrs& attrs) {
+  std::vector<std::vector<int64_t>> operands;
+  for (const RefTensor& in : inputs) operands.push_back(IntegersOf(in));
+  std::vector<int64_t> args(inputs.size()), results;
+  results.reserve(type.elements());
+  VisitBroadcast(inputs, type.shape, [&](const std::vector<int64_t>& offsets) {
+    for (size_t i = 0; i < inputs.size(); ++i) args[i] = operands[i][offsets[i]];
+    results.push_back(spec.integer_reference(args, inputs[0].type.dtype, attrs));
+  });
+  return {FromIntegers(type, results)};
+}
+
+absl::Status Inexact(const OpSpec& spec) {
+  return support::Unimplemented(StrCat("op.", spec.name, ".inexact"),
+                                "expected integers below 2^53 where the reference computes in "
+                                "double, found larger ones");
+}
+bool IsWide(const RefTensor& tensor) { return !tensor.wide.empty(); }
+
+absl::StatusOr<std::vector<RefTensor>> PlainReference(const OpSpec& spec,
+                                                      std::span<const RefTensor> inputs,
+                                                      std::span<const TensorType> types,
+                                                      const Attrs& attrs) {
+  if (spec.scalar_reference == nullptr) return spec.reference(inputs, types, attrs);
+  return ReferenceElementwise(spec, inputs, types[0], attrs);
+}
+
+// Integers above 2^53 that only move: the halves of 32 bits do so as exact
+// numbers.
+absl::StatusOr<std::vector<RefTensor>> MoveHalves(const OpSpec& spec,
+                                                  std::span<const RefTensor> inputs,
+                                                  std::span<const TensorType> types,
+                                                  const Attrs& attrs) {
+  std::vector<RefTensor> halves[2];
+  for (const int half : {0, 1}) {
+    std::vector<RefTensor> operands(inputs.begin(), inputs.end());
+    for (size_t k = 0; k < operands.size() && static_cast<int>(k) < spec.moves; ++k) {
+      RefTensor& operand = operands[k];
+      std::vector<int64_t> values = IntegersOf(operand);
+      for (size_t i = 0; i < values.size(); ++i) {
+        const uint64_t bits = static_cast<uint64_t>(values[i]);
+        operand.values[i] = static_cast<double>(half == 0 ? bits & 0xffffffff : bits >> 32);
+      }
+      operand.wide.clear();
+    }
+    TW_ASSIGN(halves[half], PlainReference(spec, operands, types, attrs));
+  }
+  std::vector<RefTensor> results;
+  for (size_t o = 0; o < types.size(); ++o) {
+    std::vector<int64_t> values;
+    for (size_t i = 0; i < halves[0][o].values.size(); ++i) {
+      const auto part = [&](int half) { return static_cast<uint64_t>(halves[half][o].values[i]); };
+      values.push_back(static_cast<int64_t>(part(1) << 32 | part(0)));
+    }
+    results.push_back(FromIntegers(types[o], values));
+  }
+  return results;
 }
 
 constexpr std::string_view kDirect = "direct";
@@ -244,11 +311,22 @@ absl::StatusOr<std::vector<RefTensor>> Reference(const OpSpec& spec,
     }
   }
   TW_ASSIGN(std::vector<TensorType> types, InferTypes(spec, input_types, attrs));
-  TW_ASSIGN(std::vector<RefTensor> results,
-            spec.scalar_reference != nullptr ? ReferenceElementwise(spec, inputs, types[0], attrs)
-                                             : spec.reference(inputs, types, attrs));
+  const bool integers = std::all_of(inputs.begin(), inputs.end(),
+                                    [](const RefTensor& in) { return !in.type.dtype.is_float(); });
+  if (spec.integer_reference != nullptr && integers) {
+    return ReferenceIntegers(spec, inputs, types[0], attrs);
+  }
+  const bool wide = std::any_of(inputs.begin(), inputs.end(), IsWide);
+  const bool result_wide = types[0].dtype == ir::kI64 || types[0].dtype == ir::kU64;
+  if (wide && spec.moves > 0 && result_wide) return MoveHalves(spec, inputs, types, attrs);
+  if (wide && spec.moves == 0 && !spec.reads_wide) return Inexact(spec);
+  TW_ASSIGN(std::vector<RefTensor> results, PlainReference(spec, inputs, types, attrs));
   for (RefTensor& result : results) {
-    for (double& value : result.values) value = RoundToType(value, result.type.dtype);
+    if (IsWide(result)) continue;
+    for (double& value : result.values) {
+      value = RoundToType(value, result.type.dtype);
+      if (result.type.dtype.is_int() && !IsExact(value)) return Inexact(spec);
+    }
   }
   return results;
 }

@@ -44,12 +44,18 @@ using AttrValue =
     std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 using Attrs = std::map<std::string, AttrValue>;
 
-// A dense row-major tensor for the reference implementations: values as double, exact for f32 and
-// integers below 2^53.
+// A dense row-major tensor for the reference implementations: values as double, which is exact but
+// for integers above 2^53.
 struct RefTensor {
   TensorType type;
   std::vector<double> values;
+  // Of 64-bit integers of which some are not exact as doubles: all values, u64 as bit patterns.
+  std::vector<int64_t> wide = {};
 };
+// The values of a tensor of integers or bools, u64 as bit patterns.
+std::vector<int64_t> IntegersOf(const RefTensor& tensor);
+// A tensor of integers or bools with these values, wrapped to the type.
+RefTensor FromIntegers(const TensorType& type, const std::vector<int64_t>& values);
 // Raw little-endian bytes ⇄ values. FromBytes: op.tensor.size when the length is not the type's.
 absl::StatusOr<RefTensor> FromBytes(const TensorType& type, std::string_view bytes);
 std::string ToBytes(const RefTensor& tensor);
@@ -91,12 +97,21 @@ struct OpSpec {
   int min_inputs = 1, max_inputs = 1;
   uint8_t types = kAnyType;  // of operands: a sum of TypeClass
   bool gives_bool = false;   // elementwise: the result is bool, whatever the operands
+  bool reads_wide = false;   // its reference looks at RefTensor::wide
+  // How many operands, from the first, only hand their elements on: the result
+  // has no others.
+  int moves = 0;
 
   // Elementwise operators (NumPy broadcasting, one output) state only what happens to one element;
   // compute, element, reference and type rule (one type for all operands and the result) follow
   // from it, where the row does not give its own. Null for all others.
   ir::Expr (*scalar)(std::span<const ir::Expr> args, const Attrs& attrs) = nullptr;
   double (*scalar_reference)(std::span<const double> args, const Attrs& attrs) = nullptr;
+  // The same of integers and bools, exact: u64 as bit patterns, `type` is the
+  // first operand's. The result wraps. Null where doubles do (results of small
+  // numbers).
+  int64_t (*integer_reference)(std::span<const int64_t> args, ir::DType type,
+                               const Attrs& attrs) = nullptr;
 
   // Result types; errors name the operator and the offending operand (op.<name>.<reason>).
   absl::StatusOr<std::vector<TensorType>> (*infer)(std::span<const TensorType> inputs,

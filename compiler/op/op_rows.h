@@ -19,10 +19,14 @@ std::vector<OpSpec> ConvBlockedRows();
 std::vector<OpSpec> ConvTransposeRows();
 std::vector<OpSpec> ContractRows();
 std::vector<OpSpec> IndexingRows();
+std::vector<OpSpec> OrderingRows();
 std::vector<OpSpec> ReductionRows();
 std::vector<OpSpec> PoolRows();
 std::vector<OpSpec> QuantizeRows();
 std::vector<OpSpec> ShapeRows();
+
+// Whether a double that holds an integer stands for no other one: below 2^53.
+bool IsExact(double integer);
 
 // op.<name>.<reason>: <detail>
 absl::Status OpError(std::string_view op, std::string_view reason, std::string_view detail);

@@ -42,7 +42,10 @@ absl::StatusOr<std::vector<bool>> ReducedDims(size_t rank, const Attrs& attrs) {
 absl::StatusOr<std::vector<TensorType>> InferReduce(std::span<const TensorType> inputs,
                                                     const Attrs& attrs) {
   const auto& shape = inputs[0].shape;
-  TW_TRY(KindOf(attrs).status());
+  TW_ASSIGN(const Kind kind, KindOf(attrs));
+  if (kind == Kind::kMean && !inputs[0].dtype.is_float()) {
+    return OpError("reduce", "type", StrCat("expected floats, found ", ToText(inputs[0])));
+  }
   TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(shape.size(), attrs));
   const bool keep = GetInt(attrs, "keepdims", 1) != 0;
   TensorType out{inputs[0].dtype, {}};
@@ -116,6 +119,14 @@ double Combine(Kind kind, double a, double b) {
   }
 }
 
+int64_t CombineInts(Kind kind, int64_t a, int64_t b, ir::DType type) {
+  const uint64_t ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  const bool below = type == ir::kU64 ? ua < ub : a < b;
+  if (kind == Kind::kMax) return below ? b : a;
+  if (kind == Kind::kMin) return below ? a : b;
+  return static_cast<int64_t>(kind == Kind::kProd ? ua * ub : ua + ub);  // wraps
+}
+
 double Identity(Kind kind) {
   if (kind == Kind::kMax) return -std::numeric_limits<double>::infinity();
   if (kind == Kind::kMin) return std::numeric_limits<double>::infinity();
@@ -128,7 +139,6 @@ absl::StatusOr<std::vector<RefTensor>> PlainReduce(std::span<const RefTensor> in
   const RefTensor& x = inputs[0];
   TW_ASSIGN(const Kind kind, KindOf(attrs));
   TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(x.type.shape.size(), attrs));
-  RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), Identity(kind))};
   // Stride of each input dimension in the output, 0 where it is reduced.
   std::vector<int64_t> strides(x.type.shape.size(), 0);
   int64_t stride = 1;
@@ -137,13 +147,26 @@ absl::StatusOr<std::vector<RefTensor>> PlainReduce(std::span<const RefTensor> in
     strides[d] = stride;
     stride *= x.type.shape[d];
   }
+  const bool whole = x.type.dtype.is_int();
+  std::vector<int64_t> sums(whole ? outputs[0].elements() : 0), integers;
+  std::vector<bool> started(sums.size(), false);
+  if (whole) integers = IntegersOf(x);
+  RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), Identity(kind))};
   std::vector<int64_t> index(strides.size(), 0);
   size_t at = 0;
   do {
     int64_t to = 0;
     for (size_t d = 0; d < index.size(); ++d) to += index[d] * strides[d];
-    out.values[to] = Combine(kind, out.values[to], x.values[at++]);
+    if (whole) {
+      const int64_t value = integers[at];
+      sums[to] = started[to] ? CombineInts(kind, sums[to], value, x.type.dtype) : value;
+      started[to] = true;
+    } else {
+      out.values[to] = Combine(kind, out.values[to], x.values[at]);
+    }
+    ++at;
   } while (NextIndex(x.type.shape, &index));
+  if (whole) return std::vector<RefTensor>{FromIntegers(outputs[0], sums)};
   if (kind == Kind::kMean) {
     const double count =
         static_cast<double>(x.values.size()) / static_cast<double>(out.values.size());
@@ -247,7 +270,8 @@ std::vector<OpSpec> ReductionRows() {
   reduce.onnx = {"ReduceMean", "ReduceSum",         "ReduceMax",    "ReduceMin",
                  "ReduceProd", "GlobalAveragePool", "GlobalMaxPool"};
   reduce.fusion = FusionClass::kReduction;
-  reduce.types = kFloats;
+  reduce.types = kNumbers;  // but means: floats only
+  reduce.reads_wide = true;
   reduce.infer = InferReduce;
   reduce.compute = BuildReduce;
   reduce.flops = ReduceFlops;

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "compiler/ir/numeric.h"
-#include "compiler/op/op.h"
+#include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -90,6 +90,8 @@ void WriteElement(double value, ir::DType type, char* at) {
 
 }  // namespace
 
+bool IsExact(double integer) { return std::fabs(integer) < 9007199254740992.0; }
+
 int64_t TensorType::elements() const {
   int64_t count = 1;
   for (int64_t dim : shape) count *= dim;
@@ -123,12 +125,40 @@ absl::Status CheckType(const TensorType& type) {
   return absl::OkStatus();
 }
 
+std::vector<int64_t> IntegersOf(const RefTensor& tensor) {
+  if (!tensor.wide.empty()) return tensor.wide;
+  std::vector<int64_t> values;
+  values.reserve(tensor.values.size());
+  for (double v : tensor.values) values.push_back(ir::CastFloatToInt(v, tensor.type.dtype));
+  return values;
+}
+
+RefTensor FromIntegers(const TensorType& type, const std::vector<int64_t>& values) {
+  RefTensor tensor{type, {}};
+  tensor.values.reserve(values.size());
+  bool wide = false;
+  for (const int64_t value : values) {
+    const int64_t v = ir::WrapInt(value, type.dtype);
+    const bool pattern = type.dtype == ir::kU64;
+    tensor.values.push_back(pattern ? static_cast<double>(static_cast<uint64_t>(v))
+                                    : static_cast<double>(v));
+    wide = wide || !IsExact(tensor.values.back());
+  }
+  if (wide) tensor.wide = values;  // only 64-bit types get here, and they do not wrap
+  return tensor;
+}
+
 absl::StatusOr<RefTensor> FromBytes(const TensorType& type, std::string_view bytes) {
   TW_TRY(CheckType(type));
   if (static_cast<int64_t>(bytes.size()) != type.bytes()) {
     return support::InvalidArgument(
         "op.tensor.size",
         StrCat("expected ", type.bytes(), " bytes for ", ToText(type), ", found ", bytes.size()));
+  }
+  if (type.dtype == ir::kI64 || type.dtype == ir::kU64) {
+    std::vector<int64_t> values(type.elements());
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return FromIntegers(type, values);
   }
   RefTensor tensor{type, std::vector<double>(type.elements())};
   const int step = type.dtype.bytes();
@@ -142,6 +172,10 @@ absl::StatusOr<RefTensor> FromBytes(const TensorType& type, std::string_view byt
 
 std::string ToBytes(const RefTensor& tensor) {
   std::string bytes(tensor.type.bytes(), '\0');
+  if (!tensor.wide.empty()) {
+    std::memcpy(bytes.data(), tensor.wide.data(), bytes.size());
+    return bytes;
+  }
   const int step = tensor.type.dtype.bytes();
   char* at = bytes.data();
   for (double value : tensor.values) {

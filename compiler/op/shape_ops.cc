@@ -165,12 +165,14 @@ std::vector<OpSpec> ShapeRows() {
   reshape.element = ReshapeElement;
   reshape.flops = NoFlops;
   reshape.reference = PlainReshape;
+  reshape.moves = 1;
 
   OpSpec transpose = Injective("transpose", {"Transpose"});
   transpose.infer = InferTranspose;
   transpose.element = TransposeElement;
   transpose.flops = NoFlops;
   transpose.reference = PlainTranspose;
+  transpose.moves = 1;
 
   OpSpec batch_norm = Injective("batch_norm", {"BatchNormalization"});
   batch_norm.min_inputs = batch_norm.max_inputs = 5;

@@ -121,20 +121,32 @@ class Generator {
         &Generator::Softmax,       &Generator::Reshape,     &Generator::Transpose,
         &Generator::Slice,         &Generator::Concat,      &Generator::Pad,
         &Generator::Gather,        &Generator::Rounding,    &Generator::Again,
-        &Generator::OfConstants,   &Generator::WideAndBack, &Generator::Quantized};
+        &Generator::OfConstants,   &Generator::WideAndBack, &Generator::Quantized,
+        &Generator::Bounded,       &Generator::Choice,      &Generator::Positions};
     (this->*kMakers[rng_.Uniform(std::size(kMakers))])();
   }
 
   // Elementwise operators of one operand that are defined everywhere and do not jump; makers below
   // know how to use the others.
   static std::vector<std::string> TotalFunctions() {
-    static constexpr std::string_view kOthers[] = {"exp",   "log",  "sqrt",  "reciprocal",
-                                                   "floor", "ceil", "round", "cast"};
+    static constexpr std::string_view kOthers[] = {"exp",    "log",
+                                                   "sqrt",   "reciprocal",
+                                                   "floor",  "ceil",
+                                                   "round",  "cast",
+                                                   "sign",   "sin",
+                                                   "cos",    "tan",
+                                                   "asin",   "acos",
+                                                   "atan",   "acosh",
+                                                   "atanh",  "sinh",
+                                                   "cosh",   "asinh",
+                                                   "shrink", "thresholded_relu"};
     std::vector<std::string> names = {"relu", "neg"};  // once more
     for (const op::OpSpec& spec : op::Operators()) {
       bool other =
           std::find(std::begin(kOthers), std::end(kOthers), spec.name) != std::end(kOthers);
-      if (spec.elementwise() && spec.max_inputs == 1 && !other) names.emplace_back(spec.name);
+      const bool fits = (spec.types & op::kFloats) != 0 && !spec.gives_bool;
+      if (spec.elementwise() && spec.max_inputs == 1 && fits && !other)
+        names.emplace_back(spec.name);
     }
     return names;
   }
@@ -219,6 +231,57 @@ class Generator {
       default:
         Emit("div", {Pick(), x});
     }
+  }
+  // Functions of numbers between -0.9 and 0.9, or above 1.1.
+  void Bounded() {
+    static const std::vector<std::string> names = {"sin",  "cos",  "tan",  "asin",  "acos",
+                                                   "atan", "sinh", "cosh", "asinh", "atanh"};
+    const ValueId x = Emit("mul", {Emit("tanh", {Pick()}), Scalar(0.9)});
+    if (rng_.Bernoulli(0.9)) {
+      Emit(rng_.Choice(names), {x});
+    } else {
+      Emit("acosh", {Emit("add", {x, Scalar(2)})});
+    }
+  }
+  // Bools of inputs, which are the same in every form of the graph, choose between two values.
+  void Choice() {
+    static const std::vector<std::string> compare = {"equal", "less", "less_equal", "greater",
+                                                     "greater_equal"};
+    static const std::vector<std::string> combine = {"and", "or", "xor", "equal"};
+    const ValueId x = values_[0], a = Pick(), b = Pick();
+    const size_t before = values_.size();
+    ValueId flag = Emit(rng_.Choice(compare), {x, Scalar(rng_.UniformInt(-1, 1) * 0.25)});
+    if (rng_.Bernoulli(0.5)) {
+      const ValueId other = Emit(rng_.Choice(compare), {x, Constant({ShapeOf(x).back()}, -1, 1)});
+      flag = Emit(rng_.Choice(combine), {flag, other});
+    }
+    if (rng_.Bernoulli(0.3)) flag = Emit("not", {flag});
+    ValueId y = Emit("where", {flag, a, b});
+    if (y < 0) y = Emit("where", {flag, x, Scalar(0.5)});
+    if (rng_.Bernoulli(0.2)) y = Emit("cast", {flag}, {{"dtype", std::string("f32")}});
+    values_.resize(before);  // the others' operands are f32
+    if (y >= 0) values_.push_back(y);
+  }
+  // Where the first elements of inputs in order are, as numbers.
+  void Positions() {
+    const ValueId x = values_[0];
+    const int64_t rank = static_cast<int64_t>(ShapeOf(x).size());
+    const size_t before = values_.size();
+    Attrs attrs = {{"axis", rng_.UniformInt(-rank, rank - 1)}};
+    ValueId at;
+    if (rng_.Bernoulli(0.5)) {
+      attrs["keepdims"] = rng_.UniformInt(0, 1);
+      attrs["last"] = rng_.UniformInt(0, 1);
+      attrs["kind"] = std::string(rng_.Bernoulli(0.5) ? "max" : "min");
+      at = Emit("arg_reduce", {x}, attrs);
+    } else {
+      attrs["k"] = rng_.UniformInt(1, 3);
+      attrs["largest"] = rng_.UniformInt(0, 1);
+      at = Emit("top_k", {x}, attrs);
+    }
+    const ValueId y = Emit("cast", {at}, {{"dtype", std::string("f32")}});
+    values_.resize(before);
+    if (y >= 0) values_.push_back(Emit("mul", {y, Scalar(0.125)}));
   }
   Attrs WindowAttrs(int64_t kernel) {
     const int64_t pad = rng_.UniformInt(0, kernel / 2);

@@ -44,9 +44,6 @@ constexpr AdviceRow kAdvice[] = {
     {"graph.onnx.external_data",
      "make one file of model and data, where both files are: python3 -c \"import onnx; "
      "onnx.save(onnx.load('MODEL.onnx'), 'one_file.onnx')\""},
-    {"graph.onnx.element_type.half",
-     "export the model in float32 (PyTorch: model.float() before torch.onnx.export); for smaller "
-     "and faster kernels quantise it to int8"},
     {"graph.onnx.element_type",
      "export the model with one of the types listed above ('tilewright operators')"},
     {"graph.onnx.opset",
