@@ -1,4 +1,4 @@
-// Operators that select or place elements along axes: concat, slice, gather, pad.
+// Operators that select, repeat or place elements along axes: concat, slice, gather, pad, expand.
 #include <algorithm>
 
 #include "compiler/ir/numeric.h"
@@ -157,6 +157,13 @@ absl::StatusOr<std::vector<TensorType>> InferGather(std::span<const TensorType> 
   return std::vector<TensorType>{out};
 }
 
+// An index of a dimension of this size: negative ones count from the end, the rest is clamped.
+ir::Expr InRange(ir::Expr i, int64_t size) {
+  if (i->dtype != ir::kI64) i = ir::Cast(ir::kI64, i);
+  i = ir::Select(i < ir::Int(0), i + ir::Int(size), i);
+  return ir::Min(ir::Max(i, ir::Int(0)), ir::Int(size - 1));
+}
+
 ir::Expr GatherElement(std::span<const ElementReader> inputs,
                        std::span<const TensorType> input_types, const TensorType&,
                        const std::vector<ir::Expr>& index, const Attrs& attrs) {
@@ -164,9 +171,7 @@ ir::Expr GatherElement(std::span<const ElementReader> inputs,
   const size_t axis = *NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.size());
   const size_t rank = input_types[1].shape.size();
   ir::Expr i = inputs[1]({index.begin() + axis, index.begin() + axis + rank});
-  if (i->dtype != ir::kI64) i = ir::Cast(ir::kI64, i);
-  i = ir::Select(i < ir::Int(0), i + ir::Int(data[axis]), i);
-  i = ir::Min(ir::Max(i, ir::Int(0)), ir::Int(data[axis] - 1));
+  i = InRange(i, data[axis]);
   std::vector<ir::Expr> at(index.begin(), index.begin() + axis);
   at.push_back(i);
   at.insert(at.end(), index.begin() + axis + rank, index.end());
@@ -188,6 +193,54 @@ absl::StatusOr<std::vector<RefTensor>> PlainGather(std::span<const RefTensor> in
     at.push_back(std::clamp<int64_t>(i, 0, data[axis] - 1));
     at.insert(at.end(), index.begin() + axis + rank, index.end());
     return inputs[0].values[Flat(at, strides)];
+  })};
+}
+
+// ------------------------------------------------------------ gather_elements
+
+// out[i] = data[i with indices[i] along the axis]; indices as gather has them.
+absl::StatusOr<std::vector<TensorType>> InferGatherElements(std::span<const TensorType> inputs,
+                                                            const Attrs& attrs) {
+  const TensorType &data = inputs[0], &indices = inputs[1];
+  TW_ASSIGN(const int64_t axis,
+            NormalizeAxis("gather_elements", GetInt(attrs, "axis", 0), data.shape.size()));
+  if (indices.dtype != ir::kI64 && indices.dtype != ir::kI32) {
+    return OpError("gather_elements", "type",
+                   StrCat("expected indices of i32 or i64, found ", ToText(indices)));
+  }
+  bool inside = indices.shape.size() == data.shape.size();
+  for (size_t d = 0; inside && d < data.shape.size(); ++d) {
+    inside = static_cast<int64_t>(d) == axis || indices.shape[d] <= data.shape[d];
+  }
+  if (!inside) {
+    return OpError("gather_elements", "shape",
+                   StrCat("expected indices of the data's rank and no longer than it apart from ",
+                          "dimension ", axis, ", found ", ToText(data), " and ", ToText(indices)));
+  }
+  return std::vector<TensorType>{{data.dtype, indices.shape}};
+}
+
+ir::Expr GatherElementsElement(std::span<const ElementReader> inputs,
+                               std::span<const TensorType> input_types, const TensorType&,
+                               const std::vector<ir::Expr>& index, const Attrs& attrs) {
+  const auto& data = input_types[0].shape;
+  const size_t axis = *NormalizeAxis("gather_elements", GetInt(attrs, "axis", 0), data.size());
+  std::vector<ir::Expr> at = index;
+  at[axis] = InRange(inputs[1](index), data[axis]);
+  return inputs[0](std::move(at));
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainGatherElements(std::span<const RefTensor> inputs,
+                                                           std::span<const TensorType> outputs,
+                                                           const Attrs& attrs) {
+  const auto& data = inputs[0].type.shape;
+  const size_t axis = *NormalizeAxis("gather_elements", GetInt(attrs, "axis", 0), data.size());
+  const auto strides = RowMajorStrides(data), of_indices = RowMajorStrides(inputs[1].type.shape);
+  return std::vector<RefTensor>{Mapped(outputs[0], [&](std::vector<int64_t> index) {
+    int64_t i = static_cast<int64_t>(inputs[1].values[Flat(index, of_indices)]);
+    if (i < 0) i += data[axis];
+    index[axis] = std::clamp<int64_t>(i, 0, data[axis] - 1);
+    return inputs[0].values[Flat(index, strides)];
   })};
 }
 
@@ -237,6 +290,43 @@ absl::StatusOr<std::vector<RefTensor>> PlainPad(std::span<const RefTensor> input
   })};
 }
 
+// ------------------------------------------------------------ expand
+
+// The operand in the shape that attribute `shape` gives, as broadcasting repeats it.
+absl::StatusOr<std::vector<TensorType>> InferExpand(std::span<const TensorType> inputs,
+                                                    const Attrs& attrs) {
+  const TensorType out{inputs[0].dtype, GetInts(attrs, "shape", {})};
+  std::vector<int64_t> common;
+  if (!CheckType(out).ok() || !BroadcastShapes(inputs[0].shape, out.shape, &common) ||
+      common != out.shape) {
+    return OpError(
+        "expand", "shape",
+        StrCat("expected a shape that ", ToText(inputs[0]), " broadcasts to, found ", ToText(out)));
+  }
+  return std::vector<TensorType>{out};
+}
+
+ir::Expr ExpandElement(std::span<const ElementReader> inputs,
+                       std::span<const TensorType> input_types, const TensorType&,
+                       const std::vector<ir::Expr>& index, const Attrs&) {
+  return inputs[0](BroadcastIndex(index, input_types[0].shape));
+}
+
+absl::StatusOr<std::vector<RefTensor>> PlainExpand(std::span<const RefTensor> inputs,
+                                                   std::span<const TensorType> outputs,
+                                                   const Attrs&) {
+  const auto& shape = inputs[0].type.shape;
+  const std::vector<int64_t> strides = RowMajorStrides(shape);
+  const size_t skip = outputs[0].shape.size() - shape.size();
+  return std::vector<RefTensor>{Mapped(outputs[0], [&](const std::vector<int64_t>& index) {
+    int64_t at = 0;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      at += shape[d] == 1 ? 0 : index[skip + d] * strides[d];
+    }
+    return inputs[0].values[at];
+  })};
+}
+
 OpSpec Row(std::string_view name) {
   OpSpec spec;
   spec.name = name;
@@ -273,12 +363,25 @@ std::vector<OpSpec> IndexingRows() {
   gather.reference = PlainGather;
   gather.moves = 1;
 
+  OpSpec gather_elements = Row("gather_elements");
+  gather_elements.onnx = {"GatherElements"};
+  gather_elements.min_inputs = gather_elements.max_inputs = 2;
+  gather_elements.infer = InferGatherElements;
+  gather_elements.element = GatherElementsElement;
+  gather_elements.reference = PlainGatherElements;
+
   OpSpec pad = Row("pad");
   pad.onnx = {"Pad"};
   pad.infer = InferPad;
   pad.element = PadElement;
   pad.reference = PlainPad;
-  return {concat, slice, gather, pad};
+
+  OpSpec expand = Row("expand");
+  expand.onnx = {"Expand", "Tile"};
+  expand.infer = InferExpand;
+  expand.element = ExpandElement;
+  expand.reference = PlainExpand;
+  return {concat, slice, gather, gather_elements, pad, expand};
 }
 
 }  // namespace tilewright::op

@@ -48,17 +48,6 @@ absl::StatusOr<std::vector<TensorType>> InferElementwise(const OpSpec& spec,
   return std::vector<TensorType>{std::move(out)};
 }
 
-// The index of an operand of shape `from` at the output index `index` (broadcasting aligns right).
-std::vector<ir::Expr> BroadcastIndex(const std::vector<ir::Expr>& index,
-                                     const std::vector<int64_t>& from) {
-  std::vector<ir::Expr> result;
-  const size_t skip = index.size() - from.size();
-  for (size_t d = 0; d < from.size(); ++d) {
-    result.push_back(from[d] == 1 ? ir::Int(0) : index[skip + d]);
-  }
-  return result;
-}
-
 // The offset in each operand of every element of a result of this shape, in order.
 template <typename Visit>
 void VisitBroadcast(std::span<const RefTensor> inputs, const std::vector<int64_t>& shape,

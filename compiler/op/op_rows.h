@@ -39,6 +39,9 @@ bool BroadcastShapes(const std::vector<int64_t>& a, const std::vector<int64_t>& 
 // The type of the first operand in the shape that all broadcast to (op.<name>.shape).
 absl::StatusOr<TensorType> BroadcastOperands(std::string_view op,
                                              std::span<const TensorType> inputs);
+// The index of an operand of shape `from` at the output index `index` (broadcasting aligns right).
+std::vector<ir::Expr> BroadcastIndex(const std::vector<ir::Expr>& index,
+                                     const std::vector<int64_t>& from);
 // Steps `index` through `shape` in row-major order; false after the last element.
 bool NextIndex(const std::vector<int64_t>& shape, std::vector<int64_t>* index);
 // A vector attribute of exactly `n` values, each in [low, high].

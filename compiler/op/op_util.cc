@@ -48,6 +48,16 @@ absl::StatusOr<TensorType> BroadcastOperands(std::string_view op,
   return out;
 }
 
+std::vector<ir::Expr> BroadcastIndex(const std::vector<ir::Expr>& index,
+                                     const std::vector<int64_t>& from) {
+  std::vector<ir::Expr> result;
+  const size_t skip = index.size() - from.size();
+  for (size_t d = 0; d < from.size(); ++d) {
+    result.push_back(from[d] == 1 ? ir::Int(0) : index[skip + d]);
+  }
+  return result;
+}
+
 bool NextIndex(const std::vector<int64_t>& shape, std::vector<int64_t>* index) {
   for (size_t d = shape.size(); d-- > 0;) {
     if (++(*index)[d] < shape[d]) return true;

@@ -180,6 +180,34 @@ TEST(OpCompute, IntegerElementwise) {
   EXPECT_FALSE(InferTypes(*FindOp("pow"), std::vector{ints, ints}, {}).ok());
 }
 
+TEST(OpCompute, RepeatedAndGatheredElements) {
+  Rng rng(Seed());
+  const std::vector<int64_t> wide = {2, 3, 4};
+  for (const std::vector<int64_t>& from : {wide, {3, 1}, {2, 1, 4}, {}}) {
+    ExpectComputeMatchesReference({"expand", {from}, {{"shape", wide}}}, &rng);
+  }
+  // Indices beyond both ends: a gather stays inside of its data.
+  for (const int64_t axis : {0, 1, -1}) {
+    Case c{"gather_elements", {{3, 4}, {2, 3}}, {{"axis", axis}}, -9, 9};
+    c.dtypes = {ir::kF32, ir::kI64};
+    ExpectComputeMatchesReference(c, &rng);
+    c.dtypes[1] = ir::kI32;
+    ExpectComputeMatchesReference(c, &rng);
+  }
+}
+
+TEST(OpCompute, IntegerReductionsWrap) {
+  Rng rng(Seed());
+  for (const char* kind : {"sum", "prod", "max", "min"}) {
+    for (const ir::DType type : {ir::kI8, ir::kU8, ir::kI32, ir::kI64}) {
+      Case c{"reduce", {{3, 5}}, {{"kind", std::string(kind)}, {"axes", std::vector<int64_t>{1}}}};
+      c.dtype = type;
+      c.low = type == ir::kU8 ? 0 : -100, c.high = 100;
+      ExpectComputeMatchesReference(c, &rng);
+    }
+  }
+}
+
 struct Refusal {
   std::string op;
   std::vector<TensorType> inputs;
@@ -248,6 +276,13 @@ TEST(OpInfer, RefusesWithTheOperatorsName) {
        {},
        "op.batch_norm.shape"},
       {"concat", {f32({2, 3}), f32({3, 3})}, {{"axis", int64_t{1}}}, "op.concat.shape"},
+      {"expand", {f32({2, 3})}, {{"shape", std::vector<int64_t>{2, 4}}}, "op.expand.shape"},
+      {"gather_elements", {f32({4}), f32({4})}, {}, "op.gather_elements.type"},
+      {"gather_elements",
+       {f32({2, 3}), TensorType{ir::kI64, {1, 4}}},
+       {},
+       "op.gather_elements.shape"},
+      {"reduce", {TensorType{ir::kI32, {4}}}, {{"kind", std::string("mean")}}, "op.reduce.type"},
       {"slice",
        {f32({4})},
        {{"starts", std::vector<int64_t>{2}},
