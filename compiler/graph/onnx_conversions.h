@@ -30,6 +30,30 @@ Result ImportConvTranspose(NodeReader& n);
 Result ImportPool(NodeReader& n);
 Result ImportGlobalPool(NodeReader& n);
 Result ImportLrn(NodeReader& n);
+// onnx_layout_ops.cc
+Result ImportCompress(NodeReader& n);
+Result ImportDepthToSpace(NodeReader& n);
+Result ImportDropout(NodeReader& n);
+Result ImportExpand(NodeReader& n);
+Result ImportEyeLike(NodeReader& n);
+Result ImportOneHot(NodeReader& n);
+Result ImportRange(NodeReader& n);
+Result ImportReverseSequence(NodeReader& n);
+Result ImportSize(NodeReader& n);
+Result ImportSpaceToDepth(NodeReader& n);
+Result ImportTile(NodeReader& n);
+Result ImportTrilu(NodeReader& n);
+// onnx_norm_ops.cc
+Result ImportGroupNorm(NodeReader& n);
+Result ImportInstanceNorm(NodeReader& n);
+Result ImportLayerNorm(NodeReader& n);
+Result ImportLpNorm(NodeReader& n);
+Result ImportMeanVarianceNorm(NodeReader& n);
+Result ImportRmsNorm(NodeReader& n);
+// onnx_reduce_ops.cc
+Result ImportLogSoftmax(NodeReader& n);
+Result ImportMean(NodeReader& n);
+Result ImportReduce(NodeReader& n);
 // onnx_matrix_ops.cc
 Result ImportGemm(NodeReader& n);
 Result ImportMatMul(NodeReader& n);
@@ -56,8 +80,20 @@ Result ImportSplit(NodeReader& n);
 Result ImportSqueeze(NodeReader& n);
 Result ImportTranspose(NodeReader& n);
 Result ImportUnsqueeze(NodeReader& n);
+// onnx_resize_ops.cc
+Result ImportResize(NodeReader& n);
+// onnx_scatter_ops.cc
+Result ImportGatherElements(NodeReader& n);
+Result ImportGatherNd(NodeReader& n);
+Result ImportScatterElements(NodeReader& n);
+Result ImportScatterNd(NodeReader& n);
+// onnx_attention_ops.cc
+Result ImportAttention(NodeReader& n);
+Result ImportRotaryEmbedding(NodeReader& n);
+// onnx_einsum_ops.cc
+Result ImportEinsum(NodeReader& n);
 // onnx_recurrent_ops.cc
-Result ImportLstm(NodeReader& n);
+Result ImportRecurrent(NodeReader& n);
 
 // Shared by the families.
 std::string PartName(NodeReader& n, std::string_view suffix);  // of the node's first output

@@ -19,7 +19,8 @@ namespace {
 using support::Quote;
 using support::StrCat;
 
-constexpr size_t kMaxNamed = 20;  // unsupported operators that one error names
+constexpr int64_t kMaxFolded = 1 << 14;  // elements of a constant that the import computes
+constexpr size_t kMaxNamed = 20;         // unsupported operators that one error names
 
 bool IsHalfFloat(ir::DType type) { return type.is_float() && type.bits == 16; }
 bool IsDefaultDomain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
@@ -322,6 +323,7 @@ absl::Status Importer::Convert(const pb::NodeProto& node) {
     if (support::Detail(result.status()).find(label) != std::string::npos) return result.status();
     return support::WithContext(result.status(), label);
   }
+  GiveOutputName(*result, first, node.output(0));
   const std::string& source = node.name().empty() ? node.output(0) : node.name();
   for (size_t i = first; i < graph_.nodes.size(); ++i) sources_[graph_.nodes[i].name] = source;
   // Further outputs (a dropout mask, batch statistics) have no meaning at inference; a model that
@@ -339,6 +341,9 @@ absl::Status Importer::ReadOutputs() {
     }
     TW_ASSIGN(ValueId id, Lookup(output.name()));
     const op::TensorType type = TypeOf(id);
+    if (IsEmpty(id)) {
+      return Bad("empty_tensor", StrCat(what, ": expected at least one element, found none"));
+    }
     if (output.type().has_tensor_type()) {
       const auto& claimed = output.type().tensor_type();
       TW_ASSIGN(ir::DType dtype, ElementType(claimed.elem_type()));
@@ -375,10 +380,6 @@ absl::StatusOr<ValueId> Importer::Lookup(const std::string& name) {
                       ", found none"));
   }
   TW_ASSIGN(HostConstant constant, ReadTensor(*tensor->second, options_.max_bytes));
-  if (constant.empty) {
-    return Bad("empty_tensor",
-               StrCat("expected at least one element, found none in ", Quote(name)));
-  }
   const ValueId id = Constant(name, std::move(constant.type), constant.bytes);
   values_[name] = id;
   return id;
@@ -394,6 +395,15 @@ absl::Status Importer::Bind(const std::string& name, ValueId id) {
 void Importer::TakeName(ValueId id, const std::string& name) {
   for (Value& value : graph_.values) {
     if (value.name == name) std::swap(value.name, graph_.values[id].name);
+  }
+}
+
+void Importer::GiveOutputName(ValueId id, size_t first_node, const std::string& name) {
+  if (name.empty() || graph_.values[id].name == name || used_names_.count(name) > 0) return;
+  for (size_t i = first_node; i < graph_.nodes.size(); ++i) {
+    if (graph_.nodes[i].outputs[0] != id) continue;
+    used_names_.emplace(name, 0);
+    graph_.values[id].name = graph_.nodes[i].name = name;
   }
 }
 
@@ -437,12 +447,21 @@ absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<Val
     return EmitInF32(op_name, std::move(inputs), std::move(attrs), name, TypeOf(*half).dtype);
   }
   std::vector<op::TensorType> types;
-  for (ValueId id : inputs) types.push_back(TypeOf(id));
+  for (ValueId id : inputs) {
+    if (IsEmpty(id)) {
+      return Bad("empty_tensor", StrCat("expected at least one element, found none in ",
+                                        Quote(graph_.values[id].name)));
+    }
+    types.push_back(TypeOf(id));
+  }
   TW_ASSIGN(std::vector<op::TensorType> results, op::InferTypes(*spec, types, attrs));
   TW_CHECK(results.size() == 1) << op_name;
   if (results[0].bytes() > options_.max_bytes) {
     return Bad("too_large", StrCat("expected a result of at most ", options_.max_bytes,
                                    " bytes, found ", op::ToText(results[0])));
+  }
+  if (std::optional<ValueId> folded = Folded(*spec, inputs, attrs, results[0], name)) {
+    return *folded;
   }
   Value value;
   value.name = FreshName(name);
@@ -459,6 +478,56 @@ absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<Val
   return id;
 }
 
+std::optional<ValueId> Importer::Folded(const op::OpSpec& spec, const std::vector<ValueId>& inputs,
+                                        const op::Attrs& attrs, const op::TensorType& type,
+                                        const std::string& name) {
+  // The passes want quantised constants as they are.
+  if (spec.name == "quantize" || spec.name == "dequantize") return std::nullopt;
+  if (type.elements() > kMaxFolded) return std::nullopt;
+  // References compute in double: integers beyond 2^53 only survive where they are moved.
+  constexpr double kExact = int64_t{1} << 53;
+  std::vector<op::TensorType> types;
+  for (ValueId id : inputs) types.push_back(TypeOf(id));
+  const bool moves = op::Flops(spec, types, {&type, 1}, attrs) == 0;
+  auto exact = [&](const op::RefTensor& tensor) {
+    return tensor.type.dtype.is_float() || tensor.type.dtype.bits < 64 || moves ||
+           std::all_of(
+               tensor.values.begin(), tensor.values.end(),
+               [](double v) { return v >= -kExact && v <= kExact; });
+  };
+  std::vector<op::RefTensor> operands;
+  for (ValueId id : inputs) {
+    const Value& value = graph_.values[id];
+    if (value.constant == nullptr || value.type.elements() > kMaxFolded) return std::nullopt;
+    absl::StatusOr<op::RefTensor> operand = op::FromBytes(value.type, value.constant->view());
+    // An integer that a double does not hold would change on its way.
+    if (!operand.ok() || !exact(*operand) || op::ToBytes(*operand) != value.constant->view()) {
+      return std::nullopt;
+    }
+    operands.push_back(*std::move(operand));
+  }
+  absl::StatusOr<std::vector<op::RefTensor>> results = op::Reference(spec, operands, attrs);
+  if (!results.ok() || !exact((*results)[0])) return std::nullopt;
+  return Constant(name, type, op::ToBytes((*results)[0]));
+}
+
+std::optional<std::vector<int64_t>> Importer::StatedShape(const std::string& name) const {
+  auto find = [&](const auto& values) -> std::optional<std::vector<int64_t>> {
+    for (const pb::ValueInfoProto& value : values) {
+      if (value.name() != name || !value.type().tensor_type().has_shape()) continue;
+      std::vector<int64_t> shape;
+      for (const auto& dim : value.type().tensor_type().shape().dim()) {
+        if (!IsFixed(dim)) return std::nullopt;
+        shape.push_back(dim.dim_value());
+      }
+      return shape;
+    }
+    return std::nullopt;
+  };
+  std::optional<std::vector<int64_t>> stated = find(model_.graph().output());
+  return stated ? stated : find(model_.graph().value_info());
+}
+
 ValueId Importer::Constant(const std::string& name, op::TensorType type, std::string_view bytes) {
   Value value;
   value.name = FreshName(name);
@@ -473,6 +542,7 @@ ValueId Importer::Constant(const std::string& name, op::TensorType type, std::st
 std::optional<std::vector<int64_t>> Importer::ConstantInts(ValueId id) const {
   const Value& value = graph_.values[id];
   if (value.constant == nullptr || !value.type.dtype.is_int()) return std::nullopt;
+  if (IsEmpty(id)) return std::vector<int64_t>{};
   absl::StatusOr<op::RefTensor> tensor = op::FromBytes(value.type, value.constant->view());
   if (!tensor.ok()) return std::nullopt;
   return op::IntegersOf(*tensor);

@@ -21,7 +21,7 @@ namespace tilewright::graph::onnx {
 namespace pb = ::tilewright_onnx;
 
 absl::Status Bad(std::string_view reason, std::string_view detail);  // graph.onnx.<reason>
-inline constexpr int64_t kOldestOpset = 1, kNewestOpset = 25;
+inline constexpr int64_t kOldestOpset = 1, kNewestOpset = 27;
 inline constexpr std::string_view kSymbolicShape = "graph.onnx.symbolic_shape";
 inline constexpr std::string_view kUnsupportedOperator = "graph.onnx.unsupported_operator";
 
@@ -71,6 +71,8 @@ class Importer {
   void Check(const std::set<std::string>& no_data, ImportCheck* check);
 
   // For conversions. Emit infers the types and appends the node; results are named by the caller.
+  // If all operands are small constants, the result is a constant: shapes that a model computes
+  // are known at import.
   absl::StatusOr<ValueId> Emit(std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
                                const std::string& name);
   ValueId Constant(const std::string& name, op::TensorType type, std::string_view bytes);
@@ -79,6 +81,10 @@ class Importer {
   // The integers of a constant; nullopt when it is not known at import.
   std::optional<std::vector<int64_t>> ConstantInts(ValueId id) const;
   std::optional<double> ConstantScalar(ValueId id) const;
+  // The shape that the model itself states for a value; nullopt unless all of it is fixed.
+  std::optional<std::vector<int64_t>> StatedShape(const std::string& name) const;
+  // A constant without elements. No row takes one: conversions use it as a list or leave it out.
+  bool IsEmpty(ValueId id) const { return TypeOf(id).elements() == 0; }
   int64_t opset() const { return opset_; }
   int64_t max_bytes() const { return options_.max_bytes; }
 
@@ -102,7 +108,13 @@ class Importer {
                                     op::Attrs attrs, const std::string& name, ir::DType half);
   absl::StatusOr<ValueId> Lookup(const std::string& name);
   absl::Status Bind(const std::string& name, ValueId id);
+  // Names a value after the ONNX output if one of the nodes from `first_node` on makes it.
+  void GiveOutputName(ValueId id, size_t first_node, const std::string& name);
   std::string FreshName(const std::string& name);
+  // The operator's result if its operands are small constants and the numbers are exact.
+  std::optional<ValueId> Folded(const op::OpSpec& spec, const std::vector<ValueId>& inputs,
+                                const op::Attrs& attrs, const op::TensorType& type,
+                                const std::string& name);
   // Gives the value this name; a value that an import step happened to call so gets the old one.
   void TakeName(ValueId id, const std::string& name);
 
@@ -137,6 +149,11 @@ class NodeReader {
   const pb::AttributeProto* Find(std::string_view name) const;
   const std::string& op_type() const { return node_.op_type(); }
   int num_outputs() const { return node_.output_size(); }
+  bool HasOutput(int i) const { return i < node_.output_size() && !node_.output(i).empty(); }
+  // Whether the numbers of this input are only known when the model runs.
+  bool IsDynamic(int i);
+  // What the model states about an output, see Importer::StatedShape.
+  std::optional<std::vector<int64_t>> StatedShape(int output = 0) const;
   const std::string& output_name(int i = 0) const { return node_.output(i); }
   // Names the value of an output after the first; nothing where the model does not ask for it.
   absl::Status BindOutput(int i, ValueId id);

@@ -23,15 +23,18 @@ absl::Status NodeReader::BindOutput(int i, ValueId id) {
   return importer_.Bind(node_.output(i), id);
 }
 
+bool NodeReader::IsDynamic(int i) {
+  if (!HasInput(i)) return false;
+  absl::StatusOr<ValueId> id = Input(i);
+  return id.ok() && importer_.ValueOf(*id).constant == nullptr;
+}
+
+std::optional<std::vector<int64_t>> NodeReader::StatedShape(int output) const {
+  if (!HasOutput(output)) return std::nullopt;
+  return importer_.StatedShape(node_.output(output));
+}
+
 absl::StatusOr<std::vector<int64_t>> NodeReader::InputInts(int i, std::string_view what) {
-  // An empty tensor has no place in the graph, but is a valid list here.
-  if (HasInput(i)) {
-    auto tensor = importer_.initializers_.find(node_.input(i));
-    if (tensor != importer_.initializers_.end()) {
-      TW_ASSIGN(HostConstant constant, ReadTensor(*tensor->second, importer_.max_bytes()));
-      if (constant.empty) return std::vector<int64_t>{};
-    }
-  }
   TW_ASSIGN(ValueId id, Input(i));
   std::optional<std::vector<int64_t>> values = importer_.ConstantInts(id);
   if (!values) {

@@ -113,13 +113,6 @@ Result Clip(NodeReader& n) {
 
 Result Identity(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  if (n.op_type() == "Dropout" && n.HasInput(2)) {
-    TW_ASSIGN(ValueId mode, n.Input(2));
-    std::optional<double> training = n.importer().ConstantScalar(mode);
-    if (!training || *training != 0) {
-      return n.Error("training", "expected inference mode, found training_mode");
-    }
-  }
   return n.importer().Emit("identity", {x}, {}, n.output_name());
 }
 
@@ -166,81 +159,110 @@ Result Softmax(NodeReader& n) {
   return Reshaped(n, x, shape, n.output_name());
 }
 
-Result Reduce(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  const int64_t rank = static_cast<int64_t>(n.importer().TypeOf(x).shape.size());
-  TW_ASSIGN(const std::vector<int64_t> axes, ReadAxes(n, 1, rank));
-  TW_ASSIGN(const int64_t keepdims, n.Int("keepdims", 1));
-  TW_ASSIGN(const int64_t noop, n.Int("noop_with_empty_axes", 0));
-  if (axes.empty() && noop != 0) {
-    return n.importer().Emit("identity", {x}, {}, n.output_name());
-  }
-  std::string kind = support::ToLower(n.op_type().substr(6));  // ReduceMean → mean
-  return n.importer().Emit("reduce", {x}, {{"kind", kind}, {"axes", axes}, {"keepdims", keepdims}},
-                           n.output_name());
-}
-
 // Elementwise operators that are not here are imported as their row says.
 constexpr Conversion kConversions[] = {
     {"ArgMax", ImportArg},
     {"ArgMin", ImportArg},
-    {"AveragePool", ImportPool,
-     "one or two spatial dimensions; not ceil_mode together with count_include_pad"},
+    {"Attention", ImportAttention},
+    {"AveragePool", ImportPool, "one to three spatial dimensions"},
     {"BatchNormalization", BatchNorm, "inference only: training_mode 0, spatial 1"},
     {"BitShift", ImportBitShift},
     {"Cast", Cast},
     {"CastLike", ImportCastLike},
     {"Clip", Clip},
+    {"Compress", ImportCompress, "a constant condition"},
     {"Concat", ImportConcat},
     {"Constant", ImportConstant, "a tensor or numbers; no strings, no sparse tensors"},
-    {"ConstantOfShape", ImportConstantOfShape, "a constant shape"},
-    {"Conv", ImportConv, "one or two spatial dimensions"},
+    {"ConstantOfShape", ImportConstantOfShape, "a constant shape, or a stated one of the result"},
+    {"Conv", ImportConv, "one to three spatial dimensions"},
     {"ConvInteger", ImportConvInteger, "one or two spatial dimensions"},
-    {"ConvTranspose", ImportConvTranspose,
-     "two spatial dimensions; explicit pads; no output_shape"},
+    {"ConvTranspose", ImportConvTranspose, "one to three spatial dimensions"},
     {"CumSum", ImportCumSum, "a constant axis"},
+    {"DepthToSpace", ImportDepthToSpace},
     {"DequantizeLinear", ImportDequantizeLinear},
-    {"Dropout", Identity, "inference only"},
+    {"Dropout", ImportDropout, "inference only"},
     {"DynamicQuantizeLinear", ImportDynamicQuantizeLinear},
+    {"Einsum", ImportEinsum},
+    {"Expand", ImportExpand, "constant operands, or a stated shape of the result"},
+    {"EyeLike", ImportEyeLike},
     {"Flatten", ImportFlatten},
+    {"GRU", ImportRecurrent, "at most 4096 steps"},
     {"Gather", ImportGather},
+    {"GatherElements", ImportGatherElements},
+    {"GatherND", ImportGatherNd},
     {"Gemm", ImportGemm, "matrices"},
     {"GlobalAveragePool", ImportGlobalPool},
     {"GlobalMaxPool", ImportGlobalPool},
+    {"GroupNormalization", ImportGroupNorm},
     {"Hardmax", ImportHardmax},
     {"Identity", Identity},
+    {"InstanceNormalization", ImportInstanceNorm},
     {"LRN", ImportLrn, "float"},
-    {"LSTM", ImportLstm,
-     "forward, at most 4096 steps, default activations; no clip, no peepholes, no sequence_lens, "
-     "no input_forget, layout 0"},
+    {"LSTM", ImportRecurrent, "at most 4096 steps"},
+    {"LayerNormalization", ImportLayerNorm},
+    {"LogSoftmax", ImportLogSoftmax},
+    {"LpNormalization", ImportLpNorm},
+    {"LpPool", ImportPool, "one to three spatial dimensions"},
     {"MatMul", ImportMatMul},
     {"MatMulInteger", ImportMatMulInteger},
     {"Max", Variadic},
-    {"MaxPool", ImportPool, "one or two spatial dimensions; no indices"},
+    {"MaxPool", ImportPool, "one to three spatial dimensions; no indices"},
     {"Mean", ImportMean},
+    {"MeanVarianceNormalization", ImportMeanVarianceNorm},
     {"Min", Variadic},
     {"Mod", ImportMod, "floats: fmod 1"},
-    {"Pad", ImportPad, "mode constant; constant pads and value; all axes"},
+    {"OneHot", ImportOneHot, "constant operands, or a stated shape of the result"},
+    {"Pad", ImportPad, "constant pads, or a stated shape of the result"},
     {"Pow", ImportPow, "integers: a constant exponent of 0 to 64, or a float"},
     {"QLinearConv", ImportQLinearConv, "one or two spatial dimensions"},
     {"QLinearMatMul", ImportQLinearMatMul},
     {"QuantizeLinear", ImportQuantizeLinear},
-    {"ReduceMax", Reduce, "constant axes"},
-    {"ReduceMean", Reduce, "constant axes"},
-    {"ReduceMin", Reduce, "constant axes"},
-    {"ReduceProd", Reduce, "constant axes"},
-    {"ReduceSum", Reduce, "constant axes"},
-    {"Reshape", ImportReshape, "a constant shape"},
+    {"RMSNormalization", ImportRmsNorm},
+    {"RNN", ImportRecurrent, "at most 4096 steps"},
+    {"Range", ImportRange, "constant operands, or a stated shape of the result"},
+    {"ReduceL1", ImportReduce,
+     "axes that are constant, or that follow from the stated shape of the result"},
+    {"ReduceL2", ImportReduce,
+     "axes that are constant, or that follow from the stated shape of the result"},
+    {"ReduceLogSum", ImportReduce,
+     "axes that are constant, or that follow from the stated shape of the result"},
+    {"ReduceLogSumExp", ImportReduce,
+     "axes that are constant, or that follow from the stated shape of the result"},
+    {"ReduceMax", ImportReduce,
+     "axes that are constant, or that follow from the stated shape of the result"},
+    {"ReduceMean", ImportReduce,
+     "axes that are constant, or that follow from the stated shape of the result"},
+    {"ReduceMin", ImportReduce,
+     "axes that are constant, or that follow from the stated shape of the result"},
+    {"ReduceProd", ImportReduce,
+     "axes that are constant, or that follow from the stated shape of the result"},
+    {"ReduceSum", ImportReduce,
+     "axes that are constant, or that follow from the stated shape of the result"},
+    {"ReduceSumSquare", ImportReduce,
+     "axes that are constant, or that follow from the stated shape of the result"},
+    {"Reshape", ImportReshape, "a constant shape, or a stated shape of the result"},
+    {"Resize", ImportResize, "constant scales or sizes, or a stated shape of the result"},
+    {"ReverseSequence", ImportReverseSequence},
+    {"RotaryEmbedding", ImportRotaryEmbedding},
+    {"Scatter", ImportScatterElements},
+    {"ScatterElements", ImportScatterElements},
+    {"ScatterND", ImportScatterNd},
     {"Shape", ImportShape},
     {"Shrink", ImportShrink, "floats, integers of at most 32 bits"},
-    {"Slice", ImportSlice, "constant starts, ends, axes and steps; no empty result"},
+    {"Size", ImportSize},
+    {"Slice", ImportSlice,
+     "constant starts, ends, axes and steps, or a stated shape of the result; no empty result"},
     {"Softmax", Softmax},
-    {"Split", ImportSplit, "constant sizes"},
-    {"Squeeze", ImportSqueeze, "constant axes"},
+    {"SpaceToDepth", ImportSpaceToDepth},
+    {"Split", ImportSplit, "constant sizes, or stated shapes of the results"},
+    {"Squeeze", ImportSqueeze, "constant axes, or a stated shape of the result"},
     {"Sum", Variadic},
+    {"Tile", ImportTile, "constant operands, or a stated shape of the result"},
     {"TopK", ImportTopK, "a constant k"},
     {"Transpose", ImportTranspose},
-    {"Unsqueeze", ImportUnsqueeze, "constant axes"},
+    {"Trilu", ImportTrilu},
+    {"Unsqueeze", ImportUnsqueeze, "constant axes, or a stated shape of the result"},
+    {"Upsample", ImportResize, "constant scales, or a stated shape of the result"},
 };
 
 // Of other domains: what public quantised models have.

@@ -1,7 +1,8 @@
 // Conversions of operators that move, select or name elements.
 #include <algorithm>
+#include <numeric>
 
-#include "compiler/graph/onnx_conversions.h"
+#include "compiler/graph/onnx_composer.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -9,12 +10,18 @@ namespace tilewright::graph::onnx {
 
 using support::StrCat;
 
+namespace {
+constexpr int64_t kMaxPad = int64_t{1} << 24;
+}  // namespace
+
 Result ImportReshape(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   const op::TensorType type = n.importer().TypeOf(x);
   std::vector<int64_t> shape;
   if (n.importer().opset() < 5) {
     TW_ASSIGN(shape, n.Ints("shape", {}));
+  } else if (n.IsDynamic(1) && n.StatedShape()) {
+    return Reshaped(n, x, *n.StatedShape(), n.output_name());
   } else {
     TW_ASSIGN(shape, n.InputInts(1, "the new shape"));
   }
@@ -49,6 +56,7 @@ Result ImportFlatten(NodeReader& n) {
 
 Result ImportSqueeze(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
+  if (n.IsDynamic(1) && n.StatedShape()) return Reshaped(n, x, *n.StatedShape(), n.output_name());
   const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
   TW_ASSIGN(const std::vector<int64_t> axes, ReadAxes(n, 1, static_cast<int64_t>(shape.size())));
   std::vector<int64_t> result;
@@ -64,6 +72,7 @@ Result ImportSqueeze(NodeReader& n) {
 
 Result ImportUnsqueeze(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
+  if (n.IsDynamic(1) && n.StatedShape()) return Reshaped(n, x, *n.StatedShape(), n.output_name());
   const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
   size_t count = n.HasInput(1) ? 0 : n.Find("axes") == nullptr ? 0 : n.Find("axes")->ints_size();
   if (n.HasInput(1)) {
@@ -94,7 +103,6 @@ Result ImportConstant(NodeReader& n) {
   Importer& importer = n.importer();
   if (const pb::AttributeProto* value = n.Find("value")) {
     TW_ASSIGN(HostConstant tensor, ReadTensor(value->t(), importer.max_bytes()));
-    if (tensor.empty) return n.Error("empty_tensor", "expected at least one element, found none");
     return importer.Constant(n.output_name(), tensor.type, tensor.bytes);
   }
   op::RefTensor tensor;
@@ -114,13 +122,17 @@ Result ImportConstant(NodeReader& n) {
   } else {
     return n.Error("attribute", "expected a tensor or numbers as value, found another form");
   }
-  if (tensor.values.empty()) return n.Error("empty_tensor", "expected values, found none");
   return importer.Constant(n.output_name(), tensor.type, op::ToBytes(tensor));
 }
 
 Result ImportConstantOfShape(NodeReader& n) {
   Importer& importer = n.importer();
-  TW_ASSIGN(const std::vector<int64_t> shape, n.InputInts(0, "shape"));
+  std::vector<int64_t> shape;
+  if (n.IsDynamic(0) && n.StatedShape()) {
+    shape = *n.StatedShape();
+  } else {
+    TW_ASSIGN(shape, n.InputInts(0, "shape"));
+  }
   HostConstant element{{ir::kF32, {}}, false, std::string(4, '\0')};
   if (const pb::AttributeProto* value = n.Find("value")) {
     TW_ASSIGN(element, ReadTensor(value->t(), importer.max_bytes()));
@@ -132,8 +144,7 @@ Result ImportConstantOfShape(NodeReader& n) {
   int64_t count = 1;
   for (const int64_t size : shape) {
     if (size < 0) return n.Error("shape", StrCat("expected sizes >= 0, found ", size));
-    if (size == 0) return n.Error("empty_tensor", "expected at least one element, found none");
-    if (count > importer.max_bytes() / width / size) {
+    if (size > 0 && count > importer.max_bytes() / width / size) {
       return n.Error("too_large",
                      StrCat("expected at most ", importer.max_bytes(), " bytes, found a shape [",
                             support::Join(shape, ","), "]"));
@@ -154,8 +165,7 @@ Result ImportShape(NodeReader& n) {
   TW_ASSIGN(int64_t end, n.Int("end", rank));
   start = std::clamp(start < 0 ? start + rank : start, int64_t{0}, rank);
   end = std::clamp(end < 0 ? end + rank : end, int64_t{0}, rank);
-  if (start >= end) return n.Error("empty_tensor", "expected a shape with dimensions, found none");
-  op::RefTensor result{{ir::kI64, {end - start}}, {}};
+  op::RefTensor result{{ir::kI64, {std::max<int64_t>(0, end - start)}}, {}};
   for (int64_t d = start; d < end; ++d) result.values.push_back(static_cast<double>(shape[d]));
   return n.importer().Constant(n.output_name(), result.type, op::ToBytes(result));
 }
@@ -165,8 +175,9 @@ Result ImportConcat(NodeReader& n) {
   std::vector<ValueId> parts;
   for (int i = 0; i < n.num_inputs(); ++i) {
     TW_ASSIGN(ValueId id, n.Input(i));
-    parts.push_back(id);
+    if (!n.importer().IsEmpty(id)) parts.push_back(id);
   }
+  if (parts.empty() && n.num_inputs() > 0) return n.Input(0);  // all have no elements
   if (parts.empty()) return n.Error("inputs", "expected operands, found none");
   TW_ASSIGN(const int64_t axis,
             ReadAxis(n, 1, static_cast<int64_t>(n.importer().TypeOf(parts[0]).shape.size())));
@@ -190,8 +201,68 @@ Extent ClampSlice(int64_t start, int64_t end, int64_t step, int64_t size) {
   return {start, step, start > end ? (start - end - 1) / -step + 1 : 0};
 }
 
+namespace {
+
+// One number for dimension d: that of the entry whose axis is d, or `absent`.
+ValueId AtAxis(Composer& c, ValueId axes, ValueId numbers, int64_t d, double absent) {
+  const ValueId mine = c.Op("equal", {axes, c.Scalar(static_cast<double>(d), ir::kI64)});
+  const ValueId base = c.Scalar(absent, ir::kI64);
+  const ValueId chosen = c.Op("where", {mine, c.Sub(numbers, base), c.Scalar(0, ir::kI64)});
+  return c.Add(c.Reduce("sum", chosen, {0}, false), base);
+}
+
+// The axes of a node's entries, from 0 on: the operand's numbers, or the first `count` dimensions.
+ValueId AxesOperand(Composer& c, int input, int64_t count, int64_t rank) {
+  if (!c.node().HasInput(input)) {
+    return c.Counting(ir::kI64, count, 0, 1);
+  }
+  const ValueId axes = c.Cast(c.Input(input), ir::kI64);
+  return c.Op("where", {c.Op("less", {axes, c.Scalar(0, ir::kI64)}),
+                        c.Add(axes, c.Scalar(static_cast<double>(rank), ir::kI64)), axes});
+}
+
+// Operands that are only known when the model runs, a result of known shape: along each dimension
+// a gather at start + i * step.
+Result SliceAtRunTime(NodeReader& n) {
+  const std::optional<std::vector<int64_t>> stated = n.StatedShape();
+  Composer c(n);
+  ValueId x = c.Input(0);
+  const ValueId starts = c.Cast(c.Input(1), ir::kI64);
+  TW_TRY(c.status());
+  const std::vector<int64_t> shape = c.Shape(x);
+  const int64_t count = c.TypeOf(starts).elements(), rank = c.Rank(x);
+  if (!stated || stated->size() != shape.size()) {
+    return n.Error("dynamic",
+                   "expected constant starts, ends, axes and steps, or a result of a shape that "
+                   "the model states, found others");
+  }
+  const ValueId axes = AxesOperand(c, 3, count, rank);
+  const ValueId steps = n.HasInput(4)
+                            ? c.Cast(c.Input(4), ir::kI64)
+                            : c.Constant(ir::kI64, {count}, std::vector<double>(count, 1));
+  const ValueId zero = c.Scalar(0, ir::kI64);
+  for (int64_t d = 0; d < rank; ++d) {
+    // What no entry names is taken whole; an entry may also take a whole dimension backwards.
+    const double size = static_cast<double>(shape[d]);
+    ValueId start = AtAxis(c, axes, starts, d, 0);
+    const ValueId step = AtAxis(c, axes, steps, d, 1);
+    start =
+        c.Op("where", {c.Op("less", {start, zero}), c.Add(start, c.Scalar(size, ir::kI64)), start});
+    const ValueId last = c.Scalar(size - 1, ir::kI64);
+    start = c.Op("min", {c.Op("max", {start, zero}), last});
+    const ValueId at = c.Add(c.Mul(c.Counting(ir::kI64, (*stated)[d], 0, 1), step), start);
+    x = c.Op("gather", {x, at}, {{"axis", d}});
+  }
+  return c.Done(x);
+}
+
+}  // namespace
+
 Result ImportSlice(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
+  for (int i = 1; i < 5; ++i) {
+    if (n.IsDynamic(i)) return SliceAtRunTime(n);
+  }
   const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
   const bool attributes = n.importer().opset() < 10;
   std::vector<int64_t> starts, ends, axes, steps;
@@ -224,7 +295,11 @@ Result ImportSlice(NodeReader& n) {
       return n.Error("axes", "expected axes of the operand and steps other than 0, found others");
     }
     const Extent e = ClampSlice(starts[i], ends[i], steps[i], shape[axis]);
-    if (e.count == 0) return n.Error("empty_tensor", "expected at least one element, found none");
+    if (e.count == 0) {
+      std::vector<int64_t> none = n.importer().TypeOf(x).shape;
+      none[axis] = 0;
+      return n.importer().Constant(n.output_name(), {n.importer().TypeOf(x).dtype, none}, "");
+    }
     TW_ASSIGN(x, Sliced(n, x, axis, e.start, e.count == 1 ? 1 : e.step, e.count,
                         PartName(n, StrCat("_axis", axis))));
   }
@@ -236,7 +311,17 @@ Result ImportSplit(NodeReader& n) {
   const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
   TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, static_cast<int64_t>(shape.size())));
   std::vector<int64_t> sizes;
-  if (n.HasInput(1)) {
+  if (n.IsDynamic(1)) {
+    for (int i = 0; i < n.num_outputs(); ++i) {
+      const std::optional<std::vector<int64_t>> stated = n.StatedShape(i);
+      if (!stated || stated->size() != shape.size()) {
+        return n.Error("dynamic",
+                       "expected constant sizes, or results of shapes that the model "
+                       "states, found others");
+      }
+      sizes.push_back((*stated)[axis]);
+    }
+  } else if (n.HasInput(1)) {
     TW_ASSIGN(sizes, n.InputInts(1, "split"));
   } else {
     TW_ASSIGN(sizes, n.Ints("split", {}));
@@ -277,32 +362,131 @@ Result ImportGather(NodeReader& n) {
   return n.importer().Emit("gather", {x, indices}, {{"axis", axis}}, n.output_name());
 }
 
-Result ImportPad(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  const int64_t rank = static_cast<int64_t>(n.importer().TypeOf(x).shape.size());
-  TW_ASSIGN(const std::string mode, n.String("mode", "constant"));
-  if (mode != "constant" || n.HasInput(3)) {
-    return n.Error("attribute",
-                   StrCat("expected mode constant for all axes, found ", support::Quote(mode)));
+namespace {
+
+// Position i - begin of a dimension, brought into it as the mode says. Reflections do not repeat
+// the edge; both modes go on beyond one period.
+ValueId Inside(Composer& c, ValueId at, int64_t size, const std::string& mode) {
+  const ValueId zero = c.Scalar(0, ir::kI64);
+  const ValueId last = c.Scalar(static_cast<double>(size - 1), ir::kI64);
+  if (mode == "edge" || mode == "constant") return c.Op("min", {c.Op("max", {at, zero}), last});
+  const int64_t period = mode == "wrap" ? size : std::max<int64_t>(1, 2 * (size - 1));
+  const ValueId length = c.Scalar(static_cast<double>(period), ir::kF64);
+  const ValueId real = c.Cast(at, ir::kF64);
+  const ValueId turns = c.Op("floor", {c.Div(real, length)});
+  const ValueId in_period = c.Cast(c.Sub(real, c.Mul(turns, length)), ir::kI64);
+  if (mode == "wrap") return in_period;
+  const ValueId back = c.Sub(c.Scalar(static_cast<double>(period), ir::kI64), in_period);
+  return c.Op("min", {in_period, back});
+}
+
+// Along each dimension a gather at i - begin. `begins` is known at run time only, or constant.
+Result PadByGather(NodeReader& n, const std::string& mode, const std::vector<ValueId>& begins,
+                   const std::vector<int64_t>& shape) {
+  Composer c(n);
+  ValueId x = c.Input(0), outside = kNone;
+  const std::vector<int64_t> from = c.Shape(x);
+  for (size_t d = 0; c.ok() && d < from.size(); ++d) {
+    const ValueId at = c.Sub(c.Counting(ir::kI64, shape[d], 0, 1), begins[d]);
+    const std::optional<std::vector<int64_t>> known = n.importer().ConstantInts(at);
+    bool whole = known && shape[d] == from[d];
+    for (size_t i = 0; whole && i < known->size(); ++i) {
+      whole = (*known)[i] == static_cast<int64_t>(i);
+    }
+    if (whole) continue;
+    x = c.Op("gather", {x, Inside(c, at, from[d], mode)}, {{"axis", static_cast<int64_t>(d)}});
+    if (mode != "constant") continue;
+    std::vector<int64_t> along(from.size(), 1);
+    along[d] = shape[d];
+    const ValueId beyond =
+        c.Op("or", {c.Op("less", {at, c.Scalar(0, ir::kI64)}),
+                    c.Op("greater_equal", {at, c.Scalar(static_cast<double>(from[d]), ir::kI64)})});
+    const ValueId flags = c.Reshape(beyond, along);
+    outside = outside == kNone ? flags : c.Op("or", {outside, flags});
   }
-  std::vector<int64_t> pads;
+  if (outside == kNone) return c.Done(c.Op("identity", {x}));
+  const ValueId fill = n.HasInput(2) ? c.Reshape(c.Input(2), {}) : c.Scalar(0, c.TypeOf(x).dtype);
+  return c.Done(c.Op("where", {outside, fill, x}));
+}
+
+Result PadAtRunTime(NodeReader& n, const std::string& mode) {
+  Composer c(n);
+  const ValueId x = c.Input(0), pads = c.Input(1);
+  TW_TRY(c.status());
+  const int64_t rank = c.Rank(x), count = c.TypeOf(pads).elements() / 2;
+  const std::optional<std::vector<int64_t>> stated = n.StatedShape();
+  if (!stated || static_cast<int64_t>(stated->size()) != rank) {
+    return n.Error("dynamic",
+                   "expected constant pads, or a result of a shape that the model "
+                   "states, found others");
+  }
+  const ValueId axes = AxesOperand(c, 3, count, rank);
+  const ValueId begin = c.Slice(c.Cast(pads, ir::kI64), 0, 0, count);
+  std::vector<ValueId> begins;
+  for (int64_t d = 0; d < rank; ++d) begins.push_back(AtAxis(c, axes, begin, d, 0));
+  TW_TRY(c.status());
+  return PadByGather(n, mode, begins, *stated);
+}
+
+}  // namespace
+
+Result ImportPad(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  const op::TensorType type = c.TypeOf(x);
+  const int64_t rank = c.Rank(x);
+  TW_ASSIGN(const std::string mode, n.String("mode", "constant"));
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") {
+    return n.Error("attribute", StrCat("expected a known mode, found ", support::Quote(mode)));
+  }
+  if (n.IsDynamic(1) || n.IsDynamic(3)) return PadAtRunTime(n, mode);
+  std::vector<int64_t> given, axes;
   double value = 0;
+  bool dynamic_value = false;
   if (n.importer().opset() < 11) {
-    TW_ASSIGN(pads, n.Ints("pads", {}));
+    TW_ASSIGN(given, n.Ints(n.importer().opset() < 2 ? "paddings" : "pads", {}));
     TW_ASSIGN(value, n.Float("value", 0));
   } else {
-    TW_ASSIGN(pads, n.InputInts(1, "pads"));
+    TW_ASSIGN(given, n.InputInts(1, "pads"));
     if (n.HasInput(2)) {
       TW_ASSIGN(ValueId fill, n.Input(2));
       std::optional<double> scalar = n.importer().ConstantScalar(fill);
-      if (!scalar) return n.Error("dynamic", "expected a constant pad value, found another");
-      value = *scalar;
+      dynamic_value = !scalar;
+      value = scalar.value_or(0);
+    }
+    if (n.HasInput(3)) {
+      TW_ASSIGN(axes, n.InputInts(3, "axes"));
     }
   }
-  if (static_cast<int64_t>(pads.size()) != 2 * rank) {
-    return n.Error("attribute", StrCat("expected ", 2 * rank, " pads, found ", pads.size()));
+  if (axes.empty() && !n.HasInput(3)) {
+    for (int64_t d = 0; d < rank; ++d) axes.push_back(d);
   }
-  return n.importer().Emit("pad", {x}, {{"pads", pads}, {"value", value}}, n.output_name());
+  if (given.size() != 2 * axes.size()) {
+    return n.Error("attribute",
+                   StrCat("expected ", 2 * axes.size(), " pads, found ", given.size()));
+  }
+  std::vector<int64_t> pads(2 * static_cast<size_t>(rank), 0), shape = type.shape;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t d = axes[i] < 0 ? axes[i] + rank : axes[i];
+    const int64_t begin = given[i], end = given[i + axes.size()];
+    if (d < 0 || d >= rank || std::abs(begin) > kMaxPad || std::abs(end) > kMaxPad) {
+      return n.Error("attribute", "expected axes of the operand and pads of sensible size");
+    }
+    pads[d] = begin;
+    pads[d + rank] = end;
+    shape[d] = type.shape[d] + begin + end;
+    if (shape[d] < 1) return n.Error("empty_tensor", "expected at least one element, found none");
+  }
+  if (mode == "constant" && !dynamic_value) {
+    return n.importer().Emit("pad", {x}, {{"pads", pads}, {"value", value}}, n.output_name());
+  }
+  std::vector<ValueId> begins;
+  for (int64_t d = 0; d < rank; ++d) {
+    begins.push_back(c.Scalar(static_cast<double>(pads[d]), ir::kI64));
+  }
+  TW_TRY(c.status());
+  return PadByGather(n, mode, begins, shape);
 }
 
 }  // namespace tilewright::graph::onnx

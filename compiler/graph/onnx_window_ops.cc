@@ -1,7 +1,8 @@
 // Conversions of sliding-window operators; padding modes and 1-D forms are resolved here.
 #include <algorithm>
 
-#include "compiler/graph/onnx_conversions.h"
+#include "compiler/graph/onnx_composer.h"
+#include "compiler/graph/onnx_volume_ops.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -12,10 +13,6 @@ using support::StrCat;
 
 constexpr int64_t kAttrLimit = int64_t{1} << 24;  // windows, strides, pads beyond are absurd
 
-struct WindowAttrs {
-  std::vector<int64_t> kernel, strides, pads, dilations;  // pads: begin then end
-};
-
 absl::Status CheckValues(NodeReader& n, std::string_view what, const std::vector<int64_t>& values,
                          size_t count, int64_t low) {
   bool fine = values.size() == count;
@@ -25,7 +22,7 @@ absl::Status CheckValues(NodeReader& n, std::string_view what, const std::vector
                                      kAttrLimit, ", found [", support::Join(values, ","), "]"));
 }
 
-// Attributes of a 2-D window operator over an input of spatial size `input`, with padding modes
+// Attributes of a window operator over an input of spatial size `input`, with padding modes
 // resolved.
 absl::StatusOr<WindowAttrs> ReadWindow(NodeReader& n, const std::vector<int64_t>& input,
                                        std::vector<int64_t> kernel) {
@@ -70,8 +67,8 @@ void Widen(WindowAttrs* w) {
 
 absl::StatusOr<std::vector<int64_t>> Spatial(NodeReader& n, ValueId x) {
   const auto& shape = n.importer().TypeOf(x).shape;
-  if (shape.size() != 3 && shape.size() != 4) {
-    return n.Error("rank", StrCat("expected one or two spatial dimensions, found ",
+  if (shape.size() < 3 || shape.size() > 5) {
+    return n.Error("rank", StrCat("expected one to three spatial dimensions, found ",
                                   op::ToText(n.importer().TypeOf(x))));
   }
   return std::vector<int64_t>(shape.begin() + 2, shape.end());
@@ -103,6 +100,10 @@ Result EmitConv(NodeReader& n, const std::vector<ValueId>& operands, const std::
   }
   TW_ASSIGN(WindowAttrs window, ReadWindow(n, spatial, {weight.begin() + 2, weight.end()}));
   TW_ASSIGN(const int64_t group, n.Int("group", 1));
+  if (spatial.size() == 3) {
+    Composer c(n);
+    return c.Done(Conv3d(c, x, w, operands.size() > 2 ? operands[2] : kNone, window, group));
+  }
   const bool flat = spatial.size() == 1;
   if (flat) Widen(&window);
   TW_ASSIGN(x, Expanded1d(n, x, flat, "_x"));
@@ -131,66 +132,146 @@ Result ImportConv(NodeReader& n) {
   return EmitConv(n, operands, n.output_name());
 }
 
-Result ImportConvTranspose(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  TW_ASSIGN(ValueId w, n.Input(1));
-  TW_ASSIGN(const std::vector<int64_t> spatial, Spatial(n, x));
-  const auto& weight = n.importer().TypeOf(w).shape;
+namespace {
+
+// Pads of a transposed convolution that the shape of its result decides. What they cannot take is
+// added at the end.
+absl::Status PadsFromResult(NodeReader& n, const std::vector<int64_t>& input, WindowAttrs* w,
+                            std::vector<int64_t>* extra) {
   TW_ASSIGN(const std::string mode, n.String("auto_pad", "NOTSET"));
-  if (spatial.size() != 2 || weight.size() != 4 || mode != "NOTSET" ||
-      n.Find("output_shape") != nullptr) {
-    return n.Error("attribute",
-                   "expected two spatial dimensions and explicit pads, found another form");
+  const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
+  TW_ASSIGN(std::vector<int64_t> result, n.Ints("output_shape", {}));
+  if (mode == "VALID" || (!same && result.empty())) return absl::OkStatus();
+  const size_t rank = input.size();
+  for (size_t d = 0; result.empty() && d < rank; ++d) result.push_back(0);
+  if (result.size() == rank + 2) result.erase(result.begin(), result.begin() + 2);
+  if (n.Find("output_shape") == nullptr) {
+    for (size_t d = 0; d < rank; ++d) result[d] = input[d] * w->strides[d];
+  }
+  TW_TRY(CheckValues(n, "output_shape", result, rank, 1));
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t natural =
+        w->strides[d] * (input[d] - 1) + (*extra)[d] + w->dilations[d] * (w->kernel[d] - 1) + 1;
+    const int64_t total = natural - result[d];
+    if (total < 0) (*extra)[d] -= total;
+    const int64_t small = std::max<int64_t>(0, total) / 2;
+    const int64_t large = std::max<int64_t>(0, total) - small;
+    w->pads[d] = mode == "SAME_UPPER" ? small : large;
+    w->pads[d + rank] = mode == "SAME_UPPER" ? large : small;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Result ImportConvTranspose(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0), w = c.Input(1);
+  const ValueId bias = c.OptionalInput(2);
+  TW_TRY(c.status());
+  TW_ASSIGN(const std::vector<int64_t> spatial, Spatial(n, x));
+  const std::vector<int64_t> weight = c.Shape(w);
+  if (weight.size() != spatial.size() + 2) {
+    return n.Error("rank", StrCat("expected a weight of rank ", spatial.size() + 2, ", found ",
+                                  op::ToText(c.TypeOf(w))));
   }
   TW_ASSIGN(WindowAttrs window, ReadWindow(n, spatial, {weight.begin() + 2, weight.end()}));
   TW_ASSIGN(const int64_t group, n.Int("group", 1));
-  TW_ASSIGN(const std::vector<int64_t> extra, n.Ints("output_padding", {0, 0}));
-  std::vector<ValueId> inputs = {x, w};
-  if (n.HasInput(2)) {
-    TW_ASSIGN(ValueId bias, n.Input(2));
-    inputs.push_back(bias);
+  TW_ASSIGN(std::vector<int64_t> extra,
+            n.Ints("output_padding", std::vector<int64_t>(spatial.size(), 0)));
+  TW_TRY(CheckValues(n, "output_padding", extra, spatial.size(), 0));
+  TW_TRY(PadsFromResult(n, spatial, &window, &extra));
+  if (spatial.size() == 3) return c.Done(ConvTranspose3d(c, x, w, bias, window, extra, group));
+  const bool flat = spatial.size() == 1;
+  if (flat) {
+    Widen(&window);
+    extra.insert(extra.begin(), 0);
+    x = c.Reshape(x, {c.Shape(x)[0], c.Shape(x)[1], 1, spatial[0]});
+    w = c.Reshape(w, {weight[0], weight[1], 1, weight[2]});
   }
-  return n.importer().Emit("conv2d_transpose", inputs,
-                           {{"strides", window.strides},
-                            {"pads", window.pads},
-                            {"dilations", window.dilations},
-                            {"output_padding", extra},
-                            {"groups", group}},
-                           n.output_name());
+  std::vector<ValueId> inputs = {x, w};
+  if (bias != kNone) inputs.push_back(bias);
+  const ValueId y = c.Op("conv2d_transpose", inputs,
+                         {{"strides", window.strides},
+                          {"pads", window.pads},
+                          {"dilations", window.dilations},
+                          {"output_padding", extra},
+                          {"groups", group}});
+  TW_TRY(c.status());
+  const std::vector<int64_t> image = c.Shape(y);
+  return flat ? c.Done(c.Reshape(y, {image[0], image[1], image[3]})) : c.Done(y);
 }
 
+namespace {
+
+// Windows that hang over the end, as far as they begin inside of the padded input.
+void RoundUp(const std::vector<int64_t>& spatial, WindowAttrs* w) {
+  for (size_t d = 0; d < spatial.size(); ++d) {
+    int64_t& end = w->pads[d + spatial.size()];
+    const int64_t covered = w->dilations[d] * (w->kernel[d] - 1) + 1;
+    const int64_t room = spatial[d] + w->pads[d] + end - covered;
+    if (room < 0) continue;
+    const int64_t extra = (w->strides[d] - room % w->strides[d]) % w->strides[d];
+    const int64_t last_start = room + extra;
+    if (extra > 0 && last_start < spatial[d] + w->pads[d]) end += extra;
+  }
+}
+
+// The padding as elements of the operand: what is outside of it does not count.
+ValueId WithPadding(Composer& c, ValueId x, std::vector<int64_t>* spatial, WindowAttrs* w) {
+  const size_t rank = spatial->size();
+  std::vector<int64_t> pads(2 * (rank + 2), 0);
+  for (size_t d = 0; d < rank; ++d) {
+    pads[2 + d] = w->pads[d];
+    pads[rank + 4 + d] = w->pads[d + rank];
+    (*spatial)[d] += w->pads[d] + w->pads[d + rank];
+  }
+  w->pads.assign(2 * rank, 0);
+  return c.Op("pad", {x}, {{"pads", pads}, {"value", 0.0}});
+}
+
+// |x|^p, and its inverse on what is >= 0.
+ValueId PowerOf(Composer& c, ValueId x, double p) {
+  if (p == 1) return x;
+  if (p == 2) return c.Mul(x, x);
+  if (p == 0.5) return c.Op("sqrt", {x});
+  return c.Op("pow", {x, c.Scalar(p, c.TypeOf(x).dtype)});
+}
+
+}  // namespace
+
 Result ImportPool(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  TW_ASSIGN(const std::vector<int64_t> spatial, Spatial(n, x));
+  Composer c(n);
+  ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  TW_ASSIGN(std::vector<int64_t> spatial, Spatial(n, x));
   TW_ASSIGN(WindowAttrs w, ReadWindow(n, spatial, {}));
   TW_ASSIGN(const int64_t ceil_mode, n.Int("ceil_mode", 0));
-  TW_ASSIGN(const int64_t include_pad, n.Int("count_include_pad", 0));
+  TW_ASSIGN(const int64_t include, n.Int("count_include_pad", 0));
   const bool average = n.op_type() == "AveragePool";
-  if (ceil_mode != 0 && average && include_pad != 0) {
-    return n.Error("attribute", "expected ceil_mode without count_include_pad, found both");
+  if (n.op_type() == "LpPool") {
+    // p is a float in opset 1.
+    const pb::AttributeProto* norm = n.Find("p");
+    const double p = norm == nullptr ? 2
+                     : norm->has_i() ? static_cast<double>(norm->i())
+                                     : static_cast<double>(norm->f());
+    if (!(p >= 1)) return n.Error("attribute", StrCat("expected p of at least 1, found ", p));
+    if (ceil_mode != 0) RoundUp(spatial, &w);
+    double count = 1;
+    for (int64_t k : w.kernel) count *= static_cast<double>(k);
+    const ValueId powers = PowerOf(c, p == 2 ? x : c.Op("abs", {x}), p);
+    const ValueId mean = PoolNd(c, powers, "avg", true, w);
+    const ValueId sum = c.Mul(mean, c.Scalar(count, c.TypeOf(x).dtype));
+    return c.Done(PowerOf(c, sum, 1 / p));
   }
-  for (size_t d = 0; ceil_mode != 0 && d < spatial.size(); ++d) {
-    // The last window may hang over the end, but must begin inside the padded input.
-    int64_t& end = w.pads[d + spatial.size()];
-    const int64_t covered = w.dilations[d] * (w.kernel[d] - 1) + 1;
-    const int64_t room = spatial[d] + w.pads[d] + end - covered;
-    if (room < 0) continue;
-    const int64_t extra = (w.strides[d] - room % w.strides[d]) % w.strides[d];
-    const int64_t last_start = room + extra;
-    if (extra > 0 && last_start < spatial[d] + w.pads[d]) end += extra;
+  bool include_pad = average && include != 0;
+  if (include_pad && ceil_mode != 0) {
+    // Only the padding counts, not what a window adds beyond it.
+    x = WithPadding(c, x, &spatial, &w);
+    include_pad = false;
   }
-  const bool flat = spatial.size() == 1;
-  if (flat) Widen(&w);
-  TW_ASSIGN(x, Expanded1d(n, x, flat, "_x"));
-  op::Attrs attrs = {{"kind", std::string(average ? "avg" : "max")},
-                     {"kernel", w.kernel},
-                     {"strides", w.strides},
-                     {"pads", w.pads},
-                     {"dilations", w.dilations}};
-  if (average) attrs["count_include_pad"] = include_pad;
-  TW_ASSIGN(ValueId out,
-            n.importer().Emit("pool2d", {x}, attrs, flat ? PartName(n, "_2d") : n.output_name()));
-  return Flattened1d(n, out, flat, n.output_name());
+  if (ceil_mode != 0) RoundUp(spatial, &w);
+  return c.Done(PoolNd(c, x, average ? "avg" : "max", include_pad, w));
 }
 
 Result ImportGlobalPool(NodeReader& n) {

@@ -292,7 +292,7 @@ TEST(OnnxImport, LstmByHand) {
   const RefTensor y = Evaluate(b, {Tensor({3, 1, 1}, {0.5, -1, 2})});
   ASSERT_EQ(y.values.size(), 3u);
   for (int t = 0; t < 3; ++t) EXPECT_NEAR(y.values[t], h[t], 1e-6);
-  OnnxBuilder::AttrText(lstm, "direction", "reverse");
+  OnnxBuilder::AttrText(lstm, "direction", "sideways");
   EXPECT_EQ(Slug(b), "graph.onnx.attribute");
 }
 

@@ -1,0 +1,273 @@
+// Attention with its masks and caches, and rotary position embeddings, as compositions.
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "compiler/graph/onnx_composer.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+namespace {
+
+using support::StrCat;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct AttentionAttrs {
+  bool causal = false;
+  double softcap = 0, scale = 0;
+  int64_t output_mode = 0, left = -1, right = -1;
+  std::optional<ir::DType> softmax_type;
+};
+
+absl::StatusOr<AttentionAttrs> ReadAttentionAttrs(NodeReader& n, int64_t head) {
+  AttentionAttrs a;
+  TW_ASSIGN(const int64_t causal, n.Int("is_causal", 0));
+  a.causal = causal != 0;
+  TW_ASSIGN(a.softcap, n.Float("softcap", 0));
+  TW_ASSIGN(a.scale, n.Float("scale", 1 / std::sqrt(static_cast<double>(head))));
+  TW_ASSIGN(a.output_mode, n.Int("qk_matmul_output_mode", 0));
+  TW_ASSIGN(a.left, n.Int("left_window_size", -1));
+  TW_ASSIGN(a.right, n.Int("right_window_size", -1));
+  if (n.Find("softmax_precision") != nullptr) {
+    TW_ASSIGN(const int64_t precision, n.Int("softmax_precision", 0));
+    if (precision != 0) {
+      TW_ASSIGN(a.softmax_type, ElementType(precision));
+      if (!a.softmax_type->is_float()) return n.Error("attribute", "expected a float type");
+    }
+  }
+  if (a.output_mode < 0 || a.output_mode > 3) {
+    return n.Error("attribute", "expected qk_matmul_output_mode 0 to 3, found another");
+  }
+  return a;
+}
+
+// One Attention node. Query heads that share a key head are rows of one product: q is
+// [batch, kv_heads, repeats * q_length, head].
+class AttentionBuilder {
+ public:
+  explicit AttentionBuilder(NodeReader& n) : n_(n), c_(n) {}
+
+  Result Run() {
+    q_ = c_.Input(0), k_ = c_.Input(1), v_ = c_.Input(2);
+    mask_ = c_.OptionalInput(3);
+    TW_TRY(c_.status());
+    type_ = c_.TypeOf(q_).dtype;
+    TW_TRY(SplitHeads());
+    TW_TRY(AddCache());
+    TW_TRY(CheckShapes());
+    TW_ASSIGN(attrs_, ReadAttentionAttrs(n_, q_shape()[3]));
+    lengths_ = c_.OptionalInput(6);
+    const ValueId bias = Bias();
+    ValueId scores = Scores();
+    const ValueId raw = scores;
+    if (attrs_.softcap > 0) {
+      const ValueId cap = c_.Scalar(attrs_.softcap, type_);
+      scores = c_.Mul(c_.Op("tanh", {c_.Div(scores, cap)}), cap);
+    }
+    const ValueId capped = scores;
+    if (bias != kNone) scores = c_.Add(scores, bias);
+    const ValueId weights = Weights(scores, bias);
+    const ValueId shown[] = {raw, capped, scores, weights};
+    TW_TRY(c_.status());
+    if (n_.HasOutput(1)) TW_TRY(n_.BindOutput(1, k_));
+    if (n_.HasOutput(2)) TW_TRY(n_.BindOutput(2, v_));
+    if (n_.HasOutput(3)) TW_TRY(n_.BindOutput(3, shown[attrs_.output_mode]));
+    return c_.Done(Output(weights));
+  }
+
+ private:
+  const std::vector<int64_t>& q_shape() { return c_.Shape(q_); }
+  int64_t q_length() { return c_.Shape(q_)[2]; }
+  int64_t kv_length() { return c_.Shape(k_)[2]; }
+
+  // [batch, length, heads * size] → [batch, heads, length, size].
+  ValueId Heads(ValueId x, int64_t heads) {
+    const std::vector<int64_t> s = c_.Shape(x);
+    return c_.Transpose(c_.Reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
+  }
+
+  absl::Status SplitHeads() {
+    const size_t rank = q_shape().size();
+    flat_ = rank == 3;
+    if ((rank != 3 && rank != 4) || c_.Shape(k_).size() != rank || c_.Shape(v_).size() != rank) {
+      return n_.Error("rank", "expected Q, K and V of three or of four dimensions, found others");
+    }
+    if (!flat_) return absl::OkStatus();
+    TW_ASSIGN(const int64_t q_heads, n_.Int("q_num_heads", 0));
+    TW_ASSIGN(const int64_t kv_heads, n_.Int("kv_num_heads", 0));
+    if (q_heads < 1 || kv_heads < 1 || q_shape()[2] % q_heads != 0 ||
+        c_.Shape(k_)[2] % kv_heads != 0 || c_.Shape(v_)[2] % kv_heads != 0) {
+      return n_.Error("attribute", "expected numbers of heads that divide Q, K and V");
+    }
+    q_ = Heads(q_, q_heads);
+    k_ = Heads(k_, kv_heads);
+    v_ = Heads(v_, kv_heads);
+    return c_.status();
+  }
+
+  absl::Status AddCache() {
+    if (n_.HasInput(4) != n_.HasInput(5)) {
+      return n_.Error("inputs", "expected past_key and past_value, found one of them");
+    }
+    if (!n_.HasInput(4)) return absl::OkStatus();
+    const ValueId past_k = c_.Input(4), past_v = c_.Input(5);
+    TW_TRY(c_.status());
+    if (c_.Rank(past_k) != 4) return n_.Error("rank", "expected a past_key of four dimensions");
+    offset_ = c_.Shape(past_k)[2];
+    k_ = c_.Concat({past_k, k_}, 2);
+    v_ = c_.Concat({past_v, v_}, 2);
+    return c_.status();
+  }
+
+  absl::Status CheckShapes() {
+    const std::vector<int64_t>&q = q_shape(), &k = c_.Shape(k_), &v = c_.Shape(v_);
+    if (q[0] == k[0] && k[0] == v[0] && k[1] == v[1] && q[1] % k[1] == 0 && k[2] == v[2] &&
+        q[3] == k[3]) {
+      return absl::OkStatus();
+    }
+    return n_.Error("shape", StrCat("expected Q, K and V that belong together, found ",
+                                    op::ToText(c_.TypeOf(q_)), ", ", op::ToText(c_.TypeOf(k_)),
+                                    ", ", op::ToText(c_.TypeOf(v_))));
+  }
+
+  ValueId Scores() {
+    const std::vector<int64_t> q = q_shape(), k = c_.Shape(k_);
+    const ValueId scaled = c_.Mul(q_, c_.Scalar(attrs_.scale, type_));
+    const ValueId rows = c_.Reshape(scaled, {q[0], k[1], q[1] / k[1] * q[2], q[3]});
+    return c_.Reshape(c_.MatMul(rows, c_.Transpose(k_, {0, 1, 3, 2})), {q[0], q[1], q[2], k[2]});
+  }
+
+  // 0 where `allowed` holds, else minus infinity.
+  ValueId Barred(ValueId allowed) {
+    return c_.Op("where", {allowed, c_.Scalar(0, type_), c_.Scalar(-kInfinity, type_)});
+  }
+  void Join(ValueId* bias, ValueId part) { *bias = *bias == kNone ? part : c_.Add(*bias, part); }
+
+  // What is added to the scores: the mask, the causal frontier, the window, the padding.
+  ValueId Bias() {
+    ValueId bias = kNone;
+    if (mask_ != kNone) bias = Mask();
+    ValueId offset = c_.Scalar(static_cast<double>(offset_), ir::kI64);
+    if (lengths_ != kNone) {
+      const int64_t batch = q_shape()[0];
+      lengths_ = c_.Reshape(c_.Cast(lengths_, ir::kI64), {batch, 1, 1, 1});
+      offset = c_.Sub(lengths_, c_.Scalar(static_cast<double>(q_length()), ir::kI64));
+    }
+    const ValueId row = c_.Counting(ir::kI64, q_length(), 0, 2);
+    const ValueId column = c_.Counting(ir::kI64, kv_length(), 1, 2);
+    const ValueId place = c_.Add(row, offset);  // of each query among the keys
+    auto shifted = [&](int64_t by) {
+      return c_.Add(place, c_.Scalar(static_cast<double>(by), ir::kI64));
+    };
+    if (attrs_.causal) Join(&bias, Barred(c_.Op("less_equal", {column, place})));
+    if (attrs_.left >= 0) {
+      Join(&bias, Barred(c_.Op("greater_equal", {column, shifted(-attrs_.left)})));
+    }
+    if (attrs_.right >= 0) {
+      Join(&bias, Barred(c_.Op("less_equal", {column, shifted(attrs_.right)})));
+    }
+    if (lengths_ != kNone) Join(&bias, Barred(c_.Op("less", {column, lengths_})));
+    return bias;
+  }
+
+  // Keys that a shorter mask does not reach are masked.
+  ValueId Mask() {
+    ValueId mask = mask_;
+    if (c_.TypeOf(mask).dtype.is_bool()) mask = Barred(mask);
+    std::vector<int64_t> shape = c_.Shape(mask);
+    if (!c_.ok() || shape.empty()) return mask;
+    const int64_t missing = kv_length() - shape.back();
+    if (missing <= 0 || shape.back() == 1) return mask;  // a mask of one column broadcasts
+    shape.back() = missing;
+    const ValueId rest = c_.Broadcast(c_.Scalar(-kInfinity, type_), shape);
+    return c_.Concat({mask, rest}, static_cast<int64_t>(shape.size()) - 1);
+  }
+
+  // Rows without any key that is allowed are zeros, not NaN.
+  ValueId Weights(ValueId scores, ValueId bias) {
+    const ir::DType wide = attrs_.softmax_type.value_or(type_);
+    ValueId weights = c_.Op("softmax", {c_.Cast(scores, wide)}, {{"axis", int64_t{3}}});
+    const bool each_row_has_a_key =
+        mask_ == kNone && lengths_ == kNone && attrs_.left < 0 && attrs_.right < 0;
+    if (bias != kNone && !each_row_has_a_key && c_.ok()) {
+      const ValueId best = c_.Reduce("max", bias, {c_.Rank(bias) - 1});
+      const ValueId none = c_.Op("equal", {best, c_.Scalar(-kInfinity, type_)});
+      weights = c_.Op("where", {none, c_.Scalar(0, wide), weights});
+    }
+    return c_.Cast(weights, type_);
+  }
+
+  ValueId Output(ValueId weights) {
+    if (!c_.ok()) return kNone;
+    const std::vector<int64_t> w = c_.Shape(weights), v = c_.Shape(v_);
+    const ValueId rows = c_.Reshape(weights, {w[0], v[1], w[1] / v[1] * w[2], w[3]});
+    const ValueId y = c_.Reshape(c_.MatMul(rows, c_.Cast(v_, type_)), {w[0], w[1], w[2], v[3]});
+    if (!flat_) return y;
+    return c_.Reshape(c_.Transpose(y, {0, 2, 1, 3}), {w[0], w[2], w[1] * v[3]});
+  }
+
+  NodeReader& n_;
+  Composer c_;
+  AttentionAttrs attrs_;
+  ValueId q_ = kNone, k_ = kNone, v_ = kNone, mask_ = kNone, lengths_ = kNone;
+  ir::DType type_ = ir::kF32;
+  bool flat_ = false;
+  int64_t offset_ = 0;  // keys in front of the first query
+};
+
+}  // namespace
+
+Result ImportAttention(NodeReader& n) { return AttentionBuilder(n).Run(); }
+
+// Pairs of elements turned by the angle of their position: the halves of a head, or neighbours.
+Result ImportRotaryEmbedding(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0), cosine = c.Input(1), sine = c.Input(2);
+  const ValueId positions = c.OptionalInput(3);
+  TW_TRY(c.status());
+  TW_ASSIGN(const int64_t interleaved, n.Int("interleaved", 0));
+  TW_ASSIGN(int64_t turned, n.Int("rotary_embedding_dim", 0));
+  TW_ASSIGN(const int64_t heads, n.Int("num_heads", 0));
+  const std::vector<int64_t> shape = c.Shape(x);
+  if (shape.size() == 4) {
+    x = c.Transpose(x, {0, 2, 1, 3});
+  } else if (shape.size() == 3 && heads > 0 && shape[2] % heads == 0) {
+    x = c.Reshape(x, {shape[0], shape[1], heads, shape[2] / heads});
+  } else {
+    return n.Error("shape", "expected four dimensions, or three and a number of heads that fits");
+  }
+  TW_TRY(c.status());
+  const std::vector<int64_t> s = c.Shape(x);  // [batch, length, heads, head]
+  if (turned == 0) turned = s[3];
+  if (turned < 2 || turned > s[3] || turned % 2 != 0) {
+    return n.Error("attribute", StrCat("expected an even rotary_embedding_dim, found ", turned));
+  }
+  const int64_t half = turned / 2;
+  for (ValueId* cache : {&cosine, &sine}) {
+    if (positions != kNone) *cache = c.Op("gather", {*cache, positions}, {{"axis", int64_t{0}}});
+    if (c.ok() && c.Shape(*cache) != std::vector<int64_t>{s[0], s[1], half}) {
+      c.Fail("shape", StrCat("expected caches of [", s[0], ",", s[1], ",", half, "], found ",
+                             op::ToText(c.TypeOf(*cache))));
+    }
+    *cache = c.Reshape(*cache, {s[0], s[1], 1, half});
+  }
+  const ValueId part = c.Slice(x, 3, 0, turned);
+  const bool pairs = interleaved != 0;
+  const ValueId a = c.Slice(part, 3, 0, half, pairs ? 2 : 1);
+  const ValueId b = c.Slice(part, 3, pairs ? 1 : half, half, pairs ? 2 : 1);
+  ValueId real = c.Sub(c.Mul(cosine, a), c.Mul(sine, b));
+  ValueId imaginary = c.Add(c.Mul(sine, a), c.Mul(cosine, b));
+  if (pairs) {
+    real = c.Reshape(real, {s[0], s[1], s[2], half, 1});
+    imaginary = c.Reshape(imaginary, {s[0], s[1], s[2], half, 1});
+  }
+  ValueId y = c.Concat({real, imaginary}, pairs ? 4 : 3);
+  y = c.Reshape(y, {s[0], s[1], s[2], turned});
+  if (turned < s[3]) y = c.Concat({y, c.Slice(x, 3, turned, s[3] - turned)}, 3);
+  if (shape.size() == 4) return c.Done(c.Transpose(y, {0, 2, 1, 3}));
+  return c.Done(c.Reshape(y, shape));
+}
+
+}  // namespace tilewright::graph::onnx

@@ -1,0 +1,103 @@
+#include "compiler/graph/onnx_composer.h"
+
+#include <numeric>
+
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+
+using support::StrCat;
+
+ValueId Composer::Fail(std::string_view reason, std::string_view detail) {
+  if (status_.ok()) status_ = n_.Error(reason, detail);
+  return kNone;
+}
+
+ValueId Composer::Input(int i) {
+  if (!status_.ok()) return kNone;
+  Result id = n_.Input(i);
+  if (!id.ok()) status_ = id.status();
+  return id.ok() ? *id : kNone;
+}
+
+ValueId Composer::Op(std::string_view row, std::vector<ValueId> inputs, op::Attrs attrs) {
+  if (!status_.ok()) return kNone;
+  Result id =
+      n_.importer().Emit(row, std::move(inputs), std::move(attrs), PartName(n_, StrCat("_", row)));
+  if (!id.ok()) status_ = id.status();
+  return id.ok() ? *id : kNone;
+}
+
+const op::TensorType& Composer::TypeOf(ValueId id) const {
+  static const op::TensorType* const none = new op::TensorType;
+  return !status_.ok() || id == kNone ? *none : n_.importer().TypeOf(id);
+}
+
+ValueId Composer::Constant(ir::DType type, std::vector<int64_t> shape, std::vector<double> values) {
+  if (!status_.ok()) return kNone;
+  op::RefTensor tensor{{type, std::move(shape)}, std::move(values)};
+  for (double& value : tensor.values) value = op::RoundToType(value, type);
+  return n_.importer().Constant(PartName(n_, "_constant"), tensor.type, op::ToBytes(tensor));
+}
+
+ValueId Composer::Counting(ir::DType type, int64_t count, int64_t axis, int64_t rank) {
+  if (!status_.ok()) return kNone;
+  std::vector<int64_t> shape(static_cast<size_t>(rank), 1);
+  shape[axis] = count;
+  std::vector<double> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), 0);
+  return Constant(type, std::move(shape), std::move(values));
+}
+
+ValueId Composer::Reshape(ValueId x, std::vector<int64_t> shape) {
+  if (Shape(x) == shape) return x;
+  return Op("reshape", {x}, {{"shape", std::move(shape)}});
+}
+
+ValueId Composer::Transpose(ValueId x, std::vector<int64_t> perm) {
+  std::vector<int64_t> same(perm.size());
+  std::iota(same.begin(), same.end(), 0);
+  if (perm == same) return x;
+  return Op("transpose", {x}, {{"perm", std::move(perm)}});
+}
+
+ValueId Composer::Cast(ValueId x, ir::DType type) {
+  if (TypeOf(x).dtype == type) return x;
+  return Op("cast", {x}, {{"dtype", ir::TypeName(type)}});
+}
+
+ValueId Composer::Broadcast(ValueId x, std::vector<int64_t> shape) {
+  if (Shape(x) == shape) return x;
+  return Op("expand", {x}, {{"shape", std::move(shape)}});
+}
+
+ValueId Composer::Reduce(std::string_view kind, ValueId x, std::vector<int64_t> axes,
+                         bool keepdims) {
+  return Op("reduce", {x},
+            {{"kind", std::string(kind)},
+             {"axes", std::move(axes)},
+             {"keepdims", static_cast<int64_t>(keepdims)}});
+}
+
+ValueId Composer::Slice(ValueId x, int64_t axis, int64_t start, int64_t count, int64_t step) {
+  if (!status_.ok()) return kNone;
+  if (start == 0 && step == 1 && count == Shape(x)[axis]) return x;
+  Result id = Sliced(n_, x, axis, start, count == 1 ? 1 : step, count, PartName(n_, "_slice"));
+  if (!id.ok()) status_ = id.status();
+  return id.ok() ? *id : kNone;
+}
+
+ValueId Composer::Concat(std::vector<ValueId> parts, int64_t axis) {
+  if (parts.size() == 1) return parts[0];
+  return Op("concat", std::move(parts), {{"axis", axis}});
+}
+
+ValueId Composer::MatMul(ValueId a, ValueId b) {
+  if (!status_.ok()) return kNone;
+  Result id = EmitMatMul(n_, a, b, PartName(n_, "_matmul"));
+  if (!id.ok()) status_ = id.status();
+  return id.ok() ? *id : kNone;
+}
+
+}  // namespace tilewright::graph::onnx

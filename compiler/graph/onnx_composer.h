@@ -1,0 +1,65 @@
+// Builds the value of one ONNX operator from several rows. Keeps the first error: every later step
+// does nothing and gives kNone, so that a composition reads like its formula. Part of the import.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/graph/onnx_conversions.h"
+
+namespace tilewright::graph::onnx {
+
+inline constexpr ValueId kNone = -1;  // no value: an input that is left out, or after an error
+
+class Composer {
+ public:
+  explicit Composer(NodeReader& n) : n_(n) {}
+
+  NodeReader& node() { return n_; }
+  bool ok() const { return status_.ok(); }
+  const absl::Status& status() const { return status_; }
+  // The value, or the first error.
+  Result Done(ValueId id) const {
+    if (!status_.ok()) return status_;
+    return id;
+  }
+  // Notes an error of the node (graph.onnx.<reason>).
+  ValueId Fail(std::string_view reason, std::string_view detail);
+
+  ValueId Input(int i);
+  // kNone if the node leaves this input out.
+  ValueId OptionalInput(int i) { return n_.HasInput(i) ? Input(i) : kNone; }
+  ValueId Op(std::string_view row, std::vector<ValueId> inputs, op::Attrs attrs = {});
+  // After an error: f32[].
+  const op::TensorType& TypeOf(ValueId id) const;
+  const std::vector<int64_t>& Shape(ValueId id) const { return TypeOf(id).shape; }
+  int64_t Rank(ValueId id) const { return static_cast<int64_t>(Shape(id).size()); }
+
+  ValueId Constant(ir::DType type, std::vector<int64_t> shape, std::vector<double> values);
+  // 0, 1, ... along dimension `axis` of a tensor of this rank.
+  ValueId Counting(ir::DType type, int64_t count, int64_t axis, int64_t rank);
+  ValueId Scalar(double value, ir::DType type) { return Constant(type, {}, {value}); }
+
+  ValueId Add(ValueId a, ValueId b) { return Op("add", {a, b}); }
+  ValueId Sub(ValueId a, ValueId b) { return Op("sub", {a, b}); }
+  ValueId Mul(ValueId a, ValueId b) { return Op("mul", {a, b}); }
+  ValueId Div(ValueId a, ValueId b) { return Op("div", {a, b}); }
+  // x itself where it has this form.
+  ValueId Reshape(ValueId x, std::vector<int64_t> shape);
+  ValueId Transpose(ValueId x, std::vector<int64_t> perm);
+  ValueId Cast(ValueId x, ir::DType type);
+  // `x` repeated along dimensions of 1, up to `shape`.
+  ValueId Broadcast(ValueId x, std::vector<int64_t> shape);
+  ValueId Reduce(std::string_view kind, ValueId x, std::vector<int64_t> axes, bool keepdims = true);
+  ValueId Slice(ValueId x, int64_t axis, int64_t start, int64_t count, int64_t step = 1);
+  ValueId Concat(std::vector<ValueId> parts, int64_t axis);
+  // A product of matrices as NumPy's matmul has it.
+  ValueId MatMul(ValueId a, ValueId b);
+
+ private:
+  NodeReader& n_;
+  absl::Status status_;
+};
+
+}  // namespace tilewright::graph::onnx

@@ -1,0 +1,308 @@
+// Conversions of operators that repeat, place, mask or reorder elements.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "compiler/graph/onnx_composer.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+
+namespace tilewright::graph::onnx {
+namespace {
+
+using support::StrCat;
+
+constexpr int64_t kMaxCount = int64_t{1} << 28;  // elements of a constant that an operator makes
+
+absl::Status NeedsShape(NodeReader& n, std::string_view what) {
+  return n.Error("dynamic", StrCat("expected constant ", what,
+                                   ", or a result of a shape that the model states, found others"));
+}
+
+}  // namespace
+
+// Dimensions of 1 are repeated; a 1 in the wanted shape keeps the operand's.
+Result ImportExpand(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  std::vector<int64_t> shape;
+  if (n.IsDynamic(1)) {
+    if (!n.StatedShape()) return NeedsShape(n, "shape");
+    shape = *n.StatedShape();
+  } else {
+    TW_ASSIGN(shape, n.InputInts(1, "the shape"));
+  }
+  const std::vector<int64_t> from = c.Shape(x);
+  if (shape.size() < from.size()) shape.insert(shape.begin(), from.size() - shape.size(), 1);
+  for (size_t d = 0; d < from.size(); ++d) {
+    int64_t& to = shape[shape.size() - from.size() + d];
+    if (to == 1) to = from[d];
+  }
+  return c.Done(c.Op("expand", {x}, {{"shape", shape}}));
+}
+
+// Repeated whole, along every dimension; opset 1 has one axis and a number of tiles.
+Result ImportTile(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  const std::vector<int64_t> shape = c.Shape(x);
+  std::vector<int64_t> repeats(shape.size(), 1);
+  if (n.importer().opset() < 6) {
+    TW_ASSIGN(const std::vector<int64_t> tiles, n.InputInts(1, "tiles"));
+    TW_ASSIGN(const std::vector<int64_t> axis, n.InputInts(2, "axis"));
+    if (tiles.size() != 1 || axis.size() != 1 || axis[0] < 0 || axis[0] >= c.Rank(x)) {
+      return n.Error("attribute", "expected one number of tiles and one axis, found others");
+    }
+    repeats[axis[0]] = tiles[0];
+  } else if (n.IsDynamic(1)) {
+    const std::optional<std::vector<int64_t>> stated = n.StatedShape();
+    if (!stated || stated->size() != shape.size()) return NeedsShape(n, "repeats");
+    for (size_t d = 0; d < shape.size(); ++d) repeats[d] = (*stated)[d] / shape[d];
+  } else {
+    TW_ASSIGN(repeats, n.InputInts(1, "repeats"));
+  }
+  std::vector<int64_t> apart, wide, result;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (repeats.size() != shape.size() || repeats[d] < 1 || repeats[d] > kMaxCount) {
+      return n.Error("attribute", StrCat("expected a positive number of repeats per dimension of ",
+                                         op::ToText(c.TypeOf(x)), ", found [",
+                                         support::Join(repeats, ","), "]"));
+    }
+    if (repeats[d] > 1) apart.push_back(1), wide.push_back(repeats[d]);
+    apart.push_back(shape[d]), wide.push_back(shape[d]);
+    result.push_back(repeats[d] * shape[d]);
+  }
+  if (result == shape) return c.Done(c.Op("identity", {x}));
+  return c.Done(c.Reshape(c.Broadcast(c.Reshape(x, apart), wide), result));
+}
+
+// The elements of matrices on one side of a diagonal, zeros elsewhere.
+Result ImportTrilu(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  ValueId k = c.OptionalInput(1);
+  TW_TRY(c.status());
+  TW_ASSIGN(const int64_t upper, n.Int("upper", 1));
+  const op::TensorType type = c.TypeOf(x);
+  const size_t rank = type.shape.size();
+  if (rank < 2) return n.Error("rank", "expected matrices, found " + op::ToText(type));
+  k = k == kNone ? c.Scalar(0, ir::kI64) : c.Reshape(k, {});
+  const ValueId row = c.Counting(ir::kI64, type.shape[rank - 2], 0, 2);
+  const ValueId column = c.Counting(ir::kI64, type.shape[rank - 1], 1, 2);
+  const ValueId diagonal = c.Add(row, k);
+  const ValueId kept = upper != 0 ? c.Op("greater_equal", {column, diagonal})
+                                  : c.Op("less_equal", {column, diagonal});
+  return c.Done(c.Op("where", {kept, x, c.Scalar(0, type.dtype)}));
+}
+
+Result ImportEyeLike(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  TW_ASSIGN(const int64_t k, n.Int("k", 0));
+  op::TensorType type = c.TypeOf(x);
+  if (n.Find("dtype") != nullptr) {
+    TW_ASSIGN(const int64_t stated, n.Int("dtype", 0));
+    TW_ASSIGN(type.dtype, ElementType(stated));
+  }
+  if (type.shape.size() != 2 || type.elements() > kMaxCount) {
+    return n.Error("rank", "expected a matrix, found " + op::ToText(type));
+  }
+  std::vector<double> values(static_cast<size_t>(type.elements()), 0);
+  const int64_t columns = type.shape[1];
+  for (int64_t i = 0; i < type.shape[0]; ++i) {
+    if (k >= -i && k < columns - i) values[i * columns + i + k] = 1;
+  }
+  return c.Done(c.Constant(type.dtype, type.shape, std::move(values)));
+}
+
+// start, start + delta, ... below (or above) limit.
+Result ImportRange(NodeReader& n) {
+  Composer c(n);
+  ValueId part[3] = {c.Input(0), c.Input(1), c.Input(2)};
+  TW_TRY(c.status());
+  std::optional<double> number[3];
+  for (int i = 0; i < 3; ++i) {
+    if (c.TypeOf(part[i]).elements() != 1) {
+      return n.Error("shape", "expected single numbers, found others");
+    }
+    number[i] = n.importer().ConstantScalar(part[i]);
+    part[i] = c.Reshape(part[i], {});
+  }
+  const ir::DType type = c.TypeOf(part[0]).dtype;
+  double count = 0;
+  if (number[0] && number[1] && number[2]) {
+    if (*number[2] == 0) return n.Error("attribute", "expected a delta other than 0, found 0");
+    count = std::max(0.0, std::ceil((*number[1] - *number[0]) / *number[2]));
+  } else if (n.StatedShape() && n.StatedShape()->size() == 1) {
+    count = static_cast<double>((*n.StatedShape())[0]);
+  } else {
+    return NeedsShape(n, "numbers");
+  }
+  if (!(count <= static_cast<double>(kMaxCount))) {
+    return n.Error("too_large", StrCat("expected at most ", kMaxCount, " numbers, found more"));
+  }
+  const int64_t size = static_cast<int64_t>(count);
+  if (size == 0) return c.Done(c.Constant(type, {0}, {}));
+  const ValueId steps = c.Counting(type, size, 0, 1);
+  return c.Done(c.Add(c.Mul(steps, part[2]), part[0]));
+}
+
+// One of two values per class, by comparison of the index with the number of the class.
+Result ImportOneHot(NodeReader& n) {
+  Composer c(n);
+  ValueId indices = c.Input(0);
+  const ValueId depth = c.Input(1), values = c.Input(2);
+  TW_TRY(c.status());
+  const int64_t rank = c.Rank(indices) + 1;
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, -1, rank));
+  std::optional<double> classes = n.importer().ConstantScalar(depth);
+  if (!classes && n.StatedShape() && static_cast<int64_t>(n.StatedShape()->size()) == rank) {
+    classes = static_cast<double>((*n.StatedShape())[axis]);
+  }
+  if (!classes) return NeedsShape(n, "depth");
+  const bool fine = *classes >= 1 && *classes <= static_cast<double>(kMaxCount);
+  if (!fine || c.Shape(values) != std::vector<int64_t>{2}) {
+    return n.Error("shape", "expected a positive depth and two values, found others");
+  }
+  const int64_t count = static_cast<int64_t>(*classes);
+  std::vector<int64_t> shape = c.Shape(indices);
+  shape.insert(shape.begin() + axis, 1);
+  indices = c.Reshape(c.Cast(indices, ir::kI64), shape);
+  const ValueId zero = c.Scalar(0, ir::kI64);
+  indices =
+      c.Op("where", {c.Op("less", {indices, zero}),
+                     c.Add(indices, c.Scalar(static_cast<double>(count), ir::kI64)), indices});
+  const ValueId hot = c.Op("equal", {indices, c.Counting(ir::kI64, count, axis, rank)});
+  const ValueId off = c.Reshape(c.Slice(values, 0, 0, 1), {});
+  const ValueId on = c.Reshape(c.Slice(values, 0, 1, 1), {});
+  return c.Done(c.Op("where", {hot, on, off}));
+}
+
+Result ImportDepthToSpace(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  const std::vector<int64_t> s = c.Shape(x);
+  TW_ASSIGN(const int64_t block, n.Int("blocksize", 0));
+  TW_ASSIGN(const std::string mode, n.String("mode", "DCR"));
+  if (s.size() != 4 || block < 1 || block > 4096 || s[1] % (block * block) != 0 ||
+      (mode != "DCR" && mode != "CRD")) {
+    return n.Error("attribute", StrCat("expected [n,c,h,w] whose channels blocksize divides twice, "
+                                       "found ",
+                                       op::ToText(c.TypeOf(x))));
+  }
+  const int64_t depth = s[1] / (block * block);
+  const bool dcr = mode == "DCR";
+  const ValueId apart = dcr ? c.Reshape(x, {s[0], block, block, depth, s[2], s[3]})
+                            : c.Reshape(x, {s[0], depth, block, block, s[2], s[3]});
+  const ValueId moved =
+      dcr ? c.Transpose(apart, {0, 3, 4, 1, 5, 2}) : c.Transpose(apart, {0, 1, 4, 2, 5, 3});
+  return c.Done(c.Reshape(moved, {s[0], depth, s[2] * block, s[3] * block}));
+}
+
+Result ImportSpaceToDepth(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  const std::vector<int64_t> s = c.Shape(x);
+  TW_ASSIGN(const int64_t block, n.Int("blocksize", 0));
+  TW_ASSIGN(const std::string mode, n.String("mode", "DCR"));
+  if (s.size() != 4 || block < 1 || block > 4096 || s[2] % block != 0 || s[3] % block != 0 ||
+      (mode != "DCR" && mode != "CRD")) {
+    return n.Error("attribute", StrCat("expected [n,c,h,w] whose height and width blocksize "
+                                       "divides, found ",
+                                       op::ToText(c.TypeOf(x))));
+  }
+  const ValueId apart = c.Reshape(x, {s[0], s[1], s[2] / block, block, s[3] / block, block});
+  const ValueId moved = mode == "DCR" ? c.Transpose(apart, {0, 3, 5, 1, 2, 4})
+                                      : c.Transpose(apart, {0, 1, 3, 5, 2, 4});
+  return c.Done(c.Reshape(moved, {s[0], s[1] * block * block, s[2] / block, s[3] / block}));
+}
+
+Result ImportSize(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  return c.Done(c.Scalar(static_cast<double>(c.TypeOf(x).elements()), ir::kI64));
+}
+
+// The slices whose condition holds, which must be known at import: their number is a dimension.
+Result ImportCompress(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0);
+  const ValueId condition = c.Input(1);
+  TW_TRY(c.status());
+  int64_t axis = 0;
+  if (n.Find("axis") != nullptr) {
+    TW_ASSIGN(axis, ReadAxis(n, 0, c.Rank(x)));
+  } else {
+    x = c.Reshape(x, {c.TypeOf(x).elements()});
+  }
+  const Value& flags = n.importer().ValueOf(condition);
+  if (flags.constant == nullptr) return n.Error("dynamic", "expected a constant condition");
+  TW_ASSIGN(const op::RefTensor held, op::FromBytes(flags.type, flags.constant->view()));
+  std::vector<double> chosen;
+  for (size_t i = 0; i < held.values.size(); ++i) {
+    if (held.values[i] != 0) chosen.push_back(static_cast<double>(i));
+  }
+  if (chosen.empty()) return n.Error("empty_tensor", "expected a condition that holds once");
+  if (chosen.back() >= static_cast<double>(c.Shape(x)[axis])) {
+    return n.Error("shape", "expected a condition not longer than the axis, found a longer one");
+  }
+  const int64_t count = static_cast<int64_t>(chosen.size());
+  return c.Done(
+      c.Op("gather", {x, c.Constant(ir::kI64, {count}, std::move(chosen))}, {{"axis", axis}}));
+}
+
+// The first sequence_lens[b] steps of each sequence in reverse order. Time and batch are the first
+// two dimensions, in either order: as one dimension, the operator is a gather along it.
+Result ImportReverseSequence(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0), lengths = c.Input(1);
+  TW_TRY(c.status());
+  TW_ASSIGN(const int64_t time, n.Int("time_axis", 0));
+  TW_ASSIGN(const int64_t batch, n.Int("batch_axis", 1));
+  const std::vector<int64_t> shape = c.Shape(x);
+  if (shape.size() < 2 || time + batch != 1 || time * batch != 0 ||
+      c.Shape(lengths) != std::vector<int64_t>{shape[batch]}) {
+    return n.Error("attribute", "expected axes 0 and 1 and a length per sequence, found others");
+  }
+  const int64_t steps = shape[time], sequences = shape[batch];
+  const ValueId t = c.Counting(ir::kI64, steps, time, 2);
+  const ValueId b = c.Counting(ir::kI64, sequences, batch, 2);
+  lengths = c.Reshape(c.Cast(lengths, ir::kI64), time == 0 ? std::vector<int64_t>{1, sequences}
+                                                           : std::vector<int64_t>{sequences, 1});
+  const ValueId last = c.Sub(lengths, c.Scalar(1, ir::kI64));
+  const ValueId from = c.Op("where", {c.Op("less", {t, lengths}), c.Sub(last, t), t});
+  const double stride_t = time == 0 ? static_cast<double>(sequences) : 1;
+  const double stride_b = time == 0 ? 1 : static_cast<double>(steps);
+  const ValueId flat =
+      c.Add(c.Mul(from, c.Scalar(stride_t, ir::kI64)), c.Mul(b, c.Scalar(stride_b, ir::kI64)));
+  std::vector<int64_t> merged(shape.begin() + 1, shape.end());
+  merged[0] = shape[0] * shape[1];
+  x = c.Op("gather", {c.Reshape(x, merged), c.Reshape(flat, {merged[0]})}, {{"axis", int64_t{0}}});
+  return c.Done(c.Reshape(x, shape));
+}
+
+Result ImportDropout(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  if (n.HasInput(2)) {
+    TW_ASSIGN(ValueId mode, n.Input(2));
+    const std::optional<double> training = n.importer().ConstantScalar(mode);
+    if (!training || *training != 0) {
+      return n.Error("training", "expected inference mode, found training_mode");
+    }
+  }
+  // Nothing is dropped. Before opset 10 the mask has no meaning at inference.
+  if (n.HasOutput(1) && n.importer().opset() >= 10) {
+    TW_TRY(n.BindOutput(1, c.Broadcast(c.Scalar(1, ir::kBool), c.Shape(x))));
+    TW_TRY(c.status());
+  }
+  return c.Done(c.Op("identity", {x}));
+}
+
+}  // namespace tilewright::graph::onnx

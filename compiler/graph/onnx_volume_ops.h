@@ -1,0 +1,27 @@
+// Windows over three spatial dimensions, made of the two-dimensional rows. Part of the import.
+#pragma once
+
+#include <vector>
+
+#include "compiler/graph/onnx_composer.h"
+
+namespace tilewright::graph::onnx {
+
+// Attributes of a window operator, one entry per spatial dimension; pads: begins, then ends.
+struct WindowAttrs {
+  std::vector<int64_t> kernel, strides, pads, dilations;
+};
+
+// x [n,c,d,h,w] by w [o,c/groups,kd,kh,kw]: the taps along the depth are channels of one
+// convolution over images. `bias` may be kNone.
+ValueId Conv3d(Composer& c, ValueId x, ValueId w, ValueId bias, const WindowAttrs& window,
+               int64_t groups);
+// x [n,c,d,h,w] by w [c,o/groups,kd,kh,kw]: a convolution of x with zeros between its elements.
+ValueId ConvTranspose3d(Composer& c, ValueId x, ValueId w, ValueId bias, const WindowAttrs& window,
+                        const std::vector<int64_t>& output_padding, int64_t groups);
+// kind max, or avg with `include_pad`. Exact: windows are products of intervals, so that a maximum
+// or a mean over one is that of its rows, then of what they give.
+ValueId PoolNd(Composer& c, ValueId x, const std::string& kind, bool include_pad,
+               const WindowAttrs& window);
+
+}  // namespace tilewright::graph::onnx

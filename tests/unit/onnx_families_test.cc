@@ -1,0 +1,423 @@
+// ONNX operators that become several rows: each family against numbers worked out by its
+// definition, before and after the graph passes; attributes, versions, and refusals by slug.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "compiler/graph/graph.h"
+#include "compiler/graph/graph_passes.h"
+#include "deploy/support/status.h"
+#include "tests/unit/onnx_builder.h"
+
+namespace tilewright::graph {
+namespace {
+
+using op::RefTensor;
+using tests::OnnxBuilder;
+namespace pb = tests::pb;
+using Shape = std::vector<int64_t>;
+using Numbers = std::vector<double>;
+
+RefTensor Tensor(Shape shape, Numbers values, ir::DType type = ir::kF32) {
+  return {{type, std::move(shape)}, std::move(values)};
+}
+Numbers Ramp(int64_t n, double start = 0) {
+  Numbers values;
+  for (int64_t i = 0; i < n; ++i) values.push_back(start + static_cast<double>(i));
+  return values;
+}
+std::string Slug(const OnnxBuilder& b) { return support::Slug(ImportOnnx(b.Bytes()).status()); }
+
+// All outputs of the model; equal with and without the graph passes.
+std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTensor>& inputs) {
+  auto g = ImportOnnx(b.Bytes());
+  EXPECT_TRUE(g.ok()) << g.status();
+  if (!g.ok()) return std::vector<RefTensor>(8);
+  auto out = Interpret(*g, inputs);
+  auto fused = RunGraphPasses(*g);
+  EXPECT_TRUE(out.ok() && fused.ok()) << out.status() << fused.status();
+  if (!out.ok() || !fused.ok()) return std::vector<RefTensor>(8);
+  auto again = Interpret(*fused, inputs);
+  EXPECT_TRUE(again.ok()) << again.status();
+  for (size_t o = 0; again.ok() && o < out->size(); ++o) {
+    for (size_t i = 0; i < (*out)[o].values.size(); ++i) {
+      EXPECT_NEAR((*out)[o].values[i], (*again)[o].values[i], 1e-5);
+    }
+  }
+  return *out;
+}
+void ExpectNear(const RefTensor& actual, const Shape& shape, const Numbers& expected) {
+  EXPECT_EQ(actual.type.shape, shape);
+  ASSERT_EQ(actual.values.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(actual.values[i], expected[i], 1e-5) << i;
+}
+
+TEST(OnnxReductions, NormsAndLogarithms) {
+  const struct {
+    const char* op;
+    Numbers expected;
+  } cases[] = {{"ReduceL1", {3, 7}},
+               {"ReduceL2", {std::sqrt(5.0), 5}},
+               {"ReduceSumSquare", {5, 25}},
+               {"ReduceLogSumExp",
+                {std::log(std::exp(1.0) + std::exp(-2.0)), 4 + std::log1p(std::exp(-1.0))}}};
+  for (const auto& c : cases) {
+    for (const int64_t opset : {13, 18}) {
+      OnnxBuilder b(opset);
+      b.Input("x", {2, 2}).Output("y", {2}).Ints("axes", {-1});
+      pb::NodeProto* node =
+          opset < 18 ? b.Node(c.op, {"x"}, "y") : b.Node(c.op, {"x", "axes"}, "y");
+      if (opset < 18) OnnxBuilder::Attr(node, "axes", Shape{1});
+      OnnxBuilder::Attr(node, "keepdims", int64_t{0});
+      ExpectNear(Evaluate(b, {Tensor({2, 2}, {1, -2, 3, 4})})[0], {2}, c.expected);
+    }
+  }
+}
+
+TEST(OnnxReductions, LogSumExpOfInfinitiesIsNoNan) {
+  OnnxBuilder b(18);
+  b.Input("x", {2, 2}).Output("y", {2, 1}).Ints("axes", {1});
+  b.Node("ReduceLogSumExp", {"x", "axes"}, "y");
+  auto g = ImportOnnx(b.Bytes());
+  ASSERT_TRUE(g.ok()) << g.status();
+  auto y = Interpret(*g, {Tensor({2, 2}, {-INFINITY, -INFINITY, INFINITY, 1})});
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_EQ((*y)[0].values, (Numbers{-INFINITY, INFINITY}));
+}
+
+TEST(OnnxReductions, NoAxesAreAllOrNone) {
+  for (const int64_t noop : {0, 1}) {
+    OnnxBuilder b(18);
+    b.Input("x", {2, 2}).Output("y", noop != 0 ? Shape{2, 2} : Shape{1, 1});
+    OnnxBuilder::Attr(b.Node("ReduceSumSquare", {"x"}, "y"), "noop_with_empty_axes", noop);
+    EXPECT_EQ(Evaluate(b, {Tensor({2, 2}, {1, 2, 3, 4})})[0].values,
+              (noop != 0 ? Numbers{1, 4, 9, 16} : Numbers{30}));
+  }
+}
+
+// Axes that are an input of the model follow from the shape of the result, or are refused.
+TEST(OnnxReductions, AxesFromTheStatedShape) {
+  for (const bool unique : {true, false}) {
+    OnnxBuilder b(18);
+    b.Input("x", {2, unique ? 3 : 2}).Input("axes", {1}, pb::TensorProto::INT64);
+    b.Output("y", {2});
+    OnnxBuilder::Attr(b.Node("ReduceMax", {"x", "axes"}, "y"), "keepdims", int64_t{0});
+    if (!unique) {
+      EXPECT_EQ(Slug(b), "graph.onnx.dynamic");
+      continue;
+    }
+    EXPECT_EQ(Evaluate(b, {Tensor({2, 3}, Ramp(6)), Tensor({1}, {1}, ir::kI64)})[0].values,
+              (Numbers{2, 5}));
+  }
+}
+
+TEST(OnnxReductions, IntegersAndBools) {
+  OnnxBuilder b(20);
+  b.Input("x", {2, 2}, pb::TensorProto::INT32).Output("y", {2, 1}, pb::TensorProto::INT32);
+  b.Input("f", {2, 2}, pb::TensorProto::BOOL).Output("any", {2, 1}, pb::TensorProto::BOOL);
+  b.Ints("axes", {1});
+  b.Node("ReduceSum", {"x", "axes"}, "y");
+  b.Node("ReduceMax", {"f", "axes"}, "any");
+  const auto y = Evaluate(b, {Tensor({2, 2}, {1, 2, 2147483647, 1}, ir::kI32),
+                              Tensor({2, 2}, {0, 1, 0, 0}, ir::kBool)});
+  EXPECT_EQ(y[0].values, (Numbers{3, -2147483648.0}));
+  EXPECT_EQ(y[1].values, (Numbers{1, 0}));
+}
+
+TEST(OnnxNorms, LayerNormHasThreeResults) {
+  OnnxBuilder b(17);
+  b.Input("x", {2, 2}).Floats("s", {1, 2}).Floats("o", {0, 1});
+  pb::NodeProto* node = b.Node("LayerNormalization", {"x", "s", "o"}, "y");
+  node->add_output("mean");
+  node->add_output("inverse");
+  OnnxBuilder::AttrFloat(node, "epsilon", 0);
+  b.Output("y", {2, 2}).Output("mean", {2, 1}).Output("inverse", {2, 1});
+  const auto y = Evaluate(b, {Tensor({2, 2}, {1, 3, 0, 8})});
+  ExpectNear(y[0], {2, 2}, {-1, 3, -1, 3});
+  ExpectNear(y[1], {2, 1}, {2, 4});
+  ExpectNear(y[2], {2, 1}, {1, 0.25});
+}
+
+TEST(OnnxNorms, GroupNormParametersByVersion) {
+  for (const int64_t opset : {18, 21}) {
+    OnnxBuilder b(opset);
+    b.Input("x", {1, 4, 1}).Output("y", {1, 4, 1});
+    b.Floats("s", opset < 21 ? std::vector<float>{1, 2} : std::vector<float>{1, 1, 2, 2});
+    b.Floats("o", opset < 21 ? std::vector<float>{0, 5} : std::vector<float>{0, 0, 5, 5});
+    pb::NodeProto* node = b.Node("GroupNormalization", {"x", "s", "o"}, "y");
+    OnnxBuilder::Attr(node, "num_groups", int64_t{2});
+    OnnxBuilder::AttrFloat(node, "epsilon", 0);
+    ExpectNear(Evaluate(b, {Tensor({1, 4, 1}, {1, 3, 10, 30})})[0], {1, 4, 1}, {-1, 1, 3, 7});
+    node->mutable_attribute(0)->set_i(3);
+    EXPECT_EQ(Slug(b), "graph.onnx.attribute");
+  }
+}
+
+TEST(OnnxNorms, LpNormOfZerosIsZero) {
+  OnnxBuilder b;
+  b.Input("x", {2, 2}).Output("y", {2, 2});
+  OnnxBuilder::Attr(b.Node("LpNormalization", {"x"}, "y"), "axis", int64_t{1});
+  ExpectNear(Evaluate(b, {Tensor({2, 2}, {0, 0, 3, 4})})[0], {2, 2}, {0, 0, 0.6, 0.8});
+}
+
+TEST(OnnxLayout, ExpandTileTriluOneHot) {
+  OnnxBuilder b(14);
+  b.Input("x", {2, 1}).Ints("shape", {3, 1, 2}).Ints("repeats", {1, 1, 2}).Ints("k", {-1});
+  b.Node("Expand", {"x", "shape"}, "e");
+  b.Node("Tile", {"e", "repeats"}, "t");
+  OnnxBuilder::Attr(b.Node("Trilu", {"t", "k"}, "y"), "upper", int64_t{0});
+  b.Output("y", {3, 2, 4});
+  EXPECT_EQ(Evaluate(b, {Tensor({2, 1}, {1, 2})})[0].values,
+            (Numbers{0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0}));
+  OnnxBuilder h;
+  h.Input("i", {3}, pb::TensorProto::INT64).Ints("depth", {3}).Floats("values", {2, 5});
+  OnnxBuilder::Attr(h.Node("OneHot", {"i", "depth", "values"}, "y"), "axis", int64_t{0});
+  h.Output("y", {3, 3});
+  // 7 is no class, -1 the last one.
+  EXPECT_EQ(Evaluate(h, {Tensor({3}, {0, -1, 7}, ir::kI64)})[0].values,
+            (Numbers{5, 2, 2, 2, 2, 2, 2, 5, 2}));
+}
+
+TEST(OnnxLayout, PadModes) {
+  const struct {
+    const char* mode;
+    Numbers expected;
+  } cases[] = {{"reflect", {2, 1, 0, 1, 2, 1, 0}},
+               {"edge", {0, 0, 0, 1, 2, 2, 2}},
+               {"wrap", {1, 2, 0, 1, 2, 0, 1}}};
+  for (const auto& c : cases) {
+    OnnxBuilder b(19);
+    b.Input("x", {1, 3}).Output("y", {1, 7}).Ints("pads", {2, 2}).Ints("axes", {-1});
+    OnnxBuilder::AttrText(b.Node("Pad", {"x", "pads", "", "axes"}, "y"), "mode", c.mode);
+    EXPECT_EQ(Evaluate(b, {Tensor({1, 3}, {0, 1, 2})})[0].values, c.expected) << c.mode;
+  }
+}
+
+TEST(OnnxLayout, SliceOfOperandsKnownAtRunTime) {
+  OnnxBuilder b;
+  for (const char* name : {"starts", "ends", "axes", "steps"}) {
+    b.Input(name, {1}, pb::TensorProto::INT64);
+  }
+  b.Input("x", {2, 4});
+  b.Node("Slice", {"x", "starts", "ends", "axes", "steps"}, "y");
+  b.Output("y", {2, 2});
+  auto one = [](double v) { return Tensor({1}, {v}, ir::kI64); };
+  EXPECT_EQ(Evaluate(b, {one(-1), one(-100), one(-1), one(-2), Tensor({2, 4}, Ramp(8))})[0].values,
+            (Numbers{3, 1, 7, 5}));
+  EXPECT_EQ(Evaluate(b, {one(1), one(3), one(1), one(1), Tensor({2, 4}, Ramp(8))})[0].values,
+            (Numbers{1, 2, 5, 6}));
+}
+
+// The arithmetic on shapes that exporters write is done at import.
+TEST(OnnxLayout, ShapeArithmeticIsFolded) {
+  OnnxBuilder b;
+  b.Input("x", {2, 3, 4}).Ints("zero", {0}).Ints("one", {1}).Ints("end", {INT64_MAX});
+  b.Ints("none", {0});
+  b.Node("Shape", {"x"}, "shape");
+  b.Node("Slice", {"shape", "zero", "one"}, "first");
+  b.Node("Slice", {"shape", "one", "end"}, "rest");
+  b.Node("Slice", {"shape", "zero", "none"}, "empty");
+  OnnxBuilder::Attr(b.Node("ReduceProd", {"rest"}, "inner"), "keepdims", int64_t{1});
+  OnnxBuilder::Attr(b.Node("Concat", {"empty", "inner", "first"}, "to"), "axis", int64_t{0});
+  b.Node("Reshape", {"x", "to"}, "y");
+  b.Output("y", {12, 2});
+  auto g = ImportOnnx(b.Bytes());
+  ASSERT_TRUE(g.ok()) << g.status();
+  EXPECT_EQ(g->nodes.size(), 1u);
+}
+
+TEST(OnnxResize, LinearAndNearest) {
+  const struct {
+    const char *mode, *coordinates;
+    Numbers expected;
+  } cases[] = {{"nearest", "asymmetric", {1, 1, 3, 3}},
+               {"linear", "half_pixel", {1, 1.5, 2.5, 3}},
+               {"linear", "align_corners", {1, 1 + 2.0 / 3, 1 + 4.0 / 3, 3}},
+               {"linear", "asymmetric", {1, 2, 3, 3}}};
+  for (const auto& c : cases) {
+    for (const bool constant : {true, false}) {
+      OnnxBuilder b;
+      b.Input("x", {1, 2}).Output("y", {1, 4});
+      if (constant) b.Floats("s", {1, 2});
+      if (!constant) b.Input("s", {2});
+      pb::NodeProto* node = b.Node("Resize", {"x", "", "s"}, "y");
+      OnnxBuilder::AttrText(node, "mode", c.mode);
+      OnnxBuilder::AttrText(node, "coordinate_transformation_mode", c.coordinates);
+      OnnxBuilder::AttrText(node, "nearest_mode", "floor");
+      std::vector<RefTensor> inputs = {Tensor({1, 2}, {1, 3})};
+      if (!constant) inputs.push_back(Tensor({2}, {1, 2}));
+      ExpectNear(Evaluate(b, inputs)[0], {1, 4}, c.expected);
+    }
+  }
+}
+
+TEST(OnnxScatter, DuplicatesAndReductions) {
+  const struct {
+    const char* reduction;
+    Numbers expected;
+  } cases[] = {{"none", {1, 7, 3}},
+               {"add", {1, 14, 3}},
+               {"mul", {1, 70, 3}},
+               {"max", {1, 7, 3}},
+               {"min", {1, 2, 3}}};
+  for (const auto& c : cases) {
+    OnnxBuilder b(18);
+    b.Input("x", {3}).Input("i", {2}, pb::TensorProto::INT64).Input("u", {2}).Output("y", {3});
+    OnnxBuilder::AttrText(b.Node("ScatterElements", {"x", "i", "u"}, "y"), "reduction",
+                          c.reduction);
+    EXPECT_EQ(Evaluate(b, {Tensor({3}, {1, 2, 3}), Tensor({2}, {1, -2}, ir::kI64),
+                           Tensor({2}, {5, 7})})[0]
+                  .values,
+              c.expected)
+        << c.reduction;
+    OnnxBuilder nd(18);
+    nd.Input("x", {3}).Input("i", {2, 1}, pb::TensorProto::INT64).Input("u", {2}).Output("y", {3});
+    OnnxBuilder::AttrText(nd.Node("ScatterND", {"x", "i", "u"}, "y"), "reduction", c.reduction);
+    EXPECT_EQ(Evaluate(nd, {Tensor({3}, {1, 2, 3}), Tensor({2, 1}, {1, -2}, ir::kI64),
+                            Tensor({2}, {5, 7})})[0]
+                  .values,
+              c.expected)
+        << c.reduction;
+  }
+}
+
+// Updates may cover a part of the other dimensions; the rest of the data stays.
+TEST(OnnxScatter, UpdatesOfAPart) {
+  OnnxBuilder b(18);
+  b.Input("x", {3, 3}).Input("i", {1, 2}, pb::TensorProto::INT64).Input("u", {1, 2});
+  b.Output("y", {3, 3});
+  b.Node("ScatterElements", {"x", "i", "u"}, "y");
+  EXPECT_EQ(Evaluate(b, {Tensor({3, 3}, Ramp(9)), Tensor({1, 2}, {2, 0}, ir::kI64),
+                         Tensor({1, 2}, {-1, -2})})[0]
+                .values,
+            (Numbers{0, -2, 2, 3, 4, 5, -1, 7, 8}));
+}
+
+TEST(OnnxScatter, GatherNdWithBatches) {
+  OnnxBuilder b;
+  b.Input("x", {2, 2, 2}).Input("i", {2, 1}, pb::TensorProto::INT64).Output("y", {2, 2});
+  OnnxBuilder::Attr(b.Node("GatherND", {"x", "i"}, "y"), "batch_dims", int64_t{1});
+  EXPECT_EQ(Evaluate(b, {Tensor({2, 2, 2}, Ramp(8)), Tensor({2, 1}, {1, -2}, ir::kI64)})[0].values,
+            (Numbers{2, 3, 4, 5}));
+}
+
+TEST(OnnxEinsum, ProductsDiagonalsAndEllipses) {
+  auto evaluate = [](const std::string& equation, const std::vector<RefTensor>& inputs,
+                     const Shape& shape) {
+    OnnxBuilder b;
+    std::vector<std::string> names;
+    for (const RefTensor& in : inputs) {
+      names.push_back("x" + std::to_string(names.size()));
+      b.Input(names.back(), in.type.shape);
+    }
+    OnnxBuilder::AttrText(b.Node("Einsum", names, "y"), "equation", equation);
+    b.Output("y", shape);
+    return Evaluate(b, inputs)[0].values;
+  };
+  const RefTensor square = Tensor({2, 2}, {1, 2, 3, 4}), row = Tensor({2}, {5, 6});
+  EXPECT_EQ(evaluate("ij,jk->ik", {square, square}, {2, 2}), (Numbers{7, 10, 15, 22}));
+  EXPECT_EQ(evaluate("ij,jk", {square, square}, {2, 2}), (Numbers{7, 10, 15, 22}));
+  EXPECT_EQ(evaluate("ii->i", {square}, {2}), (Numbers{1, 4}));
+  EXPECT_EQ(evaluate("ii", {square}, {}), (Numbers{5}));
+  EXPECT_EQ(evaluate("i,j->ji", {row, row}, {2, 2}), (Numbers{25, 30, 30, 36}));
+  EXPECT_EQ(evaluate("...j,j->...", {square, row}, {2}), (Numbers{17, 39}));
+  EXPECT_EQ(evaluate("ij,j,ik->k", {square, row, square}, {2}), (Numbers{134, 190}));
+}
+
+// A float mask of -inf for each key of a row: zeros, not NaN.
+TEST(OnnxAttention, MaskedRowsAreZero) {
+  OnnxBuilder b(23);
+  b.Input("q", {1, 1, 2, 1}).Input("k", {1, 1, 2, 1}).Input("v", {1, 1, 2, 1});
+  b.Input("m", {2, 2}, pb::TensorProto::BOOL).Output("y", {1, 1, 2, 1});
+  b.Node("Attention", {"q", "k", "v", "m"}, "y");
+  const RefTensor zeros = Tensor({1, 1, 2, 1}, {0, 0});
+  EXPECT_EQ(Evaluate(b, {zeros, zeros, Tensor({1, 1, 2, 1}, {2, 4}),
+                         Tensor({2, 2}, {1, 1, 0, 0}, ir::kBool)})[0]
+                .values,
+            (Numbers{3, 0}));
+}
+
+TEST(OnnxAttention, CausalWithSharedKeyHeads) {
+  OnnxBuilder b(23);
+  b.Input("q", {1, 2, 2, 1}).Input("k", {1, 1, 2, 1}).Input("v", {1, 1, 2, 1});
+  b.Output("y", {1, 2, 2, 1});
+  OnnxBuilder::Attr(b.Node("Attention", {"q", "k", "v"}, "y"), "is_causal", int64_t{1});
+  EXPECT_EQ(Evaluate(b, {Tensor({1, 2, 2, 1}, {0, 0, 0, 0}), Tensor({1, 1, 2, 1}, {1, 2}),
+                         Tensor({1, 1, 2, 1}, {2, 4})})[0]
+                .values,
+            (Numbers{2, 3, 2, 3}));
+}
+
+// One unit, all weights 1, of the input and of the state.
+TEST(OnnxRecurrent, DirectionsLengthsAndLayout) {
+  const double a = std::tanh(1.0), ab = std::tanh(2 + a), last = std::tanh(2.0);
+  const double back = std::tanh(1 + last);
+  for (const bool batch_first : {false, true}) {
+    OnnxBuilder b(14);
+    const Shape x_shape = batch_first ? Shape{1, 2, 1} : Shape{2, 1, 1};
+    b.Input("x", x_shape).Input("w", {2, 1, 1}).Input("r", {2, 1, 1});
+    pb::NodeProto* node = b.Node("RNN", {"x", "w", "r"}, "y");
+    OnnxBuilder::AttrText(node, "direction", "bidirectional");
+    OnnxBuilder::Attr(node, "layout", int64_t{batch_first});
+    b.Output("y", batch_first ? Shape{1, 2, 2, 1} : Shape{2, 2, 1, 1});
+    const auto y = Evaluate(
+        b, {Tensor(x_shape, {1, 2}), Tensor({2, 1, 1}, {1, 1}), Tensor({2, 1, 1}, {1, 1})});
+    ExpectNear(y[0], y[0].type.shape, {a, back, ab, last});
+  }
+}
+
+TEST(OnnxRecurrent, OutputsBehindTheEndAreZero) {
+  OnnxBuilder b(14);
+  b.Input("x", {2, 1, 1}).Input("w", {1, 1, 1}).Input("r", {1, 1, 1});
+  b.Input("n", {1}, pb::TensorProto::INT32);
+  pb::NodeProto* node = b.Node("RNN", {"x", "w", "r", "", "n"}, "y");
+  node->add_output("h");
+  OnnxBuilder::AttrText(node, "direction", "forward");
+  b.Output("y", {2, 1, 1, 1}).Output("h", {1, 1, 1});
+  const RefTensor one = Tensor({1, 1, 1}, {1});
+  const auto y = Evaluate(b, {Tensor({2, 1, 1}, {1, 2}), one, one, Tensor({1}, {1}, ir::kI32)});
+  ExpectNear(y[0], {2, 1, 1, 1}, {std::tanh(1.0), 0});
+  ExpectNear(y[1], {1, 1, 1}, {std::tanh(1.0)});
+  OnnxBuilder::AttrText(node, "direction", "sideways");
+  node->mutable_attribute()->DeleteSubrange(0, 1);
+  EXPECT_EQ(Slug(b), "graph.onnx.attribute");
+}
+
+TEST(OnnxWindows, ThreeDimensions) {
+  OnnxBuilder b;
+  b.Input("x", {1, 1, 2, 2, 2}).Weight("w", {1, 1, 2, 2, 2}, 0);
+  for (int i = 0; i < 8; ++i) b.graph().mutable_initializer(0)->set_float_data(i, 1);
+  OnnxBuilder::Attr(b.Node("Conv", {"x", "w"}, "c"), "pads", Shape{0, 0, 0, 1, 0, 0});
+  b.Node("ConvTranspose", {"c", "w"}, "t");
+  OnnxBuilder::Attr(b.Node("MaxPool", {"x"}, "m"), "kernel_shape", Shape{2, 1, 2});
+  OnnxBuilder::Attr(b.Node("AveragePool", {"x"}, "a"), "kernel_shape", Shape{2, 2, 2});
+  b.Output("c", {1, 1, 2, 1, 1}).Output("t", {1, 1, 3, 2, 2});
+  b.Output("m", {1, 1, 1, 2, 1}).Output("a", {1, 1, 1, 1, 1});
+  const auto y = Evaluate(b, {Tensor({1, 1, 2, 2, 2}, Ramp(8))});
+  EXPECT_EQ(y[0].values, (Numbers{28, 22}));
+  EXPECT_EQ(y[1].values, (Numbers{28, 28, 28, 28, 50, 50, 50, 50, 22, 22, 22, 22}));
+  EXPECT_EQ(y[2].values, (Numbers{5, 7}));
+  EXPECT_EQ(y[3].values, (Numbers{3.5}));
+}
+
+TEST(OnnxWindows, LpPool) {
+  OnnxBuilder b;
+  b.Input("x", {1, 1, 3}).Output("y", {1, 1, 2});
+  OnnxBuilder::Attr(b.Node("LpPool", {"x"}, "y"), "kernel_shape", Shape{2});
+  ExpectNear(Evaluate(b, {Tensor({1, 1, 3}, {3, -4, 3})})[0], {1, 1, 2}, {5, 5});
+}
+
+TEST(OnnxWindows, TransposedToAStatedShape) {
+  OnnxBuilder b;
+  b.Input("x", {1, 1, 2}).Weight("w", {1, 1, 3}, 0).Output("y", {1, 1, 4});
+  for (int i = 0; i < 3; ++i) b.graph().mutable_initializer(0)->set_float_data(i, 1);
+  pb::NodeProto* node = b.Node("ConvTranspose", {"x", "w"}, "y");
+  OnnxBuilder::Attr(node, "strides", Shape{2});
+  OnnxBuilder::AttrText(node, "auto_pad", "SAME_UPPER");
+  // Full: 1 1 3 2 2, one element too long: it is cut at the end.
+  EXPECT_EQ(Evaluate(b, {Tensor({1, 1, 2}, {1, 2})})[0].values, (Numbers{1, 1, 3, 2}));
+}
+
+}  // namespace
+}  // namespace tilewright::graph
