@@ -15,7 +15,6 @@ using Result = absl::StatusOr<ValueId>;
 // onnx_elementwise_ops.cc
 Result ImportBitShift(NodeReader& n);
 Result ImportCastLike(NodeReader& n);
-Result ImportMean(NodeReader& n);
 Result ImportMod(NodeReader& n);
 Result ImportPow(NodeReader& n);
 Result ImportShrink(NodeReader& n);

@@ -106,20 +106,6 @@ Result ImportBitShift(NodeReader& n) {
                            n.output_name());
 }
 
-Result ImportMean(NodeReader& n) {
-  TW_ASSIGN(ValueId sum, n.Input(0));
-  for (int i = 1; i < n.num_inputs(); ++i) {
-    TW_ASSIGN(ValueId next, n.Input(i));
-    TW_ASSIGN(sum, n.importer().Emit("add", {sum, next}, {}, PartName(n, StrCat("_part", i))));
-  }
-  const ir::DType type = n.importer().TypeOf(sum).dtype;
-  if (!type.is_float()) {
-    return n.Error("type", StrCat("expected floats, found ", ir::TypeName(type)));
-  }
-  const ValueId count = NumberOf(n, type, n.num_inputs(), PartName(n, "_count"));
-  return n.importer().Emit("div", {sum, count}, {}, n.output_name());
-}
-
 // Of integers in f64, which holds those of 32 bits.
 Result ImportShrink(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
