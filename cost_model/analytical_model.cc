@@ -26,12 +26,10 @@ double Fill(const StatementSummary& s, size_t depth) {
 double BodyCycles(const StatementSummary& s, const RegisterTile& tile,
                   const target::Machine& machine) {
   const double vector_ops = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
-  const double begun = tile.dots ? machine.dots_per_cycle : std::max(machine.fma_per_cycle, 0.5);
-  double per_op = (tile.dots ? 1 : vector_ops) / begun;
+  double per_op = vector_ops / std::max(machine.fma_per_cycle, 0.5);
   // Too few independent accumulators leave the pipeline idle.
   if (s.accumulates) {
-    const double wanted = tile.dots ? machine.dot_latency * machine.dots_per_cycle
-                                    : machine.fma_latency * machine.fma_per_cycle;
+    const double wanted = machine.fma_latency * machine.fma_per_cycle;
     per_op *= std::max(1.0, wanted / std::max(tile.accumulators, 1.0));
   }
   // What the body needs twice is loaded once where there are registers to keep it in.
@@ -107,7 +105,6 @@ double Imbalance(double tasks, double threads) {
 }  // namespace
 
 bool IsRolled(const LoopSummary& loop) {
-  if (loop.dot) return false;
   return loop.kind != ir::ForKind::kVectorized && loop.kind != ir::ForKind::kUnrolled;
 }
 
@@ -154,8 +151,8 @@ double Overlapped(const TimeEstimate& t) {
   return largest + 0.25 * (rest - largest);
 }
 
-BodyLoads LoadsOf(const StatementSummary& s, const AccessSummary& access, const RegisterTile& tile,
-                  const target::Machine& machine) {
+BodyLoads LoadsOf(const StatementSummary& s, const AccessSummary& access,
+                  const RegisterTile& tile) {
   BodyLoads loads;
   const size_t body = BodyStart(s);
   for (size_t i = body; i < s.loops.size(); ++i) {
@@ -163,24 +160,13 @@ BodyLoads LoadsOf(const StatementSummary& s, const AccessSummary& access, const 
     if (access.strides[i] == 0) continue;
     if (loop.kind == ir::ForKind::kUnrolled) loads.all *= static_cast<double>(loop.extent);
   }
-  const auto dot = std::find_if(s.loops.begin(), s.loops.end(),
-                                [](const LoopSummary& loop) { return loop.dot; });
-  if (dot != s.loops.end()) {  // an instruction reads what its nest needs, as whole vectors
-    const double elements = access.unique[static_cast<size_t>(dot - s.loops.begin())];
-    loads.vectors = std::ceil(elements * static_cast<double>(access.element_bytes) /
-                              static_cast<double>(machine.vector_bytes));
-    loads.all *= loads.vectors;
-    loads.distinct = std::min(loads.all, access.unique[body] / elements * loads.vectors);
-    return loads;
-  }
   for (size_t i = s.loops.size(); i-- > 0;) {
     if (s.loops[i].kind != ir::ForKind::kVectorized) continue;
     loads.vector_stride = access.strides[i];
     loads.vector_moves = loads.vector_stride != 0;
-    if (loads.vector_moves) loads.vectors = tile.vectors;
+    if (loads.vector_moves) loads.all *= tile.vectors;
     break;
   }
-  loads.all *= loads.vectors;
   loads.distinct = std::min(
       loads.all, access.unique[body] / (loads.vector_moves ? std::max(tile.lanes, 1.0) : 1));
   return loads;
@@ -188,21 +174,13 @@ BodyLoads LoadsOf(const StatementSummary& s, const AccessSummary& access, const 
 
 RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target) {
   RegisterTile tile;
-  const auto vector_bytes = static_cast<double>(target.machine.vector_bytes);
   const double machine_lanes =
-      vector_bytes / std::max<double>(1, static_cast<double>(
-                                             s.accesses.empty() ? 4 : s.accesses[0].element_bytes));
-  double vector = 1, terms = 1;
-  for (const LoopSummary& loop : s.loops) {
-    if (loop.dot) {
-      (loop.moves_store ? vector : terms) *= static_cast<double>(loop.extent);
-    } else if (loop.kind == ir::ForKind::kVectorized) {
-      vector *= static_cast<double>(loop.extent);
-    }
-  }
+      static_cast<double>(target.machine.vector_bytes) /
+      std::max<double>(1,
+                       static_cast<double>(s.accesses.empty() ? 4 : s.accesses[0].element_bytes));
+  const double vector = s.Product(ir::ForKind::kVectorized);
   tile.vectors = std::max(1.0, std::ceil(vector / machine_lanes));
-  tile.lanes = vector * terms / tile.vectors;
-  tile.dots = terms > 1;
+  tile.lanes = vector / tile.vectors;
   const size_t body = BodyStart(s);
   double spatial = tile.vectors, reduction = 1;
   for (size_t i = body; i < s.loops.size(); ++i) {
@@ -216,11 +194,11 @@ RegisterTile AnalyzeTile(const StatementSummary& s, const target::Target& target
     const bool is_accumulator =
         access.is_write && s.accumulates && access.buffer->scope == ir::Scope::kLocal;
     if (is_accumulator) continue;
-    const BodyLoads one = LoadsOf(s, access, tile, target.machine);
+    const BodyLoads one = LoadsOf(s, access, tile);
     loads += one.all;
     distinct_loads += one.distinct;
     if (one.vector_moves && one.vector_stride != 1) slow += one.all * tile.lanes;
-    if (!access.is_write) live = std::max(live, one.vectors);
+    if (!access.is_write) live = std::max(live, one.vector_moves ? tile.vectors : 1.0);
   }
   tile.loads_per_op = loads / std::max(tile.body_ops, 1.0);
   tile.slow_lanes_per_op = slow / std::max(tile.body_ops, 1.0);

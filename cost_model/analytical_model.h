@@ -31,21 +31,18 @@ struct RegisterTile {
   double live = 1;
   double bodies = 1;   // runs of the body
   double vectors = 1;  // of a visit of the innermost unrolled loop
-  bool dots = false;   // an operation is a dot product, whose lanes count every product
 };
 // Loads of one access in a run of the body: vectors, or broadcasts of an element.
 struct BodyLoads {
   double all = 1;
   double distinct = 1;  // with what the body needs twice loaded once
-  double vectors = 1;   // of one copy
   bool vector_moves = false;
   int64_t vector_stride = 0;  // elements between lanes
 };
 BodyLoads LoadsOf(const StatementSummary& statement, const AccessSummary& access,
-                  const RegisterTile& tile, const target::Machine& machine);
+                  const RegisterTile& tile);
 RegisterTile AnalyzeTile(const StatementSummary& statement, const target::Target& target);
-// Whether the generated code runs it as a loop; the others are vectors, copies of the body, or
-// parts of an instruction.
+// Whether the generated code runs it as a loop; the others are vectors or copies of the body.
 bool IsRolled(const LoopSummary& loop);
 // Returns the index of the first loop inside the innermost rolled one: the straight-line body.
 size_t BodyStart(const StatementSummary& statement);

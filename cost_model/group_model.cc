@@ -82,7 +82,7 @@ double PortCycles(const StatementSummary& s, const RegisterTile& tile,
   double cycles = 0;
   for (const AccessSummary& access : s.accesses) {
     if (IsAccumulator(s, access)) continue;
-    const BodyLoads loads = LoadsOf(s, access, tile, thread.machine);
+    const BodyLoads loads = LoadsOf(s, access, tile);
     const StepAccess step = AnalyzeStep(s, access, limits, std::max<int64_t>(1, limits.warp));
     double each = step.transactions;
     if (access.buffer->scope == ir::Scope::kLocal) each = InTurn(limits) ? 1 : 0;

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <unordered_map>
 #include <unordered_set>
 #include <variant>
 
 #include "compiler/analysis/address.h"
 #include "compiler/analysis/bounds.h"
-#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::cost_model {
@@ -67,17 +65,6 @@ void CountOps(const Expr& e, OpCounts* ops) {
 
 bool SameIndices(const AccessSummary& access, const std::vector<Expr>& indices) {
   return access.indices == indices;  // shared nodes: one address, one index
-}
-
-// Whether a loop is the outermost of a nest that dot products compute, or of its reset.
-bool IsDotNest(const ir::StmtNode& loop) {
-  std::string_view name = ir::TensorNameOf(loop);
-  if (name.ends_with(ir::kResetSuffix)) name.remove_suffix(std::strlen(ir::kResetSuffix));
-  if (name.empty()) return false;
-  const auto rows = ir::TensorIntrinsics();
-  return std::any_of(rows.begin(), rows.end(), [&](const ir::TensorIntrinsic& row) {
-    return row.name == name && (row.op == ir::TensorOp::kDot4 || row.op == ir::TensorOp::kDotTile);
-  });
 }
 
 class Summarizer {
@@ -147,12 +134,9 @@ class Summarizer {
       case ir::StmtKind::kFor: {
         const analysis::Interval min = analysis::EvalInterval(s->range.min, size_bounds_);
         const bool peel = s->annotations.count("tail") > 0;
-        const bool dot = IsDotNest(*s) || (!loops_.empty() && loops_.back().dot);
-        loops_.push_back({.var = s->var,
-                          .min = min.is_bounded() ? min.min : 0,
-                          .extent = ConstantExtent(s->range.extent, size_bounds_),
-                          .kind = s->for_kind,
-                          .dot = dot});
+        loops_.push_back({s->var, min.is_bounded() ? min.min : 0,
+                          ConstantExtent(s->range.extent, size_bounds_), s->for_kind, false, false,
+                          1});
         peels_.push_back(peel);
         peeled_loops_ += peel;
         const bool ahead = IsAhead(*s);

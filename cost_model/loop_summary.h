@@ -17,9 +17,6 @@ struct LoopSummary {
   bool moves_store = false;  // the store's address depends on it (a spatial loop)
   // A loop of the sum itself: it runs between the accumulator's start and its last value.
   bool reduces = false;
-  // Of a nest that dot products compute (ir/tensor_intrinsics.h): its loops are one instruction, or
-  // a few.
-  bool dot = false;
   // Of a loop whose tail is peeled: which part of a full iteration's work its last one has, as the
   // condition inside says; 1 where it is a full one.
   double last_share = 1;

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <set>
 
-#include "compiler/ir/ir_text.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/transform/passes.h"
 #include "cost_model/analytical_model.h"
@@ -163,34 +162,6 @@ TEST(AnalyticalModelTest, WhatFitsIntoTheCachesIsNotReadFromMemory) {
   EXPECT_EQ(small.memory_bytes, 0);
   EXPECT_EQ(small.memory_ns, 0);
   EXPECT_GE(large.memory_bytes, 3.0 * 4 * 2048 * 2048);
-}
-
-// Sums of products of bytes, by instructions for four of them or one by one.
-TEST(AnalyticalModelTest, DotProductsCountAsInstructions) {
-  const auto summary = [](const std::string& tensor) {
-    const auto f = ir::ParseFunction(
-        "fn f(C: i32[64,16] output, A: u8[64,64] input, B: i8[16,16,4] input) stage=loops {\n"
-        "  for i in 0..64 { for g in 0..16 { for j in 0..16" +
-        tensor +
-        " { for k in 0..4 {\n"
-        "    C[i, j] = C[i, j] + i32(A[i, g * 4 + k]) * i32(B[g, j, k]);\n  } } } } }");
-    TW_CHECK(f.ok()) << support::StatusText(f.status());
-    return Summarize(*f);
-  };
-  target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=1");
-  const ProgramSummary dots = summary(" @{tensor=\"generic.dot4.16\"}"), plain = summary("");
-  EXPECT_EQ(AnalyzeTile(dots.statements[0], target).lanes, 64) << "products of an instruction";
-  EXPECT_EQ(AnalyzeTile(dots.statements[0], target).slow_lanes_per_op, 0);
-  const double usual = EstimateTime(dots, target).compute_ns;
-  EXPECT_LT(usual * 16, EstimateTime(plain, target).compute_ns);
-  target.machine.dot_latency *= 2;  // one sum at a time waits for itself
-  EXPECT_GT(EstimateTime(dots, target).compute_ns, usual * 1.3);
-  target.machine.dot_latency = 0;
-  const double many = EstimateTime(dots, target).compute_ns;
-  target.machine.dots_per_cycle /= 4;
-  EXPECT_GT(EstimateTime(dots, target).compute_ns, many * 1.3);
-  // A register of half the width holds half the sums.
-  EXPECT_EQ(AnalyzeTile(dots.statements[0], Cpu()).lanes, 32);
 }
 
 // The stages beside the one with most arithmetic are part of the time, with what they move.

@@ -24,12 +24,6 @@ constexpr std::string_view kMatrix = "fma,neon,crc,lse,fullfp16,dotprod,sve,bf16
 // "sve512": SVE's vectors have 512 bits, which a kernel may restrict.
 constexpr std::string_view kLong = "fma,neon,crc,lse,fullfp16,sve,sve512";
 
-// A dot product begins as often as a multiply-add where there is an instruction for it. Else it is
-// about eight instructions, of which two follow each other in the sum.
-constexpr bool HasDots(std::string_view features) {
-  return features.find("dotprod") != std::string_view::npos;
-}
-
 // In order, two NEON pipelines of 64 bits: one vector at a time.
 constexpr Machine InOrder(std::string_view name, std::string_view features, double fma_latency) {
   return {.name = name,
@@ -38,8 +32,6 @@ constexpr Machine InOrder(std::string_view name, std::string_view features, doub
           .block_vectors = 4,
           .fma_latency = fma_latency,
           .sums_in_flight = fma_latency,
-          .dots_per_cycle = HasDots(features) ? 1.0 : 1.0 / 8,
-          .dot_latency = HasDots(features) ? 4.0 : 2.0,
           .divide_cycles = 14,
           .slow_lane_cycles = 1,
           .spill_cycles = 2,
@@ -57,8 +49,6 @@ constexpr Machine OutOfOrder(std::string_view name, std::string_view features, d
           .loads_per_cycle = load,
           .fma_latency = 4,
           .sums_in_flight = 4 * multiply,
-          .dots_per_cycle = HasDots(features) ? multiply : multiply / 8,
-          .dot_latency = HasDots(features) ? 1.0 : 2.0,  // the sum is forwarded
           .divide_cycles = 14 / multiply,
           .slow_lane_cycles = 1 / load,
           .spill_cycles = 2 / load,

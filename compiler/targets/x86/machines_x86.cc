@@ -26,12 +26,9 @@ constexpr std::string_view kVnni =
 // Latencies, bandwidths and the clock were fitted to the layers of tests/bench on a Zen 4 (cycles
 // are nearly the same from Haswell on, and only ratios matter for ranking). Eight cores share the
 // last level, of which the table has each one's slice. All load as many vectors as they multiply.
-// A dot product is one instruction like a multiply-add where there is VNNI; else shifts, two
-// products and two additions, which follow each other in one sum.
 constexpr Machine Row(std::string_view name, int vector_bytes, int vector_registers,
                       double fma_per_cycle, int64_t l1_bytes, int64_t l2_bytes, int64_t l3_bytes,
                       std::string_view features) {
-  const bool dots = features.find("vnni") != std::string_view::npos;
   return {.name = name,
           .features = features,
           .vector_bytes = vector_bytes,
@@ -40,8 +37,6 @@ constexpr Machine Row(std::string_view name, int vector_bytes, int vector_regist
           .loads_per_cycle = fma_per_cycle,
           .fma_latency = 4,
           .sums_in_flight = 10,
-          .dots_per_cycle = dots ? fma_per_cycle : fma_per_cycle / 4,
-          .dot_latency = dots ? 4.0 : 2.0,
           .l1 = {.bytes = l1_bytes},
           .l2 = {.bytes = l2_bytes, .bytes_per_cycle = 28},
           .l3 = {.bytes = l3_bytes, .sharers = 8, .bytes_per_cycle = 22},
