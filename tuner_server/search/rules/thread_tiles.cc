@@ -175,7 +175,7 @@ class ThreadTiles final : public Sketch {
       if (t.double_buffer) make.DoubleBuffer(block);
       const Rows rows = RowsOf(TileBox(t, *source));
       if (Pads(t, *source, rows)) make.StorageAlign(block, rows.dim, AlignOf(*source), t.padding);
-      if (Swizzles(t, rows)) make.Swizzle(block, rows.dim, SwizzleVector(t));
+      if (Swizzles(t, *source, rows)) make.Swizzle(block, rows.dim, SwizzleVector(t, *source));
     }
     return make.status();
   }
@@ -306,12 +306,16 @@ class ThreadTiles final : public Sketch {
       int64_t bytes = source.element_bytes;
       for (const int64_t extent : box) bytes *= extent;
       if (pads) bytes = bytes / rows.stride * PaddedStride(rows.stride, AlignOf(source), t.padding);
-      t.rows_apart = t.rows_apart || pads || Swizzles(t, rows);
+      t.rows_apart = t.rows_apart || pads || Swizzles(t, source, rows);
       t.staged_bytes += bytes;
     }
     return t;
   }
 
+  // Most elements that one access of a thread fetches.
+  int64_t FetchLanes(const Source& source) const {
+    return std::max<int64_t>(1, limits_.load_bytes / source.element_bytes);
+  }
   // Rows of so many elements begin at the same bank.
   int64_t AlignOf(const Source& source) const {
     return limits_.shared_banks * kBankBytes / source.element_bytes;
@@ -326,11 +330,13 @@ class ThreadTiles final : public Sketch {
   }
 
   // Vectors of what is fetched, and of what a thread reads, stay whole.
-  static int64_t SwizzleVector(const Tile& t) { return std::max(t.lanes, kFetchLanes); }
-  static bool Swizzles(const Tile& t, const Rows& rows) {
-    const int64_t vectors = rows.stride / SwizzleVector(t);
+  int64_t SwizzleVector(const Tile& t, const Source& source) const {
+    return std::max(t.lanes, FetchLanes(source));
+  }
+  bool Swizzles(const Tile& t, const Source& source, const Rows& rows) const {
+    const int64_t vector = SwizzleVector(t, source), vectors = rows.stride / vector;
     return t.padding == kSwizzled && !t.dots && rows.dim >= 0 && vectors > 1 &&
-           vectors * SwizzleVector(t) == rows.stride && (vectors & (vectors - 1)) == 0;
+           vectors * vector == rows.stride && (vectors & (vectors - 1)) == 0;
   }
 
   // What a group reads of a source in one step: the extents of the box around it at its worst
@@ -505,8 +511,7 @@ class ThreadTiles final : public Sketch {
     std::vector<int64_t> extents;
     for (const int loop : loops) extents.push_back(*ir::AsInt(s.StmtOf(loop)->range.extent));
     int64_t lanes = 1;
-    const int64_t most = limits_.load_bytes / source.element_bytes;
-    while (2 * lanes <= most && extents.back() % (2 * lanes) == 0) lanes *= 2;
+    while (2 * lanes <= FetchLanes(source) && extents.back() % (2 * lanes) == 0) lanes *= 2;
     extents.back() /= lanes;
     const int64_t threads = WholeThreads(extents, t.group());
     const std::vector<int> parts =
