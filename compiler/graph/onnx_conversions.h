@@ -96,6 +96,7 @@ Result ImportRecurrent(NodeReader& n);
 
 // Shared by the families.
 std::string PartName(NodeReader& n, std::string_view suffix);  // of the node's first output
+ValueId ScalarConstant(NodeReader& n, ir::DType type, double value, const std::string& name);
 Result Reshaped(NodeReader& n, ValueId x, std::vector<int64_t> shape, const std::string& name);
 // A convolution of input, weight and maybe bias, with the attributes of the node.
 Result EmitConv(NodeReader& n, const std::vector<ValueId>& operands, const std::string& name);

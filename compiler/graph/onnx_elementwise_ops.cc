@@ -16,11 +16,6 @@ Result CastTo(NodeReader& n, ValueId x, ir::DType type, const std::string& name)
   return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, name);
 }
 
-ValueId NumberOf(NodeReader& n, ir::DType type, double value, const std::string& name) {
-  const op::RefTensor scalar{{type, {}}, {value}};
-  return n.importer().Constant(name, scalar.type, op::ToBytes(scalar));
-}
-
 // x^exponent of whole numbers, wrapping: squares, and products of those that the exponent has.
 Result WholePower(NodeReader& n, ValueId x, int64_t exponent) {
   Importer& importer = n.importer();
@@ -40,9 +35,9 @@ Result WholePower(NodeReader& n, ValueId x, int64_t exponent) {
     }
   }
   if (product) return importer.Emit("identity", {*product}, {}, n.output_name());
-  const ValueId zero = NumberOf(n, type, 0, PartName(n, "_zero"));
+  const ValueId zero = ScalarConstant(n, type, 0, PartName(n, "_zero"));
   TW_ASSIGN(const ValueId none, importer.Emit("mul", {x, zero}, {}, PartName(n, "_none")));
-  return importer.Emit("add", {none, NumberOf(n, type, 1, PartName(n, "_one"))}, {},
+  return importer.Emit("add", {none, ScalarConstant(n, type, 1, PartName(n, "_one"))}, {},
                        n.output_name());
 }
 

@@ -279,6 +279,11 @@ std::string PartName(NodeReader& n, std::string_view suffix) {
   return StrCat(n.output_name(), suffix);
 }
 
+ValueId ScalarConstant(NodeReader& n, ir::DType type, double value, const std::string& name) {
+  const op::RefTensor scalar{{type, {}}, {value}};
+  return n.importer().Constant(name, scalar.type, op::ToBytes(scalar));
+}
+
 Result Reshaped(NodeReader& n, ValueId x, std::vector<int64_t> shape, const std::string& name) {
   return n.importer().Emit("reshape", {x}, {{"shape", std::move(shape)}}, name);
 }

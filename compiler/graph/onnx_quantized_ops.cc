@@ -41,11 +41,6 @@ Result Known(NodeReader& n, std::string_view op_name, std::vector<ValueId> input
   return n.importer().Constant(name, results[0].type, op::ToBytes(results[0]));
 }
 
-ValueId Scalar(NodeReader& n, ir::DType type, double value, const std::string& name) {
-  const op::RefTensor scalar{{type, {}}, {value}};
-  return n.importer().Constant(name, scalar.type, op::ToBytes(scalar));
-}
-
 // A scale or zero point with the axis of the data that its one dimension means; as it is where it
 // is one number, and where it has several dimensions already.
 Result Aligned(NodeReader& n, ValueId parameter, int64_t axis, size_t rank,
@@ -78,7 +73,7 @@ absl::StatusOr<Parameters> ReadParameters(NodeReader& n, int scale, ir::DType ty
   TW_ASSIGN(p.scale, Aligned(n, p.scale, axis, rank, PartName(n, StrCat(what, "_scale"))));
   const std::string name = PartName(n, StrCat(what, "_zero"));
   if (!n.HasInput(scale + 1)) {
-    p.zero = Scalar(n, type, 0, name);
+    p.zero = ScalarConstant(n, type, 0, name);
     return p;
   }
   TW_ASSIGN(p.zero, n.Input(scale + 1));
@@ -149,10 +144,10 @@ Result Requantized(NodeReader& n, ValueId sums, ValueId x_scale, ValueId w_scale
   const op::TensorType type = n.importer().TypeOf(x_scale);
   TW_ASSIGN(ValueId scale, Known(n, "mul", {x_scale, w_scale}, {}, PartName(n, "_scales")));
   TW_ASSIGN(scale, Known(n, "div", {scale, y.scale}, {}, PartName(n, "_scale")));
-  const ValueId zero = Scalar(n, ir::kI32, 0, PartName(n, "_none"));
+  const ValueId zero = ScalarConstant(n, ir::kI32, 0, PartName(n, "_none"));
   TW_ASSIGN(ValueId steps,
             n.importer().Emit("dequantize", {sums, scale, zero}, {}, PartName(n, "_steps")));
-  const ValueId one = Scalar(n, type.dtype, 1, PartName(n, "_one"));
+  const ValueId one = ScalarConstant(n, type.dtype, 1, PartName(n, "_one"));
   return n.importer().Emit("quantize", {steps, one, y.zero}, {}, n.output_name());
 }
 
@@ -192,7 +187,7 @@ Result ImportDequantizeLinear(NodeReader& n) {
 Result ImportDynamicQuantizeLinear(NodeReader& n) {
   TW_ASSIGN(const ValueId x, n.Input(0));
   Importer& g = n.importer();
-  const ValueId none = Scalar(n, ir::kF32, 0, PartName(n, "_zero_float"));
+  const ValueId none = ScalarConstant(n, ir::kF32, 0, PartName(n, "_zero_float"));
   auto end = [&](const std::string& kind) -> Result {
     TW_ASSIGN(const ValueId end, g.Emit("reduce", {x}, {{"kind", kind}, {"keepdims", int64_t{0}}},
                                         PartName(n, StrCat("_", kind))));
@@ -201,10 +196,10 @@ Result ImportDynamicQuantizeLinear(NodeReader& n) {
   TW_ASSIGN(const ValueId low, end("min"));
   TW_ASSIGN(const ValueId high, end("max"));
   TW_ASSIGN(ValueId scale, g.Emit("sub", {high, low}, {}, PartName(n, "_range")));
-  const ValueId steps = Scalar(n, ir::kF32, 255, PartName(n, "_steps"));
+  const ValueId steps = ScalarConstant(n, ir::kF32, 255, PartName(n, "_steps"));
   TW_ASSIGN(scale, g.Emit("div", {scale, steps}, {}, PartName(n, "_scale")));
   TW_ASSIGN(ValueId zero, g.Emit("sub", {none, low}, {}, PartName(n, "_below")));
-  const ValueId byte = Scalar(n, ir::kU8, 0, PartName(n, "_byte"));
+  const ValueId byte = ScalarConstant(n, ir::kU8, 0, PartName(n, "_byte"));
   TW_ASSIGN(zero, g.Emit("quantize", {zero, scale, byte}, {}, PartName(n, "_zero")));
   TW_TRY(n.BindOutput(1, scale));
   TW_TRY(n.BindOutput(2, zero));

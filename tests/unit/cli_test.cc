@@ -543,7 +543,7 @@ TEST(CliOperators, TheDocumentedPageIsUpToDate) {
   const auto documented = support::ReadFile(path, 1 << 20);
   ASSERT_TRUE(documented.ok()) << documented.status();
   EXPECT_EQ(*documented, page) << "TILEWRIGHT_UPDATE_GOLDEN=1 writes it";
-  EXPECT_THAT(page, HasSubstr("| Conv | ai.onnx | one or two spatial dimensions |\n"));
+  EXPECT_THAT(page, HasSubstr("| Conv | ai.onnx | one to three spatial dimensions |\n"));
 }
 
 // Advice that does not apply is worse than none.
