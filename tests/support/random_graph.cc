@@ -122,7 +122,8 @@ class Generator {
         &Generator::Slice,         &Generator::Concat,      &Generator::Pad,
         &Generator::Gather,        &Generator::Rounding,    &Generator::Again,
         &Generator::OfConstants,   &Generator::WideAndBack, &Generator::Quantized,
-        &Generator::Bounded,       &Generator::Choice,      &Generator::Positions};
+        &Generator::Bounded,       &Generator::Choice,      &Generator::Positions,
+        &Generator::WholeNumbers,  &Generator::Repeated};
     (this->*kMakers[rng_.Uniform(std::size(kMakers))])();
   }
 
@@ -251,6 +252,7 @@ class Generator {
     const ValueId x = values_[0], a = Pick(), b = Pick();
     const size_t before = values_.size();
     ValueId flag = Emit(rng_.Choice(compare), {x, Scalar(rng_.UniformInt(-1, 1) * 0.25)});
+    if (rng_.Bernoulli(0.2)) flag = Emit(rng_.Bernoulli(0.5) ? "is_nan" : "is_inf", {x});
     if (rng_.Bernoulli(0.5)) {
       const ValueId other = Emit(rng_.Choice(compare), {x, Constant({ShapeOf(x).back()}, -1, 1)});
       flag = Emit(rng_.Choice(combine), {flag, other});
@@ -282,6 +284,29 @@ class Generator {
     const ValueId y = Emit("cast", {at}, {{"dtype", std::string("f32")}});
     values_.resize(before);
     if (y >= 0) values_.push_back(Emit("mul", {y, Scalar(0.125)}));
+  }
+  // Remainders, bits and shifts of integers that are made of an input.
+  void WholeNumbers() {
+    static const std::vector<std::string> names = {"mod",     "bit_and",    "bit_or",
+                                                   "bit_xor", "shift_left", "shift_right"};
+    static const std::vector<std::string> types = {"i8", "u8", "i32", "i64"};
+    const std::string& type = rng_.Choice(types);
+    const size_t before = values_.size();
+    ValueId x = Emit("mul", {values_[0], Scalar(16)});
+    x = Emit("cast", {x}, {{"dtype", type}});
+    const std::string& name = rng_.Choice(names);
+    x = Emit(name, {x, Whole(type, rng_.UniformInt(1, name.starts_with("shift") ? 2 : 9))});
+    if (rng_.Bernoulli(0.3)) x = Emit("bit_not", {x});
+    const ValueId y = Emit("cast", {x}, {{"dtype", std::string("f32")}});
+    values_.resize(before);  // the others' operands are f32
+    if (y >= 0) values_.push_back(Emit("mul", {y, Scalar(0.0625)}));
+  }
+  // One dimension more, along which the value stands several times.
+  void Repeated() {
+    const ValueId x = Pick();
+    Ints shape = ShapeOf(x);
+    shape.insert(shape.begin(), rng_.UniformInt(1, 3));
+    Emit("expand", {x}, {{"shape", shape}});
   }
   Attrs WindowAttrs(int64_t kernel) {
     const int64_t pad = rng_.UniformInt(0, kernel / 2);
@@ -458,7 +483,12 @@ class Generator {
     const int64_t rank = static_cast<int64_t>(ShapeOf(x).size());
     if (rank == 0) return;
     const int64_t axis = rng_.UniformInt(0, rank - 1);
+    const bool each = rng_.Bernoulli(0.4);  // an index for each element of the result
     RefTensor index{{ir::kI64, {rng_.UniformInt(1, 4)}}, {}};
+    if (each) {
+      index.type.shape = ShapeOf(x);
+      index.type.shape[axis] = rng_.UniformInt(1, 4);
+    }
     for (int64_t i = 0; i < index.type.elements(); ++i) {
       index.values.push_back(static_cast<double>(rng_.UniformInt(0, ShapeOf(x)[axis] - 1)));
     }
@@ -469,11 +499,12 @@ class Generator {
       id = graph::AddValue(&g_, "index", index.type);
       g_.inputs.push_back(id);
     }
-    Emit("gather", {x, id}, {{"axis", axis}});
+    Emit(each ? "gather_elements" : "gather", {x, id}, {{"axis", axis}});
   }
   // Rounding makes any difference in its operand a whole one: inputs only.
   void Rounding() {
-    static const std::vector<std::string> names = {"floor", "ceil", "round"};
+    static const std::vector<std::string> names = {"floor", "ceil",   "round",
+                                                   "sign",  "shrink", "thresholded_relu"};
     const ValueId x = Emit(rng_.Choice(names), {values_[0]});
     if (rng_.Bernoulli(0.5)) Emit(rng_.Choice(names), {x});
   }
