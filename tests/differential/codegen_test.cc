@@ -417,9 +417,13 @@ TEST(Codegen, AReductionRepeatedInsideAFusedLoopStartsAgain) {
 }
 
 TEST(Codegen, MathFunctions) {
-  for (ir::Intrinsic op : {ir::Intrinsic::kExp, ir::Intrinsic::kTanh, ir::Intrinsic::kErf,
-                           ir::Intrinsic::kSqrt, ir::Intrinsic::kFloor, ir::Intrinsic::kCeil,
-                           ir::Intrinsic::kRoundEven, ir::Intrinsic::kAbs, ir::Intrinsic::kLog}) {
+  for (ir::Intrinsic op : {ir::Intrinsic::kExp,       ir::Intrinsic::kTanh,  ir::Intrinsic::kErf,
+                           ir::Intrinsic::kSqrt,      ir::Intrinsic::kFloor, ir::Intrinsic::kCeil,
+                           ir::Intrinsic::kRoundEven, ir::Intrinsic::kAbs,   ir::Intrinsic::kLog,
+                           ir::Intrinsic::kSin,       ir::Intrinsic::kCos,   ir::Intrinsic::kTan,
+                           ir::Intrinsic::kAsin,      ir::Intrinsic::kAcos,  ir::Intrinsic::kAtan,
+                           ir::Intrinsic::kSinh,      ir::Intrinsic::kCosh,  ir::Intrinsic::kAsinh,
+                           ir::Intrinsic::kAcosh,     ir::Intrinsic::kAtanh}) {
     ir::FunctionBuilder b("math");
     Buffer x = b.Input("X", ir::kF32, Shape({29}));
     Buffer y = b.Compute("Y", ir::kF32, Shape({29}), {"i"}, [&](const std::vector<Var>& v) {
@@ -432,6 +436,25 @@ TEST(Codegen, MathFunctions) {
     Script s(f);
     s.Do("split %Y.0 [?,8]").Do("vectorize %Y.1");
     CheckSchedule(MakeCase(f), s.Text());
+  }
+}
+
+// Shifts by the width and more give 0; the other operations on bits.
+TEST(Codegen, BitsOfIntegers) {
+  for (const ir::DType type : {ir::kU8, ir::kU16, ir::kU32, ir::kU64, ir::kI32}) {
+    for (ir::Intrinsic op : {ir::Intrinsic::kBitAnd, ir::Intrinsic::kBitOr, ir::Intrinsic::kBitXor,
+                             ir::Intrinsic::kShiftLeft, ir::Intrinsic::kShiftRight}) {
+      ir::FunctionBuilder b("bits");
+      Buffer x = b.Input("X", type, Shape({29})), n = b.Input("N", ir::kU8, Shape({29}));
+      Buffer y = b.Compute("Y", type, Shape({29}), {"i"}, [&](const std::vector<Var>& v) {
+        const Expr count = ir::Cast(type, ir::Load(n, {v[0]}));
+        return ir::Call(op, {ir::Load(x, {v[0]}), count});
+      });
+      ir::Function f = b.Finish({y});
+      Script s(f);
+      s.Do("split %Y.0 [?,8]").Do("vectorize %Y.1");
+      CheckSchedule(MakeCase(f), s.Text());
+    }
   }
 }
 

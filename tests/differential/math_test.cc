@@ -31,7 +31,8 @@ struct Case {
 const Case kCases[] = {{Intrinsic::kExp, std::exp, 1.5},
                        {Intrinsic::kLog, std::log, 1.5},
                        {Intrinsic::kTanh, std::tanh, 1.5},
-                       {Intrinsic::kErf, std::erf, 1.5}};
+                       {Intrinsic::kErf, std::erf, 1.5},
+                       {Intrinsic::kExpm1, std::expm1, 6}};
 
 // In units of the last place of the exact value, rounded to a float.
 double Ulps(float actual, double exact) {

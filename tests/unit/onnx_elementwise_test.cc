@@ -1,0 +1,172 @@
+// Import of elementwise operators and of those that order elements, by attributes, element types
+// and edge values: the graph, and the graph after its passes, give numbers worked out by hand.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "compiler/graph/graph.h"
+#include "compiler/graph/graph_passes.h"
+#include "deploy/support/status.h"
+#include "tests/unit/onnx_builder.h"
+
+namespace tilewright::graph {
+namespace {
+
+using op::RefTensor;
+using tests::OnnxBuilder;
+namespace pb = tests::pb;
+using Shape = std::vector<int64_t>;
+using Ints = std::vector<int64_t>;
+using Doubles = std::vector<double>;
+
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+
+std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTensor>& inputs) {
+  auto g = ImportOnnx(b.Bytes());
+  EXPECT_TRUE(g.ok()) << g.status();
+  if (!g.ok()) return {};
+  auto out = Interpret(*g, inputs);
+  EXPECT_TRUE(out.ok()) << out.status();
+  auto fused = RunGraphPasses(*g);
+  EXPECT_TRUE(fused.ok()) << fused.status();
+  if (!out.ok() || !fused.ok()) return {};
+  auto again = Interpret(*fused, inputs);
+  EXPECT_TRUE(again.ok()) << again.status();
+  for (size_t o = 0; again.ok() && o < out->size(); ++o) {
+    EXPECT_EQ(op::ToBytes((*out)[o]), op::ToBytes((*again)[o])) << "after the passes";
+  }
+  return *std::move(out);
+}
+std::string Slug(const OnnxBuilder& b) { return support::Slug(ImportOnnx(b.Bytes()).status()); }
+RefTensor Floats(Shape shape, Doubles values, ir::DType type = ir::kF32) {
+  return {{type, std::move(shape)}, std::move(values)};
+}
+RefTensor Whole(const Ints& values, ir::DType type = ir::kI64) {
+  return op::FromIntegers({type, {static_cast<int64_t>(values.size())}}, values);
+}
+
+TEST(OnnxElementwise, IntegersOf64BitsAreExact) {
+  OnnxBuilder b(13);
+  b.Input("x", {3}, pb::TensorProto::INT64).Input("y", {3}, pb::TensorProto::INT64);
+  b.Ints("low", {kMax - 2});
+  b.graph().mutable_initializer(0)->clear_dims();
+  b.Node("Add", {"x", "y"}, "sum");
+  b.Node("Less", {"x", "y"}, "less");
+  b.Node("Clip", {"x", "low"}, "clipped");
+  b.Node("Where", {"less", "x", "sum"}, "chosen");
+  b.Output("sum", {3}, pb::TensorProto::INT64).Output("clipped", {3}, pb::TensorProto::INT64);
+  b.Output("chosen", {3}, pb::TensorProto::INT64);
+  const auto out = Evaluate(b, {Whole({kMax, kMax - 1, 5}), Whole({1, kMax, -7})});
+  ASSERT_EQ(out.size(), 3u);
+  EXPECT_EQ(op::IntegersOf(out[0]), (Ints{-kMax - 1, -3, -2}));
+  EXPECT_EQ(op::IntegersOf(out[1]), (Ints{kMax, kMax - 1, kMax - 2}));
+  EXPECT_EQ(op::IntegersOf(out[2]), (Ints{-kMax - 1, kMax - 1, -2}));
+}
+
+TEST(OnnxElementwise, FloatsOf16BitsRoundOncePerOperator) {
+  for (const auto& [type, dtype, step] : {std::tuple(pb::TensorProto::FLOAT16, ir::kF16, 11),
+                                          std::tuple(pb::TensorProto::BFLOAT16, ir::kBF16, 8)}) {
+    OnnxBuilder b(13);
+    b.Input("x", {2}, type).Input("y", {2}, type).Output("z", {2}, type);
+    b.Node("Add", {"x", "y"}, "s");
+    b.Node("Identity", {"s"}, "z");
+    const double tie = std::ldexp(1, -step);  // half of what 1 is exact to
+    const auto out = Evaluate(b, {Floats({2}, {1, 1}, dtype), Floats({2}, {tie, tie * 3}, dtype)});
+    ASSERT_EQ(out.size(), 1u);
+    EXPECT_EQ(out[0].type.dtype, dtype);
+    EXPECT_EQ(out[0].values, (Doubles{1, 1 + 4 * tie})) << "half to even";
+  }
+}
+
+TEST(OnnxElementwise, PowersOfTwoTypes) {
+  const auto power = [](int base, int exponent, const RefTensor& x, const RefTensor& y) {
+    OnnxBuilder b(15);
+    b.Input("x", x.type.shape, base).Input("y", y.type.shape, exponent);
+    b.Output("z", x.type.shape, base).Node("Pow", {"x", "y"}, "z");
+    return Evaluate(b, {x, y}).at(0);
+  };
+  EXPECT_EQ(power(pb::TensorProto::FLOAT, pb::TensorProto::INT64, Floats({3}, {2, -3, 4}),
+                  Whole({-1, 3, 0}))
+                .values,
+            (Doubles{0.5, -27, 1}));
+  EXPECT_EQ(power(pb::TensorProto::INT32, pb::TensorProto::FLOAT, Whole({2, 3, 9}, ir::kI32),
+                  Floats({3}, {3, 2, 0.5}))
+                .values,
+            (Doubles{8, 9, 3}));
+  for (const auto& [exponent, expected] :
+       std::vector<std::pair<int, Ints>>{{0, {1, 1}}, {1, {3, -2}}, {5, {243, -32}}}) {
+    OnnxBuilder b(15);
+    b.Input("x", {2}, pb::TensorProto::INT64).Output("z", {2}, pb::TensorProto::INT64);
+    b.Small("y", pb::TensorProto::INT32, {}, {exponent}).Node("Pow", {"x", "y"}, "z");
+    EXPECT_EQ(op::IntegersOf(Evaluate(b, {Whole({3, -2})}).at(0)), expected);
+  }
+}
+
+TEST(OnnxElementwise, RefusesWhatHasNoMeaning) {
+  OnnxBuilder mod(13);
+  mod.Input("x", {2}).Output("y", {2}).Node("Mod", {"x", "x"}, "y");
+  EXPECT_EQ(Slug(mod), "graph.onnx.attribute");
+  OnnxBuilder shift(13);
+  shift.Input("x", {2}, pb::TensorProto::INT32).Output("y", {2}, pb::TensorProto::INT32);
+  OnnxBuilder::AttrText(shift.Node("BitShift", {"x", "x"}, "y"), "direction", "LEFT");
+  EXPECT_EQ(Slug(shift), "graph.onnx.type");
+  OnnxBuilder gelu(20);
+  gelu.Input("x", {2}).Output("y", {2});
+  OnnxBuilder::AttrText(gelu.Node("Gelu", {"x"}, "y"), "approximate", "sigmoid");
+  EXPECT_EQ(Slug(gelu), "graph.onnx.attribute");
+}
+
+Doubles Cumulative(int64_t exclusive, int64_t reverse, int64_t axis, const RefTensor& x) {
+  OnnxBuilder b(14);
+  b.Input("x", x.type.shape).Output("y", x.type.shape).Ints("axis", {axis});
+  b.graph().mutable_initializer(0)->clear_dims();
+  pb::NodeProto* node = b.Node("CumSum", {"x", "axis"}, "y");
+  OnnxBuilder::Attr(node, "exclusive", exclusive);
+  OnnxBuilder::Attr(node, "reverse", reverse);
+  return Evaluate(b, {x}).at(0).values;
+}
+
+TEST(OnnxOrdering, CumSumBothWays) {
+  const RefTensor row = Floats({5}, {1, 2, 3, 4, 5}), grid = Floats({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(Cumulative(0, 0, 0, row), (Doubles{1, 3, 6, 10, 15}));
+  EXPECT_EQ(Cumulative(1, 0, 0, row), (Doubles{0, 1, 3, 6, 10}));
+  EXPECT_EQ(Cumulative(0, 1, -1, row), (Doubles{15, 14, 12, 9, 5}));
+  EXPECT_EQ(Cumulative(1, 1, 0, row), (Doubles{14, 12, 9, 5, 0}));
+  EXPECT_EQ(Cumulative(0, 0, 0, grid), (Doubles{1, 2, 3, 5, 7, 9}));
+  EXPECT_EQ(Cumulative(1, 0, 0, Floats({1, 2}, {7, 8})), (Doubles{0, 0}));
+}
+
+TEST(OnnxOrdering, TopKGivesValuesAndPositions) {
+  OnnxBuilder b(11);
+  b.Input("x", {2, 4}).Ints("k", {3});
+  pb::NodeProto* node = b.Node("TopK", {"x", "k"}, "values");
+  node->add_output("at");
+  OnnxBuilder::Attr(node, "axis", int64_t{-1});
+  b.Output("values", {2, 3}).Output("at", {2, 3}, pb::TensorProto::INT64);
+  const auto out = Evaluate(b, {Floats({2, 4}, {1, 4, 4, 2, 0, -1, 0, 9})});
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_EQ(out[0].values, (Doubles{4, 4, 2, 9, 0, 0}));
+  EXPECT_EQ(out[1].values, (Doubles{1, 2, 3, 3, 0, 2}));
+}
+
+TEST(OnnxOrdering, ArgMaxAndHardmaxTakeTheFirstOfEquals) {
+  OnnxBuilder b(13);
+  b.Input("x", {2, 3});
+  pb::NodeProto* last = b.Node("ArgMax", {"x"}, "last");
+  OnnxBuilder::Attr(last, "axis", int64_t{-1});
+  OnnxBuilder::Attr(last, "select_last_index", int64_t{1});
+  OnnxBuilder::Attr(last, "keepdims", int64_t{0});
+  b.Node("ArgMin", {"x"}, "low");
+  b.Node("Hardmax", {"x"}, "hard");
+  b.Output("last", {2}, pb::TensorProto::INT64).Output("low", {1, 3}, pb::TensorProto::INT64);
+  b.Output("hard", {2, 3});
+  const auto out = Evaluate(b, {Floats({2, 3}, {5, 5, 1, 2, 7, 7})});
+  ASSERT_EQ(out.size(), 3u);
+  EXPECT_EQ(out[0].values, (Doubles{1, 2}));
+  EXPECT_EQ(out[1].values, (Doubles{1, 0, 0}));
+  EXPECT_EQ(out[2].values, (Doubles{1, 0, 0, 0, 1, 0}));
+}
+
+}  // namespace
+}  // namespace tilewright::graph
