@@ -46,5 +46,16 @@ def each_kernel_says_where_its_schedule_is_from():
         assert not any(k["predicted"] for k in other["kernels"])
 
 
+def kernels_of_bytes_keep_their_defaults():
+    """The model knows no program with dot products; what it chose was half as fast as the defaults."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-effort-") as folder:
+        model, module = make_models(folder, "quantized") / "quantized" / "model.onnx", Path(folder) / "m.tw"
+        kernels = compiled(model, module, "--effort", 60)["kernels"]
+        of_bytes = {k["task_hash"] for k in compiled(model, module, "--effort", 0)["kernels"] if "tensorize" in k["steps"]}
+        assert kernels and of_bytes, kernels
+        assert not any(k["predicted"] for k in kernels if k["task_hash"] in of_bytes), kernels
+
+
 if __name__ == "__main__":
-    run_checks(predicted_schedules_are_used_and_right, each_kernel_says_where_its_schedule_is_from)
+    run_checks(predicted_schedules_are_used_and_right, each_kernel_says_where_its_schedule_is_from,
+               kernels_of_bytes_keep_their_defaults)
