@@ -124,7 +124,6 @@ void FillRandom(const Buffer& buffer, int64_t elements, support::Rng& rng, ir::T
 
 struct Difference {
   double max_abs = 0, norm = 0;
-  int64_t count = 0;
 };
 
 double ValueAt(const Buffer& buffer, const ir::TensorData& data, int64_t i) {
@@ -148,7 +147,6 @@ Difference Compare(const Buffer& buffer, const ir::TensorData& a, const ir::Tens
     scale = std::max(scale, std::abs(expected));
     if (!(diff <= 1e30)) diff = 1e30;
     d.max_abs = std::max(d.max_abs, diff);
-    ++d.count;
   }
   d.norm = d.max_abs / std::max(scale, 1e-30);
   return d;
