@@ -143,6 +143,7 @@ def run_command(name, root, log, ci):
         row["skipped"] = re.findall(r"^\s*\[SKIP\] (.*)$", text, re.M)
     if code != 0:
         row["failures"] = sorted({"".join(names) for names in FAILURE.findall(text)})
+        row["excerpts"] = [text[found.start():found.start() + 2000] for found in FAILURE.finditer(text)][:10]
         row["output"] = text[-6000:]
     return row
 
