@@ -45,9 +45,6 @@ double SigmoidValue(double x) { return 1 / (1 + std::exp(-x)); }
 // Two's complement: what leaves 64 bits wraps.
 int64_t Wrapped(uint64_t value) { return static_cast<int64_t>(value); }
 uint64_t Bits(int64_t value) { return static_cast<uint64_t>(value); }
-bool Below(int64_t a, int64_t b, ir::DType type) {
-  return type == ir::kU64 ? Bits(a) < Bits(b) : a < b;
-}
 int64_t ClipInt(int64_t x, ir::DType type, const Attrs& a) {
   const auto bound = [&](double value) { return ir::CastFloatToInt(value, type); };
   const int64_t low = bound(AttrMin(a)), high = bound(AttrMax(a));
@@ -94,18 +91,9 @@ Expr Curve(const Expr& x, const Expr& inner, double alpha) {
 }
 bool Detects(const Attrs& a, std::string_view sign) { return GetInt(a, sign, 1) != 0; }
 
-struct Row {
-  std::string_view name, onnx;
-  int inputs;
-  uint8_t types;
-  Expr (*scalar)(Exprs, const Attrs&);
-  double (*reference)(Doubles, const Attrs&);
-  int64_t (*integer)(Ints, ir::DType, const Attrs&) = nullptr;  // where the row takes integers
-};
-
 using ir::Intrinsic;
 
-constexpr Row kRows[] = {
+constexpr ScalarRow kRows[] = {
     {"add", "Add", 2, kNumbers, [](Exprs x, const Attrs&) { return x[0] + x[1]; },
      [](Doubles x, const Attrs&) { return x[0] + x[1]; },
      [](Ints x, ir::DType, const Attrs&) { return Wrapped(Bits(x[0]) + Bits(x[1])); }},
@@ -361,16 +349,8 @@ constexpr Row kRows[] = {
 
 std::vector<OpSpec> ElementwiseRows() {
   std::vector<OpSpec> rows;
-  for (const Row& row : kRows) {
-    OpSpec spec;
-    spec.name = row.name;
-    if (!row.onnx.empty()) spec.onnx = {row.onnx};
-    spec.fusion = FusionClass::kInjective;
-    spec.min_inputs = spec.max_inputs = row.inputs;
-    spec.types = row.types;
-    spec.scalar = row.scalar;
-    spec.scalar_reference = row.reference;
-    spec.integer_reference = row.integer;
+  for (const ScalarRow& row : kRows) {
+    OpSpec spec = SpecOf(row);
     spec.moves = row.name == "identity" ? 1 : 0;
     spec.gives_bool = row.name == "is_nan" || row.name == "is_inf";
     rows.push_back(std::move(spec));

@@ -13,26 +13,12 @@ using Exprs = std::span<const Expr>;
 using Doubles = std::span<const double>;
 using Ints = std::span<const int64_t>;
 
-struct Row {
-  std::string_view name, onnx;
-  int inputs;
-  uint8_t types;
-  Expr (*scalar)(Exprs, const Attrs&);
-  double (*reference)(Doubles, const Attrs&);
-  int64_t (*integer)(Ints, ir::DType, const Attrs&) = nullptr;
-};
-
-// u64 compares by its bit pattern.
-bool Below(int64_t a, int64_t b, ir::DType type) {
-  return type == ir::kU64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
-}
-
 template <ExprKind kind>
 Expr Binary(Exprs x, const Attrs&) {
   return ir::Binary(kind, x[0], x[1]);
 }
 
-constexpr Row kRows[] = {
+constexpr ScalarRow kRows[] = {
     {"equal", "Equal", 2, kAnyType, Binary<ExprKind::kEq>,
      [](Doubles x, const Attrs&) -> double { return x[0] == x[1]; },
      [](Ints x, ir::DType, const Attrs&) -> int64_t { return x[0] == x[1]; }},
@@ -74,18 +60,9 @@ absl::StatusOr<std::vector<TensorType>> InferWhere(std::span<const TensorType> i
 
 std::vector<OpSpec> LogicRows() {
   std::vector<OpSpec> rows;
-  for (const Row& row : kRows) {
-    OpSpec spec;
-    spec.name = row.name;
-    spec.onnx = {row.onnx};
-    spec.fusion = FusionClass::kInjective;
-    spec.min_inputs = spec.max_inputs = row.inputs;
-    spec.types = row.types;
-    spec.gives_bool = true;
-    spec.scalar = row.scalar;
-    spec.scalar_reference = row.reference;
-    spec.integer_reference = row.integer;
-    rows.push_back(std::move(spec));
+  for (const ScalarRow& row : kRows) {
+    rows.push_back(SpecOf(row));
+    rows.back().gives_bool = true;
   }
   OpSpec where;
   where.name = "where";

@@ -25,8 +25,22 @@ std::vector<OpSpec> PoolRows();
 std::vector<OpSpec> QuantizeRows();
 std::vector<OpSpec> ShapeRows();
 
+// An operator on one element of each operand, whose types and loops follow from that (op.cc).
+struct ScalarRow {
+  std::string_view name, onnx;  // ONNX may have none
+  int inputs;
+  uint8_t types;
+  ir::Expr (*scalar)(std::span<const ir::Expr>, const Attrs&);
+  double (*reference)(std::span<const double>, const Attrs&);
+  // Where the row takes integers.
+  int64_t (*integer)(std::span<const int64_t>, ir::DType, const Attrs&) = nullptr;
+};
+OpSpec SpecOf(const ScalarRow& row);
+
 // Whether a double that holds an integer stands for no other one: below 2^53.
 bool IsExact(double integer);
+// a < b for integers of this type: u64 compares by its bit pattern.
+bool Below(int64_t a, int64_t b, ir::DType type);
 
 // op.<name>.<reason>: <detail>
 absl::Status OpError(std::string_view op, std::string_view reason, std::string_view detail);

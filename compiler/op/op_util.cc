@@ -15,6 +15,23 @@ absl::Status OpError(std::string_view op, std::string_view reason, std::string_v
   return support::InvalidArgument(StrCat("op.", op, ".", reason), detail);
 }
 
+OpSpec SpecOf(const ScalarRow& row) {
+  OpSpec spec;
+  spec.name = row.name;
+  if (!row.onnx.empty()) spec.onnx = {row.onnx};
+  spec.fusion = FusionClass::kInjective;
+  spec.min_inputs = spec.max_inputs = row.inputs;
+  spec.types = row.types;
+  spec.scalar = row.scalar;
+  spec.scalar_reference = row.reference;
+  spec.integer_reference = row.integer;
+  return spec;
+}
+
+bool Below(int64_t a, int64_t b, ir::DType type) {
+  return type == ir::kU64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
+}
+
 std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size(), 1);
   for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];

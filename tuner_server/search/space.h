@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,10 +47,12 @@ class Sketch {
 
  protected:
   size_t AddKnob(std::string name, std::vector<int64_t> menu);
-  // REQUIRES: called while the sketch is made.
-  KnobAdder Adder() {
-    return [this](std::string name, std::vector<int64_t> menu) {
-      return AddKnob(std::move(name), std::move(menu));
+  // Adds knobs that decide something of one block: their names end in its name. Without a block the
+  // names stay. REQUIRES: called while the sketch is made.
+  KnobAdder Adder(std::string_view block = "") {
+    return [this, ending = block.empty() ? "" : "_" + std::string(block)](
+               const std::string& name, std::vector<int64_t> menu) {
+      return AddKnob(name + ending, std::move(menu));
     };
   }
 

@@ -106,9 +106,7 @@ class AroundDefault final : public Sketch {
   }
 
   void AddReduction(const BlockInfo& block) {
-    const auto knob = [&](const char* what, std::vector<int64_t> menu) {
-      return AddKnob(std::string(what) + "_" + block.name, std::move(menu));
-    };
+    const KnobAdder knob = Adder(block.name);
     const std::vector<int64_t> axes = Axes(block);
     int64_t longest = 1;
     for (const int64_t axis : axes) {
@@ -137,9 +135,7 @@ class AroundDefault final : public Sketch {
   }
 
   void AddStage(const BlockInfo& block, bool feeds) {
-    const auto knob = [&](const char* what, std::vector<int64_t> menu) {
-      return AddKnob(std::string(what) + "_" + block.name, std::move(menu));
-    };
+    const KnobAdder knob = Adder(block.name);
     Stage stage;
     stage.block = block.name;
     stage.lane_axis = knob("lanes_along", Axes(block));

@@ -19,9 +19,7 @@ class BoundDefault final : public Sketch {
     const int64_t most = target.machine.launch.group_threads;
     for (const BlockInfo& block : blocks) {
       if (!block.plain || block.iters.empty()) continue;
-      const auto knob = [&](const char* what, std::vector<int64_t> menu) {
-        return AddKnob(std::string(what) + "_" + block.name, std::move(menu));
-      };
+      const KnobAdder knob = Adder(block.name);
       std::vector<int64_t> threads = {0};
       for (int64_t n = 16; n <= most; n *= 2) threads.push_back(n);
       const bool two = std::count_if(block.iters.begin(), block.iters.end(), [](const auto& iter) {
