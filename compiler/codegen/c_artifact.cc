@@ -54,7 +54,7 @@ absl::StatusOr<Artifact> GenerateC(const Request& request, const CDialect& diale
   support::SystemClock clock;
   const int64_t start_ns = clock.NowNs();
   Artifact artifact;
-  artifact.format = dialect.format;
+  artifact.format = request.target.family().code_format;
   std::vector<ir::Function> kernels;
   for (const ir::Function& f : request.functions) {
     TW_ASSIGN(HostPlan plan, SplitHostDevice(f));

@@ -21,7 +21,7 @@ struct OptionalType {
 
 struct CDialect {
   std::string_view name;                       // of error slugs: codegen.<name>.<reason>
-  std::string_view format, suffix;             // of code objects; of files with their text
+  std::string_view suffix;                     // of files with the text
   std::string_view prologue;                   // first lines of the text
   std::string_view kernel, global, shared;     // qualifiers, with a blank at the end
   std::string_view block_index, thread_index;  // `%` stands for the axis: 0 1 2 or x y z; of any

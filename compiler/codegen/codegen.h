@@ -48,8 +48,9 @@ struct Program {
 };
 
 struct Artifact {
-  std::string format;  // "elf-x86_64": a shared object, no undefined symbols but libc/libm;
-                       // "opencl-c": text
+  // The target family's code_format: "elf-x86_64", a shared object without undefined symbols but
+  // those of libc and libm; "opencl-c", text.
+  std::string format;
   std::string bytes;
   std::vector<Program> programs;               // in the order of the functions
   std::vector<std::string> required_features;  // of the processor or device that runs it

@@ -168,7 +168,7 @@ absl::StatusOr<Artifact> Generate(const std::vector<ir::Function>& functions,
   TW_TRY(CheckFunctions(functions));
   InitializeLlvmOnce();
   Artifact artifact;
-  artifact.format = family->format;
+  artifact.format = target.family().code_format;
   artifact.required_features = target.machine.FeatureList();
   int64_t start = support::SystemClock().NowNs();
   TW_ASSIGN(std::unique_ptr<llvm::TargetMachine> machine,

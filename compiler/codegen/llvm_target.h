@@ -42,8 +42,7 @@ using PowerScaling = llvm::Value* (*)(llvm::IRBuilderBase& builder, llvm::Value*
 struct LlvmTarget {
   std::string_view arch;  // of target strings
   const char* triple;
-  std::string_view format;  // of the code objects
-  void (*initialize)();     // registers LLVM's back end
+  void (*initialize)();  // registers LLVM's back end
   void (*add_attributes)(const target::Target& target, llvm::Function& function);
   llvm::Value* (*dot4)(llvm::IRBuilderBase& builder, const target::Target& target, const Dot4& dot);
   // Null, or returns null, if the target has no such instruction.

@@ -169,6 +169,8 @@ struct Family {
   std::span<const std::string_view> levels = {};
   // The first row that fits, and whose machine's features are all there, is the machine's name.
   std::span<const ModelRow> models = {};
+  // Of the code objects of its programs: what a plug-in, or the runtime of a processor, loads.
+  std::string_view code_format = {};
   // Code is text, and the driver of each device compiles it: part of the toolchain.
   bool driver_compiles = false;
   // The shipped cost model learned on its machines: it ranks schedules that were never measured.

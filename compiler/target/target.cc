@@ -105,6 +105,12 @@ absl::Status FindRow(const Kind& kind, const std::map<std::string, std::string>&
 
 }  // namespace
 
+const Family& Target::family() const {
+  const Kind* known = FindKind(kind);
+  const Family* row = known == nullptr ? nullptr : FamilyOf(*known, arch);
+  TW_CHECK(row != nullptr) << ToString();
+  return *row;
+}
 std::string Target::WithoutThreads() const {
   return arch.empty() ? kind : kind + ",arch=" + arch + ",cpu=" + cpu;
 }

@@ -21,6 +21,8 @@ struct Target {
 
   std::string ToString() const;        // canonical, keys sorted; parses back
   std::string WithoutThreads() const;  // part of a record's key
+  // The row of the table of kinds. REQUIRES: a target that ParseTarget returned.
+  const Family& family() const;
 };
 // ir.target.unknown_kind | unknown_cpu | bad_value | native (the command line expands that one)
 absl::StatusOr<Target> ParseTarget(std::string_view text);

@@ -14,7 +14,6 @@ namespace {
 
 constexpr codegen::CDialect kToyC = {
     .name = "toy",
-    .format = "toy-c",
     .suffix = ".c",
     .prologue = R"(#include <math.h>
 static const long* toy_group;

@@ -13,6 +13,6 @@ constexpr target::Machine kToyMachines[] = {
 
 }  // namespace
 
-constinit const target::Family kFamily = {.machines = kToyMachines};
+constinit const target::Family kFamily = {.machines = kToyMachines, .code_format = "toy-c"};
 
 }  // namespace tilewright::toy

@@ -15,6 +15,7 @@ TEST(Target, EveryMachineParsesPrintsAndHasLimits) {
   int machines = 0;
   for (const Kind& kind : Kinds()) {
     for (const Family& family : kind.families) {
+      EXPECT_FALSE(family.code_format.empty()) << kind.name << " " << family.arch;
       for (const Machine& row : family.machines) {
         const std::string text = family.arch.empty()
                                      ? std::string(kind.name)
@@ -24,6 +25,7 @@ TEST(Target, EveryMachineParsesPrintsAndHasLimits) {
         ASSERT_TRUE(t.ok()) << t.status();
         EXPECT_EQ(t->ToString(), text);
         EXPECT_EQ(t->threads, family.arch.empty() ? 1 : 3);
+        EXPECT_EQ(&t->family(), &family) << text;
         const Machine& m = t->machine;
         EXPECT_EQ(m.name, row.name);
         EXPECT_GE(m.vector_bytes, 16) << text;

@@ -167,7 +167,6 @@ void FenceStores(IRBuilderBase& b) {
 constinit const codegen::LlvmTarget kLlvmTarget = {
     .arch = "aarch64",
     .triple = "aarch64-unknown-linux-gnu",
-    .format = "elf-aarch64",
     .initialize = Initialize,
     .add_attributes = AddAttributes,
     .dot4 = EmitDot4,

@@ -167,7 +167,10 @@ constexpr target::ModelRow kArmModels[] = {
 
 }  // namespace
 
-constinit const target::Family kFamily = {
-    .arch = "aarch64", .machines = kArmMachines, .levels = kArmLevels, .models = kArmModels};
+constinit const target::Family kFamily = {.arch = "aarch64",
+                                          .machines = kArmMachines,
+                                          .levels = kArmLevels,
+                                          .models = kArmModels,
+                                          .code_format = "elf-aarch64"};
 
 }  // namespace tilewright::arm

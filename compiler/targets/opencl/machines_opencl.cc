@@ -28,6 +28,7 @@ constexpr target::Machine kOpenClMachines[] = {
 
 }  // namespace
 
-constinit const target::Family kFamily = {.machines = kOpenClMachines, .driver_compiles = true};
+constinit const target::Family kFamily = {
+    .machines = kOpenClMachines, .code_format = "opencl-c", .driver_compiles = true};
 
 }  // namespace tilewright::opencl

@@ -22,7 +22,6 @@ static inline int tw_sum4(int sum, int4 p) {
 
 constexpr codegen::CDialect kOpenCl = {
     .name = "opencl",
-    .format = "opencl-c",
     .suffix = ".cl",
     .prologue = "#pragma OPENCL FP_CONTRACT OFF\n",
     .kernel = "__kernel ",

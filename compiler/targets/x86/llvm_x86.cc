@@ -130,7 +130,6 @@ void FenceStores(IRBuilderBase& b) { b.CreateIntrinsic(llvm::Intrinsic::x86_sse_
 constinit const codegen::LlvmTarget kLlvmTarget = {
     .arch = "x86_64",
     .triple = "x86_64-unknown-linux-gnu",
-    .format = "elf-x86_64",
     .initialize = Initialize,
     .add_attributes = AddAttributes,
     .dot4 = EmitDot4,

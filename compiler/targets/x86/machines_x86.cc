@@ -98,6 +98,7 @@ constinit const target::Family kFamily = {.arch = "x86_64",
                                           .machines = kX86Machines,
                                           .levels = kX86Levels,
                                           .models = kX86Models,
+                                          .code_format = "elf-x86_64",
                                           .in_shipped_model = true};
 
 }  // namespace tilewright::x86
