@@ -85,6 +85,16 @@ struct TileWeights {
   double square_column = 1, square_row = 1;
 };
 
+// The largest tiles that a search tries, where registers, caches and bodies have room for larger
+// ones.
+struct SearchedTile {
+  int64_t rows = 16;        // of a register tile, along one axis
+  int64_t planes = 4;       // of a register tile whose rows are windows or tiles of an image
+  int64_t windows = 14;     // in a row of such a tile
+  int64_t block_rows = 56;  // of results that share a copy of what their windows read
+  int64_t steps = 64;       // of a reduction, along one axis
+};
+
 // Constants that no cache of a core holds from one call to the next are fetched early.
 struct ConstantPrefetch {
   int64_t from_bytes = 256 << 10;  // smaller constants stay near
@@ -120,6 +130,7 @@ struct Machine {
   // The same for bodies that a search may try; of vectors of calls (exp), each of tens of
   // operations. Compilers take a minute for a few times as many.
   int64_t searched_body_ops = 512, searched_body_calls = 32;
+  SearchedTile searched_tile = {};
   // Steps of a reduction that is written out; more where neighbours' windows share what they
   // load.
   int64_t short_reduction = 16, short_windows = 25;

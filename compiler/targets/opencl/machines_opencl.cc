@@ -12,6 +12,9 @@ namespace {
 
 constexpr target::Machine kOpenClMachines[] = {
     {.features = "fma",
+     .searched_body_ops = 256,
+     .searched_tile = {.steps = 256},
+     .short_reduction = 8,
      .launch = {.group_threads = 256,
                 .shared_bytes = 32 << 10,
                 .registers = 256,

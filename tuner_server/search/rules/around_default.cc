@@ -13,7 +13,6 @@ namespace tilewright::search {
 namespace {
 
 constexpr size_t kMaxBlocksAroundDefault = 12;
-constexpr int64_t kMaxRows = 16;
 
 class AroundDefault final : public Sketch {
  public:
@@ -114,7 +113,8 @@ class AroundDefault final : public Sketch {
     }
     const bool two = axes.size() > 2, three = axes.size() > 3;
     std::vector<int64_t> rows = {0}, planes = {0};
-    for (int64_t r = 1; two && r <= std::min(longest, kMaxRows); ++r) rows.push_back(r);
+    const int64_t most_rows = std::min(longest, target_.machine.searched_tile.rows);
+    for (int64_t r = 1; two && r <= most_rows; ++r) rows.push_back(r);
     for (const int64_t p : {1, 2, 3, 4, 5, 7}) {
       if (three && p <= longest) planes.push_back(p);
     }

@@ -39,10 +39,11 @@ BoundNest::BoundNest(BlockInfo block, const target::Target& target, const KnobAd
     : block_(std::move(block)) {
   std::vector<int64_t> extents;
   for (const IterInfo& iter : block_.iters) extents.push_back(iter.extent);
-  const int64_t most = target.machine.launch.group_threads;
+  const target::LaunchLimits& limits = target.machine.launch;
   std::vector<int64_t> threads, lanes = {1};
-  for (const int64_t n : {64, 16, 256}) {
-    const int64_t whole = WholeThreads(extents, std::min(n, most));
+  for (const int64_t n : {limits.usual_threads, std::max<int64_t>(1, limits.usual_threads / 4),
+                          limits.group_threads}) {
+    const int64_t whole = WholeThreads(extents, n);
     if (std::find(threads.begin(), threads.end(), whole) == threads.end()) threads.push_back(whole);
   }
   for (const int64_t n : {4, 16}) {

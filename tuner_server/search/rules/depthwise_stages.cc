@@ -17,9 +17,6 @@
 namespace tilewright::search {
 namespace {
 
-constexpr int64_t kMaxTileRows = 4, kMaxTileWindows = 14;
-constexpr int64_t kMaxBlockRows = 56;
-
 struct DepthwiseStages {
   std::string pad, windows, taps, sums, result, epilogue;
   int64_t height = 0, windows_across = 0, places = 0, lanes = 0;
@@ -31,9 +28,10 @@ class DepthwiseDotsSketch final : public Sketch {
  public:
   DepthwiseDotsSketch(DepthwiseStages stages, const target::Target& target)
       : s_(std::move(stages)), target_(target) {
-    block_ = AddKnob("block_rows", TileMenu(s_.height, kMaxBlockRows));
-    tile_h_ = AddKnob("register_rows", TileMenu(s_.height, kMaxTileRows));
-    tile_w_ = AddKnob("register_windows", TileMenu(s_.windows_across, kMaxTileWindows));
+    const target::SearchedTile& most = target_.machine.searched_tile;
+    block_ = AddKnob("block_rows", TileMenu(s_.height, most.block_rows));
+    tile_h_ = AddKnob("register_rows", TileMenu(s_.height, most.planes));
+    tile_w_ = AddKnob("register_windows", TileMenu(s_.windows_across, most.windows));
     pad_ =
         AddKnob("keep_pad", s_.pad.empty() ? std::vector<int64_t>{0} : std::vector<int64_t>{0, 1});
     per_tile_ = AddKnob("windows_per_tile", {0, 1});

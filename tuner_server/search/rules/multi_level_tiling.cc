@@ -26,8 +26,6 @@
 namespace tilewright::search {
 namespace {
 
-constexpr int64_t kMaxRegisterTile = 16;  // rows of one axis
-constexpr int64_t kMaxReductionTile = 64;
 constexpr double kMaxWaste = 2.0;  // computed / needed points
 constexpr size_t kMaxOrders = 12;
 constexpr size_t kMaxTiledBlocks = 6;
@@ -261,15 +259,15 @@ class TilingSketch final : public Sketch {
     vectors_ = AddKnob("vectors", {1, 2, 3, 4, 5, 6, 8, 12});
     for (size_t a = 0; a < extents_.size(); ++a) {
       register_.push_back(AddKnob("register_" + p_.iters[spatial_[a]].name,
-                                  TileMenu(extents_[a], kMaxRegisterTile)));
+                                  TileMenu(extents_[a], target_.machine.searched_tile.rows)));
       std::vector<int64_t> mid;
       for (int64_t m = 1; m <= extents_[a]; m = m < 4 ? m + 1 : m * 2) mid.push_back(m);
       if (mid.back() != extents_[a]) mid.push_back(extents_[a]);
       mid_.push_back(AddKnob("cache_" + p_.iters[spatial_[a]].name, std::move(mid)));
     }
     for (size_t j = 0; j < reduce_.size(); ++j) {
-      reduction_.push_back(
-          AddKnob(support::StrCat("reduction_", j), TileMenu(reduce_[j], kMaxReductionTile)));
+      reduction_.push_back(AddKnob(support::StrCat("reduction_", j),
+                                   TileMenu(reduce_[j], target_.machine.searched_tile.steps)));
     }
     unroll_ = AddKnob("unroll_reduction", {0, 1});
     peel_ = AddKnob("peel_tails", {0, 1});

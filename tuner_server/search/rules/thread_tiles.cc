@@ -33,11 +33,7 @@
 namespace tilewright::search {
 namespace {
 
-constexpr int64_t kMaxThreadRows = 16;    // of a register tile, along one axis
-constexpr int64_t kMaxStatements = 256;   // of the unrolled body
-constexpr int64_t kMaxUnrolledTerms = 8;  // of the innermost reduction loop
-constexpr int64_t kMaxStep = 256;         // terms of a step, along one reduction axis
-constexpr int64_t kDotLanes = 4;          // the fewest of a tensor intrinsic for dot products
+constexpr int64_t kDotLanes = 4;  // the fewest of a tensor intrinsic for dot products
 constexpr size_t kMaxBlocks = 6;
 constexpr int64_t kBankBytes = 4;
 constexpr int64_t kSwizzled = -1;  // in place of a padding
@@ -75,7 +71,8 @@ class ThreadTiles final : public Sketch {
       : p_(std::move(producer)),
         block_(std::move(block)),
         consumer_(std::move(consumer)),
-        limits_(target.machine.launch) {
+        machine_(target.machine),
+        limits_(machine_.launch) {
     for (size_t i = 0; i < p_.iters.size(); ++i) {
       if (p_.iters[i].reduce) {
         reduce_.push_back(p_.iters[i].extent);
@@ -114,8 +111,8 @@ class ThreadTiles final : public Sketch {
     const size_t loops = reduce_.size() - (t.dots ? 1 : 0);
     if (loops == 0 && (t.unroll || t.staged)) return false;
     if (t.unroll) terms = t.steps[loops - 1];
-    if (t.unroll && (terms == 1 || terms > kMaxUnrolledTerms)) return false;
-    if (rows * t.vectors * terms > kMaxStatements) return false;
+    if (t.unroll && (terms == 1 || terms > machine_.short_reduction)) return false;
+    if (rows * t.vectors * terms > machine_.searched_body_ops) return false;
     // Knobs without effect stay at their first value, so that points and programs correspond.
     if (t.virtual_threads && (t.vectors == 1 || t.threads[t.lane_axis] == 1)) return false;
     if (!t.staged && std::any_of(steps_.begin(), steps_.end(),
@@ -224,11 +221,12 @@ class ThreadTiles final : public Sketch {
       const std::string& name = p_.iters[spatial_[a]].name;
       threads_.push_back(
           AddKnob("threads_" + name, Divisors(extents_[a], 1, limits_.usual_threads)));
-      rows_.push_back(AddKnob("rows_" + name, Divisors(extents_[a], 1, kMaxThreadRows)));
+      rows_.push_back(
+          AddKnob("rows_" + name, Divisors(extents_[a], 1, machine_.searched_tile.rows)));
     }
     for (const size_t i : ReduceIters()) {
-      steps_.push_back(
-          AddKnob("step_" + p_.iters[i].name, Divisors(p_.iters[i].extent, 1, kMaxStep)));
+      steps_.push_back(AddKnob("step_" + p_.iters[i].name,
+                               Divisors(p_.iters[i].extent, 1, machine_.searched_tile.steps)));
     }
     unroll_ = AddKnob("unroll", {0, 1});
     virtual_threads_ = AddKnob("virtual_threads", {0, 1});
@@ -537,7 +535,8 @@ class ThreadTiles final : public Sketch {
   BlockInfo p_;
   ir::Stmt block_;        // P
   std::string consumer_;  // empty: cache_write makes the consumer
-  target::LaunchLimits limits_;
+  const target::Machine machine_;
+  const target::LaunchLimits& limits_;
   std::vector<BoundNest> before_, behind_;
   std::vector<Source> sources_;
   std::vector<size_t> spatial_;   // P's iterators that are spatial

@@ -18,8 +18,6 @@
 namespace tilewright::search {
 namespace {
 
-constexpr int64_t kMaxWinogradRows = 14;  // of a register tile, along each axis
-
 struct WinogradStages {
   std::string pad, filter_rows, filter, tile_rows, tile, products, out_rows, result, epilogue;
   int64_t form = 0;               // outputs of a tile along each side
@@ -31,14 +29,11 @@ class WinogradSketch final : public Sketch {
  public:
   WinogradSketch(WinogradStages stages, const target::Target& target)
       : s_(std::move(stages)), target_(target) {
-    std::vector<int64_t> rows;
-    for (int64_t r = 1; r <= s_.rows; ++r) {
-      if (s_.rows % r == 0) rows.push_back(r);
-    }
+    const target::SearchedTile& most = target_.machine.searched_tile;
     by_stage_ = AddKnob("by_stage", {0, 1});
-    rows_ = AddKnob("tile_rows", rows);
-    tile_h_ = AddKnob("register_th", TileMenu(s_.rows, 4));
-    tile_w_ = AddKnob("register_tw", TileMenu(s_.columns, kMaxWinogradRows));
+    rows_ = AddKnob("tile_rows", Divisors(s_.rows, 1, s_.rows));
+    tile_h_ = AddKnob("register_th", TileMenu(s_.rows, most.planes));
+    tile_w_ = AddKnob("register_tw", TileMenu(s_.columns, most.windows));
     vectors_ = AddKnob("vectors", TileMenu(s_.out_blocks, 6));
     pad_ =
         AddKnob("place_pad", s_.pad.empty() ? std::vector<int64_t>{0} : std::vector<int64_t>{0, 1});
