@@ -1,10 +1,9 @@
 #include "compiler/ir/build.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
-#include "compiler/ir/numeric.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/verify.h"
 #include "compiler/ir/visit.h"
@@ -13,33 +12,18 @@
 namespace tilewright::ir {
 namespace {
 
-Expr Identity(Combiner combiner, DType t) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
+ExprKind KindOf(Combiner combiner) {
   switch (combiner) {
     case Combiner::kSum:
-      return Zero(t);
+      return ExprKind::kAdd;
     case Combiner::kProd:
-      return t.is_float() ? Float(1, t) : Int(1, t);
+      return ExprKind::kMul;
     case Combiner::kMax:
-      return t.is_float() ? Float(-kInf, t) : Int(MinInt(t), t);
+      return ExprKind::kMax;
     case Combiner::kMin:
-      return t.is_float() ? Float(kInf, t) : Int(MaxInt(t), t);
+      break;
   }
-  return nullptr;
-}
-
-Expr Combine(Combiner combiner, Expr so_far, Expr value) {
-  switch (combiner) {
-    case Combiner::kSum:
-      return std::move(so_far) + std::move(value);
-    case Combiner::kProd:
-      return std::move(so_far) * std::move(value);
-    case Combiner::kMax:
-      return Max(std::move(so_far), std::move(value));
-    case Combiner::kMin:
-      return Min(std::move(so_far), std::move(value));
-  }
-  return nullptr;
+  return ExprKind::kMin;
 }
 
 BufferRegion PointRegion(const Buffer& buffer, const std::vector<Expr>& indices) {
@@ -139,10 +123,10 @@ Buffer FunctionBuilder::Reduce(const std::string& name, DType dtype, std::vector
               .axes = axes};
   stage.values = [&](const std::vector<Var>& v) { return std::vector<Expr>{value(v)}; };
   stage.body = [&](const std::vector<Expr>& place, const std::vector<Expr>& values) {
-    return MakeStore(out, place, Combine(combiner, Load(out, place), values[0]));
+    return MakeStore(out, place, Binary(KindOf(combiner), Load(out, place), values[0]));
   };
   stage.init = [&](const std::vector<Expr>& place) {
-    return MakeStore(out, place, Identity(combiner, dtype));
+    return MakeStore(out, place, IdentityOf(KindOf(combiner), dtype));
   };
   AddStage(stage);
   return out;

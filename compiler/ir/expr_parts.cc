@@ -1,6 +1,7 @@
 #include "compiler/ir/expr_parts.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/visit.h"
@@ -17,6 +18,22 @@ void AddConjuncts(const Expr& condition, std::vector<Expr>* parts) {
 }
 
 }  // namespace
+
+Expr IdentityOf(ExprKind op, DType type) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  switch (op) {
+    case ExprKind::kAdd:
+      return Zero(type);
+    case ExprKind::kMul:
+      return type.is_float() ? Float(1, type) : Int(1, type);
+    case ExprKind::kMax:
+      return type.is_float() ? Float(-kInf, type) : Int(MinInt(type), type);
+    case ExprKind::kMin:
+      return type.is_float() ? Float(kInf, type) : Int(MaxInt(type), type);
+    default:
+      return nullptr;
+  }
+}
 
 std::vector<Expr> Conjuncts(const Expr& condition) {
   std::vector<Expr> parts;

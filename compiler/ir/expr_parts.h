@@ -1,5 +1,5 @@
-// Expressions taken apart: the conjuncts of a condition, the terms of an integer sum. Pure
-// functions; thread-safe.
+// Expressions taken apart: the conjuncts of a condition, the terms of an integer sum; and what a
+// reduction starts from. Pure functions; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,9 @@ namespace tilewright::ir {
 // The parts of a conjunction, left to right; empty for null.
 std::vector<Expr> Conjuncts(const Expr& condition);
 Expr Conjunction(const std::vector<Expr>& parts);  // null when empty
+
+// The x of the scalar type for which op(x, y) is y: of Add, Mul, Min and Max. Null for other kinds.
+Expr IdentityOf(ExprKind op, DType type);
 
 // i64 arithmetic, which wraps.
 inline int64_t AddWrapping(int64_t a, int64_t b) {

@@ -1,12 +1,10 @@
 #include "compiler/schedule/reduce.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "compiler/analysis/footprint.h"
 #include "compiler/analysis/injective.h"
 #include "compiler/ir/expr_parts.h"
-#include "compiler/ir/numeric.h"
 #include "compiler/ir/structural.h"
 #include "compiler/ir/visit.h"
 #include "compiler/schedule/legality.h"
@@ -26,21 +24,9 @@ using support::StrCat;
 namespace {
 
 bool IsIdentity(ir::ExprKind op, const Expr& e) {
-  const bool is_float = e->kind == ir::ExprKind::kFloatImm;
-  if (!is_float && e->kind != ir::ExprKind::kIntImm) return false;
-  const double inf = std::numeric_limits<double>::infinity();
-  switch (op) {
-    case ir::ExprKind::kAdd:
-      return is_float ? e->float_value == 0 : e->int_value == 0;
-    case ir::ExprKind::kMul:
-      return is_float ? e->float_value == 1 : e->int_value == 1;
-    case ir::ExprKind::kMax:
-      return is_float ? e->float_value == -inf : e->int_value == ir::MinInt(e->dtype);
-    case ir::ExprKind::kMin:
-      return is_float ? e->float_value == inf : e->int_value == ir::MaxInt(e->dtype);
-    default:
-      return false;
-  }
+  const Expr identity = ir::IdentityOf(op, e->dtype);
+  return identity != nullptr && e->kind == identity->kind && e->int_value == identity->int_value &&
+         e->float_value == identity->float_value;
 }
 
 }  // namespace
