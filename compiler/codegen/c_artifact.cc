@@ -63,7 +63,7 @@ absl::StatusOr<Artifact> GenerateC(const Request& request, const CDialect& diale
     artifact.programs.push_back(std::move(program));
     for (Launch& launch : plan.launches) kernels.push_back(std::move(launch.kernel));
   }
-  TW_ASSIGN(CText text, EmitC(kernels, dialect));
+  TW_ASSIGN(CText text, EmitC(kernels, dialect, request.target.machine.launch.sub_groups));
   artifact.bytes = std::move(text.text);
   artifact.required_features = std::move(text.features);
   TW_TRY(WriteDump(request.options, request.functions[0].name, dialect.suffix, artifact.bytes));

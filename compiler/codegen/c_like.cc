@@ -6,6 +6,8 @@
 
 #include "compiler/codegen/c_like_expr.h"
 #include "compiler/codegen/index_width.h"
+#include "compiler/codegen/sub_group_sums.h"
+#include "compiler/ir/expr_parts.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -26,7 +28,10 @@ std::string Replaced(std::string text, std::string_view what, std::string_view w
 
 class CEmitter {
  public:
-  explicit CEmitter(const CDialect& dialect) : dialect_(dialect), expr_(dialect) {}
+  CEmitter(const CDialect& dialect, bool sub_groups)
+      : dialect_(dialect),
+        expr_(dialect),
+        sub_groups_(sub_groups && !dialect.sub_groups.reduce.empty()) {}
 
   absl::Status AddKernel(const ir::Function& f);
   CText Text() const;
@@ -39,15 +44,20 @@ class CEmitter {
   void SharedBuffers(const Stmt& body);
   void Emit(const Stmt& s);
   void EmitBraced(std::string_view head, const Stmt& body);
+  std::string LoopHead(const Stmt& s, bool in_turn);
   void EmitFor(const Stmt& s);
+  void EmitSubGroupSum(const Stmt& s, const SubGroupSum& sum);
   void EmitStore(const Stmt& s);
   void EmitAlloc(const Stmt& s);
   std::string Array(const ir::Buffer& b);
 
   const CDialect& dialect_;
   CExpressions expr_;
+  const bool sub_groups_;
   std::string out_;
   int indent_ = 0;
+  SubGroupSums sums_;  // of the kernel
+  bool uses_sub_groups_ = false;
   std::string_view barrier_;  // of the kernel
 };
 
@@ -83,13 +93,14 @@ std::string HelperText(std::string_view helper) {
 
 CText CEmitter::Text() const {
   CText result{std::string(dialect_.prologue), {}};
-  const auto add = [&result](const OptionalType& type) {
-    result.text += type.prologue;
-    if (!type.feature.empty()) result.features.emplace_back(type.feature);
+  const auto add = [&result](const OptionalFeature& used) {
+    result.text += used.prologue;
+    if (!used.feature.empty()) result.features.emplace_back(used.feature);
   };
   if (expr_.uses_dot4()) result.text += dialect_.dot4_text;
   if (expr_.uses_half()) add(dialect_.half);
   if (expr_.uses_double()) add(dialect_.float64);
+  if (uses_sub_groups_) add(dialect_.sub_groups.feature);
   std::sort(result.features.begin(), result.features.end());
   for (const std::string& helper : expr_.helpers()) result.text += HelperText(helper);
   result.text += out_;
@@ -153,6 +164,7 @@ absl::Status CEmitter::AddKernel(const ir::Function& f) {
   const std::set<const ir::BufferNode*> read_back = ReadBack(f);
   Signature(f, read_back);
   barrier_ = read_back.empty() ? dialect_.barrier : dialect_.global_barrier;
+  if (sub_groups_) sums_ = FindSubGroupSums(f);
   indent_ = 1;
   SharedBuffers(f.body);
   Emit(f.body);
@@ -172,10 +184,56 @@ void CEmitter::EmitBraced(std::string_view head, const Stmt& body) {
   Line("}");
 }
 
+// Opens a loop and declares its variable. `in_turn`: the threads of a sub-group take its iterations
+// in turn.
+std::string CEmitter::LoopHead(const Stmt& s, bool in_turn) {
+  const std::string type = expr_.TypeOf(s->var->dtype);
+  std::string min = expr_.Lane(s->range.min, 0);
+  Expr end = ir::IsInt(s->range.min, 0)
+                 ? s->range.extent
+                 : ir::Binary(ir::ExprKind::kAdd, s->range.min, s->range.extent);
+  std::string last = expr_.Lane(end, 0);
+  std::string name = expr_.Declare(s->var.get(), s->var->name), step = StrCat("++", name);
+  if (in_turn) {
+    min = StrCat(ir::IsInt(s->range.min, 0) ? "" : min + " + ", "(", type, ")",
+                 dialect_.sub_groups.lane);
+    step = StrCat(name, " += (", type, ")", dialect_.sub_groups.lanes);
+  }
+  return StrCat("for (", type, " ", name, " = ", min, "; ", name, " < ", last, "; ", step, ") ");
+}
+
+// Each thread adds its terms up, beginning with the identity. The language's function adds up the
+// parts of a sub-group and gives every thread the whole.
+void CEmitter::EmitSubGroupSum(const Stmt& s, const SubGroupSum& sum) {
+  uses_sub_groups_ = true;
+  const ir::DType type = sum.value()->dtype;
+  const ir::Var part = ir::MakeVar("part", type), whole = ir::MakeVar("whole", type);
+  const std::string text = expr_.TypeOf(type);
+  const std::string name = expr_.Declare(part.get(), part->name);
+  Line("{");
+  ++indent_;
+  Line(StrCat(text, " ", name, " = ", expr_.Lane(ir::IdentityOf(sum.op(), type), 0), ";"));
+  Line(StrCat(LoopHead(s, /*in_turn=*/true), "{"));
+  ++indent_;
+  Line(StrCat(name, " = ", expr_.Lane(ir::Binary(sum.op(), part, sum.value()), 0), ";"));
+  --indent_;
+  Line("}");
+  const char* op = sum.op() == ir::ExprKind::kAdd   ? "add"
+                   : sum.op() == ir::ExprKind::kMin ? "min"
+                                                    : "max";
+  Line(StrCat("const ", text, " ", expr_.Declare(whole.get(), whole->name), " = ",
+              Replaced(std::string(dialect_.sub_groups.reduce), "%", op), "(", name, ");"));
+  const Expr value = sum.accumulator_first ? ir::Binary(sum.op(), sum.accumulator(), whole)
+                                           : ir::Binary(sum.op(), whole, sum.accumulator());
+  Emit(ir::MakeStore(sum.store->buffer, sum.store->indices, value));
+  --indent_;
+  Line("}");
+}
+
 void CEmitter::EmitFor(const Stmt& s) {
-  std::string type = expr_.TypeOf(s->var->dtype);
   expr_.SetRange(s->var, s->range);
   if (ir::IsBound(s->for_kind)) {  // no loop: the launch has the iterations
+    const std::string type = expr_.TypeOf(s->var->dtype);
     std::string_view form =
         ir::IsBlockAxis(s->for_kind) ? dialect_.block_index : dialect_.thread_index;
     std::string axis(1, dialect_.axis_names[static_cast<size_t>(ir::AxisOf(s->for_kind))]);
@@ -186,15 +244,9 @@ void CEmitter::EmitFor(const Stmt& s) {
   }
   if (s->for_kind == ir::ForKind::kVectorized || s->for_kind == ir::ForKind::kUnrolled)
     expr_.Fail(StrCat("the loop ", s->var->name, ", which should have been expanded"));
-  std::string min = expr_.Lane(s->range.min, 0);
-  Expr end = ir::IsInt(s->range.min, 0)
-                 ? s->range.extent
-                 : ir::Binary(ir::ExprKind::kAdd, s->range.min, s->range.extent);
-  std::string last = expr_.Lane(end, 0);
-  std::string name = expr_.Declare(s->var.get(), s->var->name);
-  EmitBraced(
-      StrCat("for (", type, " ", name, " = ", min, "; ", name, " < ", last, "; ++", name, ") "),
-      s->body);
+  const auto sum = sums_.find(s.get());
+  if (sum != sums_.end()) return EmitSubGroupSum(s, sum->second);
+  EmitBraced(LoopHead(s, /*in_turn=*/false), s->body);
 }
 
 void CEmitter::EmitStore(const Stmt& s) {
@@ -295,8 +347,9 @@ void CEmitter::Emit(const Stmt& s) {
 
 }  // namespace
 
-absl::StatusOr<CText> EmitC(const std::vector<ir::Function>& kernels, const CDialect& dialect) {
-  CEmitter emitter(dialect);
+absl::StatusOr<CText> EmitC(const std::vector<ir::Function>& kernels, const CDialect& dialect,
+                            bool sub_groups) {
+  CEmitter emitter(dialect, sub_groups);
   for (const ir::Function& f : kernels) TW_TRY(emitter.AddKernel(f));
   return emitter.Text();
 }

@@ -13,10 +13,19 @@
 
 namespace tilewright::codegen {
 
-// An element type that not every device of a language has.
-struct OptionalType {
+// What not every device of a language has: an element type, or functions.
+struct OptionalFeature {
   std::string_view prologue = {};  // lines of a text that uses it, behind the first ones
   std::string_view feature = {};   // that a device of such a text needs; empty: all have it
+};
+
+// Sub-groups: threads of a group that add up what each of them has.
+struct SubGroupWords {
+  OptionalFeature feature = {};
+  std::string_view lane = {}, lanes = {};  // a thread's place in its sub-group; of how many
+  // The function of a value that gives all of them the result; `%` stands for add, min or max.
+  // Empty: the language has no sub-groups.
+  std::string_view reduce = {};
 };
 
 struct CDialect {
@@ -32,7 +41,7 @@ struct CDialect {
   std::string_view group_size;                 // attribute of a kernel; %x %y %z
   // Scalar types in the order i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64; empty: not supported.
   std::string_view types[11];
-  OptionalType half = {}, float64 = {};
+  OptionalFeature half = {}, float64 = {};
   // Has vectors of 2, 4, 8 and 16 lanes as OpenCL C does: vloadN, vstoreN, arithmetic, builtin
   // functions, convert_, select, components .s0 to .sf.
   bool vectors;
@@ -42,6 +51,7 @@ struct CDialect {
   std::string_view dot4 = {};
   std::string_view dot4_text =
       {};  // its definition, if the prologue has none: of texts that use it
+  SubGroupWords sub_groups = {};
 };
 
 struct CText {
@@ -52,7 +62,9 @@ struct CText {
 // One text with a kernel for each function, named like it. The parameters of a kernel are the size
 // parameters (64-bit integers), then pointers to the buffers, in the function's order. Indices are
 // 32-bit integers in a kernel where that is enough (index_width.h). Private buffers whose indices
-// are constant become variables, one for each vector. Same input, same bytes.
-absl::StatusOr<CText> EmitC(const std::vector<ir::Function>& kernels, const CDialect& dialect);
+// are constant become variables, one for each vector. With `sub_groups`, which the machine says
+// (LaunchLimits::sub_groups), sub-groups share out sums (sub_group_sums.h). Same input, same bytes.
+absl::StatusOr<CText> EmitC(const std::vector<ir::Function>& kernels, const CDialect& dialect,
+                            bool sub_groups);
 
 }  // namespace tilewright::codegen

@@ -266,6 +266,10 @@ std::span<const AnnotationRow> AnnotationRows() {
   static constexpr AnnotationRow kRows[] = {
       {"unroll_max", 0, 4096, 'l',
        "loops inside are unrolled, innermost first, while that gives at most so many statements"},
+      {"sub_group", 1, 1, 'l',
+       "the loop's sum (or minimum, maximum) may be reassociated: the threads of a sub-group share "
+       "its terms out, where a device has sub-groups and all threads of a group run the loop "
+       "alike"},
   };
   return kRows;
 }

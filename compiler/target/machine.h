@@ -41,7 +41,8 @@ struct LaunchLimits {
   // Threads of a group where nobody chose, and most of them along one axis of a tile: enough to
   // hide a load's latency.
   int64_t usual_threads = 0;
-  int64_t warp = 1;  // threads that go in step, whose accesses are served together
+  int64_t warp = 1;         // threads that go in step, whose accesses are served together
+  bool sub_groups = false;  // these threads can add up what each of them has
   // What the groups that a unit runs at a time share. A unit that runs threads one after the other
   // is full with one thread. 0 bytes or registers: groups share none.
   int64_t unit_threads = 1, unit_shared_bytes = 0, unit_registers = 0;

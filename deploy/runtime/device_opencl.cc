@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -134,6 +135,8 @@ std::string CompilerOf(cl::Handle device) {
   return name;
 }
 
+constexpr char kSubGroups[] = "cl_khr_subgroups";
+
 // Extensions that code may need, with commas.
 std::string FeaturesOf(cl::Handle device) {
   size_t bytes = 0;
@@ -141,7 +144,7 @@ std::string FeaturesOf(cl::Handle device) {
   std::string all(bytes, '\0'), features;
   Api().clGetDeviceInfo(device, cl::kDeviceExtensions, all.size(), all.data(), nullptr);
   for (char& c : all) c = c == '\0' ? ' ' : c;
-  for (const char* name : {"cl_khr_fp16", "cl_khr_fp64"}) {
+  for (const char* name : {"cl_khr_fp16", "cl_khr_fp64", kSubGroups}) {
     if ((" " + all + " ").find(" " + std::string(name) + " ") == std::string::npos) continue;
     features += (features.empty() ? "" : ",") + std::string(name);
   }
@@ -296,6 +299,13 @@ TwDeviceResult Map(TwDevice* device, TwDeviceMemory*, void**) {
 #define TW_BUILD_OPTIONS "-cl-std=CL1.2"
 constexpr char kBinaryFormat[] = "binary " TW_BUILD_OPTIONS;
 
+// Sub-groups are of later languages than the rest. A device that has them has its own version's.
+const char* BuildOptions(TwDevice* device, std::string_view text) {
+  if (text.find(kSubGroups) == std::string_view::npos) return TW_BUILD_OPTIONS;
+  return TextOf(device->device, cl::kDeviceVersion).starts_with("OpenCL 2.") ? "-cl-std=CL2.0"
+                                                                             : "-cl-std=CL3.0";
+}
+
 cl::Handle ProgramOf(TwDevice* device, bool binary, const void* image, size_t bytes,
                      cl::Int* result) {
   if (!binary) {
@@ -321,9 +331,12 @@ TwDeviceResult Load(TwDevice* device, const char* format, const void* image, siz
                   "expected opencl-c, found " + form.substr(0, 40));
   }
   cl::Int result = 0;
-  cl::Handle program = ProgramOf(device, form == kBinaryFormat, image, bytes, &result);
+  const bool binary = form == kBinaryFormat;
+  cl::Handle program = ProgramOf(device, binary, image, bytes, &result);
   if (result != cl::kSuccess) return Checked(device, "clCreateProgram", result);
-  result = Api().clBuildProgram(program, 1, &device->device, TW_BUILD_OPTIONS, nullptr, nullptr);
+  const char* options =
+      binary ? TW_BUILD_OPTIONS : BuildOptions(device, {static_cast<const char*>(image), bytes});
+  result = Api().clBuildProgram(program, 1, &device->device, options, nullptr, nullptr);
   if (result != cl::kSuccess) {
     std::vector<char> log(16384, '\0');
     Api().clGetProgramBuildInfo(program, device->device, cl::kBuildLog, log.size() - 1, log.data(),

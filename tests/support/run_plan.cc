@@ -32,6 +32,45 @@ absl::Status InterpretPlan(const codegen::HostPlan& plan, const std::vector<int6
   return absl::OkStatus();
 }
 
+namespace {
+
+// The barriers hang or fail unless all threads of a group come to them, as sub-groups demand.
+constexpr char kFourThreads[] = R"(
+int tw_first(void) { return (int)get_local_id(0) / 4 * 4; }
+int tw_lanes(void) { return min(4, (int)get_local_size(0) - tw_first()); }
+#define TW_REDUCE(type)                                                         \
+  type __attribute__((overloadable)) tw_reduce(int op, type x, __local long* scratch) { \
+    __local type* all = (__local type*)scratch;                                  \
+    all[get_local_id(0)] = x;                                                    \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                \
+    type result = all[tw_first()];                                               \
+    for (int i = 1; i < tw_lanes(); ++i) {                                       \
+      const type other = all[tw_first() + i];                                    \
+      result = op == 0 ? result + other : op == 1 ? min(result, other) : max(result, other); \
+    }                                                                            \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                \
+    return result;                                                               \
+  }
+TW_REDUCE(float)
+TW_REDUCE(int)
+#define get_sub_group_local_id() (get_local_id(0) % 4)
+#define get_sub_group_size() tw_lanes()
+#define sub_group_reduce_add(x) tw_reduce(0, x, tw_scratch)
+#define sub_group_reduce_min(x) tw_reduce(1, x, tw_scratch)
+#define sub_group_reduce_max(x) tw_reduce(2, x, tw_scratch)
+)";
+
+}  // namespace
+
+std::string WithEmulatedSubGroups(const std::string& text) {
+  std::string kernels = text;
+  for (size_t at = 0; (at = kernels.find("__kernel ", at)) != std::string::npos;) {
+    at = kernels.find(" {\n", at) + 3;
+    kernels.insert(at, "  __local long tw_scratch[256];\n");
+  }
+  return kFourThreads + kernels;
+}
+
 absl::StatusOr<std::unique_ptr<PlanDevice>> PlanDevice::Open(const std::string& path) {
   TW_ASSIGN(runtime::DevicePlugin plugin, runtime::DevicePlugin::Open(path));
   TwDevice* device = nullptr;

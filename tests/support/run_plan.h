@@ -19,6 +19,10 @@ namespace tilewright::tests {
 absl::Status InterpretPlan(const codegen::HostPlan& plan, const std::vector<int64_t>& sizes,
                            const std::vector<ir::TensorData*>& args);
 
+// The text of OpenCL kernels with sub-groups for a device without them: four neighbours of a group
+// in x are one, which pass what they have through local memory. Works for sums of f32 and i32.
+std::string WithEmulatedSubGroups(const std::string& text);
+
 class PlanDevice {
  public:
   // The first device of the plug-in at `path`; an error where there is none.

@@ -1,10 +1,12 @@
 // GPU schedules from the program text to the device: the golden schedules of tests/golden/programs/
 // whose names begin with `gpu_` are replayed, lowered pass by pass (each keeps the meaning, by the
 // interpreter, which also reports races between threads), cut into launches, interpreted launch by
-// launch, written as OpenCL C (tests/golden/gpu/NAME.cl), and run where an OpenCL device is.
+// launch, written as OpenCL C (tests/golden/gpu/NAME.cl), and run where an OpenCL device is. Texts
+// with sub-groups are compiled as such where a compiler is, and run with emulated ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -35,12 +37,14 @@ struct Case {
   const char* name;
   size_t launches;
   int barriers;  // in all kernels: none missing (the interpreter says so), none too many
+  bool sub_groups = false;
 };
 constexpr Case kCases[] = {
     {"gpu_byte_dots", 1, 0},
     {"gpu_gemm_pipeline", 1, 3},
     {"gpu_row_sum", 1, 1},
     {"gpu_split_k", 2, 0},
+    {"gpu_sub_group_sum", 1, 1, /*sub_groups=*/true},
 };
 
 // Comments `#: steps …` of the file are its schedule.
@@ -129,21 +133,45 @@ TEST_P(GpuSchedules, OpenClText) {
   ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
   std::vector<ir::Function> kernels;
   for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
-  auto text = opencl::EmitOpenCl(kernels);
+  auto text = opencl::EmitOpenCl(kernels, GetParam().sub_groups);
   ASSERT_TRUE(text.ok()) << StatusText(text.status());
-  EXPECT_EQ(*opencl::EmitOpenCl(kernels), *text);
+  EXPECT_EQ(*opencl::EmitOpenCl(kernels, GetParam().sub_groups), *text);
   EXPECT_TRUE(MatchesGolden(StrCat("gpu/", GetParam().name, ".cl"), *text));
   EXPECT_EQ(Barriers(*text), GetParam().barriers) << *text;
   auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_OPENCL);
   if (!device.ok()) GTEST_SKIP() << "[SKIP] no OpenCL device: " << StatusText(device.status());
+  const std::string run = GetParam().sub_groups ? WithEmulatedSubGroups(*text) : *text;
   EquivalenceOptions options;
   options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
                           std::vector<ir::TensorData*> args) {
-    return (*device)->Run(*plan, *text, sizes, args);
+    return (*device)->Run(*plan, run, sizes, args);
   };
   absl::Status same = SameResults(program_, scheduled_, options);
   EXPECT_TRUE(same.ok()) << StatusText(same) << "\n" << *text;
   std::cout << GetParam().name << ": ran on an OpenCL device\n";
+}
+
+// On a device without sub-groups the marked loop is one like others.
+TEST(SubGroups, OnlyADeviceThatHasThemGetsThem) {
+  const std::string text =
+      *support::ReadFile(GoldenPath("programs/gpu_sub_group_sum.tir"), 1 << 20);
+  const ir::Function program = *ir::ParseFunction(text);
+  auto plan = Lowered(Scheduled(text, program), program);
+  ASSERT_TRUE(plan.ok()) << StatusText(plan.status());
+  auto plain = opencl::EmitOpenCl({plan->launches[0].kernel});
+  ASSERT_TRUE(plain.ok()) << StatusText(plain.status());
+  EXPECT_EQ(plain->find("sub_group"), std::string::npos) << *plain;
+}
+
+TEST(SubGroups, TheirTextCompiles) {
+  if (!support::FileExists(TILEWRIGHT_CLANG)) GTEST_SKIP() << "[SKIP] no " << TILEWRIGHT_CLANG;
+  const std::string errors = testing::TempDir() + "/sub_group_errors.txt";
+  const std::string command =
+      StrCat(TILEWRIGHT_CLANG,
+             " -x cl -cl-std=CL3.0 -Xclang -cl-ext=+cl_khr_subgroups,+__opencl_c_subgroups ",
+             "-Xclang -finclude-default-header -fsyntax-only -Werror ",
+             GoldenPath("gpu/gpu_sub_group_sum.cl"), " 2> ", errors);
+  EXPECT_EQ(std::system(command.c_str()), 0) << *support::ReadFile(errors, 1 << 20);
 }
 
 INSTANTIATE_TEST_SUITE_P(Goldens, GpuSchedules, testing::ValuesIn(kCases),

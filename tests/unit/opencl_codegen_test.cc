@@ -157,6 +157,60 @@ TEST(OpenClCodegen, SumsOfVectorsAreVariablesAndContracted) {
   EXPECT_NE(text.find("vstore8(C_local, 0, C + "), std::string::npos) << text;
 }
 
+// A kernel of 64 threads whose body is the text; S is shared, L is each thread's own.
+std::string InThreads(const std::string& body) {
+  return R"(fn f(X: f32[64] input, Y: f32[64] output) stage=flat {
+  alloc S: f32[64] scope=shared {
+    for t in 0..64 threadIdx.x {
+      alloc L: f32[1] scope=local {
+        S[t] = X[t];
+        L[0] = 0.0f32;
+        sync barrier;
+        )" +
+         body +
+         R"(
+        Y[t] = L[0];
+      }
+    }
+  }
+}
+)";
+}
+
+TEST(OpenClCodegen, SubGroupsShareOutWhatAllThreadsAddUpAlike) {
+  const auto shares = [](const std::string& body) {
+    auto function = ir::ParseFunction(InThreads(body));
+    EXPECT_TRUE(function.ok()) << function.status();
+    auto text = EmitOpenCl({*function}, /*sub_groups=*/true);
+    EXPECT_TRUE(text.ok()) << text.status();
+    EXPECT_EQ(EmitOpenCl({*function})->find("sub_group"), std::string::npos);
+    return text->find("sub_group_reduce_") != std::string::npos;
+  };
+  const std::string loop = "for k in 0..64 @{sub_group=1} ";
+  EXPECT_TRUE(shares(loop + "{ L[0] = L[0] + S[k]; }"));
+  EXPECT_TRUE(shares(loop + "{ L[0] = S[k] + L[0]; }"));
+  EXPECT_TRUE(shares(loop + "{ L[0] = max(L[0], S[k] * 2.0f32); }"));
+  EXPECT_TRUE(shares("if (S[0] > 0.0f32) { " + loop + "{ L[0] = L[0] + S[k]; } }"));
+  // Without the mark; not together; terms of a thread's own; no sum; its result among the terms.
+  EXPECT_FALSE(shares("for k in 0..64 { L[0] = L[0] + S[k]; }"));
+  EXPECT_FALSE(shares("if (t == 0) { " + loop + "{ L[0] = L[0] + S[k]; } }"));
+  EXPECT_FALSE(shares("for k in 0..t @{sub_group=1} { L[0] = L[0] + S[k]; }"));
+  EXPECT_FALSE(shares(loop + "{ L[0] = L[0] + S[floormod(k + t, 64)]; }"));
+  EXPECT_FALSE(shares("let n = t + 1 { " + loop + "{ L[0] = L[0] + S[floormod(k + n, 64)]; } }"));
+  EXPECT_FALSE(shares(loop + "{ L[0] = L[0] * S[k]; }"));
+  EXPECT_FALSE(shares(loop + "{ L[0] = L[0] + L[0] * S[k]; }"));
+}
+
+TEST(OpenClCodegen, ADeviceOfCodeWithSubGroupsMustHaveThem) {
+  const std::vector<ir::Function> functions = {
+      *ir::ParseFunction(InThreads("for k in 0..64 @{sub_group=1} { L[0] = L[0] + S[k]; }"))};
+  target::Target target = *target::ParseTarget("opencl");
+  EXPECT_EQ(Generate({functions, target, {}})->required_features, std::vector<std::string>());
+  target.machine.launch.sub_groups = true;
+  EXPECT_EQ(Generate({functions, target, {}})->required_features,
+            std::vector<std::string>{"cl_khr_subgroups"});
+}
+
 TEST(OpenClCodegen, AModuleSaysWhichTypesTheDeviceMustHave) {
   const target::Target target = *target::ParseTarget("opencl");
   const auto features = [&](const std::string& type) {

@@ -42,12 +42,17 @@ constexpr codegen::CDialect kOpenCl = {
     .vectors = true,
     .dot4 = "tw_dot4",
     .dot4_text = kDot4,
+    .sub_groups = {.feature = {.prologue = "#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n",
+                               .feature = "cl_khr_subgroups"},
+                   .lane = "get_sub_group_local_id()",
+                   .lanes = "get_sub_group_size()",
+                   .reduce = "sub_group_reduce_%"},
 };
 
 }  // namespace
 
-absl::StatusOr<std::string> EmitOpenCl(const std::vector<ir::Function>& kernels) {
-  TW_ASSIGN(codegen::CText code, codegen::EmitC(kernels, kOpenCl));
+absl::StatusOr<std::string> EmitOpenCl(const std::vector<ir::Function>& kernels, bool sub_groups) {
+  TW_ASSIGN(codegen::CText code, codegen::EmitC(kernels, kOpenCl, sub_groups));
   return std::move(code.text);
 }
 

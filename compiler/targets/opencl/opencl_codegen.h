@@ -12,8 +12,10 @@
 namespace tilewright::opencl {
 
 // OpenCL C 1.2 with a kernel for each function, named like it. Float division and square root are
-// as exact as the device makes them.
-absl::StatusOr<std::string> EmitOpenCl(const std::vector<ir::Function>& kernels);
+// as exact as the device makes them. `sub_groups`: for a device that has them, and so a later
+// OpenCL C.
+absl::StatusOr<std::string> EmitOpenCl(const std::vector<ir::Function>& kernels,
+                                       bool sub_groups = false);
 
 // codegen::GenerateC in this language.
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request);
