@@ -48,6 +48,16 @@ bool WalksAlong(const StatementSummary& s, const AccessSummary& access, int64_t 
   return false;
 }
 
+// The threads of a warp share out the iterations of marked loops.
+void ShareOut(int64_t warp, StatementSummary* s) {
+  for (LoopSummary& loop : s->loops) {
+    if (!loop.shared_out) continue;
+    const int64_t own = (loop.extent + warp - 1) / warp;
+    s->iterations *= static_cast<double>(own) / static_cast<double>(loop.extent);
+    loop.extent = own;
+  }
+}
+
 bool InTurn(const target::LaunchLimits& limits) { return limits.warp <= 1; }
 
 // Drivers for processors make vectors of copies of the body that work on neighbours: the innermost
@@ -147,8 +157,10 @@ class LaunchModel {
         limits_(target.machine.launch),
         thread_(ThreadTarget(target)),
         footprint_(program.parameter_bytes + program.global_alloc_bytes) {
-    if (!InTurn(limits_)) return;
-    for (StatementSummary& s : program_.statements) FindLanes(&s);
+    for (StatementSummary& s : program_.statements) {
+      if (limits_.sub_groups) ShareOut(limits_.warp, &s);
+      if (InTurn(limits_)) FindLanes(&s);
+    }
   }
 
   LaunchTime Estimate(size_t launch) const {

@@ -136,7 +136,7 @@ class Summarizer {
         const bool peel = s->annotations.count("tail") > 0;
         loops_.push_back({s->var, min.is_bounded() ? min.min : 0,
                           ConstantExtent(s->range.extent, size_bounds_), s->for_kind, false, false,
-                          1});
+                          1, s->annotations.contains("sub_group")});
         peels_.push_back(peel);
         peeled_loops_ += peel;
         const bool ahead = IsAhead(*s);

@@ -20,6 +20,7 @@ struct LoopSummary {
   // Of a loop whose tail is peeled: which part of a full iteration's work its last one has, as the
   // condition inside says; 1 where it is a full one.
   double last_share = 1;
+  bool shared_out = false;  // by the threads of a sub-group, where there are any
 };
 
 struct AccessSummary {

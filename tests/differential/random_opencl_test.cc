@@ -60,9 +60,10 @@ TEST(RandomOpenClTest, DeviceComputesWhatTheInterpreterDoes) {
   EXPECT_GE(ran, rounds / 4);
 }
 
-// Program and schedule → passes → generator's limits → device. False: nothing to run.
+// Program and schedule → passes → generator's limits → device. False: nothing to run. Sub-groups
+// are emulated.
 bool RunsTheSame(PlanDevice* device, const ir::Function& program,
-                 const schedule::Schedule& scheduled, uint64_t seed) {
+                 const schedule::Schedule& scheduled, uint64_t seed, bool sub_groups = false) {
   const std::string what = support::StrCat("seed ", seed, ": ");
   transform::PassContext context;
   context.target = *target::ParseTarget("opencl");
@@ -79,9 +80,13 @@ bool RunsTheSame(PlanDevice* device, const ir::Function& program,
     return false;
   std::vector<ir::Function> kernels;
   for (const codegen::Launch& l : plan->launches) kernels.push_back(l.kernel);
-  auto text = opencl::EmitOpenCl(kernels);
+  auto text = opencl::EmitOpenCl(kernels, sub_groups);
   EXPECT_TRUE(text.ok()) << what << text.status();
   if (!text.ok()) return false;
+  if (sub_groups) {
+    EXPECT_NE(text->find("sub_group_reduce_"), std::string::npos) << what << *text;
+    text = WithEmulatedSubGroups(*text);
+  }
   EquivalenceOptions options;
   options.seed = seed;
   options.run_other = [&](const ir::Function&, const std::vector<int64_t>& sizes,
@@ -108,6 +113,35 @@ TEST(RandomOpenClTest, ScheduledProgramsComputeTheSameOnTheDevice) {
     ran += RunsTheSame(device->get(), program, RandomBoundSchedule(program, seed), seed);
   }
   std::cout << "counts: schedules=" << ran << "\n";
+}
+
+// Softmax and means whose tree ends in sub-groups.
+TEST(RandomOpenClTest, SumsOfSubGroupsAreTheSame) {
+  auto device = PlanDevice::Open(TILEWRIGHT_DEVICE_OPENCL);
+  if (!device.ok())
+    GTEST_SKIP() << "[SKIP] no OpenCL device: " << support::StatusText(device.status());
+  target::Target target = *target::ParseTarget("opencl");
+  target.machine.launch.sub_groups = true;
+  const uint64_t first = 1000 * TestSeed(2236);
+  const int64_t rounds = TestRounds(8);
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds); ++seed) {
+    const ir::Function program = seed % 2 == 0 ? SoftmaxProgram(4, 96) : MeanProgram(3, 120);
+    auto space = search::Space::Create(program, target);
+    ASSERT_TRUE(space.ok()) << space.status();
+    support::Rng rng(seed);
+    search::Point point;
+    do {
+      ASSERT_TRUE((*space)->Sample(&rng, &point));
+    } while ((*space)->sketches()[static_cast<size_t>(point.sketch)]->name() != "tree_reduction");
+    const auto& knobs = (*space)->sketches()[static_cast<size_t>(point.sketch)]->knobs();
+    for (size_t k = 0; k < knobs.size(); ++k) {
+      if (knobs[k].name.starts_with("fan_in_"))
+        point.choices[k] = static_cast<int>(knobs[k].menu.size()) - 1;
+    }
+    auto scheduled = (*space)->Apply(point);
+    ASSERT_TRUE(scheduled.ok()) << "seed " << seed << ": " << scheduled.status();
+    EXPECT_TRUE(RunsTheSame(device->get(), program, *scheduled, seed, /*sub_groups=*/true));
+  }
 }
 
 ir::Function SpaceProgram(uint64_t seed) {

@@ -151,6 +151,32 @@ TEST(BoundSpace, EveryPointOfEverySketchComputesTheSame) {
   EXPECT_GT(points["thread_tiles through shared memory"], 10);
 }
 
+// Behind one barrier; without sub-groups the tree has no such end.
+TEST(BoundSpace, ATreeEndsInSubGroupsWhereTheMachineHasThem) {
+  const ir::Function program = tests::SoftmaxProgram(3, 96);
+  for (const bool has : {false, true}) {
+    target::Target target = OpenCl();
+    target.machine.launch.sub_groups = has;
+    auto space = search::Space::Create(program, target);
+    ASSERT_TRUE(space.ok()) << space.status();
+    for (size_t i = 0; i < (*space)->sketches().size(); ++i) {
+      const search::Sketch& sketch = *(*space)->sketches()[i];
+      if (sketch.name() != "tree_reduction") continue;
+      search::Point point{static_cast<int>(i), std::vector<int>(sketch.knobs().size(), 0)};
+      for (size_t k = 0; k < point.choices.size(); ++k) {
+        if (sketch.knobs()[k].name.starts_with("fan_in_"))
+          point.choices[k] = static_cast<int>(sketch.knobs()[k].menu.size()) - 1;
+      }
+      auto scheduled = (*space)->Apply(point);
+      ASSERT_TRUE(scheduled.ok()) << scheduled.status();
+      const std::string steps = schedule::ToText(scheduled->steps());
+      EXPECT_EQ(steps.find("sub_group=1") != std::string::npos, has) << steps;
+      auto plan = Checked(program, *scheduled);
+      ASSERT_TRUE(plan.ok()) << plan.status() << "\n" << steps;
+    }
+  }
+}
+
 // Points of thread_tiles with the knobs of these names at these choices.
 std::vector<search::Point> PointsWith(const search::Space& space, support::Rng* rng,
                                       const std::map<std::string, int>& wanted) {

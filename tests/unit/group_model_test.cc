@@ -105,6 +105,20 @@ TEST(GroupModel, AccessesCoalesceByTheStrideOfTheThreads) {
   EXPECT_DOUBLE_EQ(Step(vectors, "B").coalesced, 1);
 }
 
+// 8 rows of 1024 terms, by 256 threads each; the last 256 sums by every thread or, where the
+// machine has them, by the threads of a sub-group in turn.
+TEST(GroupModel, SubGroupsShareOutASum) {
+  const ProgramSummary program = Summary(
+      tests::MatmulProgram(8, 1, 1024),
+      "split %2 [?,256]; reorder %0 %1 %5 %4; rfactor %3 %5; set_scope %6 shared; cache_write %3; "
+      "bind %11 blockIdx.x; compute_at %3 %11; compute_at %6 %11; bind %16 threadIdx.x; "
+      "annotate %15 sub_group=1");
+  target::Target shared = Gpu();
+  shared.machine.launch.sub_groups = true;
+  EXPECT_LT(EstimateGroups(program, shared).time.total_ns,
+            EstimateGroups(program, Gpu()).time.total_ns);
+}
+
 TEST(GroupModel, ColumnsOfSharedTilesMeetBanksUnlessRowsArePadded) {
   // Rows of 16 words: 32 of them are in two of the 32 banks.
   const StepAccess plain = Step(Matmul(kShared), "A_shared");

@@ -76,6 +76,10 @@ class StepMaker {
     SetOption("vector", vector, &step);
     Do(std::move(step));
   }
+  // A hint of value 1.
+  void Mark(int loop, std::string hint) {
+    Do({schedule::StepKind::kAnnotate, {loop}, {}, "", {{std::move(hint), "1"}}});
+  }
   void Inline(int block) { Do({schedule::StepKind::kInline, {block}, {}, "", {}}); }
   // The block of partial results, then the other block's new loops.
   std::vector<int> Rfactor(int block, int loop, std::string axis) {

@@ -4,6 +4,8 @@
 //     for T threads (threadIdx.x):   sums over every T-th term, in registers, then shared memory
 //     for T/F threads:               sums of F of these; again while more than F are left
 //     one thread:                    the rest, to the result
+// On a device with sub-groups the tree may end there instead: behind one barrier each of them adds
+// up all partial sums, and every thread has the result.
 // Neighbouring threads read neighbouring terms. Blocks without a reduction are launches of their
 // own. Reassociates, as every reduction across threads does.
 #include <algorithm>
@@ -16,6 +18,7 @@ namespace tilewright::search {
 namespace {
 
 constexpr int64_t kMinThreads = 8;
+constexpr int64_t kSubGroup = 0;  // in place of a fan-in
 
 struct RowReduction {
   std::string block;
@@ -40,6 +43,8 @@ class TreeReduction final : public Sketch {
   TreeReduction(const std::vector<BlockInfo>& blocks, const target::Target& target) {
     const int64_t most = target.machine.launch.group_threads;
     const KnobAdder add = Adder();
+    std::vector<int64_t> fan_in = {2, 4, 8, 16};
+    if (target.machine.launch.sub_groups) fan_in.push_back(kSubGroup);
     for (const BlockInfo& block : blocks) {
       if (!block.has_init) {
         others_.emplace_back(block, target, add);
@@ -48,7 +53,7 @@ class TreeReduction final : public Sketch {
       std::vector<int64_t> threads = Divisors(block.iters.back().extent, kMinThreads, most);
       if (threads.empty()) return;  // usable() is false
       RowReduction r{block.name, 0, 0, AddKnob("threads_" + block.name, std::move(threads)),
-                     AddKnob("fan_in_" + block.name, {2, 4, 8, 16})};
+                     AddKnob("fan_in_" + block.name, fan_in)};
       for (const IterInfo& iter : block.iters) ++(iter.reduce ? r.reduce : r.spatial);
       reductions_.push_back(std::move(r));
     }
@@ -85,7 +90,7 @@ class TreeReduction final : public Sketch {
     const int terms = Factor(r, s->LoopsOf(s->BlockHandle(r.block)).back(), threads, *s, make);
     if (terms < 0) return;
     std::vector<int> levels;  // of the tree, the one over the terms left out
-    for (int64_t left = threads; left > fan_in && left % fan_in == 0;) {
+    for (int64_t left = threads; fan_in != kSubGroup && left > fan_in && left % fan_in == 0;) {
       left /= fan_in;
       levels.push_back(Factor(r, s->LoopsOf(s->BlockHandle(r.block)).back(), left, *s, make));
       if (levels.back() < 0) return;
@@ -93,13 +98,34 @@ class TreeReduction final : public Sketch {
     // The sums over the terms stay in registers until they are complete.
     const std::vector<int> copy = make->CacheWrite(terms);
     if (copy.empty()) return;
-    std::vector<int> loops = s->LoopsOf(s->BlockHandle(r.block));
-    const int group =
-        make->Fuse({loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(r.spatial)});
-    make->Bind(group, "blockIdx.x");
+    const int group = fan_in == kSubGroup ? AddUpInSubGroups(r, s->BlockHandle(r.block), make)
+                                          : Groups(r, s->LoopsOf(s->BlockHandle(r.block)), make);
+    if (group < 0) return;
     for (size_t i = levels.size(); i-- > 0;) PlaceInThreads(r, levels[i], group, make);
     const int thread = PlaceInThreads(r, copy[0], group, make);
     make->ComputeAt(terms, thread);
+  }
+
+  // A group for each result; returns the loop.
+  static int Groups(const RowReduction& r, const std::vector<int>& loops, StepMaker* make) {
+    if (loops.size() < r.spatial) return -1;
+    const int group =
+        make->Fuse({loops.begin(), loops.begin() + static_cast<std::ptrdiff_t>(r.spatial)});
+    make->Bind(group, "blockIdx.x");
+    return group;
+  }
+
+  // Every thread adds up the partial results, in registers; one of them stores the result. Returns
+  // the loop over groups.
+  static int AddUpInSubGroups(const RowReduction& r, int block, StepMaker* make) {
+    std::vector<int> copy = make->CacheWrite(block);
+    if (copy.empty()) return -1;
+    copy.erase(copy.begin());
+    const int group = Groups(r, copy, make);
+    const std::vector<int> sum = make->ComputeAt(block, group);
+    if (sum.empty()) return -1;
+    make->Mark(sum.back(), "sub_group");
+    return group;
   }
 
   // Computes a block of partial results in shared memory, a thread for each; returns the loop.
