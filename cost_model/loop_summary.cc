@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "compiler/analysis/address.h"
-#include "compiler/analysis/bounds.h"
+#include "compiler/analysis/analyzer.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::cost_model {
@@ -16,9 +16,9 @@ namespace {
 using ir::Expr;
 using ir::ExprKind;
 
-int64_t ConstantExtent(const Expr& extent, const analysis::Bounds& bounds) {
+int64_t ConstantExtent(const Expr& extent, const analysis::Analyzer& sizes) {
   if (const int64_t* value = ir::AsInt(extent)) return std::max<int64_t>(*value, 1);
-  const analysis::Interval range = analysis::EvalInterval(extent, bounds);
+  const analysis::Interval range = sizes.Values(extent);
   return range.is_bounded() && range.max < (int64_t{1} << 40) ? std::max<int64_t>(range.max, 1) : 1;
 }
 
@@ -69,7 +69,7 @@ bool SameIndices(const AccessSummary& access, const std::vector<Expr>& indices) 
 
 class Summarizer {
  public:
-  explicit Summarizer(const ir::Function& f) : size_bounds_(f) {
+  explicit Summarizer(const ir::Function& f) : sizes_(f) {
     for (const ir::Buffer& param : f.params) out_.parameter_bytes += BufferBytes(param);
     if (f.body) Walk(f.body, false);
     for (size_t i = 1; i < out_.statements.size(); ++i) {
@@ -88,10 +88,10 @@ class Summarizer {
     double bytes = buffer->dtype.bytes();
     if (buffer->scope == ir::Scope::kShared && !buffer->shape.empty()) {
       return bytes * DimStrides(buffer)[0] *
-             static_cast<double>(ConstantExtent(buffer->shape[0], size_bounds_));
+             static_cast<double>(ConstantExtent(buffer->shape[0], sizes_));
     }
     for (const Expr& extent : buffer->shape) {
-      bytes *= static_cast<double>(ConstantExtent(extent, size_bounds_));
+      bytes *= static_cast<double>(ConstantExtent(extent, sizes_));
     }
     return bytes;
   }
@@ -100,8 +100,7 @@ class Summarizer {
   std::vector<double> DimStrides(const ir::Buffer& buffer) const {
     std::vector<double> strides(buffer->shape.size(), 1);
     for (size_t d = strides.size(); d-- > 1;) {
-      strides[d - 1] =
-          strides[d] * static_cast<double>(ConstantExtent(buffer->shape[d], size_bounds_));
+      strides[d - 1] = strides[d] * static_cast<double>(ConstantExtent(buffer->shape[d], sizes_));
       if (buffer->storage_align.has_value()) {
         const auto inside = static_cast<int64_t>(strides[d - 1]);
         strides[d - 1] = static_cast<double>(ir::AlignedStride(*buffer, d - 1, inside));
@@ -132,11 +131,11 @@ class Summarizer {
   void WalkPart(const ir::Stmt& s, bool guarded) {
     switch (s->kind) {
       case ir::StmtKind::kFor: {
-        const analysis::Interval min = analysis::EvalInterval(s->range.min, size_bounds_);
+        const analysis::Interval min = sizes_.Values(s->range.min);
         const bool peel = s->annotations.count("tail") > 0;
         loops_.push_back({s->var, min.is_bounded() ? min.min : 0,
-                          ConstantExtent(s->range.extent, size_bounds_), s->for_kind, false, false,
-                          1, s->annotations.contains("sub_group")});
+                          ConstantExtent(s->range.extent, sizes_), s->for_kind, false, false, 1,
+                          s->annotations.contains("sub_group")});
         peels_.push_back(peel);
         peeled_loops_ += peel;
         const bool ahead = IsAhead(*s);
@@ -240,16 +239,16 @@ class Summarizer {
       return std::min(Admitted(condition->args[0], at), Admitted(condition->args[1], at));
     }
     if (condition->kind != ExprKind::kLt || !ir::UsesVar(condition, loops_[at].var)) return 1;
-    analysis::Bounds bounds = size_bounds_;
+    analysis::Analyzer analyzer = sizes_;
     for (size_t i = 0; i < loops_.size(); ++i) {
       const LoopSummary& loop = loops_[i];
       const int64_t last = loop.min + loop.extent - 1;
-      bounds.Set(loop.var, i < at    ? analysis::Interval::Point(loop.min)
-                           : i == at ? analysis::Interval::Point(last)
-                                     : analysis::Interval{loop.min, last});
+      analyzer.Set(loop.var, i < at    ? analysis::Interval::Point(loop.min)
+                             : i == at ? analysis::Interval::Point(last)
+                                       : analysis::Interval{loop.min, last});
     }
-    const analysis::Interval left = analysis::EvalInterval(condition->args[0], bounds);
-    const analysis::Interval right = analysis::EvalInterval(condition->args[1], bounds);
+    const analysis::Interval left = analyzer.Values(condition->args[0]);
+    const analysis::Interval right = analyzer.Values(condition->args[1]);
     if (!left.is_bounded() || !right.is_bounded()) return 1;
     const double width = static_cast<double>(left.max - left.min + 1);
     // A vector that is cut takes as long as a whole one.
@@ -272,7 +271,7 @@ class Summarizer {
     const std::vector<double> dim_stride = DimStrides(buffer);
     std::vector<analysis::FirstValue> first;
     for (const LoopSummary& loop : loops_) first.push_back({loop.var, loop.min});
-    access.strides = analysis::FirstSteps(indices, dim_stride, first, size_bounds_);
+    access.strides = analysis::FirstSteps(indices, dim_stride, first, sizes_);
     FillThreadOffsets(dim_stride, &access);
     FillUnique(&access);
     summary->accesses.push_back(std::move(access));
@@ -290,18 +289,18 @@ class Summarizer {
     });
     int64_t threads = 1;
     for (const LoopSummary* axis : axes) threads *= axis->extent;
-    analysis::Bounds bounds = size_bounds_;
+    analysis::Analyzer analyzer = sizes_;
     for (const LoopSummary& loop : loops_) {
-      bounds.Set(loop.var, analysis::Interval::Point(loop.min));
+      analyzer.Set(loop.var, analysis::Interval::Point(loop.min));
     }
     double first = 0;
     for (int64_t thread = 0; thread < std::min(threads, kStepThreads); ++thread) {
       int64_t rest = thread;
       for (const LoopSummary* axis : axes) {
-        bounds.Set(axis->var, analysis::Interval::Point(axis->min + rest % axis->extent));
+        analyzer.Set(axis->var, analysis::Interval::Point(axis->min + rest % axis->extent));
         rest /= axis->extent;
       }
-      const double flat = analysis::FlatAddress(access->indices, dim_stride, bounds);
+      const double flat = analysis::FlatAddress(access->indices, dim_stride, analyzer);
       if (thread == 0) first = flat;
       access->thread_offsets.push_back(static_cast<int64_t>(flat - first));
     }
@@ -309,17 +308,16 @@ class Summarizer {
 
   void FillUnique(AccessSummary* access) const {
     access->unique.assign(loops_.size() + 1, 1);
-    analysis::Bounds bounds = size_bounds_;
+    analysis::Analyzer analyzer = sizes_;
     for (const LoopSummary& loop : loops_) {
-      bounds.Set(loop.var, analysis::Interval::Point(loop.min));
+      analyzer.Set(loop.var, analysis::Interval::Point(loop.min));
     }
     for (size_t i = loops_.size(); i-- > 0;) {
-      bounds.Set(loops_[i].var, {loops_[i].min, loops_[i].min + loops_[i].extent - 1});
+      analyzer.Set(loops_[i].var, {loops_[i].min, loops_[i].min + loops_[i].extent - 1});
       double unique = 1;
       for (size_t d = 0; d < access->indices.size(); ++d) {
-        const double extent =
-            static_cast<double>(ConstantExtent(access->buffer->shape[d], size_bounds_));
-        const analysis::Interval range = analysis::EvalInterval(access->indices[d], bounds);
+        const double extent = static_cast<double>(ConstantExtent(access->buffer->shape[d], sizes_));
+        const analysis::Interval range = analyzer.Values(access->indices[d]);
         const double span =
             range.is_bounded() ? static_cast<double>(range.max - range.min + 1) : extent;
         unique *= std::clamp(span, 1.0, extent);
@@ -328,7 +326,7 @@ class Summarizer {
     }
   }
 
-  analysis::Bounds size_bounds_;
+  analysis::Analyzer sizes_;
   std::vector<LoopSummary> loops_;
   std::vector<bool> peels_;       // of loops_
   std::vector<Expr> conditions_;  // of the ifs around

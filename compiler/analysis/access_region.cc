@@ -33,8 +33,9 @@ constexpr int64_t kLargestReplacedSpan = int64_t{1} << 24;
 
 class SpanEvaluator {
  public:
-  SpanEvaluator(const std::vector<LoopRange>& inner, const Bounds& bounds) : bounds_(bounds) {
-    if (!inner.empty()) with_inner_ = bounds;
+  SpanEvaluator(const std::vector<LoopRange>& inner, const Analyzer& analyzer)
+      : analyzer_(analyzer) {
+    if (!inner.empty()) with_inner_ = analyzer;
     for (const LoopRange& loop : inner) {
       // In order, so that a range may speak of earlier loops.
       std::optional<Span> min = Eval(loop.range.min), extent = Eval(loop.range.extent);
@@ -58,9 +59,9 @@ class SpanEvaluator {
     return r ? Tighten(*r) : FromInterval(e);
   }
 
-  Expr S(const Expr& e) { return Simplify(e, bounds_); }
+  Expr S(const Expr& e) { return Simplify(e, analyzer_); }
   // What is known with the inner loops.
-  const Bounds& all() const { return with_inner_.has_value() ? *with_inner_ : bounds_; }
+  const Analyzer& all() const { return with_inner_.has_value() ? *with_inner_ : analyzer_; }
 
  private:
   bool UsesInner(const Expr& e) const {
@@ -69,7 +70,7 @@ class SpanEvaluator {
   }
 
   std::optional<Span> FromInterval(const Expr& e) {
-    Interval v = EvalInterval(e, all());
+    Interval v = all().Values(e);
     int64_t span = 0;
     if (!v.is_bounded() || __builtin_sub_overflow(v.max, v.min, &span)) return std::nullopt;
     DType type = e->dtype.Element();
@@ -81,7 +82,7 @@ class SpanEvaluator {
     s.lo = S(s.lo);
     s.span = S(s.span);
     if (ir::AsInt(s.span) != nullptr) return s;
-    Interval v = EvalInterval(s.span, bounds_);
+    Interval v = analyzer_.Values(s.span);
     if (v.max >= 0 && v.max <= kLargestReplacedSpan) s.span = ir::Int(v.max, s.span->dtype);
     return s;
   }
@@ -149,7 +150,7 @@ class SpanEvaluator {
     const Expr& factor = UsesInner(x) ? y : x;
     std::optional<Span> a = Eval(UsesInner(x) ? x : y);
     if (!a) return std::nullopt;
-    Interval sign = EvalInterval(factor, bounds_);
+    Interval sign = analyzer_.Values(factor);
     if (sign.min >= 0) return Span{a->lo * factor, a->span * factor};
     if (sign.max > 0) return std::nullopt;
     Expr positive = ir::Int(0, factor->dtype) - factor;
@@ -163,8 +164,8 @@ class SpanEvaluator {
     std::optional<Span> x = Eval(e->args[0]);
     if (!x || c == nullptr || *c <= 0) return std::nullopt;
     Expr divisor = e->args[1];
-    Interval r = EvalInterval(S(ir::FloorMod(x->lo, divisor)), bounds_);
-    Congruence lo = EvalCongruence(x->lo, bounds_);
+    Interval r = analyzer_.Values(S(ir::FloorMod(x->lo, divisor)));
+    Congruence lo = analyzer_.CongruenceOf(x->lo);
     if (lo.modulus > 0 && lo.modulus % *c == 0) r = Interval::Point(lo.remainder % *c);
     const int64_t* s = ir::AsInt(x->span);
     if (s != nullptr && *s > kLargestReplacedSpan)
@@ -193,42 +194,42 @@ class SpanEvaluator {
     Expr lo = e->kind == ExprKind::kMax ? ir::Max(a->lo, b->lo) : ir::Min(a->lo, b->lo);
     Expr hi = e->kind == ExprKind::kMin ? ir::Min(a_hi, b_hi) : ir::Max(a_hi, b_hi);
     // A symbolic difference of two choices tells nothing: only a known one is worth keeping.
-    Interval span = EvalInterval(S(hi - lo), bounds_);
+    Interval span = analyzer_.Values(S(hi - lo));
     if (span.min < 0 || span.max > kLargestReplacedSpan) return std::nullopt;
     return Span{lo, ir::Int(span.max, lo->dtype)};
   }
 
-  const Bounds& bounds_;
-  std::optional<Bounds> with_inner_;  // nothing: there are none
+  const Analyzer& analyzer_;
+  std::optional<Analyzer> with_inner_;  // nothing: there are none
   std::vector<std::pair<Var, std::optional<Span>>> inner_;
 };
 
 // The span around both, or null when their ends cannot be compared.
-std::optional<Span> UnionSpan(const Span& a, const Span& b, const Bounds& bounds) {
+std::optional<Span> UnionSpan(const Span& a, const Span& b, const Analyzer& analyzer) {
   int64_t lo = 0, hi = 0;
-  if (!ConstantDifference(b.lo, a.lo, bounds, &lo)) return std::nullopt;
+  if (!ConstantDifference(b.lo, a.lo, analyzer, &lo)) return std::nullopt;
   Expr a_hi = a.lo + a.span, b_hi = b.lo + b.span;
   Expr first = lo >= 0 ? a.lo : b.lo;
-  if (ConstantDifference(b_hi, a_hi, bounds, &hi)) {
-    return Span{first, Simplify((hi >= 0 ? b_hi : a_hi) - first, bounds)};
+  if (ConstantDifference(b_hi, a_hi, analyzer, &hi)) {
+    return Span{first, Simplify((hi >= 0 ? b_hi : a_hi) - first, analyzer)};
   }
-  return Span{first, Simplify(ir::Max(a_hi, b_hi) - first, bounds)};
+  return Span{first, Simplify(ir::Max(a_hi, b_hi) - first, analyzer)};
 }
 
 Range WholeDimension(const Expr& extent) { return {ir::Int(0, extent->dtype), extent}; }
 
-Range ToRange(const std::optional<Span>& span, const Expr& extent, const Bounds& bounds,
+Range ToRange(const std::optional<Span>& span, const Expr& extent, const Analyzer& analyzer,
               const RegionOptions& options) {
   if (!span) return WholeDimension(extent);
   Expr one = ir::Int(1, span->span->dtype);
-  Range r{Simplify(span->lo, bounds), Simplify(span->span + one, bounds)};
+  Range r{Simplify(span->lo, analyzer), Simplify(span->span + one, analyzer)};
   // As large as the dimension: accesses outside it do not happen.
-  if (Proves(r.extent >= extent, bounds)) return WholeDimension(extent);
+  if (Proves(r.extent >= extent, analyzer)) return WholeDimension(extent);
   if (!options.clamp_to_shape) return r;
   Expr zero = ir::Int(0, extent->dtype);
-  Expr first = Simplify(ir::Max(r.min, zero), bounds);
-  Expr end = Simplify(ir::Min(r.min + r.extent, extent), bounds);
-  return {first, Simplify(end - first, bounds)};
+  Expr first = Simplify(ir::Max(r.min, zero), analyzer);
+  Expr end = Simplify(ir::Min(r.min + r.extent, extent), analyzer);
+  return {first, Simplify(end - first, analyzer)};
 }
 
 Expr AsI64(const Expr& e) {
@@ -297,7 +298,7 @@ class AccessCollector {
 };
 
 std::optional<BufferRegion> RegionOfAccesses(const Stmt& s, const Buffer& buffer,
-                                             const Bounds& bounds, const RegionOptions& options,
+                                             const Analyzer& analyzer, const RegionOptions& options,
                                              bool writes) {
   std::vector<std::vector<Expr>> indices;
   std::vector<LoopRange> inner;
@@ -311,13 +312,13 @@ std::optional<BufferRegion> RegionOfAccesses(const Stmt& s, const Buffer& buffer
     indices.push_back(std::move(access.indices));
   }
   if (indices.empty()) return std::nullopt;
-  return RegionOf(buffer, indices, inner, bounds, options);
+  return RegionOf(buffer, indices, inner, analyzer, options);
 }
 
 }  // namespace
 
 BufferRegion RegionOf(const Buffer& buffer, const std::vector<std::vector<Expr>>& indices,
-                      const std::vector<LoopRange>& inner, const Bounds& bounds,
+                      const std::vector<LoopRange>& inner, const Analyzer& analyzer,
                       const RegionOptions& options) {
   std::vector<BufferRegion> points;
   for (const std::vector<Expr>& point : indices) {
@@ -325,15 +326,15 @@ BufferRegion RegionOf(const Buffer& buffer, const std::vector<std::vector<Expr>>
     for (const Expr& i : point) r.region.push_back({i, ir::Int(1)});
     points.push_back(std::move(r));
   }
-  return RegionOf(buffer, points, inner, bounds, options);
+  return RegionOf(buffer, points, inner, analyzer, options);
 }
 
 BufferRegion RegionOf(const Buffer& buffer, const std::vector<BufferRegion>& regions,
-                      const std::vector<LoopRange>& inner, const Bounds& bounds,
+                      const std::vector<LoopRange>& inner, const Analyzer& analyzer,
                       const RegionOptions& options) {
   BufferRegion result{buffer, {}};
   if (regions.empty()) return result;
-  SpanEvaluator evaluator(inner, bounds);
+  SpanEvaluator evaluator(inner, analyzer);
   for (size_t d = 0; d < buffer->shape.size(); ++d) {
     std::optional<Span> all;
     for (size_t k = 0; k < regions.size(); ++k) {
@@ -351,10 +352,10 @@ BufferRegion RegionOf(const Buffer& buffer, const std::vector<BufferRegion>& reg
           span = Span{lo->lo, evaluator.S(lo->span + extent->lo + extent->span - ir::Int(1))};
         }
       }
-      all = k == 0 ? span : all && span ? UnionSpan(*all, *span, bounds) : std::nullopt;
+      all = k == 0 ? span : all && span ? UnionSpan(*all, *span, analyzer) : std::nullopt;
       if (!all) break;
     }
-    result.region.push_back(ToRange(all, buffer->shape[d], bounds, options));
+    result.region.push_back(ToRange(all, buffer->shape[d], analyzer, options));
   }
   return result;
 }
@@ -365,22 +366,22 @@ std::vector<StmtAccess> AccessesOf(const Stmt& s, const Buffer& buffer) {
   return accesses;
 }
 
-std::optional<BufferRegion> ReadRegion(const Stmt& s, const Buffer& buffer, const Bounds& bounds,
-                                       const RegionOptions& options) {
-  return RegionOfAccesses(s, buffer, bounds, options, /*writes=*/false);
+std::optional<BufferRegion> ReadRegion(const Stmt& s, const Buffer& buffer,
+                                       const Analyzer& analyzer, const RegionOptions& options) {
+  return RegionOfAccesses(s, buffer, analyzer, options, /*writes=*/false);
 }
 
-std::optional<BufferRegion> WriteRegion(const Stmt& s, const Buffer& buffer, const Bounds& bounds,
-                                        const RegionOptions& options) {
-  return RegionOfAccesses(s, buffer, bounds, options, /*writes=*/true);
+std::optional<BufferRegion> WriteRegion(const Stmt& s, const Buffer& buffer,
+                                        const Analyzer& analyzer, const RegionOptions& options) {
+  return RegionOfAccesses(s, buffer, analyzer, options, /*writes=*/true);
 }
 
 std::optional<BufferRegion> UnionRegion(const std::optional<BufferRegion>& a,
                                         const std::optional<BufferRegion>& b,
-                                        const Bounds& bounds) {
+                                        const Analyzer& analyzer) {
   if (!a.has_value()) return b;
   if (!b.has_value()) return a;
-  return RegionOf(a->buffer, std::vector<BufferRegion>{*a, *b}, {}, bounds);
+  return RegionOf(a->buffer, std::vector<BufferRegion>{*a, *b}, {}, analyzer);
 }
 
 }  // namespace tilewright::analysis

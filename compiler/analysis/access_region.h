@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/analysis/bounds.h"
+#include "compiler/analysis/analyzer.h"
 #include "compiler/ir/ir.h"
 
 namespace tilewright::analysis {
@@ -25,12 +25,12 @@ struct RegionOptions {
 // Never an under-approximation.
 ir::BufferRegion RegionOf(const ir::Buffer& buffer,
                           const std::vector<std::vector<ir::Expr>>& indices,
-                          const std::vector<LoopRange>& inner, const Bounds& bounds,
+                          const std::vector<LoopRange>& inner, const Analyzer& analyzer,
                           const RegionOptions& options = {});
 
 // The same for a list of regions of one buffer (declared reads or writes of blocks).
 ir::BufferRegion RegionOf(const ir::Buffer& buffer, const std::vector<ir::BufferRegion>& regions,
-                          const std::vector<LoopRange>& inner, const Bounds& bounds,
+                          const std::vector<LoopRange>& inner, const Analyzer& analyzer,
                           const RegionOptions& options = {});
 
 // Every load from (reads) or store to (writes) `buffer` in a statement without free inner variables
@@ -45,14 +45,15 @@ struct StmtAccess {
 };
 std::vector<StmtAccess> AccessesOf(const ir::Stmt& s, const ir::Buffer& buffer);
 std::optional<ir::BufferRegion> ReadRegion(const ir::Stmt& s, const ir::Buffer& buffer,
-                                           const Bounds& bounds, const RegionOptions& options = {});
+                                           const Analyzer& analyzer,
+                                           const RegionOptions& options = {});
 std::optional<ir::BufferRegion> WriteRegion(const ir::Stmt& s, const ir::Buffer& buffer,
-                                            const Bounds& bounds,
+                                            const Analyzer& analyzer,
                                             const RegionOptions& options = {});
 
 // The smallest box around two boxes of one buffer, as far as their ends can be compared.
 std::optional<ir::BufferRegion> UnionRegion(const std::optional<ir::BufferRegion>& a,
                                             const std::optional<ir::BufferRegion>& b,
-                                            const Bounds& bounds);
+                                            const Analyzer& analyzer);
 
 }  // namespace tilewright::analysis

@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/analysis/bounds.h"
+#include "compiler/analysis/analyzer.h"
 #include "compiler/ir/ir.h"
 
 namespace tilewright::analysis {
 
 // The least value of Σ dim_strides[d] · indices[d]. An index whose value is not known counts as 0.
 double FlatAddress(const std::vector<ir::Expr>& indices, const std::vector<double>& dim_strides,
-                   const Bounds& bounds);
+                   const Analyzer& analyzer);
 
 struct FirstValue {
   ir::Var var;
@@ -24,6 +24,6 @@ struct FirstValue {
 // that follow. An index whose value is not known counts as 0.
 std::vector<int64_t> FirstSteps(const std::vector<ir::Expr>& indices,
                                 const std::vector<double>& dim_strides,
-                                const std::vector<FirstValue>& first, Bounds bounds);
+                                const std::vector<FirstValue>& first, Analyzer analyzer);
 
 }  // namespace tilewright::analysis

@@ -1,7 +1,7 @@
 #include "compiler/analysis/affine.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <utility>
 
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/numeric.h"
@@ -24,6 +24,11 @@ namespace {
 // i64, the type of indices, needs no more.
 int64_t Wrapped(int64_t value, ir::DType type) {
   return type.bits == 64 ? value : ir::WrapInt(value, type);
+}
+
+// The least integer has one, too.
+uint64_t Magnitude(int64_t v) {
+  return v < 0 ? 0 - static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
 }
 
 }  // namespace
@@ -55,7 +60,7 @@ void SortTerms(AffineSum* sum) {
   if (sum->terms.size() < 2) return;
   std::stable_sort(sum->terms.begin(), sum->terms.end(),
                    [](const AffineTerm& a, const AffineTerm& b) {
-                     return std::abs(a.coeff) > std::abs(b.coeff);
+                     return Magnitude(a.coeff) > Magnitude(b.coeff);
                    });
 }
 
@@ -89,27 +94,37 @@ bool Mentions(const AffineSum& sum, const ir::Var& var) {
                      [&](const AffineTerm& t) { return ir::UsesVar(t.atom, var); });
 }
 
+AffineSum AtomSum(Expr atom, const Interval& range) {
+  if (range.is_point()) return {atom->dtype, {}, range.min};
+  if (const int64_t* c = ir::AsInt(atom)) return {atom->dtype, {}, *c};
+  const ir::DType type = atom->dtype;
+  return {type, {{std::move(atom), 1, range}}, 0};
+}
+
 Expr ToExpr(const AffineSum& sum) {
-  Expr result;
-  auto magnitude = [&](const AffineTerm& t) {
-    int64_t c = std::abs(t.coeff);
-    return c == 1 ? t.atom : t.atom * ir::Int(c, sum.dtype);
+  const int64_t least = ir::MinInt(sum.dtype);  // has no positive counterpart: is added as it is
+  Expr r;
+  auto add = [&](int64_t c, const Expr& e) {
+    const bool subtract = r != nullptr && c < 0 && c != least;
+    const int64_t magnitude = subtract ? -c : c;
+    const Expr part = magnitude == 1 ? e : e * ir::Int(magnitude, sum.dtype);
+    r = r == nullptr ? part : subtract ? r - part : r + part;
   };
   for (const AffineTerm& t : sum.terms) {
-    if (t.coeff < 0) continue;
-    result = result == nullptr ? magnitude(t) : result + magnitude(t);
+    if (t.coeff > 0) add(t.coeff, t.atom);
   }
   int64_t constant = sum.constant;
-  if (result == nullptr) {
-    result = ir::Int(constant, sum.dtype);
+  if (r == nullptr && constant != 0) {  // c - x rather than x * -1 + c
+    r = ir::Int(constant, sum.dtype);
     constant = 0;
   }
   for (const AffineTerm& t : sum.terms) {
-    if (t.coeff < 0) result = result - magnitude(t);
+    if (t.coeff < 0) add(t.coeff, t.atom);
   }
-  if (constant > 0) result = result + ir::Int(constant, sum.dtype);
-  if (constant < 0) result = result - ir::Int(-constant, sum.dtype);
-  return result;
+  if (r == nullptr) r = ir::Int(0, sum.dtype);
+  if (constant == 0) return r;
+  const bool subtract = constant < 0 && constant != least;
+  return subtract ? r - ir::Int(-constant, sum.dtype) : r + ir::Int(constant, sum.dtype);
 }
 
 std::optional<int64_t> StrideOf(const Expr& e, const ir::Var& var) {

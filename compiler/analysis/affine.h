@@ -29,6 +29,9 @@ struct AffineSum {
   bool is_constant() const { return terms.empty(); }
 };
 
+// One atom as a sum; a constant when that is all it can be.
+AffineSum AtomSum(ir::Expr atom, const Interval& range);
+// Positive terms first, then the others, then the constant.
 ir::Expr ToExpr(const AffineSum& sum);
 Interval RangeOf(const AffineSum& sum);
 bool SameSum(const AffineSum& a, const AffineSum& b);

@@ -1,3 +1,4 @@
+// Affine forms of indices, and the conditions that they decide.
 #include "compiler/analysis/analyzer.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/numeric.h"
 #include "compiler/ir/structural.h"
+#include "compiler/ir/type_rules.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::analysis {
@@ -42,8 +44,6 @@ void RejoinDivisions(AffineSum* sum, const Analyzer& analyzer) {
   }
 }
 
-bool IsCompare(ExprKind kind) { return kind >= ExprKind::kEq && kind <= ExprKind::kGe; }
-
 // lhs - rhs of a comparison as `difference < 0` (kLt), `== 0` (kEq) or `!= 0` (kNe).
 AffineSum Difference(const Analyzer& analyzer, const Expr& e, ExprKind* kind) {
   bool swap = e->kind == ExprKind::kGt || e->kind == ExprKind::kGe;
@@ -57,67 +57,30 @@ AffineSum Difference(const Analyzer& analyzer, const Expr& e, ExprKind* kind) {
 
 // Comparisons of scalar signed integers are the ones understood here.
 bool IsIndexCompare(const Expr& e) {
-  return IsCompare(e->kind) && !e->dtype.is_vector() &&
+  return ir::IsComparison(e->kind) && !e->dtype.is_vector() &&
          e->args[0]->dtype.code == ir::TypeCode::kInt;
 }
 
 }  // namespace
 
-void Analyzer::SetRange(const ir::Var& var, const ir::Range& range) {
-  const Interval min = Range(range.min), extent = Range(range.extent);
-  const Interval last = AddIndices(AddIndices(min, extent), Interval::Point(-1));
-  SetRange(var, Interval{min.min, last.max});
-}
-
-void Analyzer::SetRange(const ir::Var& var, Interval range) {
-  for (auto& [known, r] : ranges_) {
-    if (known == var) {
-      r = range;
-      return;
-    }
-  }
-  ranges_.emplace_back(var, range);
-}
-
 void Analyzer::Define(const ir::Var& var, const Expr& value) {
   definitions_.emplace_back(var, Affine(value));
 }
 
-Interval Analyzer::RangeOfVar(const ir::ExprNode* var) const {
-  for (const auto& [known, range] : ranges_) {
-    if (known.get() == var) return range;
-  }
-  return {};
-}
-
-AffineSum Analyzer::Atom(const Expr& e, Interval range) const {
-  AffineSum sum;
-  sum.dtype = e->dtype;
-  if (range.is_point()) {
-    sum.constant = range.min;
-  } else {
-    sum.terms.push_back({e, 1, range});
-  }
-  return sum;
-}
-
 // Anything that has no form of its own stays as it is, with definitions replaced inside.
 AffineSum Analyzer::Opaque(const Expr& e) const {
-  Interval range;
-  Expr atom = e;
   if (e->kind == ExprKind::kMin || e->kind == ExprKind::kMax) {
     AffineSum a = Affine(e->args[0]), b = Affine(e->args[1]);
-    Interval ra = RangeOf(a), rb = RangeOf(b);
-    bool is_min = e->kind == ExprKind::kMin;
+    const Interval ra = RangeOf(a), rb = RangeOf(b);
+    const bool is_min = e->kind == ExprKind::kMin;
     if (ra.max <= rb.min) return is_min ? a : b;
     if (rb.max <= ra.min) return is_min ? b : a;
-    range = is_min ? Interval{std::min(ra.min, rb.min), std::min(ra.max, rb.max)}
-                   : Interval{std::max(ra.min, rb.min), std::max(ra.max, rb.max)};
-    atom = is_min ? ir::Min(ToExpr(a), ToExpr(b)) : ir::Max(ToExpr(a), ToExpr(b));
-  } else {
-    atom = Substituted(e);
+    return AtomSum(ir::Binary(e->kind, ToExpr(a), ToExpr(b)),
+                   BinaryInterval(e->kind, e->dtype, ra, rb));
   }
-  return Atom(atom, range);
+  const Expr atom = Substituted(e);
+  const bool is_index = e->dtype.code == ir::TypeCode::kInt && !e->dtype.is_vector();
+  return AtomSum(atom, is_index ? Values(atom) : Interval{});
 }
 
 // Definitions replaced, and nothing else.
@@ -189,7 +152,7 @@ AffineSum Analyzer::FloorDiv(AffineSum value, int64_t divisor) const {
   Interval quotient = FloorDivIndices(r, divisor);
   SortTerms(&rest);
   Expr atom = ir::FloorDiv(ToExpr(rest), ir::Int(divisor, rest.dtype));
-  AddScaled(&whole, Atom(atom, quotient), 1);
+  AddScaled(&whole, AtomSum(atom, quotient), 1);
   return whole;
 }
 
@@ -216,7 +179,7 @@ AffineSum Analyzer::FloorMod(AffineSum value, int64_t divisor) const {
   divisor /= g;
   SortTerms(&scaled);
   Expr atom = ir::FloorMod(ToExpr(scaled), ir::Int(divisor, rest.dtype));
-  AddScaled(&result, Atom(atom, {0, divisor - 1}), g);
+  AddScaled(&result, AtomSum(atom, {0, divisor - 1}), g);
   return result;
 }
 
@@ -226,7 +189,7 @@ AffineSum Analyzer::Affine(const Expr& e) const {
       for (const auto& [var, value] : definitions_) {
         if (var == e) return value;
       }
-      return Atom(e, RangeOfVar(e.get()));
+      return AtomSum(e, EvalVar(*e).interval);
     case ExprKind::kIntImm: {
       AffineSum sum;
       sum.dtype = e->dtype;
@@ -285,7 +248,7 @@ int Analyzer::Decide(const Expr& e) const {
   return kind == ExprKind::kEq ? equal : -equal;
 }
 
-Expr Analyzer::SimplifyConjunct(const Expr& e) const {
+Expr Analyzer::NormalConjunct(const Expr& e) const {
   if (!IsIndexCompare(e)) return Substituted(e);
   ExprKind kind;
   AffineSum d = Difference(*this, e, &kind);
@@ -303,11 +266,11 @@ Expr Analyzer::SimplifyConjunct(const Expr& e) const {
   return ir::Binary(kind, ToExpr(left), ToExpr(right));
 }
 
-Expr Analyzer::SimplifyPredicate(const Expr& predicate) const {
+Expr Analyzer::NormalPredicate(const Expr& predicate) const {
   std::vector<Expr> kept;
   for (const Expr& part : ir::Conjuncts(predicate)) {
     if (Decide(part) > 0) continue;
-    Expr simple = SimplifyConjunct(part);
+    Expr simple = NormalConjunct(part);
     bool known = std::any_of(kept.begin(), kept.end(),
                              [&](const Expr& k) { return ir::StructuralEqual(k, simple); });
     if (!known) kept.push_back(std::move(simple));

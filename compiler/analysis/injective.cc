@@ -23,8 +23,8 @@ class Solver {
   std::vector<bool> Solve(std::span<const AffineSum> sums) {
     for (const AffineSum& s : sums) sums_.push_back(s);
     for (size_t i = 0; i < vars_.size(); ++i) {
-      Interval r = analyzer_.RangeOfVar(vars_[i].get());
-      known_vars_[i] = r.is_point();  // a unit loop has one iteration to tell apart
+      // A unit loop has one iteration to tell apart.
+      known_vars_[i] = analyzer_.Values(vars_[i]).is_point();
     }
     for (progress_ = true; progress_;) {
       progress_ = false;

@@ -101,7 +101,7 @@ AffineSum ExprSimplifier::SimplifyAtom(const Expr& e) {
       return SimplifySelect(e);
     default: {
       Expr s = SimplifyOther(e);
-      return AtomSum(s, EvalInterval(s, bounds_));
+      return AtomSum(s, analyzer_.Values(s));
     }
   }
 }
@@ -215,7 +215,7 @@ Expr ExprSimplifier::SimplifyBool(const Expr& e) {
     case ExprKind::kCast:
     case ExprKind::kSelect: {
       Expr s = SimplifyOther(e);
-      Interval range = EvalInterval(s, bounds_);
+      Interval range = analyzer_.Values(s);
       return Known(range.is_point() ? ir::Bool(range.min != 0) : s);
     }
     default:
@@ -260,7 +260,7 @@ Expr ExprSimplifier::SimplifyComparison(const Expr& e) {
   Expr built = ir::Binary(e->kind, a, b);
   if (built->kind == ExprKind::kIntImm) return built;
   if (left->dtype.is_int()) {
-    Interval range = EvalInterval(built, bounds_);
+    Interval range = analyzer_.Values(built);
     if (range.is_point()) return ir::Bool(range.min != 0);
   }
   return Keep(built, e);
@@ -270,7 +270,7 @@ Expr ExprSimplifier::SimplifyComparison(const Expr& e) {
 Expr ExprSimplifier::CompareSums(ExprKind kind, const Sum& a, const Sum& b, const Expr& original) {
   auto as_written = [&] {
     Expr built = ir::Binary(kind, Build(a, original->args[0]), Build(b, original->args[1]));
-    Interval range = EvalInterval(built, bounds_);
+    Interval range = analyzer_.Values(built);
     return range.is_point() ? ir::Bool(range.min != 0) : Keep(built, original);
   };
   // Equality survives wrapping in both directions, but its normal form below needs true integers as
@@ -375,7 +375,7 @@ Expr ExprSimplifier::SimplifyVectorBinary(const Expr& e, const Expr& a, const Ex
   bool both = a->kind == ExprKind::kBroadcast && b->kind == ExprKind::kBroadcast;
   if (both) return ir::Broadcast(Simplify(ir::Binary(e->kind, a->args[0], b->args[0])), lanes);
   if (ir::IsComparison(e->kind) && a->dtype.is_int()) {
-    Interval range = EvalInterval(ir::Binary(e->kind, a, b), bounds_);
+    Interval range = analyzer_.Values(ir::Binary(e->kind, a, b));
     if (range.is_point()) return BoolOf(range.min != 0, lanes);
   }
   bool is_and = e->kind == ExprKind::kAnd, is_or = e->kind == ExprKind::kOr;
@@ -421,7 +421,7 @@ Expr ExprSimplifier::SimplifyVector(const Expr& e) {
 Expr ExprSimplifier::SimplifyOther(const Expr& e) {
   if (e->args.empty() && e->kind != ExprKind::kLoad) {
     if (e->kind != ExprKind::kVar || e->dtype.is_float() || e->dtype.is_vector()) return e;
-    Interval range = EvalInterval(e, bounds_);
+    Interval range = analyzer_.Values(e);
     return range.is_point() && e->dtype.is_int() ? ir::Int(range.min, e->dtype) : e;
   }
   bool changed = false;
@@ -469,14 +469,17 @@ Expr ExprSimplifier::SimplifyOther(const Expr& e) {
 // ------------------------------------------------------------------------------------------------
 // entry points
 
-Expr Simplify(const Expr& e, const Bounds& bounds) { return ExprSimplifier(bounds).Simplify(e); }
-
-bool Proves(const Expr& condition, const Bounds& bounds) {
-  return IsTrue(Simplify(condition, bounds));
+Expr Simplify(const Expr& e, const Analyzer& analyzer) {
+  return ExprSimplifier(analyzer).Simplify(e);
 }
 
-bool ConstantDifference(const Expr& a, const Expr& b, const Bounds& bounds, int64_t* difference) {
-  Expr d = Simplify(a - b, bounds);
+bool Proves(const Expr& condition, const Analyzer& analyzer) {
+  return IsTrue(Simplify(condition, analyzer));
+}
+
+bool ConstantDifference(const Expr& a, const Expr& b, const Analyzer& analyzer,
+                        int64_t* difference) {
+  Expr d = Simplify(a - b, analyzer);
   const int64_t* value = ir::AsInt(d);
   if (value == nullptr) return false;
   *difference = *value;

@@ -5,15 +5,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/analysis/affine.h"
-#include "compiler/analysis/bounds.h"
+#include "compiler/analysis/analyzer.h"
 #include "compiler/ir/ir.h"
 
 namespace tilewright::analysis {
 
 class ExprSimplifier {
  public:
-  explicit ExprSimplifier(const Bounds& bounds) : bounds_(bounds) {}
+  explicit ExprSimplifier(const Analyzer& analyzer) : analyzer_(analyzer) {}
 
   ir::Expr Simplify(const ir::Expr& e);
   // Conditions (in simplified form) that hold where the next expressions stand.
@@ -34,8 +33,7 @@ class ExprSimplifier {
   void Accumulate(const ir::Expr& e, int64_t scale, Sum* sum);
   void Recombine(Sum* sum);
   Sum SumOf(const ir::Expr& e);
-  Sum AtomSum(ir::Expr e, const Interval& range);
-  ir::Expr Build(const Sum& sum, const ir::Expr& original);
+  ir::Expr Build(Sum sum, const ir::Expr& original) const;
 
   // What the terms without the constant are congruent to; only of sums that are Exact.
   Congruence ResidueOf(const Sum& sum) const;
@@ -76,7 +74,7 @@ class ExprSimplifier {
   ir::Expr Known(ir::Expr condition) const;
   ir::Expr Keep(const ir::Expr& built, const ir::Expr& original) const;
 
-  const Bounds& bounds_;
+  const Analyzer& analyzer_;
   std::vector<ir::Expr> assumptions_;
 };
 

@@ -21,8 +21,8 @@ Stmt NoOp() { return ir::MakeSeq({}); }
 
 class StmtSimplifier {
  public:
-  StmtSimplifier(const Bounds& bounds, const SimplifyOptions& options)
-      : bounds_(bounds), options_(options), exprs_(bounds_) {}
+  StmtSimplifier(const Analyzer& analyzer, const SimplifyOptions& options)
+      : analyzer_(analyzer), options_(options), exprs_(analyzer_) {}
 
   Stmt Walk(const Stmt& s) {
     switch (s->kind) {
@@ -79,7 +79,7 @@ class StmtSimplifier {
         return Walk(ir::Substitute(s->body, {{s->var.get(), range.min}}));
       }
     }
-    bounds_.SetRange(s->var, range);
+    analyzer_.SetRange(s->var, range);
     bool outer_tensor = in_tensor_;
     in_tensor_ = in_tensor_ || !ir::TensorNameOf(*s).empty();
     Stmt body = Walk(s->body);
@@ -108,9 +108,9 @@ class StmtSimplifier {
     changed |= Replace(&node.predicate);
     if (node.predicate != nullptr && ir::IsInt(node.predicate, 1)) node.predicate = nullptr;
     if (node.predicate != nullptr && ir::IsInt(node.predicate, 0)) return NoOp();
-    Bounds outer = bounds_;
-    if (node.predicate != nullptr) bounds_.Assume(node.predicate);
-    bounds_.SetBlock(node);
+    Analyzer outer = analyzer_;
+    if (node.predicate != nullptr) analyzer_.Assume(node.predicate);
+    analyzer_.SetBlock(node);
     for (auto* regions : {&node.reads, &node.writes}) {
       for (ir::BufferRegion& r : *regions) {
         for (ir::Range& dim : r.region) {
@@ -126,20 +126,20 @@ class StmtSimplifier {
       changed |= walked != *child;
       *child = std::move(walked);
     }
-    bounds_ = std::move(outer);
+    analyzer_ = std::move(outer);
     in_block_ = outer_block;
     return changed ? Rebuild(std::move(node)) : s;
   }
 
   Stmt WalkUnder(const Expr& condition, const Stmt& s) {
-    Bounds outer = bounds_;
-    bounds_.Assume(condition);
+    Analyzer outer = analyzer_;
+    analyzer_.Assume(condition);
     std::vector<Expr> conjuncts;
     Conjuncts(condition, &conjuncts);
     for (const Expr& c : conjuncts) exprs_.PushAssumption(c);
     Stmt walked = Walk(s);
     for (size_t i = 0; i < conjuncts.size(); ++i) exprs_.PopAssumption();
-    bounds_ = std::move(outer);
+    analyzer_ = std::move(outer);
     return walked;
   }
 
@@ -170,9 +170,7 @@ class StmtSimplifier {
     bool trivial = value->kind == ir::ExprKind::kVar || value->kind == ir::ExprKind::kIntImm ||
                    value->kind == ir::ExprKind::kFloatImm;
     if (trivial) return Walk(ir::Substitute(s->body, {{s->var.get(), value}}));
-    if (value->dtype.is_int()) {
-      bounds_.Set(s->var, EvalInterval(value, bounds_), EvalCongruence(value, bounds_));
-    }
+    if (value->dtype.is_int()) analyzer_.SetValue(s->var, value);
     Stmt body = Walk(s->body);
     if (IsNoOp(body)) return body;
     return value == s->value && body == s->body ? s : ir::MakeLet(s->var, value, body);
@@ -219,7 +217,7 @@ class StmtSimplifier {
     return changed && has_lanes ? Rebuild(std::move(node)) : s;
   }
 
-  Bounds bounds_;
+  Analyzer analyzer_;
   bool in_tensor_ = false;  // inside a nest whose loops a tensor intrinsic's description names
   bool in_block_ = false;
   const SimplifyOptions options_;
@@ -228,13 +226,13 @@ class StmtSimplifier {
 
 }  // namespace
 
-Stmt Simplify(const Stmt& s, const Bounds& bounds, const SimplifyOptions& options) {
-  return StmtSimplifier(bounds, options).Walk(s);
+Stmt Simplify(const Stmt& s, const Analyzer& analyzer, const SimplifyOptions& options) {
+  return StmtSimplifier(analyzer, options).Walk(s);
 }
 
 ir::Function Simplify(const ir::Function& f, const SimplifyOptions& options) {
   ir::Function result = f;
-  result.body = Simplify(f.body, Bounds(f), options);
+  result.body = Simplify(f.body, Analyzer(f), options);
   return result;
 }
 

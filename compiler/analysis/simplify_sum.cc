@@ -16,20 +16,12 @@ using ir::DType;
 using ir::Expr;
 using ir::ExprKind;
 
-namespace {
-
-uint64_t Magnitude(int64_t v) {
-  return v < 0 ? 0 - static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
-}
-
-}  // namespace
-
 void ExprSimplifier::Accumulate(const Expr& e, int64_t scale, Sum* sum) {
   ir::VisitTerms(
       e, scale,
       [&](const Expr& atom, int64_t coeff) {
         if (atom->kind != ExprKind::kVar) return AddScaled(sum, SimplifyAtom(atom), coeff);
-        const Interval range = EvalInterval(atom, bounds_);
+        const Interval range = analyzer_.Values(atom);
         if (range.is_point()) return AddConstant(sum, ir::MulWrapping(coeff, range.min));
         AddTerm(sum, ir::WrapInt(coeff, sum->dtype), atom, range);
       },
@@ -41,13 +33,6 @@ AffineSum ExprSimplifier::SumOf(const Expr& e) {
   Accumulate(e, 1, &sum);
   if (sum.terms.size() > 1) Recombine(&sum);
   return sum;
-}
-
-AffineSum ExprSimplifier::AtomSum(Expr e, const Interval& range) {
-  if (range.is_point()) return {e->dtype, {}, range.min};
-  if (const int64_t* c = ir::AsInt(e)) return {e->dtype, {}, *c};
-  DType type = e->dtype;
-  return {type, {{std::move(e), 1, range}}, 0};
 }
 
 // a * c * floordiv(x, c) + a * floormod(x, c) = a * x, also where floordiv(x, c) has been merged
@@ -105,38 +90,11 @@ Interval ExprSimplifier::ClampedRange(const Sum& sum) const {
   return {static_cast<int64_t>(r.min), static_cast<int64_t>(r.max)};
 }
 
-// Positive terms first, those with the largest coefficients in front (as a flat index is written),
-// then the others, then the constant.
-Expr ExprSimplifier::Build(const Sum& sum, const Expr& original) {
-  std::vector<Term> terms = sum.terms;
-  std::stable_sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
-    return Magnitude(a.coeff) > Magnitude(b.coeff);
-  });
-  Expr r;
-  auto add = [&](int64_t c, const Expr& e) {
-    // The most negative coefficient has no positive counterpart: it is added as it is.
-    bool subtract = r != nullptr && c < 0 && c != ir::MinInt(sum.dtype);
-    int64_t magnitude = subtract ? -c : c;
-    Expr part = magnitude == 1 ? e : e * ir::Int(magnitude, sum.dtype);
-    r = r == nullptr ? part : subtract ? r - part : r + part;
-  };
-  for (const Term& t : terms) {
-    if (t.coeff > 0) add(t.coeff, t.atom);
-  }
-  int64_t constant = sum.constant;
-  if (r == nullptr && constant != 0) {  // c - x rather than x * -1 + c
-    r = ir::Int(constant, sum.dtype);
-    constant = 0;
-  }
-  for (const Term& t : terms) {
-    if (t.coeff < 0) add(t.coeff, t.atom);
-  }
-  if (r == nullptr) r = ir::Int(0, sum.dtype);
-  if (constant != 0) {
-    bool subtract = constant < 0 && constant != ir::MinInt(sum.dtype);
-    r = subtract ? r - ir::Int(-constant, sum.dtype) : r + ir::Int(constant, sum.dtype);
-  }
-  return original != nullptr ? Keep(r, original) : r;
+// The largest coefficients in front, as a flat index is written.
+Expr ExprSimplifier::Build(Sum sum, const Expr& original) const {
+  SortTerms(&sum);
+  const Expr built = ToExpr(sum);
+  return original != nullptr ? Keep(built, original) : built;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -186,18 +144,11 @@ bool ExprSimplifier::SplitByRange(const Sum& sum, int64_t c, int64_t* g, Sum* sc
 }
 
 Congruence ExprSimplifier::ResidueOf(const Sum& sum) const {
-  constexpr int64_t kLargest = int64_t{1} << 31;
-  if (!bounds_.has_congruences()) return {};
+  if (!analyzer_.has_congruences()) return {};
   Congruence all{0, 0};
   for (const Term& t : sum.terms) {
-    Congruence of = EvalCongruence(t.atom, bounds_);
-    if (t.coeff > kLargest || t.coeff < -kLargest || of.modulus > kLargest ||
-        of.remainder > kLargest || of.remainder < -kLargest)
-      return {};
-    int64_t modulus = std::gcd(all.modulus, of.modulus * t.coeff);
-    int64_t remainder = all.remainder + of.remainder * t.coeff;
-    all = {modulus, modulus == 0 ? remainder : ir::FloorModInt(remainder, modulus)};
-    if (all.modulus == 1 || all.remainder > kLargest * kLargest / 4) return {};
+    if (all.modulus == 1) break;
+    all = AddCongruence(all, MulCongruence(analyzer_.CongruenceOf(t.atom), {0, t.coeff}));
   }
   return all;
 }

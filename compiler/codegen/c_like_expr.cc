@@ -76,7 +76,7 @@ std::string Component(int lane) { return StrCat(".s", std::string(1, "0123456789
 
 void CExpressions::StartKernel(bool narrow) {
   narrow_ = narrow;
-  bounds_ = {};
+  analyzer_ = {};
   registers_.clear();
   names_.clear();
   taken_.clear();
@@ -163,9 +163,8 @@ std::string CExpressions::IntBinary(const Expr& e, const std::string& a, const s
   const DType type = e->args[0]->dtype.Element();
   std::string op(ir::KindText(kind));
   if (kind == ExprKind::kFloorDiv || kind == ExprKind::kFloorMod) {
-    const bool plain =
-        type.code == TypeCode::kUInt || (analysis::EvalInterval(e->args[0], bounds_).min >= 0 &&
-                                         analysis::EvalInterval(e->args[1], bounds_).min > 0);
+    const bool plain = type.code == TypeCode::kUInt || (analyzer_.Values(e->args[0]).min >= 0 &&
+                                                        analyzer_.Values(e->args[1]).min > 0);
     if (plain) return StrCat("(", a, kind == ExprKind::kFloorDiv ? " / " : " % ", b, ")");
     return StrCat(Helper(kind == ExprKind::kFloorDiv ? "floordiv" : "floormod", type), "(", a, ", ",
                   b, ")");

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compiler/analysis/bounds.h"
+#include "compiler/analysis/analyzer.h"
 #include "compiler/codegen/c_like.h"
 #include "compiler/codegen/local_slots.h"
 
@@ -29,10 +29,8 @@ class CExpressions {
   const std::string& NameOf(const void* symbol) const { return names_.at(symbol); }
 
   // What is known of a variable from here on: divisions of what is not negative are plain ones.
-  void SetRange(const ir::Var& var, const ir::Range& range) { bounds_.SetRange(var, range); }
-  void SetValue(const ir::Var& var, const ir::Expr& value) {
-    bounds_.Set(var, analysis::EvalInterval(value, bounds_));
-  }
+  void SetRange(const ir::Var& var, const ir::Range& range) { analyzer_.SetRange(var, range); }
+  void SetValue(const ir::Var& var, const ir::Expr& value) { analyzer_.SetValue(var, value); }
 
   // Makes variables of a private buffer that is used in `body` only; returns their declarations.
   // nullopt: it has to be an array.
@@ -85,7 +83,7 @@ class CExpressions {
   std::string Helper(std::string_view name, ir::DType type);
 
   const CDialect& dialect_;
-  analysis::Bounds bounds_;
+  analysis::Analyzer analyzer_;
   bool narrow_ = false;
   std::unordered_map<const ir::BufferNode*, Registers> registers_;
   std::unordered_map<const void*, std::string> names_;

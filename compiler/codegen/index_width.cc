@@ -5,7 +5,7 @@
 #include <limits>
 #include <unordered_set>
 
-#include "compiler/analysis/bounds.h"
+#include "compiler/analysis/analyzer.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::codegen {
@@ -27,12 +27,11 @@ class WidthCheck {
     // Ranges of variables before the expressions that use them.
     ir::VisitStmts(body, [&](const Stmt& s) {
       if (s->kind == ir::StmtKind::kFor) {
-        bounds_.SetRange(s->var, s->range);
+        analyzer_.SetRange(s->var, s->range);
         // The loop's end is computed, too.
-        fits_ = fits_ && bounds_.Get(s->var.get()).max < kInt32.max;
+        fits_ = fits_ && analyzer_.Values(s->var).max < kInt32.max;
       }
-      if (s->kind == ir::StmtKind::kLet)
-        bounds_.Set(s->var, analysis::EvalInterval(s->value, bounds_));
+      if (s->kind == ir::StmtKind::kLet) analyzer_.SetValue(s->var, s->value);
       if (s->buffer != nullptr && IsInt64(s->buffer->dtype)) fits_ = false;
       return fits_;
     });
@@ -44,12 +43,12 @@ class WidthCheck {
     if (!fits_ || !seen_.insert(e.get()).second) return false;
     if (e->kind == ir::ExprKind::kLoad && IsInt64(e->dtype)) fits_ = false;
     if (IsInt64(e->dtype)) {
-      fits_ = fits_ && analysis::EvalInterval(e, bounds_).Within(kInt32);
+      fits_ = fits_ && analyzer_.Values(e).Within(kInt32);
     }
     return fits_;
   }
 
-  analysis::Bounds bounds_;
+  analysis::Analyzer analyzer_;
   std::unordered_set<const ir::ExprNode*> seen_;
   bool fits_ = true;
 };

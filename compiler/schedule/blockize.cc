@@ -176,17 +176,17 @@ Stmt Nested(const std::vector<Stmt>& loops, Stmt body) {
 // The box that a tile touches of what one instance touches.
 std::vector<ir::BufferRegion> TileRegions(const std::vector<ir::BufferRegion>& regions,
                                           const ir::VarMap& values, const LoopTile& tile,
-                                          const analysis::Bounds& bounds) {
+                                          const analysis::Analyzer& inside) {
   std::vector<analysis::LoopRange> inner;
   for (const Stmt& l : tile.inner) inner.push_back({l->var, l->range});
   std::vector<ir::BufferRegion> result;
   for (const ir::BufferRegion& r : regions) {
     ir::BufferRegion point = r;
     for (ir::Range& dim : point.region) dim.min = ir::Substitute(dim.min, values);
-    ir::BufferRegion box = analysis::RegionOf(r.buffer, {point}, inner, bounds);
+    ir::BufferRegion box = analysis::RegionOf(r.buffer, {point}, inner, inside);
     for (ir::Range& dim : box.region) {
-      dim.min = analysis::Simplify(dim.min, bounds);
-      dim.extent = analysis::Simplify(dim.extent, bounds);
+      dim.min = analysis::Simplify(dim.min, inside);
+      dim.extent = analysis::Simplify(dim.extent, inside);
     }
     result.push_back(std::move(box));
   }
@@ -206,18 +206,18 @@ absl::Status ApplyBlockize(Schedule& s, const Step& step) {
   for (const ir::IterVar& iter : block.iters) {
     TW_TRY(DivideIter(step, trial, tile, analyzer, iter, &iters));
   }
-  analysis::Bounds bounds(s.function());
+  analysis::Analyzer inside(s.function());
   bool reduces = false;
   for (const ir::IterVar& iter : iters.iters) {
-    bounds.SetRange(iter.var, iter.domain);
+    inside.SetRange(iter.var, iter.domain);
     reduces = reduces || iter.type == ir::IterType::kReduce;
   }
-  for (const Stmt& l : tile.inner) bounds.SetRange(l->var, l->range);
+  for (const Stmt& l : tile.inner) inside.SetRange(l->var, l->range);
 
   auto node = std::make_shared<StmtNode>(block);
   node->iters = iters.iters;
-  node->reads = TileRegions(block.reads, iters.values, tile, bounds);
-  node->writes = TileRegions(block.writes, iters.values, tile, bounds);
+  node->reads = TileRegions(block.reads, iters.values, tile, inside);
+  node->writes = TileRegions(block.writes, iters.values, tile, inside);
   node->body = Nested(tile.inner, ir::Substitute(block.body, iters.values));
   node->init = nullptr;
   if (block.init != nullptr) {

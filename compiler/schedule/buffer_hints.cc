@@ -207,13 +207,13 @@ Stmt PrefetchNest(Schedule& s, const ir::Buffer& buffer, const std::vector<Expr>
     ir::Var var = ir::MakeVar(s.UniqueName("v" + axis), type);
     bool last = d + 1 == counts.size();
     Expr at = mins[d] + (last ? loops->back() * ir::Int(line_elements, type) : loops->back());
-    at = analyzer.Simplify(at);
+    at = analyzer.Normal(at);
     block.iters.push_back({var, {ir::Int(0, type), buffer->shape[d]}, ir::IterType::kSpatial, at});
     guards.push_back(at >= ir::Int(0, type));
     guards.push_back(at < buffer->shape[d]);
     point.push_back(var);
   }
-  block.predicate = analyzer.SimplifyPredicate(ir::Conjunction(guards));
+  block.predicate = analyzer.NormalPredicate(ir::Conjunction(guards));
   ir::BufferRegion region{buffer, {}};
   for (const Expr& p : point) region.region.push_back({p, ir::Int(1, p->dtype)});
   block.reads = {region};
@@ -267,7 +267,7 @@ absl::Status ApplyPrefetch(Schedule& s, const Step& step) {
       break;
     }
     bool last = d + 1 == box.size();
-    mins.push_back(analyzer.Simplify(ir::Substitute(ToExpr(box[d]->min), ahead)));
+    mins.push_back(analyzer.Normal(ir::Substitute(ToExpr(box[d]->min), ahead)));
     counts.push_back(last ? (box[d]->extent + line - 1) / line : box[d]->extent);
     total = counts.back() > kMaxPrefetch ? kMaxPrefetch + 1 : total * counts.back();
   }

@@ -134,7 +134,7 @@ class AccessMapper : public ir::Rewriter {
         region.region.push_back({Mapped(i, range.min), range.extent});
       } else if (d.mod == 0 && extent != nullptr) {
         int64_t most = (*extent + d.div - 2) / d.div + 1;
-        region.region.push_back({analyzer_.Simplify(DigitOf(d, range.min)), ir::Int(most, type)});
+        region.region.push_back({analyzer_.Normal(DigitOf(d, range.min)), ir::Int(most, type)});
       } else {
         region.region.push_back({ir::Int(0, type), to_->shape[i]});
       }
@@ -150,7 +150,7 @@ class AccessMapper : public ir::Rewriter {
     for (const DigitIters& own : own_) {
       if (own.dim == d.dim && ir::StructuralEqual(own.whole, index)) return own.vars[i];
     }
-    return analyzer_.Simplify(DigitOf(d, index));
+    return analyzer_.Normal(DigitOf(d, index));
   }
   std::vector<Expr> Mapped(const std::vector<Expr>& indices) const {
     std::vector<Expr> mapped;
@@ -192,7 +192,7 @@ StmtNode WithDigitIters(Schedule& s, const BlockSite& site, const std::vector<in
       iters.push_back({var,
                        {ir::Int(0, type), ExtentOf(d, iter.domain.extent)},
                        iter.type,
-                       loops.Simplify(DigitOf(d, iter.binding))});
+                       loops.Normal(DigitOf(d, iter.binding))});
       own->back().vars[digits[k]] = var;
       Expr part = d.div == 1 ? Expr(var) : var * ir::Int(d.div, type);
       whole = whole == nullptr ? part : whole + part;

@@ -146,9 +146,8 @@ void AddLoop(const Stmt& loop, Analyzer* analyzer) { analyzer->SetRange(loop->va
 
 Analyzer AnalyzerOf(const ir::Function& f, const std::vector<Stmt>& loops) {
   Analyzer analyzer;
-  for (const ir::Var& size : f.size_params) {
-    analyzer.SetRange(size, analysis::Interval{1, analysis::Interval::kMost});
-  }
+  // No upper end: a box as wide as the largest size would be none.
+  for (const ir::Var& size : f.size_params) analyzer.Set(size, {1, analysis::Interval::kMost});
   for (const Stmt& loop : loops) AddLoop(loop, &analyzer);
   return analyzer;
 }

@@ -85,7 +85,7 @@ NewNest MakeNest(Schedule& s, const StmtNode& block, const Box& box, Analyzer ou
     ir::Var loop = ir::MakeVar(s.UniqueName(LoopNameFor(iter) + "_a"), type);
     outer.SetRange(loop, {ir::Int(0, type), extent});
     Expr base = part ? ToExpr(box[i]->min) : iter.domain.min;
-    iter.binding = outer.Simplify(base + loop);
+    iter.binding = outer.Normal(base + loop);
     if (part) {
       guards.push_back(iter.binding < iter.domain.min + iter.domain.extent);
       guards.push_back(iter.binding >= iter.domain.min);
@@ -93,7 +93,7 @@ NewNest MakeNest(Schedule& s, const StmtNode& block, const Box& box, Analyzer ou
     result.loops.push_back(loop);
     extents.push_back(extent);
   }
-  node->predicate = outer.SimplifyPredicate(ir::Conjunction(guards));
+  node->predicate = outer.NormalPredicate(ir::Conjunction(guards));
   Stmt nest = std::move(node);
   for (size_t i = result.loops.size(); i-- > 0;) {
     nest = ir::MakeFor(result.loops[i], ir::Int(0, result.loops[i]->dtype), extents[i],

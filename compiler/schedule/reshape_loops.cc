@@ -38,7 +38,7 @@ Stmt SubstituteBelow(const Stmt& s, const std::vector<ir::Var>& replaced, const 
     case StmtKind::kFor: {
       auto node = std::make_shared<StmtNode>(*s);
       for (Expr* e : {&node->range.min, &node->range.extent}) {
-        if (uses(*e)) *e = analyzer->Simplify(*e);
+        if (uses(*e)) *e = analyzer->Normal(*e);
       }
       analyzer->SetRange(node->var, node->range);
       node->body = SubstituteBelow(s->body, replaced, guard, analyzer);
@@ -54,12 +54,12 @@ Stmt SubstituteBelow(const Stmt& s, const std::vector<ir::Var>& replaced, const 
     default: {
       auto node = std::make_shared<StmtNode>(*s);
       for (ir::IterVar& iter : node->iters) {
-        if (uses(iter.binding)) iter.binding = analyzer->Simplify(iter.binding);
+        if (uses(iter.binding)) iter.binding = analyzer->Normal(iter.binding);
       }
       if (guard != nullptr || (s->predicate != nullptr && uses(s->predicate))) {
         std::vector<Expr> parts = ir::Conjuncts(s->predicate);
         if (guard != nullptr) parts.push_back(guard);
-        node->predicate = analyzer->SimplifyPredicate(ir::Conjunction(parts));
+        node->predicate = analyzer->NormalPredicate(ir::Conjunction(parts));
       }
       return node;
     }

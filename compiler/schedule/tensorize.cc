@@ -58,11 +58,11 @@ ir::Buffer SwizzledBuffer(const Stmt& block) {
 
 // Indices of packed operands divide: `floordiv(o * 16 + i, 16)` with i in 0..16 is o.
 Stmt Simplified(const Stmt& block) {
-  analysis::Bounds bounds;
-  for (const ir::IterVar& iter : block->iters) bounds.SetRange(iter.var, iter.domain);
+  analysis::Analyzer analyzer;
+  for (const ir::IterVar& iter : block->iters) analyzer.SetRange(iter.var, iter.domain);
   auto node = std::make_shared<StmtNode>(*block);
-  node->body = analysis::Simplify(block->body, bounds);
-  if (block->init != nullptr) node->init = analysis::Simplify(block->init, bounds);
+  node->body = analysis::Simplify(block->body, analyzer);
+  if (block->init != nullptr) node->init = analysis::Simplify(block->init, analyzer);
   return node;
 }
 

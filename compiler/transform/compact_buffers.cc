@@ -30,8 +30,9 @@ constexpr int64_t kMaxPaddedExtent = 256;
 // B[i…] → B'[i - min…]
 class Rebase : public ir::Rewriter {
  public:
-  Rebase(const Buffer& from, Buffer to, std::vector<Expr> offsets, const analysis::Bounds& bounds)
-      : from_(from), to_(std::move(to)), offsets_(std::move(offsets)), bounds_(bounds) {}
+  Rebase(const Buffer& from, Buffer to, std::vector<Expr> offsets,
+         const analysis::Analyzer& analyzer)
+      : from_(from), to_(std::move(to)), offsets_(std::move(offsets)), analyzer_(analyzer) {}
 
   Expr RewriteExpr(const Expr& e) override {
     Expr r = RewriteChildren(e);
@@ -50,7 +51,7 @@ class Rebase : public ir::Rewriter {
     for (size_t d = 0; d < indices.size(); ++d) {
       moved.push_back(ir::IsInt(offsets_[d], 0)
                           ? indices[d]
-                          : analysis::Simplify(indices[d] - offsets_[d], bounds_));
+                          : analysis::Simplify(indices[d] - offsets_[d], analyzer_));
     }
     return moved;
   }
@@ -58,7 +59,7 @@ class Rebase : public ir::Rewriter {
   const Buffer& from_;
   Buffer to_;
   std::vector<Expr> offsets_;
-  const analysis::Bounds& bounds_;
+  const analysis::Analyzer& analyzer_;
 };
 
 // Lanes of the widest vectorized loop in `s` that moves each dimension of the buffer; 1 = none
@@ -95,16 +96,15 @@ std::vector<int64_t> LanesAlong(const Stmt& s, const Buffer& buffer) {
 
 class Compactor {
  public:
-  explicit Compactor(const ir::Function& f) : bounds_(f) {}
+  explicit Compactor(const ir::Function& f) : analyzer_(f) {}
 
   Stmt Walk(const Stmt& s) {
     switch (s->kind) {
       case StmtKind::kFor:
-        bounds_.SetRange(s->var, s->range);
+        analyzer_.SetRange(s->var, s->range);
         return Rebuilt(s, Walk(s->body));
       case StmtKind::kLet:
-        if (s->value->dtype.is_int())
-          bounds_.Set(s->var, analysis::EvalInterval(s->value, bounds_));
+        if (s->value->dtype.is_int()) analyzer_.SetValue(s->var, s->value);
         return Rebuilt(s, Walk(s->body));
       case StmtKind::kSeq: {
         std::vector<Stmt> stmts;
@@ -131,8 +131,8 @@ class Compactor {
 
   Stmt WalkAlloc(const Stmt& s) {
     std::optional<ir::BufferRegion> box =
-        analysis::UnionRegion(analysis::ReadRegion(s->body, s->buffer, bounds_),
-                              analysis::WriteRegion(s->body, s->buffer, bounds_), bounds_);
+        analysis::UnionRegion(analysis::ReadRegion(s->body, s->buffer, analyzer_),
+                              analysis::WriteRegion(s->body, s->buffer, analyzer_), analyzer_);
     std::vector<Expr> shape = s->buffer->shape, offsets;
     const bool local = s->buffer->scope == ir::Scope::kLocal;
     const std::vector<int64_t> lanes =
@@ -141,7 +141,7 @@ class Compactor {
     for (size_t d = 0; d < shape.size(); ++d) {
       offsets.push_back(ir::Int(0, shape[d]->dtype));
       if (!box.has_value()) continue;
-      const Expr extent = analysis::Simplify(box->region[d].extent, bounds_);
+      const Expr extent = analysis::Simplify(box->region[d].extent, analyzer_);
       const int64_t *size = ir::AsInt(extent), *before = ir::AsInt(shape[d]);
       if (size == nullptr || *size < 1) continue;
       const int64_t whole = (*size + lanes[d] - 1) / lanes[d] * lanes[d];
@@ -152,17 +152,17 @@ class Compactor {
       // overlap all the same.
       if (before != nullptr && now > *before && !(local && now <= kMaxPaddedExtent)) continue;
       shape[d] = ir::Int(now, shape[d]->dtype);
-      offsets[d] = ir::Cast(shape[d]->dtype, analysis::Simplify(box->region[d].min, bounds_));
+      offsets[d] = ir::Cast(shape[d]->dtype, analysis::Simplify(box->region[d].min, analyzer_));
       changed = true;
     }
     if (!changed) return Rebuilt(s, Walk(s->body));
     auto node = std::make_shared<ir::BufferNode>(*s->buffer);
     node->shape = std::move(shape);
-    Stmt body = Rebase(s->buffer, node, std::move(offsets), bounds_).RewriteStmt(s->body);
+    Stmt body = Rebase(s->buffer, node, std::move(offsets), analyzer_).RewriteStmt(s->body);
     return ir::MakeAlloc(node, Walk(body));
   }
 
-  analysis::Bounds bounds_;
+  analysis::Analyzer analyzer_;
 };
 
 }  // namespace

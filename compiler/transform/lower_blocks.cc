@@ -105,7 +105,7 @@ Stmt LowerCombine(const Stmt& s) {
 
 class BlockLowering {
  public:
-  BlockLowering(const ir::Function& f, const PassContext& ctx) : ctx_(ctx), bounds_(f) {}
+  BlockLowering(const ir::Function& f, const PassContext& ctx) : ctx_(ctx), analyzer_(f) {}
 
   Stmt Lower(const Stmt& s) {
     switch (s->kind) {
@@ -136,7 +136,7 @@ class BlockLowering {
  private:
   Stmt LowerFor(const Stmt& s) {
     loops_.push_back(s);
-    bounds_.SetRange(s->var, s->range);
+    analyzer_.SetRange(s->var, s->range);
     Stmt body = Lower(s->body);
     loops_.pop_back();
     Stmt loop = ir::MakeFor(s->var, s->range.min, s->range.extent, std::move(body), s->for_kind,
@@ -216,7 +216,8 @@ class BlockLowering {
     }
     for (const ir::IterVar& iter : block->iters) {
       if (iter.type != IterType::kReduce) continue;
-      if (!analysis::Proves(ir::Eq(ir::Substitute(iter.binding, first), iter.domain.min), bounds_))
+      if (!analysis::Proves(ir::Eq(ir::Substitute(iter.binding, first), iter.domain.min),
+                            analyzer_))
         return false;
     }
     std::vector<Expr> guard;
@@ -224,7 +225,7 @@ class BlockLowering {
       Expr at_start = ir::Substitute(c, first);
       if (at_start == c) {
         guard.push_back(c);
-      } else if (!analysis::Proves(at_start, bounds_)) {
+      } else if (!analysis::Proves(at_start, analyzer_)) {
         // The condition also limits spatial iterators: init runs where the first visit would.
         guard.push_back(at_start);
       }
@@ -279,7 +280,7 @@ class BlockLowering {
   }
 
   const PassContext& ctx_;
-  analysis::Bounds bounds_;
+  analysis::Analyzer analyzer_;
   std::vector<Stmt> loops_;
   std::vector<std::pair<const ir::ExprNode*, Stmt>> pending_;  // inits, and the loop they go before
   bool planted_ = false;

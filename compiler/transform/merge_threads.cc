@@ -352,16 +352,16 @@ absl::Status LaunchMerger::CheckOwned(const Buffer& buffer, const Frame& frame, 
   unsigned several = threads_.Several() & ~frame.active, owners = 0;
   bool own_writes = false;
   std::vector<Stmt> wholes;  // uses by threads, with the loops around
-  analysis::Bounds bounds(function_);
-  for (const Stmt& l : blocks_) bounds.SetRange(l->var, l->range);
-  for (const Stmt& l : frame.loops) bounds.SetRange(l->var, l->range);
+  analysis::Analyzer analyzer(function_);
+  for (const Stmt& l : blocks_) analyzer.SetRange(l->var, l->range);
+  for (const Stmt& l : frame.loops) analyzer.SetRange(l->var, l->range);
   for (size_t a = 0; a < 3; ++a) {
     if (threads_.var[a] != nullptr)
-      bounds.SetRange(threads_.var[a], {ir::Int(0), ir::Int(threads_.extent[a])});
+      analyzer.SetRange(threads_.var[a], {ir::Int(0), ir::Int(threads_.extent[a])});
   }
   const auto add_boxes = [&](const Stmt& s, std::vector<ir::BufferRegion>* boxes) {
-    const auto read = analysis::ReadRegion(s, buffer, bounds);
-    const auto written = analysis::WriteRegion(s, buffer, bounds);
+    const auto read = analysis::ReadRegion(s, buffer, analyzer);
+    const auto written = analysis::WriteRegion(s, buffer, analyzer);
     own_writes = own_writes || written.has_value();
     if (read.has_value()) boxes->push_back(*read);
     if (written.has_value()) boxes->push_back(*written);

@@ -83,7 +83,7 @@ struct Cut {
 class Partitioner {
  public:
   explicit Partitioner(const ir::Function& f)
-      : cloner_(f), bounds_(f), leaves_(CountLeaves(f.body)), unrolled_(CountUnrolled(f.body)) {}
+      : cloner_(f), analyzer_(f), leaves_(CountLeaves(f.body)), unrolled_(CountUnrolled(f.body)) {}
 
   Stmt Walk(const Stmt& s) {
     switch (s->kind) {
@@ -98,7 +98,7 @@ class Partitioner {
         return ir::MakeIf(s->condition, Walk(s->body),
                           s->else_body == nullptr ? nullptr : Walk(s->else_body));
       case StmtKind::kLet:
-        bounds_.Set(s->var, analysis::EvalInterval(s->value, bounds_));
+        analyzer_.SetValue(s->var, s->value);
         return ir::MakeLet(s->var, s->value, Walk(s->body));
       case StmtKind::kAlloc:
         return ir::MakeAlloc(s->buffer, Walk(s->body));
@@ -109,7 +109,7 @@ class Partitioner {
 
  private:
   Stmt WalkFor(const Stmt& s) {
-    bounds_.SetRange(s->var, s->range);
+    analyzer_.SetRange(s->var, s->range);
     bool peel = IsPeel(s);
     if (peel) peel_.push_back(s->var.get());
     Stmt result = CutLoop(s);
@@ -141,7 +141,7 @@ class Partitioner {
     auto part = [&](const Stmt& from, int64_t first, int64_t count) {
       Stmt loop = ir::MakeFor(from->var, ir::Int(first, type), ir::Int(count, type), from->body,
                               from->for_kind, from->annotations);
-      return Walk(analysis::Simplify(loop, bounds_, {.remove_unit_loops = true}));
+      return Walk(analysis::Simplify(loop, analyzer_, {.remove_unit_loops = true}));
     };
     Stmt rest = cloner_.Clone(s);
     Stmt main = part(s, min, cut - min);
@@ -157,8 +157,8 @@ class Partitioner {
       atom = ir::MakeVar(s->var->name + "_tile", cut.atom->dtype);
       body = ReplaceExpr(cut.atom, atom).RewriteStmt(body);
     }
-    Interval range = analysis::EvalInterval(cut.atom, bounds_);
-    bounds_.Set(atom, range);
+    Interval range = analyzer_.Values(cut.atom);
+    analyzer_.Set(atom, range);
     auto part = [&](const Stmt& from, Interval values) {
       const Expr only = ir::Int(values.min, atom->dtype);
       return WalkUnder(atom, values,
@@ -167,15 +167,15 @@ class Partitioner {
     Stmt above = cloner_.Clone(body);
     Stmt below = part(body, {range.min, cut.cut - 1});
     above = part(above, {cut.cut, range.max});
-    bounds_.Set(atom, range);
+    analyzer_.Set(atom, range);
     Stmt split = ir::MakeIf(atom < ir::Int(cut.cut, atom->dtype), below, above);
     if (!is_var) split = ir::MakeLet(atom, cut.atom, split);
     return ir::MakeFor(s->var, s->range.min, s->range.extent, split, s->for_kind, s->annotations);
   }
 
   Stmt WalkUnder(const Expr& var, Interval range, const Stmt& s) {
-    bounds_.Set(var, range);
-    return Walk(analysis::Simplify(s, bounds_, {.remove_unit_loops = true}));
+    analyzer_.Set(var, range);
+    return Walk(analysis::Simplify(s, analyzer_, {.remove_unit_loops = true}));
   }
 
   class ReplaceExpr : public ir::Rewriter {
@@ -263,8 +263,8 @@ class Partitioner {
     ir::SumTerms sum;
     ir::AddTermsOf(condition->args[0], 1, &sum);
     ir::AddTermsOf(condition->args[1], -1, &sum);
-    analysis::Bounds bounds = bounds_;
-    for (const Stmt& l : inner) bounds.SetRange(l->var, l->range);
+    analysis::Analyzer analyzer = analyzer_;
+    for (const Stmt& l : inner) analyzer.SetRange(l->var, l->range);
     Expr atom;
     int64_t factor = 0, inner_max = 0;
     for (const auto& [term, scale] : sum.terms) {
@@ -276,7 +276,7 @@ class Partitioner {
         factor = scale;
         continue;
       }
-      Interval range = analysis::EvalInterval(*term, bounds);
+      Interval range = analyzer.Values(*term);
       if (!range.is_bounded()) return std::nullopt;
       inner_max += scale > 0 ? scale * range.max : scale * range.min;
     }
@@ -289,13 +289,13 @@ class Partitioner {
     const int64_t most = inner_max + sum.constant;
     const int64_t cut =
         factor > 0 ? -ir::FloorDivInt(most, factor) : ir::FloorDivInt(most, -factor) + 1;
-    Interval range = analysis::EvalInterval(atom, bounds_);
+    Interval range = analyzer_.Values(atom);
     if (!range.is_bounded() || cut <= range.min || cut > range.max) return std::nullopt;
     return Cut{atom, cut, border};
   }
 
   Cloner cloner_;
-  analysis::Bounds bounds_;
+  analysis::Analyzer analyzer_;
   int64_t leaves_, unrolled_;
   std::vector<const ir::ExprNode*> peel_;  // marked loops around the current statement
 };

@@ -50,13 +50,13 @@ struct Access {
 // The threads of one launch.
 class Pruner {
  public:
-  Pruner(const analysis::Bounds& bounds, const Stmt& nest) : bounds_(bounds) {
+  Pruner(const analysis::Analyzer& analyzer, const Stmt& nest) : analyzer_(analyzer) {
     body_ = nest;
     while (body_->kind == StmtKind::kFor && ir::IsThreadAxis(body_->for_kind)) {
       size_t axis = static_cast<size_t>(ir::AxisOf(body_->for_kind));
       threads_.var[axis] = body_->var;
       threads_.extent[axis] = *ir::AsInt(body_->range.extent);
-      bounds_.SetRange(body_->var, body_->range);
+      analyzer_.SetRange(body_->var, body_->range);
       axes_.push_back(body_);
       body_ = body_->body;
     }
@@ -149,7 +149,7 @@ class Pruner {
   }
 
   absl::Status Loop(const Stmt& s) {
-    bounds_.SetRange(s->var, s->range);
+    analyzer_.SetRange(s->var, s->range);
     const int64_t* extent = ir::AsInt(s->range.extent);
     std::vector<Access> before = pending_;
     int64_t iterations = extent == nullptr ? kIterations : std::min<int64_t>(*extent, kIterations);
@@ -159,7 +159,7 @@ class Pruner {
     }
     if (!KeepsOne(s->body)) {  // what is pending may be from any iteration
       ir::Var other = ir::MakeVar(s->var->name, s->var->dtype);
-      bounds_.SetRange(other, s->range);
+      analyzer_.SetRange(other, s->range);
       TW_TRY(Simulate(ir::Substitute(s->body, {{s->var.get(), other}})));
     }
     candidate_ = nullptr;
@@ -186,9 +186,9 @@ class Pruner {
     for (const Buffer& b : written_) {
       for (bool write : {false, true}) {
         auto region = write ? analysis::WriteRegion : analysis::ReadRegion;
-        std::optional<ir::BufferRegion> own = region(s, b, bounds_, {});
+        std::optional<ir::BufferRegion> own = region(s, b, analyzer_, {});
         if (own.has_value())
-          accesses.push_back({b, write, *own, *region(everywhere, b, bounds_, {})});
+          accesses.push_back({b, write, *own, *region(everywhere, b, analyzer_, {})});
       }
     }
     bool conflict = false;
@@ -238,7 +238,7 @@ class Pruner {
     bool operator()(const Buffer& a, const Buffer& b) const { return a->name < b->name; }
   };
 
-  analysis::Bounds bounds_;
+  analysis::Analyzer analyzer_;
   ThreadAxes threads_;
   std::vector<Stmt> axes_;
   Stmt body_;
@@ -252,13 +252,13 @@ class Pruner {
 
 class LaunchFinder {
  public:
-  explicit LaunchFinder(const ir::Function& f) : bounds_(f) {}
+  explicit LaunchFinder(const ir::Function& f) : analyzer_(f) {}
 
   absl::StatusOr<Stmt> Walk(const Stmt& s) {
     if (!HasBarrier(s)) return s;
     if (s->kind == StmtKind::kFor) {
-      if (ir::IsThreadAxis(s->for_kind)) return Pruner(bounds_, s).Run();
-      bounds_.SetRange(s->var, s->range);
+      if (ir::IsThreadAxis(s->for_kind)) return Pruner(analyzer_, s).Run();
+      analyzer_.SetRange(s->var, s->range);
     }
     if (IsBarrier(s)) return ir::MakeSeq({});  // of a launch without threads
     if (s->kind == StmtKind::kSeq) {
@@ -278,7 +278,7 @@ class LaunchFinder {
   }
 
  private:
-  analysis::Bounds bounds_;
+  analysis::Analyzer analyzer_;
 };
 
 }  // namespace

@@ -43,12 +43,12 @@ bool HasVectors(const Stmt& s) {
 // Rewrites one loop body to lanes. `ok()` is false afterwards when the body has no vector form.
 class LaneWidener {
  public:
-  LaneWidener(const Stmt& loop, const analysis::Bounds& bounds)
+  LaneWidener(const Stmt& loop, const analysis::Analyzer& analyzer)
       : var_(loop->var),
         min_(loop->range.min),
         lanes_(static_cast<int>(*ir::AsInt(loop->range.extent))),
-        bounds_(bounds) {
-    bounds_.SetRange(loop->var, loop->range);
+        analyzer_(analyzer) {
+    analyzer_.SetRange(loop->var, loop->range);
   }
 
   bool ok() const { return ok_; }
@@ -89,7 +89,7 @@ class LaneWidener {
   }
   Expr AtLane(const Expr& e, int lane) const {
     return analysis::Simplify(ir::Substitute(e, {{var_.get(), min_ + ir::Int(lane, min_->dtype)}}),
-                              bounds_);
+                              analyzer_);
   }
   Expr Spread(const Expr& e) const { return e->dtype.is_vector() ? e : ir::Broadcast(e, lanes_); }
   Expr Masked(const Expr& mask) const {
@@ -101,7 +101,7 @@ class LaneWidener {
   Expr Widen(const Expr& e) {
     if (IsUniform(e)) return WidenUniform(e);
     if (e->dtype == ir::kI64 && !UsesWide(e)) {
-      Expr simple = analysis::Simplify(e, bounds_);
+      Expr simple = analysis::Simplify(e, analyzer_);
       if (std::optional<int64_t> stride = analysis::StrideOf(simple, var_)) {
         Expr base = AtLane(simple, 0);
         return *stride == 0 ? base : ir::Ramp(base, ir::Int(*stride), lanes_);
@@ -200,7 +200,7 @@ class LaneWidener {
 
   Stmt WidenFor(const Stmt& s) {
     if (!IsUniform(s->range.min) || !IsUniform(s->range.extent)) ok_ = false;
-    bounds_.SetRange(s->var, s->range);
+    analyzer_.SetRange(s->var, s->range);
     return ir::MakeFor(s->var, s->range.min, s->range.extent, Widen(s->body), s->for_kind,
                        s->annotations);
   }
@@ -264,7 +264,7 @@ class LaneWidener {
     if (!below || !condition->args[0]->dtype.is_int() || !IsUniform(condition->args[1]))
       return false;
     std::optional<int64_t> stride =
-        analysis::StrideOf(analysis::Simplify(condition->args[0], bounds_), var_);
+        analysis::StrideOf(analysis::Simplify(condition->args[0], analyzer_), var_);
     if (!stride || *stride < 0) return false;
     *first = AtLane(condition, 0);
     return true;
@@ -286,7 +286,7 @@ class LaneWidener {
   ir::Var var_;
   Expr min_;
   int lanes_;
-  analysis::Bounds bounds_;
+  analysis::Analyzer analyzer_;
   ir::VarMap wide_;          // let variables that differ between lanes, as vectors
   Expr mask_;                // lanes that run here; null = all
   bool mask_loads_ = false;  // uniform loads need the mask, too
@@ -295,7 +295,7 @@ class LaneWidener {
 
 class LoopVectorizer {
  public:
-  explicit LoopVectorizer(const ir::Function& f) : bounds_(f) {}
+  explicit LoopVectorizer(const ir::Function& f) : analyzer_(f) {}
 
   Stmt Walk(const Stmt& s) {
     switch (s->kind) {
@@ -316,8 +316,7 @@ class LoopVectorizer {
         return body == s->body && other == s->else_body ? s : ir::MakeIf(s->condition, body, other);
       }
       case StmtKind::kLet: {
-        if (s->value->dtype.is_int())
-          bounds_.Set(s->var, analysis::EvalInterval(s->value, bounds_));
+        if (s->value->dtype.is_int()) analyzer_.SetValue(s->var, s->value);
         Stmt body = Walk(s->body);
         return body == s->body ? s : ir::MakeLet(s->var, s->value, body);
       }
@@ -336,7 +335,7 @@ class LoopVectorizer {
 
  private:
   Stmt WalkFor(const Stmt& s) {
-    bounds_.SetRange(s->var, s->range);
+    analyzer_.SetRange(s->var, s->range);
     Stmt body = Walk(s->body);
     auto rebuilt = [&](ir::ForKind kind) {
       return ir::MakeFor(s->var, s->range.min, s->range.extent, body, kind, s->annotations);
@@ -345,12 +344,12 @@ class LoopVectorizer {
     if (HasVectors(body)) return rebuilt(ir::ForKind::kUnrolled);
     const int64_t* lanes = ir::AsInt(s->range.extent);
     if (lanes == nullptr || *lanes < 2 || *lanes > 64) return rebuilt(ir::ForKind::kSerial);
-    LaneWidener widener(s, bounds_);
+    LaneWidener widener(s, analyzer_);
     Stmt wide = widener.Widen(body);
     return widener.ok() ? wide : rebuilt(ir::ForKind::kSerial);
   }
 
-  analysis::Bounds bounds_;
+  analysis::Analyzer analyzer_;
 };
 
 }  // namespace

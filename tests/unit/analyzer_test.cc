@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "compiler/analysis/footprint.h"
 #include "compiler/analysis/injective.h"
+#include "compiler/analysis/simplify.h"
 #include "compiler/ir/interp.h"
 #include "compiler/ir/ir_text.h"
 #include "deploy/support/rng.h"
@@ -82,8 +84,8 @@ TEST(AnalyzerTest, NormalFormsKeepTheValueAndTheirRangesHoldIt) {
     Expr e = rng.Bernoulli(0.5) ? tests::RandomIndexExpr(&rng, loops.vars, 3)
                                 : RandomBinding(&rng, loops.vars);
     if (e->dtype != ir::kI64) continue;
-    Expr simple = loops.analyzer.Simplify(e);
-    EXPECT_EQ(ir::Print(loops.analyzer.Simplify(simple)), ir::Print(simple)) << ir::Print(e);
+    Expr simple = loops.analyzer.Normal(e);
+    EXPECT_EQ(ir::Print(loops.analyzer.Normal(simple)), ir::Print(simple)) << ir::Print(e);
     Interval range = loops.analyzer.Range(e);
     loops.ForEachPoint([&](const Point& p) {
       int64_t value = Eval(e, p);
@@ -99,13 +101,13 @@ TEST(AnalyzerTest, DefinitionsAreReplaced) {
   Loops loops({3, 4});
   Var i = ir::MakeVar("i");
   loops.analyzer.Define(i, loops.vars[0] * Int(4) + loops.vars[1]);
-  EXPECT_EQ(ir::Print(loops.analyzer.Simplify(ir::FloorDiv(i, Int(4)))), "v0");
-  EXPECT_EQ(ir::Print(loops.analyzer.Simplify(ir::FloorMod(i, Int(4)) + Int(1))), "v1 + 1");
-  EXPECT_EQ(ir::Print(loops.analyzer.Simplify(ir::FloorDiv(i, Int(8)))), "floordiv(v0, 2)");
+  EXPECT_EQ(ir::Print(loops.analyzer.Normal(ir::FloorDiv(i, Int(4)))), "v0");
+  EXPECT_EQ(ir::Print(loops.analyzer.Normal(ir::FloorMod(i, Int(4)) + Int(1))), "v1 + 1");
+  EXPECT_EQ(ir::Print(loops.analyzer.Normal(ir::FloorDiv(i, Int(8)))), "floordiv(v0, 2)");
   Expr joined = ir::FloorDiv(i, Int(5)) * Int(5) + ir::FloorMod(i, Int(5));
-  EXPECT_EQ(ir::Print(loops.analyzer.Simplify(joined)), "v0 * 4 + v1");
-  EXPECT_EQ(loops.analyzer.SimplifyPredicate(i < Int(12)), nullptr);
-  EXPECT_EQ(ir::Print(loops.analyzer.SimplifyPredicate(i < Int(12) && i < Int(11))),
+  EXPECT_EQ(ir::Print(loops.analyzer.Normal(joined)), "v0 * 4 + v1");
+  EXPECT_EQ(loops.analyzer.NormalPredicate(i < Int(12)), nullptr);
+  EXPECT_EQ(ir::Print(loops.analyzer.NormalPredicate(i < Int(12) && i < Int(11))),
             "v0 * 4 + v1 < 11");
 }
 
@@ -118,7 +120,7 @@ TEST(AnalyzerTest, DecidedConditionsHold) {
     if (rng.Bernoulli(0.3)) c = c && loops.vars[0] >= Int(rng.UniformInt(-1, 2));
     int verdict = loops.analyzer.Decide(c);
     decided += verdict != 0 ? 1 : 0;
-    Expr simple = loops.analyzer.SimplifyPredicate(c);
+    Expr simple = loops.analyzer.NormalPredicate(c);
     loops.ForEachPoint([&](const Point& p) {
       int64_t value = Eval(c, p);
       if (verdict != 0) {
@@ -129,6 +131,62 @@ TEST(AnalyzerTest, DecidedConditionsHold) {
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(decided, 200);
+}
+
+// One store: what a condition says serves affine forms, decisions and the simplifier alike.
+TEST(AnalyzerTest, AssumptionsServeEveryQuestion) {
+  support::Rng rng(tests::TestSeed(11));
+  int decided = 0;
+  for (int64_t round = 0; round < tests::TestRounds(2000); ++round) {
+    Loops loops = RandomLoops(&rng);
+    const Analyzer before = loops.analyzer;
+    const Expr known = RandomBinding(&rng, loops.vars) < Int(rng.UniformInt(1, 30));
+    loops.analyzer.Assume(known);
+    const Expr e = RandomBinding(&rng, loops.vars), c = e < Int(rng.UniformInt(0, 30));
+    const Interval values = loops.analyzer.Values(e), range = loops.analyzer.Range(e);
+    const Expr normal = loops.analyzer.Normal(e), simple = Simplify(c, loops.analyzer);
+    const int verdict = loops.analyzer.Decide(c);
+    decided += verdict != before.Decide(c) ? 1 : 0;
+    loops.ForEachPoint([&](const Point& p) {
+      if (Eval(known, p) == 0) return;
+      const int64_t value = Eval(e, p);
+      ASSERT_TRUE(values.Contains(value) && range.Contains(value)) << ir::Print(e);
+      ASSERT_EQ(Eval(normal, p), value) << ir::Print(e) << " where " << ir::Print(known);
+      ASSERT_EQ(Eval(simple, p), Eval(c, p)) << ir::Print(c) << " where " << ir::Print(known);
+      if (verdict != 0) {
+        ASSERT_EQ(Eval(c, p) != 0, verdict > 0) << ir::Print(c) << " where " << ir::Print(known);
+      }
+    });
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_GT(decided, 20);
+}
+
+// The last tile of a ragged split is shorter: ends that depend on outer loops, or on definitions.
+TEST(AnalyzerTest, RangesOfLoopsWithEndsThatMove) {
+  support::Rng rng(tests::TestSeed(13));
+  int64_t tight = 0;
+  for (int64_t round = 0; round < tests::TestRounds(1000); ++round) {
+    Loops loops = RandomLoops(&rng);
+    const Var outer = ir::MakeVar("outer"), inner = ir::MakeVar("inner");
+    const Expr binding = RandomBinding(&rng, loops.vars);
+    loops.analyzer.Define(outer, binding);
+    Expr extent = Int(rng.UniformInt(5, 30)) - outer;
+    if (rng.Bernoulli(0.5)) extent = ir::Min(extent, Int(rng.UniformInt(1, 6)));
+    if (rng.Bernoulli(0.3)) extent = ir::Select(outer < Int(3), Int(2), extent);
+    const Expr min = rng.Bernoulli(0.5) ? Int(0) : ir::Max(outer - Int(3), Int(0));
+    loops.analyzer.SetRange(inner, {min, extent});
+    const Interval range = loops.analyzer.Values(inner);
+    Interval seen{Interval::kMost, Interval::kLeast};
+    loops.ForEachPoint([&](Point p) {
+      p.emplace_back(outer, Eval(binding, p));
+      const int64_t first = Eval(min, p), last = first + std::max<int64_t>(Eval(extent, p), 1) - 1;
+      seen = {std::min(seen.min, first), std::max(seen.max, last)};
+    });
+    ASSERT_TRUE(seen.Within(range)) << ir::Print(min) << " + " << ir::Print(extent);
+    tight += seen == range ? 1 : 0;
+  }
+  EXPECT_GT(tight, 100);
 }
 
 // A box holds every value that the inner loops reach; an exact one has no others, also where a
@@ -147,7 +205,7 @@ TEST(AnalyzerTest, FootprintsHoldTheValues) {
         sum = sum + loops.vars[i] * Int(rng.UniformInt(1, 3));
       }
       if (rng.Bernoulli(0.7)) e = sum + loops.vars[0] * Int(rng.UniformInt(0, 9));
-      bound = loops.analyzer.SimplifyPredicate(sum < Int(rng.UniformInt(1, 12)));
+      bound = loops.analyzer.NormalPredicate(sum < Int(rng.UniformInt(1, 12)));
     }
     std::vector<UpperBound> bounds = UpperBounds(loops.analyzer, bound);
     AffineSum plain = loops.analyzer.Affine(e);

@@ -31,15 +31,15 @@ using ir::Var;
 class Rules : public testing::Test {
  protected:
   Rules() {
-    bounds.Set(o, {0, 7});
-    bounds.Set(i, {0, 3});
-    bounds.Set(j, {0, 15});
-    bounds.Set(n, {1, Bounds::kMaxSize});
+    analyzer.Set(o, {0, 7});
+    analyzer.Set(i, {0, 3});
+    analyzer.Set(j, {0, 15});
+    analyzer.Set(n, {1, Analyzer::kMaxSize});
   }
-  std::string S(const Expr& e) { return ir::Print(Simplify(e, bounds)); }
+  std::string S(const Expr& e) { return ir::Print(Simplify(e, analyzer)); }
   const Var o = MakeVar("o"), i = MakeVar("i"), j = MakeVar("j"), n = MakeVar("n"),
             x = MakeVar("x");
-  Bounds bounds;
+  Analyzer analyzer;
 };
 
 TEST_F(Rules, Sums) {
@@ -127,23 +127,23 @@ TEST_F(Rules, DivisionByZeroIsNotHidden) {
 TEST_F(Rules, UnchangedExpressionsKeepTheirIdentity) {
   for (const Expr& e :
        {o * Int(4) + i, ir::Min(Int(30) - o * Int(4), Int(16)), FloorDiv(x, Int(4)), o < Int(3)}) {
-    EXPECT_EQ(Simplify(e, bounds), e) << ir::Print(e);
+    EXPECT_EQ(Simplify(e, analyzer), e) << ir::Print(e);
   }
 }
 
 TEST_F(Rules, ProvesAndDifferences) {
-  EXPECT_TRUE(Proves(o * Int(4) + i < Int(32), bounds));
-  EXPECT_FALSE(Proves(o < Int(7), bounds));
+  EXPECT_TRUE(Proves(o * Int(4) + i < Int(32), analyzer));
+  EXPECT_FALSE(Proves(o < Int(7), analyzer));
   int64_t d = 0;
-  EXPECT_TRUE(ConstantDifference(o * Int(4) + Int(9), (o + Int(1)) * Int(4), bounds, &d));
+  EXPECT_TRUE(ConstantDifference(o * Int(4) + Int(9), (o + Int(1)) * Int(4), analyzer, &d));
   EXPECT_EQ(d, 5);
-  EXPECT_FALSE(ConstantDifference(o, i, bounds, &d));
+  EXPECT_FALSE(ConstantDifference(o, i, analyzer, &d));
 }
 
 TEST_F(Rules, CongruencesDecide) {
   const Var v = MakeVar("v"), w = MakeVar("w");
-  bounds.Set(v, {0, 96}, {4, 0});
-  bounds.Set(w, {0, 1000}, {8, 3});
+  analyzer.Set(v, {0, 96}, {4, 0});
+  analyzer.Set(w, {0, 1000}, {8, 3});
   EXPECT_EQ(S(FloorMod(v, Int(4))), "0");
   EXPECT_EQ(S(FloorMod(v + Int(7), Int(4))), "3");
   EXPECT_EQ(S(FloorMod(w * Int(2) + v, Int(4))), "2");
@@ -240,7 +240,7 @@ TEST_F(Rules, RowsApplyAfterNormalForms) {
 
 struct Scope {
   std::vector<Var> vars;
-  Bounds bounds;
+  Analyzer analyzer;
   std::vector<Interval> ranges;
   std::vector<Congruence> congruences;
 
@@ -270,7 +270,7 @@ Scope MakeScope(support::Rng* rng, ir::DType type) {
     }
     s.ranges.push_back(range);
     s.congruences.push_back(congruence);
-    s.bounds.Set(s.vars.back(), range, congruence);
+    s.analyzer.Set(s.vars.back(), range, congruence);
   }
   return s;
 }
@@ -285,10 +285,10 @@ TEST(SimplifyFuzz, PreservesValuesAndIsIdempotent) {
     bool condition = rng.Bernoulli(0.3);
     Expr e = condition ? tests::RandomCondition(&rng, scope.vars, 4)
                        : tests::RandomIndexExpr(&rng, scope.vars, 5);
-    Expr s = Simplify(e, scope.bounds);
+    Expr s = Simplify(e, scope.analyzer);
     changed += s != e;
     ASSERT_EQ(s->dtype, e->dtype);
-    Expr again = Simplify(s, scope.bounds);
+    Expr again = Simplify(s, scope.analyzer);
     ASSERT_TRUE(ir::StructuralEqual(again, s))
         << ir::Print(e) << "\n-> " << ir::Print(s) << "\n-> " << ir::Print(again);
     ASSERT_EQ(again, s) << "identity: " << ir::Print(s);
@@ -394,7 +394,7 @@ TEST(SimplifySpeed, ManyNodesPerMillisecond) {
     ir::VisitExprs(exprs.back(), [&](const Expr&) { return ++nodes > 0; });
   }
   std::clock_t start = std::clock();  // of this process: other work on the machine does not count
-  for (const Expr& e : exprs) Simplify(e, scope.bounds);
+  for (const Expr& e : exprs) Simplify(e, scope.analyzer);
   double ms = static_cast<double>(std::clock() - start + 1) * 1000 / CLOCKS_PER_SEC;
   std::printf("simplify: %.0f nodes per ms\n", static_cast<double>(nodes) / ms);
   EXPECT_GT(static_cast<double>(nodes) / ms, 20);

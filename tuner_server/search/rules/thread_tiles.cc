@@ -23,7 +23,7 @@
 #include <numeric>
 #include <utility>
 
-#include "compiler/analysis/bounds.h"
+#include "compiler/analysis/analyzer.h"
 #include "compiler/ir/visit.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/search/rules/bound_nest.h"
@@ -342,7 +342,7 @@ class ThreadTiles final : public Sketch {
   std::vector<int64_t> TileBox(const Tile& t, const Source& source) const {
     std::vector<int64_t> box(source.region.size(), 1);
     for (const int64_t at : {0, 1}) {
-      analysis::Bounds bounds;
+      analysis::Analyzer analyzer;
       for (size_t i = 0, a = 0, j = 0; i < p_.iters.size(); ++i) {
         int64_t n = 0;
         if (p_.iters[i].reduce) {
@@ -352,12 +352,12 @@ class ThreadTiles final : public Sketch {
           ++a;
         }
         const int64_t first = std::min(at * n, p_.iters[i].extent - n);
-        bounds.Set(block_->iters[i].var, {first, first + n - 1});
+        analyzer.Set(block_->iters[i].var, {first, first + n - 1});
       }
       for (size_t d = 0; d < box.size(); ++d) {
         const ir::Range& range = source.region[d];
-        const analysis::Interval min = analysis::EvalInterval(range.min, bounds);
-        const int64_t extent = analysis::EvalInterval(range.extent, bounds).max;
+        const analysis::Interval min = analyzer.Values(range.min);
+        const int64_t extent = analyzer.Values(range.extent).max;
         box[d] = std::max(box[d], min.max - min.min + extent);
       }
     }

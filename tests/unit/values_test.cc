@@ -1,7 +1,5 @@
 // Intervals, congruences, affine forms and access regions, against exhaustive
 // evaluation.
-#include "compiler/analysis/bounds.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "compiler/analysis/access_region.h"
 #include "compiler/analysis/address.h"
 #include "compiler/analysis/affine.h"
+#include "compiler/analysis/analyzer.h"
 #include "compiler/analysis/simplify.h"
 #include "compiler/ir/expr_parts.h"
 #include "compiler/ir/interp.h"
@@ -69,12 +68,12 @@ TEST(Interval, OperatorsContainEveryResult) {
 
 struct Scope {
   std::vector<Var> vars;
-  Bounds bounds;
+  Analyzer analyzer;
   std::vector<std::pair<Var, int64_t>> Sample(support::Rng* rng) const {
     std::vector<std::pair<Var, int64_t>> values;
     for (const Var& v : vars) {
-      Interval range = bounds.Get(v.get());
-      Congruence c = bounds.GetCongruence(v.get());
+      Interval range = analyzer.Values(v);
+      Congruence c = analyzer.CongruenceOf(v);
       int64_t x = rng->UniformInt(range.min, range.max);
       if (c.modulus > 1)
         x = std::min(range.max,
@@ -90,10 +89,10 @@ struct Scope {
 Scope MakeScope() {
   Scope s;
   s.vars = {MakeVar("a"), MakeVar("b"), MakeVar("c"), MakeVar("d")};
-  s.bounds.Set(s.vars[0], {0, 31});
-  s.bounds.Set(s.vars[1], {0, 3});
-  s.bounds.Set(s.vars[2], {-10, 20});
-  s.bounds.Set(s.vars[3], {0, 96}, {8, 0});
+  s.analyzer.Set(s.vars[0], {0, 31});
+  s.analyzer.Set(s.vars[1], {0, 3});
+  s.analyzer.Set(s.vars[2], {-10, 20});
+  s.analyzer.Set(s.vars[3], {0, 96}, {8, 0});
   return s;
 }
 
@@ -103,8 +102,8 @@ TEST(Interval, ExpressionsStayInTheirIntervalAndCongruence) {
   int64_t bounded = 0, congruent = 0;
   for (int i = 0; i < 4000; ++i) {
     Expr e = tests::RandomIndexExpr(&rng, scope.vars, 4);
-    Interval range = EvalInterval(e, scope.bounds);
-    Congruence c = EvalCongruence(e, scope.bounds);
+    Interval range = scope.analyzer.Values(e);
+    Congruence c = scope.analyzer.CongruenceOf(e);
     bounded += range.is_bounded();
     congruent += c.modulus != 1;
     for (int k = 0; k < 10; ++k) {
@@ -126,11 +125,11 @@ TEST(Interval, ExpressionsStayInTheirIntervalAndCongruence) {
 // What wraps keeps no congruence, except what the width itself divides.
 TEST(Interval, CongruencesSurviveWrappingSoundly) {
   Var x = MakeVar("x", ir::kI8);
-  Bounds bounds;
+  Analyzer analyzer;
   for (int64_t factor = 1; factor < 40; ++factor) {
     for (int64_t offset : {0, 1, 100}) {
       Expr e = x * Int(factor, ir::kI8) + Int(offset, ir::kI8);
-      Congruence c = EvalCongruence(e, bounds);
+      Congruence c = analyzer.CongruenceOf(e);
       for (int64_t v = -128; v < 128; ++v) {
         int64_t value = *ir::EvalIntExpr(e, {{x, v}});
         ASSERT_TRUE(c.modulus == 0 ? value == c.remainder
@@ -140,32 +139,32 @@ TEST(Interval, CongruencesSurviveWrappingSoundly) {
       }
     }
   }
-  bounds.Set(x, {0, 9});
-  EXPECT_EQ(EvalCongruence(x * Int(12, ir::kI8) + Int(5, ir::kI8), bounds), (Congruence{12, 5}));
+  analyzer.Set(x, {0, 9});
+  EXPECT_EQ(analyzer.CongruenceOf(x * Int(12, ir::kI8) + Int(5, ir::kI8)), (Congruence{12, 5}));
 }
 
-TEST(Bounds, AssumptionsNarrowSoundly) {
+TEST(Interval, AssumptionsNarrowSoundly) {
   support::Rng rng(tests::TestSeed(9));
   int64_t narrowed = 0;
   for (int i = 0; i < 4000; ++i) {
     Scope scope = MakeScope();
     Expr condition = tests::RandomCondition(&rng, scope.vars, 3);
-    Bounds assumed = scope.bounds;
+    Analyzer assumed = scope.analyzer;
     assumed.Assume(condition);
-    for (const Var& v : scope.vars) narrowed += assumed.Get(v.get()) != scope.bounds.Get(v.get());
+    for (const Var& v : scope.vars) narrowed += assumed.Values(v) != scope.analyzer.Values(v);
     for (int k = 0; k < 10; ++k) {
       auto values = scope.Sample(&rng);
       if (*ir::EvalIntExpr(condition, values) == 0) continue;
       for (const auto& [v, x] : values) {
-        ASSERT_TRUE(assumed.Get(v.get()).Contains(x))
+        ASSERT_TRUE(assumed.Values(v).Contains(x))
             << ir::Print(condition) << " with " << v->name << " = " << x;
       }
     }
   }
   EXPECT_GT(narrowed, 300);
   Scope scope = MakeScope();
-  scope.bounds.Assume(scope.vars[0] * Int(4) + scope.vars[1] < Int(30));
-  EXPECT_EQ(scope.bounds.Get(scope.vars[0].get()), (Interval{0, 7}));
+  scope.analyzer.Assume(scope.vars[0] * Int(4) + scope.vars[1] < Int(30));
+  EXPECT_EQ(scope.analyzer.Values(scope.vars[0]), (Interval{0, 7}));
 }
 
 // A random sum over i and j, with products, divisions and choices of what `vars` holds.
@@ -314,13 +313,13 @@ struct LoopSpec {
 // claim.
 void CheckRegion(const Expr& index, const std::vector<LoopSpec>& inner,
                  const std::vector<LoopSpec>& outer, bool exact) {
-  Bounds bounds;
+  Analyzer analyzer;
   std::vector<LoopRange> ranges;
-  for (const LoopSpec& l : outer) bounds.SetRange(l.var, {Int(0), Int(l.extent)});
+  for (const LoopSpec& l : outer) analyzer.SetRange(l.var, {Int(0), Int(l.extent)});
   for (const LoopSpec& l : inner) ranges.push_back({l.var, {Int(0), Int(l.extent)}});
   ir::Buffer buffer = ir::MakeBuffer("b", ir::kF32, {Int(1 << 20)});
   ir::BufferRegion region =
-      RegionOf(buffer, std::vector<std::vector<Expr>>{{index}}, ranges, bounds);
+      RegionOf(buffer, std::vector<std::vector<Expr>>{{index}}, ranges, analyzer);
   std::vector<std::pair<Var, int64_t>> values;
   std::function<void(const std::vector<LoopSpec>&, size_t, const std::function<void()>&)> each =
       [&](const std::vector<LoopSpec>& loops, size_t k, const std::function<void()>& body) {
@@ -386,34 +385,34 @@ TEST(Region, AwkwardIndicesAreCovered) {
 
 TEST(Region, UnionOfStencilTapsAndWholeDimension) {
   Var o = MakeVar("o"), i = MakeVar("i");
-  Bounds bounds;
-  bounds.SetRange(o, {Int(0), Int(4)});
+  Analyzer analyzer;
+  analyzer.SetRange(o, {Int(0), Int(4)});
   ir::Buffer b = ir::MakeBuffer("b", ir::kF32, {Int(16)});
   std::vector<LoopRange> inner = {{i, {Int(0), Int(4)}}};
   Expr at = o * Int(4) + i;
   ir::BufferRegion r = RegionOf(
-      b, std::vector<std::vector<Expr>>{{at - Int(1)}, {at}, {at + Int(1)}}, inner, bounds);
+      b, std::vector<std::vector<Expr>>{{at - Int(1)}, {at}, {at + Int(1)}}, inner, analyzer);
   EXPECT_EQ(ir::Print(r.region[0].min), "o * 4 - 1");
   EXPECT_TRUE(ir::IsInt(r.region[0].extent, 6));
   RegionOptions clamp;
   clamp.clamp_to_shape = true;
-  r = RegionOf(b, std::vector<std::vector<Expr>>{{at - Int(1)}, {at + Int(1)}}, inner, bounds,
+  r = RegionOf(b, std::vector<std::vector<Expr>>{{at - Int(1)}, {at + Int(1)}}, inner, analyzer,
                clamp);
   EXPECT_EQ(ir::Print(r.region[0].min), "max(o * 4 - 1, 0)");
   r = RegionOf(
       b, std::vector<std::vector<Expr>>{{ir::Load(ir::MakeBuffer("idx", ir::kI64, {Int(4)}), {i})}},
-      inner, bounds);
+      inner, analyzer);
   EXPECT_TRUE(ir::IsInt(r.region[0].min, 0));
   EXPECT_TRUE(ir::IsInt(r.region[0].extent, 16));
 }
 
 TEST(Region, SymbolicExtentsStaySymbolic) {
   Var n = MakeVar("n"), i = MakeVar("i");
-  Bounds bounds;
-  bounds.Set(n, {1, Bounds::kMaxSize});
+  Analyzer analyzer;
+  analyzer.Set(n, {1, Analyzer::kMaxSize});
   ir::Buffer b = ir::MakeBuffer("b", ir::kF32, {n * Int(2) + Int(8)});
   ir::BufferRegion r =
-      RegionOf(b, std::vector<std::vector<Expr>>{{i + Int(3)}}, {{i, {Int(0), n}}}, bounds);
+      RegionOf(b, std::vector<std::vector<Expr>>{{i + Int(3)}}, {{i, {Int(0), n}}}, analyzer);
   EXPECT_TRUE(ir::IsInt(r.region[0].min, 3));
   EXPECT_EQ(ir::Print(r.region[0].extent), "n");
 }
@@ -422,15 +421,15 @@ TEST(Region, OfStatementsThroughBlocksAndLets) {
   ir::Function f = *ir::ParseFunction(R"(fn f(x: f32[64] input, y: f32[16] output) {
     for o in 0..4 { for i in 0..4 { block b(v: spatial 0..16 = o * 4 + i) { reads x[v * 4:3]; writes y[v:1];
       y[v] = x[v * 4] + x[v * 4 + 2]; } } } })");
-  Bounds bounds;
-  bounds.SetRange(f.body->var, f.body->range);
-  ir::BufferRegion reads = *ReadRegion(f.body->body, f.params[0], bounds),
-                   writes = *WriteRegion(f.body->body, f.params[1], bounds);
+  Analyzer analyzer;
+  analyzer.SetRange(f.body->var, f.body->range);
+  ir::BufferRegion reads = *ReadRegion(f.body->body, f.params[0], analyzer),
+                   writes = *WriteRegion(f.body->body, f.params[1], analyzer);
   EXPECT_EQ(ir::Print(reads.region[0].min), "o * 16");
   EXPECT_TRUE(ir::IsInt(reads.region[0].extent, 15));
   EXPECT_EQ(ir::Print(writes.region[0].min), "o * 4");
   EXPECT_TRUE(ir::IsInt(writes.region[0].extent, 4));
-  EXPECT_FALSE(ReadRegion(f.body, f.params[1], bounds).has_value());
+  EXPECT_FALSE(ReadRegion(f.body, f.params[1], analyzer).has_value());
 }
 
 TEST(Region, OfABufferWithoutDimensions) {
