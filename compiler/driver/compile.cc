@@ -184,7 +184,10 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target
   TW_ASSIGN(const graph::MemoryPlan plan, PlanInPlace(fused, backend, tasks, in_place, &lowered));
   codegen::CodegenOptions codegen_options;
   codegen_options.dump_dir = options.dump_dir;
-  TW_ASSIGN(codegen::Artifact code, backend.generate({lowered, target, codegen_options}));
+  codegen::Artifact code;
+  if (!lowered.empty()) {
+    TW_ASSIGN(code, backend.generate({lowered, target, codegen_options}));
+  }
   out.seconds_codegen = code.codegen_seconds;
   out.seconds_link = code.link_seconds;
   TW_ASSIGN(module::ModuleParts parts,

@@ -47,6 +47,7 @@ void Describe(const target::Target& target, const codegen::Artifact& code,
   manifest->producer["tilewright"] = support::Version();
   manifest->producer["toolchain"] = backend.toolchain();
   manifest->target = target.ToString();
+  if (code.programs.empty()) return;  // all results have no elements: there is no code
   module::CodeObject object;
   object.format = code.format;
   object.abi_version = TW_ABI_VERSION;
@@ -248,7 +249,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(
   module::Manifest& manifest = parts.manifest;
   manifest.name = options.model_name.empty() ? fused.name : options.model_name;
   Describe(target, code, &manifest);
-  parts.code.push_back(code.bytes);
+  if (!code.programs.empty()) parts.code.push_back(code.bytes);
   module::Function main;
   main.name = "main";
   const int64_t alignment = targets::BackendOf(target).alignment;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/graph/symbolic_shapes.h"
+#include "compiler/op/empty.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -93,7 +94,7 @@ class Verifier {
   }
   absl::Status CheckValue(ValueId id) {
     const Value& value = g_.values[id];
-    TW_TRY(op::CheckType(value.type));
+    TW_TRY(depth_ > 0 ? op::CheckType(value.type) : op::CheckShape(value.type));
     if (!value.dims.empty() && (!value.type.shape.empty() || value.constant != nullptr)) {
       return Bad("type", StrCat("expected fixed dimensions or expressions, found both in ",
                                 support::Quote(value.name)));

@@ -67,7 +67,8 @@ absl::StatusOr<Graph> FlattenImages(Graph g, const GraphPassContext& ctx);
 // not constants stay.
 absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx);
 // Every graph output gets storage that a kernel of its own writes: outputs that are inputs,
-// constants or views of these or of another output become copies.
+// constants or views of these or of another output become copies. Outputs without elements are
+// constants.
 absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext& ctx);
 // Complex-out-fusable / reduction anchors take their elementwise epilogues (post-dominator rule:
 // all paths from the anchor end in one node); reductions also take what is cheap in front of them,

@@ -212,21 +212,39 @@ absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext&) {
   return Compact(g);
 }
 
+namespace {
+
+// Frees the name of a value, which gets another one.
+std::string TakeNameOf(Graph* g, ValueId id) {
+  const std::string old = g->values[id].name;
+  std::string& name = g->values[id].name;
+  name = old + "_source";
+  while (std::count_if(g->values.begin(), g->values.end(),
+                       [&](const Value& v) { return v.name == name; }) > 1) {
+    name += "_";
+  }
+  return old;
+}
+
+}  // namespace
+
 absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext&) {
   const std::vector<int> producer = Producers(g);
   const std::vector<ValueId> roots = StorageRoots(g);
   std::set<ValueId> claimed;
   for (ValueId& out : g.outputs) {
     const ValueId root = roots[out];
+    const op::TensorType type = g.values[out].type;
+    const bool empty = type.elements() == 0;  // no kernel writes it: a constant is as good
+    if (empty && g.values[out].constant != nullptr) continue;
     if (producer[root] >= 0 && claimed.insert(root).second) continue;
-    const Value old = g.values[out];
-    g.values[out].name = old.name + "_source";
-    while (std::count_if(g.values.begin(), g.values.end(),
-                         [&](const Value& v) { return v.name == g.values[out].name; }) > 1) {
-      g.values[out].name += "_";
+    const std::string name = TakeNameOf(&g, out);
+    if (empty) {
+      out = AddConstant(&g, name, type, "");
+      continue;
     }
-    const ValueId copy = AddValue(&g, old.name, old.type);
-    g.nodes.push_back(MakeNode(old.name, "identity", {out}, copy));
+    const ValueId copy = AddValue(&g, name, type);
+    g.nodes.push_back(MakeNode(name, "identity", {out}, copy));
     out = copy;
   }
   return Compact(g);

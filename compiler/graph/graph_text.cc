@@ -5,6 +5,7 @@
 
 #include "compiler/graph/graph.h"
 #include "compiler/graph/rewrite_util.h"
+#include "compiler/op/empty.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -212,7 +213,7 @@ class Parser {
       return absl::OkStatus();
     }
     for (const op::Dim& dim : dims) type.shape.push_back(*dim.constant());
-    return op::CheckType(type);
+    return op::CheckShape(type);
   }
   absl::StatusOr<op::AttrValue> Attr() {
     SkipSpace();
@@ -282,7 +283,8 @@ class Parser {
     Value& value = graph->values[id];
     TW_TRY(Expect("="));
     if (Accept(kHexPrefix)) {
-      std::optional<std::string> bytes = support::HexDecode(Word());
+      const bool empty = value.type.bytes() == 0;  // the next word is no part of it
+      std::optional<std::string> bytes = support::HexDecode(empty ? "" : Word());
       if (!bytes || static_cast<int64_t>(bytes->size()) != value.type.bytes()) {
         return Error("constant", StrCat("expected ", value.type.bytes(), " bytes in hexadecimal"));
       }

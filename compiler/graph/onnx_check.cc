@@ -44,7 +44,9 @@ void AddError(ImportCheck* check, const absl::Status& status, const std::string&
 // What nodes and outputs read. The import never looks at other initializers.
 std::set<std::string> UsedNames(const pb::GraphProto& graph) {
   std::set<std::string> names;
-  for (const auto& node : graph.node()) names.insert(node.input().begin(), node.input().end());
+  for (const auto& node : graph.node()) {
+    for (std::string& name : NamesRead(node)) names.insert(std::move(name));
+  }
   for (const auto& output : graph.output()) names.insert(output.name());
   return names;
 }
@@ -109,7 +111,8 @@ void Importer::CheckNodes(ImportCheck* check) {
   for (const auto& value : model_.graph().value_info()) stated[value.name()] = &value.type();
   for (const int position : *order) {
     const pb::NodeProto& node = model_.graph().node(position);
-    const bool known = std::none_of(node.input().begin(), node.input().end(),
+    const std::vector<std::string> reads = NamesRead(node);
+    const bool known = std::none_of(reads.begin(), reads.end(),
                                     [&](auto& name) { return unknown_.count(name) > 0; });
     const bool supported = FindConversion(node.op_type(), node.domain()) != nullptr;
     if (supported && !known) ++check->unchecked_nodes;
@@ -133,11 +136,11 @@ void Importer::Check(const std::set<std::string>& no_data, ImportCheck* check) {
     AddError(check, model, "opset", "", "");
     if (support::Slug(model) != "graph.onnx.opset") return;
   }
-  for (const pb::NodeProto& node : model_.graph().node()) {
+  ForEachNode(model_.graph(), [&](const pb::NodeProto& node) {
     ++check->operators[OperatorLabel(node)];
-    if (FindConversion(node.op_type(), node.domain()) != nullptr) continue;
+    if (FindConversion(node.op_type(), node.domain()) != nullptr) return;
     Add(check, std::string(kUnsupportedOperator), OperatorLabel(node), "", NodeLabel(node));
-  }
+  });
   if (const absl::Status read = ReadInitializers(); !read.ok()) {
     return AddError(check, read, "tensor", "", "");
   }

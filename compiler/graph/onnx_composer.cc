@@ -100,4 +100,21 @@ ValueId Composer::MatMul(ValueId a, ValueId b) {
   return id.ok() ? *id : kNone;
 }
 
+// The operands of the last 1, 2, 4, … elements: each step combines what the one before has with
+// the same, shifted.
+ValueId Cumulative(Composer& c, std::string_view row, double neutral, ValueId x, int64_t axis,
+                   bool exclusive, bool reverse) {
+  if (!c.ok()) return kNone;
+  const std::vector<int64_t> shape = c.Shape(x);
+  const auto shifted = [&](ValueId value, int64_t steps) {
+    std::vector<int64_t> pads(2 * shape.size(), 0);
+    pads[axis + (reverse ? static_cast<int64_t>(shape.size()) : 0)] = steps;
+    const ValueId longer = c.Op("pad", {value}, {{"pads", pads}, {"value", neutral}});
+    return c.Slice(longer, axis, reverse ? steps : 0, shape[axis]);
+  };
+  if (exclusive) x = shifted(x, 1);
+  for (int64_t steps = 1; steps < shape[axis]; steps *= 2) x = c.Op(row, {x, shifted(x, steps)});
+  return x;
+}
+
 }  // namespace tilewright::graph::onnx

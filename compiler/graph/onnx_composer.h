@@ -40,6 +40,11 @@ class Composer {
   // 0, 1, ... along dimension `axis` of a tensor of this rank.
   ValueId Counting(ir::DType type, int64_t count, int64_t axis, int64_t rank);
   ValueId Scalar(double value, ir::DType type) { return Constant(type, {}, {value}); }
+  ValueId Number(int64_t value) { return Scalar(static_cast<double>(value), ir::kI64); }
+  // A constant without elements.
+  ValueId Empty(ir::DType type, std::vector<int64_t> shape) {
+    return Constant(type, std::move(shape), {});
+  }
 
   ValueId Add(ValueId a, ValueId b) { return Op("add", {a, b}); }
   ValueId Sub(ValueId a, ValueId b) { return Op("sub", {a, b}); }
@@ -61,5 +66,10 @@ class Composer {
   NodeReader& n_;
   absl::Status status_;
 };
+
+// Sums (row "add") or products ("mul") of the elements up to each one, along an axis; from the end
+// if `reverse`; without the element itself if `exclusive`. `neutral` changes nothing.
+ValueId Cumulative(Composer& c, std::string_view row, double neutral, ValueId x, int64_t axis,
+                   bool exclusive, bool reverse);
 
 }  // namespace tilewright::graph::onnx

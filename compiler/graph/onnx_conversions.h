@@ -11,6 +11,7 @@
 namespace tilewright::graph::onnx {
 
 using Result = absl::StatusOr<ValueId>;
+class Composer;
 
 // onnx_elementwise_ops.cc
 Result ImportBitShift(NodeReader& n);
@@ -20,7 +21,7 @@ Result ImportPow(NodeReader& n);
 Result ImportShrink(NodeReader& n);
 // onnx_ordering_ops.cc
 Result ImportArg(NodeReader& n);
-Result ImportCumSum(NodeReader& n);
+Result ImportCumulative(NodeReader& n);
 Result ImportHardmax(NodeReader& n);
 Result ImportTopK(NodeReader& n);
 // onnx_window_ops.cc
@@ -29,8 +30,24 @@ Result ImportConvTranspose(NodeReader& n);
 Result ImportPool(NodeReader& n);
 Result ImportGlobalPool(NodeReader& n);
 Result ImportLrn(NodeReader& n);
-// onnx_layout_ops.cc
+// onnx_patch_ops.cc
+Result ImportCol2Im(NodeReader& n);
+Result ImportMaxUnpool(NodeReader& n);
+// onnx_sampling_ops.cc
+Result ImportAffineGrid(NodeReader& n);
+Result ImportGridSample(NodeReader& n);
+Result ImportRoiAlign(NodeReader& n);
+// onnx_selection_ops.cc
 Result ImportCompress(NodeReader& n);
+Result ImportNonMaxSuppression(NodeReader& n);
+Result ImportNonZero(NodeReader& n);
+Result ImportUnique(NodeReader& n);
+// onnx_control_ops.cc
+Result ImportIf(NodeReader& n);
+Result ImportLoop(NodeReader& n);
+Result ImportScan(NodeReader& n);
+// onnx_layout_ops.cc
+Result ImportCenterCropPad(NodeReader& n);
 Result ImportDepthToSpace(NodeReader& n);
 Result ImportDropout(NodeReader& n);
 Result ImportExpand(NodeReader& n);
@@ -42,6 +59,7 @@ Result ImportSize(NodeReader& n);
 Result ImportSpaceToDepth(NodeReader& n);
 Result ImportTile(NodeReader& n);
 Result ImportTrilu(NodeReader& n);
+Result ImportWindowFunction(NodeReader& n);
 // onnx_norm_ops.cc
 Result ImportGroupNorm(NodeReader& n);
 Result ImportInstanceNorm(NodeReader& n);
@@ -86,6 +104,10 @@ Result ImportGatherElements(NodeReader& n);
 Result ImportGatherNd(NodeReader& n);
 Result ImportScatterElements(NodeReader& n);
 Result ImportScatterNd(NodeReader& n);
+Result ImportTensorScatter(NodeReader& n);
+// The updates [o,u,i] at their positions along the second of three dimensions, [o,u,i] or [o,u,1],
+// in data [o,a,i]; of several at one place the last. Positions outside of the data count for none.
+ValueId ScatterLast(Composer& c, ValueId data, ValueId positions, ValueId updates);
 // onnx_attention_ops.cc
 Result ImportAttention(NodeReader& n);
 Result ImportRotaryEmbedding(NodeReader& n);

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <climits>
 #include <set>
+#include <utility>
 
 #include "compiler/graph/onnx_importer.h"
 #include "compiler/ir/numeric.h"
+#include "compiler/op/empty.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -205,7 +207,7 @@ absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& inp
       return Bad("symbolic_shape", DynamicInputText(input));
     }
   }
-  TW_TRY(op::CheckType(type));
+  TW_TRY(op::CheckShape(type));
   if (type.bytes() > options_.max_bytes) {
     return Bad("too_large",
                StrCat("expected at most ", options_.max_bytes, " bytes, found ", op::ToText(type)));
@@ -250,12 +252,12 @@ absl::Status Importer::ReadInputs() {
 
 absl::Status Importer::CheckOperators() {
   std::vector<std::string> unknown;
-  for (const pb::NodeProto& node : model_.graph().node()) {
-    if (FindConversion(node.op_type(), node.domain()) != nullptr) continue;
+  ForEachNode(model_.graph(), [&](const pb::NodeProto& node) {
+    if (FindConversion(node.op_type(), node.domain()) != nullptr) return;
     const std::string domain =
         IsDefaultDomain(node.domain()) ? "" : StrCat(" of ", Printable(node.domain()));
     unknown.push_back(StrCat(NodeLabel(node), domain));
-  }
+  });
   if (unknown.empty()) return absl::OkStatus();
   const size_t total = unknown.size();
   if (total > kMaxNamed) unknown.resize(kMaxNamed);
@@ -287,7 +289,7 @@ absl::StatusOr<std::vector<int>> Importer::Order() {
   std::vector<std::vector<int>> readers(nodes.size());
   std::set<int> ready;
   for (int n = 0; n < nodes.size(); ++n) {
-    for (const std::string& name : nodes[n].input()) {
+    for (const std::string& name : NamesRead(nodes[n])) {
       auto it = producer.find(name);
       if (it == producer.end()) continue;
       readers[it->second].push_back(n);
@@ -314,10 +316,27 @@ absl::StatusOr<std::vector<int>> Importer::Order() {
   return order;
 }
 
+absl::Status Importer::CheckEmpty(const Conversion& row, const pb::NodeProto& node) {
+  for (int i = 0; i < node.input_size(); ++i) {
+    auto it = values_.find(node.input(i));
+    if (it == values_.end() || !IsEmpty(it->second) || TakesEmpty(row, i)) continue;
+    return Bad("empty_tensor",
+               StrCat(NodeLabel(node), ": expected at least one element, found none in ",
+                      Quote(node.input(i)), ", ", op::ToText(TypeOf(it->second))));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Importer::Convert(const pb::NodeProto& node) {
   const size_t first = graph_.nodes.size();
   NodeReader reader(*this, node, NodeLabel(node));
-  absl::StatusOr<ValueId> result = FindConversion(node.op_type(), node.domain())->run(reader);
+  const Conversion* row = FindConversion(node.op_type(), node.domain());
+  if (row == nullptr) {
+    return support::Unimplemented(kUnsupportedOperator,
+                                  StrCat("expected a supported operator, found ", NodeLabel(node)));
+  }
+  TW_TRY(CheckEmpty(*row, node));
+  absl::StatusOr<ValueId> result = row->run(reader);
   if (!result.ok()) {
     const std::string label = NodeLabel(node);
     if (support::Detail(result.status()).find(label) != std::string::npos) return result.status();
@@ -325,7 +344,10 @@ absl::Status Importer::Convert(const pb::NodeProto& node) {
   }
   GiveOutputName(*result, first, node.output(0));
   const std::string& source = node.name().empty() ? node.output(0) : node.name();
-  for (size_t i = first; i < graph_.nodes.size(); ++i) sources_[graph_.nodes[i].name] = source;
+  // What a subgraph made has the source of its own node.
+  for (size_t i = first; i < graph_.nodes.size(); ++i) {
+    sources_.try_emplace(graph_.nodes[i].name, source);
+  }
   // Further outputs (a dropout mask, batch statistics) have no meaning at inference; a model that
   // reads one gets `missing_input` there.
   if (node.output(0).empty()) return absl::OkStatus();
@@ -341,9 +363,6 @@ absl::Status Importer::ReadOutputs() {
     }
     TW_ASSIGN(ValueId id, Lookup(output.name()));
     const op::TensorType type = TypeOf(id);
-    if (IsEmpty(id)) {
-      return Bad("empty_tensor", StrCat(what, ": expected at least one element, found none"));
-    }
     if (output.type().has_tensor_type()) {
       const auto& claimed = output.type().tensor_type();
       TW_ASSIGN(ir::DType dtype, ElementType(claimed.elem_type()));
@@ -379,13 +398,22 @@ absl::StatusOr<ValueId> Importer::Lookup(const std::string& name) {
                StrCat("expected an input, an initializer or a node's output named ", Quote(name),
                       ", found none"));
   }
-  TW_ASSIGN(HostConstant constant, ReadTensor(*tensor->second, options_.max_bytes));
-  const ValueId id = Constant(name, std::move(constant.type), constant.bytes);
+  TW_ASSIGN(const ValueId id, TensorConstant(*tensor->second, name));
   values_[name] = id;
   return id;
 }
 
 absl::Status Importer::Bind(const std::string& name, ValueId id) {
+  const auto known = values_.find(name);
+  if (!scopes_.empty()) {
+    // A subgraph may hide a name of the graphs around it.
+    const std::optional<ValueId> old =
+        known == values_.end() ? std::nullopt : std::optional<ValueId>(known->second);
+    if (scopes_.back().before.try_emplace(name, old).second) {
+      values_[name] = id;
+      return absl::OkStatus();
+    }
+  }
   if (!values_.emplace(name, id).second) {
     return Bad("duplicate", StrCat("expected a new name, found ", Quote(name), " a second time"));
   }
@@ -440,6 +468,9 @@ absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<Val
                                        op::Attrs attrs, const std::string& name) {
   const op::OpSpec* spec = op::FindOp(op_name);
   TW_CHECK(spec != nullptr) << op_name;
+  if (std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return IsEmpty(id); })) {
+    return EmitOfEmpty(*spec, std::move(inputs), std::move(attrs), name);
+  }
   const auto half = std::find_if(inputs.begin(), inputs.end(),
                                  [&](ValueId id) { return IsHalfFloat(TypeOf(id).dtype); });
   // Floats of 16 bits are moved and converted; all else computes in f32 and rounds its result.
@@ -447,13 +478,7 @@ absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<Val
     return EmitInF32(op_name, std::move(inputs), std::move(attrs), name, TypeOf(*half).dtype);
   }
   std::vector<op::TensorType> types;
-  for (ValueId id : inputs) {
-    if (IsEmpty(id)) {
-      return Bad("empty_tensor", StrCat("expected at least one element, found none in ",
-                                        Quote(graph_.values[id].name)));
-    }
-    types.push_back(TypeOf(id));
-  }
+  for (ValueId id : inputs) types.push_back(TypeOf(id));
   TW_ASSIGN(std::vector<op::TensorType> results, op::InferTypes(*spec, types, attrs));
   TW_CHECK(results.size() == 1) << op_name;
   if (results[0].bytes() > options_.max_bytes) {
@@ -476,6 +501,25 @@ absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<Val
   node.outputs = {id};
   graph_.nodes.push_back(std::move(node));
   return id;
+}
+
+// What follows from the types alone: a constant.
+absl::StatusOr<ValueId> Importer::EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,
+                                              op::Attrs attrs, const std::string& name) {
+  if (spec.name == "concat") {
+    std::vector<ValueId> parts;
+    for (ValueId id : inputs) {
+      if (!IsEmpty(id)) parts.push_back(id);
+    }
+    if (!parts.empty()) return Emit(spec.name, std::move(parts), std::move(attrs), name);
+  }
+  std::vector<op::TensorType> types;
+  for (ValueId id : inputs) types.push_back(TypeOf(id));
+  TW_ASSIGN(op::RefTensor result, op::ResultOfEmpty(spec, types, attrs));
+  if (result.values.empty()) return Constant(name, result.type, "");
+  std::vector<int64_t> shape = std::exchange(result.type.shape, {});
+  const ValueId element = Constant(StrCat(name, "_element"), result.type, op::ToBytes(result));
+  return Emit("expand", {element}, {{"shape", std::move(shape)}}, name);
 }
 
 std::optional<ValueId> Importer::Folded(const op::OpSpec& spec, const std::vector<ValueId>& inputs,
@@ -511,9 +555,18 @@ std::optional<ValueId> Importer::Folded(const op::OpSpec& spec, const std::vecto
   return Constant(name, type, op::ToBytes((*results)[0]));
 }
 
-std::optional<std::vector<int64_t>> Importer::StatedShape(const std::string& name) const {
-  auto find = [&](const auto& values) -> std::optional<std::vector<int64_t>> {
-    for (const pb::ValueInfoProto& value : values) {
+namespace {
+
+// Operators of one operand, or of another that counts for its type only, that keep its shape.
+bool KeepsShape(const pb::NodeProto& node) {
+  constexpr std::string_view kOps[] = {"Abs", "Cast",       "CastLike", "Exp",  "Identity",
+                                       "Log", "Reciprocal", "Relu",     "Sqrt", "Softmax"};
+  return std::find(std::begin(kOps), std::end(kOps), node.op_type()) != std::end(kOps);
+}
+
+std::optional<std::vector<int64_t>> ShapeIn(const pb::GraphProto& graph, const std::string& name) {
+  for (const auto* values : {&graph.output(), &graph.value_info()}) {
+    for (const pb::ValueInfoProto& value : *values) {
       if (value.name() != name || !value.type().tensor_type().has_shape()) continue;
       std::vector<int64_t> shape;
       for (const auto& dim : value.type().tensor_type().shape().dim()) {
@@ -522,10 +575,28 @@ std::optional<std::vector<int64_t>> Importer::StatedShape(const std::string& nam
       }
       return shape;
     }
-    return std::nullopt;
-  };
-  std::optional<std::vector<int64_t>> stated = find(model_.graph().output());
-  return stated ? stated : find(model_.graph().value_info());
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::vector<int64_t>> Importer::StatedShape(const std::string& name) const {
+  constexpr int kMaxChain = 8;
+  const pb::GraphProto& graph = scopes_.empty() ? model_.graph() : *scopes_.back().graph;
+  std::string at = name;
+  for (int step = 0; step < kMaxChain; ++step) {
+    std::optional<std::vector<int64_t>> shape = ShapeIn(graph, at);
+    if (shape) return shape;
+    const auto next =
+        std::find_if(graph.node().begin(), graph.node().end(), [&](const pb::NodeProto& node) {
+          return node.input_size() > 0 && node.input(0) == at && node.output_size() > 0 &&
+                 IsDefaultDomain(node.domain()) && KeepsShape(node);
+        });
+    if (next == graph.node().end()) return std::nullopt;
+    at = next->output(0);
+  }
+  return std::nullopt;
 }
 
 ValueId Importer::Constant(const std::string& name, op::TensorType type, std::string_view bytes) {
@@ -541,8 +612,9 @@ ValueId Importer::Constant(const std::string& name, op::TensorType type, std::st
 
 std::optional<std::vector<int64_t>> Importer::ConstantInts(ValueId id) const {
   const Value& value = graph_.values[id];
-  if (value.constant == nullptr || !value.type.dtype.is_int()) return std::nullopt;
+  if (!value.type.dtype.is_int()) return std::nullopt;
   if (IsEmpty(id)) return std::vector<int64_t>{};
+  if (value.constant == nullptr) return std::nullopt;
   absl::StatusOr<op::RefTensor> tensor = op::FromBytes(value.type, value.constant->view());
   if (!tensor.ok()) return std::nullopt;
   return op::IntegersOf(*tensor);

@@ -1,7 +1,8 @@
-// Inside of the ONNX import, shared by its three sources: the importer's state while it walks a
+// Inside of the ONNX import, shared by its sources: the importer's state while it walks a
 // model, and the helpers that operator conversions use. One Importer per model; not thread-safe.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -25,10 +26,10 @@ inline constexpr int64_t kOldestOpset = 1, kNewestOpset = 27;
 inline constexpr std::string_view kSymbolicShape = "graph.onnx.symbolic_shape";
 inline constexpr std::string_view kUnsupportedOperator = "graph.onnx.unsupported_operator";
 
-// A tensor that stands in a file or an attribute. REQUIRES nothing: every field is checked.
+// A tensor that stands in a file or an attribute. REQUIRES nothing: every field is checked. A
+// dimension may be 0.
 struct HostConstant {
   op::TensorType type;
-  bool empty = false;  // a dimension is 0: only the shape counts, `type.shape` holds it
   std::string bytes;
 };
 absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t max_bytes);
@@ -48,6 +49,11 @@ std::string ExternalFile(const pb::TensorProto& tensor);
 
 // The model in these bytes (graph.onnx.not_onnx, .too_large).
 absl::StatusOr<pb::ModelProto> ParseModel(std::string_view bytes, const ImportOptions& options);
+// Calls `visit` for every node of the graph and of its subgraphs.
+void ForEachNode(const pb::GraphProto& graph,
+                 const std::function<void(const pb::NodeProto&)>& visit);
+// The names that a node reads: its inputs, and what its subgraphs read of the graphs around them.
+std::vector<std::string> NamesRead(const pb::NodeProto& node);
 // How people find a node: its name, or its first output where it has none; with its operator.
 std::string NodeLabel(const pb::NodeProto& node);
 // "Einsum", or "QLinearMul of com.microsoft" where the operator is not ONNX's own.
@@ -60,6 +66,13 @@ std::string DynamicInputText(const pb::ValueInfoProto& input);
 
 // One node under conversion.
 class NodeReader;
+struct Conversion;
+
+// A subgraph under conversion: the names that it bound, with what they meant before.
+struct BodyScope {
+  const pb::GraphProto* graph = nullptr;
+  std::map<std::string, std::optional<ValueId>> before;
+};
 
 class Importer {
  public:
@@ -76,14 +89,24 @@ class Importer {
   absl::StatusOr<ValueId> Emit(std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
                                const std::string& name);
   ValueId Constant(const std::string& name, op::TensorType type, std::string_view bytes);
+  // The constant of a tensor of the model. Inside a subgraph each tensor is one value, however
+  // often the subgraph runs.
+  absl::StatusOr<ValueId> TensorConstant(const pb::TensorProto& tensor, const std::string& name);
+  // Converts the nodes of a subgraph, whose inputs are these values; returns its outputs. It sees
+  // the names of the graphs around it. What it binds is forgotten when it ends. Errors:
+  // graph.onnx.too_large if subgraphs make more nodes than a model may have of them.
+  absl::StatusOr<std::vector<ValueId>> ImportBody(const pb::GraphProto& body,
+                                                  const std::vector<ValueId>& inputs);
   const op::TensorType& TypeOf(ValueId id) const { return graph_.values[id].type; }
   const Value& ValueOf(ValueId id) const { return graph_.values[id]; }
   // The integers of a constant; nullopt when it is not known at import.
   std::optional<std::vector<int64_t>> ConstantInts(ValueId id) const;
   std::optional<double> ConstantScalar(ValueId id) const;
-  // The shape that the model itself states for a value; nullopt unless all of it is fixed.
+  // The shape that the model itself states for a value, or for the result of a chain of elementwise
+  // operators that begins with it; nullopt unless all of it is fixed.
   std::optional<std::vector<int64_t>> StatedShape(const std::string& name) const;
-  // A constant without elements. No row takes one: conversions use it as a list or leave it out.
+  // A value without elements: an input or a constant. No node reads or makes one; Emit gives a
+  // constant instead, and conversions use it as a list.
   bool IsEmpty(ValueId id) const { return TypeOf(id).elements() == 0; }
   int64_t opset() const { return opset_; }
   int64_t max_bytes() const { return options_.max_bytes; }
@@ -104,6 +127,10 @@ class Importer {
   absl::StatusOr<std::vector<int>> Order();
   absl::Status Convert(const pb::NodeProto& node);
   absl::Status ReadOutputs();
+  absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,
+                                      op::Attrs attrs, const std::string& name);
+  absl::Status CheckEmpty(const Conversion& row, const pb::NodeProto& node);
+  absl::Status BindBody(const pb::GraphProto& body, const std::vector<ValueId>& inputs);
   absl::StatusOr<ValueId> EmitInF32(std::string_view op, std::vector<ValueId> inputs,
                                     op::Attrs attrs, const std::string& name, ir::DType half);
   absl::StatusOr<ValueId> Lookup(const std::string& name);
@@ -126,6 +153,9 @@ class Importer {
   std::map<std::string, int> used_names_;                         // names of graph_.values
   std::map<std::string, std::pair<int64_t, std::string>> sizes_;  // dimension name → size, origin
   std::map<std::string, std::string> sources_;                    // Graph::sources
+  int64_t body_nodes_ = 0;                                        // converted by ImportBody
+  std::vector<BodyScope> scopes_;                                 // innermost last
+  std::map<const pb::TensorProto*, ValueId> body_tensors_;        // TensorConstant
   int64_t opset_ = 0;
   std::set<std::string> unknown_;  // ONNX names of values whose type an error hides; of Check
 };
@@ -174,6 +204,8 @@ struct Conversion {
   absl::StatusOr<ValueId> (*run)(NodeReader& node);
   std::string_view limits = "";  // for people: what of the operator is refused
 };
+// Whether the conversion takes operands without elements as input `i`: it divides by no dimension.
+bool TakesEmpty(const Conversion& row, int i);
 // Null where the operator of that domain ("" is ONNX's own) has none.
 const Conversion* FindConversion(std::string_view onnx_op, std::string_view domain);
 OnnxSupport Supported();

@@ -39,6 +39,15 @@ Result ImportExpand(NodeReader& n) {
     int64_t& to = shape[shape.size() - from.size() + d];
     if (to == 1) to = from[d];
   }
+  bool empty = false, fits = true;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    empty = empty || shape[d] == 0;
+    const size_t skip = shape.size() - from.size();
+    fits = fits && (d < skip || from[d - skip] == 1 || from[d - skip] == shape[d]);
+  }
+  if (empty && fits && !n.importer().IsEmpty(x)) {
+    return c.Done(c.Empty(c.TypeOf(x).dtype, shape));
+  }
   return c.Done(c.Op("expand", {x}, {{"shape", shape}}));
 }
 
@@ -59,20 +68,30 @@ Result ImportTile(NodeReader& n) {
   } else if (n.IsDynamic(1)) {
     const std::optional<std::vector<int64_t>> stated = n.StatedShape();
     if (!stated || stated->size() != shape.size()) return NeedsShape(n, "repeats");
-    for (size_t d = 0; d < shape.size(); ++d) repeats[d] = (*stated)[d] / shape[d];
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (shape[d] > 0) repeats[d] = (*stated)[d] / shape[d];
+    }
   } else {
     TW_ASSIGN(repeats, n.InputInts(1, "repeats"));
   }
   std::vector<int64_t> apart, wide, result;
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (repeats.size() != shape.size() || repeats[d] < 1 || repeats[d] > kMaxCount) {
-      return n.Error("attribute", StrCat("expected a positive number of repeats per dimension of ",
+    if (repeats.size() != shape.size() || repeats[d] < 0 || repeats[d] > kMaxCount) {
+      return n.Error("attribute", StrCat("expected a number of repeats per dimension of ",
                                          op::ToText(c.TypeOf(x)), ", found [",
                                          support::Join(repeats, ","), "]"));
     }
     if (repeats[d] > 1) apart.push_back(1), wide.push_back(repeats[d]);
     apart.push_back(shape[d]), wide.push_back(shape[d]);
-    result.push_back(repeats[d] * shape[d]);
+    int64_t size = 0;
+    if (__builtin_mul_overflow(repeats[d], shape[d], &size)) {
+      return n.Error("too_large", StrCat("expected a smaller result, found ", shape[d],
+                                         " elements repeated ", repeats[d], " times"));
+    }
+    result.push_back(size);
+  }
+  if (std::count(result.begin(), result.end(), 0) > 0) {
+    return c.Done(c.Empty(c.TypeOf(x).dtype, result));
   }
   if (result == shape) return c.Done(c.Op("identity", {x}));
   return c.Done(c.Reshape(c.Broadcast(c.Reshape(x, apart), wide), result));
@@ -181,79 +200,71 @@ Result ImportOneHot(NodeReader& n) {
   return c.Done(c.Op("where", {hot, on, off}));
 }
 
+namespace {
+
+// What DepthToSpace and SpaceToDepth have in common: images, the side of a block, and whether the
+// position in the block comes before the channel.
+struct ImageBlocks {
+  ValueId x = kNone;
+  std::vector<int64_t> shape;
+  int64_t side = 0;
+  bool position_first = true;
+};
+
+absl::StatusOr<ImageBlocks> ReadImageBlocks(Composer& c) {
+  NodeReader& n = c.node();
+  ImageBlocks b;
+  b.x = c.Input(0);
+  TW_TRY(c.status());
+  b.shape = c.Shape(b.x);
+  TW_ASSIGN(b.side, n.Int("blocksize", 0));
+  TW_ASSIGN(const std::string mode, n.String("mode", "DCR"));
+  b.position_first = mode == "DCR";
+  if (b.shape.size() == 4 && b.side >= 1 && b.side <= 4096 && (mode == "DCR" || mode == "CRD")) {
+    return b;
+  }
+  return n.Error("attribute", StrCat("expected images [n,c,h,w], a blocksize of 1 to 4096 and mode "
+                                     "DCR or CRD, found ",
+                                     op::ToText(c.TypeOf(b.x)), ", ", b.side, " and ", mode));
+}
+
+}  // namespace
+
 Result ImportDepthToSpace(NodeReader& n) {
   Composer c(n);
-  const ValueId x = c.Input(0);
-  TW_TRY(c.status());
-  const std::vector<int64_t> s = c.Shape(x);
-  TW_ASSIGN(const int64_t block, n.Int("blocksize", 0));
-  TW_ASSIGN(const std::string mode, n.String("mode", "DCR"));
-  if (s.size() != 4 || block < 1 || block > 4096 || s[1] % (block * block) != 0 ||
-      (mode != "DCR" && mode != "CRD")) {
-    return n.Error("attribute", StrCat("expected [n,c,h,w] whose channels blocksize divides twice, "
-                                       "found ",
-                                       op::ToText(c.TypeOf(x))));
+  TW_ASSIGN(const ImageBlocks b, ReadImageBlocks(c));
+  const std::vector<int64_t>& s = b.shape;
+  if (s[1] % (b.side * b.side) != 0) {
+    return n.Error("shape", StrCat("expected channels that blocksize ", b.side,
+                                   " divides twice, found ", op::ToText(c.TypeOf(b.x))));
   }
-  const int64_t depth = s[1] / (block * block);
-  const bool dcr = mode == "DCR";
-  const ValueId apart = dcr ? c.Reshape(x, {s[0], block, block, depth, s[2], s[3]})
-                            : c.Reshape(x, {s[0], depth, block, block, s[2], s[3]});
-  const ValueId moved =
-      dcr ? c.Transpose(apart, {0, 3, 4, 1, 5, 2}) : c.Transpose(apart, {0, 1, 4, 2, 5, 3});
-  return c.Done(c.Reshape(moved, {s[0], depth, s[2] * block, s[3] * block}));
+  const int64_t depth = s[1] / (b.side * b.side);
+  const ValueId apart = b.position_first
+                            ? c.Reshape(b.x, {s[0], b.side, b.side, depth, s[2], s[3]})
+                            : c.Reshape(b.x, {s[0], depth, b.side, b.side, s[2], s[3]});
+  const ValueId moved = b.position_first ? c.Transpose(apart, {0, 3, 4, 1, 5, 2})
+                                         : c.Transpose(apart, {0, 1, 4, 2, 5, 3});
+  return c.Done(c.Reshape(moved, {s[0], depth, s[2] * b.side, s[3] * b.side}));
 }
 
 Result ImportSpaceToDepth(NodeReader& n) {
   Composer c(n);
-  const ValueId x = c.Input(0);
-  TW_TRY(c.status());
-  const std::vector<int64_t> s = c.Shape(x);
-  TW_ASSIGN(const int64_t block, n.Int("blocksize", 0));
-  TW_ASSIGN(const std::string mode, n.String("mode", "DCR"));
-  if (s.size() != 4 || block < 1 || block > 4096 || s[2] % block != 0 || s[3] % block != 0 ||
-      (mode != "DCR" && mode != "CRD")) {
-    return n.Error("attribute", StrCat("expected [n,c,h,w] whose height and width blocksize "
-                                       "divides, found ",
-                                       op::ToText(c.TypeOf(x))));
+  TW_ASSIGN(const ImageBlocks b, ReadImageBlocks(c));
+  const std::vector<int64_t>& s = b.shape;
+  if (s[2] % b.side != 0 || s[3] % b.side != 0) {
+    return n.Error("shape", StrCat("expected a height and a width that blocksize ", b.side,
+                                   " divides, found ", op::ToText(c.TypeOf(b.x))));
   }
-  const ValueId apart = c.Reshape(x, {s[0], s[1], s[2] / block, block, s[3] / block, block});
-  const ValueId moved = mode == "DCR" ? c.Transpose(apart, {0, 3, 5, 1, 2, 4})
-                                      : c.Transpose(apart, {0, 1, 3, 5, 2, 4});
-  return c.Done(c.Reshape(moved, {s[0], s[1] * block * block, s[2] / block, s[3] / block}));
+  const ValueId apart = c.Reshape(b.x, {s[0], s[1], s[2] / b.side, b.side, s[3] / b.side, b.side});
+  const ValueId moved = b.position_first ? c.Transpose(apart, {0, 3, 5, 1, 2, 4})
+                                         : c.Transpose(apart, {0, 1, 3, 5, 2, 4});
+  return c.Done(c.Reshape(moved, {s[0], s[1] * b.side * b.side, s[2] / b.side, s[3] / b.side}));
 }
 
 Result ImportSize(NodeReader& n) {
   Composer c(n);
   const ValueId x = c.Input(0);
   return c.Done(c.Scalar(static_cast<double>(c.TypeOf(x).elements()), ir::kI64));
-}
-
-// The slices whose condition holds, which must be known at import: their number is a dimension.
-Result ImportCompress(NodeReader& n) {
-  Composer c(n);
-  ValueId x = c.Input(0);
-  const ValueId condition = c.Input(1);
-  TW_TRY(c.status());
-  int64_t axis = 0;
-  if (n.Find("axis") != nullptr) {
-    TW_ASSIGN(axis, ReadAxis(n, 0, c.Rank(x)));
-  } else {
-    x = c.Reshape(x, {c.TypeOf(x).elements()});
-  }
-  const Value& flags = n.importer().ValueOf(condition);
-  if (flags.constant == nullptr) return n.Error("dynamic", "expected a constant condition");
-  TW_ASSIGN(const op::RefTensor held, op::FromBytes(flags.type, flags.constant->view()));
-  std::vector<double> chosen;
-  for (size_t i = 0; i < held.values.size(); ++i) {
-    if (held.values[i] != 0) chosen.push_back(static_cast<double>(i));
-  }
-  if (chosen.empty()) return n.Error("empty_tensor", "expected a condition that holds once");
-  if (chosen.back() >= static_cast<double>(c.Shape(x)[axis])) {
-    return n.Error("shape", "expected a condition not longer than the axis, found a longer one");
-  }
-  const int64_t count = static_cast<int64_t>(chosen.size());
-  return c.Done(
-      c.Op("gather", {x, c.Constant(ir::kI64, {count}, std::move(chosen))}, {{"axis", axis}}));
 }
 
 // The first sequence_lens[b] steps of each sequence in reverse order. Time and batch are the first
@@ -303,6 +314,74 @@ Result ImportDropout(NodeReader& n) {
     TW_TRY(c.status());
   }
   return c.Done(c.Op("identity", {x}));
+}
+
+// The middle of the operand along each axis, or the operand in the middle of zeros.
+Result ImportCenterCropPad(NodeReader& n) {
+  Composer c(n);
+  ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  const int64_t rank = c.Rank(x);
+  std::vector<int64_t> all(static_cast<size_t>(rank));
+  std::iota(all.begin(), all.end(), 0);
+  TW_ASSIGN(std::vector<int64_t> axes, n.Ints("axes", all));
+  std::vector<int64_t> sizes;
+  if (n.IsDynamic(1)) {
+    const std::optional<std::vector<int64_t>> stated = n.StatedShape();
+    if (!stated || static_cast<int64_t>(stated->size()) != rank) return NeedsShape(n, "shape");
+    axes = all;
+    sizes = *stated;
+  } else {
+    TW_ASSIGN(sizes, n.InputInts(1, "shape"));
+  }
+  bool fine = sizes.size() == axes.size();
+  for (size_t i = 0; fine && i < axes.size(); ++i) {
+    if (axes[i] < 0) axes[i] += rank;
+    fine = axes[i] >= 0 && axes[i] < rank && sizes[i] >= 1 && sizes[i] <= kMaxCount &&
+           std::count(axes.begin(), axes.begin() + static_cast<int64_t>(i), axes[i]) == 0;
+  }
+  if (!fine) return n.Error("attribute", "expected a positive size for each of different axes");
+  std::vector<int64_t> pads(2 * static_cast<size_t>(rank), 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    // An odd difference: one element more is cut, or added, at the end.
+    const int64_t size = c.Shape(x)[axes[i]], more = sizes[i] - size;
+    if (more < 0) x = c.Slice(x, axes[i], -more / 2, sizes[i]);
+    TW_TRY(c.status());
+    if (more <= 0) continue;
+    pads[axes[i]] = more / 2;
+    pads[axes[i] + rank] = more - more / 2;
+  }
+  return c.Done(c.Op("pad", {x}, {{"pads", pads}, {"value", 0.0}}));
+}
+
+// HannWindow, HammingWindow and BlackmanWindow: sums of cosines.
+Result ImportWindowFunction(NodeReader& n) {
+  Composer c(n);
+  TW_ASSIGN(const int64_t periodic, n.Int("periodic", 1));
+  TW_ASSIGN(const int64_t stated_type, n.Int("output_datatype", pb::TensorProto::FLOAT));
+  TW_ASSIGN(const ir::DType type, ElementType(stated_type));
+  std::vector<int64_t> size;
+  if (n.IsDynamic(0)) {
+    if (!n.StatedShape()) return NeedsShape(n, "size");
+    size = *n.StatedShape();
+  } else {
+    TW_ASSIGN(size, n.InputInts(0, "size"));
+  }
+  if (size.size() != 1 || size[0] < 0 || size[0] > kMaxCount) {
+    return n.Error("shape", StrCat("expected one size in 0 to ", kMaxCount, ", found [",
+                                   support::Join(size, ","), "]"));
+  }
+  const bool hann = n.op_type() == "HannWindow", hamming = n.op_type() == "HammingWindow";
+  const double mean = hann ? 0.5 : hamming ? 25.0 / 46 : 0.42;
+  const double once = hann ? 0.5 : hamming ? 21.0 / 46 : 0.5, twice = hann || hamming ? 0 : 0.08;
+  const double length = static_cast<double>(periodic != 0 ? size[0] : size[0] - 1);
+  std::vector<double> values;
+  for (int64_t i = 0; i < size[0]; ++i) {
+    const double turn =
+        length == 0 ? 0.5 : static_cast<double>(i) / length;  // one element: the top
+    values.push_back(mean - once * std::cos(2 * M_PI * turn) + twice * std::cos(4 * M_PI * turn));
+  }
+  return c.Done(c.Constant(type, {size[0]}, std::move(values)));
 }
 
 }  // namespace tilewright::graph::onnx

@@ -26,7 +26,7 @@ absl::Status NodeReader::BindOutput(int i, ValueId id) {
 bool NodeReader::IsDynamic(int i) {
   if (!HasInput(i)) return false;
   absl::StatusOr<ValueId> id = Input(i);
-  return id.ok() && importer_.ValueOf(*id).constant == nullptr;
+  return id.ok() && importer_.ValueOf(*id).constant == nullptr && !importer_.IsEmpty(*id);
 }
 
 std::optional<std::vector<int64_t>> NodeReader::StatedShape(int output) const {

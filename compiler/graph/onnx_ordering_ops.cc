@@ -1,7 +1,7 @@
-// Operators that look for, count or sort along an axis: ArgMax, ArgMin, TopK, Hardmax, CumSum.
+// Operators that look for, count, sort or sum along an axis.
 #include <algorithm>
 
-#include "compiler/graph/onnx_conversions.h"
+#include "compiler/graph/onnx_composer.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -10,6 +10,8 @@ namespace {
 
 using support::StrCat;
 using Ints = std::vector<int64_t>;
+
+constexpr int64_t kMaxChosenRank = 8;
 
 ValueId Positions(NodeReader& n, Ints shape, const Ints& values, const std::string& name) {
   const op::RefTensor tensor = op::FromIntegers({ir::kI64, std::move(shape)}, values);
@@ -40,14 +42,21 @@ Result TakeAlong(NodeReader& n, ValueId x, ValueId positions, size_t axis,
   return importer.Emit("gather", {list, at}, {{"axis", int64_t{0}}}, name);
 }
 
-// x moved by `steps` along the axis, to its end or its beginning; zeros come in.
-Result ShiftedAlong(NodeReader& n, ValueId x, int64_t axis, int64_t steps, bool to_end,
-                    const std::string& name) {
-  const Ints shape = n.importer().TypeOf(x).shape;
-  Ints pads(2 * shape.size(), 0);
-  pads[axis + (to_end ? 0 : static_cast<int64_t>(shape.size()))] = steps;
-  TW_ASSIGN(x, n.importer().Emit("pad", {x}, {{"pads", pads}}, name + "_longer"));
-  return Sliced(n, x, axis, to_end ? 0 : steps, 1, shape[axis], name);
+// How many elements TopK gives: its operand, or the stated shape of a result.
+absl::StatusOr<int64_t> CountOfTopK(NodeReader& n, int64_t axis, int64_t rank) {
+  if (n.importer().opset() < 10) return n.Int("k", 0);
+  for (int i = 0; n.IsDynamic(1) && i < n.num_outputs(); ++i) {
+    const std::optional<Ints> stated = n.StatedShape(i);
+    if (stated && static_cast<int64_t>(stated->size()) == rank) return (*stated)[axis];
+  }
+  if (n.IsDynamic(1)) {
+    return n.Error("dynamic",
+                   "expected a constant k, or a result of a shape that the model states, found "
+                   "others");
+  }
+  TW_ASSIGN(const Ints k, n.InputInts(1, "k"));
+  if (k.size() == 1) return k[0];
+  return n.Error("inputs", "expected one number as k, found another count");
 }
 
 }  // namespace
@@ -69,17 +78,16 @@ Result ImportTopK(NodeReader& n) {
   const int64_t rank = static_cast<int64_t>(n.importer().TypeOf(x).shape.size());
   TW_ASSIGN(const int64_t axis, ReadAxis(n, -1, rank));
   TW_ASSIGN(const int64_t largest, n.Int("largest", 1));
-  Ints k;
-  if (n.importer().opset() >= 10) {
-    TW_ASSIGN(k, n.InputInts(1, "k"));
-  } else {
-    TW_ASSIGN(const int64_t count, n.Int("k", 0));
-    k = {count};
+  TW_ASSIGN(const int64_t k, CountOfTopK(n, axis, rank));
+  if (k == 0) {
+    op::TensorType none = n.importer().TypeOf(x);
+    none.shape[axis] = 0;
+    TW_TRY(n.BindOutput(1, Positions(n, none.shape, {}, PartName(n, "_positions"))));
+    return n.importer().Constant(n.output_name(), none, "");
   }
-  if (k.size() != 1) return n.Error("inputs", "expected one number as k, found another count");
   // Not sorted may be any order: the sorted one is as good.
   TW_ASSIGN(const ValueId positions,
-            n.importer().Emit("top_k", {x}, {{"axis", axis}, {"k", k[0]}, {"largest", largest}},
+            n.importer().Emit("top_k", {x}, {{"axis", axis}, {"k", k}, {"largest", largest}},
                               PartName(n, "_positions")));
   TW_TRY(n.BindOutput(1, positions));
   return TakeAlong(n, x, positions, static_cast<size_t>(axis), n.output_name());
@@ -94,9 +102,9 @@ Result ImportHardmax(NodeReader& n) {
   TW_ASSIGN(int64_t axis, ReadAxis(n, rows ? 1 : -1, rank));
   Ints shape = type.shape;
   if (rows) {
-    int64_t outer = 1;
-    for (int64_t d = 0; d < axis; ++d) outer *= shape[d];
-    shape = {outer, type.elements() / outer};
+    int64_t outer = 1, inner = 1;
+    for (int64_t d = 0; d < rank; ++d) (d < axis ? outer : inner) *= shape[d];
+    shape = {outer, inner};
     axis = 1;
     TW_ASSIGN(x, Reshaped(n, x, shape, PartName(n, "_rows")));
   }
@@ -114,30 +122,41 @@ Result ImportHardmax(NodeReader& n) {
   return Reshaped(n, ones, type.shape, n.output_name());
 }
 
-// Sums of the last 1, 2, 4, … elements: each step adds what the one before has, shifted.
-Result ImportCumSum(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  TW_ASSIGN(const Ints axes, n.InputInts(1, "axis"));
+// CumSum and CumProd.
+Result ImportCumulative(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
   TW_ASSIGN(const int64_t exclusive, n.Int("exclusive", 0));
   TW_ASSIGN(const int64_t reverse, n.Int("reverse", 0));
-  Importer& importer = n.importer();
-  const int64_t rank = static_cast<int64_t>(importer.TypeOf(x).shape.size());
-  if (axes.size() != 1 || axes[0] < -rank || axes[0] >= rank) {
-    return n.Error("axis", StrCat("expected one axis of rank ", rank, ", found [",
-                                  support::Join(axes, ","), "]"));
+  const int64_t rank = c.Rank(x);
+  const auto along = [&](int64_t axis) {
+    const bool sum = n.op_type() == "CumSum";
+    return Cumulative(c, sum ? "add" : "mul", sum ? 0 : 1, x, axis, exclusive != 0, reverse != 0);
+  };
+  if (!n.IsDynamic(1)) {
+    TW_ASSIGN(const Ints axes, n.InputInts(1, "axis"));
+    if (axes.size() != 1 || axes[0] < -rank || axes[0] >= rank) {
+      return n.Error("axis", StrCat("expected one axis of rank ", rank, ", found [",
+                                    support::Join(axes, ","), "]"));
+    }
+    return c.Done(c.Op("identity", {along(axes[0] < 0 ? axes[0] + rank : axes[0])}));
   }
-  const int64_t axis = axes[0] < 0 ? axes[0] + rank : axes[0];
-  const int64_t length = importer.TypeOf(x).shape[axis];
-  const bool to_end = reverse == 0;
-  if (exclusive != 0) {
-    TW_ASSIGN(x, ShiftedAlong(n, x, axis, 1, to_end, PartName(n, "_before")));
+  // An axis that is an input of the model: the module computes all of them, and chooses.
+  const ValueId given = c.Cast(c.Input(1), ir::kI64);
+  if (rank < 1 || rank > kMaxChosenRank || c.TypeOf(given).elements() != 1) {
+    return n.Error("axis", StrCat("expected one axis of a tensor of rank 1 to ", kMaxChosenRank,
+                                  ", found others"));
   }
-  for (int64_t steps = 1; steps < length; steps *= 2) {
-    TW_ASSIGN(const ValueId shifted,
-              ShiftedAlong(n, x, axis, steps, to_end, PartName(n, StrCat("_shift", steps))));
-    TW_ASSIGN(x, importer.Emit("add", {x, shifted}, {}, PartName(n, StrCat("_sum", steps))));
+  const ValueId axis = c.Reshape(given, {});
+  ValueId result = along(0);
+  for (int64_t d = 1; d < rank; ++d) {
+    const auto is = [&](int64_t number) {
+      return c.Op("equal", {axis, c.Scalar(static_cast<double>(number), ir::kI64)});
+    };
+    result = c.Op("where", {c.Op("or", {is(d), is(d - rank)}), along(d), result});
   }
-  return importer.Emit("identity", {x}, {}, n.output_name());
+  return c.Done(c.Op("identity", {result}));
 }
 
 }  // namespace tilewright::graph::onnx

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/graph/onnx_conversions.h"
+#include "compiler/ir/numeric.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -113,14 +114,39 @@ Result OfBlocks(NodeReader& n, ValueId parameter, const Blocks& b, const std::st
   return Known(n, kViewOp, {parameter}, {{"shape", shape}}, name);
 }
 
+// The rows quantize and dequantize; of integers of 16 bits, which they do not have, the formula.
+Result Quantization(NodeReader& n, std::string_view row, ValueId x, ValueId scale, ValueId zero,
+                    const std::string& name) {
+  const ir::DType type = n.importer().TypeOf(zero).dtype;
+  if (!type.is_int() || type.bits != 16) return n.importer().Emit(row, {x, scale, zero}, {}, name);
+  const auto emit = [&](std::string_view op, std::vector<ValueId> inputs, op::Attrs attrs,
+                        std::string_view suffix) {
+    return n.importer().Emit(op, std::move(inputs), std::move(attrs), PartName(n, suffix));
+  };
+  const op::Attrs wide = {{"dtype", ir::TypeName(ir::kF32)}};
+  TW_ASSIGN(const ValueId offset, emit("cast", {zero}, wide, "_offset"));
+  if (row == "dequantize") {
+    TW_ASSIGN(x, emit("cast", {x}, wide, "_wide"));
+    TW_ASSIGN(x, emit("sub", {x, offset}, {}, "_steps"));
+    return n.importer().Emit("mul", {x, scale}, {}, name);
+  }
+  TW_ASSIGN(x, emit("div", {x, scale}, {}, "_quotient"));
+  TW_ASSIGN(x, emit("round", {x}, {}, "_steps"));
+  TW_ASSIGN(x, emit("add", {x, offset}, {}, "_moved"));
+  const op::Attrs range = {{"min", static_cast<double>(ir::MinInt(type))},
+                           {"max", static_cast<double>(ir::MaxInt(type))}};
+  TW_ASSIGN(x, emit("clip", {x}, range, "_saturated"));
+  return n.importer().Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, name);
+}
+
 // quantize or dequantize, in blocks where there are some.
 Result Convert(NodeReader& n, std::string_view op_name, ValueId x, const Parameters& p,
                const Blocks& b) {
-  if (b.size == 0) return n.importer().Emit(op_name, {x, p.scale, p.zero}, {}, n.output_name());
+  if (b.size == 0) return Quantization(n, op_name, x, p.scale, p.zero, n.output_name());
   TW_ASSIGN(const ValueId scale, OfBlocks(n, p.scale, b, PartName(n, "_scales")));
   TW_ASSIGN(const ValueId zero, OfBlocks(n, p.zero, b, PartName(n, "_zeros")));
   TW_ASSIGN(x, Reshaped(n, x, b.cut, PartName(n, "_cut")));
-  TW_ASSIGN(x, n.importer().Emit(op_name, {x, scale, zero}, {}, PartName(n, "_blocks")));
+  TW_ASSIGN(x, Quantization(n, op_name, x, scale, zero, PartName(n, "_blocks")));
   return Reshaped(n, x, b.whole, n.output_name());
 }
 

@@ -1,6 +1,7 @@
 // Reductions of all forms, and what is made of them: norms, logarithms of sums, LogSoftmax.
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "compiler/graph/onnx_composer.h"
 #include "deploy/support/status.h"
@@ -23,45 +24,39 @@ constexpr ReduceForm kForms[] = {
     {"ReduceSumSquare", "square", "sum", ""},
 };
 
-// Axes that are only known when the model runs, found from the result's shape that the model
-// states. Several answers are possible where a reduced dimension is gone: those are refused.
-absl::StatusOr<std::vector<int64_t>> AxesFromResult(NodeReader& n,
-                                                    const std::vector<int64_t>& shape,
-                                                    bool keepdims) {
-  const std::optional<std::vector<int64_t>> stated = n.StatedShape();
-  const size_t rank = shape.size();
-  std::vector<std::vector<int64_t>> found;
-  for (uint64_t set = 0; stated && rank <= 12 && set < uint64_t{1} << rank; ++set) {
-    std::vector<int64_t> result, axes;
-    bool trivial = false;  // a dimension of 1 counts as reduced or not, the numbers are the same
-    for (size_t d = 0; d < rank; ++d) {
-      const bool reduced = (set >> d & 1) != 0;
-      if (reduced) axes.push_back(static_cast<int64_t>(d));
-      trivial = trivial || (reduced && keepdims && shape[d] == 1);
-      if (!reduced || keepdims) result.push_back(reduced ? 1 : shape[d]);
-    }
-    if (!trivial && result == *stated) found.push_back(axes);
-  }
-  if (found.size() == 1) return found[0];
-  return n.Error("dynamic",
-                 "expected constant axes, or axes that follow from the result's stated shape, "
-                 "found others");
-}
-
 struct ReduceAxes {
   std::vector<int64_t> axes;
   bool none = false;  // reduce over no axis at all
 };
 
-absl::StatusOr<ReduceAxes> ReadReduceAxes(NodeReader& n, ValueId x, bool keepdims) {
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
-  const int64_t rank = static_cast<int64_t>(shape.size());
-  ReduceAxes result;
-  if (n.IsDynamic(1)) {
-    TW_ASSIGN(result.axes, AxesFromResult(n, shape, keepdims));
-    result.none = result.axes.empty();
-    return result;
+constexpr size_t kMaxChoices = 16;  // sets of axes, each of which is computed
+
+// The sets of axes, of at most `count` each, that give the shape that the model states for the
+// result. One set for all that reduce the same elements.
+std::vector<ReduceAxes> AxesFromResult(NodeReader& n, const std::vector<int64_t>& shape,
+                                       size_t count, bool keepdims) {
+  const std::optional<std::vector<int64_t>> stated = n.StatedShape();
+  const size_t rank = shape.size();
+  std::map<std::vector<int64_t>, ReduceAxes> found;  // by the axes of more than one element
+  for (uint64_t set = 0; stated && rank <= 12 && set < uint64_t{1} << rank; ++set) {
+    std::vector<int64_t> result, axes, long_axes;
+    for (size_t d = 0; d < rank; ++d) {
+      const bool reduced = (set >> d & 1) != 0;
+      if (reduced) axes.push_back(static_cast<int64_t>(d));
+      if (reduced && shape[d] != 1) long_axes.push_back(static_cast<int64_t>(d));
+      if (!reduced || keepdims) result.push_back(reduced ? 1 : shape[d]);
+    }
+    const bool fits = keepdims ? axes.size() <= count : axes.size() == count;
+    if (fits && result == *stated) found.try_emplace(long_axes, ReduceAxes{axes, axes.empty()});
   }
+  std::vector<ReduceAxes> sets;
+  for (auto& [key, axes] : found) sets.push_back(std::move(axes));
+  return sets;
+}
+
+absl::StatusOr<ReduceAxes> ReadReduceAxes(NodeReader& n, ValueId x) {
+  const int64_t rank = static_cast<int64_t>(n.importer().TypeOf(x).shape.size());
+  ReduceAxes result;
   TW_ASSIGN(result.axes, ReadAxes(n, 1, rank));
   TW_ASSIGN(const int64_t noop, n.Int("noop_with_empty_axes", 0));
   result.none = rank == 0 || (result.axes.empty() && noop != 0);
@@ -92,24 +87,72 @@ ValueId LogSumExp(Composer& c, ValueId x, const ReduceAxes& r, bool keepdims) {
 
 }  // namespace
 
-Result ImportReduce(NodeReader& n) {
-  TW_ASSIGN(ValueId x, n.Input(0));
-  TW_ASSIGN(const int64_t keep, n.Int("keepdims", 1));
-  const bool keepdims = keep != 0;
-  TW_ASSIGN(const ReduceAxes r, ReadReduceAxes(n, x, keepdims));
-  Composer c(n);
+namespace {
+
+// One reduction of all its forms, as `n` names it.
+ValueId Reduced(Composer& c, ValueId x, const ReduceAxes& r, bool keepdims) {
+  NodeReader& n = c.node();
   const ir::DType type = c.TypeOf(x).dtype;
-  if (n.op_type() == "ReduceLogSumExp") return c.Done(LogSumExp(c, x, r, keepdims));
+  if (n.op_type() == "ReduceLogSumExp") return LogSumExp(c, x, r, keepdims);
   const ReduceForm* form = std::find_if(std::begin(kForms), std::end(kForms),
                                         [&](auto& f) { return f.onnx == n.op_type(); });
   TW_CHECK(form != std::end(kForms)) << n.op_type();
-  // The larger of two truth values is "or".
-  if (type.is_bool()) x = c.Cast(x, ir::kI32);
+  std::string_view kind = form->kind;
+  // The larger of two truth values is "or"; the largest of none is false.
+  if (type.is_bool()) {
+    if (n.importer().IsEmpty(x)) kind = kind == "max" ? "sum" : "prod";
+    x = c.Cast(x, ir::kI32);
+  }
   if (form->before == "square") x = c.Mul(x, x);
   if (form->before == "abs") x = c.Op("abs", {x});
-  x = r.none ? c.Op("identity", {x}) : c.Reduce(form->kind, x, r.axes, keepdims);
+  x = r.none ? c.Op("identity", {x}) : c.Reduce(kind, x, r.axes, keepdims);
   if (!form->after.empty()) x = c.Op(form->after, {x});
-  return c.Done(c.Cast(x, type));
+  return c.Cast(x, type);
+}
+
+// Axes that are an input of the model: the module computes the result for each set of them that
+// gives the stated shape, and chooses.
+Result ReduceAtRunTime(NodeReader& n, ValueId x, bool keepdims) {
+  Composer c(n);
+  ValueId axes = c.Cast(c.Input(1), ir::kI64);
+  TW_TRY(c.status());
+  const std::vector<int64_t> shape = c.Shape(x);
+  const std::vector<ReduceAxes> sets =
+      AxesFromResult(n, shape, static_cast<size_t>(c.TypeOf(axes).elements()), keepdims);
+  if (sets.empty() || sets.size() > kMaxChoices) {
+    return n.Error("dynamic", StrCat("expected constant axes, or a stated shape of the result that "
+                                     "1 to ",
+                                     kMaxChoices, " sets of axes give, found ", sets.size()));
+  }
+  ValueId value = Reduced(c, x, sets[0], keepdims);
+  axes = c.Op("where", {c.Op("less", {axes, c.Scalar(0, ir::kI64)}),
+                        c.Add(axes, c.Scalar(static_cast<double>(shape.size()), ir::kI64)), axes});
+  for (size_t s = 1; s < sets.size(); ++s) {
+    ValueId chosen = kNone;
+    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d) {
+      if (shape[d] == 1) continue;
+      const ValueId same = c.Op("equal", {axes, c.Scalar(static_cast<double>(d), ir::kI64)});
+      const std::vector<int64_t>& set = sets[s].axes;
+      const bool wanted = std::find(set.begin(), set.end(), d) != set.end();
+      const ValueId listed = c.Reduce(
+          "max", c.Cast(c.Reshape(same, {c.TypeOf(axes).elements()}), ir::kI32), {0}, false);
+      const ValueId fits = c.Op("equal", {listed, c.Scalar(wanted ? 1 : 0, ir::kI32)});
+      chosen = chosen == kNone ? fits : c.Op("and", {chosen, fits});
+    }
+    value = c.Op("where", {chosen, Reduced(c, x, sets[s], keepdims), value});
+  }
+  return c.Done(value);
+}
+
+}  // namespace
+
+Result ImportReduce(NodeReader& n) {
+  TW_ASSIGN(ValueId x, n.Input(0));
+  TW_ASSIGN(const int64_t keep, n.Int("keepdims", 1));
+  if (n.IsDynamic(1)) return ReduceAtRunTime(n, x, keep != 0);
+  TW_ASSIGN(const ReduceAxes r, ReadReduceAxes(n, x));
+  Composer c(n);
+  return c.Done(Reduced(c, x, r, keep != 0));
 }
 
 // x - max - log(sum(exp(x - max))). Before opset 13 over all dimensions from the axis on.

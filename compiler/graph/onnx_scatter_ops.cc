@@ -14,14 +14,10 @@ namespace {
 
 using support::StrCat;
 
-ValueId Number(Composer& c, int64_t value) {
-  return c.Scalar(static_cast<double>(value), ir::kI64);
-}
-
 // Indices of a dimension of this size: negative ones count from the end.
 ValueId FromFront(Composer& c, ValueId indices, int64_t size) {
   return c.Op("where",
-              {c.Op("less", {indices, Number(c, 0)}), c.Add(indices, Number(c, size)), indices});
+              {c.Op("less", {indices, c.Number(0)}), c.Add(indices, c.Number(size)), indices});
 }
 
 int64_t Product(const std::vector<int64_t>& shape, size_t from, size_t to) {
@@ -44,12 +40,12 @@ ValueId FlatPositions(Composer& c, ValueId indices, const std::vector<int64_t>& 
     ValueId i = c.Reshape(c.Slice(indices, axis, k, 1), place);
     i = FromFront(c, i, size);
     const ValueId bad =
-        c.Op("or", {c.Op("less", {i, Number(c, 0)}), c.Op("greater_equal", {i, Number(c, size)})});
-    const ValueId term = c.Mul(i, Number(c, Product(data, first + k + 1, first + tuple)));
+        c.Op("or", {c.Op("less", {i, c.Number(0)}), c.Op("greater_equal", {i, c.Number(size)})});
+    const ValueId term = c.Mul(i, c.Number(Product(data, first + k + 1, first + tuple)));
     flat = k == 0 ? term : c.Add(flat, term);
     beyond = k == 0 ? bad : c.Op("or", {beyond, bad});
   }
-  return c.Op("where", {beyond, Number(c, outside), flat});
+  return c.Op("where", {beyond, c.Number(outside), flat});
 }
 
 // How duplicates combine, and what changes nothing.
@@ -87,9 +83,9 @@ ValueId ScatterAlong(Composer& c, ValueId data, ValueId positions, ValueId updat
   if (r.name == "none") {
     // The last update wins.
     const ValueId numbers = c.Counting(ir::kI64, p[1], 2, 4);
-    ValueId last = c.Reduce("max", c.Op("where", {meets, numbers, Number(c, -1)}), {2}, false);
+    ValueId last = c.Reduce("max", c.Op("where", {meets, numbers, c.Number(-1)}), {2}, false);
     last = c.Broadcast(last, {u[0], d[1], u[2]});
-    const ValueId hit = c.Op("greater_equal", {last, Number(c, 0)});
+    const ValueId hit = c.Op("greater_equal", {last, c.Number(0)});
     const ValueId chosen = c.Op("gather_elements", {updates, last}, {{"axis", int64_t{1}}});
     return c.Op("where", {hit, chosen, data});
   }
@@ -134,7 +130,7 @@ Result ImportGatherNd(NodeReader& n) {
   const int64_t inner = Product(from, end, from.size());
   const int64_t per_batch = Product(which, b, which.size() - 1);
   ValueId flat = c.Reshape(FlatPositions(c, indices, from, b, 0), {batches, per_batch});
-  flat = c.Add(flat, c.Mul(c.Counting(ir::kI64, batches, 0, 2), Number(c, inside)));
+  flat = c.Add(flat, c.Mul(c.Counting(ir::kI64, batches, 0, 2), c.Number(inside)));
   data = c.Reshape(data, {batches * inside, inner});
   const ValueId rows =
       c.Op("gather", {data, c.Reshape(flat, {batches * per_batch})}, {{"axis", int64_t{0}}});
@@ -153,6 +149,7 @@ Result ImportScatterElements(NodeReader& n) {
   TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, rank));
   TW_ASSIGN(const Reduction r, ReadReduction(n, c.TypeOf(data).dtype));
   TW_TRY(RefuseBool(n, c.TypeOf(data), r));
+  if (n.importer().IsEmpty(updates)) return c.Done(c.Op("identity", {data}));
   const std::vector<int64_t> shape = c.Shape(data), part = c.Shape(indices);
   bool fine = part == c.Shape(updates) && part.size() == shape.size();
   int narrower = 0;  // dimensions apart from the axis that the updates do not cover
@@ -201,6 +198,7 @@ Result ImportScatterNd(NodeReader& n) {
   TW_TRY(c.status());
   TW_ASSIGN(const Reduction r, ReadReduction(n, c.TypeOf(data).dtype));
   TW_TRY(RefuseBool(n, c.TypeOf(data), r));
+  if (n.importer().IsEmpty(updates)) return c.Done(c.Op("identity", {data}));
   const std::vector<int64_t> shape = c.Shape(data), which = c.Shape(indices);
   std::vector<int64_t> expected(which.begin(), which.empty() ? which.end() : which.end() - 1);
   const bool fine = !which.empty() && which.back() >= 1 && which.back() <= c.Rank(data);
@@ -217,6 +215,46 @@ Result ImportScatterNd(NodeReader& n) {
   const ValueId done = ScatterAlong(c, c.Reshape(data, {1, places, inner}), flat,
                                     c.Reshape(updates, {1, tuples, inner}), r);
   return c.Done(c.Reshape(done, shape));
+}
+
+ValueId ScatterLast(Composer& c, ValueId data, ValueId positions, ValueId updates) {
+  return ScatterAlong(c, data, positions, updates, Reduction{"none", "", "", 0});
+}
+
+// A cache with new entries along one axis, from a position of its own for each batch: every place
+// asks which entry it gets, if any.
+Result ImportTensorScatter(NodeReader& n) {
+  Composer c(n);
+  const ValueId cache = c.Input(0), update = c.Input(1);
+  TW_TRY(c.status());
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, -2, c.Rank(cache)));
+  TW_ASSIGN(const std::string mode, n.String("mode", "linear"));
+  const std::vector<int64_t> shape = c.Shape(cache), part = c.Shape(update);
+  std::vector<int64_t> expected = shape;
+  if (axis > 0 && part.size() == shape.size()) expected[axis] = part[axis];
+  const ValueId begin = n.HasInput(2) ? c.Cast(c.Input(2), ir::kI64) : c.Number(0);
+  const bool circular = mode == "circular";
+  if (axis == 0 || part != expected || part[axis] > shape[axis] ||
+      c.TypeOf(cache).dtype != c.TypeOf(update).dtype || (!circular && mode != "linear") ||
+      (n.HasInput(2) && c.Shape(begin) != std::vector<int64_t>{shape[0]})) {
+    return n.Error("shape", StrCat("expected a cache, an update that is as long or shorter along "
+                                   "an axis other than 0, a place per batch and mode linear or "
+                                   "circular, found ",
+                                   op::ToText(c.TypeOf(cache)), ", ", op::ToText(c.TypeOf(update)),
+                                   ", axis ", axis, " and mode ", support::Quote(mode)));
+  }
+  std::vector<int64_t> batches(shape.size(), 1);
+  if (n.HasInput(2)) batches[0] = shape[0];
+  ValueId entry =
+      c.Sub(c.Counting(ir::kI64, shape[axis], axis, c.Rank(cache)), c.Reshape(begin, batches));
+  if (circular) entry = c.Op("mod", {entry, c.Number(shape[axis])});
+  const ValueId fresh = c.Op("and", {c.Op("less_equal", {c.Number(0), entry}),
+                                     c.Op("less", {entry, c.Number(part[axis])})});
+  // Clamped, for an index that counts from the end would mean another entry.
+  const ValueId inside = c.Op("min", {c.Op("max", {entry, c.Number(0)}), c.Number(part[axis] - 1)});
+  const ValueId moved =
+      c.Op("gather_elements", {update, c.Broadcast(inside, shape)}, {{"axis", axis}});
+  return c.Done(c.Op("where", {fresh, moved, cache}));
 }
 
 }  // namespace tilewright::graph::onnx

@@ -28,13 +28,20 @@ Result ImportReshape(NodeReader& n) {
   TW_ASSIGN(const int64_t allow_zero, n.Int("allowzero", 0));
   int64_t known = 1, inferred = -1;
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 0 && allow_zero == 0 && d < type.shape.size()) shape[d] = type.shape[d];
+    const bool copied = shape[d] == 0 && allow_zero == 0;
+    if (copied && d < type.shape.size()) shape[d] = type.shape[d];
     if (shape[d] == -1 && inferred < 0) {
       inferred = static_cast<int64_t>(d);
-    } else if (shape[d] < 1 || __builtin_mul_overflow(known, shape[d], &known)) {
+    } else if (shape[d] < 0 || (copied && d >= type.shape.size()) ||
+               __builtin_mul_overflow(known, shape[d], &known)) {
       return n.Error("shape", StrCat("expected a shape of ", type.elements(), " elements, found [",
                                      support::Join(shape, ","), "]"));
     }
+  }
+  if (inferred >= 0 && known == 0) {
+    return n.Error("shape",
+                   StrCat("expected sizes other than 0 next to one that is computed, found [",
+                          support::Join(shape, ","), "]"));
   }
   if (inferred >= 0) shape[inferred] = type.elements() / known;
   return Reshaped(n, x, shape, n.output_name());
@@ -102,8 +109,7 @@ Result ImportTranspose(NodeReader& n) {
 Result ImportConstant(NodeReader& n) {
   Importer& importer = n.importer();
   if (const pb::AttributeProto* value = n.Find("value")) {
-    TW_ASSIGN(HostConstant tensor, ReadTensor(value->t(), importer.max_bytes()));
-    return importer.Constant(n.output_name(), tensor.type, tensor.bytes);
+    return importer.TensorConstant(value->t(), n.output_name());
   }
   op::RefTensor tensor;
   auto fill = [&](ir::DType dtype, const auto& values, bool scalar) {
@@ -133,12 +139,12 @@ Result ImportConstantOfShape(NodeReader& n) {
   } else {
     TW_ASSIGN(shape, n.InputInts(0, "shape"));
   }
-  HostConstant element{{ir::kF32, {}}, false, std::string(4, '\0')};
+  HostConstant element{{ir::kF32, {}}, std::string(4, '\0')};
   if (const pb::AttributeProto* value = n.Find("value")) {
     TW_ASSIGN(element, ReadTensor(value->t(), importer.max_bytes()));
   }
   const int64_t width = element.type.dtype.bytes();
-  if (element.empty || static_cast<int64_t>(element.bytes.size()) != width) {
+  if (static_cast<int64_t>(element.bytes.size()) != width) {
     return n.Error("attribute", "expected one element as value, found another number of them");
   }
   int64_t count = 1;
@@ -172,12 +178,13 @@ Result ImportShape(NodeReader& n) {
 
 // Data operands beyond the first few are possible only where an operator is variadic.
 Result ImportConcat(NodeReader& n) {
-  std::vector<ValueId> parts;
+  std::vector<ValueId> parts, empty;
   for (int i = 0; i < n.num_inputs(); ++i) {
     TW_ASSIGN(ValueId id, n.Input(i));
-    if (!n.importer().IsEmpty(id)) parts.push_back(id);
+    (n.importer().IsEmpty(id) ? empty : parts).push_back(id);
   }
-  if (parts.empty() && n.num_inputs() > 0) return n.Input(0);  // all have no elements
+  // Old exporters write a list without elements next to tensors of another rank.
+  if (parts.empty()) parts = std::move(empty);
   if (parts.empty()) return n.Error("inputs", "expected operands, found none");
   TW_ASSIGN(const int64_t axis,
             ReadAxis(n, 1, static_cast<int64_t>(n.importer().TypeOf(parts[0]).shape.size())));
@@ -295,11 +302,6 @@ Result ImportSlice(NodeReader& n) {
       return n.Error("axes", "expected axes of the operand and steps other than 0, found others");
     }
     const Extent e = ClampSlice(starts[i], ends[i], steps[i], shape[axis]);
-    if (e.count == 0) {
-      std::vector<int64_t> none = n.importer().TypeOf(x).shape;
-      none[axis] = 0;
-      return n.importer().Constant(n.output_name(), {n.importer().TypeOf(x).dtype, none}, "");
-    }
     TW_ASSIGN(x, Sliced(n, x, axis, e.start, e.count == 1 ? 1 : e.step, e.count,
                         PartName(n, StrCat("_axis", axis))));
   }
@@ -334,7 +336,7 @@ Result ImportSplit(NodeReader& n) {
   }
   int64_t at = 0;
   for (int64_t size : sizes) {
-    if (size < 1 || size > shape[axis] - at) {
+    if (size < 0 || size > shape[axis] - at) {
       return n.Error("split", StrCat("expected parts that make up ", shape[axis], ", found [",
                                      support::Join(sizes, ","), "]"));
     }
@@ -476,8 +478,12 @@ Result ImportPad(NodeReader& n) {
     pads[d] = begin;
     pads[d + rank] = end;
     shape[d] = type.shape[d] + begin + end;
-    if (shape[d] < 1) return n.Error("empty_tensor", "expected at least one element, found none");
+    if (shape[d] < 0) {
+      return n.Error("attribute", StrCat("expected pads that leave a size of 0 at least, found ",
+                                         shape[d], " in dimension ", d));
+    }
   }
+  if (std::count(shape.begin(), shape.end(), 0) > 0) return c.Done(c.Empty(type.dtype, shape));
   if (mode == "constant" && !dynamic_value) {
     return n.importer().Emit("pad", {x}, {{"pads", pads}, {"value", value}}, n.output_name());
   }

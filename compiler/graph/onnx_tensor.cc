@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "compiler/graph/onnx_importer.h"
+#include "compiler/op/empty.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -38,6 +39,21 @@ std::string TypedData(const pb::TensorProto& tensor, ir::DType type) {
   if (type == ir::kI8) return Pack<int8_t>(tensor.int32_data());
   if (type == ir::kU8) return Pack<uint8_t>(tensor.int32_data());
   return Pack<uint8_t>(tensor.int32_data());  // bool
+}
+
+// ONNX's numbers of the types of four bits, which older definitions of the file format lack.
+constexpr int kUint4 = 21, kInt4 = 22;
+
+// Two elements a byte, the first in the low bits, as one byte each.
+std::string Unpacked(const std::string& packed, int64_t count, bool with_sign) {
+  std::string bytes;
+  bytes.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count && i / 2 < static_cast<int64_t>(packed.size()); ++i) {
+    const int pair = static_cast<uint8_t>(packed[static_cast<size_t>(i / 2)]);
+    const int value = i % 2 == 0 ? pair & 15 : pair >> 4;
+    bytes += static_cast<char>(with_sign && value > 7 ? value - 16 : value);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -106,14 +122,16 @@ absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t m
                       support::Quote(ExternalFile(tensor))));
   }
   if (tensor.has_segment()) return Bad("segment", StrCat(what, ": expected no segments"));
+  // Four bits are held as bytes: the operators on them give the same numbers.
+  const bool narrow = tensor.data_type() == kUint4 || tensor.data_type() == kInt4;
   absl::StatusOr<ir::DType> dtype = ElementType(tensor.data_type());
+  if (narrow) dtype = tensor.data_type() == kInt4 ? ir::kI8 : ir::kU8;
   if (!dtype.ok()) return support::WithContext(dtype.status(), what);
   HostConstant result;
   result.type.dtype = *dtype;
   int64_t bytes = dtype->bytes();
   for (int64_t dim : tensor.dims()) {
     if (dim < 0) return Bad("dimension", StrCat(what, ": expected dimensions >= 0, found ", dim));
-    if (dim == 0) result.empty = true;
     result.type.shape.push_back(dim);
     if (__builtin_mul_overflow(bytes, dim, &bytes) || bytes > max_bytes) {
       return Bad("too_large", StrCat(what, ": expected at most ", max_bytes,
@@ -122,15 +140,17 @@ absl::StatusOr<HostConstant> ReadTensor(const pb::TensorProto& tensor, int64_t m
                                      support::Join(tensor.dims(), ","), "]"));
     }
   }
-  if (!result.empty) {
-    absl::Status status = op::CheckType(result.type);
-    if (!status.ok()) return support::WithContext(status, what);
-  }
-  result.bytes = tensor.has_raw_data() ? tensor.raw_data() : TypedData(tensor, *dtype);
-  if (static_cast<int64_t>(result.bytes.size()) != bytes) {
+  const absl::Status shape = op::CheckShape(result.type);
+  if (!shape.ok()) return support::WithContext(shape, what);
+  result.bytes = tensor.has_raw_data() ? tensor.raw_data()
+                 : narrow              ? Pack<uint8_t>(tensor.int32_data())
+                                       : TypedData(tensor, *dtype);
+  const int64_t stored = narrow ? (bytes + 1) / 2 : bytes;
+  if (static_cast<int64_t>(result.bytes.size()) != stored) {
     return Bad("tensor_data",
-               StrCat(what, ": expected ", bytes, " bytes of data, found ", result.bytes.size()));
+               StrCat(what, ": expected ", stored, " bytes of data, found ", result.bytes.size()));
   }
+  if (narrow) result.bytes = Unpacked(result.bytes, bytes, tensor.data_type() == kInt4);
   return result;
 }
 

@@ -1,4 +1,5 @@
-// Windows over three spatial dimensions, made of the two-dimensional rows. Part of the import.
+// Windows over one to three spatial dimensions, made of the two-dimensional rows, or of tables that
+// say which elements a window has. Part of the import.
 #pragma once
 
 #include <vector>
@@ -23,5 +24,13 @@ ValueId ConvTranspose3d(Composer& c, ValueId x, ValueId w, ValueId bias, const W
 // or a mean over one is that of its rows, then of what they give.
 ValueId PoolNd(Composer& c, ValueId x, const std::string& kind, bool include_pad,
                const WindowAttrs& window);
+
+// The attributes of a window operator over an input of this spatial size, with padding modes
+// resolved. `kernel` is empty unless another operand gives the size of the window.
+absl::StatusOr<WindowAttrs> ReadWindow(NodeReader& n, const std::vector<int64_t>& input,
+                                       std::vector<int64_t> kernel);
+// Where the largest element of each window is, as its position in the whole of `x`; the spatial
+// dimensions in column-major order if `column_major`.
+ValueId PlacesOfMax(Composer& c, ValueId x, const WindowAttrs& window, bool column_major);
 
 }  // namespace tilewright::graph::onnx

@@ -22,8 +22,8 @@ absl::Status CheckValues(NodeReader& n, std::string_view what, const std::vector
                                      kAttrLimit, ", found [", support::Join(values, ","), "]"));
 }
 
-// Attributes of a window operator over an input of spatial size `input`, with padding modes
-// resolved.
+}  // namespace
+
 absl::StatusOr<WindowAttrs> ReadWindow(NodeReader& n, const std::vector<int64_t>& input,
                                        std::vector<int64_t> kernel) {
   WindowAttrs w;
@@ -56,6 +56,8 @@ absl::StatusOr<WindowAttrs> ReadWindow(NodeReader& n, const std::vector<int64_t>
   }
   return w;
 }
+
+namespace {
 
 // A 1-D operand of a window operator as a 2-D one of height 1, and attributes to match.
 void Widen(WindowAttrs* w) {
@@ -238,6 +240,16 @@ ValueId PowerOf(Composer& c, ValueId x, double p) {
   return c.Op("pow", {x, c.Scalar(p, c.TypeOf(x).dtype)});
 }
 
+// Which norm: attribute p, a float in opset 1.
+absl::StatusOr<double> ReadNorm(NodeReader& n) {
+  const pb::AttributeProto* norm = n.Find("p");
+  const double p = norm == nullptr ? 2
+                   : norm->has_i() ? static_cast<double>(norm->i())
+                                   : static_cast<double>(norm->f());
+  if (p >= 1) return p;
+  return n.Error("attribute", StrCat("expected p of at least 1, found ", p));
+}
+
 }  // namespace
 
 Result ImportPool(NodeReader& n) {
@@ -250,12 +262,7 @@ Result ImportPool(NodeReader& n) {
   TW_ASSIGN(const int64_t include, n.Int("count_include_pad", 0));
   const bool average = n.op_type() == "AveragePool";
   if (n.op_type() == "LpPool") {
-    // p is a float in opset 1.
-    const pb::AttributeProto* norm = n.Find("p");
-    const double p = norm == nullptr ? 2
-                     : norm->has_i() ? static_cast<double>(norm->i())
-                                     : static_cast<double>(norm->f());
-    if (!(p >= 1)) return n.Error("attribute", StrCat("expected p of at least 1, found ", p));
+    TW_ASSIGN(const double p, ReadNorm(n));
     if (ceil_mode != 0) RoundUp(spatial, &w);
     double count = 1;
     for (int64_t k : w.kernel) count *= static_cast<double>(k);
@@ -271,6 +278,11 @@ Result ImportPool(NodeReader& n) {
     include_pad = false;
   }
   if (ceil_mode != 0) RoundUp(spatial, &w);
+  if (!average && n.HasOutput(1)) {
+    TW_ASSIGN(const int64_t column_major, n.Int("storage_order", 0));
+    TW_TRY(n.BindOutput(1, PlacesOfMax(c, x, w, column_major != 0)));
+    TW_TRY(c.status());
+  }
   return c.Done(PoolNd(c, x, average ? "avg" : "max", include_pad, w));
 }
 
@@ -280,6 +292,12 @@ Result ImportGlobalPool(NodeReader& n) {
   if (rank < 3) return n.Error("rank", "expected spatial dimensions, found none");
   std::vector<int64_t> axes;
   for (size_t d = 2; d < rank; ++d) axes.push_back(static_cast<int64_t>(d));
+  if (n.op_type() == "GlobalLpPool") {
+    Composer c(n);
+    TW_ASSIGN(const double p, ReadNorm(n));
+    const ValueId powers = PowerOf(c, p == 2 ? x : c.Op("abs", {x}), p);
+    return c.Done(PowerOf(c, c.Reduce("sum", powers, axes), 1 / p));
+  }
   return n.importer().Emit("reduce", {x},
                            {{"kind", std::string(n.op_type() == "GlobalMaxPool" ? "max" : "mean")},
                             {"axes", axes},

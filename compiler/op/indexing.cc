@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "compiler/ir/numeric.h"
+#include "compiler/op/empty.h"
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -297,7 +298,7 @@ absl::StatusOr<std::vector<TensorType>> InferExpand(std::span<const TensorType> 
                                                     const Attrs& attrs) {
   const TensorType out{inputs[0].dtype, GetInts(attrs, "shape", {})};
   std::vector<int64_t> common;
-  if (!CheckType(out).ok() || !BroadcastShapes(inputs[0].shape, out.shape, &common) ||
+  if (!CheckShape(out).ok() || !BroadcastShapes(inputs[0].shape, out.shape, &common) ||
       common != out.shape) {
     return OpError(
         "expand", "shape",

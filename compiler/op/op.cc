@@ -167,6 +167,13 @@ const OpSpec* FindOp(std::string_view name) {
 absl::StatusOr<std::vector<TensorType>> InferTypes(const OpSpec& spec,
                                                    std::span<const TensorType> inputs,
                                                    const Attrs& attrs) {
+  return InferWith(CheckType, spec, inputs, attrs);
+}
+
+absl::StatusOr<std::vector<TensorType>> InferWith(absl::Status (*check)(const TensorType&),
+                                                  const OpSpec& spec,
+                                                  std::span<const TensorType> inputs,
+                                                  const Attrs& attrs) {
   const int count = static_cast<int>(inputs.size());
   if (count < spec.min_inputs || count > spec.max_inputs) {
     std::string expected = spec.min_inputs == spec.max_inputs
@@ -175,7 +182,7 @@ absl::StatusOr<std::vector<TensorType>> InferTypes(const OpSpec& spec,
     return OpError(spec.name, "inputs", StrCat("expected ", expected, " inputs, found ", count));
   }
   for (int i = 0; i < count; ++i) {
-    absl::Status status = CheckType(inputs[i]);
+    absl::Status status = check(inputs[i]);
     if (!status.ok()) return support::WithContext(status, StrCat(spec.name, " operand ", i));
     if ((spec.types & ClassOf(inputs[i].dtype)) == 0) {
       return OpError(
@@ -186,7 +193,7 @@ absl::StatusOr<std::vector<TensorType>> InferTypes(const OpSpec& spec,
   TW_ASSIGN(std::vector<TensorType> types,
             spec.infer != nullptr ? spec.infer(inputs, attrs) : InferElementwise(spec, inputs));
   for (const TensorType& type : types) {
-    absl::Status status = CheckType(type);
+    absl::Status status = check(type);
     if (!status.ok()) return support::WithContext(status, StrCat(spec.name, " result"));
   }
   return types;

@@ -42,6 +42,16 @@ bool IsExact(double integer);
 // a < b for integers of this type: u64 compares by its bit pattern.
 bool Below(int64_t a, int64_t b, ir::DType type);
 
+// InferTypes, with this check of the types of operands and results.
+absl::StatusOr<std::vector<TensorType>> InferWith(absl::Status (*check)(const TensorType&),
+                                                  const OpSpec& spec,
+                                                  std::span<const TensorType> inputs,
+                                                  const Attrs& attrs);
+
+// The reduction (attributes of `reduce`) of no elements: a tensor of one value, with a shape that
+// the caller sets. The largest of no integers is the smallest that the type has.
+absl::StatusOr<RefTensor> ReductionIdentity(const Attrs& attrs, ir::DType type);
+
 // op.<name>.<reason>: <detail>
 absl::Status OpError(std::string_view op, std::string_view reason, std::string_view detail);
 

@@ -46,7 +46,7 @@ bool BroadcastShapes(const std::vector<int64_t>& a, const std::vector<int64_t>& 
     const int64_t da = from_end <= a.size() ? a[a.size() - from_end] : 1;
     const int64_t db = from_end <= b.size() ? b[b.size() - from_end] : 1;
     if (da != db && da != 1 && db != 1) return false;
-    result[d] = std::max(da, db);
+    result[d] = da == 1 ? db : da;
   }
   *out = std::move(result);
   return true;

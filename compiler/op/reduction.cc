@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ir/numeric.h"
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -263,6 +264,18 @@ double SoftmaxFlops(std::span<const TensorType> inputs, std::span<const TensorTy
 }
 
 }  // namespace
+
+absl::StatusOr<RefTensor> ReductionIdentity(const Attrs& attrs, ir::DType type) {
+  TW_ASSIGN(const Kind kind, KindOf(attrs));
+  if (!type.is_int()) {
+    const double mean = std::numeric_limits<double>::quiet_NaN();
+    return RefTensor{{type, {}}, {kind == Kind::kMean ? mean : Identity(kind)}};
+  }
+  const int64_t identity = kind == Kind::kMax   ? ir::MinInt(type)
+                           : kind == Kind::kMin ? ir::MaxInt(type)
+                                                : static_cast<int64_t>(Identity(kind));
+  return FromIntegers({type, {}}, {identity});
+}
 
 std::vector<OpSpec> ReductionRows() {
   OpSpec reduce;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "compiler/ir/numeric.h"
+#include "compiler/op/empty.h"
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -149,7 +150,7 @@ RefTensor FromIntegers(const TensorType& type, const std::vector<int64_t>& value
 }
 
 absl::StatusOr<RefTensor> FromBytes(const TensorType& type, std::string_view bytes) {
-  TW_TRY(CheckType(type));
+  TW_TRY(CheckShape(type));
   if (static_cast<int64_t>(bytes.size()) != type.bytes()) {
     return support::InvalidArgument(
         "op.tensor.size",

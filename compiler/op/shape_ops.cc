@@ -2,6 +2,7 @@
 // inference-time batch normalisation, which is a broadcast over channels.
 #include <cmath>
 
+#include "compiler/op/empty.h"
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -16,7 +17,7 @@ using support::StrCat;
 absl::StatusOr<std::vector<TensorType>> InferReshape(std::span<const TensorType> inputs,
                                                      const Attrs& attrs) {
   TensorType out{inputs[0].dtype, GetInts(attrs, "shape", {})};
-  absl::Status status = CheckType(out);
+  absl::Status status = CheckShape(out);
   if (!status.ok() || out.elements() != inputs[0].elements()) {
     return OpError(
         "reshape", "shape",

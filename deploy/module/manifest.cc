@@ -281,7 +281,7 @@ absl::Status Validator::CheckFunction(const Function& function, const std::strin
     TW_TRY(CheckLaunch(function.launches[i], false, At(where + ".launches", i)));
   }
   for (const int64_t id : function.outputs) {
-    if (!written_.contains(id)) {
+    if (!written_.contains(id) && TensorAt(id)->bytes > 0) {
       return Bad("unwritten_output", where, "no launch writes tensor " + std::to_string(id));
     }
   }

@@ -5,16 +5,15 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/graph/graph.h"
-#include "compiler/graph/graph_passes.h"
-#include "deploy/support/status.h"
-#include "tests/unit/onnx_builder.h"
+#include "tests/unit/onnx_evaluate.h"
 
 namespace tilewright::graph {
 namespace {
 
 using op::RefTensor;
 using tests::OnnxBuilder;
+using tests::TensorOf;
+constexpr auto Slug = tests::OnnxSlug;
 namespace pb = tests::pb;
 using Shape = std::vector<int64_t>;
 using Ints = std::vector<int64_t>;
@@ -23,24 +22,7 @@ using Doubles = std::vector<double>;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTensor>& inputs) {
-  auto g = ImportOnnx(b.Bytes());
-  EXPECT_TRUE(g.ok()) << g.status();
-  if (!g.ok()) return {};
-  auto out = Interpret(*g, inputs);
-  EXPECT_TRUE(out.ok()) << out.status();
-  auto fused = RunGraphPasses(*g);
-  EXPECT_TRUE(fused.ok()) << fused.status();
-  if (!out.ok() || !fused.ok()) return {};
-  auto again = Interpret(*fused, inputs);
-  EXPECT_TRUE(again.ok()) << again.status();
-  for (size_t o = 0; again.ok() && o < out->size(); ++o) {
-    EXPECT_EQ(op::ToBytes((*out)[o]), op::ToBytes((*again)[o])) << "after the passes";
-  }
-  return *std::move(out);
-}
-std::string Slug(const OnnxBuilder& b) { return support::Slug(ImportOnnx(b.Bytes()).status()); }
-RefTensor Floats(Shape shape, Doubles values, ir::DType type = ir::kF32) {
-  return {{type, std::move(shape)}, std::move(values)};
+  return tests::EvaluateOnnx(b, inputs, 0);
 }
 RefTensor Whole(const Ints& values, ir::DType type = ir::kI64) {
   return op::FromIntegers({type, {static_cast<int64_t>(values.size())}}, values);
@@ -72,7 +54,8 @@ TEST(OnnxElementwise, FloatsOf16BitsRoundOncePerOperator) {
     b.Node("Add", {"x", "y"}, "s");
     b.Node("Identity", {"s"}, "z");
     const double tie = std::ldexp(1, -step);  // half of what 1 is exact to
-    const auto out = Evaluate(b, {Floats({2}, {1, 1}, dtype), Floats({2}, {tie, tie * 3}, dtype)});
+    const auto out =
+        Evaluate(b, {TensorOf({2}, {1, 1}, dtype), TensorOf({2}, {tie, tie * 3}, dtype)});
     ASSERT_EQ(out.size(), 1u);
     EXPECT_EQ(out[0].type.dtype, dtype);
     EXPECT_EQ(out[0].values, (Doubles{1, 1 + 4 * tie})) << "half to even";
@@ -86,12 +69,12 @@ TEST(OnnxElementwise, PowersOfTwoTypes) {
     b.Output("z", x.type.shape, base).Node("Pow", {"x", "y"}, "z");
     return Evaluate(b, {x, y}).at(0);
   };
-  EXPECT_EQ(power(pb::TensorProto::FLOAT, pb::TensorProto::INT64, Floats({3}, {2, -3, 4}),
+  EXPECT_EQ(power(pb::TensorProto::FLOAT, pb::TensorProto::INT64, TensorOf({3}, {2, -3, 4}),
                   Whole({-1, 3, 0}))
                 .values,
             (Doubles{0.5, -27, 1}));
   EXPECT_EQ(power(pb::TensorProto::INT32, pb::TensorProto::FLOAT, Whole({2, 3, 9}, ir::kI32),
-                  Floats({3}, {3, 2, 0.5}))
+                  TensorOf({3}, {3, 2, 0.5}))
                 .values,
             (Doubles{8, 9, 3}));
   for (const auto& [exponent, expected] :
@@ -128,13 +111,13 @@ Doubles Cumulative(int64_t exclusive, int64_t reverse, int64_t axis, const RefTe
 }
 
 TEST(OnnxOrdering, CumSumBothWays) {
-  const RefTensor row = Floats({5}, {1, 2, 3, 4, 5}), grid = Floats({2, 3}, {1, 2, 3, 4, 5, 6});
+  const RefTensor row = TensorOf({5}, {1, 2, 3, 4, 5}), grid = TensorOf({2, 3}, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(Cumulative(0, 0, 0, row), (Doubles{1, 3, 6, 10, 15}));
   EXPECT_EQ(Cumulative(1, 0, 0, row), (Doubles{0, 1, 3, 6, 10}));
   EXPECT_EQ(Cumulative(0, 1, -1, row), (Doubles{15, 14, 12, 9, 5}));
   EXPECT_EQ(Cumulative(1, 1, 0, row), (Doubles{14, 12, 9, 5, 0}));
   EXPECT_EQ(Cumulative(0, 0, 0, grid), (Doubles{1, 2, 3, 5, 7, 9}));
-  EXPECT_EQ(Cumulative(1, 0, 0, Floats({1, 2}, {7, 8})), (Doubles{0, 0}));
+  EXPECT_EQ(Cumulative(1, 0, 0, TensorOf({1, 2}, {7, 8})), (Doubles{0, 0}));
 }
 
 TEST(OnnxOrdering, TopKGivesValuesAndPositions) {
@@ -144,7 +127,7 @@ TEST(OnnxOrdering, TopKGivesValuesAndPositions) {
   node->add_output("at");
   OnnxBuilder::Attr(node, "axis", int64_t{-1});
   b.Output("values", {2, 3}).Output("at", {2, 3}, pb::TensorProto::INT64);
-  const auto out = Evaluate(b, {Floats({2, 4}, {1, 4, 4, 2, 0, -1, 0, 9})});
+  const auto out = Evaluate(b, {TensorOf({2, 4}, {1, 4, 4, 2, 0, -1, 0, 9})});
   ASSERT_EQ(out.size(), 2u);
   EXPECT_EQ(out[0].values, (Doubles{4, 4, 2, 9, 0, 0}));
   EXPECT_EQ(out[1].values, (Doubles{1, 2, 3, 3, 0, 2}));
@@ -161,7 +144,7 @@ TEST(OnnxOrdering, ArgMaxAndHardmaxTakeTheFirstOfEquals) {
   b.Node("Hardmax", {"x"}, "hard");
   b.Output("last", {2}, pb::TensorProto::INT64).Output("low", {1, 3}, pb::TensorProto::INT64);
   b.Output("hard", {2, 3});
-  const auto out = Evaluate(b, {Floats({2, 3}, {5, 5, 1, 2, 7, 7})});
+  const auto out = Evaluate(b, {TensorOf({2, 3}, {5, 5, 1, 2, 7, 7})});
   ASSERT_EQ(out.size(), 3u);
   EXPECT_EQ(out[0].values, (Doubles{1, 2}));
   EXPECT_EQ(out[1].values, (Doubles{1, 0, 0}));

@@ -1,0 +1,336 @@
+// Import of what decides about other values or shapes: branches, loops, tensors without elements,
+// and operators whose result has as many elements as a condition holds for. Against numbers worked
+// out by hand, before and after the graph passes, and refusals by slug.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "tests/unit/onnx_evaluate.h"
+
+namespace tilewright::graph {
+namespace {
+
+using op::RefTensor;
+using tests::OnnxBuilder;
+using tests::TensorOf;
+constexpr auto Slug = tests::OnnxSlug;
+namespace pb = tests::pb;
+using Shape = std::vector<int64_t>;
+using Numbers = std::vector<double>;
+using Names = std::vector<std::string>;
+
+constexpr int kInt64 = pb::TensorProto::INT64, kBool = pb::TensorProto::BOOL;
+
+std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTensor>& inputs) {
+  return tests::EvaluateOnnx(b, inputs, 0);
+}
+RefTensor Flag(bool value) { return TensorOf({}, {value ? 1.0 : 0.0}, ir::kBool); }
+RefTensor Whole(Shape shape, Numbers values) {
+  return TensorOf(std::move(shape), std::move(values), ir::kI64);
+}
+
+// A subgraph of a node. Its inputs and outputs have no types, as many exporters write them.
+void AddBody(pb::NodeProto* node, const std::string& name, const Names& inputs,
+             const Names& outputs, const std::function<void(OnnxBuilder&)>& fill) {
+  OnnxBuilder body;
+  for (const std::string& input : inputs) body.graph().add_input()->set_name(input);
+  fill(body);
+  for (const std::string& output : outputs) body.graph().add_output()->set_name(output);
+  pb::AttributeProto* attribute = node->add_attribute();
+  attribute->set_name(name);
+  attribute->set_type(pb::AttributeProto::GRAPH);
+  *attribute->mutable_g() = body.graph();
+}
+
+// if (condition) x + x else -x, by names of the graph around.
+OnnxBuilder Branches(bool constant, const char* other = "Neg") {
+  OnnxBuilder b(13);
+  b.Input("x", {2}).Output("y", {2});
+  if (constant) b.Small("c", kBool, {1}, {0});
+  if (!constant) b.Input("c", {}, kBool);
+  pb::NodeProto* node = b.Node("If", {"c"}, "y");
+  AddBody(node, "then_branch", {}, {"t"}, [](OnnxBuilder& g) { g.Node("Add", {"x", "x"}, "t"); });
+  AddBody(node, "else_branch", {}, {"e"}, [&](OnnxBuilder& g) { g.Node(other, {"x"}, "e"); });
+  return b;
+}
+
+TEST(OnnxIf, TakesABranch) {
+  const RefTensor x = TensorOf({2}, {1, 2});
+  EXPECT_EQ(Evaluate(Branches(true), {x})[0].values, (Numbers{-1, -2}));
+  EXPECT_EQ(Evaluate(Branches(false), {x, Flag(true)})[0].values, (Numbers{2, 4}));
+  EXPECT_EQ(Evaluate(Branches(false), {x, Flag(false)})[0].values, (Numbers{-1, -2}));
+}
+
+TEST(OnnxIf, RefusesWhatItCannotChoose) {
+  OnnxBuilder shapes(13);
+  shapes.Input("x", {2, 1}).Input("c", {}, kBool).Output("y", {2, 1});
+  pb::NodeProto* node = shapes.Node("If", {"c"}, "y");
+  AddBody(node, "then_branch", {}, {"x"}, [](OnnxBuilder&) {});
+  AddBody(node, "else_branch", {}, {"e"}, [](OnnxBuilder& g) {
+    g.Node("Flatten", {"x"}, "f");
+    g.Node("Transpose", {"f"}, "e");
+  });
+  EXPECT_EQ(Slug(shapes), "graph.onnx.shape");
+  EXPECT_EQ(Slug(Branches(true, "NoSuchOperator")), "graph.onnx.unsupported_operator");
+  OnnxBuilder none(13);
+  none.Input("c", {}, kBool).Output("y", {});
+  none.Node("If", {"c"}, "y");
+  EXPECT_EQ(Slug(none), "graph.onnx.attribute");
+}
+
+// total += x * number of the trip, while total < limit; each total is a row of the second result.
+OnnxBuilder Totals(int64_t trips, bool scans, Shape rows = {}) {
+  OnnxBuilder b(13);
+  b.Input("x", {2}).Floats("limit", {40}).Floats("start", {0, 0}).Small("go", kBool, {}, {1});
+  b.Ints("trips", {trips});
+  b.Output("total", {2});
+  pb::NodeProto* node = b.Node("Loop", {"trips", "go", "start"}, "total");
+  if (scans) {
+    node->add_output("rows");
+    b.Output("rows", rows);
+  }
+  AddBody(node, "body", {"i", "going", "before"},
+          scans ? Names{"more", "after", "copy"} : Names{"more", "after"}, [](OnnxBuilder& g) {
+            OnnxBuilder::Attr(g.Node("Cast", {"i"}, "number"), "to", int64_t{1});
+            g.Node("Mul", {"x", "number"}, "part");
+            g.Node("Add", {"before", "part"}, "after");
+            g.Node("Identity", {"after"}, "copy");
+            g.Node("ReduceMax", {"after"}, "largest");
+            g.Node("Less", {"largest", "limit"}, "below");
+            g.Node("Squeeze", {"below"}, "more");
+          });
+  return b;
+}
+
+TEST(OnnxLoop, RunsAsOftenAsItsConditionSays) {
+  // 10, 30, 60: the trip that reaches the limit is the last.
+  const RefTensor x = TensorOf({2}, {1, 10});
+  EXPECT_EQ(Evaluate(Totals(3, false), {x})[0].values, (Numbers{3, 30}));
+  EXPECT_EQ(Evaluate(Totals(9, false), {x})[0].values, (Numbers{6, 60}));
+  const auto rows = Evaluate(Totals(9, true, {4, 2}), {x});
+  EXPECT_EQ(rows[1].values, (Numbers{0, 0, 1, 10, 3, 30, 6, 60}));
+  EXPECT_EQ(Slug(Totals(int64_t{1} << 40, false)), "graph.onnx.too_large");
+}
+
+TEST(OnnxLoop, NamesOfATripAreItsOwn) {
+  OnnxBuilder b(13);
+  b.Input("x", {2}).Ints("trips", {3}).Output("y", {2}).Output("hidden", {2});
+  b.Node("Neg", {"x"}, "hidden");
+  pb::NodeProto* node = b.Node("Loop", {"trips", "", "x"}, "y");
+  AddBody(node, "body", {"i", "c", "hidden"}, {"c", "next"}, [](OnnxBuilder& g) {
+    g.Floats("two", {2});
+    g.Node("Mul", {"hidden", "two"}, "next");
+  });
+  const auto out = Evaluate(b, {TensorOf({2}, {1, 3})});
+  EXPECT_EQ(out[0].values, (Numbers{8, 24}));
+  EXPECT_EQ(out[1].values, (Numbers{-1, -3})) << "the graph's own value of that name";
+}
+
+TEST(OnnxLoop, WithoutTripsKeepsItsStateAndGivesNoRows) {
+  OnnxBuilder b(13);
+  b.Input("x", {2}).Ints("trips", {0}).Output("y", {2}).Output("rows", {0, 2});
+  pb::NodeProto* node = b.Node("Loop", {"trips", "", "x"}, "y");
+  node->add_output("rows");
+  AddBody(node, "body", {"i", "c", "s"}, {"c", "t", "r"}, [](OnnxBuilder& g) {
+    g.Node("Neg", {"s"}, "t");
+    g.Node("Abs", {"s"}, "r");
+  });
+  const auto out = Evaluate(b, {TensorOf({2}, {1, 3})});
+  EXPECT_EQ(out[0].values, (Numbers{1, 3}));
+  EXPECT_EQ(out[1].type.shape, (Shape{0, 2}));
+}
+
+TEST(OnnxScan, AxesAndDirections) {
+  OnnxBuilder b(11);
+  b.Input("start", {2}).Input("x", {2, 3}).Output("sum", {2}).Output("all", {2, 3});
+  pb::NodeProto* node = b.Node("Scan", {"start", "x"}, "sum");
+  node->add_output("all");
+  OnnxBuilder::Attr(node, "num_scan_inputs", int64_t{1});
+  OnnxBuilder::Attr(node, "scan_input_axes", Shape{-1});
+  OnnxBuilder::Attr(node, "scan_output_axes", Shape{1});
+  OnnxBuilder::Attr(node, "scan_input_directions", Shape{1});
+  AddBody(node, "body", {"s", "e"}, {"t", "u"}, [](OnnxBuilder& g) {
+    g.Node("Add", {"s", "e"}, "t");
+    g.Node("Identity", {"t"}, "u");
+  });
+  const auto out = Evaluate(b, {TensorOf({2}, {0, 100}), TensorOf({2, 3}, {1, 2, 3, 4, 5, 6})});
+  EXPECT_EQ(out[0].values, (Numbers{6, 115}));
+  EXPECT_EQ(out[1].values, (Numbers{3, 5, 6, 106, 111, 115}));
+}
+
+// ------------------------------------------------------------ no elements
+
+TEST(OnnxEmpty, ReductionsGiveWhatChangesNothing) {
+  const struct {
+    const char* op;
+    double expected;
+  } cases[] = {{"ReduceSum", 0},
+               {"ReduceProd", 1},
+               {"ReduceMax", -HUGE_VAL},
+               {"ReduceMin", HUGE_VAL},
+               {"ReduceL2", 0},
+               {"ReduceLogSum", -HUGE_VAL},
+               {"ReduceLogSumExp", -HUGE_VAL}};
+  for (const auto& c : cases) {
+    OnnxBuilder b(18);
+    b.Input("x", {2, 0}).Ints("axes", {1}).Output("y", {2, 1});
+    b.Node(c.op, {"x", "axes"}, "y");
+    EXPECT_EQ(Evaluate(b, {TensorOf({2, 0}, {})})[0].values, (Numbers{c.expected, c.expected}))
+        << c.op;
+  }
+  OnnxBuilder whole(18);
+  whole.Input("x", {0}, pb::TensorProto::INT8).Output("y", {1}, pb::TensorProto::INT8);
+  whole.Node("ReduceMax", {"x"}, "y");
+  EXPECT_EQ(Evaluate(whole, {TensorOf({0}, {}, ir::kI8)})[0].values, (Numbers{-128}));
+}
+
+TEST(OnnxEmpty, OperatorsKeepTheShape) {
+  OnnxBuilder b(18);
+  b.Input("x", {0, 3}).Weight("w", {3, 4}).Input("z", {2, 0}).Input("v", {0, 3});
+  b.Node("MatMul", {"x", "w"}, "product");
+  b.Node("Relu", {"product"}, "relu");
+  b.Node("Softmax", {"relu"}, "rows");
+  b.Node("MatMul", {"z", "v"}, "sums");
+  OnnxBuilder::Attr(b.Node("Concat", {"x", "w2", "x"}, "joined"), "axis", int64_t{0});
+  b.Weight("w2", {1, 3});
+  b.Output("rows", {0, 4}).Output("sums", {2, 3}).Output("joined", {1, 3});
+  const auto out = Evaluate(b, {TensorOf({0, 3}, {}), TensorOf({2, 0}, {}), TensorOf({0, 3}, {})});
+  EXPECT_EQ(out[0].type.shape, (Shape{0, 4}));
+  EXPECT_EQ(out[1].values, Numbers(6, 0)) << "sums of nothing";
+  EXPECT_EQ(out[2].values.size(), 3u);
+}
+
+TEST(OnnxEmpty, InputsAndOutputsThatNothingTouches) {
+  OnnxBuilder b(14);
+  b.Input("x", {0, 2}).Input("y", {1}).Output("same", {0, 2}).Output("turned", {2, 0});
+  b.Node("Identity", {"x"}, "same");
+  b.Node("Transpose", {"x"}, "turned");
+  const auto out = Evaluate(b, {TensorOf({0, 2}, {}), TensorOf({1}, {1})});
+  EXPECT_EQ(out[0].type.shape, (Shape{0, 2}));
+  EXPECT_EQ(out[1].type.shape, (Shape{2, 0}));
+}
+
+TEST(OnnxEmpty, TextIsReadBack) {
+  OnnxBuilder b(14);
+  b.Input("x", {0, 2}).Output("y", {2, 0});
+  b.Node("Transpose", {"x"}, "y");
+  auto g = ImportOnnx(b.Bytes());
+  ASSERT_TRUE(g.ok()) << g.status();
+  auto again = ParseGraph(Print(*g));
+  ASSERT_TRUE(again.ok()) << again.status() << Print(*g);
+  EXPECT_EQ(Print(*again), Print(*g));
+}
+
+TEST(OnnxEmpty, WhatNeedsAnElementIsRefused) {
+  OnnxBuilder taken(13);
+  taken.Input("x", {0, 2}).Ints("i", {0}).Output("y", {1, 2});
+  OnnxBuilder::Attr(taken.Node("Gather", {"x", "i"}, "y"), "axis", int64_t{0});
+  EXPECT_EQ(Slug(taken), "op.gather.empty");
+  OnnxBuilder unsure(17);
+  unsure.Input("x", {0, 2}).Weight("s", {2}).Output("y", {0, 2});
+  unsure.Node("LayerNormalization", {"x", "s"}, "y");
+  EXPECT_EQ(Slug(unsure), "graph.onnx.empty_tensor");
+  OnnxBuilder hostile(13);
+  hostile.Input("x", {0, int64_t{1} << 62, int64_t{1} << 62}).Output("y", {0});
+  hostile.Node("Relu", {"x"}, "y");
+  EXPECT_EQ(Slug(hostile), "op.type.size");
+  OnnxBuilder shape(14);
+  shape.Input("x", {0, 3}).Ints("s", {0, -1}).Output("y", {0, 3});
+  OnnxBuilder::Attr(shape.Node("Reshape", {"x", "s"}, "y"), "allowzero", int64_t{1});
+  EXPECT_EQ(Slug(shape), "graph.onnx.shape");
+}
+
+// ------------------------------------------------------------ counts
+
+TEST(OnnxSelection, CompressByAStatedShape) {
+  OnnxBuilder b(11);
+  b.Input("x", {3, 2}).Input("c", {3}, kBool).Output("y", {2, 2});
+  OnnxBuilder::Attr(b.Node("Compress", {"x", "c"}, "y"), "axis", int64_t{0});
+  const RefTensor x = TensorOf({3, 2}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(Evaluate(b, {x, TensorOf({3}, {0, 1, 1}, ir::kBool)})[0].values, (Numbers{3, 4, 5, 6}));
+  EXPECT_EQ(Evaluate(b, {x, TensorOf({3}, {1, 0, 1}, ir::kBool)})[0].values, (Numbers{1, 2, 5, 6}));
+}
+
+TEST(OnnxSelection, NonZero) {
+  OnnxBuilder stated(13);
+  stated.Input("x", {2, 2, 2}).Output("y", {3, 3}, kInt64);
+  stated.Node("NonZero", {"x"}, "y");
+  EXPECT_EQ(Evaluate(stated, {TensorOf({2, 2, 2}, {0, 1, 0, 0, -1, 0, 0, NAN})})[0].values,
+            (Numbers{0, 1, 1, 0, 0, 1, 1, 0, 1}));
+  OnnxBuilder constant(13);
+  constant.Input("x", {4}).Ints("c", {0, 7, 0, -2}).Output("z", {2});
+  constant.Node("NonZero", {"c"}, "y");
+  constant.Node("Squeeze", {"y"}, "i");
+  constant.Node("Gather", {"x", "i"}, "z");
+  EXPECT_EQ(Evaluate(constant, {TensorOf({4}, {1, 2, 3, 4})})[0].values, (Numbers{2, 4}));
+  OnnxBuilder open(13);
+  open.Input("x", {4}).Output("z", {1}, kInt64);
+  open.Node("NonZero", {"x"}, "y");
+  open.Node("ReduceMax", {"y"}, "z");
+  EXPECT_EQ(Slug(open), "graph.onnx.dynamic");
+}
+
+TEST(OnnxSelection, UniqueOfConstants) {
+  OnnxBuilder b(11);
+  b.Ints("c", {5, -1, 5, 2}).Output("y", {3}, kInt64).Output("first", {3}, kInt64);
+  b.Output("which", {4}, kInt64).Output("count", {3}, kInt64);
+  pb::NodeProto* node = b.Node("Unique", {"c"}, "y");
+  for (const char* name : {"first", "which", "count"}) node->add_output(name);
+  const auto out = Evaluate(b, {});
+  EXPECT_EQ(out[0].values, (Numbers{-1, 2, 5}));
+  EXPECT_EQ(out[1].values, (Numbers{1, 3, 0}));
+  EXPECT_EQ(out[2].values, (Numbers{2, 0, 2, 1}));
+  EXPECT_EQ(out[3].values, (Numbers{1, 1, 2}));
+}
+
+// Two classes over three boxes, of which the first two overlap by 0.6.
+TEST(OnnxSelection, NonMaxSuppressionPicksTheBestOfEachClass) {
+  for (const int64_t most : {1, 3}) {
+    OnnxBuilder b(11);
+    const int64_t rows = most == 1 ? 2 : 3;
+    b.Input("boxes", {1, 3, 4}).Input("scores", {1, 2, 3}).Ints("most", {most});
+    b.Floats("iou", {0.5f}).Floats("least", {0.15f}).Output("y", {rows, 3}, kInt64);
+    b.Node("NonMaxSuppression", {"boxes", "scores", "most", "iou", "least"}, "y");
+    const auto out = Evaluate(b, {TensorOf({1, 3, 4}, {0, 0, 1, 1, 1.25, 1, 0.25, 0, 5, 5, 6, 6}),
+                                  TensorOf({1, 2, 3}, {0.2, 0.9, 0.3, 0.9, 0.9, 0.1})});
+    EXPECT_EQ(out[0].values,
+              (most == 1 ? Numbers{0, 0, 1, 0, 1, 0} : Numbers{0, 0, 1, 0, 0, 2, 0, 1, 0}));
+  }
+}
+
+TEST(OnnxSelection, TopKAndSumsByInputs) {
+  OnnxBuilder b(14);
+  b.Input("x", {2, 3}).Input("k", {1}, kInt64).Input("axis", {}, kInt64);
+  b.Output("best", {2, 2}).Output("at", {2, 2}, kInt64).Output("sums", {2, 3});
+  b.Node("TopK", {"x", "k"}, "best")->add_output("at");
+  OnnxBuilder::Attr(b.Node("CumSum", {"x", "axis"}, "sums"), "reverse", int64_t{1});
+  const RefTensor x = TensorOf({2, 3}, {1, 3, 2, 6, 4, 5});
+  const auto rows = Evaluate(b, {x, Whole({1}, {2}), Whole({}, {1})});
+  EXPECT_EQ(rows[0].values, (Numbers{3, 2, 6, 5}));
+  EXPECT_EQ(rows[2].values, (Numbers{6, 5, 2, 15, 9, 5}));
+  const auto columns = Evaluate(b, {x, Whole({1}, {2}), Whole({}, {-2})});
+  EXPECT_EQ(columns[2].values, (Numbers{7, 7, 7, 6, 4, 5}));
+}
+
+TEST(OnnxInt4, TensorsOfTheModelBecomeBytes) {
+  for (const bool with_sign : {true, false}) {
+    OnnxBuilder b(21);
+    pb::TensorProto* t = b.graph().add_initializer();
+    t->set_name("w");
+    t->set_data_type(with_sign ? 22 : 21);
+    t->add_dims(3);
+    t->set_raw_data(std::string("\xf1\x08", 2));  // 1, 15 or -1, 8 or -8
+    b.Floats("scale", {0.5f}).Input("x", {3}).Output("y", {3});
+    b.graph().mutable_initializer(1)->clear_dims();
+    b.Node("DequantizeLinear", {"w", "scale"}, "d");
+    b.Node("Add", {"x", "d"}, "y");
+    EXPECT_EQ(Evaluate(b, {TensorOf({3}, {0, 0, 0})})[0].values,
+              (with_sign ? Numbers{0.5, -0.5, -4} : Numbers{0.5, 7.5, 4}));
+    t->set_raw_data("abc");
+    EXPECT_EQ(Slug(b), "graph.onnx.tensor_data");
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::graph

@@ -1,0 +1,52 @@
+// Runs small ONNX models in unit tests: what the graph gives, and that its passes do not change it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "compiler/graph/graph.h"
+#include "compiler/graph/graph_passes.h"
+#include "deploy/support/status.h"
+#include "tests/unit/onnx_builder.h"
+
+namespace tilewright::tests {
+
+// All outputs of the model. With and without the graph passes they are equal up to `tolerance`, or
+// byte for byte where that is 0. After a failure: empty tensors.
+inline std::vector<op::RefTensor> EvaluateOnnx(const OnnxBuilder& b,
+                                               const std::vector<op::RefTensor>& inputs,
+                                               double tolerance) {
+  const std::vector<op::RefTensor> nothing(8);
+  auto g = graph::ImportOnnx(b.Bytes());
+  EXPECT_TRUE(g.ok()) << g.status();
+  if (!g.ok()) return nothing;
+  auto out = graph::Interpret(*g, inputs);
+  auto fused = graph::RunGraphPasses(*g);
+  EXPECT_TRUE(out.ok() && fused.ok()) << out.status() << fused.status();
+  if (!out.ok() || !fused.ok()) return nothing;
+  auto again = graph::Interpret(*fused, inputs);
+  EXPECT_TRUE(again.ok()) << again.status();
+  for (size_t o = 0; again.ok() && o < out->size(); ++o) {
+    if (tolerance == 0) {
+      EXPECT_EQ(op::ToBytes((*out)[o]), op::ToBytes((*again)[o])) << "after the passes";
+      continue;
+    }
+    for (size_t i = 0; i < (*out)[o].values.size(); ++i) {
+      EXPECT_NEAR((*out)[o].values[i], (*again)[o].values[i], tolerance) << "after the passes";
+    }
+  }
+  return *std::move(out);
+}
+
+inline std::string OnnxSlug(const OnnxBuilder& b) {
+  return support::Slug(graph::ImportOnnx(b.Bytes()).status());
+}
+
+inline op::RefTensor TensorOf(std::vector<int64_t> shape, std::vector<double> values,
+                              ir::DType type = ir::kF32) {
+  return {{type, std::move(shape)}, std::move(values)};
+}
+
+}  // namespace tilewright::tests
