@@ -227,10 +227,10 @@ class Check(CliCase):
     def test_two_unsupported_operators(self):
         x, y = ("x", self.FLOAT, [1, 4]), ("y", self.FLOAT, [1, 4])
         said = self.check(model_of([("Det", ["x"], "a", {}), ("Det", ["a"], "b", {}), ("Relu", ["b"], "c", {}),
-                                    ("Unique", ["c"], "y", {})], [x], [y]), FAILED)
+                                    ("DFT", ["c"], "y", {})], [x], [y]), FAILED)
         self.assertEqual([(p["what"], p["where"]) for p in said["problems"]],
                          [("Det", ['node "node_a" (Det)', 'node "node_b" (Det)']),
-                          ("Unique", ['node "node_y" (Unique)'])])
+                          ("DFT", ['node "node_y" (DFT)'])])
         self.assertEqual(said["unchecked_nodes"], 1)
         self.assertIn("tilewright operators", said["problems"][0]["do"])
         text = self.call(["check", "m.onnx"], self.folder).stdout
