@@ -67,6 +67,14 @@ ValueId PositionsOfTrue(Composer& c, ValueId flags, int64_t count) {
   return c.Reduce("sum", c.Cast(before, ir::kI64), {1}, false);
 }
 
+// The attribute axis. Without it the operand becomes a list of its elements.
+absl::StatusOr<int64_t> AxisOrFlat(NodeReader& n, Composer& c, ValueId* x) {
+  if (n.Find("axis") != nullptr) return ReadAxis(n, 0, c.Rank(*x));
+  *x = c.Reshape(*x, {c.TypeOf(*x).elements()});
+  TW_TRY(c.status());
+  return 0;
+}
+
 }  // namespace
 
 // The slices along an axis, or elements, whose condition holds.
@@ -75,13 +83,7 @@ Result ImportCompress(NodeReader& n) {
   ValueId x = c.Input(0);
   const ValueId condition = c.Input(1);
   TW_TRY(c.status());
-  int64_t axis = 0;
-  if (n.Find("axis") != nullptr) {
-    TW_ASSIGN(axis, ReadAxis(n, 0, c.Rank(x)));
-  } else {
-    x = c.Reshape(x, {c.TypeOf(x).elements()});
-    TW_TRY(c.status());
-  }
+  TW_ASSIGN(const int64_t axis, AxisOrFlat(n, c, &x));
   const int64_t length = c.Shape(x)[axis];
   const std::optional<Ints> known = KnownPositions(n, condition);
   const std::optional<Ints> stated = n.StatedShape();
@@ -302,13 +304,7 @@ Result ImportUnique(NodeReader& n) {
                    "found one that is only known when the model runs");
   }
   TW_ASSIGN(const op::RefTensor tensor, op::FromBytes(value.type, value.constant->view()));
-  int64_t axis = 0;
-  if (n.Find("axis") != nullptr) {
-    TW_ASSIGN(axis, ReadAxis(n, 0, c.Rank(x)));
-  } else {
-    x = c.Reshape(x, {c.TypeOf(x).elements()});
-    TW_TRY(c.status());
-  }
+  TW_ASSIGN(const int64_t axis, AxisOrFlat(n, c, &x));
   const Ints shape = c.Shape(x);
   int64_t inner = 1, outer = 1;
   for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d) {
