@@ -124,7 +124,7 @@ run_ctest() {
     return
   fi
   read -r passed failed skipped < <(/usr/bin/python3 "$root/tests/lint/count_results.py" "$junit" \
-    "$scratch/skipped")
+    "$scratch/skipped" "$scratch/failures")
 }
 
 # One script: its output as a whole when it has ended, its exit code in a file.
@@ -166,7 +166,10 @@ run_scripts() {
         skipped=$((skipped + 1))
         echo "$lane: $name" >>"$scratch/skipped"
         ;;
-      *) failed=$((failed + 1)) ;;
+      *)
+        failed=$((failed + 1))
+        { echo "== $name" && tail -40 "$scratch/${name%.py}.out"; } >>"$scratch/failures"
+        ;;
     esac
   done <"$scratch/$lane.codes"
 }
@@ -176,6 +179,7 @@ total_failed=0
 started=$SECONDS
 : >"$scratch/table"
 : >"$scratch/skipped"
+: >"$scratch/failures"
 
 run_lane() {
   local lane="$1" budget="$2" least="$3" how="$4"
@@ -226,6 +230,10 @@ while read -r lane budget least how; do
 done <<<"$LANES"
 
 echo
+if [[ -s "$scratch/failures" ]]; then
+  echo "what failed:"
+  sed 's/^/  /' "$scratch/failures"
+fi
 if [[ -s "$scratch/skipped" ]]; then
   echo "skipped:"
   sed 's/^/  [SKIP] /' "$scratch/skipped"

@@ -312,7 +312,8 @@ TEST_F(AgentDevicesTest, EachHasItsOwnFingerprintAndLeasesAndABrokenOneStopsNobo
   consumer_.Submit(more);
   ASSERT_TRUE(consumer_.PullUntil(19)) << agent->log();
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(consumer_.finals().at(StrCat("again-", i)).result().outcome(), v1::OK);
+    const v1::WorkUpdate& update = consumer_.finals().at(StrCat("again-", i));
+    EXPECT_EQ(update.result().outcome(), v1::OK) << update.DebugString();
   }
   const size_t ends = far.ends();
   EXPECT_EQ(agent->End().exit_code, 0) << agent->log();

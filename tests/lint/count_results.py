@@ -3,12 +3,14 @@
 
 A GoogleTest or unittest program counts its cases, any other program counts as one. A program that
 failed counts at least one failure whatever it printed. Skipped cases are appended to the file named
-second, with the program and the reason.
+second, with the program and the reason; what failed cases printed, to the file named third.
 """
 
 import re
 import sys
 import xml.etree.ElementTree
+
+LINES_OF_CASE = 40
 
 
 def count_gtest(output):
@@ -27,6 +29,19 @@ def count_unittest(output):
     return sum(int(n) for n in ran) - failed - skipped, failed, skipped
 
 
+def failure_text(output):
+    """What the failed cases of a GoogleTest program printed; of any other program, its last lines."""
+    texts, lines = [], []
+    for line in output.splitlines():
+        if line.startswith("[ RUN      ]"):
+            lines = []
+        lines.append(line)
+        if re.match(r"\[  FAILED  \] .*\(\d+ ms\)$", line):
+            texts += lines if len(lines) <= LINES_OF_CASE else lines[:LINES_OF_CASE] + ["..."]
+    # A crash ends a case without that line.
+    return texts or output.splitlines()[-LINES_OF_CASE:]
+
+
 def count_case(case):
     name = case.get("name")
     output = case.findtext("system-out") or ""
@@ -42,20 +57,24 @@ def count_case(case):
     reasons = ["%s: %s" % (name, line.strip()) for line in output.splitlines() if "[SKIP]" in line]
     if skipped and not reasons:
         reasons = ["%s: %d cases without a reason" % (name, skipped)]
-    return passed, failed, skipped, reasons
+    failures = ["== " + name, *failure_text(output)] if failed else []
+    return (passed, failed, skipped), reasons, failures
 
 
-def main(junit_path, skipped_path):
+def append(path, lines):
+    with open(path, "a", encoding="utf-8") as file:
+        file.writelines(line + "\n" for line in lines)
+
+
+def main(junit_path, skipped_path, failures_path):
     totals = [0, 0, 0]
-    reasons = []
     for case in xml.etree.ElementTree.parse(junit_path).getroot().iter("testcase"):
-        passed, failed, skipped, why = count_case(case)
-        totals = [totals[0] + passed, totals[1] + failed, totals[2] + skipped]
-        reasons += why
-    with open(skipped_path, "a", encoding="utf-8") as file:
-        file.writelines(reason + "\n" for reason in reasons)
+        counts, reasons, failures = count_case(case)
+        totals = [total + count for total, count in zip(totals, counts)]
+        append(skipped_path, reasons)
+        append(failures_path, failures)
     print(*totals)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])
