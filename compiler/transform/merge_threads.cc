@@ -4,9 +4,10 @@
 //     → for b blockIdx.x { for t threadIdx.x { for k { barrier; S1; barrier; S2[u := t] } } }
 //
 // One nest of thread loops for each launch, as wide as its widest loop on each axis (narrower ones
-// get a condition), and a barrier before every part; prune_sync takes away those that nothing
-// needs. A part below fewer axes is done by the threads at 0 of the others, or by all where it
-// writes private buffers only. A statement without bound loops is the launch of one thread.
+// get a condition), on the first axes that there are, and a barrier before every part; prune_sync
+// takes away those that nothing needs. A part below fewer axes is done by the threads at 0 of the
+// others, or by all where it writes private buffers only. A statement without bound loops is the
+// launch of one thread.
 //
 //   alloc B shared, inside of a launch → around its thread loops; below thread loops: one part each
 //
@@ -147,6 +148,7 @@ class LaunchMerger {
   };
 
   absl::Status FindExtents(const Stmt& body);
+  void NameAxes();
   absl::StatusOr<Stmt> Merge(const Stmt& s, Frame frame);
   absl::StatusOr<Stmt> MergeFor(const Stmt& s, Frame frame);
   absl::StatusOr<Stmt> MergeIf(const Stmt& s, Frame frame);
@@ -160,6 +162,7 @@ class LaunchMerger {
   const ir::Function& function_;
   std::vector<Stmt> blocks_;
   ThreadAxes threads_;
+  std::vector<size_t> order_;   // the schedule's axes that become x, y and z of the launch
   std::vector<Buffer> lifted_;  // shared and global buffers of the launch
   std::map<const ir::BufferNode*, std::vector<Use>> uses_;
 };
@@ -178,11 +181,25 @@ absl::Status LaunchMerger::FindExtents(const Stmt& body) {
       status = Refused("extent", "expected thread axes from 0 to a constant", s);
     } else if (threads_.var[axis] == nullptr || *extent > threads_.extent[axis]) {
       threads_.extent[axis] = *extent;
-      threads_.var[axis] = ir::MakeVar(StrCat("t", std::string(1, "xyz"[axis])));
+      threads_.var[axis] = ir::MakeVar("t");
     }
     return true;
   });
+  NameAxes();
   return status;
+}
+
+// Axes of several threads take x, y and z in their order, those of one thread what is left: the
+// linear numbers of threads stay, and a group of 1 x 3 is one of 3. Not every driver's compiler
+// makes right code of the former (compiler/targets/opencl/README.md).
+void LaunchMerger::NameAxes() {
+  for (const bool several : {true, false}) {
+    for (size_t a = 0; a < 3; ++a) {
+      if (threads_.var[a] == nullptr || (threads_.extent[a] > 1) != several) continue;
+      threads_.var[a] = ir::MakeVar(StrCat("t", std::string(1, "xyz"[order_.size()])));
+      order_.push_back(a);
+    }
+  }
 }
 
 std::vector<Expr> LaunchMerger::AtZero(unsigned axes) const {
@@ -447,9 +464,9 @@ absl::StatusOr<Stmt> LaunchMerger::Run(const Stmt& s) {
   for (size_t i = inner.size(); i-- > 0;) at = ir::MakeAlloc(inner[i], at);
   TW_TRY(FindExtents(at));
   TW_ASSIGN(Stmt body, Merge(at, {}));
-  for (size_t a = 0; a < 3; ++a) {
-    if (threads_.var[a] == nullptr) continue;
-    ir::ForKind kind = static_cast<ir::ForKind>(static_cast<size_t>(ir::ForKind::kThreadX) + a);
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const size_t a = order_[i];
+    const auto kind = static_cast<ir::ForKind>(static_cast<size_t>(ir::ForKind::kThreadX) + i);
     body = ir::MakeFor(threads_.var[a], ir::Int(0), ir::Int(threads_.extent[a]), body, kind);
   }
   for (bool global : {false, true}) {

@@ -343,6 +343,24 @@ fn scalar(X: f32[4] input, Y: f32[4] output, Z: f32[] output) stage=loops {
 )");
 }
 
+// What has one thread only comes last, narrower loops keep their conditions.
+TEST(MergeThreads, UsesTheFirstAxes) {
+  const ir::Function f = CheckGolden("merge_threads_axes", "merge_threads,simplify", R"(
+fn axes(X: f32[3,4] input, Y: f32[3,4] output, Z: f32[2] output) stage=loops {
+  for b in 0..1 threadIdx.x {
+    for i in 0..3 threadIdx.y {
+      for j in 0..4 threadIdx.z { Y[b + i, j] = X[i, j]; }
+    }
+  }
+  for i in 0..2 threadIdx.y { Z[i] = X[i, 1]; }
+}
+)");
+  const auto plan = codegen::SplitHostDevice(f);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto& group = plan->launches.at(0).group;
+  EXPECT_TRUE(ir::IsInt(group[0], 3) && ir::IsInt(group[1], 4) && ir::IsInt(group[2], 1));
+}
+
 TEST(MergeThreads, RefusesByName) {
   // One scalar for all threads, in a buffer that each would have to itself.
   EXPECT_EQ(Refusal("merge_threads", R"(
