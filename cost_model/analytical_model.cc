@@ -25,13 +25,7 @@ double Fill(const StatementSummary& s, size_t depth) {
 // Cycles of one vector operation of the body. Arithmetic and loads overlap, but not perfectly.
 double BodyCycles(const StatementSummary& s, const RegisterTile& tile,
                   const target::Machine& machine) {
-  const double vector_ops = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
-  double per_op = vector_ops / std::max(machine.fma_per_cycle, 0.5);
-  // Too few independent accumulators leave the pipeline idle.
-  if (s.accumulates) {
-    const double wanted = machine.fma_latency * machine.fma_per_cycle;
-    per_op *= std::max(1.0, wanted / std::max(tile.accumulators, 1.0));
-  }
+  const double per_op = ArithmeticCycles(s, tile.accumulators, machine);
   // What the body needs twice is loaded once where there are registers to keep it in.
   const bool kept = tile.live <= machine.vector_registers;
   const double loads = kept ? tile.distinct_loads_per_op : tile.loads_per_op;
@@ -102,7 +96,23 @@ double Imbalance(double tasks, double threads) {
   return std::ceil(tasks / threads) * threads / tasks;
 }
 
+// Of `ops` operations of a vector, each on one of `sums` independent sums (0: on none). Too few of
+// them leave the pipeline idle.
+double PipelineCycles(double ops, double per_cycle, double latency, double sums) {
+  const double cycles = ops / per_cycle;
+  return sums == 0 ? cycles : cycles * std::max(1.0, latency * per_cycle / std::max(sums, 1.0));
+}
+
 }  // namespace
+
+double ArithmeticCycles(const StatementSummary& s, double sums, const target::Machine& machine) {
+  if (!s.accumulates) sums = 0;
+  if (s.ops.dots > 0)
+    return PipelineCycles(s.ops.dots, machine.dots_per_cycle, machine.dot_latency, sums);
+  const double vector_ops = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
+  return PipelineCycles(vector_ops, std::max(machine.fma_per_cycle, 0.5), machine.fma_latency,
+                        sums);
+}
 
 bool IsRolled(const LoopSummary& loop) {
   return loop.kind != ir::ForKind::kVectorized && loop.kind != ir::ForKind::kUnrolled;

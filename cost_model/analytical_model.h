@@ -71,6 +71,10 @@ struct TimeEstimate {
 };
 // Of a machine of groups and threads: by group_model.h.
 TimeEstimate EstimateTime(const ProgramSummary& program, const target::Target& target);
+// Returns the cycles of the statement's arithmetic for one vector of results, which belongs to one
+// of `sums` independent sums.
+double ArithmeticCycles(const StatementSummary& statement, double sums,
+                        const target::Machine& machine);
 // Returns the parts put together: they overlap with arithmetic, but not perfectly. The largest
 // counts in full, the rest partly.
 double Overlapped(const TimeEstimate& t);

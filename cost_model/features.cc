@@ -75,8 +75,8 @@ void AddLoops(const StatementSummary& s, double flops, FeatureRow* row) {
 }
 
 void AddOps(const StatementSummary& s, FeatureRow* row) {
-  row->Add("op.add", s.ops.add);
-  row->Add("op.mul", s.ops.mul);
+  row->Add("op.add", s.ops.add + s.ops.dots);
+  row->Add("op.mul", s.ops.mul + s.ops.dots);
   row->Add("op.divide", s.ops.divide);
   row->Add("op.special", s.ops.special);
   row->Add("op.compare", s.ops.compare + s.ops.select);

@@ -108,12 +108,7 @@ double PortCycles(const StatementSummary& s, const RegisterTile& tile,
 double OperationCycles(const StatementSummary& s, const RegisterTile& tile,
                        const target::Target& thread, double warps) {
   const target::Machine& machine = thread.machine;
-  const double operations = std::max({s.ops.add, s.ops.mul, s.ops.compare + s.ops.select, 0.5});
-  double arithmetic = operations / std::max(machine.fma_per_cycle, 0.5);
-  if (s.accumulates) {
-    const double wanted = machine.fma_latency * machine.fma_per_cycle;
-    arithmetic *= std::max(1.0, wanted / (std::max(tile.accumulators, 1.0) * warps));
-  }
+  const double arithmetic = ArithmeticCycles(s, std::max(tile.accumulators, 1.0) * warps, machine);
   const double port = PortCycles(s, tile, thread);
   double cycles = std::max(arithmetic, port) + kPortShare * std::min(arithmetic, port);
   cycles += s.ops.special * machine.special_cycles + s.ops.divide * machine.divide_cycles;

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <variant>
 
 #include "compiler/analysis/address.h"
 #include "compiler/analysis/analyzer.h"
+#include "compiler/ir/tensor_intrinsics.h"
 #include "compiler/ir/visit.h"
 
 namespace tilewright::cost_model {
@@ -61,6 +64,56 @@ void CountOps(const Expr& e, OpCounts* ops) {
     }
     return true;
   });
+}
+
+// Whether the nest is of dot products of bytes, or only clears their sums.
+bool IsDotNest(const ir::StmtNode& loop) {
+  std::string_view name = ir::TensorNameOf(loop);
+  if (name.ends_with(ir::kResetSuffix))
+    name.remove_suffix(std::string_view(ir::kResetSuffix).size());
+  return std::any_of(ir::TensorIntrinsics().begin(), ir::TensorIntrinsics().end(),
+                     [&](const ir::TensorIntrinsic& row) {
+                       return row.name == name &&
+                              (row.op == ir::TensorOp::kDot4 || row.op == ir::TensorOp::kDotTile);
+                     });
+}
+
+// The loop of the nest from `nest` on, along which every operand lies byte by byte; -1: none.
+int TermsLoop(const StatementSummary& s, size_t nest) {
+  for (size_t i = nest; i < s.loops.size(); ++i) {
+    const bool bytes = s.loops[i].extent == kDotTerms && !s.loops[i].moves_store &&
+                       std::all_of(s.accesses.begin() + 1, s.accesses.end(), [&](const auto& a) {
+                         return a.strides[i] == 1 && a.element_bytes == 1;
+                       });
+    if (bytes && s.accesses.size() > 1) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+// Four bytes in a row are one element.
+void PackTerms(size_t loop, AccessSummary* access) {
+  const auto at = static_cast<std::ptrdiff_t>(loop);
+  const bool packed = access->strides[loop] != 0;
+  access->strides.erase(access->strides.begin() + at);
+  access->unique.erase(access->unique.begin() + at + 1);
+  if (!packed) return;
+  access->element_bytes *= kDotTerms;
+  for (int64_t& stride : access->strides) stride /= kDotTerms;
+  for (double& unique : access->unique) unique = std::ceil(unique / kDotTerms);
+}
+
+// What one instruction does of the loops from `nest` on.
+void MergeDotNest(size_t nest, StatementSummary* s) {
+  for (size_t i = nest; i < s->loops.size(); ++i) {
+    s->loops[i].kind = s->loops[i].moves_store ? ir::ForKind::kVectorized : ir::ForKind::kUnrolled;
+  }
+  const int terms = TermsLoop(*s, nest);
+  if (terms < 0) return;  // sums that are cleared
+  const auto at = static_cast<size_t>(terms);
+  for (AccessSummary& access : s->accesses) PackTerms(at, &access);
+  s->loops.erase(s->loops.begin() + terms);
+  s->iterations /= kDotTerms;
+  s->ops = {.dots = 1};
 }
 
 bool SameIndices(const AccessSummary& access, const std::vector<Expr>& indices) {
@@ -140,7 +193,10 @@ class Summarizer {
         peeled_loops_ += peel;
         const bool ahead = IsAhead(*s);
         loops_ahead_ += ahead;
+        const std::optional<size_t> around = dot_nest_;
+        if (IsDotNest(*s)) dot_nest_ = loops_.size() - 1;
         Walk(s->body, guarded);
+        dot_nest_ = around;
         loops_ahead_ -= ahead;
         peeled_loops_ -= peel;
         loops_.pop_back();
@@ -205,6 +261,7 @@ class Summarizer {
                       [&](const Expr& index) { return ir::UsesVar(index, loop.var); });
     }
     MarkReductions(store.buffer, &summary);
+    if (dot_nest_.has_value()) MergeDotNest(*dot_nest_, &summary);
     out_.statements.push_back(std::move(summary));
   }
 
@@ -328,8 +385,9 @@ class Summarizer {
 
   analysis::Analyzer sizes_;
   std::vector<LoopSummary> loops_;
-  std::vector<bool> peels_;       // of loops_
-  std::vector<Expr> conditions_;  // of the ifs around
+  std::vector<bool> peels_;         // of loops_
+  std::vector<Expr> conditions_;    // of the ifs around
+  std::optional<size_t> dot_nest_;  // the first of loops_ that an instruction runs
   int peeled_loops_ = 0, loops_ahead_ = 0;
   bool in_launch_ = false;
   std::unordered_set<ir::Buffer> twice_;  // shared buffers with two versions
@@ -338,6 +396,10 @@ class Summarizer {
 };
 
 }  // namespace
+
+double OpCounts::flops() const {
+  return add + mul + divide + special + compare + 2 * kDotTerms * dots;
+}
 
 double StatementSummary::Product(ir::ForKind kind) const {
   double product = 1;

@@ -42,9 +42,13 @@ inline constexpr int64_t kStepThreads = 32;
 
 struct OpCounts {  // per visit of the statement, scalar
   double add = 0, mul = 0, divide = 0, special = 0, compare = 0, select = 0, integer = 0;
-  double flops() const { return add + mul + divide + special + compare; }
+  double dots = 0;  // dot products of kDotTerms bytes each
+  double flops() const;
 };
+inline constexpr int64_t kDotTerms = 4;
 
+// A nest that an instruction for dot products computes is one statement: its lanes are a vector
+// loop, and the bytes of a term's group one element of 32 bits.
 struct StatementSummary {
   std::vector<LoopSummary> loops;       // outermost first
   std::vector<AccessSummary> accesses;  // the store first, then distinct loads

@@ -120,7 +120,10 @@ struct Machine {
   // Vectors of that width: multiply-adds (or multiplies where there is no FMA), and loads, that
   // begin in one cycle; cycles from one multiply-add to the next of the same sum.
   double fma_per_cycle = 1, loads_per_cycle = 1, fma_latency = 4;
-  double sums_in_flight = 10;     // independent sums that keep the multipliers busy
+  double sums_in_flight = 10;  // independent sums that keep the multipliers busy
+  // The same of dot products: vectors of 32-bit sums, each of four products of bytes. The defaults
+  // are those of a processor that makes them of multiplications, widenings and additions.
+  double dots_per_cycle = 0.25, dot_latency = 4;
   double divide_cycles = 6;       // of one vector
   double special_cycles = 20;     // exp, tanh, ... of one vector
   double slow_lane_cycles = 1.2;  // one element of a gather or scatter

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <set>
 
+#include "compiler/schedule/default_schedule.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/transform/passes.h"
 #include "cost_model/analytical_model.h"
 #include "cost_model/features.h"
+#include "cost_model/loop_summary.h"
 #include "cost_model/model.h"
 #include "cost_model/pair_objective.h"
 #include "cost_model/shipped_model.h"
@@ -165,6 +167,37 @@ TEST(AnalyticalModelTest, WhatFitsIntoTheCachesIsNotReadFromMemory) {
 }
 
 // The stages beside the one with most arithmetic are part of the time, with what they move.
+// A convolution of bytes: nine taps of 32 channels for each of 32 channels at 8 x 8 places.
+TEST(AnalyticalModelTest, DotProductsAreTheWorkOfBytes) {
+  target::Target target = *target::ParseTarget("cpu,arch=x86_64,cpu=znver4,threads=1");
+  const ir::Function bytes = tests::PackedInt8ConvProgram(2, 8, 16);
+  const auto scheduled =
+      schedule::Replay(bytes, schedule::ToText(schedule::DefaultSchedule(bytes, target)));
+  ASSERT_TRUE(scheduled.ok()) << scheduled.status();
+  transform::PassContext context;
+  context.target = target;
+  const auto loops = transform::LowerToLoops(*scheduled, context);
+  ASSERT_TRUE(loops.ok()) << loops.status();
+  const ProgramSummary program = Summarize(*loops);
+  const StatementSummary& dots = program.statements[program.critical];
+  EXPECT_EQ(dots.ops.dots, 1);
+  EXPECT_EQ(dots.flops(), 2.0 * 32 * 8 * 8 * 32 * 9);
+  EXPECT_TRUE(dots.accumulates);
+  const RegisterTile tile = AnalyzeTile(dots, target);
+  EXPECT_EQ(tile.lanes, 16);
+  EXPECT_EQ(tile.slow_lanes_per_op, 0) << "four bytes of a lane are one load";
+  EXPECT_GT(tile.accumulators, 4);
+  EXPECT_LT(tile.loads_per_op, 1.5);
+
+  const auto compute_ns = [&] { return EstimateTime(program, target).compute_ns; };
+  const double at_once = compute_ns();
+  target.machine.dot_latency = 2 * tile.accumulators;
+  EXPECT_GT(compute_ns(), 1.5 * at_once) << "too few sums hide that latency";
+  target.machine.dot_latency = 4;
+  target.machine.dots_per_cycle = 0.25;
+  EXPECT_GT(compute_ns(), 2 * at_once);
+}
+
 TEST(AnalyticalModelTest, OtherStagesCount) {
   constexpr int64_t kRows = 512;
   const auto estimate = [](const char* steps) {

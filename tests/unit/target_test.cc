@@ -36,6 +36,9 @@ TEST(Target, EveryMachineParsesPrintsAndHasLimits) {
         EXPECT_GE(m.l2.bytes_per_cycle, m.l3.bytes_per_cycle) << text;
         EXPECT_GT(m.l3.bytes_per_cycle, m.memory_bytes_per_cycle) << text;
         EXPECT_GE(m.sums_in_flight, m.fma_latency * m.fma_per_cycle) << text;
+        // An instruction for dot products is as fast as its neighbours, else several make one.
+        EXPECT_LE(m.dots_per_cycle, m.fma_per_cycle) << text;
+        EXPECT_GE(m.dot_latency, 1) << text;
         EXPECT_FALSE(m.FeatureList().empty()) << text;
         EXPECT_LE(m.launch.group_threads, kMostGroupThreads) << text;
         // What serves the groups serves no loops.

@@ -142,8 +142,13 @@ constexpr Machine Generic() {
 // one lane is a load and a merge: `gathered_lane_loads`. `split_work`: in the same proportion to
 // `parallel_work` as on x86-64. A tile of matrix products (i8mm) has for each vector of columns two
 // loads and two instructions that interleave, for each row a load and half of a move.
+// Dot products: as many as multiply-adds; out of order the sum is forwarded within a cycle. Others
+// make one of four instructions.
 constexpr Machine Made(Machine m) {
   constexpr target::Machine kOther = {};
+  const bool dots = m.features.find("dotprod") != std::string_view::npos;
+  m.dots_per_cycle = dots ? m.fma_per_cycle : m.fma_per_cycle / 4;
+  m.dot_latency = dots && m.fma_per_cycle > 1 ? 1 : m.fma_latency;
   m.parallel_work = static_cast<int64_t>(m.parallel_region_ns * m.clock_ghz * m.fma_per_cycle *
                                          (m.vector_bytes / 4));
   m.split_work = m.parallel_work * kOther.split_work / kOther.parallel_work;

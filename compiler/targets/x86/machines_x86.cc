@@ -25,10 +25,12 @@ constexpr std::string_view kVnni =
 
 // Latencies, bandwidths and the clock were fitted to the layers of tests/bench on a Zen 4 (cycles
 // are nearly the same from Haswell on, and only ratios matter for ranking). Eight cores share the
-// last level, of which the table has each one's slice. All load as many vectors as they multiply.
+// last level, of which the table has each one's slice. All load as many vectors as they multiply,
+// and begin as many dot products where there are any (uops.info: five cycles, Zen four).
 constexpr Machine Row(std::string_view name, int vector_bytes, int vector_registers,
                       double fma_per_cycle, int64_t l1_bytes, int64_t l2_bytes, int64_t l3_bytes,
                       std::string_view features) {
+  const bool dots = features.find("vnni") != std::string_view::npos;
   return {.name = name,
           .features = features,
           .vector_bytes = vector_bytes,
@@ -37,6 +39,8 @@ constexpr Machine Row(std::string_view name, int vector_bytes, int vector_regist
           .loads_per_cycle = fma_per_cycle,
           .fma_latency = 4,
           .sums_in_flight = 10,
+          .dots_per_cycle = dots ? fma_per_cycle : fma_per_cycle / 4,
+          .dot_latency = name.starts_with("znver") ? 4.0 : 5.0,
           .l1 = {.bytes = l1_bytes},
           .l2 = {.bytes = l2_bytes, .bytes_per_cycle = 28},
           .l3 = {.bytes = l3_bytes, .sharers = 8, .bytes_per_cycle = 22},
