@@ -198,13 +198,18 @@ class NodeReader {
   const std::string label_;
 };
 
+inline constexpr uint32_t kAnyInput = ~0u;
+
 // One conversion: appends nodes and returns the value of the node's first output.
 struct Conversion {
   std::string_view onnx;
   absl::StatusOr<ValueId> (*run)(NodeReader& node);
   std::string_view limits = "";  // for people: what of the operator is refused
+  // Inputs that may have no elements, a bit each; the highest bit is for all inputs from 31 on. For
+  // them the conversion divides by no dimension and looks at no first element.
+  uint32_t takes_empty = 0;
 };
-// Whether the conversion takes operands without elements as input `i`: it divides by no dimension.
+// Whether input `i` may have no elements.
 bool TakesEmpty(const Conversion& row, int i);
 // Null where the operator of that domain ("" is ONNX's own) has none.
 const Conversion* FindConversion(std::string_view onnx_op, std::string_view domain);

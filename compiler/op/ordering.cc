@@ -222,6 +222,7 @@ double AxisLength(std::string_view op, std::span<const TensorType> inputs, const
 std::vector<OpSpec> OrderingRows() {
   OpSpec arg;
   arg.name = "arg_reduce";
+  arg.takes_empty = true;
   arg.onnx = {"ArgMax", "ArgMin"};
   arg.fusion = FusionClass::kReduction;
   arg.types = kNumbers;

@@ -280,6 +280,7 @@ absl::StatusOr<RefTensor> ReductionIdentity(const Attrs& attrs, ir::DType type) 
 std::vector<OpSpec> ReductionRows() {
   OpSpec reduce;
   reduce.name = "reduce";
+  reduce.takes_empty = true;
   reduce.onnx = {"ReduceMean", "ReduceSum",         "ReduceMax",    "ReduceMin",
                  "ReduceProd", "GlobalAveragePool", "GlobalMaxPool"};
   reduce.fusion = FusionClass::kReduction;
@@ -293,6 +294,7 @@ std::vector<OpSpec> ReductionRows() {
 
   OpSpec softmax;
   softmax.name = "softmax";
+  softmax.takes_empty = true;
   softmax.onnx = {"Softmax"};
   softmax.fusion = FusionClass::kReduction;
   softmax.types = kFloats;

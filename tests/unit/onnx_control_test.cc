@@ -11,16 +11,8 @@
 namespace tilewright::graph {
 namespace {
 
-using op::RefTensor;
-using tests::OnnxBuilder;
-using tests::TensorOf;
-constexpr auto Slug = tests::OnnxSlug;
-namespace pb = tests::pb;
-using Shape = std::vector<int64_t>;
-using Numbers = std::vector<double>;
+using namespace import_tests;
 using Names = std::vector<std::string>;
-
-constexpr int kInt64 = pb::TensorProto::INT64, kBool = pb::TensorProto::BOOL;
 
 std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTensor>& inputs) {
   return tests::EvaluateOnnx(b, inputs, 0);

@@ -9,13 +9,7 @@
 namespace tilewright::graph {
 namespace {
 
-using op::RefTensor;
-using tests::OnnxBuilder;
-using tests::TensorOf;
-constexpr auto Slug = tests::OnnxSlug;
-namespace pb = tests::pb;
-using Shape = std::vector<int64_t>;
-using Numbers = std::vector<double>;
+using namespace import_tests;
 
 Numbers Ramp(int64_t n, double start = 0) {
   Numbers values;
