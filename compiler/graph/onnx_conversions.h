@@ -14,6 +14,7 @@ using Result = absl::StatusOr<ValueId>;
 class Composer;
 
 // onnx_elementwise_ops.cc
+Result ImportBitCast(NodeReader& n);
 Result ImportBitShift(NodeReader& n);
 Result ImportCastLike(NodeReader& n);
 Result ImportMod(NodeReader& n);
@@ -37,6 +38,12 @@ Result ImportMaxUnpool(NodeReader& n);
 Result ImportAffineGrid(NodeReader& n);
 Result ImportGridSample(NodeReader& n);
 Result ImportRoiAlign(NodeReader& n);
+// onnx_region_ops.cc
+Result ImportDeformConv(NodeReader& n);
+Result ImportMaxRoiPool(NodeReader& n);
+// onnx_fourier_ops.cc
+Result ImportDft(NodeReader& n);
+Result ImportStft(NodeReader& n);
 // onnx_selection_ops.cc
 Result ImportCompress(NodeReader& n);
 Result ImportNonMaxSuppression(NodeReader& n);
@@ -72,6 +79,7 @@ Result ImportLogSoftmax(NodeReader& n);
 Result ImportMean(NodeReader& n);
 Result ImportReduce(NodeReader& n);
 // onnx_matrix_ops.cc
+Result ImportDet(NodeReader& n);
 Result ImportGemm(NodeReader& n);
 Result ImportMatMul(NodeReader& n);
 // onnx_quantized_ops.cc

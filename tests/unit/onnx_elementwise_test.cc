@@ -94,6 +94,33 @@ TEST(OnnxElementwise, RefusesWhatHasNoMeaning) {
   EXPECT_EQ(Slug(gelu), "graph.onnx.attribute");
 }
 
+TEST(OnnxElementwise, BitCastKeepsTheBits) {
+  const struct {
+    int from, to;
+    ir::DType type;
+    Ints values, expected;
+  } cases[] = {
+      {pb::TensorProto::INT64, pb::TensorProto::UINT64, ir::kI64, {-1, kMax}, {-1, kMax}},
+      {pb::TensorProto::UINT8, pb::TensorProto::INT8, ir::kU8, {255, 7}, {-1, 7}},
+      {pb::TensorProto::INT32, pb::TensorProto::UINT32, ir::kI32, {-2, 3}, {4294967294, 3}}};
+  for (const auto& c : cases) {
+    OnnxBuilder b(26);
+    b.Input("x", {2}, c.from).Output("y", {2}, c.to);
+    OnnxBuilder::Attr(b.Node("BitCast", {"x"}, "y"), "to", int64_t{c.to});
+    EXPECT_EQ(op::IntegersOf(Evaluate(b, {Whole(c.values, c.type)}).at(0)), c.expected);
+  }
+  OnnxBuilder b(26);
+  b.Floats("x", {1.0F, -2.0F}).Output("y", {2}, pb::TensorProto::INT32);
+  OnnxBuilder::Attr(b.Node("BitCast", {"x"}, "y"), "to", int64_t{pb::TensorProto::INT32});
+  EXPECT_EQ(op::IntegersOf(Evaluate(b, {}).at(0)), (Ints{0x3F800000, -0x40000000}));
+  for (const int to : {pb::TensorProto::INT32, pb::TensorProto::DOUBLE, pb::TensorProto::BOOL}) {
+    OnnxBuilder refused(26);
+    refused.Input("x", {2}).Output("y", {2}, to);
+    OnnxBuilder::Attr(refused.Node("BitCast", {"x"}, "y"), "to", int64_t{to});
+    EXPECT_EQ(Slug(refused), "graph.onnx.type");
+  }
+}
+
 Numbers Cumulative(const char* op, int64_t exclusive, int64_t reverse, int64_t axis,
                    const RefTensor& x) {
   OnnxBuilder b(op == std::string_view("CumSum") ? 14 : 26);
