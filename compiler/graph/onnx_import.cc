@@ -607,6 +607,7 @@ ValueId Importer::Constant(const std::string& name, op::TensorType type, std::st
   data->bytes.assign(bytes.begin(), bytes.end());
   value.constant = std::move(data);
   graph_.values.push_back(std::move(value));
+  if (!scopes_.empty()) body_bytes_ += static_cast<int64_t>(bytes.size());
   return static_cast<ValueId>(graph_.values.size()) - 1;
 }
 

@@ -94,7 +94,8 @@ class Importer {
   absl::StatusOr<ValueId> TensorConstant(const pb::TensorProto& tensor, const std::string& name);
   // Converts the nodes of a subgraph, whose inputs are these values; returns its outputs. It sees
   // the names of the graphs around it. What it binds is forgotten when it ends. Errors:
-  // graph.onnx.too_large if subgraphs make more nodes than a model may have of them.
+  // graph.onnx.too_large if subgraphs make more nodes than a model may have of them, or constants
+  // of more bytes than a model may have. Results need no such limit: they share the arena.
   absl::StatusOr<std::vector<ValueId>> ImportBody(const pb::GraphProto& body,
                                                   const std::vector<ValueId>& inputs);
   const op::TensorType& TypeOf(ValueId id) const { return graph_.values[id].type; }
@@ -154,6 +155,7 @@ class Importer {
   std::map<std::string, std::pair<int64_t, std::string>> sizes_;  // dimension name → size, origin
   std::map<std::string, std::string> sources_;                    // Graph::sources
   int64_t body_nodes_ = 0;                                        // converted by ImportBody
+  int64_t body_bytes_ = 0;                                        // of constants made there
   std::vector<BodyScope> scopes_;                                 // innermost last
   std::map<const pb::TensorProto*, ValueId> body_tensors_;        // TensorConstant
   int64_t opset_ = 0;

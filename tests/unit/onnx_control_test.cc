@@ -133,6 +133,22 @@ TEST(OnnxLoop, WithoutTripsKeepsItsStateAndGivesNoRows) {
   EXPECT_EQ(out[1].type.shape, (Shape{0, 2}));
 }
 
+// Each trip makes a table of 64 KB for its transform of 64 points.
+TEST(OnnxLoop, ConstantsOfAllTripsAreBounded) {
+  ImportOptions options;
+  options.max_bytes = int64_t{1} << 20;
+  for (const auto& [trips, slug] : {std::pair(4, ""), std::pair(32, "graph.onnx.too_large")}) {
+    OnnxBuilder b(17);
+    b.Input("x", {1, 64, 2}).Ints("trips", {trips}).Output("y", {1, 64, 2});
+    AddBody(b.Node("Loop", {"trips", "", "x"}, "y"), "body", {"i", "c", "s"}, {"c", "t"},
+            [](OnnxBuilder& g) { g.Node("DFT", {"s"}, "t"); });
+    EXPECT_TRUE(ImportOnnx(b.Bytes()).ok());
+    const absl::Status status = ImportOnnx(b.Bytes(), options).status();
+    EXPECT_EQ(support::Slug(status), slug) << status;
+    EXPECT_EQ(status.message().find("constants of at most") == std::string::npos, status.ok());
+  }
+}
+
 TEST(OnnxScan, AxesAndDirections) {
   OnnxBuilder b(11);
   b.Input("start", {2}).Input("x", {2, 3}).Output("sum", {2}).Output("all", {2, 3});
