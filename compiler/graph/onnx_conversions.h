@@ -49,6 +49,18 @@ Result ImportCompress(NodeReader& n);
 Result ImportNonMaxSuppression(NodeReader& n);
 Result ImportNonZero(NodeReader& n);
 Result ImportUnique(NodeReader& n);
+// onnx_sequence_ops.cc
+Result ImportConcatFromSequence(NodeReader& n);
+Result ImportOptional(NodeReader& n);
+Result ImportOptionalGetElement(NodeReader& n);
+Result ImportOptionalHasElement(NodeReader& n);
+Result ImportSequenceAt(NodeReader& n);
+Result ImportSequenceConstruct(NodeReader& n);
+Result ImportSequenceEmpty(NodeReader& n);
+Result ImportSequenceErase(NodeReader& n);
+Result ImportSequenceInsert(NodeReader& n);
+Result ImportSequenceLength(NodeReader& n);
+Result ImportSplitToSequence(NodeReader& n);
 // onnx_control_ops.cc
 Result ImportIf(NodeReader& n);
 Result ImportLoop(NodeReader& n);

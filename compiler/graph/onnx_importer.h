@@ -74,6 +74,12 @@ struct BodyScope {
   std::map<std::string, std::optional<ValueId>> before;
 };
 
+// What a value of a sequence or optional type has. It is no tensor: no node of a graph reads it.
+struct Container {
+  bool nothing = false;        // an optional without an element
+  std::vector<ValueId> items;  // the tensors of a sequence
+};
+
 class Importer {
  public:
   Importer(const pb::ModelProto& model, const ImportOptions& options)
@@ -109,6 +115,10 @@ class Importer {
   // A value without elements: an input or a constant. No node reads or makes one; Emit gives a
   // constant instead, and conversions use it as a list.
   bool IsEmpty(ValueId id) const { return TypeOf(id).elements() == 0; }
+  // A value that stands for a sequence or for an optional without an element.
+  ValueId AddContainer(Container container);
+  // Null unless the value stands for one.
+  const Container* ContainerOf(ValueId id) const;
   int64_t opset() const { return opset_; }
   int64_t max_bytes() const { return options_.max_bytes; }
 
@@ -131,6 +141,7 @@ class Importer {
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,
                                       op::Attrs attrs, const std::string& name);
   absl::Status CheckEmpty(const Conversion& row, const pb::NodeProto& node);
+  absl::Status CheckTensors(const Conversion& row, const pb::NodeProto& node);
   absl::Status BindBody(const pb::GraphProto& body, const std::vector<ValueId>& inputs);
   absl::StatusOr<ValueId> EmitInF32(std::string_view op, std::vector<ValueId> inputs,
                                     op::Attrs attrs, const std::string& name, ir::DType half);
@@ -158,6 +169,7 @@ class Importer {
   int64_t body_bytes_ = 0;                                        // of constants made there
   std::vector<BodyScope> scopes_;                                 // innermost last
   std::map<const pb::TensorProto*, ValueId> body_tensors_;        // TensorConstant
+  std::map<ValueId, Container> containers_;
   int64_t opset_ = 0;
   std::set<std::string> unknown_;  // ONNX names of values whose type an error hides; of Check
 };
@@ -210,6 +222,7 @@ struct Conversion {
   // Inputs that may have no elements, a bit each; the highest bit is for all inputs from 31 on. For
   // them the conversion divides by no dimension and looks at no first element.
   uint32_t takes_empty = 0;
+  bool takes_containers = false;  // whether inputs may be sequences and optionals
 };
 // Whether input `i` may have no elements.
 bool TakesEmpty(const Conversion& row, int i);

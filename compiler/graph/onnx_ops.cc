@@ -113,6 +113,7 @@ Result Clip(NodeReader& n) {
 
 Result Identity(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
+  if (n.importer().ContainerOf(x) != nullptr) return x;
   return n.importer().Emit("identity", {x}, {}, n.output_name());
 }
 
@@ -162,10 +163,12 @@ Result Softmax(NodeReader& n) {
 // Limits that several operators have.
 constexpr std::string_view kReduceLimits =
     "constant axes, or a stated shape of the result that at most 16 sets of axes give";
+constexpr std::string_view kPosition = "a constant position";
 
 // Inputs that may have no elements, apart from kAnyInput.
 constexpr uint32_t kCaches = 1u << 4 | 1u << 5;  // a cache at its beginning
 constexpr uint32_t kLists = ~1u;                 // an empty list is none
+constexpr bool kContainers = true;               // takes sequences and optionals
 
 // Elementwise operators that are not here are imported as their row says.
 constexpr Conversion kConversions[] = {
@@ -188,6 +191,7 @@ constexpr Conversion kConversions[] = {
     {"Compress", ImportCompress, "a constant condition, or a stated shape of the result",
      kAnyInput},
     {"Concat", ImportConcat, "", kAnyInput},
+    {"ConcatFromSequence", ImportConcatFromSequence, "", kAnyInput, kContainers},
     {"Constant", ImportConstant, "a tensor or numbers; no strings, no sparse tensors", kAnyInput},
     {"ConstantOfShape", ImportConstantOfShape, "a constant shape, or a stated one of the result",
      kAnyInput},
@@ -221,11 +225,11 @@ constexpr Conversion kConversions[] = {
     {"HammingWindow", ImportWindowFunction, "a constant size, or a stated shape of the result"},
     {"HannWindow", ImportWindowFunction, "a constant size, or a stated shape of the result"},
     {"Hardmax", ImportHardmax, "", kAnyInput},
-    {"Identity", Identity, "", kAnyInput},
+    {"Identity", Identity, "", kAnyInput, kContainers},
     {"If", ImportIf,
      "a constant condition, or branches whose results have the same shapes: then both are "
      "computed",
-     kAnyInput},
+     kAnyInput, kContainers},
     {"InstanceNormalization", ImportInstanceNorm},
     {"LRN", ImportLrn, "float"},
     {"LSTM", ImportRecurrent, "at most 4096 steps"},
@@ -234,7 +238,7 @@ constexpr Conversion kConversions[] = {
     {"Loop", ImportLoop,
      "at most 1024 trips, whose number is constant or follows from the stated shape of a result; "
      "unrolled to at most 16384 operators",
-     kAnyInput},
+     kAnyInput, kContainers},
     {"LpNormalization", ImportLpNorm},
     {"LpPool", ImportPool, "one to three spatial dimensions"},
     {"MatMul", ImportMatMul, "", kAnyInput},
@@ -253,6 +257,9 @@ constexpr Conversion kConversions[] = {
      "at most 64 boxes per class; constant operands, or a stated shape of the result"},
     {"NonZero", ImportNonZero, "a constant operand, or a stated shape of the result", kAnyInput},
     {"OneHot", ImportOneHot, "constant operands, or a stated shape of the result", kAnyInput},
+    {"Optional", ImportOptional, "", kAnyInput, kContainers},
+    {"OptionalGetElement", ImportOptionalGetElement, "", kAnyInput, kContainers},
+    {"OptionalHasElement", ImportOptionalHasElement, "", kAnyInput, kContainers},
     {"Pad", ImportPad, "constant pads, or a stated shape of the result", kAnyInput},
     {"Pow", ImportPow, "integers: a constant exponent of 0 to 64, or a float", kAnyInput},
     {"QLinearConv", ImportQLinearConv, "one or two spatial dimensions"},
@@ -282,6 +289,12 @@ constexpr Conversion kConversions[] = {
     {"Scatter", ImportScatterElements, "", kAnyInput},
     {"ScatterElements", ImportScatterElements, "", kAnyInput},
     {"ScatterND", ImportScatterNd, "", kAnyInput},
+    {"SequenceAt", ImportSequenceAt, kPosition, kAnyInput, kContainers},
+    {"SequenceConstruct", ImportSequenceConstruct, "", kAnyInput},
+    {"SequenceEmpty", ImportSequenceEmpty, "", kAnyInput},
+    {"SequenceErase", ImportSequenceErase, kPosition, kAnyInput, kContainers},
+    {"SequenceInsert", ImportSequenceInsert, kPosition, kAnyInput, kContainers},
+    {"SequenceLength", ImportSequenceLength, "", kAnyInput, kContainers},
     {"Shape", ImportShape, "", kAnyInput},
     {"Shrink", ImportShrink, "floats, integers of at most 32 bits", kAnyInput},
     {"Size", ImportSize, "", kAnyInput},
@@ -290,6 +303,7 @@ constexpr Conversion kConversions[] = {
     {"Softmax", Softmax, "", kAnyInput},
     {"SpaceToDepth", ImportSpaceToDepth, "", kAnyInput},
     {"Split", ImportSplit, "constant sizes, or stated shapes of the results", kAnyInput},
+    {"SplitToSequence", ImportSplitToSequence, "constant sizes", kAnyInput},
     {"Squeeze", ImportSqueeze, "constant axes, or a stated shape of the result", kAnyInput},
     {"Sum", Variadic, "", kAnyInput},
     {"TensorScatter", ImportTensorScatter},
