@@ -14,6 +14,7 @@ using Result = absl::StatusOr<ValueId>;
 class Composer;
 
 // onnx_elementwise_ops.cc
+Result ImportBitCast(NodeReader& n);
 Result ImportBitShift(NodeReader& n);
 Result ImportCastLike(NodeReader& n);
 Result ImportMod(NodeReader& n);
@@ -37,11 +38,29 @@ Result ImportMaxUnpool(NodeReader& n);
 Result ImportAffineGrid(NodeReader& n);
 Result ImportGridSample(NodeReader& n);
 Result ImportRoiAlign(NodeReader& n);
+// onnx_region_ops.cc
+Result ImportDeformConv(NodeReader& n);
+Result ImportMaxRoiPool(NodeReader& n);
+// onnx_fourier_ops.cc
+Result ImportDft(NodeReader& n);
+Result ImportStft(NodeReader& n);
 // onnx_selection_ops.cc
 Result ImportCompress(NodeReader& n);
 Result ImportNonMaxSuppression(NodeReader& n);
 Result ImportNonZero(NodeReader& n);
 Result ImportUnique(NodeReader& n);
+// onnx_sequence_ops.cc
+Result ImportConcatFromSequence(NodeReader& n);
+Result ImportOptional(NodeReader& n);
+Result ImportOptionalGetElement(NodeReader& n);
+Result ImportOptionalHasElement(NodeReader& n);
+Result ImportSequenceAt(NodeReader& n);
+Result ImportSequenceConstruct(NodeReader& n);
+Result ImportSequenceEmpty(NodeReader& n);
+Result ImportSequenceErase(NodeReader& n);
+Result ImportSequenceInsert(NodeReader& n);
+Result ImportSequenceLength(NodeReader& n);
+Result ImportSplitToSequence(NodeReader& n);
 // onnx_control_ops.cc
 Result ImportIf(NodeReader& n);
 Result ImportLoop(NodeReader& n);
@@ -72,6 +91,7 @@ Result ImportLogSoftmax(NodeReader& n);
 Result ImportMean(NodeReader& n);
 Result ImportReduce(NodeReader& n);
 // onnx_matrix_ops.cc
+Result ImportDet(NodeReader& n);
 Result ImportGemm(NodeReader& n);
 Result ImportMatMul(NodeReader& n);
 // onnx_quantized_ops.cc

@@ -43,6 +43,31 @@ Result WholePower(NodeReader& n, ValueId x, int64_t exponent) {
 
 }  // namespace
 
+// The bits of integers of one width as another type of it: a cast, which wraps. Floats have to be
+// constants: a module has no instruction for their bits.
+Result ImportBitCast(NodeReader& n) {
+  TW_ASSIGN(const ValueId x, n.Input(0));
+  TW_ASSIGN(const int64_t to, n.Int("to", 0));
+  TW_ASSIGN(const ir::DType type, ElementType(to));
+  Importer& importer = n.importer();
+  const op::TensorType from = importer.TypeOf(x);
+  const bool small = ElementTypeName(to).ends_with("int4");  // bytes here
+  if (small || type.bits != from.dtype.bits || type.is_bool() != from.dtype.is_bool()) {
+    return n.Error("type", StrCat("expected types of as many bits, not of 4 and not bool, found ",
+                                  op::ToText(from), " and ", ElementTypeName(to)));
+  }
+  if (type == from.dtype) return importer.Emit("identity", {x}, {}, n.output_name());
+  const auto& constant = importer.ValueOf(x).constant;
+  if (constant != nullptr) {
+    return importer.Constant(n.output_name(), {type, from.shape}, std::string(constant->view()));
+  }
+  if (type.is_float() || from.dtype.is_float()) {
+    return n.Error("type", StrCat("expected integers, or a constant, found ", op::ToText(from),
+                                  " and ", ElementTypeName(to)));
+  }
+  return importer.Emit("cast", {x}, {{"dtype", ir::TypeName(type)}}, n.output_name());
+}
+
 Result ImportCastLike(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   TW_ASSIGN(ValueId like, n.Input(1));

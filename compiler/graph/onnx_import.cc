@@ -335,6 +335,7 @@ absl::Status Importer::Convert(const pb::NodeProto& node) {
     return support::Unimplemented(kUnsupportedOperator,
                                   StrCat("expected a supported operator, found ", NodeLabel(node)));
   }
+  TW_TRY(CheckTensors(*row, node));
   TW_TRY(CheckEmpty(*row, node));
   absl::StatusOr<ValueId> result = row->run(reader);
   if (!result.ok()) {
@@ -362,6 +363,10 @@ absl::Status Importer::ReadOutputs() {
       return Bad("duplicate", StrCat("expected unique outputs, found ", what, " twice"));
     }
     TW_ASSIGN(ValueId id, Lookup(output.name()));
+    if (ContainerOf(id) != nullptr) {
+      return Bad("output_type",
+                 StrCat(what, ": expected a tensor, found a sequence or an optional"));
+    }
     const op::TensorType type = TypeOf(id);
     if (output.type().has_tensor_type()) {
       const auto& claimed = output.type().tensor_type();
@@ -468,6 +473,9 @@ absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<Val
                                        op::Attrs attrs, const std::string& name) {
   const op::OpSpec* spec = op::FindOp(op_name);
   TW_CHECK(spec != nullptr) << op_name;
+  if (std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return ContainerOf(id); })) {
+    return Bad("type", "expected tensors, found a sequence or an optional");
+  }
   if (std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return IsEmpty(id); })) {
     return EmitOfEmpty(*spec, std::move(inputs), std::move(attrs), name);
   }
@@ -607,6 +615,7 @@ ValueId Importer::Constant(const std::string& name, op::TensorType type, std::st
   data->bytes.assign(bytes.begin(), bytes.end());
   value.constant = std::move(data);
   graph_.values.push_back(std::move(value));
+  if (!scopes_.empty()) body_bytes_ += static_cast<int64_t>(bytes.size());
   return static_cast<ValueId>(graph_.values.size()) - 1;
 }
 

@@ -74,6 +74,12 @@ struct BodyScope {
   std::map<std::string, std::optional<ValueId>> before;
 };
 
+// What a value of a sequence or optional type has. It is no tensor: no node of a graph reads it.
+struct Container {
+  bool nothing = false;        // an optional without an element
+  std::vector<ValueId> items;  // the tensors of a sequence
+};
+
 class Importer {
  public:
   Importer(const pb::ModelProto& model, const ImportOptions& options)
@@ -94,7 +100,8 @@ class Importer {
   absl::StatusOr<ValueId> TensorConstant(const pb::TensorProto& tensor, const std::string& name);
   // Converts the nodes of a subgraph, whose inputs are these values; returns its outputs. It sees
   // the names of the graphs around it. What it binds is forgotten when it ends. Errors:
-  // graph.onnx.too_large if subgraphs make more nodes than a model may have of them.
+  // graph.onnx.too_large if subgraphs make more nodes than a model may have of them, or constants
+  // of more bytes than a model may have. Results need no such limit: they share the arena.
   absl::StatusOr<std::vector<ValueId>> ImportBody(const pb::GraphProto& body,
                                                   const std::vector<ValueId>& inputs);
   const op::TensorType& TypeOf(ValueId id) const { return graph_.values[id].type; }
@@ -108,6 +115,10 @@ class Importer {
   // A value without elements: an input or a constant. No node reads or makes one; Emit gives a
   // constant instead, and conversions use it as a list.
   bool IsEmpty(ValueId id) const { return TypeOf(id).elements() == 0; }
+  // A value that stands for a sequence or for an optional without an element.
+  ValueId AddContainer(Container container);
+  // Null unless the value stands for one.
+  const Container* ContainerOf(ValueId id) const;
   int64_t opset() const { return opset_; }
   int64_t max_bytes() const { return options_.max_bytes; }
 
@@ -130,6 +141,7 @@ class Importer {
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,
                                       op::Attrs attrs, const std::string& name);
   absl::Status CheckEmpty(const Conversion& row, const pb::NodeProto& node);
+  absl::Status CheckTensors(const Conversion& row, const pb::NodeProto& node);
   absl::Status BindBody(const pb::GraphProto& body, const std::vector<ValueId>& inputs);
   absl::StatusOr<ValueId> EmitInF32(std::string_view op, std::vector<ValueId> inputs,
                                     op::Attrs attrs, const std::string& name, ir::DType half);
@@ -154,8 +166,10 @@ class Importer {
   std::map<std::string, std::pair<int64_t, std::string>> sizes_;  // dimension name → size, origin
   std::map<std::string, std::string> sources_;                    // Graph::sources
   int64_t body_nodes_ = 0;                                        // converted by ImportBody
+  int64_t body_bytes_ = 0;                                        // of constants made there
   std::vector<BodyScope> scopes_;                                 // innermost last
   std::map<const pb::TensorProto*, ValueId> body_tensors_;        // TensorConstant
+  std::map<ValueId, Container> containers_;
   int64_t opset_ = 0;
   std::set<std::string> unknown_;  // ONNX names of values whose type an error hides; of Check
 };
@@ -198,13 +212,19 @@ class NodeReader {
   const std::string label_;
 };
 
+inline constexpr uint32_t kAnyInput = ~0u;
+
 // One conversion: appends nodes and returns the value of the node's first output.
 struct Conversion {
   std::string_view onnx;
   absl::StatusOr<ValueId> (*run)(NodeReader& node);
   std::string_view limits = "";  // for people: what of the operator is refused
+  // Inputs that may have no elements, a bit each; the highest bit is for all inputs from 31 on. For
+  // them the conversion divides by no dimension and looks at no first element.
+  uint32_t takes_empty = 0;
+  bool takes_containers = false;  // whether inputs may be sequences and optionals
 };
-// Whether the conversion takes operands without elements as input `i`: it divides by no dimension.
+// Whether input `i` may have no elements.
 bool TakesEmpty(const Conversion& row, int i);
 // Null where the operator of that domain ("" is ONNX's own) has none.
 const Conversion* FindConversion(std::string_view onnx_op, std::string_view domain);

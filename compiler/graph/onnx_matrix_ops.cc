@@ -1,5 +1,5 @@
-// Conversions of matrix products: Gemm's factors go into its constants.
-#include "compiler/graph/onnx_conversions.h"
+// Conversions of matrix products, whose constant factors go into constants, and of Det.
+#include "compiler/graph/onnx_composer.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -92,6 +92,56 @@ Result ImportMatMul(NodeReader& n) {
   TW_ASSIGN(const ValueId a, n.Input(0));
   TW_ASSIGN(const ValueId b, n.Input(1));
   return EmitMatMul(n, a, b, n.output_name());
+}
+
+namespace {
+
+constexpr int64_t kMaxDetRows = 64;  // each is a step of elimination of about 20 operators
+
+// One step of elimination of a [n,size,size]: multiplies `det` [n,1,1] (or kNone) by the pivot, the
+// largest element of the first column, and returns what is left, [n,size-1,size-1].
+ValueId Eliminate(Composer& c, ValueId a, int64_t size, ValueId* det) {
+  const ir::DType type = c.TypeOf(a).dtype;
+  const ValueId zero = c.Scalar(0, type);
+  const ValueId best =
+      c.Op("arg_reduce", {c.Op("abs", {c.Slice(a, 2, 0, 1)})}, {{"axis", int64_t{1}}});
+  const ValueId hit = c.Op("equal", {c.Counting(ir::kI64, size, 1, 3), best});
+  const ValueId row = c.Reduce("sum", c.Op("where", {hit, a, zero}), {1});
+  const ValueId pivot = c.Slice(row, 2, 0, 1);
+  // The first row moves to the place of the pivot's row, which changes the sign.
+  const ValueId moved = c.Op("where", {hit, c.Slice(a, 1, 0, 1), a});
+  const ValueId first = c.Op("equal", {best, c.Number(0)});
+  const ValueId factor = c.Op("where", {first, pivot, c.Op("neg", {pivot})});
+  *det = *det == kNone ? factor : c.Mul(*det, factor);
+  if (size == 1) return kNone;
+  const ValueId rest = c.Slice(moved, 1, 1, size - 1);
+  // A pivot of 0 has a column of zeros below it.
+  const ValueId divisor = c.Op("where", {c.Op("equal", {pivot, zero}), c.Scalar(1, type), pivot});
+  const ValueId share = c.Div(c.Slice(rest, 2, 0, 1), divisor);
+  return c.Sub(c.Slice(rest, 2, 1, size - 1), c.Mul(share, c.Slice(row, 2, 1, size - 1)));
+}
+
+}  // namespace
+
+// The determinants of the matrices in the last two dimensions, by elimination with pivots.
+Result ImportDet(NodeReader& n) {
+  Composer c(n);
+  const ValueId x = c.Input(0);
+  TW_TRY(c.status());
+  const op::TensorType type = c.TypeOf(x);
+  std::vector<int64_t> shape = type.shape;
+  const size_t rank = shape.size();
+  if (rank < 2 || shape[rank - 1] != shape[rank - 2] || shape[rank - 1] > kMaxDetRows ||
+      !type.dtype.is_float()) {
+    return n.Error("shape", StrCat("expected square matrices of at most ", kMaxDetRows,
+                                   " rows of floats, found ", op::ToText(type)));
+  }
+  const int64_t rows = shape[rank - 1];
+  ValueId a = c.Reshape(x, {type.elements() / (rows * rows), rows, rows}), det = kNone;
+  if (type.dtype.bits == 16) a = c.Cast(a, ir::kF32);
+  for (int64_t size = rows; size >= 1; --size) a = Eliminate(c, a, size, &det);
+  shape.resize(rank - 2);
+  return c.Done(c.Cast(c.Reshape(det, shape), type.dtype));
 }
 
 }  // namespace tilewright::graph::onnx

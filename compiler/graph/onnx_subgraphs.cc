@@ -83,6 +83,12 @@ absl::StatusOr<std::vector<ValueId>> Importer::ImportBody(const pb::GraphProto& 
     } else {
       status = Convert(body.node(i));
     }
+    if (status.ok() && body_bytes_ > options_.max_bytes) {
+      status = Bad(
+          "too_large",
+          StrCat(NodeLabel(body.node(i)), ": expected constants of at most ", options_.max_bytes,
+                 " bytes in all subgraphs when loops are unrolled, found ", body_bytes_));
+    }
   }
   for (int i = 0; status.ok() && i < body.output_size(); ++i) {
     const absl::StatusOr<ValueId> id = Lookup(body.output(i).name());

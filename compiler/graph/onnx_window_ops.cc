@@ -145,10 +145,9 @@ absl::Status PadsFromResult(NodeReader& n, const std::vector<int64_t>& input, Wi
   TW_ASSIGN(std::vector<int64_t> result, n.Ints("output_shape", {}));
   if (mode == "VALID" || (!same && result.empty())) return absl::OkStatus();
   const size_t rank = input.size();
-  for (size_t d = 0; result.empty() && d < rank; ++d) result.push_back(0);
   if (result.size() == rank + 2) result.erase(result.begin(), result.begin() + 2);
-  if (n.Find("output_shape") == nullptr) {
-    for (size_t d = 0; d < rank; ++d) result[d] = input[d] * w->strides[d];
+  for (size_t d = result.size(); same && d < rank; ++d) {
+    result.push_back(input[d] * w->strides[d]);
   }
   TW_TRY(CheckValues(n, "output_shape", result, rank, 1));
   for (size_t d = 0; d < rank; ++d) {

@@ -224,6 +224,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainMatmul(std::span<const RefTensor> in
 std::vector<OpSpec> ContractRows() {
   OpSpec dense;
   dense.name = "dense";
+  dense.takes_empty = true;
   dense.onnx = {"Gemm", "MatMul"};
   dense.fusion = FusionClass::kComplexOutFusable;
   dense.min_inputs = dense.max_inputs = 2;
@@ -235,6 +236,7 @@ std::vector<OpSpec> ContractRows() {
 
   OpSpec matmul = dense;
   matmul.name = "matmul";
+  matmul.takes_empty = true;
   matmul.onnx = {"MatMul"};
   matmul.infer = InferMatmul;
   matmul.compute = BuildMatmul;

@@ -208,6 +208,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainConv(std::span<const RefTensor> inpu
 std::vector<OpSpec> ConvRows() {
   OpSpec conv;
   conv.name = "conv2d";
+  conv.takes_empty = true;
   conv.onnx = {"Conv"};
   conv.fusion = FusionClass::kComplexOutFusable;
   conv.min_inputs = 2;

@@ -1,7 +1,6 @@
 #include "compiler/op/empty.h"
 
 #include <algorithm>
-#include <array>
 
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
@@ -11,12 +10,6 @@ namespace tilewright::op {
 namespace {
 
 using support::StrCat;
-
-// Rows whose type rule holds for dimensions of 0, apart from the elementwise ones.
-constexpr std::array<std::string_view, 17> kCopes = {
-    "arg_reduce", "batch_norm", "concat",          "conv2d",  "dense",    "dequantize",
-    "expand",     "gather",     "gather_elements", "matmul",  "pad",      "pool2d",
-    "quantize",   "reduce",     "reshape",         "softmax", "transpose"};
 
 bool HasNoElements(const TensorType& type) { return type.elements() == 0; }
 
@@ -47,7 +40,7 @@ absl::Status CheckShape(const TensorType& type) {
 
 absl::StatusOr<RefTensor> ResultOfEmpty(const OpSpec& spec, std::span<const TensorType> inputs,
                                         const Attrs& attrs) {
-  if (!spec.elementwise() && std::find(kCopes.begin(), kCopes.end(), spec.name) == kCopes.end()) {
+  if (!spec.elementwise() && !spec.takes_empty) {
     return OpError(spec.name, "empty",
                    StrCat("expected operands with elements, found ",
                           ToText(*std::find_if(inputs.begin(), inputs.end(), HasNoElements))));

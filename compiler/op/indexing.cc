@@ -342,6 +342,7 @@ OpSpec Row(std::string_view name) {
 
 std::vector<OpSpec> IndexingRows() {
   OpSpec concat = Row("concat");
+  concat.takes_empty = true;
   concat.onnx = {"Concat"};
   concat.max_inputs = kMaxParts;
   concat.infer = InferConcat;
@@ -357,6 +358,7 @@ std::vector<OpSpec> IndexingRows() {
   slice.moves = 1;
 
   OpSpec gather = Row("gather");
+  gather.takes_empty = true;
   gather.onnx = {"Gather"};
   gather.min_inputs = gather.max_inputs = 2;
   gather.infer = InferGather;
@@ -365,6 +367,7 @@ std::vector<OpSpec> IndexingRows() {
   gather.moves = 1;
 
   OpSpec gather_elements = Row("gather_elements");
+  gather_elements.takes_empty = true;
   gather_elements.onnx = {"GatherElements"};
   gather_elements.min_inputs = gather_elements.max_inputs = 2;
   gather_elements.infer = InferGatherElements;
@@ -372,12 +375,14 @@ std::vector<OpSpec> IndexingRows() {
   gather_elements.reference = PlainGatherElements;
 
   OpSpec pad = Row("pad");
+  pad.takes_empty = true;
   pad.onnx = {"Pad"};
   pad.infer = InferPad;
   pad.element = PadElement;
   pad.reference = PlainPad;
 
   OpSpec expand = Row("expand");
+  expand.takes_empty = true;
   expand.onnx = {"Expand", "Tile"};
   expand.infer = InferExpand;
   expand.element = ExpandElement;

@@ -98,6 +98,8 @@ struct OpSpec {
   uint8_t types = kAnyType;  // of operands: a sum of TypeClass
   bool gives_bool = false;   // elementwise: the result is bool, whatever the operands
   bool reads_wide = false;   // its reference looks at RefTensor::wide
+  // Whether the type rule holds for dimensions of 0. It does for all elementwise operators.
+  bool takes_empty = false;
   // How many operands, from the first, only hand their elements on: the result
   // has no others.
   int moves = 0;

@@ -73,6 +73,8 @@ absl::StatusOr<std::vector<int64_t>> IntsInRange(std::string_view op, const Attr
                                                  std::string_view name,
                                                  std::vector<int64_t> fallback, size_t n,
                                                  int64_t low, int64_t high);
+// Whether a reduction leaves its dimensions with a size of 1: attribute keepdims, yes where absent.
+bool KeepsDims(const Attrs& attrs);
 // `axis` in [-rank, rank) made non-negative.
 absl::StatusOr<int64_t> NormalizeAxis(std::string_view op, int64_t axis, size_t rank);
 

@@ -101,6 +101,8 @@ absl::StatusOr<std::vector<int64_t>> IntsInRange(std::string_view op, const Attr
   return values;
 }
 
+bool KeepsDims(const Attrs& attrs) { return GetInt(attrs, "keepdims", 1) != 0; }
+
 absl::StatusOr<int64_t> NormalizeAxis(std::string_view op, int64_t axis, size_t rank) {
   const int64_t r = static_cast<int64_t>(rank);
   if (axis < -r || axis >= r) {

@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<TensorType>> InferArg(std::span<const TensorType> inp
     return OpError("arg_reduce", "attribute", StrCat("expected kind max or min, found ", kind));
   }
   shape[axis] = 1;
-  if (GetInt(attrs, "keepdims", 1) == 0) shape.erase(shape.begin() + axis);
+  if (!KeepsDims(attrs)) shape.erase(shape.begin() + axis);
   return std::vector<TensorType>{{ir::kI64, std::move(shape)}};
 }
 
@@ -92,7 +92,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildArg(ir::FunctionBuilder& b, const s
   const ir::Buffer& x = inputs[0];
   const size_t axis = AxisOf("arg_reduce", attrs, x->shape.size());
   const bool max = GetString(attrs, "kind", "max") == "max";
-  const bool last = GetInt(attrs, "last", 0) != 0, keep = GetInt(attrs, "keepdims", 1) != 0;
+  const bool last = GetInt(attrs, "last", 0) != 0, keep = KeepsDims(attrs);
   const Expr end = ir::Int(*ir::AsInt(x->shape[axis]) - 1);
   Exprs rows = x->shape;
   rows.erase(rows.begin() + static_cast<int64_t>(axis));
@@ -222,6 +222,7 @@ double AxisLength(std::string_view op, std::span<const TensorType> inputs, const
 std::vector<OpSpec> OrderingRows() {
   OpSpec arg;
   arg.name = "arg_reduce";
+  arg.takes_empty = true;
   arg.onnx = {"ArgMax", "ArgMin"};
   arg.fusion = FusionClass::kReduction;
   arg.types = kNumbers;

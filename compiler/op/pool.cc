@@ -173,6 +173,7 @@ double KernelArea(std::span<const TensorType>, const Attrs& attrs) {
 std::vector<OpSpec> PoolRows() {
   OpSpec pool;
   pool.name = "pool2d";
+  pool.takes_empty = true;
   pool.onnx = {"MaxPool", "AveragePool"};
   pool.fusion = FusionClass::kReduction;
   pool.infer = InferPool;

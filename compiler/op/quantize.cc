@@ -81,6 +81,7 @@ double InF32(double value) { return RoundToType(value, ir::kF32); }
 std::vector<OpSpec> QuantizeRows() {
   OpSpec quantize;
   quantize.name = "quantize";
+  quantize.takes_empty = true;
   quantize.onnx = {"QuantizeLinear"};
   quantize.fusion = FusionClass::kInjective;
   quantize.min_inputs = quantize.max_inputs = 3;
@@ -92,6 +93,7 @@ std::vector<OpSpec> QuantizeRows() {
 
   OpSpec dequantize = quantize;
   dequantize.name = "dequantize";
+  dequantize.takes_empty = true;
   dequantize.onnx = {"DequantizeLinear"};
   dequantize.scalar = Dequantize;
   dequantize.scalar_reference = [](std::span<const double> a, const Attrs&) {

@@ -48,7 +48,7 @@ absl::StatusOr<std::vector<TensorType>> InferReduce(std::span<const TensorType> 
     return OpError("reduce", "type", StrCat("expected floats, found ", ToText(inputs[0])));
   }
   TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(shape.size(), attrs));
-  const bool keep = GetInt(attrs, "keepdims", 1) != 0;
+  const bool keep = KeepsDims(attrs);
   TensorType out{inputs[0].dtype, {}};
   for (size_t d = 0; d < shape.size(); ++d) {
     if (!reduced[d]) out.shape.push_back(shape[d]);
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildReduce(ir::FunctionBuilder& b, cons
   const size_t rank = x->shape.size();
   TW_ASSIGN(const Kind kind, KindOf(attrs));
   TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(rank, attrs));
-  const bool keep = GetInt(attrs, "keepdims", 1) != 0;
+  const bool keep = KeepsDims(attrs);
   std::vector<ir::Axis> axes;
   double count = 1;
   for (size_t d = 0; d < rank; ++d) {
@@ -280,6 +280,7 @@ absl::StatusOr<RefTensor> ReductionIdentity(const Attrs& attrs, ir::DType type) 
 std::vector<OpSpec> ReductionRows() {
   OpSpec reduce;
   reduce.name = "reduce";
+  reduce.takes_empty = true;
   reduce.onnx = {"ReduceMean", "ReduceSum",         "ReduceMax",    "ReduceMin",
                  "ReduceProd", "GlobalAveragePool", "GlobalMaxPool"};
   reduce.fusion = FusionClass::kReduction;
@@ -293,6 +294,7 @@ std::vector<OpSpec> ReductionRows() {
 
   OpSpec softmax;
   softmax.name = "softmax";
+  softmax.takes_empty = true;
   softmax.onnx = {"Softmax"};
   softmax.fusion = FusionClass::kReduction;
   softmax.types = kFloats;

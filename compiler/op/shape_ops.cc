@@ -153,6 +153,7 @@ OpSpec Injective(std::string_view name, std::vector<std::string_view> onnx) {
   spec.name = name;
   spec.onnx = std::move(onnx);
   spec.fusion = FusionClass::kInjective;
+  spec.takes_empty = true;
   return spec;
 }
 

@@ -78,7 +78,7 @@ Result Reduce(Inputs in, const Attrs& attrs, DimEqualities*) {
   for (size_t d = 0; d < rank; ++d) {
     if (!reduced[d]) {
       result.push_back(in[0].dims[d]);
-    } else if (GetInt(attrs, "keepdims", 0) != 0) {
+    } else if (KeepsDims(attrs)) {
       result.emplace_back(1);
     }
   }

@@ -226,15 +226,16 @@ class Check(CliCase):
 
     def test_two_unsupported_operators(self):
         x, y = ("x", self.FLOAT, [1, 4]), ("y", self.FLOAT, [1, 4])
-        said = self.check(model_of([("Det", ["x"], "a", {}), ("Det", ["a"], "b", {}), ("Relu", ["b"], "c", {}),
-                                    ("DFT", ["c"], "y", {})], [x], [y]), FAILED)
+        said = self.check(model_of([("StringNormalizer", ["x"], "a", {}), ("StringNormalizer", ["a"], "b", {}), ("Relu", ["b"], "c", {}),
+                                    ("NegativeLogLikelihoodLoss", ["c"], "y", {})], [x], [y]), FAILED)
         self.assertEqual([(p["what"], p["where"]) for p in said["problems"]],
-                         [("Det", ['node "node_a" (Det)', 'node "node_b" (Det)']),
-                          ("DFT", ['node "node_y" (DFT)'])])
+                         [("StringNormalizer", ['node "node_a" (StringNormalizer)',
+                                                'node "node_b" (StringNormalizer)']),
+                          ("NegativeLogLikelihoodLoss", ['node "node_y" (NegativeLogLikelihoodLoss)'])])
         self.assertEqual(said["unchecked_nodes"], 1)
         self.assertIn("tilewright operators", said["problems"][0]["do"])
         text = self.call(["check", "m.onnx"], self.folder).stdout
-        self.assertIn("Det (2 places)", text)
+        self.assertIn("StringNormalizer (2 places)", text)
         self.assertIn("not checked", text)
 
     def test_all_dynamic_inputs_and_the_flags_that_they_need(self):
@@ -257,7 +258,7 @@ class Check(CliCase):
 
     def test_element_types(self):
         strange = TensorProto.COMPLEX64
-        said = self.check(model_of([("MatMul", ["x", "w"], "m", {}), ("Det", ["m"], "y", {})],
+        said = self.check(model_of([("MatMul", ["x", "w"], "m", {}), ("StringNormalizer", ["m"], "y", {})],
                                    [("x", strange, [1, 64])], [("y", strange, [1, 4])],
                                    [numpy_helper.from_array(numpy.ones((64, 4), numpy.float32), "w")]), FAILED)
         self.assertEqual(self.slugs(said), ["unsupported_operator", "element_type"])

@@ -57,15 +57,16 @@ TEST(OnnxCheck, AGoodModelHasNoProblems) {
 TEST(OnnxCheck, UnsupportedOperatorsWithTheirNodesAndCounts) {
   OnnxBuilder b;
   b.Input("x", {1, 4}).Output("y", {1, 4});
-  b.Node("Det", {"x"}, "e1");
-  b.Node("Det", {"e1"}, "e2");
+  b.Node("StringNormalizer", {"x"}, "e1");
+  b.Node("StringNormalizer", {"e1"}, "e2");
   b.Node("Relu", {"e2"}, "r");
   b.Node("Thing", {"r"}, "y")->set_domain("com.example");
   const ImportCheck check = Check(b);
   ASSERT_THAT(Slugs(check),
               ElementsAre("graph.onnx.unsupported_operator", "graph.onnx.unsupported_operator"));
-  EXPECT_EQ(check.problems[0].what, "Det");
-  EXPECT_THAT(check.problems[0].where, ElementsAre("node \"e1\" (Det)", "node \"e2\" (Det)"));
+  EXPECT_EQ(check.problems[0].what, "StringNormalizer");
+  EXPECT_THAT(check.problems[0].where,
+              ElementsAre("node \"e1\" (StringNormalizer)", "node \"e2\" (StringNormalizer)"));
   EXPECT_EQ(check.problems[1].what, "Thing of com.example");
   EXPECT_EQ(check.unchecked_nodes, 1) << "the type of Relu's operand is not known";
 }
@@ -73,7 +74,7 @@ TEST(OnnxCheck, UnsupportedOperatorsWithTheirNodesAndCounts) {
 TEST(OnnxCheck, WhatTheModelStatesOfAValueLetsTheRestBeChecked) {
   OnnxBuilder b;
   b.Input("x", {1, 4}).Output("y", {1, 4});
-  b.Node("Det", {"x"}, "e");
+  b.Node("StringNormalizer", {"x"}, "e");
   OnnxBuilder::AttrText(b.Node("Gelu", {"e"}, "y"), "approximate", "fast");
   EXPECT_THAT(Slugs(Check(b)), ElementsAre("graph.onnx.unsupported_operator"));
   State(b, "e", {1, 4}, pb::TensorProto::FLOAT);
@@ -134,7 +135,7 @@ TEST(OnnxCheck, ExternalDataByFile) {
     entry->set_value("w.bin");
   }
   b.Node("MatMul", {"x", "w"}, "m");
-  b.Node("Det", {"m"}, "e");
+  b.Node("StringNormalizer", {"m"}, "e");
   b.Node("Add", {"e", "k"}, "y");
   const ImportCheck check = Check(b);
   ASSERT_THAT(Slugs(check),
@@ -177,7 +178,7 @@ TEST(OnnxSupport, HasTheRowsOfTheTables) {
   EXPECT_TRUE(has("Conv", ""));
   EXPECT_TRUE(has("Relu", "")) << "an elementwise row";
   EXPECT_TRUE(has("QLinearAdd", "com.microsoft"));
-  EXPECT_FALSE(has("Det", ""));
+  EXPECT_FALSE(has("StringNormalizer", ""));
   EXPECT_THAT(support.element_types,
               ElementsAre("float", "double", "int8", "uint8", "int16", "uint16", "int32", "int64",
                           "uint32", "uint64", "float16", "bfloat16", "bool"));

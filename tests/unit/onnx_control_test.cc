@@ -11,16 +11,8 @@
 namespace tilewright::graph {
 namespace {
 
-using op::RefTensor;
-using tests::OnnxBuilder;
-using tests::TensorOf;
-constexpr auto Slug = tests::OnnxSlug;
-namespace pb = tests::pb;
-using Shape = std::vector<int64_t>;
-using Numbers = std::vector<double>;
+using namespace import_tests;
 using Names = std::vector<std::string>;
-
-constexpr int kInt64 = pb::TensorProto::INT64, kBool = pb::TensorProto::BOOL;
 
 std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTensor>& inputs) {
   return tests::EvaluateOnnx(b, inputs, 0);
@@ -139,6 +131,22 @@ TEST(OnnxLoop, WithoutTripsKeepsItsStateAndGivesNoRows) {
   const auto out = Evaluate(b, {TensorOf({2}, {1, 3})});
   EXPECT_EQ(out[0].values, (Numbers{1, 3}));
   EXPECT_EQ(out[1].type.shape, (Shape{0, 2}));
+}
+
+// Each trip makes a table of 64 KB for its transform of 64 points.
+TEST(OnnxLoop, ConstantsOfAllTripsAreBounded) {
+  ImportOptions options;
+  options.max_bytes = int64_t{1} << 20;
+  for (const auto& [trips, slug] : {std::pair(4, ""), std::pair(32, "graph.onnx.too_large")}) {
+    OnnxBuilder b(17);
+    b.Input("x", {1, 64, 2}).Ints("trips", {trips}).Output("y", {1, 64, 2});
+    AddBody(b.Node("Loop", {"trips", "", "x"}, "y"), "body", {"i", "c", "s"}, {"c", "t"},
+            [](OnnxBuilder& g) { g.Node("DFT", {"s"}, "t"); });
+    EXPECT_TRUE(ImportOnnx(b.Bytes()).ok());
+    const absl::Status status = ImportOnnx(b.Bytes(), options).status();
+    EXPECT_EQ(support::Slug(status), slug) << status;
+    EXPECT_EQ(status.message().find("constants of at most") == std::string::npos, status.ok());
+  }
 }
 
 TEST(OnnxScan, AxesAndDirections) {

@@ -10,14 +10,8 @@
 namespace tilewright::graph {
 namespace {
 
-using op::RefTensor;
-using tests::OnnxBuilder;
-using tests::TensorOf;
-constexpr auto Slug = tests::OnnxSlug;
-namespace pb = tests::pb;
-using Shape = std::vector<int64_t>;
+using namespace import_tests;
 using Ints = std::vector<int64_t>;
-using Doubles = std::vector<double>;
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
@@ -58,7 +52,7 @@ TEST(OnnxElementwise, FloatsOf16BitsRoundOncePerOperator) {
         Evaluate(b, {TensorOf({2}, {1, 1}, dtype), TensorOf({2}, {tie, tie * 3}, dtype)});
     ASSERT_EQ(out.size(), 1u);
     EXPECT_EQ(out[0].type.dtype, dtype);
-    EXPECT_EQ(out[0].values, (Doubles{1, 1 + 4 * tie})) << "half to even";
+    EXPECT_EQ(out[0].values, (Numbers{1, 1 + 4 * tie})) << "half to even";
   }
 }
 
@@ -72,11 +66,11 @@ TEST(OnnxElementwise, PowersOfTwoTypes) {
   EXPECT_EQ(power(pb::TensorProto::FLOAT, pb::TensorProto::INT64, TensorOf({3}, {2, -3, 4}),
                   Whole({-1, 3, 0}))
                 .values,
-            (Doubles{0.5, -27, 1}));
+            (Numbers{0.5, -27, 1}));
   EXPECT_EQ(power(pb::TensorProto::INT32, pb::TensorProto::FLOAT, Whole({2, 3, 9}, ir::kI32),
                   TensorOf({3}, {3, 2, 0.5}))
                 .values,
-            (Doubles{8, 9, 3}));
+            (Numbers{8, 9, 3}));
   for (const auto& [exponent, expected] :
        std::vector<std::pair<int, Ints>>{{0, {1, 1}}, {1, {3, -2}}, {5, {243, -32}}}) {
     OnnxBuilder b(15);
@@ -100,11 +94,39 @@ TEST(OnnxElementwise, RefusesWhatHasNoMeaning) {
   EXPECT_EQ(Slug(gelu), "graph.onnx.attribute");
 }
 
-Doubles Cumulative(int64_t exclusive, int64_t reverse, int64_t axis, const RefTensor& x) {
-  OnnxBuilder b(14);
+TEST(OnnxElementwise, BitCastKeepsTheBits) {
+  const struct {
+    int from, to;
+    ir::DType type;
+    Ints values, expected;
+  } cases[] = {
+      {pb::TensorProto::INT64, pb::TensorProto::UINT64, ir::kI64, {-1, kMax}, {-1, kMax}},
+      {pb::TensorProto::UINT8, pb::TensorProto::INT8, ir::kU8, {255, 7}, {-1, 7}},
+      {pb::TensorProto::INT32, pb::TensorProto::UINT32, ir::kI32, {-2, 3}, {4294967294, 3}}};
+  for (const auto& c : cases) {
+    OnnxBuilder b(26);
+    b.Input("x", {2}, c.from).Output("y", {2}, c.to);
+    OnnxBuilder::Attr(b.Node("BitCast", {"x"}, "y"), "to", int64_t{c.to});
+    EXPECT_EQ(op::IntegersOf(Evaluate(b, {Whole(c.values, c.type)}).at(0)), c.expected);
+  }
+  OnnxBuilder b(26);
+  b.Floats("x", {1.0F, -2.0F}).Output("y", {2}, pb::TensorProto::INT32);
+  OnnxBuilder::Attr(b.Node("BitCast", {"x"}, "y"), "to", int64_t{pb::TensorProto::INT32});
+  EXPECT_EQ(op::IntegersOf(Evaluate(b, {}).at(0)), (Ints{0x3F800000, -0x40000000}));
+  for (const int to : {pb::TensorProto::INT32, pb::TensorProto::DOUBLE, pb::TensorProto::BOOL}) {
+    OnnxBuilder refused(26);
+    refused.Input("x", {2}).Output("y", {2}, to);
+    OnnxBuilder::Attr(refused.Node("BitCast", {"x"}, "y"), "to", int64_t{to});
+    EXPECT_EQ(Slug(refused), "graph.onnx.type");
+  }
+}
+
+Numbers Cumulative(const char* op, int64_t exclusive, int64_t reverse, int64_t axis,
+                   const RefTensor& x) {
+  OnnxBuilder b(op == std::string_view("CumSum") ? 14 : 26);
   b.Input("x", x.type.shape).Output("y", x.type.shape).Ints("axis", {axis});
   b.graph().mutable_initializer(0)->clear_dims();
-  pb::NodeProto* node = b.Node("CumSum", {"x", "axis"}, "y");
+  pb::NodeProto* node = b.Node(op, {"x", "axis"}, "y");
   OnnxBuilder::Attr(node, "exclusive", exclusive);
   OnnxBuilder::Attr(node, "reverse", reverse);
   return Evaluate(b, {x}).at(0).values;
@@ -112,12 +134,22 @@ Doubles Cumulative(int64_t exclusive, int64_t reverse, int64_t axis, const RefTe
 
 TEST(OnnxOrdering, CumSumBothWays) {
   const RefTensor row = TensorOf({5}, {1, 2, 3, 4, 5}), grid = TensorOf({2, 3}, {1, 2, 3, 4, 5, 6});
-  EXPECT_EQ(Cumulative(0, 0, 0, row), (Doubles{1, 3, 6, 10, 15}));
-  EXPECT_EQ(Cumulative(1, 0, 0, row), (Doubles{0, 1, 3, 6, 10}));
-  EXPECT_EQ(Cumulative(0, 1, -1, row), (Doubles{15, 14, 12, 9, 5}));
-  EXPECT_EQ(Cumulative(1, 1, 0, row), (Doubles{14, 12, 9, 5, 0}));
-  EXPECT_EQ(Cumulative(0, 0, 0, grid), (Doubles{1, 2, 3, 5, 7, 9}));
-  EXPECT_EQ(Cumulative(1, 0, 0, TensorOf({1, 2}, {7, 8})), (Doubles{0, 0}));
+  EXPECT_EQ(Cumulative("CumSum", 0, 0, 0, row), (Numbers{1, 3, 6, 10, 15}));
+  EXPECT_EQ(Cumulative("CumSum", 1, 0, 0, row), (Numbers{0, 1, 3, 6, 10}));
+  EXPECT_EQ(Cumulative("CumSum", 0, 1, -1, row), (Numbers{15, 14, 12, 9, 5}));
+  EXPECT_EQ(Cumulative("CumSum", 1, 1, 0, row), (Numbers{14, 12, 9, 5, 0}));
+  EXPECT_EQ(Cumulative("CumSum", 0, 0, 0, grid), (Numbers{1, 2, 3, 5, 7, 9}));
+  EXPECT_EQ(Cumulative("CumSum", 1, 0, 0, TensorOf({1, 2}, {7, 8})), (Numbers{0, 0}));
+}
+
+TEST(OnnxOrdering, CumProdBothWays) {
+  const RefTensor row = TensorOf({4}, {2, 3, -1, 5}), grid = TensorOf({2, 3}, {1, 2, 3, 4, 5, 0});
+  EXPECT_EQ(Cumulative("CumProd", 0, 0, 0, row), (Numbers{2, 6, -6, -30}));
+  EXPECT_EQ(Cumulative("CumProd", 1, 0, 0, row), (Numbers{1, 2, 6, -6}));
+  EXPECT_EQ(Cumulative("CumProd", 0, 1, -1, row), (Numbers{-30, -15, -5, 5}));
+  EXPECT_EQ(Cumulative("CumProd", 1, 1, 0, row), (Numbers{-15, -5, 5, 1}));
+  EXPECT_EQ(Cumulative("CumProd", 0, 0, 0, grid), (Numbers{1, 2, 3, 4, 10, 0}));
+  EXPECT_EQ(Cumulative("CumProd", 1, 0, 1, grid), (Numbers{1, 1, 2, 1, 4, 20}));
 }
 
 TEST(OnnxOrdering, TopKGivesValuesAndPositions) {
@@ -129,8 +161,8 @@ TEST(OnnxOrdering, TopKGivesValuesAndPositions) {
   b.Output("values", {2, 3}).Output("at", {2, 3}, pb::TensorProto::INT64);
   const auto out = Evaluate(b, {TensorOf({2, 4}, {1, 4, 4, 2, 0, -1, 0, 9})});
   ASSERT_EQ(out.size(), 2u);
-  EXPECT_EQ(out[0].values, (Doubles{4, 4, 2, 9, 0, 0}));
-  EXPECT_EQ(out[1].values, (Doubles{1, 2, 3, 3, 0, 2}));
+  EXPECT_EQ(out[0].values, (Numbers{4, 4, 2, 9, 0, 0}));
+  EXPECT_EQ(out[1].values, (Numbers{1, 2, 3, 3, 0, 2}));
 }
 
 TEST(OnnxOrdering, ArgMaxAndHardmaxTakeTheFirstOfEquals) {
@@ -146,9 +178,9 @@ TEST(OnnxOrdering, ArgMaxAndHardmaxTakeTheFirstOfEquals) {
   b.Output("hard", {2, 3});
   const auto out = Evaluate(b, {TensorOf({2, 3}, {5, 5, 1, 2, 7, 7})});
   ASSERT_EQ(out.size(), 3u);
-  EXPECT_EQ(out[0].values, (Doubles{1, 2}));
-  EXPECT_EQ(out[1].values, (Doubles{1, 0, 0}));
-  EXPECT_EQ(out[2].values, (Doubles{1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(out[0].values, (Numbers{1, 2}));
+  EXPECT_EQ(out[1].values, (Numbers{1, 0, 0}));
+  EXPECT_EQ(out[2].values, (Numbers{1, 0, 0, 0, 1, 0}));
 }
 
 }  // namespace

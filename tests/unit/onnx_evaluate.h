@@ -50,3 +50,18 @@ inline op::RefTensor TensorOf(std::vector<int64_t> shape, std::vector<double> va
 }
 
 }  // namespace tilewright::tests
+
+// The short names that tests of the import use.
+namespace tilewright::graph::import_tests {
+
+using op::RefTensor;
+using tests::OnnxBuilder;
+using tests::TensorOf;
+inline constexpr auto Slug = tests::OnnxSlug;
+namespace pb = tests::pb;
+using Shape = std::vector<int64_t>;
+using Numbers = std::vector<double>;
+
+inline constexpr int kInt64 = pb::TensorProto::INT64, kBool = pb::TensorProto::BOOL;
+
+}  // namespace tilewright::graph::import_tests

@@ -9,13 +9,7 @@
 namespace tilewright::graph {
 namespace {
 
-using op::RefTensor;
-using tests::OnnxBuilder;
-using tests::TensorOf;
-constexpr auto Slug = tests::OnnxSlug;
-namespace pb = tests::pb;
-using Shape = std::vector<int64_t>;
-using Numbers = std::vector<double>;
+using namespace import_tests;
 
 Numbers Ramp(int64_t n, double start = 0) {
   Numbers values;
@@ -411,6 +405,41 @@ TEST(OnnxWindows, TransposedToAStatedShape) {
   OnnxBuilder::AttrText(node, "auto_pad", "SAME_UPPER");
   // Full: 1 1 3 2 2, one element too long: it is cut at the end.
   EXPECT_EQ(Evaluate(b, {TensorOf({1, 1, 2}, {1, 2})})[0].values, (Numbers{1, 1, 3, 2}));
+}
+
+// Numbers by numpy.linalg.det. The second matrix needs its rows exchanged, the third is singular.
+TEST(OnnxMatrices, DeterminantsOfABatch) {
+  OnnxBuilder b(22);
+  b.Input("x", {4, 3, 3}).Output("y", {4});
+  b.Node("Det", {"x"}, "y");
+  const Numbers x = {2, -1, 0, 1, 3, 4, 5, -2, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0,
+                     1, 2,  3, 2, 4, 6, 7, 8,  9, 0, 0, 2, 3, 1, 0, 4, 5, 1};
+  const auto out = Evaluate(b, {TensorOf({4, 3, 3}, x)});
+  ExpectNear(out[0], {4}, {3, 1, 0, 22});
+  OnnxBuilder one(22);
+  one.Input("x", {1, 1}).Output("y", {});
+  one.Node("Det", {"x"}, "y");
+  EXPECT_EQ(Evaluate(one, {TensorOf({1, 1}, {-7})})[0].values, (Numbers{-7}));
+  OnnxBuilder oblong(22);
+  oblong.Input("x", {2, 3}).Output("y", {});
+  oblong.Node("Det", {"x"}, "y");
+  EXPECT_EQ(Slug(oblong), "graph.onnx.shape");
+}
+
+// Two spatial dimensions whose sizes follow from auto_pad: stride times the input's.
+TEST(OnnxConvTranspose, SamePaddingInTwoDimensions) {
+  for (const auto& [mode, expected] :
+       {std::pair("SAME_UPPER", Numbers{1, 1, 3, 2, 1, 1, 3, 2, 4, 4, 10, 6, 3, 3, 7, 4}),
+        std::pair("SAME_LOWER", Numbers{1, 3, 2, 2, 4, 10, 6, 6, 3, 7, 4, 4, 3, 7, 4, 4})}) {
+    OnnxBuilder b(11);
+    b.Input("x", {1, 1, 2, 2}).Input("w", {1, 1, 3, 3}).Output("y", {1, 1, 4, 4});
+    pb::NodeProto* node = b.Node("ConvTranspose", {"x", "w"}, "y");
+    OnnxBuilder::AttrText(node, "auto_pad", mode);
+    OnnxBuilder::Attr(node, "strides", Shape{2, 2});
+    const auto out = Evaluate(
+        b, {TensorOf({1, 1, 2, 2}, {1, 2, 3, 4}), TensorOf({1, 1, 3, 3}, Numbers(9, 1.0))});
+    ExpectNear(out[0], {1, 1, 4, 4}, expected);
+  }
 }
 
 }  // namespace

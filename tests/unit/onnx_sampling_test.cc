@@ -11,15 +11,7 @@
 namespace tilewright::graph {
 namespace {
 
-using op::RefTensor;
-using tests::OnnxBuilder;
-using tests::TensorOf;
-constexpr auto Slug = tests::OnnxSlug;
-namespace pb = tests::pb;
-using Shape = std::vector<int64_t>;
-using Numbers = std::vector<double>;
-
-constexpr int kInt64 = pb::TensorProto::INT64;
+using namespace import_tests;
 
 std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTensor>& inputs) {
   return tests::EvaluateOnnx(b, inputs, 1e-4);

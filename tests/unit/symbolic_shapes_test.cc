@@ -163,6 +163,19 @@ TEST(SymbolicRules, AgreeWithTheOperatorsAtAllSizes) {
   EXPECT_GE(elementwise, 40);
 }
 
+TEST(SymbolicRules, ReduceKeepsDimensionsWhereTheAttributeIsAbsent) {
+  const op::OpSpec& reduce = *op::FindOp("reduce");
+  const op::Attrs attrs = {{"axes", std::vector<int64_t>{1}}};
+  const std::vector<TensorType> types = {{ir::kF32, {3, 4}}};
+  const std::vector<SymbolicType> symbolic = {op::Symbolic(types[0])};
+  DimEqualities equal;
+  auto results = op::InferSymbolic(reduce, symbolic, attrs, &equal);
+  auto wanted = op::InferTypes(reduce, types, attrs);
+  ASSERT_TRUE(results.ok() && wanted.ok()) << results.status() << wanted.status();
+  EXPECT_EQ(op::ToText((*wanted)[0]), "f32[3,1]");
+  EXPECT_EQ((*results)[0].dims, op::Symbolic((*wanted)[0]).dims);
+}
+
 // An image network with a free batch and free image sides.
 const char kNetwork[] = R"(graph "free" {
   input %0 "x": f32[N,3,H,W]

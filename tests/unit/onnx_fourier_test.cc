@@ -1,0 +1,174 @@
+// Import of Fourier transforms against sums worked out by their definition: real and complex, both
+// ways, one side of the spectrum, lengths that are split by their factors, frames with a window.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <complex>
+#include <numbers>
+
+#include "deploy/support/rng.h"
+#include "tests/unit/onnx_evaluate.h"
+
+namespace tilewright::graph {
+namespace {
+
+using namespace import_tests;
+using Complex = std::complex<double>;
+using Line = std::vector<Complex>;
+
+constexpr double kTolerance = 2e-3;
+
+Line RandomLine(int64_t count, bool real, uint64_t seed) {
+  support::Rng rng(seed);
+  Line line;
+  for (int64_t i = 0; i < count; ++i) {
+    const double re = static_cast<float>(rng.UniformDouble() - 0.5);
+    line.emplace_back(re, real ? 0 : static_cast<float>(rng.UniformDouble() - 0.5));
+  }
+  return line;
+}
+
+Line Resized(Line line, int64_t length) {
+  line.resize(static_cast<size_t>(length));
+  return line;
+}
+
+Line Spectrum(const Line& x, bool inverse) {
+  const double n = static_cast<double>(x.size());
+  Line out;
+  for (size_t k = 0; k < x.size(); ++k) {
+    Complex sum = 0;
+    for (size_t j = 0; j < x.size(); ++j) {
+      const double turn = static_cast<double>(j * k % x.size()) / n;
+      sum += x[j] * std::polar(1.0, (inverse ? 2 : -2) * std::numbers::pi * turn);
+    }
+    out.push_back(inverse ? sum / n : sum);
+  }
+  return out;
+}
+
+Numbers Parts(const Line& line, int64_t parts) {
+  Numbers values;
+  for (const Complex& v : line) {
+    values.push_back(v.real());
+    if (parts == 2) values.push_back(v.imag());
+  }
+  return values;
+}
+
+void ExpectNear(const RefTensor& actual, const Shape& shape, const Numbers& expected) {
+  EXPECT_EQ(actual.type.shape, shape);
+  ASSERT_EQ(actual.values.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(actual.values[i], expected[i], kTolerance) << i;
+  }
+}
+
+// A DFT of opset 20 along the first dimension of x.
+struct Dft {
+  int64_t inverse = 0, onesided = 0, length = 0;
+  OnnxBuilder Model(const Shape& x, const Shape& y) const {
+    OnnxBuilder b(20);
+    b.Input("x", x).Output("y", y).Ints("axis", {0});
+    if (length > 0) b.Ints("length", {length});
+    pb::NodeProto* node = b.Node("DFT", {"x", length > 0 ? "length" : "", "axis"}, "y");
+    OnnxBuilder::Attr(node, "inverse", inverse);
+    OnnxBuilder::Attr(node, "onesided", onesided);
+    return b;
+  }
+};
+
+TEST(OnnxFourier, DftBothWays) {
+  for (const int64_t n : {1, 2, 7, 12, 600, 1500}) {
+    for (const bool inverse : {false, true}) {
+      const Line x = RandomLine(n, false, static_cast<uint64_t>(n));
+      const OnnxBuilder b = Dft{inverse, 0, 0}.Model({n, 2}, {n, 2});
+      const auto out = tests::EvaluateOnnx(b, {TensorOf({n, 2}, Parts(x, 2))}, 1e-3);
+      ExpectNear(out[0], {n, 2}, Parts(Spectrum(x, inverse), 2));
+    }
+  }
+}
+
+TEST(OnnxFourier, RealSignalsAndLengths) {
+  for (const auto& [n, length, onesided] :
+       {std::tuple(8, 0, 1), {9, 0, 1}, {5, 8, 0}, {8, 5, 1}, {2000, 0, 1}}) {
+    const int64_t points = length > 0 ? length : n, bins = onesided ? points / 2 + 1 : points;
+    const Line x = RandomLine(n, true, static_cast<uint64_t>(n));
+    const OnnxBuilder b = Dft{0, onesided, length}.Model({n, 1}, {bins, 2});
+    const auto out = tests::EvaluateOnnx(b, {TensorOf({n, 1}, Parts(x, 1))}, 1e-3);
+    ExpectNear(out[0], {bins, 2}, Parts(Resized(Spectrum(Resized(x, points), false), bins), 2));
+  }
+}
+
+TEST(OnnxFourier, OneSideBackToARealSignal) {
+  for (const int64_t n : {6, 7}) {
+    const int64_t bins = n / 2 + 1;
+    const Line x = RandomLine(n, true, 3);
+    const Line spectrum = Resized(Spectrum(x, false), bins);
+    const OnnxBuilder b = Dft{1, 1, n % 2 == 0 ? 0 : n}.Model({bins, 2}, {n, 1});
+    const auto out = tests::EvaluateOnnx(b, {TensorOf({bins, 2}, Parts(spectrum, 2))}, 1e-4);
+    ExpectNear(out[0], {n, 1}, Parts(x, 1));
+  }
+}
+
+// Opset 17 has the axis as an attribute; other dimensions are rows.
+TEST(OnnxFourier, AxisInTheMiddle) {
+  OnnxBuilder b(17);
+  b.Input("x", {2, 4, 3, 1}).Output("y", {2, 4, 3, 2});
+  b.Node("DFT", {"x"}, "y");
+  const Numbers x = Parts(RandomLine(24, true, 5), 1);
+  const auto out = tests::EvaluateOnnx(b, {TensorOf({2, 4, 3, 1}, x)}, 1e-4);
+  Numbers expected(48);
+  for (size_t row = 0; row < 6; ++row) {
+    const size_t first = row / 3 * 12 + row % 3;
+    Line line;
+    for (size_t j = 0; j < 4; ++j) line.emplace_back(x[first + j * 3], 0);
+    const Line bins = Spectrum(line, false);
+    for (size_t k = 0; k < 4; ++k) {
+      expected[2 * (first + k * 3)] = bins[k].real();
+      expected[2 * (first + k * 3) + 1] = bins[k].imag();
+    }
+  }
+  ExpectNear(out[0], {2, 4, 3, 2}, expected);
+}
+
+TEST(OnnxFourier, FramesOfASignal) {
+  constexpr int64_t kLength = 23, kFrame = 8, kStep = 5, kFrames = 4;
+  for (const auto& [parts, onesided, windowed] : {std::tuple(1, 1, 1), {1, 0, 0}, {2, 0, 1}}) {
+    const int64_t bins = onesided ? kFrame / 2 + 1 : kFrame;
+    const Line x = RandomLine(2 * kLength, parts == 1, 7);
+    const Numbers window = Parts(RandomLine(kFrame, true, 8), 1);
+    OnnxBuilder b(17);
+    b.Input("x", {2, kLength, parts}).Input("w", {kFrame}).Output("y", {2, kFrames, bins, 2});
+    b.Ints("step", {kStep}).Ints("length", {kFrame});
+    pb::NodeProto* node = b.Node("STFT", {"x", "step", windowed ? "w" : "", "length"}, "y");
+    OnnxBuilder::Attr(node, "onesided", int64_t{onesided});
+    const auto out = tests::EvaluateOnnx(
+        b, {TensorOf({2, kLength, parts}, Parts(x, parts)), TensorOf({kFrame}, window)}, 1e-4);
+    Numbers expected;
+    for (int64_t f = 0; f < 2 * kFrames; ++f) {
+      Line frame;
+      for (int64_t j = 0; j < kFrame; ++j) {
+        frame.push_back(x[f / kFrames * kLength + f % kFrames * kStep + j] *
+                        (windowed ? window[j] : 1.0));
+      }
+      const Numbers values = Parts(Resized(Spectrum(frame, false), bins), 2);
+      expected.insert(expected.end(), values.begin(), values.end());
+    }
+    ExpectNear(out[0], {2, kFrames, bins, 2}, expected);
+  }
+}
+
+TEST(OnnxFourier, Refusals) {
+  EXPECT_EQ(Slug(Dft{0, 1, 0}.Model({8, 2}, {5, 2})), "graph.onnx.attribute");
+  EXPECT_EQ(Slug(Dft{1, 1, 0}.Model({8, 1}, {5, 1})), "graph.onnx.attribute");
+  EXPECT_EQ(Slug(Dft{}.Model({8, 3}, {8, 2})), "graph.onnx.shape");
+  EXPECT_EQ(Slug(Dft{}.Model({8191, 2}, {8191, 2})), "graph.onnx.too_large");  // a prime
+  OnnxBuilder b(17);
+  b.Input("x", {1, 8, 1}).Output("y", {1, 1, 5, 2}).Ints("step", {1}).Ints("length", {9});
+  b.Node("STFT", {"x", "step", "", "length"}, "y");
+  EXPECT_EQ(Slug(b), "graph.onnx.shape");
+}
+
+}  // namespace
+}  // namespace tilewright::graph
