@@ -194,12 +194,14 @@ void Names(std::string_view text) {
 void VtaWord(std::string_view bytes) {
   vta::Word128 word;
   std::memcpy(&word, bytes.data(), std::min(bytes.size(), sizeof(word)));
-  const auto instruction = vta::Decode(word);
+  const auto isa = vta::Isa::Make(vta::Config{});
+  TW_CHECK(isa.ok());
+  const auto instruction = isa->Decode(word);
   if (!instruction.ok()) return;
   TW_CHECK(!vta::Disassemble(*instruction).empty());
-  const auto again = vta::Encode(*instruction);
+  const auto again = isa->Encode(*instruction);
   TW_CHECK(again.ok()) << again.status();
-  const auto same = vta::Decode(*again);
+  const auto same = isa->Decode(*again);
   TW_CHECK(same.ok() && *same == *instruction);
 }
 

@@ -27,6 +27,7 @@
 namespace tilewright::vta {
 namespace {
 
+using support::StrCat;
 using tests::MatchesGolden;
 
 constexpr uint64_t kSeeds = 25;
@@ -45,24 +46,32 @@ constexpr targets::Backend kVta = {.pipeline = vta::Pipeline,
                                    .alignment = 256,
                                    .on_device = true};
 
-// The program of a function, read from the artifact's bytes.
-absl::StatusOr<Program> Generated(const ir::Function& f) {
-  const target::Target target{.kind = "vta"};
+Isa IsaOf(const Config& config) {
+  auto isa = Isa::Make(config);
+  EXPECT_TRUE(isa.ok()) << isa.status();
+  return *isa;
+}
+
+// The program of a function for a named configuration, read from the artifact's bytes.
+absl::StatusOr<Program> Generated(const ir::Function& f, std::string_view config = "block16") {
+  const target::Target target{.kind = "vta", .cpu = std::string(config)};
   const std::vector<ir::Function> functions = {f};
   TW_ASSIGN(const codegen::Artifact artifact, kVta.generate({functions, target, {}}));
-  TW_ASSIGN(std::vector<Program> programs, ParseCode(artifact.bytes));
-  EXPECT_EQ(programs.size(), 1u);
-  return programs.at(0);
+  TW_ASSIGN(const CodeObject code, ParseCode(artifact.bytes));
+  EXPECT_EQ(code.config, *FindConfig(config));
+  EXPECT_EQ(code.programs.size(), 1u);
+  return code.programs.at(0);
 }
 
 // Fills the parameters with seeded data, runs the stream under many orders of the modules and
 // compares every output with the interpreter's of `base`.
-void ExpectRuns(const ir::Function& base, const Program& program) {
-  auto words = program.Encoded();
+void ExpectRuns(const ir::Function& base, const Program& program, const Config& config = {}) {
+  const Isa isa = IsaOf(config);
+  auto words = program.Encoded(isa);
   ASSERT_TRUE(words.ok()) << words.status();
-  auto image = program.Image();
+  auto image = program.Image(isa);
   ASSERT_TRUE(image.ok()) << image.status();
-  absl::Status tokens = vta::CheckTokens(*words, *image);
+  absl::Status tokens = CheckTokens(isa, *words, *image);
   ASSERT_TRUE(tokens.ok()) << tokens << "\n" << program.Listing();
   std::vector<ir::TensorData> data = tests::SeededArguments(base, {}, 5), expected = data;
   std::vector<ir::TensorData*> args;
@@ -76,7 +85,7 @@ void ExpectRuns(const ir::Function& base, const Program& program) {
       std::memcpy(dram.data() + program.params[i].offset, data[i].bytes.data(),
                   data[i].bytes.size());
     }
-    absl::Status ran = vta::RunFunctional(*words, seed, &dram);
+    absl::Status ran = RunFunctional(isa, *words, seed, &dram);
     ASSERT_TRUE(ran.ok()) << ran << "\n" << program.Listing();
     for (size_t i = 0; i < data.size(); ++i) {
       if (base.params[i]->role != ir::Role::kOutput) continue;
@@ -131,6 +140,30 @@ fn gemm(A: i8[6,3,16] input, W: i8[4,3,16,16] constant, Y: i8[6,4,16] output) st
 }
 )";
 
+// A text that is written for 16 lanes, with others.
+std::string WithLanes(std::string text, int64_t lanes) {
+  for (size_t at = 0; (at = text.find("16", at)) != std::string::npos; ++at)
+    text.replace(at, 2, std::to_string(lanes));
+  return text;
+}
+
+TEST(VtaCodegenTest, EveryConfigurationRunsItsOwnBlocks) {
+  for (const NamedConfig& hardware : NamedConfigs()) {
+    for (const NamedConfig& code : NamedConfigs()) {
+      SCOPED_TRACE(StrCat(code.name, " on ", hardware.name));
+      const ir::Function f = Parsed(WithLanes(kTwoThreads, code.config.block));
+      auto program = Generated(f, hardware.name);
+      if (&hardware == &code) {
+        ASSERT_TRUE(program.ok()) << program.status();
+        ExpectRuns(f, *program, hardware.config);
+      } else {
+        EXPECT_EQ(support::Slug(program.status()), "codegen.vta.block");
+      }
+    }
+  }
+  EXPECT_EQ(support::Slug(Generated(Parsed(kTwoThreads), "block7").status()), "vta.config.name");
+}
+
 TEST(VtaCodegenTest, MatrixProductOfTwoThreads) {
   ir::Function f = Parsed(kTwoThreads);
   auto program = Generated(f);
@@ -180,7 +213,8 @@ TEST(VtaCodegenTest, ScheduledMatrixProduct) {
 TEST(VtaCodegenTest, EveryFlagIsNeeded) {
   auto program = Generated(Parsed(kTwoThreads));
   ASSERT_TRUE(program.ok()) << program.status();
-  auto image = program->Image();
+  const Isa isa = IsaOf(Config{});
+  auto image = program->Image(isa);
   ASSERT_TRUE(image.ok());
   int flags = 0;
   int64_t vta::Instruction::* const kFlags[] = {
@@ -191,7 +225,7 @@ TEST(VtaCodegenTest, EveryFlagIsNeeded) {
       if (i.*flag == 0) continue;
       ++flags;
       i.*flag = 0;
-      absl::Status checked = vta::CheckTokens(*program->Encoded(), *image);
+      absl::Status checked = CheckTokens(isa, *program->Encoded(isa), *image);
       EXPECT_FALSE(checked.ok()) << vta::Disassemble(i);
       i.*flag = 1;
     }
@@ -293,15 +327,16 @@ TEST(VtaCodegenTest, AnArtifactHasACallForEachFunction) {
     EXPECT_EQ(program.calls[0].num_outputs, 1);
     EXPECT_TRUE(program.temporaries.empty());
   }
-  auto programs = ParseCode(artifact->bytes);
-  ASSERT_TRUE(programs.ok()) << programs.status();
-  ASSERT_EQ(programs->size(), 2u);
-  EXPECT_EQ((*programs)[0].name, "gemm");
-  EXPECT_EQ((*programs)[1].name, "again");
-  EXPECT_EQ((*programs)[0].stream, (*programs)[1].stream);
+  auto code = ParseCode(artifact->bytes);
+  ASSERT_TRUE(code.ok()) << code.status();
+  const std::vector<Program>& programs = code->programs;
+  ASSERT_EQ(programs.size(), 2u);
+  EXPECT_EQ(programs[0].name, "gemm");
+  EXPECT_EQ(programs[1].name, "again");
+  EXPECT_EQ(programs[0].stream, programs[1].stream);
   auto text = support::ReadFile(options.dump_dir + "/gemm.vta", 1 << 20);
   ASSERT_TRUE(text.ok()) << text.status();
-  EXPECT_EQ(*text, (*programs)[0].Listing() + (*programs)[1].Listing());
+  EXPECT_EQ(*text, programs[0].Listing() + programs[1].Listing());
   EXPECT_EQ(support::Slug(kVta.generate({{}, target, {}}).status()), "codegen.function.none");
 }
 

@@ -1,40 +1,47 @@
-// The instruction set table: bits that do not collide, values that survive encoding, values that
-// are refused; and what single instructions do in the functional simulator and the token check.
+// The instruction set table for every named configuration: bits that do not collide, values that
+// survive encoding, values that are refused; configurations as texts; the manual; code objects.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
+#include "tests/support/golden.h"
 #include "vta/isa/code_object.h"
+#include "vta/isa/config.h"
 #include "vta/isa/isa.h"
-#include "vta/sim/functional_sim.h"
-#include "vta/sim/token_check.h"
+#include "vta/isa/manual.h"
 
 namespace tilewright::vta {
 namespace {
 
 constexpr Opcode kOpcodes[] = {
-#define TW_VTA_OPCODE(Name, text, value, Format) Opcode::k##Name,
+#define TW_VTA_OPCODE(Name, text, value, Format, what) Opcode::k##Name,
 #include "vta/isa/isa.def"
 };
 
-bool Has(Opcode op, const FieldInfo& field) {
-  Format format = FormatOf(op);
-  bool loops = format == Format::Gemm || format == Format::Alu;
-  return field.format == Format::Common || field.format == format ||
-         (field.format == Format::Loops && loops);
+Isa IsaOf(const Config& config) {
+  auto isa = Isa::Make(config);
+  EXPECT_TRUE(isa.ok()) << isa.status();
+  return *isa;
 }
 
-TEST(VtaIsaTest, FieldsOfAnInstructionDoNotOverlap) {
+class VtaIsa : public testing::TestWithParam<NamedConfig> {
+ protected:
+  const Isa isa_ = IsaOf(GetParam().config);
+};
+INSTANTIATE_TEST_SUITE_P(Configs, VtaIsa, testing::ValuesIn(NamedConfigs()),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST_P(VtaIsa, FieldsOfAnInstructionDoNotOverlap) {
   for (Opcode op : kOpcodes) {
     std::vector<bool> taken(128, false);
     taken[0] = taken[1] = taken[2] = true;
-    for (const FieldInfo& field : Fields()) {
-      if (!Has(op, field)) continue;
+    for (const FieldInfo& field : isa_.Fields()) {
+      if (!HasFields(FormatOf(op), field.format)) continue;
       EXPECT_EQ(field.lsb / 64, (field.lsb + field.width - 1) / 64) << field.name << " straddles";
       for (int bit = field.lsb; bit < field.lsb + field.width; ++bit) {
         EXPECT_FALSE(taken[static_cast<size_t>(bit)]) << OpcodeText(op) << " " << field.name;
@@ -44,15 +51,112 @@ TEST(VtaIsaTest, FieldsOfAnInstructionDoNotOverlap) {
   }
 }
 
+TEST_P(VtaIsa, RandomInstructionsRoundTrip) {
+  support::Rng rng(11);
+  int decoded = 0;
+  for (int i = 0; i < 20000; ++i) {
+    Word128 word{rng.NextU64(), rng.NextU64()};
+    auto instruction = isa_.Decode(word);
+    if (!instruction.ok()) continue;
+    ++decoded;
+    auto again = isa_.Encode(*instruction);
+    ASSERT_TRUE(again.ok()) << again.status() << " " << Disassemble(*instruction);
+    ASSERT_EQ(*isa_.Decode(*again), *instruction);
+  }
+  EXPECT_GT(decoded, 5000);
+  for (int i = 0; i < 1000; ++i) {
+    MicroOp uop;
+    for (const UopFieldInfo& field : isa_.UopFields())
+      uop.*field.member = rng.UniformInt(0, (1 << field.width) - 1);
+    auto word = isa_.EncodeUop(uop);
+    ASSERT_TRUE(word.ok()) << word.status();
+    ASSERT_EQ(isa_.DecodeUop(*word), uop);
+  }
+}
+
+// The last element of every memory can be named, and nothing beyond it in a micro-op.
+TEST_P(VtaIsa, MicroOpsReachTheWholeMemories) {
+  const Config& c = isa_.config();
+  const MicroOp last{.dst = c.acc - 1, .src = std::max(c.inp, c.acc) - 1, .wgt = c.wgt - 1};
+  EXPECT_TRUE(isa_.EncodeUop(last).ok());
+  for (int64_t MicroOp::* member : {&MicroOp::dst, &MicroOp::src, &MicroOp::wgt}) {
+    MicroOp beyond = last;
+    ++(beyond.*member);
+    EXPECT_EQ(support::Slug(isa_.EncodeUop(beyond).status()), "vta.isa.field");
+  }
+}
+
+TEST_P(VtaIsa, ConfigurationsSurviveTheirText) {
+  const Config& c = isa_.config();
+  auto read = ParseConfig(c.ToString());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, c);
+  EXPECT_EQ(read->Id(), c.Id());
+  auto named = FindConfig(GetParam().name);
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(*named, c);
+  Config other = c;
+  other.iter_bits -= 1;
+  EXPECT_NE(other.Id(), c.Id());
+  EXPECT_TRUE(CheckSameConfig(c, *read).ok());
+  EXPECT_EQ(support::Slug(CheckSameConfig(c, other)), "vta.config.other");
+}
+
+// The identifier is in stored names: it never changes.
+TEST(VtaConfigTest, TheDefaultIsThePublishedOne) {
+  const Config c;
+  EXPECT_EQ(c, NamedConfigs()[0].config);
+  EXPECT_EQ(c.ToString(),
+            "block=16,uop=8192,wgt=1024,inp=2048,acc=2048,sram_bits=16,dram_bits=32,size_bits=16,"
+            "pad_bits=4,iter_bits=14,imm_bits=16");
+  EXPECT_EQ(c.Id(), "b16-27b74ddb18e4b421");
+  EXPECT_EQ(ParseConfig("block=8,wgt=512")->wgt, 512);
+}
+
+TEST(VtaConfigTest, ImpossibleConfigurationsAreRefused) {
+  struct Case {
+    const char* text;
+    const char* slug;
+    const char* says;
+  };
+  const Case cases[] = {
+      {"", "vta.config.text", "found \"\""},
+      {"block", "vta.config.text", "block"},
+      {"lanes=16", "vta.config.text", "lanes=16"},
+      {"block=x", "vta.config.text", "block=x"},
+      {"block=16,block=16", "vta.config.text", "block twice"},
+      {"block=24", "vta.config.value", "block: expected a power of two from 8 to 32, found 24"},
+      {"block=64", "vta.config.value", "found 64"},
+      {"pad_bits=9", "vta.config.value", "pad_bits: expected 1 to 4, found 9"},
+      {"acc=4096", "vta.config.bits", "64 bits"},
+      {"acc=1024,inp=1024,wgt=65536,imm_bits=8", "vta.config.bits", "64 bits"},
+      {"acc=16,inp=16,sram_bits=12", "vta.config.bits", "sram_bits: expected at least 13"},
+      {"dram_bits=40,sram_bits=24", "vta.config.bits", "dram_base that ends at 74"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    const absl::Status status = ParseConfig(c.text).status();
+    EXPECT_EQ(support::Slug(status), c.slug);
+    EXPECT_THAT(support::StatusText(status), testing::HasSubstr(c.says));
+  }
+  EXPECT_EQ(support::Slug(Isa::Make({.block = 5}).status()), "vta.config.value");
+  EXPECT_EQ(support::Slug(FindConfig("block5").status()), "vta.config.name");
+}
+
+TEST(VtaIsaTest, TheManualIsThatOfTheTable) {
+  EXPECT_TRUE(tests::MatchesGolden("../../vta/isa/MANUAL.md", ManualText()));
+}
+
 // Words put together by hand from the published format.
 TEST(VtaIsaTest, BitsAreWhereTheFormatHasThem) {
+  const Isa isa = IsaOf(Config{});
   Instruction load{.op = Opcode::kLoad};
   load.pop_next = load.push_next = 1;
   load.memory = static_cast<int64_t>(Memory::kInp);
   load.sram_base = 3, load.dram_base = 0x12345678;
   load.y_size = 5, load.x_size = 7, load.x_stride = 9;
   load.y_pad_0 = 1, load.y_pad_1 = 2, load.x_pad_0 = 3, load.x_pad_1 = 4;
-  auto word = Encode(load);
+  auto word = isa.Encode(load);
   ASSERT_TRUE(word.ok()) << word.status();
   EXPECT_EQ(word->low, 0u | 1u << 4 | 1u << 6 | 2u << 7 | 3u << 10 | uint64_t{0x12345678} << 26);
   EXPECT_EQ(word->high, uint64_t{5} | uint64_t{7} << 16 | uint64_t{9} << 32 | uint64_t{1} << 48 |
@@ -61,7 +165,7 @@ TEST(VtaIsaTest, BitsAreWhereTheFormatHasThem) {
   alu.uop_begin = 1, alu.uop_end = 2, alu.iter_out = 3, alu.iter_in = 4;
   alu.dst_factor_in = 5, alu.src_factor_in = 6;
   alu.operation = static_cast<int64_t>(AluOp::kShr), alu.use_imm = 1, alu.imm = -2;
-  word = Encode(alu);
+  word = isa.Encode(alu);
   ASSERT_TRUE(word.ok()) << word.status();
   EXPECT_EQ(word->low, uint64_t{4} | uint64_t{1} << 8 | uint64_t{2} << 21 | uint64_t{3} << 35 |
                            uint64_t{4} << 49);
@@ -75,192 +179,36 @@ TEST(VtaIsaTest, BitsAreWhereTheFormatHasThem) {
             "y_pad_0=1 y_pad_1=2 x_pad_0=3 x_pad_1=4 | pop_next push_next");
 }
 
-TEST(VtaIsaTest, RandomInstructionsRoundTrip) {
-  support::Rng rng(11);
-  int decoded = 0;
-  for (int i = 0; i < 20000; ++i) {
-    Word128 word{rng.NextU64(), rng.NextU64()};
-    auto instruction = Decode(word);
-    if (!instruction.ok()) continue;
-    ++decoded;
-    auto again = Encode(*instruction);
-    ASSERT_TRUE(again.ok()) << again.status() << " " << Disassemble(*instruction);
-    ASSERT_EQ(*Decode(*again), *instruction);
-  }
-  EXPECT_GT(decoded, 5000);
-  for (int i = 0; i < 1000; ++i) {
-    uint32_t word = static_cast<uint32_t>(rng.NextU64());
-    ASSERT_EQ(*EncodeUop(DecodeUop(word)), word);
-  }
-}
-
 TEST(VtaIsaTest, ValuesThatDoNotFitAreRefused) {
+  const Isa isa = IsaOf(Config{});
   Instruction load{.op = Opcode::kLoad};
   load.x_size = 1 << 16;
-  EXPECT_EQ(support::Slug(Encode(load).status()), "vta.isa.field");
-  EXPECT_THAT(support::StatusText(Encode(load).status()),
+  EXPECT_EQ(support::Slug(isa.Encode(load).status()), "vta.isa.field");
+  EXPECT_THAT(support::StatusText(isa.Encode(load).status()),
               testing::HasSubstr("load x_size: expected 16 bits, found 65536"));
   load.x_size = -1;
-  EXPECT_EQ(support::Slug(Encode(load).status()), "vta.isa.field");
+  EXPECT_EQ(support::Slug(isa.Encode(load).status()), "vta.isa.field");
   Instruction alu{.op = Opcode::kAlu};
   alu.imm = 32768;
-  EXPECT_EQ(support::Slug(Encode(alu).status()), "vta.isa.field");
+  EXPECT_EQ(support::Slug(isa.Encode(alu).status()), "vta.isa.field");
   alu.imm = -32768;
-  EXPECT_TRUE(Encode(alu).ok());
+  EXPECT_TRUE(isa.Encode(alu).ok());
   alu.wgt_factor_in = 1;  // not a field of alu
-  EXPECT_EQ(support::Slug(Encode(alu).status()), "vta.isa.field");
-  EXPECT_EQ(support::Slug(EncodeUop({.dst = 2048}).status()), "vta.isa.field");
-  EXPECT_EQ(support::Slug(Decode({7, 0}).status()), "vta.isa.opcode");
-  EXPECT_EQ(support::Slug(Decode({7u << 7, 0}).status()), "vta.isa.memory");
-  EXPECT_EQ(support::Slug(Decode({4, uint64_t{7} << 44}).status()), "vta.isa.operation");
-}
-
-// -------------------------------------------------------------------------- the simulator
-
-std::vector<Word128> Encoded(const std::vector<Instruction>& stream) {
-  std::vector<Word128> words;
-  for (const Instruction& i : stream) {
-    auto word = Encode(i);
-    EXPECT_TRUE(word.ok()) << word.status();
-    words.push_back(word.ok() ? *word : Word128{});
-  }
-  return words;
-}
-
-Instruction Move(Opcode op, Memory memory, int64_t sram, int64_t dram, int64_t count) {
-  Instruction i{.op = op};
-  i.memory = static_cast<int64_t>(memory);
-  i.sram_base = sram, i.dram_base = dram;
-  i.y_size = 1, i.x_size = i.x_stride = count;
-  return i;
-}
-
-// One micro-op at DRAM 0, one input at 16, its weights at 256, the result at 512.
-struct OneProduct {
-  std::vector<Instruction> stream;
-  std::vector<uint8_t> dram = std::vector<uint8_t>(1024, 0);
-
-  OneProduct() {
-    for (int i = 0; i < 16; ++i) dram[16 + i] = static_cast<uint8_t>(i - 8);
-    for (int i = 0; i < 256; ++i) dram[256 + i] = static_cast<uint8_t>(i * 7);
-    Instruction uop = Move(Opcode::kLoad, Memory::kUop, 0, 0, 1);
-    Instruction inp = Move(Opcode::kLoad, Memory::kInp, 0, 1, 1);
-    Instruction wgt = Move(Opcode::kLoad, Memory::kWgt, 0, 1, 1);
-    wgt.push_next = 1;
-    Instruction reset{.op = Opcode::kGemm};
-    reset.reset = 1, reset.uop_end = reset.iter_out = reset.iter_in = 1;
-    Instruction gemm = reset;
-    gemm.reset = 0, gemm.pop_prev = 1;
-    Instruction shift{.op = Opcode::kAlu};
-    shift.uop_end = shift.iter_out = shift.iter_in = 1;
-    shift.operation = static_cast<int64_t>(AluOp::kShr), shift.use_imm = 1, shift.imm = 3;
-    shift.push_next = 1;
-    Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 32, 1);
-    store.pop_prev = store.push_prev = 1;
-    Instruction finish{.op = Opcode::kFinish};
-    finish.pop_next = 1;
-    stream = {uop, inp, wgt, reset, gemm, shift, store, finish};
-  }
-  int8_t Expected(int out) const {
-    int32_t sum = 0;
-    for (int in = 0; in < 16; ++in) {
-      sum += static_cast<int8_t>(dram[16 + in]) * static_cast<int8_t>(dram[256 + 16 * out + in]);
-    }
-    return static_cast<int8_t>(sum >> 3);
-  }
-};
-
-TEST(VtaSimTest, OneMatrixProduct) {
-  OneProduct p;
-  EXPECT_TRUE(CheckTokens(Encoded(p.stream), p.dram).ok());
-  for (uint64_t seed = 0; seed < 20; ++seed) {
-    std::vector<uint8_t> dram = p.dram;
-    SimCounters counters;
-    absl::Status ran = RunFunctional(Encoded(p.stream), seed, &dram, &counters);
-    ASSERT_TRUE(ran.ok()) << ran;
-    for (int o = 0; o < 16; ++o) EXPECT_EQ(static_cast<int8_t>(dram[512 + o]), p.Expected(o)) << o;
-    EXPECT_EQ(counters.instructions, 8);
-    EXPECT_EQ(counters.gemm_iterations, 2);
-    EXPECT_EQ(counters.bytes_loaded, 4 + 16 + 256);
-    EXPECT_EQ(counters.bytes_stored, 16);
-  }
-}
-
-TEST(VtaSimTest, PaddingIsZeros) {
-  // 2 x 2 inputs with a border of one above and to the left.
-  Instruction load = Move(Opcode::kLoad, Memory::kAcc, 0, 0, 2);
-  load.y_size = 2, load.x_stride = 3, load.y_pad_0 = load.x_pad_0 = 1;
-  Instruction touch{.op = Opcode::kAlu};  // acc + 0 over nine elements, so that out has them too
-  touch.uop_end = touch.iter_out = 1, touch.iter_in = 9, touch.dst_factor_in = 1;
-  touch.operation = static_cast<int64_t>(AluOp::kAdd), touch.use_imm = 1, touch.push_next = 1;
-  Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 64, 9);
-  store.pop_prev = store.push_prev = 1;
-  Instruction finish{.op = Opcode::kFinish};
-  finish.pop_next = 1;
-  Instruction uop = Move(Opcode::kLoad, Memory::kUop, 0, 255, 1);
-  std::vector<uint8_t> dram(2048, 0);
-  for (int e = 0; e < 6; ++e) {
-    for (int l = 0; l < 16; ++l)
-      dram[static_cast<size_t>(e * 64 + 4 * l)] = static_cast<uint8_t>(e + 1);
-  }
-  absl::Status ran = RunFunctional(Encoded({uop, load, touch, store, finish}), 1, &dram);
-  ASSERT_TRUE(ran.ok()) << ran;
-  const int expected[9] = {0, 0, 0, 0, 1, 2, 0, 4, 5};
-  for (int e = 0; e < 9; ++e) EXPECT_EQ(dram[static_cast<size_t>(1024 + 16 * e)], expected[e]) << e;
-}
-
-TEST(VtaSimTest, WrongStreamsAreNamed) {
-  struct Case {
-    const char* what;
-    void (*change)(OneProduct*);
-    const char* sim;     // what the simulator says for some seed
-    const char* tokens;  // what the check says
-  };
-  const Case cases[] = {
-      {"gemm does not wait", [](OneProduct* p) { p->stream[4].pop_prev = 0; }, "vta.sim.tokens",
-       "vta.tokens.balance"},
-      {"nobody loads", [](OneProduct* p) { p->stream[2].push_next = 0; }, "vta.sim.deadlock",
-       "vta.tokens.deadlock"},
-      {"the store does not wait",
-       [](OneProduct* p) { p->stream[6].pop_prev = p->stream[5].push_next = 0; }, "",
-       "vta.tokens.race"},
-      {"the weights are not waited for",
-       [](OneProduct* p) { std::swap(p->stream[1].push_next, p->stream[2].push_next); }, "",
-       "vta.tokens.race"},
-      {"finish does not wait",
-       [](OneProduct* p) { p->stream[7].pop_next = p->stream[6].push_prev = 0; }, "vta.sim.finish",
-       ""},
-      {"outside of a memory", [](OneProduct* p) { p->stream[1].sram_base = 2048; },
-       "vta.sim.bounds", ""},
-      {"outside of DRAM", [](OneProduct* p) { p->stream[6].dram_base = 64; }, "vta.sim.bounds", ""},
-      {"no such neighbour", [](OneProduct* p) { p->stream[1].pop_prev = 1; }, "vta.sim.illegal",
-       "-"},
-      {"no finish", [](OneProduct* p) { p->stream.pop_back(); }, "vta.sim.finish", "-"},
-  };
-  for (const Case& c : cases) {
-    SCOPED_TRACE(c.what);
-    OneProduct p;
-    c.change(&p);
-    bool shown = false, wrong = false;
-    for (uint64_t seed = 0; seed < 40; ++seed) {
-      std::vector<uint8_t> dram = p.dram;
-      absl::Status ran = RunFunctional(Encoded(p.stream), seed, &dram);
-      shown = shown || support::Slug(ran) == c.sim;
-      for (int o = 0; ran.ok() && o < 16; ++o) {
-        wrong = wrong || static_cast<int8_t>(dram[512 + o]) != p.Expected(o);
-      }
-    }
-    // A missing dependence shows as another result under some order of the modules.
-    EXPECT_TRUE(c.sim[0] == '\0' ? wrong : shown);
-    if (c.tokens[0] == '-') continue;
-    EXPECT_EQ(support::Slug(CheckTokens(Encoded(p.stream), p.dram)), c.tokens);
-  }
+  EXPECT_EQ(support::Slug(isa.Encode(alu).status()), "vta.isa.field");
+  EXPECT_EQ(support::Slug(isa.EncodeUop({.dst = 2048}).status()), "vta.isa.field");
+  EXPECT_EQ(support::Slug(isa.Decode({7, 0}).status()), "vta.isa.opcode");
+  EXPECT_EQ(support::Slug(isa.Decode({7u << 7, 0}).status()), "vta.isa.memory");
+  EXPECT_EQ(support::Slug(isa.Decode({4, uint64_t{7} << 44}).status()), "vta.isa.operation");
 }
 
 Program OneProgram() {
+  Instruction load{.op = Opcode::kLoad};
+  load.x_size = load.x_stride = load.y_size = load.push_next = 1;
+  Instruction gemm{.op = Opcode::kGemm};
+  gemm.uop_end = 2, gemm.iter_out = gemm.iter_in = 1, gemm.pop_prev = 1;
   Program program;
   program.name = "kernel";
-  program.stream = OneProduct().stream;
+  program.stream = {load, gemm, Instruction{.op = Opcode::kFinish}};
   program.uops = {{.dst = 1, .src = 2, .wgt = 3}, {}};
   program.params = {{"A", 0, 48}, {"", 256, 256}};
   program.uop_offset = 512;
@@ -268,32 +216,34 @@ Program OneProgram() {
   return program;
 }
 
-TEST(VtaCodeObjectTest, ProgramsSurviveTheirBytes) {
+TEST_P(VtaIsa, ProgramsSurviveTheirBytes) {
   Program other = OneProgram();
   other.name = "other";
   other.uops.clear();
   other.image_bytes = other.uop_offset;
-  const std::vector<Program> programs = {OneProgram(), Program{}, other};
-  auto bytes = SerializeCode(programs);
+  const CodeObject code{isa_.config(), {OneProgram(), Program{}, other}};
+  auto bytes = SerializeCode(code);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   auto read = ParseCode(*bytes);
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(*read, programs);
-  EXPECT_TRUE(ParseCode(*SerializeCode({}))->empty());
+  EXPECT_EQ(*read, code);
+  EXPECT_TRUE(ParseCode(*SerializeCode({}))->programs.empty());
   Program wide = OneProgram();
   wide.uops[0].dst = 1 << 20;
-  EXPECT_EQ(support::Slug(SerializeCode({&wide, 1}).status()), "vta.isa.field");
+  EXPECT_EQ(support::Slug(SerializeCode({isa_.config(), {wide}}).status()), "vta.isa.field");
+  EXPECT_EQ(support::Slug(SerializeCode({{.block = 5}, {}}).status()), "vta.config.value");
 }
 
 TEST(VtaCodeObjectTest, DamagedBytesAreRefused) {
   const Program program = OneProgram();
-  const std::string bytes = *SerializeCode({&program, 1});
+  const std::string bytes = *SerializeCode({Config{}, {program}});
   for (size_t n = 0; n < bytes.size(); ++n)
     EXPECT_EQ(support::Slug(ParseCode(bytes.substr(0, n)).status()), "vta.code.format") << n;
   EXPECT_EQ(support::Slug(ParseCode(bytes + "x").status()), "vta.code.format");
   Program outside = program;
   outside.params[1].bytes = 257;
-  EXPECT_EQ(support::Slug(ParseCode(*SerializeCode({&outside, 1})).status()), "vta.code.format");
+  EXPECT_EQ(support::Slug(ParseCode(*SerializeCode({Config{}, {outside}})).status()),
+            "vta.code.format");
   // Whatever the bytes say, nothing is read outside of them, and what is read fits its image.
   support::Rng rng(1);
   for (int round = 0; round < 2000; ++round) {
@@ -302,7 +252,9 @@ TEST(VtaCodeObjectTest, DamagedBytesAreRefused) {
       damaged[rng.Uniform(damaged.size())] = static_cast<char>(rng.Uniform(256));
     auto read = ParseCode(damaged);
     if (!read.ok()) continue;
-    for (const Program& p : *read) EXPECT_TRUE(p.image_bytes > (1 << 20) || p.Image().ok());
+    const Isa isa = IsaOf(read->config);
+    for (const Program& p : read->programs)
+      EXPECT_TRUE(p.image_bytes > (1 << 20) || p.Image(isa).ok());
   }
 }
 

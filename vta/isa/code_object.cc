@@ -1,5 +1,6 @@
 // The bytes, all integers little-endian, 64 bits but for micro-ops:
-//   "TWVTA" 0 0 1
+//   "TWVTA" 0 0 2
+//   hardware configuration (its length, its text)
 //   number of programs, then for each
 //     name (its length, its bytes), uop_offset, image_bytes
 //     number of parameters, then for each: name, offset, bytes
@@ -17,7 +18,7 @@ namespace {
 
 using support::StrCat;
 
-constexpr std::string_view kMagic("TWVTA\0\0\1", 8);
+constexpr std::string_view kMagic("TWVTA\0\0\2", 8);
 
 class Writer {
  public:
@@ -81,7 +82,7 @@ absl::Status NotCode(const std::string& what) {
                            "expected a code object of this version, found " + what);
 }
 
-absl::Status Write(const Program& program, Writer* out) {
+absl::Status Write(const Isa& isa, const Program& program, Writer* out) {
   out->Text(program.name);
   out->Offset(program.uop_offset);
   out->Offset(program.image_bytes);
@@ -91,7 +92,7 @@ absl::Status Write(const Program& program, Writer* out) {
     out->Offset(param.offset);
     out->Offset(param.bytes);
   }
-  TW_ASSIGN(const std::vector<Word128> words, program.Encoded());
+  TW_ASSIGN(const std::vector<Word128> words, program.Encoded(isa));
   out->Size(words.size());
   for (const Word128& word : words) {
     out->Number(word.low);
@@ -99,7 +100,7 @@ absl::Status Write(const Program& program, Writer* out) {
   }
   out->Size(program.uops.size());
   for (const MicroOp& uop : program.uops) {
-    TW_ASSIGN(const uint32_t word, EncodeUop(uop));
+    TW_ASSIGN(const uint32_t word, isa.EncodeUop(uop));
     out->Number(word, 4);
   }
   return absl::OkStatus();
@@ -115,7 +116,7 @@ bool IsPlaced(const Program& program) {
          program.image_bytes - program.uop_offset == uop_bytes;
 }
 
-absl::StatusOr<Program> Read(Reader* in) {
+absl::StatusOr<Program> Read(const Isa& isa, Reader* in) {
   Program program;
   program.name = in->Text();
   program.uop_offset = in->Offset();
@@ -130,11 +131,11 @@ absl::StatusOr<Program> Read(Reader* in) {
     Word128 word;
     word.low = in->Number();
     word.high = in->Number();
-    TW_ASSIGN(const Instruction instruction, Decode(word));
+    TW_ASSIGN(const Instruction instruction, isa.Decode(word));
     program.stream.push_back(instruction);
   }
   for (uint64_t n = in->Count(4); n > 0; --n)
-    program.uops.push_back(DecodeUop(static_cast<uint32_t>(in->Number(4))));
+    program.uops.push_back(isa.DecodeUop(static_cast<uint32_t>(in->Number(4))));
   if (!in->ok()) return NotCode("one that ends early");
   if (!IsPlaced(program)) return NotCode("places outside of the image of " + program.name);
   return program;
@@ -158,42 +159,42 @@ std::string Program::Listing() const {
   return text;
 }
 
-absl::StatusOr<std::vector<Word128>> Program::Encoded() const {
-  std::vector<Word128> words;
-  for (size_t i = 0; i < stream.size(); ++i) {
-    auto word = Encode(stream[i]);
-    if (!word.ok()) return support::WithContext(word.status(), StrCat("instruction ", i));
-    words.push_back(*word);
-  }
-  return words;
+absl::StatusOr<std::vector<Word128>> Program::Encoded(const Isa& isa) const {
+  return isa.Encode(stream);
 }
 
-absl::StatusOr<std::vector<uint8_t>> Program::Image() const {
+absl::StatusOr<std::vector<uint8_t>> Program::Image(const Isa& isa) const {
   std::vector<uint8_t> image(static_cast<size_t>(image_bytes), 0);
   for (size_t i = 0; i < uops.size(); ++i) {
-    TW_ASSIGN(uint32_t word, EncodeUop(uops[i]));
+    TW_ASSIGN(const uint32_t word, isa.EncodeUop(uops[i]));
     std::memcpy(image.data() + uop_offset + 4 * static_cast<int64_t>(i), &word, sizeof word);
   }
   return image;
 }
 
-absl::StatusOr<std::string> SerializeCode(std::span<const Program> programs) {
+absl::StatusOr<std::string> SerializeCode(const CodeObject& code) {
+  TW_ASSIGN(const Isa isa, Isa::Make(code.config));
   Writer out;
-  out.Size(programs.size());
-  for (const Program& program : programs) TW_TRY(Write(program, &out));
+  out.Text(code.config.ToString());
+  out.Size(code.programs.size());
+  for (const Program& program : code.programs) TW_TRY(Write(isa, program, &out));
   return out.Take();
 }
 
-absl::StatusOr<std::vector<Program>> ParseCode(std::string_view bytes) {
+absl::StatusOr<CodeObject> ParseCode(std::string_view bytes) {
   if (!bytes.starts_with(kMagic)) return NotCode("other bytes");
   Reader in(bytes.substr(kMagic.size()));
-  std::vector<Program> programs;
+  const std::string config = in.Text();
+  if (!in.ok()) return NotCode("one that ends early");
+  CodeObject code;
+  TW_ASSIGN(code.config, ParseConfig(config));
+  TW_ASSIGN(const Isa isa, Isa::Make(code.config));
   for (uint64_t n = in.Count(48); n > 0; --n) {
-    TW_ASSIGN(Program program, Read(&in));
-    programs.push_back(std::move(program));
+    TW_ASSIGN(Program program, Read(isa, &in));
+    code.programs.push_back(std::move(program));
   }
   if (!in.done()) return NotCode("more or fewer bytes than its programs have");
-  return programs;
+  return code;
 }
 
 }  // namespace tilewright::vta

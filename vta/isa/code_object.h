@@ -1,6 +1,6 @@
 // Code objects of the accelerator: what the compiler writes and a driver runs. One holds a program
-// for each kernel: its instructions, its micro-ops, and where in DRAM its parameters are. Values
-// and pure functions; thread-safe.
+// for each kernel: its instructions, its micro-ops, and where in DRAM its parameters are; and the
+// hardware configuration that all of them are for. Values and pure functions; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -34,16 +34,26 @@ struct Program {
 
   // One instruction a line, micro-ops below.
   std::string Listing() const;
-  absl::StatusOr<std::vector<Word128>> Encoded() const;
+  // The instructions of the stream as bits.
+  absl::StatusOr<std::vector<Word128>> Encoded(const Isa& isa) const;
   // A DRAM image with the micro-ops in place and everything else 0.
-  absl::StatusOr<std::vector<uint8_t>> Image() const;
+  absl::StatusOr<std::vector<uint8_t>> Image(const Isa& isa) const;
 };
 
-// vta.isa.field for an instruction or a micro-op that cannot be encoded.
-absl::StatusOr<std::string> SerializeCode(std::span<const Program> programs);
+struct CodeObject {
+  Config config;
+  std::vector<Program> programs;
+
+  bool operator==(const CodeObject&) const = default;
+};
+
+// vta.isa.field for an instruction or a micro-op that cannot be encoded; vta.config.* for a
+// configuration that cannot exist.
+absl::StatusOr<std::string> SerializeCode(const CodeObject& code);
 
 // Reads what SerializeCode wrote. DATA_LOSS vta.code.format for bytes that are no code object, or
-// places outside of the image; vta.isa.* for instructions that mean nothing.
-absl::StatusOr<std::vector<Program>> ParseCode(std::string_view bytes);
+// places outside of the image; vta.config.* for a configuration that cannot exist; vta.isa.* for
+// instructions that mean nothing.
+absl::StatusOr<CodeObject> ParseCode(std::string_view bytes);
 
 }  // namespace tilewright::vta

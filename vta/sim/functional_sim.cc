@@ -18,10 +18,14 @@ using support::StrCat;
 // Wrapping 32-bit arithmetic.
 int32_t Wrap(int64_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
 
+// An accumulator: the first lanes that the configuration has.
+using Lanes = std::array<int32_t, 32>;
+
 class Simulator {
  public:
-  Simulator(uint64_t seed, std::vector<uint8_t>* dram) : rng_(seed), dram_(*dram) {
-    for (const MemoryInfo& m : Memories()) {
+  Simulator(const Isa& isa, uint64_t seed, std::vector<uint8_t>* dram)
+      : isa_(isa), block_(static_cast<size_t>(isa.config().block)), rng_(seed), dram_(*dram) {
+    for (const MemoryInfo& m : isa.Memories()) {
       std::vector<uint8_t>& bytes = sram_[static_cast<size_t>(m.memory)];
       bytes.resize(static_cast<size_t>(m.element_bytes * m.elements));
       for (uint8_t& b : bytes) b = static_cast<uint8_t>(rng_.NextU64());
@@ -52,9 +56,11 @@ class Simulator {
   absl::Status Alu(const Instruction& i, const MicroOp& at);
   // An element of a memory; null with an error outside of it.
   absl::StatusOr<uint8_t*> Element(Memory memory, int64_t index);
-  absl::Status StoreAcc(int64_t index, const std::array<int32_t, kBlock>& values);
-  absl::StatusOr<std::array<int32_t, kBlock>> LoadAcc(int64_t index);
+  absl::Status StoreAcc(int64_t index, const Lanes& values);
+  absl::StatusOr<Lanes> LoadAcc(int64_t index);
 
+  const Isa& isa_;
+  const size_t block_;
   support::Rng rng_;
   std::vector<uint8_t>& dram_;
   std::array<std::vector<uint8_t>, 8> sram_;
@@ -89,7 +95,7 @@ bool Simulator::Ready(const Instruction& i) {
 }
 
 absl::StatusOr<uint8_t*> Simulator::Element(Memory memory, int64_t index) {
-  const MemoryInfo& info = InfoOf(memory);
+  const MemoryInfo& info = isa_.InfoOf(memory);
   if (index < 0 || index >= info.elements) {
     return support::InvalidArgument(
         "vta.sim.bounds",
@@ -100,7 +106,7 @@ absl::StatusOr<uint8_t*> Simulator::Element(Memory memory, int64_t index) {
 
 absl::Status Simulator::Transfer(const Instruction& i) {
   const Memory memory = static_cast<Memory>(i.memory);
-  const MemoryInfo& info = InfoOf(memory);
+  const MemoryInfo& info = isa_.InfoOf(memory);
   const bool is_store = i.op == Opcode::kStore;
   const bool padded = i.y_pad_0 != 0 || i.y_pad_1 != 0 || i.x_pad_0 != 0 || i.x_pad_1 != 0;
   if (i.x_size == 0) return absl::OkStatus();
@@ -134,18 +140,18 @@ absl::Status Simulator::Transfer(const Instruction& i) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::array<int32_t, kBlock>> Simulator::LoadAcc(int64_t index) {
+absl::StatusOr<Lanes> Simulator::LoadAcc(int64_t index) {
   TW_ASSIGN(uint8_t* element, Element(Memory::kAcc, index));
-  std::array<int32_t, kBlock> values;
-  std::memcpy(values.data(), element, sizeof values);
+  Lanes values = {};
+  std::memcpy(values.data(), element, block_ * sizeof values[0]);
   return values;
 }
 
-absl::Status Simulator::StoreAcc(int64_t index, const std::array<int32_t, kBlock>& values) {
+absl::Status Simulator::StoreAcc(int64_t index, const Lanes& values) {
   TW_ASSIGN(uint8_t* acc, Element(Memory::kAcc, index));
   TW_ASSIGN(uint8_t* out, Element(Memory::kOut, index));
-  std::memcpy(acc, values.data(), sizeof values);
-  for (int lane = 0; lane < kBlock; ++lane) out[lane] = static_cast<uint8_t>(values[lane]);
+  std::memcpy(acc, values.data(), block_ * sizeof values[0]);
+  for (size_t lane = 0; lane < block_; ++lane) out[lane] = static_cast<uint8_t>(values[lane]);
   return absl::OkStatus();
 }
 
@@ -154,11 +160,11 @@ absl::Status Simulator::Gemm(const Instruction& i, const MicroOp& at) {
   if (i.reset != 0) return StoreAcc(at.dst, {});
   TW_ASSIGN(uint8_t* input, Element(Memory::kInp, at.src));
   TW_ASSIGN(uint8_t* weights, Element(Memory::kWgt, at.wgt));
-  TW_ASSIGN(auto acc, LoadAcc(at.dst));
-  for (int out = 0; out < kBlock; ++out) {
+  TW_ASSIGN(Lanes acc, LoadAcc(at.dst));
+  for (size_t out = 0; out < block_; ++out) {
     int64_t sum = acc[out];
-    for (int in = 0; in < kBlock; ++in) {
-      sum += static_cast<int8_t>(input[in]) * static_cast<int8_t>(weights[out * kBlock + in]);
+    for (size_t in = 0; in < block_; ++in) {
+      sum += static_cast<int8_t>(input[in]) * static_cast<int8_t>(weights[out * block_ + in]);
     }
     acc[out] = Wrap(sum);
   }
@@ -167,13 +173,13 @@ absl::Status Simulator::Gemm(const Instruction& i, const MicroOp& at) {
 
 absl::Status Simulator::Alu(const Instruction& i, const MicroOp& at) {
   ++counters_.alu_iterations;
-  TW_ASSIGN(auto values, LoadAcc(at.dst));
-  std::array<int32_t, kBlock> other;
+  TW_ASSIGN(Lanes values, LoadAcc(at.dst));
+  Lanes other;
   other.fill(static_cast<int32_t>(i.imm));
   if (i.use_imm == 0) {
     TW_ASSIGN(other, LoadAcc(at.src));
   }
-  for (int lane = 0; lane < kBlock; ++lane) {
+  for (size_t lane = 0; lane < block_; ++lane) {
     int64_t a = values[lane], b = other[lane];
     switch (static_cast<AluOp>(i.operation)) {
       case AluOp::kMin:
@@ -212,7 +218,7 @@ absl::Status Simulator::Loops(const Instruction& i) {
         TW_ASSIGN(uint8_t* element, Element(Memory::kUop, u));
         uint32_t word;
         std::memcpy(&word, element, sizeof word);
-        MicroOp at = DecodeUop(word);
+        MicroOp at = isa_.DecodeUop(word);
         at.dst += o * i.dst_factor_out + n * i.dst_factor_in;
         at.src += o * i.src_factor_out + n * i.src_factor_in;
         at.wgt += o * i.wgt_factor_out + n * i.wgt_factor_in;
@@ -259,7 +265,7 @@ absl::Status Simulator::Step(Module module) {
 absl::Status Simulator::Run(std::span<const Word128> stream) {
   bool finishes = false;
   for (size_t n = 0; n < stream.size(); ++n) {
-    TW_ASSIGN(Instruction i, Decode(stream[n]));
+    TW_ASSIGN(Instruction i, isa_.Decode(stream[n]));
     Module module = ModuleOf(i);
     bool outside = (module == Module::kLoad && (i.pop_prev != 0 || i.push_prev != 0)) ||
                    (module == Module::kStore && (i.pop_next != 0 || i.push_next != 0));
@@ -310,12 +316,19 @@ absl::Status Simulator::Run(std::span<const Word128> stream) {
 
 }  // namespace
 
-absl::Status RunFunctional(std::span<const Word128> stream, uint64_t seed,
+absl::Status RunFunctional(const Isa& isa, std::span<const Word128> stream, uint64_t seed,
                            std::vector<uint8_t>* dram, SimCounters* counters) {
-  Simulator simulator(seed, dram);
+  Simulator simulator(isa, seed, dram);
   absl::Status status = simulator.Run(stream);
   if (counters != nullptr) *counters = simulator.counters();
   return status;
+}
+
+absl::Status RunFunctional(const Isa& isa, const CodeObject& code, size_t program, uint64_t seed,
+                           std::vector<uint8_t>* dram, SimCounters* counters) {
+  TW_TRY(CheckSameConfig(isa.config(), code.config));
+  TW_ASSIGN(const std::vector<Word128> words, code.programs.at(program).Encoded(isa));
+  return RunFunctional(isa, words, seed, dram, counters);
 }
 
 }  // namespace tilewright::vta

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "vta/isa/code_object.h"
 #include "vta/isa/isa.h"
 
 namespace tilewright::vta {
@@ -20,13 +21,18 @@ struct SimCounters {
   int64_t bytes_loaded = 0, bytes_stored = 0;
 };
 
-// Runs the stream on the DRAM image until every instruction is done. Addresses are those of the
-// instructions: `dram_base` times the element size of the memory. On-chip memories start with
-// arbitrary contents drawn from the seed.
+// Runs the stream, which is encoded for `isa`, on the DRAM image until every instruction is done.
+// Addresses are those of the instructions: `dram_base` times the element size of the memory.
+// On-chip memories start with arbitrary contents drawn from the seed.
 //   vta.sim.bounds: an access outside a memory or the image; vta.sim.illegal: an instruction that
 //   means nothing; vta.sim.deadlock: no module can go on; vta.sim.tokens: tokens left over at the
 //   end; vta.sim.finish: no finish, or work after it.
-absl::Status RunFunctional(std::span<const Word128> stream, uint64_t seed,
+absl::Status RunFunctional(const Isa& isa, std::span<const Word128> stream, uint64_t seed,
+                           std::vector<uint8_t>* dram, SimCounters* counters = nullptr);
+
+// The same for a program of a code object. vta.config.other: the object is for another
+// configuration. REQUIRES: program < code.programs.size().
+absl::Status RunFunctional(const Isa& isa, const CodeObject& code, size_t program, uint64_t seed,
                            std::vector<uint8_t>* dram, SimCounters* counters = nullptr);
 
 }  // namespace tilewright::vta

@@ -44,9 +44,11 @@ void AddElements(std::vector<int64_t> elements, int memory, bool is_write,
 
 void AddLoops(const Instruction& i, std::span<const MicroOp> uops, std::vector<Access>* accesses) {
   std::vector<int64_t> dst, src, wgt;
+  // The simulator reports micro-ops beyond the memory.
+  const int64_t uop_end = std::min(i.uop_end, static_cast<int64_t>(uops.size()));
   for (int64_t o = 0; o < i.iter_out; ++o) {
     for (int64_t n = 0; n < i.iter_in; ++n) {
-      for (int64_t u = i.uop_begin; u < i.uop_end; ++u) {
+      for (int64_t u = i.uop_begin; u < uop_end; ++u) {
         const MicroOp& op = uops[static_cast<size_t>(u)];
         dst.push_back(op.dst + o * i.dst_factor_out + n * i.dst_factor_in);
         src.push_back(op.src + o * i.src_factor_out + n * i.src_factor_in);
@@ -67,17 +69,17 @@ void AddLoops(const Instruction& i, std::span<const MicroOp> uops, std::vector<A
 
 class Checker {
  public:
-  explicit Checker(const std::vector<uint8_t>& dram)
-      : dram_(dram), uops_(static_cast<size_t>(InfoOf(Memory::kUop).elements)) {}
+  Checker(const Isa& isa, const std::vector<uint8_t>& dram)
+      : isa_(isa), dram_(dram), uops_(static_cast<size_t>(isa.config().uop)) {}
 
   absl::Status Read(std::span<const Word128> stream) {
     for (const Word128& word : stream) {
       Node node;
-      TW_ASSIGN(node.instruction, Decode(word));
+      TW_ASSIGN(node.instruction, isa_.Decode(word));
       node.module = ModuleOf(node.instruction);
       node.place = static_cast<int64_t>(queues_[static_cast<size_t>(node.module)].size());
       LoadUops(node.instruction);
-      node.accesses = AccessesOf(node.instruction, uops_);
+      node.accesses = AccessesOf(isa_, node.instruction, uops_);
       queues_[static_cast<size_t>(node.module)].push_back(nodes_.size());
       nodes_.push_back(std::move(node));
     }
@@ -96,10 +98,11 @@ class Checker {
       if (byte + 4 > dram_.size() || to >= uops_.size()) continue;  // the simulator reports it
       uint32_t word;
       std::memcpy(&word, dram_.data() + byte, sizeof word);
-      uops_[to] = DecodeUop(word);
+      uops_[to] = isa_.DecodeUop(word);
     }
   }
 
+  const Isa& isa_;
   const std::vector<uint8_t>& dram_;
   std::vector<MicroOp> uops_;
   std::vector<Node> nodes_;
@@ -169,11 +172,10 @@ absl::Status Checker::FindRaces() const {
           if (!conflict) continue;
           return support::FailedPrecondition(
               "vta.tokens.race",
-              StrCat(
-                  "expected an order between ", a, " and ", b, ", found none: ",
-                  Disassemble(x.instruction), " / ", Disassemble(y.instruction), " share ",
-                  p.memory == Access::kDram ? "dram" : InfoOf(static_cast<Memory>(p.memory)).text,
-                  " [", std::max(p.begin, q.begin), ", ", std::min(p.end, q.end), ")"));
+              StrCat("expected an order between ", a, " and ", b, ", found none: ",
+                     Disassemble(x.instruction), " / ", Disassemble(y.instruction), " share ",
+                     p.memory == Access::kDram ? "dram" : MemoryText(static_cast<Memory>(p.memory)),
+                     " [", std::max(p.begin, q.begin), ", ", std::min(p.end, q.end), ")"));
         }
       }
     }
@@ -183,7 +185,8 @@ absl::Status Checker::FindRaces() const {
 
 }  // namespace
 
-std::vector<Access> AccessesOf(const Instruction& i, std::span<const MicroOp> uops) {
+std::vector<Access> AccessesOf(const Isa& isa, const Instruction& i,
+                               std::span<const MicroOp> uops) {
   std::vector<Access> accesses;
   switch (i.op) {
     case Opcode::kFinish:
@@ -195,7 +198,7 @@ std::vector<Access> AccessesOf(const Instruction& i, std::span<const MicroOp> uo
     case Opcode::kLoad:
     case Opcode::kStore: {
       if (i.x_size == 0) break;
-      const MemoryInfo& info = InfoOf(static_cast<Memory>(i.memory));
+      const MemoryInfo& info = isa.InfoOf(static_cast<Memory>(i.memory));
       bool is_store = i.op == Opcode::kStore;
       int64_t rows = i.y_pad_0 + i.y_size + i.y_pad_1;
       int64_t width = i.x_pad_0 + i.x_size + i.x_pad_1;
@@ -211,8 +214,9 @@ std::vector<Access> AccessesOf(const Instruction& i, std::span<const MicroOp> uo
   return accesses;
 }
 
-absl::Status CheckTokens(std::span<const Word128> stream, const std::vector<uint8_t>& dram) {
-  Checker checker(dram);
+absl::Status CheckTokens(const Isa& isa, std::span<const Word128> stream,
+                         const std::vector<uint8_t>& dram) {
+  Checker checker(isa, dram);
   TW_TRY(checker.Read(stream));
   TW_TRY(checker.Order());
   return checker.FindRaces();

@@ -25,11 +25,13 @@ struct Access {
 // What an instruction touches; gemm and alu by the micro-ops that `uops` (the whole micro-op
 // memory) holds when they run. `out` is written with acc. Ranges may cover gaps between rows of
 // DRAM.
-std::vector<Access> AccessesOf(const Instruction& instruction, std::span<const MicroOp> uops);
+std::vector<Access> AccessesOf(const Isa& isa, const Instruction& instruction,
+                               std::span<const MicroOp> uops);
 
 // vta.tokens.balance: a queue with more pushes than pops or the reverse; vta.tokens.deadlock;
 // vta.tokens.race: the two instructions and what they share. `dram` is the image at the start: the
 // micro-ops are read from it as the stream loads them.
-absl::Status CheckTokens(std::span<const Word128> stream, const std::vector<uint8_t>& dram);
+absl::Status CheckTokens(const Isa& isa, std::span<const Word128> stream,
+                         const std::vector<uint8_t>& dram);
 
 }  // namespace tilewright::vta

@@ -10,11 +10,21 @@ using ir::TensorOp;
 using ir::TensorOperand;
 using support::StrCat;
 
-// One vector times one 16 x 16 matrix of the accelerator, [out][in].
+// Forms of one name for every block size of the hardware (vta/isa/isa.def).
+constexpr int kBlocks[] = {16, 8, 32};
+
+// `#` becomes the number of lanes: descriptions are written once for all block sizes.
+std::string ForBlock(std::string text, int block) {
+  for (size_t at = 0; (at = text.find('#', at)) != std::string::npos;)
+    text.replace(at, 1, std::to_string(block));
+  return text;
+}
+
+// One vector times one matrix of the accelerator, [out][in].
 constexpr char kVtaGemm[] =
-    "(C: i32[16] output, A: i8[16] input, B: i8[16, 16] input) {"
-    " for o in 0..16 { for i in 0..16 { C[o] = C[o] + i32(A[i]) * i32(B[o, i]); } } }";
-constexpr char kVtaGemmReset[] = "(C: i32[16] output) { for o in 0..16 { C[o] = 0i32; } }";
+    "(C: i32[#] output, A: i8[#] input, B: i8[#, #] input) {"
+    " for o in 0..# { for i in 0..# { C[o] = C[o] + i32(A[i]) * i32(B[o, i]); } } }";
+constexpr char kVtaGemmReset[] = "(C: i32[#] output) { for o in 0..# { C[o] = 0i32; } }";
 
 // D[l] = f(S[l], T[l]), and with a constant in place of T.
 void AddVtaAlu(const std::string& name, const std::string& with_tensor,
@@ -23,34 +33,34 @@ void AddVtaAlu(const std::string& name, const std::string& with_tensor,
   if (!with_tensor.empty()) {
     rows->push_back({.name = StrCat("vta.alu.", name),
                      .op = TensorOp::kAlu,
-                     .update = StrCat("(D: i32[16] output, S: i32[16] input, T: i32[16] input)"
-                                      " { for l in 0..16 { D[l] = ",
+                     .update = StrCat("(D: i32[#] output, S: i32[#] input, T: i32[#] input)"
+                                      " { for l in 0..# { D[l] = ",
                                       with_tensor, "; } }"),
                      .reset = {},
                      .operands = {d, s, t}});
   }
   rows->push_back({.name = StrCat("vta.alu.", name, ".imm"),
                    .op = TensorOp::kAlu,
-                   .update = StrCat("(imm: size, D: i32[16] output, S: i32[16] input)"
-                                    " { for l in 0..16 { D[l] = ",
+                   .update = StrCat("(imm: size, D: i32[#] output, S: i32[#] input)"
+                                    " { for l in 0..# { D[l] = ",
                                     with_constant, "; } }"),
                    .reset = {},
                    .operands = {d, s}});
 }
 
-// A block of elements moved between DRAM and a memory: `type[16]` or, of weights, `type[16, 16]`,
+// A block of elements moved between DRAM and a memory: `type[#]` or, of weights, `type[#, #]`,
 // in rows of rows or in one row.
 void AddVtaTransfer(const std::string& name, const std::string& from_type,
                     const std::string& to_type, const std::string& from_scope,
                     const std::string& to_scope, std::vector<TensorIntrinsicRow>* rows) {
   const bool matrix = to_scope == "vta.wgt";
-  const std::string element = matrix ? ", 16, 16]" : ", 16]", lanes = matrix ? ", m, l]" : ", l]";
+  const std::string element = matrix ? ", #, #]" : ", #]", lanes = matrix ? ", m, l]" : ", l]";
   for (bool two : {true, false}) {
     const std::string shape = (two ? "[ny, nx" : "[nx") + element;
     const std::string value = (two ? "S[y, x" : "S[x") + lanes;
     std::string body = StrCat("D", value.substr(1), " = ",
                               from_type == to_type ? value : StrCat(to_type, "(", value, ")"), ";");
-    for (const char* loop : {"l in 0..16", "m in 0..16", "x in 0..nx", "y in 0..ny"}) {
+    for (const char* loop : {"l in 0..#", "m in 0..#", "x in 0..nx", "y in 0..ny"}) {
       if ((loop[0] == 'm' && !matrix) || (loop[0] == 'y' && !two)) continue;
       body = StrCat("for ", loop, " { ", body, " }");
     }
@@ -64,9 +74,7 @@ void AddVtaTransfer(const std::string& name, const std::string& from_type,
   }
 }
 
-}  // namespace
-
-std::vector<TensorIntrinsicRow> IntrinsicRows() {
+std::vector<TensorIntrinsicRow> RowsOfAnyBlock() {
   std::vector<TensorIntrinsicRow> rows;
   rows.push_back({.name = "vta.gemm",
                   .op = TensorOp::kGemm,
@@ -83,6 +91,20 @@ std::vector<TensorIntrinsicRow> IntrinsicRows() {
   AddVtaTransfer("vta.load.inp", "i8", "i8", "global", "vta.inp", &rows);
   AddVtaTransfer("vta.load.wgt", "i8", "i8", "global", "vta.wgt", &rows);
   AddVtaTransfer("vta.store", "i32", "i8", "vta.acc", "global", &rows);
+  return rows;
+}
+
+}  // namespace
+
+std::vector<TensorIntrinsicRow> IntrinsicRows() {
+  std::vector<TensorIntrinsicRow> rows;
+  for (int block : kBlocks) {
+    for (TensorIntrinsicRow& row : RowsOfAnyBlock()) {
+      row.update = ForBlock(std::move(row.update), block);
+      row.reset = ForBlock(std::move(row.reset), block);
+      rows.push_back(std::move(row));
+    }
+  }
   return rows;
 }
 

@@ -185,6 +185,12 @@ absl::Status VtaEmitter::EmitNest(const std::vector<Stmt>& loops, const Stmt& ne
   if (!transfer && op != TensorOp::kGemm && op != TensorOp::kAlu) {
     return Bad("form", StrCat("expected an intrinsic of the accelerator, found ", name), nest);
   }
+  // The innermost loop of every description is over the lanes.
+  if (match.extents.back() != lanes()) {
+    return Bad("block",
+               StrCat("expected ", lanes(), " lanes, found ", match.extents.back(), " of ", name),
+               nest);
+  }
   if (!transfer) {
     std::vector<VtaLoopStep> steps;
     std::array<int64_t, 3> base = {};
@@ -223,7 +229,7 @@ absl::StatusOr<Program> VtaEmitter::Run() {
   nests_ = MarkedNests(function_.body);
   TW_TRY(Walk(function_.body));
   const int64_t uops = static_cast<int64_t>(program_.uops.size());
-  const int64_t capacity = vta::InfoOf(Memory::kUop).elements;
+  const int64_t capacity = isa_.InfoOf(Memory::kUop).elements;
   if (uops > capacity) {
     return support::ResourceExhausted(
         "codegen.vta.memory", StrCat("expected at most ", capacity, " micro-ops, found ", uops));
@@ -248,21 +254,29 @@ absl::StatusOr<Program> VtaEmitter::Run() {
 std::span<const transform::PassRow> Pipeline() { return kPasses; }
 
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request) {
+  const std::string& name = request.target.cpu;
+  TW_ASSIGN(const Config config, FindConfig(name.empty() ? NamedConfigs()[0].name : name));
+  return GenerateFor(config, request);
+}
+
+absl::StatusOr<codegen::Artifact> GenerateFor(const Config& config,
+                                              const codegen::Request& request) {
   if (request.functions.empty())
     return support::InvalidArgument("codegen.function.none", "expected at least one function");
   support::SystemClock clock;
   const int64_t start_ns = clock.NowNs();
   codegen::Artifact artifact;
   artifact.format = kCodeFormat;
-  std::vector<Program> programs;
+  TW_ASSIGN(const Isa isa, Isa::Make(config));
+  CodeObject code{.config = config, .programs = {}};
   std::string listing;
   for (const ir::Function& f : request.functions) {
-    TW_ASSIGN(Program program, VtaEmitter(f).Run());
+    TW_ASSIGN(Program program, VtaEmitter(isa, f).Run());
     listing += program.Listing();
-    programs.push_back(std::move(program));
+    code.programs.push_back(std::move(program));
     artifact.programs.push_back(codegen::WholeFunction(f, /*workspace_bytes=*/0));
   }
-  TW_ASSIGN(artifact.bytes, SerializeCode(programs));
+  TW_ASSIGN(artifact.bytes, SerializeCode(code));
   TW_TRY(codegen::WriteDump(request.options, request.functions[0].name, ".vta", listing));
   artifact.codegen_seconds = static_cast<double>(clock.NowNs() - start_ns) * 1e-9;
   return artifact;

@@ -11,14 +11,20 @@
 #include "compiler/codegen/codegen.h"
 #include "compiler/transform/passes.h"
 #include "vta/isa/code_object.h"
+#include "vta/isa/config.h"
 
 namespace tilewright::vta {
 
 // A code object of vta/isa/code_object.h with a program for each function, which is one call
 // without groups. The functions are those of Pipeline(), with constant sizes.
-//   codegen.function.none | codegen.vta.stage | form (a statement that is no intrinsic) | extent |
-//   alignment | memory (a scope is full) | immediate | dram_hazard (a load of what a store wrote)
+// The target names a configuration of vta/isa/config.h as its processor; none: the first.
+//   vta.config.name | codegen.function.none | codegen.vta.stage | form (a statement that is no
+//   intrinsic) | extent | alignment | block (an intrinsic of other lanes than the hardware has) |
+//   memory (a scope is full) | immediate | dram_hazard (a load of what a store wrote)
 absl::StatusOr<codegen::Artifact> Generate(const codegen::Request& request);
+// The same for any hardware configuration. vta.config.value | vta.config.bits
+absl::StatusOr<codegen::Artifact> GenerateFor(const Config& config,
+                                              const codegen::Request& request);
 
 // The passes before it: kScheduled in; kLoops out, of tensor intrinsics where the schedule made it
 // so. Instructions are loops of those: nothing below that level is lowered.

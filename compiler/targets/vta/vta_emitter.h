@@ -18,12 +18,6 @@
 
 namespace tilewright::vta {
 
-inline constexpr int64_t kVtaLanes = vta::kBlock;
-// Scalars in an element of a memory.
-inline int64_t ElementsPerUnit(vta::Memory memory) {
-  return memory == vta::Memory::kWgt ? kVtaLanes * kVtaLanes : kVtaLanes;
-}
-
 // A nest's operands where it is a marked one.
 std::vector<ir::TensorMatch> MarkedNests(const ir::Stmt& s);
 
@@ -42,7 +36,7 @@ struct VtaLoopStep {
 
 class VtaEmitter {
  public:
-  explicit VtaEmitter(const ir::Function& f) : function_(f) {}
+  VtaEmitter(const Isa& isa, const ir::Function& f) : isa_(isa), function_(f) {}
 
   absl::StatusOr<Program> Run();
 
@@ -63,6 +57,11 @@ class VtaEmitter {
   absl::Status Add(const vta::Instruction& instruction, std::vector<VtaRegion> regions,
                    const ir::Stmt& s);
 
+  int64_t lanes() const { return isa_.config().block; }
+  // Scalars in an element of a memory.
+  int64_t ElementsPerUnit(vta::Memory memory) const {
+    return memory == vta::Memory::kWgt ? lanes() * lanes() : lanes();
+  }
   // Operands in units of their memories.
   absl::StatusOr<int64_t> UnitOf(const ir::TensorOperandMatch& operand, const ir::Stmt& s);
   absl::Status EmitNest(const std::vector<ir::Stmt>& loops, const ir::Stmt& nest);
@@ -80,6 +79,7 @@ class VtaEmitter {
                         const ir::Stmt& s);
   int64_t UopsAt(const std::vector<vta::MicroOp>& wanted);
 
+  const Isa& isa_;
   const ir::Function& function_;
   Program program_;
   std::vector<VtaEvent> events_;

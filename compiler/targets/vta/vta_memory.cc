@@ -22,20 +22,19 @@ using ir::TensorOperandMatch;
 using support::StrCat;
 using vta::Memory;
 
-constexpr int64_t kParamAlignment = 256;  // the largest element
-
 std::optional<Memory> MemoryOf(const Buffer& buffer) {
-  std::string_view scope = ir::ScopeText(buffer->scope);
-  for (const vta::MemoryInfo& m : vta::Memories()) {
-    if (scope == StrCat("vta.", m.text)) return m.memory;
-  }
+  const std::string_view scope = ir::ScopeText(buffer->scope);
+#define TW_VTA_MEMORY(Name, text, value, element_bytes, elements, what) \
+  if (scope == "vta." text) return Memory::k##Name;
+#include "vta/isa/isa.def"
   return std::nullopt;
 }
 
 }  // namespace
 
 absl::Status VtaEmitter::PlaceParams() {
-  int64_t at = 0;
+  int64_t at = 0, alignment = 1;
+  for (const MemoryInfo& m : isa_.Memories()) alignment = std::max(alignment, m.element_bytes);
   for (const Buffer& b : function_.params) {
     int64_t bytes = b->dtype.bytes();
     for (const Expr& extent : b->shape) {
@@ -44,7 +43,7 @@ absl::Status VtaEmitter::PlaceParams() {
     }
     program_.params.push_back({b->name, at, bytes});
     places_[b.get()] = {.in_dram = true, .offset = at};
-    at += (bytes + kParamAlignment - 1) / kParamAlignment * kParamAlignment;
+    at += (bytes + alignment - 1) / alignment * alignment;
   }
   program_.uop_offset = at;
   return absl::OkStatus();
@@ -129,10 +128,10 @@ absl::Status VtaEmitter::WalkAlloc(const Stmt& s) {
     return WalkLive(s);
   }
   int64_t& used = used_[static_cast<size_t>(*memory)];
-  const int64_t capacity = vta::InfoOf(*memory).elements;
+  const int64_t capacity = isa_.InfoOf(*memory).elements;
   if (used + units > capacity) {
     return Bad("memory",
-               StrCat("expected ", capacity, " elements of ", vta::InfoOf(*memory).text,
+               StrCat("expected ", capacity, " elements of ", isa_.InfoOf(*memory).text,
                       " at most, found ", used + units, " with ", buffer->name),
                ir::MakeAlloc(buffer, ir::MakeSeq({})));
   }

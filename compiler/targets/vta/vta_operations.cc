@@ -38,7 +38,7 @@ std::optional<AluForm> AluFormOf(std::string_view name) {
   name.remove_prefix(kPrefix.size());
   bool immediate = name.ends_with(kImmediate);
   if (immediate) name.remove_suffix(kImmediate.size());
-#define TW_VTA_ALU_OP(Name, text, value) \
+#define TW_VTA_ALU_OP(Name, text, value, what) \
   if (name == text) return AluForm{vta::AluOp::k##Name, immediate};
 #include "vta/isa/isa.def"
   return std::nullopt;
@@ -122,11 +122,12 @@ absl::Status VtaEmitter::EmitAlu(const TensorMatch& match, const std::vector<Vta
     int64_t value = match.immediates.at(0);
     bool shift = form->op == vta::AluOp::kShr;
     bool power = value > 0 && (value & (value - 1)) == 0;
-    if ((shift && !power) || (!shift && value != static_cast<int16_t>(value))) {
-      return Bad(
-          "immediate",
-          StrCat("expected ", shift ? "a power of two" : "16 signed bits", ", found ", value),
-          nest);
+    const int64_t bits = isa_.config().imm_bits, limit = int64_t{1} << (bits - 1);
+    if ((shift && !power) || (!shift && (value < -limit || value >= limit))) {
+      return Bad("immediate",
+                 StrCat("expected ", shift ? "a power of two" : StrCat(bits, " signed bits"),
+                        ", found ", value),
+                 nest);
     }
     alu.imm = shift ? __builtin_ctzll(static_cast<uint64_t>(value)) : value;
   }
@@ -186,7 +187,7 @@ absl::Status VtaEmitter::EmitTransfer(const TensorMatch& match, const Stmt& nest
   const Memory held = places_[on_chip.buffer.get()].memory;
   const Memory memory = is_store ? Memory::kOut : held;
   const int64_t per_unit = ElementsPerUnit(held);
-  const int64_t unit_bytes = vta::InfoOf(memory).element_bytes;
+  const int64_t unit_bytes = isa_.InfoOf(memory).element_bytes;
   const int64_t first_byte = place->second.offset + dram * in_dram.buffer->dtype.bytes();
   // Rows of rows, or one row; a row with gaps in DRAM is as good as a column.
   const size_t inner = held == Memory::kWgt ? 2 : 1;  // loops over an element

@@ -1,0 +1,197 @@
+// What single instructions do in the functional simulator, for every named configuration, and what
+// simulator and token check say about wrong streams.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "deploy/support/status.h"
+#include "vta/isa/code_object.h"
+#include "vta/isa/isa.h"
+#include "vta/sim/functional_sim.h"
+#include "vta/sim/token_check.h"
+
+namespace tilewright::vta {
+namespace {
+
+Isa IsaOf(const Config& config) {
+  auto isa = Isa::Make(config);
+  EXPECT_TRUE(isa.ok()) << isa.status();
+  return *isa;
+}
+
+class VtaSim : public testing::TestWithParam<NamedConfig> {
+ protected:
+  std::vector<Word128> Encoded(const std::vector<Instruction>& stream) {
+    auto words = isa_.Encode(stream);
+    EXPECT_TRUE(words.ok()) << words.status();
+    return *words;
+  }
+
+  const Isa isa_ = IsaOf(GetParam().config);
+};
+INSTANTIATE_TEST_SUITE_P(Configs, VtaSim, testing::ValuesIn(NamedConfigs()),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+Instruction Move(Opcode op, Memory memory, int64_t sram, int64_t dram, int64_t count) {
+  Instruction i{.op = op};
+  i.memory = static_cast<int64_t>(memory);
+  i.sram_base = sram, i.dram_base = dram;
+  i.y_size = 1, i.x_size = i.x_stride = count;
+  return i;
+}
+
+// One micro-op at DRAM 0, and for a block of n one input at n, its weights at n * n, the result at
+// 2 * n * n.
+struct OneProduct {
+  size_t n;
+  std::vector<Instruction> stream;
+  std::vector<uint8_t> dram;
+
+  explicit OneProduct(int64_t block) : n(static_cast<size_t>(block)), dram(2 * n * n + n, 0) {
+    for (size_t i = 0; i < n; ++i) dram[n + i] = static_cast<uint8_t>(i - n / 2);
+    for (size_t i = 0; i < n * n; ++i) dram[n * n + i] = static_cast<uint8_t>(i * 7);
+    Instruction uop = Move(Opcode::kLoad, Memory::kUop, 0, 0, 1);
+    Instruction inp = Move(Opcode::kLoad, Memory::kInp, 0, 1, 1);
+    Instruction wgt = Move(Opcode::kLoad, Memory::kWgt, 0, 1, 1);
+    wgt.push_next = 1;
+    Instruction reset{.op = Opcode::kGemm};
+    reset.reset = 1, reset.uop_end = reset.iter_out = reset.iter_in = 1;
+    Instruction gemm = reset;
+    gemm.reset = 0, gemm.pop_prev = 1;
+    Instruction shift{.op = Opcode::kAlu};
+    shift.uop_end = shift.iter_out = shift.iter_in = 1;
+    shift.operation = static_cast<int64_t>(AluOp::kShr), shift.use_imm = 1, shift.imm = 3;
+    shift.push_next = 1;
+    Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 2 * block, 1);
+    store.pop_prev = store.push_prev = 1;
+    Instruction finish{.op = Opcode::kFinish};
+    finish.pop_next = 1;
+    stream = {uop, inp, wgt, reset, gemm, shift, store, finish};
+  }
+  int8_t Expected(size_t out) const {
+    int32_t sum = 0;
+    for (size_t in = 0; in < n; ++in)
+      sum += static_cast<int8_t>(dram[n + in]) * static_cast<int8_t>(dram[n * n + n * out + in]);
+    return static_cast<int8_t>(sum >> 3);
+  }
+  bool IsIn(const std::vector<uint8_t>& image) const {
+    for (size_t o = 0; o < n; ++o) {
+      if (static_cast<int8_t>(image[2 * n * n + o]) != Expected(o)) return false;
+    }
+    return true;
+  }
+};
+
+TEST_P(VtaSim, OneMatrixProduct) {
+  OneProduct p(isa_.config().block);
+  EXPECT_TRUE(CheckTokens(isa_, Encoded(p.stream), p.dram).ok());
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    std::vector<uint8_t> dram = p.dram;
+    SimCounters counters;
+    absl::Status ran = RunFunctional(isa_, Encoded(p.stream), seed, &dram, &counters);
+    ASSERT_TRUE(ran.ok()) << ran;
+    EXPECT_TRUE(p.IsIn(dram));
+    EXPECT_EQ(counters.instructions, 8);
+    EXPECT_EQ(counters.gemm_iterations, 2);
+    EXPECT_EQ(counters.bytes_loaded, static_cast<int64_t>(4 + p.n + p.n * p.n));
+    EXPECT_EQ(counters.bytes_stored, static_cast<int64_t>(p.n));
+  }
+}
+
+TEST_P(VtaSim, PaddingIsZeros) {
+  // 2 x 2 inputs with a border of one above and to the left.
+  Instruction load = Move(Opcode::kLoad, Memory::kAcc, 0, 0, 2);
+  load.y_size = 2, load.x_stride = 3, load.y_pad_0 = load.x_pad_0 = 1;
+  Instruction touch{.op = Opcode::kAlu};  // acc + 0 over nine elements, so that out has them too
+  touch.uop_end = touch.iter_out = 1, touch.iter_in = 9, touch.dst_factor_in = 1;
+  touch.operation = static_cast<int64_t>(AluOp::kAdd), touch.use_imm = 1, touch.push_next = 1;
+  Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 24, 9);
+  store.pop_prev = store.push_prev = 1;
+  Instruction finish{.op = Opcode::kFinish};
+  finish.pop_next = 1;
+  // Six accumulators are as large as 24 results, which follow them; then the micro-op, which is 0.
+  const auto n = static_cast<size_t>(isa_.config().block);
+  Instruction uop = Move(Opcode::kLoad, Memory::kUop, 0, static_cast<int64_t>(33 * n / 4), 1);
+  std::vector<uint8_t> dram(33 * n + 4, 0);
+  for (size_t e = 0; e < 6; ++e) {
+    for (size_t l = 0; l < n; ++l) dram[4 * (e * n + l)] = static_cast<uint8_t>(e + 1);
+  }
+  absl::Status ran = RunFunctional(isa_, Encoded({uop, load, touch, store, finish}), 1, &dram);
+  ASSERT_TRUE(ran.ok()) << ran;
+  const int expected[9] = {0, 0, 0, 0, 1, 2, 0, 4, 5};
+  for (size_t e = 0; e < 9; ++e) EXPECT_EQ(dram[(24 + e) * n], expected[e]) << e;
+}
+
+TEST_P(VtaSim, WrongStreamsAreNamed) {
+  struct Case {
+    const char* what;
+    void (*change)(OneProduct*);
+    const char* sim;     // what the simulator says for some seed
+    const char* tokens;  // what the check says
+  };
+  const Case cases[] = {
+      {"gemm does not wait", [](OneProduct* p) { p->stream[4].pop_prev = 0; }, "vta.sim.tokens",
+       "vta.tokens.balance"},
+      {"nobody loads", [](OneProduct* p) { p->stream[2].push_next = 0; }, "vta.sim.deadlock",
+       "vta.tokens.deadlock"},
+      {"the store does not wait",
+       [](OneProduct* p) { p->stream[6].pop_prev = p->stream[5].push_next = 0; }, "",
+       "vta.tokens.race"},
+      {"the weights are not waited for",
+       [](OneProduct* p) { std::swap(p->stream[1].push_next, p->stream[2].push_next); }, "",
+       "vta.tokens.race"},
+      {"finish does not wait",
+       [](OneProduct* p) { p->stream[7].pop_next = p->stream[6].push_prev = 0; }, "vta.sim.finish",
+       ""},
+      {"outside of a memory", [](OneProduct* p) { p->stream[1].sram_base = 4095; },
+       "vta.sim.bounds", ""},
+      {"outside of DRAM", [](OneProduct* p) { p->stream[6].dram_base += 1; }, "vta.sim.bounds", ""},
+      {"no such neighbour", [](OneProduct* p) { p->stream[1].pop_prev = 1; }, "vta.sim.illegal",
+       "-"},
+      {"no finish", [](OneProduct* p) { p->stream.pop_back(); }, "vta.sim.finish", "-"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    OneProduct p(isa_.config().block);
+    c.change(&p);
+    bool shown = false, wrong = false;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      std::vector<uint8_t> dram = p.dram;
+      absl::Status ran = RunFunctional(isa_, Encoded(p.stream), seed, &dram);
+      shown = shown || support::Slug(ran) == c.sim;
+      wrong = wrong || (ran.ok() && !p.IsIn(dram));
+    }
+    // A missing dependence shows as another result under some order of the modules.
+    EXPECT_TRUE(c.sim[0] == '\0' ? wrong : shown);
+    if (c.tokens[0] == '-') continue;
+    EXPECT_EQ(support::Slug(CheckTokens(isa_, Encoded(p.stream), p.dram)), c.tokens);
+  }
+}
+
+// Code for one configuration does not run on hardware of another.
+TEST_P(VtaSim, CodeOfAnotherConfigurationIsRefused) {
+  OneProduct p(isa_.config().block);
+  Program program;
+  program.stream = p.stream;
+  for (const NamedConfig& named : NamedConfigs()) {
+    const Isa hardware = IsaOf(named.config);
+    std::vector<uint8_t> dram = p.dram;
+    const absl::Status ran =
+        RunFunctional(hardware, {isa_.config(), {program}}, 0, /*seed=*/1, &dram);
+    if (named.config == isa_.config()) {
+      EXPECT_TRUE(ran.ok()) << ran;
+      EXPECT_TRUE(p.IsIn(dram));
+      continue;
+    }
+    EXPECT_EQ(support::Slug(ran), "vta.config.other");
+    EXPECT_THAT(support::StatusText(ran),
+                testing::AllOf(testing::HasSubstr(hardware.config().ToString()),
+                               testing::HasSubstr(isa_.config().ToString())));
+    EXPECT_EQ(dram, p.dram);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::vta
