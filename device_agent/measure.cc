@@ -540,12 +540,12 @@ class Measurement {
 
 // The counter is one for all threads: returns when that thread has computed nothing for a while.
 void AwaitSleep(pthread_t thread) {
-  constexpr int64_t kWhileMs = 20;
+  constexpr timespec kWhile{.tv_sec = 0, .tv_nsec = 20'000'000};
   clockid_t clock{};
   if (pthread_getcpuclockid(thread, &clock) != 0) return;
   for (int64_t before = -1, now = 0; now != before;) {
     before = now;
-    support::SleepMs(kWhileMs);
+    nanosleep(&kWhile, nullptr);
     now = support::ReadClockNs(clock);
   }
 }
