@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -540,12 +541,12 @@ class Measurement {
 
 // The counter is one for all threads: returns when that thread has computed nothing for a while.
 void AwaitSleep(pthread_t thread) {
-  constexpr timespec kWhile{.tv_sec = 0, .tv_nsec = 20'000'000};
+  constexpr std::chrono::milliseconds kWhile{20};
   clockid_t clock{};
   if (pthread_getcpuclockid(thread, &clock) != 0) return;
   for (int64_t before = -1, now = 0; now != before;) {
     before = now;
-    nanosleep(&kWhile, nullptr);
+    std::this_thread::sleep_for(kWhile);
     now = support::ReadClockNs(clock);
   }
 }
