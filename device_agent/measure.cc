@@ -1,12 +1,10 @@
 #include "device_agent/measure.h"
 
 #include <google/protobuf/util/time_util.h>
-#include <pthread.h>
 #include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -539,18 +537,6 @@ class Measurement {
   bool quiet_ = true;
 };
 
-// The counter is one for all threads: returns when that thread has computed nothing for a while.
-void AwaitSleep(pthread_t thread) {
-  constexpr std::chrono::milliseconds kWhile{20};
-  clockid_t clock{};
-  if (pthread_getcpuclockid(thread, &clock) != 0) return;
-  for (int64_t before = -1, now = 0; now != before;) {
-    before = now;
-    std::this_thread::sleep_for(kWhile);
-    now = support::ReadClockNs(clock);
-  }
-}
-
 }  // namespace
 
 v1::ModuleMeasured Measure(const MeasureJob& job, const MeasureHost& host) {
@@ -560,11 +546,7 @@ v1::ModuleMeasured Measure(const MeasureJob& job, const MeasureHost& host) {
   // Addresses decide which lines of a cache meet. What this process has allocated so far depends on
   // clocks and files; a new thread has its own stack and heap, which begin the same each time.
   v1::ModuleMeasured measured;
-  const pthread_t starter = pthread_self();
-  std::thread([&] {
-    AwaitSleep(starter);
-    measured = (new Measurement(job, host))->Run();
-  }).join();
+  std::thread([&] { measured = (new Measurement(job, host))->Run(); }).join();
   return measured;
 }
 
