@@ -8,6 +8,7 @@
 
 #include "compiler/graph/graph.h"
 #include "compiler/graph/graph_passes.h"
+#include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "tests/unit/onnx_builder.h"
 
@@ -61,6 +62,25 @@ inline constexpr auto Slug = tests::OnnxSlug;
 namespace pb = tests::pb;
 using Shape = std::vector<int64_t>;
 using Numbers = std::vector<double>;
+
+// Between -scale and scale, as floats hold them.
+inline Numbers Random(int64_t count, double scale, uint64_t seed) {
+  support::Rng rng(seed);
+  Numbers values;
+  for (int64_t i = 0; i < count; ++i) {
+    values.push_back(static_cast<float>((2 * rng.UniformDouble() - 1) * scale));
+  }
+  return values;
+}
+
+inline void ExpectNear(const RefTensor& actual, const Shape& shape, const Numbers& expected,
+                       double tolerance = 1e-3) {
+  EXPECT_EQ(actual.type.shape, shape);
+  ASSERT_EQ(actual.values.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(actual.values[i], expected[i], tolerance) << i;
+  }
+}
 
 inline constexpr int kInt64 = pb::TensorProto::INT64, kBool = pb::TensorProto::BOOL;
 

@@ -20,10 +20,7 @@ std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTenso
   return tests::EvaluateOnnx(b, inputs, 1e-5);
 }
 void ExpectNear(const RefTensor& actual, const Shape& shape, const Numbers& expected) {
-  EXPECT_EQ(actual.type.shape, shape);
-  ASSERT_EQ(actual.values.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i)
-    EXPECT_NEAR(actual.values[i], expected[i], 1e-5) << i;
+  import_tests::ExpectNear(actual, shape, expected, 1e-5);
 }
 
 TEST(OnnxReductions, NormsAndLogarithms) {

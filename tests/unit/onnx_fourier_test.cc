@@ -57,11 +57,7 @@ Numbers Parts(const Line& line, int64_t parts) {
 }
 
 void ExpectNear(const RefTensor& actual, const Shape& shape, const Numbers& expected) {
-  EXPECT_EQ(actual.type.shape, shape);
-  ASSERT_EQ(actual.values.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_NEAR(actual.values[i], expected[i], kTolerance) << i;
-  }
+  import_tests::ExpectNear(actual, shape, expected, kTolerance);
 }
 
 // A DFT of opset 20 along the first dimension of x.

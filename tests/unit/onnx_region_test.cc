@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "deploy/support/rng.h"
 #include "tests/unit/onnx_evaluate.h"
 
 namespace tilewright::graph {
@@ -13,20 +12,7 @@ namespace {
 using namespace import_tests;
 
 Numbers Random(const Shape& shape, double scale, uint64_t seed) {
-  support::Rng rng(seed);
-  Numbers values;
-  for (int64_t i = 0; i < TensorOf(shape, {}).type.elements(); ++i) {
-    values.push_back(static_cast<float>((2 * rng.UniformDouble() - 1) * scale));
-  }
-  return values;
-}
-
-void ExpectNear(const RefTensor& actual, const Shape& shape, const Numbers& expected) {
-  EXPECT_EQ(actual.type.shape, shape);
-  ASSERT_EQ(actual.values.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_NEAR(actual.values[i], expected[i], 1e-3) << i;
-  }
+  return import_tests::Random(TensorOf(shape, {}).type.elements(), scale, seed);
 }
 
 // An element between the elements of an image, zeros around it.

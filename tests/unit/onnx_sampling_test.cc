@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "deploy/support/rng.h"
 #include "tests/unit/onnx_evaluate.h"
 
 namespace tilewright::graph {
@@ -15,21 +14,6 @@ using namespace import_tests;
 
 std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTensor>& inputs) {
   return tests::EvaluateOnnx(b, inputs, 1e-4);
-}
-Numbers Random(int64_t count, double scale, uint64_t seed) {
-  support::Rng rng(seed);
-  Numbers values;
-  for (int64_t i = 0; i < count; ++i) {
-    values.push_back(static_cast<float>((2 * rng.UniformDouble() - 1) * scale));
-  }
-  return values;
-}
-void ExpectNear(const RefTensor& actual, const Shape& shape, const Numbers& expected) {
-  EXPECT_EQ(actual.type.shape, shape);
-  ASSERT_EQ(actual.values.size(), expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_NEAR(actual.values[i], expected[i], 1e-3) << i;
-  }
 }
 
 // One dimension of GridSample as ONNX defines it: place, then the padding of the place.
