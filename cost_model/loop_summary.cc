@@ -18,6 +18,7 @@ namespace {
 
 using ir::Expr;
 using ir::ExprKind;
+using ir::kDotTerms;
 
 int64_t ConstantExtent(const Expr& extent, const analysis::Analyzer& sizes) {
   if (const int64_t* value = ir::AsInt(extent)) return std::max<int64_t>(*value, 1);
@@ -69,6 +70,7 @@ void CountOps(const Expr& e, OpCounts* ops) {
 // Whether the nest is of dot products of bytes, or only clears their sums.
 bool IsDotNest(const ir::StmtNode& loop) {
   std::string_view name = ir::TensorNameOf(loop);
+  if (name.empty()) return false;
   if (name.ends_with(ir::kResetSuffix))
     name.remove_suffix(std::string_view(ir::kResetSuffix).size());
   return std::any_of(ir::TensorIntrinsics().begin(), ir::TensorIntrinsics().end(),

@@ -42,10 +42,9 @@ inline constexpr int64_t kStepThreads = 32;
 
 struct OpCounts {  // per visit of the statement, scalar
   double add = 0, mul = 0, divide = 0, special = 0, compare = 0, select = 0, integer = 0;
-  double dots = 0;  // dot products of kDotTerms bytes each
+  double dots = 0;  // dot products of ir::kDotTerms bytes each
   double flops() const;
 };
-inline constexpr int64_t kDotTerms = 4;
 
 // A nest that an instruction for dot products computes is one statement: its lanes are a vector
 // loop, and the bytes of a term's group one element of 32 bits.

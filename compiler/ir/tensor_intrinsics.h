@@ -64,6 +64,7 @@ struct TensorIntrinsicRow {
 // C[j] += Σ_k A[k] * B[j,k] over groups of four, a row for each number of lanes, whose number ends
 // the name: A (of type `a`) is shared by all lanes, or A[j,k] is each one's own. 32 bits hold four
 // products of 8-bit numbers exactly; the sum wraps like any i32.
+inline constexpr int64_t kDotTerms = 4;
 std::vector<TensorIntrinsicRow> Dot4Rows(const std::string& prefix, const std::string& a,
                                          bool shared, const std::vector<std::string>& features);
 

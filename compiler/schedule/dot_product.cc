@@ -11,14 +11,14 @@
 namespace tilewright::schedule {
 
 using ir::Expr;
+using ir::kDotTerms;
 using ir::StmtNode;
 
 std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
-  constexpr int64_t kTerms = 4;
   if (block.iters.empty() || block.body->kind != ir::StmtKind::kStore) return std::nullopt;
   const ir::IterVar& last = block.iters.back();
   const ir::Buffer& sums = block.body->buffer;
-  if (last.type != ir::IterType::kReduce || ExtentOf(last.domain.extent) != kTerms ||
+  if (last.type != ir::IterType::kReduce || ExtentOf(last.domain.extent) != kDotTerms ||
       sums->dtype != ir::kI32) {
     return std::nullopt;
   }
@@ -42,7 +42,7 @@ std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
   for (size_t i = 0; i < block.iters.size(); ++i) {
     const ir::Var& var = block.iters[i].var;
     if (block.iters[i].type == ir::IterType::kReduce) {
-      if (stride(loads[0], var) == kTerms) dot.group_axis = static_cast<int>(i);
+      if (stride(loads[0], var) == kDotTerms) dot.group_axis = static_cast<int>(i);
       continue;
     }
     if (block.iters[i].type != ir::IterType::kSpatial) continue;
@@ -52,9 +52,9 @@ std::optional<DotProduct> FindDotProduct(const StmtNode& block) {
     }
     if (rows != 0) continue;
     const std::optional<int64_t> weights = stride(loads[1], var);
-    if (weights == kTerms && AccessStride(sums, block.body->indices, var) == 1) {
+    if (weights == kDotTerms && AccessStride(sums, block.body->indices, var) == 1) {
       dot.lane_axis = static_cast<int>(i);
-    } else if (weights.has_value() && *weights > kTerms &&
+    } else if (weights.has_value() && *weights > kDotTerms &&
                ExtentOf(block.iters[i].domain.extent) > 1) {
       dot.block_axis = static_cast<int>(i);
     }
