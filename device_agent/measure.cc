@@ -1,6 +1,7 @@
 #include "device_agent/measure.h"
 
 #include <google/protobuf/util/time_util.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -47,6 +48,7 @@ constexpr int64_t kPoolRestNs = 150'000;
 // While clean samples are short, so many times the plan's samples are taken within the budget.
 constexpr size_t kPatience = 10;
 constexpr int64_t kMinFlushBytes = int64_t{32} << 20;
+constexpr int kMappedBytes = 128 << 10;
 constexpr uint8_t kPoison = 0xFF;  // NaN of floats
 
 int64_t WallNs() { return support::ReadClockNs(CLOCK_MONOTONIC); }
@@ -544,7 +546,9 @@ v1::ModuleMeasured Measure(const MeasureJob& job, const MeasureHost& host) {
   // make threads that a candidate left behind run into nothing.
   if (job.counter == nullptr) return (new Measurement(job, host))->Run();
   // Addresses decide which lines of a cache meet. What this process has allocated so far depends on
-  // clocks and files; a new thread has its own stack and heap, which begin the same each time.
+  // clocks and files; a new thread has its own stack and heap, which begin the same each time. From
+  // which size on memory is mapped depends on what was freed before, unless it is set.
+  mallopt(M_MMAP_THRESHOLD, kMappedBytes);
   v1::ModuleMeasured measured;
   std::thread([&] { measured = (new Measurement(job, host))->Run(); }).join();
   return measured;

@@ -86,6 +86,25 @@ TEST_F(QemuBoardTest, EqualRunsTakeEqualCycles) {
   EXPECT_GT(first, 100);
 }
 
+TEST_F(QemuBoardTest, WhatTheWorkerFreedBeforeDoesNotCount) {
+  Supervisor supervisor(Behind(Bridge(kAddress)));
+  ASSERT_TRUE(supervisor.Start().ok());
+  MeasureInput pages = InputOf("pages");
+  pages.module = tests::KernelModule("pages", {.workspace_bytes = 256 << 10});
+  const v1::ModuleMeasured before = supervisor.Measure(pages);
+  ASSERT_EQ(before.outcome(), v1::OK) << before.DebugString();
+
+  constexpr int64_t kMany = 1 << 20;
+  MeasureInput large = InputOf("honest");
+  large.module = tests::KernelModule("honest", {.elements = kMany});
+  *large.work.mutable_inputs() = tests::KernelInputs(kMany);
+  large.expected = tests::KernelExpected(kMany);
+  const v1::ModuleMeasured between = supervisor.Measure(large);
+  ASSERT_EQ(between.outcome(), v1::OK) << between.DebugString();
+
+  EXPECT_EQ(supervisor.Measure(pages).samples(0), before.samples(0));
+}
+
 TEST_F(QemuBoardTest, SlowerThanTheLimitInCyclesIsStoppedEarly) {
   Supervisor supervisor(Behind(Bridge(kAddress)));
   ASSERT_TRUE(supervisor.Start().ok());

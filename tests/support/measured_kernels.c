@@ -34,6 +34,22 @@ KERNEL(honest) {
   return TW_OK;
 }
 
+/* How often these lines are in a cache depends on where in its page the workspace, of 9 pages or
+ * more, begins: there it meets one line of the output, and each of those is used another number of
+ * times. */
+KERNEL(pages) {
+  UNUSED;
+  volatile float* y = buffers[1];
+  for (int line = 0; line < 64; ++line) {
+    for (int again = 0; again <= line; ++again) {
+      y[line * 16] = 0;
+      for (int page = 0; page < 8; ++page) ((volatile char*)workspace)[page * 4096] = 0;
+    }
+  }
+  Honest(buffers, 0, sizes[0]);
+  return TW_OK;
+}
+
 struct Half {
   void* const* buffers;
   int64_t n;

@@ -54,6 +54,7 @@ std::string KernelModule(const std::string& kernel, const KernelOptions& options
   module::Launch& launch = made.launches.emplace_back();
   launch.symbol = "tw_kernel_" + kernel;
   launch.sizes = {options.elements};
+  launch.workspace_bytes = options.workspace_bytes;
   absl::StatusOr<std::string> bytes = module::SerializeKernelModule(made);
   TW_CHECK(bytes.ok()) << support::StatusText(bytes.status());
   return *std::move(bytes);

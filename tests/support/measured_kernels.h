@@ -14,6 +14,7 @@ struct KernelOptions {
   int threads = 1;
   // Code with a constructor: 1 ends the process with status 0, 2 opens a file for writing.
   int constructor = 0;
+  int64_t workspace_bytes = 0;
   std::string name = {};  // of the model; empty = the kernel's
   std::string code = {};  // other code, which has the kernel
 };
