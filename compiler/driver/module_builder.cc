@@ -188,6 +188,12 @@ class ModelLayout {
       TW_TRY(Add(roots_[id], id, module::TensorKind::kOutput, 0));
       main->outputs.push_back(tensor_[roots_[id]]);
     }
+    const size_t results = main->outputs.size() - g_.checks.size();
+    for (size_t i = 0; i < g_.checks.size(); ++i) {
+      main->checks.push_back(
+          {main->outputs[results + i], g_.checks[i].expected, g_.checks[i].what});
+    }
+    main->outputs.resize(results);
     for (const Node& node : g_.nodes) {
       if (node.op == graph::kViewOp) continue;
       for (ValueId id : node.inputs) TW_TRY(Constant(roots_[id]));

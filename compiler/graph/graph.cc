@@ -27,6 +27,23 @@ class Verifier {
  public:
   Verifier(const Graph& graph, int depth) : g_(graph), depth_(depth) {}
 
+  // The last outputs are what checks look at.
+  absl::Status Checks() {
+    if (g_.checks.empty()) return absl::OkStatus();
+    if (depth_ > 0 || g_.checks.size() >= g_.outputs.size()) {
+      return Bad("checks", "expected fewer checks than outputs, and none in a fused body");
+    }
+    for (size_t i = 0; i < g_.checks.size(); ++i) {
+      const Value& found = g_.values[g_.outputs[g_.outputs.size() - g_.checks.size() + i]];
+      const std::vector<int64_t> shape = {static_cast<int64_t>(g_.checks[i].expected.size())};
+      if (found.type != op::TensorType{ir::kI64, shape}) {
+        return Bad("checks", StrCat("expected ", shape[0], " i64 numbers to check, found ",
+                                    support::Quote(found.name), ", ", op::ToText(found.type)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Run() {
     symbolic_ = IsSymbolic(g_);
     if (symbolic_ && depth_ > 0) return Bad("body", "expected fixed shapes in fused bodies");
@@ -51,6 +68,7 @@ class Verifier {
                                      support::Quote(g_.values[id].name), " twice"));
       }
     }
+    TW_TRY(Checks());
     for (size_t id = 0; id < g_.values.size(); ++id) {
       if (!defined_[id]) {
         return Bad("undefined", StrCat("expected every value to be defined, found none for ",
@@ -242,6 +260,7 @@ Graph Compact(const Graph& graph) {
   Graph result;
   result.name = graph.name;
   result.sources = graph.sources;
+  result.checks = graph.checks;
   std::vector<ValueId> renumbered(graph.values.size(), -1);
   for (size_t id = 0; id < graph.values.size(); ++id) {
     if (!live[id]) continue;

@@ -50,11 +50,20 @@ struct Node {
   std::shared_ptr<const Graph> body =
       nullptr;  // "fused" only: its inputs and outputs are this node's
 };
+// Sizes that a model states for results whose shape depends on data. A run that finds others has no
+// result.
+struct SizeCheck {
+  std::vector<int64_t> expected;
+  std::string what;  // for people: the ONNX node; no part of equality
+};
 struct Graph {
   std::string name;
   std::vector<Value> values;
   std::vector<Node> nodes;               // topological order
   std::vector<ValueId> inputs, outputs;  // constants are not inputs
+  // Of the last outputs, in order: each is an i64 vector of the sizes found. They are outputs for
+  // every pass, and none for who runs the graph.
+  std::vector<SizeCheck> checks = {};
   // Of an imported model: by the name of a node, the name of the ONNX node that it was made from.
   // RunGraphPasses keeps it; it is no part of the text and of equality.
   std::shared_ptr<const std::map<std::string, std::string>> sources = nullptr;
@@ -93,7 +102,8 @@ std::string CanonicalText(const Graph& graph);
 absl::Status Verify(const Graph& graph);
 bool StructuralEqual(const Graph& a, const Graph& b);  // up to names
 uint64_t StructuralHash(const Graph& graph);
-// Runs every node by op::Reference: the executable definition of the graph IR.
+// Runs every node by op::Reference: the executable definition of the graph IR. The results are
+// those of the outputs that are no checks. graph.interp.stated_shape if a check finds other sizes.
 absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
                                                      const std::vector<op::RefTensor>& inputs);
 double Flops(const Graph& graph);

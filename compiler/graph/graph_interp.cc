@@ -9,6 +9,26 @@ namespace tilewright::graph {
 
 using support::StrCat;
 
+namespace {
+
+// Compares the results of checks, and removes them.
+absl::Status TakeChecks(const Graph& graph, std::vector<op::RefTensor>* outputs) {
+  const size_t kept = outputs->size() - graph.checks.size();
+  for (size_t i = 0; i < graph.checks.size(); ++i) {
+    const SizeCheck& check = graph.checks[i];
+    const std::vector<int64_t> found = op::IntegersOf((*outputs)[kept + i]);
+    if (found == check.expected) continue;
+    return support::InvalidArgument(
+        "graph.interp.stated_shape",
+        StrCat(check.what, ": the model states the sizes [", support::Join(check.expected, ","),
+               "], the inputs make [", support::Join(found, ","), "]"));
+  }
+  outputs->resize(kept);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
                                                      const std::vector<op::RefTensor>& inputs) {
   if (IsSymbolic(graph)) {
@@ -57,6 +77,7 @@ absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
   }
   std::vector<op::RefTensor> outputs;
   for (ValueId id : graph.outputs) outputs.push_back(*values[id]);
+  TW_TRY(TakeChecks(graph, &outputs));
   return outputs;
 }
 

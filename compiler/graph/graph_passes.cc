@@ -100,6 +100,7 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
   }
   size_t number = 0;
   const auto sources = g.sources;
+  const std::vector<SizeCheck> checks = g.checks;
   for (const GraphPass& pass : GraphPasses()) {
     if (!Runs(pass, ctx)) continue;
     absl::StatusOr<Graph> result = pass.run(std::move(g), ctx);
@@ -108,6 +109,7 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
     }
     g = *std::move(result);
     g.sources = sources;
+    g.checks = checks;
     const absl::Status verified = Verify(g);
     if (!verified.ok()) {
       return support::Internal("graph.pass.invalid_result",

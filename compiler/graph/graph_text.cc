@@ -67,6 +67,10 @@ class Printer {
     std::vector<std::string> outputs;
     for (ValueId id : g_.outputs) outputs.push_back(Use(id));
     Line(StrCat("  output ", support::Join(outputs, ", ")));
+    for (const SizeCheck& check : g_.checks) {
+      Line(StrCat("  check [", support::Join(check.expected, ","), "]",
+                  names_ ? " " + Quoted(check.what) : ""));
+    }
     out_ += indent_ + "}";
     return out_;
   }
@@ -344,6 +348,28 @@ class Parser {
     graph->nodes.push_back(std::move(node));
     return absl::OkStatus();
   }
+  // `check [2,3] ["text"]`, a line each.
+  absl::Status ParseChecks(Graph* graph) {
+    while (Accept("check")) {
+      SizeCheck check;
+      TW_TRY(Expect("["));
+      do {
+        TW_ASSIGN(const int64_t size, Int());
+        check.expected.push_back(size);
+        if (check.expected.size() > 64) return Error("number", "expected a shorter list");
+      } while (Accept(","));
+      TW_TRY(Expect("]"));
+      SkipSpace();
+      if (at_ < text_.size() && text_[at_] == '"') {
+        TW_ASSIGN(check.what, String());
+      }
+      graph->checks.push_back(std::move(check));
+      if (graph->checks.size() > graph->outputs.size()) {
+        return Error("check", "expected an output for each check");
+      }
+    }
+    return absl::OkStatus();
+  }
   absl::StatusOr<Graph> ParseBody(int depth) {
     if (depth > 1) return Error("nesting", "expected no fused node inside a fused body");
     Graph graph;
@@ -373,6 +399,7 @@ class Parser {
           TW_ASSIGN(ValueId id, Use(graph));
           graph.outputs.push_back(id);
         } while (Accept(","));
+        TW_TRY(ParseChecks(&graph));
         TW_TRY(Expect("}"));
         return graph;
       } else {

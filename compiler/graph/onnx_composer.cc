@@ -80,6 +80,20 @@ ValueId Composer::Reduce(std::string_view kind, ValueId x, std::vector<int64_t> 
              {"keepdims", static_cast<int64_t>(keepdims)}});
 }
 
+void Composer::ExpectSizes(ValueId found, std::vector<int64_t> expected) {
+  if (!status_.ok()) return;
+  const auto count = static_cast<int64_t>(expected.size());
+  if (TypeOf(found).elements() != count) {
+    Fail("shape", StrCat("expected ", TypeOf(found).elements(),
+                         " sizes, as many as an operand has numbers; the model states [",
+                         support::Join(expected, ","), "]"));
+    return;
+  }
+  if (count == 0) return;
+  found = Reshape(Cast(found, ir::kI64), {count});
+  if (status_.ok()) n_.importer().Expect({found, {std::move(expected), n_.label()}});
+}
+
 ValueId Composer::Slice(ValueId x, int64_t axis, int64_t start, int64_t count, int64_t step) {
   if (!status_.ok()) return kNone;
   if (start == 0 && step == 1 && count == Shape(x)[axis]) return x;

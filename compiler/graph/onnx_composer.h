@@ -62,6 +62,10 @@ class Composer {
   // A product of matrices as NumPy's matmul has it.
   ValueId MatMul(ValueId a, ValueId b);
 
+  // Refuses runs in which the integers `found` are not `expected`, the sizes that the model states
+  // for this node's result.
+  void ExpectSizes(ValueId found, std::vector<int64_t> expected);
+
  private:
   NodeReader& n_;
   absl::Status status_;

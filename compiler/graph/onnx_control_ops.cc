@@ -52,14 +52,27 @@ ValueId AsFlag(Composer& c, ValueId condition) {
   return c.Reshape(condition, {});
 }
 
+// What was expected from number `first` on counts only where the condition holds.
+void ExpectOnlyIf(Composer& c, ValueId condition, size_t first) {
+  std::vector<Importer::Expectation>& all = c.node().importer().expectations();
+  for (size_t i = first; c.ok() && i < all.size(); ++i) {
+    const std::vector<int64_t>& expected = all[i].check.expected;
+    std::vector<double> numbers(expected.begin(), expected.end());
+    const ValueId as_expected =
+        c.Constant(ir::kI64, {static_cast<int64_t>(expected.size())}, std::move(numbers));
+    all[i].found = c.Op("where", {condition, all[i].found, as_expected});
+  }
+}
+
 // ------------------------------------------------------------ loops
 
 // How a loop ends: after this number of trips, or earlier by its condition.
 struct Trips {
   int64_t count = 0;
   bool more = false;  // the model allows more: the condition has to end the loop
-  bool guarded =
-      false;  // the module computes the condition, and after it values stay what they are
+  // The module computes the condition, and after it values stay what they are.
+  bool guarded = false;
+  bool stated = false;  // the number is what the model states: a run has to confirm it
 };
 
 // The first dimension of the results that the trips of a loop make, if the model states one.
@@ -87,7 +100,7 @@ absl::StatusOr<Trips> TripsOf(NodeReader& n, bool fixed_condition, int first_sca
   const double limit = static_cast<double>(kMaxTrips);
   if (fixed_condition && (most || !n.HasInput(0))) {
     const bool more = !most || *most > limit;
-    return Trips{more ? kMaxTrips : std::max<int64_t>(0, static_cast<int64_t>(*most)), more, false};
+    return Trips{more ? kMaxTrips : std::max<int64_t>(0, static_cast<int64_t>(*most)), more};
   }
   std::optional<double> count;
   if (stated) count = static_cast<double>(*stated);
@@ -99,7 +112,7 @@ absl::StatusOr<Trips> TripsOf(NodeReader& n, bool fixed_condition, int first_sca
                    "stated shape of a result with one entry per trip, found others");
   }
   if (*count > limit) return TooManyTrips(n);
-  return Trips{std::max<int64_t>(0, static_cast<int64_t>(*count)), false, guarded};
+  return Trips{std::max<int64_t>(0, static_cast<int64_t>(*count)), false, guarded, !guarded};
 }
 
 // What the trips of a loop gave, one list per result.
@@ -151,8 +164,14 @@ Result ImportIf(NodeReader& n) {
               n.importer().ImportBody(*known != 0 ? *then_body : *else_body, {}));
     return BindAll(n, results);
   }
+  const size_t before = n.importer().expectations().size();
   TW_ASSIGN(const Ids yes, n.importer().ImportBody(*then_body, {}));
+  ExpectOnlyIf(c, condition, before);
+  const size_t between = n.importer().expectations().size();
   TW_ASSIGN(const Ids no, n.importer().ImportBody(*else_body, {}));
+  if (n.importer().expectations().size() > between) {
+    ExpectOnlyIf(c, c.Op("not", {condition}), between);
+  }
   if (yes.size() != no.size()) {
     return n.Error("outputs", "expected branches with the same number of outputs, found others");
   }
@@ -183,22 +202,31 @@ Result ImportLoop(NodeReader& n) {
   };
   const auto holds = [&] { return n.importer().ConstantScalar(going); };
   Gathered scans(results - 1 - carried);
+  const size_t before = n.importer().expectations().size();
   // The first trip also tells whether the condition is known, and the types of an empty result.
   TW_ASSIGN(const Ids sample, trip(0));
   const bool fixed = holds() && n.importer().ConstantScalar(sample[0]);
   TW_ASSIGN(const Trips trips, TripsOf(n, fixed, static_cast<int>(carried)));
   int64_t done = 0;
+  Ids alive = {going};  // per trip, and once more: whether the loop gets that far
+  if (trips.count == 0 || (holds() && *holds() == 0)) {
+    n.importer().expectations().resize(before);  // the first trip is only a sample
+  }
   while (done < trips.count && !(holds() && *holds() == 0)) {
     Ids out = sample;
+    size_t first = before;
     if (done > 0) {
+      first = n.importer().expectations().size();
       TW_ASSIGN(out, trip(done));
     }
+    if (trips.guarded) ExpectOnlyIf(c, going, first);
     for (size_t i = 0; i < carried; ++i) {
       state[i] = trips.guarded ? Chosen(c, going, out[i + 1], state[i]) : out[i + 1];
     }
     for (size_t i = carried; i + 1 < results; ++i) scans.Add(i - carried, out[i + 1]);
     const ValueId next = AsFlag(c, out[0]);
     going = trips.guarded ? c.Op("and", {going, next}) : next;
+    if (trips.stated) alive.push_back(c.Op("and", {alive.back(), next}));
     TW_TRY(c.status());
     ++done;
     if (fixed && !holds()) {
@@ -208,6 +236,12 @@ Result ImportLoop(NodeReader& n) {
     }
   }
   if (trips.more && *holds() != 0) return TooManyTrips(n);
+  if (trips.stated) {
+    for (ValueId& flag : alive) flag = c.Reshape(c.Cast(flag, ir::kI64), {1});
+    ValueId made = c.Reduce("sum", c.Concat(alive, 0), {0}, false);
+    if (n.HasInput(0)) made = c.Op("min", {made, c.Reshape(c.Cast(c.Input(0), ir::kI64), {})});
+    c.ExpectSizes(made, {trips.count});
+  }
   for (size_t i = carried; i + 1 < results; ++i) {
     if (done > 0) {
       state.push_back(scans.Join(c, i - carried, 0, false));

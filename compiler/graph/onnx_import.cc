@@ -99,6 +99,7 @@ absl::StatusOr<Graph> Importer::Run() {
   TW_ASSIGN(const std::vector<int> order, Order());
   for (int position : order) TW_TRY(Convert(model_.graph().node(position)));
   TW_TRY(ReadOutputs());
+  TW_TRY(AddChecks());
   graph_.sources = std::make_shared<std::map<std::string, std::string>>(std::move(sources_));
   Graph graph = Compact(graph_);
   TW_TRY(Verify(graph));
@@ -390,6 +391,22 @@ absl::Status Importer::ReadOutputs() {
     }
     TakeName(id, output.name());
     graph_.outputs.push_back(id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Importer::AddChecks() {
+  for (const auto& [found, check] : expectations_) {
+    if (const std::optional<std::vector<int64_t>> known = ConstantInts(found)) {
+      if (*known == check.expected) continue;
+      return Bad("stated_shape", StrCat(check.what, ": the model states the sizes [",
+                                        support::Join(check.expected, ","),
+                                        "], its operands make [", support::Join(*known, ","), "]"));
+    }
+    TW_ASSIGN(const ValueId id,
+              Emit("identity", {found}, {}, StrCat(ValueOf(found).name, "_check")));
+    graph_.outputs.push_back(id);
+    graph_.checks.push_back(check);
   }
   return absl::OkStatus();
 }

@@ -119,6 +119,15 @@ class Importer {
   ValueId AddContainer(Container container);
   // Null unless the value stands for one.
   const Container* ContainerOf(ValueId id) const;
+  // Refuses runs in which `found`, i64 numbers in one dimension, are not `expected`: sizes that the
+  // model states and only data settles.
+  struct Expectation {
+    ValueId found;
+    SizeCheck check;
+  };
+  void Expect(Expectation expectation) { expectations_.push_back(std::move(expectation)); }
+  // All so far, those of subgraphs included: an If or a Loop relaxes what its own ways expect.
+  std::vector<Expectation>& expectations() { return expectations_; }
   int64_t opset() const { return opset_; }
   int64_t max_bytes() const { return options_.max_bytes; }
 
@@ -138,6 +147,7 @@ class Importer {
   absl::StatusOr<std::vector<int>> Order();
   absl::Status Convert(const pb::NodeProto& node);
   absl::Status ReadOutputs();
+  absl::Status AddChecks();
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,
                                       op::Attrs attrs, const std::string& name);
   absl::Status CheckEmpty(const Conversion& row, const pb::NodeProto& node);
@@ -170,6 +180,7 @@ class Importer {
   std::vector<BodyScope> scopes_;                                 // innermost last
   std::map<const pb::TensorProto*, ValueId> body_tensors_;        // TensorConstant
   std::map<ValueId, Container> containers_;
+  std::vector<Expectation> expectations_;
   int64_t opset_ = 0;
   std::set<std::string> unknown_;  // ONNX names of values whose type an error hides; of Check
 };

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "compiler/graph/onnx_composer.h"
+#include "compiler/graph/onnx_sizes.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -19,6 +20,36 @@ absl::Status NeedsShape(NodeReader& n, std::string_view what) {
                                    ", or a result of a shape that the model states, found others"));
 }
 
+// Of two sizes of a dimension the one that is not 1; shorter shapes have 1 in front.
+void ExpectExpanded(Composer& c, ValueId x, const std::vector<int64_t>& stated) {
+  ValueId wanted = c.Cast(c.Input(1), ir::kI64);
+  if (!c.ok()) return;
+  std::vector<int64_t> from = c.Shape(x);
+  const int64_t count = c.TypeOf(wanted).elements(), rank = static_cast<int64_t>(stated.size());
+  if (count > rank || c.Rank(x) > rank) {
+    c.Fail("shape", StrCat("expected a result of at least ", std::max(count, c.Rank(x)),
+                           " dimensions, the model states ", rank));
+    return;
+  }
+  from.insert(from.begin(), stated.size() - from.size(), 1);
+  if (count < rank) {
+    wanted = c.Concat({Sizes(c, std::vector<int64_t>(rank - count, 1)), wanted}, 0);
+  }
+  const ValueId keeps = c.Op("equal", {wanted, c.Number(1)});
+  c.ExpectSizes(c.Op("where", {keeps, Sizes(c, from), wanted}), stated);
+}
+
+// The sizes of the axes that CenterCropPad names; the others stay.
+void ExpectCropped(Composer& c, ValueId x, const std::vector<int64_t>& axes,
+                   const std::vector<int64_t>& stated) {
+  std::vector<int64_t> expected;
+  for (int64_t axis : axes) {
+    if (axis < 0) axis += c.Rank(x);
+    if (axis >= 0 && axis < c.Rank(x)) expected.push_back(stated[static_cast<size_t>(axis)]);
+  }
+  c.ExpectSizes(c.Input(1), std::move(expected));
+}
+
 }  // namespace
 
 // Dimensions of 1 are repeated; a 1 in the wanted shape keeps the operand's.
@@ -30,6 +61,8 @@ Result ImportExpand(NodeReader& n) {
   if (n.IsDynamic(1)) {
     if (!n.StatedShape()) return NeedsShape(n, "shape");
     shape = *n.StatedShape();
+    ExpectExpanded(c, x, shape);
+    TW_TRY(c.status());
   } else {
     TW_ASSIGN(shape, n.InputInts(1, "the shape"));
   }
@@ -71,6 +104,8 @@ Result ImportTile(NodeReader& n) {
     for (size_t d = 0; d < shape.size(); ++d) {
       if (shape[d] > 0) repeats[d] = (*stated)[d] / shape[d];
     }
+    c.ExpectSizes(c.Mul(c.Cast(c.Input(1), ir::kI64), Sizes(c, shape)), *stated);
+    TW_TRY(c.status());
   } else {
     TW_ASSIGN(repeats, n.InputInts(1, "repeats"));
   }
@@ -157,6 +192,7 @@ Result ImportRange(NodeReader& n) {
     count = std::max(0.0, std::ceil((*number[1] - *number[0]) / *number[2]));
   } else if (n.StatedShape() && n.StatedShape()->size() == 1) {
     count = static_cast<double>((*n.StatedShape())[0]);
+    c.ExpectSizes(StepsBetween(c, part[0], part[1], part[2]), *n.StatedShape());
   } else {
     return NeedsShape(n, "numbers");
   }
@@ -180,6 +216,7 @@ Result ImportOneHot(NodeReader& n) {
   std::optional<double> classes = n.importer().ConstantScalar(depth);
   if (!classes && n.StatedShape() && static_cast<int64_t>(n.StatedShape()->size()) == rank) {
     classes = static_cast<double>((*n.StatedShape())[axis]);
+    c.ExpectSizes(depth, {(*n.StatedShape())[axis]});
   }
   if (!classes) return NeedsShape(n, "depth");
   const bool fine = *classes >= 1 && *classes <= static_cast<double>(kMaxCount);
@@ -329,6 +366,8 @@ Result ImportCenterCropPad(NodeReader& n) {
   if (n.IsDynamic(1)) {
     const std::optional<std::vector<int64_t>> stated = n.StatedShape();
     if (!stated || static_cast<int64_t>(stated->size()) != rank) return NeedsShape(n, "shape");
+    ExpectCropped(c, x, axes, *stated);
+    TW_TRY(c.status());
     axes = all;
     sizes = *stated;
   } else {
@@ -364,6 +403,8 @@ Result ImportWindowFunction(NodeReader& n) {
   if (n.IsDynamic(0)) {
     if (!n.StatedShape()) return NeedsShape(n, "size");
     size = *n.StatedShape();
+    c.ExpectSizes(c.Input(0), size);
+    TW_TRY(c.status());
   } else {
     TW_ASSIGN(size, n.InputInts(0, "size"));
   }

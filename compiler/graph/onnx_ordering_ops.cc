@@ -47,7 +47,11 @@ absl::StatusOr<int64_t> CountOfTopK(NodeReader& n, int64_t axis, int64_t rank) {
   if (n.importer().opset() < 10) return n.Int("k", 0);
   for (int i = 0; n.IsDynamic(1) && i < n.num_outputs(); ++i) {
     const std::optional<Ints> stated = n.StatedShape(i);
-    if (stated && static_cast<int64_t>(stated->size()) == rank) return (*stated)[axis];
+    if (!stated || static_cast<int64_t>(stated->size()) != rank) continue;
+    Composer c(n);
+    c.ExpectSizes(c.Input(1), {(*stated)[axis]});
+    TW_TRY(c.status());
+    return (*stated)[axis];
   }
   if (n.IsDynamic(1)) {
     return n.Error("dynamic",

@@ -153,6 +153,8 @@ Result ImportMaxUnpool(NodeReader& n) {
     const std::optional<Ints> stated = n.StatedShape();
     if (!stated) return n.Error("dynamic", "expected a constant output_shape, or a stated one");
     wanted = *stated;
+    c.ExpectSizes(c.Input(2), wanted);
+    TW_TRY(c.status());
   } else if (n.HasInput(2)) {
     TW_ASSIGN(wanted, n.InputInts(2, "output_shape"));
   }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "compiler/graph/onnx_composer.h"
+#include "compiler/graph/onnx_sizes.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -114,7 +115,7 @@ ValueId Reduced(Composer& c, ValueId x, const ReduceAxes& r, bool keepdims) {
 // gives the stated shape, and chooses.
 Result ReduceAtRunTime(NodeReader& n, ValueId x, bool keepdims) {
   Composer c(n);
-  ValueId axes = c.Cast(c.Input(1), ir::kI64);
+  const ValueId axes = c.Input(1);
   TW_TRY(c.status());
   const std::vector<int64_t> shape = c.Shape(x);
   const std::vector<ReduceAxes> sets =
@@ -124,19 +125,24 @@ Result ReduceAtRunTime(NodeReader& n, ValueId x, bool keepdims) {
                                      "1 to ",
                                      kMaxChoices, " sets of axes give, found ", sets.size()));
   }
+  const int64_t rank = c.Rank(x);
+  const ValueId named = NamedDimensions(c, 1, rank);
+  const std::vector<int64_t> stated = *n.StatedShape();
+  if (keepdims) {
+    const ValueId reduced = c.Op("equal", {named, c.Number(1)});
+    c.ExpectSizes(c.Op("where", {reduced, c.Number(1), Sizes(c, shape)}), stated);
+  } else {
+    ExpectKept(c, named, shape, stated);
+  }
   ValueId value = Reduced(c, x, sets[0], keepdims);
-  axes = c.Op("where", {c.Op("less", {axes, c.Scalar(0, ir::kI64)}),
-                        c.Add(axes, c.Scalar(static_cast<double>(shape.size()), ir::kI64)), axes});
   for (size_t s = 1; s < sets.size(); ++s) {
     ValueId chosen = kNone;
-    for (int64_t d = 0; d < static_cast<int64_t>(shape.size()); ++d) {
+    for (int64_t d = 0; d < rank; ++d) {
       if (shape[d] == 1) continue;
-      const ValueId same = c.Op("equal", {axes, c.Scalar(static_cast<double>(d), ir::kI64)});
       const std::vector<int64_t>& set = sets[s].axes;
       const bool wanted = std::find(set.begin(), set.end(), d) != set.end();
-      const ValueId listed = c.Reduce(
-          "max", c.Cast(c.Reshape(same, {c.TypeOf(axes).elements()}), ir::kI32), {0}, false);
-      const ValueId fits = c.Op("equal", {listed, c.Scalar(wanted ? 1 : 0, ir::kI32)});
+      const ValueId mine = c.Reshape(c.Slice(named, 0, d, 1), {});
+      const ValueId fits = c.Op("equal", {mine, c.Number(wanted ? 1 : 0)});
       chosen = chosen == kNone ? fits : c.Op("and", {chosen, fits});
     }
     value = c.Op("where", {chosen, Reduced(c, x, sets[s], keepdims), value});

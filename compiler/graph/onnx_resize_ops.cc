@@ -346,10 +346,20 @@ class ResizeReader {
                         "model states, found others");
       }
       length = static_cast<double>((*stated)[a.axis]);
+      ExpectLength(a, (*stated)[a.axis]);
     }
     if (length >= 1 && length <= kMaxSize) return static_cast<int64_t>(length);
     return n_.Error("shape", StrCat("expected a result of 1 to ", kMaxSize,
                                     " elements along each axis, found ", length));
+  }
+
+  // The same as Length, for numbers that only a run knows.
+  void ExpectLength(const ResizeAxis& a, int64_t stated) {
+    ValueId length = c_.Mul(a.scale, c_.Scalar(static_cast<double>(a.from), ir::kF64));
+    if (a.start >= 0 && in_.sizes < 0) length = c_.Mul(length, c_.Sub(a.end, a.start));
+    if (in_.sizes >= 0) length = c_.Add(length, c_.Scalar(0.5, ir::kF64));
+    if (in_.sizes < 0) length = c_.Cast(c_.Cast(length, ir::kF32), ir::kF64);
+    c_.ExpectSizes(c_.Op("floor", {length}), {stated});
   }
 
   NodeReader& n_;

@@ -204,6 +204,23 @@ class GridSampler {
 
 Result ImportGridSample(NodeReader& n) { return GridSampler(n).Run(); }
 
+namespace {
+
+// The operand of AffineGrid, [batch, channels, d.., h, w], but for the channels.
+void ExpectGrid(Composer& c, const Ints& size) {
+  const ValueId wanted = c.Cast(c.Input(1), ir::kI64);
+  if (!c.ok()) return;
+  const auto rank = static_cast<int64_t>(size.size());
+  if (c.TypeOf(wanted).elements() != rank) {
+    c.Fail("shape", "expected as many sizes as the stated result has dimensions");
+    return;
+  }
+  const ValueId channels = c.Op("equal", {c.Counting(ir::kI64, rank, 0, 1), c.Number(1)});
+  c.ExpectSizes(c.Op("where", {channels, c.Number(1), wanted}), size);
+}
+
+}  // namespace
+
 // Positions on a regular grid from -1 to 1, each moved by the matrix of its image.
 Result ImportAffineGrid(NodeReader& n) {
   Composer c(n);
@@ -221,6 +238,8 @@ Result ImportAffineGrid(NodeReader& n) {
     size = *stated;
     size.back() = 1;  // channels: of no importance
     std::rotate(size.begin() + 1, size.end() - 1, size.end());
+    ExpectGrid(c, size);
+    TW_TRY(c.status());
   } else {
     TW_ASSIGN(size, n.InputInts(1, "size"));
   }

@@ -67,6 +67,11 @@ ValueId PositionsOfTrue(Composer& c, ValueId flags, int64_t count) {
   return c.Reduce("sum", c.Cast(before, ir::kI64), {1}, false);
 }
 
+// So many of a list of bools hold.
+void ExpectTrue(Composer& c, ValueId flags, int64_t count) {
+  c.ExpectSizes(c.Reduce("sum", c.Cast(flags, ir::kI64), {0}), {count});
+}
+
 // The attribute axis. Without it the operand becomes a list of its elements.
 absl::StatusOr<int64_t> AxisOrFlat(NodeReader& n, Composer& c, ValueId* x) {
   if (n.Find("axis") != nullptr) return ReadAxis(n, 0, c.Rank(*x));
@@ -96,6 +101,7 @@ Result ImportCompress(NodeReader& n) {
   }
   const int64_t count = known ? static_cast<int64_t>(known->size()) : (*stated)[axis];
   if (count > length) return NeedsCount(n, "a constant condition");
+  if (!known) ExpectTrue(c, condition, count);
   const ValueId positions = PositionsOfTrue(c, condition, count);
   return c.Done(c.Op("gather", {x, positions}, {{"axis", axis}}));
 }
@@ -118,6 +124,7 @@ Result ImportNonZero(NodeReader& n) {
   const bool fits = stated && stated->size() == 2 && (*stated)[0] == rank;
   if (!known && !fits) return NeedsCount(n, "a constant operand");
   const int64_t count = known ? static_cast<int64_t>(known->size()) : (*stated)[1];
+  if (!known) ExpectTrue(c, flags, count);
   if (count == 0) return c.Done(c.Empty(ir::kI64, {rank, 0}));
   const ValueId flat = PositionsOfTrue(c, flags, count);
   std::vector<ValueId> rows;
@@ -236,7 +243,7 @@ Result ImportNonMaxSuppression(NodeReader& n) {
   const std::optional<double> known_most = n.importer().ConstantScalar(most);
   const bool fits = stated && stated->size() == 2 && (*stated)[1] == 3;
   int64_t picks = shape[2];
-  if (fits) picks = std::min(picks, (*stated)[0]);
+  if (fits) picks = std::min(picks, (*stated)[0] + 1);  // one more: a run refuses what has it
   if (known_most) picks = std::clamp<int64_t>(static_cast<int64_t>(*known_most), 0, picks);
   if (picks == 0) return c.Done(c.Empty(ir::kI64, {0, 3}));
   if (picks > kMaxPicks) {
@@ -254,6 +261,7 @@ Result ImportNonMaxSuppression(NodeReader& n) {
   const std::optional<Ints> known = KnownPositions(n, valid);
   if (!known && !fits) return NeedsCount(n, "constant operands");
   const int64_t count = known ? static_cast<int64_t>(known->size()) : (*stated)[0];
+  if (!known) ExpectTrue(c, valid, count);
   if (count == 0) return c.Done(c.Empty(ir::kI64, {0, 3}));
   const ValueId rows = PositionsOfTrue(c, valid, count);
   const ValueId batch = c.Div(rows, c.Number(per_batch));

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "compiler/graph/onnx_composer.h"
+#include "compiler/graph/onnx_sizes.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
@@ -12,6 +13,46 @@ using support::StrCat;
 
 namespace {
 constexpr int64_t kMaxPad = int64_t{1} << 24;
+
+// What the operand of sizes asks for, with the stated size where it asks for what is left.
+Result ReshapeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& stated) {
+  Composer c(n);
+  TW_ASSIGN(const int64_t allow_zero, n.Int("allowzero", 0));
+  ValueId wanted = c.Cast(c.Input(1), ir::kI64);
+  if (allow_zero == 0) {
+    std::vector<int64_t> copied = n.importer().TypeOf(x).shape;
+    copied.resize(stated.size(), -2);  // no dimension to copy
+    wanted = c.Op("where", {c.Op("equal", {wanted, c.Number(0)}), Sizes(c, copied), wanted});
+  }
+  wanted = c.Op("where", {c.Op("equal", {wanted, c.Number(-1)}), Sizes(c, stated), wanted});
+  c.ExpectSizes(wanted, stated);
+  TW_TRY(c.status());
+  return Reshaped(n, x, stated, n.output_name());
+}
+
+Result SqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& stated) {
+  Composer c(n);
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  ExpectKept(c, NamedDimensions(c, 1, static_cast<int64_t>(shape.size())), shape, stated);
+  TW_TRY(c.status());
+  return Reshaped(n, x, stated, n.output_name());
+}
+
+// Of what is not new, each has the size of the operand's dimension that as many come before.
+Result UnsqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& stated) {
+  Composer c(n);
+  std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  const auto rank = static_cast<int64_t>(shape.size()), all = static_cast<int64_t>(stated.size());
+  const ValueId added = NamedDimensions(c, 1, all);
+  shape.push_back(0);  // there is none for more places than dimensions
+  const ValueId place = Cumulative(c, "add", 0, c.Sub(c.Number(1), added), 0, true, false);
+  const ValueId size = c.Op("gather", {Sizes(c, shape), c.Op("min", {place, c.Number(rank)})},
+                            {{"axis", int64_t{0}}});
+  c.ExpectSizes(c.Op("where", {c.Op("equal", {added, c.Number(1)}), c.Number(1), size}), stated);
+  c.ExpectSizes(c.Reduce("sum", added, {0}), {all - rank});
+  TW_TRY(c.status());
+  return Reshaped(n, x, stated, n.output_name());
+}
 }  // namespace
 
 Result ImportReshape(NodeReader& n) {
@@ -21,7 +62,7 @@ Result ImportReshape(NodeReader& n) {
   if (n.importer().opset() < 5) {
     TW_ASSIGN(shape, n.Ints("shape", {}));
   } else if (n.IsDynamic(1) && n.StatedShape()) {
-    return Reshaped(n, x, *n.StatedShape(), n.output_name());
+    return ReshapeAtRunTime(n, x, *n.StatedShape());
   } else {
     TW_ASSIGN(shape, n.InputInts(1, "the new shape"));
   }
@@ -63,7 +104,7 @@ Result ImportFlatten(NodeReader& n) {
 
 Result ImportSqueeze(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  if (n.IsDynamic(1) && n.StatedShape()) return Reshaped(n, x, *n.StatedShape(), n.output_name());
+  if (n.IsDynamic(1) && n.StatedShape()) return SqueezeAtRunTime(n, x, *n.StatedShape());
   const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
   TW_ASSIGN(const std::vector<int64_t> axes, ReadAxes(n, 1, static_cast<int64_t>(shape.size())));
   std::vector<int64_t> result;
@@ -79,7 +120,7 @@ Result ImportSqueeze(NodeReader& n) {
 
 Result ImportUnsqueeze(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  if (n.IsDynamic(1) && n.StatedShape()) return Reshaped(n, x, *n.StatedShape(), n.output_name());
+  if (n.IsDynamic(1) && n.StatedShape()) return UnsqueezeAtRunTime(n, x, *n.StatedShape());
   const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
   size_t count = n.HasInput(1) ? 0 : n.Find("axes") == nullptr ? 0 : n.Find("axes")->ints_size();
   if (n.HasInput(1)) {
@@ -136,6 +177,9 @@ Result ImportConstantOfShape(NodeReader& n) {
   std::vector<int64_t> shape;
   if (n.IsDynamic(0) && n.StatedShape()) {
     shape = *n.StatedShape();
+    Composer c(n);
+    c.ExpectSizes(c.Input(0), shape);
+    TW_TRY(c.status());
   } else {
     TW_ASSIGN(shape, n.InputInts(0, "shape"));
   }
@@ -235,6 +279,10 @@ Result SliceAtRunTime(NodeReader& n) {
   Composer c(n);
   ValueId x = c.Input(0);
   const ValueId starts = c.Cast(c.Input(1), ir::kI64);
+  // The largest numbers mean "to the end"; sums with them must not overflow.
+  constexpr int64_t kFar = int64_t{1} << 62;
+  const ValueId ends =
+      c.Op("max", {c.Op("min", {c.Cast(c.Input(2), ir::kI64), c.Number(kFar)}), c.Number(-kFar)});
   TW_TRY(c.status());
   const std::vector<int64_t> shape = c.Shape(x);
   const int64_t count = c.TypeOf(starts).elements(), rank = c.Rank(x);
@@ -247,19 +295,28 @@ Result SliceAtRunTime(NodeReader& n) {
   const ValueId steps = n.HasInput(4)
                             ? c.Cast(c.Input(4), ir::kI64)
                             : c.Constant(ir::kI64, {count}, std::vector<double>(count, 1));
-  const ValueId zero = c.Scalar(0, ir::kI64);
+  std::vector<ValueId> counts;
   for (int64_t d = 0; d < rank; ++d) {
     // What no entry names is taken whole; an entry may also take a whole dimension backwards.
-    const double size = static_cast<double>(shape[d]);
-    ValueId start = AtAxis(c, axes, starts, d, 0);
     const ValueId step = AtAxis(c, axes, steps, d, 1);
-    start =
-        c.Op("where", {c.Op("less", {start, zero}), c.Add(start, c.Scalar(size, ir::kI64)), start});
-    const ValueId last = c.Scalar(size - 1, ir::kI64);
-    start = c.Op("min", {c.Op("max", {start, zero}), last});
+    const ValueId backwards = c.Op("less", {step, c.Number(0)});
+    const auto from_zero = [&](ValueId at, int64_t low, int64_t high) {
+      const ValueId up = c.Add(at, c.Number(shape[d]));
+      at = c.Op("where", {c.Op("less", {at, c.Number(0)}), up, at});
+      return c.Op("min", {c.Op("max", {at, c.Number(low)}), c.Number(high)});
+    };
+    const auto clamped = [&](ValueId at) {
+      return c.Op("where",
+                  {backwards, from_zero(at, -1, shape[d] - 1), from_zero(at, 0, shape[d])});
+    };
+    const ValueId start = clamped(AtAxis(c, axes, starts, d, 0));
+    const ValueId end = clamped(AtAxis(c, axes, ends, d, static_cast<double>(shape[d])));
+    counts.push_back(StepsBetween(c, start, end, step));
     const ValueId at = c.Add(c.Mul(c.Counting(ir::kI64, (*stated)[d], 0, 1), step), start);
     x = c.Op("gather", {x, at}, {{"axis", d}});
   }
+  for (ValueId& count : counts) count = c.Reshape(count, {1});
+  c.ExpectSizes(c.Concat(std::move(counts), 0), *stated);
   return c.Done(x);
 }
 
@@ -323,6 +380,9 @@ Result ImportSplit(NodeReader& n) {
       }
       sizes.push_back((*stated)[axis]);
     }
+    Composer c(n);
+    c.ExpectSizes(c.Input(1), sizes);
+    TW_TRY(c.status());
   } else if (n.HasInput(1)) {
     TW_ASSIGN(sizes, n.InputInts(1, "split"));
   } else {
@@ -424,8 +484,14 @@ Result PadAtRunTime(NodeReader& n, const std::string& mode) {
   }
   const ValueId axes = AxesOperand(c, 3, count, rank);
   const ValueId begin = c.Slice(c.Cast(pads, ir::kI64), 0, 0, count);
-  std::vector<ValueId> begins;
-  for (int64_t d = 0; d < rank; ++d) begins.push_back(AtAxis(c, axes, begin, d, 0));
+  const ValueId end = c.Slice(c.Cast(pads, ir::kI64), 0, count, count);
+  std::vector<ValueId> begins, sizes;
+  for (int64_t d = 0; d < rank; ++d) {
+    begins.push_back(AtAxis(c, axes, begin, d, 0));
+    const ValueId padding = c.Add(begins.back(), AtAxis(c, axes, end, d, 0));
+    sizes.push_back(c.Reshape(c.Add(padding, c.Number(c.Shape(x)[d])), {1}));
+  }
+  c.ExpectSizes(c.Concat(std::move(sizes), 0), *stated);
   TW_TRY(c.status());
   return PadByGather(n, mode, begins, *stated);
 }

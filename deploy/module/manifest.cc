@@ -87,6 +87,7 @@ class Validator {
   absl::Status Code();
   absl::Status Functions();
   absl::Status CheckFunction(const Function& function, const std::string& where);
+  absl::Status CheckSizeCheck(const SizeCheck& check, const std::string& where);
   absl::Status CheckEnds(const std::vector<int64_t>& ids, TensorKind kind,
                          const std::string& where);
   absl::Status CheckLaunch(const Launch& launch, bool prepare, const std::string& where);
@@ -271,8 +272,14 @@ absl::Status Validator::Functions() {
 absl::Status Validator::CheckFunction(const Function& function, const std::string& where) {
   TW_TRY(CheckEnds(function.inputs, TensorKind::kInput, where + ".inputs"));
   TW_TRY(CheckEnds(function.outputs, TensorKind::kOutput, where + ".outputs"));
+  std::vector<int64_t> written = function.outputs;  // what launches have to write
+  for (size_t i = 0; i < function.checks.size(); ++i) {
+    TW_TRY(CheckSizeCheck(function.checks[i], At(where + ".checks", i)));
+    written.push_back(function.checks[i].tensor);
+  }
+  TW_TRY(CheckEnds(written, TensorKind::kOutput, where + ".checks"));
   ends_ = std::set<int64_t>(function.inputs.begin(), function.inputs.end());
-  ends_.insert(function.outputs.begin(), function.outputs.end());
+  ends_.insert(written.begin(), written.end());
   written_.clear();
   for (size_t i = 0; i < function.prepare.size(); ++i) {
     TW_TRY(CheckLaunch(function.prepare[i], true, At(where + ".prepare", i)));
@@ -280,11 +287,24 @@ absl::Status Validator::CheckFunction(const Function& function, const std::strin
   for (size_t i = 0; i < function.launches.size(); ++i) {
     TW_TRY(CheckLaunch(function.launches[i], false, At(where + ".launches", i)));
   }
-  for (const int64_t id : function.outputs) {
+  for (const int64_t id : written) {
     if (!written_.contains(id) && TensorAt(id)->bytes > 0) {
       return Bad("unwritten_output", where, "no launch writes tensor " + std::to_string(id));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status Validator::CheckSizeCheck(const SizeCheck& check, const std::string& where) {
+  const Tensor* tensor = TensorAt(check.tensor);
+  const std::vector<Dim> shape = {static_cast<int64_t>(check.expected.size())};
+  if (tensor == nullptr || tensor->dtype != DType::kInt64 || tensor->shape != shape ||
+      check.expected.empty()) {
+    return Bad("check", where,
+               "expected an i64 tensor with an element for each of the numbers expected, found " +
+                   std::to_string(check.tensor));
+  }
+  if (check.what.size() > kMaxText) return Bad("text", where, "what: too long");
   return absl::OkStatus();
 }
 

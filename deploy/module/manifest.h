@@ -90,12 +90,22 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
+// Sizes that the model states and only a run confirms: what launches write there must be these
+// numbers. Else the results of the run have a shape that they should not have.
+struct SizeCheck {
+  int64_t tensor = 0;             // of kind output, i64, one dimension; no output of the function
+  std::vector<int64_t> expected;  // a number for each element
+  std::string what;               // for people: "Reshape \"flat\""
+  bool operator==(const SizeCheck&) const = default;
+};
+
 struct Function {
   std::string name;              // the function to run by default is "main"
   std::vector<int64_t> inputs;   // tensor ids in the graph's order
   std::vector<int64_t> outputs;  // tensor ids in the graph's order
   std::vector<Launch> prepare;   // run before the first call, untimed; write prepared tensors
   std::vector<Launch> launches;
+  std::vector<SizeCheck> checks = {};
   bool operator==(const Function&) const = default;
 };
 

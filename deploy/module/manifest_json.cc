@@ -75,12 +75,18 @@ Json ListToJson(const std::vector<T>& items, Fn to_json) {
   return out;
 }
 
+Json SizeCheckToJson(const SizeCheck& check) {
+  return Json{{"tensor", check.tensor}, {"expected", check.expected}, {"what", check.what}};
+}
+
 Json FunctionToJson(const Function& f) {
-  return Json{{"name", f.name},
-              {"inputs", f.inputs},
-              {"outputs", f.outputs},
-              {"prepare", ListToJson(f.prepare, LaunchToJson)},
-              {"launches", ListToJson(f.launches, LaunchToJson)}};
+  Json out{{"name", f.name},
+           {"inputs", f.inputs},
+           {"outputs", f.outputs},
+           {"prepare", ListToJson(f.prepare, LaunchToJson)},
+           {"launches", ListToJson(f.launches, LaunchToJson)}};
+  if (!f.checks.empty()) out["checks"] = ListToJson(f.checks, SizeCheckToJson);
+  return out;
 }
 
 Json InputSpecToJson(const InputSpec& input) {
@@ -215,6 +221,10 @@ class Fields {
     for (size_t i = 0; i < value->size() && status_.ok(); ++i) {
       status_ = read((*value)[i], Path(key) + "[" + std::to_string(i) + "]");
     }
+  }
+  template <typename Fn>
+  void OptionalList(const char* key, Fn read) {
+    if (status_.ok() && json_.contains(key)) List(key, read);
   }
   // A member that may be absent.
   const Json* Optional(const char* key) {
@@ -364,6 +374,14 @@ auto Into(std::vector<T>* out, absl::Status (*read)(const Json&, const std::stri
   };
 }
 
+absl::Status ReadSizeCheck(const Json& json, const std::string& where, SizeCheck* check) {
+  Fields fields(json, where);
+  fields.Get("tensor", &check->tensor);
+  fields.Get("expected", &check->expected);
+  fields.Get("what", &check->what);
+  return fields.Done();
+}
+
 absl::Status ReadFunction(const Json& json, const std::string& where, Function* f) {
   Fields fields(json, where);
   fields.Get("name", &f->name);
@@ -371,6 +389,7 @@ absl::Status ReadFunction(const Json& json, const std::string& where, Function* 
   fields.Get("outputs", &f->outputs);
   fields.List("prepare", Into(&f->prepare, ReadLaunch));
   fields.List("launches", Into(&f->launches, ReadLaunch));
+  fields.OptionalList("checks", Into(&f->checks, ReadSizeCheck));
   return fields.Done();
 }
 

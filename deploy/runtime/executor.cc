@@ -18,6 +18,7 @@
 #include "deploy/runtime/transfer_plan.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::runtime {
 namespace {
@@ -104,6 +105,7 @@ struct Session::Impl {
   absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
   absl::Status Prepare();
   absl::Status Run();
+  absl::Status CheckSizes() const;
   absl::Status CheckTensors(std::span<const DLTensor* const> given, const std::vector<int64_t>& ids,
                             std::string_view role) const;
 
@@ -120,6 +122,7 @@ struct Session::Impl {
   Buffer workspace;
   std::vector<Buffer> inputs;
   std::vector<Buffer> outputs;
+  std::vector<Buffer> checks;                       // what Function::checks look at
   std::vector<std::vector<int64_t>> output_shapes;  // what views of the outputs point to
   // By tensor id; nullptr for ends of other functions, and for an arena that only a device uses.
   std::vector<void*> addresses;
@@ -168,6 +171,9 @@ absl::Status Session::Impl::AllocateBuffers(bool guard) {
   }
   TW_ASSIGN(inputs, AllocateEnds(function->inputs, guard));
   TW_ASSIGN(outputs, AllocateEnds(function->outputs, guard));
+  std::vector<int64_t> checked;
+  for (const module::SizeCheck& check : function->checks) checked.push_back(check.tensor);
+  TW_ASSIGN(checks, AllocateEnds(checked, guard));
   for (const int64_t id : function->outputs) {
     std::vector<int64_t>& shape = output_shapes.emplace_back();
     for (const module::Dim& dim : TensorOf(id).shape) shape.push_back(dim.value);
@@ -183,6 +189,7 @@ void Session::Impl::PlaceTensors() {
   };
   for (size_t i = 0; i < inputs.size(); ++i) place(function->inputs[i], inputs[i].data());
   for (size_t i = 0; i < outputs.size(); ++i) place(function->outputs[i], outputs[i].data());
+  for (size_t i = 0; i < checks.size(); ++i) place(function->checks[i].tensor, checks[i].data());
   // Kernels get one pointer type; the manifest's checks and the read-only mapping keep constants
   // constant.
   char* constants = const_cast<char*>(module->file().constants().data());
@@ -318,6 +325,21 @@ absl::Status Session::Impl::Run() {
   TW_TRY(poisoned);
   TW_TRY(Prepare());
   for (const ExecutionStep& step : plan.run) TW_TRY(Execute(step, launches));
+  return CheckSizes();
+}
+
+absl::Status Session::Impl::CheckSizes() const {
+  for (size_t i = 0; i < checks.size(); ++i) {
+    const module::SizeCheck& check = function->checks[i];
+    std::vector<int64_t> found(check.expected.size());
+    std::memcpy(found.data(), checks[i].data(), found.size() * sizeof(int64_t));
+    if (found == check.expected) continue;
+    return support::InvalidArgument(
+        "runtime.session.stated_shape",
+        support::StrCat(check.what, ": the model states the sizes [",
+                        support::Join(check.expected, ","), "], the inputs make [",
+                        support::Join(found, ","), "]; there is no result for these inputs"));
+  }
   return absl::OkStatus();
 }
 
@@ -447,6 +469,7 @@ absl::Status Session::RunProfiled(std::span<const TwLaunchTime>* times) {
     if (on_device || step.kind == ExecutionStep::Kind::kHostLaunch)
       impl_->times[step.index].ns = clock.NowNs() - start;
   }
+  TW_TRY(impl_->CheckSizes());
   *times = impl_->times;
   return absl::OkStatus();
 }

@@ -130,7 +130,9 @@ class Session final : public BoundTensors {
   // Runs the prepare launches if they are due. Run() does so itself; calling it first keeps their
   // time out of a measurement.
   absl::Status Prepare();
-  // Runs the function once. INTERNAL `runtime.run.kernel_failed` when a kernel returns an error.
+  // Runs the function once. INTERNAL `runtime.run.kernel_failed` when a kernel returns an error;
+  // INVALID_ARGUMENT `runtime.session.stated_shape` when the inputs make other sizes than the model
+  // states (Function::checks): the outputs are undefined then.
   absl::Status Run();
   // The same, with the time of each of the function's launches, in order; those on a device without
   // the copies between them. The array belongs to the

@@ -73,6 +73,9 @@ ExecutionPlan PlanExecution(const module::Manifest& manifest, const module::Func
   planner.NewInputs(function);
   planner.Walk(function.launches, &plan.run);
   for (int64_t id : function.outputs) planner.Move(id, kHost, &plan.run);
+  for (const module::SizeCheck& check : function.checks) {
+    planner.Move(check.tensor, kHost, &plan.run);
+  }
   return plan;
 }
 

@@ -140,7 +140,7 @@ TEST(OnnxNodes, EveryAcceptedCaseGivesTheExpectedOutputs) {
     auto outputs = Tensors(PathJoin(folder, "test_data_set_0"), "output");
     ASSERT_TRUE(inputs.ok() && outputs.ok()) << name;
     ASSERT_EQ(inputs->size(), g->inputs.size()) << name;
-    ASSERT_EQ(outputs->size(), g->outputs.size()) << name;
+    ASSERT_EQ(outputs->size(), g->outputs.size() - g->checks.size()) << name;
     ++accepted;
     EXPECT_EQ(Interpreted(*g, *inputs, *outputs), "") << name << " interpreted";
     EXPECT_EQ(CompiledAndRun(*g, *inputs, *outputs), "") << name << " compiled";

@@ -46,6 +46,49 @@ TEST(ManifestTest, SymbolicShapesRoundTrip) {
   EXPECT_EQ(NumElements(again->tensors[0].shape), std::nullopt);
 }
 
+// A check looks at an i64 tensor of its own, which a launch writes.
+Manifest WithCheck() {
+  Manifest manifest = Complete();
+  Tensor found;
+  found.id = static_cast<int64_t>(manifest.tensors.size());
+  found.name = "found";
+  found.dtype = DType::kInt64;
+  found.shape = {Dim(2)};
+  found.kind = TensorKind::kOutput;
+  found.bytes = 16;
+  manifest.tensors.push_back(found);
+  manifest.functions[0].checks = {{found.id, {2, 3}, "node \"flat\" (Reshape)"}};
+  manifest.functions[0].launches[0].args.push_back(found.id);
+  manifest.functions[0].launches[0].num_outputs += 1;
+  return manifest;
+}
+
+TEST(ManifestTest, SizeChecks) {
+  EXPECT_EQ(ManifestToJson(Complete())->find("checks"), std::string::npos);
+  const auto json = ManifestToJson(WithCheck());
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto again = ManifestFromJson(*json);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(*again == WithCheck());
+  const auto slug_of = [](const std::function<void(Manifest*)>& change) {
+    Manifest manifest = WithCheck();
+    change(&manifest);
+    return support::Slug(ValidateManifest(manifest));
+  };
+  using M = Manifest*;
+  EXPECT_EQ(slug_of([](M m) { m->functions[0].checks[0].expected = {2}; }),
+            "module.manifest.check");
+  EXPECT_EQ(slug_of([](M m) { m->functions[0].checks[0].tensor = 0; }), "module.manifest.check");
+  EXPECT_EQ(slug_of([](M m) { m->functions[0].checks[0].tensor = 99; }), "module.manifest.check");
+  EXPECT_EQ(slug_of([](M m) { m->functions[0].checks.push_back(m->functions[0].checks[0]); }),
+            "module.manifest.function_ends");
+  EXPECT_EQ(slug_of([](M m) {
+              m->functions[0].launches[0].args.pop_back();
+              m->functions[0].launches[0].num_outputs -= 1;
+            }),
+            "module.manifest.unwritten_output");
+}
+
 TEST(ManifestTest, FarInputsAreSaidOnlyWhereTheyAre) {
   Manifest manifest = Complete();
   EXPECT_EQ(ManifestToJson(manifest)->find("far"), std::string::npos);

@@ -12,7 +12,6 @@ namespace tilewright::graph {
 namespace {
 
 using namespace import_tests;
-using Names = std::vector<std::string>;
 
 std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTensor>& inputs) {
   return tests::EvaluateOnnx(b, inputs, 0);
@@ -20,19 +19,6 @@ std::vector<RefTensor> Evaluate(const OnnxBuilder& b, const std::vector<RefTenso
 RefTensor Flag(bool value) { return TensorOf({}, {value ? 1.0 : 0.0}, ir::kBool); }
 RefTensor Whole(Shape shape, Numbers values) {
   return TensorOf(std::move(shape), std::move(values), ir::kI64);
-}
-
-// A subgraph of a node. Its inputs and outputs have no types, as many exporters write them.
-void AddBody(pb::NodeProto* node, const std::string& name, const Names& inputs,
-             const Names& outputs, const std::function<void(OnnxBuilder&)>& fill) {
-  OnnxBuilder body;
-  for (const std::string& input : inputs) body.graph().add_input()->set_name(input);
-  fill(body);
-  for (const std::string& output : outputs) body.graph().add_output()->set_name(output);
-  pb::AttributeProto* attribute = node->add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(pb::AttributeProto::GRAPH);
-  *attribute->mutable_g() = body.graph();
 }
 
 // if (condition) x + x else -x, by names of the graph around.

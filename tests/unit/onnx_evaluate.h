@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,21 @@ inline void ExpectNear(const RefTensor& actual, const Shape& shape, const Number
   for (size_t i = 0; i < expected.size(); ++i) {
     ASSERT_NEAR(actual.values[i], expected[i], tolerance) << i;
   }
+}
+
+using Names = std::vector<std::string>;
+
+// A subgraph of a node. Its inputs and outputs have no types, as many exporters write them.
+inline void AddBody(pb::NodeProto* node, const std::string& name, const Names& inputs,
+                    const Names& outputs, const std::function<void(OnnxBuilder&)>& fill) {
+  OnnxBuilder body;
+  for (const std::string& input : inputs) body.graph().add_input()->set_name(input);
+  fill(body);
+  for (const std::string& output : outputs) body.graph().add_output()->set_name(output);
+  pb::AttributeProto* attribute = node->add_attribute();
+  attribute->set_name(name);
+  attribute->set_type(pb::AttributeProto::GRAPH);
+  *attribute->mutable_g() = body.graph();
 }
 
 inline constexpr int kInt64 = pb::TensorProto::INT64, kBool = pb::TensorProto::BOOL;

@@ -17,6 +17,8 @@ struct AdviceRow {
 constexpr std::string_view kOtherForm =
     "this form of the operator is not supported: export the model with the form that was expected; "
     "'tilewright operators' lists the limits, 'tilewright check MODEL' all that is in the way";
+constexpr std::string_view kOtherSizes =
+    "give inputs that make the sizes the model states, or export the model with the sizes of these";
 
 // First match wins: more specific prefixes stand first.
 constexpr AdviceRow kAdvice[] = {
@@ -56,6 +58,10 @@ constexpr AdviceRow kAdvice[] = {
     {"graph.onnx.dynamic",
      "export the model so that this is a constant: fix its sizes (--shape, or at the export), and "
      "let the exporter fold constants"},
+    {"graph.interp.stated_shape", kOtherSizes},
+    {"runtime.session.stated_shape", kOtherSizes},
+    {"graph.onnx.stated_shape",
+     "export the model again: it states a shape that its own constants do not give"},
     {"graph.onnx.empty_tensor", "leave the part without elements out of the model"},
     {"graph.onnx.not_onnx", "is it an ONNX file, and complete? Export or fetch it again"},
     // Of one node, whose error names the node and what was expected.
