@@ -283,6 +283,23 @@ Graph Compact(const Graph& graph) {
   return result;
 }
 
+Graph ShowValues(Graph graph) {
+  const std::vector<ValueId> roots = StorageRoots(graph);
+  std::set<ValueId> shown;
+  for (ValueId id : graph.outputs) shown.insert(roots[id]);
+  std::vector<ValueId> added;
+  for (const Node& node : graph.nodes) {
+    if (node.op == kViewOp) continue;
+    for (ValueId id : node.outputs) {
+      if (shown.insert(id).second) added.push_back(id);
+    }
+  }
+  // The last outputs belong to the checks.
+  const auto at = graph.outputs.end() - static_cast<std::ptrdiff_t>(graph.checks.size());
+  graph.outputs.insert(at, added.begin(), added.end());
+  return graph;
+}
+
 std::vector<std::string> SourcesOf(const Graph& graph, const Node& node) {
   std::vector<std::string> found;
   if (graph.sources == nullptr) return found;

@@ -106,6 +106,12 @@ uint64_t StructuralHash(const Graph& graph);
 // those of the outputs that are no checks. graph.interp.stated_shape if a check finds other sizes.
 absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
                                                      const std::vector<op::RefTensor>& inputs);
+// The results of one node from the values of its operands.
+absl::StatusOr<std::vector<op::RefTensor>> InterpretNode(const Node& node,
+                                                         const std::vector<op::RefTensor>& args);
+// The graph with the results of all kernels among its outputs, after those that it has: each storage
+// once, under the name of the node's result.
+Graph ShowValues(Graph graph);
 double Flops(const Graph& graph);
 
 // Graphs with size variables have text, verifier, shape inference and equality; everything else

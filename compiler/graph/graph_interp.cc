@@ -29,6 +29,23 @@ absl::Status TakeChecks(const Graph& graph, std::vector<op::RefTensor>* outputs)
 
 }  // namespace
 
+absl::StatusOr<std::vector<op::RefTensor>> InterpretNode(const Node& node,
+                                                         const std::vector<op::RefTensor>& args) {
+  absl::StatusOr<std::vector<op::RefTensor>> results;
+  if (node.body != nullptr) {
+    results = Interpret(*node.body, args);
+  } else {
+    const op::OpSpec* spec = op::FindOp(node.op);
+    if (spec == nullptr) {
+      return support::InvalidArgument("graph.interp.operator",
+                                      StrCat("expected a known operator, found ", node.op));
+    }
+    results = op::Reference(*spec, args, node.attrs);
+  }
+  if (!results.ok()) return support::WithContext(results.status(), node.name);
+  return results;
+}
+
 absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
                                                      const std::vector<op::RefTensor>& inputs) {
   if (IsSymbolic(graph)) {
@@ -59,20 +76,9 @@ absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
   for (const Node& node : graph.nodes) {
     std::vector<op::RefTensor> args;
     for (ValueId id : node.inputs) args.push_back(*values[id]);
-    absl::StatusOr<std::vector<op::RefTensor>> results;
-    if (node.body != nullptr) {
-      results = Interpret(*node.body, args);
-    } else {
-      const op::OpSpec* spec = op::FindOp(node.op);
-      if (spec == nullptr) {
-        return support::InvalidArgument("graph.interp.operator",
-                                        StrCat("expected a known operator, found ", node.op));
-      }
-      results = op::Reference(*spec, args, node.attrs);
-    }
-    if (!results.ok()) return support::WithContext(results.status(), node.name);
+    TW_ASSIGN(std::vector<op::RefTensor> results, InterpretNode(node, args));
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      values[node.outputs[i]] = std::move((*results)[i]);
+      values[node.outputs[i]] = std::move(results[i]);
     }
   }
   std::vector<op::RefTensor> outputs;

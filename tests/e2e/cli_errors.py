@@ -332,6 +332,9 @@ class Run(CliCase):
 
     def test_missing_files(self):
         self.fails(NOT_FOUND, ["run", "nosuch.tw"], ["nosuch.tw"])
+        self.fails(NOT_FOUND, ["compare", "nosuch.onnx"], ["nosuch.onnx"])
+        self.fails(USAGE, ["compare", self.model, "--input", "nosuch"], ["NAME=FILE"])
+        self.fails(MISMATCH, ["compare", self.model, "--rtol", "0", "--atol", "0"], ["the first kernel", "max |a-e|"])
         self.fails(NOT_FOUND, ["run", self.module, "--input", "x=nosuch.pb"], ["nosuch.pb"])
 
     def test_wrong_names_list_the_right_ones(self):

@@ -1,8 +1,10 @@
 // Flags, help and examples of the commands about models that are not compiled yet.
 #include <memory>
+#include <tuple>
 
 #include "tuner_server/cli/check_command.h"
 #include "tuner_server/cli/command_flags.h"
+#include "tuner_server/cli/compare_command.h"
 
 namespace tilewright::cli {
 
@@ -22,6 +24,53 @@ void AddCheck(CLI::App* app, Action* action) {
       ->take_all();
   AddFormat(command, kOutputFlag, &options->format);
   command->callback([=] { *action = [options] { return CheckModel(*options); }; });
+}
+
+void AddCompare(CLI::App* app, Action* action) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* command = AddCommand(
+      app, "compare", "compare each kernel of a model with the reference",
+      "  tilewright compare model.onnx\n"
+      "  tilewright compare model.onnx --log tuner.db --input image=cat.npy\n"
+      "  tilewright compare model.onnx --disable-pass block_layouts --rtol 1e-4 -o json\n"
+      "\nThe reference computes the graph in double precision, which takes a second for about 1\n"
+      "GFLOP. A kernel DIFFERS if it computes something else from the operands that it got, and\n"
+      "inherits if only its operands differ. The model's outputs are compared with the model as\n"
+      "it was imported, before any graph pass. Exit code 5: something differs.\n");
+  command->add_option("MODEL", options->model_path, "ONNX file")->required();
+  command
+      ->add_option("--target", options->target, "target of this machine, see 'tilewright targets'")
+      ->capture_default_str();
+  command->add_option("--log", options->log_path,
+                      "tuning log (SQLite): the best measured schedule of each kernel is used");
+  command->add_option("--device-class", options->device_class,
+                      "whose records to use (default: the class that knows most kernels)");
+  command
+      ->add_option("--effort", options->effort_s,
+                   "seconds in which the cost model chooses other schedules, as compile does")
+      ->check(CLI::Range(0.0, 86'400.0))
+      ->capture_default_str();
+  for (auto& [flag, values, what] :
+       {std::tuple{"--shape", &options->shapes, "input shape NAME=1x3x224x224; repeatable"},
+        std::tuple{"--disable-pass", &options->disabled_passes,
+                   "leave out this graph pass ('tilewright compile --print-passes'); repeatable"},
+        std::tuple{"--input", &options->inputs,
+                   "NAME=FILE, ONNX TensorProto (.pb) or NumPy (.npy); repeatable; inputs that are "
+                   "not given are drawn from --seed"}}) {
+    command->add_option(flag, *values, what)->allow_extra_args(false)->take_all();
+  }
+  command->add_option("--seed", options->seed, "seed of the inputs that are not given")
+      ->capture_default_str();
+  command
+      ->add_option("--rtol", options->precision.rtol,
+                   "a result may differ by ATOL + RTOL * the largest number of its tensor")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--atol", options->precision.atol, "see --rtol; integers may differ by 1")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  AddFormat(command, kOutputFlag, &options->format);
+  command->callback([=] { *action = [options] { return CompareModel(*options); }; });
 }
 
 void AddOperators(CLI::App* app, Action* action) {

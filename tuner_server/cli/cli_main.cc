@@ -454,6 +454,7 @@ int Main(int argc, const char* const* argv) {
   AddCheck(&app, &action);
   AddCompile(&app, &action);
   AddRun(&app, &action);
+  AddCompare(&app, &action);
   AddTune(&app, &action);
   AddJobs(&app, &action);
   AddDevices(&app, &action);

@@ -29,6 +29,7 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
 void AddServer(CLI::App* command, ServerPlace* server);
 
 void AddCheck(CLI::App* app, Action* action);
+void AddCompare(CLI::App* app, Action* action);
 void AddOperators(CLI::App* app, Action* action);
 void AddLog(CLI::App* app, Action* action);
 void AddReport(CLI::App* app, Action* action);

@@ -45,15 +45,6 @@ absl::StatusOr<json> ParseSummary(const v1::ModuleCompiled& compiled) {
   return summary;
 }
 
-// Puts the log's schedules into the request.
-absl::StatusOr<ScheduleChoice> UseLog(const CompileOptions& options, const std::string& target,
-                                      const v1::JobOpened& opened, v1::CompileModule* request) {
-  TW_TRY(support::FileSize(options.log_path).status());
-  TW_ASSIGN(const std::unique_ptr<log::TuningLog> log,
-            log::OpenSqliteLog(options.log_path, {.read_only = true}));
-  return UseRecords(log.get(), target, options.device_class, opened, request);
-}
-
 void TellChoice(const ScheduleChoice& choice) {
   std::string text;
   if (choice.by_task.empty()) {
@@ -100,8 +91,8 @@ absl::Status Compile(const CompileOptions& options) {
   v1::CompileModule request;
   ScheduleChoice choice;
   if (!options.log_path.empty()) {
-    TW_ASSIGN(choice, UseLog(options, target, compiler.opened(), &request));
-    TellChoice(choice);
+    TW_ASSIGN(choice, UseLogFile(options.log_path, target, options.device_class, compiler.opened(),
+                                 &request));
   }
   PredictedSchedules predicted;
   if (options.effort_s > 0) {
@@ -162,6 +153,17 @@ absl::StatusOr<ScheduleChoice> UseRecords(log::TuningLog* log, const std::string
     if (!is_time) continue;  // cycles predict no latency
     (*request->mutable_predicted_ns_by_task())[hash] = chosen.median_ns;
   }
+  return choice;
+}
+
+absl::StatusOr<ScheduleChoice> UseLogFile(const std::string& log_path, const std::string& target,
+                                          const std::string& device_class,
+                                          const v1::JobOpened& opened, v1::CompileModule* request) {
+  TW_TRY(support::FileSize(log_path).status());
+  TW_ASSIGN(const std::unique_ptr<log::TuningLog> log,
+            log::OpenSqliteLog(log_path, {.read_only = true}));
+  TW_ASSIGN(ScheduleChoice choice, UseRecords(log.get(), target, device_class, opened, request));
+  TellChoice(choice);
   return choice;
 }
 

@@ -35,6 +35,10 @@ int CompileModel(const CompileOptions& options);
 absl::StatusOr<ScheduleChoice> UseRecords(log::TuningLog* log, const std::string& target,
                                           const std::string& device_class,
                                           const v1::JobOpened& opened, v1::CompileModule* request);
+// The same, with the records of a log file; what is chosen is said on standard error.
+absl::StatusOr<ScheduleChoice> UseLogFile(const std::string& log_path, const std::string& target,
+                                          const std::string& device_class,
+                                          const v1::JobOpened& opened, v1::CompileModule* request);
 
 // "model.tw" for "some/where/model.onnx".
 std::string DefaultOutput(const std::string& model_path);

@@ -44,7 +44,7 @@ std::string ProgressLine(const ProgressState& state, int width) {
       state.total > 0 ? std::clamp(static_cast<double>(state.done) / state.total, 0.0, 1.0) : 0.0;
   const int filled = static_cast<int>(share * kBarWidth + 0.5);
   std::string line = "[" + std::string(filled, '#') + std::string(kBarWidth - filled, '.') + "] ";
-  line += support::StrCat(state.done, "/", state.total, " trials");
+  line += support::StrCat(state.done, "/", state.total, " ", state.unit);
   if (!state.best.empty()) line += "  " + state.best;
   line += "  " + DurationText(state.elapsed_s) + " elapsed";
   line += state.eta_s >= 0 ? "  ETA " + DurationText(state.eta_s) : "  ETA -";

@@ -17,6 +17,7 @@ struct ProgressState {
   std::string best;      // "best 412 µs (1.9x)"
   std::string note;      // current task, state
   bool running = false;  // time counts
+  std::string unit = "trials";  // what is counted
 };
 
 // Returns the line without control characters, at most `width` columns wide.

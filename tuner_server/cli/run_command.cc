@@ -11,7 +11,6 @@
 
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/compare.h"
-#include "deploy/runtime/input_gen.h"
 #include "deploy/runtime/tensor_io.h"
 #include "deploy/security/module_signature.h"
 #include "deploy/support/file.h"
@@ -23,6 +22,7 @@
 #include "tuner_server/cli/run_host.h"
 #include "tuner_server/cli/run_sandbox.h"
 #include "tuner_server/cli/table.h"
+#include "tuner_server/cli/tensor_files.h"
 
 namespace tilewright::cli {
 namespace {
@@ -30,73 +30,13 @@ namespace {
 constexpr uint64_t kMaxSignedBytes = uint64_t{8} << 30;
 constexpr size_t kHashDigits = 8;  // of a task without a name
 
-struct NamedFile {
-  std::string name;
-  std::string path;
-};
-
-absl::StatusOr<std::vector<NamedFile>> ParseNamedFiles(const std::vector<std::string>& texts,
-                                                       std::string_view flag) {
-  std::vector<NamedFile> files;
-  for (const std::string& text : texts) {
-    const size_t eq = text.find('=');
-    if (eq == std::string::npos || eq == 0 || eq + 1 == text.size()) {
-      return support::InvalidArgument(
-          "cli.usage.named_file",
-          support::StrCat("--", flag, " expects NAME=FILE, found ", support::Quote(text)));
-    }
-    files.push_back({text.substr(0, eq), text.substr(eq + 1)});
-  }
-  return files;
-}
-
-std::string Describe(const module::Tensor& tensor) {
-  return support::StrCat(tensor.name, " ", module::DTypeName(tensor.dtype), " ",
-                         module::ShapeText(tensor.shape));
-}
-
-std::vector<int64_t> StaticShape(const module::Tensor& tensor) {
-  std::vector<int64_t> shape;
-  for (const module::Dim& dim : tensor.shape) shape.push_back(dim.value);
-  return shape;
-}
-
-// Position of the named tensor among a session's inputs or outputs.
-absl::StatusOr<size_t> FindTensor(const std::vector<runtime::TensorView>& views,
-                                  const std::string& name, std::string_view kind) {
-  std::vector<std::string> known;
-  for (size_t i = 0; i < views.size(); ++i) {
-    if (views[i].tensor->name == name) return i;
-    known.push_back(Describe(*views[i].tensor));
-  }
-  return support::InvalidArgument(
-      "cli.input.name", support::StrCat("the module has no ", kind, " ", support::Quote(name),
-                                        "; it has: ", support::Join(known, ", ")));
-}
-
-// The tensor in a file, which must have the type and the shape of `wanted`. NumPy has no bfloat16:
-// its float32 is rounded.
-absl::StatusOr<runtime::HostTensor> ReadTensor(const std::string& path,
-                                               const module::Tensor& wanted) {
-  TW_ASSIGN(runtime::HostTensor tensor, runtime::ReadTensorFile(path));
-  if (path.ends_with(".npy") && wanted.dtype == module::DType::kBFloat16 &&
-      tensor.dtype == module::DType::kFloat32) {
-    tensor = runtime::RoundToBFloat16(tensor);
-  }
-  if (tensor.dtype == wanted.dtype && tensor.shape == StaticShape(wanted)) return tensor;
-  return support::InvalidArgument(
-      "cli.input.shape",
-      support::StrCat("expected ", Describe(wanted), ", found ", module::DTypeName(tensor.dtype),
-                      " ", support::Join(tensor.shape, "x"), " in ", path));
-}
-
 class Runner {
  public:
   Runner(const RunOptions& options, const StepSink& step) : options_(options), step_(step) {}
 
   absl::Status Run() {
     TW_TRY(Open());
-    TW_TRY(BindInputs());
+    TW_TRY(FillInputs(options_.inputs, options_.seed, tensors_));
     TW_TRY(LoadExpected());
     TW_TRY(Execute());
     absl::Status compared = Compare();
@@ -129,7 +69,6 @@ class Runner {
                                               {options_.bridge, options_.allow_weak_sandbox})
                               : LoadHere(std::move(file), threads));
     tensors_ = host_->tensors();
-    for (size_t i = 0; i < tensors_->num_inputs(); ++i) inputs_.push_back(tensors_->input(i));
     for (size_t i = 0; i < tensors_->num_outputs(); ++i) outputs_.push_back(tensors_->output(i));
     return absl::OkStatus();
   }
@@ -147,46 +86,11 @@ class Runner {
     return module::ModuleFile::FromBytes(bytes);
   }
 
-  // The `threads=N` of the module's target; 1 where it names none.
-  static int TargetThreads(const std::string& target) {
-    for (const std::string& part : support::Split(target, ',')) {
-      if (part.starts_with("threads=")) {
-        return static_cast<int>(
-            std::clamp<int64_t>(support::ParseInt64(part.substr(8)).value_or(1), 1, 1024));
-      }
-    }
-    return 1;
-  }
-
-  absl::Status BindInputs() {
-    TW_ASSIGN(std::vector<NamedFile> files, ParseNamedFiles(options_.inputs, "input"));
-    std::vector<bool> bound(inputs_.size(), false);
-    for (const NamedFile& file : files) {
-      TW_ASSIGN(size_t index, FindTensor(inputs_, file.name, "input"));
-      if (bound[index]) {
-        return support::InvalidArgument("cli.usage.input_twice",
-                                        support::StrCat("--input ", file.name, " is given twice"));
-      }
-      TW_ASSIGN(const runtime::HostTensor tensor, ReadTensor(file.path, *inputs_[index].tensor));
-      std::memcpy(tensors_->MutableInput(index), tensor.data.data(), tensor.data.size());
-      bound[index] = true;
-    }
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      if (bound[i]) continue;
-      const module::Tensor& tensor = *inputs_[i].tensor;
-      const int64_t count =
-          static_cast<int64_t>(inputs_[i].bytes) / module::DTypeBytes(tensor.dtype);
-      TW_TRY(runtime::GenerateInput(tensor.dtype, count, runtime::DefaultDistribution(tensor.dtype),
-                                    options_.seed + i, tensors_->MutableInput(i)));
-    }
-    return absl::OkStatus();
-  }
-
   absl::Status LoadExpected() {
     TW_ASSIGN(std::vector<NamedFile> files, ParseNamedFiles(options_.expects, "expect"));
     for (const NamedFile& file : files) {
       TW_ASSIGN(size_t index, FindTensor(outputs_, file.name, "output"));
-      TW_ASSIGN(expected_[index], ReadTensor(file.path, *outputs_[index].tensor));
+      TW_ASSIGN(expected_[index], ReadTensorLike(file.path, *outputs_[index].tensor));
     }
     return absl::OkStatus();
   }
@@ -306,7 +210,6 @@ class Runner {
   const StepSink& step_;
   std::unique_ptr<RunHost> host_;
   runtime::BoundTensors* tensors_ = nullptr;  // of host_
-  std::vector<runtime::TensorView> inputs_;
   std::vector<runtime::TensorView> outputs_;
   std::map<size_t, runtime::HostTensor> expected_;
   nlohmann::json document_;

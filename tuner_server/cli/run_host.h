@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "deploy/module/module_file.h"
 #include "deploy/runtime/run_times.h"
@@ -20,6 +21,9 @@ class RunHost {
   virtual runtime::BoundTensors* tensors() = 0;
   virtual absl::StatusOr<runtime::RunTimes> Execute(int repeat, bool per_launch) = 0;
 };
+
+// The threads=N of a module's target; 1 where it names none.
+int TargetThreads(const std::string& target);
 
 // Loads the module's code into this process: its constructors run, with all rights of the caller.
 absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads);

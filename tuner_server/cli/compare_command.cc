@@ -1,0 +1,285 @@
+#include "tuner_server/cli/compare_command.h"
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "deploy/module/module_file.h"
+#include "deploy/support/clock.h"
+#include "deploy/support/file.h"
+#include "deploy/support/hash.h"
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/cli_error.h"
+#include "tuner_server/cli/compile_command.h"
+#include "tuner_server/cli/launch_text.h"
+#include "tuner_server/cli/model_compiler.h"
+#include "tuner_server/cli/native_target.h"
+#include "tuner_server/cli/own_process.h"
+#include "tuner_server/cli/predicted_schedules.h"
+#include "tuner_server/cli/progress.h"
+#include "tuner_server/cli/run_host.h"
+#include "tuner_server/cli/shape_flags.h"
+#include "tuner_server/cli/tensor_files.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::json;
+using op::RefTensor;
+using support::StrCat;
+
+std::string_view VerdictText(LayerVerdict verdict) {
+  switch (verdict) {
+    case LayerVerdict::kSame:
+      return "ok";
+    case LayerVerdict::kDiffers:
+      return "DIFFERS";
+    case LayerVerdict::kInherits:
+      return "inherits";
+  }
+  return "";
+}
+
+std::string_view BytesOf(const runtime::TensorView& view) {
+  return {static_cast<const char*>(view.data), view.bytes};
+}
+
+// The graph's large constants lie in the module.
+std::map<std::string, std::shared_ptr<const graph::ConstantData>> ConstantsOf(
+    const module::ModuleFile& file) {
+  std::map<std::string, std::shared_ptr<const graph::ConstantData>> found;
+  for (const module::Tensor& tensor : file.manifest().tensors) {
+    if (tensor.kind != module::TensorKind::kConstant) continue;
+    const std::string_view bytes = file.constants().substr(static_cast<size_t>(tensor.offset),
+                                                           static_cast<size_t>(tensor.bytes));
+    auto data = std::make_shared<graph::ConstantData>();
+    data->bytes.assign(bytes.begin(), bytes.end());
+    found[support::Sha256Hex(bytes)] = std::move(data);
+  }
+  return found;
+}
+
+// Draws the bar of the reference, which takes much longer than all else.
+class ReferenceProgress {
+ public:
+  explicit ReferenceProgress(bool quiet) : printer_(quiet) {}
+  void operator()(size_t done, size_t all) {
+    const int64_t now = clock_.NowNs();
+    const double elapsed = static_cast<double>(now - start_) * 1e-9;
+    ProgressState state;
+    state.done = static_cast<int64_t>(done);
+    state.total = static_cast<int64_t>(all);
+    state.elapsed_s = elapsed;
+    state.eta_s = elapsed / static_cast<double>(done) * static_cast<double>(all - done);
+    state.note = "reference";
+    state.unit = "layers";
+    state.running = true;
+    printer_.Update(state, now);
+  }
+  void Done() { printer_.Done(); }
+
+ private:
+  support::SystemClock clock_;
+  const int64_t start_ = clock_.NowNs();
+  ProgressPrinter printer_;
+};
+
+class Comparer {
+ public:
+  Comparer(const CompareOptions& options, const StepSink& step) : options_(options), step_(step) {}
+
+  absl::Status Run() {
+    TW_TRY(Compile());
+    step_("running it");
+    TW_TRY(FillInputs(options_.inputs, options_.seed, host_->tensors()));
+    TW_TRY(host_->Execute(1, false).status());
+    step_("computing the reference");
+    TW_TRY(ReadInputs());
+    TW_TRY(CompareKernels());
+    TW_TRY(CompareOutputs());
+    Show();
+    return Conclusion();
+  }
+
+ private:
+  struct Output {
+    std::string name;
+    runtime::CompareResult compared;
+  };
+
+  absl::Status Compile() {
+    step_("compiling it");
+    TW_ASSIGN(shapes_, ParseShapes(options_.shapes));
+    TW_ASSIGN(const std::string target, ExpandTarget(options_.target));
+    TW_ASSIGN(ModelCompiler compiler, ModelCompiler::Open({.model_path = options_.model_path,
+                                                           .target = target,
+                                                           .shapes = shapes_,
+                                                           .disabled = options_.disabled_passes,
+                                                           .enabled = {},
+                                                           .predict = options_.effort_s > 0}));
+    v1::CompileModule request;
+    if (!options_.log_path.empty()) {
+      TW_TRY(
+          UseLogFile(options_.log_path, target, options_.device_class, compiler.opened(), &request)
+              .status());
+    }
+    if (options_.effort_s > 0) {
+      TW_TRY(PredictSchedules(options_.effort_s, &compiler, &request).status());
+    }
+    request.set_show_values(true);
+    std::string bytes;
+    TW_ASSIGN(const v1::ModuleCompiled compiled, compiler.Compile(std::move(request), &bytes));
+    TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
+    TW_ASSIGN(graph_, graph::ParseGraph(compiled.graph_text(), ConstantsOf(file)));
+    const int threads = TargetThreads(file.manifest().target);
+    step_("loading its code");
+    TW_ASSIGN(host_, LoadHere(std::move(file), threads));
+    for (const module::LaunchNames& names : NamesOf(host_->manifest())) {
+      nodes_[names.launch] = names.nodes;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadInputs() {
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      TW_ASSIGN(RefTensor input, op::FromBytes(graph_.values[graph_.inputs[i]].type,
+                                               BytesOf(host_->tensors()->input(i))));
+      inputs_.push_back(std::move(input));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CompareKernels() {
+    const std::vector<graph::ValueId> roots = graph::StorageRoots(graph_);
+    ActualValues actual;
+    for (size_t i = 0; i < host_->tensors()->num_outputs(); ++i) {
+      actual[roots[graph_.outputs[i]]] = BytesOf(host_->tensors()->output(i));
+    }
+    ReferenceProgress progress(options_.format == OutputFormat::kJson);
+    TW_ASSIGN(layers_, CompareLayers(graph_, inputs_, actual, options_.precision,
+                                     [&](size_t done, size_t all) { progress(done, all); }));
+    progress.Done();
+    return absl::OkStatus();
+  }
+
+  // Against the model as it was imported: what graph passes did wrong shows here only.
+  absl::Status CompareOutputs() {
+    step_("computing the reference of the model as imported");
+    TW_ASSIGN(const std::string bytes,
+              support::ReadFile(options_.model_path, graph::kMaxModelBytes));
+    graph::ImportOptions import;
+    import.shapes = shapes_;
+    TW_ASSIGN(const graph::Graph imported, graph::ImportOnnx(bytes, import));
+    TW_ASSIGN(const std::vector<RefTensor> expected, graph::Interpret(imported, inputs_));
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const runtime::TensorView view = host_->tensors()->output(i);
+      Output output{view.tensor->name, {}};
+      TW_ASSIGN(output.compared,
+                CompareWithReference(expected[i], BytesOf(view), options_.precision));
+      outputs_.push_back(std::move(output));
+    }
+    return absl::OkStatus();
+  }
+
+  // The first kernel that computes something else.
+  const LayerResult* FirstDivergent() const {
+    for (const LayerResult& layer : layers_) {
+      if (layer.verdict == LayerVerdict::kDiffers) return &layer;
+    }
+    return nullptr;
+  }
+
+  std::string NodesOf(const std::string& kernel) const {
+    const auto found = nodes_.find(kernel);
+    return NodesText(found == nodes_.end() ? std::vector<std::string>{} : found->second);
+  }
+
+  void Show() const {
+    if (options_.format == OutputFormat::kJson) return PrintJson(Document());
+    Table table({{"kernel"},
+                 {"result"},
+                 {"max |a-e|", true},
+                 {"|a-e|/|e|", true},
+                 {"type"},
+                 {"ONNX nodes"}});
+    for (const LayerResult& layer : layers_) {
+      table.AddRow({layer.kernel, std::string(VerdictText(layer.verdict)),
+                    StrCat(layer.compared.max_abs_diff), StrCat(layer.compared.relative_norm),
+                    op::ToText(layer.type), NodesOf(layer.kernel)});
+    }
+    PrintOut(table.Render());
+    for (const Output& output : outputs_) {
+      PrintOut(StrCat("output ", output.name, ": ", output.compared.ok() ? "ok" : "DIFFERS",
+                      " from the model as imported  max|a-e|=", output.compared.max_abs_diff,
+                      "  |a-e|/|e|=", output.compared.relative_norm));
+    }
+  }
+
+  json Document() const {
+    json layers = json::array(), outputs = json::array();
+    for (const LayerResult& layer : layers_) {
+      const auto nodes = nodes_.find(layer.kernel);
+      layers.push_back(
+          {{"kernel", layer.kernel},
+           {"result", VerdictText(layer.verdict)},
+           {"max_abs_diff", layer.compared.max_abs_diff},
+           {"relative_norm", layer.compared.relative_norm},
+           {"mismatches", layer.compared.mismatches},
+           {"elements", layer.compared.count},
+           {"type", op::ToText(layer.type)},
+           {"onnx_nodes", nodes == nodes_.end() ? std::vector<std::string>{} : nodes->second}});
+    }
+    for (const Output& output : outputs_) {
+      outputs.push_back({{"output", output.name},
+                         {"ok", output.compared.ok()},
+                         {"max_abs_diff", output.compared.max_abs_diff},
+                         {"relative_norm", output.compared.relative_norm}});
+    }
+    const LayerResult* first = FirstDivergent();
+    return {{"model", options_.model_path},
+            {"layers", layers},
+            {"outputs", outputs},
+            {"first_divergent", first == nullptr ? json() : json(first->kernel)}};
+  }
+
+  absl::Status Conclusion() const {
+    if (const LayerResult* first = FirstDivergent()) {
+      return support::FailedPrecondition(
+          "cli.mismatch.kernel",
+          StrCat("the first kernel that computes something else is ", first->kernel, ", of ",
+                 NodesOf(first->kernel), ": ", runtime::CompareText(first->compared)));
+    }
+    for (const Output& output : outputs_) {
+      if (output.compared.ok()) continue;
+      return support::FailedPrecondition(
+          "cli.mismatch.graph",
+          StrCat(
+              "output ", output.name,
+              " differs from the model as imported, though each kernel computes what it should: ",
+              runtime::CompareText(output.compared)));
+    }
+    return absl::OkStatus();
+  }
+
+  const CompareOptions& options_;
+  const StepSink& step_;
+  std::map<std::string, std::vector<int64_t>> shapes_;
+  graph::Graph graph_;  // what was compiled
+  std::unique_ptr<RunHost> host_;
+  std::map<std::string, std::vector<std::string>> nodes_;  // ONNX nodes by kernel
+  std::vector<RefTensor> inputs_;
+  std::vector<LayerResult> layers_;
+  std::vector<Output> outputs_;
+};
+
+}  // namespace
+
+int CompareModel(const CompareOptions& options) {
+  const std::string what = "cannot compare " + options.model_path;
+  return RunInOwnProcess(
+      {"compare", what, "tilewright-compile", "run.code.crashed"},
+      [&](const StepSink& step) { return Finish("compare", what, Comparer(options, step).Run()); });
+}
+
+}  // namespace tilewright::cli
