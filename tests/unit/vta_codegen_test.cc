@@ -21,6 +21,7 @@
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
+#include "tests/support/vta_streams.h"
 #include "vta/sim/functional_sim.h"
 #include "vta/sim/token_check.h"
 
@@ -28,6 +29,7 @@ namespace tilewright::vta {
 namespace {
 
 using support::StrCat;
+using tests::IsaOf;
 using tests::MatchesGolden;
 
 constexpr uint64_t kSeeds = 25;
@@ -45,12 +47,6 @@ constexpr targets::Backend kVta = {.pipeline = vta::Pipeline,
                                    .toolchain = [] { return std::string("vta"); },
                                    .alignment = 256,
                                    .on_device = true};
-
-Isa IsaOf(const Config& config) {
-  auto isa = Isa::Make(config);
-  EXPECT_TRUE(isa.ok()) << isa.status();
-  return *isa;
-}
 
 // The program of a function for a named configuration, read from the artifact's bytes.
 absl::StatusOr<Program> Generated(const ir::Function& f, std::string_view config = "block16") {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "deploy/support/status.h"
+#include "tests/support/vta_streams.h"
 #include "vta/isa/code_object.h"
 #include "vta/isa/isa.h"
 #include "vta/sim/functional_sim.h"
@@ -15,32 +16,20 @@
 namespace tilewright::vta {
 namespace {
 
-Isa IsaOf(const Config& config) {
-  auto isa = Isa::Make(config);
-  EXPECT_TRUE(isa.ok()) << isa.status();
-  return *isa;
-}
+using tests::IsaOf;
+using tests::Move;
+using tests::Once;
 
 class VtaSim : public testing::TestWithParam<NamedConfig> {
  protected:
   std::vector<Word128> Encoded(const std::vector<Instruction>& stream) {
-    auto words = isa_.Encode(stream);
-    EXPECT_TRUE(words.ok()) << words.status();
-    return *words;
+    return tests::Encoded(isa_, stream);
   }
 
   const Isa isa_ = IsaOf(GetParam().config);
 };
 INSTANTIATE_TEST_SUITE_P(Configs, VtaSim, testing::ValuesIn(NamedConfigs()),
                          [](const auto& row) { return std::string(row.param.name); });
-
-Instruction Move(Opcode op, Memory memory, int64_t sram, int64_t dram, int64_t count) {
-  Instruction i{.op = op};
-  i.memory = static_cast<int64_t>(memory);
-  i.sram_base = sram, i.dram_base = dram;
-  i.y_size = 1, i.x_size = i.x_stride = count;
-  return i;
-}
 
 // One micro-op at DRAM 0, and for a block of n one input at n, its weights at n * n, the result at
 // 2 * n * n.
@@ -56,12 +45,11 @@ struct OneProduct {
     Instruction inp = Move(Opcode::kLoad, Memory::kInp, 0, 1, 1);
     Instruction wgt = Move(Opcode::kLoad, Memory::kWgt, 0, 1, 1);
     wgt.push_next = 1;
-    Instruction reset{.op = Opcode::kGemm};
-    reset.reset = 1, reset.uop_end = reset.iter_out = reset.iter_in = 1;
+    Instruction reset = Once(Opcode::kGemm);
+    reset.reset = 1;
     Instruction gemm = reset;
     gemm.reset = 0, gemm.pop_prev = 1;
-    Instruction shift{.op = Opcode::kAlu};
-    shift.uop_end = shift.iter_out = shift.iter_in = 1;
+    Instruction shift = Once(Opcode::kAlu);
     shift.operation = static_cast<int64_t>(AluOp::kShr), shift.use_imm = 1, shift.imm = 3;
     shift.push_next = 1;
     Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 2 * block, 1);
@@ -104,8 +92,8 @@ TEST_P(VtaSim, PaddingIsZeros) {
   // 2 x 2 inputs with a border of one above and to the left.
   Instruction load = Move(Opcode::kLoad, Memory::kAcc, 0, 0, 2);
   load.y_size = 2, load.x_stride = 3, load.y_pad_0 = load.x_pad_0 = 1;
-  Instruction touch{.op = Opcode::kAlu};  // acc + 0 over nine elements, so that out has them too
-  touch.uop_end = touch.iter_out = 1, touch.iter_in = 9, touch.dst_factor_in = 1;
+  Instruction touch = Once(Opcode::kAlu);  // acc + 0 over nine elements, so that out has them too
+  touch.iter_in = 9, touch.dst_factor_in = 1;
   touch.operation = static_cast<int64_t>(AluOp::kAdd), touch.use_imm = 1, touch.push_next = 1;
   Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 24, 9);
   store.pop_prev = store.push_prev = 1;
@@ -191,6 +179,24 @@ TEST_P(VtaSim, CodeOfAnotherConfigurationIsRefused) {
                                testing::HasSubstr(isa_.config().ToString())));
     EXPECT_EQ(dram, p.dram);
   }
+}
+
+// Micro-ops beyond the memory are not read: the simulator reports the instruction.
+TEST_P(VtaSim, MicroOpsBeyondTheMemoryTouchNothing) {
+  const auto size = static_cast<size_t>(isa_.config().uop);
+  std::vector<MicroOp> uops(size, MicroOp{.dst = 1});
+  uops.resize(size + 4, MicroOp{.dst = 7});
+  Instruction clear = Once(Opcode::kGemm, static_cast<int64_t>(size) + 4);
+  clear.reset = 1;
+  for (const Access& a : AccessesOf(isa_, clear, std::span(uops).first(size))) {
+    if (a.memory == static_cast<int>(Memory::kUop)) continue;
+    EXPECT_EQ(a.begin, 1);
+    EXPECT_EQ(a.end, 2);
+  }
+  std::vector<uint8_t> dram(4);
+  const absl::Status ran =
+      RunFunctional(isa_, Encoded({clear, Instruction{.op = Opcode::kFinish}}), 1, &dram);
+  EXPECT_EQ(support::Slug(ran), "vta.sim.bounds");
 }
 
 }  // namespace

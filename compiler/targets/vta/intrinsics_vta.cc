@@ -1,6 +1,7 @@
 // The instructions of the accelerator (vta/isa), as descriptions of what they do to its memories.
 #include "compiler/targets/intrinsic_table.h"
 #include "deploy/support/strings.h"
+#include "vta/isa/config.h"
 
 namespace tilewright::vta {
 namespace {
@@ -10,11 +11,8 @@ using ir::TensorOp;
 using ir::TensorOperand;
 using support::StrCat;
 
-// Forms of one name for every block size of the hardware (vta/isa/isa.def).
-constexpr int kBlocks[] = {16, 8, 32};
-
 // `#` becomes the number of lanes: descriptions are written once for all block sizes.
-std::string ForBlock(std::string text, int block) {
+std::string ForBlock(std::string text, int64_t block) {
   for (size_t at = 0; (at = text.find('#', at)) != std::string::npos;)
     text.replace(at, 1, std::to_string(block));
   return text;
@@ -98,7 +96,7 @@ std::vector<TensorIntrinsicRow> RowsOfAnyBlock() {
 
 std::vector<TensorIntrinsicRow> IntrinsicRows() {
   std::vector<TensorIntrinsicRow> rows;
-  for (int block : kBlocks) {
+  for (int64_t block : BlockSizes()) {
     for (TensorIntrinsicRow& row : RowsOfAnyBlock()) {
       row.update = ForBlock(std::move(row.update), block);
       row.reset = ForBlock(std::move(row.reset), block);
