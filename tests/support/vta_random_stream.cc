@@ -238,8 +238,9 @@ class Drawer {
   Instruction Alu() {
     Instruction i = Loop(Opcode::kAlu);
     i.operation = Below(vta::kAluOps);
-    i.use_imm = Below(2);
-    i.imm = Below(20) - 4;
+    const bool requantises = i.operation == static_cast<int64_t>(vta::AluOp::kRequantise);
+    i.use_imm = requantises ? 0 : Below(2);
+    i.imm = requantises ? Below(63) : Below(20) - 4;
     return i;
   }
 

@@ -16,6 +16,39 @@ using support::StrCat;
 // Wrapping 32-bit arithmetic.
 int32_t Wrap(int64_t value) { return static_cast<int32_t>(static_cast<uint32_t>(value)); }
 
+// Amounts beyond the width shift everything out; a negative one shifts left.
+int32_t Shifted(int64_t a, int64_t amount) {
+  if (amount >= 0) return Wrap(a >> std::min<int64_t>(amount, 31));
+  return amount <= -32 ? 0 : Wrap(a << -amount);
+}
+
+// Shifts of up to 62 bits: a product of two 32-bit numbers and half of the last bit that is kept
+// are less than 2^63.
+constexpr int64_t kMaxRequantiseShift = 62;
+int32_t Requantised(int64_t a, int64_t b, int64_t shift) {
+  const int64_t half = shift == 0 ? 0 : int64_t{1} << (shift - 1);
+  return static_cast<int32_t>(std::clamp<int64_t>((a * b + half) >> shift, INT8_MIN, INT8_MAX));
+}
+
+// One lane.
+int32_t AluResult(const Instruction& i, int64_t a, int64_t b) {
+  switch (static_cast<AluOp>(i.operation)) {
+    case AluOp::kMin:
+      return Wrap(std::min(a, b));
+    case AluOp::kMax:
+      return Wrap(std::max(a, b));
+    case AluOp::kAdd:
+      return Wrap(a + b);
+    case AluOp::kShr:
+      return Shifted(a, b);
+    case AluOp::kMul:
+      return Wrap(a * b);
+    case AluOp::kRequantise:
+      return Requantised(a, b, i.imm);
+  }
+  TW_CHECK(false) << "no operation " << i.operation;
+}
+
 }  // namespace
 
 Datapath::Datapath(const Isa& isa, uint64_t seed, std::vector<uint8_t>* dram)
@@ -105,39 +138,24 @@ absl::Status Datapath::Alu(const Instruction& i, const MicroOp& at) {
   if (i.use_imm == 0) {
     TW_ASSIGN(other, LoadAcc(at.src));
   }
-  for (size_t lane = 0; lane < block_; ++lane) {
-    int64_t a = values[lane], b = other[lane];
-    switch (static_cast<AluOp>(i.operation)) {
-      case AluOp::kMin:
-        values[lane] = Wrap(std::min(a, b));
-        break;
-      case AluOp::kMax:
-        values[lane] = Wrap(std::max(a, b));
-        break;
-      case AluOp::kAdd:
-        values[lane] = Wrap(a + b);
-        break;
-      case AluOp::kShr:
-        // Amounts beyond the width shift everything out.
-        if (b >= 0) {
-          values[lane] = Wrap(a >> std::min<int64_t>(b, 31));
-        } else {
-          values[lane] = b <= -32 ? 0 : Wrap(a << -b);
-        }
-        break;
-      case AluOp::kMul:
-        values[lane] = Wrap(a * b);
-        break;
-    }
-  }
+  for (size_t lane = 0; lane < block_; ++lane)
+    values[lane] = AluResult(i, values[lane], other[lane]);
   return StoreAcc(at.dst, values);
 }
 
+absl::Status Datapath::CheckAlu(const Instruction& i) const {
+  const bool requantises = static_cast<AluOp>(i.operation) == AluOp::kRequantise;
+  std::string_view wrong;
+  if (i.reset != 0) wrong = "no reset";
+  if (requantises && i.use_imm != 0) wrong = "a multiplier in acc";
+  if (requantises && (i.imm < 0 || i.imm > kMaxRequantiseShift)) wrong = "a shift of 0 to 62";
+  if (wrong.empty()) return absl::OkStatus();
+  return support::InvalidArgument("vta.sim.illegal",
+                                  StrCat("expected ", wrong, ", found ", Disassemble(i)));
+}
+
 absl::Status Datapath::Loops(const Instruction& i) {
-  if (i.op == Opcode::kAlu && i.reset != 0) {
-    return support::InvalidArgument("vta.sim.illegal",
-                                    StrCat("expected no reset, found ", Disassemble(i)));
-  }
+  if (i.op == Opcode::kAlu) TW_TRY(CheckAlu(i));
   for (int64_t o = 0; o < i.iter_out; ++o) {
     for (int64_t n = 0; n < i.iter_in; ++n) {
       for (int64_t u = i.uop_begin; u < i.uop_end; ++u) {

@@ -46,6 +46,14 @@ void AddVtaAlu(const std::string& name, const std::string& with_tensor,
                    .operands = {d, s}});
 }
 
+// D[l] = S[l] * T[l] / scale, rounded to the nearest integer with halves up, and cut to 8 bits. The
+// product has 64 bits; scale is a power of two and half is scale / 2, so the quotient is a rounding
+// shift.
+constexpr char kVtaRequantise[] =
+    "(half: size, scale: size, D: i32[#] output, S: i32[#] input, T: i32[#] input) {"
+    " for l in 0..# { D[l] = i32(max(min("
+    "floordiv(i64(S[l]) * i64(T[l]) + half, scale), 127i64), -128i64)); } }";
+
 // A block of elements moved between DRAM and a memory: `type[#]` or, of weights, `type[#, #]`,
 // in rows of rows or in one row.
 void AddVtaTransfer(const std::string& name, const std::string& from_type,
@@ -85,6 +93,10 @@ std::vector<TensorIntrinsicRow> RowsOfAnyBlock() {
   AddVtaAlu("mul", "S[l] * T[l]", "S[l] * i32(imm)", &rows);
   // The constant is a power of two: an arithmetic shift.
   AddVtaAlu("shr", "", "floordiv(S[l], i32(imm))", &rows);
+  rows.push_back({.name = "vta.alu.requantise",
+                  .op = TensorOp::kAlu,
+                  .update = kVtaRequantise,
+                  .operands = {{"D", 1, "vta.acc"}, {"S", 1, "vta.acc"}, {"T", 1, "vta.acc"}}});
   AddVtaTransfer("vta.load.acc", "i32", "i32", "global", "vta.acc", &rows);
   AddVtaTransfer("vta.load.inp", "i8", "i8", "global", "vta.inp", &rows);
   AddVtaTransfer("vta.load.wgt", "i8", "i8", "global", "vta.wgt", &rows);
