@@ -246,11 +246,12 @@ class Matcher {
     return "";
   }
 
-  // A size parameter that is a value, written type(size) in the description.
-  bool IsImmediate(const Expr& pattern) const {
-    return pattern->kind == ExprKind::kCast && pattern->args[0]->kind == ExprKind::kVar &&
-           std::find(description_.size_params.begin(), description_.size_params.end(),
-                     pattern->args[0]) != description_.size_params.end();
+  // The size parameter that is a value of the description, which has it as it is or cast to a type;
+  // null if the pattern is something else.
+  const ExprNode* ImmediateOf(const Expr& pattern) const {
+    const Expr& size = pattern->kind == ExprKind::kCast ? pattern->args[0] : pattern;
+    const std::vector<Var>& sizes = description_.size_params;
+    return std::find(sizes.begin(), sizes.end(), size) == sizes.end() ? nullptr : size.get();
   }
 
   // select(condition, X[..], constant), the same condition for all of the nest, where the
@@ -279,9 +280,9 @@ class Matcher {
 
   bool Unify(const Expr& pattern, const Expr& e, State* state) {
     auto mismatch = [&] { return Fail(StrCat("expected ", Print(pattern), ", found ", Print(e))); };
-    if (IsImmediate(pattern)) {
+    if (const ExprNode* immediate = ImmediateOf(pattern); immediate != nullptr) {
       if (e->kind != ExprKind::kIntImm || e->dtype != pattern->dtype) return mismatch();
-      state->immediates[pattern->args[0].get()] = e->int_value;
+      state->immediates[immediate] = e->int_value;
       return true;
     }
     if (pattern->kind == ExprKind::kLoad && e->kind == ExprKind::kLoad && e->mask == nullptr) {

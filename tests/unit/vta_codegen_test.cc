@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compiler/ir/interp.h"
@@ -17,10 +18,12 @@
 #include "compiler/targets/vta/vta_tokens.h"
 #include "compiler/transform/passes.h"
 #include "deploy/support/file.h"
+#include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/equivalence.h"
 #include "tests/support/golden.h"
+#include "tests/support/vta_streams.h"
 #include "vta/sim/functional_sim.h"
 #include "vta/sim/token_check.h"
 
@@ -28,6 +31,7 @@ namespace tilewright::vta {
 namespace {
 
 using support::StrCat;
+using tests::IsaOf;
 using tests::MatchesGolden;
 
 constexpr uint64_t kSeeds = 25;
@@ -46,12 +50,6 @@ constexpr targets::Backend kVta = {.pipeline = vta::Pipeline,
                                    .alignment = 256,
                                    .on_device = true};
 
-Isa IsaOf(const Config& config) {
-  auto isa = Isa::Make(config);
-  EXPECT_TRUE(isa.ok()) << isa.status();
-  return *isa;
-}
-
 // The program of a function for a named configuration, read from the artifact's bytes.
 absl::StatusOr<Program> Generated(const ir::Function& f, std::string_view config = "block16") {
   const target::Target target{.kind = "vta", .cpu = std::string(config)};
@@ -63,9 +61,10 @@ absl::StatusOr<Program> Generated(const ir::Function& f, std::string_view config
   return code.programs.at(0);
 }
 
-// Fills the parameters with seeded data, runs the stream under many orders of the modules and
-// compares every output with the interpreter's of `base`.
-void ExpectRuns(const ir::Function& base, const Program& program, const Config& config = {}) {
+// Fills the parameters with data, runs the stream under many orders of the modules and compares
+// every output with the interpreter's of `base`.
+void ExpectRuns(const ir::Function& base, const Program& program, const Config& config,
+                std::vector<ir::TensorData> data) {
   const Isa isa = IsaOf(config);
   auto words = program.Encoded(isa);
   ASSERT_TRUE(words.ok()) << words.status();
@@ -73,7 +72,7 @@ void ExpectRuns(const ir::Function& base, const Program& program, const Config& 
   ASSERT_TRUE(image.ok()) << image.status();
   absl::Status tokens = CheckTokens(isa, *words, *image);
   ASSERT_TRUE(tokens.ok()) << tokens << "\n" << program.Listing();
-  std::vector<ir::TensorData> data = tests::SeededArguments(base, {}, 5), expected = data;
+  std::vector<ir::TensorData> expected = data;
   std::vector<ir::TensorData*> args;
   for (ir::TensorData& d : expected) args.push_back(&d);
   absl::Status interpreted = ir::Interpret(base, {}, args);
@@ -96,6 +95,10 @@ void ExpectRuns(const ir::Function& base, const Program& program, const Config& 
           << program.Listing();
     }
   }
+}
+
+void ExpectRuns(const ir::Function& base, const Program& program, const Config& config = {}) {
+  ExpectRuns(base, program, config, tests::SeededArguments(base, {}, 5));
 }
 
 // Y = i8(min(max(floordiv(A x W, 32), -128), 127)): two halves of the rows of W side by side, each
@@ -269,6 +272,72 @@ fn residual(A: i32[5,16] input, B: i32[5,16] input, Y: i8[5,16] output) stage=lo
   auto program = Generated(f);
   ASSERT_TRUE(program.ok()) << program.status();
   ExpectRuns(f, *program);
+}
+
+// Accumulators with a multiplier for each channel (lane): V * M / SCALE, rounded and cut to 8 bits.
+constexpr char kRequantise[] = R"(
+fn requantise(V: i32[6,16] input, M: i32[1,16] constant, Y: i8[6,16] output) stage=loops {
+  alloc C: i32[6,16] scope=vta.acc {
+  alloc T: i32[1,16] scope=vta.acc {
+  alloc Q: i32[6,16] scope=vta.acc {
+    for x in 0..6 @{tensor="vta.load.acc"} { for l in 0..16 { C[x,l] = V[x,l]; } }
+    for x in 0..1 @{tensor="vta.load.acc"} { for l in 0..16 { T[x,l] = M[x,l]; } }
+    for m in 0..6 { for l in 0..16 @{tensor="vta.alu.requantise"} {
+      Q[m,l] = i32(max(min(floordiv(i64(C[m,l]) * i64(T[0,l]) + HALF, SCALE), 127i64), -128i64));
+    } }
+    for x in 0..6 @{tensor="vta.store"} { for l in 0..16 { Y[x,l] = i8(Q[x,l]); } }
+  } } }
+}
+)";
+ir::Function Requantising(int64_t lanes, int64_t half, int64_t scale) {
+  std::string text = WithLanes(kRequantise, lanes);
+  text.replace(text.find("HALF"), 4, StrCat(half, "i64"));
+  text.replace(text.find("SCALE"), 5, StrCat(scale, "i64"));
+  return Parsed(text);
+}
+
+// The interpreter and the accelerator agree on all of 32 bits: what the IR says with a product of
+// 64 bits and a floor division is one instruction.
+TEST(VtaCodegenTest, RequantisationIsOneInstruction) {
+  support::Rng rng(9);
+  for (const NamedConfig& named : NamedConfigs()) {
+    for (int shift : {0, 1, 9, 31, 36, 62}) {
+      SCOPED_TRACE(StrCat(named.name, " ", shift));
+      const int64_t scale = int64_t{1} << shift;
+      const ir::Function f = Requantising(named.config.block, scale / 2, scale);
+      auto program = Generated(f, named.name);
+      ASSERT_TRUE(program.ok()) << program.status();
+      int alus = 0;
+      for (const Instruction& i : program->stream) {
+        if (i.op != Opcode::kAlu) continue;
+        ++alus;
+        EXPECT_EQ(Disassemble(i).substr(0, Disassemble(i).find('|')),
+                  StrCat("alu uop_end=1 iter_out=1 iter_in=6 dst_factor_in=1 operation=requantise",
+                         shift == 0 ? "" : StrCat(" imm=", shift), " "));
+      }
+      EXPECT_EQ(alus, 1);
+      std::vector<ir::TensorData> data = tests::SeededArguments(f, {}, 5);
+      for (size_t param : {0u, 1u}) {
+        for (size_t at = 0; at < data[param].bytes.size(); at += sizeof(int32_t)) {
+          const auto value = static_cast<int32_t>(rng.NextU64() >> (32 + rng.Uniform(32)));
+          std::memcpy(data[param].bytes.data() + at, &value, sizeof value);
+        }
+      }
+      ExpectRuns(f, *program, named.config, std::move(data));
+    }
+  }
+}
+
+// A constant that is no rounding shift, and the form that the passes leave behind.
+TEST(VtaCodegenTest, RequantisationNeedsHalfOfAPowerOfTwo) {
+  for (const auto& [half, scale] : {std::pair{8, 24}, {7, 16}, {0, 16}, {-8, -16}, {0, 0}}) {
+    SCOPED_TRACE(StrCat(half, " ", scale));
+    EXPECT_EQ(support::Slug(Generated(Requantising(16, half, scale)).status()),
+              "codegen.vta.immediate");
+  }
+  auto simplified = transform::SimplifyFunction(Requantising(16, 8, 16), {});
+  ASSERT_TRUE(simplified.ok()) << simplified.status();
+  EXPECT_TRUE(Generated(*simplified).ok()) << ir::Print(*simplified);
 }
 
 TEST(VtaCodegenTest, Refusals) {

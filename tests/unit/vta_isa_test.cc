@@ -10,6 +10,7 @@
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "tests/support/golden.h"
+#include "tests/support/vta_streams.h"
 #include "vta/isa/code_object.h"
 #include "vta/isa/config.h"
 #include "vta/isa/isa.h"
@@ -18,16 +19,12 @@
 namespace tilewright::vta {
 namespace {
 
+using tests::IsaOf;
+
 constexpr Opcode kOpcodes[] = {
 #define TW_VTA_OPCODE(Name, text, value, Format, what) Opcode::k##Name,
 #include "vta/isa/isa.def"
 };
-
-Isa IsaOf(const Config& config) {
-  auto isa = Isa::Make(config);
-  EXPECT_TRUE(isa.ok()) << isa.status();
-  return *isa;
-}
 
 class VtaIsa : public testing::TestWithParam<NamedConfig> {
  protected:
@@ -100,6 +97,10 @@ TEST_P(VtaIsa, ConfigurationsSurviveTheirText) {
   EXPECT_NE(other.Id(), c.Id());
   EXPECT_TRUE(CheckSameConfig(c, *read).ok());
   EXPECT_EQ(support::Slug(CheckSameConfig(c, other)), "vta.config.other");
+}
+
+TEST(VtaConfigTest, BlocksAreThePowersOfTwoOfTheTable) {
+  EXPECT_THAT(BlockSizes(), testing::ElementsAre(16, 8, 32));
 }
 
 // The identifier is in stored names: it never changes.

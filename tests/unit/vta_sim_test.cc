@@ -3,44 +3,37 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "deploy/support/rng.h"
 #include "deploy/support/status.h"
+#include "tests/support/test_seed.h"
+#include "tests/support/vta_streams.h"
 #include "vta/isa/code_object.h"
 #include "vta/isa/isa.h"
+#include "vta/sim/accesses.h"
 #include "vta/sim/functional_sim.h"
 #include "vta/sim/token_check.h"
 
 namespace tilewright::vta {
 namespace {
 
-Isa IsaOf(const Config& config) {
-  auto isa = Isa::Make(config);
-  EXPECT_TRUE(isa.ok()) << isa.status();
-  return *isa;
-}
+using tests::IsaOf;
+using tests::Move;
+using tests::Once;
 
 class VtaSim : public testing::TestWithParam<NamedConfig> {
  protected:
   std::vector<Word128> Encoded(const std::vector<Instruction>& stream) {
-    auto words = isa_.Encode(stream);
-    EXPECT_TRUE(words.ok()) << words.status();
-    return *words;
+    return tests::Encoded(isa_, stream);
   }
 
   const Isa isa_ = IsaOf(GetParam().config);
 };
 INSTANTIATE_TEST_SUITE_P(Configs, VtaSim, testing::ValuesIn(NamedConfigs()),
                          [](const auto& row) { return std::string(row.param.name); });
-
-Instruction Move(Opcode op, Memory memory, int64_t sram, int64_t dram, int64_t count) {
-  Instruction i{.op = op};
-  i.memory = static_cast<int64_t>(memory);
-  i.sram_base = sram, i.dram_base = dram;
-  i.y_size = 1, i.x_size = i.x_stride = count;
-  return i;
-}
 
 // One micro-op at DRAM 0, and for a block of n one input at n, its weights at n * n, the result at
 // 2 * n * n.
@@ -56,12 +49,11 @@ struct OneProduct {
     Instruction inp = Move(Opcode::kLoad, Memory::kInp, 0, 1, 1);
     Instruction wgt = Move(Opcode::kLoad, Memory::kWgt, 0, 1, 1);
     wgt.push_next = 1;
-    Instruction reset{.op = Opcode::kGemm};
-    reset.reset = 1, reset.uop_end = reset.iter_out = reset.iter_in = 1;
+    Instruction reset = Once(Opcode::kGemm);
+    reset.reset = 1;
     Instruction gemm = reset;
     gemm.reset = 0, gemm.pop_prev = 1;
-    Instruction shift{.op = Opcode::kAlu};
-    shift.uop_end = shift.iter_out = shift.iter_in = 1;
+    Instruction shift = Once(Opcode::kAlu);
     shift.operation = static_cast<int64_t>(AluOp::kShr), shift.use_imm = 1, shift.imm = 3;
     shift.push_next = 1;
     Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 2 * block, 1);
@@ -104,8 +96,8 @@ TEST_P(VtaSim, PaddingIsZeros) {
   // 2 x 2 inputs with a border of one above and to the left.
   Instruction load = Move(Opcode::kLoad, Memory::kAcc, 0, 0, 2);
   load.y_size = 2, load.x_stride = 3, load.y_pad_0 = load.x_pad_0 = 1;
-  Instruction touch{.op = Opcode::kAlu};  // acc + 0 over nine elements, so that out has them too
-  touch.uop_end = touch.iter_out = 1, touch.iter_in = 9, touch.dst_factor_in = 1;
+  Instruction touch = Once(Opcode::kAlu);  // acc + 0 over nine elements, so that out has them too
+  touch.iter_in = 9, touch.dst_factor_in = 1;
   touch.operation = static_cast<int64_t>(AluOp::kAdd), touch.use_imm = 1, touch.push_next = 1;
   Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 24, 9);
   store.pop_prev = store.push_prev = 1;
@@ -144,13 +136,16 @@ TEST_P(VtaSim, WrongStreamsAreNamed) {
        "vta.tokens.race"},
       {"finish does not wait",
        [](OneProduct* p) { p->stream[7].pop_next = p->stream[6].push_prev = 0; }, "vta.sim.finish",
-       ""},
+       "vta.tokens.finish"},
       {"outside of a memory", [](OneProduct* p) { p->stream[1].sram_base = 4095; },
        "vta.sim.bounds", ""},
       {"outside of DRAM", [](OneProduct* p) { p->stream[6].dram_base += 1; }, "vta.sim.bounds", ""},
       {"no such neighbour", [](OneProduct* p) { p->stream[1].pop_prev = 1; }, "vta.sim.illegal",
-       "-"},
-      {"no finish", [](OneProduct* p) { p->stream.pop_back(); }, "vta.sim.finish", "-"},
+       "vta.sim.illegal"},
+      {"no finish", [](OneProduct* p) { p->stream.pop_back(); }, "vta.sim.finish",
+       "vta.sim.finish"},
+      {"two finishes", [](OneProduct* p) { p->stream.push_back(p->stream.back()); },
+       "vta.sim.finish", "vta.sim.finish"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.what);
@@ -165,7 +160,6 @@ TEST_P(VtaSim, WrongStreamsAreNamed) {
     }
     // A missing dependence shows as another result under some order of the modules.
     EXPECT_TRUE(c.sim[0] == '\0' ? wrong : shown);
-    if (c.tokens[0] == '-') continue;
     EXPECT_EQ(support::Slug(CheckTokens(isa_, Encoded(p.stream), p.dram)), c.tokens);
   }
 }
@@ -191,6 +185,127 @@ TEST_P(VtaSim, CodeOfAnotherConfigurationIsRefused) {
                                testing::HasSubstr(isa_.config().ToString())));
     EXPECT_EQ(dram, p.dram);
   }
+}
+
+// One requantisation of every lane: acc[0] by the multipliers of acc[1]. Returns out[0].
+std::vector<int8_t> Requantise(const Isa& isa, const std::vector<int32_t>& values,
+                               const std::vector<int32_t>& multipliers, int64_t shift) {
+  const auto n = static_cast<size_t>(isa.config().block);
+  // The two accumulators, then the result in place of the next four elements of out, the micro-op.
+  std::vector<uint8_t> dram(4 * n * 3 + 4);
+  std::memcpy(dram.data(), values.data(), 4 * n);
+  std::memcpy(dram.data() + 4 * n, multipliers.data(), 4 * n);
+  tests::PutUops(isa, {{.dst = 0, .src = 1}}, 12 * n, &dram);
+  Instruction scale = Once(Opcode::kAlu);
+  scale.operation = static_cast<int64_t>(AluOp::kRequantise), scale.imm = shift;
+  Instruction again = Once(Opcode::kAlu);  // acc has the result, too
+  again.operation = static_cast<int64_t>(AluOp::kAdd), again.use_imm = 1, again.push_next = 1;
+  Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 8, 1);
+  store.pop_prev = store.push_prev = 1;
+  Instruction finish{.op = Opcode::kFinish};
+  finish.pop_next = 1;
+  const std::vector<Word128> words = tests::Encoded(
+      isa, {Move(Opcode::kLoad, Memory::kUop, 0, static_cast<int64_t>(3 * n), 1),
+            Move(Opcode::kLoad, Memory::kAcc, 0, 0, 2), scale, again, store, finish});
+  EXPECT_TRUE(CheckTokens(isa, words, dram).ok());
+  const absl::Status ran = RunFunctional(isa, words, 1, &dram);
+  EXPECT_TRUE(ran.ok()) << ran;
+  std::vector<int8_t> result(n);
+  std::memcpy(result.data(), dram.data() + 8 * n, n);
+  return result;
+}
+
+TEST_P(VtaSim, RequantiseRoundsHalvesUpAndSaturates) {
+  struct Case {
+    int32_t value, multiplier;
+    int64_t shift;
+    int8_t expected;
+  };
+  constexpr int32_t kLeast = INT32_MIN, kMost = INT32_MAX;
+  const Case cases[] = {
+      {7, 3, 0, 21},
+      {43, 3, 0, 127},
+      {-43, 3, 0, -128},
+      {5, 1, 1, 3},      // 2.5
+      {-5, 1, 1, -2},    // -2.5
+      {-6, 1, 2, -1},    // -1.5
+      {-7, 1, 2, -2},    // -1.75
+      {255, 1, 1, 127},  // 127.5
+      {253, 1, 1, 127},  // 126.5
+      {-257, 1, 1, -128},
+      {-255, 1, 1, -127},  // -127.5
+      {1 << 20, 1 << 30, 44, 64},
+      {kMost, kMost, 62, 1},  // 1 - 2^-30
+      {kLeast, kLeast, 62, 1},
+      {kLeast, kMost, 62, -1},
+      {kLeast, kLeast, 0, 127},
+      {kLeast, kMost, 0, -128},
+      {1, 1, 62, 0},
+  };
+  const auto n = static_cast<size_t>(isa_.config().block);
+  for (const Case& c : cases) {
+    EXPECT_THAT(Requantise(isa_, std::vector<int32_t>(n, c.value),
+                           std::vector<int32_t>(n, c.multiplier), c.shift),
+                testing::Each(c.expected))
+        << c.value << " * " << c.multiplier << " >> " << c.shift;
+  }
+}
+
+// Each lane has its multiplier; the definition with 128 bits and a remainder.
+TEST_P(VtaSim, RequantiseIsExact) {
+  support::Rng rng(tests::TestSeed(8));
+  const auto n = static_cast<size_t>(isa_.config().block);
+  const auto number = [&] { return static_cast<int32_t>(rng.NextU64() >> rng.Uniform(32)); };
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int32_t> values(n), multipliers(n);
+    for (size_t l = 0; l < n; ++l) values[l] = number(), multipliers[l] = number();
+    const int64_t shift = rng.UniformInt(0, 62);
+    const std::vector<int8_t> found = Requantise(isa_, values, multipliers, shift);
+    for (size_t l = 0; l < n; ++l) {
+      const __int128 scale = __int128{1} << shift;
+      const __int128 twice = 2 * __int128{values[l]} * multipliers[l] + scale;  // / (2 * scale)
+      __int128 rounded = twice / (2 * scale);
+      if (twice < 0 && twice % (2 * scale) != 0) --rounded;
+      const __int128 cut = rounded < -128 ? -128 : rounded > 127 ? 127 : rounded;
+      ASSERT_EQ(found[l], static_cast<int8_t>(cut))
+          << values[l] << " * " << multipliers[l] << " >> " << shift;
+    }
+  }
+}
+
+TEST_P(VtaSim, RequantiseNeedsAMultiplierAndAShift) {
+  Instruction scale = Once(Opcode::kAlu);
+  scale.operation = static_cast<int64_t>(AluOp::kRequantise);
+  const auto run = [&](int64_t use_imm, int64_t shift) {
+    scale.use_imm = use_imm, scale.imm = shift;
+    std::vector<uint8_t> dram(4);
+    const Instruction uop = Move(Opcode::kLoad, Memory::kUop, 0, 0, 1);
+    return support::Slug(
+        RunFunctional(isa_, Encoded({uop, scale, Instruction{.op = Opcode::kFinish}}), 1, &dram));
+  };
+  EXPECT_EQ(run(0, 0), "");
+  EXPECT_EQ(run(0, 62), "");
+  EXPECT_EQ(run(0, 63), "vta.sim.illegal");
+  EXPECT_EQ(run(0, -1), "vta.sim.illegal");
+  EXPECT_EQ(run(1, 0), "vta.sim.illegal");
+}
+
+// Micro-ops beyond the memory are not read: the simulator reports the instruction.
+TEST_P(VtaSim, MicroOpsBeyondTheMemoryTouchNothing) {
+  const auto size = static_cast<size_t>(isa_.config().uop);
+  std::vector<MicroOp> uops(size, MicroOp{.dst = 1});
+  uops.resize(size + 4, MicroOp{.dst = 7});
+  Instruction clear = Once(Opcode::kGemm, static_cast<int64_t>(size) + 4);
+  clear.reset = 1;
+  for (const Access& a : AccessesOf(isa_, clear, std::span(uops).first(size))) {
+    if (a.memory == static_cast<int>(Memory::kUop)) continue;
+    EXPECT_EQ(a.begin, 1);
+    EXPECT_EQ(a.end, 2);
+  }
+  std::vector<uint8_t> dram(4);
+  const absl::Status ran =
+      RunFunctional(isa_, Encoded({clear, Instruction{.op = Opcode::kFinish}}), 1, &dram);
+  EXPECT_EQ(support::Slug(ran), "vta.sim.bounds");
 }
 
 }  // namespace

@@ -56,6 +56,16 @@ std::string Config::Id() const {
   return StrCat("b", block, "-", support::Hex64(support::StableHash64(ToString())));
 }
 
+std::vector<int64_t> BlockSizes() {
+  const auto row = std::find_if(std::begin(kMembers), std::end(kMembers),
+                                [](const Member& m) { return m.member == &Config::block; });
+  std::vector<int64_t> sizes = {Config{}.block};
+  for (int64_t block = row->least; block <= row->most; block *= 2) {
+    if (block != sizes[0]) sizes.push_back(block);
+  }
+  return sizes;
+}
+
 absl::StatusOr<Config> ParseConfig(std::string_view text) {
   Config config;
   std::set<std::string> seen;

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,6 +34,9 @@ constexpr int64_t IndexBits(int64_t elements) {
 }
 // A source is an element of inp or of acc.
 constexpr int64_t SourceBits(const Config& c) { return IndexBits(c.inp > c.acc ? c.inp : c.acc); }
+
+// The values that `block` can have: the powers of two of its row of isa.def, the default first.
+std::vector<int64_t> BlockSizes();
 
 // Reads members in any order; those that the text does not name have their default value.
 //   vta.config.text: no such member, no number, or a member twice; vta.config.value and

@@ -75,7 +75,7 @@ constexpr OpcodeRow kOpcodes[] = {
 #include "vta/isa/isa.def"
 };
 
-constexpr std::string_view kAluOps[] = {
+constexpr std::string_view kAluOpTexts[] = {
 #define TW_VTA_ALU_OP(Name, text, value, what) text,
 #include "vta/isa/isa.def"
 };
@@ -248,7 +248,7 @@ absl::StatusOr<Instruction> Isa::Decode(const Word128& word) const {
     return support::InvalidArgument("vta.isa.memory",
                                     StrCat("expected a known memory, found ", instruction.memory));
   }
-  if (instruction.operation >= static_cast<int64_t>(std::size(kAluOps))) {
+  if (instruction.operation >= kAluOps) {
     return support::InvalidArgument(
         "vta.isa.operation", StrCat("expected a known operation, found ", instruction.operation));
   }
@@ -287,7 +287,7 @@ std::string Disassemble(const Instruction& instruction) {
     } else if (row.name == "memory") {
       text += StrCat(" memory=", MemoryText(static_cast<Memory>(value)));
     } else if (row.name == "operation") {
-      text += StrCat(" operation=", kAluOps[value]);
+      text += StrCat(" operation=", kAluOpTexts[value]);
     } else if (value != 0) {
       text += StrCat(" ", row.name, "=", value);
     }

@@ -31,6 +31,12 @@ enum class AluOp : uint8_t {
 #define TW_VTA_ALU_OP(Name, text, value, what) k##Name = value,
 #include "vta/isa/isa.def"
 };
+inline constexpr int64_t kAluOps = []() {
+  int64_t count = 0;
+#define TW_VTA_ALU_OP(Name, text, value, what) ++count;
+#include "vta/isa/isa.def"
+  return count;
+}();
 // Which instructions have a field: all, load and store, gemm and alu, one of them.
 enum class Format : uint8_t { Common, Memory, Loops, Gemm, Alu, Finish };
 

@@ -1,8 +1,8 @@
-// The functional simulator: the semantics of the instruction set. Three modules run their own
-// instructions in order and wait for each other only through tokens; which module goes next is
-// drawn from a seed, so a stream that lacks a dependence shows different results, and one that
-// waits for ever is an error. One instruction is one step: overlap inside instructions is what
-// token_check rules out. Objects belong to one thread.
+// The functional simulator: runs a stream in any order that the tokens allow. Three modules run
+// their own instructions in order and wait for each other only through tokens; which module goes
+// next is drawn from a seed, so a stream that lacks a dependence shows different results, and one
+// that waits for ever is an error. One instruction is one step (datapath.h): overlap inside
+// instructions is what token_check rules out. Objects belong to one thread.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,9 @@
 #include "absl/status/status.h"
 #include "vta/isa/code_object.h"
 #include "vta/isa/isa.h"
+#include "vta/sim/datapath.h"
 
 namespace tilewright::vta {
-
-struct SimCounters {
-  int64_t instructions = 0;
-  int64_t gemm_iterations = 0, alu_iterations = 0;  // micro-ops executed
-  int64_t bytes_loaded = 0, bytes_stored = 0;
-};
 
 // Runs the stream, which is encoded for `isa`, on the DRAM image until every instruction is done.
 // Addresses are those of the instructions: `dram_base` times the element size of the memory.

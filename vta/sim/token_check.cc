@@ -3,223 +3,162 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <deque>
 #include <map>
-#include <string>
 
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "vta/sim/accesses.h"
+#include "vta/sim/dma.h"
+#include "vta/sim/range_max.h"
+#include "vta/sim/token_order.h"
+#include "vta/sim/tokens.h"
 
 namespace tilewright::vta {
 namespace {
 
 using support::StrCat;
 
-constexpr int IdOf(Memory memory) { return static_cast<int>(memory); }
+// The accesses of every instruction. Micro-ops are loaded and used by one module, so in the order
+// of the stream.
+std::vector<std::vector<Access>> AllAccesses(const Isa& isa, const Stream& stream,
+                                             const std::vector<uint8_t>& dram) {
+  std::vector<MicroOp> uops(static_cast<size_t>(isa.config().uop));
+  const auto load = [&](int64_t sram, int64_t from) {
+    // The simulators report what lies outside.
+    const bool inside = (from + 1) * int64_t{sizeof(uint32_t)} <= static_cast<int64_t>(dram.size());
+    if (!inside || sram >= static_cast<int64_t>(uops.size())) return absl::OkStatus();
+    uint32_t word = 0;
+    if (from >= 0) std::memcpy(&word, dram.data() + from * int64_t{sizeof(uint32_t)}, sizeof word);
+    uops[static_cast<size_t>(sram)] = isa.DecodeUop(word);
+    return absl::OkStatus();
+  };
+  std::vector<std::vector<Access>> all;
+  all.reserve(stream.size());
+  for (const Instruction& i : stream.instructions) {
+    const bool loads_uops = i.op == Opcode::kLoad && static_cast<Memory>(i.memory) == Memory::kUop;
+    if (loads_uops) ForEachElement(i, load).IgnoreError();  // `load` has none
+    all.push_back(AccessesOf(isa, i, uops));
+  }
+  return all;
+}
 
-using Clock = std::array<int64_t, kModules>;  // instructions of each module that are done before
+// Who touched each part of one memory (or of DRAM) so far. Accesses come in an order that respects
+// the clocks, so of the accesses of a module to a part the last one decides: whoever comes after it
+// comes after all.
+class History {
+ public:
+  // The memory falls into parts at the ends of all accesses to it, which are sorted.
+  explicit History(std::vector<int64_t> ends) : ends_(std::move(ends)) {
+    for (size_t m = 0; m < kModules; ++m) {
+      reads_.emplace_back(ends_.size());
+      writes_.emplace_back(ends_.size());
+    }
+  }
 
-struct Node {
-  Instruction instruction;
-  Module module;
-  int64_t place = 0;  // in its module
-  Clock clock = {};
-  std::vector<Access> accesses;
+  // How many instructions of `module` must be done before the access.
+  int64_t MustBeDone(size_t module, const Access& a) const {
+    const size_t begin = PartOf(a.begin), end = PartOf(a.end);
+    const int64_t wrote = writes_[module].Max(begin, end);
+    return a.is_write ? std::max(wrote, reads_[module].Max(begin, end)) : wrote;
+  }
+  // The instruction that makes the access is the `count`-th of its module.
+  void Add(size_t module, const Access& a, int64_t count) {
+    (a.is_write ? writes_ : reads_)[module].Raise(PartOf(a.begin), PartOf(a.end), count);
+  }
+
+ private:
+  size_t PartOf(int64_t end) const {
+    return static_cast<size_t>(std::lower_bound(ends_.begin(), ends_.end(), end) - ends_.begin());
+  }
+
+  std::vector<int64_t> ends_;
+  std::vector<RangeMax> reads_,
+      writes_;  // of each module: how many were done after its last access
 };
 
-// Sorted, without neighbours that touch: one write of many rows stays few ranges.
-void AddElements(std::vector<int64_t> elements, int memory, bool is_write,
-                 std::vector<Access>* accesses) {
-  std::sort(elements.begin(), elements.end());
-  for (int64_t e : elements) {
-    bool joins = !accesses->empty() && accesses->back().memory == memory &&
-                 accesses->back().is_write == is_write && accesses->back().end >= e;
-    if (joins) {
-      accesses->back().end = std::max(accesses->back().end, e + 1);
-    } else {
-      accesses->push_back({memory, e, e + 1, is_write});
-    }
-  }
-}
-
-void AddLoops(const Instruction& i, std::span<const MicroOp> uops, std::vector<Access>* accesses) {
-  std::vector<int64_t> dst, src, wgt;
-  // The simulator reports micro-ops beyond the memory.
-  const int64_t uop_end = std::min(i.uop_end, static_cast<int64_t>(uops.size()));
-  for (int64_t o = 0; o < i.iter_out; ++o) {
-    for (int64_t n = 0; n < i.iter_in; ++n) {
-      for (int64_t u = i.uop_begin; u < uop_end; ++u) {
-        const MicroOp& op = uops[static_cast<size_t>(u)];
-        dst.push_back(op.dst + o * i.dst_factor_out + n * i.dst_factor_in);
-        src.push_back(op.src + o * i.src_factor_out + n * i.src_factor_in);
-        wgt.push_back(op.wgt + o * i.wgt_factor_out + n * i.wgt_factor_in);
-      }
-    }
-  }
-  accesses->push_back({IdOf(Memory::kUop), i.uop_begin, i.uop_end, false});
-  AddElements(dst, IdOf(Memory::kAcc), true, accesses);
-  AddElements(std::move(dst), IdOf(Memory::kOut), true, accesses);
-  if (i.op == Opcode::kGemm && i.reset == 0) {
-    AddElements(std::move(src), IdOf(Memory::kInp), false, accesses);
-    AddElements(std::move(wgt), IdOf(Memory::kWgt), false, accesses);
-  } else if (i.op == Opcode::kAlu && i.use_imm == 0) {
-    AddElements(std::move(src), IdOf(Memory::kAcc), false, accesses);
-  }
-}
-
-class Checker {
+class RaceSearch {
  public:
-  Checker(const Isa& isa, const std::vector<uint8_t>& dram)
-      : isa_(isa), dram_(dram), uops_(static_cast<size_t>(isa.config().uop)) {}
+  RaceSearch(const Stream& stream, const TokenOrder& order,
+             const std::vector<std::vector<Access>>& accesses)
+      : stream_(stream), order_(order), accesses_(accesses) {
+    std::map<int, std::vector<int64_t>> ends;
+    for (const std::vector<Access>& of : accesses) {
+      for (const Access& a : of) ends[a.memory].insert(ends[a.memory].end(), {a.begin, a.end});
+    }
+    for (auto& [memory, of] : ends) {
+      std::sort(of.begin(), of.end());
+      of.erase(std::unique(of.begin(), of.end()), of.end());
+      histories_.emplace(memory, History(std::move(of)));
+    }
+  }
 
-  absl::Status Read(std::span<const Word128> stream) {
-    for (const Word128& word : stream) {
-      Node node;
-      TW_ASSIGN(node.instruction, isa_.Decode(word));
-      node.module = ModuleOf(node.instruction);
-      node.place = static_cast<int64_t>(queues_[static_cast<size_t>(node.module)].size());
-      LoadUops(node.instruction);
-      node.accesses = AccessesOf(isa_, node.instruction, uops_);
-      queues_[static_cast<size_t>(node.module)].push_back(nodes_.size());
-      nodes_.push_back(std::move(node));
+  absl::Status Run() {
+    std::array<int64_t, kModules> done = {};
+    for (size_t index : order_.sequence) {
+      const auto module = static_cast<size_t>(ModuleOf(stream_.instructions[index]));
+      ++done[module];
+      for (const Access& a : accesses_[index]) {
+        History& history = histories_.at(a.memory);
+        for (size_t other = 0; other < kModules; ++other) {
+          const int64_t must = other == module ? 0 : history.MustBeDone(other, a);
+          if (must > order_.before[index][other])
+            return Race(stream_.of[other][static_cast<size_t>(must - 1)], index);
+          if (must > 0 && IsUopLoad(index, a))
+            return StoredUops(stream_.of[other][static_cast<size_t>(must - 1)], index);
+        }
+        history.Add(module, a, done[module]);
+      }
     }
     return absl::OkStatus();
   }
-  absl::Status Order();
-  absl::Status FindRaces() const;
 
  private:
-  // Micro-ops are loaded and used by one module, so in the order of the stream.
-  void LoadUops(const Instruction& i) {
-    if (i.op != Opcode::kLoad || i.memory != IdOf(Memory::kUop)) return;
-    for (int64_t x = 0; x < i.x_size * i.y_size; ++x) {
-      size_t byte = static_cast<size_t>((i.dram_base + x) * 4);
-      size_t to = static_cast<size_t>(i.sram_base + x);
-      if (byte + 4 > dram_.size() || to >= uops_.size()) continue;  // the simulator reports it
-      uint32_t word;
-      std::memcpy(&word, dram_.data() + byte, sizeof word);
-      uops_[to] = isa_.DecodeUop(word);
-    }
+  bool IsUopLoad(size_t index, const Access& a) const {
+    const Instruction& i = stream_.instructions[index];
+    return a.memory == Access::kDram && static_cast<Memory>(i.memory) == Memory::kUop;
   }
 
-  const Isa& isa_;
-  const std::vector<uint8_t>& dram_;
-  std::vector<MicroOp> uops_;
-  std::vector<Node> nodes_;
-  std::array<std::vector<size_t>, kModules> queues_;
+  absl::Status Race(size_t x, size_t y) const {
+    const auto [first, second] = std::minmax(x, y);
+    for (const Access& p : accesses_[first]) {
+      for (const Access& q : accesses_[second]) {
+        const bool conflict = p.memory == q.memory && (p.is_write || q.is_write) &&
+                              p.begin < q.end && q.begin < p.end;
+        if (!conflict) continue;
+        return support::FailedPrecondition(
+            "vta.tokens.race",
+            StrCat("expected an order between ", first, " and ", second,
+                   ", found none: ", Disassemble(stream_.instructions[first]), " / ",
+                   Disassemble(stream_.instructions[second]), " share ",
+                   p.memory == Access::kDram ? "dram" : MemoryText(static_cast<Memory>(p.memory)),
+                   " [", std::max(p.begin, q.begin), ", ", std::min(p.end, q.end), ")"));
+      }
+    }
+    TW_CHECK(false) << "no conflict of " << first << " and " << second;
+  }
+
+  absl::Status StoredUops(size_t store, size_t load) const {
+    return support::FailedPrecondition(
+        "vta.tokens.uops",
+        StrCat("expected micro-ops that the stream does not store, found that ", load,
+               " loads what ", store, " stored: ", Disassemble(stream_.instructions[load])));
+  }
+
+  const Stream& stream_;
+  const TokenOrder& order_;
+  const std::vector<std::vector<Access>>& accesses_;
+  std::map<int, History> histories_;
 };
-
-// Runs the stream abstractly, in any one order: clocks do not depend on which.
-absl::Status Checker::Order() {
-  std::map<std::pair<int, int>, std::deque<Clock>> tokens;
-  std::array<Clock, kModules> now = {};
-  std::array<size_t, kModules> next = {};
-  auto queue = [&](int from, int to) -> std::deque<Clock>& { return tokens[{from, to}]; };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int m = 0; m < kModules; ++m) {
-      if (next[m] == queues_[m].size()) continue;
-      Node& node = nodes_[queues_[m][next[m]]];
-      const Instruction& i = node.instruction;
-      if ((i.pop_prev != 0 && queue(m - 1, m).empty()) ||
-          (i.pop_next != 0 && queue(m + 1, m).empty())) {
-        continue;
-      }
-      for (int step : {-1, 1}) {
-        if ((step < 0 ? i.pop_prev : i.pop_next) == 0) continue;
-        std::deque<Clock>& from = queue(m + step, m);
-        for (int k = 0; k < kModules; ++k) now[m][k] = std::max(now[m][k], from.front()[k]);
-        from.pop_front();
-      }
-      node.clock = now[m];
-      now[m][m] = node.place + 1;
-      if (i.push_prev != 0) queue(m, m - 1).push_back(now[m]);
-      if (i.push_next != 0) queue(m, m + 1).push_back(now[m]);
-      ++next[m];
-      moved = true;
-    }
-  }
-  for (int m = 0; m < kModules; ++m) {
-    if (next[m] == queues_[m].size()) continue;
-    size_t index = queues_[m][next[m]];
-    return support::FailedPrecondition(
-        "vta.tokens.deadlock", StrCat("expected that every instruction runs, found that ", index,
-                                      " waits for ever: ", Disassemble(nodes_[index].instruction)));
-  }
-  for (const auto& [ends, left] : tokens) {
-    if (left.empty()) continue;
-    return support::FailedPrecondition(
-        "vta.tokens.balance",
-        StrCat("expected as many pops as pushes, found ", left.size(), " tokens left from ",
-               ModuleText(static_cast<Module>(ends.first)), " to ",
-               ModuleText(static_cast<Module>(ends.second))));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Checker::FindRaces() const {
-  for (size_t a = 0; a < nodes_.size(); ++a) {
-    for (size_t b = a + 1; b < nodes_.size(); ++b) {
-      const Node &x = nodes_[a], &y = nodes_[b];
-      if (x.module == y.module) continue;
-      bool ordered = y.clock[static_cast<size_t>(x.module)] > x.place ||
-                     x.clock[static_cast<size_t>(y.module)] > y.place;
-      if (ordered) continue;
-      for (const Access& p : x.accesses) {
-        for (const Access& q : y.accesses) {
-          bool conflict = p.memory == q.memory && (p.is_write || q.is_write) && p.begin < q.end &&
-                          q.begin < p.end;
-          if (!conflict) continue;
-          return support::FailedPrecondition(
-              "vta.tokens.race",
-              StrCat("expected an order between ", a, " and ", b, ", found none: ",
-                     Disassemble(x.instruction), " / ", Disassemble(y.instruction), " share ",
-                     p.memory == Access::kDram ? "dram" : MemoryText(static_cast<Memory>(p.memory)),
-                     " [", std::max(p.begin, q.begin), ", ", std::min(p.end, q.end), ")"));
-        }
-      }
-    }
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
-std::vector<Access> AccessesOf(const Isa& isa, const Instruction& i,
-                               std::span<const MicroOp> uops) {
-  std::vector<Access> accesses;
-  switch (i.op) {
-    case Opcode::kFinish:
-      break;
-    case Opcode::kGemm:
-    case Opcode::kAlu:
-      AddLoops(i, uops, &accesses);
-      break;
-    case Opcode::kLoad:
-    case Opcode::kStore: {
-      if (i.x_size == 0) break;
-      const MemoryInfo& info = isa.InfoOf(static_cast<Memory>(i.memory));
-      bool is_store = i.op == Opcode::kStore;
-      int64_t rows = i.y_pad_0 + i.y_size + i.y_pad_1;
-      int64_t width = i.x_pad_0 + i.x_size + i.x_pad_1;
-      accesses.push_back(
-          {static_cast<int>(i.memory), i.sram_base, i.sram_base + rows * width, !is_store});
-      for (int64_t y = 0; y < i.y_size; ++y) {
-        int64_t first = (i.dram_base + y * i.x_stride) * info.element_bytes;
-        accesses.push_back({Access::kDram, first, first + i.x_size * info.element_bytes, is_store});
-      }
-      break;
-    }
-  }
-  return accesses;
-}
-
-absl::Status CheckTokens(const Isa& isa, std::span<const Word128> stream,
+absl::Status CheckTokens(const Isa& isa, std::span<const Word128> words,
                          const std::vector<uint8_t>& dram) {
-  Checker checker(isa, dram);
-  TW_TRY(checker.Read(stream));
-  TW_TRY(checker.Order());
-  return checker.FindRaces();
+  TW_ASSIGN(const Stream stream, ReadStream(isa, words));
+  TW_ASSIGN(const TokenOrder order, OrderOf(stream));
+  const std::vector<std::vector<Access>> accesses = AllAccesses(isa, stream, dram);
+  TW_TRY(RaceSearch(stream, order, accesses).Run());
+  return CheckFinishIsLast(stream, order);
 }
 
 }  // namespace tilewright::vta

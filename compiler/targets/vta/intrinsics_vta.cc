@@ -1,6 +1,7 @@
 // The instructions of the accelerator (vta/isa), as descriptions of what they do to its memories.
 #include "compiler/targets/intrinsic_table.h"
 #include "deploy/support/strings.h"
+#include "vta/isa/config.h"
 
 namespace tilewright::vta {
 namespace {
@@ -10,11 +11,8 @@ using ir::TensorOp;
 using ir::TensorOperand;
 using support::StrCat;
 
-// Forms of one name for every block size of the hardware (vta/isa/isa.def).
-constexpr int kBlocks[] = {16, 8, 32};
-
 // `#` becomes the number of lanes: descriptions are written once for all block sizes.
-std::string ForBlock(std::string text, int block) {
+std::string ForBlock(std::string text, int64_t block) {
   for (size_t at = 0; (at = text.find('#', at)) != std::string::npos;)
     text.replace(at, 1, std::to_string(block));
   return text;
@@ -47,6 +45,14 @@ void AddVtaAlu(const std::string& name, const std::string& with_tensor,
                    .reset = {},
                    .operands = {d, s}});
 }
+
+// D[l] = S[l] * T[l] / scale, rounded to the nearest integer with halves up, and cut to 8 bits. The
+// product has 64 bits; scale is a power of two and half is scale / 2, so the quotient is a rounding
+// shift.
+constexpr char kVtaRequantise[] =
+    "(half: size, scale: size, D: i32[#] output, S: i32[#] input, T: i32[#] input) {"
+    " for l in 0..# { D[l] = i32(max(min("
+    "floordiv(i64(S[l]) * i64(T[l]) + half, scale), 127i64), -128i64)); } }";
 
 // A block of elements moved between DRAM and a memory: `type[#]` or, of weights, `type[#, #]`,
 // in rows of rows or in one row.
@@ -87,6 +93,10 @@ std::vector<TensorIntrinsicRow> RowsOfAnyBlock() {
   AddVtaAlu("mul", "S[l] * T[l]", "S[l] * i32(imm)", &rows);
   // The constant is a power of two: an arithmetic shift.
   AddVtaAlu("shr", "", "floordiv(S[l], i32(imm))", &rows);
+  rows.push_back({.name = "vta.alu.requantise",
+                  .op = TensorOp::kAlu,
+                  .update = kVtaRequantise,
+                  .operands = {{"D", 1, "vta.acc"}, {"S", 1, "vta.acc"}, {"T", 1, "vta.acc"}}});
   AddVtaTransfer("vta.load.acc", "i32", "i32", "global", "vta.acc", &rows);
   AddVtaTransfer("vta.load.inp", "i8", "i8", "global", "vta.inp", &rows);
   AddVtaTransfer("vta.load.wgt", "i8", "i8", "global", "vta.wgt", &rows);
@@ -98,7 +108,7 @@ std::vector<TensorIntrinsicRow> RowsOfAnyBlock() {
 
 std::vector<TensorIntrinsicRow> IntrinsicRows() {
   std::vector<TensorIntrinsicRow> rows;
-  for (int block : kBlocks) {
+  for (int64_t block : BlockSizes()) {
     for (TensorIntrinsicRow& row : RowsOfAnyBlock()) {
       row.update = ForBlock(std::move(row.update), block);
       row.reset = ForBlock(std::move(row.reset), block);

@@ -1,5 +1,6 @@
 // What becomes instructions: matrix and ALU operations with their loops, loads and stores.
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "compiler/targets/vta/vta_emitter.h"
@@ -42,6 +43,29 @@ std::optional<AluForm> AluFormOf(std::string_view name) {
   if (name == text) return AluForm{vta::AluOp::k##Name, immediate};
 #include "vta/isa/isa.def"
   return std::nullopt;
+}
+
+// The field imm for the constants of an operation, or what is wrong with them.
+struct Immediate {
+  int64_t field = 0;
+  std::string wrong = {};
+};
+Immediate ImmediateOf(vta::AluOp op, const std::vector<int64_t>& values, const Config& config) {
+  const int64_t value = values.at(0);
+  const auto log2 = [](int64_t power) -> Immediate {
+    if (power > 0 && std::has_single_bit(static_cast<uint64_t>(power)))
+      return {.field = std::countr_zero(static_cast<uint64_t>(power))};
+    return {.wrong = StrCat("expected a power of two, found ", power)};
+  };
+  if (op == vta::AluOp::kShr) return log2(value);
+  if (op == vta::AluOp::kRequantise) {
+    const int64_t scale = values.at(1);
+    if (value == scale / 2) return log2(scale);
+    return {.wrong = StrCat("expected half of ", scale, ", found ", value)};
+  }
+  const int64_t limit = int64_t{1} << (config.imm_bits - 1);
+  if (value >= -limit && value < limit) return {.field = value};
+  return {.wrong = StrCat("expected ", config.imm_bits, " signed bits, found ", value)};
 }
 
 }  // namespace
@@ -118,18 +142,10 @@ absl::Status VtaEmitter::EmitAlu(const TensorMatch& match, const std::vector<Vta
   vta::Instruction alu{.op = vta::Opcode::kAlu};
   alu.operation = static_cast<int64_t>(form->op);
   alu.use_imm = form->immediate ? 1 : 0;
-  if (form->immediate) {
-    int64_t value = match.immediates.at(0);
-    bool shift = form->op == vta::AluOp::kShr;
-    bool power = value > 0 && (value & (value - 1)) == 0;
-    const int64_t bits = isa_.config().imm_bits, limit = int64_t{1} << (bits - 1);
-    if ((shift && !power) || (!shift && (value < -limit || value >= limit))) {
-      return Bad("immediate",
-                 StrCat("expected ", shift ? "a power of two" : StrCat(bits, " signed bits"),
-                        ", found ", value),
-                 nest);
-    }
-    alu.imm = shift ? __builtin_ctzll(static_cast<uint64_t>(value)) : value;
+  if (!match.immediates.empty()) {
+    const Immediate imm = ImmediateOf(form->op, match.immediates, isa_.config());
+    if (!imm.wrong.empty()) return Bad("immediate", imm.wrong, nest);
+    alu.imm = imm.field;
   }
   // dst = src op other: the instruction works on dst, so src must be there already.
   std::vector<VtaRegion> regions = {RegionOf(Memory::kAcc, steps, base[0], 0, true)};

@@ -1,0 +1,44 @@
+// Instruction streams of the accelerator for tests: an Isa that must exist, instructions with the
+// fields that a test cares about, and a matrix product with and without virtual threads. Pure
+// functions.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "vta/isa/isa.h"
+
+namespace tilewright::tests {
+
+// REQUIRES: the configuration can exist (the test fails).
+vta::Isa IsaOf(const vta::Config& config);
+// REQUIRES: every instruction can be encoded (the test fails).
+std::vector<vta::Word128> Encoded(const vta::Isa& isa, const std::vector<vta::Instruction>& stream);
+
+// A load or store of one row of `count` elements.
+vta::Instruction Move(vta::Opcode op, vta::Memory memory, int64_t sram, int64_t dram,
+                      int64_t count);
+// A gemm or alu that runs the micro-ops [0, uops) once.
+vta::Instruction Once(vta::Opcode op, int64_t uops = 1);
+
+// A stream and the DRAM image that it starts from.
+struct VtaCase {
+  std::vector<vta::Instruction> stream;
+  std::vector<uint8_t> dram;
+};
+
+// Sets the DRAM bytes from `offset` to micro-ops.
+void PutUops(const vta::Isa& isa, const std::vector<vta::MicroOp>& uops, size_t offset,
+             std::vector<uint8_t>* dram);
+
+// For each of `tiles` and each thread: `rows` accumulators are cleared, `steps` times a tile of
+// inputs and one of weights is loaded and multiplied, and the results are shifted and stored. Each
+// thread has its part of the memories; a part is loaded again when its last product is done. So the
+// loads of one thread run during the products of the other, and one thread hides nothing.
+struct ProductShape {
+  int64_t threads = 2, tiles = 1, steps = 1, rows = 1;
+};
+VtaCase ThreadedProduct(const vta::Isa& isa, const ProductShape& shape);
+
+}  // namespace tilewright::tests

@@ -1,0 +1,79 @@
+// Timelines of the cycle model: golden texts of a small product, events that add up, pictures whose
+// size does not grow with the stream.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "deploy/support/strings.h"
+#include "tests/support/golden.h"
+#include "tests/support/vta_streams.h"
+#include "vta/sim/timeline.h"
+
+namespace tilewright::vta {
+namespace {
+
+using tests::MatchesGolden;
+
+struct TimedProduct {
+  std::vector<Instruction> stream;
+  CycleReport report;
+};
+TimedProduct RunProduct(const tests::ProductShape& shape) {
+  const Isa isa = tests::IsaOf(Config{});
+  tests::VtaCase c = tests::ThreadedProduct(isa, shape);
+  auto report = RunCycles(isa, tests::Encoded(isa, c.stream), CycleTiming{}, 1, &c.dram);
+  EXPECT_TRUE(report.ok()) << report.status();
+  return {std::move(c.stream), *std::move(report)};
+}
+
+size_t Count(const std::string& text, std::string_view part) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  return count;
+}
+
+TEST(VtaTimelineTest, ASmallProduct) {
+  const TimedProduct run = RunProduct({.threads = 2, .tiles = 1, .steps = 2, .rows = 64});
+  EXPECT_TRUE(MatchesGolden("vta/timeline.svg", TimelineSvg(run.stream, run.report)));
+  EXPECT_TRUE(MatchesGolden("vta/timeline.json", ChromeTrace(run.stream, run.report)));
+}
+
+TEST(VtaTimelineTest, EveryInstructionIsAnEvent) {
+  const TimedProduct run = RunProduct({.threads = 2, .tiles = 3, .steps = 3, .rows = 8});
+  const std::string json = ChromeTrace(run.stream, run.report);
+  EXPECT_EQ(Count(json, "\"ph\":\"X\""), run.stream.size());
+  EXPECT_EQ(Count(json, "\"ph\":\"M\""), 3u);
+  std::array<int64_t, kModules> busy = {};
+  for (const std::string& line : support::Split(json, '\n')) {
+    const size_t duration = line.find("\"dur\":"), module = line.find("\"tid\":");
+    if (duration == std::string::npos) continue;
+    busy[static_cast<size_t>(line[module + 6] - '0')] += std::stoll(line.substr(duration + 6));
+  }
+  EXPECT_EQ(busy, run.report.busy);
+}
+
+TEST(VtaTimelineTest, LongRunsGiveSmallPictures) {
+  const TimedProduct run = RunProduct({.threads = 2, .tiles = 100, .steps = 40, .rows = 64});
+  EXPECT_GT(run.stream.size(), 20000u);
+  // Loads of inputs and of weights take turns within half a pixel. Inputs take longer, so the row
+  // is theirs.
+  const std::string svg = TimelineSvg(run.stream, run.report);
+  EXPECT_LE(Count(svg, "#54aeff"), 5u);
+  EXPECT_LE(Count(svg, "<rect"), 500u);
+}
+
+TEST(VtaTimelineTest, TokensAloneHaveNoBar) {
+  Instruction move = tests::Move(Opcode::kLoad, Memory::kUop, 0, 0, 0);
+  const std::vector<Instruction> stream = {move, Instruction{.op = Opcode::kFinish}};
+  CycleReport report;
+  report.cycles = 2;
+  report.trace = {{0, Module::kCompute, 0, 1}, {1, Module::kCompute, 1, 2}};
+  const size_t legend = Count(TimelineSvg({}, CycleReport{}), "<rect");
+  EXPECT_EQ(Count(TimelineSvg(stream, report), "<rect"), legend);
+}
+
+}  // namespace
+}  // namespace tilewright::vta
