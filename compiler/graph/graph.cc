@@ -149,7 +149,7 @@ class Verifier {
   }
   absl::Status CheckSymbolic(const Node& node) {
     op::DimEqualities equal;  // hold for some sizes only; Specialize checks them
-    TW_ASSIGN(const std::vector<op::SymbolicType> results, SymbolicResults(g_, node, &equal));
+    TW_ASSIGN(const op::SymbolicTypes results, SymbolicResults(g_, node, &equal));
     bool same = results.size() == node.outputs.size();
     for (size_t i = 0; same && i < results.size(); ++i) {
       const op::SymbolicType declared = SymbolicTypeOf(g_.values[node.outputs[i]]);

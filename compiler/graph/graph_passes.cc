@@ -74,7 +74,7 @@ bool Runs(const GraphPass& pass, const GraphPassContext& ctx) {
 std::span<const GraphPass> GraphPasses() { return kPasses; }
 
 absl::StatusOr<Graph> InferTypes(Graph g, const GraphPassContext&) {
-  for (const Node& node : g.nodes) {
+  for (Node& node : g.nodes) {
     const op::OpSpec* spec = op::FindOp(node.op);
     if (spec == nullptr) continue;  // fused bodies carry their types; Verify reports unknown ones
     std::vector<op::TensorType> types;
@@ -84,6 +84,7 @@ absl::StatusOr<Graph> InferTypes(Graph g, const GraphPassContext&) {
     for (size_t i = 0; i < node.outputs.size() && i < results->size(); ++i) {
       g.values[node.outputs[i]].type = (*results)[i];
     }
+    node.attrs = op::SpecializeAttrs(*spec, node.attrs, results->front());
   }
   return g;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "compiler/graph/graph_passes.h"
 #include "deploy/support/status.h"
@@ -17,30 +18,29 @@ absl::Status BadShapes(std::string_view reason, std::string_view detail) {
   return support::InvalidArgument(StrCat("graph.shape.", reason), detail);
 }
 
-// Fixed dimensions move to the type.
-void SetDims(Value* value, std::vector<op::Dim> dims) {
-  value->type.shape.clear();
-  value->dims.clear();
-  const bool fixed = std::all_of(dims.begin(), dims.end(),
-                                 [](const op::Dim& dim) { return dim.constant().has_value(); });
-  if (!fixed) {
-    value->dims = std::move(dims);
-    return;
-  }
-  for (const op::Dim& dim : dims) value->type.shape.push_back(*dim.constant());
+void SetType(Value* value, op::SymbolicType type) {
+  const std::optional<op::TensorType> fixed = op::FixedType(type);
+  value->type = fixed.value_or(op::TensorType{type.dtype, {}});
+  value->dims = fixed ? std::vector<op::Dim>{} : std::move(type.dims);
+}
+
+// A fixed result has its sizes in the node's attributes.
+void SpecializeNode(const Graph& g, Node* node) {
+  if (node->outputs.empty()) return;
+  const Value& result = g.values[node->outputs[0]];
+  if (!result.dims.empty()) return;
+  node->attrs = op::SpecializeAttrs(*op::FindOp(node->op), node->attrs, result.type);
 }
 
 // One round over the nodes: dimensions of all results, equalities demanded on the way.
 absl::StatusOr<op::DimEqualities> InferOnce(Graph* g) {
   op::DimEqualities equal;
-  for (const Node& node : g->nodes) {
-    TW_ASSIGN(std::vector<op::SymbolicType> results, SymbolicResults(*g, node, &equal));
+  for (Node& node : g->nodes) {
+    TW_ASSIGN(op::SymbolicTypes results, SymbolicResults(*g, node, &equal));
     for (size_t i = 0; i < results.size() && i < node.outputs.size(); ++i) {
-      Value& value = g->values[node.outputs[i]];
-      value.type.dtype = results[i].dtype;
-      SetDims(&value, std::move(results[i].dims));
-      TW_TRY(op::CheckType(value.type));
+      SetType(&g->values[node.outputs[i]], std::move(results[i]));
     }
+    SpecializeNode(*g, &node);
   }
   return equal;
 }
@@ -52,15 +52,15 @@ op::SymbolicType SymbolicTypeOf(const Value& value) {
   return {value.type.dtype, value.dims};
 }
 
-absl::StatusOr<std::vector<op::SymbolicType>> SymbolicResults(const Graph& g, const Node& node,
-                                                              op::DimEqualities* equal) {
+absl::StatusOr<op::SymbolicTypes> SymbolicResults(const Graph& g, const Node& node,
+                                                  op::DimEqualities* equal) {
   const op::OpSpec* spec = op::FindOp(node.op);
   if (spec == nullptr) {
     return BadShapes(
         "operator",
         StrCat("expected a plain operator in a graph with size variables, found ", node.op));
   }
-  std::vector<op::SymbolicType> inputs;
+  op::SymbolicTypes inputs;
   for (ValueId id : node.inputs) inputs.push_back(SymbolicTypeOf(g.values[id]));
   auto results = op::InferSymbolic(*spec, inputs, node.attrs, equal);
   if (!results.ok()) return support::WithContext(results.status(), node.name);
@@ -100,9 +100,9 @@ absl::StatusOr<Graph> InferShapes(Graph g) {
     }
     if (values.empty()) break;
     for (ValueId id : g.inputs) {
-      std::vector<op::Dim> dims = SymbolicTypeOf(g.values[id]).dims;
-      for (op::Dim& dim : dims) dim = dim.Substitute(values);
-      SetDims(&g.values[id], std::move(dims));
+      op::SymbolicType type = SymbolicTypeOf(g.values[id]);
+      for (op::Dim& dim : type.dims) dim = dim.Substitute(values);
+      SetType(&g.values[id], std::move(type));
       TW_TRY(op::CheckType(g.values[id].type));
     }
   }
@@ -142,9 +142,7 @@ absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
       return BadShapes("unequal", StrCat(graph.nodes[n].name, ": expected ", a.ToText(), " and ",
                                          b.ToText(), " to be equal, found ", x, " and ", y));
     }
-    Node& node = g.nodes[n];
-    node.attrs =
-        op::SpecializeAttrs(*op::FindOp(node.op), node.attrs, g.values[node.outputs[0]].type);
+    SpecializeNode(g, &g.nodes[n]);
   }
   TW_TRY(Verify(g));
   return g;

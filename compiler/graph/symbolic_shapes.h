@@ -6,13 +6,13 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/graph/graph.h"
-#include "compiler/op/symbolic.h"
+#include "compiler/op/op.h"
 
 namespace tilewright::graph {
 
 op::SymbolicType SymbolicTypeOf(const Value& value);
 // What the node's operator makes of its operands' dimensions; collects demanded equalities.
-absl::StatusOr<std::vector<op::SymbolicType>> SymbolicResults(const Graph& g, const Node& node,
-                                                              op::DimEqualities* equal);
+absl::StatusOr<op::SymbolicTypes> SymbolicResults(const Graph& g, const Node& node,
+                                                  op::DimEqualities* equal);
 
 }  // namespace tilewright::graph

@@ -27,34 +27,37 @@ absl::StatusOr<WeightLayout> LayoutOf(const Attrs& attrs) {
                  StrCat("expected weight_layout NK, KN, NK16n or NK16n4k, found ", layout));
 }
 
-absl::StatusOr<std::vector<TensorType>> InferDense(std::span<const TensorType> inputs,
-                                                   const Attrs& attrs) {
-  const TensorType &a = inputs[0], &w = inputs[1];
+absl::StatusOr<SymbolicTypes> InferDense(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                         DimEqualities* equal) {
+  const SymbolicType &a = inputs[0], &w = inputs[1];
   TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
   const bool blocked = IsBlocked(layout), dots = layout == WeightLayout::kDots;
   const size_t rank = dots ? 4 : blocked ? 3 : 2;
-  if (a.shape.empty() || w.shape.size() != rank || (blocked && w.shape[2] != kWeightBlock) ||
-      (dots && w.shape[3] != kDot)) {
+  if (a.dims.empty() || w.dims.size() != rank ||
+      (blocked && !MayEqual(w.dims[2], kWeightBlock, equal)) ||
+      (dots && !MayEqual(w.dims[3], kDot, equal))) {
     return OpError("dense", "shape",
                    StrCat("expected data [...,k] and a weight matrix of the layout, found ",
                           ToText(a), " and ", ToText(w)));
   }
   TW_ASSIGN(const ir::DType sum, SumType("dense", a, w));
   const bool kn = layout == WeightLayout::kKn;
-  const int64_t k = w.shape[kn ? 0 : 1] * (dots ? kDot : 1);
-  const int64_t columns = w.shape[kn ? 1 : 0] * (blocked ? kWeightBlock : 1);
-  const int64_t n = blocked ? GetInt(attrs, "units", columns) : columns;
-  if (n > columns || n <= columns - (blocked ? kWeightBlock : 1)) {
+  const int64_t block = blocked ? kWeightBlock : 1;
+  const Dim k = w.dims[kn ? 0 : 1] * Dim(dots ? kDot : 1);
+  const Dim columns = w.dims[kn ? 1 : 0] * Dim(block);
+  const Dim n = blocked && attrs.contains("units") ? Dim(GetInt(attrs, "units", 0)) : columns;
+  if (SurelyBelow(columns, n) || SurelyBelow(n, columns - Dim(block - 1))) {
     return OpError("dense", "attribute",
-                   StrCat("expected units in the last of the weight's blocks, found ", n));
+                   StrCat("expected units in the last of the weight's blocks, found ", n.ToText()));
   }
-  if (a.shape.back() != k) {
-    return OpError("dense", "shape",
-                   StrCat("expected data whose last dimension is ", k, ", found ", ToText(a)));
+  if (!MayEqual(a.dims.back(), k, equal)) {
+    return OpError(
+        "dense", "shape",
+        StrCat("expected data whose last dimension is ", k.ToText(), ", found ", ToText(a)));
   }
-  TensorType out{sum, a.shape};
-  out.shape.back() = n;
-  return std::vector<TensorType>{out};
+  SymbolicType out{sum, a.dims};
+  out.dims.back() = n;
+  return SymbolicTypes{out};
 }
 
 std::vector<ir::Expr> WeightIndex(WeightLayout layout, const ir::Expr& n, const ir::Expr& k) {
@@ -129,9 +132,9 @@ absl::StatusOr<std::vector<RefTensor>> PlainDense(std::span<const RefTensor> inp
   return std::vector<RefTensor>{std::move(out)};
 }
 
-absl::StatusOr<std::vector<TensorType>> InferMatmul(std::span<const TensorType> inputs,
-                                                    const Attrs&) {
-  const auto &a = inputs[0].shape, &b = inputs[1].shape;
+absl::StatusOr<SymbolicTypes> InferMatmul(std::span<const SymbolicType> inputs, const Attrs&,
+                                          DimEqualities* equal) {
+  const auto &a = inputs[0].dims, &b = inputs[1].dims;
   auto refuse = [&] {
     return OpError("matmul", "shape",
                    StrCat("expected [...,m,k] and [...,k,n], found ", ToText(inputs[0]), " and ",
@@ -139,14 +142,14 @@ absl::StatusOr<std::vector<TensorType>> InferMatmul(std::span<const TensorType> 
   };
   if (a.size() < 2 || b.size() < 2) return refuse();
   TW_ASSIGN(const ir::DType sum, SumType("matmul", inputs[0], inputs[1]));
-  if (a.back() != b[b.size() - 2]) return refuse();
-  TensorType out{sum, {}};
-  if (!BroadcastShapes({a.begin(), a.end() - 2}, {b.begin(), b.end() - 2}, &out.shape)) {
+  SymbolicType out{sum, {}};
+  if (!MayEqual(a.back(), b[b.size() - 2], equal) ||
+      !BroadcastDims({a.begin(), a.end() - 2}, {b.begin(), b.end() - 2}, equal, &out.dims)) {
     return refuse();
   }
-  out.shape.push_back(a[a.size() - 2]);
-  out.shape.push_back(b.back());
-  return std::vector<TensorType>{out};
+  out.dims.push_back(a[a.size() - 2]);
+  out.dims.push_back(b.back());
+  return SymbolicTypes{out};
 }
 
 // Index of an operand's matrix element (row, col) under broadcast batch dimensions `batch`.

@@ -26,24 +26,24 @@ absl::StatusOr<WeightLayout> LayoutOf(std::string_view op, const Attrs& attrs) {
 }
 
 // The weight's sizes as [out, in, kh, kw]; nothing where the shape is not the layout's.
-std::optional<std::vector<int64_t>> Oihw(WeightLayout layout, const std::vector<int64_t>& w) {
+std::optional<std::vector<Dim>> Oihw(WeightLayout layout, const std::vector<Dim>& w,
+                                     DimEqualities* equal) {
   if (layout == WeightLayout::kBlocked) {
-    if (w.size() != 5 || w[4] != kWeightBlock) return std::nullopt;
-    return std::vector<int64_t>{w[0] * kWeightBlock, w[1], w[2], w[3]};
+    if (w.size() != 5 || !MayEqual(w[4], kWeightBlock, equal)) return std::nullopt;
+    return std::vector<Dim>{w[0] * Dim(kWeightBlock), w[1], w[2], w[3]};
   }
   if (w.size() != 4) return std::nullopt;
-  return layout == WeightLayout::kIhwo ? std::vector<int64_t>{w[3], w[0], w[1], w[2]} : w;
+  return layout == WeightLayout::kIhwo ? std::vector<Dim>{w[3], w[0], w[1], w[2]} : w;
 }
 
-}  // namespace
-
-absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
+// Applies the type rule. Says what it read on the way in `form`.
+absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                        DimEqualities* equal, ConvForm* form) {
   constexpr std::string_view kOp = "conv2d";
-  const TensorType &x = inputs[0], &w = inputs[1];
-  ConvShape c;
-  TW_ASSIGN(c.layout, LayoutOf(kOp, attrs));
-  const std::optional<std::vector<int64_t>> ws = Oihw(c.layout, w.shape);
-  if (x.shape.size() != 4 || !ws.has_value()) {
+  const SymbolicType &x = inputs[0], &w = inputs[1];
+  TW_ASSIGN(form->layout, LayoutOf(kOp, attrs));
+  const std::optional<std::vector<Dim>> ws = Oihw(form->layout, w.dims, equal);
+  if (x.dims.size() != 4 || !ws.has_value()) {
     return OpError(kOp, "shape",
                    StrCat("expected an input of rank 4 and a weight of the layout, found ",
                           ToText(x), " and ", ToText(w)));
@@ -53,36 +53,45 @@ absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const 
     return OpError(kOp, "type",
                    StrCat("expected a bias of ", ir::TypeName(sum), ", found ", ToText(inputs[2])));
   }
-  TW_ASSIGN(c.pad_value, PadValueOf(kOp, attrs, x.dtype));
-  c.out_channels = (*ws)[0];
-  c.group_in = (*ws)[1];
-  const int64_t kh = (*ws)[2], kw = (*ws)[3];
-  c.batch = x.shape[0];
-  c.in_channels = x.shape[1];
-  c.height = x.shape[2];
-  c.width = x.shape[3];
-  c.groups = GetInt(attrs, "groups", 1);
-  if (c.groups < 1 || c.out_channels % c.groups != 0 || c.in_channels % c.groups != 0 ||
-      c.in_channels / c.groups != c.group_in) {
+  TW_ASSIGN(form->pad_value, PadValueOf(kOp, attrs, x.dtype));
+  form->groups = GetInt(attrs, "groups", 1);
+  const Dim &out_channels = (*ws)[0], &group_in = (*ws)[1];
+  if (!MayDivide(form->groups, out_channels) || !MayDivide(form->groups, x.dims[1]) ||
+      !MayEqual(x.dims[1], group_in * Dim(form->groups), equal)) {
     return OpError(kOp, "channels",
-                   StrCat("expected channels that divide into ", c.groups, " groups, found input ",
-                          ToText(x), " and weight ", ToText(w)));
+                   StrCat("expected channels that divide into ", form->groups,
+                          " groups, found input ", ToText(x), " and weight ", ToText(w)));
   }
-  TW_ASSIGN(std::vector<Window> windows, WindowsOf(kOp, attrs, kh, kw));
-  c.h = windows[0];
-  c.w = windows[1];
-  c.out_height = c.h.OutputSize(c.height);
-  c.out_width = c.w.OutputSize(c.width);
-  if (c.out_height < 1 || c.out_width < 1) {
+  TW_ASSIGN(const std::vector<Window> windows, WindowsOf(kOp, attrs, (*ws)[2], (*ws)[3]));
+  form->h = windows[0];
+  form->w = windows[1];
+  const Dim height = form->h.OutputSize(x.dims[2]), width = form->w.OutputSize(x.dims[3]);
+  if (SurelyBelow(height, 1) || SurelyBelow(width, 1)) {
     return OpError(kOp, "kernel",
                    StrCat("expected a kernel that fits the padded input, found input ", ToText(x),
                           " and weight ", ToText(w)));
   }
-  if (inputs.size() > 2 && inputs[2].shape != std::vector<int64_t>{c.out_channels}) {
-    return OpError(kOp, "bias",
-                   StrCat("expected a bias of [", c.out_channels, "], found ", ToText(inputs[2])));
+  if (inputs.size() > 2 && !MayEqual(inputs[2].dims, {out_channels}, equal)) {
+    return OpError(
+        kOp, "bias",
+        StrCat("expected a bias of ", DimsText({out_channels}), ", found ", ToText(inputs[2])));
   }
-  return c;
+  return SymbolicTypes{{sum, {x.dims[0], out_channels, height, width}}};
+}
+
+absl::StatusOr<SymbolicTypes> Infer(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                    DimEqualities* equal) {
+  ConvForm form;
+  return InferForm(inputs, attrs, equal, &form);
+}
+
+}  // namespace
+
+absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
+  ConvForm form;
+  TW_ASSIGN(const TensorType out, FixedResult(InferForm(Symbolic(inputs), attrs, nullptr, &form)));
+  const std::vector<int64_t>&x = inputs[0].shape, &y = out.shape;
+  return ConvShape{form, x[0], x[1], x[2], x[3], y[1], x[1] / form.groups, y[2], y[3]};
 }
 
 ir::Expr ConvWeight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc,
@@ -94,13 +103,6 @@ ir::Expr ConvWeight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc
 }
 
 namespace {
-
-absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
-                                              const Attrs& attrs) {
-  TW_ASSIGN(ConvShape c, ConvShapeOf(inputs, attrs));
-  TW_ASSIGN(const ir::DType sum, SumType("conv2d", inputs[0], inputs[1]));
-  return std::vector<TensorType>{{sum, {c.batch, c.out_channels, c.out_height, c.out_width}}};
-}
 
 absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const std::string& name,
                                                   std::span<const ir::Buffer> inputs,

@@ -21,20 +21,25 @@ using support::StrCat;
 
 constexpr std::string_view kOp = "conv2d_blocked";
 
-struct Shape {
-  int64_t batch, in_blocks, height, width, in_block;
-  int64_t out_blocks, out_height, out_width, out_block;
+// What the attributes, the element types and the weight's rank say.
+struct Form {
   int64_t pad_value;
   bool depthwise, quantised;
   Window h, w;
 };
+struct Shape : Form {
+  int64_t batch, in_blocks, height, width, in_block;
+  int64_t out_height, out_width, out_block;
+};
 
-bool IsQuantised(const TensorType& x, const TensorType& w) {
-  return (x.dtype == ir::kU8 || x.dtype == ir::kI8) && w.dtype == ir::kI8;
+bool IsQuantised(ir::DType x, ir::DType w) {
+  return (x == ir::kU8 || x == ir::kI8) && w == ir::kI8;
 }
 
-absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
-  const TensorType &x = inputs[0], &w = inputs[1];
+// Applies the type rule. Says what it read on the way in `form`.
+absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                        DimEqualities* equal, Form* form) {
+  const SymbolicType &x = inputs[0], &w = inputs[1];
   auto refuse = [&] {
     return OpError(
         kOp, "shape",
@@ -42,55 +47,45 @@ absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& a
                "bytes and weight [o,i,kh,kw,b/4,c,4] or [i,kh,kw,b], found ",
                ToText(x), " and ", ToText(w)));
   };
-  Shape c;
-  c.quantised = IsQuantised(x, w);
+  form->quantised = IsQuantised(x.dtype, w.dtype);
+  form->depthwise = w.dims.size() == 4;
   const bool floats = x.dtype == w.dtype && x.dtype.is_float();
-  if (x.shape.size() != 5 || (!c.quantised && !floats)) return refuse();
-  c.batch = x.shape[0];
-  c.in_blocks = x.shape[1];
-  c.height = x.shape[2];
-  c.width = x.shape[3];
-  c.in_block = x.shape[4];
-  c.depthwise = w.shape.size() == 4;
-  if (w.shape.size() < 4) return refuse();
-  c.out_blocks = w.shape[0];
-  c.out_block = c.quantised && !c.depthwise ? w.shape[w.shape.size() - 2] : w.shape.back();
-  const std::vector<int64_t> tail = {w.shape.begin() + 1, w.shape.end()};
-  int64_t kh, kw;
-  if (c.depthwise) {
-    kh = tail[0];
-    kw = tail[1];
-    if (w.shape[0] != c.in_blocks || tail[2] != c.in_block) return refuse();
-  } else {
-    const bool fits = c.quantised
-                          ? tail.size() == 6 && tail[3] * kDot == c.in_block && tail[5] == kDot
-                          : tail.size() == 5 && tail[3] == c.in_block;
-    if (!fits || tail[0] != c.in_blocks) return refuse();
-    kh = tail[1];
-    kw = tail[2];
+  const bool dots = form->quantised && !form->depthwise;
+  const size_t rank = form->depthwise ? 4 : dots ? 7 : 6;
+  if (x.dims.size() != 5 || (!form->quantised && !floats) || w.dims.size() != rank) return refuse();
+  // Input blocks, rows, columns, channels of an input block.
+  const std::span<const Dim> taps = std::span(w.dims).subspan(form->depthwise ? 0 : 1);
+  if (!MayEqual(taps[0], x.dims[1], equal) ||
+      !MayEqual(taps[3] * Dim(dots ? kDot : 1), x.dims[4], equal) ||
+      (dots && !MayEqual(w.dims[6], kDot, equal))) {
+    return refuse();
   }
-  TW_ASSIGN(c.pad_value, PadValueOf(kOp, attrs, x.dtype));
-  TW_ASSIGN(std::vector<Window> windows, WindowsOf(kOp, attrs, kh, kw));
-  c.h = windows[0];
-  c.w = windows[1];
-  c.out_height = c.h.OutputSize(c.height);
-  c.out_width = c.w.OutputSize(c.width);
-  if (c.out_height < 1 || c.out_width < 1) {
+  TW_ASSIGN(form->pad_value, PadValueOf(kOp, attrs, x.dtype));
+  TW_ASSIGN(const std::vector<Window> windows, WindowsOf(kOp, attrs, taps[1], taps[2]));
+  form->h = windows[0];
+  form->w = windows[1];
+  const Dim height = form->h.OutputSize(x.dims[2]), width = form->w.OutputSize(x.dims[3]);
+  if (SurelyBelow(height, 1) || SurelyBelow(width, 1)) {
     return OpError(kOp, "kernel",
                    StrCat("expected a kernel that fits the padded input, found input ", ToText(x),
                           " and weight ", ToText(w)));
   }
-  return c;
+  const Dim& out_block = w.dims[dots ? 5 : w.dims.size() - 1];
+  return SymbolicTypes{
+      {form->quantised ? ir::kI32 : x.dtype, {x.dims[0], w.dims[0], height, width, out_block}}};
 }
 
-absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
-                                              const Attrs& attrs) {
-  if (inputs[1].shape.empty()) {
-    return OpError(kOp, "shape", StrCat("expected packed weights, found ", ToText(inputs[1])));
-  }
-  TW_ASSIGN(Shape c, ShapeOf(inputs, attrs));
-  return std::vector<TensorType>{{c.quantised ? ir::kI32 : inputs[0].dtype,
-                                  {c.batch, c.out_blocks, c.out_height, c.out_width, c.out_block}}};
+absl::StatusOr<SymbolicTypes> Infer(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                    DimEqualities* equal) {
+  Form form;
+  return InferForm(inputs, attrs, equal, &form);
+}
+
+absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
+  Form form;
+  TW_ASSIGN(const TensorType out, FixedResult(InferForm(Symbolic(inputs), attrs, nullptr, &form)));
+  const std::vector<int64_t>&x = inputs[0].shape, &y = out.shape;
+  return Shape{form, x[0], x[1], x[2], x[3], x[4], y[2], y[3], y[4]};
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std::string& name,
@@ -196,7 +191,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildDots(ir::FunctionBuilder& b, const 
 
 double TapsPerOutput(std::span<const TensorType> inputs) {
   const TensorType& w = inputs[1];
-  const bool dots = IsQuantised(inputs[0], w) && w.shape.size() > 4;
+  const bool dots = IsQuantised(inputs[0].dtype, w.dtype) && w.shape.size() > 4;
   const double lanes = static_cast<double>(dots ? w.shape[5] : w.shape.back());
   const double per_channel = static_cast<double>(w.elements()) / static_cast<double>(w.shape[0]);
   return per_channel / lanes;

@@ -1,4 +1,5 @@
-// What the algorithms of a 2-D convolution share: its shape, taken from operands and attributes.
+// What the algorithms of a 2-D convolution share: its fixed shape, taken from operands and
+// attributes.
 // Internal to compiler/op. A value; free functions without state.
 #pragma once
 
@@ -14,14 +15,16 @@ namespace tilewright::op {
 
 enum class WeightLayout : uint8_t { kOihw, kIhwo, kBlocked };
 
-// Everything about one convolution that its rules need.
-struct ConvShape {
-  int64_t batch, in_channels, height, width;
-  int64_t out_channels, group_in, groups;
+// What the attributes and the kernel's size say.
+struct ConvForm {
   WeightLayout layout;
-  Window h, w;
-  int64_t out_height, out_width;
+  int64_t groups;
   int64_t pad_value;  // of bytes; 0 for all others
+  Window h, w;
+};
+struct ConvShape : ConvForm {
+  int64_t batch, in_channels, height, width;
+  int64_t out_channels, group_in, out_height, out_width;
 
   int64_t group_out() const { return out_channels / groups; }
 };

@@ -17,21 +17,26 @@ using support::StrCat;
 
 constexpr std::string_view kOp = "conv2d_transpose";
 
-struct Shape {
-  int64_t batch, in_channels, height, width, out_channels, groups, out_height, out_width;
+// What the attributes and the kernel's size say.
+struct Form {
   std::string layout;
+  int64_t groups;
   Window h, w;
+};
+struct Shape : Form {
+  int64_t batch, in_channels, height, width, out_channels, out_height, out_width;
   int64_t group_in() const { return in_channels / groups; }
   int64_t group_out() const { return out_channels / groups; }
 };
 
 // The weight's sizes as [in, out / groups, kh, kw].
-absl::StatusOr<std::vector<int64_t>> Iohw(std::string_view layout, const TensorType& weight) {
-  const std::vector<int64_t>& w = weight.shape;
+absl::StatusOr<std::vector<Dim>> Iohw(std::string_view layout, const SymbolicType& weight,
+                                      DimEqualities* equal) {
+  const std::vector<Dim>& w = weight.dims;
   if (layout == "IOHW" && w.size() == 4) return w;
-  if (layout == "IHWO" && w.size() == 4) return std::vector<int64_t>{w[0], w[3], w[1], w[2]};
-  if (layout == "OHWI16o" && w.size() == 5 && w[4] == kWeightBlock) {
-    return std::vector<int64_t>{w[3], w[0] * kWeightBlock, w[1], w[2]};
+  if (layout == "IHWO" && w.size() == 4) return std::vector<Dim>{w[0], w[3], w[1], w[2]};
+  if (layout == "OHWI16o" && w.size() == 5 && MayEqual(w[4], kWeightBlock, equal)) {
+    return std::vector<Dim>{w[3], w[0] * Dim(kWeightBlock), w[1], w[2]};
   }
   if (layout == "IOHW" || layout == "IHWO" || layout == "OHWI16o") {
     return OpError(kOp, "shape",
@@ -41,59 +46,60 @@ absl::StatusOr<std::vector<int64_t>> Iohw(std::string_view layout, const TensorT
                  StrCat("expected weight_layout IOHW, IHWO or OHWI16o, found ", layout));
 }
 
-absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
-  const TensorType &x = inputs[0], &w = inputs[1];
-  Shape c;
-  c.layout = GetString(attrs, "weight_layout", "IOHW");
-  TW_ASSIGN(const std::vector<int64_t> ws, Iohw(c.layout, w));
-  if (x.shape.size() != 4) {
+// Applies the type rule. Says what it read on the way in `form`.
+absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                        DimEqualities* equal, Form* form) {
+  const SymbolicType &x = inputs[0], &w = inputs[1];
+  form->layout = GetString(attrs, "weight_layout", "IOHW");
+  TW_ASSIGN(const std::vector<Dim> ws, Iohw(form->layout, w, equal));
+  if (x.dims.size() != 4) {
     return OpError(kOp, "shape", StrCat("expected an input of rank 4, found ", ToText(x)));
   }
-  for (const TensorType& in : inputs) {
+  for (const SymbolicType& in : inputs) {
     if (in.dtype != x.dtype) {
       return OpError(
           kOp, "type",
           StrCat("expected operands of one type, found ", ToText(x), " and ", ToText(in)));
     }
   }
-  c.groups = GetInt(attrs, "groups", 1);
-  c.batch = x.shape[0];
-  c.in_channels = x.shape[1];
-  c.height = x.shape[2];
-  c.width = x.shape[3];
-  if (c.groups < 1 || ws[0] != c.in_channels || c.in_channels % c.groups != 0) {
+  form->groups = GetInt(attrs, "groups", 1);
+  if (!MayDivide(form->groups, x.dims[1]) || !MayEqual(ws[0], x.dims[1], equal)) {
     return OpError(kOp, "channels",
-                   StrCat("expected channels that divide into ", c.groups, " groups, found input ",
-                          ToText(x), " and weight ", ToText(w)));
+                   StrCat("expected channels that divide into ", form->groups,
+                          " groups, found input ", ToText(x), " and weight ", ToText(w)));
   }
-  if (__builtin_mul_overflow(ws[1], c.groups, &c.out_channels)) {
-    return OpError(kOp, "channels", "expected fewer channels");
-  }
-  TW_ASSIGN(std::vector<Window> windows, WindowsOf(kOp, attrs, ws[2], ws[3]));
+  TW_ASSIGN(const std::vector<Window> windows, WindowsOf(kOp, attrs, ws[2], ws[3]));
   TW_ASSIGN(auto extra, IntsInRange(kOp, attrs, "output_padding", {0, 0}, 2, 0, kMaxWindowAttr));
-  c.h = windows[0];
-  c.w = windows[1];
-  auto size = [](int64_t input, const Window& window, int64_t more) {
-    return (input - 1) * window.stride + (window.kernel - 1) * window.dilation + 1 + more -
-           window.pad_begin - window.pad_end;
+  form->h = windows[0];
+  form->w = windows[1];
+  auto size = [](const Dim& input, const Window& v, int64_t more) {
+    return (input - Dim(1)) * Dim(v.stride) +
+           Dim((v.kernel - 1) * v.dilation + 1 + more - v.pad_begin - v.pad_end);
   };
-  c.out_height = size(c.height, c.h, extra[0]);
-  c.out_width = size(c.width, c.w, extra[1]);
-  if (c.out_height < 1 || c.out_width < 1) {
+  const Dim height = size(x.dims[2], form->h, extra[0]), width = size(x.dims[3], form->w, extra[1]);
+  if (SurelyBelow(height, 1) || SurelyBelow(width, 1)) {
     return OpError(kOp, "pads", "expected pads smaller than the result, found larger ones");
   }
-  if (inputs.size() > 2 && inputs[2].shape != std::vector<int64_t>{c.out_channels}) {
-    return OpError(kOp, "bias",
-                   StrCat("expected a bias of [", c.out_channels, "], found ", ToText(inputs[2])));
+  const Dim out_channels = ws[1] * Dim(form->groups);
+  if (inputs.size() > 2 && !MayEqual(inputs[2].dims, {out_channels}, equal)) {
+    return OpError(
+        kOp, "bias",
+        StrCat("expected a bias of ", DimsText({out_channels}), ", found ", ToText(inputs[2])));
   }
-  return c;
+  return SymbolicTypes{{x.dtype, {x.dims[0], out_channels, height, width}}};
 }
 
-absl::StatusOr<std::vector<TensorType>> Infer(std::span<const TensorType> inputs,
-                                              const Attrs& attrs) {
-  TW_ASSIGN(Shape c, ShapeOf(inputs, attrs));
-  return std::vector<TensorType>{
-      {inputs[0].dtype, {c.batch, c.out_channels, c.out_height, c.out_width}}};
+absl::StatusOr<SymbolicTypes> Infer(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                    DimEqualities* equal) {
+  Form form;
+  return InferForm(inputs, attrs, equal, &form);
+}
+
+absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
+  Form form;
+  TW_ASSIGN(const TensorType out, FixedResult(InferForm(Symbolic(inputs), attrs, nullptr, &form)));
+  const std::vector<int64_t>&x = inputs[0].shape, &y = out.shape;
+  return Shape{form, x[0], x[1], x[2], x[3], y[1], y[2], y[3]};
 }
 
 // The input position that tap `tap` of output position `out` reads, and when it does.

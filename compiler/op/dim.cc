@@ -26,42 +26,57 @@ absl::StatusOr<int64_t> Overflow() {
                                   "expected sizes of 64 bits, found larger ones");
 }
 
+// Rounded down.
+int64_t FloorQuotient(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
 }  // namespace
 
-Dim::Dim(int64_t value) {
-  if (value != 0) terms_[{}] = value;
-}
-
-Dim Dim::Of(Product product, int64_t coefficient) {
+Dim Dim::Of(Terms terms) {
   Dim dim;
-  std::sort(product.begin(), product.end());
-  dim.Add(product, coefficient);
+  if (const auto it = terms.find({}); it != terms.end()) {
+    dim.constant_ = it->second;
+    terms.erase(it);
+  }
+  if (!terms.empty()) dim.terms_ = std::make_shared<const Terms>(std::move(terms));
   return dim;
 }
 
-Dim Dim::Variable(std::string name) { return Of({{std::move(name), nullptr, 1}}, 1); }
+Dim Dim::Variable(std::string name) { return Of({{{{std::move(name), nullptr, 1}}, 1}}); }
 
-void Dim::Add(const Product& product, int64_t coefficient) {
-  int64_t& term = terms_[product];
+void Dim::Add(Terms* terms, const Product& product, int64_t coefficient) {
+  int64_t& term = (*terms)[product];
   term = Wrapped(term, coefficient, '+');
-  if (term == 0) terms_.erase(product);
+  if (term == 0) terms->erase(product);
 }
 
-std::optional<int64_t> Dim::constant() const {
-  if (terms_.empty()) return 0;
-  if (terms_.size() > 1 || !terms_.begin()->first.empty()) return std::nullopt;
-  return terms_.begin()->second;
+Dim::Terms Dim::terms() const {
+  Terms terms;
+  if (terms_ != nullptr) terms = *terms_;
+  if (constant_ != 0) terms[{}] = constant_;
+  return terms;
+}
+
+int64_t Dim::value() const {
+  TW_CHECK(terms_ == nullptr) << ToText();
+  return constant_;
+}
+
+bool Dim::operator==(const Dim& other) const {
+  if (constant_ != other.constant_ || terms_ == other.terms_) return constant_ == other.constant_;
+  return terms_ != nullptr && other.terms_ != nullptr && *terms_ == *other.terms_;
 }
 
 std::string Dim::variable() const {
-  if (terms_.size() != 1 || terms_.begin()->second != 1) return "";
-  const Product& product = terms_.begin()->first;
-  return product.size() == 1 && product[0].numerator == nullptr ? product[0].text : "";
+  if (terms_ == nullptr || constant_ != 0 || terms_->size() != 1) return "";
+  const auto& [product, coefficient] = *terms_->begin();
+  const bool alone = coefficient == 1 && product.size() == 1 && product[0].numerator == nullptr;
+  return alone ? product[0].text : "";
 }
 
 std::set<std::string> Dim::variables() const {
   std::set<std::string> names;
-  for (const auto& [product, coefficient] : terms_) {
+  if (terms_ == nullptr) return names;
+  for (const auto& [product, coefficient] : *terms_) {
     for (const Atom& atom : product) {
       if (atom.numerator == nullptr) {
         names.insert(atom.text);
@@ -74,48 +89,60 @@ std::set<std::string> Dim::variables() const {
 }
 
 Dim Dim::operator+(const Dim& other) const {
-  Dim sum = *this;
-  for (const auto& [product, coefficient] : other.terms_) sum.Add(product, coefficient);
-  return sum;
+  if (other.terms_ == nullptr || terms_ == nullptr) {
+    Dim sum = terms_ == nullptr ? other : *this;
+    sum.constant_ = Wrapped(constant_, other.constant_, '+');
+    return sum;
+  }
+  Terms sum = terms();
+  for (const auto& [product, coefficient] : other.terms()) Add(&sum, product, coefficient);
+  return Of(std::move(sum));
 }
 
 Dim Dim::operator-(const Dim& other) const { return *this + other * Dim(-1); }
 
 Dim Dim::operator*(const Dim& other) const {
-  Dim result;
-  for (const auto& [a, m] : terms_) {
-    for (const auto& [b, n] : other.terms_) {
+  if (terms_ == nullptr && other.terms_ == nullptr) {
+    return Dim(Wrapped(constant_, other.constant_, '*'));
+  }
+  Terms result;
+  const Terms factors = other.terms();
+  for (const auto& [a, m] : terms()) {
+    for (const auto& [b, n] : factors) {
       Product product = a;
       product.insert(product.end(), b.begin(), b.end());
       std::sort(product.begin(), product.end());
-      result.Add(product, Wrapped(m, n, '*'));
+      Add(&result, product, Wrapped(m, n, '*'));
     }
   }
-  return result;
+  return Of(std::move(result));
 }
 
 Dim Dim::FloorDiv(int64_t divisor) const {
   TW_CHECK(divisor > 0) << ToText();
   if (divisor == 1) return *this;
   // Terms that the divisor divides leave the quotient; of the rest only the remainder stays inside.
-  Dim outside, inside;
-  for (const auto& [product, coefficient] : terms_) {
-    int64_t quotient = coefficient / divisor;
-    if (product.empty() && coefficient % divisor < 0) --quotient;
-    if (coefficient % divisor != 0 && !product.empty()) quotient = 0;
-    outside.Add(product, quotient);
-    inside.Add(product, Wrapped(coefficient, Wrapped(-quotient, divisor, '*'), '+'));
+  const int64_t whole = FloorQuotient(constant_, divisor);
+  if (terms_ == nullptr) return Dim(whole);
+  Terms outside, inside;
+  outside[{}] = whole;
+  inside[{}] = Wrapped(constant_, Wrapped(-whole, divisor, '*'), '+');
+  for (const auto& [product, coefficient] : *terms_) {
+    const bool divides = coefficient % divisor == 0;
+    Add(divides ? &outside : &inside, product, divides ? coefficient / divisor : coefficient);
   }
-  if (inside.constant()) return outside;  // 0 <= remainder < divisor
-  const std::string text = StrCat("(", inside.ToText(), ") / ", divisor);
-  return outside + Of({{text, std::make_shared<const Dim>(inside), divisor}}, 1);
+  const Dim rest = Of(std::move(inside)), quotient = Of(std::move(outside));
+  if (rest.constant()) return quotient;  // 0 <= remainder < divisor
+  const std::string text = StrCat("(", rest.ToText(), ") / ", divisor);
+  return quotient + Of({{{{text, std::make_shared<const Dim>(rest), divisor}}, 1}});
 }
 
 std::optional<Dim> Dim::DivideExactly(const Dim& divisor) const {
-  if (divisor.terms_.size() != 1) return std::nullopt;
-  const auto& [by, factor] = *divisor.terms_.begin();
-  Dim result;
-  for (const auto& [product, coefficient] : terms_) {
+  const Terms divisors = divisor.terms();
+  if (divisors.size() != 1) return std::nullopt;
+  const auto& [by, factor] = *divisors.begin();
+  Terms result;
+  for (const auto& [product, coefficient] : terms()) {
     if (coefficient % factor != 0 ||
         !std::includes(product.begin(), product.end(), by.begin(), by.end())) {
       return std::nullopt;
@@ -123,14 +150,15 @@ std::optional<Dim> Dim::DivideExactly(const Dim& divisor) const {
     Product rest;
     std::set_difference(product.begin(), product.end(), by.begin(), by.end(),
                         std::back_inserter(rest));
-    result.Add(rest, coefficient / factor);
+    Add(&result, rest, coefficient / factor);
   }
-  return result;
+  return Of(std::move(result));
 }
 
 Dim Dim::Substitute(const std::map<std::string, Dim>& values) const {
-  Dim result;
-  for (const auto& [product, coefficient] : terms_) {
+  if (terms_ == nullptr) return *this;
+  Dim result(constant_);
+  for (const auto& [product, coefficient] : *terms_) {
     Dim term(coefficient);
     for (const Atom& atom : product) {
       if (atom.numerator != nullptr) {
@@ -146,14 +174,15 @@ Dim Dim::Substitute(const std::map<std::string, Dim>& values) const {
 }
 
 absl::StatusOr<int64_t> Dim::Evaluate(const Sizes& sizes) const {
-  int64_t total = 0;
-  for (const auto& [product, coefficient] : terms_) {
+  if (terms_ == nullptr) return constant_;
+  int64_t total = constant_;
+  for (const auto& [product, coefficient] : *terms_) {
     int64_t term = coefficient;
     for (const Atom& atom : product) {
       int64_t value;
       if (atom.numerator != nullptr) {
         TW_ASSIGN(const int64_t numerator, atom.numerator->Evaluate(sizes));
-        value = numerator / atom.divisor - (numerator % atom.divisor < 0 ? 1 : 0);
+        value = FloorQuotient(numerator, atom.divisor);
       } else {
         auto it = sizes.find(atom.text);
         if (it == sizes.end()) {
@@ -170,7 +199,7 @@ absl::StatusOr<int64_t> Dim::Evaluate(const Sizes& sizes) const {
 }
 
 std::string Dim::ToText() const {
-  // Constants last.
+  if (terms_ == nullptr) return StrCat(constant_);
   std::string text;
   auto append = [&](const Product& product, int64_t coefficient) {
     const int64_t size = coefficient < 0 ? -coefficient : coefficient;
@@ -184,12 +213,9 @@ std::string Dim::ToText() const {
     for (const Atom& atom : product) factors.push_back(atom.text);
     text += support::Join(factors, "*");
   };
-  for (const auto& [product, coefficient] : terms_) {
-    if (!product.empty()) append(product, coefficient);
-  }
-  const auto constant_term = terms_.find({});
-  if (constant_term != terms_.end()) append({}, constant_term->second);
-  return text.empty() ? "0" : text;
+  for (const auto& [product, coefficient] : *terms_) append(product, coefficient);
+  if (constant_ != 0) append({}, constant_);
+  return text;
 }
 
 std::string DimsText(const std::vector<Dim>& dims) {
@@ -214,7 +240,7 @@ class DimParser {
       if (!plus && !minus) return sum;
       TW_ASSIGN(Dim next, Multiplied(depth));
       sum = plus ? sum + next : sum - next;
-      if (sum.terms_.size() > kMaxTerms) return Bad("fewer terms");
+      if (sum.terms().size() > kMaxTerms) return Bad("fewer terms");
     }
   }
   std::string_view rest() const { return text_; }
@@ -249,7 +275,7 @@ class DimParser {
       if (factors > 4) return Bad("fewer factors");
       TW_ASSIGN(Dim next, Factor(depth));
       product = product * next;
-      if (product.terms_.size() > kMaxTerms) return Bad("fewer terms");
+      if (product.terms().size() > kMaxTerms) return Bad("fewer terms");
     }
     return product;
   }

@@ -1,6 +1,7 @@
 // A dimension as an expression over size variables ("N", "2*N + 1", "(N + 1) / 2"): a polynomial
 // with whole coefficients whose atoms are variables and floor quotients by constants. Canonical:
-// equal polynomials are equal values with equal text. Immutable value; thread-safe.
+// equal polynomials are equal values with equal text. A constant is one number and allocates
+// nothing. Immutable value; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,16 @@ using Sizes = std::map<std::string, int64_t>;
 
 class Dim {
  public:
-  Dim(int64_t value = 0);  // NOLINT: a number is a dimension
+  Dim(int64_t value = 0) : constant_(value) {}  // NOLINT: a number is a dimension
   static Dim Variable(std::string name);
   // What ToText writes, in any spacing: sums of products of numbers, variables and (…) with `/ k`
   // behind a factor. op.dim.syntax; `*rest` gets what follows the longest expression.
   static absl::StatusOr<Dim> Parse(std::string_view text, std::string_view* rest);
 
-  std::optional<int64_t> constant() const;  // nothing where a variable occurs
+  std::optional<int64_t> constant() const {  // nothing where a variable occurs
+    return terms_ == nullptr ? std::optional<int64_t>(constant_) : std::nullopt;
+  }
+  int64_t value() const;  // REQUIRES: constant()
   // The variable that the dimension is; "" for all others.
   std::string variable() const;
   std::set<std::string> variables() const;
@@ -43,7 +47,7 @@ class Dim {
   // op.dim.unknown where a variable has no size, op.dim.overflow.
   absl::StatusOr<int64_t> Evaluate(const Sizes& sizes) const;
   std::string ToText() const;
-  bool operator==(const Dim& other) const { return ToText() == other.ToText(); }
+  bool operator==(const Dim& other) const;
 
  private:
   // A variable, or floor(numerator / divisor) where there is one.
@@ -55,15 +59,18 @@ class Dim {
     bool operator==(const Atom& other) const { return text == other.text; }
   };
   using Product = std::vector<Atom>;  // sorted; empty = 1
+  using Terms = std::map<Product, int64_t>;
 
-  static Dim Of(Product product, int64_t coefficient);
-  void Add(const Product& product, int64_t coefficient);
+  static Dim Of(Terms terms);
+  static void Add(Terms* terms, const Product& product, int64_t coefficient);
+  // All terms, the constant one too.
+  Terms terms() const;
   friend class DimParser;
 
-  std::map<Product, int64_t> terms_;  // no zero coefficients
+  int64_t constant_ = 0;
+  std::shared_ptr<const Terms> terms_;  // those with variables, if any; no zero coefficients
 };
 
-// A tensor type some of whose dimensions may be expressions.
 std::string DimsText(const std::vector<Dim>& dims);  // "[N,128]"
 
 }  // namespace tilewright::op

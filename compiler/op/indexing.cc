@@ -1,5 +1,6 @@
 // Operators that select, repeat or place elements along axes: concat, slice, gather, pad, expand.
 #include <algorithm>
+#include <optional>
 
 #include "compiler/ir/numeric.h"
 #include "compiler/op/empty.h"
@@ -39,22 +40,21 @@ int64_t Flat(const std::vector<int64_t>& index, const std::vector<int64_t>& stri
 
 // ------------------------------------------------------------ concat
 
-absl::StatusOr<std::vector<TensorType>> InferConcat(std::span<const TensorType> inputs,
-                                                    const Attrs& attrs) {
-  TensorType out = inputs[0];
-  TW_ASSIGN(const int64_t axis,
-            NormalizeAxis("concat", GetInt(attrs, "axis", 0), out.shape.size()));
-  for (const TensorType& in : inputs.subspan(1)) {
-    std::vector<int64_t> like = in.shape;
-    if (like.size() == out.shape.size()) like[axis] = out.shape[axis];
-    if (like != out.shape || in.dtype != out.dtype) {
+absl::StatusOr<SymbolicTypes> InferConcat(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                          DimEqualities* equal) {
+  SymbolicType out = inputs[0];
+  TW_ASSIGN(const int64_t axis, NormalizeAxis("concat", GetInt(attrs, "axis", 0), out.dims.size()));
+  for (const SymbolicType& in : inputs.subspan(1)) {
+    std::vector<Dim> like = in.dims;
+    if (like.size() == out.dims.size()) like[axis] = out.dims[axis];
+    if (!MayEqual(like, out.dims, equal) || in.dtype != out.dtype) {
       return OpError("concat", "shape",
                      StrCat("expected operands that differ in dimension ", axis, " only, found ",
                             ToText(inputs[0]), " and ", ToText(in)));
     }
-    out.shape[axis] += in.shape[axis];
+    out.dims[axis] = out.dims[axis] + in.dims[axis];
   }
-  return std::vector<TensorType>{out};
+  return SymbolicTypes{out};
 }
 
 ir::Expr ConcatElement(std::span<const ElementReader> inputs,
@@ -94,19 +94,32 @@ absl::StatusOr<std::vector<RefTensor>> PlainConcat(std::span<const RefTensor> in
 
 // ------------------------------------------------------------ slice
 
+// The number of positions start, start + step, … of a dimension: `size`, or all where it is -1.
+// Returns nullopt if one of them is outside.
+std::optional<Dim> SliceSize(const Dim& dim, int64_t start, int64_t step, int64_t size) {
+  const Dim end = dim - Dim(1);
+  if (start < 0 || SurelyBelow(end, start)) return std::nullopt;
+  if (size == -1 && step >= 1) return (end - Dim(start)).FloorDiv(step) + Dim(1);
+  int64_t last = 0;
+  const bool inside = size >= 1 && step != 0 && !__builtin_mul_overflow(size - 1, step, &last) &&
+                      !__builtin_add_overflow(last, start, &last) && last >= 0 &&
+                      !SurelyBelow(end, last);
+  return inside ? std::optional<Dim>(size) : std::nullopt;
+}
+
 // Per dimension: output index i reads starts + i * steps.
-absl::StatusOr<std::vector<TensorType>> InferSlice(std::span<const TensorType> inputs,
-                                                   const Attrs& attrs) {
-  const auto& shape = inputs[0].shape;
+absl::StatusOr<SymbolicTypes> InferSlice(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                         DimEqualities*) {
+  const std::vector<Dim>& dims = inputs[0].dims;
   const auto starts = GetInts(attrs, "starts", {}), steps = GetInts(attrs, "steps", {}),
              sizes = GetInts(attrs, "sizes", {});
+  SymbolicType out{inputs[0].dtype, {}};
   bool valid =
-      starts.size() == shape.size() && steps.size() == shape.size() && sizes.size() == shape.size();
-  for (size_t d = 0; valid && d < shape.size(); ++d) {
-    int64_t last = 0;
-    valid = starts[d] >= 0 && starts[d] < shape[d] && sizes[d] >= 1 && sizes[d] <= shape[d] &&
-            steps[d] != 0 && !__builtin_mul_overflow(sizes[d] - 1, steps[d], &last) &&
-            !__builtin_add_overflow(last, starts[d], &last) && last >= 0 && last < shape[d];
+      starts.size() == dims.size() && steps.size() == dims.size() && sizes.size() == dims.size();
+  for (size_t d = 0; valid && d < dims.size(); ++d) {
+    const std::optional<Dim> size = SliceSize(dims[d], starts[d], steps[d], sizes[d]);
+    valid = size.has_value();
+    out.dims.push_back(size.value_or(Dim()));
   }
   if (!valid) {
     return OpError("slice", "range",
@@ -114,7 +127,7 @@ absl::StatusOr<std::vector<TensorType>> InferSlice(std::span<const TensorType> i
                           ", found [", support::Join(starts, ","), "], [",
                           support::Join(steps, ","), "], [", support::Join(sizes, ","), "]"));
   }
-  return std::vector<TensorType>{{inputs[0].dtype, sizes}};
+  return SymbolicTypes{out};
 }
 
 ir::Expr SliceElement(std::span<const ElementReader> inputs, std::span<const TensorType>,
@@ -143,19 +156,19 @@ absl::StatusOr<std::vector<RefTensor>> PlainSlice(std::span<const RefTensor> inp
 
 // out[..., i..., ...] = data[..., indices[i...], ...]; negative indices count from the end, others
 // outside are clamped, so that no value of an input makes a kernel read outside its buffers.
-absl::StatusOr<std::vector<TensorType>> InferGather(std::span<const TensorType> inputs,
-                                                    const Attrs& attrs) {
-  const TensorType &data = inputs[0], &indices = inputs[1];
+absl::StatusOr<SymbolicTypes> InferGather(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                          DimEqualities*) {
+  const SymbolicType &data = inputs[0], &indices = inputs[1];
   TW_ASSIGN(const int64_t axis,
-            NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.shape.size()));
+            NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.dims.size()));
   if (indices.dtype != ir::kI64 && indices.dtype != ir::kI32) {
     return OpError("gather", "type",
                    StrCat("expected indices of i32 or i64, found ", ToText(indices)));
   }
-  TensorType out{data.dtype, {data.shape.begin(), data.shape.begin() + axis}};
-  out.shape.insert(out.shape.end(), indices.shape.begin(), indices.shape.end());
-  out.shape.insert(out.shape.end(), data.shape.begin() + axis + 1, data.shape.end());
-  return std::vector<TensorType>{out};
+  SymbolicType out{data.dtype, {data.dims.begin(), data.dims.begin() + axis}};
+  out.dims.insert(out.dims.end(), indices.dims.begin(), indices.dims.end());
+  out.dims.insert(out.dims.end(), data.dims.begin() + axis + 1, data.dims.end());
+  return SymbolicTypes{out};
 }
 
 // An index of a dimension of this size: negative ones count from the end, the rest is clamped.
@@ -200,25 +213,25 @@ absl::StatusOr<std::vector<RefTensor>> PlainGather(std::span<const RefTensor> in
 // ------------------------------------------------------------ gather_elements
 
 // out[i] = data[i with indices[i] along the axis]; indices as gather has them.
-absl::StatusOr<std::vector<TensorType>> InferGatherElements(std::span<const TensorType> inputs,
-                                                            const Attrs& attrs) {
-  const TensorType &data = inputs[0], &indices = inputs[1];
+absl::StatusOr<SymbolicTypes> InferGatherElements(std::span<const SymbolicType> inputs,
+                                                  const Attrs& attrs, DimEqualities*) {
+  const SymbolicType &data = inputs[0], &indices = inputs[1];
   TW_ASSIGN(const int64_t axis,
-            NormalizeAxis("gather_elements", GetInt(attrs, "axis", 0), data.shape.size()));
+            NormalizeAxis("gather_elements", GetInt(attrs, "axis", 0), data.dims.size()));
   if (indices.dtype != ir::kI64 && indices.dtype != ir::kI32) {
     return OpError("gather_elements", "type",
                    StrCat("expected indices of i32 or i64, found ", ToText(indices)));
   }
-  bool inside = indices.shape.size() == data.shape.size();
-  for (size_t d = 0; inside && d < data.shape.size(); ++d) {
-    inside = static_cast<int64_t>(d) == axis || indices.shape[d] <= data.shape[d];
+  bool inside = indices.dims.size() == data.dims.size();
+  for (size_t d = 0; inside && d < data.dims.size(); ++d) {
+    inside = static_cast<int64_t>(d) == axis || !SurelyBelow(data.dims[d], indices.dims[d]);
   }
   if (!inside) {
     return OpError("gather_elements", "shape",
                    StrCat("expected indices of the data's rank and no longer than it apart from ",
                           "dimension ", axis, ", found ", ToText(data), " and ", ToText(indices)));
   }
-  return std::vector<TensorType>{{data.dtype, indices.shape}};
+  return SymbolicTypes{{data.dtype, indices.dims}};
 }
 
 ir::Expr GatherElementsElement(std::span<const ElementReader> inputs,
@@ -248,14 +261,14 @@ absl::StatusOr<std::vector<RefTensor>> PlainGatherElements(std::span<const RefTe
 // ------------------------------------------------------------ pad
 
 // pads: begin of every dimension, then end; negative ones crop.
-absl::StatusOr<std::vector<TensorType>> InferPad(std::span<const TensorType> inputs,
-                                                 const Attrs& attrs) {
-  TensorType out = inputs[0];
-  const size_t rank = out.shape.size();
+absl::StatusOr<SymbolicTypes> InferPad(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                       DimEqualities*) {
+  SymbolicType out = inputs[0];
+  const size_t rank = out.dims.size();
   TW_ASSIGN(const auto pads,
             IntsInRange("pad", attrs, "pads", {}, 2 * rank, -kMaxWindowAttr, kMaxWindowAttr));
-  for (size_t d = 0; d < rank; ++d) out.shape[d] += pads[d] + pads[d + rank];
-  return std::vector<TensorType>{out};
+  for (size_t d = 0; d < rank; ++d) out.dims[d] = out.dims[d] + Dim(pads[d] + pads[d + rank]);
+  return SymbolicTypes{out};
 }
 
 ir::Expr PadElement(std::span<const ElementReader> inputs, std::span<const TensorType> input_types,
@@ -294,17 +307,18 @@ absl::StatusOr<std::vector<RefTensor>> PlainPad(std::span<const RefTensor> input
 // ------------------------------------------------------------ expand
 
 // The operand in the shape that attribute `shape` gives, as broadcasting repeats it.
-absl::StatusOr<std::vector<TensorType>> InferExpand(std::span<const TensorType> inputs,
-                                                    const Attrs& attrs) {
-  const TensorType out{inputs[0].dtype, GetInts(attrs, "shape", {})};
-  std::vector<int64_t> common;
-  if (!CheckShape(out).ok() || !BroadcastShapes(inputs[0].shape, out.shape, &common) ||
-      common != out.shape) {
+absl::StatusOr<SymbolicTypes> InferExpand(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                          DimEqualities* equal) {
+  const TensorType shape{inputs[0].dtype, GetInts(attrs, "shape", {})};
+  const SymbolicType out = Symbolic(shape);
+  std::vector<Dim> common;
+  if (!CheckShape(shape).ok() || !BroadcastDims(inputs[0].dims, out.dims, equal, &common) ||
+      !MayEqual(common, out.dims, equal)) {
     return OpError(
         "expand", "shape",
         StrCat("expected a shape that ", ToText(inputs[0]), " broadcasts to, found ", ToText(out)));
   }
-  return std::vector<TensorType>{out};
+  return SymbolicTypes{out};
 }
 
 ir::Expr ExpandElement(std::span<const ElementReader> inputs,
@@ -353,6 +367,7 @@ std::vector<OpSpec> IndexingRows() {
   OpSpec slice = Row("slice");
   slice.onnx = {"Slice", "Split"};
   slice.infer = InferSlice;
+  slice.sizes_attr = "sizes";
   slice.element = SliceElement;
   slice.reference = PlainSlice;
   slice.moves = 1;

@@ -34,8 +34,9 @@ std::string TypesText(uint8_t types) {
   return support::Join(names, " or ");
 }
 
-absl::StatusOr<std::vector<TensorType>> InferElementwise(const OpSpec& spec,
-                                                         std::span<const TensorType> inputs) {
+absl::StatusOr<SymbolicTypes> InferElementwise(const OpSpec& spec,
+                                               std::span<const SymbolicType> inputs,
+                                               DimEqualities* equal) {
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].dtype != inputs[0].dtype) {
       return OpError(spec.name, "type",
@@ -43,9 +44,50 @@ absl::StatusOr<std::vector<TensorType>> InferElementwise(const OpSpec& spec,
                             ", found ", ToText(inputs[i])));
     }
   }
-  TW_ASSIGN(TensorType out, BroadcastOperands(spec.name, inputs));
+  TW_ASSIGN(SymbolicType out, BroadcastOperands(spec.name, inputs, equal));
   if (spec.gives_bool) out.dtype = ir::kBool;
-  return std::vector<TensorType>{std::move(out)};
+  return SymbolicTypes{std::move(out)};
+}
+
+using TypeCheck = absl::Status(const TensorType&);
+
+// With 1 for every expression.
+TensorType Smallest(const SymbolicType& type) {
+  TensorType smallest{type.dtype, {}};
+  for (const Dim& dim : type.dims) smallest.shape.push_back(dim.constant().value_or(1));
+  return smallest;
+}
+
+absl::Status CheckOperands(TypeCheck* check, const OpSpec& spec,
+                           std::span<const TensorType> inputs) {
+  const int count = static_cast<int>(inputs.size());
+  if (count < spec.min_inputs || count > spec.max_inputs) {
+    std::string expected = spec.min_inputs == spec.max_inputs
+                               ? StrCat(spec.min_inputs)
+                               : StrCat(spec.min_inputs, " to ", spec.max_inputs);
+    return OpError(spec.name, "inputs", StrCat("expected ", expected, " inputs, found ", count));
+  }
+  for (int i = 0; i < count; ++i) {
+    absl::Status status = check(inputs[i]);
+    if (!status.ok()) return support::WithContext(status, StrCat(spec.name, " operand ", i));
+    if ((spec.types & ClassOf(inputs[i].dtype)) == 0) {
+      return OpError(
+          spec.name, "type",
+          StrCat("expected operands of ", TypesText(spec.types), ", found ", ToText(inputs[i])));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckResult(TypeCheck* check, const OpSpec& spec, const TensorType& result) {
+  absl::Status status = check(result);
+  return status.ok() ? status : support::WithContext(status, StrCat(spec.name, " result"));
+}
+
+absl::StatusOr<SymbolicTypes> ApplyRule(const OpSpec& spec, std::span<const SymbolicType> inputs,
+                                        const Attrs& attrs, DimEqualities* equal) {
+  return spec.infer != nullptr ? spec.infer(inputs, attrs, equal)
+                               : InferElementwise(spec, inputs, equal);
 }
 
 // The offset in each operand of every element of a result of this shape, in order.
@@ -174,29 +216,38 @@ absl::StatusOr<std::vector<TensorType>> InferWith(absl::Status (*check)(const Te
                                                   const OpSpec& spec,
                                                   std::span<const TensorType> inputs,
                                                   const Attrs& attrs) {
-  const int count = static_cast<int>(inputs.size());
-  if (count < spec.min_inputs || count > spec.max_inputs) {
-    std::string expected = spec.min_inputs == spec.max_inputs
-                               ? StrCat(spec.min_inputs)
-                               : StrCat(spec.min_inputs, " to ", spec.max_inputs);
-    return OpError(spec.name, "inputs", StrCat("expected ", expected, " inputs, found ", count));
-  }
-  for (int i = 0; i < count; ++i) {
-    absl::Status status = check(inputs[i]);
-    if (!status.ok()) return support::WithContext(status, StrCat(spec.name, " operand ", i));
-    if ((spec.types & ClassOf(inputs[i].dtype)) == 0) {
-      return OpError(
-          spec.name, "type",
-          StrCat("expected operands of ", TypesText(spec.types), ", found ", ToText(inputs[i])));
-    }
-  }
-  TW_ASSIGN(std::vector<TensorType> types,
-            spec.infer != nullptr ? spec.infer(inputs, attrs) : InferElementwise(spec, inputs));
-  for (const TensorType& type : types) {
-    absl::Status status = check(type);
-    if (!status.ok()) return support::WithContext(status, StrCat(spec.name, " result"));
+  TW_TRY(CheckOperands(check, spec, inputs));
+  TW_ASSIGN(const SymbolicTypes results, ApplyRule(spec, Symbolic(inputs), attrs, nullptr));
+  std::vector<TensorType> types;
+  for (const SymbolicType& result : results) {
+    types.push_back(FixedType(result).value());
+    TW_TRY(CheckResult(check, spec, types.back()));
   }
   return types;
+}
+
+absl::StatusOr<SymbolicTypes> InferSymbolic(const OpSpec& spec,
+                                            std::span<const SymbolicType> inputs,
+                                            const Attrs& attrs, DimEqualities* equal) {
+  std::vector<TensorType> smallest;
+  for (const SymbolicType& in : inputs) smallest.push_back(Smallest(in));
+  TW_TRY(CheckOperands(CheckType, spec, smallest));
+  TW_ASSIGN(SymbolicTypes results, ApplyRule(spec, inputs, attrs, equal));
+  for (const SymbolicType& result : results) {
+    TW_TRY(CheckResult(CheckType, spec, Smallest(result)));
+  }
+  return results;
+}
+
+Attrs SpecializeAttrs(const OpSpec& spec, const Attrs& attrs, const TensorType& result) {
+  Attrs fixed = attrs;
+  const auto it = fixed.find(std::string(spec.sizes_attr));
+  if (it == fixed.end()) return fixed;
+  auto* sizes = std::get_if<std::vector<int64_t>>(&it->second);
+  for (size_t d = 0; sizes != nullptr && d < sizes->size() && d < result.shape.size(); ++d) {
+    if ((*sizes)[d] == -1) (*sizes)[d] = result.shape[d];
+  }
+  return fixed;
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> Compute(const OpSpec& spec, ir::FunctionBuilder& b,

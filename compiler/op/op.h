@@ -1,7 +1,7 @@
 // Operators: one row each (OpSpec) with type rule, compute, FLOPs, fusion class, ONNX names and a
 // plain reference implementation. The one table is in op.cc; an operator lives in its family's .cc.
-// Adding one touches that file and its test. Attributes are typed values; shapes are int64
-// (symbolic sizes come with the next issue: a dimension may be an expression). Rows are immutable;
+// Adding one touches that file and its test. Attributes are typed values. Type rules work on
+// dimensions that are expressions; everything else works on fixed shapes. Rows are immutable;
 // everything is thread-safe.
 //
 // Rows leave to the functions below what all operators share: use `InferTypes`, `Compute`,
@@ -11,15 +11,18 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/ir.h"
+#include "compiler/op/dim.h"
 
 namespace tilewright::op {
 
@@ -39,6 +42,21 @@ std::string ToText(const TensorType& type);  // "f32[1,4,84,84]"
 inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;
 // Dimensions >= 1, rank <= 16, a product below kMaxTensorBytes (op.type.*).
 absl::Status CheckType(const TensorType& type);
+
+// A type whose dimensions may be expressions. Variables stand for sizes of at least 2 where they
+// broadcast: what broadcasts is written as 1.
+struct SymbolicType {
+  ir::DType dtype = ir::kF32;
+  std::vector<Dim> dims;
+};
+using SymbolicTypes = std::vector<SymbolicType>;
+SymbolicType Symbolic(const TensorType& type);
+SymbolicTypes Symbolic(std::span<const TensorType> types);
+// Returns nullopt if a dimension is an expression.
+std::optional<TensorType> FixedType(const SymbolicType& type);
+std::string ToText(const SymbolicType& type);  // "f32[N,4]"
+// Pairs of dimensions that must have equal sizes.
+using DimEqualities = std::vector<std::pair<Dim, Dim>>;
 
 using AttrValue =
     std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
@@ -115,9 +133,15 @@ struct OpSpec {
   int64_t (*integer_reference)(std::span<const int64_t> args, ir::DType type,
                                const Attrs& attrs) = nullptr;
 
-  // Result types; errors name the operator and the offending operand (op.<name>.<reason>).
-  absl::StatusOr<std::vector<TensorType>> (*infer)(std::span<const TensorType> inputs,
-                                                   const Attrs& attrs) = nullptr;
+  // The type rule. Returns the result types for all sizes at once. Adds to `equal` what holds only
+  // for some sizes; `equal` may be null if all dimensions are fixed. Errors name the operator and
+  // the offending operand (op.<name>.<reason>); op.<name>.symbolic: an expression stands where the
+  // rule needs a fixed dimension.
+  absl::StatusOr<SymbolicTypes> (*infer)(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                         DimEqualities* equal) = nullptr;
+  // Names the attribute that holds the sizes of the result, if there is one. -1 in it stands for a
+  // size that follows from the operands.
+  std::string_view sizes_attr = "";
   // Adds the compute of this operator to a function under construction; returns its output buffers.
   // Null where `element` is given.
   absl::StatusOr<std::vector<ir::Buffer>> (*compute)(ir::FunctionBuilder& b,
@@ -149,10 +173,18 @@ struct OpSpec {
 std::span<const OpSpec> Operators();
 const OpSpec* FindOp(std::string_view name);
 
-// Checks the number and the types of the inputs, then the row's rule, then the results' types.
+// Checks the number and the types of the inputs, applies the row's rule, then checks the results'
+// types.
 absl::StatusOr<std::vector<TensorType>> InferTypes(const OpSpec& spec,
                                                    std::span<const TensorType> inputs,
                                                    const Attrs& attrs);
+// The same for dimensions that are expressions. Adds to `equal` what holds only for some sizes. The
+// checks of types take an expression as 1, the smallest size that it may have.
+absl::StatusOr<SymbolicTypes> InferSymbolic(const OpSpec& spec,
+                                            std::span<const SymbolicType> inputs,
+                                            const Attrs& attrs, DimEqualities* equal);
+// Returns the attributes with every -1 in the row's `sizes_attr` replaced by the result's size.
+Attrs SpecializeAttrs(const OpSpec& spec, const Attrs& attrs, const TensorType& result);
 // REQUIRES for the next four: InferTypes accepted these types and attributes.
 absl::StatusOr<std::vector<ir::Buffer>> Compute(const OpSpec& spec, ir::FunctionBuilder& b,
                                                 const std::string& name,

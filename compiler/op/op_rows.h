@@ -57,12 +57,26 @@ absl::Status OpError(std::string_view op, std::string_view reason, std::string_v
 
 // Element strides of a row-major shape.
 std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape);
-// NumPy broadcasting; false where the shapes do not fit.
-bool BroadcastShapes(const std::vector<int64_t>& a, const std::vector<int64_t>& b,
-                     std::vector<int64_t>* out);
+
+// For type rules. Whether the sizes can be equal. If only some are, adds the pair to `equal`.
+bool MayEqual(const Dim& a, const Dim& b, DimEqualities* equal);
+bool MayEqual(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqualities* equal);
+// Whether the number of groups can divide a number of channels. 0 and less divide none.
+bool MayDivide(int64_t groups, const Dim& channels);
+// Whether a < b for all sizes.
+bool SurelyBelow(const Dim& a, const Dim& b);
+// Returns the number that the dimension is; op.<name>.symbolic if it is an expression.
+absl::StatusOr<int64_t> Fixed(std::string_view op, const Dim& dim);
+// NumPy broadcasting. Returns false if the dimensions fit for no sizes.
+bool BroadcastDims(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqualities* equal,
+                   std::vector<Dim>* out);
 // The type of the first operand in the shape that all broadcast to (op.<name>.shape).
-absl::StatusOr<TensorType> BroadcastOperands(std::string_view op,
-                                             std::span<const TensorType> inputs);
+absl::StatusOr<SymbolicType> BroadcastOperands(std::string_view op,
+                                               std::span<const SymbolicType> inputs,
+                                               DimEqualities* equal);
+// The only result of a rule that was applied to fixed types.
+absl::StatusOr<TensorType> FixedResult(const absl::StatusOr<SymbolicTypes>& results);
+
 // The index of an operand of shape `from` at the output index `index` (broadcasting aligns right).
 std::vector<ir::Expr> BroadcastIndex(const std::vector<ir::Expr>& index,
                                      const std::vector<int64_t>& from);
@@ -86,7 +100,7 @@ std::vector<ir::Expr> VarExprs(const std::vector<ir::Var>& vars);
 // One sliding-window dimension: output size, and the input position of a window's element.
 struct Window {
   int64_t kernel = 1, stride = 1, dilation = 1, pad_begin = 0, pad_end = 0;
-  int64_t OutputSize(int64_t input) const;  // may be <= 0: no window fits
+  Dim OutputSize(const Dim& input) const;  // may be <= 0: no window fits
   // output * stride + tap * dilation - pad_begin
   ir::Expr Position(const ir::Expr& output, const ir::Expr& tap) const;
   // Whether some window of `output` positions reaches outside [0, input); adds the conditions.
@@ -94,9 +108,10 @@ struct Window {
               std::vector<ir::Expr>* conditions) const;
 };
 inline constexpr int64_t kMaxWindowAttr = int64_t{1} << 24;
-// strides, pads, dilations of a 2-D window operator with the given kernel (op.<name>.attribute).
-absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& attrs, int64_t kh,
-                                              int64_t kw);
+// strides, pads, dilations of a 2-D window operator with a kernel of fixed size
+// (op.<name>.attribute).
+absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& attrs,
+                                              const Dim& rows, const Dim& columns);
 // One padded spatial dimension: position j holds input j - begin, a constant outside the input.
 struct Padded {
   int64_t begin, extent;
@@ -113,7 +128,8 @@ absl::StatusOr<int64_t> PadValueOf(std::string_view op, const Attrs& attrs, ir::
 Padded TakePadding(Window* window, int64_t output);
 // The type of sums of products: floats and i32 keep theirs, bytes (u8 or i8, times i8) give i32
 // (op.<name>.type).
-absl::StatusOr<ir::DType> SumType(std::string_view op, const TensorType& x, const TensorType& w);
+absl::StatusOr<ir::DType> SumType(std::string_view op, const SymbolicType& x,
+                                  const SymbolicType& w);
 // A factor of such a product.
 ir::Expr AsSum(ir::DType sum, const ir::Expr& factor);
 // value if all conditions hold, else otherwise.

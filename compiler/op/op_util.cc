@@ -38,31 +38,68 @@ std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape) {
   return strides;
 }
 
-bool BroadcastShapes(const std::vector<int64_t>& a, const std::vector<int64_t>& b,
-                     std::vector<int64_t>* out) {
-  std::vector<int64_t> result(std::max(a.size(), b.size()), 1);
-  for (size_t d = 0; d < result.size(); ++d) {
-    const size_t from_end = result.size() - d;
-    const int64_t da = from_end <= a.size() ? a[a.size() - from_end] : 1;
-    const int64_t db = from_end <= b.size() ? b[b.size() - from_end] : 1;
-    if (da != db && da != 1 && db != 1) return false;
-    result[d] = da == 1 ? db : da;
+bool MayEqual(const Dim& a, const Dim& b, DimEqualities* equal) {
+  if (a == b) return true;
+  if ((a - b).constant()) return false;
+  equal->emplace_back(a, b);
+  return true;
+}
+
+bool MayEqual(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqualities* equal) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const Dim& x, const Dim& y) { return MayEqual(x, y, equal); });
+}
+
+bool MayDivide(int64_t groups, const Dim& channels) {
+  return groups >= 1 && channels.constant().value_or(0) % groups == 0;
+}
+
+bool SurelyBelow(const Dim& a, const Dim& b) {
+  if (a.constant() && b.constant()) return a.value() < b.value();
+  const std::optional<int64_t> gap = (a - b).constant();
+  return gap && *gap < 0;
+}
+
+absl::StatusOr<int64_t> Fixed(std::string_view op, const Dim& dim) {
+  if (const auto value = dim.constant()) return *value;
+  return OpError(op, "symbolic", StrCat("expected a fixed size, found ", dim.ToText()));
+}
+
+bool BroadcastDims(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqualities* equal,
+                   std::vector<Dim>* out) {
+  std::vector<Dim> result = a.size() >= b.size() ? a : b;
+  const std::vector<Dim>& shorter = a.size() >= b.size() ? b : a;
+  const size_t skip = result.size() - shorter.size();
+  for (size_t d = 0; d < shorter.size(); ++d) {
+    Dim& dim = result[skip + d];
+    if (shorter[d] == Dim(1)) continue;
+    const bool repeated = dim == Dim(1);
+    if (!repeated && !MayEqual(dim, shorter[d], equal)) return false;
+    if (repeated || shorter[d].constant()) dim = shorter[d];
   }
   *out = std::move(result);
   return true;
 }
 
-absl::StatusOr<TensorType> BroadcastOperands(std::string_view op,
-                                             std::span<const TensorType> inputs) {
-  TensorType out = inputs[0];
-  for (const TensorType& input : inputs.subspan(1)) {
-    if (!BroadcastShapes(out.shape, input.shape, &out.shape)) {
+absl::StatusOr<SymbolicType> BroadcastOperands(std::string_view op,
+                                               std::span<const SymbolicType> inputs,
+                                               DimEqualities* equal) {
+  SymbolicType out = inputs[0];
+  for (const SymbolicType& input : inputs.subspan(1)) {
+    if (!BroadcastDims(out.dims, input.dims, equal, &out.dims)) {
       return OpError(op, "shape",
                      StrCat("expected shapes that broadcast, found ", ToText(inputs[0]), " and ",
                             ToText(input)));
     }
   }
   return out;
+}
+
+absl::StatusOr<TensorType> FixedResult(const absl::StatusOr<SymbolicTypes>& results) {
+  TW_TRY(results.status());
+  std::optional<TensorType> type = FixedType(results->front());
+  TW_CHECK(type.has_value()) << ToText(results->front());
+  return *std::move(type);
 }
 
 std::vector<ir::Expr> BroadcastIndex(const std::vector<ir::Expr>& index,
@@ -131,9 +168,9 @@ std::vector<ir::Expr> VarExprs(const std::vector<ir::Var>& vars) {
   return {vars.begin(), vars.end()};
 }
 
-int64_t Window::OutputSize(int64_t input) const {
-  const int64_t covered = input + pad_begin + pad_end - (dilation * (kernel - 1) + 1);
-  return covered < 0 ? 0 : covered / stride + 1;
+Dim Window::OutputSize(const Dim& input) const {
+  const int64_t reach = dilation * (kernel - 1) + 1;
+  return (input + Dim(pad_begin + pad_end - reach)).FloorDiv(stride) + Dim(1);
 }
 
 ir::Expr Window::Position(const ir::Expr& output, const ir::Expr& tap) const {
@@ -149,8 +186,10 @@ void Window::Guards(const ir::Expr& position, int64_t input, int64_t output,
   if (last >= input) conditions->push_back(position < ir::Int(input));
 }
 
-absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& attrs, int64_t kh,
-                                              int64_t kw) {
+absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& attrs,
+                                              const Dim& rows, const Dim& columns) {
+  TW_ASSIGN(const int64_t kh, Fixed(op, rows));
+  TW_ASSIGN(const int64_t kw, Fixed(op, columns));
   TW_ASSIGN(auto strides, IntsInRange(op, attrs, "strides", {1, 1}, 2, 1, kMaxWindowAttr));
   TW_ASSIGN(auto pads, IntsInRange(op, attrs, "pads", {0, 0, 0, 0}, 4, 0, kMaxWindowAttr));
   TW_ASSIGN(auto dilations, IntsInRange(op, attrs, "dilations", {1, 1}, 2, 1, kMaxWindowAttr));
@@ -199,7 +238,8 @@ ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::B
   });
 }
 
-absl::StatusOr<ir::DType> SumType(std::string_view op, const TensorType& x, const TensorType& w) {
+absl::StatusOr<ir::DType> SumType(std::string_view op, const SymbolicType& x,
+                                  const SymbolicType& w) {
   if (x.dtype == w.dtype && (x.dtype.is_float() || x.dtype == ir::kI32)) return x.dtype;
   const bool bytes = (x.dtype == ir::kU8 || x.dtype == ir::kI8) && w.dtype == ir::kI8;
   if (bytes) return ir::kI32;

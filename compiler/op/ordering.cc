@@ -71,18 +71,18 @@ void VisitRows(const RefTensor& x, size_t axis, int64_t count, const Visit& visi
 
 // ------------------------------------------------------------ arg_reduce
 
-absl::StatusOr<std::vector<TensorType>> InferArg(std::span<const TensorType> inputs,
-                                                 const Attrs& attrs) {
-  std::vector<int64_t> shape = inputs[0].shape;
+absl::StatusOr<SymbolicTypes> InferArg(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                       DimEqualities*) {
+  std::vector<Dim> dims = inputs[0].dims;
   TW_ASSIGN(const int64_t axis,
-            NormalizeAxis("arg_reduce", GetInt(attrs, "axis", -1), shape.size()));
+            NormalizeAxis("arg_reduce", GetInt(attrs, "axis", -1), dims.size()));
   const std::string kind = GetString(attrs, "kind", "max");
   if (kind != "max" && kind != "min") {
     return OpError("arg_reduce", "attribute", StrCat("expected kind max or min, found ", kind));
   }
-  shape[axis] = 1;
-  if (!KeepsDims(attrs)) shape.erase(shape.begin() + axis);
-  return std::vector<TensorType>{{ir::kI64, std::move(shape)}};
+  dims[axis] = 1;
+  if (!KeepsDims(attrs)) dims.erase(dims.begin() + axis);
+  return SymbolicTypes{{ir::kI64, std::move(dims)}};
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> BuildArg(ir::FunctionBuilder& b, const std::string& name,
@@ -140,16 +140,17 @@ absl::StatusOr<std::vector<RefTensor>> PlainArg(std::span<const RefTensor> input
 
 // ------------------------------------------------------------ top_k
 
-absl::StatusOr<std::vector<TensorType>> InferTopK(std::span<const TensorType> inputs,
-                                                  const Attrs& attrs) {
-  std::vector<int64_t> shape = inputs[0].shape;
-  TW_ASSIGN(const int64_t axis, NormalizeAxis("top_k", GetInt(attrs, "axis", -1), shape.size()));
+absl::StatusOr<SymbolicTypes> InferTopK(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                        DimEqualities*) {
+  std::vector<Dim> dims = inputs[0].dims;
+  TW_ASSIGN(const int64_t axis, NormalizeAxis("top_k", GetInt(attrs, "axis", -1), dims.size()));
   const int64_t k = GetInt(attrs, "k", 0);
-  if (k < 1 || k > shape[axis]) {
-    return OpError("top_k", "attribute", StrCat("expected k in 1 to ", shape[axis], ", found ", k));
+  if (k < 1 || SurelyBelow(dims[axis], k)) {
+    return OpError("top_k", "attribute",
+                   StrCat("expected k in 1 to ", dims[axis].ToText(), ", found ", k));
   }
-  shape[axis] = k;
-  return std::vector<TensorType>{{ir::kI64, std::move(shape)}};
+  dims[axis] = k;
+  return SymbolicTypes{{ir::kI64, std::move(dims)}};
 }
 
 // Whether the element `a` at position p comes before `b` at position q.

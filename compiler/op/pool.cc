@@ -14,58 +14,58 @@ namespace {
 
 using support::StrCat;
 
-struct PoolShape {
-  int64_t height, width, out_height, out_width;
+constexpr std::string_view kOp = "pool2d";
+
+// What the attributes say.
+struct PoolForm {
   Window h, w;
   bool max, include_pad;
 };
+struct PoolShape : PoolForm {
+  int64_t height, width, out_height, out_width;
+};
 
-absl::StatusOr<PoolShape> ShapeOf(const std::vector<int64_t>& shape, const Attrs& attrs) {
-  constexpr std::string_view kOp = "pool2d";
-  if (shape.size() != 4 && shape.size() != 5) {
-    return OpError(kOp, "shape",
-                   StrCat("expected an input of rank 4 or 5, found rank ", shape.size()));
-  }
+absl::StatusOr<PoolForm> FormOf(const Attrs& attrs) {
   const std::string kind = GetString(attrs, "kind", "max");
   if (kind != "max" && kind != "avg") {
     return OpError(kOp, "attribute", StrCat("expected kind max or avg, found ", kind));
   }
   TW_ASSIGN(auto kernel, IntsInRange(kOp, attrs, "kernel", {}, 2, 1, kMaxWindowAttr));
   TW_ASSIGN(std::vector<Window> windows, WindowsOf(kOp, attrs, kernel[0], kernel[1]));
-  PoolShape p{shape[2],
-              shape[3],
-              0,
-              0,
-              windows[0],
-              windows[1],
-              kind == "max",
-              GetInt(attrs, "count_include_pad", 0) != 0};
   for (const Window& w : windows) {
     // A window that lies in the padding alone would have no value.
     if (w.pad_begin > (w.kernel - 1) * w.dilation || w.pad_end > (w.kernel - 1) * w.dilation) {
       return OpError(kOp, "pads", "expected pads smaller than the window, found larger ones");
     }
   }
-  p.out_height = p.h.OutputSize(p.height);
-  p.out_width = p.w.OutputSize(p.width);
-  if (p.out_height < 1 || p.out_width < 1) {
-    return OpError(kOp, "kernel", "expected a kernel that fits the padded input");
-  }
-  return p;
+  return PoolForm{windows[0], windows[1], kind == "max",
+                  GetInt(attrs, "count_include_pad", 0) != 0};
 }
 
-absl::StatusOr<std::vector<TensorType>> InferPool(std::span<const TensorType> inputs,
-                                                  const Attrs& attrs) {
-  TW_ASSIGN(PoolShape p, ShapeOf(inputs[0].shape, attrs));
-  const ir::DType type = inputs[0].dtype;
-  if (type.is_bool() || (!p.max && !type.is_float())) {
-    return OpError("pool2d", "type",
+absl::StatusOr<SymbolicTypes> InferPool(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                        DimEqualities*) {
+  SymbolicType out = inputs[0];
+  if (out.dims.size() != 4 && out.dims.size() != 5) {
+    return OpError(kOp, "shape",
+                   StrCat("expected an input of rank 4 or 5, found rank ", out.dims.size()));
+  }
+  TW_ASSIGN(const PoolForm form, FormOf(attrs));
+  out.dims[2] = form.h.OutputSize(out.dims[2]);
+  out.dims[3] = form.w.OutputSize(out.dims[3]);
+  if (SurelyBelow(out.dims[2], 1) || SurelyBelow(out.dims[3], 1)) {
+    return OpError(kOp, "kernel", "expected a kernel that fits the padded input");
+  }
+  if (out.dtype.is_bool() || (!form.max && !out.dtype.is_float())) {
+    return OpError(kOp, "type",
                    StrCat("expected floats, or the maxima of integers, found ", ToText(inputs[0])));
   }
-  TensorType out = inputs[0];
-  out.shape[2] = p.out_height;
-  out.shape[3] = p.out_width;
-  return std::vector<TensorType>{out};
+  return SymbolicTypes{out};
+}
+
+absl::StatusOr<PoolShape> ShapeOf(const std::vector<int64_t>& in, const std::vector<int64_t>& out,
+                                  const Attrs& attrs) {
+  TW_ASSIGN(const PoolForm form, FormOf(attrs));
+  return PoolShape{form, in[2], in[3], out[2], out[3]};
 }
 
 // How many taps of the window at `output` lie inside [0, input).
@@ -88,7 +88,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildPool(ir::FunctionBuilder& b, const 
                                                   const Attrs& attrs) {
   const ir::Buffer& x = inputs[0];
   const std::vector<int64_t> shape = TypesOf(inputs)[0].shape;
-  TW_ASSIGN(PoolShape p, ShapeOf(shape, attrs));
+  TW_ASSIGN(PoolShape p, ShapeOf(shape, outputs[0].shape, attrs));
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(p.h.kernel));
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(p.w.kernel));
   const ir::DType dtype = outputs[0].dtype;
@@ -146,7 +146,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainPool(std::span<const RefTensor> inpu
                                                  std::span<const TensorType> outputs,
                                                  const Attrs& attrs) {
   const RefTensor& x = inputs[0];
-  TW_ASSIGN(PoolShape p, ShapeOf(x.type.shape, attrs));
+  TW_ASSIGN(PoolShape p, ShapeOf(x.type.shape, outputs[0].shape, attrs));
   RefTensor out{outputs[0], {}};
   const int64_t step = x.type.shape.size() == 5 ? x.type.shape[4] : 1;
   for (int64_t plane = 0; plane < x.type.shape[0] * x.type.shape[1]; ++plane) {
@@ -172,7 +172,7 @@ double KernelArea(std::span<const TensorType>, const Attrs& attrs) {
 
 std::vector<OpSpec> PoolRows() {
   OpSpec pool;
-  pool.name = "pool2d";
+  pool.name = kOp;
   pool.takes_empty = true;
   pool.onnx = {"MaxPool", "AveragePool"};
   pool.fusion = FusionClass::kReduction;

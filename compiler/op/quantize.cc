@@ -12,7 +12,7 @@ namespace {
 
 using ir::Expr;
 using support::StrCat;
-using Types = std::span<const TensorType>;
+using Types = std::span<const SymbolicType>;
 
 bool IsByte(ir::DType type) { return type == ir::kU8 || type == ir::kI8; }
 
@@ -22,32 +22,32 @@ absl::Status Refuse(std::string_view op, std::string_view what, Types inputs) {
                         " and ", ToText(inputs[2])));
 }
 
-absl::StatusOr<std::vector<TensorType>> WithType(std::string_view op, Types inputs,
-                                                 ir::DType type) {
-  TW_ASSIGN(TensorType out, BroadcastOperands(op, inputs));
-  if (out.shape != inputs[0].shape) {
+absl::StatusOr<SymbolicTypes> WithType(std::string_view op, Types inputs, ir::DType type,
+                                       DimEqualities* equal) {
+  TW_ASSIGN(SymbolicType out, BroadcastOperands(op, inputs, equal));
+  if (!MayEqual(out.dims, inputs[0].dims, equal)) {
     return OpError(op, "shape",
                    StrCat("expected a scale and a zero point that broadcast to the data, found ",
                           ToText(inputs[0]), ", ", ToText(inputs[1]), " and ", ToText(inputs[2])));
   }
   out.dtype = type;
-  return std::vector<TensorType>{out};
+  return SymbolicTypes{out};
 }
 
-absl::StatusOr<std::vector<TensorType>> InferQuantize(Types inputs, const Attrs&) {
+absl::StatusOr<SymbolicTypes> InferQuantize(Types inputs, const Attrs&, DimEqualities* equal) {
   if (inputs[0].dtype != ir::kF32 || inputs[1].dtype != ir::kF32 || !IsByte(inputs[2].dtype)) {
     return Refuse("quantize", "f32 data, an f32 scale and a zero point of i8 or u8", inputs);
   }
-  return WithType("quantize", inputs, inputs[2].dtype);
+  return WithType("quantize", inputs, inputs[2].dtype, equal);
 }
 
-absl::StatusOr<std::vector<TensorType>> InferDequantize(Types inputs, const Attrs&) {
+absl::StatusOr<SymbolicTypes> InferDequantize(Types inputs, const Attrs&, DimEqualities* equal) {
   const bool fits = IsByte(inputs[0].dtype) || inputs[0].dtype == ir::kI32;
   if (!fits || inputs[1].dtype != ir::kF32 || inputs[2].dtype != inputs[0].dtype) {
     return Refuse("dequantize", "i8, u8 or i32 data, an f32 scale and a zero point like the data",
                   inputs);
   }
-  return WithType("dequantize", inputs, ir::kF32);
+  return WithType("dequantize", inputs, ir::kF32, equal);
 }
 
 // Literals stay literals, so that zero points of 0 and scales of 1 cost nothing.

@@ -40,21 +40,21 @@ absl::StatusOr<std::vector<bool>> ReducedDims(size_t rank, const Attrs& attrs) {
   return reduced;
 }
 
-absl::StatusOr<std::vector<TensorType>> InferReduce(std::span<const TensorType> inputs,
-                                                    const Attrs& attrs) {
-  const auto& shape = inputs[0].shape;
+absl::StatusOr<SymbolicTypes> InferReduce(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                          DimEqualities*) {
+  const std::vector<Dim>& dims = inputs[0].dims;
   TW_ASSIGN(const Kind kind, KindOf(attrs));
   if (kind == Kind::kMean && !inputs[0].dtype.is_float()) {
     return OpError("reduce", "type", StrCat("expected floats, found ", ToText(inputs[0])));
   }
-  TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(shape.size(), attrs));
+  TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(dims.size(), attrs));
   const bool keep = KeepsDims(attrs);
-  TensorType out{inputs[0].dtype, {}};
-  for (size_t d = 0; d < shape.size(); ++d) {
-    if (!reduced[d]) out.shape.push_back(shape[d]);
-    if (reduced[d] && keep) out.shape.push_back(1);
+  SymbolicType out{inputs[0].dtype, {}};
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (!reduced[d]) out.dims.push_back(dims[d]);
+    if (reduced[d] && keep) out.dims.emplace_back(1);
   }
-  return std::vector<TensorType>{out};
+  return SymbolicTypes{out};
 }
 
 ir::Combiner CombinerOf(Kind kind) {
@@ -191,10 +191,10 @@ double ReduceLength(std::span<const TensorType> inputs, const Attrs& attrs) {
 
 // ------------------------------------------------------------ softmax
 
-absl::StatusOr<std::vector<TensorType>> InferSoftmax(std::span<const TensorType> inputs,
-                                                     const Attrs& attrs) {
-  TW_TRY(NormalizeAxis("softmax", GetInt(attrs, "axis", -1), inputs[0].shape.size()).status());
-  return std::vector<TensorType>{inputs[0]};
+absl::StatusOr<SymbolicTypes> InferSoftmax(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                           DimEqualities*) {
+  TW_TRY(NormalizeAxis("softmax", GetInt(attrs, "axis", -1), inputs[0].dims.size()).status());
+  return SymbolicTypes{inputs[0]};
 }
 
 // exp(x - max of its row) / sum of those; each exponential is computed once and kept.

@@ -105,6 +105,31 @@ std::string ToText(const TensorType& type) {
   return StrCat(ir::TypeName(type.dtype), "[", support::Join(type.shape, ","), "]");
 }
 
+SymbolicType Symbolic(const TensorType& type) {
+  return {type.dtype, {type.shape.begin(), type.shape.end()}};
+}
+
+SymbolicTypes Symbolic(std::span<const TensorType> types) {
+  SymbolicTypes result;
+  result.reserve(types.size());
+  for (const TensorType& type : types) result.push_back(Symbolic(type));
+  return result;
+}
+
+std::optional<TensorType> FixedType(const SymbolicType& type) {
+  TensorType fixed{type.dtype, {}};
+  fixed.shape.reserve(type.dims.size());
+  for (const Dim& dim : type.dims) {
+    if (!dim.constant()) return std::nullopt;
+    fixed.shape.push_back(dim.value());
+  }
+  return fixed;
+}
+
+std::string ToText(const SymbolicType& type) {
+  return StrCat(ir::TypeName(type.dtype), DimsText(type.dims));
+}
+
 absl::Status CheckType(const TensorType& type) {
   if (type.shape.size() > kMaxRank) {
     return support::InvalidArgument(

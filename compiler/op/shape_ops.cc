@@ -1,5 +1,6 @@
 // Operators that move elements: reshape (a free view in a compiled graph), transpose, and
 // inference-time batch normalisation, which is a broadcast over channels.
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/op/empty.h"
@@ -14,16 +15,29 @@ using support::StrCat;
 
 // ------------------------------------------------------------ reshape
 
-absl::StatusOr<std::vector<TensorType>> InferReshape(std::span<const TensorType> inputs,
-                                                     const Attrs& attrs) {
-  TensorType out{inputs[0].dtype, GetInts(attrs, "shape", {})};
-  absl::Status status = CheckShape(out);
-  if (!status.ok() || out.elements() != inputs[0].elements()) {
+absl::StatusOr<SymbolicTypes> InferReshape(std::span<const SymbolicType> inputs, const Attrs& attrs,
+                                           DimEqualities* equal) {
+  TensorType shape{inputs[0].dtype, GetInts(attrs, "shape", {})};
+  SymbolicType out = Symbolic(shape);
+  const auto follows = std::find(shape.shape.begin(), shape.shape.end(), -1);
+  if (follows != shape.shape.end()) *follows = 1;
+  Dim total(1);
+  for (const Dim& dim : inputs[0].dims) total = total * dim;
+  bool fits = CheckShape(shape).ok();
+  if (fits && follows != shape.shape.end()) {
+    const std::optional<Dim> rest = total.DivideExactly(shape.elements());
+    if (!rest) TW_TRY(Fixed("reshape", total).status());
+    fits = rest.has_value();
+    if (fits) out.dims[follows - shape.shape.begin()] = *rest;
+  } else if (fits) {
+    fits = MayEqual(total, shape.elements(), equal);
+  }
+  if (!fits) {
     return OpError(
         "reshape", "shape",
-        StrCat("expected a shape of ", inputs[0].elements(), " elements, found ", ToText(out)));
+        StrCat("expected a shape of ", total.ToText(), " elements, found ", ToText(out)));
   }
-  return std::vector<TensorType>{out};
+  return SymbolicTypes{out};
 }
 
 ir::Expr ReshapeElement(std::span<const ElementReader> inputs,
@@ -59,25 +73,25 @@ absl::StatusOr<std::vector<RefTensor>> PlainReshape(std::span<const RefTensor> i
 
 // ------------------------------------------------------------ transpose
 
-absl::StatusOr<std::vector<TensorType>> InferTranspose(std::span<const TensorType> inputs,
-                                                       const Attrs& attrs) {
+absl::StatusOr<SymbolicTypes> InferTranspose(std::span<const SymbolicType> inputs,
+                                             const Attrs& attrs, DimEqualities*) {
   const std::vector<int64_t> perm = GetInts(attrs, "perm", {});
-  const size_t rank = inputs[0].shape.size();
+  const size_t rank = inputs[0].dims.size();
   std::vector<bool> seen(rank, false);
   bool valid = perm.size() == rank;
-  TensorType out{inputs[0].dtype, {}};
+  SymbolicType out{inputs[0].dtype, {}};
   for (size_t d = 0; valid && d < rank; ++d) {
     valid = perm[d] >= 0 && perm[d] < static_cast<int64_t>(rank) && !seen[perm[d]];
     if (!valid) break;
     seen[perm[d]] = true;
-    out.shape.push_back(inputs[0].shape[perm[d]]);
+    out.dims.push_back(inputs[0].dims[perm[d]]);
   }
   if (!valid) {
     return OpError("transpose", "perm",
                    StrCat("expected a permutation of ", rank, " dimensions, found [",
                           support::Join(perm, ","), "]"));
   }
-  return std::vector<TensorType>{out};
+  return SymbolicTypes{out};
 }
 
 ir::Expr TransposeElement(std::span<const ElementReader> inputs, std::span<const TensorType>,
@@ -107,20 +121,21 @@ absl::StatusOr<std::vector<RefTensor>> PlainTranspose(std::span<const RefTensor>
 // ------------------------------------------------------------ batch_norm
 
 // Operands: x [n,c,...], scale, bias, mean, variance [c].
-absl::StatusOr<std::vector<TensorType>> InferBatchNorm(std::span<const TensorType> inputs,
-                                                       const Attrs&) {
-  const TensorType& x = inputs[0];
-  if (x.shape.size() < 2) {
+absl::StatusOr<SymbolicTypes> InferBatchNorm(std::span<const SymbolicType> inputs, const Attrs&,
+                                             DimEqualities* equal) {
+  const SymbolicType& x = inputs[0];
+  if (x.dims.size() < 2) {
     return OpError("batch_norm", "shape",
                    StrCat("expected data of rank 2 or more, found ", ToText(x)));
   }
-  for (const TensorType& in : inputs.subspan(1)) {
-    if (in.shape != std::vector<int64_t>{x.shape[1]} || in.dtype != x.dtype) {
-      return OpError("batch_norm", "shape",
-                     StrCat("expected parameters of [", x.shape[1], "], found ", ToText(in)));
+  for (const SymbolicType& in : inputs.subspan(1)) {
+    if (!MayEqual(in.dims, {x.dims[1]}, equal) || in.dtype != x.dtype) {
+      return OpError(
+          "batch_norm", "shape",
+          StrCat("expected parameters of ", DimsText({x.dims[1]}), ", found ", ToText(in)));
     }
   }
-  return std::vector<TensorType>{x};
+  return SymbolicTypes{x};
 }
 
 ir::Expr BatchNormElement(std::span<const ElementReader> inputs,
@@ -164,6 +179,7 @@ double NoFlops(std::span<const TensorType>, std::span<const TensorType>, const A
 std::vector<OpSpec> ShapeRows() {
   OpSpec reshape = Injective("reshape", {"Reshape", "Flatten", "Squeeze", "Unsqueeze"});
   reshape.infer = InferReshape;
+  reshape.sizes_attr = "shape";
   reshape.element = ReshapeElement;
   reshape.flops = NoFlops;
   reshape.reference = PlainReshape;
