@@ -109,8 +109,8 @@ absl::StatusOr<std::vector<op::RefTensor>> Interpret(const Graph& graph,
 // The results of one node from the values of its operands.
 absl::StatusOr<std::vector<op::RefTensor>> InterpretNode(const Node& node,
                                                          const std::vector<op::RefTensor>& args);
-// The graph with the results of all kernels among its outputs, after those that it has: each storage
-// once, under the name of the node's result.
+// The graph with the results of all kernels among its outputs, after those that it has: each
+// storage once, under the name of the node's result.
 Graph ShowValues(Graph graph);
 double Flops(const Graph& graph);
 

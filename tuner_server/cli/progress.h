@@ -13,10 +13,10 @@ struct ProgressState {
   int64_t done = 0;
   int64_t total = 0;
   double elapsed_s = 0;
-  double eta_s = -1;     // negative = unknown
-  std::string best;      // "best 412 µs (1.9x)"
-  std::string note;      // current task, state
-  bool running = false;  // time counts
+  double eta_s = -1;            // negative = unknown
+  std::string best;             // "best 412 µs (1.9x)"
+  std::string note;             // current task, state
+  bool running = false;         // time counts
   std::string unit = "trials";  // what is counted
 };
 
