@@ -48,10 +48,6 @@ absl::StatusOr<std::vector<TensorType>> InferWith(absl::Status (*check)(const Te
                                                   std::span<const TensorType> inputs,
                                                   const Attrs& attrs);
 
-// The reduction (attributes of `reduce`) of no elements: a tensor of one value, with a shape that
-// the caller sets. The largest of no integers is the smallest that the type has.
-absl::StatusOr<RefTensor> ReductionIdentity(const Attrs& attrs, ir::DType type);
-
 // op.<name>.<reason>: <detail>
 absl::Status OpError(std::string_view op, std::string_view reason, std::string_view detail);
 
