@@ -133,33 +133,29 @@ class Verifier {
       types.push_back(g_.values[id].type);
     }
     for (ValueId id : node.outputs) TW_TRY(Define(id, NodeText(node)));
-    if (symbolic_) return CheckSymbolic(node);
-    TW_ASSIGN(std::vector<op::TensorType> results, ResultTypes(node, types));
+    TW_ASSIGN(const op::SymbolicTypes results, ResultTypes(node, types));
     if (results.size() != node.outputs.size()) {
       return Bad("outputs", StrCat("expected ", results.size(), " outputs of ", NodeText(node),
                                    ", found ", node.outputs.size()));
     }
     for (size_t i = 0; i < results.size(); ++i) {
-      const Value& value = g_.values[node.outputs[i]];
-      if (results[i] == value.type) continue;
+      const op::SymbolicType declared = SymbolicTypeOf(g_.values[node.outputs[i]]);
+      if (results[i] == declared) continue;
       return Bad("type", StrCat("expected ", op::ToText(results[i]), " from ", NodeText(node),
-                                ", found ", op::ToText(value.type)));
+                                ", found ", op::ToText(declared)));
     }
     return absl::OkStatus();
   }
-  absl::Status CheckSymbolic(const Node& node) {
-    op::DimEqualities equal;  // hold for some sizes only; Specialize checks them
-    TW_ASSIGN(const op::SymbolicTypes results, SymbolicResults(g_, node, &equal));
-    bool same = results.size() == node.outputs.size();
-    for (size_t i = 0; same && i < results.size(); ++i) {
-      const op::SymbolicType declared = SymbolicTypeOf(g_.values[node.outputs[i]]);
-      same = declared.dtype == results[i].dtype && declared.dims == results[i].dims;
+  absl::StatusOr<op::SymbolicTypes> ResultTypes(const Node& node,
+                                                const std::vector<op::TensorType>& types) {
+    if (symbolic_) {
+      op::DimEqualities equal;  // hold for some sizes only; Specialize checks them
+      return SymbolicResults(g_, node, &equal);
     }
-    if (same) return absl::OkStatus();
-    return Bad("type", StrCat("expected ", results.empty() ? "" : op::DimsText(results[0].dims),
-                              " from ", NodeText(node), ", found others"));
+    TW_ASSIGN(const std::vector<op::TensorType> results, FixedResults(node, types));
+    return op::Symbolic(results);
   }
-  absl::StatusOr<std::vector<op::TensorType>> ResultTypes(
+  absl::StatusOr<std::vector<op::TensorType>> FixedResults(
       const Node& node, const std::vector<op::TensorType>& types) {
     if (node.op != kFusedOp) {
       const op::OpSpec* spec = op::FindOp(node.op);

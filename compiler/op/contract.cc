@@ -236,10 +236,12 @@ std::vector<OpSpec> ContractRows() {
   dense.flops = ContractFlops;
   dense.reduction_length = DenseReduction;
   dense.reference = PlainDense;
+  dense.of_empty = [](ir::DType type, const Attrs&) -> absl::StatusOr<RefTensor> {
+    return RefTensor{{type, {}}, {0}};
+  };
 
   OpSpec matmul = dense;
   matmul.name = "matmul";
-  matmul.takes_empty = true;
   matmul.onnx = {"MatMul"};
   matmul.infer = InferMatmul;
   matmul.compute = BuildMatmul;

@@ -43,7 +43,7 @@ Dim Dim::Of(Terms terms) {
 
 Dim Dim::Variable(std::string name) { return Of({{{{std::move(name), nullptr, 1}}, 1}}); }
 
-void Dim::Add(Terms* terms, const Product& product, int64_t coefficient) {
+void Dim::Add(Terms* terms, const Factors& product, int64_t coefficient) {
   int64_t& term = (*terms)[product];
   term = Wrapped(term, coefficient, '+');
   if (term == 0) terms->erase(product);
@@ -109,13 +109,22 @@ Dim Dim::operator*(const Dim& other) const {
   const Terms factors = other.terms();
   for (const auto& [a, m] : terms()) {
     for (const auto& [b, n] : factors) {
-      Product product = a;
+      Factors product = a;
       product.insert(product.end(), b.begin(), b.end());
       std::sort(product.begin(), product.end());
       Add(&result, product, Wrapped(m, n, '*'));
     }
   }
   return Of(std::move(result));
+}
+
+std::optional<Dim> Dim::Product(std::span<const Dim> factors) {
+  Dim product(1);
+  for (const Dim& factor : factors) {
+    product = product * factor;
+    if (product.terms().size() > kMaxTerms) return std::nullopt;
+  }
+  return product;
 }
 
 Dim Dim::FloorDiv(int64_t divisor) const {
@@ -147,7 +156,7 @@ std::optional<Dim> Dim::DivideExactly(const Dim& divisor) const {
         !std::includes(product.begin(), product.end(), by.begin(), by.end())) {
       return std::nullopt;
     }
-    Product rest;
+    Factors rest;
     std::set_difference(product.begin(), product.end(), by.begin(), by.end(),
                         std::back_inserter(rest));
     Add(&result, rest, coefficient / factor);
@@ -201,7 +210,7 @@ absl::StatusOr<int64_t> Dim::Evaluate(const Sizes& sizes) const {
 std::string Dim::ToText() const {
   if (terms_ == nullptr) return StrCat(constant_);
   std::string text;
-  auto append = [&](const Product& product, int64_t coefficient) {
+  auto append = [&](const Factors& product, int64_t coefficient) {
     const int64_t size = coefficient < 0 ? -coefficient : coefficient;
     if (!text.empty()) {
       text += coefficient < 0 ? " - " : " + ";

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,9 @@ class Dim {
   Dim operator+(const Dim& other) const;
   Dim operator-(const Dim& other) const;
   Dim operator*(const Dim& other) const;
+  // Returns nullopt if the product has more terms than Parse takes: it may grow with the power of
+  // the number of factors.
+  static std::optional<Dim> Product(std::span<const Dim> factors);
   // Rounded down. REQUIRES: divisor > 0.
   Dim FloorDiv(int64_t divisor) const;
   // The quotient where `divisor` is one product that divides every term; nothing else.
@@ -58,11 +62,11 @@ class Dim {
     bool operator<(const Atom& other) const { return text < other.text; }
     bool operator==(const Atom& other) const { return text == other.text; }
   };
-  using Product = std::vector<Atom>;  // sorted; empty = 1
-  using Terms = std::map<Product, int64_t>;
+  using Factors = std::vector<Atom>;  // sorted; empty = 1
+  using Terms = std::map<Factors, int64_t>;
 
   static Dim Of(Terms terms);
-  static void Add(Terms* terms, const Product& product, int64_t coefficient);
+  static void Add(Terms* terms, const Factors& product, int64_t coefficient);
   // All terms, the constant one too.
   Terms terms() const;
   friend class DimParser;

@@ -13,23 +13,6 @@ using support::StrCat;
 
 bool HasNoElements(const TensorType& type) { return type.elements() == 0; }
 
-// What all elements of the result are: the sum of nothing, or what surrounds the operand.
-absl::StatusOr<RefTensor> EmptyFill(const OpSpec& spec, std::span<const TensorType> inputs,
-                                    const TensorType& type, const Attrs& attrs) {
-  if (spec.name == "reduce") {
-    TW_ASSIGN(RefTensor identity, ReductionIdentity(attrs, type.dtype));
-    identity.type = type;
-    return identity;
-  }
-  if (spec.name == "pad") {
-    return RefTensor{type, {RoundToType(GetDouble(attrs, "value", 0), type.dtype)}};
-  }
-  if (spec.name == "dense" || spec.name == "matmul") return RefTensor{type, {0}};
-  return OpError(spec.name, "empty",
-                 StrCat("expected operands with elements for a result ", ToText(type), ", found ",
-                        ToText(*std::find_if(inputs.begin(), inputs.end(), HasNoElements))));
-}
-
 }  // namespace
 
 absl::Status CheckShape(const TensorType& type) {
@@ -47,7 +30,15 @@ absl::StatusOr<RefTensor> ResultOfEmpty(const OpSpec& spec, std::span<const Tens
   }
   TW_ASSIGN(const std::vector<TensorType> types, InferWith(CheckShape, spec, inputs, attrs));
   if (HasNoElements(types[0])) return RefTensor{types[0], {}};
-  return EmptyFill(spec, inputs, types[0], attrs);
+  if (spec.of_empty == nullptr) {
+    return OpError(
+        spec.name, "empty",
+        StrCat("expected operands with elements for a result ", ToText(types[0]), ", found ",
+               ToText(*std::find_if(inputs.begin(), inputs.end(), HasNoElements))));
+  }
+  TW_ASSIGN(RefTensor result, spec.of_empty(types[0].dtype, attrs));
+  result.type = types[0];
+  return result;
 }
 
 }  // namespace tilewright::op

@@ -395,6 +395,9 @@ std::vector<OpSpec> IndexingRows() {
   pad.infer = InferPad;
   pad.element = PadElement;
   pad.reference = PlainPad;
+  pad.of_empty = [](ir::DType type, const Attrs& attrs) -> absl::StatusOr<RefTensor> {
+    return RefTensor{{type, {}}, {RoundToType(GetDouble(attrs, "value", 0), type)}};
+  };
 
   OpSpec expand = Row("expand");
   expand.takes_empty = true;

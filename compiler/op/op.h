@@ -48,6 +48,7 @@ absl::Status CheckType(const TensorType& type);
 struct SymbolicType {
   ir::DType dtype = ir::kF32;
   std::vector<Dim> dims;
+  bool operator==(const SymbolicType&) const = default;
 };
 using SymbolicTypes = std::vector<SymbolicType>;
 SymbolicType Symbolic(const TensorType& type);
@@ -118,6 +119,9 @@ struct OpSpec {
   bool reads_wide = false;   // its reference looks at RefTensor::wide
   // Whether the type rule holds for dimensions of 0. It does for all elementwise operators.
   bool takes_empty = false;
+  // What every element of the result is if an operand has no elements: a tensor of one value. Null
+  // if each element of the result needs one of an operand.
+  absl::StatusOr<RefTensor> (*of_empty)(ir::DType type, const Attrs& attrs) = nullptr;
   // How many operands, from the first, only hand their elements on: the result
   // has no others.
   int moves = 0;

@@ -48,10 +48,6 @@ absl::StatusOr<std::vector<TensorType>> InferWith(absl::Status (*check)(const Te
                                                   std::span<const TensorType> inputs,
                                                   const Attrs& attrs);
 
-// The reduction (attributes of `reduce`) of no elements: a tensor of one value, with a shape that
-// the caller sets. The largest of no integers is the smallest that the type has.
-absl::StatusOr<RefTensor> ReductionIdentity(const Attrs& attrs, ir::DType type);
-
 // op.<name>.<reason>: <detail>
 absl::Status OpError(std::string_view op, std::string_view reason, std::string_view detail);
 
@@ -65,7 +61,9 @@ bool MayEqual(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqualitie
 bool MayDivide(int64_t groups, const Dim& channels);
 // Whether a < b for all sizes.
 bool SurelyBelow(const Dim& a, const Dim& b);
-// Returns the number that the dimension is; op.<name>.symbolic if it is an expression.
+// op.<name>.symbolic: the rule needs a number where `found` stands.
+absl::Status NotFixed(std::string_view op, std::string_view found);
+// Returns the number that the dimension is, or NotFixed.
 absl::StatusOr<int64_t> Fixed(std::string_view op, const Dim& dim);
 // NumPy broadcasting. Returns false if the dimensions fit for no sizes.
 bool BroadcastDims(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqualities* equal,

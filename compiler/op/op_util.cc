@@ -60,9 +60,13 @@ bool SurelyBelow(const Dim& a, const Dim& b) {
   return gap && *gap < 0;
 }
 
+absl::Status NotFixed(std::string_view op, std::string_view found) {
+  return OpError(op, "symbolic", StrCat("expected a fixed size, found ", found));
+}
+
 absl::StatusOr<int64_t> Fixed(std::string_view op, const Dim& dim) {
   if (const auto value = dim.constant()) return *value;
-  return OpError(op, "symbolic", StrCat("expected a fixed size, found ", dim.ToText()));
+  return NotFixed(op, dim.ToText());
 }
 
 bool BroadcastDims(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqualities* equal,

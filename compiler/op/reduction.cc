@@ -263,9 +263,8 @@ double SoftmaxFlops(std::span<const TensorType> inputs, std::span<const TensorTy
   return 5.0 * static_cast<double>(inputs[0].elements());
 }
 
-}  // namespace
-
-absl::StatusOr<RefTensor> ReductionIdentity(const Attrs& attrs, ir::DType type) {
+// The largest of no integers is the smallest that the type has.
+absl::StatusOr<RefTensor> OfEmpty(ir::DType type, const Attrs& attrs) {
   TW_ASSIGN(const Kind kind, KindOf(attrs));
   if (!type.is_int()) {
     const double mean = std::numeric_limits<double>::quiet_NaN();
@@ -276,6 +275,8 @@ absl::StatusOr<RefTensor> ReductionIdentity(const Attrs& attrs, ir::DType type) 
                                                 : static_cast<int64_t>(Identity(kind));
   return FromIntegers({type, {}}, {identity});
 }
+
+}  // namespace
 
 std::vector<OpSpec> ReductionRows() {
   OpSpec reduce;
@@ -291,6 +292,7 @@ std::vector<OpSpec> ReductionRows() {
   reduce.flops = ReduceFlops;
   reduce.reduction_length = ReduceLength;
   reduce.reference = PlainReduce;
+  reduce.of_empty = OfEmpty;
 
   OpSpec softmax;
   softmax.name = "softmax";

@@ -2,6 +2,7 @@
 // inference-time batch normalisation, which is a broadcast over channels.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "compiler/op/empty.h"
 #include "compiler/op/op_rows.h"
@@ -21,21 +22,21 @@ absl::StatusOr<SymbolicTypes> InferReshape(std::span<const SymbolicType> inputs,
   SymbolicType out = Symbolic(shape);
   const auto follows = std::find(shape.shape.begin(), shape.shape.end(), -1);
   if (follows != shape.shape.end()) *follows = 1;
-  Dim total(1);
-  for (const Dim& dim : inputs[0].dims) total = total * dim;
+  const std::optional<Dim> total = Dim::Product(inputs[0].dims);
+  if (!total) return NotFixed("reshape", ToText(inputs[0]));
   bool fits = CheckShape(shape).ok();
   if (fits && follows != shape.shape.end()) {
-    const std::optional<Dim> rest = total.DivideExactly(shape.elements());
-    if (!rest) TW_TRY(Fixed("reshape", total).status());
+    const std::optional<Dim> rest = total->DivideExactly(shape.elements());
+    if (!rest && !total->constant()) return NotFixed("reshape", total->ToText());
     fits = rest.has_value();
     if (fits) out.dims[follows - shape.shape.begin()] = *rest;
   } else if (fits) {
-    fits = MayEqual(total, shape.elements(), equal);
+    fits = MayEqual(*total, shape.elements(), equal);
   }
   if (!fits) {
     return OpError(
         "reshape", "shape",
-        StrCat("expected a shape of ", total.ToText(), " elements, found ", ToText(out)));
+        StrCat("expected a shape of ", total->ToText(), " elements, found ", ToText(out)));
   }
   return SymbolicTypes{out};
 }

@@ -227,6 +227,11 @@ TEST(SymbolicRules, Refusals) {
       {"conv2d_transpose", {"f32[N,3,H,W]", "f32[3,4,3,K]"}, "", "op.conv2d_transpose.symbolic"},
       {"reshape", {"f32[N,3]"}, "shape=[-1,2]", "op.reshape.symbolic"},
       {"reshape", {"f32[N,3]"}, "shape=[-1,-1]", "op.reshape.shape"},
+      {"reshape",  // the product would have 4^10 terms
+       {"f32[a + b + c + d,e + f + g + h,i + j + k + l,m + n + o + p,q + r + s + t,A + B + C + D,"
+        "E + F + G + H,I + J + K + L,M + N + O + P,Q + R + S + T]"},
+       "shape=[-1]",
+       "op.reshape.symbolic"},
       {"slice", {"f32[N,4]"}, "sizes=[-1,5], starts=[0,0], steps=[1,1]", "op.slice.range"},
       {"slice", {"f32[N]"}, "sizes=[-1], starts=[0], steps=[-1]", "op.slice.range"},
       {"top_k", {"f32[N,3]"}, "k=4", "op.top_k.attribute"},
