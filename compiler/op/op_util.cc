@@ -51,7 +51,9 @@ bool MayEqual(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqualitie
 }
 
 bool MayDivide(int64_t groups, const Dim& channels) {
-  return groups >= 1 && channels.constant().value_or(0) % groups == 0;
+  // 0 channels divide into any number of groups; that times a size must not overflow.
+  constexpr int64_t kMaxGroups = int64_t{1} << 28;
+  return groups >= 1 && groups <= kMaxGroups && channels.constant().value_or(0) % groups == 0;
 }
 
 bool SurelyBelow(const Dim& a, const Dim& b) {

@@ -187,7 +187,8 @@ std::string OperatorsPage(const graph::OnnxSupport& known) {
       ".\n- Shapes are fixed when a model is compiled: `--shape NAME=...` gives the sizes that the "
       "model leaves open.\n- Weights are in the model file. External data is refused.\n"
       "- Tensors of the model (weights, zero points) also of int4 and uint4, which become bytes.\n"
-      "- No sequences, no optionals, no strings.\n\n"
+      "- Sequences and optionals inside a model only, not as its inputs and outputs. No "
+      "strings.\n\n"
       "| operator | domain | limits |\n|---|---|---|\n");
   for (const graph::SupportedOperator& row : known.operators) {
     text += StrCat("| ", row.name, " | ", DomainText(row), " | ", row.limits, " |\n");
