@@ -27,23 +27,6 @@ class Verifier {
  public:
   Verifier(const Graph& graph, int depth) : g_(graph), depth_(depth) {}
 
-  // The last outputs are what checks look at.
-  absl::Status Checks() {
-    if (g_.checks.empty()) return absl::OkStatus();
-    if (depth_ > 0 || g_.checks.size() >= g_.outputs.size()) {
-      return Bad("checks", "expected fewer checks than outputs, and none in a fused body");
-    }
-    for (size_t i = 0; i < g_.checks.size(); ++i) {
-      const Value& found = g_.values[g_.outputs[g_.outputs.size() - g_.checks.size() + i]];
-      const std::vector<int64_t> shape = {static_cast<int64_t>(g_.checks[i].expected.size())};
-      if (found.type != op::TensorType{ir::kI64, shape}) {
-        return Bad("checks", StrCat("expected ", shape[0], " i64 numbers to check, found ",
-                                    support::Quote(found.name), ", ", op::ToText(found.type)));
-      }
-    }
-    return absl::OkStatus();
-  }
-
   absl::Status Run() {
     symbolic_ = IsSymbolic(g_);
     if (symbolic_ && depth_ > 0) return Bad("body", "expected fixed shapes in fused bodies");
@@ -79,6 +62,22 @@ class Verifier {
   }
 
  private:
+  // The last outputs are what checks look at.
+  absl::Status Checks() {
+    if (g_.checks.empty()) return absl::OkStatus();
+    if (depth_ > 0 || g_.checks.size() >= g_.outputs.size()) {
+      return Bad("checks", "expected fewer checks than outputs, and none in a fused body");
+    }
+    for (size_t i = 0; i < g_.checks.size(); ++i) {
+      const Value& found = g_.values[g_.outputs[g_.outputs.size() - g_.checks.size() + i]];
+      const std::vector<int64_t> shape = {static_cast<int64_t>(g_.checks[i].expected.size())};
+      if (found.type != op::TensorType{ir::kI64, shape}) {
+        return Bad("checks", StrCat("expected ", shape[0], " i64 numbers to check, found ",
+                                    support::Quote(found.name), ", ", op::ToText(found.type)));
+      }
+    }
+    return absl::OkStatus();
+  }
   absl::Status Names() {
     std::set<std::string_view> names;
     for (const Value& value : g_.values) {

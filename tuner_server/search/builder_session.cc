@@ -379,10 +379,14 @@ absl::Status BuilderSession::CompileModule(const v1::CompileModule& request,
   options.model_digest = model_digest_;
   options.job = request.job();
   driver::CompileReport report;
-  const graph::Graph compiled = request.show_values() ? graph::ShowValues(graph_) : graph_;
+  graph::Graph shown;
+  if (request.show_values()) {
+    shown = graph::ShowValues(graph_);
+    reply->set_graph_text(graph::Print(shown));
+  }
+  const graph::Graph& compiled = request.show_values() ? shown : graph_;
   TW_ASSIGN(std::string bytes,
             driver::CompileModel(compiled, target_, &schedules, options, &report));
-  if (request.show_values()) reply->set_graph_text(graph::Print(compiled));
   TW_TRY(support::WriteFileAtomic(request.output_path(), bytes));
   reply->set_path(request.output_path());
   *reply->mutable_digest() =
