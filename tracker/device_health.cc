@@ -13,6 +13,7 @@ constexpr std::string_view kFailing = "device.results.failing";
 constexpr std::string_view kInvalid = "device.results.invalid";
 constexpr std::string_view kSlow = "device.baseline.slow";
 constexpr std::string_view kCanary = "device.canary.failed";
+constexpr std::string_view kCanarySlow = "device.canary.slow";
 
 // Whether the candidate may be to blame, and the device as well.
 bool Failed(v1::Outcome outcome) {
@@ -26,7 +27,7 @@ std::string Percent(double ratio) {
 }  // namespace
 
 int64_t DeviceHealth::ProbeAfterSeconds(const HealthRow& row) const {
-  const bool passes = row.reason == kSlow || row.reason == kInvalid;
+  const bool passes = row.reason == kSlow || row.reason == kInvalid || row.reason == kCanarySlow;
   const std::vector<int64_t>& after = passes ? options_.slow_probe_after_s : options_.probe_after_s;
   return after[static_cast<size_t>(std::clamp(row.probes, 0, static_cast<int>(after.size()) - 1))];
 }
@@ -152,8 +153,9 @@ bool DeviceHealth::OnCanary(const v1::MeasurementResult& result, double best_ns,
   }
   if (!result.valid()) return Quarantine(kInvalid, "a canary could not be measured well", row);
   if (best_ns > 0 && result.median() > best_ns * options_.canary_slow) {
-    return Quarantine(
-        kCanary, StrCat("a canary took ", result.median(), " ns, elsewhere ", best_ns, " ns"), row);
+    return Quarantine(kCanarySlow,
+                      StrCat("a canary took ", result.median(), " ns, elsewhere ", best_ns, " ns"),
+                      row);
   }
   if (slower) {
     Renew(row);

@@ -34,7 +34,7 @@ struct HealthOptions {
   int invalid = 6;           // not valid of the last `window`
   int window = 10;           // results that count for the two
   int different = 3;         // number of different candidates that must be among them
-  double canary_slow = 1.5;  // a canary fails if it takes this many times its best on the class
+  double canary_slow = 1.5;  // a canary is slow if it takes this many times its best on the class
   std::vector<int64_t> probe_after_s = {60, 300, 900, 3600};
   std::vector<int64_t> slow_probe_after_s = {2, 5, 10, 20, 30};  // slow or noisy
   int slow_probes = 4;  // in a row at most this much slower make a new usual time

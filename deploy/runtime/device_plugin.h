@@ -91,7 +91,9 @@ typedef struct {
 
 /* The kernel with which an agent tests a device before it measures on it, and which it times as the
  * device's baseline. Of the size n and the buffers x and y of n floats it makes, one thread for each
- * element, y[i] = sum over j < 16 of (j + 1) / 8 * x[(i + j) mod n]. */
+ * element, y[i] = sum over j < 16 of (j + 1) / 8 * x[(i + j) mod n]. Its time must follow the
+ * device's clock and nothing else: a chain of dependent steps in one group, for some 200
+ * microseconds, does so; what shares a core, or wakes late, then hardly matters. */
 typedef struct {
   const char* format; /* of the code object */
   const void* code;

@@ -219,6 +219,27 @@ TEST_F(DeviceHealthTest, ASlowBaselineMakesASuspectAndItsCanaryMustBeQuickAgain)
   EXPECT_EQ(row_.verdict, Verdict::kGood);
 }
 
+// A busy host makes kernels slow for seconds. A job whose only device waited minutes for its next
+// probe was given up.
+TEST_F(DeviceHealthTest, ACanaryThatIsOnlySlowIsMeasuredAgainAfterSeconds) {
+  Fail(5);
+  v1::MeasurementResult canary = Result("canary", v1::OK);
+  canary.set_median(1600);
+  EXPECT_TRUE(health_.OnCanary(canary, 1000, &row_));
+  EXPECT_EQ(row_.verdict, Verdict::kQuarantined);
+  EXPECT_EQ(row_.reason, "device.canary.slow");
+  EXPECT_THAT(row_.detail, HasSubstr("took 1600 ns, elsewhere 1000 ns"));
+  EXPECT_EQ(health_.ProbeAfterSeconds(row_), 2);
+  EXPECT_TRUE(health_.OnCanary(canary, 1000, &row_));
+  EXPECT_EQ(health_.ProbeAfterSeconds(row_), 5);
+  EXPECT_TRUE(health_.OnCanary(Result("canary", v1::RUN_CRASH), 1000, &row_));
+  EXPECT_EQ(row_.reason, "device.canary.failed");
+  EXPECT_GE(health_.ProbeAfterSeconds(row_), 60) << "broken, not slow";
+  canary.set_median(1400);
+  EXPECT_TRUE(health_.OnCanary(canary, 1000, &row_));
+  EXPECT_EQ(row_.verdict, Verdict::kGood);
+}
+
 // The only device of a small fleet runs on a host whose clock went down by 5 %: a job stood still
 // for minutes on it.
 TEST_F(DeviceHealthTest, ADeviceThatStaysALittleSlowerIsUsedAgainWithinAMinute) {
