@@ -24,7 +24,7 @@ golden         60 1 ctest:$jobs
 differential  180 1 ctest:$jobs
 conformance   120 0 ctest:1
 sim           180 2 ctest:$jobs
-fault         480 1 ctest:1
+fault         480 1 ctest:3
 e2e           780 5 scripts:1
 "
 WHOLE_BUDGET_S=2700

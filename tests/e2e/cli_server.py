@@ -184,19 +184,6 @@ class Server(cli_case.Fleet):
         self.good("devices", "hold", hold, "--release", *self.server)
         self.assertEqual(self.devices()[0]["admin_state"], "enabled")
 
-    def test_a_device_is_forgotten_when_its_agent_is_gone(self):
-        device = self.devices()[0]["name"].split("/")[1]
-        refused = self.call("devices", "forget", device, *self.server)
-        self.assertEqual(refused.returncode, FAILED, refused.stderr)
-        self.assertIn("device.forget.in_use", refused.stderr)
-        self.agent.stop()
-        self.wait_for("the device to be away", lambda: self.call("devices", "forget", device, *self.server).returncode == OK)
-        self.assertEqual(self.devices(), [])
-        self.assertEqual(self.call("devices", "forget", device, *self.server).returncode, NOT_FOUND)
-        self.agent.start()
-        self.wait_for("the device, which is known by the same name again",
-                      lambda: [row["name"].split("/")[1] for row in self.devices()] == [device])
-
     def test_interrupt_leaves_the_job_running(self):
         child = self.start(*self.tune(100000, "-o", "m.tw", "--name", "long"))
         self.wait_for("a measurement", lambda: " trials  best " in self.err())
@@ -231,6 +218,24 @@ class Server(cli_case.Fleet):
         self.assertEqual(self.measured("hard"), trials)
         self.assertEqual(len(self.measured_trials("hard", *self.server)), trials)
         self.good("run", "m.tw", "--repeat", "2")
+
+
+class SoonOffline(cli_case.Fleet):
+    def tracker_flags(self):
+        return ["--offline-after-ms", "8000"]
+
+    def test_a_device_is_forgotten_when_its_agent_is_gone(self):
+        device = self.devices()[0]["name"].split("/")[1]
+        refused = self.call("devices", "forget", device, *self.server)
+        self.assertEqual(refused.returncode, FAILED, refused.stderr)
+        self.assertIn("device.forget.in_use", refused.stderr)
+        self.agent.stop()
+        self.wait_for("the device to be away", lambda: self.call("devices", "forget", device, *self.server).returncode == OK)
+        self.assertEqual(self.devices(), [])
+        self.assertEqual(self.call("devices", "forget", device, *self.server).returncode, NOT_FOUND)
+        self.agent.start()
+        self.wait_for("the device, which is known by the same name again",
+                      lambda: [row["name"].split("/")[1] for row in self.devices()] == [device])
 
 
 class KeepsOneSearch(cli_case.Fleet):

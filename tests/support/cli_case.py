@@ -182,6 +182,9 @@ class Fleet(Case):
 
     INNER = 256  # columns of the model's input
 
+    def tracker_flags(self):
+        return []
+
     def tuner_flags(self):
         return []
 
@@ -191,7 +194,7 @@ class Fleet(Case):
     def setUp(self):
         super().setUp()
         onnx.save(dense_model(rows=4, inner=self.INNER, columns=96), self.path("m.onnx"))
-        self.tracker = Daemon(self, "tracker")
+        self.tracker = Daemon(self, "tracker", *self.tracker_flags())
         self.tuner = Daemon(self, "tuner", "--tracker", self.tracker.address, *self.tuner_flags())
         self.agent = Daemon(self, "agent", "--tracker", self.tracker.address, "--device", "cpu", *self.agent_flags())
         self.server = ["--server", self.tuner.address]
