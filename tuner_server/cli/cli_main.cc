@@ -129,6 +129,7 @@ void AddRun(CLI::App* app, Action* action) {
       "  tilewright run model.tw --input x=input_0.pb --expect y=output_0.pb --rtol 1e-4\n"
       "  tilewright run model.tw --input x=image.npy --output-dir out --output-format npy\n"
       "  tilewright run model.tw --profile -o json\n"
+      "  tilewright run model.tw --trace model.trace.json\n"
       "  tilewright run model.tw --key release.key.pub\n"
       "  tilewright run unknown.tw --sandbox\n"
       "  tilewright run board.tw --bridge \"ssh -T board exec ./tilewright-worker\"\n"
@@ -188,7 +189,10 @@ void AddRun(CLI::App* app, Action* action) {
       ->check(CLI::Range(1, 1024));
   command->add_option("--seed", options->seed, "seed of the inputs that are not given")
       ->capture_default_str();
-  command->add_flag("--profile", options->profile, "time per kernel");
+  command->add_flag("--profile", options->profile,
+                    "time per kernel, and its share of what this machine can do at most");
+  command->add_option("--trace", options->trace,
+                      "file for the profile as a trace (chrome://tracing, ui.perfetto.dev)");
   AddFormat(command, kOutputFlag, &options->format);
   command->callback([=] { *action = [options] { return RunModule(*options); }; });
 }
