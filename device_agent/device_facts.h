@@ -18,7 +18,7 @@ struct HostFacts {
 };
 HostFacts ReadHostFacts();
 
-// What all cores reach together (fma_peak.h); 0: not measured, or the processor has no such
+// What all cores reach together (deploy/peaks); 0: not measured, or the processor has no such
 // instructions.
 struct CpuPeaks {
   double gflops = 0;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "deploy/peaks/fma_peak.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/runtime/device_loader.h"
 #include "deploy/support/clock.h"
@@ -31,7 +32,6 @@
 #include "device_agent/device_facts.h"
 #include "device_agent/device_probe.h"
 #include "device_agent/driver_profile.h"
-#include "device_agent/fma_peak.h"
 #include "device_agent/host_state.h"
 #include "device_agent/measure_child.h"
 #include "device_agent/output_judge.h"
@@ -153,8 +153,8 @@ class Worker {
     const runtime::CpuInfo cpu = runtime::DetectCpu();  // sees the cores it is pinned to
     threads_ = hello.threads() > 0 ? hello.threads() : cpu.cores_usable;
     if (hello.describe() && !device_.has_value() && !confined_) {  // with threads of its own
-      peaks_.gflops = MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
-      peaks_.int8_gops = MeasureInt8Peak(cpu, cpu.cores_usable, kPeakRoundMs);
+      peaks_.gflops = peaks::MeasureFmaPeak(cpu, cpu.cores_usable, kPeakRoundMs);
+      peaks_.int8_gops = peaks::MeasureInt8Peak(cpu, cpu.cores_usable, kPeakRoundMs);
     }
     if (hello.describe() || device_.has_value()) {
       absl::StatusOr<std::string> self_test =

@@ -18,13 +18,13 @@
 
 #include "compiler/graph/graph.h"
 #include "deploy/module/dtype.h"
+#include "deploy/peaks/fma_peak.h"
+#include "deploy/peaks/read_bandwidth.h"
 #include "deploy/runtime/compare.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
-#include "device_agent/fma_peak.h"
 #include "device_agent/sample_stats.h"
-#include "tests/bench/bandwidth.h"
 #include "tests/bench/layers.h"
 #include "tests/bench/local_tuner.h"
 #include "tests/bench/peers.h"
@@ -146,7 +146,7 @@ nlohmann::json Race(const Layer& layer, const target::Target& target, const Opti
   TakeTurns(options, &runners);
 
   const double flops = layer.flops(), bytes = layer.bytes();
-  const double gb_s = ReadBandwidth(static_cast<size_t>(bytes), options.threads);
+  const double gb_s = peaks::ReadBandwidth(static_cast<size_t>(bytes), options.threads);
   nlohmann::json row = Spread(runners[0].ns);
   row.update({{"layer", layer.name},
               {"threads", options.threads},
@@ -215,7 +215,7 @@ int Main(int argc, char** argv) {
   options.libraries = PeerLibraries(target);
   std::vector<std::string> libraries;
   for (const PeerLibrary& library : options.libraries) libraries.push_back(library.name);
-  const double peak = device_agent::MeasureFmaPeak(cpu, options.threads, 50);
+  const double peak = peaks::MeasureFmaPeak(cpu, options.threads, 50);
   nlohmann::json document = {{"cpu", cpu.model_name},      {"target", target.ToString()},
                              {"threads", options.threads}, {"peak_gflop_s", peak},
                              {"libraries", libraries},     {"block_s", options.block_s},

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "deploy/peaks/fma_peak.h"
+#include "deploy/peaks/read_bandwidth.h"
 #include "deploy/runtime/cpu_info.h"
-#include "device_agent/fma_peak.h"
-#include "tests/bench/bandwidth.h"
 
 int main(int argc, char** argv) {
   int threads = 1;
@@ -20,10 +20,10 @@ int main(int argc, char** argv) {
   constexpr int64_t kRoundMs = 200;
   nlohmann::json reads = nlohmann::json::array();
   for (const size_t bytes : sizes) {
-    reads.push_back({{"bytes", bytes}, {"gb_s", tilewright::bench::ReadBandwidth(bytes, threads)}});
+    reads.push_back({{"bytes", bytes}, {"gb_s", tilewright::peaks::ReadBandwidth(bytes, threads)}});
   }
   const double gflop_s =
-      tilewright::device_agent::MeasureFmaPeak(tilewright::runtime::DetectCpu(), threads, kRoundMs);
+      tilewright::peaks::MeasureFmaPeak(tilewright::runtime::DetectCpu(), threads, kRoundMs);
   printf(
       "%s\n",
       nlohmann::json({{"threads", threads}, {"gflop_s", gflop_s}, {"read", reads}}).dump().c_str());

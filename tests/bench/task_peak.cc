@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "deploy/peaks/fma_peak.h"
 #include "deploy/runtime/cpu_info.h"
 #include "deploy/support/strings.h"
-#include "device_agent/fma_peak.h"
 #include "tests/bench/layers.h"
 #include "tests/bench/local_tuner.h"
 
@@ -93,7 +93,7 @@ int Main(int argc, char** argv) {
   const Options options = ParseFlags(argc, argv);
   const runtime::CpuInfo cpu = runtime::DetectCpu();
   const target::Target target = NativeTarget(1);
-  const double peak = device_agent::MeasureFmaPeak(cpu, 1, 50);
+  const double peak = peaks::MeasureFmaPeak(cpu, 1, 50);
   printf("%s, FMA peak %.1f GFLOP/s\n", target.ToString().c_str(), peak);
   for (const std::string& name : options.names) {
     if (name.size() < 5 || name.substr(name.size() - 5) != ".onnx") {

@@ -176,6 +176,42 @@ class Compile(CliCase):
     def test_require_tuned(self):
         self.compile_fails(FAILED, self.model, ["cli.tuned_share"], ["--require-tuned", "100"])
 
+    def test_max_ram(self):
+        """What `compile` says of memory is what `run` takes, and a limit below it is refused."""
+        width = 2048
+        rng = numpy.random.default_rng(3)
+        weights = numpy_helper.from_array(rng.random((width, width), dtype=numpy.float32), "w")
+        graph = helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])], "wide",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, width])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [8, width])], [weights])
+        model = os.path.join(self.shared, "wide.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+        module = os.path.join(self.shared, "wide.tw")
+        done = self.call(["compile", model, "--target", "native", "--effort", "0", "-o", module, "--format", "json"],
+                         self.folder)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        ram = json.loads(done.stdout)["ram_bytes"]
+        self.assertEqual(ram["total"], sum(size for part, size in ram.items() if part != "total"))
+        self.assertGreaterEqual(ram["weights"], width * width * 4)
+        self.assertEqual(ram["inputs_outputs"], 2 * 8 * width * 4)
+
+        more = ["--effort", "0", "--max-ram"]
+        self.compile_fails(FAILED, model, ["cli.ram.exceeded", "weights 16.0 MiB"], [*more, str(ram["total"] - 1)])
+        self.compile_fails(USAGE, model, ["cli.usage.flags"], [*more, "many"])
+        done = self.call(["compile", model, "--target", "native", "-o", module, *more, str(ram["total"])], self.folder)
+        self.assertEqual(done.returncode, OK, done.stderr)
+
+        # What this process holds would count for a child that it forks: a small one forks it.
+        small = ("import os, sys; child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ); _, status, usage = os.wait4(child, 0); "
+                 "print(usage.ru_maxrss * 1024); sys.exit(os.waitstatus_to_exitcode(status))")
+        done = subprocess.run([sys.executable, "-I", "-S", "-c", small, cli_case.binary("tilewright"), "run", module, "--repeat", "3"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        peak = int(done.stdout.split()[-1])
+        self.assertLessEqual(peak, ram["total"] + (30 << 20))
+        self.assertGreater(peak, ram["weights"], "it was measured")
+
     def test_log(self):
         self.compile_fails(NOT_FOUND, self.model, ["nosuch.db"], ["--log", "nosuch.db"])
         noise = self.write("noise.db", random.Random(3).randbytes(5000))

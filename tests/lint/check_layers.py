@@ -13,8 +13,8 @@ import sys
 import source_files
 
 # Folders that the rows below may name together.
-DEPLOY = ["deploy/support", "deploy/sql", "deploy/module", "deploy/runtime", "deploy/security",
-          "deploy/daemon"]
+DEPLOY = ["deploy/support", "deploy/sql", "deploy/module", "deploy/runtime", "deploy/peaks",
+          "deploy/security", "deploy/daemon"]
 COMPILER = ["compiler/target", "compiler/ir", "compiler/analysis", "compiler/schedule",
             "compiler/transform", "compiler/codegen", "compiler/targets", "compiler/op",
             "compiler/graph", "compiler/driver"]
@@ -28,6 +28,7 @@ LAYERS = {
     "deploy/sql": [],
     "deploy/module": [],
     "deploy/runtime": ["deploy/module"],
+    "deploy/peaks": ["deploy/module", "deploy/runtime"],
     "deploy/security": [],
     "deploy/daemon": ["proto", "deploy/security"],
     "deploy/bindings": ["deploy/runtime", "deploy/module"],

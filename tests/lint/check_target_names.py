@@ -18,7 +18,7 @@ HOMES = (
     "compiler/targets/", "vta/",
     "deploy/runtime/device_opencl.cc", "deploy/runtime/opencl_abi.h",  # the plug-in
     "deploy/runtime/cpu_info.cc",  # features, by LLVM's names, and how each processor says that it has them
-    "device_agent/fma_peak.cc",    # the best loop of each instruction set, timed
+    "deploy/peaks/fma_peak.cc", "deploy/peaks/read_bandwidth.cc",  # the best loop of each instruction set, timed
     "device_agent/qemu_board.c",   # a plug-in of an emulator: instructions of one processor
 )
 WORDS = re.compile(

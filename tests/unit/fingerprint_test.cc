@@ -6,8 +6,8 @@
 #include <string>
 
 #include "compiler/target/machine.h"
+#include "deploy/peaks/fma_peak.h"
 #include "deploy/runtime/device_loader.h"
-#include "device_agent/fma_peak.h"
 #include "device_agent/host_state.h"
 #include "device_agent/self_test_module.h"
 
@@ -122,7 +122,7 @@ TEST(Fingerprint, ThisMachine) {
   EXPECT_GT(host.memory_bytes, 0);
   EXPECT_FALSE(host.kernel.empty());
   const v1::DeviceReport device =
-      CpuDevice(cpu, host, {MeasureFmaPeak(cpu, 1, 5), MeasureInt8Peak(cpu, 1, 5)});
+      CpuDevice(cpu, host, {peaks::MeasureFmaPeak(cpu, 1, 5), peaks::MeasureInt8Peak(cpu, 1, 5)});
   const std::string accepts = "," + Text(device, "cpu_accepts") + ",";
   EXPECT_NE(accepts.find("," + Text(device, "cpu") + ","), std::string::npos)
       << "a machine accepts code for itself";

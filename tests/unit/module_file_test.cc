@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "deploy/module/memory_need.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/rng.h"
@@ -36,6 +37,21 @@ TEST(ModuleFileTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(file->constants().data()) % 64, 0u);
   EXPECT_EQ(file->manifest().code[1].size, 5000);
   EXPECT_EQ(file->manifest_json(), *ManifestToJson(file->manifest()));
+}
+
+TEST(MemoryNeedTest, CountsEachPartOfWhatASessionHolds) {
+  const auto file = ModuleFile::FromBytes(Good());
+  ASSERT_TRUE(file.ok());
+  const MemoryNeed need = NeedOf(file->manifest());
+  EXPECT_EQ(need.weights, file->manifest().constants_bytes);
+  EXPECT_EQ(need.arena, 512 + test::kRows * test::kColumns * 4);
+  EXPECT_EQ(need.workspace, test::kRows * test::kColumns * 4);
+  EXPECT_EQ(need.ends, test::kRows * test::kInner * 4 + test::kRows * test::kColumns * 4);
+  int64_t code = 0;
+  for (const CodeObject& object : file->manifest().code) code += object.size;
+  EXPECT_EQ(need.code, code);
+  EXPECT_GT(code, 5000);
+  EXPECT_EQ(need.total(), need.weights + need.arena + need.workspace + need.ends + need.code);
 }
 
 TEST(ModuleFileTest, SamePartsGiveTheSameBytes) { EXPECT_EQ(Good(), Good()); }

@@ -193,6 +193,9 @@ constexpr AdviceRow kAdvice[] = {
     {"identity.key.permissions", "chmod 600 the file; if others may have read it, renew it"},
     {"identity.", "issue or renew it: 'tilewright certs --help'"},
     {"artifact", "try again; if it stays, look at the server's log"},
+    {"cli.ram.exceeded",
+     "compile a smaller input or batch (--shape), or an int8 model; what takes most is named "
+     "above"},
     {"cli.stdout", "write to a place with room, or into a pipe whose reader stays"},
     {"cli.embedded.locked", "wait for the other one to end, or give --state-dir another folder"},
     {"runtime.device.missing", "install the plug-in, or name its folder by TILEWRIGHT_PLUGIN_DIR"},

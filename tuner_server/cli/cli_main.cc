@@ -69,7 +69,8 @@ void AddCompile(CLI::App* app, Action* action) {
       "  tilewright compile model.onnx --target native -o model.tw\n"
       "  tilewright compile model.onnx --target cpu,arch=x86_64,cpu=znver4,threads=2 --log "
       "tuner.db --require-tuned 95\n"
-      "  tilewright compile model.onnx --target native --shape input=1x3x224x224 --dump-ir ir/\n");
+      "  tilewright compile model.onnx --target native --shape input=1x3x224x224 --dump-ir ir/\n"
+      "  tilewright compile model.onnx --target native --max-ram 64MiB\n");
   CLI::Option* model = command->add_option("MODEL", options->model_path, "ONNX file");
   CLI::Option* target =
       command->add_option("--target", options->target, "target, see 'tilewright targets'");
@@ -93,6 +94,12 @@ void AddCompile(CLI::App* app, Action* action) {
                    "fail (1) with a table of misses unless the kernels with a measured schedule\n"
                    "take at least this percentage of the time; the time of others is estimated")
       ->check(CLI::Range(0.0, 100.0));
+  command
+      ->add_option("--max-ram", options->max_ram,
+                   "refuse (1) a module whose weights, arena, workspace, inputs, outputs and code\n"
+                   "take more memory: bytes, or 512KiB, 64MiB, 2GiB")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE");
   command->add_option("--dump-ir", options->dump_dir,
                       "folder that gets the IR of each kernel after each pass");
   command
@@ -129,6 +136,7 @@ void AddRun(CLI::App* app, Action* action) {
       "  tilewright run model.tw --input x=input_0.pb --expect y=output_0.pb --rtol 1e-4\n"
       "  tilewright run model.tw --input x=image.npy --output-dir out --output-format npy\n"
       "  tilewright run model.tw --profile -o json\n"
+      "  tilewright run model.tw --trace model.trace.json\n"
       "  tilewright run model.tw --key release.key.pub\n"
       "  tilewright run unknown.tw --sandbox\n"
       "  tilewright run board.tw --bridge \"ssh -T board exec ./tilewright-worker\"\n"
@@ -188,7 +196,10 @@ void AddRun(CLI::App* app, Action* action) {
       ->check(CLI::Range(1, 1024));
   command->add_option("--seed", options->seed, "seed of the inputs that are not given")
       ->capture_default_str();
-  command->add_flag("--profile", options->profile, "time per kernel");
+  command->add_flag("--profile", options->profile,
+                    "time per kernel, and its share of what this machine can do at most");
+  command->add_option("--trace", options->trace,
+                      "file for the profile as a trace (chrome://tracing, ui.perfetto.dev)");
   AddFormat(command, kOutputFlag, &options->format);
   command->callback([=] { *action = [options] { return RunModule(*options); }; });
 }

@@ -71,6 +71,20 @@ void TellPredicted(const PredictedSchedules& predicted) {
                   " kernels keep their default schedules: the time of --effort is over\n"));
 }
 
+// The builder says what a session of the module holds (deploy/module/memory_need.h).
+absl::Status CheckRam(const json& summary, uint64_t most) {
+  const json& ram = summary["ram_bytes"];
+  const double total = Number(ram, "total");
+  if (most == 0 || total <= static_cast<double>(most)) return absl::OkStatus();
+  const auto text = [&](const char* part) { return BytesText(Number(ram, part)); };
+  return support::FailedPrecondition(
+      "cli.ram.exceeded",
+      StrCat("expected at most ", most, " bytes of memory, found ", static_cast<int64_t>(total),
+             ": weights ", text("weights"), ", arena ", text("arena"), ", workspace ",
+             text("workspace"), ", inputs and outputs ", text("inputs_outputs"), ", code ",
+             text("code")));
+}
+
 absl::Status Compile(const CompileOptions& options) {
   if (options.print_passes) {
     TW_ASSIGN(const std::string passes, PassTables());
@@ -115,6 +129,7 @@ absl::Status Compile(const CompileOptions& options) {
         StrCat("expected ", options.require_tuned, " % of the time in tuned kernels, found ",
                support::FormatFixed(share, 1), " %"));
   }
+  TW_TRY(CheckRam(summary, options.max_ram));
   TW_TRY(support::WriteFileAtomic(output, module_bytes));
   if (options.format == OutputFormat::kJson) {
     for (json& kernel : summary["kernels"]) {
@@ -132,7 +147,8 @@ absl::Status Compile(const CompileOptions& options) {
   TW_ASSIGN(const std::string table, KernelTable(summary));
   PrintOut(table);
   PrintOut(StrCat("wrote ", output, "  ", BytesText(static_cast<double>(module_bytes.size())),
-                  "  target ", target, "  ", support::FormatFixed(share, 0), " % tuned  sha256 ",
+                  "  ram ", BytesText(Number(summary["ram_bytes"], "total")), "  target ", target,
+                  "  ", support::FormatFixed(share, 0), " % tuned  sha256 ",
                   support::HexEncode(compiled.digest().hash())));
   return absl::OkStatus();
 }

@@ -6,17 +6,18 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "deploy/module/module_file.h"
+#include "deploy/peaks/roofline.h"
 #include "deploy/runtime/compare.h"
 #include "deploy/runtime/tensor_io.h"
 #include "deploy/security/module_signature.h"
 #include "deploy/support/file.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
-#include "tuner_server/cli/launch_text.h"
+#include "tuner_server/cli/launch_profile.h"
 #include "tuner_server/cli/module_trust.h"
 #include "tuner_server/cli/own_process.h"
 #include "tuner_server/cli/run_host.h"
@@ -28,7 +29,6 @@ namespace tilewright::cli {
 namespace {
 
 constexpr uint64_t kMaxSignedBytes = uint64_t{8} << 30;
-constexpr size_t kHashDigits = 8;  // of a task without a name
 
 class Runner {
  public:
@@ -97,7 +97,8 @@ class Runner {
 
   absl::Status Execute() {
     step_("running it");
-    TW_ASSIGN(const runtime::RunTimes times, host_->Execute(options_.repeat, options_.profile));
+    const bool profile = options_.profile || !options_.trace.empty();
+    TW_ASSIGN(const runtime::RunTimes times, host_->Execute(options_.repeat, profile));
     step_("reading its outputs");
     const double median = times.median / 1e6, p10 = times.p10 / 1e6, p90 = times.p90 / 1e6;
     document_["latency_ms"] = {{"median", median}, {"p10", p10}, {"p90", p90}};
@@ -106,39 +107,23 @@ class Runner {
     Say(support::StrCat("latency_ms median=", support::FormatFixed(median, 4),
                         " p10=", support::FormatFixed(p10, 4),
                         " p90=", support::FormatFixed(p90, 4), " repeats=", options_.repeat));
-    if (options_.profile) Profile(times.launches);
-    return absl::OkStatus();
+    return profile ? Profile(times.launches) : absl::OkStatus();
   }
 
-  void Profile(const std::vector<double>& medians) {
-    const std::vector<module::Launch>& launches = tensors_->function().launches;
-    Table table({{"launch"},
-                 {"task"},
-                 {"median", true},
-                 {"GFLOP/s", true},
-                 {"share", true},
-                 {"ONNX nodes"}});
-    const std::vector<module::LaunchNames> names = NamesOf(host_->manifest());
-    const double total = std::accumulate(medians.begin(), medians.end(), 0.0);
-    for (size_t k = 0; k < launches.size(); ++k) {
-      const module::Launch& launch = launches[k];
-      const double median = medians[k];
-      const std::string& name = launch.name.empty() ? launch.symbol : launch.name;
-      const double gflop_s = launch.flops / std::max(median, 1.0);
-      const double share = median / std::max(total, 1.0);
-      const module::LaunchNames& of = names[k];
-      table.AddRow({name, of.task.empty() ? launch.task.substr(0, kHashDigits) : of.task,
-                    TimeText(median), support::FormatFixed(gflop_s, 2),
-                    support::FormatFixed(100 * share, 1) + "%", NodesText(of.nodes)});
-      document_["kernels"].push_back({{"name", name},
-                                      {"task", of.task},
-                                      {"task_hash", launch.task},
-                                      {"onnx_nodes", of.nodes},
-                                      {"median_us", median / 1e3},
-                                      {"gflop_s", gflop_s},
-                                      {"share", share}});
+  absl::Status Profile(const std::vector<double>& medians) {
+    // A board is another machine.
+    std::optional<peaks::Roofline> roofline;
+    if (options_.bridge.empty()) {
+      step_("measuring what this machine can do at most");
+      roofline = peaks::Roofline::Measure(host_->num_threads());
+      document_["roofline"] = RooflineJson(*roofline);
     }
-    Say(table.Render());
+    const module::Manifest& manifest = host_->manifest();
+    const std::vector<LaunchProfile> launches = ProfileLaunches(manifest, medians, roofline);
+    document_["kernels"] = ProfileJson(launches);
+    Say(ProfileTable(launches));
+    if (options_.trace.empty()) return absl::OkStatus();
+    return support::WriteFileAtomic(options_.trace, ProfileTrace(launches, manifest.name).dump());
   }
 
   absl::Status Compare() {

@@ -27,6 +27,7 @@ struct RunOptions {
   int threads = 0;  // 0 = what the module's target names
   uint64_t seed = 0;
   bool profile = false;
+  std::string trace;  // file for the profile as a trace; "" = none
   OutputFormat format = OutputFormat::kTable;
 };
 // Returns the exit code.

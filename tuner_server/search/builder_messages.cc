@@ -7,6 +7,7 @@
 #include <set>
 
 #include "deploy/daemon/digest_message.h"
+#include "deploy/module/memory_need.h"
 #include "deploy/module/module_file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
@@ -21,6 +22,11 @@ nlohmann::json TensorJson(const module::Tensor& tensor) {
   return {{"name", tensor.name},
           {"dtype", std::string(module::DTypeName(tensor.dtype))},
           {"shape", module::ShapeText(tensor.shape)}};
+}
+
+nlohmann::json RamJson(const module::MemoryNeed& need) {
+  return {{"total", need.total()},       {"weights", need.weights},     {"arena", need.arena},
+          {"workspace", need.workspace}, {"inputs_outputs", need.ends}, {"code", need.code}};
 }
 
 // The reference computes 0.3 to 1 G operations a second on one core; a request may take 15 minutes.
@@ -168,6 +174,7 @@ absl::Status DescribeModule(const std::string& bytes, const target::Target& targ
                                   {"arena_bound_bytes", report.arena_bound_bytes},
                                   {"constant_bytes", report.constant_bytes},
                                   {"workspace_bytes", report.workspace_bytes},
+                                  {"ram_bytes", RamJson(module::NeedOf(file.manifest()))},
                                   {"seconds",
                                    {{"graph", report.seconds_graph},
                                     {"lower", report.seconds_lower},

@@ -27,6 +27,7 @@ void FillAsked(const AskResult& result, const std::string& chooser, const std::s
 //    "kernels": [{task_hash, task_name, uses, tuned, stale, stale_reason, steps, program_hash,
 //                 measurement_id, flops, bytes}],
 //    "arena_bytes", "arena_bound_bytes", "constant_bytes", "workspace_bytes",
+//    "ram_bytes": {total, weights, arena, workspace, inputs_outputs, code},
 //    "seconds": {graph, lower, codegen, link}}
 absl::Status DescribeModule(const std::string& bytes, const target::Target& target,
                             const driver::CompileReport& report, v1::ModuleCompiled* reply);

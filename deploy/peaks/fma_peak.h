@@ -7,7 +7,7 @@
 
 #include "deploy/runtime/cpu_info.h"
 
-namespace tilewright::device_agent {
+namespace tilewright::peaks {
 
 // GFLOP/s of `threads` threads together (a fused multiply-add is two operations), the best of
 // several rounds of `round_ms` each.
@@ -16,4 +16,4 @@ double MeasureFmaPeak(const runtime::CpuInfo& cpu, int threads, int64_t round_ms
 // the processor has none.
 double MeasureInt8Peak(const runtime::CpuInfo& cpu, int threads, int64_t round_ms);
 
-}  // namespace tilewright::device_agent
+}  // namespace tilewright::peaks

@@ -4,10 +4,10 @@
 
 #include <cstddef>
 
-namespace tilewright::bench {
+namespace tilewright::peaks {
 
 // GB/s of `threads` threads together, each reading its share of a buffer again and again; the best
 // of several rounds.
 double ReadBandwidth(size_t bytes, int threads);
 
-}  // namespace tilewright::bench
+}  // namespace tilewright::peaks

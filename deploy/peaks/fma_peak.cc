@@ -1,4 +1,4 @@
-#include "device_agent/fma_peak.h"
+#include "deploy/peaks/fma_peak.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -13,7 +13,7 @@
 
 #include "deploy/support/clock.h"
 
-namespace tilewright::device_agent {
+namespace tilewright::peaks {
 namespace {
 
 // Independent chains: enough to hide the latency of two units.
@@ -242,4 +242,4 @@ double MeasureInt8Peak(const runtime::CpuInfo& cpu, int threads, int64_t round_m
   return dots == nullptr ? 0 : Best(dots, threads, round_ms);
 }
 
-}  // namespace tilewright::device_agent
+}  // namespace tilewright::peaks

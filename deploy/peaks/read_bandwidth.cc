@@ -1,16 +1,19 @@
-#include "tests/bench/bandwidth.h"
+#include "deploy/peaks/read_bandwidth.h"
+
+#include <time.h>
 
 #include <algorithm>
 #include <barrier>
-#include <chrono>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
-namespace tilewright::bench {
+#include "deploy/support/clock.h"
+
+namespace tilewright::peaks {
 namespace {
 
-constexpr int kRounds = 7;
+constexpr int kReadRounds = 7;
 constexpr double kRoundBytes = 64e6;  // read in a round, by all
 
 // 64 bytes at a time and eight sums, so that loads and not additions are what it waits for.
@@ -19,8 +22,12 @@ struct alignas(64) Bytes {
   uint64_t words[8];
 };
 
-[[gnu::noinline, gnu::target_clones("avx512f", "avx2", "default")]] uint64_t ReadAll(
-    const Bytes* bytes, size_t lines) {
+#if defined(__x86_64__)
+#define TW_WIDEST_VECTORS gnu::target_clones("avx512f", "avx2", "default")
+#else
+#define TW_WIDEST_VECTORS gnu::noinline
+#endif
+[[gnu::noinline, TW_WIDEST_VECTORS]] uint64_t ReadAll(const Bytes* bytes, size_t lines) {
   const auto* data = reinterpret_cast<const CacheLine*>(bytes);
   CacheLine sums[8] = {};
   for (size_t i = 0; i + 8 <= lines; i += 8) {
@@ -44,11 +51,11 @@ double ReadBandwidth(size_t bytes, int threads) {
   std::barrier barrier(threads);
   const auto work = [&](size_t t) {
     data[t].assign(share, Bytes{{t}});
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kReadRounds; ++round) {
       barrier.arrive_and_wait();
-      const auto start = std::chrono::steady_clock::now();
+      const int64_t start = support::ReadClockNs(CLOCK_MONOTONIC);
       for (size_t turn = 0; turn < turns; ++turn) sink = sink ^ ReadAll(data[t].data(), share);
-      seconds[t] = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      seconds[t] = static_cast<double>(support::ReadClockNs(CLOCK_MONOTONIC) - start) / 1e9;
       barrier.arrive_and_wait();
       if (t == 0) best = std::min(best, *std::max_element(seconds.begin(), seconds.end()));
     }
@@ -61,4 +68,4 @@ double ReadBandwidth(size_t bytes, int threads) {
          1e9;
 }
 
-}  // namespace tilewright::bench
+}  // namespace tilewright::peaks

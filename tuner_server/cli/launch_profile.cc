@@ -1,0 +1,147 @@
+#include "tuner_server/cli/launch_profile.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <string_view>
+
+#include "deploy/support/strings.h"
+#include "tuner_server/cli/launch_text.h"
+#include "tuner_server/cli/table.h"
+
+namespace tilewright::cli {
+namespace {
+
+constexpr size_t kHashDigits = 8;  // of a task without a name
+
+// A launch's operands once each, however often an argument repeats.
+peaks::KernelWork WorkOf(const module::Manifest& manifest, const module::Launch& launch) {
+  peaks::KernelWork work;
+  work.operations = launch.flops;
+  const std::set<int64_t> operands(launch.args.begin(), launch.args.end());
+  for (const int64_t id : operands) {
+    work.bytes += static_cast<double>(manifest.tensors[static_cast<size_t>(id)].bytes);
+  }
+  if (!launch.args.empty()) {
+    work.type = manifest.tensors[static_cast<size_t>(launch.args.front())].dtype;
+  }
+  return work;
+}
+
+std::string_view BoundName(peaks::Bound bound) {
+  switch (bound) {
+    case peaks::Bound::kCompute:
+      return "compute";
+    case peaks::Bound::kMemory:
+      return "memory";
+    case peaks::Bound::kUnknown:
+      break;
+  }
+  return "-";
+}
+
+std::string PercentText(double share) { return support::FormatFixed(100 * share, 1) + "%"; }
+
+}  // namespace
+
+std::vector<LaunchProfile> ProfileLaunches(const module::Manifest& manifest,
+                                           const std::vector<double>& medians,
+                                           const std::optional<peaks::Roofline>& roofline) {
+  const std::vector<module::Launch>& launches = manifest.FindFunction("main")->launches;
+  const std::vector<module::LaunchNames> names = NamesOf(manifest);
+  const double total = std::accumulate(medians.begin(), medians.end(), 0.0);
+  std::vector<LaunchProfile> rows;
+  for (size_t k = 0; k < std::min(launches.size(), medians.size()); ++k) {
+    const module::Launch& launch = launches[k];
+    const peaks::KernelWork work = WorkOf(manifest, launch);
+    const double ns = std::max(medians[k], 1.0);  // 10^9 a second are one a nanosecond
+    LaunchProfile& row = rows.emplace_back();
+    row.name = launch.name.empty() ? launch.symbol : launch.name;
+    row.task = names[k].task;
+    row.task_hash = launch.task;
+    row.nodes = names[k].nodes;
+    row.median_ns = medians[k];
+    row.share = medians[k] / std::max(total, 1.0);
+    row.gflop_s = work.operations / ns;
+    row.gb_s = work.bytes / ns;
+    const bool on_processor = manifest.code[static_cast<size_t>(launch.code)].device.empty();
+    if (!roofline || !on_processor) continue;
+    row.of_limit = roofline->LeastNs(work) / ns;
+    row.bound = roofline->BoundOf(work);
+  }
+  return rows;
+}
+
+std::string ProfileTable(const std::vector<LaunchProfile>& launches) {
+  Table table({{"launch"},
+               {"task"},
+               {"median", true},
+               {"share", true},
+               {"GFLOP/s", true},
+               {"GB/s", true},
+               {"of limit", true},
+               {"bound"},
+               {"ONNX nodes"}});
+  for (const LaunchProfile& row : launches) {
+    table.AddRow({row.name, row.task.empty() ? row.task_hash.substr(0, kHashDigits) : row.task,
+                  TimeText(row.median_ns), PercentText(row.share),
+                  support::FormatFixed(row.gflop_s, 2), support::FormatFixed(row.gb_s, 2),
+                  row.of_limit > 0 ? PercentText(row.of_limit) : "-",
+                  std::string(BoundName(row.bound)), NodesText(row.nodes)});
+  }
+  return table.Render();
+}
+
+nlohmann::json ProfileJson(const std::vector<LaunchProfile>& launches) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const LaunchProfile& row : launches) {
+    nlohmann::json& json = rows.emplace_back();
+    json = {{"name", row.name},
+            {"task", row.task},
+            {"task_hash", row.task_hash},
+            {"onnx_nodes", row.nodes},
+            {"median_us", row.median_ns / 1e3},
+            {"gflop_s", row.gflop_s},
+            {"gb_s", row.gb_s},
+            {"share", row.share}};
+    if (row.of_limit <= 0) continue;
+    json["of_limit"] = row.of_limit;
+    json["bound"] = BoundName(row.bound);
+  }
+  return rows;
+}
+
+nlohmann::json RooflineJson(const peaks::Roofline& roofline) {
+  nlohmann::json reads = nlohmann::json::array();
+  for (const peaks::Roofline::Bandwidth& read : roofline.reads()) {
+    reads.push_back({{"working_set_bytes", read.bytes}, {"gb_s", read.gb_s}});
+  }
+  return {{"gflop_s", roofline.PeakOf(module::DType::kFloat32)},
+          {"int8_gop_s", roofline.PeakOf(module::DType::kInt8)},
+          {"read", std::move(reads)}};
+}
+
+nlohmann::json ProfileTrace(const std::vector<LaunchProfile>& launches, const std::string& model) {
+  nlohmann::json events = nlohmann::json::array();
+  events.push_back(
+      {{"ph", "M"}, {"name", "process_name"}, {"pid", 1}, {"args", {{"name", model}}}});
+  double at_us = 0;
+  const nlohmann::json rows = ProfileJson(launches);
+  for (size_t k = 0; k < launches.size(); ++k) {
+    const double us = launches[k].median_ns / 1e3;
+    const std::string& task = launches[k].task;
+    events.push_back({{"ph", "X"},
+                      {"name", launches[k].name},
+                      {"cat", task.empty() ? "launch" : task},
+                      {"pid", 1},
+                      {"tid", 1},
+                      {"ts", at_us},
+                      {"dur", us},
+                      {"args", rows[k]}});
+    at_us += us;
+  }
+  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ns"}};
+}
+
+}  // namespace tilewright::cli
