@@ -441,6 +441,27 @@ def closed_port():
         yield s.getsockname()[1]
 
 
+class Bench(CliCase):
+    def test_modules_that_cannot_race(self):
+        self.fails(NOT_FOUND, ["bench", "diff", self.module, "nosuch.tw"], ["nosuch.tw"])
+        self.fails(USAGE, ["bench", "diff", self.module], ["cli.usage.flags"])
+        other = self.write("other.onnx", dense_model(rows=3).SerializeToString())
+        module = os.path.join(self.shared, "other.tw")
+        self.assertEqual(self.call(["compile", other, "--target", "native", "--effort", "0", "-o", module], self.folder).returncode, OK)
+        self.fails(FAILED, ["bench", "diff", self.module, module], ["cli.bench.modules", "other.tw"])
+
+    def test_a_module_is_as_fast_as_itself(self):
+        done = self.call(["bench", "diff", self.module, self.module, "--seconds", "1", "--profile", "--at-least", "0.5", "-o", "json"],
+                         self.folder)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        document = json.loads(done.stdout)
+        self.assertLess(document["ratio_low"], 1.25)
+        self.assertGreater(document["ratio_high"], 0.8)
+        self.assertEqual(document["outputs_relative_difference"], 0)
+        self.assertTrue(all(kernel["a_us"] > 0 and kernel["b_us"] > 0 for kernel in document["kernels"]))
+        self.fails(MISMATCH, ["bench", "diff", self.module, self.module, "--seconds", "0", "--at-least", "100"], ["cli.mismatch.slower"])
+
+
 class Server(CliCase):
     def test_unreachable(self):
         with closed_port() as port:

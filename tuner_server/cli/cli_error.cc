@@ -193,6 +193,10 @@ constexpr AdviceRow kAdvice[] = {
     {"identity.key.permissions", "chmod 600 the file; if others may have read it, renew it"},
     {"identity.", "issue or renew it: 'tilewright certs --help'"},
     {"artifact", "try again; if it stays, look at the server's log"},
+    {"cli.bench.modules", "give two modules that were compiled from one model, with one --shape"},
+    {"cli.mismatch.slower",
+     "see which kernels are slower with --profile; race longer with --seconds if the interval is "
+     "wide"},
     {"cli.ram.exceeded",
      "compile a smaller input or batch (--shape), or an int8 model; what takes most is named "
      "above"},

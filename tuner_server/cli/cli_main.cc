@@ -466,6 +466,7 @@ int Main(int argc, const char* const* argv) {
   AddCompile(&app, &action);
   AddRun(&app, &action);
   AddCompare(&app, &action);
+  AddBench(&app, &action);
   AddTune(&app, &action);
   AddJobs(&app, &action);
   AddDevices(&app, &action);

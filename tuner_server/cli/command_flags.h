@@ -28,6 +28,7 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
 // --server and --identity.
 void AddServer(CLI::App* command, ServerPlace* server);
 
+void AddBench(CLI::App* app, Action* action);
 void AddCheck(CLI::App* app, Action* action);
 void AddCompare(CLI::App* app, Action* action);
 void AddOperators(CLI::App* app, Action* action);

@@ -11,20 +11,17 @@ namespace {
 
 class LocalHost final : public RunHost {
  public:
-  LocalHost(std::shared_ptr<const runtime::LoadedModule> module,
-            std::unique_ptr<runtime::Session> session)
-      : module_(std::move(module)), session_(std::move(session)) {}
+  explicit LocalHost(LocalSession local) : local_(std::move(local)) {}
 
-  const module::Manifest& manifest() const override { return module_->manifest(); }
-  int num_threads() const override { return session_->num_threads(); }
-  runtime::BoundTensors* tensors() override { return session_.get(); }
+  const module::Manifest& manifest() const override { return local_.module->manifest(); }
+  int num_threads() const override { return local_->num_threads(); }
+  runtime::BoundTensors* tensors() override { return local_.session.get(); }
   absl::StatusOr<runtime::RunTimes> Execute(int repeat, bool per_launch) override {
-    return runtime::TimeRuns(session_.get(), repeat, per_launch);
+    return runtime::TimeRuns(local_.session.get(), repeat, per_launch);
   }
 
  private:
-  const std::shared_ptr<const runtime::LoadedModule> module_;
-  const std::unique_ptr<runtime::Session> session_;
+  const LocalSession local_;
 };
 
 }  // namespace
@@ -39,13 +36,18 @@ int TargetThreads(const std::string& target) {
   return 1;
 }
 
-absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads) {
+absl::StatusOr<LocalSession> LoadSession(module::ModuleFile file, int threads) {
   TW_ASSIGN(auto module, runtime::LoadedModule::Load(std::move(file)));
   runtime::SessionOptions options;
   options.num_threads = threads;
   options.code_cache = runtime::UserCodeCache();
   TW_ASSIGN(auto session, runtime::Session::Create(module, options));
-  return std::make_unique<LocalHost>(std::move(module), std::move(session));
+  return LocalSession{std::move(module), std::move(session)};
+}
+
+absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads) {
+  TW_ASSIGN(LocalSession local, LoadSession(std::move(file), threads));
+  return std::make_unique<LocalHost>(std::move(local));
 }
 
 }  // namespace tilewright::cli

@@ -25,7 +25,16 @@ class RunHost {
 // The threads=N of a module's target; 1 where it names none.
 int TargetThreads(const std::string& target);
 
+// A module with its code in this process, and a session of it.
+struct LocalSession {
+  std::shared_ptr<const runtime::LoadedModule> module;
+  std::unique_ptr<runtime::Session> session;
+  runtime::Session* operator->() const { return session.get(); }
+};
 // Loads the module's code into this process: its constructors run, with all rights of the caller.
+absl::StatusOr<LocalSession> LoadSession(module::ModuleFile file, int threads);
+
+// The same as a host.
 absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads);
 
 }  // namespace tilewright::cli

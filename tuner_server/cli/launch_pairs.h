@@ -1,0 +1,29 @@
+// The kernels of two modules of one model side by side: those that do the same nodes of the ONNX
+// model. Values and pure functions; thread-safe.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "deploy/module/manifest.h"
+
+namespace tilewright::cli {
+
+// All launches of a module for one set of nodes (a Winograd convolution has several), or one launch
+// without nodes, by its name. A time of 0: the module has no such kernel; it fuses otherwise.
+struct LaunchPair {
+  std::vector<std::string> nodes;
+  std::string name;  // of the first launch
+  double a_ns = 0;
+  double b_ns = 0;
+};
+
+// Times: one for each launch of "main", in its order. In the order of a, then what only b has.
+std::vector<LaunchPair> PairLaunches(const module::Manifest& a, const std::vector<double>& a_ns,
+                                     const module::Manifest& b, const std::vector<double>& b_ns);
+
+std::string LaunchPairsTable(const std::vector<LaunchPair>& pairs);
+nlohmann::json LaunchPairsJson(const std::vector<LaunchPair>& pairs);
+
+}  // namespace tilewright::cli
