@@ -12,16 +12,6 @@
 namespace tilewright::device_agent {
 namespace {
 
-// The value of "threads" in a target string; 1 where it says nothing.
-int ThreadsOf(const std::string& target) {
-  for (const std::string& part : support::Split(target, ',')) {
-    if (part.rfind("threads=", 0) != 0) continue;
-    const auto value = support::ParseInt64(std::string_view(part).substr(8));
-    if (value.has_value() && *value > 0) return static_cast<int>(std::min<int64_t>(*value, 4096));
-  }
-  return 1;
-}
-
 // The one asked for, else the only one, else "main".
 std::string FunctionOf(const module::Manifest& manifest, const std::string& entry_point) {
   if (!entry_point.empty()) return entry_point;
@@ -156,7 +146,7 @@ absl::StatusOr<std::unique_ptr<MeasuredSession>> LoadOnHost(module::ModuleFile f
   runtime::SessionOptions options;
   options.guard_pages = true;
   options.pin_threads = true;
-  options.num_threads = std::min(ThreadsOf(module->manifest().target), max_threads);
+  options.num_threads = std::min(module::TargetThreads(module->manifest().target), max_threads);
   options.function = FunctionOf(module->manifest(), entry_point);
   TW_ASSIGN(auto session, runtime::Session::Create(module, options));
   return std::make_unique<HostSession>(std::move(session), counter);

@@ -8,6 +8,7 @@
 
 #include "deploy/support/hash.h"
 #include "deploy/support/status.h"
+#include "deploy/support/strings.h"
 
 namespace tilewright::module {
 namespace {
@@ -459,6 +460,18 @@ std::optional<int64_t> NumElements(const std::vector<Dim>& shape) {
   }
   if (overflow) return std::nullopt;
   return zero ? 0 : count;
+}
+
+int TargetThreads(std::string_view target) {
+  constexpr std::string_view kKey = "threads=";
+  constexpr int64_t kMost = 1024;
+  for (const std::string& part : support::Split(target, ',')) {
+    if (!part.starts_with(kKey)) continue;
+    const int64_t threads =
+        support::ParseInt64(std::string_view(part).substr(kKey.size())).value_or(1);
+    return static_cast<int>(std::clamp<int64_t>(threads, 1, kMost));
+  }
+  return 1;
 }
 
 std::string ShapeText(const std::vector<Dim>& shape) {

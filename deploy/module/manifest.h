@@ -204,6 +204,9 @@ std::optional<int64_t> NumElements(const std::vector<Dim>& shape);
 // Returns the shape as text: "1x3x224x224", "batchx3"; "scalar" for a scalar.
 std::string ShapeText(const std::vector<Dim>& shape);
 
+// The threads=N of a target's text, at most 1024; 1 where it names none.
+int TargetThreads(std::string_view target);
+
 }  // namespace tilewright::module
 
 #endif  // DEPLOY_MODULE_MANIFEST_H_

@@ -16,6 +16,7 @@ import datetime
 import hashlib
 import json
 import math
+import os
 import pathlib
 import re
 import shlex
@@ -27,6 +28,7 @@ import time
 from lane import ROOT, commit
 
 GOLDEN = ROOT / "tests" / "golden"
+SHARED = pathlib.Path(os.environ.get("TILEWRIGHT_SHARED", ROOT.parent / "shared"))
 MOST_BYTES = 8192
 RUNS = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
 COVERAGE = re.compile(r"cov: (\d+)")
@@ -76,7 +78,8 @@ OPERATORS = [
 
 
 def models():
-    """One small model for each operator; needs the onnx package of Debian's own Python."""
+    """One small model for each operator, and the small ones of the shared cases where those are; needs the onnx package
+    of Debian's own Python."""
     from onnx import TensorProto, helper
     for name, shapes, attributes in OPERATORS:
         names = [f"x{i}" for i in range(len(shapes))]
@@ -89,6 +92,10 @@ def models():
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
         model.ir_version = 7
         yield model.SerializeToString()
+    cases = sorted((SHARED / "onnx").glob("node*/*/model.onnx"))
+    if not cases:
+        print(f"[SKIP] no models of {SHARED}/onnx among the seeds")
+    yield from (case.read_bytes() for case in cases)
 
 
 def credentials():

@@ -138,6 +138,15 @@ struct Rejection {
   std::function<void(Manifest*)> damage;
 };
 
+TEST(ManifestTest, ATargetNamesItsThreads) {
+  EXPECT_EQ(TargetThreads("cpu,arch=x86_64,threads=3"), 3);
+  EXPECT_EQ(TargetThreads("cpu,threads=2,cpu=znver4"), 2);
+  EXPECT_EQ(TargetThreads("opencl"), 1);
+  EXPECT_EQ(TargetThreads("cpu,threads=many"), 1);
+  EXPECT_EQ(TargetThreads("cpu,threads=-5"), 1);
+  EXPECT_EQ(TargetThreads("cpu,threads=1000000000"), 1024);
+}
+
 TEST(ManifestTest, EveryBrokenRuleHasItsError) {
   const Rejection rows[] = {
       {"version", [](Manifest* m) { m->format_version = 0; }},

@@ -53,7 +53,7 @@ class Race {
     step_("loading " + path);
     TW_ASSIGN(module::ModuleFile file, module::ModuleFile::Open(path));
     const int threads =
-        options_.threads > 0 ? options_.threads : TargetThreads(file.manifest().target);
+        options_.threads > 0 ? options_.threads : module::TargetThreads(file.manifest().target);
     TW_ASSIGN(*to, LoadSession(std::move(file), threads));
     return FillInputs(options_.inputs, options_.seed, to->session.get());
   }

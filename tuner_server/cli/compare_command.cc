@@ -132,7 +132,7 @@ class Comparer {
     TW_ASSIGN(const v1::ModuleCompiled compiled, compiler.Compile(std::move(request), &bytes));
     TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
     TW_ASSIGN(graph_, graph::ParseGraph(compiled.graph_text(), ConstantsOf(file)));
-    const int threads = TargetThreads(file.manifest().target);
+    const int threads = module::TargetThreads(file.manifest().target);
     step_("loading its code");
     TW_ASSIGN(host_, LoadHere(std::move(file), threads));
     for (const module::LaunchNames& names : NamesOf(host_->manifest())) {

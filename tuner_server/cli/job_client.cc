@@ -9,6 +9,7 @@
 
 #include "compiler/graph/graph.h"
 #include "compiler/graph/onnx_strip_weights.h"
+#include "deploy/module/manifest.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -214,7 +215,7 @@ FleetPeaks FindFleetPeaks(ServerClient& client, const std::string& target) {
       const auto all = attributes.find(name);
       if (all == attributes.end()) return;
       const double of_one = all->second.d() / static_cast<double>(cores->second.i());
-      *peak = std::max(*peak, of_one * ThreadsOf(target));
+      *peak = std::max(*peak, of_one * module::TargetThreads(target));
     };
     raise("peak_gflops", &peaks.float32);
     raise("peak_int8_gops", &peaks.int8);

@@ -22,9 +22,4 @@ absl::StatusOr<std::string> ExpandTarget(const std::string& text) {
   return target.ToString();
 }
 
-int ThreadsOf(const std::string& target) {
-  const auto parsed = target::ParseTarget(target);
-  return parsed.ok() ? parsed->threads : 1;
-}
-
 }  // namespace tilewright::cli

@@ -11,7 +11,5 @@ namespace tilewright::cli {
 // "native[,threads=N]" becomes "cpu,arch=…,cpu=…,threads=…"; any other target is checked and made
 // canonical. Errors ir.target.* for a text that is no target.
 absl::StatusOr<std::string> ExpandTarget(const std::string& text);
-// Threads named by a canonical target; 1 without.
-int ThreadsOf(const std::string& target);
 
 }  // namespace tilewright::cli

@@ -58,7 +58,7 @@ class Runner {
     }
     TW_ASSIGN(module::ModuleFile file, OpenFile());
     const int threads =
-        options_.threads > 0 ? options_.threads : TargetThreads(file.manifest().target);
+        options_.threads > 0 ? options_.threads : module::TargetThreads(file.manifest().target);
     step_("loading its code");
     const bool confined = options_.sandbox || !options_.bridge.empty();
     if (options_.allow_weak_sandbox && !confined) {

@@ -1,10 +1,8 @@
 #include "tuner_server/cli/run_host.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "deploy/runtime/device_code_cache.h"
-#include "deploy/support/strings.h"
 
 namespace tilewright::cli {
 namespace {
@@ -25,16 +23,6 @@ class LocalHost final : public RunHost {
 };
 
 }  // namespace
-
-int TargetThreads(const std::string& target) {
-  for (const std::string& part : support::Split(target, ',')) {
-    if (part.starts_with("threads=")) {
-      return static_cast<int>(
-          std::clamp<int64_t>(support::ParseInt64(part.substr(8)).value_or(1), 1, 1024));
-    }
-  }
-  return 1;
-}
 
 absl::StatusOr<LocalSession> LoadSession(module::ModuleFile file, int threads) {
   TW_ASSIGN(auto module, runtime::LoadedModule::Load(std::move(file)));

@@ -22,9 +22,6 @@ class RunHost {
   virtual absl::StatusOr<runtime::RunTimes> Execute(int repeat, bool per_launch) = 0;
 };
 
-// The threads=N of a module's target; 1 where it names none.
-int TargetThreads(const std::string& target);
-
 // A module with its code in this process, and a session of it.
 struct LocalSession {
   std::shared_ptr<const runtime::LoadedModule> module;
