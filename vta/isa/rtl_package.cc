@@ -16,7 +16,8 @@ constexpr char kPackageHead[] =
     "// Generated from vta/isa/isa.def by vta_isa_test. Do not edit.\n"
     "// To write it: TILEWRIGHT_UPDATE_GOLDEN=1 build/release/bin/vta_isa_test\n"
     "//\n"
-    "// What the RTL knows of the instruction set. VTA_CONFIG_<name> takes a configuration.\n";
+    "// What the RTL knows of the instruction set. VTA_CONFIG_<name> takes a configuration.\n"
+    "// verilator lint_off UNUSEDPARAM\n";
 
 struct NamedValue {
   std::string_view text;
@@ -165,7 +166,7 @@ std::string RtlPackageText(std::span<const NamedConfig> configs) {
                    Package(configs[i]));
   if (configs.size() > 1) text += "`else\n";
   text += Package(configs[0]);
-  return configs.size() > 1 ? text + "`endif\n" : text;
+  return text + (configs.size() > 1 ? "`endif\n" : "") + "// verilator lint_on UNUSEDPARAM\n";
 }
 
 }  // namespace tilewright::vta

@@ -2,6 +2,7 @@
 // To write it: TILEWRIGHT_UPDATE_GOLDEN=1 build/release/bin/vta_isa_test
 //
 // What the RTL knows of the instruction set. VTA_CONFIG_<name> takes a configuration.
+// verilator lint_off UNUSEDPARAM
 `ifdef VTA_CONFIG_block8
 package vta_isa;
   // block=8,uop=4096,wgt=512,inp=1024,acc=1024,sram_bits=16,dram_bits=32,size_bits=16,pad_bits=4,iter_bits=14,imm_bits=16
@@ -376,3 +377,4 @@ package vta_isa;
   } uop_t;
 endpackage
 `endif
+// verilator lint_on UNUSEDPARAM
