@@ -138,8 +138,10 @@ std::string MemoryConstants(const Isa& isa) {
   for (const MemoryInfo& memory : isa.Memories()) {
     text += Constant(StrCat(memory.text, "_bytes"), memory.element_bytes);
     text += Constant(StrCat(memory.text, "_elements"), memory.elements);
+    text += Constant(StrCat(memory.text, "_index_bits"), IndexBits(memory.elements));
     values.push_back({memory.text, static_cast<int64_t>(memory.memory)});
   }
+  text += Constant("src_index_bits", SourceBits(isa.config()));
   return text + Enumeration("memory_t", "MEMORY", WidthOf(isa, "memory"), values);
 }
 

@@ -15,14 +15,20 @@ package vta_isa;
   localparam int unsigned IMM_BITS = 16;
   localparam int unsigned UOP_BYTES = 4;
   localparam int unsigned UOP_ELEMENTS = 4096;
+  localparam int unsigned UOP_INDEX_BITS = 12;
   localparam int unsigned WGT_BYTES = 64;
   localparam int unsigned WGT_ELEMENTS = 512;
+  localparam int unsigned WGT_INDEX_BITS = 9;
   localparam int unsigned INP_BYTES = 8;
   localparam int unsigned INP_ELEMENTS = 1024;
+  localparam int unsigned INP_INDEX_BITS = 10;
   localparam int unsigned ACC_BYTES = 32;
   localparam int unsigned ACC_ELEMENTS = 1024;
+  localparam int unsigned ACC_INDEX_BITS = 10;
   localparam int unsigned OUT_BYTES = 8;
   localparam int unsigned OUT_ELEMENTS = 1024;
+  localparam int unsigned OUT_INDEX_BITS = 10;
+  localparam int unsigned SRC_INDEX_BITS = 10;
   typedef enum logic [2:0] {
     MEMORY_UOP = 3'd0,
     MEMORY_WGT = 3'd1,
@@ -141,14 +147,20 @@ package vta_isa;
   localparam int unsigned IMM_BITS = 12;
   localparam int unsigned UOP_BYTES = 4;
   localparam int unsigned UOP_ELEMENTS = 2048;
+  localparam int unsigned UOP_INDEX_BITS = 11;
   localparam int unsigned WGT_BYTES = 1024;
   localparam int unsigned WGT_ELEMENTS = 256;
+  localparam int unsigned WGT_INDEX_BITS = 8;
   localparam int unsigned INP_BYTES = 32;
   localparam int unsigned INP_ELEMENTS = 512;
+  localparam int unsigned INP_INDEX_BITS = 9;
   localparam int unsigned ACC_BYTES = 128;
   localparam int unsigned ACC_ELEMENTS = 4096;
+  localparam int unsigned ACC_INDEX_BITS = 12;
   localparam int unsigned OUT_BYTES = 32;
   localparam int unsigned OUT_ELEMENTS = 4096;
+  localparam int unsigned OUT_INDEX_BITS = 12;
+  localparam int unsigned SRC_INDEX_BITS = 12;
   typedef enum logic [2:0] {
     MEMORY_UOP = 3'd0,
     MEMORY_WGT = 3'd1,
@@ -265,14 +277,20 @@ package vta_isa;
   localparam int unsigned IMM_BITS = 16;
   localparam int unsigned UOP_BYTES = 4;
   localparam int unsigned UOP_ELEMENTS = 8192;
+  localparam int unsigned UOP_INDEX_BITS = 13;
   localparam int unsigned WGT_BYTES = 256;
   localparam int unsigned WGT_ELEMENTS = 1024;
+  localparam int unsigned WGT_INDEX_BITS = 10;
   localparam int unsigned INP_BYTES = 16;
   localparam int unsigned INP_ELEMENTS = 2048;
+  localparam int unsigned INP_INDEX_BITS = 11;
   localparam int unsigned ACC_BYTES = 64;
   localparam int unsigned ACC_ELEMENTS = 2048;
+  localparam int unsigned ACC_INDEX_BITS = 11;
   localparam int unsigned OUT_BYTES = 16;
   localparam int unsigned OUT_ELEMENTS = 2048;
+  localparam int unsigned OUT_INDEX_BITS = 11;
+  localparam int unsigned SRC_INDEX_BITS = 11;
   typedef enum logic [2:0] {
     MEMORY_UOP = 3'd0,
     MEMORY_WGT = 3'd1,

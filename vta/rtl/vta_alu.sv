@@ -3,7 +3,8 @@
 // has a register before it is shifted.
 module vta_alu (
     input logic clk,
-    input logic valid,
+    input logic valid,        // dst and src are there
+    input logic later_valid,  // the cycle after one with both operands from acc
     input logic [2:0] operation,
     input logic use_imm,
     input logic signed [vta_isa::IMM_BITS-1:0] imm,
@@ -38,7 +39,7 @@ module vta_alu (
     lane_t a, b, simple;
     logic signed [63:0] result, held;
     assign a = dst[32*l+:32];
-    assign b = use_imm ? lane_t'(imm) : src[32*l+:32];
+    assign b = use_imm ? 32'(imm) : src[32*l+:32];
     always_comb begin
       simple = '0;
       result = '0;
@@ -55,7 +56,10 @@ module vta_alu (
     end
     always_ff @(posedge clk) if (valid && !use_imm) held <= result;
     assign now[32*l+:32] = result[31:0];
-    assign later[32*l+:32] = operation == vta_isa::OPERATION_REQUANTISE
-                                 ? requantised(held, imm[5:0]) : held[31:0];
+    always_comb begin
+      later[32*l+:32] = held[31:0];
+      if (later_valid && operation == vta_isa::OPERATION_REQUANTISE)
+        later[32*l+:32] = requantised(held, imm[5:0]);
+    end
   end
 endmodule

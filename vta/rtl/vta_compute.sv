@@ -31,20 +31,21 @@ module vta_compute (
     input vta_rtl::beat_t data,
     // Operands.
     output logic operand_read,
-    output logic [vta_rtl::INP_INDEX_BITS-1:0] inp_index,
-    output logic [vta_rtl::WGT_INDEX_BITS-1:0] wgt_index,
+    output logic [vta_isa::INP_INDEX_BITS-1:0] inp_index,
+    output logic [vta_isa::WGT_INDEX_BITS-1:0] wgt_index,
     input logic [8*vta_isa::INP_BYTES-1:0] inp,
     input logic [8*vta_isa::WGT_BYTES-1:0] wgt,
     // Results.
     input logic out_read,
-    input logic [vta_rtl::ACC_INDEX_BITS-1:0] out_index,
+    input logic [vta_isa::ACC_INDEX_BITS-1:0] out_index,
     output logic [8*vta_isa::OUT_BYTES-1:0] out
 );
   localparam int unsigned BLOCK = vta_isa::BLOCK;
   localparam int unsigned ACC_BITS = 8 * vta_isa::ACC_BYTES;
-  localparam int unsigned ACC_BANKS = vta_rtl::ACC_BANKS;
-  localparam int unsigned INDEX_BITS = vta_rtl::UOP_INDEX_BITS > vta_rtl::ACC_INDEX_BITS
-                                           ? vta_rtl::UOP_INDEX_BITS : vta_rtl::ACC_INDEX_BITS;
+  localparam int unsigned ACC_BANKS = vta_isa::ACC_BYTES / vta_rtl::BEAT_BYTES;
+  localparam int unsigned LANE_BITS = $clog2(vta_rtl::BEAT_BYTES / vta_isa::UOP_BYTES);
+  localparam int unsigned INDEX_BITS = vta_isa::UOP_INDEX_BITS > vta_isa::ACC_INDEX_BITS
+                                           ? vta_isa::UOP_INDEX_BITS : vta_isa::ACC_INDEX_BITS;
 
   // --- instructions ---------------------------------------------------------------------------------
   logic [vta_rtl::INSTRUCTION_BITS-1:0] head;
@@ -130,8 +131,8 @@ module vta_compute (
   // --- loads ----------------------------------------------------------------------------------------
   logic [INDEX_BITS-1:0] element, zero_element, load_index;
   logic [$clog2(ACC_BANKS)-1:0] bank;
-  logic [vta_rtl::LANE_BITS-1:0] first;
-  logic [vta_rtl::LANE_BITS:0] count;
+  logic [LANE_BITS-1:0] first;
+  logic [LANE_BITS:0] count;
   logic zero, load_last;
   vta_transfer #(
       .INDEX_BITS(INDEX_BITS),
@@ -161,10 +162,10 @@ module vta_compute (
 
   // --- 0: the micro-op ------------------------------------------------------------------------------
   logic slow, issue, issue_last;
-  logic [vta_rtl::UOP_INDEX_BITS-1:0] uop_index;
-  logic [vta_rtl::ACC_INDEX_BITS-1:0] loop_dst;
-  logic [vta_rtl::SRC_INDEX_BITS-1:0] loop_src;
-  logic [vta_rtl::WGT_INDEX_BITS-1:0] loop_wgt;
+  logic [vta_isa::UOP_INDEX_BITS-1:0] uop_index;
+  logic [vta_isa::ACC_INDEX_BITS-1:0] loop_dst;
+  logic [vta_isa::SRC_INDEX_BITS-1:0] loop_src;
+  logic [vta_isa::WGT_INDEX_BITS-1:0] loop_wgt;
   // verilator lint_off UNUSEDSIGNAL
   vta_isa::uop_t uop;  // not all bits of it are fields
   // verilator lint_on UNUSEDSIGNAL
@@ -185,9 +186,9 @@ module vta_compute (
   vta_uop_memory uop_memory (
       .clk,
       .write((beat || zero) && !is_acc),
-      .write_element(load_index[vta_rtl::UOP_INDEX_BITS-1:0]),
+      .write_element(load_index[vta_isa::UOP_INDEX_BITS-1:0]),
       .first(zero ? '0 : first),
-      .count(zero ? (vta_rtl::LANE_BITS + 1)'(1) : count),
+      .count(zero ? (LANE_BITS + 1)'(1) : count),
       .data(loaded),
       .read(issue),
       .read_element(uop_index),
@@ -197,13 +198,13 @@ module vta_compute (
   // --- 1: the operands ------------------------------------------------------------------------------
   logic valid_1, valid_2, valid_3, valid_4, valid_5;
   logic last_1, last_2, last_3, last_4, last_5;
-  logic [vta_rtl::ACC_INDEX_BITS-1:0] loop_dst_1, dst_1, dst_2, dst_3, dst_4, dst_5, src_2, src_3;
-  logic [vta_rtl::SRC_INDEX_BITS-1:0] loop_src_1, src_1;
-  logic [vta_rtl::WGT_INDEX_BITS-1:0] loop_wgt_1;
+  logic [vta_isa::ACC_INDEX_BITS-1:0] loop_dst_1, dst_1, dst_2, dst_3, dst_4, dst_5, src_2, src_3;
+  logic [vta_isa::SRC_INDEX_BITS-1:0] loop_src_1, src_1;
+  logic [vta_isa::WGT_INDEX_BITS-1:0] loop_wgt_1;
   assign dst_1 = uop.dst + loop_dst_1;
   assign src_1 = uop.src + loop_src_1;
   assign operand_read = valid_1 && !is_alu && !is_reset;
-  assign inp_index = src_1[vta_rtl::INP_INDEX_BITS-1:0];
+  assign inp_index = src_1[vta_isa::INP_INDEX_BITS-1:0];
   assign wgt_index = uop.wgt + loop_wgt_1;
 
   always_ff @(posedge clk) begin
@@ -219,13 +220,13 @@ module vta_compute (
     loop_src_1 <= loop_src;
     loop_wgt_1 <= loop_wgt;
     {dst_2, dst_3, dst_4, dst_5} <= {dst_1, dst_2, dst_3, dst_4};
-    src_2 <= src_1[vta_rtl::ACC_INDEX_BITS-1:0];
+    src_2 <= src_1[vta_isa::ACC_INDEX_BITS-1:0];
     src_3 <= src_2;
   end
   assign last = is_load ? load_last : slow ? last_5 : last_4;
 
   // --- 2: products ----------------------------------------------------------------------------------
-  logic [vta_rtl::SUM_BITS*BLOCK-1:0] sums_3, sums_4;
+  logic [ACC_BITS-1:0] sums_3, sums_4;
   vta_gemm gemm (
       .clk,
       .valid(valid_2 && !is_alu && !is_reset),
@@ -237,13 +238,11 @@ module vta_compute (
   // --- 3: acc ---------------------------------------------------------------------------------------
   logic acc_write;
   logic [ACC_BITS-1:0] acc, result, src_4;
-  logic [vta_rtl::ACC_INDEX_BITS-1:0] result_index;
+  logic [vta_isa::ACC_INDEX_BITS-1:0] result_index;
   always_ff @(posedge clk) begin
-    if (valid_3) begin
-      sums_4 <= sums_3;
-      // What was read in 2 is older than what the micro-op before writes now.
-      src_4  <= acc_write && result_index == src_3 ? result : acc;
-    end
+    if (valid_3 && !is_alu) sums_4 <= sums_3;
+    // What was read in 2 is older than what the micro-op before writes now.
+    if (valid_3 && slow) src_4 <= acc_write && result_index == src_3 ? result : acc;
   end
 
   // --- 4 and 5: results -----------------------------------------------------------------------------
@@ -251,6 +250,7 @@ module vta_compute (
   vta_alu alu (
       .clk,
       .valid(valid_4 && is_alu),
+      .later_valid(valid_5),
       .operation,
       .use_imm,
       .imm,
@@ -263,8 +263,7 @@ module vta_compute (
     accumulated = '0;
     if (valid_4 && !is_alu && !is_reset) begin
       for (int unsigned l = 0; l < BLOCK; l++)
-        accumulated[32*l+:32] =
-            acc[32*l+:32] + 32'($signed(sums_4[vta_rtl::SUM_BITS*l+:vta_rtl::SUM_BITS]));
+        accumulated[32*l+:32] = acc[32*l+:32] + sums_4[32*l+:32];
     end
   end
   assign acc_write = slow ? valid_5 : valid_4;
@@ -284,7 +283,7 @@ module vta_compute (
   ) acc_memory (
       .clk,
       .write(loads_acc ? load_banks : {ACC_BANKS{acc_write}}),
-      .write_index(loads_acc ? load_index[vta_rtl::ACC_INDEX_BITS-1:0] : result_index),
+      .write_index(loads_acc ? load_index[vta_isa::ACC_INDEX_BITS-1:0] : result_index),
       .write_data(loads_acc ? {ACC_BANKS{loaded}} : result),
       .read(valid_3 || (valid_2 && slow)),
       .read_index(valid_3 ? dst_3 : src_2),

@@ -12,7 +12,7 @@ module vta_core (
     // and are always taken.
     output logic read_request,
     output logic [vta_rtl::ADDRESS_BITS-1:0] read_address,  // a multiple of the bytes of a beat
-    output logic [$bits(vta_rtl::beats_t)-1:0] read_beats,
+    output logic [vta_rtl::BEATS_BITS-1:0] read_beats,
     input logic read_ready,
     input logic read_beat,
     input logic [vta_rtl::BEAT_BITS-1:0] read_data,
@@ -146,8 +146,8 @@ module vta_core (
   );
 
   logic operand_read;
-  logic [vta_rtl::INP_INDEX_BITS-1:0] inp_index;
-  logic [vta_rtl::WGT_INDEX_BITS-1:0] wgt_index;
+  logic [vta_isa::INP_INDEX_BITS-1:0] inp_index;
+  logic [vta_isa::WGT_INDEX_BITS-1:0] wgt_index;
   logic [8*vta_isa::INP_BYTES-1:0] inp;
   logic [8*vta_isa::WGT_BYTES-1:0] wgt;
   vta_load load (
@@ -175,7 +175,7 @@ module vta_core (
   );
 
   logic out_read;
-  logic [vta_rtl::ACC_INDEX_BITS-1:0] out_index;
+  logic [vta_isa::ACC_INDEX_BITS-1:0] out_index;
   logic [8*vta_isa::OUT_BYTES-1:0] out;
   vta_compute compute (
       .clk,

@@ -24,17 +24,16 @@ module vta_fetch (
   localparam int unsigned BEATS = 16 / vta_rtl::BEAT_BYTES;  // of an instruction
   localparam int unsigned PART_BITS = $clog2(BEATS);
   localparam int unsigned COUNT_BITS = $clog2(vta_rtl::FETCH_QUEUE + 1);
-  localparam int unsigned BEATS_BITS = $bits(vta_rtl::beats_t);
   typedef logic [COUNT_BITS-1:0] count_t;
 
   // --- requests -------------------------------------------------------------------------------------
   logic [31:0] left;
   vta_rtl::beat_address_t address;
   count_t taken, burst;  // places of the queue that are taken, by those on their way too
-  assign burst = left < 32'(vta_rtl::FETCH_BURST) ? count_t'(left) : count_t'(vta_rtl::FETCH_BURST);
-  assign request = left != 0 && taken <= count_t'(vta_rtl::FETCH_QUEUE) - burst;
+  assign burst = left < 32'(vta_rtl::FETCH_BURST) ? COUNT_BITS'(left) : COUNT_BITS'(vta_rtl::FETCH_BURST);
+  assign request = left != 0 && taken <= COUNT_BITS'(vta_rtl::FETCH_QUEUE) - burst;
   assign asked.address = address;
-  assign asked.beats = BEATS_BITS'(burst) << PART_BITS;
+  assign asked.beats = vta_rtl::BEATS_BITS'(burst) << PART_BITS;
 
   logic dispatched;
   always_ff @(posedge clk) begin
@@ -50,7 +49,7 @@ module vta_fetch (
         left <= left - 32'(burst);
         address <= address + vta_rtl::BEAT_ADDRESS_BITS'(asked.beats);
       end
-      taken <= taken + (granted ? burst : '0) - count_t'(dispatched);
+      taken <= taken + (granted ? burst : '0) - COUNT_BITS'(dispatched);
     end
   end
 

@@ -20,15 +20,16 @@ module vta_load (
     input vta_rtl::beat_t data,
     // Operands of compute.
     input logic read,
-    input logic [vta_rtl::INP_INDEX_BITS-1:0] inp_index,
-    input logic [vta_rtl::WGT_INDEX_BITS-1:0] wgt_index,
+    input logic [vta_isa::INP_INDEX_BITS-1:0] inp_index,
+    input logic [vta_isa::WGT_INDEX_BITS-1:0] wgt_index,
     output logic [8*vta_isa::INP_BYTES-1:0] inp,
     output logic [8*vta_isa::WGT_BYTES-1:0] wgt
 );
-  localparam int unsigned INP_BANKS = vta_rtl::INP_BANKS;
-  localparam int unsigned WGT_BANKS = vta_rtl::WGT_BANKS;
-  localparam int unsigned INDEX_BITS = vta_rtl::INP_INDEX_BITS > vta_rtl::WGT_INDEX_BITS
-                                           ? vta_rtl::INP_INDEX_BITS : vta_rtl::WGT_INDEX_BITS;
+  localparam int unsigned INP_BANKS = vta_isa::INP_BYTES / vta_rtl::BEAT_BYTES;
+  localparam int unsigned WGT_BANKS = vta_isa::WGT_BYTES / vta_rtl::BEAT_BYTES;
+  localparam int unsigned LANE_BITS = $clog2(vta_rtl::BEAT_BYTES / vta_isa::UOP_BYTES);
+  localparam int unsigned INDEX_BITS = vta_isa::INP_INDEX_BITS > vta_isa::WGT_INDEX_BITS
+                                           ? vta_isa::INP_INDEX_BITS : vta_isa::WGT_INDEX_BITS;
 
   vta_isa::transfer_t head;
   logic valid, start, done_unused, stage_idle, last, empty, head_is_wgt, is_wgt;
@@ -75,8 +76,8 @@ module vta_load (
   logic [INDEX_BITS-1:0] element, zero_element;
   logic [$clog2(WGT_BANKS)-1:0] bank;
   logic zero;
-  logic [vta_rtl::LANE_BITS-1:0] first_unused;  // of micro-ops
-  logic [vta_rtl::LANE_BITS:0] count_unused;
+  logic [LANE_BITS-1:0] first_unused;  // of micro-ops
+  logic [LANE_BITS:0] count_unused;
   vta_transfer #(
       .INDEX_BITS(INDEX_BITS),
       .BANK_BITS ($clog2(WGT_BANKS))
@@ -111,12 +112,13 @@ module vta_load (
   vta_memory #(
       .ELEMENTS(vta_isa::INP_ELEMENTS),
       .BANKS(INP_BANKS),
-      .BANK_BITS(vta_rtl::BEAT_BITS)
+      .BANK_BITS(vta_rtl::BEAT_BITS),
+      .WRITE_BITS(vta_rtl::BEAT_BITS)
   ) inp_memory (
       .clk,
       .write(is_wgt ? '0 : banks[INP_BANKS-1:0]),
-      .write_index(index[vta_rtl::INP_INDEX_BITS-1:0]),
-      .write_data({INP_BANKS{written}}),
+      .write_index(index[vta_isa::INP_INDEX_BITS-1:0]),
+      .write_data(written),
       .read,
       .read_index(inp_index),
       .read_data(inp)
@@ -124,12 +126,13 @@ module vta_load (
   vta_memory #(
       .ELEMENTS(vta_isa::WGT_ELEMENTS),
       .BANKS(WGT_BANKS),
-      .BANK_BITS(vta_rtl::BEAT_BITS)
+      .BANK_BITS(vta_rtl::BEAT_BITS),
+      .WRITE_BITS(vta_rtl::BEAT_BITS)
   ) wgt_memory (
       .clk,
       .write(is_wgt ? banks : '0),
-      .write_index(index[vta_rtl::WGT_INDEX_BITS-1:0]),
-      .write_data({WGT_BANKS{written}}),
+      .write_index(index[vta_isa::WGT_INDEX_BITS-1:0]),
+      .write_data(written),
       .read,
       .read_index(wgt_index),
       .read_data(wgt)

@@ -8,10 +8,10 @@ module vta_loops (
     input logic slow,  // two cycles for each micro-op
     output logic valid,
     output logic last,
-    output logic [vta_rtl::UOP_INDEX_BITS-1:0] uop,
-    output logic [vta_rtl::ACC_INDEX_BITS-1:0] dst,
-    output logic [vta_rtl::SRC_INDEX_BITS-1:0] src,
-    output logic [vta_rtl::WGT_INDEX_BITS-1:0] wgt
+    output logic [vta_isa::UOP_INDEX_BITS-1:0] uop,
+    output logic [vta_isa::ACC_INDEX_BITS-1:0] dst,
+    output logic [vta_isa::SRC_INDEX_BITS-1:0] src,
+    output logic [vta_isa::WGT_INDEX_BITS-1:0] wgt
 );
   // verilator lint_off UNUSEDSIGNAL
   vta_isa::gemm_t held;  // not all fields of it
@@ -19,13 +19,13 @@ module vta_loops (
   logic active, slow_held, second;
   logic [vta_isa::ITER_BITS-1:0] in_left, out_left;
   // Of the iteration of the outer loop.
-  logic [vta_rtl::ACC_INDEX_BITS-1:0] dst_out, next_dst;
-  logic [vta_rtl::SRC_INDEX_BITS-1:0] src_out, next_src;
-  logic [vta_rtl::WGT_INDEX_BITS-1:0] wgt_out, next_wgt;
+  logic [vta_isa::ACC_INDEX_BITS-1:0] dst_out, next_dst;
+  logic [vta_isa::SRC_INDEX_BITS-1:0] src_out, next_src;
+  logic [vta_isa::WGT_INDEX_BITS-1:0] wgt_out, next_wgt;
   logic uop_last, in_last;
 
   assign valid = active && !second;
-  assign uop_last = (vta_rtl::UOP_INDEX_BITS + 1)'(uop) + 1'b1 == held.uop_end;
+  assign uop_last = (vta_isa::UOP_INDEX_BITS + 1)'(uop) + 1'b1 == held.uop_end;
   assign in_last = in_left == 1;
   assign last = valid && uop_last && in_last && out_left == 1;
   assign next_dst = in_last ? dst_out + held.dst_factor_out : dst + held.dst_factor_in;

@@ -30,7 +30,6 @@ module vta_read_port (
     COMPUTE
   } requester_t;
   localparam int unsigned COUNT_BITS = $clog2(vta_rtl::OUTSTANDING + 1);
-  localparam int unsigned BEATS_BITS = $bits(vta_rtl::beats_t);
 
   // Of each pair: the first has waited longer.
   logic load_compute, load_fetch, compute_fetch;
@@ -82,7 +81,7 @@ module vta_read_port (
   requester_t owner;
   vta_rtl::beats_t beats, come;
   vta_fifo #(
-      .WIDTH(2 + BEATS_BITS),
+      .WIDTH(2 + vta_rtl::BEATS_BITS),
       .DEPTH(vta_rtl::OUTSTANDING)
   ) requests (
       .clk,

@@ -16,7 +16,7 @@ module vta_store (
     output logic give_prev,
     // The memory out.
     output logic read,
-    output logic [vta_rtl::ACC_INDEX_BITS-1:0] index,
+    output logic [vta_isa::ACC_INDEX_BITS-1:0] index,
     input logic [8*vta_isa::OUT_BYTES-1:0] out,
     // DRAM.
     output logic write,
@@ -27,8 +27,8 @@ module vta_store (
     input logic response,
     output logic quiet  // no response is on its way
 );
-  localparam int unsigned INDEX_BITS = vta_rtl::ACC_INDEX_BITS;
-  localparam int unsigned BANKS = vta_rtl::OUT_BANKS;
+  localparam int unsigned INDEX_BITS = vta_isa::ACC_INDEX_BITS;
+  localparam int unsigned BANKS = vta_isa::OUT_BYTES / vta_rtl::BEAT_BYTES;
   localparam int unsigned SHIFT = $clog2(BANKS);
   localparam int unsigned COLUMN_BITS = vta_isa::SIZE_BITS + SHIFT;
 

@@ -3,7 +3,10 @@
 // zero is written.
 module vta_transfer #(
     parameter int unsigned INDEX_BITS = 8,  // of an element of the larger memory
-    parameter int unsigned BANK_BITS = 1    // of a beat in the larger element
+    parameter int unsigned BANK_BITS = 1,   // of a beat in the larger element
+    // Micro-ops in a beat.
+    parameter int unsigned LANES = vta_rtl::BEAT_BYTES / vta_isa::UOP_BYTES,
+    parameter int unsigned LANE_BITS = $clog2(LANES)
 ) (
     input logic clk,
     input logic reset,
@@ -24,14 +27,12 @@ module vta_transfer #(
     // `first` of the beat.
     output logic [INDEX_BITS-1:0] element,
     output logic [BANK_BITS-1:0] bank,
-    output logic [vta_rtl::LANE_BITS-1:0] first,
-    output logic [vta_rtl::LANE_BITS:0] count,
+    output logic [LANE_BITS-1:0] first,
+    output logic [LANE_BITS:0] count,
     // A zero. Not in a cycle with a beat.
     output logic zero,
     output logic [INDEX_BITS-1:0] zero_element
 );
-  localparam int unsigned LANES = vta_rtl::LANES;
-  localparam int unsigned LANE_BITS = vta_rtl::LANE_BITS;
   localparam int unsigned SIZE_BITS = vta_isa::SIZE_BITS;
   localparam int unsigned DRAM_BITS = vta_isa::DRAM_BITS;
   localparam int unsigned ROW_BITS = SIZE_BITS + BANK_BITS;  // beats of a row
@@ -115,11 +116,11 @@ module vta_transfer #(
   assign width = INDEX_BITS'(load.x_pad_0) + INDEX_BITS'(load.x_size) + INDEX_BITS'(load.x_pad_1);
 
   assign lanes_left = (LANE_BITS + 1)'(LANES) - (LANE_BITS + 1)'(first);
-  assign count = elements_left < size_t'(lanes_left) ? (LANE_BITS + 1)'(elements_left)
+  assign count = elements_left < SIZE_BITS'(lanes_left) ? (LANE_BITS + 1)'(elements_left)
                                                      : lanes_left;
   assign beat_ends_element = is_small || bank == BANK_BITS'((1 << shift) - 1);
   assign beat_ends_row = beat_ends_element &&
-                         elements_left == (is_small ? size_t'(count) : size_t'(1));
+                         elements_left == (is_small ? SIZE_BITS'(count) : SIZE_BITS'(1));
   assign beat_is_last = beat_ends_row && rows_left == 1;
 
   always_ff @(posedge clk) begin
@@ -136,7 +137,7 @@ module vta_transfer #(
       bank <= beat_ends_element ? '0 : bank + 1'b1;
       first <= beat_ends_row ? row_lane + x_stride[LANE_BITS-1:0] : '0;
       if (beat_ends_element) begin
-        elements_left <= elements_left - (is_small ? size_t'(count) : size_t'(1));
+        elements_left <= elements_left - (is_small ? SIZE_BITS'(count) : SIZE_BITS'(1));
         element <= element + (is_small ? INDEX_BITS'(count) : INDEX_BITS'(1)) +
                    (beat_ends_row ? gap : '0);
       end
@@ -153,16 +154,16 @@ module vta_transfer #(
   size_t gaps_left;
   sram_t below_element;
   run_t rows_width;
-  assign rows_width = run_t'(load.x_pad_0) + run_t'(load.x_size) + run_t'(load.x_pad_1);
-  assign run_above = (run_t'(load.y_pad_0) + (load.y_size == 0 ? run_t'(load.y_pad_1) : '0)) *
-                     rows_width + (load.y_size == 0 ? '0 : run_t'(load.x_pad_0));
+  assign rows_width = RUN_BITS'(load.x_pad_0) + RUN_BITS'(load.x_size) + RUN_BITS'(load.x_pad_1);
+  assign run_above = (RUN_BITS'(load.y_pad_0) + (load.y_size == 0 ? RUN_BITS'(load.y_pad_1) : '0)) *
+                     rows_width + (load.y_size == 0 ? '0 : RUN_BITS'(load.x_pad_0));
   assign run_below = load.y_size == 0 ? '0
-                                      : run_t'(load.y_pad_1) * rows_width + run_t'(load.x_pad_1);
+                                      : RUN_BITS'(load.y_pad_1) * rows_width + RUN_BITS'(load.x_pad_1);
 
   logic zeros_last, has_gap;  // the last zero is written in this cycle
   size_t first_gaps;
   assign has_gap = load.x_pad_0 != 0 || load.x_pad_1 != 0;
-  assign first_gaps = has_gap && load.y_size > 1 ? load.y_size - size_t'(1) : '0;
+  assign first_gaps = has_gap && load.y_size > 1 ? load.y_size - SIZE_BITS'(1) : '0;
   assign zero = run_left != 0 && !beat;
   assign zeros_last = zero && run_left == 1 && gaps_left == 0 && below_left == 0;
 
@@ -181,7 +182,7 @@ module vta_transfer #(
       run_left <= run_above;
       if (run_above == 0 && first_gaps != 0) begin
         zero_element <= above_end + INDEX_BITS'(load.x_size);
-        run_left <= run_t'(load.x_pad_0) + run_t'(load.x_pad_1);
+        run_left <= RUN_BITS'(load.x_pad_0) + RUN_BITS'(load.x_pad_1);
         gaps_left <= first_gaps - 1'b1;
       end else if (run_above == 0) begin
         zero_element <= load.sram_base[INDEX_BITS-1:0] + INDEX_BITS'(load.y_size) * width - INDEX_BITS'(load.x_pad_1);
@@ -193,7 +194,7 @@ module vta_transfer #(
       run_left <= run_left - 1'b1;
       if (run_left == 1 && gaps_left != 0) begin
         zero_element <= zero_element + 1'b1 + INDEX_BITS'(x_size);
-        run_left <= run_t'(gap);
+        run_left <= RUN_BITS'(gap);
         gaps_left <= gaps_left - 1'b1;
       end else if (run_left == 1) begin
         zero_element <= below_element;

@@ -1,20 +1,22 @@
 // The memory of micro-ops. A beat has several of them, and they may begin at any place of it: each
 // place of a beat is a bank of its own. A micro-op is read in a cycle and seen in the next.
-module vta_uop_memory (
+module vta_uop_memory #(
+    // Micro-ops in a beat.
+    parameter int unsigned LANES = vta_rtl::BEAT_BYTES / vta_isa::UOP_BYTES,
+    parameter int unsigned LANE_BITS = $clog2(LANES)
+) (
     input logic clk,
     // `count` micro-ops from `write_element` on, which lie in the beat from `first` on.
     input logic write,
-    input logic [vta_rtl::UOP_INDEX_BITS-1:0] write_element,
-    input logic [vta_rtl::LANE_BITS-1:0] first,
-    input logic [vta_rtl::LANE_BITS:0] count,
+    input logic [vta_isa::UOP_INDEX_BITS-1:0] write_element,
+    input logic [LANE_BITS-1:0] first,
+    input logic [LANE_BITS:0] count,
     input vta_rtl::beat_t data,
     input logic read,
-    input logic [vta_rtl::UOP_INDEX_BITS-1:0] read_element,
+    input logic [vta_isa::UOP_INDEX_BITS-1:0] read_element,
     output vta_isa::uop_t uop
 );
-  localparam int unsigned LANES = vta_rtl::LANES;
-  localparam int unsigned LANE_BITS = vta_rtl::LANE_BITS;
-  localparam int unsigned INDEX_BITS = vta_rtl::UOP_INDEX_BITS;
+  localparam int unsigned INDEX_BITS = vta_isa::UOP_INDEX_BITS;
   localparam int unsigned UOP_BITS = 8 * vta_isa::UOP_BYTES;
 
   logic [LANES*UOP_BITS-1:0] rows;
