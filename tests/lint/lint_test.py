@@ -56,6 +56,24 @@ class LintTest(unittest.TestCase):
             self.assertIn(part, output)
         self.assertIn("1 findings", output)
 
+    def test_rtl(self):
+        self.put("vta/isa/vta_isa.sv", "package vta_isa;\nendpackage\n")
+        self.put("vta/rtl/CMakeLists.txt", "set(sources ../isa/vta_isa.sv vta_core.sv)\n")
+        core = "module vta_core (\n    input logic on,\n    output logic kept\n);\n  always_comb %s;\nendmodule\n"
+        self.put("vta/rtl/vta_core.sv", core % "kept = on")
+        self.assertEqual(self.run_check("check_rtl.py")[0], 0)
+        self.put("vta/rtl/vta_dead.sv", "module vta_dead;\nendmodule\n")
+        code, output = self.run_check("check_rtl.py")
+        self.assertEqual(code, 1)
+        self.assertIn("vta_dead.sv: expected it in vta/rtl/CMakeLists.txt", output)
+        os.remove(os.path.join(self.root, "vta/rtl/vta_dead.sv"))
+        if shutil.which("verilator") is None:
+            return
+        self.put("vta/rtl/vta_core.sv", core % "if (on) kept = on")
+        code, output = self.run_check("check_rtl.py")
+        self.assertEqual(code, 1)
+        self.assertIn("LATCH", output)
+
     def test_clean_tree_passes_everything(self):
         for check in ("check_access.py", "check_layers.py", "check_size.py", "check_docs.py", "check_reference.py",
                       "check_batches.py", "check_options.py"):

@@ -48,6 +48,88 @@ void PutUops(const Isa& isa, const std::vector<vta::MicroOp>& uops, size_t offse
   }
 }
 
+OneProduct::OneProduct(int64_t block) : n(static_cast<size_t>(block)) {
+  dram.resize(2 * n * n + n);
+  for (size_t i = 0; i < n; ++i) dram[n + i] = static_cast<uint8_t>(i - n / 2);
+  for (size_t i = 0; i < n * n; ++i) dram[n * n + i] = static_cast<uint8_t>(i * 7);
+  Instruction uop = Move(Opcode::kLoad, Memory::kUop, 0, 0, 1);
+  Instruction inp = Move(Opcode::kLoad, Memory::kInp, 0, 1, 1);
+  Instruction wgt = Move(Opcode::kLoad, Memory::kWgt, 0, 1, 1);
+  wgt.push_next = 1;
+  Instruction reset = Once(Opcode::kGemm);
+  reset.reset = 1;
+  Instruction gemm = reset;
+  gemm.reset = 0, gemm.pop_prev = 1;
+  Instruction shift = Once(Opcode::kAlu);
+  shift.operation = static_cast<int64_t>(vta::AluOp::kShr), shift.use_imm = 1, shift.imm = 3;
+  shift.push_next = 1;
+  Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 2 * block, 1);
+  store.pop_prev = store.push_prev = 1;
+  Instruction finish{.op = Opcode::kFinish};
+  finish.pop_next = 1;
+  stream = {uop, inp, wgt, reset, gemm, shift, store, finish};
+}
+
+int8_t OneProduct::Expected(size_t out) const {
+  int32_t sum = 0;
+  for (size_t in = 0; in < n; ++in)
+    sum += static_cast<int8_t>(dram[n + in]) * static_cast<int8_t>(dram[n * n + n * out + in]);
+  return static_cast<int8_t>(sum >> 3);
+}
+
+bool OneProduct::IsIn(const std::vector<uint8_t>& image) const {
+  for (size_t o = 0; o < n; ++o) {
+    if (static_cast<int8_t>(image[2 * n * n + o]) != Expected(o)) return false;
+  }
+  return true;
+}
+
+VtaCase PaddedLoad(const Isa& isa) {
+  Instruction load = Move(Opcode::kLoad, Memory::kAcc, 0, 0, 2);
+  load.y_size = 2, load.x_stride = 3, load.y_pad_0 = load.x_pad_0 = 1;
+  Instruction touch = Once(Opcode::kAlu);  // acc + 0 over nine elements, so that out has them too
+  touch.iter_in = 9, touch.dst_factor_in = 1;
+  touch.operation = static_cast<int64_t>(vta::AluOp::kAdd), touch.use_imm = 1, touch.push_next = 1;
+  Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 24, 9);
+  store.pop_prev = store.push_prev = 1;
+  Instruction finish{.op = Opcode::kFinish};
+  finish.pop_next = 1;
+  // Six accumulators are as large as 24 results, which follow them; then the micro-op, which is 0.
+  const auto n = static_cast<size_t>(isa.config().block);
+  Instruction uop = Move(Opcode::kLoad, Memory::kUop, 0, static_cast<int64_t>(33 * n / 4), 1);
+  VtaCase made{{uop, load, touch, store, finish}, std::vector<uint8_t>(33 * n + 4)};
+  for (size_t e = 0; e < 6; ++e) {
+    for (size_t l = 0; l < n; ++l) made.dram[4 * (e * n + l)] = static_cast<uint8_t>(e + 1);
+  }
+  return made;
+}
+
+VtaCase Requantisation(const Isa& isa, const std::vector<int32_t>& values,
+                       const std::vector<int32_t>& multipliers, int64_t shift) {
+  const auto n = static_cast<size_t>(isa.config().block);
+  // The two accumulators, then the result in place of the next four elements of out, the micro-op.
+  VtaCase made;
+  made.dram.resize(4 * n * 3 + 4);
+  std::memcpy(made.dram.data(), values.data(), 4 * n);
+  std::memcpy(made.dram.data() + 4 * n, multipliers.data(), 4 * n);
+  PutUops(isa, {{.dst = 0, .src = 1}}, 12 * n, &made.dram);
+  Instruction scale = Once(Opcode::kAlu);
+  scale.operation = static_cast<int64_t>(vta::AluOp::kRequantise), scale.imm = shift;
+  Instruction again = Once(Opcode::kAlu);  // acc has the result, too
+  again.operation = static_cast<int64_t>(vta::AluOp::kAdd), again.use_imm = 1, again.push_next = 1;
+  Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 8, 1);
+  store.pop_prev = store.push_prev = 1;
+  Instruction finish{.op = Opcode::kFinish};
+  finish.pop_next = 1;
+  made.stream = {Move(Opcode::kLoad, Memory::kUop, 0, static_cast<int64_t>(3 * n), 1),
+                 Move(Opcode::kLoad, Memory::kAcc, 0, 0, 2),
+                 scale,
+                 again,
+                 store,
+                 finish};
+  return made;
+}
+
 namespace {
 
 // Where the operands of a product are in DRAM, as elements of their memories. The micro-ops, one a

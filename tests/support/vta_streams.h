@@ -32,6 +32,25 @@ struct VtaCase {
 void PutUops(const vta::Isa& isa, const std::vector<vta::MicroOp>& uops, size_t offset,
              std::vector<uint8_t>* dram);
 
+// One product of a micro-op. It is at DRAM 0, and for a block of n one input at n, its weights at
+// n * n, the result, shifted right by 3, at 2 * n * n.
+struct OneProduct : VtaCase {
+  size_t n;
+
+  explicit OneProduct(int64_t block);
+  int8_t Expected(size_t out) const;
+  bool IsIn(const std::vector<uint8_t>& image) const;
+};
+
+// 2 x 2 accumulators with a border of zeros above and to the left, loaded and stored as the results
+// 24 to 32 of DRAM.
+VtaCase PaddedLoad(const vta::Isa& isa);
+
+// One requantisation of every lane of `values` by its multiplier. The result is the element of out
+// at 8 of DRAM.
+VtaCase Requantisation(const vta::Isa& isa, const std::vector<int32_t>& values,
+                       const std::vector<int32_t>& multipliers, int64_t shift);
+
 // For each of `tiles` and each thread: `rows` accumulators are cleared, `steps` times a tile of
 // inputs and one of weights is loaded and multiplied, and the results are shifted and stored. Each
 // thread has its part of the memories; a part is loaded again when its last product is done. So the

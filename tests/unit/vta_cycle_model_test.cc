@@ -216,8 +216,8 @@ TEST(VtaCycleTest, TransfersTakeLatencyAndBeats) {
   EXPECT_EQ(LengthOf(isa, load, kTiming), 1 + 64 + 20);
   load.y_size = 3, load.x_stride = 100;  // requests follow each other, latency is paid once
   EXPECT_EQ(LengthOf(isa, load, kTiming), 1 + 64 + 60);
-  load.y_pad_0 = 10, load.x_pad_1 = 2;  // 156 elements are more than the beats
-  EXPECT_EQ(LengthOf(isa, load, kTiming), 1 + 13 * 12);
+  load.y_pad_0 = 10, load.x_pad_1 = 2;  // 126 zeros are written in cycles without a beat
+  EXPECT_EQ(LengthOf(isa, load, kTiming), 1 + 126 + 60);
   EXPECT_EQ(LengthOf(isa, Move(Opcode::kLoad, Memory::kInp, 0, 0, 0), kTiming), 1);
   // Micro-ops of four bytes: beats are whole, so three from the second on lie in two.
   EXPECT_EQ(LengthOf(isa, Move(Opcode::kLoad, Memory::kUop, 0, 1, 3), kTiming), 1 + 64 + 2);
@@ -268,7 +268,7 @@ TEST(VtaCycleTest, FetchLimitsShortInstructions) {
   EXPECT_EQ(TotalOf(isa, c, wide), 64 + 200 + 2);
   CycleTiming single;  // one instruction at a time: its latency is never hidden
   single.fetch_burst = single.fetch_queue = 1;
-  EXPECT_EQ(TotalOf(isa, c, single), 200 * (64 + 2) + 2);
+  EXPECT_EQ(TotalOf(isa, c, single), 200 * (64 + 2 + 1) + 1);
 }
 
 // Both modules give two tokens before they take one.

@@ -15,6 +15,7 @@
 #include "vta/isa/config.h"
 #include "vta/isa/isa.h"
 #include "vta/isa/manual.h"
+#include "vta/isa/rtl_package.h"
 
 namespace tilewright::vta {
 namespace {
@@ -146,6 +147,21 @@ TEST(VtaConfigTest, ImpossibleConfigurationsAreRefused) {
 
 TEST(VtaIsaTest, TheManualIsThatOfTheTable) {
   EXPECT_TRUE(tests::MatchesGolden("../../vta/isa/MANUAL.md", ManualText()));
+}
+
+TEST(VtaIsaTest, TheRtlPackageIsThatOfTheTable) {
+  EXPECT_TRUE(tests::MatchesGolden("../../vta/isa/vta_isa.sv", RtlPackageText(NamedConfigs())));
+}
+
+// A configuration without a name has a package of its own.
+TEST(VtaIsaTest, TheRtlPackageHasTheBitsOfTheConfiguration) {
+  const NamedConfig small[] = {{"small", {.block = 8, .uop = 64, .inp = 32, .acc = 32}}};
+  const std::string text = RtlPackageText(small);
+  EXPECT_THAT(text, testing::HasSubstr("UOP_ELEMENTS = 64;"));
+  EXPECT_THAT(text, testing::HasSubstr("WGT_BYTES = 64;"));
+  EXPECT_THAT(text, testing::HasSubstr("logic [6:0] uop_end;"));
+  EXPECT_THAT(text, testing::HasSubstr("logic signed [15:0] imm;"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("VTA_CONFIG_small")));
 }
 
 // Words put together by hand from the published format.

@@ -23,6 +23,8 @@ namespace {
 using tests::IsaOf;
 using tests::Move;
 using tests::Once;
+using tests::OneProduct;
+using tests::VtaCase;
 
 class VtaSim : public testing::TestWithParam<NamedConfig> {
  protected:
@@ -34,47 +36,6 @@ class VtaSim : public testing::TestWithParam<NamedConfig> {
 };
 INSTANTIATE_TEST_SUITE_P(Configs, VtaSim, testing::ValuesIn(NamedConfigs()),
                          [](const auto& row) { return std::string(row.param.name); });
-
-// One micro-op at DRAM 0, and for a block of n one input at n, its weights at n * n, the result at
-// 2 * n * n.
-struct OneProduct {
-  size_t n;
-  std::vector<Instruction> stream;
-  std::vector<uint8_t> dram;
-
-  explicit OneProduct(int64_t block) : n(static_cast<size_t>(block)), dram(2 * n * n + n, 0) {
-    for (size_t i = 0; i < n; ++i) dram[n + i] = static_cast<uint8_t>(i - n / 2);
-    for (size_t i = 0; i < n * n; ++i) dram[n * n + i] = static_cast<uint8_t>(i * 7);
-    Instruction uop = Move(Opcode::kLoad, Memory::kUop, 0, 0, 1);
-    Instruction inp = Move(Opcode::kLoad, Memory::kInp, 0, 1, 1);
-    Instruction wgt = Move(Opcode::kLoad, Memory::kWgt, 0, 1, 1);
-    wgt.push_next = 1;
-    Instruction reset = Once(Opcode::kGemm);
-    reset.reset = 1;
-    Instruction gemm = reset;
-    gemm.reset = 0, gemm.pop_prev = 1;
-    Instruction shift = Once(Opcode::kAlu);
-    shift.operation = static_cast<int64_t>(AluOp::kShr), shift.use_imm = 1, shift.imm = 3;
-    shift.push_next = 1;
-    Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 2 * block, 1);
-    store.pop_prev = store.push_prev = 1;
-    Instruction finish{.op = Opcode::kFinish};
-    finish.pop_next = 1;
-    stream = {uop, inp, wgt, reset, gemm, shift, store, finish};
-  }
-  int8_t Expected(size_t out) const {
-    int32_t sum = 0;
-    for (size_t in = 0; in < n; ++in)
-      sum += static_cast<int8_t>(dram[n + in]) * static_cast<int8_t>(dram[n * n + n * out + in]);
-    return static_cast<int8_t>(sum >> 3);
-  }
-  bool IsIn(const std::vector<uint8_t>& image) const {
-    for (size_t o = 0; o < n; ++o) {
-      if (static_cast<int8_t>(image[2 * n * n + o]) != Expected(o)) return false;
-    }
-    return true;
-  }
-};
 
 TEST_P(VtaSim, OneMatrixProduct) {
   OneProduct p(isa_.config().block);
@@ -93,27 +54,12 @@ TEST_P(VtaSim, OneMatrixProduct) {
 }
 
 TEST_P(VtaSim, PaddingIsZeros) {
-  // 2 x 2 inputs with a border of one above and to the left.
-  Instruction load = Move(Opcode::kLoad, Memory::kAcc, 0, 0, 2);
-  load.y_size = 2, load.x_stride = 3, load.y_pad_0 = load.x_pad_0 = 1;
-  Instruction touch = Once(Opcode::kAlu);  // acc + 0 over nine elements, so that out has them too
-  touch.iter_in = 9, touch.dst_factor_in = 1;
-  touch.operation = static_cast<int64_t>(AluOp::kAdd), touch.use_imm = 1, touch.push_next = 1;
-  Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 24, 9);
-  store.pop_prev = store.push_prev = 1;
-  Instruction finish{.op = Opcode::kFinish};
-  finish.pop_next = 1;
-  // Six accumulators are as large as 24 results, which follow them; then the micro-op, which is 0.
+  VtaCase c = tests::PaddedLoad(isa_);
   const auto n = static_cast<size_t>(isa_.config().block);
-  Instruction uop = Move(Opcode::kLoad, Memory::kUop, 0, static_cast<int64_t>(33 * n / 4), 1);
-  std::vector<uint8_t> dram(33 * n + 4, 0);
-  for (size_t e = 0; e < 6; ++e) {
-    for (size_t l = 0; l < n; ++l) dram[4 * (e * n + l)] = static_cast<uint8_t>(e + 1);
-  }
-  absl::Status ran = RunFunctional(isa_, Encoded({uop, load, touch, store, finish}), 1, &dram);
+  absl::Status ran = RunFunctional(isa_, Encoded(c.stream), 1, &c.dram);
   ASSERT_TRUE(ran.ok()) << ran;
   const int expected[9] = {0, 0, 0, 0, 1, 2, 0, 4, 5};
-  for (size_t e = 0; e < 9; ++e) EXPECT_EQ(dram[(24 + e) * n], expected[e]) << e;
+  for (size_t e = 0; e < 9; ++e) EXPECT_EQ(c.dram[(24 + e) * n], expected[e]) << e;
 }
 
 TEST_P(VtaSim, WrongStreamsAreNamed) {
@@ -190,28 +136,14 @@ TEST_P(VtaSim, CodeOfAnotherConfigurationIsRefused) {
 // One requantisation of every lane: acc[0] by the multipliers of acc[1]. Returns out[0].
 std::vector<int8_t> Requantise(const Isa& isa, const std::vector<int32_t>& values,
                                const std::vector<int32_t>& multipliers, int64_t shift) {
-  const auto n = static_cast<size_t>(isa.config().block);
-  // The two accumulators, then the result in place of the next four elements of out, the micro-op.
-  std::vector<uint8_t> dram(4 * n * 3 + 4);
-  std::memcpy(dram.data(), values.data(), 4 * n);
-  std::memcpy(dram.data() + 4 * n, multipliers.data(), 4 * n);
-  tests::PutUops(isa, {{.dst = 0, .src = 1}}, 12 * n, &dram);
-  Instruction scale = Once(Opcode::kAlu);
-  scale.operation = static_cast<int64_t>(AluOp::kRequantise), scale.imm = shift;
-  Instruction again = Once(Opcode::kAlu);  // acc has the result, too
-  again.operation = static_cast<int64_t>(AluOp::kAdd), again.use_imm = 1, again.push_next = 1;
-  Instruction store = Move(Opcode::kStore, Memory::kOut, 0, 8, 1);
-  store.pop_prev = store.push_prev = 1;
-  Instruction finish{.op = Opcode::kFinish};
-  finish.pop_next = 1;
-  const std::vector<Word128> words = tests::Encoded(
-      isa, {Move(Opcode::kLoad, Memory::kUop, 0, static_cast<int64_t>(3 * n), 1),
-            Move(Opcode::kLoad, Memory::kAcc, 0, 0, 2), scale, again, store, finish});
-  EXPECT_TRUE(CheckTokens(isa, words, dram).ok());
-  const absl::Status ran = RunFunctional(isa, words, 1, &dram);
+  VtaCase c = tests::Requantisation(isa, values, multipliers, shift);
+  const std::vector<Word128> words = tests::Encoded(isa, c.stream);
+  EXPECT_TRUE(CheckTokens(isa, words, c.dram).ok());
+  const absl::Status ran = RunFunctional(isa, words, 1, &c.dram);
   EXPECT_TRUE(ran.ok()) << ran;
+  const auto n = static_cast<size_t>(isa.config().block);
   std::vector<int8_t> result(n);
-  std::memcpy(result.data(), dram.data() + 8 * n, n);
+  std::memcpy(result.data(), c.dram.data() + 8 * n, n);
   return result;
 }
 

@@ -31,6 +31,16 @@ enum class AluOp : uint8_t {
 #define TW_VTA_ALU_OP(Name, text, value, what) k##Name = value,
 #include "vta/isa/isa.def"
 };
+// Addresses of the control registers, in bytes, and bits of the register status.
+enum class Register : uint8_t {
+#define TW_VTA_REGISTER(Name, text, address, what) k##Name = address,
+#include "vta/isa/isa.def"
+};
+enum class Status : uint8_t {
+#define TW_VTA_STATUS(Name, text, bit, what) k##Name = bit,
+#include "vta/isa/isa.def"
+};
+inline constexpr uint32_t kControlStart = 1, kControlStop = 2;
 inline constexpr int64_t kAluOps = []() {
   int64_t count = 0;
 #define TW_VTA_ALU_OP(Name, text, value, what) ++count;

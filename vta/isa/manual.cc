@@ -43,6 +43,15 @@ constexpr ValueRow kOperationRows[] = {
 #include "vta/isa/isa.def"
 };
 
+constexpr ValueRow kRegisterRows[] = {
+#define TW_VTA_REGISTER(Name, text, address, what) {text, address, what},
+#include "vta/isa/isa.def"
+};
+constexpr ValueRow kStatusRows[] = {
+#define TW_VTA_STATUS(Name, text, bit, what) {text, bit, what},
+#include "vta/isa/isa.def"
+};
+
 // The title of a table whose last columns are the named configurations.
 std::string Title(std::string_view section, const std::string& columns, int count) {
   std::string head = StrCat("\n## ", section, "\n\n| ", columns), rule = "\n|";
@@ -128,7 +137,9 @@ std::string ManualText() {
                 FieldTable("Fields of `load` and `store`", Format::Memory, isas),
                 FieldTable("Fields of `gemm` and `alu`", Format::Loops, isas),
                 FieldTable("Fields of `gemm`", Format::Gemm, isas),
-                FieldTable("Fields of `alu`", Format::Alu, isas), UopTable(isas));
+                FieldTable("Fields of `alu`", Format::Alu, isas), UopTable(isas),
+                Values("Control registers", kRegisterRows),
+                Values("Bits of `status`", kStatusRows));
 }
 
 }  // namespace tilewright::vta

@@ -38,9 +38,9 @@ struct Stage {
   int64_t queued = 0;  // instructions in front of the module
 };
 
-// Discrete events: the fetch, the dispatch and each module say when they can act next, and whoever
-// is first acts. Of several in one cycle, the one goes first that has waited longest since it last
-// acted: so they take turns at the read port.
+// Discrete events: the fetch, the dispatch and each module say when they can act next, and the
+// first one acts. Of several in one cycle, the one goes first whose last read request is the
+// oldest: so they take turns at the read port.
 class Pipeline {
  public:
   Pipeline(const Isa& isa, const Stream& stream, const CycleTiming& timing, Datapath* datapath)
@@ -58,7 +58,6 @@ class Pipeline {
     while (report_.trace.size() < stream_.size()) {
       const size_t unit = NextUnit();
       if (unit == kUnits) return progress_.Deadlock();
-      acted_[unit] = ++acts_;
       TW_TRY(Act(unit));
     }
     TW_TRY(progress_.CheckNoTokens());
@@ -79,7 +78,7 @@ class Pipeline {
     for (size_t unit = 0; unit < kUnits; ++unit) {
       const int64_t at = std::max(now_, NextOf(unit));
       if (at == kNever) continue;
-      if (at > first || (at == first && acted_[unit] >= acted_[best])) continue;
+      if (at > first || (at == first && asked_[unit] >= asked_[best])) continue;
       best = unit;
       first = at;
     }
@@ -112,6 +111,7 @@ class Pipeline {
 
   absl::Status Act(size_t unit) {
     if (unit == kFetch) {
+      asked_[unit] = ++requests_;
       fetch_.Request(now_, &port_);
       return absl::OkStatus();
     }
@@ -126,6 +126,7 @@ class Pipeline {
       case Stage::Phase::kIdle:
         return Start(unit);
       case Stage::Phase::kReading:
+        asked_[unit] = ++requests_;
         Read(&stages_[unit]);
         return absl::OkStatus();
       case Stage::Phase::kWorking:
@@ -137,7 +138,12 @@ class Pipeline {
 
   absl::Status Start(size_t unit) {
     Stage& stage = stages_[unit];
+    const std::array<bool, kModules> full = WaitForRoom();
     stage.instruction = progress_.Start(unit);
+    for (size_t m = 0; m < kModules; ++m) {
+      // The giver sees the room in this cycle, which is its last then.
+      if (full[m] && !WaitForRoom()[m]) stages_[m].end = std::max(stages_[m].end, now_ + 1);
+    }
     --stage.queued;
     const Instruction& i = stream_.instructions[stage.instruction];
     absl::Status status = datapath_.Execute(i);
@@ -164,15 +170,17 @@ class Pipeline {
     return absl::OkStatus();
   }
 
-  // Every row is one request, or several if it is longer than a burst. The memory takes an element
-  // a cycle, zeros included, so a load lasts at least as long as its elements.
+  // Every row is one request, or several if it is longer than a burst. The memory takes a beat or a
+  // zero of the padding a cycle, so a load lasts at least as long as these.
   void StartLoad(const Instruction& i, Stage* stage) {
     stage->next_request = stage->end;
     stage->end += ElementsOnChip(i);
+    if (i.x_size > 0) stage->end -= i.y_size * i.x_size;
     stage->reads.clear();
     stage->next_read = 0;
     for (const ByteRange& row : RowsInDram(isa_, i)) {
       int64_t beats = BeatsOf(row, timing_.bytes_per_beat);
+      stage->end += beats;
       for (; beats > timing_.burst_beats; beats -= timing_.burst_beats)
         stage->reads.push_back(timing_.burst_beats);
       stage->reads.push_back(beats);
@@ -203,6 +211,16 @@ class Pipeline {
     stage.phase = Stage::Phase::kIdle;
   }
 
+  // The modules whose tokens find their queues full.
+  std::array<bool, kModules> WaitForRoom() const {
+    std::array<bool, kModules> wait = {};
+    for (size_t m = 0; m < kModules; ++m) {
+      wait[m] = stages_[m].phase == Stage::Phase::kWorking &&
+                !progress_.HasRoom(stages_[m].instruction, timing_.token_depth);
+    }
+    return wait;
+  }
+
   // The finish is the last instruction of its module; the others must be idle.
   absl::Status CheckAllDone(size_t unit) const {
     TW_TRY(progress_.CheckAllStarted());
@@ -226,8 +244,8 @@ class Pipeline {
   std::vector<int64_t> visible_;  // from which cycle on the module sees an instruction
   std::array<Stage, kModules> stages_;
   int64_t now_ = 0;
-  int64_t acts_ = 0;
-  std::array<int64_t, kUnits + 1> acted_ = {};  // the act that was the unit's last
+  int64_t requests_ = 0;
+  std::array<int64_t, kUnits + 1> asked_ = {};  // the read request that was the unit's last
   CycleReport report_;
 };
 

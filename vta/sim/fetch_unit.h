@@ -20,10 +20,9 @@ class FetchUnit {
   FetchUnit(int64_t total, int64_t burst, int64_t queue, int64_t bytes_per_beat)
       : total_(total), burst_(burst), queue_(queue), bytes_per_beat_(bytes_per_beat) {}
 
-  // When the next burst can be asked for: when the queue has room for all of it.
+  // When the next burst can be asked for: in the cycle after the one that makes room for all of it.
   int64_t NextRequest(const ReadPort& port) const {
-    if (requested() == total_ || requested() + Burst() - dispatched_ > queue_) return kNever;
-    return port.Accepts();
+    return HasRoom() ? std::max(room_, port.Accepts()) : kNever;
   }
   void Request(int64_t now, ReadPort* port) {
     const int64_t count = Burst();
@@ -40,18 +39,24 @@ class FetchUnit {
   }
   size_t next() const { return static_cast<size_t>(dispatched_); }
   void Dispatch(int64_t now) {
+    const bool had_room = HasRoom();
     ++dispatched_;
     next_dispatch_ = now + 1;
+    if (!had_room) room_ = now + 1;
   }
 
  private:
   int64_t requested() const { return static_cast<int64_t>(arrival_.size()); }
+  bool HasRoom() const {
+    return requested() < total_ && requested() + Burst() - dispatched_ <= queue_;
+  }
   int64_t Burst() const { return std::min(burst_, total_ - requested()); }
 
   const int64_t total_, burst_, queue_, bytes_per_beat_;
   std::vector<int64_t> arrival_;  // of each instruction that was asked for
   int64_t dispatched_ = 0;
   int64_t next_dispatch_ = 0;
+  int64_t room_ = 0;  // from when on the queue has room
 };
 
 }  // namespace tilewright::vta

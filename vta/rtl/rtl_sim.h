@@ -1,0 +1,47 @@
+// The RTL of the accelerator (vta_core.sv), made into C++ by Verilator, with a DRAM around it. A
+// device with on-chip memories that stay from stream to stream. Objects belong to one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "vta/isa/isa.h"
+
+namespace tilewright::vta {
+
+struct RtlOptions {
+  int64_t dram_latency = 64;            // as in CycleTiming; at least 1
+  int64_t max_cycles = 10'000'000'000;  // a stream that takes longer hangs
+};
+
+struct RtlReport {
+  int64_t cycles = 0;                       // until the finish is done
+  std::array<int64_t, kModules> busy = {};  // of each module: in which an instruction ran
+  int64_t read_beats = 0, write_beats = 0;
+
+  bool operator==(const RtlReport&) const = default;
+};
+
+class RtlSim {
+ public:
+  // The memories start with arbitrary contents drawn from the seed.
+  //   vta.rtl.config: no model was built for this configuration.
+  static absl::StatusOr<std::unique_ptr<RtlSim>> Make(const Config& config, uint64_t seed);
+  virtual ~RtlSim() = default;
+
+  // Runs a stream on the DRAM image until it has finished. After an error the device is as a stop
+  // leaves it, and takes the next stream.
+  //   vta.rtl.options: a number that is too small; vta.rtl.illegal: an instruction that means
+  //   nothing; vta.rtl.bounds: a read or write outside of the image; vta.rtl.unfinished: work or
+  //   tokens were left at the finish; vta.rtl.deadlock: nothing moves any more; vta.rtl.hang: more
+  //   cycles than allowed.
+  virtual absl::StatusOr<RtlReport> Run(std::span<const Word128> stream, const RtlOptions& options,
+                                        std::vector<uint8_t>* dram) = 0;
+};
+
+}  // namespace tilewright::vta
