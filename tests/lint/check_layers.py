@@ -33,7 +33,7 @@ LAYERS = {
     "deploy/bindings": ["deploy/runtime", "deploy/module"],
     "vta/isa": [],
     "vta/sim": ["vta/isa"],
-    "vta/driver": ["vta/isa", "vta/sim", "deploy/runtime/c_abi.h"],
+    "vta/driver": ["vta/isa", "vta/sim", "deploy/runtime/device_plugin.h"],
     "compiler/target": [],
     "compiler/ir": [],
     "compiler/analysis": ["compiler/ir"],
