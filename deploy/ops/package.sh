@@ -45,8 +45,10 @@ for tool in cmake dpkg-deb dpkg-shlibdeps strip ldd tar gzip sha256sum; do
 done
 
 programs=(tilewright tilewright-builder tilewright-tracker tilewright-tuner tilewright-agent tilewright-worker)
-libraries=(libtilewright_runtime.so libtilewright_device_opencl.so)
-if [ "$compile" = yes ]; then cmake --build "$build" --target "${programs[@]}" tilewright_runtime_shared tilewright_device_opencl; fi
+plugins=(tilewright_device_opencl tilewright_device_vta)
+libraries=(libtilewright_runtime.so)
+for plugin in "${plugins[@]}"; do libraries+=("lib$plugin.so"); done
+if [ "$compile" = yes ]; then cmake --build "$build" --target "${programs[@]}" tilewright_runtime_shared "${plugins[@]}"; fi
 for file in "${programs[@]/#/bin/}" "${libraries[@]/#/lib/}"; do
   [ -e "$build/$file" ] || { echo "package.sh: expected $build/$file; build it first" >&2; exit 66; }
 done
@@ -65,9 +67,12 @@ install_program() {  # NAME ROOT
 
 # What the worker finds next to itself: devices behind a driver.
 install_plugins() {  # FOLDER
+  local plugin
   mkdir -p "$1"
-  install -m 0644 "$build/lib/libtilewright_device_opencl.so" "$1/"
-  strip --strip-unneeded "$1/libtilewright_device_opencl.so"
+  for plugin in "${plugins[@]}"; do
+    install -m 0644 "$build/lib/lib$plugin.so" "$1/"
+    strip --strip-unneeded "$1/lib$plugin.so"
+  done
 }
 
 # The pages for users, with the folders that their links name.

@@ -1,6 +1,6 @@
 // One suite for every device behind the C ABI of plug-ins: the CPU of the process, a plug-in in
-// plain C whose work waits in a queue, and OpenCL where a device is. Everything goes through the
-// table.
+// plain C whose work waits in a queue, a simulated accelerator, and OpenCL where a device is.
+// Everything goes through the table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,6 +26,7 @@ namespace {
 using support::StrCat;
 
 constexpr int64_t kElements = 1000;
+constexpr char kWholeNumbers[] = "[SKIP] kernels of whole numbers only: vta_driver_test";
 constexpr char kOpenClAdd[] = R"(
 __kernel void add(long n, __global const float* a, __global const float* b, __global float* out) {
   long i = get_global_id(0);
@@ -40,11 +41,13 @@ struct Row {
   const char* code;            // text, or null: the code object of runtime_test_kernels.c
   bool threads;                // a kernel is one thread's work
   const char* failing_kernel;  // null: this device's kernels have no way to fail
+  bool floats = true;          // else its kernels have a test of their own
 };
 constexpr Row kRows[] = {
     {"cpu", nullptr, nullptr, nullptr, false, "fail"},
     {"queued", TILEWRIGHT_QUEUED_DEVICE, "queued", "queued", true, "fail"},
     {"opencl", TILEWRIGHT_DEVICE_OPENCL, "opencl-c", kOpenClAdd, true, nullptr},
+    {"vta", TILEWRIGHT_DEVICE_VTA, "vta-stream", nullptr, false, nullptr, /*floats=*/false},
 };
 
 class DevicePlugins : public testing::TestWithParam<Row> {
@@ -220,6 +223,7 @@ TEST_P(DevicePlugins, MapsExactlyWhereMemoryIsShared) {
 }
 
 TEST_P(DevicePlugins, LaunchesInOrder) {
+  if (!GetParam().floats) GTEST_SKIP() << kWholeNumbers;
   TwDeviceMemory *a = Floats(Iota(kElements, 0)), *b = Floats(Iota(kElements, 100)),
                  *c = Alloc(kElements * 4);
   TwDeviceKernel* add = Kernel("add");
@@ -233,6 +237,7 @@ TEST_P(DevicePlugins, LaunchesInOrder) {
 }
 
 TEST_P(DevicePlugins, LaunchesOnPartsOfAllocations) {
+  if (!GetParam().floats) GTEST_SKIP() << kWholeNumbers;
   TwDeviceInfo info = {};
   info.struct_bytes = sizeof(info);
   ASSERT_EQ(table_->describe(device_, &info), TW_DEVICE_OK);
@@ -255,6 +260,7 @@ TEST_P(DevicePlugins, CodeIsRefusedByName) {
   EXPECT_EQ(table_->load(device_, format.c_str(), garbage.data(), garbage.size(), &code),
             TW_DEVICE_BAD_CODE);
   EXPECT_EQ(code, nullptr);
+  if (!GetParam().floats) return;
   Kernel("add");
   TwDeviceKernel* none = nullptr;
   EXPECT_EQ(table_->find(device_, code_, "subtract", &none), TW_DEVICE_NOT_FOUND);
@@ -282,6 +288,7 @@ TEST_P(DevicePlugins, CodeInTheDevicesOwnFormComputesTheSame) {
 }
 
 TEST_P(DevicePlugins, ImpossibleLaunchesAreRefused) {
+  if (!GetParam().floats) GTEST_SKIP() << kWholeNumbers;
   TwDeviceMemory* a = Floats(Iota(8, 0));
   TwDeviceLaunch launch = {};
   launch.struct_bytes = sizeof(launch);
@@ -311,6 +318,7 @@ TEST_P(DevicePlugins, FailuresOfKernelsAreReportedByTheTimeSomebodyWaits) {
 }
 
 TEST_P(DevicePlugins, EventsMeasureWhatLiesBetween) {
+  if (!GetParam().floats) GTEST_SKIP() << kWholeNumbers;
   TwDeviceMemory *a = Floats(Iota(kElements, 0)), *c = Alloc(kElements * 4);
   TwDeviceKernel* add = Kernel("add");
   TwDeviceEvent *from = nullptr, *to = nullptr, *fresh = nullptr;
@@ -350,6 +358,7 @@ class SelfTests : public DevicePlugins {
   void SetUp() override {
     DevicePlugins::SetUp();
     if (IsSkipped()) return;
+    if (!GetParam().floats) GTEST_SKIP() << kWholeNumbers;
     test_ = SelfTestOf(*table_);
     if (test_ == nullptr) {
       EXPECT_EQ(GetParam().plugin, nullptr) << "agents cannot measure on it";

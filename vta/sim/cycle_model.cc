@@ -6,6 +6,7 @@
 #include "deploy/support/strings.h"
 #include "vta/sim/fetch_unit.h"
 #include "vta/sim/read_port.h"
+#include "vta/sim/stream_cycles.h"
 #include "vta/sim/stream_progress.h"
 #include "vta/sim/tokens.h"
 
@@ -15,15 +16,6 @@ namespace {
 using support::StrCat;
 
 constexpr int64_t kDecodeCycles = 1;
-
-// One cycle for each micro-op; two if both operands are read from acc, which has one read port.
-int64_t LoopCycles(const Instruction& i, int64_t pipeline_depth) {
-  const int64_t uops = std::max<int64_t>(0, i.uop_end - i.uop_begin);
-  const int64_t passes = i.iter_out * i.iter_in * uops;
-  if (passes == 0) return 0;
-  const int64_t each = i.op == Opcode::kAlu && i.use_imm == 0 ? 2 : 1;
-  return passes * each + pipeline_depth;
-}
 
 // A module and the instruction that it runs.
 struct Stage {
@@ -43,10 +35,12 @@ struct Stage {
 // oldest: so they take turns at the read port.
 class Pipeline {
  public:
-  Pipeline(const Isa& isa, const Stream& stream, const CycleTiming& timing, Datapath* datapath)
+  Pipeline(const Isa& isa, const Stream& stream, const CycleTiming& timing, int64_t max_cycles,
+           Datapath* datapath)
       : isa_(isa),
         stream_(stream),
         timing_(timing),
+        max_cycles_(max_cycles),
         datapath_(*datapath),
         progress_(stream),
         port_(timing.dram_latency, timing.outstanding),
@@ -58,6 +52,7 @@ class Pipeline {
     while (report_.trace.size() < stream_.size()) {
       const size_t unit = NextUnit();
       if (unit == kUnits) return progress_.Deadlock();
+      if (now_ > max_cycles_) return TimedOut();
       TW_TRY(Act(unit));
     }
     TW_TRY(progress_.CheckNoTokens());
@@ -221,6 +216,13 @@ class Pipeline {
     return wait;
   }
 
+  absl::Status TimedOut() const {
+    return support::DeadlineExceeded(
+        "vta.sim.timeout",
+        StrCat("expected the end of the stream within ", max_cycles_, " cycles, found ",
+               report_.trace.size(), " of ", stream_.size(), " instructions done"));
+  }
+
   // The finish is the last instruction of its module; the others must be idle.
   absl::Status CheckAllDone(size_t unit) const {
     TW_TRY(progress_.CheckAllStarted());
@@ -237,6 +239,7 @@ class Pipeline {
   const Isa& isa_;
   const Stream& stream_;
   const CycleTiming& timing_;
+  const int64_t max_cycles_;
   Datapath& datapath_;
   StreamProgress progress_;
   ReadPort port_;
@@ -270,11 +273,11 @@ absl::Status CheckTiming(const CycleTiming& t) {
 
 absl::StatusOr<CycleReport> RunCycles(const Isa& isa, std::span<const Word128> words,
                                       const CycleTiming& timing, uint64_t seed,
-                                      std::vector<uint8_t>* dram) {
+                                      std::vector<uint8_t>* dram, int64_t max_cycles) {
   TW_TRY(CheckTiming(timing));
   TW_ASSIGN(const Stream stream, ReadStream(isa, words));
   Datapath datapath(isa, seed, dram);
-  return Pipeline(isa, stream, timing, &datapath).Run();
+  return Pipeline(isa, stream, timing, max_cycles, &datapath).Run();
 }
 
 }  // namespace tilewright::vta

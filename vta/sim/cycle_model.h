@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -51,10 +52,12 @@ struct CycleReport {
 };
 
 // Runs the stream on the DRAM image, like RunFunctional; the seed draws what the memories hold at
-// first. Errors: those of RunFunctional, and vta.sim.timing. A stream whose tokens order all
-// conflicts (CheckTokens) leaves the same image as there.
+// first. Errors: those of RunFunctional, vta.sim.timing, and vta.sim.timeout for a stream that has
+// not ended after `max_cycles`. A stream whose tokens order all conflicts (CheckTokens) leaves the
+// same image as there.
 absl::StatusOr<CycleReport> RunCycles(const Isa& isa, std::span<const Word128> words,
                                       const CycleTiming& timing, uint64_t seed,
-                                      std::vector<uint8_t>* dram);
+                                      std::vector<uint8_t>* dram,
+                                      int64_t max_cycles = std::numeric_limits<int64_t>::max());
 
 }  // namespace tilewright::vta

@@ -1,0 +1,218 @@
+// Device plug-in of the accelerator (deploy/runtime/device_plugin.h), a shared object. Its devices
+// have an index and a name: the table kDevices. A launch is done when it returns.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "deploy/runtime/device_plugin.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "vta/driver/simulated_backends.h"
+#include "vta/driver/vta_device.h"
+
+struct TwDevice {
+  explicit TwDevice(std::unique_ptr<tilewright::vta::Backend> backend)
+      : device(std::move(backend)) {}
+  tilewright::vta::VtaDevice device;
+  std::string error, fingerprint;
+};
+struct TwDeviceMemory {
+  tilewright::vta::DramRange range;
+};
+struct TwDeviceEvent {
+  int64_t at = -1;  // cycles; -1: not recorded
+};
+
+namespace tilewright::vta {
+namespace {
+
+using support::StrCat;
+
+// The first is what a program gets that names no device.
+constexpr std::unique_ptr<Backend> (*kDevices[])() = {
+    [] { return MakeCycleModel(); },
+    [] { return MakeFunctionalSimulator(); },
+};
+constexpr auto kNumDevices = static_cast<int32_t>(std::size(kDevices));
+
+TwDeviceCode* AsCode(VtaCode* code) { return reinterpret_cast<TwDeviceCode*>(code); }
+VtaCode* CodeOf(TwDeviceCode* code) { return reinterpret_cast<VtaCode*>(code); }
+TwDeviceKernel* AsKernel(VtaKernel* kernel) { return reinterpret_cast<TwDeviceKernel*>(kernel); }
+VtaKernel* KernelOf(TwDeviceKernel* kernel) { return reinterpret_cast<VtaKernel*>(kernel); }
+
+TwDeviceResult Failed(TwDevice* d, TwDeviceResult result, std::string error) {
+  d->error = std::move(error);
+  return result;
+}
+// `otherwise`: for errors that mean the same everywhere in a function.
+TwDeviceResult Failed(TwDevice* d, const absl::Status& status, TwDeviceResult otherwise) {
+  const bool memory = status.code() == absl::StatusCode::kResourceExhausted;
+  return Failed(d, memory ? TW_DEVICE_OUT_OF_MEMORY : otherwise, support::StatusText(status));
+}
+
+TwDeviceResult Count(int32_t* devices) {
+  *devices = kNumDevices;
+  return TW_DEVICE_OK;
+}
+
+TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_bytes) {
+  if (index < 0 || index >= kNumDevices) {
+    const std::string text =
+        StrCat("vta.driver.index: expected one of ", kNumDevices, " devices, found ", index);
+    if (error != nullptr && error_bytes > 0) {
+      const size_t length = std::min(error_bytes - 1, text.size());
+      std::memcpy(error, text.data(), length);
+      error[length] = '\0';
+    }
+    return TW_DEVICE_NOT_FOUND;
+  }
+  auto opened = std::make_unique<TwDevice>(kDevices[index]());
+  const BackendInfo& info = opened->device.info();
+  opened->fingerprint =
+      StrCat("driver=1\nkind=vta\nname=", info.name, "\nversion=", info.version, "\n");
+  *device = opened.release();
+  return TW_DEVICE_OK;
+}
+void Close(TwDevice* d) { delete d; }
+const char* LastError(TwDevice* d) { return d->error.c_str(); }
+
+TwDeviceResult Describe(TwDevice* d, TwDeviceInfo* info) {
+  if (info->struct_bytes < sizeof(size_t))
+    return Failed(d, TW_DEVICE_INVALID, "vta.driver.info: expected struct_bytes to be set");
+  const BackendInfo& backend = d->device.info();
+  TwDeviceInfo all = {};
+  all.struct_bytes = std::min(info->struct_bytes, sizeof(all));
+  all.name = backend.name.c_str();
+  all.fingerprint = d->fingerprint.c_str();
+  all.code_formats = kCodeFormat.data();  // ends with a zero: it is a literal
+  all.memory_bytes = backend.memory_bytes;
+  all.max_group_threads = 1;
+  all.alignment = kDramAlignment;
+  all.timer_ns = 1;
+  all.device_timer = 1;
+  all.unit = backend.unit.c_str();
+  std::memcpy(info, &all, all.struct_bytes);
+  return TW_DEVICE_OK;
+}
+
+TwDeviceResult Alloc(TwDevice* d, int64_t bytes, TwDeviceMemory** memory) {
+  const absl::StatusOr<DramRange> range = d->device.Allocate(bytes);
+  if (!range.ok()) return Failed(d, range.status(), TW_DEVICE_INVALID);
+  *memory = new TwDeviceMemory{*range};
+  return TW_DEVICE_OK;
+}
+void Free(TwDevice* d, TwDeviceMemory* memory) {
+  if (memory == nullptr) return;
+  d->device.Free(memory->range);
+  delete memory;
+}
+
+bool InRange(const TwDeviceSlice& s, int64_t bytes) {
+  return s.memory != nullptr && s.offset >= 0 && bytes >= 0 && s.offset <= s.memory->range.bytes &&
+         bytes <= s.memory->range.bytes - s.offset;
+}
+TwDeviceResult OutOfRange(TwDevice* d) {
+  return Failed(d, TW_DEVICE_INVALID,
+                "vta.driver.range: expected a range within the allocation, found one beyond it");
+}
+uint8_t* BytesOf(TwDevice* d, const TwDeviceSlice& s) {
+  return d->device.Bytes(s.memory->range).data() + s.offset;
+}
+
+TwDeviceResult Write(TwDevice* d, TwDeviceSlice target, const void* source, int64_t bytes) {
+  if (!InRange(target, bytes)) return OutOfRange(d);
+  if (bytes > 0) std::memcpy(BytesOf(d, target), source, static_cast<size_t>(bytes));
+  return TW_DEVICE_OK;
+}
+TwDeviceResult Read(TwDevice* d, TwDeviceSlice source, void* target, int64_t bytes) {
+  if (!InRange(source, bytes)) return OutOfRange(d);
+  if (bytes > 0) std::memcpy(target, BytesOf(d, source), static_cast<size_t>(bytes));
+  return TW_DEVICE_OK;
+}
+TwDeviceResult Copy(TwDevice* d, TwDeviceSlice target, TwDeviceSlice source, int64_t bytes) {
+  if (!InRange(target, bytes) || !InRange(source, bytes)) return OutOfRange(d);
+  if (bytes > 0) std::memmove(BytesOf(d, target), BytesOf(d, source), static_cast<size_t>(bytes));
+  return TW_DEVICE_OK;
+}
+TwDeviceResult Map(TwDevice* d, TwDeviceMemory*, void**) {
+  return Failed(d, TW_DEVICE_UNSUPPORTED, "vta.driver.map: expected read and write, found map");
+}
+
+TwDeviceResult Load(TwDevice* d, const char* format, const void* image, size_t bytes,
+                    TwDeviceCode** code) {
+  if (format != kCodeFormat) {
+    return Failed(d, TW_DEVICE_UNSUPPORTED,
+                  StrCat("vta.driver.format: expected ", kCodeFormat, ", found ",
+                         support::Quote(format, 40)));
+  }
+  auto loaded = d->device.Load({static_cast<const char*>(image), bytes});
+  if (!loaded.ok()) return Failed(d, loaded.status(), TW_DEVICE_BAD_CODE);
+  *code = AsCode(loaded->release());
+  return TW_DEVICE_OK;
+}
+void Unload(TwDevice* d, TwDeviceCode* code) {
+  if (code != nullptr) d->device.Unload(std::unique_ptr<VtaCode>(CodeOf(code)));
+}
+TwDeviceResult Find(TwDevice* d, TwDeviceCode* code, const char* name, TwDeviceKernel** kernel) {
+  VtaKernel* found = CodeOf(code)->Find(name);
+  if (found == nullptr) {
+    return Failed(d, TW_DEVICE_NOT_FOUND,
+                  StrCat("vta.driver.kernel: expected a program of the code, found ",
+                         support::Quote(name, 60)));
+  }
+  *kernel = AsKernel(found);
+  return TW_DEVICE_OK;
+}
+
+TwDeviceResult Launch(TwDevice* d, const TwDeviceLaunch* launch) {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (launch->grid[axis] == 1 && launch->group[axis] == 1) continue;
+    return Failed(d, TW_DEVICE_UNSUPPORTED,
+                  "vta.driver.group: expected one group of one thread, found more");
+  }
+  if (launch->num_sizes != 0 || launch->workspace != nullptr) {
+    return Failed(d, TW_DEVICE_INVALID,
+                  "vta.driver.operands: expected neither sizes nor a workspace, found some");
+  }
+  std::vector<DramRange> operands;
+  for (int64_t i = 0; i < launch->num_buffers; ++i) {
+    const TwDeviceSlice& s = launch->buffers[i];
+    if (!InRange(s, 0)) return OutOfRange(d);
+    operands.push_back({s.memory->range.address + s.offset, s.memory->range.bytes - s.offset});
+  }
+  const absl::Status ran = d->device.Launch(KernelOf(launch->kernel), operands);
+  if (ran.ok()) return TW_DEVICE_OK;
+  const bool operand = support::Slug(ran) == "vta.driver.operands";
+  return Failed(d, operand ? TW_DEVICE_INVALID : TW_DEVICE_KERNEL_FAILED, support::StatusText(ran));
+}
+TwDeviceResult Synchronize(TwDevice*) { return TW_DEVICE_OK; }
+
+TwDeviceResult EventCreate(TwDevice*, TwDeviceEvent** event) {
+  *event = new TwDeviceEvent;
+  return TW_DEVICE_OK;
+}
+void EventDestroy(TwDevice*, TwDeviceEvent* event) { delete event; }
+TwDeviceResult EventRecord(TwDevice* d, TwDeviceEvent* event) {
+  event->at = d->device.cycles();
+  return TW_DEVICE_OK;
+}
+TwDeviceResult EventElapsed(TwDevice* d, TwDeviceEvent* from, TwDeviceEvent* to, int64_t* cycles) {
+  if (from->at < 0 || to->at < 0) {
+    return Failed(d, TW_DEVICE_INVALID,
+                  "vta.driver.event: expected recorded events, found a new one");
+  }
+  *cycles = to->at - from->at;
+  return TW_DEVICE_OK;
+}
+
+constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("vta", nullptr);
+
+}  // namespace
+}  // namespace tilewright::vta
+
+extern "C" __attribute__((visibility("default"))) const TwDevicePlugin* tw_device_plugin(
+    uint32_t runtime_abi_version) {
+  return runtime_abi_version == TW_DEVICE_ABI_VERSION ? &tilewright::vta::kTable : nullptr;
+}
