@@ -455,6 +455,7 @@ int Main(int argc, const char* const* argv) {
   AddCompile(&app, &action);
   AddRun(&app, &action);
   AddCompare(&app, &action);
+  AddQuantize(&app, &action);
   AddTune(&app, &action);
   AddJobs(&app, &action);
   AddDevices(&app, &action);

@@ -30,6 +30,7 @@ void AddServer(CLI::App* command, ServerPlace* server);
 
 void AddCheck(CLI::App* app, Action* action);
 void AddCompare(CLI::App* app, Action* action);
+void AddQuantize(CLI::App* app, Action* action);
 void AddOperators(CLI::App* app, Action* action);
 void AddLog(CLI::App* app, Action* action);
 void AddReport(CLI::App* app, Action* action);
