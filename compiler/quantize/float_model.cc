@@ -6,6 +6,7 @@
 #include "compiler/quantize/find_layers.h"
 #include "compiler/quantize/qdq_writer.h"
 #include "compiler/quantize/quantize.h"
+#include "compiler/quantize/raise_opset.h"
 #include "compiler/quantize/signal_noise.h"
 #include "deploy/support/strings.h"
 
@@ -13,17 +14,6 @@ namespace tilewright::quantize {
 namespace {
 
 using support::StrCat;
-
-// The first with scales for each channel.
-constexpr int64_t kOldestOpset = 13;
-
-int64_t OpsetOf(const pb::ModelProto& model) {
-  int64_t opset = 0;
-  for (const auto& import : model.opset_import()) {
-    if (import.domain().empty() || import.domain() == "ai.onnx") opset = import.version();
-  }
-  return opset;
-}
 
 absl::Status CheckForm(const pb::ModelProto& model) {
   for (const pb::NodeProto& node : model.graph().node()) {
@@ -36,12 +26,7 @@ absl::Status CheckForm(const pb::ModelProto& model) {
         "quantize.model.quantized",
         StrCat("expected a float model, found ", op, " (node ", NodeName(node), ")"));
   }
-  const int64_t opset = OpsetOf(model);
-  if (opset >= kOldestOpset) return absl::OkStatus();
-  return support::InvalidArgument(
-      "quantize.model.opset",
-      StrCat("expected opset ", kOldestOpset,
-             " or later, which has a scale for each channel, found ", opset));
+  return absl::OkStatus();
 }
 
 absl::Status CheckKept(const pb::GraphProto& graph, const std::vector<std::string>& keep) {
@@ -104,6 +89,7 @@ absl::StatusOr<FloatModel> FloatModel::Read(std::string_view onnx, const Quantiz
   TW_ASSIGN(impl->model, graph::onnx::ParseModel(onnx, {}));
   TW_TRY(CheckForm(impl->model));
   TW_TRY(CheckKept(impl->model.graph(), options.keep));
+  TW_TRY(RaiseOpset(&impl->model));
   impl->num_folded_norms = FoldNorms(impl->model.mutable_graph());
   const ModelView view(impl->model.graph());
   FoundLayers found = FindLayers(view, options.keep);

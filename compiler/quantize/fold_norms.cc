@@ -101,7 +101,7 @@ int FoldNorms(pb::GraphProto* graph) {
     if (!gone[static_cast<size_t>(n)]) *kept.add_node() = std::move(*graph->mutable_node(n));
   }
   graph->mutable_node()->Swap(kept.mutable_node());
-  DropUnusedInitializers(graph);
+  DropUnusedConstants(graph);
   return static_cast<int>(folds.size());
 }
 

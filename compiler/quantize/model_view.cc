@@ -79,6 +79,12 @@ double FloatAttribute(const pb::NodeProto& node, std::string_view name, double o
   return found == nullptr ? otherwise : found->f();
 }
 
+void EraseAttribute(pb::NodeProto* node, std::string_view name) {
+  auto& all = *node->mutable_attribute();
+  const auto is_it = [&](const pb::AttributeProto& attribute) { return attribute.name() == name; };
+  all.erase(std::remove_if(all.begin(), all.end(), is_it), all.end());
+}
+
 std::string Operand(const pb::NodeProto& node, int i) {
   return i < node.input_size() ? node.input(i) : "";
 }
@@ -122,20 +128,27 @@ std::string FreshNames::Take(const std::string& wanted) {
   return name;
 }
 
-void DropUnusedInitializers(pb::GraphProto* graph) {
+void DropUnusedConstants(pb::GraphProto* graph) {
   std::set<std::string> read, unused;
   for (const pb::NodeProto& node : graph->node()) {
     for (const std::string& name : graph::onnx::NamesRead(node)) read.insert(name);
   }
   for (const auto& output : graph->output()) read.insert(output.name());
-  const auto drop = [&](const auto& named) { return unused.contains(named.name()); };
   for (const pb::TensorProto& tensor : graph->initializer()) {
     if (!read.contains(tensor.name())) unused.insert(tensor.name());
   }
+  const auto drop = [&](const auto& named) { return unused.contains(named.name()); };
   auto& tensors = *graph->mutable_initializer();
   tensors.erase(std::remove_if(tensors.begin(), tensors.end(), drop), tensors.end());
   auto& inputs = *graph->mutable_input();
   inputs.erase(std::remove_if(inputs.begin(), inputs.end(), drop), inputs.end());
+  auto& nodes = *graph->mutable_node();
+  nodes.erase(std::remove_if(nodes.begin(), nodes.end(),
+                             [&](const pb::NodeProto& node) {
+                               return Is(node, "Constant") && node.output_size() == 1 &&
+                                      !read.contains(node.output(0));
+                             }),
+              nodes.end());
 }
 
 }  // namespace tilewright::quantize

@@ -48,6 +48,7 @@ std::string NodeName(const pb::NodeProto& node);
 const pb::AttributeProto* FindAttribute(const pb::NodeProto& node, std::string_view name);
 int64_t IntAttribute(const pb::NodeProto& node, std::string_view name, int64_t otherwise);
 double FloatAttribute(const pb::NodeProto& node, std::string_view name, double otherwise);
+void EraseAttribute(pb::NodeProto* node, std::string_view name);
 // Operand `i`; empty if the node has none.
 std::string Operand(const pb::NodeProto& node, int i);
 
@@ -68,7 +69,7 @@ class FreshNames {
  private:
   std::set<std::string> taken_;
 };
-// Removes initializers (and inputs of the same name) that nothing reads.
-void DropUnusedInitializers(pb::GraphProto* graph);
+// Removes initializers (and inputs of the same name) and Constant nodes that nothing reads.
+void DropUnusedConstants(pb::GraphProto* graph);
 
 }  // namespace tilewright::quantize

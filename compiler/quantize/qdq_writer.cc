@@ -6,13 +6,6 @@
 namespace tilewright::quantize {
 namespace {
 
-void Erase(pb::NodeProto* node, std::string_view attribute) {
-  auto& all = *node->mutable_attribute();
-  all.erase(
-      std::remove_if(all.begin(), all.end(), [&](const auto& a) { return a.name() == attribute; }),
-      all.end());
-}
-
 template <typename T>
 std::string BytesOf(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
@@ -133,7 +126,7 @@ void QdqWriter::SetParameters(const LayerNodes& layer, int n, const Parameters& 
   if (n != layer.node) return;
   node->set_input(1, parameters.weights);
   if (layer.bias_add < 0 && !parameters.bias.empty()) node->set_input(2, parameters.bias);
-  for (const std::string_view factor : {"alpha", "beta"}) Erase(node, factor);
+  for (const std::string_view factor : {"alpha", "beta"}) EraseAttribute(node, factor);
 }
 
 void QdqWriter::WriteQuantized() {
@@ -208,7 +201,7 @@ void QdqWriter::AddOutput(const std::string& tensor) {
 }
 
 std::string QdqWriter::Take() {
-  DropUnusedInitializers(&graph_);
+  DropUnusedConstants(&graph_);
   return model_.SerializeAsString();
 }
 

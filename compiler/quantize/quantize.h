@@ -50,7 +50,7 @@ using Ranges = std::map<std::string, Range>;
 
 class FloatModel {
  public:
-  // Reads a float model, folds batch normalisations into the convolutions before them, and decides
+  // Reads a float model, brings it to opset 13 if it has an older one, folds batch normalisations into the convolutions before them, and decides
   // what is quantised. REQUIRES: the model imports (graph::ImportOnnx). INVALID_ARGUMENT:
   // quantize.model.quantized, quantize.model.opset; quantize.keep.unknown for a name in `keep`
   // without a node; quantize.layers.none if no layer can be quantised, with the reasons.

@@ -60,13 +60,12 @@ class Quantizer {
     TW_ASSIGN(choice_, quantize::ParseRangeChoice(options_.ranges));
     TW_ASSIGN(shapes_, ParseShapes(options_.shapes));
     TW_ASSIGN(target_, ExpandTarget(options_.target));
-    TW_ASSIGN(const std::string bytes,
-              support::ReadFile(options_.model_path, graph::kMaxModelBytes));
-    TW_ASSIGN(const graph::Graph graph, Import(bytes));
+    TW_ASSIGN(bytes_, support::ReadFile(options_.model_path, graph::kMaxModelBytes));
+    TW_ASSIGN(const graph::Graph graph, Import(bytes_));
     TW_ASSIGN(model_,
-              quantize::FloatModel::Read(bytes, {.keep = options_.keep,
-                                                 .weights_only = options_.weights_only,
-                                                 .int8_data = options_.activations == "int8"}));
+              quantize::FloatModel::Read(bytes_, {.keep = options_.keep,
+                                                  .weights_only = options_.weights_only,
+                                                  .int8_data = options_.activations == "int8"}));
     TW_ASSIGN(std::vector<module::Tensor> inputs, InputsOf(graph));
     TW_ASSIGN(data_, CalibrationData::Find(options_.data, std::move(inputs)));
     if (data_->size() == 0 && !options_.weights_only) {
@@ -80,7 +79,7 @@ class Quantizer {
     report_.model = options_.model_path;
     report_.output = OutputPath();
     report_.ranges = options_.weights_only ? "" : quantize::RangeChoiceText(choice_);
-    report_.bytes_before = bytes.size();
+    report_.bytes_before = bytes_.size();
     report_.samples = data_->size();
     report_.folded_norms = model_->num_folded_norms();
     report_.float_layers = model_->float_layers();
@@ -130,16 +129,19 @@ class Quantizer {
     return absl::OkStatus();
   }
 
+  // Layers against those of the same network in float, outputs against the model as given.
   absl::Status Compare() {
     const size_t done = options_.weights_only ? 0 : data_->size();
     step_("compiling the quantised model");
     Progress(done, "compiling the quantised model");
+    TW_ASSIGN(ObservedRun given, ObservedRun::Compile({bytes_, {}}, target_, shapes_));
     TW_ASSIGN(ObservedRun alone,
               ObservedRun::Compile(model_->EachLayerAlone(ranges_), target_, shapes_));
     TW_ASSIGN(ObservedRun network,
               ObservedRun::Compile(model_->QuantizedWithLayers(ranges_), target_, shapes_));
     step_("running the quantised model");
     for (size_t s = 0; s < data_->size(); ++s) {
+      TW_TRY(given.Run(&*data_, s));
       TW_TRY(alone.Run(&*data_, s));
       TW_TRY(network.Run(&*data_, s));
       for (size_t i = 0; i < report_.layers.size(); ++i) {
@@ -147,7 +149,7 @@ class Quantizer {
         report_.layers[i].alone.Add(alone.Observed(2 * i), alone.Observed(2 * i + 1));
       }
       for (OutputReport& output : report_.outputs) {
-        TW_ASSIGN(const runtime::TensorView exact, alone.Output(output.name));
+        TW_ASSIGN(const runtime::TensorView exact, given.Output(output.name));
         TW_ASSIGN(const runtime::TensorView rounded, network.Output(output.name));
         output.Add(FloatsOf(exact), FloatsOf(rounded));
       }
@@ -169,6 +171,7 @@ class Quantizer {
   const QuantizeCommandOptions& options_;
   const StepSink& step_;
   CountedProgress progress_;
+  std::string bytes_;  // of the model
   quantize::RangeChoice choice_;
   std::map<std::string, std::vector<int64_t>> shapes_;
   std::string target_;
