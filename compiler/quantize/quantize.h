@@ -50,10 +50,11 @@ using Ranges = std::map<std::string, Range>;
 
 class FloatModel {
  public:
-  // Reads a float model, brings it to opset 13 if it has an older one, folds batch normalisations into the convolutions before them, and decides
-  // what is quantised. REQUIRES: the model imports (graph::ImportOnnx). INVALID_ARGUMENT:
-  // quantize.model.quantized, quantize.model.opset; quantize.keep.unknown for a name in `keep`
-  // without a node; quantize.layers.none if no layer can be quantised, with the reasons.
+  // Reads a float model, brings it to opset 13 if it has an older one, folds batch normalisations
+  // into the convolutions before them, and decides what is quantised. REQUIRES: the model imports
+  // (graph::ImportOnnx). INVALID_ARGUMENT: quantize.model.quantized, quantize.model.opset;
+  // quantize.keep.unknown for a name in `keep` without a node; quantize.layers.none if no layer can
+  // be quantised, with the reasons.
   static absl::StatusOr<FloatModel> Read(std::string_view onnx, const QuantizeOptions& options);
   FloatModel(FloatModel&&) noexcept;
   FloatModel& operator=(FloatModel&&) noexcept;
@@ -62,7 +63,8 @@ class FloatModel {
   // In the order of the model.
   const std::vector<QuantizedLayer>& layers() const;
   const std::vector<FloatLayer>& float_layers() const;
-  // The tensors that become integers: each needs a range. Empty with weights_only.
+  // The tensors that become integers: each needs a range. Empty with weights_only. If more nodes
+  // are kept, these are some of the same.
   const std::vector<std::string>& tensors() const;
   int num_folded_norms() const;
 

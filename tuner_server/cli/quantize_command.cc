@@ -62,10 +62,7 @@ class Quantizer {
     TW_ASSIGN(target_, ExpandTarget(options_.target));
     TW_ASSIGN(bytes_, support::ReadFile(options_.model_path, graph::kMaxModelBytes));
     TW_ASSIGN(const graph::Graph graph, Import(bytes_));
-    TW_ASSIGN(model_,
-              quantize::FloatModel::Read(bytes_, {.keep = options_.keep,
-                                                  .weights_only = options_.weights_only,
-                                                  .int8_data = options_.activations == "int8"}));
+    TW_ASSIGN(model_, quantize::FloatModel::Read(bytes_, ModelOptions()));
     TW_ASSIGN(std::vector<module::Tensor> inputs, InputsOf(graph));
     TW_ASSIGN(data_, CalibrationData::Find(options_.data, std::move(inputs)));
     if (data_->size() == 0 && !options_.weights_only) {
@@ -101,8 +98,10 @@ class Quantizer {
   }
 
   // Both passes over the data are one bar.
-  void Progress(size_t done, const char* note) {
-    progress_.Update(done, data_->size() * (options_.report ? 2 : 1), note);
+  void Progress(size_t done, const char* note) { progress_.Update(done, Samples(), note); }
+  size_t Samples() const {
+    const int passes = (options_.weights_only ? 0 : 1) + (options_.report ? 1 : 0);
+    return data_->size() * static_cast<size_t>(passes);
   }
 
   absl::Status Calibrate() {
@@ -148,15 +147,48 @@ class Quantizer {
         report_.layers[i].network.Add(alone.Observed(2 * i), network.Observed(i));
         report_.layers[i].alone.Add(alone.Observed(2 * i), alone.Observed(2 * i + 1));
       }
-      for (OutputReport& output : report_.outputs) {
-        TW_ASSIGN(const runtime::TensorView exact, given.Output(output.name));
-        TW_ASSIGN(const runtime::TensorView rounded, network.Output(output.name));
-        output.Add(FloatsOf(exact), FloatsOf(rounded));
-      }
+      TW_TRY(CompareOutputs(given, network, &report_.outputs));
       Progress(done + s + 1, "comparing");
     }
     report_.compared = true;
+    return TrySuggestions(&given);
+  }
+
+  static absl::Status CompareOutputs(const ObservedRun& given, const ObservedRun& network,
+                                     std::vector<OutputReport>* outputs) {
+    for (OutputReport& output : *outputs) {
+      TW_ASSIGN(const runtime::TensorView exact, given.Output(output.name));
+      TW_ASSIGN(const runtime::TensorView rounded, network.Output(output.name));
+      output.Add(FloatsOf(exact), FloatsOf(rounded));
+    }
     return absl::OkStatus();
+  }
+
+  // What the network would compute if the suggested layers stayed in float, too.
+  absl::Status TrySuggestions(ObservedRun* given) {
+    quantize::QuantizeOptions options = ModelOptions();
+    const std::vector<std::string> more = report_.Suggestions();
+    if (more.empty() || more.size() == report_.layers.size()) return absl::OkStatus();
+    options.keep.insert(options.keep.end(), more.begin(), more.end());
+    TW_ASSIGN(const quantize::FloatModel model, quantize::FloatModel::Read(bytes_, options));
+    Progress(Samples(), "trying what is suggested");
+    TW_ASSIGN(ObservedRun network,
+              ObservedRun::Compile({model.Quantized(ranges_), {}}, target_, shapes_));
+    for (const OutputReport& output : report_.outputs) {
+      report_.outputs_if_kept.push_back({output.name, output.row, {}});
+    }
+    for (size_t s = 0; s < data_->size(); ++s) {
+      TW_TRY(given->Run(&*data_, s));
+      TW_TRY(network.Run(&*data_, s));
+      TW_TRY(CompareOutputs(*given, network, &report_.outputs_if_kept));
+    }
+    return absl::OkStatus();
+  }
+
+  quantize::QuantizeOptions ModelOptions() const {
+    return {.keep = options_.keep,
+            .weights_only = options_.weights_only,
+            .int8_data = options_.activations == "int8"};
   }
 
   absl::Status Write() {

@@ -20,6 +20,32 @@ std::string DecibelText(double db) {
   return db >= quantize::kExactDb ? "exact" : support::FormatFixed(db, 1);
 }
 
+std::string OutputText(const OutputReport& output) {
+  std::string text = StrCat("output ", output.name, ": ", DecibelText(output.noise.decibels()),
+                            " dB  max|a-e|=", output.noise.max_abs_diff(),
+                            "  |a-e|/|e|=", output.noise.relative_norm());
+  if (output.rows > 0) {
+    text += StrCat("  top-1 the same in ", output.same_largest, " of ", output.rows);
+  }
+  return text;
+}
+
+json OutputRows(const std::vector<OutputReport>& outputs) {
+  json rows = json::array();
+  for (const OutputReport& output : outputs) {
+    json row = {{"output", output.name},
+                {"db", output.noise.decibels()},
+                {"max_abs_diff", output.noise.max_abs_diff()},
+                {"relative_norm", output.noise.relative_norm()}};
+    if (output.rows > 0) {
+      row["rows"] = output.rows;
+      row["same_top1"] = output.same_largest;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 }  // namespace
 
 void OutputReport::Add(std::span<const float> exact, std::span<const float> rounded) {
@@ -79,19 +105,15 @@ void QuantizeReport::Show(OutputFormat format) const {
     PrintOut(StrCat("in float: ", layer.node, " (", layer.op, "): ", layer.reason));
   }
   for (const OutputReport& output : outputs) {
-    if (!compared) break;
-    std::string text = StrCat("output ", output.name, ": ", DecibelText(output.noise.decibels()),
-                              " dB  max|a-e|=", output.noise.max_abs_diff(),
-                              "  |a-e|/|e|=", output.noise.relative_norm());
-    if (output.rows > 0) {
-      text += StrCat("  top-1 the same in ", output.same_largest, " of ", output.rows);
-    }
-    PrintOut(text);
+    if (compared) PrintOut(OutputText(output));
   }
   const std::vector<std::string> noisy = Suggestions();
   if (!noisy.empty()) {
     PrintOut("these layers lose most; in float they cost time and gain accuracy: --keep " +
              support::Join(noisy, " --keep "));
+    for (const OutputReport& output : outputs_if_kept) {
+      PrintOut("  with them in float: " + OutputText(output));
+    }
   }
   PrintOut(StrCat("wrote ", output, "  ", layers.size(), " layers in int8",
                   folded_norms > 0 ? StrCat(", ", folded_norms, " normalisations folded") : "",
@@ -100,7 +122,7 @@ void QuantizeReport::Show(OutputFormat format) const {
 }
 
 json QuantizeReport::Document() const {
-  json rows = json::array(), floats = json::array(), results = json::array();
+  json rows = json::array(), floats = json::array();
   for (const LayerReport* layer : WorstFirst()) {
     json row = {{"node", layer->layer.node},
                 {"operator", layer->layer.op},
@@ -115,18 +137,6 @@ json QuantizeReport::Document() const {
   for (const quantize::FloatLayer& layer : float_layers) {
     floats.push_back({{"node", layer.node}, {"operator", layer.op}, {"reason", layer.reason}});
   }
-  for (const OutputReport& output : outputs) {
-    if (!compared) break;
-    json row = {{"output", output.name},
-                {"db", output.noise.decibels()},
-                {"max_abs_diff", output.noise.max_abs_diff()},
-                {"relative_norm", output.noise.relative_norm()}};
-    if (output.rows > 0) {
-      row["rows"] = output.rows;
-      row["same_top1"] = output.same_largest;
-    }
-    results.push_back(std::move(row));
-  }
   return {{"model", model},
           {"output", output},
           {"ranges", ranges},
@@ -136,8 +146,9 @@ json QuantizeReport::Document() const {
           {"bytes_after", bytes_after},
           {"layers", rows},
           {"float_layers", floats},
-          {"outputs", results},
-          {"suggested_keep", Suggestions()}};
+          {"outputs", compared ? OutputRows(outputs) : json::array()},
+          {"suggested_keep", Suggestions()},
+          {"outputs_with_suggested_keep", OutputRows(outputs_if_kept)}};
 }
 
 }  // namespace tilewright::cli

@@ -38,6 +38,7 @@ class QuantizeReport {
   std::vector<LayerReport> layers;
   std::vector<quantize::FloatLayer> float_layers;
   std::vector<OutputReport> outputs;
+  std::vector<OutputReport> outputs_if_kept;  // with Suggestions() in float, too
 
   void AddLayer(const quantize::QuantizedLayer& layer) { layers.push_back({layer, {}, {}}); }
   void AddOutput(const std::string& name, const std::vector<int64_t>& shape);
