@@ -5,6 +5,7 @@
 #include "tuner_server/cli/check_command.h"
 #include "tuner_server/cli/command_flags.h"
 #include "tuner_server/cli/compare_command.h"
+#include "tuner_server/cli/quantize_command.h"
 
 namespace tilewright::cli {
 
@@ -71,6 +72,63 @@ void AddCompare(CLI::App* app, Action* action) {
       ->capture_default_str();
   AddFormat(command, kOutputFlag, &options->format);
   command->callback([=] { *action = [options] { return CompareModel(*options); }; });
+}
+
+void AddQuantize(CLI::App* app, Action* action) {
+  auto options = std::make_shared<QuantizeCommandOptions>();
+  CLI::App* command = AddCommand(
+      app, "quantize", "make an int8 model of a float model",
+      "  tilewright quantize model.onnx --data calibration/ -o model.int8.onnx\n"
+      "  tilewright quantize model.onnx --data images.npy --keep conv_1 --ranges minmax\n"
+      "  tilewright quantize model.onnx --weights-only\n"
+      "  tilewright quantize model.onnx --data calibration/ --format json\n"
+      "\nThe result is an ONNX model with QuantizeLinear and DequantizeLinear around what "
+      "computes\n"
+      "with integers. Layers are Conv, Gemm and MatMul with constant weights, which get a scale "
+      "for\n"
+      "each output channel. Additions, pooling and moves between layers work on integers, too.\n"
+      "\nThe report has the signal-to-noise ratio of each layer in decibels, worst first. "
+      "'alone':\n"
+      "this layer alone is quantised; 'in network': all are; 'weights': of its weights. 20 dB is "
+      "a\n"
+      "noise of a tenth of the signal's size, 40 dB of a hundredth.\n");
+  command->add_option("MODEL", options->model_path, "ONNX file")->required();
+  command
+      ->add_option("--data", options->data,
+                   "calibration data: a folder with test_data_set_N/input_K.pb (or .npy); for a\n"
+                   "model with one input also a folder of .pb or .npy files, or one file. A file\n"
+                   "may have several samples along its first dimension; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_option("-o,--output", options->output,
+                      "model to write (default: the model's name with .int8.onnx, in this folder)");
+  command
+      ->add_option("--ranges", options->ranges,
+                   "how ranges follow from the data: mse (least squared error), minmax, or\n"
+                   "percentile=P (so many percent of the numbers are inside; default 99.99)")
+      ->capture_default_str();
+  command->add_option("--activations", options->activations, "type of the data between layers")
+      ->check(CLI::IsMember({"uint8", "int8"}))
+      ->capture_default_str();
+  command
+      ->add_option("--keep", options->keep,
+                   "leave this ONNX node (name, or first output) in float; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  command->add_flag("--weights-only", options->weights_only,
+                    "integers for the weights alone: a smaller file, computed in float; needs no "
+                    "--data");
+  command->add_flag("!--no-report", options->report,
+                    "do not run the quantised model and compare it with the float model");
+  command
+      ->add_option("--target", options->target,
+                   "target of this machine that runs the models, see 'tilewright targets'")
+      ->capture_default_str();
+  command->add_option("--shape", options->shapes, "input shape NAME=1x3x224x224; repeatable")
+      ->allow_extra_args(false)
+      ->take_all();
+  AddFormat(command, kFormatFlag, &options->format);
+  command->callback([=] { *action = [options] { return QuantizeModel(*options); }; });
 }
 
 void AddOperators(CLI::App* app, Action* action) {

@@ -19,6 +19,9 @@ constexpr std::string_view kOtherForm =
     "'tilewright operators' lists the limits, 'tilewright check MODEL' all that is in the way";
 constexpr std::string_view kOtherSizes =
     "give inputs that make the sizes the model states, or export the model with the sizes of these";
+constexpr std::string_view kOtherOpset =
+    "convert it: python3 -c \"import onnx, onnx.version_converter as c; "
+    "onnx.save(c.convert_version(onnx.load('MODEL.onnx'), 21), 'opset21.onnx')\"";
 
 // First match wins: more specific prefixes stand first.
 constexpr AdviceRow kAdvice[] = {
@@ -34,6 +37,14 @@ constexpr AdviceRow kAdvice[] = {
     {"ir.target", "'tilewright targets' lists the targets; 'native' is this machine"},
     {"cli.check.problems",
      "solve them as it says there; 'tilewright operators' lists what models may have"},
+    {"quantize.model.quantized", "give the float model that it was made from"},
+    {"quantize.keep", "give --keep one of the names listed above"},
+    {"quantize.layers",
+     "nothing is gained here: 'tilewright compile' takes the float model as it is"},
+    {"quantize.ranges", "see 'tilewright quantize --help'"},
+    {"cli.calibration.not_finite",
+     "check the calibration data, and that the model computes finite numbers of it"},
+    {"cli.calibration", "see --data in 'tilewright quantize --help'"},
     {"graph.onnx.unsupported_operator",
      "replace these operators before the export, or leave that part out of the model; 'tilewright "
      "operators' lists what is supported, 'tilewright check MODEL' all that is in the way"},
@@ -48,9 +59,8 @@ constexpr AdviceRow kAdvice[] = {
      "onnx.save(onnx.load('MODEL.onnx'), 'one_file.onnx')\""},
     {"graph.onnx.element_type",
      "export the model with one of the types listed above ('tilewright operators')"},
-    {"graph.onnx.opset",
-     "convert it: python3 -c \"import onnx, onnx.version_converter as c; "
-     "onnx.save(c.convert_version(onnx.load('MODEL.onnx'), 21), 'opset21.onnx')\""},
+    {"quantize.model.opset", kOtherOpset},
+    {"graph.onnx.opset", kOtherOpset},
     {"builder.checks.too_large",
      "split the operator, or tune a smaller one; 'tilewright compile' needs no measurement"},
     {"graph.onnx.sparse", "export the model with dense tensors"},
@@ -256,9 +266,9 @@ std::string OneLine(std::string_view text) {
 int ExitCodeOf(const absl::Status& status) {
   if (status.ok()) return kExitOk;
   const std::string slug = support::Slug(status);
-  for (const char* usage :
-       {"cli.usage", "ir.target", "graph.pass.unknown", "graph.pass.fixed", "certs.kind",
-        "certs.name", "certs.host", "certs.days", "tokens.role", "tokens.days"}) {
+  for (const char* usage : {"cli.usage", "ir.target", "graph.pass.unknown", "graph.pass.fixed",
+                            "certs.kind", "certs.name", "certs.host", "certs.days",
+                            "quantize.ranges", "tokens.role", "tokens.days"}) {
     if (slug.starts_with(usage)) return kExitUsage;
   }
   for (const char* mismatch : {"cli.mismatch", "signing.signature", "signing.file.other_module",

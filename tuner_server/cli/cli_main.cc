@@ -467,6 +467,7 @@ int Main(int argc, const char* const* argv) {
   AddRun(&app, &action);
   AddCompare(&app, &action);
   AddBench(&app, &action);
+  AddQuantize(&app, &action);
   AddTune(&app, &action);
   AddJobs(&app, &action);
   AddDevices(&app, &action);

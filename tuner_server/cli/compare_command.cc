@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "deploy/module/module_file.h"
-#include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
 #include "deploy/support/strings.h"
@@ -59,31 +58,6 @@ std::map<std::string, std::shared_ptr<const graph::ConstantData>> ConstantsOf(
   }
   return found;
 }
-
-// Draws the bar of the reference, which takes much longer than all else.
-class ReferenceProgress {
- public:
-  explicit ReferenceProgress(bool quiet) : printer_(quiet) {}
-  void operator()(size_t done, size_t all) {
-    const int64_t now = clock_.NowNs();
-    const double elapsed = static_cast<double>(now - start_) * 1e-9;
-    ProgressState state;
-    state.done = static_cast<int64_t>(done);
-    state.total = static_cast<int64_t>(all);
-    state.elapsed_s = elapsed;
-    state.eta_s = elapsed / static_cast<double>(done) * static_cast<double>(all - done);
-    state.note = "reference";
-    state.unit = "layers";
-    state.running = true;
-    printer_.Update(state, now);
-  }
-  void Done() { printer_.Done(); }
-
- private:
-  support::SystemClock clock_;
-  const int64_t start_ = clock_.NowNs();
-  ProgressPrinter printer_;
-};
 
 class Comparer {
  public:
@@ -156,9 +130,11 @@ class Comparer {
     for (size_t i = 0; i < host_->tensors()->num_outputs(); ++i) {
       actual[roots[graph_.outputs[i]]] = BytesOf(host_->tensors()->output(i));
     }
-    ReferenceProgress progress(options_.format == OutputFormat::kJson);
+    CountedProgress progress("layers", options_.format == OutputFormat::kJson);
     TW_ASSIGN(layers_, CompareLayers(graph_, inputs_, actual, options_.precision,
-                                     [&](size_t done, size_t all) { progress(done, all); }));
+                                     [&](size_t done, size_t all) {
+                                       progress.Update(done, all, "reference");
+                                     }));
     progress.Done();
     return absl::OkStatus();
   }

@@ -22,8 +22,9 @@ struct ModelSource {
   std::string model_path;
   std::string target;  // canonical
   std::map<std::string, std::vector<int64_t>> shapes;
-  std::vector<std::string> disabled, enabled;  // graph passes to leave out; optional ones to run
-  bool predict = false;                        // schedules are predicted: loads the cost model
+  std::vector<std::string> disabled = {};  // graph passes to leave out
+  std::vector<std::string> enabled = {};   // optional graph passes to run
+  bool predict = false;                    // schedules are predicted: loads the cost model
 };
 
 class ModelCompiler {

@@ -119,4 +119,19 @@ void ProgressPrinter::Done() {
   drawn_ = false;
 }
 
+void CountedProgress::Update(size_t done, size_t all, std::string note) {
+  const int64_t now = clock_.NowNs();
+  ProgressState state;
+  state.done = static_cast<int64_t>(done);
+  state.total = static_cast<int64_t>(all);
+  state.elapsed_s = static_cast<double>(now - start_) * 1e-9;
+  if (done > 0) {
+    state.eta_s = state.elapsed_s / static_cast<double>(done) * static_cast<double>(all - done);
+  }
+  state.note = std::move(note);
+  state.unit = unit_;
+  state.running = true;
+  printer_.Update(state, now);
+}
+
 }  // namespace tilewright::cli

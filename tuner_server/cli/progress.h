@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <utility>
+
+#include "deploy/support/clock.h"
 
 namespace tilewright::cli {
 
@@ -52,6 +55,20 @@ class ProgressPrinter {
   int64_t last_ns_ = -1;
   int64_t last_done_ = -1;
   std::string last_line_;
+};
+
+// A bar of work whose parts take about the same time.
+class CountedProgress {
+ public:
+  CountedProgress(std::string unit, bool quiet) : printer_(quiet), unit_(std::move(unit)) {}
+  void Update(size_t done, size_t all, std::string note);
+  void Done() { printer_.Done(); }
+
+ private:
+  support::SystemClock clock_;
+  const int64_t start_ = clock_.NowNs();
+  ProgressPrinter printer_;
+  const std::string unit_;
 };
 
 }  // namespace tilewright::cli
