@@ -30,7 +30,10 @@ ValueId Composer::Op(std::string_view row, std::vector<ValueId> inputs, op::Attr
 }
 
 const op::TensorType& Composer::TypeOf(ValueId id) const {
-  static const op::TensorType* const none = new op::TensorType;
+  constexpr size_t kMostDimensions = 16;  // as op::CheckType has it
+  // What follows an error still reads dimensions, by any index; nothing comes of it.
+  static const op::TensorType* const none =
+      new op::TensorType{ir::kF32, std::vector<int64_t>(kMostDimensions, 1)};
   return !status_.ok() || id == kNone ? *none : n_.importer().TypeOf(id);
 }
 

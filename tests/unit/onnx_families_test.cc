@@ -334,6 +334,15 @@ TEST(OnnxAttention, CausalWithSharedKeyHeads) {
             (Numbers{2, 3, 2, 3}));
 }
 
+// Found by the fuzzer: what follows an unknown input read dimensions of a value that is not there.
+TEST(OnnxAttention, AnUnknownInputIsAnErrorAndNothingElse) {
+  OnnxBuilder b(24);
+  b.Input("q", {2, 3, 4, 8}).Input("k", {2, 3, 6, 8}).Input("v", {2, 3, 6, 10});
+  b.Output("y", {2, 3, 4, 10});
+  b.Node("Attention", {"q", "k", "v", "", "", "", "lengths"}, "y");
+  EXPECT_EQ(Slug(b), "graph.onnx.missing_input");
+}
+
 // One unit, all weights 1, of the input and of the state.
 TEST(OnnxRecurrent, DirectionsLengthsAndLayout) {
   const double a = std::tanh(1.0), ab = std::tanh(2 + a), last = std::tanh(2.0);
