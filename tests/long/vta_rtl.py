@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The RTL of the accelerator in Verilator against the simulators (../differential/vta_rtl_test.cc): builds it in a tree of
-its own, runs it with many seeds, and measures how fast it is simulated. Writes
-tests/results/vta_rtl.json; exit code 1 after a difference. Wants `deploy/install_packages.sh --test --rtl`.
+its own, runs it with many seeds, and measures how fast it is simulated; `--synthesise block8` also synthesises it
+(../../vta/rtl/synthesise.py). Writes tests/results/vta_rtl.json; exit code 1 after a difference or for a latch. Wants `deploy/install_packages.sh --test --rtl`.
 """
 
 import argparse
@@ -16,6 +16,9 @@ import time
 
 from lane import ROOT, commit
 from seeded_lane import add_counts
+
+sys.path.append(str(ROOT / "vta" / "rtl"))
+from synthesise import synthesise  # noqa: E402
 
 SPEED = re.compile(r"^speed: (\w+) (\d+) cycles per second.* compute busy in (\d+) %$", re.M)
 PROGRAM = "vta_rtl_test"
@@ -34,34 +37,52 @@ def run(binary, seed):
     return done.stdout + done.stderr, done.returncode == 0
 
 
+def run_seeds(args, result, save):
+    binary = build(args.build_dir.resolve())
+    for seed in range(args.seed, args.seed + args.seeds):
+        output, passed = run(binary, seed)
+        add_counts(result["counts"], output)
+        for name, speed, busy in SPEED.findall(output):
+            speed = int(speed)
+            row = result["speed"].setdefault(name, {"slowest": speed, "fastest": speed})
+            row.update(slowest=min(speed, row["slowest"]), fastest=max(speed, row["fastest"]), compute_busy_percent=int(busy))
+        if not passed:
+            result["failures"].append({"replay": f"TILEWRIGHT_SEED={seed} {PROGRAM}", "output": output[-5000:]})
+        result["seeds"] += 1
+        save()
+        print(f"seed {seed}: {'ok' if passed else 'FAILED'}, {result['counts']}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build" / "rtl")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1000, help="the first")
+    parser.add_argument("--synthesise", nargs="*", default=[], metavar="CONFIG", help="minutes each")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "tests" / "results" / "vta_rtl.json")
     args = parser.parse_args()
     if shutil.which("verilator") is None:
         sys.exit("[SKIP] verilator is not installed: deploy/install_packages.sh --rtl")
     start = time.monotonic()
-    binary = build(args.build_dir.resolve())
-    counts, speeds, failures = {}, {}, []
-    for seed in range(args.seed, args.seed + args.seeds):
-        output, passed = run(binary, seed)
-        add_counts(counts, output)
-        for name, speed, busy in SPEED.findall(output):
-            speeds.setdefault(name, []).append({"cycles_per_s": int(speed), "compute_busy_percent": int(busy)})
-        if not passed:
-            failures.append({"replay": f"TILEWRIGHT_SEED={seed} {PROGRAM}", "output": output[-5000:]})
-        print(f"seed {seed}: {'ok' if passed else 'FAILED'}, {counts}", flush=True)
-    fastest = {name: max(rows, key=lambda row: row["cycles_per_s"]) for name, rows in speeds.items()}
-    slowest = {name: min(rows, key=lambda row: row["cycles_per_s"])["cycles_per_s"] for name, rows in speeds.items()}
     result = {"lane": "vta_rtl", "commit": commit(args.output), "date": time.strftime("%Y-%m-%d", time.gmtime()),
-              "command": " ".join(["tests/long/vta_rtl.py", *sys.argv[1:]]), "first_seed": args.seed, "seeds": args.seeds,
-              "counts": counts, "cycles_off": 0 if not failures else None, "speed": fastest, "slowest_cycles_per_s": slowest,
-              "seconds": round(time.monotonic() - start, 1), "failures": failures}
-    args.output.write_text(json.dumps(result, indent=1) + "\n")
-    return 1 if failures else 0
+              "command": " ".join(["tests/long/vta_rtl.py", *sys.argv[1:]]), "first_seed": args.seed, "seeds": 0, "counts": {},
+              "speed": {}, "synthesis": {}, "failures": []}
+    # What is not synthesised again keeps its row.
+    if args.output.exists():
+        result["synthesis"] = json.loads(args.output.read_text())["synthesis"]
+
+    def save():
+        result["seconds"] = round(time.monotonic() - start, 1)
+        args.output.write_text(json.dumps(result, indent=1) + "\n")
+
+    run_seeds(args, result, save)
+    for config in args.synthesise:
+        row = synthesise(config)
+        result["synthesis"][config] = {"commit": commit(args.output), **row}
+        if row["latches"]:
+            result["failures"].append({"latches": config})
+        save()
+    return 1 if result["failures"] or result["seeds"] == 0 else 0
 
 
 if __name__ == "__main__":

@@ -300,6 +300,7 @@ TEST(VtaCycleTest, AFullTokenQueueStopsTheGiver) {
   std::map<size_t, StageSpan> spans = SpansOf(*report);
   EXPECT_EQ(spans[3].start, spans[2].end);
   EXPECT_EQ(spans[4].start, spans[3].end);
+  EXPECT_EQ(spans[1].end, spans[3].start + 1);  // the giver's last cycle
   EXPECT_EQ(report->trace[1].instruction, 2u);  // the second load gives its token after the gemm
 }
 

@@ -38,8 +38,9 @@ class RtlSim {
   // leaves it, and takes the next stream.
   //   vta.rtl.options: a number that is too small; vta.rtl.illegal: an instruction that means
   //   nothing; vta.rtl.bounds: a read or write outside of the image; vta.rtl.unfinished: work or
-  //   tokens were left at the finish; vta.rtl.deadlock: nothing moves any more; vta.rtl.hang: more
-  //   cycles than allowed.
+  //   tokens were left at the finish; vta.rtl.deadlock: no module runs an instruction any more;
+  //   vta.rtl.hang: more cycles than allowed, for instance of a module that waits for room for
+  //   its tokens, and so still runs its instruction.
   virtual absl::StatusOr<RtlReport> Run(std::span<const Word128> stream, const RtlOptions& options,
                                         std::vector<uint8_t>* dram) = 0;
 };

@@ -133,11 +133,12 @@ class Pipeline {
 
   absl::Status Start(size_t unit) {
     Stage& stage = stages_[unit];
-    const std::array<bool, kModules> full = WaitForRoom();
+    const std::array<bool, kModules> waited = WaitForRoom();
     stage.instruction = progress_.Start(unit);
+    const std::array<bool, kModules> wait = WaitForRoom();
     for (size_t m = 0; m < kModules; ++m) {
       // The giver sees the room in this cycle, which is its last then.
-      if (full[m] && !WaitForRoom()[m]) stages_[m].end = std::max(stages_[m].end, now_ + 1);
+      if (waited[m] && !wait[m]) stages_[m].end = std::max(stages_[m].end, now_ + 1);
     }
     --stage.queued;
     const Instruction& i = stream_.instructions[stage.instruction];
