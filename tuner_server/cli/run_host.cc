@@ -39,11 +39,13 @@ int TargetThreads(const std::string& target) {
   return 1;
 }
 
-absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads) {
+absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads,
+                                                  const std::string& device) {
   TW_ASSIGN(auto module, runtime::LoadedModule::Load(std::move(file)));
   runtime::SessionOptions options;
   options.num_threads = threads;
   options.code_cache = runtime::UserCodeCache();
+  options.device = device;
   TW_ASSIGN(auto session, runtime::Session::Create(module, options));
   return std::make_unique<LocalHost>(std::move(module), std::move(session));
 }

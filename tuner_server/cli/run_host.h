@@ -26,6 +26,8 @@ class RunHost {
 int TargetThreads(const std::string& target);
 
 // Loads the module's code into this process: its constructors run, with all rights of the caller.
-absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads);
+// `device`: SessionOptions::device.
+absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads,
+                                                  const std::string& device);
 
 }  // namespace tilewright::cli
