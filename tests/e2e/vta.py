@@ -180,8 +180,25 @@ def a_product_is_tuned_in_cycles():
             by_program.setdefault(record["program_hash"], set()).update(record["samples"])
         assert all(len(values) == 1 for values in by_program.values()), by_program
         print(f"        {min(min(v) for v in by_program.values())} cycles, of {len(by_program)} programs")
+        # The log has the best program; the module of another job is made of it, and computes the same.
+        fleet.tune(model, 1, output=module, extra=("--pool", CYCLE_MODEL))
+        assert np.array_equal(outputs_on(module, folder, "", x=product.x), product.expected())
+
+
+def faults_never_win():
+    """Wrong results and crashes on the device: each is its outcome, and the job's choice is right."""
+    with Fleet(devices=["vta"], agent_args=("--test-faults", "seed=5,wrong=.3,crash=.2")) as fleet, tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+        product = Product(16, 64, 64, 0.001)
+        model, module = Path(folder) / "m.onnx", Path(folder) / "m.tw"
+        onnx.save(product.model(), model)
+        fleet.start_all()
+        fleet.target = "vta,config=block16"
+        fleet.tune(model, 16, output=module, timeout=240)
+        outcomes = {r["outcome"] for r in fleet.export()}
+        assert "OK" in outcomes and outcomes & {"WRONG_RESULT", "RUN_CRASH"}, outcomes
+        assert np.array_equal(outputs_on(module, folder, "", x=product.x), product.expected())
 
 
 if __name__ == "__main__":
     run_checks(products_are_bit_exact, networks_run_on_both_sides, errors_name_what_is_wrong,
-               a_product_is_tuned_in_cycles)
+               a_product_is_tuned_in_cycles, faults_never_win)
