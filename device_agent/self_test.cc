@@ -12,9 +12,13 @@ constexpr int64_t kTaps = 16;
 constexpr double kTolerance = 1e-5;
 constexpr int64_t kWallSeconds = 10;
 
-}  // namespace
+template <typename T>
+std::string BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
 
-absl::StatusOr<v1::MeasureModule> SelfTestRequest() {
+// What the kernel is to make of its input, which has this description.
+absl::StatusOr<std::string> ExpectedFloats(v1::TensorSpec* input) {
   std::vector<float> x(kSelfTestElements);
   TW_TRY(runtime::GenerateInput(module::DType::kFloat32, kSelfTestElements, kSelfTestLaw,
                                 kSelfTestSeed, x.data()));
@@ -26,18 +30,37 @@ absl::StatusOr<v1::MeasureModule> SelfTestRequest() {
     }
     y[i] = static_cast<float>(sum);
   }
+  input->set_dtype("f32");
+  input->mutable_distribution()->mutable_uniform()->set_low(kSelfTestLaw.a);
+  input->mutable_distribution()->mutable_uniform()->set_high(kSelfTestLaw.b);
+  return BytesOf(y);
+}
+
+absl::StatusOr<std::string> ExpectedBytes(v1::TensorSpec* input) {
+  std::vector<int32_t> x(kSelfTestElements);
+  TW_TRY(runtime::GenerateInput(module::DType::kInt32, kSelfTestElements, kWholeSelfTestLaw,
+                                kSelfTestSeed, x.data()));
+  std::vector<int8_t> y;
+  for (const int32_t value : x) y.push_back(static_cast<int8_t>(3 * value + 5));
+  input->set_dtype("i32");
+  auto* law = input->mutable_distribution()->mutable_integers();
+  law->set_low(static_cast<int64_t>(kWholeSelfTestLaw.a));
+  law->set_high(static_cast<int64_t>(kWholeSelfTestLaw.b));
+  return BytesOf(y);
+}
+
+}  // namespace
+
+absl::StatusOr<v1::MeasureModule> SelfTestRequest(bool whole) {
   v1::MeasureModule measure;
   measure.set_slot(kSelfTestSlot);
   v1::TensorSpec* input = measure.mutable_inputs()->add_tensors();
   input->set_name("x");
-  input->set_dtype("f32");
   input->add_shape(kSelfTestElements);
   input->set_seed(kSelfTestSeed);
-  input->mutable_distribution()->mutable_uniform()->set_low(kSelfTestLaw.a);
-  input->mutable_distribution()->mutable_uniform()->set_high(kSelfTestLaw.b);
-  measure.set_expected_output(
-      std::string(reinterpret_cast<const char*>(y.data()), y.size() * sizeof(float)));
-  measure.mutable_tolerance()->set_rel(kTolerance);
+  TW_ASSIGN(*measure.mutable_expected_output(),
+            whole ? ExpectedBytes(input) : ExpectedFloats(input));
+  measure.mutable_tolerance()->set_rel(whole ? 0 : kTolerance);
   measure.mutable_wall_limit()->set_seconds(kWallSeconds);
   // Whether it works, not how fast: as short as a measurement can be.
   v1::MeasurementPlan* plan = measure.mutable_plan();

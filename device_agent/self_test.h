@@ -18,9 +18,13 @@ inline constexpr int64_t kSelfTestElements = 4096;
 // How its input is drawn.
 inline constexpr uint64_t kSelfTestSeed = 1;
 inline constexpr module::Distribution kSelfTestLaw{module::Distribution::Kind::kUniform, 1, 2};
+// Of a device that computes with whole numbers only. Such a device has the attribute.
+inline constexpr module::Distribution kWholeSelfTestLaw{module::Distribution::Kind::kIntRange, -100,
+                                                        100};
+inline constexpr char kSelfTestAttribute[] = "self_test", kWholeNumbers[] = "whole_numbers";
 
-// The measurement to ask a worker for.
-absl::StatusOr<v1::MeasureModule> SelfTestRequest();
+// The measurement to ask a worker for. `whole`: for a device with the attribute.
+absl::StatusOr<v1::MeasureModule> SelfTestRequest(bool whole);
 
 // Ok for the known answer; else failed_precondition (agent.self_test.failed) with what was found.
 absl::Status SelfTestVerdict(const v1::ModuleMeasured& measured);

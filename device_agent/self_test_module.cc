@@ -39,6 +39,20 @@ module::KernelModule EmptySelfTest() {
   return kernel;
 }
 
+absl::StatusOr<std::string> WholeModule(const char* kind, const TwDeviceSelfTest& given) {
+  static_assert(kSelfTestElements == TW_WHOLE_SELF_TEST_ELEMENTS);
+  module::KernelModule kernel = EmptySelfTest();
+  kernel.inputs[0].dtype = module::DType::kInt32;
+  kernel.outputs[0].dtype = module::DType::kInt8;
+  kernel.measurement->inputs = {{0, kSelfTestSeed, kWholeSelfTestLaw}};
+  kernel.launches[0].sizes.clear();
+  kernel.launches[0].symbol = support::StrCat(TW_KERNEL_SYMBOL_PREFIX, given.kernel);
+  kernel.target = kind;
+  kernel.format = given.format;
+  kernel.code = std::string(static_cast<const char*>(given.code), given.code_bytes);
+  return module::SerializeKernelModule(kernel);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> SelfTestModule() {
@@ -52,6 +66,8 @@ absl::StatusOr<std::string> SelfTestModule() {
 
 absl::StatusOr<std::string> SelfTestModule(const TwDevicePlugin& plugin) {
   const TwDeviceSelfTest* given = runtime::SelfTestOf(plugin);
+  const TwDeviceSelfTest* whole = runtime::WholeSelfTestOf(plugin);
+  if (given == nullptr && whole != nullptr) return WholeModule(plugin.kind, *whole);
   if (given == nullptr || given->group < 1 || kSelfTestElements % given->group != 0) {
     return support::Unimplemented("agent.self_test.kind",
                                   support::StrCat("expected a self-test in the plug-in of ",

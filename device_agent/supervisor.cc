@@ -193,15 +193,17 @@ absl::Status Supervisor::StartupError(const absl::Status& why) {
 
 absl::StatusOr<v1::WorkerReady> Supervisor::Start() {
   TW_ASSIGN(v1::WorkerReady ready, StartWorker(true));
-  const absl::Status tested = SelfTest();
+  const auto form = ready.attributes().find(kSelfTestAttribute);
+  const bool whole = form != ready.attributes().end() && form->second.s() == kWholeNumbers;
+  const absl::Status tested = SelfTest(whole);
   if (tested.ok()) return ready;
   Stop();
   return tested;
 }
 
-absl::Status Supervisor::SelfTest() {
+absl::Status Supervisor::SelfTest(bool whole) {
   v1::WorkerRequest request;
-  TW_ASSIGN(*request.mutable_measure(), SelfTestRequest());
+  TW_ASSIGN(*request.mutable_measure(), SelfTestRequest(whole));
   if (self_tests_++ < options_.failing_self_tests) {
     request.mutable_measure()->set_fault(v1::INJECTED_FAULT_WRONG);
   }

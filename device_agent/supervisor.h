@@ -79,7 +79,7 @@ class Supervisor {
   absl::StatusOr<v1::WorkerReady> StartWorker(bool describe);
   absl::Status StartupError(const absl::Status& why);
   absl::Status CheckSandbox(const v1::WorkerReady& ready) const;
-  absl::Status SelfTest();
+  absl::Status SelfTest(bool whole);
   v1::ModuleMeasured MeasureOnce(const MeasureInput& input);
   absl::Status Ensure(const v1::Work& work);
   absl::Status Load(const std::string& slot, const std::string& module);

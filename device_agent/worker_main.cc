@@ -185,6 +185,8 @@ class Worker {
       auto found = ProbeDevice(*device_, Sandbox(), ScratchParent(), sandboxed_);
       if (!found.ok()) return Error("worker.device.broken", support::StatusText(found.status()));
       *ready->mutable_attributes() = *std::move(found);
+      if (runtime::SelfTestOf(plugin_->table()) == nullptr)
+        (*ready->mutable_attributes())[kSelfTestAttribute].set_s(kWholeNumbers);
     }
     const absl::Status known = TakeUnit(ready->attributes());
     if (!known.ok()) return Error("worker.unit.unknown", support::StatusText(known));

@@ -7,12 +7,16 @@
 #include "compiler/driver/in_place.h"
 #include "compiler/driver/module_builder.h"
 #include "compiler/ir/structural.h"
+#include "compiler/ir/tensor_intrinsics.h"
+#include "compiler/ir/visit.h"
 #include "compiler/schedule/default_schedule.h"
 #include "compiler/schedule/schedule.h"
 #include "compiler/targets/backend.h"
+#include "compiler/targets/kind_table.h"
 #include "compiler/transform/passes.h"
 #include "compiler/transform/split_prepare.h"
 #include "deploy/module/module_file.h"
+#include "deploy/runtime/cpu_info.h"
 #include "deploy/support/clock.h"
 #include "deploy/support/file.h"
 #include "deploy/support/hash.h"
@@ -52,6 +56,22 @@ struct LoweredTask {
   std::optional<ir::Function> prepare;
   PreparedKernel prepared;
 };
+
+// Whether all that a lowered function does are instructions of a matrix unit.
+bool OnMatrixUnit(const LoweredTask& task) {
+  bool on_unit = !task.prepare.has_value();
+  ir::VisitStmts(task.main.body, [&](const ir::Stmt& s) {
+    if (!ir::TensorNameOf(*s).empty()) return false;
+    on_unit = on_unit && s->kind != ir::StmtKind::kStore;
+    return on_unit;
+  });
+  return on_unit;
+}
+
+// The processor next to a device: any of the architecture that this program runs on.
+absl::StatusOr<target::Target> HostOf() {
+  return target::ParseTarget(StrCat(target::kProcessors, ",arch=", runtime::DetectCpu().arch));
+}
 
 absl::StatusOr<LoweredTask> LowerTask(const ir::Function& scheduled, const target::Target& target,
                                       const std::string& dump_dir, const std::string& miscompile) {
@@ -133,6 +153,104 @@ absl::StatusOr<graph::MemoryPlan> PlanInPlace(
   return plan;
 }
 
+// The tasks of a model, lowered for the target, or for the processor next to it where a matrix unit
+// cannot run them.
+class ModelLowering {
+ public:
+  ModelLowering(const target::Target& target, ScheduleProvider* schedules,
+                const CompileOptions& options)
+      : schedules_(schedules), options_(options) {
+    sides_.push_back({.target = target});
+  }
+
+  // Tasks come in the model's order.
+  absl::StatusOr<CompileReport::Kernel> Add(const Task& task) {
+    CompileReport::Kernel kernel;
+    kernel.task_hash = task.hash;
+    kernel.task_name = task.name;
+    kernel.task_label = task.label;
+    kernel.uses = task.weight;
+    kernel.flops = task.flops;
+    kernel.bytes = task.bytes;
+    const absl::Status placed = Place(task, &kernel);
+    if (!placed.ok()) return support::WithContext(placed, StrCat("task ", task.name));
+    return kernel;
+  }
+
+  const std::map<std::string, std::vector<int>>& in_place() const { return in_place_; }
+  std::vector<ir::Function>* functions_of_target() { return &sides_[0].mains; }
+  const std::vector<PlacedTask>& placed() const { return placed_; }
+
+  // Code for all that was added; the functions are gone then.
+  absl::StatusOr<std::vector<CodePart>> Generate() {
+    codegen::CodegenOptions codegen_options;
+    codegen_options.dump_dir = options_.dump_dir;
+    for (PlacedTask& task : placed_) {
+      // The functions that prepare follow the others.
+      if (task.prepared.program >= 0)
+        task.prepared.program += static_cast<int>(sides_[task.part].mains.size());
+    }
+    std::vector<CodePart> parts;
+    for (Side& side : sides_) {
+      CodePart& part = parts.emplace_back(CodePart{.target = side.target});
+      std::vector<ir::Function> functions = std::move(side.mains);
+      functions.insert(functions.end(), side.prepares.begin(), side.prepares.end());
+      if (functions.empty()) continue;
+      TW_ASSIGN(
+          part.code,
+          targets::BackendOf(side.target).generate({functions, side.target, codegen_options}));
+    }
+    return parts;
+  }
+
+ private:
+  struct Side {
+    target::Target target;
+    std::vector<ir::Function> mains = {}, prepares = {};
+  };
+
+  absl::Status Place(const Task& task, CompileReport::Kernel* kernel) {
+    TW_ASSIGN(std::vector<schedule::Variant> variants, TaskVariants(task.text));
+    const std::string name = StrCat("k", placed_.size(), "_", variants[0].function.name);
+    for (schedule::Variant& variant : variants) variant.function.name = name;
+    const std::string dump =
+        options_.dump_dir.empty() ? "" : support::PathJoin(options_.dump_dir, name);
+    if (!dump.empty()) TW_TRY(support::MakeDirs(dump));
+    const target::Target& target = sides_[0].target;
+    TW_ASSIGN(ir::Function scheduled, ScheduleTask(variants, task, target, schedules_, kernel));
+    in_place_[task.hash] = InPlaceOperands(scheduled, kernel->steps);
+    absl::StatusOr<LoweredTask> lowered = LowerTask(scheduled, target, dump, "");
+    if (!target.machine.has_matrix() || (lowered.ok() && OnMatrixUnit(*lowered)))
+      return Keep(0, std::move(lowered));
+    kernel->on_host = true;
+    if (sides_.size() < 2) {
+      TW_ASSIGN(target::Target host, HostOf());
+      sides_.push_back({.target = std::move(host)});
+    }
+    TW_ASSIGN(scheduled, ScheduleTask(variants, task, sides_[1].target, schedules_, kernel));
+    return Keep(1, LowerTask(scheduled, sides_[1].target, dump, ""));
+  }
+
+  absl::Status Keep(size_t part, absl::StatusOr<LoweredTask> lowered) {
+    TW_TRY(lowered.status());
+    Side& side = sides_[part];
+    PlacedTask& placed = placed_.emplace_back(
+        PlacedTask{.part = part, .program = static_cast<int>(side.mains.size())});
+    side.mains.push_back(std::move(lowered->main));
+    placed.prepared = std::move(lowered->prepared);
+    if (!lowered->prepare.has_value()) return absl::OkStatus();
+    placed.prepared.program = static_cast<int>(side.prepares.size());
+    side.prepares.push_back(*std::move(lowered->prepare));
+    return absl::OkStatus();
+  }
+
+  ScheduleProvider* const schedules_;
+  const CompileOptions& options_;
+  std::vector<Side> sides_;  // the target's; the processor's where it is needed
+  std::vector<PlacedTask> placed_;
+  std::map<std::string, std::vector<int>> in_place_;  // task hash → operands
+};
+
 }  // namespace
 
 absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target::Target& target,
@@ -143,56 +261,24 @@ absl::StatusOr<std::string> CompileModel(const graph::Graph& fused, const target
   out = CompileReport();
   TW_TRY(graph::Verify(fused));
   TW_ASSIGN(const std::vector<Task> tasks, ExtractTasks(fused));
-  std::vector<ir::Function> lowered, prepares;  // the latter follow, where there are any
-  std::vector<PreparedKernel> prepared;
-  std::map<std::string, std::vector<int>> in_place;  // task hash → operands
+  ModelLowering lowering(target, schedules, options);
   const Stopwatch lower_time;
-  for (size_t i = 0; i < tasks.size(); ++i) {
-    const Task& task = tasks[i];
-    CompileReport::Kernel kernel;
-    kernel.task_hash = task.hash;
-    kernel.task_name = task.name;
-    kernel.task_label = task.label;
-    kernel.uses = task.weight;
-    kernel.flops = task.flops;
-    kernel.bytes = task.bytes;
-    TW_ASSIGN(std::vector<schedule::Variant> variants, TaskVariants(task.text));
-    const std::string name = StrCat("k", i, "_", variants[0].function.name);
-    for (schedule::Variant& variant : variants) variant.function.name = name;
-    absl::StatusOr<ir::Function> scheduled =
-        ScheduleTask(variants, task, target, schedules, &kernel);
-    const std::string dump =
-        options.dump_dir.empty() ? "" : support::PathJoin(options.dump_dir, name);
-    if (!dump.empty()) TW_TRY(support::MakeDirs(dump));
-    if (!scheduled.ok()) {
-      return support::WithContext(scheduled.status(), StrCat("task ", task.name));
-    }
-    in_place[task.hash] = InPlaceOperands(*scheduled, kernel.steps);
-    absl::StatusOr<LoweredTask> flat = LowerTask(*scheduled, target, dump, "");
-    if (!flat.ok()) return support::WithContext(flat.status(), StrCat("task ", task.name));
-    lowered.push_back(std::move(flat->main));
-    if (flat->prepare.has_value()) {
-      flat->prepared.program = static_cast<int>(tasks.size() + prepares.size());
-      prepares.push_back(*std::move(flat->prepare));
-    }
-    prepared.push_back(std::move(flat->prepared));
+  for (const Task& task : tasks) {
+    TW_ASSIGN(CompileReport::Kernel kernel, lowering.Add(task));
     out.kernels.push_back(std::move(kernel));
   }
-  lowered.insert(lowered.end(), prepares.begin(), prepares.end());
   out.seconds_lower = lower_time.Seconds();
-  const targets::Backend& backend = targets::BackendOf(target);
-  TW_ASSIGN(const graph::MemoryPlan plan, PlanInPlace(fused, backend, tasks, in_place, &lowered));
-  codegen::CodegenOptions codegen_options;
-  codegen_options.dump_dir = options.dump_dir;
-  codegen::Artifact code;
-  if (!lowered.empty()) {
-    TW_ASSIGN(code, backend.generate({lowered, target, codegen_options}));
+  TW_ASSIGN(const graph::MemoryPlan plan,
+            PlanInPlace(fused, targets::BackendOf(target), tasks, lowering.in_place(),
+                        lowering.functions_of_target()));
+  TW_ASSIGN(const std::vector<CodePart> parts, lowering.Generate());
+  for (const CodePart& part : parts) {
+    out.seconds_codegen += part.code.codegen_seconds;
+    out.seconds_link += part.code.link_seconds;
   }
-  out.seconds_codegen = code.codegen_seconds;
-  out.seconds_link = code.link_seconds;
-  TW_ASSIGN(module::ModuleParts parts,
-            ModelParts(fused, tasks, prepared, plan, target, code, options, &out));
-  return module::SerializeModule(parts);
+  TW_ASSIGN(const module::ModuleParts module,
+            ModelParts(fused, tasks, lowering.placed(), plan, parts, options, &out));
+  return module::SerializeModule(module);
 }
 
 absl::StatusOr<BuiltCandidate> BuildCandidate(std::string_view task_text, std::string_view steps,

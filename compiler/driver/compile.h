@@ -42,6 +42,7 @@ struct CompileReport {
     int uses = 0;
     bool tuned = false;      // a provided schedule that was measured was applied
     bool predicted = false;  // one that was never measured
+    bool on_host = false;    // on the processor next to the target's matrix unit
     bool stale = false;  // one was provided but did not replay to its hash: `stale_reason` says how
     std::string stale_reason;
     std::string measurement_id;

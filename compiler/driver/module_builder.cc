@@ -41,21 +41,27 @@ int64_t RoundUp(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-void Describe(const target::Target& target, const codegen::Artifact& code,
-              module::Manifest* manifest) {
-  const targets::Backend& backend = targets::BackendOf(target);
+void Describe(const target::Target& target, module::Manifest* manifest) {
   manifest->producer["tilewright"] = support::Version();
-  manifest->producer["toolchain"] = backend.toolchain();
+  manifest->producer["toolchain"] = targets::BackendOf(target).toolchain();
   manifest->target = target.ToString();
-  if (code.programs.empty()) return;  // all results have no elements: there is no code
+}
+
+// Adds a part's code object. Without programs (no result has elements) there is none.
+void AddCode(const CodePart& part, module::ModuleParts* parts) {
+  const codegen::Artifact& code = part.code;
+  if (code.programs.empty()) return;
+  const targets::Backend& backend = targets::BackendOf(part.target);
+  module::Manifest* manifest = &parts->manifest;
   module::CodeObject object;
   object.format = code.format;
   object.abi_version = TW_ABI_VERSION;
-  if (backend.on_device) object.device = target.kind;
+  if (backend.on_device) object.device = part.target.kind;
   std::vector<std::string>& features = backend.on_device ? object.features : manifest->cpu_features;
   features = code.required_features;
   std::sort(features.begin(), features.end());
   manifest->code.push_back(std::move(object));
+  parts->code.push_back(code.bytes);
   for (const codegen::Program& program : code.programs) {
     manifest->workspace_bytes = std::max(manifest->workspace_bytes, program.workspace_bytes);
   }
@@ -65,21 +71,26 @@ void Describe(const target::Target& target, const codegen::Artifact& code,
 // arena's intermediates, in one place that all programs use in turn; prepared tensors follow.
 class LaunchWriter {
  public:
-  LaunchWriter(const codegen::Artifact& code, int64_t alignment, module::Manifest* manifest)
-      : code_(code), alignment_(alignment), manifest_(*manifest) {
+  LaunchWriter(const std::vector<CodePart>& parts, int64_t alignment, module::Manifest* manifest)
+      : parts_(parts), alignment_(alignment), manifest_(*manifest) {
     scratch_ = RoundUp(manifest_.arena_bytes, alignment_);
-    for (const codegen::Program& program : code_.programs) {
-      const int64_t bytes = ScratchBytes(program);
-      if (bytes > 0) manifest_.arena_bytes = std::max(manifest_.arena_bytes, scratch_ + bytes);
+    int64_t objects = 0;
+    for (const CodePart& part : parts_) {
+      object_.push_back(objects);
+      objects += part.code.programs.empty() ? 0 : 1;
+      for (const codegen::Program& program : part.code.programs) {
+        const int64_t bytes = ScratchBytes(program);
+        if (bytes > 0) manifest_.arena_bytes = std::max(manifest_.arena_bytes, scratch_ + bytes);
+      }
     }
   }
 
-  // The launches of program `index` on the tensors of its function's parameters. The last launch
-  // carries what `about` says of the task.
-  absl::StatusOr<std::vector<module::Launch>> Launches(int index,
+  // The launches of program `index` of a part on the tensors of its function's parameters. The last
+  // launch carries what `about` says of the task.
+  absl::StatusOr<std::vector<module::Launch>> Launches(size_t part, int index,
                                                        const std::vector<int64_t>& params,
                                                        const module::Launch& about) {
-    const codegen::Program& program = code_.programs[static_cast<size_t>(index)];
+    const codegen::Program& program = parts_[part].code.programs[static_cast<size_t>(index)];
     std::vector<int64_t> tensors = params;
     TW_TRY(AddTemporaries(program, about.name, &tensors));
     std::vector<module::Launch> launches;
@@ -89,6 +100,7 @@ class LaunchWriter {
       launch.name = about.name;
       launch.task = about.task;
       launch.symbol = call.symbol;
+      launch.code = object_[part];
       launch.grid = call.grid;
       launch.group = call.group;
       for (int buffer : call.buffers) launch.args.push_back(tensors[static_cast<size_t>(buffer)]);
@@ -100,7 +112,7 @@ class LaunchWriter {
 
   // Adds what a task has prepared: tensors at the end of the arena, and the launches that write
   // them once. `inputs` are the task's; returns the tensors.
-  absl::StatusOr<std::vector<int64_t>> Prepare(const PreparedKernel& prepared,
+  absl::StatusOr<std::vector<int64_t>> Prepare(size_t part, const PreparedKernel& prepared,
                                                const std::vector<int64_t>& inputs,
                                                const std::string& name,
                                                module::Function* function) {
@@ -118,7 +130,8 @@ class LaunchWriter {
     params.insert(params.end(), made.begin(), made.end());
     module::Launch about;
     about.name = StrCat("prepare ", name);
-    TW_ASSIGN(std::vector<module::Launch> launches, Launches(prepared.program, params, about));
+    TW_ASSIGN(std::vector<module::Launch> launches,
+              Launches(part, prepared.program, params, about));
     function->prepare.insert(function->prepare.end(), launches.begin(), launches.end());
     return made;
   }
@@ -155,10 +168,11 @@ class LaunchWriter {
     return absl::OkStatus();
   }
 
-  const codegen::Artifact& code_;
+  const std::vector<CodePart>& parts_;
   const int64_t alignment_;
   module::Manifest& manifest_;
   int64_t scratch_ = 0;
+  std::vector<int64_t> object_;  // each part's code object, by index in the manifest
 };
 
 // Lays out a model: which tensor each value is, where constants and intermediates lie.
@@ -247,18 +261,20 @@ class ModelLayout {
 
 }  // namespace
 
-absl::StatusOr<module::ModuleParts> ModelParts(
-    const Graph& fused, const std::vector<Task>& tasks, const std::vector<PreparedKernel>& prepared,
-    const graph::MemoryPlan& plan, const target::Target& target, const codegen::Artifact& code,
-    const CompileOptions& options, CompileReport* report) {
+absl::StatusOr<module::ModuleParts> ModelParts(const Graph& fused, const std::vector<Task>& tasks,
+                                               const std::vector<PlacedTask>& placed,
+                                               const graph::MemoryPlan& plan,
+                                               const std::vector<CodePart>& code,
+                                               const CompileOptions& options,
+                                               CompileReport* report) {
   module::ModuleParts parts;
   module::Manifest& manifest = parts.manifest;
   manifest.name = options.model_name.empty() ? fused.name : options.model_name;
-  Describe(target, code, &manifest);
-  if (!code.programs.empty()) parts.code.push_back(code.bytes);
+  Describe(code[0].target, &manifest);
+  for (const CodePart& part : code) AddCode(part, &parts);
   module::Function main;
   main.name = "main";
-  const int64_t alignment = targets::BackendOf(target).alignment;
+  const int64_t alignment = targets::BackendOf(code[0].target).alignment;
   ModelLayout layout(fused, plan, alignment, &parts);
   TW_TRY(layout.Run(&main));
   LaunchWriter writer(code, alignment, &manifest);
@@ -272,7 +288,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(
     std::vector<int64_t> params;
     for (ValueId id : node.inputs) params.push_back(layout.TensorId(id));
     TW_ASSIGN(const std::vector<int64_t> made,
-              writer.Prepare(prepared[i], params, node.name, &main));
+              writer.Prepare(placed[i].part, placed[i].prepared, params, node.name, &main));
     params.insert(params.end(), made.begin(), made.end());
     for (ValueId id : node.outputs) params.push_back(layout.TensorId(id));
     module::Launch about;
@@ -282,7 +298,7 @@ absl::StatusOr<module::ModuleParts> ModelParts(
     about.program_hash = kernel.program_hash;
     about.flops = kernel.flops;
     TW_ASSIGN(std::vector<module::Launch> launches,
-              writer.Launches(static_cast<int>(i), params, about));
+              writer.Launches(placed[i].part, placed[i].program, params, about));
     for (module::Launch& launch : launches) {
       names.push_back({tasks[i].label, node.name, graph::SourcesOf(fused, node)});
       main.launches.push_back(std::move(launch));
@@ -316,11 +332,12 @@ absl::StatusOr<module::ModuleParts> CandidateParts(
   module::Manifest& manifest = parts.manifest;
   const Task description = DescribeTask(task);
   manifest.name = description.name;
-  Describe(target, code, &manifest);
-  parts.code.push_back(code.bytes);
+  const std::vector<CodePart> only = {{target, code}};
+  Describe(target, &manifest);
+  AddCode(only[0], &parts);
   module::Function main;
   main.name = "main";
-  LaunchWriter writer(code, targets::BackendOf(target).alignment, &manifest);
+  LaunchWriter writer(only, targets::BackendOf(target).alignment, &manifest);
   std::vector<int64_t> params;
   module::Measurement measurement;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -333,7 +350,8 @@ absl::StatusOr<module::ModuleParts> CandidateParts(
         {tensor.id, inputs[i].seed, inputs[i].distribution, inputs[i].far});
     manifest.tensors.push_back(std::move(tensor));
   }
-  TW_ASSIGN(std::vector<int64_t> made, writer.Prepare(prepared, params, description.name, &main));
+  TW_ASSIGN(std::vector<int64_t> made,
+            writer.Prepare(0, prepared, params, description.name, &main));
   params.insert(params.end(), made.begin(), made.end());
   for (size_t i = 0; i < task.outputs.size(); ++i) {
     TW_ASSIGN(module::Tensor tensor,
@@ -350,7 +368,7 @@ absl::StatusOr<module::ModuleParts> CandidateParts(
   about.steps = steps;
   about.program_hash = program_hash;
   about.flops = description.flops;
-  TW_ASSIGN(main.launches, writer.Launches(0, params, about));
+  TW_ASSIGN(main.launches, writer.Launches(0, 0, params, about));
   measurement.flops = description.flops;
   manifest.functions.push_back(std::move(main));
   manifest.measurement = std::move(measurement);

@@ -15,18 +15,30 @@ namespace tilewright::driver {
 
 // What a task computes once from its weights, before the first call: packed weights.
 struct PreparedKernel {
-  int program = -1;                     // index into the code's programs; -1: nothing
+  int program = -1;                     // index into the programs of the task's part; -1: nothing
   std::vector<size_t> reads;            // the task's inputs that it reads, in its parameter order
   std::vector<op::TensorType> tensors;  // what it writes; the task's kernel reads them after its
                                         // inputs
 };
 
-// `code.programs[i]` computes `tasks[i]`, prepared by `prepared[i]`; fills the report's sizes.
+// The code of a module for one target: its own, or that of the processor next to a device.
+struct CodePart {
+  target::Target target;
+  codegen::Artifact code = {};
+};
+
+// Where the kernel of a task is, and what runs before it.
+struct PlacedTask {
+  size_t part = 0;
+  int program = 0;  // index into the part's programs
+  PreparedKernel prepared = {};
+};
+
+// `placed[i]` computes `tasks[i]`; the first part is the module's target. Fills the report's sizes.
 absl::StatusOr<module::ModuleParts> ModelParts(
     const graph::Graph& fused, const std::vector<Task>& tasks,
-    const std::vector<PreparedKernel>& prepared, const graph::MemoryPlan& plan,
-    const target::Target& target, const codegen::Artifact& code, const CompileOptions& options,
-    CompileReport* report);
+    const std::vector<PlacedTask>& placed, const graph::MemoryPlan& plan,
+    const std::vector<CodePart>& parts, const CompileOptions& options, CompileReport* report);
 // One task over inputs that are all generated where the candidate is measured.
 absl::StatusOr<module::ModuleParts> CandidateParts(
     const graph::Graph& task, const std::vector<TaskInput>& inputs, const PreparedKernel& prepared,

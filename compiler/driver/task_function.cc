@@ -1,5 +1,6 @@
 // Task → tensor IR: anchors become blocks through their compute rules; the injective operators
-// between and behind them are composed by substitution into the block that needs their value.
+// between and behind them are composed by substitution into the block that needs their value. With
+// an operator that is staged (OpSpec), each is a block instead.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -33,6 +34,8 @@ class Builder {
         size_(task.values.size(), 1) {
     for (size_t n = 0; n < task.nodes.size(); ++n) {
       for (ValueId id : task.nodes[n].outputs) producer_[id] = static_cast<int>(n);
+      const op::OpSpec* spec = op::FindOp(task.nodes[n].op);
+      staged_ = staged_ || (spec != nullptr && spec->staged);
     }
   }
 
@@ -104,7 +107,8 @@ class Builder {
       for (ValueId id : node.inputs) total += buffers_.count(id) > 0 ? 1 : size_[id];
       if (total > kMaxExpression) return TooLarge();
       size_[node.outputs[0]] = total;
-      return absl::OkStatus();
+      if (!staged_ || node.outputs[0] == task_.outputs[0]) return absl::OkStatus();
+      return Materialize(node.outputs[0], node.op).status();
     }
     std::vector<ir::Buffer> operands;
     for (ValueId id : node.inputs) {
@@ -177,6 +181,7 @@ class Builder {
   const Graph& task_;
   const std::string variant_;
   ir::FunctionBuilder builder_;
+  bool staged_ = false;  // every operator is a block
   std::vector<int> producer_;
   std::vector<int64_t> size_;  // operations of the expression of each value
   std::map<ValueId, ir::Buffer> buffers_;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
 
 #include "compiler/graph/graph_passes.h"
 #include "deploy/runtime/input_gen.h"
@@ -104,6 +106,24 @@ bool IsScale(const Graph& task, ValueId id, bool sums) {
     if (!sums || task.values[node.inputs[0]].type.dtype == ir::kI32) return true;
   }
   return false;
+}
+
+// The shift of the requantisation whose multiplier an operand is.
+std::optional<int64_t> ShiftOfMultiplier(const Graph& task, ValueId id) {
+  for (const Node& node : task.nodes) {
+    if (node.op == "requantize" && node.inputs[1] == id) return op::GetInt(node.attrs, "shift", 0);
+  }
+  return std::nullopt;
+}
+
+// The same scale as a whole number over 2^shift.
+module::Distribution MultiplierOfSums(double length, int64_t shift) {
+  const module::Distribution scale = ScaleOfSums(length);
+  const auto whole = [shift](double v) {
+    constexpr double kMost = std::numeric_limits<int32_t>::max();
+    return std::clamp(std::nearbyint(std::ldexp(v, static_cast<int>(shift))), 1.0, kMost);
+  };
+  return {module::Distribution::Kind::kIntRange, whole(scale.a), whole(scale.b)};
 }
 
 // Whether results are quantised numbers that another order of summation, or a library function, may
@@ -229,7 +249,9 @@ graph::GraphPassContext PassContext(const target::Target& target) {
   const target::Machine& machine = target.machine;
   graph::GraphPassContext context;
   context.channel_block = machine.block_vectors * machine.vector_bytes / ir::kF32.bytes();
-  context.far_weights_bytes = machine.l3.all_bytes();
+  context.matrix_block = machine.matrix.block;
+  // A matrix unit has no caches.
+  context.far_weights_bytes = machine.has_matrix() ? 0 : machine.l3.all_bytes();
   return context;
 }
 
@@ -250,6 +272,9 @@ absl::StatusOr<std::vector<TaskInput>> TaskInputs(const Graph& task, uint64_t se
     }
     if (IsScale(task, task.inputs[i], /*sums=*/true)) {
       input.distribution = ScaleOfSums(LongestReduction(task));
+    }
+    if (const auto shift = ShiftOfMultiplier(task, task.inputs[i])) {
+      input.distribution = MultiplierOfSums(LongestReduction(task), *shift);
     }
     inputs.push_back(std::move(input));
   }

@@ -81,6 +81,15 @@ class Fuser {
     return spec->fusion == op::FusionClass::kInjective && (!anchor || spec->elementwise());
   }
 
+  // Whether the node makes bytes of what an operator that is staged (OpSpec) computes: then its
+  // group is one of instructions, which does nothing else.
+  bool ClosesStages(int n) const {
+    const Node& node = g_.nodes[n];
+    const int from = node.op == "cast" ? producer_[node.inputs[0]] : -1;
+    const op::OpSpec* spec = from < 0 ? nullptr : op::FindOp(g_.nodes[from].op);
+    return spec != nullptr && spec->staged;
+  }
+
   int Uses(const Node& node, size_t operand) const {
     std::vector<op::TensorType> types;
     for (ValueId id : node.inputs) types.push_back(g_.values[id].type);
@@ -100,12 +109,15 @@ class Fuser {
       if (!Joinable(n, root, anchor)) continue;
       const Node& node = g_.nodes[n];
       int64_t total = 1;
+      bool closed = false;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const int from = producer_[node.inputs[i]];
         auto it = from < 0 ? size.end() : size.find(from);
-        if (it != size.end()) total += Uses(node, i) * it->second;
+        if (it == size.end()) continue;
+        total += Uses(node, i) * it->second;
+        closed = closed || ClosesStages(from);
       }
-      if (total > kMaxExpression) continue;
+      if (closed || total > kMaxExpression) continue;
       size[n] = total;
       const auto& next = readers_[g_.nodes[n].outputs[0]];
       frontier.insert(next.begin(), next.end());

@@ -19,6 +19,7 @@ constexpr GraphPass kPasses[] = {
     {"quantized_moves", QuantizedMoves},
     {"integer_layers", IntegerLayers},
     {"fold_requantize", FoldRequantize},
+    {"requantize_sums", RequantizeSums},
     {"fold_constants", FoldConstants},
     {"simplify_algebra", SimplifyAlgebra},
     {"eliminate_common", EliminateCommon},

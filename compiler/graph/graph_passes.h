@@ -22,6 +22,9 @@ struct GraphPassContext {
   int64_t channel_block = 8;  // of block_layouts: lanes of one vector or more
   // Of mark_far_weights: a network with so many bytes of weights finds none in a cache; 0 = never.
   int64_t far_weights_bytes = 0;
+  // Lanes of a matrix unit that computes with signed bytes only; 0: there is none. With one, values
+  // of i8 stay signed, sums become bytes in integers, and weights lie in squares of so many lanes.
+  int64_t matrix_block = 0;
   // Nodes with more operations or larger results are left to run time.
   double fold_max_flops = 1e8;
   int64_t fold_max_bytes = int64_t{64} << 20;
@@ -40,6 +43,9 @@ absl::StatusOr<Graph> IntegerLayers(Graph g, const GraphPassContext& ctx);
 // The scale that a value is quantised with goes into those it was dequantised with; scales and zero
 // points are written out for each channel.
 absl::StatusOr<Graph> FoldRequantize(Graph g, const GraphPassContext& ctx);
+// Only for a matrix unit: quantize(dequantize(sums)) of a product that the unit can do becomes
+// cast(requantize(sums)), which has no floats. A result may differ by one quantum.
+absl::StatusOr<Graph> RequantizeSums(Graph g, const GraphPassContext& ctx);
 // Nodes whose inputs are all constants are evaluated by op::Reference (bounded work and size).
 absl::StatusOr<Graph> FoldConstants(Graph g, const GraphPassContext& ctx);
 // Local algebraic rules from a table (simplify_algebra.cc): neutral elements, chains of constants,

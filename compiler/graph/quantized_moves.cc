@@ -138,7 +138,7 @@ class QuantizedMover : public ForwardRewriter {
 }  // namespace
 
 absl::StatusOr<Graph> QuantizedMoves(Graph g, const GraphPassContext& ctx) {
-  TW_TRY(MakeUnsigned(&g));
+  if (ctx.matrix_block == 0) TW_TRY(MakeUnsigned(&g));
   return QuantizedMover(std::move(g), ctx.fold_max_bytes).Run();
 }
 

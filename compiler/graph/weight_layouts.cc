@@ -13,17 +13,23 @@ namespace {
 using support::StrCat;
 
 // `to` is `from` permuted; with a block, of the output channels cut into [blocks, block], and with
-// dots, for bytes only, of the input channels cut into [groups, 4].
+// dots, for bytes only, of the input channels cut into [groups, 4], or [blocks, block] of squares.
 struct LayoutRule {
   std::string_view op, from, to;
   std::vector<int64_t> perm;
   int64_t block = 1;
   bool dots = false;
+  bool squares = false;
 };
 
-// In order of preference: the first whose block divides the output channels.
-std::vector<LayoutRule> LayoutRules() {
+// In order of preference: the first whose block divides the output channels. A matrix unit has one
+// layout, for what it computes.
+std::vector<LayoutRule> LayoutRules(int64_t matrix_block) {
   constexpr int64_t kBlock = op::kWeightBlock;
+  if (matrix_block > 0) {
+    return {{"dense", "NK", "NKnk", {0, 2, 1, 3}, matrix_block, false, /*squares=*/true},
+            {"dense", "KN", "NKnk", {2, 0, 3, 1}, matrix_block, false, /*squares=*/true}};
+  }
   return {{"conv2d", "OIHW", "OIHW16o", {0, 2, 3, 4, 1}, kBlock},
           {"conv2d", "OIHW", "IHWO", {1, 2, 3, 0}},
           {"conv2d_transpose", "IOHW", "OHWI16o", {1, 3, 4, 0, 2}, kBlock},
@@ -54,6 +60,7 @@ constexpr int64_t kMinPaddedBlocks = 8;
 std::vector<int64_t> CutShape(const LayoutRule& rule, const Node& node,
                               std::vector<int64_t> shape) {
   if (rule.block == 1) return shape;
+  if (rule.squares && (shape[0] % rule.block != 0 || shape[1] % rule.block != 0)) return {};
   if (op::GetInt(node.attrs, "groups", 1) != 1) return {};
   const size_t at = BlockedAxis(rule);
   const bool fill = rule.op == "dense" && (rule.dots || shape[at] >= kMinPaddedBlocks * rule.block);
@@ -63,8 +70,9 @@ std::vector<int64_t> CutShape(const LayoutRule& rule, const Node& node,
   for (size_t d = 0; d < shape.size(); ++d) {
     if (d == at) {
       cut.insert(cut.end(), {RoundUp(shape[d], rule.block) / rule.block, rule.block});
-    } else if (rule.dots) {
-      cut.insert(cut.end(), {shape[d] / op::kDot, op::kDot});
+    } else if (rule.dots || rule.squares) {
+      const int64_t part = rule.dots ? op::kDot : rule.block;
+      cut.insert(cut.end(), {shape[d] / part, part});
     } else {
       cut.push_back(shape[d]);
     }
@@ -106,8 +114,8 @@ Node CutUnits(Graph* g, Node* node, int64_t units) {
 
 }  // namespace
 
-absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext&) {
-  const std::vector<LayoutRule> rules = LayoutRules();
+absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
+  const std::vector<LayoutRule> rules = LayoutRules(ctx.matrix_block);
   std::map<std::pair<ValueId, std::string>, ValueId> moved;
   std::vector<Node> nodes = std::move(g.nodes);
   g.nodes.clear();
@@ -119,7 +127,7 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext&) {
         continue;
       }
       const ValueId from = node.inputs[1];
-      if (rule.dots && g.values[from].type.dtype != ir::kI8) continue;
+      if ((rule.dots || rule.squares) && g.values[from].type.dtype != ir::kI8) continue;
       const std::vector<int64_t> cut = CutShape(rule, node, g.values[from].type.shape);
       if (cut.empty()) continue;
       ValueId& to = moved.try_emplace({from, std::string(rule.to)}, -1).first->second;

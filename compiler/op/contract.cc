@@ -1,7 +1,8 @@
-// Contractions: dense (a matrix of weights in one of four layouts; in the last block of NK16n the
+// Contractions: dense (a matrix of weights in one of five layouts; in the last block of NK16n the
 // attribute `units` may leave some columns out) and matmul (NumPy semantics with batch dimensions).
 // On floats, i32, or bytes with weights i8 and sums i32. The layout NK16n4k keeps four bytes of a
-// column side by side, as dot products of four bytes read them.
+// column side by side, as dot products of four bytes read them. NKnk is of square blocks, whose
+// size is that of the weights' last dimensions.
 #include "compiler/op/op_rows.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
@@ -11,7 +12,7 @@ namespace {
 
 using support::StrCat;
 
-enum class WeightLayout : uint8_t { kNk, kKn, kBlocked, kDots };
+enum class WeightLayout : uint8_t { kNk, kKn, kBlocked, kDots, kSquares };
 
 bool IsBlocked(WeightLayout layout) {
   return layout == WeightLayout::kBlocked || layout == WeightLayout::kDots;
@@ -23,8 +24,9 @@ absl::StatusOr<WeightLayout> LayoutOf(const Attrs& attrs) {
   if (layout == "KN") return WeightLayout::kKn;
   if (layout == "NK16n") return WeightLayout::kBlocked;
   if (layout == "NK16n4k") return WeightLayout::kDots;
+  if (layout == "NKnk") return WeightLayout::kSquares;
   return OpError("dense", "attribute",
-                 StrCat("expected weight_layout NK, KN, NK16n or NK16n4k, found ", layout));
+                 StrCat("expected weight_layout NK, KN, NK16n, NK16n4k or NKnk, found ", layout));
 }
 
 absl::StatusOr<SymbolicTypes> InferDense(std::span<const SymbolicType> inputs, const Attrs& attrs,
@@ -32,10 +34,12 @@ absl::StatusOr<SymbolicTypes> InferDense(std::span<const SymbolicType> inputs, c
   const SymbolicType &a = inputs[0], &w = inputs[1];
   TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
   const bool blocked = IsBlocked(layout), dots = layout == WeightLayout::kDots;
-  const size_t rank = dots ? 4 : blocked ? 3 : 2;
+  const bool squares = layout == WeightLayout::kSquares;
+  const size_t rank = dots || squares ? 4 : blocked ? 3 : 2;
   if (a.dims.empty() || w.dims.size() != rank ||
       (blocked && !MayEqual(w.dims[2], kWeightBlock, equal)) ||
-      (dots && !MayEqual(w.dims[3], kDot, equal))) {
+      (dots && !MayEqual(w.dims[3], kDot, equal)) ||
+      (squares && !MayEqual(w.dims[2], w.dims[3], equal))) {
     return OpError("dense", "shape",
                    StrCat("expected data [...,k] and a weight matrix of the layout, found ",
                           ToText(a), " and ", ToText(w)));
@@ -43,8 +47,8 @@ absl::StatusOr<SymbolicTypes> InferDense(std::span<const SymbolicType> inputs, c
   TW_ASSIGN(const ir::DType sum, SumType("dense", a, w));
   const bool kn = layout == WeightLayout::kKn;
   const int64_t block = blocked ? kWeightBlock : 1;
-  const Dim k = w.dims[kn ? 0 : 1] * Dim(dots ? kDot : 1);
-  const Dim columns = w.dims[kn ? 1 : 0] * Dim(block);
+  const Dim k = w.dims[kn ? 0 : 1] * (squares ? w.dims[3] : Dim(dots ? kDot : 1));
+  const Dim columns = w.dims[kn ? 1 : 0] * (squares ? w.dims[2] : Dim(block));
   const Dim n = blocked && attrs.contains("units") ? Dim(GetInt(attrs, "units", 0)) : columns;
   if (SurelyBelow(columns, n) || SurelyBelow(n, columns - Dim(block - 1))) {
     return OpError("dense", "attribute",
@@ -60,10 +64,12 @@ absl::StatusOr<SymbolicTypes> InferDense(std::span<const SymbolicType> inputs, c
   return SymbolicTypes{out};
 }
 
-std::vector<ir::Expr> WeightIndex(WeightLayout layout, const ir::Expr& n, const ir::Expr& k) {
+std::vector<ir::Expr> WeightIndex(WeightLayout layout, const ir::Buffer& weights, const ir::Expr& n,
+                                  const ir::Expr& k) {
   if (layout == WeightLayout::kNk) return {n, k};
   if (layout == WeightLayout::kKn) return {k, n};
-  const ir::Expr block = ir::Int(kWeightBlock);
+  const ir::Expr block =
+      layout == WeightLayout::kSquares ? weights->shape[2] : ir::Int(kWeightBlock);
   return {ir::FloorDiv(n, block), k, ir::FloorMod(n, block)};
 }
 
@@ -72,25 +78,27 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildDense(ir::FunctionBuilder& b, const
                                                    std::span<const TensorType> outputs,
                                                    const Attrs& attrs) {
   TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
-  const bool dots = layout == WeightLayout::kDots;
+  const bool squares = layout == WeightLayout::kSquares;
+  const bool cut = layout == WeightLayout::kDots || squares;  // the sum, into blocks
+  const ir::Expr block = squares ? inputs[1]->shape.back() : ir::Int(kDot);
   std::vector<ir::Axis> sum = {
-      b.ReduceAxis("k", dots ? inputs[1]->shape[1] : inputs[0]->shape.back())};
-  if (dots) sum.push_back(b.ReduceAxis("kl", ir::Int(kDot)));
+      b.ReduceAxis("k", cut ? inputs[1]->shape[1] : inputs[0]->shape.back())};
+  if (cut) sum.push_back(b.ReduceAxis("kl", block));
   const size_t rank = outputs[0].shape.size();
   std::vector<std::string> axes;
   for (size_t d = 0; d + 1 < rank; ++d) axes.push_back(rank == 2 ? "m" : StrCat("m", d));
   axes.push_back("n");
   const ir::DType type = outputs[0].dtype;
-  return std::vector<ir::Buffer>{b.Reduce(name, type, ShapeExprs(outputs[0].shape), axes, sum,
-                                          ir::Combiner::kSum, [&](const std::vector<ir::Var>& i) {
-                                            std::vector<ir::Expr> at = VarExprs(i);
-                                            const ir::Expr n = at.back(), k = sum[0].var;
-                                            std::vector<ir::Expr> with = WeightIndex(layout, n, k);
-                                            if (dots) with.push_back(sum[1].var);
-                                            at.back() = dots ? k * ir::Int(kDot) + sum[1].var : k;
-                                            return AsSum(type, ir::Load(inputs[0], at)) *
-                                                   AsSum(type, ir::Load(inputs[1], with));
-                                          })};
+  return std::vector<ir::Buffer>{b.Reduce(
+      name, type, ShapeExprs(outputs[0].shape), axes, sum, ir::Combiner::kSum,
+      [&](const std::vector<ir::Var>& i) {
+        std::vector<ir::Expr> at = VarExprs(i);
+        const ir::Expr n = at.back(), k = sum[0].var;
+        std::vector<ir::Expr> with = WeightIndex(layout, inputs[1], n, k);
+        if (cut) with.push_back(sum[1].var);
+        at.back() = cut ? k * block + sum[1].var : k;
+        return AsSum(type, ir::Load(inputs[0], at)) * AsSum(type, ir::Load(inputs[1], with));
+      })};
 }
 
 double DenseReduction(std::span<const TensorType> inputs, const Attrs&) {
@@ -109,7 +117,12 @@ absl::StatusOr<std::vector<RefTensor>> PlainDense(std::span<const RefTensor> inp
   TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
   const int64_t n_size = outputs[0].shape.back(), k_size = inputs[0].type.shape.back();
   const int64_t rows = outputs[0].elements() / n_size;
+  const int64_t block = layout == WeightLayout::kSquares ? inputs[1].type.shape.back() : 1;
   auto weight = [&](int64_t n, int64_t k) {
+    if (layout == WeightLayout::kSquares) {
+      const int64_t square = n / block * (k_size / block) + k / block;
+      return (square * block + n % block) * block + k % block;
+    }
     if (layout == WeightLayout::kNk) return n * k_size + k;
     if (layout == WeightLayout::kKn) return k * n_size + n;
     if (layout == WeightLayout::kDots) {

@@ -122,6 +122,9 @@ struct OpSpec {
   // What every element of the result is if an operand has no elements: a tensor of one value. Null
   // if each element of the result needs one of an operand.
   absl::StatusOr<RefTensor> (*of_empty)(ir::DType type, const Attrs& attrs) = nullptr;
+  // Stands for an instruction on whole tensors: where a task has it, every operator of the task is
+  // a block of its own, so that each can become an instruction.
+  bool staged = false;
   // How many operands, from the first, only hand their elements on: the result
   // has no others.
   int moves = 0;

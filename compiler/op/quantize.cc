@@ -1,6 +1,10 @@
 // quantize and dequantize: numbers as small integers, each with a scale and a zero point that
 // broadcast to the data (one for all, or one for each channel). What ONNX says in QuantizeLinear
 // and DequantizeLinear, rounding half to even and saturating.
+//
+// requantize: sums of i32 times a multiplier, divided by 2^shift, rounded to the nearest integer
+// with halves up, and cut to -128 to 127. Exact: it has no floats.
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/op/op_rows.h"
@@ -74,6 +78,38 @@ Expr Dequantize(std::span<const Expr> a, const Attrs&) {
   return ir::Cast(a[1]->dtype, steps) * a[1];
 }
 
+// A product of two numbers of 32 bits and half of the last bit that is kept are below 2^63.
+constexpr int64_t kMostShift = 62;
+constexpr int64_t kLow = -128, kHigh = 127;
+
+absl::StatusOr<SymbolicTypes> InferRequantize(Types inputs, const Attrs& attrs,
+                                              DimEqualities* equal) {
+  const int64_t shift = GetInt(attrs, "shift", 0);
+  if (shift < 0 || shift > kMostShift) {
+    return OpError("requantize", "attribute",
+                   StrCat("expected a shift of 0 to ", kMostShift, ", found ", shift));
+  }
+  TW_ASSIGN(SymbolicType out, BroadcastOperands("requantize", inputs, equal));
+  if (inputs[0].dtype != ir::kI32 || inputs[1].dtype != ir::kI32 ||
+      !MayEqual(out.dims, inputs[0].dims, equal)) {
+    return OpError("requantize", "type",
+                   StrCat("expected sums of i32 and a multiplier of i32 that broadcasts to them, "
+                          "found ",
+                          ToText(inputs[0]), " and ", ToText(inputs[1])));
+  }
+  return SymbolicTypes{out};
+}
+
+int64_t HalfOf(const Attrs& attrs) { return (int64_t{1} << GetInt(attrs, "shift", 0)) / 2; }
+
+Expr Requantize(std::span<const Expr> a, const Attrs& attrs) {
+  const Expr scale = ir::Int(int64_t{1} << GetInt(attrs, "shift", 0), ir::kI64);
+  const Expr product = ir::Cast(ir::kI64, a[0]) * ir::Cast(ir::kI64, a[1]);
+  const Expr rounded = ir::FloorDiv(product + ir::Int(HalfOf(attrs), ir::kI64), scale);
+  return ir::Cast(ir::kI32,
+                  ir::Max(ir::Min(rounded, ir::Int(kHigh, ir::kI64)), ir::Int(kLow, ir::kI64)));
+}
+
 double InF32(double value) { return RoundToType(value, ir::kF32); }
 
 }  // namespace
@@ -100,7 +136,21 @@ std::vector<OpSpec> QuantizeRows() {
     return InF32(a[0] - a[2]) * a[1];
   };
   dequantize.infer = InferDequantize;
-  return {quantize, dequantize};
+
+  OpSpec requantize;
+  requantize.name = "requantize";
+  requantize.takes_empty = true;
+  requantize.fusion = FusionClass::kInjective;
+  requantize.min_inputs = requantize.max_inputs = 2;
+  requantize.types = kInts;
+  requantize.staged = true;
+  requantize.scalar = Requantize;
+  requantize.integer_reference = [](std::span<const int64_t> a, ir::DType, const Attrs& attrs) {
+    const int64_t rounded = (a[0] * a[1] + HalfOf(attrs)) >> GetInt(attrs, "shift", 0);
+    return std::clamp(rounded, kLow, kHigh);
+  };
+  requantize.infer = InferRequantize;
+  return {quantize, dequantize, requantize};
 }
 
 }  // namespace tilewright::op

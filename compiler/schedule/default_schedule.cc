@@ -378,6 +378,9 @@ void ApplyDefaultSchedule(const target::Target& target, const Choices& choices,
   if (target.machine.has_groups()) {
     return DefaultScheduler(schedule, target, choices).RunBound();
   }
+  if (target.machine.has_matrix()) {
+    return DefaultScheduler(schedule, target, choices).RunMatrix();
+  }
   DefaultScheduler(schedule, target, choices).Run();
   StreamLargeOutputs(target, schedule);
 }

@@ -10,6 +10,7 @@
 #include "compiler/schedule/default_schedule.h"
 #include "compiler/schedule/dot_product.h"
 #include "compiler/schedule/lane_axes.h"
+#include "compiler/schedule/matrix_tiles.h"
 #include "compiler/schedule/schedule.h"
 
 namespace tilewright::schedule {
@@ -25,6 +26,8 @@ class DefaultScheduler {
   void Run();
   // The same for a device of groups and threads.
   void RunBound();
+  // The same for a matrix unit. A function of another form gets no steps.
+  void RunMatrix();
 
  private:
   std::vector<int> SplitTile(const BlockChoice& choice, std::vector<int>* loops);
@@ -43,6 +46,19 @@ class DefaultScheduler {
     return std::find(done_.begin(), done_.end(), name) != done_.end();
   }
 
+  // Of RunMatrix: the blocks that fill the unit's memories.
+  struct MatrixCopies {
+    std::string inputs, weights;
+    std::vector<std::string> operands;  // that stages read
+  };
+  std::string MatrixWord(std::string_view part) const;
+  bool CacheOperand(const std::string& block, int read, std::string_view memory, std::string* copy);
+  bool CacheMatrixOperands(const MatrixProblem& problem, MatrixCopies* copies);
+  int TileMatrixResult(const std::string& last, const MatrixTile& tile);
+  bool PlaceMatrixStage(const std::string& name, int at);
+  bool PlaceMatrixProduct(const std::string& name, const MatrixTile& tile, int at,
+                          const MatrixCopies& copies);
+  bool PlaceMatrixLoad(const std::string& name, int at, std::string_view memory);
   void InlineCheapStages();
   // Whether every product has operands of its own, as those of a depthwise convolution's windows.
   bool HasOwnWindows(const ir::StmtNode& reduction) const;

@@ -60,8 +60,23 @@ struct LaunchLimits {
   double load_latency = 0;         // cycles; 0: hidden where threads run one after the other
 };
 
+// A unit that multiplies vectors of bytes by square matrices, on memories of its own that programs
+// fill. Its instructions are the tensor intrinsics `NAME.*`, its memories the scopes `NAME.inp`,
+// `NAME.wgt` and `NAME.acc`.
+struct MatrixUnit {
+  std::string_view name = {};  // empty: the machine has none
+  int64_t block = 0;           // lanes of a vector; rows and columns of a matrix
+  // What the memories hold: vectors of bytes, matrices, vectors of sums.
+  int64_t inputs = 0, weights = 0, sums = 0;
+  int64_t micro_ops = 0;  // points of loops beyond two around an instruction, of the whole program
+  // A product of a vector and a matrix takes a cycle; an operation on two vectors of sums so many.
+  int64_t sums_cycles = 2;
+  int64_t bytes_per_cycle = 8;  // of memory
+  int64_t load_cycles = 64;     // from the start of a load to its first bytes
+};
+
 // Which rules make the space of a machine's programs (tuner_server/search/rules).
-enum class RuleSet : uint8_t { kLoops, kGroups };
+enum class RuleSet : uint8_t { kLoops, kGroups, kMatrix };
 // Which columns describe a machine's programs to cost models (cost_model/features.h).
 enum class FeatureSet : uint8_t { kLoops, kGroups };
 
@@ -157,10 +172,13 @@ struct Machine {
   double parallel_region_ns = 700;  // to start and join the threads of a parallel loop
 
   LaunchLimits launch = {};
+  MatrixUnit matrix = {};
   RuleSet rule_set = RuleSet::kLoops;
   FeatureSet feature_set = FeatureSet::kLoops;
 
   bool has_groups() const { return launch.group_threads > 0; }
+  // The machine runs nothing else than products of its matrix unit and what follows them.
+  bool has_matrix() const { return matrix.block > 0; }
   // Elements of a row that stays in the first cache next to a second operand. They are counted as
   // 32-bit numbers: narrower ones become such on the way.
   int64_t near_row() const { return l1.bytes / 8; }

@@ -11,6 +11,7 @@ namespace tilewright::target {
 namespace {
 
 constexpr int64_t kMaxThreads = 1024;
+constexpr char kConfig[] = "config";
 
 absl::Status CheckKind(const std::string& kind) {
   const Kind* known = FindKind(kind);
@@ -39,9 +40,10 @@ absl::StatusOr<std::map<std::string, std::string>> ParseKeys(
       return support::InvalidArgument("ir.target.bad_value",
                                       "expected key=value, found " + support::Quote(parts[i], 60));
     }
-    if (key != "arch" && key != "cpu" && key != "threads") {
+    if (key != "arch" && key != "cpu" && key != "threads" && key != kConfig) {
       return support::InvalidArgument(
-          "ir.target.bad_value", "expected arch, cpu or threads, found " + support::Quote(key, 60));
+          "ir.target.bad_value",
+          "expected arch, cpu, threads or config, found " + support::Quote(key, 60));
     }
     if (!keys.emplace(key, parts[i].substr(equals + 1)).second) {
       return support::InvalidArgument("ir.target.bad_value",
@@ -75,6 +77,29 @@ const Family* FamilyOf(const Kind& kind, std::string_view arch) {
     if (arch.empty() || family.arch == arch) return &family;
   }
   return nullptr;
+}
+
+// A family without an architecture: its machines are configurations, or there is one row for all
+// devices of the kind.
+absl::StatusOr<Target> FindConfig(const Kind& kind,
+                                  const std::map<std::string, std::string>& keys) {
+  const std::span<const Machine> machines = kind.families[0].machines;
+  const bool named = !machines[0].name.empty();
+  for (const auto& [key, value] : keys) {
+    if (named && key == kConfig) continue;
+    return support::InvalidArgument(
+        "ir.target.bad_value",
+        support::StrCat(kind.name, ": expected ", named ? "config" : "no keys", ", found ", key));
+  }
+  const std::string name = keys.empty() ? std::string(machines[0].name) : keys.begin()->second;
+  const Machine* machine = FindMachine(kind.families[0], name);
+  if (machine == nullptr) {
+    return support::InvalidArgument(
+        "ir.target.bad_value",
+        support::StrCat("config: expected one of ", NamesOf(machines, &Machine::name, ", "),
+                        ", found ", support::Quote(name, 40)));
+  }
+  return Target{.kind = std::string(kind.name), .cpu = name, .machine = *machine};
 }
 
 absl::Status FindRow(const Kind& kind, const std::map<std::string, std::string>& keys,
@@ -112,10 +137,11 @@ const Family& Target::family() const {
   return *row;
 }
 std::string Target::WithoutThreads() const {
-  return arch.empty() ? kind : kind + ",arch=" + arch + ",cpu=" + cpu;
+  if (!arch.empty()) return kind + ",arch=" + arch + ",cpu=" + cpu;
+  return cpu.empty() ? kind : kind + "," + kConfig + "=" + cpu;
 }
 std::string Target::ToString() const {
-  return arch.empty() ? kind : WithoutThreads() + ",threads=" + std::to_string(threads);
+  return arch.empty() ? WithoutThreads() : WithoutThreads() + ",threads=" + std::to_string(threads);
 }
 
 absl::StatusOr<Target> ParseTarget(std::string_view text) {
@@ -125,14 +151,10 @@ absl::StatusOr<Target> ParseTarget(std::string_view text) {
   const Kind& kind = *FindKind(parts[0]);
   Target target;
   target.kind = parts[0];
-  if (kind.families[0].arch.empty()) {  // one row for all devices of the kind
-    if (!keys.empty()) {
-      return support::InvalidArgument(
-          "ir.target.bad_value",
-          support::StrCat(parts[0], ": expected no keys, found ", keys.begin()->first));
-    }
-    target.machine = kind.families[0].machines[0];
-    return target;
+  if (kind.families[0].arch.empty()) return FindConfig(kind, keys);
+  if (keys.count(kConfig) != 0) {
+    return support::InvalidArgument("ir.target.bad_value",
+                                    support::StrCat(parts[0], ": expected no config, found one"));
   }
   TW_TRY(FindRow(kind, keys, &target));
   if (auto it = keys.find("threads"); it != keys.end()) {

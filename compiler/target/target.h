@@ -15,7 +15,7 @@ struct Target {
   std::string kind = {};
   // Empty for kinds whose targets name no machine.
   std::string arch = {};
-  std::string cpu = {};  // LLVM's name
+  std::string cpu = {};  // LLVM's name of the processor, or the name of a configuration
   int threads = 1;
   Machine machine = {};  // the row that the string names
 

@@ -53,6 +53,11 @@ const TwDeviceSelfTest* SelfTestOf(const TwDevicePlugin& table) {
   return known ? table.self_test : nullptr;
 }
 
+const TwDeviceSelfTest* WholeSelfTestOf(const TwDevicePlugin& table) {
+  constexpr size_t kEnd = offsetof(TwDevicePlugin, whole_self_test) + sizeof(void*);
+  return table.struct_bytes >= kEnd ? table.whole_self_test : nullptr;
+}
+
 absl::StatusOr<DevicePlugin> DevicePlugin::Open(const std::string& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -43,6 +43,9 @@ absl::Status CheckDeviceTable(const TwDevicePlugin* table);
 // Returns the kernel with which agents test the device; null if they cannot measure on it.
 const TwDeviceSelfTest* SelfTestOf(const TwDevicePlugin& table);
 
+// Returns the same of a device that computes with whole numbers only.
+const TwDeviceSelfTest* WholeSelfTestOf(const TwDevicePlugin& table);
+
 // Returns the path of the plug-in of a target kind ("opencl"): libtilewright_device_KIND.so in the
 // folder that TILEWRIGHT_PLUGIN_DIR names, otherwise at its place in packages and the build tree,
 // relative to this program. NOT_FOUND `runtime.device.missing`.

@@ -102,6 +102,9 @@ typedef struct {
   int64_t group;      /* threads of a group; n is a multiple of it */
 } TwDeviceSelfTest;
 
+/* Elements of the self-test of devices that compute with whole numbers only. */
+#define TW_WHOLE_SELF_TEST_ELEMENTS 4096
+
 /* The table of a plug-in. Every function is there. */
 typedef struct {
   size_t struct_bytes;
@@ -152,39 +155,50 @@ typedef struct {
    * made with different options. NULL, or absent from older plug-ins: there is none. */
   const char* binary_format;
   TwDeviceResult (*binary)(TwDevice* device, TwDeviceCode* code, const void** bytes, size_t* count);
+
+  /* The self-test of devices that compute with whole numbers only, whose self_test is NULL. Of x, n
+   * numbers of 32 bits, it makes y, n bytes: y[i] = the low 8 bits of 3 * x[i] + 5. n is
+   * TW_WHOLE_SELF_TEST_ELEMENTS; the kernel takes no sizes, and is one call (grid and group of
+   * ones). NULL, or absent from older plug-ins: there is none. */
+  const TwDeviceSelfTest* whole_self_test;
 } TwDevicePlugin;
 
 /* Its value where functions named Count, Open … EventElapsed are in scope. */
 #define TW_DEVICE_PLUGIN_TABLE(KIND, SELF_TEST) \
   TW_DEVICE_PLUGIN_TABLE_WITH_BINARIES(KIND, SELF_TEST, NULL, NULL)
 #define TW_DEVICE_PLUGIN_TABLE_WITH_BINARIES(KIND, SELF_TEST, FORMAT, BINARY) \
-  {                                                                           \
-      .struct_bytes = sizeof(TwDevicePlugin),                                 \
-      .abi_version = TW_DEVICE_ABI_VERSION,                                   \
-      .kind = KIND,                                                           \
-      .count = Count,                                                         \
-      .open = Open,                                                           \
-      .close = Close,                                                         \
-      .last_error = LastError,                                                \
-      .describe = Describe,                                                   \
-      .alloc = Alloc,                                                         \
-      .free = Free,                                                           \
-      .write = Write,                                                         \
-      .read = Read,                                                           \
-      .copy = Copy,                                                           \
-      .map = Map,                                                             \
-      .load = Load,                                                           \
-      .unload = Unload,                                                       \
-      .find = Find,                                                           \
-      .launch = Launch,                                                       \
-      .synchronize = Synchronize,                                             \
-      .event_create = EventCreate,                                            \
-      .event_destroy = EventDestroy,                                          \
-      .event_record = EventRecord,                                            \
-      .event_elapsed = EventElapsed,                                          \
-      .self_test = SELF_TEST,                                                 \
-      .binary_format = FORMAT,                                                \
-      .binary = BINARY,                                                       \
+  TW_DEVICE_PLUGIN_TABLE_WITH_ALL(KIND, SELF_TEST, FORMAT, BINARY, NULL)
+#define TW_DEVICE_PLUGIN_TABLE_OF_WHOLE_NUMBERS(KIND, SELF_TEST) \
+  TW_DEVICE_PLUGIN_TABLE_WITH_ALL(KIND, NULL, NULL, NULL, SELF_TEST)
+#define TW_DEVICE_PLUGIN_TABLE_WITH_ALL(KIND, SELF_TEST, FORMAT, BINARY, WHOLE) \
+  {                                                                             \
+      .struct_bytes = sizeof(TwDevicePlugin),                                   \
+      .abi_version = TW_DEVICE_ABI_VERSION,                                     \
+      .kind = KIND,                                                             \
+      .count = Count,                                                           \
+      .open = Open,                                                             \
+      .close = Close,                                                           \
+      .last_error = LastError,                                                  \
+      .describe = Describe,                                                     \
+      .alloc = Alloc,                                                           \
+      .free = Free,                                                             \
+      .write = Write,                                                           \
+      .read = Read,                                                             \
+      .copy = Copy,                                                             \
+      .map = Map,                                                               \
+      .load = Load,                                                             \
+      .unload = Unload,                                                         \
+      .find = Find,                                                             \
+      .launch = Launch,                                                         \
+      .synchronize = Synchronize,                                               \
+      .event_create = EventCreate,                                              \
+      .event_destroy = EventDestroy,                                            \
+      .event_record = EventRecord,                                              \
+      .event_elapsed = EventElapsed,                                            \
+      .self_test = SELF_TEST,                                                   \
+      .binary_format = FORMAT,                                                  \
+      .binary = BINARY,                                                         \
+      .whole_self_test = WHOLE,                                                 \
   }
 
 /* The type of a plug-in's one symbol. Returns NULL if the plug-in cannot work with a runtime of

@@ -3,6 +3,7 @@
 // made; a run is a loop over steps.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -57,17 +58,42 @@ class OpenDevice {
   ~OpenDevice() {
     if (device_ != nullptr) plugin_->close(device_);
   }
-  absl::Status Open(const TwDevicePlugin* plugin) {
-    char error[512] = {};
+  // `device`: SessionOptions::device.
+  absl::Status Open(const TwDevicePlugin* plugin, const std::string& device) {
     plugin_ = plugin;
-    const TwDeviceResult result = plugin->open(0, &device_, error, sizeof(error));
-    if (result == TW_DEVICE_OK) return absl::OkStatus();
-    device_ = nullptr;
-    return support::Unavailable("runtime.device.open", error);
+    const std::optional<int64_t> index = support::ParseInt64(device.empty() ? "0" : device);
+    if (!index.has_value()) return OpenNamed(device);
+    return OpenIndex(static_cast<int32_t>(std::clamp<int64_t>(*index, -1, INT32_MAX)));
   }
   TwDevice* get() const { return device_; }
 
  private:
+  absl::Status OpenIndex(int32_t index) {
+    char error[512] = {};
+    const TwDeviceResult result = plugin_->open(index, &device_, error, sizeof(error));
+    if (result == TW_DEVICE_OK) return absl::OkStatus();
+    device_ = nullptr;
+    return support::Unavailable("runtime.device.open", error);
+  }
+  absl::Status OpenNamed(const std::string& name) {
+    std::vector<std::string> found;
+    int32_t devices = 0;
+    if (plugin_->count(&devices) != TW_DEVICE_OK) devices = 0;
+    for (int32_t index = 0; index < devices; ++index) {
+      TW_TRY(OpenIndex(index));
+      TwDeviceInfo info{};
+      info.struct_bytes = sizeof(info);
+      TW_TRY(DeviceStatus(*plugin_, device_, plugin_->describe(device_, &info)));
+      if (info.name == name) return absl::OkStatus();
+      found.emplace_back(info.name);
+      plugin_->close(std::exchange(device_, nullptr));
+    }
+    return support::NotFound(
+        "runtime.device.name",
+        support::StrCat("expected an index or one of ", support::Join(found, ", "), ", found ",
+                        support::Quote(name, 60)));
+  }
+
   const TwDevicePlugin* plugin_ = nullptr;
   TwDevice* device_ = nullptr;
 };
@@ -99,7 +125,7 @@ struct Session::Impl {
   absl::Status SealInputs();
   absl::Status PoisonDevice(uint8_t byte);
   void* WritableInput(size_t index);
-  absl::Status OpenDevicePart(const std::string& code_cache);
+  absl::Status OpenDevicePart(const SessionOptions& options);
   void PlanSteps();
   absl::Status CallKernel(const BoundLaunch& bound);
   absl::Status Execute(const ExecutionStep& step, const std::vector<BoundLaunch>& list);
@@ -267,13 +293,13 @@ absl::Status Session::Impl::SealInputs() {
   return absl::OkStatus();
 }
 
-absl::Status Session::Impl::OpenDevicePart(const std::string& code_cache) {
+absl::Status Session::Impl::OpenDevicePart(const SessionOptions& options) {
   const TwDevicePlugin* plugin = module->device_plugin();
   if (plugin == nullptr) return absl::OkStatus();
-  TW_TRY(device.Open(plugin));
-  TW_ASSIGN(part,
-            DevicePart::Create(module->file(), *function, *plugin, device.get(),
-                               {.kind = plugin->kind, .guard_bytes = 0, .code_cache = code_cache}));
+  TW_TRY(device.Open(plugin, options.device));
+  TW_ASSIGN(part, DevicePart::Create(
+                      module->file(), *function, *plugin, device.get(),
+                      {.kind = plugin->kind, .guard_bytes = 0, .code_cache = options.code_cache}));
   return absl::OkStatus();
 }
 
@@ -383,7 +409,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(std::shared_ptr<const L
   }
   const int threads = std::clamp(options.num_threads, 1, UsableCores());
   auto impl = std::make_unique<Impl>(std::move(module), function, threads, options.pin_threads);
-  TW_TRY(impl->OpenDevicePart(options.code_cache));
+  TW_TRY(impl->OpenDevicePart(options));
   TW_TRY(impl->AllocateBuffers(options.guard_pages));
   impl->PlaceTensors();
   impl->BindLaunches();

@@ -63,6 +63,9 @@ struct SessionOptions {
   bool pin_threads = false;
   // Folder of compiled device code (device_code_cache.h). Empty: drivers compile each time.
   std::string code_cache = {};
+  // For modules with launches on a device: its index among those of its kind, or its name, as its
+  // maker calls it. Empty: the first. NOT_FOUND `runtime.device.name` if there is none.
+  std::string device = {};
 };
 
 // A tensor of a session and where it lives. `data` stays valid as long as the session.

@@ -437,6 +437,32 @@ TEST_P(SelfTests, TakeTheTimeOfOneGroup) {
   EXPECT_LT(LeastNs(kGroups, in, out), 2 * LeastNs(1, in, out));
 }
 
+// The same for devices that compute with whole numbers only.
+TEST_P(DevicePlugins, PassesItsSelfTestOfWholeNumbers) {
+  const TwDeviceSelfTest* test = WholeSelfTestOf(*table_);
+  ASSERT_EQ(test == nullptr, GetParam().floats);
+  if (test == nullptr) GTEST_SKIP() << "[SKIP] its self-test has floats";
+  ASSERT_EQ(table_->load(device_, test->format, test->code, test->code_bytes, &code_), TW_DEVICE_OK)
+      << Error();
+  std::vector<int32_t> x(TW_WHOLE_SELF_TEST_ELEMENTS);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<int32_t>(i * 37 % 201) - 100;
+  std::vector<int8_t> y(x.size()), expected;
+  for (const int32_t value : x) expected.push_back(static_cast<int8_t>(3 * value + 5));
+  const auto n = static_cast<int64_t>(x.size());
+  TwDeviceMemory *in = Alloc(4 * n), *out = Alloc(n);
+  ASSERT_EQ(table_->write(device_, {in, 0}, x.data(), 4 * n), TW_DEVICE_OK) << Error();
+  const TwDeviceSlice buffers[] = {{in, 0}, {out, 0}};
+  TwDeviceLaunch launch = {};
+  launch.struct_bytes = sizeof(launch);
+  ASSERT_EQ(table_->find(device_, code_, test->kernel, &launch.kernel), TW_DEVICE_OK) << Error();
+  for (int a = 0; a < 3; ++a) launch.grid[a] = launch.group[a] = 1;
+  launch.buffers = buffers;
+  launch.num_buffers = 2;
+  ASSERT_EQ(table_->launch(device_, &launch), TW_DEVICE_OK) << Error();
+  ASSERT_EQ(table_->read(device_, {out, 0}, y.data(), n), TW_DEVICE_OK) << Error();
+  EXPECT_EQ(y, expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, SelfTests, testing::ValuesIn(kRows),
                          [](const auto& row) { return std::string(row.param.name); });
 INSTANTIATE_TEST_SUITE_P(Devices, DevicePlugins, testing::ValuesIn(kRows),

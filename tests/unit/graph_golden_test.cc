@@ -61,6 +61,7 @@ TEST_P(GraphGolden, PassMakesThisText) {
   context.channel_block = 2;
   context.far_weights_bytes = 16;
   context.enabled = {"block_layouts"};
+  if (GetParam().starts_with("matrix_")) context.matrix_block = 2;
   auto after = pass->run(*before, context);
   ASSERT_TRUE(after.ok()) << after.status();
   ASSERT_TRUE(Verify(*after).ok()) << Verify(*after) << Print(*after);

@@ -146,6 +146,24 @@ TEST(OpCompute, QuantizeSaturatesAndRoundsToEven) {
   sums.dtypes = {ir::kI32, ir::kF32, ir::kI32};
   ExpectComputeMatchesReference(sums, &rng);
 
+  for (const int64_t shift : {0, 1, 7, 40}) {
+    Case requantize{"requantize", {{2, 5}, {5}}, {{"shift", shift}}, -90000, 90000};
+    requantize.dtypes = {ir::kI32, ir::kI32};
+    ExpectComputeMatchesReference(requantize, &rng);
+  }
+  // Halves go up, results are cut, and nothing wraps.
+  const RefTensor rows{{ir::kI32, {6}}, {3, -3, 1, -1, 1000, -2147483648.0}};
+  const RefTensor by{{ir::kI32, {}}, {2147483647}};
+  auto cut =
+      Reference(*FindOp("requantize"), std::vector<RefTensor>{rows, by}, {{"shift", int64_t{32}}});
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_EQ((*cut)[0].values, (std::vector<double>{1, -1, 0, 0, 127, -128}));
+  const RefTensor two{{ir::kI32, {}}, {2}};
+  auto halves =
+      Reference(*FindOp("requantize"), std::vector<RefTensor>{rows, two}, {{"shift", int64_t{2}}});
+  ASSERT_TRUE(halves.ok()) << halves.status();
+  EXPECT_EQ((*halves)[0].values, (std::vector<double>{2, -1, 1, 0, 127, -128}));
+
   const double nan = std::nan("");
   const RefTensor x{{ir::kF32, {8}}, {0.5, 1.5, 2.5, -0.5, -1.5, 1e30, -1e30, nan}};
   const RefTensor one{{ir::kF32, {}}, {1}};
@@ -252,6 +270,15 @@ TEST(OpInfer, RefusesWithTheOperatorsName) {
       {"quantize", {f32({4}), f32({}), f32({})}, {}, "op.quantize.type"},
       {"quantize", {f32({4}), f32({3, 1}), TensorType{ir::kU8, {}}}, {}, "op.quantize.shape"},
       {"dequantize", {f32({4}), f32({}), f32({})}, {}, "op.dequantize.type"},
+      {"requantize", {f32({4}), f32({})}, {}, "op.requantize.type"},
+      {"requantize",
+       {TensorType{ir::kI32, {4}}, TensorType{ir::kI32, {}}},
+       {{"shift", int64_t{63}}},
+       "op.requantize.attribute"},
+      {"dense",
+       {TensorType{ir::kI8, {2, 8}}, TensorType{ir::kI8, {1, 2, 4, 8}}},
+       {{"weight_layout", std::string("NKnk")}},
+       "op.dense.shape"},
       {"dense", {f32({2, 3}), f32({4, 5})}, {}, "op.dense.shape"},
       {"dense", {f32({2, 3}), TensorType{ir::kI32, {4, 3}}}, {}, "op.dense.type"},
       {"matmul", {f32({2, 3}), f32({4, 5})}, {}, "op.matmul.shape"},

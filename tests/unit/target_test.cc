@@ -17,10 +17,12 @@ TEST(Target, EveryMachineParsesPrintsAndHasLimits) {
     for (const Family& family : kind.families) {
       EXPECT_FALSE(family.code_format.empty()) << kind.name << " " << family.arch;
       for (const Machine& row : family.machines) {
-        const std::string text = family.arch.empty()
-                                     ? std::string(kind.name)
-                                     : support::StrCat(kind.name, ",arch=", family.arch,
-                                                       ",cpu=", row.name, ",threads=3");
+        std::string text(kind.name);
+        if (!family.arch.empty()) {
+          text += support::StrCat(",arch=", family.arch, ",cpu=", row.name, ",threads=3");
+        } else if (!row.name.empty()) {
+          text += support::StrCat(",config=", row.name);
+        }
         absl::StatusOr<Target> t = ParseTarget(text);
         ASSERT_TRUE(t.ok()) << t.status();
         EXPECT_EQ(t->ToString(), text);
@@ -43,6 +45,7 @@ TEST(Target, EveryMachineParsesPrintsAndHasLimits) {
         EXPECT_LE(m.launch.group_threads, kMostGroupThreads) << text;
         // What serves the groups serves no loops.
         EXPECT_EQ(m.rule_set == RuleSet::kGroups, m.has_groups()) << text;
+        EXPECT_EQ(m.rule_set == RuleSet::kMatrix, m.has_matrix()) << text;
         EXPECT_EQ(m.feature_set == FeatureSet::kGroups, m.has_groups()) << text;
         if (m.has_groups()) {
           EXPECT_LE(m.launch.usual_threads, m.launch.group_threads) << text;
@@ -64,19 +67,22 @@ TEST(Target, KeysComeInAnyOrderAndPrintSorted) {
   EXPECT_EQ(t->machine.vector_bytes, 64);
   EXPECT_EQ(ParseTarget("cpu")->ToString(), "cpu,arch=x86_64,cpu=x86-64,threads=1");
   EXPECT_EQ(ParseTarget("cpu,arch=aarch64")->ToString(), "cpu,arch=aarch64,cpu=generic,threads=1");
+  EXPECT_EQ(ParseTarget("vta")->ToString(), "vta,config=block16");
+  EXPECT_EQ(ParseTarget("vta,config=block8")->WithoutThreads(), "vta,config=block8");
+  EXPECT_EQ(ParseTarget("vta,config=block8")->machine.matrix.block, 8);
   EXPECT_EQ(ParseTarget("opencl")->ToString(), "opencl");
   EXPECT_EQ(ParseTarget("opencl")->WithoutThreads(), "opencl");
 }
 
 TEST(Kinds, EachIsThereOnceAndFoundByItsName) {
   EXPECT_EQ(KindNames(", "), "cpu, cuda, metal, opencl, vta, vulkan, wasm");
-  EXPECT_EQ(SupportedKindNames(" or "), "cpu or opencl");
+  EXPECT_EQ(SupportedKindNames(" or "), "cpu or opencl or vta");
   for (const Kind& kind : Kinds()) {
     EXPECT_EQ(FindKind(kind.name), &kind) << kind.name;
     const absl::Status status = ParseTarget(kind.name).status();
     EXPECT_EQ(status.ok(), kind.supported()) << status;
     if (status.ok()) continue;
-    EXPECT_EQ(support::Detail(status), "expected cpu, opencl or native, found " +
+    EXPECT_EQ(support::Detail(status), "expected cpu, opencl, vta or native, found " +
                                            support::Quote(std::string(kind.name)) +
                                            ", for which this version has no code generator");
   }
@@ -113,6 +119,10 @@ TEST(Target, RefusalsNameTheProblem) {
       {"cpu,arch=aarch64,cpu=znver4", "ir.target.unknown_cpu"},
       {"cpu,arch=vax", "ir.target.bad_value"},
       {"opencl,threads=2", "ir.target.bad_value"},
+      {"opencl,config=a", "ir.target.bad_value"},
+      {"cpu,config=block16", "ir.target.bad_value"},
+      {"vta,config=block7", "ir.target.bad_value"},
+      {"vta,cpu=block8", "ir.target.bad_value"},
       {"cpu,threads=0", "ir.target.bad_value"},
       {"cpu,threads=two", "ir.target.bad_value"},
       {"cpu,threads=", "ir.target.bad_value"},

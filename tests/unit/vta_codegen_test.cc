@@ -43,18 +43,11 @@ ir::Function Parsed(const std::string& text) {
   return *f;
 }
 
-// What the driver and the compiler will know of the accelerator, once it has a driver.
-constexpr targets::Backend kVta = {.pipeline = vta::Pipeline,
-                                   .generate = Generate,
-                                   .toolchain = [] { return std::string("vta"); },
-                                   .alignment = 256,
-                                   .on_device = true};
-
 // The program of a function for a named configuration, read from the artifact's bytes.
 absl::StatusOr<Program> Generated(const ir::Function& f, std::string_view config = "block16") {
   const target::Target target{.kind = "vta", .cpu = std::string(config)};
   const std::vector<ir::Function> functions = {f};
-  TW_ASSIGN(const codegen::Artifact artifact, kVta.generate({functions, target, {}}));
+  TW_ASSIGN(const codegen::Artifact artifact, kBackend.generate({functions, target, {}}));
   TW_ASSIGN(const CodeObject code, ParseCode(artifact.bytes));
   EXPECT_EQ(code.config, *FindConfig(config));
   EXPECT_EQ(code.programs.size(), 1u);
@@ -204,7 +197,7 @@ TEST(VtaCodegenTest, ScheduledMatrixProduct) {
   ASSERT_TRUE(same.ok()) << same;
   transform::PassContext ctx;
   ctx.verify_each = true;
-  auto lowered = transform::RunPipeline(golden.scheduled, kVta.pipeline(), ctx);
+  auto lowered = transform::RunPipeline(golden.scheduled, kBackend.pipeline(), ctx);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   auto program = Generated(*lowered);
   ASSERT_TRUE(program.ok()) << program.status() << "\n" << ir::Print(*lowered);
@@ -381,7 +374,7 @@ TEST(VtaCodegenTest, AnArtifactHasACallForEachFunction) {
   const target::Target target{.kind = "vta"};
   codegen::CodegenOptions options;
   options.dump_dir = testing::TempDir() + "/vta_artifact";
-  auto artifact = kVta.generate({functions, target, options});
+  auto artifact = kBackend.generate({functions, target, options});
   ASSERT_TRUE(artifact.ok()) << artifact.status();
   EXPECT_EQ(artifact->format, kCodeFormat);
   EXPECT_TRUE(artifact->required_features.empty());
@@ -406,7 +399,7 @@ TEST(VtaCodegenTest, AnArtifactHasACallForEachFunction) {
   auto text = support::ReadFile(options.dump_dir + "/gemm.vta", 1 << 20);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_EQ(*text, programs[0].Listing() + programs[1].Listing());
-  EXPECT_EQ(support::Slug(kVta.generate({{}, target, {}}).status()), "codegen.function.none");
+  EXPECT_EQ(support::Slug(kBackend.generate({{}, target, {}}).status()), "codegen.function.none");
 }
 
 // A load of what the same stream stored would need modules that are no neighbours to wait.

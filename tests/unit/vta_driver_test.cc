@@ -443,6 +443,7 @@ TEST(VtaPluginTest, DevicesHaveNamesAndCountCycles) {
     EXPECT_STREQ(info.unit, "simulated_cycles");
     EXPECT_EQ(info.device_timer, 1);
     fingerprints.emplace_back(info.fingerprint);
+    EXPECT_THAT(fingerprints.back(), HasSubstr("config_accepts=block16,block8,block32\n"));
     table.close(device);
   }
   EXPECT_NE(fingerprints[0], fingerprints[1]);

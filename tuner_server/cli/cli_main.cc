@@ -194,6 +194,11 @@ void AddRun(CLI::App* app, Action* action) {
       ->capture_default_str();
   command->add_option("--threads", options->threads, "threads (default: the module's target)")
       ->check(CLI::Range(1, 1024));
+  command
+      ->add_option("--device", options->device,
+                   "for modules that use a device: its index or its name (default: the first)")
+      ->excludes("--sandbox")
+      ->excludes("--bridge");
   command->add_option("--seed", options->seed, "seed of the inputs that are not given")
       ->capture_default_str();
   command->add_flag("--profile", options->profile,

@@ -210,12 +210,14 @@ absl::StatusOr<std::string> KernelTable(const json& summary) {
       return support::Internal("builder.summary.malformed", "expected kernels as objects");
     }
     const bool stale = Flag(kernel, "stale");
+    const std::string schedule = Flag(kernel, "tuned")       ? "tuned"
+                                 : Flag(kernel, "predicted") ? "predicted"
+                                 : stale                     ? "stale, default used"
+                                                             : "default";
+    // The others run on the target's device.
+    const std::string where = Flag(kernel, "on_host") ? ", on the processor" : "";
     table.AddRow({Text(kernel, "task"), Text(kernel, "task_name"), StrCat(Number(kernel, "uses")),
-                  support::FormatFixed(Number(kernel, "flops") / 1e6, 3),
-                  Flag(kernel, "tuned")       ? "tuned"
-                  : Flag(kernel, "predicted") ? "predicted"
-                  : stale                     ? "stale, default used"
-                                              : "default"});
+                  support::FormatFixed(Number(kernel, "flops") / 1e6, 3), schedule + where});
     if (stale) {
       reasons.push_back(
           StrCat("stale: ", Text(kernel, "task_name"), ": ", Text(kernel, "stale_reason")));

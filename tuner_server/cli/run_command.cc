@@ -67,7 +67,7 @@ class Runner {
     }
     TW_ASSIGN(host_, confined ? LoadInSandbox(std::move(file), threads,
                                               {options_.bridge, options_.allow_weak_sandbox})
-                              : LoadHere(std::move(file), threads));
+                              : LoadHere(std::move(file), threads, options_.device));
     tensors_ = host_->tensors();
     for (size_t i = 0; i < tensors_->num_outputs(); ++i) outputs_.push_back(tensors_->output(i));
     return absl::OkStatus();

@@ -24,7 +24,8 @@ struct RunOptions {
   std::string output_dir;
   std::string output_format = "pb";  // "pb" or "npy": the files in output_dir
   int repeat = 10;
-  int threads = 0;  // 0 = what the module's target names
+  int threads = 0;     // 0 = what the module's target names
+  std::string device;  // index or name, for modules with launches on a device; empty: the first
   uint64_t seed = 0;
   bool profile = false;
   std::string trace;  // file for the profile as a trace; "" = none

@@ -24,17 +24,20 @@ class LocalHost final : public RunHost {
 
 }  // namespace
 
-absl::StatusOr<LocalSession> LoadSession(module::ModuleFile file, int threads) {
+absl::StatusOr<LocalSession> LoadSession(module::ModuleFile file, int threads,
+                                         const std::string& device) {
   TW_ASSIGN(auto module, runtime::LoadedModule::Load(std::move(file)));
   runtime::SessionOptions options;
   options.num_threads = threads;
   options.code_cache = runtime::UserCodeCache();
+  options.device = device;
   TW_ASSIGN(auto session, runtime::Session::Create(module, options));
   return LocalSession{std::move(module), std::move(session)};
 }
 
-absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads) {
-  TW_ASSIGN(LocalSession local, LoadSession(std::move(file), threads));
+absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads,
+                                                  const std::string& device) {
+  TW_ASSIGN(LocalSession local, LoadSession(std::move(file), threads, device));
   return std::make_unique<LocalHost>(std::move(local));
 }
 

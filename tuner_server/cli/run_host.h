@@ -29,9 +29,12 @@ struct LocalSession {
   runtime::Session* operator->() const { return session.get(); }
 };
 // Loads the module's code into this process: its constructors run, with all rights of the caller.
-absl::StatusOr<LocalSession> LoadSession(module::ModuleFile file, int threads);
+// `device`: SessionOptions::device.
+absl::StatusOr<LocalSession> LoadSession(module::ModuleFile file, int threads,
+                                         const std::string& device = "");
 
 // The same as a host.
-absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads);
+absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads,
+                                                  const std::string& device);
 
 }  // namespace tilewright::cli

@@ -5,11 +5,29 @@
 
 #include "compiler/target/machine.h"
 #include "deploy/runtime/cpu_info.h"
+#include "deploy/runtime/device_loader.h"
 #include "deploy/support/strings.h"
 #include "tuner_server/cli/cli_error.h"
 #include "tuner_server/cli/native_target.h"
 
 namespace tilewright::cli {
+
+namespace {
+
+// A configuration of a device: whether there is one is for its plug-in to say.
+void AddConfiguration(const target::Kind& kind, const target::Machine& machine, Table* table,
+                      nlohmann::json* rows) {
+  const std::string target = support::StrCat(kind.name, ",config=", machine.name);
+  const int64_t block = machine.matrix.block;
+  const bool here = runtime::FindDevicePlugin(kind.name).ok();
+  table->AddRow({target, support::StrCat(block, " x ", block), "", "", here ? "yes" : "no"});
+  rows->push_back({{"target", target},
+                   {"matrix_block", block},
+                   {"features", machine.FeatureList()},
+                   {"runs_here", here}});
+}
+
+}  // namespace
 
 int ListTargets(OutputFormat format) {
   const auto list = [&]() -> absl::Status {
@@ -20,6 +38,7 @@ int ListTargets(OutputFormat format) {
     nlohmann::json rows = nlohmann::json::array();
     const auto add = [&](const target::Kind& kind, const target::Family& family,
                          const target::Machine& machine) {
+      if (family.arch.empty()) return AddConfiguration(kind, machine, &table, &rows);
       const std::string target =
           support::StrCat(kind.name, ",arch=", family.arch, ",cpu=", machine.name);
       const bool here = family.arch == cpu.arch &&

@@ -153,6 +153,7 @@ absl::Status DescribeModule(const std::string& bytes, const target::Target& targ
                        {"uses", kernel.uses},
                        {"tuned", kernel.tuned},
                        {"predicted", kernel.predicted},
+                       {"on_host", kernel.on_host},
                        {"stale", kernel.stale},
                        {"stale_reason", kernel.stale_reason},
                        {"steps", kernel.steps},

@@ -9,6 +9,7 @@
 #include "deploy/runtime/device_plugin.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
+#include "vta/driver/self_test_code.h"
 #include "vta/driver/simulated_backends.h"
 #include "vta/driver/vta_device.h"
 
@@ -70,8 +71,10 @@ TwDeviceResult Open(int32_t index, TwDevice** device, char* error, size_t error_
   }
   auto opened = std::make_unique<TwDevice>(kDevices[index]());
   const BackendInfo& info = opened->device.info();
+  // A job for one configuration goes to devices that accept it (tracker/device_match.h).
   opened->fingerprint =
-      StrCat("driver=1\nkind=vta\nname=", info.name, "\nversion=", info.version, "\n");
+      StrCat("config_accepts=", info.configs, "\ndriver=1\nkind=vta\nname=", info.name,
+             "\nversion=", info.version, "\n");
   *device = opened.release();
   return TW_DEVICE_OK;
 }
@@ -207,12 +210,18 @@ TwDeviceResult EventElapsed(TwDevice* d, TwDeviceEvent* from, TwDeviceEvent* to,
   return TW_DEVICE_OK;
 }
 
-constexpr TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE("vta", nullptr);
+const TwDevicePlugin* Table() {
+  static const std::string* const kCode = new std::string(SelfTestCode(Config()));
+  static const TwDeviceSelfTest kSelfTest = {kCodeFormat.data(), kCode->data(), kCode->size(),
+                                             kSelfTestProgram.data(), 1};
+  static const TwDevicePlugin kTable = TW_DEVICE_PLUGIN_TABLE_OF_WHOLE_NUMBERS("vta", &kSelfTest);
+  return &kTable;
+}
 
 }  // namespace
 }  // namespace tilewright::vta
 
 extern "C" __attribute__((visibility("default"))) const TwDevicePlugin* tw_device_plugin(
     uint32_t runtime_abi_version) {
-  return runtime_abi_version == TW_DEVICE_ABI_VERSION ? &tilewright::vta::kTable : nullptr;
+  return runtime_abi_version == TW_DEVICE_ABI_VERSION ? tilewright::vta::Table() : nullptr;
 }

@@ -51,6 +51,12 @@ class SimulatedBackend : public Backend {
   std::vector<uint8_t> dram_;
 };
 
+std::string AllConfigs() {
+  std::vector<std::string_view> names;
+  for (const NamedConfig& named : NamedConfigs()) names.push_back(named.name);
+  return support::Join(names, ",");
+}
+
 std::string TimingText(const CycleTiming& t) {
   return StrCat("dram_latency=", t.dram_latency, ",bytes_per_beat=", t.bytes_per_beat,
                 ",outstanding=", t.outstanding, ",burst_beats=", t.burst_beats,
@@ -64,6 +70,7 @@ class CycleModel final : public SimulatedBackend {
   explicit CycleModel(const CycleTiming& timing)
       : SimulatedBackend({.name = "vta cycle model",
                           .version = TimingText(timing),
+                          .configs = AllConfigs(),
                           .unit = kCycleUnit,
                           .memory_bytes = kSimulatedBytes}),
         timing_(timing) {}
@@ -84,6 +91,7 @@ class FunctionalSimulator final : public SimulatedBackend {
   explicit FunctionalSimulator(uint64_t seed)
       : SimulatedBackend({.name = "vta functional simulator",
                           .version = "serial",
+                          .configs = AllConfigs(),
                           .unit = kCycleUnit,
                           .memory_bytes = kSimulatedBytes}),
         seed_(seed) {}

@@ -16,12 +16,13 @@ namespace tilewright::vta {
 struct BackendInfo {
   std::string name;          // "vta cycle model"
   std::string version;       // what cycles depend on: other numbers are another device
+  std::string configs;       // names of those that it runs code for, with commas
   std::string unit;          // of what Run returns, as in deploy/support/measure_units.h
   int64_t memory_bytes = 0;  // of DRAM, at most; a multiple of kDramAlignment
 };
 
 // Every allocation starts at a multiple: an element of any memory of any configuration.
-inline constexpr int64_t kDramAlignment = 4096;
+inline constexpr int64_t kDramAlignment = 1024;
 
 // A stream in DRAM: instructions of 16 bytes, the low half first, little-endian.
 struct StreamRun {

@@ -1,6 +1,7 @@
 #include "compiler/targets/vta/vta_codegen.h"
 
 #include "compiler/ir/numeric.h"
+#include "compiler/targets/backend.h"
 #include "compiler/targets/vta/vta_emitter.h"
 #include "deploy/support/clock.h"
 
@@ -281,5 +282,13 @@ absl::StatusOr<codegen::Artifact> GenerateFor(const Config& config,
   artifact.codegen_seconds = static_cast<double>(clock.NowNs() - start_ns) * 1e-9;
   return artifact;
 }
+
+constinit const targets::Backend kBackend = {
+    .pipeline = Pipeline,
+    .generate = Generate,
+    .toolchain = [] { return std::string("vta-isa-2"); },
+    .alignment = 1024,  // of an element of any memory of any configuration
+    .on_device = true,
+};
 
 }  // namespace tilewright::vta

@@ -8,6 +8,9 @@ constexpr Rule kGroupRules[] = {
     {"tree_reduction", MakeTreeReduction, /*of_variants=*/false, /*beside=*/true},
     {"bound_default", MakeBoundDefault},
 };
+constexpr Rule kMatrixRules[] = {
+    {"matrix_tiles", MakeMatrixTiles},
+};
 constexpr Rule kLoopRules[] = {
     {"around_default", MakeAroundDefault, /*of_variants=*/false, /*beside=*/true},
     {"split_reduction", MakeSplitReduction, /*of_variants=*/false, /*beside=*/true},
@@ -23,6 +26,8 @@ std::span<const Rule> Rules(const target::Target& target) {
   switch (target.machine.rule_set) {
     case target::RuleSet::kGroups:
       return kGroupRules;
+    case target::RuleSet::kMatrix:
+      return kMatrixRules;
     case target::RuleSet::kLoops:
       break;
   }

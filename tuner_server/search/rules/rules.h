@@ -38,6 +38,10 @@ std::vector<std::unique_ptr<Sketch>> MakeAroundDefault(const ir::Function& funct
 // (bound_default.cc).
 std::vector<std::unique_ptr<Sketch>> MakeBoundDefault(const ir::Function& function,
                                                       const target::Target& target);
+// A product on a matrix unit: its tile, the steps of the sum that are loaded together, threads that
+// hide each other's loads (matrix_tiles_rule.cc).
+std::vector<std::unique_ptr<Sketch>> MakeMatrixTiles(const ir::Function& function,
+                                                     const target::Target& target);
 // One reduction block on a device of groups and threads: tiles of groups and threads, operands
 // through shared memory (thread_tiles.cc).
 std::vector<std::unique_ptr<Sketch>> MakeThreadTiles(const ir::Function& function,

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Quantised products on the simulated accelerator: compiled, run on both simulators, compared with NumPy bit by bit; a
+network with parts on the processor; a product tuned over tracker and agent, in cycles; errors that say what is wrong."""
+
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from fleet import Fleet, run_checks, wait_for  # noqa: E402
+from network_check import command  # noqa: E402
+
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+DEVICES = ("vta cycle model", "vta functional simulator")
+CYCLE_MODEL = "vta-vta-cycle-model@simulated_cycles"
+TRIALS = 8
+
+
+class Product:
+    """x[rows, depth] times constant weights, as QLinearMatMul of i8 without zero points."""
+
+    def __init__(self, rows, depth, columns, scale, seed=1):
+        rng = np.random.default_rng(seed)
+        self.weights = rng.integers(-128, 128, (depth, columns)).astype(np.int8)
+        self.x = rng.integers(-128, 128, (rows, depth)).astype(np.int8)
+        self.scale = np.float32(scale)
+
+    def model(self):
+        parameters = {"xs": self.scale, "xz": np.int8(0), "w": self.weights, "ws": np.float32(1), "wz": np.int8(0),
+                      "ys": np.float32(1), "yz": np.int8(0)}
+        node = helper.make_node("QLinearMatMul", ["x", *parameters], ["y"], name="product")
+        graph = helper.make_graph(
+            [node], "product", [helper.make_tensor_value_info("x", TensorProto.INT8, list(self.x.shape))],
+            [helper.make_tensor_value_info("y", TensorProto.INT8, [self.x.shape[0], self.weights.shape[1]])],
+            [numpy_helper.from_array(np.asarray(value), name) for name, value in parameters.items()])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+    def expected(self):
+        """By the rule of compiler/graph/requantize_sums.cc: a whole number over a power of two, halves up."""
+        sums = self.x.astype(np.int64) @ self.weights.astype(np.int64)
+        shift = min(60, (30 - math.frexp(float(self.scale))[1]) // 4 * 4)
+        multiplier = round(math.ldexp(float(self.scale), shift))
+        return np.clip((sums * multiplier + (1 << shift) // 2) >> shift, -128, 127).astype(np.int8)
+
+
+def outputs_on(module, folder, device, **inputs):
+    flags = []
+    for name, value in inputs.items():
+        np.save(Path(folder) / f"{name}.npy", value)
+        flags += ["--input", f"{name}={folder}/{name}.npy"]
+    out = Path(folder) / "out"
+    command("run", module, "--output-dir", out, "--output-format", "npy", "--repeat", 1, *flags,
+            *(["--device", device] if device else []))
+    return np.load(out / "output_0.npy")
+
+
+def products_are_bit_exact():
+    shapes = [(1, 32, 32, 0.0016), (7, 96, 64, 0.00093), (24, 256, 160, 0.00057)]
+    for config in ("block8", "block16", "block32"):
+        for seed, shape in enumerate(shapes):
+            product = Product(*shape, seed=seed)
+            with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+                model, module = Path(folder) / "m.onnx", Path(folder) / "m.tw"
+                onnx.save(product.model(), model)
+                summary = json.loads(command("compile", model, "--target", f"vta,config={config}", "-o", module,
+                                             "--format", "json"))
+                assert [k["on_host"] for k in summary["kernels"]] == [False], summary["kernels"]
+                expected = product.expected()
+                assert len(np.unique(expected)) > 12, "outputs that hardly differ tell nothing"
+                for device in DEVICES:
+                    actual = outputs_on(module, folder, device, x=product.x)
+                    assert np.array_equal(actual, expected), (config, shape, device)
+                # The processor rounds in floats: a quantum may lie between.
+                command("compile", model, "--target", "native,threads=1", "-o", module)
+                actual = outputs_on(module, folder, "", x=product.x)
+                assert np.abs(actual.astype(int) - expected.astype(int)).max() <= 1, (config, shape)
+
+
+def two_layers():
+    """x in floats, quantised; two layers with biases, the first with relu; a softmax of what they give."""
+    rng, nodes, constants = np.random.default_rng(2), [], []
+
+    def constant(name, value):
+        constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def node(op, inputs, output, **attributes):
+        nodes.append(helper.make_node(op, inputs, [output], name=f"node_{output}", **attributes))
+        return output
+
+    def dequantised(name, value, scale):
+        return node("DequantizeLinear", [constant(name, value), constant(name + "_s", np.float32(scale)),
+                                         constant(name + "_z", value.dtype.type(0))], name + "_f")
+
+    def requantised(x, name, scale):
+        s, z = constant(name + "_s", np.float32(scale)), constant(name + "_z", np.int8(0))
+        return node("DequantizeLinear", [node("QuantizeLinear", [x, s, z], name + "_q"), s, z], name)
+
+    value = requantised("x", "given", 0.05)
+    for layer, (depth, columns, scale) in enumerate([(32, 64, 0.1), (64, 48, 0.4)]):
+        x_scale = np.float32([0.05, 0.1][layer])
+        weights = rng.integers(-127, 128, (depth, columns)).astype(np.int8)
+        product = node("MatMul", [value, dequantised(f"w{layer}", weights, 0.01)], f"product{layer}")
+        bias = rng.integers(-2000, 2000, columns).astype(np.int32)
+        value = node("Add", [product, dequantised(f"b{layer}", bias, x_scale * np.float32(0.01))], f"sum{layer}")
+        if layer == 0:
+            value = node("Relu", [value], "positive")
+        value = requantised(value, f"layer{layer}", scale)
+    node("Softmax", [value], "y", axis=-1)
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 32])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6, 48])], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def networks_run_on_both_sides():
+    with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+        model, module, native = (Path(folder) / name for name in ("m.onnx", "m.tw", "native.tw"))
+        onnx.save(two_layers(), model)
+        summary = json.loads(command("compile", model, "--target", "vta", "-o", module, "--format", "json"))
+        sides = {k["task_name"].split()[0]: k["on_host"] for k in summary["kernels"]}
+        assert sides == {"quantize": True, "dense_add_relu_requantize_cast": False,
+                         "dense_add_requantize_cast": False, "dequantize_softmax": True}, sides
+        x = np.random.default_rng(5).standard_normal((6, 32)).astype(np.float32)
+        command("compile", model, "--target", "native,threads=1", "-o", native)
+        expected = outputs_on(native, folder, "", x=x)
+        results = [outputs_on(module, folder, device, x=x) for device in DEVICES]
+        assert np.array_equal(*results), "the simulators differ"
+        # One quantum of the last layer moves a probability by a factor of exp(0.4).
+        assert np.abs(np.log(results[0] / expected)).max() < 2 * 0.4, (results[0], expected)
+
+
+def errors_name_what_is_wrong():
+    with tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+        model, module = Path(folder) / "m.onnx", Path(folder) / "m.tw"
+        onnx.save(Product(2, 16, 16, 0.01).model(), model)
+        for arguments, text in (
+                (["compile", model, "--target", "vta,config=block7", "-o", module], "block16, block8, block32"),
+                (["compile", model, "--target", "vta", "-o", module], None),
+                (["run", module, "--device", "vta board"], "one of " + ", ".join(DEVICES)),
+                (["run", module, "--device", "7"], "expected one of 2 devices, found 7")):
+            try:
+                command(*arguments)
+                assert text is None, f"expected an error with '{text}'"
+            except AssertionError as error:
+                assert text is not None and text in str(error), error
+
+
+def a_product_is_tuned_in_cycles():
+    devices = ["vta,name=cycles,cores=0", "vta,name=serial,index=1,cores=1"]
+    with Fleet(devices=devices) as fleet, tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+        product = Product(16, 128, 128, 0.0008)
+        model, module = Path(folder) / "m.onnx", Path(folder) / "m.tw"
+        onnx.save(product.model(), model)
+        fleet.start_all()
+
+        def both_good():
+            known = fleet.cli_json("devices", "list", *fleet.server())
+            return known if len(known) == 2 and all(d["health"] == "good" for d in known) else None
+
+        classes = {d["pool"] for d in wait_for("two devices", both_good, 120)}
+        assert classes == {CYCLE_MODEL, "vta-vta-functional-simulator@simulated_cycles"}, classes
+        fleet.target = "vta,config=block16"
+        job = fleet.submit(model, TRIALS, extra=("--pool", CYCLE_MODEL))
+        ended = fleet.wait_job(job, timeout=240)
+        assert ended["state"] == "SUCCEEDED", ended
+        records = fleet.export(job=job)
+        searched = [r for r in records if r["generated_by"] != "final"]
+        assert len(searched) == TRIALS, records
+        assert {r["outcome"] for r in records} <= {"OK", "EARLY_STOPPED"}, records
+        assert {r["value_kind"] for r in records} == {"simulated_cycles"}, records
+        assert {r["device"]["class"] for r in records} == {CYCLE_MODEL}, records
+        # Equal programs take equal cycles.
+        by_program = {}
+        for record in records:
+            by_program.setdefault(record["program_hash"], set()).update(record["samples"])
+        assert all(len(values) == 1 for values in by_program.values()), by_program
+        print(f"        {min(min(v) for v in by_program.values())} cycles, of {len(by_program)} programs")
+        # The log has the best program; the module of another job is made of it, and computes the same.
+        fleet.tune(model, 1, output=module, extra=("--pool", CYCLE_MODEL))
+        assert np.array_equal(outputs_on(module, folder, "", x=product.x), product.expected())
+
+
+def faults_never_win():
+    """Wrong results and crashes on the device: each is its outcome, and the job's choice is right."""
+    with Fleet(devices=["vta"], agent_args=("--test-faults", "seed=5,wrong=.3,crash=.2")) as fleet, tempfile.TemporaryDirectory(prefix="tilewright-vta-") as folder:
+        product = Product(16, 64, 64, 0.001)
+        model, module = Path(folder) / "m.onnx", Path(folder) / "m.tw"
+        onnx.save(product.model(), model)
+        fleet.start_all()
+        fleet.target = "vta,config=block16"
+        fleet.tune(model, 16, output=module, timeout=240)
+        outcomes = {r["outcome"] for r in fleet.export()}
+        assert "OK" in outcomes and outcomes & {"WRONG_RESULT", "RUN_CRASH"}, outcomes
+        assert np.array_equal(outputs_on(module, folder, "", x=product.x), product.expected())
+
+
+if __name__ == "__main__":
+    run_checks(products_are_bit_exact, networks_run_on_both_sides, errors_name_what_is_wrong,
+               a_product_is_tuned_in_cycles, faults_never_win)

@@ -1,0 +1,250 @@
+// Programs for a matrix unit: every point of the space lowers to a stream that the driver accepts,
+// and both simulators compute what the interpreter does. The estimate ranks as the cycle model.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/tasks.h"
+#include "compiler/ir/interp.h"
+#include "compiler/schedule/default_schedule.h"
+#include "compiler/schedule/matrix_tiles.h"
+#include "compiler/targets/backend.h"
+#include "compiler/transform/passes.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/equivalence.h"
+#include "tests/support/test_seed.h"
+#include "tuner_server/search/space.h"
+#include "vta/driver/simulated_backends.h"
+#include "vta/driver/vta_device.h"
+
+namespace tilewright::search {
+namespace {
+
+using support::StrCat;
+
+target::Target TargetOf(const std::string& config) {
+  auto target = target::ParseTarget("vta,config=" + config);
+  TW_CHECK(target.ok()) << support::StatusText(target.status());
+  return *target;
+}
+
+struct Product {
+  int64_t rows, columns, depth;  // columns and depth in blocks
+  bool bias = false, relu = false;
+  int64_t outer = 0;  // 0: data of rank 2
+};
+
+// A quantised product as a task of the driver.
+ir::Function FunctionOf(const Product& p, int64_t block) {
+  const int64_t k = p.depth * block, n = p.columns * block;
+  const std::string lead = p.outer > 0 ? StrCat(p.outer, ",", p.rows) : StrCat(p.rows);
+  std::string text = StrCat("graph {\n  input %0: i8[", lead, ",", k, "]\n  weight %1: i8[",
+                            p.columns, ",", p.depth, ",", block, ",", block, "]\n");
+  int next = 2;
+  const int multiplier = p.bias ? 3 : 2;
+  if (p.bias) text += StrCat("  weight %", next++, ": i32[", n, "]\n");
+  text += StrCat("  weight %", next++, ": i32[", n, "]\n");
+  const auto node = [&](const std::string& type, const std::string& rest) {
+    text += StrCat("  %", next, ": ", type, "[", lead, ",", n, "] = ", rest, "\n");
+    return next++;
+  };
+  int last = node("i32", "dense(%0, %1) {weight_layout=\"NKnk\"}");
+  if (p.bias) last = node("i32", StrCat("add(%", last, ", %2)"));
+  if (p.relu) last = node("i32", StrCat("relu(%", last, ")"));
+  last = node("i32", StrCat("requantize(%", last, ", %", multiplier, ") {shift=8}"));
+  last = node("i8", StrCat("cast(%", last, ") {dtype=\"i8\"}"));
+  auto function = driver::TaskFunction(StrCat(text, "  output %", last, "\n}\n"));
+  TW_CHECK(function.ok()) << support::StatusText(function.status()) << text;
+  return *std::move(function);
+}
+
+absl::StatusOr<std::string> CodeOf(const ir::Function& scheduled, const target::Target& target) {
+  transform::PassContext context;
+  context.target = target;
+  context.verify_each = true;
+  const targets::Backend& backend = targets::BackendOf(target);
+  TW_ASSIGN(ir::Function lowered, transform::RunPipeline(scheduled, backend.pipeline(), context));
+  const std::vector<ir::Function> functions = {std::move(lowered)};
+  TW_ASSIGN(codegen::Artifact artifact, backend.generate({functions, target, {}}));
+  return std::move(artifact.bytes);
+}
+
+// All bytes, and biases and multipliers with which results are all bytes, too.
+std::vector<ir::TensorData> DataFor(const ir::Function& f) {
+  support::Rng rng(5);
+  std::vector<ir::TensorData> data = tests::SeededArguments(f, {}, 5);
+  for (size_t p = 0; p < data.size(); ++p) {
+    const bool wide = f.params[p]->dtype == ir::kI32;
+    for (size_t at = 0; at < data[p].bytes.size(); at += wide ? sizeof(int32_t) : 1) {
+      const auto value = static_cast<int32_t>(rng.Uniform(wide ? 40 : 256));
+      std::memcpy(data[p].bytes.data() + at, &value, wide ? sizeof(int32_t) : 1);
+    }
+  }
+  return data;
+}
+
+// A function with operands, and its result by the interpreter.
+struct Sample {
+  std::string name;
+  std::vector<ir::TensorData> operands;
+  std::vector<uint8_t> result;
+};
+Sample SampleOf(const ir::Function& f) {
+  Sample sample{f.name, DataFor(f), {}};
+  std::vector<ir::TensorData> data = sample.operands;
+  std::vector<ir::TensorData*> arguments;
+  for (ir::TensorData& d : data) arguments.push_back(&d);
+  const absl::Status ran = ir::Interpret(f, {}, arguments);
+  TW_CHECK(ran.ok()) << support::StatusText(ran);
+  sample.result = data.back().bytes;
+  const std::set<uint8_t> values(sample.result.begin(), sample.result.end());
+  EXPECT_GE(values.size(), 3u) << "results that say little";
+  return sample;
+}
+
+// Runs code on a device, and returns its cycles. INTERNAL if the result is another.
+absl::StatusOr<int64_t> RunOn(std::unique_ptr<vta::Backend> backend, const std::string& code,
+                              const Sample& sample) {
+  vta::VtaDevice device(std::move(backend));
+  TW_ASSIGN(const std::unique_ptr<vta::VtaCode> loaded, device.Load(code));
+  std::vector<vta::DramRange> operands;
+  for (const ir::TensorData& d : sample.operands) {
+    TW_ASSIGN(const vta::DramRange range, device.Allocate(static_cast<int64_t>(d.bytes.size())));
+    std::memcpy(device.Bytes(range).data(), d.bytes.data(), d.bytes.size());
+    operands.push_back(range);
+  }
+  TW_TRY(device.Launch(loaded->Find(sample.name), operands));
+  const std::span<uint8_t> result = device.Bytes(operands.back());
+  if (!std::equal(result.begin(), result.end(), sample.result.begin(), sample.result.end()))
+    return support::Internal("test.result", "expected the interpreter's bytes, found others");
+  return device.cycles();
+}
+
+absl::StatusOr<int64_t> Cycles(const Sample& sample, const ir::Function& scheduled,
+                               const target::Target& target, uint64_t seed) {
+  TW_ASSIGN(const std::string code, CodeOf(scheduled, target));
+  TW_TRY(RunOn(vta::MakeFunctionalSimulator(seed), code, sample).status());
+  return RunOn(vta::MakeCycleModel(), code, sample);
+}
+
+constexpr Product kProducts[] = {
+    {.rows = 6, .columns = 4, .depth = 3},
+    {.rows = 1, .columns = 1, .depth = 1},
+    {.rows = 5, .columns = 2, .depth = 4, .bias = true},
+    {.rows = 4, .columns = 6, .depth = 2, .bias = true, .relu = true},
+    {.rows = 4, .columns = 2, .depth = 2, .relu = true, .outer = 3},
+};
+
+TEST(MatrixUnitTest, DefaultsComputeTheSameInEveryConfiguration) {
+  for (const char* config : {"block8", "block16", "block32"}) {
+    const target::Target target = TargetOf(config);
+    for (size_t p = 0; p < std::size(kProducts); ++p) {
+      SCOPED_TRACE(StrCat(config, " product ", p));
+      const ir::Function function = FunctionOf(kProducts[p], target.machine.matrix.block);
+      schedule::Schedule s(function);
+      s.set_verify_each(true);
+      schedule::ApplyDefaultSchedule(target, {}, &s);
+      const auto cycles = Cycles(SampleOf(function), s.function(), target, 7 + p);
+      EXPECT_TRUE(cycles.ok()) << cycles.status() << "\n" << s.Describe();
+    }
+  }
+}
+
+// No point is invalid, and random ones compute the same.
+TEST(MatrixUnitTest, EveryPointOfTheSpaceComputesTheSame) {
+  support::Rng rng(tests::TestSeed());
+  const target::Target target = TargetOf("block16");
+  for (const Product& p : kProducts) {
+    const ir::Function function = FunctionOf(p, 16);
+    auto space = Space::Create(function, target);
+    ASSERT_TRUE(space.ok()) << space.status();
+    ASSERT_EQ((*space)->sketches().size(), 1u);
+    EXPECT_TRUE((*space)->DefaultPoint().has_value());
+    const Sample sample = SampleOf(function);
+    for (int64_t round = 0; round < tests::TestRounds(12); ++round) {
+      Point point;
+      ASSERT_TRUE((*space)->Sample(&rng, &point));
+      auto schedule = (*space)->Apply(point);
+      ASSERT_TRUE(schedule.ok()) << schedule.status();
+      const auto cycles = Cycles(sample, schedule->function(), target, rng.NextU64());
+      ASSERT_TRUE(cycles.ok()) << cycles.status() << "\n" << schedule->Describe();
+    }
+  }
+}
+
+// What does not fit the memories is no point: here the sums, the weights and the inputs of tiles.
+TEST(MatrixUnitTest, TilesFitTheMemoriesExactly) {
+  const target::MatrixUnit unit = {
+      .name = "vta", .block = 16, .inputs = 64, .weights = 32, .sums = 40, .micro_ops = 1024};
+  const schedule::MatrixProblem p{.product = "p",
+                                  .last = "y",
+                                  .stages = {},
+                                  .rows = 64,
+                                  .columns = 64,
+                                  .steps = 64,
+                                  .operands = 1};
+  EXPECT_TRUE(Fits(unit, p, {.rows = 4, .columns = 8, .steps = 4}));
+  EXPECT_FALSE(Fits(unit, p, {.rows = 8, .columns = 8, .steps = 4})) << "72 sums";
+  EXPECT_FALSE(Fits(unit, p, {.rows = 4, .columns = 8, .steps = 8})) << "64 weights";
+  EXPECT_FALSE(Fits(unit, p, {.rows = 16, .columns = 2, .steps = 8})) << "128 inputs";
+  EXPECT_TRUE(Fits(unit, p, {.rows = 4, .columns = 4, .steps = 4, .threads = 2}));
+  EXPECT_FALSE(Fits(unit, p, {.rows = 4, .columns = 8, .steps = 4, .threads = 2}));
+  EXPECT_FALSE(Fits(unit, p, {.rows = 3, .columns = 4, .steps = 4})) << "3 does not divide 64";
+  EXPECT_FALSE(Fits(unit, p, {.rows = 4, .columns = 32, .steps = 1, .threads = 4}));
+}
+
+// The default is one of the best of the space.
+TEST(MatrixUnitTest, TheDefaultIsNearTheOptimum) {
+  const target::Target target = TargetOf("block16");
+  for (const Product& p : {Product{.rows = 32, .columns = 8, .depth = 16},
+                           Product{.rows = 48, .columns = 4, .depth = 4, .bias = true}}) {
+    const ir::Function function = FunctionOf(p, 16);
+    auto space = Space::Create(function, target);
+    ASSERT_TRUE(space.ok()) << space.status();
+    int64_t best = INT64_MAX, of_default = 0;
+    const Point first = *(*space)->DefaultPoint();
+    support::Rng rng(3);
+    const Sample sample = SampleOf(function);
+    for (int i = 0; i < 20; ++i) {
+      Point point = first;
+      if (i > 0) {
+        ASSERT_TRUE((*space)->Sample(&rng, &point));
+      }
+      auto schedule = (*space)->Apply(point);
+      ASSERT_TRUE(schedule.ok()) << schedule.status();
+      const auto code = CodeOf(schedule->function(), target);
+      ASSERT_TRUE(code.ok()) << code.status();
+      const auto cycles = RunOn(vta::MakeCycleModel(), *code, sample);
+      ASSERT_TRUE(cycles.ok()) << cycles.status();
+      if (i == 0) of_default = *cycles;
+      best = std::min(best, *cycles);
+    }
+    EXPECT_LE(static_cast<double>(of_default), 1.15 * static_cast<double>(best));
+    std::cout << "cycles of the default " << of_default << ", best of 20 " << best << "\n";
+  }
+}
+
+// A function that the unit does not compute gets no steps, and the generator names what it found.
+TEST(MatrixUnitTest, OtherFunctionsAreRefusedByTheGenerator) {
+  const target::Target target = TargetOf("block16");
+  auto function = driver::TaskFunction(
+      "graph {\n  input %0: f32[2,3]\n  %1: f32[2,3] = relu(%0)\n  output %1\n}\n");
+  ASSERT_TRUE(function.ok()) << function.status();
+  EXPECT_TRUE(schedule::DefaultSchedule(*function, target).empty());
+  EXPECT_EQ(support::Slug(CodeOf(*function, target).status()), "codegen.vta.form");
+  auto space = Space::Create(*function, target);
+  ASSERT_TRUE(space.ok()) << space.status();
+  EXPECT_TRUE((*space)->sketches().empty());
+}
+
+}  // namespace
+}  // namespace tilewright::search

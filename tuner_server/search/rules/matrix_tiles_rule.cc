@@ -1,0 +1,69 @@
+// matrix_tiles: the default schedule of a matrix unit with its decisions as knobs. The memories'
+// limits are exact (compiler/schedule/matrix_tiles.h), so every feasible point fits. The first
+// value of every knob leaves the decision to the estimate: the default is a point of the space.
+#include "compiler/schedule/default_schedule.h"
+#include "compiler/schedule/matrix_tiles.h"
+#include "tuner_server/search/rules/rules.h"
+
+namespace tilewright::search {
+namespace {
+
+class MatrixTiles final : public Sketch {
+ public:
+  MatrixTiles(schedule::MatrixProblem problem, const target::Target& target)
+      : target_(target), problem_(std::move(problem)) {
+    const KnobAdder knob = Adder(problem_.product);
+    rows_ = knob("rows", MenuOf(problem_.rows));
+    columns_ = knob("vectors", MenuOf(problem_.columns));
+    steps_ = knob("unroll", MenuOf(problem_.steps));
+    threads_ = knob("threads", {0, 1, 2, 4});
+  }
+  std::string name() const override { return "matrix_tiles"; }
+  bool starts_at_default() const override { return true; }
+
+  bool Feasible(const Point& point) const override {
+    return schedule::BestTile(target_.machine.matrix, problem_, TileOf(point)).has_value();
+  }
+
+  absl::Status Apply(const Point& point, schedule::Schedule* s) const override {
+    const schedule::MatrixTile tile = TileOf(point);
+    schedule::Choices choices;
+    schedule::BlockChoice& choice = choices[problem_.product];
+    choice.rows = tile.rows;
+    choice.vectors = tile.columns;
+    choice.unroll = tile.steps;
+    choice.threads = tile.threads;
+    schedule::ApplyDefaultSchedule(target_, choices, s);
+    return absl::OkStatus();
+  }
+
+ private:
+  // 0: by the estimate.
+  static std::vector<int64_t> MenuOf(int64_t n) {
+    std::vector<int64_t> menu = schedule::DivisorsOf(n);
+    menu.insert(menu.begin(), 0);
+    return menu;
+  }
+  schedule::MatrixTile TileOf(const Point& point) const {
+    return {Value(point, rows_), Value(point, columns_), Value(point, steps_),
+            Value(point, threads_)};
+  }
+
+  target::Target target_;
+  const schedule::MatrixProblem problem_;
+  size_t rows_, columns_, steps_, threads_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Sketch>> MakeMatrixTiles(const ir::Function& function,
+                                                     const target::Target& target) {
+  std::vector<std::unique_ptr<Sketch>> out;
+  auto problem = schedule::MatrixProblemOf(function, target.machine.matrix);
+  if (problem.has_value()) {
+    out.push_back(std::make_unique<MatrixTiles>(*std::move(problem), target));
+  }
+  return out;
+}
+
+}  // namespace tilewright::search
