@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <set>
@@ -446,7 +447,7 @@ TEST(QuantizeModel, TensorsOfAConcatShareTheirScale) {
   const FloatModel model = Read(b.Bytes());
   EXPECT_EQ(NamesOf(model), (std::set<std::string>{"x", "left", "right", "both"}));
   const pb::ModelProto written = Parse(
-      model.Quantized({{"x", {-1, 1}}, {"left", {-1, 1}}, {"right", {-8, 8}}, {"both", {-8, 8}}}));
+      model.Quantized({{"x", {-1, 1}}, {"left", {-8, 8}}, {"right", {-1, 1}}, {"both", {-8, 7}}}));
   std::set<std::string> scales;
   for (const pb::TensorProto& tensor : written.graph().initializer()) {
     if (tensor.dims_size() == 0 && tensor.data_type() == pb::TensorProto::FLOAT &&
@@ -454,7 +455,10 @@ TEST(QuantizeModel, TensorsOfAConcatShareTheirScale) {
       scales.insert(tensor.raw_data());
     }
   }
-  EXPECT_EQ(scales.size(), 1U);
+  ASSERT_EQ(scales.size(), 1U);
+  float scale = 0;
+  std::memcpy(&scale, scales.begin()->data(), sizeof(scale));
+  EXPECT_FLOAT_EQ(scale, 16.0F / 255) << "of the range that holds all of them";
 }
 
 }  // namespace
