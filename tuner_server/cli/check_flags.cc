@@ -118,7 +118,7 @@ void AddQuantize(CLI::App* app, Action* action) {
   command->add_flag("--weights-only", options->weights_only,
                     "integers for the weights alone: a smaller file, computed in float; needs no "
                     "--data");
-  command->add_flag("!--no-report", options->report,
+  command->add_flag("--no-report", options->no_report,
                     "do not run the quantised model and compare it with the float model");
   command
       ->add_option("--target", options->target,
