@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -122,6 +124,35 @@ TEST(QuantizeModel, AResidualNetworkStaysInIntegers) {
   // What is between a layer and its rectifier is not rounded; the result of the network neither.
   EXPECT_EQ(NamesOf(model),
             (std::set<std::string>{"x", "relu1", "conv2", "relu2", "pooled", "flat"}));
+}
+
+// x -> conv1 -> relu1 -> conv2 -> y, where conv1 is read by something else, too.
+FloatModel WithSecondReader(const std::function<void(OnnxBuilder&)>& add_reader) {
+  OnnxBuilder b;
+  b.Input("x", {1, 2, 4, 4}).Weight("w1", {2, 2, 1, 1}).Weight("w2", {2, 2, 1, 1});
+  b.Node("Conv", {"x", "w1"}, "conv1");
+  b.Node("Relu", {"conv1"}, "relu1");
+  b.Node("Conv", {"relu1", "w2"}, "conv2");
+  b.Output("conv2", {1, 2, 4, 4});
+  add_reader(b);
+  return Read(b.Bytes());
+}
+
+TEST(QuantizeModel, ResultsWithOtherReadersAreNotPartOfAGroup) {
+  const RefTensor x = TensorOf({1, 2, 4, 4}, Random(32, 2, 9));
+  // An output of the network is what the layer computes, not what is left of it behind Relu.
+  const FloatModel output =
+      WithSecondReader([](OnnxBuilder& b) { b.Output("conv1", {1, 2, 4, 4}); });
+  EXPECT_EQ(NamesOf(output), (std::set<std::string>{"conv1", "relu1", "x"}));
+  const Ranges ranges = {{"x", {-2, 2}}, {"conv1", {-1, 1}}, {"relu1", {0, 1}}};
+  const auto results = Compute(output.Quantized(ranges), x);
+  EXPECT_LT(*std::ranges::min_element(results.at("conv1").values), -0.1);
+  // Another layer reads it before the rectifier: integers of both signs.
+  const FloatModel layer = WithSecondReader([](OnnxBuilder& b) {
+    b.Weight("w3", {2, 2, 1, 1}).Node("Conv", {"conv1", "w3"}, "conv3");
+    b.Output("conv3", {1, 2, 4, 4});
+  });
+  EXPECT_EQ(NamesOf(layer), (std::set<std::string>{"conv1", "relu1", "x"}));
 }
 
 TEST(QuantizeModel, WhatOnlyMovesDataKeepsScaleAndZeroPoint) {
@@ -416,7 +447,7 @@ TEST(QuantizeModel, TensorsOfAConcatShareTheirScale) {
   const FloatModel model = Read(b.Bytes());
   EXPECT_EQ(NamesOf(model), (std::set<std::string>{"x", "left", "right", "both"}));
   const pb::ModelProto written = Parse(
-      model.Quantized({{"x", {-1, 1}}, {"left", {-1, 1}}, {"right", {-8, 8}}, {"both", {-8, 8}}}));
+      model.Quantized({{"x", {-1, 1}}, {"left", {-8, 8}}, {"right", {-1, 1}}, {"both", {-8, 7}}}));
   std::set<std::string> scales;
   for (const pb::TensorProto& tensor : written.graph().initializer()) {
     if (tensor.dims_size() == 0 && tensor.data_type() == pb::TensorProto::FLOAT &&
@@ -424,7 +455,10 @@ TEST(QuantizeModel, TensorsOfAConcatShareTheirScale) {
       scales.insert(tensor.raw_data());
     }
   }
-  EXPECT_EQ(scales.size(), 1U);
+  ASSERT_EQ(scales.size(), 1U);
+  float scale = 0;
+  std::memcpy(&scale, scales.begin()->data(), sizeof(scale));
+  EXPECT_FLOAT_EQ(scale, 16.0F / 255) << "of the range that holds all of them";
 }
 
 }  // namespace

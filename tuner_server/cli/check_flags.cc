@@ -118,9 +118,8 @@ void AddQuantize(CLI::App* app, Action* action) {
   command->add_flag("--weights-only", options->weights_only,
                     "integers for the weights alone: a smaller file, computed in float; needs no "
                     "--data");
-  command->add_flag_callback(
-      "--no-report", [options] { options->report = false; },
-      "do not run the quantised model and compare it with the float model");
+  command->add_flag("--no-report", options->no_report,
+                    "do not run the quantised model and compare it with the float model");
   command
       ->add_option("--target", options->target,
                    "target of this machine that runs the models, see 'tilewright targets'")

@@ -47,7 +47,7 @@ class Quantizer {
   absl::Status Run() {
     TW_TRY(Open());
     TW_TRY(Calibrate());
-    if (data_->size() > 0 && options_.report) TW_TRY(Compare());
+    if (data_->size() > 0 && !options_.no_report) TW_TRY(Compare());
     progress_.Done();
     TW_TRY(Write());
     report_.Show(options_.format);
@@ -100,7 +100,7 @@ class Quantizer {
   // Both passes over the data are one bar.
   void Progress(size_t done, const char* note) { progress_.Update(done, Samples(), note); }
   size_t Samples() const {
-    const int passes = (options_.weights_only ? 0 : 1) + (options_.report ? 1 : 0);
+    const int passes = (options_.weights_only ? 0 : 1) + (options_.no_report ? 0 : 1);
     return data_->size() * static_cast<size_t>(passes);
   }
 

@@ -18,7 +18,7 @@ struct QuantizeCommandOptions {
   std::string activations = "uint8";
   std::vector<std::string> keep;  // nodes that stay in float
   bool weights_only = false;
-  bool report = true;             // compare with the float model
+  bool no_report = false;         // does not compare with the float model
   std::string target = "native";  // of this machine: what runs the models
   std::vector<std::string> shapes;
   OutputFormat format = OutputFormat::kTable;
