@@ -183,6 +183,12 @@ def a_product_is_tuned_in_cycles():
         # The log has the best program; the module of another job is made of it, and computes the same.
         fleet.tune(model, 1, output=module, extra=("--pool", CYCLE_MODEL))
         assert np.array_equal(outputs_on(module, folder, "", x=product.x), product.expected())
+        # Of a network, what the processor runs is not measured.
+        onnx.save(two_layers(), model)
+        fleet.tune(model, 4, output=module, extra=("--pool", CYCLE_MODEL))
+        records = fleet.export()
+        assert {r["task"].split("-")[1] for r in records} == {"dense"}, records
+        assert {r["outcome"] for r in records} <= {"OK", "EARLY_STOPPED"}, records
 
 
 def faults_never_win():

@@ -150,6 +150,8 @@ absl::Status BuilderSession::AddTask(const driver::Task& task, const v1::OpenJob
       request.exploration_share() > 0 ? request.exploration_share() : kDefaultExploration;
   TW_ASSIGN(entry.search, SearchTask::Create(variants, task.flops, target_, options));
   TW_ASSIGN(entry.default_steps, driver::DefaultSteps(task.text, target_));
+  // What a matrix unit does not run is on the processor next to it: the device measures nothing.
+  if (target_.machine.has_matrix() && entry.default_steps.empty()) return absl::OkStatus();
   TW_ASSIGN(ir::Function scheduled, schedule::Replay(variants, entry.default_steps));
   entry.default_program_hash = ir::ProgramHash(scheduled);
 
