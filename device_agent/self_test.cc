@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "deploy/runtime/input_gen.h"
+#include "deploy/support/bytes.h"
 #include "deploy/support/strings.h"
 
 namespace tilewright::device_agent {
@@ -11,11 +12,6 @@ namespace {
 constexpr int64_t kTaps = 16;
 constexpr double kTolerance = 1e-5;
 constexpr int64_t kWallSeconds = 10;
-
-template <typename T>
-std::string BytesOf(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
 
 // What the kernel is to make of its input, which has this description.
 absl::StatusOr<std::string> ExpectedFloats(v1::TensorSpec* input) {
@@ -33,7 +29,7 @@ absl::StatusOr<std::string> ExpectedFloats(v1::TensorSpec* input) {
   input->set_dtype("f32");
   input->mutable_distribution()->mutable_uniform()->set_low(kSelfTestLaw.a);
   input->mutable_distribution()->mutable_uniform()->set_high(kSelfTestLaw.b);
-  return BytesOf(y);
+  return support::BytesOf(y);
 }
 
 absl::StatusOr<std::string> ExpectedBytes(v1::TensorSpec* input) {
@@ -46,7 +42,7 @@ absl::StatusOr<std::string> ExpectedBytes(v1::TensorSpec* input) {
   auto* law = input->mutable_distribution()->mutable_integers();
   law->set_low(static_cast<int64_t>(kWholeSelfTestLaw.a));
   law->set_high(static_cast<int64_t>(kWholeSelfTestLaw.b));
-  return BytesOf(y);
+  return support::BytesOf(y);
 }
 
 }  // namespace

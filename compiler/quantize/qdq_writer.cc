@@ -3,16 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "deploy/support/bytes.h"
+
 namespace tilewright::quantize {
-namespace {
-
-template <typename T>
-std::string BytesOf(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
-}  // namespace
-
 QdqWriter::QdqWriter(const QdqSource& source, const Ranges& ranges)
     : source_(source),
       model_(source.model),
@@ -102,13 +95,13 @@ QdqWriter::Parameters QdqWriter::AddParameters(const LayerNodes& layer) {
       QuantizeLayer(weights, whole ? affines_.at(layer.data).scale : 1.0F);
   const std::string base = layer.output + "_weights";
   Parameters made;
-  made.weights = AddDequantized(base, pb::TensorProto::INT8, BytesOf(integers.weights), layer.shape,
-                                integers.weight_scales, layer.axis);
+  made.weights = AddDequantized(base, pb::TensorProto::INT8, support::BytesOf(integers.weights),
+                                layer.shape, integers.weight_scales, layer.axis);
   if (layer.bias.empty()) return made;
   const std::vector<int64_t> shape = {static_cast<int64_t>(layer.bias.size())};
   if (whole) {
     made.bias = AddDequantized(layer.output + "_bias", pb::TensorProto::INT32,
-                               BytesOf(integers.bias), shape, integers.bias_scales, 0);
+                               support::BytesOf(integers.bias), shape, integers.bias_scales, 0);
   } else {
     made.bias = names_.Take(layer.output + "_bias");
     *graph_.add_initializer() = FloatTensor(made.bias, shape, layer.bias);
