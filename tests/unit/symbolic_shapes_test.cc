@@ -134,6 +134,7 @@ const RuleCase kResults[] = {
     {"cast", {"f32[N,M]"}, R"(dtype="i64")", "i64[N,M]"},
     {"quantize", {"f32[N,4]", "f32[4]", "u8[4]"}, "", "u8[N,4]"},
     {"dequantize", {"i8[N,M]", "f32[]", "i8[]"}, "", "f32[N,M]"},
+    {"requantize", {"i32[N,4]", "i32[4]"}, "shift=7", "i32[N,4]"},
     {"conv2d",
      {"f32[N,3,H,W]", "f32[8,3,3,3]"},
      "pads=[1,1,1,1], strides=[2,2]",
