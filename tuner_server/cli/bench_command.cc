@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -49,13 +50,13 @@ class Race {
   }
 
  private:
-  absl::Status Load(const std::string& path, LocalSession* to) {
+  absl::Status Load(const std::string& path, std::unique_ptr<runtime::Session>* to) {
     step_("loading " + path);
     TW_ASSIGN(module::ModuleFile file, module::ModuleFile::Open(path));
     const int threads =
         options_.threads > 0 ? options_.threads : module::TargetThreads(file.manifest().target);
     TW_ASSIGN(*to, LoadSession(std::move(file), threads));
-    return FillInputs(options_.inputs, options_.seed, to->session.get());
+    return FillInputs(options_.inputs, options_.seed, to->get());
   }
 
   absl::Status CheckSame(size_t in_a, size_t in_b, bool inputs) const {
@@ -105,14 +106,14 @@ class Race {
 
   // A B B A: what changes steadily changes both alike.
   absl::Status TakeTurns() {
-    TW_ASSIGN(const double once, Block(a_.session.get(), 1));
+    TW_ASSIGN(const double once, Block(a_.get(), 1));
     const int runs = static_cast<int>(std::clamp(kBlockNs / once, 1.0, double{kMostRuns}));
     const int64_t end = clock_.NowNs() + static_cast<int64_t>(options_.seconds * 1e9);
     while (pairs_.size() < kFewestPairs || clock_.NowNs() < end) {
-      TW_ASSIGN(const double a1, Block(a_.session.get(), runs));
-      TW_ASSIGN(const double b1, Block(b_.session.get(), runs));
-      TW_ASSIGN(const double b2, Block(b_.session.get(), runs));
-      TW_ASSIGN(const double a2, Block(a_.session.get(), runs));
+      TW_ASSIGN(const double a1, Block(a_.get(), runs));
+      TW_ASSIGN(const double b1, Block(b_.get(), runs));
+      TW_ASSIGN(const double b2, Block(b_.get(), runs));
+      TW_ASSIGN(const double a2, Block(a_.get(), runs));
       pairs_.push_back({(a1 + a2) / 2, (b1 + b2) / 2});
     }
     return absl::OkStatus();
@@ -121,15 +122,16 @@ class Race {
   absl::Status Profile() {
     std::array<std::vector<std::vector<double>>, 2> samples;
     for (int i = 0; i < kProfiledRuns; ++i) {
-      TW_TRY(AddProfile(a_.session.get(), &samples[0]));
-      TW_TRY(AddProfile(b_.session.get(), &samples[1]));
+      TW_TRY(AddProfile(a_.get(), &samples[0]));
+      TW_TRY(AddProfile(b_.get(), &samples[1]));
     }
     std::array<std::vector<double>, 2> medians;
     for (size_t k = 0; k < 2; ++k) {
       for (std::vector<double>& times : samples[k])
         medians[k].push_back(MedianOf(std::move(times)));
     }
-    launches_ = PairLaunches(a_.module->manifest(), medians[0], b_.module->manifest(), medians[1]);
+    launches_ =
+        PairLaunches(a_->module().manifest(), medians[0], b_->module().manifest(), medians[1]);
     return absl::OkStatus();
   }
 
@@ -174,7 +176,7 @@ class Race {
   const BenchDiffOptions& options_;
   const StepSink& step_;
   support::SystemClock clock_;
-  LocalSession a_, b_;
+  std::unique_ptr<runtime::Session> a_, b_;
   std::vector<Pair> pairs_;
   std::vector<LaunchPair> launches_;
   double difference_ = 0;

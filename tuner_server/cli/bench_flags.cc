@@ -27,14 +27,8 @@ void AddBenchDiff(CLI::App* group, Action* action) {
                    "fail (5) if B surely has less than so many times A's speed")
       ->check(CLI::PositiveNumber);
   command->add_flag("--profile", options->profile, "their kernels side by side");
-  command
-      ->add_option("--input", options->inputs,
-                   "NAME=FILE, ONNX TensorProto (.pb) or NumPy (.npy); repeatable; inputs that are "
-                   "not given are drawn from --seed")
-      ->allow_extra_args(false)
-      ->take_all();
-  command->add_option("--seed", options->seed, "seed of the inputs that are not given")
-      ->capture_default_str();
+  AddInputs(command, &options->inputs);
+  AddInputSeed(command, &options->seed);
   command->add_option("--threads", options->threads, "threads (default: each module's target)")
       ->check(CLI::Range(1, 1024));
   AddFormat(command, kOutputFlag, &options->format);

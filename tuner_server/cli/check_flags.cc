@@ -53,15 +53,13 @@ void AddCompare(CLI::App* app, Action* action) {
       ->capture_default_str();
   for (auto& [flag, values, what] :
        {std::tuple{"--shape", &options->shapes, "input shape NAME=1x3x224x224; repeatable"},
-        std::tuple{"--disable-pass", &options->disabled_passes,
-                   "leave out this graph pass ('tilewright compile --print-passes'); repeatable"},
-        std::tuple{"--input", &options->inputs,
-                   "NAME=FILE, ONNX TensorProto (.pb) or NumPy (.npy); repeatable; inputs that are "
-                   "not given are drawn from --seed"}}) {
+        std::tuple{
+            "--disable-pass", &options->disabled_passes,
+            "leave out this graph pass ('tilewright compile --print-passes'); repeatable"}}) {
     command->add_option(flag, *values, what)->allow_extra_args(false)->take_all();
   }
-  command->add_option("--seed", options->seed, "seed of the inputs that are not given")
-      ->capture_default_str();
+  AddInputs(command, &options->inputs);
+  AddInputSeed(command, &options->seed);
   command
       ->add_option("--rtol", options->precision.rtol,
                    "a result may differ by ATOL + RTOL * the largest number of its tensor")

@@ -52,6 +52,20 @@ void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format)
       ->default_str("table");
 }
 
+void AddInputs(CLI::App* command, std::vector<std::string>* inputs) {
+  command
+      ->add_option("--input", *inputs,
+                   "NAME=FILE, ONNX TensorProto (.pb) or NumPy (.npy); repeatable; inputs that are "
+                   "not given are drawn from --seed")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
+void AddInputSeed(CLI::App* command, uint64_t* seed) {
+  command->add_option("--seed", *seed, "seed of the inputs that are not given")
+      ->capture_default_str();
+}
+
 void AddServer(CLI::App* command, ServerPlace* server) {
   command->add_option("--server", server->address,
                       "HOST:PORT of tilewright-tuner (default: environment TILEWRIGHT_SERVER)");
@@ -164,12 +178,7 @@ void AddRun(CLI::App* app, Action* action) {
                     "with --sandbox or --bridge: run it also where the machine (a container, an "
                     "old kernel) permits a part of the sandbox only; behind a bridge, also where "
                     "it has none (an emulator)");
-  command
-      ->add_option("--input", options->inputs,
-                   "NAME=FILE, ONNX TensorProto (.pb) or NumPy (.npy); repeatable; inputs that are "
-                   "not given are drawn from --seed")
-      ->allow_extra_args(false)
-      ->take_all();
+  AddInputs(command, &options->inputs);
   command
       ->add_option("--expect", options->expects,
                    "NAME=FILE of an output: |a - e| <= ATOL + RTOL * |e|, else exit code 5")
@@ -199,8 +208,7 @@ void AddRun(CLI::App* app, Action* action) {
                    "for modules that use a device: its index or its name (default: the first)")
       ->excludes("--sandbox")
       ->excludes("--bridge");
-  command->add_option("--seed", options->seed, "seed of the inputs that are not given")
-      ->capture_default_str();
+  AddInputSeed(command, &options->seed);
   command->add_flag("--profile", options->profile,
                     "time per kernel, and its share of what this machine can do at most");
   command->add_option("--trace", options->trace,

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "tuner_server/cli/server_place.h"
 #include "tuner_server/cli/table.h"
@@ -24,6 +26,10 @@ CLI::App* AddGroup(CLI::App* parent, const std::string& name, const std::string&
                    const std::string& examples);
 // Adds `-o json` to commands without an output file, `--format json` to others.
 void AddFormat(CLI::App* command, const std::string& flag, OutputFormat* format);
+
+// --input of a command that runs a module, and --seed of the inputs that are not given.
+void AddInputs(CLI::App* command, std::vector<std::string>* inputs);
+void AddInputSeed(CLI::App* command, uint64_t* seed);
 
 // --server and --identity.
 void AddServer(CLI::App* command, ServerPlace* server);

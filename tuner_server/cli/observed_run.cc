@@ -23,11 +23,8 @@ absl::StatusOr<ObservedRun> ObservedRun::Compile(
   std::string bytes;
   TW_TRY(compiler.Compile({}, &bytes).status());
   TW_ASSIGN(module::ModuleFile file, module::ModuleFile::FromBytes(bytes));
-  TW_ASSIGN(auto loaded, runtime::LoadedModule::Load(std::move(file)));
-  runtime::SessionOptions options;
-  options.num_threads = module::TargetThreads(target);
   ObservedRun run;
-  TW_ASSIGN(run.session_, runtime::Session::Create(std::move(loaded), options));
+  TW_ASSIGN(run.session_, LoadSession(std::move(file), module::TargetThreads(target)));
   std::vector<runtime::TensorView> all;
   for (size_t i = 0; i < run.session_->num_inputs(); ++i) all.push_back(run.session_->input(i));
   for (size_t i = 0; i < run.session_->num_outputs(); ++i) {

@@ -9,36 +9,35 @@ namespace {
 
 class LocalHost final : public RunHost {
  public:
-  explicit LocalHost(LocalSession local) : local_(std::move(local)) {}
+  explicit LocalHost(std::unique_ptr<runtime::Session> session) : session_(std::move(session)) {}
 
-  const module::Manifest& manifest() const override { return local_.module->manifest(); }
-  int num_threads() const override { return local_->num_threads(); }
-  runtime::BoundTensors* tensors() override { return local_.session.get(); }
+  const module::Manifest& manifest() const override { return session_->module().manifest(); }
+  int num_threads() const override { return session_->num_threads(); }
+  runtime::BoundTensors* tensors() override { return session_.get(); }
   absl::StatusOr<runtime::RunTimes> Execute(int repeat, bool per_launch) override {
-    return runtime::TimeRuns(local_.session.get(), repeat, per_launch);
+    return runtime::TimeRuns(session_.get(), repeat, per_launch);
   }
 
  private:
-  const LocalSession local_;
+  const std::unique_ptr<runtime::Session> session_;
 };
 
 }  // namespace
 
-absl::StatusOr<LocalSession> LoadSession(module::ModuleFile file, int threads,
-                                         const std::string& device) {
+absl::StatusOr<std::unique_ptr<runtime::Session>> LoadSession(module::ModuleFile file, int threads,
+                                                              const std::string& device) {
   TW_ASSIGN(auto module, runtime::LoadedModule::Load(std::move(file)));
   runtime::SessionOptions options;
   options.num_threads = threads;
   options.code_cache = runtime::UserCodeCache();
   options.device = device;
-  TW_ASSIGN(auto session, runtime::Session::Create(module, options));
-  return LocalSession{std::move(module), std::move(session)};
+  return runtime::Session::Create(std::move(module), options);
 }
 
 absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads,
                                                   const std::string& device) {
-  TW_ASSIGN(LocalSession local, LoadSession(std::move(file), threads, device));
-  return std::make_unique<LocalHost>(std::move(local));
+  TW_ASSIGN(auto session, LoadSession(std::move(file), threads, device));
+  return std::make_unique<LocalHost>(std::move(session));
 }
 
 }  // namespace tilewright::cli

@@ -22,16 +22,10 @@ class RunHost {
   virtual absl::StatusOr<runtime::RunTimes> Execute(int repeat, bool per_launch) = 0;
 };
 
-// A module with its code in this process, and a session of it.
-struct LocalSession {
-  std::shared_ptr<const runtime::LoadedModule> module;
-  std::unique_ptr<runtime::Session> session;
-  runtime::Session* operator->() const { return session.get(); }
-};
 // Loads the module's code into this process: its constructors run, with all rights of the caller.
 // `device`: SessionOptions::device.
-absl::StatusOr<LocalSession> LoadSession(module::ModuleFile file, int threads,
-                                         const std::string& device = "");
+absl::StatusOr<std::unique_ptr<runtime::Session>> LoadSession(module::ModuleFile file, int threads,
+                                                              const std::string& device = "");
 
 // The same as a host.
 absl::StatusOr<std::unique_ptr<RunHost>> LoadHere(module::ModuleFile file, int threads,
