@@ -23,7 +23,8 @@ using graph::ValueId;
 using support::StrCat;
 
 std::vector<module::Dim> Dims(const op::TensorType& type) {
-  return {type.shape.begin(), type.shape.end()};
+  const std::vector<int64_t> sizes = type.sizes();
+  return {sizes.begin(), sizes.end()};
 }
 
 absl::StatusOr<module::Tensor> TensorOf(const op::TensorType& type, module::TensorKind kind,

@@ -88,7 +88,7 @@ class Builder {
   }
   static std::vector<ir::Expr> Shape(const op::TensorType& type) {
     std::vector<ir::Expr> shape;
-    for (int64_t dim : type.shape) shape.push_back(ir::Int(dim));
+    for (const op::Dim& dim : type.shape) shape.push_back(ir::Int(dim.value()));
     return shape;
   }
 
@@ -167,7 +167,7 @@ class Builder {
     };
     ir::Expr flat = ir::Int(0);
     int64_t stride = 1;
-    for (size_t d = index.size(); d-- > 0; stride *= value.type.shape[d]) {
+    for (size_t d = index.size(); d-- > 0; stride *= value.type.size(d)) {
       flat = flat + index[d] * ir::Int(stride);
     }
     ir::Expr result = literal(tensor->values.back());

@@ -22,13 +22,13 @@ using graph::ValueId;
 using support::StrCat;
 
 std::string ShapeWords(const op::TensorType& type) {
-  return type.shape.empty() ? "scalar" : support::Join(type.shape, "x");
+  return type.shape.empty() ? "scalar" : support::Join(type.sizes(), "x");
 }
 
 std::string KernelWords(const Graph& task) {
   for (const Node& node : task.nodes) {
     if (node.op == "conv2d") {
-      const auto& w = task.values[node.inputs[1]].type.shape;
+      const std::vector<int64_t> w = task.values[node.inputs[1]].type.sizes();
       const size_t kh = op::GetString(node.attrs, "weight_layout", "OIHW") == "IHWO" ? 1 : 2;
       const auto strides = op::GetInts(node.attrs, "strides", {1, 1});
       std::string words = StrCat(" k", w[kh], "x", w[kh + 1]);

@@ -50,7 +50,7 @@ class Blocker {
   }
 
  private:
-  const Ints& ShapeOf(ValueId id) const { return g_.values[id].type.shape; }
+  Ints ShapeOf(ValueId id) const { return g_.values[id].type.sizes(); }
   bool HasBlocked(ValueId id) const { return blocked_.count(id) > 0; }
   bool Divides(int64_t channels) const { return channels % block_ == 0; }
   Ints BlockedShape(const Ints& s) const { return {s[0], s[1] / block_, s[2], s[3], block_}; }
@@ -246,7 +246,7 @@ class Blocker {
       }
       return std::nullopt;
     }
-    Ints s = value.type.shape;
+    Ints s = value.type.sizes();
     while (s.size() < 4) s.insert(s.begin(), 1);
     if (s.size() != 4 || s[0] != 1 || s[2] != 1 || s[3] != 1 || !Divides(s[1])) return std::nullopt;
     const op::TensorType type{value.type.dtype, {s[1] / block_, 1, 1, block_}};

@@ -46,18 +46,18 @@ class Flattener : public ForwardRewriter {
     }
     TW_ASSIGN(const ValueId row, Emit(node.name + "_row", node.op, std::move(inputs), node.attrs));
     rows_[node.outputs[0]] = row;
-    Define(node, kViewOp, {row}, {{"shape", image.shape}});
+    Define(node, kViewOp, {row}, {{"shape", op::ShapeAttr(image.shape)}});
     return true;
   }
 
   // Of several rows.
   bool IsImage(ValueId id) const {
-    const Ints& shape = TypeOf(id).shape;
+    const Ints shape = TypeOf(id).sizes();
     return shape.size() == 4 && shape[2] > 1;
   }
 
   bool OfPixels(const Node& node) const {
-    const Ints& weight = TypeOf(node.inputs[1]).shape;
+    const Ints weight = TypeOf(node.inputs[1]).sizes();
     return op::GetInt(node.attrs, "groups", 1) > 1 &&
            op::GetString(node.attrs, "weight_layout", "OIHW") == "OIHW" && weight[2] == 1 &&
            weight[3] == 1 && AllAre(node.attrs, "strides", 1) && AllAre(node.attrs, "pads", 0);
@@ -67,10 +67,10 @@ class Flattener : public ForwardRewriter {
   bool Follows(const Node& node) const {
     const op::OpSpec* spec = op::FindOp(node.op);
     if (spec == nullptr || !spec->elementwise()) return false;
-    const Ints& image = TypeOf(node.outputs[0]).shape;
+    const Ints image = TypeOf(node.outputs[0]).sizes();
     ValueId last = -1;
     for (ValueId id : node.inputs) {
-      const Ints& shape = TypeOf(id).shape;
+      const Ints shape = TypeOf(id).sizes();
       if (shape == image && !IsConstant(g_, id)) {
         if (last < 0 || PositionOf(id) > PositionOf(last)) last = id;
       } else if (!SameForPixels(shape)) {
@@ -96,7 +96,7 @@ class Flattener : public ForwardRewriter {
       if (it != known->end()) return it->second;
     }
     TW_ASSIGN(const ValueId row,
-              Emit(NameOf(id) + "_row", kViewOp, {id}, {{"shape", AsRow(TypeOf(id).shape)}}));
+              Emit(NameOf(id) + "_row", kViewOp, {id}, {{"shape", AsRow(TypeOf(id).sizes())}}));
     return views_[id] = row;
   }
 

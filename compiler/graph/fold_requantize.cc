@@ -67,7 +67,7 @@ absl::StatusOr<bool> WriteOut(Graph* g) {
   bool any = false;
   for (Node& node : g->nodes) {
     if (node.op != "quantize" && node.op != "dequantize") continue;
-    const std::vector<int64_t> shape = g->values[node.inputs[0]].type.shape;
+    const std::vector<int64_t> shape = g->values[node.inputs[0]].type.sizes();
     if (shape.size() < 2 || IsConstant(*g, node.inputs[0])) continue;
     for (const int i : {1, 2}) {
       const ValueId id = node.inputs[i];
@@ -77,7 +77,7 @@ absl::StatusOr<bool> WriteOut(Graph* g) {
       const bool image = shape.size() == 4;
       const int64_t channels = image ? shape[1] : shape.back();
       op::TensorType type{number.type.dtype, {channels}};
-      if (image) type.shape = ChannelShape(channels, shape.size());
+      if (image) type = {type.dtype, ChannelShape(channels, shape.size())};
       node.inputs[i] =
           AddRounded(g, g->values[id].name + "_channels", type,
                      std::vector<double>(static_cast<size_t>(channels), number.values[0]));

@@ -87,7 +87,7 @@ class Folder {
                                                     int64_t axis) const {
     if (!IsConstant(g_, id)) return std::optional<Doubles>();
     TW_ASSIGN(const op::RefTensor tensor, ConstantTensor(g_, id));
-    return graph::PerChannel(tensor, data.shape, axis);
+    return graph::PerChannel(tensor, data.sizes(), axis);
   }
 
   // The weights of a linear node, each times the factor of its output (or input) channel.
@@ -98,9 +98,9 @@ class Folder {
     auto along = [&](int64_t axis, int64_t flat) {
       int64_t stride = 1;
       for (size_t d = w.type.shape.size(); d-- > static_cast<size_t>(axis) + 1;) {
-        stride *= w.type.shape[d];
+        stride *= w.type.size(d);
       }
-      return flat / stride % w.type.shape[axis];
+      return flat / stride % w.type.size(axis);
     };
     const int64_t axis = output ? c.out_axis : c.in_axis;
     const int64_t other = output ? c.in_axis : c.out_axis;
@@ -109,8 +109,8 @@ class Folder {
       int64_t channel = along(axis, static_cast<int64_t>(i));
       // The axis counts within a group; which group, the other axis tells.
       if (grouped) {
-        const int64_t per_group = w.type.shape[other] / c.groups;
-        channel += along(other, static_cast<int64_t>(i)) / per_group * w.type.shape[axis];
+        const int64_t per_group = w.type.size(other) / c.groups;
+        channel += along(other, static_cast<int64_t>(i)) / per_group * w.type.size(axis);
       }
       w.values[i] *= factor[channel];
     }
@@ -147,7 +147,7 @@ class Folder {
       for (size_t c = 0; c < shift->size(); ++c) (*shift)[c] *= (*factor)[c];
       const size_t rank = type.shape.size();
       op::TensorType wide{type.dtype, {static_cast<int64_t>(shift->size())}};
-      if (axis > 0) wide.shape = ChannelShape(wide.shape[0], rank);
+      if (axis > 0) wide = {wide.dtype, ChannelShape(wide.size(0), rank)};
       g_.nodes[sum].inputs[1] =
           AddRounded(&g_, g_.values[addend].name + "_scaled", wide, *std::move(shift));
       last = sum;

@@ -28,8 +28,6 @@ class Verifier {
   Verifier(const Graph& graph, int depth) : g_(graph), depth_(depth) {}
 
   absl::Status Run() {
-    symbolic_ = IsSymbolic(g_);
-    if (symbolic_ && depth_ > 0) return Bad("body", "expected fixed shapes in fused bodies");
     if (depth_ > 1) return Bad("nesting", "expected fused bodies without fused nodes inside");
     defined_.assign(g_.values.size(), false);
     TW_TRY(Names());
@@ -112,11 +110,11 @@ class Verifier {
   absl::Status CheckValue(ValueId id) {
     const Value& value = g_.values[id];
     TW_TRY(depth_ > 0 ? op::CheckType(value.type) : op::CheckShape(value.type));
-    if (!value.dims.empty() && (!value.type.shape.empty() || value.constant != nullptr)) {
-      return Bad("type", StrCat("expected fixed dimensions or expressions, found both in ",
-                                support::Quote(value.name)));
-    }
     if (value.constant == nullptr) return absl::OkStatus();
+    if (!value.type.fixed()) {
+      return Bad("constant", StrCat("expected fixed dimensions of ", support::Quote(value.name),
+                                    ", found ", op::ToText(value.type)));
+    }
     TW_TRY(Define(id, "constant"));
     if (static_cast<int64_t>(value.constant->bytes.size()) != value.type.bytes()) {
       return Bad("constant",
@@ -132,43 +130,31 @@ class Verifier {
       types.push_back(g_.values[id].type);
     }
     for (ValueId id : node.outputs) TW_TRY(Define(id, NodeText(node)));
-    TW_ASSIGN(const op::SymbolicTypes results, ResultTypes(node, types));
+    TW_ASSIGN(const op::TensorTypes results, TypesOf(node, types));
     if (results.size() != node.outputs.size()) {
       return Bad("outputs", StrCat("expected ", results.size(), " outputs of ", NodeText(node),
                                    ", found ", node.outputs.size()));
     }
     for (size_t i = 0; i < results.size(); ++i) {
-      const op::SymbolicType declared = SymbolicTypeOf(g_.values[node.outputs[i]]);
+      const op::TensorType& declared = g_.values[node.outputs[i]].type;
       if (results[i] == declared) continue;
       return Bad("type", StrCat("expected ", op::ToText(results[i]), " from ", NodeText(node),
                                 ", found ", op::ToText(declared)));
     }
     return absl::OkStatus();
   }
-  absl::StatusOr<op::SymbolicTypes> ResultTypes(const Node& node,
-                                                const std::vector<op::TensorType>& types) {
-    if (symbolic_) {
-      op::DimEqualities equal;  // hold for some sizes only; Specialize checks them
-      return SymbolicResults(g_, node, &equal);
-    }
-    TW_ASSIGN(const std::vector<op::TensorType> results, FixedResults(node, types));
-    return op::Symbolic(results);
-  }
-  absl::StatusOr<std::vector<op::TensorType>> FixedResults(
-      const Node& node, const std::vector<op::TensorType>& types) {
+  absl::StatusOr<op::TensorTypes> TypesOf(const Node& node,
+                                          const std::vector<op::TensorType>& types) {
     if (node.op != kFusedOp) {
-      const op::OpSpec* spec = op::FindOp(node.op);
-      if (spec == nullptr) {
+      if (op::FindOp(node.op) == nullptr) {
         return Bad("operator", StrCat("expected a known operator, found ", NodeText(node)));
       }
       if (node.body != nullptr) {
         return Bad("body",
                    StrCat("expected a body in fused nodes only, found one in ", NodeText(node)));
       }
-      absl::StatusOr<std::vector<op::TensorType>> results =
-          op::InferTypes(*spec, types, node.attrs);
-      if (!results.ok()) return support::WithContext(results.status(), NodeText(node));
-      return results;
+      op::DimEqualities equal;  // hold for some sizes only; Specialize checks them
+      return ResultTypes(g_, node, &equal);
     }
     if (node.body == nullptr) {
       return Bad("body", StrCat("expected a body, found none in ", NodeText(node)));
@@ -186,7 +172,6 @@ class Verifier {
 
   const Graph& g_;
   const int depth_;
-  bool symbolic_ = false;
   std::vector<bool> defined_;
 };
 

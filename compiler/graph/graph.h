@@ -37,9 +37,6 @@ struct Value {
   bool weight = false;
   // Of a weight: no cache holds it from one call of the network to the next (mark_far_weights).
   bool far = false;
-  // Where a dimension is an expression over size variables: all dimensions, and type.shape is
-  // empty.
-  std::vector<op::Dim> dims = {};
 };
 struct Graph;
 struct Node {

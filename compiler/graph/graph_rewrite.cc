@@ -167,7 +167,7 @@ absl::StatusOr<Graph> FoldBatchNorm(Graph g, const GraphPassContext&) {
       continue;
     }
     const op::TensorType type = g.values[x].type;
-    const op::TensorType parameter{type.dtype, ChannelShape(type.shape[1], type.shape.size())};
+    const op::TensorType parameter{type.dtype, ChannelShape(type.size(1), type.shape.size())};
     const std::string base = g.values[y].name;
     const ValueId scaled = AddValue(&g, base + "_scaled", type);
     const ValueId scale = AddRounded(&g, base + "_scale", parameter, affine.scale);
@@ -189,7 +189,7 @@ absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext&) {
     }
     const ValueId bias = node.inputs[2], y = node.outputs[0];
     const op::TensorType type = g.values[y].type;
-    const op::TensorType wide{type.dtype, ChannelShape(type.shape[1], type.shape.size())};
+    const op::TensorType wide{type.dtype, ChannelShape(type.size(1), type.shape.size())};
     const std::string base = g.values[bias].name;
     ValueId addend;
     if (IsConstant(g, bias)) {
@@ -199,7 +199,7 @@ absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext&) {
     } else {
       addend = AddValue(&g, base + "_wide", wide);
       result.push_back(MakeNode(node.name + "_bias", std::string(kViewOp), {bias}, addend,
-                                {{"shape", wide.shape}}));
+                                {{"shape", op::ShapeAttr(wide.shape)}}));
     }
     const ValueId sum = AddValue(&g, g.values[y].name + "_product", type);
     const std::string name = node.name;

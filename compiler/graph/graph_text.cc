@@ -81,9 +81,7 @@ class Printer {
     number_[id] = next_++;
     const Value& value = g_.values[id];
     return StrCat("%", number_[id], names_ ? " " + Quoted(value.name) : "", ": ",
-                  value.dims.empty()
-                      ? op::ToText(value.type)
-                      : StrCat(ir::TypeName(value.type.dtype), op::DimsText(value.dims)));
+                  op::ToText(value.type));
   }
   std::string Use(ValueId id) const { return StrCat("%", number_[id]); }
 
@@ -191,32 +189,34 @@ class Parser {
     TW_TRY(Expect("\""));
     return out;
   }
+  absl::StatusOr<op::Dim> Dimension() {
+    const size_t start = at_;
+    const absl::StatusOr<int64_t> number = Int();
+    SkipSpace();
+    if (number.ok() && at_ < text_.size() && (text_[at_] == ',' || text_[at_] == ']')) {
+      return op::Dim(*number);
+    }
+    at_ = start;
+    std::string_view rest;
+    absl::StatusOr<op::Dim> dim = op::Dim::Parse(text_.substr(at_), &rest);
+    if (!dim.ok()) return Error("number", "expected a number or a dimension");
+    at_ = text_.size() - rest.size();
+    return dim;
+  }
   absl::Status Type(Value* value) {
     op::TensorType& type = value->type;
     if (!ir::ParseType(Word(), &type.dtype) || type.dtype.is_vector()) {
       return Error("type", "expected an element type");
     }
     TW_TRY(Expect("["));
-    std::vector<op::Dim> dims;
-    bool fixed = true;
     if (!Accept("]")) {
       do {
-        std::string_view rest;
-        absl::StatusOr<op::Dim> dim = op::Dim::Parse(text_.substr(at_), &rest);
-        if (!dim.ok() || dims.size() >= 64) {
-          return Error("type", "expected a dimension, and not too many");
-        }
-        at_ = text_.size() - rest.size();
-        fixed = fixed && dim->constant().has_value();
-        dims.push_back(*std::move(dim));
+        TW_ASSIGN(op::Dim dim, Dimension());
+        if (type.shape.size() >= 64) return Error("type", "expected fewer dimensions");
+        type.shape.push_back(std::move(dim));
       } while (Accept(","));
       TW_TRY(Expect("]"));
     }
-    if (!fixed) {
-      value->dims = std::move(dims);
-      return absl::OkStatus();
-    }
-    for (const op::Dim& dim : dims) type.shape.push_back(*dim.constant());
     return op::CheckShape(type);
   }
   absl::StatusOr<op::AttrValue> Attr() {
@@ -237,15 +237,15 @@ class Parser {
       return op::AttrValue(values);
     }
     if (Accept("[")) {
-      std::vector<int64_t> values;
-      if (Accept("]")) return op::AttrValue(values);
+      std::vector<op::Dim> values;
+      if (Accept("]")) return op::ShapeAttr(values);
       do {
-        TW_ASSIGN(int64_t value, Int());
+        TW_ASSIGN(op::Dim value, Dimension());
         if (values.size() > kMaxList) return Error("number", "expected a shorter list");
-        values.push_back(value);
+        values.push_back(std::move(value));
       } while (Accept(","));
       TW_TRY(Expect("]"));
-      return op::AttrValue(values);
+      return op::ShapeAttr(values);
     }
     const std::string number = Number();
     if (std::optional<int64_t> i = support::ParseInt64(number)) return op::AttrValue(*i);
@@ -285,6 +285,7 @@ class Parser {
   absl::Status ParseConstant(Graph* graph, std::set<std::string>* names) {
     TW_ASSIGN(ValueId id, Define(graph, names));
     Value& value = graph->values[id];
+    if (!value.type.fixed()) return Error("constant", "expected fixed dimensions of a constant");
     TW_TRY(Expect("="));
     if (Accept(kHexPrefix)) {
       const bool empty = value.type.bytes() == 0;  // the next word is no part of it
@@ -422,6 +423,7 @@ std::string AttrText(const op::AttrValue& value) {
   if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
     return StrCat("[", support::Join(*v, ","), "]");
   }
+  if (const auto* v = std::get_if<std::vector<op::Dim>>(&value)) return op::DimsText(*v);
   std::vector<std::string> parts;
   for (double d : std::get<std::vector<double>>(value)) parts.push_back(DoubleText(d));
   return StrCat("f[", support::Join(parts, ","), "]");

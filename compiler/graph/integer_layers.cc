@@ -104,7 +104,7 @@ class IntegerLayerMaker : public ForwardRewriter {
       TW_ASSIGN(whole, Known(id));
     }
     if (!whole) return std::nullopt;
-    const auto scales = PerChannel(*scale, type.shape, axis);
+    const auto scales = PerChannel(*scale, type.sizes(), axis);
     if (!scales) return std::nullopt;
     for (double v : whole->values) {
       if (v < -128 || v > 127) return std::nullopt;
@@ -114,10 +114,10 @@ class IntegerLayerMaker : public ForwardRewriter {
     w.sum.assign(w.scale.size(), 0);
     int64_t stride = 1;
     for (size_t d = type.shape.size(); d-- > static_cast<size_t>(axis) + 1;) {
-      stride *= type.shape[d];
+      stride *= type.size(d);
     }
     for (size_t i = 0; i < w.bytes.values.size(); ++i) {
-      w.sum[static_cast<int64_t>(i) / stride % type.shape[axis]] += w.bytes.values[i];
+      w.sum[static_cast<int64_t>(i) / stride % type.size(axis)] += w.bytes.values[i];
     }
     return std::optional(std::move(w));
   }
@@ -137,7 +137,7 @@ class IntegerLayerMaker : public ForwardRewriter {
                                   Doubles shift) {
     if (const Node* before = Before(sums, "add")) {
       TW_ASSIGN(const auto known, Known(before->inputs[1]));
-      const auto first = known ? PerChannel(*known, TypeOf(sums).shape, axis) : std::nullopt;
+      const auto first = known ? PerChannel(*known, TypeOf(sums).sizes(), axis) : std::nullopt;
       if (first) {
         for (size_t c = 0; c < shift.size(); ++c) shift[c] += (*first)[c];
         sums = before->inputs[0];
@@ -161,7 +161,7 @@ class IntegerLayerMaker : public ForwardRewriter {
     TW_ASSIGN(const auto known, Known(bias));
     if (!known) return std::nullopt;
     const bool channels = known->values.size() == step.size();  // of a convolution: [o]
-    const auto values = channels ? known->values : PerChannel(*known, result.shape, axis);
+    const auto values = channels ? known->values : PerChannel(*known, result.sizes(), axis);
     if (!values) return std::nullopt;
     Doubles steps;
     for (size_t c = 0; c < step.size(); ++c) {
@@ -239,7 +239,7 @@ class IntegerLayerMaker : public ForwardRewriter {
       const auto axes = layer != nullptr ? AxesOf(*layer, result) : std::nullopt;
       if (!axes || TypeOf(sums).shape != result.shape) continue;
       TW_ASSIGN(const auto scale, Known(operands[1]));
-      const auto scales = scale ? PerChannel(*scale, result.shape, axes->result) : std::nullopt;
+      const auto scales = scale ? PerChannel(*scale, result.sizes(), axes->result) : std::nullopt;
       if (!scales) continue;
       TW_ASSIGN(const auto steps, InSteps(node.inputs[1 - side], result, axes->result, *scales));
       if (!steps) continue;

@@ -78,7 +78,7 @@ class AttentionBuilder {
   }
 
  private:
-  const std::vector<int64_t>& q_shape() { return c_.Shape(q_); }
+  std::vector<int64_t> q_shape() { return c_.Shape(q_); }
   int64_t q_length() { return c_.Shape(q_)[2]; }
   int64_t kv_length() { return c_.Shape(k_)[2]; }
 

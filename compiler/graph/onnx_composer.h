@@ -33,7 +33,7 @@ class Composer {
   ValueId Op(std::string_view row, std::vector<ValueId> inputs, op::Attrs attrs = {});
   // After an error: f32 of sixteen dimensions, each 1.
   const op::TensorType& TypeOf(ValueId id) const;
-  const std::vector<int64_t>& Shape(ValueId id) const { return TypeOf(id).shape; }
+  std::vector<int64_t> Shape(ValueId id) const { return TypeOf(id).sizes(); }
   int64_t Rank(ValueId id) const { return static_cast<int64_t>(Shape(id).size()); }
 
   ValueId Constant(ir::DType type, std::vector<int64_t> shape, std::vector<double> values);

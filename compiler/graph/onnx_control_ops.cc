@@ -249,7 +249,7 @@ Result ImportLoop(NodeReader& n) {
     }
     op::TensorType none = c.TypeOf(sample[i + 1]);
     none.shape.insert(none.shape.begin(), 0);
-    state.push_back(c.Constant(none.dtype, none.shape, {}));
+    state.push_back(c.Constant(none.dtype, none.sizes(), {}));
   }
   TW_TRY(c.status());
   if (state.empty()) return n.Error("outputs", "expected a loop with results, found none");

@@ -139,7 +139,7 @@ absl::StatusOr<int64_t> NumberIn(NodeReader& n, int input, std::string_view what
 }
 
 absl::Status CheckSignal(NodeReader& n, const op::TensorType& type, bool onesided, bool inverse) {
-  const int64_t parts = type.shape.empty() ? 0 : type.shape.back();
+  const int64_t parts = type.shape.empty() ? 0 : type.size(-1);
   if (type.shape.size() < 2 || (parts != 1 && parts != 2) || !type.dtype.is_float()) {
     return n.Error("shape", StrCat("expected floats with one (real) or two (complex) parts in the "
                                    "last dimension, found ",
@@ -173,7 +173,7 @@ Result ImportDft(NodeReader& n) {
         "axis", StrCat("expected an axis of the signal, found ", axis, " of ", op::ToText(type)));
   }
   const bool to_real = inverse != 0 && onesided != 0;
-  const int64_t size = type.shape[axis];
+  const int64_t size = type.size(axis);
   TW_ASSIGN(const int64_t points, NumberIn(n, 1, "dft_length", to_real ? 2 * (size - 1) : size));
   if (points < 1 || points > int64_t{1} << 24) {
     return n.Error("attribute", StrCat("expected a dft_length in 1 to 16777216, found ", points));
@@ -185,7 +185,7 @@ Result ImportDft(NodeReader& n) {
   x = c.Transpose(x, perm);
   if (type.dtype.bits == 16) x = c.Cast(x, ir::kF32);
   std::vector<int64_t> shape = c.Shape(x);
-  x = c.Reshape(x, {type.elements() / (size * type.shape.back()), size, type.shape.back()});
+  x = c.Reshape(x, {type.elements() / (size * type.size(-1)), size, type.size(-1)});
   x = Resized(c, x, to_real ? points / 2 + 1 : points);
   x = to_real ? RealInverse(c, x, points)
               : Transform(c, x, onesided != 0 ? points / 2 + 1 : points, inverse != 0);
@@ -208,14 +208,14 @@ Result ImportStft(NodeReader& n) {
   const int64_t own = window == kNone || bad_window ? -1 : c.Shape(window)[0];
   TW_ASSIGN(const int64_t step, NumberIn(n, 1, "frame_step", 0));
   TW_ASSIGN(const int64_t points, NumberIn(n, 3, "frame_length", own));
-  const int64_t length = type.shape.size() == 3 ? type.shape[1] : 0;
+  const int64_t length = type.shape.size() == 3 ? type.size(1) : 0;
   if (bad_window || step < 1 || points < 1 || points > length || (own >= 0 && own != points)) {
     return n.Error("shape", StrCat("expected a signal [n, length, parts], a frame_step of at least "
                                    "1, and a window and frame_length of one length inside of it, "
                                    "found ",
                                    op::ToText(type), ", ", step, ", ", own, " and ", points));
   }
-  const int64_t frames = (length - points) / step + 1, parts = type.shape[2];
+  const int64_t frames = (length - points) / step + 1, parts = type.size(2);
   if (frames > kMaxFramePlaces / points) {
     return n.Error("too_large", StrCat("expected at most ", kMaxFramePlaces,
                                        " elements in all frames, found more"));
@@ -227,12 +227,12 @@ Result ImportStft(NodeReader& n) {
   }
   x = c.Op("gather", {x, c.Constant(ir::kI64, {frames * points}, std::move(places))},
            {{"axis", int64_t{1}}});
-  x = c.Reshape(x, {type.shape[0] * frames, points, parts});
+  x = c.Reshape(x, {type.size(0) * frames, points, parts});
   if (window != kNone) {
     x = c.Mul(x, c.Reshape(c.Cast(window, c.TypeOf(x).dtype), {1, points, 1}));
   }
   const int64_t bins = onesided != 0 ? points / 2 + 1 : points;
-  x = c.Reshape(Transform(c, x, bins, false), {type.shape[0], frames, bins, 2});
+  x = c.Reshape(Transform(c, x, bins, false), {type.size(0), frames, bins, 2});
   return c.Done(c.Cast(x, type.dtype));
 }
 

@@ -185,7 +185,7 @@ absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& inp
   op::TensorType type{dtype, {}};
   auto given = options_.shapes.find(input.name());
   const bool has_given = given != options_.shapes.end();
-  if (has_given) type.shape = given->second;
+  if (has_given) type = {type.dtype, given->second};
   if (has_given && tensor.has_shape() &&
       static_cast<int>(given->second.size()) != tensor.shape().dim_size()) {
     return Bad("shape_override", StrCat("expected ", tensor.shape().dim_size(),
@@ -195,9 +195,9 @@ absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& inp
   for (int d = 0; d < tensor.shape().dim_size(); ++d) {
     const auto& dim = tensor.shape().dim(d);
     if (has_given) {
-      if (!IsFixed(dim) || dim.dim_value() == type.shape[d]) continue;
+      if (!IsFixed(dim) || dim.dim_value() == type.size(d)) continue;
       return Bad("shape_override", StrCat("expected dimension ", d, " to be ", dim.dim_value(),
-                                          " as in the model, found ", type.shape[d]));
+                                          " as in the model, found ", type.size(d)));
     }
     auto known = sizes_.find(dim.dim_param());
     if (IsFixed(dim)) {
@@ -377,7 +377,7 @@ absl::Status Importer::ReadOutputs() {
         same = same && claimed.shape().dim_size() == static_cast<int>(type.shape.size());
         for (int d = 0; same && d < claimed.shape().dim_size(); ++d) {
           const auto& dim = claimed.shape().dim(d);
-          same = !IsFixed(dim) || dim.dim_value() == type.shape[d];
+          same = !IsFixed(dim) || dim.dim_value() == type.size(d);
         }
       }
       if (!same) {
@@ -542,7 +542,7 @@ absl::StatusOr<ValueId> Importer::EmitOfEmpty(const op::OpSpec& spec, std::vecto
   for (ValueId id : inputs) types.push_back(TypeOf(id));
   TW_ASSIGN(op::RefTensor result, op::ResultOfEmpty(spec, types, attrs));
   if (result.values.empty()) return Constant(name, result.type, "");
-  std::vector<int64_t> shape = std::exchange(result.type.shape, {});
+  std::vector<int64_t> shape = std::exchange(result.type, {result.type.dtype, {}}).sizes();
   const ValueId element = Constant(StrCat(name, "_element"), result.type, op::ToBytes(result));
   return Emit("expand", {element}, {{"shape", std::move(shape)}}, name);
 }

@@ -143,8 +143,8 @@ Result ImportTrilu(NodeReader& n) {
   const size_t rank = type.shape.size();
   if (rank < 2) return n.Error("rank", "expected matrices, found " + op::ToText(type));
   k = k == kNone ? c.Scalar(0, ir::kI64) : c.Reshape(k, {});
-  const ValueId row = c.Counting(ir::kI64, type.shape[rank - 2], 0, 2);
-  const ValueId column = c.Counting(ir::kI64, type.shape[rank - 1], 1, 2);
+  const ValueId row = c.Counting(ir::kI64, type.size(rank - 2), 0, 2);
+  const ValueId column = c.Counting(ir::kI64, type.size(rank - 1), 1, 2);
   const ValueId diagonal = c.Add(row, k);
   const ValueId kept = upper != 0 ? c.Op("greater_equal", {column, diagonal})
                                   : c.Op("less_equal", {column, diagonal});
@@ -165,11 +165,11 @@ Result ImportEyeLike(NodeReader& n) {
     return n.Error("rank", "expected a matrix, found " + op::ToText(type));
   }
   std::vector<double> values(static_cast<size_t>(type.elements()), 0);
-  const int64_t columns = type.shape[1];
-  for (int64_t i = 0; i < type.shape[0]; ++i) {
+  const int64_t columns = type.size(1);
+  for (int64_t i = 0; i < type.size(0); ++i) {
     if (k >= -i && k < columns - i) values[i * columns + i + k] = 1;
   }
-  return c.Done(c.Constant(type.dtype, type.shape, std::move(values)));
+  return c.Done(c.Constant(type.dtype, type.sizes(), std::move(values)));
 }
 
 // start, start + delta, ... below (or above) limit.

@@ -67,7 +67,7 @@ Result ImportGemm(NodeReader& n) {
 }
 
 Result EmitMatMul(NodeReader& n, ValueId a, ValueId b, const std::string& name) {
-  std::vector<int64_t> sa = n.importer().TypeOf(a).shape, sb = n.importer().TypeOf(b).shape;
+  std::vector<int64_t> sa = n.importer().TypeOf(a).sizes(), sb = n.importer().TypeOf(b).sizes();
   if (sa.empty() || sb.empty()) return n.Error("rank", "expected matrices, found a scalar");
   const bool row = sa.size() == 1, col = sb.size() == 1;
   if (row) {
@@ -82,7 +82,7 @@ Result EmitMatMul(NodeReader& n, ValueId a, ValueId b, const std::string& name) 
           ? n.importer().Emit("dense", {a, b}, {{"weight_layout", std::string("KN")}}, product)
           : n.importer().Emit("matmul", {a, b}, {}, product);
   if (!out.ok() || (!row && !col)) return out;
-  std::vector<int64_t> shape = n.importer().TypeOf(*out).shape;
+  std::vector<int64_t> shape = n.importer().TypeOf(*out).sizes();
   if (col) shape.pop_back();
   if (row) shape.erase(shape.end() - (col ? 1 : 2));
   return Reshaped(n, *out, shape, name);
@@ -129,7 +129,7 @@ Result ImportDet(NodeReader& n) {
   const ValueId x = c.Input(0);
   TW_TRY(c.status());
   const op::TensorType type = c.TypeOf(x);
-  std::vector<int64_t> shape = type.shape;
+  std::vector<int64_t> shape = type.sizes();
   const size_t rank = shape.size();
   if (rank < 2 || shape[rank - 1] != shape[rank - 2] || shape[rank - 1] > kMaxDetRows ||
       !type.dtype.is_float()) {

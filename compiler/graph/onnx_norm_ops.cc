@@ -59,7 +59,7 @@ Result ImportLayerNorm(NodeReader& n) {
   const Standard s = Standardize(c, x, AxesFrom(axis, c.Rank(x)), epsilon);
   ValueId y = c.Mul(c.Cast(s.normalized, type.dtype), scale);
   if (bias != kNone) y = c.Add(y, bias);
-  if (c.ok() && c.Shape(y) != type.shape) {
+  if (c.ok() && c.Shape(y) != type.sizes()) {
     c.Fail("shape", StrCat("expected scale and bias that broadcast to ", op::ToText(type)));
   }
   TW_TRY(c.status());
@@ -106,27 +106,27 @@ Result ImportGroupNorm(NodeReader& n) {
   TW_ASSIGN(const double epsilon, n.Float("epsilon", 1e-5));
   TW_ASSIGN(const int64_t groups, n.Int("num_groups", 0));
   TW_ASSIGN(const ir::DType stash, StashType(n));
-  if (rank < 2 || groups < 1 || type.shape[1] % groups != 0) {
+  if (rank < 2 || groups < 1 || type.size(1) % groups != 0) {
     return n.Error("attribute", StrCat("expected num_groups that divides the channels of ",
                                        op::ToText(type), ", found ", groups));
   }
-  const int64_t width = type.shape[1] / groups;
+  const int64_t width = type.size(1) / groups;
   const bool per_group = n.importer().opset() < 21;
   for (ValueId* parameter : {&scale, &bias}) {
-    const int64_t count = per_group ? groups : type.shape[1];
+    const int64_t count = per_group ? groups : type.size(1);
     if (c.Shape(*parameter) != std::vector<int64_t>{count}) {
       return n.Error("shape", StrCat("expected scale and bias of [", count, "], found ",
                                      op::ToText(c.TypeOf(*parameter))));
     }
     if (per_group) {
       *parameter = c.Broadcast(c.Reshape(*parameter, {groups, 1}), {groups, width});
-      *parameter = c.Reshape(*parameter, {type.shape[1]});
+      *parameter = c.Reshape(*parameter, {type.size(1)});
     }
   }
   const ir::DType wide = n.importer().opset() < 21 ? type.dtype : Wider(stash, type.dtype);
-  x = c.Reshape(c.Cast(x, wide), {type.shape[0], groups, type.elements() / type.shape[0] / groups});
+  x = c.Reshape(c.Cast(x, wide), {type.size(0), groups, type.elements() / type.size(0) / groups});
   const Standard s = Standardize(c, x, {2}, epsilon);
-  const ValueId y = c.Reshape(c.Cast(s.normalized, type.dtype), type.shape);
+  const ValueId y = c.Reshape(c.Cast(s.normalized, type.dtype), type.sizes());
   return c.Done(c.Add(c.Mul(y, PerChannel(c, scale, rank)), PerChannel(c, bias, rank)));
 }
 

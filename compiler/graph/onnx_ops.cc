@@ -55,9 +55,9 @@ Result Elementwise(NodeReader& n) {
   if (spec->name == "prelu") {
     // ONNX aligns the slope of rank 1 with the channels.
     const auto &x = n.importer().TypeOf(inputs[0]), &slope = n.importer().TypeOf(inputs[1]);
-    if (slope.shape.size() == 1 && x.shape.size() > 2 && slope.shape[0] == x.shape[1]) {
+    if (slope.shape.size() == 1 && x.shape.size() > 2 && slope.size(0) == x.size(1)) {
       std::vector<int64_t> shape(x.shape.size() - 1, 1);
-      shape[0] = x.shape[1];
+      shape[0] = x.size(1);
       TW_ASSIGN(inputs[1], Reshaped(n, inputs[1], shape, PartName(n, "_slope")));
     }
   }
@@ -141,7 +141,7 @@ Result BatchNorm(NodeReader& n) {
 
 Result Softmax(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
   const int64_t rank = static_cast<int64_t>(shape.size());
   const bool rows =
       n.importer().opset() < 13;  // older versions normalise all that follows the axis
@@ -341,7 +341,7 @@ Result Reshaped(NodeReader& n, ValueId x, std::vector<int64_t> shape, const std:
 
 Result Sliced(NodeReader& n, ValueId x, int64_t axis, int64_t start, int64_t step, int64_t count,
               const std::string& name) {
-  std::vector<int64_t> sizes = n.importer().TypeOf(x).shape;
+  std::vector<int64_t> sizes = n.importer().TypeOf(x).sizes();
   std::vector<int64_t> starts(sizes.size(), 0), steps(sizes.size(), 1);
   sizes[axis] = count;
   if (count == 0 || n.importer().IsEmpty(x)) {

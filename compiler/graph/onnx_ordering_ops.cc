@@ -22,7 +22,7 @@ ValueId Positions(NodeReader& n, Ints shape, const Ints& values, const std::stri
 Result TakeAlong(NodeReader& n, ValueId x, ValueId positions, size_t axis,
                  const std::string& name) {
   Importer& importer = n.importer();
-  const Ints from = importer.TypeOf(x).shape, to = importer.TypeOf(positions).shape;
+  const Ints from = importer.TypeOf(x).sizes(), to = importer.TypeOf(positions).sizes();
   int64_t inner = 1;
   for (size_t d = axis + 1; d < from.size(); ++d) inner *= from[d];
   // Where each row of the result begins.
@@ -86,7 +86,7 @@ Result ImportTopK(NodeReader& n) {
   if (k == 0) {
     op::TensorType none = n.importer().TypeOf(x);
     none.shape[axis] = 0;
-    TW_TRY(n.BindOutput(1, Positions(n, none.shape, {}, PartName(n, "_positions"))));
+    TW_TRY(n.BindOutput(1, Positions(n, none.sizes(), {}, PartName(n, "_positions"))));
     return n.importer().Constant(n.output_name(), none, "");
   }
   // Not sorted may be any order: the sorted one is as good.
@@ -104,7 +104,7 @@ Result ImportHardmax(NodeReader& n) {
   const int64_t rank = static_cast<int64_t>(type.shape.size());
   const bool rows = importer.opset() < 13;  // older versions take all that follows the axis
   TW_ASSIGN(int64_t axis, ReadAxis(n, rows ? 1 : -1, rank));
-  Ints shape = type.shape;
+  Ints shape = type.sizes();
   if (rows) {
     int64_t outer = 1, inner = 1;
     for (int64_t d = 0; d < rank; ++d) (d < axis ? outer : inner) *= shape[d];
@@ -123,7 +123,7 @@ Result ImportHardmax(NodeReader& n) {
   const op::Attrs to = {{"dtype", ir::TypeName(type.dtype)}};
   if (!rows) return importer.Emit("cast", {hit}, to, n.output_name());
   TW_ASSIGN(const ValueId ones, importer.Emit("cast", {hit}, to, PartName(n, "_ones")));
-  return Reshaped(n, ones, type.shape, n.output_name());
+  return Reshaped(n, ones, type.sizes(), n.output_name());
 }
 
 // CumSum and CumProd.

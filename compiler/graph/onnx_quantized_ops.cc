@@ -56,7 +56,7 @@ Result Aligned(NodeReader& n, ValueId parameter, int64_t axis, size_t rank,
       return n.Error("axis", StrCat("expected an axis of rank ", rank, ", found ", axis));
     }
     shape.assign(rank - static_cast<size_t>(axis), 1);
-    shape[0] = type.shape[0];
+    shape[0] = type.size(0);
   }
   return Known(n, kViewOp, {parameter}, {{"shape", shape}}, name);
 }
@@ -108,7 +108,7 @@ absl::StatusOr<Blocks> ReadBlocks(NodeReader& n, const Ints& shape) {
 
 // A scale or zero point of blocks: one for all elements of each.
 Result OfBlocks(NodeReader& n, ValueId parameter, const Blocks& b, const std::string& name) {
-  Ints shape = n.importer().TypeOf(parameter).shape;
+  Ints shape = n.importer().TypeOf(parameter).sizes();
   if (b.size == 0 || shape.size() != b.whole.size()) return parameter;
   shape.insert(shape.begin() + b.axis + 1, 1);
   return Known(n, kViewOp, {parameter}, {{"shape", shape}}, name);
@@ -187,7 +187,7 @@ int64_t ColumnAxis(const op::TensorType& type) {
 
 Result ImportQuantizeLinear(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  TW_ASSIGN(const Blocks b, ReadBlocks(n, n.importer().TypeOf(x).shape));
+  TW_ASSIGN(const Blocks b, ReadBlocks(n, n.importer().TypeOf(x).sizes()));
   TW_ASSIGN(const int64_t wanted, n.Int("output_dtype", 0));
   ir::DType type = ir::kU8;
   if (wanted != 0) {
@@ -204,7 +204,7 @@ Result ImportQuantizeLinear(NodeReader& n) {
 Result ImportDequantizeLinear(NodeReader& n) {
   TW_ASSIGN(const ValueId x, n.Input(0));
   const op::TensorType type = n.importer().TypeOf(x);
-  TW_ASSIGN(const Blocks b, ReadBlocks(n, type.shape));
+  TW_ASSIGN(const Blocks b, ReadBlocks(n, type.sizes()));
   TW_ASSIGN(const Parameters p, ReadParameters(n, 1, type.dtype, b.axis, b.whole.size(), ""));
   return Convert(n, "dequantize", x, p, b);
 }

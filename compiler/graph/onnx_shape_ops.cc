@@ -20,7 +20,7 @@ Result ReshapeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& st
   TW_ASSIGN(const int64_t allow_zero, n.Int("allowzero", 0));
   ValueId wanted = c.Cast(c.Input(1), ir::kI64);
   if (allow_zero == 0) {
-    std::vector<int64_t> copied = n.importer().TypeOf(x).shape;
+    std::vector<int64_t> copied = n.importer().TypeOf(x).sizes();
     copied.resize(stated.size(), -2);  // no dimension to copy
     wanted = c.Op("where", {c.Op("equal", {wanted, c.Number(0)}), Sizes(c, copied), wanted});
   }
@@ -32,7 +32,7 @@ Result ReshapeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& st
 
 Result SqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& stated) {
   Composer c(n);
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
   ExpectKept(c, NamedDimensions(c, 1, static_cast<int64_t>(shape.size())), shape, stated);
   TW_TRY(c.status());
   return Reshaped(n, x, stated, n.output_name());
@@ -41,7 +41,7 @@ Result SqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& st
 // Of what is not new, each has the size of the operand's dimension that as many come before.
 Result UnsqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& stated) {
   Composer c(n);
-  std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
   const auto rank = static_cast<int64_t>(shape.size()), all = static_cast<int64_t>(stated.size());
   const ValueId added = NamedDimensions(c, 1, all);
   shape.push_back(0);  // there is none for more places than dimensions
@@ -70,7 +70,7 @@ Result ImportReshape(NodeReader& n) {
   int64_t known = 1, inferred = -1;
   for (size_t d = 0; d < shape.size(); ++d) {
     const bool copied = shape[d] == 0 && allow_zero == 0;
-    if (copied && d < type.shape.size()) shape[d] = type.shape[d];
+    if (copied && d < type.shape.size()) shape[d] = type.size(d);
     if (shape[d] == -1 && inferred < 0) {
       inferred = static_cast<int64_t>(d);
     } else if (shape[d] < 0 || (copied && d >= type.shape.size()) ||
@@ -90,7 +90,7 @@ Result ImportReshape(NodeReader& n) {
 
 Result ImportFlatten(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
   TW_ASSIGN(int64_t axis, n.Int("axis", 1));
   const int64_t rank = static_cast<int64_t>(shape.size());
   if (axis < -rank || axis > rank) {
@@ -105,7 +105,7 @@ Result ImportFlatten(NodeReader& n) {
 Result ImportSqueeze(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   if (n.IsDynamic(1) && n.StatedShape()) return SqueezeAtRunTime(n, x, *n.StatedShape());
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
   TW_ASSIGN(const std::vector<int64_t> axes, ReadAxes(n, 1, static_cast<int64_t>(shape.size())));
   std::vector<int64_t> result;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -121,7 +121,7 @@ Result ImportSqueeze(NodeReader& n) {
 Result ImportUnsqueeze(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   if (n.IsDynamic(1) && n.StatedShape()) return UnsqueezeAtRunTime(n, x, *n.StatedShape());
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
   size_t count = n.HasInput(1) ? 0 : n.Find("axes") == nullptr ? 0 : n.Find("axes")->ints_size();
   if (n.HasInput(1)) {
     TW_ASSIGN(const std::vector<int64_t> raw, n.InputInts(1, "axes"));
@@ -209,7 +209,7 @@ Result ImportConstantOfShape(NodeReader& n) {
 
 Result ImportShape(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
   const int64_t rank = static_cast<int64_t>(shape.size());
   TW_ASSIGN(int64_t start, n.Int("start", 0));
   TW_ASSIGN(int64_t end, n.Int("end", rank));
@@ -327,7 +327,7 @@ Result ImportSlice(NodeReader& n) {
   for (int i = 1; i < 5; ++i) {
     if (n.IsDynamic(i)) return SliceAtRunTime(n);
   }
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
   const bool attributes = n.importer().opset() < 10;
   std::vector<int64_t> starts, ends, axes, steps;
   if (attributes) {
@@ -367,7 +367,7 @@ Result ImportSlice(NodeReader& n) {
 
 Result ImportSplit(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).shape;
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
   TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, static_cast<int64_t>(shape.size())));
   std::vector<int64_t> sizes;
   if (n.IsDynamic(1)) {
@@ -534,7 +534,7 @@ Result ImportPad(NodeReader& n) {
     return n.Error("attribute",
                    StrCat("expected ", 2 * axes.size(), " pads, found ", given.size()));
   }
-  std::vector<int64_t> pads(2 * static_cast<size_t>(rank), 0), shape = type.shape;
+  std::vector<int64_t> pads(2 * static_cast<size_t>(rank), 0), shape = type.sizes();
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t d = axes[i] < 0 ? axes[i] + rank : axes[i];
     const int64_t begin = given[i], end = given[i + axes.size()];
@@ -543,7 +543,7 @@ Result ImportPad(NodeReader& n) {
     }
     pads[d] = begin;
     pads[d + rank] = end;
-    shape[d] = type.shape[d] + begin + end;
+    shape[d] = type.size(d) + begin + end;
     if (shape[d] < 0) {
       return n.Error("attribute", StrCat("expected pads that leave a size of 0 at least, found ",
                                          shape[d], " in dimension ", d));

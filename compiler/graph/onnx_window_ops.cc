@@ -68,7 +68,7 @@ void Widen(WindowAttrs* w) {
 }
 
 absl::StatusOr<std::vector<int64_t>> Spatial(NodeReader& n, ValueId x) {
-  const auto& shape = n.importer().TypeOf(x).shape;
+  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
   if (shape.size() < 3 || shape.size() > 5) {
     return n.Error("rank", StrCat("expected one to three spatial dimensions, found ",
                                   op::ToText(n.importer().TypeOf(x))));
@@ -78,14 +78,14 @@ absl::StatusOr<std::vector<int64_t>> Spatial(NodeReader& n, ValueId x) {
 
 Result Flattened1d(NodeReader& n, ValueId value, bool flat, const std::string& name) {
   if (!flat) return value;
-  std::vector<int64_t> shape = n.importer().TypeOf(value).shape;
+  std::vector<int64_t> shape = n.importer().TypeOf(value).sizes();
   shape.erase(shape.begin() + 2);
   return Reshaped(n, value, shape, name);
 }
 
 Result Expanded1d(NodeReader& n, ValueId value, bool flat, const char* suffix) {
   if (!flat) return value;
-  std::vector<int64_t> shape = n.importer().TypeOf(value).shape;
+  std::vector<int64_t> shape = n.importer().TypeOf(value).sizes();
   shape.insert(shape.begin() + 2, 1);
   return Reshaped(n, value, shape, PartName(n, suffix));
 }
@@ -95,7 +95,7 @@ Result Expanded1d(NodeReader& n, ValueId value, bool flat, const char* suffix) {
 Result EmitConv(NodeReader& n, const std::vector<ValueId>& operands, const std::string& name) {
   ValueId x = operands[0], w = operands[1];
   TW_ASSIGN(const std::vector<int64_t> spatial, Spatial(n, x));
-  const auto& weight = n.importer().TypeOf(w).shape;
+  const std::vector<int64_t> weight = n.importer().TypeOf(w).sizes();
   if (weight.size() != spatial.size() + 2) {
     return n.Error("rank", StrCat("expected a weight of rank ", spatial.size() + 2, ", found ",
                                   op::ToText(n.importer().TypeOf(w))));
@@ -343,8 +343,8 @@ Result ImportLrn(NodeReader& n) {
     return n.Error("attribute", StrCat("expected a size in 1 to ", kAttrLimit, ", found ", size));
   }
   int64_t inner = 1;
-  for (size_t d = 2; d < type.shape.size(); ++d) inner *= type.shape[d];
-  const std::vector<int64_t> image = {type.shape[0], 1, type.shape[1], inner};
+  for (size_t d = 2; d < type.shape.size(); ++d) inner *= type.size(d);
+  const std::vector<int64_t> image = {type.size(0), 1, type.size(1), inner};
   TW_ASSIGN(ValueId sum, importer.Emit("mul", {x, x}, {}, PartName(n, "_squares")));
   TW_ASSIGN(sum, Reshaped(n, sum, image, PartName(n, "_image")));
   const std::vector<int64_t> one = {1, 1};
@@ -356,7 +356,7 @@ Result ImportLrn(NodeReader& n) {
                                 {"dilations", one},
                                 {"count_include_pad", int64_t{1}}},
                                PartName(n, "_means")));
-  TW_ASSIGN(sum, Reshaped(n, sum, type.shape, PartName(n, "_windows")));
+  TW_ASSIGN(sum, Reshaped(n, sum, type.sizes(), PartName(n, "_windows")));
   TW_ASSIGN(const ValueId factor, Scalar(n, alpha, "_alpha"));
   TW_ASSIGN(const ValueId offset, Scalar(n, bias, "_bias"));
   TW_ASSIGN(sum, importer.Emit("mul", {sum, factor}, {}, PartName(n, "_scaled")));

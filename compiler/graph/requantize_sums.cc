@@ -40,8 +40,8 @@ class SumRequantizer : public ForwardRewriter {
     if (layer == nullptr || layer->op != "dense") return false;
     const op::TensorType &x = TypeOf(layer->inputs[0]), &result = TypeOf(layer->outputs[0]);
     return x.dtype == ir::kI8 && TypeOf(layer->inputs[1]).dtype == ir::kI8 &&
-           IsConstant(g_, layer->inputs[1]) && x.shape.size() >= 2 &&
-           x.shape.back() % block_ == 0 && result.shape.back() % block_ == 0;
+           IsConstant(g_, layer->inputs[1]) && x.shape.size() >= 2 && x.size(-1) % block_ == 0 &&
+           result.size(-1) % block_ == 0;
   }
 
   static std::optional<Multipliers> MultipliersOf(const std::vector<double>& scales) {
@@ -69,7 +69,7 @@ class SumRequantizer : public ForwardRewriter {
     TW_ASSIGN(const bool plain, IsZero(from->inputs[2]));
     ValueId sums = from->inputs[0];
     if (!plain || !OnUnit(sums)) return false;
-    const std::vector<int64_t> shape = TypeOf(sums).shape;
+    const std::vector<int64_t> shape = TypeOf(sums).sizes();
     TW_ASSIGN(const auto scale, Known(from->inputs[1]));
     const auto scales = scale ? PerChannel(*scale, shape, -1) : std::nullopt;
     const auto multipliers = scales ? MultipliersOf(*scales) : std::nullopt;

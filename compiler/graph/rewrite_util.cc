@@ -52,7 +52,7 @@ std::optional<std::vector<double>> PerChannel(const op::RefTensor& tensor,
                                               const std::vector<int64_t>& shape, int64_t axis) {
   const auto rank = static_cast<int64_t>(shape.size());
   if (axis < 0) axis += rank;
-  const std::vector<int64_t>& own = tensor.type.shape;
+  const std::vector<int64_t> own = tensor.type.sizes();
   const int64_t skip = rank - static_cast<int64_t>(own.size());
   for (int64_t d = 0; d < static_cast<int64_t>(own.size()); ++d) {
     if (own[d] != 1 && d + skip != axis) return std::nullopt;

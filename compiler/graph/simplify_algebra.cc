@@ -60,7 +60,9 @@ class Site {
     node_.inputs = std::move(inputs);
     node_.attrs = std::move(attrs);
   }
-  void BecomeView(ValueId of) { Become(kViewOp, {of}, {{"shape", out_type().shape}}); }
+  void BecomeView(ValueId of) {
+    Become(kViewOp, {of}, {{"shape", op::ShapeAttr(out_type().shape)}});
+  }
   ValueId AddConstantLike(ValueId like, std::vector<double> values, std::string_view suffix) {
     return AddRounded(&g_, StrCat(g_.values[like].name, suffix), type(like), std::move(values));
   }
@@ -209,7 +211,7 @@ bool TransposeOfTranspose(Site& s) {
 bool TransposeIsView(Site& s) {
   int64_t last = -1;
   for (int64_t d : op::GetInts(s.node().attrs, "perm", {})) {
-    if (s.type(s.in(0)).shape[d] == 1) continue;
+    if (s.type(s.in(0)).shape[d] == op::Dim(1)) continue;
     if (d < last) return false;
     last = d;
   }
@@ -228,10 +230,10 @@ bool SliceOfSlice(Site& s) {
   for (size_t d = 0; d < starts.size(); ++d) {
     starts[d] = inner_starts[d] + starts[d] * inner_steps[d];
     // A single element needs no step, and the product might leave the range.
-    steps[d] = s.out_type().shape[d] == 1 ? 1 : steps[d] * inner_steps[d];
+    steps[d] = s.out_type().shape[d] == op::Dim(1) ? 1 : steps[d] * inner_steps[d];
   }
   s.Become("slice", {before->inputs[0]},
-           {{"starts", starts}, {"steps", steps}, {"sizes", s.out_type().shape}});
+           {{"starts", starts}, {"steps", steps}, {"sizes", op::ShapeAttr(s.out_type().shape)}});
   return true;
 }
 

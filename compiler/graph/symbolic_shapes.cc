@@ -18,17 +18,11 @@ absl::Status BadShapes(std::string_view reason, std::string_view detail) {
   return support::InvalidArgument(StrCat("graph.shape.", reason), detail);
 }
 
-void SetType(Value* value, op::SymbolicType type) {
-  const std::optional<op::TensorType> fixed = op::FixedType(type);
-  value->type = fixed.value_or(op::TensorType{type.dtype, {}});
-  value->dims = fixed ? std::vector<op::Dim>{} : std::move(type.dims);
-}
-
 // A fixed result has its sizes in the node's attributes.
 void SpecializeNode(const Graph& g, Node* node) {
   if (node->outputs.empty()) return;
   const Value& result = g.values[node->outputs[0]];
-  if (!result.dims.empty()) return;
+  if (!result.type.fixed()) return;
   node->attrs = op::SpecializeAttrs(*op::FindOp(node->op), node->attrs, result.type);
 }
 
@@ -36,9 +30,9 @@ void SpecializeNode(const Graph& g, Node* node) {
 absl::StatusOr<op::DimEqualities> InferOnce(Graph* g) {
   op::DimEqualities equal;
   for (Node& node : g->nodes) {
-    TW_ASSIGN(op::SymbolicTypes results, SymbolicResults(*g, node, &equal));
+    TW_ASSIGN(op::TensorTypes results, ResultTypes(*g, node, &equal));
     for (size_t i = 0; i < results.size() && i < node.outputs.size(); ++i) {
-      SetType(&g->values[node.outputs[i]], std::move(results[i]));
+      g->values[node.outputs[i]].type = std::move(results[i]);
     }
     SpecializeNode(*g, &node);
   }
@@ -47,35 +41,30 @@ absl::StatusOr<op::DimEqualities> InferOnce(Graph* g) {
 
 }  // namespace
 
-op::SymbolicType SymbolicTypeOf(const Value& value) {
-  if (value.dims.empty()) return op::Symbolic(value.type);
-  return {value.type.dtype, value.dims};
-}
-
-absl::StatusOr<op::SymbolicTypes> SymbolicResults(const Graph& g, const Node& node,
-                                                  op::DimEqualities* equal) {
+absl::StatusOr<op::TensorTypes> ResultTypes(const Graph& g, const Node& node,
+                                            op::DimEqualities* equal) {
   const op::OpSpec* spec = op::FindOp(node.op);
   if (spec == nullptr) {
     return BadShapes(
         "operator",
         StrCat("expected a plain operator in a graph with size variables, found ", node.op));
   }
-  op::SymbolicTypes inputs;
-  for (ValueId id : node.inputs) inputs.push_back(SymbolicTypeOf(g.values[id]));
-  auto results = op::InferSymbolic(*spec, inputs, node.attrs, equal);
+  op::TensorTypes inputs;
+  for (ValueId id : node.inputs) inputs.push_back(g.values[id].type);
+  auto results = op::InferTypes(*spec, inputs, node.attrs, equal);
   if (!results.ok()) return support::WithContext(results.status(), node.name);
   return results;
 }
 
 bool IsSymbolic(const Graph& graph) {
   return std::any_of(graph.values.begin(), graph.values.end(),
-                     [](const Value& value) { return !value.dims.empty(); });
+                     [](const Value& value) { return !value.type.fixed(); });
 }
 
 std::set<std::string> SizeVariables(const Graph& graph) {
   std::set<std::string> names;
   for (const Value& value : graph.values) {
-    for (const op::Dim& dim : value.dims) names.merge(dim.variables());
+    for (const op::Dim& dim : value.type.shape) names.merge(dim.variables());
   }
   return names;
 }
@@ -100,10 +89,9 @@ absl::StatusOr<Graph> InferShapes(Graph g) {
     }
     if (values.empty()) break;
     for (ValueId id : g.inputs) {
-      op::SymbolicType type = SymbolicTypeOf(g.values[id]);
-      for (op::Dim& dim : type.dims) dim = dim.Substitute(values);
-      SetType(&g.values[id], std::move(type));
-      TW_TRY(op::CheckType(g.values[id].type));
+      op::TensorType& type = g.values[id].type;
+      for (op::Dim& dim : type.shape) dim = dim.Substitute(values);
+      TW_TRY(op::CheckType(type));
     }
   }
   TW_TRY(Verify(g));
@@ -120,21 +108,19 @@ absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
   }
   Graph g = graph;
   for (Value& value : g.values) {
-    if (value.dims.empty()) continue;
-    for (const op::Dim& dim : value.dims) {
+    for (op::Dim& dim : value.type.shape) {
       absl::StatusOr<int64_t> extent = dim.Evaluate(sizes);
       if (!extent.ok()) {
         return BadShapes("size",
                          support::StatusText(support::WithContext(extent.status(), value.name)));
       }
-      value.type.shape.push_back(*extent);
+      dim = *extent;
     }
-    value.dims.clear();
-    TW_TRY(op::CheckType(value.type));
+    TW_TRY(op::CheckShape(value.type));
   }
   for (size_t n = 0; n < g.nodes.size(); ++n) {
     op::DimEqualities equal;
-    TW_TRY(SymbolicResults(graph, graph.nodes[n], &equal).status());
+    TW_TRY(ResultTypes(graph, graph.nodes[n], &equal).status());
     for (const auto& [a, b] : equal) {
       TW_ASSIGN(const int64_t x, a.Evaluate(sizes));
       TW_ASSIGN(const int64_t y, b.Evaluate(sizes));

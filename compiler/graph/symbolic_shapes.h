@@ -10,9 +10,8 @@
 
 namespace tilewright::graph {
 
-op::SymbolicType SymbolicTypeOf(const Value& value);
 // What the node's operator makes of its operands' dimensions; collects demanded equalities.
-absl::StatusOr<op::SymbolicTypes> SymbolicResults(const Graph& g, const Node& node,
-                                                  op::DimEqualities* equal);
+absl::StatusOr<op::TensorTypes> ResultTypes(const Graph& g, const Node& node,
+                                            op::DimEqualities* equal);
 
 }  // namespace tilewright::graph

@@ -83,7 +83,7 @@ std::vector<int64_t> CutShape(const LayoutRule& rule, const Node& node,
 // The weight as `cut` with the rule's order of dimensions; zeros fill the last block.
 std::string Permuted(const LayoutRule& rule, const Value& weight, const std::vector<int64_t>& cut) {
   const int64_t element = weight.type.dtype.bytes();
-  const std::vector<int64_t>& shape = weight.type.shape;
+  const std::vector<int64_t> shape = weight.type.sizes();
   const std::string_view bytes = weight.constant->view();
   const size_t at = BlockedAxis(rule);
   if (rule.block == 1 || shape[at] % rule.block == 0) {
@@ -105,7 +105,7 @@ std::string Permuted(const LayoutRule& rule, const Value& weight, const std::vec
 Node CutUnits(Graph* g, Node* node, int64_t units) {
   const ValueId y = node->outputs[0];
   op::TensorType wide = g->values[y].type;
-  const std::vector<int64_t> sizes = wide.shape, zeros(sizes.size(), 0), ones(sizes.size(), 1);
+  const std::vector<int64_t> sizes = wide.sizes(), zeros(sizes.size(), 0), ones(sizes.size(), 1);
   wide.shape.back() = RoundUp(units, op::kWeightBlock);
   node->outputs[0] = AddValue(g, StrCat(g->values[y].name, "_wide"), wide);
   return MakeNode(node->name + "_units", "slice", {node->outputs[0]}, y,
@@ -128,7 +128,7 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
       }
       const ValueId from = node.inputs[1];
       if ((rule.dots || rule.squares) && g.values[from].type.dtype != ir::kI8) continue;
-      const std::vector<int64_t> cut = CutShape(rule, node, g.values[from].type.shape);
+      const std::vector<int64_t> cut = CutShape(rule, node, g.values[from].type.sizes());
       if (cut.empty()) continue;
       ValueId& to = moved.try_emplace({from, std::string(rule.to)}, -1).first->second;
       if (to < 0) {
@@ -138,7 +138,7 @@ absl::StatusOr<Graph> LayoutWeights(Graph g, const GraphPassContext& ctx) {
         to = AddConstant(&g, StrCat(weight.name, "_", support::ToLower(rule.to)), type,
                          Permuted(rule, weight, cut));
       }
-      const int64_t units = g.values[from].type.shape[BlockedAxis(rule)];
+      const int64_t units = g.values[from].type.size(BlockedAxis(rule));
       if (rule.block > 1 && units % rule.block != 0) {
         if (rule.dots) {
           behind = CutUnits(&g, &node, units);

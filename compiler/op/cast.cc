@@ -12,15 +12,15 @@ using support::StrCat;
 
 constexpr std::string_view kOp = "cast";
 
-absl::StatusOr<SymbolicTypes> Infer(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                    DimEqualities*) {
+absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attrs& attrs,
+                                  DimEqualities*) {
   const std::string name = GetString(attrs, "dtype", "");
-  SymbolicType out = inputs[0];
+  TensorType out = inputs[0];
   if (!ir::ParseType(name, &out.dtype) || out.dtype.lanes != 1) {
     return OpError(kOp, "attribute",
                    StrCat("expected the name of an element type as dtype, found '", name, "'"));
   }
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
 ir::Expr Scalar(std::span<const ir::Expr> args, const Attrs& attrs) {

@@ -29,17 +29,17 @@ absl::StatusOr<WeightLayout> LayoutOf(const Attrs& attrs) {
                  StrCat("expected weight_layout NK, KN, NK16n, NK16n4k or NKnk, found ", layout));
 }
 
-absl::StatusOr<SymbolicTypes> InferDense(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                         DimEqualities* equal) {
-  const SymbolicType &a = inputs[0], &w = inputs[1];
+absl::StatusOr<TensorTypes> InferDense(std::span<const TensorType> inputs, const Attrs& attrs,
+                                       DimEqualities* equal) {
+  const TensorType &a = inputs[0], &w = inputs[1];
   TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
   const bool blocked = IsBlocked(layout), dots = layout == WeightLayout::kDots;
   const bool squares = layout == WeightLayout::kSquares;
   const size_t rank = dots || squares ? 4 : blocked ? 3 : 2;
-  if (a.dims.empty() || w.dims.size() != rank ||
-      (blocked && !MayEqual(w.dims[2], kWeightBlock, equal)) ||
-      (dots && !MayEqual(w.dims[3], kDot, equal)) ||
-      (squares && !MayEqual(w.dims[2], w.dims[3], equal))) {
+  if (a.shape.empty() || w.shape.size() != rank ||
+      (blocked && !MayEqual(w.shape[2], kWeightBlock, equal)) ||
+      (dots && !MayEqual(w.shape[3], kDot, equal)) ||
+      (squares && !MayEqual(w.shape[2], w.shape[3], equal))) {
     return OpError("dense", "shape",
                    StrCat("expected data [...,k] and a weight matrix of the layout, found ",
                           ToText(a), " and ", ToText(w)));
@@ -47,21 +47,21 @@ absl::StatusOr<SymbolicTypes> InferDense(std::span<const SymbolicType> inputs, c
   TW_ASSIGN(const ir::DType sum, SumType("dense", a, w));
   const bool kn = layout == WeightLayout::kKn;
   const int64_t block = blocked ? kWeightBlock : 1;
-  const Dim k = w.dims[kn ? 0 : 1] * (squares ? w.dims[3] : Dim(dots ? kDot : 1));
-  const Dim columns = w.dims[kn ? 1 : 0] * (squares ? w.dims[2] : Dim(block));
+  const Dim k = w.shape[kn ? 0 : 1] * (squares ? w.shape[3] : Dim(dots ? kDot : 1));
+  const Dim columns = w.shape[kn ? 1 : 0] * (squares ? w.shape[2] : Dim(block));
   const Dim n = blocked && attrs.contains("units") ? Dim(GetInt(attrs, "units", 0)) : columns;
   if (SurelyBelow(columns, n) || SurelyBelow(n, columns - Dim(block - 1))) {
     return OpError("dense", "attribute",
                    StrCat("expected units in the last of the weight's blocks, found ", n.ToText()));
   }
-  if (!MayEqual(a.dims.back(), k, equal)) {
+  if (!MayEqual(a.shape.back(), k, equal)) {
     return OpError(
         "dense", "shape",
         StrCat("expected data whose last dimension is ", k.ToText(), ", found ", ToText(a)));
   }
-  SymbolicType out{sum, a.dims};
-  out.dims.back() = n;
-  return SymbolicTypes{out};
+  TensorType out{sum, a.shape};
+  out.shape.back() = n;
+  return TensorTypes{out};
 }
 
 std::vector<ir::Expr> WeightIndex(WeightLayout layout, const ir::Buffer& weights, const ir::Expr& n,
@@ -102,22 +102,21 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildDense(ir::FunctionBuilder& b, const
 }
 
 double DenseReduction(std::span<const TensorType> inputs, const Attrs&) {
-  return static_cast<double>(inputs[0].shape.back());
+  return static_cast<double>(inputs[0].size(-1));
 }
 
 double ContractFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
                      const Attrs&) {
-  return 2.0 * static_cast<double>(outputs[0].elements()) *
-         static_cast<double>(inputs[0].shape.back());
+  return 2.0 * static_cast<double>(outputs[0].elements()) * static_cast<double>(inputs[0].size(-1));
 }
 
 absl::StatusOr<std::vector<RefTensor>> PlainDense(std::span<const RefTensor> inputs,
                                                   std::span<const TensorType> outputs,
                                                   const Attrs& attrs) {
   TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
-  const int64_t n_size = outputs[0].shape.back(), k_size = inputs[0].type.shape.back();
+  const int64_t n_size = outputs[0].size(-1), k_size = inputs[0].type.size(-1);
   const int64_t rows = outputs[0].elements() / n_size;
-  const int64_t block = layout == WeightLayout::kSquares ? inputs[1].type.shape.back() : 1;
+  const int64_t block = layout == WeightLayout::kSquares ? inputs[1].type.size(-1) : 1;
   auto weight = [&](int64_t n, int64_t k) {
     if (layout == WeightLayout::kSquares) {
       const int64_t square = n / block * (k_size / block) + k / block;
@@ -145,9 +144,9 @@ absl::StatusOr<std::vector<RefTensor>> PlainDense(std::span<const RefTensor> inp
   return std::vector<RefTensor>{std::move(out)};
 }
 
-absl::StatusOr<SymbolicTypes> InferMatmul(std::span<const SymbolicType> inputs, const Attrs&,
-                                          DimEqualities* equal) {
-  const auto &a = inputs[0].dims, &b = inputs[1].dims;
+absl::StatusOr<TensorTypes> InferMatmul(std::span<const TensorType> inputs, const Attrs&,
+                                        DimEqualities* equal) {
+  const auto &a = inputs[0].shape, &b = inputs[1].shape;
   auto refuse = [&] {
     return OpError("matmul", "shape",
                    StrCat("expected [...,m,k] and [...,k,n], found ", ToText(inputs[0]), " and ",
@@ -155,14 +154,14 @@ absl::StatusOr<SymbolicTypes> InferMatmul(std::span<const SymbolicType> inputs, 
   };
   if (a.size() < 2 || b.size() < 2) return refuse();
   TW_ASSIGN(const ir::DType sum, SumType("matmul", inputs[0], inputs[1]));
-  SymbolicType out{sum, {}};
+  TensorType out{sum, {}};
   if (!MayEqual(a.back(), b[b.size() - 2], equal) ||
-      !BroadcastDims({a.begin(), a.end() - 2}, {b.begin(), b.end() - 2}, equal, &out.dims)) {
+      !BroadcastDims({a.begin(), a.end() - 2}, {b.begin(), b.end() - 2}, equal, &out.shape)) {
     return refuse();
   }
-  out.dims.push_back(a[a.size() - 2]);
-  out.dims.push_back(b.back());
-  return SymbolicTypes{out};
+  out.shape.push_back(a[a.size() - 2]);
+  out.shape.push_back(b.back());
+  return TensorTypes{out};
 }
 
 // Index of an operand's matrix element (row, col) under broadcast batch dimensions `batch`.
@@ -215,15 +214,15 @@ int64_t MatrixOffset(const std::vector<int64_t>& shape, const std::vector<int64_
 absl::StatusOr<std::vector<RefTensor>> PlainMatmul(std::span<const RefTensor> inputs,
                                                    std::span<const TensorType> outputs,
                                                    const Attrs&) {
-  const auto& shape = outputs[0].shape;
+  const std::vector<int64_t> shape = outputs[0].sizes();
   const int64_t m_size = shape[shape.size() - 2], n_size = shape.back();
-  const int64_t k_size = inputs[0].type.shape.back();
+  const int64_t k_size = inputs[0].type.size(-1);
   const std::vector<int64_t> batch_shape(shape.begin(), shape.end() - 2);
   std::vector<int64_t> batch(batch_shape.size(), 0);
   RefTensor out{outputs[0], {}};
   do {
-    const double* a = inputs[0].values.data() + MatrixOffset(inputs[0].type.shape, batch);
-    const double* b = inputs[1].values.data() + MatrixOffset(inputs[1].type.shape, batch);
+    const double* a = inputs[0].values.data() + MatrixOffset(inputs[0].type.sizes(), batch);
+    const double* b = inputs[1].values.data() + MatrixOffset(inputs[1].type.sizes(), batch);
     for (int64_t m = 0; m < m_size; ++m) {
       for (int64_t n = 0; n < n_size; ++n) {
         double sum = 0;

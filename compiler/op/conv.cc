@@ -37,13 +37,13 @@ std::optional<std::vector<Dim>> Oihw(WeightLayout layout, const std::vector<Dim>
 }
 
 // Applies the type rule. Says what it read on the way in `form`.
-absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                        DimEqualities* equal, ConvForm* form) {
+absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const Attrs& attrs,
+                                      DimEqualities* equal, ConvForm* form) {
   constexpr std::string_view kOp = "conv2d";
-  const SymbolicType &x = inputs[0], &w = inputs[1];
+  const TensorType &x = inputs[0], &w = inputs[1];
   TW_ASSIGN(form->layout, LayoutOf(kOp, attrs));
-  const std::optional<std::vector<Dim>> ws = Oihw(form->layout, w.dims, equal);
-  if (x.dims.size() != 4 || !ws.has_value()) {
+  const std::optional<std::vector<Dim>> ws = Oihw(form->layout, w.shape, equal);
+  if (x.shape.size() != 4 || !ws.has_value()) {
     return OpError(kOp, "shape",
                    StrCat("expected an input of rank 4 and a weight of the layout, found ",
                           ToText(x), " and ", ToText(w)));
@@ -56,8 +56,8 @@ absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, co
   TW_ASSIGN(form->pad_value, PadValueOf(kOp, attrs, x.dtype));
   form->groups = GetInt(attrs, "groups", 1);
   const Dim &out_channels = (*ws)[0], &group_in = (*ws)[1];
-  if (!MayDivide(form->groups, out_channels) || !MayDivide(form->groups, x.dims[1]) ||
-      !MayEqual(x.dims[1], group_in * Dim(form->groups), equal)) {
+  if (!MayDivide(form->groups, out_channels) || !MayDivide(form->groups, x.shape[1]) ||
+      !MayEqual(x.shape[1], group_in * Dim(form->groups), equal)) {
     return OpError(kOp, "channels",
                    StrCat("expected channels that divide into ", form->groups,
                           " groups, found input ", ToText(x), " and weight ", ToText(w)));
@@ -65,22 +65,22 @@ absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, co
   TW_ASSIGN(const std::vector<Window> windows, WindowsOf(kOp, attrs, (*ws)[2], (*ws)[3]));
   form->h = windows[0];
   form->w = windows[1];
-  const Dim height = form->h.OutputSize(x.dims[2]), width = form->w.OutputSize(x.dims[3]);
+  const Dim height = form->h.OutputSize(x.shape[2]), width = form->w.OutputSize(x.shape[3]);
   if (SurelyBelow(height, 1) || SurelyBelow(width, 1)) {
     return OpError(kOp, "kernel",
                    StrCat("expected a kernel that fits the padded input, found input ", ToText(x),
                           " and weight ", ToText(w)));
   }
-  if (inputs.size() > 2 && !MayEqual(inputs[2].dims, {out_channels}, equal)) {
+  if (inputs.size() > 2 && !MayEqual(inputs[2].shape, {out_channels}, equal)) {
     return OpError(
         kOp, "bias",
         StrCat("expected a bias of ", DimsText({out_channels}), ", found ", ToText(inputs[2])));
   }
-  return SymbolicTypes{{sum, {x.dims[0], out_channels, height, width}}};
+  return TensorTypes{{sum, {x.shape[0], out_channels, height, width}}};
 }
 
-absl::StatusOr<SymbolicTypes> Infer(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                    DimEqualities* equal) {
+absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attrs& attrs,
+                                  DimEqualities* equal) {
   ConvForm form;
   return InferForm(inputs, attrs, equal, &form);
 }
@@ -89,8 +89,8 @@ absl::StatusOr<SymbolicTypes> Infer(std::span<const SymbolicType> inputs, const 
 
 absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   ConvForm form;
-  TW_ASSIGN(const TensorType out, FixedResult(InferForm(Symbolic(inputs), attrs, nullptr, &form)));
-  const std::vector<int64_t>&x = inputs[0].shape, &y = out.shape;
+  TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, nullptr, &form));
+  const std::vector<int64_t> x = inputs[0].sizes(), y = out[0].sizes();
   return ConvShape{form, x[0], x[1], x[2], x[3], y[1], x[1] / form.groups, y[2], y[3]};
 }
 
@@ -141,7 +141,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const 
 double ConvFlops(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
                  const Attrs&) {
   const double per_output =
-      2.0 * static_cast<double>(inputs[1].elements()) / static_cast<double>(outputs[0].shape[1]);
+      2.0 * static_cast<double>(inputs[1].elements()) / static_cast<double>(outputs[0].size(1));
   return static_cast<double>(outputs[0].elements()) * (per_output + (inputs.size() > 2 ? 1 : 0));
 }
 

@@ -37,9 +37,9 @@ bool IsQuantised(ir::DType x, ir::DType w) {
 }
 
 // Applies the type rule. Says what it read on the way in `form`.
-absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                        DimEqualities* equal, Form* form) {
-  const SymbolicType &x = inputs[0], &w = inputs[1];
+absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const Attrs& attrs,
+                                      DimEqualities* equal, Form* form) {
+  const TensorType &x = inputs[0], &w = inputs[1];
   auto refuse = [&] {
     return OpError(
         kOp, "shape",
@@ -48,43 +48,44 @@ absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, co
                ToText(x), " and ", ToText(w)));
   };
   form->quantised = IsQuantised(x.dtype, w.dtype);
-  form->depthwise = w.dims.size() == 4;
+  form->depthwise = w.shape.size() == 4;
   const bool floats = x.dtype == w.dtype && x.dtype.is_float();
   const bool dots = form->quantised && !form->depthwise;
   const size_t rank = form->depthwise ? 4 : dots ? 7 : 6;
-  if (x.dims.size() != 5 || (!form->quantised && !floats) || w.dims.size() != rank) return refuse();
+  if (x.shape.size() != 5 || (!form->quantised && !floats) || w.shape.size() != rank)
+    return refuse();
   // Input blocks, rows, columns, channels of an input block.
-  const std::span<const Dim> taps = std::span(w.dims).subspan(form->depthwise ? 0 : 1);
-  if (!MayEqual(taps[0], x.dims[1], equal) ||
-      !MayEqual(taps[3] * Dim(dots ? kDot : 1), x.dims[4], equal) ||
-      (dots && !MayEqual(w.dims[6], kDot, equal))) {
+  const std::span<const Dim> taps = std::span(w.shape).subspan(form->depthwise ? 0 : 1);
+  if (!MayEqual(taps[0], x.shape[1], equal) ||
+      !MayEqual(taps[3] * Dim(dots ? kDot : 1), x.shape[4], equal) ||
+      (dots && !MayEqual(w.shape[6], kDot, equal))) {
     return refuse();
   }
   TW_ASSIGN(form->pad_value, PadValueOf(kOp, attrs, x.dtype));
   TW_ASSIGN(const std::vector<Window> windows, WindowsOf(kOp, attrs, taps[1], taps[2]));
   form->h = windows[0];
   form->w = windows[1];
-  const Dim height = form->h.OutputSize(x.dims[2]), width = form->w.OutputSize(x.dims[3]);
+  const Dim height = form->h.OutputSize(x.shape[2]), width = form->w.OutputSize(x.shape[3]);
   if (SurelyBelow(height, 1) || SurelyBelow(width, 1)) {
     return OpError(kOp, "kernel",
                    StrCat("expected a kernel that fits the padded input, found input ", ToText(x),
                           " and weight ", ToText(w)));
   }
-  const Dim& out_block = w.dims[dots ? 5 : w.dims.size() - 1];
-  return SymbolicTypes{
-      {form->quantised ? ir::kI32 : x.dtype, {x.dims[0], w.dims[0], height, width, out_block}}};
+  const Dim& out_block = w.shape[dots ? 5 : w.shape.size() - 1];
+  return TensorTypes{
+      {form->quantised ? ir::kI32 : x.dtype, {x.shape[0], w.shape[0], height, width, out_block}}};
 }
 
-absl::StatusOr<SymbolicTypes> Infer(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                    DimEqualities* equal) {
+absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attrs& attrs,
+                                  DimEqualities* equal) {
   Form form;
   return InferForm(inputs, attrs, equal, &form);
 }
 
 absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   Form form;
-  TW_ASSIGN(const TensorType out, FixedResult(InferForm(Symbolic(inputs), attrs, nullptr, &form)));
-  const std::vector<int64_t>&x = inputs[0].shape, &y = out.shape;
+  TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, nullptr, &form));
+  const std::vector<int64_t> x = inputs[0].sizes(), y = out[0].sizes();
   return Shape{form, x[0], x[1], x[2], x[3], x[4], y[2], y[3], y[4]};
 }
 
@@ -192,8 +193,8 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildDots(ir::FunctionBuilder& b, const 
 double TapsPerOutput(std::span<const TensorType> inputs) {
   const TensorType& w = inputs[1];
   const bool dots = IsQuantised(inputs[0].dtype, w.dtype) && w.shape.size() > 4;
-  const double lanes = static_cast<double>(dots ? w.shape[5] : w.shape.back());
-  const double per_channel = static_cast<double>(w.elements()) / static_cast<double>(w.shape[0]);
+  const double lanes = static_cast<double>(w.size(dots ? 5 : -1));
+  const double per_channel = static_cast<double>(w.elements()) / static_cast<double>(w.size(0));
   return per_channel / lanes;
 }
 
@@ -210,9 +211,10 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
   for (const RefTensor& input : inputs) types.push_back(input.type);
   TW_ASSIGN(Shape c, ShapeOf(types, attrs));
   RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
-  const std::vector<int64_t> from = RowMajorStrides(types[0].shape),
-                             to = RowMajorStrides(outputs[0].shape);
-  std::vector<int64_t> k(types[1].shape.size(), 0);  // o, [i,] kh, kw, [in,] out [, in % 4]
+  const std::vector<int64_t> from = RowMajorStrides(types[0].sizes()),
+                             to = RowMajorStrides(outputs[0].sizes());
+  const std::vector<int64_t> taps = types[1].sizes();
+  std::vector<int64_t> k(taps.size(), 0);  // o, [i,] kh, kw, [in,] out [, in % 4]
   size_t at = 0;
   do {
     const double weight = inputs[1].values[at++];
@@ -234,7 +236,7 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
         }
       }
     }
-  } while (NextIndex(types[1].shape, &k));
+  } while (NextIndex(taps, &k));
   return std::vector<RefTensor>{std::move(out)};
 }
 

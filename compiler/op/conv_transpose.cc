@@ -30,9 +30,9 @@ struct Shape : Form {
 };
 
 // The weight's sizes as [in, out / groups, kh, kw].
-absl::StatusOr<std::vector<Dim>> Iohw(std::string_view layout, const SymbolicType& weight,
+absl::StatusOr<std::vector<Dim>> Iohw(std::string_view layout, const TensorType& weight,
                                       DimEqualities* equal) {
-  const std::vector<Dim>& w = weight.dims;
+  const std::vector<Dim>& w = weight.shape;
   if (layout == "IOHW" && w.size() == 4) return w;
   if (layout == "IHWO" && w.size() == 4) return std::vector<Dim>{w[0], w[3], w[1], w[2]};
   if (layout == "OHWI16o" && w.size() == 5 && MayEqual(w[4], kWeightBlock, equal)) {
@@ -47,15 +47,15 @@ absl::StatusOr<std::vector<Dim>> Iohw(std::string_view layout, const SymbolicTyp
 }
 
 // Applies the type rule. Says what it read on the way in `form`.
-absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                        DimEqualities* equal, Form* form) {
-  const SymbolicType &x = inputs[0], &w = inputs[1];
+absl::StatusOr<TensorTypes> InferForm(std::span<const TensorType> inputs, const Attrs& attrs,
+                                      DimEqualities* equal, Form* form) {
+  const TensorType &x = inputs[0], &w = inputs[1];
   form->layout = GetString(attrs, "weight_layout", "IOHW");
   TW_ASSIGN(const std::vector<Dim> ws, Iohw(form->layout, w, equal));
-  if (x.dims.size() != 4) {
+  if (x.shape.size() != 4) {
     return OpError(kOp, "shape", StrCat("expected an input of rank 4, found ", ToText(x)));
   }
-  for (const SymbolicType& in : inputs) {
+  for (const TensorType& in : inputs) {
     if (in.dtype != x.dtype) {
       return OpError(
           kOp, "type",
@@ -63,7 +63,7 @@ absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, co
     }
   }
   form->groups = GetInt(attrs, "groups", 1);
-  if (!MayDivide(form->groups, x.dims[1]) || !MayEqual(ws[0], x.dims[1], equal)) {
+  if (!MayDivide(form->groups, x.shape[1]) || !MayEqual(ws[0], x.shape[1], equal)) {
     return OpError(kOp, "channels",
                    StrCat("expected channels that divide into ", form->groups,
                           " groups, found input ", ToText(x), " and weight ", ToText(w)));
@@ -76,29 +76,30 @@ absl::StatusOr<SymbolicTypes> InferForm(std::span<const SymbolicType> inputs, co
     return (input - Dim(1)) * Dim(v.stride) +
            Dim((v.kernel - 1) * v.dilation + 1 + more - v.pad_begin - v.pad_end);
   };
-  const Dim height = size(x.dims[2], form->h, extra[0]), width = size(x.dims[3], form->w, extra[1]);
+  const Dim height = size(x.shape[2], form->h, extra[0]),
+            width = size(x.shape[3], form->w, extra[1]);
   if (SurelyBelow(height, 1) || SurelyBelow(width, 1)) {
     return OpError(kOp, "pads", "expected pads smaller than the result, found larger ones");
   }
   const Dim out_channels = ws[1] * Dim(form->groups);
-  if (inputs.size() > 2 && !MayEqual(inputs[2].dims, {out_channels}, equal)) {
+  if (inputs.size() > 2 && !MayEqual(inputs[2].shape, {out_channels}, equal)) {
     return OpError(
         kOp, "bias",
         StrCat("expected a bias of ", DimsText({out_channels}), ", found ", ToText(inputs[2])));
   }
-  return SymbolicTypes{{x.dtype, {x.dims[0], out_channels, height, width}}};
+  return TensorTypes{{x.dtype, {x.shape[0], out_channels, height, width}}};
 }
 
-absl::StatusOr<SymbolicTypes> Infer(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                    DimEqualities* equal) {
+absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attrs& attrs,
+                                  DimEqualities* equal) {
   Form form;
   return InferForm(inputs, attrs, equal, &form);
 }
 
 absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   Form form;
-  TW_ASSIGN(const TensorType out, FixedResult(InferForm(Symbolic(inputs), attrs, nullptr, &form)));
-  const std::vector<int64_t>&x = inputs[0].shape, &y = out.shape;
+  TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, nullptr, &form));
+  const std::vector<int64_t> x = inputs[0].sizes(), y = out[0].sizes();
   return Shape{form, x[0], x[1], x[2], x[3], y[1], y[2], y[3]};
 }
 
@@ -201,8 +202,8 @@ ir::Buffer PhaseSum(ir::FunctionBuilder& b, const std::string& name, const Shape
   const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in()));
   const ir::Axis th = b.ReduceAxis("th", ir::Int(ph.taps));
   const ir::Axis tw = b.ReduceAxis("tw", ir::Int(pw.taps));
-  const std::vector<int64_t> shape = {c.batch,    c.out_channels, ph.blocks,
-                                      c.h.stride, pw.blocks,      c.w.stride};
+  const std::vector<Dim> shape = {c.batch,    c.out_channels, ph.blocks,
+                                  c.h.stride, pw.blocks,      c.w.stride};
   const ir::Buffer phases =
       b.Reduce(name + "_phases", out.dtype, ShapeExprs(shape), {"n", "oc", "bh", "rh", "bw", "rw"},
                {ic, th, tw}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& i) {
@@ -243,7 +244,7 @@ double Flops(std::span<const TensorType> inputs, std::span<const TensorType> out
              const Attrs&) {
   // Every input element meets every tap of its weights once.
   const double taps =
-      static_cast<double>(inputs[1].elements()) / static_cast<double>(inputs[0].shape[1]);
+      static_cast<double>(inputs[1].elements()) / static_cast<double>(inputs[0].size(1));
   return 2.0 * static_cast<double>(inputs[0].elements()) * taps +
          (inputs.size() > 2 ? static_cast<double>(outputs[0].elements()) : 0);
 }

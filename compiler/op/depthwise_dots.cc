@@ -20,8 +20,8 @@ std::vector<ir::Buffer> ComputeDepthwiseDots(ir::FunctionBuilder& b, const std::
                                              const ir::Buffer& x, const ir::Buffer& w, Window rows,
                                              Window columns, int64_t pad_value,
                                              const TensorType& output) {
-  const int64_t batch = output.shape[0], blocks = output.shape[1], lanes = output.shape[4];
-  const int64_t height = output.shape[2], width = output.shape[3];
+  const int64_t batch = output.size(0), blocks = output.size(1), lanes = output.size(4);
+  const int64_t height = output.size(2), width = output.size(3);
   const int64_t places = 1 + (kDot - columns.kernel) / columns.stride;
   const int64_t windows = (width + places - 1) / places, step = places * columns.stride;
   // Windows begin at an even pixel where there is room: fewer of them cross a line of the cache.

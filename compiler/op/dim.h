@@ -31,7 +31,8 @@ class Dim {
   std::optional<int64_t> constant() const {  // nothing where a variable occurs
     return terms_ == nullptr ? std::optional<int64_t>(constant_) : std::nullopt;
   }
-  int64_t value() const;  // REQUIRES: constant()
+  bool is_constant() const { return terms_ == nullptr; }
+  int64_t value() const;  // REQUIRES: is_constant()
   // The variable that the dimension is; "" for all others.
   std::string variable() const;
   std::set<std::string> variables() const;

@@ -17,7 +17,7 @@ bool HasNoElements(const TensorType& type) { return type.elements() == 0; }
 
 absl::Status CheckShape(const TensorType& type) {
   TensorType filled = type;
-  for (int64_t& dim : filled.shape) dim = dim == 0 ? 1 : dim;
+  for (Dim& dim : filled.shape) dim = dim == Dim(0) ? Dim(1) : dim;
   return CheckType(filled);
 }
 

@@ -25,10 +25,11 @@ template <typename Rule>
 RefTensor Mapped(const TensorType& type, const Rule& rule) {
   RefTensor out{type, {}};
   out.values.reserve(type.elements());
-  std::vector<int64_t> index(type.shape.size(), 0);
+  const std::vector<int64_t> sizes = type.sizes();
+  std::vector<int64_t> index(sizes.size(), 0);
   do {
     out.values.push_back(rule(index));
-  } while (NextIndex(type.shape, &index));
+  } while (NextIndex(sizes, &index));
   return out;
 }
 
@@ -40,38 +41,39 @@ int64_t Flat(const std::vector<int64_t>& index, const std::vector<int64_t>& stri
 
 // ------------------------------------------------------------ concat
 
-absl::StatusOr<SymbolicTypes> InferConcat(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                          DimEqualities* equal) {
-  SymbolicType out = inputs[0];
-  TW_ASSIGN(const int64_t axis, NormalizeAxis("concat", GetInt(attrs, "axis", 0), out.dims.size()));
-  for (const SymbolicType& in : inputs.subspan(1)) {
-    std::vector<Dim> like = in.dims;
-    if (like.size() == out.dims.size()) like[axis] = out.dims[axis];
-    if (!MayEqual(like, out.dims, equal) || in.dtype != out.dtype) {
+absl::StatusOr<TensorTypes> InferConcat(std::span<const TensorType> inputs, const Attrs& attrs,
+                                        DimEqualities* equal) {
+  TensorType out = inputs[0];
+  TW_ASSIGN(const int64_t axis,
+            NormalizeAxis("concat", GetInt(attrs, "axis", 0), out.shape.size()));
+  for (const TensorType& in : inputs.subspan(1)) {
+    std::vector<Dim> like = in.shape;
+    if (like.size() == out.shape.size()) like[axis] = out.shape[axis];
+    if (!MayEqual(like, out.shape, equal) || in.dtype != out.dtype) {
       return OpError("concat", "shape",
                      StrCat("expected operands that differ in dimension ", axis, " only, found ",
                             ToText(inputs[0]), " and ", ToText(in)));
     }
-    out.dims[axis] = out.dims[axis] + in.dims[axis];
+    out.shape[axis] = out.shape[axis] + in.shape[axis];
   }
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
 ir::Expr ConcatElement(std::span<const ElementReader> inputs,
                        std::span<const TensorType> input_types, const TensorType& output,
                        const std::vector<ir::Expr>& index, const Attrs& attrs) {
   const size_t axis = *NormalizeAxis("concat", GetInt(attrs, "axis", 0), output.shape.size());
-  int64_t start = output.shape[axis];
+  int64_t start = output.size(axis);
   ir::Expr result;
   for (size_t i = inputs.size(); i-- > 0;) {
-    start -= input_types[i].shape[axis];
+    start -= input_types[i].size(axis);
     std::vector<ir::Expr> at = index;
     at[axis] = AddConstant(index[axis], -start);
     ir::Expr value = inputs[i](std::move(at));
     result =
         result == nullptr
             ? value
-            : ir::Select(index[axis] < ir::Int(start + input_types[i].shape[axis]), value, result);
+            : ir::Select(index[axis] < ir::Int(start + input_types[i].size(axis)), value, result);
   }
   return result;
 }
@@ -82,13 +84,15 @@ absl::StatusOr<std::vector<RefTensor>> PlainConcat(std::span<const RefTensor> in
   const size_t axis = *NormalizeAxis("concat", GetInt(attrs, "axis", 0), outputs[0].shape.size());
   // Which operand each position along the axis comes from, and where in it.
   std::vector<std::pair<size_t, int64_t>> origin;
+  std::vector<std::vector<int64_t>> strides;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    for (int64_t k = 0; k < inputs[i].type.shape[axis]; ++k) origin.emplace_back(i, k);
+    strides.push_back(RowMajorStrides(inputs[i].type.sizes()));
+    for (int64_t k = 0; k < inputs[i].type.size(axis); ++k) origin.emplace_back(i, k);
   }
   return std::vector<RefTensor>{Mapped(outputs[0], [&](std::vector<int64_t> index) {
     const auto [part, k] = origin[index[axis]];
     index[axis] = k;
-    return inputs[part].values[Flat(index, RowMajorStrides(inputs[part].type.shape))];
+    return inputs[part].values[Flat(index, strides[part])];
   })};
 }
 
@@ -108,18 +112,18 @@ std::optional<Dim> SliceSize(const Dim& dim, int64_t start, int64_t step, int64_
 }
 
 // Per dimension: output index i reads starts + i * steps.
-absl::StatusOr<SymbolicTypes> InferSlice(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                         DimEqualities*) {
-  const std::vector<Dim>& dims = inputs[0].dims;
+absl::StatusOr<TensorTypes> InferSlice(std::span<const TensorType> inputs, const Attrs& attrs,
+                                       DimEqualities*) {
+  const std::vector<Dim>& dims = inputs[0].shape;
   const auto starts = GetInts(attrs, "starts", {}), steps = GetInts(attrs, "steps", {}),
              sizes = GetInts(attrs, "sizes", {});
-  SymbolicType out{inputs[0].dtype, {}};
+  TensorType out{inputs[0].dtype, {}};
   bool valid =
       starts.size() == dims.size() && steps.size() == dims.size() && sizes.size() == dims.size();
   for (size_t d = 0; valid && d < dims.size(); ++d) {
     const std::optional<Dim> size = SliceSize(dims[d], starts[d], steps[d], sizes[d]);
     valid = size.has_value();
-    out.dims.push_back(size.value_or(Dim()));
+    out.shape.push_back(size.value_or(Dim()));
   }
   if (!valid) {
     return OpError("slice", "range",
@@ -127,7 +131,7 @@ absl::StatusOr<SymbolicTypes> InferSlice(std::span<const SymbolicType> inputs, c
                           ", found [", support::Join(starts, ","), "], [",
                           support::Join(steps, ","), "], [", support::Join(sizes, ","), "]"));
   }
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
 ir::Expr SliceElement(std::span<const ElementReader> inputs, std::span<const TensorType>,
@@ -145,7 +149,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainSlice(std::span<const RefTensor> inp
                                                   std::span<const TensorType> outputs,
                                                   const Attrs& attrs) {
   const auto starts = GetInts(attrs, "starts", {}), steps = GetInts(attrs, "steps", {});
-  const std::vector<int64_t> strides = RowMajorStrides(inputs[0].type.shape);
+  const std::vector<int64_t> strides = RowMajorStrides(inputs[0].type.sizes());
   return std::vector<RefTensor>{Mapped(outputs[0], [&](std::vector<int64_t> index) {
     for (size_t d = 0; d < index.size(); ++d) index[d] = starts[d] + index[d] * steps[d];
     return inputs[0].values[Flat(index, strides)];
@@ -156,19 +160,19 @@ absl::StatusOr<std::vector<RefTensor>> PlainSlice(std::span<const RefTensor> inp
 
 // out[..., i..., ...] = data[..., indices[i...], ...]; negative indices count from the end, others
 // outside are clamped, so that no value of an input makes a kernel read outside its buffers.
-absl::StatusOr<SymbolicTypes> InferGather(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                          DimEqualities*) {
-  const SymbolicType &data = inputs[0], &indices = inputs[1];
+absl::StatusOr<TensorTypes> InferGather(std::span<const TensorType> inputs, const Attrs& attrs,
+                                        DimEqualities*) {
+  const TensorType &data = inputs[0], &indices = inputs[1];
   TW_ASSIGN(const int64_t axis,
-            NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.dims.size()));
+            NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.shape.size()));
   if (indices.dtype != ir::kI64 && indices.dtype != ir::kI32) {
     return OpError("gather", "type",
                    StrCat("expected indices of i32 or i64, found ", ToText(indices)));
   }
-  SymbolicType out{data.dtype, {data.dims.begin(), data.dims.begin() + axis}};
-  out.dims.insert(out.dims.end(), indices.dims.begin(), indices.dims.end());
-  out.dims.insert(out.dims.end(), data.dims.begin() + axis + 1, data.dims.end());
-  return SymbolicTypes{out};
+  TensorType out{data.dtype, std::vector<Dim>(data.shape.begin(), data.shape.begin() + axis)};
+  out.shape.insert(out.shape.end(), indices.shape.begin(), indices.shape.end());
+  out.shape.insert(out.shape.end(), data.shape.begin() + axis + 1, data.shape.end());
+  return TensorTypes{out};
 }
 
 // An index of a dimension of this size: negative ones count from the end, the rest is clamped.
@@ -181,7 +185,7 @@ ir::Expr InRange(ir::Expr i, int64_t size) {
 ir::Expr GatherElement(std::span<const ElementReader> inputs,
                        std::span<const TensorType> input_types, const TensorType&,
                        const std::vector<ir::Expr>& index, const Attrs& attrs) {
-  const auto& data = input_types[0].shape;
+  const std::vector<int64_t> data = input_types[0].sizes();
   const size_t axis = *NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.size());
   const size_t rank = input_types[1].shape.size();
   ir::Expr i = inputs[1]({index.begin() + axis, index.begin() + axis + rank});
@@ -195,9 +199,9 @@ ir::Expr GatherElement(std::span<const ElementReader> inputs,
 absl::StatusOr<std::vector<RefTensor>> PlainGather(std::span<const RefTensor> inputs,
                                                    std::span<const TensorType> outputs,
                                                    const Attrs& attrs) {
-  const auto& data = inputs[0].type.shape;
+  const std::vector<int64_t> data = inputs[0].type.sizes();
   const size_t axis = *NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.size());
-  const auto strides = RowMajorStrides(data), of_indices = RowMajorStrides(inputs[1].type.shape);
+  const auto strides = RowMajorStrides(data), of_indices = RowMajorStrides(inputs[1].type.sizes());
   const size_t rank = of_indices.size();
   return std::vector<RefTensor>{Mapped(outputs[0], [&](const std::vector<int64_t>& index) {
     const std::vector<int64_t> which(index.begin() + axis, index.begin() + axis + rank);
@@ -213,31 +217,31 @@ absl::StatusOr<std::vector<RefTensor>> PlainGather(std::span<const RefTensor> in
 // ------------------------------------------------------------ gather_elements
 
 // out[i] = data[i with indices[i] along the axis]; indices as gather has them.
-absl::StatusOr<SymbolicTypes> InferGatherElements(std::span<const SymbolicType> inputs,
-                                                  const Attrs& attrs, DimEqualities*) {
-  const SymbolicType &data = inputs[0], &indices = inputs[1];
+absl::StatusOr<TensorTypes> InferGatherElements(std::span<const TensorType> inputs,
+                                                const Attrs& attrs, DimEqualities*) {
+  const TensorType &data = inputs[0], &indices = inputs[1];
   TW_ASSIGN(const int64_t axis,
-            NormalizeAxis("gather_elements", GetInt(attrs, "axis", 0), data.dims.size()));
+            NormalizeAxis("gather_elements", GetInt(attrs, "axis", 0), data.shape.size()));
   if (indices.dtype != ir::kI64 && indices.dtype != ir::kI32) {
     return OpError("gather_elements", "type",
                    StrCat("expected indices of i32 or i64, found ", ToText(indices)));
   }
-  bool inside = indices.dims.size() == data.dims.size();
-  for (size_t d = 0; inside && d < data.dims.size(); ++d) {
-    inside = static_cast<int64_t>(d) == axis || !SurelyBelow(data.dims[d], indices.dims[d]);
+  bool inside = indices.shape.size() == data.shape.size();
+  for (size_t d = 0; inside && d < data.shape.size(); ++d) {
+    inside = static_cast<int64_t>(d) == axis || !SurelyBelow(data.shape[d], indices.shape[d]);
   }
   if (!inside) {
     return OpError("gather_elements", "shape",
                    StrCat("expected indices of the data's rank and no longer than it apart from ",
                           "dimension ", axis, ", found ", ToText(data), " and ", ToText(indices)));
   }
-  return SymbolicTypes{{data.dtype, indices.dims}};
+  return TensorTypes{{data.dtype, indices.shape}};
 }
 
 ir::Expr GatherElementsElement(std::span<const ElementReader> inputs,
                                std::span<const TensorType> input_types, const TensorType&,
                                const std::vector<ir::Expr>& index, const Attrs& attrs) {
-  const auto& data = input_types[0].shape;
+  const std::vector<int64_t> data = input_types[0].sizes();
   const size_t axis = *NormalizeAxis("gather_elements", GetInt(attrs, "axis", 0), data.size());
   std::vector<ir::Expr> at = index;
   at[axis] = InRange(inputs[1](index), data[axis]);
@@ -247,9 +251,9 @@ ir::Expr GatherElementsElement(std::span<const ElementReader> inputs,
 absl::StatusOr<std::vector<RefTensor>> PlainGatherElements(std::span<const RefTensor> inputs,
                                                            std::span<const TensorType> outputs,
                                                            const Attrs& attrs) {
-  const auto& data = inputs[0].type.shape;
+  const std::vector<int64_t> data = inputs[0].type.sizes();
   const size_t axis = *NormalizeAxis("gather_elements", GetInt(attrs, "axis", 0), data.size());
-  const auto strides = RowMajorStrides(data), of_indices = RowMajorStrides(inputs[1].type.shape);
+  const auto strides = RowMajorStrides(data), of_indices = RowMajorStrides(inputs[1].type.sizes());
   return std::vector<RefTensor>{Mapped(outputs[0], [&](std::vector<int64_t> index) {
     int64_t i = static_cast<int64_t>(inputs[1].values[Flat(index, of_indices)]);
     if (i < 0) i += data[axis];
@@ -261,21 +265,21 @@ absl::StatusOr<std::vector<RefTensor>> PlainGatherElements(std::span<const RefTe
 // ------------------------------------------------------------ pad
 
 // pads: begin of every dimension, then end; negative ones crop.
-absl::StatusOr<SymbolicTypes> InferPad(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                       DimEqualities*) {
-  SymbolicType out = inputs[0];
-  const size_t rank = out.dims.size();
+absl::StatusOr<TensorTypes> InferPad(std::span<const TensorType> inputs, const Attrs& attrs,
+                                     DimEqualities*) {
+  TensorType out = inputs[0];
+  const size_t rank = out.shape.size();
   TW_ASSIGN(const auto pads,
             IntsInRange("pad", attrs, "pads", {}, 2 * rank, -kMaxWindowAttr, kMaxWindowAttr));
-  for (size_t d = 0; d < rank; ++d) out.dims[d] = out.dims[d] + Dim(pads[d] + pads[d + rank]);
-  return SymbolicTypes{out};
+  for (size_t d = 0; d < rank; ++d) out.shape[d] = out.shape[d] + Dim(pads[d] + pads[d + rank]);
+  return TensorTypes{out};
 }
 
 ir::Expr PadElement(std::span<const ElementReader> inputs, std::span<const TensorType> input_types,
                     const TensorType& output, const std::vector<ir::Expr>& index,
                     const Attrs& attrs) {
   const std::vector<int64_t> pads = GetInts(attrs, "pads", {});
-  const auto& shape = input_types[0].shape;
+  const std::vector<int64_t> shape = input_types[0].sizes();
   std::vector<ir::Expr> at, inside;
   for (size_t d = 0; d < index.size(); ++d) {
     at.push_back(AddConstant(index[d], -pads[d]));
@@ -293,7 +297,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainPad(std::span<const RefTensor> input
                                                 const Attrs& attrs) {
   const std::vector<int64_t> pads = GetInts(attrs, "pads", {});
   const double value = GetDouble(attrs, "value", 0);
-  const auto& shape = inputs[0].type.shape;
+  const std::vector<int64_t> shape = inputs[0].type.sizes();
   const std::vector<int64_t> strides = RowMajorStrides(shape);
   return std::vector<RefTensor>{Mapped(outputs[0], [&](std::vector<int64_t> index) {
     for (size_t d = 0; d < index.size(); ++d) {
@@ -307,18 +311,17 @@ absl::StatusOr<std::vector<RefTensor>> PlainPad(std::span<const RefTensor> input
 // ------------------------------------------------------------ expand
 
 // The operand in the shape that attribute `shape` gives, as broadcasting repeats it.
-absl::StatusOr<SymbolicTypes> InferExpand(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                          DimEqualities* equal) {
-  const TensorType shape{inputs[0].dtype, GetInts(attrs, "shape", {})};
-  const SymbolicType out = Symbolic(shape);
+absl::StatusOr<TensorTypes> InferExpand(std::span<const TensorType> inputs, const Attrs& attrs,
+                                        DimEqualities* equal) {
+  const TensorType out{inputs[0].dtype, GetInts(attrs, "shape", {})};
   std::vector<Dim> common;
-  if (!CheckShape(shape).ok() || !BroadcastDims(inputs[0].dims, out.dims, equal, &common) ||
-      !MayEqual(common, out.dims, equal)) {
+  if (!CheckShape(out).ok() || !BroadcastDims(inputs[0].shape, out.shape, equal, &common) ||
+      !MayEqual(common, out.shape, equal)) {
     return OpError(
         "expand", "shape",
         StrCat("expected a shape that ", ToText(inputs[0]), " broadcasts to, found ", ToText(out)));
   }
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
 ir::Expr ExpandElement(std::span<const ElementReader> inputs,
@@ -330,7 +333,7 @@ ir::Expr ExpandElement(std::span<const ElementReader> inputs,
 absl::StatusOr<std::vector<RefTensor>> PlainExpand(std::span<const RefTensor> inputs,
                                                    std::span<const TensorType> outputs,
                                                    const Attrs&) {
-  const auto& shape = inputs[0].type.shape;
+  const std::vector<int64_t> shape = inputs[0].type.sizes();
   const std::vector<int64_t> strides = RowMajorStrides(shape);
   const size_t skip = outputs[0].shape.size() - shape.size();
   return std::vector<RefTensor>{Mapped(outputs[0], [&](const std::vector<int64_t>& index) {

@@ -44,16 +44,16 @@ constexpr ScalarRow kRows[] = {
      [](Doubles x, const Attrs&) -> double { return x[0] == 0; }},
 };
 
-absl::StatusOr<SymbolicTypes> InferWhere(std::span<const SymbolicType> inputs, const Attrs&,
-                                         DimEqualities* equal) {
+absl::StatusOr<TensorTypes> InferWhere(std::span<const TensorType> inputs, const Attrs&,
+                                       DimEqualities* equal) {
   if (!inputs[0].dtype.is_bool() || inputs[1].dtype != inputs[2].dtype) {
     return OpError("where", "type",
                    StrCat("expected a condition of bool and two operands of one type, found ",
                           ToText(inputs[0]), ", ", ToText(inputs[1]), " and ", ToText(inputs[2])));
   }
-  TW_ASSIGN(SymbolicType out, BroadcastOperands("where", inputs, equal));
+  TW_ASSIGN(TensorType out, BroadcastOperands("where", inputs, equal));
   out.dtype = inputs[1].dtype;
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
 }  // namespace

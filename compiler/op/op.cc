@@ -34,9 +34,8 @@ std::string TypesText(uint8_t types) {
   return support::Join(names, " or ");
 }
 
-absl::StatusOr<SymbolicTypes> InferElementwise(const OpSpec& spec,
-                                               std::span<const SymbolicType> inputs,
-                                               DimEqualities* equal) {
+absl::StatusOr<TensorTypes> InferElementwise(const OpSpec& spec, std::span<const TensorType> inputs,
+                                             DimEqualities* equal) {
   for (size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].dtype != inputs[0].dtype) {
       return OpError(spec.name, "type",
@@ -44,18 +43,9 @@ absl::StatusOr<SymbolicTypes> InferElementwise(const OpSpec& spec,
                             ", found ", ToText(inputs[i])));
     }
   }
-  TW_ASSIGN(SymbolicType out, BroadcastOperands(spec.name, inputs, equal));
+  TW_ASSIGN(TensorType out, BroadcastOperands(spec.name, inputs, equal));
   if (spec.gives_bool) out.dtype = ir::kBool;
-  return SymbolicTypes{std::move(out)};
-}
-
-using TypeCheck = absl::Status(const TensorType&);
-
-// With 1 for every expression.
-TensorType Smallest(const SymbolicType& type) {
-  TensorType smallest{type.dtype, {}};
-  for (const Dim& dim : type.dims) smallest.shape.push_back(dim.constant().value_or(1));
-  return smallest;
+  return TensorTypes{std::move(out)};
 }
 
 absl::Status CheckOperands(TypeCheck* check, const OpSpec& spec,
@@ -84,8 +74,8 @@ absl::Status CheckResult(TypeCheck* check, const OpSpec& spec, const TensorType&
   return status.ok() ? status : support::WithContext(status, StrCat(spec.name, " result"));
 }
 
-absl::StatusOr<SymbolicTypes> ApplyRule(const OpSpec& spec, std::span<const SymbolicType> inputs,
-                                        const Attrs& attrs, DimEqualities* equal) {
+absl::StatusOr<TensorTypes> ApplyRule(const OpSpec& spec, std::span<const TensorType> inputs,
+                                      const Attrs& attrs, DimEqualities* equal) {
   return spec.infer != nullptr ? spec.infer(inputs, attrs, equal)
                                : InferElementwise(spec, inputs, equal);
 }
@@ -97,12 +87,10 @@ void VisitBroadcast(std::span<const RefTensor> inputs, const std::vector<int64_t
   // Per operand, the stride of every output dimension (0 where it is broadcast).
   std::vector<std::vector<int64_t>> strides;
   for (const RefTensor& in : inputs) {
-    std::vector<int64_t> own = RowMajorStrides(in.type.shape);
+    const std::vector<int64_t> sizes = in.type.sizes(), own = RowMajorStrides(sizes);
     std::vector<int64_t> aligned(shape.size(), 0);
     const size_t skip = shape.size() - own.size();
-    for (size_t d = 0; d < own.size(); ++d) {
-      aligned[skip + d] = in.type.shape[d] == 1 ? 0 : own[d];
-    }
+    for (size_t d = 0; d < own.size(); ++d) aligned[skip + d] = sizes[d] == 1 ? 0 : own[d];
     strides.push_back(std::move(aligned));
   }
   std::vector<int64_t> index(shape.size(), 0), offsets(inputs.size());
@@ -120,7 +108,7 @@ std::vector<RefTensor> ReferenceElementwise(const OpSpec& spec, std::span<const 
   RefTensor out{type, {}};
   out.values.reserve(type.elements());
   std::vector<double> args(inputs.size());
-  VisitBroadcast(inputs, type.shape, [&](const std::vector<int64_t>& offsets) {
+  VisitBroadcast(inputs, type.sizes(), [&](const std::vector<int64_t>& offsets) {
     for (size_t i = 0; i < inputs.size(); ++i) args[i] = inputs[i].values[offsets[i]];
     out.values.push_back(spec.scalar_reference(args, attrs));
   });
@@ -133,7 +121,7 @@ std::vector<RefTensor> ReferenceIntegers(const OpSpec& spec, std::span<const Ref
   for (const RefTensor& in : inputs) operands.push_back(IntegersOf(in));
   std::vector<int64_t> args(inputs.size()), results;
   results.reserve(type.elements());
-  VisitBroadcast(inputs, type.shape, [&](const std::vector<int64_t>& offsets) {
+  VisitBroadcast(inputs, type.sizes(), [&](const std::vector<int64_t>& offsets) {
     for (size_t i = 0; i < inputs.size(); ++i) args[i] = operands[i][offsets[i]];
     results.push_back(spec.integer_reference(args, inputs[0].type.dtype, attrs));
   });
@@ -206,36 +194,17 @@ const OpSpec* FindOp(std::string_view name) {
   return it == by_name->end() ? nullptr : it->second;
 }
 
-absl::StatusOr<std::vector<TensorType>> InferTypes(const OpSpec& spec,
-                                                   std::span<const TensorType> inputs,
-                                                   const Attrs& attrs) {
-  return InferWith(CheckType, spec, inputs, attrs);
+absl::StatusOr<TensorTypes> InferTypes(const OpSpec& spec, std::span<const TensorType> inputs,
+                                       const Attrs& attrs, DimEqualities* equal) {
+  return InferWith(CheckType, spec, inputs, attrs, equal);
 }
 
-absl::StatusOr<std::vector<TensorType>> InferWith(absl::Status (*check)(const TensorType&),
-                                                  const OpSpec& spec,
-                                                  std::span<const TensorType> inputs,
-                                                  const Attrs& attrs) {
+absl::StatusOr<TensorTypes> InferWith(TypeCheck* check, const OpSpec& spec,
+                                      std::span<const TensorType> inputs, const Attrs& attrs,
+                                      DimEqualities* equal) {
   TW_TRY(CheckOperands(check, spec, inputs));
-  TW_ASSIGN(const SymbolicTypes results, ApplyRule(spec, Symbolic(inputs), attrs, nullptr));
-  std::vector<TensorType> types;
-  for (const SymbolicType& result : results) {
-    types.push_back(FixedType(result).value());
-    TW_TRY(CheckResult(check, spec, types.back()));
-  }
-  return types;
-}
-
-absl::StatusOr<SymbolicTypes> InferSymbolic(const OpSpec& spec,
-                                            std::span<const SymbolicType> inputs,
-                                            const Attrs& attrs, DimEqualities* equal) {
-  std::vector<TensorType> smallest;
-  for (const SymbolicType& in : inputs) smallest.push_back(Smallest(in));
-  TW_TRY(CheckOperands(CheckType, spec, smallest));
-  TW_ASSIGN(SymbolicTypes results, ApplyRule(spec, inputs, attrs, equal));
-  for (const SymbolicType& result : results) {
-    TW_TRY(CheckResult(CheckType, spec, Smallest(result)));
-  }
+  TW_ASSIGN(TensorTypes results, ApplyRule(spec, inputs, attrs, equal));
+  for (const TensorType& result : results) TW_TRY(CheckResult(check, spec, result));
   return results;
 }
 
@@ -245,7 +214,7 @@ Attrs SpecializeAttrs(const OpSpec& spec, const Attrs& attrs, const TensorType& 
   if (it == fixed.end()) return fixed;
   auto* sizes = std::get_if<std::vector<int64_t>>(&it->second);
   for (size_t d = 0; sizes != nullptr && d < sizes->size() && d < result.shape.size(); ++d) {
-    if ((*sizes)[d] == -1) (*sizes)[d] = result.shape[d];
+    if ((*sizes)[d] == -1) (*sizes)[d] = result.size(static_cast<int64_t>(d));
   }
   return fixed;
 }
@@ -405,6 +374,19 @@ std::vector<int64_t> GetInts(const Attrs& attrs, std::string_view name,
   if (it == attrs.end()) return fallback;
   const auto* value = std::get_if<std::vector<int64_t>>(&it->second);
   return value != nullptr ? *value : fallback;
+}
+
+std::vector<Dim> GetDims(const Attrs& attrs, std::string_view name) {
+  auto it = attrs.find(std::string(name));
+  if (it == attrs.end()) return {};
+  if (const auto* dims = std::get_if<std::vector<Dim>>(&it->second)) return *dims;
+  const auto* sizes = std::get_if<std::vector<int64_t>>(&it->second);
+  return sizes == nullptr ? std::vector<Dim>{} : std::vector<Dim>(sizes->begin(), sizes->end());
+}
+
+AttrValue ShapeAttr(const std::vector<Dim>& shape) {
+  const TensorType type{ir::kF32, shape};
+  return type.fixed() ? AttrValue(type.sizes()) : AttrValue(shape);
 }
 
 }  // namespace tilewright::op

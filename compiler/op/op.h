@@ -22,45 +22,20 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/ir.h"
-#include "compiler/op/dim.h"
+#include "compiler/op/tensor_type.h"
 
 namespace tilewright::op {
 
 // Fusion classes of the TVM paper (OSDI'18, section 3): what an operator may be fused with.
 enum class FusionClass : uint8_t { kInjective, kReduction, kComplexOutFusable, kOpaque };
 
-struct TensorType {
-  ir::DType dtype = ir::kF32;
-  std::vector<int64_t> shape;
-  bool operator==(const TensorType&) const = default;
-  // REQUIRES: CheckType was ok (the product fits).
-  int64_t elements() const;
-  int64_t bytes() const;
-};
-std::string ToText(const TensorType& type);  // "f32[1,4,84,84]"
-// Largest tensor that types may describe; keeps all index arithmetic far from overflow.
-inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;
-// Dimensions >= 1, rank <= 16, a product below kMaxTensorBytes (op.type.*).
-absl::Status CheckType(const TensorType& type);
-
-// A type whose dimensions may be expressions. Variables stand for sizes of at least 2 where they
-// broadcast: what broadcasts is written as 1.
-struct SymbolicType {
-  ir::DType dtype = ir::kF32;
-  std::vector<Dim> dims;
-  bool operator==(const SymbolicType&) const = default;
-};
-using SymbolicTypes = std::vector<SymbolicType>;
-SymbolicType Symbolic(const TensorType& type);
-SymbolicTypes Symbolic(std::span<const TensorType> types);
-// Returns nullopt if a dimension is an expression.
-std::optional<TensorType> FixedType(const SymbolicType& type);
-std::string ToText(const SymbolicType& type);  // "f32[N,4]"
 // Pairs of dimensions that must have equal sizes.
 using DimEqualities = std::vector<std::pair<Dim, Dim>>;
 
-using AttrValue =
-    std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
+// A list of dimensions stands only where one of them is an expression: else it is a list of numbers
+// (ShapeAttr).
+using AttrValue = std::variant<int64_t, double, std::string, std::vector<int64_t>,
+                               std::vector<double>, std::vector<Dim>>;
 using Attrs = std::map<std::string, AttrValue>;
 
 // A dense row-major tensor for the reference implementations: values as double, which is exact but
@@ -144,8 +119,8 @@ struct OpSpec {
   // for some sizes; `equal` may be null if all dimensions are fixed. Errors name the operator and
   // the offending operand (op.<name>.<reason>); op.<name>.symbolic: an expression stands where the
   // rule needs a fixed dimension.
-  absl::StatusOr<SymbolicTypes> (*infer)(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                         DimEqualities* equal) = nullptr;
+  absl::StatusOr<TensorTypes> (*infer)(std::span<const TensorType> inputs, const Attrs& attrs,
+                                       DimEqualities* equal) = nullptr;
   // Names the attribute that holds the sizes of the result, if there is one. -1 in it stands for a
   // size that follows from the operands.
   std::string_view sizes_attr = "";
@@ -181,15 +156,9 @@ std::span<const OpSpec> Operators();
 const OpSpec* FindOp(std::string_view name);
 
 // Checks the number and the types of the inputs, applies the row's rule, then checks the results'
-// types.
-absl::StatusOr<std::vector<TensorType>> InferTypes(const OpSpec& spec,
-                                                   std::span<const TensorType> inputs,
-                                                   const Attrs& attrs);
-// The same for dimensions that are expressions. Adds to `equal` what holds only for some sizes. The
-// checks of types take an expression as 1, the smallest size that it may have.
-absl::StatusOr<SymbolicTypes> InferSymbolic(const OpSpec& spec,
-                                            std::span<const SymbolicType> inputs,
-                                            const Attrs& attrs, DimEqualities* equal);
+// types. Adds to `equal` what holds only for some sizes; null is for fixed shapes.
+absl::StatusOr<TensorTypes> InferTypes(const OpSpec& spec, std::span<const TensorType> inputs,
+                                       const Attrs& attrs, DimEqualities* equal = nullptr);
 // Returns the attributes with every -1 in the row's `sizes_attr` replaced by the result's size.
 Attrs SpecializeAttrs(const OpSpec& spec, const Attrs& attrs, const TensorType& result);
 // REQUIRES for the next four: InferTypes accepted these types and attributes.
@@ -229,5 +198,7 @@ double GetDouble(const Attrs& attrs, std::string_view name, double fallback);
 std::string GetString(const Attrs& attrs, std::string_view name, std::string_view fallback);
 std::vector<int64_t> GetInts(const Attrs& attrs, std::string_view name,
                              std::vector<int64_t> fallback);
+std::vector<Dim> GetDims(const Attrs& attrs, std::string_view name);  // [] where absent
+AttrValue ShapeAttr(const std::vector<Dim>& shape);
 
 }  // namespace tilewright::op

@@ -43,10 +43,10 @@ bool IsExact(double integer);
 bool Below(int64_t a, int64_t b, ir::DType type);
 
 // InferTypes, with this check of the types of operands and results.
-absl::StatusOr<std::vector<TensorType>> InferWith(absl::Status (*check)(const TensorType&),
-                                                  const OpSpec& spec,
-                                                  std::span<const TensorType> inputs,
-                                                  const Attrs& attrs);
+using TypeCheck = absl::Status(const TensorType&);
+absl::StatusOr<TensorTypes> InferWith(TypeCheck* check, const OpSpec& spec,
+                                      std::span<const TensorType> inputs, const Attrs& attrs,
+                                      DimEqualities* equal = nullptr);
 
 // op.<name>.<reason>: <detail>
 absl::Status OpError(std::string_view op, std::string_view reason, std::string_view detail);
@@ -69,15 +69,13 @@ absl::StatusOr<int64_t> Fixed(std::string_view op, const Dim& dim);
 bool BroadcastDims(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqualities* equal,
                    std::vector<Dim>* out);
 // The type of the first operand in the shape that all broadcast to (op.<name>.shape).
-absl::StatusOr<SymbolicType> BroadcastOperands(std::string_view op,
-                                               std::span<const SymbolicType> inputs,
-                                               DimEqualities* equal);
-// The only result of a rule that was applied to fixed types.
-absl::StatusOr<TensorType> FixedResult(const absl::StatusOr<SymbolicTypes>& results);
+absl::StatusOr<TensorType> BroadcastOperands(std::string_view op,
+                                             std::span<const TensorType> inputs,
+                                             DimEqualities* equal);
 
 // The index of an operand of shape `from` at the output index `index` (broadcasting aligns right).
 std::vector<ir::Expr> BroadcastIndex(const std::vector<ir::Expr>& index,
-                                     const std::vector<int64_t>& from);
+                                     const std::vector<Dim>& from);
 // Steps `index` through `shape` in row-major order; false after the last element.
 bool NextIndex(const std::vector<int64_t>& shape, std::vector<int64_t>* index);
 // A vector attribute of exactly `n` values, each in [low, high].
@@ -92,7 +90,7 @@ absl::StatusOr<int64_t> NormalizeAxis(std::string_view op, int64_t axis, size_t 
 
 // Types of operands whose extents are known.
 std::vector<TensorType> TypesOf(std::span<const ir::Buffer> buffers);
-std::vector<ir::Expr> ShapeExprs(const std::vector<int64_t>& shape);
+std::vector<ir::Expr> ShapeExprs(const std::vector<Dim>& shape);
 std::vector<ir::Expr> VarExprs(const std::vector<ir::Var>& vars);
 
 // One sliding-window dimension: output size, and the input position of a window's element.
@@ -126,8 +124,7 @@ absl::StatusOr<int64_t> PadValueOf(std::string_view op, const Attrs& attrs, ir::
 Padded TakePadding(Window* window, int64_t output);
 // The type of sums of products: floats and i32 keep theirs, bytes (u8 or i8, times i8) give i32
 // (op.<name>.type).
-absl::StatusOr<ir::DType> SumType(std::string_view op, const SymbolicType& x,
-                                  const SymbolicType& w);
+absl::StatusOr<ir::DType> SumType(std::string_view op, const TensorType& x, const TensorType& w);
 // A factor of such a product.
 ir::Expr AsSum(ir::DType sum, const ir::Expr& factor);
 // value if all conditions hold, else otherwise.

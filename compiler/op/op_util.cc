@@ -87,12 +87,12 @@ bool BroadcastDims(const std::vector<Dim>& a, const std::vector<Dim>& b, DimEqua
   return true;
 }
 
-absl::StatusOr<SymbolicType> BroadcastOperands(std::string_view op,
-                                               std::span<const SymbolicType> inputs,
-                                               DimEqualities* equal) {
-  SymbolicType out = inputs[0];
-  for (const SymbolicType& input : inputs.subspan(1)) {
-    if (!BroadcastDims(out.dims, input.dims, equal, &out.dims)) {
+absl::StatusOr<TensorType> BroadcastOperands(std::string_view op,
+                                             std::span<const TensorType> inputs,
+                                             DimEqualities* equal) {
+  TensorType out = inputs[0];
+  for (const TensorType& input : inputs.subspan(1)) {
+    if (!BroadcastDims(out.shape, input.shape, equal, &out.shape)) {
       return OpError(op, "shape",
                      StrCat("expected shapes that broadcast, found ", ToText(inputs[0]), " and ",
                             ToText(input)));
@@ -101,19 +101,12 @@ absl::StatusOr<SymbolicType> BroadcastOperands(std::string_view op,
   return out;
 }
 
-absl::StatusOr<TensorType> FixedResult(const absl::StatusOr<SymbolicTypes>& results) {
-  TW_TRY(results.status());
-  std::optional<TensorType> type = FixedType(results->front());
-  TW_CHECK(type.has_value()) << ToText(results->front());
-  return *std::move(type);
-}
-
 std::vector<ir::Expr> BroadcastIndex(const std::vector<ir::Expr>& index,
-                                     const std::vector<int64_t>& from) {
+                                     const std::vector<Dim>& from) {
   std::vector<ir::Expr> result;
   const size_t skip = index.size() - from.size();
   for (size_t d = 0; d < from.size(); ++d) {
-    result.push_back(from[d] == 1 ? ir::Int(0) : index[skip + d]);
+    result.push_back(from[d] == Dim(1) ? ir::Int(0) : index[skip + d]);
   }
   return result;
 }
@@ -158,15 +151,15 @@ absl::StatusOr<int64_t> NormalizeAxis(std::string_view op, int64_t axis, size_t 
 std::vector<TensorType> TypesOf(std::span<const ir::Buffer> buffers) {
   std::vector<TensorType> types;
   for (const ir::Buffer& buffer : buffers) {
-    types.push_back({buffer->dtype, {}});
+    types.emplace_back(buffer->dtype, std::vector<Dim>{});
     for (const ir::Expr& dim : buffer->shape) types.back().shape.push_back(*ir::AsInt(dim));
   }
   return types;
 }
 
-std::vector<ir::Expr> ShapeExprs(const std::vector<int64_t>& shape) {
+std::vector<ir::Expr> ShapeExprs(const std::vector<Dim>& shape) {
   std::vector<ir::Expr> result;
-  for (int64_t dim : shape) result.push_back(ir::Int(dim));
+  for (const Dim& dim : shape) result.push_back(ir::Int(dim.value()));
   return result;
 }
 
@@ -244,8 +237,7 @@ ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::B
   });
 }
 
-absl::StatusOr<ir::DType> SumType(std::string_view op, const SymbolicType& x,
-                                  const SymbolicType& w) {
+absl::StatusOr<ir::DType> SumType(std::string_view op, const TensorType& x, const TensorType& w) {
   if (x.dtype == w.dtype && (x.dtype.is_float() || x.dtype == ir::kI32)) return x.dtype;
   const bool bytes = (x.dtype == ir::kU8 || x.dtype == ir::kI8) && w.dtype == ir::kI8;
   if (bytes) return ir::kI32;

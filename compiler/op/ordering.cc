@@ -45,7 +45,7 @@ bool Better(T a, T b, bool largest) {
 // along the axis; rows of the result have `count` elements.
 template <typename Visit>
 void VisitRows(const RefTensor& x, size_t axis, int64_t count, const Visit& visit) {
-  const Along a = SplitAt(x.type.shape, axis);
+  const Along a = SplitAt(x.type.sizes(), axis);
   const bool integers = x.type.dtype.is_int();
   const std::vector<int64_t> exact = integers ? IntegersOf(x) : std::vector<int64_t>{};
   // Patterns of u64 in their order as signed numbers.
@@ -71,9 +71,9 @@ void VisitRows(const RefTensor& x, size_t axis, int64_t count, const Visit& visi
 
 // ------------------------------------------------------------ arg_reduce
 
-absl::StatusOr<SymbolicTypes> InferArg(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                       DimEqualities*) {
-  std::vector<Dim> dims = inputs[0].dims;
+absl::StatusOr<TensorTypes> InferArg(std::span<const TensorType> inputs, const Attrs& attrs,
+                                     DimEqualities*) {
+  std::vector<Dim> dims = inputs[0].shape;
   TW_ASSIGN(const int64_t axis,
             NormalizeAxis("arg_reduce", GetInt(attrs, "axis", -1), dims.size()));
   const std::string kind = GetString(attrs, "kind", "max");
@@ -82,7 +82,7 @@ absl::StatusOr<SymbolicTypes> InferArg(std::span<const SymbolicType> inputs, con
   }
   dims[axis] = 1;
   if (!KeepsDims(attrs)) dims.erase(dims.begin() + axis);
-  return SymbolicTypes{{ir::kI64, std::move(dims)}};
+  return TensorTypes{{ir::kI64, std::move(dims)}};
 }
 
 absl::StatusOr<std::vector<ir::Buffer>> BuildArg(ir::FunctionBuilder& b, const std::string& name,
@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainArg(std::span<const RefTensor> input
                                                 std::span<const TensorType> outputs,
                                                 const Attrs& attrs) {
   const size_t axis = AxisOf("arg_reduce", attrs, inputs[0].type.shape.size());
-  const int64_t length = inputs[0].type.shape[axis];
+  const int64_t length = inputs[0].type.size(axis);
   const bool max = GetString(attrs, "kind", "max") == "max", last = GetInt(attrs, "last", 0) != 0;
   RefTensor out{outputs[0], std::vector<double>(outputs[0].elements())};
   VisitRows(inputs[0], axis, 1, [&](const auto& better, int64_t offset, int64_t) {
@@ -140,9 +140,9 @@ absl::StatusOr<std::vector<RefTensor>> PlainArg(std::span<const RefTensor> input
 
 // ------------------------------------------------------------ top_k
 
-absl::StatusOr<SymbolicTypes> InferTopK(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                        DimEqualities*) {
-  std::vector<Dim> dims = inputs[0].dims;
+absl::StatusOr<TensorTypes> InferTopK(std::span<const TensorType> inputs, const Attrs& attrs,
+                                      DimEqualities*) {
+  std::vector<Dim> dims = inputs[0].shape;
   TW_ASSIGN(const int64_t axis, NormalizeAxis("top_k", GetInt(attrs, "axis", -1), dims.size()));
   const int64_t k = GetInt(attrs, "k", 0);
   if (k < 1 || SurelyBelow(dims[axis], k)) {
@@ -150,7 +150,7 @@ absl::StatusOr<SymbolicTypes> InferTopK(std::span<const SymbolicType> inputs, co
                    StrCat("expected k in 1 to ", dims[axis].ToText(), ", found ", k));
   }
   dims[axis] = k;
-  return SymbolicTypes{{ir::kI64, std::move(dims)}};
+  return TensorTypes{{ir::kI64, std::move(dims)}};
 }
 
 // Whether the element `a` at position p comes before `b` at position q.
@@ -199,10 +199,10 @@ absl::StatusOr<std::vector<RefTensor>> PlainTopK(std::span<const RefTensor> inpu
                                                  std::span<const TensorType> outputs,
                                                  const Attrs& attrs) {
   const size_t axis = AxisOf("top_k", attrs, inputs[0].type.shape.size());
-  const int64_t count = outputs[0].shape[axis];
+  const int64_t count = outputs[0].size(axis);
   const bool largest = GetInt(attrs, "largest", 1) != 0;
   RefTensor out{outputs[0], std::vector<double>(outputs[0].elements())};
-  std::vector<int64_t> order(inputs[0].type.shape[axis]);
+  std::vector<int64_t> order(inputs[0].type.size(axis));
   VisitRows(inputs[0], axis, count, [&](const auto& better, int64_t offset, int64_t stride) {
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
@@ -215,7 +215,8 @@ absl::StatusOr<std::vector<RefTensor>> PlainTopK(std::span<const RefTensor> inpu
 }
 
 double AxisLength(std::string_view op, std::span<const TensorType> inputs, const Attrs& attrs) {
-  return static_cast<double>(inputs[0].shape[AxisOf(op, attrs, inputs[0].shape.size())]);
+  const TensorType& x = inputs[0];
+  return static_cast<double>(x.size(static_cast<int64_t>(AxisOf(op, attrs, x.shape.size()))));
 }
 
 }  // namespace

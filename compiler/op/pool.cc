@@ -42,24 +42,24 @@ absl::StatusOr<PoolForm> FormOf(const Attrs& attrs) {
                   GetInt(attrs, "count_include_pad", 0) != 0};
 }
 
-absl::StatusOr<SymbolicTypes> InferPool(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                        DimEqualities*) {
-  SymbolicType out = inputs[0];
-  if (out.dims.size() != 4 && out.dims.size() != 5) {
+absl::StatusOr<TensorTypes> InferPool(std::span<const TensorType> inputs, const Attrs& attrs,
+                                      DimEqualities*) {
+  TensorType out = inputs[0];
+  if (out.shape.size() != 4 && out.shape.size() != 5) {
     return OpError(kOp, "shape",
-                   StrCat("expected an input of rank 4 or 5, found rank ", out.dims.size()));
+                   StrCat("expected an input of rank 4 or 5, found rank ", out.shape.size()));
   }
   TW_ASSIGN(const PoolForm form, FormOf(attrs));
-  out.dims[2] = form.h.OutputSize(out.dims[2]);
-  out.dims[3] = form.w.OutputSize(out.dims[3]);
-  if (SurelyBelow(out.dims[2], 1) || SurelyBelow(out.dims[3], 1)) {
+  out.shape[2] = form.h.OutputSize(out.shape[2]);
+  out.shape[3] = form.w.OutputSize(out.shape[3]);
+  if (SurelyBelow(out.shape[2], 1) || SurelyBelow(out.shape[3], 1)) {
     return OpError(kOp, "kernel", "expected a kernel that fits the padded input");
   }
   if (out.dtype.is_bool() || (!form.max && !out.dtype.is_float())) {
     return OpError(kOp, "type",
                    StrCat("expected floats, or the maxima of integers, found ", ToText(inputs[0])));
   }
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
 absl::StatusOr<PoolShape> ShapeOf(const std::vector<int64_t>& in, const std::vector<int64_t>& out,
@@ -87,8 +87,8 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildPool(ir::FunctionBuilder& b, const 
                                                   std::span<const TensorType> outputs,
                                                   const Attrs& attrs) {
   const ir::Buffer& x = inputs[0];
-  const std::vector<int64_t> shape = TypesOf(inputs)[0].shape;
-  TW_ASSIGN(PoolShape p, ShapeOf(shape, outputs[0].shape, attrs));
+  const std::vector<int64_t> shape = TypesOf(inputs)[0].sizes();
+  TW_ASSIGN(PoolShape p, ShapeOf(shape, outputs[0].sizes(), attrs));
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(p.h.kernel));
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(p.w.kernel));
   const ir::DType dtype = outputs[0].dtype;
@@ -146,10 +146,10 @@ absl::StatusOr<std::vector<RefTensor>> PlainPool(std::span<const RefTensor> inpu
                                                  std::span<const TensorType> outputs,
                                                  const Attrs& attrs) {
   const RefTensor& x = inputs[0];
-  TW_ASSIGN(PoolShape p, ShapeOf(x.type.shape, outputs[0].shape, attrs));
+  TW_ASSIGN(PoolShape p, ShapeOf(x.type.sizes(), outputs[0].sizes(), attrs));
   RefTensor out{outputs[0], {}};
-  const int64_t step = x.type.shape.size() == 5 ? x.type.shape[4] : 1;
-  for (int64_t plane = 0; plane < x.type.shape[0] * x.type.shape[1]; ++plane) {
+  const int64_t step = x.type.shape.size() == 5 ? x.type.size(4) : 1;
+  for (int64_t plane = 0; plane < x.type.size(0) * x.type.size(1); ++plane) {
     const double* values = x.values.data() + plane * p.height * p.width * step;
     for (int64_t oh = 0; oh < p.out_height; ++oh) {
       for (int64_t ow = 0; ow < p.out_width; ++ow) {

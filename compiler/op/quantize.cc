@@ -16,7 +16,7 @@ namespace {
 
 using ir::Expr;
 using support::StrCat;
-using Types = std::span<const SymbolicType>;
+using Types = std::span<const TensorType>;
 
 bool IsByte(ir::DType type) { return type == ir::kU8 || type == ir::kI8; }
 
@@ -26,26 +26,26 @@ absl::Status Refuse(std::string_view op, std::string_view what, Types inputs) {
                         " and ", ToText(inputs[2])));
 }
 
-absl::StatusOr<SymbolicTypes> WithType(std::string_view op, Types inputs, ir::DType type,
-                                       DimEqualities* equal) {
-  TW_ASSIGN(SymbolicType out, BroadcastOperands(op, inputs, equal));
-  if (!MayEqual(out.dims, inputs[0].dims, equal)) {
+absl::StatusOr<TensorTypes> WithType(std::string_view op, Types inputs, ir::DType type,
+                                     DimEqualities* equal) {
+  TW_ASSIGN(TensorType out, BroadcastOperands(op, inputs, equal));
+  if (!MayEqual(out.shape, inputs[0].shape, equal)) {
     return OpError(op, "shape",
                    StrCat("expected a scale and a zero point that broadcast to the data, found ",
                           ToText(inputs[0]), ", ", ToText(inputs[1]), " and ", ToText(inputs[2])));
   }
   out.dtype = type;
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
-absl::StatusOr<SymbolicTypes> InferQuantize(Types inputs, const Attrs&, DimEqualities* equal) {
+absl::StatusOr<TensorTypes> InferQuantize(Types inputs, const Attrs&, DimEqualities* equal) {
   if (inputs[0].dtype != ir::kF32 || inputs[1].dtype != ir::kF32 || !IsByte(inputs[2].dtype)) {
     return Refuse("quantize", "f32 data, an f32 scale and a zero point of i8 or u8", inputs);
   }
   return WithType("quantize", inputs, inputs[2].dtype, equal);
 }
 
-absl::StatusOr<SymbolicTypes> InferDequantize(Types inputs, const Attrs&, DimEqualities* equal) {
+absl::StatusOr<TensorTypes> InferDequantize(Types inputs, const Attrs&, DimEqualities* equal) {
   const bool fits = IsByte(inputs[0].dtype) || inputs[0].dtype == ir::kI32;
   if (!fits || inputs[1].dtype != ir::kF32 || inputs[2].dtype != inputs[0].dtype) {
     return Refuse("dequantize", "i8, u8 or i32 data, an f32 scale and a zero point like the data",
@@ -82,22 +82,22 @@ Expr Dequantize(std::span<const Expr> a, const Attrs&) {
 constexpr int64_t kMostShift = 62;
 constexpr int64_t kLow = -128, kHigh = 127;
 
-absl::StatusOr<SymbolicTypes> InferRequantize(Types inputs, const Attrs& attrs,
-                                              DimEqualities* equal) {
+absl::StatusOr<TensorTypes> InferRequantize(Types inputs, const Attrs& attrs,
+                                            DimEqualities* equal) {
   const int64_t shift = GetInt(attrs, "shift", 0);
   if (shift < 0 || shift > kMostShift) {
     return OpError("requantize", "attribute",
                    StrCat("expected a shift of 0 to ", kMostShift, ", found ", shift));
   }
-  TW_ASSIGN(SymbolicType out, BroadcastOperands("requantize", inputs, equal));
+  TW_ASSIGN(TensorType out, BroadcastOperands("requantize", inputs, equal));
   if (inputs[0].dtype != ir::kI32 || inputs[1].dtype != ir::kI32 ||
-      !MayEqual(out.dims, inputs[0].dims, equal)) {
+      !MayEqual(out.shape, inputs[0].shape, equal)) {
     return OpError("requantize", "type",
                    StrCat("expected sums of i32 and a multiplier of i32 that broadcasts to them, "
                           "found ",
                           ToText(inputs[0]), " and ", ToText(inputs[1])));
   }
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
 int64_t HalfOf(const Attrs& attrs) { return (int64_t{1} << GetInt(attrs, "shift", 0)) / 2; }

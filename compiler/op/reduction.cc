@@ -40,21 +40,21 @@ absl::StatusOr<std::vector<bool>> ReducedDims(size_t rank, const Attrs& attrs) {
   return reduced;
 }
 
-absl::StatusOr<SymbolicTypes> InferReduce(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                          DimEqualities*) {
-  const std::vector<Dim>& dims = inputs[0].dims;
+absl::StatusOr<TensorTypes> InferReduce(std::span<const TensorType> inputs, const Attrs& attrs,
+                                        DimEqualities*) {
+  const std::vector<Dim>& dims = inputs[0].shape;
   TW_ASSIGN(const Kind kind, KindOf(attrs));
   if (kind == Kind::kMean && !inputs[0].dtype.is_float()) {
     return OpError("reduce", "type", StrCat("expected floats, found ", ToText(inputs[0])));
   }
   TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(dims.size(), attrs));
   const bool keep = KeepsDims(attrs);
-  SymbolicType out{inputs[0].dtype, {}};
+  TensorType out{inputs[0].dtype, {}};
   for (size_t d = 0; d < dims.size(); ++d) {
-    if (!reduced[d]) out.dims.push_back(dims[d]);
-    if (reduced[d] && keep) out.dims.emplace_back(1);
+    if (!reduced[d]) out.shape.push_back(dims[d]);
+    if (reduced[d] && keep) out.shape.emplace_back(1);
   }
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
 ir::Combiner CombinerOf(Kind kind) {
@@ -141,12 +141,13 @@ absl::StatusOr<std::vector<RefTensor>> PlainReduce(std::span<const RefTensor> in
   TW_ASSIGN(const Kind kind, KindOf(attrs));
   TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(x.type.shape.size(), attrs));
   // Stride of each input dimension in the output, 0 where it is reduced.
-  std::vector<int64_t> strides(x.type.shape.size(), 0);
+  const std::vector<int64_t> sizes = x.type.sizes();
+  std::vector<int64_t> strides(sizes.size(), 0);
   int64_t stride = 1;
   for (size_t d = strides.size(); d-- > 0;) {
     if (reduced[d]) continue;
     strides[d] = stride;
-    stride *= x.type.shape[d];
+    stride *= x.type.size(d);
   }
   const bool whole = x.type.dtype.is_int();
   std::vector<int64_t> sums(whole ? outputs[0].elements() : 0), integers;
@@ -166,7 +167,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainReduce(std::span<const RefTensor> in
       out.values[to] = Combine(kind, out.values[to], x.values[at]);
     }
     ++at;
-  } while (NextIndex(x.type.shape, &index));
+  } while (NextIndex(sizes, &index));
   if (whole) return std::vector<RefTensor>{FromIntegers(outputs[0], sums)};
   if (kind == Kind::kMean) {
     const double count =
@@ -184,17 +185,17 @@ double ReduceLength(std::span<const TensorType> inputs, const Attrs& attrs) {
   absl::StatusOr<std::vector<bool>> reduced = ReducedDims(inputs[0].shape.size(), attrs);
   double length = 1;
   for (size_t d = 0; reduced.ok() && d < reduced->size(); ++d) {
-    if ((*reduced)[d]) length *= static_cast<double>(inputs[0].shape[d]);
+    if ((*reduced)[d]) length *= static_cast<double>(inputs[0].size(d));
   }
   return length;
 }
 
 // ------------------------------------------------------------ softmax
 
-absl::StatusOr<SymbolicTypes> InferSoftmax(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                           DimEqualities*) {
-  TW_TRY(NormalizeAxis("softmax", GetInt(attrs, "axis", -1), inputs[0].dims.size()).status());
-  return SymbolicTypes{inputs[0]};
+absl::StatusOr<TensorTypes> InferSoftmax(std::span<const TensorType> inputs, const Attrs& attrs,
+                                         DimEqualities*) {
+  TW_TRY(NormalizeAxis("softmax", GetInt(attrs, "axis", -1), inputs[0].shape.size()).status());
+  return TensorTypes{inputs[0]};
 }
 
 // exp(x - max of its row) / sum of those; each exponential is computed once and kept.
@@ -243,7 +244,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainSoftmax(std::span<const RefTensor> i
                                                     std::span<const TensorType>,
                                                     const Attrs& attrs) {
   const RefTensor& x = inputs[0];
-  const auto& shape = x.type.shape;
+  const std::vector<int64_t> shape = x.type.sizes();
   TW_ASSIGN(const int64_t axis, NormalizeAxis("softmax", GetInt(attrs, "axis", -1), shape.size()));
   const int64_t length = shape[axis], stride = RowMajorStrides(shape)[axis];
   RefTensor out = x;
@@ -305,7 +306,7 @@ std::vector<OpSpec> ReductionRows() {
   softmax.flops = SoftmaxFlops;
   softmax.reduction_length = [](std::span<const TensorType> inputs, const Attrs& attrs) {
     auto axis = NormalizeAxis("softmax", GetInt(attrs, "axis", -1), inputs[0].shape.size());
-    return axis.ok() ? static_cast<double>(inputs[0].shape[*axis]) : 1;
+    return axis.ok() ? static_cast<double>(inputs[0].size(*axis)) : 1;
   };
   softmax.reference = PlainSoftmax;
   return {reduce, softmax};

@@ -1,4 +1,4 @@
-// Tensor types and reference tensors: limits, text, and raw bytes ⇄ values.
+// Reference tensors: raw bytes ⇄ values.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -13,8 +13,6 @@ namespace tilewright::op {
 namespace {
 
 using support::StrCat;
-
-constexpr size_t kMaxRank = 16;
 
 template <typename T>
 double ReadAs(const char* at) {
@@ -92,64 +90,6 @@ void WriteElement(double value, ir::DType type, char* at) {
 }  // namespace
 
 bool IsExact(double integer) { return std::fabs(integer) < 9007199254740992.0; }
-
-int64_t TensorType::elements() const {
-  int64_t count = 1;
-  for (int64_t dim : shape) count *= dim;
-  return count;
-}
-
-int64_t TensorType::bytes() const { return elements() * dtype.bytes(); }
-
-std::string ToText(const TensorType& type) {
-  return StrCat(ir::TypeName(type.dtype), "[", support::Join(type.shape, ","), "]");
-}
-
-SymbolicType Symbolic(const TensorType& type) {
-  return {type.dtype, {type.shape.begin(), type.shape.end()}};
-}
-
-SymbolicTypes Symbolic(std::span<const TensorType> types) {
-  SymbolicTypes result;
-  result.reserve(types.size());
-  for (const TensorType& type : types) result.push_back(Symbolic(type));
-  return result;
-}
-
-std::optional<TensorType> FixedType(const SymbolicType& type) {
-  TensorType fixed{type.dtype, {}};
-  fixed.shape.reserve(type.dims.size());
-  for (const Dim& dim : type.dims) {
-    if (!dim.constant()) return std::nullopt;
-    fixed.shape.push_back(dim.value());
-  }
-  return fixed;
-}
-
-std::string ToText(const SymbolicType& type) {
-  return StrCat(ir::TypeName(type.dtype), DimsText(type.dims));
-}
-
-absl::Status CheckType(const TensorType& type) {
-  if (type.shape.size() > kMaxRank) {
-    return support::InvalidArgument(
-        "op.type.rank",
-        StrCat("expected at most ", kMaxRank, " dimensions, found ", type.shape.size()));
-  }
-  int64_t bytes = type.dtype.bytes();
-  for (int64_t dim : type.shape) {
-    if (dim < 1) {
-      return support::InvalidArgument("op.type.dimension",
-                                      StrCat("expected dimensions of at least 1, found ", dim));
-    }
-    if (__builtin_mul_overflow(bytes, dim, &bytes) || bytes > kMaxTensorBytes) {
-      return support::InvalidArgument(
-          "op.type.size",
-          StrCat("expected a tensor of at most ", kMaxTensorBytes, " bytes, found ", ToText(type)));
-    }
-  }
-  return absl::OkStatus();
-}
 
 std::vector<int64_t> IntegersOf(const RefTensor& tensor) {
   if (!tensor.wide.empty()) return tensor.wide;

@@ -16,20 +16,20 @@ using support::StrCat;
 
 // ------------------------------------------------------------ reshape
 
-absl::StatusOr<SymbolicTypes> InferReshape(std::span<const SymbolicType> inputs, const Attrs& attrs,
-                                           DimEqualities* equal) {
-  TensorType shape{inputs[0].dtype, GetInts(attrs, "shape", {})};
-  SymbolicType out = Symbolic(shape);
-  const auto follows = std::find(shape.shape.begin(), shape.shape.end(), -1);
+absl::StatusOr<TensorTypes> InferReshape(std::span<const TensorType> inputs, const Attrs& attrs,
+                                         DimEqualities* equal) {
+  TensorType out{inputs[0].dtype, GetInts(attrs, "shape", {})};
+  TensorType shape = out;
+  const auto follows = std::find(shape.shape.begin(), shape.shape.end(), Dim(-1));
   if (follows != shape.shape.end()) *follows = 1;
-  const std::optional<Dim> total = Dim::Product(inputs[0].dims);
+  const std::optional<Dim> total = Dim::Product(inputs[0].shape);
   if (!total) return NotFixed("reshape", ToText(inputs[0]));
   bool fits = CheckShape(shape).ok();
   if (fits && follows != shape.shape.end()) {
     const std::optional<Dim> rest = total->DivideExactly(shape.elements());
     if (!rest && !total->constant()) return NotFixed("reshape", total->ToText());
     fits = rest.has_value();
-    if (fits) out.dims[follows - shape.shape.begin()] = *rest;
+    if (fits) out.shape[follows - shape.shape.begin()] = *rest;
   } else if (fits) {
     fits = MayEqual(*total, shape.elements(), equal);
   }
@@ -38,20 +38,20 @@ absl::StatusOr<SymbolicTypes> InferReshape(std::span<const SymbolicType> inputs,
         "reshape", "shape",
         StrCat("expected a shape of ", total->ToText(), " elements, found ", ToText(out)));
   }
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
 ir::Expr ReshapeElement(std::span<const ElementReader> inputs,
                         std::span<const TensorType> input_types, const TensorType& output,
                         const std::vector<ir::Expr>& index, const Attrs&) {
   ir::Expr flat = ir::Int(0);
-  const std::vector<int64_t> strides = RowMajorStrides(output.shape);
+  const std::vector<int64_t> to = output.sizes(), strides = RowMajorStrides(to);
   for (size_t d = 0; d < index.size(); ++d) {
-    if (output.shape[d] == 1) continue;
+    if (to[d] == 1) continue;
     ir::Expr term = strides[d] == 1 ? index[d] : index[d] * ir::Int(strides[d]);
     flat = ir::IsInt(flat, 0) ? term : flat + term;
   }
-  const auto& shape = input_types[0].shape;
+  const std::vector<int64_t> shape = input_types[0].sizes();
   const std::vector<int64_t> from = RowMajorStrides(shape);
   std::vector<ir::Expr> at;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -74,25 +74,25 @@ absl::StatusOr<std::vector<RefTensor>> PlainReshape(std::span<const RefTensor> i
 
 // ------------------------------------------------------------ transpose
 
-absl::StatusOr<SymbolicTypes> InferTranspose(std::span<const SymbolicType> inputs,
-                                             const Attrs& attrs, DimEqualities*) {
+absl::StatusOr<TensorTypes> InferTranspose(std::span<const TensorType> inputs, const Attrs& attrs,
+                                           DimEqualities*) {
   const std::vector<int64_t> perm = GetInts(attrs, "perm", {});
-  const size_t rank = inputs[0].dims.size();
+  const size_t rank = inputs[0].shape.size();
   std::vector<bool> seen(rank, false);
   bool valid = perm.size() == rank;
-  SymbolicType out{inputs[0].dtype, {}};
+  TensorType out{inputs[0].dtype, {}};
   for (size_t d = 0; valid && d < rank; ++d) {
     valid = perm[d] >= 0 && perm[d] < static_cast<int64_t>(rank) && !seen[perm[d]];
     if (!valid) break;
     seen[perm[d]] = true;
-    out.dims.push_back(inputs[0].dims[perm[d]]);
+    out.shape.push_back(inputs[0].shape[perm[d]]);
   }
   if (!valid) {
     return OpError("transpose", "perm",
                    StrCat("expected a permutation of ", rank, " dimensions, found [",
                           support::Join(perm, ","), "]"));
   }
-  return SymbolicTypes{out};
+  return TensorTypes{out};
 }
 
 ir::Expr TransposeElement(std::span<const ElementReader> inputs, std::span<const TensorType>,
@@ -108,35 +108,36 @@ absl::StatusOr<std::vector<RefTensor>> PlainTranspose(std::span<const RefTensor>
                                                       std::span<const TensorType> outputs,
                                                       const Attrs& attrs) {
   const std::vector<int64_t> perm = GetInts(attrs, "perm", {});
-  const std::vector<int64_t> strides = RowMajorStrides(inputs[0].type.shape);
+  const std::vector<int64_t> strides = RowMajorStrides(inputs[0].type.sizes());
+  const std::vector<int64_t> sizes = outputs[0].sizes();
   std::vector<int64_t> index(perm.size(), 0);
   RefTensor out{outputs[0], {}};
   do {
     int64_t at = 0;
     for (size_t d = 0; d < perm.size(); ++d) at += index[d] * strides[perm[d]];
     out.values.push_back(inputs[0].values[at]);
-  } while (NextIndex(outputs[0].shape, &index));
+  } while (NextIndex(sizes, &index));
   return std::vector<RefTensor>{std::move(out)};
 }
 
 // ------------------------------------------------------------ batch_norm
 
 // Operands: x [n,c,...], scale, bias, mean, variance [c].
-absl::StatusOr<SymbolicTypes> InferBatchNorm(std::span<const SymbolicType> inputs, const Attrs&,
-                                             DimEqualities* equal) {
-  const SymbolicType& x = inputs[0];
-  if (x.dims.size() < 2) {
+absl::StatusOr<TensorTypes> InferBatchNorm(std::span<const TensorType> inputs, const Attrs&,
+                                           DimEqualities* equal) {
+  const TensorType& x = inputs[0];
+  if (x.shape.size() < 2) {
     return OpError("batch_norm", "shape",
                    StrCat("expected data of rank 2 or more, found ", ToText(x)));
   }
-  for (const SymbolicType& in : inputs.subspan(1)) {
-    if (!MayEqual(in.dims, {x.dims[1]}, equal) || in.dtype != x.dtype) {
+  for (const TensorType& in : inputs.subspan(1)) {
+    if (!MayEqual(in.shape, {x.shape[1]}, equal) || in.dtype != x.dtype) {
       return OpError(
           "batch_norm", "shape",
-          StrCat("expected parameters of ", DimsText({x.dims[1]}), ", found ", ToText(in)));
+          StrCat("expected parameters of ", DimsText({x.shape[1]}), ", found ", ToText(in)));
     }
   }
-  return SymbolicTypes{x};
+  return TensorTypes{x};
 }
 
 ir::Expr BatchNormElement(std::span<const ElementReader> inputs,
@@ -154,7 +155,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainBatchNorm(std::span<const RefTensor>
                                                       const Attrs& attrs) {
   const double epsilon = GetDouble(attrs, "epsilon", 1e-5);
   RefTensor out{outputs[0], inputs[0].values};
-  const int64_t inner = RowMajorStrides(outputs[0].shape)[1], channels = outputs[0].shape[1];
+  const int64_t inner = RowMajorStrides(outputs[0].sizes())[1], channels = outputs[0].size(1);
   for (size_t i = 0; i < out.values.size(); ++i) {
     const int64_t c = static_cast<int64_t>(i) / inner % channels;
     out.values[i] = (out.values[i] - inputs[3].values[c]) /

@@ -16,7 +16,7 @@ using ir::Load;
 
 const WinogradForm& Form() { return WinogradF4(); }
 
-std::vector<Expr> Shape(std::vector<int64_t> extents) { return ShapeExprs(extents); }
+std::vector<Expr> Shape(const std::vector<Dim>& extents) { return ShapeExprs(extents); }
 
 // The stages, one after the other. Tiles are numbered over batch, rows and columns.
 class Stages {
@@ -89,7 +89,8 @@ class Stages {
                                    });
                                  });
     return b_.Compute(
-        name_, type_, Shape(shape), {"n", "oc", "oh", "ow"}, [&](const std::vector<ir::Var>& v) {
+        name_, type_, Shape({shape.begin(), shape.end()}), {"n", "oc", "oh", "ow"},
+        [&](const std::vector<ir::Var>& v) {
           Expr tile = (v[0] * Int(rows_) + ir::FloorDiv(v[2], Int(Form().tile))) * Int(columns_) +
                       ir::FloorDiv(v[3], Int(Form().tile));
           Expr sum =
@@ -146,7 +147,7 @@ absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(ir::FunctionBuilder& b,
   ir::Buffer filter = stages.Filter();
   ir::Buffer products = stages.Products(filter, stages.Input());
   return std::vector<ir::Buffer>{
-      stages.Output(products, inputs.size() > 2 ? inputs[2] : nullptr, outputs[0].shape)};
+      stages.Output(products, inputs.size() > 2 ? inputs[2] : nullptr, outputs[0].sizes())};
 }
 
 double WinogradErrorBound(int64_t channels, double max_x, double max_w) {

@@ -19,9 +19,9 @@ std::vector<ir::Buffer> ComputeWinogradBlocked(ir::FunctionBuilder& b, const std
                                                const TensorType& output) {
   const ir::DType type = x->dtype;
   const int64_t points = form.points, tile = form.tile;
-  const int64_t batch = output.shape[0], out_blocks = output.shape[1], lanes = output.shape[4];
+  const int64_t batch = output.size(0), out_blocks = output.size(1), lanes = output.size(4);
   const int64_t in_blocks = *ir::AsInt(x->shape[1]);
-  const int64_t rows = form.Tiles(output.shape[2]), columns = form.Tiles(output.shape[3]);
+  const int64_t rows = form.Tiles(output.size(2)), columns = form.Tiles(output.size(3));
   const int64_t overlap = kWinogradTaps - 1;
   // Tiles stick out at the far side even where nothing is padded.
   const ir::Buffer padded = PadImage(b, name, x, {image.pad_top, rows * tile + overlap},

@@ -82,7 +82,8 @@ std::string Interpreted(const graph::Graph& g, const std::vector<HostTensor>& in
   if (!results.ok()) return support::StatusText(results.status());
   for (size_t o = 0; o < outputs.size(); ++o) {
     const std::string bytes = op::ToBytes((*results)[o]);
-    std::string problem = Compare(outputs[o], bytes.data(), bytes.size(), (*results)[o].type.shape);
+    std::string problem =
+        Compare(outputs[o], bytes.data(), bytes.size(), (*results)[o].type.sizes());
     if (!problem.empty()) return problem;
   }
   return "";

@@ -54,7 +54,7 @@ OnnxBuilder One(int64_t opset, const std::string& op, const std::vector<RefTenso
   for (const RefTensor& input : inputs) {
     names.push_back("in" + std::to_string(names.size()));
     const bool integers = input.type.dtype == ir::kI64, flags = input.type.dtype == ir::kBool;
-    b.Input(names.back(), input.type.shape,
+    b.Input(names.back(), input.type.sizes(),
             integers ? kInt64
             : flags  ? kBool
                      : static_cast<int>(pb::TensorProto::FLOAT));
@@ -293,7 +293,7 @@ absl::Status RunCompiled(runtime::Session* session, const Tensors& inputs,
     const std::string_view bytes(static_cast<const char*>(view.data), view.bytes);
     auto found = op::FromBytes(expected[o].type, bytes);
     EXPECT_TRUE(found.ok()) << found.status();
-    if (found.ok()) ExpectNear(*found, expected[o].type.shape, expected[o].values, 1e-4);
+    if (found.ok()) ExpectNear(*found, expected[o].type.sizes(), expected[o].values, 1e-4);
   }
   return absl::OkStatus();
 }

@@ -53,7 +53,7 @@ class Generator {
     for (int64_t d = rng_.UniformInt(1, 3); d > 0; --d) shape.push_back(rng_.UniformInt(1, 9));
     return shape;
   }
-  const Ints& ShapeOf(ValueId id) const { return g_.values[id].type.shape; }
+  Ints ShapeOf(ValueId id) const { return g_.values[id].type.sizes(); }
   // Recent values more often, so that chains become long and some operands are shared.
   ValueId Pick() {
     if (rng_.Bernoulli(0.6)) return values_.back();
@@ -486,7 +486,7 @@ class Generator {
     const bool each = rng_.Bernoulli(0.4);  // an index for each element of the result
     RefTensor index{{ir::kI64, {rng_.UniformInt(1, 4)}}, {}};
     if (each) {
-      index.type.shape = ShapeOf(x);
+      index.type.shape = g_.values[x].type.shape;
       index.type.shape[axis] = rng_.UniformInt(1, 4);
     }
     for (int64_t i = 0; i < index.type.elements(); ++i) {

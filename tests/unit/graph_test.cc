@@ -356,7 +356,7 @@ TEST(GraphPassLayout, ConstantWeightsMove) {
   Graph g = Checked(LayoutWeights, ConvNormGraph(true, false));
   const Node& conv = g.nodes[0];
   EXPECT_EQ(op::GetString(conv.attrs, "weight_layout", ""), "IHWO");
-  EXPECT_EQ(g.values[conv.inputs[1]].type.shape, (std::vector<int64_t>{2, 3, 3, 3}));
+  EXPECT_EQ(g.values[conv.inputs[1]].type.sizes(), (std::vector<int64_t>{2, 3, 3, 3}));
   const Graph dense = Checked(LayoutWeights, Parse(R"(graph {
   input %0 "x": f32[2,1]
   constant %1 "w": f32[16,1] = hex:)" + std::string(128, '1') +
@@ -374,7 +374,7 @@ TEST(GraphPassLayout, ConstantWeightsMove) {
   output %2
 })"));
   const Value& filled = ragged.values[ragged.nodes[0].inputs[1]];
-  EXPECT_EQ(filled.type.shape, (std::vector<int64_t>{9, 1, 16}));
+  EXPECT_EQ(filled.type.sizes(), (std::vector<int64_t>{9, 1, 16}));
   EXPECT_EQ(op::GetInt(ragged.nodes[0].attrs, "units", 0), 130);
   EXPECT_EQ(filled.constant->view().substr(size_t{4} * 129),
             std::string(4, '\x11') + std::string(size_t{4} * 14, '\0'));

@@ -46,7 +46,7 @@ Graph RandomNetwork(Rng* rng) {
     const ValueId from = rows[rows.size() - 1 - back];
     const int64_t n = rng->Choice(sizes);
     if (rng->Bernoulli(0.2)) {
-      const int64_t k = g.values[from].type.shape[1];
+      const int64_t k = g.values[from].type.size(1);
       const ValueId view = AddValue(&g, "v", {ir::kF32, {k, 1}});
       g.nodes.push_back(
           MakeNode(std::string(kViewOp), {from}, view, {{"shape", std::vector<int64_t>{k, 1}}}));

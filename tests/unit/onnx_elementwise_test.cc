@@ -59,8 +59,8 @@ TEST(OnnxElementwise, FloatsOf16BitsRoundOncePerOperator) {
 TEST(OnnxElementwise, PowersOfTwoTypes) {
   const auto power = [](int base, int exponent, const RefTensor& x, const RefTensor& y) {
     OnnxBuilder b(15);
-    b.Input("x", x.type.shape, base).Input("y", y.type.shape, exponent);
-    b.Output("z", x.type.shape, base).Node("Pow", {"x", "y"}, "z");
+    b.Input("x", x.type.sizes(), base).Input("y", y.type.sizes(), exponent);
+    b.Output("z", x.type.sizes(), base).Node("Pow", {"x", "y"}, "z");
     return Evaluate(b, {x, y}).at(0);
   };
   EXPECT_EQ(power(pb::TensorProto::FLOAT, pb::TensorProto::INT64, TensorOf({3}, {2, -3, 4}),
@@ -124,7 +124,7 @@ TEST(OnnxElementwise, BitCastKeepsTheBits) {
 Numbers Cumulative(const char* op, int64_t exclusive, int64_t reverse, int64_t axis,
                    const RefTensor& x) {
   OnnxBuilder b(op == std::string_view("CumSum") ? 14 : 26);
-  b.Input("x", x.type.shape).Output("y", x.type.shape).Ints("axis", {axis});
+  b.Input("x", x.type.sizes()).Output("y", x.type.sizes()).Ints("axis", {axis});
   b.graph().mutable_initializer(0)->clear_dims();
   pb::NodeProto* node = b.Node(op, {"x", "axis"}, "y");
   OnnxBuilder::Attr(node, "exclusive", exclusive);

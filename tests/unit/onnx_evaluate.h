@@ -76,7 +76,7 @@ inline Numbers Random(int64_t count, double scale, uint64_t seed) {
 
 inline void ExpectNear(const RefTensor& actual, const Shape& shape, const Numbers& expected,
                        double tolerance = 1e-3) {
-  EXPECT_EQ(actual.type.shape, shape);
+  EXPECT_EQ(actual.type.sizes(), shape);
   ASSERT_EQ(actual.values.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     ASSERT_NEAR(actual.values[i], expected[i], tolerance) << i;

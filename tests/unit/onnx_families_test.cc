@@ -294,7 +294,7 @@ TEST(OnnxEinsum, ProductsDiagonalsAndEllipses) {
     std::vector<std::string> names;
     for (const RefTensor& in : inputs) {
       names.push_back("x" + std::to_string(names.size()));
-      b.Input(names.back(), in.type.shape);
+      b.Input(names.back(), in.type.sizes());
     }
     OnnxBuilder::AttrText(b.Node("Einsum", names, "y"), "equation", equation);
     b.Output("y", shape);
@@ -357,7 +357,7 @@ TEST(OnnxRecurrent, DirectionsLengthsAndLayout) {
     b.Output("y", batch_first ? Shape{1, 2, 2, 1} : Shape{2, 2, 1, 1});
     const auto y = Evaluate(
         b, {TensorOf(x_shape, {1, 2}), TensorOf({2, 1, 1}, {1, 1}), TensorOf({2, 1, 1}, {1, 1})});
-    ExpectNear(y[0], y[0].type.shape, {a, back, ab, last});
+    ExpectNear(y[0], y[0].type.sizes(), {a, back, ab, last});
   }
 }
 

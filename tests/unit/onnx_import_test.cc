@@ -118,7 +118,7 @@ TEST(OnnxImport, MatMulOfEveryRank) {
     b.Node("MatMul", {"a", "b"}, "y");
     b.graph().add_output()->set_name("y");
     const Graph g = Import(b);
-    return g.outputs.empty() ? Shape{-1} : g.values[g.outputs[0]].type.shape;
+    return g.outputs.empty() ? Shape{-1} : g.values[g.outputs[0]].type.sizes();
   };
   EXPECT_EQ(shape({2, 3}, {3, 4}), (Shape{2, 4}));
   EXPECT_EQ(shape({3}, {3, 4}), (Shape{4}));
@@ -144,7 +144,7 @@ TEST(OnnxImport, ShapesOfShapeOperators) {
     if (axis != INT64_MIN) OnnxBuilder::Attr(node, "axis", axis);
     b.graph().add_output()->set_name("y");
     const Graph g = Import(b);
-    return g.outputs.empty() ? Shape{-1} : g.values[g.outputs[0]].type.shape;
+    return g.outputs.empty() ? Shape{-1} : g.values[g.outputs[0]].type.sizes();
   };
   EXPECT_EQ(shape("Reshape", {2, 3, 4}, Shape{0, -1}), (Shape{2, 12}));
   EXPECT_EQ(shape("Reshape", {2, 3, 4}, Shape{4, 6}), (Shape{4, 6}));
@@ -329,7 +329,7 @@ TEST(OnnxImport, SymbolicShapesNeedAnOption) {
   options.shapes["x"] = {3, 4};
   auto g = ImportOnnx(b.Bytes(), options);
   ASSERT_TRUE(g.ok()) << g.status();
-  EXPECT_EQ(g->values[g->outputs[0]].type.shape, (Shape{3, 4}));
+  EXPECT_EQ(g->values[g->outputs[0]].type.sizes(), (Shape{3, 4}));
   options.shapes["x"] = {3, 5};
   EXPECT_EQ(Slug(b, options), "graph.onnx.shape_override");
   options.shapes["x"] = {3};
@@ -358,8 +358,8 @@ TEST(OnnxImport, NamedDimensionsHaveOneSize) {
     options.shapes = {{name, shape}};
     auto g = ImportOnnx(b.Bytes(), options);
     ASSERT_TRUE(g.ok()) << g.status();
-    for (ValueId id : g->inputs) EXPECT_EQ(g->values[id].type.shape, (Shape{3, 4}));
-    EXPECT_EQ(g->values[g->outputs[0]].type.shape, (Shape{3, 4}));
+    for (ValueId id : g->inputs) EXPECT_EQ(g->values[id].type.sizes(), (Shape{3, 4}));
+    EXPECT_EQ(g->values[g->outputs[0]].type.sizes(), (Shape{3, 4}));
   }
   options.shapes = {{"x", {3, 4}}, {"z", {2, 4}}};
   refused = ImportOnnx(b.Bytes(), options);

@@ -53,7 +53,7 @@ TEST(OnnxSequence, ConcatenatesAndStacks) {
     OnnxBuilder::Attr(node, "axis", int64_t{axis});
     OnnxBuilder::Attr(node, "new_axis", int64_t{stack});
     const auto out = Evaluate(b, TwoInputs());
-    EXPECT_EQ(out[0].type.shape, shape);
+    EXPECT_EQ(out[0].type.sizes(), shape);
     EXPECT_EQ(out[0].values, expected);
   }
 }
@@ -79,7 +79,7 @@ TEST(OnnxSequence, SplitsByListSizeAndOnes) {
   EXPECT_EQ(Part({2}, false, 0, 0, {2, 2}).values, (Numbers{0, 1, 5, 6}));
   EXPECT_EQ(Part({}, true, 0, -2, {2}).values, (Numbers{3, 8}));
   EXPECT_EQ(Part({}, true, 1, 3, {2, 1}).values, (Numbers{3, 8}));
-  EXPECT_EQ(Part({5}, true, 1, 0, {2, 5}).type.shape, (Shape{2, 5}));
+  EXPECT_EQ(Part({5}, true, 1, 0, {2, 5}).type.sizes(), (Shape{2, 5}));
 }
 
 // As PyTorch exports a list that a loop appends to.

@@ -35,7 +35,7 @@ absl::StatusOr<ir::Function> AsFunction(const OpSpec& spec, const std::vector<Te
   std::vector<ir::Buffer> buffers;
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::vector<ir::Expr> shape;
-    for (int64_t dim : inputs[i].shape) shape.push_back(ir::Int(dim));
+    for (int64_t dim : inputs[i].sizes()) shape.push_back(ir::Int(dim));
     buffers.push_back(b.Input(StrCat("x", i), inputs[i].dtype, shape));
   }
   auto results = ComputeVariant(spec, variant, b, "y", buffers, inputs, outputs, attrs);

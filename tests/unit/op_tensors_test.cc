@@ -83,7 +83,7 @@ TEST(OpReference, ConvolutionByHand) {
       *conv, std::vector{x, w, bias},
       {{"pads", std::vector<int64_t>{1, 0, 0, 1}}, {"strides", std::vector<int64_t>{2, 1}}});
   ASSERT_TRUE(y.ok()) << y.status();
-  EXPECT_EQ((*y)[0].type.shape, (std::vector<int64_t>{1, 1, 2, 3}));
+  EXPECT_EQ((*y)[0].type.sizes(), (std::vector<int64_t>{1, 1, 2, 3}));
   EXPECT_EQ((*y)[0].values, (std::vector<double>{102, 104, 100, 117, 120, 105}));
 }
 
@@ -190,7 +190,7 @@ TEST(OpReference, GatherClampsAndCountsFromTheEnd) {
   ASSERT_TRUE(y.ok()) << y.status();
   EXPECT_EQ((*y)[0].values, (std::vector<double>{20, 21, 0, 1, 20, 21, 0, 1}));
   y = Reference(*FindOp("gather"), std::vector{data, at}, {{"axis", int64_t{1}}});
-  EXPECT_EQ((*y)[0].type.shape, (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ((*y)[0].type.sizes(), (std::vector<int64_t>{3, 4}));
 }
 
 TEST(OpCompute, TransposedConvolutions) {

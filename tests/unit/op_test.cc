@@ -345,7 +345,7 @@ TEST(OpCost, FlopsAndReductionLength) {
   const OpSpec* spec = FindOp("conv2d");
   auto out = InferTypes(*spec, conv, attrs);
   ASSERT_TRUE(out.ok());
-  EXPECT_EQ((*out)[0].shape, (std::vector<int64_t>{1, 32, 20, 20}));
+  EXPECT_EQ((*out)[0].sizes(), (std::vector<int64_t>{1, 32, 20, 20}));
   EXPECT_EQ(Flops(*spec, conv, *out, attrs), 2.0 * 32 * 20 * 20 * 4 * 64);
   EXPECT_EQ(ReductionLength(*spec, conv, attrs), 256);
   const std::vector<TensorType> two = {{ir::kF32, {2}}, {ir::kF32, {2}}};

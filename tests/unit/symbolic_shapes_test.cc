@@ -16,7 +16,6 @@ namespace {
 
 using op::Dim;
 using op::DimEqualities;
-using op::SymbolicType;
 using op::TensorType;
 using support::Rng;
 
@@ -257,15 +256,15 @@ TEST(SymbolicRules, VariablesStandForAllSizes) {
     const op::OpSpec& spec = *op::FindOp(node.op);
     std::vector<TensorType> types;
     for (ValueId id : node.inputs) types.push_back(g.values[id].type);
-    std::vector<SymbolicType> symbolic = op::Symbolic(types);
-    symbolic[operand].dims[d] = Dim::Variable("N");
+    std::vector<TensorType> symbolic = types;
+    symbolic[operand].shape[d] = Dim::Variable("N");
     DimEqualities equal;
-    auto results = op::InferSymbolic(spec, symbolic, node.attrs, &equal);
+    auto results = op::InferTypes(spec, symbolic, node.attrs, &equal);
     if (!results.ok()) {
       EXPECT_EQ(support::Slug(results.status()), "op." + node.op + ".symbolic");
       return;
     }
-    const int64_t own = types[operand].shape[d];
+    const int64_t own = types[operand].size(static_cast<int64_t>(d));
     for (int64_t size : {own, int64_t{2}, int64_t{3}, int64_t{7}, int64_t{12}}) {
       const op::Sizes sizes = {{"N", size}};
       bool holds = true;
@@ -279,8 +278,8 @@ TEST(SymbolicRules, VariablesStandForAllSizes) {
         ASSERT_TRUE(!holds || undecided.contains(slug)) << wanted.status();
         continue;
       }
-      op::SymbolicType found = (*results)[0];
-      for (Dim& dim : found.dims) dim = dim.Substitute({{"N", Dim(size)}});
+      TensorType found = (*results)[0];
+      for (Dim& dim : found.shape) dim = dim.Substitute({{"N", Dim(size)}});
       ASSERT_EQ(op::ToText(found), op::ToText((*wanted)[0])) << node.op << " N=" << size;
       ++compared[node.op];
     }
@@ -290,7 +289,7 @@ TEST(SymbolicRules, VariablesStandForAllSizes) {
     const Graph g = tests::RandomGraph(&rng);
     for (const Node& node : g.nodes) {
       for (size_t operand = 0; operand < node.inputs.size(); ++operand) {
-        const std::vector<int64_t>& shape = g.values[node.inputs[operand]].type.shape;
+        const std::vector<int64_t> shape = g.values[node.inputs[operand]].type.sizes();
         for (size_t d = 0; d < shape.size(); ++d) {
           if (shape[d] != 1) compare(g, node, operand, d);  // 1 broadcasts
           if (HasFatalFailure()) return;
@@ -306,17 +305,14 @@ TEST(SymbolicRules, VariablesStandForAllSizes) {
   }
 }
 
-TEST(SymbolicRules, ReduceKeepsDimensionsWhereTheAttributeIsAbsent) {
+TEST(TypeRules, ReduceKeepsDimensionsWhereTheAttributeIsAbsent) {
   const op::OpSpec& reduce = *op::FindOp("reduce");
   const op::Attrs attrs = {{"axes", std::vector<int64_t>{1}}};
-  const std::vector<TensorType> types = {{ir::kF32, {3, 4}}};
-  const std::vector<SymbolicType> symbolic = {op::Symbolic(types[0])};
+  const std::vector<TensorType> types = {{ir::kF32, {Dim::Variable("N"), Dim(4)}}};
   DimEqualities equal;
-  auto results = op::InferSymbolic(reduce, symbolic, attrs, &equal);
-  auto wanted = op::InferTypes(reduce, types, attrs);
-  ASSERT_TRUE(results.ok() && wanted.ok()) << results.status() << wanted.status();
-  EXPECT_EQ(op::ToText((*wanted)[0]), "f32[3,1]");
-  EXPECT_EQ((*results)[0].dims, op::Symbolic((*wanted)[0]).dims);
+  auto results = op::InferTypes(reduce, types, attrs, &equal);
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_EQ(op::ToText((*results)[0]), "f32[N,1]");
 }
 
 // An image network with a free batch and free image sides.
@@ -373,7 +369,7 @@ TEST(SymbolicGraph, EqualitiesSettleVariables) {
   ASSERT_TRUE(inferred.ok()) << inferred.status();
   EXPECT_EQ(SizeVariables(*inferred), (std::set<std::string>{"M"}));
   for (ValueId id : {0, 1, 3}) {
-    EXPECT_EQ(op::DimsText(inferred->values[id].dims), "[M,16]") << Print(*inferred);
+    EXPECT_EQ(op::DimsText(inferred->values[id].type.shape), "[M,16]") << Print(*inferred);
   }
   // Without inference the sizes are checked one by one.
   EXPECT_TRUE(Specialize(*g, {{"N", 3}, {"M", 3}, {"K", 16}}).ok());

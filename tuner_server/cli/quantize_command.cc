@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<module::Tensor>> InputsOf(const graph::Graph& graph) 
     module::Tensor& tensor = inputs.emplace_back();
     tensor.name = value.name;
     TW_ASSIGN(tensor.dtype, driver::ModuleDType(value.type.dtype));
-    for (const int64_t dim : value.type.shape) tensor.shape.push_back(dim);
+    for (const int64_t dim : value.type.sizes()) tensor.shape.push_back(dim);
   }
   return inputs;
 }
@@ -71,7 +71,7 @@ class Quantizer {
     }
     for (const graph::ValueId id : graph.outputs) {
       const graph::Value& value = graph.values[static_cast<size_t>(id)];
-      if (value.type.dtype == ir::kF32) report_.AddOutput(value.name, value.type.shape);
+      if (value.type.dtype == ir::kF32) report_.AddOutput(value.name, value.type.sizes());
     }
     report_.model = options_.model_path;
     report_.output = OutputPath();

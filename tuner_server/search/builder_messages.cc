@@ -82,7 +82,7 @@ absl::Status DescribeInputs(const driver::Task& task, uint64_t seed, v1::InputSp
     v1::TensorSpec* tensor = spec->add_tensors();
     tensor->set_name(support::StrCat("in", i));
     tensor->set_dtype(ir::TypeName(input.type.dtype));
-    for (const int64_t dim : input.type.shape) tensor->add_shape(dim);
+    for (const int64_t dim : input.type.sizes()) tensor->add_shape(dim);
     tensor->set_seed(input.seed);
     v1::Distribution* law = tensor->mutable_distribution();
     switch (input.distribution.kind) {
