@@ -22,9 +22,14 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/build.h"
 #include "compiler/ir/ir.h"
-#include "compiler/op/dim.h"
+#include "deploy/support/dim.h"
 
 namespace tilewright::op {
+
+// Dimensions are expressions over size variables, here as everywhere.
+using support::Dim;
+using support::DimsText;
+using support::Sizes;
 
 // Fusion classes of the TVM paper (OSDI'18, section 3): what an operator may be fused with.
 enum class FusionClass : uint8_t { kInjective, kReduction, kComplexOutFusable, kOpaque };
