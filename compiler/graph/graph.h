@@ -14,7 +14,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "compiler/op/dim.h"
 #include "compiler/op/op.h"
 
 namespace tilewright::graph {

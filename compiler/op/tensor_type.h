@@ -11,9 +11,14 @@
 
 #include "absl/status/status.h"
 #include "compiler/ir/ir.h"
-#include "compiler/op/dim.h"
+#include "deploy/support/dim.h"
 
 namespace tilewright::op {
+
+// Dimensions are expressions over size variables, here as everywhere.
+using support::Dim;
+using support::DimsText;
+using support::Sizes;
 
 struct TensorType {
   TensorType() = default;

@@ -84,6 +84,7 @@ constexpr AdviceRow kAdvice[] = {
      "MODEL' lists all that is in the way"},
     {"graph.pass", "'tilewright compile --print-passes' lists the passes"},
     {"graph", "check the model with onnx.checker and its input shapes (--shape NAME=1x3x224x224)"},
+    {"dim.", "check the model's shapes and attributes (--shape NAME=1x3x224x224)"},
     {"op.", "check the model's shapes and attributes (--shape NAME=1x3x224x224)"},
     {"signing.signature.missing",
      "ask for its release ('tilewright modules release NAME/NUMBER'), or fetch a version that "

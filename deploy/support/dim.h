@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace tilewright::op {
+namespace tilewright::support {
 
 using Sizes = std::map<std::string, int64_t>;
 
@@ -25,8 +25,10 @@ class Dim {
   Dim(int64_t value = 0) : constant_(value) {}  // NOLINT: a number is a dimension
   static Dim Variable(std::string name);
   // What ToText writes, in any spacing: sums of products of numbers, variables and (…) with `/ k`
-  // behind a factor. op.dim.syntax; `*rest` gets what follows the longest expression.
+  // behind a factor. dim.syntax; `*rest` gets what follows the longest expression.
   static absl::StatusOr<Dim> Parse(std::string_view text, std::string_view* rest);
+  // The same for a text that is one expression and nothing else.
+  static absl::StatusOr<Dim> Parse(std::string_view text);
 
   std::optional<int64_t> constant() const {  // nothing where a variable occurs
     return terms_ == nullptr ? std::optional<int64_t>(constant_) : std::nullopt;
@@ -49,7 +51,7 @@ class Dim {
   std::optional<Dim> DivideExactly(const Dim& divisor) const;
   Dim Substitute(const std::map<std::string, Dim>& values) const;
 
-  // op.dim.unknown where a variable has no size, op.dim.overflow.
+  // dim.unknown where a variable has no size, dim.overflow.
   absl::StatusOr<int64_t> Evaluate(const Sizes& sizes) const;
   std::string ToText() const;
   bool operator==(const Dim& other) const;
@@ -78,4 +80,4 @@ class Dim {
 
 std::string DimsText(const std::vector<Dim>& dims);  // "[N,128]"
 
-}  // namespace tilewright::op
+}  // namespace tilewright::support

@@ -1,4 +1,4 @@
-#include "compiler/op/dim.h"
+#include "deploy/support/dim.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,9 +6,7 @@
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 
-namespace tilewright::op {
-
-using support::StrCat;
+namespace tilewright::support {
 
 namespace {
 
@@ -22,8 +20,7 @@ int64_t Wrapped(int64_t a, int64_t b, char op) {
 }
 
 absl::StatusOr<int64_t> Overflow() {
-  return support::InvalidArgument("op.dim.overflow",
-                                  "expected sizes of 64 bits, found larger ones");
+  return InvalidArgument("dim.overflow", "expected sizes of 64 bits, found larger ones");
 }
 
 // Rounded down.
@@ -195,8 +192,8 @@ absl::StatusOr<int64_t> Dim::Evaluate(const Sizes& sizes) const {
       } else {
         auto it = sizes.find(atom.text);
         if (it == sizes.end()) {
-          return support::InvalidArgument(
-              "op.dim.unknown", StrCat("expected a size for ", atom.text, ", found none"));
+          return InvalidArgument("dim.unknown",
+                                 StrCat("expected a size for ", atom.text, ", found none"));
         }
         value = it->second;
       }
@@ -211,7 +208,8 @@ std::string Dim::ToText() const {
   if (terms_ == nullptr) return StrCat(constant_);
   std::string text;
   auto append = [&](const Factors& product, int64_t coefficient) {
-    const int64_t size = coefficient < 0 ? -coefficient : coefficient;
+    const uint64_t bits = static_cast<uint64_t>(coefficient);
+    const uint64_t size = coefficient < 0 ? 0 - bits : bits;
     if (!text.empty()) {
       text += coefficient < 0 ? " - " : " + ";
     } else if (coefficient < 0) {
@@ -220,7 +218,7 @@ std::string Dim::ToText() const {
     std::vector<std::string> factors;
     if (size != 1 || product.empty()) factors.push_back(StrCat(size));
     for (const Atom& atom : product) factors.push_back(atom.text);
-    text += support::Join(factors, "*");
+    text += Join(factors, "*");
   };
   for (const auto& [product, coefficient] : *terms_) append(product, coefficient);
   if (constant_ != 0) append({}, constant_);
@@ -230,7 +228,7 @@ std::string Dim::ToText() const {
 std::string DimsText(const std::vector<Dim>& dims) {
   std::vector<std::string> parts;
   for (const Dim& dim : dims) parts.push_back(dim.ToText());
-  return StrCat("[", support::Join(parts, ","), "]");
+  return StrCat("[", Join(parts, ","), "]");
 }
 
 // Sum := ['-'] Product {('+'|'-') Product}; Product := Factor {'*' Factor};
@@ -256,8 +254,8 @@ class DimParser {
 
  private:
   absl::Status Bad(std::string_view expected) const {
-    return support::InvalidArgument("op.dim.syntax", StrCat("expected ", expected, ", found ",
-                                                            support::Quote(text_.substr(0, 20))));
+    return InvalidArgument("dim.syntax",
+                           StrCat("expected ", expected, ", found ", Quote(text_.substr(0, 20))));
   }
   void Skip() {
     while (!text_.empty() && (text_[0] == ' ' || text_[0] == '\n')) text_.remove_prefix(1);
@@ -273,7 +271,7 @@ class DimParser {
     size_t n = 0;
     while (n < text_.size() && std::isdigit(static_cast<unsigned char>(text_[n]))) ++n;
     // Small enough that products of a few stay far from overflow.
-    const auto value = n <= 12 ? support::ParseInt64(text_.substr(0, n)) : std::nullopt;
+    const auto value = n <= 12 ? ParseInt64(text_.substr(0, n)) : std::nullopt;
     if (!value) return Bad("a number");
     text_.remove_prefix(n);
     return *value;
@@ -323,4 +321,12 @@ absl::StatusOr<Dim> Dim::Parse(std::string_view text, std::string_view* rest) {
   return dim;
 }
 
-}  // namespace tilewright::op
+absl::StatusOr<Dim> Dim::Parse(std::string_view text) {
+  std::string_view rest;
+  TW_ASSIGN(Dim dim, Parse(text, &rest));
+  if (rest.empty()) return dim;
+  return InvalidArgument("dim.syntax",
+                         StrCat("expected the end of the expression, found ", Quote(rest, 20)));
+}
+
+}  // namespace tilewright::support
