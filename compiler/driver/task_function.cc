@@ -40,6 +40,8 @@ class Builder {
   }
 
   absl::StatusOr<ir::Function> Run() {
+    // All of them, in the order of their names: who calls the function knows the order.
+    for (const std::string& name : graph::SizeVariables(task_)) builder_.Size(name);
     int inputs = 0, weights = 0;
     for (ValueId id : task_.inputs) {
       const graph::Value& value = task_.values[id];
@@ -86,10 +88,8 @@ class Builder {
     for (const Node& node : task.nodes) ops.push_back(node.op);
     return support::Join(ops, "_").substr(0, kMaxName);
   }
-  static std::vector<ir::Expr> Shape(const op::TensorType& type) {
-    std::vector<ir::Expr> shape;
-    for (const op::Dim& dim : type.shape) shape.push_back(ir::Int(dim.value()));
-    return shape;
+  std::vector<ir::Expr> Shape(const op::TensorType& type) {
+    return op::ShapeExprs(builder_, type.shape);
   }
 
   std::vector<op::TensorType> Types(const std::vector<ValueId>& ids) const {
@@ -118,8 +118,9 @@ class Builder {
     const std::vector<std::string> known = op::VariantsOf(*spec, Types(node.inputs), node.attrs);
     const bool has = std::find(known.begin(), known.end(), variant_) != known.end();
     TW_ASSIGN(std::vector<ir::Buffer> results,
-              op::ComputeVariant(*spec, has ? variant_ : kDirect, builder_, node.op, operands,
-                                 Types(node.inputs), Types(node.outputs), node.attrs));
+              op::ComputeVariant(*spec, has ? variant_ : kDirect,
+                                 {builder_, node.op, operands, Types(node.inputs),
+                                  Types(node.outputs), node.attrs}));
     for (size_t i = 0; i < results.size(); ++i) buffers_[node.outputs[i]] = results[i];
     return absl::OkStatus();
   }
@@ -152,8 +153,8 @@ class Builder {
       readers.push_back(
           [this, input](std::vector<ir::Expr> at) { return Element(input, std::move(at)); });
     }
-    return op::Element(*op::FindOp(node.op), readers, Types(node.inputs), value.type, index,
-                       node.attrs);
+    return op::Element(*op::FindOp(node.op),
+                       {builder_, readers, Types(node.inputs), value.type, index, node.attrs});
   }
 
   // One element: a literal. More (hand-written tasks only): a choice by position.
@@ -166,8 +167,9 @@ class Builder {
                                          : ir::Int(static_cast<int64_t>(v), value.type.dtype);
     };
     ir::Expr flat = ir::Int(0);
+    const std::vector<int64_t> sizes = value.type.sizes();
     int64_t stride = 1;
-    for (size_t d = index.size(); d-- > 0; stride *= value.type.size(d)) {
+    for (size_t d = index.size(); d-- > 0; stride *= sizes[d]) {
       flat = flat + index[d] * ir::Int(stride);
     }
     ir::Expr result = literal(tensor->values.back());

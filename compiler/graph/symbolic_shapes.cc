@@ -26,6 +26,15 @@ void SpecializeNode(const Graph& g, Node* node) {
   node->attrs = op::SpecializeAttrs(*op::FindOp(node->op), node->attrs, result.type);
 }
 
+void SubstituteAttrs(const std::map<std::string, op::Dim>& values, Node* node) {
+  for (auto& [name, value] : node->attrs) {
+    auto* dims = std::get_if<std::vector<op::Dim>>(&value);
+    if (dims == nullptr) continue;
+    for (op::Dim& dim : *dims) dim = dim.Substitute(values);
+    value = op::ShapeAttr(*dims);
+  }
+}
+
 // One round over the nodes: dimensions of all results, equalities demanded on the way.
 absl::StatusOr<op::DimEqualities> InferOnce(Graph* g) {
   op::DimEqualities equal;
@@ -88,6 +97,7 @@ absl::StatusOr<Graph> InferShapes(Graph g) {
       break;
     }
     if (values.empty()) break;
+    for (Node& node : g.nodes) SubstituteAttrs(values, &node);
     for (ValueId id : g.inputs) {
       op::TensorType& type = g.values[id].type;
       for (op::Dim& dim : type.shape) dim = dim.Substitute(values);
@@ -106,6 +116,7 @@ absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
                                       ", found ", name, "=", size));
     }
   }
+  const std::map<std::string, op::Dim> values(sizes.begin(), sizes.end());
   Graph g = graph;
   for (Value& value : g.values) {
     for (op::Dim& dim : value.type.shape) {
@@ -128,6 +139,7 @@ absl::StatusOr<Graph> Specialize(const Graph& graph, const op::Sizes& sizes) {
       return BadShapes("unequal", StrCat(graph.nodes[n].name, ": expected ", a.ToText(), " and ",
                                          b.ToText(), " to be equal, found ", x, " and ", y));
     }
+    SubstituteAttrs(values, &g.nodes[n]);
     SpecializeNode(g, &g.nodes[n]);
   }
   TW_TRY(Verify(g));

@@ -84,6 +84,11 @@ Var FunctionBuilder::SizeParam(const std::string& name) {
   return function_.size_params.back();
 }
 
+Var FunctionBuilder::Size(const std::string& name) {
+  auto it = sizes_.find(name);
+  return it != sizes_.end() ? it->second : sizes_[name] = SizeParam(name);
+}
+
 Axis FunctionBuilder::ReduceAxis(const std::string& name, Expr extent) {
   DType type = extent->dtype;
   return {MakeVar(name, type), std::move(extent)};

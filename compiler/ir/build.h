@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ class FunctionBuilder {
   Buffer Input(const std::string& name, DType dtype, std::vector<Expr> shape);
   Buffer Constant(const std::string& name, DType dtype, std::vector<Expr> shape);
   Var SizeParam(const std::string& name);
+  // The size parameter of this name, which it adds where there is none yet.
+  Var Size(const std::string& name);
   Axis ReduceAxis(const std::string& name, Expr extent);
 
   // out[i...] = value(i...). Axis names become loop names; missing names are i0, i1, ...
@@ -87,6 +90,7 @@ class FunctionBuilder {
   std::vector<Stmt> nests_;
   std::optional<ScanLoop> scan_;
   std::vector<std::string> used_names_;
+  std::map<std::string, Var> sizes_;  // by the name that was asked for
 };
 
 // The distinct points that `value` loads, in order: the read regions of a block whose body has no

@@ -73,10 +73,8 @@ std::vector<ir::Expr> WeightIndex(WeightLayout layout, const ir::Buffer& weights
   return {ir::FloorDiv(n, block), k, ir::FloorMod(n, block)};
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> BuildDense(ir::FunctionBuilder& b, const std::string& name,
-                                                   std::span<const ir::Buffer> inputs,
-                                                   std::span<const TensorType> outputs,
-                                                   const Attrs& attrs) {
+absl::StatusOr<std::vector<ir::Buffer>> BuildDense(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
   TW_ASSIGN(const WeightLayout layout, LayoutOf(attrs));
   const bool squares = layout == WeightLayout::kSquares;
   const bool cut = layout == WeightLayout::kDots || squares;  // the sum, into blocks
@@ -90,7 +88,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildDense(ir::FunctionBuilder& b, const
   axes.push_back("n");
   const ir::DType type = outputs[0].dtype;
   return std::vector<ir::Buffer>{b.Reduce(
-      name, type, ShapeExprs(outputs[0].shape), axes, sum, ir::Combiner::kSum,
+      name, type, ShapeExprs(b, outputs[0].shape), axes, sum, ir::Combiner::kSum,
       [&](const std::vector<ir::Var>& i) {
         std::vector<ir::Expr> at = VarExprs(i);
         const ir::Expr n = at.back(), k = sum[0].var;
@@ -178,10 +176,8 @@ std::vector<ir::Expr> MatrixIndex(const ir::Buffer& operand, std::span<const ir:
   return index;
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> BuildMatmul(ir::FunctionBuilder& b, const std::string& name,
-                                                    std::span<const ir::Buffer> inputs,
-                                                    std::span<const TensorType> outputs,
-                                                    const Attrs&) {
+absl::StatusOr<std::vector<ir::Buffer>> BuildMatmul(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
   const ir::Axis k = b.ReduceAxis("k", inputs[0]->shape.back());
   const size_t rank = outputs[0].shape.size();
   std::vector<std::string> axes;
@@ -190,7 +186,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildMatmul(ir::FunctionBuilder& b, cons
   axes.push_back("n");
   const ir::DType type = outputs[0].dtype;
   return std::vector<ir::Buffer>{b.Reduce(
-      name, type, ShapeExprs(outputs[0].shape), axes, {k}, ir::Combiner::kSum,
+      name, type, ShapeExprs(b, outputs[0].shape), axes, {k}, ir::Combiner::kSum,
       [&](const std::vector<ir::Var>& vars) {
         const std::vector<ir::Expr> i = VarExprs(vars);
         const std::span<const ir::Expr> batch(i.data(), rank - 2);

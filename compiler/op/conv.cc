@@ -89,9 +89,12 @@ absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attr
 
 absl::StatusOr<ConvShape> ConvShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   ConvForm form;
-  TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, nullptr, &form));
-  const std::vector<int64_t> x = inputs[0].sizes(), y = out[0].sizes();
-  return ConvShape{form, x[0], x[1], x[2], x[3], y[1], x[1] / form.groups, y[2], y[3]};
+  DimEqualities equal;
+  TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, &equal, &form));
+  const std::vector<Dim>&x = inputs[0].shape, &y = out[0].shape;
+  TW_ASSIGN(const int64_t in, Fixed("conv2d", x[1]));
+  TW_ASSIGN(const int64_t out_channels, Fixed("conv2d", y[1]));
+  return ConvShape{form, in, out_channels, in / form.groups, x[0], x[2], x[3], y[2], y[3]};
 }
 
 ir::Expr ConvWeight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc,
@@ -104,12 +107,11 @@ ir::Expr ConvWeight(WeightLayout layout, const ir::Buffer& w, const ir::Expr& oc
 
 namespace {
 
-absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const std::string& name,
-                                                  std::span<const ir::Buffer> inputs,
-                                                  std::span<const TensorType> outputs,
-                                                  const Attrs& attrs) {
-  TW_ASSIGN(ConvShape c, ConvShapeOf(TypesOf(inputs), attrs));
-  const Padded rows = TakePadding(&c.h, c.out_height), cols = TakePadding(&c.w, c.out_width);
+absl::StatusOr<std::vector<ir::Buffer>> BuildConv(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
+  TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
+  const Padded rows = TakePadding(&c.h, c.height, c.out_height),
+               cols = TakePadding(&c.w, c.width, c.out_width);
   const ir::Buffer &in = inputs[0], &w = inputs[1];
   const ir::Buffer x = PadImage(b, name, in, rows, cols, c.pad_value);
   const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in));
@@ -128,10 +130,10 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildConv(ir::FunctionBuilder& b, const 
   };
   const std::vector<std::string> axes = {"n", "oc", "oh", "ow"};
   ir::Buffer sum =
-      b.Reduce(inputs.size() > 2 ? name + "_sum" : name, dtype, ShapeExprs(outputs[0].shape), axes,
-               {ic, kh, kw}, ir::Combiner::kSum, value);
+      b.Reduce(inputs.size() > 2 ? name + "_sum" : name, dtype, ShapeExprs(b, outputs[0].shape),
+               axes, {ic, kh, kw}, ir::Combiner::kSum, value);
   if (inputs.size() == 2) return std::vector<ir::Buffer>{sum};
-  ir::Buffer out = b.Compute(name, dtype, ShapeExprs(outputs[0].shape), axes,
+  ir::Buffer out = b.Compute(name, dtype, ShapeExprs(b, outputs[0].shape), axes,
                              [&](const std::vector<ir::Var>& i) {
                                return ir::Load(sum, VarExprs(i)) + ir::Load(inputs[2], {i[1]});
                              });
@@ -165,8 +167,8 @@ int64_t WeightOffset(const ConvShape& c, int64_t oc, int64_t ic, int64_t kh, int
   return 0;
 }
 
-double PlainSum(const ConvShape& c, const RefTensor& x, const RefTensor& w, int64_t n, int64_t oc,
-                int64_t oh, int64_t ow) {
+double PlainSum(const ConvShape& c, const ImageSizes& s, const RefTensor& x, const RefTensor& w,
+                int64_t n, int64_t oc, int64_t oh, int64_t ow) {
   double sum = 0;
   const int64_t first_channel = oc / c.group_out() * c.group_in;
   for (int64_t ic = 0; ic < c.group_in; ++ic) {
@@ -174,8 +176,8 @@ double PlainSum(const ConvShape& c, const RefTensor& x, const RefTensor& w, int6
       const int64_t row = oh * c.h.stride + kh * c.h.dilation - c.h.pad_begin;
       for (int64_t kw = 0; kw < c.w.kernel; ++kw) {
         const int64_t col = ow * c.w.stride + kw * c.w.dilation - c.w.pad_begin;
-        const bool inside = row >= 0 && row < c.height && col >= 0 && col < c.width;
-        const int64_t at = ((n * c.in_channels + first_channel + ic) * c.height + row) * c.width;
+        const bool inside = row >= 0 && row < s.height && col >= 0 && col < s.width;
+        const int64_t at = ((n * c.in_channels + first_channel + ic) * s.height + row) * s.width;
         const double value = inside ? x.values[at + col] : static_cast<double>(c.pad_value);
         sum += value * w.values[WeightOffset(c, oc, ic, kh, kw)];
       }
@@ -190,14 +192,15 @@ absl::StatusOr<std::vector<RefTensor>> PlainConv(std::span<const RefTensor> inpu
   std::vector<TensorType> types;
   for (const RefTensor& input : inputs) types.push_back(input.type);
   TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
+  const ImageSizes s(types[0], outputs[0]);
   RefTensor out{outputs[0], {}};
   out.values.reserve(outputs[0].elements());
-  for (int64_t n = 0; n < c.batch; ++n) {
+  for (int64_t n = 0; n < s.batch; ++n) {
     for (int64_t oc = 0; oc < c.out_channels; ++oc) {
       const double bias = inputs.size() > 2 ? inputs[2].values[oc] : 0;
-      for (int64_t oh = 0; oh < c.out_height; ++oh) {
-        for (int64_t ow = 0; ow < c.out_width; ++ow) {
-          out.values.push_back(bias + PlainSum(c, inputs[0], inputs[1], n, oc, oh, ow));
+      for (int64_t oh = 0; oh < s.out_height; ++oh) {
+        for (int64_t ow = 0; ow < s.out_width; ++ow) {
+          out.values.push_back(bias + PlainSum(c, s, inputs[0], inputs[1], n, oc, oh, ow));
         }
       }
     }

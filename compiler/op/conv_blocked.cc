@@ -28,8 +28,8 @@ struct Form {
   Window h, w;
 };
 struct Shape : Form {
-  int64_t batch, in_blocks, height, width, in_block;
-  int64_t out_height, out_width, out_block;
+  int64_t in_blocks, in_block, out_block;
+  Dim batch, height, width, out_height, out_width;
 };
 
 bool IsQuantised(ir::DType x, ir::DType w) {
@@ -84,16 +84,18 @@ absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attr
 
 absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   Form form;
-  TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, nullptr, &form));
-  const std::vector<int64_t> x = inputs[0].sizes(), y = out[0].sizes();
-  return Shape{form, x[0], x[1], x[2], x[3], x[4], y[2], y[3], y[4]};
+  DimEqualities equal;
+  TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, &equal, &form));
+  const std::vector<Dim>&x = inputs[0].shape, &y = out[0].shape;
+  TW_ASSIGN(const int64_t in_blocks, Fixed(kOp, x[1]));
+  TW_ASSIGN(const int64_t in_block, Fixed(kOp, x[4]));
+  TW_ASSIGN(const int64_t out_block, Fixed(kOp, y[4]));
+  return Shape{form, in_blocks, in_block, out_block, x[0], x[2], x[3], y[2], y[3]};
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std::string& name,
-                                              std::span<const ir::Buffer> inputs,
-                                              std::span<const TensorType> outputs,
-                                              const Attrs& attrs) {
-  TW_ASSIGN(Shape c, ShapeOf(TypesOf(inputs), attrs));
+absl::StatusOr<std::vector<ir::Buffer>> Build(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
+  TW_ASSIGN(Shape c, ShapeOf(types, attrs));
   std::vector<ir::Axis> taps;
   if (!c.depthwise) taps.push_back(b.ReduceAxis("ic", ir::Int(c.in_blocks)));
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(c.h.kernel));
@@ -103,7 +105,8 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std:
   const bool inner = !c.depthwise && c.in_block > 1, dots = c.quantised && !c.depthwise;
   if (inner) taps.push_back(b.ReduceAxis("ib", ir::Int(dots ? c.in_block / kDot : c.in_block)));
   if (dots) taps.push_back(b.ReduceAxis("il", ir::Int(kDot)));
-  const Padded rows = TakePadding(&c.h, c.out_height), cols = TakePadding(&c.w, c.out_width);
+  const Padded rows = TakePadding(&c.h, c.height, c.out_height),
+               cols = TakePadding(&c.w, c.width, c.out_width);
   const ir::Buffer x = PadImage(b, name, inputs[0], rows, cols, c.pad_value);
   // i: batch, block, row, column, channel within the block
   auto value = [&](const std::vector<ir::Var>& i) {
@@ -125,7 +128,7 @@ absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std:
     const ir::DType sum = outputs[0].dtype;
     return AsSum(sum, ir::Load(x, from)) * AsSum(sum, ir::Load(inputs[1], with));
   };
-  return std::vector<ir::Buffer>{b.Reduce(name, outputs[0].dtype, ShapeExprs(outputs[0].shape),
+  return std::vector<ir::Buffer>{b.Reduce(name, outputs[0].dtype, ShapeExprs(b, outputs[0].shape),
                                           {"n", "oc", "oh", "ow", "ob"}, taps, ir::Combiner::kSum,
                                           value)};
 }
@@ -135,8 +138,8 @@ bool WinogradAppliesBlocked(std::span<const TensorType> inputs, const Attrs& att
   auto fits = [](const Window& w) {
     return w.kernel == kWinogradTaps && w.stride == 1 && w.dilation == 1;
   };
-  return c.ok() && !c->depthwise && c->in_block == c->out_block && inputs[0].dtype == ir::kF32 &&
-         fits(c->h) && fits(c->w);
+  return c.ok() && inputs[0].fixed() && !c->depthwise && c->in_block == c->out_block &&
+         inputs[0].dtype == ir::kF32 && fits(c->h) && fits(c->w);
 }
 
 // Five outputs a tile where three tiles do what four of F(4×4) would (14 = 5+5+4). Less accurate,
@@ -149,18 +152,14 @@ bool WinogradF5AppliesBlocked(std::span<const TensorType> inputs, const Attrs& a
   const absl::StatusOr<Shape> c = ShapeOf(inputs, attrs);
   if (c->in_blocks * c->in_block > kMostChannels) return false;
   const auto products = [&](const WinogradForm& form) {
-    return static_cast<double>(form.Products(c->out_height, c->out_width));
+    return static_cast<double>(form.Products(c->out_height.value(), c->out_width.value()));
   };
   return products(WinogradF5()) < kWorthwhile * products(WinogradF4());
 }
 
 template <const WinogradForm& (*kForm)()>
-absl::StatusOr<std::vector<ir::Buffer>> BuildWinograd(ir::FunctionBuilder& b,
-                                                      const std::string& name,
-                                                      std::span<const ir::Buffer> inputs,
-                                                      std::span<const TensorType> outputs,
-                                                      const Attrs& attrs) {
-  const std::vector<TensorType> types = TypesOf(inputs);
+absl::StatusOr<std::vector<ir::Buffer>> BuildWinograd(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
   if (!WinogradAppliesBlocked(types, attrs)) {
     return OpError(kOp, "winograd",
                    "expected f32, a 3x3 kernel, stride and dilation 1, not depthwise, found " +
@@ -173,14 +172,12 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildWinograd(ir::FunctionBuilder& b,
 
 bool DotsApplyBlocked(std::span<const TensorType> inputs, const Attrs& attrs) {
   const absl::StatusOr<Shape> c = ShapeOf(inputs, attrs);
-  return c.ok() && c->quantised && c->depthwise && DepthwiseDotsApply(inputs[0].dtype, c->w);
+  return c.ok() && inputs[0].fixed() && c->quantised && c->depthwise &&
+         DepthwiseDotsApply(inputs[0].dtype, c->w);
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> BuildDots(ir::FunctionBuilder& b, const std::string& name,
-                                                  std::span<const ir::Buffer> inputs,
-                                                  std::span<const TensorType> outputs,
-                                                  const Attrs& attrs) {
-  const std::vector<TensorType> types = TypesOf(inputs);
+absl::StatusOr<std::vector<ir::Buffer>> BuildDots(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
   if (!DotsApplyBlocked(types, attrs)) {
     return OpError(kOp, "dots",
                    "expected a depthwise kernel of 2..4 columns without dilation on u8, found " +
@@ -210,6 +207,7 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
   std::vector<TensorType> types;
   for (const RefTensor& input : inputs) types.push_back(input.type);
   TW_ASSIGN(Shape c, ShapeOf(types, attrs));
+  const ImageSizes s(types[0], outputs[0]);
   RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
   const std::vector<int64_t> from = RowMajorStrides(types[0].sizes()),
                              to = RowMajorStrides(outputs[0].sizes());
@@ -223,12 +221,12 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
     const bool dots = c.quantised && !c.depthwise;
     const int64_t within = c.depthwise ? k.back() : dots ? k[4] * kDot + k[6] : k[4];
     const int64_t lane = dots ? k[5] : k.back();
-    for (int64_t n = 0; n < c.batch; ++n) {
-      for (int64_t oh = 0; oh < c.out_height; ++oh) {
+    for (int64_t n = 0; n < s.batch; ++n) {
+      for (int64_t oh = 0; oh < s.out_height; ++oh) {
         const int64_t row = oh * c.h.stride + k[spatial] * c.h.dilation - c.h.pad_begin;
-        for (int64_t ow = 0; ow < c.out_width; ++ow) {
+        for (int64_t ow = 0; ow < s.out_width; ++ow) {
           const int64_t col = ow * c.w.stride + k[spatial + 1] * c.w.dilation - c.w.pad_begin;
-          const bool inside = row >= 0 && row < c.height && col >= 0 && col < c.width;
+          const bool inside = row >= 0 && row < s.height && col >= 0 && col < s.width;
           const int64_t at =
               n * from[0] + in_block * from[1] + row * from[2] + col * from[3] + within;
           out.values[n * to[0] + k[0] * to[1] + oh * to[2] + ow * to[3] + lane] +=

@@ -1,5 +1,4 @@
-// What the algorithms of a 2-D convolution share: its fixed shape, taken from operands and
-// attributes.
+// What the algorithms of a 2-D convolution share: its shape, taken from operands and attributes.
 // Internal to compiler/op. A value; free functions without state.
 #pragma once
 
@@ -23,8 +22,8 @@ struct ConvForm {
   Window h, w;
 };
 struct ConvShape : ConvForm {
-  int64_t batch, in_channels, height, width;
-  int64_t out_channels, group_in, out_height, out_width;
+  int64_t in_channels, out_channels, group_in;
+  Dim batch, height, width, out_height, out_width;
 
   int64_t group_out() const { return out_channels / groups; }
 };

@@ -24,7 +24,8 @@ struct Form {
   Window h, w;
 };
 struct Shape : Form {
-  int64_t batch, in_channels, height, width, out_channels, out_height, out_width;
+  int64_t in_channels, out_channels;
+  Dim batch, height, width, out_height, out_width;
   int64_t group_in() const { return in_channels / groups; }
   int64_t group_out() const { return out_channels / groups; }
 };
@@ -98,13 +99,16 @@ absl::StatusOr<TensorTypes> Infer(std::span<const TensorType> inputs, const Attr
 
 absl::StatusOr<Shape> ShapeOf(std::span<const TensorType> inputs, const Attrs& attrs) {
   Form form;
-  TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, nullptr, &form));
-  const std::vector<int64_t> x = inputs[0].sizes(), y = out[0].sizes();
-  return Shape{form, x[0], x[1], x[2], x[3], y[1], y[2], y[3]};
+  DimEqualities equal;
+  TW_ASSIGN(const TensorTypes out, InferForm(inputs, attrs, &equal, &form));
+  const std::vector<Dim>&x = inputs[0].shape, &y = out[0].shape;
+  TW_ASSIGN(const int64_t in_channels, Fixed(kOp, x[1]));
+  TW_ASSIGN(const int64_t out_channels, Fixed(kOp, y[1]));
+  return Shape{form, in_channels, out_channels, x[0], x[2], x[3], y[2], y[3]};
 }
 
 // The input position that tap `tap` of output position `out` reads, and when it does.
-ir::Expr Source(const Window& w, const ir::Expr& out, const ir::Expr& tap, int64_t input,
+ir::Expr Source(const Window& w, const ir::Expr& out, const ir::Expr& tap, const ir::Expr& input,
                 std::vector<ir::Expr>* conditions) {
   ir::Expr at = out;
   if (w.pad_begin > 0) at = at + ir::Int(w.pad_begin);
@@ -114,7 +118,7 @@ ir::Expr Source(const Window& w, const ir::Expr& out, const ir::Expr& tap, int64
     at = ir::FloorDiv(at, ir::Int(w.stride));
   }
   conditions->push_back(at >= ir::Int(0));
-  conditions->push_back(at < ir::Int(input));
+  conditions->push_back(at < input);
   return at;
 }
 
@@ -145,12 +149,12 @@ ir::Buffer GatherSum(ir::FunctionBuilder& b, const std::string& name, const Shap
   auto value = [&](const std::vector<ir::Var>& i) {
     const Channels channels = ChannelsOf(c, i[1], ic.var);
     std::vector<ir::Expr> inside;
-    ir::Expr row = Source(c.h, i[2], kh.var, c.height, &inside);
-    ir::Expr col = Source(c.w, i[3], kw.var, c.width, &inside);
+    ir::Expr row = Source(c.h, i[2], kh.var, SizeExpr(b, c.height), &inside);
+    ir::Expr col = Source(c.w, i[3], kw.var, SizeExpr(b, c.width), &inside);
     return Guarded(inside, ir::Load(x, {i[0], channels.in, row, col}), ir::Zero(out.dtype)) *
            Weight(c, w, channels, kh.var, kw.var);
   };
-  return b.Reduce(name, out.dtype, ShapeExprs(out.shape), {"n", "oc", "oh", "ow"}, {ic, kh, kw},
+  return b.Reduce(name, out.dtype, ShapeExprs(b, out.shape), {"n", "oc", "oh", "ow"}, {ic, kh, kw},
                   ir::Combiner::kSum, value);
 }
 
@@ -159,11 +163,11 @@ ir::Buffer GatherSum(ir::FunctionBuilder& b, const std::string& name, const Shap
 // being tap phase + stride * t, and that one meets input element first + block + shift -
 // t * dilation (dilation is 1 where the stride is not).
 struct Phases {
-  Phases(const Window& window, int64_t output)
+  Phases(const Window& window, const Dim& output)
       : w(window),
         first(w.pad_begin / w.stride),
         skip(w.pad_begin % w.stride),
-        blocks((output + w.stride - 1) / w.stride),
+        blocks((output + Dim(w.stride - 1)).FloorDiv(w.stride)),
         taps((w.kernel + w.stride - 1) / w.stride),
         reach((taps - 1) * w.dilation) {}
 
@@ -189,52 +193,54 @@ struct Phases {
     if (skip == 0) return row;
     return row + ir::FloorDiv(remainder + ir::Int(skip), ir::Int(w.stride));
   }
-  Padded Input() const { return {reach - first, blocks + reach + (skip > 0 ? 1 : 0)}; }
+  Padded Input(const Dim& input) const {
+    return PadTo(reach - first, blocks + Dim(reach + (skip > 0 ? 1 : 0)), input);
+  }
 
   Window w;
-  int64_t first, skip, blocks, taps, reach;
+  int64_t first, skip;
+  Dim blocks;
+  int64_t taps, reach;
 };
 
 ir::Buffer PhaseSum(ir::FunctionBuilder& b, const std::string& name, const Shape& c,
                     const ir::Buffer& x, const ir::Buffer& w, const TensorType& out) {
   const Phases ph(c.h, c.out_height), pw(c.w, c.out_width);
-  const ir::Buffer padded = PadImage(b, name, x, ph.Input(), pw.Input());
+  const ir::Buffer padded = PadImage(b, name, x, ph.Input(c.height), pw.Input(c.width));
   const ir::Axis ic = b.ReduceAxis("ic", ir::Int(c.group_in()));
   const ir::Axis th = b.ReduceAxis("th", ir::Int(ph.taps));
   const ir::Axis tw = b.ReduceAxis("tw", ir::Int(pw.taps));
   const std::vector<Dim> shape = {c.batch,    c.out_channels, ph.blocks,
                                   c.h.stride, pw.blocks,      c.w.stride};
-  const ir::Buffer phases =
-      b.Reduce(name + "_phases", out.dtype, ShapeExprs(shape), {"n", "oc", "bh", "rh", "bw", "rw"},
-               {ic, th, tw}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& i) {
-                 const Channels channels = ChannelsOf(c, i[1], ic.var);
-                 const ir::Expr kh = ph.Tap(i[3], th.var), kw = pw.Tap(i[5], tw.var);
-                 std::vector<ir::Expr> exists;
-                 ph.Guards(kh, &exists);
-                 pw.Guards(kw, &exists);
-                 return ir::Load(padded, {i[0], channels.in, ph.Row(i[2], i[3], th.var),
-                                          pw.Row(i[4], i[5], tw.var)}) *
-                        Guarded(exists, Weight(c, w, channels, kh, kw), ir::Zero(out.dtype));
-               });
-  return b.Compute(name, out.dtype, ShapeExprs(out.shape), {"n", "oc", "oh", "ow"},
+  const ir::Buffer phases = b.Reduce(
+      name + "_phases", out.dtype, ShapeExprs(b, shape), {"n", "oc", "bh", "rh", "bw", "rw"},
+      {ic, th, tw}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& i) {
+        const Channels channels = ChannelsOf(c, i[1], ic.var);
+        const ir::Expr kh = ph.Tap(i[3], th.var), kw = pw.Tap(i[5], tw.var);
+        std::vector<ir::Expr> exists;
+        ph.Guards(kh, &exists);
+        pw.Guards(kw, &exists);
+        return ir::Load(padded, {i[0], channels.in, ph.Row(i[2], i[3], th.var),
+                                 pw.Row(i[4], i[5], tw.var)}) *
+               Guarded(exists, Weight(c, w, channels, kh, kw), ir::Zero(out.dtype));
+      });
+  return b.Compute(name, out.dtype, ShapeExprs(b, out.shape), {"n", "oc", "oh", "ow"},
                    [&](const std::vector<ir::Var>& i) {
                      return ir::Load(phases, {i[0], i[1], ph.Block(i[2]), ph.Remainder(i[2]),
                                               pw.Block(i[3]), pw.Remainder(i[3])});
                    });
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> Build(ir::FunctionBuilder& b, const std::string& name,
-                                              std::span<const ir::Buffer> inputs,
-                                              std::span<const TensorType> outputs,
-                                              const Attrs& attrs) {
-  TW_ASSIGN(Shape c, ShapeOf(TypesOf(inputs), attrs));
+absl::StatusOr<std::vector<ir::Buffer>> Build(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
+  TW_ASSIGN(Shape c, ShapeOf(types, attrs));
   const bool gather = (c.h.stride > 1 && c.h.dilation > 1) || (c.w.stride > 1 && c.w.dilation > 1);
   const std::string sum_name = inputs.size() > 2 ? name + "_sum" : name;
   const ir::Buffer sum =
       (gather ? GatherSum : PhaseSum)(b, sum_name, c, inputs[0], inputs[1], outputs[0]);
   if (inputs.size() == 2) return std::vector<ir::Buffer>{sum};
   return std::vector<ir::Buffer>{
-      b.Compute(name, outputs[0].dtype, ShapeExprs(outputs[0].shape), {"n", "oc", "oh", "ow"},
+      b.Compute(name, outputs[0].dtype, ShapeExprs(b, outputs[0].shape), {"n", "oc", "oh", "ow"},
                 [&](const std::vector<ir::Var>& i) {
                   return ir::Load(sum, VarExprs(i)) + ir::Load(inputs[2], {i[1]});
                 })};
@@ -271,26 +277,27 @@ absl::StatusOr<std::vector<RefTensor>> Plain(std::span<const RefTensor> inputs,
   std::vector<TensorType> types;
   for (const RefTensor& input : inputs) types.push_back(input.type);
   TW_ASSIGN(Shape c, ShapeOf(types, attrs));
+  const ImageSizes s(types[0], outputs[0]);
   RefTensor out{outputs[0], std::vector<double>(outputs[0].elements(), 0)};
-  const int64_t plane = c.out_height * c.out_width;
-  for (int64_t oc = 0; inputs.size() > 2 && oc < c.batch * c.out_channels; ++oc) {
+  const int64_t plane = s.out_height * s.out_width;
+  for (int64_t oc = 0; inputs.size() > 2 && oc < s.batch * c.out_channels; ++oc) {
     std::fill_n(out.values.begin() + oc * plane, plane, inputs[2].values[oc % c.out_channels]);
   }
   int64_t at = 0;
-  for (int64_t n = 0; n < c.batch; ++n) {
+  for (int64_t n = 0; n < s.batch; ++n) {
     for (int64_t ic = 0; ic < c.in_channels; ++ic) {
-      for (int64_t ih = 0; ih < c.height; ++ih) {
-        for (int64_t iw = 0; iw < c.width; ++iw, ++at) {
+      for (int64_t ih = 0; ih < s.height; ++ih) {
+        for (int64_t iw = 0; iw < s.width; ++iw, ++at) {
           for (int64_t g = 0; g < c.group_out(); ++g) {
             const int64_t oc = ic / c.group_in() * c.group_out() + g;
             for (int64_t kh = 0; kh < c.h.kernel; ++kh) {
               const int64_t oh = ih * c.h.stride + kh * c.h.dilation - c.h.pad_begin;
-              if (oh < 0 || oh >= c.out_height) continue;
+              if (oh < 0 || oh >= s.out_height) continue;
               for (int64_t kw = 0; kw < c.w.kernel; ++kw) {
                 const int64_t ow = iw * c.w.stride + kw * c.w.dilation - c.w.pad_begin;
-                if (ow < 0 || ow >= c.out_width) continue;
+                if (ow < 0 || ow >= s.out_width) continue;
                 const int64_t tap = WeightOffset(c, ic, g, kh, kw);
-                out.values[(n * c.out_channels + oc) * plane + oh * c.out_width + ow] +=
+                out.values[(n * c.out_channels + oc) * plane + oh * s.out_width + ow] +=
                     inputs[0].values[at] * inputs[1].values[tap];
               }
             }

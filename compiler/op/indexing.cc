@@ -19,6 +19,9 @@ ir::Expr AddConstant(const ir::Expr& e, int64_t value) {
   if (value == 0) return e;
   return value > 0 ? e + ir::Int(value) : e - ir::Int(-value);
 }
+ir::Expr Minus(ir::FunctionBuilder& b, const ir::Expr& e, const Dim& dim) {
+  return dim.is_constant() ? AddConstant(e, -dim.value()) : e - SizeExpr(b, dim);
+}
 
 // Values of `out` by a rule that maps each output index to a flat position of an input, or -1.
 template <typename Rule>
@@ -59,21 +62,18 @@ absl::StatusOr<TensorTypes> InferConcat(std::span<const TensorType> inputs, cons
   return TensorTypes{out};
 }
 
-ir::Expr ConcatElement(std::span<const ElementReader> inputs,
-                       std::span<const TensorType> input_types, const TensorType& output,
-                       const std::vector<ir::Expr>& index, const Attrs& attrs) {
+ir::Expr ConcatElement(const ElementArgs& a) {
+  const auto& [b, inputs, input_types, output, index, attrs] = a;
   const size_t axis = *NormalizeAxis("concat", GetInt(attrs, "axis", 0), output.shape.size());
-  int64_t start = output.size(axis);
+  Dim start = output.shape[axis];
   ir::Expr result;
   for (size_t i = inputs.size(); i-- > 0;) {
-    start -= input_types[i].size(axis);
+    const Dim end = start;
+    start = start - input_types[i].shape[axis];
     std::vector<ir::Expr> at = index;
-    at[axis] = AddConstant(index[axis], -start);
+    at[axis] = Minus(b, index[axis], start);
     ir::Expr value = inputs[i](std::move(at));
-    result =
-        result == nullptr
-            ? value
-            : ir::Select(index[axis] < ir::Int(start + input_types[i].size(axis)), value, result);
+    result = result == nullptr ? value : ir::Select(index[axis] < SizeExpr(b, end), value, result);
   }
   return result;
 }
@@ -99,15 +99,18 @@ absl::StatusOr<std::vector<RefTensor>> PlainConcat(std::span<const RefTensor> in
 // ------------------------------------------------------------ slice
 
 // The number of positions start, start + step, … of a dimension: `size`, or all where it is -1.
-// Returns nullopt if one of them is outside.
-std::optional<Dim> SliceSize(const Dim& dim, int64_t start, int64_t step, int64_t size) {
+// Returns nullopt if one of them surely is outside.
+std::optional<Dim> SliceSize(const Dim& dim, const Dim& start, int64_t step, const Dim& size) {
+  // Products of these are no overflow.
+  constexpr int64_t kMost = int64_t{1} << 31;
   const Dim end = dim - Dim(1);
-  if (start < 0 || SurelyBelow(end, start)) return std::nullopt;
-  if (size == -1 && step >= 1) return (end - Dim(start)).FloorDiv(step) + Dim(1);
-  int64_t last = 0;
-  const bool inside = size >= 1 && step != 0 && !__builtin_mul_overflow(size - 1, step, &last) &&
-                      !__builtin_add_overflow(last, start, &last) && last >= 0 &&
-                      !SurelyBelow(end, last);
+  if (SurelyBelow(start, 0) || SurelyBelow(end, start)) return std::nullopt;
+  if (size == Dim(-1) && step >= 1) return (end - start).FloorDiv(step) + Dim(1);
+  const bool small = size.constant().value_or(0) <= kMost && step <= kMost && step >= -kMost;
+  if (!small && size != Dim(1)) return std::nullopt;
+  const Dim last = size == Dim(1) ? start : start + (size - Dim(1)) * Dim(step);
+  const bool inside =
+      !SurelyBelow(size, 1) && step != 0 && !SurelyBelow(last, 0) && !SurelyBelow(end, last);
   return inside ? std::optional<Dim>(size) : std::nullopt;
 }
 
@@ -115,8 +118,8 @@ std::optional<Dim> SliceSize(const Dim& dim, int64_t start, int64_t step, int64_
 absl::StatusOr<TensorTypes> InferSlice(std::span<const TensorType> inputs, const Attrs& attrs,
                                        DimEqualities*) {
   const std::vector<Dim>& dims = inputs[0].shape;
-  const auto starts = GetInts(attrs, "starts", {}), steps = GetInts(attrs, "steps", {}),
-             sizes = GetInts(attrs, "sizes", {});
+  const auto starts = GetDims(attrs, "starts"), sizes = GetDims(attrs, "sizes");
+  const auto steps = GetInts(attrs, "steps", {});
   TensorType out{inputs[0].dtype, {}};
   bool valid =
       starts.size() == dims.size() && steps.size() == dims.size() && sizes.size() == dims.size();
@@ -126,21 +129,23 @@ absl::StatusOr<TensorTypes> InferSlice(std::span<const TensorType> inputs, const
     out.shape.push_back(size.value_or(Dim()));
   }
   if (!valid) {
-    return OpError("slice", "range",
-                   StrCat("expected starts, steps and sizes inside of ", ToText(inputs[0]),
-                          ", found [", support::Join(starts, ","), "], [",
-                          support::Join(steps, ","), "], [", support::Join(sizes, ","), "]"));
+    return OpError(
+        "slice", "range",
+        StrCat("expected starts, steps and sizes inside of ", ToText(inputs[0]), ", found ",
+               DimsText(starts), ", [", support::Join(steps, ","), "], ", DimsText(sizes)));
   }
   return TensorTypes{out};
 }
 
-ir::Expr SliceElement(std::span<const ElementReader> inputs, std::span<const TensorType>,
-                      const TensorType&, const std::vector<ir::Expr>& index, const Attrs& attrs) {
-  const auto starts = GetInts(attrs, "starts", {}), steps = GetInts(attrs, "steps", {});
+ir::Expr SliceElement(const ElementArgs& a) {
+  const auto& [b, inputs, input_types, output, index, attrs] = a;
+  const auto starts = GetDims(attrs, "starts");
+  const auto steps = GetInts(attrs, "steps", {});
   std::vector<ir::Expr> at;
   for (size_t d = 0; d < index.size(); ++d) {
     ir::Expr scaled = steps[d] == 1 ? index[d] : index[d] * ir::Int(steps[d]);
-    at.push_back(AddConstant(scaled, starts[d]));
+    at.push_back(starts[d].is_constant() ? AddConstant(scaled, starts[d].value())
+                                         : scaled + SizeExpr(b, starts[d]));
   }
   return inputs[0](std::move(at));
 }
@@ -176,20 +181,19 @@ absl::StatusOr<TensorTypes> InferGather(std::span<const TensorType> inputs, cons
 }
 
 // An index of a dimension of this size: negative ones count from the end, the rest is clamped.
-ir::Expr InRange(ir::Expr i, int64_t size) {
+ir::Expr InRange(ir::FunctionBuilder& b, ir::Expr i, const Dim& size) {
   if (i->dtype != ir::kI64) i = ir::Cast(ir::kI64, i);
-  i = ir::Select(i < ir::Int(0), i + ir::Int(size), i);
-  return ir::Min(ir::Max(i, ir::Int(0)), ir::Int(size - 1));
+  i = ir::Select(i < ir::Int(0), i + SizeExpr(b, size), i);
+  return ir::Min(ir::Max(i, ir::Int(0)), SizeExpr(b, size - Dim(1)));
 }
 
-ir::Expr GatherElement(std::span<const ElementReader> inputs,
-                       std::span<const TensorType> input_types, const TensorType&,
-                       const std::vector<ir::Expr>& index, const Attrs& attrs) {
-  const std::vector<int64_t> data = input_types[0].sizes();
+ir::Expr GatherElement(const ElementArgs& a) {
+  const auto& [b, inputs, input_types, output, index, attrs] = a;
+  const std::vector<Dim>& data = input_types[0].shape;
   const size_t axis = *NormalizeAxis("gather", GetInt(attrs, "axis", 0), data.size());
   const size_t rank = input_types[1].shape.size();
   ir::Expr i = inputs[1]({index.begin() + axis, index.begin() + axis + rank});
-  i = InRange(i, data[axis]);
+  i = InRange(b, i, data[axis]);
   std::vector<ir::Expr> at(index.begin(), index.begin() + axis);
   at.push_back(i);
   at.insert(at.end(), index.begin() + axis + rank, index.end());
@@ -238,13 +242,12 @@ absl::StatusOr<TensorTypes> InferGatherElements(std::span<const TensorType> inpu
   return TensorTypes{{data.dtype, indices.shape}};
 }
 
-ir::Expr GatherElementsElement(std::span<const ElementReader> inputs,
-                               std::span<const TensorType> input_types, const TensorType&,
-                               const std::vector<ir::Expr>& index, const Attrs& attrs) {
-  const std::vector<int64_t> data = input_types[0].sizes();
+ir::Expr GatherElementsElement(const ElementArgs& a) {
+  const auto& [b, inputs, input_types, output, index, attrs] = a;
+  const std::vector<Dim>& data = input_types[0].shape;
   const size_t axis = *NormalizeAxis("gather_elements", GetInt(attrs, "axis", 0), data.size());
   std::vector<ir::Expr> at = index;
-  at[axis] = InRange(inputs[1](index), data[axis]);
+  at[axis] = InRange(b, inputs[1](index), data[axis]);
   return inputs[0](std::move(at));
 }
 
@@ -275,16 +278,15 @@ absl::StatusOr<TensorTypes> InferPad(std::span<const TensorType> inputs, const A
   return TensorTypes{out};
 }
 
-ir::Expr PadElement(std::span<const ElementReader> inputs, std::span<const TensorType> input_types,
-                    const TensorType& output, const std::vector<ir::Expr>& index,
-                    const Attrs& attrs) {
+ir::Expr PadElement(const ElementArgs& a) {
+  const auto& [b, inputs, input_types, output, index, attrs] = a;
   const std::vector<int64_t> pads = GetInts(attrs, "pads", {});
-  const std::vector<int64_t> shape = input_types[0].sizes();
+  const std::vector<Dim>& shape = input_types[0].shape;
   std::vector<ir::Expr> at, inside;
   for (size_t d = 0; d < index.size(); ++d) {
     at.push_back(AddConstant(index[d], -pads[d]));
     if (pads[d] > 0) inside.push_back(at[d] >= ir::Int(0));
-    if (pads[d + index.size()] > 0) inside.push_back(at[d] < ir::Int(shape[d]));
+    if (pads[d + index.size()] > 0) inside.push_back(at[d] < SizeExpr(b, shape[d]));
   }
   const double value = GetDouble(attrs, "value", 0);
   return Guarded(inside, inputs[0](at),
@@ -313,7 +315,7 @@ absl::StatusOr<std::vector<RefTensor>> PlainPad(std::span<const RefTensor> input
 // The operand in the shape that attribute `shape` gives, as broadcasting repeats it.
 absl::StatusOr<TensorTypes> InferExpand(std::span<const TensorType> inputs, const Attrs& attrs,
                                         DimEqualities* equal) {
-  const TensorType out{inputs[0].dtype, GetInts(attrs, "shape", {})};
+  const TensorType out{inputs[0].dtype, GetDims(attrs, "shape")};
   std::vector<Dim> common;
   if (!CheckShape(out).ok() || !BroadcastDims(inputs[0].shape, out.shape, equal, &common) ||
       !MayEqual(common, out.shape, equal)) {
@@ -324,9 +326,8 @@ absl::StatusOr<TensorTypes> InferExpand(std::span<const TensorType> inputs, cons
   return TensorTypes{out};
 }
 
-ir::Expr ExpandElement(std::span<const ElementReader> inputs,
-                       std::span<const TensorType> input_types, const TensorType&,
-                       const std::vector<ir::Expr>& index, const Attrs&) {
+ir::Expr ExpandElement(const ElementArgs& a) {
+  const auto& [b, inputs, input_types, output, index, attrs] = a;
   return inputs[0](BroadcastIndex(index, input_types[0].shape));
 }
 
@@ -406,6 +407,7 @@ std::vector<OpSpec> IndexingRows() {
   expand.takes_empty = true;
   expand.onnx = {"Expand", "Tile"};
   expand.infer = InferExpand;
+  expand.sizes_attr = "shape";
   expand.element = ExpandElement;
   expand.reference = PlainExpand;
   return {concat, slice, gather, gather_elements, pad, expand};

@@ -212,34 +212,30 @@ Attrs SpecializeAttrs(const OpSpec& spec, const Attrs& attrs, const TensorType& 
   Attrs fixed = attrs;
   const auto it = fixed.find(std::string(spec.sizes_attr));
   if (it == fixed.end()) return fixed;
-  auto* sizes = std::get_if<std::vector<int64_t>>(&it->second);
-  for (size_t d = 0; sizes != nullptr && d < sizes->size() && d < result.shape.size(); ++d) {
-    if ((*sizes)[d] == -1) (*sizes)[d] = result.size(static_cast<int64_t>(d));
+  std::vector<Dim> sizes = GetDims(attrs, spec.sizes_attr);
+  for (size_t d = 0; d < sizes.size() && d < result.shape.size(); ++d) {
+    if (sizes[d] == Dim(-1) || !sizes[d].is_constant()) sizes[d] = result.shape[d];
   }
+  if (!sizes.empty()) it->second = ShapeAttr(sizes);
   return fixed;
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> Compute(const OpSpec& spec, ir::FunctionBuilder& b,
-                                                const std::string& name,
-                                                std::span<const ir::Buffer> inputs,
-                                                std::span<const TensorType> input_types,
-                                                std::span<const TensorType> outputs,
-                                                const Attrs& attrs) {
-  if (spec.compute != nullptr) return spec.compute(b, name, inputs, outputs, attrs);
+absl::StatusOr<std::vector<ir::Buffer>> Compute(const OpSpec& spec, const ComputeArgs& args) {
+  if (spec.compute != nullptr) return spec.compute(args);
   if (spec.fusion != FusionClass::kInjective) {
     return support::Unimplemented(StrCat("op.", spec.name, ".compute"),
                                   "expected an operator with a compute rule, found none");
   }
   std::vector<ElementReader> readers;
-  for (const ir::Buffer& input : inputs) {
+  for (const ir::Buffer& input : args.inputs) {
     readers.push_back([input](std::vector<ir::Expr> index) { return ir::Load(input, index); });
   }
-  ir::Buffer out =
-      b.Compute(name, outputs[0].dtype, ShapeExprs(outputs[0].shape), {},
-                [&](const std::vector<ir::Var>& vars) {
-                  return Element(spec, readers, input_types, outputs[0], VarExprs(vars), attrs);
-                });
-  return std::vector<ir::Buffer>{out};
+  const TensorType& out = args.outputs[0];
+  return std::vector<ir::Buffer>{args.b.Compute(
+      args.name, out.dtype, ShapeExprs(args.b, out.shape), {},
+      [&](const std::vector<ir::Var>& vars) {
+        return Element(spec, {args.b, readers, args.input_types, out, VarExprs(vars), args.attrs});
+      })};
 }
 
 std::vector<std::string> VariantsOf(const OpSpec& spec, std::span<const TensorType> inputs,
@@ -251,31 +247,26 @@ std::vector<std::string> VariantsOf(const OpSpec& spec, std::span<const TensorTy
   return names;
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> ComputeVariant(
-    const OpSpec& spec, std::string_view variant, ir::FunctionBuilder& b, const std::string& name,
-    std::span<const ir::Buffer> inputs, std::span<const TensorType> input_types,
-    std::span<const TensorType> outputs, const Attrs& attrs) {
-  if (variant == kDirect) return Compute(spec, b, name, inputs, input_types, outputs, attrs);
+absl::StatusOr<std::vector<ir::Buffer>> ComputeVariant(const OpSpec& spec, std::string_view variant,
+                                                       const ComputeArgs& args) {
+  if (variant == kDirect) return Compute(spec, args);
   for (const OpVariant& v : spec.variants) {
-    if (v.name == variant && v.applies(input_types, attrs))
-      return v.compute(b, name, inputs, outputs, attrs);
+    if (v.name == variant && v.applies(args.input_types, args.attrs)) return v.compute(args);
   }
-  return OpError(
-      spec.name, "variant",
-      StrCat("expected one of ", support::Join(VariantsOf(spec, input_types, attrs), ", "),
-             ", found ", support::Quote(variant, 60)));
+  return OpError(spec.name, "variant",
+                 StrCat("expected one of ",
+                        support::Join(VariantsOf(spec, args.input_types, args.attrs), ", "),
+                        ", found ", support::Quote(variant, 60)));
 }
 
-ir::Expr Element(const OpSpec& spec, std::span<const ElementReader> inputs,
-                 std::span<const TensorType> input_types, const TensorType& output,
-                 const std::vector<ir::Expr>& index, const Attrs& attrs) {
+ir::Expr Element(const OpSpec& spec, const ElementArgs& args) {
   TW_CHECK(spec.fusion == FusionClass::kInjective) << spec.name << " is not injective";
-  if (spec.scalar == nullptr) return spec.element(inputs, input_types, output, index, attrs);
-  std::vector<ir::Expr> args;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    args.push_back(inputs[i](BroadcastIndex(index, input_types[i].shape)));
+  if (spec.scalar == nullptr) return spec.element(args);
+  std::vector<ir::Expr> operands;
+  for (size_t i = 0; i < args.inputs.size(); ++i) {
+    operands.push_back(args.inputs[i](BroadcastIndex(args.index, args.input_types[i].shape)));
   }
-  return spec.scalar(args, attrs);
+  return spec.scalar(operands, args.attrs);
 }
 
 int OperandUses(const OpSpec& spec, size_t operand, std::span<const TensorType> inputs,

@@ -63,8 +63,29 @@ double RoundToType(double value, ir::DType dtype);
 inline constexpr int64_t kWeightBlock = 16;
 inline constexpr int64_t kDot = 4;  // terms of one dot product of bytes
 
+// A dimension in a function under construction: its size variables are size parameters.
+ir::Expr SizeExpr(ir::FunctionBuilder& b, const Dim& dim);
+std::vector<ir::Expr> ShapeExprs(ir::FunctionBuilder& b, const std::vector<Dim>& shape);
+
+// One use of an operator in a function under construction.
+struct ComputeArgs {
+  ir::FunctionBuilder& b;
+  const std::string& name;  // of the result's buffer
+  std::span<const ir::Buffer> inputs;
+  std::span<const TensorType> input_types, outputs;
+  const Attrs& attrs;
+};
 // Reads the element of one input at an index.
 using ElementReader = std::function<ir::Expr(std::vector<ir::Expr>)>;
+// One element of the result of an injective operator.
+struct ElementArgs {
+  ir::FunctionBuilder& b;
+  std::span<const ElementReader> inputs;
+  std::span<const TensorType> input_types;
+  const TensorType& output;
+  const std::vector<ir::Expr>& index;
+  const Attrs& attrs;
+};
 
 // Another algorithm for an operator: operands and results are those of the row's own compute, the
 // rounding differs.
@@ -72,11 +93,7 @@ struct OpVariant {
   std::string_view name;  // "winograd"
   // REQUIRES: InferTypes accepted these types and attributes.
   bool (*applies)(std::span<const TensorType> inputs, const Attrs& attrs) = nullptr;
-  absl::StatusOr<std::vector<ir::Buffer>> (*compute)(ir::FunctionBuilder& b,
-                                                     const std::string& name,
-                                                     std::span<const ir::Buffer> inputs,
-                                                     std::span<const TensorType> outputs,
-                                                     const Attrs& attrs) = nullptr;
+  absl::StatusOr<std::vector<ir::Buffer>> (*compute)(const ComputeArgs& args) = nullptr;
   // By how much the tolerance of a result check grows against the row's own compute.
   double tolerance_factor = 1;
 };
@@ -121,21 +138,15 @@ struct OpSpec {
   // rule needs a fixed dimension.
   absl::StatusOr<TensorTypes> (*infer)(std::span<const TensorType> inputs, const Attrs& attrs,
                                        DimEqualities* equal) = nullptr;
-  // Names the attribute that holds the sizes of the result, if there is one. -1 in it stands for a
-  // size that follows from the operands.
+  // Names the attribute that holds the sizes of the result, if there is one. They are dimensions;
+  // -1 stands for one that follows from the operands.
   std::string_view sizes_attr = "";
   // Adds the compute of this operator to a function under construction; returns its output buffers.
   // Null where `element` is given.
-  absl::StatusOr<std::vector<ir::Buffer>> (*compute)(ir::FunctionBuilder& b,
-                                                     const std::string& name,
-                                                     std::span<const ir::Buffer> inputs,
-                                                     std::span<const TensorType> outputs,
-                                                     const Attrs& attrs) = nullptr;
+  absl::StatusOr<std::vector<ir::Buffer>> (*compute)(const ComputeArgs& args) = nullptr;
   // Element expression of an injective operator, for inlining chains into one block: value of the
   // output at `index`, given a reader of each input's element.
-  ir::Expr (*element)(std::span<const ElementReader> inputs,
-                      std::span<const TensorType> input_types, const TensorType& output,
-                      const std::vector<ir::Expr>& index, const Attrs& attrs) = nullptr;
+  ir::Expr (*element)(const ElementArgs& args) = nullptr;
   // Null: one operation per output element.
   double (*flops)(std::span<const TensorType> inputs, std::span<const TensorType> outputs,
                   const Attrs& attrs) = nullptr;
@@ -159,19 +170,13 @@ const OpSpec* FindOp(std::string_view name);
 // types. Adds to `equal` what holds only for some sizes; null is for fixed shapes.
 absl::StatusOr<TensorTypes> InferTypes(const OpSpec& spec, std::span<const TensorType> inputs,
                                        const Attrs& attrs, DimEqualities* equal = nullptr);
-// Returns the attributes with every -1 in the row's `sizes_attr` replaced by the result's size.
+// Returns the attributes with every -1 and every expression in the row's `sizes_attr` replaced by
+// the result's dimension.
 Attrs SpecializeAttrs(const OpSpec& spec, const Attrs& attrs, const TensorType& result);
 // REQUIRES for the next four: InferTypes accepted these types and attributes.
-absl::StatusOr<std::vector<ir::Buffer>> Compute(const OpSpec& spec, ir::FunctionBuilder& b,
-                                                const std::string& name,
-                                                std::span<const ir::Buffer> inputs,
-                                                std::span<const TensorType> input_types,
-                                                std::span<const TensorType> outputs,
-                                                const Attrs& attrs);
+absl::StatusOr<std::vector<ir::Buffer>> Compute(const OpSpec& spec, const ComputeArgs& args);
 // REQUIRES: spec.fusion == kInjective.
-ir::Expr Element(const OpSpec& spec, std::span<const ElementReader> inputs,
-                 std::span<const TensorType> input_types, const TensorType& output,
-                 const std::vector<ir::Expr>& index, const Attrs& attrs);
+ir::Expr Element(const OpSpec& spec, const ElementArgs& args);
 // How often the expression of one output element reads this operand's: what composed expressions
 // grow by.
 int OperandUses(const OpSpec& spec, size_t operand, std::span<const TensorType> inputs,
@@ -188,10 +193,8 @@ absl::StatusOr<std::vector<RefTensor>> Reference(const OpSpec& spec,
 std::vector<std::string> VariantsOf(const OpSpec& spec, std::span<const TensorType> inputs,
                                     const Attrs& attrs);
 // Compute by the algorithm of that name; op.<name>.variant where there is none for these operands.
-absl::StatusOr<std::vector<ir::Buffer>> ComputeVariant(
-    const OpSpec& spec, std::string_view variant, ir::FunctionBuilder& b, const std::string& name,
-    std::span<const ir::Buffer> inputs, std::span<const TensorType> input_types,
-    std::span<const TensorType> outputs, const Attrs& attrs);
+absl::StatusOr<std::vector<ir::Buffer>> ComputeVariant(const OpSpec& spec, std::string_view variant,
+                                                       const ComputeArgs& args);
 
 int64_t GetInt(const Attrs& attrs, std::string_view name, int64_t fallback);
 double GetDouble(const Attrs& attrs, std::string_view name, double fallback);

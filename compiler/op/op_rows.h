@@ -53,6 +53,7 @@ absl::Status OpError(std::string_view op, std::string_view reason, std::string_v
 
 // Element strides of a row-major shape.
 std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape);
+std::vector<Dim> RowMajorStrides(const std::vector<Dim>& shape);
 
 // For type rules. Whether the sizes can be equal. If only some are, adds the pair to `equal`.
 bool MayEqual(const Dim& a, const Dim& b, DimEqualities* equal);
@@ -88,9 +89,6 @@ bool KeepsDims(const Attrs& attrs);
 // `axis` in [-rank, rank) made non-negative.
 absl::StatusOr<int64_t> NormalizeAxis(std::string_view op, int64_t axis, size_t rank);
 
-// Types of operands whose extents are known.
-std::vector<TensorType> TypesOf(std::span<const ir::Buffer> buffers);
-std::vector<ir::Expr> ShapeExprs(const std::vector<Dim>& shape);
 std::vector<ir::Expr> VarExprs(const std::vector<ir::Var>& vars);
 
 // One sliding-window dimension: output size, and the input position of a window's element.
@@ -99,8 +97,10 @@ struct Window {
   Dim OutputSize(const Dim& input) const;  // may be <= 0: no window fits
   // output * stride + tap * dilation - pad_begin
   ir::Expr Position(const ir::Expr& output, const ir::Expr& tap) const;
-  // Whether some window of `output` positions reaches outside [0, input); adds the conditions.
-  void Guards(const ir::Expr& position, int64_t input, int64_t output,
+  // Whether the last window of `output` positions surely ends within `input`.
+  bool EndsInside(const Dim& input, const Dim& output) const;
+  // Conditions where some window of `output` positions may reach outside [0, input).
+  void Guards(ir::FunctionBuilder& b, const ir::Expr& position, const Dim& input, const Dim& output,
               std::vector<ir::Expr>* conditions) const;
 };
 inline constexpr int64_t kMaxWindowAttr = int64_t{1} << 24;
@@ -108,20 +108,35 @@ inline constexpr int64_t kMaxWindowAttr = int64_t{1} << 24;
 // (op.<name>.attribute).
 absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& attrs,
                                               const Dim& rows, const Dim& columns);
+// The sizes of a window operator's images, [n, c, h, w, ...], as numbers.
+struct ImageSizes {
+  // REQUIRES: these dimensions are numbers.
+  ImageSizes(const TensorType& in, const TensorType& out)
+      : batch(in.size(0)),
+        height(in.size(2)),
+        width(in.size(3)),
+        out_height(out.size(2)),
+        out_width(out.size(3)) {}
+  int64_t batch, height, width, out_height, out_width;
+};
 // One padded spatial dimension: position j holds input j - begin, a constant outside the input.
 struct Padded {
-  int64_t begin, extent;
-  bool covers(int64_t input) const { return begin == 0 && extent <= input; }
+  int64_t begin;
+  Dim extent;
+  bool ends_inside;  // no position is behind the input's last one
+  bool covers() const { return begin == 0 && ends_inside; }
 };
-// A stage that pads dimensions 2 and 3 of `x`, whose extents are known, with `value`; `x` itself
-// where it covers both. Schedules place it, or guard the loads instead (inline).
-ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x, Padded h,
-                    Padded w, int64_t value = 0);
+Padded PadTo(int64_t begin, const Dim& extent, const Dim& input);
+// A stage that pads dimensions 2 and 3 of `x` with `value`; `x` itself where it covers both.
+// Schedules place it, or guard the loads instead (inline).
+ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x,
+                    const Padded& h, const Padded& w, int64_t value = 0);
 // What a convolution takes outside of the image: its attribute pad_value, which only bytes have
 // (op.<name>.attribute).
 absl::StatusOr<int64_t> PadValueOf(std::string_view op, const Attrs& attrs, ir::DType type);
-// The positions that `output` windows touch; the windows themselves begin at 0 from then on.
-Padded TakePadding(Window* window, int64_t output);
+// The positions of an input that `output` windows touch; the windows themselves begin at 0 from
+// then on.
+Padded TakePadding(Window* window, const Dim& input, const Dim& output);
 // The type of sums of products: floats and i32 keep theirs, bytes (u8 or i8, times i8) give i32
 // (op.<name>.type).
 absl::StatusOr<ir::DType> SumType(std::string_view op, const TensorType& x, const TensorType& w);

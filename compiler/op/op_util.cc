@@ -32,11 +32,17 @@ bool Below(int64_t a, int64_t b, ir::DType type) {
   return type == ir::kU64 ? static_cast<uint64_t>(a) < static_cast<uint64_t>(b) : a < b;
 }
 
-std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
+namespace {
+template <typename T>
+std::vector<T> Strides(const std::vector<T>& shape) {
+  std::vector<T> strides(shape.size(), T(1));
   for (size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
   return strides;
 }
+}  // namespace
+
+std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape) { return Strides(shape); }
+std::vector<Dim> RowMajorStrides(const std::vector<Dim>& shape) { return Strides(shape); }
 
 bool MayEqual(const Dim& a, const Dim& b, DimEqualities* equal) {
   if (a == b) return true;
@@ -148,18 +154,18 @@ absl::StatusOr<int64_t> NormalizeAxis(std::string_view op, int64_t axis, size_t 
   return axis < 0 ? axis + r : axis;
 }
 
-std::vector<TensorType> TypesOf(std::span<const ir::Buffer> buffers) {
-  std::vector<TensorType> types;
-  for (const ir::Buffer& buffer : buffers) {
-    types.emplace_back(buffer->dtype, std::vector<Dim>{});
-    for (const ir::Expr& dim : buffer->shape) types.back().shape.push_back(*ir::AsInt(dim));
-  }
-  return types;
+ir::Expr SizeExpr(ir::FunctionBuilder& b, const Dim& dim) {
+  return dim.Fold<ir::Expr>(
+      [](int64_t number) { return ir::Int(number); },
+      [&](const std::string& variable) -> ir::Expr { return b.Size(variable); },
+      [](const ir::Expr& numerator, int64_t divisor) {
+        return ir::FloorDiv(numerator, ir::Int(divisor));
+      });
 }
 
-std::vector<ir::Expr> ShapeExprs(const std::vector<Dim>& shape) {
+std::vector<ir::Expr> ShapeExprs(ir::FunctionBuilder& b, const std::vector<Dim>& shape) {
   std::vector<ir::Expr> result;
-  for (const Dim& dim : shape) result.push_back(ir::Int(dim.value()));
+  for (const Dim& dim : shape) result.push_back(SizeExpr(b, dim));
   return result;
 }
 
@@ -178,11 +184,16 @@ ir::Expr Window::Position(const ir::Expr& output, const ir::Expr& tap) const {
   return pad_begin == 0 ? position : position - ir::Int(pad_begin);
 }
 
-void Window::Guards(const ir::Expr& position, int64_t input, int64_t output,
-                    std::vector<ir::Expr>* conditions) const {
+bool Window::EndsInside(const Dim& input, const Dim& output) const {
+  const Dim last = (output - Dim(1)) * Dim(stride) + Dim((kernel - 1) * dilation - pad_begin);
+  // By the number of windows, the last one ends before input + pad_end.
+  return SurelyBelow(last, input) || (pad_end == 0 && output == OutputSize(input));
+}
+
+void Window::Guards(ir::FunctionBuilder& b, const ir::Expr& position, const Dim& input,
+                    const Dim& output, std::vector<ir::Expr>* conditions) const {
   if (pad_begin > 0) conditions->push_back(position >= ir::Int(0));
-  const int64_t last = (output - 1) * stride + (kernel - 1) * dilation - pad_begin;
-  if (last >= input) conditions->push_back(position < ir::Int(input));
+  if (!EndsInside(input, output)) conditions->push_back(position < SizeExpr(b, input));
 }
 
 absl::StatusOr<std::vector<Window>> WindowsOf(std::string_view op, const Attrs& attrs,
@@ -210,13 +221,13 @@ absl::StatusOr<int64_t> PadValueOf(std::string_view op, const Attrs& attrs, ir::
       StrCat("expected a pad_value that bytes hold, found ", value, " for ", ir::TypeName(type)));
 }
 
-ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x, Padded h,
-                    Padded w, int64_t value) {
-  const int64_t height = *ir::AsInt(x->shape[2]), width = *ir::AsInt(x->shape[3]);
-  if (h.covers(height) && w.covers(width)) return x;
+ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::Buffer& x,
+                    const Padded& h, const Padded& w, int64_t value) {
+  if (h.covers() && w.covers()) return x;
+  const ir::Expr height = x->shape[2], width = x->shape[3];
   std::vector<ir::Expr> shape = x->shape;
-  shape[2] = ir::Int(h.extent);
-  shape[3] = ir::Int(w.extent);
+  shape[2] = SizeExpr(b, h.extent);
+  shape[3] = SizeExpr(b, w.extent);
   std::vector<std::string> axes = {"n", "ic", "ih", "iw"};
   if (shape.size() == 5) axes.push_back("ib");
   auto at = [](const ir::Var& j, int64_t begin) {
@@ -229,9 +240,9 @@ ir::Buffer PadImage(ir::FunctionBuilder& b, const std::string& name, const ir::B
     index[3] = at(i[3], w.begin);
     std::vector<ir::Expr> inside;
     if (h.begin > 0) inside.push_back(index[2] >= ir::Int(0));
-    if (h.extent - h.begin > height) inside.push_back(index[2] < ir::Int(height));
+    if (!h.ends_inside) inside.push_back(index[2] < height);
     if (w.begin > 0) inside.push_back(index[3] >= ir::Int(0));
-    if (w.extent - w.begin > width) inside.push_back(index[3] < ir::Int(width));
+    if (!w.ends_inside) inside.push_back(index[3] < width);
     return Guarded(inside, ir::Load(x, std::move(index)),
                    value == 0 ? ir::Zero(x->dtype) : ir::Int(value, x->dtype));
   });
@@ -250,9 +261,16 @@ ir::Expr AsSum(ir::DType sum, const ir::Expr& factor) {
   return factor->dtype == sum ? factor : ir::Cast(sum, factor);
 }
 
-Padded TakePadding(Window* window, int64_t output) {
-  const int64_t reach = (output - 1) * window->stride + (window->kernel - 1) * window->dilation + 1;
-  return {std::exchange(window->pad_begin, 0), reach};
+Padded PadTo(int64_t begin, const Dim& extent, const Dim& input) {
+  const std::optional<int64_t> room = (input + Dim(begin) - extent).constant();
+  return {begin, extent, room && *room >= 0};
+}
+
+Padded TakePadding(Window* window, const Dim& input, const Dim& output) {
+  const bool inside = window->EndsInside(input, output);
+  const Dim extent =
+      (output - Dim(1)) * Dim(window->stride) + Dim((window->kernel - 1) * window->dilation + 1);
+  return {std::exchange(window->pad_begin, 0), extent, inside};
 }
 
 ir::Expr Guarded(const std::vector<ir::Expr>& conditions, ir::Expr value, ir::Expr otherwise) {

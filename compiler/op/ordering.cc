@@ -85,15 +85,13 @@ absl::StatusOr<TensorTypes> InferArg(std::span<const TensorType> inputs, const A
   return TensorTypes{{ir::kI64, std::move(dims)}};
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> BuildArg(ir::FunctionBuilder& b, const std::string& name,
-                                                 std::span<const ir::Buffer> inputs,
-                                                 std::span<const TensorType> outputs,
-                                                 const Attrs& attrs) {
+absl::StatusOr<std::vector<ir::Buffer>> BuildArg(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
   const ir::Buffer& x = inputs[0];
   const size_t axis = AxisOf("arg_reduce", attrs, x->shape.size());
   const bool max = GetString(attrs, "kind", "max") == "max";
   const bool last = GetInt(attrs, "last", 0) != 0, keep = KeepsDims(attrs);
-  const Expr end = ir::Int(*ir::AsInt(x->shape[axis]) - 1);
+  const Expr end = SizeExpr(b, types[0].shape[axis] - Dim(1));
   Exprs rows = x->shape;
   rows.erase(rows.begin() + static_cast<int64_t>(axis));
   const ir::Axis k = b.ReduceAxis("k", x->shape[axis]);
@@ -111,7 +109,7 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildArg(ir::FunctionBuilder& b, const s
         }
         return Exprs{value, Expr(k.var)};
       });
-  return std::vector<ir::Buffer>{b.Compute(name, ir::kI64, ShapeExprs(outputs[0].shape), {},
+  return std::vector<ir::Buffer>{b.Compute(name, ir::kI64, ShapeExprs(b, outputs[0].shape), {},
                                            [&](const std::vector<ir::Var>& i) {
                                              Exprs at = VarExprs(i);
                                              if (keep)
@@ -167,10 +165,8 @@ Expr Precedes(const Expr& a, const Expr& p, const Expr& b, const Expr& q, bool l
 }
 
 // The rank of every element, then for each rank the position of the element that has it.
-absl::StatusOr<std::vector<ir::Buffer>> BuildTopK(ir::FunctionBuilder& b, const std::string& name,
-                                                  std::span<const ir::Buffer> inputs,
-                                                  std::span<const TensorType> outputs,
-                                                  const Attrs& attrs) {
+absl::StatusOr<std::vector<ir::Buffer>> BuildTopK(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
   const ir::Buffer& x = inputs[0];
   const size_t axis = AxisOf("top_k", attrs, x->shape.size());
   const bool largest = GetInt(attrs, "largest", 1) != 0;
@@ -185,14 +181,14 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildTopK(ir::FunctionBuilder& b, const 
                  return ir::Cast(ir::kI64, Precedes(ir::Load(x, there), there[axis],
                                                     ir::Load(x, here), here[axis], largest));
                });
-  return std::vector<ir::Buffer>{b.Reduce(name, ir::kI64, ShapeExprs(outputs[0].shape), {}, {which},
-                                          ir::Combiner::kSum, [&](const std::vector<ir::Var>& i) {
-                                            Exprs at = VarExprs(i);
-                                            const Expr wanted = at[axis];
-                                            at[axis] = which.var;
-                                            return ir::Select(ir::Eq(ir::Load(rank, at), wanted),
-                                                              which.var, ir::Int(0));
-                                          })};
+  return std::vector<ir::Buffer>{
+      b.Reduce(name, ir::kI64, ShapeExprs(b, outputs[0].shape), {}, {which}, ir::Combiner::kSum,
+               [&](const std::vector<ir::Var>& i) {
+                 Exprs at = VarExprs(i);
+                 const Expr wanted = at[axis];
+                 at[axis] = which.var;
+                 return ir::Select(ir::Eq(ir::Load(rank, at), wanted), which.var, ir::Int(0));
+               })};
 }
 
 absl::StatusOr<std::vector<RefTensor>> PlainTopK(std::span<const RefTensor> inputs,

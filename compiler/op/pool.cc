@@ -22,7 +22,7 @@ struct PoolForm {
   bool max, include_pad;
 };
 struct PoolShape : PoolForm {
-  int64_t height, width, out_height, out_width;
+  Dim height, width, out_height, out_width;
 };
 
 absl::StatusOr<PoolForm> FormOf(const Attrs& attrs) {
@@ -62,47 +62,43 @@ absl::StatusOr<TensorTypes> InferPool(std::span<const TensorType> inputs, const 
   return TensorTypes{out};
 }
 
-absl::StatusOr<PoolShape> ShapeOf(const std::vector<int64_t>& in, const std::vector<int64_t>& out,
-                                  const Attrs& attrs) {
+absl::StatusOr<PoolShape> ShapeOf(const TensorType& in, const TensorType& out, const Attrs& attrs) {
   TW_ASSIGN(const PoolForm form, FormOf(attrs));
-  return PoolShape{form, in[2], in[3], out[2], out[3]};
+  return PoolShape{form, in.shape[2], in.shape[3], out.shape[2], out.shape[3]};
 }
 
 // How many taps of the window at `output` lie inside [0, input).
-ir::Expr TapsInside(const Window& w, int64_t input, int64_t output_size, const ir::Expr& output) {
-  const int64_t last = (output_size - 1) * w.stride + (w.kernel - 1) * w.dilation - w.pad_begin;
-  if (w.pad_begin == 0 && last < input) return ir::Int(w.kernel);
+ir::Expr TapsInside(ir::FunctionBuilder& b, const Window& w, const Dim& input,
+                    const Dim& output_size, const ir::Expr& output) {
+  if (w.pad_begin == 0 && w.EndsInside(input, output_size)) return ir::Int(w.kernel);
   const ir::Expr start = output * ir::Int(w.stride) - ir::Int(w.pad_begin);
   const ir::Expr d = ir::Int(w.dilation);
   // First tap at or after 0, and one past the last tap before `input`.
   ir::Expr first =
       ir::FloorDiv(ir::Max(ir::Int(0) - start, ir::Int(0)) + ir::Int(w.dilation - 1), d);
   ir::Expr past =
-      ir::Min(ir::Int(w.kernel), ir::FloorDiv(ir::Int(input + w.dilation - 1) - start, d));
+      ir::Min(ir::Int(w.kernel), ir::FloorDiv(SizeExpr(b, input + Dim(w.dilation - 1)) - start, d));
   return past - first;
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> BuildPool(ir::FunctionBuilder& b, const std::string& name,
-                                                  std::span<const ir::Buffer> inputs,
-                                                  std::span<const TensorType> outputs,
-                                                  const Attrs& attrs) {
+absl::StatusOr<std::vector<ir::Buffer>> BuildPool(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
   const ir::Buffer& x = inputs[0];
-  const std::vector<int64_t> shape = TypesOf(inputs)[0].sizes();
-  TW_ASSIGN(PoolShape p, ShapeOf(shape, outputs[0].sizes(), attrs));
+  TW_ASSIGN(PoolShape p, ShapeOf(types[0], outputs[0], attrs));
   const ir::Axis kh = b.ReduceAxis("kh", ir::Int(p.h.kernel));
   const ir::Axis kw = b.ReduceAxis("kw", ir::Int(p.w.kernel));
   const ir::DType dtype = outputs[0].dtype;
-  const std::vector<ir::Expr> out_shape = ShapeExprs(outputs[0].shape);
+  const std::vector<ir::Expr> out_shape = ShapeExprs(b, outputs[0].shape);
   std::vector<std::string> axes = {"n", "c", "oh", "ow"};
-  if (shape.size() == 5) axes.push_back("b");
+  if (types[0].rank() == 5) axes.push_back("b");
   const ir::Expr outside = dtype.is_float() ? ir::Float(p.max ? -INFINITY : 0, dtype)
                            : p.max          ? ir::Int(ir::MinInt(dtype), dtype)
                                             : ir::Zero(dtype);
   auto value = [&](const std::vector<ir::Var>& i) {
     ir::Expr row = p.h.Position(i[2], kh.var), col = p.w.Position(i[3], kw.var);
     std::vector<ir::Expr> inside;
-    p.h.Guards(row, p.height, p.out_height, &inside);
-    p.w.Guards(col, p.width, p.out_width, &inside);
+    p.h.Guards(b, row, p.height, p.out_height, &inside);
+    p.w.Guards(b, col, p.width, p.out_width, &inside);
     std::vector<ir::Expr> at = VarExprs(i);
     at[2] = row;
     at[3] = col;
@@ -115,15 +111,18 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildPool(ir::FunctionBuilder& b, const 
       b.Compute(name, dtype, out_shape, axes, [&](const std::vector<ir::Var>& i) {
         ir::Expr count = ir::Int(p.h.kernel * p.w.kernel);
         if (!p.include_pad) {
-          count = TapsInside(p.h, p.height, p.out_height, i[2]) *
-                  TapsInside(p.w, p.width, p.out_width, i[3]);
+          count = TapsInside(b, p.h, p.height, p.out_height, i[2]) *
+                  TapsInside(b, p.w, p.width, p.out_width, i[3]);
         }
         return ir::Load(total, VarExprs(i)) / ir::Cast(dtype, count);
       })};
 }
 
+// The same with numbers, for the reference.
+struct PlaneShape : PoolForm, ImageSizes {};
+
 // The pooled value of one plane at one output position; neighbours are `step` values apart.
-double PoolOne(const PoolShape& p, const double* plane, int64_t step, int64_t oh, int64_t ow) {
+double PoolOne(const PlaneShape& p, const double* plane, int64_t step, int64_t oh, int64_t ow) {
   double best = -std::numeric_limits<double>::infinity(), sum = 0;
   int64_t count = 0;
   for (int64_t kh = 0; kh < p.h.kernel; ++kh) {
@@ -146,7 +145,8 @@ absl::StatusOr<std::vector<RefTensor>> PlainPool(std::span<const RefTensor> inpu
                                                  std::span<const TensorType> outputs,
                                                  const Attrs& attrs) {
   const RefTensor& x = inputs[0];
-  TW_ASSIGN(PoolShape p, ShapeOf(x.type.sizes(), outputs[0].sizes(), attrs));
+  TW_ASSIGN(const PoolForm form, FormOf(attrs));
+  const PlaneShape p{form, ImageSizes(x.type, outputs[0])};
   RefTensor out{outputs[0], {}};
   const int64_t step = x.type.shape.size() == 5 ? x.type.size(4) : 1;
   for (int64_t plane = 0; plane < x.type.size(0) * x.type.size(1); ++plane) {

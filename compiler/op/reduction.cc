@@ -70,24 +70,22 @@ ir::Combiner CombinerOf(Kind kind) {
   }
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> BuildReduce(ir::FunctionBuilder& b, const std::string& name,
-                                                    std::span<const ir::Buffer> inputs,
-                                                    std::span<const TensorType> outputs,
-                                                    const Attrs& attrs) {
+absl::StatusOr<std::vector<ir::Buffer>> BuildReduce(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
   const ir::Buffer& x = inputs[0];
   const size_t rank = x->shape.size();
   TW_ASSIGN(const Kind kind, KindOf(attrs));
   TW_ASSIGN(const std::vector<bool> reduced, ReducedDims(rank, attrs));
   const bool keep = KeepsDims(attrs);
   std::vector<ir::Axis> axes;
-  double count = 1;
+  Dim count(1);
   for (size_t d = 0; d < rank; ++d) {
     if (!reduced[d]) continue;
     axes.push_back(b.ReduceAxis(StrCat("r", d), x->shape[d]));
-    count *= static_cast<double>(*ir::AsInt(x->shape[d]));
+    count = count * types[0].shape[d];
   }
   const ir::DType dtype = outputs[0].dtype;
-  const std::vector<ir::Expr> shape = ShapeExprs(outputs[0].shape);
+  const std::vector<ir::Expr> shape = ShapeExprs(b, outputs[0].shape);
   auto value = [&](const std::vector<ir::Var>& i) {
     std::vector<ir::Expr> at;
     size_t out_dim = 0, axis = 0;
@@ -103,7 +101,10 @@ absl::StatusOr<std::vector<ir::Buffer>> BuildReduce(ir::FunctionBuilder& b, cons
   if (!mean) return std::vector<ir::Buffer>{total};
   return std::vector<ir::Buffer>{
       b.Compute(name, dtype, shape, {}, [&](const std::vector<ir::Var>& i) {
-        return ir::Load(total, VarExprs(i)) / ir::Float(count, dtype);
+        const ir::Expr divisor = count.is_constant()
+                                     ? ir::Float(static_cast<double>(count.value()), dtype)
+                                     : ir::Cast(dtype, SizeExpr(b, count));
+        return ir::Load(total, VarExprs(i)) / divisor;
       })};
 }
 
@@ -199,11 +200,8 @@ absl::StatusOr<TensorTypes> InferSoftmax(std::span<const TensorType> inputs, con
 }
 
 // exp(x - max of its row) / sum of those; each exponential is computed once and kept.
-absl::StatusOr<std::vector<ir::Buffer>> BuildSoftmax(ir::FunctionBuilder& b,
-                                                     const std::string& name,
-                                                     std::span<const ir::Buffer> inputs,
-                                                     std::span<const TensorType> outputs,
-                                                     const Attrs& attrs) {
+absl::StatusOr<std::vector<ir::Buffer>> BuildSoftmax(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
   const ir::Buffer& x = inputs[0];
   const ir::DType dtype = outputs[0].dtype;
   TW_ASSIGN(const int64_t axis,

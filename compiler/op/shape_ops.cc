@@ -18,20 +18,21 @@ using support::StrCat;
 
 absl::StatusOr<TensorTypes> InferReshape(std::span<const TensorType> inputs, const Attrs& attrs,
                                          DimEqualities* equal) {
-  TensorType out{inputs[0].dtype, GetInts(attrs, "shape", {})};
+  TensorType out{inputs[0].dtype, GetDims(attrs, "shape")};
   TensorType shape = out;
   const auto follows = std::find(shape.shape.begin(), shape.shape.end(), Dim(-1));
   if (follows != shape.shape.end()) *follows = 1;
   const std::optional<Dim> total = Dim::Product(inputs[0].shape);
-  if (!total) return NotFixed("reshape", ToText(inputs[0]));
+  const std::optional<Dim> wanted = Dim::Product(shape.shape);
+  if (!total || !wanted) return NotFixed("reshape", ToText(inputs[0]));
   bool fits = CheckShape(shape).ok();
   if (fits && follows != shape.shape.end()) {
-    const std::optional<Dim> rest = total->DivideExactly(shape.elements());
+    const std::optional<Dim> rest = total->DivideExactly(*wanted);
     if (!rest && !total->constant()) return NotFixed("reshape", total->ToText());
     fits = rest.has_value();
     if (fits) out.shape[follows - shape.shape.begin()] = *rest;
   } else if (fits) {
-    fits = MayEqual(*total, shape.elements(), equal);
+    fits = MayEqual(*total, *wanted, equal);
   }
   if (!fits) {
     return OpError(
@@ -41,27 +42,28 @@ absl::StatusOr<TensorTypes> InferReshape(std::span<const TensorType> inputs, con
   return TensorTypes{out};
 }
 
-ir::Expr ReshapeElement(std::span<const ElementReader> inputs,
-                        std::span<const TensorType> input_types, const TensorType& output,
-                        const std::vector<ir::Expr>& index, const Attrs&) {
+ir::Expr ReshapeElement(const ElementArgs& a) {
+  const auto& [b, inputs, input_types, output, index, attrs] = a;
+  const Dim one(1);
   ir::Expr flat = ir::Int(0);
-  const std::vector<int64_t> to = output.sizes(), strides = RowMajorStrides(to);
+  const std::vector<Dim> strides = RowMajorStrides(output.shape);
   for (size_t d = 0; d < index.size(); ++d) {
-    if (to[d] == 1) continue;
-    ir::Expr term = strides[d] == 1 ? index[d] : index[d] * ir::Int(strides[d]);
+    if (output.shape[d] == one) continue;
+    ir::Expr term = strides[d] == one ? index[d] : index[d] * SizeExpr(b, strides[d]);
     flat = ir::IsInt(flat, 0) ? term : flat + term;
   }
-  const std::vector<int64_t> shape = input_types[0].sizes();
-  const std::vector<int64_t> from = RowMajorStrides(shape);
+  const std::vector<Dim>& shape = input_types[0].shape;
+  const std::vector<Dim> from = RowMajorStrides(shape);
+  bool outermost = true;  // only dimensions of 1 are outside of this one
   std::vector<ir::Expr> at;
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] == 1) {
+    if (shape[d] == one) {
       at.push_back(ir::Int(0));
       continue;
     }
-    ir::Expr i = from[d] == 1 ? flat : ir::FloorDiv(flat, ir::Int(from[d]));
-    const bool outermost = from[d] * shape[d] == input_types[0].elements();
-    at.push_back(outermost ? i : ir::FloorMod(i, ir::Int(shape[d])));
+    ir::Expr i = from[d] == one ? flat : ir::FloorDiv(flat, SizeExpr(b, from[d]));
+    at.push_back(outermost ? i : ir::FloorMod(i, SizeExpr(b, shape[d])));
+    outermost = false;
   }
   return inputs[0](std::move(at));
 }
@@ -95,9 +97,8 @@ absl::StatusOr<TensorTypes> InferTranspose(std::span<const TensorType> inputs, c
   return TensorTypes{out};
 }
 
-ir::Expr TransposeElement(std::span<const ElementReader> inputs, std::span<const TensorType>,
-                          const TensorType&, const std::vector<ir::Expr>& index,
-                          const Attrs& attrs) {
+ir::Expr TransposeElement(const ElementArgs& a) {
+  const auto& [b, inputs, input_types, output, index, attrs] = a;
   const std::vector<int64_t> perm = GetInts(attrs, "perm", {});
   std::vector<ir::Expr> at(index.size());
   for (size_t d = 0; d < perm.size(); ++d) at[perm[d]] = index[d];
@@ -140,9 +141,8 @@ absl::StatusOr<TensorTypes> InferBatchNorm(std::span<const TensorType> inputs, c
   return TensorTypes{x};
 }
 
-ir::Expr BatchNormElement(std::span<const ElementReader> inputs,
-                          std::span<const TensorType> input_types, const TensorType&,
-                          const std::vector<ir::Expr>& index, const Attrs& attrs) {
+ir::Expr BatchNormElement(const ElementArgs& a) {
+  const auto& [b, inputs, input_types, output, index, attrs] = a;
   const ir::DType dtype = input_types[0].dtype;
   const std::vector<ir::Expr> c = {index[1]};
   const ir::Expr epsilon = ir::Float(GetDouble(attrs, "epsilon", 1e-5), dtype);

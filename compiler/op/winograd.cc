@@ -16,44 +16,44 @@ using ir::Load;
 
 const WinogradForm& Form() { return WinogradF4(); }
 
-std::vector<Expr> Shape(const std::vector<Dim>& extents) { return ShapeExprs(extents); }
-
 // The stages, one after the other. Tiles are numbered over batch, rows and columns.
 class Stages {
  public:
   Stages(ir::FunctionBuilder& b, const std::string& name, std::span<const ir::Buffer> inputs,
-         const ConvShape& c)
+         const ConvShape& c, const ImageSizes& sizes)
       : b_(b),
         name_(name),
         x_(inputs[0]),
         w_(inputs[1]),
         c_(c),
-        rows_(Form().Tiles(c.out_height)),
-        columns_(Form().Tiles(c.out_width)),
-        tiles_(c.batch * rows_ * columns_),
+        sizes_(sizes),
+        rows_(Form().Tiles(sizes.out_height)),
+        columns_(Form().Tiles(sizes.out_width)),
+        tiles_(sizes.batch * rows_ * columns_),
         type_(x_->dtype) {}
 
   ir::Buffer Filter() {
     ir::Buffer half =
         b_.Compute(name_ + "_filter_rows", type_,
-                   Shape({Form().points, kWinogradTaps, c_.in_channels, c_.out_channels}),
+                   ShapeExprs(b_, {Form().points, kWinogradTaps, c_.in_channels, c_.out_channels}),
                    {"a", "s", "ic", "oc"}, [&](const std::vector<ir::Var>& v) {
                      return WinogradTransform(Form().filter, v[0], [&](int r) {
                        return ConvWeight(c_.layout, w_, v[3], v[2], Int(r), v[1]);
                      });
                    });
-    return b_.Compute(name_ + "_filter", type_,
-                      Shape({Form().points, Form().points, c_.in_channels, c_.out_channels}),
-                      {"a", "b", "ic", "oc"}, [&](const std::vector<ir::Var>& v) {
-                        return WinogradTransform(Form().filter, v[1], [&](int s) {
-                          return Load(half, {v[0], Int(s), v[2], v[3]});
-                        });
-                      });
+    return b_.Compute(
+        name_ + "_filter", type_,
+        ShapeExprs(b_, {Form().points, Form().points, c_.in_channels, c_.out_channels}),
+        {"a", "b", "ic", "oc"}, [&](const std::vector<ir::Var>& v) {
+          return WinogradTransform(Form().filter, v[1],
+                                   [&](int s) { return Load(half, {v[0], Int(s), v[2], v[3]}); });
+        });
   }
 
   ir::Buffer Input() {
     ir::Buffer half = b_.Compute(
-        name_ + "_tile_rows", type_, Shape({Form().points, Form().points, c_.in_channels, tiles_}),
+        name_ + "_tile_rows", type_,
+        ShapeExprs(b_, {Form().points, Form().points, c_.in_channels, tiles_}),
         {"a", "s", "ic", "p"}, [&](const std::vector<ir::Var>& v) {
           Expr column = ir::FloorMod(v[3], Int(columns_)) * Int(Form().tile) + v[1];
           Expr row = ir::FloorMod(ir::FloorDiv(v[3], Int(columns_)), Int(rows_)) * Int(Form().tile);
@@ -62,34 +62,37 @@ class Stages {
             return Pixel(image, v[2], row + Int(r - c_.h.pad_begin), column - Int(c_.w.pad_begin));
           });
         });
-    return b_.Compute(
-        name_ + "_tile", type_, Shape({Form().points, Form().points, c_.in_channels, tiles_}),
-        {"a", "b", "ic", "p"}, [&](const std::vector<ir::Var>& v) {
-          return WinogradTransform(Form().input, v[1],
-                                   [&](int s) { return Load(half, {v[0], Int(s), v[2], v[3]}); });
-        });
+    return b_.Compute(name_ + "_tile", type_,
+                      ShapeExprs(b_, {Form().points, Form().points, c_.in_channels, tiles_}),
+                      {"a", "b", "ic", "p"}, [&](const std::vector<ir::Var>& v) {
+                        return WinogradTransform(Form().input, v[1], [&](int s) {
+                          return Load(half, {v[0], Int(s), v[2], v[3]});
+                        });
+                      });
   }
 
   ir::Buffer Products(const ir::Buffer& filter, const ir::Buffer& input) {
     const ir::Axis ic = b_.ReduceAxis("ic", Int(c_.in_channels));
     return b_.Reduce(
-        name_ + "_products", type_, Shape({Form().points, Form().points, c_.out_channels, tiles_}),
+        name_ + "_products", type_,
+        ShapeExprs(b_, {Form().points, Form().points, c_.out_channels, tiles_}),
         {"a", "b", "oc", "p"}, {ic}, ir::Combiner::kSum, [&](const std::vector<ir::Var>& v) {
           return Load(input, {v[0], v[1], ic.var, v[3]}) * Load(filter, {v[0], v[1], ic.var, v[2]});
         });
   }
 
   ir::Buffer Output(const ir::Buffer& products, const ir::Buffer& bias,
-                    const std::vector<int64_t>& shape) {
-    ir::Buffer half = b_.Compute(name_ + "_out_rows", type_,
-                                 Shape({Form().tile, Form().points, c_.out_channels, tiles_}),
-                                 {"i", "b", "oc", "p"}, [&](const std::vector<ir::Var>& v) {
-                                   return WinogradTransform(Form().output, v[0], [&](int a) {
-                                     return Load(products, {Int(a), v[1], v[2], v[3]});
-                                   });
-                                 });
+                    const std::vector<Dim>& shape) {
+    ir::Buffer half =
+        b_.Compute(name_ + "_out_rows", type_,
+                   ShapeExprs(b_, {Form().tile, Form().points, c_.out_channels, tiles_}),
+                   {"i", "b", "oc", "p"}, [&](const std::vector<ir::Var>& v) {
+                     return WinogradTransform(Form().output, v[0], [&](int a) {
+                       return Load(products, {Int(a), v[1], v[2], v[3]});
+                     });
+                   });
     return b_.Compute(
-        name_, type_, Shape({shape.begin(), shape.end()}), {"n", "oc", "oh", "ow"},
+        name_, type_, ShapeExprs(b_, shape), {"n", "oc", "oh", "ow"},
         [&](const std::vector<ir::Var>& v) {
           Expr tile = (v[0] * Int(rows_) + ir::FloorDiv(v[2], Int(Form().tile))) * Int(columns_) +
                       ir::FloorDiv(v[3], Int(Form().tile));
@@ -105,7 +108,7 @@ class Stages {
   Expr Pixel(const Expr& image, const Expr& channel, const Expr& row, const Expr& column) const {
     // Tiles stick out at the far side even where nothing is padded.
     Expr inside =
-        row >= Int(0) && row < Int(c_.height) && column >= Int(0) && column < Int(c_.width);
+        row >= Int(0) && row < Int(sizes_.height) && column >= Int(0) && column < Int(sizes_.width);
     return ir::Select(inside, Load(x_, {image, channel, row, column}), ir::Zero(type_));
   }
 
@@ -113,6 +116,7 @@ class Stages {
   const std::string& name_;
   ir::Buffer x_, w_;
   const ConvShape& c_;
+  const ImageSizes sizes_;
   int64_t rows_, columns_, tiles_;
   ir::DType type_;
 };
@@ -128,26 +132,22 @@ bool HasForm(const ConvShape& c, ir::DType type) {
 
 bool WinogradApplies(std::span<const TensorType> inputs, const Attrs& attrs) {
   absl::StatusOr<ConvShape> c = ConvShapeOf(inputs, attrs);
-  return c.ok() && HasForm(*c, inputs[0].dtype);
+  return c.ok() && inputs[0].fixed() && HasForm(*c, inputs[0].dtype);
 }
 
-absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(ir::FunctionBuilder& b,
-                                                        const std::string& name,
-                                                        std::span<const ir::Buffer> inputs,
-                                                        std::span<const TensorType> outputs,
-                                                        const Attrs& attrs) {
-  const std::vector<TensorType> types = TypesOf(inputs);
+absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(const ComputeArgs& a) {
+  const auto& [b, name, inputs, types, outputs, attrs] = a;
   TW_ASSIGN(ConvShape c, ConvShapeOf(types, attrs));
   if (!HasForm(c, types[0].dtype)) {
     return OpError("conv2d", "winograd",
                    "expected f32, a 3x3 kernel, stride and dilation 1 and one group, found " +
                        ToText(types[0]) + " and " + ToText(types[1]));
   }
-  Stages stages(b, name, inputs, c);
+  Stages stages(b, name, inputs, c, ImageSizes(types[0], outputs[0]));
   ir::Buffer filter = stages.Filter();
   ir::Buffer products = stages.Products(filter, stages.Input());
   return std::vector<ir::Buffer>{
-      stages.Output(products, inputs.size() > 2 ? inputs[2] : nullptr, outputs[0].sizes())};
+      stages.Output(products, inputs.size() > 2 ? inputs[2] : nullptr, outputs[0].shape)};
 }
 
 double WinogradErrorBound(int64_t channels, double max_x, double max_w) {

@@ -26,11 +26,7 @@ bool WinogradApplies(std::span<const TensorType> inputs, const Attrs& attrs);
 // Adds the stages NAME_filter_rows, NAME_filter, NAME_tile_rows, NAME_tile, NAME_products,
 // NAME_out_rows and NAME. The filter stages depend on the weights only.
 // op.conv2d.winograd where the form does not apply.
-absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(ir::FunctionBuilder& b,
-                                                        const std::string& name,
-                                                        std::span<const ir::Buffer> inputs,
-                                                        std::span<const TensorType> outputs,
-                                                        const Attrs& attrs);
+absl::StatusOr<std::vector<ir::Buffer>> ComputeWinograd(const ComputeArgs& a);
 
 struct WinogradForm;
 // What the image of a blocked convolution is padded with before its first row and column.

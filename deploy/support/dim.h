@@ -51,6 +51,27 @@ class Dim {
   std::optional<Dim> DivideExactly(const Dim& divisor) const;
   Dim Substitute(const std::map<std::string, Dim>& values) const;
 
+  // The expression in another algebra T, which has + and *: `number` makes a T of an integer,
+  // `variable` of a name, `quotient` of a T and the number that divides it.
+  template <typename T, typename Number, typename Variable, typename Quotient>
+  T Fold(const Number& number, const Variable& variable, const Quotient& quotient) const {
+    std::optional<T> sum;
+    for (const auto& [product, coefficient] : terms_ == nullptr ? Terms() : *terms_) {
+      std::optional<T> term;
+      if (coefficient != 1) term = number(coefficient);
+      for (const Atom& atom : product) {
+        T factor =
+            atom.numerator == nullptr
+                ? variable(atom.text)
+                : quotient(atom.numerator->Fold<T>(number, variable, quotient), atom.divisor);
+        term = term ? *term * factor : factor;
+      }
+      sum = sum ? *sum + *term : *term;
+    }
+    if (!sum) return number(constant_);
+    return constant_ == 0 ? *sum : *sum + number(constant_);
+  }
+
   // dim.unknown where a variable has no size, dim.overflow.
   absl::StatusOr<int64_t> Evaluate(const Sizes& sizes) const;
   std::string ToText() const;

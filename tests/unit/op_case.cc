@@ -38,7 +38,7 @@ absl::StatusOr<ir::Function> AsFunction(const OpSpec& spec, const std::vector<Te
     for (int64_t dim : inputs[i].sizes()) shape.push_back(ir::Int(dim));
     buffers.push_back(b.Input(StrCat("x", i), inputs[i].dtype, shape));
   }
-  auto results = ComputeVariant(spec, variant, b, "y", buffers, inputs, outputs, attrs);
+  auto results = ComputeVariant(spec, variant, {b, "y", buffers, inputs, outputs, attrs});
   if (!results.ok()) return results.status();
   return b.Finish(*results);
 }

@@ -1,0 +1,157 @@
+// Functions of tasks over size variables: one function computes at every size what the operator's
+// reference says at that size.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/driver/tasks.h"
+#include "compiler/graph/graph.h"
+#include "compiler/ir/interp.h"
+#include "deploy/support/rng.h"
+#include "deploy/support/status.h"
+#include "deploy/support/strings.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/test_seed.h"
+
+namespace tilewright::driver {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+using op::Dim;
+using op::RefTensor;
+using support::Rng;
+using support::StrCat;
+
+// Sizes of at least 2 become variables, equal sizes the same one.
+class Opened {
+ public:
+  explicit Opened(Rng* rng) : rng_(rng) {}
+
+  Dim Open(int64_t size) {
+    if (size < 2) return size;
+    const auto [it, added] = open_.emplace(size, false);
+    if (added) it->second = rng_->Bernoulli(0.5);
+    return it->second ? Dim::Variable(StrCat("N", size)) : Dim(size);
+  }
+  op::TensorType Open(const op::TensorType& type) {
+    op::TensorType open{type.dtype, {}};
+    for (const int64_t size : type.sizes()) open.shape.push_back(Open(size));
+    return open;
+  }
+
+ private:
+  Rng* rng_;
+  std::map<int64_t, bool> open_;
+};
+
+// One node of a graph as a graph of its own, some of its sizes open.
+Graph OpenNode(const Graph& g, const Node& node, Rng* rng) {
+  Opened opened(rng);
+  Graph one;
+  one.name = node.op;
+  Node copy = node;
+  for (ValueId& id : copy.inputs) {
+    id = AddValue(&one, g.values[id].name, opened.Open(g.values[id].type));
+    one.inputs.push_back(id);
+  }
+  const std::string sizes(op::FindOp(node.op)->sizes_attr);
+  if (auto it = copy.attrs.find(sizes); it != copy.attrs.end()) {
+    std::vector<Dim> dims = op::GetDims(copy.attrs, sizes);
+    for (Dim& dim : dims) dim = opened.Open(dim.value());
+    it->second = op::ShapeAttr(dims);
+  }
+  for (ValueId& id : copy.outputs) {
+    id = AddValue(&one, g.values[id].name, g.values[id].type);
+    one.outputs.push_back(id);
+  }
+  one.nodes.push_back(std::move(copy));
+  return one;
+}
+
+void ExpectNear(const RefTensor& actual, const RefTensor& expected, const std::string& what) {
+  ASSERT_EQ(actual.values.size(), expected.values.size()) << what;
+  for (size_t i = 0; i < expected.values.size(); ++i) {
+    const double a = actual.values[i], e = expected.values[i];
+    if (std::isnan(e) && std::isnan(a)) continue;
+    ASSERT_TRUE(a == e || std::fabs(a - e) <= 1e-4 * (1 + std::fabs(e)))
+        << what << " at " << i << ": expected " << e << ", found " << a;
+  }
+}
+
+// Runs the function at the sizes of `fixed`, which is its graph at these sizes.
+void ExpectComputes(const ir::Function& function, const Graph& fixed, const op::Sizes& sizes,
+                    uint64_t seed) {
+  std::vector<RefTensor> inputs = tests::RandomGraphInputs(fixed, seed);
+  for (RefTensor& input : inputs) {  // of random graphs, only results are bools
+    for (double& v : input.values) v = op::RoundToType(v, input.type.dtype);
+  }
+  const auto expected = graph::Interpret(fixed, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  std::vector<int64_t> values;
+  for (const ir::Var& size : function.size_params) values.push_back(sizes.at(size->name));
+  std::vector<ir::TensorData> data(inputs.size() + 1);
+  std::vector<ir::TensorData*> args;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string bytes = op::ToBytes(inputs[i]);
+    data[i].bytes.assign(bytes.begin(), bytes.end());
+  }
+  for (ir::TensorData& d : data) args.push_back(&d);
+  const std::string what = graph::Print(fixed);
+  ASSERT_TRUE(ir::Interpret(function, values, args, {.check_regions = true}).ok())
+      << what << ir::Interpret(function, values, args, {.check_regions = true});
+  const std::vector<uint8_t>& bytes = data.back().bytes;
+  const auto actual = op::FromBytes((*expected)[0].type,
+                                    {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  ASSERT_TRUE(actual.ok()) << actual.status() << what;
+  ExpectNear(*actual, (*expected)[0], what);
+}
+
+TEST(OpenSizes, OneFunctionComputesAtAllSizes) {
+  // Numbers of channels decide which loops a convolution has.
+  const std::set<std::string> refused = {"op.conv2d.symbolic", "op.conv2d_transpose.symbolic"};
+  const uint64_t seed = tests::TestSeed();
+  std::map<std::string, int> compared;
+  for (int64_t i = 0; i < tests::TestRounds(400); ++i) {
+    Rng rng = Rng(seed).Split(static_cast<uint64_t>(i));
+    const Graph g = tests::RandomGraph(&rng);
+    for (const Node& node : g.nodes) {
+      if (node.outputs.size() != 1 || g.values[node.outputs[0]].type.elements() > 4000) continue;
+      const auto open = graph::InferShapes(OpenNode(g, node, &rng));
+      if (!open.ok() || !graph::IsSymbolic(*open)) continue;
+      const auto function = TaskFunction(*open);
+      if (!function.ok()) {
+        const std::string slug(support::Slug(function.status()));
+        EXPECT_TRUE(refused.contains(slug)) << function.status() << graph::Print(*open);
+        continue;
+      }
+      for (int round = 0; round < 3; ++round) {
+        op::Sizes sizes;
+        for (const std::string& name : graph::SizeVariables(*open)) {
+          const int64_t own = *support::ParseInt64(name.substr(1));
+          sizes[name] = round == 0 ? own : rng.UniformInt(1, 12);
+        }
+        const auto fixed = graph::Specialize(*open, sizes);
+        ASSERT_TRUE(round > 0 || fixed.ok()) << fixed.status();
+        if (!fixed.ok()) continue;
+        ExpectComputes(*function, *fixed, sizes, seed);
+        if (HasFatalFailure()) FAIL() << graph::Print(*open);
+        ++compared[node.op];
+      }
+    }
+  }
+  std::set<std::string> left_out;
+  for (const auto& [name, reason] : tests::OperatorsLeftOut()) left_out.insert(name);
+  for (const op::OpSpec& spec : op::Operators()) {
+    const std::string name(spec.name);
+    EXPECT_TRUE(compared[name] > 0 || left_out.contains(name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::driver
