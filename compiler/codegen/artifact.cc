@@ -6,7 +6,7 @@
 
 namespace tilewright::codegen {
 
-Program WholeFunction(const ir::Function& f, int64_t workspace_bytes) {
+Program WholeFunction(const ir::Function& f, const support::Dim& workspace_bytes) {
   Program program;
   program.workspace_bytes = workspace_bytes;
   Call& call = program.calls.emplace_back();

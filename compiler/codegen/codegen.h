@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir/ir.h"
 #include "compiler/target/target.h"
+#include "deploy/support/dim.h"
 
 namespace tilewright::codegen {
 
@@ -44,7 +45,9 @@ struct Call {
 struct Program {
   std::vector<Call> calls;
   std::vector<ir::Buffer> temporaries;  // constant sizes; hold values from one call to a later one
-  int64_t workspace_bytes = 0;          // scratch of each call
+  // Scratch of each call: an expression over the size parameters where intermediates have open
+  // sizes.
+  support::Dim workspace_bytes = 0;
 };
 
 struct Artifact {
@@ -59,7 +62,7 @@ struct Artifact {
 
 // The program of a function whose entry holds all its loops: one call with its parameters. The
 // outputs come last among the parameters.
-Program WholeFunction(const ir::Function& f, int64_t workspace_bytes);
+Program WholeFunction(const ir::Function& f, const support::Dim& workspace_bytes);
 
 // Writes `text` to the file NAME SUFFIX of the folder for dumps, if there is one.
 absl::Status WriteDump(const CodegenOptions& options, const std::string& name,

@@ -28,6 +28,7 @@
 #include "compiler/codegen/local_slots.h"
 #include "compiler/ir/ir.h"
 #include "compiler/target/target.h"
+#include "deploy/support/dim.h"
 
 namespace tilewright::codegen {
 
@@ -42,10 +43,13 @@ class WorkspacePlan {
   }
   void PopTo(int64_t offset) { top_ = offset; }
   int64_t top() const { return top_; }
-  int64_t peak() const { return peak_; }
+  // What has an open size lies before everything else, for the whole call.
+  void AddOpen(const support::Dim& bytes) { open_ = open_ + bytes; }
+  support::Dim peak() const { return open_ + support::Dim(peak_); }
 
  private:
   int64_t top_ = 0, peak_ = 0;
+  support::Dim open_;
 };
 
 // What a kernel knows about a buffer that lives in memory.
@@ -62,7 +66,7 @@ class ModuleEmitter {
 
   // Adds the entry tw_kernel_<name> and all it needs. Returns the workspace that it wants, in
   // bytes.
-  absl::StatusOr<int64_t> AddKernel(const ir::Function& function);
+  absl::StatusOr<support::Dim> AddKernel(const ir::Function& function);
 
   llvm::Module& module() { return *module_; }
   std::unique_ptr<llvm::Module> Take() { return std::move(module_); }
@@ -156,6 +160,12 @@ class FunctionEmitter {
   absl::Status EmitArm(const ir::Stmt& body, llvm::BasicBlock* block, llvm::BasicBlock* join,
                        llvm::Instruction* branch);
   absl::Status EmitAlloc(const ir::Stmt& s);
+  // A buffer whose size depends on size parameters: at the front of the workspace, for good.
+  absl::Status EmitOpenAlloc(const ir::Stmt& s);
+  // The variable of this name; null where none is bound.
+  llvm::Value* SizeNamed(const std::string& name) const;
+  // REQUIRES: the variables of `size` are bound.
+  llvm::Value* OpenValue(const support::Dim& size, llvm::IRBuilder<>& b) const;
   absl::Status AllocSlots(const ir::Stmt& s, SlotPlan plan);
   absl::Status EmitPrefetch(const ir::Expr& load);
   void PromoteSlots();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "compiler/codegen/llvm_emitter.h"
 #include "compiler/codegen/llvm_scope.h"
@@ -28,6 +29,22 @@ namespace {
 constexpr int64_t kMaxStackBuffer = 64 << 10;
 constexpr int64_t kMaxStackBytes = 256 << 10;
 constexpr int64_t kMaxWorkspaceBytes = int64_t{4} << 30;
+
+// An extent over size parameters as a dimension; nothing where it has other operations.
+std::optional<support::Dim> OpenSize(const Expr& e) {
+  if (const int64_t* value = ir::AsInt(e)) return support::Dim(*value);
+  if (e->kind == ExprKind::kVar) return support::Dim::Variable(e->name);
+  if (e->kind == ExprKind::kCast) return OpenSize(e->args[0]);
+  if (e->args.size() != 2) return std::nullopt;
+  const std::optional<support::Dim> a = OpenSize(e->args[0]), b = OpenSize(e->args[1]);
+  if (!a || !b) return std::nullopt;
+  if (e->kind == ExprKind::kAdd) return *a + *b;
+  if (e->kind == ExprKind::kSub) return *a - *b;
+  if (e->kind == ExprKind::kMul) return *a * *b;
+  const bool divides = b->constant().value_or(0) > 0;
+  if (e->kind == ExprKind::kFloorDiv && divides) return a->FloorDiv(b->value());
+  return std::nullopt;
+}
 
 // What the body of a parallel loop needs from outside, in the order of first use.
 struct Captures {
@@ -358,11 +375,7 @@ absl::Status FunctionEmitter::EmitAlloc(const Stmt& s) {
   SlotPlan plan = PlanSlots(s->buffer, s->body, host_);
   if (plan.promotable) return AllocSlots(s, std::move(plan));
   const std::optional<int64_t> known = ir::ConstantBytes(*s->buffer);
-  if (!known.has_value()) {
-    return support::Unimplemented(
-        "codegen.alloc.symbolic",
-        "intermediate " + s->buffer->name + ": expected constant extents, found an expression");
-  }
+  if (!known.has_value()) return EmitOpenAlloc(s);
   const int64_t bytes = *known;
   bool on_stack = bytes <= kMaxStackBuffer && stack_bytes_ + bytes <= kMaxStackBytes &&
                   (s->buffer->scope == ir::Scope::kLocal || !host_);
@@ -394,6 +407,56 @@ absl::Status FunctionEmitter::EmitAlloc(const Stmt& s) {
   TW_TRY(EmitStmt(s->body));
   workspace_plan_.PopTo(offset);
   return absl::OkStatus();
+}
+
+absl::Status FunctionEmitter::EmitOpenAlloc(const Stmt& s) {
+  std::optional<support::Dim> bytes = support::Dim(s->buffer->dtype.bytes());
+  for (const Expr& extent : s->buffer->shape) {
+    const std::optional<support::Dim> dim = OpenSize(extent);
+    if (bytes && dim) bytes = *bytes * *dim;
+    if (!dim) bytes.reset();
+  }
+  const std::set<std::string> variables = bytes ? bytes->variables() : std::set<std::string>();
+  const bool known = std::all_of(variables.begin(), variables.end(), [&](const std::string& name) {
+    return SizeNamed(name) != nullptr;
+  });
+  if (!host_ || !bytes || !known) {
+    return support::Unimplemented(
+        "codegen.alloc.open", "intermediate " + s->buffer->name +
+                                  ": expected extents made of sums, products and quotients of size "
+                                  "parameters, around all loops, found others");
+  }
+  constexpr int64_t kAlignment = 64;
+  *bytes = (*bytes + support::Dim(kAlignment - 1)).FloorDiv(kAlignment) * support::Dim(kAlignment);
+  workspace_plan_.AddOpen(*bytes);
+  BindBuffer(s->buffer, workspace_, {});
+  llvm::IRBuilder<> in_entry(entry_);
+  workspace_ = in_entry.CreatePtrAdd(workspace_, OpenValue(*bytes, in_entry));
+  return EmitStmt(s->body);
+}
+
+Value* FunctionEmitter::SizeNamed(const std::string& name) const {
+  for (const auto& [var, bound] : vars_) {
+    if (var->name == name) return bound.value;
+  }
+  return nullptr;
+}
+
+Value* FunctionEmitter::OpenValue(const support::Dim& size, llvm::IRBuilder<>& b) const {
+  struct Term {
+    Value* value;
+    llvm::IRBuilder<>* b;
+    Term operator+(const Term& other) const { return {b->CreateNSWAdd(value, other.value), b}; }
+    Term operator*(const Term& other) const { return {b->CreateNSWMul(value, other.value), b}; }
+  };
+  const auto variable = [&](const std::string& name) { return Term{SizeNamed(name), &b}; };
+  const auto quotient = [&](const Term& t, int64_t divisor) {  // rounded down
+    Value* by = b.getInt64(divisor);
+    Value* below = b.CreateICmpSLT(b.CreateSRem(t.value, by), b.getInt64(0));
+    return Term{b.CreateSub(b.CreateSDiv(t.value, by), b.CreateZExt(below, b.getInt64Ty())), &b};
+  };
+  return size.Fold<Term>([&](int64_t n) { return Term{b.getInt64(n), &b}; }, variable, quotient)
+      .value;
 }
 
 absl::Status FunctionEmitter::AllocSlots(const Stmt& s, SlotPlan plan) {

@@ -162,7 +162,7 @@ absl::Status ModuleEmitter::CheckTypes(const ir::Function& function) {
   return status;
 }
 
-absl::StatusOr<int64_t> ModuleEmitter::AddKernel(const ir::Function& function) {
+absl::StatusOr<support::Dim> ModuleEmitter::AddKernel(const ir::Function& function) {
   TW_TRY(CheckTypes(function));
   auto* i64 = llvm::Type::getInt64Ty(context_);
   auto* pointer = llvm::PointerType::get(context_, 0);

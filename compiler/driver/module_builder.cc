@@ -64,7 +64,8 @@ void AddCode(const CodePart& part, module::ModuleParts* parts) {
   manifest->code.push_back(std::move(object));
   parts->code.push_back(code.bytes);
   for (const codegen::Program& program : code.programs) {
-    manifest->workspace_bytes = std::max(manifest->workspace_bytes, program.workspace_bytes);
+    manifest->workspace_bytes =
+        std::max(manifest->workspace_bytes, program.workspace_bytes.value());
   }
 }
 
@@ -106,7 +107,7 @@ class LaunchWriter {
       launch.group = call.group;
       for (int buffer : call.buffers) launch.args.push_back(tensors[static_cast<size_t>(buffer)]);
       launch.num_outputs = call.num_outputs;
-      launch.workspace_bytes = program.workspace_bytes;
+      launch.workspace_bytes = program.workspace_bytes.value();
     }
     return launches;
   }

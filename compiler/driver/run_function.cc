@@ -65,8 +65,10 @@ absl::StatusOr<CompiledRun> RunCompiledFunction(const ir::Function& f,
   TW_ASSIGN(codegen::Artifact artifact, codegen::Generate({flat}, ctx.target, options));
   TW_ASSIGN(runtime::LoadedCode code, runtime::LoadedCode::Load(artifact.format, artifact.bytes));
   TW_ASSIGN(void* symbol, code.Symbol(artifact.programs[0].calls[0].symbol));
-  TW_ASSIGN(runtime::Buffer workspace,
-            runtime::Buffer::Allocate(static_cast<size_t>(artifact.programs[0].workspace_bytes)));
+  support::Sizes named;
+  for (size_t i = 0; i < sizes.size(); ++i) named[flat.size_params[i]->name] = sizes[i];
+  TW_ASSIGN(const int64_t scratch, artifact.programs[0].workspace_bytes.Evaluate(named));
+  TW_ASSIGN(runtime::Buffer workspace, runtime::Buffer::Allocate(static_cast<size_t>(scratch)));
   TW_ASSIGN(std::vector<runtime::Buffer> buffers, GuardedCopies(arguments));
   std::vector<void*> pointers;
   for (const runtime::Buffer& b : buffers) pointers.push_back(b.data());

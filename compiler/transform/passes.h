@@ -38,6 +38,9 @@ absl::StatusOr<Function> SimplifyFunction(const Function& f, const PassContext& 
 // kLoops → kLoops: loops marked tail=peel whose conditions hold on a prefix are split into a main
 // part without them and remainders with constant extents. Expects simplified conditions.
 absl::StatusOr<Function> PartitionLoops(const Function& f, const PassContext& ctx);
+// kLoops → kLoops: buffers of open size stand around the whole body; iterations of a parallel loop
+// get one each. The code generator asks for them there.
+absl::StatusOr<Function> HoistOpenBuffers(const Function& f, const PassContext& ctx);
 // kLoops → kLoops: every buffer has one dimension (row-major), every access one index.
 absl::StatusOr<Function> FlattenBuffers(const Function& f, const PassContext& ctx);
 // kLoops with flat buffers → same: nests marked as tensor intrinsics (ir/tensor_intrinsics.h)

@@ -10,6 +10,7 @@ constexpr PassRow kLowerBlocks{"lower_blocks", LowerBlocks};
 constexpr PassRow kCompactBuffers{"compact_buffers", CompactBuffers};
 constexpr PassRow kSimplify{"simplify", SimplifyFunction};
 constexpr PassRow kPartitionLoops{"partition_loops", PartitionLoops};
+constexpr PassRow kHoistOpenBuffers{"hoist_open_buffers", HoistOpenBuffers};
 constexpr PassRow kFlattenBuffers{"flatten_buffers", FlattenBuffers};
 constexpr PassRow kLowerTensorNests{"lower_tensor_nests", LowerTensorNests};
 constexpr PassRow kVectorizeLoops{"vectorize_loops", VectorizeLoops};
@@ -22,9 +23,9 @@ constexpr PassRow kPrefetchConstants{"prefetch_constants", PrefetchConstants};
 // * 20 + f % 20, is only contiguous once its dimensions are one. Vectors come before unrolling,
 // which replicates them.
 constexpr PassRow kCpu[] = {
-    kLowerBlocks,   kCompactBuffers,   kSimplify,          kPartitionLoops, kFlattenBuffers,
-    kSimplify,      kLowerTensorNests, kVectorizeLoops,    kUnrollLoops,    kSimplify,
-    kDropZeroTerms, kContractFma,      kPrefetchConstants,
+    kLowerBlocks,    kCompactBuffers, kSimplify,         kPartitionLoops,    kHoistOpenBuffers,
+    kFlattenBuffers, kSimplify,       kLowerTensorNests, kVectorizeLoops,    kUnrollLoops,
+    kSimplify,       kDropZeroTerms,  kContractFma,      kPrefetchConstants,
 };
 // Pipelines and virtual threads while thread loops are still loops like others; private buffers are
 // compacted again once each thread has its own.

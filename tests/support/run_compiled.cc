@@ -144,13 +144,13 @@ LoadedKernel::LoadedKernel(LoadedKernel&& other) noexcept
 
 LoadedKernel::~LoadedKernel() { free(workspace_); }
 
-absl::StatusOr<LoadedKernel> LoadedKernel::Load(const codegen::Artifact& artifact,
-                                                size_t function) {
+absl::StatusOr<LoadedKernel> LoadedKernel::Load(const codegen::Artifact& artifact, size_t function,
+                                                const support::Sizes& sizes) {
   TW_ASSIGN(runtime::LoadedCode code, runtime::LoadedCode::Load(artifact.format, artifact.bytes));
   const codegen::Program& program = artifact.programs[function];
   TW_ASSIGN(void* entry, code.Symbol(program.calls[0].symbol));
-  return LoadedKernel(std::move(code), reinterpret_cast<TwKernelFn>(entry),
-                      program.workspace_bytes);
+  TW_ASSIGN(const int64_t workspace_bytes, program.workspace_bytes.Evaluate(sizes));
+  return LoadedKernel(std::move(code), reinterpret_cast<TwKernelFn>(entry), workspace_bytes);
 }
 
 TwContext TestContext(int threads) { return {TW_ABI_VERSION, threads, nullptr, TestParallelFor}; }
@@ -164,7 +164,9 @@ absl::Status RunCompiled(const ir::Function& f, const target::Target& target, in
                          const std::vector<int64_t>& sizes, std::vector<ir::TensorData*> args) {
   TW_ASSIGN(ir::Function flat, LowerChecked(f, target));
   TW_ASSIGN(codegen::Artifact artifact, codegen::Generate({flat}, target));
-  TW_ASSIGN(LoadedKernel kernel, LoadedKernel::Load(artifact));
+  support::Sizes named;
+  for (size_t i = 0; i < sizes.size(); ++i) named[flat.size_params[i]->name] = sizes[i];
+  TW_ASSIGN(LoadedKernel kernel, LoadedKernel::Load(artifact, 0, named));
   std::vector<std::unique_ptr<GuardedBuffer>> buffers;
   std::vector<void*> pointers;
   for (size_t i = 0; i < f.params.size(); ++i) {

@@ -33,7 +33,9 @@ absl::StatusOr<ir::Function> LowerChecked(const ir::Function& f, const target::T
 
 class LoadedKernel {
  public:
-  static absl::StatusOr<LoadedKernel> Load(const codegen::Artifact& artifact, size_t function = 0);
+  // `sizes`: of the function's size parameters, by their names.
+  static absl::StatusOr<LoadedKernel> Load(const codegen::Artifact& artifact, size_t function = 0,
+                                           const support::Sizes& sizes = {});
   LoadedKernel(LoadedKernel&& other) noexcept;
   ~LoadedKernel();
 

@@ -225,19 +225,21 @@ fn half(X: f16[4] input, Y: f16[4] output) stage=flat {
                           Cpu("x86-64"))),
             "codegen.type.unsupported");
   EXPECT_EQ(slug(Generate({Parsed(R"(
-fn symbolic(n: size, Y: f32[n] output) stage=flat {
-  alloc T: f32[n] scope=global {
-    for i in 0..n {
-      T[i] = 1.0f32;
-    }
-    for i in 0..n {
-      Y[i] = T[i];
+fn open(n: size, Y: f32[n] output) stage=flat {
+  for t in 0..4 parallel {
+    alloc T: f32[n] scope=global {
+      for i in 0..n {
+        T[i] = 1.0f32;
+      }
+      for i in 0..n {
+        Y[i] = T[i];
+      }
     }
   }
 }
 )")},
                           Cpu("x86-64"))),
-            "codegen.alloc.symbolic");
+            "codegen.alloc.open");
 }
 
 struct AssemblyCounts {

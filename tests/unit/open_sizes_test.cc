@@ -11,10 +11,13 @@
 #include "compiler/driver/tasks.h"
 #include "compiler/graph/graph.h"
 #include "compiler/ir/interp.h"
+#include "compiler/schedule/default_schedule.h"
+#include "compiler/schedule/schedule.h"
 #include "deploy/support/rng.h"
 #include "deploy/support/status.h"
 #include "deploy/support/strings.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/run_compiled.h"
 #include "tests/support/test_seed.h"
 
 namespace tilewright::driver {
@@ -84,9 +87,27 @@ void ExpectNear(const RefTensor& actual, const RefTensor& expected, const std::s
   }
 }
 
+using Run = absl::Status(const ir::Function& function, const std::vector<int64_t>& sizes,
+                         std::vector<ir::TensorData*> args);
+
+absl::Status Interpreted(const ir::Function& function, const std::vector<int64_t>& sizes,
+                         std::vector<ir::TensorData*> args) {
+  return ir::Interpret(function, sizes, std::move(args), {.check_regions = true});
+}
+
+// By its default schedule.
+absl::Status Compiled(const ir::Function& function, const std::vector<int64_t>& sizes,
+                      std::vector<ir::TensorData*> args) {
+  static const target::Target target = tests::WidestTarget();
+  TW_ASSIGN(const ir::Function scheduled,
+            schedule::Replay({{"direct", function}},
+                             schedule::ToText(schedule::DefaultSchedule(function, target))));
+  return tests::RunCompiled(scheduled, target, 2, sizes, std::move(args));
+}
+
 // Runs the function at the sizes of `fixed`, which is its graph at these sizes.
 void ExpectComputes(const ir::Function& function, const Graph& fixed, const op::Sizes& sizes,
-                    uint64_t seed) {
+                    uint64_t seed, Run* run) {
   std::vector<RefTensor> inputs = tests::RandomGraphInputs(fixed, seed);
   for (RefTensor& input : inputs) {  // of random graphs, only results are bools
     for (double& v : input.values) v = op::RoundToType(v, input.type.dtype);
@@ -103,8 +124,8 @@ void ExpectComputes(const ir::Function& function, const Graph& fixed, const op::
   }
   for (ir::TensorData& d : data) args.push_back(&d);
   const std::string what = graph::Print(fixed);
-  ASSERT_TRUE(ir::Interpret(function, values, args, {.check_regions = true}).ok())
-      << what << ir::Interpret(function, values, args, {.check_regions = true});
+  const absl::Status status = run(function, values, args);
+  ASSERT_TRUE(status.ok()) << what << status;
   const std::vector<uint8_t>& bytes = data.back().bytes;
   const auto actual = op::FromBytes((*expected)[0].type,
                                     {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -112,12 +133,13 @@ void ExpectComputes(const ir::Function& function, const Graph& fixed, const op::
   ExpectNear(*actual, (*expected)[0], what);
 }
 
-TEST(OpenSizes, OneFunctionComputesAtAllSizes) {
+// Every node of random graphs, at its own sizes and at others.
+// Counts the comparisons by operator.
+void ExpectAllComputeAtAllSizes(int64_t rounds, Run* run, std::map<std::string, int>* compared) {
   // Numbers of channels decide which loops a convolution has.
   const std::set<std::string> refused = {"op.conv2d.symbolic", "op.conv2d_transpose.symbolic"};
   const uint64_t seed = tests::TestSeed();
-  std::map<std::string, int> compared;
-  for (int64_t i = 0; i < tests::TestRounds(400); ++i) {
+  for (int64_t i = 0; i < rounds; ++i) {
     Rng rng = Rng(seed).Split(static_cast<uint64_t>(i));
     const Graph g = tests::RandomGraph(&rng);
     for (const Node& node : g.nodes) {
@@ -139,18 +161,29 @@ TEST(OpenSizes, OneFunctionComputesAtAllSizes) {
         const auto fixed = graph::Specialize(*open, sizes);
         ASSERT_TRUE(round > 0 || fixed.ok()) << fixed.status();
         if (!fixed.ok()) continue;
-        ExpectComputes(*function, *fixed, sizes, seed);
-        if (HasFatalFailure()) FAIL() << graph::Print(*open);
-        ++compared[node.op];
+        ExpectComputes(*function, *fixed, sizes, seed, run);
+        if (testing::Test::HasFatalFailure()) FAIL() << graph::Print(*open);
+        ++(*compared)[node.op];
       }
     }
   }
+}
+
+TEST(OpenSizes, OneFunctionComputesAtAllSizes) {
+  std::map<std::string, int> compared;
+  ExpectAllComputeAtAllSizes(tests::TestRounds(400), Interpreted, &compared);
   std::set<std::string> left_out;
   for (const auto& [name, reason] : tests::OperatorsLeftOut()) left_out.insert(name);
   for (const op::OpSpec& spec : op::Operators()) {
     const std::string name(spec.name);
-    EXPECT_TRUE(compared[name] > 0 || left_out.contains(name)) << name;
+    EXPECT_TRUE(compared.contains(name) || left_out.contains(name)) << name;
   }
+}
+
+TEST(OpenSizes, CompiledCodeComputesAtAllSizes) {
+  std::map<std::string, int> compared;
+  ExpectAllComputeAtAllSizes(tests::TestRounds(40), Compiled, &compared);
+  EXPECT_GT(compared.size(), 20U);
 }
 
 }  // namespace
