@@ -33,9 +33,9 @@ TEST(RandomCodegen, FlatPrograms) {
     ir::Function f = RandomFlat(seed);
     const target::Target& target = targets[i % targets.size()];
     absl::Status same = SameResults(f, f, Compiled(target, 1 + i % 2, seed));
-    ASSERT_TRUE(same.ok())
-        << "seed " << seed << " on " << target.cpu << ": " << support::StatusText(same) << "\n"
-        << ir::Print(f);
+    ASSERT_TRUE(same.ok()) << "seed " << seed << " on " << target.cpu << ": "
+                           << support::StatusText(same) << "\n"
+                           << ir::Print(f);
   }
 }
 
@@ -50,9 +50,9 @@ TEST(RandomCodegen, NaivePrograms) {
     EquivalenceOptions options = Compiled(target, 1, seed);
     options.sizes = program.sizes;
     absl::Status same = SameResults(program.function, program.function, options);
-    ASSERT_TRUE(same.ok())
-        << "seed " << seed << " on " << target.cpu << ": " << support::StatusText(same) << "\n"
-        << program.Describe();
+    ASSERT_TRUE(same.ok()) << "seed " << seed << " on " << target.cpu << ": "
+                           << support::StatusText(same) << "\n"
+                           << program.Describe();
   }
 }
 
