@@ -22,12 +22,14 @@ using graph::ValueId;
 using support::StrCat;
 
 std::string ShapeWords(const op::TensorType& type) {
-  return type.shape.empty() ? "scalar" : support::Join(type.sizes(), "x");
+  std::vector<std::string> words;
+  for (const op::Dim& dim : type.shape) words.push_back(dim.ToText());
+  return words.empty() ? "scalar" : support::Join(words, "x");
 }
 
 std::string KernelWords(const Graph& task) {
   for (const Node& node : task.nodes) {
-    if (node.op == "conv2d") {
+    if (node.op == "conv2d" && task.values[node.inputs[1]].type.fixed()) {
       const std::vector<int64_t> w = task.values[node.inputs[1]].type.sizes();
       const size_t kh = op::GetString(node.attrs, "weight_layout", "OIHW") == "IHWO" ? 1 : 2;
       const auto strides = op::GetInts(node.attrs, "strides", {1, 1});
@@ -171,6 +173,7 @@ Task DescribeTask(const Graph& task) {
   result.hash = TaskHash(result.text);
   result.name = TaskName(task);
   result.data_type = DataType(task);
+  if (graph::IsSymbolic(task)) return result;
   result.flops = graph::Flops(task);
   for (ValueId id : task.inputs) result.bytes += task.values[id].type.bytes();
   for (ValueId id : task.outputs) result.bytes += task.values[id].type.bytes();

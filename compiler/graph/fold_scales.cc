@@ -87,7 +87,7 @@ class Folder {
                                                     int64_t axis) const {
     if (!IsConstant(g_, id)) return std::optional<Doubles>();
     TW_ASSIGN(const op::RefTensor tensor, ConstantTensor(g_, id));
-    return graph::PerChannel(tensor, data.sizes(), axis);
+    return graph::PerChannel(tensor, data.shape, axis);
   }
 
   // The weights of a linear node, each times the factor of its output (or input) channel.

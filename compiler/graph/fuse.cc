@@ -73,10 +73,13 @@ class Fuser {
 
  private:
   op::FusionClass ClassOf(size_t n) const { return op::FindOp(g_.nodes[n].op)->fusion; }
-  int64_t Elements(int n) const { return g_.values[g_.nodes[n].outputs[0]].type.elements(); }
+  bool SameElements(int a, int b) const {
+    return op::SameElements(g_.values[g_.nodes[a].outputs[0]].type,
+                            g_.values[g_.nodes[b].outputs[0]].type);
+  }
 
   bool Joinable(int n, int root, bool anchor) const {
-    if (group_[n] >= 0 || g_.nodes[n].op == kViewOp || Elements(n) != Elements(root)) return false;
+    if (group_[n] >= 0 || g_.nodes[n].op == kViewOp || !SameElements(n, root)) return false;
     const op::OpSpec* spec = op::FindOp(g_.nodes[n].op);
     return spec->fusion == op::FusionClass::kInjective && (!anchor || spec->elementwise());
   }
@@ -235,7 +238,7 @@ class Fuser {
         const op::TensorType &narrow = g_.values[node.inputs[0]].type, &wide = g_.values[id].type;
         if (narrow.shape != wide.shape || narrow.dtype.bytes() >= wide.dtype.bytes()) continue;
         if (outputs_.count(id) > 0 || readers_[id].size() != 1 || !Cheap(node)) continue;
-        if (Elements(from) != Elements(last)) continue;
+        if (!SameElements(from, last)) continue;
         members.insert(from);
         group_[from] = last;
       }

@@ -241,6 +241,7 @@ Graph Compact(const Graph& graph) {
   result.name = graph.name;
   result.sources = graph.sources;
   result.checks = graph.checks;
+  result.size_ranges = graph.size_ranges;
   std::vector<ValueId> renumbered(graph.values.size(), -1);
   for (size_t id = 0; id < graph.values.size(); ++id) {
     if (!live[id]) continue;

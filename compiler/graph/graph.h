@@ -52,6 +52,11 @@ struct SizeCheck {
   std::vector<int64_t> expected;
   std::string what;  // for people: the ONNX node; no part of equality
 };
+// The sizes that a size variable may have, both ends included.
+struct SizeRange {
+  int64_t min = 1, max = 1;
+  bool operator==(const SizeRange&) const = default;
+};
 struct Graph {
   std::string name;
   std::vector<Value> values;
@@ -60,6 +65,8 @@ struct Graph {
   // Of the last outputs, in order: each is an i64 vector of the sizes found. They are outputs for
   // every pass, and none for who runs the graph.
   std::vector<SizeCheck> checks = {};
+  // Of size variables; no part of the text and of equality.
+  std::map<std::string, SizeRange> size_ranges = {};
   // Of an imported model: by the name of a node, the name of the ONNX node that it was made from.
   // RunGraphPasses keeps it; it is no part of the text and of equality.
   std::shared_ptr<const std::map<std::string, std::string>> sources = nullptr;
@@ -128,6 +135,8 @@ struct ImportOptions {
   // --shape NAME=1x3x224x224: of an input, or of a named dimension (NAME=8). A size that one shape
   // settles holds wherever the model uses the dimension's name.
   std::map<std::string, std::vector<int64_t>> shapes;
+  // --shape NAME=1..64: named dimensions that stay open, with their ranges.
+  std::map<std::string, SizeRange> open;
   int64_t max_bytes = int64_t{kMaxModelBytes};  // of the model and of any one tensor
 };
 // ONNX bytes → graph. Unknown operators are all named (node, operator, opset); hostile bytes give

@@ -13,28 +13,29 @@ namespace {
 
 using support::StrCat;
 
+constexpr bool kOpen = true;
 constexpr GraphPass kPasses[] = {
-    {"infer_types", InferTypes, GraphPass::Use::kRequired},
+    {"infer_types", InferTypes, GraphPass::Use::kRequired, kOpen},
     // Before constants are folded: weights are still the bytes that the model has.
     {"quantized_moves", QuantizedMoves},
     {"integer_layers", IntegerLayers},
     {"fold_requantize", FoldRequantize},
     {"requantize_sums", RequantizeSums},
-    {"fold_constants", FoldConstants},
-    {"simplify_algebra", SimplifyAlgebra},
-    {"eliminate_common", EliminateCommon},
-    {"fold_batch_norm", FoldBatchNorm},
-    {"fold_scales", FoldScales},
-    {"split_bias", SplitBias},
-    {"simplify_algebra", SimplifyAlgebra},
+    {"fold_constants", FoldConstants, GraphPass::Use::kStandard, kOpen},
+    {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kOpen},
+    {"eliminate_common", EliminateCommon, GraphPass::Use::kStandard, kOpen},
+    {"fold_batch_norm", FoldBatchNorm, GraphPass::Use::kStandard, kOpen},
+    {"fold_scales", FoldScales, GraphPass::Use::kStandard, kOpen},
+    {"split_bias", SplitBias, GraphPass::Use::kStandard, kOpen},
+    {"simplify_algebra", SimplifyAlgebra, GraphPass::Use::kStandard, kOpen},
     {"block_layouts", BlockLayouts, GraphPass::Use::kOptional},
     {"flatten_images", FlattenImages},
-    {"clean", Clean},
-    {"layout_weights", LayoutWeights},
-    {"materialize_outputs", MaterializeOutputs, GraphPass::Use::kRequired},
-    {"fuse_operators", FuseOperators},
-    {"wrap_operators", WrapOperators, GraphPass::Use::kRequired},
-    {"mark_far_weights", MarkFarWeights},
+    {"clean", Clean, GraphPass::Use::kStandard, kOpen},
+    {"layout_weights", LayoutWeights, GraphPass::Use::kStandard, kOpen},
+    {"materialize_outputs", MaterializeOutputs, GraphPass::Use::kRequired, kOpen},
+    {"fuse_operators", FuseOperators, GraphPass::Use::kStandard, kOpen},
+    {"wrap_operators", WrapOperators, GraphPass::Use::kRequired, kOpen},
+    {"mark_far_weights", MarkFarWeights, GraphPass::Use::kStandard, kOpen},
 };
 
 absl::Status Dump(const std::string& dir, size_t number, std::string_view pass, const Graph& g) {
@@ -80,7 +81,8 @@ absl::StatusOr<Graph> InferTypes(Graph g, const GraphPassContext&) {
     if (spec == nullptr) continue;  // fused bodies carry their types; Verify reports unknown ones
     std::vector<op::TensorType> types;
     for (ValueId id : node.inputs) types.push_back(g.values[id].type);
-    absl::StatusOr<std::vector<op::TensorType>> results = op::InferTypes(*spec, types, node.attrs);
+    op::DimEqualities equal;  // hold at the sizes that the graph is used at
+    absl::StatusOr<op::TensorTypes> results = op::InferTypes(*spec, types, node.attrs, &equal);
     if (!results.ok()) return support::WithContext(results.status(), node.name);
     for (size_t i = 0; i < node.outputs.size() && i < results->size(); ++i) {
       g.values[node.outputs[i]].type = (*results)[i];
@@ -95,16 +97,16 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
   TW_TRY(Dump(ctx.dump_dir, 0, "import", g));
   TW_TRY(CheckNames(ctx.disabled, {GraphPass::Use::kStandard, GraphPass::Use::kOptional}));
   TW_TRY(CheckNames(ctx.enabled, {GraphPass::Use::kOptional}));
-  if (IsSymbolic(g)) {
-    return support::InvalidArgument(
-        "graph.pass.symbolic", StrCat("expected fixed shapes, found size variables ",
-                                      support::Join(SizeVariables(g), ", "), "; specialize first"));
+  const bool open = IsSymbolic(g);
+  if (open) {
+    TW_ASSIGN(g, InferShapes(std::move(g)));
   }
   size_t number = 0;
   const auto sources = g.sources;
   const std::vector<SizeCheck> checks = g.checks;
+  const std::map<std::string, SizeRange> size_ranges = g.size_ranges;
   for (const GraphPass& pass : GraphPasses()) {
-    if (!Runs(pass, ctx)) continue;
+    if (!Runs(pass, ctx) || (open && !pass.open)) continue;
     absl::StatusOr<Graph> result = pass.run(std::move(g), ctx);
     if (!result.ok()) {
       return support::WithContext(result.status(), StrCat("graph pass ", pass.name));
@@ -112,6 +114,7 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx) {
     g = *std::move(result);
     g.sources = sources;
     g.checks = checks;
+    g.size_ranges = size_ranges;
     const absl::Status verified = Verify(g);
     if (!verified.ok()) {
       return support::Internal("graph.pass.invalid_result",

@@ -97,6 +97,7 @@ struct GraphPass {
     kOptional,  // judges whether it pays; enabled: runs in any case; can be disabled
   };
   Use use = Use::kStandard;
+  bool open = false;  // runs on graphs with size variables, too
 };
 std::span<const GraphPass> GraphPasses();
 // Runs the table; verifies after each pass.
@@ -107,7 +108,10 @@ absl::StatusOr<Graph> RunGraphPasses(Graph g, const GraphPassContext& ctx = {});
 // kernel allows that.
 struct MemoryPlan {
   std::vector<int64_t> offset;  // per value; -1 = not in the arena (inputs, outputs, constants)
-  std::vector<int> in_place;    // per node: the operand whose storage its result takes; -1 = none
+  // Of a graph with size variables, per value: those that are still needed while it is and lie
+  // below it. At any sizes it may begin at the largest of their ends.
+  std::vector<std::vector<ValueId>> after;
+  std::vector<int> in_place;  // per node: the operand whose storage its result takes; -1 = none
   int64_t arena_bytes = 0;
   int64_t liveness_bound = 0;  // the largest sum of live bytes: no plan can be smaller
 };
@@ -117,7 +121,9 @@ inline constexpr int64_t kArenaAlignment = 64;
 using InPlaceOperands = std::vector<std::vector<int>>;
 // Views share their root's offset; offsets are multiples of `alignment`. REQUIRES:
 // Verify(fused).ok().
+// `maxima` are those of the size variables: offsets are for them.
 absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands& may = {},
-                                      int64_t alignment = kArenaAlignment);
+                                      int64_t alignment = kArenaAlignment,
+                                      const op::Sizes& maxima = {});
 
 }  // namespace tilewright::graph

@@ -143,7 +143,7 @@ absl::StatusOr<Graph> FoldBatchNorm(Graph g, const GraphPassContext&) {
   std::vector<int> position(g.nodes.size(), -1);  // of old nodes in `result`
   for (size_t n = 0; n < g.nodes.size(); ++n) {
     const Node& node = g.nodes[n];
-    bool constant = node.op == "batch_norm";
+    bool constant = node.op == "batch_norm" && g.values[node.inputs[0]].type.shape[1].is_constant();
     for (size_t i = 1; i < node.inputs.size(); ++i) {
       constant = constant && IsConstant(g, node.inputs[i]);
     }
@@ -183,7 +183,8 @@ absl::StatusOr<Graph> SplitBias(Graph g, const GraphPassContext&) {
   std::vector<Node> result;
   std::vector<Node> nodes = std::move(g.nodes);
   for (Node& node : nodes) {
-    if ((node.op != "conv2d" && node.op != "conv2d_transpose") || node.inputs.size() < 3) {
+    if ((node.op != "conv2d" && node.op != "conv2d_transpose") || node.inputs.size() < 3 ||
+        !g.values[node.outputs[0]].type.shape[1].is_constant()) {
       result.push_back(std::move(node));
       continue;
     }
@@ -235,7 +236,8 @@ absl::StatusOr<Graph> MaterializeOutputs(Graph g, const GraphPassContext&) {
   for (ValueId& out : g.outputs) {
     const ValueId root = roots[out];
     const op::TensorType type = g.values[out].type;
-    const bool empty = type.elements() == 0;  // no kernel writes it: a constant is as good
+    const bool empty =
+        type.fixed() && type.elements() == 0;  // no kernel writes it: a constant is as good
     if (empty && g.values[out].constant != nullptr) continue;
     if (producer[root] >= 0 && claimed.insert(root).second) continue;
     const std::string name = TakeNameOf(&g, out);

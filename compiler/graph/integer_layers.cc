@@ -104,7 +104,7 @@ class IntegerLayerMaker : public ForwardRewriter {
       TW_ASSIGN(whole, Known(id));
     }
     if (!whole) return std::nullopt;
-    const auto scales = PerChannel(*scale, type.sizes(), axis);
+    const auto scales = PerChannel(*scale, type.shape, axis);
     if (!scales) return std::nullopt;
     for (double v : whole->values) {
       if (v < -128 || v > 127) return std::nullopt;
@@ -137,7 +137,7 @@ class IntegerLayerMaker : public ForwardRewriter {
                                   Doubles shift) {
     if (const Node* before = Before(sums, "add")) {
       TW_ASSIGN(const auto known, Known(before->inputs[1]));
-      const auto first = known ? PerChannel(*known, TypeOf(sums).sizes(), axis) : std::nullopt;
+      const auto first = known ? PerChannel(*known, TypeOf(sums).shape, axis) : std::nullopt;
       if (first) {
         for (size_t c = 0; c < shift.size(); ++c) shift[c] += (*first)[c];
         sums = before->inputs[0];
@@ -161,7 +161,7 @@ class IntegerLayerMaker : public ForwardRewriter {
     TW_ASSIGN(const auto known, Known(bias));
     if (!known) return std::nullopt;
     const bool channels = known->values.size() == step.size();  // of a convolution: [o]
-    const auto values = channels ? known->values : PerChannel(*known, result.sizes(), axis);
+    const auto values = channels ? known->values : PerChannel(*known, result.shape, axis);
     if (!values) return std::nullopt;
     Doubles steps;
     for (size_t c = 0; c < step.size(); ++c) {
@@ -239,7 +239,7 @@ class IntegerLayerMaker : public ForwardRewriter {
       const auto axes = layer != nullptr ? AxesOf(*layer, result) : std::nullopt;
       if (!axes || TypeOf(sums).shape != result.shape) continue;
       TW_ASSIGN(const auto scale, Known(operands[1]));
-      const auto scales = scale ? PerChannel(*scale, result.sizes(), axes->result) : std::nullopt;
+      const auto scales = scale ? PerChannel(*scale, result.shape, axes->result) : std::nullopt;
       if (!scales) continue;
       TW_ASSIGN(const auto steps, InSteps(node.inputs[1 - side], result, axes->result, *scales));
       if (!steps) continue;

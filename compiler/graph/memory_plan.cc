@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "compiler/graph/graph_passes.h"
 #include "deploy/support/rng.h"
@@ -20,15 +21,16 @@ constexpr uint64_t kSeed = 0x7411e5;
 struct Tensor {
   ValueId root;
   int64_t bytes;
-  int first, last;  // nodes: written by `first`, read until `last`
+  std::optional<op::Dim> size;  // the same at all sizes; nothing where it is too long
+  int first, last;              // nodes: written by `first`, read until `last`
 };
 
 int64_t Aligned(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-std::vector<Tensor> Lifetimes(const Graph& g, const std::vector<ValueId>& roots,
-                              int64_t alignment) {
+absl::StatusOr<std::vector<Tensor>> Lifetimes(const Graph& g, const std::vector<ValueId>& roots,
+                                              int64_t alignment, const op::Sizes& maxima) {
   std::vector<int> first(g.values.size(), -1), last(g.values.size(), -1);
   std::vector<bool> outside(g.values.size(), false);
   for (ValueId id : g.inputs) outside[roots[id]] = true;
@@ -46,9 +48,25 @@ std::vector<Tensor> Lifetimes(const Graph& g, const std::vector<ValueId>& roots,
   for (size_t id = 0; id < g.values.size(); ++id) {
     const ValueId root = static_cast<ValueId>(id);
     if (roots[id] != root || outside[id] || first[id] < 0) continue;
-    tensors.push_back({root, Aligned(g.values[id].type.bytes(), alignment), first[id], last[id]});
+    const op::TensorType& type = g.values[id].type;
+    std::optional<op::Dim> size = op::Dim::Product(type.shape);
+    if (size) *size = *size * op::Dim(type.dtype.bytes());
+    op::TensorType largest = type;
+    for (op::Dim& dim : largest.shape) {
+      TW_ASSIGN(const int64_t extent, dim.Evaluate(maxima));
+      dim = extent;
+    }
+    TW_TRY(op::CheckType(largest));
+    tensors.push_back(
+        {root, Aligned(largest.bytes(), alignment), std::move(size), first[id], last[id]});
   }
   return tensors;
+}
+
+// At all sizes, up to the alignment.
+bool SameSize(const Tensor& a, const Tensor& b) {
+  const bool open = !a.size || !b.size || !a.size->is_constant() || !b.size->is_constant();
+  return open ? a.size && a.size == b.size : a.bytes == b.bytes;
 }
 
 // Results that may overwrite an operand join its tensor: one life from the operand's first write to
@@ -69,7 +87,7 @@ void Merge(const Graph& g, const std::vector<ValueId>& roots, const InPlaceOpera
                                       [&](ValueId id) { return (*shared)[roots[id]] == root; });
       if (in == at.end() || uses != 1) continue;
       Tensor &from = (*tensors)[in->second], &to = (*tensors)[out->second];
-      if (from.last != static_cast<int>(n) || from.bytes != to.bytes) continue;
+      if (from.last != static_cast<int>(n) || !SameSize(from, to)) continue;
       from.last = to.last;
       to.bytes = 0;  // removed below
       plan->in_place[n] = operand;
@@ -108,6 +126,20 @@ int64_t Place(const std::vector<Tensor>& tensors, const std::vector<int>& order,
   return arena;
 }
 
+// Per value: the roots of the tensors that live at the same time and lie below.
+std::vector<std::vector<ValueId>> Below(const std::vector<Tensor>& tensors,
+                                        const std::vector<int64_t>& offsets, size_t values) {
+  std::vector<std::vector<ValueId>> below(values);
+  for (size_t a = 0; a < tensors.size(); ++a) {
+    for (size_t b = 0; b < tensors.size(); ++b) {
+      if (offsets[b] < offsets[a] && Overlap(tensors[a], tensors[b])) {
+        below[tensors[a].root].push_back(tensors[b].root);
+      }
+    }
+  }
+  return below;
+}
+
 int64_t LivenessBound(const std::vector<Tensor>& tensors, size_t nodes) {
   std::vector<int64_t> change(nodes + 1, 0);
   for (const Tensor& t : tensors) {
@@ -137,9 +169,9 @@ std::vector<Less> Orders() {
 }  // namespace
 
 absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands& may,
-                                      int64_t alignment) {
+                                      int64_t alignment, const op::Sizes& maxima) {
   const std::vector<ValueId> roots = StorageRoots(fused);
-  std::vector<Tensor> tensors = Lifetimes(fused, roots, alignment);
+  TW_ASSIGN(std::vector<Tensor> tensors, Lifetimes(fused, roots, alignment, maxima));
   MemoryPlan plan;
   plan.offset.assign(fused.values.size(), -1);
   plan.in_place.assign(fused.nodes.size(), -1);
@@ -181,7 +213,12 @@ absl::StatusOr<MemoryPlan> PlanMemory(const Graph& fused, const InPlaceOperands&
     consider();
   }
   for (size_t t = 0; t < tensors.size(); ++t) plan.offset[tensors[t].root] = best[t];
-  for (size_t id = 0; id < roots.size(); ++id) plan.offset[id] = plan.offset[shared[roots[id]]];
+  if (IsSymbolic(fused)) plan.after = Below(tensors, best, fused.values.size());
+  for (size_t id = 0; id < roots.size(); ++id) {
+    const ValueId root = shared[roots[id]];
+    plan.offset[id] = plan.offset[root];
+    if (!plan.after.empty()) plan.after[id] = plan.after[root];
+  }
   plan.arena_bytes = tensors.empty() ? 0 : arena;
   return plan;
 }

@@ -53,9 +53,20 @@ ValueId Composer::Counting(ir::DType type, int64_t count, int64_t axis, int64_t 
   return Constant(type, std::move(shape), std::move(values));
 }
 
+std::vector<int64_t> Composer::Shape(ValueId id) {
+  if (TypeOf(id).fixed()) return TypeOf(id).sizes();
+  Fail("open_size", StrCat("expected an operand of fixed shape, found ", op::ToText(TypeOf(id)),
+                           "; give numbers instead of ranges: --shape NAME=N"));
+  return TypeOf(id).sizes();  // those after an error
+}
+
 ValueId Composer::Reshape(ValueId x, std::vector<int64_t> shape) {
-  if (Shape(x) == shape) return x;
-  return Op("reshape", {x}, {{"shape", std::move(shape)}});
+  return ReshapeTo(x, {shape.begin(), shape.end()});
+}
+
+ValueId Composer::ReshapeTo(ValueId x, const std::vector<op::Dim>& shape) {
+  if (TypeOf(x).shape == shape) return x;
+  return Op("reshape", {x}, {{"shape", op::ShapeAttr(shape)}});
 }
 
 ValueId Composer::Transpose(ValueId x, std::vector<int64_t> perm) {

@@ -33,8 +33,9 @@ class Composer {
   ValueId Op(std::string_view row, std::vector<ValueId> inputs, op::Attrs attrs = {});
   // After an error: f32 of sixteen dimensions, each 1.
   const op::TensorType& TypeOf(ValueId id) const;
-  std::vector<int64_t> Shape(ValueId id) const { return TypeOf(id).sizes(); }
-  int64_t Rank(ValueId id) const { return static_cast<int64_t>(Shape(id).size()); }
+  // Notes an error where a dimension is open.
+  std::vector<int64_t> Shape(ValueId id);
+  int64_t Rank(ValueId id) const { return TypeOf(id).rank(); }
 
   ValueId Constant(ir::DType type, std::vector<int64_t> shape, std::vector<double> values);
   // 0, 1, ... along dimension `axis` of a tensor of this rank.
@@ -52,6 +53,7 @@ class Composer {
   ValueId Div(ValueId a, ValueId b) { return Op("div", {a, b}); }
   // x itself where it has this form.
   ValueId Reshape(ValueId x, std::vector<int64_t> shape);
+  ValueId ReshapeTo(ValueId x, const std::vector<op::Dim>& shape);
   ValueId Transpose(ValueId x, std::vector<int64_t> perm);
   ValueId Cast(ValueId x, ir::DType type);
   // `x` repeated along dimensions of 1, up to `shape`.

@@ -140,13 +140,15 @@ Result ImportRecurrent(NodeReader& n);
 std::string PartName(NodeReader& n, std::string_view suffix);  // of the node's first output
 ValueId ScalarConstant(NodeReader& n, ir::DType type, double value, const std::string& name);
 Result Reshaped(NodeReader& n, ValueId x, std::vector<int64_t> shape, const std::string& name);
+Result ReshapedTo(NodeReader& n, ValueId x, const std::vector<op::Dim>& shape,
+                  const std::string& name);
 // A convolution of input, weight and maybe bias, with the attributes of the node.
 Result EmitConv(NodeReader& n, const std::vector<ValueId>& operands, const std::string& name);
 // A product of matrices or vectors, as NumPy's matmul has it.
 Result EmitMatMul(NodeReader& n, ValueId a, ValueId b, const std::string& name);
 // The elements start, start + step, ... (count of them) along one axis.
-Result Sliced(NodeReader& n, ValueId x, int64_t axis, int64_t start, int64_t step, int64_t count,
-              const std::string& name);
+Result Sliced(NodeReader& n, ValueId x, int64_t axis, const op::Dim& start, int64_t step,
+              const op::Dim& count, const std::string& name);
 // Axes of Squeeze, Unsqueeze and the reductions: an attribute, later an input. Sorted, each once,
 // >= 0.
 absl::StatusOr<std::vector<int64_t>> ReadAxes(NodeReader& n, int input, int64_t rank);

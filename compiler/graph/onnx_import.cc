@@ -102,6 +102,7 @@ absl::StatusOr<Graph> Importer::Run() {
   TW_TRY(AddChecks());
   graph_.sources = std::make_shared<std::map<std::string, std::string>>(std::move(sources_));
   Graph graph = Compact(graph_);
+  if (IsSymbolic(graph)) return InferShapes(std::move(graph));
   TW_TRY(Verify(graph));
   return graph;
 }
@@ -162,6 +163,12 @@ absl::Status Importer::ReadSizes() {
       TW_TRY(BindSizes(name, given->second[d], StrCat("the shape of ", Quote(input.name()))));
     }
   }
+  for (const auto& [name, range] : options_.open) {
+    if (named.count(name) > 0 && range.min >= 1 && range.max >= range.min) continue;
+    return Bad("shape_override",
+               StrCat("expected a dimension of an input and a range of sizes from 1 on, found ",
+                      Quote(name), " in ", range.min, "..", range.max));
+  }
   for (const auto& [name, shape] : options_.shapes) {
     if (inputs.count(name) > 0) continue;
     if (named.count(name) == 0 || shape.size() != 1) {
@@ -202,6 +209,8 @@ absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& inp
     auto known = sizes_.find(dim.dim_param());
     if (IsFixed(dim)) {
       type.shape.push_back(dim.dim_value());
+    } else if (const std::optional<op::Dim> open = OpenSize(dim.dim_param())) {
+      type.shape.push_back(*open);
     } else if (!dim.dim_param().empty() && known != sizes_.end()) {
       type.shape.push_back(known->second.first);
     } else {
@@ -209,7 +218,7 @@ absl::StatusOr<op::TensorType> Importer::InputType(const pb::ValueInfoProto& inp
     }
   }
   TW_TRY(op::CheckShape(type));
-  if (type.bytes() > options_.max_bytes) {
+  if (type.fixed() && type.bytes() > options_.max_bytes) {
     return Bad("too_large",
                StrCat("expected at most ", options_.max_bytes, " bytes, found ", op::ToText(type)));
   }
@@ -338,6 +347,7 @@ absl::Status Importer::Convert(const pb::NodeProto& node) {
   }
   TW_TRY(CheckTensors(*row, node));
   TW_TRY(CheckEmpty(*row, node));
+  TW_TRY(CheckOpen(*row, node));
   absl::StatusOr<ValueId> result = row->run(reader);
   if (!result.ok()) {
     const std::string label = NodeLabel(node);
@@ -368,6 +378,12 @@ absl::Status Importer::ReadOutputs() {
       return Bad("output_type",
                  StrCat(what, ": expected a tensor, found a sequence or an optional"));
     }
+    if (IsDims(id)) {
+      return support::Unimplemented(
+          "graph.onnx.open_size",
+          StrCat(what, ": expected data, found sizes of inputs, ", op::DimsText(dims_.at(id)),
+                 "; give numbers instead of ranges: --shape NAME=N"));
+    }
     const op::TensorType type = TypeOf(id);
     if (output.type().has_tensor_type()) {
       const auto& claimed = output.type().tensor_type();
@@ -377,7 +393,7 @@ absl::Status Importer::ReadOutputs() {
         same = same && claimed.shape().dim_size() == static_cast<int>(type.shape.size());
         for (int d = 0; same && d < claimed.shape().dim_size(); ++d) {
           const auto& dim = claimed.shape().dim(d);
-          same = !IsFixed(dim) || dim.dim_value() == type.size(d);
+          same = !IsFixed(dim) || !type.shape[d].is_constant() || dim.dim_value() == type.size(d);
         }
       }
       if (!same) {
@@ -493,6 +509,9 @@ absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<Val
   if (std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return ContainerOf(id); })) {
     return Bad("type", "expected tensors, found a sequence or an optional");
   }
+  if (std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return IsDims(id); })) {
+    return EmitOfDims(*spec, inputs, attrs, name);
+  }
   if (std::any_of(inputs.begin(), inputs.end(), [&](ValueId id) { return IsEmpty(id); })) {
     return EmitOfEmpty(*spec, std::move(inputs), std::move(attrs), name);
   }
@@ -504,9 +523,10 @@ absl::StatusOr<ValueId> Importer::Emit(std::string_view op_name, std::vector<Val
   }
   std::vector<op::TensorType> types;
   for (ValueId id : inputs) types.push_back(TypeOf(id));
-  TW_ASSIGN(std::vector<op::TensorType> results, op::InferTypes(*spec, types, attrs));
+  op::DimEqualities equal;  // graph::InferShapes settles them when all nodes are there
+  TW_ASSIGN(std::vector<op::TensorType> results, op::InferTypes(*spec, types, attrs, &equal));
   TW_CHECK(results.size() == 1) << op_name;
-  if (results[0].bytes() > options_.max_bytes) {
+  if (results[0].fixed() && results[0].bytes() > options_.max_bytes) {
     return Bad("too_large", StrCat("expected a result of at most ", options_.max_bytes,
                                    " bytes, found ", op::ToText(results[0])));
   }
@@ -551,12 +571,15 @@ std::optional<ValueId> Importer::Folded(const op::OpSpec& spec, const std::vecto
                                         const op::Attrs& attrs, const op::TensorType& type,
                                         const std::string& name) {
   // The passes want quantised constants as they are.
-  if (spec.name == "quantize" || spec.name == "dequantize") return std::nullopt;
+  if (spec.name == "quantize" || spec.name == "dequantize" || !type.fixed()) return std::nullopt;
   if (type.elements() > kMaxFolded) return std::nullopt;
   // References compute in double: integers beyond 2^53 only survive where they are moved.
   constexpr double kExact = int64_t{1} << 53;
   std::vector<op::TensorType> types;
-  for (ValueId id : inputs) types.push_back(TypeOf(id));
+  for (ValueId id : inputs) {
+    if (ValueOf(id).constant == nullptr) return std::nullopt;
+    types.push_back(TypeOf(id));
+  }
   const bool moves = op::Flops(spec, types, {&type, 1}, attrs) == 0;
   auto exact = [&](const op::RefTensor& tensor) {
     return tensor.type.dtype.is_float() || tensor.type.dtype.bits < 64 || moves ||

@@ -114,7 +114,16 @@ class Importer {
   std::optional<std::vector<int64_t>> StatedShape(const std::string& name) const;
   // A value without elements: an input or a constant. No node reads or makes one; Emit gives a
   // constant instead, and conversions use it as a list.
-  bool IsEmpty(ValueId id) const { return TypeOf(id).elements() == 0; }
+  bool IsEmpty(ValueId id) const { return TypeOf(id).fixed() && TypeOf(id).elements() == 0; }
+  // Integers that are expressions over size variables: what Shape says of open dimensions, and what
+  // is computed from it. Such a value is no tensor: no node of a graph reads it.
+  ValueId AddDims(const std::string& name, op::TensorType type, std::vector<op::Dim> dims);
+  bool IsDims(ValueId id) const { return dims_.count(id) > 0; }
+  // The largest (or smallest) value of an expression in the ranges of its variables, of sums with
+  // coefficients of one sign; nullopt for others.
+  std::optional<int64_t> Bound(const op::Dim& dim, bool largest) const;
+  // The elements of such a value, or of a constant; nullopt where they are not known at import.
+  std::optional<std::vector<op::Dim>> ConstantDims(ValueId id) const;
   // A value that stands for a sequence or for an optional without an element.
   ValueId AddContainer(Container container);
   // Null unless the value stands for one.
@@ -151,6 +160,11 @@ class Importer {
   absl::StatusOr<ValueId> EmitOfEmpty(const op::OpSpec& spec, std::vector<ValueId> inputs,
                                       op::Attrs attrs, const std::string& name);
   absl::Status CheckEmpty(const Conversion& row, const pb::NodeProto& node);
+  absl::Status CheckOpen(const Conversion& row, const pb::NodeProto& node);
+  // The variable of an open dimension of this name; nullopt unless it stays open.
+  std::optional<op::Dim> OpenSize(const std::string& name);
+  absl::StatusOr<ValueId> EmitOfDims(const op::OpSpec& spec, const std::vector<ValueId>& inputs,
+                                     const op::Attrs& attrs, const std::string& name);
   absl::Status CheckTensors(const Conversion& row, const pb::NodeProto& node);
   absl::Status BindBody(const pb::GraphProto& body, const std::vector<ValueId>& inputs);
   absl::StatusOr<ValueId> EmitInF32(std::string_view op, std::vector<ValueId> inputs,
@@ -180,6 +194,7 @@ class Importer {
   std::vector<BodyScope> scopes_;                                 // innermost last
   std::map<const pb::TensorProto*, ValueId> body_tensors_;        // TensorConstant
   std::map<ValueId, Container> containers_;
+  std::map<ValueId, std::vector<op::Dim>> dims_;  // by AddDims
   std::vector<Expectation> expectations_;
   int64_t opset_ = 0;
   std::set<std::string> unknown_;  // ONNX names of values whose type an error hides; of Check
@@ -197,6 +212,8 @@ class NodeReader {
   bool HasInput(int i) const { return i < node_.input_size() && !node_.input(i).empty(); }
   absl::StatusOr<ValueId> Input(int i);
   absl::StatusOr<std::vector<int64_t>> InputInts(int i, std::string_view what);
+  // The same for numbers that may be expressions over size variables.
+  absl::StatusOr<std::vector<op::Dim>> InputDims(int i, std::string_view what);
   absl::StatusOr<int64_t> Int(std::string_view name, int64_t fallback);
   absl::StatusOr<double> Float(std::string_view name, double fallback);
   absl::StatusOr<std::string> String(std::string_view name, std::string_view fallback);
@@ -234,6 +251,7 @@ struct Conversion {
   // them the conversion divides by no dimension and looks at no first element.
   uint32_t takes_empty = 0;
   bool takes_containers = false;  // whether inputs may be sequences and optionals
+  bool takes_open = false;        // whether dimensions of inputs may be size variables
 };
 // Whether input `i` may have no elements.
 bool TakesEmpty(const Conversion& row, int i);

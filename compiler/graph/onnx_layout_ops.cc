@@ -53,6 +53,22 @@ void ExpectCropped(Composer& c, ValueId x, const std::vector<int64_t>& axes,
 }  // namespace
 
 // Dimensions of 1 are repeated; a 1 in the wanted shape keeps the operand's.
+namespace {
+
+// Where a size is an expression: a dimension of 1 takes the wanted one, and 1 is wanted of any.
+Result ExpandOpen(Composer& c, ValueId x) {
+  TW_ASSIGN(std::vector<op::Dim> shape, c.node().InputDims(1, "the shape"));
+  const std::vector<op::Dim> from = c.TypeOf(x).shape;
+  if (shape.size() < from.size()) shape.insert(shape.begin(), from.size() - shape.size(), 1);
+  for (size_t d = 0; d < from.size(); ++d) {
+    op::Dim& to = shape[shape.size() - from.size() + d];
+    if (to == op::Dim(1) || from[d] != op::Dim(1)) to = from[d];
+  }
+  return c.Done(c.Op("expand", {x}, {{"shape", op::ShapeAttr(shape)}}));
+}
+
+}  // namespace
+
 Result ImportExpand(NodeReader& n) {
   Composer c(n);
   const ValueId x = c.Input(0);
@@ -63,6 +79,8 @@ Result ImportExpand(NodeReader& n) {
     shape = *n.StatedShape();
     ExpectExpanded(c, x, shape);
     TW_TRY(c.status());
+  } else if (!c.TypeOf(x).fixed() || !n.importer().ConstantInts(*n.Input(1))) {
+    return ExpandOpen(c, x);
   } else {
     TW_ASSIGN(shape, n.InputInts(1, "the shape"));
   }
@@ -301,7 +319,10 @@ Result ImportSpaceToDepth(NodeReader& n) {
 Result ImportSize(NodeReader& n) {
   Composer c(n);
   const ValueId x = c.Input(0);
-  return c.Done(c.Scalar(static_cast<double>(c.TypeOf(x).elements()), ir::kI64));
+  TW_TRY(c.status());
+  const std::optional<op::Dim> elements = op::Dim::Product(c.TypeOf(x).shape);
+  if (!elements) return n.Error("open_size", "expected a shape of fewer expressions");
+  return n.importer().AddDims(n.output_name(), {ir::kI64, {}}, {*elements});
 }
 
 // The first sequence_lens[b] steps of each sequence in reverse order. Time and batch are the first
@@ -347,7 +368,8 @@ Result ImportDropout(NodeReader& n) {
   }
   // Nothing is dropped. Before opset 10 the mask has no meaning at inference.
   if (n.HasOutput(1) && n.importer().opset() >= 10) {
-    TW_TRY(n.BindOutput(1, c.Broadcast(c.Scalar(1, ir::kBool), c.Shape(x))));
+    TW_TRY(n.BindOutput(1, c.Op("expand", {c.Scalar(1, ir::kBool)},
+                                {{"shape", op::ShapeAttr(c.TypeOf(x).shape)}})));
     TW_TRY(c.status());
   }
   return c.Done(c.Op("identity", {x}));

@@ -67,14 +67,14 @@ Result ImportGemm(NodeReader& n) {
 }
 
 Result EmitMatMul(NodeReader& n, ValueId a, ValueId b, const std::string& name) {
-  std::vector<int64_t> sa = n.importer().TypeOf(a).sizes(), sb = n.importer().TypeOf(b).sizes();
+  const std::vector<op::Dim> sa = n.importer().TypeOf(a).shape, sb = n.importer().TypeOf(b).shape;
   if (sa.empty() || sb.empty()) return n.Error("rank", "expected matrices, found a scalar");
   const bool row = sa.size() == 1, col = sb.size() == 1;
   if (row) {
-    TW_ASSIGN(a, Reshaped(n, a, {1, sa[0]}, PartName(n, "_a")));
+    TW_ASSIGN(a, ReshapedTo(n, a, {op::Dim(1), sa[0]}, PartName(n, "_a")));
   }
   if (col) {
-    TW_ASSIGN(b, Reshaped(n, b, {sb[0], 1}, PartName(n, "_b")));
+    TW_ASSIGN(b, ReshapedTo(n, b, {sb[0], op::Dim(1)}, PartName(n, "_b")));
   }
   const std::string product = row || col ? PartName(n, "_2d") : name;
   Result out =
@@ -82,10 +82,10 @@ Result EmitMatMul(NodeReader& n, ValueId a, ValueId b, const std::string& name) 
           ? n.importer().Emit("dense", {a, b}, {{"weight_layout", std::string("KN")}}, product)
           : n.importer().Emit("matmul", {a, b}, {}, product);
   if (!out.ok() || (!row && !col)) return out;
-  std::vector<int64_t> shape = n.importer().TypeOf(*out).sizes();
+  std::vector<op::Dim> shape = n.importer().TypeOf(*out).shape;
   if (col) shape.pop_back();
   if (row) shape.erase(shape.end() - (col ? 1 : 2));
-  return Reshaped(n, *out, shape, name);
+  return ReshapedTo(n, *out, shape, name);
 }
 
 Result ImportMatMul(NodeReader& n) {

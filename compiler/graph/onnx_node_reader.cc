@@ -26,7 +26,8 @@ absl::Status NodeReader::BindOutput(int i, ValueId id) {
 bool NodeReader::IsDynamic(int i) {
   if (!HasInput(i)) return false;
   absl::StatusOr<ValueId> id = Input(i);
-  return id.ok() && importer_.ValueOf(*id).constant == nullptr && !importer_.IsEmpty(*id);
+  return id.ok() && importer_.ValueOf(*id).constant == nullptr && !importer_.IsEmpty(*id) &&
+         !importer_.IsDims(*id);
 }
 
 std::optional<std::vector<int64_t>> NodeReader::StatedShape(int output) const {
@@ -34,9 +35,21 @@ std::optional<std::vector<int64_t>> NodeReader::StatedShape(int output) const {
   return importer_.StatedShape(node_.output(output));
 }
 
+absl::StatusOr<std::vector<op::Dim>> NodeReader::InputDims(int i, std::string_view what) {
+  TW_ASSIGN(ValueId id, Input(i));
+  if (std::optional<std::vector<op::Dim>> dims = importer_.ConstantDims(id)) return *dims;
+  TW_ASSIGN(const std::vector<int64_t> values, InputInts(i, what));  // says what is wrong
+  return std::vector<op::Dim>(values.begin(), values.end());
+}
+
 absl::StatusOr<std::vector<int64_t>> NodeReader::InputInts(int i, std::string_view what) {
   TW_ASSIGN(ValueId id, Input(i));
   std::optional<std::vector<int64_t>> values = importer_.ConstantInts(id);
+  if (!values && importer_.IsDims(id)) {
+    return Error("open_size", StrCat("expected constant integers as ", what, ", found ",
+                                     op::DimsText(*importer_.ConstantDims(id)),
+                                     ", which depends on the sizes of inputs"));
+  }
   if (!values) {
     return Error("dynamic", StrCat("expected constant integers as ", what, ", found ",
                                    support::Quote(importer_.ValueOf(id).name), ", ",

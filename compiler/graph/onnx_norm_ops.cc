@@ -40,7 +40,7 @@ ir::DType Wider(ir::DType a, ir::DType b) { return a.bytes() > b.bytes() ? a : b
 // A parameter per channel, as it broadcasts against x [n, c, ...].
 ValueId PerChannel(Composer& c, ValueId parameter, int64_t rank) {
   std::vector<int64_t> shape(static_cast<size_t>(rank) - 1, 1);
-  shape[0] = c.TypeOf(parameter).elements();
+  shape[0] = c.Shape(parameter).empty() ? 1 : c.TypeOf(parameter).elements();
   return c.Reshape(parameter, shape);
 }
 
@@ -59,7 +59,7 @@ Result ImportLayerNorm(NodeReader& n) {
   const Standard s = Standardize(c, x, AxesFrom(axis, c.Rank(x)), epsilon);
   ValueId y = c.Mul(c.Cast(s.normalized, type.dtype), scale);
   if (bias != kNone) y = c.Add(y, bias);
-  if (c.ok() && c.Shape(y) != type.sizes()) {
+  if (c.ok() && c.TypeOf(y).shape != type.shape) {
     c.Fail("shape", StrCat("expected scale and bias that broadcast to ", op::ToText(type)));
   }
   TW_TRY(c.status());

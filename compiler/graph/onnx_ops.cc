@@ -55,10 +55,10 @@ Result Elementwise(NodeReader& n) {
   if (spec->name == "prelu") {
     // ONNX aligns the slope of rank 1 with the channels.
     const auto &x = n.importer().TypeOf(inputs[0]), &slope = n.importer().TypeOf(inputs[1]);
-    if (slope.shape.size() == 1 && x.shape.size() > 2 && slope.size(0) == x.size(1)) {
-      std::vector<int64_t> shape(x.shape.size() - 1, 1);
-      shape[0] = x.size(1);
-      TW_ASSIGN(inputs[1], Reshaped(n, inputs[1], shape, PartName(n, "_slope")));
+    if (slope.shape.size() == 1 && x.shape.size() > 2 && slope.shape[0] == x.shape[1]) {
+      std::vector<op::Dim> shape(x.shape.size() - 1, 1);
+      shape[0] = x.shape[1];
+      TW_ASSIGN(inputs[1], ReshapedTo(n, inputs[1], shape, PartName(n, "_slope")));
     }
   }
   return n.importer().Emit(spec->name, inputs, attrs, n.output_name());
@@ -141,7 +141,7 @@ Result BatchNorm(NodeReader& n) {
 
 Result Softmax(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
   const int64_t rank = static_cast<int64_t>(shape.size());
   const bool rows =
       n.importer().opset() < 13;  // older versions normalise all that follows the axis
@@ -153,11 +153,14 @@ Result Softmax(NodeReader& n) {
   if (!rows || axis == rank - 1) {
     return n.importer().Emit("softmax", {x}, {{"axis", axis}}, n.output_name());
   }
-  int64_t outer = 1, inner = 1;
-  for (int64_t d = 0; d < rank; ++d) (d < axis ? outer : inner) *= shape[d];
-  TW_ASSIGN(x, Reshaped(n, x, {outer, inner}, PartName(n, "_rows")));
+  op::Dim outer = 1, inner = 1;
+  for (int64_t d = 0; d < rank; ++d) {
+    op::Dim& side = d < axis ? outer : inner;
+    side = side * shape[d];
+  }
+  TW_ASSIGN(x, ReshapedTo(n, x, {outer, inner}, PartName(n, "_rows")));
   TW_ASSIGN(x, n.importer().Emit("softmax", {x}, {{"axis", int64_t{1}}}, PartName(n, "_softmax")));
-  return Reshaped(n, x, shape, n.output_name());
+  return ReshapedTo(n, x, shape, n.output_name());
 }
 
 // Limits that several operators have.
@@ -169,6 +172,7 @@ constexpr std::string_view kPosition = "a constant position";
 constexpr uint32_t kCaches = 1u << 4 | 1u << 5;  // a cache at its beginning
 constexpr uint32_t kLists = ~1u;                 // an empty list is none
 constexpr bool kContainers = true;               // takes sequences and optionals
+constexpr bool kOpen = true;                     // takes dimensions that are size variables
 
 // Elementwise operators that are not here are imported as their row says.
 constexpr Conversion kConversions[] = {
@@ -176,28 +180,30 @@ constexpr Conversion kConversions[] = {
     {"ArgMax", ImportArg, "", kAnyInput},
     {"ArgMin", ImportArg, "", kAnyInput},
     {"Attention", ImportAttention, "", kCaches},
-    {"AveragePool", ImportPool, "one to three spatial dimensions"},
-    {"BatchNormalization", BatchNorm, "inference only: training_mode 0, spatial 1", kAnyInput},
+    {"AveragePool", ImportPool, "one to three spatial dimensions", 0, false, kOpen},
+    {"BatchNormalization", BatchNorm, "inference only: training_mode 0, spatial 1", kAnyInput,
+     false, kOpen},
     {"BitCast", ImportBitCast,
      "a constant, or an integer type to another; no bool, no types of 4 bits"},
     {"BitShift", ImportBitShift, "", kAnyInput},
     {"BlackmanWindow", ImportWindowFunction, "a constant size, or a stated shape of the result"},
-    {"Cast", Cast, "", kAnyInput},
-    {"CastLike", ImportCastLike, "", kAnyInput},
+    {"Cast", Cast, "", kAnyInput, false, kOpen},
+    {"CastLike", ImportCastLike, "", kAnyInput, false, kOpen},
     {"CenterCropPad", ImportCenterCropPad, "a constant shape, or a stated shape of the result"},
-    {"Clip", Clip, "", kAnyInput},
+    {"Clip", Clip, "", kAnyInput, false, kOpen},
     {"Col2Im", ImportCol2Im,
      "constant shapes; at most 4194304 elements in the windows of an image"},
     {"Compress", ImportCompress, "a constant condition, or a stated shape of the result",
      kAnyInput},
-    {"Concat", ImportConcat, "", kAnyInput},
+    {"Concat", ImportConcat, "", kAnyInput, false, kOpen},
     {"ConcatFromSequence", ImportConcatFromSequence, "", kAnyInput, kContainers},
-    {"Constant", ImportConstant, "a tensor or numbers; no strings, no sparse tensors", kAnyInput},
+    {"Constant", ImportConstant, "a tensor or numbers; no strings, no sparse tensors", kAnyInput,
+     false, kOpen},
     {"ConstantOfShape", ImportConstantOfShape, "a constant shape, or a stated one of the result",
-     kAnyInput},
-    {"Conv", ImportConv, "one to three spatial dimensions", kAnyInput},
+     kAnyInput, false, kOpen},
+    {"Conv", ImportConv, "one to three spatial dimensions", kAnyInput, false, kOpen},
     {"ConvInteger", ImportConvInteger, "one or two spatial dimensions"},
-    {"ConvTranspose", ImportConvTranspose, "one to three spatial dimensions"},
+    {"ConvTranspose", ImportConvTranspose, "one to three spatial dimensions", 0, false, kOpen},
     {"CumProd", ImportCumulative, "an axis that is not constant: at most 8 dimensions", kAnyInput},
     {"CumSum", ImportCumulative, "an axis that is not constant: at most 8 dimensions", kAnyInput},
     {"DFT", ImportDft, "a constant dft_length and axis"},
@@ -206,34 +212,35 @@ constexpr Conversion kConversions[] = {
     {"DepthToSpace", ImportDepthToSpace, "", kAnyInput},
     {"DequantizeLinear", ImportDequantizeLinear},
     {"Det", ImportDet, "matrices of at most 64 rows"},
-    {"Dropout", ImportDropout, "inference only", kAnyInput},
+    {"Dropout", ImportDropout, "inference only", kAnyInput, false, kOpen},
     {"DynamicQuantizeLinear", ImportDynamicQuantizeLinear},
     {"Einsum", ImportEinsum},
-    {"Expand", ImportExpand, "constant operands, or a stated shape of the result", kAnyInput},
+    {"Expand", ImportExpand, "constant operands, or a stated shape of the result", kAnyInput, false,
+     kOpen},
     {"EyeLike", ImportEyeLike, "", kAnyInput},
-    {"Flatten", ImportFlatten, "", kAnyInput},
+    {"Flatten", ImportFlatten, "", kAnyInput, false, kOpen},
     {"GRU", ImportRecurrent, "at most 4096 steps"},
-    {"Gather", ImportGather, "", kAnyInput},
+    {"Gather", ImportGather, "", kAnyInput, false, kOpen},
     {"GatherElements", ImportGatherElements, "", kAnyInput},
     {"GatherND", ImportGatherNd},
-    {"Gemm", ImportGemm, "matrices", kAnyInput},
-    {"GlobalAveragePool", ImportGlobalPool, "", kAnyInput},
+    {"Gemm", ImportGemm, "matrices", kAnyInput, false, kOpen},
+    {"GlobalAveragePool", ImportGlobalPool, "", kAnyInput, false, kOpen},
     {"GlobalLpPool", ImportGlobalPool, "", kAnyInput},
-    {"GlobalMaxPool", ImportGlobalPool, "", kAnyInput},
+    {"GlobalMaxPool", ImportGlobalPool, "", kAnyInput, false, kOpen},
     {"GridSample", ImportGridSample, "one to three spatial dimensions"},
     {"GroupNormalization", ImportGroupNorm},
     {"HammingWindow", ImportWindowFunction, "a constant size, or a stated shape of the result"},
     {"HannWindow", ImportWindowFunction, "a constant size, or a stated shape of the result"},
     {"Hardmax", ImportHardmax, "", kAnyInput},
-    {"Identity", Identity, "", kAnyInput, kContainers},
+    {"Identity", Identity, "", kAnyInput, kContainers, kOpen},
     {"If", ImportIf,
      "a constant condition, or branches whose results have the same shapes: then both are "
      "computed",
      kAnyInput, kContainers},
-    {"InstanceNormalization", ImportInstanceNorm},
+    {"InstanceNormalization", ImportInstanceNorm, "", 0, false, kOpen},
     {"LRN", ImportLrn, "float"},
     {"LSTM", ImportRecurrent, "at most 4096 steps"},
-    {"LayerNormalization", ImportLayerNorm},
+    {"LayerNormalization", ImportLayerNorm, "", 0, false, kOpen},
     {"LogSoftmax", ImportLogSoftmax, "", kAnyInput},
     {"Loop", ImportLoop,
      "at most 1024 trips, whose number is constant or follows from the stated shape of a result; "
@@ -241,17 +248,18 @@ constexpr Conversion kConversions[] = {
      kAnyInput, kContainers},
     {"LpNormalization", ImportLpNorm},
     {"LpPool", ImportPool, "one to three spatial dimensions"},
-    {"MatMul", ImportMatMul, "", kAnyInput},
+    {"MatMul", ImportMatMul, "", kAnyInput, false, kOpen},
     {"MatMulInteger", ImportMatMulInteger},
-    {"Max", Variadic, "", kAnyInput},
+    {"Max", Variadic, "", kAnyInput, false, kOpen},
     {"MaxPool", ImportPool,
      "one to three spatial dimensions; with indices, at most 4194304 elements in the windows of an "
-     "image"},
+     "image",
+     0, false, kOpen},
     {"MaxRoiPool", ImportMaxRoiPool},
     {"MaxUnpool", ImportMaxUnpool, "places inside of the element's own image and channel"},
     {"Mean", ImportMean, "", kAnyInput},
     {"MeanVarianceNormalization", ImportMeanVarianceNorm},
-    {"Min", Variadic, "", kAnyInput},
+    {"Min", Variadic, "", kAnyInput, false, kOpen},
     {"Mod", ImportMod, "floats: fmod 1", kAnyInput},
     {"NonMaxSuppression", ImportNonMaxSuppression,
      "at most 64 boxes per class; constant operands, or a stated shape of the result"},
@@ -261,24 +269,26 @@ constexpr Conversion kConversions[] = {
     {"OptionalGetElement", ImportOptionalGetElement, "", kAnyInput, kContainers},
     {"OptionalHasElement", ImportOptionalHasElement, "", kAnyInput, kContainers},
     {"Pad", ImportPad, "constant pads, or a stated shape of the result", kAnyInput},
-    {"Pow", ImportPow, "integers: a constant exponent of 0 to 64, or a float", kAnyInput},
+    {"Pow", ImportPow, "integers: a constant exponent of 0 to 64, or a float", kAnyInput, false,
+     kOpen},
     {"QLinearConv", ImportQLinearConv, "one or two spatial dimensions"},
     {"QLinearMatMul", ImportQLinearMatMul},
     {"QuantizeLinear", ImportQuantizeLinear},
-    {"RMSNormalization", ImportRmsNorm},
+    {"RMSNormalization", ImportRmsNorm, "", 0, false, kOpen},
     {"RNN", ImportRecurrent, "at most 4096 steps"},
     {"Range", ImportRange, "constant operands, or a stated shape of the result"},
-    {"ReduceL1", ImportReduce, kReduceLimits, kAnyInput},
-    {"ReduceL2", ImportReduce, kReduceLimits, kAnyInput},
-    {"ReduceLogSum", ImportReduce, kReduceLimits, kAnyInput},
-    {"ReduceLogSumExp", ImportReduce, kReduceLimits, kAnyInput},
-    {"ReduceMax", ImportReduce, kReduceLimits, kAnyInput},
-    {"ReduceMean", ImportReduce, kReduceLimits, kAnyInput},
-    {"ReduceMin", ImportReduce, kReduceLimits, kAnyInput},
-    {"ReduceProd", ImportReduce, kReduceLimits, kAnyInput},
-    {"ReduceSum", ImportReduce, kReduceLimits, kAnyInput},
-    {"ReduceSumSquare", ImportReduce, kReduceLimits, kAnyInput},
-    {"Reshape", ImportReshape, "a constant shape, or a stated shape of the result", kAnyInput},
+    {"ReduceL1", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
+    {"ReduceL2", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
+    {"ReduceLogSum", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
+    {"ReduceLogSumExp", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
+    {"ReduceMax", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
+    {"ReduceMean", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
+    {"ReduceMin", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
+    {"ReduceProd", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
+    {"ReduceSum", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
+    {"ReduceSumSquare", ImportReduce, kReduceLimits, kAnyInput, false, kOpen},
+    {"Reshape", ImportReshape, "a constant shape, or a stated shape of the result", kAnyInput,
+     false, kOpen},
     {"Resize", ImportResize, "constant scales or sizes, or a stated shape of the result", kLists},
     {"ReverseSequence", ImportReverseSequence},
     {"RoiAlign", ImportRoiAlign, "sampling_ratio of at least 1"},
@@ -295,24 +305,27 @@ constexpr Conversion kConversions[] = {
     {"SequenceErase", ImportSequenceErase, kPosition, kAnyInput, kContainers},
     {"SequenceInsert", ImportSequenceInsert, kPosition, kAnyInput, kContainers},
     {"SequenceLength", ImportSequenceLength, "", kAnyInput, kContainers},
-    {"Shape", ImportShape, "", kAnyInput},
+    {"Shape", ImportShape, "", kAnyInput, false, kOpen},
     {"Shrink", ImportShrink, "floats, integers of at most 32 bits", kAnyInput},
-    {"Size", ImportSize, "", kAnyInput},
+    {"Size", ImportSize, "", kAnyInput, false, kOpen},
     {"Slice", ImportSlice, "constant starts, ends, axes and steps, or a stated shape of the result",
-     kAnyInput},
-    {"Softmax", Softmax, "", kAnyInput},
+     kAnyInput, false, kOpen},
+    {"Softmax", Softmax, "", kAnyInput, false, kOpen},
     {"SpaceToDepth", ImportSpaceToDepth, "", kAnyInput},
-    {"Split", ImportSplit, "constant sizes, or stated shapes of the results", kAnyInput},
+    {"Split", ImportSplit, "constant sizes, or stated shapes of the results", kAnyInput, false,
+     kOpen},
     {"SplitToSequence", ImportSplitToSequence, "constant sizes", kAnyInput},
-    {"Squeeze", ImportSqueeze, "constant axes, or a stated shape of the result", kAnyInput},
-    {"Sum", Variadic, "", kAnyInput},
+    {"Squeeze", ImportSqueeze, "constant axes, or a stated shape of the result", kAnyInput, false,
+     kOpen},
+    {"Sum", Variadic, "", kAnyInput, false, kOpen},
     {"TensorScatter", ImportTensorScatter},
     {"Tile", ImportTile, "constant operands, or a stated shape of the result", kAnyInput},
     {"TopK", ImportTopK, "a constant k, or a stated shape of a result", kAnyInput},
-    {"Transpose", ImportTranspose, "", kAnyInput},
+    {"Transpose", ImportTranspose, "", kAnyInput, false, kOpen},
     {"Trilu", ImportTrilu, "", kAnyInput},
     {"Unique", ImportUnique, "a constant operand"},
-    {"Unsqueeze", ImportUnsqueeze, "constant axes, or a stated shape of the result", kAnyInput},
+    {"Unsqueeze", ImportUnsqueeze, "constant axes, or a stated shape of the result", kAnyInput,
+     false, kOpen},
     {"Upsample", ImportResize, "constant scales, or a stated shape of the result", kLists},
 };
 
@@ -339,18 +352,27 @@ Result Reshaped(NodeReader& n, ValueId x, std::vector<int64_t> shape, const std:
   return n.importer().Emit("reshape", {x}, {{"shape", std::move(shape)}}, name);
 }
 
-Result Sliced(NodeReader& n, ValueId x, int64_t axis, int64_t start, int64_t step, int64_t count,
-              const std::string& name) {
-  std::vector<int64_t> sizes = n.importer().TypeOf(x).sizes();
-  std::vector<int64_t> starts(sizes.size(), 0), steps(sizes.size(), 1);
-  sizes[axis] = count;
-  if (count == 0 || n.importer().IsEmpty(x)) {
-    return n.importer().Constant(name, {n.importer().TypeOf(x).dtype, sizes}, "");
+Result ReshapedTo(NodeReader& n, ValueId x, const std::vector<op::Dim>& shape,
+                  const std::string& name) {
+  return n.importer().Emit("reshape", {x}, {{"shape", op::ShapeAttr(shape)}}, name);
+}
+
+Result Sliced(NodeReader& n, ValueId x, int64_t axis, const op::Dim& start, int64_t step,
+              const op::Dim& count, const std::string& name) {
+  op::TensorType type = n.importer().TypeOf(x);
+  std::vector<op::Dim> starts(type.shape.size(), 0);
+  std::vector<int64_t> steps(type.shape.size(), 1);
+  type.shape[axis] = count;
+  if (count == op::Dim(0) || n.importer().IsEmpty(x)) {
+    if (type.fixed()) return n.importer().Constant(name, type, "");
+    return n.Error("open_size", StrCat("expected a slice with elements, found ", op::ToText(type)));
   }
   starts[axis] = start;
   steps[axis] = step;
-  return n.importer().Emit("slice", {x}, {{"starts", starts}, {"steps", steps}, {"sizes", sizes}},
-                           name);
+  return n.importer().Emit(
+      "slice", {x},
+      {{"starts", op::ShapeAttr(starts)}, {"steps", steps}, {"sizes", op::ShapeAttr(type.shape)}},
+      name);
 }
 
 absl::StatusOr<std::vector<int64_t>> ReadAxes(NodeReader& n, int input, int64_t rank) {
@@ -396,7 +418,7 @@ const Conversion* FindConversion(std::string_view onnx_op, std::string_view doma
   for (const Conversion& row : kConversions) {
     if (row.onnx == onnx_op) return &row;
   }
-  static constexpr Conversion kElementwise = {"", Elementwise, "", kAnyInput};
+  static constexpr Conversion kElementwise = {"", Elementwise, "", kAnyInput, false, kOpen};
   return FindElementwise(onnx_op) == nullptr ? nullptr : &kElementwise;
 }
 

@@ -20,7 +20,7 @@ Result ReshapeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& st
   TW_ASSIGN(const int64_t allow_zero, n.Int("allowzero", 0));
   ValueId wanted = c.Cast(c.Input(1), ir::kI64);
   if (allow_zero == 0) {
-    std::vector<int64_t> copied = n.importer().TypeOf(x).sizes();
+    std::vector<int64_t> copied = c.Shape(x);
     copied.resize(stated.size(), -2);  // no dimension to copy
     wanted = c.Op("where", {c.Op("equal", {wanted, c.Number(0)}), Sizes(c, copied), wanted});
   }
@@ -32,7 +32,7 @@ Result ReshapeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& st
 
 Result SqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& stated) {
   Composer c(n);
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
+  const std::vector<int64_t> shape = c.Shape(x);
   ExpectKept(c, NamedDimensions(c, 1, static_cast<int64_t>(shape.size())), shape, stated);
   TW_TRY(c.status());
   return Reshaped(n, x, stated, n.output_name());
@@ -41,7 +41,7 @@ Result SqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& st
 // Of what is not new, each has the size of the operand's dimension that as many come before.
 Result UnsqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& stated) {
   Composer c(n);
-  std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
+  std::vector<int64_t> shape = c.Shape(x);
   const auto rank = static_cast<int64_t>(shape.size()), all = static_cast<int64_t>(stated.size());
   const ValueId added = NamedDimensions(c, 1, all);
   shape.push_back(0);  // there is none for more places than dimensions
@@ -58,70 +58,81 @@ Result UnsqueezeAtRunTime(NodeReader& n, ValueId x, const std::vector<int64_t>& 
 Result ImportReshape(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   const op::TensorType type = n.importer().TypeOf(x);
-  std::vector<int64_t> shape;
+  std::vector<op::Dim> shape;
   if (n.importer().opset() < 5) {
-    TW_ASSIGN(shape, n.Ints("shape", {}));
+    TW_ASSIGN(const std::vector<int64_t> sizes, n.Ints("shape", {}));
+    shape.assign(sizes.begin(), sizes.end());
   } else if (n.IsDynamic(1) && n.StatedShape()) {
     return ReshapeAtRunTime(n, x, *n.StatedShape());
   } else {
-    TW_ASSIGN(shape, n.InputInts(1, "the new shape"));
+    TW_ASSIGN(shape, n.InputDims(1, "the new shape"));
   }
   TW_ASSIGN(const int64_t allow_zero, n.Int("allowzero", 0));
-  int64_t known = 1, inferred = -1;
+  int64_t known = 1, inferred = -1;  // the product of the numbers; the place of a -1
+  bool open = !type.fixed();
   for (size_t d = 0; d < shape.size(); ++d) {
-    const bool copied = shape[d] == 0 && allow_zero == 0;
-    if (copied && d < type.shape.size()) shape[d] = type.size(d);
-    if (shape[d] == -1 && inferred < 0) {
+    const bool copied = shape[d] == op::Dim(0) && allow_zero == 0;
+    if (copied && d < type.shape.size()) shape[d] = type.shape[d];
+    open = open || !shape[d].is_constant();
+    if (!shape[d].is_constant()) continue;
+    const int64_t size = shape[d].value();
+    if (size == -1 && inferred < 0) {
       inferred = static_cast<int64_t>(d);
-    } else if (shape[d] < 0 || (copied && d >= type.shape.size()) ||
-               __builtin_mul_overflow(known, shape[d], &known)) {
-      return n.Error("shape", StrCat("expected a shape of ", type.elements(), " elements, found [",
-                                     support::Join(shape, ","), "]"));
+    } else if (size < 0 || (copied && d >= type.shape.size()) ||
+               __builtin_mul_overflow(known, size, &known)) {
+      return n.Error("shape", StrCat("expected a shape for ", op::ToText(type), ", found ",
+                                     op::DimsText(shape)));
     }
   }
   if (inferred >= 0 && known == 0) {
     return n.Error("shape",
-                   StrCat("expected sizes other than 0 next to one that is computed, found [",
-                          support::Join(shape, ","), "]"));
+                   StrCat("expected sizes other than 0 next to one that is computed, found ",
+                          op::DimsText(shape)));
   }
-  if (inferred >= 0) shape[inferred] = type.elements() / known;
-  return Reshaped(n, x, shape, n.output_name());
+  // With expressions, the type rule finds what is left.
+  if (inferred >= 0 && !open) shape[inferred] = type.elements() / known;
+  return ReshapedTo(n, x, shape, n.output_name());
 }
 
 Result ImportFlatten(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
   TW_ASSIGN(int64_t axis, n.Int("axis", 1));
   const int64_t rank = static_cast<int64_t>(shape.size());
   if (axis < -rank || axis > rank) {
     return n.Error("attribute", StrCat("expected axis in ", -rank, " to ", rank, ", found ", axis));
   }
   if (axis < 0) axis += rank;
-  int64_t outer = 1, inner = 1;
-  for (int64_t d = 0; d < rank; ++d) (d < axis ? outer : inner) *= shape[d];
-  return Reshaped(n, x, {outer, inner}, n.output_name());
+  op::Dim outer = 1, inner = 1;
+  for (int64_t d = 0; d < rank; ++d) {
+    op::Dim& side = d < axis ? outer : inner;
+    side = side * shape[d];
+  }
+  return ReshapedTo(n, x, {outer, inner}, n.output_name());
 }
 
 Result ImportSqueeze(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   if (n.IsDynamic(1) && n.StatedShape()) return SqueezeAtRunTime(n, x, *n.StatedShape());
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
+  const op::Dim one(1);
   TW_ASSIGN(const std::vector<int64_t> axes, ReadAxes(n, 1, static_cast<int64_t>(shape.size())));
-  std::vector<int64_t> result;
+  std::vector<op::Dim> result;
   for (size_t d = 0; d < shape.size(); ++d) {
     const bool listed = std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(d));
-    if (listed && shape[d] != 1) {
-      return n.Error("axes", StrCat("expected a dimension of 1 at axis ", d, ", found ", shape[d]));
+    if (listed && shape[d] != one) {
+      return n.Error(
+          "axes", StrCat("expected a dimension of 1 at axis ", d, ", found ", shape[d].ToText()));
     }
-    if (!(listed || (axes.empty() && shape[d] == 1))) result.push_back(shape[d]);
+    if (!(listed || (axes.empty() && shape[d] == one))) result.push_back(shape[d]);
   }
-  return Reshaped(n, x, result, n.output_name());
+  return ReshapedTo(n, x, result, n.output_name());
 }
 
 Result ImportUnsqueeze(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   if (n.IsDynamic(1) && n.StatedShape()) return UnsqueezeAtRunTime(n, x, *n.StatedShape());
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
   size_t count = n.HasInput(1) ? 0 : n.Find("axes") == nullptr ? 0 : n.Find("axes")->ints_size();
   if (n.HasInput(1)) {
     TW_ASSIGN(const std::vector<int64_t> raw, n.InputInts(1, "axes"));
@@ -130,12 +141,12 @@ Result ImportUnsqueeze(NodeReader& n) {
   const int64_t rank = static_cast<int64_t>(shape.size() + count);
   if (rank > 16) return n.Error("axes", StrCat("expected rank 16 at most, found ", rank));
   TW_ASSIGN(const std::vector<int64_t> axes, ReadAxes(n, 1, rank));
-  std::vector<int64_t> result;
+  std::vector<op::Dim> result;
   size_t from = 0;
   for (int64_t d = 0; d < rank; ++d) {
-    result.push_back(std::binary_search(axes.begin(), axes.end(), d) ? 1 : shape[from++]);
+    result.push_back(std::binary_search(axes.begin(), axes.end(), d) ? op::Dim(1) : shape[from++]);
   }
-  return Reshaped(n, x, result, n.output_name());
+  return ReshapedTo(n, x, result, n.output_name());
 }
 
 Result ImportTranspose(NodeReader& n) {
@@ -172,9 +183,34 @@ Result ImportConstant(NodeReader& n) {
   return importer.Constant(n.output_name(), tensor.type, op::ToBytes(tensor));
 }
 
+namespace {
+
+// The element that ConstantOfShape repeats.
+absl::StatusOr<HostConstant> FillOf(NodeReader& n) {
+  HostConstant element{{ir::kF32, {}}, std::string(4, '\0')};
+  if (const pb::AttributeProto* value = n.Find("value")) {
+    TW_ASSIGN(element, ReadTensor(value->t(), n.importer().max_bytes()));
+  }
+  if (static_cast<int64_t>(element.bytes.size()) != element.type.dtype.bytes()) {
+    return n.Error("attribute", "expected one element as value, found another number of them");
+  }
+  return element;
+}
+
+Result FilledOpen(NodeReader& n, const std::vector<op::Dim>& shape) {
+  TW_ASSIGN(const HostConstant element, FillOf(n));
+  const ValueId one =
+      n.importer().Constant(PartName(n, "_element"), {element.type.dtype, {}}, element.bytes);
+  return n.importer().Emit("expand", {one}, {{"shape", op::ShapeAttr(shape)}}, n.output_name());
+}
+
+}  // namespace
+
 Result ImportConstantOfShape(NodeReader& n) {
   Importer& importer = n.importer();
   std::vector<int64_t> shape;
+  TW_ASSIGN(const ValueId sizes, n.Input(0));
+  if (importer.IsDims(sizes)) return FilledOpen(n, *importer.ConstantDims(sizes));
   if (n.IsDynamic(0) && n.StatedShape()) {
     shape = *n.StatedShape();
     Composer c(n);
@@ -183,14 +219,8 @@ Result ImportConstantOfShape(NodeReader& n) {
   } else {
     TW_ASSIGN(shape, n.InputInts(0, "shape"));
   }
-  HostConstant element{{ir::kF32, {}}, std::string(4, '\0')};
-  if (const pb::AttributeProto* value = n.Find("value")) {
-    TW_ASSIGN(element, ReadTensor(value->t(), importer.max_bytes()));
-  }
+  TW_ASSIGN(const HostConstant element, FillOf(n));
   const int64_t width = element.type.dtype.bytes();
-  if (static_cast<int64_t>(element.bytes.size()) != width) {
-    return n.Error("attribute", "expected one element as value, found another number of them");
-  }
   int64_t count = 1;
   for (const int64_t size : shape) {
     if (size < 0) return n.Error("shape", StrCat("expected sizes >= 0, found ", size));
@@ -209,15 +239,15 @@ Result ImportConstantOfShape(NodeReader& n) {
 
 Result ImportShape(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
   const int64_t rank = static_cast<int64_t>(shape.size());
   TW_ASSIGN(int64_t start, n.Int("start", 0));
   TW_ASSIGN(int64_t end, n.Int("end", rank));
   start = std::clamp(start < 0 ? start + rank : start, int64_t{0}, rank);
   end = std::clamp(end < 0 ? end + rank : end, int64_t{0}, rank);
-  op::RefTensor result{{ir::kI64, {std::max<int64_t>(0, end - start)}}, {}};
-  for (int64_t d = start; d < end; ++d) result.values.push_back(static_cast<double>(shape[d]));
-  return n.importer().Constant(n.output_name(), result.type, op::ToBytes(result));
+  end = std::max(start, end);
+  return n.importer().AddDims(n.output_name(), {ir::kI64, {end - start}},
+                              {shape.begin() + start, shape.begin() + end});
 }
 
 // Data operands beyond the first few are possible only where an operator is variadic.
@@ -322,21 +352,43 @@ Result SliceAtRunTime(NodeReader& n) {
 
 }  // namespace
 
+namespace {
+
+// One end of a slice where the dimension or the end is an expression: inside at all sizes in the
+// ranges of the variables.
+absl::StatusOr<op::Dim> OpenEnd(NodeReader& n, const op::Dim& end, const op::Dim& size) {
+  if (end == size) return size;
+  if (end.is_constant() && end.value() < 0) return size + end;
+  const std::optional<int64_t> most = n.importer().Bound(end, true);
+  const std::optional<int64_t> least = n.importer().Bound(size, false);
+  if (most && least && *most <= *least) return end;
+  const std::optional<int64_t> largest = n.importer().Bound(size, true);
+  if (end.is_constant() && largest && end.value() >= *largest) return size;
+  return n.Error("open_size", StrCat("expected an end that is inside of the dimension, or outside, "
+                                     "at all sizes in their ranges, found ",
+                                     end.ToText(), " of ", size.ToText()));
+}
+
+}  // namespace
+
 Result ImportSlice(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
   for (int i = 1; i < 5; ++i) {
     if (n.IsDynamic(i)) return SliceAtRunTime(n);
   }
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
+  const std::vector<op::Dim> shape = n.importer().TypeOf(x).shape;
   const bool attributes = n.importer().opset() < 10;
-  std::vector<int64_t> starts, ends, axes, steps;
+  std::vector<op::Dim> starts, ends;
+  std::vector<int64_t> axes, steps;
   if (attributes) {
-    TW_ASSIGN(starts, n.Ints("starts", {}));
-    TW_ASSIGN(ends, n.Ints("ends", {}));
+    TW_ASSIGN(const std::vector<int64_t> from, n.Ints("starts", {}));
+    TW_ASSIGN(const std::vector<int64_t> to, n.Ints("ends", {}));
+    starts.assign(from.begin(), from.end());
+    ends.assign(to.begin(), to.end());
     TW_ASSIGN(axes, n.Ints("axes", {}));
   } else {
-    TW_ASSIGN(starts, n.InputInts(1, "starts"));
-    TW_ASSIGN(ends, n.InputInts(2, "ends"));
+    TW_ASSIGN(starts, n.InputDims(1, "starts"));
+    TW_ASSIGN(ends, n.InputDims(2, "ends"));
     if (n.HasInput(3)) {
       TW_ASSIGN(axes, n.InputInts(3, "axes"));
     }
@@ -358,22 +410,34 @@ Result ImportSlice(NodeReader& n) {
     if (axis < 0 || axis >= rank || steps[i] == 0 || steps[i] == INT64_MIN) {
       return n.Error("axes", "expected axes of the operand and steps other than 0, found others");
     }
-    const Extent e = ClampSlice(starts[i], ends[i], steps[i], shape[axis]);
-    TW_ASSIGN(x, Sliced(n, x, axis, e.start, e.count == 1 ? 1 : e.step, e.count,
-                        PartName(n, StrCat("_axis", axis))));
+    const std::string part = PartName(n, StrCat("_axis", axis));
+    if (!shape[axis].is_constant() || !starts[i].is_constant() || !ends[i].is_constant()) {
+      TW_ASSIGN(const op::Dim from, OpenEnd(n, starts[i], shape[axis]));
+      TW_ASSIGN(const op::Dim to, OpenEnd(n, ends[i], shape[axis]));
+      if (steps[i] != 1) return n.Error("open_size", "expected steps of 1 along open dimensions");
+      TW_ASSIGN(x, Sliced(n, x, axis, from, 1, to - from, part));
+      continue;
+    }
+    const Extent e = ClampSlice(starts[i].value(), ends[i].value(), steps[i], shape[axis].value());
+    TW_ASSIGN(x, Sliced(n, x, axis, e.start, e.count == 1 ? 1 : e.step, e.count, part));
   }
   return n.importer().Emit("identity", {x}, {}, n.output_name());
 }
 
 Result ImportSplit(NodeReader& n) {
   TW_ASSIGN(ValueId x, n.Input(0));
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
-  TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, static_cast<int64_t>(shape.size())));
+  const op::TensorType type = n.importer().TypeOf(x);
+  TW_ASSIGN(const int64_t axis, ReadAxis(n, 0, type.rank()));
+  if (!type.shape[axis].is_constant()) {
+    return n.Error("open_size", StrCat("expected a fixed dimension to split, found ",
+                                       type.shape[axis].ToText(), "; give a number for it"));
+  }
+  const int64_t along = type.size(axis);
   std::vector<int64_t> sizes;
   if (n.IsDynamic(1)) {
     for (int i = 0; i < n.num_outputs(); ++i) {
       const std::optional<std::vector<int64_t>> stated = n.StatedShape(i);
-      if (!stated || stated->size() != shape.size()) {
+      if (!stated || stated->size() != type.shape.size()) {
         return n.Error("dynamic",
                        "expected constant sizes, or results of shapes that the model "
                        "states, found others");
@@ -390,19 +454,19 @@ Result ImportSplit(NodeReader& n) {
   }
   if (sizes.empty()) {
     const int64_t parts = n.num_outputs();
-    const int64_t each = (shape[axis] + parts - 1) / parts;
+    const int64_t each = (along + parts - 1) / parts;
     sizes.assign(parts, each);
-    sizes.back() = shape[axis] - each * (parts - 1);
+    sizes.back() = along - each * (parts - 1);
   }
   int64_t at = 0;
   for (int64_t size : sizes) {
-    if (size < 0 || size > shape[axis] - at) {
-      return n.Error("split", StrCat("expected parts that make up ", shape[axis], ", found [",
+    if (size < 0 || size > along - at) {
+      return n.Error("split", StrCat("expected parts that make up ", along, ", found [",
                                      support::Join(sizes, ","), "]"));
     }
     at += size;
   }
-  if (at != shape[axis] || static_cast<int>(sizes.size()) != n.num_outputs()) {
+  if (at != along || static_cast<int>(sizes.size()) != n.num_outputs()) {
     return n.Error("split", "expected a part per output, found other counts");
   }
   ValueId first = -1;

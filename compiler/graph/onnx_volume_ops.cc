@@ -102,13 +102,14 @@ ValueId ConvTranspose3d(Composer& c, ValueId x, ValueId w, ValueId bias, const W
 ValueId PoolNd(Composer& c, ValueId x, const std::string& kind, bool include_pad,
                const WindowAttrs& window) {
   if (!c.ok()) return kNone;
-  std::vector<int64_t> s = c.Shape(x);
-  if (s.size() == 4) return PoolTwo(c, x, kind, include_pad, window, 0);
-  if (s.size() == 3) {
-    const ValueId image = c.Reshape(x, {s[0], s[1], 1, s[2]});
+  if (c.Rank(x) == 4) return PoolTwo(c, x, kind, include_pad, window, 0);
+  if (c.Rank(x) == 3) {
+    const std::vector<op::Dim> s = c.TypeOf(x).shape;
+    const ValueId image = c.ReshapeTo(x, {s[0], s[1], op::Dim(1), s[2]});
     const ValueId y = PoolTwo(c, image, kind, include_pad, Widened(window), 0);
-    return c.ok() ? c.Reshape(y, {s[0], s[1], c.Shape(y)[3]}) : kNone;
+    return c.ok() ? c.ReshapeTo(y, {s[0], s[1], c.TypeOf(y).shape[3]}) : kNone;
   }
+  const std::vector<int64_t> s = c.Shape(x);
   const ValueId images = c.Reshape(x, {s[0], s[1] * s[2], s[3], s[4]});
   ValueId y = PoolTwo(c, images, kind, include_pad, window, 1);
   if (!c.ok()) return kNone;

@@ -22,6 +22,14 @@ absl::Status CheckValues(NodeReader& n, std::string_view what, const std::vector
                                      kAttrLimit, ", found [", support::Join(values, ","), "]"));
 }
 
+constexpr int64_t kOpenSize = -1;  // of a dimension that is an expression
+
+absl::Status OpenPads(NodeReader& n) {
+  return n.Error("open_size",
+                 "expected fixed images where the padding depends on their sizes (auto_pad SAME or "
+                 "ceil_mode, with a stride), found open ones; give numbers: --shape NAME=N");
+}
+
 }  // namespace
 
 absl::StatusOr<WindowAttrs> ReadWindow(NodeReader& n, const std::vector<int64_t>& input,
@@ -47,8 +55,11 @@ absl::StatusOr<WindowAttrs> ReadWindow(NodeReader& n, const std::vector<int64_t>
   }
   for (size_t d = 0; d < input.size(); ++d) {
     const int64_t covered = w.dilations[d] * (w.kernel[d] - 1) + 1;
+    // With a stride of 1 the padding is the same for all sizes.
+    if (input[d] == kOpenSize && mode != "VALID" && w.strides[d] != 1) return OpenPads(n);
     const int64_t outputs = (input[d] + w.strides[d] - 1) / w.strides[d];
     int64_t total = std::max<int64_t>(0, (outputs - 1) * w.strides[d] + covered - input[d]);
+    if (input[d] == kOpenSize) total = covered - 1;
     if (mode == "VALID") total = 0;
     const int64_t small = total / 2, large = total - total / 2;
     w.pads[d] = mode == "SAME_LOWER" ? large : small;
@@ -68,26 +79,30 @@ void Widen(WindowAttrs* w) {
 }
 
 absl::StatusOr<std::vector<int64_t>> Spatial(NodeReader& n, ValueId x) {
-  const std::vector<int64_t> shape = n.importer().TypeOf(x).sizes();
-  if (shape.size() < 3 || shape.size() > 5) {
-    return n.Error("rank", StrCat("expected one to three spatial dimensions, found ",
-                                  op::ToText(n.importer().TypeOf(x))));
+  const op::TensorType& type = n.importer().TypeOf(x);
+  if (type.rank() < 3 || type.rank() > 5) {
+    return n.Error("rank",
+                   StrCat("expected one to three spatial dimensions, found ", op::ToText(type)));
   }
-  return std::vector<int64_t>(shape.begin() + 2, shape.end());
+  std::vector<int64_t> sizes;
+  for (size_t d = 2; d < type.shape.size(); ++d) {
+    sizes.push_back(type.shape[d].constant().value_or(kOpenSize));
+  }
+  return sizes;
 }
 
 Result Flattened1d(NodeReader& n, ValueId value, bool flat, const std::string& name) {
   if (!flat) return value;
-  std::vector<int64_t> shape = n.importer().TypeOf(value).sizes();
+  std::vector<op::Dim> shape = n.importer().TypeOf(value).shape;
   shape.erase(shape.begin() + 2);
-  return Reshaped(n, value, shape, name);
+  return ReshapedTo(n, value, shape, name);
 }
 
 Result Expanded1d(NodeReader& n, ValueId value, bool flat, const char* suffix) {
   if (!flat) return value;
-  std::vector<int64_t> shape = n.importer().TypeOf(value).sizes();
+  std::vector<op::Dim> shape = n.importer().TypeOf(value).shape;
   shape.insert(shape.begin() + 2, 1);
-  return Reshaped(n, value, shape, PartName(n, suffix));
+  return ReshapedTo(n, value, shape, PartName(n, suffix));
 }
 
 }  // namespace
@@ -95,6 +110,10 @@ Result Expanded1d(NodeReader& n, ValueId value, bool flat, const char* suffix) {
 Result EmitConv(NodeReader& n, const std::vector<ValueId>& operands, const std::string& name) {
   ValueId x = operands[0], w = operands[1];
   TW_ASSIGN(const std::vector<int64_t> spatial, Spatial(n, x));
+  if (!n.importer().TypeOf(w).fixed()) {
+    return n.Error("open_size", StrCat("expected a weight of fixed shape, found ",
+                                       op::ToText(n.importer().TypeOf(w))));
+  }
   const std::vector<int64_t> weight = n.importer().TypeOf(w).sizes();
   if (weight.size() != spatial.size() + 2) {
     return n.Error("rank", StrCat("expected a weight of rank ", spatial.size() + 2, ", found ",
@@ -144,6 +163,7 @@ absl::Status PadsFromResult(NodeReader& n, const std::vector<int64_t>& input, Wi
   const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
   TW_ASSIGN(std::vector<int64_t> result, n.Ints("output_shape", {}));
   if (mode == "VALID" || (!same && result.empty())) return absl::OkStatus();
+  if (std::count(input.begin(), input.end(), kOpenSize) > 0) return OpenPads(n);
   const size_t rank = input.size();
   if (result.size() == rank + 2) result.erase(result.begin(), result.begin() + 2);
   for (size_t d = result.size(); same && d < rank; ++d) {
@@ -187,7 +207,8 @@ Result ImportConvTranspose(NodeReader& n) {
   if (flat) {
     Widen(&window);
     extra.insert(extra.begin(), 0);
-    x = c.Reshape(x, {c.Shape(x)[0], c.Shape(x)[1], 1, spatial[0]});
+    const std::vector<op::Dim> s = c.TypeOf(x).shape;
+    x = c.ReshapeTo(x, {s[0], s[1], op::Dim(1), s[2]});
     w = c.Reshape(w, {weight[0], weight[1], 1, weight[2]});
   }
   std::vector<ValueId> inputs = {x, w};
@@ -199,8 +220,8 @@ Result ImportConvTranspose(NodeReader& n) {
                           {"output_padding", extra},
                           {"groups", group}});
   TW_TRY(c.status());
-  const std::vector<int64_t> image = c.Shape(y);
-  return flat ? c.Done(c.Reshape(y, {image[0], image[1], image[3]})) : c.Done(y);
+  const std::vector<op::Dim> image = c.TypeOf(y).shape;
+  return flat ? c.Done(c.ReshapeTo(y, {image[0], image[1], image[3]})) : c.Done(y);
 }
 
 namespace {
@@ -271,6 +292,9 @@ Result ImportPool(NodeReader& n) {
     return c.Done(PowerOf(c, sum, 1 / p));
   }
   bool include_pad = average && include != 0;
+  if (ceil_mode != 0 && std::count(spatial.begin(), spatial.end(), kOpenSize) > 0) {
+    return OpenPads(n);
+  }
   if (include_pad && ceil_mode != 0) {
     // Only the padding counts, not what a window adds beyond it.
     x = WithPadding(c, x, &spatial, &w);

@@ -71,7 +71,7 @@ class SumRequantizer : public ForwardRewriter {
     if (!plain || !OnUnit(sums)) return false;
     const std::vector<int64_t> shape = TypeOf(sums).sizes();
     TW_ASSIGN(const auto scale, Known(from->inputs[1]));
-    const auto scales = scale ? PerChannel(*scale, shape, -1) : std::nullopt;
+    const auto scales = scale ? PerChannel(*scale, TypeOf(sums).shape, -1) : std::nullopt;
     const auto multipliers = scales ? MultipliersOf(*scales) : std::nullopt;
     if (!multipliers) return false;
     if (relu != nullptr) {

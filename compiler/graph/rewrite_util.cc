@@ -49,17 +49,19 @@ std::vector<int64_t> ChannelShape(int64_t channels, size_t rank) {
 }
 
 std::optional<std::vector<double>> PerChannel(const op::RefTensor& tensor,
-                                              const std::vector<int64_t>& shape, int64_t axis) {
+                                              const std::vector<op::Dim>& shape, int64_t axis) {
   const auto rank = static_cast<int64_t>(shape.size());
   if (axis < 0) axis += rank;
+  if (!shape[axis].is_constant()) return std::nullopt;
+  const int64_t channels = shape[axis].value();
   const std::vector<int64_t> own = tensor.type.sizes();
   const int64_t skip = rank - static_cast<int64_t>(own.size());
   for (int64_t d = 0; d < static_cast<int64_t>(own.size()); ++d) {
     if (own[d] != 1 && d + skip != axis) return std::nullopt;
   }
   std::vector<double> values = tensor.values;
-  if (values.size() == 1) values.assign(static_cast<size_t>(shape[axis]), tensor.values[0]);
-  if (static_cast<int64_t>(values.size()) != shape[axis]) return std::nullopt;
+  if (values.size() == 1) values.assign(static_cast<size_t>(channels), tensor.values[0]);
+  if (static_cast<int64_t>(values.size()) != channels) return std::nullopt;
   return values;
 }
 

@@ -31,7 +31,7 @@ std::vector<int64_t> ChannelShape(int64_t channels, size_t rank);
 // The number of each channel along `axis` (negative: from the end) of data of this shape; nothing
 // where the tensor does not broadcast to it along that axis alone.
 std::optional<std::vector<double>> PerChannel(const op::RefTensor& tensor,
-                                              const std::vector<int64_t>& shape, int64_t axis);
+                                              const std::vector<op::Dim>& shape, int64_t axis);
 // The bytes of a row-major tensor of elements of `element` bytes with its dimensions permuted.
 std::string PermuteBytes(std::string_view bytes, const std::vector<int64_t>& shape,
                          const std::vector<int64_t>& perm, int64_t element);

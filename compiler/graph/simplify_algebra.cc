@@ -223,17 +223,19 @@ bool TransposeIsView(Site& s) {
 bool SliceOfSlice(Site& s) {
   const Node* before = s.Before(s.in(0), "slice");
   if (before == nullptr) return false;
-  Ints starts = op::GetInts(s.node().attrs, "starts", {});
+  std::vector<op::Dim> starts = op::GetDims(s.node().attrs, "starts");
   Ints steps = op::GetInts(s.node().attrs, "steps", {});
-  const Ints inner_starts = op::GetInts(before->attrs, "starts", {});
+  const std::vector<op::Dim> inner_starts = op::GetDims(before->attrs, "starts");
   const Ints inner_steps = op::GetInts(before->attrs, "steps", {});
   for (size_t d = 0; d < starts.size(); ++d) {
-    starts[d] = inner_starts[d] + starts[d] * inner_steps[d];
+    starts[d] = inner_starts[d] + starts[d] * op::Dim(inner_steps[d]);
     // A single element needs no step, and the product might leave the range.
     steps[d] = s.out_type().shape[d] == op::Dim(1) ? 1 : steps[d] * inner_steps[d];
   }
   s.Become("slice", {before->inputs[0]},
-           {{"starts", starts}, {"steps", steps}, {"sizes", op::ShapeAttr(s.out_type().shape)}});
+           {{"starts", op::ShapeAttr(starts)},
+            {"steps", steps},
+            {"sizes", op::ShapeAttr(s.out_type().shape)}});
   return true;
 }
 
@@ -255,7 +257,7 @@ bool ConcatOfOne(Site& s) { return s.node().inputs.size() == 1 && s.Same(s.in(0)
 
 // Every reduced dimension is one long; a product or mean of one value is the value.
 bool ReduceOfOne(Site& s) {
-  if (s.type(s.in(0)).elements() != s.out_type().elements()) return false;
+  if (!op::SameElements(s.type(s.in(0)), s.out_type())) return false;
   if (s.Same(s.in(0))) return true;
   s.BecomeView(s.in(0));
   return true;

@@ -26,6 +26,28 @@ void SpecializeNode(const Graph& g, Node* node) {
   node->attrs = op::SpecializeAttrs(*op::FindOp(node->op), node->attrs, result.type);
 }
 
+// A variable that another takes the place of narrows its range; a number must lie in the range.
+absl::Status SubstituteRanges(const std::map<std::string, op::Dim>& values,
+                              std::map<std::string, SizeRange>* ranges) {
+  for (const auto& [name, value] : values) {
+    const auto own = ranges->find(name);
+    if (own == ranges->end()) continue;
+    const SizeRange range = own->second;
+    ranges->erase(own);
+    SizeRange left = range;
+    if (const auto other = ranges->find(value.variable()); other != ranges->end()) {
+      left = {std::max(range.min, other->second.min), std::min(range.max, other->second.max)};
+      other->second = left;
+    } else if (value.is_constant()) {
+      left = {std::max(range.min, value.value()), std::min(range.max, value.value())};
+    }
+    if (left.min <= left.max) continue;
+    return BadShapes("range", StrCat("expected ", name, " = ", value.ToText(), " in ", range.min,
+                                     "..", range.max, ", found no such size"));
+  }
+  return absl::OkStatus();
+}
+
 void SubstituteAttrs(const std::map<std::string, op::Dim>& values, Node* node) {
   for (auto& [name, value] : node->attrs) {
     auto* dims = std::get_if<std::vector<op::Dim>>(&value);
@@ -97,6 +119,7 @@ absl::StatusOr<Graph> InferShapes(Graph g) {
       break;
     }
     if (values.empty()) break;
+    TW_TRY(SubstituteRanges(values, &g.size_ranges));
     for (Node& node : g.nodes) SubstituteAttrs(values, &node);
     for (ValueId id : g.inputs) {
       op::TensorType& type = g.values[id].type;

@@ -105,7 +105,8 @@ std::string Permuted(const LayoutRule& rule, const Value& weight, const std::vec
 Node CutUnits(Graph* g, Node* node, int64_t units) {
   const ValueId y = node->outputs[0];
   op::TensorType wide = g->values[y].type;
-  const std::vector<int64_t> sizes = wide.sizes(), zeros(sizes.size(), 0), ones(sizes.size(), 1);
+  const op::AttrValue sizes = op::ShapeAttr(wide.shape);
+  const std::vector<int64_t> zeros(wide.shape.size(), 0), ones(wide.shape.size(), 1);
   wide.shape.back() = RoundUp(units, op::kWeightBlock);
   node->outputs[0] = AddValue(g, StrCat(g->values[y].name, "_wide"), wide);
   return MakeNode(node->name + "_units", "slice", {node->outputs[0]}, y,

@@ -33,6 +33,12 @@ int64_t TensorType::elements() const {
 
 int64_t TensorType::bytes() const { return elements() * dtype.bytes(); }
 
+bool SameElements(const TensorType& a, const TensorType& b) {
+  if (a.shape == b.shape) return true;
+  const std::optional<Dim> x = Dim::Product(a.shape), y = Dim::Product(b.shape);
+  return x && y && *x == *y;
+}
+
 std::string ToText(const TensorType& type) {
   return StrCat(ir::TypeName(type.dtype), DimsText(type.shape));
 }

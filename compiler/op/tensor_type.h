@@ -46,6 +46,8 @@ struct TensorType {
 };
 using TensorTypes = std::vector<TensorType>;
 
+// Whether both have the same number of elements at all sizes.
+bool SameElements(const TensorType& a, const TensorType& b);
 std::string ToText(const TensorType& type);  // "f32[1,4,84,84]", "f32[N,4]"
 // Largest tensor that types may describe; keeps all index arithmetic far from overflow.
 inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 40;

@@ -332,7 +332,7 @@ TEST(SymbolicGraph, TextVerifyAndSpecialize) {
   ASSERT_TRUE(g.ok()) << g.status();
   EXPECT_EQ(Print(*g), kNetwork);
   EXPECT_EQ(SizeVariables(*g), (std::set<std::string>{"H", "N", "W"}));
-  EXPECT_EQ(support::Slug(RunGraphPasses(*g).status()), "graph.pass.symbolic");
+  EXPECT_TRUE(RunGraphPasses(*g).ok()) << RunGraphPasses(*g).status();
   EXPECT_EQ(support::Slug(Interpret(*g, {}).status()), "graph.interp.symbolic");
   auto fixed = Specialize(*g, {{"N", 2}, {"H", 9}, {"W", 6}});
   ASSERT_TRUE(fixed.ok()) << fixed.status();
